@@ -1,0 +1,90 @@
+# How everything here is compiled: one place for flags, packages and the helper functions.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# Programs are not position-independent: Debian's static Abseil is not, and it saves relocations at start.
+set(CMAKE_POSITION_INDEPENDENT_CODE OFF)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+option(MUSTER_TESTS "build the tests and muster-sim" ON)
+option(MUSTER_GRPC "build the parts that need gRPC (everything but the pure cores)" ON)
+set(MUSTER_SANITIZE "" CACHE STRING "address,undefined | thread | empty")
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+if(MUSTER_SANITIZE)
+  add_compile_options(-fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${MUSTER_SANITIZE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(absl CONFIG REQUIRED)
+# Debian's absl:: targets are the shared libraries; ours take the archives beside them, so that gRPC's archives and our
+# code share one copy and a program is one file.
+get_property(imported DIRECTORY PROPERTY IMPORTED_TARGETS)
+foreach(target ${imported})
+  get_target_property(location ${target} IMPORTED_LOCATION_NONE)
+  if(target MATCHES "^absl::" AND location MATCHES "\\.so")
+    string(REGEX REPLACE "\\.so.*" ".a" location ${location})
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION_NONE ${location})
+    list(APPEND MUSTER_ABSL_ARCHIVES ${location})
+  endif()
+endforeach()
+find_package(PkgConfig REQUIRED)
+if(MUSTER_GRPC)
+  find_package(Protobuf REQUIRED) # module mode: Debian ships no config file
+  find_package(gRPC CONFIG REQUIRED)
+  find_package(OpenSSL REQUIRED)
+  find_package(nlohmann_json CONFIG REQUIRED)
+  pkg_check_modules(LIBUV REQUIRED libuv)
+  find_library(LIBUV_STATIC NAMES libuv_a.a libuv.a REQUIRED)
+endif()
+
+# The build's name in protocols, files and refusals ("another build is refused by name of both builds").
+execute_process(COMMAND git rev-parse --short=12 HEAD WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+                OUTPUT_VARIABLE MUSTER_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT MUSTER_COMMIT)
+  set(MUSTER_COMMIT "release")
+endif()
+
+set(MUSTER_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Werror)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  list(APPEND MUSTER_WARNINGS -Wthread-safety)
+endif()
+
+# muster_library(NAME SOURCES... [PUBLIC libs...] [PRIVATE libs...])
+function(muster_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_compile_options(${name} PRIVATE ${MUSTER_WARNINGS})
+  target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+endfunction()
+
+# muster_program(NAME SOURCES... LINK libs...): a program of ours; libstdc++ inside, so that one file can be pushed to a node.
+function(muster_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_compile_options(${name} PRIVATE ${MUSTER_WARNINGS})
+  target_link_libraries(${name} PRIVATE ${arg_LINK})
+  if(NOT MUSTER_SANITIZE)
+    target_link_options(${name} PRIVATE -no-pie -static-libgcc -static-libstdc++ -Wl,--gc-sections)
+  endif()
+endfunction()
+
+# muster_test(NAME SOURCES... LINK libs...): a GoogleTest program, one ctest entry a case.
+function(muster_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_compile_options(${name} PRIVATE ${MUSTER_WARNINGS})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 120)
+endfunction()

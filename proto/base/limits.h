@@ -1,0 +1,70 @@
+// Every bound of the product: name, unit, reason. "wire" = both sides must agree on it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace muster {
+
+// Protocol between agent and master, and of frames and files; a difference is refused by name of
+// both builds. wire
+inline constexpr uint32_t kProtocolVersion = 1;
+
+// --- sizes of a job ---
+inline constexpr uint32_t kNodesMax = 16384;  // a daemon's memory: 50 kB per agent
+inline constexpr uint32_t kWorkersPerNodeMax =
+    4096;  // two pipes each must fit the descriptor limit
+inline constexpr uint32_t kWorldSizeMax = 1u << 20;
+inline constexpr uint32_t kRestartsMax = 1000000;
+
+// --- liveness (ARCHITECTURE.md section 8) ---
+inline constexpr absl::Duration kBeatInterval = absl::Seconds(1);
+inline constexpr absl::Duration kLease =
+    absl::Seconds(5);  // agent: from the send time of its last answered beat
+inline constexpr absl::Duration kLeaseSlack =
+    absl::Seconds(2);  // master: lease + this from receipt
+inline constexpr absl::Duration kReconnectWindow =
+    absl::Milliseconds(250);  // closed connection -> lost
+
+// --- time-outs a user can change ---
+inline constexpr absl::Duration kJoinTimeout = absl::Seconds(600);
+inline constexpr absl::Duration kLastCall = absl::Seconds(30);
+inline constexpr absl::Duration kGrace = absl::Seconds(30);  // stop of a job: TERM to KILL
+inline constexpr absl::Duration kRestartGrace =
+    absl::Seconds(5);  // stop of a round that is restarted
+inline constexpr absl::Duration kSshConnectTimeout = absl::Seconds(15);
+
+// --- output ---
+inline constexpr size_t kLineBytesMax = 1u << 20;  // a longer line is split and marked
+inline constexpr size_t kOutputMemoryMax = 64u
+                                           << 20;  // per node; beyond it output goes to the spool
+inline constexpr uint64_t kOutputSpoolMax = 1u << 30;  // default of --output-spool
+inline constexpr absl::Duration kPartialLineDelay = absl::Milliseconds(200);  // to a terminal only
+inline constexpr size_t kOutputSoftBytes =
+    4u << 20;  // waiting: readers pause, at most kOutputPause each time
+inline constexpr absl::Duration kOutputPause = absl::Milliseconds(50);
+inline constexpr size_t kLogFileBytesMax =
+    16u << 20;  // waiting for one slow log file; then its worker waits
+inline constexpr size_t kStdinWindow = 1u << 20;  // of stdin under way to a node
+inline constexpr size_t kStderrTailBytes = 8192;  // per worker, for the report
+inline constexpr size_t kStderrTailLines = 20;
+inline constexpr size_t kErrorFileBytesMax = 64u << 10;  // TORCHELASTIC_ERROR_FILE
+
+// --- messages between agent and master ---
+inline constexpr size_t kMessageBytesMax =
+    4u << 20;  // gRPC's own default; an environment of 2 MiB fits
+inline constexpr size_t kExitsPerBeatMax =
+    64;  // keeps a beat small; the rest follows in the next one
+inline constexpr size_t kMailboxEventsMax = 1u << 16;  // gRPC threads -> loop
+
+// --- torch store (CONTRACTS.md section 6) ---
+inline constexpr size_t kStoreKeyBytesMax = 8u << 10;
+inline constexpr size_t kStoreValueBytesMax = 8u << 20;
+inline constexpr size_t kStoreKeysPerRequestMax = 131072;
+inline constexpr size_t kStoreKeysMax = 1u << 20;
+inline constexpr size_t kStoreBytesMax = 1u << 30;
+inline constexpr size_t kStoreClientsMax = 65536;
+
+}  // namespace muster

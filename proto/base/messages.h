@@ -1,0 +1,178 @@
+// What agents and the master tell each other, as values: the cores' language. proto/wire turns them
+// into protobuf.
+//
+// Rules (ARCHITECTURE.md section 4):
+//  1. Level, not edge: a beat says everything the agent holds, a directive everything it should
+//  hold. Losing,
+//     repeating or reordering any of them changes nothing but the time it takes.
+//  2. A beat carries (node, incarnation); the master drops what comes from an older life.
+//  3. A directive names the beat it answers; only that renews the lease (from the beat's SEND
+//  time).
+//  4. An exit is in every beat until a directive says it was seen.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/base/ids.h"
+
+namespace muster {
+
+// ---------------------------------------------------------------------------------------------------------------
+// agent -> master
+
+enum class ExitKind : uint8_t {
+  kExited,       // code = exit status
+  kSignaled,     // code = signal number
+  kSpawnFailed,  // never ran; code = errno of what failed (ENOENT: 127, EACCES or ENOEXEC: 126),
+                 // `detail` says what
+};
+
+struct WorkerExit {
+  LocalRank local_rank;
+  Rank rank;
+  int32_t pid = 0;
+  ExitKind kind = ExitKind::kExited;
+  int32_t code = 0;
+  bool core_dumped = false;
+  bool oom_killed = false;     // the memory cgroup counted a kill
+  bool stopped_by_us = false;  // a stop had been asked for before it ended: never a cause
+  absl::Duration ran_for;
+  absl::Duration age;  // since the exit was seen, at the moment of sending
+  uint64_t rss_max_bytes = 0;
+  std::string detail;           // spawn failure: "chdir /x: No such file or directory"
+  std::string error_message;    // of the torch error file, "" if none
+  int64_t error_timestamp = 0;  // seconds, of the torch error file; 0 if none
+  std::string stderr_tail;      // last lines, at most kStderrTailBytes
+
+  // What a shell would report: code, 128 + signal, 127 or 126.
+  int ExitCode() const;
+  bool Ok() const { return kind == ExitKind::kExited && code == 0; }
+};
+
+struct Join {
+  std::string key;  // stable identity of the node within the job ("list/3", "rank/3", machine id)
+  bool key_is_exact =
+      false;          // a second live holder of the key replaces the first; else it is another node
+  uint64_t life = 0;  // random, one per agent process: a repeated Join of one life is one admission
+  int32_t node_rank =
+      -1;  // the place asked for (host list order, --node-rank); -1 = order of joining
+  std::string hostname;   // for people
+  std::string address;    // how other nodes reach this one; the service fills it in where the agent
+                          // left it ""
+  std::string interface;  // that carries it, for people
+  uint32_t workers = 0;   // it will run
+  uint16_t store_port = 0;  // bound by the agent for the next round's MASTER_PORT
+  std::vector<std::pair<std::string, std::string>>
+      must_agree;  // option and value that must be equal on all nodes
+};
+
+enum class AgentPhase : uint8_t {
+  kReady,     // runs nothing; every exit of `round` is reported; a store port for the next round is
+              // bound
+  kRunning,   // holds `round`, even when some or all of its workers have ended
+  kStopping,  // ends the workers of `round`
+};
+
+struct Beat {
+  NodeId node;
+  Incarnation incarnation;
+  uint64_t seq = 0;  // grows; the directive that answers names it
+  AgentPhase phase = AgentPhase::kReady;
+  RoundId round;            // held, or last held when kReady
+  uint16_t store_port = 0;  // kReady: for the next round
+  uint32_t workers_alive = 0;
+  uint32_t exits_from = 0;        // number of the first of `exits` within the round
+  std::vector<WorkerExit> exits;  // not yet seen by the master, at most kExitsPerBeatMax
+  uint32_t signals_done = 0;      // orders carried out so far
+  bool paused = false;
+  int32_t stop_asked =
+      0;  // signal by which the user stopped the job at this agent (typed on every node)
+  bool kill_asked = false;  // ... and insisted
+};
+
+struct Leave {  // the agent ends of its own will
+  NodeId node;
+  Incarnation incarnation;
+  std::string reason;
+};
+
+using AgentMessage = std::variant<Join, Beat, Leave>;
+
+// ---------------------------------------------------------------------------------------------------------------
+// master -> agent
+
+struct Admitted {
+  uint64_t life = 0;  // of the Join it answers
+  NodeId node;
+  Incarnation incarnation;
+  absl::Duration beat_interval;
+  absl::Duration lease;
+  uint32_t epoch = 0;  // of the master; an agent refuses a lower one than it has seen
+};
+
+struct Refused {
+  uint64_t life = 0;
+  std::string reason;  // for the user: names the option, both values, the next step
+};
+
+struct Assignment {
+  RoundId round;
+  NodeRank node_rank;
+  uint32_t nodes = 0;
+  Rank rank_first;       // of this node's workers
+  uint32_t workers = 0;  // on this node
+  uint32_t world_size = 0;
+  std::string master_addr;
+  uint16_t master_port = 0;
+  uint32_t restart_count = 0;  // of the whole job
+  uint32_t restarts_max = 0;
+  bool one_host = false;  // all nodes of the round have one address or loopback ones
+  // Workers of each node as runs {workers, nodes} in node order, for names that need the whole
+  // layout (SLURM_TASKS_PER_NODE, HOROVOD_CROSS_RANK). Empty = not told: too many runs.
+  std::vector<std::pair<uint32_t, uint32_t>> layout;
+  auto operator<=>(const Assignment&) const = default;
+};
+
+enum class Wanted : uint8_t {
+  kWait,  // hold nothing new; `note` says for what
+  kRun,   // hold `round`
+  kStop,  // end the workers of `round`, then be kReady
+  kEnd,   // the job is over: end everything, report `outcome`, go
+};
+
+struct SignalOrder {
+  uint32_t seq = 0;  // 1, 2, ...
+  int32_t signo = 0;
+  auto operator<=>(const SignalOrder&) const = default;
+};
+
+// How the job ended; the same on every node.
+struct JobOutcome {
+  int32_t exit_code = 0;
+  std::string headline;  // one line for people, "" for success
+};
+
+struct Directive {
+  NodeId node;
+  Incarnation incarnation;
+  uint64_t beat_seq = 0;  // answers this beat; 0 = sent unasked
+  Wanted wanted = Wanted::kWait;
+  RoundId round;
+  Assignment assignment;             // kRun, as long as the agent's beats do not hold `round`
+  int32_t stop_signal = 0;           // kStop, kEnd: first signal; 0 = SIGKILL at once
+  absl::Duration grace;              // then SIGKILL after this
+  uint32_t exits_seen = 0;           // of the agent's round
+  std::vector<SignalOrder> signals;  // not yet done by the agent
+  bool paused = false;  // stop the workers' clocks (SIGSTOP), suspend the lease while connected
+  std::string note;     // kWait: what the job waits for, as a sentence
+  JobOutcome outcome;   // kEnd
+};
+
+using MasterMessage = std::variant<Admitted, Refused, Directive>;
+
+}  // namespace muster

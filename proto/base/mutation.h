@@ -1,0 +1,33 @@
+// Hand-made bugs for the mutation check (tests/sim/mutation_test.cc): does the simulator notice?
+// Compiled in only with MUSTER_MUTATION, that is in the test's own build of the cores; in programs
+// Mutated() is a constant false.
+#pragma once
+
+#include <cstdint>
+
+namespace muster {
+
+enum class Mutation : uint8_t {
+  kNone,
+  kOldIncarnationBelieved,  // I3: beats of an older life count
+  kLeaseFromReceipt,        // counted from the receipt of the answer
+  kRanksSwapped,            // the first two nodes change places after a restart
+  kExitAckedUnrecorded,     // an exit is acknowledged, and forgotten
+  kRestartNotCounted,       // I4
+  kRoundIdReused,           // I2
+  kStopNotRepeated,         // answers do not say that the round is to be stopped
+  kStartsUnready,           // I6: a round takes nodes that are not ready
+  kEndedRoundStarts,        // A2: an order for a round that is over starts it again
+  kExitsSentOnce,           // an exit whose beat is lost is never told again
+  kLeaseIgnored,            // A4: a round starts without a lease
+  kLast,
+};
+
+#ifdef MUSTER_MUTATION
+extern Mutation active_mutation;  // set by the test before a run
+inline bool Mutated(Mutation mutation) { return active_mutation == mutation; }
+#else
+constexpr bool Mutated(Mutation) { return false; }
+#endif
+
+}  // namespace muster

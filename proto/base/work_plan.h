@@ -1,0 +1,68 @@
+// What the user asked to run, as every agent of the job gets it. Values only; bytes are kept as
+// they are (environments and arguments may hold newlines and bytes that are not UTF-8).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace muster {
+
+enum class WorkersWanted : uint8_t { kNumber, kAuto, kCpu, kGpu };  // --nproc-per-node
+enum class StoreMode : uint8_t { kAuto, kAgent, kWorker };          // --store
+enum class StdinMode : uint8_t { kNone, kRank, kAll };              // --stdin
+enum class OverflowMode : uint8_t { kBlock, kDrop };                // --output-overflow
+
+// torchrun's Std: bit 1 = stdout, bit 2 = stderr.
+struct StreamSelect {
+  uint8_t all = 0;                            // for every local rank
+  std::map<uint32_t, uint8_t> by_local_rank;  // overrides; with overrides the rest is 0
+  uint8_t Of(uint32_t local_rank) const {
+    const auto it = by_local_rank.find(local_rank);
+    return it != by_local_rank.end() ? it->second : by_local_rank.empty() ? all : 0;
+  }
+  bool Any() const { return all != 0 || !by_local_rank.empty(); }
+};
+
+struct OutputOptions {
+  bool prefix = true;  // resolved: world > 1 unless --no-prefix / --log-prefix
+  std::string prefix_template =
+      "[{rank}@{host}] ";  // {rank} {local_rank} {host} {node_rank} {stream} {role} {time}
+  bool timestamps = false;
+  std::string log_dir;         // "" = none
+  StreamSelect redirects;      // to files only
+  StreamSelect tee;            // to files and here
+  std::vector<uint32_t> show;  // global ranks shown; empty = all
+  bool partial_out =
+      false;  // stdout goes to a terminal: lines that are still growing are wanted too
+  bool partial_err = false;
+  uint64_t spool_bytes_max = 0;
+  OverflowMode overflow = OverflowMode::kBlock;
+};
+
+struct WorkPlan {
+  std::string job_id;             // TORCHELASTIC_RUN_ID
+  std::vector<std::string> argv;  // argv[0] is searched in the worker's PATH
+  std::string wdir;               // "" = the agent's own
+  std::vector<std::string>
+      env_base;  // "K=V" sent along by the launcher under the agent's own environment
+  std::vector<std::string> env_set;  // "K=V" the user named (-x, --env): wins over everything
+  std::vector<std::string> env_unset;
+  WorkersWanted workers_wanted = WorkersWanted::kNumber;
+  uint32_t workers = 1;  // kNumber
+  std::string role = "default";
+  StoreMode store = StoreMode::kAuto;
+  std::vector<std::string>
+      dialects;       // "torch" is always there; slurm, ompi, pmi, mpich, horovod, jsm, flux
+  std::string iface;  // NAME or CIDR, "" = by the route
+  StdinMode stdin_mode = StdinMode::kRank;
+  uint32_t stdin_rank = 0;
+  OutputOptions output;
+  bool standalone = false;  // all nodes are this machine
+  absl::Duration grace;     // --grace
+};
+
+}  // namespace muster

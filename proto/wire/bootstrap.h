@@ -1,0 +1,47 @@
+// What a starter hands to a new agent through the channel it started it with (ssh's or a child's
+// stdin and stdout).
+//
+// The agent speaks first: one line, kAgentReadyLine + build name, after whatever a login shell may
+// have printed. Then comes one frame: 4 bytes length (big-endian) and a muster.v1.Bootstrap. Then
+// the channel carries gRPC. Blocking; single thread (call before any other thread exists).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "proto/base/messages.h"
+#include "proto/base/work_plan.h"
+#include "proto/wire/job_terms.h"
+
+namespace muster {
+
+// Line that says "here is an agent"; the build's name follows. wire
+inline constexpr absl::string_view kAgentReadyLine = "muster-agent-ready ";
+// Line by which the remote shell asks for the program; the machine's name (uname -m) follows. wire
+inline constexpr absl::string_view kAgentWantedLine = "muster-agent-wanted ";
+// Folder of a pushed agent program; ReadBootstrap removes it and the variable.
+inline constexpr char kAgentTempVariable[] = "MUSTER_AGENT_TEMP";
+
+struct AgentBootstrap {
+  std::string secret;  // "" = --insecure
+  std::string job_id;
+  WorkPlan plan;
+  Join join;  // key, key_is_exact, node_rank, must_agree; the agent fills in the rest
+  JobTerms terms;
+  std::string master_address;  // "HOST:PORT"; "" = the master is at the other end of the channel
+  std::string route_to;  // another host of the job: the route to it tells the agent its own address
+};
+
+// The agent's side: says that it is there, waits for the frame. Reads not one byte too many.
+// Removes the pushed program (kAgentTempVariable) first. Errors: DeadlineExceeded, Unavailable (the
+// starter went away), InvalidArgument (not ours, too large, another build).
+absl::StatusOr<AgentBootstrap> ReadBootstrap(int fd_in, int fd_out, absl::Time deadline);
+
+// The frame (length and message) for the starter's side.
+absl::StatusOr<std::string> BootstrapFrame(const AgentBootstrap& bootstrap);
+
+}  // namespace muster

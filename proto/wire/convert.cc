@@ -1,0 +1,384 @@
+#include "proto/wire/convert.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
+#include "proto/wire/field_checker.h"
+
+namespace muster {
+namespace {
+
+constexpr uint32_t kAny = std::numeric_limits<uint32_t>::max();
+
+std::string Cut(const std::string& text, size_t max) { return text.substr(0, max); }
+
+void SetRound(const RoundId& round, v1::RoundId* wire) {
+  wire->set_epoch(round.epoch);
+  wire->set_n(round.n);
+}
+RoundId RoundOf(const v1::RoundId& wire) { return RoundId{wire.epoch(), wire.n()}; }
+
+void SetExit(const WorkerExit& exit, v1::WorkerExit* wire) {
+  wire->set_local_rank(exit.local_rank.value);
+  wire->set_rank(exit.rank.value);
+  wire->set_pid(exit.pid);
+  wire->set_kind(static_cast<v1::ExitKind>(ChoiceToWire(exit.kind)));
+  wire->set_code(exit.code);
+  wire->set_core_dumped(exit.core_dumped);
+  wire->set_oom_killed(exit.oom_killed);
+  wire->set_stopped_by_us(exit.stopped_by_us);
+  wire->set_ran_for(absl::ToInt64Nanoseconds(exit.ran_for));
+  wire->set_age(absl::ToInt64Nanoseconds(exit.age));
+  wire->set_rss_max_bytes(exit.rss_max_bytes);
+  wire->set_detail(Cut(exit.detail, kTextBytesMax));
+  wire->set_error_message(Cut(exit.error_message, kErrorFileBytesMax));
+  wire->set_error_timestamp(exit.error_timestamp);
+  // The end of it is what matters.
+  wire->set_stderr_tail(exit.stderr_tail.size() <= kStderrTailBytes
+                            ? exit.stderr_tail
+                            : exit.stderr_tail.substr(exit.stderr_tail.size() - kStderrTailBytes));
+}
+
+absl::StatusOr<WorkerExit> ExitOf(const v1::WorkerExit& wire) {
+  FieldChecker check("exit");
+  WorkerExit exit;
+  exit.local_rank.value = check.Number("local_rank", wire.local_rank(), 0, kWorkersPerNodeMax - 1);
+  exit.rank.value = check.Number("rank", wire.rank(), 0, kWorldSizeMax - 1);
+  exit.pid = wire.pid();
+  exit.kind = check.Choice("kind", wire.kind(), ExitKind::kSpawnFailed);
+  exit.code = wire.code();
+  exit.core_dumped = wire.core_dumped();
+  exit.oom_killed = wire.oom_killed();
+  exit.stopped_by_us = wire.stopped_by_us();
+  exit.ran_for = check.Time("ran_for", wire.ran_for());
+  exit.age = check.Time("age", wire.age());
+  exit.rss_max_bytes = wire.rss_max_bytes();
+  exit.detail = check.Text("detail", wire.detail(), kTextBytesMax);
+  exit.error_message = check.Text("error_message", wire.error_message(), kErrorFileBytesMax);
+  exit.error_timestamp = wire.error_timestamp();
+  exit.stderr_tail = check.Text("stderr_tail", wire.stderr_tail(), kStderrTailBytes);
+  RETURN_IF_ERROR(check.status());
+  return exit;
+}
+
+void SetBeat(const Beat& beat, v1::Beat* wire) {
+  wire->set_node(beat.node.value);
+  wire->set_incarnation(beat.incarnation.value);
+  wire->set_seq(beat.seq);
+  wire->set_phase(static_cast<v1::AgentPhase>(ChoiceToWire(beat.phase)));
+  SetRound(beat.round, wire->mutable_round());
+  wire->set_store_port(beat.store_port);
+  wire->set_workers_alive(beat.workers_alive);
+  wire->set_exits_from(beat.exits_from);
+  for (const WorkerExit& exit : beat.exits) {
+    SetExit(exit, wire->add_exits());
+  }
+  wire->set_signals_done(beat.signals_done);
+  wire->set_paused(beat.paused);
+  wire->set_stop_asked(beat.stop_asked);
+  wire->set_kill_asked(beat.kill_asked);
+}
+
+absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
+  FieldChecker check("beat");
+  Beat beat;
+  beat.node.value = wire.node();
+  beat.incarnation.value = wire.incarnation();
+  beat.seq = wire.seq();
+  beat.phase = check.Choice("phase", wire.phase(), AgentPhase::kStopping);
+  beat.round = RoundOf(wire.round());
+  beat.store_port = check.Port("store_port", wire.store_port());
+  beat.workers_alive = check.Number("workers_alive", wire.workers_alive(), 0, kWorkersPerNodeMax);
+  beat.exits_from = check.Number("exits_from", wire.exits_from(), 0, kWorkersPerNodeMax);
+  check.Bound("exits", static_cast<size_t>(wire.exits_size()), 0, kExitsPerBeatMax);
+  beat.signals_done = wire.signals_done();
+  beat.paused = wire.paused();
+  beat.stop_asked = check.Signal("stop_asked", wire.stop_asked());
+  beat.kill_asked = wire.kill_asked();
+  RETURN_IF_ERROR(check.status());
+  for (const v1::WorkerExit& one : wire.exits()) {
+    ASSIGN_OR_RETURN(WorkerExit exit, ExitOf(one));
+    beat.exits.push_back(std::move(exit));
+  }
+  return beat;
+}
+
+void SetAssignment(const Assignment& assignment, v1::Assignment* wire) {
+  SetRound(assignment.round, wire->mutable_round());
+  wire->set_node_rank(assignment.node_rank.value);
+  wire->set_nodes(assignment.nodes);
+  wire->set_rank_first(assignment.rank_first.value);
+  wire->set_workers(assignment.workers);
+  wire->set_world_size(assignment.world_size);
+  wire->set_master_addr(assignment.master_addr);
+  wire->set_master_port(assignment.master_port);
+  wire->set_restart_count(assignment.restart_count);
+  wire->set_restarts_max(assignment.restarts_max);
+  wire->set_one_host(assignment.one_host);
+  for (const auto& [workers, nodes] : assignment.layout) {
+    v1::LayoutRun* run = wire->add_layout();
+    run->set_workers(workers);
+    run->set_nodes(nodes);
+  }
+}
+
+// Runs of a layout that is told must be those of this round: names are made from them.
+void SetLayoutOf(const v1::Assignment& wire, FieldChecker& check, Assignment& assignment) {
+  uint64_t nodes = 0;
+  uint64_t workers = 0;
+  for (const v1::LayoutRun& run : wire.layout()) {
+    check.Bound("assignment.layout.nodes", run.nodes(), 1, assignment.nodes);
+    check.Bound("assignment.layout.workers", run.workers(), 1, kWorkersPerNodeMax);
+    assignment.layout.emplace_back(run.workers(), run.nodes());
+    nodes += run.nodes();
+    workers += uint64_t{run.nodes()} * run.workers();
+  }
+  if (!assignment.layout.empty()) {
+    check.Bound("assignment.layout (nodes)", nodes, assignment.nodes, assignment.nodes);
+    check.Bound("assignment.layout (workers)", workers, assignment.world_size,
+                assignment.world_size);
+  }
+}
+
+Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
+  Assignment assignment;
+  assignment.round = RoundOf(wire.round());
+  assignment.nodes = check.Number("assignment.nodes", wire.nodes(), 1, kNodesMax);
+  assignment.node_rank.value =
+      check.Number("assignment.node_rank", wire.node_rank(), 0, uint64_t{assignment.nodes} - 1);
+  assignment.world_size =
+      check.Number("assignment.world_size", wire.world_size(), 1, kWorldSizeMax);
+  assignment.workers = check.Number("assignment.workers", wire.workers(), 1,
+                                    std::min(kWorkersPerNodeMax, assignment.world_size));
+  assignment.rank_first.value = check.Number("assignment.rank_first", wire.rank_first(), 0,
+                                             uint64_t{assignment.world_size} - assignment.workers);
+  assignment.master_addr = check.Text("assignment.master_addr", wire.master_addr(), kNameBytesMax);
+  assignment.master_port = check.Port("assignment.master_port", wire.master_port());
+  assignment.restart_count = wire.restart_count();
+  assignment.restarts_max =
+      check.Number("assignment.restarts_max", wire.restarts_max(), 0, kRestartsMax);
+  assignment.one_host = wire.one_host();
+  SetLayoutOf(wire, check, assignment);
+  return assignment;
+}
+
+void SetDirective(const Directive& directive, v1::Directive* wire) {
+  wire->set_node(directive.node.value);
+  wire->set_incarnation(directive.incarnation.value);
+  wire->set_beat_seq(directive.beat_seq);
+  wire->set_wanted(static_cast<v1::Wanted>(ChoiceToWire(directive.wanted)));
+  SetRound(directive.round, wire->mutable_round());
+  if (directive.assignment != Assignment{}) {
+    SetAssignment(directive.assignment, wire->mutable_assignment());
+  }
+  wire->set_stop_signal(directive.stop_signal);
+  wire->set_grace(absl::ToInt64Nanoseconds(directive.grace));
+  wire->set_exits_seen(directive.exits_seen);
+  for (const SignalOrder& order : directive.signals) {
+    v1::SignalOrder* one = wire->add_signals();
+    one->set_seq(order.seq);
+    one->set_signo(order.signo);
+  }
+  wire->set_paused(directive.paused);
+  wire->set_note(Cut(directive.note, kTextBytesMax));
+  wire->mutable_outcome()->set_exit_code(directive.outcome.exit_code);
+  wire->mutable_outcome()->set_headline(Cut(directive.outcome.headline, kTextBytesMax));
+}
+
+absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
+  FieldChecker check("directive");
+  Directive directive;
+  directive.node.value = wire.node();
+  directive.incarnation.value = wire.incarnation();
+  directive.beat_seq = wire.beat_seq();
+  directive.wanted = check.Choice("wanted", wire.wanted(), Wanted::kEnd);
+  directive.round = RoundOf(wire.round());
+  if (wire.has_assignment()) {
+    directive.assignment = AssignmentOf(wire.assignment(), check);
+  }
+  directive.stop_signal = check.Signal("stop_signal", wire.stop_signal());
+  directive.grace = check.Time("grace", wire.grace());
+  directive.exits_seen = check.Number("exits_seen", wire.exits_seen(), 0, kAny);
+  check.Bound("signals", static_cast<size_t>(wire.signals_size()), 0, kSignalOrdersMax);
+  RETURN_IF_ERROR(check.status());
+  for (const v1::SignalOrder& order : wire.signals()) {
+    directive.signals.push_back({order.seq(), check.Signal("signals.signo", order.signo())});
+  }
+  directive.paused = wire.paused();
+  directive.note = check.Text("note", wire.note(), kTextBytesMax);
+  directive.outcome.exit_code = wire.outcome().exit_code();
+  directive.outcome.headline =
+      check.Text("outcome.headline", wire.outcome().headline(), kTextBytesMax);
+  RETURN_IF_ERROR(check.status());
+  return directive;
+}
+
+absl::StatusOr<MasterMessage> AdmittedOf(const v1::Admitted& wire) {
+  FieldChecker check("admitted");
+  Admitted admitted;
+  admitted.life = wire.life();
+  admitted.node.value = wire.node();
+  admitted.incarnation.value = wire.incarnation();
+  admitted.beat_interval = check.Time("beat_interval", wire.beat_interval());
+  if (admitted.beat_interval < absl::Milliseconds(1)) {
+    check.Fail("beat_interval", "below 1 ms");  // an agent would do nothing else
+  }
+  admitted.lease = check.Time("lease", wire.lease());
+  admitted.epoch = wire.epoch();
+  RETURN_IF_ERROR(check.status());
+  return admitted;
+}
+
+}  // namespace
+
+v1::Join ToWire(const Join& join) {
+  v1::Join wire;
+  wire.set_key(join.key);
+  wire.set_key_is_exact(join.key_is_exact);
+  wire.set_life(join.life);
+  wire.set_node_rank(join.node_rank);
+  wire.set_hostname(join.hostname);
+  wire.set_address(join.address);
+  wire.set_interface(join.interface);
+  wire.set_workers(join.workers);
+  wire.set_store_port(join.store_port);
+  for (const auto& [name, value] : join.must_agree) {
+    v1::Option* option = wire.add_must_agree();
+    option->set_name(name);
+    option->set_value(value);
+  }
+  return wire;
+}
+
+absl::StatusOr<Join> FromWire(const v1::Join& wire) {
+  FieldChecker check("join");
+  Join join;
+  join.key = check.Text("key", wire.key(), kNameBytesMax);
+  join.key_is_exact = wire.key_is_exact();
+  join.life = wire.life();
+  join.node_rank = wire.node_rank();
+  if (join.node_rank < -1 || join.node_rank >= static_cast<int32_t>(kNodesMax)) {
+    check.Fail("node_rank", absl::StrCat("want -1..", kNodesMax - 1, ", got ", join.node_rank));
+  }
+  join.hostname = check.Text("hostname", wire.hostname(), kNameBytesMax);
+  join.address = check.Text("address", wire.address(), kNameBytesMax);
+  join.interface = check.Text("interface", wire.interface(), kNameBytesMax);
+  join.workers = check.Number("workers", wire.workers(), 0, kWorkersPerNodeMax);
+  join.store_port = check.Port("store_port", wire.store_port());
+  check.Bound("must_agree", static_cast<size_t>(wire.must_agree_size()), 0, kOptionsMax);
+  RETURN_IF_ERROR(check.status());
+  for (const v1::Option& option : wire.must_agree()) {
+    join.must_agree.emplace_back(check.Text("must_agree", option.name(), kNameBytesMax),
+                                 check.Text("must_agree", option.value(), kTextBytesMax));
+  }
+  RETURN_IF_ERROR(check.status());
+  return join;
+}
+
+v1::AgentFrame ToWire(const AgentMessage& message) {
+  v1::AgentFrame frame;
+  if (const auto* join = std::get_if<Join>(&message)) {
+    *frame.mutable_join() = ToWire(*join);
+  } else if (const auto* beat = std::get_if<Beat>(&message)) {
+    SetBeat(*beat, frame.mutable_beat());
+  } else {
+    const auto& leave = std::get<Leave>(message);
+    frame.mutable_leave()->set_node(leave.node.value);
+    frame.mutable_leave()->set_incarnation(leave.incarnation.value);
+    frame.mutable_leave()->set_reason(Cut(leave.reason, kTextBytesMax));
+  }
+  return frame;
+}
+
+absl::StatusOr<AgentMessage> FromWire(const v1::AgentFrame& frame) {
+  switch (frame.kind_case()) {
+    case v1::AgentFrame::kJoin: {
+      ASSIGN_OR_RETURN(Join join, FromWire(frame.join()));
+      // A skeleton from a starter may lack them, a node that joins may not.
+      FieldChecker check("join");
+      check.Bound("workers", join.workers, 1, kWorkersPerNodeMax);
+      RETURN_IF_ERROR(check.status());
+      return join;
+    }
+    case v1::AgentFrame::kBeat:
+      return BeatOf(frame.beat());
+    case v1::AgentFrame::kLeave: {
+      FieldChecker check("leave");
+      Leave leave{{frame.leave().node()},
+                  {frame.leave().incarnation()},
+                  check.Text("reason", frame.leave().reason(), kTextBytesMax)};
+      RETURN_IF_ERROR(check.status());
+      return leave;
+    }
+    default:
+      return absl::InvalidArgumentError("a frame of an agent that is no message");
+  }
+}
+
+v1::MasterFrame ToWire(const MasterMessage& message) {
+  v1::MasterFrame frame;
+  if (const auto* admitted = std::get_if<Admitted>(&message)) {
+    v1::Admitted* wire = frame.mutable_admitted();
+    wire->set_life(admitted->life);
+    wire->set_node(admitted->node.value);
+    wire->set_incarnation(admitted->incarnation.value);
+    wire->set_beat_interval(absl::ToInt64Nanoseconds(admitted->beat_interval));
+    wire->set_lease(absl::ToInt64Nanoseconds(admitted->lease));
+    wire->set_epoch(admitted->epoch);
+  } else if (const auto* refused = std::get_if<Refused>(&message)) {
+    frame.mutable_refused()->set_life(refused->life);
+    frame.mutable_refused()->set_reason(Cut(refused->reason, kTextBytesMax));
+  } else {
+    SetDirective(std::get<Directive>(message), frame.mutable_directive());
+  }
+  return frame;
+}
+
+absl::StatusOr<MasterMessage> FromWire(const v1::MasterFrame& frame) {
+  switch (frame.kind_case()) {
+    case v1::MasterFrame::kAdmitted:
+      return AdmittedOf(frame.admitted());
+    case v1::MasterFrame::kRefused: {
+      FieldChecker check("refused");
+      Refused refused{frame.refused().life(),
+                      check.Text("reason", frame.refused().reason(), kTextBytesMax)};
+      RETURN_IF_ERROR(check.status());
+      return refused;
+    }
+    case v1::MasterFrame::kDirective:
+      return DirectiveOf(frame.directive());
+    default:
+      return absl::InvalidArgumentError("a frame of the master that is no message");
+  }
+}
+
+v1::OutputChunk ToWire(OutputChunk&& chunk) {
+  v1::OutputChunk wire;
+  wire.set_rank(chunk.rank);
+  wire.set_local_rank(chunk.local_rank);
+  wire.set_node_rank(chunk.node_rank);
+  wire.set_stream(chunk.stream);
+  wire.set_ends_line(chunk.ends_line);
+  wire.set_split(chunk.split);
+  wire.set_bytes(std::move(chunk.bytes));
+  return wire;
+}
+
+absl::StatusOr<OutputChunk> FromWire(v1::OutputChunk&& wire) {
+  FieldChecker check("chunk");
+  OutputChunk chunk;
+  chunk.rank = check.Number("rank", wire.rank(), 0, kWorldSizeMax - 1);
+  chunk.local_rank = check.Number("local_rank", wire.local_rank(), 0, kWorkersPerNodeMax - 1);
+  chunk.node_rank = check.Number("node_rank", wire.node_rank(), 0, kNodesMax - 1);
+  chunk.stream = static_cast<uint8_t>(check.Number("stream", wire.stream(), 1, 2));
+  chunk.ends_line = wire.ends_line();
+  chunk.split = wire.split();
+  check.Bound("bytes", wire.bytes().size(), 0, kChunkBytesMax);
+  RETURN_IF_ERROR(check.status());
+  chunk.bytes = std::move(*wire.mutable_bytes());
+  return chunk;
+}
+
+}  // namespace muster

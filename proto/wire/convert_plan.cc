@@ -1,0 +1,199 @@
+// What a starter hands over: job terms, work plan, bootstrap.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "google/protobuf/repeated_field.h"
+#include "proto/base/build_info.h"
+#include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
+#include "proto/wire/convert.h"
+#include "proto/wire/field_checker.h"
+
+namespace muster {
+namespace {
+
+using WireStrings = google::protobuf::RepeatedPtrField<std::string>;
+
+void SetStrings(const std::vector<std::string>& strings, WireStrings* wire) {
+  wire->Assign(strings.begin(), strings.end());
+}
+
+std::vector<std::string> StringsOf(absl::string_view field, const WireStrings& wire,
+                                   FieldChecker& check) {
+  check.Bound(field, static_cast<size_t>(wire.size()), 0, kPlanStringsMax);
+  std::vector<std::string> strings;
+  if (check.ok()) {
+    strings.assign(wire.begin(), wire.end());
+  }
+  for (const std::string& one : strings) {
+    if (one.find('\0') != std::string::npos) {
+      check.Fail(field, "holds a NUL byte");  // cannot be an argument or environment entry
+    }
+  }
+  return strings;
+}
+
+void SetSelect(const StreamSelect& select, v1::StreamSelect* wire) {
+  wire->set_all(select.all);
+  for (const auto& [local_rank, streams] : select.by_local_rank) {
+    (*wire->mutable_by_local_rank())[local_rank] = streams;
+  }
+}
+
+StreamSelect SelectOf(absl::string_view field, const v1::StreamSelect& wire, FieldChecker& check) {
+  StreamSelect select;
+  select.all = static_cast<uint8_t>(check.Number(field, wire.all(), 0, 3));
+  for (const auto& [local_rank, streams] : wire.by_local_rank()) {
+    check.Bound(field, local_rank, 0, kWorkersPerNodeMax - 1);
+    select.by_local_rank[local_rank] = static_cast<uint8_t>(check.Number(field, streams, 0, 3));
+  }
+  return select;
+}
+
+void SetOutput(const OutputOptions& output, v1::OutputOptions* wire) {
+  wire->set_prefix(output.prefix);
+  wire->set_prefix_template(output.prefix_template);
+  wire->set_timestamps(output.timestamps);
+  wire->set_log_dir(output.log_dir);
+  SetSelect(output.redirects, wire->mutable_redirects());
+  SetSelect(output.tee, wire->mutable_tee());
+  wire->mutable_show()->Assign(output.show.begin(), output.show.end());
+  wire->set_spool_bytes_max(output.spool_bytes_max);
+  wire->set_overflow(static_cast<uint32_t>(ChoiceToWire(output.overflow)));
+  wire->set_partial_out(output.partial_out);
+  wire->set_partial_err(output.partial_err);
+}
+
+OutputOptions OutputOf(const v1::OutputOptions& wire, FieldChecker& check) {
+  OutputOptions output;
+  output.prefix = wire.prefix();
+  output.prefix_template =
+      check.Text("output.prefix_template", wire.prefix_template(), kTextBytesMax);
+  output.timestamps = wire.timestamps();
+  output.log_dir = check.Text("output.log_dir", wire.log_dir(), kTextBytesMax);
+  output.redirects = SelectOf("output.redirects", wire.redirects(), check);
+  output.tee = SelectOf("output.tee", wire.tee(), check);
+  check.Bound("output.show", static_cast<size_t>(wire.show_size()), 0, kWorldSizeMax);
+  if (check.ok()) {
+    output.show.assign(wire.show().begin(), wire.show().end());
+  }
+  output.spool_bytes_max = wire.spool_bytes_max();
+  output.overflow = check.Choice("output.overflow", wire.overflow(), OverflowMode::kDrop);
+  output.partial_out = wire.partial_out();
+  output.partial_err = wire.partial_err();
+  return output;
+}
+
+void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
+  wire->set_job_id(plan.job_id);
+  SetStrings(plan.argv, wire->mutable_argv());
+  wire->set_wdir(plan.wdir);
+  SetStrings(plan.env_base, wire->mutable_env_base());
+  SetStrings(plan.env_set, wire->mutable_env_set());
+  SetStrings(plan.env_unset, wire->mutable_env_unset());
+  wire->set_workers_wanted(static_cast<uint32_t>(ChoiceToWire(plan.workers_wanted)));
+  wire->set_workers(plan.workers);
+  wire->set_role(plan.role);
+  wire->set_store(static_cast<uint32_t>(ChoiceToWire(plan.store)));
+  SetStrings(plan.dialects, wire->mutable_dialects());
+  wire->set_iface(plan.iface);
+  wire->set_stdin_mode(static_cast<uint32_t>(ChoiceToWire(plan.stdin_mode)));
+  wire->set_stdin_rank(plan.stdin_rank);
+  SetOutput(plan.output, wire->mutable_output());
+  wire->set_standalone(plan.standalone);
+  wire->set_grace(absl::ToInt64Nanoseconds(plan.grace));
+}
+
+absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
+  FieldChecker check("plan");
+  WorkPlan plan;
+  plan.job_id = check.Text("job_id", wire.job_id(), kNameBytesMax);
+  plan.argv = StringsOf("argv", wire.argv(), check);
+  plan.wdir = check.Text("wdir", wire.wdir(), kTextBytesMax);
+  plan.env_base = StringsOf("env_base", wire.env_base(), check);
+  plan.env_set = StringsOf("env_set", wire.env_set(), check);
+  plan.env_unset = StringsOf("env_unset", wire.env_unset(), check);
+  plan.workers_wanted = check.Choice("workers_wanted", wire.workers_wanted(), WorkersWanted::kGpu);
+  plan.workers = check.Number("workers", wire.workers(), 0, kWorkersPerNodeMax);
+  plan.role = check.Text("role", wire.role(), kTextBytesMax);
+  plan.store = check.Choice("store", wire.store(), StoreMode::kWorker);
+  plan.dialects = StringsOf("dialects", wire.dialects(), check);
+  plan.iface = check.Text("iface", wire.iface(), kNameBytesMax);
+  plan.stdin_mode = check.Choice("stdin_mode", wire.stdin_mode(), StdinMode::kAll);
+  plan.stdin_rank = check.Number("stdin_rank", wire.stdin_rank(), 0, kWorldSizeMax - 1);
+  plan.output = OutputOf(wire.output(), check);
+  plan.standalone = wire.standalone();
+  plan.grace = check.Time("grace", wire.grace());
+  RETURN_IF_ERROR(check.status());
+  return plan;
+}
+
+}  // namespace
+
+v1::JobTerms ToWire(const JobTerms& terms) {
+  v1::JobTerms wire;
+  wire.set_nodes_min(terms.nodes_min);
+  wire.set_nodes_max(terms.nodes_max);
+  wire.set_restarts_max(terms.restarts_max);
+  wire.set_join_timeout(absl::ToInt64Nanoseconds(terms.join_timeout));
+  wire.set_last_call(absl::ToInt64Nanoseconds(terms.last_call));
+  wire.set_grace(absl::ToInt64Nanoseconds(terms.grace));
+  wire.set_restart_grace(absl::ToInt64Nanoseconds(terms.restart_grace));
+  wire.set_time_limit(absl::ToInt64Nanoseconds(terms.time_limit));
+  wire.set_master_port(terms.master_port);
+  wire.set_master_addr(terms.master_addr);
+  return wire;
+}
+
+absl::StatusOr<JobTerms> FromWire(const v1::JobTerms& wire) {
+  FieldChecker check("terms");
+  JobTerms terms;
+  terms.nodes_max = check.Number("nodes_max", wire.nodes_max(), 1, kNodesMax);
+  terms.nodes_min = check.Number("nodes_min", wire.nodes_min(), 1, terms.nodes_max);
+  terms.restarts_max = check.Number("restarts_max", wire.restarts_max(), 0, kRestartsMax);
+  terms.join_timeout = check.Time("join_timeout", wire.join_timeout());
+  terms.last_call = check.Time("last_call", wire.last_call());
+  terms.grace = check.Time("grace", wire.grace());
+  terms.restart_grace = check.Time("restart_grace", wire.restart_grace());
+  terms.time_limit = check.Time("time_limit", wire.time_limit());
+  terms.master_port = check.Port("master_port", wire.master_port());
+  terms.master_addr = check.Text("master_addr", wire.master_addr(), kNameBytesMax);
+  RETURN_IF_ERROR(check.status());
+  return terms;
+}
+
+v1::Bootstrap ToWire(const AgentBootstrap& bootstrap) {
+  v1::Bootstrap wire;
+  wire.set_protocol(kProtocolVersion);
+  wire.set_build(std::string(BuildName()));
+  wire.set_secret(bootstrap.secret);
+  wire.set_job_id(bootstrap.job_id);
+  SetPlan(bootstrap.plan, wire.mutable_plan());
+  *wire.mutable_join() = ToWire(bootstrap.join);
+  *wire.mutable_terms() = ToWire(bootstrap.terms);
+  wire.set_master_address(bootstrap.master_address);
+  wire.set_route_to(bootstrap.route_to);
+  return wire;
+}
+
+absl::StatusOr<AgentBootstrap> FromWire(const v1::Bootstrap& wire) {
+  FieldChecker check("bootstrap");
+  if (wire.protocol() != kProtocolVersion || wire.build() != std::string(BuildName())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the starter is muster ", wire.build().substr(0, kNameBytesMax),
+                     ", this agent is ", BuildName(), ": install the same build"));
+  }
+  AgentBootstrap bootstrap;
+  bootstrap.secret = check.Text("secret", wire.secret(), kNameBytesMax);
+  bootstrap.job_id = check.Text("job_id", wire.job_id(), kNameBytesMax);
+  bootstrap.master_address = check.Text("master_address", wire.master_address(), kNameBytesMax);
+  bootstrap.route_to = check.Text("route_to", wire.route_to(), kNameBytesMax);
+  RETURN_IF_ERROR(check.status());
+  ASSIGN_OR_RETURN(bootstrap.plan, PlanOf(wire.plan()));
+  ASSIGN_OR_RETURN(bootstrap.join, FromWire(wire.join()));
+  ASSIGN_OR_RETURN(bootstrap.terms, FromWire(wire.terms()));
+  return bootstrap;
+}
+
+}  // namespace muster

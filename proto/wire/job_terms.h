@@ -1,0 +1,27 @@
+// What a job asks of its master: sent by agents in their Hello, so that a daemon can form a job it
+// never heard of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "proto/base/limits.h"
+
+namespace muster {
+
+struct JobTerms {
+  uint32_t nodes_min = 1;
+  uint32_t nodes_max = 1;
+  uint32_t restarts_max = 0;
+  absl::Duration join_timeout = kJoinTimeout;
+  absl::Duration last_call = kLastCall;
+  absl::Duration grace = kGrace;
+  absl::Duration restart_grace = kRestartGrace;
+  absl::Duration time_limit = absl::InfiniteDuration();
+  uint16_t master_port = 0;  // 0 = the store port of node rank 0
+  std::string master_addr;   // "" = address of node rank 0
+  bool operator==(const JobTerms&) const = default;
+};
+
+}  // namespace muster

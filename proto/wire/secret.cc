@@ -1,0 +1,101 @@
+#include "proto/wire/secret.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "proto/base/check.h"
+#include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+namespace {
+
+absl::StatusOr<std::string> RandomBytes(size_t count) {
+  std::string bytes(count, '\0');
+  size_t have = 0;
+  while (have < count) {
+    const ssize_t n = getrandom(bytes.data() + have, count - have, 0);
+    if (n < 0 && errno != EINTR) {
+      return absl::InternalError(absl::StrCat("getrandom: ", std::strerror(errno)));
+    }
+    have += n > 0 ? static_cast<size_t>(n) : 0;
+  }
+  return bytes;
+}
+
+void AppendNumber(uint64_t number, std::string* text) {
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    text->push_back(static_cast<char>((number >> shift) & 0xff));
+  }
+}
+
+void AppendField(absl::string_view field, std::string* text) {
+  AppendNumber(field.size(), text);
+  text->append(field.data(), field.size());
+}
+
+std::string HandshakeText(absl::string_view role, const Handshake& handshake) {
+  std::string text;
+  AppendField(role, &text);
+  AppendNumber(kProtocolVersion, &text);
+  AppendField(handshake.master_nonce, &text);
+  AppendField(handshake.agent_nonce, &text);
+  AppendField(handshake.job_id, &text);
+  return text;
+}
+
+std::string Proof(absl::string_view secret, absl::string_view text) {
+  return secret.empty() ? std::string() : HmacSha256(secret, text);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> MakeSecret() {
+  ASSIGN_OR_RETURN(const std::string bytes, RandomBytes(kSecretBytes));
+  return absl::BytesToHexString(bytes);
+}
+
+absl::StatusOr<std::string> MakeNonce() { return RandomBytes(kNonceBytes); }
+
+std::string HmacSha256(absl::string_view key, absl::string_view text) {
+  std::string out(32, '\0');
+  unsigned int size = 0;
+  const auto* result = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                            reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                            reinterpret_cast<unsigned char*>(out.data()), &size);
+  CHECK(result != nullptr && size == out.size());
+  return out;
+}
+
+bool ConstantTimeEqual(absl::string_view a, absl::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::string AgentProof(absl::string_view secret, const Handshake& handshake) {
+  return Proof(secret, HandshakeText("muster agent", handshake));
+}
+
+std::string MasterProof(absl::string_view secret, const Handshake& handshake) {
+  return Proof(secret, HandshakeText("muster master", handshake));
+}
+
+std::string StreamProof(absl::string_view secret, const Handshake& handshake, uint32_t node,
+                        uint64_t incarnation) {
+  std::string text = HandshakeText("muster stream", handshake);
+  AppendNumber(node, &text);
+  AppendNumber(incarnation, &text);
+  return Proof(secret, text);
+}
+
+bool ProofHolds(absl::string_view wanted, absl::string_view got) {
+  return ConstantTimeEqual(wanted, got);
+}
+
+}  // namespace muster

@@ -1,0 +1,52 @@
+// The job secret: who knows it may take part. Both sides of a connection prove it without showing
+// it. Any thread; the file functions block on the file system.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace muster {
+
+inline constexpr size_t kSecretBytes = 32;  // 256 bit, written as 64 hex digits
+inline constexpr size_t kNonceBytes = 32;   // wire
+
+// A new secret from the kernel, as 64 hex digits.
+absl::StatusOr<std::string> MakeSecret();
+// kNonceBytes random bytes.
+absl::StatusOr<std::string> MakeNonce();
+
+// $HOME/.config/muster/secret (or under $XDG_CONFIG_HOME); an error when neither is set.
+absl::StatusOr<std::string> UserSecretPath();
+
+// The secret in the file at `path`; made on first use (folders 0700, file 0600), so that two that
+// make it at the same time end with the same one, also on a shared file system. A file that others
+// could read, that is not ours, or that holds no secret is refused with the line that mends it.
+absl::StatusOr<std::string> LoadOrMakeUserSecret(const std::string& path);
+// The same, but a missing file is an error (--secret-file).
+absl::StatusOr<std::string> LoadSecret(const std::string& path);
+
+// 32 bytes (RFC 2104, FIPS 180-4).
+std::string HmacSha256(absl::string_view key, absl::string_view text);
+// Equal, in a time that depends on the lengths only.
+bool ConstantTimeEqual(absl::string_view a, absl::string_view b);
+
+// What each side of Attend and Streams proves. The role is part of the text, so that no side can
+// send the other's own proof back; every field carries its length, so that no two sets of fields
+// make one text.
+struct Handshake {
+  std::string master_nonce;
+  std::string agent_nonce;
+  std::string job_id;
+};
+// "" when `secret` is "" (--insecure).
+std::string AgentProof(absl::string_view secret, const Handshake& handshake);
+std::string MasterProof(absl::string_view secret, const Handshake& handshake);
+std::string StreamProof(absl::string_view secret, const Handshake& handshake, uint32_t node,
+                        uint64_t incarnation);
+// A side with a secret refuses an empty proof; a side without one accepts only an empty proof.
+bool ProofHolds(absl::string_view wanted, absl::string_view got);
+
+}  // namespace muster

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""check_tree.py tested: a clean tree passes, and each planted violation is found, alone and at its line."""
+
+import os
+import tempfile
+import unittest
+
+from check_tree import Checker
+
+HEAD = "// Purpose.\n#pragma once\n"
+CLEAN = {
+    "CMakeLists.txt": "project(x)\n",
+    "README.md": "x\n",
+    ".ci/run": "x\n",
+    "proto/base/ids.h": HEAD + "#include <compare>\n",
+    "proto/base/mailbox.h": HEAD + "#include <condition_variable>\n",
+    "proto/wire/convert.cc": '#include "proto/base/ids.h"\n#include "muster.pb.h"\n',
+    "rendezvous/core/machine.h": HEAD + '#include "proto/base/ids.h"\n#include <map>\n',
+    "rendezvous/core/machine.cc": '#include "rendezvous/core/machine.h"\n// throw try { new round; getenv()\nint a = 1;\n',
+    "rendezvous/service/loop.cc": '#include "proto/base/mailbox.h"\n#include "rendezvous/core/machine.h"\n#include <thread>\n',
+    "agent/core/agent.h": HEAD + '#include "proto/base/ids.h"\n',
+    "agent/io/loop.cc": '#include "agent/core/agent.h"\n#include <uv.h>\n',
+    "launcher/main.cc": '#include "agent/core/agent.h"\n#include "rendezvous/core/machine.h"\n',
+    "launcher/config_file.cc": "int F() { try { return 1; } catch (...) { return 2; } }\n",
+    "launcher/schedule/hostlist.cc": '#include "proto/base/ids.h"\n',
+    "worker_sdk/api/call.cc": '#include "proto/base/ids.h"\n',
+    "examples/hello.cc": '#include "worker_sdk/include/muster.h"\n',
+    "tests/sim/world.cc": '#include "agent/core/agent.h"\n#include "rendezvous/core/machine.h"\n',
+    "tests/rendezvous/core/machine_test.cc": '#include "rendezvous/core/machine.h"\n',
+}
+# name, path, text that replaces or adds the file, line of the violation, words its message must hold
+PLANTED = [
+    ("top folder", "tools/x.py", "x\n", 1, "top-level folder 'tools'"),
+    ("top file", "notes.md", "x\n", 1, "top of the tree"),
+    ("long file", "agent/io/long.cc", "int a;\n" * 501, 501, "501 lines"),
+    ("long script", "deploy/long.py", "pass\n" * 501, 501, "501 lines"),
+    ("unfinished", "agent/io/x.cc", "int a;  // TODO later\n", 1, "'TODO'"),
+    ("skipped", "tests/agent/x_test.cc", "\nGTEST_SKIP();\n", 2, "'GTEST_SKIP'"),
+    ("disabled", "tests/agent/x_test.cc", "TEST(A, DISABLED_B) {}\n", 1, "'DISABLED_'"),
+    ("skipped in python", "tests/integration/x_test.py", "@pytest.mark.skip\n", 1, "mend the test"),
+    ("path of a machine", "deploy/x.sh", "cd /work/" + "main/x\n", 1, "path of one machine"),
+    ("rendezvous sees agent", "rendezvous/service/x.cc", '#include "agent/core/agent.h"\n', 1, "rendezvous may include"),
+    ("agent sees rendezvous", "agent/io/x.cc", '#include "rendezvous/core/machine.h"\n', 1, "agent may include"),
+    ("core sees service", "rendezvous/core/x.cc", '#include "rendezvous/service/loop.h"\n', 1, "rendezvous/core may"),
+    ("core sees io", "agent/core/x.cc", '\n#include "agent/io/links.h"\n', 2, "agent/core may include"),
+    ("base sees wire", "proto/base/x.cc", '#include "proto/wire/convert.h"\n', 1, "proto/base may include"),
+    ("anything sees launcher", "agent/io/x.cc", '#include "launcher/cli.h"\n', 1, "agent may include"),
+    ("schedule sees agent", "launcher/schedule/x.cc", '#include "agent/core/agent.h"\n', 1, "launcher/schedule may"),
+    ("sdk sees agent", "worker_sdk/api/x.cc", '#include "agent/core/agent.h"\n', 1, "worker_sdk may include"),
+    ("sdk sees Abseil", "worker_sdk/api/x.cc", '#include "absl/time/time.h"\n', 1, "the worker SDK lives"),
+    ("algorithm sees transport", "worker_sdk/algorithm/x.cc", '#include "worker_sdk/transport/tcp.h"\n', 1, "algorithm may"),
+    ("example sees inside", "examples/x.cc", '#include "worker_sdk/api/call.h"\n', 1, "examples may include"),
+    ("sim sees io", "tests/sim/x.cc", '#include "agent/io/loop.h"\n', 1, "tests/sim may include"),
+    ("messages in a core", "agent/core/x.cc", '#include "muster.pb.h"\n', 1, "generated messages"),
+    ("core with a thread", "rendezvous/core/x.cc", "#include <thread>\n", 1, "no threads"),
+    ("core with a clock", "rendezvous/core/x.cc", '#include "absl/time/clock.h"\n', 1, "no clock"),
+    ("core with files", "agent/core/x.cc", "#include <unistd.h>\n", 1, "no files"),
+    ("core with sockets", "agent/core/x.cc", "#include <netinet/in.h>\n", 1, "no sockets"),
+    ("core with uv", "agent/core/x.cc", "#include <uv.h>\n", 1, "no I/O libraries"),
+    ("core with gRPC", "agent/core/x.cc", "#include <grpcpp/grpcpp.h>\n", 1, "no I/O libraries"),
+    ("core with chance", "agent/core/x.cc", "#include <random>\n", 1, "no random source"),
+    ("core with a lock through a header", "agent/core/x.cc", '\n#include "proto/base/mailbox.h"\n', 2, "through proto/base/mailbox.h"),
+    ("core asks the time", "agent/core/x.cc", "auto t = absl::Now();\n", 1, "not on a clock"),
+    ("core asks the environment", "agent/core/x.cc", 'auto t = getenv("A");\n', 1, "not on the environment"),
+    ("core without order", "agent/core/x.cc", "std::unordered_map<int, int> m;\n", 1, "order that differs"),
+    ("exception", "launcher/x.cc", "void F() { throw 1; }\n", 1, "'throw'"),
+    ("using namespace", "launcher/x.cc", "using namespace std;\n", 1, "'using namespace'"),
+    ("sleep in a unit test", "tests/agent/x_test.cc", "absl::SleepFor(absl::Seconds(1));\n", 1, "instead of sleeping"),
+    ("unguarded header", "agent/io/x.h", "int a;\n", 1, "#pragma once"),
+    ("glob", "agent/CMakeLists.txt", "\nfile(GLOB all *.cc)\n", 2, "no file globs"),
+]
+
+
+def violations(files):
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            full = os.path.join(root, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w") as f:
+                f.write(text)
+        return Checker(root).run()
+
+
+class CheckTree(unittest.TestCase):
+    def test_clean_tree_passes(self):
+        self.assertEqual(violations(CLEAN), [])
+
+    def test_planted_violations_are_found(self):
+        for name, path, text, line, words in PLANTED:
+            with self.subTest(name):
+                found = violations({**CLEAN, path: text})
+                self.assertTrue(found, "nothing found")
+                self.assertTrue(all(f.startswith(f"{path}:{line}: ") for f in found), found)
+                self.assertTrue(any(words in f for f in found), found)
+
+    def test_lookup_without_iteration_may_be_said(self):
+        text = "std::unordered_map<int, int> m;  // looked up only\n"
+        self.assertEqual(violations({**CLEAN, "agent/core/x.cc": text}), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,441 @@
+// Round trips of random values, and what must not be believed.
+#include "proto/wire/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "proto/base/limits.h"
+#include "proto/base/rng.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kCases = 2000;
+
+// Random values within the limits; the same seed, the same values.
+class Maker {
+ public:
+  explicit Maker(uint64_t seed) : rng_(seed) {}
+
+  uint32_t Below(uint64_t n) { return static_cast<uint32_t>(rng_.Below(n)); }
+  bool Flag() { return Below(2) == 1; }
+  uint64_t Any() { return rng_.Next(); }
+  std::string Text(size_t max = 40) {
+    std::string text(Below(max + 1), '\0');
+    for (char& c : text) {
+      c = static_cast<char>(Below(256));  // also NUL and what is not UTF-8
+    }
+    return text;
+  }
+  std::string Word() {
+    std::string word = Text();
+    std::replace(word.begin(), word.end(), '\0', 'x');
+    return word;
+  }
+  std::vector<std::string> Words() {
+    std::vector<std::string> words(Below(5));
+    for (std::string& word : words) word = Word();
+    return words;
+  }
+  absl::Duration Time() {
+    return Below(10) == 0 ? absl::InfiniteDuration()
+                          : absl::Nanoseconds(static_cast<int64_t>(Any() >> 2));
+  }
+  RoundId Round() { return {Below(5), static_cast<uint32_t>(Any())}; }
+  uint16_t Port() { return static_cast<uint16_t>(Below(65536)); }
+
+  WorkerExit Exit() {
+    WorkerExit exit;
+    exit.local_rank.value = Below(kWorkersPerNodeMax);
+    exit.rank.value = Below(kWorldSizeMax);
+    exit.pid = static_cast<int32_t>(Any());
+    exit.kind = static_cast<ExitKind>(Below(3));
+    exit.code = static_cast<int32_t>(Any());
+    exit.core_dumped = Flag();
+    exit.oom_killed = Flag();
+    exit.stopped_by_us = Flag();
+    exit.ran_for = Time();
+    exit.age = Time();
+    exit.rss_max_bytes = Any();
+    exit.detail = Text();
+    exit.error_message = Text();
+    exit.error_timestamp = static_cast<int64_t>(Any());
+    exit.stderr_tail = Text(kStderrTailBytes);
+    return exit;
+  }
+  Join AJoin() {
+    Join join;
+    join.key = Text();
+    join.key_is_exact = Flag();
+    join.life = Any();
+    join.node_rank = static_cast<int32_t>(Below(kNodesMax + 1)) - 1;
+    join.hostname = Text();
+    join.address = Text();
+    join.interface = Text();
+    join.workers = 1 + Below(kWorkersPerNodeMax);
+    join.store_port = Port();
+    for (uint32_t i = Below(4); i > 0; --i) {
+      join.must_agree.emplace_back(Text(), Text());
+    }
+    return join;
+  }
+  Beat ABeat() {
+    Beat beat;
+    beat.node.value = static_cast<uint32_t>(Any());
+    beat.incarnation.value = Any();
+    beat.seq = Any();
+    beat.phase = static_cast<AgentPhase>(Below(3));
+    beat.round = Round();
+    beat.store_port = Port();
+    beat.workers_alive = Below(kWorkersPerNodeMax + 1);
+    beat.exits_from = Below(kWorkersPerNodeMax);
+    for (uint32_t i = Below(4); i > 0; --i) beat.exits.push_back(Exit());
+    beat.signals_done = static_cast<uint32_t>(Any());
+    beat.paused = Flag();
+    beat.stop_asked = static_cast<int32_t>(Below(65));
+    beat.kill_asked = Flag();
+    return beat;
+  }
+  Assignment AnAssignment() {
+    Assignment assignment;
+    assignment.round = Round();
+    assignment.nodes = 1 + Below(kNodesMax);
+    assignment.node_rank.value = Below(assignment.nodes);
+    assignment.world_size = 1 + Below(kWorldSizeMax);
+    assignment.workers = 1 + Below(std::min(kWorkersPerNodeMax, assignment.world_size));
+    assignment.rank_first.value = Below(assignment.world_size - assignment.workers + 1);
+    assignment.master_addr = Text();
+    assignment.master_port = Port();
+    assignment.restart_count = static_cast<uint32_t>(Any());
+    assignment.restarts_max = Below(kRestartsMax + 1);
+    assignment.one_host = Flag();
+    return assignment;
+  }
+  Directive ADirective() {
+    Directive directive;
+    directive.node.value = static_cast<uint32_t>(Any());
+    directive.incarnation.value = Any();
+    directive.beat_seq = Any();
+    directive.wanted = static_cast<Wanted>(Below(4));
+    directive.round = Round();
+    if (Flag()) directive.assignment = AnAssignment();
+    directive.stop_signal = static_cast<int32_t>(Below(65));
+    directive.grace = Time();
+    directive.exits_seen = static_cast<uint32_t>(Any());
+    for (uint32_t i = Below(4); i > 0; --i) {
+      directive.signals.push_back({static_cast<uint32_t>(Any()), static_cast<int32_t>(Below(65))});
+    }
+    directive.paused = Flag();
+    directive.note = Text();
+    directive.outcome = {static_cast<int32_t>(Any()), Text()};
+    return directive;
+  }
+  AgentMessage FromAgent() {
+    switch (Below(3)) {
+      case 0:
+        return AJoin();
+      case 1:
+        return ABeat();
+      default:
+        return Leave{{Below(9)}, {Any()}, Text()};
+    }
+  }
+  MasterMessage FromMaster() {
+    switch (Below(3)) {
+      case 0:
+        return Admitted{Any(),  {Below(9)}, {Any()}, Time() + absl::Milliseconds(1),
+                        Time(), Below(9)};
+      case 1:
+        return Refused{Any(), Text()};
+      default:
+        return ADirective();
+    }
+  }
+  StreamSelect Select() {
+    StreamSelect select;
+    select.all = static_cast<uint8_t>(Below(4));
+    for (uint32_t i = Below(3); i > 0; --i) {
+      select.by_local_rank[Below(kWorkersPerNodeMax)] = static_cast<uint8_t>(Below(4));
+    }
+    return select;
+  }
+  JobTerms Terms() {
+    JobTerms terms;
+    terms.nodes_max = 1 + Below(kNodesMax);
+    terms.nodes_min = 1 + Below(terms.nodes_max);
+    terms.restarts_max = Below(kRestartsMax + 1);
+    terms.join_timeout = Time();
+    terms.last_call = Time();
+    terms.grace = Time();
+    terms.restart_grace = Time();
+    terms.time_limit = Time();
+    terms.master_port = Port();
+    terms.master_addr = Text();
+    return terms;
+  }
+  AgentBootstrap Bootstrap() {
+    AgentBootstrap bootstrap;
+    bootstrap.secret = Text();
+    bootstrap.job_id = Text();
+    bootstrap.master_address = Text();
+    bootstrap.route_to = Text();
+    bootstrap.join = AJoin();
+    bootstrap.terms = Terms();
+    WorkPlan& plan = bootstrap.plan;
+    plan.job_id = Text();
+    plan.argv = Words();
+    plan.wdir = Text();
+    plan.env_base = Words();
+    plan.env_set = Words();
+    plan.env_unset = Words();
+    plan.workers_wanted = static_cast<WorkersWanted>(Below(4));
+    plan.workers = Below(kWorkersPerNodeMax + 1);
+    plan.role = Text();
+    plan.store = static_cast<StoreMode>(Below(3));
+    plan.dialects = Words();
+    plan.iface = Text();
+    plan.stdin_mode = static_cast<StdinMode>(Below(3));
+    plan.stdin_rank = Below(kWorldSizeMax);
+    plan.standalone = Flag();
+    plan.grace = Time();
+    OutputOptions& output = plan.output;
+    output.prefix = Flag();
+    output.prefix_template = Text();
+    output.timestamps = Flag();
+    output.log_dir = Text();
+    output.redirects = Select();
+    output.tee = Select();
+    output.show = {Below(9), static_cast<uint32_t>(Any())};
+    output.partial_out = Flag();
+    output.partial_err = Flag();
+    output.spool_bytes_max = Any();
+    output.overflow = static_cast<OverflowMode>(Below(2));
+    return bootstrap;
+  }
+
+ private:
+  SplitMix64 rng_;
+};
+
+// Values have no operator==; their wire form is compared, which ToWire makes of all fields, and the
+// fields that could be forgotten on both ways are counted by FieldsAreNotForgotten.
+template <typename T>
+std::string Bytes(const T& value) {
+  return ToWire(value).SerializeAsString();
+}
+
+TEST(Convert, MessagesSurvive) {
+  Maker make(1);
+  for (int i = 0; i < kCases; ++i) {
+    const AgentMessage up = make.FromAgent();
+    v1::AgentFrame frame;
+    ASSERT_TRUE(frame.ParseFromString(Bytes(up)));
+    const auto back = FromWire(frame);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(back->index(), up.index());
+    EXPECT_EQ(Bytes(*back), Bytes(up));
+
+    const MasterMessage down = make.FromMaster();
+    v1::MasterFrame answer;
+    ASSERT_TRUE(answer.ParseFromString(Bytes(down)));
+    const auto again = FromWire(answer);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->index(), down.index());
+    EXPECT_EQ(Bytes(*again), Bytes(down));
+  }
+}
+
+TEST(Convert, BootstrapSurvives) {
+  Maker make(2);
+  for (int i = 0; i < kCases; ++i) {
+    const AgentBootstrap sent = make.Bootstrap();
+    const auto got = FromWire(ToWire(sent));
+    ASSERT_TRUE(got.ok()) << got.status();
+    // Field by field where there is no order in the wire form (a map).
+    EXPECT_EQ(got->plan.output.redirects.by_local_rank, sent.plan.output.redirects.by_local_rank);
+    EXPECT_EQ(got->plan.output.tee.by_local_rank, sent.plan.output.tee.by_local_rank);
+    EXPECT_EQ(got->plan.argv, sent.plan.argv);
+    EXPECT_EQ(got->plan.env_base, sent.plan.env_base);
+    EXPECT_EQ(got->plan.env_set, sent.plan.env_set);
+    EXPECT_EQ(got->plan.env_unset, sent.plan.env_unset);
+    EXPECT_EQ(got->plan.dialects, sent.plan.dialects);
+    EXPECT_EQ(got->plan.stdin_mode, sent.plan.stdin_mode);
+    EXPECT_EQ(got->plan.store, sent.plan.store);
+    EXPECT_EQ(got->plan.workers_wanted, sent.plan.workers_wanted);
+    EXPECT_EQ(got->plan.grace, sent.plan.grace);
+    EXPECT_EQ(got->plan.output.show, sent.plan.output.show);
+    EXPECT_EQ(got->plan.output.overflow, sent.plan.output.overflow);
+    EXPECT_EQ(got->secret, sent.secret);
+    EXPECT_EQ(got->route_to, sent.route_to);
+    EXPECT_EQ(got->terms, sent.terms);
+    EXPECT_EQ(Bytes(got->join), Bytes(sent.join));
+  }
+}
+
+TEST(Convert, ChunksSurvive) {
+  Maker make(3);
+  for (int i = 0; i < kCases; ++i) {
+    OutputChunk sent;
+    sent.rank = make.Below(kWorldSizeMax);
+    sent.local_rank = make.Below(kWorkersPerNodeMax);
+    sent.node_rank = make.Below(kNodesMax);
+    sent.stream = static_cast<uint8_t>(1 + make.Below(2));
+    sent.ends_line = make.Flag();
+    sent.split = make.Flag();
+    sent.bytes = make.Text(5000);
+    OutputChunk copy = sent;
+    const auto got = FromWire(ToWire(std::move(copy)));
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(*got, sent);
+  }
+}
+
+// A default value and one in which a single field differs must differ on the wire.
+TEST(Convert, FieldsAreNotForgotten) {
+  const auto differ = [](const auto& a, const auto& b) { return Bytes(a) != Bytes(b); };
+#define EXPECT_FIELD(Type, field, value)                      \
+  do {                                                        \
+    Type changed;                                             \
+    changed.field = (value);                                  \
+    EXPECT_TRUE(differ(Type{}, changed)) << #Type "." #field; \
+  } while (false)
+  EXPECT_FIELD(Join, key, "k");
+  EXPECT_FIELD(Join, key_is_exact, true);
+  EXPECT_FIELD(Join, life, 1);
+  EXPECT_FIELD(Join, node_rank, 1);
+  EXPECT_FIELD(Join, hostname, "h");
+  EXPECT_FIELD(Join, address, "a");
+  EXPECT_FIELD(Join, interface, "i");
+  EXPECT_FIELD(Join, workers, 1);
+  EXPECT_FIELD(Join, store_port, 1);
+  EXPECT_FIELD(AgentBootstrap, plan.job_id, "x");
+  EXPECT_FIELD(AgentBootstrap, plan.wdir, "x");
+  EXPECT_FIELD(AgentBootstrap, plan.workers, 2);
+  EXPECT_FIELD(AgentBootstrap, plan.role, "x");
+  EXPECT_FIELD(AgentBootstrap, plan.iface, "x");
+  EXPECT_FIELD(AgentBootstrap, plan.stdin_rank, 1);
+  EXPECT_FIELD(AgentBootstrap, plan.standalone, true);
+  EXPECT_FIELD(AgentBootstrap, plan.output.prefix, false);
+  EXPECT_FIELD(AgentBootstrap, plan.output.prefix_template, "x");
+  EXPECT_FIELD(AgentBootstrap, plan.output.timestamps, true);
+  EXPECT_FIELD(AgentBootstrap, plan.output.log_dir, "x");
+  EXPECT_FIELD(AgentBootstrap, plan.output.partial_out, true);
+  EXPECT_FIELD(AgentBootstrap, plan.output.partial_err, true);
+  EXPECT_FIELD(AgentBootstrap, plan.output.spool_bytes_max, 1);
+  EXPECT_FIELD(AgentBootstrap, master_address, "x");
+#undef EXPECT_FIELD
+  Beat beat;
+  beat.paused = true;
+  EXPECT_TRUE(differ(AgentMessage(Beat{}), AgentMessage(beat)));
+}
+
+// Any bytes at all: an answer or an error, never a crash, and what is accepted is within the
+// limits.
+TEST(Convert, NoiseIsRefusedOrHarmless) {
+  Maker make(4);
+  int accepted = 0;
+  for (int i = 0; i < 20 * kCases; ++i) {
+    std::string bytes = Bytes(make.FromMaster());
+    for (uint32_t flips = 1 + make.Below(4); flips > 0 && !bytes.empty(); --flips) {
+      bytes[make.Below(bytes.size())] = static_cast<char>(make.Below(256));
+    }
+    v1::MasterFrame frame;
+    if (!frame.ParseFromString(bytes)) {
+      continue;
+    }
+    const auto message = FromWire(frame);
+    if (message.ok()) {
+      ++accepted;
+      EXPECT_TRUE(FromWire(ToWire(*message)).ok());
+    }
+  }
+  EXPECT_GT(accepted, 0);
+}
+
+absl::Status StatusOfBeat(const std::function<void(v1::Beat*)>& change) {
+  v1::AgentFrame frame = ToWire(AgentMessage(Beat{}));
+  change(frame.mutable_beat());
+  return FromWire(frame).status();
+}
+
+TEST(Convert, WhatIsOutOfRangeIsRefusedByName) {
+  EXPECT_TRUE(StatusOfBeat([](v1::Beat*) {}).ok());
+  const auto says = [](const absl::Status& status) { return std::string(status.message()); };
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->set_phase(v1::AGENT_PHASE_UNSPECIFIED); })),
+              HasSubstr("beat.phase"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->set_phase(static_cast<v1::AgentPhase>(4)); })),
+              HasSubstr("beat.phase"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->set_store_port(65536); })),
+              HasSubstr("want 0..65535, got 65536"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->set_stop_asked(65); })),
+              HasSubstr("beat.stop_asked"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) {
+                for (size_t i = 0; i <= kExitsPerBeatMax; ++i) {
+                  b->add_exits()->set_kind(v1::EXIT_KIND_EXITED);
+                }
+              })),
+              HasSubstr("beat.exits"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) {
+                b->add_exits()->set_kind(v1::EXIT_KIND_EXITED);
+                b->mutable_exits(0)->set_ran_for(-1);
+              })),
+              HasSubstr("exit.ran_for"));
+  EXPECT_FALSE(FromWire(v1::AgentFrame()).ok());
+  EXPECT_FALSE(FromWire(v1::MasterFrame()).ok());
+}
+
+TEST(Convert, AnAssignmentThatDoesNotFitIsRefused) {
+  Maker make(5);
+  Directive directive;
+  directive.wanted = Wanted::kRun;
+  directive.assignment.round = {1, 1};
+  directive.assignment.nodes = 2;
+  directive.assignment.world_size = 4;
+  directive.assignment.workers = 2;
+  directive.assignment.rank_first.value = 2;
+  EXPECT_TRUE(FromWire(ToWire(MasterMessage(directive))).ok());
+  directive.assignment.rank_first.value = 3;  // ranks 3 and 4 of 0..3
+  EXPECT_FALSE(FromWire(ToWire(MasterMessage(directive))).ok());
+  directive.assignment.rank_first.value = 0;
+  directive.assignment.node_rank.value = 2;
+  EXPECT_FALSE(FromWire(ToWire(MasterMessage(directive))).ok());
+}
+
+TEST(Convert, LongTextsForPeopleAreCutNotRefused) {
+  Beat beat;
+  beat.exits.emplace_back();
+  beat.exits[0].stderr_tail = std::string(3 * kStderrTailBytes, 'a') + "the end";
+  beat.exits[0].error_message = std::string(3 * kErrorFileBytesMax, 'e');
+  const auto got = FromWire(ToWire(AgentMessage(beat)));
+  ASSERT_TRUE(got.ok()) << got.status();
+  const WorkerExit& exit = std::get<Beat>(*got).exits.at(0);
+  EXPECT_EQ(exit.stderr_tail.size(), kStderrTailBytes);
+  EXPECT_TRUE(exit.stderr_tail.ends_with("the end"));
+  EXPECT_EQ(exit.error_message.size(), kErrorFileBytesMax);
+}
+
+TEST(Convert, AnArgumentWithANulIsRefused) {
+  AgentBootstrap bootstrap;
+  bootstrap.plan.argv = {std::string("a\0b", 3)};
+  EXPECT_THAT(std::string(FromWire(ToWire(bootstrap)).status().message()), HasSubstr("plan.argv"));
+}
+
+TEST(Convert, TermsOfNobodyAreRefused) {
+  for (const auto& change : std::vector<std::function<void(JobTerms&)>>{
+           [](JobTerms& t) { t.nodes_min = 0; }, [](JobTerms& t) { t.nodes_min = 2; },
+           [](JobTerms& t) { t.nodes_max = kNodesMax + 1; },
+           [](JobTerms& t) { t.restarts_max = kRestartsMax + 1; },
+           [](JobTerms& t) { t.join_timeout = -absl::Seconds(1); }}) {
+    JobTerms terms;
+    change(terms);
+    EXPECT_FALSE(FromWire(ToWire(terms)).ok());
+  }
+}
+
+}  // namespace
+}  // namespace muster

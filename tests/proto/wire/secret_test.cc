@@ -1,0 +1,141 @@
+#include "proto/wire/secret.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SecretFileTest : public testing::Test {
+ protected:
+  SecretFileTest() {
+    char name[] = "/tmp/muster-secret-test-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~SecretFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  void Write(const std::string& name, const std::string& text, mode_t mode) {
+    std::ofstream(Path(name)) << text;
+    chmod(Path(name).c_str(), mode);
+  }
+
+  std::string folder_;
+};
+
+TEST(Secret, HmacOfRfc4231Case2) {
+  EXPECT_EQ(absl::BytesToHexString(HmacSha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST(Secret, SecretsAre256BitAndDiffer) {
+  std::set<std::string> seen;
+  for (int i = 0; i < 100; ++i) {
+    const auto secret = MakeSecret();
+    ASSERT_TRUE(secret.ok());
+    EXPECT_EQ(secret->size(), 64u);
+    seen.insert(*secret);
+  }
+  EXPECT_EQ(seen.size(), 100u);
+}
+
+TEST(Secret, EqualOnlyWhenEqual) {
+  EXPECT_TRUE(ConstantTimeEqual("abc", "abc"));
+  EXPECT_FALSE(ConstantTimeEqual("abc", "abd"));
+  EXPECT_FALSE(ConstantTimeEqual("abc", "ab"));
+  EXPECT_TRUE(ConstantTimeEqual("", ""));
+}
+
+TEST(Secret, EveryFieldOfTheProofCounts) {
+  const Handshake base{"m", "a", "job"};
+  std::set<std::string> proofs;
+  for (const Handshake& h : {base, Handshake{"n", "a", "job"}, Handshake{"m", "b", "job"},
+                             Handshake{"m", "a", "jo"}, Handshake{"ma", "", "job"}}) {
+    proofs.insert(AgentProof("secret", h));
+    proofs.insert(MasterProof("secret", h));
+    proofs.insert(StreamProof("secret", h, 1, 2));
+    proofs.insert(StreamProof("secret", h, 2, 1));
+    proofs.insert(AgentProof("another", h));
+  }
+  EXPECT_EQ(proofs.size(), 25u);
+}
+
+TEST(Secret, ASideWithASecretRefusesAnEmptyProof) {
+  const Handshake h{"m", "a", "job"};
+  EXPECT_EQ(AgentProof("", h), "");
+  EXPECT_FALSE(ProofHolds(AgentProof("secret", h), ""));
+  EXPECT_FALSE(ProofHolds(AgentProof("", h), AgentProof("secret", h)));
+  EXPECT_TRUE(ProofHolds(AgentProof("", h), ""));
+}
+
+TEST_F(SecretFileTest, MadeOnceAndThenKept) {
+  const auto first = LoadOrMakeUserSecret(Path("a/b/secret"));
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = LoadOrMakeUserSecret(Path("a/b/secret"));
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(*first, *second);
+  struct stat info {};
+  ASSERT_EQ(stat(Path("a/b/secret").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600u);
+  ASSERT_EQ(stat(Path("a/b").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0700u);
+  // Nothing but the secret is left behind.
+  size_t entries = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(Path("a/b"))) {
+    entries += entry.exists() ? 1 : 0;
+  }
+  EXPECT_EQ(entries, 1u);
+}
+
+TEST_F(SecretFileTest, ManyMakersAgree) {
+  std::vector<std::string> secrets(16);
+  std::vector<std::thread> threads;
+  threads.reserve(secrets.size());
+  for (std::string& secret : secrets) {
+    threads.emplace_back([this, &secret] {
+      const auto made = LoadOrMakeUserSecret(Path("x/secret"));
+      secret = made.ok() ? *made : std::string(made.status().message());
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(std::set<std::string>(secrets.begin(), secrets.end()).size(), 1u);
+  EXPECT_EQ(secrets[0].size(), 64u);
+}
+
+TEST_F(SecretFileTest, WrongPermissionsNameTheCure) {
+  Write("secret", std::string(64, 'a'), 0640);
+  const auto secret = LoadOrMakeUserSecret(Path("secret"));
+  ASSERT_FALSE(secret.ok());
+  EXPECT_THAT(std::string(secret.status().message()), HasSubstr("chmod 600 " + Path("secret")));
+}
+
+TEST_F(SecretFileTest, ShortAndEmptyFilesAreRefused) {
+  Write("empty", "", 0600);
+  Write("short", "abc\n", 0600);
+  EXPECT_FALSE(LoadOrMakeUserSecret(Path("empty")).ok());
+  EXPECT_FALSE(LoadOrMakeUserSecret(Path("short")).ok());
+}
+
+TEST_F(SecretFileTest, NotAFileOrMissing) {
+  EXPECT_TRUE(absl::IsNotFound(LoadSecret(Path("none")).status()));
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  EXPECT_FALSE(LoadSecret(Path("fifo")).ok());  // and does not hang
+}
+
+}  // namespace
+}  // namespace muster
