@@ -1,0 +1,195 @@
+// Who is let in, as whom.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/core/liveness.h"
+#include "rendezvous/core/machine.h"
+
+namespace muster {
+namespace {
+
+void Refuse(Machine& m, const JoinReceived& event, std::string reason) {
+  m.out.push_back(Reply{event.reply, Refused{event.join.life, std::move(reason)}});
+}
+
+void Admit(Machine& m, ReplyId reply, NodeId id, const NodeState& node) {
+  m.out.push_back(Reply{reply, Admitted{node.join.life, id, node.incarnation,
+                                        m.config.beat_interval, m.config.lease, m.config.epoch}});
+}
+
+const std::string* Find(const std::vector<std::pair<std::string, std::string>>& list,
+                        const std::string& name) {
+  for (const auto& [key, value] : list) {
+    if (key == name) {
+      return &value;
+    }
+  }
+  return nullptr;
+}
+
+// Why the options of this node do not fit the job's; "" if they do.
+std::string Disagreement(const RoundState& state, const Join& join) {
+  const auto differ = [&](const std::string& option, const std::string* first,
+                          const std::string* mine) {
+    return absl::StrCat(option, ": ", state.agreed_by, " has ",
+                        first == nullptr ? "none" : "'" + *first + "'", ", ", join.hostname,
+                        " has ", mine == nullptr ? "none" : "'" + *mine + "'",
+                        "; give the same value on every node");
+  };
+  for (const auto& [option, value] : state.agreed) {
+    const std::string* mine = Find(join.must_agree, option);
+    if (mine == nullptr || *mine != value) {
+      return differ(option, &value, mine);
+    }
+  }
+  for (const auto& [option, value] : join.must_agree) {
+    if (Find(state.agreed, option) == nullptr) {
+      return differ(option, nullptr, &value);
+    }
+  }
+  return "";
+}
+
+// Why a new life cannot come in; "" if it can.
+std::string WhyNot(const Machine& m, const Join& join) {
+  const RoundState& s = m.state;
+  if (join.workers < 1 || join.workers > kWorkersPerNodeMax) {
+    return absl::StrCat("--nproc-per-node: want 1..", kWorkersPerNodeMax, ", got ", join.workers,
+                        " on ", join.hostname);
+  }
+  if (s.live >= kNodesMax) {
+    return absl::StrCat("the job has ", s.live, " nodes already; the limit is ", kNodesMax);
+  }
+  if (join.node_rank >= 0) {
+    const bool too_high = static_cast<uint32_t>(join.node_rank) >= m.config.nodes_max;
+    if (too_high && m.config.expected.empty()) {
+      return absl::StrCat("--node-rank: want 0..", m.config.nodes_max - 1, " with --nnodes ",
+                          m.config.nodes_max, ", got ", join.node_rank, " on ", join.hostname);
+    }
+    const auto holder = s.by_wish.find(join.node_rank);
+    if (holder != s.by_wish.end()) {
+      const NodeState& other = s.nodes.at(holder->second);
+      if (other.IsLive() && other.join.node_rank == join.node_rank && other.join.key != join.key) {
+        return absl::StrCat("--node-rank ", join.node_rank, ": asked for by both ",
+                            other.join.hostname, " and ", join.hostname,
+                            "; give each node its own");
+      }
+    }
+  }
+  if (s.live == 0 && s.round.IsNone()) {
+    return "";  // nobody is left to agree with
+  }
+  return Disagreement(s, join);
+}
+
+// The key under which a new life is kept. A key that names a machine, not a place, may have several
+// live holders.
+std::string KeyFor(const RoundState& state, const Join& join) {
+  std::string key = join.key;
+  for (uint32_t n = 2; !join.key_is_exact; ++n) {
+    const auto it = state.by_key.find(key);
+    if (it == state.by_key.end() || !state.nodes.at(it->second).IsLive()) {
+      break;
+    }
+    key = absl::StrCat(join.key, "#", n);
+  }
+  return key;
+}
+
+// One life, seen again: its connection came back, a Join was repeated, or it had been given up.
+void Readmit(Machine& m, const JoinReceived& event, NodeId id, NodeState& node) {
+  RoundState& s = m.state;
+  const std::string key = node.join.key;
+  const bool was_lost = !node.IsLive();
+  // A Join proves only that it can speak, not that it hears: it does not renew a live node.
+  if (node.status != NodeStatus::kAlive) {
+    node.status = NodeStatus::kAlive;
+    Watch(s, id, node, m.now + m.config.lease + m.config.lease_slack);
+  }
+  node.join = event.join;
+  node.join.key = key;
+  if (was_lost) {
+    ++s.live;
+    node.incarnation = Incarnation{++s.incarnations};
+    node.place = -1;
+    node.phase = AgentPhase::kStopping;  // until it beats
+    node.ended = false;
+    if (s.phase == JobPhase::kEnding) {
+      s.pending.insert(id);
+    }
+  }
+  UpdateReady(m, id, node);
+  s.note_stale = true;
+  Admit(m, event.reply, id, node);
+}
+
+void AdmitNewLife(Machine& m, const JoinReceived& event) {
+  RoundState& s = m.state;
+  const std::string key = KeyFor(s, event.join);
+  NodeId id;
+  if (const auto it = s.by_key.find(key); it != s.by_key.end()) {
+    id = it->second;
+    Lose(m, id, absl::StrCat("a new agent on ", event.join.hostname, " took its place"));
+  } else {
+    id = NodeId{++s.node_ids};
+    s.by_key[key] = id;
+  }
+  NodeState& node = s.nodes[id];
+  const std::optional<NodeRank> kept = node.rank_kept;
+  node = NodeState();
+  node.rank_kept = kept;
+  node.join = event.join;
+  node.join.key = key;
+  node.incarnation = Incarnation{++s.incarnations};
+  node.store_port = event.join.store_port;
+  node.heard = m.now;
+  // Of a job that is over it needs to hear only that; nobody waits for it.
+  node.ended = s.phase == JobPhase::kEnding || s.phase == JobPhase::kEnded;
+  s.by_life[event.join.life] = id;
+  if (event.join.node_rank >= 0) {
+    s.by_wish[event.join.node_rank] = id;
+  }
+  s.start_failed.erase(key);
+  if (s.live == 0 && s.round.IsNone()) {
+    s.agreed = event.join.must_agree;
+    s.agreed_by = event.join.hostname;
+  }
+  ++s.live;
+  Watch(s, id, node, m.now + m.config.lease + m.config.lease_slack);
+  UpdateReady(m, id, node);
+  s.note_stale = true;
+  Admit(m, event.reply, id, node);
+  if (node.ended) {
+    SendDirective(m, id, 0);
+  } else if (s.phase == JobPhase::kRunning && s.members.size() >= m.config.nodes_max) {
+    m.out.push_back(
+        Tell{absl::StrCat(event.join.hostname, " waits as a spare: the job runs with ",
+                          s.members.size(), " of at most ", m.config.nodes_max, " nodes")});
+  }
+}
+
+}  // namespace
+
+void OnJoin(Machine& m, const JoinReceived& event) {
+  RoundState& s = m.state;
+  const auto known = s.by_life.find(event.join.life);
+  if (known == s.by_life.end()) {
+    if (std::string why = WhyNot(m, event.join); !why.empty()) {
+      return Refuse(m, event, std::move(why));
+    }
+    AdmitNewLife(m, event);
+  } else {
+    NodeState& node = s.nodes.at(known->second);
+    if (node.join.life != event.join.life) {
+      return Refuse(m, event,
+                    absl::StrCat("the place of this agent was taken by a newer one on ",
+                                 node.join.hostname, "; start one agent for each node"));
+    }
+    Readmit(m, event, known->second, node);
+  }
+  TryStart(m);
+}
+
+}  // namespace muster

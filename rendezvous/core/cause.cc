@@ -1,0 +1,58 @@
+#include "rendezvous/core/cause.h"
+
+#include <cstdint>
+#include <limits>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+int Class(const WorkerExit& exit) {
+  if (exit.kind != ExitKind::kExited || exit.oom_killed) {
+    return 0;
+  }
+  return exit.error_timestamp != 0 ? 1 : 2;
+}
+
+// The time stamp of an error file counts among error files only.
+auto Key(const ExitRecord& r) {
+  const int kind = Class(r.exit);
+  return std::make_tuple(kind, kind == 1 ? r.exit.error_timestamp : 0, r.seen, r.exit.rank);
+}
+
+}  // namespace
+
+bool IsFailure(const WorkerExit& exit) { return !exit.Ok() && !exit.stopped_by_us; }
+
+const ExitRecord* FirstCause(const std::vector<ExitRecord>& exits) {
+  const ExitRecord* first = nullptr;
+  for (const ExitRecord& record : exits) {
+    if (IsFailure(record.exit) && (first == nullptr || Key(record) < Key(*first))) {
+      first = &record;
+    }
+  }
+  return first;
+}
+
+std::string ExitSentence(const ExitRecord& record) {
+  const WorkerExit& exit = record.exit;
+  const std::string who = absl::StrCat("rank ", exit.rank.value, " on ", record.hostname);
+  if (exit.kind == ExitKind::kSpawnFailed) {
+    return absl::StrCat(who, " could not be started: ", exit.detail);
+  }
+  const std::string with_pid = absl::StrCat(who, " (pid ", exit.pid, ") ");
+  const std::string after = absl::StrCat(" after ", ShortDuration(exit.ran_for));
+  if (exit.oom_killed) {
+    return absl::StrCat(with_pid, "was killed by the kernel for lack of memory (OOM)", after);
+  }
+  if (exit.kind == ExitKind::kSignaled) {
+    return absl::StrCat(with_pid, "was ended by ", SignalName(exit.code), " (",
+                        SignalWords(exit.code), exit.core_dumped ? ", core dumped)" : ")", after);
+  }
+  return absl::StrCat(with_pid, "ended with exit code ", exit.code, after);
+}
+
+}  // namespace muster

@@ -1,0 +1,21 @@
+// Which worker's end was the first cause, and how it is said.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+// Of ends that count as failures (not ok, not stopped by us): a signal, the OOM killer or a failed
+// start before the earliest error file before the earliest exit, so that a peer's "connection
+// reset" is not blamed. Null when none failed. Valid as long as `exits` is.
+const ExitRecord* FirstCause(const std::vector<ExitRecord>& exits);
+
+bool IsFailure(const WorkerExit& exit);
+
+// "rank 3 on node1 (pid 4711) was ended by SIGSEGV (segmentation fault) after 1.2 s"
+std::string ExitSentence(const ExitRecord& record);
+
+}  // namespace muster

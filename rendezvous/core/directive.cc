@@ -1,0 +1,103 @@
+// What a node should do: one answer, made anew from the state each time (level, not edge).
+#include <csignal>
+
+#include "proto/base/mutation.h"
+#include "rendezvous/core/machine.h"
+
+namespace muster {
+namespace {
+
+Assignment AssignmentOf(const Machine& m, const NodeState& node) {
+  const RoundState& s = m.state;
+  const Member& member = s.members[static_cast<size_t>(node.place)];
+  Assignment a;
+  a.round = s.round;
+  a.node_rank = NodeRank{static_cast<uint32_t>(node.place)};
+  a.nodes = static_cast<uint32_t>(s.members.size());
+  a.rank_first = member.rank_first;
+  a.workers = member.workers;
+  a.world_size = s.world_size;
+  a.master_addr = s.master_addr;
+  a.master_port = s.master_port;
+  a.restart_count = s.report.restarts;
+  a.restarts_max = m.config.restarts_max;
+  a.one_host = s.one_host;
+  a.layout = s.layout;
+  return a;
+}
+
+void FillSignals(const RoundState& s, const NodeState& node, Directive& d) {
+  const uint32_t done = node.round == s.round ? node.signals_done : 0;
+  for (const SignalOrder& order : s.signals) {
+    if (order.seq > done) {
+      d.signals.push_back(order);
+    }
+  }
+}
+
+void FillWanted(Machine& m, const NodeState& node, Directive& d) {
+  RoundState& s = m.state;
+  d.round = node.round;
+  if (s.phase == JobPhase::kEnding || s.phase == JobPhase::kEnded) {
+    d.wanted = Wanted::kEnd;
+    d.stop_signal = s.stop_signal;
+    d.grace = s.stop_grace;
+    d.outcome = {s.report.exit_code, s.report.headline};
+  } else if (s.phase == JobPhase::kRunning && node.place >= 0) {
+    d.wanted = Wanted::kRun;
+    d.round = s.round;
+    if (node.round != s.round) {
+      d.assignment = AssignmentOf(m, node);
+    }
+    FillSignals(s, node, d);
+  } else if (s.phase == JobPhase::kStopping && node.place >= 0) {
+    d.wanted = Wanted::kStop;
+    d.round = s.round;
+    d.stop_signal = s.stop_signal;
+    d.grace = s.stop_grace;
+  } else if (node.phase != AgentPhase::kReady) {
+    d.wanted = Wanted::kStop;  // it holds a round that goes on without it
+    d.stop_signal = SIGTERM;
+    d.grace = m.config.restart_grace;
+  } else {
+    d.wanted = Wanted::kWait;
+    d.note = WaitingNote(m);
+  }
+}
+
+}  // namespace
+
+void SendDirective(Machine& m, NodeId id, uint64_t beat_seq) {
+  const NodeState& node = m.state.nodes.at(id);
+  Directive d;
+  d.node = id;
+  d.incarnation = node.incarnation;
+  d.beat_seq = beat_seq;
+  FillWanted(m, node, d);
+  d.exits_seen = d.round == node.round ? node.exits_seen : 0;
+  d.paused = m.state.paused;
+  if (Mutated(Mutation::kStopNotRepeated) && d.wanted == Wanted::kStop && beat_seq != 0) {
+    d.wanted = Wanted::kWait;
+  }
+  m.out.push_back(Send{id, node.incarnation, std::move(d)});
+}
+
+void SendToMembers(Machine& m) {
+  for (const Member& member : m.state.members) {
+    const NodeState& node = m.state.nodes.at(member.node);
+    if (node.status == NodeStatus::kAlive && node.incarnation == member.incarnation &&
+        member.node != m.answering) {
+      SendDirective(m, member.node, 0);
+    }
+  }
+}
+
+void SendToAll(Machine& m) {
+  for (const auto& [id, node] : m.state.nodes) {
+    if (node.status == NodeStatus::kAlive && id != m.answering) {
+      SendDirective(m, id, 0);
+    }
+  }
+}
+
+}  // namespace muster

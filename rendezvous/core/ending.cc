@@ -1,0 +1,225 @@
+// Stop of a round, its first cause, restart or end of the job.
+#include <csignal>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/mutation.h"
+#include "proto/base/text.h"
+#include "rendezvous/core/cause.h"
+#include "rendezvous/core/machine.h"
+
+namespace muster {
+namespace {
+
+bool MayRestart(const Machine& m) {
+  return m.state.report.restarts < m.config.restarts_max && m.state.live >= m.config.nodes_min;
+}
+
+struct Cause {
+  CauseKind kind = CauseKind::kNone;
+  int32_t exit_code = 1;
+  std::string headline;
+};
+
+Cause NameCause(RoundState& s) {
+  if (s.stop_reason == StopReason::kUser) {
+    return {CauseKind::kUser, 128 + s.user_signo,
+            absl::StrCat("stopped by the user (", SignalName(s.user_signo), ")")};
+  }
+  if (s.stop_reason == StopReason::kTimeout) {
+    return {CauseKind::kTimeout, 124, s.lost_headline};
+  }
+  const ExitRecord* first = FirstCause(s.report.exits);
+  if (s.stop_reason == StopReason::kNode || first == nullptr) {
+    s.report.lost_node = s.lost_node;
+    return {CauseKind::kNodeLost, 1, s.lost_headline};
+  }
+  s.report.first = *first;
+  return {CauseKind::kWorker, first->exit.ExitCode(), ExitSentence(*first)};
+}
+
+// What never started once starts no better the second time.
+bool AnySpawnFailed(const RoundState& s) {
+  for (const ExitRecord& record : s.report.exits) {
+    if (record.exit.kind == ExitKind::kSpawnFailed && IsFailure(record.exit)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Every member has reported everything, or is lost.
+void Settle(Machine& m) {
+  RoundState& s = m.state;
+  Cause cause = NameCause(s);
+  s.cause_named = true;
+  if (s.stop_is_final || !MayRestart(m) || AnySpawnFailed(s)) {
+    return EndJob(m, cause.exit_code, cause.kind, std::move(cause.headline));
+  }
+  s.report.restarts += Mutated(Mutation::kRestartNotCounted) ? 0 : 1;
+  s.report.history.push_back(absl::StrCat("round ", s.round.ToString(), ": ", cause.headline));
+  m.out.push_back(Tell{absl::StrCat(cause.headline, "; restart ", s.report.restarts, " of ",
+                                    m.config.restarts_max)});
+  s.report.lost_node.clear();
+  BeginGathering(m, /*restarting=*/true);
+  TryStart(m);
+}
+
+void BeginStop(Machine& m, StopReason reason, int32_t signo, bool is_final) {
+  RoundState& s = m.state;
+  s.phase = JobPhase::kStopping;
+  s.stop_reason = reason;
+  s.stop_began = m.now;
+  s.stop_is_final = is_final;
+  s.stop_signal = signo;
+  s.stop_grace = is_final ? m.config.grace : m.config.restart_grace;
+  s.stop_deadline = m.now + s.stop_grace;
+  Resume(m);  // a stopped process cannot handle the signal
+  s.pending.clear();
+  for (const Member& member : s.members) {
+    const NodeState& node = s.nodes.at(member.node);
+    const bool reported = node.phase == AgentPhase::kReady && node.round == s.round;
+    if (node.place >= 0 && node.IsLive() && !reported) {
+      s.pending.insert(member.node);
+    }
+  }
+  SendToMembers(m);
+  if (s.pending.empty()) {
+    Settle(m);
+  }
+}
+
+// A stop that goes on is made final, and more urgent.
+void Insist(Machine& m, int32_t signo, bool at_once) {
+  RoundState& s = m.state;
+  const int32_t want = at_once ? 0 : signo;
+  bool changed = false;
+  if (!s.stop_is_final) {
+    s.stop_is_final = true;
+    s.stop_reason = StopReason::kUser;
+    s.user_signo = signo;
+    s.stop_signal = want;
+    s.stop_grace = m.config.grace;
+    changed = true;
+  } else if (at_once && s.stop_signal != 0) {
+    s.stop_signal = 0;
+    changed = true;
+  }
+  if (changed) {
+    SendToMembers(m);
+  }
+}
+
+}  // namespace
+
+void StopForWorker(Machine& m) {
+  const bool is_final = !MayRestart(m) || AnySpawnFailed(m.state);
+  BeginStop(m, StopReason::kWorker, SIGTERM, is_final);
+}
+
+void StopForNode(Machine& m, const NodeState& node, const std::string& headline) {
+  m.state.lost_node = node.join.hostname;
+  m.state.lost_headline = headline;
+  // A replacement may still come while the others stop: Settle decides whether there are enough.
+  const bool is_final = m.state.report.restarts >= m.config.restarts_max;
+  BeginStop(m, StopReason::kNode, SIGTERM, is_final);
+}
+
+void StopForTimeLimit(Machine& m) {
+  RoundState& s = m.state;
+  const std::string headline = absl::StrCat("the job was still running after its time limit of ",
+                                            ShortDuration(m.config.time_limit), " (--timeout)");
+  if (s.phase == JobPhase::kGathering) {
+    return EndJob(m, 124, CauseKind::kTimeout, headline);
+  }
+  if (s.phase == JobPhase::kRunning) {
+    s.lost_headline = headline;
+    return BeginStop(m, StopReason::kTimeout, SIGTERM, /*is_final=*/true);
+  }
+  if (s.phase == JobPhase::kStopping && !s.stop_is_final) {
+    Insist(m, SIGTERM, /*at_once=*/false);
+    s.stop_reason = StopReason::kTimeout;
+    s.lost_headline = headline;
+  }
+}
+
+void OnUserStop(Machine& m, int32_t signo, bool at_once) {
+  RoundState& s = m.state;
+  signo = signo != 0 ? signo : s.user_signo != 0 ? s.user_signo : SIGKILL;
+  switch (s.phase) {
+    case JobPhase::kGathering:
+      s.stop_signal = at_once ? 0 : signo;
+      s.stop_grace = m.config.grace;
+      return EndJob(
+          m, 128 + signo, CauseKind::kUser,
+          absl::StrCat("stopped by the user (", SignalName(signo), ") before it started"));
+    case JobPhase::kRunning:
+      s.user_signo = signo;
+      return BeginStop(m, StopReason::kUser, at_once ? 0 : signo, /*is_final=*/true);
+    case JobPhase::kStopping:
+      return Insist(m, signo, at_once);
+    case JobPhase::kEnding:
+      if (at_once && s.stop_signal != 0) {
+        s.stop_signal = 0;
+        SendToAll(m);
+      }
+      return;
+    case JobPhase::kEnded:
+      return;
+  }
+}
+
+void MemberSettled(Machine& m, NodeId id, bool lost) {
+  RoundState& s = m.state;
+  if (s.pending.erase(id) == 0) {
+    return;
+  }
+  const NodeState& node = s.nodes.at(id);
+  // Silent since before the stop: its loss is what broke the others' connections.
+  if (lost && s.stop_reason == StopReason::kWorker && node.heard < s.stop_began) {
+    s.stop_reason = StopReason::kNode;
+    s.lost_node = node.join.hostname;
+    s.lost_headline = absl::StrCat("node ", node.join.hostname, " was lost: ", node.lost_why);
+  }
+  if (!s.pending.empty()) {
+    return;
+  }
+  if (s.phase == JobPhase::kRunning) {
+    s.stop_signal = SIGTERM;
+    s.stop_grace = m.config.grace;
+    EndJob(m, 0, CauseKind::kNone, "");
+  } else {
+    Settle(m);
+  }
+}
+
+void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline) {
+  RoundState& s = m.state;
+  s.phase = JobPhase::kEnding;
+  Resume(m);
+  s.cause_named = true;
+  s.last_call_at = s.stop_deadline = s.next_tell = absl::InfiniteFuture();
+  s.report.ended = true;
+  s.report.exit_code = exit_code;
+  s.report.cause = cause;
+  s.report.headline = std::move(headline);
+  s.pending.clear();
+  s.ready.clear();
+  for (const auto& [id, node] : s.nodes) {
+    if (node.IsLive()) {
+      s.pending.insert(id);
+    }
+  }
+  SendToAll(m);
+  MaybeEnded(m);
+}
+
+void MaybeEnded(Machine& m) {
+  if (m.state.phase == JobPhase::kEnding && m.state.pending.empty()) {
+    m.state.phase = JobPhase::kEnded;
+    m.out.push_back(JobEnded{});
+  }
+}
+
+}  // namespace muster

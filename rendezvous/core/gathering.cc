@@ -1,0 +1,196 @@
+// From nobody to a round that runs.
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "proto/base/mutation.h"
+#include "rendezvous/core/machine.h"
+#include "rendezvous/core/rank_assign.h"
+#include "rendezvous/core/why_waiting.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::Duration kTellFirst = absl::Seconds(3);
+constexpr absl::Duration kTellEvery = absl::Seconds(10);
+// The note for waiting agents is O(N) work: at most this often.
+constexpr absl::Duration kNoteEvery = absl::Seconds(1);
+// Each agent gets the layout: more runs than this are not told.
+constexpr size_t kLayoutRunsMax = 64;
+
+std::vector<NodeId> ChooseMembers(const Machine& m) {
+  const RoundState& s = m.state;
+  std::set<NodeId> last;
+  for (const Member& member : s.members) {
+    last.insert(member.node);
+  }
+  std::vector<Candidate> candidates;
+  for (const NodeId id : s.ready) {
+    const NodeState& node = s.nodes.at(id);
+    candidates.push_back({id, node.join.node_rank, node.rank_kept, last.count(id) != 0});
+  }
+  return AssignRanks(std::move(candidates), m.config.nodes_max);
+}
+
+bool IsLoopback(const std::string& address) {
+  return absl::StartsWith(address, "127.") || address == "::1";
+}
+
+void SetMembers(Machine& m, const std::vector<NodeId>& order) {
+  RoundState& s = m.state;
+  s.members.clear();
+  s.layout.clear();
+  s.pending.clear();
+  s.world_size = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    NodeState& node = s.nodes.at(order[i]);
+    const uint32_t workers = node.join.workers;
+    s.members.push_back({order[i], node.incarnation, Rank{s.world_size}, workers});
+    s.world_size += workers;
+    node.place = static_cast<int32_t>(i);
+    if (!node.rank_kept.has_value()) {
+      node.rank_kept = NodeRank{static_cast<uint32_t>(i)};
+    }
+    s.pending.insert(order[i]);
+    s.ready.erase(order[i]);
+    if (!s.layout.empty() && s.layout.back().first == workers) {
+      ++s.layout.back().second;
+    } else if (i == 0 || !s.layout.empty()) {
+      s.layout.push_back({workers, 1});
+    }
+    if (s.layout.size() > kLayoutRunsMax) {
+      s.layout.clear();
+    }
+  }
+  const NodeState& first = s.nodes.at(order.front());
+  s.master_addr = m.config.master_addr.empty() ? first.join.address : m.config.master_addr;
+  s.master_port = m.config.master_port != 0 ? m.config.master_port : first.store_port;
+  const bool same = std::all_of(order.begin(), order.end(), [&](NodeId id) {
+    return s.nodes.at(id).join.address == first.join.address;
+  });
+  s.one_host = same || std::all_of(order.begin(), order.end(), [&](NodeId id) {
+                 return IsLoopback(s.nodes.at(id).join.address);
+               });
+}
+
+void StartRound(Machine& m) {
+  RoundState& s = m.state;
+  std::vector<NodeId> order = ChooseMembers(m);
+  if (Mutated(Mutation::kRanksSwapped) && s.restarting && order.size() > 1) {
+    std::swap(order[0], order[1]);
+  }
+  uint64_t world = 0;
+  for (const NodeId id : order) {
+    world += s.nodes.at(id).join.workers;
+  }
+  if (world > kWorldSizeMax) {
+    return EndJob(m, 1, CauseKind::kNeverFormed,
+                  absl::StrCat("the nodes would run ", world, " workers; the limit is ",
+                               kWorldSizeMax, ": ask for fewer with --nproc-per-node"));
+  }
+  s.phase = JobPhase::kRunning;
+  if (!Mutated(Mutation::kRoundIdReused) || s.round.IsNone()) {
+    s.round = {m.config.epoch, s.round.n + 1};
+  }
+  SetMembers(m, order);
+  s.started = m.now;
+  s.signals.clear();
+  s.stop_reason = StopReason::kNone;
+  s.stop_is_final = false;
+  s.cause_named = false;
+  s.last_call_at = s.next_tell = absl::InfiniteFuture();
+  s.note_stale = true;
+  s.report.exits.clear();
+  s.report.first.reset();
+  m.out.push_back(RoundStarted{s.round, s.world_size, static_cast<uint32_t>(order.size())});
+  SendToMembers(m);
+}
+
+}  // namespace
+
+void BeginGathering(Machine& m, bool restarting) {
+  RoundState& s = m.state;
+  s.phase = JobPhase::kGathering;
+  s.restarting = restarting;
+  s.gathering_since = m.now;
+  s.last_call_at = s.stop_deadline = absl::InfiniteFuture();
+  s.next_tell = m.now + kTellFirst;
+  s.stop_signal = SIGTERM;
+  s.stop_grace = m.config.restart_grace;
+  s.note_stale = true;
+  s.pending.clear();
+  for (auto& [id, node] : s.nodes) {
+    node.place = -1;
+    UpdateReady(m, id, node);
+  }
+}
+
+void TryStart(Machine& m) {
+  RoundState& s = m.state;
+  if (s.phase != JobPhase::kGathering || s.paused) {
+    return;
+  }
+  const size_t ready = s.ready.size();
+  if (ready >= m.config.nodes_max) {
+    return StartRound(m);
+  }
+  if (ready < m.config.nodes_min) {
+    s.last_call_at = absl::InfiniteFuture();
+    if (m.now >= s.gathering_since + m.config.join_timeout) {
+      EndJob(m, 1, CauseKind::kNeverFormed, NeverFormed(m.config, s, m.now));
+    }
+    return;
+  }
+  if (s.last_call_at == absl::InfiniteFuture()) {
+    s.last_call_at = m.now + m.config.last_call;
+    s.note_stale = true;
+  }
+  // After a restart nobody else is expected: the nodes that are there go on at once.
+  if (m.now >= s.last_call_at || (s.restarting && ready == s.live)) {
+    StartRound(m);
+  }
+}
+
+void OnStartFailed(Machine& m, const StartFailed& event) {
+  RoundState& s = m.state;
+  m.out.push_back(Tell{event.reason});
+  const auto it = s.by_key.find(event.key);
+  if (it != s.by_key.end() && s.nodes.at(it->second).IsLive()) {
+    return;  // it came by another way
+  }
+  s.start_failed.insert(event.key);
+  const size_t wanted = std::max<size_t>(m.config.expected.size(), m.config.nodes_max);
+  if (s.phase == JobPhase::kGathering && wanted < s.start_failed.size() + m.config.nodes_min) {
+    EndJob(m, 1, CauseKind::kNeverFormed,
+           s.start_failed.size() == 1
+               ? event.reason
+               : absl::StrCat(s.start_failed.size(),
+                              " nodes could not be started; the last: ", event.reason));
+  }
+}
+
+void TellWaiting(Machine& m) {
+  RoundState& s = m.state;
+  if (s.phase == JobPhase::kGathering && m.now >= s.next_tell) {
+    s.note_stale = true;
+    s.note_made = absl::InfinitePast();
+    m.out.push_back(Tell{WaitingNote(m)});
+    s.next_tell = m.now + kTellEvery;
+  }
+}
+
+const std::string& WaitingNote(Machine& m) {
+  RoundState& s = m.state;
+  if (s.note_stale && m.now >= s.note_made + kNoteEvery) {
+    s.note =
+        s.phase == JobPhase::kGathering ? WhyWaiting(m.config, s, m.now) : WhySpare(m.config, s);
+    s.note_made = m.now;
+    s.note_stale = false;
+  }
+  return s.note;
+}
+
+}  // namespace muster

@@ -1,0 +1,185 @@
+#include "rendezvous/core/invariants.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+namespace {
+
+template <typename... T>
+absl::Status Broken(const char* invariant, const T&... text) {
+  return absl::InternalError(absl::StrCat(invariant, ": ", text...));
+}
+
+bool Same(const Member& a, const Member& b) {
+  return a.node == b.node && a.incarnation == b.incarnation && a.rank_first == b.rank_first &&
+         a.workers == b.workers;
+}
+
+absl::Status CheckRanks(const RoundState& state) {
+  uint32_t next = 0;
+  std::set<NodeId> seen;
+  for (const Member& member : state.members) {
+    if (member.rank_first.value != next || member.workers == 0) {
+      return Broken("I1", "node ", member.node.value, " has ranks from ", member.rank_first.value,
+                    ", want from ", next);
+    }
+    if (!seen.insert(member.node).second) {
+      return Broken("I1", "node ", member.node.value, " is in the round twice");
+    }
+    next += member.workers;
+  }
+  if (next != state.world_size) {
+    return Broken("I1", "ranks end at ", next, ", the world is ", state.world_size);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSets(const RoundState& state) {
+  uint32_t live = 0;
+  for (const auto& [id, node] : state.nodes) {
+    live += node.IsLive() ? 1 : 0;
+    const size_t entries = state.expiries.count({node.watched, id});
+    if (entries != (node.IsLive() ? 1u : 0u) || (node.IsLive() && node.watched > node.expires)) {
+      return Broken("L1", "node ", id.value, " has ", entries, " entries among the expiries");
+    }
+    if (node.place >= 0) {
+      const auto place = static_cast<size_t>(node.place);
+      if (place >= state.members.size() || state.members[place].node != id) {
+        return Broken("I1", "node ", id.value, " is not at its place ", place);
+      }
+    }
+  }
+  if (live != state.live || live != state.expiries.size()) {
+    return Broken("L1", live, " nodes are live, counted ", state.live, ", watched ",
+                  state.expiries.size());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckState(const RoundConfig& config, const RoundState& state) {
+  RETURN_IF_ERROR(CheckRanks(state));
+  RETURN_IF_ERROR(CheckSets(state));
+  if (state.report.restarts > config.restarts_max) {
+    return Broken("I4", state.report.restarts, " restarts, allowed are ", config.restarts_max);
+  }
+  if (state.phase == JobPhase::kRunning &&
+      (state.members.size() < config.nodes_min || state.members.size() > config.nodes_max)) {
+    return Broken("I6", state.members.size(), " nodes run, want ", config.nodes_min, "..",
+                  config.nodes_max);
+  }
+  const bool ended = state.phase == JobPhase::kEnding || state.phase == JobPhase::kEnded;
+  if (ended != state.report.ended) {
+    return Broken("I5", "the report is ", state.report.ended ? "" : "not ", "final");
+  }
+  if (state.phase == JobPhase::kStopping && state.pending.empty()) {
+    return Broken("progress", "the stop of round ", state.round.ToString(),
+                  " goes on though nobody is awaited");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InvariantChecker::Check(const RoundState& state,
+                                     const std::vector<RoundEffect>& effects, bool whole) {
+  if (whole) {
+    RETURN_IF_ERROR(CheckState(config_, state));
+  }
+  for (const RoundEffect& effect : effects) {
+    if (const auto* started = std::get_if<RoundStarted>(&effect)) {
+      RETURN_IF_ERROR(CheckRoundStarted(state, *started));
+    } else if (const auto* send = std::get_if<Send>(&effect)) {
+      RETURN_IF_ERROR(CheckSend(state, *send));
+    } else if (std::holds_alternative<JobEnded>(effect)) {
+      if (ended_ || !state.report.ended) {
+        return Broken("I5", "the job ended twice, or without a report");
+      }
+      ended_ = true;
+    }
+  }
+  if (state.round != last_) {
+    return Broken("I2", "round ", state.round.ToString(), " was not announced");
+  }
+  return whole ? CheckReport(state) : absl::OkStatus();
+}
+
+absl::Status InvariantChecker::CheckRoundStarted(const RoundState& state,
+                                                 const RoundStarted& started) {
+  if (started.round <= last_) {
+    return Broken("I2", "round ", started.round.ToString(), " follows ", last_.ToString());
+  }
+  if (!last_.IsNone() && state.report.restarts != restarts_ + 1) {
+    return Broken("I4", "round ", started.round.ToString(), " is a restart, but ",
+                  state.report.restarts, " are counted after ", restarts_);
+  }
+  restarts_ = state.report.restarts;
+  last_ = started.round;
+  rounds_[last_] = state.members;
+  for (const Member& member : state.members) {
+    const NodeState& node = state.nodes.at(member.node);
+    if (node.incarnation != member.incarnation || node.status != NodeStatus::kAlive) {
+      return Broken("I6", "node ", member.node.value, " of the round is not alive");
+    }
+    if (node.phase != AgentPhase::kReady) {
+      return Broken("I6", "node ", member.node.value, " of the round is not ready");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InvariantChecker::CheckSend(const RoundState& state, const Send& send) {
+  const auto node = state.nodes.find(send.node);
+  if (node == state.nodes.end() || node->second.incarnation != send.incarnation ||
+      send.directive.incarnation != send.incarnation || send.directive.node != send.node) {
+    return Broken("I3", "a directive for incarnation ", send.incarnation.value, " of node ",
+                  send.node.value, ", which is not the present one");
+  }
+  if (send.directive.wanted != Wanted::kRun) {
+    return absl::OkStatus();
+  }
+  const auto round = rounds_.find(send.directive.round);
+  if (round == rounds_.end()) {
+    return Broken("I2", "a directive for round ", send.directive.round.ToString(),
+                  ", which never started");
+  }
+  const Assignment& a = send.directive.assignment;
+  if (a.round.IsNone()) {
+    return absl::OkStatus();
+  }
+  const Member mine{send.node, send.incarnation, a.rank_first, a.workers};
+  if (a.round != send.directive.round || a.node_rank.value >= round->second.size() ||
+      !Same(round->second[a.node_rank.value], mine)) {
+    return Broken("I2", "node ", send.node.value, " is told another place in round ",
+                  a.round.ToString(), " than it had at first");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InvariantChecker::CheckReport(const RoundState& state) {
+  if (!rounds_.empty() && !std::equal(state.members.begin(), state.members.end(),
+                                      rounds_[last_].begin(), rounds_[last_].end(), Same)) {
+    return Broken("I2", "the members of round ", last_.ToString(), " changed");
+  }
+  if (!state.report.ended) {
+    return absl::OkStatus();
+  }
+  const std::string now = absl::StrCat(state.report.exit_code, " ", state.report.headline);
+  if (named_.empty()) {
+    named_ = now;
+  }
+  if (named_ != now) {
+    return Broken("I5", "the report said '", named_, "' and now says '", now, "'");
+  }
+  const std::optional<ExitRecord>& first = state.report.first;
+  if (state.report.cause == CauseKind::kWorker &&
+      (!first.has_value() || first->exit.ExitCode() != state.report.exit_code)) {
+    return Broken("I5", "exit code ", state.report.exit_code, " is not the first cause's");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster

@@ -1,0 +1,40 @@
+// The round machine's invariants (round_machine.h), checked from outside: by tests and by the
+// simulator after every event. O(N) a check.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+// What holds in every state by itself: I1, I4, I6 (bounds), and that counters and sets agree.
+absl::Status CheckState(const RoundConfig& config, const RoundState& state);
+
+// What holds over time: I2, I3, I5, and that the job ends once. One per job; every step in order.
+class InvariantChecker {
+ public:
+  explicit InvariantChecker(const RoundConfig& config) : config_(config) {}
+
+  // After a step: its effects and the state after it. Without `whole` only what costs O(log N).
+  absl::Status Check(const RoundState& state, const std::vector<RoundEffect>& effects,
+                     bool whole = true);
+
+ private:
+  absl::Status CheckRoundStarted(const RoundState& state, const RoundStarted& started);
+  absl::Status CheckSend(const RoundState& state, const Send& send);
+  absl::Status CheckReport(const RoundState& state);
+
+  const RoundConfig config_;
+  std::map<RoundId, std::vector<Member>> rounds_;  // every round that started
+  RoundId last_;
+  uint32_t restarts_ = 0;
+  std::string named_;  // exit code and headline of the report, once it is final
+  bool ended_ = false;
+};
+
+}  // namespace muster

@@ -1,0 +1,67 @@
+// Inside the round machine: one step's context, and the functions that its files share. Not for
+// others.
+//
+// Everything is done within one call of Step: `Machine` lives that long and keeps no reference into
+// a container across an event.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/base/messages.h"
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+struct Machine {
+  const RoundConfig& config;
+  RoundState& state;
+  const absl::Time now;
+  std::vector<RoundEffect> out;
+  NodeId answering;  // its directive follows at the end of the step: broadcasts leave it out
+};
+
+// --- round_machine.cc ---
+// Ends a pause, if there is one: deadlines and leases go on as if no time had passed.
+void Resume(Machine& m);
+
+// --- admission.cc ---
+void OnJoin(Machine& m, const JoinReceived& event);
+
+// --- members.cc: beats, losses, departures ---
+void OnBeat(Machine& m, const Beat& beat);
+void OnLeave(Machine& m, const Leave& leave);
+void OnLinkClosed(Machine& m, const LinkClosed& event);
+// A live node is gone: consequences for the round, the gathering, the end.
+void Lose(Machine& m, NodeId id, const std::string& why);
+void ExpireNodes(Machine& m);
+// Keeps state.ready right after any change of the node.
+void UpdateReady(Machine& m, NodeId id, const NodeState& node);
+
+// --- gathering.cc ---
+void BeginGathering(Machine& m, bool restarting);
+// Starts the round, or ends the job, if it is time to.
+void TryStart(Machine& m);
+void OnStartFailed(Machine& m, const StartFailed& event);
+void TellWaiting(Machine& m);
+const std::string& WaitingNote(Machine& m);
+
+// --- ending.cc: stop, first cause, restart, end ---
+void StopForWorker(Machine& m);
+void StopForNode(Machine& m, const NodeState& node, const std::string& headline);
+void StopForTimeLimit(Machine& m);
+void OnUserStop(Machine& m, int32_t signo, bool at_once);
+// A member has reported everything (`lost` false), or never will.
+void MemberSettled(Machine& m, NodeId id, bool lost);
+void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline);
+void MaybeEnded(Machine& m);
+
+// --- directive.cc ---
+// What the node should do now; answers beat `beat_seq`, 0 = sent unasked.
+void SendDirective(Machine& m, NodeId id, uint64_t beat_seq);
+void SendToMembers(Machine& m);
+void SendToAll(Machine& m);
+
+}  // namespace muster

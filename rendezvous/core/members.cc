@@ -1,0 +1,212 @@
+// Beats, departures and losses of nodes.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/mutation.h"
+#include "proto/base/text.h"
+#include "rendezvous/core/cause.h"
+#include "rendezvous/core/liveness.h"
+#include "rendezvous/core/machine.h"
+
+namespace muster {
+namespace {
+
+// Last lines of stderr are kept of this many failed workers; the report shows those of the first
+// cause.
+constexpr size_t kTailsMax = 256;
+
+bool InRound(const RoundState& s, const NodeState& node) {
+  return node.place >= 0 && (s.phase == JobPhase::kRunning || s.phase == JobPhase::kStopping);
+}
+
+void Record(Machine& m, NodeId id, const NodeState& node, const WorkerExit& exit) {
+  RoundState& s = m.state;
+  if (exit.Ok() || node.round != s.round || s.report.exits.size() >= s.world_size) {
+    return;
+  }
+  if (Mutated(Mutation::kExitAckedUnrecorded) && exit.kind == ExitKind::kSignaled) {
+    return;
+  }
+  ExitRecord record{s.round, id, node.join.hostname, exit, m.now - exit.age};
+  if (exit.stopped_by_us || s.report.exits.size() >= kTailsMax) {
+    record.exit.stderr_tail.clear();
+  }
+  s.report.exits.push_back(std::move(record));
+}
+
+struct Ends {
+  bool failed = false;   // a worker failed by itself
+  bool stopped = false;  // a worker was stopped
+};
+
+// Takes the exits not seen before (rule 4 of messages.h).
+Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
+  Ends ends;
+  for (size_t i = 0; i < beat.exits.size(); ++i) {
+    if (beat.exits_from + i != node.exits_seen) {
+      continue;
+    }
+    const WorkerExit& exit = beat.exits[i];
+    ++node.exits_seen;
+    node.exits_ok += exit.Ok() ? 1 : 0;
+    ends.failed |= IsFailure(exit);
+    ends.stopped |= !exit.Ok() && exit.stopped_by_us;
+    Record(m, id, node, exit);
+  }
+  return ends;
+}
+
+void MemberOfRunningRound(Machine& m, NodeId id, const NodeState& node, const Ends& ends) {
+  if (node.round != m.state.round) {
+    return;  // it has not heard of the round yet
+  }
+  if (ends.failed) {
+    StopForWorker(m);
+  } else if (node.exits_ok == node.join.workers) {
+    MemberSettled(m, id, /*lost=*/false);
+  } else if (ends.stopped || node.phase != AgentPhase::kRunning) {
+    StopForNode(m, node,
+                absl::StrCat("node ", node.join.hostname,
+                             " ended its workers: it had lost its connection to the master"));
+  }
+}
+
+void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
+  RoundState& s = m.state;
+  if (beat.round != node.round) {
+    node.round = beat.round;
+    node.exits_seen = node.exits_ok = 0;
+  }
+  node.phase = beat.phase;
+  node.store_port = beat.store_port;
+  node.workers_alive = beat.workers_alive;
+  node.signals_done = beat.signals_done;
+  const Ends ends = TakeExits(m, id, node, beat);
+  if (beat.stop_asked != 0 || beat.kill_asked) {
+    OnUserStop(m, beat.stop_asked, beat.kill_asked);
+  }
+  if (node.place >= 0 && s.phase == JobPhase::kRunning) {
+    MemberOfRunningRound(m, id, node, ends);
+  } else if (node.place >= 0 && s.phase == JobPhase::kStopping &&
+             node.phase == AgentPhase::kReady && node.round == s.round) {
+    MemberSettled(m, id, /*lost=*/false);
+  }
+  UpdateReady(m, id, node);
+  TryStart(m);
+}
+
+// The sender, if the message is of its present life; drops the link of one that must join anew.
+NodeState* Sender(Machine& m, NodeId id, Incarnation incarnation) {
+  const auto it = m.state.nodes.find(id);
+  if (it == m.state.nodes.end() || incarnation > it->second.incarnation ||
+      (incarnation == it->second.incarnation && !it->second.IsLive())) {
+    m.out.push_back(DropLink{id, incarnation});
+    return nullptr;
+  }
+  if (Mutated(Mutation::kOldIncarnationBelieved)) {
+    return &it->second;
+  }
+  return incarnation == it->second.incarnation ? &it->second : nullptr;  // I3
+}
+
+void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::string& why) {
+  RoundState& s = m.state;
+  const bool in_round = InRound(s, node);
+  Unwatch(s, id, node);
+  node.status = status;
+  node.lost_why = why;
+  --s.live;
+  s.note_stale = true;
+  UpdateReady(m, id, node);
+  if (in_round && s.phase == JobPhase::kRunning) {
+    StopForNode(m, node,
+                absl::StrCat("node ", node.join.hostname,
+                             status == NodeStatus::kLeft ? " left: " : " was lost: ", why));
+  } else if (in_round) {
+    MemberSettled(m, id, /*lost=*/true);
+  } else if (s.phase == JobPhase::kEnding) {
+    node.ended = true;
+    s.pending.erase(id);
+    MaybeEnded(m);
+  } else if (s.phase == JobPhase::kGathering) {
+    m.out.push_back(Tell{absl::StrCat(node.join.hostname, " is gone: ", why)});
+    TryStart(m);
+  }
+}
+
+}  // namespace
+
+void UpdateReady(Machine& m, NodeId id, const NodeState& node) {
+  RoundState& s = m.state;
+  const bool has_port =
+      node.store_port != 0 || m.config.master_port != 0 || Mutated(Mutation::kStartsUnready);
+  const bool idle = node.phase == AgentPhase::kReady || Mutated(Mutation::kStartsUnready);
+  const bool ready =
+      node.status == NodeStatus::kAlive && idle && has_port && !node.ended && !InRound(s, node);
+  if (ready ? s.ready.insert(id).second : s.ready.erase(id) != 0) {
+    s.note_stale = true;
+  }
+}
+
+void OnBeat(Machine& m, const Beat& beat) {
+  NodeState* node = Sender(m, beat.node, beat.incarnation);
+  if (node == nullptr || beat.seq <= node->beat_seq_last) {
+    return;  // repeated or overtaken: the later beat said more
+  }
+  node->beat_seq_last = beat.seq;
+  node->heard = m.now;
+  node->status = NodeStatus::kAlive;
+  Watch(m.state, beat.node, *node, m.now + m.config.lease + m.config.lease_slack);
+  m.answering = beat.node;
+  Absorb(m, beat.node, *node, beat);
+  m.answering = NodeId();
+  if (node->IsLive()) {
+    SendDirective(m, beat.node, beat.seq);
+  }
+}
+
+void OnLeave(Machine& m, const Leave& leave) {
+  NodeState* node = Sender(m, leave.node, leave.incarnation);
+  if (node != nullptr) {
+    Gone(m, leave.node, *node, NodeStatus::kLeft, leave.reason.empty() ? "it ended" : leave.reason);
+  }
+}
+
+void OnLinkClosed(Machine& m, const LinkClosed& event) {
+  RoundState& s = m.state;
+  const auto it = s.nodes.find(event.node);
+  if (it == s.nodes.end() || it->second.incarnation != event.incarnation ||
+      it->second.status != NodeStatus::kAlive) {
+    return;
+  }
+  NodeState& node = it->second;
+  if (s.phase == JobPhase::kEnding && node.workers_alive == 0) {
+    return Gone(m, event.node, node, NodeStatus::kLeft, "it ended");
+  }
+  node.status = NodeStatus::kSuspect;
+  Watch(s, event.node, node, m.now + m.config.reconnect_window);
+  UpdateReady(m, event.node, node);
+  TryStart(m);
+}
+
+void Lose(Machine& m, NodeId id, const std::string& why) {
+  NodeState& node = m.state.nodes.at(id);
+  if (node.IsLive()) {
+    m.out.push_back(DropLink{id, node.incarnation});
+    Gone(m, id, node, NodeStatus::kLost, why);
+  }
+}
+
+void ExpireNodes(Machine& m) {
+  for (const NodeId id : TakeExpired(m.state, m.now)) {
+    const NodeState& node = m.state.nodes.at(id);
+    Lose(m, id,
+         node.status == NodeStatus::kSuspect
+             ? absl::StrCat("its connection closed and did not come back within ",
+                            ShortDuration(m.config.reconnect_window))
+             : absl::StrCat("no beat for ", ShortDuration(m.now - node.heard)));
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,135 @@
+#include "rendezvous/core/round_machine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rendezvous/core/liveness.h"
+#include "rendezvous/core/machine.h"
+
+namespace muster {
+namespace {
+
+// Orders kept of one round; an agent that far behind is lost soon.
+constexpr size_t kSignalsMax = 64;
+
+void OnSignal(Machine& m, int32_t signo) {
+  RoundState& s = m.state;
+  if (s.phase != JobPhase::kRunning) {
+    return;  // nothing runs, or it is being ended
+  }
+  const uint32_t seq = s.signals.empty() ? 1 : s.signals.back().seq + 1;
+  s.signals.push_back({seq, signo});
+  if (s.signals.size() > kSignalsMax) {
+    s.signals.erase(s.signals.begin());
+  }
+  SendToMembers(m);
+}
+
+void OnPause(Machine& m, bool paused) {
+  RoundState& s = m.state;
+  const bool may_pause = s.phase == JobPhase::kGathering || s.phase == JobPhase::kRunning;
+  if (paused == s.paused || !may_pause) {
+    return;  // a stop goes on
+  }
+  if (paused) {
+    s.paused = true;
+    s.paused_since = m.now;
+  } else {
+    Resume(m);
+  }
+  SendToAll(m);
+  TryStart(m);
+}
+
+void OnTime(Machine& m) {
+  RoundState& s = m.state;
+  if (s.paused) {
+    return;
+  }
+  // The master itself was stopped or starved: what was sent to it meanwhile waits to be read.
+  if (s.timer_at != absl::InfiniteFuture() && m.now - s.timer_at > kStallTolerance) {
+    ShiftAll(s, m.now - s.timer_at + kStallTolerance);
+  }
+  ExpireNodes(m);
+  if (m.now >= s.begun + m.config.time_limit) {
+    StopForTimeLimit(m);
+  }
+  TryStart(m);
+  TellWaiting(m);
+}
+
+absl::Time NextDeadline(const Machine& m) {
+  const RoundState& s = m.state;
+  if (s.paused) {
+    return absl::InfiniteFuture();
+  }
+  absl::Time at = NextExpiry(s);
+  const bool over = s.phase == JobPhase::kEnding || s.phase == JobPhase::kEnded;
+  if (!over && !(s.phase == JobPhase::kStopping && s.stop_is_final)) {
+    at = std::min(at, s.begun + m.config.time_limit);
+  }
+  if (s.phase == JobPhase::kGathering) {
+    at = std::min({at, s.next_tell, s.last_call_at});
+    if (s.ready.size() < m.config.nodes_min) {
+      at = std::min(at, s.gathering_since + m.config.join_timeout);
+    }
+  }
+  return at;
+}
+
+void Dispatch(Machine& m, const RoundEvent& event) {
+  if (const auto* beat = std::get_if<BeatReceived>(&event)) {
+    OnBeat(m, beat->beat);
+  } else if (const auto* join = std::get_if<JoinReceived>(&event)) {
+    OnJoin(m, *join);
+  } else if (const auto* leave = std::get_if<LeaveReceived>(&event)) {
+    OnLeave(m, leave->leave);
+  } else if (const auto* closed = std::get_if<LinkClosed>(&event)) {
+    OnLinkClosed(m, *closed);
+  } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
+    OnStartFailed(m, *failed);
+  } else if (const auto* stop = std::get_if<StopAsked>(&event)) {
+    OnUserStop(m, stop->signo, stop->now);
+  } else if (const auto* signal = std::get_if<SignalAsked>(&event)) {
+    OnSignal(m, signal->signo);
+  } else if (const auto* pause = std::get_if<PauseAsked>(&event)) {
+    OnPause(m, pause->paused);
+  } else {
+    OnTime(m);
+  }
+}
+
+}  // namespace
+
+void Resume(Machine& m) {
+  RoundState& s = m.state;
+  if (!s.paused) {
+    return;
+  }
+  s.paused = false;
+  const absl::Duration rest = m.now - s.paused_since;
+  s.begun += rest;
+  s.gathering_since += rest;
+  s.last_call_at += rest;
+  s.stop_deadline += rest;
+  s.next_tell += rest;
+  RenewAll(m.config, s, m.now);
+}
+
+std::vector<RoundEffect> Step(const RoundConfig& config, RoundState& state, const RoundEvent& event,
+                              absl::Time now) {
+  Machine m{config, state, now, {}, NodeId()};
+  if (state.begun == absl::InfinitePast()) {
+    state.begun = now;
+    BeginGathering(m, /*restarting=*/false);
+  }
+  Dispatch(m, event);
+  const bool fired = std::holds_alternative<TimePassed>(event);
+  if (const absl::Time at = NextDeadline(m); at != state.timer_at || fired) {
+    state.timer_at = at;
+    m.out.push_back(ArmTimer{at});
+  }
+  return std::move(m.out);
+}
+
+}  // namespace muster

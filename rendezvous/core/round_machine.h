@@ -1,0 +1,31 @@
+// The master's decisions for one job: who is in, which round runs, who is dead, when the job is
+// over. Pure: values in, effects out, `now` as an argument (the master's monotonic clock).
+//
+// Invariants (checked by invariants.h after every event in tests and in the simulator):
+//  I1 the ranks of a round are exactly 0..world_size-1, without gap or overlap;
+//  I2 a round id names one member list for ever, and round ids only grow;
+//  I3 nothing is sent to, or believed from, an incarnation older than the node's present one;
+//  I4 restarts never exceed restarts_max;
+//  I5 the first cause, once named, does not change; the exit code follows from it;
+//  I6 a round starts only with nodes_min..nodes_max ready members.
+// Work per event: O(log N); O(N) only when a round starts, stops or ends, and once when the job
+// ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/base/messages.h"
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+// Effects in the order of their execution.
+std::vector<RoundEffect> Step(const RoundConfig& config, RoundState& state, const RoundEvent& event,
+                              absl::Time now);
+
+}  // namespace muster

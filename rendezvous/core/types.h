@@ -1,0 +1,227 @@
+// Values of the round machine: configuration, events, state, effects.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/base/limits.h"
+#include "proto/base/messages.h"
+
+namespace muster {
+
+struct RoundConfig {
+  std::string job_id;
+  uint32_t epoch = 1;  // of this master
+  uint32_t nodes_min = 1;
+  uint32_t nodes_max = 1;
+  uint32_t restarts_max = 0;
+  absl::Duration join_timeout =
+      kJoinTimeout;                      // the whole time in which min nodes must come together
+  absl::Duration last_call = kLastCall;  // after the min-th node, for more, when min < max
+  absl::Duration lease = kLease;
+  absl::Duration lease_slack = kLeaseSlack;
+  absl::Duration reconnect_window = kReconnectWindow;
+  absl::Duration beat_interval = kBeatInterval;
+  absl::Duration grace = kGrace;                         // stop of the job
+  absl::Duration restart_grace = kRestartGrace;          // stop of a round that is restarted
+  absl::Duration time_limit = absl::InfiniteDuration();  // --timeout: the job ends with 124
+  uint16_t master_port =
+      0;  // 0 = the store port that node rank 0 offers; else the user's (static form)
+  std::string master_addr;  // "" = address of node rank 0
+  std::vector<std::string>
+      expected;  // names of the nodes awaited, in order (host list); for sentences only
+};
+
+// Names where a reply to a not yet admitted agent goes; made by the shell, only handed back by the
+// core.
+struct ReplyId {
+  uint64_t value = 0;
+  auto operator<=>(const ReplyId&) const = default;
+};
+
+struct JoinReceived {
+  ReplyId reply;
+  Join join;
+};
+struct BeatReceived {
+  Beat beat;
+};
+struct LeaveReceived {
+  Leave leave;
+};
+struct LinkClosed {
+  NodeId node;
+  Incarnation incarnation;
+};  // the agent's connection ended
+struct StartFailed {
+  std::string key;
+  std::string reason;
+};  // a starter gave up on a node (ssh refused ...)
+struct StopAsked {
+  int32_t signo = 0;
+  bool now = false;
+};  // by the user; now = second Ctrl-C
+struct SignalAsked {
+  int32_t signo = 0;
+};  // pass on to every worker, nothing else
+struct PauseAsked {
+  bool paused = false;
+};
+struct TimePassed {};
+using RoundEvent = std::variant<JoinReceived, BeatReceived, LeaveReceived, LinkClosed, StartFailed,
+                                StopAsked, SignalAsked, PauseAsked, TimePassed>;
+
+struct Reply {
+  ReplyId to;
+  MasterMessage message;
+};  // Admitted or Refused
+struct Send {
+  NodeId node;
+  Incarnation incarnation;
+  Directive directive;
+};
+struct Tell {
+  std::string text;
+};  // a line for the user's terminal (progress, warnings)
+struct ArmTimer {
+  absl::Time at;
+};  // send TimePassed then; replaces the earlier one
+struct DropLink {
+  NodeId node;
+  Incarnation incarnation;
+};  // close the connection of a dead or replaced life
+struct RoundStarted {
+  RoundId round;
+  uint32_t world_size = 0;
+  uint32_t nodes = 0;
+};
+struct JobEnded {};  // state.report is final; every node has been told or is lost
+using RoundEffect = std::variant<Reply, Send, Tell, ArmTimer, DropLink, RoundStarted, JobEnded>;
+
+// One worker's end, as the report shows it.
+struct ExitRecord {
+  RoundId round;
+  NodeId node;
+  std::string hostname;
+  WorkerExit exit;
+  absl::Time seen;  // master's clock, less the age the agent gave
+};
+
+enum class CauseKind : uint8_t { kNone, kNodeLost, kWorker, kUser, kTimeout, kNeverFormed };
+
+struct JobReport {
+  bool ended = false;
+  int32_t exit_code = 0;
+  std::string headline;  // "rank 3 on node1 (pid 4711) was ended by SIGSEGV (segmentation fault)
+                         // after 1.2 s"
+  CauseKind cause = CauseKind::kNone;
+  std::optional<ExitRecord> first;  // kWorker: the first cause
+  std::string lost_node;            // kNodeLost: its host name
+  std::vector<ExitRecord>
+      exits;  // of the last round: all that failed or were stopped (bounded by world size)
+  uint32_t restarts = 0;
+  std::vector<std::string> history;  // one line for each earlier round: why it ended
+};
+
+enum class NodeStatus : uint8_t { kAlive, kSuspect, kLost, kLeft };
+
+struct NodeState {
+  Join join;  // of the present life
+  Incarnation incarnation;
+  NodeStatus status = NodeStatus::kAlive;
+  AgentPhase phase = AgentPhase::kReady;
+  RoundId round;  // as its last beat said
+  uint16_t store_port = 0;
+  uint32_t workers_alive = 0;
+  uint32_t exits_seen = 0;  // of `round`
+  uint32_t exits_ok = 0;
+  uint32_t signals_done = 0;
+  uint64_t beat_seq_last = 0;
+  absl::Time expires;  // lost then (lease + slack, or the reconnect window)
+  // Time of its entry in `expiries`, never after `expires`; InfinitePast = it has none.
+  absl::Time watched = absl::InfinitePast();
+  absl::Time heard;                   // receipt of its last beat or Join
+  std::optional<NodeRank> rank_kept;  // of the first round it was in: it gets it back
+  int32_t place = -1;  // index in `members`, as this incarnation; -1 = not in the present round
+  std::string lost_why;
+  bool ended = false;  // it has acknowledged kEnd (left, or link closed after it)
+
+  bool IsLive() const { return status == NodeStatus::kAlive || status == NodeStatus::kSuspect; }
+};
+
+// What made the present stop necessary.
+enum class StopReason : uint8_t { kNone, kWorker, kNode, kUser, kTimeout };
+
+enum class JobPhase : uint8_t { kGathering, kRunning, kStopping, kEnding, kEnded };
+
+struct Member {
+  NodeId node;
+  Incarnation incarnation;
+  Rank rank_first;
+  uint32_t workers = 0;
+};
+
+struct RoundState {
+  JobPhase phase = JobPhase::kGathering;
+  RoundId round;                // the present or last one
+  std::vector<Member> members;  // of `round`, in order of node rank
+  uint32_t world_size = 0;
+  std::map<NodeId, NodeState> nodes;
+  std::map<std::string, NodeId> by_key;
+  std::map<uint64_t, NodeId> by_life;                // every life ever admitted
+  std::map<int32_t, NodeId> by_wish;                 // the node that asked last for this place
+  std::set<std::pair<absl::Time, NodeId>> expiries;  // alive and suspect nodes only, one entry each
+  uint32_t live = 0;                                 // nodes alive or suspect
+  std::set<NodeId> ready;  // alive, kReady with a port, and not in a round that goes on
+  // Who is still awaited. Running: members whose workers have not all ended well; stopping: members
+  // that have not reported everything; ending: nodes that have not acknowledged.
+  std::set<NodeId> pending;
+  std::set<std::string> start_failed;  // keys that a starter gave up on
+  uint32_t node_ids = 0;               // given out
+  uint64_t incarnations = 0;
+  absl::Time begun = absl::InfinitePast();            // first event; infinite past = none yet
+  absl::Time gathering_since = absl::InfinitePast();  // infinite past = not begun
+  bool restarting = false;                            // this gathering follows a round
+  absl::Time last_call_at = absl::InfiniteFuture();
+  absl::Time stop_deadline = absl::InfiniteFuture();
+  absl::Time started = absl::InfinitePast();
+  int32_t stop_signal = 0;
+  absl::Duration stop_grace;
+  bool stop_is_final = false;  // no restart after this stop
+  StopReason stop_reason = StopReason::kNone;
+  absl::Time stop_began = absl::InfinitePast();
+  int32_t user_signo = 0;            // kUser: what the user sent
+  std::string lost_node;             // kNode: host name
+  std::string lost_headline;         // kNode: what the report says
+  std::vector<SignalOrder> signals;  // of the present round
+  bool paused = false;
+  absl::Time paused_since;
+  bool cause_named = false;
+  std::vector<std::pair<std::string, std::string>>
+      agreed;  // must_agree of the first node, with its name
+  std::string agreed_by;
+
+  // Of the present round, for its assignments.
+  std::string master_addr;
+  uint16_t master_port = 0;
+  bool one_host = false;
+  std::vector<std::pair<uint32_t, uint32_t>> layout;
+
+  // "Why are we waiting".
+  std::string note;                               // kWait carries it
+  absl::Time note_made = absl::InfinitePast();    // when
+  bool note_stale = true;                         // who is there has changed since
+  absl::Time next_tell = absl::InfiniteFuture();  // to the user's terminal
+  absl::Time timer_at = absl::InfiniteFuture();   // what ArmTimer said last
+  JobReport report;
+  // The implementation may add fields it needs; every field has a comment that says what it means.
+};
+
+}  // namespace muster

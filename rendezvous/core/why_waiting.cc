@@ -1,0 +1,111 @@
+#include "rendezvous/core/why_waiting.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kNamesMax = 8;
+
+std::string Names(std::vector<std::string> names) {
+  const size_t all = names.size();
+  if (all > kNamesMax) {
+    names.resize(kNamesMax);
+    names.push_back(absl::StrCat("and ", all - kNamesMax, " more"));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+std::string Minutes(absl::Duration d) {
+  const int64_t seconds = absl::ToInt64Seconds(d);
+  return seconds >= 60 && seconds % 60 == 0 ? absl::StrCat(seconds / 60, " min") : ShortDuration(d);
+}
+
+std::string NotReadyBecause(const NodeState& node) {
+  return absl::StrCat(node.join.hostname,
+                      node.status == NodeStatus::kSuspect ? " (its connection closed)"
+                      : node.phase != AgentPhase::kReady  ? " (still ends its workers)"
+                                                          : " (has no port for the store yet)");
+}
+
+// "have a, b; not ready: c (...); missing d", each part only where there is one.
+std::string WhoIsThere(const RoundConfig& config, const RoundState& state) {
+  std::vector<std::string> have;
+  std::vector<std::string> not_ready;
+  for (const auto& [id, node] : state.nodes) {
+    if (state.ready.count(id) != 0) {
+      have.push_back(node.join.hostname);
+    } else if (node.IsLive()) {
+      not_ready.push_back(NotReadyBecause(node));
+    }
+  }
+  const std::vector<std::string> missing = MissingNodes(config, state);
+  return absl::StrCat(have.empty() ? "have none" : absl::StrCat("have ", Names(have)),
+                      not_ready.empty() ? "" : absl::StrCat("; not ready: ", Names(not_ready)),
+                      missing.empty() ? "" : absl::StrCat("; missing ", Names(missing)));
+}
+
+// "4 nodes", "2 to 4 nodes"
+std::string NodesWanted(const RoundConfig& config) {
+  return config.nodes_min == config.nodes_max
+             ? Plural(config.nodes_max, "node", "nodes")
+             : absl::StrCat(config.nodes_min, " to ", config.nodes_max, " nodes");
+}
+
+}  // namespace
+
+std::string WhyWaiting(const RoundConfig& config, const RoundState& state, absl::Time now) {
+  const size_t have = state.ready.size();
+  const std::string waited = ShortDuration(now - state.gathering_since);
+  if (have >= config.nodes_min) {
+    return absl::StrCat("have ", have, " of ", NodesWanted(config), "; starting in ",
+                        ShortDuration(state.last_call_at - now), " unless more come");
+  }
+  return absl::StrCat("waiting for ", config.nodes_min - have, " of ", NodesWanted(config), ": ",
+                      WhoIsThere(config, state), "; ", waited,
+                      config.join_timeout == absl::InfiniteDuration()
+                          ? ""
+                          : absl::StrCat(", until ", Minutes(config.join_timeout)));
+}
+
+std::string NeverFormed(const RoundConfig& config, const RoundState& state, absl::Time now) {
+  return absl::StrCat("only ", state.ready.size(), " of ", NodesWanted(config),
+                      " came together within ", Minutes(now - state.gathering_since), ": ",
+                      WhoIsThere(config, state),
+                      "; check that the command runs on every node and that each can reach this "
+                      "one, or give more time (join_timeout)");
+}
+
+std::vector<std::string> MissingNodes(const RoundConfig& config, const RoundState& state) {
+  std::set<std::string> names;
+  std::set<size_t> places;
+  for (const auto& [id, node] : state.nodes) {
+    if (!node.IsLive()) {
+      continue;
+    }
+    if (node.join.node_rank >= 0) {
+      places.insert(static_cast<size_t>(node.join.node_rank));
+    } else {
+      names.insert(node.join.hostname);
+    }
+  }
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < config.expected.size(); ++i) {
+    if (places.count(i) == 0 && names.count(config.expected[i]) == 0) {
+      missing.push_back(config.expected[i]);
+    }
+  }
+  return missing;
+}
+
+std::string WhySpare(const RoundConfig& config, const RoundState& state) {
+  return absl::StrCat(
+      "the job runs with ", Plural(state.members.size(), "node", "nodes"), "; this node ",
+      state.members.size() >= config.nodes_max ? "waits as a spare" : "joins the next round");
+}
+
+}  // namespace muster

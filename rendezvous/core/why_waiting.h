@@ -1,0 +1,26 @@
+// "Why are we waiting", as one sentence for people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+// "waiting for 2 of 4 nodes: have node0, node1; missing node2, node3; 12.3 s, until 10 min". Names
+// at most a few nodes. O(N).
+std::string WhyWaiting(const RoundConfig& config, const RoundState& state, absl::Time now);
+
+// "only 2 of 4 nodes came together within 10 min: have node0, node1; missing node2, node3; ...".
+// O(N).
+std::string NeverFormed(const RoundConfig& config, const RoundState& state, absl::Time now);
+
+// Names of the configuration's `expected` that no live node stands for, in order.
+std::vector<std::string> MissingNodes(const RoundConfig& config, const RoundState& state);
+
+// For a node that a round goes on without.
+std::string WhySpare(const RoundConfig& config, const RoundState& state);
+
+}  // namespace muster

@@ -1,0 +1,59 @@
+#include "rendezvous/service/handshake.h"
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/build_info.h"
+#include "proto/base/limits.h"
+#include "proto/wire/convert.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kShownBytesMax = 256;  // of a stranger's words in our sentences
+
+// Printable and short: these words come from somebody who has proved nothing yet.
+std::string Shown(const std::string& text) {
+  std::string out = text.substr(0, kShownBytesMax);
+  for (char& c : out) {
+    c = c >= ' ' && c <= '~' ? c : '?';
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string RefusalOf(const v1::Hello& hello, absl::string_view secret,
+                      absl::string_view master_host, Handshake* handshake) {
+  const std::string node = hello.hostname().empty() ? "the node" : Shown(hello.hostname());
+  if (hello.protocol() != kProtocolVersion || hello.build() != std::string(BuildName())) {
+    return absl::StrCat("this master is muster ", BuildName(), ", ", node, " runs ",
+                        Shown(hello.build()), ": install the same build");
+  }
+  if (hello.nonce().size() != kNonceBytes || hello.job_id().size() > kNameBytesMax) {
+    return absl::StrCat("a malformed hello from ", node);
+  }
+  handshake->agent_nonce = hello.nonce();
+  handshake->job_id = hello.job_id();
+  if (ProofHolds(AgentProof(secret, *handshake), hello.proof())) {
+    return "";
+  }
+  if (secret.empty()) {
+    return absl::StrCat("this master runs with --insecure, ", node,
+                        " brings a secret: give --insecure to all or to none");
+  }
+  return absl::StrCat(
+      hello.proof().empty() ? "the master wants a secret, " : "the master has another secret, ",
+      node, hello.proof().empty() ? " brings none" : " brings its own", ": copy it with  scp -p ",
+      master_host, ":.config/muster/secret ~/.config/muster/secret");
+}
+
+std::string RefusalOf(const v1::StreamHello& hello, absl::string_view secret,
+                      const Handshake& handshake) {
+  if (hello.protocol() != kProtocolVersion || hello.job_id() != handshake.job_id ||
+      !ProofHolds(StreamProof(secret, handshake, hello.node(), hello.incarnation()),
+                  hello.proof())) {
+    return "this output stream does not belong to the agent it names";
+  }
+  return "";
+}
+
+}  // namespace muster

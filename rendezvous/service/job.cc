@@ -1,0 +1,56 @@
+#include "rendezvous/service/job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/base/check.h"
+#include "proto/base/clock.h"
+#include "proto/wire/secret.h"
+
+namespace muster {
+
+Job::Job(uv_loop_t* loop, RoundConfig config, std::function<void(RoundEffect)> execute)
+    : config_(std::move(config)),
+      execute_(std::move(execute)),
+      timer_(loop, [this] { Feed(TimePassed{}); }) {
+  // Lives are numbered from a random start, so that a beat of an agent of an earlier master or job
+  // with this name never looks like one of ours.
+  const absl::StatusOr<std::string> nonce = MakeNonce();
+  CHECK(nonce.ok());
+  for (size_t i = 0; i < 6; ++i) {
+    state_.incarnations = (state_.incarnations << 8) | static_cast<unsigned char>((*nonce)[i]);
+  }
+}
+
+void Job::Feed(RoundEvent event) {
+  events_.push_back(std::move(event));
+  if (busy_) {
+    return;  // an effect's callback came back: after the effects at hand
+  }
+  busy_ = true;
+  while (!events_.empty()) {
+    const RoundEvent next = std::move(events_.front());
+    events_.pop_front();
+    for (RoundEffect& effect : Step(config_, state_, next, BootNow())) {
+      if (const auto* arm = std::get_if<ArmTimer>(&effect)) {
+        timer_.StartAt(arm->at);
+        continue;
+      }
+      ended_ = ended_ || std::holds_alternative<JobEnded>(effect);
+      execute_(std::move(effect));
+    }
+  }
+  busy_ = false;
+}
+
+bool Job::KnowsLife(uint64_t life) const {
+  return std::any_of(state_.nodes.begin(), state_.nodes.end(),
+                     [life](const auto& node) { return node.second.join.life == life; });
+}
+
+bool Job::Holds(NodeId node, Incarnation incarnation) const {
+  const auto it = state_.nodes.find(node);
+  return it != state_.nodes.end() && it->second.incarnation == incarnation;
+}
+
+}  // namespace muster

@@ -1,0 +1,50 @@
+// One job: its round machine, its timer. Loop thread only.
+#pragma once
+
+#include <uv.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "proto/wire/uv_handles.h"
+#include "rendezvous/core/round_machine.h"
+#include "rendezvous/core/types.h"
+#include "rendezvous/service/server_call.h"
+
+namespace muster {
+
+class Job {
+ public:
+  // `execute` carries out one effect; it may feed events, which come after the effects at hand.
+  Job(uv_loop_t* loop, RoundConfig config, std::function<void(RoundEffect)> execute);
+
+  void Feed(RoundEvent event);
+
+  const RoundConfig& config() const { return config_; }
+  const RoundState& state() const { return state_; }
+  bool ended() const { return ended_; }
+  // A process that this job has heard of before.
+  bool KnowsLife(uint64_t life) const;
+  // `node` is alive in this life.
+  bool Holds(NodeId node, Incarnation incarnation) const;
+
+  // The node's control stream and output stream; each call's number is in MasterServer's tables.
+  std::map<NodeId, uint64_t> links;
+  std::map<NodeId, uint64_t> streams;
+  absl::Time forget_at = absl::InfiniteFuture();  // a daemon's job that has ended
+
+ private:
+  const RoundConfig config_;
+  const std::function<void(RoundEffect)> execute_;
+  RoundState state_;
+  std::deque<RoundEvent> events_;
+  bool busy_ = false;
+  bool ended_ = false;
+  UvTimer timer_;
+};
+
+}  // namespace muster

@@ -1,0 +1,246 @@
+#include "rendezvous/service/listener.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+namespace {
+
+constexpr char kHttp2Preface[] = "PRI * HTTP/2.0";  // RFC 9113 section 3.4
+constexpr int kBacklog = 4096;                      // all nodes of a job come at once
+
+struct HostPort {
+  std::string host;
+  std::string port;
+};
+
+absl::StatusOr<HostPort> SplitHostPort(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  HostPort out;
+  uint32_t port = 0;
+  if (colon != absl::string_view::npos) {
+    absl::string_view host = address.substr(0, colon);
+    const bool bracketed = absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
+    out = {std::string(host), std::string(address.substr(colon + 1))};
+    if ((bracketed || host.find(':') == absl::string_view::npos) &&
+        absl::SimpleAtoi(out.port, &port) && port <= 65535) {
+      return out;
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "listen: want ADDR:PORT or [ADDR]:PORT with port 0..65535, got '", address, "'"));
+}
+
+absl::Status BindError(int error, absl::string_view address, uint16_t port) {
+  const std::string what = absl::StrCat("listen on ", address, ": ");
+  switch (error) {
+    case EADDRINUSE: {
+      const std::string owner = PortOwner(port);
+      return absl::AlreadyExistsError(absl::StrCat(what, "the port is in use",
+                                                   owner.empty() ? "" : " by ", owner,
+                                                   ": stop that, or take another port"));
+    }
+    case EADDRNOTAVAIL:
+      return absl::NotFoundError(absl::StrCat(what, "not an address of this machine"));
+    case EACCES:
+      return absl::PermissionDeniedError(absl::StrCat(what, "not allowed: take a port above 1023"));
+    default:
+      return absl::UnavailableError(absl::StrCat(what, std::strerror(error)));
+  }
+}
+
+uint16_t PortOf(const sockaddr_storage& address) {
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+// A bound and listening socket, or invalid with errno.
+UniqueFd Open(const addrinfo& where) {
+  UniqueFd socket(::socket(where.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  const int off = 0;
+  if (!socket.valid() || setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+      (where.ai_family == AF_INET6 &&  // [::] serves IPv4 too
+       setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) ||
+      bind(socket.get(), where.ai_addr, where.ai_addrlen) != 0 ||
+      listen(socket.get(), kBacklog) != 0) {
+    const int error = errno;
+    socket.Reset();
+    errno = error;
+  }
+  return socket;
+}
+
+}  // namespace
+
+std::string PeerAddress(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return "";
+  }
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.ss_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in&>(address).sin_addr, text, sizeof(text));
+    return text;
+  }
+  if (address.ss_family != AF_INET6) {
+    return "";
+  }
+  const auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
+  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+    inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text));
+    return text;
+  }
+  inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+  char name[IF_NAMESIZE];
+  if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr) && if_indextoname(v6.sin6_scope_id, name) != nullptr) {
+    return absl::StrCat(text, "%", name);
+  }
+  return text;
+}
+
+Listener::Listener(uv_loop_t* loop, Callbacks callbacks)
+    : loop_(loop),
+      callbacks_(std::move(callbacks)),
+      timer_(std::make_unique<UvTimer>(loop, [this] { DropLate(); })),
+      again_(std::make_unique<UvTimer>(loop, [this] {
+        for (Door& door : doors_) {
+          door.poll->Start(UV_READABLE);
+        }
+      })) {}
+
+absl::StatusOr<uint16_t> Listener::Listen(absl::string_view address) {
+  ASSIGN_OR_RETURN(const HostPort parts, SplitHostPort(address));
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const char* host = parts.host.empty() || parts.host == "*" ? "::" : parts.host.c_str();
+  const int failed = getaddrinfo(host, parts.port.c_str(), &hints, &found);
+  if (failed != 0) {
+    return absl::NotFoundError(
+        absl::StrCat("listen on ", address, ": ", gai_strerror(failed), ": is the name right?"));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, &freeaddrinfo);
+  UniqueFd socket = Open(*list);
+  if (!socket.valid() && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL) &&
+      std::strcmp(host, "::") == 0) {  // a kernel without IPv6
+    return Listen(absl::StrCat("0.0.0.0:", parts.port));
+  }
+  for (const addrinfo* next = list->ai_next; !socket.valid() && next != nullptr;
+       next = next->ai_next) {
+    socket = Open(*next);
+  }
+  sockaddr_storage bound{};
+  socklen_t size = sizeof(bound);
+  if (!socket.valid()) {
+    uint32_t port = 0;
+    const int error = errno;
+    (void)absl::SimpleAtoi(parts.port, &port);
+    return BindError(error, address, static_cast<uint16_t>(port));
+  }
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    return absl::InternalError(absl::StrCat("listen on ", address, ": ", std::strerror(errno)));
+  }
+  const int fd = socket.get();
+  doors_.push_back(
+      {std::move(socket), std::make_unique<UvPoll>(loop_, fd, [this, fd](int) { Accept(fd); })});
+  doors_.back().poll->Start(UV_READABLE);
+  return PortOf(bound);
+}
+
+void Listener::Close() {
+  for (Door& door : doors_) {
+    door.poll.reset();
+  }
+  doors_.clear();
+  silent_.clear();
+  timer_->Stop();
+  again_->Stop();
+}
+
+void Listener::Accept(int door) {
+  // Some at a time, so that a flood of connections does not hold the loop.
+  for (int i = 0; i < 64; ++i) {
+    UniqueFd socket(accept4(door, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        LogWarning(absl::StrCat("a connection cannot be accepted: ", std::strerror(errno),
+                                ": raise `ulimit -n`; trying again in a second"));
+        for (Door& one : doors_) {
+          one.poll->Stop();
+        }
+        again_->StartAfter(absl::Seconds(1));
+      }
+      return;
+    }
+    const int on = 1;
+    setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    if (silent_.size() >= kSilentConnectionsMax) {
+      silent_.pop_front();
+    }
+    const int fd = socket.get();
+    std::string peer = PeerAddress(fd);
+    silent_.push_back({std::move(socket), std::move(peer), BootNow() + kFirstBytesTime, nullptr});
+    const auto here = std::prev(silent_.end());
+    here->poll = std::make_unique<UvPoll>(loop_, fd, [this, here](int) { FirstBytes(here); });
+    here->poll->Start(UV_READABLE);
+    if (!timer_->active()) {
+      timer_->StartAfter(kFirstBytesTime);
+    }
+  }
+}
+
+void Listener::FirstBytes(std::list<Silent>::iterator silent) {
+  char bytes[sizeof(kHttp2Preface) - 1];
+  const ssize_t n = recv(silent->socket.get(), bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return;
+  }
+  if (n <= 0) {
+    silent_.erase(silent);
+    return;
+  }
+  // One byte tells: nothing else that may come here starts with 'P'.
+  const bool grpc = bytes[0] == kHttp2Preface[0];
+  silent->poll.reset();
+  UniqueFd socket = std::move(silent->socket);
+  std::string peer = std::move(silent->peer);
+  silent_.erase(silent);
+  const auto& next = grpc ? callbacks_.on_grpc : callbacks_.on_foreign;
+  if (next) {
+    next(std::move(socket), std::move(peer));
+  }
+}
+
+void Listener::DropLate() {
+  const absl::Time now = BootNow();
+  while (!silent_.empty() && silent_.front().deadline <= now) {
+    silent_.pop_front();
+  }
+  if (!silent_.empty()) {
+    timer_->StartAt(silent_.front().deadline);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,70 @@
+// Listening sockets of the master and the connections on their way in: told apart by their first
+// bytes, so that one port can serve agents (HTTP/2) and torch's store. Loop thread only.
+//
+// Bounded: at most kSilentConnectionsMax connections that have not said anything, each for at most
+// kFirstBytesTime.
+#pragma once
+
+#include <uv.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "proto/base/unique_fd.h"
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+
+inline constexpr size_t kSilentConnectionsMax = 4096;
+inline constexpr absl::Duration kFirstBytesTime = absl::Seconds(10);
+
+class Listener {
+ public:
+  struct Callbacks {
+    std::function<void(UniqueFd socket, std::string peer)> on_grpc;
+    std::function<void(UniqueFd socket, std::string peer)> on_foreign;
+  };
+  Listener(uv_loop_t* loop, Callbacks callbacks);
+
+  // As MasterServer::Listen.
+  absl::StatusOr<uint16_t> Listen(absl::string_view address);
+  void Close();  // listening and silent connections
+
+ private:
+  struct Silent {
+    UniqueFd socket;
+    std::string peer;
+    absl::Time deadline;
+    std::unique_ptr<UvPoll> poll;
+  };
+  struct Door {
+    UniqueFd socket;
+    std::unique_ptr<UvPoll> poll;
+  };
+  void Accept(int door);
+  void FirstBytes(std::list<Silent>::iterator silent);
+  void DropLate();
+
+  uv_loop_t* const loop_;
+  const Callbacks callbacks_;
+  std::vector<Door> doors_;
+  std::list<Silent> silent_;  // in order of their deadlines
+  std::unique_ptr<UvTimer> timer_;
+  std::unique_ptr<UvTimer> again_;  // after accept ran out of descriptors
+};
+
+// Address of the other end without port: "10.0.0.1", "fe80::1%eth0"; "" for a unix socket.
+std::string PeerAddress(int socket);
+
+// "torchrun (pid 123)" that listens on the TCP port, "" when /proc does not show it.
+std::string PortOwner(uint16_t port);
+
+}  // namespace muster

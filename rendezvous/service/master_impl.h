@@ -1,0 +1,92 @@
+// Inside of MasterServer: tables of jobs and streams, and who belongs to whom. Loop thread only.
+#pragma once
+
+#include <uv.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/service/grpc_edge.h"
+#include "rendezvous/service/job.h"
+#include "rendezvous/service/listener.h"
+#include "rendezvous/service/master_server.h"
+#include "rendezvous/service/sessions.h"
+
+namespace muster {
+
+inline constexpr size_t kJobsMax = 1024;                           // of a daemon
+inline constexpr absl::Duration kEndedJobKept = absl::Minutes(1);  // for nodes that come late
+
+class MasterServer::Impl {
+ public:
+  Impl(uv_loop_t* loop, MasterOptions options);
+  ~Impl();
+
+  Listener& listener() { return listener_; }
+  void Adopt(UniqueFd socket, std::string peer);
+  void Post(const std::string& job_id, RoundEvent event);
+  size_t StdinRoom(const std::string& job_id, StdinTo to);
+  bool SendStdin(const std::string& job_id, StdinTo to, absl::string_view bytes, bool eof);
+  Job* FindJob(const std::string& job_id);
+  void Shutdown(std::function<void()> done);
+  void CheckThread() const;
+
+ private:
+  // gRPC's events (master_calls.cc)
+  void OnEvent(const CallEvent& event);
+  void OnAttend(AttendSession& session, CallEventKind kind);
+  void OnHello(AttendSession& session, const v1::Hello& hello);
+  void OnFrame(AttendSession& session, const v1::AgentFrame& frame);
+  void OnJoin(AttendSession& session, Join join);
+  void OnBeat(AttendSession& session, Beat beat);
+  void OnLeave(AttendSession& session, Leave leave);
+  void Refuse(AttendSession& session, const std::string& reason);
+  void Close(AttendSession& session);
+  void Pump(AttendSession& session);
+  void SweepUnproved();
+
+  // Output streams (master_streams.cc)
+  void OnStream(StreamSession& session, CallEventKind kind);
+  void OnStreamHello(StreamSession& session, const v1::StreamHello& hello);
+  void OnStreamFrame(StreamSession& session);
+  void PassChunks(uint64_t id);
+  void Close(StreamSession& session);
+  // Streams of the workers that `to` means; empty when one is missing.
+  std::vector<StreamSession*> StreamsOf(const std::string& job_id, StdinTo to);
+
+  // Jobs
+  Job* JobFor(const AttendSession& session, const Join& join, std::string* refusal);
+  void AddJob(const std::string& job_id, RoundConfig config);
+  void Execute(const std::string& job_id, RoundEffect effect);
+  void Deliver(const std::string& job_id, ReplyId to, MasterMessage message);
+  void Bind(Job& job, AttendSession& session, NodeId node, Incarnation incarnation);
+  void FinishLink(Job& job, NodeId node, Incarnation incarnation);
+  void CloseLinks(Job& job);
+  void ForgetJobs();
+  AttendSession* LinkOf(const Job& job, NodeId node);
+
+  uv_loop_t* const loop_;
+  const uv_thread_t thread_;
+  const MasterOptions options_;
+  const std::string host_;  // for sentences
+  GrpcEdge edge_;
+  Listener listener_;
+  std::map<std::string, Job> jobs_;
+  uint64_t next_id_ = 0;
+  std::map<uint64_t, AttendSession> attends_;
+  std::map<uint64_t, StreamSession> streams_;
+  std::map<ServerCall*, uint64_t> ids_;      // lookup only, never iterated
+  std::map<uint64_t, absl::Time> unproved_;  // deadline by number, so in order of both
+  UvTimer sweep_;
+  UvTimer forget_;
+  // Owned here, watched by the `taken` functions that consumers hold: they may outlive this.
+  const std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  bool closing_ = false;
+};
+
+}  // namespace muster

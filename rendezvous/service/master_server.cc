@@ -1,0 +1,288 @@
+#include "rendezvous/service/master_server.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/check.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+#include "rendezvous/service/master_impl.h"
+
+namespace muster {
+namespace {
+
+std::string OwnHostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+grpc::Status Ended() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the master ends"); }
+
+}  // namespace
+
+RoundConfig ConfigFromTerms(const std::string& job_id, const JobTerms& terms, uint32_t epoch) {
+  RoundConfig config;
+  config.job_id = job_id;
+  config.epoch = epoch;
+  config.nodes_min = terms.nodes_min;
+  config.nodes_max = terms.nodes_max;
+  config.restarts_max = terms.restarts_max;
+  config.join_timeout = terms.join_timeout;
+  config.last_call = terms.last_call;
+  config.grace = terms.grace;
+  config.restart_grace = terms.restart_grace;
+  config.time_limit = terms.time_limit;
+  config.master_port = terms.master_port;
+  config.master_addr = terms.master_addr;
+  return config;
+}
+
+MasterServer::MasterServer(uv_loop_t* loop, MasterOptions options)
+    : impl_(std::make_unique<Impl>(loop, std::move(options))) {}
+MasterServer::~MasterServer() = default;
+
+absl::StatusOr<uint16_t> MasterServer::Listen(absl::string_view address) {
+  impl_->CheckThread();
+  return impl_->listener().Listen(address);
+}
+void MasterServer::AdoptConnection(UniqueFd socket, std::string peer) {
+  impl_->CheckThread();
+  impl_->Adopt(std::move(socket), std::move(peer));
+}
+void MasterServer::Post(const std::string& job_id, RoundEvent event) {
+  impl_->CheckThread();
+  impl_->Post(job_id, std::move(event));
+}
+size_t MasterServer::StdinRoom(const std::string& job_id, StdinTo to) const {
+  impl_->CheckThread();
+  return impl_->StdinRoom(job_id, to);
+}
+bool MasterServer::SendStdin(const std::string& job_id, StdinTo to, absl::string_view bytes,
+                             bool eof) {
+  impl_->CheckThread();
+  return impl_->SendStdin(job_id, to, bytes, eof);
+}
+const RoundState* MasterServer::FindJob(const std::string& job_id) const {
+  impl_->CheckThread();
+  const Job* job = impl_->FindJob(job_id);
+  return job == nullptr ? nullptr : &job->state();
+}
+void MasterServer::Shutdown(std::function<void()> done) {
+  impl_->CheckThread();
+  impl_->Shutdown(std::move(done));
+}
+
+MasterServer::Impl::Impl(uv_loop_t* loop, MasterOptions options)
+    : loop_(loop),
+      thread_(uv_thread_self()),
+      options_(std::move(options)),
+      host_(OwnHostName()),
+      edge_(loop, [this](const CallEvent& event) { OnEvent(event); }),
+      listener_(loop, {[this](UniqueFd socket, std::string peer) {
+                         Adopt(std::move(socket), std::move(peer));
+                       },
+                       options_.on_foreign}),
+      sweep_(loop, [this] { SweepUnproved(); }),
+      forget_(loop, [this] { ForgetJobs(); }) {
+  if (!options_.many_jobs) {
+    AddJob(options_.job.job_id, options_.job);
+  }
+}
+
+MasterServer::Impl::~Impl() { CHECK(attends_.empty() && streams_.empty()); }
+
+void MasterServer::Impl::CheckThread() const {
+  const uv_thread_t self = uv_thread_self();
+  CHECK(uv_thread_equal(&self, &thread_) != 0);
+}
+
+void MasterServer::Impl::Adopt(UniqueFd socket, std::string peer) {
+  if (!closing_) {
+    edge_.Adopt(std::move(socket), std::move(peer));
+  }
+}
+
+Job* MasterServer::Impl::FindJob(const std::string& job_id) {
+  const auto it = jobs_.find(job_id);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+void MasterServer::Impl::Post(const std::string& job_id, RoundEvent event) {
+  if (Job* job = FindJob(job_id); job != nullptr && !closing_) {
+    job->Feed(std::move(event));
+  }
+}
+
+void MasterServer::Impl::AddJob(const std::string& job_id, RoundConfig config) {
+  if (Job* old = FindJob(job_id); old != nullptr) {
+    CloseLinks(*old);
+    jobs_.erase(job_id);
+  }
+  const auto added =
+      jobs_.try_emplace(job_id, loop_, std::move(config),
+                        [this, job_id](RoundEffect effect) { Execute(job_id, std::move(effect)); });
+  added.first->second.Feed(TimePassed{});  // arms the first timer: a job that nobody joins ends too
+}
+
+Job* MasterServer::Impl::JobFor(const AttendSession& session, const Join& join,
+                                std::string* refusal) {
+  const std::string& job_id = session.handshake.job_id;
+  Job* job = FindJob(job_id);
+  if (!options_.many_jobs) {
+    if (job == nullptr) {
+      *refusal =
+          absl::StrCat("this master serves the job '", options_.job.job_id, "', ", join.hostname,
+                       " asks for '", job_id, "': give the same --rdzv-id on all nodes");
+    }
+    return job;
+  }
+  // The same command typed again after its job ended is a new job; a node of the old one that comes
+  // late hears how it ended.
+  if (job != nullptr && (!job->ended() || job->KnowsLife(join.life))) {
+    return job;
+  }
+  if (job == nullptr && jobs_.size() >= kJobsMax) {
+    *refusal = absl::StrCat("this master has ", kJobsMax, " jobs, its limit: try again later");
+    return nullptr;
+  }
+  AddJob(job_id, ConfigFromTerms(job_id, session.terms, options_.epoch));
+  return FindJob(job_id);
+}
+
+void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) {
+  Job* job = FindJob(job_id);
+  CHECK(job != nullptr);
+  if (auto* reply = std::get_if<Reply>(&effect)) {
+    Deliver(job_id, reply->to, std::move(reply->message));
+  } else if (auto* send = std::get_if<Send>(&effect)) {
+    AttendSession* link = LinkOf(*job, send->node);
+    if (link != nullptr && link->incarnation == send->incarnation) {
+      // A newer directive replaces one not yet sent, but an answered beat stays answered.
+      const uint64_t answered = link->directive.has_value() ? link->directive->beat_seq : 0;
+      send->directive.beat_seq = std::max(send->directive.beat_seq, answered);
+      link->directive = std::move(send->directive);
+      Pump(*link);
+    }
+  } else if (auto* drop = std::get_if<DropLink>(&effect)) {
+    FinishLink(*job, drop->node, drop->incarnation);
+  } else if (auto* tell = std::get_if<Tell>(&effect)) {
+    if (options_.on_tell) {
+      options_.on_tell(job_id, tell->text);
+    }
+  } else if (auto* started = std::get_if<RoundStarted>(&effect)) {
+    if (options_.on_round_started) {
+      options_.on_round_started(job_id, *started);
+    }
+  } else if (std::holds_alternative<JobEnded>(effect)) {
+    if (options_.many_jobs) {
+      job->forget_at = BootNow() + kEndedJobKept;
+      forget_.StartAfter(kEndedJobKept);
+    }
+    if (options_.on_job_ended) {
+      options_.on_job_ended(job_id, job->state().report);
+    }
+  }
+}
+
+void MasterServer::Impl::Deliver(const std::string& job_id, ReplyId to, MasterMessage message) {
+  const auto it = attends_.find(to.value);
+  Job* job = FindJob(job_id);
+  if (it == attends_.end() || it->second.gone) {
+    // It went while the core thought: what it was admitted as has no connection from the start.
+    if (const auto* admitted = std::get_if<Admitted>(&message)) {
+      job->Feed(LinkClosed{admitted->node, admitted->incarnation});
+    }
+    return;
+  }
+  AttendSession& session = it->second;
+  if (const auto* admitted = std::get_if<Admitted>(&message)) {
+    Bind(*job, session, admitted->node, admitted->incarnation);
+  }
+  session.reply = std::move(message);
+  Pump(session);
+}
+
+void MasterServer::Impl::Bind(Job& job, AttendSession& session, NodeId node,
+                              Incarnation incarnation) {
+  AttendSession* old = LinkOf(job, node);
+  session.node = node;
+  session.incarnation = incarnation;
+  job.links[node] = session.id;
+  if (old != nullptr && old->id != session.id) {
+    old->node.reset();  // its end is no news any more
+    old->call->Finish(grpc::Status(grpc::StatusCode::ABORTED, "replaced by a newer connection"));
+  }
+}
+
+AttendSession* MasterServer::Impl::LinkOf(const Job& job, NodeId node) {
+  const auto link = job.links.find(node);
+  const auto it = link == job.links.end() ? attends_.end() : attends_.find(link->second);
+  return it == attends_.end() ? nullptr : &it->second;
+}
+
+void MasterServer::Impl::FinishLink(Job& job, NodeId node, Incarnation incarnation) {
+  AttendSession* link = LinkOf(job, node);
+  if (link != nullptr && link->incarnation == incarnation) {
+    link->node.reset();
+    job.links.erase(node);
+    link->call->Finish(grpc::Status(grpc::StatusCode::ABORTED, "the master gave this node up"));
+  }
+  const auto stream = job.streams.find(node);
+  if (stream != job.streams.end()) {
+    const auto it = streams_.find(stream->second);
+    if (it != streams_.end() && it->second.incarnation == incarnation) {
+      Close(it->second);
+    }
+  }
+}
+
+// Nothing that still comes on them is believed.
+void MasterServer::Impl::CloseLinks(Job& job) {
+  for (const auto& [node, id] : job.links) {
+    if (const auto link = attends_.find(id); link != attends_.end()) {
+      link->second.node.reset();
+      link->second.call->Finish(Ended());
+    }
+  }
+}
+
+void MasterServer::Impl::ForgetJobs() {
+  const absl::Time now = BootNow();
+  absl::Time next = absl::InfiniteFuture();
+  for (auto it = jobs_.begin(); it != jobs_.end();) {
+    if (it->second.forget_at <= now) {
+      CloseLinks(it->second);
+      it = jobs_.erase(it);
+    } else {
+      next = std::min(next, it->second.forget_at);
+      ++it;
+    }
+  }
+  forget_.StartAt(next);
+}
+
+void MasterServer::Impl::Shutdown(std::function<void()> done) {
+  CHECK(!closing_);
+  closing_ = true;
+  listener_.Close();
+  sweep_.Stop();
+  forget_.Stop();
+  for (auto& [id, session] : attends_) {
+    session.node.reset();
+    session.call->Finish(Ended());
+  }
+  for (auto& [id, session] : streams_) {
+    Close(session);
+  }
+  edge_.Shutdown([this, done = std::move(done)] {
+    // Every call has ended by now; its last event may still lie in the mailbox.
+    edge_.Drain();
+    jobs_.clear();
+    done();
+  });
+}
+
+}  // namespace muster

@@ -1,0 +1,97 @@
+// The master: gRPC on one side, one round machine per job on the other.
+//
+// Thread rule: every method and every callback on the thread of the loop given. gRPC's own threads
+// only post into a bounded mailbox. Invariants:
+//  M1 nothing from a connection reaches a job before both sides have proved the secret and the same
+//  build; M2 a beat is believed only for the node and incarnation that its connection was admitted
+//  as, or joins anew as; M3 what is under way to an agent is bounded: a newer directive replaces
+//  one that was not yet sent; M4 of one agent at most one output chunk is with the consumer; the
+//  next is read after `taken`.
+#pragma once
+
+#include <uv.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/base/output_chunk.h"
+#include "proto/base/unique_fd.h"
+#include "proto/wire/job_terms.h"
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+struct MasterOptions {
+  std::string secret;      // "" = --insecure
+  bool many_jobs = false;  // a daemon: jobs are made by the terms their first agent brings
+  RoundConfig job;         // the one job, when not many_jobs
+  uint32_t epoch = 1;      // many_jobs: of every job made here
+
+  // All optional.
+  std::function<void(const std::string& job_id, const std::string& text)> on_tell;
+  std::function<void(const std::string& job_id, const RoundStarted&)> on_round_started;
+  std::function<void(const std::string& job_id, const JobReport&)> on_job_ended;  // once a job
+  // Output of a worker; the agent's next chunk comes after taken(), which may be called at once or
+  // later. Without it agents' output streams are refused (each launch shows its own workers'
+  // output).
+  std::function<void(const std::string& job_id, OutputChunk&& chunk, std::function<void()> taken)>
+      on_chunk;
+  std::function<void(const std::string& job_id)> on_stdin_room;  // StdinRoom grew
+  // A connection to the listening port that does not speak gRPC (the torch store of torchrun's
+  // static form). Nothing was read from it. Without the callback it is closed.
+  std::function<void(UniqueFd socket, std::string peer)> on_foreign;
+};
+
+// Whose stdin; no rank = all workers of the round.
+struct StdinTo {
+  std::optional<Rank> rank;
+};
+
+class MasterServer {
+ public:
+  // `loop` outlives the server.
+  MasterServer(uv_loop_t* loop, MasterOptions options);
+  ~MasterServer();  // after Shutdown's `done`, or when neither Listen nor AdoptConnection was
+                    // called
+  MasterServer(const MasterServer&) = delete;
+  MasterServer& operator=(const MasterServer&) = delete;
+
+  // "ADDR:PORT", "[::]:29400", "HOST:0"; the port that was bound. May be called more than once.
+  // Errors: InvalidArgument (not such a text), AlreadyExists (in use; names the owner where /proc
+  // shows it), NotFound (not an address of this machine), PermissionDenied (port below 1024).
+  absl::StatusOr<uint16_t> Listen(absl::string_view address);
+  // A connected stream socket (an ssh channel, a socketpair to an agent in this process). `peer` =
+  // address by which others reach that agent, used where Join.address is empty.
+  void AdoptConnection(UniqueFd socket, std::string peer = "");
+
+  // StopAsked, SignalAsked, PauseAsked, StartFailed for a job; an unknown job is ignored.
+  void Post(const std::string& job_id, RoundEvent event);
+
+  // Bytes of stdin that `to` can take now (0: no round, no stream, or its window is full), at most
+  // kStdinWindow.
+  size_t StdinRoom(const std::string& job_id, StdinTo to) const;
+  // At most StdinRoom bytes; `eof` needs no room. False when there is nobody to take them now.
+  [[nodiscard]] bool SendStdin(const std::string& job_id, StdinTo to, absl::string_view bytes,
+                               bool eof);
+
+  // Null for an unknown job. Valid until the next event.
+  const RoundState* FindJob(const std::string& job_id) const;
+
+  // Closes every connection (what was sent before still goes out, within a second), then `done`.
+  void Shutdown(std::function<void()> done);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The round machine's configuration for a job that agents describe.
+RoundConfig ConfigFromTerms(const std::string& job_id, const JobTerms& terms, uint32_t epoch);
+
+}  // namespace muster

@@ -1,0 +1,207 @@
+// The output streams: chunks up to the consumer, stdin down to the workers.
+#include <algorithm>
+#include <utility>
+
+#include "proto/base/limits.h"
+#include "proto/base/log.h"
+#include "proto/wire/convert.h"
+#include "rendezvous/service/handshake.h"
+#include "rendezvous/service/master_impl.h"
+
+namespace muster {
+
+void MasterServer::Impl::OnStream(StreamSession& session, CallEventKind kind) {
+  switch (kind) {
+    case CallEventKind::kOpened:
+      if (closing_ || !options_.on_chunk) {
+        session.call->Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
+                                          "this master shows no output of other nodes"));
+      } else {
+        session.call->Read();
+      }
+      return;
+    case CallEventKind::kRead:
+      if (!session.gone && !session.call->finishing()) {
+        OnStreamFrame(session);
+      }
+      return;
+    case CallEventKind::kReadEnded:
+      session.half_closed = true;
+      PassChunks(session.id);
+      return;
+    case CallEventKind::kWritten:
+      session.call->WriteNext();
+      return;
+    case CallEventKind::kBroken:
+      session.call->SetBroken();
+      Close(session);
+      return;
+    case CallEventKind::kDone:
+      Close(session);
+      return;
+  }
+}
+
+void MasterServer::Impl::OnStreamHello(StreamSession& session, const v1::StreamHello& hello) {
+  const NodeId node{hello.node()};
+  const Incarnation incarnation{hello.incarnation()};
+  Job* job = FindJob(hello.job_id());
+  const AttendSession* link = job == nullptr ? nullptr : LinkOf(*job, node);
+  if (link == nullptr || link->node != node || link->incarnation != incarnation) {
+    // Its control stream is not there (any more): the agent tries again when it is.
+    session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "no such agent is connected"));
+    return;
+  }
+  const std::string refusal = RefusalOf(hello, options_.secret, link->handshake);
+  if (!refusal.empty()) {
+    LogWarning("refused an output stream: " + refusal);
+    session.call->Finish(grpc::Status(grpc::StatusCode::PERMISSION_DENIED, refusal));
+    return;
+  }
+  unproved_.erase(session.id);
+  session.job_id = hello.job_id();
+  session.node = node;
+  session.incarnation = incarnation;
+  session.stdin_room = kStdinWindow;
+  const auto old = job->streams.find(node);
+  if (old != job->streams.end()) {
+    if (const auto it = streams_.find(old->second); it != streams_.end()) {
+      Close(it->second);
+    }
+  }
+  job->streams[node] = session.id;
+  v1::StreamDown welcome;
+  welcome.set_welcome(true);
+  session.call->Write(std::move(welcome));
+  if (options_.on_stdin_room) {
+    options_.on_stdin_room(session.job_id);
+  }
+}
+
+void MasterServer::Impl::OnStreamFrame(StreamSession& session) {
+  v1::StreamUp& frame = session.call->incoming();
+  const uint64_t id = session.id;
+  if (session.job_id.empty()) {
+    OnStreamHello(session, frame.hello());
+    if (session.job_id.empty()) {
+      return;  // refused, and finishing
+    }
+  }
+  for (v1::OutputChunk& wire : *frame.mutable_chunks()) {
+    absl::StatusOr<OutputChunk> chunk = FromWire(std::move(wire));
+    if (!chunk.ok()) {
+      LogWarning("closed an output stream: " + std::string(chunk.status().message()));
+      session.call->Finish(
+          grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, std::string(chunk.status().message())));
+      Close(session);
+      return;
+    }
+    session.chunks.push_back(*std::move(chunk));
+  }
+  if (frame.stdin_taken() > 0) {
+    session.stdin_room = std::min<size_t>(
+        kStdinWindow, session.stdin_room + std::min<uint64_t>(frame.stdin_taken(), kStdinWindow));
+    if (options_.on_stdin_room) {
+      options_.on_stdin_room(session.job_id);
+    }
+  }
+  PassChunks(id);
+}
+
+void MasterServer::Impl::PassChunks(uint64_t id) {
+  while (true) {
+    const auto it = streams_.find(id);
+    if (it == streams_.end() || it->second.with_consumer || it->second.gone) {
+      return;
+    }
+    StreamSession& session = it->second;
+    if (session.chunks.empty()) {
+      if (session.half_closed) {
+        session.call->Finish(grpc::Status::OK);  // the agent's sign that all was taken
+      } else if (!session.call->finishing()) {
+        session.call->Read();
+      }
+      return;
+    }
+    OutputChunk chunk = std::move(session.chunks.front());
+    session.chunks.pop_front();
+    session.with_consumer = true;
+    // `taken` may come at once: then this loop goes on; or later: then it begins anew.
+    const auto state = std::make_shared<TakenState>();
+    const std::weak_ptr<const bool> alive = alive_;
+    options_.on_chunk(session.job_id, std::move(chunk), [this, alive, id, state] {
+      if (state->taken || alive.expired()) {
+        return;
+      }
+      state->taken = true;
+      const auto again = streams_.find(id);
+      if (again != streams_.end()) {
+        again->second.with_consumer = false;
+        if (!state->inside) {
+          PassChunks(id);
+        }
+      }
+    });
+    state->inside = false;
+  }
+}
+
+void MasterServer::Impl::Close(StreamSession& session) {
+  session.gone = true;
+  session.call->Finish(grpc::Status::OK);
+  if (Job* job = FindJob(session.job_id); job != nullptr) {
+    const auto it = job->streams.find(session.node);
+    if (it != job->streams.end() && it->second == session.id) {
+      job->streams.erase(it);
+    }
+  }
+}
+
+std::vector<StreamSession*> MasterServer::Impl::StreamsOf(const std::string& job_id, StdinTo to) {
+  std::vector<StreamSession*> out;
+  const Job* job = FindJob(job_id);
+  if (job == nullptr || job->state().phase != JobPhase::kRunning) {
+    return out;
+  }
+  for (const Member& member : job->state().members) {
+    const uint32_t first = member.rank_first.value;
+    if (to.rank.has_value() &&
+        (to.rank->value < first || to.rank->value >= first + member.workers)) {
+      continue;
+    }
+    const auto number = job->streams.find(member.node);
+    const auto it = number == job->streams.end() ? streams_.end() : streams_.find(number->second);
+    if (it == streams_.end() || it->second.gone || it->second.incarnation != member.incarnation) {
+      return {};
+    }
+    out.push_back(&it->second);
+  }
+  return out;
+}
+
+size_t MasterServer::Impl::StdinRoom(const std::string& job_id, StdinTo to) {
+  size_t room = kStdinWindow;
+  const std::vector<StreamSession*> streams = StreamsOf(job_id, to);
+  for (const StreamSession* session : streams) {
+    room = std::min(room, session->stdin_room);
+  }
+  return streams.empty() ? 0 : room;
+}
+
+bool MasterServer::Impl::SendStdin(const std::string& job_id, StdinTo to, absl::string_view bytes,
+                                   bool eof) {
+  const std::vector<StreamSession*> streams = StreamsOf(job_id, to);
+  if (streams.empty() || bytes.size() > StdinRoom(job_id, to)) {
+    return false;
+  }
+  for (StreamSession* session : streams) {
+    session->stdin_room -= bytes.size();
+    v1::StreamDown frame;
+    frame.set_stdin(std::string(bytes));
+    frame.set_stdin_eof(eof);
+    session->call->Write(std::move(frame));
+  }
+  return true;
+}
+
+}  // namespace muster

@@ -1,0 +1,322 @@
+// Master and agents over real gRPC, in one process and on one loop.
+#include "rendezvous/service/master_server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/limits.h"
+#include "tests/rendezvous/service/test_loop.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Join JoinOf(int index, uint32_t workers = 1) {
+  Join join;
+  join.key = absl::StrCat("list/", index);
+  join.key_is_exact = true;
+  join.life = 1000 + static_cast<uint64_t>(index);
+  join.node_rank = index;
+  join.hostname = absl::StrCat("host", index);
+  join.workers = workers;
+  join.store_port = static_cast<uint16_t>(4000 + index);
+  return join;
+}
+
+class MasterServerTest : public testing::Test {
+ protected:
+  ~MasterServerTest() override {
+    for (const auto& agent : agents_) {
+      agent->Stop();
+    }
+    for (const auto& agent : agents_) {
+      loop_.Until([&] { return agent->stopped; }, "an agent's stop");
+    }
+    agents_.clear();
+    if (master_ != nullptr) {
+      bool down = false;
+      master_->Shutdown([&down] { down = true; });
+      loop_.Until([&] { return down; }, "the master's shutdown");
+      master_.reset();
+    }
+  }
+
+  void StartMaster(MasterOptions options) {
+    options.on_tell = [this](const std::string& job, const std::string& text) {
+      told_.push_back(absl::StrCat(job, ": ", text));
+    };
+    options.on_round_started = [this](const std::string& job, const RoundStarted& started) {
+      rounds_.push_back(absl::StrCat(job, " ", started.world_size, " on ", started.nodes));
+    };
+    options.on_job_ended = [this](const std::string& job, const JobReport& report) {
+      ended_.push_back(absl::StrCat(job, " ", report.exit_code));
+    };
+    master_ = std::make_unique<MasterServer>(loop_.get(), std::move(options));
+  }
+  static MasterOptions OneJob(uint32_t nodes, const std::string& secret = "the secret") {
+    MasterOptions options;
+    options.secret = secret;
+    options.job.job_id = "job";
+    options.job.nodes_min = nodes;
+    options.job.nodes_max = nodes;
+    return options;
+  }
+  void Listen() {
+    const absl::StatusOr<uint16_t> port = master_->Listen("127.0.0.1:0");
+    ASSERT_TRUE(port.ok()) << port.status();
+    port_ = *port;
+  }
+  MasterClientOptions Client(const std::string& secret = "the secret",
+                             const std::string& job_id = "job") const {
+    MasterClientOptions options;
+    options.target = absl::StrCat("127.0.0.1:", port_);
+    options.secret = secret;
+    options.job_id = job_id;
+    options.hostname = "node1";
+    options.life = 77;
+    return options;
+  }
+  TestAgent& AddAgent(MasterClientOptions options, Join join) {
+    agents_.push_back(
+        std::make_unique<TestAgent>(loop_.get(), std::move(options), std::move(join)));
+    agents_.back()->Start();
+    return *agents_.back();
+  }
+
+  TestLoop loop_;
+  std::unique_ptr<MasterServer> master_;
+  std::vector<std::unique_ptr<TestAgent>> agents_;
+  uint16_t port_ = 0;
+  std::vector<std::string> told_;
+  std::vector<std::string> rounds_;
+  std::vector<std::string> ended_;
+};
+
+TEST_F(MasterServerTest, TwoAgentsFormARound) {
+  StartMaster(OneJob(2));
+  Listen();
+  TestAgent& second = AddAgent(Client(), JoinOf(1, 3));
+  TestAgent& first = AddAgent(Client(), JoinOf(0, 2));
+  loop_.Until([&] { return first.running && second.running; }, "the round");
+  EXPECT_THAT(rounds_, testing::ElementsAre("job 5 on 2"));
+  EXPECT_EQ(first.assignment.rank_first.value, 0u);
+  EXPECT_EQ(second.assignment.rank_first.value, 2u);
+  EXPECT_EQ(second.assignment.world_size, 5u);
+  EXPECT_EQ(second.assignment.master_port, 4000);
+  // The address is what the master saw, for the agents named none.
+  EXPECT_EQ(second.assignment.master_addr, "127.0.0.1");
+}
+
+TEST_F(MasterServerTest, ConnectedSocketsNeedNoPort) {
+  StartMaster(OneJob(2));
+  std::vector<TestAgent*> agents;
+  for (int i = 0; i < 2; ++i) {
+    auto [ours, theirs] = SocketPair();
+    master_->AdoptConnection(std::move(ours), absl::StrCat("10.0.0.", i));
+    MasterClientOptions options = Client();
+    options.target.clear();
+    options.socket = std::move(theirs);
+    agents.push_back(&AddAgent(std::move(options), JoinOf(i)));
+  }
+  EXPECT_TRUE(agents[0]->client().link().IsFinal());
+  loop_.Until([&] { return agents[0]->running && agents[1]->running; }, "the round");
+  EXPECT_EQ(agents[1]->assignment.master_addr, "10.0.0.0");
+}
+
+TEST_F(MasterServerTest, AnotherSecretIsRefusedWithTheLineThatCopiesIt) {
+  StartMaster(OneJob(1));
+  Listen();
+  TestAgent& agent = AddAgent(Client("another"), JoinOf(0));
+  loop_.Until([&] { return !agent.refusals.empty(); }, "the refusal");
+  EXPECT_THAT(agent.refusals[0], HasSubstr("scp -p"));
+  EXPECT_EQ(agent.ups, 0);
+  EXPECT_THAT(rounds_, IsEmpty());
+}
+
+TEST_F(MasterServerTest, InsecureOnOneSideOnlyIsRefused) {
+  StartMaster(OneJob(1, ""));
+  Listen();
+  TestAgent& agent = AddAgent(Client("the secret"), JoinOf(0));
+  loop_.Until([&] { return !agent.refusals.empty(); }, "the refusal");
+  EXPECT_THAT(agent.refusals[0], HasSubstr("--insecure"));
+}
+
+TEST_F(MasterServerTest, AnAgentWithoutSecretIsRefused) {
+  StartMaster(OneJob(1));
+  Listen();
+  TestAgent& agent = AddAgent(Client(""), JoinOf(0));
+  loop_.Until([&] { return !agent.refusals.empty(); }, "the refusal");
+  EXPECT_THAT(agent.refusals[0], HasSubstr("wants a secret"));
+}
+
+TEST_F(MasterServerTest, InsecureOnBothSidesWorks) {
+  StartMaster(OneJob(1, ""));
+  Listen();
+  TestAgent& agent = AddAgent(Client(""), JoinOf(0));
+  loop_.Until([&] { return agent.running; }, "the round");
+}
+
+TEST_F(MasterServerTest, AnotherJobIsRefused) {
+  StartMaster(OneJob(1));
+  Listen();
+  TestAgent& agent = AddAgent(Client("the secret", "other"), JoinOf(0));
+  loop_.Until([&] { return !agent.refusals.empty(); }, "the refusal");
+  EXPECT_THAT(agent.refusals[0], HasSubstr("'other'"));
+}
+
+TEST_F(MasterServerTest, AMalformedJoinIsRefused) {
+  StartMaster(OneJob(1));
+  Listen();
+  TestAgent& agent = AddAgent(Client(), JoinOf(0, kWorkersPerNodeMax + 1));
+  loop_.Until([&] { return !agent.refusals.empty(); }, "the refusal");
+  EXPECT_THAT(agent.refusals[0], HasSubstr("join.workers"));
+  EXPECT_EQ(agent.admissions.size(), 0u);
+}
+
+TEST_F(MasterServerTest, ADaemonKeepsJobsApart) {
+  MasterOptions options;
+  options.secret = "the secret";
+  options.many_jobs = true;
+  options.epoch = 7;
+  StartMaster(std::move(options));
+  Listen();
+  std::vector<TestAgent*> agents;
+  for (const char* job : {"a", "b"}) {
+    for (int i = 0; i < 2; ++i) {
+      MasterClientOptions client = Client("the secret", job);
+      client.terms.nodes_min = 2;
+      client.terms.nodes_max = 2;
+      agents.push_back(&AddAgent(std::move(client), JoinOf(i)));
+    }
+  }
+  for (TestAgent* agent : agents) {
+    loop_.Until([&] { return agent->running; }, "its round");
+    EXPECT_EQ(agent->assignment.world_size, 2u);
+    EXPECT_EQ(agent->assignment.round.epoch, 7u);
+  }
+  EXPECT_THAT(rounds_, testing::UnorderedElementsAre("a 2 on 2", "b 2 on 2"));
+  master_->Post("a", StopAsked{SIGINT, true});
+  loop_.Until([&] { return agents[0]->end && agents[1]->end; }, "the end of a");
+  EXPECT_FALSE(agents[2]->end);
+  loop_.Until([&] { return !ended_.empty(); }, "the report of a");
+  EXPECT_THAT(ended_, testing::ElementsAre("a 130"));
+}
+
+TEST_F(MasterServerTest, TheSameJobAgainIsANewOneAndOldBeatsAreNotItsOwn) {
+  MasterOptions options;
+  options.secret = "the secret";
+  options.many_jobs = true;
+  StartMaster(std::move(options));
+  Listen();
+  TestAgent& first = AddAgent(Client(), JoinOf(0));
+  loop_.Until([&] { return first.running; }, "the first round");
+  master_->Post("job", StopAsked{SIGINT, true});
+  loop_.Until([&] { return !ended_.empty(); }, "the end");
+  Join join = JoinOf(0);
+  join.life = 4711;
+  TestAgent& second = AddAgent(Client(), std::move(join));
+  loop_.Until([&] { return second.running; }, "the second round");
+  EXPECT_EQ(rounds_.size(), 2u);
+  EXPECT_NE(first.admissions[0].incarnation, second.admissions[0].incarnation);
+}
+
+TEST_F(MasterServerTest, AClosedConnectionIsNews) {
+  StartMaster(OneJob(2));
+  Listen();
+  TestAgent& first = AddAgent(Client(), JoinOf(0));
+  TestAgent& second = AddAgent(Client(), JoinOf(1));
+  loop_.Until([&] { return first.running && second.running; }, "the round");
+  const NodeId node = second.admissions[0].node;
+  ASSERT_EQ(master_->FindJob("job")->nodes.at(node).status, NodeStatus::kAlive);
+  second.Stop();
+  loop_.Until([&] { return master_->FindJob("job")->nodes.at(node).status != NodeStatus::kAlive; },
+              "suspicion");
+  loop_.Until([&] { return second.stopped; }, "its stop");
+  agents_.pop_back();
+}
+
+TEST_F(MasterServerTest, APortInUseNamesItsOwner) {
+  StartMaster(OneJob(1));
+  Listen();
+  const absl::StatusOr<uint16_t> again = master_->Listen(absl::StrCat("127.0.0.1:", port_));
+  ASSERT_TRUE(absl::IsAlreadyExists(again.status())) << again.status();
+  EXPECT_THAT(std::string(again.status().message()), HasSubstr(absl::StrCat("pid ", getpid())));
+}
+
+TEST_F(MasterServerTest, AddressesThatCannotBeListenedOn) {
+  StartMaster(OneJob(1));
+  for (const char* text : {"", "29400", "::1:29400", "[::]:", "h:70000", "h:-1"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(master_->Listen(text).status())) << text;
+  }
+  EXPECT_TRUE(absl::IsNotFound(master_->Listen("192.0.2.1:0").status()));
+  EXPECT_TRUE(master_->Listen("[::]:0").ok());
+}
+
+TEST_F(MasterServerTest, AnAddressWithoutIPv4) {
+  StartMaster(OneJob(1));
+  const absl::StatusOr<uint16_t> port = master_->Listen("[::1]:0");
+  if (!port.ok()) {  // a kernel without IPv6
+    EXPECT_TRUE(absl::IsNotFound(port.status()) || absl::IsUnavailable(port.status()));
+    return;
+  }
+  MasterClientOptions client = Client();
+  client.target = absl::StrCat("[::1]:", *port);
+  TestAgent& agent = AddAgent(std::move(client), JoinOf(0));
+  loop_.Until([&] { return agent.running; }, "the round");
+  EXPECT_EQ(agent.assignment.master_addr, "::1");
+}
+
+TEST_F(MasterServerTest, ForeignConnectionsAreHandedOnUnread) {
+  UniqueFd got;
+  std::string peer;
+  MasterOptions options = OneJob(1);
+  options.on_foreign = [&](UniqueFd socket, std::string from) {
+    got = std::move(socket);
+    peer = std::move(from);
+  };
+  StartMaster(std::move(options));
+  Listen();
+  const UniqueFd client(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port_);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(write(client.get(), "\0abc", 4), 4);
+  loop_.Until([&] { return got.valid(); }, "the connection");
+  char bytes[8];
+  EXPECT_EQ(read(got.get(), bytes, sizeof(bytes)), 4);
+  EXPECT_EQ(peer, "127.0.0.1");
+}
+
+TEST_F(MasterServerTest, AnAgentWaitsForAMasterThatComesLater) {
+  StartMaster(OneJob(1));
+  Listen();
+  const uint16_t port = port_;
+  bool down = false;
+  master_->Shutdown([&down] { down = true; });
+  loop_.Until([&] { return down; }, "the shutdown");
+  MasterClientOptions client = Client();
+  client.retry_max = absl::Milliseconds(20);
+  TestAgent& agent = AddAgent(std::move(client), JoinOf(0));
+  loop_.Until([&] { return agent.tries_failed.size() >= 3; }, "failed tries");
+  EXPECT_THAT(agent.tries_failed[0], HasSubstr("127.0.0.1: Connection refused"));
+  EXPECT_THAT(agent.downs, IsEmpty());
+  StartMaster(OneJob(1));
+  ASSERT_TRUE(master_->Listen(absl::StrCat("127.0.0.1:", port)).ok());
+  loop_.Until([&] { return agent.running; }, "the round");
+}
+
+}  // namespace
+}  // namespace muster
