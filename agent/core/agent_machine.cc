@@ -1,0 +1,306 @@
+#include "agent/core/agent_machine.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/core/agent_step.h"
+#include "proto/base/mutation.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+// Beats whose answers may still come; more than a lease holds at any interval we use.
+constexpr size_t kUnansweredMax = 64;
+
+}  // namespace
+
+std::vector<AgentEffect> Step(const AgentConfig& config, AgentState& state, const AgentEvent& event,
+                              absl::Time now) {
+  return AgentStep(config, state, now).Run(event);
+}
+
+std::vector<AgentEffect> AgentStep::Run(const AgentEvent& event) {
+  if (s_.finished) {
+    return {};
+  }
+  if (!s_.begun) {
+    s_.begun = true;
+    s_.link_lost_at = now_;
+    OpenStoreNow();
+  }
+  if (std::holds_alternative<TimeElapsed>(event)) {
+    s_.timer_at = absl::InfinitePast();  // it is used up
+  }
+  CheckDeadlines();  // first: what the shepherd killed at the end of the lease was stopped by us
+  std::visit([this](const auto& one) { On(one); }, event);
+  CheckDeadlines();
+  CheckUserStop();
+  MoveOn();
+  if (!s_.finished) {
+    SendWhatIsDue();
+  }
+  ArmTimer();
+  return std::move(out_);
+}
+
+void AgentStep::On(const LinkUp&) {
+  s_.link_up = true;
+  s_.admitted = false;
+  s_.beats_unanswered.clear();
+  const bool port_comes = s_.phase == AgentPhase::kReady && s_.store_opening;
+  s_.first_join = absl::InfiniteFuture();
+  // With the port in it, the first Join is all that a round needs.
+  s_.next_join = port_comes ? now_ + config_.join_retry : now_;
+}
+
+void AgentStep::On(const LinkDown& down) {
+  if (s_.link_lost_at == absl::InfiniteFuture()) {
+    s_.link_lost_at = now_;
+  }
+  s_.link_lost_why = down.why;
+  s_.link_up = false;
+  s_.admitted = false;
+  SetPaused(false);
+  Show(absl::StrCat("no connection to the master", down.why.empty() ? "" : ": ", down.why));
+  if (down.final && !s_.outcome.has_value()) {
+    EndLocally(1, absl::StrCat("lost the connection to the master", down.why.empty() ? "" : ": ",
+                               down.why));
+    Stop(SIGTERM, config_.master_lost_grace);
+  }
+}
+
+void AgentStep::On(const MessageReceived& received) {
+  std::visit([this](const auto& message) { OnMessage(message); }, received.message);
+}
+
+void AgentStep::On(const StorePortReady& ready) {
+  s_.store_opening = false;
+  s_.store_port = ready.port;
+  beat_wanted_ = true;
+  if (s_.link_up && !s_.admitted && s_.first_join == absl::InfiniteFuture()) {
+    s_.next_join = now_;
+  }
+}
+
+void AgentStep::On(const UserStop& stop) {
+  s_.stop_asked = stop.signo != 0 ? stop.signo : s_.stop_asked != 0 ? s_.stop_asked : SIGKILL;
+  s_.kill_asked |= stop.now;
+  beat_wanted_ = true;
+}
+
+void AgentStep::OnMessage(const Admitted& admitted) {
+  const bool new_master = admitted.epoch > s_.epoch_max;
+  const bool stale =
+      admitted.epoch < s_.epoch_max || (!new_master && admitted.incarnation < s_.incarnation);
+  if (admitted.life != config_.join.life || !s_.link_up || stale) {
+    return;  // A5
+  }
+  if (s_.admitted && !new_master && admitted.incarnation == s_.incarnation) {
+    return;
+  }
+  if (new_master) {
+    s_.epoch_max = admitted.epoch;
+    s_.exits_acked = 0;
+  }
+  s_.admitted = true;
+  s_.node = admitted.node;
+  s_.incarnation = admitted.incarnation;
+  s_.beat_interval = admitted.beat_interval;
+  s_.lease = admitted.lease;
+  s_.exits_sent = s_.exits_acked;
+  s_.beats_unanswered.clear();
+  s_.link_lost_at = absl::InfiniteFuture();
+  s_.answer_by = now_ + s_.lease;
+  // It answers a Join of this link; which one is not said, so the earliest counts, and only once.
+  RenewLease(s_.first_join);
+  s_.first_join = absl::InfinitePast();
+  Show("");
+  beat_wanted_ = true;
+}
+
+void AgentStep::OnMessage(const Refused& refused) {
+  // Also while the link is down: a handshake that was refused (another secret, another build) never
+  // came up.
+  if (refused.life == config_.join.life && !s_.admitted) {
+    EndLocally(1, refused.reason);
+    Stop(SIGTERM, config_.master_lost_grace);
+  }
+}
+
+void AgentStep::OnMessage(const Directive& directive) {
+  if (!s_.admitted || directive.node != s_.node || directive.incarnation != s_.incarnation) {
+    return;  // A5
+  }
+  const auto answered = s_.beats_unanswered.find(directive.beat_seq);
+  if (answered != s_.beats_unanswered.end()) {
+    const absl::Time sent = answered->second;
+    s_.beats_unanswered.erase(s_.beats_unanswered.begin(), std::next(answered));
+    RenewLease(Mutated(Mutation::kLeaseFromReceipt) ? now_ : sent);
+  }
+  if (s_.paused && !directive.paused && !config_.in_process && now_ >= s_.lease_until) {
+    beat_wanted_ = true;  // nothing goes on without a lease: its answer says all this again
+    return;
+  }
+  SetPaused(directive.paused);
+  TakeAcks(directive);
+  TakeSignals(directive);
+  Obey(directive);
+}
+
+// From the SEND time: the master counts from receipt, which is later.
+void AgentStep::RenewLease(absl::Time sent) {
+  const absl::Time until = sent + s_.lease;
+  if (config_.in_process || until <= s_.lease_until || until <= now_) {
+    return;
+  }
+  s_.lease_until = until;
+  s_.answer_by = std::max(s_.answer_by, until);
+  if (!s_.paused) {
+    Emit(SetLease{until});
+  }
+}
+
+bool AgentStep::HasLease() const {
+  return config_.in_process || s_.paused || now_ < s_.lease_until;
+}
+
+void AgentStep::CheckLease() {
+  const bool over = !s_.paused && s_.lease_until != absl::InfinitePast() && now_ >= s_.lease_until;
+  if (s_.admitted && (over || now_ >= s_.answer_by)) {
+    s_.admitted = false;
+    s_.link_lost_at = s_.paused ? absl::InfiniteFuture() : now_;
+    s_.link_lost_why = "no answer within the lease";
+    s_.next_join = now_;
+  }
+  if (over) {
+    s_.lease_until = absl::InfinitePast();
+    Kill();  // A4
+  }
+}
+
+void AgentStep::CheckDeadlines() {
+  if (!config_.in_process) {
+    CheckLease();
+  }
+  const bool may_wait = s_.paused && s_.link_up;  // the master stands still as well
+  if (!s_.admitted && !s_.outcome.has_value() && !may_wait) {
+    if (Running() && now_ >= s_.link_lost_at + kReconnectWindow) {
+      Stop(SIGTERM, config_.master_lost_grace);
+    }
+    if (now_ >= s_.link_lost_at + config_.join_timeout) {
+      EndLocally(
+          1, absl::StrCat("no connection to the master for ", ShortDuration(config_.join_timeout),
+                          s_.link_lost_why.empty() ? "" : ": ", s_.link_lost_why));
+      Stop(SIGTERM, config_.master_lost_grace);
+    }
+  }
+  if (now_ >= s_.kill_at) {
+    Kill();
+  }
+}
+
+// The master orders the stop on all nodes; without it this agent stops what is its own.
+void AgentStep::CheckUserStop() {
+  if (s_.stop_asked == 0) {
+    return;
+  }
+  if (!s_.admitted && !s_.outcome.has_value()) {
+    EndLocally(128 + s_.stop_asked,
+               absl::StrCat("stopped by the user (", SignalName(s_.stop_asked), ")"));
+    Stop(s_.stop_asked, config_.master_lost_grace);
+  }
+  if (s_.kill_asked) {
+    Kill();
+  }
+}
+
+void AgentStep::SendWhatIsDue() {
+  if (!s_.link_up) {
+    return;
+  }
+  if (!s_.admitted) {
+    if (now_ >= s_.next_join && !s_.outcome.has_value()) {
+      SendJoin();
+    }
+  } else if (beat_wanted_ || now_ >= s_.next_beat) {
+    SendBeat();
+  }
+}
+
+void AgentStep::SendJoin() {
+  Join join = config_.join;
+  join.store_port = s_.store_port;
+  s_.first_join = std::min(s_.first_join, now_);
+  s_.next_join = now_ + config_.join_retry;
+  Emit(SendToMaster{std::move(join)});
+}
+
+void AgentStep::SendBeat() {
+  Beat beat;
+  beat.node = s_.node;
+  beat.incarnation = s_.incarnation;
+  beat.seq = ++s_.beat_seq;
+  beat.phase = s_.phase;
+  beat.round = s_.round;
+  beat.store_port = s_.phase == AgentPhase::kReady ? s_.store_port : uint16_t{0};
+  beat.workers_alive = s_.workers_alive;
+  const uint32_t from = Mutated(Mutation::kExitsSentOnce) ? s_.exits_sent : s_.exits_acked;
+  beat.exits_from = from;
+  const size_t end = std::min(s_.exits.size(), from + kExitsPerBeatMax);
+  for (size_t i = from; i < end; ++i) {
+    beat.exits.push_back(s_.exits[i].first);
+    beat.exits.back().age = now_ - s_.exits[i].second;
+  }
+  s_.exits_sent = static_cast<uint32_t>(end);
+  beat.signals_done = s_.signals_done;
+  beat.paused = s_.paused;
+  beat.stop_asked = s_.stop_asked;
+  beat.kill_asked = s_.kill_asked;
+  s_.beats_unanswered[beat.seq] = now_;
+  if (s_.beats_unanswered.size() > kUnansweredMax) {
+    s_.beats_unanswered.erase(s_.beats_unanswered.begin());
+  }
+  s_.next_beat = now_ + s_.beat_interval;
+  beat_wanted_ = false;
+  Emit(SendToMaster{std::move(beat)});
+}
+
+void AgentStep::Show(const std::string& note) {
+  if (note != s_.note) {
+    s_.note = note;
+    Emit(ShowWaiting{note});
+  }
+}
+
+absl::Time AgentStep::NextDeadline() const {
+  absl::Time at = Running() && !s_.killed ? s_.kill_at : absl::InfiniteFuture();
+  if (s_.link_up && s_.admitted) {
+    at = std::min(at, s_.next_beat);
+  }
+  if (!config_.in_process) {
+    const bool leased = !s_.paused && s_.lease_until != absl::InfinitePast();
+    at = std::min(at, leased ? s_.lease_until : at);
+    at = std::min(at, s_.admitted ? s_.answer_by : at);
+  }
+  if (!s_.admitted && !s_.outcome.has_value()) {
+    at = std::min(at, s_.link_up ? s_.next_join : at);
+    at = std::min(at, s_.link_lost_at + config_.join_timeout);
+    if (Running() && !s_.stop_sent && !s_.killed) {
+      at = std::min(at, s_.link_lost_at + kReconnectWindow);
+    }
+  }
+  return at;
+}
+
+void AgentStep::ArmTimer() {
+  const absl::Time at = s_.finished ? absl::InfiniteFuture() : NextDeadline();
+  if (at != s_.timer_at) {
+    s_.timer_at = at;
+    Emit(SetTimer{at});
+  }
+}
+
+}  // namespace muster

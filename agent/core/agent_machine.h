@@ -1,0 +1,28 @@
+// One agent's decisions: what to tell the master, which round to run, when to stop it. Pure: values
+// in, effects out.
+//
+// Invariants (cited by tests):
+//  A1 workers of two rounds never run at the same time;
+//  A2 a round is held at most once: a directive for an older or an already ended round starts
+//  nothing; A3 the exit of every worker started is reported, exactly once in the master's eyes
+//  (exits_from + exits); A4 after the lease ended nothing runs, and nothing starts until the agent
+//  is admitted anew; A5 messages for another incarnation, or from a lower epoch than seen, change
+//  nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "agent/core/types.h"
+#include "proto/base/messages.h"
+
+namespace muster {
+
+// Effects in the order of their execution.
+std::vector<AgentEffect> Step(const AgentConfig& config, AgentState& state, const AgentEvent& event,
+                              absl::Time now);
+
+}  // namespace muster

@@ -1,0 +1,243 @@
+// The round an agent holds: start, signals, stop, exits, clearing.
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/core/agent_step.h"
+#include "proto/base/mutation.h"
+
+namespace muster {
+
+void AgentStep::On(const WorkerSpawned& spawned) {
+  if (spawned.round == s_.round && spawned.local_rank.value < s_.workers.size()) {
+    s_.workers[spawned.local_rank.value].pid = spawned.pid;
+  }
+}
+
+void AgentStep::On(const WorkerEnded& ended) {
+  const uint32_t local_rank = ended.exit.local_rank.value;
+  if (ended.round == s_.round && local_rank < s_.workers.size() && !s_.workers[local_rank].ended) {
+    AddExit(ended.exit);
+  }
+}
+
+void AgentStep::On(const RoundCleared& cleared) {
+  if (cleared.round != s_.round || s_.cleared || !s_.clearing) {
+    return;
+  }
+  s_.clearing = false;
+  s_.cleared = true;
+  // Stuck in the kernel: it will never run again, and its end must be told (A3).
+  for (uint32_t i = 0; i < s_.workers.size(); ++i) {
+    if (!s_.workers[i].ended) {
+      WorkerExit exit;
+      exit.local_rank = LocalRank{i};
+      exit.rank = Rank{s_.assignment->rank_first.value + i};
+      exit.pid = s_.workers[i].pid;
+      exit.kind = ExitKind::kSignaled;
+      exit.code = SIGKILL;
+      exit.detail = "did not end after SIGKILL";
+      AddExit(std::move(exit));
+    }
+  }
+}
+
+void AgentStep::AddExit(WorkerExit exit) {
+  s_.workers[exit.local_rank.value].ended = true;
+  --s_.workers_alive;
+  exit.stopped_by_us |= s_.stop_sent || s_.killed;
+  s_.exits.emplace_back(std::move(exit), now_);
+  // One beat with exits is under way at a time: many that end at once share the next.
+  beat_wanted_ |= s_.exits_sent == s_.exits_acked;
+  if (s_.workers_alive == 0 && !s_.clearing && !s_.cleared) {
+    s_.clearing = true;
+    Emit(CloseRound{s_.round});
+  }
+}
+
+void AgentStep::TakeAcks(const Directive& directive) {
+  if (directive.round != s_.round) {
+    return;
+  }
+  const uint32_t seen = std::min(directive.exits_seen, static_cast<uint32_t>(s_.exits.size()));
+  if (seen > s_.exits_acked) {
+    s_.exits_acked = seen;
+    s_.exits_sent = std::max(s_.exits_sent, seen);
+    beat_wanted_ |= s_.exits_sent == seen && seen < s_.exits.size();
+  }
+}
+
+void AgentStep::TakeSignals(const Directive& directive) {
+  if (directive.wanted != Wanted::kRun || directive.round != s_.round) {
+    return;
+  }
+  for (const SignalOrder& order : directive.signals) {
+    if (order.seq <= s_.signals_done) {
+      continue;
+    }
+    s_.signals_done = order.seq;
+    beat_wanted_ = true;
+    if (Running() && s_.phase == AgentPhase::kRunning) {
+      Emit(SignalRound{s_.round, order.signo});
+    }
+  }
+}
+
+void AgentStep::Obey(const Directive& directive) {
+  switch (directive.wanted) {
+    case Wanted::kWait:
+      return Show(directive.note);
+    case Wanted::kRun:
+      return ShouldRun(directive);
+    case Wanted::kStop:
+      return ShouldStop(directive);
+    case Wanted::kEnd:
+      if (!s_.outcome.has_value()) {
+        s_.outcome = directive.outcome;
+      }
+      return Stop(directive.stop_signal, directive.grace);
+  }
+}
+
+void AgentStep::ShouldRun(const Directive& directive) {
+  const bool again = Mutated(Mutation::kEndedRoundStarts) && directive.round == s_.round;
+  if ((directive.round <= s_.round && !again) || directive.round.epoch < s_.epoch_max) {
+    return;  // A2, A5
+  }
+  if (s_.phase == AgentPhase::kRunning) {
+    return Stop(SIGTERM, config_.master_lost_grace);  // A1
+  }
+  const bool may_start = s_.phase == AgentPhase::kReady && !s_.outcome.has_value() &&
+                         s_.stop_asked == 0 && directive.assignment.round == directive.round;
+  if (may_start && (HasLease() || Mutated(Mutation::kLeaseIgnored))) {
+    Start(directive.assignment);
+  } else {
+    beat_wanted_ |= may_start;  // its answer brings the lease, and this directive again
+  }
+}
+
+void AgentStep::ShouldStop(const Directive& directive) {
+  if (directive.round < s_.round) {
+    return;  // it is over
+  }
+  if (directive.round > s_.round && s_.phase == AgentPhase::kReady) {
+    // Never held, and never will be (A2).
+    s_.round = directive.round;
+    s_.assignment.reset();
+    s_.workers.clear();
+    s_.exits.clear();
+    s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
+    beat_wanted_ = true;
+    return;
+  }
+  Stop(directive.stop_signal, directive.grace);
+}
+
+void AgentStep::Start(const Assignment& assignment) {
+  s_.phase = AgentPhase::kRunning;
+  s_.round = assignment.round;
+  s_.assignment = assignment;
+  s_.workers.assign(assignment.workers, WorkerState());
+  s_.workers_alive = assignment.workers;
+  s_.exits.clear();
+  s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
+  s_.stop_sent = s_.killed = s_.clearing = s_.cleared = false;
+  s_.stop_signal = 0;
+  s_.kill_at = absl::InfiniteFuture();
+  s_.store_port = 0;
+  Show("");
+  Emit(SpawnRound{assignment});
+  beat_wanted_ = true;
+}
+
+void AgentStep::SetPaused(bool paused) {
+  if (paused == s_.paused) {
+    return;
+  }
+  s_.paused = paused;
+  beat_wanted_ = true;
+  if (Running()) {
+    Emit(SignalRound{s_.round, paused ? SIGSTOP : SIGCONT});
+  }
+  if (config_.in_process) {
+    return;
+  }
+  // Without one that goes on (the connection broke), the next look at the lease kills.
+  Emit(SetLease{paused ? absl::InfiniteFuture() : s_.lease_until});
+}
+
+void AgentStep::OpenStoreNow() {
+  s_.store_opening = true;
+  s_.store_port = 0;
+  Emit(OpenStore{});
+}
+
+void AgentStep::Stop(int32_t signo, absl::Duration grace) {
+  if (s_.phase == AgentPhase::kReady) {
+    return;
+  }
+  if (s_.phase == AgentPhase::kRunning) {
+    s_.phase = AgentPhase::kStopping;
+    beat_wanted_ = true;
+  }
+  if (!Running() || s_.killed) {
+    return;
+  }
+  if (signo == 0) {
+    return Kill();
+  }
+  if (!s_.stop_sent || signo != s_.stop_signal) {
+    s_.stop_sent = true;
+    s_.stop_signal = signo;
+    Emit(SignalRound{s_.round, signo});
+    if (s_.paused) {
+      Emit(SignalRound{s_.round, SIGCONT});
+    }
+  }
+  s_.kill_at = std::min(s_.kill_at, now_ + grace);
+}
+
+void AgentStep::Kill() {
+  s_.kill_at = absl::InfiniteFuture();
+  if (!Running() || s_.killed) {
+    return;
+  }
+  s_.phase = AgentPhase::kStopping;
+  s_.killed = true;
+  s_.clearing = true;
+  Emit(KillRound{s_.round});
+}
+
+void AgentStep::EndLocally(int32_t exit_code, std::string headline) {
+  if (!s_.outcome.has_value()) {
+    s_.outcome = JobOutcome{exit_code, std::move(headline)};
+  }
+}
+
+void AgentStep::MoveOn() {
+  const bool holds_nothing = s_.phase == AgentPhase::kReady || s_.cleared;
+  if (s_.outcome.has_value() && holds_nothing) {
+    if (s_.admitted && s_.link_up) {
+      if (s_.exits_acked < s_.exits.size()) {
+        SendBeat();
+      }
+      Emit(SendToMaster{Leave{s_.node, s_.incarnation, s_.outcome->headline}});
+    }
+    s_.finished = true;
+    Emit(Finish{*s_.outcome});
+    return;
+  }
+  if (s_.phase != AgentPhase::kStopping || !s_.cleared || s_.outcome.has_value()) {
+    return;
+  }
+  if (!s_.store_opening && s_.store_port == 0) {
+    OpenStoreNow();
+  }
+  if (s_.exits_acked == s_.exits.size()) {
+    s_.phase = AgentPhase::kReady;
+    beat_wanted_ = true;
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,77 @@
+// Inside the agent machine: one step's context. Not for others. Lives for one call of Step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "agent/core/types.h"
+#include "proto/base/messages.h"
+
+namespace muster {
+
+class AgentStep {
+ public:
+  AgentStep(const AgentConfig& config, AgentState& state, absl::Time now)
+      : config_(config), s_(state), now_(now) {}
+
+  std::vector<AgentEffect> Run(const AgentEvent& event);
+
+ private:
+  // --- agent_machine.cc: link, admission, lease, beats, timer ---
+  void On(const LinkUp& up);
+  void On(const LinkDown& down);
+  void On(const MessageReceived& received);
+  void On(const StorePortReady& ready);
+  void On(const UserStop& stop);
+  void On(const TimeElapsed&) {}
+  void OnMessage(const Admitted& admitted);
+  void OnMessage(const Refused& refused);
+  void OnMessage(const Directive& directive);
+
+  void CheckDeadlines();
+  void CheckLease();
+  void CheckUserStop();
+  void RenewLease(absl::Time sent);
+  bool HasLease() const;
+  void SendJoin();
+  void SendBeat();
+  void SendWhatIsDue();
+  void Show(const std::string& note);
+  absl::Time NextDeadline() const;
+  void ArmTimer();
+
+  // --- agent_round.cc: the round held ---
+  void On(const WorkerSpawned& spawned);
+  void On(const WorkerEnded& ended);
+  void On(const RoundCleared& cleared);
+  void TakeAcks(const Directive& directive);
+  void TakeSignals(const Directive& directive);
+  void Obey(const Directive& directive);
+  void ShouldRun(const Directive& directive);
+  void ShouldStop(const Directive& directive);
+  void Start(const Assignment& assignment);
+  void SetPaused(bool paused);
+  void OpenStoreNow();
+  void Stop(int32_t signo, absl::Duration grace);  // signo 0 = SIGKILL at once
+  void Kill();
+  void AddExit(WorkerExit exit);
+  void EndLocally(int32_t exit_code, std::string headline);
+  // What follows from the state as it is now: ready for the next round, or at the end.
+  void MoveOn();
+
+  bool Running() const { return s_.workers_alive > 0; }
+  template <typename Effect>
+  void Emit(Effect effect) {
+    out_.push_back(std::move(effect));
+  }
+
+  const AgentConfig& config_;
+  AgentState& s_;
+  const absl::Time now_;
+  std::vector<AgentEffect> out_;
+  bool beat_wanted_ = false;
+};
+
+}  // namespace muster

@@ -1,0 +1,50 @@
+// The names other launchers give to a worker's place (CONTRACTS.md section 1), from one set of
+// numbers, so that all dialects that are set agree. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "agent/core/env_filter.h"
+#include "proto/base/ids.h"
+#include "proto/base/messages.h"
+
+namespace muster {
+
+// A worker's place in its round.
+struct Place {
+  uint32_t rank = 0;
+  uint32_t world_size = 1;
+  uint32_t local_rank = 0;
+  uint32_t local_size = 1;
+  uint32_t node_rank = 0;
+  uint32_t nodes = 1;
+  // Horovod's: this node's index among the nodes that have a worker of this local rank, and how
+  // many those are. nullopt where the round's layout is not known.
+  std::optional<uint32_t> cross_rank;
+  std::optional<uint32_t> cross_size;
+};
+Place PlaceOf(const Assignment& assignment, LocalRank local);
+
+// Workers of each node as runs {workers, nodes} in node order; empty when it cannot be known.
+std::vector<std::pair<uint32_t, uint32_t>> LayoutOf(const Assignment& assignment);
+// As Slurm writes it: "16(x2),8".
+std::string LayoutText(const std::vector<std::pair<uint32_t, uint32_t>>& layout);
+
+// Words for --dialect. Errors: InvalidArgument naming the word and those there are.
+absl::Status CheckDialects(const std::vector<std::string>& dialects);
+
+// Appends the variables of the dialects named (but "torch", which is always there, and Slurm's).
+void AppendDialects(const std::vector<std::string>& dialects, const Place& place,
+                    std::vector<EnvVar>& out);
+
+// Appends Slurm's variables of a task (SlurmMode::kRewrite).
+void AppendSlurm(const Assignment& assignment, const Place& place, const EnvBase& base,
+                 const std::string& hostname, uint32_t threads, std::vector<EnvVar>& out);
+
+}  // namespace muster

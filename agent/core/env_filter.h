@@ -1,0 +1,68 @@
+// What a worker inherits: the agent's own environment, less the identity an outer launcher (srun,
+// mpirun, torchrun, ourselves) left in it, plus what the user named. Once a round; pure.
+//
+// Invariants (cited by tests):
+//  E1 bytes stay as they are: newlines, bytes that are not UTF-8, exported shell functions;
+//  E2 no identity of an outer launcher survives, unless the user named the variable (-x);
+//  E3 each name occurs once; of inherited duplicates the first counts, as for getenv().
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "proto/base/work_plan.h"
+
+namespace muster {
+
+struct EnvVar {
+  std::string name;
+  std::string value;
+  std::string why;  // for --explain-env
+};
+
+// What becomes of the SLURM_* variables that describe a task (CONTRACTS.md section 23).
+enum class SlurmMode : uint8_t {
+  kNone,     // not under Slurm, not asked for
+  kRewrite,  // per worker: the default under Slurm, and --dialect slurm
+  kKeep,     // as inherited: --dialect slurm-keep
+  kScrub,    // no SLURM_* at all: --dialect slurm-scrub
+};
+
+struct EnvBase {
+  std::vector<std::string> entries;  // "K=V", by name
+  std::vector<EnvVar> removed;       // what the workers do not get, and why
+  std::set<std::string> unset;       // the user wants these absent, so we do not set them either
+  SlurmMode slurm = SlurmMode::kNone;
+  std::string slurm_nodelist;        // of the step or job, "" = unknown
+  bool slurm_cpus_per_task = false;  // it was set
+
+  // Value of a variable; null when it is not there. The pointer lives as long as `entries`.
+  const char* Find(absl::string_view name) const;
+};
+
+// Layers, later ones win: `inherited` cleaned; plan.env_base where the agent has none of its own
+// (search paths and virtual environments, ForwardWins, replace the agent's); less plan.env_unset;
+// plan.env_set.
+EnvBase FilterEnvironment(const std::vector<std::string>& inherited, const WorkPlan& plan);
+
+// The block for exec: `base`, with `variables` in place of entries of the same name.
+std::vector<std::string> MergeEnvironment(const EnvBase& base,
+                                          const std::vector<EnvVar>& variables);
+
+// Of the launcher's own environment what goes along to a node reached over ssh: search paths,
+// virtual environments and settings of the libraries; never secrets, DISPLAY, SSH_*, XDG_*, HOME.
+std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& own);
+
+// True for names by which a program and its libraries are found: the launcher's value is meant.
+bool ForwardWins(absl::string_view name);
+
+// Why a variable of this name is identity and is not inherited; "" when it is not.
+absl::string_view IdentityReason(absl::string_view name);
+
+// "K" of "K=V".
+absl::string_view NameOf(absl::string_view entry);
+
+}  // namespace muster

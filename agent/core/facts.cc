@@ -1,0 +1,69 @@
+#include "agent/core/facts.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "agent/core/cpu_count.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+// Beginnings of torch versions whose store dialect the agent speaks: 1.13 was run, 2.x is known by
+// its transcript (CONTRACTS.md section 6).
+constexpr absl::string_view kTorchStoreVersions[] = {"1.13.", "2."};
+
+}  // namespace
+
+uint32_t NodeFacts::cpus_usable() const { return CpusUsable(cpus_allowed, cpu_quota); }
+
+bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts) {
+  if (mode != StoreMode::kAuto) {
+    return mode == StoreMode::kAgent;
+  }
+  return std::any_of(
+      std::begin(kTorchStoreVersions), std::end(kTorchStoreVersions),
+      [&](absl::string_view known) { return absl::StartsWith(facts.torch_version, known); });
+}
+
+std::string MpiNotice(const ProgramFacts& facts, uint32_t world_size) {
+  if (facts.mpi.empty() || world_size == 1) {
+    return "";
+  }
+  const bool open_mpi = facts.mpi == "Open MPI";
+  const absl::string_view protocol = open_mpi ? "PMIx" : facts.mpi == "MPICH" ? "PMI" : "PMI(x)";
+  const absl::string_view peer = open_mpi               ? "mpirun"
+                                 : facts.mpi == "MPICH" ? "mpiexec.hydra"
+                                                        : "mpirun or mpiexec";
+  return absl::StrCat(
+      facts.program,
+      facts.mpi == "MPI" ? " uses an MPI through mpi4py"
+                         : absl::StrCat(facts.is_python ? " uses " : " links ", facts.mpi),
+      ", and MPI needs its launcher to speak ", protocol, ", which muster does not serve yet.\n",
+      "Where it calls MPI_Init, ",
+      world_size > 1 ? absl::StrCat("each of the ", world_size, " workers") : "each worker",
+      " would start as a world of its own (rank 0 of 1). Start it with ", peer,
+      " until muster serves MPI.");
+}
+
+absl::StatusOr<uint32_t> WorkersOnNode(const WorkPlan& plan, const NodeFacts& facts) {
+  switch (plan.workers_wanted) {
+    case WorkersWanted::kNumber:
+      return plan.workers;
+    case WorkersWanted::kCpu:
+      return facts.cpus_usable();
+    case WorkersWanted::kAuto:
+      return facts.gpus > 0 ? facts.gpus : facts.cpus_usable();
+    case WorkersWanted::kGpu:
+      break;
+  }
+  if (facts.gpus == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--nproc-per-node gpu: ", facts.hostname,
+                     " has no GPU that workers may see; use cpu, auto or a number"));
+  }
+  return facts.gpus;
+}
+
+}  // namespace muster

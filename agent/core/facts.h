@@ -1,0 +1,47 @@
+// What the agent knows about its node and about the program, as values; agent/io/node_facts and
+// agent/io/program_facts read them. With them the choices that follow from nothing else. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/base/work_plan.h"
+
+namespace muster {
+
+struct NodeFacts {
+  std::string hostname;               // for people; nothing is resolved from it
+  std::string address = "127.0.0.1";  // how other nodes reach this one; never link-local
+  std::string interface;              // that has it; "" = not found
+  std::string address_why;            // "the route to 10.0.0.1"
+  bool address_is_loopback = true;
+  uint32_t cpus_allowed = 1;  // affinity mask ∩ cgroup cpuset
+  double cpu_quota = 0;       // cores, of the cgroup; 0 = none
+  uint32_t gpus = 0;          // NVIDIA GPUs that workers may see
+  uint32_t rdma_devices = 0;  // InfiniBand or RoCE: UCX must not be tied to an Ethernet interface
+
+  uint32_t cpus_usable() const;  // whole CPUs, at least 1
+};
+
+struct ProgramFacts {
+  std::string program;      // as people know it: the script, else the file
+  std::string interpreter;  // path of the Python that runs it; "" = none, or not found
+  bool is_python = false;
+  std::string torch_version;  // "" = unknown or none
+  std::string torch_cuda;     // CUDA version torch was built for; "" = none or unknown
+  std::string mpi;            // "" | "Open MPI" | "MPICH" | "MPI" (some, by mpi4py)
+};
+
+// Whether the agent serves torch's store: --store as given; auto where the torch that the program
+// will load is one whose dialect the agent speaks (kTorchStoreVersions).
+bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts);
+
+// One or two lines for the user, when `world_size` workers of a program that links an MPI would
+// start as worlds of one each; "" when there is nothing to say.
+std::string MpiNotice(const ProgramFacts& facts, uint32_t world_size);
+
+// --nproc-per-node on this node. Errors: FailedPrecondition (gpu, and there is none).
+absl::StatusOr<uint32_t> WorkersOnNode(const WorkPlan& plan, const NodeFacts& facts);
+
+}  // namespace muster

@@ -1,0 +1,144 @@
+// Values of the agent machine: configuration, events, state, effects.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/base/limits.h"
+#include "proto/base/messages.h"
+
+namespace muster {
+
+struct AgentConfig {
+  Join join;                // as it will be sent; store_port is filled in from StorePortReady
+  bool in_process = false;  // the master lives in this process: no lease, no reconnecting
+  absl::Duration join_retry = absl::Seconds(1);      // until admitted, with the link up
+  absl::Duration join_timeout = kJoinTimeout;        // not admitted for so long: give up
+  absl::Duration master_lost_grace = kRestartGrace;  // link closed: TERM, then KILL after this
+};
+
+struct LinkUp {};  // a connection to the master stands
+struct LinkDown {
+  std::string why;
+  bool final = false;  // there will never be another one: the channel that started this agent ended
+};                     // it broke
+struct MessageReceived {
+  MasterMessage message;
+};
+struct StorePortReady {
+  uint16_t port = 0;
+};  // answers OpenStore
+struct WorkerSpawned {
+  RoundId round;
+  LocalRank local_rank;
+  int32_t pid = 0;
+};
+struct WorkerEnded {
+  RoundId round;
+  WorkerExit exit;
+};  // also for kSpawnFailed; exit.age is ignored
+struct RoundCleared {
+  RoundId round;
+};  // after KillRound or the last exit: no descendant is left, output drained
+struct UserStop {
+  int32_t signo = 0;
+  bool now = false;
+};  // signal at an agent the user started himself
+struct TimeElapsed {};
+using AgentEvent = std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, WorkerSpawned,
+                                WorkerEnded, RoundCleared, UserStop, TimeElapsed>;
+
+struct SendToMaster {
+  AgentMessage message;
+};
+struct OpenStore {};  // bind a port for the next round; answered by StorePortReady
+struct SpawnRound {
+  Assignment assignment;
+};  // start all workers of it
+struct SignalRound {
+  RoundId round;
+  int32_t signo = 0;
+};  // to every worker (its process group) that still runs
+struct KillRound {
+  RoundId round;
+};  // SIGKILL to everything that descends from its workers; then RoundCleared
+struct CloseRound {
+  RoundId round;
+};  // all exits are in: end what descends from them, store, files; RoundCleared
+struct SetLease {
+  absl::Time until;
+};  // for the shepherd; InfiniteFuture = none
+struct SetTimer {
+  absl::Time at;
+};  // send TimeElapsed then; replaces the earlier one
+struct ShowWaiting {
+  std::string note;
+};  // changes of "what the job waits for"
+struct Finish {
+  JobOutcome outcome;
+};  // the agent's work is over; everything is cleared
+using AgentEffect = std::variant<SendToMaster, OpenStore, SpawnRound, SignalRound, KillRound,
+                                 CloseRound, SetLease, SetTimer, ShowWaiting, Finish>;
+
+struct WorkerState {
+  int32_t pid = 0;
+  bool ended = false;
+};
+
+struct AgentState {
+  // not admitted yet, or admitted as (node, incarnation)
+  bool link_up = false;
+  bool admitted = false;
+  NodeId node;
+  Incarnation incarnation;
+  uint32_t epoch_max = 0;
+  absl::Duration beat_interval = kBeatInterval;
+  absl::Duration lease = kLease;
+
+  AgentPhase phase = AgentPhase::kReady;
+  RoundId round;  // held or last held
+  std::optional<Assignment> assignment;
+  std::vector<WorkerState> workers;  // by local rank, of `round`
+  uint32_t workers_alive = 0;
+  uint16_t store_port = 0;  // 0 = being opened
+
+  std::vector<std::pair<WorkerExit, absl::Time>> exits;  // of `round`, in order seen, with the time
+  uint32_t exits_acked = 0;
+  uint32_t signals_done = 0;  // of `round`
+  bool stop_sent = false;     // a stop signal went to the workers of `round`
+  bool killed = false;        // KillRound went out for `round`
+  bool clearing = false;      // CloseRound or KillRound is out, RoundCleared is awaited
+  absl::Time kill_at = absl::InfiniteFuture();
+
+  uint64_t beat_seq = 0;
+  std::map<uint64_t, absl::Time> beats_unanswered;  // seq -> send time; bounded by lease / interval
+  absl::Time next_beat = absl::InfiniteFuture();
+  absl::Time lease_until = absl::InfinitePast();  // nothing may run after it; unused in_process
+  bool paused = false;
+  int32_t stop_asked = 0;
+  bool kill_asked = false;
+  std::string note;
+  std::optional<JobOutcome> outcome;  // kEnd was received
+  bool finished = false;
+
+  bool begun = false;          // the first event was seen
+  bool store_opening = false;  // OpenStore is out, StorePortReady is awaited
+  bool cleared = false;        // RoundCleared came for `round`
+  uint32_t exits_sent = 0;     // of `exits`; what lies between acked and sent is under way
+  int32_t stop_signal = 0;     // last signal that went to the workers to stop them
+  absl::Time link_lost_at = absl::InfiniteFuture();  // not admitted since then
+  std::string link_lost_why;
+  // Sending of the first Join on this link; InfinitePast once its Admitted has granted a lease.
+  absl::Time first_join = absl::InfiniteFuture();
+  absl::Time next_join = absl::InfiniteFuture();
+  absl::Time answer_by = absl::InfiniteFuture();  // admitted, but unanswered until then: join anew
+  absl::Time timer_at = absl::InfiniteFuture();   // what SetTimer said last
+  // The implementation may add fields it needs; every field has a comment that says what it means.
+};
+
+}  // namespace muster

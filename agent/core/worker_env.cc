@@ -1,0 +1,157 @@
+#include "agent/core/worker_env.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "agent/core/cpu_count.h"
+#include "agent/core/dialects.h"
+#include "proto/base/env_names.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+class VariableList {
+ public:
+  explicit VariableList(const EnvBase& base) : base_(base) { out_.reserve(64); }
+
+  void Ours(absl::string_view name, std::string value, absl::string_view why) {
+    out_.push_back({std::string(name), std::move(value), std::string(why)});
+  }
+  // W2
+  void UnlessUserSet(absl::string_view name, std::string value, absl::string_view why) {
+    if (base_.Find(name) == nullptr &&
+        (base_.unset.empty() || base_.unset.count(std::string(name)) == 0)) {
+      Ours(name, std::move(value), why);
+    }
+  }
+  std::vector<EnvVar>& list() { return out_; }
+
+ private:
+  const EnvBase& base_;  // outlives the list: both live within WorkerVariables()
+  std::vector<EnvVar> out_;
+};
+
+void AppendTorch(const WorkerEnvInput& input, const Place& place, VariableList& list) {
+  list.Ours("RANK", absl::StrCat(place.rank), "place of this worker in the job");
+  list.Ours("LOCAL_RANK", absl::StrCat(place.local_rank), "place of this worker on its node");
+  list.Ours("WORLD_SIZE", absl::StrCat(place.world_size), "workers in the job");
+  list.Ours("LOCAL_WORLD_SIZE", absl::StrCat(place.local_size), "workers on this node");
+  list.Ours("GROUP_RANK", absl::StrCat(place.node_rank), "place of this node in the job");
+  list.Ours("GROUP_WORLD_SIZE", absl::StrCat(place.nodes), "nodes in the job");
+  list.Ours("ROLE_NAME", input.plan.role, "--role");
+  list.Ours("ROLE_RANK", absl::StrCat(place.rank), "RANK: all workers have one role");
+  list.Ours("ROLE_WORLD_SIZE", absl::StrCat(place.world_size), "WORLD_SIZE: the same");
+}
+
+void AppendStore(const WorkerEnvInput& input, VariableList& list) {
+  const Assignment& a = input.assignment;
+  list.Ours("MASTER_ADDR", a.master_addr,
+            a.one_host || a.nodes == 1
+                ? "this machine: the whole job is on it"
+                : "address of the node that runs rank 0, reachable from every node");
+  list.Ours("MASTER_PORT", absl::StrCat(a.master_port),
+            input.store_is_agent ? "the agent's torch store listens there"
+                                 : "kept free for rank 0, whose torch store will listen there");
+  list.Ours("TORCHELASTIC_USE_AGENT_STORE", input.store_is_agent ? "True" : "False",
+            input.store_is_agent ? "every rank is a client of the agent's store"
+                                 : "rank 0 hosts the store");
+}
+
+void AppendElastic(const WorkerEnvInput& input, VariableList& list) {
+  const Assignment& a = input.assignment;
+  list.Ours("TORCHELASTIC_RESTART_COUNT", absl::StrCat(a.restart_count),
+            "restarts of the whole job so far");
+  list.Ours("TORCHELASTIC_MAX_RESTARTS", absl::StrCat(a.restarts_max), "--max-restarts");
+  list.Ours("TORCHELASTIC_RUN_ID", input.plan.job_id, "this job's id (--rdzv-id)");
+  list.Ours("TORCHELASTIC_ERROR_FILE", input.error_file,
+            "an uncaught exception is written there, for the report");
+}
+
+// torch renamed it in 2.2 and warns about the old name from then on.
+// Both names where the version is not known: each torch reads its own.
+std::vector<std::string> AsyncErrorNames(absl::string_view torch_version) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(torch_version, '.');
+  int major = 0;
+  int minor = 0;
+  const bool known =
+      parts.size() >= 2 && absl::SimpleAtoi(parts[0], &major) && absl::SimpleAtoi(parts[1], &minor);
+  if (!known) {
+    return {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"};
+  }
+  return {std::pair(major, minor) < std::pair(2, 2) ? "NCCL_ASYNC_ERROR_HANDLING"
+                                                    : "TORCH_NCCL_ASYNC_ERROR_HANDLING"};
+}
+
+void AppendThreads(const WorkerEnvInput& input, uint32_t threads, VariableList& list) {
+  const uint32_t usable = input.facts.cpus_usable();
+  list.UnlessUserSet("OMP_NUM_THREADS", absl::StrCat(threads),
+                     absl::StrCat(Plural(usable, "CPU", "CPUs"), " of ", input.facts.hostname,
+                                  usable < input.facts.cpus_allowed ? " (cgroup quota)" : "",
+                                  " for ", Plural(input.assignment.workers, "worker", "workers")));
+  for (const std::string& name : AsyncErrorNames(input.torch_version)) {
+    list.UnlessUserSet(name, "1", "as torchrun: a failed NCCL operation ends the worker");
+  }
+}
+
+// Only where nodes talk over a network; on one machine the libraries' own choice works, also where
+// the host name does not resolve.
+void AppendInterface(const WorkerEnvInput& input, VariableList& list) {
+  const NodeFacts& facts = input.facts;
+  if (input.assignment.nodes < 2 || input.assignment.one_host || input.plan.standalone ||
+      facts.interface.empty() || facts.address_is_loopback) {
+    return;
+  }
+  const std::string why = absl::StrCat("has ", facts.address, ", chosen by ", facts.address_why);
+  list.UnlessUserSet("GLOO_SOCKET_IFNAME", facts.interface, why);
+  list.UnlessUserSet("NCCL_SOCKET_IFNAME", absl::StrCat("=", facts.interface), why);
+  if (facts.rdma_devices == 0) {  // else UCX would leave InfiniBand unused
+    // An alias label (eth0:1) is a name of the address only; UCX wants the device.
+    list.UnlessUserSet("UCX_NET_DEVICES", facts.interface.substr(0, facts.interface.find(':')),
+                       why);
+  }
+}
+
+void AppendMuster(const WorkerEnvInput& input, const Place& place, VariableList& list) {
+  list.Ours(kEnvJobId, input.plan.job_id, "this job's id");
+  list.Ours(kEnvRound, absl::StrCat(input.assignment.round.Token()),
+            "fencing token: only grows within the job");
+  list.Ours(kEnvRank, absl::StrCat(place.rank), "RANK");
+  list.Ours(kEnvWorldSize, absl::StrCat(place.world_size), "WORLD_SIZE");
+  list.Ours(kEnvLocalRank, absl::StrCat(place.local_rank), "LOCAL_RANK");
+  list.Ours(kEnvLocalSize, absl::StrCat(place.local_size), "LOCAL_WORLD_SIZE");
+  list.Ours(kEnvNodeRank, absl::StrCat(place.node_rank), "GROUP_RANK");
+  list.Ours(kEnvNodes, absl::StrCat(place.nodes), "GROUP_WORLD_SIZE");
+}
+
+}  // namespace
+
+const std::vector<std::string>& TuningNames() {
+  static const std::vector<std::string> names = {
+      "OMP_NUM_THREADS",           "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+      "NCCL_ASYNC_ERROR_HANDLING", "GLOO_SOCKET_IFNAME",
+      "NCCL_SOCKET_IFNAME",        "UCX_NET_DEVICES"};
+  return names;
+}
+
+std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& base) {
+  const Place place = PlaceOf(input.assignment, input.local);
+  const uint32_t threads = ThreadsPerWorker(input.facts.cpus_usable(), input.assignment.workers);
+  VariableList list(base);
+  AppendTorch(input, place, list);
+  AppendStore(input, list);
+  AppendElastic(input, list);
+  AppendThreads(input, threads, list);
+  AppendInterface(input, list);
+  if (base.slurm == SlurmMode::kRewrite) {
+    AppendSlurm(input.assignment, place, base, input.facts.hostname, threads, list.list());
+  }
+  AppendDialects(input.plan.dialects, place, list.list());
+  AppendMuster(input, place, list);
+  return std::move(list.list());
+}
+
+}  // namespace muster

@@ -1,0 +1,38 @@
+// What one worker finds in its environment beyond what it inherits: each variable with its value
+// and reason (ARCHITECTURE.md section 6). Pure; the same input gives the same list.
+//
+// Invariants (cited by tests):
+//  W1 identity (rank, size, address, round) is always ours;
+//  W2 a tuning variable the user has set, or asked to be absent, is left alone;
+//  W3 all dialects that are set agree;
+//  W4 no variable promises a server that does not run (PMI_FD, PMI_PORT, PMIX_SERVER_*).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/core/env_filter.h"
+#include "agent/core/facts.h"
+#include "proto/base/ids.h"
+#include "proto/base/messages.h"
+#include "proto/base/work_plan.h"
+
+namespace muster {
+
+struct WorkerEnvInput {
+  const WorkPlan& plan;
+  const Assignment& assignment;
+  const NodeFacts& facts;
+  bool store_is_agent = false;
+  std::string error_file;  // TORCHELASTIC_ERROR_FILE; "" = none
+  LocalRank local;
+  std::string torch_version;  // ProgramFacts: torch below 2.2 knows older names; "" = unknown
+};
+
+// In a fixed order.
+std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& base);
+
+// Names that are ours to set only where the user has not (W2).
+const std::vector<std::string>& TuningNames();
+
+}  // namespace muster

@@ -1,0 +1,387 @@
+#include "agent/io/agent_loop.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "agent/io/exit_facts.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::Duration kShowWithin =
+    absl::Seconds(30);  // at the end: for output that still waits to be shown
+
+uv_timer_t* MakeTimer(uv_loop_t* loop, void* data) {
+  auto* timer = new uv_timer_t;  // freed in CloseTimer's callback: libuv owns it until then
+  uv_timer_init(loop, timer);
+  timer->data = data;
+  return timer;
+}
+
+void CloseTimer(uv_timer_t* timer) {
+  uv_close(reinterpret_cast<uv_handle_t*>(timer),
+           [](uv_handle_t* handle) { delete reinterpret_cast<uv_timer_t*>(handle); });
+}
+
+uint64_t MillisecondsUntil(absl::Time at) {
+  const absl::Duration rest = at - BootNow();
+  if (rest <= absl::ZeroDuration()) {
+    return 0;
+  }
+  return static_cast<uint64_t>(absl::ToInt64Milliseconds(std::min(rest, absl::Hours(24)))) + 1;
+}
+
+// The words that the workers' own environments set: they must not be in the common part, too.
+std::vector<std::string> Without(const EnvBase& base, const std::vector<EnvVar>& own) {
+  std::set<std::string> names;
+  for (const EnvVar& variable : own) {
+    names.insert(variable.name);
+  }
+  std::vector<std::string> out;
+  for (const std::string& entry : base.entries) {
+    if (names.count(entry.substr(0, entry.find('='))) == 0) {
+      out.push_back(entry);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd, MasterLink* master,
+                     OutputLink* output)
+    : loop_(loop),
+      options_(std::move(options)),
+      master_(master),
+      output_(output),
+      shepherd_(loop, std::move(shepherd), ShepherdCallbacks()),
+      stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
+      pump_(loop, options_.plan.output, options_.plan.job_id, output,
+            [this] { MaybeRoundCleared(); }),
+      store_(loop),
+      store_is_agent_(StoreIsAgent(options_.plan.store, options_.program)),
+      timer_(MakeTimer(loop, this)),
+      finish_timer_(MakeTimer(loop, this)) {}
+
+AgentLoop::~AgentLoop() {
+  CloseTimer(timer_);
+  CloseTimer(finish_timer_);
+}
+
+void AgentLoop::Start() {
+  oom_kills_ = OomKills("/proc/self/cgroup", "/sys/fs/cgroup");
+  OutputLink::Callbacks output;
+  output.on_writable = [this] { pump_.OnWritable(); };
+  output.on_stdin = [this](const std::string& bytes, bool eof) { stdin_.Put(bytes, eof); };
+  output.on_closed = [this](const std::string&) { OutputClosed(); };
+  output_->Start(std::move(output));
+  Post(TimeElapsed{});  // the time within which the master must be found begins
+  MasterLink::Callbacks master;
+  master.on_up = [this] { Post(LinkUp{}); };
+  master.on_down = [this](std::string why) { Post(LinkDown{std::move(why), master_->IsFinal()}); };
+  master.on_message = [this](MasterMessage message) { Post(MessageReceived{std::move(message)}); };
+  master_->Start(std::move(master));
+}
+
+void AgentLoop::UserStop(int signo, bool now) { Post(muster::UserStop{signo, now}); }
+
+void AgentLoop::OutputClosed() { pump_.Discard(); }
+
+// Effects may bring events at once (the in-process master answers within Send): they wait for their
+// turn.
+void AgentLoop::Post(AgentEvent event) {
+  events_.push_back(std::move(event));
+  if (stepping_) {
+    return;
+  }
+  stepping_ = true;
+  while (!events_.empty()) {
+    const AgentEvent next = std::move(events_.front());
+    events_.pop_front();
+    for (const AgentEffect& effect : Step(options_.config, state_, next, BootNow())) {
+      Execute(effect);
+    }
+  }
+  stepping_ = false;
+}
+
+void AgentLoop::Execute(const AgentEffect& effect) {
+  std::visit([this](const auto& one) { Do(one); }, effect);
+}
+
+void AgentLoop::Do(const SendToMaster& effect) {
+  if (std::holds_alternative<Leave>(effect.message)) {
+    leave_ =
+        std::get<Leave>(effect.message);  // the last word, after the last output has been shown
+    return;
+  }
+  master_->Send(effect.message);
+}
+
+void AgentLoop::Do(const OpenStore&) {
+  // On one machine nothing but loopback listens; between nodes workers come from outside.
+  const std::string address = options_.facts.address_is_loopback ? options_.facts.address : "";
+  const absl::StatusOr<uint16_t> port = store_.Open(address, options_.store_port, store_is_agent_);
+  if (!port.ok()) {
+    // Waiting would not mend it: the job learns of it as if the master had refused this node.
+    Post(MessageReceived{
+        Refused{options_.config.join.life,
+                absl::StrCat(options_.store_port != 0 ? "--master-port: "
+                                                      : "no port for the workers' store: ",
+                             port.status().message())}});
+    return;
+  }
+  Post(StorePortReady{*port});
+}
+
+void AgentLoop::Do(const SpawnRound& effect) {
+  assignment_ = effect.assignment;
+  workers_.assign(assignment_.workers, Worker());
+  alone_ = clearing_ = cleared_ = false;
+  if (assignment_.node_rank.value == 0) {
+    store_.Serve(assignment_.world_size);
+  } else {
+    store_.Close();
+  }
+  MakeRunDir();
+  pump_.BeginRound(assignment_);
+  for (uint32_t i = 0; i < assignment_.workers; ++i) {
+    SpawnWorker(LocalRank{i});
+  }
+}
+
+void AgentLoop::MakeRunDir() {
+  if (!run_dir_.empty()) {
+    return;
+  }
+  const char* tmp = std::getenv("TMPDIR");
+  std::string folder =
+      absl::StrCat(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp", "/muster-XXXXXX");
+  if (mkdtemp(folder.data()) == nullptr) {
+    return;  // workers then have no error file; their exit codes still tell
+  }
+  run_dir_ = folder;
+  shepherd_.SetRunDir(run_dir_);
+}
+
+void AgentLoop::SpawnWorker(LocalRank local) {
+  const WorkPlan& plan = options_.plan;
+  Worker& worker = workers_[local.value];
+  worker.started = BootNow();
+  if (!run_dir_.empty()) {
+    worker.error_file =
+        absl::StrCat(run_dir_, "/error-", assignment_.round.n, "-", local.value, ".json");
+  }
+  const std::vector<EnvVar> variables =
+      WorkerVariables({plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
+                       options_.program.torch_version},
+                      options_.environment);
+  if (!program_sent_) {
+    program_sent_ = true;
+    shepherd_.SetProgram({plan.wdir, plan.argv, Without(options_.environment, variables)});
+  }
+  absl::StatusOr<OutputPump::WorkerEnds> ends = pump_.Open(local.value);
+  if (!ends.ok()) {
+    return OnSpawnFailed(local.value, EMFILE, std::string(ends.status().message()));
+  }
+  const uint32_t rank = assignment_.rank_first.value + local.value;
+  const bool reads = plan.stdin_mode == StdinMode::kAll ||
+                     (plan.stdin_mode == StdinMode::kRank && plan.stdin_rank == rank);
+  std::vector<std::string> own;
+  own.reserve(variables.size());
+  for (const EnvVar& variable : variables) {
+    own.push_back(absl::StrCat(variable.name, "=", variable.value));
+  }
+  shepherd_.Spawn(local.value, own, reads ? stdin_.Open() : UniqueFd(), std::move(ends->out),
+                  std::move(ends->err));
+}
+
+ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
+  ShepherdClient::Callbacks out;
+  out.on_spawned = [this](uint32_t local_rank, pid_t pid) {
+    workers_[local_rank].pid = pid;
+    Post(WorkerSpawned{assignment_.round, LocalRank{local_rank}, pid});
+  };
+  out.on_spawn_failed = [this](uint32_t local_rank, int error, std::string what) {
+    OnSpawnFailed(local_rank, error, std::move(what));
+  };
+  out.on_ended = [this](uint32_t local_rank, int status, uint64_t peak, bool alone) {
+    OnEnded(local_rank, status, peak, alone);
+  };
+  out.on_cleared = [this](const std::string& survivors) { OnCleared(survivors); };
+  out.on_lease_ended = [this] { Post(TimeElapsed{}); };
+  out.on_dead = [this] { OnShepherdDead(); };
+  return out;
+}
+
+void AgentLoop::OnSpawnFailed(uint32_t local_rank, int error, std::string what) {
+  workers_[local_rank].ended = true;
+  WorkerExit exit;
+  exit.local_rank = LocalRank{local_rank};
+  exit.rank = Rank{assignment_.rank_first.value + local_rank};
+  exit.kind = ExitKind::kSpawnFailed;
+  exit.code = error;
+  exit.detail = std::move(what);
+  Post(WorkerEnded{assignment_.round, std::move(exit)});
+}
+
+void AgentLoop::OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_bytes, bool alone) {
+  alone_ = alone;
+  Worker& worker = workers_[local_rank];
+  worker.ended = true;
+  WorkerExit exit;
+  exit.local_rank = LocalRank{local_rank};
+  exit.rank = Rank{assignment_.rank_first.value + local_rank};
+  exit.pid = worker.pid;
+  exit.ran_for = BootNow() - worker.started;
+  exit.rss_max_bytes = peak_bytes;
+  if (WIFSIGNALED(wait_status)) {
+    exit.kind = ExitKind::kSignaled;
+    exit.code = WTERMSIG(wait_status);
+    exit.core_dumped = WCOREDUMP(wait_status);
+  } else {
+    exit.code = WEXITSTATUS(wait_status);
+  }
+  exit.stderr_tail = pump_.Drain(local_rank);
+  if (!exit.Ok()) {
+    if (exit.kind == ExitKind::kSignaled && exit.code == SIGKILL) {
+      const uint64_t kills = OomKills("/proc/self/cgroup", "/sys/fs/cgroup");
+      exit.oom_killed = kills > oom_kills_;
+      oom_kills_ = std::max(oom_kills_, kills);
+    }
+    const ErrorFile error = ReadErrorFile(worker.error_file);
+    exit.error_message = error.message;
+    exit.error_timestamp = error.timestamp;
+  }
+  Post(WorkerEnded{assignment_.round, std::move(exit)});
+}
+
+void AgentLoop::OnShepherdDead() {
+  LogError("the shepherd process of this node was killed: every worker here has been ended");
+  alone_ = true;
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    if (!workers_[i].ended && workers_[i].pid != 0) {
+      OnEnded(i, SIGKILL, 0, /*alone=*/true);
+    } else if (!workers_[i].ended) {
+      OnSpawnFailed(i, ECHILD, "the shepherd process was killed");
+    }
+  }
+  if (clearing_) {
+    OnCleared("");
+  }
+}
+
+void AgentLoop::Do(const SignalRound& effect) { shepherd_.Signal(effect.signo); }
+
+void AgentLoop::Do(const KillRound&) { ClearRound(); }
+
+void AgentLoop::Do(const CloseRound&) {
+  if (alone_) {
+    return OnCleared("");  // the last exit said so: no need to ask
+  }
+  ClearRound();
+}
+
+void AgentLoop::ClearRound() {
+  clearing_ = true;
+  shepherd_.Clear();
+}
+
+void AgentLoop::OnCleared(const std::string& survivors) {
+  if (!survivors.empty()) {
+    LogWarning(absl::StrCat("could not end process ", survivors,
+                            ": stuck in the kernel, or not ours to kill"));
+  }
+  clearing_ = false;
+  cleared_ = true;
+  stdin_.CloseAll();
+  pump_.CloseRound();  // the store stays: workers of other nodes may still run
+  MaybeRoundCleared();
+}
+
+void AgentLoop::MaybeRoundCleared() {
+  if (cleared_ && pump_.round_closed()) {
+    cleared_ = false;
+    Post(RoundCleared{assignment_.round});
+  }
+}
+
+void AgentLoop::Do(const SetLease& effect) {
+  shepherd_.SetLease(effect.until == absl::InfiniteFuture() ? 0 : absl::ToUnixNanos(effect.until));
+}
+
+void AgentLoop::Do(const SetTimer& effect) {
+  if (effect.at == absl::InfiniteFuture()) {
+    uv_timer_stop(timer_);
+    return;
+  }
+  uv_update_time(loop_);
+  uv_timer_start(
+      timer_, [](uv_timer_t* timer) { static_cast<AgentLoop*>(timer->data)->Post(TimeElapsed{}); },
+      MillisecondsUntil(effect.at), 0);
+}
+
+void AgentLoop::Do(const ShowWaiting& effect) {
+  if (options_.show_waiting) {
+    options_.show_waiting(effect.note);
+  }
+}
+
+// Everything is ended: what waits is shown and logged, then the control link closes, then the
+// caller hears of it.
+void AgentLoop::Do(const Finish& effect) {
+  if (finishing_) {
+    return;
+  }
+  finishing_ = true;
+  outcome_ = effect.outcome;
+  uv_timer_stop(timer_);
+  pump_.on_empty = [this] { EndOutput(); };
+  pump_.on_progress = [this] { uv_timer_again(finish_timer_); };
+  uv_timer_start(
+      finish_timer_,
+      [](uv_timer_t* timer) {
+        auto* self = static_cast<AgentLoop*>(timer->data);
+        LogWarning("some output could not be shown or logged in time and is lost");
+        self->EndOutput();
+      },
+      static_cast<uint64_t>(absl::ToInt64Milliseconds(kShowWithin)),
+      static_cast<uint64_t>(absl::ToInt64Milliseconds(kShowWithin)));
+  if (pump_.Empty()) {
+    EndOutput();
+  }
+}
+
+void AgentLoop::EndOutput() {
+  if (pump_.on_empty == nullptr) {
+    return;
+  }
+  pump_.on_empty = nullptr;
+  pump_.on_progress = nullptr;
+  uv_timer_stop(finish_timer_);
+  output_->Finish(kShowWithin, [this] {
+    store_.Close();
+    if (leave_.has_value()) {
+      master_->Send(*leave_);
+    }
+    master_->Stop([this] {
+      shepherd_.Close();
+      options_.on_finish(outcome_);
+    });
+  });
+}
+
+}  // namespace muster

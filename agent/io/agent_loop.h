@@ -1,0 +1,120 @@
+// The agent's I/O process: carries out what the agent machine decides. Owns the shepherd's client,
+// output, stdin and the store of its node. Everything runs on one libuv loop thread.
+#pragma once
+
+#include <uv.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/core/agent_machine.h"
+#include "agent/core/worker_env.h"
+#include "agent/io/links.h"
+#include "agent/io/node_facts.h"
+#include "agent/io/output_pump.h"
+#include "agent/io/program_facts.h"
+#include "agent/io/shepherd_client.h"
+#include "agent/io/store_port.h"
+#include "agent/io/worker_stdin.h"
+#include "proto/base/work_plan.h"
+
+namespace muster {
+
+class AgentLoop {
+ public:
+  struct Options {
+    AgentConfig config;
+    WorkPlan plan;
+    NodeFacts facts;
+    ProgramFacts program;
+    EnvBase environment;  // what workers inherit, cleaned
+    uint16_t store_port =
+        0;  // MASTER_PORT that the user wants, if this may be the node of rank 0; 0 = any
+    std::function<void(const std::string&)> show_waiting;
+    std::function<void(const JobOutcome&)>
+        on_finish;  // everything is ended and shown; may destroy nothing
+  };
+
+  // The links outlive the loop object.
+  AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd, MasterLink* master,
+            OutputLink* output);
+  ~AgentLoop();
+
+  void Start();
+  // The user stops the job at this agent: by this signal; `now` = at once.
+  void UserStop(int signo, bool now);
+  // A signal the user sent to this agent's launch, for the workers of this node.
+  void PassSignal(int signo) { shepherd_.Signal(signo); }
+  // A client of the torch store that came to another port of this process.
+  void AdoptStoreClient(UniqueFd client) { store_.Adopt(std::move(client)); }
+  // Nobody reads the output any more.
+  void OutputClosed();
+  // Processes below us that are not workers (ssh): spared when the shepherd died.
+  void Spare(pid_t pid) { shepherd_.spare.insert(pid); }
+
+ private:
+  struct Worker {
+    pid_t pid = 0;
+    absl::Time started;
+    bool ended = false;
+    std::string error_file;
+  };
+
+  void Post(AgentEvent event);
+  void Execute(const AgentEffect& effect);
+  void Do(const SendToMaster& effect);
+  void Do(const OpenStore& effect);
+  void Do(const SpawnRound& effect);
+  void Do(const SignalRound& effect);
+  void Do(const KillRound& effect);
+  void Do(const CloseRound& effect);
+  void Do(const SetLease& effect);
+  void Do(const SetTimer& effect);
+  void Do(const ShowWaiting& effect);
+  void Do(const Finish& effect);
+
+  ShepherdClient::Callbacks ShepherdCallbacks();
+  void SpawnWorker(LocalRank local);
+  void OnSpawnFailed(uint32_t local_rank, int error, std::string what);
+  void OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_bytes, bool alone);
+  void OnShepherdDead();
+  void ClearRound();
+  void OnCleared(const std::string& survivors);
+  void MaybeRoundCleared();
+  void EndOutput();
+  void MakeRunDir();
+
+  uv_loop_t* const loop_;
+  const Options options_;
+  MasterLink* const master_;
+  OutputLink* const output_;
+  ShepherdClient shepherd_;
+  WorkerStdin stdin_;
+  OutputPump pump_;
+  StorePort store_;
+  const bool store_is_agent_;
+
+  AgentState state_;
+  std::deque<AgentEvent> events_;
+  bool stepping_ = false;
+  uv_timer_t* const timer_;
+  Assignment assignment_;
+  std::vector<Worker> workers_;
+  bool program_sent_ = false;
+  bool alone_ = true;      // nothing is left below the shepherd
+  bool clearing_ = false;  // the shepherd's kCleared is awaited
+  bool cleared_ = false;   // it came; the streams' ends are awaited
+  uint64_t oom_kills_ = 0;
+  std::string run_dir_;  // error files
+  bool finishing_ = false;
+  uv_timer_t* const finish_timer_;
+  JobOutcome outcome_;
+  std::optional<Leave> leave_;  // sent when all output has been shown
+};
+
+}  // namespace muster

@@ -1,0 +1,88 @@
+#include "agent/io/exit_facts.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "agent/io/small_file.h"
+#include "proto/base/limits.h"
+
+namespace muster {
+namespace {
+
+// "name VALUE" in a file of such lines; 0 when absent.
+uint64_t Counter(const std::string& text, absl::string_view name) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+    uint64_t value = 0;
+    if (words.size() == 2 && words[0] == name && absl::SimpleAtoi(words[1], &value)) {
+      return value;
+    }
+  }
+  return 0;
+}
+
+// In a container without a cgroup namespace the path is the host's, and our own group is the root
+// of what is mounted.
+uint64_t KillsIn(const std::string& mount, const std::string& group, absl::string_view file) {
+  const std::string path = absl::StrCat(mount, group, "/", file);
+  return Counter(
+      ReadHead(access(path.c_str(), F_OK) == 0 ? path : absl::StrCat(mount, "/", file), 4096),
+      "oom_kill");
+}
+
+}  // namespace
+
+ErrorFile ReadErrorFile(const std::string& path) {
+  ErrorFile out;
+  const nlohmann::json root = nlohmann::json::parse(ReadHead(path, kErrorFileBytesMax), nullptr,
+                                                    /*allow_exceptions=*/false);
+  if (!root.is_object() || !root.contains("message")) {
+    return out;
+  }
+  const nlohmann::json& message = root["message"];
+  if (message.is_string()) {
+    out.message = message.get<std::string>();
+  } else if (message.is_object() && message.contains("message") && message["message"].is_string()) {
+    out.message = message["message"].get<std::string>();
+    if (message.contains("extraInfo") && message["extraInfo"].is_object() &&
+        message["extraInfo"].contains("timestamp")) {
+      const nlohmann::json& stamp = message["extraInfo"]["timestamp"];
+      if (stamp.is_number_integer()) {
+        out.timestamp = stamp.get<int64_t>();
+      } else if (stamp.is_string() && !absl::SimpleAtoi(stamp.get<std::string>(), &out.timestamp)) {
+        out.timestamp = 0;
+      }
+    }
+  }
+  return out;
+}
+
+uint64_t OomKills(const std::string& proc_cgroup, const std::string& root) {
+  for (const absl::string_view line : absl::StrSplit(ReadHead(proc_cgroup, 64u << 10), '\n')) {
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3) {
+      continue;
+    }
+    if (parts[1].empty()) {  // v2; counts of the folder and those below it
+      const uint64_t kills = KillsIn(root, parts[2], "memory.events");
+      if (kills > 0) {
+        return kills;
+      }
+    }
+    const std::vector<absl::string_view> controllers = absl::StrSplit(parts[1], ',');
+    for (const absl::string_view controller : controllers) {
+      if (controller == "memory") {
+        return KillsIn(root + "/memory", parts[2], "memory.oom_control");
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace muster

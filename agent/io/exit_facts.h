@@ -1,0 +1,24 @@
+// What can be learnt about a worker that has ended: torch's error file, and whether the kernel's
+// out-of-memory killer struck in our memory cgroup.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace muster {
+
+struct ErrorFile {
+  std::string message;    // "" = none was written, or it cannot be read
+  int64_t timestamp = 0;  // seconds
+};
+
+// TORCHELASTIC_ERROR_FILE (CONTRACTS.md section 4): JSON {"message": {"message": ..., "extraInfo":
+// {"timestamp": ...}}} or {"message": "..."}. Bounded by kErrorFileBytesMax; nonsense gives an
+// empty message.
+ErrorFile ReadErrorFile(const std::string& path);
+
+// Kills by the kernel for lack of memory in our cgroup so far (v2 memory.events, v1
+// memory.oom_control). `proc_cgroup` is /proc/self/cgroup, `root` is /sys/fs/cgroup but for tests.
+uint64_t OomKills(const std::string& proc_cgroup, const std::string& root);
+
+}  // namespace muster

@@ -1,0 +1,56 @@
+// The agent's two ways out: to the master (control) and to the person (output). Loop thread only;
+// every callback comes on the loop thread. Implementations: in process (launcher/local_master),
+// gRPC (agent/io/master_client).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "proto/base/messages.h"
+#include "proto/base/output_chunk.h"
+
+namespace muster {
+
+// Control. Never blocks; what cannot be sent while the link is down is dropped (messages are
+// levels, not edges).
+class MasterLink {
+ public:
+  struct Callbacks {
+    std::function<void()> on_up;
+    std::function<void(std::string why)>
+        on_down;  // the link retries by itself, with jitter, until Stop
+    std::function<void(MasterMessage)> on_message;
+    // Optional: a try to connect failed (before on_up, or between on_down and the next on_up).
+    std::function<void(std::string why)> on_try_failed;
+  };
+  virtual ~MasterLink() = default;
+  virtual void Start(Callbacks callbacks) = 0;
+  virtual void Send(AgentMessage message) = 0;
+  // Sends what is queued, then closes; `done` always comes, within a second.
+  virtual void Stop(std::function<void()> done) = 0;
+  // The link cannot come back after on_down: it was one connected descriptor (an ssh channel).
+  virtual bool IsFinal() const { return false; }
+};
+
+// Output and stdin; a channel of its own, so that no flood delays a beat.
+class OutputLink {
+ public:
+  struct Callbacks {
+    std::function<void()> on_writable;                          // Send may be tried again
+    std::function<void(std::string bytes, bool eof)> on_stdin;  // for the worker(s) that get stdin
+    std::function<void(std::string why)> on_closed;             // nobody reads any more
+  };
+  virtual ~OutputLink() = default;
+  virtual void Start(Callbacks callbacks) = 0;
+  // False: not taken now; on_writable follows.
+  [[nodiscard]] virtual bool Send(OutputChunk& chunk) = 0;
+  // The worker took `bytes` of stdin: more may come. At most kStdinWindow bytes are under way.
+  virtual void StdinTaken(size_t bytes) = 0;
+  // All chunks sent so far have been shown (or the link broke) when `done` comes; bounded by
+  // `within`.
+  virtual void Finish(absl::Duration within, std::function<void()> done) = 0;
+};
+
+}  // namespace muster

@@ -1,0 +1,363 @@
+#include "agent/io/master_client.h"
+
+#include <fcntl.h>
+#include <grpcpp/create_channel_posix.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/io/master_client_impl.h"
+#include "proto/base/build_info.h"
+#include "proto/base/check.h"
+#include "proto/base/limits.h"
+#include "proto/wire/convert.h"
+#include "proto/wire/grpc_runtime.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::Duration kStopTime =
+    absl::Milliseconds(800);  // Stop's `done` comes within a second
+// A channel cannot be opened again, and the master may have a thousand to answer.
+constexpr absl::Duration kChannelTime = absl::Seconds(60);
+// Each call has at most 4 events under way, and there are at most a few calls: the present two and
+// dying ones.
+constexpr size_t kClientEventsMax = 1024;
+
+uint64_t Seed() {
+  const absl::StatusOr<std::string> nonce = MakeNonce();
+  uint64_t seed = 1;
+  for (size_t i = 0; nonce.ok() && i < 8; ++i) {
+    seed = (seed << 8) | static_cast<unsigned char>((*nonce)[i]);
+  }
+  return seed;
+}
+
+}  // namespace
+
+MasterClient::MasterClient(uv_loop_t* loop, MasterClientOptions options)
+    : impl_(std::make_unique<Impl>(loop, std::move(options))) {}
+MasterClient::~MasterClient() = default;
+MasterLink& MasterClient::link() { return impl_->control(); }
+OutputLink& MasterClient::output() { return impl_->output(); }
+
+ClientCalls::ClientCalls(uv_loop_t* loop, std::function<void(const ClientEvent&)> handler)
+    : handler_(std::move(handler)), mailbox_(kClientEventsMax, [this] { wake_->Send(); }) {
+  wake_ = std::make_unique<UvAsync>(loop, [this] {
+    for (const ClientEvent& event : mailbox_.TakeAll()) {
+      handler_(event);
+      if (event.kind == ClientEventKind::kDone) {
+        calls_.erase(event.call);
+      }
+    }
+  });
+}
+ClientCalls::~ClientCalls() { CHECK(calls_.empty()); }
+
+void ClientCalls::CancelAll() {
+  for (const auto& [key, call] : calls_) {
+    call->Cancel();
+  }
+}
+
+void MasterClient::Impl::Control::Start(Callbacks callbacks) {
+  CHECK(impl_->state_ == State::kIdle);
+  impl_->callbacks_ = std::move(callbacks);
+  impl_->deadline_ = std::make_unique<UvTimer>(impl_->loop_, [impl = impl_] { impl->Late(); });
+  impl_->calls_ = std::make_unique<ClientCalls>(
+      impl_->loop_, [impl = impl_](const ClientEvent& event) { impl->OnEvent(event); });
+  impl_->jitter_ = SplitMix64(Seed());
+  impl_->Connect();
+}
+
+void MasterClient::Impl::Control::Send(AgentMessage message) {
+  if (impl_->state_ != State::kUp) {
+    return;
+  }
+  if (auto* join = std::get_if<Join>(&message)) {
+    impl_->join_ = std::move(*join);
+  } else if (auto* beat = std::get_if<Beat>(&message)) {
+    impl_->beat_ = std::move(*beat);
+  } else {
+    impl_->leave_ = std::get<Leave>(std::move(message));
+  }
+  impl_->Pump();
+}
+
+void MasterClient::Impl::Control::Stop(std::function<void()> done) { impl_->Stop(std::move(done)); }
+bool MasterClient::Impl::Control::IsFinal() const { return impl_->final_; }
+
+MasterClient::Impl::Impl(uv_loop_t* loop, MasterClientOptions options)
+    : loop_(loop),
+      options_(std::move(options)),
+      final_(options_.socket.valid()),
+      output_(loop, this) {}
+
+void MasterClient::Impl::Connect() {
+  state_ = State::kConnecting;
+  if (final_) {
+    Open(std::move(options_.socket));
+    return;
+  }
+  connector_ = std::make_unique<TcpConnector>(loop_, options_.target, options_.connect_timeout,
+                                              [this](absl::StatusOr<UniqueFd> socket) {
+                                                connector_.reset();
+                                                if (socket.ok()) {
+                                                  Open(*std::move(socket));
+                                                } else {
+                                                  Down(std::string(socket.status().message()));
+                                                }
+                                              });
+}
+
+void MasterClient::Impl::Open(UniqueFd socket) {
+  KeepGrpcRunning();
+  state_ = State::kHandshake;
+  deadline_->StartAfter(final_ ? std::max(options_.connect_timeout, kChannelTime)
+                               : options_.connect_timeout);
+  const int flags = fcntl(socket.get(), F_GETFL);
+  fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK);
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  channel_ = grpc::CreateCustomInsecureChannelFromFd("muster", socket.Release(), arguments);
+  stub_ = v1::Rendezvous::NewStub(channel_);
+  auto call = std::make_unique<AttendClientCall>(calls_->mailbox());
+  call_ = call.get();
+  calls_->Own(std::move(call));
+  call_->Open([this](grpc::ClientContext* context, AttendClientCall* reactor) {
+    stub_->async()->Attend(context, reactor);
+  });
+}
+
+void MasterClient::Impl::OnEvent(const ClientEvent& event) {
+  if (output_.Owns(event.call)) {
+    output_.OnEvent(event);
+  } else if (event.call == call_) {
+    switch (event.kind) {
+      case ClientEventKind::kRead:
+        OnFrame(call_->incoming());
+        if (call_ != nullptr && !call_->released()) {
+          call_->Read();
+        }
+        break;
+      case ClientEventKind::kWritten:
+        call_->WriteEnded();
+        Pump();
+        break;
+      case ClientEventKind::kWriteFailed:
+      case ClientEventKind::kReadEnded:
+        call_->Release();
+        break;
+      case ClientEventKind::kHalfClosed:
+        break;
+      case ClientEventKind::kDone: {
+        const std::string why = call_->status().error_message();
+        call_ = nullptr;
+        Down(why.empty() ? "the master closed the connection" : why);
+        break;
+      }
+    }
+  } else if (event.kind == ClientEventKind::kReadEnded) {
+    event.call->Release();  // a call of an earlier connection
+  }
+  if (event.kind == ClientEventKind::kDone && state_ == State::kStopping) {
+    deadline_->StartAfter(absl::ZeroDuration());  // looks again when this call is destroyed
+  }
+}
+
+void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
+  if (state_ == State::kHandshake) {
+    OnHandshake(frame);
+    return;
+  }
+  if (state_ != State::kUp) {
+    return;
+  }
+  if (frame.has_refusal()) {
+    Refused(frame.refusal().reason());
+    return;
+  }
+  absl::StatusOr<MasterMessage> message = FromWire(frame);
+  if (!message.ok()) {
+    call_->Cancel();
+    return;
+  }
+  if (const auto* admitted = std::get_if<Admitted>(&*message)) {
+    admitted_ = *admitted;
+    identified_ = false;
+  }
+  if (admitted_.has_value() && !identified_) {
+    identified_ = true;  // any answer on this connection shows that the master knows it as ours
+    output_.OnIdentity({handshake_, admitted_->node, admitted_->incarnation});
+  }
+  callbacks_.on_message(*std::move(message));
+}
+
+void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
+  if (frame.has_challenge() && handshake_.agent_nonce.empty()) {
+    SayHello(frame.challenge());
+  } else if (frame.has_refusal()) {
+    Refused(frame.refusal().reason());
+  } else if (frame.has_welcome() && !handshake_.agent_nonce.empty()) {
+    if (master_build_ != std::string(BuildName())) {
+      Refused(absl::StrCat("this master is muster ", master_build_, ", ", options_.hostname,
+                           " runs ", BuildName(), ": install the same build"));
+    } else if (!ProofHolds(MasterProof(options_.secret, handshake_), frame.welcome().proof())) {
+      Refused(absl::StrCat("what answers at ", final_ ? "the channel" : options_.target,
+                           " does not know this job's secret: is it the master of this job?"));
+    } else {
+      state_ = State::kUp;
+      was_up_ = true;
+      failures_ = 0;
+      deadline_->Stop();
+      callbacks_.on_up();
+    }
+  } else {
+    call_->Cancel();  // not a master
+  }
+}
+
+void MasterClient::Impl::SayHello(const v1::Challenge& challenge) {
+  const absl::StatusOr<std::string> nonce = MakeNonce();
+  if (!nonce.ok() || challenge.nonce().size() != kNonceBytes) {
+    call_->Cancel();
+    return;
+  }
+  master_build_ = challenge.build().substr(0, kNameBytesMax);
+  handshake_ = {challenge.nonce(), *nonce, options_.job_id};
+  v1::AgentFrame frame;
+  v1::Hello* hello = frame.mutable_hello();
+  hello->set_protocol(kProtocolVersion);
+  hello->set_build(std::string(BuildName()));
+  hello->set_nonce(*nonce);
+  hello->set_job_id(options_.job_id);
+  hello->set_hostname(options_.hostname);
+  hello->set_proof(AgentProof(options_.secret, handshake_));
+  *hello->mutable_terms() = ToWire(options_.terms);
+  call_->Write(std::move(frame));
+}
+
+void MasterClient::Impl::Pump() {
+  if (call_ == nullptr || call_->writing() || call_->released() || call_->half_closed() ||
+      state_ == State::kHandshake) {
+    return;
+  }
+  if (join_.has_value()) {
+    call_->Write(ToWire(AgentMessage(*std::exchange(join_, std::nullopt))));
+  } else if (beat_.has_value()) {
+    call_->Write(ToWire(AgentMessage(*std::exchange(beat_, std::nullopt))));
+  } else if (leave_.has_value()) {
+    call_->Write(ToWire(AgentMessage(*std::exchange(leave_, std::nullopt))));
+  } else if (state_ == State::kStopping) {
+    call_->HalfClose();
+  }
+}
+
+// The connection is over, or never came.
+void MasterClient::Impl::Down(const std::string& why) {
+  if (state_ == State::kStopping || state_ == State::kStopped || state_ == State::kIdle) {
+    return;
+  }
+  const bool was_up = std::exchange(was_up_, false);
+  stub_.reset();
+  channel_.reset();
+  handshake_ = {};
+  join_.reset();
+  beat_.reset();
+  leave_.reset();
+  identified_ = false;
+  deadline_->Stop();
+  if (final_) {
+    state_ = State::kWaiting;
+    output_.OnLinkDown(why, true);
+    callbacks_.on_down(why);
+    return;
+  }
+  // Back-off doubles up to the maximum; jitter keeps a thousand agents from coming back together.
+  const double factor = 0.5 + jitter_.Unit();
+  const absl::Duration wait =
+      std::min(options_.retry_max, options_.retry_min * (int64_t{1} << std::min(failures_, 16)));
+  ++failures_;
+  state_ = State::kWaiting;
+  deadline_->StartAfter(wait * factor);
+  output_.OnLinkDown(why, false);
+  if (was_up) {
+    callbacks_.on_down(why);
+  } else if (callbacks_.on_try_failed) {
+    callbacks_.on_try_failed(why);
+  }
+}
+
+void MasterClient::Impl::Refused(const std::string& reason) {
+  state_ = State::kWaiting;  // without a timer: for good
+  deadline_->Stop();
+  call_->Cancel();
+  call_->Release();
+  call_ = nullptr;  // its kDone finds nobody
+  output_.OnLinkDown(reason, true);
+  callbacks_.on_message(muster::Refused{options_.life, reason});
+}
+
+// The one timer: the handshake took too long, the wait before a retry is over, or stopping did.
+void MasterClient::Impl::Late() {
+  switch (state_) {
+    case State::kHandshake: {
+      call_->Cancel();
+      call_->Release();
+      call_ = nullptr;
+      Down(absl::StrCat("what listens at ", final_ ? "the channel" : options_.target,
+                        " does not answer like a muster master"));
+      return;
+    }
+    case State::kWaiting:
+      Connect();
+      return;
+    case State::kStopping:
+      if (calls_ != nullptr) {
+        calls_->CancelAll();
+      }
+      if (call_ != nullptr) {
+        call_->Release();
+      }
+      CheckStopped();
+      return;
+    default:
+      return;
+  }
+}
+
+void MasterClient::Impl::Stop(std::function<void()> done) {
+  CHECK(stop_done_ == nullptr);
+  stop_done_ = std::move(done);
+  if (deadline_ == nullptr) {  // never started
+    deadline_ = std::make_unique<UvTimer>(loop_, [this] { Late(); });
+  }
+  const bool up = state_ == State::kUp;
+  state_ = State::kStopping;
+  connector_.reset();
+  output_.Shut();
+  if (up) {
+    deadline_->StartAfter(kStopTime);
+    Pump();  // what is queued, then the half close
+  } else {
+    deadline_->StartAfter(absl::ZeroDuration());
+  }
+}
+
+void MasterClient::Impl::CheckStopped() {
+  if (calls_ != nullptr && !calls_->empty()) {
+    return;  // their kDone events come soon
+  }
+  if (stop_done_ != nullptr) {
+    state_ = State::kStopped;
+    stub_.reset();
+    channel_.reset();
+    std::exchange(stop_done_, nullptr)();
+  }
+}
+
+}  // namespace muster

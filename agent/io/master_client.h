@@ -1,0 +1,65 @@
+// The agent's connection to its master over gRPC: control (MasterLink) and output (OutputLink) on
+// one connection.
+//
+// Thread rule: every method and every callback on the thread of the loop given; gRPC's own threads
+// only post into a bounded mailbox. No gRPC is set up before Start.
+//
+// Invariants:
+//  C1 on_up comes only after both sides proved the secret and the same build;
+//
+//  C2 a target is tried again for ever, with back-off and jitter, each try with its own deadline; a
+//     descriptor never;
+//
+//  C3 after a refusal of the handshake, by either side, nothing more is tried;
+//
+//  C4 messages not yet sent are at most one Join, one Beat and one Leave: a newer one replaces
+//  them.
+#pragma once
+
+#include <uv.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "agent/io/links.h"
+#include "proto/base/unique_fd.h"
+#include "proto/wire/job_terms.h"
+
+namespace muster {
+
+struct MasterClientOptions {
+  // One of the two:
+  std::string target;  // "HOST:PORT", "[ADDR]:PORT"
+  UniqueFd socket;     // a connected stream socket: the only connection there will ever be
+
+  std::string secret;  // "" = --insecure
+  std::string job_id;
+  std::string hostname;  // for the master's refusals
+  uint64_t life = 0;     // of the agent's Join: a refused handshake comes as Refused{life, reason}
+  JobTerms terms;
+  absl::Duration connect_timeout = absl::Seconds(5);  // until the handshake is through
+  absl::Duration retry_min = absl::Milliseconds(100);
+  absl::Duration retry_max = absl::Seconds(2);
+};
+
+class MasterClient {
+ public:
+  // `loop` outlives the client.
+  MasterClient(uv_loop_t* loop, MasterClientOptions options);
+  // After link().Stop's `done`, or when link() was never started.
+  ~MasterClient();
+  MasterClient(const MasterClient&) = delete;
+  MasterClient& operator=(const MasterClient&) = delete;
+
+  MasterLink& link();  // both live as long as the client
+  OutputLink&
+  output();  // opens its stream when the master has admitted the agent, and again after a break
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster

@@ -1,0 +1,51 @@
+// Reads what NodeFacts holds from the machine: address, CPUs, GPUs. Any thread; a few small files
+// and one socket that sends nothing, below 1 ms. Never resolves the machine's own name.
+//
+// Invariants (cited by tests):
+//  N1 an address for other nodes is never link-local, and loopback only where nothing else is;
+//  N2 files that are missing or unreadable never make the number of CPUs smaller.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "agent/core/cpu_count.h"
+#include "agent/core/facts.h"
+
+namespace muster {
+
+struct NodeQuery {
+  bool other_nodes = false;            // false: one machine, 127.0.0.1 and no interface
+  std::string iface;                   // --iface NAME | CIDR: decides where given
+  std::string route_to;                // host or address of the master; a name is resolved
+  std::string ssh_connection;          // $SSH_CONNECTION: where sshd was reached; else the route
+  const char* cuda_visible = nullptr;  // $CUDA_VISIBLE_DEVICES; null = not set
+  std::string root;                    // in front of /proc, /sys and /dev; tests only
+};
+
+// Errors: InvalidArgument (--iface names nothing here; the text lists what there is),
+// Unavailable (route_to does not resolve).
+absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query);
+
+// The parts, each with the files below `root`.
+std::string Hostname();
+CpuSet AffinityMask();
+// `mask` ∩ the cgroup's cpuset.
+CpuSet AllowedCpus(CpuSet mask, const std::string& root);
+// Cores that the cgroup's quota allows, over all levels of it; 0 = none.
+double CpuQuota(const std::string& root);
+uint32_t CountGpus(const std::string& root, const char* cuda_visible);
+uint32_t CountRdmaDevices(const std::string& root);
+
+struct LocalAddress {
+  std::string address;
+  std::string interface;
+  std::string why;
+};
+// By the order of NodeQuery's fields, else the default route, else the first interface that is up
+// and not a bridge of containers or virtual machines, else loopback.
+absl::StatusOr<LocalAddress> ChooseAddress(const NodeQuery& query);
+
+}  // namespace muster

@@ -1,0 +1,407 @@
+#include "agent/io/output_pump.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/check.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kReadBytes = 256u
+                              << 10;  // one read; a pipe that fills it is worth enlarging to this
+constexpr size_t kReadsPerTurn = 4;   // then the other workers' turn
+constexpr size_t kTailKept =
+    kStderrTailBytes + 1;  // one more tells whether the first line is whole
+
+std::unique_ptr<uv_timer_t> MakeTimer(uv_loop_t* loop, void* data) {
+  auto timer = std::make_unique<uv_timer_t>();
+  uv_timer_init(loop, timer.get());
+  timer->data = data;
+  return timer;
+}
+
+// All that a dead writer has left is in the pipe, at most its capacity; a living one may write on.
+size_t PipeBytes(int fd) {
+  const int bytes = fcntl(fd, F_GETPIPE_SZ);
+  return bytes > 0 ? static_cast<size_t>(bytes) : kReadBytes;
+}
+
+// At most kStderrTailLines whole lines and kStderrTailBytes; of one long line its end.
+std::string LastLines(absl::string_view text) {
+  if (text.size() > kStderrTailBytes) {
+    const size_t cut = text.size() - kStderrTailBytes;
+    const size_t line_end = text.find('\n', cut - 1);  // the byte before the cut may end a line
+    text.remove_prefix(line_end + 1 < text.size() ? std::max(cut, line_end + 1) : cut);
+  }
+  size_t lines = 0;
+  for (size_t at = text.size(); at > 1; --at) {
+    if (text[at - 2] == '\n' && ++lines == kStderrTailLines) {
+      text.remove_prefix(at - 1);
+      break;
+    }
+  }
+  return std::string(text);
+}
+
+template <typename Handle>
+void CloseHandle(Handle* handle) {
+  uv_close(reinterpret_cast<uv_handle_t*>(handle),
+           [](uv_handle_t* closed) { delete reinterpret_cast<Handle*>(closed); });
+}
+
+}  // namespace
+
+OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id,
+                       OutputLink* link, std::function<void()> on_round_closed)
+    : loop_(loop),
+      options_(options),
+      job_id_(std::move(job_id)),
+      link_(link),
+      on_round_closed_(std::move(on_round_closed)),
+      show_(options.show.begin(), options.show.end()),
+      spool_(kOutputMemoryMax, options.spool_bytes_max),
+      pause_timer_(MakeTimer(loop, this)),
+      held_timer_(MakeTimer(loop, this)),
+      scratch_(kReadBytes, '\0') {}
+
+OutputPump::~OutputPump() {
+  for (const auto& stream : streams_) {
+    if (stream->poll != nullptr) {
+      CloseHandle(stream->poll);
+    }
+  }
+  for (const auto& log : logs_) {
+    log->on_idle = nullptr;
+  }
+  CloseHandle(pause_timer_.release());
+  CloseHandle(held_timer_.release());
+}
+
+void OutputPump::BeginRound(const Assignment& assignment) {
+  CHECK(open_streams_ == 0);
+  assignment_ = assignment;
+  streams_.clear();
+  logs_.erase(
+      std::remove_if(logs_.begin(), logs_.end(), [](const auto& log) { return log->idle(); }),
+      logs_.end());
+}
+
+absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
+  WorkerEnds ends;
+  const uint32_t rank = assignment_.rank_first.value + local_rank;
+  for (const uint8_t number : {uint8_t{1}, uint8_t{2}}) {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no pipe for the output of rank ", rank, ": ", std::strerror(errno),
+                       "; raise ulimit -n, or start fewer workers per node"));
+    }
+    auto stream = std::make_unique<Stream>();
+    stream->pump = this;
+    stream->local_rank = local_rank;
+    stream->number = number;
+    stream->fd.Reset(fds[0]);
+    (number == 1 ? ends.out : ends.err).Reset(fds[1]);
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    const bool to_file_only = (options_.redirects.Of(local_rank) & number) != 0;
+    const bool teed = (options_.tee.Of(local_rank) & number) != 0;
+    const bool all_logged =
+        !options_.log_dir.empty() && !options_.redirects.Any() && !options_.tee.Any();
+    stream->shown = !(to_file_only && !teed) && (show_.empty() || show_.count(rank) > 0);
+    if (to_file_only || teed || all_logged) {
+      stream->log = LogFile::Make(
+          loop_, absl::StrCat(options_.log_dir, "/", job_id_, "/round-", assignment_.round.n,
+                              "/rank-", rank, number == 1 ? ".out" : ".err"));
+      stream->log->on_idle = [this] { CheckEmpty(); };
+      logs_.push_back(stream->log);
+    }
+    auto poll = std::make_unique<uv_poll_t>();
+    CHECK(uv_poll_init(loop_, poll.get(), fds[0]) == 0);
+    poll->data = stream.get();
+    stream->poll = poll.release();
+    Watch(*stream, true);
+    streams_.push_back(std::move(stream));
+    ++open_streams_;
+  }
+  return ends;
+}
+
+void OutputPump::Watch(Stream& stream, bool on) {
+  if (stream.poll == nullptr) {
+    return;
+  }
+  if (!on) {
+    uv_poll_stop(stream.poll);
+    return;
+  }
+  uv_poll_start(stream.poll, UV_READABLE, [](uv_poll_t* handle, int, int) {
+    Stream& ready = *static_cast<Stream*>(handle->data);
+    OutputPump& pump = *ready.pump;
+    if (pump.ReadSome(ready, kReadBytes * kReadsPerTurn) == Read::kEnd) {
+      pump.FinishStream(ready);
+    }
+    pump.Pump();
+  });
+}
+
+OutputPump::Read OutputPump::ReadSome(Stream& stream, size_t bytes_max) {
+  for (size_t taken = 0; taken < bytes_max;) {
+    // Near the longest line smaller steps, so that the cut is not far beyond it.
+    const size_t room =
+        stream.lines.held().size() > kLineBytesMax / 2 ? 64u << 10 : scratch_.size();
+    const ssize_t n = read(stream.fd.get(), scratch_.data(), room);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return errno == EAGAIN || errno == EWOULDBLOCK ? Read::kNothing : Read::kEnd;
+    }
+    if (n == 0) {
+      return Read::kEnd;
+    }
+    const auto size = static_cast<size_t>(n);
+    taken += size;
+    Take(stream, absl::string_view(scratch_.data(), size));
+    if (!stream.grown && size >= (64u << 10)) {
+      stream.grown = true;
+      fcntl(stream.fd.get(), F_SETPIPE_SZ,
+            static_cast<int>(kReadBytes));  // may be refused: only slower
+    }
+  }
+  return Read::kMore;
+}
+
+void OutputPump::Take(Stream& stream, absl::string_view bytes) {
+  if (stream.number == 2) {
+    const absl::string_view last = bytes.substr(bytes.size() - std::min(bytes.size(), kTailKept));
+    stream.tail.append(last.data(), last.size());
+    if (stream.tail.size() > 2 * kTailKept) {
+      stream.tail.erase(0, stream.tail.size() - kTailKept);
+    }
+  }
+  if (stream.log != nullptr) {
+    stream.log->Append(bytes);
+    if (stream.log->waiting_bytes() > kLogFileBytesMax) {
+      Throttle(stream);
+    }
+  }
+  if (!stream.shown || discard_) {
+    return;
+  }
+  const bool partial = stream.number == 1 ? options_.partial_out : options_.partial_err;
+  LineAssembler::Piece piece = stream.lines.Put(bytes);
+  if (!piece.bytes.empty()) {
+    stream.held_since = absl::InfiniteFuture();  // what is held now has just begun
+  }
+  Emit(stream, std::move(piece));
+  if (!partial || stream.lines.held().empty()) {
+    return;
+  }
+  if (stream.lines.held().find('\r') != absl::string_view::npos) {
+    stream.held_since = absl::InfiniteFuture();
+    Emit(stream, stream.lines.TakeHeld());
+    return;
+  }
+  stream.held_since = std::min(stream.held_since, BootNow());
+  if (uv_is_active(reinterpret_cast<uv_handle_t*>(held_timer_.get())) == 0) {
+    uv_timer_start(
+        held_timer_.get(),
+        [](uv_timer_t* timer) { static_cast<OutputPump*>(timer->data)->ShowHeld(); },
+        static_cast<uint64_t>(absl::ToInt64Milliseconds(kPartialLineDelay)), 0);
+  }
+}
+
+void OutputPump::ShowHeld() {
+  absl::Time next = absl::InfiniteFuture();
+  const absl::Time now = BootNow();
+  for (const auto& stream : streams_) {
+    if (now - stream->held_since >= kPartialLineDelay - absl::Milliseconds(2)) {
+      stream->held_since = absl::InfiniteFuture();
+      Emit(*stream, stream->lines.TakeHeld());
+    }
+    next = std::min(next, stream->held_since + kPartialLineDelay);
+  }
+  if (next != absl::InfiniteFuture()) {
+    uv_timer_start(
+        held_timer_.get(),
+        [](uv_timer_t* timer) { static_cast<OutputPump*>(timer->data)->ShowHeld(); },
+        static_cast<uint64_t>(std::max<int64_t>(1, absl::ToInt64Milliseconds(next - now))), 0);
+  }
+  Pump();
+}
+
+void OutputPump::Emit(Stream& stream, LineAssembler::Piece piece) {
+  if (piece.bytes.empty() || discard_) {
+    return;
+  }
+  OutputChunk chunk;
+  chunk.rank = assignment_.rank_first.value + stream.local_rank;
+  chunk.local_rank = stream.local_rank;
+  chunk.node_rank = assignment_.node_rank.value;
+  chunk.stream = stream.number;
+  chunk.ends_line = piece.ends_line;
+  chunk.split = piece.split;
+  chunk.bytes = std::move(piece.bytes);
+  if (spool_.Empty() && link_->Send(chunk)) {
+    return;
+  }
+  if (spool_.Full(chunk.bytes.size()) && options_.overflow == OverflowMode::kDrop) {
+    dropped_lines_ +=
+        static_cast<uint64_t>(std::count(chunk.bytes.begin(), chunk.bytes.end(), '\n'));
+    return;
+  }
+  // With kBlock a chunk that was read is kept even when full; Throttle then holds the worker up.
+  spool_.Push(std::move(chunk));
+  if (spool_.memory_bytes() + spool_.file_bytes() > kOutputSoftBytes) {
+    Throttle(stream);
+  }
+}
+
+void OutputPump::Throttle(Stream& stream) {
+  if (stream.paused || stream.poll == nullptr) {
+    return;
+  }
+  stream.paused = true;
+  Watch(stream, false);
+  if (uv_is_active(reinterpret_cast<uv_handle_t*>(pause_timer_.get())) == 0) {
+    uv_timer_start(
+        pause_timer_.get(),
+        [](uv_timer_t* timer) {
+          static_cast<OutputPump*>(timer->data)->ResumePaused(/*all=*/false);
+        },
+        static_cast<uint64_t>(absl::ToInt64Milliseconds(kOutputPause)), 0);
+  }
+}
+
+// `all`: the queue has drained. Else the pause is over: a slow reader only slows workers down to
+// what the spool takes.
+void OutputPump::ResumePaused(bool all) {
+  const bool full =
+      !all && options_.overflow == OverflowMode::kBlock && spool_.Full(kReadBytes * kReadsPerTurn);
+  bool again = false;
+  for (const auto& stream : streams_) {
+    if (!stream->paused) {
+      continue;
+    }
+    if ((full && stream->shown) ||
+        (stream->log != nullptr && stream->log->waiting_bytes() > kLogFileBytesMax)) {
+      again = true;
+      continue;
+    }
+    stream->paused = false;
+    Watch(*stream, true);
+  }
+  if (again && uv_is_active(reinterpret_cast<uv_handle_t*>(pause_timer_.get())) == 0) {
+    uv_timer_start(
+        pause_timer_.get(),
+        [](uv_timer_t* timer) {
+          static_cast<OutputPump*>(timer->data)->ResumePaused(/*all=*/false);
+        },
+        static_cast<uint64_t>(absl::ToInt64Milliseconds(kOutputPause)), 0);
+  }
+}
+
+void OutputPump::Pump() {
+  if (pumping_) {
+    return;  // Send told us that the link is closed or writable again
+  }
+  pumping_ = true;
+  bool popped = false;
+  while (!spool_.Empty() && !discard_ && link_->Send(spool_.Front())) {
+    spool_.Pop();
+    popped = true;
+  }
+  if (discard_) {
+    spool_.Clear();
+  }
+  pumping_ = false;
+  if (popped && on_progress) {
+    on_progress();
+  }
+  if (popped && spool_.memory_bytes() + spool_.file_bytes() < kOutputSoftBytes / 2) {
+    if (dropped_lines_ > 0) {
+      LogWarning(absl::StrCat("--output-overflow=drop: ", dropped_lines_,
+                              " lines of output were dropped"));
+      dropped_lines_ = 0;
+    }
+    ResumePaused(/*all=*/true);
+  }
+  CheckEmpty();
+}
+
+void OutputPump::OnWritable() { Pump(); }
+
+void OutputPump::Discard() {
+  discard_ = true;
+  Pump();
+  ResumePaused(/*all=*/true);
+}
+
+std::string OutputPump::Drain(uint32_t local_rank) {
+  std::string tail;
+  for (const auto& stream : streams_) {
+    if (stream->local_rank != local_rank) {
+      continue;
+    }
+    if (stream->poll != nullptr && ReadSome(*stream, PipeBytes(stream->fd.get())) == Read::kEnd) {
+      FinishStream(*stream);
+    }
+    if (stream->number == 2) {
+      tail = LastLines(stream->tail);
+    }
+  }
+  Pump();
+  return tail;
+}
+
+void OutputPump::FinishStream(Stream& stream) {
+  if (stream.poll == nullptr) {
+    return;
+  }
+  Emit(stream, stream.lines.TakeHeld());
+  stream.held_since = absl::InfiniteFuture();
+  uv_poll_stop(stream.poll);
+  CloseHandle(std::exchange(stream.poll, nullptr));
+  stream.fd.Reset();
+  stream.paused = false;
+  CHECK(open_streams_ > 0);
+  if (--open_streams_ == 0 && !closing_round_) {
+    on_round_closed_();
+  }
+}
+
+void OutputPump::CloseRound() {
+  // A descriptor that escaped (passed to a daemon) must not hold us up, even when it is written to
+  // for ever.
+  closing_round_ = true;
+  for (const auto& stream : streams_) {
+    if (stream->poll != nullptr) {
+      ReadSome(*stream, PipeBytes(stream->fd.get()));
+      FinishStream(*stream);
+    }
+  }
+  closing_round_ = false;
+  Pump();
+}
+
+bool OutputPump::Empty() const {
+  return spool_.Empty() &&
+         std::all_of(logs_.begin(), logs_.end(), [](const auto& log) { return log->idle(); });
+}
+
+void OutputPump::CheckEmpty() {
+  if (on_empty && Empty()) {
+    on_empty();
+  }
+}
+
+}  // namespace muster

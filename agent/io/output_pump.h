@@ -1,0 +1,107 @@
+// Reads what the workers of a round write, cuts it into whole lines, keeps the last lines of stderr
+// for the report, writes log files, and hands the rest to the OutputLink; what the link does not
+// take now waits in memory and then in the spool. Loop thread only.
+#pragma once
+
+#include <uv.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "agent/core/line_assembler.h"
+#include "agent/io/links.h"
+#include "agent/io/log_file.h"
+#include "agent/io/spool.h"
+#include "proto/base/messages.h"
+#include "proto/base/unique_fd.h"
+#include "proto/base/work_plan.h"
+
+namespace muster {
+
+class OutputPump {
+ public:
+  // `link` outlives the pump. `on_round_closed`: every stream of the round has come to its end by
+  // itself.
+  OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id, OutputLink* link,
+             std::function<void()> on_round_closed);
+  ~OutputPump();
+
+  struct WorkerEnds {
+    UniqueFd out;
+    UniqueFd err;
+  };
+  // The round before is closed. Afterwards one Open a worker.
+  void BeginRound(const Assignment& assignment);
+  absl::StatusOr<WorkerEnds> Open(uint32_t local_rank);
+  // Reads what is already in the pipes of a worker that has ended; its last lines of stderr.
+  std::string Drain(uint32_t local_rank);
+  // No writer can be left: takes what is in the pipes and closes them, also where a stray
+  // descriptor holder keeps one open. Afterwards round_closed(); the callback does not come for
+  // that.
+  void CloseRound();
+  bool round_closed() const { return open_streams_ == 0; }
+
+  void OnWritable();  // of the link
+  // Nobody reads any more: from now on output is thrown away.
+  void Discard();
+  // Everything was handed to the link and to the log files.
+  bool Empty() const;
+  std::function<void()> on_empty;
+  std::function<void()> on_progress;  // something that waited was taken
+
+ private:
+  struct Stream {
+    OutputPump* pump = nullptr;
+    uint32_t local_rank = 0;
+    uint8_t number = 1;  // 1 stdout, 2 stderr
+    UniqueFd fd;
+    uv_poll_t* poll = nullptr;  // closed on the loop, freed in its close callback
+    LineAssembler lines;
+    std::string tail;
+    std::shared_ptr<LogFile> log;
+    bool shown = true;
+    bool paused = false;
+    bool grown = false;  // its pipe was made larger
+    absl::Time held_since = absl::InfiniteFuture();
+  };
+
+  enum class Read : uint8_t { kMore, kNothing, kEnd };
+  Read ReadSome(Stream& stream, size_t bytes_max);
+  void Take(Stream& stream, absl::string_view bytes);
+  void Emit(Stream& stream, LineAssembler::Piece piece);
+  void FinishStream(Stream& stream);
+  void Watch(Stream& stream, bool on);
+  void Throttle(Stream& stream);
+  void ResumePaused(bool all);
+  void ShowHeld();
+  void Pump();
+  void CheckEmpty();
+
+  uv_loop_t* const loop_;
+  const OutputOptions options_;
+  const std::string job_id_;
+  OutputLink* const link_;
+  const std::function<void()> on_round_closed_;
+  const std::set<uint32_t> show_;
+  Assignment assignment_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // of the round: 2 a worker
+  std::vector<std::shared_ptr<LogFile>> logs_;
+  size_t open_streams_ = 0;
+  OutputSpool spool_;
+  uint64_t dropped_lines_ = 0;
+  bool discard_ = false;
+  bool pumping_ = false;
+  bool closing_round_ = false;
+  std::unique_ptr<uv_timer_t> pause_timer_;
+  std::unique_ptr<uv_timer_t> held_timer_;
+  std::string scratch_;
+};
+
+}  // namespace muster

@@ -1,0 +1,162 @@
+#include "agent/io/process_tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <map>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "proto/base/clock.h"
+#include "proto/base/unique_fd.h"
+
+namespace muster {
+namespace {
+
+std::string ReadSmallFile(const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string out;
+  char buffer[4096];
+  while (fd.valid()) {
+    const ssize_t n = read(fd.get(), buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      break;
+    }
+    out.append(buffer, static_cast<size_t>(n));
+  }
+  return out;
+}
+
+// The numeric names in a /proc folder.
+std::vector<pid_t> NumbersIn(const std::string& folder) {
+  std::vector<pid_t> out;
+  DIR* dir = opendir(folder.c_str());
+  if (dir == nullptr) {
+    return out;
+  }
+  while (const dirent* entry = readdir(dir)) {
+    pid_t number = 0;
+    if (absl::SimpleAtoi(entry->d_name, &number)) {
+      out.push_back(number);
+    }
+  }
+  closedir(dir);
+  return out;
+}
+
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  std::vector<pid_t> out;
+  for (const pid_t thread : NumbersIn(absl::StrCat("/proc/", pid, "/task"))) {
+    const std::string text =
+        ReadSmallFile(absl::StrCat("/proc/", pid, "/task/", thread, "/children"));
+    for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+      pid_t child = 0;
+      if (absl::SimpleAtoi(word, &child)) {
+        out.push_back(child);
+      }
+    }
+  }
+  return out;
+}
+
+// For kernels without the lists of children: parent of every process, from /proc/PID/stat.
+std::multimap<pid_t, pid_t> AllByParent() {
+  std::multimap<pid_t, pid_t> out;
+  for (const pid_t pid : NumbersIn("/proc")) {
+    const std::string stat = ReadSmallFile(absl::StrCat("/proc/", pid, "/stat"));
+    const size_t name_end =
+        stat.rfind(") ");  // "PID (NAME) S PPID ...", and a name may hold anything
+    if (name_end == std::string::npos || name_end + 4 >= stat.size()) {
+      continue;
+    }
+    out.emplace(static_cast<pid_t>(atoi(stat.c_str() + name_end + 4)), pid);
+  }
+  return out;
+}
+
+bool HasChildrenLists() {
+  static const bool has =
+      access(absl::StrCat("/proc/self/task/", getpid(), "/children").c_str(), R_OK) == 0;
+  return has;
+}
+
+}  // namespace
+
+std::vector<pid_t> Descendants(const std::set<pid_t>& spare) {
+  const bool lists = HasChildrenLists();
+  const std::multimap<pid_t, pid_t> by_parent =
+      lists ? std::multimap<pid_t, pid_t>() : AllByParent();
+  std::vector<pid_t> out = {getpid()};
+  for (size_t i = 0; i < out.size(); ++i) {
+    std::vector<pid_t> children;
+    if (lists) {
+      children = ChildrenOf(out[i]);
+    } else {
+      const auto [first, last] = by_parent.equal_range(out[i]);
+      for (auto it = first; it != last; ++it) {
+        children.push_back(it->second);
+      }
+    }
+    for (const pid_t child : children) {
+      if (spare.count(child) == 0) {
+        out.push_back(child);
+      }
+    }
+  }
+  out.erase(out.begin());
+  return out;
+}
+
+KillResult KillDescendants(const std::set<pid_t>& spare, absl::Duration within,
+                           const std::function<void(pid_t, int, uint64_t)>& reaped) {
+  const absl::Time deadline = BootNow() + within;
+  // Repeats, because a process can fork between the look and the kill: its children show up in the
+  // next round.
+  for (int64_t pause_us = 100;; pause_us = std::min<int64_t>(pause_us * 2, 20000)) {
+    KillResult result{Descendants(spare)};
+    std::vector<pid_t>& left = result.survivors;
+    if (left.empty()) {
+      return result;
+    }
+    for (const pid_t pid : left) {
+      kill(pid, SIGKILL);
+    }
+    // Each by its number: a spared child's end is for those who spared it.
+    const size_t before = left.size();
+    left.erase(std::remove_if(left.begin(), left.end(),
+                              [&reaped](pid_t pid) {
+                                int status = 0;
+                                rusage usage{};
+                                if (wait4(pid, &status, WNOHANG, &usage) <= 0) {
+                                  return false;
+                                }
+                                reaped(pid, status, static_cast<uint64_t>(usage.ru_maxrss) * 1024);
+                                return true;
+                              }),
+               left.end());
+    if (BootNow() >= deadline) {
+      return result;
+    }
+    if (left.size() < before) {
+      pause_us = 100;
+      continue;
+    }
+    const timespec pause = {0, pause_us * 1000};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,31 @@
+// Ends everything that descends from this process. Needs PR_SET_CHILD_SUBREAPER on the caller, so
+// that a double-forked or setsid'ed descendant of a worker is still found below us. Single thread;
+// blocks, bounded.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace muster {
+
+// All processes below this one, by the kernel's lists of children; parents before children. Those
+// in `spare` and everything below them are left out.
+std::vector<pid_t> Descendants(const std::set<pid_t>& spare);
+
+struct KillResult {
+  std::vector<pid_t>
+      survivors;  // not ended within the time: in the kernel (D state), or not ours to kill
+};
+
+// SIGKILLs all descendants again and again until none is left or `within` has passed; reaps what
+// becomes a child of the caller. `reaped` hears of every reaped process (pid, wait status, peak
+// memory in bytes).
+KillResult KillDescendants(const std::set<pid_t>& spare, absl::Duration within,
+                           const std::function<void(pid_t, int, uint64_t)>& reaped);
+
+}  // namespace muster

@@ -1,0 +1,194 @@
+#include "agent/io/program_facts.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "agent/io/elf_file.h"
+#include "agent/io/python_facts.h"
+#include "agent/io/small_file.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kShebangBytesMax = 256;       // BINPRM_BUF_SIZE of the kernel
+constexpr size_t kScriptBytesMax = 64u << 10;  // imports are at the beginning
+constexpr size_t kVersionFileBytesMax = 4096;
+
+absl::string_view BaseOf(absl::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == absl::string_view::npos ? path : path.substr(slash + 1);
+}
+
+std::string Absolute(absl::string_view path, const std::string& wdir) {
+  return absl::StartsWith(path, "/") ? std::string(path) : absl::StrCat(wdir, "/", path);
+}
+
+std::string CurrentFolder() {
+  std::string out(4096, '\0');
+  return getcwd(out.data(), out.size()) == nullptr ? "." : std::string(out.c_str());
+}
+
+bool IsProgram(const std::string& path) {
+  struct stat st {};
+  return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// As execvp would find it; "" when it would not.
+std::string FindProgram(absl::string_view name, const std::string& wdir, const EnvBase& env) {
+  if (absl::StrContains(name, '/')) {
+    return Absolute(name, wdir);
+  }
+  const char* path = env.Find("PATH");
+  for (const absl::string_view folder :
+       absl::StrSplit(path == nullptr ? "/bin:/usr/bin" : path, ':')) {
+    std::string candidate = Absolute(absl::StrCat(folder.empty() ? "." : folder, "/", name), wdir);
+    if (IsProgram(candidate)) {
+      return candidate;
+    }
+  }
+  return "";
+}
+
+// The program a "#!" line names; "" when it is none. `env` is looked through.
+std::string ShebangProgram(absl::string_view head, const std::string& wdir, const EnvBase& env) {
+  absl::string_view line = head.substr(0, head.find('\n'));
+  if (!absl::ConsumePrefix(&line, "#!")) {
+    return "";
+  }
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+  if (words.empty()) {
+    return "";
+  }
+  if (BaseOf(words[0]) != "env") {
+    return Absolute(words[0], wdir);
+  }
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (!absl::StartsWith(words[i], "-") && !absl::StrContains(words[i], '=')) {
+      return FindProgram(words[i], wdir, env);
+    }
+  }
+  return "";
+}
+
+// The script among a Python's arguments: "" for -c, -m and none; `name` is what people call it.
+std::string ScriptOf(const std::vector<std::string>& argv, std::string& name) {
+  for (size_t i = 1; i < argv.size(); ++i) {
+    const std::string& word = argv[i];
+    if (word == "-m" && i + 1 < argv.size()) {
+      name = argv[i + 1];
+      return "";
+    }
+    if (word == "-c" || word == "-") {
+      return "";
+    }
+    if (word == "-W" || word == "-X" || word == "--check-hash-based-pycs") {
+      ++i;
+    } else if (!absl::StartsWith(word, "-")) {
+      name = std::string(BaseOf(word));
+      return word;
+    }
+  }
+  return "";
+}
+
+// A line that begins with "import mpi4py" or "from mpi4py".
+bool ImportsMpi4py(const std::string& script) {
+  const std::string text = ReadHead(script, kScriptBytesMax);
+  for (size_t at = text.find("mpi4py"); at != std::string::npos; at = text.find("mpi4py", at + 1)) {
+    const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;  // npos + 1 == 0
+    const absl::string_view before =
+        absl::StripAsciiWhitespace(absl::string_view(text).substr(begin, at - begin));
+    if (before == "import" || before == "from") {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The MPI that mpi4py in one of `folders` was built for; "MPI" when that cannot be seen.
+std::string MpiOfMpi4py(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    const std::string package = folder + "/mpi4py";
+    const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(package.c_str()), &closedir);
+    while (const dirent* entry = dir == nullptr ? nullptr : readdir(dir.get())) {
+      if (absl::StartsWith(entry->d_name, "MPI.") && absl::EndsWith(entry->d_name, ".so")) {
+        const UniqueFd fd = OpenRegular(absl::StrCat(package, "/", entry->d_name));
+        std::string mpi = fd.valid() ? MpiOfLibraries(ElfNeeded(fd.get())) : "";
+        if (!mpi.empty()) {
+          return mpi;
+        }
+      }
+    }
+  }
+  return "MPI";
+}
+
+void LookAtPython(const std::string& interpreter, const std::string& script,
+                  const std::string& wdir, const EnvBase& env, ProgramFacts& facts) {
+  facts.is_python = true;
+  facts.interpreter = ThroughPyenv(interpreter, wdir, env);
+  std::vector<std::string> folders;
+  if (!facts.interpreter.empty()) {
+    folders = ModuleFolders(facts.interpreter, env);
+  }
+  for (const std::string& folder : folders) {
+    const std::string text =
+        ReadHead(Absolute(folder, wdir) + "/torch/version.py", kVersionFileBytesMax);
+    if (!text.empty()) {
+      const TorchVersion torch = ParseTorchVersion(text);
+      facts.torch_version = torch.version;
+      facts.torch_cuda = torch.cuda;
+      break;
+    }
+  }
+  if (!script.empty() && ImportsMpi4py(script)) {
+    facts.mpi = MpiOfMpi4py(folders);
+  }
+}
+
+}  // namespace
+
+ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::string& wdir_given,
+                           const EnvBase& env) {
+  ProgramFacts facts;
+  if (argv.empty()) {
+    return facts;
+  }
+  const std::string wdir = absl::StartsWith(wdir_given, "/") ? wdir_given
+                           : wdir_given.empty()              ? CurrentFolder()
+                                                : Absolute(wdir_given, CurrentFolder());
+  facts.program = std::string(BaseOf(argv[0]));
+  const std::string path = FindProgram(argv[0], wdir, env);
+  if (path.empty()) {
+    return facts;
+  }
+  if (IsPythonName(path)) {
+    const std::string script = ScriptOf(argv, facts.program);
+    LookAtPython(path, script.empty() ? "" : Absolute(script, wdir), wdir, env, facts);
+    return facts;
+  }
+  const UniqueFd fd = OpenRegular(path);
+  if (!fd.valid()) {
+    return facts;
+  }
+  const std::string head = ReadAt(fd.get(), 0, kShebangBytesMax);
+  if (IsElf(head)) {
+    facts.mpi = MpiOfLibraries(ElfNeeded(fd.get()));
+    return facts;
+  }
+  const std::string interpreter = ShebangProgram(head, wdir, env);
+  if (IsPythonName(interpreter)) {
+    LookAtPython(interpreter, path, wdir, env, facts);
+  }
+  return facts;
+}
+
+}  // namespace muster

@@ -1,0 +1,20 @@
+// Looks at a program without running it: is it Python, which torch would it load, does it link an
+// MPI. Any thread. A program that is not Python costs one open and a few reads; a Python one some
+// more small files, below 1 ms on a local file system. What cannot be read is unknown, never an
+// error: the worker's own start will say what is wrong with it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/core/env_filter.h"
+#include "agent/core/facts.h"
+
+namespace muster {
+
+// `argv` and `wdir` ("" = here) as the plan has them; `env` is the workers' environment (PATH,
+// PYTHONPATH, PYENV_*, HOME are looked at).
+ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::string& wdir,
+                           const EnvBase& env);
+
+}  // namespace muster

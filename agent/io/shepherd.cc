@@ -1,0 +1,299 @@
+#include "agent/io/shepherd.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "agent/io/process_tree.h"
+#include "agent/io/shepherd_protocol.h"
+#include "agent/io/spawn.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::Duration kKillWithin =
+    absl::Seconds(10);  // SIGKILL takes effect at once but in the kernel
+
+class Shepherd {
+ public:
+  Shepherd(UniqueFd socket, const rlimit& worker_files)
+      : socket_(std::move(socket)), worker_files_(worker_files) {}
+
+  // Until the I/O process is gone.
+  void Run() {
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    signals_.Reset(signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC));
+    timer_.Reset(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC));
+    null_.Reset(open("/dev/null", O_RDWR | O_CLOEXEC));
+    // Without one of them an exit or the lease would go unnoticed: our end tells at once.
+    orphaned_ = !signals_.valid() || !timer_.valid() || !null_.valid();
+    while (!orphaned_) {
+      const auto wanted = static_cast<int16_t>(news_.empty() ? POLLIN : POLLIN | POLLOUT);
+      pollfd fds[3] = {
+          {socket_.get(), wanted, 0}, {signals_.get(), POLLIN, 0}, {timer_.get(), POLLIN, 0}};
+      if (poll(fds, 3, -1) < 0 && errno != EINTR) {
+        break;
+      }
+      if (fds[1].revents != 0) {
+        signalfd_siginfo info;
+        while (read(signals_.get(), &info, sizeof(info)) > 0) {
+        }
+        Reap();
+      }
+      if (fds[2].revents != 0) {
+        LeaseEnded();
+      }
+      if ((fds[0].revents & POLLOUT) != 0) {
+        SendNews();
+      }
+      if ((fds[0].revents & ~POLLOUT) != 0) {
+        ReadOrders();
+      }
+    }
+    KillDescendants({}, kKillWithin, [](pid_t, int, uint64_t) {});
+    RemoveRunDir();
+  }
+
+ private:
+  void ReadOrders() {
+    for (int i = 0; i < 64 && !orphaned_;
+         ++i) {  // let exits through between the spawns of a big round
+      absl::StatusOr<ShepherdFrame> frame = ReceiveFrame(socket_.get(), /*wait=*/false);
+      if (!frame.ok()) {
+        orphaned_ = !absl::IsUnavailable(frame.status());
+        return;
+      }
+      Obey(*std::move(frame));
+    }
+  }
+
+  void Obey(ShepherdFrame frame) {
+    switch (static_cast<ShepherdOrder>(frame.type)) {
+      case ShepherdOrder::kPrograms:
+        return TakePrograms(frame);
+      case ShepherdOrder::kSpawn:
+        return SpawnWorker(std::move(frame));
+      case ShepherdOrder::kSignal:
+        for (const auto& [pid, index] : workers_) {
+          if (frame.index < 0 || frame.index == index) {
+            kill(-pid, static_cast<int>(frame.value));
+          }
+        }
+        return;
+      case ShepherdOrder::kClear:
+        return Clear(ShepherdNews::kCleared);
+      case ShepherdOrder::kSetLease:
+        return SetLease(frame.value);
+      case ShepherdOrder::kRunDir:
+        run_dir_ = frame.payload;
+        return;
+    }
+  }
+
+  // The memfd holds: wdir, number of candidates, candidates..., number of arguments, arguments...,
+  // environment...
+  void TakePrograms(const ShepherdFrame& frame) {
+    programs_.clear();
+    struct stat facts {};
+    if (frame.fds.size() == 1 && fstat(frame.fds[0].get(), &facts) == 0) {
+      programs_.resize(static_cast<size_t>(facts.st_size));
+      if (pread(frame.fds[0].get(), programs_.data(), programs_.size(), 0) !=
+          static_cast<ssize_t>(programs_.size())) {
+        programs_.clear();
+      }
+    }
+    const std::vector<char*> strings = UnpackStrings(programs_);
+    size_t at = 0;
+    const auto next = [&] { return at < strings.size() ? strings[at++] : nullptr; };
+    const auto list = [&](std::vector<char*>& out) {
+      out.clear();
+      int count = 0;
+      const char* text = next();
+      if (text != nullptr && absl::SimpleAtoi(text, &count)) {
+        for (int i = 0; i < count && at < strings.size(); ++i) {
+          out.push_back(next());
+        }
+      }
+    };
+    request_.wdir = next();
+    list(request_.candidates);
+    list(request_.argv);
+    request_.argv.push_back(nullptr);
+    environment_.assign(strings.begin() + static_cast<ptrdiff_t>(at), strings.end());
+    request_.files = worker_files_;
+  }
+
+  void SpawnWorker(ShepherdFrame frame) {
+    const size_t fds = frame.fds.size();
+    if (fds < 2 || fds != frame.fd_count) {  // our descriptor limit cuts off the last ones
+      return Tell(ShepherdNews::kSpawnFailed, frame.index, EMFILE, 0,
+                  "descriptors were lost on the way");
+    }
+    request_.stdin_fd = fds == 3 ? frame.fds[0].get() : null_.get();
+    request_.stdout_fd = frame.fds[fds - 2].get();
+    request_.stderr_fd = frame.fds[fds - 1].get();
+    request_.envp = environment_;
+    const std::vector<char*> own = UnpackStrings(frame.payload);
+    request_.envp.insert(request_.envp.end(), own.begin(), own.end());
+    request_.envp.push_back(nullptr);
+    const SpawnResult result = Spawn(request_);
+    if (result.error != 0) {
+      const absl::string_view step = result.step;
+      const char* object = step == "chdir"  ? request_.wdir
+                           : step == "exec" ? request_.argv[0]
+                                            : "a process";
+      return Tell(ShepherdNews::kSpawnFailed, frame.index, result.error, 0,
+                  absl::StrCat(step, " ", object, ": ", std::strerror(result.error)));
+    }
+    workers_[result.pid] = frame.index;
+    Tell(ShepherdNews::kSpawned, frame.index, result.pid, 0, "");
+  }
+
+  void Reap() {
+    int status = 0;
+    rusage usage{};
+    for (pid_t pid = 0; (pid = wait4(-1, &status, WNOHANG, &usage)) > 0;) {
+      Ended(pid, status, static_cast<uint64_t>(usage.ru_maxrss) * 1024);
+    }
+  }
+
+  void Ended(pid_t pid, int status, uint64_t peak_bytes) {
+    const auto it = workers_.find(pid);
+    if (it == workers_.end()) {
+      return;  // an orphan of a worker that we inherited
+    }
+    const int32_t index = it->second;
+    workers_.erase(it);
+    // What remains of its process group has lost its leader; everything else is ended by kClear.
+    const bool alone = workers_.empty() && Descendants({}).empty();
+    Tell(ShepherdNews::kEnded, index, status, peak_bytes, "", alone);
+  }
+
+  void Clear(ShepherdNews news) {
+    const KillResult result =
+        KillDescendants({}, kKillWithin,
+                        [this](pid_t pid, int status, uint64_t peak) { Ended(pid, status, peak); });
+    Tell(news, -1, static_cast<int64_t>(result.survivors.size()), 0,
+         absl::StrJoin(result.survivors, ", "));
+  }
+
+  void SetLease(int64_t boot_ns) {
+    itimerspec at{};
+    at.it_value.tv_sec = boot_ns / 1000000000;
+    at.it_value.tv_nsec = boot_ns % 1000000000;
+    timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &at, nullptr);
+  }
+
+  void LeaseEnded() {
+    uint64_t count = 0;
+    if (read(timer_.get(), &count, sizeof(count)) > 0) {
+      Clear(ShepherdNews::kLeaseEnded);
+    }
+  }
+
+  void RemoveRunDir() {
+    if (run_dir_.empty()) {
+      return;
+    }
+    if (DIR* dir = opendir(run_dir_.c_str())) {
+      while (const dirent* entry = readdir(dir)) {
+        unlinkat(dirfd(dir), entry->d_name, 0);
+      }
+      closedir(dir);
+    }
+    rmdir(run_dir_.c_str());
+  }
+
+  void Tell(ShepherdNews news, int32_t index, int64_t value, uint64_t extra,
+            const std::string& text, bool alone = false) {
+    ShepherdFrame frame;
+    frame.type = static_cast<uint32_t>(news);
+    frame.index = index;
+    frame.value = value;
+    frame.extra = extra;
+    frame.alone = alone ? 1 : 0;
+    frame.payload = text.substr(0, 4096);
+    news_.push_back(std::move(frame));
+    SendNews();
+  }
+
+  // Never waits: a frozen I/O process must not keep us from the lease.
+  void SendNews() {
+    while (!news_.empty() && !orphaned_) {
+      const absl::Status sent = SendFrame(socket_.get(), news_.front(), /*wait=*/false);
+      if (absl::IsUnavailable(sent)) {
+        return;
+      }
+      orphaned_ = !sent.ok();
+      news_.pop_front();
+    }
+  }
+
+  UniqueFd socket_;
+  const rlimit worker_files_;
+  UniqueFd signals_;
+  UniqueFd timer_;
+  UniqueFd null_;
+  std::string programs_;  // owns what request_ and environment_ point into
+  std::vector<char*> environment_;
+  SpawnRequest request_;
+  std::map<pid_t, int32_t> workers_;
+  std::deque<ShepherdFrame> news_;  // not sent yet; bounded by the orders taken, two a worker
+  std::string run_dir_;
+  bool orphaned_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<ShepherdProcess> ForkShepherd(const rlimit& worker_files) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::InternalError(absl::StrCat("shepherd: socketpair: ", std::strerror(errno)));
+  }
+  UniqueFd ours(ends[0]);
+  UniqueFd theirs(ends[1]);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  signal(SIGCHLD,
+         SIG_DFL);  // ignored by some callers, and then the kernel would tell us of no exit
+  const pid_t pid = fork();
+  if (pid < 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot start the shepherd process: ", std::strerror(errno), "; see ulimit -u"));
+  }
+  if (pid == 0) {
+    ours.Reset();
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, nullptr);
+    prctl(PR_SET_NAME, "muster-shepherd");
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    Shepherd(std::move(theirs), worker_files).Run();
+    _exit(0);
+  }
+  return ShepherdProcess{std::move(ours), pid};
+}
+
+}  // namespace muster

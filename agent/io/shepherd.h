@@ -1,0 +1,25 @@
+// The shepherd: the small single-threaded process that owns the workers. It is forked before any
+// thread exists, is a sub-reaper, starts workers (vfork), waits for them, kills, and holds the
+// lease. It decides nothing: orders come from the I/O process over one socket, and when that socket
+// ends it kills everything below it and goes. The I/O process in turn kills everything below itself
+// (it is a sub-reaper too) when the shepherd dies first.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "absl/status/statusor.h"
+#include "proto/base/unique_fd.h"
+
+namespace muster {
+
+struct ShepherdProcess {
+  UniqueFd socket;  // the I/O process's end
+  pid_t pid = -1;
+};
+
+// Makes the caller a sub-reaper and forks the shepherd. Call while the process has one thread.
+// `worker_files` is the descriptor limit that workers get (the agent raises its own).
+absl::StatusOr<ShepherdProcess> ForkShepherd(const rlimit& worker_files);
+
+}  // namespace muster

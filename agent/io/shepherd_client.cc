@@ -1,0 +1,209 @@
+#include "agent/io/shepherd_client.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "agent/io/process_tree.h"
+#include "proto/base/log.h"
+
+namespace muster {
+namespace {
+
+// What execvp would try, in order.
+std::vector<std::string> Candidates(const WorkerProgram& program) {
+  const std::string& name = program.argv[0];
+  if (name.empty() || name.find('/') != std::string::npos) {
+    return {name};
+  }
+  absl::string_view path = "/usr/local/bin:/usr/bin:/bin";
+  for (const std::string& variable : program.environment) {
+    if (absl::StartsWith(variable, "PATH=")) {
+      path = absl::string_view(variable).substr(5);
+    }
+  }
+  std::vector<std::string> out;
+  for (const absl::string_view folder : absl::StrSplit(path, ':')) {
+    out.push_back(folder.empty() ? name : absl::StrCat(folder, "/", name));
+  }
+  return out;
+}
+
+}  // namespace
+
+ShepherdClient::ShepherdClient(uv_loop_t* loop, ShepherdProcess process, Callbacks callbacks)
+    : process_(std::move(process)), callbacks_(std::move(callbacks)) {
+  poll_.emplace(loop, process_.socket.get(), [this](int events) { OnReady(events); });
+  Watch();
+}
+
+ShepherdClient::~ShepherdClient() { Close(); }
+
+void ShepherdClient::Close() {
+  poll_.reset();
+  process_.socket.Reset();
+  if (process_.pid > 0) {
+    // Bounded: it kills for at most kKillWithin and goes.
+    while (waitpid(process_.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    process_.pid = -1;
+  }
+}
+
+void ShepherdClient::SetProgram(const WorkerProgram& program) {
+  const std::vector<std::string> candidates = Candidates(program);
+  std::vector<std::string> strings = {program.wdir, absl::StrCat(candidates.size())};
+  strings.insert(strings.end(), candidates.begin(), candidates.end());
+  strings.push_back(absl::StrCat(program.argv.size()));
+  strings.insert(strings.end(), program.argv.begin(), program.argv.end());
+  strings.insert(strings.end(), program.environment.begin(), program.environment.end());
+  const std::string packed = PackStrings(strings);
+  UniqueFd memory(memfd_create("muster-program", MFD_CLOEXEC));
+  if (!memory.valid() ||
+      write(memory.get(), packed.data(), packed.size()) != static_cast<ssize_t>(packed.size())) {
+    LogError("cannot hand the program to the shepherd: no memory");
+    memory.Reset();
+  }
+  ShepherdFrame frame;
+  frame.type = static_cast<uint32_t>(ShepherdOrder::kPrograms);
+  if (memory.valid()) {
+    frame.fds.push_back(std::move(memory));
+  }
+  Send(std::move(frame));
+}
+
+void ShepherdClient::Spawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
+                           UniqueFd stdin_fd, UniqueFd stdout_fd, UniqueFd stderr_fd) {
+  ShepherdFrame frame;
+  frame.type = static_cast<uint32_t>(ShepherdOrder::kSpawn);
+  frame.index = static_cast<int32_t>(local_rank);
+  frame.payload = PackStrings(own_environment);
+  if (frame.payload.size() > kShepherdFrameBytesMax / 2) {
+    return callbacks_.on_spawn_failed(local_rank, E2BIG,
+                                      "the worker's own environment is too long");
+  }
+  if (stdin_fd.valid()) {
+    frame.fds.push_back(std::move(stdin_fd));
+  }
+  frame.fds.push_back(std::move(stdout_fd));
+  frame.fds.push_back(std::move(stderr_fd));
+  Send(std::move(frame));
+}
+
+void ShepherdClient::Signal(int signo) {
+  ShepherdFrame frame;
+  frame.type = static_cast<uint32_t>(ShepherdOrder::kSignal);
+  frame.value = signo;
+  Send(std::move(frame));
+}
+
+void ShepherdClient::Clear() {
+  if (dead_) {
+    return callbacks_.on_cleared("");
+  }
+  ShepherdFrame frame;
+  frame.type = static_cast<uint32_t>(ShepherdOrder::kClear);
+  Send(std::move(frame));
+}
+
+void ShepherdClient::SetLease(int64_t boot_ns) {
+  ShepherdFrame frame;
+  frame.type = static_cast<uint32_t>(ShepherdOrder::kSetLease);
+  frame.value = boot_ns;
+  Send(std::move(frame));
+}
+
+void ShepherdClient::SetRunDir(const std::string& folder) {
+  ShepherdFrame frame;
+  frame.type = static_cast<uint32_t>(ShepherdOrder::kRunDir);
+  frame.payload = folder;
+  Send(std::move(frame));
+}
+
+void ShepherdClient::Send(ShepherdFrame frame) {
+  if (dead_) {
+    if (frame.type == static_cast<uint32_t>(ShepherdOrder::kSpawn)) {
+      callbacks_.on_spawn_failed(static_cast<uint32_t>(frame.index), ECHILD,
+                                 "the shepherd process is gone");
+    }
+    return;
+  }
+  queue_.push_back(std::move(frame));
+  Flush();
+}
+
+void ShepherdClient::Flush() {
+  while (!queue_.empty() && !dead_) {
+    const absl::Status status = SendFrame(process_.socket.get(), queue_.front(), /*wait=*/false);
+    if (absl::IsUnavailable(status)) {
+      break;
+    }
+    if (!status.ok()) {
+      break;  // EOF is noticed by the read side
+    }
+    queue_.pop_front();
+  }
+  Watch();
+}
+
+void ShepherdClient::Watch() {
+  if (poll_) {
+    poll_->Start(UV_READABLE | (queue_.empty() ? 0 : UV_WRITABLE));
+  }
+}
+
+void ShepherdClient::OnReady(int events) {
+  if ((events & UV_WRITABLE) != 0) {
+    Flush();
+  }
+  for (int i = 0; i < 64 && poll_; ++i) {
+    const absl::StatusOr<ShepherdFrame> frame = ReceiveFrame(process_.socket.get(), /*wait=*/false);
+    if (absl::IsUnavailable(frame.status())) {
+      return;
+    }
+    if (!frame.ok()) {
+      return Died();
+    }
+    Handle(*frame);
+  }
+}
+
+void ShepherdClient::Handle(const ShepherdFrame& frame) {
+  const auto local_rank = static_cast<uint32_t>(frame.index);
+  switch (static_cast<ShepherdNews>(frame.type)) {
+    case ShepherdNews::kSpawned:
+      return callbacks_.on_spawned(local_rank, static_cast<pid_t>(frame.value));
+    case ShepherdNews::kSpawnFailed:
+      return callbacks_.on_spawn_failed(local_rank, static_cast<int>(frame.value), frame.payload);
+    case ShepherdNews::kEnded:
+      return callbacks_.on_ended(local_rank, static_cast<int>(frame.value), frame.extra,
+                                 frame.alone != 0);
+    case ShepherdNews::kCleared:
+      return callbacks_.on_cleared(frame.payload);
+    case ShepherdNews::kLeaseEnded:
+      return callbacks_.on_lease_ended();
+  }
+}
+
+void ShepherdClient::Died() {
+  if (dead_) {
+    return;
+  }
+  dead_ = true;
+  queue_.clear();
+  poll_->Stop();
+  // Workers had a death signal, but their own children did not: they are ours now (sub-reaper).
+  KillDescendants(spare, absl::Seconds(10), [](pid_t, int, uint64_t) {});
+  process_.pid = -1;
+  callbacks_.on_dead();
+}
+
+}  // namespace muster

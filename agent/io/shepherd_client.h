@@ -1,0 +1,74 @@
+// The I/O process's side of the shepherd: sends orders without ever blocking, hands its news on.
+// Loop thread only.
+#pragma once
+
+#include <uv.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/io/shepherd.h"
+#include "agent/io/shepherd_protocol.h"
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+
+struct WorkerProgram {
+  std::string wdir;
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;  // of all workers; PATH in it finds argv[0]
+};
+
+class ShepherdClient {
+ public:
+  struct Callbacks {
+    std::function<void(uint32_t local_rank, pid_t pid)> on_spawned;
+    std::function<void(uint32_t local_rank, int error, std::string what)> on_spawn_failed;
+    // `alone`: nothing at all is left below the shepherd
+    std::function<void(uint32_t local_rank, int wait_status, uint64_t peak_bytes, bool alone)>
+        on_ended;
+    std::function<void(std::string survivors)> on_cleared;
+    std::function<void()> on_lease_ended;
+    std::function<void()>
+        on_dead;  // the shepherd itself died; everything below this process has been killed
+  };
+
+  ShepherdClient(uv_loop_t* loop, ShepherdProcess process, Callbacks callbacks);
+  ~ShepherdClient();
+
+  void SetProgram(const WorkerProgram& program);
+  // `stdin_fd` may be invalid: /dev/null. The descriptors are the worker's ends and are closed here
+  // once sent.
+  void Spawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
+             UniqueFd stdin_fd, UniqueFd stdout_fd, UniqueFd stderr_fd);
+  void Signal(int signo);
+  void Clear();
+  void SetLease(int64_t boot_ns);
+  void SetRunDir(const std::string& folder);
+  // Ends the shepherd (it kills what is left) and waits for it.
+  void Close();
+  pid_t pid() const { return process_.pid; }
+  // Processes of ours that are no workers (ssh): spared when the shepherd died.
+  std::set<pid_t> spare;
+
+ private:
+  void Send(ShepherdFrame frame);
+  void Flush();
+  void Watch();
+  void OnReady(int events);
+  void Handle(const ShepherdFrame& frame);
+  void Died();
+
+  ShepherdProcess process_;
+  Callbacks callbacks_;
+  std::optional<UvPoll> poll_;       // none once closed
+  std::deque<ShepherdFrame> queue_;  // bounded by the orders of one round: workers + a few
+  bool dead_ = false;
+};
+
+}  // namespace muster

@@ -1,0 +1,64 @@
+// Frames between the I/O process and its shepherd: one SOCK_SEQPACKET message each, never split,
+// never merged. Both ends are the same program, so integers are in host order and there is no
+// version.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/base/unique_fd.h"
+
+namespace muster {
+
+// I/O process -> shepherd
+enum class ShepherdOrder : uint32_t {
+  kPrograms,  // payload none; fd = memfd with a PackedStrings: wdir, count of argv, argv...,
+              // environment...
+  kSpawn,   // index; payload = PackedStrings of the worker's own environment; fds = stdin (absent:
+            // /dev/null), out, err
+  kSignal,  // value = signal, to the process group of every living worker (index < 0) or of one
+  kClear,   // SIGKILL everything below the shepherd until nothing is left; answered by kCleared
+  kSetLease,  // value = CLOCK_BOOTTIME nanoseconds at which everything is killed; 0 = no lease
+  kRunDir,    // payload = folder that the shepherd removes (with the files in it) when it ends
+};
+
+// shepherd -> I/O process
+enum class ShepherdNews : uint32_t {
+  kSpawned,      // index, value = pid
+  kSpawnFailed,  // index, value = errno; payload = what failed
+  kEnded,  // index, value = wait status; extra = peak memory in bytes; alone = nothing else is left
+           // below
+  kCleared,     // value = number of processes that could not be ended; payload says which
+  kLeaseEnded,  // everything was killed because the lease ran out
+};
+
+struct ShepherdFrame {
+  uint32_t type = 0;
+  int32_t index = -1;
+  int64_t value = 0;
+  uint64_t extra = 0;
+  uint32_t alone = 0;
+  uint32_t fd_count = 0;  // that travel with the frame
+  std::string payload;
+  std::vector<UniqueFd> fds;
+};
+
+inline constexpr size_t kShepherdFrameBytesMax = 128u << 10;  // below the default socket buffer
+inline constexpr size_t kShepherdFdsMax = 3;
+
+// Sends one frame. Unavailable when the socket is full (try again when writable), or the other side
+// is gone (FailedPrecondition). The descriptors stay the caller's.
+absl::Status SendFrame(int socket, const ShepherdFrame& frame, bool wait);
+// One frame. Unavailable: none now; OutOfRange: the other side is gone.
+absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket, bool wait);
+
+// Strings one after the other, each ended by a NUL (arguments and environment entries cannot hold
+// one).
+std::string PackStrings(const std::vector<std::string>& strings);
+// Pointers into `packed`, which must outlive them.
+std::vector<char*> UnpackStrings(std::string& packed);
+
+}  // namespace muster

@@ -1,0 +1,34 @@
+// Starts one worker from prepared values: vfork, async-signal-safe set-up, exec. Single-threaded
+// callers only.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <vector>
+
+namespace muster {
+
+struct SpawnRequest {
+  const char* wdir = nullptr;     // nullptr or "" = stay
+  std::vector<char*> candidates;  // paths to try in order, as execvp would
+  std::vector<char*> argv;        // ends with nullptr
+  std::vector<char*> envp;        // ends with nullptr
+  int stdin_fd = -1;
+  int stdout_fd = -1;
+  int stderr_fd = -1;
+  rlimit files = {};
+};
+
+struct SpawnResult {
+  pid_t pid = -1;         // -1: failed
+  int error = 0;          // errno
+  const char* step = "";  // what failed: "fork", "dup2", "chdir", "exec"
+};
+
+// The worker leads a process group of its own, dies with the calling process (PR_SET_PDEATHSIG) and
+// starts with default signal dispositions and an empty signal mask. Returns after its exec has
+// succeeded or failed.
+SpawnResult Spawn(const SpawnRequest& request);
+
+}  // namespace muster

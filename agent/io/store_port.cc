@@ -1,0 +1,68 @@
+#include "agent/io/store_port.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/limits.h"
+#include "proto/base/log.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+
+absl::StatusOr<uint16_t> StorePort::Open(const std::string& address, uint16_t port, bool serve) {
+  Close();
+  ASSIGN_OR_RETURN(BoundPort bound,
+                   serve ? BindStorePort(address, port) : ReservePort(address, port));
+  fd_ = std::move(bound.fd);
+  serve_ = serve;
+  return bound.port;
+}
+
+void StorePort::Serve(uint32_t world_size) {
+  if (!serve_ || !fd_.valid() || poll_) {
+    return;
+  }
+  world_size_ = world_size;
+  poll_.emplace(loop_, fd_.get(), [this](int) { StartServer(); });
+  poll_->Start(UV_READABLE);
+  for (UniqueFd& client : std::exchange(early_, {})) {
+    Adopt(std::move(client));
+  }
+}
+
+void StorePort::Adopt(UniqueFd client) {
+  if (world_size_ == 0) {  // workers of a quicker node
+    if (early_.size() < kStoreClientsMax) {
+      early_.push_back(std::move(client));
+    }
+    return;
+  }
+  if (server_ != nullptr || StartServer()) {
+    server_->Adopt(std::move(client));
+  }
+}
+
+bool StorePort::StartServer() {
+  poll_->Stop();  // the store accepts from now on
+  TorchStoreServer::Options options;
+  options.world_size = world_size_;
+  options.say = [](const std::string& line) { LogInfo(line); };
+  absl::StatusOr<std::unique_ptr<TorchStoreServer>> server =
+      TorchStoreServer::Start(std::move(fd_), std::move(options));
+  if (!server.ok()) {
+    LogError(absl::StrCat("the torch store cannot start: ", server.status().message()));
+    return false;
+  }
+  server_ = *std::move(server);
+  return true;
+}
+
+void StorePort::Close() {
+  server_.reset();
+  poll_.reset();
+  fd_.Reset();
+  early_.clear();
+  world_size_ = 0;
+}
+
+}  // namespace muster

@@ -1,0 +1,46 @@
+// MASTER_PORT of this node: bound before it is announced, served or kept for rank 0, closed with
+// the round. Loop thread only; the store's own thread starts with the first client.
+#pragma once
+
+#include <uv.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "agent/io/torch_store_port.h"
+#include "agent/io/torch_store_server.h"
+#include "proto/base/unique_fd.h"
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+
+class StorePort {
+ public:
+  explicit StorePort(uv_loop_t* loop) : loop_(loop) {}
+
+  // `serve`: we speak torch's protocol on it; else it is only kept until rank 0 binds it. Port 0 =
+  // any.
+  absl::StatusOr<uint16_t> Open(const std::string& address, uint16_t port, bool serve);
+  // A client that came to another socket; only after Serve.
+  void Adopt(UniqueFd client);
+  // Clients may come now: `world_size` workers.
+  void Serve(uint32_t world_size);
+  void Close();
+
+ private:
+  bool StartServer();
+
+  uv_loop_t* const loop_;
+  UniqueFd fd_;
+  bool serve_ = false;
+  uint32_t world_size_ = 0;      // 0 = no round is served
+  std::vector<UniqueFd> early_;  // adopted before Serve
+  std::optional<UvPoll> poll_;
+  std::unique_ptr<TorchStoreServer> server_;
+};
+
+}  // namespace muster

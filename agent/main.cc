@@ -1,0 +1,192 @@
+// muster-agent: one per node and job, started by `launch` through ssh or as its child. Not for
+// typing by hand.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/io/agent_loop.h"
+#include "agent/io/channel_relay.h"
+#include "agent/io/master_client.h"
+#include "agent/io/node_facts.h"
+#include "agent/io/program_facts.h"
+#include "agent/io/shepherd.h"
+#include "proto/base/build_info.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+#include "proto/base/status_macros.h"
+#include "proto/wire/bootstrap.h"
+
+extern char** environ;
+
+namespace muster {
+namespace {
+
+constexpr absl::Duration kBootstrapWithin = absl::Seconds(60);
+
+constexpr char kHelp[] =
+    "muster-agent runs the workers of one node for `launch`, which starts it by itself:\n"
+    "  muster-agent --stdio    take orders on stdin and stdout (what launch does, through ssh or "
+    "directly)\n"
+    "  muster-agent --build    print the build; both sides of a job must be of the same\n"
+    "  muster-agent --help\n";
+
+std::vector<std::string> Environment() {
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    out.emplace_back(*entry);
+  }
+  return out;
+}
+
+absl::StatusOr<NodeFacts> Facts(const AgentBootstrap& bootstrap) {
+  NodeQuery query;
+  query.other_nodes = !bootstrap.plan.standalone;
+  query.iface = bootstrap.plan.iface;
+  query.route_to = bootstrap.route_to;
+  const char* ssh = std::getenv("SSH_CONNECTION");
+  query.ssh_connection = ssh == nullptr ? "" : ssh;
+  query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return ReadNodeFacts(query);
+}
+
+int Fail(const absl::Status& status) {
+  LogError(status.message());
+  return 1;
+}
+
+// stdin and stdout are the channel; from now on nothing else may touch them.
+void TakeChannel(UniqueFd& in, UniqueFd& out) {
+  in.Reset(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+  out.Reset(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  dup2(null.get(), STDIN_FILENO);
+  dup2(null.get(), STDOUT_FILENO);
+}
+
+// What the agent loop needs, from the starter's words and this machine.
+absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap) {
+  AgentLoop::Options options;
+  ASSIGN_OR_RETURN(options.facts, Facts(bootstrap));
+  if (!bootstrap.join.address.empty()) {
+    options.facts.address =
+        bootstrap.join.address;  // --standalone: the loopback address given to this node
+  }
+  ASSIGN_OR_RETURN(const uint32_t workers, WorkersOnNode(bootstrap.plan, options.facts));
+  if (bootstrap.join.node_rank <= 0) {
+    options.store_port = bootstrap.terms.master_port;
+  }
+  options.plan = std::move(bootstrap.plan);
+  options.environment = FilterEnvironment(Environment(), options.plan);
+  options.program = LookAtProgram(options.plan.argv, options.plan.wdir, options.environment);
+  Join& join = options.config.join;
+  join = std::move(bootstrap.join);
+  join.hostname = options.facts.hostname;
+  join.address = options.facts.address;
+  join.interface = options.facts.interface;
+  join.workers = workers;
+  join.life =
+      (static_cast<uint64_t>(getpid()) << 32) ^ static_cast<uint64_t>(absl::ToUnixNanos(BootNow()));
+  return options;
+}
+
+// Until the job is over; the agent's exit status.
+int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, ShepherdProcess shepherd,
+            ChannelRelay& relay) {
+  uv_loop_t loop;
+  uv_loop_init(&loop);
+  int code = 1;
+  bool ended = false;
+  {
+    MasterClientOptions client_options;
+    client_options.socket = relay.TakeSocket();
+    client_options.secret = bootstrap.secret;
+    client_options.job_id = bootstrap.job_id;
+    client_options.hostname = options.facts.hostname;
+    client_options.life = options.config.join.life;
+    client_options.terms = bootstrap.terms;
+    MasterClient client(&loop, std::move(client_options));
+    options.on_finish = [&](const JobOutcome& outcome) {
+      code = outcome.exit_code;
+      ended = true;
+    };
+    AgentLoop agent(&loop, std::move(options), std::move(shepherd), &client.link(),
+                    &client.output());
+    agent.Start();
+    while (!ended && uv_run(&loop, UV_RUN_ONCE) != 0) {
+    }
+  }
+  uv_run(&loop, UV_RUN_NOWAIT);  // close callbacks
+  relay.Drain(absl::Seconds(1));
+  return code;
+}
+
+int RunOnChannel() {
+  absl::StatusOr<AgentBootstrap> bootstrap =
+      ReadBootstrap(STDIN_FILENO, STDOUT_FILENO, BootNow() + kBootstrapWithin);
+  if (!bootstrap.ok()) {
+    return Fail(bootstrap.status());
+  }
+  UniqueFd in;
+  UniqueFd out;
+  TakeChannel(in, out);
+  rlimit worker_files{};
+  getrlimit(RLIMIT_NOFILE, &worker_files);
+  rlimit raised = worker_files;
+  raised.rlim_cur = raised.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &raised);
+  absl::StatusOr<AgentLoop::Options> options = OptionsOf(*bootstrap);
+  if (!options.ok()) {
+    return Fail(options.status());
+  }
+  // One line tells the user about a whole job of one program.
+  const std::string notice = MpiNotice(options->program, options->config.join.workers);
+  if (!notice.empty() && options->config.join.node_rank <= 0) {
+    LogWarning(notice);
+  }
+  // Before gRPC and the relay have threads.
+  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(worker_files);
+  if (!shepherd.ok()) {
+    return Fail(shepherd.status());
+  }
+  absl::StatusOr<std::unique_ptr<ChannelRelay>> relay =
+      ChannelRelay::Start(std::move(in), std::move(out));
+  if (!relay.ok()) {
+    return Fail(relay.status());
+  }
+  return RunLoop(*bootstrap, *std::move(options), *std::move(shepherd), **relay);
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) {
+  const std::string word = argc == 2 ? argv[1] : "";
+  if (word == "--build" || word == "--version") {
+    std::printf("%s\n", std::string(muster::BuildName()).c_str());
+    return 0;
+  }
+  if (word == "--help") {
+    std::fputs(muster::kHelp, stdout);
+    return 0;
+  }
+  if (word != "--stdio") {
+    std::fputs(muster::kHelp, stderr);
+    return 2;
+  }
+  signal(SIGPIPE, SIG_IGN);
+  // The channel's end is what stops an agent: a terminal's or scheduler's signals reach launch,
+  // which tells us.
+  for (const int signo : {SIGINT, SIGHUP, SIGQUIT}) {
+    signal(signo, [](int) {});  // a handler: what is ignored would stay ignored in the workers
+  }
+  return muster::RunOnChannel();
+}

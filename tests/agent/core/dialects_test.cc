@@ -1,0 +1,260 @@
+#include "agent/core/dialects.h"
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/core/worker_env.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster {
+namespace {
+
+using testing::HasSubstr;
+
+// The numbers of CONTRACTS.md section 1, by counting.
+struct Numbers {
+  uint32_t rank = 0, world = 0, local_rank = 0, local_size = 0, node = 0, nodes = 0;
+  uint32_t cross_rank = 0, cross_size = 0;
+};
+
+Numbers Count(const std::vector<uint32_t>& workers, uint32_t node, uint32_t local) {
+  Numbers n;
+  n.node = node;
+  n.nodes = static_cast<uint32_t>(workers.size());
+  n.local_rank = local;
+  n.local_size = workers[node];
+  for (uint32_t g = 0; g < workers.size(); ++g) {
+    for (uint32_t l = 0; l < workers[g]; ++l) {
+      n.world += 1;
+      n.rank += g < node || (g == node && l < local) ? 1 : 0;
+      n.cross_size += l == local ? 1 : 0;
+      n.cross_rank += l == local && g < node ? 1 : 0;
+    }
+  }
+  return n;
+}
+
+using Getter = uint32_t Numbers::*;
+// The table of section 1, row by row.
+const std::map<std::string, Getter>& Names() {
+  static const std::map<std::string, Getter> names = {
+      {"RANK", &Numbers::rank},
+      {"PMI_RANK", &Numbers::rank},
+      {"OMPI_COMM_WORLD_RANK", &Numbers::rank},
+      {"SLURM_PROCID", &Numbers::rank},
+      {"HOROVOD_RANK", &Numbers::rank},
+      {"FLUX_TASK_RANK", &Numbers::rank},
+      {"JSM_NAMESPACE_RANK", &Numbers::rank},
+      {"PMIX_RANK", &Numbers::rank},
+      {"MV2_COMM_WORLD_RANK", &Numbers::rank},
+      {"ROLE_RANK", &Numbers::rank},
+      {"MUSTER_RANK", &Numbers::rank},
+      {"WORLD_SIZE", &Numbers::world},
+      {"PMI_SIZE", &Numbers::world},
+      {"OMPI_COMM_WORLD_SIZE", &Numbers::world},
+      {"OMPI_UNIVERSE_SIZE", &Numbers::world},
+      {"SLURM_NTASKS", &Numbers::world},
+      {"SLURM_NPROCS", &Numbers::world},
+      {"SLURM_STEP_NUM_TASKS", &Numbers::world},
+      {"HOROVOD_SIZE", &Numbers::world},
+      {"FLUX_JOB_SIZE", &Numbers::world},
+      {"JSM_NAMESPACE_SIZE", &Numbers::world},
+      {"MV2_COMM_WORLD_SIZE", &Numbers::world},
+      {"ROLE_WORLD_SIZE", &Numbers::world},
+      {"MUSTER_WORLD_SIZE", &Numbers::world},
+      {"LOCAL_RANK", &Numbers::local_rank},
+      {"MPI_LOCALRANKID", &Numbers::local_rank},
+      {"OMPI_COMM_WORLD_LOCAL_RANK", &Numbers::local_rank},
+      {"OMPI_COMM_WORLD_NODE_RANK", &Numbers::local_rank},
+      {"SLURM_LOCALID", &Numbers::local_rank},
+      {"HOROVOD_LOCAL_RANK", &Numbers::local_rank},
+      {"FLUX_TASK_LOCAL_ID", &Numbers::local_rank},
+      {"JSM_NAMESPACE_LOCAL_RANK", &Numbers::local_rank},
+      {"MV2_COMM_WORLD_LOCAL_RANK", &Numbers::local_rank},
+      {"MUSTER_LOCAL_RANK", &Numbers::local_rank},
+      {"LOCAL_WORLD_SIZE", &Numbers::local_size},
+      {"MPI_LOCALNRANKS", &Numbers::local_size},
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", &Numbers::local_size},
+      {"HOROVOD_LOCAL_SIZE", &Numbers::local_size},
+      {"MV2_COMM_WORLD_LOCAL_SIZE", &Numbers::local_size},
+      {"LOCAL_SIZE", &Numbers::local_size},
+      {"MUSTER_LOCAL_SIZE", &Numbers::local_size},
+      {"GROUP_RANK", &Numbers::node},
+      {"NODE_RANK", &Numbers::node},
+      {"SLURM_NODEID", &Numbers::node},
+      {"CROSS_RANK", &Numbers::node},
+      {"MUSTER_NODE_RANK", &Numbers::node},
+      {"GROUP_WORLD_SIZE", &Numbers::nodes},
+      {"SLURM_NNODES", &Numbers::nodes},
+      {"SLURM_JOB_NUM_NODES", &Numbers::nodes},
+      {"SLURM_STEP_NUM_NODES", &Numbers::nodes},
+      {"CROSS_SIZE", &Numbers::nodes},
+      {"FLUX_JOB_NNODES", &Numbers::nodes},
+      {"MUSTER_NODES", &Numbers::nodes},
+      {"HOROVOD_CROSS_RANK", &Numbers::cross_rank},
+      {"HOROVOD_CROSS_SIZE", &Numbers::cross_size},
+  };
+  return names;
+}
+
+Assignment Assigned(const std::vector<uint32_t>& workers, uint32_t node) {
+  Assignment a;
+  a.round = {1, 1};
+  a.node_rank = {node};
+  a.nodes = static_cast<uint32_t>(workers.size());
+  a.workers = workers[node];
+  for (uint32_t g = 0; g < workers.size(); ++g) {
+    a.world_size += workers[g];
+    a.rank_first.value += g < node ? workers[g] : 0;
+    if (!a.layout.empty() && a.layout.back().first == workers[g]) {
+      ++a.layout.back().second;
+    } else {
+      a.layout.emplace_back(workers[g], 1);
+    }
+  }
+  return a;
+}
+
+// Every layout of 1..4 nodes with 1..3 workers each.
+void ForEachLayout(const std::function<void(const std::vector<uint32_t>&)>& check) {
+  for (uint32_t nodes = 1; nodes <= 4; ++nodes) {
+    std::vector<uint32_t> workers(nodes, 1);
+    for (;;) {
+      check(workers);
+      uint32_t digit = 0;
+      while (digit < nodes && ++workers[digit] > 3) {
+        workers[digit++] = 1;
+      }
+      if (digit == nodes) {
+        break;
+      }
+    }
+  }
+}
+
+WorkPlan AllDialects() {
+  WorkPlan plan;
+  plan.dialects = {"torch",   "slurm",   "ompi", "pmi",  "pmix",      "mpich",
+                   "mvapich", "horovod", "jsm",  "flux", "deepspeed", "lightning"};
+  return plan;
+}
+
+TEST(DialectsTest, W3AllAgreeInEveryLayout) {
+  const WorkPlan plan = AllDialects();
+  const EnvBase base = FilterEnvironment({}, plan);
+  const NodeFacts facts;
+  size_t workers_seen = 0;
+  ForEachLayout([&](const std::vector<uint32_t>& workers) {
+    for (uint32_t g = 0; g < workers.size(); ++g) {
+      const Assignment a = Assigned(workers, g);
+      for (uint32_t l = 0; l < workers[g]; ++l) {
+        const Numbers want = Count(workers, g, l);
+        std::map<std::string, std::string> got;
+        for (const EnvVar& v : WorkerVariables({plan, a, facts, true, "", {l}, ""}, base)) {
+          EXPECT_TRUE(got.emplace(v.name, v.value).second) << v.name << " is set twice";
+        }
+        for (const auto& [name, number] : Names()) {
+          ASSERT_EQ(got[name], std::to_string(want.*number))
+              << name << " of local rank " << l << " on node " << g;
+        }
+        ++workers_seen;
+      }
+    }
+  });
+  EXPECT_EQ(workers_seen, 3u * 2 + 9u * 4 + 27u * 6 + 81u * 8);
+}
+
+TEST(DialectsTest, W4NoneOfThemPromisesAServer) {
+  const WorkPlan plan = AllDialects();
+  const EnvBase base = FilterEnvironment({"PMI_FD=3", "PMIX_SERVER_URI2=x"}, plan);
+  const Assignment a = Assigned({2}, 0);
+  const NodeFacts facts;
+  for (const EnvVar& v : WorkerVariables({plan, a, facts, true, "", {0}, ""}, base)) {
+    EXPECT_NE(v.name, "PMI_FD");
+    EXPECT_NE(v.name, "PMI_PORT");
+    EXPECT_NE(v.name, "PMI_ID");
+    EXPECT_FALSE(v.name.rfind("PMIX_S", 0) == 0) << v.name;
+  }
+}
+
+TEST(DialectsTest, OnlyThoseNamedAreSet) {
+  WorkPlan plan;
+  plan.dialects = {"torch"};
+  const EnvBase base = FilterEnvironment({}, plan);
+  const NodeFacts facts;
+  const Assignment a = Assigned({2}, 0);
+  for (const EnvVar& v : WorkerVariables({plan, a, facts, true, "", {0}, ""}, base)) {
+    for (const char* prefix : {"PMI", "OMPI_", "MPI_", "SLURM_", "HOROVOD_", "JSM_", "FLUX_",
+                               "CROSS_", "LOCAL_SIZE", "NODE_RANK", "MV2_"}) {
+      EXPECT_NE(v.name.rfind(prefix, 0), 0u) << v.name;
+    }
+  }
+}
+
+TEST(LayoutTest, IsWhatTheMasterToldOrWhatFollows) {
+  EXPECT_EQ(LayoutText(LayoutOf(Assigned({16, 16, 8, 8, 1}, 2))), "16(x2),8(x2),1");
+  Assignment a = Assigned({3, 5}, 1);
+  a.layout.clear();
+  EXPECT_EQ(LayoutText(LayoutOf(a)), "3,5");
+  a = Assigned({3, 5}, 0);
+  a.layout.clear();
+  EXPECT_EQ(LayoutText(LayoutOf(a)), "3,5");
+  a = Assigned({4, 4}, 1);
+  a.layout.clear();
+  EXPECT_EQ(LayoutText(LayoutOf(a)), "4(x2)");
+  a = Assigned({7}, 0);
+  a.layout.clear();
+  EXPECT_EQ(LayoutText(LayoutOf(a)), "7");
+  a = Assigned({2, 2, 2}, 1);  // looks equal from node 1 for {1,2,3} too
+  a.layout.clear();
+  EXPECT_TRUE(LayoutOf(a).empty());
+  EXPECT_FALSE(PlaceOf(a, {0}).cross_rank.has_value());
+}
+
+TEST(SlurmVariablesTest, DescribeTheWorkerNotTheAgent) {
+  const EnvBase base = FilterEnvironment(
+      {"SLURM_JOB_ID=9", "SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=n[1-2]",
+       "SLURM_CPUS_PER_TASK=64", "SLURM_TASK_PID=77"},
+      {});
+  std::vector<EnvVar> out;
+  const Assignment a = Assigned({16, 16}, 1);
+  AppendSlurm(a, PlaceOf(a, {3}), base, "n2", 4, out);
+  std::map<std::string, std::string> got;
+  for (const EnvVar& v : out) {
+    got[v.name] = v.value;
+  }
+  EXPECT_EQ(got["SLURM_PROCID"], "19");
+  EXPECT_EQ(got["SLURM_TASKS_PER_NODE"], "16(x2)");
+  EXPECT_EQ(got["SLURM_STEP_TASKS_PER_NODE"], "16(x2)");
+  EXPECT_EQ(got["SLURM_NTASKS_PER_NODE"], "16");
+  EXPECT_EQ(got["SLURM_STEP_NODELIST"], "n[1-2]");
+  EXPECT_EQ(got["SLURM_CPUS_PER_TASK"], "4");
+  EXPECT_EQ(got["SLURM_GTIDS"], "16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31");
+  EXPECT_EQ(got.count("SLURM_TASK_PID"), 0u);
+
+  out.clear();
+  const Assignment unequal = Assigned({2, 1}, 0);
+  AppendSlurm(unequal, PlaceOf(unequal, {0}), EnvBase{}, "n1", 4, out);
+  for (const EnvVar& v : out) {
+    EXPECT_NE(v.name, "SLURM_NTASKS_PER_NODE") << "only for equal nodes";
+    EXPECT_NE(v.name, "SLURM_CPUS_PER_TASK") << "only where it was set";
+    EXPECT_NE(v.name, "SLURM_STEP_NODELIST") << "not known for several nodes";
+  }
+}
+
+TEST(CheckDialectsTest, NamesTheWordAndTheChoice) {
+  EXPECT_TRUE(CheckDialects(AllDialects().dialects).ok());
+  EXPECT_TRUE(CheckDialects({"slurm-keep", "slurm-scrub"}).ok());
+  const absl::Status status = CheckDialects({"torch", "mpi"});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("got 'mpi'"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("torch,slurm"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("horovod"));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,71 @@
+#include "agent/core/facts.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster {
+namespace {
+
+using testing::HasSubstr;
+
+ProgramFacts WithTorch(const char* version) {
+  ProgramFacts facts;
+  facts.is_python = true;
+  facts.torch_version = version;
+  return facts;
+}
+
+TEST(StoreIsAgentTest, AutoFollowsTheTableOfTestedVersions) {
+  for (const char* known : {"1.13.0a0", "1.13.1", "2.0.0", "2.3.0+cu121", "2.12.0"}) {
+    EXPECT_TRUE(StoreIsAgent(StoreMode::kAuto, WithTorch(known))) << known;
+  }
+  for (const char* unknown : {"", "1.12.1", "1.1.0", "1.130.0", "20.1", "3.0.0"}) {
+    EXPECT_FALSE(StoreIsAgent(StoreMode::kAuto, WithTorch(unknown))) << unknown;
+  }
+}
+
+TEST(StoreIsAgentTest, TheUsersWordCounts) {
+  EXPECT_TRUE(StoreIsAgent(StoreMode::kAgent, WithTorch("")));
+  EXPECT_FALSE(StoreIsAgent(StoreMode::kWorker, WithTorch("1.13.0")));
+}
+
+TEST(MpiNoticeTest, SaysWhatWouldHappenAndTheWayRound) {
+  ProgramFacts facts;
+  facts.program = "cpi";
+  EXPECT_EQ(MpiNotice(facts, 4), "");
+  facts.mpi = "Open MPI";
+  EXPECT_THAT(MpiNotice(facts, 4), HasSubstr("cpi links Open MPI"));
+  EXPECT_THAT(MpiNotice(facts, 4), HasSubstr("each of the 4 workers would start as a world"));
+  EXPECT_THAT(MpiNotice(facts, 4), HasSubstr("Start it with mpirun"));
+  EXPECT_EQ(MpiNotice(facts, 1), "") << "a world of one is right then";
+  facts.mpi = "MPICH";
+  EXPECT_THAT(MpiNotice(facts, 4), HasSubstr("Start it with mpiexec.hydra"));
+  facts.mpi = "MPI";
+  facts.is_python = true;
+  EXPECT_THAT(MpiNotice(facts, 0), HasSubstr("uses an MPI through mpi4py"));
+}
+
+TEST(WorkersOnNodeTest, FollowsTheOption) {
+  NodeFacts node;
+  node.hostname = "n7";
+  node.cpus_allowed = 8;
+  node.cpu_quota = 4.5;
+  WorkPlan plan;
+  plan.workers = 3;
+  EXPECT_EQ(*WorkersOnNode(plan, node), 3u);
+  plan.workers_wanted = WorkersWanted::kCpu;
+  EXPECT_EQ(*WorkersOnNode(plan, node), 4u);
+  plan.workers_wanted = WorkersWanted::kAuto;
+  EXPECT_EQ(*WorkersOnNode(plan, node), 4u);
+  plan.workers_wanted = WorkersWanted::kGpu;
+  EXPECT_EQ(WorkersOnNode(plan, node).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(WorkersOnNode(plan, node).status().message()),
+              HasSubstr("--nproc-per-node gpu: n7 has no GPU"));
+  node.gpus = 2;
+  EXPECT_EQ(*WorkersOnNode(plan, node), 2u);
+  plan.workers_wanted = WorkersWanted::kAuto;
+  EXPECT_EQ(*WorkersOnNode(plan, node), 2u);
+}
+
+}  // namespace
+}  // namespace muster

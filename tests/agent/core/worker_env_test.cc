@@ -1,0 +1,192 @@
+#include "agent/core/worker_env.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Node 1 of 2, 16 workers each.
+struct Scene {
+  WorkPlan plan;
+  Assignment assignment;
+  NodeFacts facts;
+  std::vector<std::string> inherited = {"HOME=/h", "PATH=/bin"};
+  bool agent_store = true;
+  std::string torch_version = "2.3.0";
+
+  Scene() {
+    plan.job_id = "job7";
+    assignment.round = {1, 3};
+    assignment.node_rank = {1};
+    assignment.nodes = 2;
+    assignment.rank_first = {16};
+    assignment.workers = 16;
+    assignment.world_size = 32;
+    assignment.master_addr = "10.1.0.1";
+    assignment.master_port = 31234;
+    assignment.restart_count = 2;
+    assignment.restarts_max = 5;
+    facts.hostname = "node1";
+    facts.address = "10.1.0.2";
+    facts.interface = "eth1";
+    facts.address_why = "the route to 10.1.0.1";
+    facts.address_is_loopback = false;
+    facts.cpus_allowed = 64;
+  }
+  EnvBase Base() const { return FilterEnvironment(inherited, plan); }
+  std::vector<EnvVar> Variables(uint32_t local = 3) const {
+    return WorkerVariables(
+        {plan, assignment, facts, agent_store, "/tmp/e/3.json", {local}, torch_version}, Base());
+  }
+  std::map<std::string, std::string> Values(uint32_t local = 3) const {
+    std::map<std::string, std::string> out;
+    for (const EnvVar& v : Variables(local)) {
+      out[v.name] = v.value;
+    }
+    return out;
+  }
+};
+
+TEST(WorkerEnvTest, TheWholeListInItsOrder) {
+  std::vector<std::string> lines;
+  for (const EnvVar& v : Scene().Variables()) {
+    lines.push_back(v.name + "=" + v.value);
+    EXPECT_FALSE(v.why.empty()) << v.name;
+  }
+  EXPECT_THAT(
+      lines,
+      ElementsAre("RANK=19", "LOCAL_RANK=3", "WORLD_SIZE=32", "LOCAL_WORLD_SIZE=16", "GROUP_RANK=1",
+                  "GROUP_WORLD_SIZE=2", "ROLE_NAME=default", "ROLE_RANK=19", "ROLE_WORLD_SIZE=32",
+                  "MASTER_ADDR=10.1.0.1", "MASTER_PORT=31234", "TORCHELASTIC_USE_AGENT_STORE=True",
+                  "TORCHELASTIC_RESTART_COUNT=2", "TORCHELASTIC_MAX_RESTARTS=5",
+                  "TORCHELASTIC_RUN_ID=job7", "TORCHELASTIC_ERROR_FILE=/tmp/e/3.json",
+                  "OMP_NUM_THREADS=4", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
+                  "GLOO_SOCKET_IFNAME=eth1", "NCCL_SOCKET_IFNAME==eth1", "UCX_NET_DEVICES=eth1",
+                  "MUSTER_JOB_ID=job7", "MUSTER_ROUND=4294967299", "MUSTER_RANK=19",
+                  "MUSTER_WORLD_SIZE=32", "MUSTER_LOCAL_RANK=3", "MUSTER_LOCAL_SIZE=16",
+                  "MUSTER_NODE_RANK=1", "MUSTER_NODES=2"));
+}
+
+TEST(WorkerEnvTest, TheStoreOfRankZero) {
+  Scene scene;
+  scene.agent_store = false;
+  EXPECT_EQ(scene.Values()["TORCHELASTIC_USE_AGENT_STORE"], "False");
+}
+
+TEST(WorkerEnvTest, W1IdentityIsOursEvenWhenTheUserNamesIt) {
+  Scene scene;
+  scene.plan.env_set = {"RANK=0", "MASTER_ADDR=elsewhere", "MUSTER_ROUND=1"};
+  scene.plan.env_unset = {"WORLD_SIZE"};
+  const auto block = MergeEnvironment(scene.Base(), scene.Variables());
+  std::map<std::string, int> count;
+  for (const std::string& entry : block) {
+    ++count[std::string(NameOf(entry))];
+  }
+  for (const auto& [name, n] : count) {
+    EXPECT_EQ(n, 1) << name;
+  }
+  EXPECT_THAT(block, testing::IsSupersetOf({"RANK=19", "MASTER_ADDR=10.1.0.1", "WORLD_SIZE=32",
+                                            "MUSTER_ROUND=4294967299"}));
+}
+
+TEST(WorkerEnvTest, W2WhatTheUserSetOrUnsetIsLeftAlone) {
+  for (const std::string& name : TuningNames()) {
+    for (const char* torch : {"1.13.0a0", "2.3.0"}) {
+      Scene scene;
+      scene.torch_version = torch;
+      scene.inherited.push_back(name + "=mine");
+      EXPECT_EQ(scene.Values().count(name), 0u) << name << " inherited";
+      scene.inherited.pop_back();
+      scene.plan.env_set = {name + "=mine"};
+      EXPECT_EQ(scene.Values().count(name), 0u) << name << " by -x";
+      scene.plan.env_set.clear();
+      scene.plan.env_unset = {name};
+      EXPECT_EQ(scene.Values().count(name), 0u) << name << " unset";
+    }
+  }
+}
+
+TEST(WorkerEnvTest, ThreadsFollowTheCpusThatMayBeUsed) {
+  Scene scene;
+  scene.facts.cpus_allowed = 7;
+  scene.assignment.workers = 2;
+  EXPECT_EQ(scene.Values(0)["OMP_NUM_THREADS"], "3");
+  scene.facts.cpu_quota = 1.5;
+  EXPECT_EQ(scene.Values(0)["OMP_NUM_THREADS"], "1");
+  for (const EnvVar& v : scene.Variables(0)) {
+    if (v.name == "OMP_NUM_THREADS") {
+      EXPECT_EQ(v.why, "1 CPU of node1 (cgroup quota) for 2 workers");
+    }
+  }
+}
+
+TEST(WorkerEnvTest, InterfacesOnlyWhereNodesTalkOverANetwork) {
+  const auto has = [](const Scene& scene) {
+    const auto values = scene.Values();
+    return values.count("GLOO_SOCKET_IFNAME") + values.count("NCCL_SOCKET_IFNAME") +
+           values.count("UCX_NET_DEVICES");
+  };
+  EXPECT_EQ(has(Scene()), 3u);
+  Scene one;
+  one.assignment.nodes = 1;
+  EXPECT_EQ(has(one), 0u);
+  Scene standalone;
+  standalone.plan.standalone = true;
+  EXPECT_EQ(has(standalone), 0u);
+  Scene one_host;
+  one_host.assignment.one_host = true;
+  EXPECT_EQ(has(one_host), 0u);
+  Scene unknown;
+  unknown.facts.interface = "";
+  EXPECT_EQ(has(unknown), 0u);
+  Scene infiniband;
+  infiniband.facts.rdma_devices = 1;
+  EXPECT_EQ(infiniband.Values().count("UCX_NET_DEVICES"), 0u) << "UCX would not use it any more";
+  EXPECT_EQ(has(infiniband), 2u);
+}
+
+TEST(WorkerEnvTest, AnAliasIsNoDevice) {
+  Scene scene;
+  scene.facts.interface = "eth0:1";
+  EXPECT_EQ(scene.Values()["GLOO_SOCKET_IFNAME"], "eth0:1");
+  EXPECT_EQ(scene.Values()["UCX_NET_DEVICES"], "eth0");
+}
+
+TEST(WorkerEnvTest, OldTorchHasItsOldName) {
+  Scene scene;
+  for (const char* torch : {"1.13.0a0", "2.1.2", "2.0"}) {
+    scene.torch_version = torch;
+    EXPECT_EQ(scene.Values().count("NCCL_ASYNC_ERROR_HANDLING"), 1u) << torch;
+    EXPECT_EQ(scene.Values().count("TORCH_NCCL_ASYNC_ERROR_HANDLING"), 0u) << torch;
+  }
+  for (const char* torch : {"2.2.0", "2.10.1", "3.0.0"}) {
+    scene.torch_version = torch;
+    EXPECT_EQ(scene.Values().count("NCCL_ASYNC_ERROR_HANDLING"), 0u) << torch;
+    EXPECT_EQ(scene.Values().count("TORCH_NCCL_ASYNC_ERROR_HANDLING"), 1u) << torch;
+  }
+  for (const char* unknown : {"", "x.y", "2"}) {
+    scene.torch_version = unknown;
+    EXPECT_EQ(scene.Values().count("NCCL_ASYNC_ERROR_HANDLING"), 1u) << unknown;
+    EXPECT_EQ(scene.Values().count("TORCH_NCCL_ASYNC_ERROR_HANDLING"), 1u) << unknown;
+  }
+}
+
+TEST(WorkerEnvTest, UnderSlurmTheTaskVariablesAreTheWorkers) {
+  Scene scene;
+  scene.inherited = {"SLURM_JOB_ID=4", "SLURM_PROCID=1", "SLURM_NTASKS=2"};
+  EXPECT_EQ(scene.Values()["SLURM_PROCID"], "19");
+  EXPECT_EQ(scene.Values()["SLURM_NTASKS"], "32");
+  scene.plan.dialects = {"slurm-scrub"};
+  EXPECT_EQ(scene.Values().count("SLURM_PROCID"), 0u);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,114 @@
+#include "agent/io/log_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/log.h"
+#include "tests/agent/io/loop_test.h"
+
+namespace muster {
+namespace {
+
+std::string Content(const std::string& path) {
+  std::ifstream in(path);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+class LogFileTest : public LoopTest {
+ protected:
+  LogFileTest() {
+    std::string name = absl::StrCat(::testing::TempDir(), "/muster-log-XXXXXX");
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    SetLogSink([this](LogLevel, absl::string_view text) { log_ += std::string(text) + "\n"; });
+  }
+  ~LogFileTest() override {
+    SetLogSink(nullptr);
+    EXPECT_EQ(std::system(absl::StrCat("rm -rf '", folder_, "'").c_str()), 0);
+  }
+  std::string folder_;
+  std::string log_;
+};
+
+TEST_F(LogFileTest, MakesFoldersAndKeepsOrder) {
+  const std::string path = folder_ + "/a/b c/file";
+  std::shared_ptr<LogFile> file = LogFile::Make(&loop_, path);
+  int idle = 0;
+  file->on_idle = [&idle] { ++idle; };
+  std::string wanted;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string line = absl::StrCat("line ", i, "\n");
+    wanted += line;
+    file->Append(line);
+    if (i % 100 == 0) {
+      uv_run(&loop_, UV_RUN_NOWAIT);
+    }
+  }
+  EXPECT_FALSE(file->idle());
+  EXPECT_GT(file->waiting_bytes(), 0u);
+  ASSERT_TRUE(RunUntil([&] { return file->idle(); }));
+  EXPECT_GT(idle, 0);
+  EXPECT_EQ(file->waiting_bytes(), 0u);
+  EXPECT_EQ(Content(path), wanted);
+  // A second life of the same name begins anew.
+  std::shared_ptr<LogFile> again = LogFile::Make(&loop_, path);
+  again->Append("x");
+  ASSERT_TRUE(RunUntil([&] { return again->idle(); }));
+  EXPECT_EQ(Content(path), "x");
+}
+
+TEST_F(LogFileTest, TroubleIsToldOnceAndWaitsForNobody) {
+  for (const std::string& path : {folder_, std::string("/dev/full"), folder_ + "/x/y"}) {
+    log_.clear();
+    std::ofstream(folder_ + "/x") << "a file";
+    std::shared_ptr<LogFile> file = LogFile::Make(&loop_, path);
+    int idle = 0;
+    file->on_idle = [&idle] { ++idle; };
+    file->Append("a");
+    file->Append("b");
+    ASSERT_TRUE(RunUntil([&] { return idle > 0; }));
+    file->Append("c");
+    EXPECT_TRUE(file->idle());
+    EXPECT_THAT(log_,
+                testing::HasSubstr(folder_.substr(0, 4) == path.substr(0, 4) ? folder_ : path));
+    EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 1) << log_;
+  }
+}
+
+// The owner goes while the file system hangs: the task keeps the file until it is through.
+TEST_F(LogFileTest, OutlivesItsOwnerWhileBusy) {
+  const std::string fifo = folder_ + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  std::shared_ptr<LogFile> file = LogFile::Make(&loop_, fifo);
+  file->Append("late");
+  RunReady();
+  EXPECT_FALSE(file->idle());
+  file.reset();
+  const UniqueFd reader(open(fifo.c_str(), O_RDONLY | O_CLOEXEC));
+  uv_run(&loop_, UV_RUN_DEFAULT);  // until the task has ended
+  EXPECT_EQ(ReadToEnd(reader.get()), "late");
+}
+
+TEST_F(LogFileTest, BorrowedDescriptorStaysOpen) {
+  const std::string path = folder_ + "/file";
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  std::shared_ptr<LogFile> file = LogFile::OnDescriptor(&loop_, fd.get(), "stdout");
+  file->Append("a");
+  ASSERT_TRUE(RunUntil([&] { return file->idle(); }));
+  file.reset();
+  EXPECT_EQ(write(fd.get(), "b", 1), 1);
+  EXPECT_EQ(Content(path), "ab");
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,219 @@
+// The agent's connection against masters that lie, sleep or are none. A true master:
+// tests/rendezvous/service.
+#include "agent/io/master_client.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/build_info.h"
+#include "proto/base/limits.h"
+#include "proto/wire/muster.grpc.pb.h"
+#include "proto/wire/secret.h"
+#include "tests/rendezvous/service/test_loop.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Answers a hello with what the test says.
+class FalseMaster final : public v1::Rendezvous::Service {
+ public:
+  explicit FalseMaster(std::function<void(const v1::Hello&, v1::MasterFrame*)> answer,
+                       std::string build = std::string(BuildName()))
+      : answer_(std::move(answer)), build_(std::move(build)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~FalseMaster() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  int port() const { return port_; }
+
+  grpc::Status Attend(grpc::ServerContext*,
+                      grpc::ServerReaderWriter<v1::MasterFrame, v1::AgentFrame>* stream) override {
+    v1::MasterFrame frame;
+    frame.mutable_challenge()->set_protocol(kProtocolVersion);
+    frame.mutable_challenge()->set_build(build_);
+    frame.mutable_challenge()->set_nonce(std::string(kNonceBytes, 'm'));
+    stream->Write(frame);
+    v1::AgentFrame hello;
+    if (stream->Read(&hello)) {
+      v1::MasterFrame answer;
+      answer_(hello.hello(), &answer);
+      stream->Write(answer);
+      while (stream->Read(&hello)) {
+      }
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  const std::function<void(const v1::Hello&, v1::MasterFrame*)> answer_;
+  const std::string build_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class MasterClientTest : public testing::Test {
+ protected:
+  ~MasterClientTest() override {
+    if (agent_ != nullptr) {
+      agent_->Stop();
+      loop_.Until([this] { return agent_->stopped; }, "the stop");
+      agent_.reset();
+    }
+  }
+  static MasterClientOptions Options(const std::string& target) {
+    MasterClientOptions options;
+    options.target = target;
+    options.secret = "the secret";
+    options.job_id = "job";
+    options.hostname = "node1";
+    options.life = 77;
+    options.retry_max = absl::Milliseconds(5);
+    return options;
+  }
+  void Start(MasterClientOptions options) {
+    Join join;
+    join.workers = 1;
+    agent_ = std::make_unique<TestAgent>(loop_.get(), std::move(options), std::move(join));
+    agent_->Start();
+  }
+  void StartAt(int port) { Start(Options(absl::StrCat("127.0.0.1:", port))); }
+  std::string Refusal() {
+    loop_.Until([this] { return !agent_->refusals.empty(); }, "the refusal");
+    EXPECT_EQ(agent_->ups, 0);
+    return agent_->refusals.empty() ? "" : agent_->refusals[0];
+  }
+  // A port that listens, and does with connections what the kernel does.
+  UniqueFd SilentPort(uint16_t* port) {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(fd.get(), 64), 0);
+    EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    *port = ntohs(address.sin_port);
+    return fd;
+  }
+
+  TestLoop loop_;
+  std::unique_ptr<TestAgent> agent_;
+};
+
+TEST_F(MasterClientTest, OurOwnProofSentBackIsRefused) {
+  const FalseMaster master([](const v1::Hello& hello, v1::MasterFrame* answer) {
+    answer->mutable_welcome()->set_proof(hello.proof());
+  });
+  StartAt(master.port());
+  EXPECT_THAT(Refusal(), HasSubstr("does not know this job's secret"));
+}
+
+TEST_F(MasterClientTest, AnEmptyProofIsRefused) {
+  const FalseMaster master(
+      [](const v1::Hello&, v1::MasterFrame* answer) { answer->mutable_welcome(); });
+  StartAt(master.port());
+  EXPECT_THAT(Refusal(), HasSubstr("does not know this job's secret"));
+}
+
+TEST_F(MasterClientTest, AMasterOfAnotherBuildIsRefusedByNameOfBoth) {
+  const FalseMaster master(
+      [](const v1::Hello& hello, v1::MasterFrame* answer) {
+        answer->mutable_welcome()->set_proof(
+            MasterProof("the secret", {std::string(kNonceBytes, 'm'), hello.nonce(), "job"}));
+      },
+      "0.0.1-old");
+  StartAt(master.port());
+  EXPECT_EQ(Refusal(), absl::StrCat("this master is muster 0.0.1-old, node1 runs ", BuildName(),
+                                    ": install the same build"));
+}
+
+TEST_F(MasterClientTest, TheRefusalsReasonComesWithOurLife) {
+  const FalseMaster master([](const v1::Hello&, v1::MasterFrame* answer) {
+    answer->mutable_refusal()->set_reason("go away");
+  });
+  StartAt(master.port());
+  EXPECT_EQ(Refusal(), "go away");
+}
+
+TEST_F(MasterClientTest, AMasterThatSkipsTheHandshakeIsNotBelieved) {
+  const FalseMaster master(
+      [](const v1::Hello&, v1::MasterFrame* answer) { answer->mutable_admitted()->set_life(77); });
+  StartAt(master.port());
+  loop_.Until([this] { return agent_->tries_failed.size() >= 2; }, "failed tries");
+  EXPECT_EQ(agent_->ups, 0);
+  EXPECT_TRUE(agent_->admissions.empty());
+}
+
+TEST_F(MasterClientTest, APortThatNeverAnswersIsTriedAgainAfterADeadline) {
+  uint16_t port = 0;
+  const UniqueFd silent = SilentPort(&port);
+  MasterClientOptions options = Options(absl::StrCat("127.0.0.1:", port));
+  options.connect_timeout = absl::Milliseconds(20);
+  Start(std::move(options));
+  loop_.Until([this] { return agent_->tries_failed.size() >= 3; }, "failed tries");
+  EXPECT_THAT(agent_->tries_failed[0], HasSubstr("does not answer like a muster master"));
+}
+
+TEST_F(MasterClientTest, NamesThatDoNotExistAndTargetsThatAreNone) {
+  for (const auto& [target, words] :
+       {std::pair("no-such-host.invalid:1", "name is not known"), std::pair("host", "HOST:PORT"),
+        std::pair("::1:29400", "HOST:PORT"), std::pair("h:0", "HOST:PORT")}) {
+    Start(Options(target));
+    loop_.Until([this] { return !agent_->tries_failed.empty(); }, "a failed try");
+    EXPECT_THAT(agent_->tries_failed[0], HasSubstr(words));
+    agent_->Stop();
+    loop_.Until([this] { return agent_->stopped; }, "the stop");
+    agent_.reset();
+  }
+}
+
+TEST_F(MasterClientTest, AClosedSocketIsTheEnd) {
+  auto [ours, theirs] = SocketPair();
+  MasterClientOptions options = Options("");
+  options.socket = std::move(ours);
+  Start(std::move(options));
+  EXPECT_TRUE(agent_->client().link().IsFinal());
+  theirs.Reset();
+  loop_.Until([this] { return !agent_->downs.empty(); }, "the news");
+  EXPECT_EQ(agent_->downs.size(), 1u);
+  EXPECT_TRUE(agent_->tries_failed.empty());
+}
+
+TEST_F(MasterClientTest, StopAtAnyMoment) {
+  uint16_t port = 0;
+  const UniqueFd silent = SilentPort(&port);
+  for (int turns = 0; turns < 30; ++turns) {
+    Start(Options(absl::StrCat("localhost:", port)));
+    for (int i = 0; i < turns; ++i) {
+      uv_run(loop_.get(), UV_RUN_NOWAIT);
+    }
+    agent_->Stop();
+    loop_.Until([this] { return agent_->stopped; }, "the stop");
+    agent_.reset();
+  }
+}
+
+TEST_F(MasterClientTest, StopWithoutStart) {
+  bool stopped = false;
+  {
+    MasterClient client(loop_.get(), Options("127.0.0.1:1"));
+    client.link().Stop([&stopped] { stopped = true; });
+    loop_.Until([&] { return stopped; }, "the stop");
+  }
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,99 @@
+// Log files beside what is shown.
+#include "tests/agent/io/output_pump_fixture.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(OutputPumpTest, ShowsAndLogsAsAsked) {
+  struct Case {
+    const char* name;
+    std::function<void(OutputOptions&)> set;
+    std::string shown;  // rank + stream
+    std::string files;
+  };
+  const Case cases[] = {
+      {"plain", [](OutputOptions&) {}, "01 02 11 12 ", ""},
+      {"show", [](OutputOptions& o) { o.log_dir = "", o.show = {1}; }, "11 12 ", ""},
+      {"log_dir", [this](OutputOptions& o) { o.log_dir = folder_; }, "01 02 11 12 ",
+       "0out 0err 1out 1err "},
+      {"redirects", [this](OutputOptions& o) { o.log_dir = folder_, o.redirects.all = 3; }, "",
+       "0out 0err 1out 1err "},
+      {"redirect stdout", [this](OutputOptions& o) { o.log_dir = folder_, o.redirects.all = 1; },
+       "02 12 ", "0out 1out "},
+      {"tee", [this](OutputOptions& o) { o.log_dir = folder_, o.tee.all = 2; }, "01 02 11 12 ",
+       "0err 1err "},
+      {"redirect and tee",
+       [this](OutputOptions& o) { o.log_dir = folder_, o.redirects.all = 3, o.tee.all = 1; },
+       "01 11 ", "0out 0err 1out 1err "},
+      {"of one rank",
+       [this](OutputOptions& o) { o.log_dir = folder_, o.redirects.by_local_rank[1] = 3; },
+       "01 02 ", "1out 1err "},
+  };
+  uint32_t round = 0;
+  for (const Case& c : cases) {
+    ++round;
+    options_ = OutputOptions();
+    c.set(options_);
+    pump_.reset();
+    RunReady();
+    link_.chunks.clear();
+    closed_ = 0;
+    Begin(2, 0, round);
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      WriteAll(ends_[rank].out.get(), absl::StrCat(rank, "out"));
+      WriteAll(ends_[rank].err.get(), absl::StrCat(rank, "err"));
+    }
+    ASSERT_TRUE(RunUntilClosed()) << c.name;
+    std::string shown;
+    std::string files;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      for (const uint8_t stream : {uint8_t{1}, uint8_t{2}}) {
+        shown += link_.Joined(rank, stream).empty() ? "" : absl::StrCat(rank, stream, " ");
+        const std::string text = Content(absl::StrCat(folder_, "/job/round-", round, "/rank-", rank,
+                                                      stream == 1 ? ".out" : ".err"));
+        files += text.empty() ? "" : absl::StrCat(text, " ");
+      }
+    }
+    EXPECT_EQ(shown, c.shown) << c.name;
+    EXPECT_EQ(files, c.files) << c.name;
+  }
+}
+
+// A file system that hangs: a FIFO whose open does not return.
+TEST_F(OutputPumpTest, HungLogHoldsUpOnlyItsWorker) {
+  options_.log_dir = folder_;
+  const std::string round = folder_ + "/job/round-1";
+  ASSERT_EQ(std::system(absl::StrCat("mkdir -p ", round).c_str()), 0);
+  const std::string fifo = round + "/rank-0.out";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  Begin(2);
+  StartFlood(2, 24000);  // 24 MB each
+  ASSERT_TRUE(RunUntil([this] { return writers_done_ == 1; }));
+  EXPECT_EQ(next_[1], 24000u);
+  EXPECT_LT(next_[0], 24000u);  // at most kLogFileBytesMax and a turn
+  threads_.emplace_back([fifo] {
+    const UniqueFd fd(open(fifo.c_str(), O_RDONLY | O_CLOEXEC));
+    (void)ReadToEnd(fd.get());
+  });
+  ASSERT_TRUE(RunUntil([this] { return closed_ == 1 && pump_->Empty(); }));
+  EXPECT_EQ(next_[0], 24000u);
+  EXPECT_EQ(torn_, "");
+  pump_.reset();
+}
+
+TEST_F(OutputPumpTest, LogThatCannotBeMadeIsToldOnce) {
+  options_.log_dir = "/proc/none";
+  Begin(1);
+  WriteAll(ends_[0].out.get(), "a\n");
+  RunReady();
+  WriteAll(ends_[0].out.get(), "b\n");
+  ASSERT_TRUE(RunUntilClosed());
+  EXPECT_EQ(link_.Joined(0, 1), "a\nb\n");
+  EXPECT_THAT(log_, HasSubstr("/proc/none"));
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 1);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,155 @@
+#include "agent/io/process_tree.h"
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <functional>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "proto/base/clock.h"
+#include "tests/agent/io/loop_test.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::Duration kWithin = absl::Seconds(60);
+
+// Forks `body`, which does not return from its process alive.
+pid_t Child(const std::function<void()>& body) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    body();
+    _exit(99);
+  }
+  return pid;
+}
+
+[[noreturn]] void WaitForEver() {
+  for (;;) {
+    pause();
+  }
+}
+
+class ProcessTreeTest : public ::testing::Test {
+ protected:
+  ProcessTreeTest() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+  ~ProcessTreeTest() override {
+    KillDescendants({}, kWithin, [](pid_t, int, uint64_t) {});
+  }
+  KillResult Kill(const std::set<pid_t>& spare) {
+    return KillDescendants(spare, kWithin,
+                           [this](pid_t pid, int status, uint64_t) { reaped_[pid] = status; });
+  }
+  std::map<pid_t, int> reaped_;
+};
+
+TEST_F(ProcessTreeTest, NobodyBelow) {
+  EXPECT_TRUE(Descendants({}).empty());
+  EXPECT_TRUE(Kill({}).survivors.empty());
+}
+
+TEST_F(ProcessTreeTest, FindsAndEndsSessionsAndDoubleForks) {
+  TestPipe ready = MakePipe();
+  const pid_t child = Child([&ready] {
+    Child([&ready] {
+      setsid();
+      if (fork() != 0) {
+        _exit(0);  // its child becomes ours: we are the sub-reaper
+      }
+      (void)!write(ready.writer.get(), "a", 1);
+      WaitForEver();
+    });
+    Child([&ready] {
+      signal(SIGTERM, SIG_IGN);
+      (void)!write(ready.writer.get(), "b", 1);
+      WaitForEver();
+    });
+    WaitForEver();
+  });
+  ready.writer.Reset();
+  EXPECT_EQ(ReadBytes(ready.reader.get(), 2).size(), 2u);
+  const std::vector<pid_t> below = Descendants({});
+  EXPECT_GE(below.size(), 3u);  // the one in the middle may be there as a zombie
+  EXPECT_EQ(std::count(below.begin(), below.end(), child), 1);
+  EXPECT_TRUE(Kill({}).survivors.empty());
+  EXPECT_EQ(ReadToEnd(ready.reader.get()), "");  // nobody holds it
+  ASSERT_EQ(reaped_.count(child), 1u);
+  EXPECT_EQ(WTERMSIG(reaped_[child]), SIGKILL);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+}
+
+TEST_F(ProcessTreeTest, SparesAProcessAndAllBelowIt) {
+  TestPipe ready = MakePipe();
+  const pid_t spared = Child([&ready] {
+    Child([&ready] {
+      (void)!write(ready.writer.get(), "a", 1);
+      WaitForEver();
+    });
+    WaitForEver();
+  });
+  const pid_t other = Child(WaitForEver);
+  EXPECT_EQ(ReadBytes(ready.reader.get(), 1), "a");
+  EXPECT_EQ(Descendants({spared}), std::vector<pid_t>{other});
+  EXPECT_TRUE(Kill({spared}).survivors.empty());
+  EXPECT_EQ(waitpid(spared, nullptr, WNOHANG), 0);  // alive
+  EXPECT_EQ(Descendants({}).size(), 2u);
+}
+
+// Somebody else waits for a spared child (libuv for ssh): its exit must not be taken away.
+TEST_F(ProcessTreeTest, LeavesTheExitOfASparedChildToItsOwner) {
+  TestPipe gone = MakePipe();
+  const pid_t spared = Child([] { _exit(7); });
+  gone.writer.Reset();
+  EXPECT_EQ(ReadToEnd(gone.reader.get()), "");
+  const pid_t other = Child(WaitForEver);
+  EXPECT_TRUE(Kill({spared}).survivors.empty());
+  EXPECT_EQ(reaped_.count(spared), 0u);
+  EXPECT_EQ(reaped_.count(other), 1u);
+  int status = 0;
+  EXPECT_EQ(waitpid(spared, &status, 0), spared);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
+// Each process of the chain lives only until it has forked the next, in a session of its own.
+TEST_F(ProcessTreeTest, CatchesAChainThatForksAway) {
+  TestPipe held = MakePipe();
+  const absl::Time give_up = BootNow() + absl::Seconds(40);  // no runaway when the test fails
+  for (int i = 0; i < 4; ++i) {
+    Child([&held, give_up] {
+      (void)!write(held.writer.get(), "a", 1);
+      while (BootNow() < give_up) {
+        if (fork() != 0) {
+          _exit(0);
+        }
+        setsid();
+      }
+      (void)!write(held.writer.get(), "escaped", 7);
+      _exit(0);
+    });
+  }
+  held.writer.Reset();
+  EXPECT_EQ(ReadBytes(held.reader.get(), 4), "aaaa");
+  EXPECT_TRUE(Kill({}).survivors.empty());
+  EXPECT_EQ(ReadToEnd(held.reader.get()), "");
+}
+
+// The bound holds even while there is always something new to reap.
+TEST_F(ProcessTreeTest, ReturnsInTimeWhenNoTimeIsGiven) {
+  TestPipe ready = MakePipe();
+  for (int i = 0; i < 50; ++i) {
+    Child(WaitForEver);
+  }
+  size_t reaped = 0;
+  const KillResult result =
+      KillDescendants({}, -absl::Seconds(1), [&](pid_t, int, uint64_t) { ++reaped; });
+  EXPECT_EQ(result.survivors.size() + reaped, 50u);  // each is in one of the two
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,349 @@
+#include "agent/io/program_facts.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "agent/io/elf_file.h"
+#include "agent/io/python_facts.h"
+#include "agent/io/small_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/base/rng.h"
+
+namespace muster {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::ElementsAreArray;
+using testing::IsEmpty;
+
+template <typename T>
+void Put(std::string& bytes, size_t at, const T& value) {
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+}
+
+// The smallest file that asks for `libraries`: one segment that is loaded at an address of its own,
+// and the dynamic section inside.
+std::string MakeElf(const std::vector<std::string>& libraries) {
+  constexpr uint64_t kLoadAddress = 0x400000;
+  std::string names(1, '\0');
+  std::vector<ElfW(Dyn)> dynamic;
+  for (const std::string& library : libraries) {
+    ElfW(Dyn) entry{};
+    entry.d_tag = DT_NEEDED;
+    entry.d_un.d_val = names.size();
+    dynamic.push_back(entry);
+    names += library + '\0';
+  }
+  const size_t dynamic_at = sizeof(ElfW(Ehdr)) + 2 * sizeof(ElfW(Phdr));
+  const size_t names_at = dynamic_at + (dynamic.size() + 2) * sizeof(ElfW(Dyn));
+  ElfW(Dyn) table{};
+  table.d_tag = DT_STRTAB;
+  table.d_un.d_ptr = kLoadAddress + names_at;
+  dynamic.push_back(table);
+  dynamic.push_back(ElfW(Dyn){});
+
+  std::string bytes(names_at, '\0');
+  bytes += names;
+  ElfW(Ehdr) header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_phoff = sizeof header;
+  header.e_phentsize = sizeof(ElfW(Phdr));
+  header.e_phnum = 2;
+  Put(bytes, 0, header);
+  ElfW(Phdr) load{};
+  load.p_type = PT_LOAD;
+  load.p_vaddr = kLoadAddress;
+  load.p_filesz = bytes.size();
+  Put(bytes, sizeof header, load);
+  ElfW(Phdr) pointer{};
+  pointer.p_type = PT_DYNAMIC;
+  pointer.p_offset = dynamic_at;
+  pointer.p_filesz = dynamic.size() * sizeof(ElfW(Dyn));
+  Put(bytes, sizeof header + sizeof load, pointer);
+  std::memcpy(bytes.data() + dynamic_at, dynamic.data(), pointer.p_filesz);
+  return bytes;
+}
+
+class ProgramTest : public testing::Test {
+ protected:
+  ProgramTest() {
+    std::string path = testing::TempDir() + "program_facts_XXXXXX";
+    root_ = std::filesystem::canonical(mkdtemp(path.data()));
+    Set({"PATH=" + root_ + "/bin:" + root_ + "/usr/bin", "HOME=" + root_ + "/home"});
+  }
+  ~ProgramTest() override { std::filesystem::remove_all(root_); }
+
+  std::string Write(const std::string& path, const std::string& text, mode_t mode = 0644) {
+    const std::filesystem::path file = root_ + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << text;
+    chmod(file.c_str(), mode);
+    return file;
+  }
+  std::string Program(const std::string& path, const std::string& text) {
+    return Write(path, text, 0755);
+  }
+  void Link(const std::string& target, const std::string& path) {
+    const std::filesystem::path file = root_ + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::filesystem::create_symlink(target, file);
+  }
+  void Torch(const std::string& folder, const std::string& version) {
+    Write(folder + "/torch/version.py", "__version__ = '" + version + "'\ncuda = None\n");
+  }
+  void Set(const std::vector<std::string>& environment) {
+    environment_ = environment;
+    env_ = FilterEnvironment(environment, {});
+  }
+  void Also(const std::string& entry) {
+    environment_.push_back(entry);
+    Set(std::vector<std::string>(environment_));
+  }
+  // usr/bin/python3 -> python3.11, as on Debian.
+  void SystemPython() {
+    Program("/usr/bin/python3.11", MakeElf({"libc.so.6"}));
+    Link("python3.11", "/usr/bin/python3");
+  }
+  ProgramFacts Look(const std::vector<std::string>& argv) {
+    return LookAtProgram(argv, root_, env_);
+  }
+
+  std::string root_;
+  std::vector<std::string> environment_;
+  EnvBase env_;
+};
+
+TEST(ElfTest, ReadsThisProgram) {
+  const UniqueFd fd = OpenRegular("/proc/self/exe");
+  ASSERT_TRUE(fd.valid());
+  EXPECT_THAT(ElfNeeded(fd.get()), Contains("libc.so.6"));
+}
+
+std::vector<std::string> Needed(const std::string& bytes) {
+  const UniqueFd fd(memfd_create("elf", MFD_CLOEXEC));
+  EXPECT_EQ(write(fd.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  return ElfNeeded(fd.get());
+}
+
+TEST(ElfBytesTest, ReadsNamesInTheirOrder) {
+  EXPECT_THAT(Needed(MakeElf({"libm.so.6", "libmpi.so.40", "libc.so.6"})),
+              ElementsAre("libm.so.6", "libmpi.so.40", "libc.so.6"));
+  EXPECT_THAT(Needed(MakeElf({})), IsEmpty());
+  EXPECT_THAT(Needed(""), IsEmpty());
+  EXPECT_THAT(Needed("#!/bin/sh\n"), IsEmpty());
+}
+
+TEST(ElfBytesTest, OtherMachinesFilesAreNotRead) {
+  std::string other = MakeElf({"libmpi.so.40"});
+  other[EI_CLASS] = ELFCLASS32;
+  EXPECT_THAT(Needed(other), IsEmpty());
+  other = MakeElf({"libmpi.so.40"});
+  other[EI_DATA] = ELFDATA2MSB;
+  EXPECT_THAT(Needed(other), IsEmpty());
+}
+
+TEST(ElfBytesTest, BrokenFilesAreHarmless) {
+  const std::string good = MakeElf({"libm.so.6", "libmpi.so.40"});
+  for (size_t length = 0; length < good.size(); ++length) {
+    (void)Needed(good.substr(0, length));
+  }
+  SplitMix64 rng(7);
+  for (int i = 0; i < 2000; ++i) {
+    std::string bad = good;
+    for (int flips = 0; flips < 4; ++flips) {
+      bad[rng.Below(bad.size())] = static_cast<char>(rng.Next());
+    }
+    EXPECT_LE(Needed(bad).size(), 1024u);
+  }
+}
+
+TEST(MpiOfLibrariesTest, KnowsBothFamilies) {
+  for (const char* library : {"libmpi.so.40", "libmpi.so.20", "libmpi.so.1", "libmpi_cxx.so.40",
+                              "libmpi_mpifh.so.40", "libmpi_usempif08.so.40"}) {
+    EXPECT_EQ(MpiOfLibraries({"libm.so.6", library}), "Open MPI") << library;
+  }
+  for (const char* library : {"libmpich.so.12", "libmpi.so.12", "libmpichcxx.so.12",
+                              "libmpifort.so.12", "libmpi_cray.so.12"}) {
+    EXPECT_EQ(MpiOfLibraries({library, "libc.so.6"}), "MPICH") << library;
+  }
+  EXPECT_EQ(MpiOfLibraries({"libc.so.6", "libmpi4py.so", "libmpir.so.3", "libmpi.so"}), "");
+}
+
+TEST_F(ProgramTest, CompiledPrograms) {
+  Program("/bin/plain", MakeElf({"libc.so.6"}));
+  Program("/bin/solver", MakeElf({"libmpi.so.40", "libc.so.6"}));
+  Program("/solvers/cpi", MakeElf({"libmpich.so.12"}));
+  EXPECT_EQ(Look({"plain"}).mpi, "");
+  EXPECT_FALSE(Look({"plain"}).is_python);
+  EXPECT_EQ(Look({"solver", "-x"}).mpi, "Open MPI");
+  EXPECT_EQ(Look({"solver"}).program, "solver");
+  EXPECT_EQ(Look({"solvers/cpi"}).mpi, "MPICH");
+  EXPECT_EQ(Look({root_ + "/solvers/cpi"}).mpi, "MPICH");
+}
+
+TEST_F(ProgramTest, WhatIsNotThereIsUnknown) {
+  EXPECT_EQ(Look({"nosuch"}).program, "nosuch");
+  EXPECT_EQ(Look({"/no/such"}).program, "such");
+  EXPECT_EQ(Look({}).program, "");
+  mkfifo((root_ + "/pipe").c_str(), 0755);
+  EXPECT_EQ(Look({root_ + "/pipe"}).mpi, "") << "opening it must not wait for a writer";
+  std::filesystem::create_directories(root_ + "/bin/folder");
+  EXPECT_EQ(Look({"folder"}).program, "folder");
+}
+
+TEST_F(ProgramTest, PathSkipsWhatCannotRun) {
+  Write("/bin/tool", MakeElf({"libmpi.so.40"}), 0644);
+  Program("/usr/bin/tool", MakeElf({"libmpich.so.12"}));
+  EXPECT_EQ(Look({"tool"}).mpi, "MPICH");
+}
+
+TEST_F(ProgramTest, DebiansTorch) {
+  SystemPython();
+  Torch("/usr/lib/python3/dist-packages", "1.13.0a0");
+  const ProgramFacts facts = Look({"python3", "-u", "train.py", "--lr", "1"});
+  EXPECT_TRUE(facts.is_python);
+  EXPECT_EQ(facts.program, "train.py");
+  EXPECT_EQ(facts.interpreter, root_ + "/usr/bin/python3");
+  EXPECT_EQ(facts.torch_version, "1.13.0a0");
+  EXPECT_EQ(facts.torch_cuda, "");
+}
+
+TEST_F(ProgramTest, TheFirstOfSysPathCounts) {
+  SystemPython();
+  Torch("/usr/lib/python3/dist-packages", "1.13.0a0");
+  Torch("/usr/local/lib/python3.11/dist-packages", "2.0.1");
+  EXPECT_EQ(Look({"python3", "a.py"}).torch_version, "2.0.1") << "pip's, as root";
+  Torch("/home/.local/lib/python3.11/site-packages", "2.2.0");
+  EXPECT_EQ(Look({"python3", "a.py"}).torch_version, "2.2.0") << "pip's, as user";
+  Torch("/elsewhere", "2.3.0");
+  Also("PYTHONPATH=/nosuch:" + root_ + "/elsewhere");
+  EXPECT_EQ(Look({"python3", "a.py"}).torch_version, "2.3.0");
+}
+
+TEST_F(ProgramTest, UserSiteMayBeOff) {
+  SystemPython();
+  Torch("/home/.local/lib/python3.11/site-packages", "2.2.0");
+  Also("PYTHONNOUSERSITE=1");
+  EXPECT_EQ(Look({"python3", "a.py"}).torch_version, "");
+}
+
+TEST_F(ProgramTest, AVirtualEnvironment) {
+  SystemPython();
+  Torch("/usr/lib/python3/dist-packages", "1.13.0a0");
+  Link(root_ + "/usr/bin/python3", "/venv/bin/python3");
+  Write("/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\n");
+  Write("/venv/lib/python3.11/site-packages/six.py", "");
+  EXPECT_EQ(Look({root_ + "/venv/bin/python3", "a.py"}).torch_version, "")
+      << "the system's is hidden";
+  Torch("/venv/lib/python3.11/site-packages", "2.5.1+cpu");
+  EXPECT_EQ(Look({"venv/bin/python3", "a.py"}).torch_version, "2.5.1+cpu");
+  std::filesystem::remove_all(root_ + "/venv/lib/python3.11/site-packages/torch");
+  Write("/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = true\n");
+  EXPECT_EQ(Look({root_ + "/venv/bin/python3", "a.py"}).torch_version, "1.13.0a0");
+}
+
+TEST_F(ProgramTest, ACondaPrefix) {
+  Program("/conda/bin/python3.10", MakeElf({}));
+  Link("python3.10", "/conda/bin/python");
+  Torch("/conda/lib/python3.10/site-packages", "2.1.0");
+  EXPECT_EQ(Look({root_ + "/conda/bin/python", "a.py"}).torch_version, "2.1.0");
+}
+
+TEST_F(ProgramTest, PyenvsShimIsFollowed) {
+  Program("/pyenv/shims/python3", "#!/usr/bin/env bash\nexec pyenv exec python3 \"$@\"\n");
+  Program("/pyenv/versions/3.12.1/bin/python3.12", MakeElf({}));
+  Link("python3.12", "/pyenv/versions/3.12.1/bin/python3");
+  Program("/pyenv/versions/3.9.1/bin/python3.9", MakeElf({}));
+  Link("python3.9", "/pyenv/versions/3.9.1/bin/python3");
+  Torch("/pyenv/versions/3.12.1/lib/python3.12/site-packages", "2.4.0");
+  Torch("/pyenv/versions/3.9.1/lib/python3.9/site-packages", "2.0.0");
+  SystemPython();
+  Torch("/usr/lib/python3/dist-packages", "1.13.0a0");
+  Set({"PATH=" + root_ + "/pyenv/shims:" + root_ + "/usr/bin"});
+  EXPECT_EQ(Look({"python3", "a.py"}).interpreter, "") << "no version is chosen";
+  Write("/pyenv/version", "3.12.1\n");
+  EXPECT_EQ(Look({"python3", "a.py"}).torch_version, "2.4.0");
+  Write("/.python-version", "3.9.1\n");
+  EXPECT_EQ(Look({"python3", "a.py"}).torch_version, "2.0.0");
+  Also("PYENV_VERSION=system");
+  EXPECT_EQ(Look({"python3", "a.py"}).torch_version, "1.13.0a0");
+}
+
+TEST_F(ProgramTest, ScriptsByTheirFirstLine) {
+  SystemPython();
+  Torch("/usr/lib/python3/dist-packages", "1.13.0a0");
+  Program("/bin/env_script", "#!/usr/bin/env python3\n");
+  Program("/bin/split", "#!/usr/bin/env -S A=1 python3 -u\n");
+  Program("/bin/direct", "#! " + root_ + "/usr/bin/python3.11 -E\r\nimport torch\n");
+  Program("/bin/shell", "#!/bin/sh\necho import mpi4py\n");
+  Program("/bin/nothing", "#!\n");
+  Program("/bin/data", "hello");
+  for (const char* name : {"env_script", "split", "direct"}) {
+    EXPECT_TRUE(Look({name}).is_python) << name;
+    EXPECT_EQ(Look({name}).torch_version, "1.13.0a0") << name;
+    EXPECT_EQ(Look({name}).program, name);
+  }
+  for (const char* name : {"shell", "nothing", "data"}) {
+    EXPECT_FALSE(Look({name}).is_python) << name;
+    EXPECT_EQ(Look({name}).mpi, "") << name;
+  }
+}
+
+TEST_F(ProgramTest, Mpi4pyCountsAsAnMpi) {
+  SystemPython();
+  const std::string pad(60000, '#');
+  Write("/a.py", pad + "\n  from mpi4py import MPI\n");
+  Write("/b.py", "import mpi4py.MPI as M\n");
+  Write("/c.py", "# import mpi4py\nx = 'mpi4py'\nimport os, sys\n");
+  Write("/d.py", std::string(70000, '#') + "\nimport mpi4py\n");
+  EXPECT_EQ(Look({"python3", "a.py"}).mpi, "MPI");
+  EXPECT_EQ(Look({"python3", "-u", "-W", "ignore", "b.py"}).mpi, "MPI");
+  EXPECT_EQ(Look({"python3", "c.py"}).mpi, "");
+  EXPECT_EQ(Look({"python3", "d.py"}).mpi, "") << "only the first 64 KiB are read";
+  EXPECT_EQ(Look({"python3", "-c", "import mpi4py"}).mpi, "");
+  EXPECT_EQ(Look({"python3", "-m", "b"}).program, "b");
+  Write("/usr/lib/python3/dist-packages/mpi4py/MPI.cpython-311-x86_64-linux-gnu.so",
+        MakeElf({"libmpi.so.40"}));
+  EXPECT_EQ(Look({"python3", "a.py"}).mpi, "Open MPI");
+}
+
+TEST(TorchVersionTest, ReadsOldAndNewFiles) {
+  const TorchVersion old = ParseTorchVersion(
+      "__version__ = '1.13.0a0'\ndebug = False\ncuda = None\ngit_version = 'Unknown'\n");
+  EXPECT_EQ(old.version, "1.13.0a0");
+  EXPECT_EQ(old.cuda, "");
+  const TorchVersion fresh = ParseTorchVersion(
+      "from typing import Optional\n\n__all__ = ['__version__', 'cuda']\n"
+      "__version__ = \"2.3.0+cu121\"\ndebug = False\ncuda: Optional[str] = '12.1'\n"
+      "git_version = '97ff6c'\nhip: Optional[str] = None\n");
+  EXPECT_EQ(fresh.version, "2.3.0+cu121");
+  EXPECT_EQ(fresh.cuda, "12.1");
+  EXPECT_EQ(ParseTorchVersion("").version, "");
+  EXPECT_EQ(ParseTorchVersion("__version__\n__version__x = 'a'\n__version__ = '").version, "");
+}
+
+TEST(IsPythonNameTest, ByTheLastPart) {
+  for (const char* name : {"python", "/usr/bin/python3", "python3.11", "pypy3", "a/python2.7"}) {
+    EXPECT_TRUE(IsPythonName(name)) << name;
+  }
+  for (const char* name : {"", "python3-config", "ipython", "pythonw", "/python3/run", "bash"}) {
+    EXPECT_FALSE(IsPythonName(name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace muster

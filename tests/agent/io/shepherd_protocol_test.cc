@@ -1,0 +1,61 @@
+#include "agent/io/shepherd_protocol.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+#include "proto/base/unique_fd.h"
+
+namespace muster {
+namespace {
+
+TEST(ShepherdProtocol, FramesComeWholeAndInOrder) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  UniqueFd a(ends[0]);
+  UniqueFd b(ends[1]);
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveFrame(b.get(), false).status()));
+  uint32_t sent = 0;
+  for (;; ++sent) {
+    ShepherdFrame frame;
+    frame.type = sent;
+    frame.index = -static_cast<int32_t>(sent);
+    frame.value = INT64_MIN + sent;
+    frame.extra = UINT64_MAX - sent;
+    frame.alone = sent % 2;
+    frame.payload = std::string(sent * 7 % 5000, static_cast<char>(sent));
+    const absl::Status status = SendFrame(a.get(), frame, false);
+    if (!status.ok()) {
+      EXPECT_TRUE(absl::IsUnavailable(status));  // full
+      break;
+    }
+  }
+  EXPECT_GT(sent, 20u);
+  for (uint32_t i = 0; i < sent; ++i) {
+    const absl::StatusOr<ShepherdFrame> frame = ReceiveFrame(b.get(), false);
+    ASSERT_TRUE(frame.ok());
+    EXPECT_EQ(frame->type, i);
+    EXPECT_EQ(frame->index, -static_cast<int32_t>(i));
+    EXPECT_EQ(frame->value, INT64_MIN + i);
+    EXPECT_EQ(frame->extra, UINT64_MAX - i);
+    EXPECT_EQ(frame->alone, i % 2);
+    EXPECT_EQ(frame->payload, std::string(i * 7 % 5000, static_cast<char>(i)));
+  }
+  a.Reset();
+  EXPECT_TRUE(absl::IsOutOfRange(ReceiveFrame(b.get(), true).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(SendFrame(b.get(), ShepherdFrame(), true)));
+}
+
+TEST(ShepherdProtocol, StringsWithAnythingButNul) {
+  const std::vector<std::string> strings = {"", "a\nb", "\xff\xfe", "", "x=y"};
+  std::string packed = PackStrings(strings);
+  const std::vector<char*> pointers = UnpackStrings(packed);
+  EXPECT_EQ(std::vector<std::string>(pointers.begin(), pointers.end()), strings);
+  std::string none;
+  EXPECT_TRUE(UnpackStrings(none).empty());
+}
+
+}  // namespace
+}  // namespace muster

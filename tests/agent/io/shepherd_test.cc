@@ -1,0 +1,485 @@
+#include "agent/io/shepherd.h"
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "agent/io/process_tree.h"
+#include "agent/io/shepherd_client.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+#include "tests/agent/io/loop_test.h"
+
+namespace muster {
+namespace {
+
+constexpr char kPath[] = "PATH=/usr/local/bin:/usr/bin:/bin";
+
+// Holds stdout in a session of its own, by a child that a double fork hid, and in the background;
+// says so, and stays.
+constexpr char kEvasiveScript[] =
+    "setsid sleep 1000 &\n"
+    "(setsid sh -c 'sleep 1000 & echo 1; exec sleep 1000' &)\n"
+    "(trap '' TERM HUP INT; echo 2; sleep 1000; sleep 1000) &\n"
+    "echo 3\n"
+    "exec sleep 1000\n";
+
+class ShepherdTest : public LoopTest {
+ protected:
+  ShepherdTest() { getrlimit(RLIMIT_NOFILE, &files_); }
+  ~ShepherdTest() override {
+    client_.reset();
+    EXPECT_TRUE(Descendants({}).empty());
+  }
+
+  struct End {
+    int status = -1;
+    bool alone = false;
+    uint64_t peak = 0;
+  };
+
+  ShepherdClient& Start() {
+    client_.reset();  // a process has one shepherd: the next would inherit the first one's socket
+    absl::StatusOr<ShepherdProcess> process = ForkShepherd(files_);
+    EXPECT_TRUE(process.ok());
+    ShepherdClient::Callbacks callbacks;
+    callbacks.on_spawned = [this](uint32_t rank, pid_t pid) {
+      EXPECT_TRUE(pids_.emplace(rank, pid).second) << "spawned twice: " << rank;
+    };
+    callbacks.on_spawn_failed = [this](uint32_t rank, int error, std::string what) {
+      EXPECT_TRUE(failures_.emplace(rank, std::make_pair(error, std::move(what))).second);
+    };
+    callbacks.on_ended = [this](uint32_t rank, int status, uint64_t peak, bool alone) {
+      EXPECT_EQ(pids_.count(rank), 1u) << "ended before it was spawned: " << rank;
+      EXPECT_TRUE(ends_.emplace(rank, End{status, alone, peak}).second) << "twice: " << rank;
+    };
+    callbacks.on_cleared = [this](const std::string& survivors) {
+      ++cleared_;
+      EXPECT_EQ(survivors, "");
+    };
+    callbacks.on_lease_ended = [this] { ++lease_ended_; };
+    callbacks.on_dead = [this] { ++dead_; };
+    client_ = std::make_unique<ShepherdClient>(&loop_, *std::move(process), callbacks);
+    return *client_;
+  }
+
+  // A worker of /bin/sh; its stdout and stderr are `output`'s writer.
+  void SpawnOn(uint32_t rank, const TestPipe& output, const std::vector<std::string>& own = {}) {
+    client_->Spawn(rank, own, UniqueFd(), UniqueFd(fcntl(output.writer.get(), F_DUPFD_CLOEXEC, 3)),
+                   UniqueFd(fcntl(output.writer.get(), F_DUPFD_CLOEXEC, 3)));
+  }
+  // Runs one worker to its end; what it wrote.
+  std::string RunOne(const WorkerProgram& program, const std::vector<std::string>& own = {}) {
+    Start().SetProgram(program);
+    TestPipe output = MakePipe();
+    SpawnOn(0, output, own);
+    output.writer.Reset();
+    EXPECT_TRUE(RunUntil([this] { return ends_.size() + failures_.size() == 1; }));
+    return ReadToEnd(output.reader.get());
+  }
+
+  rlimit files_{};
+  std::unique_ptr<ShepherdClient> client_;
+  std::map<uint32_t, pid_t> pids_;
+  std::map<uint32_t, std::pair<int, std::string>> failures_;
+  std::map<uint32_t, End> ends_;
+  int cleared_ = 0;
+  int lease_ended_ = 0;
+  int dead_ = 0;
+};
+
+WorkerProgram Shell(const std::string& script) { return {"", {"sh", "-c", script}, {kPath}}; }
+
+TEST_F(ShepherdTest, RunsAWorker) {
+  const std::string out = RunOne(
+      {"/", {"sh", "-c", "echo $A $B; pwd; cat; exit 7"}, {kPath, "A=1"}}, {"B=two\nlines \xff"});
+  EXPECT_EQ(out, "1 two lines \xff\n/\n");  // stdin is /dev/null
+  EXPECT_EQ(WEXITSTATUS(ends_[0].status), 7);
+  EXPECT_TRUE(ends_[0].alone);
+  EXPECT_GT(ends_[0].peak, 100000u);
+}
+
+TEST_F(ShepherdTest, NotAloneWhileAChildOfTheWorkerLives) {
+  Start().SetProgram(Shell("setsid sleep 1000 & exit 0"));
+  TestPipe output = MakePipe();
+  SpawnOn(0, output);
+  output.writer.Reset();
+  ASSERT_TRUE(RunUntil([this] { return ends_.size() == 1; }));
+  EXPECT_FALSE(ends_[0].alone);
+  client_->Clear();
+  ASSERT_TRUE(RunUntil([this] { return cleared_ == 1; }));
+  EXPECT_EQ(ReadToEnd(output.reader.get()), "");
+}
+
+TEST_F(ShepherdTest, SaysWhatCouldNotBeRun) {
+  const std::string file = absl::StrCat(::testing::TempDir(), "/muster-plain-", getpid());
+  const UniqueFd made(open(file.c_str(), O_WRONLY | O_CREAT, 0644));
+  const struct {
+    WorkerProgram program;
+    int error;
+    std::string what;
+  } cases[] = {
+      {{"", {"no-such-program"}, {kPath}},
+       ENOENT,
+       "exec no-such-program: No such file or directory"},
+      {{"", {"sh"}, {"PATH=/none"}}, ENOENT, "exec sh: No such file or directory"},
+      {{"", {""}, {kPath}}, ENOENT, "exec : No such file or directory"},
+      {{"", {file}, {kPath}}, EACCES, absl::StrCat("exec ", file, ": Permission denied")},
+      {{"", {"/tmp"}, {kPath}}, EACCES, "exec /tmp: Permission denied"},
+      {{"/none", {"sh"}, {kPath}}, ENOENT, "chdir /none: No such file or directory"},
+  };
+  for (const auto& c : cases) {
+    failures_.clear();
+    EXPECT_EQ(RunOne(c.program), "");
+    ASSERT_EQ(failures_.size(), 1u) << c.what;
+    EXPECT_EQ(failures_[0].first, c.error) << c.what;
+    EXPECT_EQ(failures_[0].second, c.what);
+  }
+  unlink(file.c_str());
+}
+
+TEST_F(ShepherdTest, SearchesThePathOfTheWorker) {
+  std::string folder = absl::StrCat(::testing::TempDir(), "/muster-path-XXXXXX");
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string program = absl::StrCat(folder, "/my program");
+  {
+    const UniqueFd fd(open(program.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0755));
+    ASSERT_GT(write(fd.get(), "echo found $1\n", 14), 0);  // a script without "#!"
+  }
+  EXPECT_EQ(RunOne({"", {"my program", "it"}, {absl::StrCat("PATH=/none::", folder, ":/bin")}}),
+            "found it\n");
+  unlink(program.c_str());
+  rmdir(folder.c_str());
+}
+
+// Numbers of our descriptors that survive an exec.
+std::set<int> OpenWithoutCloexec() {
+  std::set<int> out;
+  for (int fd = 0; fd < 256; ++fd) {
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) {
+      out.insert(fd);
+    }
+  }
+  return out;
+}
+
+TEST_F(ShepherdTest, WorkerHasOnlyTheDescriptorsItShould) {
+  const TestPipe of_caller = MakePipe(0);  // left open on purpose: a job server, a lock
+  std::set<int> expected = OpenWithoutCloexec();
+  expected.insert({0, 1, 2});
+  const std::string out = RunOne(
+      Shell("i=0; while [ $i -lt 256 ]; do [ -e /proc/$$/fd/$i ] && echo $i; i=$((i+1)); done"));
+  std::set<int> open_there;
+  for (const absl::string_view line : absl::StrSplit(out, '\n', absl::SkipEmpty())) {
+    int fd = -1;
+    ASSERT_TRUE(absl::SimpleAtoi(line, &fd));
+    open_there.insert(fd);
+  }
+  EXPECT_EQ(open_there, expected);
+}
+
+TEST_F(ShepherdTest, ExitIsSeenWhereTheCallerIgnoresSigchld) {
+  const auto old = signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(RunOne(Shell("grep SigIgn /proc/self/status; exit 3")).size(), 25u);
+  EXPECT_EQ(WEXITSTATUS(ends_[0].status), 3);
+  signal(SIGCHLD, old);
+}
+
+TEST_F(ShepherdTest, WorkerDiesBySignalAndSaysSo) {
+  RunOne(Shell("kill -SEGV $$"));
+  EXPECT_EQ(WTERMSIG(ends_[0].status), SIGSEGV);
+}
+
+TEST_F(ShepherdTest, SignalsReachEveryProcessGroup) {
+  // The child says so itself: right after its fork it would take the signal with its parent's trap.
+  Start().SetProgram(
+      Shell("trap 'echo got; exit 3' USR1; sh -c 'echo ready; exec sleep 1000' & "
+            "while :; do wait; done"));
+  TestPipe output = MakePipe();
+  for (uint32_t i = 0; i < 3; ++i) {
+    SpawnOn(i, output);
+  }
+  output.writer.Reset();
+  ASSERT_TRUE(RunUntil([this] { return pids_.size() == 3; }));
+  EXPECT_EQ(ReadBytes(output.reader.get(), 18), "ready\nready\nready\n");
+  client_->Signal(SIGUSR1);
+  ASSERT_TRUE(RunUntil([this] { return ends_.size() == 3; }));
+  for (const auto& [rank, end] : ends_) {
+    EXPECT_EQ(WEXITSTATUS(end.status), 3) << rank;
+  }
+  EXPECT_EQ(ReadToEnd(output.reader.get()), "got\ngot\ngot\n");  // the sleeps are gone too
+}
+
+TEST_F(ShepherdTest, ClearEndsSessionsAndDoubleForks) {
+  Start().SetProgram(Shell(kEvasiveScript));
+  TestPipe output = MakePipe();
+  SpawnOn(0, output);
+  output.writer.Reset();
+  EXPECT_EQ(ReadBytes(output.reader.get(), 6).size(), 6u);
+  client_->Clear();
+  ASSERT_TRUE(RunUntil([this] { return cleared_ == 1; }));
+  EXPECT_EQ(WTERMSIG(ends_[0].status), SIGKILL);  // told before kCleared
+  EXPECT_EQ(ReadToEnd(output.reader.get()), "");
+  // The shepherd lives on for the next round.
+  ends_.clear();
+  pids_.clear();
+  TestPipe next = MakePipe();
+  SpawnOn(1, next);
+  next.writer.Reset();
+  EXPECT_EQ(ReadBytes(next.reader.get(), 6).size(), 6u);
+  client_->Clear();
+  ASSERT_TRUE(RunUntil([this] { return cleared_ == 2; }));
+}
+
+TEST_F(ShepherdTest, KilledShepherdLeavesNothing) {
+  Start().SetProgram(Shell(kEvasiveScript));
+  TestPipe output = MakePipe();
+  for (uint32_t i = 0; i < 3; ++i) {
+    SpawnOn(i, output);
+  }
+  output.writer.Reset();
+  ASSERT_TRUE(RunUntil([this] { return pids_.size() == 3; }));
+  EXPECT_EQ(ReadBytes(output.reader.get(), 18).size(), 18u);
+  // A child that is no worker, as ssh is, goes on.
+  TestPipe held = MakePipe();
+  const pid_t spared = fork();
+  if (spared == 0) {
+    held.writer.Reset();
+    (void)ReadToEnd(held.reader.get());
+    _exit(5);
+  }
+  client_->spare.insert(spared);
+  kill(client_->pid(), SIGKILL);
+  ASSERT_TRUE(RunUntil([this] { return dead_ == 1; }));
+  EXPECT_EQ(ReadToEnd(output.reader.get()), "");
+  // What is asked of it now is answered.
+  SpawnOn(7, held);
+  EXPECT_EQ(failures_[7].first, ECHILD);
+  client_->Clear();
+  EXPECT_EQ(cleared_, 1);
+  client_->Signal(SIGTERM);
+  held.writer.Reset();
+  int status = 0;
+  EXPECT_EQ(waitpid(spared, &status, 0), spared);
+  EXPECT_EQ(WEXITSTATUS(status), 5);
+}
+
+// At any point of a round's start.
+TEST_F(ShepherdTest, KilledShepherdLeavesNothingAtAnyMoment) {
+  for (size_t after = 0; after <= 40; after += 4) {
+    dead_ = 0;
+    pids_.clear();
+    failures_.clear();
+    ends_.clear();
+    Start().SetProgram(Shell("setsid sleep 1000 & (setsid sleep 1000 &); exec sleep 1000"));
+    TestPipe output = MakePipe();
+    for (uint32_t i = 0; i < 40; ++i) {
+      SpawnOn(i, output);
+    }
+    output.writer.Reset();
+    ASSERT_TRUE(RunUntil([&] { return pids_.size() >= after; }));
+    kill(client_->pid(), SIGKILL);
+    ASSERT_TRUE(RunUntil([this] { return dead_ == 1; }));
+    EXPECT_EQ(ReadToEnd(output.reader.get()), "") << after;
+    EXPECT_TRUE(Descendants({}).empty());
+  }
+}
+
+// A forked process stands for the I/O process; this one, for init, is no sub-reaper here.
+class KilledIoTest : public ShepherdTest {
+ protected:
+  // Starts `workers` in the I/O process. `output` is held by it, the shepherd and all below.
+  pid_t ForkIo(uint32_t workers, const std::string& script, const TestPipe& output) {
+    const pid_t pid = fork();
+    if (pid != 0) {
+      return pid;
+    }
+    uv_loop_init(&loop_);
+    Start().SetProgram(Shell(script));
+    for (uint32_t i = 0; i < workers; ++i) {
+      SpawnOn(i, output);
+    }
+    for (;;) {
+      uv_run(&loop_, UV_RUN_ONCE);
+    }
+  }
+};
+
+TEST_F(KilledIoTest, LeavesNothing) {
+  uv_loop_close(&loop_);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  TestPipe output = MakePipe();
+  const pid_t io = ForkIo(3, kEvasiveScript, output);
+  output.writer.Reset();
+  EXPECT_EQ(ReadBytes(output.reader.get(), 18).size(), 18u);
+  kill(io, SIGKILL);
+  EXPECT_EQ(waitpid(io, nullptr, 0), io);
+  EXPECT_EQ(ReadToEnd(output.reader.get()), "");  // the shepherd went too
+  uv_loop_init(&loop_);
+}
+
+TEST_F(KilledIoTest, LeavesNothingAtAnyMoment) {
+  uv_loop_close(&loop_);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  for (size_t after = 0; after <= 40; after += 4) {
+    TestPipe output = MakePipe();
+    const pid_t io =
+        ForkIo(40, "echo; setsid sleep 1000 & (setsid sleep 1000 &); exec sleep 1000", output);
+    output.writer.Reset();
+    EXPECT_EQ(ReadBytes(output.reader.get(), after).size(), after);
+    kill(io, SIGKILL);
+    EXPECT_EQ(waitpid(io, nullptr, 0), io);
+    (void)ReadToEnd(output.reader.get());
+  }
+  uv_loop_init(&loop_);
+}
+
+TEST_F(ShepherdTest, ManyWorkersAtOnce) {
+  constexpr uint32_t kWorkers = 300;
+  Start().SetProgram(Shell("echo x; exit $((R % 100))"));
+  TestPipe output = MakePipe();
+  for (uint32_t i = 0; i < kWorkers; ++i) {
+    SpawnOn(i, output, {absl::StrCat("R=", i)});
+  }
+  output.writer.Reset();
+  ASSERT_TRUE(RunUntil([this] { return ends_.size() == kWorkers; }));
+  for (const auto& [rank, end] : ends_) {
+    EXPECT_EQ(WEXITSTATUS(end.status), static_cast<int>(rank % 100));
+  }
+  EXPECT_EQ(ReadToEnd(output.reader.get()).size(), 2 * kWorkers);
+  EXPECT_TRUE(failures_.empty());
+}
+
+// The I/O process is frozen, and its socket full of news: the lease still ends the workers.
+TEST_F(ShepherdTest, LeaseHoldsWhileNobodyReadsTheNews) {
+  constexpr uint32_t kWorkers = 250;  // orders fit the socket, spawns and exits together do not
+  Start().SetProgram(Shell("echo x; [ \"$R\" = last ] && exec sleep 1000"));
+  TestPipe output = MakePipe();
+  TestPipe patient = MakePipe();
+  for (uint32_t i = 0; i < kWorkers; ++i) {
+    SpawnOn(i, output);
+  }
+  SpawnOn(kWorkers, patient, {"R=last"});
+  client_->SetLease(absl::ToUnixNanos(BootNow() + absl::Seconds(3)));
+  output.writer.Reset();
+  patient.writer.Reset();
+  EXPECT_EQ(ReadToEnd(output.reader.get()).size(), 2 * kWorkers);  // the loop stands still
+  EXPECT_EQ(ReadToEnd(patient.reader.get()), "x\n");
+  ASSERT_TRUE(RunUntil([this] { return lease_ended_ == 1; }));
+  EXPECT_EQ(ends_.size(), kWorkers + 1);
+  EXPECT_EQ(WTERMSIG(ends_[kWorkers].status), SIGKILL);
+}
+
+TEST_F(ShepherdTest, LeaseCanBeRenewedAndTakenBack) {
+  Start().SetProgram(Shell("echo x; exec sleep 1000"));
+  TestPipe output = MakePipe();
+  SpawnOn(0, output);
+  output.writer.Reset();
+  client_->SetLease(absl::ToUnixNanos(BootNow() + absl::Hours(1)));
+  client_->SetLease(0);
+  EXPECT_EQ(ReadBytes(output.reader.get(), 2), "x\n");
+  EXPECT_TRUE(ends_.empty());
+  client_->SetLease(absl::ToUnixNanos(BootNow() - absl::Milliseconds(1)));  // over already
+  ASSERT_TRUE(RunUntil([this] { return lease_ended_ == 1; }));
+  EXPECT_EQ(ends_.size(), 1u);
+}
+
+TEST_F(ShepherdTest, BigEnvironments) {
+  WorkerProgram program = Shell("env | wc -c");
+  for (int i = 0; i < 100; ++i) {
+    program.environment.push_back(absl::StrCat("V", i, "=", std::string(10 << 10, 'x')));
+  }
+  int64_t bytes = 0;
+  EXPECT_TRUE(
+      absl::SimpleAtoi(RunOne(program, {absl::StrCat("OWN=", std::string(50000, 'y'))}), &bytes));
+  EXPECT_GT(bytes, 1050000);
+  EXPECT_EQ(WEXITSTATUS(ends_[0].status), 0);
+}
+
+TEST_F(ShepherdTest, TooBigEnvironments) {
+  WorkerProgram program = Shell("env | wc -c");
+  EXPECT_EQ(RunOne(program, {absl::StrCat("OWN=", std::string(100000, 'y'))}), "");
+  EXPECT_EQ(failures_[0].first, E2BIG);
+  failures_.clear();
+  program.environment.push_back(absl::StrCat("A=", std::string(200 << 10, 'x')));
+  EXPECT_EQ(RunOne(program), "");
+  EXPECT_EQ(failures_[0].first, E2BIG);
+}
+
+// The shepherd's table of descriptors has room for two of a worker's three: none may take another's
+// place.
+TEST_F(ShepherdTest, LostDescriptorsAreAnError) {
+  Start().SetProgram(Shell("echo x"));
+  TestPipe output = MakePipe();
+  SpawnOn(0, output);
+  ASSERT_TRUE(RunUntil([this] { return ends_.size() == 1; }));
+  std::set<int> taken;
+  DIR* dir = opendir(absl::StrCat("/proc/", client_->pid(), "/fd").c_str());
+  ASSERT_NE(dir, nullptr);
+  while (const dirent* entry = readdir(dir)) {
+    int fd = -1;
+    if (absl::SimpleAtoi(entry->d_name, &fd)) {
+      taken.insert(fd);
+    }
+  }
+  closedir(dir);
+  int limit = 0;
+  for (int room = 0; room < 2; ++limit) {
+    room += taken.count(limit) == 0 ? 1 : 0;
+  }
+  const rlimit tight = {static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
+  ASSERT_EQ(prlimit(client_->pid(), RLIMIT_NOFILE, &tight, nullptr), 0);
+  TestPipe in = MakePipe();
+  client_->Spawn(1, {}, std::move(in.reader),
+                 UniqueFd(fcntl(output.writer.get(), F_DUPFD_CLOEXEC, 3)),
+                 UniqueFd(fcntl(output.writer.get(), F_DUPFD_CLOEXEC, 3)));
+  ASSERT_TRUE(RunUntil([this] { return failures_.size() + ends_.size() == 2; }));
+  EXPECT_EQ(failures_[1].first, EMFILE);
+}
+
+TEST_F(ShepherdTest, StdinReachesTheWorker) {
+  Start().SetProgram(Shell("cat"));
+  TestPipe output = MakePipe();
+  TestPipe in = MakePipe();
+  client_->Spawn(0, {}, std::move(in.reader),
+                 UniqueFd(fcntl(output.writer.get(), F_DUPFD_CLOEXEC, 3)),
+                 UniqueFd(fcntl(output.writer.get(), F_DUPFD_CLOEXEC, 3)));
+  output.writer.Reset();
+  ASSERT_EQ(write(in.writer.get(), "hello", 5), 5);
+  in.writer.Reset();
+  ASSERT_TRUE(RunUntil([this] { return ends_.size() == 1; }));
+  EXPECT_EQ(ReadToEnd(output.reader.get()), "hello");
+}
+
+TEST_F(ShepherdTest, RemovesTheRunFolderAtTheEnd) {
+  std::string folder = absl::StrCat(::testing::TempDir(), "/muster-run-XXXXXX");
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  Start().SetRunDir(folder);
+  client_->SetProgram(Shell(absl::StrCat("echo > ", folder, "/error.json")));
+  TestPipe output = MakePipe();
+  SpawnOn(0, output);
+  ASSERT_TRUE(RunUntil([this] { return ends_.size() == 1; }));
+  client_->Close();
+  EXPECT_NE(access(folder.c_str(), F_OK), 0);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,233 @@
+#include "agent/io/spawn.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/agent/io/loop_test.h"
+
+namespace muster {
+namespace {
+
+class SpawnTest : public ::testing::Test {
+ protected:
+  SpawnTest() {
+    std::string name = absl::StrCat(::testing::TempDir(), "/muster-spawn-XXXXXX");
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    getrlimit(RLIMIT_NOFILE, &files_);
+  }
+  ~SpawnTest() override {
+    EXPECT_EQ(std::system(absl::StrCat("rm -rf '", folder_, "'").c_str()), 0);
+  }
+
+  std::string File(const std::string& name, const std::string& text, mode_t mode) {
+    std::string path = absl::StrCat(folder_, "/", name);
+    std::ofstream(path) << text;
+    EXPECT_EQ(chmod(path.c_str(), mode), 0);
+    return path;
+  }
+
+  struct Ran {
+    SpawnResult result;
+    int status = -1;
+    std::string out;
+    std::string err;
+  };
+  Ran Run(std::vector<std::string> candidates, std::vector<std::string> argv,
+          const std::string& wdir = "", std::vector<std::string> env = {}) {
+    SpawnRequest request;
+    request.wdir = wdir.c_str();
+    for (std::string& candidate : candidates) {
+      request.candidates.push_back(candidate.data());
+    }
+    for (std::string& argument : argv) {
+      request.argv.push_back(argument.data());
+    }
+    for (std::string& variable : env) {
+      request.envp.push_back(variable.data());
+    }
+    request.argv.push_back(nullptr);
+    request.envp.push_back(nullptr);
+    request.files = files_;
+    TestPipe in = MakePipe();
+    TestPipe out = MakePipe();
+    TestPipe err = MakePipe();
+    in.writer.Reset();
+    request.stdin_fd = in.reader.get();
+    request.stdout_fd = out.writer.get();
+    request.stderr_fd = err.writer.get();
+    Ran ran;
+    ran.result = Spawn(request);
+    out.writer.Reset();
+    err.writer.Reset();
+    ran.out = ReadToEnd(out.reader.get());
+    ran.err = ReadToEnd(err.reader.get());
+    if (ran.result.pid > 0) {
+      EXPECT_EQ(waitpid(ran.result.pid, &ran.status, 0), ran.result.pid);
+    }
+    return ran;
+  }
+
+  std::string folder_;
+  rlimit files_{};
+};
+
+TEST_F(SpawnTest, RunsAProgram) {
+  const Ran ran = Run({"/bin/sh"}, {"sh", "-c", "echo $0 $A; pwd; echo err >&2; exit 7", "zero"},
+                      "/", {"A=x y"});
+  EXPECT_EQ(ran.result.error, 0);
+  EXPECT_GT(ran.result.pid, 0);
+  EXPECT_EQ(ran.out, "zero x y\n/\n");
+  EXPECT_EQ(ran.err, "err\n");
+  EXPECT_EQ(WEXITSTATUS(ran.status), 7);
+}
+
+TEST_F(SpawnTest, SaysWhyItCannotRun) {
+  const std::string plain = File("plain", "#!/bin/sh\n", 0644);
+  const std::string dangling = File("dangling", "#!/no/such/interpreter\n", 0755);
+  const std::string enoent = absl::StrCat(folder_, "/none");
+  const struct {
+    const char* name;
+    std::vector<std::string> candidates;
+    std::string wdir;
+    int error;
+    const char* step;
+  } cases[] = {
+      {"no file", {enoent}, "", ENOENT, "exec"},
+      {"no candidates", {}, "", ENOENT, "exec"},
+      {"empty name", {""}, "", ENOENT, "exec"},
+      {"not executable", {plain}, "", EACCES, "exec"},
+      {"a folder", {folder_}, "", EACCES, "exec"},
+      {"a file as folder", {plain + "/x"}, "", ENOENT, "exec"},
+      {"not executable, then none", {plain, enoent}, "", EACCES, "exec"},
+      {"none, then not executable", {enoent, plain}, "", EACCES, "exec"},
+      {"interpreter missing", {dangling}, "", ENOENT, "exec"},
+      {"no working directory", {"/bin/true"}, enoent, ENOENT, "chdir"},
+      {"a file as working directory", {"/bin/true"}, plain, ENOTDIR, "chdir"},
+  };
+  for (const auto& c : cases) {
+    const Ran ran = Run(c.candidates, {"x"}, c.wdir);
+    EXPECT_EQ(ran.result.error, c.error) << c.name;
+    EXPECT_STREQ(ran.result.step, c.step) << c.name;
+    EXPECT_EQ(WEXITSTATUS(ran.status), 127) << c.name;
+  }
+}
+
+TEST_F(SpawnTest, TakesTheFirstCandidateThatRuns) {
+  const std::string plain = File("plain", "#!/bin/sh\necho plain\n", 0644);
+  const std::string good = File("good", "#!/bin/sh\necho good \"$@\"\n", 0755);
+  const Ran ran = Run({folder_ + "/none", plain, good, "/bin/false"}, {"good", "1", "2 3"});
+  EXPECT_EQ(ran.result.error, 0);
+  EXPECT_EQ(ran.out, "good 1 2 3\n");
+}
+
+// What is there but cannot be run for another reason is not replaced by a namesake further on.
+TEST_F(SpawnTest, StopsAtTheFirstRealFailure) {
+  const std::string loop = folder_ + "/loop";
+  ASSERT_EQ(symlink("loop", loop.c_str()), 0);
+  const Ran ran = Run({loop, "/bin/true"}, {"true"});
+  EXPECT_EQ(ran.result.error, ELOOP);
+}
+
+TEST_F(SpawnTest, ScriptWithoutInterpreterGoesToTheShell) {
+  const std::string script = File("script", "echo \"$0|$1|$2\"\n", 0755);
+  const Ran ran = Run({script}, {"script", "a b", ""});
+  EXPECT_EQ(ran.result.error, 0);
+  EXPECT_EQ(ran.out, absl::StrCat(script, "|a b|\n"));
+}
+
+TEST_F(SpawnTest, TooLongAnArgumentOrEnvironment) {
+  EXPECT_EQ(Run({"/bin/true"}, {"true", std::string(200 << 10, 'x')}).result.error, E2BIG);
+  EXPECT_EQ(Run({"/bin/true"}, {"true"}, "", {absl::StrCat("A=", std::string(200 << 10, 'x'))})
+                .result.error,
+            E2BIG);
+  const std::vector<std::string> big(100, absl::StrCat("A=", std::string(10 << 10, 'x')));
+  EXPECT_EQ(Run({"/bin/true"}, {"true"}, "", big).result.error, 0);  // 1 MiB
+}
+
+// SigBlk, SigIgn, SigCgt of the program.
+TEST_F(SpawnTest, SignalsAreAsAtLoginButForWhatTheCallerIgnored) {
+  sigset_t some;
+  sigset_t before;
+  sigemptyset(&some);
+  sigaddset(&some, SIGTERM);
+  sigaddset(&some, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &some, &before);
+  const auto old_pipe = signal(SIGPIPE, SIG_IGN);
+  const auto old_hup = signal(SIGHUP, SIG_IGN);
+  const auto old_int = signal(SIGINT, [](int) {});
+  const Ran ran = Run({"/bin/cat"}, {"cat", "/proc/self/status"});
+  sigset_t now;
+  sigprocmask(SIG_SETMASK, &before, &now);
+  signal(SIGPIPE, old_pipe);
+  signal(SIGHUP, old_hup);
+  signal(SIGINT, old_int);
+  EXPECT_THAT(ran.out, testing::HasSubstr("SigBlk:\t0000000000000000\n"
+                                          "SigIgn:\t0000000000000001\n"  // SIGHUP
+                                          "SigCgt:\t0000000000000000\n"));
+  EXPECT_EQ(sigismember(&now, SIGTERM), 1);  // the caller's mask is as it was
+  EXPECT_EQ(sigismember(&now, SIGINT), 0);
+}
+
+TEST_F(SpawnTest, LeadsAProcessGroupAndGetsItsDescriptorLimit) {
+  files_.rlim_cur = 123;
+  const Ran ran = Run({"/bin/sh"}, {"sh", "-c", "ulimit -Sn; ps -o pgid= -p $$"});
+  EXPECT_EQ(ran.out.substr(0, 4), "123\n");
+  EXPECT_EQ(std::stoi(ran.out.substr(4)), ran.result.pid);
+}
+
+// A caller without stdin, stdout and stderr: the pipes for the worker get their numbers, in an
+// order that dup2 alone would destroy.
+TEST_F(SpawnTest, PipesOnStandardNumbersReachTheirPlace) {
+  TestPipe result = MakePipe();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    // Nothing else is open, whatever the test's caller left: the pipes get the lowest numbers.
+    constexpr int kResult = 100;
+    dup2(result.writer.get(), kResult);
+    close_range(0, kResult - 1, 0);
+    int err[2];
+    int out[2];
+    int in[2];
+    if (pipe2(err, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0 || pipe2(in, O_CLOEXEC) != 0) {
+      _exit(1);
+    }
+    (void)!write(in[1], "in\n", 3);
+    close(in[1]);
+    char program[] = "/bin/sh";
+    char flag[] = "-c";
+    char script[] = "read line; echo out $line; echo err >&2";
+    SpawnRequest request;
+    request.candidates = {program};
+    request.argv = {program, flag, script, nullptr};
+    request.envp = {nullptr};
+    request.stdin_fd = in[0];
+    request.stdout_fd = out[1];
+    request.stderr_fd = err[1];
+    request.files = files_;
+    const SpawnResult spawned = Spawn(request);
+    close(out[1]);
+    close(err[1]);
+    const std::string text = absl::StrCat(spawned.error, "|", ReadToEnd(out[0]), "|",
+                                          ReadToEnd(err[0]), "|", out[1], err[1]);
+    (void)!write(kResult, text.data(), text.size());
+    waitpid(spawned.pid, nullptr, 0);
+    _exit(0);
+  }
+  result.writer.Reset();
+  EXPECT_EQ(ReadToEnd(result.reader.get()), "0|out in\n|err\n|31");
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,180 @@
+// The agent machine's transcripts: agent_*.txt.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "agent/core/agent_machine.h"
+#include "proto/base/check.h"
+#include "proto/base/text.h"
+#include "tests/scenarios/transcript.h"
+
+namespace muster {
+namespace {
+
+constexpr uint64_t kLife = 77;
+
+template <typename Message>
+AgentEvent Received(Message message) {
+  AgentEvent event = MessageReceived();
+  std::get<MessageReceived>(event).message.emplace<Message>(std::move(message));
+  return event;
+}
+
+class AgentScript {
+ public:
+  AgentScript() {
+    config_.join.key = std::string(1, 'a');
+    config_.join.life = kLife;
+    config_.join.workers = 2;
+  }
+
+  std::string Execute(const Command& c) {
+    if (c.verb == "config") {
+      config_.in_process = c.Word(0) == "in_process";
+      return "";
+    }
+    if (c.verb == "at") {
+      now_ = AtSeconds(c.Word(0));
+      return "";
+    }
+    std::string out;
+    for (const AgentEffect& effect : Step(config_, state_, EventOf(c), now_)) {
+      std::visit([&](const auto& one) { absl::StrAppend(&out, Show(one), "\n"); }, effect);
+    }
+    return out;
+  }
+
+ private:
+  RoundId Round(const Command& c) {
+    const auto n = static_cast<uint32_t>(c.Number("round", state_.round.n));
+    return n == 0 ? RoundId() : RoundId{1, n};
+  }
+
+  AgentEvent EventOf(const Command& c) {
+    if (c.verb == "up") {
+      return LinkUp{};
+    } else if (c.verb == "down") {
+      return LinkDown{c.Word(0)};
+    } else if (c.verb == "port") {
+      return StorePortReady{static_cast<uint16_t>(c.Number("port", 4000))};
+    } else if (c.verb == "admitted") {
+      incarnation_ = static_cast<uint64_t>(c.Number("inc", 1));
+      return Received(Admitted{kLife, NodeId{1}, Incarnation{incarnation_}, kBeatInterval, kLease,
+                               static_cast<uint32_t>(c.Number("epoch", 1))});
+    } else if (c.verb == "refused") {
+      return Received(Refused{kLife, absl::StrJoin(c.words, " ")});
+    } else if (c.verb == "ended") {
+      WorkerExit exit = ExitOf(c.Word(1));
+      exit.local_rank = LocalRank{static_cast<uint32_t>(std::stoul(c.Word(0)))};
+      return WorkerEnded{Round(c), exit};
+    } else if (c.verb == "spawned") {
+      return WorkerSpawned{Round(c), LocalRank{static_cast<uint32_t>(std::stoul(c.Word(0)))}, 4711};
+    } else if (c.verb == "cleared") {
+      return RoundCleared{Round(c)};
+    } else if (c.verb == "ctrl-c") {
+      return UserStop{SIGINT, c.Word(0) == "now"};
+    } else if (c.verb == "time") {
+      return TimeElapsed{};
+    }
+    return Received(DirectiveOf(c));
+  }
+
+  Directive DirectiveOf(const Command& c) {
+    Directive d;
+    d.node = NodeId{1};
+    d.incarnation =
+        Incarnation{static_cast<uint64_t>(c.Number("inc", static_cast<int64_t>(incarnation_)))};
+    d.beat_seq = static_cast<uint64_t>(c.Number("answers", 0));
+    d.round = Round(c);
+    d.exits_seen = static_cast<uint32_t>(c.Number("seen", 0));
+    d.paused = c.Number("paused", 0) != 0;
+    d.stop_signal = SignalNumber(c.Word(0));
+    d.grace = absl::Seconds(c.Number("grace", 5));
+    if (c.values.count("signal") != 0) {
+      const std::vector<std::string> parts = absl::StrSplit(c.Text("signal", ""), ':');
+      d.signals = {{static_cast<uint32_t>(std::stoul(parts[0])), SignalNumber(parts[1])}};
+    }
+    if (c.verb == "run") {
+      d.wanted = Wanted::kRun;
+      if (d.round != state_.round) {
+        d.assignment.round = d.round;
+        d.assignment.workers = config_.join.workers;
+        d.assignment.world_size = 4;
+        d.assignment.nodes = 2;
+      }
+    } else if (c.verb == "stop") {
+      d.wanted = Wanted::kStop;
+    } else if (c.verb == "end") {
+      d.wanted = Wanted::kEnd;
+      d.outcome.exit_code = static_cast<int32_t>(c.Number("code", 0));
+    } else {
+      CHECK(c.verb == "wait");
+      d.wanted = Wanted::kWait;
+      d.note = absl::StrJoin(c.words, " ");
+    }
+    return d;
+  }
+
+  std::string Show(const SendToMaster& send) {
+    if (const auto* join = std::get_if<Join>(&send.message)) {
+      return absl::StrCat("-> join port ", join->store_port);
+    }
+    if (std::holds_alternative<Leave>(send.message)) {
+      return "-> leave";
+    }
+    const Beat& b = std::get<Beat>(send.message);
+    const char* phase = b.phase == AgentPhase::kReady     ? "ready"
+                        : b.phase == AgentPhase::kRunning ? "running"
+                                                          : "stopping";
+    std::string out = absl::StrCat("-> beat ", b.seq, " ", phase, " round ", b.round.ToString(),
+                                   " alive ", b.workers_alive);
+    if (b.store_port != 0) {
+      absl::StrAppend(&out, " port ", b.store_port);
+    }
+    for (size_t i = 0; i < b.exits.size(); ++i) {
+      absl::StrAppend(&out, i == 0 ? absl::StrCat(" exits from ", b.exits_from, ": ") : ", ",
+                      muster::Show(b.exits[i]));
+    }
+    return absl::StrCat(out, b.signals_done != 0 ? absl::StrCat(" signals ", b.signals_done) : "",
+                        b.paused ? " paused" : "",
+                        b.stop_asked != 0 ? absl::StrCat(" asks ", SignalName(b.stop_asked)) : "",
+                        b.kill_asked ? " now" : "");
+  }
+  std::string Show(const OpenStore&) { return "open store"; }
+  std::string Show(const SpawnRound& spawn) {
+    return absl::StrCat("SPAWN ", spawn.assignment.round.ToString());
+  }
+  std::string Show(const SignalRound& signal) {
+    return absl::StrCat("signal ", signal.round.ToString(), " ", SignalName(signal.signo));
+  }
+  std::string Show(const KillRound& kill) { return absl::StrCat("KILL ", kill.round.ToString()); }
+  std::string Show(const CloseRound& close) {
+    return absl::StrCat("close ", close.round.ToString());
+  }
+  std::string Show(const SetLease& lease) { return absl::StrCat("lease ", Seconds(lease.until)); }
+  std::string Show(const SetTimer& timer) { return absl::StrCat("timer ", Seconds(timer.at)); }
+  std::string Show(const ShowWaiting& show) { return absl::StrCat("show '", show.note, "'"); }
+  std::string Show(const Finish& finish) {
+    return absl::StrCat("FINISH ", finish.outcome.exit_code,
+                        finish.outcome.headline.empty() ? "" : ": ", finish.outcome.headline);
+  }
+
+  AgentConfig config_;
+  AgentState state_;
+  absl::Time now_ = AtSeconds("0");
+  uint64_t incarnation_ = 0;
+};
+
+TEST(Scenario, Agent) {
+  RunTranscripts("agent_", [] {
+    return
+        [script = std::make_shared<AgentScript>()](const Command& c) { return script->Execute(c); };
+  });
+}
+
+}  // namespace
+}  // namespace muster

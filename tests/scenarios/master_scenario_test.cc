@@ -1,0 +1,236 @@
+// The round machine's transcripts: master_*.txt.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "proto/base/check.h"
+#include "proto/base/text.h"
+#include "rendezvous/core/invariants.h"
+#include "rendezvous/core/round_machine.h"
+#include "tests/scenarios/transcript.h"
+
+namespace muster {
+namespace {
+
+// What a scripted agent knows of itself.
+struct Agent {
+  uint64_t life = 0;
+  NodeId node;
+  Incarnation incarnation;
+  uint64_t seq = 0;
+  RoundId round;
+  uint32_t rank_first = 0;
+  uint32_t exits = 0;  // of `round`
+};
+
+class MasterScript {
+ public:
+  std::string Execute(const Command& c) {
+    if (c.verb == "config") {
+      Configure(c);
+      return "";
+    }
+    if (c.verb == "at") {
+      now_ = AtSeconds(c.Word(0));
+      return "";
+    }
+    const std::vector<RoundEffect> effects = Step(config_, state_, EventOf(c), now_);
+    if (checker_ == nullptr) {
+      checker_ = std::make_unique<InvariantChecker>(config_);
+    }
+    std::string out;
+    for (const RoundEffect& effect : effects) {
+      std::visit([&](const auto& one) { absl::StrAppend(&out, Show(one), "\n"); }, effect);
+    }
+    const absl::Status checked = checker_->Check(state_, effects);
+    return checked.ok() ? out : absl::StrCat(out, "BROKEN ", checked.message(), "\n");
+  }
+
+ private:
+  void Configure(const Command& c) {
+    const std::vector<std::string> nodes = absl::StrSplit(c.Text("nodes", "1"), ':');
+    config_.nodes_min = static_cast<uint32_t>(std::stoul(nodes.front()));
+    config_.nodes_max = static_cast<uint32_t>(std::stoul(nodes.back()));
+    config_.restarts_max = static_cast<uint32_t>(c.Number("restarts", 0));
+    if (c.values.count("expected") != 0) {
+      config_.expected = absl::StrSplit(c.Text("expected", ""), ',');
+    }
+    if (c.values.count("limit") != 0) {
+      config_.time_limit = absl::Seconds(c.Number("limit", 0));
+    }
+  }
+
+  RoundEvent EventOf(const Command& c) {
+    if (c.verb == "join") {
+      return JoinOf(c);
+    } else if (c.verb == "beat") {
+      return BeatReceived{BeatOf(c)};
+    } else if (c.verb == "leave") {
+      return LeaveReceived{{Of(c).node, Of(c).incarnation, "asked to"}};
+    } else if (c.verb == "closed") {
+      return LinkClosed{Of(c).node, Of(c).incarnation};
+    } else if (c.verb == "failed") {
+      return StartFailed{c.Word(0), absl::StrCat(c.Word(0), " could not be started")};
+    } else if (c.verb == "stop") {
+      return StopAsked{SignalNumber(c.Word(0)), c.Word(1) == "now"};
+    } else if (c.verb == "signal") {
+      return SignalAsked{SignalNumber(c.Word(0))};
+    } else if (c.verb == "pause") {
+      return PauseAsked{c.Word(0) == "on"};
+    }
+    CHECK(c.verb == "time");
+    return TimePassed{};
+  }
+
+  JoinReceived JoinOf(const Command& c) {
+    const std::string name = c.Word(0);
+    Agent& agent = agents_[name];
+    const auto number = static_cast<int64_t>(agents_.size());
+    const auto life = static_cast<uint64_t>(c.Number("life", number));
+    if (life != agent.life) {
+      agent = Agent();
+      agent.life = life;
+    }
+    Join join;
+    join.key = c.Text("key", name);
+    join.key_is_exact = c.Number("exact", 1) != 0;
+    join.life = life;
+    join.node_rank = static_cast<int32_t>(c.Number("rank", -1));
+    join.hostname = name;
+    join.address = c.Text("addr", absl::StrCat("10.0.0.", number));
+    join.workers = static_cast<uint32_t>(c.Number("workers", 1));
+    join.store_port = static_cast<uint16_t>(c.Number("port", 4000));
+    if (c.values.count("agree") != 0) {
+      join.must_agree = {absl::StrSplit(c.Text("agree", ""), absl::MaxSplits(':', 1))};
+    }
+    replies_[++reply_] = name;
+    return {ReplyId{reply_}, join};
+  }
+
+  Agent& Of(const Command& c) { return agents_[c.Word(0)]; }
+
+  Beat BeatOf(const Command& c) {
+    Agent& agent = Of(c);
+    Beat beat;
+    beat.node = agent.node;
+    beat.incarnation = Incarnation{
+        static_cast<uint64_t>(c.Number("inc", static_cast<int64_t>(agent.incarnation.value)))};
+    beat.seq = ++agent.seq;
+    const auto n = static_cast<uint32_t>(c.Number("round", agent.round.n));
+    beat.round = n == 0 ? RoundId() : RoundId{1, n};
+    if (beat.round != agent.round) {
+      agent.round = beat.round;
+      agent.exits = 0;
+    }
+    const std::string phase = c.Text("phase", n == 0 ? "ready" : "running");
+    beat.phase = phase == "ready"     ? AgentPhase::kReady
+                 : phase == "running" ? AgentPhase::kRunning
+                                      : AgentPhase::kStopping;
+    beat.store_port = static_cast<uint16_t>(c.Number("port", phase == "ready" ? 4000 : 0));
+    beat.workers_alive = static_cast<uint32_t>(c.Number("alive", phase == "ready" ? 0 : 1));
+    beat.stop_asked = SignalNumber(c.Text("stop", "0"));
+    beat.signals_done = static_cast<uint32_t>(c.Number("signals", 0));
+    beat.exits_from = agent.exits;
+    for (const auto& [name, value] : c.all) {
+      if (name == "exit") {
+        const std::vector<std::string> parts = absl::StrSplit(value, ':');
+        WorkerExit exit = ExitOf(parts[1]);
+        exit.local_rank = LocalRank{static_cast<uint32_t>(std::stoul(parts[0]))};
+        exit.rank = Rank{agent.rank_first + exit.local_rank.value};
+        beat.exits.push_back(exit);
+        ++agent.exits;
+      }
+    }
+    return beat;
+  }
+
+  std::string Name(NodeId node) const {
+    for (const auto& [name, agent] : agents_) {
+      if (agent.node == node) {
+        return name;
+      }
+    }
+    return absl::StrCat("node ", node.value);
+  }
+
+  std::string Show(const Reply& reply) {
+    const std::string& name = replies_[reply.to.value];
+    if (const auto* refused = std::get_if<Refused>(&reply.message)) {
+      return absl::StrCat(name, " <- refused: ", refused->reason);
+    }
+    const Admitted& admitted = std::get<Admitted>(reply.message);
+    Agent& agent = agents_[name];
+    agent.node = admitted.node;
+    agent.incarnation = admitted.incarnation;
+    return absl::StrCat(name, " <- admitted node ", admitted.node.value, " life ",
+                        admitted.incarnation.value);
+  }
+
+  std::string Show(const Send& send) {
+    const Directive& d = send.directive;
+    const std::string name = Name(send.node);
+    std::string out = absl::StrCat(name, " <- ");
+    const std::string round = d.round.ToString();
+    if (d.wanted == Wanted::kRun) {
+      absl::StrAppend(&out, "run ", round);
+      if (!d.assignment.round.IsNone()) {
+        const Assignment& a = d.assignment;
+        agents_[name].rank_first = a.rank_first.value;
+        absl::StrAppend(&out, " node ", a.node_rank.value, "/", a.nodes, " ranks ",
+                        a.rank_first.value, "+", a.workers, "/", a.world_size, " at ",
+                        a.master_addr, ":", a.master_port, " restart ", a.restart_count, "/",
+                        a.restarts_max, a.one_host ? " one host" : "");
+      }
+    } else if (d.wanted == Wanted::kWait) {
+      absl::StrAppend(&out, "wait '", d.note, "'");
+    } else {
+      const std::string signal = d.stop_signal == 0 ? "SIGKILL" : SignalName(d.stop_signal);
+      absl::StrAppend(&out, d.wanted == Wanted::kStop ? absl::StrCat("stop ", round) : "end", " ",
+                      signal, " ", ShortDuration(d.grace));
+      if (d.wanted == Wanted::kEnd) {
+        absl::StrAppend(&out, " outcome ", d.outcome.exit_code);
+      }
+    }
+    for (const SignalOrder& order : d.signals) {
+      absl::StrAppend(&out, " signal ", order.seq, ":", SignalName(order.signo));
+    }
+    return absl::StrCat(out, d.paused ? " paused" : "",
+                        d.exits_seen != 0 ? absl::StrCat(" seen ", d.exits_seen) : "",
+                        d.beat_seq == 0 ? "" : absl::StrCat(" (answer)"));
+  }
+
+  std::string Show(const Tell& tell) { return absl::StrCat("tell: ", tell.text); }
+  std::string Show(const ArmTimer& timer) { return absl::StrCat("timer ", Seconds(timer.at)); }
+  std::string Show(const DropLink& drop) {
+    return absl::StrCat("drop ", Name(drop.node), " life ", drop.incarnation.value);
+  }
+  std::string Show(const RoundStarted& r) {
+    return absl::StrCat("ROUND ", r.round.ToString(), " nodes ", r.nodes, " world ", r.world_size);
+  }
+  std::string Show(const JobEnded&) {
+    return absl::StrCat("ENDED exit code ", state_.report.exit_code,
+                        state_.report.headline.empty() ? "" : ": ", state_.report.headline);
+  }
+
+  RoundConfig config_;
+  RoundState state_;
+  std::unique_ptr<InvariantChecker> checker_;
+  absl::Time now_ = AtSeconds("0");
+  std::map<std::string, Agent> agents_;
+  std::map<uint64_t, std::string> replies_;
+  uint64_t reply_ = 0;
+};
+
+TEST(Scenario, Master) {
+  RunTranscripts("master_", [] {
+    return [script = std::make_shared<MasterScript>()](const Command& c) {
+      return script->Execute(c);
+    };
+  });
+}
+
+}  // namespace
+}  // namespace muster
