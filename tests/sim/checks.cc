@@ -1,0 +1,145 @@
+// What must hold across master, agents and workers (round_machine.h I1-I6 are checked by
+// invariants.h, these need to see everybody).
+#include "absl/strings/str_cat.h"
+#include "tests/sim/world.h"
+
+namespace muster::sim {
+namespace {
+
+constexpr Nanos kKillTime = 10 * kMilli;  // from the decision to kill to the end of a process
+
+}  // namespace
+
+// A1, A2, A4, I1: one round at a time, each once, with a lease, no rank twice.
+void World::CheckSpawn(uint32_t who, const Assignment& assignment) {
+  const Process& p = processes_[who];
+  const std::string round = assignment.round.ToString();
+  if (p.running != 0) {
+    Fail(absl::StrCat("A1: ", p.config.join.hostname, " starts round ", round, " while ", p.running,
+                      " workers of round ", p.round.ToString(), " run"));
+  }
+  if (assignment.round <= p.round) {
+    Fail(absl::StrCat("A2: ", p.config.join.hostname, " starts round ", round, " after ",
+                      p.round.ToString()));
+  }
+  if (!p.state.paused && p.lease_until <= ClockOf(p)) {
+    Fail(absl::StrCat("A4: ", p.config.join.hostname, " starts round ", round, " without a lease"));
+  }
+  for (uint32_t i = 0; i < assignment.workers; ++i) {
+    const uint32_t rank = assignment.rank_first.value + i;
+    if (!spawned_.emplace(std::make_pair(assignment.round, rank), who).second) {
+      Fail(absl::StrCat("I1: rank ", rank, " of round ", round, " was started twice"));
+    }
+  }
+}
+
+// The safety of a lease: who has not been heard of for one runs nothing. A frozen node cannot do
+// anything about it until it thaws.
+void World::CheckLease(uint32_t who) {
+  const Process& p = processes_[who];
+  if (p.running == 0 || p.state.paused || now_ == p.thawed) {
+    return;
+  }
+  const Nanos until = p.heard + absl::ToInt64Nanoseconds(config_.lease);
+  if (now_ > until + kKillTime) {
+    Fail(absl::StrCat("lease: workers of ", p.config.join.hostname, " still run ",
+                      (now_ - until) / kMilli, " ms after the lease"));
+  }
+}
+
+// Node order is the order of the host list, whoever was away.
+void World::CheckOrder() {
+  int32_t last = -1;
+  for (const Member& member : master_.members) {
+    const int32_t place = master_.nodes.at(member.node).join.node_rank;
+    if (place <= last) {
+      Fail(absl::StrCat("order: node ", place, " of the list follows node ", last));
+    }
+    last = place;
+  }
+}
+
+// I3: a beat of an older life leaves no trace.
+void World::CheckOldLife(NodeId node, Incarnation incarnation) {
+  const auto it = master_.nodes.find(node);
+  if (it != master_.nodes.end() && incarnation < it->second.incarnation &&
+      it->second.heard == ToTime(now_)) {
+    Fail(absl::StrCat("I3: a beat of an older life of node ", node.value, " was believed"));
+  }
+}
+
+// A worker that died of a signal is not passed over for a peer that ended because of it.
+void World::CheckFirstCause() {
+  const auto failure = first_failure_.find(master_.round);
+  if (failure == first_failure_.end() || failure->second.kind != ExitKind::kSignaled) {
+    return;
+  }
+  const uint32_t rank = failure->second.rank.value;
+  for (const Member& member : master_.members) {
+    const NodeState& node = master_.nodes.at(member.node);
+    const bool mine =
+        rank >= member.rank_first.value && rank < member.rank_first.value + member.workers;
+    const bool heard = node.incarnation == member.incarnation && node.status != NodeStatus::kLost;
+    if (mine && heard && master_.report.first->exit.kind != ExitKind::kSignaled) {
+      Fail(absl::StrCat("cause: rank ", rank,
+                        " was ended by a signal, but blamed is: ", master_.report.headline));
+    }
+  }
+}
+
+void World::CheckFinish(uint32_t who, const JobOutcome& outcome) {
+  if (!options_.faults && outcome.exit_code != master_.report.exit_code) {
+    Fail(absl::StrCat(processes_[who].config.join.hostname, " ends with ", outcome.exit_code,
+                      ", the job with ", master_.report.exit_code));
+  }
+  if (processes_[who].running != 0) {
+    Fail(absl::StrCat(processes_[who].config.join.hostname, " ends while workers run"));
+  }
+}
+
+// The job is over, for the right reason, and nobody is left.
+void World::CheckEnd() {
+  const JobReport& report = master_.report;
+  if (over_ < 0) {
+    return Fail("progress: nothing is left to happen, and the job has not ended");
+  }
+  for (const Process& p : processes_) {
+    if (p.alive && (p.running != 0 || !p.finished)) {
+      return Fail(
+          absl::StrCat(p.config.join.hostname, " is still there, with ", p.running, " workers"));
+    }
+  }
+  switch (report.cause) {
+    case CauseKind::kNone:
+      for (uint32_t rank = 0; rank < master_.world_size; ++rank) {
+        const auto end = ends_.find({master_.round, rank});
+        if (end == ends_.end() || !end->second.Ok()) {
+          Fail(absl::StrCat("exit: success is reported, but rank ", rank, " did not end well"));
+        }
+      }
+      return report.exit_code == 0 ? void() : Fail("exit: success with a code");
+    case CauseKind::kWorker: {
+      const WorkerExit& first = report.first->exit;
+      const auto end = ends_.find({report.first->round, first.rank.value});
+      if (end == ends_.end() || end->second.ExitCode() != report.exit_code ||
+          end->second.pid != first.pid) {
+        Fail("exit: the first cause is not what happened");
+      }
+      return CheckFirstCause();
+    }
+    case CauseKind::kNodeLost:
+      if (report.lost_node.empty() || report.headline.empty()) {
+        return Fail("exit: a node is blamed, but not named");
+      }
+      return injected_ > 0 || wire_.loss > 0 || wire_.late_max >= kSecond
+                 ? void()
+                 : Fail(absl::StrCat("a node was lost without any fault: ", report.headline));
+    case CauseKind::kUser:
+      return report.exit_code == 130 ? void() : Fail("exit: a user's stop without 130");
+    case CauseKind::kTimeout:
+    case CauseKind::kNeverFormed:
+      return Fail(absl::StrCat("exit: unexpected: ", report.headline));
+  }
+}
+
+}  // namespace muster::sim

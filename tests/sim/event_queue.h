@@ -1,0 +1,92 @@
+// The simulator's virtual time: events in order of time, and of posting within one instant.
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <utility>
+#include <vector>
+
+namespace muster::sim {
+
+using Nanos = int64_t;  // virtual time since the start
+inline constexpr Nanos kMilli = 1'000'000;
+inline constexpr Nanos kSecond = 1'000 * kMilli;
+
+enum class Kind : uint8_t {
+  kStart,         // process `who` comes to life
+  kConnect,       // the link of `who` tries to reach the master
+  kLinkUp,        // `who`: connection `number` stands
+  kLinkDown,      // `who`: connection `number` is gone
+  kToAgent,       // `who`: message in slot `slot`, over connection `number`
+  kAgentTimer,    // `who`: valid if `number` is its present one
+  kStorePort,     // `who`: the port is open
+  kExitSeen,      // `who`: its shepherd reports the exit in slot `slot`
+  kCleared,       // `who`: nothing of round `number` is left
+  kAgentStop,     // `who`: the user typed Ctrl-C there; at once if `number`
+  kLeaseEnd,      // shepherd of `who`: valid if `number` is its present one
+  kWorkerEnd,     // worker `slot` of `who` ends, if its turn is still `number`
+  kToMaster,      // message in slot `slot`, over connection `number`
+  kMasterTimer,   // valid if `number` is the present one
+  kMasterClosed,  // the master sees connection `number` end
+  kMasterAsked,   // the user asks the master: request `number`
+  kFault,         // fault `number` of the script
+  kHeal,          // no more faults
+};
+
+struct Event {
+  Nanos at = 0;
+  uint64_t order = 0;
+  uint64_t number = 0;
+  uint32_t who = 0;
+  uint32_t slot = 0;
+  Kind kind = Kind::kStart;
+};
+
+class EventQueue {
+ public:
+  void Push(Event event) {
+    event.order = ++order_;
+    heap_.push(event);
+  }
+  bool Empty() const { return heap_.empty(); }
+  Event Pop() {
+    const Event event = heap_.top();
+    heap_.pop();
+    return event;
+  }
+
+ private:
+  struct Later {
+    bool operator()(const Event& a, const Event& b) const {
+      return a.at != b.at ? a.at > b.at : a.order > b.order;
+    }
+  };
+  std::priority_queue<Event, std::vector<Event>, Later> heap_;
+  uint64_t order_ = 0;
+};
+
+// Values that wait in the queue, by slot; slots are used again.
+template <typename T>
+class Slots {
+ public:
+  uint32_t Put(T value) {
+    if (free_.empty()) {
+      values_.push_back(std::move(value));
+      return static_cast<uint32_t>(values_.size() - 1);
+    }
+    const uint32_t slot = free_.back();
+    free_.pop_back();
+    values_[slot] = std::move(value);
+    return slot;
+  }
+  T Take(uint32_t slot) {
+    free_.push_back(slot);
+    return std::move(values_[slot]);
+  }
+
+ private:
+  std::vector<T> values_;
+  std::vector<uint32_t> free_;
+};
+
+}  // namespace muster::sim

@@ -1,0 +1,124 @@
+// What goes wrong, and when.
+#include <algorithm>
+#include <csignal>
+
+#include "tests/sim/world.h"
+
+namespace muster::sim {
+
+void World::WriteScript() {
+  constexpr double kLoss[] = {0, 0.01, 0.1};
+  constexpr Nanos kLate[] = {2 * kMilli, 50 * kMilli, kSecond, 4 * kSecond};
+  wire_.loss = kLoss[rng_.Below(3)];
+  wire_.twice = kLoss[rng_.Below(3)];
+  wire_.late = kLoss[rng_.Below(3)] * 2;
+  wire_.late_max = kLate[rng_.Below(4)];
+  const Nanos half = absl::ToInt64Nanoseconds(options_.run) / 2;
+  const uint64_t count = rng_.Below(4 + options_.agents / 8);
+  for (uint64_t i = 0; i < count; ++i) {
+    Fault fault;
+    constexpr FaultKind kKinds[] = {FaultKind::kCut,        FaultKind::kClose,
+                                    FaultKind::kCrash,      FaultKind::kFreeze,
+                                    FaultKind::kZombie,     FaultKind::kClockJump,
+                                    FaultKind::kKillWorker, FaultKind::kFreezeMaster};
+    fault.kind = kKinds[rng_.Below(8)];
+    fault.process = static_cast<uint32_t>(rng_.Next());
+    fault.length = Between(50 * kMilli, 12 * kSecond);
+    fault.variant = static_cast<uint32_t>(rng_.Below(6));
+    faults_.push_back(fault);
+    queue_.Push({Between(0, half), 0, faults_.size() - 1, 0, 0, Kind::kFault});
+  }
+  for (uint64_t i = rng_.Below(4); i > 0; --i) {
+    queue_.Push({Between(0, half), 0, 0, 0, 0, Kind::kMasterAsked});
+  }
+  if (Chance(0.12)) {
+    const Nanos at = Between(0, half);
+    queue_.Push({at, 0, 1, 0, 0, Kind::kMasterAsked});
+    queue_.Push({at + Between(kSecond, 40 * kSecond), 0, 2, 0, 0, Kind::kMasterAsked});
+  }
+  if (Chance(0.15)) {
+    const Nanos at = Between(0, half);
+    queue_.Push({at, 0, 3, 0, 0, Kind::kMasterAsked});
+    if (Chance(0.5)) {
+      queue_.Push({at + Between(0, 2 * kSecond), 0, 4, 0, 0, Kind::kMasterAsked});
+    }
+  } else if (Chance(0.08)) {
+    const auto who = static_cast<uint32_t>(rng_.Below(options_.agents));
+    queue_.Push({Between(kSecond, half), 0, rng_.Below(2), who, 0, Kind::kAgentStop});
+  }
+  queue_.Push({half, 0, 0, 0, 0, Kind::kHeal});
+}
+
+// A living process, counted from a random index; the last process if none lives.
+uint32_t World::Victim(uint32_t index) const {
+  const auto size = static_cast<uint32_t>(processes_.size());
+  for (uint32_t i = 0; i < size; ++i) {
+    const uint32_t who = (index + i) % size;
+    if (processes_[who].alive && !processes_[who].finished) {
+      return who;
+    }
+  }
+  return size - 1;
+}
+
+void World::Inject(Fault fault) {
+  ++injected_;
+  const uint32_t who = Victim(fault.process);
+  Process& p = processes_[who];
+  switch (fault.kind) {
+    case FaultKind::kCut: {
+      p.cut_out = fault.variant != 0;
+      p.cut_in = fault.variant != 1;
+      faults_.push_back({FaultKind::kUncut, who, 0, 0});
+      Post(fault.length, Kind::kFault, 0, 0, faults_.size() - 1);
+      if (fault.variant >= 4) {  // somebody notices
+        Close(p.connection, fault.variant == 4, fault.variant == 5);
+      }
+      return;
+    }
+    case FaultKind::kUncut:
+      processes_[fault.process].cut_in = processes_[fault.process].cut_out = false;
+      return;
+    case FaultKind::kClose:
+      return Close(p.connection, true, true);
+    case FaultKind::kCrash:
+      Crash(who, fault.variant == 0);
+      return AddProcess(processes_[who].key, now_ + fault.length);
+    case FaultKind::kFreeze:
+      // Not shorter than a freeze that lasts: what waits for its end would come too late.
+      p.frozen_until = p.thawed = std::max(p.frozen_until, now_ + fault.length);
+      p.frozen_shepherd = fault.variant != 0;
+      return;
+    case FaultKind::kZombie:
+      p.frozen_until = p.thawed = std::max(p.frozen_until, now_ + fault.length);
+      p.frozen_shepherd = true;
+      return AddProcess(p.key, now_ + fault.length / 2);
+    case FaultKind::kClockJump:
+      p.offset += fault.length;
+      return ArmAgentTimers(who);
+    case FaultKind::kKillWorker:
+      for (uint32_t local = 0; local < p.workers.size(); ++local) {
+        if (p.workers[local].running && !p.workers[local].stopped) {
+          WorkerExit exit;
+          exit.kind = ExitKind::kSignaled;
+          exit.code = SIGKILL;
+          return EndIn(who, local, 0, exit);
+        }
+      }
+      return;
+    case FaultKind::kFreezeMaster:
+      master_frozen_ = now_ + fault.length;
+      return;
+  }
+}
+
+// From now on nothing goes wrong: whoever is frozen thaws, whoever is cut off is back.
+void World::Heal() {
+  healed_ = true;
+  master_frozen_ = std::min(master_frozen_, now_ + kSecond);
+  for (Process& p : processes_) {
+    p.cut_in = p.cut_out = false;
+  }
+}
+
+}  // namespace muster::sim

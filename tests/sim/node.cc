@@ -1,0 +1,283 @@
+// A node: its agent, the shepherd beside it, and scripted workers.
+#include <csignal>
+#include <utility>
+
+#include "tests/sim/world.h"
+
+namespace muster::sim {
+namespace {
+
+WorkerExit Signaled(int32_t signo) {
+  WorkerExit exit;
+  exit.kind = ExitKind::kSignaled;
+  exit.code = signo;
+  return exit;
+}
+
+WorkerExit Exited(int32_t code) {
+  WorkerExit exit;
+  exit.code = code;
+  return exit;
+}
+
+}  // namespace
+
+void World::StepAgent(uint32_t who, const AgentEvent& event) {
+  if (!processes_[who].alive || processes_[who].finished) {
+    return;
+  }
+  CheckLease(who);
+  const absl::Time clock = ToTime(ClockOf(processes_[who]));
+  const std::vector<AgentEffect> effects =
+      Step(processes_[who].config, processes_[who].state, event, clock);
+  for (const AgentEffect& effect : effects) {
+    std::visit([this, who](const auto& one) { Do(who, one); }, effect);
+  }
+}
+
+void World::Do(uint32_t who, const struct SendToMaster& effect) {
+  SendToMaster(who, effect.message);
+}
+
+void World::Do(uint32_t who, const OpenStore&) {
+  const Nanos delay = !healed_ && Chance(0.05) ? Between(0, 2 * kSecond) : Between(1000, kMilli);
+  Post(delay, Kind::kStorePort, who, 0, 1024 + rng_.Below(60000));
+}
+
+void World::Do(uint32_t who, const SpawnRound& effect) {
+  Process& p = processes_[who];
+  CheckSpawn(who, effect.assignment);
+  p.round = effect.assignment.round;
+  p.workers.assign(effect.assignment.workers, Worker());
+  p.running = effect.assignment.workers;
+  for (uint32_t local = 0; local < effect.assignment.workers; ++local) {
+    Plan(who, local);
+  }
+}
+
+// How a worker would end if nobody touched it.
+void World::Plan(uint32_t who, uint32_t local) {
+  Process& p = processes_[who];
+  Worker& w = p.workers[local];
+  w.running = true;
+  w.started = now_;
+  w.pid = ++pids_;
+  w.ignores_term = options_.faults && Chance(0.05);
+  const Nanos run = absl::ToInt64Nanoseconds(options_.run);
+  Nanos length = std::max<Nanos>(run - now_, kSecond);
+  WorkerExit exit = Exited(0);
+  if (options_.faults) {
+    length = Between(kSecond, run / 4);
+    const double each = fail_chance_ / static_cast<double>(options_.agents * workers_max_);
+    if (!healed_ && Chance(2 * each)) {
+      length = Between(0, length);
+      exit = Chance(0.5) ? Signaled(SIGSEGV) : Exited(1 + static_cast<int32_t>(rng_.Below(100)));
+    }
+  }
+  EndIn(who, local, length, std::move(exit));
+}
+
+void World::EndIn(uint32_t who, uint32_t local, Nanos delay, WorkerExit exit) {
+  Worker& w = processes_[who].workers[local];
+  exit.local_rank = LocalRank{local};
+  exit.rank = Rank{processes_[who].state.assignment->rank_first.value + local};
+  exit.pid = w.pid;
+  exit.ran_for = absl::Nanoseconds(now_ + delay - w.started);
+  w.exit = std::move(exit);
+  w.ends = now_ + delay;
+  Post(delay, Kind::kWorkerEnd, who, local, w.turn = ++turns_);
+}
+
+void World::Hang(uint32_t who, uint32_t local) {
+  Worker& w = processes_[who].workers[local];
+  w.turn = ++turns_;
+  w.ends = 0;
+}
+
+void World::WorkerEnds(const Event& event) {
+  Process& p = processes_[event.who];
+  if (!p.alive || event.slot >= p.workers.size()) {
+    return;
+  }
+  Worker& w = p.workers[event.slot];
+  if (!w.running || w.turn != event.number) {
+    return;
+  }
+  CheckLease(event.who);
+  w.running = false;
+  --p.running;
+  ends_[{p.round, w.exit.rank.value}] = w.exit;
+  Post(Between(1000, kMilli), Kind::kExitSeen, event.who, exits_seen_.Put({p.round, w.exit}));
+  const bool asked = p.state.stop_sent || p.state.killed;
+  if (!w.exit.Ok() && !asked && !w.doomed) {
+    first_failure_.emplace(p.round, w.exit);
+    PeersNotice(p.round);
+  }
+}
+
+// Peers of a worker that died: some fail as well, some wait for it for ever, some do not care.
+void World::PeersNotice(RoundId round) {
+  if (!options_.faults) {
+    return;
+  }
+  for (uint32_t who = 0; who < processes_.size(); ++who) {
+    if (!processes_[who].alive || processes_[who].round != round) {
+      continue;
+    }
+    for (uint32_t local = 0; local < processes_[who].workers.size(); ++local) {
+      Worker& w = processes_[who].workers[local];
+      if (!w.running || w.doomed || w.stopped) {
+        continue;
+      }
+      const uint64_t choice = rng_.Below(10);
+      if (choice < 3) {
+        w.doomed = true;  // its own end alarms nobody again
+        EndIn(who, local, Between(0, 500 * kMilli), Exited(1));
+      } else if (choice < 8) {
+        Hang(who, local);
+      }
+    }
+  }
+}
+
+void World::Do(uint32_t who, const SignalRound& effect) {
+  for (uint32_t local = 0; local < processes_[who].workers.size(); ++local) {
+    if (processes_[who].workers[local].running && effect.round == processes_[who].round) {
+      SignalWorker(who, local, effect.signo);
+    }
+  }
+}
+
+void World::SignalWorker(uint32_t who, uint32_t local, int32_t signo) {
+  Worker& w = processes_[who].workers[local];
+  if (signo == SIGSTOP) {
+    w.stopped = true;  // its planned end waits until SIGCONT
+    w.held = w.ends != 0;
+    Hang(who, local);
+  } else if (signo == SIGCONT) {
+    if (!w.stopped) {
+      return;
+    }
+    w.stopped = false;
+    processes_[who].thawed = now_;
+    if (w.term_pending && !w.ignores_term) {
+      SignalWorker(who, local, SIGTERM);
+    } else if (w.held) {
+      EndIn(who, local, Between(0, 5 * kSecond), w.exit);
+    }
+  } else if (signo == SIGUSR1) {
+    if (++w.signals > signals_asked_) {
+      Fail("a worker got a signal more often than it was asked for");
+    }
+  } else if (w.stopped) {
+    w.term_pending = true;
+  } else if (!w.ignores_term) {
+    w.doomed = true;
+    EndIn(who, local, Between(0, 300 * kMilli), Signaled(signo));
+  }
+}
+
+void World::Do(uint32_t who, const KillRound& effect) {
+  Nanos last = 0;
+  for (uint32_t local = 0; local < processes_[who].workers.size(); ++local) {
+    Worker& w = processes_[who].workers[local];
+    w.doomed = true;
+    const Nanos delay = Between(0, 5 * kMilli);
+    last = std::max(last, delay);
+    if (w.running && (w.ends == 0 || w.ends > now_ + delay)) {
+      EndIn(who, local, delay, Signaled(SIGKILL));
+      w.stopped = false;
+    }
+  }
+  Post(last + 2 * kMilli, Kind::kCleared, who, 0, effect.round.n);
+}
+
+void World::Do(uint32_t who, const CloseRound& effect) {
+  Post(Between(1000, kMilli), Kind::kCleared, who, 0, effect.round.n);
+}
+
+void World::Do(uint32_t who, const SetLease& effect) {
+  Process& p = processes_[who];
+  p.lease_until = effect.until == absl::InfiniteFuture() ? -1 : ToNanos(effect.until);
+  // The shepherd looks when it is due by what it knew: a later end moves its timer then.
+  if (p.lease_timer == 0 && p.lease_until >= 0) {
+    ArmAgentTimers(who);
+  }
+}
+
+void World::ArmAgentTimers(uint32_t who) {
+  Process& p = processes_[who];
+  if (p.timer_at >= 0) {
+    queue_.Push({std::max(p.timer_at - p.offset, now_), 0, ++p.timer, who, 0, Kind::kAgentTimer});
+  }
+  if (p.lease_until >= 0) {
+    queue_.Push(
+        {std::max(p.lease_until - p.offset, now_), 0, ++p.lease_timer, who, 0, Kind::kLeaseEnd});
+  }
+}
+
+void World::Do(uint32_t who, const SetTimer& effect) {
+  Process& p = processes_[who];
+  ++p.timer;
+  p.timer_at = effect.at == absl::InfiniteFuture() ? -1 : ToNanos(effect.at);
+  if (p.timer_at >= 0) {
+    queue_.Push({std::max(p.timer_at - p.offset, now_), 0, p.timer, who, 0, Kind::kAgentTimer});
+  }
+}
+
+void World::LeaseEnds(const Event& event) {
+  Process& p = processes_[event.who];
+  if (!p.alive || p.finished || event.number != p.lease_timer) {
+    return;
+  }
+  if (p.lease_until < 0) {
+    p.lease_timer = 0;
+    return;
+  }
+  if (p.lease_until > ClockOf(p)) {
+    queue_.Push({p.lease_until - p.offset, 0, p.lease_timer, event.who, 0, Kind::kLeaseEnd});
+    return;
+  }
+  p.lease_timer = 0;
+  p.lease_until = -1;
+  CheckLease(event.who);
+  for (uint32_t local = 0; local < p.workers.size(); ++local) {
+    if (p.workers[local].running) {
+      p.workers[local].doomed = true;
+      p.workers[local].stopped = false;
+      EndIn(event.who, local, 0, Signaled(SIGKILL));
+    }
+  }
+  StepAgent(event.who, TimeElapsed{});
+}
+
+// Shepherd and I/O process watch each other: with the agent its workers end.
+void World::Crash(uint32_t who, bool silently) {
+  Process& p = processes_[who];
+  p.alive = false;
+  Close(p.connection, /*agent_sees=*/false, /*master_sees=*/!silently);
+  p.connection = 0;
+  p.running = 0;
+  const RoundId round = p.round;
+  p.workers.clear();
+  if (!round.IsNone()) {
+    PeersNotice(round);
+  }
+}
+
+void World::Do(uint32_t who, const Finish& effect) {
+  Process& p = processes_[who];
+  p.finished = true;
+  CheckFinish(who, effect.outcome);
+  Close(p.connection, /*agent_sees=*/false, /*master_sees=*/true);
+  p.connection = 0;
+  bool another = false;  // it was refused because its place is taken
+  for (const Process& other : processes_) {
+    another |= other.key == p.key && other.alive && !other.finished;
+  }
+  if (over_ < 0 && !master_.report.ended && user_stop_ == 0 && options_.faults && !another) {
+    AddProcess(p.key, now_ + Between(kSecond, 5 * kSecond));  // its starter tries again
+  }
+}
+
+}  // namespace muster::sim

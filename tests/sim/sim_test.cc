@@ -1,0 +1,72 @@
+// The simulator in every test run: many seeds with faults, and that a seed is a seed.
+#include "tests/sim/sim.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace muster::sim {
+namespace {
+
+Options Seed(uint64_t seed, uint32_t agents) {
+  Options options;
+  options.seed = seed;
+  options.agents = agents;
+  return options;
+}
+
+// `build/.../muster-sim ... --trace 1` shows every event of a run that failed.
+void Expect(const Options& options) {
+  const Result result = sim::Run(options);
+  EXPECT_TRUE(result.status.ok()) << "seed " << options.seed << ": " << result.status.message()
+                                  << "\nrepeat: " << CommandLine(options);
+}
+
+TEST(Sim, TwoHundredSeedsOf64Agents) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    Expect(Seed(seed, 64));
+  }
+}
+
+TEST(Sim, SmallJobs) {
+  for (const uint32_t agents : {1u, 2u, 3u, 8u}) {
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+      Expect(Seed(seed, agents));
+    }
+  }
+}
+
+TEST(Sim, FaultsAreInjectedAndJobsEndInEveryWay) {
+  uint32_t faults = 0;
+  std::set<CauseKind> causes;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const Result result = sim::Run(Seed(seed, 8));
+    faults += result.faults;
+    causes.insert(result.report.cause);
+  }
+  EXPECT_GT(faults, 100u);
+  EXPECT_EQ(causes, (std::set<CauseKind>{CauseKind::kNone, CauseKind::kNodeLost, CauseKind::kWorker,
+                                         CauseKind::kUser}));
+}
+
+TEST(Sim, WithoutFaultsTheJobSucceedsInOneRound) {
+  Options options = Seed(7, 64);
+  options.faults = false;
+  const Result result = sim::Run(options);
+  EXPECT_TRUE(result.status.ok()) << result.status.message();
+  EXPECT_EQ(result.report.exit_code, 0);
+  EXPECT_EQ(result.rounds, 1u);
+}
+
+TEST(Sim, SameSeedSameDigest) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Result first = sim::Run(Seed(seed, 64));
+    const Result second = sim::Run(Seed(seed, 64));
+    EXPECT_EQ(first.digest, second.digest) << CommandLine(Seed(seed, 64));
+    EXPECT_EQ(first.events, second.events);
+    EXPECT_NE(first.digest, sim::Run(Seed(seed + 1000, 64)).digest);
+  }
+}
+
+}  // namespace
+}  // namespace muster::sim

@@ -1,0 +1,210 @@
+#include "tests/sim/world.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/base/check.h"
+
+namespace muster::sim {
+namespace {
+
+constexpr Nanos kTooLong = 1800 * kSecond;  // after the heal: a job that still runs is stuck
+
+}  // namespace
+
+Result Run(const Options& options) { return World(options).Run(); }
+
+std::string CommandLine(const Options& options) {
+  return absl::StrFormat("muster-sim --seed %u --agents %u --virtual-seconds %d --faults %d",
+                         options.seed, options.agents, absl::ToInt64Seconds(options.run),
+                         options.faults ? 1 : 0);
+}
+
+World::World(const Options& options) : options_(options), rng_(options.seed) {
+  MakeJob();
+  checker_ = std::make_unique<InvariantChecker>(config_);
+  for (uint32_t key = 0; key < options_.agents; ++key) {
+    AddProcess(key, Between(0, 500 * kMilli));
+  }
+  if (options_.faults) {
+    WriteScript();
+  } else {
+    healed_ = true;
+  }
+}
+
+void World::MakeJob() {
+  config_.nodes_max = options_.agents;
+  config_.nodes_min = options_.agents;
+  config_.join_timeout = absl::Hours(2);  // a job that never forms shows as one that is stuck
+  if (!options_.faults) {
+    return;
+  }
+  constexpr uint32_t kRestarts[] = {0, 3, 1000};
+  config_.restarts_max = kRestarts[rng_.Below(3)];
+  const uint64_t choice = rng_.Below(4);
+  config_.nodes_min = choice == 0   ? options_.agents
+                      : choice == 1 ? std::max(1u, options_.agents * 3 / 4)
+                                    : 1;
+  config_.last_call = absl::Seconds(5);
+  config_.grace = absl::Seconds(Chance(0.5) ? 2 : 10);
+  fail_chance_ = Chance(0.5) ? 0.5 : 0.1;
+  workers_max_ = 1 + static_cast<uint32_t>(rng_.Below(4));
+  stays_ = Chance(0.5);
+}
+
+void World::AddProcess(uint32_t key, Nanos at) {
+  Process p;
+  p.key = key;
+  p.config.join.key = absl::StrCat("list/", key);
+  p.config.join.key_is_exact = true;
+  p.config.join.life = rng_.Next() | 1;
+  p.config.join.node_rank = static_cast<int32_t>(key);
+  p.config.join.hostname = absl::StrCat("node", key);
+  p.config.join.address = absl::StrFormat("10.%d.%d.%d", key >> 16, (key >> 8) & 255, key & 255);
+  p.config.join.workers =
+      options_.faults
+          ? 1 + static_cast<uint32_t>(SplitMix64(options_.seed + key).Below(workers_max_))
+          : workers_max_;
+  p.config.join_timeout = absl::Seconds(90);
+  p.offset = Between(0, 1000 * kSecond);
+  processes_.push_back(std::move(p));
+  queue_.Push({at, 0, 0, static_cast<uint32_t>(processes_.size() - 1), 0, Kind::kStart});
+}
+
+Result World::Run() {
+  while (!queue_.Empty() && status_.ok()) {
+    const Event event = queue_.Pop();
+    CHECK(event.at >= now_);
+    now_ = event.at;
+    if (Defer(event)) {
+      continue;
+    }
+    ++events_;
+    Mix(static_cast<uint64_t>(event.at));
+    Mix(static_cast<uint64_t>(event.kind) << 32 | event.who);
+    if (options_.trace != nullptr) {
+      Trace(event);
+    }
+    Dispatch(event);
+    if (now_ > absl::ToInt64Nanoseconds(options_.run) + kTooLong) {
+      Fail(absl::StrCat("progress: the job is stuck in phase ", static_cast<int>(master_.phase),
+                        ", round ", master_.round.ToString()));
+    }
+  }
+  if (status_.ok()) {
+    CheckEnd();
+  }
+  return {status_, events_, digest_, injected_, rounds_, absl::Nanoseconds(now_), master_.report};
+}
+
+// Who is frozen gets its events when it thaws, in the order in which they came.
+bool World::Defer(const Event& event) {
+  Nanos until = 0;
+  switch (event.kind) {
+    case Kind::kToMaster:
+    case Kind::kMasterTimer:
+    case Kind::kMasterClosed:
+    case Kind::kMasterAsked:
+      until = master_frozen_;
+      break;
+    case Kind::kLeaseEnd:
+    case Kind::kWorkerEnd: {
+      const Process& p = processes_[event.who];
+      until = p.frozen_shepherd ? p.frozen_until : 0;
+      break;
+    }
+    case Kind::kFault:
+    case Kind::kHeal:
+    case Kind::kStart:
+      break;
+    default:
+      until = processes_[event.who].frozen_until;
+  }
+  if (until <= now_) {
+    return false;
+  }
+  Event later = event;
+  later.at = until;
+  queue_.Push(later);
+  return true;
+}
+
+void World::Dispatch(const Event& event) {
+  const uint32_t who = event.who;
+  switch (event.kind) {
+    case Kind::kStart:
+      processes_[who].alive = true;
+      StepAgent(who, TimeElapsed{});
+      return Connect(who);
+    case Kind::kConnect:
+      return Connect(who);
+    case Kind::kLinkUp:
+      return LinkIsUp(event);
+    case Kind::kLinkDown:
+      return LinkIsDown(event);
+    case Kind::kToAgent:
+      return ArrivedAtAgent(event);
+    case Kind::kAgentTimer:
+      return event.number == processes_[who].timer ? StepAgent(who, TimeElapsed{}) : void();
+    case Kind::kStorePort:
+      return StepAgent(who, StorePortReady{static_cast<uint16_t>(event.number)});
+    case Kind::kExitSeen: {
+      auto [round, exit] = exits_seen_.Take(event.slot);
+      return StepAgent(who, WorkerEnded{round, std::move(exit)});
+    }
+    case Kind::kCleared:
+      return StepAgent(who, RoundCleared{{1, static_cast<uint32_t>(event.number)}});
+    case Kind::kAgentStop:
+      return StepAgent(who, UserStop{2, event.number != 0});
+    case Kind::kLeaseEnd:
+      return LeaseEnds(event);
+    case Kind::kWorkerEnd:
+      return WorkerEnds(event);
+    case Kind::kToMaster:
+      return ArrivedAtMaster(event);
+    case Kind::kMasterTimer:
+      return event.number == master_timer_ ? StepMaster(TimePassed{}) : void();
+    case Kind::kMasterClosed:
+      return MasterClosed(event.number);
+    case Kind::kMasterAsked:
+      return MasterAsked(event.number);
+    case Kind::kFault:
+      return healed_ ? void() : Inject(faults_[event.number]);
+    case Kind::kHeal:
+      return Heal();
+  }
+}
+
+void World::Trace(const Event& event) const {
+  constexpr const char* kNames[] = {
+      "start",     "connect",      "link up",       "link down",    "to agent",  "agent timer",
+      "port",      "exit seen",    "cleared",       "agent stop",   "lease end", "worker end",
+      "to master", "master timer", "master closed", "master asked", "fault",     "heal"};
+  const bool has_process = event.who < processes_.size();
+  const Process& p = processes_[has_process ? event.who : 0];
+  options_.trace(absl::StrFormat(
+      "%.6f %s %s#%u slot %u number %u | agent phase %d round %s running %u admitted %d beat %u | "
+      "master phase %d round %s pending %u ready %u",
+      static_cast<double>(event.at) / kSecond, kNames[static_cast<size_t>(event.kind)],
+      p.config.join.hostname, event.who, event.slot, event.number, static_cast<int>(p.state.phase),
+      p.state.round.ToString(), p.running, p.state.admitted ? 1 : 0, p.state.beat_seq,
+      static_cast<int>(master_.phase), master_.round.ToString(), master_.pending.size(),
+      master_.ready.size()));
+}
+
+void World::Fail(const std::string& what) {
+  if (status_.ok()) {
+    status_ = absl::InternalError(
+        absl::StrFormat("at %.6f s: %s", static_cast<double>(now_) / kSecond, what));
+  }
+}
+
+void World::FailIf(const absl::Status& status) {
+  if (!status.ok()) {
+    Fail(std::string(status.message()));
+  }
+}
+
+}  // namespace muster::sim

@@ -1,0 +1,231 @@
+// Inside the simulator: the state of the world. One class; its files are run (world.cc), the wires
+// (network.cc), a node with agent, shepherd and workers (node.cc), the master's host (master.cc),
+// faults (faults.cc) and what is checked (checks.cc).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "agent/core/agent_machine.h"
+#include "proto/base/rng.h"
+#include "rendezvous/core/invariants.h"
+#include "rendezvous/core/round_machine.h"
+#include "tests/sim/event_queue.h"
+#include "tests/sim/sim.h"
+
+namespace muster::sim {
+
+inline absl::Time ToTime(Nanos at) { return absl::UnixEpoch() + absl::Nanoseconds(at); }
+inline Nanos ToNanos(absl::Time at) { return absl::ToInt64Nanoseconds(at - absl::UnixEpoch()); }
+
+struct Worker {
+  bool running = false;
+  bool doomed = false;  // its end is decided: what happens to peers changes nothing
+  bool ignores_term = false;
+  bool stopped = false;       // SIGSTOP
+  bool held = false;          // it had a planned end when it was stopped
+  bool term_pending = false;  // came while stopped
+  int32_t pid = 0;
+  uint64_t turn = 0;  // number of its next end; an older end is void
+  Nanos started = 0;
+  Nanos ends = 0;   // planned; 0 = never by itself
+  WorkerExit exit;  // planned
+  uint32_t signals = 0;
+};
+
+// One agent process: a life.
+struct Process {
+  uint32_t key = 0;  // place in the host list
+  AgentConfig config;
+  AgentState state;
+  bool alive = false;
+  bool finished = false;
+  Nanos offset = 0;             // its clock less the virtual one
+  Nanos frozen_until = 0;       // all of the node, or the I/O process only
+  bool frozen_shepherd = true;  // whole node
+  Nanos thawed = -1;            // when it thawed last
+  uint64_t connection = 0;      // 0 = none
+  bool cut_out = false;         // what it sends is lost
+  bool cut_in = false;
+  uint64_t timer = 0;  // number of its present timer
+  Nanos timer_at = -1;
+  uint64_t lease_timer = 0;
+  Nanos lease_until = -1;  // its clock; -1 = none
+  Nanos heard = -1;        // a message of this life reached the master last
+  RoundId round;           // workers are of it
+  uint32_t running = 0;
+  std::vector<Worker> workers;
+};
+
+struct Connection {
+  uint32_t process = 0;
+  bool open = true;  // at the master
+  NodeId node;       // 0 until admitted
+  Incarnation incarnation;
+};
+
+enum class FaultKind : uint8_t {
+  kCut,
+  kUncut,
+  kClose,
+  kCrash,
+  kFreeze,
+  kZombie,
+  kClockJump,
+  kKillWorker,
+  kFreezeMaster,
+};
+struct Fault {
+  FaultKind kind;
+  uint32_t process = 0;  // index among the living, as far as there are
+  Nanos length = 0;
+  uint32_t variant = 0;
+};
+
+struct Wire {  // of the whole network, while faults last
+  double loss = 0;
+  double twice = 0;
+  double late = 0;
+  Nanos late_max = 0;
+};
+
+class World {
+ public:
+  explicit World(const Options& options);
+  Result Run();
+
+ private:
+  // --- world.cc ---
+  void MakeJob();
+  void AddProcess(uint32_t key, Nanos at);
+  void Dispatch(const Event& event);
+  bool Defer(const Event& event);
+  void Trace(const Event& event) const;
+  void Fail(const std::string& what);
+  void FailIf(const absl::Status& status);
+  bool Chance(double p) { return p > 0 && rng_.Unit() < p; }
+  Nanos Between(Nanos low, Nanos high) {
+    return low + static_cast<Nanos>(rng_.Below(static_cast<uint64_t>(high - low + 1)));
+  }
+  void Post(Nanos delay, Kind kind, uint32_t who, uint32_t slot = 0, uint64_t number = 0) {
+    queue_.Push({now_ + delay, 0, number, who, slot, kind});
+  }
+  void Mix(uint64_t value) { digest_ = (digest_ ^ value) * 0x100000001B3u + (digest_ >> 29); }
+
+  // --- network.cc ---
+  void Connect(uint32_t who);
+  void LinkIsUp(const Event& event);
+  void LinkIsDown(const Event& event);
+  void Close(uint64_t connection, bool agent_sees, bool master_sees);
+  Nanos Delay();
+  int Copies();
+  void SendToMaster(uint32_t who, AgentMessage message);
+  void SendToAgent(uint64_t connection, MasterMessage message);
+  void ArrivedAtMaster(const Event& event);
+  void ArrivedAtAgent(const Event& event);
+
+  // --- node.cc ---
+  void StepAgent(uint32_t who, const AgentEvent& event);
+  void Do(uint32_t who, const struct SendToMaster& effect);
+  void Do(uint32_t who, const OpenStore& effect);
+  void Do(uint32_t who, const SpawnRound& effect);
+  void Do(uint32_t who, const SignalRound& effect);
+  void Do(uint32_t who, const KillRound& effect);
+  void Do(uint32_t who, const CloseRound& effect);
+  void Do(uint32_t who, const SetLease& effect);
+  void Do(uint32_t who, const SetTimer& effect);
+  void Do(uint32_t who, const ShowWaiting&) { Mix(who); }
+  void Do(uint32_t who, const Finish& effect);
+  void ArmAgentTimers(uint32_t who);
+  void Plan(uint32_t who, uint32_t local);
+  void EndIn(uint32_t who, uint32_t local, Nanos delay, WorkerExit exit);
+  void Hang(uint32_t who, uint32_t local);
+  void SignalWorker(uint32_t who, uint32_t local, int32_t signo);
+  void WorkerEnds(const Event& event);
+  void LeaseEnds(const Event& event);
+  void PeersNotice(RoundId round);
+  void Crash(uint32_t who, bool silently);
+  Nanos ClockOf(const Process& p) const { return now_ + p.offset; }
+
+  // --- master.cc ---
+  void StepMaster(const RoundEvent& event);
+  void Do(const Reply& effect);
+  void Do(const Send& effect);
+  void Do(const Tell& effect);
+  void Do(const ArmTimer& effect);
+  void Do(const DropLink& effect);
+  void Do(const RoundStarted& effect);
+  void Do(const JobEnded& effect);
+  void MasterClosed(uint64_t connection);
+  void MasterAsked(uint64_t request);
+  uint64_t ConnectionOf(NodeId node) const {
+    return node.value < connection_of_.size() ? connection_of_[node.value] : 0;
+  }
+
+  // --- faults.cc ---
+  void WriteScript();
+  void Inject(Fault fault);
+  void Heal();
+  uint32_t Victim(uint32_t index) const;
+
+  // --- checks.cc ---
+  void CheckSpawn(uint32_t who, const Assignment& assignment);
+  void CheckLease(uint32_t who);
+  void CheckOrder();
+  void CheckOldLife(NodeId node, Incarnation incarnation);
+  void CheckFirstCause();
+  void CheckEnd();
+  void CheckFinish(uint32_t who, const JobOutcome& outcome);
+
+  const Options options_;
+  SplitMix64 rng_;
+  EventQueue queue_;
+  Nanos now_ = 0;
+  uint64_t events_ = 0;
+  uint64_t digest_ = 0xCBF29CE484222325u;
+  absl::Status status_;
+
+  RoundConfig config_;
+  RoundState master_;
+  std::unique_ptr<InvariantChecker> checker_;
+  bool serving_ = true;        // the master can be reached
+  bool stays_ = true;          // and can be after the job's end (a daemon)
+  Nanos master_frozen_ = 0;    // until
+  uint64_t master_timer_ = 0;  // number of the present one
+  uint64_t master_steps_ = 0;
+  uint32_t rounds_ = 0;
+
+  std::vector<Process> processes_;
+  std::vector<Connection> connections_;  // by number - 1
+  std::vector<uint64_t> connection_of_;  // by node id: the last one admitted as it; 0 = none
+  Slots<AgentMessage> to_master_;
+  Slots<MasterMessage> to_agent_;
+  Slots<std::pair<RoundId, WorkerExit>> exits_seen_;
+  int32_t pids_ = 1000;
+  uint64_t turns_ = 0;
+
+  // The script.
+  std::vector<Fault> faults_;
+  Wire wire_;
+  bool healed_ = false;
+  uint32_t injected_ = 0;
+  double fail_chance_ = 0;  // that one worker of a round fails by itself
+  uint32_t workers_max_ = 2;
+  int32_t user_stop_ = 0;       // what the user sent, 0 = not yet
+  uint32_t signals_asked_ = 0;  // in the present round
+  Nanos over_ = -1;             // time of JobEnded
+
+  // What really happened, for the checks.
+  std::map<RoundId, WorkerExit> first_failure_;               // by itself
+  std::map<std::pair<RoundId, uint32_t>, WorkerExit> ends_;   // round, rank
+  std::map<std::pair<RoundId, uint32_t>, uint32_t> spawned_;  // round, rank -> process
+};
+
+}  // namespace muster::sim
