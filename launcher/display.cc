@@ -1,0 +1,89 @@
+#include "launcher/display.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+
+namespace muster {
+namespace {
+
+FormatOptions FormatOf(const OutputOptions& options, bool many_workers, bool terminal) {
+  FormatOptions out;
+  out.prefix = options.prefix;
+  out.prefix_template = options.prefix_template;
+  out.timestamps = options.timestamps;
+  out.terminal = terminal;
+  out.many_workers = many_workers;
+  return out;
+}
+
+bool OnePlace(int a, int b) {
+  struct stat first {};
+  struct stat second {};
+  return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+// Time of day, for people: nothing is decided by it.
+std::string TimeOfDay() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm local{};
+  localtime_r(&now.tv_sec, &local);
+  return absl::StrFormat("%02d:%02d:%02d.%03d", local.tm_hour, local.tm_min, local.tm_sec,
+                         now.tv_nsec / 1000000);
+}
+
+}  // namespace
+
+Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role, bool many_workers,
+                 std::function<std::string(uint32_t)> host_of)
+    : together_(OnePlace(STDOUT_FILENO, STDERR_FILENO)),
+      out_(loop, STDOUT_FILENO, "stdout"),
+      err_(loop, STDERR_FILENO, "stderr"),
+      out_format_(FormatOf(options, many_workers, out_.terminal())),
+      err_format_(FormatOf(options, many_workers, err_.terminal())),
+      role_(std::move(role)),
+      host_of_(std::move(host_of)),
+      wants_time_(options.timestamps || absl::StrContains(options.prefix_template, "{time}")) {
+  for (FdWriter* writer : {&out_, &err_}) {
+    writer->on_writable = [this] {
+      if (on_writable) {
+        on_writable();
+      }
+    };
+  }
+  out_.on_closed = [this](const std::string& why) {
+    if (on_closed) {
+      on_closed(why);
+    }
+  };
+}
+
+bool Display::Show(const OutputChunk& chunk) {
+  const bool to_err = chunk.stream == 2 && !together_;
+  FdWriter& writer = to_err ? err_ : out_;
+  OutputFormatter& format = to_err ? err_format_ : out_format_;
+  if (writer.Busy()) {
+    return false;
+  }
+  if (format.Transparent() && (chunk.ends_line || !format.options().many_workers)) {
+    writer.Write(chunk.bytes);
+    return true;
+  }
+  const OutputSource source = {chunk.rank,      chunk.local_rank,
+                               chunk.node_rank, host_of_(chunk.node_rank),
+                               role_,           chunk.stream};
+  formatted_.clear();
+  format.Format(source, chunk.bytes, chunk.ends_line, chunk.split, wants_time_ ? TimeOfDay() : "",
+                formatted_);
+  writer.Write(formatted_);
+  return true;
+}
+
+}  // namespace muster

@@ -1,0 +1,44 @@
+// Shows workers' output on our stdout and stderr. Where both are one terminal, pipe or file, there
+// is one writer and one formatter for both, so that neither stands in the middle of the other's
+// line. Loop thread only.
+#pragma once
+
+#include <uv.h>
+
+#include <functional>
+#include <string>
+
+#include "agent/core/output_format.h"
+#include "agent/io/links.h"
+#include "launcher/fd_writer.h"
+#include "proto/base/work_plan.h"
+
+namespace muster {
+
+class Display {
+ public:
+  // `host_of` names a node for prefixes.
+  Display(uv_loop_t* loop, const OutputOptions& options, std::string role, bool many_workers,
+          std::function<std::string(uint32_t node_rank)> host_of);
+
+  // False: not now; on_writable follows.
+  [[nodiscard]] bool Show(const OutputChunk& chunk);
+  bool Idle() const { return out_.Idle() && err_.Idle(); }
+  bool out_is_terminal() const { return out_.terminal(); }
+  bool err_is_terminal() const { return err_.terminal(); }
+  std::function<void()> on_writable;
+  std::function<void(const std::string&)> on_closed;  // stdout is closed: nobody reads
+
+ private:
+  const bool together_;  // stdout and stderr go to one place: only out_ and out_format_ are used
+  FdWriter out_;
+  FdWriter err_;
+  OutputFormatter out_format_;
+  OutputFormatter err_format_;
+  const std::string role_;
+  const std::function<std::string(uint32_t)> host_of_;
+  const bool wants_time_;
+  std::string formatted_;
+};
+
+}  // namespace muster

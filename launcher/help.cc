@@ -1,0 +1,150 @@
+#include "launcher/help.h"
+
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "launcher/options.h"
+#include "proto/base/build_info.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kIndent = 2;
+constexpr size_t kLeftWidth = 27;  // names and value; longer ones get a line of their own
+
+struct Example {
+  absl::string_view command;
+  absl::string_view says;
+};
+constexpr Example kExamples[] = {
+    {"launch --nproc-per-node 4 train.py",
+     "4 workers on this machine; each finds its RANK, WORLD_SIZE, MASTER_ADDR ..."},
+    {"launch --hosts node0,node1 --nproc-per-node 16 train.py --lr 0.1",
+     "16 on each of two machines, started from here over ssh; output and Ctrl-C as of one program"},
+    {"launch --nnodes 2 --nproc-per-node 16 train.py",
+     "the same without ssh: prints the line to type on the other machine, and waits for it"},
+    {"launch --nnodes 2 --nproc-per-node 16 --rdzv-endpoint node0:29400 train.py",
+     "the same, typed on both machines in any order, as with torchrun"},
+    {"launch --standalone --nnodes 2 --nproc-per-node 2 train.py", "try two nodes on one machine"},
+    {"launch -n 6 --hosts a:4,b:4 --plan ./prog",
+     "6 of any program by slots, as with mpirun: ranks 0-3 on a, 4-5 on b; --plan only shows it"},
+};
+
+constexpr absl::string_view kAfter =
+    "A PROGRAM that ends in .py is run with python3 -u ($PYTHON_EXEC if set); any other is run as "
+    "it is. What follows "
+    "PROGRAM is passed to it untouched.";
+constexpr absl::string_view kExit =
+    "0 when every worker exited 0; else that of the first cause: the worker's own, 128 + signal, "
+    "127 not found, 126 not "
+    "executable, 124 time limit, 130/143 stopped by you, 1 the job never formed or lost a node, 2 "
+    "wrong usage.";
+constexpr absl::string_view kCompare =
+    "torchrun's options mean what they mean there, with dashes or underscores, and read PET_NAME "
+    "where the command "
+    "line is silent. -n, -ppn, --hosts and host files are read as mpirun and mpiexec read them: a "
+    "host without a count "
+    "has one slot; in a host file that gives slots= on other lines, as many as it has CPUs. With "
+    "--nproc-per-node slots "
+    "do not matter.";
+
+class Writer {
+ public:
+  explicit Writer(bool colour) : colour_(colour) {}
+
+  void Heading(absl::string_view text) {
+    absl::StrAppend(&out_, "\n", colour_ ? "\x1b[1m" : "", text, colour_ ? "\x1b[0m" : "", "\n");
+  }
+
+  // `left` in its column, `text` wrapped in the one behind it.
+  void Row(absl::string_view left, absl::string_view text, size_t column) {
+    std::string line = left.empty() ? "" : absl::StrCat(std::string(kIndent, ' '), left);
+    if (line.size() + 2 > column) {
+      absl::StrAppend(&out_, line, "\n");
+      line.clear();
+    }
+    for (absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+      const bool fresh = line.size() <= column;
+      if (!fresh && line.size() + 1 + word.size() > kHelpWidth) {
+        absl::StrAppend(&out_, line, "\n");
+        line.clear();
+      }
+      if (line.size() < column) {
+        line.resize(column, ' ');
+        absl::StrAppend(&line, word);
+      } else {
+        absl::StrAppend(&line, line.size() == column ? "" : " ", word);
+      }
+    }
+    absl::StrAppend(&out_, line, line.empty() ? "" : "\n");
+  }
+
+  void Text(absl::string_view text) { absl::StrAppend(&out_, text); }
+  std::string Take() { return std::move(out_); }
+
+ private:
+  const bool colour_;
+  std::string out_;
+};
+
+absl::string_view Bare(absl::string_view name) {
+  return absl::StripPrefix(absl::StripPrefix(name, "-"), "-");
+}
+
+std::string Names(const OptionRow& row, bool all) {
+  std::vector<absl::string_view> names = absl::StrSplit(row.names, ' ');
+  if (!all) {  // the second name only where it is another word
+    names.resize(names.size() > 1 && Bare(names[1]) != Bare(names[0]) ? 2 : 1);
+  }
+  const absl::string_view value = row.value_name;
+  const absl::string_view between = value.empty()                         ? ""
+                                    : row.kind == ArgumentKind::kOptional ? "[="
+                                                                          : " ";
+  return absl::StrCat(absl::StrJoin(names, ", "), between, value, between == "[=" ? "]" : "");
+}
+
+}  // namespace
+
+std::string HelpText(bool all, bool colour) {
+  Writer writer(colour);
+  writer.Text(
+      "launch [OPTIONS] PROGRAM [ARGUMENTS]    start a program on one machine or many, and keep it "
+      "running\n");
+  writer.Heading("Examples");
+  for (const Example& example : kExamples) {
+    writer.Row(example.command, "", 0);
+    writer.Row("", example.says, 3 * kIndent);
+  }
+  absl::string_view group;
+  for (const OptionRow& row : OptionTable()) {
+    if (!all && !row.common) {
+      continue;
+    }
+    if (group != row.group) {
+      group = row.group;
+      writer.Heading(group);
+    }
+    const bool variable = all && row.environment[0] != '\0';
+    writer.Row(Names(row, all),
+               variable ? absl::StrCat(row.help, " [", row.environment, "]") : row.help,
+               kIndent + kLeftWidth);
+  }
+  writer.Heading("Program");
+  writer.Row("", kAfter, kIndent);
+  writer.Heading("Exit status");
+  writer.Row("", kExit, kIndent);
+  if (all) {
+    writer.Heading("Coming from torchrun, mpirun or mpiexec");
+    writer.Row("", kCompare, kIndent);
+  }
+  return writer.Take();
+}
+
+std::string VersionText() { return absl::StrCat("launch ", BuildName(), "\n"); }
+
+}  // namespace muster

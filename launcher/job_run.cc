@@ -1,0 +1,135 @@
+#include "launcher/job_run.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "launcher/report.h"
+#include "proto/base/log.h"
+#include "proto/base/unique_fd.h"
+
+extern char** environ;
+
+namespace muster {
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    out.emplace_back(*entry);
+  }
+  return out;
+}
+
+JobTerms TermsOf(const JobSpec& spec) {
+  JobTerms terms;
+  terms.nodes_min = spec.nodes_min;
+  terms.nodes_max = spec.nodes_max;
+  terms.restarts_max = spec.max_restarts;
+  terms.join_timeout = spec.rendezvous.join_timeout;
+  terms.last_call = spec.rendezvous.last_call;
+  terms.grace = spec.plan.grace;
+  terms.restart_grace = spec.restart_grace;
+  terms.time_limit = spec.timeout;
+  terms.master_port = spec.master_port.value_or(0);
+  terms.master_addr = spec.rendezvous.is_static ? "" : spec.master_addr;
+  return terms;
+}
+
+RoundConfig ConfigOf(const JobSpec& spec) {
+  const JobTerms terms = TermsOf(spec);
+  RoundConfig config;
+  config.job_id = spec.plan.job_id;
+  config.nodes_min = terms.nodes_min;
+  config.nodes_max = terms.nodes_max;
+  config.restarts_max = terms.restarts_max;
+  config.join_timeout = terms.join_timeout;
+  config.last_call = terms.last_call;
+  config.grace = terms.grace;
+  config.restart_grace = terms.restart_grace;
+  config.time_limit = terms.time_limit;
+  config.master_port = terms.master_port;
+  config.master_addr = terms.master_addr;
+  for (const NodeWorkers& node : spec.nodes) {
+    config.expected.push_back(node.host.name);
+  }
+  return config;
+}
+
+void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan) {
+  OutputOptions& output = plan.output;
+  output.prefix = spec.prefix.value_or(many_workers);
+  output.partial_out = isatty(STDOUT_FILENO) != 0;
+  output.partial_err = isatty(STDERR_FILENO) != 0;
+  if (output.log_dir.empty() && (output.redirects.Any() || output.tee.Any())) {
+    output.log_dir = "muster-logs";
+    Say(spec, absl::StrCat("output goes to muster-logs/", plan.job_id, "; choose with --log-dir"));
+  }
+}
+
+void Say(const JobSpec& spec, const std::string& text) {
+  if (!spec.quiet) {
+    LogInfo(text);
+  }
+}
+
+namespace {
+
+bool WriteWhole(const std::string& path, const std::string& text) {
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  size_t at = 0;
+  while (fd.valid() && at < text.size()) {
+    const ssize_t n = write(fd.get(), text.data() + at, text.size() - at);
+    if (n < 0 && errno != EINTR) {
+      return false;
+    }
+    at += n > 0 ? static_cast<size_t>(n) : 0;
+  }
+  return fd.valid();
+}
+
+}  // namespace
+
+int EndJob(const JobSpec& spec, const std::string& job_id, const JobReport& report) {
+  const std::string text = ReportText(report, job_id);
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t n = write(STDERR_FILENO, text.data() + at, text.size() - at);
+    if (n < 0 && errno != EINTR) {
+      break;  // nobody is there to read it
+    }
+    at += n > 0 ? static_cast<size_t>(n) : 0;
+  }
+  if (!spec.report_file.empty() && !WriteWhole(spec.report_file, ReportJson(report, job_id))) {
+    LogError(absl::StrCat("--report ", spec.report_file, ": ", std::strerror(errno)));
+  }
+  return report.exit_code;
+}
+
+JobReport NobodyRead(JobReport report) {
+  report.exit_code = kExitNobodyReads;
+  report.headline = "stopped, because nobody reads its output any more (stdout was closed)";
+  return report;
+}
+
+std::string MakeJobId() {
+  uint32_t random = 0;
+  if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
+    random = static_cast<uint32_t>(getpid());
+  }
+  return absl::StrFormat("job-%08x", random);
+}
+
+rlimit RaiseDescriptorLimit() {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit raised = before;
+  raised.rlim_cur = raised.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &raised);
+  return before;
+}
+
+}  // namespace muster

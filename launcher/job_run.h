@@ -1,0 +1,46 @@
+// What every way of running a job shares: configuration from the user's words, the end of a job,
+// messages.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <string>
+#include <vector>
+
+#include "agent/core/facts.h"
+#include "launcher/job_spec.h"
+#include "proto/wire/job_terms.h"
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+// Exit codes of launch itself (ARCHITECTURE.md section 8).
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitFailed = 1;         // the job never formed, a node was lost for good
+inline constexpr int kExitNobodyReads = 141;  // stdout was closed: 128 + SIGPIPE
+
+// The process's own environment, in order, bytes as they are.
+std::vector<std::string> OwnEnvironment();
+
+JobTerms TermsOf(const JobSpec& spec);
+RoundConfig ConfigOf(const JobSpec& spec);
+
+// What depends on the world's size and on where our output goes: prefix, growing lines, log folder.
+void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan);
+
+// A line for the user unless --quiet.
+void Say(const JobSpec& spec, const std::string& text);
+
+// Shows the report on stderr, writes --report; the exit code of launch.
+int EndJob(const JobSpec& spec, const std::string& job_id, const JobReport& report);
+
+// The report of a job that was stopped because our stdout was closed (`launch ... | head`).
+JobReport NobodyRead(JobReport report);
+
+// A new job id where the user gave none: short, unique enough for a log folder.
+std::string MakeJobId();
+
+// Raises the descriptor limit for this process; the limit workers shall have.
+rlimit RaiseDescriptorLimit();
+
+}  // namespace muster

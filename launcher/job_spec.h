@@ -1,0 +1,195 @@
+// Everything a user asked of `launch`, as one value, and where each part of it came from. Values
+// only.
+//
+// Life: ParseCommandLine (options.h) fills it from arguments and environment; ResolveHosts
+// (resolve.h) reads host files and fixes nodes and workers. After that `way`, `nodes`, `nodes_min`,
+// `nodes_max` and `plan` are final, but for what only the nodes know: CPUs for "auto", a job id
+// where none was given, the prefix (on when the world has > 1 worker).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "launcher/schedule/allocation.h"
+#include "launcher/schedule/hostfile.h"
+#include "proto/base/limits.h"
+#include "proto/base/work_plan.h"
+
+namespace muster {
+
+// One for each row of the option table.
+enum class OptionId : uint8_t {
+  // how many, and where
+  kNnodes,
+  kNprocPerNode,
+  kTotal,
+  kPpn,
+  kHosts,
+  kHostfile,
+  kOversubscribe,
+  // how nodes find each other
+  kStandalone,
+  kRdzvEndpoint,
+  kRdzvBackend,
+  kRdzvId,
+  kRdzvConf,
+  kNodeRank,
+  kMasterAddr,
+  kMasterPort,
+  kLocalAddr,
+  kServe,
+  kIface,
+  // the program and its surroundings
+  kModule,
+  kNoPython,
+  kRunPath,
+  kSetEnv,
+  kWdir,
+  kStdin,
+  kRole,
+  kDialect,
+  kStore,
+  // when something ends
+  kMaxRestarts,
+  kMonitorInterval,
+  kStartMethod,
+  kAllowRunAsRoot,
+  kStopGrace,
+  kRestartStopGrace,
+  kTimeout,
+  kReport,
+  // output
+  kLogPrefix,
+  kLabel,
+  kNoPrefix,
+  kTimestamps,
+  kShow,
+  kLogDir,
+  kRedirects,
+  kTee,
+  kOutputSpool,
+  kOutputOverflow,
+  kQuiet,
+  kVerbose,
+  // look first
+  kPlan,
+  kExplainEnv,
+  kJson,
+  // starting agents, secrets
+  kSsh,
+  kSshArgs,
+  kSecretFile,
+  kInsecure,
+  kHelp,
+  kHelpAll,
+  kVersion,
+};
+
+// How an option's value came to be; an option that is not in JobSpec::given has its default.
+struct Given {
+  bool by_environment = false;
+  std::string name;   // as the user spelled it: "-ppn", "--nproc_per_node", "PET_NNODES"
+  std::string value;  // "" for a flag
+};
+
+// The four situations of ARCHITECTURE.md section 7.
+enum class StartWay : uint8_t {
+  kLocal,       // one node: this machine, everything embedded
+  kStandalone,  // several nodes, all on this machine
+  kHosts,       // launch has the nodes and starts an agent on each
+  kTyped,       // the same command is typed on every node, with an endpoint
+  kServe,  // several nodes wanted, neither hosts nor endpoint: serve, and print the line for the
+           // others
+};
+
+struct RendezvousSpec {
+  std::string backend;  // "" | static | c10d, as given; both mean our own
+  std::string host;     // of --rdzv-endpoint, or --master-addr in the static form; "" = none
+  uint16_t port = 0;    // 0 = any
+  std::string file;     // path of --rdzv-endpoint file:///path; then host is ""
+  bool is_static =
+      false;       // torchrun's static form: rendezvous and store share master_addr:master_port
+  std::string id;  // "" = launch makes one
+  std::map<std::string, std::string> conf;     // --rdzv-conf, as given
+  absl::Duration join_timeout = kJoinTimeout;  // conf join_timeout, else timeout
+  absl::Duration last_call = kLastCall;        // conf last_call_timeout
+  std::optional<bool> is_host;                 // conf is_host; --serve sets JobSpec::serve
+};
+
+struct JobSpec {
+  // --- what runs ---
+  WorkPlan plan;        // job_id "" = to be made; workers: of this machine's node; env_set from -x
+  std::string program;  // as typed, for people
+  std::vector<std::string> arguments;  // the program's own, as typed
+  bool module = false;
+  bool no_python = false;
+  bool run_path = false;
+
+  // --- nodes and workers ---
+  StartWay way = StartWay::kLocal;
+  uint32_t nodes_min = 1;
+  uint32_t nodes_max = 1;
+  std::optional<uint32_t> total;         // -n
+  std::optional<uint32_t> per_node;      // -ppn
+  std::vector<std::string> hosts_texts;  // --hosts, one for each time it was given
+  std::vector<std::string> hostfiles;    // --hostfile, likewise
+  std::vector<HostEntry> hosts;          // in order of the list, before --nnodes cuts it
+  std::vector<NodeWorkers> nodes;        // kLocal, kStandalone, kHosts: all of them; else empty
+  bool oversubscribe = false;
+
+  // --- how nodes find each other ---
+  RendezvousSpec rendezvous;
+  bool serve = false;
+  std::optional<uint32_t> node_rank;
+  std::string master_addr;              // "" = of node rank 0, found out
+  std::optional<uint16_t> master_port;  // 0 or none = reserved by us
+  std::string local_addr;               // address other nodes shall use for this one
+
+  // --- when something ends ---
+  uint32_t max_restarts = 0;
+  absl::Duration monitor_interval =
+      absl::Milliseconds(100);  // accepted; deaths are noticed at once
+  absl::Duration restart_grace = kRestartGrace;
+  absl::Duration timeout = absl::InfiniteDuration();
+  std::string report_file;  // "" = none
+
+  // --- output (the rest is in plan.output) ---
+  std::optional<bool>
+      prefix;  // --no-prefix, --log-prefix; none = on when the world has more than one worker
+  bool quiet = false;
+  bool verbose = false;
+
+  // --- look first ---
+  bool plan_only = false;
+  bool json = false;
+  std::optional<uint32_t> explain_env;  // rank
+
+  // --- starting agents ---
+  std::vector<std::string> ssh = {"ssh"};  // --ssh program, then --ssh-args words
+  std::string secret_file;                 // "" = made, or ~/.config/muster/secret
+  bool insecure = false;
+
+  std::string launch_path =
+      "launch";  // as typed, made absolute where it has a slash: for lines to copy
+  std::vector<std::string> forward;  // -x as given; resolved into plan.env_set
+  std::map<OptionId, Given> given;
+  std::vector<std::string> notes;  // to be said once, in order
+
+  bool Has(OptionId id) const { return given.count(id) != 0; }
+  // "--nnodes 2", "-ppn 4", "PET_NNODES=2 (environment)", "--standalone"; the option's first name
+  // when not given.
+  std::string Said(OptionId id) const;
+};
+
+// PYTHON -u in front of a script or module, as torchrun does it; a program that is no Python file
+// stays as it is. `python` is $PYTHON_EXEC or python3.
+std::vector<std::string> ProgramArgv(const JobSpec& spec, absl::string_view python);
+
+absl::string_view StartWayName(StartWay way);
+
+}  // namespace muster

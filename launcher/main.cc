@@ -1,0 +1,120 @@
+// launch: reads the command line, finds the way to start, runs the job, ends with its exit code.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/help.h"
+#include "launcher/job_run.h"
+#include "launcher/look_first.h"
+#include "launcher/options.h"
+#include "launcher/resolve.h"
+#include "launcher/run_hosts.h"
+#include "launcher/run_local.h"
+#include "launcher/run_typed.h"
+#include "proto/base/build_info.h"
+#include "proto/base/log.h"
+
+namespace muster {
+namespace {
+
+// muster-agent lies beside this program.
+std::string AgentPath() {
+  char self[4096];
+  const ssize_t size = readlink("/proc/self/exe", self, sizeof(self));
+  const std::string path(self, size > 0 ? static_cast<size_t>(size) : 0);
+  return absl::StrCat(path.substr(0, path.rfind('/')), "/muster-agent");
+}
+
+// How another node can call this program: by name if the shell found it so, else by its full path.
+std::string LaunchPath(const std::string& typed) {
+  if (typed.find('/') == std::string::npos) {
+    return typed;
+  }
+  const std::string agent = AgentPath();
+  return absl::StrCat(agent.substr(0, agent.rfind('/')), "/launch");
+}
+
+// A caller may have closed some of them (`cmd <&-`): the numbers must not go to files or pipes of
+// ours. Runs before static constructors: one of gRPC's opens an eventfd.
+[[gnu::constructor(101), gnu::used]] void OpenStandardDescriptors() {
+  for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = open("/dev/null", O_RDWR)) {
+    if (fd > STDERR_FILENO) {
+      close(fd);
+      return;
+    }
+  }
+}
+
+int Print(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0
+             ? 0
+             : 1;
+}
+
+int Run(JobSpec spec) {
+  for (const std::string& note : spec.notes) {
+    Say(spec, note);
+  }
+  switch (spec.way) {
+    case StartWay::kLocal:
+      return RunLocal(std::move(spec));
+    case StartWay::kStandalone:
+    case StartWay::kHosts:
+      return RunHosts(std::move(spec), AgentPath());
+    case StartWay::kTyped:
+    case StartWay::kServe:
+      return RunTyped(std::move(spec));
+  }
+  return kExitFailed;
+}
+
+int Main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  absl::StatusOr<ParsedCommand> command =
+      ParseCommandLine(arguments, EnvironmentMap(OwnEnvironment()));
+  if (!command.ok()) {
+    LogError(command.status().message());
+    return kExitUsage;
+  }
+  switch (command->action) {
+    case CommandAction::kHelp:
+      return Print(HelpText(/*all=*/false, isatty(STDOUT_FILENO) != 0));
+    case CommandAction::kHelpAll:
+      return Print(HelpText(/*all=*/true, isatty(STDOUT_FILENO) != 0));
+    case CommandAction::kVersion:
+      return Print(VersionText());
+    case CommandAction::kRun:
+      break;
+  }
+  JobSpec spec = std::move(command->spec);
+  spec.launch_path = LaunchPath(argv[0]);
+  const absl::Status resolved = ResolveHosts(spec, ReadHostFile);
+  if (!resolved.ok()) {
+    LogError(resolved.message());
+    return kExitUsage;
+  }
+  if (spec.plan_only) {
+    return ShowPlan(spec, AgentPath());
+  }
+  if (spec.explain_env.has_value()) {
+    return ShowEnvironment(spec);
+  }
+  return Run(std::move(spec));
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) {
+  const char* level = std::getenv("MUSTER_LOG");
+  if (level != nullptr) {
+    muster::SetLogLevelByName(level);
+  }
+  return muster::Main(argc, argv);
+}

@@ -1,0 +1,320 @@
+#include "launcher/option_setters.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "launcher/option_values.h"
+#include "launcher/schedule/hostlist.h"
+#include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+namespace {
+
+constexpr uint16_t kRendezvousPort = 29400;  // torchrun's default for c10d
+
+}  // namespace
+
+absl::Status SetNnodes(const OptionValue& v, JobSpec& s) {
+  const std::pair<absl::string_view, absl::string_view> pair =
+      absl::StrSplit(v.text, absl::MaxSplits(':', 1));
+  const bool elastic = absl::StrContains(v.text, ':');
+  if (!absl::SimpleAtoi(pair.first, &s.nodes_min) ||
+      !absl::SimpleAtoi(elastic ? pair.second : pair.first, &s.nodes_max) || s.nodes_min < 1 ||
+      s.nodes_max < s.nodes_min || s.nodes_max > kNodesMax) {
+    return WantError(v, absl::StrCat("N or MIN:MAX with 1 <= MIN <= MAX <= ", kNodesMax));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetNprocPerNode(const OptionValue& v, JobSpec& s) {
+  const std::string word = absl::AsciiStrToLower(v.text);
+  s.plan.workers_wanted = word == "auto"  ? WorkersWanted::kAuto
+                          : word == "cpu" ? WorkersWanted::kCpu
+                          : word == "gpu" ? WorkersWanted::kGpu
+                                          : WorkersWanted::kNumber;
+  if (s.plan.workers_wanted != WorkersWanted::kNumber) {
+    return absl::OkStatus();
+  }
+  if (!absl::SimpleAtoi(v.text, &s.plan.workers) || s.plan.workers < 1 ||
+      s.plan.workers > kWorkersPerNodeMax) {
+    return WantError(v, absl::StrCat("1..", kWorkersPerNodeMax, ", auto, cpu or gpu"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetRdzvEndpoint(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(v, kRendezvousPort));
+  s.rendezvous.host = std::move(endpoint.host);
+  s.rendezvous.port = endpoint.port;
+  s.rendezvous.file = std::move(endpoint.file);
+  return absl::OkStatus();
+}
+
+absl::Status SetRdzvBackend(const OptionValue& v, JobSpec& s) {
+  if (absl::StartsWith(v.text, "etcd")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(v.name, ": no etcd is needed or spoken to: leave ", v.name, " ", v.text,
+                     " out, and let --rdzv-endpoint name one of the nodes"));
+  }
+  if (v.text != "c10d" && v.text != "static") {
+    return WantError(v, "c10d or static (both are served by the same rendezvous)");
+  }
+  s.rendezvous.backend = std::string(v.text);
+  return absl::OkStatus();
+}
+
+absl::Status SetRdzvConf(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.rendezvous.conf, ParsePairs(v));
+  std::optional<absl::Duration> join;
+  for (const auto& [key, text] : s.rendezvous.conf) {
+    const std::string name = absl::StrCat(v.name, " ", key);
+    if (key == "is_host") {
+      ASSIGN_OR_RETURN(s.rendezvous.is_host, ParseBool({name, text}));
+    } else if (key == "join_timeout" ||
+               (key == "timeout" && !join)) {  // "join_timeout" sorts before "timeout"
+      ASSIGN_OR_RETURN(join, ParseTime({name, text}));
+    } else if (key == "last_call_timeout") {
+      ASSIGN_OR_RETURN(s.rendezvous.last_call, ParseTime({name, text}));
+    }
+  }
+  s.rendezvous.join_timeout = join.value_or(kJoinTimeout);
+  if (s.rendezvous.join_timeout <= absl::ZeroDuration()) {
+    return WantError(v, "a join_timeout above 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetNodeRank(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.node_rank, ParseNumber(v, 0, kNodesMax - 1));
+  return absl::OkStatus();
+}
+
+absl::Status SetMasterAddr(const OptionValue& v, JobSpec& s) {
+  if (absl::StrContains(v.text, ':') && !absl::StartsWith(v.text, "[") &&
+      std::count(v.text.begin(), v.text.end(), ':') == 1) {
+    return WantError(v, "a host name or address; the port goes to --master-port");
+  }
+  ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(v, 0));
+  if (endpoint.host.empty() || endpoint.port != 0) {
+    return WantError(v, "a host name or address; the port goes to --master-port");
+  }
+  s.master_addr = std::move(endpoint.host);
+  return absl::OkStatus();
+}
+
+absl::Status SetMasterPort(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.master_port, ParsePort(v));
+  return absl::OkStatus();
+}
+
+absl::Status SetLocalAddr(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(v, 0));
+  if (endpoint.host.empty() || endpoint.port != 0) {
+    return WantError(v, "an address of this node");
+  }
+  s.local_addr = std::move(endpoint.host);
+  return absl::OkStatus();
+}
+
+absl::Status SetIface(const OptionValue& v, JobSpec& s) {
+  constexpr size_t kInterfaceNameMax = 15;  // IFNAMSIZ - 1
+  constexpr absl::string_view kWant = "an interface name (eth0) or a network (10.0.0.0/16)";
+  const size_t slash = v.text.find('/');
+  const absl::string_view name = v.text.substr(0, slash);
+  if (!CheckHostName(name).ok()) {
+    return WantError(v, kWant);
+  }
+  uint32_t bits = 0;
+  if (slash == absl::string_view::npos
+          ? name.size() > kInterfaceNameMax
+          : !absl::SimpleAtoi(v.text.substr(slash + 1), &bits) || bits > 128) {
+    return WantError(v, kWant);
+  }
+  s.plan.iface = std::string(v.text);
+  return absl::OkStatus();
+}
+
+absl::Status SetMonitorInterval(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.monitor_interval, ParseTime(v));
+  return absl::OkStatus();
+}
+
+absl::Status SetGrace(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.plan.grace, ParseTime(v));
+  return absl::OkStatus();
+}
+
+absl::Status SetRestartGrace(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.restart_grace, ParseTime(v));
+  return absl::OkStatus();
+}
+
+absl::Status SetTimeout(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.timeout, ParseTime(v));
+  if (s.timeout == absl::ZeroDuration()) {  // mpiexec's and Slurm's word for "no limit"
+    s.timeout = absl::InfiniteDuration();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.max_restarts, ParseNumber(v, 0, kRestartsMax));
+  return absl::OkStatus();
+}
+
+absl::Status SetTotal(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.total, ParseNumber(v, 1, kWorldSizeMax));
+  return absl::OkStatus();
+}
+
+absl::Status SetPerNode(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.per_node, ParseNumber(v, 1, kWorkersPerNodeMax));
+  return absl::OkStatus();
+}
+
+absl::Status AddHosts(const OptionValue& v, JobSpec& s) {
+  if (auto hosts = ParseHostList(v.text); !hosts.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(v.name, ": ", hosts.status().message()));
+  }
+  s.hosts_texts.emplace_back(v.text);
+  return absl::OkStatus();
+}
+
+absl::Status AddHostfile(const OptionValue& v, JobSpec& s) {
+  s.hostfiles.emplace_back(v.text);
+  return absl::OkStatus();
+}
+
+absl::Status AddForward(const OptionValue& v, JobSpec& s) {
+  const absl::string_view name = v.text.substr(0, v.text.find('='));
+  const bool wild = absl::EndsWith(name, "*") && name.size() == v.text.size();
+  const absl::string_view plain = wild ? name.substr(0, name.size() - 1) : name;
+  if (plain.empty() || absl::StrContains(plain, '*')) {
+    return WantError(v, "NAME=VALUE, NAME (its present value) or PREFIX*");
+  }
+  s.forward.emplace_back(v.text);
+  return absl::OkStatus();
+}
+
+absl::Status SetStdin(const OptionValue& v, JobSpec& s) {
+  if (v.text == "none" || v.text == "all") {
+    s.plan.stdin_mode = v.text == "all" ? StdinMode::kAll : StdinMode::kNone;
+    return absl::OkStatus();
+  }
+  s.plan.stdin_mode = StdinMode::kRank;
+  if (!absl::SimpleAtoi(v.text, &s.plan.stdin_rank) || s.plan.stdin_rank >= kWorldSizeMax) {
+    return WantError(v, "a rank, none or all");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetStore(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"auto", "agent", "worker"}));
+  s.plan.store = word == 0 ? StoreMode::kAuto : word == 1 ? StoreMode::kAgent : StoreMode::kWorker;
+  return absl::OkStatus();
+}
+
+absl::Status SetDialect(const OptionValue& v, JobSpec& s) {
+  static constexpr absl::string_view kDialects[] = {"torch", "slurm",   "ompi", "pmi",
+                                                    "mpich", "horovod", "jsm",  "flux"};
+  s.plan.dialects.clear();
+  for (absl::string_view word : absl::StrSplit(v.text, ',')) {
+    if (std::find(std::begin(kDialects), std::end(kDialects), word) == std::end(kDialects)) {
+      return WantError({v.name, word}, absl::StrCat("a list of ", absl::StrJoin(kDialects, ", ")));
+    }
+    if (word != "torch") {  // always there
+      s.plan.dialects.emplace_back(word);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetLogPrefix(const OptionValue& v, JobSpec& s) {
+  static constexpr absl::string_view kNames[] = {"rank",   "local_rank", "host", "node_rank",
+                                                 "stream", "role",       "time"};
+  // torchrun's own template has ${rank} and ${role_name}.
+  const std::string text = absl::StrReplaceAll(v.text, {{"${", "{"}, {"role_name", "role"}});
+  for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
+    const size_t end = text.find('}', at);
+    const absl::string_view name =
+        end == std::string::npos ? "" : absl::string_view(text).substr(at + 1, end - at - 1);
+    if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) {
+      return WantError(v, absl::StrCat("a template with {", absl::StrJoin(kNames, "}, {"), "}"));
+    }
+  }
+  s.plan.output.prefix_template = text;
+  s.prefix = true;
+  return absl::OkStatus();
+}
+
+absl::Status SetLabel(const OptionValue&, JobSpec& s) {
+  s.prefix = true;
+  return absl::OkStatus();
+}
+
+absl::Status SetNoPrefix(const OptionValue&, JobSpec& s) {
+  s.prefix = false;
+  return absl::OkStatus();
+}
+
+absl::Status SetShow(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.plan.output.show, ParseRanks(v));
+  return absl::OkStatus();
+}
+
+absl::Status SetRedirects(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.plan.output.redirects, ParseStreams(v));
+  return absl::OkStatus();
+}
+
+absl::Status SetTee(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.plan.output.tee, ParseStreams(v));
+  return absl::OkStatus();
+}
+
+absl::Status SetOutputSpool(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.plan.output.spool_bytes_max, ParseSize(v));
+  return absl::OkStatus();
+}
+
+absl::Status SetOutputOverflow(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"block", "drop"}));
+  s.plan.output.overflow = word == 0 ? OverflowMode::kBlock : OverflowMode::kDrop;
+  return absl::OkStatus();
+}
+
+absl::Status SetExplainEnv(const OptionValue& v, JobSpec& s) {
+  s.explain_env = 0;
+  if (!v.text.empty()) {
+    ASSIGN_OR_RETURN(s.explain_env, ParseNumber(v, 0, kWorldSizeMax - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetSsh(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(std::vector<std::string> words, ParseWords(v));
+  if (words.empty()) {
+    return WantError(v, "a program, with options if need be");
+  }
+  // --ssh-args may have come before: they stay behind the program.
+  words.insert(words.end(), s.ssh.begin() + 1, s.ssh.end());
+  s.ssh = std::move(words);
+  return absl::OkStatus();
+}
+
+absl::Status AddSshArgs(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> words, ParseWords(v));
+  s.ssh.insert(s.ssh.end(), words.begin(), words.end());
+  return absl::OkStatus();
+}
+
+}  // namespace muster

@@ -1,0 +1,47 @@
+// What each option does with its value, by itself: text in, a field of JobSpec or a message out.
+// Pure; thread-safe. Options that only set one flag or one text need no function here
+// (option_table.cc).
+#pragma once
+
+#include "absl/status/status.h"
+#include "launcher/job_spec.h"
+#include "launcher/options.h"
+
+namespace muster {
+
+absl::Status SetNnodes(const OptionValue& v, JobSpec& s);
+absl::Status SetNprocPerNode(const OptionValue& v, JobSpec& s);
+absl::Status SetRdzvEndpoint(const OptionValue& v, JobSpec& s);
+absl::Status SetRdzvBackend(const OptionValue& v, JobSpec& s);
+absl::Status SetRdzvConf(const OptionValue& v, JobSpec& s);
+absl::Status SetNodeRank(const OptionValue& v, JobSpec& s);
+absl::Status SetMasterAddr(const OptionValue& v, JobSpec& s);
+absl::Status SetMasterPort(const OptionValue& v, JobSpec& s);
+absl::Status SetLocalAddr(const OptionValue& v, JobSpec& s);
+absl::Status SetIface(const OptionValue& v, JobSpec& s);
+absl::Status SetMonitorInterval(const OptionValue& v, JobSpec& s);
+absl::Status SetGrace(const OptionValue& v, JobSpec& s);
+absl::Status SetRestartGrace(const OptionValue& v, JobSpec& s);
+absl::Status SetTimeout(const OptionValue& v, JobSpec& s);
+absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s);
+absl::Status SetTotal(const OptionValue& v, JobSpec& s);
+absl::Status SetPerNode(const OptionValue& v, JobSpec& s);
+absl::Status AddHosts(const OptionValue& v, JobSpec& s);
+absl::Status AddHostfile(const OptionValue& v, JobSpec& s);
+absl::Status AddForward(const OptionValue& v, JobSpec& s);
+absl::Status SetStdin(const OptionValue& v, JobSpec& s);
+absl::Status SetStore(const OptionValue& v, JobSpec& s);
+absl::Status SetDialect(const OptionValue& v, JobSpec& s);
+absl::Status SetLogPrefix(const OptionValue& v, JobSpec& s);
+absl::Status SetLabel(const OptionValue& v, JobSpec& s);
+absl::Status SetNoPrefix(const OptionValue& v, JobSpec& s);
+absl::Status SetShow(const OptionValue& v, JobSpec& s);
+absl::Status SetRedirects(const OptionValue& v, JobSpec& s);
+absl::Status SetTee(const OptionValue& v, JobSpec& s);
+absl::Status SetOutputSpool(const OptionValue& v, JobSpec& s);
+absl::Status SetOutputOverflow(const OptionValue& v, JobSpec& s);
+absl::Status SetExplainEnv(const OptionValue& v, JobSpec& s);
+absl::Status SetSsh(const OptionValue& v, JobSpec& s);
+absl::Status AddSshArgs(const OptionValue& v, JobSpec& s);
+
+}  // namespace muster

@@ -1,0 +1,211 @@
+// The options themselves: names, what they take, where they are shown, what they do. With OptionId
+// and, for a new kind of value, option_setters.cc, the only place to touch for a new option. What
+// two options say together is checked in resolve.cc.
+#include "absl/strings/str_cat.h"
+#include "launcher/option_setters.h"
+#include "launcher/option_values.h"
+#include "launcher/options.h"
+#include "proto/base/check.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+namespace {
+
+constexpr ArgumentKind kNone = ArgumentKind::kNone;
+constexpr ArgumentKind kRequired = ArgumentKind::kRequired;
+constexpr ArgumentKind kOptional = ArgumentKind::kOptional;
+
+// Selectors of the fields that flags and texts go to.
+template <auto Field>
+absl::Status SetFlag(const OptionValue&, JobSpec& s) {
+  s.*Field = true;
+  return absl::OkStatus();
+}
+
+absl::Status NotEmpty(const OptionValue& v, std::string& out) {
+  if (v.text.empty()) {
+    return WantError(v, "a text that is not empty");
+  }
+  out = std::string(v.text);
+  return absl::OkStatus();
+}
+
+template <auto Field>
+absl::Status SetText(const OptionValue& v, JobSpec& s) {
+  return NotEmpty(v, s.*Field);
+}
+
+template <auto Field>
+absl::Status SetPlanText(const OptionValue& v, JobSpec& s) {
+  return NotEmpty(v, s.plan.*Field);
+}
+
+absl::Status NoEffect(const OptionValue&, JobSpec&) { return absl::OkStatus(); }
+
+constexpr char kCount[] = "How many workers, and where";
+constexpr char kMeet[] = "How the nodes find each other";
+constexpr char kProgram[] = "The program and its surroundings";
+constexpr char kEnd[] = "When something ends";
+constexpr char kOutput[] = "Output";
+constexpr char kLook[] = "Look first";
+constexpr char kSecurity[] = "Starting agents, secrets";
+constexpr char kHelp[] = "Help";
+
+constexpr OptionRow kTable[] = {
+    {OptionId::kNnodes, kRequired, true, "--nnodes", "N|MIN:MAX", "PET_NNODES", kCount,
+     "nodes of the job; MIN:MAX starts with MIN after a last call", SetNnodes},
+    {OptionId::kNprocPerNode, kRequired, true, "--nproc-per-node", "N", "PET_NPROC_PER_NODE",
+     kCount, "workers on each node: a number, auto, cpu or gpu (default 1)", SetNprocPerNode},
+    {OptionId::kTotal, kRequired, true, "-n -np --np --n --ntasks", "N", "", kCount,
+     "workers in all: hosts are filled in order by their slots", SetTotal},
+    {OptionId::kPpn, kRequired, true, "-ppn --ppn -perhost --npernode -npernode --ntasks-per-node",
+     "N", "", kCount, "workers on each node; with -n the last node gets the rest", SetPerNode},
+    {OptionId::kHosts, kRequired, true, "--hosts -H --host -hosts -host -hostlist --hostlist",
+     "LIST", "", kCount, "start there over ssh: a:4,user@b,[::1]:2,node[01-16]:8 (:N slots)",
+     AddHosts},
+    {OptionId::kHostfile, kRequired, true, "--hostfile -f -hostfile -machinefile --machinefile",
+     "FILE", "", kCount, "the same from a file: 'host', 'host slots=4', 'host:4', PBS, Slurm",
+     AddHostfile},
+    {OptionId::kOversubscribe, kNone, false, "--oversubscribe -oversubscribe", "", "", kCount,
+     "allow more workers than slots: the rest is dealt out in turn",
+     SetFlag<&JobSpec::oversubscribe>},
+
+    {OptionId::kStandalone, kNone, true, "--standalone", "", "PET_STANDALONE", kMeet,
+     "all nodes are this machine: try --nnodes N without a cluster",
+     [](const OptionValue&, JobSpec& s) {
+       s.plan.standalone = true;
+       return absl::OkStatus();
+     }},
+    {OptionId::kRdzvEndpoint, kRequired, true, "--rdzv-endpoint", "HOST:PORT", "PET_RDZV_ENDPOINT",
+     kMeet, "nodes meet here; the same command is typed on each (port 29400)", SetRdzvEndpoint},
+    {OptionId::kRdzvBackend, kRequired, false, "--rdzv-backend", "NAME", "PET_RDZV_BACKEND", kMeet,
+     "c10d or static, for torchrun's sake: both are served by our rendezvous", SetRdzvBackend},
+    {OptionId::kRdzvId, kRequired, false, "--rdzv-id", "ID", "PET_RDZV_ID", kMeet,
+     "name of the job (default: made up)",
+     [](const OptionValue& v, JobSpec& s) { return NotEmpty(v, s.rendezvous.id); }},
+    {OptionId::kRdzvConf, kRequired, false, "--rdzv-conf", "K=V,...", "PET_RDZV_CONF", kMeet,
+     "join_timeout (600), last_call_timeout (30), is_host (0|1); others are ignored", SetRdzvConf},
+    {OptionId::kNodeRank, kRequired, true, "--node-rank", "N", "PET_NODE_RANK", kMeet,
+     "place of this node, 0 first (default: order of joining)", SetNodeRank},
+    {OptionId::kMasterAddr, kRequired, true, "--master-addr", "HOST", "PET_MASTER_ADDR", kMeet,
+     "torchrun's static form: where node rank 0 runs", SetMasterAddr},
+    {OptionId::kMasterPort, kRequired, true, "--master-port", "PORT", "PET_MASTER_PORT", kMeet,
+     "its port (default: 29500 there, else a free one is reserved)", SetMasterPort},
+    {OptionId::kLocalAddr, kRequired, false, "--local-addr", "HOST", "PET_LOCAL_ADDR", kMeet,
+     "address by which other nodes reach this one (default: by the kernel's route)", SetLocalAddr},
+    {OptionId::kServe, kNone, false, "--serve", "", "", kMeet,
+     "serve the rendezvous here (default: node rank 0, else who can bind the endpoint)",
+     SetFlag<&JobSpec::serve>},
+    {OptionId::kIface, kRequired, false, "--iface -iface", "NAME|CIDR", "", kMeet,
+     "network for the workers, translated for gloo, NCCL and UCX (default: by the route)",
+     SetIface},
+
+    {OptionId::kModule, kNone, true, "-m --module", "", "PET_MODULE", kProgram,
+     "PROGRAM is a Python module, run with python3 -u -m", SetFlag<&JobSpec::module>},
+    {OptionId::kNoPython, kNone, false, "--no-python", "", "PET_NO_PYTHON", kProgram,
+     "run PROGRAM as it is, also when it ends in .py", SetFlag<&JobSpec::no_python>},
+    {OptionId::kRunPath, kNone, false, "--run-path", "", "PET_RUN_PATH", kProgram,
+     "PROGRAM is a Python script whatever its name", SetFlag<&JobSpec::run_path>},
+    {OptionId::kSetEnv, kRequired, true, "-x --env", "VAR[=V]", "", kProgram,
+     "set VAR for every worker, or hand on its value here; or PREFIX*", AddForward},
+    {OptionId::kWdir, kRequired, true, "--wdir -wdir --wd -wd --chdir", "DIR", "", kProgram,
+     "working directory of the workers (default: this one)", SetPlanText<&WorkPlan::wdir>},
+    {OptionId::kStdin, kRequired, false, "--stdin -stdin", "RANK|none|all", "", kProgram,
+     "who reads our standard input (default 0)", SetStdin},
+    {OptionId::kRole, kRequired, false, "--role", "NAME", "PET_ROLE", kProgram,
+     "ROLE_NAME of the workers (default 'default')", SetPlanText<&WorkPlan::role>},
+    {OptionId::kDialect, kRequired, false, "--dialect", "LIST", "", kProgram,
+     "rank variables besides torch's: slurm, ompi, pmi, mpich, horovod, jsm, flux", SetDialect},
+    {OptionId::kStore, kRequired, false, "--store", "MODE", "", kProgram,
+     "torch's store: agent (we serve it), worker (rank 0 does), auto (default)", SetStore},
+
+    {OptionId::kMaxRestarts, kRequired, true, "--max-restarts", "N", "PET_MAX_RESTARTS", kEnd,
+     "times that all workers are started again after a failure (0)", SetMaxRestarts},
+    {OptionId::kMonitorInterval, kRequired, false, "--monitor-interval", "S",
+     "PET_MONITOR_INTERVAL", kEnd, "accepted without effect: a death is noticed at once",
+     SetMonitorInterval},
+    {OptionId::kStartMethod, kRequired, false, "--start-method", "NAME", "", kEnd,
+     "accepted without effect: workers are always programs of their own", NoEffect},
+    {OptionId::kAllowRunAsRoot, kNone, false, "--allow-run-as-root", "", "", kEnd,
+     "accepted without effect: root may run jobs", NoEffect},
+    {OptionId::kStopGrace, kRequired, false, "--grace", "TIME", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
+     kEnd, "from the stop signal to SIGKILL when the job is stopped (default 30 s)", SetGrace},
+    {OptionId::kRestartStopGrace, kRequired, false, "--restart-grace", "TIME", "", kEnd,
+     "the same before a restart (default 5 s)", SetRestartGrace},
+    {OptionId::kTimeout, kRequired, true, "--timeout -timeout", "TIME", "MPIEXEC_TIMEOUT", kEnd,
+     "stop after this: seconds, 90m, 1h30m or d:h:m:s; exit status 124", SetTimeout},
+    {OptionId::kReport, kRequired, false, "--report", "FILE", "", kEnd,
+     "write how the job ended as JSON", SetText<&JobSpec::report_file>},
+
+    {OptionId::kLogPrefix, kRequired, true, "--log-prefix", "TEMPLATE", "", kOutput,
+     "in front of each line (default '[{rank}@{host}] '); also {local_rank}, {node_rank}, {role}, "
+     "{stream}, {time}",
+     SetLogPrefix},
+    {OptionId::kLabel, kNone, false, "-l --label -prepend-rank --tag-output", "", "", kOutput,
+     "prefix lines also when there is one worker", SetLabel},
+    {OptionId::kNoPrefix, kNone, true, "--no-prefix", "", "", kOutput,
+     "lines as the workers write them", SetNoPrefix},
+    {OptionId::kTimestamps, kNone, false, "--timestamps --timestamp-output", "", "", kOutput,
+     "the time in front of each line",
+     [](const OptionValue&, JobSpec& s) {
+       s.plan.output.timestamps = true;
+       return absl::OkStatus();
+     }},
+    {OptionId::kShow, kRequired, true, "--show", "RANKS", "", kOutput,
+     "show only these ranks: 0,3-5", SetShow},
+    {OptionId::kLogDir, kRequired, true, "--log-dir", "DIR", "PET_LOG_DIR", kOutput,
+     "one file for each rank, stream and round",
+     [](const OptionValue& v, JobSpec& s) { return NotEmpty(v, s.plan.output.log_dir); }},
+    {OptionId::kRedirects, kRequired, false, "-r --redirects", "STD", "PET_REDIRECTS", kOutput,
+     "to files only: 1 stdout, 2 stderr, 3 both, or 0:3,1:2 by local rank", SetRedirects},
+    {OptionId::kTee, kRequired, false, "-t --tee", "STD", "PET_TEE", kOutput,
+     "to files and here; same values", SetTee},
+    {OptionId::kOutputSpool, kRequired, false, "--output-spool", "SIZE", "", kOutput,
+     "disk for output that waits for a slow reader, on each node (default 1G)", SetOutputSpool},
+    {OptionId::kOutputOverflow, kRequired, false, "--output-overflow", "block|drop", "", kOutput,
+     "when that is full: workers wait (default), or lines are dropped and counted",
+     SetOutputOverflow},
+    {OptionId::kQuiet, kNone, false, "-q --quiet", "", "", kOutput, "say nothing but errors",
+     SetFlag<&JobSpec::quiet>},
+    {OptionId::kVerbose, kNone, false, "-v --verbose", "", "", kOutput, "say more",
+     SetFlag<&JobSpec::verbose>},
+
+    {OptionId::kPlan, kNone, true, "--plan --dry-run", "", "", kLook,
+     "show nodes, ranks and commands, start nothing", SetFlag<&JobSpec::plan_only>},
+    {OptionId::kExplainEnv, kOptional, true, "--explain-env", "RANK", "", kLook,
+     "show each variable of a worker (rank 0) and why; start nothing", SetExplainEnv},
+    {OptionId::kJson, kNone, false, "--json", "", "", kLook,
+     "with --plan or --explain-env: as JSON", SetFlag<&JobSpec::json>},
+
+    {OptionId::kSsh, kRequired, false, "--ssh", "PROGRAM", "", kSecurity,
+     "the ssh to use (default ssh)", SetSsh},
+    {OptionId::kSshArgs, kRequired, false, "--ssh-args", "WORDS", "", kSecurity,
+     "options for it, as in --ssh-args='-p 2222'", AddSshArgs},
+    {OptionId::kSecretFile, kRequired, false, "--secret-file --token-file", "FILE", "", kSecurity,
+     "the job's secret (default ~/.config/muster/secret)", SetText<&JobSpec::secret_file>},
+    {OptionId::kInsecure, kNone, false, "--insecure", "", "", kSecurity,
+     "ask for no proof of the secret: anybody who reaches the port may join",
+     SetFlag<&JobSpec::insecure>},
+
+    {OptionId::kHelp, kNone, true, "-h --help -help", "", "", kHelp, "this text", NoEffect},
+    {OptionId::kHelpAll, kNone, true, "--help-all", "", "", kHelp, "every option", NoEffect},
+    {OptionId::kVersion, kNone, true, "-V --version -version", "", "", kHelp, "name of this build",
+     NoEffect},
+};
+
+}  // namespace
+
+absl::Span<const OptionRow> OptionTable() { return kTable; }
+
+const OptionRow& OptionOf(OptionId id) {
+  const OptionRow& row = kTable[static_cast<size_t>(id)];
+  CHECK(row.id == id);  // the table keeps the order of OptionId; a test walks it
+  return row;
+}
+
+absl::string_view OptionName(OptionId id) {
+  const absl::string_view names = OptionOf(id).names;
+  return names.substr(0, names.find(' '));
+}
+
+}  // namespace muster

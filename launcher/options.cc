@@ -1,0 +1,320 @@
+#include "launcher/options.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launcher/option_values.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::string_view kHelpHint = "('launch --help' lists the options)";
+constexpr absl::string_view kExample =
+    "as in 'launch --nproc-per-node 4 train.py' or 'launch -n 4 ./prog'";
+
+// First words that are kept for commands of our own; USERS.md section 3 names what they will do.
+constexpr absl::string_view kSubCommands[] = {"attach", "chaos", "doctor", "events", "logs",
+                                              "ps",     "stop",  "top",    "trace"};
+
+// What people type out of habit, and what it is called here.
+struct Habit {
+  absl::string_view name;
+  absl::string_view here;
+};
+constexpr Habit kHabits[] = {
+    {"-N",
+     "it means workers per node to mpirun and nodes to srun: say --nproc-per-node or --nnodes"},
+    {"-c", "say --nproc-per-node for workers; OMP_NUM_THREADS follows from the CPUs of each"},
+    {"--cpus-per-task",
+     "OMP_NUM_THREADS follows from the CPUs of each worker; set it with -x OMP_NUM_THREADS=N"},
+    {"-w", "hosts are given with --hosts"},
+    {"--nodelist", "hosts are given with --hosts"},
+    {"--nodes", "the number of nodes is --nnodes"},
+    {"-genv", "say -x NAME=VALUE"},
+    {"-env", "say -x NAME=VALUE"},
+    {"-genvlist", "say -x NAME, once for each"},
+    {"-envlist", "say -x NAME, once for each"},
+    {"--export", "say -x NAME or -x NAME=VALUE, once for each"},
+    {"--shutdown-timeout", "say --grace"},
+    {"--local-ranks-filter", "say --show with global ranks"},
+    {"--output-filename", "say --log-dir DIR"},
+    {"--output", "say --log-dir DIR, --log-prefix or --timestamps"},
+    {"-outfile-pattern", "say --log-dir DIR"},
+    {"-errfile-pattern", "say --log-dir DIR"},
+    {"--mca", "its settings are Open MPI's own: leave it out, or set OMPI_MCA_... with -x"},
+    {"-mca", "its settings are Open MPI's own: leave it out, or set OMPI_MCA_... with -x"},
+    {"--bind-to", "workers are not bound to CPUs: leave it out"},
+    {"-bind-to", "workers are not bound to CPUs: leave it out"},
+    {"--cpu-bind", "workers are not bound to CPUs: leave it out"},
+    {"--numa-binding", "workers are not bound to CPUs: leave it out"},
+    {"--map-by", "ranks fill the nodes in order; --nproc-per-node says how many each takes"},
+    {"-map-by", "ranks fill the nodes in order; --nproc-per-node says how many each takes"},
+    {"-launcher", "hosts are reached over ssh; --ssh names another program"},
+    {"-rsh", "--ssh names the program"},
+    {"--use-env", "that is always so: leave it out"},
+    {"--virtual-local-rank", "LOCAL_RANK is always the place on the node: leave it out"},
+};
+
+std::string Dashes(absl::string_view name) {  // --nproc_per_node is --nproc-per-node
+  std::string out(name);
+  if (absl::StartsWith(name, "--")) {
+    std::replace(out.begin(), out.end(), '_', '-');
+  }
+  return out;
+}
+
+const OptionRow* FindOption(absl::string_view name) {
+  const std::string wanted = Dashes(name);
+  for (const OptionRow& row : OptionTable()) {
+    for (absl::string_view known : absl::StrSplit(row.names, ' ')) {
+      if (known == wanted) {
+        return &row;
+      }
+    }
+  }
+  return nullptr;
+}
+
+class Parser {
+ public:
+  Parser(const std::vector<std::string>& arguments, const Environment& environment)
+      : arguments_(arguments), environment_(environment) {
+    spec().plan.grace = kGrace;
+    spec().plan.output.spool_bytes_max = kOutputSpoolMax;
+  }
+
+  absl::StatusOr<ParsedCommand> Run() {
+    RETURN_IF_ERROR(RefuseSubCommand());
+    while (next_ < arguments_.size() && command_.action == CommandAction::kRun) {
+      const absl::string_view word = arguments_[next_];
+      if (word.size() < 2 || word[0] != '-') {
+        break;
+      }
+      ++next_;
+      if (word == "--") {
+        break;
+      }
+      RETURN_IF_ERROR(TakeOption(word));
+    }
+    if (command_.action != CommandAction::kRun) {
+      return std::move(command_);
+    }
+    RETURN_IF_ERROR(TakeEnvironment());
+    RETURN_IF_ERROR(TakeProgram());
+    TakeForwarded();
+    return std::move(command_);
+  }
+
+ private:
+  JobSpec& spec() { return command_.spec; }
+
+  absl::Status RefuseSubCommand() const {
+    if (arguments_.empty() || std::find(std::begin(kSubCommands), std::end(kSubCommands),
+                                        arguments_[0]) == std::end(kSubCommands)) {
+      return absl::OkStatus();
+    }
+    const std::string& word = arguments_[0];
+    return absl::InvalidArgumentError(
+        absl::StrCat("'launch ", word, "' is kept for a command of launch that this build ",
+                     "does not have yet; to run a program of that name: launch -- ", word));
+  }
+
+  absl::Status TakeOption(absl::string_view word) {
+    const size_t equals = word.find('=');
+    absl::string_view name = word.substr(0, equals);
+    bool attached = equals != absl::string_view::npos;
+    absl::string_view text = attached ? word.substr(equals + 1) : "";
+    const OptionRow* row = FindOption(name);
+    if (row == nullptr && word.size() > 2 && word[1] != '-' &&
+        absl::ascii_isdigit(static_cast<unsigned char>(word[2]))) {
+      const OptionRow* letter = FindOption(word.substr(0, 2));  // -n4, -t3
+      if (letter != nullptr && letter->kind == ArgumentKind::kRequired) {
+        row = letter;
+        name = word.substr(0, 2);
+        text = word.substr(2);
+        attached = true;
+      }
+    }
+    if (row == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown option '", name, "'", OptionHint(name), " ", kHelpHint));
+    }
+    if (row->kind == ArgumentKind::kNone && attached) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ": takes no value, got '", text, "'"));
+    }
+    if (row->kind == ArgumentKind::kRequired && !attached) {
+      if (next_ == arguments_.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, ": want ", row->value_name, " after it, got nothing"));
+      }
+      text = arguments_[next_];
+      if (row->id != OptionId::kSshArgs && FindOption(text) != nullptr) {
+        return absl::InvalidArgumentError(absl::StrCat(name, ": want ", row->value_name,
+                                                       " after it, got the option '", text, "'"));
+      }
+      ++next_;
+    }
+    return Apply(*row, {name, text}, false);
+  }
+
+  absl::Status Apply(const OptionRow& row, const OptionValue& value, bool by_environment) {
+    if (row.id == OptionId::kHelp || row.id == OptionId::kHelpAll || row.id == OptionId::kVersion) {
+      command_.action = row.id == OptionId::kHelp      ? CommandAction::kHelp
+                        : row.id == OptionId::kHelpAll ? CommandAction::kHelpAll
+                                                       : CommandAction::kVersion;
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(row.set(value, spec()));
+    Given given{by_environment, std::string(value.name), std::string(value.text)};
+    if (const auto it = spec().given.find(row.id);
+        it != spec().given.end() && (row.id == OptionId::kHosts || row.id == OptionId::kHostfile)) {
+      given.value = absl::StrCat(it->second.value, ",", given.value);
+    }
+    spec().given.insert_or_assign(row.id, std::move(given));
+    return absl::OkStatus();
+  }
+
+  // Options of the command line beside which a variable left over in the environment is not meant.
+  std::vector<OptionId> Displacing(OptionId id) const {
+    switch (id) {
+      case OptionId::kNprocPerNode:
+        return {OptionId::kTotal, OptionId::kPpn};
+      case OptionId::kNnodes:
+        return {OptionId::kHosts, OptionId::kHostfile};
+      case OptionId::kRdzvEndpoint:
+      case OptionId::kRdzvBackend:
+      case OptionId::kNodeRank:
+      case OptionId::kMasterAddr:
+      case OptionId::kMasterPort:
+        return {OptionId::kHosts, OptionId::kHostfile, OptionId::kStandalone};
+      case OptionId::kStandalone:
+        return {OptionId::kHosts, OptionId::kHostfile, OptionId::kRdzvEndpoint,
+                OptionId::kMasterAddr, OptionId::kServe};
+      case OptionId::kModule:
+      case OptionId::kRunPath:
+        return {OptionId::kNoPython};
+      case OptionId::kNoPython:
+        return {OptionId::kModule, OptionId::kRunPath};
+      default:
+        return {};
+    }
+  }
+
+  absl::Status TakeEnvironment() {
+    const std::map<OptionId, Given> typed = spec().given;
+    for (const OptionRow& row : OptionTable()) {
+      const auto it = environment_.find(row.environment);
+      if (it == environment_.end() || it->second.empty() || typed.count(row.id) != 0) {
+        continue;
+      }
+      const OptionValue value{row.environment, it->second};
+      if (row.kind == ArgumentKind::kNone) {
+        ASSIGN_OR_RETURN(const bool on, ParseBool(value));
+        if (!on) {
+          continue;
+        }
+      }
+      bool displaced = false;
+      for (const OptionId other : Displacing(row.id)) {
+        if (!displaced && typed.count(other) != 0) {
+          displaced = true;
+          spec().notes.push_back(absl::StrCat(
+              value.name, "=", value.text,
+              " in the environment is not used: ", typed.at(other).name, " was given"));
+        }
+      }
+      if (!displaced) {
+        RETURN_IF_ERROR(Apply(row, value, true));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeProgram() {
+    if (next_ == arguments_.size() || arguments_[next_].empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no program to run: name it after the options, ", kExample, " ", kHelpHint));
+    }
+    spec().program = arguments_[next_];
+    spec().arguments.assign(arguments_.begin() + static_cast<ptrdiff_t>(next_) + 1,
+                            arguments_.end());
+    const auto python = environment_.find("PYTHON_EXEC");
+    const bool named = python != environment_.end() && !python->second.empty();
+    spec().plan.argv = ProgramArgv(spec(), named ? python->second : "python3");
+    const auto colon = std::find(spec().arguments.begin(), spec().arguments.end(), ":");
+    if (colon != spec().arguments.end() && colon + 1 != spec().arguments.end() &&
+        FindOption(*(colon + 1)) != nullptr) {
+      spec().notes.push_back(
+          "':' and what follows it are arguments of the program: launch starts one program, not "
+          "several");
+    }
+    return absl::OkStatus();
+  }
+
+  void TakeForwarded() {
+    for (const std::string& text : spec().forward) {
+      if (absl::StrContains(text, '=')) {
+        spec().plan.env_set.push_back(text);
+        continue;
+      }
+      const size_t before = spec().plan.env_set.size();
+      absl::string_view prefix = text;
+      const bool wild = absl::ConsumeSuffix(&prefix, "*");
+      for (const auto& [name, value] : environment_) {
+        if (wild ? absl::StartsWith(name, prefix) : name == text) {
+          spec().plan.env_set.push_back(absl::StrCat(name, "=", value));
+        }
+      }
+      if (spec().plan.env_set.size() == before) {
+        spec().notes.push_back(
+            absl::StrCat("-x ", text, ": not set here, so there is nothing to hand on"));
+      }
+    }
+  }
+
+  const std::vector<std::string>& arguments_;  // borrowed for the time of Run
+  const Environment& environment_;             // likewise
+  size_t next_ = 0;
+  ParsedCommand command_;
+};
+
+}  // namespace
+
+std::string OptionHint(absl::string_view name) {
+  const std::string wanted = Dashes(name);
+  for (const Habit& habit : kHabits) {
+    if (habit.name == wanted) {
+      return absl::StrCat("; ", habit.here);
+    }
+  }
+  constexpr size_t kNever = 1000;
+  size_t best = kNever;
+  std::string nearest;
+  for (const OptionRow& row : OptionTable()) {
+    for (absl::string_view known : absl::StrSplit(row.names, ' ')) {
+      if (known.size() < 4 || wanted.size() < 4) {
+        continue;  // one letter is near to everything
+      }
+      const bool abbreviated = wanted.size() > 4 && absl::StartsWith(known, wanted);  // --nproc
+      const size_t distance = abbreviated ? 1 : EditDistance(wanted, known);
+      const size_t allowed = std::max<size_t>(1, wanted.size() / 4);
+      if (distance <= allowed && distance < best) {
+        best = distance;
+        nearest = std::string(known);
+      }
+    }
+  }
+  return best == kNever ? "" : absl::StrCat("; did you mean ", nearest, "?");
+}
+
+absl::StatusOr<ParsedCommand> ParseCommandLine(const std::vector<std::string>& arguments,
+                                               const Environment& environment) {
+  return Parser(arguments, environment).Run();
+}
+
+}  // namespace muster

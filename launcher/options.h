@@ -1,0 +1,78 @@
+// The command line of `launch`: a table of our own (one row an option), because option libraries
+// refuse names such as -np, -ppn and -hosts. Pure functions: arguments and environment come in as
+// values.
+//
+// Rules:
+//  O1 options come before the program; the first word that is no option is the program, and
+//  everything behind it
+//     belongs to the program; "--" ends the options;
+//  O2 long names take "--opt value" and "--opt=value", with dashes or underscores; a single letter
+//  takes its number
+//     attached, too (-n4, -t3);
+//  O3 what the command line says wins over the environment (PET_*), which wins over the default; a
+//  PET_ variable that
+//     contradicts the command line is left out with a note, two options that contradict are an
+//     error naming both;
+//  O4 an option given again replaces the earlier one; -x, --hosts, --hostfile and --ssh-args add.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "launcher/job_spec.h"
+
+namespace muster {
+
+using Environment = std::map<std::string, std::string>;
+
+struct OptionValue {
+  absl::string_view name;  // as the user spelled it, for messages
+  absl::string_view text;  // "" for a flag
+};
+
+enum class ArgumentKind : uint8_t {
+  kNone,      // a flag
+  kRequired,  // --opt value, --opt=value
+  kOptional,  // --opt, --opt=value
+};
+
+struct OptionRow {
+  OptionId id;
+  ArgumentKind kind;
+  bool common;              // in --help; the others only in --help-all
+  const char* names;        // separated by blanks, the one to show first
+  const char* value_name;   // "N|MIN:MAX", "" for a flag
+  const char* environment;  // variable that gives a default, or ""
+  const char* group;
+  const char* help;
+  absl::Status (*set)(const OptionValue& value, JobSpec& spec);
+};
+
+// In the order of OptionId and of --help-all.
+absl::Span<const OptionRow> OptionTable();
+const OptionRow& OptionOf(OptionId id);
+// The name shown in messages and help: the first of the row.
+absl::string_view OptionName(OptionId id);
+
+enum class CommandAction : uint8_t { kRun, kHelp, kHelpAll, kVersion };
+
+struct ParsedCommand {
+  CommandAction action = CommandAction::kRun;
+  JobSpec spec;  // kRun
+};
+
+// `arguments` without the name of launch itself. Errors are InvalidArgument: wrong usage, exit 2.
+// Reads no file.
+absl::StatusOr<ParsedCommand> ParseCommandLine(const std::vector<std::string>& arguments,
+                                               const Environment& environment);
+
+// What `name` may have been meant to be, as a sentence that begins with "; " ("; did you mean
+// --nnodes?"), or "".
+std::string OptionHint(absl::string_view name);
+
+}  // namespace muster

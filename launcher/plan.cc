@@ -1,0 +1,196 @@
+#include "launcher/plan.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+std::string CommandLine(const std::vector<std::string>& words) {
+  return absl::StrJoin(
+      words, " ", [](std::string* out, const std::string& word) { out->append(ShellQuote(word)); });
+}
+
+// Values may be secrets.
+std::vector<std::string> Names(const std::vector<std::string>& variables) {
+  std::vector<std::string> names;
+  names.reserve(variables.size());
+  for (const std::string& variable : variables) {
+    names.push_back(variable.substr(0, variable.find('=')));
+  }
+  return names;
+}
+
+std::string EndpointText(const RendezvousSpec& r) {
+  if (!r.file.empty()) {
+    return absl::StrCat("file://", r.file);
+  }
+  if (r.host.empty()) {
+    return "";
+  }
+  return absl::StrContains(r.host, ':') ? absl::StrCat("[", r.host, "]:", r.port)
+                                        : absl::StrCat(r.host, ":", r.port);
+}
+
+// Ranks are known as long as every node before has a known number of workers.
+void NumberRanks(LaunchPlan& plan) {
+  uint32_t next = 0;
+  bool known = true;
+  for (PlanNode& node : plan.nodes) {
+    node.rank_first = next;
+    known = known && node.workers > 0;
+    next += node.workers;
+  }
+  plan.world_size = known ? next : 0;
+}
+
+std::string Ranks(const PlanNode& node, bool known) {
+  if (!known || node.workers == 0) {
+    return "?";
+  }
+  return node.workers == 1 ? absl::StrCat(node.rank_first)
+                           : absl::StrCat(node.rank_first, "-", node.rank_first + node.workers - 1);
+}
+
+std::string Start(const PlanNode& node) {
+  const std::string how = node.starter == "embedded" ? "in this process"
+                          : node.starter == "joins"  ? "typed there"
+                                                     : node.starter;
+  return node.command.empty() ? how : absl::StrCat(how, ": ", CommandLine(node.command));
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+// Columns as wide as their widest cell; the last one is free.
+std::string Table(const Rows& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      const bool last = i + 1 == row.size();
+      absl::StrAppend(&out, i == 0 ? "  " : "", row[i],
+                      last ? "\n" : std::string(widths[i] - row[i].size() + 2, ' '));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+LaunchPlan PlanOf(const JobSpec& spec) {
+  LaunchPlan plan;
+  plan.job_id = spec.plan.job_id;
+  plan.way = std::string(StartWayName(spec.way));
+  plan.nodes_min = spec.nodes_min;
+  plan.argv = spec.plan.argv;
+  plan.wdir = spec.plan.wdir;
+  plan.rendezvous = spec.way == StartWay::kLocal ? "" : EndpointText(spec.rendezvous);
+  plan.env_set = spec.plan.env_set;
+  plan.notes = spec.notes;
+  for (const NodeWorkers& node : spec.nodes) {
+    PlanNode planned;
+    planned.name = node.host.name;
+    planned.workers = node.wanted == WorkersWanted::kNumber ? node.workers : 0;
+    planned.starter = spec.way == StartWay::kLocal   ? "embedded"
+                      : spec.way == StartWay::kHosts ? "ssh"
+                                                     : "local";
+    plan.nodes.push_back(std::move(planned));
+  }
+  const bool number = spec.plan.workers_wanted == WorkersWanted::kNumber;
+  const uint32_t own = spec.node_rank.value_or(0);
+  for (uint32_t i = 0; spec.nodes.empty() && i < spec.nodes_max; ++i) {
+    PlanNode planned;  // the other nodes type the same command, so they are taken to run as many
+    planned.workers = number ? spec.plan.workers : 0;
+    planned.starter =
+        i == own && (spec.node_rank || spec.way == StartWay::kServe) ? "embedded" : "joins";
+    plan.nodes.push_back(std::move(planned));
+  }
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    plan.nodes[i].node_rank = static_cast<uint32_t>(i);
+  }
+  NumberRanks(plan);
+  return plan;
+}
+
+std::string PlanText(const LaunchPlan& plan) {
+  const bool elastic = plan.nodes_min < plan.nodes.size();
+  std::string out;
+  const std::string world = plan.world_size == 0 ? "as many workers as the nodes find"
+                                                 : Plural(plan.world_size, "worker", "workers");
+  absl::StrAppend(&out, "job      ", plan.job_id.empty() ? "" : absl::StrCat(plan.job_id, ": "),
+                  world, " on ", Plural(plan.nodes.size(), "node", "nodes"),
+                  elastic ? absl::StrCat(" (starts with ", plan.nodes_min, ")") : "", "\n");
+  absl::StrAppend(&out, "program  ", CommandLine(plan.argv), "\n");
+  if (!plan.wdir.empty()) {
+    absl::StrAppend(&out, "in       ", plan.wdir, "\n");
+  }
+  if (!plan.rendezvous.empty()) {
+    absl::StrAppend(&out, "meet at  ", plan.rendezvous, "\n");
+  }
+  for (const std::string& variable : plan.env_set) {
+    absl::StrAppend(&out, "set      ", ShellQuote(variable), "\n");
+  }
+  if (!plan.environment.empty()) {
+    absl::StrAppend(&out, "sent     ", absl::StrJoin(Names(plan.environment), " "), "\n");
+  }
+  Rows rows = {{"node", "host", "workers", "ranks", "start"}};
+  bool known = true;
+  for (const PlanNode& node : plan.nodes) {
+    known = known && node.workers > 0;
+    const std::string host = !node.name.empty()        ? node.name
+                             : node.starter == "joins" ? "?"
+                                                       : "this machine";
+    rows.push_back({absl::StrCat(node.node_rank), host,
+                    node.workers == 0 ? "?" : absl::StrCat(node.workers), Ranks(node, known),
+                    Start(node)});
+  }
+  absl::StrAppend(&out, Table(rows));
+  for (const std::string& note : plan.notes) {
+    absl::StrAppend(&out, "note     ", note, "\n");
+  }
+  return out;
+}
+
+std::string PlanJson(const LaunchPlan& plan) {
+  nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
+  bool known = true;
+  for (const PlanNode& node : plan.nodes) {
+    nlohmann::ordered_json item;
+    item["node_rank"] = node.node_rank;
+    item["name"] = node.name;
+    const nlohmann::ordered_json unknown = nullptr;
+    item["workers"] = node.workers == 0 ? unknown : nlohmann::ordered_json(node.workers);
+    item["rank_first"] = known ? nlohmann::ordered_json(node.rank_first) : unknown;
+    known = known && node.workers > 0;
+    item["starter"] = node.starter;
+    item["command"] = node.command;
+    nodes.push_back(std::move(item));
+  }
+  nlohmann::ordered_json out;
+  out["job_id"] = plan.job_id;
+  out["way"] = plan.way;
+  out["nodes_min"] = plan.nodes_min;
+  out["world_size"] = plan.world_size == 0 ? nlohmann::ordered_json(nullptr)
+                                           : nlohmann::ordered_json(plan.world_size);
+  out["argv"] = plan.argv;
+  out["wdir"] = plan.wdir;
+  out["rendezvous"] = plan.rendezvous;
+  out["env_set"] = plan.env_set;
+  out["environment"] = Names(plan.environment);
+  out["nodes"] = std::move(nodes);
+  out["notes"] = plan.notes;
+  return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace muster

@@ -1,0 +1,153 @@
+#include "launcher/report.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+const char* CauseName(CauseKind cause) {
+  switch (cause) {
+    case CauseKind::kNone:
+      return "none";
+    case CauseKind::kNodeLost:
+      return "node_lost";
+    case CauseKind::kWorker:
+      return "worker";
+    case CauseKind::kUser:
+      return "user";
+    case CauseKind::kTimeout:
+      return "timeout";
+    case CauseKind::kNeverFormed:
+      return "never_formed";
+  }
+  return "none";
+}
+
+std::string How(const WorkerExit& exit) {
+  switch (exit.kind) {
+    case ExitKind::kExited:
+      return absl::StrCat("exit code ", exit.code);
+    case ExitKind::kSignaled:
+      return absl::StrCat(SignalName(exit.code), exit.core_dumped ? ", core dumped" : "",
+                          exit.oom_killed ? ", out of memory" : "");
+    case ExitKind::kSpawnFailed:
+      return absl::StrCat("not started: ", exit.detail);
+  }
+  return "";
+}
+
+std::string Indented(absl::string_view text) {
+  std::string out;
+  for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    absl::StrAppend(&out, "    | ", line, "\n");
+  }
+  return out;
+}
+
+// "ranks 0-2,4 (SIGTERM)" for all that ended alike.
+std::string Grouped(const JobReport& report, bool stopped_by_us) {
+  std::map<std::string, std::vector<uint32_t>> by_how;
+  for (const ExitRecord& record : report.exits) {
+    const bool is_first = report.first.has_value() && record.exit.rank == report.first->exit.rank;
+    if (record.exit.stopped_by_us == stopped_by_us && !record.exit.Ok() && !is_first) {
+      by_how[How(record.exit)].push_back(record.exit.rank.value);
+    }
+  }
+  std::string out;
+  for (auto& [how, ranks] : by_how) {
+    std::sort(ranks.begin(), ranks.end());
+    absl::StrAppend(&out, out.empty() ? "" : "; ", ranks.size() == 1 ? "rank " : "ranks ",
+                    RangeList(ranks), " (", how, ")");
+  }
+  return out;
+}
+
+nlohmann::json ExitJson(const ExitRecord& record) {
+  const WorkerExit& exit = record.exit;
+  nlohmann::json out = {
+      {"rank", exit.rank.value},
+      {"local_rank", exit.local_rank.value},
+      {"host", record.hostname},
+      {"pid", exit.pid},
+      {"exit_code", exit.ExitCode()},
+      {"how", How(exit)},
+      {"ran_for_s", absl::ToDoubleSeconds(exit.ran_for)},
+      {"oom_killed", exit.oom_killed},
+      {"core_dumped", exit.core_dumped},
+      {"stopped_by_muster", exit.stopped_by_us},
+      {"rss_max_bytes", exit.rss_max_bytes},
+      {"stderr_tail", exit.stderr_tail},
+      {"error_message", exit.error_message},
+      {"round", record.round.ToString()},
+  };
+  if (exit.kind == ExitKind::kSignaled) {
+    out["signal"] = SignalName(exit.code);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string ReportText(const JobReport& report, const std::string& job_id) {
+  if (report.exit_code == 0 && report.headline.empty()) {
+    return "";
+  }
+  std::string out = absl::StrCat("muster: job ", job_id, ": ",
+                                 report.headline.empty() ? "ended" : report.headline, "\n");
+  if (report.first.has_value() && report.cause == CauseKind::kWorker) {
+    const WorkerExit& exit = report.first->exit;
+    if (!exit.error_message.empty()) {
+      absl::StrAppend(&out, "  its error file says:\n", Indented(exit.error_message));
+    }
+    if (!exit.stderr_tail.empty()) {
+      absl::StrAppend(&out, "  its last lines on stderr:\n", Indented(exit.stderr_tail));
+    }
+    if (exit.oom_killed) {
+      absl::StrAppend(&out, "  peak memory ", exit.rss_max_bytes >> 20,
+                      " MiB; the memory limit of its cgroup was reached: ask for more memory or "
+                      "start fewer workers\n");
+    }
+  }
+  const std::string others = Grouped(report, /*stopped_by_us=*/false);
+  if (!others.empty()) {
+    absl::StrAppend(&out, "  failed as well: ", others, "\n");
+  }
+  const std::string stopped = Grouped(report, /*stopped_by_us=*/true);
+  if (!stopped.empty()) {
+    absl::StrAppend(&out, "  stopped because of that: ", stopped, "\n");
+  }
+  for (const std::string& line : report.history) {
+    absl::StrAppend(&out, "  before: ", line, "\n");
+  }
+  absl::StrAppend(&out, "  exit code ", report.exit_code, "\n");
+  return out;
+}
+
+std::string ReportJson(const JobReport& report, const std::string& job_id) {
+  nlohmann::json out = {
+      {"format", "muster-report-1"},      {"job_id", job_id},
+      {"exit_code", report.exit_code},    {"cause", CauseName(report.cause)},
+      {"headline", report.headline},      {"lost_node", report.lost_node},
+      {"restarts", report.restarts},      {"history", report.history},
+      {"exits", nlohmann::json::array()},
+  };
+  if (report.first.has_value()) {
+    out["first"] = ExitJson(*report.first);
+  }
+  for (const ExitRecord& record : report.exits) {
+    out["exits"].push_back(ExitJson(record));
+  }
+  // Bytes of a worker's stderr need not be UTF-8.
+  return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace muster

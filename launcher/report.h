@@ -1,0 +1,18 @@
+// The one page at the end of a job that did not go well, and its JSON form. Pure text; nothing of
+// ours is traced.
+#pragma once
+
+#include <string>
+
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+// What the page says: who failed first, where, when, how, its last words, who was stopped because
+// of it. Lines end with a newline; "" when every worker ended well.
+std::string ReportText(const JobReport& report, const std::string& job_id);
+
+// For --report FILE; stable names, see README.
+std::string ReportJson(const JobReport& report, const std::string& job_id);
+
+}  // namespace muster

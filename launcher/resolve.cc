@@ -1,0 +1,312 @@
+#include "launcher/resolve.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "launcher/options.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+constexpr uint16_t kMasterPort = 29500;  // torchrun's default in the static form
+
+absl::Status Contradiction(const JobSpec& spec, OptionId a, OptionId b, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(spec.Said(a), " and ", spec.Said(b), " contradict: ", why));
+}
+
+// Pairs that never make sense together.
+struct Pair {
+  OptionId a, b;
+  absl::string_view why;
+};
+constexpr absl::string_view kStartsItself =
+    "launch starts the nodes of a host list itself; keep one of the two";
+constexpr absl::string_view kOneMachine =
+    "a standalone job is on this machine; keep one of the two";
+constexpr Pair kPairs[] = {
+    {OptionId::kStandalone, OptionId::kHosts, kOneMachine},
+    {OptionId::kStandalone, OptionId::kHostfile, kOneMachine},
+    {OptionId::kStandalone, OptionId::kServe, kOneMachine},
+    {OptionId::kHosts, OptionId::kHostfile, "keep one of the two host lists"},
+    {OptionId::kHosts, OptionId::kRdzvEndpoint, kStartsItself},
+    {OptionId::kHosts, OptionId::kNodeRank, kStartsItself},
+    {OptionId::kHosts, OptionId::kServe, kStartsItself},
+    {OptionId::kHostfile, OptionId::kRdzvEndpoint, kStartsItself},
+    {OptionId::kHostfile, OptionId::kNodeRank, kStartsItself},
+    {OptionId::kHostfile, OptionId::kServe, kStartsItself},
+    {OptionId::kModule, OptionId::kNoPython, "a module needs Python"},
+    {OptionId::kModule, OptionId::kRunPath, "the program is a module or a file"},
+    {OptionId::kRunPath, OptionId::kNoPython, "a script needs Python"},
+    {OptionId::kLogPrefix, OptionId::kNoPrefix, "keep one of the two"},
+    {OptionId::kLabel, OptionId::kNoPrefix, "keep one of the two"},
+    {OptionId::kQuiet, OptionId::kVerbose, "keep one of the two"},
+    {OptionId::kPlan, OptionId::kExplainEnv, "ask one question at a time"},
+    {OptionId::kInsecure, OptionId::kSecretFile,
+     "a secret is of no use where no proof is asked for"},
+};
+
+absl::Status CheckPairs(const JobSpec& spec) {
+  for (const Pair& pair : kPairs) {
+    if (spec.Has(pair.a) && spec.Has(pair.b)) {
+      return Contradiction(spec, pair.a, pair.b, pair.why);
+    }
+  }
+  if (spec.json && !spec.plan_only && !spec.explain_env) {
+    return absl::InvalidArgumentError(
+        "--json: belongs to --plan or --explain-env; the report of a job is --report FILE");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCounts(const JobSpec& spec) {
+  const bool number = spec.plan.workers_wanted == WorkersWanted::kNumber;
+  if (spec.per_node && spec.Has(OptionId::kNprocPerNode) &&
+      (!number || *spec.per_node != spec.plan.workers)) {
+    return Contradiction(spec, OptionId::kPpn, OptionId::kNprocPerNode,
+                         "both say how many workers a node runs");
+  }
+  if (spec.total && !number) {
+    return Contradiction(spec, OptionId::kTotal, OptionId::kNprocPerNode,
+                         "the number of workers is fixed by one and found out by the other");
+  }
+  if (spec.total && spec.nodes_min != spec.nodes_max) {
+    return Contradiction(
+        spec, OptionId::kTotal, OptionId::kNnodes,
+        "with a varying number of nodes only --nproc-per-node says what each runs");
+  }
+  return absl::OkStatus();
+}
+
+// torchrun's words about where the nodes meet, brought into one form.
+absl::Status SettleRendezvous(JobSpec& spec) {
+  RendezvousSpec& r = spec.rendezvous;
+  bool endpoint = spec.Has(OptionId::kRdzvEndpoint);
+  if (spec.Has(OptionId::kStandalone)) {  // as torchrun: standalone wins
+    for (const OptionId id :
+         {OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank}) {
+      if (spec.Has(id)) {
+        spec.notes.push_back(absl::StrCat(spec.Said(id), " is not used: --standalone was given"));
+      }
+    }
+    r.host.clear();
+    r.file.clear();
+    r.port = 0;
+    spec.master_addr.clear();
+    spec.node_rank.reset();
+    return absl::OkStatus();
+  }
+  if (endpoint && spec.Has(OptionId::kMasterAddr)) {
+    spec.notes.push_back(absl::StrCat(spec.Said(OptionId::kMasterAddr),
+                                      " is not used: ", spec.Said(OptionId::kRdzvEndpoint),
+                                      " says where the nodes meet"));
+    spec.master_addr.clear();
+  }
+  if (spec.node_rank && *spec.node_rank >= spec.nodes_max) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec.Said(OptionId::kNodeRank), ": want 0..", spec.nodes_max - 1, " with ",
+        spec.Has(OptionId::kNnodes) ? spec.Said(OptionId::kNnodes) : "one node (no --nnodes)"));
+  }
+  if (spec.nodes_max == 1) {
+    return absl::OkStatus();
+  }
+  if (!endpoint && !spec.master_addr.empty() && !spec.Has(OptionId::kHosts) &&
+      !spec.Has(OptionId::kHostfile)) {
+    r.is_static = true;
+    r.host = spec.master_addr;
+    r.port = spec.master_port.value_or(kMasterPort);
+    spec.master_port = r.port;
+    endpoint = true;
+  }
+  if (endpoint && r.file.empty() && r.port == 0) {
+    const OptionId id = r.is_static ? OptionId::kMasterPort : OptionId::kRdzvEndpoint;
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(id), ": with ", spec.Said(OptionId::kNnodes),
+                     " the port must be a number that every node knows"));
+  }
+  if (!endpoint && spec.node_rank.value_or(0) > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(OptionId::kNodeRank),
+                     ": say also where node 0 is, with --master-addr or --rdzv-endpoint"));
+  }
+  if (spec.serve && r.is_host == false) {
+    return Contradiction(spec, OptionId::kServe, OptionId::kRdzvConf,
+                         "is_host=0 says that this node does not serve");
+  }
+  return absl::OkStatus();
+}
+
+void SettleOutput(JobSpec& spec) {
+  OutputOptions& output = spec.plan.output;
+  if (!output.log_dir.empty()) {
+    return;
+  }
+  if (output.redirects.Any()) {
+    output.log_dir = "muster-logs";
+    spec.notes.push_back(absl::StrCat(spec.Said(OptionId::kRedirects),
+                                      " without --log-dir: files go to ./muster-logs"));
+  } else if (output.tee.Any()) {
+    output.tee = StreamSelect();
+    spec.notes.push_back(absl::StrCat(
+        spec.Said(OptionId::kTee), " without --log-dir: output is shown here, no file is written"));
+  }
+}
+
+std::optional<NamedCount> Named(const JobSpec& spec, OptionId id, uint32_t value) {
+  return spec.Has(id) ? std::optional<NamedCount>(NamedCount{value, spec.Said(id)}) : std::nullopt;
+}
+
+absl::Status ReadHosts(JobSpec& spec, const FileReader& read_file) {
+  if (!spec.hosts_texts.empty()) {
+    auto hosts = ParseHostList(absl::StrJoin(spec.hosts_texts, ","));
+    if (!hosts.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(spec.Said(OptionId::kHosts), ": ", hosts.status().message()));
+    }
+    spec.hosts = *std::move(hosts);
+    return absl::OkStatus();
+  }
+  std::string text;
+  for (const std::string& path : spec.hostfiles) {
+    auto read = read_file(path);
+    if (!read.ok()) {
+      return absl::Status(read.status().code(),
+                          absl::StrCat("--hostfile ", path, ": ", read.status().message()));
+    }
+    ASSIGN_OR_RETURN(const std::vector<HostEntry> hosts, ParseHostFile(*read, path));
+    for (const HostEntry& host : hosts) {
+      const bool again = std::any_of(spec.hosts.begin(), spec.hosts.end(),
+                                     [&](const HostEntry& h) { return h.name == host.name; });
+      if (again) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            path, ": host '", host.name, "' stands in another host file of this command, too"));
+      }
+      spec.hosts.push_back(host);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CountHosts(JobSpec& spec) {
+  AllocationRequest request;
+  request.hosts = spec.hosts;
+  request.hosts_said =
+      spec.Said(spec.Has(OptionId::kHosts) ? OptionId::kHosts : OptionId::kHostfile);
+  request.nodes_min = Named(spec, OptionId::kNnodes, spec.nodes_min);
+  request.nodes_max = Named(spec, OptionId::kNnodes, spec.nodes_max);
+  request.total = Named(spec, OptionId::kTotal, spec.total.value_or(0));
+  request.per_node = Named(spec, OptionId::kPpn, spec.per_node.value_or(0));
+  request.wanted = spec.plan.workers_wanted;
+  request.exact = Named(spec, OptionId::kNprocPerNode, spec.plan.workers);
+  request.oversubscribe = spec.oversubscribe;
+  ASSIGN_OR_RETURN(Allocation allocation, AllocateHosts(request));
+  spec.nodes = std::move(allocation.nodes);
+  spec.nodes_min = allocation.nodes_min;
+  spec.nodes_max = static_cast<uint32_t>(spec.nodes.size());
+  spec.notes.insert(spec.notes.end(), allocation.notes.begin(), allocation.notes.end());
+  return absl::OkStatus();
+}
+
+// Workers of `nodes` nodes that have no host list behind them.
+absl::StatusOr<std::vector<uint32_t>> CountNodes(const JobSpec& spec, uint32_t nodes) {
+  const bool exact = spec.Has(OptionId::kNprocPerNode);
+  const std::string on = spec.Has(OptionId::kNnodes) ? spec.Said(OptionId::kNnodes)
+                                                     : "one node (no --nnodes, no --hosts)";
+  if (!spec.total) {
+    return std::vector<uint32_t>(nodes, spec.per_node.value_or(spec.plan.workers));
+  }
+  const uint32_t n = *spec.total;
+  if (n < nodes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(OptionId::kTotal), " is less than one worker a node: ", on));
+  }
+  if (exact && uint64_t{nodes} * spec.plan.workers != n) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec.Said(OptionId::kTotal), " and ", spec.Said(OptionId::kNprocPerNode), " disagree: ", on,
+        " makes ", uint64_t{nodes} * spec.plan.workers, " workers; give one of the two"));
+  }
+  if (spec.per_node && !exact) {
+    const uint64_t room = uint64_t{nodes} * *spec.per_node;
+    if (n > room || n <= room - *spec.per_node) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(spec.Said(OptionId::kTotal), " with ", spec.Said(OptionId::kPpn), " takes ",
+                       Plural((n - 1) / *spec.per_node + 1, "node", "nodes"), ", but there is ", on,
+                       ": say --nnodes, with --hosts or --standalone"));
+    }
+    std::vector<uint32_t> counts(nodes, *spec.per_node);
+    counts.back() -= static_cast<uint32_t>(room - n);
+    return counts;
+  }
+  const std::vector<uint32_t> counts = SpreadEvenly(n, nodes);
+  if (counts[0] > kWorkersPerNodeMax) {
+    return absl::InvalidArgumentError(absl::StrCat(spec.Said(OptionId::kTotal), ": want at most ",
+                                                   kWorkersPerNodeMax, " workers on a node, got ",
+                                                   counts[0]));
+  }
+  return counts;
+}
+
+absl::Status CountOwn(JobSpec& spec) {
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> counts, CountNodes(spec, spec.nodes_max));
+  if (const uint64_t world = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+      world > kWorldSizeMax) {
+    return absl::InvalidArgumentError(absl::StrCat(spec.Said(OptionId::kNnodes), ": want at most ",
+                                                   kWorldSizeMax, " workers in a job, got ",
+                                                   world));
+  }
+  if (spec.way == StartWay::kLocal || spec.way == StartWay::kStandalone) {
+    for (const uint32_t count : counts) {
+      spec.nodes.push_back({HostEntry{}, spec.plan.workers_wanted, count});
+    }
+  }
+  if (counts.front() != counts.back() && !spec.node_rank && spec.nodes.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec.Said(OptionId::kTotal), " cannot be shared out evenly over ",
+        spec.Said(OptionId::kNnodes), ": say --node-rank on every node, or --nproc-per-node"));
+  }
+  spec.plan.workers = counts[spec.nodes.empty() ? spec.node_rank.value_or(0) : 0];
+  return absl::OkStatus();
+}
+
+StartWay WayOf(const JobSpec& spec) {
+  if (spec.Has(OptionId::kHosts) || spec.Has(OptionId::kHostfile)) {
+    return StartWay::kHosts;
+  }
+  if (spec.nodes_max == 1) {
+    return StartWay::kLocal;  // whatever the endpoint: nobody else can join
+  }
+  if (spec.plan.standalone) {
+    return StartWay::kStandalone;
+  }
+  return spec.rendezvous.host.empty() && spec.rendezvous.file.empty() ? StartWay::kServe
+                                                                      : StartWay::kTyped;
+}
+
+}  // namespace
+
+absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file) {
+  RETURN_IF_ERROR(CheckPairs(spec));
+  RETURN_IF_ERROR(CheckCounts(spec));
+  RETURN_IF_ERROR(SettleRendezvous(spec));
+  SettleOutput(spec);
+  spec.plan.job_id = spec.rendezvous.id;
+  spec.way = WayOf(spec);
+  if (spec.way != StartWay::kHosts) {
+    return CountOwn(spec);
+  }
+  RETURN_IF_ERROR(ReadHosts(spec, read_file));
+  RETURN_IF_ERROR(CountHosts(spec));
+  spec.plan.workers_wanted = spec.nodes.front().wanted;
+  spec.plan.workers = spec.nodes.front().workers;
+  return absl::OkStatus();
+}
+
+}  // namespace muster

@@ -1,0 +1,22 @@
+// From what the user typed to what will run: host files are read, contradictions found, nodes and
+// workers counted.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "launcher/job_spec.h"
+
+namespace muster {
+
+// The text of a file, or why it cannot be had.
+using FileReader = std::function<absl::StatusOr<std::string>(const std::string& path)>;
+
+// Completes `spec` (see job_spec.h). InvalidArgument for wrong usage (exit 2), with both options
+// named where two contradict; NotFound and the like for a host file that cannot be read. The only
+// outside contact is `read_file`.
+absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file);
+
+}  // namespace muster

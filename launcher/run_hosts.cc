@@ -1,0 +1,397 @@
+#include "launcher/run_hosts.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include <csignal>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "agent/core/env_filter.h"
+#include "agent/io/node_facts.h"
+#include "launcher/display.h"
+#include "launcher/job_run.h"
+#include "launcher/schedule/local_starter.h"
+#include "launcher/schedule/ssh_starter.h"
+#include "launcher/stdin_reader.h"
+#include "launcher/stop_countdown.h"
+#include "launcher/user_signals.h"
+#include "proto/base/log.h"
+#include "proto/base/text.h"
+#include "proto/wire/secret.h"
+#include "rendezvous/service/master_server.h"
+
+namespace muster {
+namespace {
+
+// After SIGTSTP every node hears that it is paused before this process stops, too.
+constexpr uint64_t kPauseSpreadsMs = 300;
+
+std::set<std::string> OwnAddresses() {
+  std::set<std::string> out;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) {
+    return out;
+  }
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    char text[INET6_ADDRSTRLEN];
+    if (one->ifa_addr == nullptr) {
+      continue;
+    }
+    const void* address = nullptr;
+    if (one->ifa_addr->sa_family == AF_INET) {
+      address = &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr;
+    } else if (one->ifa_addr->sa_family == AF_INET6) {
+      address = &reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr;
+    }
+    if (address != nullptr &&
+        inet_ntop(one->ifa_addr->sa_family, address, text, sizeof(text)) != nullptr) {
+      out.insert(text);
+    }
+  }
+  freeifaddrs(list);
+  return out;
+}
+
+// Calls `what` on the loop after `delay`, unless the loop is left before.
+void After(uv_loop_t* loop, absl::Duration delay, std::function<void()> what) {
+  struct Once {
+    uv_timer_t timer{};
+    std::function<void()> what;
+  };
+  auto once = std::make_unique<Once>();
+  once->what = std::move(what);
+  uv_timer_init(loop, &once->timer);
+  uv_timer_t& timer = once->timer;
+  timer.data = once.release();
+  uv_timer_start(
+      &timer,
+      [](uv_timer_t* fired) {
+        auto* due = static_cast<Once*>(fired->data);
+        due->what();
+        uv_close(reinterpret_cast<uv_handle_t*>(fired),
+                 [](uv_handle_t* handle) { delete static_cast<Once*>(handle->data); });
+      },
+      static_cast<uint64_t>(absl::ToInt64Milliseconds(delay)), 0);
+}
+
+class HostsJob {
+ public:
+  HostsJob(uv_loop_t* loop, JobSpec spec, std::string secret, const std::string& agent_path)
+      : loop_(loop),
+        spec_(std::move(spec)),
+        secret_(std::move(secret)),
+        display_(loop, spec_.plan.output, spec_.plan.role, /*many_workers=*/true,
+                 [this](uint32_t node_rank) { return NodeName(node_rank); }),
+        stdin_(loop, [this](const std::string& bytes, bool eof) { OnStdin(bytes, eof); }),
+        server_(loop, MasterCallbacks()),
+        countdown_(loop, [this] { return Left(); }),
+        signals_(loop, SignalCallbacks()),
+        pause_timer_(new uv_timer_t),  // freed in its close callback
+        local_(MakeLocalStarter(loop, agent_path)),
+        ssh_(MakeSshStarter(loop, Ssh(agent_path))) {
+    uv_timer_init(loop, pause_timer_);
+    pause_timer_->data = this;
+    display_.on_writable = [this] { ShowWaiting(); };
+    display_.on_closed = [this](const std::string& why) { NobodyReads(why); };
+    for (Starter* starter : {local_.get(), ssh_.get()}) {
+      starter->SetCallbacks(StarterCallbacks());
+    }
+    for (size_t i = 0; i < spec_.nodes.size(); ++i) {
+      StartNode(i);
+    }
+  }
+  ~HostsJob() {
+    *here_ = false;
+    uv_close(reinterpret_cast<uv_handle_t*>(pause_timer_),
+             [](uv_handle_t* handle) { delete reinterpret_cast<uv_timer_t*>(handle); });
+  }
+
+  bool ended() const { return ended_; }
+  int Report() {
+    return EndJob(spec_, spec_.plan.job_id, nobody_reads_ ? NobodyRead(report_) : report_);
+  }
+
+ private:
+  struct WaitingChunk {
+    OutputChunk chunk;
+    std::function<void()> taken;
+  };
+
+  SshOptions Ssh(const std::string& agent_path) const {
+    SshOptions out;
+    out.ssh = spec_.ssh;
+    out.agent_path = agent_path;
+    return out;
+  }
+
+  MasterOptions MasterCallbacks() {
+    MasterOptions out;
+    out.secret = secret_;
+    out.job = ConfigOf(spec_);
+    out.on_tell = [this](const std::string&, const std::string& text) { Say(spec_, text); };
+    out.on_round_started = [this](const std::string&, const RoundStarted&) { SendStdin(); };
+    out.on_job_ended = [this](const std::string&, const JobReport& report) { JobOver(report); };
+    out.on_chunk = [this](const std::string&, OutputChunk&& chunk, std::function<void()> taken) {
+      waiting_.push_back({std::move(chunk), std::move(taken)});
+      ShowWaiting();
+    };
+    out.on_stdin_room = [this](const std::string&) { SendStdin(); };
+    return out;
+  }
+
+  Starter::Callbacks StarterCallbacks() {
+    Starter::Callbacks out;
+    out.on_connected = [this](size_t, UniqueFd socket) {
+      server_.AdoptConnection(std::move(socket));
+    };
+    out.on_failed = [this](size_t index, const std::string& reason) {
+      server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), reason});
+    };
+    out.on_exit = [this](size_t index, const std::string& how) {
+      if (!over_) {
+        // Nobody starts it again: a job that still gathers need not wait for it. Its connection's
+        // end goes first.
+        After(loop_, 2 * kReconnectWindow, [this, here = here_, index, how] {
+          if (*here) {
+            server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), how});
+          }
+        });
+      }
+    };
+    out.on_line = [this](size_t index, const std::string& line) {
+      LogInfo(absl::StrCat(spec_.nodes[index].host.name, ": ", line));
+    };
+    return out;
+  }
+
+  UserSignals::Callbacks SignalCallbacks() {
+    UserSignals::Callbacks out;
+    out.on_stop = [this](int signo, bool now) {
+      countdown_.Begin(signo, now, spec_.plan.grace);
+      server_.Post(spec_.plan.job_id, StopAsked{signo, now});
+    };
+    out.on_pass = [this](int signo) { server_.Post(spec_.plan.job_id, SignalAsked{signo}); };
+    out.on_suspend = [this] {
+      server_.Post(spec_.plan.job_id, PauseAsked{true});
+      uv_timer_start(
+          pause_timer_, [](uv_timer_t*) { UserSignals::SuspendSelf(); }, kPauseSpreadsMs, 0);
+    };
+    out.on_continue = [this] {
+      server_.Post(spec_.plan.job_id, PauseAsked{false});
+      stdin_.Continued();
+    };
+    return out;
+  }
+
+  // What ssh understands; a port of its own needs the URI form.
+  static std::string SshTarget(const HostEntry& host) {
+    const std::string user = host.user.empty() ? "" : absl::StrCat(host.user, "@");
+    if (host.port == 0) {
+      return absl::StrCat(user, host.name);
+    }
+    const bool literal6 = host.name.find(':') != std::string::npos;
+    return absl::StrCat("ssh://", user, literal6 ? absl::StrCat("[", host.name, "]") : host.name,
+                        ":", host.port);
+  }
+
+  static std::string KeyOf(size_t index) { return absl::StrCat("list/", index); }
+
+  std::string NodeName(uint32_t node_rank) const {
+    if (spec_.way == StartWay::kStandalone || node_rank >= spec_.nodes.size()) {
+      return absl::StrCat("node", node_rank);
+    }
+    return spec_.nodes[node_rank].host.name;
+  }
+
+  void StartNode(size_t index) {
+    const NodeWorkers& node = spec_.nodes[index];
+    const bool here = spec_.way == StartWay::kStandalone || IsThisMachine(node.host.name);
+    StartTarget target;
+    target.index = index;
+    target.host = spec_.way == StartWay::kStandalone ? NodeName(static_cast<uint32_t>(index))
+                                                     : SshTarget(node.host);
+    AgentBootstrap& bootstrap = target.bootstrap;
+    bootstrap.secret = secret_;
+    bootstrap.job_id = spec_.plan.job_id;
+    bootstrap.plan = spec_.plan;
+    bootstrap.plan.standalone = spec_.way == StartWay::kStandalone;
+    bootstrap.plan.workers_wanted = node.wanted;
+    bootstrap.plan.workers = node.workers;
+    if (bootstrap.plan.wdir.empty()) {
+      bootstrap.plan.wdir = OwnFolder();
+    }
+    if (!here) {
+      bootstrap.plan.env_base = EnvironmentToForward(OwnEnvironment());
+    }
+    bootstrap.join.key = KeyOf(index);
+    bootstrap.join.key_is_exact = true;
+    bootstrap.join.node_rank = static_cast<int32_t>(index);
+    if (spec_.way == StartWay::kStandalone) {
+      bootstrap.join.address = absl::StrCat("127.0.", index / 250, ".", index % 250 + 1);
+    }
+    bootstrap.terms = TermsOf(spec_);
+    for (const NodeWorkers& other : spec_.nodes) {
+      if (!IsThisMachine(other.host.name)) {
+        bootstrap.route_to = other.host.name;
+        break;
+      }
+    }
+    (here ? local_ : ssh_)->Start(std::move(target));
+  }
+
+  static std::string OwnFolder() {
+    char* folder = get_current_dir_name();
+    std::string out = folder == nullptr ? "" : folder;
+    free(folder);
+    return out;
+  }
+
+  void ShowWaiting() {
+    while (!waiting_.empty()) {
+      if (!nobody_reads_ && !display_.Show(waiting_.front().chunk)) {
+        return;
+      }
+      const std::function<void()> taken = std::move(waiting_.front().taken);
+      waiting_.pop_front();
+      taken();
+    }
+    MaybeEnd();
+  }
+
+  void OnStdin(const std::string& bytes, bool eof) {
+    stdin_bytes_.append(bytes);
+    stdin_eof_ = stdin_eof_ || eof;
+    SendStdin();
+  }
+
+  void SendStdin() {
+    StdinTo to;
+    if (spec_.plan.stdin_mode == StdinMode::kRank) {
+      to.rank = Rank{spec_.plan.stdin_rank};
+    }
+    const size_t room = std::min(server_.StdinRoom(spec_.plan.job_id, to), stdin_bytes_.size());
+    const bool last = stdin_eof_ && room == stdin_bytes_.size();
+    if (stdin_done_ || (room == 0 && !last)) {
+      return;
+    }
+    if (server_.SendStdin(spec_.plan.job_id, to, absl::string_view(stdin_bytes_).substr(0, room),
+                          last)) {
+      stdin_bytes_.erase(0, room);
+      stdin_.Taken(room);
+      stdin_done_ = last;
+    }
+  }
+
+  uint32_t Left() const {
+    const RoundState* state = server_.FindJob(spec_.plan.job_id);
+    return state == nullptr ? 0 : WorkersLeft(*state);
+  }
+
+  void NobodyReads(const std::string& why) {
+    if (nobody_reads_) {
+      return;
+    }
+    nobody_reads_ = true;
+    LogWarning(absl::StrCat(why, ": nobody reads the output, the job is stopped"));
+    server_.Post(spec_.plan.job_id, StopAsked{SIGTERM, false});
+    ShowWaiting();
+  }
+
+  // The round machine is done; what was shown last may still be on its way to the terminal.
+  void JobOver(const JobReport& report) {
+    report_ = report;
+    over_ = true;
+    countdown_.End();
+    stdin_.Stop();
+    MaybeEnd();
+  }
+
+  void MaybeEnd() {
+    if (!over_ || ending_ || !waiting_.empty() || !(nobody_reads_ || display_.Idle())) {
+      return;
+    }
+    ending_ = true;
+    local_->Stop([this] { ssh_->Stop([this] { server_.Shutdown([this] { ended_ = true; }); }); });
+  }
+
+  uv_loop_t* const loop_;
+  const JobSpec spec_;
+  const std::string secret_;
+  Display display_;
+  StdinReader stdin_;
+  MasterServer server_;
+  StopCountdown countdown_;
+  UserSignals signals_;
+  uv_timer_t* const pause_timer_;
+  std::unique_ptr<Starter> local_;
+  std::unique_ptr<Starter> ssh_;
+  std::deque<WaitingChunk> waiting_;  // at most one a node
+  std::string stdin_bytes_;
+  bool stdin_eof_ = false;
+  bool stdin_done_ = false;
+  // Shared with delayed calls, which may come after this object is gone.
+  const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);
+  JobReport report_;
+  bool nobody_reads_ = false;
+  bool over_ = false;
+  bool ending_ = false;
+  bool ended_ = false;
+
+ public:
+  void StartStdin() {
+    if (spec_.plan.stdin_mode != StdinMode::kNone) {
+      stdin_.Start();
+    }
+  }
+};
+
+}  // namespace
+
+bool IsThisMachine(const std::string& host) {
+  if (host == "localhost" || host == "127.0.0.1" || host == "::1" || host == Hostname()) {
+    return true;
+  }
+  const std::set<std::string> own = OwnAddresses();
+  return own.count(host) > 0;
+}
+
+int RunHosts(JobSpec spec, const std::string& agent_path) {
+  RaiseDescriptorLimit();
+  signal(SIGPIPE, SIG_IGN);
+  const absl::StatusOr<std::string> secret = spec.insecure ? std::string() : MakeSecret();
+  if (!secret.ok()) {
+    LogError(secret.status().message());
+    return kExitFailed;
+  }
+  if (spec.plan.job_id.empty()) {
+    spec.plan.job_id = MakeJobId();
+  }
+  FinishOutputOptions(spec, /*many_workers=*/true, spec.plan);
+  if (StdinReader::NothingThere()) {
+    spec.plan.stdin_mode = StdinMode::kNone;
+  }
+  uv_loop_t loop;
+  uv_loop_init(&loop);
+  int code = 0;
+  {
+    HostsJob job(&loop, std::move(spec), *secret, agent_path);
+    job.StartStdin();
+    while (!job.ended() && uv_run(&loop, UV_RUN_ONCE) != 0) {
+    }
+    code = job.Report();
+  }
+  uv_run(&loop, UV_RUN_NOWAIT);
+  return code;
+}
+
+}  // namespace muster

@@ -1,0 +1,179 @@
+#include "launcher/run_local.h"
+
+#include <sys/resource.h>
+#include <uv.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/io/agent_loop.h"
+#include "agent/io/node_facts.h"
+#include "agent/io/program_facts.h"
+#include "agent/io/shepherd.h"
+#include "launcher/display.h"
+#include "launcher/job_run.h"
+#include "launcher/local_master.h"
+#include "launcher/local_output.h"
+#include "launcher/stdin_reader.h"
+#include "launcher/stop_countdown.h"
+#include "launcher/user_signals.h"
+#include "proto/base/log.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+class LocalJob {
+ public:
+  LocalJob(uv_loop_t* loop, JobSpec spec, AgentLoop::Options options, ShepherdProcess shepherd)
+      : spec_(std::move(spec)),
+        hostname_(options.facts.hostname),
+        display_(loop, options.plan.output, options.plan.role, options.config.join.workers > 1,
+                 [this](uint32_t) { return hostname_; }),
+        stdin_(loop, [this](std::string bytes, bool eof) { output_.Stdin(std::move(bytes), eof); }),
+        output_(&display_, options.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_),
+        master_(loop, OneNode(spec_), [this](const std::string& text) { Say(spec_, text); }),
+        countdown_(loop, [this] { return WorkersLeft(master_.state()); }),
+        signals_(loop, SignalCallbacks()) {
+    options.on_finish = [this](const JobOutcome& outcome) { End(outcome); };
+    display_.on_writable = [this] { output_.Writable(); };
+    display_.on_closed = [this](const std::string& why) { NobodyReads(why); };
+    agent_ = std::make_unique<AgentLoop>(loop, std::move(options), std::move(shepherd), &master_,
+                                         &output_);
+    agent_->Start();
+  }
+
+  bool ended() const { return ended_; }
+  int Report() {
+    JobReport report = master_.report();
+    if (!report.ended) {  // the agent gave up before the round machine could end the job
+      report.exit_code = outcome_.exit_code;
+      report.headline = outcome_.headline;
+      report.cause = CauseKind::kNeverFormed;
+    }
+    return EndJob(spec_, spec_.plan.job_id, nobody_reads_ ? NobodyRead(report) : report);
+  }
+
+ private:
+  static RoundConfig OneNode(const JobSpec& spec) {
+    RoundConfig config = ConfigOf(spec);
+    config.nodes_min = config.nodes_max = 1;
+    return config;
+  }
+
+  UserSignals::Callbacks SignalCallbacks() {
+    UserSignals::Callbacks out;
+    out.on_stop = [this](int signo, bool now) {
+      countdown_.Begin(signo, now, spec_.plan.grace);
+      master_.Post(StopAsked{signo, now});
+    };
+    out.on_pass = [this](int signo) { master_.Post(SignalAsked{signo}); };
+    out.on_suspend = [this] {
+      master_.Post(PauseAsked{true});
+      UserSignals::SuspendSelf();
+    };
+    out.on_continue = [this] {
+      master_.Post(PauseAsked{false});
+      stdin_.Continued();
+    };
+    return out;
+  }
+
+  // `launch ... | head`: the reader is gone, so the job has no purpose any more.
+  void NobodyReads(const std::string& why) {
+    if (nobody_reads_) {
+      return;
+    }
+    nobody_reads_ = true;
+    LogWarning(absl::StrCat(why, ": nobody reads the output, the job is stopped"));
+    output_.Closed(why);
+    master_.Post(StopAsked{SIGTERM, false});
+  }
+
+  void End(const JobOutcome& outcome) {
+    ended_ = true;
+    outcome_ = outcome;
+    stdin_.Stop();
+    countdown_.End();
+  }
+
+  const JobSpec spec_;
+  const std::string hostname_;
+  Display display_;
+  StdinReader stdin_;
+  LocalOutput output_;
+  LocalMaster master_;
+  StopCountdown countdown_;
+  UserSignals signals_;
+  std::unique_ptr<AgentLoop> agent_;
+  JobOutcome outcome_;
+  bool nobody_reads_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+int RunLocal(JobSpec spec) {
+  const rlimit worker_files = RaiseDescriptorLimit();
+  signal(SIGPIPE, SIG_IGN);
+  // First of all, while this process is small and has one thread.
+  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(worker_files);
+  if (!shepherd.ok()) {
+    LogError(shepherd.status().message());
+    return kExitFailed;
+  }
+  AgentLoop::Options options;
+  NodeQuery query;
+  query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  absl::StatusOr<NodeFacts> facts = ReadNodeFacts(query);
+  if (!facts.ok()) {
+    LogError(facts.status().message());
+    return kExitUsage;
+  }
+  options.facts = *std::move(facts);
+  options.environment = FilterEnvironment(OwnEnvironment(), spec.plan);
+  options.program = LookAtProgram(spec.plan.argv, spec.plan.wdir, options.environment);
+  const absl::StatusOr<uint32_t> workers = WorkersOnNode(spec.plan, options.facts);
+  if (!workers.ok()) {
+    LogError(workers.status().message());
+    return kExitUsage;
+  }
+  if (spec.plan.job_id.empty()) {
+    spec.plan.job_id = MakeJobId();
+  }
+  FinishOutputOptions(spec, *workers > 1, spec.plan);
+  if (StdinReader::NothingThere()) {
+    spec.plan.stdin_mode = StdinMode::kNone;
+  }
+  const std::string notice = MpiNotice(options.program, *workers);
+  if (!notice.empty()) {
+    LogWarning(notice);
+  }
+  options.plan = spec.plan;
+  options.store_port = spec.master_port.value_or(0);
+  options.config.in_process = true;
+  options.config.join.key = "local";
+  options.config.join.key_is_exact = true;
+  options.config.join.life = 1;
+  options.config.join.hostname = options.facts.hostname;
+  options.config.join.address = options.facts.address;
+  options.config.join.interface = options.facts.interface;
+  options.config.join.workers = *workers;
+
+  uv_loop_t loop;
+  uv_loop_init(&loop);
+  int code = 0;
+  {
+    LocalJob job(&loop, std::move(spec), std::move(options), *std::move(shepherd));
+    while (!job.ended() && uv_run(&loop, UV_RUN_ONCE) != 0) {
+    }
+    code = job.Report();
+  }
+  uv_run(&loop, UV_RUN_NOWAIT);  // close callbacks
+  return code;
+}
+
+}  // namespace muster

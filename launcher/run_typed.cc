@@ -1,0 +1,400 @@
+#include "launcher/run_typed.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "agent/io/agent_loop.h"
+#include "agent/io/master_client.h"
+#include "agent/io/node_facts.h"
+#include "agent/io/program_facts.h"
+#include "agent/io/shepherd.h"
+#include "launcher/display.h"
+#include "launcher/job_run.h"
+#include "launcher/local_output.h"
+#include "launcher/run_hosts.h"
+#include "launcher/stdin_reader.h"
+#include "launcher/stop_countdown.h"
+#include "launcher/user_signals.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+#include "proto/wire/secret.h"
+#include "rendezvous/service/master_server.h"
+
+namespace muster {
+namespace {
+
+constexpr uint64_t kNoServerHintMs = 10000;  // then each node says so, and how to mend it
+
+std::string HostPort(const std::string& host, uint16_t port) {
+  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
+                                      : absl::StrCat(host, ":", port);
+}
+
+absl::StatusOr<std::string> Secret(const JobSpec& spec) {
+  if (spec.insecure) {
+    return std::string();
+  }
+  if (!spec.secret_file.empty()) {
+    return LoadSecret(spec.secret_file);
+  }
+  ASSIGN_OR_RETURN(const std::string path, UserSecretPath());
+  return LoadOrMakeUserSecret(path);
+}
+
+// What must be the same on every node; the master names both nodes where it is not.
+std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec) {
+  std::vector<std::string> words = {spec.program};
+  words.insert(words.end(), spec.arguments.begin(), spec.arguments.end());
+  return {{"--nnodes", spec.nodes_min == spec.nodes_max
+                           ? absl::StrCat(spec.nodes_max)
+                           : absl::StrCat(spec.nodes_min, ":", spec.nodes_max)},
+          {"--max-restarts", absl::StrCat(spec.max_restarts)},
+          {"program", absl::StrJoin(words, " ", [](std::string* out, const std::string& word) {
+             absl::StrAppend(out, ShellQuote(word));
+           })}};
+}
+
+// The line that makes another node join; what differs by node is left out.
+std::string JoinLine(const JobSpec& spec, const std::string& endpoint) {
+  std::string out = absl::StrCat(
+      ShellQuote(spec.launch_path), " --nnodes ", MustAgree(spec)[0].second, " --nproc-per-node ",
+      spec.plan.workers,
+      spec.max_restarts > 0 ? absl::StrCat(" --max-restarts ", spec.max_restarts) : "",
+      " --rdzv-endpoint ", endpoint,
+      spec.rendezvous.id.empty() ? "" : absl::StrCat(" --rdzv-id ", ShellQuote(spec.rendezvous.id)),
+      spec.insecure ? " --insecure" : "", spec.module ? " -m" : "", " ", MustAgree(spec)[2].second);
+  return out;
+}
+
+class TypedJob {
+ public:
+  TypedJob(uv_loop_t* loop, JobSpec spec, std::string secret)
+      : loop_(loop),
+        spec_(std::move(spec)),
+        secret_(std::move(secret)),
+        display_(loop, spec_.plan.output, spec_.plan.role, /*many_workers=*/true,
+                 [this](uint32_t) { return hostname_; }),
+        stdin_(loop, [this](std::string bytes, bool eof) { output_.Stdin(std::move(bytes), eof); }),
+        output_(&display_, spec_.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_),
+        countdown_(loop, [this] { return workers_; }),
+        hint_timer_(new uv_timer_t) {  // freed in its close callback
+    uv_timer_init(loop, hint_timer_);
+    hint_timer_->data = this;
+    uv_unref(reinterpret_cast<uv_handle_t*>(hint_timer_));
+  }
+  ~TypedJob() {
+    uv_close(reinterpret_cast<uv_handle_t*>(hint_timer_),
+             [](uv_handle_t* handle) { delete reinterpret_cast<uv_timer_t*>(handle); });
+  }
+
+  // Becomes the master where it shall and can; then joins as an agent.
+  absl::Status Start(ShepherdProcess shepherd, AgentLoop::Options options) {
+    hostname_ = options.facts.hostname;
+    workers_ = options.config.join.workers;
+    RETURN_IF_ERROR(MaybeServe(options.facts));
+    MasterClientOptions client;
+    client.target = HostPort(target_host_, target_port_);
+    client.secret = secret_;
+    client.job_id = spec_.plan.job_id;
+    client.hostname = hostname_;
+    client.life = options.config.join.life;
+    client.terms = TermsOf(spec_);
+    client_ = std::make_unique<MasterClient>(loop_, std::move(client));
+    options.config.join.must_agree = MustAgree(spec_);
+    options.show_waiting = [this](const std::string& note) { OnNote(note); };
+    options.on_finish = [this](const JobOutcome& outcome) { AgentDone(outcome); };
+    agent_ = std::make_unique<AgentLoop>(loop_, std::move(options), std::move(shepherd),
+                                         &client_->link(), &output_);
+    display_.on_writable = [this] { output_.Writable(); };
+    display_.on_closed = [this](const std::string& why) { NobodyReads(why); };
+    signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks());
+    agent_->Start();
+    if (server_ == nullptr) {
+      uv_timer_start(
+          hint_timer_,
+          [](uv_timer_t* timer) { static_cast<TypedJob*>(timer->data)->NoServerHint(); },
+          kNoServerHintMs, 0);
+    }
+    return absl::OkStatus();
+  }
+
+  bool ended() const { return ended_; }
+  int Report() {
+    int code = outcome_.exit_code;
+    if (have_report_) {
+      return EndJob(spec_, spec_.plan.job_id, nobody_reads_ ? NobodyRead(report_) : report_);
+    } else if (!outcome_.headline.empty()) {
+      LogError(absl::StrCat("job ", spec_.plan.job_id, ": ", outcome_.headline));
+    }
+    return nobody_reads_ ? kExitNobodyReads : code;
+  }
+
+ private:
+  bool ShallServe() const {
+    const bool rank_says = spec_.rendezvous.is_static && spec_.node_rank.has_value();
+    if (spec_.way == StartWay::kServe || spec_.serve || spec_.rendezvous.is_host.value_or(false)) {
+      return true;
+    }
+    if (spec_.rendezvous.is_host.has_value()) {
+      return false;
+    }
+    if (rank_says) {
+      return *spec_.node_rank == 0;
+    }
+    return IsThisMachine(spec_.rendezvous.host);
+  }
+
+  absl::Status MaybeServe(const NodeFacts& facts) {
+    target_host_ = spec_.rendezvous.host;
+    target_port_ = spec_.rendezvous.port;
+    if (!ShallServe()) {
+      return absl::OkStatus();
+    }
+    MasterOptions master;
+    master.secret = secret_;
+    master.job = ConfigOf(spec_);
+    master.on_tell = [this](const std::string&, const std::string& text) { Say(spec_, text); };
+    master.on_job_ended = [this](const std::string&, const JobReport& report) {
+      report_ = report;
+      have_report_ = true;
+      MaybeEnd();
+    };
+    if (spec_.rendezvous.is_static) {  // torchrun's static form: rendezvous and store share
+                                       // master_addr:master_port
+      master.on_foreign = [this](UniqueFd socket, const std::string&) {
+        if (agent_ != nullptr) {
+          agent_->AdoptStoreClient(std::move(socket));
+        }
+      };
+    }
+    server_ = std::make_unique<MasterServer>(loop_, std::move(master));
+    // All addresses: the name the user gave may mean 127.0.1.1 here and another address elsewhere.
+    const absl::StatusOr<uint16_t> port = server_->Listen(absl::StrCat("[::]:", target_port_));
+    if (absl::IsAlreadyExists(port.status()) && !spec_.serve && spec_.way != StartWay::kServe) {
+      server_.reset();  // another launch, or a daemon, serves here
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(port.status());
+    target_host_ = "127.0.0.1";
+    target_port_ = *port;
+    if (spec_.way == StartWay::kServe) {
+      Say(spec_,
+          absl::StrCat("to start the other ", spec_.nodes_max == 2 ? "node" : "nodes",
+                       ", type there:\n    ", JoinLine(spec_, HostPort(facts.address, *port))));
+    }
+    return absl::OkStatus();
+  }
+
+  UserSignals::Callbacks SignalCallbacks() {
+    UserSignals::Callbacks out;
+    out.on_stop = [this](int signo, bool now) {
+      countdown_.Begin(signo, now, spec_.plan.grace);
+      agent_->UserStop(signo, now);
+    };
+    out.on_pass = [this](int signo) {
+      if (server_ != nullptr) {
+        server_->Post(spec_.plan.job_id, SignalAsked{signo});
+      } else {
+        agent_->PassSignal(signo);
+      }
+    };
+    out.on_suspend = [this] {
+      if (server_ != nullptr) {
+        server_->Post(spec_.plan.job_id, PauseAsked{true});
+        uv_timer_start(
+            hint_timer_, [](uv_timer_t*) { UserSignals::SuspendSelf(); }, 300, 0);
+      } else {
+        LogInfo("Ctrl-Z pauses the job only at the node that serves it");
+      }
+    };
+    out.on_continue = [this] {
+      if (server_ != nullptr) {
+        server_->Post(spec_.plan.job_id, PauseAsked{false});
+      }
+      stdin_.Continued();
+    };
+    return out;
+  }
+
+  void OnNote(const std::string& note) {
+    noted_ = true;
+    if (server_ == nullptr && !note.empty()) {
+      Say(spec_, note);
+    }
+  }
+
+  void NoServerHint() {
+    if (noted_ || ended_) {
+      return;
+    }
+    Say(spec_,
+        absl::StrCat(
+            "no master answers at ", HostPort(target_host_, target_port_),
+            " yet; it is asked again and again. Start the same command on that host, or check that "
+            "the name means the same there (--serve makes a node the master), and its firewall"));
+  }
+
+  void NobodyReads(const std::string& why) {
+    if (nobody_reads_) {
+      return;
+    }
+    nobody_reads_ = true;
+    LogWarning(absl::StrCat(why, ": nobody reads the output, the job is stopped"));
+    output_.Closed(why);
+    agent_->UserStop(SIGTERM, false);
+  }
+
+  void AgentDone(const JobOutcome& outcome) {
+    outcome_ = outcome;
+    agent_done_ = true;
+    countdown_.End();
+    stdin_.Stop();
+    MaybeEnd();
+  }
+
+  // A master stays until every node has heard how the job ended.
+  void MaybeEnd() {
+    if (!agent_done_ || ending_) {
+      return;
+    }
+    if (server_ == nullptr) {
+      ended_ = true;
+    } else if (have_report_) {
+      ending_ = true;
+      server_->Shutdown([this] { ended_ = true; });
+    }
+  }
+
+  uv_loop_t* const loop_;
+  const JobSpec spec_;
+  const std::string secret_;
+  std::string hostname_;
+  Display display_;
+  StdinReader stdin_;
+  LocalOutput output_;
+  StopCountdown countdown_;
+  uv_timer_t* const hint_timer_;
+  uint32_t workers_ = 0;
+  std::unique_ptr<MasterServer> server_;
+  std::unique_ptr<MasterClient> client_;
+  std::unique_ptr<UserSignals> signals_;
+  std::unique_ptr<AgentLoop> agent_;
+  std::string target_host_;
+  uint16_t target_port_ = 0;
+  JobReport report_;
+  JobOutcome outcome_;
+  bool have_report_ = false;
+  bool noted_ = false;
+  bool agent_done_ = false;
+  bool nobody_reads_ = false;
+  bool ending_ = false;
+  bool ended_ = false;
+};
+
+absl::StatusOr<AgentLoop::Options> AgentOptions(JobSpec& spec) {
+  AgentLoop::Options options;
+  NodeQuery query;
+  query.other_nodes = true;
+  query.iface = spec.plan.iface;
+  query.route_to = spec.rendezvous.host;
+  query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  ASSIGN_OR_RETURN(options.facts, ReadNodeFacts(query));
+  if (!spec.local_addr.empty()) {
+    options.facts.address = spec.local_addr;
+  }
+  ASSIGN_OR_RETURN(const uint32_t workers, WorkersOnNode(spec.plan, options.facts));
+  FinishOutputOptions(spec, /*many_workers=*/true, spec.plan);
+  if (StdinReader::NothingThere()) {
+    spec.plan.stdin_mode = StdinMode::kNone;
+  }
+  if (spec.rendezvous.is_static && spec.plan.store == StoreMode::kAuto) {
+    spec.plan.store = StoreMode::kAgent;  // the port is ours: rank 0 could not bind it
+  } else if (spec.rendezvous.is_static && spec.plan.store == StoreMode::kWorker) {
+    spec.master_port.reset();  // rank 0 binds another one, reserved for it
+  }
+  options.plan = spec.plan;
+  if (!spec.rendezvous.is_static && spec.node_rank.value_or(0) == 0) {
+    options.store_port = spec.master_port.value_or(0);
+  }
+  options.environment = FilterEnvironment(OwnEnvironment(), spec.plan);
+  options.program = LookAtProgram(spec.plan.argv, spec.plan.wdir, options.environment);
+  Join& join = options.config.join;
+  join.key = spec.node_rank.has_value() ? absl::StrCat("rank/", *spec.node_rank)
+                                        : absl::StrCat("host/", options.facts.hostname);
+  join.key_is_exact = spec.node_rank.has_value();
+  join.node_rank = spec.node_rank.has_value() ? static_cast<int32_t>(*spec.node_rank) : -1;
+  join.life =
+      (static_cast<uint64_t>(getpid()) << 32) ^ static_cast<uint64_t>(absl::ToUnixNanos(BootNow()));
+  join.hostname = options.facts.hostname;
+  join.address = options.facts.address;
+  join.interface = options.facts.interface;
+  join.workers = workers;
+  return options;
+}
+
+int Fail(const absl::Status& status, int code) {
+  LogError(status.message());
+  return code;
+}
+
+}  // namespace
+
+int RunTyped(JobSpec spec) {
+  if (!spec.rendezvous.file.empty()) {
+    LogError(absl::StrCat("--rdzv-endpoint file://", spec.rendezvous.file,
+                          ": a shared file is not served yet; give HOST:PORT of one of the nodes"));
+    return kExitUsage;
+  }
+  const rlimit worker_files = RaiseDescriptorLimit();
+  signal(SIGPIPE, SIG_IGN);
+  // Before gRPC has threads.
+  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(worker_files);
+  if (!shepherd.ok()) {
+    return Fail(shepherd.status(), kExitFailed);
+  }
+  const absl::StatusOr<std::string> secret = Secret(spec);
+  if (!secret.ok()) {
+    return Fail(secret.status(), kExitFailed);
+  }
+  // Every node must name the same job, so a random id will not do.
+  spec.plan.job_id = spec.rendezvous.id.empty() ? "default" : spec.rendezvous.id;
+  absl::StatusOr<AgentLoop::Options> options = AgentOptions(spec);
+  if (!options.ok()) {
+    return Fail(options.status(), kExitUsage);
+  }
+  const std::string notice = MpiNotice(options->program, options->config.join.workers);
+  if (!notice.empty()) {
+    LogWarning(notice);
+  }
+  uv_loop_t loop;
+  uv_loop_init(&loop);
+  int code = kExitFailed;
+  {
+    TypedJob job(&loop, std::move(spec), *secret);
+    const absl::Status started = job.Start(*std::move(shepherd), *std::move(options));
+    if (!started.ok()) {
+      return Fail(started, kExitFailed);
+    }
+    while (!job.ended() && uv_run(&loop, UV_RUN_ONCE) != 0) {
+    }
+    code = job.Report();
+  }
+  uv_run(&loop, UV_RUN_NOWAIT);
+  return code;
+}
+
+}  // namespace muster

@@ -1,0 +1,76 @@
+// The starter's side of a new agent's channel: skips what a login shell prints, pushes the program
+// where the node has none, hands over the bootstrap. Then the channel belongs to gRPC. Loop thread
+// only.
+#pragma once
+
+#include <uv.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/base/unique_fd.h"
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+
+// What may come before the agent's line; more is not a login shell's greeting.
+inline constexpr size_t kBannerBytesMax = 256u << 10;
+inline constexpr size_t kBannerTailBytes = 2048;  // kept for the failure's sentence
+
+// The agent's program, read when the first node wants it.
+class AgentProgram {
+ public:
+  explicit AgentProgram(std::string path) : path_(std::move(path)) {}
+  const std::string& path() const { return path_; }
+  // Valid as long as this object.
+  absl::StatusOr<absl::string_view> Bytes();
+
+ private:
+  const std::string path_;
+  std::string bytes_;
+};
+
+class BootstrapChannel {
+ public:
+  struct Callbacks {
+    std::function<void(UniqueFd socket)> on_ready;
+    // `closed`: the far side ended it, so that its process ends too; else we will not have it.
+    std::function<void(std::string why, bool closed)> on_failed;
+  };
+  // `frame` = BootstrapFrame's; `program` outlives the channel, null = nothing is pushed. One
+  // callback, once, from the loop; it may destroy the channel.
+  BootstrapChannel(uv_loop_t* loop, UniqueFd socket, std::string frame, AgentProgram* program,
+                   Callbacks callbacks);
+
+  // The end of what came before an agent's line, "" if nothing did.
+  const std::string& banner() const { return banner_; }
+
+ private:
+  void Wait();
+  void OnEvents(int events);
+  void Read();
+  void Write();
+  // Whether to read on.
+  bool OnLine(const std::string& line);
+  bool Push(absl::string_view machine);
+  void Fail(const std::string& why, bool closed = false);
+
+  UniqueFd socket_;
+  const std::string frame_;
+  AgentProgram* const program_;  // the starter's, which owns this too
+  const Callbacks callbacks_;
+  std::unique_ptr<UvPoll> poll_;
+  size_t received_ = 0;
+  std::string line_;
+  std::string banner_;
+  std::string head_;             // being sent, before body_
+  absl::string_view body_;       // frame_ or the program's bytes
+  bool agent_is_there_ = false;  // the frame is being sent; nothing more is read
+  bool pushed_ = false;
+};
+
+}  // namespace muster

@@ -1,0 +1,335 @@
+#include "launcher/schedule/process_starter.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "launcher/schedule/child_process.h"
+#include "proto/base/check.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kTailLines = 8;              // of stderr, in a failure's sentence
+constexpr size_t kStderrLineBytesMax = 4096;  // longer lines are cut
+constexpr absl::Duration kKillAfter = absl::Seconds(2);
+
+// What ssh says when another try would end the same way; each try may count against the account.
+constexpr const char* kLastingReasons[] = {
+    "Permission denied",          "Host key verification failed",
+    "Could not resolve hostname", "Too many authentication failures",
+    "Bad configuration option",   "no such identity"};
+
+}  // namespace
+
+ProcessStarter::ProcessStarter(uv_loop_t* loop, ProcessStarterOptions options)
+    : loop_(loop),
+      options_(std::move(options)),
+      program_(options_.agent_path),
+      jitter_(options_.seed),
+      pump_(loop, [this] { Pump(); }),
+      child_(loop, SIGCHLD, [this] { Reap(); }) {}
+
+ProcessStarter::~ProcessStarter() {
+  for (auto& [index, node] : nodes_) {
+    if (node.pid > 0) {
+      kill(-node.pid, SIGKILL);
+      waitpid(node.pid, nullptr, 0);
+    }
+  }
+}
+
+void ProcessStarter::Start(StartTarget target) {
+  const size_t index = target.index;
+  const auto old = nodes_.find(index);
+  CHECK(old == nodes_.end() || (old->second.pid <= 0 && !old->second.starting));
+  nodes_.erase(index);
+  nodes_[index].target = std::move(target);
+  waiting_.push_back(index);
+  pump_.StartAfter(absl::ZeroDuration());
+}
+
+void ProcessStarter::Pump() {
+  while (!stopping_ && !waiting_.empty() && starting_ < kStartsAtOnceMax) {
+    Node& node = nodes_.at(waiting_.front());
+    waiting_.pop_front();
+    ++starting_;
+    node.starting = true;
+    Spawn(node);
+  }
+}
+
+void ProcessStarter::Spawn(Node& node) {
+  const size_t index = node.target.index;
+  node.failure.clear();
+  node.ended_by_us = false;
+  node.banner.clear();
+  node.words = {};
+  ++node.tries;
+  absl::StatusOr<std::string> frame = BootstrapFrame(node.target.bootstrap);
+  int channel[2] = {-1, -1};
+  int errors[2] = {-1, -1};
+  absl::Status status = frame.status();
+  if (status.ok() && (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0 ||
+                      pipe2(errors, O_CLOEXEC) != 0)) {
+    status = absl::UnavailableError(
+        absl::StrCat("no descriptors left: ", std::strerror(errno), ": raise `ulimit -n`"));
+  }
+  UniqueFd ours(channel[0]);
+  const UniqueFd theirs(channel[1]);
+  node.words.fd.Reset(errors[0]);
+  const UniqueFd errors_write(errors[1]);
+  const absl::StatusOr<pid_t> pid =
+      status.ok() ? SpawnChild({options_.command(node.target), theirs.get(), errors_write.get()})
+                  : absl::StatusOr<pid_t>(status);
+  if (!pid.ok()) {
+    Fail(index, Sentence(node, std::string(pid.status().message())));
+    return;
+  }
+  node.pid = *pid;
+  if (callbacks_.on_spawned) {
+    callbacks_.on_spawned(index, *pid);
+  }
+  fcntl(ours.get(), F_SETFL, O_NONBLOCK);
+  fcntl(node.words.fd.get(), F_SETFL, O_NONBLOCK);
+  node.words.poll = std::make_unique<UvPoll>(loop_, node.words.fd.get(),
+                                             [this, index](int) { ReadWords(index); });
+  node.words.poll->Start(UV_READABLE);
+  node.channel = std::make_unique<BootstrapChannel>(
+      loop_, std::move(ours), *std::move(frame), options_.may_push ? &program_ : nullptr,
+      BootstrapChannel::Callbacks{
+          [this, index](UniqueFd socket) { OnReady(index, std::move(socket)); },
+          [this, index](const std::string& why, bool closed) {
+            OnChannelFailed(index, why, closed);
+          }});
+  node.timer = std::make_unique<UvTimer>(loop_, [this, index] {
+    End(nodes_.at(index),
+        absl::StrCat("no answer within ", absl::FormatDuration(options_.answer_timeout)));
+  });
+  node.timer->StartAfter(options_.answer_timeout);
+}
+
+void ProcessStarter::OnReady(size_t index, UniqueFd socket) {
+  Node& node = nodes_.at(index);
+  node.channel.reset();
+  node.timer.reset();
+  node.connected = true;
+  node.starting = false;
+  --starting_;
+  pump_.StartAfter(absl::ZeroDuration());
+  if (!stopping_) {
+    callbacks_.on_connected(index, std::move(socket));
+  }
+}
+
+void ProcessStarter::OnChannelFailed(size_t index, const std::string& why, bool closed) {
+  Node& node = nodes_.at(index);
+  if (!closed) {
+    End(node, why);
+    return;
+  }
+  // The child's status and last words say more; it is given a moment to end by itself.
+  node.banner = node.channel->banner();
+  node.channel.reset();
+  node.failure = why;
+  node.timer = std::make_unique<UvTimer>(loop_, [this, index, why] { End(nodes_.at(index), why); });
+  node.timer->StartAfter(kKillAfter);
+}
+
+// Ends a child that does not end by itself: TERM, and KILL when that does not help.
+void ProcessStarter::End(Node& node, const std::string& why) {
+  node.failure = why;
+  node.ended_by_us = true;
+  if (node.channel != nullptr) {
+    node.banner = node.channel->banner();
+    node.channel.reset();
+  }
+  const pid_t pid = node.pid;
+  if (pid <= 0) {
+    return;  // it ended meanwhile
+  }
+  kill(-pid, SIGTERM);
+  node.timer = std::make_unique<UvTimer>(loop_, [pid] { kill(-pid, SIGKILL); });
+  node.timer->StartAfter(kKillAfter);
+}
+
+void ProcessStarter::Reap() {
+  std::vector<std::pair<size_t, int>> ended;
+  for (auto& [index, node] : nodes_) {
+    int status = 0;
+    if (node.pid > 0 && waitpid(node.pid, &status, WNOHANG) == node.pid) {
+      node.pid = -1;
+      ended.emplace_back(index, status);
+    }
+  }
+  for (const auto& [index, status] : ended) {
+    OnExit(index, status);
+  }
+  CheckStopped();
+}
+
+void ProcessStarter::OnExit(size_t index, int status) {
+  ReadWords(index);
+  Node& node = nodes_.at(index);
+  if (node.channel != nullptr) {
+    node.banner = node.channel->banner();
+  }
+  node.channel.reset();
+  node.timer.reset();
+  node.words.poll.reset();
+  node.words.fd.Reset();
+  if (stopping_) {
+    return;
+  }
+  const std::string how = absl::StrCat(options_.program, " ", HowItEnded(status));
+  if (node.connected) {
+    node.connected = false;
+    const std::string sentence =
+        absl::StrCat(node.target.host, ": ", how, node.words.tail.empty() ? "" : ": ",
+                     absl::StrJoin(node.words.tail, " | "));
+    callbacks_.on_exit(index, sentence);
+    return;
+  }
+  const bool lost = WIFEXITED(status) && WEXITSTATUS(status) == 255;  // ssh's own failures
+  if (lost && !node.ended_by_us && node.tries < options_.tries && !WillStay(node)) {
+    const absl::Duration wait = options_.retry_min * (1 << (node.tries - 1));
+    node.timer = std::make_unique<UvTimer>(loop_, [this, index] {
+      Node& again = nodes_.at(index);
+      const std::unique_ptr<UvTimer> spent = std::move(again.timer);
+      Spawn(again);
+    });
+    node.timer->StartAfter(wait * (0.5 + jitter_.Unit()));
+    return;
+  }
+  if (node.ended_by_us) {
+    Fail(index, Sentence(node, node.failure));
+  } else if (lost || node.failure.empty()) {
+    Fail(index, Sentence(node, how));
+  } else {
+    Fail(index, Sentence(node, absl::StrCat(node.failure, "; ", how)));
+  }
+}
+
+bool ProcessStarter::WillStay(const Node& node) const {
+  return std::any_of(node.words.tail.begin(), node.words.tail.end(), [](const std::string& line) {
+    return std::any_of(std::begin(kLastingReasons), std::end(kLastingReasons),
+                       [&line](const char* reason) { return absl::StrContains(line, reason); });
+  });
+}
+
+std::string ProcessStarter::Sentence(const Node& node, const std::string& what) const {
+  std::string out = absl::StrCat(node.target.host, ": ", what);
+  if (node.tries > 1) {
+    absl::StrAppend(&out, " (", node.tries, " tries)");
+  }
+  if (!node.words.tail.empty()) {
+    absl::StrAppend(&out, ": ", absl::StrJoin(node.words.tail, " | "));
+  } else if (const auto banner = absl::StripAsciiWhitespace(node.banner); !banner.empty()) {
+    // Some shells say why on stdout: "This account is currently not available."
+    const std::vector<std::string> lines = absl::StrSplit(banner, '\n', absl::SkipWhitespace());
+    absl::StrAppend(&out, ": ", lines.back());
+  }
+  if (options_.next_step) {
+    absl::StrAppend(&out, "; ", options_.next_step(node.target));
+  }
+  return out;
+}
+
+void ProcessStarter::Fail(size_t index, const std::string& reason) {
+  Node& node = nodes_.at(index);
+  if (node.starting) {
+    node.starting = false;
+    --starting_;
+    pump_.StartAfter(absl::ZeroDuration());
+  }
+  if (!stopping_) {
+    callbacks_.on_failed(index, reason);
+  }
+}
+
+void ProcessStarter::ReadWords(size_t index) {
+  Node& node = nodes_.at(index);
+  char bytes[4096];
+  // Bounded, so that a flood on one node's stderr does not hold the loop.
+  for (int i = 0; i < 16 && node.words.fd.valid(); ++i) {
+    const ssize_t n = read(node.words.fd.get(), bytes, sizeof(bytes));
+    if (n < 0) {
+      return;
+    }
+    if (n == 0) {
+      if (!node.words.line.empty()) {
+        AddLine(node, std::exchange(node.words.line, ""));
+      }
+      node.words.poll.reset();
+      node.words.fd.Reset();
+      return;
+    }
+    for (const char c : absl::string_view(bytes, static_cast<size_t>(n))) {
+      if (c == '\n' || node.words.line.size() >= kStderrLineBytesMax) {
+        AddLine(node, std::exchange(node.words.line, ""));
+      }
+      if (c != '\n' && c != '\r') {
+        node.words.line.push_back(c);
+      }
+    }
+  }
+}
+
+void ProcessStarter::AddLine(Node& node, std::string line) {
+  if (absl::StripAsciiWhitespace(line).empty()) {
+    return;
+  }
+  if (node.connected && callbacks_.on_line && !stopping_) {
+    callbacks_.on_line(node.target.index, line);
+  }
+  node.words.tail.push_back(std::move(line));
+  if (node.words.tail.size() > kTailLines) {
+    node.words.tail.pop_front();
+  }
+}
+
+void ProcessStarter::SignalAll(int signo) {
+  for (const auto& [index, node] : nodes_) {
+    if (node.pid > 0) {
+      kill(-node.pid, signo);
+    }
+  }
+}
+
+void ProcessStarter::Stop(std::function<void()> done) {
+  stopping_ = true;
+  stop_done_ = std::move(done);
+  waiting_.clear();
+  for (auto& [index, node] : nodes_) {
+    node.channel.reset();
+    node.timer.reset();
+  }
+  SignalAll(SIGTERM);
+  kill_ = std::make_unique<UvTimer>(loop_, [this] { SignalAll(SIGKILL); });
+  kill_->StartAfter(kKillAfter);
+  pump_ = UvTimer(loop_, [this] { CheckStopped(); });
+  pump_.StartAfter(absl::ZeroDuration());
+}
+
+void ProcessStarter::CheckStopped() {
+  const bool left = std::any_of(nodes_.begin(), nodes_.end(),
+                                [](const auto& node) { return node.second.pid > 0; });
+  if (stopping_ && !left && stop_done_ != nullptr) {
+    kill_.reset();
+    std::exchange(stop_done_, nullptr)();
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,98 @@
+// Starts agents by one child process per node (ssh, or the agent itself), whose stdin and stdout
+// are the channel. Behind every starter that works this way. Loop thread only.
+#pragma once
+
+#include <sys/types.h>
+#include <uv.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "launcher/schedule/bootstrap_channel.h"
+#include "launcher/schedule/starter.h"
+#include "proto/base/rng.h"
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+
+struct ProcessStarterOptions {
+  std::string program;  // "ssh", for sentences
+  std::function<std::vector<std::string>(const StartTarget&)> command;
+  std::string agent_path;
+  bool may_push = false;
+  absl::Duration answer_timeout = absl::Seconds(60);
+  int tries = 1;  // of a command that ends with status 255 and no reason that will stay
+  absl::Duration retry_min = absl::Milliseconds(500);
+  std::function<std::string(const StartTarget&)> next_step;  // for the failure's sentence
+  uint64_t seed = 1;                                         // of the jitter
+};
+
+class ProcessStarter final : public Starter {
+ public:
+  ProcessStarter(uv_loop_t* loop, ProcessStarterOptions options);
+  ~ProcessStarter() override;  // kills what is left
+
+  void SetCallbacks(Callbacks callbacks) override { callbacks_ = std::move(callbacks); }
+  void Start(StartTarget target) override;
+  void Stop(std::function<void()> done) override;
+
+ private:
+  // Of a child's stderr: whole lines when connected, the tail before.
+  struct Words {
+    UniqueFd fd;
+    std::unique_ptr<UvPoll> poll;
+    std::string line;
+    std::deque<std::string> tail;
+  };
+  struct Node {
+    StartTarget target;
+    int tries = 0;
+    pid_t pid = -1;  // -1: no child
+    bool connected = false;
+    bool starting = false;     // takes one of kStartsAtOnceMax places
+    std::string failure;       // what went wrong before its exit was known
+    bool ended_by_us = false;  // for that reason: another try would end the same way
+    std::unique_ptr<BootstrapChannel> channel;
+    std::string banner;
+    Words words;
+    std::unique_ptr<UvTimer> timer;  // the answer, the kill, or the next try
+  };
+
+  void Pump();
+  void Spawn(Node& node);
+  void OnReady(size_t index, UniqueFd socket);
+  void OnChannelFailed(size_t index, const std::string& why, bool closed);
+  void End(Node& node, const std::string& why);
+  void Reap();
+  void OnExit(size_t index, int status);
+  void ReadWords(size_t index);
+  void AddLine(Node& node, std::string line);
+  bool WillStay(const Node& node) const;
+  std::string Sentence(const Node& node, const std::string& what) const;
+  void Fail(size_t index, const std::string& reason);
+  void SignalAll(int signo);
+  void CheckStopped();
+
+  uv_loop_t* const loop_;
+  const ProcessStarterOptions options_;
+  Callbacks callbacks_;
+  AgentProgram program_;
+  SplitMix64 jitter_;
+  std::map<size_t, Node> nodes_;
+  std::deque<size_t> waiting_;
+  size_t starting_ = 0;
+  bool stopping_ = false;
+  std::function<void()> stop_done_;
+  UvTimer pump_;
+  std::unique_ptr<UvTimer> kill_;
+  UvSignal child_;
+};
+
+}  // namespace muster

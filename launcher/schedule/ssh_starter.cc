@@ -1,0 +1,69 @@
+#include "launcher/schedule/ssh_starter.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/schedule/process_starter.h"
+#include "proto/base/build_info.h"
+#include "proto/base/clock.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+// Run by the node's /bin/sh with the agent's path and the build's name as arguments. One line, and
+// neither quote nor exclamation mark in it, because the login shell that reads it may be a csh.
+// Where the agent is missing or of another build, it is asked for and comes on stdin: its length as
+// a line, then its bytes. The folder is tried first, for it may be mounted without the right to
+// execute.
+constexpr char kRemoteScript[] =
+    "a=$1; b=$2; "
+    "if [ -x \"$a\" ] && [ \"$(\"$a\" --build 2>/dev/null)\" = \"$b\" ]; "
+    "then exec \"$a\" --stdio; fi; "
+    "umask 077; t=; "
+    "for d in \"${TMPDIR:-/tmp}\" /var/tmp /dev/shm \"$HOME\"; do "
+    "t=$(mktemp -d \"$d/muster-XXXXXXXX\" 2>/dev/null) || continue; "
+    "printf \"#\\041/bin/sh\\n\" >\"$t/x\" && chmod 700 \"$t/x\" && \"$t/x\" 2>/dev/null "
+    "&& rm \"$t/x\" && break; rm -rf \"$t\"; t=; done; "
+    "if [ -z \"$t\" ]; then echo no folder here takes a program: set TMPDIR >&2; exit 1; fi; "
+    "printf \"\\nmuster-agent-wanted %s\\n\" \"$(uname -m)\"; "
+    "if read -r n && head -c \"$n\" >\"$t/muster-agent\" && chmod 700 \"$t/muster-agent\"; "
+    "then MUSTER_AGENT_TEMP=$t; export MUSTER_AGENT_TEMP; "
+    "\"$t/muster-agent\" --build >/dev/null && exec \"$t/muster-agent\" --stdio; fi; "
+    "rm -rf \"$t\"; exit 1";
+
+}  // namespace
+
+std::vector<std::string> SshCommand(const SshOptions& options, const std::string& host) {
+  std::vector<std::string> command = options.ssh;
+  for (const std::string& one :
+       {std::string("-T"), std::string("-x"), std::string("-o"), std::string("BatchMode=yes"),
+        std::string("-o"),
+        absl::StrCat("ConnectTimeout=", absl::ToInt64Seconds(options.connect_timeout)), host,
+        absl::StrCat("exec /bin/sh -c '", kRemoteScript, "' muster ",
+                     ShellQuote(options.agent_path), " ", ShellQuote(BuildName()))}) {
+    command.push_back(one);
+  }
+  return command;
+}
+
+std::unique_ptr<Starter> MakeSshStarter(uv_loop_t* loop, SshOptions options) {
+  ProcessStarterOptions process;
+  process.program = options.ssh.at(0);
+  process.agent_path = options.agent_path;
+  process.may_push = true;
+  process.answer_timeout = options.answer_timeout;
+  process.tries = options.tries;
+  process.retry_min = options.retry_min;
+  // Thousands of launches at one time of day must not come back together.
+  process.seed = static_cast<uint64_t>(absl::ToUnixNanos(BootNow()));
+  process.next_step = [program = options.ssh.at(0)](const StartTarget& target) {
+    return absl::StrCat("does `", program, " ", ShellQuote(target.host), " true` work?");
+  };
+  process.command = [options = std::move(options)](const StartTarget& target) {
+    return SshCommand(options, target.host);
+  };
+  return std::make_unique<ProcessStarter>(loop, std::move(process));
+}
+
+}  // namespace muster

@@ -1,0 +1,32 @@
+// Agents over the user's own ssh: its configuration, keys and agent are used as they are.
+#pragma once
+
+#include <uv.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "launcher/schedule/starter.h"
+
+namespace muster {
+
+struct SshOptions {
+  std::vector<std::string> ssh = {"ssh"};  // --ssh: program and options in front of ours
+  std::string agent_path;  // muster-agent of this launch: tried on the node under the same path,
+                           // else pushed
+  absl::Duration connect_timeout = absl::Seconds(15);
+  absl::Duration answer_timeout =
+      absl::Seconds(60);  // from the program's start to the agent's line
+  int tries = 3;
+  absl::Duration retry_min = absl::Milliseconds(500);  // doubled each time, with jitter
+};
+
+// `loop` outlives the starter.
+std::unique_ptr<Starter> MakeSshStarter(uv_loop_t* loop, SshOptions options);
+
+// The command line of a start, for --plan. No secret is in it.
+std::vector<std::string> SshCommand(const SshOptions& options, const std::string& host);
+
+}  // namespace muster

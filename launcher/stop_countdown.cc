@@ -1,0 +1,57 @@
+#include "launcher/stop_countdown.h"
+
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::Duration kEvery = absl::Seconds(5);
+
+}  // namespace
+
+StopCountdown::StopCountdown(uv_loop_t* loop, std::function<uint32_t()> workers_left)
+    : workers_left_(std::move(workers_left)), timer_(loop, [this] { Tick(); }) {
+  timer_.Unref();
+}
+
+void StopCountdown::Begin(int signo, bool now, absl::Duration grace) {
+  if (now) {
+    LogInfo("killing the workers");
+    return;
+  }
+  deadline_ = BootNow() + grace;
+  LogInfo(absl::StrCat(SignalName(signo), ": stopping ",
+                       Plural(workers_left_(), "worker", "workers"), "; what still runs in ",
+                       ShortDuration(grace), " is killed",
+                       signo == SIGINT ? "; Ctrl-C again kills now" : ""));
+  timer_.StartEvery(kEvery);
+}
+
+void StopCountdown::Tick() {
+  const uint32_t left = workers_left_();
+  const absl::Duration rest = deadline_ - BootNow();
+  if (left > 0 && rest > absl::ZeroDuration()) {
+    LogInfo(absl::StrCat("waiting for ", Plural(left, "worker", "workers"), ", ",
+                         ShortDuration(rest), " left"));
+  }
+}
+
+void StopCountdown::End() { timer_.Stop(); }
+
+uint32_t WorkersLeft(const RoundState& state) {
+  uint32_t left = 0;
+  for (const auto& [id, node] : state.nodes) {
+    if (node.status == NodeStatus::kAlive || node.status == NodeStatus::kSuspect) {
+      left += node.workers_alive;
+    }
+  }
+  return left;
+}
+
+}  // namespace muster

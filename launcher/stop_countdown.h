@@ -1,0 +1,34 @@
+// While a job is being stopped: says what is awaited, how long, and how to end it at once. Loop
+// thread only.
+#pragma once
+
+#include <uv.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "proto/wire/uv_handles.h"
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+class StopCountdown {
+ public:
+  StopCountdown(uv_loop_t* loop, std::function<uint32_t()> workers_left);
+  void Begin(int signo, bool now, absl::Duration grace);
+  void End();
+
+ private:
+  void Tick();
+
+  const std::function<uint32_t()> workers_left_;
+  UvTimer timer_;
+  absl::Time deadline_;
+};
+
+// Workers that still run, as the master knows.
+uint32_t WorkersLeft(const RoundState& state);
+
+}  // namespace muster

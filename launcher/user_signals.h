@@ -1,0 +1,35 @@
+// What the user's signals mean for the job: INT, TERM, HUP, QUIT stop it (a second INT at once),
+// USR1 and USR2 are passed on, TSTP and CONT pause and resume it. Loop thread only.
+#pragma once
+
+#include <uv.h>
+
+#include <functional>
+#include <vector>
+
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+
+class UserSignals {
+ public:
+  struct Callbacks {
+    std::function<void(int signo, bool now)> on_stop;
+    std::function<void(int signo)> on_pass;
+    std::function<void()> on_suspend;   // pause the job, then call SuspendSelf()
+    std::function<void()> on_continue;  // after SuspendSelf() has returned, and on any SIGCONT
+  };
+  UserSignals(uv_loop_t* loop, Callbacks callbacks);
+
+  // Stops this process until SIGCONT.
+  static void SuspendSelf();
+
+ private:
+  void On(int signo);
+
+  const Callbacks callbacks_;
+  std::vector<UvSignal> signals_;
+  bool interrupted_ = false;
+};
+
+}  // namespace muster

@@ -1,0 +1,44 @@
+// An agent that only takes its bootstrap, says so on the channel, and sends back what comes.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/build_info.h"
+#include "proto/base/clock.h"
+#include "proto/wire/bootstrap.h"
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--build") == 0) {
+    std::printf("%s\n", std::string(muster::BuildName()).c_str());
+    return 0;
+  }
+  if (argc != 2 || std::strcmp(argv[1], "--stdio") != 0) {
+    return 2;
+  }
+  const auto bootstrap = muster::ReadBootstrap(0, 1, muster::BootNow() + absl::Seconds(60));
+  if (!bootstrap.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(bootstrap.status().message()).c_str());
+    return 1;
+  }
+  const std::string text = absl::StrCat("job ", bootstrap->job_id, " secret ", bootstrap->secret,
+                                        " node ", bootstrap->join.node_rank, "\n");
+  if (write(1, text.data(), text.size()) < 0) {
+    return 1;
+  }
+  char bytes[256];
+  ssize_t n = 0;
+  while ((n = read(0, bytes, sizeof(bytes))) > 0) {
+    if (bytes[0] == 'q') {
+      std::fprintf(stderr, "last words\n");
+      return 7;
+    }
+    if (write(1, bytes, static_cast<size_t>(n)) < 0) {
+      return 1;
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,126 @@
+#include "launcher/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ExitRecord Exit(uint32_t rank, ExitKind kind, int32_t code, bool stopped = false) {
+  ExitRecord out;
+  out.round = {1, 2};
+  out.hostname = "node1";
+  out.exit.rank = Rank{rank};
+  out.exit.local_rank = LocalRank{rank % 2};
+  out.exit.pid = static_cast<int32_t>(4000 + rank);
+  out.exit.kind = kind;
+  out.exit.code = code;
+  out.exit.stopped_by_us = stopped;
+  out.exit.ran_for = absl::Milliseconds(1250);
+  return out;
+}
+
+JobReport Failed(const ExitRecord& first) {
+  JobReport out;
+  out.ended = true;
+  out.exit_code = first.exit.ExitCode();
+  out.cause = CauseKind::kWorker;
+  out.headline = "rank 3 on node1 failed";
+  out.first = first;
+  out.exits = {first};
+  return out;
+}
+
+TEST(ReportText, NothingToSayWhenAllWentWell) {
+  JobReport report;
+  report.ended = true;
+  EXPECT_EQ(ReportText(report, "job1"), "");
+}
+
+TEST(ReportText, FirstCauseItsLastWordsAndWhoFollowed) {
+  ExitRecord first = Exit(3, ExitKind::kExited, 3);
+  first.exit.stderr_tail = "Traceback\n  boom";
+  first.exit.error_message = "ValueError: boom\n";
+  JobReport report = Failed(first);
+  report.exits.push_back(Exit(7, ExitKind::kExited, 1));
+  report.exits.push_back(Exit(5, ExitKind::kSignaled, SIGSEGV));
+  report.exits.push_back(Exit(2, ExitKind::kSignaled, SIGTERM, true));
+  report.exits.push_back(Exit(0, ExitKind::kSignaled, SIGTERM, true));
+  report.exits.push_back(Exit(1, ExitKind::kSignaled, SIGTERM, true));
+  report.exits.push_back(Exit(4, ExitKind::kExited, 0, true));  // ended well all the same
+  report.history = {"round 1.1 ended because node2 was lost"};
+  EXPECT_EQ(ReportText(report, "job1"),
+            "muster: job job1: rank 3 on node1 failed\n"
+            "  its error file says:\n"
+            "    | ValueError: boom\n"
+            "  its last lines on stderr:\n"
+            "    | Traceback\n"
+            "    |   boom\n"
+            "  failed as well: rank 5 (SIGSEGV); rank 7 (exit code 1)\n"
+            "  stopped because of that: ranks 0-2 (SIGTERM)\n"
+            "  before: round 1.1 ended because node2 was lost\n"
+            "  exit code 3\n");
+}
+
+TEST(ReportText, OutOfMemorySaysWhatToDo) {
+  ExitRecord first = Exit(3, ExitKind::kSignaled, SIGKILL);
+  first.exit.oom_killed = true;
+  first.exit.rss_max_bytes = 100u << 20;
+  EXPECT_THAT(ReportText(Failed(first), "j"), HasSubstr("peak memory 100 MiB"));
+  EXPECT_THAT(ReportText(Failed(first), "j"), HasSubstr("  exit code 137\n"));
+}
+
+TEST(ReportText, LastWordsAreOnlyThoseOfTheCause) {
+  ExitRecord first = Exit(3, ExitKind::kExited, 3);
+  first.exit.stderr_tail = "misleading\n";
+  JobReport report = Failed(first);
+  report.cause = CauseKind::kNodeLost;
+  EXPECT_THAT(ReportText(report, "j"), Not(HasSubstr("misleading")));
+}
+
+TEST(ReportJson, HoldsTheSameFactsWithStableNames) {
+  ExitRecord first = Exit(3, ExitKind::kSignaled, SIGSEGV);
+  first.exit.stderr_tail = "not UTF-8: \xff\n";
+  first.exit.core_dumped = true;
+  JobReport report = Failed(first);
+  report.restarts = 2;
+  report.exits.push_back(Exit(4, ExitKind::kSpawnFailed, 2));
+  report.exits.back().exit.detail = "exec x: No such file or directory";
+  const std::string text = ReportJson(report, "job 1");
+  EXPECT_EQ(text.back(), '\n');
+  const nlohmann::json json = nlohmann::json::parse(text);
+  EXPECT_EQ(json["format"], "muster-report-1");
+  EXPECT_EQ(json["job_id"], "job 1");
+  EXPECT_EQ(json["exit_code"], 139);
+  EXPECT_EQ(json["cause"], "worker");
+  EXPECT_EQ(json["restarts"], 2);
+  EXPECT_EQ(json["first"]["rank"], 3);
+  EXPECT_EQ(json["first"]["host"], "node1");
+  EXPECT_EQ(json["first"]["pid"], 4003);
+  EXPECT_EQ(json["first"]["signal"], "SIGSEGV");
+  EXPECT_EQ(json["first"]["core_dumped"], true);
+  EXPECT_EQ(json["first"]["ran_for_s"], 1.25);
+  EXPECT_EQ(json["first"]["stderr_tail"], "not UTF-8: \xef\xbf\xbd\n");
+  ASSERT_EQ(json["exits"].size(), 2u);
+  EXPECT_EQ(json["exits"][1]["exit_code"], 127);
+  EXPECT_EQ(json["exits"][1]["how"], "not started: exec x: No such file or directory");
+  EXPECT_FALSE(json["exits"][1].contains("signal"));
+  EXPECT_EQ(json["exits"][1]["round"], "1.2");
+}
+
+TEST(ReportJson, GoodJobHasNoFirst) {
+  const nlohmann::json json = nlohmann::json::parse(ReportJson(JobReport(), "j"));
+  EXPECT_EQ(json["cause"], "none");
+  EXPECT_FALSE(json.contains("first"));
+  EXPECT_TRUE(json["exits"].empty());
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,216 @@
+#include "launcher/resolve.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "launcher/options.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::map<std::string, std::string>& Files() {
+  static const std::map<std::string, std::string> files = {{"two", "a slots=2\nb slots=2\n"},
+                                                           {"more", "c\n"},
+                                                           {"again", "b\n"},
+                                                           {"bad", "a slots=x\n"},
+                                                           {"mixed", "a slots=2\nb\n"}};
+  return files;
+}
+
+absl::StatusOr<std::string> Read(const std::string& path) {
+  const auto it = Files().find(path);
+  if (it == Files().end()) {
+    return absl::NotFoundError("No such file or directory");
+  }
+  return it->second;
+}
+
+absl::StatusOr<JobSpec> Resolve(absl::string_view line, const Environment& environment = {}) {
+  const std::vector<std::string> args = absl::StrSplit(line, ' ', absl::SkipEmpty());
+  auto command = ParseCommandLine(args, environment);
+  if (!command.ok()) {
+    return command.status();
+  }
+  if (const absl::Status status = ResolveHosts(command->spec, Read); !status.ok()) {
+    return status;
+  }
+  return std::move(command->spec);
+}
+
+// "way min-max: host=workers ..." ; "?" = found out there; of a job typed on every node, this one's
+// workers.
+std::string Shape(absl::string_view line, const Environment& environment = {}) {
+  const auto spec = Resolve(line, environment);
+  if (!spec.ok()) {
+    return absl::StrCat("error: ", spec.status().message());
+  }
+  std::string out =
+      absl::StrCat(StartWayName(spec->way), " ", spec->nodes_min, "-", spec->nodes_max, ":");
+  for (const NodeWorkers& node : spec->nodes) {
+    absl::StrAppend(&out, " ", node.host.name, "=",
+                    node.wanted == WorkersWanted::kNumber ? absl::StrCat(node.workers) : "?");
+  }
+  return spec->nodes.empty() ? absl::StrCat(out, " own=", spec->plan.workers) : out;
+}
+
+struct Case {
+  const char* line;
+  const char* shape;
+};
+class Shapes : public testing::TestWithParam<Case> {};
+TEST_P(Shapes, AreWhatTheUserMeans) { EXPECT_EQ(Shape(GetParam().line), GetParam().shape); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, Shapes,
+    testing::Values(
+        // one machine
+        Case{"p", "local 1-1: =1"}, Case{"--nproc-per-node 4 p", "local 1-1: =4"},
+        Case{"-n 4 p", "local 1-1: =4"}, Case{"-n 4 --nproc-per-node 4 p", "local 1-1: =4"},
+        Case{"-n 3 -ppn 4 p", "local 1-1: =3"}, Case{"-ppn 2 p", "local 1-1: =2"},
+        Case{"--nproc-per-node gpu p", "local 1-1: =?"},
+        Case{"--standalone --nproc-per-node 2 p", "local 1-1: =2"},
+        Case{"--nnodes 1 --rdzv-backend c10d --rdzv-endpoint localhost:0 --nproc-per-node 2 p",
+             "local 1-1: =2"},
+        Case{"--node-rank 0 --master-addr 127.0.0.1 --master-port 29501 p", "local 1-1: =1"},
+        // several nodes on one machine
+        Case{"--standalone --nnodes 2 --nproc-per-node 2 p", "standalone 2-2: =2 =2"},
+        Case{"--standalone --nnodes 3 -n 7 p", "standalone 3-3: =3 =2 =2"},
+        Case{"--standalone --nnodes 2 -n 5 -ppn 3 p", "standalone 2-2: =3 =2"},
+        // hosts
+        Case{"--hosts a,b p", "hosts 2-2: a=1 b=1"},
+        Case{"--hosts a:4,b:4 p", "hosts 2-2: a=4 b=4"},
+        Case{"--hosts a,b --nproc-per-node 16 p", "hosts 2-2: a=16 b=16"},
+        Case{"-np 6 -hosts a:4,b:4 p", "hosts 2-2: a=4 b=2"},
+        Case{"-n 4 -ppn 2 -hosts a,b,c p", "hosts 2-2: a=2 b=2"},
+        Case{"--hosts a,b,c --nnodes 2 p", "hosts 2-2: a=1 b=1"},
+        Case{"--hosts a,b,c --nnodes 1:2 p", "hosts 1-2: a=1 b=1"},
+        Case{"--hosts a,b --nnodes 1:4 p", "hosts 1-2: a=1 b=1"},
+        Case{"--hosts a --host b p", "hosts 2-2: a=1 b=1"},
+        Case{"--hosts a,b --nproc-per-node auto p", "hosts 2-2: a=? b=?"},
+        Case{"--hostfile two p", "hosts 2-2: a=2 b=2"}, Case{"-f two -n 3 p", "hosts 2-2: a=2 b=1"},
+        Case{"-f two --hostfile more p", "hosts 3-3: a=2 b=2 c=1"},
+        Case{"-f mixed p", "hosts 2-2: a=2 b=?"}, Case{"--hosts a p", "hosts 1-1: a=1"},
+        // typed on every node
+        Case{"--nnodes 2 --nproc-per-node 16 --rdzv-endpoint a:2000 p", "typed 2-2: own=16"},
+        Case{"--nnodes 2:4 --rdzv-endpoint a p", "typed 2-4: own=1"},
+        Case{"--nnodes 2 -n 8 --rdzv-endpoint a p", "typed 2-2: own=4"},
+        Case{"--nnodes 2 -n 5 --node-rank 1 --master-addr a p", "typed 2-2: own=2"},
+        Case{"--nnodes 2 --rdzv-endpoint file:///s/j p", "typed 2-2: own=1"},
+        // neither
+        Case{"--nnodes 2 --nproc-per-node 16 p", "serve 2-2: own=16"},
+        Case{"--nnodes 2 --node-rank 0 p", "serve 2-2: own=1"}));
+
+class Refused : public testing::TestWithParam<Case> {};
+TEST_P(Refused, WithBothSidesNamed) {
+  const std::string shape = Shape(GetParam().line);
+  EXPECT_THAT(shape, HasSubstr("error: "));
+  for (absl::string_view part : absl::StrSplit(GetParam().shape, '|')) {
+    EXPECT_THAT(shape, HasSubstr(std::string(part)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Contradictions, Refused,
+    testing::Values(
+        Case{"-n 5 --hosts a:2,b:2 p", "-n 5|--hosts a:2,b:2|4 slots"},
+        Case{"--standalone --hosts a p", "--standalone|--hosts a"},
+        Case{"--standalone -f two p", "--standalone|-f two"},
+        Case{"-n 5 --nproc-per-node 2 p", "-n 5|--nproc-per-node 2|one node"},
+        Case{"-n 5 --nproc-per-node 2 --hosts a,b p", "-n 5|--nproc-per-node 2"},
+        Case{"-ppn 3 --nproc-per-node 2 p", "-ppn 3|--nproc-per-node 2"},
+        Case{"-n 5 --nproc-per-node auto p", "-n 5|--nproc-per-node auto"},
+        Case{"-n 4 --nnodes 1:2 --hosts a:2,b:2 p", "-n 4|--nnodes 1:2"},
+        Case{"--hosts a -f two p", "--hosts a|-f two"},
+        Case{"--hosts a --rdzv-endpoint b p", "--hosts a|--rdzv-endpoint b"},
+        Case{"--hosts a --node-rank 0 p", "--hosts a|--node-rank 0"},
+        Case{"-m --no-python p", "-m|--no-python"},
+        Case{"--no-prefix --log-prefix {rank} p", "--no-prefix|--log-prefix {rank}"},
+        Case{"-q -v p", "-q|-v"}, Case{"--hosts a,b --nnodes 3 p", "--nnodes 3|--hosts a,b"},
+        Case{"--node-rank 2 --nnodes 2 --master-addr a p", "--node-rank 2|--nnodes 2"},
+        Case{"--node-rank 1 p", "--node-rank 1|no --nnodes"},
+        Case{"--node-rank 1 --nnodes 2 p", "--node-rank 1|--master-addr"},
+        Case{"--nnodes 2 --rdzv-endpoint a:0 p", "--rdzv-endpoint a:0|--nnodes 2"},
+        Case{"--nnodes 2 --master-addr a --master-port 0 p", "--master-port 0|--nnodes 2"},
+        Case{"--nnodes 2 -n 5 --rdzv-endpoint a p", "-n 5|--nnodes 2|--node-rank"},
+        Case{"-n 4 -ppn 2 p", "-n 4|-ppn 2|2 nodes"},
+        Case{"-n 1 --nnodes 2 --standalone p", "-n 1|--nnodes 2"},
+        Case{"--json p", "--json|--plan"}, Case{"-n 5000 p", "-n 5000|4096"},
+        Case{"--nnodes 16384 --nproc-per-node 4096 --standalone p", "--nnodes 16384|1048576"},
+        Case{"--serve --nnodes 2 --rdzv-conf is_host=0 --rdzv-endpoint a p", "--serve|is_host=0"},
+        Case{"--insecure --secret-file f p", "--insecure|--secret-file f"},
+        Case{"--plan --explain-env p", "--plan|--explain-env"},
+        Case{"--hostfile nope p", "--hostfile nope|No such file"},
+        Case{"--hostfile bad p", "bad:1|got 'x'"}, Case{"-f two -f again p", "again: host 'b'"},
+        Case{"-f mixed -n 3 p", "-n 3|'b'|slots=N"}));
+
+TEST(Resolve, ContradictionsWithTheEnvironmentAreNotes) {
+  const auto hosts =
+      Resolve("--hosts a,b p",
+              {{"PET_NNODES", "4"}, {"PET_RDZV_ENDPOINT", "x:2000"}, {"PET_NODE_RANK", "1"}});
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_EQ(hosts->nodes.size(), 2u);
+  EXPECT_EQ(hosts->notes.size(), 3u);
+  EXPECT_EQ(Shape("p", {{"PET_NNODES", "2"},
+                        {"PET_NPROC_PER_NODE", "3"},
+                        {"PET_NODE_RANK", "1"},
+                        {"PET_MASTER_ADDR", "job-0"},
+                        {"PET_MASTER_PORT", "23456"}}),
+            "typed 2-2: own=3");
+}
+
+TEST(Resolve, StaticFormSharesOnePort) {
+  const auto given = Resolve("--nnodes 2 --node-rank 1 --master-addr node0 --master-port 29501 p");
+  ASSERT_TRUE(given.ok());
+  EXPECT_TRUE(given->rendezvous.is_static);
+  EXPECT_EQ(given->rendezvous.host, "node0");
+  EXPECT_EQ(given->rendezvous.port, 29501);
+  EXPECT_EQ(given->master_port, 29501);
+  EXPECT_EQ(Resolve("--nnodes 2 --master-addr node0 p")->rendezvous.port, 29500);
+  EXPECT_EQ(Resolve("--nnodes 2 --master-addr node0 p")->master_port, 29500);
+  const auto endpoint = Resolve("--nnodes 2 --master-addr node0 --rdzv-endpoint node1 p");
+  EXPECT_EQ(endpoint->rendezvous.host, "node1");
+  EXPECT_EQ(endpoint->rendezvous.port, 29400);
+  EXPECT_EQ(endpoint->master_addr, "");
+  EXPECT_THAT(endpoint->notes, ElementsAre(HasSubstr("--master-addr node0 is not used")));
+  EXPECT_EQ(Resolve("--master-addr 127.0.0.1 --master-port 29501 p")->master_port, 29501);
+}
+
+TEST(Resolve, StandaloneWinsOverWhereToMeet) {
+  const auto spec = Resolve("--standalone --nnodes 2 --rdzv-endpoint localhost:29400 p");
+  ASSERT_TRUE(spec.ok());
+  EXPECT_EQ(spec->way, StartWay::kStandalone);
+  EXPECT_EQ(spec->rendezvous.host, "");
+  EXPECT_THAT(spec->notes, ElementsAre(HasSubstr("is not used: --standalone")));
+}
+
+TEST(Resolve, FilesOfOutputNeedAPlace) {
+  const auto redirects = Resolve("-r 3 p");
+  EXPECT_EQ(redirects->plan.output.log_dir, "muster-logs");
+  EXPECT_THAT(redirects->notes, ElementsAre(HasSubstr("muster-logs")));
+  const auto tee = Resolve("-t 3 p");
+  EXPECT_FALSE(tee->plan.output.tee.Any());
+  EXPECT_THAT(tee->notes, ElementsAre(HasSubstr("no file is written")));
+  const auto both = Resolve("-t 3 --log-dir d p");
+  EXPECT_TRUE(both->plan.output.tee.Any());
+  EXPECT_THAT(both->notes, IsEmpty());
+}
+
+TEST(Resolve, MoreHostsThanNodesIsSaidOnce) {
+  EXPECT_THAT(Resolve("--hosts a,b,c --nnodes 2 p")->notes,
+              ElementsAre("the first 2 of 3 hosts are used (--nnodes 2)"));
+}
+
+TEST(Resolve, TheJobsNameIsTheRendezvousId) {
+  EXPECT_EQ(Resolve("--rdzv-id job7 p")->plan.job_id, "job7");
+  EXPECT_EQ(Resolve("p")->plan.job_id, "");
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,287 @@
+// Starters against a shell script in ssh's place (fake_ssh) and an agent that only echoes
+// (fake_agent).
+#include "launcher/schedule/starter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/schedule/local_starter.h"
+#include "launcher/schedule/process_starter.h"
+#include "launcher/schedule/ssh_starter.h"
+#include "proto/base/build_info.h"
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class StarterTest : public testing::Test {
+ protected:
+  StarterTest() {
+    char name[] = "/tmp/muster-starter-test-XXXXXX";
+    folder_ = mkdtemp(name);
+    std::filesystem::create_directory(folder_ + "/tmp");
+    uv_loop_init(&loop_);
+  }
+  ~StarterTest() override {
+    if (starter_ != nullptr && !stopped_) {
+      Stop();
+    }
+    starter_.reset();
+    uv_run(&loop_, UV_RUN_DEFAULT);
+    EXPECT_EQ(uv_loop_close(&loop_), 0);
+    std::filesystem::remove_all(folder_);
+  }
+
+  void Ssh(absl::Duration answer_timeout = absl::Seconds(50)) {
+    SshOptions options;
+    options.ssh = {FAKE_SSH, folder_, FAKE_AGENT};
+    options.agent_path = FAKE_AGENT;
+    options.retry_min = absl::Milliseconds(1);
+    options.answer_timeout = answer_timeout;
+    Use(MakeSshStarter(&loop_, options));
+  }
+  void Use(std::unique_ptr<Starter> starter) {
+    starter_ = std::move(starter);
+    Starter::Callbacks callbacks;
+    callbacks.on_connected = [this](size_t index, UniqueFd socket) {
+      sockets_[index] = std::move(socket);
+    };
+    callbacks.on_failed = [this](size_t index, std::string reason) {
+      EXPECT_TRUE(failed_.emplace(index, std::move(reason)).second) << "said twice";
+    };
+    callbacks.on_exit = [this](size_t index, std::string how) {
+      EXPECT_TRUE(exited_.emplace(index, std::move(how)).second) << "said twice";
+    };
+    callbacks.on_line = [this](size_t, std::string line) { lines_.push_back(std::move(line)); };
+    callbacks.on_spawned = [this](size_t, int pid) { pids_.push_back(pid); };
+    starter_->SetCallbacks(std::move(callbacks));
+  }
+  void Start(size_t index, const std::string& host) {
+    StartTarget target;
+    target.index = index;
+    target.host = host;
+    target.bootstrap.secret = "geheim";
+    target.bootstrap.job_id = "j1";
+    target.bootstrap.join.node_rank = static_cast<int32_t>(index);
+    target.bootstrap.plan.argv = {"prog", "a b", "\xff\n"};
+    starter_->Start(std::move(target));
+  }
+  void Until(const std::function<bool()>& condition, const char* what) {
+    bool late = false;
+    {
+      UvTimer guard(&loop_, [&late] { late = true; });
+      guard.StartAfter(absl::Seconds(60));
+      // A timer's callback may make it true, and nothing else may ever happen.
+      UvPrepare look(&loop_, [this, &condition] {
+        if (condition()) {
+          uv_stop(&loop_);
+        }
+      });
+      while (!condition() && !late) {
+        uv_run(&loop_, UV_RUN_ONCE);
+      }
+    }
+    ASSERT_FALSE(late) << "never came: " << what;
+  }
+  void Stop() {
+    starter_->Stop([this] { stopped_ = true; });
+    Until([this] { return stopped_; }, "the stop");
+  }
+  // What the agent says on the channel, up to the newline.
+  std::string Line(size_t index) {
+    const int fd = sockets_.at(index).get();
+    std::string line;
+    UvPoll poll(&loop_, fd, [&](int) {
+      char c = 0;
+      while (recv(fd, &c, 1, MSG_DONTWAIT) == 1) {
+        line.push_back(c);
+      }
+    });
+    poll.Start(UV_READABLE);
+    Until([&] { return line.find('\n') != std::string::npos; }, "a line of the agent");
+    return line;
+  }
+  std::string Calls() {
+    std::ifstream in(folder_ + "/calls");
+    std::string all;
+    for (std::string host, pid; in >> host >> pid;) {
+      all += host + " ";
+    }
+    return all;
+  }
+  std::string FailureOf(const std::string& host) {
+    Start(0, host);
+    Until([this] { return failed_.contains(0); }, "the failure");
+    EXPECT_TRUE(sockets_.empty());
+    return failed_[0];
+  }
+
+  uv_loop_t loop_{};
+  std::string folder_;
+  std::unique_ptr<Starter> starter_;
+  std::map<size_t, UniqueFd> sockets_;
+  std::map<size_t, std::string> failed_;
+  std::map<size_t, std::string> exited_;
+  std::vector<std::string> lines_;
+  std::vector<int> pids_;
+  bool stopped_ = false;
+};
+
+TEST_F(StarterTest, AChildGetsItsBootstrapAndTheChannelIsOurs) {
+  Use(MakeLocalStarter(&loop_, FAKE_AGENT));
+  Start(3, "localhost");
+  Until([this] { return sockets_.contains(3); }, "the connection");
+  EXPECT_EQ(Line(3), "job j1 secret geheim node 3\n");
+  ASSERT_EQ(send(sockets_[3].get(), "hello\n", 6, 0), 6);
+  EXPECT_EQ(Line(3), "hello\n");
+  sockets_.clear();
+  Until([this] { return exited_.contains(3); }, "its exit");
+  EXPECT_THAT(exited_[3], HasSubstr("ended with status 0"));
+  EXPECT_TRUE(failed_.empty());
+}
+
+TEST_F(StarterTest, ManyNodesOverSsh) {
+  Ssh();
+  for (size_t i = 0; i < 40; ++i) {
+    Start(i, absl::StrCat("node", i));
+  }
+  Until([this] { return sockets_.size() == 40; }, "all connections");
+  EXPECT_EQ(Line(17), "job j1 secret geheim node 17\n");
+}
+
+TEST_F(StarterTest, TheSecretIsOnNoCommandLine) {
+  SshOptions options;
+  options.agent_path = "/opt/it's here/muster-agent";
+  std::string all;
+  for (const std::string& word : SshCommand(options, "node1")) {
+    all += word + "\n";
+  }
+  EXPECT_THAT(all, AllOf(HasSubstr("BatchMode=yes"), HasSubstr("ConnectTimeout=15"),
+                         HasSubstr(std::string(BuildName())), Not(HasSubstr("geheim"))));
+}
+
+TEST_F(StarterTest, WhatALoginShellPrintsIsSkipped) {
+  Ssh();
+  Start(0, "banner");
+  Until([this] { return sockets_.contains(0); }, "the connection");
+  EXPECT_EQ(Line(0), "job j1 secret geheim node 0\n");
+}
+
+TEST_F(StarterTest, AProgramThatIsMissingIsPushedAndLeavesNothing) {
+  Ssh();
+  Start(0, "bare");
+  Until([this] { return sockets_.contains(0); }, "the connection");
+  EXPECT_EQ(Line(0), "job j1 secret geheim node 0\n");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/tmp"));
+}
+
+TEST_F(StarterTest, AFailureNamesHostReasonTriesAndNextStep) {
+  Ssh();
+  const std::string reason = FailureOf("refuse");
+  EXPECT_THAT(reason, AllOf(HasSubstr("refuse: "), HasSubstr("ended with status 255 (3 tries)"),
+                            HasSubstr("Connection refused"), HasSubstr("refuse true` work?")));
+  EXPECT_EQ(Calls(), "refuse refuse refuse ");
+}
+
+TEST_F(StarterTest, ARefusedKeyIsNotTriedAgain) {
+  Ssh();
+  EXPECT_THAT(FailureOf("denied"), HasSubstr("Permission denied"));
+  EXPECT_EQ(Calls(), "denied ");
+}
+
+TEST_F(StarterTest, ADroppedConnectionIsTriedAgain) {
+  Ssh();
+  Start(0, "flaky");
+  Until([this] { return sockets_.contains(0); }, "the connection");
+  EXPECT_EQ(Calls(), "flaky flaky flaky ");
+  EXPECT_TRUE(failed_.empty());
+}
+
+TEST_F(StarterTest, ASilentHostIsGivenUp) {
+  Ssh(absl::Milliseconds(30));
+  EXPECT_THAT(FailureOf("hang"), HasSubstr("no answer within 30ms"));
+}
+
+TEST_F(StarterTest, AShellThatOnlySaysSomethingOnStdout) {
+  Ssh();
+  EXPECT_THAT(FailureOf("nologin"), HasSubstr("This account is currently not available."));
+}
+
+TEST_F(StarterTest, AnEndlessBannerIsBounded) {
+  Ssh();
+  EXPECT_THAT(FailureOf("flood"), HasSubstr("start-up file of the shell"));
+}
+
+TEST_F(StarterTest, AnotherBuildIsRefusedByNameOfBoth) {
+  Ssh();
+  EXPECT_THAT(FailureOf("old"), AllOf(HasSubstr("0.0.1-old"), HasSubstr(std::string(BuildName()))));
+}
+
+TEST_F(StarterTest, AnotherMachineGetsNoProgramOfOurs) {
+  Ssh();
+  EXPECT_THAT(FailureOf("arm"), HasSubstr("the node is aarch64"));
+}
+
+TEST_F(StarterTest, APushThatBreaksOffSaysWhy) {
+  Ssh();
+  EXPECT_THAT(FailureOf("half"), HasSubstr("No space left on device"));
+}
+
+TEST_F(StarterTest, ANodeThatAsksTwiceIsRefused) {
+  Ssh();
+  EXPECT_THAT(FailureOf("loop"), HasSubstr("again"));
+}
+
+TEST_F(StarterTest, AProgramThatIsNotThere) {
+  Use(MakeLocalStarter(&loop_, "/nonexistent/muster-agent"));
+  EXPECT_THAT(FailureOf("localhost"), HasSubstr("/nonexistent/muster-agent: No such file"));
+}
+
+TEST_F(StarterTest, AnAgentThatDiesIsNewsOnceWithItsLastWords) {
+  Ssh();
+  Start(0, "node0");
+  Until([this] { return sockets_.contains(0); }, "the connection");
+  ASSERT_EQ(send(sockets_[0].get(), "quit\n", 5, 0), 5);
+  Until([this] { return exited_.contains(0); }, "its exit");
+  EXPECT_THAT(exited_[0], AllOf(HasSubstr("ended with status 7"), HasSubstr("last words")));
+  EXPECT_THAT(lines_, testing::ElementsAre("last words"));
+  // The same node again, as after a lost node.
+  sockets_.clear();
+  Start(0, "node0");
+  Until([this] { return sockets_.contains(0); }, "the second connection");
+}
+
+TEST_F(StarterTest, StopEndsEveryChildAndOnlySoManyAreUnderWay) {
+  Ssh();
+  for (size_t i = 0; i < kStartsAtOnceMax + 10; ++i) {
+    Start(i, absl::StrCat("hang", i));
+  }
+  Until([this] { return pids_.size() >= kStartsAtOnceMax; }, "the children");
+  EXPECT_EQ(pids_.size(), kStartsAtOnceMax);
+  Stop();
+  for (const int pid : pids_) {
+    EXPECT_EQ(kill(pid, 0), -1) << pid;
+  }
+  EXPECT_TRUE(failed_.empty() && exited_.empty());
+}
+
+}  // namespace
+}  // namespace muster
