@@ -1,0 +1,50 @@
+"""Three emulated hosts for the whole run; after each test nothing of it may be left on any."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from harness import LAUNCH, Lab, Shell  # noqa: E402
+
+
+def pytest_sessionstart(session):
+    if os.getuid() != 0:
+        pytest.exit("emulated hosts (network namespaces, sshd) need root", returncode=1)
+    if not LAUNCH.exists() and not session.config.option.collectonly:
+        pytest.exit(f"no {LAUNCH}: build first (cmake --preset release && cmake --build --preset release)", returncode=1)
+
+
+@pytest.fixture(scope="session")
+def lab():
+    with Lab(3) as made:
+        yield made
+
+
+@pytest.fixture
+def shells(lab):
+    made = [Shell(host) for host in lab]
+    yield made
+    for shell in made:
+        for job in shell.jobs:
+            job.abandon()
+    try:
+        lab.expect_quiet()
+    finally:
+        lab.kill_leftovers()
+
+
+@pytest.fixture
+def node0(shells):
+    return shells[0]
+
+
+@pytest.fixture
+def scratch(lab):
+    """A directory that all hosts see at the same path (their /tmp is their own) and anyone may write."""
+    made = lab.state / "scratch" / os.urandom(4).hex()
+    made.mkdir(parents=True)
+    made.chmod(0o777)
+    return made

@@ -1,0 +1,192 @@
+"""Exit status and report: the right first cause, on one page, without a stack of ours."""
+
+import json
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from harness import LAUNCH, sh, wait_for
+
+OTHERS_SLEEP = 'r={rank}; [ "$RANK" = $r ] || exec sleep 1030; '
+
+
+def report_of(result):
+    text = result.errors
+    assert "terminate called" not in text and "Traceback" not in re.sub(r"(?s)Traceback.*?Error", "", text)
+    assert not re.search(r"#\d+ +0x|backtrace|absl::|muster::", text), text
+    return text
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_all_zero(node0, n):
+    result = node0.run("-n", n, "true")
+    assert result.code == 0 and result.errors == "", result
+
+
+def test_one_rank_fails_while_others_sleep(node0):
+    result = node0.run("-n", "4", *sh(OTHERS_SLEEP.format(rank=2) + "echo the-reason >&2; exit 3"))
+    assert result.code == 3 and result.seconds < 10, result
+    text = report_of(result)
+    assert re.search(r"rank 2\b", text) and "node0" in text and "the-reason" in text and re.search(r"\b3\b", text), result
+
+
+@pytest.mark.parametrize("code", [1, 2, 77, 255])
+def test_the_workers_own_code(node0, code):
+    assert node0.run("-n", "2", *sh(f"exit {code}")).code == code
+
+
+@pytest.mark.parametrize("name, code, words", [("SEGV", 139, "segmentation fault"), ("KILL", 137, "SIGKILL"), ("ABRT", 134, "SIGABRT"), ("TERM", 143, "SIGTERM")])
+def test_a_signal_ends_a_worker(node0, name, code, words):
+    result = node0.run("-n", "3", *sh(OTHERS_SLEEP.format(rank=1) + f"kill -{name} $$; sleep 1031"))
+    assert result.code == code, result
+    text = report_of(result)
+    assert re.search(r"rank 1\b", text) and words.lower() in text.lower() and f"SIG{name}" in text, result
+
+
+def test_out_of_memory_in_a_cgroup(node0, scratch):
+    group = f"/sys/fs/cgroup/memory/{scratch.name}"
+    eat = "/usr/bin/python3 -c 'x = bytearray(1 << 30)'"
+    script = f'mkdir {group} && echo 134217728 > {group}/memory.limit_in_bytes && echo $$ > {group}/tasks && exec "$@"'
+    try:
+        job = node0.start("-c", script, "-", LAUNCH, "-n", "2", *sh(OTHERS_SLEEP.format(rank=1) + "exec " + eat), program="bash")
+        result = job.finish()
+        assert result.code == 137, result
+        text = report_of(result)
+        assert re.search("out of memory|OOM", text, re.I) and re.search(r"rank 1\b", text), result
+    finally:
+        wait_for(lambda: node0.host.run(["rmdir", group]).returncode == 0, 10, what=f"rmdir {group}")
+
+
+def test_program_not_found(node0):
+    result = node0.run("-n", "2", "/nonexistent/prog")
+    assert result.code == 127 and "/nonexistent/prog" in result.errors, result
+    result = node0.run("-n", "2", "no-such-program-anywhere")
+    assert result.code == 127 and "no-such-program-anywhere" in result.errors, result
+
+
+def test_program_not_executable(node0, scratch):
+    (scratch / "data").write_text("x\n")
+    result = node0.run("-n", "2", scratch / "data")
+    assert result.code == 126 and str(scratch / "data") in result.errors, result
+    assert node0.run("-n", "2", scratch).code == 126
+
+
+def test_python_exception(node0, scratch):
+    script = scratch / "fails.py"
+    script.write_text("import os, time\nif os.environ['RANK'] != '1': time.sleep(1032)\nraise ValueError('the ' + 'cause')\n")
+    result = node0.run("-n", "3", script)
+    assert result.code == 1 and "ValueError: the cause" in result.errors and re.search(r"rank 1\b", result.errors), result
+
+
+def test_python_exception_with_torch_error_file(node0, scratch):
+    """Rank 2 fails first and writes so; rank 1 exits before it. The error file's time decides."""
+    script = scratch / "fails.py"
+    script.write_text(
+        "import os, sys, time\nfrom torch.distributed.elastic.multiprocessing.errors import record\n"
+        "@record\ndef main():\n    if os.environ['RANK'] != '1': time.sleep(1033)\n    raise KeyError('from-record')\nmain()\n"
+    )
+    result = node0.run("-n", "2", "--report", scratch / "r.json", script, seconds=90)
+    assert result.code == 1 and "from-record" in result.errors, result
+    assert "from-record" in (scratch / "r.json").read_text()
+
+
+def test_report_file(node0, scratch):
+    result = node0.run("-n", "4", "--report", scratch / "r.json", *sh(OTHERS_SLEEP.format(rank=2) + "echo PID $$ >&2; echo last-words >&2; exit 9"))
+    assert result.code == 9, result
+    report = json.loads((scratch / "r.json").read_text())
+    text = json.dumps(report)
+    pid = re.search(r"PID (\d+)", result.errors)[1]
+    for word in ("node0", "last-words", pid):
+        assert word in text, (word, report)
+    numbers = [v for v in walk(report) if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    assert 9 in numbers and 2 in numbers and int(pid) in numbers, report
+
+
+def walk(value):
+    if isinstance(value, dict):
+        for v in value.values():
+            yield from walk(v)
+    elif isinstance(value, list):
+        for v in value:
+            yield from walk(v)
+    else:
+        yield value
+
+
+def test_report_of_success(node0, scratch):
+    assert node0.run("-n", "2", "--report", scratch / "r.json", "true").code == 0
+    assert 0 in list(walk(json.loads((scratch / "r.json").read_text())))
+
+
+def test_consequences_are_not_causes(node0):
+    """Ranks that fail because they are stopped are never blamed."""
+    script = 'trap "echo connection-reset >&2; exit 99" TERM; echo up; [ "$RANK" = 3 ] && exit 7; sleep 1034 & wait'
+    result = node0.run("-n", "4", *sh(script))
+    assert result.code == 7 and re.search(r"rank 3\b", result.errors), result
+
+
+@pytest.mark.parametrize("options", [
+    ["--nosuch", "true"], ["-n", "0", "true"], ["-n", "x", "true"], ["-n", "-1", "true"], ["-n", "2"], [], ["--nnodes", "2:1", "true"],
+    ["--timeout", "soon", "true"], ["-n", "99999999999", "true"], ["--store", "nowhere", "true"], ["--hosts", "", "true"],
+    ["--stdin", "x", "true"], ["--redirects", "9", "true"], ["--grace", "-3", "true"], ["-n"],
+])
+def test_wrong_usage(node0, options):
+    result = node0.run(*options, seconds=20)
+    assert result.code == 2 and result.err and not result.out, result
+    assert len(result.errors.splitlines()) <= 12, result
+    if options and options[0].startswith("--"):
+        assert options[0] in result.errors, result
+
+
+def test_help_and_version(node0):
+    result = node0.run("--help")
+    assert result.code == 0 and "--nproc-per-node" in result.text and "--hosts" in result.text, result
+    assert node0.run("--version").code == 0
+
+
+def test_a_job_that_never_forms(shells, lab):
+    lab[1].ssh_fault("refuse")
+    try:
+        result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "1", "true", seconds=90)
+        assert result.code == 1 and "node1" in result.errors and "refused" in result.errors.lower(), result
+    finally:
+        lab[1].ssh_fault("ok")
+    result = shells[0].run("--hosts", "node0,nowhere", "--nproc-per-node", "1", "true", seconds=90)
+    assert result.code == 1 and "nowhere" in result.errors, result
+
+
+def test_first_cause_on_another_host(shells):
+    result = shells[2].run("--hosts", "node0,node1", "--nproc-per-node", "2", *sh(OTHERS_SLEEP.format(rank=3) + "echo far-away >&2; exit 12"))
+    assert result.code == 12, result
+    text = report_of(result)
+    assert re.search(r"rank 3\b", text) and "node1" in text and "far-away" in text, result
+
+
+def test_the_others_are_gone_at_once(node0):
+    """When one of 4 dies the others follow in milliseconds (mpirun 1-3 s, torchrun 4 s)."""
+    times = []
+    for _ in range(3):
+        job = node0.start("-n", "4", *sh("echo up; exec sleep 1035"))
+        job.expect("up", 4)
+        workers = node0.called("sleep 1035")
+        assert len(workers) == 4
+        began = time.monotonic()
+        os.kill(workers[2], signal.SIGKILL)
+        wait_for(lambda: not any(os.path.exists(f"/proc/{p}") for p in workers), 20, 0.002, what="the others end")
+        times.append(time.monotonic() - began)
+        assert job.finish().code == 137
+    assert sorted(times)[1] < 0.5, times
+
+
+def test_exits_are_reported_once(node0, scratch):
+    """256 workers that end at the same moment; each is counted."""
+    result = node0.run("-n", "64", "--report", scratch / "r.json", *sh("exit 4"))
+    assert result.code == 4, result
+
+
+def test_killed_workers_do_not_hide_behind_a_clean_one(node0):
+    result = node0.run("-n", "2", *sh('[ "$RANK" = 0 ] && exit 0; sleep 0.3; exit 6'))
+    assert result.code == 6, result

@@ -1,0 +1,188 @@
+"""Runs `launch` in an emulated host as a user would, and looks at it from outside."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "lab"))
+from lab import Host, Lab, cmdline, is_alive, kill_all, wait_for  # noqa: E402,F401
+
+ROOT = HERE.parent.parent
+WORKERS = HERE / "workers"
+EXAMPLES = ROOT / "examples"
+PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
+BIN = Path(os.environ.get("MUSTER_BIN", ROOT / "build/release/bin"))
+LAUNCH = BIN / "launch"
+# Deadlines are for a loaded machine of two cores; a green run needs a fraction of them.
+PATIENCE = float(os.environ.get("MUSTER_PATIENCE", "60"))
+
+# What must not leak from the machine that tests into the jobs.
+CLEAN = re.compile(r"^(RANK|WORLD_SIZE|LOCAL_|MASTER_|GROUP_|ROLE_|TORCHELASTIC|PET_|PMI|OMPI|SLURM|MUSTER_|OMP_|PYENV)")
+
+
+def clean_env(extra=None):
+    env = {k: v for k, v in os.environ.items() if k != "HOME" and not CLEAN.match(k)}
+    env["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    env["PYTHON_EXEC"] = PYTHON
+    env.update(extra or {})
+    return env
+
+
+class Stream:
+    """Collects a pipe's bytes as they come."""
+
+    def __init__(self, pipe):
+        self._pieces, self._joined, self.pipe = [], b"", pipe
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self):
+        while piece := os.read(self.pipe.fileno(), 1 << 20):
+            self._pieces.append(piece)
+
+    @property
+    def data(self):
+        """All bytes so far; joined here and not as they come, which would take the square of the time."""
+        if count := len(self._pieces):
+            self._joined = b"".join([self._joined, *self._pieces[:count]])
+            del self._pieces[:count]
+        return self._joined
+
+
+class Result:
+    def __init__(self, code, out, err, seconds):
+        self.code, self.out, self.err, self.seconds = code, out, err, seconds
+
+    @property
+    def text(self):
+        return self.out.decode(errors="replace")
+
+    @property
+    def errors(self):
+        return self.err.decode(errors="replace")
+
+    def __repr__(self):
+        return f"exit {self.code} after {self.seconds:.2f} s\n--- stdout\n{self.text[-4000:]}\n--- stderr\n{self.errors[-4000:]}"
+
+
+class Job:
+    """A command under way in `host`; its output is read all the time."""
+
+    def __init__(self, host, argv, env=None, cwd=None, stdin=subprocess.DEVNULL, read=True, stdout=subprocess.PIPE):
+        self.host, self.argv, self.began = host, [str(a) for a in argv], time.monotonic()
+        # nsenter forks into the PID namespace; a session of its own keeps the tests' terminal out of it.
+        self.proc = host.popen(
+            self.argv, cwd=cwd or ROOT, env=clean_env(env), stdin=stdin,
+            stdout=stdout, stderr=subprocess.PIPE, start_new_session=True,
+        )
+        self.out = Stream(self.proc.stdout) if read and stdout == subprocess.PIPE else None
+        self.err = Stream(self.proc.stderr)
+
+    @property
+    def pid(self):
+        """The command's pid, seen from here."""
+        children = Path(f"/proc/{self.proc.pid}/task/{self.proc.pid}/children")
+        return int(wait_for(lambda: children.read_text().split(), PATIENCE, what="nsenter starts the command")[0])
+
+    def signal(self, signo):
+        os.kill(self.pid, signo)
+        if signo == signal.SIGCONT and self.proc.poll() is None:
+            os.kill(self.proc.pid, signo)  # the lab's nsenter stops with its child
+
+    def expect(self, pattern, count=1, seconds=PATIENCE, stream="out"):
+        """Waits until `pattern` was printed `count` times; the matches."""
+        data = getattr(self, stream)
+        found = lambda: re.findall(pattern.encode(), data.data)
+        ready = lambda: len(found()) >= count or self.proc.poll() is not None
+        wait_for(ready, seconds, what=lambda: f"{count} x {pattern!r} of {self.argv}: {self._so_far()}")
+        if len(found()) < count:
+            self._join()
+        assert len(found()) >= count, f"{count} x {pattern!r} of {self.argv}: {self._so_far()}"
+        return [m.decode(errors="replace") if isinstance(m, bytes) else tuple(p.decode() for p in m) for m in found()]
+
+    def _so_far(self):
+        out = self.out.data if self.out else b""
+        return Result(self.proc.poll(), out, self.err.data, time.monotonic() - self.began)
+
+    def _join(self):
+        for stream in (self.out, self.err):
+            if stream:
+                stream.thread.join(10)
+
+    def finish(self, seconds=PATIENCE):
+        try:
+            self.proc.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running: {self.argv}: {self._so_far()}") from None
+        ended = time.monotonic()
+        self._join()
+        code = self.proc.returncode
+        out = self.out.data if self.out else b""
+        return Result(128 - code if code < 0 else code, out, self.err.data, ended - self.began)
+
+    def abandon(self):
+        if self.proc.poll() is None:
+            try:
+                kill_all([self.pid])
+            except AssertionError:
+                pass
+            self.proc.kill()
+            self.proc.wait()
+
+
+class Shell:
+    """A host with `launch` at hand; remembers what it started, so that a failed test leaves nothing."""
+
+    def __init__(self, host):
+        self.host, self.jobs = host, []
+
+    def start(self, *args, program=LAUNCH, **kw):
+        job = Job(self.host, [program, *args], **kw)
+        self.jobs.append(job)
+        return job
+
+    def run(self, *args, seconds=PATIENCE, **kw):
+        return self.start(*args, **kw).finish(seconds)
+
+    def ours(self):
+        """{pid: command line} of Muster's own processes in this host (by their executable)."""
+        found = {}
+        for pid in self.host.processes():
+            try:
+                name = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+            except OSError:
+                continue
+            if name.removesuffix(" (deleted)") in ("launch", "muster-agent", "muster-rendezvous"):
+                found[pid] = cmdline(pid)
+        return found
+
+    def called(self, word):
+        """pids of processes whose command line is `word`."""
+        return [p for p, line in self.host.processes().items() if line == word]
+
+
+PREFIX = re.compile(rb"^\[(\d+)@([^\]]+)\] ")
+
+
+def by_rank(out):
+    """{rank: [lines without prefix]}; AssertionError where a line has no prefix."""
+    ranks = {}
+    for line in out.split(b"\n")[:-1]:
+        match = PREFIX.match(line)
+        assert match, f"no prefix: {line[:200]!r}"
+        ranks.setdefault(int(match[1]), []).append(line[match.end():])
+    return ranks
+
+
+def sh(script):
+    """Arguments that run a bash script as the program."""
+    return ["bash", "-c", script]
+
+
+SIGNALS = {n: getattr(signal, "SIG" + n) for n in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")}

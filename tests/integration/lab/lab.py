@@ -1,0 +1,205 @@
+"""Emulated hosts for tests: a Python face of `nodes` and `ssh` beside this file.
+
+    with Lab(2) as lab:
+        lab[0].run(["ssh", "node1", "hostname"])
+
+Every Lab has a name of its own, so that test runs never collide, and dies with its owner: the next Lab removes
+those whose owner is gone. Needs root.
+"""
+
+import os
+import re
+import subprocess
+import time
+import uuid
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+STATE = Path("/run/muster-lab")
+
+
+def wait_for(condition, seconds=30.0, step=0.01, what=None):
+    """The first true value of `condition()`; AssertionError naming `what` when there is none in time."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not in {seconds:g} s: {what() if callable(what) else what or condition}")
+        time.sleep(step)
+
+
+def _read(path):
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError):
+        return b""
+
+
+def pids():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def cmdline(pid):
+    return _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def is_alive(pid):
+    """False for a zombie, too: it only waits for its parent."""
+    stat = _read(f"/proc/{pid}/stat")
+    return bool(stat) and stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+
+
+def marked(mark):
+    """Living processes whose environment or command line carries `mark` (both outlive setsid, a double fork and a
+    parent's death; the environment of a set-uid program can be read by root only)."""
+    text = mark.encode()
+    return [
+        p
+        for p in pids()
+        if p != os.getpid() and (text in _read(f"/proc/{p}/environ") or text in _read(f"/proc/{p}/cmdline")) and is_alive(p)
+    ]
+
+
+def kill_all(victims):
+    for p in victims:
+        try:
+            os.kill(p, 9)
+        except OSError:
+            pass
+
+
+class Host:
+    def __init__(self, lab, index):
+        self.lab, self.index, self.name = lab, index, f"node{index}"
+        self.dir = lab.state / self.name
+        self.addr = f"10.77.0.{index + 1}" if lab.ip != "6" else f"fd77::{index + 1:x}"
+        self.home = (self.dir / "home").resolve()
+
+    def _command(self, argv, cwd):
+        init = _read(self.dir / "pid").decode().strip()
+        assert init, f"{self.name} is dead"
+        enter = ["nsenter", "-t", init, "--net", "--uts", "--ipc", "--mount", "--pid", f"--wd={cwd or os.getcwd()}", "--"]
+        return enter + [str(a) for a in argv]
+
+    def _env(self, env):
+        """`env` is the whole environment but for HOME, which is the lab's unless given."""
+        return {**os.environ, "HOME": str(self.home)} if env is None else {"HOME": str(self.home), **env}
+
+    def popen(self, argv, cwd=None, env=None, **kw):
+        """A process in this host. Its pid is nsenter's, which waits for it; see children()."""
+        return subprocess.Popen(self._command(argv, cwd), env=self._env(env), **kw)
+
+    def run(self, argv, cwd=None, env=None, timeout=120, **kw):
+        kw.setdefault("stdin", subprocess.DEVNULL)
+        if "stdout" not in kw:
+            kw["capture_output"] = True
+        return subprocess.run(self._command(argv, cwd), env=self._env(env), timeout=timeout, **kw)
+
+    def check(self, argv, **kw):
+        done = self.run(argv, **kw)
+        assert done.returncode == 0, (argv, done.returncode, done.stdout, done.stderr)
+        return done.stdout.decode(errors="replace")
+
+    def _nodes(self, *args):
+        self.lab.nodes(args[0], self.name, *args[1:])
+
+    def kill(self):
+        self._nodes("kill")
+
+    def boot(self):
+        self._nodes("boot")
+        self.lab.ssh("up")
+
+    def freeze(self):
+        self._nodes("freeze")
+
+    def thaw(self):
+        self._nodes("thaw")
+
+    def cut(self, how="drop", peer=None):
+        self._nodes("cut", how, *([peer.name] if peer else []))
+
+    def heal(self):
+        self._nodes("heal")
+
+    def limit(self, rate):
+        self._nodes("limit", rate)
+
+    def ssh_fault(self, fault):
+        self.lab.ssh("fault", self.name, fault)
+
+    def processes(self):
+        """{pid: command line} of all but the host's own (init, sshd listener)."""
+        found = {}
+        for text in self.lab.nodes("pids", self.name).split():
+            line = cmdline(int(text))
+            if line and is_alive(int(text)) and not re.match(r"sshd: /usr/sbin/sshd .*\[listener\]", line):
+                found[int(text)] = line
+        return found
+
+    def sockets(self):
+        """Listening and bound sockets but sshd's: what a job may have left. TIME_WAIT is the kernel's."""
+        rows = self.check(["ss", "-Hanp", "-A", "tcp,udp"]).splitlines()
+        return [r for r in rows if "TIME-WAIT" not in r and "sshd" not in r]
+
+    def files(self):
+        """Files in the host's own /tmp and /dev/shm."""
+        return set(self.check(["find", "/tmp", "/dev/shm", "-mindepth", "1"]).splitlines())
+
+
+class Lab:
+    def __init__(self, count, ssh=True, ip="4", home="shared", name=None):
+        self.name = name or f"t{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self.state, self.ip = STATE / self.name, ip
+        self._env = {
+            **os.environ, "LAB_NAME": self.name, "LAB_IP": ip, "LAB_HOME": home, "LAB_OWNER": str(os.getpid()),
+        }
+        self.nodes("reap")
+        try:
+            (self.ssh if ssh else self.nodes)("up", str(count))
+        except BaseException:
+            self.close()
+            raise
+        self.hosts = [Host(self, i) for i in range(count)]
+
+    def _tool(self, tool, *args):
+        done = subprocess.run(
+            [str(HERE / tool), *args], env=self._env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
+        )
+        if done.returncode != 0:
+            raise AssertionError(f"lab/{tool} {' '.join(args)}: {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def nodes(self, *args):
+        return self._tool("nodes", *args)
+
+    def ssh(self, *args):
+        return self._tool("ssh", *args)
+
+    def __getitem__(self, index):
+        return self.hosts[index]
+
+    def __len__(self):
+        return len(self.hosts)
+
+    def processes(self):
+        return {h.name: p for h in self.hosts if (p := h.processes())}
+
+    def expect_quiet(self, seconds=15.0):
+        """Waits until no host runs anything of a job any more; what is left makes the message."""
+        wait_for(lambda: not self.processes(), seconds, 0.05, lambda: f"processes left: {self.processes()}")
+
+    def kill_leftovers(self):
+        for processes in self.processes().values():
+            kill_all(processes)
+
+    def close(self):
+        self.nodes("down")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

@@ -1,0 +1,206 @@
+"""Workers' output: whole lines, told apart, nothing lost, and no slow reader that stops a job."""
+
+import os
+import random
+import re
+import subprocess
+
+import pytest
+
+from harness import LAUNCH, PREFIX, WORKERS, by_rank, sh, wait_for
+
+
+@pytest.mark.parametrize("whole", ["", "1"])
+def test_lines_are_never_torn(node0, whole):
+    result = node0.run("-n", "8", WORKERS / "pieces.py", env={"LINES": "40", "WHOLE": whole})
+    assert result.code == 0, result.errors[-2000:]
+    ranks = by_rank(result.out)
+    assert ranks == {r: [bytes([97 + r]) * 8000] * 40 for r in range(8)}
+
+
+def test_lines_are_never_torn_without_prefix(node0):
+    result = node0.run("-n", "8", "--no-prefix", WORKERS / "pieces.py", env={"LINES": "40"})
+    lines = result.out.split(b"\n")
+    assert lines.pop() == b""
+    assert sorted(lines) == sorted(bytes([97 + r]) * 8000 for r in range(8) for _ in range(40))
+
+
+def test_prefix_by_default_only_above_one_rank(node0):
+    assert node0.run("-n", "1", "echo", "alone").out == b"alone\n"
+    result = node0.run("-n", "2", "echo", "two")
+    assert sorted(result.out.splitlines()) == [b"[0@node0] two", b"[1@node0] two"], result
+    result = node0.run("-n", "2", "--no-prefix", "echo", "two")
+    assert result.out == b"two\ntwo\n", result
+
+
+def test_prefix_template(node0):
+    result = node0.run("-n", "2", "--log-prefix", "<{rank}/{local_rank} {stream}> ", *sh("echo out; echo err >&2"))
+    assert sorted(result.text.splitlines()) == ["<0/0 out> out", "<1/1 out> out"], result
+    assert "<1/1 err> err" in result.errors.splitlines(), result
+
+
+def test_timestamps(node0):
+    result = node0.run("-n", "2", "--timestamps", "echo", "x")
+    assert len(result.text.splitlines()) == 2, result
+    assert all(re.search(r"\d\d:\d\d:\d\d", line) and line.endswith(" x") for line in result.text.splitlines()), result
+
+
+def test_stderr_stays_stderr(node0):
+    result = node0.run("-n", "2", *sh("echo to-out; echo to-err >&2"))
+    assert b"to-err" not in result.out and result.out.count(b"to-out") == 2
+    assert b"to-out" not in result.err and result.err.count(b"to-err") == 2
+
+
+def test_last_line_without_newline_is_shown(node0):
+    assert node0.run("-n", "1", "printf", "end").out.rstrip(b"\n") == b"end"
+    result = node0.run("-n", "2", "printf", "a\nend")
+    assert {l[PREFIX.match(l).end():] for l in result.out.split(b"\n") if l} == {b"a", b"end"}, result
+    assert len([l for l in result.out.split(b"\n") if l]) == 4, result
+
+
+def test_binary_passes(node0, scratch):
+    data = random.Random(1).randbytes(3_000_000) + b"\n"
+    (scratch / "data").write_bytes(data)
+    assert node0.run("-n", "1", "cat", scratch / "data").out == data
+
+
+def test_a_line_over_the_limit_is_split_and_nothing_is_lost(node0):
+    size = 3 * (1 << 20) + 5
+    result = node0.run("-n", "2", *sh(f"[ $RANK = 0 ] && head -c {size} /dev/zero | tr '\\0' x; echo; echo after"))
+    assert result.code == 0, result.errors
+    assert result.out.count(b"x") == size
+    lines = result.out.split(b"\n")
+    assert max(map(len, lines)) < (1 << 20) + (1 << 16) + 200  # one read more than the limit
+    assert sum(l.endswith(b"after") for l in lines) == 2
+    assert all(PREFIX.match(l) for l in lines[:-1])
+
+
+def test_100_mb_arrive_whole(node0):
+    """Also the end of a flood: the exit must not overtake the output."""
+    line = "0123456789" * 7
+    job = node0.start("-n", "2", *sh(f"yes {line} | head -n 700000"))
+    result = job.finish(120)
+    assert result.code == 0
+    assert result.out.count(line.encode() + b"\n") == 1400000
+
+
+def test_log_dir_has_a_file_for_each_rank_and_stream(node0, scratch):
+    logs = scratch / "with space"
+    result = node0.run("-n", "3", "--log-dir", logs, *sh("echo out $RANK; echo err $RANK >&2"))
+    assert result.code == 0 and result.out.count(b"out") == 3, result
+    texts = {f.read_text() for f in logs.rglob("*") if f.is_file()}
+    assert {f"{s} {r}\n" for s in ("out", "err") for r in range(3)} <= texts, list(logs.rglob("*"))
+
+
+def test_log_dir_keeps_rounds_apart(node0, scratch):
+    script = 'echo "$RANK in $TORCHELASTIC_RESTART_COUNT"; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3'
+    result = node0.run("-n", "2", "--max-restarts", "1", "--log-dir", scratch / "logs", *sh(script))
+    assert result.code == 0, result
+    texts = [f.read_text() for f in (scratch / "logs").rglob("*") if f.is_file()]
+    for text in ("0 in 0\n", "1 in 0\n", "0 in 1\n", "1 in 1\n"):
+        assert texts.count(text) <= 1
+    assert texts.count("0 in 1\n") == texts.count("1 in 1\n") == 1, texts
+
+
+@pytest.mark.parametrize("option, shown_out, shown_err", [("-r", 0, 0), ("-t", 2, 2)])
+def test_redirects_and_tee(node0, scratch, option, shown_out, shown_err):
+    logs = scratch / "logs"
+    result = node0.run("-n", "2", option, "3", "--log-dir", logs, *sh("echo OUT; echo ERR >&2"))
+    assert result.code == 0, result
+    assert (result.out.count(b"OUT"), result.err.count(b"ERR")) == (shown_out, shown_err), result
+    texts = [f.read_text() for f in logs.rglob("*") if f.is_file()]
+    assert texts.count("OUT\n") == 2 and texts.count("ERR\n") == 2, texts
+
+
+def test_redirects_by_local_rank(node0, scratch):
+    result = node0.run("-n", "2", "--redirects", "1:1", "--log-dir", scratch / "logs", *sh("echo OUT; echo ERR >&2"))
+    assert list(by_rank(result.out)) == [0] and result.err.count(b"ERR") == 2, result
+
+
+def test_show_by_global_rank(node0):
+    result = node0.run("-n", "4", "--show", "1,3", "echo", "x")
+    assert sorted(by_rank(result.out)) == [1, 3], result
+    assert result.code == 0
+
+
+def test_closed_stdout_stops_the_job(node0, lab):
+    """launch ... | head -n 1"""
+    job = node0.start("-o", "pipefail", "-c", '"$@" | head -n 1; echo "${PIPESTATUS[0]}" >&2', "-", str(LAUNCH), "-n", "2", "yes", program="bash")
+    result = job.finish()
+    assert len(result.out.splitlines()) == 1, result
+    lab.expect_quiet()
+
+
+def test_a_reader_that_stops_does_not_stop_the_job(node0, scratch):
+    """More than pipe and memory hold goes to the spool; nothing is lost when the reader comes back."""
+    done = scratch / "done"
+    line = "0123456789" * 7
+    job = node0.start("-n", "1", *sh(f"yes {line} | head -n 2000000; touch {done}"), read=False)
+    wait_for(done.exists, 60, what="142 MB are written while nobody reads")
+    total = 0
+    while piece := os.read(job.proc.stdout.fileno(), 1 << 20):
+        total += len(piece)
+    assert total == 2000000 * 71
+    assert job.finish().code == 0
+
+
+def test_a_full_spool_drops_with_a_count_if_told_so(node0, scratch):
+    done = scratch / "done"
+    job = node0.start("-n", "1", "--output-spool", "1M", "--output-overflow", "drop", *sh(f"yes 0123456789 | head -c 200000000; touch {done}"), read=False)
+    wait_for(done.exists, 60, what="the job goes on")
+    text = b""
+    while piece := os.read(job.proc.stdout.fileno(), 1 << 20):
+        text += piece
+    result = job.finish()
+    assert result.code == 0 and len(text) < 190_000_000, result
+    assert re.search(rb"(dropped|lost)", text[-4096:] + text[:4096] + result.err) or re.search(rb"\n[^\n]*dropped[^\n]*\n", text), result
+
+
+def test_a_full_spool_blocks_by_default(node0, scratch):
+    done = scratch / "done"
+    job = node0.start("-n", "1", "--output-spool", "1M", *sh(f"yes 0123456789 | head -c 200000000; touch {done}"), read=False)
+    total = 0
+    while piece := os.read(job.proc.stdout.fileno(), 1 << 20):
+        total += len(piece)
+    assert total == 200000000 and job.finish().code == 0
+
+
+def test_a_terminal_sees_partial_lines(node0):
+    """A prompt and a progress bar are shown before their newline comes."""
+    job = node0.start(WORKERS / "ptyrun.py", LAUNCH, "-n", "1", *sh("printf 'name? '; read -r x; echo got $x; printf '10%%\\r20%%\\r'; read -r y; echo"), program="/usr/bin/python3", stdin=subprocess.PIPE)
+    job.expect(r"name\? ")
+    job.proc.stdin.write(b"me\n")
+    job.proc.stdin.flush()
+    job.expect("got me")
+    job.expect("20%")
+    job.proc.stdin.write(b"\n")
+    job.proc.stdin.flush()
+    assert job.finish().code == 0
+
+
+def test_a_pipe_sees_only_whole_lines(node0, scratch):
+    job = node0.start("-n", "1", *sh(f"printf part; while [ ! -e {scratch}/go ]; do read -t 0.05 <> <(:); done; echo -whole"))
+    job2 = node0.start("-n", "1", *sh("sleep 0.5; echo later"))  # well beyond the terminal's 200 ms
+    job2.finish()
+    assert job.out.data == b""
+    (scratch / "go").touch()
+    assert job.finish().out == b"part-whole\n"
+
+
+def test_output_of_two_hosts(shells):
+    result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "4", "-x", "LINES", WORKERS / "pieces.py", env={"LINES": "20"})
+    assert result.code == 0, result.errors[-2000:]
+    assert by_rank(result.out) == {r: [bytes([97 + r]) * 8000] * 20 for r in range(8)}
+    hosts = {PREFIX.match(l)[2] for l in result.out.splitlines()}
+    assert hosts == {b"node0", b"node1"}
+
+
+def test_a_flood_does_not_end_a_job_over_ssh(shells):
+    """Output has a channel of its own: beats pass a reader that stands still for longer than the lease."""
+    job = shells[0].start("--hosts", "node1", "--nproc-per-node", "2", *sh("yes 0123456789 | head -c 100000000; sleep 9; echo; echo end"), read=False)
+    wait_for(lambda: len(shells[1].called("sleep 9")) == 2, 60, what="the flood is written")
+    wait_for(lambda: not shells[1].called("sleep 9"), 60, what="9 s pass: lease and slack")
+    total = b""
+    while piece := os.read(job.proc.stdout.fileno(), 1 << 20):
+        total = total[-100:] + piece
+    assert job.finish().code == 0 and b"end" in total

@@ -1,0 +1,95 @@
+"""Signals reach the workers of all nodes as themselves; stopping is orderly, insisting is quick."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import LAUNCH, SIGNALS, WORKERS, sh, wait_for
+
+ONE_HOST = ("-n", "2")
+TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
+
+
+@pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
+def test_user_signals_reach_every_worker_and_the_job_goes_on(shells, where):
+    job = shells[0].start(*where, "--no-prefix", WORKERS / "catch", "STAY")
+    job.expect("ready", 2)
+    for name in ("USR1", "USR2", "USR1"):
+        job.signal(SIGNALS[name])
+        job.expect(f"got {name} [01]", 2 if name == "USR2" else 2)
+    wait_for(lambda: job.out.data.count(b"got USR1") == 4, 30, what="each is delivered once and not merged away")
+    job.signal(signal.SIGTERM)
+    job.expect("got TERM", 2)
+    job.signal(signal.SIGKILL)
+    job.finish()
+
+
+@pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
+@pytest.mark.parametrize("name, code", [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131)])
+def test_stopping_signals_arrive_as_themselves(shells, where, name, code):
+    job = shells[0].start(*where, "--no-prefix", WORKERS / "catch", "LEAVE")
+    job.expect("ready", 2)
+    job.signal(SIGNALS[name])
+    result = job.finish()
+    assert result.code == code, result
+    assert sorted(l for l in result.text.splitlines() if l.startswith("got")) == [f"got {name} 0", f"got {name} 1"], result
+
+
+def test_a_second_interrupt_kills_now(node0):
+    job = node0.start("-n", "2", WORKERS / "catch", "STAY")
+    job.expect("ready", 2)
+    job.signal(signal.SIGINT)
+    job.expect("got INT", 2)
+    began = time.monotonic()
+    job.signal(signal.SIGINT)
+    result = job.finish()
+    assert result.code == 130 and time.monotonic() - began < 10, result
+
+
+@pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
+def test_ctrl_c_on_a_terminal(shells, where):
+    """The terminal signals its whole foreground group; ssh must not be in it, and workers get it once."""
+    job = shells[0].start(WORKERS / "ptyrun.py", LAUNCH, *where, "--no-prefix", WORKERS / "catch", "LEAVE", program="/usr/bin/python3", stdin=subprocess.PIPE)
+    job.expect("ready", 2)
+    job.proc.stdin.write(b"\x03")
+    job.proc.stdin.flush()
+    result = job.finish()
+    assert result.code == 130, result
+    assert result.out.count(b"got INT") == 2, result
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0]
+
+
+def test_ctrl_z_pauses_job_and_lease(shells):
+    job = shells[0].start(*TWO_HOSTS, *sh('echo up; exec sleep 1020'))
+    job.expect("up", 2)
+    sleepers = lambda: [p for s in shells[:2] for p in s.called("sleep 1020")]
+    workers = sleepers()
+    assert len(workers) == 2
+    job.signal(signal.SIGTSTP)
+    wait_for(lambda: all(state(p) == "T" for p in workers), 20, what="the workers stand still")
+    time.sleep(8)  # longer than lease and slack: what is tested is that this time does not count
+    assert all(state(p) == "T" for p in workers)
+    job.signal(signal.SIGCONT)
+    wait_for(lambda: all(state(p) == "S" for p in workers), 20, what="the workers go on")
+    assert job.proc.poll() is None
+    job.signal(signal.SIGTERM)
+    assert job.finish().code == 143
+
+
+def test_in_the_background_it_never_stops_on_terminal_input(node0):
+    script = f'set -m; {LAUNCH} -n 1 cat & sleep 0.5; kill -TERM %1; wait %1; echo "code $?"'
+    job = node0.start(WORKERS / "ptyrun.py", "bash", "-c", script, program="/usr/bin/python3", stdin=subprocess.PIPE)
+    job.expect("code (143|0)", seconds=20)
+    job.finish()
+
+
+def test_timeout(node0):
+    result = node0.run("-n", "2", "--timeout", "1", "sleep", "1021")
+    assert result.code == 124, result
+    assert 0.9 < result.seconds < 20

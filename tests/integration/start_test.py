@@ -1,0 +1,181 @@
+"""The ways to start: typed on every node, standalone nodes, hosts over ssh with their faults."""
+
+import re
+
+import pytest
+
+from harness import BIN, LAUNCH, by_rank, sh
+
+WHO = 'echo "rank $RANK of $WORLD_SIZE local $LOCAL_RANK node $GROUP_RANK at $(hostname) master $MASTER_ADDR"'
+
+
+def who(result):
+    return {int(m[1]): m.groups()[1:] for m in re.finditer(r"rank (\d+) of (\d+) local (\d+) node (\d+) at (\S+) master (\S+)", result.text)}
+
+
+def typed_everywhere(shells, *args, order=(0, 1), **kw):
+    """The same command on node0 and node1; results in the order of the hosts."""
+    jobs = {}
+    for i in order:
+        jobs[i] = shells[i].start(*args, **kw)
+    return [jobs[i].finish() for i in sorted(order)]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["server-first", "server-last"])
+def test_same_command_on_every_node(shells, order):
+    results = typed_everywhere(shells, "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-endpoint", "node0:29400", *sh(WHO), order=order)
+    assert [r.code for r in results] == [0, 0], results
+    for result, host in zip(results, ("node0", "node1")):
+        rows = who(result)
+        assert len(rows) == 2 and {r[3] for r in rows.values()} == {host}, results  # each shows its own workers
+        assert {r[4] for r in rows.values()} <= {"10.77.0.1", "10.77.0.2"}
+    assert sorted({**who(results[0]), **who(results[1])}) == [0, 1, 2, 3]
+
+
+def test_everyone_exits_with_the_jobs_status(shells):
+    results = typed_everywhere(shells, "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29401", *sh('[ $(hostname) = node1 ] && exit 8; exec sleep 1040'))
+    assert [r.code for r in results] == [8, 8], results
+
+
+def test_ctrl_c_on_any_node_stops_the_job(shells):
+    jobs = [s.start("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29402", *sh("echo up; exec sleep 1041")) for s in shells[:2]]
+    for job in jobs:
+        job.expect("up")
+    jobs[1].signal(2)
+    assert [j.finish().code for j in jobs] == [130, 130]
+
+
+def test_differing_options_are_refused_by_name(shells):
+    jobs = [shells[i].start("--nnodes", n, "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29403", "true") for i, n in ((0, "2"), (1, "3"))]
+    results = [j.finish(60) for j in jobs[1:]]
+    text = results[0].errors
+    assert results[0].code in (1, 2) and "nnodes" in text and "node0" in text and "node1" in text, results
+
+
+def test_torchruns_static_form(shells):
+    jobs = [
+        s.start("--nnodes", "2", "--nproc-per-node", "1", "--node-rank", i, "--master-addr", "10.77.0.1", "--master-port", "29404", *sh(WHO + '"$MASTER_PORT"'))
+        for i, s in enumerate(shells[:2])
+    ]
+    results = [j.finish() for j in jobs]
+    assert [r.code for r in results] == [0, 0], results
+    rows = {**who(results[0]), **who(results[1])}
+    assert [rows[r][3] for r in (0, 1)] == ["node0", "node1"] and "29404" in results[0].text, results
+
+
+def test_launch_alone_prints_the_line_for_the_other_node(shells):
+    """Neither hosts nor endpoint: it serves, says what to type, and waits."""
+    job = shells[0].start("--nnodes", "2", "--nproc-per-node", "1", *sh(WHO))
+    line = job.expect(r"(?m)^\s*(\S*launch .*--rdzv-endpoint.*)$", stream="err")[0]
+    other = shells[1].start("-c", line, program="bash")
+    results = [job.finish(), other.finish()]
+    assert [r.code for r in results] == [0, 0], (line, results)
+
+
+def test_a_stranger_is_refused(shells, lab):
+    """Another secret: the refusal prints the line that copies it, and the job does not notice."""
+    endpoint = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29405")
+    job = shells[0].start(*endpoint, *sh(WHO))
+    stranger = shells[2].start(*endpoint, *sh(WHO), env={"HOME": "/tmp/stranger"})
+    result = stranger.finish()
+    assert result.code != 0 and "secret" in result.errors, result
+    other = shells[1].start(*endpoint, *sh(WHO))
+    assert [job.finish().code, other.finish().code] == [0, 0]
+
+
+def test_standalone_nodes(node0):
+    result = node0.run("--standalone", "--nnodes", "3", "--nproc-per-node", "2", *sh(WHO))
+    assert result.code == 0, result
+    rows = who(result)
+    assert sorted(rows) == list(range(6))
+    assert [(rows[r][1], rows[r][2]) for r in range(6)] == [(str(r % 2), str(r // 2)) for r in range(6)]
+
+
+@pytest.mark.parametrize("hosts, want", [
+    (["--hosts", "node1,node0", "--nproc-per-node", "1"], ["node1", "node0"]),
+    (["--hosts", "node0:1,node1:3"], ["node0", "node1", "node1", "node1"]),
+    (["-H", "node0:2,node1:2", "-np", "3"], ["node0", "node0", "node1"]),
+    (["-n", "4", "-ppn", "2", "-hosts", "node0,node1"], ["node0", "node0", "node1", "node1"]),
+    (["--hosts", "node0,node1,node2", "--nnodes", "2", "--nproc-per-node", "1"], ["node0", "node1"]),
+    (["--hosts", "10.77.0.2,10.77.0.1", "--nproc-per-node", "1"], ["node1", "node0"]),
+])
+def test_order_and_slots_of_hosts(shells, hosts, want):
+    result = shells[0].run(*hosts, *sh(WHO))
+    assert result.code == 0, result
+    rows = who(result)
+    assert [rows[r][3] for r in sorted(rows)] == want, result
+    assert {rows[r][4] for r in rows} == {"10.77.0.%d" % (int(want[0][4:]) + 1)}, result
+
+
+def test_hostfile(shells, scratch):
+    (scratch / "hosts").write_text("# a comment\nnode1 slots=2\n\nnode0 slots=1  # last\n")
+    result = shells[0].run("--hostfile", scratch / "hosts", *sh(WHO))
+    rows = who(result)
+    assert [rows[r][3] for r in sorted(rows)] == ["node1", "node1", "node0"], result
+
+
+def test_a_host_that_accepts_and_hangs(shells, lab):
+    lab[1].ssh_fault("hang")
+    try:
+        result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "1", "true", seconds=120)
+        assert result.code == 1 and "node1" in result.errors, result
+    finally:
+        lab[1].ssh_fault("ok")
+
+
+def test_the_agent_is_pushed_where_it_is_not_installed(shells, lab, scratch):
+    """A copy of the programs at a path that only node0 has: its own /tmp."""
+    home = "/tmp/only here"
+    try:
+        shells[0].host.check(["bash", "-c", f'mkdir -p "{home}" && cp {BIN}/launch {BIN}/muster-agent "{home}/"'])
+        result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "1", *sh(WHO), program=f"{home}/launch")
+        assert result.code == 0 and [who(result)[r][3] for r in (0, 1)] == ["node0", "node1"], result
+    finally:
+        shells[0].host.check(["rm", "-rf", home])
+    assert not shells[1].host.files() & {home}
+
+
+def test_remote_shell_noise_does_not_hurt(shells, lab):
+    """A ~/.bashrc that prints, as many do."""
+    rc = lab[0].home / ".bashrc"
+    rc.write_text("echo welcome; echo noise >&2\n")
+    try:
+        result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "1", *sh(WHO))
+        assert result.code == 0 and len(who(result)) == 2, result
+    finally:
+        rc.unlink()
+
+
+def test_plan_shows_and_starts_nothing(shells):
+    result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "2", "--plan", "true")
+    assert result.code == 0 and "node0" in result.text and "node1" in result.text and "ssh" in result.text, result
+
+
+def test_explain_env(node0):
+    result = node0.run("-n", "4", "--explain-env=2", "true")
+    assert result.code == 0, result
+    for word in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS"):
+        assert word in result.text, result
+    assert re.search(r"\bRANK\b\W+2\b", result.text), result
+
+
+def test_a_daemon_serves_many_jobs(shells):
+    daemon = shells[2].start("--listen", "10.77.0.3:29500", program=BIN / "muster-rendezvous")
+    try:
+        jobs = [
+            shells[i].start("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", name, "--rdzv-endpoint", "node2:29500", *sh(WHO))
+            for name in ("one", "two") for i in (0, 1)
+        ]
+        results = [j.finish() for j in jobs]
+        assert [r.code for r in results] == [0] * 4, results
+        assert sorted(r for result in results for r in who(result)) == [0, 0, 1, 1], results
+        assert daemon.proc.poll() is None
+    finally:
+        daemon.signal(15)
+        daemon.finish()
+
+
+def test_non_root_with_its_own_user(node0, scratch):
+    """Without any privilege on one machine."""
+    result = node0.start("--reuid=65534", "--regid=65534", "--clear-groups", LAUNCH, "-n", "2", *sh("id -u"), program="setpriv", cwd="/", env={"HOME": "/nonexistent"}).finish()
+    assert result.code == 0 and by_rank(result.out) == {0: [b"65534"], 1: [b"65534"]}, result
