@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "proto/base/log.h"
 
 namespace muster {
 namespace {
@@ -59,6 +61,8 @@ Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role
     };
   }
   out_.on_closed = [this](const std::string& why) {
+    nobody_reads_ = true;
+    LogWarning(absl::StrCat(why, ": nobody reads the output, the job is stopped"));
     if (on_closed) {
       on_closed(why);
     }

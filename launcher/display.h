@@ -25,9 +25,13 @@ class Display {
   [[nodiscard]] bool Show(const OutputChunk& chunk);
   bool Idle() const { return out_.Idle() && err_.Idle(); }
   bool out_is_terminal() const { return out_.terminal(); }
+  // stdout is closed; what Show is given is lost.
+  bool nobody_reads() const { return nobody_reads_; }
   bool err_is_terminal() const { return err_.terminal(); }
   std::function<void()> on_writable;
-  std::function<void(const std::string&)> on_closed;  // stdout is closed: nobody reads
+  // stdout was closed (`launch ... | head`), so the job has no purpose any more: it is to be
+  // stopped. Comes once.
+  std::function<void(const std::string& why)> on_closed;
 
  private:
   const bool together_;  // stdout and stderr go to one place: only out_ and out_format_ are used
@@ -38,6 +42,7 @@ class Display {
   const std::string role_;
   const std::function<std::string(uint32_t)> host_of_;
   const bool wants_time_;
+  bool nobody_reads_ = false;
   std::string formatted_;
 };
 

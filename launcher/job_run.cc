@@ -12,6 +12,7 @@
 #include "launcher/report.h"
 #include "proto/base/log.h"
 #include "proto/base/unique_fd.h"
+#include "rendezvous/service/master_server.h"
 
 extern char** environ;
 
@@ -41,19 +42,7 @@ JobTerms TermsOf(const JobSpec& spec) {
 }
 
 RoundConfig ConfigOf(const JobSpec& spec) {
-  const JobTerms terms = TermsOf(spec);
-  RoundConfig config;
-  config.job_id = spec.plan.job_id;
-  config.nodes_min = terms.nodes_min;
-  config.nodes_max = terms.nodes_max;
-  config.restarts_max = terms.restarts_max;
-  config.join_timeout = terms.join_timeout;
-  config.last_call = terms.last_call;
-  config.grace = terms.grace;
-  config.restart_grace = terms.restart_grace;
-  config.time_limit = terms.time_limit;
-  config.master_port = terms.master_port;
-  config.master_addr = terms.master_addr;
+  RoundConfig config = ConfigFromTerms(spec.plan.job_id, TermsOf(spec));
   for (const NodeWorkers& node : spec.nodes) {
     config.expected.push_back(node.host.name);
   }

@@ -33,9 +33,6 @@
 namespace muster {
 namespace {
 
-// After SIGTSTP every node hears that it is paused before this process stops, too.
-constexpr uint64_t kPauseSpreadsMs = 300;
-
 std::set<std::string> OwnAddresses() {
   std::set<std::string> out;
   ifaddrs* list = nullptr;
@@ -62,28 +59,6 @@ std::set<std::string> OwnAddresses() {
   return out;
 }
 
-// Calls `what` on the loop after `delay`, unless the loop is left before.
-void After(uv_loop_t* loop, absl::Duration delay, std::function<void()> what) {
-  struct Once {
-    uv_timer_t timer{};
-    std::function<void()> what;
-  };
-  auto once = std::make_unique<Once>();
-  once->what = std::move(what);
-  uv_timer_init(loop, &once->timer);
-  uv_timer_t& timer = once->timer;
-  timer.data = once.release();
-  uv_timer_start(
-      &timer,
-      [](uv_timer_t* fired) {
-        auto* due = static_cast<Once*>(fired->data);
-        due->what();
-        uv_close(reinterpret_cast<uv_handle_t*>(fired),
-                 [](uv_handle_t* handle) { delete static_cast<Once*>(handle->data); });
-      },
-      static_cast<uint64_t>(absl::ToInt64Milliseconds(delay)), 0);
-}
-
 class HostsJob {
  public:
   HostsJob(uv_loop_t* loop, JobSpec spec, std::string secret, const std::string& agent_path)
@@ -96,13 +71,14 @@ class HostsJob {
         server_(loop, MasterCallbacks()),
         countdown_(loop, [this] { return Left(); }),
         signals_(loop, SignalCallbacks()),
-        pause_timer_(new uv_timer_t),  // freed in its close callback
+        pause_timer_(loop, UserSignals::SuspendSelf),
         local_(MakeLocalStarter(loop, agent_path)),
         ssh_(MakeSshStarter(loop, Ssh(agent_path))) {
-    uv_timer_init(loop, pause_timer_);
-    pause_timer_->data = this;
     display_.on_writable = [this] { ShowWaiting(); };
-    display_.on_closed = [this](const std::string& why) { NobodyReads(why); };
+    display_.on_closed = [this](const std::string&) {
+      server_.Post(spec_.plan.job_id, StopAsked{SIGTERM, false});
+      ShowWaiting();
+    };
     for (Starter* starter : {local_.get(), ssh_.get()}) {
       starter->SetCallbacks(StarterCallbacks());
     }
@@ -110,15 +86,11 @@ class HostsJob {
       StartNode(i);
     }
   }
-  ~HostsJob() {
-    *here_ = false;
-    uv_close(reinterpret_cast<uv_handle_t*>(pause_timer_),
-             [](uv_handle_t* handle) { delete reinterpret_cast<uv_timer_t*>(handle); });
-  }
 
   bool ended() const { return ended_; }
   int Report() {
-    return EndJob(spec_, spec_.plan.job_id, nobody_reads_ ? NobodyRead(report_) : report_);
+    return EndJob(spec_, spec_.plan.job_id,
+                  display_.nobody_reads() ? NobodyRead(report_) : report_);
   }
 
  private:
@@ -161,11 +133,10 @@ class HostsJob {
       if (!over_) {
         // Nobody starts it again: a job that still gathers need not wait for it. Its connection's
         // end goes first.
-        After(loop_, 2 * kReconnectWindow, [this, here = here_, index, how] {
-          if (*here) {
-            server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), how});
-          }
-        });
+        start_failures_.push_back(std::make_unique<UvTimer>(loop_, [this, index, how] {
+          server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), how});
+        }));
+        start_failures_.back()->StartAfter(2 * kReconnectWindow);
       }
     };
     out.on_line = [this](size_t index, const std::string& line) {
@@ -183,8 +154,7 @@ class HostsJob {
     out.on_pass = [this](int signo) { server_.Post(spec_.plan.job_id, SignalAsked{signo}); };
     out.on_suspend = [this] {
       server_.Post(spec_.plan.job_id, PauseAsked{true});
-      uv_timer_start(
-          pause_timer_, [](uv_timer_t*) { UserSignals::SuspendSelf(); }, kPauseSpreadsMs, 0);
+      pause_timer_.StartAfter(UserSignals::kPauseSpreads);
     };
     out.on_continue = [this] {
       server_.Post(spec_.plan.job_id, PauseAsked{false});
@@ -258,7 +228,7 @@ class HostsJob {
 
   void ShowWaiting() {
     while (!waiting_.empty()) {
-      if (!nobody_reads_ && !display_.Show(waiting_.front().chunk)) {
+      if (!display_.nobody_reads() && !display_.Show(waiting_.front().chunk)) {
         return;
       }
       const std::function<void()> taken = std::move(waiting_.front().taken);
@@ -297,16 +267,6 @@ class HostsJob {
     return state == nullptr ? 0 : WorkersLeft(*state);
   }
 
-  void NobodyReads(const std::string& why) {
-    if (nobody_reads_) {
-      return;
-    }
-    nobody_reads_ = true;
-    LogWarning(absl::StrCat(why, ": nobody reads the output, the job is stopped"));
-    server_.Post(spec_.plan.job_id, StopAsked{SIGTERM, false});
-    ShowWaiting();
-  }
-
   // The round machine is done; what was shown last may still be on its way to the terminal.
   void JobOver(const JobReport& report) {
     report_ = report;
@@ -317,7 +277,7 @@ class HostsJob {
   }
 
   void MaybeEnd() {
-    if (!over_ || ending_ || !waiting_.empty() || !(nobody_reads_ || display_.Idle())) {
+    if (!over_ || ending_ || !waiting_.empty() || !(display_.nobody_reads() || display_.Idle())) {
       return;
     }
     ending_ = true;
@@ -332,17 +292,15 @@ class HostsJob {
   MasterServer server_;
   StopCountdown countdown_;
   UserSignals signals_;
-  uv_timer_t* const pause_timer_;
+  UvTimer pause_timer_;
   std::unique_ptr<Starter> local_;
   std::unique_ptr<Starter> ssh_;
   std::deque<WaitingChunk> waiting_;  // at most one a node
   std::string stdin_bytes_;
   bool stdin_eof_ = false;
   bool stdin_done_ = false;
-  // Shared with delayed calls, which may come after this object is gone.
-  const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);
+  std::vector<std::unique_ptr<UvTimer>> start_failures_;  // about to be told to the master
   JobReport report_;
-  bool nobody_reads_ = false;
   bool over_ = false;
   bool ending_ = false;
   bool ended_ = false;

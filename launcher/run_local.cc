@@ -40,7 +40,10 @@ class LocalJob {
         signals_(loop, SignalCallbacks()) {
     options.on_finish = [this](const JobOutcome& outcome) { End(outcome); };
     display_.on_writable = [this] { output_.Writable(); };
-    display_.on_closed = [this](const std::string& why) { NobodyReads(why); };
+    display_.on_closed = [this](const std::string& why) {
+      output_.Closed(why);
+      master_.Post(StopAsked{SIGTERM, false});
+    };
     agent_ = std::make_unique<AgentLoop>(loop, std::move(options), std::move(shepherd), &master_,
                                          &output_);
     agent_->Start();
@@ -54,7 +57,7 @@ class LocalJob {
       report.headline = outcome_.headline;
       report.cause = CauseKind::kNeverFormed;
     }
-    return EndJob(spec_, spec_.plan.job_id, nobody_reads_ ? NobodyRead(report) : report);
+    return EndJob(spec_, spec_.plan.job_id, display_.nobody_reads() ? NobodyRead(report) : report);
   }
 
  private:
@@ -82,17 +85,6 @@ class LocalJob {
     return out;
   }
 
-  // `launch ... | head`: the reader is gone, so the job has no purpose any more.
-  void NobodyReads(const std::string& why) {
-    if (nobody_reads_) {
-      return;
-    }
-    nobody_reads_ = true;
-    LogWarning(absl::StrCat(why, ": nobody reads the output, the job is stopped"));
-    output_.Closed(why);
-    master_.Post(StopAsked{SIGTERM, false});
-  }
-
   void End(const JobOutcome& outcome) {
     ended_ = true;
     outcome_ = outcome;
@@ -110,7 +102,6 @@ class LocalJob {
   UserSignals signals_;
   std::unique_ptr<AgentLoop> agent_;
   JobOutcome outcome_;
-  bool nobody_reads_ = false;
   bool ended_ = false;
 };
 

@@ -37,7 +37,8 @@
 namespace muster {
 namespace {
 
-constexpr uint64_t kNoServerHintMs = 10000;  // then each node says so, and how to mend it
+constexpr absl::Duration kNoServerHint =
+    absl::Seconds(10);  // then each node says so, and how to mend it
 
 std::string HostPort(const std::string& host, uint16_t port) {
   return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
@@ -91,14 +92,9 @@ class TypedJob {
         stdin_(loop, [this](std::string bytes, bool eof) { output_.Stdin(std::move(bytes), eof); }),
         output_(&display_, spec_.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_),
         countdown_(loop, [this] { return workers_; }),
-        hint_timer_(new uv_timer_t) {  // freed in its close callback
-    uv_timer_init(loop, hint_timer_);
-    hint_timer_->data = this;
-    uv_unref(reinterpret_cast<uv_handle_t*>(hint_timer_));
-  }
-  ~TypedJob() {
-    uv_close(reinterpret_cast<uv_handle_t*>(hint_timer_),
-             [](uv_handle_t* handle) { delete reinterpret_cast<uv_timer_t*>(handle); });
+        hint_timer_(loop, [this] { NoServerHint(); }),
+        pause_timer_(loop, UserSignals::SuspendSelf) {
+    hint_timer_.Unref();
   }
 
   // Becomes the master where it shall and can; then joins as an agent.
@@ -120,14 +116,14 @@ class TypedJob {
     agent_ = std::make_unique<AgentLoop>(loop_, std::move(options), std::move(shepherd),
                                          &client_->link(), &output_);
     display_.on_writable = [this] { output_.Writable(); };
-    display_.on_closed = [this](const std::string& why) { NobodyReads(why); };
+    display_.on_closed = [this](const std::string& why) {
+      output_.Closed(why);
+      agent_->UserStop(SIGTERM, false);
+    };
     signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks());
     agent_->Start();
     if (server_ == nullptr) {
-      uv_timer_start(
-          hint_timer_,
-          [](uv_timer_t* timer) { static_cast<TypedJob*>(timer->data)->NoServerHint(); },
-          kNoServerHintMs, 0);
+      hint_timer_.StartAfter(kNoServerHint);
     }
     return absl::OkStatus();
   }
@@ -136,11 +132,12 @@ class TypedJob {
   int Report() {
     int code = outcome_.exit_code;
     if (have_report_) {
-      return EndJob(spec_, spec_.plan.job_id, nobody_reads_ ? NobodyRead(report_) : report_);
+      return EndJob(spec_, spec_.plan.job_id,
+                    display_.nobody_reads() ? NobodyRead(report_) : report_);
     } else if (!outcome_.headline.empty()) {
       LogError(absl::StrCat("job ", spec_.plan.job_id, ": ", outcome_.headline));
     }
-    return nobody_reads_ ? kExitNobodyReads : code;
+    return display_.nobody_reads() ? kExitNobodyReads : code;
   }
 
  private:
@@ -215,8 +212,7 @@ class TypedJob {
     out.on_suspend = [this] {
       if (server_ != nullptr) {
         server_->Post(spec_.plan.job_id, PauseAsked{true});
-        uv_timer_start(
-            hint_timer_, [](uv_timer_t*) { UserSignals::SuspendSelf(); }, 300, 0);
+        pause_timer_.StartAfter(UserSignals::kPauseSpreads);
       } else {
         LogInfo("Ctrl-Z pauses the job only at the node that serves it");
       }
@@ -248,16 +244,6 @@ class TypedJob {
             "the name means the same there (--serve makes a node the master), and its firewall"));
   }
 
-  void NobodyReads(const std::string& why) {
-    if (nobody_reads_) {
-      return;
-    }
-    nobody_reads_ = true;
-    LogWarning(absl::StrCat(why, ": nobody reads the output, the job is stopped"));
-    output_.Closed(why);
-    agent_->UserStop(SIGTERM, false);
-  }
-
   void AgentDone(const JobOutcome& outcome) {
     outcome_ = outcome;
     agent_done_ = true;
@@ -287,7 +273,8 @@ class TypedJob {
   StdinReader stdin_;
   LocalOutput output_;
   StopCountdown countdown_;
-  uv_timer_t* const hint_timer_;
+  UvTimer hint_timer_;
+  UvTimer pause_timer_;
   uint32_t workers_ = 0;
   std::unique_ptr<MasterServer> server_;
   std::unique_ptr<MasterClient> client_;
@@ -300,7 +287,6 @@ class TypedJob {
   bool have_report_ = false;
   bool noted_ = false;
   bool agent_done_ = false;
-  bool nobody_reads_ = false;
   bool ending_ = false;
   bool ended_ = false;
 };

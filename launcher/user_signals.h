@@ -19,6 +19,9 @@ class UserSignals {
     std::function<void()> on_suspend;   // pause the job, then call SuspendSelf()
     std::function<void()> on_continue;  // after SuspendSelf() has returned, and on any SIGCONT
   };
+  // After SIGTSTP every node hears that it is paused before this process stops, too.
+  static constexpr absl::Duration kPauseSpreads = absl::Milliseconds(300);
+
   UserSignals(uv_loop_t* loop, Callbacks callbacks);
 
   // Stops this process until SIGCONT.

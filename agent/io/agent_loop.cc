@@ -24,26 +24,6 @@ namespace {
 constexpr absl::Duration kShowWithin =
     absl::Seconds(30);  // at the end: for output that still waits to be shown
 
-uv_timer_t* MakeTimer(uv_loop_t* loop, void* data) {
-  auto* timer = new uv_timer_t;  // freed in CloseTimer's callback: libuv owns it until then
-  uv_timer_init(loop, timer);
-  timer->data = data;
-  return timer;
-}
-
-void CloseTimer(uv_timer_t* timer) {
-  uv_close(reinterpret_cast<uv_handle_t*>(timer),
-           [](uv_handle_t* handle) { delete reinterpret_cast<uv_timer_t*>(handle); });
-}
-
-uint64_t MillisecondsUntil(absl::Time at) {
-  const absl::Duration rest = at - BootNow();
-  if (rest <= absl::ZeroDuration()) {
-    return 0;
-  }
-  return static_cast<uint64_t>(absl::ToInt64Milliseconds(std::min(rest, absl::Hours(24)))) + 1;
-}
-
 // The words that the workers' own environments set: they must not be in the common part, too.
 std::vector<std::string> Without(const EnvBase& base, const std::vector<EnvVar>& own) {
   std::set<std::string> names;
@@ -63,8 +43,7 @@ std::vector<std::string> Without(const EnvBase& base, const std::vector<EnvVar>&
 
 AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd, MasterLink* master,
                      OutputLink* output)
-    : loop_(loop),
-      options_(std::move(options)),
+    : options_(std::move(options)),
       master_(master),
       output_(output),
       shepherd_(loop, std::move(shepherd), ShepherdCallbacks()),
@@ -73,13 +52,11 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
             [this] { MaybeRoundCleared(); }),
       store_(loop),
       store_is_agent_(StoreIsAgent(options_.plan.store, options_.program)),
-      timer_(MakeTimer(loop, this)),
-      finish_timer_(MakeTimer(loop, this)) {}
-
-AgentLoop::~AgentLoop() {
-  CloseTimer(timer_);
-  CloseTimer(finish_timer_);
-}
+      timer_(loop, [this] { Post(TimeElapsed{}); }),
+      finish_timer_(loop, [this] {
+        LogWarning("some output could not be shown or logged in time and is lost");
+        EndOutput();
+      }) {}
 
 void AgentLoop::Start() {
   oom_kills_ = OomKills("/proc/self/cgroup", "/sys/fs/cgroup");
@@ -323,16 +300,7 @@ void AgentLoop::Do(const SetLease& effect) {
   shepherd_.SetLease(effect.until == absl::InfiniteFuture() ? 0 : absl::ToUnixNanos(effect.until));
 }
 
-void AgentLoop::Do(const SetTimer& effect) {
-  if (effect.at == absl::InfiniteFuture()) {
-    uv_timer_stop(timer_);
-    return;
-  }
-  uv_update_time(loop_);
-  uv_timer_start(
-      timer_, [](uv_timer_t* timer) { static_cast<AgentLoop*>(timer->data)->Post(TimeElapsed{}); },
-      MillisecondsUntil(effect.at), 0);
-}
+void AgentLoop::Do(const SetTimer& effect) { timer_.StartAt(effect.at); }
 
 void AgentLoop::Do(const ShowWaiting& effect) {
   if (options_.show_waiting) {
@@ -348,18 +316,10 @@ void AgentLoop::Do(const Finish& effect) {
   }
   finishing_ = true;
   outcome_ = effect.outcome;
-  uv_timer_stop(timer_);
+  timer_.Stop();
   pump_.on_empty = [this] { EndOutput(); };
-  pump_.on_progress = [this] { uv_timer_again(finish_timer_); };
-  uv_timer_start(
-      finish_timer_,
-      [](uv_timer_t* timer) {
-        auto* self = static_cast<AgentLoop*>(timer->data);
-        LogWarning("some output could not be shown or logged in time and is lost");
-        self->EndOutput();
-      },
-      static_cast<uint64_t>(absl::ToInt64Milliseconds(kShowWithin)),
-      static_cast<uint64_t>(absl::ToInt64Milliseconds(kShowWithin)));
+  pump_.on_progress = [this] { finish_timer_.StartAfter(kShowWithin); };
+  finish_timer_.StartAfter(kShowWithin);
   if (pump_.Empty()) {
     EndOutput();
   }
@@ -371,7 +331,7 @@ void AgentLoop::EndOutput() {
   }
   pump_.on_empty = nullptr;
   pump_.on_progress = nullptr;
-  uv_timer_stop(finish_timer_);
+  finish_timer_.Stop();
   output_->Finish(kShowWithin, [this] {
     store_.Close();
     if (leave_.has_value()) {

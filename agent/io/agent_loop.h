@@ -43,7 +43,6 @@ class AgentLoop {
   // The links outlive the loop object.
   AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd, MasterLink* master,
             OutputLink* output);
-  ~AgentLoop();
 
   void Start();
   // The user stops the job at this agent: by this signal; `now` = at once.
@@ -89,7 +88,6 @@ class AgentLoop {
   void EndOutput();
   void MakeRunDir();
 
-  uv_loop_t* const loop_;
   const Options options_;
   MasterLink* const master_;
   OutputLink* const output_;
@@ -102,7 +100,7 @@ class AgentLoop {
   AgentState state_;
   std::deque<AgentEvent> events_;
   bool stepping_ = false;
-  uv_timer_t* const timer_;
+  UvTimer timer_;
   Assignment assignment_;
   std::vector<Worker> workers_;
   bool program_sent_ = false;
@@ -112,7 +110,7 @@ class AgentLoop {
   uint64_t oom_kills_ = 0;
   std::string run_dir_;  // error files
   bool finishing_ = false;
-  uv_timer_t* const finish_timer_;
+  UvTimer finish_timer_;
   JobOutcome outcome_;
   std::optional<Leave> leave_;  // sent when all output has been shown
 };

@@ -22,13 +22,6 @@ constexpr size_t kReadsPerTurn = 4;   // then the other workers' turn
 constexpr size_t kTailKept =
     kStderrTailBytes + 1;  // one more tells whether the first line is whole
 
-std::unique_ptr<uv_timer_t> MakeTimer(uv_loop_t* loop, void* data) {
-  auto timer = std::make_unique<uv_timer_t>();
-  uv_timer_init(loop, timer.get());
-  timer->data = data;
-  return timer;
-}
-
 // All that a dead writer has left is in the pipe, at most its capacity; a living one may write on.
 size_t PipeBytes(int fd) {
   const int bytes = fcntl(fd, F_GETPIPE_SZ);
@@ -52,12 +45,6 @@ std::string LastLines(absl::string_view text) {
   return std::string(text);
 }
 
-template <typename Handle>
-void CloseHandle(Handle* handle) {
-  uv_close(reinterpret_cast<uv_handle_t*>(handle),
-           [](uv_handle_t* closed) { delete reinterpret_cast<Handle*>(closed); });
-}
-
 }  // namespace
 
 OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id,
@@ -69,21 +56,14 @@ OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::strin
       on_round_closed_(std::move(on_round_closed)),
       show_(options.show.begin(), options.show.end()),
       spool_(kOutputMemoryMax, options.spool_bytes_max),
-      pause_timer_(MakeTimer(loop, this)),
-      held_timer_(MakeTimer(loop, this)),
+      pause_timer_(loop, [this] { ResumePaused(/*all=*/false); }),
+      held_timer_(loop, [this] { ShowHeld(); }),
       scratch_(kReadBytes, '\0') {}
 
 OutputPump::~OutputPump() {
-  for (const auto& stream : streams_) {
-    if (stream->poll != nullptr) {
-      CloseHandle(stream->poll);
-    }
-  }
   for (const auto& log : logs_) {
     log->on_idle = nullptr;
   }
-  CloseHandle(pause_timer_.release());
-  CloseHandle(held_timer_.release());
 }
 
 void OutputPump::BeginRound(const Assignment& assignment) {
@@ -106,7 +86,6 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
                        "; raise ulimit -n, or start fewer workers per node"));
     }
     auto stream = std::make_unique<Stream>();
-    stream->pump = this;
     stream->local_rank = local_rank;
     stream->number = number;
     stream->fd.Reset(fds[0]);
@@ -124,33 +103,20 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
       stream->log->on_idle = [this] { CheckEmpty(); };
       logs_.push_back(stream->log);
     }
-    auto poll = std::make_unique<uv_poll_t>();
-    CHECK(uv_poll_init(loop_, poll.get(), fds[0]) == 0);
-    poll->data = stream.get();
-    stream->poll = poll.release();
-    Watch(*stream, true);
+    stream->poll = std::make_unique<UvPoll>(
+        loop_, fds[0], [this, ready = stream.get()](int) { OnReadable(*ready); });
+    stream->poll->Start(UV_READABLE);
     streams_.push_back(std::move(stream));
     ++open_streams_;
   }
   return ends;
 }
 
-void OutputPump::Watch(Stream& stream, bool on) {
-  if (stream.poll == nullptr) {
-    return;
+void OutputPump::OnReadable(Stream& stream) {
+  if (ReadSome(stream, kReadBytes * kReadsPerTurn) == Read::kEnd) {
+    FinishStream(stream);
   }
-  if (!on) {
-    uv_poll_stop(stream.poll);
-    return;
-  }
-  uv_poll_start(stream.poll, UV_READABLE, [](uv_poll_t* handle, int, int) {
-    Stream& ready = *static_cast<Stream*>(handle->data);
-    OutputPump& pump = *ready.pump;
-    if (pump.ReadSome(ready, kReadBytes * kReadsPerTurn) == Read::kEnd) {
-      pump.FinishStream(ready);
-    }
-    pump.Pump();
-  });
+  Pump();
 }
 
 OutputPump::Read OutputPump::ReadSome(Stream& stream, size_t bytes_max) {
@@ -212,11 +178,8 @@ void OutputPump::Take(Stream& stream, absl::string_view bytes) {
     return;
   }
   stream.held_since = std::min(stream.held_since, BootNow());
-  if (uv_is_active(reinterpret_cast<uv_handle_t*>(held_timer_.get())) == 0) {
-    uv_timer_start(
-        held_timer_.get(),
-        [](uv_timer_t* timer) { static_cast<OutputPump*>(timer->data)->ShowHeld(); },
-        static_cast<uint64_t>(absl::ToInt64Milliseconds(kPartialLineDelay)), 0);
+  if (!held_timer_.active()) {
+    held_timer_.StartAfter(kPartialLineDelay);
   }
 }
 
@@ -231,10 +194,7 @@ void OutputPump::ShowHeld() {
     next = std::min(next, stream->held_since + kPartialLineDelay);
   }
   if (next != absl::InfiniteFuture()) {
-    uv_timer_start(
-        held_timer_.get(),
-        [](uv_timer_t* timer) { static_cast<OutputPump*>(timer->data)->ShowHeld(); },
-        static_cast<uint64_t>(std::max<int64_t>(1, absl::ToInt64Milliseconds(next - now))), 0);
+    held_timer_.StartAfter(next - now);
   }
   Pump();
 }
@@ -271,14 +231,9 @@ void OutputPump::Throttle(Stream& stream) {
     return;
   }
   stream.paused = true;
-  Watch(stream, false);
-  if (uv_is_active(reinterpret_cast<uv_handle_t*>(pause_timer_.get())) == 0) {
-    uv_timer_start(
-        pause_timer_.get(),
-        [](uv_timer_t* timer) {
-          static_cast<OutputPump*>(timer->data)->ResumePaused(/*all=*/false);
-        },
-        static_cast<uint64_t>(absl::ToInt64Milliseconds(kOutputPause)), 0);
+  stream.poll->Stop();
+  if (!pause_timer_.active()) {
+    pause_timer_.StartAfter(kOutputPause);
   }
 }
 
@@ -298,15 +253,10 @@ void OutputPump::ResumePaused(bool all) {
       continue;
     }
     stream->paused = false;
-    Watch(*stream, true);
+    stream->poll->Start(UV_READABLE);
   }
-  if (again && uv_is_active(reinterpret_cast<uv_handle_t*>(pause_timer_.get())) == 0) {
-    uv_timer_start(
-        pause_timer_.get(),
-        [](uv_timer_t* timer) {
-          static_cast<OutputPump*>(timer->data)->ResumePaused(/*all=*/false);
-        },
-        static_cast<uint64_t>(absl::ToInt64Milliseconds(kOutputPause)), 0);
+  if (again && !pause_timer_.active()) {
+    pause_timer_.StartAfter(kOutputPause);
   }
 }
 
@@ -369,8 +319,7 @@ void OutputPump::FinishStream(Stream& stream) {
   }
   Emit(stream, stream.lines.TakeHeld());
   stream.held_since = absl::InfiniteFuture();
-  uv_poll_stop(stream.poll);
-  CloseHandle(std::exchange(stream.poll, nullptr));
+  stream.poll.reset();
   stream.fd.Reset();
   stream.paused = false;
   CHECK(open_streams_ > 0);

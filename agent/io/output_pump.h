@@ -22,6 +22,7 @@
 #include "proto/base/messages.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/work_plan.h"
+#include "proto/wire/uv_handles.h"
 
 namespace muster {
 
@@ -58,11 +59,10 @@ class OutputPump {
 
  private:
   struct Stream {
-    OutputPump* pump = nullptr;
     uint32_t local_rank = 0;
     uint8_t number = 1;  // 1 stdout, 2 stderr
     UniqueFd fd;
-    uv_poll_t* poll = nullptr;  // closed on the loop, freed in its close callback
+    std::unique_ptr<UvPoll> poll;
     LineAssembler lines;
     std::string tail;
     std::shared_ptr<LogFile> log;
@@ -77,7 +77,7 @@ class OutputPump {
   void Take(Stream& stream, absl::string_view bytes);
   void Emit(Stream& stream, LineAssembler::Piece piece);
   void FinishStream(Stream& stream);
-  void Watch(Stream& stream, bool on);
+  void OnReadable(Stream& stream);
   void Throttle(Stream& stream);
   void ResumePaused(bool all);
   void ShowHeld();
@@ -99,8 +99,8 @@ class OutputPump {
   bool discard_ = false;
   bool pumping_ = false;
   bool closing_round_ = false;
-  std::unique_ptr<uv_timer_t> pause_timer_;
-  std::unique_ptr<uv_timer_t> held_timer_;
+  UvTimer pause_timer_;
+  UvTimer held_timer_;
   std::string scratch_;
 };
 

@@ -23,10 +23,9 @@ grpc::Status Ended() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the m
 
 }  // namespace
 
-RoundConfig ConfigFromTerms(const std::string& job_id, const JobTerms& terms, uint32_t epoch) {
+RoundConfig ConfigFromTerms(const std::string& job_id, const JobTerms& terms) {
   RoundConfig config;
   config.job_id = job_id;
-  config.epoch = epoch;
   config.nodes_min = terms.nodes_min;
   config.nodes_max = terms.nodes_max;
   config.restarts_max = terms.restarts_max;
@@ -88,7 +87,7 @@ MasterServer::Impl::Impl(uv_loop_t* loop, MasterOptions options)
       sweep_(loop, [this] { SweepUnproved(); }),
       forget_(loop, [this] { ForgetJobs(); }) {
   if (!options_.many_jobs) {
-    AddJob(options_.job.job_id, options_.job);
+    AddJob(options_.job);
   }
 }
 
@@ -116,7 +115,8 @@ void MasterServer::Impl::Post(const std::string& job_id, RoundEvent event) {
   }
 }
 
-void MasterServer::Impl::AddJob(const std::string& job_id, RoundConfig config) {
+void MasterServer::Impl::AddJob(RoundConfig config) {
+  const std::string job_id = config.job_id;
   if (Job* old = FindJob(job_id); old != nullptr) {
     CloseLinks(*old);
     jobs_.erase(job_id);
@@ -148,7 +148,9 @@ Job* MasterServer::Impl::JobFor(const AttendSession& session, const Join& join,
     *refusal = absl::StrCat("this master has ", kJobsMax, " jobs, its limit: try again later");
     return nullptr;
   }
-  AddJob(job_id, ConfigFromTerms(job_id, session.terms, options_.epoch));
+  RoundConfig config = ConfigFromTerms(job_id, session.terms);
+  config.epoch = options_.epoch;
+  AddJob(std::move(config));
   return FindJob(job_id);
 }
 

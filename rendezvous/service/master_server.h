@@ -92,6 +92,6 @@ class MasterServer {
 };
 
 // The round machine's configuration for a job that agents describe.
-RoundConfig ConfigFromTerms(const std::string& job_id, const JobTerms& terms, uint32_t epoch);
+RoundConfig ConfigFromTerms(const std::string& job_id, const JobTerms& terms);
 
 }  // namespace muster
