@@ -188,5 +188,5 @@ int main(int argc, char** argv) {
   for (const int signo : {SIGINT, SIGHUP, SIGQUIT}) {
     signal(signo, [](int) {});  // a handler: what is ignored would stay ignored in the workers
   }
-  return muster::RunOnChannel();
+  _exit(muster::RunOnChannel());  // launch waits for our end: no static destructors of gRPC
 }

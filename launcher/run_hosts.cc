@@ -281,7 +281,11 @@ class HostsJob {
       return;
     }
     ending_ = true;
-    local_->Stop([this] { ssh_->Stop([this] { server_.Shutdown([this] { ended_ = true; }); }); });
+    left_to_stop_ = 3;
+    const auto stopped = [this] { ended_ = --left_to_stop_ == 0; };
+    ssh_->Stop(stopped);
+    local_->Stop(stopped);
+    server_.Shutdown(stopped);
   }
 
   uv_loop_t* const loop_;
@@ -303,6 +307,7 @@ class HostsJob {
   JobReport report_;
   bool over_ = false;
   bool ending_ = false;
+  int left_to_stop_ = 0;  // starters and server
   bool ended_ = false;
 
  public:

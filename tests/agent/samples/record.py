@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Records what torch's own TCPStore client and server say to each other.
 
-    /usr/bin/python3 record.py OUT.txt SCENARIO
+    /usr/bin/python3 record.py OUT.txt SCENARIO [libuv|threads]
 
-A proxy stands between real clients and a real server (both from the torch installed here) and
+The last word chooses which of torch 2.x's two servers answers; torch 1.13 has one. A proxy stands between real clients and a real server (both from the torch installed here) and
 writes one line for each piece, in the order in which it went through: `1 > 00ff` is from client 1,
 `1 < 00ff` is the server's answer, `1 !` the end of the connection. It lets one piece through at a
 time and waits for the answers, so that the order in the file is the order in the server.
@@ -17,7 +17,8 @@ import time
 
 SERVER = """
 import sys, torch.distributed as dist
-store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+kind = {} if len(sys.argv) < 2 else {"use_libuv": sys.argv[1] == "libuv"}
+store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False, **kind)
 print(store.port, flush=True)
 sys.stdin.read()
 """
@@ -48,6 +49,54 @@ assert other.delete_key("key") is True
 assert other.delete_key("key") is False
 other.set("empty", "")
 assert other.get("empty") == b""
+"""),
+    # What torch 2.x's Python has beyond that, and what it does otherwise: a wait that times out is
+    # cancelled, also that within get and multi_get.
+    "calls_2": (1, """
+import datetime, torch.distributed as dist, os
+store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, False)
+other = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, False)
+short, long = datetime.timedelta(milliseconds=200), datetime.timedelta(seconds=60)
+
+def times_out(call, *arguments):
+    try:
+        call(*arguments)
+    except dist.DistStoreError:
+        return
+    raise SystemExit("no time-out")
+
+store.set("key", "value")
+assert other.get("key") == b"value"
+assert store.add("count", 5) == 5
+assert other.add("count", -7) == -2
+assert store.get("count") == b"-2"
+assert store.compare_set("cas", "no", "x") == b"no"
+assert store.compare_set("cas", "", "first") == b"first"
+assert other.compare_set("cas", "first", "second") == b"second"
+assert other.compare_set("cas", "first", "third") == b"second"
+other.set("late", b"\\0\\1\\2")
+store.wait(["key", "late"])
+assert store.check(["key", "late"]) is True
+assert store.check(["key", "never"]) is False
+assert store.check([]) is True
+times_out(store.wait, ["key", "never"], short)
+assert store.add("count", 0) == -2
+assert store.has_extended_api()
+store.append("list", "one")
+other.append("list", "two")
+assert store.get("list") == b"onetwo"
+store.multi_set(["a", "b", "empty"], ["1", "22", ""])
+assert other.multi_get(["b", "empty", "a"]) == [b"22", b"", b"1"]
+store.set_timeout(short)
+times_out(store.get, "never")
+times_out(store.multi_get, ["a", "never"])
+store.set_timeout(long)
+assert store.get("empty") == b""
+assert dist.PrefixStore("in", store).add("count", 1) == 1
+assert other.num_keys() == 10 - 1
+assert other.delete_key("key") is True
+assert other.delete_key("key") is False
+assert store.num_keys() == 9 - 1
 """),
     # Three ranks, gloo, agent store: init, all_reduce, a group of two, destroy. (A second init in the
     # same processes fails with torch's own store: it finds the keys of the first.)
@@ -123,13 +172,13 @@ class Proxy:
 
 def main():
     import torch
-    path, scenario = sys.argv[1:]
+    path, scenario, *kind = sys.argv[1:]
     ranks, program = SCENARIOS[scenario]
-    server = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE,
+    server = subprocess.Popen([sys.executable, "-c", SERVER, *kind], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True)
     with open(path, "w") as out:
-        out.write(f"# torch {torch.__version__}, client and server, scenario '{scenario}' of "
-                  "record.py\n")
+        out.write(f"# torch {torch.__version__}, client and server, scenario "
+                  f"'{' '.join([scenario, *kind])}' of record.py\n")
         proxy = Proxy(int(server.stdout.readline()), out)
         workers = []
         for rank in range(ranks):
