@@ -73,6 +73,7 @@ bool MasterClient::Impl::Output::Send(OutputChunk& chunk) {
     refused_chunk_ = true;
     return false;
   }
+  sent_ = true;
   queued_bytes_ += chunk.bytes.size();
   while (chunk.bytes.size() > kChunkBytesMax) {
     OutputChunk part = chunk;
@@ -198,7 +199,7 @@ void MasterClient::Impl::Output::Finish(absl::Duration within, std::function<voi
     finish_timer_ = std::make_unique<UvTimer>(loop_, [this] { FinishNow(); });
   }
   // Nothing was ever sent, nobody reads, or no stream can come: there is nothing to wait for.
-  const bool idle = closed_ || !started_ || (queue_.empty() && call_ == nullptr);
+  const bool idle = closed_ || !started_ || !sent_ || (queue_.empty() && call_ == nullptr);
   finish_timer_->StartAfter(idle ? absl::ZeroDuration() : within);
   Pump();
 }

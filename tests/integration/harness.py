@@ -17,6 +17,7 @@ ROOT = HERE.parent.parent
 WORKERS = HERE / "workers"
 EXAMPLES = ROOT / "examples"
 PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
+TORCH_PYTHON = os.environ.get("MUSTER_TORCH_PYTHON", PYTHON)  # where a test is about torch; lab/torch2 makes others
 BIN = Path(os.environ.get("MUSTER_BIN", ROOT / "build/release/bin"))
 LAUNCH = BIN / "launch"
 # Deadlines are for a loaded machine of two cores; a green run needs a fraction of them.

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from harness import BIN, PATIENCE, PYTHON, clean_env
+from harness import BIN, PATIENCE, TORCH_PYTHON, clean_env
 
 TOOL = BIN.parent / "tests" / "store-tool"
 
@@ -64,7 +64,7 @@ def start(program, port, rank, world, agent_store=True):
     if agent_store:
         env.update(TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
     head = "import os, sys, datetime, torch, torch.distributed as dist\nrank = int(os.environ['RANK'])\n"
-    return subprocess.Popen([PYTHON, "-c", head + textwrap.dedent(program)], env=env, stdin=subprocess.PIPE,
+    return subprocess.Popen([TORCH_PYTHON, "-c", head + textwrap.dedent(program)], env=env, stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

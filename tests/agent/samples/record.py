@@ -3,10 +3,11 @@
 
     /usr/bin/python3 record.py OUT.txt SCENARIO [libuv|threads]
 
-The last word chooses which of torch 2.x's two servers answers; torch 1.13 has one. A proxy stands between real clients and a real server (both from the torch installed here) and
+A proxy stands between real clients and a real server (both from the torch installed here) and
 writes one line for each piece, in the order in which it went through: `1 > 00ff` is from client 1,
 `1 < 00ff` is the server's answer, `1 !` the end of the connection. It lets one piece through at a
-time and waits for the answers, so that the order in the file is the order in the server.
+time and waits for the answers, so that the order in the file is the order in the server. The last
+word chooses which of torch 2.x's two servers answers; torch 1.13 has one.
 """
 import os
 import selectors
@@ -83,6 +84,7 @@ times_out(store.wait, ["key", "never"], short)
 assert store.add("count", 0) == -2
 assert store.has_extended_api()
 store.append("list", "one")
+assert store.check(["list"])
 other.append("list", "two")
 assert store.get("list") == b"onetwo"
 store.multi_set(["a", "b", "empty"], ["1", "22", ""])
@@ -93,10 +95,10 @@ times_out(store.multi_get, ["a", "never"])
 store.set_timeout(long)
 assert store.get("empty") == b""
 assert dist.PrefixStore("in", store).add("count", 1) == 1
-assert other.num_keys() == 10 - 1
+assert other.num_keys() == 10  # with the clients' own init/
 assert other.delete_key("key") is True
 assert other.delete_key("key") is False
-assert store.num_keys() == 9 - 1
+assert store.num_keys() == 9
 """),
     # Three ranks, gloo, agent store: init, all_reduce, a group of two, destroy. (A second init in the
     # same processes fails with torch's own store: it finds the keys of the first.)
