@@ -181,6 +181,12 @@ void AgentStep::CheckLease() {
   }
 }
 
+// A master that is not there yet is waited for like a node. One that has started a round knows the
+// round only as long as it lives, or is back within the lease.
+absl::Duration AgentStep::MasterWait() const {
+  return s_.round.IsNone() ? config_.join_timeout : s_.lease;
+}
+
 void AgentStep::CheckDeadlines() {
   if (!config_.in_process) {
     CheckLease();
@@ -190,9 +196,9 @@ void AgentStep::CheckDeadlines() {
     if (Running() && now_ >= s_.link_lost_at + kReconnectWindow) {
       Stop(SIGTERM, config_.master_lost_grace);
     }
-    if (now_ >= s_.link_lost_at + config_.join_timeout) {
+    if (now_ >= s_.link_lost_at + MasterWait()) {
       EndLocally(
-          1, absl::StrCat("no connection to the master for ", ShortDuration(config_.join_timeout),
+          1, absl::StrCat("no connection to the master for ", ShortDuration(MasterWait()),
                           s_.link_lost_why.empty() ? "" : ": ", s_.link_lost_why));
       Stop(SIGTERM, config_.master_lost_grace);
     }
@@ -287,7 +293,7 @@ absl::Time AgentStep::NextDeadline() const {
   }
   if (!s_.admitted && !s_.outcome.has_value()) {
     at = std::min(at, s_.link_up ? s_.next_join : at);
-    at = std::min(at, s_.link_lost_at + config_.join_timeout);
+    at = std::min(at, s_.link_lost_at + MasterWait());
     if (Running() && !s_.stop_sent && !s_.killed) {
       at = std::min(at, s_.link_lost_at + kReconnectWindow);
     }

@@ -35,6 +35,7 @@ class AgentStep {
   void CheckUserStop();
   void RenewLease(absl::Time sent);
   bool HasLease() const;
+  absl::Duration MasterWait() const;
   void SendJoin();
   void SendBeat();
   void SendWhatIsDue();

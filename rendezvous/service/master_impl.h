@@ -61,7 +61,7 @@ class MasterServer::Impl {
 
   // Jobs
   Job* JobFor(const AttendSession& session, const Join& join, std::string* refusal);
-  void AddJob(RoundConfig config);
+  void AddJob(const RoundConfig& config);
   void Execute(const std::string& job_id, RoundEffect effect);
   void Deliver(const std::string& job_id, ReplyId to, MasterMessage message);
   void Bind(Job& job, AttendSession& session, NodeId node, Incarnation incarnation);

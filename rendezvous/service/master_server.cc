@@ -115,14 +115,14 @@ void MasterServer::Impl::Post(const std::string& job_id, RoundEvent event) {
   }
 }
 
-void MasterServer::Impl::AddJob(RoundConfig config) {
-  const std::string job_id = config.job_id;
+void MasterServer::Impl::AddJob(const RoundConfig& config) {
+  const std::string& job_id = config.job_id;
   if (Job* old = FindJob(job_id); old != nullptr) {
     CloseLinks(*old);
     jobs_.erase(job_id);
   }
   const auto added =
-      jobs_.try_emplace(job_id, loop_, std::move(config),
+      jobs_.try_emplace(job_id, loop_, config,
                         [this, job_id](RoundEffect effect) { Execute(job_id, std::move(effect)); });
   added.first->second.Feed(TimePassed{});  // arms the first timer: a job that nobody joins ends too
 }
@@ -150,7 +150,7 @@ Job* MasterServer::Impl::JobFor(const AttendSession& session, const Join& join,
   }
   RoundConfig config = ConfigFromTerms(job_id, session.terms);
   config.epoch = options_.epoch;
-  AddJob(std::move(config));
+  AddJob(config);
   return FindJob(job_id);
 }
 

@@ -45,6 +45,17 @@ def test_ctrl_c_on_any_node_stops_the_job(shells):
     assert [j.finish().code for j in jobs] == [130, 130]
 
 
+def test_the_others_end_when_the_serving_launch_is_killed(shells, lab):
+    jobs = [s.start("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29412", *sh("echo up; exec sleep 1043")) for s in shells[:2]]
+    for job in jobs:
+        job.expect("up")
+    jobs[0].signal(9)
+    result = jobs[1].finish(30)
+    assert result.code == 1 and "no connection to the master" in result.errors, result
+    jobs[0].finish(30)
+    lab.expect_quiet(15)
+
+
 def test_differing_options_are_refused_by_name(shells):
     jobs = [shells[i].start("--nnodes", n, "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29403", "true") for i, n in ((0, "2"), (1, "3"))]
     results = [j.finish(60) for j in jobs[1:]]
