@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -60,6 +61,7 @@ ErrorFile ReadErrorFile(const std::string& path) {
       }
     }
   }
+  out.message.resize(std::min(out.message.size(), kErrorMessageBytesMax));
   return out;
 }
 

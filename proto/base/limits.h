@@ -41,6 +41,8 @@ inline constexpr size_t kLineBytesMax = 1u << 20;  // a longer line is split and
 inline constexpr size_t kOutputMemoryMax = 64u
                                            << 20;  // per node; beyond it output goes to the spool
 inline constexpr uint64_t kOutputSpoolMax = 1u << 30;  // default of --output-spool
+inline constexpr size_t kOutputSpoolBatch =
+    4u << 20;  // in one write or read of the spool; larger ones gain nothing and wait for longer
 inline constexpr absl::Duration kPartialLineDelay = absl::Milliseconds(200);  // to a terminal only
 inline constexpr size_t kOutputSoftBytes =
     4u << 20;  // waiting: readers pause, at most kOutputPause each time
@@ -50,7 +52,8 @@ inline constexpr size_t kLogFileBytesMax =
 inline constexpr size_t kStdinWindow = 1u << 20;  // of stdin under way to a node
 inline constexpr size_t kStderrTailBytes = 8192;  // per worker, for the report
 inline constexpr size_t kStderrTailLines = 20;
-inline constexpr size_t kErrorFileBytesMax = 64u << 10;  // TORCHELASTIC_ERROR_FILE
+inline constexpr size_t kErrorFileBytesMax = 4u << 20;  // TORCHELASTIC_ERROR_FILE, with its stacks
+inline constexpr size_t kErrorMessageBytesMax = 64u << 10;  // what is kept of it
 
 // --- messages between agent and master ---
 inline constexpr size_t kMessageBytesMax =

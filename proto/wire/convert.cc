@@ -33,7 +33,7 @@ void SetExit(const WorkerExit& exit, v1::WorkerExit* wire) {
   wire->set_age(absl::ToInt64Nanoseconds(exit.age));
   wire->set_rss_max_bytes(exit.rss_max_bytes);
   wire->set_detail(Cut(exit.detail, kTextBytesMax));
-  wire->set_error_message(Cut(exit.error_message, kErrorFileBytesMax));
+  wire->set_error_message(Cut(exit.error_message, kErrorMessageBytesMax));
   wire->set_error_timestamp(exit.error_timestamp);
   // The end of it is what matters.
   wire->set_stderr_tail(exit.stderr_tail.size() <= kStderrTailBytes
@@ -56,7 +56,7 @@ absl::StatusOr<WorkerExit> ExitOf(const v1::WorkerExit& wire) {
   exit.age = check.Time("age", wire.age());
   exit.rss_max_bytes = wire.rss_max_bytes();
   exit.detail = check.Text("detail", wire.detail(), kTextBytesMax);
-  exit.error_message = check.Text("error_message", wire.error_message(), kErrorFileBytesMax);
+  exit.error_message = check.Text("error_message", wire.error_message(), kErrorMessageBytesMax);
   exit.error_timestamp = wire.error_timestamp();
   exit.stderr_tail = check.Text("stderr_tail", wire.stderr_tail(), kStderrTailBytes);
   RETURN_IF_ERROR(check.status());

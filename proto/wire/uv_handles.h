@@ -178,6 +178,8 @@ class UvAsync {
   }
   // Any thread; calls may coalesce.
   void Send() { uv_async_send(&box_->handle); }
+  void Ref() { uv_ref(reinterpret_cast<uv_handle_t*>(&box_->handle)); }
+  void Unref() { UvUnref(box_); }
 
  private:
   UvOwned<uv_async_t> box_;

@@ -62,6 +62,11 @@ TEST_F(ExitFactsTest, ErrorFiles) {
       {"deep", std::string(kErrorFileBytesMax, '['), "", 0},
       {"too long", absl::StrCat("{\"message\": \"", std::string(kErrorFileBytesMax, 'x'), "\"}"),
        "", 0},
+      {"long",
+       absl::StrCat("{\"message\": {\"message\": \"", std::string(kErrorMessageBytesMax, 'x'),
+                    "y\", \"extraInfo\": {\"py_callstack\": \"",
+                    std::string(kErrorMessageBytesMax, 'z'), "\", \"timestamp\": \"7\"}}}"),
+       std::string(kErrorMessageBytesMax, 'x'), 7},
   };
   for (const auto& c : cases) {
     const ErrorFile file = ReadErrorFile(File("error.json", c.text));

@@ -410,13 +410,13 @@ TEST(Convert, LongTextsForPeopleAreCutNotRefused) {
   Beat beat;
   beat.exits.emplace_back();
   beat.exits[0].stderr_tail = std::string(3 * kStderrTailBytes, 'a') + "the end";
-  beat.exits[0].error_message = std::string(3 * kErrorFileBytesMax, 'e');
+  beat.exits[0].error_message = std::string(3 * kErrorMessageBytesMax, 'e');
   const auto got = FromWire(ToWire(AgentMessage(beat)));
   ASSERT_TRUE(got.ok()) << got.status();
   const WorkerExit& exit = std::get<Beat>(*got).exits.at(0);
   EXPECT_EQ(exit.stderr_tail.size(), kStderrTailBytes);
   EXPECT_TRUE(exit.stderr_tail.ends_with("the end"));
-  EXPECT_EQ(exit.error_message.size(), kErrorFileBytesMax);
+  EXPECT_EQ(exit.error_message.size(), kErrorMessageBytesMax);
 }
 
 TEST(Convert, AnArgumentWithANulIsRefused) {
