@@ -52,6 +52,11 @@ std::string Disagreement(const RoundState& state, const Join& join) {
   return "";
 }
 
+std::string TwiceAskedFor(const std::string& place, const Join& first, const Join& second) {
+  return absl::StrCat(place, ": asked for by both ", first.hostname, " and ", second.hostname,
+                      "; give each node its own");
+}
+
 // Why a new life cannot come in; "" if it can.
 std::string WhyNot(const Machine& m, const Join& join) {
   const RoundState& s = m.state;
@@ -72,9 +77,7 @@ std::string WhyNot(const Machine& m, const Join& join) {
     if (holder != s.by_wish.end()) {
       const NodeState& other = s.nodes.at(holder->second);
       if (other.IsLive() && other.join.node_rank == join.node_rank && other.join.key != join.key) {
-        return absl::StrCat("--node-rank ", join.node_rank, ": asked for by both ",
-                            other.join.hostname, " and ", join.hostname,
-                            "; give each node its own");
+        return TwiceAskedFor(absl::StrCat("--node-rank ", join.node_rank), other.join, join);
       }
     }
   }
@@ -96,6 +99,40 @@ std::string KeyFor(const RoundState& state, const Join& join) {
     key = absl::StrCat(join.key, "#", n);
   }
   return key;
+}
+
+// The living holder of the very place that `join` asks for.
+const NodeState* Holder(const RoundState& state, const Join& join) {
+  const auto it = state.by_key.find(join.key);
+  if (!join.key_is_exact || it == state.by_key.end()) {
+    return nullptr;
+  }
+  const NodeState& node = state.nodes.at(it->second);
+  return node.status == NodeStatus::kAlive ? &node : nullptr;
+}
+
+// A newcomer for a place that is held: its holder may have crashed unseen, and then the newcomer
+// comes in when the lease ends; or be well, as its next beat shows, and then the newcomer is one
+// too many. False: it has to ask again.
+bool MayReplace(Machine& m, const JoinReceived& event) {
+  std::map<uint64_t, absl::Time>& contenders = m.state.contenders;
+  const NodeState* holder = Holder(m.state, event.join);
+  if (holder == nullptr) {
+    contenders.erase(event.join.life);
+    return true;
+  }
+  if (contenders.size() >= kNodesMax) {
+    contenders.clear();  // they only wait a little longer
+  }
+  const absl::Time since = contenders.try_emplace(event.join.life, m.now).first->second;
+  if (holder->heard > since) {
+    contenders.erase(event.join.life);
+    const std::string place = event.join.node_rank >= 0
+                                  ? absl::StrCat("--node-rank ", event.join.node_rank)
+                                  : absl::StrCat("the place '", event.join.key, "'");
+    Refuse(m, event, TwiceAskedFor(place, holder->join, event.join));
+  }
+  return false;
 }
 
 // One life, seen again: its connection came back, a Join was repeated, or it had been given up.
@@ -179,7 +216,9 @@ void OnJoin(Machine& m, const JoinReceived& event) {
     if (std::string why = WhyNot(m, event.join); !why.empty()) {
       return Refuse(m, event, std::move(why));
     }
-    AdmitNewLife(m, event);
+    if (MayReplace(m, event)) {
+      AdmitNewLife(m, event);
+    }
   } else {
     NodeState& node = s.nodes.at(known->second);
     if (node.join.life != event.join.life) {

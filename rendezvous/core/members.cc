@@ -1,6 +1,7 @@
 // Beats, departures and losses of nodes.
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/mutation.h"
@@ -199,13 +200,19 @@ void Lose(Machine& m, NodeId id, const std::string& why) {
 }
 
 void ExpireNodes(Machine& m) {
+  std::vector<std::pair<NodeId, std::string>> expired;
   for (const NodeId id : TakeExpired(m.state, m.now)) {
-    const NodeState& node = m.state.nodes.at(id);
-    Lose(m, id,
-         node.status == NodeStatus::kSuspect
-             ? absl::StrCat("its connection closed and did not come back within ",
-                            ShortDuration(m.config.reconnect_window))
-             : absl::StrCat("no beat for ", ShortDuration(m.now - node.heard)));
+    NodeState& node = m.state.nodes.at(id);
+    expired.emplace_back(id,
+                         node.status == NodeStatus::kSuspect
+                             ? absl::StrCat("its connection closed and did not come back within ",
+                                            ShortDuration(m.config.reconnect_window))
+                             : absl::StrCat("no beat for ", ShortDuration(m.now - node.heard)));
+    node.status = NodeStatus::kSuspect;  // the loss of one may start a round, without the others
+    UpdateReady(m, id, node);
+  }
+  for (const auto& [id, why] : expired) {
+    Lose(m, id, why);
   }
 }
 

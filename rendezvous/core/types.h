@@ -178,7 +178,8 @@ struct RoundState {
   std::map<uint64_t, NodeId> by_life;                // every life ever admitted
   std::map<int32_t, NodeId> by_wish;                 // the node that asked last for this place
   std::set<std::pair<absl::Time, NodeId>> expiries;  // alive and suspect nodes only, one entry each
-  uint32_t live = 0;                                 // nodes alive or suspect
+  std::map<uint64_t, absl::Time> contenders;  // lives that ask for a place that is held, since when
+  uint32_t live = 0;                          // nodes alive or suspect
   std::set<NodeId> ready;  // alive, kReady with a port, and not in a round that goes on
   // Who is still awaited. Running: members whose workers have not all ended well; stopping: members
   // that have not reported everything; ending: nodes that have not acknowledged.

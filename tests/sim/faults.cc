@@ -92,6 +92,9 @@ void World::Inject(Fault fault) {
     case FaultKind::kZombie:
       p.frozen_until = p.thawed = std::max(p.frozen_until, now_ + fault.length);
       p.frozen_shepherd = true;
+      if (fault.variant >= 3) {  // its connection is taken for dead, so its place is free at once
+        Close(p.connection, /*agent_sees=*/false, /*master_sees=*/true);
+      }
       return AddProcess(p.key, now_ + fault.length / 2);
     case FaultKind::kClockJump:
       p.offset += fault.length;

@@ -298,11 +298,12 @@ TEST(Convert, ChunksSurvive) {
 // A default value and one in which a single field differs must differ on the wire.
 TEST(Convert, FieldsAreNotForgotten) {
   const auto differ = [](const auto& a, const auto& b) { return Bytes(a) != Bytes(b); };
-#define EXPECT_FIELD(Type, field, value)                      \
-  do {                                                        \
-    Type changed;                                             \
-    changed.field = (value);                                  \
-    EXPECT_TRUE(differ(Type{}, changed)) << #Type "." #field; \
+#define EXPECT_FIELD(Type, field, value)                     \
+  do {                                                       \
+    Type changed;                                            \
+    changed.field = (value);                                 \
+    const Type fresh{};                                      \
+    EXPECT_TRUE(differ(fresh, changed)) << #Type "." #field; \
   } while (false)
   EXPECT_FIELD(Join, key, "k");
   EXPECT_FIELD(Join, key_is_exact, true);
