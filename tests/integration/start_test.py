@@ -63,6 +63,16 @@ def test_differing_options_are_refused_by_name(shells):
     assert results[0].code in (1, 2) and "nnodes" in text and "node0" in text and "node1" in text, results
 
 
+def test_one_place_asked_for_twice_is_refused_by_name(shells):
+    args = ("--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "node0", "--master-port", "29413")
+    job = shells[0].start("--node-rank", "0", *args, *sh("echo up; sleep 5"))
+    holder = shells[1].start("--node-rank", "1", *args, *sh("echo up; sleep 5"))
+    holder.expect("up")
+    late = shells[2].start("--node-rank", "1", *args, *sh("echo up; sleep 5")).finish(30)
+    assert late.code == 1 and "--node-rank 1: asked for by both node1 and node2" in late.errors, late
+    assert [job.finish().code, holder.finish().code] == [0, 0]
+
+
 def test_torchruns_static_form(shells):
     jobs = [
         s.start("--nnodes", "2", "--nproc-per-node", "1", "--node-rank", i, "--master-addr", "10.77.0.1", "--master-port", "29404", *sh(WHO + '"$MASTER_PORT"'))
