@@ -10,9 +10,9 @@
 namespace muster {
 namespace {
 
-// Beginnings of torch versions whose store dialect the agent speaks: 1.13 was run, 2.x is known by
-// its transcript (CONTRACTS.md section 6).
-constexpr absl::string_view kTorchStoreVersions[] = {"1.13.", "2."};
+// Beginnings of the torch versions that were run against the agent's store
+// (tests/integration/store_torch_test.py).
+constexpr absl::string_view kTorchStoreVersions[] = {"1.13.", "2.6."};
 
 }  // namespace
 
@@ -22,9 +22,14 @@ bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts) {
   if (mode != StoreMode::kAuto) {
     return mode == StoreMode::kAgent;
   }
-  return std::any_of(
-      std::begin(kTorchStoreVersions), std::end(kTorchStoreVersions),
-      [&](absl::string_view known) { return absl::StartsWith(facts.torch_version, known); });
+  return !TorchLacksLibuv(facts.torch_version) &&
+         std::any_of(
+             std::begin(kTorchStoreVersions), std::end(kTorchStoreVersions),
+             [&](absl::string_view known) { return absl::StartsWith(facts.torch_version, known); });
+}
+
+bool TorchLacksLibuv(absl::string_view torch_version) {
+  return absl::EndsWith(torch_version, "+debian");
 }
 
 std::string MpiNotice(const ProgramFacts& facts, uint32_t world_size) {

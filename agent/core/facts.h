@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/base/work_plan.h"
 
 namespace muster {
@@ -34,8 +35,12 @@ struct ProgramFacts {
 };
 
 // Whether the agent serves torch's store: --store as given; auto where the torch that the program
-// will load is one whose dialect the agent speaks (kTorchStoreVersions).
+// will load was run against it (kTorchStoreVersions) and does not refuse it (TorchLacksLibuv).
 bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts);
+
+// Debian's torch 2.x ("2.6.0+debian") is built without libuv and refuses every store for which
+// libuv is asked: a store of its own unless USE_LIBUV=0, an agent's store always.
+bool TorchLacksLibuv(absl::string_view torch_version);
 
 // One or two lines for the user, when `world_size` workers of a program that links an MPI would
 // start as worlds of one each; "" when there is nothing to say.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "agent/core/torch_store_cost.h"
 #include "proto/base/check.h"
 
@@ -15,6 +15,7 @@ namespace {
 // Torch's clients read an answer before they ask again; so one Step needs no more than one answer.
 constexpr size_t kUnreadBytesMax = 1u << 20;
 constexpr absl::string_view kHelloKey = "init/";  // torch's own, without the "/" of user keys; wire
+constexpr absl::string_view kDefaultGroup = "default_pg/0/";  // in keys of that process group; wire
 
 }  // namespace
 
@@ -179,12 +180,24 @@ void TorchStore::Hello(Client& client) {
   ++spaces_.back().members;
 }
 
-// gloo names its first key ".../rank_N"; only that of the default group tells the global rank.
+// gloo names a worker's first key by its rank in the group; only that of the default group tells
+// the global rank: "...default_pg/0/0/rank_N" in torch 1.13, "...default_pg/0//cpu//0/N" in 2.6.
 void TorchStore::NoteRank(absl::string_view key) {
-  const size_t at = key.rfind("/rank_");
+  const size_t at = key.find(kDefaultGroup);
+  if (at == absl::string_view::npos) {
+    return;
+  }
+  key.remove_prefix(at + kDefaultGroup.size());
+  if (absl::ConsumePrefix(&key, "/")) {  // the device
+    const size_t end = key.find("//");
+    if (end == absl::string_view::npos) {
+      return;
+    }
+    key.remove_prefix(end + 2);
+  }
   uint32_t rank = 0;
-  if (at != absl::string_view::npos && absl::StrContains(key, "default_pg/0/") &&
-      absl::SimpleAtoi(key.substr(at + 6), &rank) && rank < config_.world_size) {
+  if (absl::ConsumePrefix(&key, "0/") && absl::SimpleAtoi(absl::StripPrefix(key, "rank_"), &rank) &&
+      rank < config_.world_size) {
     ranks_.insert(rank);
   }
 }

@@ -59,6 +59,11 @@ void AppendStore(const WorkerEnvInput& input, VariableList& list) {
   list.Ours("TORCHELASTIC_USE_AGENT_STORE", input.store_is_agent ? "True" : "False",
             input.store_is_agent ? "every rank is a client of the agent's store"
                                  : "rank 0 hosts the store");
+  if (!input.store_is_agent && TorchLacksLibuv(input.torch_version)) {
+    list.UnlessUserSet("USE_LIBUV", "0",
+                       absl::StrCat("torch ", input.torch_version,
+                                    " is built without libuv and makes no store otherwise"));
+  }
 }
 
 void AppendElastic(const WorkerEnvInput& input, VariableList& list) {
@@ -130,10 +135,13 @@ void AppendMuster(const WorkerEnvInput& input, const Place& place, VariableList&
 }  // namespace
 
 const std::vector<std::string>& TuningNames() {
-  static const std::vector<std::string> names = {
-      "OMP_NUM_THREADS",           "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-      "NCCL_ASYNC_ERROR_HANDLING", "GLOO_SOCKET_IFNAME",
-      "NCCL_SOCKET_IFNAME",        "UCX_NET_DEVICES"};
+  static const std::vector<std::string> names = {"OMP_NUM_THREADS",
+                                                 "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+                                                 "NCCL_ASYNC_ERROR_HANDLING",
+                                                 "GLOO_SOCKET_IFNAME",
+                                                 "NCCL_SOCKET_IFNAME",
+                                                 "UCX_NET_DEVICES",
+                                                 "USE_LIBUV"};
   return names;
 }
 

@@ -88,8 +88,10 @@ def run(program, port, world=4, agent_store=True):
 
 
 ALL_REDUCE = """
+kept = []  # torch 2.6 hangs in destroy_process_group, which has the GIL, when the group's thread drops the last tensor
 def all_reduce():
     t = torch.full((1000,), float(rank + 1))
+    kept.append(t)
     dist.all_reduce(t)
     world = dist.get_world_size()
     assert t.eq(world * (world + 1) / 2).all(), t[0]

@@ -92,6 +92,7 @@ class Samples : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Store, Samples,
                          testing::Values("torch_1_13_calls.txt", "torch_1_13_gloo_3_ranks.txt",
+                                         "torch_2_6_calls.txt", "torch_2_6_gloo_3_ranks.txt",
                                          "torch_2_x_by_hand.txt"),
                          [](const auto& each) {
                            const std::string name = each.param;

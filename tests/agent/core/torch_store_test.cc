@@ -263,6 +263,20 @@ TEST(StoreProgress, MissingRanksAreKnownWhenEachWorkerHasToldItsRank) {
   EXPECT_EQ(job.store.progress().missing, (std::vector<uint32_t>{1, 3}));
 }
 
+TEST(StoreProgress, NewTorchTellsItsRankByAnotherKey) {
+  Bench job(TorchStoreConfig{.world_size = 3, .limits = {}});
+  job.Open(1);
+  job.Feed(1, kNew.Hello() + kNew.Add("init/", 1));
+  for (const char* other :
+       {"/default_pg/0//1//cpu//0/2", "/default_pg/0//cuda//0", "/default_pg/0//cpu//1/2",
+        "/default_pg/0//cpu//0/3", "/default_pg/0//cpu/0/2", "//cpu//0/2"}) {
+    job.Feed(1, kNew.Set(other, "h"));
+    EXPECT_EQ(job.store.progress().missing, std::nullopt) << other;
+  }
+  job.Feed(1, kNew.Set("/default_pg/0//cpu//0/2", "h"));
+  EXPECT_EQ(job.store.progress().missing, (std::vector<uint32_t>{0, 1}));
+}
+
 TEST(OldStore, ARequestAfterATimedOutWaitForgetsTheWait) {
   Bench bench;
   bench.Open(1);

@@ -99,8 +99,9 @@ TEST(WorkerEnvTest, W1IdentityIsOursEvenWhenTheUserNamesIt) {
 
 TEST(WorkerEnvTest, W2WhatTheUserSetOrUnsetIsLeftAlone) {
   for (const std::string& name : TuningNames()) {
-    for (const char* torch : {"1.13.0a0", "2.3.0"}) {
+    for (const char* torch : {"1.13.0a0", "2.3.0", "2.6.0+debian"}) {
       Scene scene;
+      scene.agent_store = false;
       scene.torch_version = torch;
       scene.inherited.push_back(name + "=mine");
       EXPECT_EQ(scene.Values().count(name), 0u) << name << " inherited";
@@ -177,6 +178,17 @@ TEST(WorkerEnvTest, OldTorchHasItsOldName) {
     EXPECT_EQ(scene.Values().count("NCCL_ASYNC_ERROR_HANDLING"), 1u) << unknown;
     EXPECT_EQ(scene.Values().count("TORCH_NCCL_ASYNC_ERROR_HANDLING"), 1u) << unknown;
   }
+}
+
+TEST(WorkerEnvTest, ATorchWithoutLibuvIsToldSoWhereItServesTheStore) {
+  Scene scene;
+  EXPECT_EQ(scene.Values().count("USE_LIBUV"), 0u);
+  scene.torch_version = "2.6.0+debian";
+  EXPECT_EQ(scene.Values().count("USE_LIBUV"), 0u) << "of no use with the agent's store";
+  scene.agent_store = false;
+  EXPECT_EQ(scene.Values()["USE_LIBUV"], "0");
+  scene.torch_version = "2.6.0";
+  EXPECT_EQ(scene.Values().count("USE_LIBUV"), 0u);
 }
 
 TEST(WorkerEnvTest, UnderSlurmTheTaskVariablesAreTheWorkers) {

@@ -1,0 +1,98 @@
+"""Jobs of one torch, Debian 12's or another (MUSTER_TORCH_PYTHON, see lab/torch2): training, what --store=auto chooses,
+process groups one after the other, and the environment that this torch's own torchrun makes."""
+
+import json
+import subprocess
+
+import pytest
+
+from harness import EXAMPLES, HERE, PATIENCE, TORCH_PYTHON, clean_env
+
+TESTED = ("1.13.", "2.6.")  # agent/core/facts.cc has the table
+# Differ between launchers by nature; which store, also between torchruns (1.13 keeps its own to itself on one machine).
+MAY_DIFFER = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "OMP_NUM_THREADS",
+              "TORCHELASTIC_USE_AGENT_STORE"}
+
+
+@pytest.fixture(scope="module")
+def version():
+    words = [TORCH_PYTHON, "-c", "import torch; print(torch.__version__)"]
+    return subprocess.run(words, env=clean_env(), stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def lacks_libuv(version):
+    """Debian's torch 2.x is no client of a store that it does not know to be without libuv."""
+    return version.endswith("+debian")
+
+
+@pytest.mark.parametrize("store", ["agent", "worker", "auto"])
+def test_sgd(node0, lacks_libuv, store):
+    result = node0.run("-n", "4", f"--store={store}", TORCH_PYTHON, EXAMPLES / "sgd.py", seconds=180)
+    if lacks_libuv and store == "agent":
+        assert result.code == 1 and "libuv" in result.errors, result
+    else:
+        assert result.code == 0 and "replicas are bit-equal" in result.text, result
+
+
+def test_sgd_by_python_exec(node0):
+    result = node0.run("-n", "2", EXAMPLES / "sgd.py", env={"PYTHON_EXEC": TORCH_PYTHON}, seconds=180)
+    assert result.code == 0 and "replicas are bit-equal" in result.text, result
+
+
+def test_auto_serves_the_store_where_this_torch_was_tested_with_it(node0, version, lacks_libuv):
+    names = ("TORCHELASTIC_USE_AGENT_STORE", "USE_LIBUV")
+    result = node0.run("-n", "1", TORCH_PYTHON, "-c", f"import os; print(*[os.environ.get(n) for n in {names}])")
+    assert result.code == 0, result
+    served = version.startswith(TESTED) and not lacks_libuv
+    assert result.text.split() == [str(served), "0" if lacks_libuv and not served else "None"], (version, result)
+
+
+GROUPS = """
+import datetime, os, torch, torch.distributed as dist
+kept = []  # see store_torch_test.py
+for attempt in range(3):
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=40))
+    kept.append(torch.ones(1))
+    dist.all_reduce(kept[-1])
+    print("sum", kept[-1].item(), flush=True)
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("hosts", [("-n", "4"), ("--hosts", "node0,node1", "--nproc-per-node", "2")], ids=["one", "two"])
+def test_process_groups_one_after_the_other(node0, scratch, hosts):
+    (scratch / "groups.py").write_text(GROUPS)
+    result = node0.run(*hosts, "--store=agent", TORCH_PYTHON, scratch / "groups.py", seconds=180)
+    assert result.code == 0 and result.text.count("sum 4.0") == 12, result
+
+
+DUMP = """
+import json, os, sys
+with open(f"{sys.argv[1]}/{os.environ['RANK']}.json", "w") as out:
+    json.dump(dict(os.environ), out)
+"""
+
+
+def dumped(folder):
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_environment_has_all_that_this_torchs_torchrun_sets(node0, scratch, version):
+    (scratch / "dump.py").write_text(DUMP)
+    ours, theirs = scratch / "ours", scratch / "theirs"
+    ours.mkdir()
+    theirs.mkdir()
+    result = node0.run("-n", "2", TORCH_PYTHON, scratch / "dump.py", ours)
+    assert result.code == 0, result
+    torchrun = [HERE / "torchrun.py"] if version.startswith("1.") else ["-m", "torch.distributed.run"]
+    job = node0.start(*torchrun, "--standalone", "--nproc_per_node", "2", scratch / "dump.py", theirs, program=TORCH_PYTHON)
+    result = job.finish(120)
+    assert result.code == 0, result
+    inherited = set(clean_env()) | {"HOME", "_", "SHLVL", "PWD", "OLDPWD"}
+    for mine, other in zip(dumped(ours), dumped(theirs)):
+        by_torchrun = set(other) - inherited
+        assert by_torchrun >= {"RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RESTART_COUNT"}
+        assert by_torchrun <= set(mine), by_torchrun - set(mine)
+        differ = {k: (other[k], mine[k]) for k in by_torchrun - MAY_DIFFER if other[k] != mine[k]}
+        assert not differ, differ
