@@ -32,7 +32,7 @@ FdWriter::FdWriter(uv_loop_t* loop, int fd, std::string name)
   }
   if (S_ISREG(facts.st_mode)) {
     kind_ = Kind::kFile;
-    file_ = LogFile::OnDescriptor(loop, fd, name_);
+    file_ = LogFile::OnDescriptor(std::make_shared<DiskThread>(loop), fd, name_);
     file_->on_idle = [this] {
       if (on_writable) {
         on_writable();

@@ -1,6 +1,6 @@
 // Writes to a descriptor of ours (stdout, stderr) without ever blocking the loop, and without
 // making it non-blocking for those who share it: a pipe or terminal is opened anew through /proc, a
-// socket is written with MSG_DONTWAIT, a file on the thread pool. Loop thread only.
+// socket is written with MSG_DONTWAIT, a file on a thread of its own. Loop thread only.
 #pragma once
 
 #include <uv.h>

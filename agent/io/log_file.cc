@@ -27,29 +27,45 @@ std::string MakeParents(const std::string& path) {
 
 }  // namespace
 
-// The pool's task and the pump both own the file: the task may outlive the pump when the file
-// system hangs.
-struct LogFile::Job {
-  uv_work_t request{};
-  std::shared_ptr<LogFile> file;
+struct LogFile::OnDisk {
+  ~OnDisk() {
+    if (fd >= 0 && !borrowed) {
+      close(fd);
+    }
+  }
+  void Open();
+  void Write();
+
+  std::string path;
+  std::string bytes;  // of this write
+  std::string error;
+  int fd = -1;
+  bool opened = false;
+  bool borrowed = false;  // fd is the caller's
 };
 
-std::shared_ptr<LogFile> LogFile::Make(uv_loop_t* loop, std::string path) {
-  std::shared_ptr<LogFile> file(new LogFile(loop, std::move(path)));
+LogFile::LogFile(std::shared_ptr<DiskThread> disk, std::string path)
+    : disk_(std::move(disk)), on_disk_(std::make_shared<OnDisk>()) {
+  on_disk_->path = std::move(path);
+}
+
+std::shared_ptr<LogFile> LogFile::Make(std::shared_ptr<DiskThread> disk, std::string path) {
+  std::shared_ptr<LogFile> file(new LogFile(std::move(disk), std::move(path)));
   file->self_ = file;
   return file;
 }
 
-std::shared_ptr<LogFile> LogFile::OnDescriptor(uv_loop_t* loop, int fd, std::string name) {
-  std::shared_ptr<LogFile> file = Make(loop, std::move(name));
-  file->fd_ = fd;
-  file->opened_ = file->borrowed_ = true;
+std::shared_ptr<LogFile> LogFile::OnDescriptor(std::shared_ptr<DiskThread> disk, int fd,
+                                               std::string name) {
+  std::shared_ptr<LogFile> file = Make(std::move(disk), std::move(name));
+  file->on_disk_->fd = fd;
+  file->on_disk_->opened = file->on_disk_->borrowed = true;
   return file;
 }
 
 LogFile::~LogFile() {
-  if (fd_ >= 0 && !borrowed_) {
-    close(fd_);
+  if (!on_disk_->borrowed && (busy_ || on_disk_->opened)) {  // closing may hang, too
+    disk_->Run([on_disk = std::move(on_disk_)] {}, nullptr);
   }
 }
 
@@ -65,46 +81,51 @@ void LogFile::Append(absl::string_view bytes) {
 
 void LogFile::Start() {
   busy_ = true;
-  writing_.swap(waiting_);
-  auto job = std::make_unique<Job>();
-  job->file = self_.lock();
-  job->request.data = job.get();
-  uv_queue_work(
-      loop_, &job.release()->request,
-      [](uv_work_t* request) { static_cast<Job*>(request->data)->file->Work(); },
-      [](uv_work_t* request, int) {
-        const std::unique_ptr<Job> done(static_cast<Job*>(request->data));
-        LogFile& file = *done->file;
-        file.busy_ = false;
-        file.writing_.clear();
-        if (!file.error_.empty() && !file.told_) {
-          file.told_ = true;
-          file.waiting_.clear();
-          LogWarning(absl::StrCat(file.error_, ": the rest of what goes there is lost"));
-        }
-        if (!file.waiting_.empty()) {
-          file.Start();
-        } else if (file.on_idle) {
-          file.on_idle();
-        }
-      });
+  on_disk_->bytes.swap(waiting_);
+  writing_bytes_ = on_disk_->bytes.size();
+  disk_->Run([on_disk = on_disk_] { on_disk->Write(); },
+             [weak = self_] {
+               if (const std::shared_ptr<LogFile> file = weak.lock()) {
+                 file->OnWritten();
+               }
+             });
 }
 
-void LogFile::Work() {
-  if (!opened_) {
-    opened_ = true;
-    error_ = MakeParents(path_);
-    if (error_.empty()) {
-      fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-      if (fd_ < 0) {
-        error_ = absl::StrCat("open ", path_, ": ", std::strerror(errno));
-      }
+void LogFile::OnWritten() {
+  busy_ = false;
+  writing_bytes_ = 0;
+  on_disk_->bytes.clear();
+  if (!on_disk_->error.empty() && !told_) {
+    told_ = true;
+    waiting_.clear();
+    LogWarning(absl::StrCat(on_disk_->error, ": the rest of what goes there is lost"));
+  }
+  if (!waiting_.empty()) {
+    Start();
+  } else if (on_idle) {
+    on_idle();
+  }
+}
+
+void LogFile::OnDisk::Open() {
+  opened = true;
+  error = MakeParents(path);
+  if (error.empty()) {
+    fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+      error = absl::StrCat("open ", path, ": ", std::strerror(errno));
     }
   }
-  for (size_t at = 0; at < writing_.size() && error_.empty();) {
-    const ssize_t n = write(fd_, writing_.data() + at, writing_.size() - at);
+}
+
+void LogFile::OnDisk::Write() {
+  if (!opened) {
+    Open();
+  }
+  for (size_t at = 0; at < bytes.size() && error.empty();) {
+    const ssize_t n = write(fd, bytes.data() + at, bytes.size() - at);
     if (n < 0 && errno != EINTR) {
-      error_ = absl::StrCat("write ", path_, ": ", std::strerror(errno));
+      error = absl::StrCat("write ", path, ": ", std::strerror(errno));
     } else if (n > 0) {
       at += static_cast<size_t>(n);
     }

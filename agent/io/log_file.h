@@ -1,49 +1,51 @@
-// One worker's log file. Writing, and even opening, happens on libuv's thread pool, so that a hung
-// file system delays nobody but the worker that writes to it. Loop thread only.
+// One worker's log file, or a file that is our own output. Making folders, opening, writing and
+// closing happen on a DiskThread, so that a hung file system delays nobody but those who write to
+// it. Loop thread only.
+//
+// Invariants:
+//  L1 the file gets what was appended, in order; at most one write and one close are outstanding;
+//  L2 a destructor never waits: a write under way still ends, what waits behind it is given up.
 #pragma once
-
-#include <uv.h>
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
+#include "agent/io/disk_thread.h"
 
 namespace muster {
 
 class LogFile {
  public:
   // `path`'s folders are made. Problems are logged once per file, and the rest of the output is
-  // dropped.
-  static std::shared_ptr<LogFile> Make(uv_loop_t* loop, std::string path);
+  // dropped. `disk` is shared by the files of one place and whoever made it.
+  static std::shared_ptr<LogFile> Make(std::shared_ptr<DiskThread> disk, std::string path);
   // An open descriptor that stays the caller's; `name` is what messages call it.
-  static std::shared_ptr<LogFile> OnDescriptor(uv_loop_t* loop, int fd, std::string name);
+  static std::shared_ptr<LogFile> OnDescriptor(std::shared_ptr<DiskThread> disk, int fd,
+                                               std::string name);
 
   ~LogFile();
   void Append(absl::string_view bytes);
-  size_t waiting_bytes() const { return waiting_.size() + (busy_ ? writing_.size() : 0); }
+  size_t waiting_bytes() const { return waiting_.size() + writing_bytes_; }
   bool idle() const { return !busy_ && waiting_.empty(); }
   std::function<void()> on_idle;  // everything appended so far is in the file (or given up)
 
  private:
-  struct Job;
-  LogFile(uv_loop_t* loop, std::string path) : loop_(loop), path_(std::move(path)) {}
+  struct OnDisk;
+  LogFile(std::shared_ptr<DiskThread> disk, std::string path);
   void Start();
-  void Work();  // pool thread; touches writing_, fd_, error_ only, which the loop leaves alone
-                // while busy_
+  void OnWritten();
 
-  uv_loop_t* const loop_;
-  const std::string path_;
+  const std::shared_ptr<DiskThread> disk_;
+  // Ours and the outstanding work's, which may outlive us; the loop leaves it alone while busy_.
+  std::shared_ptr<OnDisk> on_disk_;
   std::string waiting_;
-  std::string writing_;
+  size_t writing_bytes_ = 0;
   bool busy_ = false;
-  bool opened_ = false;
-  bool borrowed_ = false;  // fd_ is the caller's
   bool told_ = false;
-  int fd_ = -1;
-  std::string error_;
-  std::weak_ptr<LogFile> self_;
+  std::weak_ptr<LogFile> self_;  // for a `done` that comes when we are gone
 };
 
 }  // namespace muster

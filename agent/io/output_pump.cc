@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kReadBytes = 256u
                               << 10;  // one read; a pipe that fills it is worth enlarging to this
-constexpr size_t kReadsPerTurn = 4;   // then the other workers' turn
+constexpr size_t kTurnBytes = 4 * kReadBytes;  // then the other workers' turn
 constexpr size_t kTailKept =
     kStderrTailBytes + 1;  // one more tells whether the first line is whole
 
@@ -45,20 +45,27 @@ std::string LastLines(absl::string_view text) {
   return std::string(text);
 }
 
+std::shared_ptr<DiskThread> OrNew(std::shared_ptr<DiskThread> disk, uv_loop_t* loop) {
+  return disk != nullptr ? std::move(disk) : std::make_shared<DiskThread>(loop);
+}
+
 }  // namespace
 
 OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id,
-                       OutputLink* link, std::function<void()> on_round_closed)
+                       OutputLink* link, std::function<void()> on_round_closed, Disks disks)
     : loop_(loop),
       options_(options),
       job_id_(std::move(job_id)),
       link_(link),
       on_round_closed_(std::move(on_round_closed)),
       show_(options.show.begin(), options.show.end()),
-      spool_(kOutputMemoryMax, options.spool_bytes_max),
+      log_disk_(OrNew(std::move(disks.logs), loop)),
+      spool_(OrNew(std::move(disks.spool), loop), kOutputMemoryMax, options.spool_bytes_max),
       pause_timer_(loop, [this] { ResumePaused(/*all=*/false); }),
       held_timer_(loop, [this] { ShowHeld(); }),
-      scratch_(kReadBytes, '\0') {}
+      scratch_(kReadBytes, '\0') {
+  spool_.on_ready = [this] { Pump(); };
+}
 
 OutputPump::~OutputPump() {
   for (const auto& log : logs_) {
@@ -98,8 +105,8 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
     stream->shown = !(to_file_only && !teed) && (show_.empty() || show_.count(rank) > 0);
     if (to_file_only || teed || all_logged) {
       stream->log = LogFile::Make(
-          loop_, absl::StrCat(options_.log_dir, "/", job_id_, "/round-", assignment_.round.n,
-                              "/rank-", rank, number == 1 ? ".out" : ".err"));
+          log_disk_, absl::StrCat(options_.log_dir, "/", job_id_, "/round-", assignment_.round.n,
+                                  "/rank-", rank, number == 1 ? ".out" : ".err"));
       stream->log->on_idle = [this] { CheckEmpty(); };
       logs_.push_back(stream->log);
     }
@@ -113,7 +120,7 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
 }
 
 void OutputPump::OnReadable(Stream& stream) {
-  if (ReadSome(stream, kReadBytes * kReadsPerTurn) == Read::kEnd) {
+  if (ReadSome(stream, kTurnBytes) == Read::kEnd) {
     FinishStream(stream);
   }
   Pump();
@@ -219,11 +226,21 @@ void OutputPump::Emit(Stream& stream, LineAssembler::Piece piece) {
         static_cast<uint64_t>(std::count(chunk.bytes.begin(), chunk.bytes.end(), '\n'));
     return;
   }
-  // With kBlock a chunk that was read is kept even when full; Throttle then holds the worker up.
+  // With kBlock a chunk that was read is kept even when full; Throttle then holds the worker up. So
+  // it does while the disk is behind.
+  stream.since_pause += chunk.bytes.size();
   spool_.Push(std::move(chunk));
-  if (spool_.memory_bytes() + spool_.file_bytes() > kOutputSoftBytes) {
+  // A pause for so many bytes, not for what is in the pipe just now: else a worker with a small
+  // pipe (the kernel may refuse larger ones) would crawl at a pipe a pause.
+  const bool its_turn_is_over = stream.since_pause >= kTurnBytes;
+  if (spool_.memory_bytes() + spool_.file_bytes() > kOutputSoftBytes &&
+      (its_turn_is_over || SpoolHoldsUp())) {
     Throttle(stream);
   }
+}
+
+bool OutputPump::SpoolHoldsUp() const {
+  return spool_.Behind() || (options_.overflow == OverflowMode::kBlock && spool_.Full(kTurnBytes));
 }
 
 void OutputPump::Throttle(Stream& stream) {
@@ -231,6 +248,7 @@ void OutputPump::Throttle(Stream& stream) {
     return;
   }
   stream.paused = true;
+  stream.since_pause = 0;
   stream.poll->Stop();
   if (!pause_timer_.active()) {
     pause_timer_.StartAfter(kOutputPause);
@@ -240,8 +258,7 @@ void OutputPump::Throttle(Stream& stream) {
 // `all`: the queue has drained. Else the pause is over: a slow reader only slows workers down to
 // what the spool takes.
 void OutputPump::ResumePaused(bool all) {
-  const bool full =
-      !all && options_.overflow == OverflowMode::kBlock && spool_.Full(kReadBytes * kReadsPerTurn);
+  const bool full = !all && SpoolHoldsUp();
   bool again = false;
   for (const auto& stream : streams_) {
     if (!stream->paused) {
@@ -266,7 +283,11 @@ void OutputPump::Pump() {
   }
   pumping_ = true;
   bool popped = false;
-  while (!spool_.Empty() && !discard_ && link_->Send(spool_.Front())) {
+  while (!spool_.Empty() && !discard_) {
+    OutputChunk* const next = spool_.Front();
+    if (next == nullptr || !link_->Send(*next)) {
+      break;
+    }
     spool_.Pop();
     popped = true;
   }

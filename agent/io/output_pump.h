@@ -1,6 +1,15 @@
 // Reads what the workers of a round write, cuts it into whole lines, keeps the last lines of stderr
 // for the report, writes log files, and hands the rest to the OutputLink; what the link does not
 // take now waits in memory and then in the spool. Loop thread only.
+//
+// Invariants:
+//  P1 each stream's lines reach the link in order, none is missing but for those that
+//     --output-overflow=drop counts (only when the spool is Full) and after Discard;
+//  P2 the loop never waits for a disk: the spool has a DiskThread, and the log files, which lie in
+//     one folder, have another;
+//  P3 a worker is held up while its log file has kLogFileBytesMax waiting, and all that are shown
+//     while the spool is Behind, or Full with --output-overflow=block; else nobody waits for longer
+//     than kOutputPause at a time.
 #pragma once
 
 #include <uv.h>
@@ -16,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/core/line_assembler.h"
+#include "agent/io/disk_thread.h"
 #include "agent/io/links.h"
 #include "agent/io/log_file.h"
 #include "agent/io/spool.h"
@@ -28,10 +38,15 @@ namespace muster {
 
 class OutputPump {
  public:
+  // Shared with what uses them, and with a test that makes them slow.
+  struct Disks {
+    std::shared_ptr<DiskThread> spool;
+    std::shared_ptr<DiskThread> logs;
+  };
   // `link` outlives the pump. `on_round_closed`: every stream of the round has come to its end by
-  // itself.
+  // itself. What is null in `disks` is made.
   OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id, OutputLink* link,
-             std::function<void()> on_round_closed);
+             std::function<void()> on_round_closed, Disks disks = {});
   ~OutputPump();
 
   struct WorkerEnds {
@@ -68,7 +83,8 @@ class OutputPump {
     std::shared_ptr<LogFile> log;
     bool shown = true;
     bool paused = false;
-    bool grown = false;  // its pipe was made larger
+    size_t since_pause = 0;  // bytes that went to the spool
+    bool grown = false;      // its pipe was made larger
     absl::Time held_since = absl::InfiniteFuture();
   };
 
@@ -78,6 +94,7 @@ class OutputPump {
   void Emit(Stream& stream, LineAssembler::Piece piece);
   void FinishStream(Stream& stream);
   void OnReadable(Stream& stream);
+  bool SpoolHoldsUp() const;
   void Throttle(Stream& stream);
   void ResumePaused(bool all);
   void ShowHeld();
@@ -94,6 +111,7 @@ class OutputPump {
   std::vector<std::unique_ptr<Stream>> streams_;  // of the round: 2 a worker
   std::vector<std::shared_ptr<LogFile>> logs_;
   size_t open_streams_ = 0;
+  const std::shared_ptr<DiskThread> log_disk_;
   OutputSpool spool_;
   uint64_t dropped_lines_ = 0;
   bool discard_ = false;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/log.h"
 #include "tests/agent/io/loop_test.h"
+#include "tests/agent/io/slow_disk.h"
 
 namespace muster {
 namespace {
@@ -36,13 +37,14 @@ class LogFileTest : public LoopTest {
     SetLogSink(nullptr);
     EXPECT_EQ(std::system(absl::StrCat("rm -rf '", folder_, "'").c_str()), 0);
   }
+  std::shared_ptr<DiskThread> disk_ = std::make_shared<DiskThread>(&loop_);
   std::string folder_;
   std::string log_;
 };
 
 TEST_F(LogFileTest, MakesFoldersAndKeepsOrder) {
   const std::string path = folder_ + "/a/b c/file";
-  std::shared_ptr<LogFile> file = LogFile::Make(&loop_, path);
+  std::shared_ptr<LogFile> file = LogFile::Make(disk_, path);
   int idle = 0;
   file->on_idle = [&idle] { ++idle; };
   std::string wanted;
@@ -61,7 +63,7 @@ TEST_F(LogFileTest, MakesFoldersAndKeepsOrder) {
   EXPECT_EQ(file->waiting_bytes(), 0u);
   EXPECT_EQ(Content(path), wanted);
   // A second life of the same name begins anew.
-  std::shared_ptr<LogFile> again = LogFile::Make(&loop_, path);
+  std::shared_ptr<LogFile> again = LogFile::Make(disk_, path);
   again->Append("x");
   ASSERT_TRUE(RunUntil([&] { return again->idle(); }));
   EXPECT_EQ(Content(path), "x");
@@ -71,7 +73,7 @@ TEST_F(LogFileTest, TroubleIsToldOnceAndWaitsForNobody) {
   for (const std::string& path : {folder_, std::string("/dev/full"), folder_ + "/x/y"}) {
     log_.clear();
     std::ofstream(folder_ + "/x") << "a file";
-    std::shared_ptr<LogFile> file = LogFile::Make(&loop_, path);
+    std::shared_ptr<LogFile> file = LogFile::Make(disk_, path);
     int idle = 0;
     file->on_idle = [&idle] { ++idle; };
     file->Append("a");
@@ -85,11 +87,11 @@ TEST_F(LogFileTest, TroubleIsToldOnceAndWaitsForNobody) {
   }
 }
 
-// The owner goes while the file system hangs: the task keeps the file until it is through.
+// L2: the owner goes while the file system hangs; the write under way still ends.
 TEST_F(LogFileTest, OutlivesItsOwnerWhileBusy) {
   const std::string fifo = folder_ + "/fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  std::shared_ptr<LogFile> file = LogFile::Make(&loop_, fifo);
+  std::shared_ptr<LogFile> file = LogFile::Make(disk_, fifo);
   file->Append("late");
   RunReady();
   EXPECT_FALSE(file->idle());
@@ -99,10 +101,62 @@ TEST_F(LogFileTest, OutlivesItsOwnerWhileBusy) {
   EXPECT_EQ(ReadToEnd(reader.get()), "late");
 }
 
+// L2: and so does everything else of it.
+TEST_F(LogFileTest, HungFileHoldsUpNoDestructor) {
+  auto gate = std::make_shared<Gate>();
+  disk_ = GatedDisk(&loop_, gate);
+  const std::string path = folder_ + "/file";
+  std::shared_ptr<LogFile> file = LogFile::Make(disk_, path);
+  std::shared_ptr<LogFile> other = LogFile::Make(disk_, folder_ + "/other");
+  file->on_idle = [] { ADD_FAILURE() << "called back after the end"; };
+  file->Append("first");
+  file->Append("given up");
+  other->Append("x");
+  ASSERT_TRUE(gate->Reached());
+  file.reset();
+  RunReady();
+  EXPECT_FALSE(other->idle());
+  gate->Open();
+  ASSERT_TRUE(RunUntil([&] { return disk_->outstanding() == 0; }));
+  EXPECT_TRUE(other->idle());
+  EXPECT_EQ(Content(path), "first");
+  gate->Close();
+  other->Append("y");
+  ASSERT_TRUE(gate->Reached());
+  other.reset();
+  disk_.reset();
+  RunReady();
+  EXPECT_EQ(uv_loop_alive(&loop_), 0);
+  gate->Open();
+}
+
+// L1: however it is appended; and the descriptor is closed at the end.
+TEST_F(LogFileTest, OneWriteAtATimeAndOneClose) {
+  auto gate = std::make_shared<Gate>();
+  disk_ = GatedDisk(&loop_, gate);
+  const std::string fifo = folder_ + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const UniqueFd reader(open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  std::shared_ptr<LogFile> file = LogFile::Make(disk_, fifo);
+  std::string wanted;
+  for (int i = 0; i < 1000; ++i) {
+    file->Append(absl::StrCat(i, "\n"));
+    absl::StrAppend(&wanted, i, "\n");
+    EXPECT_EQ(disk_->outstanding(), 1u);
+  }
+  EXPECT_EQ(file->waiting_bytes(), wanted.size());
+  gate->Open();
+  ASSERT_TRUE(RunUntil([&] { return file->idle(); }));
+  file.reset();
+  EXPECT_EQ(disk_->outstanding(), 1u);
+  ASSERT_TRUE(RunUntil([&] { return disk_->outstanding() == 0; }));
+  EXPECT_EQ(ReadToEnd(reader.get()), wanted);
+}
+
 TEST_F(LogFileTest, BorrowedDescriptorStaysOpen) {
   const std::string path = folder_ + "/file";
   const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  std::shared_ptr<LogFile> file = LogFile::OnDescriptor(&loop_, fd.get(), "stdout");
+  std::shared_ptr<LogFile> file = LogFile::OnDescriptor(disk_, fd.get(), "stdout");
   file->Append("a");
   ASSERT_TRUE(RunUntil([&] { return file->idle(); }));
   file.reset();

@@ -26,6 +26,7 @@
 #include "proto/base/log.h"
 #include "proto/base/rng.h"
 #include "tests/agent/io/loop_test.h"
+#include "tests/agent/io/slow_disk.h"
 
 namespace muster {
 
@@ -93,17 +94,18 @@ class OutputPumpTest : public LoopTest {
     options_.spool_bytes_max = kOutputSpoolMax;
   }
   ~OutputPumpTest() override {
+    pump_.reset();  // so that no writer waits for a reader, also after a failure
     for (std::thread& thread : threads_) {
       thread.join();
     }
-    pump_.reset();
     SetLogSink(nullptr);
     EXPECT_EQ(std::system(absl::StrCat("rm -rf '", folder_, "'").c_str()), 0);
   }
 
   void Begin(uint32_t workers, uint32_t rank_first = 0, uint32_t round = 1) {
     if (pump_ == nullptr) {
-      pump_ = std::make_unique<OutputPump>(&loop_, options_, "job", &link_, [this] { ++closed_; });
+      pump_ = std::make_unique<OutputPump>(
+          &loop_, options_, "job", &link_, [this] { ++closed_; }, disks_);
     }
     Assignment assignment;
     assignment.round = {1, round};
@@ -121,6 +123,19 @@ class OutputPumpTest : public LoopTest {
   bool RunUntilClosed() {
     CloseEnds();
     return RunUntil([this] { return closed_ > 0 && pump_->Empty(); });
+  }
+
+  // Turns of the loop, `wait` apart, with all that is ready in between.
+  void RunTicks(int wanted, uint64_t wait_ms) {
+    int ticks = 0;
+    uv_timer_t timer;
+    uv_timer_init(&loop_, &timer);
+    timer.data = &ticks;
+    uv_timer_start(
+        &timer, [](uv_timer_t* handle) { ++*static_cast<int*>(handle->data); }, 0, wait_ms);
+    EXPECT_TRUE(RunUntil([&] { return ticks >= wanted; }));
+    uv_close(reinterpret_cast<uv_handle_t*>(&timer), nullptr);
+    uv_run(&loop_, UV_RUN_NOWAIT);
   }
 
   // `workers` threads write `lines` flood lines each to stdout, in pieces that ignore lines.
@@ -161,6 +176,7 @@ class OutputPumpTest : public LoopTest {
   }
 
   OutputOptions options_;
+  OutputPump::Disks disks_;
   FakeLink link_;
   std::unique_ptr<OutputPump> pump_;
   std::vector<OutputPump::WorkerEnds> ends_;

@@ -64,6 +64,7 @@ TEST_F(OutputPumpTest, ShowsAndLogsAsAsked) {
 // A file system that hangs: a FIFO whose open does not return.
 TEST_F(OutputPumpTest, HungLogHoldsUpOnlyItsWorker) {
   options_.log_dir = folder_;
+  options_.tee.by_local_rank[0] = 1;
   const std::string round = folder_ + "/job/round-1";
   ASSERT_EQ(std::system(absl::StrCat("mkdir -p ", round).c_str()), 0);
   const std::string fifo = round + "/rank-0.out";
