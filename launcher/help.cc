@@ -129,10 +129,12 @@ std::string HelpText(bool all, bool colour) {
       group = row.group;
       writer.Heading(group);
     }
-    const bool variable = all && row.environment[0] != '\0';
-    writer.Row(Names(row, all),
-               variable ? absl::StrCat(row.help, " [", row.environment, "]") : row.help,
-               kIndent + kLeftWidth);
+    std::string help =
+        row.set == nullptr ? absl::StrCat("accepted without effect: ", row.help) : row.help;
+    if (all && row.environment[0] != '\0') {
+      absl::StrAppend(&help, " [", row.environment, "]");
+    }
+    writer.Row(Names(row, all), help, kIndent + kLeftWidth);
   }
   writer.Heading("Program");
   writer.Row("", kAfter, kIndent);

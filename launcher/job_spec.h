@@ -51,6 +51,8 @@ enum class OptionId : uint8_t {
   kSetEnv,
   kWdir,
   kStdin,
+  kVirtualLocalRank,
+  kNumaBinding,
   kRole,
   kDialect,
   kStore,
@@ -58,6 +60,8 @@ enum class OptionId : uint8_t {
   kMaxRestarts,
   kMonitorInterval,
   kStartMethod,
+  kEventLogHandler,
+  kSignalsToHandle,
   kAllowRunAsRoot,
   kStopGrace,
   kRestartStopGrace,
@@ -69,9 +73,13 @@ enum class OptionId : uint8_t {
   kNoPrefix,
   kTimestamps,
   kShow,
+  kShowLocal,
   kLogDir,
   kRedirects,
   kTee,
+  kDuplicateStdoutFilters,
+  kDuplicateStderrFilters,
+  kLogsSpecs,
   kOutputSpool,
   kOutputOverflow,
   kQuiet,
@@ -152,8 +160,6 @@ struct JobSpec {
 
   // --- when something ends ---
   uint32_t max_restarts = 0;
-  absl::Duration monitor_interval =
-      absl::Milliseconds(100);  // accepted; deaths are noticed at once
   absl::Duration restart_grace = kRestartGrace;
   absl::Duration timeout = absl::InfiniteDuration();
   std::string report_file;  // "" = none

@@ -143,11 +143,6 @@ absl::Status SetIface(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
-absl::Status SetMonitorInterval(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.monitor_interval, ParseTime(v));
-  return absl::OkStatus();
-}
-
 absl::Status SetGrace(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(s.plan.grace, ParseTime(v));
   return absl::OkStatus();
@@ -268,6 +263,11 @@ absl::Status SetNoPrefix(const OptionValue&, JobSpec& s) {
 
 absl::Status SetShow(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(s.plan.output.show, ParseRanks(v));
+  return absl::OkStatus();
+}
+
+absl::Status SetShowLocal(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.plan.output.show_local, ParseRanks(v));
   return absl::OkStatus();
 }
 

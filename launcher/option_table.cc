@@ -40,7 +40,8 @@ absl::Status SetPlanText(const OptionValue& v, JobSpec& s) {
   return NotEmpty(v, s.plan.*Field);
 }
 
-absl::Status NoEffect(const OptionValue&, JobSpec&) { return absl::OkStatus(); }
+// For options that are accepted, so that a command from elsewhere works, and do nothing here.
+constexpr auto kNoEffect = nullptr;
 
 constexpr char kCount[] = "How many workers, and where";
 constexpr char kMeet[] = "How the nodes find each other";
@@ -112,6 +113,15 @@ constexpr OptionRow kTable[] = {
      "working directory of the workers (default: this one)", SetPlanText<&WorkPlan::wdir>},
     {OptionId::kStdin, kRequired, false, "--stdin -stdin", "RANK|none|all", "", kProgram,
      "who reads our standard input (default 0)", SetStdin},
+    {OptionId::kVirtualLocalRank, kNone, false, "--virtual-local-rank", "",
+     "PET_VIRTUAL_LOCAL_RANK", kProgram,
+     "each worker sees its own GPU only, and LOCAL_RANK is 0 for all",
+     [](const OptionValue&, JobSpec& s) {
+       s.plan.virtual_local_rank = true;
+       return absl::OkStatus();
+     }},
+    {OptionId::kNumaBinding, kRequired, false, "--numa-binding", "HOW", "PET_NUMA_BINDING",
+     kProgram, "workers are not bound to CPUs yet", kNoEffect},
     {OptionId::kRole, kRequired, false, "--role", "NAME", "PET_ROLE", kProgram,
      "ROLE_NAME of the workers (default 'default')", SetPlanText<&WorkPlan::role>},
     {OptionId::kDialect, kRequired, false, "--dialect", "LIST", "", kProgram,
@@ -122,14 +132,19 @@ constexpr OptionRow kTable[] = {
     {OptionId::kMaxRestarts, kRequired, true, "--max-restarts", "N", "PET_MAX_RESTARTS", kEnd,
      "times that all workers are started again after a failure (0)", SetMaxRestarts},
     {OptionId::kMonitorInterval, kRequired, false, "--monitor-interval", "S",
-     "PET_MONITOR_INTERVAL", kEnd, "accepted without effect: a death is noticed at once",
-     SetMonitorInterval},
-    {OptionId::kStartMethod, kRequired, false, "--start-method", "NAME", "", kEnd,
-     "accepted without effect: workers are always programs of their own", NoEffect},
+     "PET_MONITOR_INTERVAL", kEnd, "a death is noticed at once", kNoEffect},
+    {OptionId::kStartMethod, kRequired, false, "--start-method", "NAME", "PET_START_METHOD", kEnd,
+     "workers are always programs of their own", kNoEffect},
+    {OptionId::kEventLogHandler, kRequired, false, "--event-log-handler", "NAME",
+     "PET_EVENT_LOG_HANDLER", kEnd, "--report says how the job ended", kNoEffect},
+    {OptionId::kSignalsToHandle, kRequired, false, "--signals-to-handle", "LIST",
+     "PET_SIGNALS_TO_HANDLE", kEnd, "every signal that can be caught reaches the workers as itself",
+     kNoEffect},
     {OptionId::kAllowRunAsRoot, kNone, false, "--allow-run-as-root", "", "", kEnd,
-     "accepted without effect: root may run jobs", NoEffect},
-    {OptionId::kStopGrace, kRequired, false, "--grace", "TIME", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
-     kEnd, "from the stop signal to SIGKILL when the job is stopped (default 30 s)", SetGrace},
+     "root may run jobs", kNoEffect},
+    {OptionId::kStopGrace, kRequired, false, "--grace --shutdown-timeout", "TIME",
+     "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", kEnd,
+     "from the stop signal to SIGKILL when the job is stopped (default 30 s)", SetGrace},
     {OptionId::kRestartStopGrace, kRequired, false, "--restart-grace", "TIME", "", kEnd,
      "the same before a restart (default 5 s)", SetRestartGrace},
     {OptionId::kTimeout, kRequired, true, "--timeout -timeout", "TIME", "MPIEXEC_TIMEOUT", kEnd,
@@ -153,6 +168,8 @@ constexpr OptionRow kTable[] = {
      }},
     {OptionId::kShow, kRequired, true, "--show", "RANKS", "", kOutput,
      "show only these ranks: 0,3-5", SetShow},
+    {OptionId::kShowLocal, kRequired, false, "--local-ranks-filter", "RANKS",
+     "PET_LOCAL_RANKS_FILTER", kOutput, "show only these local ranks of each node", SetShowLocal},
     {OptionId::kLogDir, kRequired, true, "--log-dir", "DIR", "PET_LOG_DIR", kOutput,
      "one file for each rank, stream and round",
      [](const OptionValue& v, JobSpec& s) { return NotEmpty(v, s.plan.output.log_dir); }},
@@ -160,6 +177,14 @@ constexpr OptionRow kTable[] = {
      "to files only: 1 stdout, 2 stderr, 3 both, or 0:3,1:2 by local rank", SetRedirects},
     {OptionId::kTee, kRequired, false, "-t --tee", "STD", "PET_TEE", kOutput,
      "to files and here; same values", SetTee},
+    {OptionId::kDuplicateStdoutFilters, kRequired, false, "--duplicate-stdout-filters", "WORDS",
+     "PET_DUPLICATE_STDOUT_FILTERS", kOutput, "search in the files of --log-dir instead",
+     kNoEffect},
+    {OptionId::kDuplicateStderrFilters, kRequired, false, "--duplicate-stderr-filters", "WORDS",
+     "PET_DUPLICATE_STDERR_FILTERS", kOutput, "search in the files of --log-dir instead",
+     kNoEffect},
+    {OptionId::kLogsSpecs, kRequired, false, "--logs-specs", "NAME", "PET_LOGS_SPECS", kOutput,
+     "--log-dir, --redirects and --tee say what is kept", kNoEffect},
     {OptionId::kOutputSpool, kRequired, false, "--output-spool", "SIZE", "", kOutput,
      "disk for output that waits for a slow reader, on each node (default 1G)", SetOutputSpool},
     {OptionId::kOutputOverflow, kRequired, false, "--output-overflow", "block|drop", "", kOutput,

@@ -40,8 +40,6 @@ constexpr Habit kHabits[] = {
     {"-genvlist", "say -x NAME, once for each"},
     {"-envlist", "say -x NAME, once for each"},
     {"--export", "say -x NAME or -x NAME=VALUE, once for each"},
-    {"--shutdown-timeout", "say --grace"},
-    {"--local-ranks-filter", "say --show with global ranks"},
     {"--output-filename", "say --log-dir DIR"},
     {"--output", "say --log-dir DIR, --log-prefix or --timestamps"},
     {"-outfile-pattern", "say --log-dir DIR"},
@@ -51,13 +49,11 @@ constexpr Habit kHabits[] = {
     {"--bind-to", "workers are not bound to CPUs: leave it out"},
     {"-bind-to", "workers are not bound to CPUs: leave it out"},
     {"--cpu-bind", "workers are not bound to CPUs: leave it out"},
-    {"--numa-binding", "workers are not bound to CPUs: leave it out"},
     {"--map-by", "ranks fill the nodes in order; --nproc-per-node says how many each takes"},
     {"-map-by", "ranks fill the nodes in order; --nproc-per-node says how many each takes"},
     {"-launcher", "hosts are reached over ssh; --ssh names another program"},
     {"-rsh", "--ssh names the program"},
     {"--use-env", "that is always so: leave it out"},
-    {"--virtual-local-rank", "LOCAL_RANK is always the place on the node: leave it out"},
 };
 
 std::string Dashes(absl::string_view name) {  // --nproc_per_node is --nproc-per-node
@@ -169,7 +165,11 @@ class Parser {
                                                        : CommandAction::kVersion;
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(row.set(value, spec()));
+    if (row.set == nullptr) {
+      spec().notes.push_back(absl::StrCat(value.name, " has no effect: ", row.help));
+    } else {
+      RETURN_IF_ERROR(row.set(value, spec()));
+    }
     Given given{by_environment, std::string(value.name), std::string(value.text)};
     if (const auto it = spec().given.find(row.id);
         it != spec().given.end() && (row.id == OptionId::kHosts || row.id == OptionId::kHostfile)) {

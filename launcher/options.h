@@ -49,7 +49,7 @@ struct OptionRow {
   const char* value_name;   // "N|MIN:MAX", "" for a flag
   const char* environment;  // variable that gives a default, or ""
   const char* group;
-  const char* help;
+  const char* help;  // why it has no effect, where `set` is nullptr
   absl::Status (*set)(const OptionValue& value, JobSpec& spec);
 };
 

@@ -37,7 +37,11 @@ class VariableList {
 
 void AppendTorch(const WorkerEnvInput& input, const Place& place, VariableList& list) {
   list.Ours("RANK", absl::StrCat(place.rank), "place of this worker in the job");
-  list.Ours("LOCAL_RANK", absl::StrCat(place.local_rank), "place of this worker on its node");
+  if (input.plan.virtual_local_rank) {
+    list.Ours("LOCAL_RANK", "0", "--virtual-local-rank: the one GPU it sees is number 0");
+  } else {
+    list.Ours("LOCAL_RANK", absl::StrCat(place.local_rank), "place of this worker on its node");
+  }
   list.Ours("WORLD_SIZE", absl::StrCat(place.world_size), "workers in the job");
   list.Ours("LOCAL_WORLD_SIZE", absl::StrCat(place.local_size), "workers on this node");
   list.Ours("GROUP_RANK", absl::StrCat(place.node_rank), "place of this node in the job");
@@ -64,6 +68,18 @@ void AppendStore(const WorkerEnvInput& input, VariableList& list) {
                        absl::StrCat("torch ", input.torch_version,
                                     " is built without libuv and makes no store otherwise"));
   }
+}
+
+// torch: the entry of the inherited list at this worker's place, or the place itself.
+void AppendOwnGpu(const EnvBase& base, const Place& place, VariableList& list) {
+  constexpr char kName[] = "CUDA_VISIBLE_DEVICES";
+  const char* inherited = base.Find(kName);
+  const std::vector<std::string> gpus =
+      absl::StrSplit(inherited == nullptr ? "" : inherited, ',', absl::SkipWhitespace());
+  list.Ours(
+      kName,
+      place.local_rank < gpus.size() ? gpus[place.local_rank] : absl::StrCat(place.local_rank),
+      "--virtual-local-rank: its own GPU only");
 }
 
 void AppendElastic(const WorkerEnvInput& input, VariableList& list) {
@@ -151,6 +167,9 @@ std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& 
   VariableList list(base);
   AppendTorch(input, place, list);
   AppendStore(input, list);
+  if (input.plan.virtual_local_rank) {
+    AppendOwnGpu(base, place, list);
+  }
   AppendElastic(input, list);
   AppendThreads(input, threads, list);
   AppendInterface(input, list);

@@ -59,6 +59,7 @@ OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::strin
       link_(link),
       on_round_closed_(std::move(on_round_closed)),
       show_(options.show.begin(), options.show.end()),
+      show_local_(options.show_local.begin(), options.show_local.end()),
       log_disk_(OrNew(std::move(disks.logs), loop)),
       spool_(OrNew(std::move(disks.spool), loop), kOutputMemoryMax, options.spool_bytes_max),
       pause_timer_(loop, [this] { ResumePaused(/*all=*/false); }),
@@ -102,7 +103,8 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
     const bool teed = (options_.tee.Of(local_rank) & number) != 0;
     const bool all_logged =
         !options_.log_dir.empty() && !options_.redirects.Any() && !options_.tee.Any();
-    stream->shown = !(to_file_only && !teed) && (show_.empty() || show_.count(rank) > 0);
+    stream->shown = !(to_file_only && !teed) && (show_.empty() || show_.count(rank) > 0) &&
+                    (show_local_.empty() || show_local_.count(local_rank) > 0);
     if (to_file_only || teed || all_logged) {
       stream->log = LogFile::Make(
           log_disk_, absl::StrCat(options_.log_dir, "/", job_id_, "/round-", assignment_.round.n,

@@ -107,6 +107,7 @@ class OutputPump {
   OutputLink* const link_;
   const std::function<void()> on_round_closed_;
   const std::set<uint32_t> show_;
+  const std::set<uint32_t> show_local_;
   Assignment assignment_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of the round: 2 a worker
   std::vector<std::shared_ptr<LogFile>> logs_;

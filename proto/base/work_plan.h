@@ -32,10 +32,11 @@ struct OutputOptions {
   std::string prefix_template =
       "[{rank}@{host}] ";  // {rank} {local_rank} {host} {node_rank} {stream} {role} {time}
   bool timestamps = false;
-  std::string log_dir;         // "" = none
-  StreamSelect redirects;      // to files only
-  StreamSelect tee;            // to files and here
-  std::vector<uint32_t> show;  // global ranks shown; empty = all
+  std::string log_dir;               // "" = none
+  StreamSelect redirects;            // to files only
+  StreamSelect tee;                  // to files and here
+  std::vector<uint32_t> show;        // global ranks shown; empty = all
+  std::vector<uint32_t> show_local;  // local ranks shown on each node; empty = all
   bool partial_out =
       false;  // stdout goes to a terminal: lines that are still growing are wanted too
   bool partial_err = false;
@@ -54,6 +55,7 @@ struct WorkPlan {
   WorkersWanted workers_wanted = WorkersWanted::kNumber;
   uint32_t workers = 1;  // kNumber
   std::string role = "default";
+  bool virtual_local_rank = false;  // each worker sees one GPU, and itself as local rank 0
   StoreMode store = StoreMode::kAuto;
   std::vector<std::string>
       dialects;       // "torch" is always there; slurm, ompi, pmi, mpich, horovod, jsm, flux

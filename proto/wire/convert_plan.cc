@@ -51,6 +51,13 @@ StreamSelect SelectOf(absl::string_view field, const v1::StreamSelect& wire, Fie
   return select;
 }
 
+std::vector<uint32_t> RanksOf(absl::string_view field,
+                              const google::protobuf::RepeatedField<uint32_t>& wire, uint32_t max,
+                              FieldChecker& check) {
+  check.Bound(field, static_cast<size_t>(wire.size()), 0, max);
+  return check.ok() ? std::vector<uint32_t>(wire.begin(), wire.end()) : std::vector<uint32_t>();
+}
+
 void SetOutput(const OutputOptions& output, v1::OutputOptions* wire) {
   wire->set_prefix(output.prefix);
   wire->set_prefix_template(output.prefix_template);
@@ -59,6 +66,7 @@ void SetOutput(const OutputOptions& output, v1::OutputOptions* wire) {
   SetSelect(output.redirects, wire->mutable_redirects());
   SetSelect(output.tee, wire->mutable_tee());
   wire->mutable_show()->Assign(output.show.begin(), output.show.end());
+  wire->mutable_show_local()->Assign(output.show_local.begin(), output.show_local.end());
   wire->set_spool_bytes_max(output.spool_bytes_max);
   wire->set_overflow(static_cast<uint32_t>(ChoiceToWire(output.overflow)));
   wire->set_partial_out(output.partial_out);
@@ -74,10 +82,8 @@ OutputOptions OutputOf(const v1::OutputOptions& wire, FieldChecker& check) {
   output.log_dir = check.Text("output.log_dir", wire.log_dir(), kTextBytesMax);
   output.redirects = SelectOf("output.redirects", wire.redirects(), check);
   output.tee = SelectOf("output.tee", wire.tee(), check);
-  check.Bound("output.show", static_cast<size_t>(wire.show_size()), 0, kWorldSizeMax);
-  if (check.ok()) {
-    output.show.assign(wire.show().begin(), wire.show().end());
-  }
+  output.show = RanksOf("output.show", wire.show(), kWorldSizeMax, check);
+  output.show_local = RanksOf("output.show_local", wire.show_local(), kWorkersPerNodeMax, check);
   output.spool_bytes_max = wire.spool_bytes_max();
   output.overflow = check.Choice("output.overflow", wire.overflow(), OverflowMode::kDrop);
   output.partial_out = wire.partial_out();
@@ -103,6 +109,7 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   SetOutput(plan.output, wire->mutable_output());
   wire->set_standalone(plan.standalone);
   wire->set_grace(absl::ToInt64Nanoseconds(plan.grace));
+  wire->set_virtual_local_rank(plan.virtual_local_rank);
 }
 
 absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
@@ -125,6 +132,7 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   plan.output = OutputOf(wire.output(), check);
   plan.standalone = wire.standalone();
   plan.grace = check.Time("grace", wire.grace());
+  plan.virtual_local_rank = wire.virtual_local_rank();
   RETURN_IF_ERROR(check.status());
   return plan;
 }

@@ -76,7 +76,16 @@ TEST(CommandLine, TakesTorchrunsOptions) {
                       {"node-rank", "1", OptionId::kNodeRank},
                       {"master-addr", "a", OptionId::kMasterAddr},
                       {"master-port", "2000", OptionId::kMasterPort},
-                      {"local-addr", "a", OptionId::kLocalAddr}};
+                      {"local-addr", "a", OptionId::kLocalAddr},
+                      {"start-method", "spawn", OptionId::kStartMethod},
+                      {"event-log-handler", "null", OptionId::kEventLogHandler},
+                      {"signals-to-handle", "SIGTERM,SIGINT", OptionId::kSignalsToHandle},
+                      {"virtual-local-rank", "", OptionId::kVirtualLocalRank},
+                      {"numa-binding", "node", OptionId::kNumaBinding},
+                      {"local-ranks-filter", "0,2", OptionId::kShowLocal},
+                      {"duplicate-stdout-filters", "loss", OptionId::kDuplicateStdoutFilters},
+                      {"duplicate-stderr-filters", "loss", OptionId::kDuplicateStderrFilters},
+                      {"logs-specs", "default", OptionId::kLogsSpecs}};
   for (const Row& row : rows) {
     std::string under = row.name;
     std::replace(under.begin(), under.end(), '-', '_');
@@ -95,6 +104,29 @@ TEST(CommandLine, TakesTorchrunsOptions) {
     ASSERT_TRUE(from_environment.Has(row.id)) << variable;
     EXPECT_TRUE(from_environment.given.at(row.id).by_environment);
   }
+}
+
+// Accepted for the sake of commands from elsewhere; the user hears that, and why, in one line.
+TEST(CommandLine, WhatHasNoEffectIsSaid) {
+  EXPECT_THAT(
+      Ok({"--start_method", "fork", "p"}).notes,
+      ElementsAre("--start_method has no effect: workers are always programs of their own"));
+  EXPECT_THAT(Ok({"p"}, {{"PET_LOGS_SPECS", "default"}}).notes,
+              ElementsAre("PET_LOGS_SPECS has no effect: --log-dir, --redirects and --tee say what "
+                          "is kept"));
+  EXPECT_THAT(Ok({"p"}).notes, ElementsAre());
+  for (const OptionRow& row : OptionTable()) {
+    if (row.set == nullptr) {
+      const JobSpec spec = row.kind == ArgumentKind::kNone
+                               ? Ok({std::string(OptionName(row.id)), "p"})
+                               : Ok({std::string(OptionName(row.id)), "x", "p"});
+      EXPECT_THAT(spec.notes, ElementsAre(HasSubstr(row.help))) << row.names;
+    }
+  }
+}
+
+TEST(CommandLine, ShutdownTimeoutIsTheGrace) {
+  EXPECT_EQ(Ok({"--shutdown-timeout", "7", "p"}).plan.grace, absl::Seconds(7));
 }
 
 TEST(CommandLine, O1TheProgramTakesTheRest) {
@@ -305,8 +337,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"--rdzv-conf", "join_timeout=0", "above 0"}, Bad{"--node-rank", "-1", "got '-1'"},
         Bad{"--master-addr", "a:2000", "--master-port"}, Bad{"--master-port", "22", "got '22'"},
         Bad{"--master-port", "70000", "got '70000'"}, Bad{"--max-restarts", "-1", "got '-1'"},
-        Bad{"--monitor-interval", "x", "got 'x'"}, Bad{"--stdin", "some", "a rank, none or all"},
-        Bad{"--store", "x", "auto, agent, worker"},
+        Bad{"--stdin", "some", "a rank, none or all"}, Bad{"--store", "x", "auto, agent, worker"},
         Bad{"--dialect", "slurm,klingon", "got 'klingon'"}, Bad{"--log-prefix", "{who}", "{rank}"},
         Bad{"--log-prefix", "{rank", "{rank}"}, Bad{"--show", "x", "0,3-5"},
         Bad{"--redirects", "4", "3 both"}, Bad{"--output-spool", "x", "bytes"},

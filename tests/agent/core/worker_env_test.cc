@@ -75,6 +75,18 @@ TEST(WorkerEnvTest, TheWholeListInItsOrder) {
                   "MUSTER_NODE_RANK=1", "MUSTER_NODES=2"));
 }
 
+TEST(WorkerEnvTest, AVirtualLocalRankSeesOneGpu) {
+  Scene scene;
+  scene.plan.virtual_local_rank = true;
+  EXPECT_EQ(scene.Values(3)["LOCAL_RANK"], "0");
+  EXPECT_EQ(scene.Values(3)["CUDA_VISIBLE_DEVICES"], "3");
+  EXPECT_EQ(scene.Values(3)["MUSTER_LOCAL_RANK"], "3");
+  scene.inherited.emplace_back("CUDA_VISIBLE_DEVICES=7,5,GPU-ab");
+  EXPECT_EQ(scene.Values(0)["CUDA_VISIBLE_DEVICES"], "7");
+  EXPECT_EQ(scene.Values(2)["CUDA_VISIBLE_DEVICES"], "GPU-ab");
+  EXPECT_EQ(Scene().Values(3).count("CUDA_VISIBLE_DEVICES"), 0u);
+}
+
 TEST(WorkerEnvTest, TheStoreOfRankZero) {
   Scene scene;
   scene.agent_store = false;

@@ -16,6 +16,7 @@ TEST_F(OutputPumpTest, ShowsAndLogsAsAsked) {
   const Case cases[] = {
       {"plain", [](OutputOptions&) {}, "01 02 11 12 ", ""},
       {"show", [](OutputOptions& o) { o.log_dir = "", o.show = {1}; }, "11 12 ", ""},
+      {"show local", [](OutputOptions& o) { o.log_dir = "", o.show_local = {0}; }, "01 02 ", ""},
       {"log_dir", [this](OutputOptions& o) { o.log_dir = folder_; }, "01 02 11 12 ",
        "0out 0err 1out 1err "},
       {"redirects", [this](OutputOptions& o) { o.log_dir = folder_, o.redirects.all = 3; }, "",

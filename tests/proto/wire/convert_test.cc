@@ -203,6 +203,7 @@ class Maker {
     plan.stdin_rank = Below(kWorldSizeMax);
     plan.standalone = Flag();
     plan.grace = Time();
+    plan.virtual_local_rank = Flag();
     OutputOptions& output = plan.output;
     output.prefix = Flag();
     output.prefix_template = Text();
@@ -211,6 +212,7 @@ class Maker {
     output.redirects = Select();
     output.tee = Select();
     output.show = {Below(9), static_cast<uint32_t>(Any())};
+    output.show_local = {Below(9), static_cast<uint32_t>(Any())};
     output.partial_out = Flag();
     output.partial_err = Flag();
     output.spool_bytes_max = Any();
@@ -321,10 +323,12 @@ TEST(Convert, FieldsAreNotForgotten) {
   EXPECT_FIELD(AgentBootstrap, plan.iface, "x");
   EXPECT_FIELD(AgentBootstrap, plan.stdin_rank, 1);
   EXPECT_FIELD(AgentBootstrap, plan.standalone, true);
+  EXPECT_FIELD(AgentBootstrap, plan.virtual_local_rank, true);
   EXPECT_FIELD(AgentBootstrap, plan.output.prefix, false);
   EXPECT_FIELD(AgentBootstrap, plan.output.prefix_template, "x");
   EXPECT_FIELD(AgentBootstrap, plan.output.timestamps, true);
   EXPECT_FIELD(AgentBootstrap, plan.output.log_dir, "x");
+  EXPECT_FIELD(AgentBootstrap, plan.output.show_local, std::vector<uint32_t>{1});
   EXPECT_FIELD(AgentBootstrap, plan.output.partial_out, true);
   EXPECT_FIELD(AgentBootstrap, plan.output.partial_err, true);
   EXPECT_FIELD(AgentBootstrap, plan.output.spool_bytes_max, 1);
