@@ -42,6 +42,8 @@ absl::Status SetPlanText(const OptionValue& v, JobSpec& s) {
 
 // For options that are accepted, so that a command from elsewhere works, and do nothing here.
 constexpr auto kNoEffect = nullptr;
+// What is shown instead of running is the parser's to see.
+absl::Status Shows(const OptionValue&, JobSpec&) { return absl::OkStatus(); }
 
 constexpr char kCount[] = "How many workers, and where";
 constexpr char kMeet[] = "How the nodes find each other";
@@ -212,10 +214,10 @@ constexpr OptionRow kTable[] = {
      "ask for no proof of the secret: anybody who reaches the port may join",
      SetFlag<&JobSpec::insecure>},
 
-    {OptionId::kHelp, kNone, true, "-h --help -help", "", "", kHelp, "this text", NoEffect},
-    {OptionId::kHelpAll, kNone, true, "--help-all", "", "", kHelp, "every option", NoEffect},
+    {OptionId::kHelp, kNone, true, "-h --help -help", "", "", kHelp, "this text", Shows},
+    {OptionId::kHelpAll, kNone, true, "--help-all", "", "", kHelp, "every option", Shows},
     {OptionId::kVersion, kNone, true, "-V --version -version", "", "", kHelp, "name of this build",
-     NoEffect},
+     Shows},
 };
 
 }  // namespace

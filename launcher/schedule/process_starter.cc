@@ -168,8 +168,15 @@ void ProcessStarter::End(Node& node, const std::string& why) {
 void ProcessStarter::Reap() {
   std::vector<std::pair<size_t, int>> ended;
   for (auto& [index, node] : nodes_) {
-    int status = 0;
-    if (node.pid > 0 && waitpid(node.pid, &status, WNOHANG) == node.pid) {
+    siginfo_t info{};
+    const auto id = static_cast<id_t>(node.pid);
+    if (node.pid > 0 && waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == node.pid) {
+      // What it started (ssh: a proxy command) and did not live to end. Before its number is free
+      // for others.
+      kill(-node.pid, SIGKILL);
+      int status = 0;
+      waitpid(node.pid, &status, 0);
       node.pid = -1;
       ended.emplace_back(index, status);
     }

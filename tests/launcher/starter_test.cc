@@ -220,6 +220,17 @@ TEST_F(StarterTest, ASilentHostIsGivenUp) {
   EXPECT_THAT(FailureOf("hang"), HasSubstr("no answer within 30ms"));
 }
 
+TEST_F(StarterTest, WhatAChildLeavesBehindEndsWithIt) {
+  Ssh();
+  FailureOf("leaves");
+  pid_t left = 0;
+  std::ifstream(folder_ + "/left") >> left;
+  ASSERT_GT(left, 0);
+  UvTimer look(&loop_, [] {});
+  look.StartEvery(absl::Milliseconds(5));
+  Until([left] { return kill(left, 0) != 0; }, "the end of what it left");
+}
+
 TEST_F(StarterTest, AShellThatOnlySaysSomethingOnStdout) {
   Ssh();
   EXPECT_THAT(FailureOf("nologin"), HasSubstr("This account is currently not available."));
