@@ -197,9 +197,8 @@ void AgentStep::CheckDeadlines() {
       Stop(SIGTERM, config_.master_lost_grace);
     }
     if (now_ >= s_.link_lost_at + MasterWait()) {
-      EndLocally(
-          1, absl::StrCat("no connection to the master for ", ShortDuration(MasterWait()),
-                          s_.link_lost_why.empty() ? "" : ": ", s_.link_lost_why));
+      EndLocally(1, absl::StrCat("no connection to the master for ", ShortDuration(MasterWait()),
+                                 s_.link_lost_why.empty() ? "" : ": ", s_.link_lost_why));
       Stop(SIGTERM, config_.master_lost_grace);
     }
   }

@@ -97,7 +97,7 @@ class MasterClient::Impl {
     bool welcome_ = false;
     std::deque<OutputChunk> queue_;
     size_t queued_bytes_ = 0;
-    bool sent_ = false;  // anything at all
+    bool sent_ = false;           // anything at all
     bool refused_chunk_ = false;  // on_writable is owed
     uint64_t stdin_taken_ = 0;
     std::function<void()> finish_done_;

@@ -121,9 +121,9 @@ void MasterServer::Impl::AddJob(const RoundConfig& config) {
     CloseLinks(*old);
     jobs_.erase(job_id);
   }
-  const auto added =
-      jobs_.try_emplace(job_id, loop_, config,
-                        [this, job_id](RoundEffect effect) { Execute(job_id, std::move(effect)); });
+  const auto added = jobs_.try_emplace(job_id, loop_, config, [this, job_id](RoundEffect effect) {
+    Execute(job_id, std::move(effect));
+  });
   added.first->second.Feed(TimePassed{});  // arms the first timer: a job that nobody joins ends too
 }
 
