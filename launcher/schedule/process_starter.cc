@@ -172,9 +172,9 @@ void ProcessStarter::Reap() {
     const auto id = static_cast<id_t>(node.pid);
     if (node.pid > 0 && waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         info.si_pid == node.pid) {
-      // What it started (ssh: a proxy command) and did not live to end. Before its number is free
-      // for others.
-      kill(-node.pid, SIGKILL);
+      if (options_.ends_group) {  // before its number is free for others
+        kill(-node.pid, SIGKILL);
+      }
       int status = 0;
       waitpid(node.pid, &status, 0);
       node.pid = -1;

@@ -27,6 +27,9 @@ struct ProcessStarterOptions {
   std::function<std::vector<std::string>(const StartTarget&)> command;
   std::string agent_path;
   bool may_push = false;
+  // What the child started (ssh: a proxy command) and did not live to end is ended after it. Not
+  // for an agent: its shepherd has to outlive it.
+  bool ends_group = false;
   absl::Duration answer_timeout = absl::Seconds(60);
   int tries = 1;  // of a command that ends with status 255 and no reason that will stay
   absl::Duration retry_min = absl::Milliseconds(500);

@@ -52,6 +52,7 @@ std::unique_ptr<Starter> MakeSshStarter(uv_loop_t* loop, SshOptions options) {
   process.program = options.ssh.at(0);
   process.agent_path = options.agent_path;
   process.may_push = true;
+  process.ends_group = true;
   process.answer_timeout = options.answer_timeout;
   process.tries = options.tries;
   process.retry_min = options.retry_min;
