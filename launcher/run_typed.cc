@@ -101,6 +101,7 @@ class TypedJob {
   absl::Status Start(ShepherdProcess shepherd, AgentLoop::Options options) {
     hostname_ = options.facts.hostname;
     workers_ = options.config.join.workers;
+    agent_key_ = options.config.join.key;
     RETURN_IF_ERROR(MaybeServe(options.facts));
     MasterClientOptions client;
     client.target = HostPort(target_host_, target_port_);
@@ -130,7 +131,7 @@ class TypedJob {
 
   bool ended() const { return ended_; }
   int Report() {
-    int code = outcome_.exit_code;
+    const int code = outcome_.exit_code;
     if (have_report_) {
       return EndJob(spec_, spec_.plan.job_id,
                     display_.nobody_reads() ? NobodyRead(report_) : report_);
@@ -164,6 +165,8 @@ class TypedJob {
     MasterOptions master;
     master.secret = secret_;
     master.job = ConfigOf(spec_);
+    master.job.agreed = MustAgree(spec_);
+    master.job.agreed_by = facts.hostname;
     master.on_tell = [this](const std::string&, const std::string& text) { Say(spec_, text); };
     master.on_job_ended = [this](const std::string&, const JobReport& report) {
       report_ = report;
@@ -200,7 +203,11 @@ class TypedJob {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now) {
       countdown_.Begin(signo, now, spec_.plan.grace);
-      agent_->UserStop(signo, now);
+      if (agent_done_) {
+        server_->Post(spec_.plan.job_id, StopAsked{signo, now});
+      } else {
+        agent_->UserStop(signo, now);
+      }
     };
     out.on_pass = [this](int signo) {
       if (server_ != nullptr) {
@@ -249,6 +256,9 @@ class TypedJob {
     agent_done_ = true;
     countdown_.End();
     stdin_.Stop();
+    if (server_ != nullptr && !agent_->admitted()) {  // and nobody starts it again
+      server_->Post(spec_.plan.job_id, StartFailed{agent_key_, outcome.headline});
+    }
     MaybeEnd();
   }
 
@@ -269,6 +279,7 @@ class TypedJob {
   const JobSpec spec_;
   const std::string secret_;
   std::string hostname_;
+  std::string agent_key_;
   Display display_;
   StdinReader stdin_;
   LocalOutput output_;

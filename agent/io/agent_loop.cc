@@ -65,22 +65,29 @@ void AgentLoop::Start() {
   output.on_stdin = [this](const std::string& bytes, bool eof) { stdin_.Put(bytes, eof); };
   output.on_closed = [this](const std::string&) { OutputClosed(); };
   output_->Start(std::move(output));
-  Post(TimeElapsed{});  // the time within which the master must be found begins
+  // The time within which the master must be found begins. The first step may already end the agent
+  // (its port is in use), and for that the link must have been started.
+  events_.push_back(TimeElapsed{});
   MasterLink::Callbacks master;
   master.on_up = [this] { Post(LinkUp{}); };
   master.on_down = [this](std::string why) { Post(LinkDown{std::move(why), master_->IsFinal()}); };
   master.on_message = [this](MasterMessage message) { Post(MessageReceived{std::move(message)}); };
   master_->Start(std::move(master));
+  TakeEvents();
 }
 
 void AgentLoop::UserStop(int signo, bool now) { Post(muster::UserStop{signo, now}); }
 
 void AgentLoop::OutputClosed() { pump_.Discard(); }
 
-// Effects may bring events at once (the in-process master answers within Send): they wait for their
-// turn.
 void AgentLoop::Post(AgentEvent event) {
   events_.push_back(std::move(event));
+  TakeEvents();
+}
+
+// Effects may bring events at once (the in-process master answers within Send): they wait for their
+// turn.
+void AgentLoop::TakeEvents() {
   if (stepping_) {
     return;
   }

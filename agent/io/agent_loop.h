@@ -49,6 +49,8 @@ class AgentLoop {
   void UserStop(int signo, bool now);
   // A signal the user sent to this agent's launch, for the workers of this node.
   void PassSignal(int signo) { shepherd_.Signal(signo); }
+  // The master has let this agent in.
+  bool admitted() const { return state_.admitted; }
   // A client of the torch store that came to another port of this process.
   void AdoptStoreClient(UniqueFd client) { store_.Adopt(std::move(client)); }
   // Nobody reads the output any more.
@@ -65,6 +67,7 @@ class AgentLoop {
   };
 
   void Post(AgentEvent event);
+  void TakeEvents();
   void Execute(const AgentEffect& effect);
   void Do(const SendToMaster& effect);
   void Do(const OpenStore& effect);

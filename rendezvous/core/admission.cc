@@ -30,22 +30,28 @@ const std::string* Find(const std::vector<std::pair<std::string, std::string>>& 
 }
 
 // Why the options of this node do not fit the job's; "" if they do.
-std::string Disagreement(const RoundState& state, const Join& join) {
+std::string Disagreement(const Machine& m, const Join& join) {
+  const bool nobody_before = m.state.live == 0 && m.state.round.IsNone();
+  if (m.config.agreed_by.empty() && nobody_before) {
+    return "";
+  }
+  const auto& agreed = m.config.agreed_by.empty() ? m.state.agreed : m.config.agreed;
+  const auto& agreed_by = m.config.agreed_by.empty() ? m.state.agreed_by : m.config.agreed_by;
   const auto differ = [&](const std::string& option, const std::string* first,
                           const std::string* mine) {
-    return absl::StrCat(option, ": ", state.agreed_by, " has ",
+    return absl::StrCat(option, ": ", agreed_by, " has ",
                         first == nullptr ? "none" : "'" + *first + "'", ", ", join.hostname,
                         " has ", mine == nullptr ? "none" : "'" + *mine + "'",
                         "; give the same value on every node");
   };
-  for (const auto& [option, value] : state.agreed) {
+  for (const auto& [option, value] : agreed) {
     const std::string* mine = Find(join.must_agree, option);
     if (mine == nullptr || *mine != value) {
       return differ(option, &value, mine);
     }
   }
   for (const auto& [option, value] : join.must_agree) {
-    if (Find(state.agreed, option) == nullptr) {
+    if (Find(agreed, option) == nullptr) {
       return differ(option, nullptr, &value);
     }
   }
@@ -81,10 +87,7 @@ std::string WhyNot(const Machine& m, const Join& join) {
       }
     }
   }
-  if (s.live == 0 && s.round.IsNone()) {
-    return "";  // nobody is left to agree with
-  }
-  return Disagreement(s, join);
+  return Disagreement(m, join);
 }
 
 // The key under which a new life is kept. A key that names a machine, not a place, may have several

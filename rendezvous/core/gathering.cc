@@ -156,19 +156,22 @@ void TryStart(Machine& m) {
 
 void OnStartFailed(Machine& m, const StartFailed& event) {
   RoundState& s = m.state;
-  m.out.push_back(Tell{event.reason});
   const auto it = s.by_key.find(event.key);
-  if (it != s.by_key.end() && s.nodes.at(it->second).IsLive()) {
-    return;  // it came by another way
+  const bool came_by_another_way = it != s.by_key.end() && s.nodes.at(it->second).IsLive();
+  if (!came_by_another_way) {
+    s.start_failed.insert(event.key);
   }
-  s.start_failed.insert(event.key);
   const size_t wanted = std::max<size_t>(m.config.expected.size(), m.config.nodes_max);
-  if (s.phase == JobPhase::kGathering && wanted < s.start_failed.size() + m.config.nodes_min) {
+  const bool too_few = wanted < s.start_failed.size() + m.config.nodes_min;
+  if (came_by_another_way || s.phase != JobPhase::kGathering || !too_few) {
+    m.out.push_back(Tell{event.reason});
+  } else if (s.start_failed.size() == 1) {
+    EndJob(m, 1, CauseKind::kNeverFormed, event.reason);
+  } else {
+    m.out.push_back(Tell{event.reason});
     EndJob(m, 1, CauseKind::kNeverFormed,
-           s.start_failed.size() == 1
-               ? event.reason
-               : absl::StrCat(s.start_failed.size(),
-                              " nodes could not be started; the last: ", event.reason));
+           absl::StrCat(s.start_failed.size(),
+                        " nodes could not be started; the last: ", event.reason));
   }
 }
 

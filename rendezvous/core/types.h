@@ -37,6 +37,10 @@ struct RoundConfig {
   std::string master_addr;  // "" = address of node rank 0
   std::vector<std::string>
       expected;  // names of the nodes awaited, in order (host list); for sentences only
+  // What every node's must_agree is held against, and whose words they are: the node that serves
+  // the job. "" = the first node that joins.
+  std::vector<std::pair<std::string, std::string>> agreed;
+  std::string agreed_by;
 };
 
 // Names where a reply to a not yet admitted agent goes; made by the shell, only handed back by the

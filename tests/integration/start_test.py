@@ -1,6 +1,8 @@
 """The ways to start: typed on every node, standalone nodes, hosts over ssh with their faults."""
 
 import re
+import signal
+import subprocess
 
 import pytest
 
@@ -56,11 +58,23 @@ def test_the_others_end_when_the_serving_launch_is_killed(shells, lab):
     lab.expect_quiet(15)
 
 
-def test_differing_options_are_refused_by_name(shells):
-    jobs = [shells[i].start("--nnodes", n, "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29403", "true") for i, n in ((0, "2"), (1, "3"))]
-    results = [j.finish(60) for j in jobs[1:]]
-    text = results[0].errors
-    assert results[0].code in (1, 2) and "nnodes" in text and "node0" in text and "node1" in text, results
+@pytest.mark.parametrize("first", [0, 1])
+def test_differing_options_are_refused_by_name(shells, first):
+    """What the serving node was given counts, whoever comes to it first."""
+    jobs = {}
+    for i in (first, 1 - first):
+        jobs[i] = shells[i].start("--nnodes", "23"[i], "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29403", "true")
+    result = jobs[1].finish(60)
+    assert result.code == 1 and "--nnodes: node0 has '2', node1 has '3'" in result.errors, result
+    jobs[0].signal(signal.SIGINT)
+    assert jobs[0].finish(15).code == 130
+
+
+def test_a_master_whose_own_agent_cannot_start_ends_the_job(shells):
+    holder = "import socket; s = socket.create_server(('0.0.0.0', 0)); print(s.getsockname()[1], flush=True); input()"
+    port = shells[0].start("-c", holder, program="/usr/bin/python3", stdin=subprocess.PIPE).expect(r"\d+")[0]
+    result = shells[0].run("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "127.0.0.1:29414", "--master-port", port, "true")
+    assert result.code == 1 and result.errors.count("--master-port: ") == 1 and f":{port}: the port is in use" in result.errors, result
 
 
 def test_one_place_asked_for_twice_is_refused_by_name(shells):

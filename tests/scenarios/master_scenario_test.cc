@@ -58,6 +58,10 @@ class MasterScript {
     if (c.values.count("expected") != 0) {
       config_.expected = absl::StrSplit(c.Text("expected", ""), ',');
     }
+    if (c.values.count("agree") != 0) {
+      config_.agreed = {absl::StrSplit(c.Text("agree", ""), absl::MaxSplits(':', 1))};
+      config_.agreed_by = "server";
+    }
     if (c.values.count("limit") != 0) {
       config_.time_limit = absl::Seconds(c.Number("limit", 0));
     }
