@@ -28,17 +28,20 @@ CLEAN = {
     "tests/sim/world.cc": '#include "agent/core/agent.h"\n#include "rendezvous/core/machine.h"\n',
     "tests/rendezvous/core/machine_test.cc": '#include "rendezvous/core/machine.h"\n',
 }
+# Put together here, because this file is checked as well.
+UNFINISHED, SKIPPED, DISABLED = "TO" + "DO", "GTEST_" + "SKIP", "DISABLED" + "_"
 # name, path, text that replaces or adds the file, line of the violation, words its message must hold
 PLANTED = [
     ("top folder", "tools/x.py", "x\n", 1, "top-level folder 'tools'"),
     ("top file", "notes.md", "x\n", 1, "top of the tree"),
     ("long file", "agent/io/long.cc", "int a;\n" * 501, 501, "501 lines"),
     ("long script", "deploy/long.py", "pass\n" * 501, 501, "501 lines"),
-    ("unfinished", "agent/io/x.cc", "int a;  // TODO later\n", 1, "'TODO'"),
-    ("skipped", "tests/agent/x_test.cc", "\nGTEST_SKIP();\n", 2, "'GTEST_SKIP'"),
-    ("disabled", "tests/agent/x_test.cc", "TEST(A, DISABLED_B) {}\n", 1, "'DISABLED_'"),
-    ("skipped in python", "tests/integration/x_test.py", "@pytest.mark.skip\n", 1, "mend the test"),
-    ("path of a machine", "deploy/x.sh", "cd /work/" + "main/x\n", 1, "path of one machine"),
+    ("unfinished", "agent/io/x.cc", f"int a;  // {UNFINISHED} later\n", 1, UNFINISHED),
+    ("skipped", "tests/agent/x_test.cc", f"\n{SKIPPED}();\n", 2, SKIPPED),
+    ("disabled", "tests/agent/x_test.cc", f"TEST(A, {DISABLED}B) {{}}\n", 1, DISABLED),
+    ("skipped in python", "tests/integration/x_test.py", "@pytest.mark" + ".skip\n", 1, "mend the test"),
+    ("path of this tree", "deploy/x.sh", "\ncd {root}/build\n", 2, "path of one machine"),
+    ("home of this user", "deploy/x.sh", "cd {home}\n", 1, "path of one machine"),
     ("rendezvous sees agent", "rendezvous/service/x.cc", '#include "agent/core/agent.h"\n', 1, "rendezvous may include"),
     ("agent sees rendezvous", "agent/io/x.cc", '#include "rendezvous/core/machine.h"\n', 1, "agent may include"),
     ("core sees service", "rendezvous/core/x.cc", '#include "rendezvous/service/loop.h"\n', 1, "rendezvous/core may"),
@@ -72,8 +75,10 @@ PLANTED = [
 
 
 def violations(files):
+    home = os.path.expanduser("~")
     with tempfile.TemporaryDirectory() as root:
         for path, text in files.items():
+            text = text.replace("{root}", root).replace("{home}", home)
             full = os.path.join(root, path)
             os.makedirs(os.path.dirname(full), exist_ok=True)
             with open(full, "w") as f:
