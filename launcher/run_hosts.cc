@@ -82,9 +82,7 @@ class HostsJob {
     for (Starter* starter : {local_.get(), ssh_.get()}) {
       starter->SetCallbacks(StarterCallbacks());
     }
-    for (size_t i = 0; i < spec_.nodes.size(); ++i) {
-      StartNode(i);
-    }
+    StartNodes();
   }
 
   bool ended() const { return ended_; }
@@ -183,9 +181,28 @@ class HostsJob {
     return spec_.nodes[node_rank].host.name;
   }
 
-  void StartNode(size_t index) {
+  // Other machines first: they take longer to come.
+  void StartNodes() {
+    std::vector<size_t> here;
+    std::vector<size_t> there;
+    for (size_t i = 0; i < spec_.nodes.size(); ++i) {
+      const bool own =
+          spec_.way == StartWay::kStandalone || IsThisMachine(spec_.nodes[i].host.name);
+      (own ? here : there).push_back(i);
+    }
+    if (!there.empty()) {
+      route_to_ = spec_.nodes[there.front()].host.name;
+    }
+    for (const size_t i : there) {
+      ssh_->Start(TargetOf(i, false));
+    }
+    for (const size_t i : here) {
+      local_->Start(TargetOf(i, true));
+    }
+  }
+
+  StartTarget TargetOf(size_t index, bool here) {
     const NodeWorkers& node = spec_.nodes[index];
-    const bool here = spec_.way == StartWay::kStandalone || IsThisMachine(node.host.name);
     StartTarget target;
     target.index = index;
     target.host = spec_.way == StartWay::kStandalone ? NodeName(static_cast<uint32_t>(index))
@@ -210,13 +227,8 @@ class HostsJob {
       bootstrap.join.address = absl::StrCat("127.0.", index / 250, ".", index % 250 + 1);
     }
     bootstrap.terms = TermsOf(spec_);
-    for (const NodeWorkers& other : spec_.nodes) {
-      if (!IsThisMachine(other.host.name)) {
-        bootstrap.route_to = other.host.name;
-        break;
-      }
-    }
-    (here ? local_ : ssh_)->Start(std::move(target));
+    bootstrap.route_to = route_to_;
+    return target;
   }
 
   static std::string OwnFolder() {
@@ -299,6 +311,7 @@ class HostsJob {
   UvTimer pause_timer_;
   std::unique_ptr<Starter> local_;
   std::unique_ptr<Starter> ssh_;
+  std::string route_to_;              // another machine of the job; "" = there is none
   std::deque<WaitingChunk> waiting_;  // at most one a node
   std::string stdin_bytes_;
   bool stdin_eof_ = false;

@@ -45,9 +45,9 @@ class DirectSocket final : public ChannelRelay {
 // Bytes from one descriptor to another, through a bounded buffer.
 class Pipe {
  public:
-  Pipe(int from, int to) : from_(from), to_(to), buffer_(kRelayBytes, '\0') {}
+  Pipe(int from, int to) : from_(from), to_(to), buffer_(new char[kRelayBytes]) {}
 
-  bool WantsRead() const { return !ended_ && have_ < buffer_.size(); }
+  bool WantsRead() const { return !ended_ && have_ < kRelayBytes; }
   bool WantsWrite() const { return sent_ < have_; }
   bool Finished() const { return ended_ && !WantsWrite(); }
   int from() const { return from_; }
@@ -57,7 +57,7 @@ class Pipe {
     if (sent_ == have_) {
       sent_ = have_ = 0;
     }
-    const ssize_t n = read(from_, buffer_.data() + have_, buffer_.size() - have_);
+    const ssize_t n = read(from_, buffer_.get() + have_, kRelayBytes - have_);
     if (n > 0) {
       have_ += static_cast<size_t>(n);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -65,7 +65,7 @@ class Pipe {
     }
   }
   void Write() {
-    const ssize_t n = write(to_, buffer_.data() + sent_, have_ - sent_);
+    const ssize_t n = write(to_, buffer_.get() + sent_, have_ - sent_);
     if (n > 0) {
       sent_ += static_cast<size_t>(n);
     } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
@@ -80,7 +80,7 @@ class Pipe {
  private:
   const int from_;
   const int to_;
-  std::string buffer_;
+  const std::unique_ptr<char[]> buffer_;  // not cleared: its pages come as they are used
   size_t have_ = 0;
   size_t sent_ = 0;
   bool ended_ = false;
