@@ -25,8 +25,6 @@
 #include "proto/base/status_macros.h"
 #include "proto/wire/bootstrap.h"
 
-extern char** environ;
-
 namespace muster {
 namespace {
 
@@ -39,14 +37,6 @@ constexpr char kHelp[] =
     "  muster-agent --build    print the build; both sides of a job must be of the same\n"
     "  muster-agent --help\n";
 
-std::vector<std::string> Environment() {
-  std::vector<std::string> out;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    out.emplace_back(*entry);
-  }
-  return out;
-}
-
 absl::StatusOr<NodeFacts> Facts(const AgentBootstrap& bootstrap) {
   NodeQuery query;
   query.other_nodes = !bootstrap.plan.standalone;
@@ -55,7 +45,12 @@ absl::StatusOr<NodeFacts> Facts(const AgentBootstrap& bootstrap) {
   const char* ssh = std::getenv("SSH_CONNECTION");
   query.ssh_connection = ssh == nullptr ? "" : ssh;
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  return ReadNodeFacts(query);
+  absl::StatusOr<NodeFacts> facts = ReadNodeFacts(query);
+  if (absl::IsUnavailable(facts.status())) {
+    query.route_to.clear();  // only a hint: a name that ssh's own configuration knows, for one
+    facts = ReadNodeFacts(query);
+  }
+  return facts;
 }
 
 int Fail(const absl::Status& status) {
@@ -85,16 +80,16 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap) {
     options.store_port = bootstrap.terms.master_port;
   }
   options.plan = std::move(bootstrap.plan);
-  options.environment = FilterEnvironment(Environment(), options.plan);
+  options.environment = FilterEnvironment(OwnEnvironment(), options.plan);
   options.program = LookAtProgram(options.plan.argv, options.plan.wdir, options.environment);
+  options.config.join_timeout = bootstrap.terms.join_timeout;
   Join& join = options.config.join;
   join = std::move(bootstrap.join);
   join.hostname = options.facts.hostname;
   join.address = options.facts.address;
   join.interface = options.facts.interface;
   join.workers = workers;
-  join.life =
-      (static_cast<uint64_t>(getpid()) << 32) ^ static_cast<uint64_t>(absl::ToUnixNanos(BootNow()));
+  join.life = NewLife();
   return options;
 }
 
@@ -138,17 +133,15 @@ int RunOnChannel() {
   UniqueFd in;
   UniqueFd out;
   TakeChannel(in, out);
-  rlimit worker_files{};
-  getrlimit(RLIMIT_NOFILE, &worker_files);
-  rlimit raised = worker_files;
-  raised.rlim_cur = raised.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &raised);
+  const rlimit worker_files = RaiseDescriptorLimit();
   absl::StatusOr<AgentLoop::Options> options = OptionsOf(*bootstrap);
   if (!options.ok()) {
     return Fail(options.status());
   }
   // One line tells the user about a whole job of one program.
-  const std::string notice = MpiNotice(options->program, options->config.join.workers);
+  const uint32_t workers = options->config.join.workers;
+  const std::string notice =
+      MpiNotice(options->program, bootstrap->terms.nodes_max > 1 ? 0 : workers);
   if (!notice.empty() && options->config.join.node_rank <= 0) {
     LogWarning(notice);
   }
@@ -181,6 +174,10 @@ int main(int argc, char** argv) {
   if (word != "--stdio") {
     std::fputs(muster::kHelp, stderr);
     return 2;
+  }
+  const char* level = std::getenv("MUSTER_LOG");
+  if (level != nullptr) {
+    muster::SetLogLevelByName(level);
   }
   signal(SIGPIPE, SIG_IGN);
   // The channel's end is what stops an agent: a terminal's or scheduler's signals reach launch,

@@ -14,17 +14,7 @@
 #include "proto/base/unique_fd.h"
 #include "rendezvous/service/master_server.h"
 
-extern char** environ;
-
 namespace muster {
-
-std::vector<std::string> OwnEnvironment() {
-  std::vector<std::string> out;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    out.emplace_back(*entry);
-  }
-  return out;
-}
 
 JobTerms TermsOf(const JobSpec& spec) {
   JobTerms terms;
@@ -110,15 +100,6 @@ std::string MakeJobId() {
     random = static_cast<uint32_t>(getpid());
   }
   return absl::StrFormat("job-%08x", random);
-}
-
-rlimit RaiseDescriptorLimit() {
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  rlimit raised = before;
-  raised.rlim_cur = raised.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &raised);
-  return before;
 }
 
 }  // namespace muster

@@ -2,8 +2,6 @@
 // messages.
 #pragma once
 
-#include <sys/resource.h>
-
 #include <string>
 #include <vector>
 
@@ -18,9 +16,6 @@ namespace muster {
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitFailed = 1;         // the job never formed, a node was lost for good
 inline constexpr int kExitNobodyReads = 141;  // stdout was closed: 128 + SIGPIPE
-
-// The process's own environment, in order, bytes as they are.
-std::vector<std::string> OwnEnvironment();
 
 JobTerms TermsOf(const JobSpec& spec);
 RoundConfig ConfigOf(const JobSpec& spec);
@@ -39,8 +34,5 @@ JobReport NobodyRead(JobReport report);
 
 // A new job id where the user gave none: short, unique enough for a log folder.
 std::string MakeJobId();
-
-// Raises the descriptor limit for this process; the limit workers shall have.
-rlimit RaiseDescriptorLimit();
 
 }  // namespace muster

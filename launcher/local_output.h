@@ -26,7 +26,7 @@ class LocalOutput : public OutputLink {
       in_->Taken(bytes);
     }
   }
-  void Finish(absl::Duration, std::function<void()> done) override {
+  void Finish(std::function<void()> done) override {
     done_ = std::move(done);
     Writable();
   }

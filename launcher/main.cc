@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/io/node_facts.h"
 #include "launcher/help.h"
 #include "launcher/job_run.h"
 #include "launcher/look_first.h"

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/core/env_filter.h"
 #include "agent/io/node_facts.h"
+#include "agent/io/shepherd.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/schedule/local_starter.h"
@@ -174,7 +175,13 @@ class HostsJob {
 
   static std::string KeyOf(size_t index) { return absl::StrCat("list/", index); }
 
+  // Node ranks are those of the round: without a node that failed to start, say, not the list's.
   std::string NodeName(uint32_t node_rank) const {
+    const RoundState* state = server_.FindJob(spec_.plan.job_id);
+    if (state != nullptr && node_rank < state->members.size()) {
+      const Join& join = state->nodes.at(state->members[node_rank].node).join;
+      node_rank = static_cast<uint32_t>(join.node_rank);
+    }
     if (spec_.way == StartWay::kStandalone || node_rank >= spec_.nodes.size()) {
       return absl::StrCat("node", node_rank);
     }
@@ -238,15 +245,19 @@ class HostsJob {
     return out;
   }
 
+  // What it calls may call it: the display that finds its reader gone, a node whose next chunk
+  // comes with the taking of this one. Then the loop below goes on with what is new.
   void ShowWaiting() {
-    while (!waiting_.empty()) {
-      if (!display_.nobody_reads() && !display_.Show(waiting_.front().chunk)) {
-        return;
-      }
+    if (std::exchange(showing_, true)) {
+      return;
+    }
+    while (!waiting_.empty() && (display_.nobody_reads() || display_.Show(waiting_.front().chunk) ||
+                                 display_.nobody_reads())) {
       const std::function<void()> taken = std::move(waiting_.front().taken);
       waiting_.pop_front();
       taken();
     }
+    showing_ = false;
     MaybeEnd();
   }
 
@@ -313,6 +324,7 @@ class HostsJob {
   std::unique_ptr<Starter> ssh_;
   std::string route_to_;              // another machine of the job; "" = there is none
   std::deque<WaitingChunk> waiting_;  // at most one a node
+  bool showing_ = false;
   std::string stdin_bytes_;
   bool stdin_eof_ = false;
   bool stdin_done_ = false;

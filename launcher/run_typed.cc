@@ -45,17 +45,6 @@ std::string HostPort(const std::string& host, uint16_t port) {
                                       : absl::StrCat(host, ":", port);
 }
 
-absl::StatusOr<std::string> Secret(const JobSpec& spec) {
-  if (spec.insecure) {
-    return std::string();
-  }
-  if (!spec.secret_file.empty()) {
-    return LoadSecret(spec.secret_file);
-  }
-  ASSIGN_OR_RETURN(const std::string path, UserSecretPath());
-  return LoadOrMakeUserSecret(path);
-}
-
 // What must be the same on every node; the master names both nodes where it is not.
 std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec) {
   std::vector<std::string> words = {spec.program};
@@ -91,7 +80,7 @@ class TypedJob {
                  [this](uint32_t) { return hostname_; }),
         stdin_(loop, [this](std::string bytes, bool eof) { output_.Stdin(std::move(bytes), eof); }),
         output_(&display_, spec_.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_),
-        countdown_(loop, [this] { return workers_; }),
+        countdown_(loop, [this] { return agent_ == nullptr ? 0 : agent_->workers_alive(); }),
         hint_timer_(loop, [this] { NoServerHint(); }),
         pause_timer_(loop, UserSignals::SuspendSelf) {
     hint_timer_.Unref();
@@ -100,7 +89,6 @@ class TypedJob {
   // Becomes the master where it shall and can; then joins as an agent.
   absl::Status Start(ShepherdProcess shepherd, AgentLoop::Options options) {
     hostname_ = options.facts.hostname;
-    workers_ = options.config.join.workers;
     agent_key_ = options.config.join.key;
     RETURN_IF_ERROR(MaybeServe(options.facts));
     MasterClientOptions client;
@@ -119,7 +107,7 @@ class TypedJob {
     display_.on_writable = [this] { output_.Writable(); };
     display_.on_closed = [this](const std::string& why) {
       output_.Closed(why);
-      agent_->UserStop(SIGTERM, false);
+      StopJob(SIGTERM, false);
     };
     signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks());
     agent_->Start();
@@ -199,15 +187,19 @@ class TypedJob {
     return absl::OkStatus();
   }
 
+  void StopJob(int signo, bool now) {
+    if (server_ != nullptr) {
+      server_->Post(spec_.plan.job_id, StopAsked{signo, now});
+    } else {
+      agent_->UserStop(signo, now);
+    }
+  }
+
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now) {
       countdown_.Begin(signo, now, spec_.plan.grace);
-      if (agent_done_) {
-        server_->Post(spec_.plan.job_id, StopAsked{signo, now});
-      } else {
-        agent_->UserStop(signo, now);
-      }
+      StopJob(signo, now);
     };
     out.on_pass = [this](int signo) {
       if (server_ != nullptr) {
@@ -256,7 +248,7 @@ class TypedJob {
     agent_done_ = true;
     countdown_.End();
     stdin_.Stop();
-    if (server_ != nullptr && !agent_->admitted()) {  // and nobody starts it again
+    if (server_ != nullptr && agent_->ended_locally()) {  // nobody starts it again
       server_->Post(spec_.plan.job_id, StartFailed{agent_key_, outcome.headline});
     }
     MaybeEnd();
@@ -286,7 +278,6 @@ class TypedJob {
   StopCountdown countdown_;
   UvTimer hint_timer_;
   UvTimer pause_timer_;
-  uint32_t workers_ = 0;
   std::unique_ptr<MasterServer> server_;
   std::unique_ptr<MasterClient> client_;
   std::unique_ptr<UserSignals> signals_;
@@ -329,13 +320,13 @@ absl::StatusOr<AgentLoop::Options> AgentOptions(JobSpec& spec) {
   }
   options.environment = FilterEnvironment(OwnEnvironment(), spec.plan);
   options.program = LookAtProgram(spec.plan.argv, spec.plan.wdir, options.environment);
+  options.config.join_timeout = spec.rendezvous.join_timeout;
   Join& join = options.config.join;
   join.key = spec.node_rank.has_value() ? absl::StrCat("rank/", *spec.node_rank)
                                         : absl::StrCat("host/", options.facts.hostname);
   join.key_is_exact = spec.node_rank.has_value();
   join.node_rank = spec.node_rank.has_value() ? static_cast<int32_t>(*spec.node_rank) : -1;
-  join.life =
-      (static_cast<uint64_t>(getpid()) << 32) ^ static_cast<uint64_t>(absl::ToUnixNanos(BootNow()));
+  join.life = NewLife();
   join.hostname = options.facts.hostname;
   join.address = options.facts.address;
   join.interface = options.facts.interface;
@@ -363,7 +354,7 @@ int RunTyped(JobSpec spec) {
   if (!shepherd.ok()) {
     return Fail(shepherd.status(), kExitFailed);
   }
-  const absl::StatusOr<std::string> secret = Secret(spec);
+  const absl::StatusOr<std::string> secret = SecretFor(spec.insecure, spec.secret_file);
   if (!secret.ok()) {
     return Fail(secret.status(), kExitFailed);
   }
@@ -373,7 +364,8 @@ int RunTyped(JobSpec spec) {
   if (!options.ok()) {
     return Fail(options.status(), kExitUsage);
   }
-  const std::string notice = MpiNotice(options->program, options->config.join.workers);
+  const uint32_t workers = options->config.join.workers;
+  const std::string notice = MpiNotice(options->program, spec.nodes_max > 1 ? 0 : workers);
   if (!notice.empty()) {
     LogWarning(notice);
   }

@@ -22,14 +22,17 @@ StopCountdown::StopCountdown(uv_loop_t* loop, std::function<uint32_t()> workers_
 
 void StopCountdown::Begin(int signo, bool now, absl::Duration grace) {
   if (now) {
+    timer_.Stop();
     LogInfo("killing the workers");
     return;
   }
   deadline_ = BootNow() + grace;
-  LogInfo(absl::StrCat(SignalName(signo), ": stopping ",
-                       Plural(workers_left_(), "worker", "workers"), "; what still runs in ",
-                       ShortDuration(grace), " is killed",
-                       signo == SIGINT ? "; Ctrl-C again kills now" : ""));
+  const uint32_t left = workers_left_();
+  LogInfo(left == 0
+              ? absl::StrCat(SignalName(signo), ": stopping the job")
+              : absl::StrCat(SignalName(signo), ": stopping ", Plural(left, "worker", "workers"),
+                             "; what still runs in ", ShortDuration(grace), " is killed",
+                             signo == SIGINT ? "; Ctrl-C again kills now" : ""));
   timer_.StartEvery(kEvery);
 }
 

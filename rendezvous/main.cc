@@ -72,17 +72,6 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
   return options;
 }
 
-absl::StatusOr<std::string> SecretOf(const Options& options) {
-  if (options.insecure) {
-    return std::string();
-  }
-  if (!options.secret_file.empty()) {
-    return LoadSecret(options.secret_file);
-  }
-  ASSIGN_OR_RETURN(const std::string path, UserSecretPath());
-  return LoadOrMakeUserSecret(path);
-}
-
 // Grows from one life of this daemon to the next, so that rounds do: seconds since 2020 (by the
 // wall clock, which decides nothing else).
 uint32_t EpochNow() {
@@ -154,7 +143,7 @@ int Main(int argc, char** argv) {
     std::fputs(options->help ? kHelp : absl::StrCat("muster ", BuildName(), "\n").c_str(), stdout);
     return 0;
   }
-  absl::StatusOr<std::string> secret = SecretOf(*options);
+  absl::StatusOr<std::string> secret = SecretFor(options->insecure, options->secret_file);
   if (!secret.ok()) {
     return Fail(secret.status(), 1);
   }

@@ -39,9 +39,7 @@ std::vector<AgentEffect> AgentStep::Run(const AgentEvent& event) {
   CheckDeadlines();
   CheckUserStop();
   MoveOn();
-  if (!s_.finished) {
-    SendWhatIsDue();
-  }
+  SendWhatIsDue();
   ArmTimer();
   return std::move(out_);
 }
@@ -83,6 +81,12 @@ void AgentStep::On(const StorePortReady& ready) {
   if (s_.link_up && !s_.admitted && s_.first_join == absl::InfiniteFuture()) {
     s_.next_join = now_;
   }
+}
+
+void AgentStep::On(const StorePortFailed& failed) {
+  s_.store_opening = false;
+  EndLocally(1, failed.why);
+  Stop(SIGTERM, config_.master_lost_grace);
 }
 
 void AgentStep::On(const UserStop& stop) {
@@ -205,6 +209,10 @@ void AgentStep::CheckDeadlines() {
   if (now_ >= s_.kill_at) {
     Kill();
   }
+  // Nobody is there any more to show it to.
+  if (s_.showing && !s_.admitted && !may_wait && now_ >= s_.link_lost_at + s_.lease) {
+    Finished();
+  }
 }
 
 // The master orders the stop on all nodes; without it this agent stops what is its own.
@@ -223,7 +231,7 @@ void AgentStep::CheckUserStop() {
 }
 
 void AgentStep::SendWhatIsDue() {
-  if (!s_.link_up) {
+  if (!s_.link_up || s_.finished) {
     return;
   }
   if (!s_.admitted) {
@@ -254,10 +262,15 @@ void AgentStep::SendBeat() {
   beat.workers_alive = s_.workers_alive;
   const uint32_t from = Mutated(Mutation::kExitsSentOnce) ? s_.exits_sent : s_.exits_acked;
   beat.exits_from = from;
-  const size_t end = std::min(s_.exits.size(), from + kExitsPerBeatMax);
-  for (size_t i = from; i < end; ++i) {
-    beat.exits.push_back(s_.exits[i].first);
-    beat.exits.back().age = now_ - s_.exits[i].second;
+  // As many as fit into one message; the others go when these are acknowledged.
+  size_t bytes = 0;
+  size_t end = from;
+  while (end < s_.exits.size() && beat.exits.size() < kExitsPerBeatMax &&
+         bytes < kExitBytesPerBeatMax) {
+    const auto& [exit, seen] = s_.exits[end++];
+    beat.exits.push_back(exit);
+    beat.exits.back().age = now_ - seen;
+    bytes += exit.detail.size() + exit.error_message.size() + exit.stderr_tail.size();
   }
   s_.exits_sent = static_cast<uint32_t>(end);
   beat.signals_done = s_.signals_done;
@@ -296,6 +309,9 @@ absl::Time AgentStep::NextDeadline() const {
     if (Running() && !s_.stop_sent && !s_.killed) {
       at = std::min(at, s_.link_lost_at + kReconnectWindow);
     }
+  }
+  if (s_.showing && !s_.admitted) {
+    at = std::min(at, s_.link_lost_at + s_.lease);
   }
   return at;
 }

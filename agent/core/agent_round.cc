@@ -212,20 +212,37 @@ void AgentStep::Kill() {
 void AgentStep::EndLocally(int32_t exit_code, std::string headline) {
   if (!s_.outcome.has_value()) {
     s_.outcome = JobOutcome{exit_code, std::move(headline)};
+    s_.ended_locally = true;
   }
 }
 
+void AgentStep::On(const RestShown&) {
+  if (s_.showing) {
+    Finished();
+  }
+}
+
+void AgentStep::Finished() {
+  if (s_.admitted && s_.link_up) {
+    if (s_.exits_acked < s_.exits.size()) {
+      SendBeat();
+    }
+    Emit(SendToMaster{Leave{s_.node, s_.incarnation, s_.outcome->headline}});
+  }
+  s_.showing = false;
+  s_.finished = true;
+  Emit(Finish{*s_.outcome});
+}
+
 void AgentStep::MoveOn() {
+  if (s_.showing || s_.finished) {
+    return;
+  }
   const bool holds_nothing = s_.phase == AgentPhase::kReady || s_.cleared;
   if (s_.outcome.has_value() && holds_nothing) {
-    if (s_.admitted && s_.link_up) {
-      if (s_.exits_acked < s_.exits.size()) {
-        SendBeat();
-      }
-      Emit(SendToMaster{Leave{s_.node, s_.incarnation, s_.outcome->headline}});
-    }
-    s_.finished = true;
-    Emit(Finish{*s_.outcome});
+    s_.showing = true;
+    beat_wanted_ = s_.exits_sent < s_.exits.size();  // nothing else of it is news now
+    Emit(ShowRest{});
     return;
   }
   if (s_.phase != AgentPhase::kStopping || !s_.cleared || s_.outcome.has_value()) {

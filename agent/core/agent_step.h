@@ -24,6 +24,7 @@ class AgentStep {
   void On(const LinkDown& down);
   void On(const MessageReceived& received);
   void On(const StorePortReady& ready);
+  void On(const StorePortFailed& failed);
   void On(const UserStop& stop);
   void On(const TimeElapsed&) {}
   void OnMessage(const Admitted& admitted);
@@ -47,6 +48,7 @@ class AgentStep {
   void On(const WorkerSpawned& spawned);
   void On(const WorkerEnded& ended);
   void On(const RoundCleared& cleared);
+  void On(const RestShown& shown);
   void TakeAcks(const Directive& directive);
   void TakeSignals(const Directive& directive);
   void Obey(const Directive& directive);
@@ -61,6 +63,7 @@ class AgentStep {
   void EndLocally(int32_t exit_code, std::string headline);
   // What follows from the state as it is now: ready for the next round, or at the end.
   void MoveOn();
+  void Finished();
 
   bool Running() const { return s_.workers_alive > 0; }
   template <typename Effect>

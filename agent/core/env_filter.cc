@@ -248,21 +248,17 @@ EnvBase FilterEnvironment(const std::vector<std::string>& inherited, const WorkP
   return base;
 }
 
-std::vector<std::string> MergeEnvironment(const EnvBase& base,
-                                          const std::vector<EnvVar>& variables) {
+std::vector<std::string> EntriesWithout(const EnvBase& base, const std::vector<EnvVar>& variables) {
   std::vector<bool> replaced(base.entries.size() + 1);  // the last: of names that are not there
   for (const EnvVar& variable : variables) {
     replaced[IndexOf(base.entries, variable.name)] = true;
   }
   std::vector<std::string> out;
-  out.reserve(base.entries.size() + variables.size());
+  out.reserve(base.entries.size());
   for (size_t i = 0; i < base.entries.size(); ++i) {
     if (!replaced[i]) {
       out.push_back(base.entries[i]);
     }
-  }
-  for (const EnvVar& variable : variables) {
-    out.push_back(absl::StrCat(variable.name, "=", variable.value));
   }
   return out;
 }

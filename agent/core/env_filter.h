@@ -48,9 +48,11 @@ struct EnvBase {
 // plan.env_set.
 EnvBase FilterEnvironment(const std::vector<std::string>& inherited, const WorkPlan& plan);
 
-// The block for exec: `base`, with `variables` in place of entries of the same name.
-std::vector<std::string> MergeEnvironment(const EnvBase& base,
-                                          const std::vector<EnvVar>& variables);
+// Where programs are looked for when PATH is not set, as in glibc's execvp.
+inline constexpr char kDefaultPath[] = "/bin:/usr/bin";
+
+// `base` less the names of `variables`: with these the block for exec, each name once.
+std::vector<std::string> EntriesWithout(const EnvBase& base, const std::vector<EnvVar>& variables);
 
 // Of the launcher's own environment what goes along to a node reached over ssh: search paths,
 // virtual environments and settings of the libraries; never secrets, DISPLAY, SSH_*, XDG_*, HOME.

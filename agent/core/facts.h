@@ -43,7 +43,7 @@ bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts);
 bool TorchLacksLibuv(absl::string_view torch_version);
 
 // One or two lines for the user, when `world_size` workers of a program that links an MPI would
-// start as worlds of one each; "" when there is nothing to say.
+// start as worlds of one each; 0 = not known yet, more than one. "" when there is nothing to say.
 std::string MpiNotice(const ProgramFacts& facts, uint32_t world_size);
 
 // --nproc-per-node on this node. Errors: FailedPrecondition (gpu, and there is none).

@@ -26,13 +26,16 @@ struct LinkUp {};  // a connection to the master stands
 struct LinkDown {
   std::string why;
   bool final = false;  // there will never be another one: the channel that started this agent ended
-};                     // it broke
+};
 struct MessageReceived {
   MasterMessage message;
 };
 struct StorePortReady {
   uint16_t port = 0;
 };  // answers OpenStore
+struct StorePortFailed {
+  std::string why;
+};  // answers OpenStore: waiting would not mend it
 struct WorkerSpawned {
   RoundId round;
   LocalRank local_rank;
@@ -48,15 +51,17 @@ struct RoundCleared {
 struct UserStop {
   int32_t signo = 0;
   bool now = false;
-};  // signal at an agent the user started himself
+};                    // signal at an agent the user started himself
+struct RestShown {};  // answers ShowRest
 struct TimeElapsed {};
-using AgentEvent = std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, WorkerSpawned,
-                                WorkerEnded, RoundCleared, UserStop, TimeElapsed>;
+using AgentEvent =
+    std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, StorePortFailed, WorkerSpawned,
+                 WorkerEnded, RoundCleared, UserStop, RestShown, TimeElapsed>;
 
 struct SendToMaster {
   AgentMessage message;
 };
-struct OpenStore {};  // bind a port for the next round; answered by StorePortReady
+struct OpenStore {};  // bind a port for the next round; answered by StorePortReady or -Failed
 struct SpawnRound {
   Assignment assignment;
 };  // start all workers of it
@@ -78,12 +83,13 @@ struct SetTimer {
 };  // send TimeElapsed then; replaces the earlier one
 struct ShowWaiting {
   std::string note;
-};  // changes of "what the job waits for"
+};                   // changes of "what the job waits for"
+struct ShowRest {};  // no worker will run again: all that they wrote is shown; then RestShown
 struct Finish {
   JobOutcome outcome;
 };  // the agent's work is over; everything is cleared
 using AgentEffect = std::variant<SendToMaster, OpenStore, SpawnRound, SignalRound, KillRound,
-                                 CloseRound, SetLease, SetTimer, ShowWaiting, Finish>;
+                                 CloseRound, SetLease, SetTimer, ShowWaiting, ShowRest, Finish>;
 
 struct WorkerState {
   int32_t pid = 0;
@@ -123,7 +129,9 @@ struct AgentState {
   int32_t stop_asked = 0;
   bool kill_asked = false;
   std::string note;
-  std::optional<JobOutcome> outcome;  // kEnd was received
+  std::optional<JobOutcome> outcome;  // kEnd was received, or nothing is left to wait for
+  bool ended_locally = false;         // the outcome is this agent's own, not the master's
+  bool showing = false;               // ShowRest is out; the master still hears of us meanwhile
   bool finished = false;
 
   bool begun = false;          // the first event was seen

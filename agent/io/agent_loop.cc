@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <set>
+#include <filesystem>
 #include <utility>
 #include <variant>
 
@@ -21,23 +21,8 @@
 namespace muster {
 namespace {
 
-constexpr absl::Duration kShowWithin =
-    absl::Seconds(30);  // at the end: for output that still waits to be shown
-
-// The words that the workers' own environments set: they must not be in the common part, too.
-std::vector<std::string> Without(const EnvBase& base, const std::vector<EnvVar>& own) {
-  std::set<std::string> names;
-  for (const EnvVar& variable : own) {
-    names.insert(variable.name);
-  }
-  std::vector<std::string> out;
-  for (const std::string& entry : base.entries) {
-    if (names.count(entry.substr(0, entry.find('='))) == 0) {
-      out.push_back(entry);
-    }
-  }
-  return out;
-}
+constexpr absl::Duration kLogWithin =
+    absl::Seconds(30);  // at the end: a disk that takes nothing for so long is given up
 
 }  // namespace
 
@@ -48,15 +33,11 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       output_(output),
       shepherd_(loop, std::move(shepherd), ShepherdCallbacks()),
       stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
-      pump_(loop, options_.plan.output, options_.plan.job_id, output,
-            [this] { MaybeRoundCleared(); }),
+      pump_(loop, options_.plan.output, options_.plan.job_id, output),
       store_(loop),
       store_is_agent_(StoreIsAgent(options_.plan.store, options_.program)),
       timer_(loop, [this] { Post(TimeElapsed{}); }),
-      finish_timer_(loop, [this] {
-        LogWarning("some output could not be shown or logged in time and is lost");
-        EndOutput();
-      }) {}
+      show_timer_(loop, [this] { CheckShown(); }) {}
 
 void AgentLoop::Start() {
   oom_kills_ = OomKills("/proc/self/cgroup", "/sys/fs/cgroup");
@@ -106,27 +87,16 @@ void AgentLoop::Execute(const AgentEffect& effect) {
   std::visit([this](const auto& one) { Do(one); }, effect);
 }
 
-void AgentLoop::Do(const SendToMaster& effect) {
-  if (std::holds_alternative<Leave>(effect.message)) {
-    leave_ =
-        std::get<Leave>(effect.message);  // the last word, after the last output has been shown
-    return;
-  }
-  master_->Send(effect.message);
-}
+void AgentLoop::Do(const SendToMaster& effect) { master_->Send(effect.message); }
 
 void AgentLoop::Do(const OpenStore&) {
   // On one machine nothing but loopback listens; between nodes workers come from outside.
   const std::string address = options_.facts.address_is_loopback ? options_.facts.address : "";
   const absl::StatusOr<uint16_t> port = store_.Open(address, options_.store_port, store_is_agent_);
   if (!port.ok()) {
-    // Waiting would not mend it: the job learns of it as if the master had refused this node.
-    Post(MessageReceived{
-        Refused{options_.config.join.life,
-                absl::StrCat(options_.store_port != 0 ? "--master-port: "
-                                                      : "no port for the workers' store: ",
-                             port.status().message())}});
-    return;
+    return Post(StorePortFailed{absl::StrCat(
+        options_.store_port != 0 ? "--master-port: " : "no port for the workers' store: ",
+        port.status().message())});
   }
   Post(StorePortReady{*port});
 }
@@ -134,7 +104,7 @@ void AgentLoop::Do(const OpenStore&) {
 void AgentLoop::Do(const SpawnRound& effect) {
   assignment_ = effect.assignment;
   workers_.assign(assignment_.workers, Worker());
-  alone_ = clearing_ = cleared_ = false;
+  alone_ = clearing_ = false;
   if (assignment_.node_rank.value == 0) {
     store_.Serve(assignment_.world_size);
   } else {
@@ -151,14 +121,14 @@ void AgentLoop::MakeRunDir() {
   if (!run_dir_.empty()) {
     return;
   }
-  const char* tmp = std::getenv("TMPDIR");
-  std::string folder =
-      absl::StrCat(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp", "/muster-XXXXXX");
-  if (mkdtemp(folder.data()) == nullptr) {
-    return;  // workers then have no error file; their exit codes still tell
+  // Of this node for certain: the loop reads it, and a TMPDIR may be on a server that hangs.
+  for (std::string folder : {"/dev/shm/muster-XXXXXX", "/tmp/muster-XXXXXX"}) {
+    if (mkdtemp(folder.data()) != nullptr) {
+      run_dir_ = folder;
+      return shepherd_.SetRunDir(run_dir_);
+    }
   }
-  run_dir_ = folder;
-  shepherd_.SetRunDir(run_dir_);
+  // Without one workers have no error file; their exit codes still tell.
 }
 
 void AgentLoop::SpawnWorker(LocalRank local) {
@@ -175,7 +145,7 @@ void AgentLoop::SpawnWorker(LocalRank local) {
                       options_.environment);
   if (!program_sent_) {
     program_sent_ = true;
-    shepherd_.SetProgram({plan.wdir, plan.argv, Without(options_.environment, variables)});
+    shepherd_.SetProgram({plan.wdir, plan.argv, EntriesWithout(options_.environment, variables)});
   }
   absl::StatusOr<OutputPump::WorkerEnds> ends = pump_.Open(local.value);
   if (!ends.ok()) {
@@ -256,6 +226,8 @@ void AgentLoop::OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_byte
 void AgentLoop::OnShepherdDead() {
   LogError("the shepherd process of this node was killed: every worker here has been ended");
   alone_ = true;
+  std::error_code ignored;
+  std::filesystem::remove_all(run_dir_, ignored);  // which it would have done
   for (uint32_t i = 0; i < workers_.size(); ++i) {
     if (!workers_[i].ended && workers_[i].pid != 0) {
       OnEnded(i, SIGKILL, 0, /*alone=*/true);
@@ -290,17 +262,9 @@ void AgentLoop::OnCleared(const std::string& survivors) {
                             ": stuck in the kernel, or not ours to kill"));
   }
   clearing_ = false;
-  cleared_ = true;
   stdin_.CloseAll();
   pump_.CloseRound();  // the store stays: workers of other nodes may still run
-  MaybeRoundCleared();
-}
-
-void AgentLoop::MaybeRoundCleared() {
-  if (cleared_ && pump_.round_closed()) {
-    cleared_ = false;
-    Post(RoundCleared{assignment_.round});
-  }
+  Post(RoundCleared{assignment_.round});
 }
 
 void AgentLoop::Do(const SetLease& effect) {
@@ -315,20 +279,24 @@ void AgentLoop::Do(const ShowWaiting& effect) {
   }
 }
 
-// Everything is ended: what waits is shown and logged, then the control link closes, then the
-// caller hears of it.
-void AgentLoop::Do(const Finish& effect) {
-  if (finishing_) {
-    return;
-  }
-  finishing_ = true;
-  outcome_ = effect.outcome;
-  timer_.Stop();
+void AgentLoop::Do(const ShowRest&) {
+  showing_ = true;
   pump_.on_empty = [this] { EndOutput(); };
-  pump_.on_progress = [this] { finish_timer_.StartAfter(kShowWithin); };
-  finish_timer_.StartAfter(kShowWithin);
+  pump_.on_progress = [this] { show_timer_.StartAfter(kLogWithin); };
+  show_timer_.StartAfter(kLogWithin);
   if (pump_.Empty()) {
     EndOutput();
+  }
+}
+
+// A reader may take his time (a pager, Ctrl-S); a disk may not.
+void AgentLoop::CheckShown() {
+  if (pump_.WaitsForDisk()) {
+    LogWarning(absl::StrCat("a disk took nothing for ", absl::FormatDuration(kLogWithin),
+                            ": the rest of the output is lost; see TMPDIR and --log-dir"));
+    EndOutput();
+  } else {
+    show_timer_.StartAfter(kLogWithin);
   }
 }
 
@@ -338,16 +306,24 @@ void AgentLoop::EndOutput() {
   }
   pump_.on_empty = nullptr;
   pump_.on_progress = nullptr;
-  finish_timer_.Stop();
-  output_->Finish(kShowWithin, [this] {
-    store_.Close();
-    if (leave_.has_value()) {
-      master_->Send(*leave_);
-    }
-    master_->Stop([this] {
-      shepherd_.Close();
-      options_.on_finish(outcome_);
-    });
+  show_timer_.Stop();
+  output_->Finish([this] {
+    showing_ = false;
+    Post(RestShown{});
+  });
+}
+
+void AgentLoop::Do(const Finish& effect) {
+  if (showing_) {
+    LogWarning("the rest of the output is lost: no connection to the master that shows it");
+  }
+  pump_.on_empty = nullptr;
+  pump_.on_progress = nullptr;
+  show_timer_.Stop();
+  store_.Close();
+  master_->Stop([this, outcome = effect.outcome] {
+    shepherd_.Close();
+    options_.on_finish(outcome);
   });
 }
 

@@ -49,8 +49,9 @@ class AgentLoop {
   void UserStop(int signo, bool now);
   // A signal the user sent to this agent's launch, for the workers of this node.
   void PassSignal(int signo) { shepherd_.Signal(signo); }
-  // The master has let this agent in.
-  bool admitted() const { return state_.admitted; }
+  uint32_t workers_alive() const { return state_.workers_alive; }
+  // How the job ended here was not the master's word.
+  bool ended_locally() const { return state_.ended_locally; }
   // A client of the torch store that came to another port of this process.
   void AdoptStoreClient(UniqueFd client) { store_.Adopt(std::move(client)); }
   // Nobody reads the output any more.
@@ -78,6 +79,7 @@ class AgentLoop {
   void Do(const SetLease& effect);
   void Do(const SetTimer& effect);
   void Do(const ShowWaiting& effect);
+  void Do(const ShowRest& effect);
   void Do(const Finish& effect);
 
   ShepherdClient::Callbacks ShepherdCallbacks();
@@ -87,7 +89,7 @@ class AgentLoop {
   void OnShepherdDead();
   void ClearRound();
   void OnCleared(const std::string& survivors);
-  void MaybeRoundCleared();
+  void CheckShown();
   void EndOutput();
   void MakeRunDir();
 
@@ -109,13 +111,10 @@ class AgentLoop {
   bool program_sent_ = false;
   bool alone_ = true;      // nothing is left below the shepherd
   bool clearing_ = false;  // the shepherd's kCleared is awaited
-  bool cleared_ = false;   // it came; the streams' ends are awaited
   uint64_t oom_kills_ = 0;
   std::string run_dir_;  // error files
-  bool finishing_ = false;
-  UvTimer finish_timer_;
-  JobOutcome outcome_;
-  std::optional<Leave> leave_;  // sent when all output has been shown
+  UvTimer show_timer_;
+  bool showing_ = false;  // ShowRest came, RestShown has not gone
 };
 
 }  // namespace muster

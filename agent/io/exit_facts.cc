@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "agent/core/cpu_count.h"
 #include "agent/io/small_file.h"
 #include "proto/base/limits.h"
 
@@ -66,25 +67,15 @@ ErrorFile ReadErrorFile(const std::string& path) {
 }
 
 uint64_t OomKills(const std::string& proc_cgroup, const std::string& root) {
-  for (const absl::string_view line : absl::StrSplit(ReadHead(proc_cgroup, 64u << 10), '\n')) {
-    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) {
-      continue;
-    }
-    if (parts[1].empty()) {  // v2; counts of the folder and those below it
-      const uint64_t kills = KillsIn(root, parts[2], "memory.events");
-      if (kills > 0) {
-        return kills;
-      }
-    }
-    const std::vector<absl::string_view> controllers = absl::StrSplit(parts[1], ',');
-    for (const absl::string_view controller : controllers) {
-      if (controller == "memory") {
-        return KillsIn(root + "/memory", parts[2], "memory.oom_control");
-      }
+  const std::vector<CgroupLine> lines = ParseCgroupFile(ReadHead(proc_cgroup, 64u << 10));
+  if (const CgroupLine* unified = FindCgroup(lines, ""); unified != nullptr) {
+    const uint64_t kills = KillsIn(root, unified->path, "memory.events");
+    if (kills > 0) {  // of the folder and those below it
+      return kills;
     }
   }
-  return 0;
+  const CgroupLine* memory = FindCgroup(lines, "memory");
+  return memory == nullptr ? 0 : KillsIn(root + "/memory", memory->path, "memory.oom_control");
 }
 
 }  // namespace muster

@@ -48,9 +48,9 @@ class OutputLink {
   [[nodiscard]] virtual bool Send(OutputChunk& chunk) = 0;
   // The worker took `bytes` of stdin: more may come. At most kStdinWindow bytes are under way.
   virtual void StdinTaken(size_t bytes) = 0;
-  // All chunks sent so far have been shown (or the link broke) when `done` comes; bounded by
-  // `within`.
-  virtual void Finish(absl::Duration within, std::function<void()> done) = 0;
+  // All chunks sent so far have been shown when `done` comes, or nobody reads them any more. Lasts
+  // as long as the reader takes.
+  virtual void Finish(std::function<void()> done) = 0;
 };
 
 }  // namespace muster

@@ -26,16 +26,18 @@ constexpr absl::Duration kChannelTime = absl::Seconds(60);
 // dying ones.
 constexpr size_t kClientEventsMax = 1024;
 
-uint64_t Seed() {
-  const absl::StatusOr<std::string> nonce = MakeNonce();
-  uint64_t seed = 1;
-  for (size_t i = 0; nonce.ok() && i < 8; ++i) {
-    seed = (seed << 8) | static_cast<unsigned char>((*nonce)[i]);
-  }
-  return seed;
-}
-
 }  // namespace
+
+uint64_t NewLife() {
+  const absl::StatusOr<std::string> nonce = MakeNonce();
+  if (!nonce.ok()) {
+    return (static_cast<uint64_t>(getpid()) << 32) ^
+           static_cast<uint64_t>(absl::ToUnixNanos(BootNow()));
+  }
+  uint64_t life = 0;
+  std::memcpy(&life, nonce->data(), sizeof(life));
+  return life;
+}
 
 MasterClient::MasterClient(uv_loop_t* loop, MasterClientOptions options)
     : impl_(std::make_unique<Impl>(loop, std::move(options))) {}
@@ -68,7 +70,7 @@ void MasterClient::Impl::Control::Start(Callbacks callbacks) {
   impl_->deadline_ = std::make_unique<UvTimer>(impl_->loop_, [impl = impl_] { impl->Late(); });
   impl_->calls_ = std::make_unique<ClientCalls>(
       impl_->loop_, [impl = impl_](const ClientEvent& event) { impl->OnEvent(event); });
-  impl_->jitter_ = SplitMix64(Seed());
+  impl_->jitter_ = SplitMix64(NewLife());
   impl_->Connect();
 }
 

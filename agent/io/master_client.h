@@ -29,6 +29,9 @@
 
 namespace muster {
 
+// Tells one agent process from every other: Join::life.
+uint64_t NewLife();
+
 struct MasterClientOptions {
   // One of the two:
   std::string target;  // "HOST:PORT", "[ADDR]:PORT"

@@ -72,7 +72,7 @@ class MasterClient::Impl {
     void Start(Callbacks callbacks) override;
     bool Send(OutputChunk& chunk) override;
     void StdinTaken(size_t bytes) override;
-    void Finish(absl::Duration within, std::function<void()> done) override;
+    void Finish(std::function<void()> done) override;
 
     void OnIdentity(const StreamIdentity& identity);  // the control stream stands
     void OnLinkDown(const std::string& why, bool for_good);

@@ -193,14 +193,15 @@ void MasterClient::Impl::Output::Shut() {
   }
 }
 
-void MasterClient::Impl::Output::Finish(absl::Duration within, std::function<void()> done) {
+void MasterClient::Impl::Output::Finish(std::function<void()> done) {
   finish_done_ = std::move(done);
   if (finish_timer_ == nullptr) {
     finish_timer_ = std::make_unique<UvTimer>(loop_, [this] { FinishNow(); });
   }
   // Nothing was ever sent, nobody reads, or no stream can come: there is nothing to wait for.
-  const bool idle = closed_ || !started_ || !sent_ || (queue_.empty() && call_ == nullptr);
-  finish_timer_->StartAfter(idle ? absl::ZeroDuration() : within);
+  if (closed_ || !started_ || !sent_ || (queue_.empty() && call_ == nullptr)) {
+    finish_timer_->StartAfter(absl::ZeroDuration());
+  }
   Pump();
 }
 

@@ -20,6 +20,8 @@
 #include "agent/io/small_file.h"
 #include "proto/base/status_macros.h"
 
+extern char** environ;
+
 namespace muster {
 namespace {
 
@@ -123,6 +125,14 @@ absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query) {
   facts.address_why = chosen.why;
   facts.address_is_loopback = absl::StartsWith(chosen.address, "127.") || chosen.address == "::1";
   return facts;
+}
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    out.emplace_back(*entry);
+  }
+  return out;
 }
 
 std::string Hostname() {

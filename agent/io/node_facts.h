@@ -29,6 +29,9 @@ struct NodeQuery {
 // Unavailable (route_to does not resolve).
 absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query);
 
+// The process's own environment, in order, bytes as they are.
+std::vector<std::string> OwnEnvironment();
+
 // The parts, each with the files below `root`.
 std::string Hostname();
 CpuSet AffinityMask();

@@ -52,12 +52,11 @@ std::shared_ptr<DiskThread> OrNew(std::shared_ptr<DiskThread> disk, uv_loop_t* l
 }  // namespace
 
 OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id,
-                       OutputLink* link, std::function<void()> on_round_closed, Disks disks)
+                       OutputLink* link, Disks disks)
     : loop_(loop),
       options_(options),
       job_id_(std::move(job_id)),
       link_(link),
-      on_round_closed_(std::move(on_round_closed)),
       show_(options.show.begin(), options.show.end()),
       show_local_(options.show_local.begin(), options.show_local.end()),
       log_disk_(OrNew(std::move(disks.logs), loop)),
@@ -346,28 +345,29 @@ void OutputPump::FinishStream(Stream& stream) {
   stream.fd.Reset();
   stream.paused = false;
   CHECK(open_streams_ > 0);
-  if (--open_streams_ == 0 && !closing_round_) {
-    on_round_closed_();
-  }
+  --open_streams_;
 }
 
 void OutputPump::CloseRound() {
   // A descriptor that escaped (passed to a daemon) must not hold us up, even when it is written to
   // for ever.
-  closing_round_ = true;
   for (const auto& stream : streams_) {
     if (stream->poll != nullptr) {
       ReadSome(*stream, PipeBytes(stream->fd.get()));
       FinishStream(*stream);
     }
   }
-  closing_round_ = false;
   Pump();
 }
 
-bool OutputPump::Empty() const {
-  return spool_.Empty() &&
-         std::all_of(logs_.begin(), logs_.end(), [](const auto& log) { return log->idle(); });
+bool OutputPump::LogsIdle() const {
+  return std::all_of(logs_.begin(), logs_.end(), [](const auto& log) { return log->idle(); });
+}
+
+bool OutputPump::Empty() const { return spool_.Empty() && LogsIdle(); }
+
+bool OutputPump::WaitsForDisk() {
+  return !LogsIdle() || (!spool_.Empty() && spool_.Front() == nullptr);
 }
 
 void OutputPump::CheckEmpty() {

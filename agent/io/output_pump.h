@@ -43,10 +43,9 @@ class OutputPump {
     std::shared_ptr<DiskThread> spool;
     std::shared_ptr<DiskThread> logs;
   };
-  // `link` outlives the pump. `on_round_closed`: every stream of the round has come to its end by
-  // itself. What is null in `disks` is made.
+  // `link` outlives the pump. What is null in `disks` is made.
   OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id, OutputLink* link,
-             std::function<void()> on_round_closed, Disks disks = {});
+             Disks disks = {});
   ~OutputPump();
 
   struct WorkerEnds {
@@ -59,8 +58,7 @@ class OutputPump {
   // Reads what is already in the pipes of a worker that has ended; its last lines of stderr.
   std::string Drain(uint32_t local_rank);
   // No writer can be left: takes what is in the pipes and closes them, also where a stray
-  // descriptor holder keeps one open. Afterwards round_closed(); the callback does not come for
-  // that.
+  // descriptor holder keeps one open. Afterwards round_closed().
   void CloseRound();
   bool round_closed() const { return open_streams_ == 0; }
 
@@ -69,6 +67,8 @@ class OutputPump {
   void Discard();
   // Everything was handed to the link and to the log files.
   bool Empty() const;
+  // What is left waits for a disk, not (only) for a reader.
+  bool WaitsForDisk();
   std::function<void()> on_empty;
   std::function<void()> on_progress;  // something that waited was taken
 
@@ -99,13 +99,13 @@ class OutputPump {
   void ResumePaused(bool all);
   void ShowHeld();
   void Pump();
+  bool LogsIdle() const;
   void CheckEmpty();
 
   uv_loop_t* const loop_;
   const OutputOptions options_;
   const std::string job_id_;
   OutputLink* const link_;
-  const std::function<void()> on_round_closed_;
   const std::set<uint32_t> show_;
   const std::set<uint32_t> show_local_;
   Assignment assignment_;
@@ -117,7 +117,6 @@ class OutputPump {
   uint64_t dropped_lines_ = 0;
   bool discard_ = false;
   bool pumping_ = false;
-  bool closing_round_ = false;
   UvTimer pause_timer_;
   UvTimer held_timer_;
   std::string scratch_;

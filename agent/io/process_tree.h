@@ -17,6 +17,9 @@ namespace muster {
 // in `spare` and everything below them are left out.
 std::vector<pid_t> Descendants(const std::set<pid_t>& spare);
 
+// SIGKILL takes effect at once, but in the kernel.
+inline constexpr absl::Duration kKillWithin = absl::Seconds(10);
+
 struct KillResult {
   std::vector<pid_t>
       survivors;  // not ended within the time: in the kernel (D state), or not ours to kill

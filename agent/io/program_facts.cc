@@ -47,7 +47,7 @@ std::string FindProgram(absl::string_view name, const std::string& wdir, const E
   }
   const char* path = env.Find("PATH");
   for (const absl::string_view folder :
-       absl::StrSplit(path == nullptr ? "/bin:/usr/bin" : path, ':')) {
+       absl::StrSplit(path == nullptr ? kDefaultPath : path, ':')) {
     std::string candidate = Absolute(absl::StrCat(folder.empty() ? "." : folder, "/", name), wdir);
     if (IsProgram(candidate)) {
       return candidate;

@@ -32,9 +32,6 @@
 namespace muster {
 namespace {
 
-constexpr absl::Duration kKillWithin =
-    absl::Seconds(10);  // SIGKILL takes effect at once but in the kernel
-
 class Shepherd {
  public:
   Shepherd(UniqueFd socket, const rlimit& worker_files)
@@ -150,7 +147,7 @@ class Shepherd {
     const size_t fds = frame.fds.size();
     if (fds < 2 || fds != frame.fd_count) {  // our descriptor limit cuts off the last ones
       return Tell(ShepherdNews::kSpawnFailed, frame.index, EMFILE, 0,
-                  "descriptors were lost on the way");
+                  "no descriptors left in the shepherd: raise `ulimit -n`");
     }
     request_.stdin_fd = fds == 3 ? frame.fds[0].get() : null_.get();
     request_.stdout_fd = frame.fds[fds - 2].get();
@@ -196,6 +193,7 @@ class Shepherd {
     const KillResult result =
         KillDescendants({}, kKillWithin,
                         [this](pid_t pid, int status, uint64_t peak) { Ended(pid, status, peak); });
+    workers_.clear();  // what survived is no worker of the next round: its end is no news
     Tell(news, -1, static_cast<int64_t>(result.survivors.size()), 0,
          absl::StrJoin(result.survivors, ", "));
   }
@@ -267,6 +265,15 @@ class Shepherd {
 };
 
 }  // namespace
+
+rlimit RaiseDescriptorLimit() {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit raised = before;
+  raised.rlim_cur = raised.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &raised);
+  return before;
+}
 
 absl::StatusOr<ShepherdProcess> ForkShepherd(const rlimit& worker_files) {
   int ends[2];

@@ -22,4 +22,7 @@ struct ShepherdProcess {
 // `worker_files` is the descriptor limit that workers get (the agent raises its own).
 absl::StatusOr<ShepherdProcess> ForkShepherd(const rlimit& worker_files);
 
+// Raises the descriptor limit of this process as far as it goes; the limit it had, for the workers.
+rlimit RaiseDescriptorLimit();
+
 }  // namespace muster

@@ -1,22 +1,29 @@
 #include "agent/io/shepherd_client.h"
 
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "agent/core/env_filter.h"
 #include "agent/io/process_tree.h"
 #include "proto/base/log.h"
 
 namespace muster {
 namespace {
+
+// The shepherd serves an order within this time, or is held by the kernel.
+const absl::Duration kShepherdWithin = kKillWithin + absl::Seconds(5);
 
 // What execvp would try, in order.
 std::vector<std::string> Candidates(const WorkerProgram& program) {
@@ -24,7 +31,7 @@ std::vector<std::string> Candidates(const WorkerProgram& program) {
   if (name.empty() || name.find('/') != std::string::npos) {
     return {name};
   }
-  absl::string_view path = "/usr/local/bin:/usr/bin:/bin";
+  absl::string_view path = kDefaultPath;
   for (const std::string& variable : program.environment) {
     if (absl::StartsWith(variable, "PATH=")) {
       path = absl::string_view(variable).substr(5);
@@ -40,7 +47,11 @@ std::vector<std::string> Candidates(const WorkerProgram& program) {
 }  // namespace
 
 ShepherdClient::ShepherdClient(uv_loop_t* loop, ShepherdProcess process, Callbacks callbacks)
-    : process_(std::move(process)), callbacks_(std::move(callbacks)) {
+    : process_(std::move(process)), callbacks_(std::move(callbacks)), clear_timer_(loop, [this] {
+        // Its end is noticed on the socket, and what it held is killed from here.
+        LogWarning("the shepherd process does not answer (a folder on a dead server?): killing it");
+        kill(process_.pid, SIGKILL);
+      }) {
   poll_.emplace(loop, process_.socket.get(), [this](int events) { OnReady(events); });
   Watch();
 }
@@ -50,8 +61,14 @@ ShepherdClient::~ShepherdClient() { Close(); }
 void ShepherdClient::Close() {
   poll_.reset();
   process_.socket.Reset();
+  clear_timer_.Stop();
   if (process_.pid > 0) {
-    // Bounded: it kills for at most kKillWithin and goes.
+    // It kills for at most kKillWithin and goes; unless the kernel holds it.
+    const UniqueFd end(static_cast<int>(syscall(SYS_pidfd_open, process_.pid, 0)));
+    pollfd wait = {end.get(), POLLIN, 0};
+    if (poll(&wait, 1, static_cast<int>(absl::ToInt64Milliseconds(kShepherdWithin))) == 0) {
+      kill(process_.pid, SIGKILL);
+    }
     while (waitpid(process_.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
     process_.pid = -1;
@@ -69,7 +86,8 @@ void ShepherdClient::SetProgram(const WorkerProgram& program) {
   UniqueFd memory(memfd_create("muster-program", MFD_CLOEXEC));
   if (!memory.valid() ||
       write(memory.get(), packed.data(), packed.size()) != static_cast<ssize_t>(packed.size())) {
-    LogError("cannot hand the program to the shepherd: no memory");
+    LogError(
+        absl::StrCat("cannot hand the program to the shepherd: memfd: ", std::strerror(errno)));
     memory.Reset();
   }
   ShepherdFrame frame;
@@ -87,8 +105,10 @@ void ShepherdClient::Spawn(uint32_t local_rank, const std::vector<std::string>& 
   frame.index = static_cast<int32_t>(local_rank);
   frame.payload = PackStrings(own_environment);
   if (frame.payload.size() > kShepherdFrameBytesMax / 2) {
-    return callbacks_.on_spawn_failed(local_rank, E2BIG,
-                                      "the worker's own environment is too long");
+    return callbacks_.on_spawn_failed(
+        local_rank, E2BIG,
+        absl::StrCat("the worker's own variables take ", frame.payload.size(),
+                     " bytes; the limit is ", kShepherdFrameBytesMax / 2));
   }
   if (stdin_fd.valid()) {
     frame.fds.push_back(std::move(stdin_fd));
@@ -112,6 +132,7 @@ void ShepherdClient::Clear() {
   ShepherdFrame frame;
   frame.type = static_cast<uint32_t>(ShepherdOrder::kClear);
   Send(std::move(frame));
+  clear_timer_.StartAfter(kShepherdWithin);
 }
 
 void ShepherdClient::SetLease(int64_t boot_ns) {
@@ -187,6 +208,7 @@ void ShepherdClient::Handle(const ShepherdFrame& frame) {
       return callbacks_.on_ended(local_rank, static_cast<int>(frame.value), frame.extra,
                                  frame.alone != 0);
     case ShepherdNews::kCleared:
+      clear_timer_.Stop();
       return callbacks_.on_cleared(frame.payload);
     case ShepherdNews::kLeaseEnded:
       return callbacks_.on_lease_ended();
@@ -200,8 +222,9 @@ void ShepherdClient::Died() {
   dead_ = true;
   queue_.clear();
   poll_->Stop();
+  clear_timer_.Stop();
   // Workers had a death signal, but their own children did not: they are ours now (sub-reaper).
-  KillDescendants(spare, absl::Seconds(10), [](pid_t, int, uint64_t) {});
+  KillDescendants(spare, kKillWithin, [](pid_t, int, uint64_t) {});
   process_.pid = -1;
   callbacks_.on_dead();
 }

@@ -69,6 +69,7 @@ class ShepherdClient {
   std::optional<UvPoll> poll_;       // none once closed
   std::deque<ShepherdFrame> queue_;  // bounded by the orders of one round: workers + a few
   bool dead_ = false;
+  UvTimer clear_timer_;
 };
 
 }  // namespace muster

@@ -39,7 +39,11 @@ absl::StatusOr<std::pair<std::string, std::string>> SplitTarget(absl::string_vie
 TcpConnector::TcpConnector(uv_loop_t* loop, const std::string& target, absl::Duration within,
                            std::function<void(absl::StatusOr<UniqueFd>)> done)
     : loop_(loop), target_(target), within_(within), done_(std::move(done)), timer_(loop, [this] {
-        if (poll_ != nullptr) {
+        if (lookup_ != nullptr) {
+          std::exchange(lookup_, nullptr)->owner = nullptr;
+          Report(absl::UnavailableError(absl::StrCat(target_, ": the name was not resolved within ",
+                                                     absl::FormatDuration(within_))));
+        } else if (poll_ != nullptr) {
           Failed("no answer");
         } else {
           Report(absl::UnavailableError(absl::StrCat(target_, ": ", failures_)));
@@ -70,6 +74,7 @@ TcpConnector::TcpConnector(uv_loop_t* loop, const std::string& target, absl::Dur
       },
       parts->first.c_str(), parts->second.c_str(), &hints);
   CHECK(error == 0);
+  timer_.StartAfter(within_);
 }
 
 TcpConnector::~TcpConnector() {

@@ -78,6 +78,13 @@ absl::StatusOr<pid_t> SpawnChild(const ChildSpec& spec) {
   // Above 2, so that dup2 in the child neither overwrites nor keeps close-on-exec on them.
   const int channel = fcntl(spec.channel, F_DUPFD_CLOEXEC, 3);
   const int errors = fcntl(spec.errors, F_DUPFD_CLOEXEC, 3);
+  if (channel < 0 || errors < 0) {
+    const absl::Status full = absl::ResourceExhaustedError(
+        absl::StrCat("no descriptors left: ", std::strerror(errno), ": raise `ulimit -n`"));
+    close(channel);
+    close(errors);
+    return full;
+  }
   const Prepared prepared{program.c_str(), argv.data(), environ, channel, errors, getpid()};
   // Signal handlers of ours must not run in the child while it shares our memory.
   sigset_t all;

@@ -58,7 +58,7 @@ struct Join {
   std::string key;  // stable identity of the node within the job ("list/3", "rank/3", machine id)
   bool key_is_exact =
       false;          // a second live holder of the key replaces the first; else it is another node
-  uint64_t life = 0;  // random, one per agent process: a repeated Join of one life is one admission
+  uint64_t life = 0;  // one per agent process: a repeated Join of one life is one admission
   int32_t node_rank =
       -1;  // the place asked for (host list order, --node-rank); -1 = order of joining
   std::string hostname;   // for people

@@ -32,7 +32,6 @@ struct AgentBootstrap {
   WorkPlan plan;
   Join join;  // key, key_is_exact, node_rank, must_agree; the agent fills in the rest
   JobTerms terms;
-  std::string master_address;  // "HOST:PORT"; "" = the master is at the other end of the channel
   std::string route_to;  // another host of the job: the route to it tells the agent its own address
 };
 

@@ -180,7 +180,6 @@ v1::Bootstrap ToWire(const AgentBootstrap& bootstrap) {
   SetPlan(bootstrap.plan, wire.mutable_plan());
   *wire.mutable_join() = ToWire(bootstrap.join);
   *wire.mutable_terms() = ToWire(bootstrap.terms);
-  wire.set_master_address(bootstrap.master_address);
   wire.set_route_to(bootstrap.route_to);
   return wire;
 }
@@ -195,7 +194,6 @@ absl::StatusOr<AgentBootstrap> FromWire(const v1::Bootstrap& wire) {
   AgentBootstrap bootstrap;
   bootstrap.secret = check.Text("secret", wire.secret(), kNameBytesMax);
   bootstrap.job_id = check.Text("job_id", wire.job_id(), kNameBytesMax);
-  bootstrap.master_address = check.Text("master_address", wire.master_address(), kNameBytesMax);
   bootstrap.route_to = check.Text("route_to", wire.route_to(), kNameBytesMax);
   RETURN_IF_ERROR(check.status());
   ASSIGN_OR_RETURN(bootstrap.plan, PlanOf(wire.plan()));

@@ -64,6 +64,17 @@ absl::StatusOr<std::string> MakeSecret() {
 
 absl::StatusOr<std::string> MakeNonce() { return RandomBytes(kNonceBytes); }
 
+absl::StatusOr<std::string> SecretFor(bool insecure, const std::string& secret_file) {
+  if (insecure) {
+    return std::string();
+  }
+  if (!secret_file.empty()) {
+    return LoadSecret(secret_file);
+  }
+  ASSIGN_OR_RETURN(const std::string path, UserSecretPath());
+  return LoadOrMakeUserSecret(path);
+}
+
 std::string HmacSha256(absl::string_view key, absl::string_view text) {
   // Without its configuration file, names of ciphers and error texts: a start waits for this, and
   // they take three quarters of the first call's millisecond.

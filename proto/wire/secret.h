@@ -28,6 +28,10 @@ absl::StatusOr<std::string> LoadOrMakeUserSecret(const std::string& path);
 // The same, but a missing file is an error (--secret-file).
 absl::StatusOr<std::string> LoadSecret(const std::string& path);
 
+// The secret of a job or daemon whose options say so: "" (--insecure), that of --secret-file, or
+// the user's own.
+absl::StatusOr<std::string> SecretFor(bool insecure, const std::string& secret_file);
+
 // 32 bytes (RFC 2104, FIPS 180-4).
 std::string HmacSha256(absl::string_view key, absl::string_view text);
 // Equal, in a time that depends on the lengths only.

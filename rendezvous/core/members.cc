@@ -131,7 +131,11 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
     s.pending.erase(id);
     MaybeEnded(m);
   } else if (s.phase == JobPhase::kGathering) {
-    m.out.push_back(Tell{absl::StrCat(node.join.hostname, " is gone: ", why)});
+    std::string gone = absl::StrCat(node.join.hostname, " is gone: ", why);
+    if (!m.config.expected.empty()) {  // a host list: nobody starts it a second time
+      return OnStartFailed(m, {node.join.key, std::move(gone)});
+    }
+    m.out.push_back(Tell{std::move(gone)});
     TryStart(m);
   }
 }

@@ -36,7 +36,7 @@ struct RoundConfig {
       0;  // 0 = the store port that node rank 0 offers; else the user's (static form)
   std::string master_addr;  // "" = address of node rank 0
   std::vector<std::string>
-      expected;  // names of the nodes awaited, in order (host list); for sentences only
+      expected;  // names of the nodes awaited, in order (host list): no others come
   // What every node's must_agree is held against, and whose words they are: the node that serves
   // the job. "" = the first node that joins.
   std::vector<std::pair<std::string, std::string>> agreed;

@@ -77,7 +77,7 @@ std::string NeverFormed(const RoundConfig& config, const RoundState& state, absl
                       " came together within ", Minutes(now - state.gathering_since), ": ",
                       WhoIsThere(config, state),
                       "; check that the command runs on every node and that each can reach this "
-                      "one, or give more time (join_timeout)");
+                      "one, or give more time (--rdzv-conf join_timeout=SECONDS)");
 }
 
 std::vector<std::string> MissingNodes(const RoundConfig& config, const RoundState& state) {

@@ -40,10 +40,14 @@ std::string RefusalOf(const v1::Hello& hello, absl::string_view secret,
     return absl::StrCat("this master runs with --insecure, ", node,
                         " brings a secret: give --insecure to all or to none");
   }
-  return absl::StrCat(
-      hello.proof().empty() ? "the master wants a secret, " : "the master has another secret, ",
-      node, hello.proof().empty() ? " brings none" : " brings its own", ": copy it with  scp -p ",
-      master_host, ":.config/muster/secret ~/.config/muster/secret");
+  if (hello.proof().empty()) {
+    return absl::StrCat("the master wants a secret, ", node,
+                        " brings none: leave out --insecure there, or give it to all");
+  }
+  return absl::StrCat("the master has another secret, ", node,
+                      " brings its own: copy it with  scp -p ", master_host,
+                      ":.config/muster/secret ~/.config/muster/secret  (or give both the same "
+                      "--secret-file)");
 }
 
 std::string RefusalOf(const v1::StreamHello& hello, absl::string_view secret,

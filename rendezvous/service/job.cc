@@ -1,6 +1,5 @@
 #include "rendezvous/service/job.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "proto/base/check.h"
@@ -43,10 +42,7 @@ void Job::Feed(RoundEvent event) {
   busy_ = false;
 }
 
-bool Job::KnowsLife(uint64_t life) const {
-  return std::any_of(state_.nodes.begin(), state_.nodes.end(),
-                     [life](const auto& node) { return node.second.join.life == life; });
-}
+bool Job::KnowsLife(uint64_t life) const { return state_.by_life.count(life) != 0; }
 
 bool Job::Holds(NodeId node, Incarnation incarnation) const {
   const auto it = state_.nodes.find(node);

@@ -181,7 +181,9 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
   } else if (std::holds_alternative<JobEnded>(effect)) {
     if (options_.many_jobs) {
       job->forget_at = BootNow() + kEndedJobKept;
-      forget_.StartAfter(kEndedJobKept);
+      if (!forget_.active()) {  // ForgetJobs sets it again for those that end later
+        forget_.StartAfter(kEndedJobKept);
+      }
     }
     if (options_.on_job_ended) {
       options_.on_job_ended(job_id, job->state().report);

@@ -147,7 +147,12 @@ void MasterServer::Impl::PassChunks(uint64_t id) {
 }
 
 void MasterServer::Impl::Close(StreamSession& session) {
-  session.gone = true;
+  if (!session.gone) {
+    session.gone = true;
+    for (OutputChunk& chunk : std::exchange(session.chunks, {})) {  // a crash's last words
+      options_.on_chunk(session.job_id, std::move(chunk), [] {});
+    }
+  }
   session.call->Finish(grpc::Status::OK);
   if (Job* job = FindJob(session.job_id); job != nullptr) {
     const auto it = job->streams.find(session.node);

@@ -4,6 +4,7 @@ import os
 import random
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -123,11 +124,13 @@ def test_show_by_global_rank(node0):
     assert result.code == 0
 
 
-def test_closed_stdout_stops_the_job(node0, lab):
+@pytest.mark.parametrize("where", [("-n", "2"), ("--standalone", "--nnodes", "2", "--nproc-per-node", "2")])
+def test_closed_stdout_stops_the_job(node0, lab, where):
     """launch ... | head -n 1"""
-    job = node0.start("-o", "pipefail", "-c", '"$@" | head -n 1; echo "${PIPESTATUS[0]}" >&2', "-", str(LAUNCH), "-n", "2", "yes", program="bash")
+    job = node0.start("-c", '"$@" | head -n 1; echo "${PIPESTATUS[0]}" >&2', "-", str(LAUNCH), *where, "yes", program="bash")
     result = job.finish()
-    assert len(result.out.splitlines()) == 1, result
+    assert len(result.out.splitlines()) == 1 and result.errors.splitlines()[-1] == "141", result
+    assert "nobody reads its output any more" in result.errors, result
     lab.expect_quiet()
 
 
@@ -193,6 +196,19 @@ def test_output_of_two_hosts(shells):
     assert by_rank(result.out) == {r: [bytes([97 + r]) * 8000] * 20 for r in range(8)}
     hosts = {PREFIX.match(l)[2] for l in result.out.splitlines()}
     assert hosts == {b"node0", b"node1"}
+
+
+@pytest.mark.parametrize("where", [("-n", "2"), ("--hosts", "node1", "--nproc-per-node", "2")])
+def test_a_reader_may_be_slow_after_the_last_worker(shells, where):
+    """A pager that is left on its first page for longer than a lease and its slack sees the rest."""
+    job = shells[0].start(*where, *sh("yes 0123456789 | head -n 1000000; exec -a is-done sleep 1"), read=False)
+    wait_for(lambda: shells[0].called("is-done 1") + shells[1].called("is-done 1"), 60, what="all is written")
+    time.sleep(10)
+    total = b""
+    while piece := os.read(job.proc.stdout.fileno(), 1 << 20):
+        total += piece
+    assert job.finish().code == 0
+    assert total.count(b"0123456789\n") == 2000000
 
 
 def test_a_flood_does_not_end_a_job_over_ssh(shells):

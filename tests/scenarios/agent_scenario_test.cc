@@ -61,6 +61,10 @@ class AgentScript {
       return LinkDown{c.Word(0)};
     } else if (c.verb == "port") {
       return StorePortReady{static_cast<uint16_t>(c.Number("port", 4000))};
+    } else if (c.verb == "no-port") {
+      return StorePortFailed{"the port is in use"};
+    } else if (c.verb == "shown") {
+      return RestShown{};
     } else if (c.verb == "admitted") {
       incarnation_ = static_cast<uint64_t>(c.Number("inc", 1));
       return Received(Admitted{kLife, NodeId{1}, Incarnation{incarnation_}, kBeatInterval, kLease,
@@ -145,6 +149,7 @@ class AgentScript {
                         b.kill_asked ? " now" : "");
   }
   std::string Show(const OpenStore&) { return "open store"; }
+  std::string Show(const ShowRest&) { return "show the rest"; }
   std::string Show(const SpawnRound& spawn) {
     return absl::StrCat("SPAWN ", spawn.assignment.round.ToString());
   }

@@ -20,6 +20,8 @@ enum class Kind : uint8_t {
   kToAgent,       // `who`: message in slot `slot`, over connection `number`
   kAgentTimer,    // `who`: valid if `number` is its present one
   kStorePort,     // `who`: the port is open
+  kNoStorePort,   // `who`: it cannot be opened
+  kRestShown,     // `who`: what its workers wrote has been read
   kExitSeen,      // `who`: its shepherd reports the exit in slot `slot`
   kCleared,       // `who`: nothing of round `number` is left
   kAgentStop,     // `who`: the user typed Ctrl-C there; at once if `number`

@@ -41,7 +41,8 @@ void World::Do(uint32_t who, const struct SendToMaster& effect) {
 
 void World::Do(uint32_t who, const OpenStore&) {
   const Nanos delay = !healed_ && Chance(0.05) ? Between(0, 2 * kSecond) : Between(1000, kMilli);
-  Post(delay, Kind::kStorePort, who, 0, 1024 + rng_.Below(60000));
+  const bool fails = options_.faults && !healed_ && Chance(0.005);
+  Post(delay, fails ? Kind::kNoStorePort : Kind::kStorePort, who, 0, 1024 + rng_.Below(60000));
 }
 
 void World::Do(uint32_t who, const SpawnRound& effect) {
@@ -263,6 +264,12 @@ void World::Crash(uint32_t who, bool silently) {
   if (!round.IsNone()) {
     PeersNotice(round);
   }
+}
+
+// A reader may take longer than a lease.
+void World::Do(uint32_t who, const ShowRest&) {
+  const bool slow = options_.faults && !healed_ && Chance(0.1);
+  Post(slow ? Between(0, 20 * kSecond) : Between(1000, kMilli), Kind::kRestShown, who);
 }
 
 void World::Do(uint32_t who, const Finish& effect) {

@@ -150,6 +150,10 @@ void World::Dispatch(const Event& event) {
       return event.number == processes_[who].timer ? StepAgent(who, TimeElapsed{}) : void();
     case Kind::kStorePort:
       return StepAgent(who, StorePortReady{static_cast<uint16_t>(event.number)});
+    case Kind::kNoStorePort:
+      return StepAgent(who, StorePortFailed{"the port is in use"});
+    case Kind::kRestShown:
+      return StepAgent(who, RestShown{});
     case Kind::kExitSeen: {
       auto [round, exit] = exits_seen_.Take(event.slot);
       return StepAgent(who, WorkerEnded{round, std::move(exit)});

@@ -97,7 +97,10 @@ TEST(WorkerEnvTest, W1IdentityIsOursEvenWhenTheUserNamesIt) {
   Scene scene;
   scene.plan.env_set = {"RANK=0", "MASTER_ADDR=elsewhere", "MUSTER_ROUND=1"};
   scene.plan.env_unset = {"WORLD_SIZE"};
-  const auto block = MergeEnvironment(scene.Base(), scene.Variables());
+  std::vector<std::string> block = EntriesWithout(scene.Base(), scene.Variables());
+  for (const EnvVar& variable : scene.Variables()) {
+    block.push_back(absl::StrCat(variable.name, "=", variable.value));
+  }
   std::map<std::string, int> count;
   for (const std::string& entry : block) {
     ++count[std::string(NameOf(entry))];

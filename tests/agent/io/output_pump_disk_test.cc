@@ -13,7 +13,6 @@ constexpr size_t kHeldUpAt = kOutputMemoryMax + 3 * kOutputSpoolBatch + 5 * (siz
 TEST_F(OutputPumpTest, HungSpoolHoldsUpWorkersAndNotTheLoop) {
   for (const OverflowMode overflow : {OverflowMode::kBlock, OverflowMode::kDrop}) {
     pump_.reset();
-    closed_ = 0;
     received_ = written_ = writers_done_ = 0;
     next_.clear();
     options_.overflow = overflow;
@@ -35,7 +34,7 @@ TEST_F(OutputPumpTest, HungSpoolHoldsUpWorkersAndNotTheLoop) {
     reads = false;
     RunTicks(10, 50);  // workers go on, into the memory that is free again
     gate->Open();
-    ASSERT_TRUE(RunUntil([this] { return closed_ == 1; }));
+    ASSERT_TRUE(RunUntil([this] { return pump_->round_closed(); }));
     EXPECT_FALSE(pump_->Empty());
     reads = true;
     pump_->OnWritable();
@@ -71,7 +70,7 @@ TEST_F(OutputPumpTest, SlowSpoolKeepsTheLoopTurning) {
         ++its.count;
       },
       10, 10);
-  EXPECT_TRUE(RunUntil([this] { return closed_ == 1; }));
+  EXPECT_TRUE(RunUntil([this] { return pump_->round_closed(); }));
   EXPECT_TRUE(RunUntil([&] {  // a reader that takes a little at a time, so that checking is no gap
     budget = 20;
     pump_->OnWritable();
@@ -101,7 +100,7 @@ TEST_F(OutputPumpTest, HungLogFolderHoldsUpItsWritersAndNotTheLoop) {
   EXPECT_LT(written_, (24u << 20) + 2 * (kLogFileBytesMax + (size_t{2} << 20)));
   EXPECT_FALSE(pump_->Empty());
   gate->Open();
-  ASSERT_TRUE(RunUntil([this] { return closed_ == 1 && pump_->Empty(); }));
+  ASSERT_TRUE(RunUntil([this] { return pump_->round_closed() && pump_->Empty(); }));
   EXPECT_EQ(received_, 3u * 24000u);
   EXPECT_EQ(torn_, "");
   std::string wanted;
@@ -125,7 +124,7 @@ TEST_F(OutputPumpTest, DiscardWhileTheDiskHangs) {
   pump_->on_empty = [&empty] { ++empty; };
   pump_->Discard();
   EXPECT_GT(empty, 0);
-  ASSERT_TRUE(RunUntil([this] { return closed_ == 1; }));
+  ASSERT_TRUE(RunUntil([this] { return pump_->round_closed(); }));
   EXPECT_TRUE(pump_->Empty());
   EXPECT_EQ(received_, 0u);
   disks_ = {};

@@ -42,7 +42,7 @@ class FakeLink : public OutputLink {
     return true;
   }
   void StdinTaken(size_t) override {}
-  void Finish(absl::Duration, std::function<void()>) override {}
+  void Finish(std::function<void()>) override {}
 
   std::function<bool(const OutputChunk&)> take = [](const OutputChunk&) { return true; };
   std::function<void(OutputChunk)> on_chunk = [this](OutputChunk chunk) {
@@ -104,8 +104,7 @@ class OutputPumpTest : public LoopTest {
 
   void Begin(uint32_t workers, uint32_t rank_first = 0, uint32_t round = 1) {
     if (pump_ == nullptr) {
-      pump_ = std::make_unique<OutputPump>(
-          &loop_, options_, "job", &link_, [this] { ++closed_; }, disks_);
+      pump_ = std::make_unique<OutputPump>(&loop_, options_, "job", &link_, disks_);
     }
     Assignment assignment;
     assignment.round = {1, round};
@@ -122,7 +121,7 @@ class OutputPumpTest : public LoopTest {
   void CloseEnds() { ends_.clear(); }
   bool RunUntilClosed() {
     CloseEnds();
-    return RunUntil([this] { return closed_ > 0 && pump_->Empty(); });
+    return RunUntil([this] { return pump_->round_closed() && pump_->Empty(); });
   }
 
   // Turns of the loop, `wait` apart, with all that is ready in between.
@@ -180,7 +179,6 @@ class OutputPumpTest : public LoopTest {
   FakeLink link_;
   std::unique_ptr<OutputPump> pump_;
   std::vector<OutputPump::WorkerEnds> ends_;
-  int closed_ = 0;
   std::string folder_;
   std::string log_;
   std::vector<std::thread> threads_;

@@ -40,7 +40,6 @@ TEST_F(OutputPumpTest, ShowsAndLogsAsAsked) {
     pump_.reset();
     RunReady();
     link_.chunks.clear();
-    closed_ = 0;
     Begin(2, 0, round);
     for (uint32_t rank = 0; rank < 2; ++rank) {
       WriteAll(ends_[rank].out.get(), absl::StrCat(rank, "out"));
@@ -79,7 +78,7 @@ TEST_F(OutputPumpTest, HungLogHoldsUpOnlyItsWorker) {
     const UniqueFd fd(open(fifo.c_str(), O_RDONLY | O_CLOEXEC));
     (void)ReadToEnd(fd.get());
   });
-  ASSERT_TRUE(RunUntil([this] { return closed_ == 1 && pump_->Empty(); }));
+  ASSERT_TRUE(RunUntil([this] { return pump_->round_closed() && pump_->Empty(); }));
   EXPECT_EQ(next_[0], 24000u);
   EXPECT_EQ(torn_, "");
   pump_.reset();

@@ -182,7 +182,6 @@ class Maker {
     AgentBootstrap bootstrap;
     bootstrap.secret = Text();
     bootstrap.job_id = Text();
-    bootstrap.master_address = Text();
     bootstrap.route_to = Text();
     bootstrap.join = AJoin();
     bootstrap.terms = Terms();
@@ -332,7 +331,6 @@ TEST(Convert, FieldsAreNotForgotten) {
   EXPECT_FIELD(AgentBootstrap, plan.output.partial_out, true);
   EXPECT_FIELD(AgentBootstrap, plan.output.partial_err, true);
   EXPECT_FIELD(AgentBootstrap, plan.output.spool_bytes_max, 1);
-  EXPECT_FIELD(AgentBootstrap, master_address, "x");
 #undef EXPECT_FIELD
   Beat beat;
   beat.paused = true;
