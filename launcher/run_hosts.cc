@@ -162,17 +162,6 @@ class HostsJob {
     return out;
   }
 
-  // What ssh understands; a port of its own needs the URI form.
-  static std::string SshTarget(const HostEntry& host) {
-    const std::string user = host.user.empty() ? "" : absl::StrCat(host.user, "@");
-    if (host.port == 0) {
-      return absl::StrCat(user, host.name);
-    }
-    const bool literal6 = host.name.find(':') != std::string::npos;
-    return absl::StrCat("ssh://", user, literal6 ? absl::StrCat("[", host.name, "]") : host.name,
-                        ":", host.port);
-  }
-
   static std::string KeyOf(size_t index) { return absl::StrCat("list/", index); }
 
   // Node ranks are those of the round: without a node that failed to start, say, not the list's.
@@ -193,9 +182,7 @@ class HostsJob {
     std::vector<size_t> here;
     std::vector<size_t> there;
     for (size_t i = 0; i < spec_.nodes.size(); ++i) {
-      const bool own =
-          spec_.way == StartWay::kStandalone || IsThisMachine(spec_.nodes[i].host.name);
-      (own ? here : there).push_back(i);
+      (StartsHere(spec_, spec_.nodes[i].host) ? here : there).push_back(i);
     }
     if (!there.empty()) {
       route_to_ = spec_.nodes[there.front()].host.name;
@@ -351,6 +338,11 @@ bool IsThisMachine(const std::string& host) {
   }
   const std::set<std::string> own = OwnAddresses();
   return own.count(host) > 0;
+}
+
+bool StartsHere(const JobSpec& spec, const HostEntry& host) {
+  return spec.way == StartWay::kStandalone ||
+         (host.user.empty() && host.port == 0 && IsThisMachine(host.name));
 }
 
 int RunHosts(JobSpec spec, const std::string& agent_path) {

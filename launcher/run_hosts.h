@@ -15,4 +15,8 @@ int RunHosts(JobSpec spec, const std::string& agent_path);
 // its addresses.
 bool IsThisMachine(const std::string& host);
 
+// Whether the node of `host` is a child of ours. Another user, or an sshd at another port (a
+// container's), is reached by ssh also where the name is this machine's.
+bool StartsHere(const JobSpec& spec, const HostEntry& host);
+
 }  // namespace muster

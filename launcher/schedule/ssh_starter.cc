@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/process_starter.h"
 #include "proto/base/build_info.h"
 #include "proto/base/clock.h"
@@ -33,6 +34,16 @@ constexpr char kRemoteScript[] =
     "rm -rf \"$t\"; exit 1";
 
 }  // namespace
+
+std::string SshTarget(const HostEntry& host) {
+  const std::string user = host.user.empty() ? "" : absl::StrCat(host.user, "@");
+  if (host.port == 0) {
+    return absl::StrCat(user, host.name);
+  }
+  return absl::StrCat("ssh://", user,
+                      IsIpv6(host.name) ? absl::StrCat("[", host.name, "]") : host.name, ":",
+                      host.port);
+}
 
 std::vector<std::string> SshCommand(const SshOptions& options, const std::string& host) {
   std::vector<std::string> command = options.ssh;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "launcher/schedule/hostfile.h"
 #include "launcher/schedule/starter.h"
 
 namespace muster {
@@ -25,6 +26,9 @@ struct SshOptions {
 
 // `loop` outlives the starter.
 std::unique_ptr<Starter> MakeSshStarter(uv_loop_t* loop, SshOptions options);
+
+// What ssh understands; a port of its own needs the URI form.
+std::string SshTarget(const HostEntry& host);
 
 // The command line of a start, for --plan. No secret is in it.
 std::vector<std::string> SshCommand(const SshOptions& options, const std::string& host);

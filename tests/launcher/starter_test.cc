@@ -178,6 +178,18 @@ TEST_F(StarterTest, TheSecretIsOnNoCommandLine) {
                          HasSubstr(std::string(BuildName())), Not(HasSubstr("geheim"))));
 }
 
+TEST(Ssh, ATargetKeepsUserAndPort) {
+  HostEntry host;
+  host.name = "node1";
+  EXPECT_EQ(SshTarget(host), "node1");
+  host.user = "eva";
+  EXPECT_EQ(SshTarget(host), "eva@node1");
+  host.port = 2222;
+  EXPECT_EQ(SshTarget(host), "ssh://eva@node1:2222");
+  host.name = "fe80::1%eth0";
+  EXPECT_EQ(SshTarget(host), "ssh://eva@[fe80::1%eth0]:2222");
+}
+
 TEST_F(StarterTest, WhatALoginShellPrintsIsSkipped) {
   Ssh();
   Start(0, "banner");
