@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -14,10 +15,10 @@
 #include "agent/io/program_facts.h"
 #include "launcher/explain_env.h"
 #include "launcher/job_run.h"
-#include "launcher/plan.h"
 #include "launcher/run_hosts.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/log.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 
 namespace muster {
@@ -40,113 +41,114 @@ absl::StatusOr<NodeFacts> FactsHere(const JobSpec& spec) {
   return ReadNodeFacts(query);
 }
 
-// Nodes as the plan shows them; of a job typed on every node only this one is known.
-std::vector<NodeWorkers> NodesOf(const JobSpec& spec, const NodeFacts& facts) {
-  if (!spec.nodes.empty()) {
-    return spec.nodes;
+// How many workers node `index` runs if it is this machine, or one like it.
+absl::StatusOr<uint32_t> WorkersLikeHere(const JobSpec& spec, size_t index) {
+  WorkPlan work = spec.plan;
+  if (index < spec.nodes.size()) {
+    work.workers_wanted = spec.nodes[index].wanted;
+    work.workers = spec.nodes[index].workers;
   }
-  NodeWorkers here;
-  here.host.name = facts.hostname;
-  here.wanted = spec.plan.workers_wanted;
-  here.workers = spec.plan.workers;
-  return {here};
+  NodeQuery query;  // no address: a plan can be shown where the names do not resolve
+  query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  ASSIGN_OR_RETURN(const NodeFacts facts, ReadNodeFacts(query));
+  return WorkersOnNode(work, facts);
+}
+
+// Nodes that are not asked before the start are taken to be like this machine. Whether there are.
+absl::StatusOr<bool> AssumeCounts(const JobSpec& spec, LaunchPlan& plan) {
+  bool assumed = false;
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    if (plan.nodes[i].workers == 0) {
+      ASSIGN_OR_RETURN(plan.nodes[i].workers, WorkersLikeHere(spec, i));
+      assumed = true;
+    }
+  }
+  NumberRanks(plan);
+  return assumed;
+}
+
+int Refuse(const absl::Status& status) {
+  LogError(status.message());
+  return kExitUsage;
 }
 
 }  // namespace
 
-int ShowPlan(const JobSpec& spec, const std::string& agent_path) {
-  const absl::StatusOr<NodeFacts> facts = FactsHere(spec);
-  if (!facts.ok()) {
-    LogError(facts.status().message());
-    return kExitUsage;
-  }
+absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& agent_path) {
   SshOptions ssh;
   ssh.ssh = spec.ssh;
   ssh.agent_path = agent_path;
-  LaunchPlan plan;
-  plan.argv = spec.plan.argv;
-  plan.notes = spec.notes;
-  uint32_t rank = 0;
-  uint32_t node_rank = 0;
-  for (const NodeWorkers& node : NodesOf(spec, *facts)) {
-    WorkPlan work = spec.plan;
-    work.workers_wanted = node.wanted;
-    work.workers = node.workers;
-    const absl::StatusOr<uint32_t> workers = WorkersOnNode(work, *facts);
-    PlanNode one;
-    one.node_rank = node_rank++;
-    one.name = node.host.name;
-    one.workers = workers.ok() ? *workers : node.workers;
-    one.rank_first = rank;
-    rank += one.workers;
-    const bool here = spec.way == StartWay::kStandalone || IsThisMachine(node.host.name);
-    one.starter = spec.way == StartWay::kLocal                                   ? "embedded"
-                  : spec.way == StartWay::kTyped || spec.way == StartWay::kServe ? "joins"
-                  : here                                                         ? "local"
-                                                                                 : "ssh";
-    if (one.starter == "ssh") {
-      one.command = SshCommand(ssh, node.host.name);
-    } else if (one.starter == "local") {
-      one.command = {agent_path, "--stdio"};
+  LaunchPlan plan = PlanOf(spec);
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    PlanNode& node = plan.nodes[i];
+    if (node.starter == "joins") {
+      continue;
     }
-    plan.nodes.push_back(std::move(one));
+    if (spec.way == StartWay::kHosts && !StartsHere(spec, spec.nodes[i].host)) {
+      node.command = SshCommand(ssh, SshTarget(spec.nodes[i].host));
+      continue;
+    }
+    if (node.starter != "embedded") {
+      node.starter = "local";
+      node.command = {agent_path, "--stdio"};
+    }
+    if (node.workers == 0) {
+      ASSIGN_OR_RETURN(node.workers, WorkersLikeHere(spec, i));
+    }
   }
-  plan.world_size = rank;
-  if (spec.way == StartWay::kHosts) {
+  if (std::any_of(plan.nodes.begin(), plan.nodes.end(),
+                  [](const PlanNode& node) { return node.starter == "ssh"; })) {
     plan.environment = EnvironmentToForward(OwnEnvironment());
   }
-  return Print(spec.json ? PlanJson(plan) : PlanText(plan));
+  NumberRanks(plan);
+  return plan;
+}
+
+int ShowPlan(const JobSpec& spec, const std::string& agent_path) {
+  const absl::StatusOr<LaunchPlan> plan = PlanFromHere(spec, agent_path);
+  if (!plan.ok()) {
+    return Refuse(plan.status());
+  }
+  return Print(spec.json ? PlanJson(*plan) : PlanText(*plan));
 }
 
 int ShowEnvironment(const JobSpec& spec) {
-  const absl::StatusOr<NodeFacts> facts = FactsHere(spec);
+  absl::StatusOr<NodeFacts> facts = FactsHere(spec);
   if (!facts.ok()) {
-    LogError(facts.status().message());
+    return Refuse(facts.status());
+  }
+  absl::StatusOr<LaunchPlan> plan = PlanFromHere(spec, "");
+  if (!plan.ok()) {
+    return Refuse(plan.status());
+  }
+  absl::StatusOr<bool> assumed = AssumeCounts(spec, *plan);
+  if (!assumed.ok()) {
+    return Refuse(assumed.status());
+  }
+  const uint32_t rank = RankToExplain(spec, *plan);
+  absl::StatusOr<Assignment> assignment = AssignmentOf(*plan, rank);
+  if (!assignment.ok()) {
+    LogError(absl::StrCat("--explain-env: ", assignment.status().message()));
     return kExitUsage;
   }
+  if (const PlanNode& node = plan->nodes[assignment->node_rank.value]; node.starter == "ssh") {
+    facts->hostname = node.name;
+    assumed = true;
+  }
+  if (*assumed) {
+    LogInfo("no other node is asked before the start: they are taken to be like this machine");
+  }
+  assignment->restarts_max = spec.max_restarts;
+  assignment->one_host = spec.way == StartWay::kLocal || spec.way == StartWay::kStandalone;
   const EnvBase base = FilterEnvironment(OwnEnvironment(), spec.plan);
   const ProgramFacts program = LookAtProgram(spec.plan.argv, spec.plan.wdir, base);
-  // The world as far as it is known before the start: the rank asked for decides the node.
-  Assignment assignment;
-  uint32_t first = 0;
-  bool found = false;
-  for (const NodeWorkers& node : NodesOf(spec, *facts)) {
-    WorkPlan work = spec.plan;
-    work.workers_wanted = node.wanted;
-    work.workers = node.workers;
-    const absl::StatusOr<uint32_t> workers = WorkersOnNode(work, *facts);
-    if (!workers.ok()) {
-      LogError(workers.status().message());
-      return kExitUsage;
-    }
-    if (!found && *spec.explain_env < first + *workers) {
-      found = true;
-      assignment.node_rank = NodeRank{assignment.nodes};
-      assignment.rank_first = Rank{first};
-      assignment.workers = *workers;
-    }
-    first += *workers;
-    ++assignment.nodes;
-  }
-  if (spec.nodes.empty() && spec.nodes_max > 1) {
-    first *= spec.nodes_max;
-    assignment.nodes = spec.nodes_max;
-  }
-  if (!found) {
-    LogError(
-        absl::StrCat("--explain-env: want a rank of 0..", first - 1, ", got ", *spec.explain_env));
-    return kExitUsage;
-  }
-  assignment.world_size = first;
-  assignment.restarts_max = spec.max_restarts;
-  assignment.one_host = spec.way == StartWay::kLocal || spec.way == StartWay::kStandalone;
   const ExplainInput input = {spec.plan,
-                              assignment,
+                              *assignment,
                               *facts,
                               program,
                               base,
                               StoreIsAgent(spec.plan.store, program),
-                              LocalRank{*spec.explain_env - assignment.rank_first.value}};
+                              LocalRank{rank - assignment->rank_first.value}};
   return Print(spec.json ? ExplainEnvJson(input) : ExplainEnvText(input));
 }
 

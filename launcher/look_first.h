@@ -8,8 +8,14 @@
 #include "absl/status/statusor.h"
 #include "launcher/job_spec.h"
 #include "launcher/options.h"
+#include "launcher/plan.h"
 
 namespace muster {
+
+// The plan with what only this machine knows: which node is here, how many workers it runs where
+// that is found out, the commands, what is sent along to the nodes that are not here. Errors: a
+// count that cannot be had here (gpu, and there is none).
+absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& agent_path);
 
 int ShowPlan(const JobSpec& spec, const std::string& agent_path);
 int ShowEnvironment(const JobSpec& spec);

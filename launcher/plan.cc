@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "launcher/resolve.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -37,16 +38,18 @@ std::string EndpointText(const RendezvousSpec& r) {
                                         : absl::StrCat(r.host, ":", r.port);
 }
 
-// Ranks are known as long as every node before has a known number of workers.
-void NumberRanks(LaunchPlan& plan) {
-  uint32_t next = 0;
-  bool known = true;
-  for (PlanNode& node : plan.nodes) {
-    node.rank_first = next;
-    known = known && node.workers > 0;
-    next += node.workers;
+// Every node types the same command.
+void AddTypedNodes(const JobSpec& spec, LaunchPlan& plan) {
+  const bool number = spec.plan.workers_wanted == WorkersWanted::kNumber;
+  const auto counts = WorkersByNode(spec);
+  const uint32_t own = spec.node_rank.value_or(0);
+  for (uint32_t i = 0; i < spec.nodes_max; ++i) {
+    PlanNode planned;
+    planned.workers = number && counts.ok() ? (*counts)[i] : 0;
+    planned.starter =
+        i == own && (spec.node_rank || spec.way == StartWay::kServe) ? "embedded" : "joins";
+    plan.nodes.push_back(std::move(planned));
   }
-  plan.world_size = known ? next : 0;
 }
 
 std::string Ranks(const PlanNode& node, bool known) {
@@ -107,20 +110,57 @@ LaunchPlan PlanOf(const JobSpec& spec) {
                                                      : "local";
     plan.nodes.push_back(std::move(planned));
   }
-  const bool number = spec.plan.workers_wanted == WorkersWanted::kNumber;
-  const uint32_t own = spec.node_rank.value_or(0);
-  for (uint32_t i = 0; spec.nodes.empty() && i < spec.nodes_max; ++i) {
-    PlanNode planned;  // the other nodes type the same command, so they are taken to run as many
-    planned.workers = number ? spec.plan.workers : 0;
-    planned.starter =
-        i == own && (spec.node_rank || spec.way == StartWay::kServe) ? "embedded" : "joins";
-    plan.nodes.push_back(std::move(planned));
+  if (spec.nodes.empty()) {
+    AddTypedNodes(spec, plan);
   }
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
     plan.nodes[i].node_rank = static_cast<uint32_t>(i);
   }
   NumberRanks(plan);
   return plan;
+}
+
+// Ranks are known as long as every node before has a known number of workers.
+void NumberRanks(LaunchPlan& plan) {
+  uint32_t next = 0;
+  bool known = true;
+  for (PlanNode& node : plan.nodes) {
+    node.rank_first = next;
+    known = known && node.workers > 0;
+    next += node.workers;
+  }
+  plan.world_size = known ? next : 0;
+}
+
+uint32_t RankToExplain(const JobSpec& spec, const LaunchPlan& plan) {
+  const auto given = spec.given.find(OptionId::kExplainEnv);
+  if (given != spec.given.end() && !given->second.value.empty()) {
+    return spec.explain_env.value_or(0);
+  }
+  return plan.nodes.at(spec.node_rank.value_or(0)).rank_first;
+}
+
+absl::StatusOr<Assignment> AssignmentOf(const LaunchPlan& plan, uint32_t rank) {
+  if (rank >= plan.world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("want a rank of 0..", plan.world_size - 1, ", got ", rank));
+  }
+  Assignment out;
+  out.nodes = static_cast<uint32_t>(plan.nodes.size());
+  out.world_size = plan.world_size;
+  for (const PlanNode& node : plan.nodes) {
+    if (node.rank_first <= rank) {
+      out.node_rank = NodeRank{node.node_rank};
+      out.rank_first = Rank{node.rank_first};
+      out.workers = node.workers;
+    }
+    if (!out.layout.empty() && out.layout.back().first == node.workers) {
+      ++out.layout.back().second;
+    } else {
+      out.layout.push_back({node.workers, 1});
+    }
+  }
+  return out;
 }
 
 std::string PlanText(const LaunchPlan& plan) {

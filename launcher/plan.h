@@ -7,14 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
+#include "absl/status/statusor.h"
 #include "launcher/job_spec.h"
+#include "proto/base/messages.h"
 
 namespace muster {
 
 struct PlanNode {
   uint32_t node_rank = 0;
-  std::string name;                  // "" = not known before it joins
+  std::string name;                  // "" = this machine, or not known before it joins
   uint32_t workers = 0;              // 0 = found out on the node (auto, cpu, gpu)
   uint32_t rank_first = 0;           // counted only while all nodes before it are known
   std::string starter;               // embedded | local | ssh | joins
@@ -35,8 +36,19 @@ struct LaunchPlan {
   std::vector<std::string> notes;
 };
 
-// All that follows from a resolved spec. Nodes over ssh have no command yet: the starter knows it.
+// All that follows from a resolved spec. What only this machine knows is added by look_first.h:
+// which host is here, commands, counts that are found out.
 LaunchPlan PlanOf(const JobSpec& spec);
+
+// Once more, after a count has become known.
+void NumberRanks(LaunchPlan& plan);
+
+// The rank of --explain-env; without a number the first one of this node.
+uint32_t RankToExplain(const JobSpec& spec, const LaunchPlan& plan);
+
+// The place of `rank`, and of its node, in a plan whose counts are all known. InvalidArgument:
+// there is no such rank.
+absl::StatusOr<Assignment> AssignmentOf(const LaunchPlan& plan, uint32_t rank);
 
 std::string PlanText(const LaunchPlan& plan);
 // One JSON object and a newline; bytes that are not UTF-8 become U+FFFD.

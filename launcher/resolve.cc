@@ -215,8 +215,10 @@ absl::Status CountHosts(JobSpec& spec) {
   return absl::OkStatus();
 }
 
-// Workers of `nodes` nodes that have no host list behind them.
-absl::StatusOr<std::vector<uint32_t>> CountNodes(const JobSpec& spec, uint32_t nodes) {
+}  // namespace
+
+absl::StatusOr<std::vector<uint32_t>> WorkersByNode(const JobSpec& spec) {
+  const uint32_t nodes = spec.nodes_max;
   const bool exact = spec.Has(OptionId::kNprocPerNode);
   const std::string on = spec.Has(OptionId::kNnodes) ? spec.Said(OptionId::kNnodes)
                                                      : "one node (no --nnodes, no --hosts)";
@@ -254,8 +256,10 @@ absl::StatusOr<std::vector<uint32_t>> CountNodes(const JobSpec& spec, uint32_t n
   return counts;
 }
 
+namespace {
+
 absl::Status CountOwn(JobSpec& spec) {
-  ASSIGN_OR_RETURN(const std::vector<uint32_t> counts, CountNodes(spec, spec.nodes_max));
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> counts, WorkersByNode(spec));
   if (const uint64_t world = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
       world > kWorldSizeMax) {
     return absl::InvalidArgumentError(absl::StrCat(spec.Said(OptionId::kNnodes), ": want at most ",

@@ -2,8 +2,10 @@
 // workers counted.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,5 +20,9 @@ using FileReader = std::function<absl::StatusOr<std::string>(const std::string& 
 // named where two contradict; NotFound and the like for a host file that cannot be read. The only
 // outside contact is `read_file`.
 absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file);
+
+// Workers of each of nodes_max nodes that have no host list behind them, in order of node rank.
+// InvalidArgument: the counts that the user gave disagree; never after ResolveHosts.
+absl::StatusOr<std::vector<uint32_t>> WorkersByNode(const JobSpec& spec);
 
 }  // namespace muster

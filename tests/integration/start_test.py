@@ -186,6 +186,23 @@ def test_plan_shows_and_starts_nothing(shells):
     assert result.code == 0 and "node0" in result.text and "node1" in result.text and "ssh" in result.text, result
 
 
+def test_plan_of_a_job_typed_on_every_node(node0):
+    typed = ("--nnodes", "4", "--nproc-per-node", "8", "--rdzv-endpoint", "nowhere.invalid:29400")
+    result = node0.run(*typed, "--rdzv-id", "j", "-x", "A=1", "--wdir", "/w", "--plan", "true")
+    for part in ("j: 32 workers on 4 nodes\n", "meet at  nowhere.invalid:29400\n", "set      A=1\n", "in       /w\n", "24-31"):
+        assert part in result.text, result
+    typed = (*typed[:-1], "node0:29400")
+    assert re.search(r"\bRANK\b\W+9\b", node0.run(*typed, "--explain-env=9", "true").text)
+    assert re.search(r"\bRANK\b\W+16\b", node0.run(*typed, "--node-rank", "2", "--explain-env", "true").text)
+    result = node0.run(*typed, "--explain-env=32", "true")
+    assert result.code == 2 and "--explain-env: want a rank of 0..31, got 32" in result.errors, result
+
+
+def test_another_user_of_this_machine_is_reached_over_ssh(node0):
+    result = node0.run("--hosts", "nosuchuser@localhost", "id", "-un")
+    assert result.code == 1 and result.out == b"" and "nosuchuser@localhost: ssh " in result.errors, result
+
+
 def test_explain_env(node0):
     result = node0.run("-n", "4", "--explain-env=2", "true")
     assert result.code == 0, result

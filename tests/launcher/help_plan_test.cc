@@ -71,15 +71,17 @@ TEST(Help, VersionIsTheBuildsName) {
   EXPECT_EQ(VersionText(), absl::StrCat("launch ", BuildName(), "\n"));
 }
 
-LaunchPlan Plan(absl::string_view line) {
+JobSpec Spec(absl::string_view line) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   auto command = ParseCommandLine(words, {});
   EXPECT_TRUE(command.ok()) << command.status();
   EXPECT_TRUE(ResolveHosts(command->spec, [](const std::string&) {
                 return absl::NotFoundError("no file");
               }).ok());
-  return PlanOf(command->spec);
+  return std::move(command->spec);
 }
+
+LaunchPlan Plan(absl::string_view line) { return PlanOf(Spec(line)); }
 
 TEST(Plan, TextShowsRanksHostsAndCommands) {
   LaunchPlan plan = Plan("-n 6 --hosts a:4,b:4,c:1 -x K=a=b train.py --lr 0.1");
@@ -111,6 +113,40 @@ TEST(Plan, TypedNodesJoin) {
   EXPECT_EQ(plan.nodes[1].starter, "joins");
   EXPECT_THAT(PlanText(plan), HasSubstr("(starts with 1)"));
   EXPECT_EQ(Plan("--nnodes 2 p").nodes[0].starter, "embedded");
+}
+
+TEST(Plan, TypedNodesMayRunDifferentNumbers) {
+  const LaunchPlan plan = Plan("--nnodes 2 -n 5 --node-rank 1 --master-addr a p");
+  EXPECT_EQ(plan.nodes[0].workers, 3u);
+  EXPECT_EQ(plan.nodes[1].workers, 2u);
+  EXPECT_EQ(plan.nodes[1].starter, "embedded");
+  EXPECT_EQ(plan.world_size, 5u);
+}
+
+TEST(Plan, ARankHasItsNode) {
+  const LaunchPlan plan = Plan("-n 6 --hosts a:4,b:4 p");
+  const auto assignment = AssignmentOf(plan, 5);
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_EQ(assignment->node_rank.value, 1u);
+  EXPECT_EQ(assignment->nodes, 2u);
+  EXPECT_EQ(assignment->rank_first.value, 4u);
+  EXPECT_EQ(assignment->workers, 2u);
+  EXPECT_EQ(assignment->world_size, 6u);
+  EXPECT_EQ(assignment->layout, (std::vector<std::pair<uint32_t, uint32_t>>{{4, 1}, {2, 1}}));
+  EXPECT_EQ(AssignmentOf(plan, 6).status().message(), "want a rank of 0..5, got 6");
+}
+
+TEST(Plan, EveryRankOfATypedJobCanBeExplained) {
+  const std::string typed = "--nnodes 4 --nproc-per-node 8 --rdzv-endpoint a:2000 ";
+  const auto explained = [&typed](absl::string_view options) {
+    const JobSpec spec = Spec(absl::StrCat(typed, options, " p"));
+    return RankToExplain(spec, PlanOf(spec));
+  };
+  EXPECT_EQ(explained("--explain-env"), 0u);
+  EXPECT_EQ(explained("--explain-env=9"), 9u);
+  EXPECT_EQ(explained("--node-rank 2 --explain-env"), 16u);
+  EXPECT_EQ(explained("--node-rank 2 --explain-env=0"), 0u);
+  EXPECT_EQ(AssignmentOf(Plan(typed + "p"), 9)->node_rank.value, 1u);
 }
 
 TEST(Plan, JsonHasTheSameAndSurvivesAnyBytes) {

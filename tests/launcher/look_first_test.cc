@@ -1,0 +1,72 @@
+// What --plan adds to the plan on this machine, whatever it is called and has.
+#include "launcher/look_first.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_split.h"
+#include "launcher/resolve.h"
+#include "launcher/run_hosts.h"
+
+namespace muster {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+JobSpec Spec(absl::string_view line) {
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  auto command = ParseCommandLine(words, {});
+  EXPECT_TRUE(command.ok()) << command.status();
+  EXPECT_TRUE(ResolveHosts(command->spec, [](const std::string&) -> absl::StatusOr<std::string> {
+                return "localhost\nlocalhost port=2222\n";
+              }).ok());
+  return std::move(command->spec);
+}
+
+LaunchPlan Plan(absl::string_view line) { return *PlanFromHere(Spec(line), "/x/muster-agent"); }
+
+TEST(PlanFromHere, ANodeHereIsAChildAndAnotherIsReachedAsTheUserSays) {
+  const LaunchPlan plan = Plan("--hosts localhost,eva@far.invalid p");
+  EXPECT_EQ(plan.nodes[0].starter, "local");
+  EXPECT_THAT(plan.nodes[0].command, ElementsAre("/x/muster-agent", "--stdio"));
+  EXPECT_EQ(plan.nodes[1].starter, "ssh");
+  EXPECT_THAT(plan.nodes[1].command, Contains("eva@far.invalid"));
+  EXPECT_EQ(plan.way, "hosts");
+  EXPECT_EQ(plan.nodes_min, 2u);
+}
+
+TEST(PlanFromHere, TheEnvironmentIsSentOnlyWhereANodeIsElsewhere) {
+  setenv("PATH", "/bin:/usr/bin", 0);
+  EXPECT_THAT(Plan("--hosts far.invalid p").environment, Not(IsEmpty()));
+  EXPECT_THAT(Plan("--hosts localhost p").environment, IsEmpty());
+  EXPECT_THAT(Plan("--standalone --nnodes 2 p").environment, IsEmpty());
+}
+
+TEST(PlanFromHere, OnlyNodesHereAreCountedHere) {
+  const LaunchPlan plan = Plan("--hosts localhost,far.invalid --nproc-per-node cpu p");
+  EXPECT_GT(plan.nodes[0].workers, 0u);
+  EXPECT_EQ(plan.nodes[1].workers, 0u);
+  EXPECT_EQ(plan.nodes[1].rank_first, plan.nodes[0].workers);
+  EXPECT_EQ(plan.world_size, 0u);
+  EXPECT_GT(Plan("--nproc-per-node cpu p").world_size, 0u);
+  EXPECT_GT(Plan("--standalone --nnodes 2 --nproc-per-node cpu p").world_size, 0u);
+  const LaunchPlan typed = Plan("--nnodes 2 --nproc-per-node cpu --node-rank 1 --master-addr a p");
+  EXPECT_EQ(typed.nodes[0].workers, 0u);
+  EXPECT_GT(typed.nodes[1].workers, 0u);
+}
+
+// Another user, or the sshd of a container, is another place also under this machine's name.
+TEST(StartsHere, OnlyAsThePresentUserAndWithoutAPort) {
+  const JobSpec spec = Spec("--hostfile f p");
+  ASSERT_EQ(spec.nodes.size(), 2u);
+  EXPECT_TRUE(StartsHere(spec, spec.nodes[0].host));
+  EXPECT_FALSE(StartsHere(spec, spec.nodes[1].host));
+  const JobSpec user = Spec("--hosts nosuchuser@localhost p");
+  EXPECT_FALSE(StartsHere(user, user.nodes[0].host));
+}
+
+}  // namespace
+}  // namespace muster
