@@ -182,9 +182,11 @@ absl::Status ReadHosts(JobSpec& spec, const FileReader& read_file) {
                           absl::StrCat("--hostfile ", path, ": ", read.status().message()));
     }
     ASSIGN_OR_RETURN(const std::vector<HostEntry> hosts, ParseHostFile(*read, path));
+    const auto before = static_cast<ptrdiff_t>(spec.hosts.size());  // of other files
     for (const HostEntry& host : hosts) {
-      const bool again = std::any_of(spec.hosts.begin(), spec.hosts.end(),
-                                     [&](const HostEntry& h) { return h.name == host.name; });
+      const bool again = std::any_of(
+          spec.hosts.begin(), spec.hosts.begin() + before,
+          [&](const HostEntry& h) { return h.name == host.name && h.port == host.port; });
       if (again) {
         return absl::InvalidArgumentError(absl::StrCat(
             path, ": host '", host.name, "' stands in another host file of this command, too"));

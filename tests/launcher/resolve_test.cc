@@ -16,11 +16,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 const std::map<std::string, std::string>& Files() {
-  static const std::map<std::string, std::string> files = {{"two", "a slots=2\nb slots=2\n"},
-                                                           {"more", "c\n"},
-                                                           {"again", "b\n"},
-                                                           {"bad", "a slots=x\n"},
-                                                           {"mixed", "a slots=2\nb\n"}};
+  static const std::map<std::string, std::string> files = {
+      {"two", "a slots=2\nb slots=2\n"}, {"more", "c\n"},         {"again", "b\n"},
+      {"ports", "a port=1\na port=2\n"}, {"third", "a port=3\n"}, {"bad", "a slots=x\n"},
+      {"mixed", "a slots=2\nb\n"}};
   return files;
 }
 
@@ -96,6 +95,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"--hosts a,b --nproc-per-node auto p", "hosts 2-2: a=? b=?"},
         Case{"--hostfile two p", "hosts 2-2: a=2 b=2"}, Case{"-f two -n 3 p", "hosts 2-2: a=2 b=1"},
         Case{"-f two --hostfile more p", "hosts 3-3: a=2 b=2 c=1"},
+        Case{"-f ports p", "hosts 2-2: a=1 a=1"},
+        Case{"-f ports --hostfile third p", "hosts 3-3: a=1 a=1 a=1"},
         Case{"-f mixed p", "hosts 2-2: a=2 b=?"}, Case{"--hosts a p", "hosts 1-1: a=1"},
         // typed on every node
         Case{"--nnodes 2 --nproc-per-node 16 --rdzv-endpoint a:2000 p", "typed 2-2: own=16"},
