@@ -22,6 +22,7 @@
 #include "agent/io/shepherd.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
+#include "launcher/join_line.h"
 #include "launcher/local_output.h"
 #include "launcher/run_hosts.h"
 #include "launcher/stdin_reader.h"
@@ -56,18 +57,6 @@ std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec) 
           {"program", absl::StrJoin(words, " ", [](std::string* out, const std::string& word) {
              absl::StrAppend(out, ShellQuote(word));
            })}};
-}
-
-// The line that makes another node join; what differs by node is left out.
-std::string JoinLine(const JobSpec& spec, const std::string& endpoint) {
-  std::string out = absl::StrCat(
-      ShellQuote(spec.launch_path), " --nnodes ", MustAgree(spec)[0].second, " --nproc-per-node ",
-      spec.plan.workers,
-      spec.max_restarts > 0 ? absl::StrCat(" --max-restarts ", spec.max_restarts) : "",
-      " --rdzv-endpoint ", endpoint,
-      spec.rendezvous.id.empty() ? "" : absl::StrCat(" --rdzv-id ", ShellQuote(spec.rendezvous.id)),
-      spec.insecure ? " --insecure" : "", spec.module ? " -m" : "", " ", MustAgree(spec)[2].second);
-  return out;
 }
 
 class TypedJob {

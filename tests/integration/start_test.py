@@ -107,6 +107,16 @@ def test_launch_alone_prints_the_line_for_the_other_node(shells):
     assert [r.code for r in results] == [0, 0], (line, results)
 
 
+def test_the_printed_line_carries_what_was_given_here(shells):
+    job = shells[0].start("--nnodes", "2", "--nproc-per-node", "cpu", "-x", "MARK=a b", "--wdir", "/tmp", "--node-rank", "0", *sh('echo "rank $RANK $MARK in $PWD"; exit 0'))
+    line = job.expect(r"(?m)^\s*(\S*launch .*--rdzv-endpoint.*)$", stream="err")[0]
+    assert "--nproc-per-node cpu " in line and "--node-rank" not in line, line
+    other = shells[1].start("-c", line, program="bash")
+    results = [job.finish(), other.finish()]
+    assert [r.code for r in results] == [0, 0], (line, results)
+    assert all(re.search(r"rank \d+ a b in /tmp\n", r.text) for r in results), (line, results)
+
+
 def test_a_stranger_is_refused(shells, lab):
     """Another secret: the refusal prints the line that copies it, and the job does not notice."""
     endpoint = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29405")

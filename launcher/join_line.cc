@@ -1,0 +1,101 @@
+#include "launcher/join_line.h"
+
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "launcher/options.h"
+#include "launcher/resolve.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::string_view kIsHost = "is_host";
+
+// Options that the other node must not, or need not, be given.
+bool StaysHere(const OptionRow& row) {
+  switch (row.id) {
+    case OptionId::kNodeRank:
+    case OptionId::kServe:
+    case OptionId::kLocalAddr:
+    case OptionId::kReport:
+    case OptionId::kRdzvEndpoint:
+    case OptionId::kSsh:  // nothing is started over ssh
+    case OptionId::kSshArgs:
+      return true;
+    default:
+      return row.set == nullptr;
+  }
+}
+
+// --rdzv-conf without what it says about this node; "" = nothing is left.
+std::string Conf(const JobSpec& spec) {
+  std::vector<std::string> pairs;
+  for (const auto& [key, value] : spec.rendezvous.conf) {
+    if (key != kIsHost) {
+      pairs.push_back(absl::StrCat(key, "=", value));
+    }
+  }
+  return absl::StrJoin(pairs, ",");
+}
+
+std::vector<std::string> ValuesOf(const JobSpec& spec, OptionId id, const Given& given) {
+  if (id == OptionId::kSetEnv) {
+    return spec.forward;
+  }
+  if (id == OptionId::kRdzvConf) {
+    const std::string conf = Conf(spec);
+    return conf.empty() ? std::vector<std::string>() : std::vector<std::string>{conf};
+  }
+  return {given.value};
+}
+
+void AddOption(const OptionRow& row, const std::string& value, std::vector<std::string>& words) {
+  const std::string name(OptionName(row.id));
+  if (row.kind == ArgumentKind::kNone) {
+    words.push_back(name);
+  } else if (absl::StartsWith(value, "-")) {  // else it may be taken for an option
+    words.push_back(absl::StrCat(name, "=", value));
+  } else {
+    words.push_back(name);
+    words.push_back(value);
+  }
+}
+
+void AddNodeRank(const JobSpec& spec, std::vector<std::string>& words) {
+  const auto counts = WorkersByNode(spec);
+  if (!counts.ok() || counts->front() == counts->back()) {
+    return;
+  }
+  words.emplace_back(OptionName(OptionId::kNodeRank));
+  words.push_back(spec.nodes_max == 2 ? "1" : absl::StrCat("1..", spec.nodes_max - 1));
+}
+
+}  // namespace
+
+std::string JoinLine(const JobSpec& spec, const std::string& endpoint) {
+  std::vector<std::string> words = {spec.launch_path};
+  for (const OptionRow& row : OptionTable()) {
+    const auto given = spec.given.find(row.id);
+    if (given == spec.given.end() || StaysHere(row)) {
+      continue;
+    }
+    for (const std::string& value : ValuesOf(spec, row.id, given->second)) {
+      AddOption(row, value, words);
+    }
+  }
+  AddNodeRank(spec, words);
+  words.emplace_back(OptionName(OptionId::kRdzvEndpoint));
+  words.push_back(endpoint);
+  if (absl::StartsWith(spec.program, "-")) {
+    words.emplace_back("--");
+  }
+  words.push_back(spec.program);
+  words.insert(words.end(), spec.arguments.begin(), spec.arguments.end());
+  return absl::StrJoin(
+      words, " ", [](std::string* out, const std::string& word) { out->append(ShellQuote(word)); });
+}
+
+}  // namespace muster
