@@ -261,31 +261,6 @@ absl::Status SetNoPrefix(const OptionValue&, JobSpec& s) {
   return absl::OkStatus();
 }
 
-absl::Status SetShow(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.plan.output.show, ParseRanks(v));
-  return absl::OkStatus();
-}
-
-absl::Status SetShowLocal(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.plan.output.show_local, ParseRanks(v));
-  return absl::OkStatus();
-}
-
-absl::Status SetRedirects(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.plan.output.redirects, ParseStreams(v));
-  return absl::OkStatus();
-}
-
-absl::Status SetTee(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.plan.output.tee, ParseStreams(v));
-  return absl::OkStatus();
-}
-
-absl::Status SetOutputSpool(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.plan.output.spool_bytes_max, ParseSize(v));
-  return absl::OkStatus();
-}
-
 absl::Status SetOutputOverflow(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"block", "drop"}));
   s.plan.output.overflow = word == 0 ? OverflowMode::kBlock : OverflowMode::kDrop;

@@ -1,6 +1,6 @@
 // What each option does with its value, by itself: text in, a field of JobSpec or a message out.
-// Pure; thread-safe. Options that only set one flag or one text need no function here
-// (option_table.cc).
+// Pure; thread-safe. Options that only put one flag, text or parsed value into a field need no
+// function here (option_table.cc).
 #pragma once
 
 #include "absl/status/status.h"
@@ -34,11 +34,6 @@ absl::Status SetDialect(const OptionValue& v, JobSpec& s);
 absl::Status SetLogPrefix(const OptionValue& v, JobSpec& s);
 absl::Status SetLabel(const OptionValue& v, JobSpec& s);
 absl::Status SetNoPrefix(const OptionValue& v, JobSpec& s);
-absl::Status SetShow(const OptionValue& v, JobSpec& s);
-absl::Status SetShowLocal(const OptionValue& v, JobSpec& s);
-absl::Status SetRedirects(const OptionValue& v, JobSpec& s);
-absl::Status SetTee(const OptionValue& v, JobSpec& s);
-absl::Status SetOutputSpool(const OptionValue& v, JobSpec& s);
 absl::Status SetOutputOverflow(const OptionValue& v, JobSpec& s);
 absl::Status SetExplainEnv(const OptionValue& v, JobSpec& s);
 absl::Status SetSsh(const OptionValue& v, JobSpec& s);

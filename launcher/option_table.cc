@@ -40,6 +40,12 @@ absl::Status SetPlanText(const OptionValue& v, JobSpec& s) {
   return NotEmpty(v, s.plan.*Field);
 }
 
+template <auto Field, auto Parse>
+absl::Status SetOutput(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.plan.output.*Field, Parse(v));
+  return absl::OkStatus();
+}
+
 // For options that are accepted, so that a command from elsewhere works, and do nothing here.
 constexpr auto kNoEffect = nullptr;
 // What is shown instead of running is the parser's to see.
@@ -169,16 +175,18 @@ constexpr OptionRow kTable[] = {
        return absl::OkStatus();
      }},
     {OptionId::kShow, kRequired, true, "--show", "RANKS", "", kOutput,
-     "show only these ranks: 0,3-5", SetShow},
+     "show only these ranks: 0,3-5", SetOutput<&OutputOptions::show, ParseRanks>},
     {OptionId::kShowLocal, kRequired, false, "--local-ranks-filter", "RANKS",
-     "PET_LOCAL_RANKS_FILTER", kOutput, "show only these local ranks of each node", SetShowLocal},
+     "PET_LOCAL_RANKS_FILTER", kOutput, "show only these local ranks of each node",
+     SetOutput<&OutputOptions::show_local, ParseRanks>},
     {OptionId::kLogDir, kRequired, true, "--log-dir", "DIR", "PET_LOG_DIR", kOutput,
      "one file for each rank, stream and round",
      [](const OptionValue& v, JobSpec& s) { return NotEmpty(v, s.plan.output.log_dir); }},
     {OptionId::kRedirects, kRequired, false, "-r --redirects", "STD", "PET_REDIRECTS", kOutput,
-     "to files only: 1 stdout, 2 stderr, 3 both, or 0:3,1:2 by local rank", SetRedirects},
+     "to files only: 1 stdout, 2 stderr, 3 both, or 0:3,1:2 by local rank",
+     SetOutput<&OutputOptions::redirects, ParseStreams>},
     {OptionId::kTee, kRequired, false, "-t --tee", "STD", "PET_TEE", kOutput,
-     "to files and here; same values", SetTee},
+     "to files and here; same values", SetOutput<&OutputOptions::tee, ParseStreams>},
     {OptionId::kDuplicateStdoutFilters, kRequired, false, "--duplicate-stdout-filters", "WORDS",
      "PET_DUPLICATE_STDOUT_FILTERS", kOutput, "search in the files of --log-dir instead",
      kNoEffect},
@@ -188,7 +196,8 @@ constexpr OptionRow kTable[] = {
     {OptionId::kLogsSpecs, kRequired, false, "--logs-specs", "NAME", "PET_LOGS_SPECS", kOutput,
      "--log-dir, --redirects and --tee say what is kept", kNoEffect},
     {OptionId::kOutputSpool, kRequired, false, "--output-spool", "SIZE", "", kOutput,
-     "disk for output that waits for a slow reader, on each node (default 1G)", SetOutputSpool},
+     "disk for output that waits for a slow reader, on each node (default 1G)",
+     SetOutput<&OutputOptions::spool_bytes_max, ParseSize>},
     {OptionId::kOutputOverflow, kRequired, false, "--output-overflow", "block|drop", "", kOutput,
      "when that is full: workers wait (default), or lines are dropped and counted",
      SetOutputOverflow},
