@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "launcher/report.h"
 #include "proto/base/log.h"
+#include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
 #include "rendezvous/service/master_server.h"
 
@@ -44,16 +45,12 @@ void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan)
   output.prefix = spec.prefix.value_or(many_workers);
   output.partial_out = isatty(STDOUT_FILENO) != 0;
   output.partial_err = isatty(STDERR_FILENO) != 0;
-  if (output.log_dir.empty() && (output.redirects.Any() || output.tee.Any())) {
-    output.log_dir = "muster-logs";
-    Say(spec, absl::StrCat("output goes to muster-logs/", plan.job_id, "; choose with --log-dir"));
-  }
 }
 
-void Say(const JobSpec& spec, const std::string& text) {
-  if (!spec.quiet) {
-    LogInfo(text);
-  }
+void LogRound(const RoundStarted& round) {
+  LogDebug(absl::StrCat("round ", round.round.n,
+                        " starts: ", Plural(round.world_size, "worker", "workers"), " on ",
+                        Plural(round.nodes, "node", "nodes")));
 }
 
 namespace {

@@ -23,8 +23,8 @@ RoundConfig ConfigOf(const JobSpec& spec);
 // What depends on the world's size and on where our output goes: prefix, growing lines, log folder.
 void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan);
 
-// A line for the user unless --quiet.
-void Say(const JobSpec& spec, const std::string& text);
+// For --verbose.
+void LogRound(const RoundStarted& round);
 
 // Shows the report on stderr, writes --report; the exit code of launch.
 int EndJob(const JobSpec& spec, const std::string& job_id, const JobReport& report);

@@ -3,6 +3,7 @@
 #include <utility>
 #include <variant>
 
+#include "launcher/job_run.h"
 #include "proto/base/clock.h"
 
 namespace muster {
@@ -59,6 +60,8 @@ void LocalMaster::Execute(const RoundEffect& effect) {
     tell_(tell->text);
   } else if (const auto* arm = std::get_if<ArmTimer>(&effect)) {
     timer_.StartAt(arm->at);
+  } else if (const auto* round = std::get_if<RoundStarted>(&effect)) {
+    LogRound(*round);
   }
 }
 

@@ -60,7 +60,7 @@ int Print(const std::string& text) {
 
 int Run(JobSpec spec) {
   for (const std::string& note : spec.notes) {
-    Say(spec, note);
+    LogInfo(note);
   }
   switch (spec.way) {
     case StartWay::kLocal:
@@ -94,6 +94,9 @@ int Main(int argc, char** argv) {
       break;
   }
   JobSpec spec = std::move(command->spec);
+  if (spec.quiet || spec.verbose) {
+    SetLogLevel(spec.quiet ? LogLevel::kError : LogLevel::kDebug);
+  }
   spec.launch_path = LaunchPath(argv[0]);
   const absl::Status resolved = ResolveHosts(spec, ReadHostFile);
   if (!resolved.ok()) {

@@ -203,8 +203,8 @@ constexpr OptionRow kTable[] = {
      SetOutputOverflow},
     {OptionId::kQuiet, kNone, false, "-q --quiet", "", "", kOutput, "say nothing but errors",
      SetFlag<&JobSpec::quiet>},
-    {OptionId::kVerbose, kNone, false, "-v --verbose", "", "", kOutput, "say more",
-     SetFlag<&JobSpec::verbose>},
+    {OptionId::kVerbose, kNone, false, "-v --verbose", "", "", kOutput,
+     "say also how nodes start and meet", SetFlag<&JobSpec::verbose>},
 
     {OptionId::kPlan, kNone, true, "--plan --dry-run", "", "", kLook,
      "show nodes, ranks and commands, start nothing", SetFlag<&JobSpec::plan_only>},

@@ -109,8 +109,11 @@ class HostsJob {
     MasterOptions out;
     out.secret = secret_;
     out.job = ConfigOf(spec_);
-    out.on_tell = [this](const std::string&, const std::string& text) { Say(spec_, text); };
-    out.on_round_started = [this](const std::string&, const RoundStarted&) { SendStdin(); };
+    out.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
+    out.on_round_started = [this](const std::string&, const RoundStarted& round) {
+      LogRound(round);
+      SendStdin();
+    };
     out.on_job_ended = [this](const std::string&, const JobReport& report) { JobOver(report); };
     out.on_chunk = [this](const std::string&, OutputChunk&& chunk, std::function<void()> taken) {
       waiting_.push_back({std::move(chunk), std::move(taken)});

@@ -35,7 +35,7 @@ class LocalJob {
                  [this](uint32_t) { return hostname_; }),
         stdin_(loop, [this](std::string bytes, bool eof) { output_.Stdin(std::move(bytes), eof); }),
         output_(&display_, options.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_),
-        master_(loop, OneNode(spec_), [this](const std::string& text) { Say(spec_, text); }),
+        master_(loop, OneNode(spec_), [](const std::string& text) { LogInfo(text); }),
         countdown_(loop, [this] { return WorkersLeft(master_.state()); }),
         signals_(loop, SignalCallbacks()) {
     options.on_finish = [this](const JobOutcome& outcome) { End(outcome); };

@@ -87,6 +87,8 @@ class TypedJob {
     client.hostname = hostname_;
     client.life = options.config.join.life;
     client.terms = TermsOf(spec_);
+    LogDebug(absl::StrCat("joins job ", client.job_id, " at ", client.target,
+                          server_ == nullptr ? "" : ", served here"));
     client_ = std::make_unique<MasterClient>(loop_, std::move(client));
     options.config.join.must_agree = MustAgree(spec_);
     options.show_waiting = [this](const std::string& note) { OnNote(note); };
@@ -144,7 +146,10 @@ class TypedJob {
     master.job = ConfigOf(spec_);
     master.job.agreed = MustAgree(spec_);
     master.job.agreed_by = facts.hostname;
-    master.on_tell = [this](const std::string&, const std::string& text) { Say(spec_, text); };
+    master.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
+    master.on_round_started = [](const std::string&, const RoundStarted& round) {
+      LogRound(round);
+    };
     master.on_job_ended = [this](const std::string&, const JobReport& report) {
       report_ = report;
       have_report_ = true;
@@ -169,9 +174,8 @@ class TypedJob {
     target_host_ = "127.0.0.1";
     target_port_ = *port;
     if (spec_.way == StartWay::kServe) {
-      Say(spec_,
-          absl::StrCat("to start the other ", spec_.nodes_max == 2 ? "node" : "nodes",
-                       ", type there:\n    ", JoinLine(spec_, HostPort(facts.address, *port))));
+      LogInfo(absl::StrCat("to start the other ", spec_.nodes_max == 2 ? "node" : "nodes",
+                           ", type there:\n    ", JoinLine(spec_, HostPort(facts.address, *port))));
     }
     return absl::OkStatus();
   }
@@ -217,7 +221,7 @@ class TypedJob {
   void OnNote(const std::string& note) {
     noted_ = true;
     if (server_ == nullptr && !note.empty()) {
-      Say(spec_, note);
+      LogInfo(note);
     }
   }
 
@@ -225,11 +229,10 @@ class TypedJob {
     if (noted_ || ended_) {
       return;
     }
-    Say(spec_,
-        absl::StrCat(
-            "no master answers at ", HostPort(target_host_, target_port_),
-            " yet; it is asked again and again. Start the same command on that host, or check that "
-            "the name means the same there (--serve makes a node the master), and its firewall"));
+    LogInfo(absl::StrCat(
+        "no master answers at ", HostPort(target_host_, target_port_),
+        " yet; it is asked again and again. Start the same command on that host, or check that "
+        "the name means the same there (--serve makes a node the master), and its firewall"));
   }
 
   void AgentDone(const JobOutcome& outcome) {

@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/schedule/child_process.h"
 #include "proto/base/check.h"
+#include "proto/base/log.h"
 
 namespace muster {
 namespace {
@@ -99,6 +100,8 @@ void ProcessStarter::Spawn(Node& node) {
     return;
   }
   node.pid = *pid;
+  LogDebug(absl::StrCat(node.target.host, ": ", options_.program, " runs, process ", *pid,
+                        node.tries > 1 ? absl::StrCat(", try ", node.tries) : ""));
   if (callbacks_.on_spawned) {
     callbacks_.on_spawned(index, *pid);
   }
@@ -129,6 +132,7 @@ void ProcessStarter::OnReady(size_t index, UniqueFd socket) {
   node.starting = false;
   --starting_;
   pump_.StartAfter(absl::ZeroDuration());
+  LogDebug(absl::StrCat(node.target.host, ": the agent answers"));
   if (!stopping_) {
     callbacks_.on_connected(index, std::move(socket));
   }

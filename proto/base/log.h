@@ -18,6 +18,7 @@ void SetLogLevelByName(absl::string_view name);  // an unknown name changes noth
 void SetLogSink(std::function<void(LogLevel, absl::string_view)> sink);
 void Log(LogLevel level, absl::string_view text);
 
+inline void LogDebug(absl::string_view text) { Log(LogLevel::kDebug, text); }
 inline void LogInfo(absl::string_view text) { Log(LogLevel::kInfo, text); }
 inline void LogWarning(absl::string_view text) { Log(LogLevel::kWarning, text); }
 inline void LogError(absl::string_view text) { Log(LogLevel::kError, text); }

@@ -34,6 +34,30 @@ def test_prefix_by_default_only_above_one_rank(node0):
     assert result.out == b"two\ntwo\n", result
 
 
+def test_quiet_says_nothing_but_errors(node0):
+    nodes = ("--standalone", "--nnodes", "2", "--monitor-interval", "1")  # the last one makes a note
+    result = node0.run(*nodes, "-q", "echo", "x")
+    assert (result.code, result.errors) == (0, "") and len(result.out.splitlines()) == 2, result
+    assert "--monitor-interval has no effect" in node0.run(*nodes, "echo", "x").errors
+    result = node0.run(*nodes, "-q", "false")
+    assert result.code == 1 and "exit code 1" in result.errors, result
+
+
+def test_quiet_counts_down_in_silence(node0):
+    job = node0.start("-q", "--grace", "1", *sh("trap '' INT TERM; echo up; while :; do sleep 0.1; done"))
+    job.expect("up")
+    job.signal(2)
+    result = job.finish(30)
+    assert result.code == 130 and "stopping" not in result.errors, result
+
+
+def test_verbose_says_how_nodes_start_and_meet(node0):
+    result = node0.run("-v", "--standalone", "--nnodes", "2", "echo", "x")
+    for step in ("node1: muster-agent runs, process ", "node1: the agent answers", "round 1 starts: 2 workers on 2 nodes"):
+        assert step in result.errors, result
+    assert "round 1 starts: 3 workers on 1 node" in node0.run("-v", "-n", "3", "true").errors
+
+
 def test_prefix_template(node0):
     result = node0.run("-n", "2", "--log-prefix", "<{rank}/{local_rank} {stream}> ", *sh("echo out; echo err >&2"))
     assert sorted(result.text.splitlines()) == ["<0/0 out> out", "<1/1 out> out"], result

@@ -23,6 +23,7 @@
 #include "launcher/schedule/process_starter.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/build_info.h"
+#include "proto/base/log.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -188,6 +189,23 @@ TEST(Ssh, ATargetKeepsUserAndPort) {
   EXPECT_EQ(SshTarget(host), "ssh://eva@node1:2222");
   host.name = "fe80::1%eth0";
   EXPECT_EQ(SshTarget(host), "ssh://eva@[fe80::1%eth0]:2222");
+}
+
+TEST_F(StarterTest, ItsStepsAreSaidToWhoWantsToKnow) {
+  std::vector<std::string> said;
+  SetLogSink([&said](LogLevel level, absl::string_view text) {
+    EXPECT_EQ(level, LogLevel::kDebug);
+    said.emplace_back(text);
+  });
+  SetLogLevel(LogLevel::kDebug);
+  Use(MakeLocalStarter(&loop_, FAKE_AGENT));
+  Start(0, "node0");
+  Until([this] { return sockets_.contains(0); }, "the connection");
+  SetLogLevel(LogLevel::kInfo);
+  SetLogSink(nullptr);
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_THAT(said[0], HasSubstr("node0: muster-agent runs, process "));
+  EXPECT_EQ(said[1], "node0: the agent answers");
 }
 
 TEST_F(StarterTest, WhatALoginShellPrintsIsSkipped) {
