@@ -4,6 +4,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -34,10 +35,18 @@ JobTerms TermsOf(const JobSpec& spec) {
 
 RoundConfig ConfigOf(const JobSpec& spec) {
   RoundConfig config = ConfigFromTerms(spec.plan.job_id, TermsOf(spec));
-  for (const NodeWorkers& node : spec.nodes) {
-    config.expected.push_back(node.host.name);
+  for (size_t i = 0; i < spec.nodes.size(); ++i) {
+    const std::string& name = spec.nodes[i].host.name;
+    config.expected.push_back(name.empty() ? absl::StrCat("node", i) : name);
   }
   return config;
+}
+
+bool ManyWorkers(const JobSpec& spec) {
+  return spec.nodes.size() > 1 ||
+         std::any_of(spec.nodes.begin(), spec.nodes.end(), [](const NodeWorkers& node) {
+           return node.wanted != WorkersWanted::kNumber || node.workers > 1;
+         });
 }
 
 void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan) {

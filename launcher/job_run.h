@@ -20,6 +20,10 @@ inline constexpr int kExitNobodyReads = 141;  // stdout was closed: 128 + SIGPIP
 JobTerms TermsOf(const JobSpec& spec);
 RoundConfig ConfigOf(const JobSpec& spec);
 
+// Whether a host list or --standalone may run more than one worker; a count that is found out on
+// the node is taken for many.
+bool ManyWorkers(const JobSpec& spec);
+
 // What depends on the world's size and on where our output goes: prefix, growing lines, log folder.
 void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan);
 

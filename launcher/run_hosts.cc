@@ -66,7 +66,7 @@ class HostsJob {
       : loop_(loop),
         spec_(std::move(spec)),
         secret_(std::move(secret)),
-        display_(loop, spec_.plan.output, spec_.plan.role, /*many_workers=*/true,
+        display_(loop, spec_.plan.output, spec_.plan.role, ManyWorkers(spec_),
                  [this](uint32_t node_rank) { return NodeName(node_rank); }),
         stdin_(loop, [this](const std::string& bytes, bool eof) { OnStdin(bytes, eof); }),
         server_(loop, MasterCallbacks()),
@@ -359,7 +359,7 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
   if (spec.plan.job_id.empty()) {
     spec.plan.job_id = MakeJobId();
   }
-  FinishOutputOptions(spec, /*many_workers=*/true, spec.plan);
+  FinishOutputOptions(spec, ManyWorkers(spec), spec.plan);
   if (StdinReader::NothingThere()) {
     spec.plan.stdin_mode = StdinMode::kNone;
   }

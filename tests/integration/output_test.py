@@ -28,6 +28,8 @@ def test_lines_are_never_torn_without_prefix(node0):
 
 def test_prefix_by_default_only_above_one_rank(node0):
     assert node0.run("-n", "1", "echo", "alone").out == b"alone\n"
+    assert node0.run("--hosts", "localhost", "echo", "alone").out == b"alone\n"
+    assert node0.run("--hosts", "localhost", "-l", "echo", "alone").out == b"[0@localhost] alone\n"
     result = node0.run("-n", "2", "echo", "two")
     assert sorted(result.out.splitlines()) == [b"[0@node0] two", b"[1@node0] two"], result
     result = node0.run("-n", "2", "--no-prefix", "echo", "two")
