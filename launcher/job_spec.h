@@ -116,10 +116,9 @@ enum class StartWay : uint8_t {
 };
 
 struct RendezvousSpec {
-  std::string backend;  // "" | static | c10d, as given; both mean our own
-  std::string host;     // of --rdzv-endpoint, or --master-addr in the static form; "" = none
-  uint16_t port = 0;    // 0 = any
-  std::string file;     // path of --rdzv-endpoint file:///path; then host is ""
+  std::string host;   // of --rdzv-endpoint, or --master-addr in the static form; "" = none
+  uint16_t port = 0;  // 0 = any
+  std::string file;   // path of --rdzv-endpoint file:///path; then host is ""
   bool is_static =
       false;       // torchrun's static form: rendezvous and store share master_addr:master_port
   std::string id;  // "" = launch makes one

@@ -59,7 +59,7 @@ absl::Status SetRdzvEndpoint(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
-absl::Status SetRdzvBackend(const OptionValue& v, JobSpec& s) {
+absl::Status CheckRdzvBackend(const OptionValue& v, JobSpec&) {
   if (absl::StartsWith(v.text, "etcd")) {
     return absl::InvalidArgumentError(
         absl::StrCat(v.name, ": no etcd is needed or spoken to: leave ", v.name, " ", v.text,
@@ -68,7 +68,6 @@ absl::Status SetRdzvBackend(const OptionValue& v, JobSpec& s) {
   if (v.text != "c10d" && v.text != "static") {
     return WantError(v, "c10d or static (both are served by the same rendezvous)");
   }
-  s.rendezvous.backend = std::string(v.text);
   return absl::OkStatus();
 }
 

@@ -12,7 +12,7 @@ namespace muster {
 absl::Status SetNnodes(const OptionValue& v, JobSpec& s);
 absl::Status SetNprocPerNode(const OptionValue& v, JobSpec& s);
 absl::Status SetRdzvEndpoint(const OptionValue& v, JobSpec& s);
-absl::Status SetRdzvBackend(const OptionValue& v, JobSpec& s);
+absl::Status CheckRdzvBackend(const OptionValue& v, JobSpec& s);
 absl::Status SetRdzvConf(const OptionValue& v, JobSpec& s);
 absl::Status SetNodeRank(const OptionValue& v, JobSpec& s);
 absl::Status SetMasterAddr(const OptionValue& v, JobSpec& s);

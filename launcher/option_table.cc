@@ -88,7 +88,7 @@ constexpr OptionRow kTable[] = {
     {OptionId::kRdzvEndpoint, kRequired, true, "--rdzv-endpoint", "HOST:PORT", "PET_RDZV_ENDPOINT",
      kMeet, "nodes meet here; the same command is typed on each (port 29400)", SetRdzvEndpoint},
     {OptionId::kRdzvBackend, kRequired, false, "--rdzv-backend", "NAME", "PET_RDZV_BACKEND", kMeet,
-     "c10d or static, for torchrun's sake: both are served by our rendezvous", SetRdzvBackend},
+     "c10d or static, for torchrun's sake: both are served by our rendezvous", CheckRdzvBackend},
     {OptionId::kRdzvId, kRequired, false, "--rdzv-id", "ID", "PET_RDZV_ID", kMeet,
      "name of the job (default: made up)",
      [](const OptionValue& v, JobSpec& s) { return NotEmpty(v, s.rendezvous.id); }},

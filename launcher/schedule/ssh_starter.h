@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "launcher/schedule/hostfile.h"
 #include "launcher/schedule/starter.h"
+#include "proto/base/limits.h"
 
 namespace muster {
 
@@ -17,7 +18,7 @@ struct SshOptions {
   std::vector<std::string> ssh = {"ssh"};  // --ssh: program and options in front of ours
   std::string agent_path;  // muster-agent of this launch: tried on the node under the same path,
                            // else pushed
-  absl::Duration connect_timeout = absl::Seconds(15);
+  absl::Duration connect_timeout = kSshConnectTimeout;
   absl::Duration answer_timeout =
       absl::Seconds(60);  // from the program's start to the agent's line
   int tries = 3;
