@@ -91,6 +91,18 @@ class Peer {
       sent += static_cast<size_t>(n);
     }
   }
+  // Before Connect.
+  void KeepBuffersSmall() {
+    const int bytes = 16 << 10;
+    setsockopt(fd_.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    setsockopt(fd_.get(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+  }
+  // False: the server takes no more.
+  bool TrySend(const std::string& bytes) {
+    const ssize_t n = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    EXPECT_TRUE(n < 0 || n == static_cast<ssize_t>(bytes.size())) << n;
+    return n > 0;
+  }
   std::string Read(size_t size) {
     std::string out(size, '\0');
     size_t have = 0;
@@ -234,6 +246,30 @@ TEST_F(StoreServerTest, AClientThatDoesNotReadDelaysNobody) {
   writer.Send(kOld.Set("/big", "small now"));
   EXPECT_EQ(writer.Ask(kOld.Add("/n", 1), 8), U64(2));
   for (int i = 0; i < kGets; ++i) {
+    ASSERT_TRUE(sleeper.Read(8 + value.size()) == Str(value)) << i;
+  }
+}
+
+// Its requests come one by one, so that no single answer is large: it must be read from no more.
+TEST_F(StoreServerTest, AClientThatNeverReadsIsNotAnsweredIntoMemoryForEver) {
+  Start();
+  Peer other(port_);
+  const std::string value(1000, 'v');
+  other.Send(kOld.Set("/k", value));
+  EXPECT_EQ(other.Ask(kOld.Add("/n", 0), 8), U64(0));
+  Peer sleeper(0);
+  sleeper.KeepBuffersSmall();
+  ASSERT_EQ(sleeper.Connect(port_), 0) << strerror(errno);
+  // Buffers of the kernel take some 10,000 requests and answers at most.
+  constexpr int kGetsMax = 60000;
+  int gets = 0;
+  while (gets < kGetsMax && sleeper.TrySend(kOld.Get("/k"))) {
+    ++gets;
+    // The store has taken a turn, with the sleeper's request.
+    ASSERT_EQ(other.Ask(kOld.Add("/n", 1), 8), U64(static_cast<uint64_t>(gets)));
+  }
+  EXPECT_LT(gets, kGetsMax);
+  for (int i = 0; i < gets; ++i) {  // none is lost
     ASSERT_TRUE(sleeper.Read(8 + value.size()) == Str(value)) << i;
   }
 }
