@@ -154,6 +154,7 @@ void TorchStoreServer::Loop::Run() {
     for (int i = 0; i < n; ++i) {
       const uint64_t id = events[static_cast<size_t>(i)].data.u64;
       if (id == kStopId) {
+        TakeAdopted();   // nobody else owns what is still in the pipe
         epoll_.Reset();  // first: taking thousands of sockets out of it one by one takes longer
         clients_.clear();
         return;

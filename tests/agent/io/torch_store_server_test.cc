@@ -298,6 +298,21 @@ TEST_F(StoreServerTest, StatsFollow) {
   EXPECT_GT(server_->stats().bytes, 0u);
 }
 
+// However far the thread has come, what it was given is closed with the server.
+TEST_F(StoreServerTest, StoppingClosesWhatWasJustAdopted) {
+  for (int i = 0; i < 200; ++i) {
+    Start();
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    const UniqueFd client(ends[0]);
+    server_->Adopt(UniqueFd(ends[1]));
+    server_.reset();
+    pollfd entry{client.get(), POLLIN, 0};
+    ASSERT_EQ(poll(&entry, 1, 0), 1) << i;
+    ASSERT_NE(entry.revents & POLLHUP, 0) << i;
+  }
+}
+
 double CpuSeconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
