@@ -182,7 +182,7 @@ void TorchStore::Hello(Client& client) {
 
 // gloo names a worker's first key by its rank in the group; only that of the default group tells
 // the global rank: "...default_pg/0/0/rank_N" in torch 1.13, "...default_pg/0//cpu//0/N" in 2.6.
-void TorchStore::NoteRank(absl::string_view key) {
+void TorchStore::NoteRank(Client& client, absl::string_view key) {
   const size_t at = key.find(kDefaultGroup);
   if (at == absl::string_view::npos) {
     return;
@@ -198,6 +198,7 @@ void TorchStore::NoteRank(absl::string_view key) {
   uint32_t rank = 0;
   if (absl::ConsumePrefix(&key, "0/") && absl::SimpleAtoi(absl::StripPrefix(key, "rank_"), &rank) &&
       rank < config_.world_size) {
+    client.rank = rank;
     ranks_.insert(rank);
   }
 }
@@ -305,7 +306,12 @@ void TorchStore::Forget(StoreClientId id) {
     if (space->hellos >= config_.world_size) {
       space->left = true;
     } else {
-      --space->hellos;  // it will come again; so far not all have been here
+      // It will come again; so far not all have been here.
+      --space->hellos;
+      --hellos_;
+      if (client.rank.has_value()) {
+        ranks_.erase(*client.rank);
+      }
     }
   }
   clients_.erase(it);

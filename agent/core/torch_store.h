@@ -111,6 +111,7 @@ class TorchStore {
     StoreParser parser;
     size_t parser_bytes = 0;        // of bytes_
     std::optional<uint32_t> space;  // after its hello
+    std::optional<uint32_t> rank;   // that it has told
     // The one WAIT or BARRIER that is not answered yet.
     uint64_t wait_seq = 0;  // 0 = none
     uint32_t wait_space = 0;
@@ -148,7 +149,7 @@ class TorchStore {
 
   void DeleteKey(Call call);
   void Hello(Client& client);
-  void NoteRank(absl::string_view key);
+  void NoteRank(Client& client, absl::string_view key);
   uint32_t CurrentSpace() const {
     return static_cast<uint32_t>(spaces_first_ + spaces_.size() - 1);
   }
@@ -166,8 +167,8 @@ class TorchStore {
   std::deque<Space> spaces_;   // never empty; the last is the current one
   uint64_t wait_seq_last_ = 0;
   size_t bytes_ = 0;
-  size_t keys_ = 0;  // of all spaces
-  uint64_t hellos_ = 0;
+  size_t keys_ = 0;           // of all spaces
+  uint64_t hellos_ = 0;       // of all spaces that there were
   std::set<uint32_t> ranks_;  // that told their rank
   bool any_client_ = false;
 };

@@ -100,7 +100,7 @@ std::string TorchStore::RunKeyed(Call call) {
   const std::string& key = call.request.keys[0];
   switch (call.request.op) {
     case StoreOp::kSet:
-      NoteRank(key);
+      NoteRank(call.client, key);
       return Set(call.space, key, std::move(call.request.values[0]), call.out);
     case StoreOp::kCompareSet:
       return CompareSet(call);
@@ -226,7 +226,7 @@ std::string TorchStore::MultiSet(Call call) {
     return full;
   }
   for (size_t i = 0; i < request.keys.size(); ++i) {
-    NoteRank(request.keys[i]);
+    NoteRank(call.client, request.keys[i]);
     const std::string full =
         Set(call.space, request.keys[i], std::move(request.values[i]), call.out);
     CHECK(full.empty());

@@ -82,7 +82,6 @@ class TorchStoreServer::Loop {
   std::map<uint64_t, Client> clients_;
   std::vector<char> buffer_ = std::vector<char>(kReadBytes);
   uint64_t next_id_ = kFirstClientId;
-  std::map<std::string, uint32_t> hellos_by_peer_;
   size_t refusals_ = 0;
   bool accepting_ = true;
   bool said_no_descriptor_ = false;

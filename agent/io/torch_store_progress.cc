@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -61,8 +62,15 @@ void TorchStoreServer::Loop::OnTime() {
 std::string TorchStoreServer::Loop::ProgressLine(const StoreProgress& progress,
                                                  absl::Duration since) const {
   constexpr size_t kShown = 16;
+  // While workers are missing, those that count are all connected.
+  std::map<std::string, uint32_t> hellos;
+  for (const auto& [id, client] : clients_) {
+    if (store_.said_hello(StoreClientId{id})) {
+      ++hellos[client.peer];
+    }
+  }
   std::vector<std::string> peers;
-  for (const auto& [peer, count] : hellos_by_peer_) {
+  for (const auto& [peer, count] : hellos) {
     if (peers.size() == kShown) {
       peers.emplace_back("...");
       break;

@@ -260,13 +260,8 @@ void TorchStoreServer::Loop::Read(uint64_t id) {
   Client& client = clients_.at(id);
   const ssize_t n = recv(client.fd.get(), buffer_.data(), buffer_.size(), 0);
   if (n > 0) {
-    const bool knew = store_.said_hello(StoreClientId{id});
-    const std::string peer = client.peer;
     Apply(store_.Step(StoreClientBytes{StoreClientId{id},
                                        absl::string_view(buffer_.data(), static_cast<size_t>(n))}));
-    if (!knew && store_.said_hello(StoreClientId{id})) {
-      ++hellos_by_peer_[peer];
-    }
     return;
   }
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) {

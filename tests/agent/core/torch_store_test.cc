@@ -263,6 +263,27 @@ TEST(StoreProgress, MissingRanksAreKnownWhenEachWorkerHasToldItsRank) {
   EXPECT_EQ(job.store.progress().missing, (std::vector<uint32_t>{1, 3}));
 }
 
+TEST(StoreProgress, AWorkerThatTriesAgainIsCountedOnce) {
+  Bench job(TorchStoreConfig{.world_size = 2, .limits = {}});
+  const auto connect = [&](uint64_t id) {
+    job.Open(id);
+    job.Feed(id, kOld.Add("init/", 1));
+  };
+  connect(1);
+  job.Feed(1, kOld.Set("/default_pg/0/0/rank_1", "h"));
+  job.Close(1);
+  EXPECT_EQ(job.store.connected(), 0u);
+  connect(2);
+  EXPECT_EQ(job.store.connected(), 1u);
+  EXPECT_EQ(job.store.progress().missing, std::nullopt);  // the first one's word has gone with it
+  job.Feed(2, kOld.Set("/default_pg/0/0/rank_1", "h"));
+  EXPECT_EQ(job.store.progress().missing, (std::vector<uint32_t>{0}));
+  connect(3);
+  EXPECT_EQ(job.store.connected(), 2u);
+  job.Close(2);  // all have been here
+  EXPECT_EQ(job.store.connected(), 2u);
+}
+
 TEST(StoreProgress, NewTorchTellsItsRankByAnotherKey) {
   Bench job(TorchStoreConfig{.world_size = 3, .limits = {}});
   job.Open(1);

@@ -229,6 +229,23 @@ TEST_F(StoreServerTest, SaysWhoHasConnected) {
   EXPECT_EQ(server_->stats().connected, 2u);
 }
 
+TEST_F(StoreServerTest, WhoLeavesBeforeAllHaveComeIsNotCounted) {
+  Start(/*world_size=*/2, absl::Milliseconds(1));
+  const auto next_about = [this](const std::string& count) {
+    std::string line;
+    for (int i = 0; i < 12 && line.find(count) != 0; ++i) {  // each after twice the time
+      line = lines_.Next();
+    }
+    return line;
+  };
+  {
+    Peer gone(port_);
+    EXPECT_EQ(gone.Ask(kOld.Add("init/", 1), 8), U64(1));
+    EXPECT_THAT(next_about("1 of 2"), HasSubstr("(1 from 127.0.0.1)"));
+  }
+  EXPECT_THAT(next_about("0 of 2"), HasSubstr("0 of 2 workers have connected to the store after "));
+}
+
 TEST_F(StoreServerTest, AClientThatDoesNotReadDelaysNobody) {
   Start();
   Peer writer(port_);
