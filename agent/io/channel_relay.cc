@@ -9,11 +9,13 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/io/thread.h"
+#include "proto/base/status_macros.h"
 
 namespace muster {
 namespace {
@@ -97,14 +99,19 @@ class ThreadRelay final : public ChannelRelay {
       : outer_(std::move(fds.outer)),
         stop_(std::move(fds.stop_write)),
         ended_(std::move(fds.ended_read)),
-        thread_(&ThreadRelay::Run, std::move(fds)) {}
+        fds_(std::move(fds)) {}
   ~ThreadRelay() override {
     stop_.Reset();
-    thread_.join();
+    thread_.reset();  // waits
   }
   ThreadRelay(const ThreadRelay&) = delete;
   ThreadRelay& operator=(const ThreadRelay&) = delete;
 
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(Thread thread, Thread::Start("relay", [this] { Run(std::move(fds_)); }));
+    thread_.emplace(std::move(thread));
+    return absl::OkStatus();
+  }
   UniqueFd TakeSocket() override { return std::move(outer_); }
   void Drain(absl::Duration within) override {
     outer_.Reset();
@@ -118,7 +125,8 @@ class ThreadRelay final : public ChannelRelay {
   UniqueFd outer_;
   UniqueFd stop_;
   UniqueFd ended_;
-  std::thread thread_;
+  Fds fds_;  // the thread's from Start on
+  std::optional<Thread> thread_;
 };
 
 void ThreadRelay::Run(Fds fds) {
@@ -178,7 +186,9 @@ absl::StatusOr<std::unique_ptr<ChannelRelay>> ChannelRelay::Start(UniqueFd in, U
   SetNonBlocking(out.get());
   fds.in = std::move(in);
   fds.out = std::move(out);
-  return std::unique_ptr<ChannelRelay>(std::make_unique<ThreadRelay>(std::move(fds)));
+  auto relay = std::make_unique<ThreadRelay>(std::move(fds));
+  RETURN_IF_ERROR(relay->Start());
+  return std::unique_ptr<ChannelRelay>(std::move(relay));
 }
 
 }  // namespace muster

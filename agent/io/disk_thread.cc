@@ -1,15 +1,13 @@
 #include "agent/io/disk_thread.h"
 
-#include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 
 #include <atomic>
 #include <cerrno>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "agent/io/thread.h"
 #include "proto/base/check.h"
 #include "proto/base/mailbox.h"
 #include "proto/base/mutex.h"
@@ -70,24 +68,25 @@ DiskThread::~DiskThread() {
   CHECK(shared_->works.Post(nullptr));
 }
 
-void DiskThread::Start() {
+absl::Status DiskThread::Start() {
+  if (shared_ != nullptr) {
+    return absl::OkStatus();
+  }
   wake_.emplace(loop_, [this] { Deliver(); });
-  shared_ = std::make_shared<Shared>(&*wake_);
-  // Signals are for the other threads of this process.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread([shared = shared_] { shared->RunAll(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread.native_handle(), "disk");
-  thread.detach();
+  auto shared = std::make_shared<Shared>(&*wake_);
+  absl::StatusOr<Thread> thread = Thread::Start("disk", [shared] { shared->RunAll(); });
+  if (!thread.ok()) {
+    wake_.reset();
+    return thread.status();
+  }
+  thread->Detach();
+  shared_ = std::move(shared);
+  return absl::OkStatus();
 }
 
 void DiskThread::Run(std::function<void()> work, std::function<void()> done) {
   CHECK(work != nullptr);
-  if (shared_ == nullptr) {
-    Start();
-  }
+  CHECK(shared_ != nullptr);
   if (dones_.empty()) {
     wake_->Ref();
   }

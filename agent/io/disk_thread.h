@@ -1,6 +1,6 @@
 // A thread of its own for work on files that may hang (a TMPDIR or a log folder on a dead server):
 // the loop, its beats and everybody else's files go on. Loop thread only; only `work` runs on the
-// thread, which is started by the first Run.
+// thread.
 //
 // Invariants:
 //  D1 works run one at a time in the order of Run; so come their `done`s, on the loop;
@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -33,15 +34,16 @@ class DiskThread {
   DiskThread(const DiskThread&) = delete;
   DiskThread& operator=(const DiskThread&) = delete;
 
-  // `work` and what it captured are destroyed on the thread as soon as it has run: it owns (by
-  // shared_ptr) what it touches. `done` may be empty; it is destroyed on the loop thread.
+  // The thread, if it is not there yet. Errors: ResourceExhausted (no thread; says what to raise).
+  absl::Status Start();
+  // After Start. `work` and what it captured are destroyed on the thread as soon as it has run: it
+  // owns (by shared_ptr) what it touches. `done` may be empty; it is destroyed on the loop thread.
   void Run(std::function<void()> work, std::function<void()> done);
   // Works whose `done` has not come.
   size_t outstanding() const { return dones_.size(); }
 
  private:
   struct Shared;
-  void Start();
   void Deliver();
 
   uv_loop_t* const loop_;

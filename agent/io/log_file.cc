@@ -80,6 +80,9 @@ void LogFile::Append(absl::string_view bytes) {
 }
 
 void LogFile::Start() {
+  if (const absl::Status started = disk_->Start(); !started.ok()) {
+    return GiveUp(absl::StrCat(on_disk_->path, ": ", started.message()));
+  }
   busy_ = true;
   on_disk_->bytes.swap(waiting_);
   writing_bytes_ = on_disk_->bytes.size();
@@ -96,15 +99,19 @@ void LogFile::OnWritten() {
   writing_bytes_ = 0;
   on_disk_->bytes.clear();
   if (!on_disk_->error.empty() && !told_) {
-    told_ = true;
-    waiting_.clear();
-    LogWarning(absl::StrCat(on_disk_->error, ": the rest of what goes there is lost"));
+    GiveUp(on_disk_->error);
   }
   if (!waiting_.empty()) {
     Start();
   } else if (on_idle) {
     on_idle();
   }
+}
+
+void LogFile::GiveUp(const std::string& why) {
+  told_ = true;
+  waiting_.clear();
+  LogWarning(absl::StrCat(why, ": the rest of what goes there is lost"));
 }
 
 void LogFile::OnDisk::Open() {

@@ -37,6 +37,7 @@ class LogFile {
   LogFile(std::shared_ptr<DiskThread> disk, std::string path);
   void Start();
   void OnWritten();
+  void GiveUp(const std::string& why);
 
   const std::shared_ptr<DiskThread> disk_;
   // Ours and the outstanding work's, which may outlive us; the loop leaves it alone while busy_.

@@ -12,6 +12,7 @@
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
+#include "proto/base/status_macros.h"
 
 namespace muster {
 namespace {
@@ -105,6 +106,7 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
     stream->shown = !(to_file_only && !teed) && (show_.empty() || show_.count(rank) > 0) &&
                     (show_local_.empty() || show_local_.count(local_rank) > 0);
     if (to_file_only || teed || all_logged) {
+      RETURN_IF_ERROR(log_disk_->Start());
       stream->log = LogFile::Make(
           log_disk_, absl::StrCat(options_.log_dir, "/", job_id_, "/round-", assignment_.round.n,
                                   "/rank-", rank, number == 1 ? ".out" : ".err"));

@@ -163,6 +163,7 @@ OutputSpool::OutputSpool(std::shared_ptr<DiskThread> disk, size_t memory_max, ui
     : disk_(std::move(disk)),
       memory_max_(memory_max),
       file_max_(file_max),
+      folder_(SpoolFolder()),
       batch_max_(std::min(kOutputSpoolBatch, memory_max / 16)),
       here_(std::make_shared<const bool>(true)),
       life_(std::make_shared<const bool>(true)) {}
@@ -231,8 +232,12 @@ void OutputSpool::Settle() {
 }
 
 void OutputSpool::StartWrite() {
-  if (writing_ || file_broken_) {
+  if (writing_ || file_broken_ || late_.empty() ||
+      file_bytes() + OnDisk(late_.front().bytes) > file_max_) {
     return;
+  }
+  if (const absl::Status started = disk_->Start(); !started.ok()) {
+    return BreakFile(started.message());
   }
   auto write = std::make_shared<Write>();
   while (!late_.empty()) {
@@ -245,11 +250,8 @@ void OutputSpool::StartWrite() {
     write->chunks.push_back(std::move(late_.front()));
     late_.pop_front();
   }
-  if (write->chunks.empty()) {
-    return;
-  }
   if (file_ == nullptr) {
-    file_ = std::make_shared<File>(File{SpoolFolder(), file_max_, UniqueFd()});
+    file_ = std::make_shared<File>(File{folder_, file_max_, UniqueFd()});
   }
   write->at = write_at_;
   late_on_disk_ -= write->on_disk;
@@ -272,11 +274,7 @@ void OutputSpool::StartWrite() {
 
 void OutputSpool::OnWritten(Write& write) {
   if (write.error != 0 && !file_broken_) {
-    file_broken_ = true;
-    LogWarning(absl::StrCat("the output spool in ", file_->folder, " cannot grow (",
-                            std::strerror(write.error),
-                            "): output that nobody reads now waits in memory, then holds the "
-                            "workers up"));
+    BreakFile(std::strerror(write.error));
   }
   // Who reads has come this far meanwhile: no need to fetch from the disk what is still here.
   const bool wanted_now = memory_.empty() && file_bytes() == 0;
@@ -299,6 +297,13 @@ void OutputSpool::OnWritten(Write& write) {
   } else {
     extents_.push_back(write.on_disk);
   }
+}
+
+void OutputSpool::BreakFile(absl::string_view why) {
+  file_broken_ = true;
+  LogWarning(absl::StrCat("the output spool in ", folder_, " cannot grow (", why,
+                          "): output that nobody reads now waits in memory, then holds the "
+                          "workers up"));
 }
 
 void OutputSpool::StartRead() {

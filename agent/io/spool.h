@@ -18,7 +18,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 
+#include "absl/strings/string_view.h"
 #include "agent/io/disk_thread.h"
 #include "agent/io/links.h"
 
@@ -69,6 +71,7 @@ class OutputSpool {
   void OnWritten(Write& write);
   void StartRead();
   void OnRead(Read& read);
+  void BreakFile(absl::string_view why);
   void LoseFile();
   void Truncate();
   void TakeLate();
@@ -78,6 +81,7 @@ class OutputSpool {
   const std::shared_ptr<DiskThread> disk_;
   const size_t memory_max_;
   const uint64_t file_max_;
+  const std::string folder_;
   const size_t batch_max_;     // a batch has one chunk at least, however large
   Queue memory_;               // older than everything in the file
   Queue late_;                 // newer than everything in the file
@@ -86,7 +90,7 @@ class OutputSpool {
   uint64_t late_on_disk_ = 0;  // what late_ would take of the file
   // Ours and the outstanding work's, which alone touches what is in it.
   std::shared_ptr<File> file_;
-  bool file_broken_ = false;  // disk full or no folder: memory only from then on
+  bool file_broken_ = false;  // disk full, no folder, no thread: memory only from then on
   bool file_used_ = false;    // since it was last truncated
   // Bytes of the stream of records; a byte's place in the file is this modulo `file_max_`.
   uint64_t read_at_ = 0;

@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -26,6 +24,7 @@
 #include "agent/core/torch_store.h"
 #include "agent/io/torch_store_loop.h"
 #include "proto/base/check.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -94,20 +93,16 @@ absl::StatusOr<std::unique_ptr<TorchStoreServer>> TorchStoreServer::Start(Unique
   if (absl::Status opened = server->loop_->Open(); !opened.ok()) {
     return opened;
   }
-  // Signals are for the other threads of this process.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  server->thread_ = std::thread([loop = server->loop_.get()] { loop->Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(server->thread_.native_handle(), "torch-store");
+  ASSIGN_OR_RETURN(Thread thread,
+                   Thread::Start("torch-store", [loop = server->loop_.get()] { loop->Run(); }));
+  server->thread_.emplace(std::move(thread));
   return server;
 }
 
 TorchStoreServer::~TorchStoreServer() {
-  if (thread_.joinable()) {
+  if (thread_.has_value()) {
     CHECK(eventfd_write(stop_.get(), 1) == 0);
-    thread_.join();
+    thread_.reset();  // waits
   }
 }
 

@@ -10,12 +10,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/core/torch_store_wire.h"
+#include "agent/io/thread.h"
 #include "agent/io/torch_store_port.h"  // IWYU pragma: export
 #include "proto/base/unique_fd.h"
 
@@ -38,7 +39,8 @@ class TorchStoreServer {
     uint32_t connected = 0;  // workers that have said hello, at most world_size
   };
 
-  // Errors: InvalidArgument (the socket does not listen), ResourceExhausted (no descriptor).
+  // Errors: InvalidArgument (the socket does not listen), ResourceExhausted (no
+  // descriptor, no thread).
   static absl::StatusOr<std::unique_ptr<TorchStoreServer>> Start(UniqueFd listening_socket,
                                                                  Options options);
   // Stops the thread and closes every connection: 10 us for each that is still open (16,000 of them
@@ -70,7 +72,7 @@ class TorchStoreServer {
   UniqueFd stop_;   // eventfd: readable = stop
   UniqueFd adopt_;  // pipe: numbers of descriptors that the thread takes over
   std::unique_ptr<Loop> loop_;
-  std::thread thread_;
+  std::optional<Thread> thread_;
 };
 
 }  // namespace muster

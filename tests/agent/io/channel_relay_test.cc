@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "tests/agent/io/no_threads.h"
+
 namespace muster {
 namespace {
 
@@ -56,6 +58,14 @@ std::string Pattern(size_t size) {
     out[i] = static_cast<char>((i * 7 + i / 251) & 0xff);
   }
   return out;
+}
+
+TEST(ChannelRelay, WithoutAThreadItDoesNotStart) {
+  const NoThreads none;
+  TwoEnds in = MakePipe();
+  TwoEnds out = MakePipe();
+  EXPECT_EQ(ChannelRelay::Start(std::move(in.read_end), std::move(out.write_end)).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST(ChannelRelay, CopiesBothWaysAndDrains) {

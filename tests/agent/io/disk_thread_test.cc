@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/agent/io/loop_test.h"
+#include "tests/agent/io/no_threads.h"
 #include "tests/agent/io/slow_disk.h"
 
 namespace muster {
@@ -37,6 +38,7 @@ class DiskThreadTest : public LoopTest {
 // D1
 TEST_F(DiskThreadTest, WorksAndDonesComeInOrder) {
   DiskThread disk(&loop_);
+  ASSERT_TRUE(disk.Start().ok());
   const std::thread::id loop_thread = std::this_thread::get_id();
   auto worked = std::make_shared<std::vector<int>>();
   std::vector<int> done;
@@ -74,6 +76,7 @@ TEST_F(DiskThreadTest, WorksAndDonesComeInOrder) {
 
 TEST_F(DiskThreadTest, DoneMayRunMore) {
   DiskThread disk(&loop_);
+  ASSERT_TRUE(disk.Start().ok());
   int turns = 0;
   std::function<void()> again = [&] {
     if (++turns < 100) {
@@ -92,6 +95,7 @@ TEST_F(DiskThreadTest, WorkIsDestroyedOnTheThread) {
     std::shared_ptr<std::thread::id> died_on;
   };
   DiskThread disk(&loop_);
+  ASSERT_TRUE(disk.Start().ok());
   auto died_on = std::make_shared<std::thread::id>();
   auto ran_on = std::make_shared<std::thread::id>();
   auto owned = std::make_shared<Owned>();
@@ -108,6 +112,7 @@ TEST_F(DiskThreadTest, WorkIsDestroyedOnTheThread) {
 // D2
 TEST_F(DiskThreadTest, HungWorkHoldsUpNeitherLoopNorDestructor) {
   auto disk = std::make_unique<DiskThread>(&loop_);
+  ASSERT_TRUE(disk->Start().ok());
   auto after = std::make_shared<Gate>();
   int done = 0;
   disk->Run([gate = gate_] { EXPECT_TRUE(gate->Wait()); }, [&] { ++done; });
@@ -127,6 +132,7 @@ TEST_F(DiskThreadTest, HungWorkHoldsUpNeitherLoopNorDestructor) {
 
 TEST_F(DiskThreadTest, DestroyedByItsOwnDone) {
   auto disk = std::make_unique<DiskThread>(&loop_);
+  ASSERT_TRUE(disk->Start().ok());
   int done = 0;
   for (int i = 0; i < 3; ++i) {
     disk->Run([] {},
@@ -145,6 +151,7 @@ TEST_F(DiskThreadTest, DestroyedByItsOwnDone) {
 TEST_F(DiskThreadTest, DestroyedAnyTime) {
   for (int i = 0; i < 2000; ++i) {
     DiskThread disk(&loop_);
+    ASSERT_TRUE(disk.Start().ok());
     auto turns = std::make_shared<std::atomic<int>>(0);
     disk.Run([turns] { ++*turns; }, [] {});
     disk.Run([turns] { ++*turns; }, [] {});
@@ -166,6 +173,7 @@ TEST_F(DiskThreadTest, IdleHoldsNothing) {
   EXPECT_FALSE(LoopAlive());
   EXPECT_LE(Threads(), before);  // those of other tests may have ended
   DiskThread disk(&loop_);
+  ASSERT_TRUE(disk.Start().ok());
   disk.Run([] {}, nullptr);
   EXPECT_TRUE(LoopAlive());
   uv_run(&loop_, UV_RUN_DEFAULT);
@@ -178,10 +186,26 @@ TEST_F(DiskThreadTest, IdleHoldsNothing) {
 }
 
 // A hung disk is nobody else's: libuv's pool has four threads for all.
+TEST_F(DiskThreadTest, WithoutAThreadItSaysSoAndCanStartLater) {
+  DiskThread disk(&loop_);
+  {
+    const NoThreads none;
+    EXPECT_EQ(disk.Start().code(), absl::StatusCode::kResourceExhausted);
+  }
+  RunReady();
+  EXPECT_FALSE(LoopAlive());
+  ASSERT_TRUE(disk.Start().ok());
+  ASSERT_TRUE(disk.Start().ok());  // nothing more
+  bool done = false;
+  disk.Run([] {}, [&] { done = true; });
+  EXPECT_TRUE(RunUntil([&] { return done; }));
+}
+
 TEST_F(DiskThreadTest, ManyHungDisksHoldUpNobodyElse) {
   std::vector<std::unique_ptr<DiskThread>> hung;
   for (int i = 0; i < 8; ++i) {
     hung.push_back(std::make_unique<DiskThread>(&loop_));
+    ASSERT_TRUE(hung.back()->Start().ok());
     hung.back()->Run([gate = gate_] { EXPECT_TRUE(gate->Wait()); }, nullptr);
   }
   bool pooled = false;
@@ -192,6 +216,7 @@ TEST_F(DiskThreadTest, ManyHungDisksHoldUpNobodyElse) {
       &loop_, &request, [](uv_work_t*) {},
       [](uv_work_t* done, int) { *static_cast<bool*>(done->data) = true; });
   DiskThread disk(&loop_);
+  ASSERT_TRUE(disk.Start().ok());
   disk.Run([] {}, [&] { own = true; });
   EXPECT_TRUE(RunUntil([&] { return pooled && own; }));
   gate_->Open();

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/log.h"
 #include "tests/agent/io/loop_test.h"
+#include "tests/agent/io/no_threads.h"
 #include "tests/agent/io/slow_disk.h"
 
 namespace muster {
@@ -85,6 +86,17 @@ TEST_F(LogFileTest, TroubleIsToldOnceAndWaitsForNobody) {
                 testing::HasSubstr(folder_.substr(0, 4) == path.substr(0, 4) ? folder_ : path));
     EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 1) << log_;
   }
+}
+
+TEST_F(LogFileTest, WithoutAThreadTheProblemIsSaidOnce) {
+  const NoThreads none;
+  std::shared_ptr<LogFile> file = LogFile::Make(disk_, folder_ + "/file");
+  file->Append("a");
+  file->Append("b");
+  EXPECT_TRUE(file->idle());
+  EXPECT_THAT(
+      log_, testing::AllOf(testing::HasSubstr(folder_ + "/file"), testing::HasSubstr("ulimit -u")));
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 1) << log_;
 }
 
 // L2: the owner goes while the file system hangs; the write under way still ends.

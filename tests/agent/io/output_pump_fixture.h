@@ -26,6 +26,7 @@
 #include "proto/base/log.h"
 #include "proto/base/rng.h"
 #include "tests/agent/io/loop_test.h"
+#include "tests/agent/io/no_threads.h"
 #include "tests/agent/io/slow_disk.h"
 
 namespace muster {

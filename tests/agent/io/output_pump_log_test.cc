@@ -6,6 +6,21 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// The worker is then not started, and the job ends as with any failed start.
+TEST_F(OutputPumpTest, WithoutAThreadForItsLogAWorkerIsNotOpened) {
+  options_.log_dir = folder_;
+  Begin(0);
+  {
+    const NoThreads none;
+    const absl::Status refused = pump_->Open(0).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("ulimit -u"));
+  }
+  EXPECT_TRUE(pump_->round_closed());
+  EXPECT_TRUE(pump_->Open(0).ok());
+  pump_->CloseRound();
+}
+
 TEST_F(OutputPumpTest, ShowsAndLogsAsAsked) {
   struct Case {
     const char* name;

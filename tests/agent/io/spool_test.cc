@@ -19,6 +19,7 @@
 #include "proto/base/log.h"
 #include "proto/base/rng.h"
 #include "tests/agent/io/loop_test.h"
+#include "tests/agent/io/no_threads.h"
 #include "tests/agent/io/slow_disk.h"
 
 namespace muster {
@@ -203,6 +204,21 @@ TEST_F(SpoolTest, FileStaysBoundedWhenItNeverEmpties) {
   ASSERT_TRUE(Settled());
   EXPECT_GT(SpoolFileBytes(), 0u);
   EXPECT_LE(SpoolFileBytes(), 10000u);
+}
+
+// As with a full disk: all stays in memory, and the bounds of memory hold.
+TEST_F(SpoolTest, WithoutAThreadItIsMemoryOnly) {
+  const NoThreads none;
+  OutputSpool spool(disk_, 1000, 100000);
+  for (uint32_t i = 0; i < 30; ++i) {
+    spool.Push(Chunk(i, 100));
+  }
+  EXPECT_TRUE(spool.Full(1));
+  EXPECT_EQ(spool.file_bytes(), 0u);
+  for (uint32_t i = 0; i < 30; ++i) {
+    ASSERT_EQ(Next(spool), Chunk(i, 100));
+  }
+  EXPECT_TRUE(spool.Empty());
 }
 
 TEST_F(SpoolTest, ClearForgetsAll) {

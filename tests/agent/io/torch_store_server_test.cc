@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/agent/core/torch_store_testing.h"
+#include "tests/agent/io/no_threads.h"
 
 namespace muster {
 namespace {
@@ -363,6 +364,14 @@ TEST(StoreServer, RefusesASocketThatDoesNotListen) {
   ASSERT_TRUE(bound.ok()) << bound.status();
   EXPECT_EQ(TorchStoreServer::Start(std::move(bound->fd), {}).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(StoreServer, WithoutAThreadItDoesNotStart) {
+  const NoThreads none;
+  absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
+  ASSERT_TRUE(bound.ok()) << bound.status();
+  EXPECT_EQ(TorchStoreServer::Start(std::move(bound->fd), {}).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 // --- ports ---

@@ -1,0 +1,58 @@
+#include "agent/io/thread.h"
+
+#include <signal.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/check.h"
+
+namespace muster {
+namespace {
+
+using Body = std::function<void()>;
+
+void* RunBody(void* body) {
+  (*std::unique_ptr<Body>(static_cast<Body*>(body)))();
+  return nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<Thread> Thread::Start(const char* name, std::function<void()> body) {
+  auto owned = std::make_unique<Body>(std::move(body));
+  pthread_t thread{};
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
+  // Not std::thread, which throws where a limit is reached.
+  const int error = pthread_create(&thread, nullptr, &RunBody, owned.get());
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start a thread (", name, "): ", std::strerror(error),
+                     "; raise the limit of processes (ulimit -u, pids.max of the cgroup) or of "
+                     "memory, or start fewer workers per node"));
+  }
+  static_cast<void>(owned.release());  // the thread's
+  pthread_setname_np(thread, name);
+  return Thread(thread);
+}
+
+Thread::Thread(Thread&& other) noexcept
+    : thread_(other.thread_), ours_(std::exchange(other.ours_, false)) {}
+
+Thread::~Thread() {
+  if (ours_) {
+    CHECK(pthread_join(thread_, nullptr) == 0);
+  }
+}
+
+void Thread::Detach() {
+  CHECK(std::exchange(ours_, false));
+  CHECK(pthread_detach(thread_) == 0);
+}
+
+}  // namespace muster
