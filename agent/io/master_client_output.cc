@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "agent/io/master_client_impl.h"
 #include "proto/base/limits.h"
+#include "proto/base/log.h"
 #include "proto/wire/convert.h"
 
 namespace muster {
@@ -13,6 +15,10 @@ constexpr size_t kQueueBytesMax = 1u << 20;  // then Send says no
 constexpr size_t kFrameBytes = 512u
                                << 10;  // one message: enough to be cheap, far from kMessageBytesMax
 constexpr absl::Duration kRetry = absl::Milliseconds(200);
+
+// What a chunk takes of the two bounds above: more than its text where that is short. Beside the
+// text 56 bytes of the queue, and at most 32 of the message.
+size_t Cost(const OutputChunk& chunk) { return sizeof(OutputChunk) + chunk.bytes.size(); }
 
 }  // namespace
 
@@ -74,14 +80,15 @@ bool MasterClient::Impl::Output::Send(OutputChunk& chunk) {
     return false;
   }
   sent_ = true;
-  queued_bytes_ += chunk.bytes.size();
   while (chunk.bytes.size() > kChunkBytesMax) {
     OutputChunk part = chunk;
     part.bytes.resize(kChunkBytesMax);
     part.ends_line = false;
+    queued_bytes_ += Cost(part);
     queue_.push_back(std::move(part));
     chunk.bytes.erase(0, kChunkBytesMax);
   }
+  queued_bytes_ += Cost(chunk);
   queue_.push_back(std::move(chunk));
   Pump();
   return true;
@@ -95,7 +102,7 @@ void MasterClient::Impl::Output::StdinTaken(size_t bytes) {
 void MasterClient::Impl::Output::FillFrame(v1::StreamUp* frame) {
   size_t bytes = 0;
   while (!queue_.empty() && bytes < kFrameBytes) {
-    bytes += queue_.front().bytes.size();
+    bytes += Cost(queue_.front());
     *frame->add_chunks() = ToWire(std::move(queue_.front()));
     queue_.pop_front();
   }
@@ -159,6 +166,10 @@ void MasterClient::Impl::Output::OnEvent(const ClientEvent& event) {
       if (complete) {
         FinishNow();
       } else if (!broke) {
+        if (finish_done_ == nullptr) {
+          LogWarning(absl::StrCat("the rest of the output of this node is not shown: ",
+                                  status.error_message()));
+        }
         CloseForGood(status.error_message());
       } else if (identity_.has_value()) {
         retry_->StartAfter(kRetry);  // else with the next connection

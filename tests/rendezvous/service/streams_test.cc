@@ -147,6 +147,22 @@ TEST_F(StreamsTest, ASlowConsumerStopsTheSenderAndLosesNothing) {
   EXPECT_GE(writable_, 1);
 }
 
+// Unbuffered single bytes: what a chunk costs beside its text counts, in memory and in a message.
+TEST_F(StreamsTest, ABurstOfTinyChunksFitsItsMessages) {
+  constexpr size_t kChunksMax = 2u << 20;
+  size_t sent = 0;
+  while (sent < kChunksMax) {
+    OutputChunk chunk = ChunkOf(1, "\n");
+    if (!output().Send(chunk)) {
+      break;
+    }
+    ++sent;
+  }
+  EXPECT_LT(sent * sizeof(OutputChunk), 2u << 20);
+  loop_.Until([&] { return got_.size() == sent || !closed_.empty(); }, "all of them");
+  EXPECT_THAT(closed_, testing::IsEmpty());
+}
+
 TEST_F(StreamsTest, FinishWaitsForTheConsumer) {
   hold_ = true;
   OutputChunk chunk = ChunkOf(1, "last words\n");
