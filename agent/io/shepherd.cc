@@ -78,7 +78,7 @@ class Shepherd {
   void ReadOrders() {
     for (int i = 0; i < 64 && !orphaned_;
          ++i) {  // let exits through between the spawns of a big round
-      absl::StatusOr<ShepherdFrame> frame = ReceiveFrame(socket_.get(), /*wait=*/false);
+      absl::StatusOr<ShepherdFrame> frame = ReceiveFrame(socket_.get());
       if (!frame.ok()) {
         orphaned_ = !absl::IsUnavailable(frame.status());
         return;
@@ -95,9 +95,7 @@ class Shepherd {
         return SpawnWorker(std::move(frame));
       case ShepherdOrder::kSignal:
         for (const auto& [pid, index] : workers_) {
-          if (frame.index < 0 || frame.index == index) {
-            kill(-pid, static_cast<int>(frame.value));
-          }
+          kill(-pid, static_cast<int>(frame.value));
         }
         return;
       case ShepherdOrder::kClear:
@@ -241,7 +239,7 @@ class Shepherd {
   // Never waits: a frozen I/O process must not keep us from the lease.
   void SendNews() {
     while (!news_.empty() && !orphaned_) {
-      const absl::Status sent = SendFrame(socket_.get(), news_.front(), /*wait=*/false);
+      const absl::Status sent = SendFrame(socket_.get(), news_.front());
       if (absl::IsUnavailable(sent)) {
         return;
       }

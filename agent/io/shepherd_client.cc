@@ -163,7 +163,7 @@ void ShepherdClient::Send(ShepherdFrame frame) {
 
 void ShepherdClient::Flush() {
   while (!queue_.empty() && !dead_) {
-    const absl::Status status = SendFrame(process_.socket.get(), queue_.front(), /*wait=*/false);
+    const absl::Status status = SendFrame(process_.socket.get(), queue_.front());
     if (absl::IsUnavailable(status)) {
       break;
     }
@@ -186,7 +186,7 @@ void ShepherdClient::OnReady(int events) {
     Flush();
   }
   for (int i = 0; i < 64 && poll_; ++i) {
-    const absl::StatusOr<ShepherdFrame> frame = ReceiveFrame(process_.socket.get(), /*wait=*/false);
+    const absl::StatusOr<ShepherdFrame> frame = ReceiveFrame(process_.socket.get());
     if (absl::IsUnavailable(frame.status())) {
       return;
     }

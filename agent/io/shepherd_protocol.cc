@@ -22,7 +22,7 @@ struct Header {
 
 }  // namespace
 
-absl::Status SendFrame(int socket, const ShepherdFrame& frame, bool wait) {
+absl::Status SendFrame(int socket, const ShepherdFrame& frame) {
   CHECK(frame.payload.size() + sizeof(Header) <= kShepherdFrameBytesMax);
   CHECK(frame.fds.size() <= kShepherdFdsMax);
   Header header = {frame.type,  frame.index, frame.value,
@@ -46,7 +46,7 @@ absl::Status SendFrame(int socket, const ShepherdFrame& frame, bool wait) {
     }
   }
   for (;;) {
-    if (sendmsg(socket, &message, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) >= 0) {
+    if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) {
       return absl::OkStatus();
     }
     if (errno == EINTR) {
@@ -59,7 +59,7 @@ absl::Status SendFrame(int socket, const ShepherdFrame& frame, bool wait) {
   }
 }
 
-absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket, bool wait) {
+absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket) {
   thread_local std::string buffer(kShepherdFrameBytesMax, '\0');
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kShepherdFdsMax)] = {};
   iovec part = {buffer.data(), buffer.size()};
@@ -70,7 +70,7 @@ absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket, bool wait) {
   message.msg_controllen = sizeof(control);
   ssize_t n = 0;
   do {
-    n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+    n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (n < 0 && errno == EINTR);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
     return absl::UnavailableError("nothing to read");

@@ -19,7 +19,7 @@ enum class ShepherdOrder : uint32_t {
               // environment...
   kSpawn,   // index; payload = PackedStrings of the worker's own environment; fds = stdin (absent:
             // /dev/null), out, err
-  kSignal,  // value = signal, to the process group of every living worker (index < 0) or of one
+  kSignal,  // value = signal, to the process group of every living worker
   kClear,   // SIGKILL everything below the shepherd until nothing is left; answered by kCleared
   kSetLease,  // value = CLOCK_BOOTTIME nanoseconds at which everything is killed; 0 = no lease
   kRunDir,    // payload = folder that the shepherd removes (with the files in it) when it ends
@@ -49,11 +49,11 @@ struct ShepherdFrame {
 inline constexpr size_t kShepherdFrameBytesMax = 128u << 10;  // below the default socket buffer
 inline constexpr size_t kShepherdFdsMax = 3;
 
-// Sends one frame. Unavailable when the socket is full (try again when writable), or the other side
-// is gone (FailedPrecondition). The descriptors stay the caller's.
-absl::Status SendFrame(int socket, const ShepherdFrame& frame, bool wait);
+// Neither waits. Sends one frame. Unavailable when the socket is full (try again when writable), or
+// the other side is gone (FailedPrecondition). The descriptors stay the caller's.
+absl::Status SendFrame(int socket, const ShepherdFrame& frame);
 // One frame. Unavailable: none now; OutOfRange: the other side is gone.
-absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket, bool wait);
+absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket);
 
 // Strings one after the other, each ended by a NUL (arguments and environment entries cannot hold
 // one).

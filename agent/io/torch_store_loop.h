@@ -26,12 +26,11 @@ inline constexpr absl::Duration kProgressAfterMax = absl::Hours(24 * 365);
 
 class TorchStoreServer::Loop {
  public:
-  Loop(UniqueFd listener, int stop_fd, UniqueFd adopted, Options options, Shared& shared)
+  Loop(UniqueFd listener, int stop_fd, UniqueFd adopted, Options options)
       : options_(std::move(options)),
         listener_(std::move(listener)),
         stop_fd_(stop_fd),
         adopted_(std::move(adopted)),
-        shared_(shared),
         store_(TorchStoreConfig{.world_size = options_.world_size, .limits = options_.limits}),
         progress_after_(absl::ToChronoNanoseconds(
             std::clamp(options_.progress_after, absl::Milliseconds(1), kProgressAfterMax))) {}
@@ -69,14 +68,12 @@ class TorchStoreServer::Loop {
   void Say(std::string line);
   int TimeoutMs() const;
   void OnTime();
-  void Publish();
   std::string ProgressLine(const StoreProgress& progress, absl::Duration since) const;
 
   const Options options_;
   const UniqueFd listener_;
   const int stop_fd_;  // the server's, which joins this thread before it closes it
   const UniqueFd adopted_;
-  Shared& shared_;  // the server's, likewise
   UniqueFd epoll_;
   TorchStore store_;
   std::map<uint64_t, Client> clients_;

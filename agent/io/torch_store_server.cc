@@ -68,17 +68,11 @@ absl::StatusOr<std::unique_ptr<TorchStoreServer>> TorchStoreServer::Start(Unique
                                                                           Options options) {
   int listens = 0;
   socklen_t size = sizeof(listens);
-  sockaddr_storage own{};
-  socklen_t own_size = sizeof(own);
   if (getsockopt(listening_socket.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 ||
-      listens == 0 ||
-      getsockname(listening_socket.get(), reinterpret_cast<sockaddr*>(&own), &own_size) != 0) {
+      listens == 0) {
     return absl::InvalidArgumentError("torch store: the socket given does not listen");
   }
   std::unique_ptr<TorchStoreServer> server(new TorchStoreServer());  // the constructor is private
-  server->port_ =
-      ntohs(own.ss_family == AF_INET ? reinterpret_cast<sockaddr_in*>(&own)->sin_port
-                                     : reinterpret_cast<sockaddr_in6*>(&own)->sin6_port);
   server->stop_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!server->stop_.valid()) {
     return WatchError("eventfd");
@@ -89,7 +83,7 @@ absl::StatusOr<std::unique_ptr<TorchStoreServer>> TorchStoreServer::Start(Unique
   }
   server->adopt_.Reset(adopt[1]);
   server->loop_ = std::make_unique<Loop>(std::move(listening_socket), server->stop_.get(),
-                                         UniqueFd(adopt[0]), std::move(options), server->shared_);
+                                         UniqueFd(adopt[0]), std::move(options));
   if (absl::Status opened = server->loop_->Open(); !opened.ok()) {
     return opened;
   }
@@ -112,13 +106,6 @@ void TorchStoreServer::Adopt(UniqueFd client) {
   if (write(adopt_.get(), &number, sizeof(number)) == sizeof(number)) {
     client.Release();  // the thread's now
   }
-}
-
-TorchStoreServer::Stats TorchStoreServer::stats() const {
-  return Stats{.clients = shared_.clients.load(std::memory_order_relaxed),
-               .keys = shared_.keys.load(std::memory_order_relaxed),
-               .bytes = shared_.bytes.load(std::memory_order_relaxed),
-               .connected = shared_.connected.load(std::memory_order_relaxed)};
 }
 
 absl::Status TorchStoreServer::Loop::Open() {
@@ -175,7 +162,6 @@ void TorchStoreServer::Loop::Run() {
         Read(id);
       }
     }
-    Publish();
     OnTime();
   }
 }
@@ -375,13 +361,6 @@ void TorchStoreServer::Loop::Say(std::string line) {
   if (options_.say) {
     options_.say(std::move(line));
   }
-}
-
-void TorchStoreServer::Loop::Publish() {
-  shared_.clients.store(store_.clients(), std::memory_order_relaxed);
-  shared_.keys.store(store_.keys(), std::memory_order_relaxed);
-  shared_.bytes.store(store_.bytes(), std::memory_order_relaxed);
-  shared_.connected.store(store_.connected(), std::memory_order_relaxed);
 }
 
 }  // namespace muster

@@ -1,12 +1,10 @@
 // Serves the torch store (agent/core/torch_store) on a socket that already listens. One thread of
 // its own with epoll, so that a busy store never delays anything else; no libuv, no gRPC.
 //
-// Thread rule: Start, the destructor and stats() may be called from any one thread; `say` is called
+// Thread rule: Start, Adopt and the destructor may be called from any one thread; `say` is called
 // on the server's thread, without any lock held, and must not block.
 #pragma once
 
-#include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,12 +30,6 @@ class TorchStoreServer {
     absl::Duration progress_after = absl::Seconds(60);
     StoreLimits limits;
   };
-  struct Stats {
-    size_t clients = 0;
-    size_t keys = 0;
-    size_t bytes = 0;        // of memory that the table, requests and waits need
-    uint32_t connected = 0;  // workers that have said hello, at most world_size
-  };
 
   // Errors: InvalidArgument (the socket does not listen), ResourceExhausted (no
   // descriptor, no thread).
@@ -53,22 +45,11 @@ class TorchStoreServer {
   // nothing was read from it. Loop thread of the owner.
   void Adopt(UniqueFd client);
 
-  uint16_t port() const { return port_; }
-  Stats stats() const;
-
  private:
   class Loop;  // owns everything but the fields below; lives on the thread
-  struct Shared {
-    std::atomic<size_t> clients{0};
-    std::atomic<size_t> keys{0};
-    std::atomic<size_t> bytes{0};
-    std::atomic<uint32_t> connected{0};
-  };
 
   TorchStoreServer() = default;
 
-  uint16_t port_ = 0;
-  Shared shared_;
   UniqueFd stop_;   // eventfd: readable = stop
   UniqueFd adopt_;  // pipe: numbers of descriptors that the thread takes over
   std::unique_ptr<Loop> loop_;

@@ -61,7 +61,6 @@ inline constexpr size_t kMessageBytesMax =
 inline constexpr size_t kExitsPerBeatMax =
     64;  // keeps a beat small; the rest follows in the next one
 inline constexpr size_t kExitBytesPerBeatMax = kMessageBytesMax / 2;  // of their texts
-inline constexpr size_t kMailboxEventsMax = 1u << 16;                 // gRPC threads -> loop
 
 // --- torch store (CONTRACTS.md section 6) ---
 inline constexpr size_t kStoreKeyBytesMax = 8u << 10;

@@ -16,7 +16,7 @@ TEST(ShepherdProtocol, FramesComeWholeAndInOrder) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
   UniqueFd a(ends[0]);
   UniqueFd b(ends[1]);
-  EXPECT_TRUE(absl::IsUnavailable(ReceiveFrame(b.get(), false).status()));
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveFrame(b.get()).status()));
   uint32_t sent = 0;
   for (;; ++sent) {
     ShepherdFrame frame;
@@ -26,7 +26,7 @@ TEST(ShepherdProtocol, FramesComeWholeAndInOrder) {
     frame.extra = UINT64_MAX - sent;
     frame.alone = sent % 2;
     frame.payload = std::string(sent * 7 % 5000, static_cast<char>(sent));
-    const absl::Status status = SendFrame(a.get(), frame, false);
+    const absl::Status status = SendFrame(a.get(), frame);
     if (!status.ok()) {
       EXPECT_TRUE(absl::IsUnavailable(status));  // full
       break;
@@ -34,7 +34,7 @@ TEST(ShepherdProtocol, FramesComeWholeAndInOrder) {
   }
   EXPECT_GT(sent, 20u);
   for (uint32_t i = 0; i < sent; ++i) {
-    const absl::StatusOr<ShepherdFrame> frame = ReceiveFrame(b.get(), false);
+    const absl::StatusOr<ShepherdFrame> frame = ReceiveFrame(b.get());
     ASSERT_TRUE(frame.ok());
     EXPECT_EQ(frame->type, i);
     EXPECT_EQ(frame->index, -static_cast<int32_t>(i));
@@ -44,8 +44,8 @@ TEST(ShepherdProtocol, FramesComeWholeAndInOrder) {
     EXPECT_EQ(frame->payload, std::string(i * 7 % 5000, static_cast<char>(i)));
   }
   a.Reset();
-  EXPECT_TRUE(absl::IsOutOfRange(ReceiveFrame(b.get(), true).status()));
-  EXPECT_TRUE(absl::IsFailedPrecondition(SendFrame(b.get(), ShepherdFrame(), true)));
+  EXPECT_TRUE(absl::IsOutOfRange(ReceiveFrame(b.get()).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(SendFrame(b.get(), ShepherdFrame())));
 }
 
 TEST(ShepherdProtocol, StringsWithAnythingButNul) {

@@ -143,7 +143,6 @@ class StoreServerTest : public testing::Test {
         TorchStoreServer::Start(std::move(bound->fd), std::move(options));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    ASSERT_EQ(server_->port(), bound->port);
     port_ = bound->port;
   }
 
@@ -227,7 +226,6 @@ TEST_F(StoreServerTest, SaysWhoHasConnected) {
     line = lines_.Next();
   }
   EXPECT_THAT(line, HasSubstr("all 2 workers have connected to the store after "));
-  EXPECT_EQ(server_->stats().connected, 2u);
 }
 
 TEST_F(StoreServerTest, WhoLeavesBeforeAllHaveComeIsNotCounted) {
@@ -301,19 +299,6 @@ TEST_F(StoreServerTest, StoppingClosesConnectionsAndFreesThePort) {
   // What is left of the connection does not keep the next one from the port.
   const absl::StatusOr<BoundPort> again = BindStorePort("", port_);
   EXPECT_TRUE(again.ok()) << again.status();
-}
-
-TEST_F(StoreServerTest, StatsFollow) {
-  Start();
-  Peer peer(port_);
-  peer.Send(kOld.Set("/a", "1") + kOld.Set("/b", "1"));
-  EXPECT_EQ(peer.Ask(kOld.NumKeys(), 8), U64(2));
-  // They are published at the end of a turn; the answer may come before.
-  while (server_->stats().keys != 2) {
-    peer.Ask(kOld.NumKeys(), 8);
-  }
-  EXPECT_EQ(server_->stats().clients, 1u);
-  EXPECT_GT(server_->stats().bytes, 0u);
 }
 
 // However far the thread has come, what it was given is closed with the server.
