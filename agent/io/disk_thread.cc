@@ -9,13 +9,22 @@
 
 #include "agent/io/thread.h"
 #include "proto/base/check.h"
+#include "proto/base/limits.h"
 #include "proto/base/mailbox.h"
 #include "proto/base/mutex.h"
 
 namespace muster {
 
+namespace {
+
+// Beside kDiskWorksMax, whoever has run one may run a last one that closes.
+constexpr size_t kQueueMax = 2 * kDiskWorksMax + 16;
+
+}  // namespace
+
 struct DiskThread::Shared {
-  explicit Shared(UvAsync* wake) : works(SIZE_MAX, [this] { sem_post(&posted); }), loop_wake(wake) {
+  explicit Shared(UvAsync* wake)
+      : works(kQueueMax, [this] { sem_post(&posted); }), loop_wake(wake) {
     CHECK(sem_init(&posted, 0, 0) == 0);
   }
   ~Shared() { sem_destroy(&posted); }

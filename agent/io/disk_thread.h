@@ -8,8 +8,9 @@
 //     accepted still run, and the thread ends after the last one (at the latest with the process);
 //  D3 the loop is kept running only while a work or its `done` is outstanding.
 //
-// What was given to Run has no bound here: its users state theirs (a log file has one write under
-// way and one close; the spool a write, a read and a truncation).
+// At most kDiskWorksMax works are outstanding, and for each that owns a file one more that closes
+// it: a log file has one write under way and one close, and asks Full before the write; the spool
+// has a write, a read and a truncation.
 #pragma once
 
 #include <uv.h>
@@ -21,6 +22,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "proto/base/limits.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -39,6 +41,8 @@ class DiskThread {
   // After Start. `work` and what it captured are destroyed on the thread as soon as it has run: it
   // owns (by shared_ptr) what it touches. `done` may be empty; it is destroyed on the loop thread.
   void Run(std::function<void()> work, std::function<void()> done);
+  // The disk hangs: no more than what closes a file may come.
+  bool Full() const { return dones_.size() >= kDiskWorksMax; }
   // Works whose `done` has not come.
   size_t outstanding() const { return dones_.size(); }
 

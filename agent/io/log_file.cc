@@ -83,6 +83,9 @@ void LogFile::Start() {
   if (const absl::Status started = disk_->Start(); !started.ok()) {
     return GiveUp(absl::StrCat(on_disk_->path, ": ", started.message()));
   }
+  if (disk_->Full()) {
+    return GiveUp(absl::StrCat(on_disk_->path, ": its disk does not answer"));
+  }
   busy_ = true;
   on_disk_->bytes.swap(waiting_);
   writing_bytes_ = on_disk_->bytes.size();

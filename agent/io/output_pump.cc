@@ -69,8 +69,10 @@ OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::strin
 }
 
 OutputPump::~OutputPump() {
-  for (const auto& log : logs_) {
-    log->on_idle = nullptr;
+  for (const Logs* logs : {&logs_, &old_logs_}) {
+    for (const auto& log : *logs) {
+      log->on_idle = nullptr;
+    }
   }
 }
 
@@ -78,9 +80,13 @@ void OutputPump::BeginRound(const Assignment& assignment) {
   CHECK(open_streams_ == 0);
   assignment_ = assignment;
   streams_.clear();
-  logs_.erase(
-      std::remove_if(logs_.begin(), logs_.end(), [](const auto& log) { return log->idle(); }),
-      logs_.end());
+  const auto idle = [](const auto& log) { return log->idle(); };
+  logs_.erase(std::remove_if(logs_.begin(), logs_.end(), idle), logs_.end());
+  if (!std::all_of(old_logs_.begin(), old_logs_.end(), idle)) {
+    LogWarning(absl::StrCat("log files of an earlier round in ", options_.log_dir,
+                            " are given up: the disk there takes nothing for too long"));
+  }
+  old_logs_ = std::exchange(logs_, {});
 }
 
 absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
@@ -363,7 +369,9 @@ void OutputPump::CloseRound() {
 }
 
 bool OutputPump::LogsIdle() const {
-  return std::all_of(logs_.begin(), logs_.end(), [](const auto& log) { return log->idle(); });
+  const auto idle = [](const auto& log) { return log->idle(); };
+  return std::all_of(logs_.begin(), logs_.end(), idle) &&
+         std::all_of(old_logs_.begin(), old_logs_.end(), idle);
 }
 
 bool OutputPump::Empty() const { return spool_.Empty() && LogsIdle(); }

@@ -9,7 +9,9 @@
 //     one folder, have another;
 //  P3 a worker is held up while its log file has kLogFileBytesMax waiting, and all that are shown
 //     while the spool is Behind, or Full with --output-overflow=block; else nobody waits for longer
-//     than kOutputPause at a time.
+//     than kOutputPause at a time;
+//  P4 log files that are not written when the second round after theirs begins are given up, so
+//     that a disk that hangs costs the memory of two rounds and of kDiskWorksMax first writes.
 #pragma once
 
 #include <uv.h>
@@ -110,7 +112,9 @@ class OutputPump {
   const std::set<uint32_t> show_local_;
   Assignment assignment_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of the round: 2 a worker
-  std::vector<std::shared_ptr<LogFile>> logs_;
+  using Logs = std::vector<std::shared_ptr<LogFile>>;
+  Logs logs_;      // of the round
+  Logs old_logs_;  // of the round before, that are not written yet
   size_t open_streams_ = 0;
   const std::shared_ptr<DiskThread> log_disk_;
   OutputSpool spool_;

@@ -99,6 +99,30 @@ TEST_F(LogFileTest, WithoutAThreadTheProblemIsSaidOnce) {
   EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 1) << log_;
 }
 
+TEST_F(LogFileTest, ADiskThatHangsIsGivenNoMoreThanItsBound) {
+  auto gate = std::make_shared<Gate>();
+  disk_ = GatedDisk(&loop_, gate);
+  ASSERT_TRUE(disk_->Start().ok());
+  std::shared_ptr<LogFile> before = LogFile::Make(disk_, folder_ + "/before");
+  before->Append("a");
+  while (!disk_->Full()) {
+    disk_->Run([] {}, nullptr);
+  }
+  EXPECT_EQ(disk_->outstanding(), kDiskWorksMax);
+  std::shared_ptr<LogFile> file = LogFile::Make(disk_, folder_ + "/file");
+  file->Append("b");
+  file->Append("c");
+  EXPECT_TRUE(file->idle());
+  EXPECT_THAT(log_, testing::HasSubstr(folder_ + "/file"));
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 1) << log_;
+  file.reset();
+  EXPECT_EQ(disk_->outstanding(), kDiskWorksMax);
+  before.reset();  // may close
+  gate->Open();
+  ASSERT_TRUE(RunUntil([&] { return disk_->outstanding() == 0; }));
+  EXPECT_EQ(Content(folder_ + "/before"), "a");
+}
+
 // L2: the owner goes while the file system hangs; the write under way still ends.
 TEST_F(LogFileTest, OutlivesItsOwnerWhileBusy) {
   const std::string fifo = folder_ + "/fifo";

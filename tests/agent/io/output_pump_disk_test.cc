@@ -134,6 +134,33 @@ TEST_F(OutputPumpTest, DiscardWhileTheDiskHangs) {
   gate->Open();
 }
 
+// P4
+TEST_F(OutputPumpTest, LogsOfARoundLongGoneAreGivenUp) {
+  auto gate = std::make_shared<Gate>();
+  disks_.logs = GatedDisk(&loop_, gate);
+  options_.log_dir = folder_;
+  for (uint32_t round = 1; round <= 4; ++round) {
+    Begin(2, 0, round);
+    for (const OutputPump::WorkerEnds& ends : ends_) {
+      WriteAll(ends.out.get(), "first\n");
+      RunReady();
+      WriteAll(ends.out.get(), "second\n");  // waits behind the write
+    }
+    CloseEnds();
+    pump_->CloseRound();
+    EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), round < 3 ? 0 : round - 2) << log_;
+  }
+  EXPECT_THAT(log_, ::testing::HasSubstr(folder_));
+  gate->Open();
+  ASSERT_TRUE(RunUntil([this] { return pump_->Empty(); }));
+  const auto written = [this](int round) {
+    return Content(absl::StrCat(folder_, "/job/round-", round, "/rank-0.out"));
+  };
+  EXPECT_EQ(written(1), "first\n");
+  EXPECT_EQ(written(3), "first\nsecond\n");
+  EXPECT_EQ(written(4), "first\nsecond\n");
+}
+
 TEST_F(OutputPumpTest, NoThreadWithoutNeed) {
   disks_ = {std::make_shared<DiskThread>(&loop_, [] { ADD_FAILURE(); }),
             std::make_shared<DiskThread>(&loop_, [] { ADD_FAILURE(); })};
