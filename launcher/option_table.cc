@@ -103,7 +103,7 @@ constexpr OptionRow kTable[] = {
     {OptionId::kLocalAddr, kRequired, false, "--local-addr", "HOST", "PET_LOCAL_ADDR", kMeet,
      "address by which other nodes reach this one (default: by the kernel's route)", SetLocalAddr},
     {OptionId::kServe, kNone, false, "--serve", "", "", kMeet,
-     "serve the rendezvous here (default: node rank 0, else who can bind the endpoint)",
+     "serve the rendezvous here (default: the node that the endpoint names)",
      SetFlag<&JobSpec::serve>},
     {OptionId::kIface, kRequired, false, "--iface -iface", "NAME|CIDR", "", kMeet,
      "network for the workers, translated for gloo, NCCL and UCX (default: by the route)",

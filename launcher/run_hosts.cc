@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/core/env_filter.h"
 #include "agent/io/node_facts.h"
@@ -341,6 +342,28 @@ bool IsThisMachine(const std::string& host) {
   }
   const std::set<std::string> own = OwnAddresses();
   return own.count(host) > 0;
+}
+
+bool ResolvesHere(const std::string& host) {
+  if (IsThisMachine(host)) {
+    return true;
+  }
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
+    return false;
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, &freeaddrinfo);
+  const std::set<std::string> own = OwnAddresses();
+  for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
+    char text[NI_MAXHOST] = "";
+    getnameinfo(one->ai_addr, one->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+    if (!absl::StartsWith(text, "127.") && own.count(text) == 0) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool StartsHere(const JobSpec& spec, const HostEntry& host) {

@@ -132,7 +132,7 @@ class TypedJob {
     if (rank_says) {
       return *spec_.node_rank == 0;
     }
-    return IsThisMachine(spec_.rendezvous.host);
+    return ResolvesHere(spec_.rendezvous.host);
   }
 
   absl::Status MaybeServe(const NodeFacts& facts) {
@@ -167,7 +167,8 @@ class TypedJob {
     // All addresses: the name the user gave may mean 127.0.1.1 here and another address elsewhere.
     const absl::StatusOr<uint16_t> port = server_->Listen(absl::StrCat("[::]:", target_port_));
     if (absl::IsAlreadyExists(port.status()) && !spec_.serve && spec_.way != StartWay::kServe) {
-      server_.reset();  // another launch, or a daemon, serves here
+      server_.reset();  // another launch, or a daemon, serves here; or a stranger
+      port_taken_ = std::string(port.status().message());
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(port.status());
@@ -229,6 +230,11 @@ class TypedJob {
     if (noted_ || ended_) {
       return;
     }
+    if (!port_taken_.empty()) {
+      LogInfo(absl::StrCat("no master answers at ", HostPort(target_host_, target_port_),
+                           ", and none can be started there: ", port_taken_));
+      return;
+    }
     LogInfo(absl::StrCat(
         "no master answers at ", HostPort(target_host_, target_port_),
         " yet; it is asked again and again. Start the same command on that host, or check that "
@@ -276,6 +282,7 @@ class TypedJob {
   std::unique_ptr<AgentLoop> agent_;
   std::string target_host_;
   uint16_t target_port_ = 0;
+  std::string port_taken_;  // why this node, which should, does not serve
   JobReport report_;
   JobOutcome outcome_;
   bool have_report_ = false;

@@ -35,7 +35,7 @@ struct StorePortReady {
 };  // answers OpenStore
 struct StorePortFailed {
   std::string why;
-};  // answers OpenStore: waiting would not mend it
+};  // answers OpenStore, or comes later: waiting would not mend it
 struct WorkerSpawned {
   RoundId round;
   LocalRank local_rank;

@@ -34,7 +34,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       shepherd_(loop, std::move(shepherd), ShepherdCallbacks()),
       stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
       pump_(loop, options_.plan.output, options_.plan.job_id, output),
-      store_(loop),
+      store_(loop, [this](std::string why) { Post(StorePortFailed{std::move(why)}); }),
       store_is_agent_(StoreIsAgent(options_.plan.store, options_.program)),
       timer_(loop, [this] { Post(TimeElapsed{}); }),
       show_timer_(loop, [this] { CheckShown(); }) {}

@@ -50,7 +50,7 @@ bool StorePort::StartServer() {
   absl::StatusOr<std::unique_ptr<TorchStoreServer>> server =
       TorchStoreServer::Start(std::move(fd_), std::move(options));
   if (!server.ok()) {
-    LogError(absl::StrCat("the torch store cannot start: ", server.status().message()));
+    on_failed_(absl::StrCat("the torch store cannot start: ", server.status().message()));
     return false;
   }
   server_ = *std::move(server);

@@ -5,9 +5,11 @@
 #include <uv.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,7 +22,9 @@ namespace muster {
 
 class StorePort {
  public:
-  explicit StorePort(uv_loop_t* loop) : loop_(loop) {}
+  // `on_failed`: what was promised to the workers cannot be served.
+  StorePort(uv_loop_t* loop, std::function<void(std::string why)> on_failed)
+      : loop_(loop), on_failed_(std::move(on_failed)) {}
 
   // `serve`: we speak torch's protocol on it; else it is only kept until rank 0 binds it. Port 0 =
   // any.
@@ -35,6 +39,7 @@ class StorePort {
   bool StartServer();
 
   uv_loop_t* const loop_;
+  const std::function<void(std::string why)> on_failed_;
   UniqueFd fd_;
   bool serve_ = false;
   uint32_t world_size_ = 0;      // 0 = no round is served

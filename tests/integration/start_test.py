@@ -70,6 +70,21 @@ def test_differing_options_are_refused_by_name(shells, first):
     assert jobs[0].finish(15).code == 130
 
 
+def test_another_name_of_this_machine_serves(shells):
+    result = shells[0].run("--nnodes", "1", "--nproc-per-node", "2", "--rdzv-endpoint", "127.0.0.2:29415", *sh(WHO), seconds=15)
+    assert result.code == 0 and len(who(result)) == 2, result
+
+
+def test_a_stranger_at_the_endpoint_is_named(shells):
+    holder = "import socket; s = socket.create_server(('0.0.0.0', 29416)); print('up', flush=True); input()"
+    stranger = shells[0].start("-c", holder, program="/usr/bin/python3", stdin=subprocess.PIPE)
+    stranger.expect("up")
+    job = shells[0].start("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29416", "true")
+    job.expect(r"no master answers at node0:29416, and none can be started there: .*in use by \S+ \(pid \d+\)", stream="err", seconds=20)
+    job.signal(signal.SIGINT)
+    assert job.finish(15).code == 130
+
+
 def test_a_master_whose_own_agent_cannot_start_ends_the_job(shells):
     holder = "import socket; s = socket.create_server(('0.0.0.0', 0)); print(s.getsockname()[1], flush=True); input()"
     port = shells[0].start("-c", holder, program="/usr/bin/python3", stdin=subprocess.PIPE).expect(r"\d+")[0]
