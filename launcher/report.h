@@ -12,7 +12,7 @@ namespace muster {
 // of it. Lines end with a newline; "" when every worker ended well.
 std::string ReportText(const JobReport& report, const std::string& job_id);
 
-// For --report FILE; stable names, see README.
+// For --report FILE; stable names, see launcher/README.md.
 std::string ReportJson(const JobReport& report, const std::string& job_id);
 
 }  // namespace muster
