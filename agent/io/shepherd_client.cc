@@ -23,7 +23,7 @@ namespace muster {
 namespace {
 
 // The shepherd serves an order within this time, or is held by the kernel.
-const absl::Duration kShepherdWithin = kKillWithin + absl::Seconds(5);
+constexpr absl::Duration kShepherdWithin = absl::Seconds(15);  // kKillWithin, and to spare
 
 // What execvp would try, in order.
 std::vector<std::string> Candidates(const WorkerProgram& program) {

@@ -50,7 +50,8 @@ inline constexpr absl::Duration kOutputPause = absl::Milliseconds(50);
 inline constexpr size_t kLogFileBytesMax =
     16u << 20;  // waiting for one slow log file; then its worker waits
 inline constexpr size_t kDiskWorksMax =
-    4u * kWorkersPerNodeMax;  // outstanding at a disk that hangs: the log files of two rounds
+    size_t{4} *
+    kWorkersPerNodeMax;  // outstanding at a disk that hangs: the log files of two rounds
 inline constexpr size_t kStdinWindow = 1u << 20;  // of stdin under way to a node
 inline constexpr size_t kStderrTailBytes = 8192;  // per worker, for the report
 inline constexpr size_t kStderrTailLines = 20;
