@@ -125,6 +125,10 @@ std::string ReportText(const JobReport& report, const std::string& job_id) {
   if (!stopped.empty()) {
     absl::StrAppend(&out, "  stopped because of that: ", stopped, "\n");
   }
+  if (report.restarts > report.history.size()) {
+    absl::StrAppend(&out, "  before: ", report.restarts - report.history.size(),
+                    " rounds that are not shown\n");
+  }
   for (const std::string& line : report.history) {
     absl::StrAppend(&out, "  before: ", line, "\n");
   }

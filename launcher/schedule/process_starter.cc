@@ -47,7 +47,7 @@ ProcessStarter::~ProcessStarter() {
   for (auto& [index, node] : nodes_) {
     if (node.pid > 0) {
       kill(-node.pid, SIGKILL);
-      waitpid(node.pid, nullptr, 0);
+      waitpid(node.pid, nullptr, WNOHANG);  // one that the kernel holds is left to init
     }
   }
 }
@@ -328,10 +328,20 @@ void ProcessStarter::Stop(std::function<void()> done) {
     node.timer.reset();
   }
   SignalAll(SIGTERM);
-  kill_ = std::make_unique<UvTimer>(loop_, [this] { SignalAll(SIGKILL); });
+  kill_ = std::make_unique<UvTimer>(loop_, [this] { KillOrGiveUp(); });
   kill_->StartAfter(kKillAfter);
   pump_ = UvTimer(loop_, [this] { CheckStopped(); });
   pump_.StartAfter(absl::ZeroDuration());
+}
+
+void ProcessStarter::KillOrGiveUp() {
+  if (!std::exchange(killed_, true)) {
+    SignalAll(SIGKILL);
+    kill_->StartAfter(kKillAfter);
+    return;
+  }
+  LogWarning(absl::StrCat(options_.program, " does not end after SIGKILL: left to the kernel"));
+  std::exchange(stop_done_, nullptr)();
 }
 
 void ProcessStarter::CheckStopped() {

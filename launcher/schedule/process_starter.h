@@ -81,6 +81,7 @@ class ProcessStarter final : public Starter {
   std::string Sentence(const Node& node, const std::string& what) const;
   void Fail(size_t index, const std::string& reason);
   void SignalAll(int signo);
+  void KillOrGiveUp();
   void CheckStopped();
 
   uv_loop_t* const loop_;
@@ -94,6 +95,7 @@ class ProcessStarter final : public Starter {
   bool stopping_ = false;
   std::function<void()> stop_done_;
   UvTimer pump_;
+  bool killed_ = false;  // Stop went on to SIGKILL
   std::unique_ptr<UvTimer> kill_;
   UvSignal child_;
 };

@@ -12,6 +12,8 @@
 namespace muster {
 namespace {
 
+constexpr size_t kHistoryMax = 16;  // the reasons of earlier rounds, in a report on one page
+
 bool MayRestart(const Machine& m) {
   return m.state.report.restarts < m.config.restarts_max && m.state.live >= m.config.nodes_min;
 }
@@ -53,12 +55,15 @@ bool AnySpawnFailed(const RoundState& s) {
 void Settle(Machine& m) {
   RoundState& s = m.state;
   Cause cause = NameCause(s);
-  s.cause_named = true;
   if (s.stop_is_final || !MayRestart(m) || AnySpawnFailed(s)) {
     return EndJob(m, cause.exit_code, cause.kind, std::move(cause.headline));
   }
   s.report.restarts += Mutated(Mutation::kRestartNotCounted) ? 0 : 1;
-  s.report.history.push_back(absl::StrCat("round ", s.round.ToString(), ": ", cause.headline));
+  std::vector<std::string>& history = s.report.history;
+  history.push_back(absl::StrCat("round ", s.round.ToString(), ": ", cause.headline));
+  if (history.size() > kHistoryMax) {
+    history.erase(history.begin());
+  }
   m.out.push_back(Tell{absl::StrCat(cause.headline, "; restart ", s.report.restarts, " of ",
                                     m.config.restarts_max)});
   s.report.lost_node.clear();
@@ -74,7 +79,6 @@ void BeginStop(Machine& m, StopReason reason, int32_t signo, bool is_final) {
   s.stop_is_final = is_final;
   s.stop_signal = signo;
   s.stop_grace = is_final ? m.config.grace : m.config.restart_grace;
-  s.stop_deadline = m.now + s.stop_grace;
   Resume(m);  // a stopped process cannot handle the signal
   s.pending.clear();
   for (const Member& member : s.members) {
@@ -198,8 +202,7 @@ void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline
   RoundState& s = m.state;
   s.phase = JobPhase::kEnding;
   Resume(m);
-  s.cause_named = true;
-  s.last_call_at = s.stop_deadline = s.next_tell = absl::InfiniteFuture();
+  s.last_call_at = s.next_tell = absl::InfiniteFuture();
   s.report.ended = true;
   s.report.exit_code = exit_code;
   s.report.cause = cause;

@@ -96,11 +96,9 @@ void StartRound(Machine& m) {
     s.round = {m.config.epoch, s.round.n + 1};
   }
   SetMembers(m, order);
-  s.started = m.now;
   s.signals.clear();
   s.stop_reason = StopReason::kNone;
   s.stop_is_final = false;
-  s.cause_named = false;
   s.last_call_at = s.next_tell = absl::InfiniteFuture();
   s.note_stale = true;
   s.report.exits.clear();
@@ -116,7 +114,7 @@ void BeginGathering(Machine& m, bool restarting) {
   s.phase = JobPhase::kGathering;
   s.restarting = restarting;
   s.gathering_since = m.now;
-  s.last_call_at = s.stop_deadline = absl::InfiniteFuture();
+  s.last_call_at = absl::InfiniteFuture();
   s.next_tell = m.now + kTellFirst;
   s.stop_signal = SIGTERM;
   s.stop_grace = m.config.restart_grace;

@@ -111,7 +111,6 @@ void Resume(Machine& m) {
   s.begun += rest;
   s.gathering_since += rest;
   s.last_call_at += rest;
-  s.stop_deadline += rest;
   s.next_tell += rest;
   RenewAll(m.config, s, m.now);
 }

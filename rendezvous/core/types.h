@@ -131,7 +131,8 @@ struct JobReport {
   std::vector<ExitRecord>
       exits;  // of the last round: all that failed or were stopped (bounded by world size)
   uint32_t restarts = 0;
-  std::vector<std::string> history;  // one line for each earlier round: why it ended
+  // One line for each earlier round, why it ended: of the last ones.
+  std::vector<std::string> history;
 };
 
 enum class NodeStatus : uint8_t { kAlive, kSuspect, kLost, kLeft };
@@ -195,8 +196,6 @@ struct RoundState {
   absl::Time gathering_since = absl::InfinitePast();  // infinite past = not begun
   bool restarting = false;                            // this gathering follows a round
   absl::Time last_call_at = absl::InfiniteFuture();
-  absl::Time stop_deadline = absl::InfiniteFuture();
-  absl::Time started = absl::InfinitePast();
   int32_t stop_signal = 0;
   absl::Duration stop_grace;
   bool stop_is_final = false;  // no restart after this stop
@@ -208,7 +207,6 @@ struct RoundState {
   std::vector<SignalOrder> signals;  // of the present round
   bool paused = false;
   absl::Time paused_since;
-  bool cause_named = false;
   std::vector<std::pair<std::string, std::string>>
       agreed;  // must_agree of the first node, with its name
   std::string agreed_by;

@@ -69,6 +69,21 @@ TEST(ReportText, FirstCauseItsLastWordsAndWhoFollowed) {
             "  exit code 3\n");
 }
 
+TEST(ReportText, OldRoundsAreCounted) {
+  JobReport report;
+  report.ended = true;
+  report.exit_code = 1;
+  report.headline = "rank 3 on node1 failed";
+  report.restarts = 20;
+  report.history = {"round 1.19: x", "round 1.20: y"};
+  EXPECT_EQ(ReportText(report, "j"),
+            "muster: job j: rank 3 on node1 failed\n"
+            "  before: 18 rounds that are not shown\n"
+            "  before: round 1.19: x\n"
+            "  before: round 1.20: y\n"
+            "  exit code 1\n");
+}
+
 TEST(ReportText, OutOfMemorySaysWhatToDo) {
   ExitRecord first = Exit(3, ExitKind::kSignaled, SIGKILL);
   first.exit.oom_killed = true;
