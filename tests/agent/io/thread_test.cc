@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -41,18 +42,19 @@ TEST(Thread, HasItsNameAndNoSignals) {
 }
 
 TEST(Thread, DetachedItIsNotWaitedFor) {
-  std::promise<void> ended;
-  std::promise<void> go;
+  // The thread's as well as ours: either may be the last.
+  const auto ended = std::make_shared<std::promise<void>>();
+  const auto go = std::make_shared<std::promise<void>>();
   {
-    absl::StatusOr<Thread> thread = Thread::Start("detached", [&] {
-      go.get_future().wait();
-      ended.set_value_at_thread_exit();
+    absl::StatusOr<Thread> thread = Thread::Start("detached", [ended, go] {
+      go->get_future().wait();
+      ended->set_value();
     });
     ASSERT_TRUE(thread.ok()) << thread.status();
     thread->Detach();
   }
-  std::future<void> end = ended.get_future();
-  go.set_value();
+  std::future<void> end = ended->get_future();
+  go->set_value();
   EXPECT_EQ(end.wait_for(std::chrono::seconds(30)), std::future_status::ready);
 }
 
