@@ -24,7 +24,6 @@
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
 #include "launcher/local_output.h"
-#include "launcher/run_hosts.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
@@ -112,8 +111,8 @@ class TypedJob {
   int Report() {
     const int code = outcome_.exit_code;
     if (have_report_) {
-      return EndJob(spec_, spec_.plan.job_id,
-                    display_.nobody_reads() ? NobodyRead(report_) : report_);
+      return ShowReport(spec_, spec_.plan.job_id,
+                        display_.nobody_reads() ? NobodyRead(report_) : report_);
     } else if (!outcome_.headline.empty()) {
       LogError(absl::StrCat("job ", spec_.plan.job_id, ": ", outcome_.headline));
     }
@@ -144,8 +143,7 @@ class TypedJob {
     MasterOptions master;
     master.secret = secret_;
     master.job = ConfigOf(spec_);
-    master.job.agreed = MustAgree(spec_);
-    master.job.agreed_by = facts.hostname;
+    master.job.agreed = {MustAgree(spec_), facts.hostname};
     master.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
     master.on_round_started = [](const std::string&, const RoundStarted& round) {
       LogRound(round);

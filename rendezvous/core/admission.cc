@@ -29,29 +29,31 @@ const std::string* Find(const std::vector<std::pair<std::string, std::string>>& 
   return nullptr;
 }
 
+// Nobody is there to agree with.
+bool NobodyBefore(const RoundState& state) { return state.live == 0 && state.round.IsNone(); }
+
 // Why the options of this node do not fit the job's; "" if they do.
 std::string Disagreement(const Machine& m, const Join& join) {
-  const bool nobody_before = m.state.live == 0 && m.state.round.IsNone();
-  if (m.config.agreed_by.empty() && nobody_before) {
+  const bool by_first = m.config.agreed.by.empty();
+  if (by_first && NobodyBefore(m.state)) {
     return "";
   }
-  const auto& agreed = m.config.agreed_by.empty() ? m.state.agreed : m.config.agreed;
-  const auto& agreed_by = m.config.agreed_by.empty() ? m.state.agreed_by : m.config.agreed_by;
+  const Agreement& agreed = by_first ? m.state.agreed : m.config.agreed;
   const auto differ = [&](const std::string& option, const std::string* first,
                           const std::string* mine) {
-    return absl::StrCat(option, ": ", agreed_by, " has ",
+    return absl::StrCat(option, ": ", agreed.by, " has ",
                         first == nullptr ? "none" : "'" + *first + "'", ", ", join.hostname,
                         " has ", mine == nullptr ? "none" : "'" + *mine + "'",
                         "; give the same value on every node");
   };
-  for (const auto& [option, value] : agreed) {
+  for (const auto& [option, value] : agreed.options) {
     const std::string* mine = Find(join.must_agree, option);
     if (mine == nullptr || *mine != value) {
       return differ(option, &value, mine);
     }
   }
   for (const auto& [option, value] : join.must_agree) {
-    if (Find(agreed, option) == nullptr) {
+    if (Find(agreed.options, option) == nullptr) {
       return differ(option, nullptr, &value);
     }
   }
@@ -192,9 +194,8 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
     s.by_wish[event.join.node_rank] = id;
   }
   s.start_failed.erase(key);
-  if (s.live == 0 && s.round.IsNone()) {
-    s.agreed = event.join.must_agree;
-    s.agreed_by = event.join.hostname;
+  if (NobodyBefore(s)) {
+    s.agreed = {event.join.must_agree, event.join.hostname};
   }
   ++s.live;
   Watch(s, id, node, m.now + m.config.lease + m.config.lease_slack);

@@ -161,15 +161,16 @@ void OnStartFailed(Machine& m, const StartFailed& event) {
   }
   const size_t wanted = std::max<size_t>(m.config.expected.size(), m.config.nodes_max);
   const bool too_few = wanted < s.start_failed.size() + m.config.nodes_min;
-  if (came_by_another_way || s.phase != JobPhase::kGathering || !too_few) {
+  const bool ends = s.phase == JobPhase::kGathering && !came_by_another_way && too_few;
+  const bool is_all = ends && s.start_failed.size() == 1;  // then the report says it
+  if (!is_all) {
     m.out.push_back(Tell{event.reason});
-  } else if (s.start_failed.size() == 1) {
-    EndJob(m, 1, CauseKind::kNeverFormed, event.reason);
-  } else {
-    m.out.push_back(Tell{event.reason});
+  }
+  if (ends) {
     EndJob(m, 1, CauseKind::kNeverFormed,
-           absl::StrCat(s.start_failed.size(),
-                        " nodes could not be started; the last: ", event.reason));
+           is_all ? event.reason
+                  : absl::StrCat(s.start_failed.size(),
+                                 " nodes could not be started; the last: ", event.reason));
   }
 }
 

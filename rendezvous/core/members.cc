@@ -132,10 +132,11 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
     MaybeEnded(m);
   } else if (s.phase == JobPhase::kGathering) {
     std::string gone = absl::StrCat(node.join.hostname, " is gone: ", why);
-    if (!m.config.expected.empty()) {  // a host list: nobody starts it a second time
-      return OnStartFailed(m, {node.join.key, std::move(gone)});
+    if (m.config.expected.empty()) {
+      m.out.push_back(Tell{std::move(gone)});
+    } else {  // a host list: nobody starts it a second time
+      OnStartFailed(m, {node.join.key, std::move(gone)});
     }
-    m.out.push_back(Tell{std::move(gone)});
     TryStart(m);
   }
 }

@@ -16,6 +16,12 @@
 
 namespace muster {
 
+// What every node's must_agree is held against, and the host whose words they are.
+struct Agreement {
+  std::vector<std::pair<std::string, std::string>> options;
+  std::string by;  // "" = there is none yet
+};
+
 struct RoundConfig {
   std::string job_id;
   uint32_t epoch = 1;  // of this master
@@ -36,11 +42,8 @@ struct RoundConfig {
       0;  // 0 = the store port that node rank 0 offers; else the user's (static form)
   std::string master_addr;  // "" = address of node rank 0
   std::vector<std::string>
-      expected;  // names of the nodes awaited, in order (host list): no others come
-  // What every node's must_agree is held against, and whose words they are: the node that serves
-  // the job. "" = the first node that joins.
-  std::vector<std::pair<std::string, std::string>> agreed;
-  std::string agreed_by;
+      expected;      // names of the nodes awaited, in order (host list): no others come
+  Agreement agreed;  // of the node that serves the job; none = of the first node that joins
 };
 
 // Names where a reply to a not yet admitted agent goes; made by the shell, only handed back by the
@@ -207,9 +210,7 @@ struct RoundState {
   std::vector<SignalOrder> signals;  // of the present round
   bool paused = false;
   absl::Time paused_since;
-  std::vector<std::pair<std::string, std::string>>
-      agreed;  // must_agree of the first node, with its name
-  std::string agreed_by;
+  Agreement agreed;  // of the first node; counts where the configuration has none
 
   // Of the present round, for its assignments.
   std::string master_addr;

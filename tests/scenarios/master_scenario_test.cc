@@ -59,8 +59,7 @@ class MasterScript {
       config_.expected = absl::StrSplit(c.Text("expected", ""), ',');
     }
     if (c.values.count("agree") != 0) {
-      config_.agreed = {absl::StrSplit(c.Text("agree", ""), absl::MaxSplits(':', 1))};
-      config_.agreed_by = "server";
+      config_.agreed = {{absl::StrSplit(c.Text("agree", ""), absl::MaxSplits(':', 1))}, "server"};
     }
     if (c.values.count("limit") != 0) {
       config_.time_limit = absl::Seconds(c.Number("limit", 0));
