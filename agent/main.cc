@@ -175,10 +175,7 @@ int main(int argc, char** argv) {
     std::fputs(muster::kHelp, stderr);
     return 2;
   }
-  const char* level = std::getenv("MUSTER_LOG");
-  if (level != nullptr) {
-    muster::SetLogLevelByName(level);
-  }
+  muster::SetLogLevelFromEnvironment();
   signal(SIGPIPE, SIG_IGN);
   // The channel's end is what stops an agent: a terminal's or scheduler's signals reach launch,
   // which tells us.

@@ -211,7 +211,7 @@ void AgentStep::CheckDeadlines() {
   }
   // Nobody is there any more to show it to.
   if (s_.showing && !s_.admitted && !may_wait && now_ >= s_.link_lost_at + s_.lease) {
-    Finished();
+    Finished(/*all_shown=*/false);
   }
 }
 

@@ -218,11 +218,11 @@ void AgentStep::EndLocally(int32_t exit_code, std::string headline) {
 
 void AgentStep::On(const RestShown&) {
   if (s_.showing) {
-    Finished();
+    Finished(/*all_shown=*/true);
   }
 }
 
-void AgentStep::Finished() {
+void AgentStep::Finished(bool all_shown) {
   if (s_.admitted && s_.link_up) {
     if (s_.exits_acked < s_.exits.size()) {
       SendBeat();
@@ -231,7 +231,7 @@ void AgentStep::Finished() {
   }
   s_.showing = false;
   s_.finished = true;
-  Emit(Finish{*s_.outcome});
+  Emit(Finish{*s_.outcome, all_shown});
 }
 
 void AgentStep::MoveOn() {

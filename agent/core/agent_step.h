@@ -63,7 +63,7 @@ class AgentStep {
   void EndLocally(int32_t exit_code, std::string headline);
   // What follows from the state as it is now: ready for the next round, or at the end.
   void MoveOn();
-  void Finished();
+  void Finished(bool all_shown);
 
   bool Running() const { return s_.workers_alive > 0; }
   template <typename Effect>

@@ -87,7 +87,8 @@ struct ShowWaiting {
 struct ShowRest {};  // no worker will run again: all that they wrote is shown; then RestShown
 struct Finish {
   JobOutcome outcome;
-};  // the agent's work is over; everything is cleared
+  bool all_shown = true;  // false: the master, through which it is shown, is gone
+};                        // the agent's work is over; everything is cleared
 using AgentEffect = std::variant<SendToMaster, OpenStore, SpawnRound, SignalRound, KillRound,
                                  CloseRound, SetLease, SetTimer, ShowWaiting, ShowRest, Finish>;
 

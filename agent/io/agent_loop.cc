@@ -280,7 +280,6 @@ void AgentLoop::Do(const ShowWaiting& effect) {
 }
 
 void AgentLoop::Do(const ShowRest&) {
-  showing_ = true;
   pump_.on_empty = [this] { EndOutput(); };
   pump_.on_progress = [this] { show_timer_.StartAfter(kLogWithin); };
   show_timer_.StartAfter(kLogWithin);
@@ -307,14 +306,11 @@ void AgentLoop::EndOutput() {
   pump_.on_empty = nullptr;
   pump_.on_progress = nullptr;
   show_timer_.Stop();
-  output_->Finish([this] {
-    showing_ = false;
-    Post(RestShown{});
-  });
+  output_->Finish([this] { Post(RestShown{}); });
 }
 
 void AgentLoop::Do(const Finish& effect) {
-  if (showing_) {
+  if (!effect.all_shown) {
     LogWarning("the rest of the output is lost: no connection to the master that shows it");
   }
   pump_.on_empty = nullptr;

@@ -114,7 +114,6 @@ class AgentLoop {
   uint64_t oom_kills_ = 0;
   std::string run_dir_;  // error files
   UvTimer show_timer_;
-  bool showing_ = false;  // ShowRest came, RestShown has not gone
 };
 
 }  // namespace muster

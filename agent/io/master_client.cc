@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/master_client_impl.h"
 #include "proto/base/build_info.h"
 #include "proto/base/check.h"
+#include "proto/base/clock.h"
 #include "proto/base/limits.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/grpc_runtime.h"

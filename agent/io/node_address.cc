@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -267,7 +268,29 @@ LocalAddress WithoutHint(const std::vector<InterfaceAddress>& interfaces) {
   return {"127.0.0.1", "lo", "no other interface is up"};
 }
 
+bool IsOwn(const IpAddress& address) {
+  const std::vector<InterfaceAddress> interfaces = ListInterfaces();
+  return std::any_of(interfaces.begin(), interfaces.end(),
+                     [&](const InterfaceAddress& own) { return own.address == address; });
+}
+
 }  // namespace
+
+bool IsThisMachine(const std::string& host) {
+  const std::optional<IpAddress> address = ParseIp(host);
+  return host == "localhost" || host == Hostname() || (address.has_value() && IsOwn(*address));
+}
+
+bool ResolvesHere(const std::string& host) {
+  if (IsThisMachine(host)) {
+    return true;
+  }
+  const absl::StatusOr<std::vector<IpAddress>> addresses = Resolve(host);
+  return addresses.ok() && !addresses->empty() &&
+         std::all_of(addresses->begin(), addresses->end(), [](const IpAddress& address) {
+           return address.IsLoopback() || IsOwn(address);
+         });
+}
 
 absl::StatusOr<LocalAddress> ChooseAddress(const NodeQuery& query) {
   const std::vector<InterfaceAddress> interfaces = ListInterfaces();

@@ -42,6 +42,13 @@ double CpuQuota(const std::string& root);
 uint32_t CountGpus(const std::string& root, const char* cuda_visible);
 uint32_t CountRdmaDevices(const std::string& root);
 
+// Whether `host` is a name of this machine that needs no resolver: localhost, its own, or one of
+// its addresses.
+bool IsThisMachine(const std::string& host);
+// The same for any name: it resolves to addresses of this machine alone. Blocks as long as the
+// resolver does.
+bool ResolvesHere(const std::string& host);
+
 struct LocalAddress {
   std::string address;
   std::string interface;

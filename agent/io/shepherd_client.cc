@@ -2,7 +2,7 @@
 
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/core/env_filter.h"
 #include "agent/io/process_tree.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 
 namespace muster {
@@ -44,14 +45,30 @@ std::vector<std::string> Candidates(const WorkerProgram& program) {
   return out;
 }
 
+// Whether the other side closes its end in time; what it still says is not heard any more. (A
+// pidfd would do as well, but kernels before 5.3 have none.)
+bool EndsWithin(int socket, absl::Duration within) {
+  const absl::Time deadline = BootNow() + within;
+  while (true) {
+    const absl::Status heard = ReceiveFrame(socket).status();
+    if (!heard.ok() && !absl::IsUnavailable(heard)) {
+      return true;
+    }
+    const absl::Duration left = deadline - BootNow();
+    if (left <= absl::ZeroDuration()) {
+      return false;
+    }
+    pollfd wait = {socket, POLLIN, 0};
+    poll(&wait, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
+  }
+}
+
 }  // namespace
 
 ShepherdClient::ShepherdClient(uv_loop_t* loop, ShepherdProcess process, Callbacks callbacks)
-    : process_(std::move(process)), callbacks_(std::move(callbacks)), clear_timer_(loop, [this] {
-        // Its end is noticed on the socket, and what it held is killed from here.
-        LogWarning("the shepherd process does not answer (a folder on a dead server?): killing it");
-        kill(process_.pid, SIGKILL);
-      }) {
+    : process_(std::move(process)),
+      callbacks_(std::move(callbacks)),
+      clear_timer_(loop, [this] { KillOrGiveUp(); }) {
   poll_.emplace(loop, process_.socket.get(), [this](int events) { OnReady(events); });
   Watch();
 }
@@ -60,19 +77,18 @@ ShepherdClient::~ShepherdClient() { Close(); }
 
 void ShepherdClient::Close() {
   poll_.reset();
-  process_.socket.Reset();
   clear_timer_.Stop();
   if (process_.pid > 0) {
+    shutdown(process_.socket.get(), SHUT_WR);
     // It kills for at most kKillWithin and goes; unless the kernel holds it.
-    const UniqueFd end(static_cast<int>(syscall(SYS_pidfd_open, process_.pid, 0)));
-    pollfd wait = {end.get(), POLLIN, 0};
-    if (poll(&wait, 1, static_cast<int>(absl::ToInt64Milliseconds(kShepherdWithin))) == 0) {
+    if (!EndsWithin(process_.socket.get(), kShepherdWithin)) {
       kill(process_.pid, SIGKILL);
     }
     while (waitpid(process_.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
     process_.pid = -1;
   }
+  process_.socket.Reset();
 }
 
 void ShepherdClient::SetProgram(const WorkerProgram& program) {
@@ -133,6 +149,16 @@ void ShepherdClient::Clear() {
   frame.type = static_cast<uint32_t>(ShepherdOrder::kClear);
   Send(std::move(frame));
   clear_timer_.StartAfter(kShepherdWithin);
+}
+
+// Its end is noticed on the socket; unless a child that the kernel holds keeps that open.
+void ShepherdClient::KillOrGiveUp() {
+  if (std::exchange(killed_, true)) {
+    return Died();
+  }
+  LogWarning("the shepherd process does not answer (a folder on a dead server?): killing it");
+  kill(process_.pid, SIGKILL);
+  clear_timer_.StartAfter(absl::Seconds(1));
 }
 
 void ShepherdClient::SetLease(int64_t boot_ns) {

@@ -62,6 +62,7 @@ class ShepherdClient {
   void Watch();
   void OnReady(int events);
   void Handle(const ShepherdFrame& frame);
+  void KillOrGiveUp();
   void Died();
 
   ShepherdProcess process_;
@@ -70,6 +71,7 @@ class ShepherdClient {
   std::deque<ShepherdFrame> queue_;  // bounded by the orders of one round: workers + a few
   bool dead_ = false;
   UvTimer clear_timer_;
+  bool killed_ = false;  // because it did not answer
 };
 
 }  // namespace muster

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
+#include "proto/base/unique_fd.h"
 
 namespace muster {
 namespace {
@@ -76,16 +77,14 @@ absl::StatusOr<pid_t> SpawnChild(const ChildSpec& spec) {
   }
   argv.push_back(nullptr);
   // Above 2, so that dup2 in the child neither overwrites nor keeps close-on-exec on them.
-  const int channel = fcntl(spec.channel, F_DUPFD_CLOEXEC, 3);
-  const int errors = fcntl(spec.errors, F_DUPFD_CLOEXEC, 3);
-  if (channel < 0 || errors < 0) {
-    const absl::Status full = absl::ResourceExhaustedError(
+  const UniqueFd channel(fcntl(spec.channel, F_DUPFD_CLOEXEC, 3));
+  const UniqueFd errors(fcntl(spec.errors, F_DUPFD_CLOEXEC, 3));
+  if (!channel.valid() || !errors.valid()) {
+    return absl::ResourceExhaustedError(
         absl::StrCat("no descriptors left: ", std::strerror(errno), ": raise `ulimit -n`"));
-    close(channel);
-    close(errors);
-    return full;
   }
-  const Prepared prepared{program.c_str(), argv.data(), environ, channel, errors, getpid()};
+  const Prepared prepared{program.c_str(), argv.data(),  environ,
+                          channel.get(),   errors.get(), getpid()};
   // Signal handlers of ours must not run in the child while it shares our memory.
   sigset_t all;
   sigset_t before;
@@ -101,8 +100,6 @@ absl::StatusOr<pid_t> SpawnChild(const ChildSpec& spec) {
   }
   const int fork_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  close(channel);
-  close(errors);
   if (pid < 0) {
     return absl::UnavailableError(absl::StrCat("cannot start ", program, ": ",
                                                std::strerror(fork_error), ": see `ulimit -u`"));
