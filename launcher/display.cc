@@ -70,6 +70,9 @@ Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role
 }
 
 bool Display::Show(const OutputChunk& chunk) {
+  if (nobody_reads_) {
+    return true;
+  }
   const bool to_err = chunk.stream == 2 && !together_;
   FdWriter& writer = to_err ? err_ : out_;
   OutputFormatter& format = to_err ? err_format_ : out_format_;

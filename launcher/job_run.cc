@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "agent/io/node_facts.h"
 #include "launcher/report.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
@@ -40,6 +41,11 @@ RoundConfig ConfigOf(const JobSpec& spec) {
     config.expected.push_back(name.empty() ? absl::StrCat("node", i) : name);
   }
   return config;
+}
+
+bool StartsHere(const JobSpec& spec, const HostEntry& host) {
+  return spec.way == StartWay::kStandalone ||
+         (host.user.empty() && host.port == 0 && IsThisMachine(host.name));
 }
 
 bool ManyWorkers(const JobSpec& spec) {
@@ -79,7 +85,7 @@ bool WriteWhole(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-int EndJob(const JobSpec& spec, const std::string& job_id, const JobReport& report) {
+int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& report) {
   const std::string text = ReportText(report, job_id);
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = write(STDERR_FILENO, text.data() + at, text.size() - at);

@@ -20,6 +20,10 @@ inline constexpr int kExitNobodyReads = 141;  // stdout was closed: 128 + SIGPIP
 JobTerms TermsOf(const JobSpec& spec);
 RoundConfig ConfigOf(const JobSpec& spec);
 
+// Whether the node of `host` is a child of ours. Another user, or an sshd at another port (a
+// container's), is reached by ssh also where the name is this machine's.
+bool StartsHere(const JobSpec& spec, const HostEntry& host);
+
 // Whether a host list or --standalone may run more than one worker; a count that is found out on
 // the node is taken for many.
 bool ManyWorkers(const JobSpec& spec);
@@ -31,7 +35,7 @@ void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan)
 void LogRound(const RoundStarted& round);
 
 // Shows the report on stderr, writes --report; the exit code of launch.
-int EndJob(const JobSpec& spec, const std::string& job_id, const JobReport& report);
+int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& report);
 
 // The report of a job that was stopped because our stdout was closed (`launch ... | head`).
 JobReport NobodyRead(JobReport report);

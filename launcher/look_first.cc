@@ -15,7 +15,6 @@
 #include "agent/io/program_facts.h"
 #include "launcher/explain_env.h"
 #include "launcher/job_run.h"
-#include "launcher/run_hosts.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"

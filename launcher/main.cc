@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,10 +115,7 @@ int Main(int argc, char** argv) {
 }  // namespace muster
 
 int main(int argc, char** argv) {
-  const char* level = std::getenv("MUSTER_LOG");
-  if (level != nullptr) {
-    muster::SetLogLevelByName(level);
-  }
+  muster::SetLogLevelFromEnvironment();
   const int code = muster::Main(argc, argv);
   std::fflush(nullptr);
   _exit(code);  // without the static destructors of gRPC, which take longer than a job of one

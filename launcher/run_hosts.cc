@@ -1,8 +1,5 @@
 #include "launcher/run_hosts.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netdb.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -10,12 +7,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/core/env_filter.h"
 #include "agent/io/node_facts.h"
@@ -34,32 +29,6 @@
 
 namespace muster {
 namespace {
-
-std::set<std::string> OwnAddresses() {
-  std::set<std::string> out;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) {
-    return out;
-  }
-  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    char text[INET6_ADDRSTRLEN];
-    if (one->ifa_addr == nullptr) {
-      continue;
-    }
-    const void* address = nullptr;
-    if (one->ifa_addr->sa_family == AF_INET) {
-      address = &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr;
-    } else if (one->ifa_addr->sa_family == AF_INET6) {
-      address = &reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr;
-    }
-    if (address != nullptr &&
-        inet_ntop(one->ifa_addr->sa_family, address, text, sizeof(text)) != nullptr) {
-      out.insert(text);
-    }
-  }
-  freeifaddrs(list);
-  return out;
-}
 
 class HostsJob {
  public:
@@ -89,8 +58,8 @@ class HostsJob {
 
   bool ended() const { return ended_; }
   int Report() {
-    return EndJob(spec_, spec_.plan.job_id,
-                  display_.nobody_reads() ? NobodyRead(report_) : report_);
+    return ShowReport(spec_, spec_.plan.job_id,
+                      display_.nobody_reads() ? NobodyRead(report_) : report_);
   }
 
  private:
@@ -242,8 +211,7 @@ class HostsJob {
     if (std::exchange(showing_, true)) {
       return;
     }
-    while (!waiting_.empty() && (display_.nobody_reads() || display_.Show(waiting_.front().chunk) ||
-                                 display_.nobody_reads())) {
+    while (!waiting_.empty() && display_.Show(waiting_.front().chunk)) {
       const std::function<void()> taken = std::move(waiting_.front().taken);
       waiting_.pop_front();
       taken();
@@ -335,41 +303,6 @@ class HostsJob {
 };
 
 }  // namespace
-
-bool IsThisMachine(const std::string& host) {
-  if (host == "localhost" || host == "127.0.0.1" || host == "::1" || host == Hostname()) {
-    return true;
-  }
-  const std::set<std::string> own = OwnAddresses();
-  return own.count(host) > 0;
-}
-
-bool ResolvesHere(const std::string& host) {
-  if (IsThisMachine(host)) {
-    return true;
-  }
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
-    return false;
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, &freeaddrinfo);
-  const std::set<std::string> own = OwnAddresses();
-  for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
-    char text[NI_MAXHOST] = "";
-    getnameinfo(one->ai_addr, one->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
-    if (!absl::StartsWith(text, "127.") && own.count(text) == 0) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool StartsHere(const JobSpec& spec, const HostEntry& host) {
-  return spec.way == StartWay::kStandalone ||
-         (host.user.empty() && host.port == 0 && IsThisMachine(host.name));
-}
 
 int RunHosts(JobSpec spec, const std::string& agent_path) {
   RaiseDescriptorLimit();

@@ -11,15 +11,4 @@ namespace muster {
 // program.
 int RunHosts(JobSpec spec, const std::string& agent_path);
 
-// Whether `host` means this machine, so that no ssh is needed: localhost, its own name or one of
-// its addresses.
-bool IsThisMachine(const std::string& host);
-// The same for any name: it resolves to addresses of this machine alone. Blocks as long as the
-// resolver does.
-bool ResolvesHere(const std::string& host);
-
-// Whether the node of `host` is a child of ours. Another user, or an sshd at another port (a
-// container's), is reached by ssh also where the name is this machine's.
-bool StartsHere(const JobSpec& spec, const HostEntry& host);
-
 }  // namespace muster

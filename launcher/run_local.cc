@@ -57,7 +57,8 @@ class LocalJob {
       report.headline = outcome_.headline;
       report.cause = CauseKind::kNeverFormed;
     }
-    return EndJob(spec_, spec_.plan.job_id, display_.nobody_reads() ? NobodyRead(report) : report);
+    return ShowReport(spec_, spec_.plan.job_id,
+                      display_.nobody_reads() ? NobodyRead(report) : report);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -31,6 +32,13 @@ void SetLogLevelByName(absl::string_view name) {
     if (name == known) {
       SetLogLevel(level);
     }
+  }
+}
+
+void SetLogLevelFromEnvironment() {
+  const char* level = std::getenv("MUSTER_LOG");
+  if (level != nullptr) {
+    SetLogLevelByName(level);
   }
 }
 

@@ -14,6 +14,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 // main().
 void SetLogLevel(LogLevel level);
 void SetLogLevelByName(absl::string_view name);  // an unknown name changes nothing
+void SetLogLevelFromEnvironment();               // MUSTER_LOG
 // Replaces the writer to stderr; an empty function restores it. Call before threads exist.
 void SetLogSink(std::function<void(LogLevel, absl::string_view)> sink);
 void Log(LogLevel level, absl::string_view text);

@@ -9,6 +9,7 @@
 #include "launcher/plan.h"
 #include "launcher/resolve.h"
 #include "proto/base/build_info.h"
+#include "tests/launcher/spec_of.h"
 
 namespace muster {
 namespace {
@@ -71,17 +72,7 @@ TEST(Help, VersionIsTheBuildsName) {
   EXPECT_EQ(VersionText(), absl::StrCat("launch ", BuildName(), "\n"));
 }
 
-JobSpec Spec(absl::string_view line) {
-  const std::vector<std::string> words = absl::StrSplit(line, ' ');
-  auto command = ParseCommandLine(words, {});
-  EXPECT_TRUE(command.ok()) << command.status();
-  EXPECT_TRUE(ResolveHosts(command->spec, [](const std::string&) {
-                return absl::NotFoundError("no file");
-              }).ok());
-  return std::move(command->spec);
-}
-
-LaunchPlan Plan(absl::string_view line) { return PlanOf(Spec(line)); }
+LaunchPlan Plan(absl::string_view line) { return PlanOf(SpecOf(line)); }
 
 TEST(Plan, TextShowsRanksHostsAndCommands) {
   LaunchPlan plan = Plan("-n 6 --hosts a:4,b:4,c:1 -x K=a=b train.py --lr 0.1");
@@ -139,7 +130,7 @@ TEST(Plan, ARankHasItsNode) {
 TEST(Plan, EveryRankOfATypedJobCanBeExplained) {
   const std::string typed = "--nnodes 4 --nproc-per-node 8 --rdzv-endpoint a:2000 ";
   const auto explained = [&typed](absl::string_view options) {
-    const JobSpec spec = Spec(absl::StrCat(typed, options, " p"));
+    const JobSpec spec = SpecOf(absl::StrCat(typed, options, " p"));
     return RankToExplain(spec, PlanOf(spec));
   };
   EXPECT_EQ(explained("--explain-env"), 0u);

@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_split.h"
+#include "launcher/job_run.h"
 #include "launcher/resolve.h"
-#include "launcher/run_hosts.h"
+#include "tests/launcher/spec_of.h"
 
 namespace muster {
 namespace {
@@ -16,17 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-JobSpec Spec(absl::string_view line) {
-  const std::vector<std::string> words = absl::StrSplit(line, ' ');
-  auto command = ParseCommandLine(words, {});
-  EXPECT_TRUE(command.ok()) << command.status();
-  EXPECT_TRUE(ResolveHosts(command->spec, [](const std::string&) -> absl::StatusOr<std::string> {
-                return "localhost\nlocalhost port=2222\n";
-              }).ok());
-  return std::move(command->spec);
-}
-
-LaunchPlan Plan(absl::string_view line) { return *PlanFromHere(Spec(line), "/x/muster-agent"); }
+LaunchPlan Plan(absl::string_view line) { return *PlanFromHere(SpecOf(line), "/x/muster-agent"); }
 
 TEST(PlanFromHere, ANodeHereIsAChildAndAnotherIsReachedAsTheUserSays) {
   const LaunchPlan plan = Plan("--hosts localhost,eva@far.invalid p");
@@ -60,11 +50,11 @@ TEST(PlanFromHere, OnlyNodesHereAreCountedHere) {
 
 // Another user, or the sshd of a container, is another place also under this machine's name.
 TEST(StartsHere, OnlyAsThePresentUserAndWithoutAPort) {
-  const JobSpec spec = Spec("--hostfile f p");
+  const JobSpec spec = SpecOf("--hostfile f p", "localhost\nlocalhost port=2222\n");
   ASSERT_EQ(spec.nodes.size(), 2u);
   EXPECT_TRUE(StartsHere(spec, spec.nodes[0].host));
   EXPECT_FALSE(StartsHere(spec, spec.nodes[1].host));
-  const JobSpec user = Spec("--hosts nosuchuser@localhost p");
+  const JobSpec user = SpecOf("--hosts nosuchuser@localhost p");
   EXPECT_FALSE(StartsHere(user, user.nodes[0].host));
 }
 
