@@ -1,6 +1,7 @@
 """Three emulated hosts for the whole run; after each test nothing of it may be left on any."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from harness import LAUNCH, Lab, Shell  # noqa: E402
 
 
 def pytest_sessionstart(session):
+    # A shell's background job (deploy/test &) ignores these two, and so would every launch that is tested.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if os.getuid() != 0:
         pytest.exit("emulated hosts (network namespaces, sshd) need root", returncode=1)
     if not LAUNCH.exists() and not session.config.option.collectonly:
