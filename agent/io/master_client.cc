@@ -127,6 +127,9 @@ void MasterClient::Impl::Open(UniqueFd socket) {
   arguments.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  for (const auto& [name, value] : kTransportArguments) {
+    arguments.SetInt(name, value);
+  }
   channel_ = grpc::CreateCustomInsecureChannelFromFd("muster", socket.Release(), arguments);
   stub_ = v1::Rendezvous::NewStub(channel_);
   auto call = std::make_unique<AttendClientCall>(calls_->mailbox());

@@ -1,7 +1,19 @@
 // Any thread.
 #pragma once
 
+#include <grpc/impl/codegen/grpc_types.h>
+
+#include <array>
+#include <utility>
+
 namespace muster {
+
+// Channel arguments of both sides. A window that stands from the beginning takes the place of
+// gRPC's estimate of one, whose pings and updates around each beat are several times its size.
+inline constexpr std::array<std::pair<const char*, int>, 3> kTransportArguments = {
+    {{GRPC_ARG_HTTP2_BDP_PROBE, 0},
+     {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 << 20},
+     {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 << 20}}};
 
 // Sets gRPC up, once a process, and keeps it up: when its last object goes, its shutdown holds a
 // lock for up to 10 s while sockets of a peer are still being closed, and the next use would wait

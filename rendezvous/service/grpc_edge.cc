@@ -86,6 +86,9 @@ void GrpcEdge::Start() {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              60 * 1000);                            // a connection without calls
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 16);  // of one agent: two
+  for (const auto& [name, value] : kTransportArguments) {
+    builder.AddChannelArgument(name, value);
+  }
   builder.RegisterService(service_.get());
   server_ = builder.BuildAndStart();
   CHECK(server_ != nullptr);  // nothing is bound here, so nothing can fail

@@ -88,6 +88,13 @@ class Bench:
             self._row(f"{self.name},{case},{tool},{numbers},{ratio}")
         return median
 
+    def values(self, case, runs, units):
+        """Rows without a peer: `runs` are dicts of the same values; their unit is in `units`, else the benchmark's."""
+        for name in runs[0]:
+            v = [one[name] for one in runs]
+            unit = units.get(name, self.unit)
+            self._row(f"{self.name},{case} {name},muster,{statistics.median(v):.2f},{unit},{min(v):.2f},{max(v):.2f},{len(v)},")
+
     def finish(self, faults=()):
         for fault in faults:
             print(f"{self.name}: {fault}", file=sys.stderr)
