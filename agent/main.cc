@@ -24,6 +24,7 @@
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/bootstrap.h"
+#include "proto/wire/uv_handles.h"
 
 namespace muster {
 namespace {
@@ -116,8 +117,7 @@ int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, Shepher
     AgentLoop agent(&loop, std::move(options), std::move(shepherd), &client.link(),
                     &client.output());
     agent.Start();
-    while (!ended && uv_run(&loop, UV_RUN_ONCE) != 0) {
-    }
+    UvRunUntil(&loop, [&ended] { return ended; });
   }
   uv_run(&loop, UV_RUN_NOWAIT);  // close callbacks
   relay.Drain(absl::Seconds(1));

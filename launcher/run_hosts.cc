@@ -25,6 +25,7 @@
 #include "proto/base/log.h"
 #include "proto/base/text.h"
 #include "proto/wire/secret.h"
+#include "proto/wire/uv_handles.h"
 #include "rendezvous/service/master_server.h"
 
 namespace muster {
@@ -325,8 +326,7 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
   {
     HostsJob job(&loop, std::move(spec), *secret, agent_path);
     job.StartStdin();
-    while (!job.ended() && uv_run(&loop, UV_RUN_ONCE) != 0) {
-    }
+    UvRunUntil(&loop, [&job] { return job.ended(); });
     code = job.Report();
   }
   uv_run(&loop, UV_RUN_NOWAIT);

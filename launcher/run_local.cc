@@ -22,6 +22,7 @@
 #include "launcher/user_signals.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
+#include "proto/wire/uv_handles.h"
 
 namespace muster {
 namespace {
@@ -160,8 +161,7 @@ int RunLocal(JobSpec spec) {
   int code = 0;
   {
     LocalJob job(&loop, std::move(spec), std::move(options), *std::move(shepherd));
-    while (!job.ended() && uv_run(&loop, UV_RUN_ONCE) != 0) {
-    }
+    UvRunUntil(&loop, [&job] { return job.ended(); });
     code = job.Report();
   }
   uv_run(&loop, UV_RUN_NOWAIT);  // close callbacks

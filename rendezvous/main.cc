@@ -91,9 +91,7 @@ class Daemon {
 
   // Serves until SIGTERM or SIGINT.
   void Run(uv_loop_t* loop) {
-    while (!stopped_) {
-      uv_run(loop, UV_RUN_ONCE);
-    }
+    UvRunUntil(loop, [this] { return stopped_; });
   }
 
  private:

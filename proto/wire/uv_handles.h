@@ -145,10 +145,29 @@ class UvPrepare {
       static_cast<UvBox<uv_prepare_t>*>(prepare->data)->callback(0);
     });
   }
+  void Unref() { UvUnref(box_); }
 
  private:
   UvOwned<uv_prepare_t> box_;
 };
+
+// Turns of the loop until over(); false when nothing is left in the loop that could bring it about.
+// (uv_run(UV_RUN_ONCE) alone goes on to wait although a timer has just brought it about.)
+template <typename Over>
+bool UvRunUntil(uv_loop_t* loop, Over over) {
+  UvPrepare look(loop, [loop, &over] {
+    if (over()) {
+      uv_stop(loop);
+    }
+  });
+  look.Unref();
+  while (!over()) {
+    if (uv_run(loop, UV_RUN_ONCE) == 0) {
+      return over();
+    }
+  }
+  return true;
+}
 
 // Every turn of the loop, which does not wait while it is started.
 class UvIdle {

@@ -159,9 +159,7 @@ class Job {
   void RunUntil(absl::Time when) {
     UvTimer wake(loop_, [] {});
     wake.StartAt(when);
-    while (BootNow() < when) {
-      uv_run(loop_, UV_RUN_ONCE);
-    }
+    UvRunUntil(loop_, [when] { return BootNow() >= when; });
   }
 
   double AllMs() const {
@@ -180,9 +178,7 @@ class Job {
     for (const auto& agent : agents_) {
       agent->Stop([&left] { --left; });
     }
-    while (left > 0) {
-      uv_run(loop_, UV_RUN_ONCE);
-    }
+    UvRunUntil(loop_, [&left] { return left == 0; });
     agents_.clear();
     uv_run(loop_, UV_RUN_NOWAIT);
   }
@@ -208,9 +204,7 @@ void AwaitLine(uv_loop_t* loop) {
     heard = read(STDIN_FILENO, &byte, 1) <= 0 || byte == '\n';
   });
   poll.Start(UV_READABLE);
-  while (!heard) {
-    uv_run(loop, UV_RUN_ONCE);
-  }
+  UvRunUntil(loop, [&heard] { return heard; });
 }
 
 int Main(int argc, char** argv) {
