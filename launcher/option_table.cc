@@ -85,8 +85,9 @@ constexpr OptionRow kTable[] = {
        s.plan.standalone = true;
        return absl::OkStatus();
      }},
-    {OptionId::kRdzvEndpoint, kRequired, true, "--rdzv-endpoint", "HOST:PORT", "PET_RDZV_ENDPOINT",
-     kMeet, "nodes meet here; the same command is typed on each (port 29400)", SetRdzvEndpoint},
+    {OptionId::kRdzvEndpoint, kRequired, true, "--rdzv-endpoint", "HOST:PORT|file:///PATH",
+     "PET_RDZV_ENDPOINT", kMeet, "nodes meet here; the same command is typed on each (port 29400)",
+     SetRdzvEndpoint},
     {OptionId::kRdzvBackend, kRequired, false, "--rdzv-backend", "NAME", "PET_RDZV_BACKEND", kMeet,
      "c10d or static, for torchrun's sake: both are served by our rendezvous", CheckRdzvBackend},
     {OptionId::kRdzvId, kRequired, false, "--rdzv-id", "ID", "PET_RDZV_ID", kMeet,

@@ -104,6 +104,15 @@ absl::Status SettleRendezvous(JobSpec& spec) {
     spec.node_rank.reset();
     return absl::OkStatus();
   }
+  if (!r.file.empty()) {
+    for (const OptionId id : {OptionId::kServe, OptionId::kSecretFile, OptionId::kInsecure}) {
+      if (spec.Has(id)) {
+        spec.notes.push_back(absl::StrCat(spec.Said(id),
+                                          " is not used: ", spec.Said(OptionId::kRdzvEndpoint),
+                                          " elects who serves, and carries the secret"));
+      }
+    }
+  }
   if (endpoint && spec.Has(OptionId::kMasterAddr)) {
     spec.notes.push_back(absl::StrCat(spec.Said(OptionId::kMasterAddr),
                                       " is not used: ", spec.Said(OptionId::kRdzvEndpoint),

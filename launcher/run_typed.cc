@@ -24,14 +24,17 @@
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
 #include "launcher/local_output.h"
+#include "launcher/meet_at_file.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
+#include "proto/base/build_info.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/wire/secret.h"
+#include "proto/wire/uv_handles.h"
 #include "rendezvous/service/master_server.h"
 
 namespace muster {
@@ -331,6 +334,38 @@ absl::StatusOr<AgentLoop::Options> AgentOptions(JobSpec& spec) {
   return options;
 }
 
+// Makes of file:///path the endpoint that its nodes agreed on; the secret that lies in the file.
+absl::StatusOr<std::string> GoToMeeting(uv_loop_t* loop, JobSpec& spec,
+                                        std::optional<FileMeeting>& meeting) {
+  RendezvousPoint own;
+  own.job_id = spec.plan.job_id;
+  own.build = std::string(BuildName());
+  own.host = Hostname();
+  own.address = spec.local_addr;
+  if (own.address.empty()) {
+    NodeQuery query;
+    query.other_nodes = true;
+    query.iface = spec.plan.iface;
+    ASSIGN_OR_RETURN(const LocalAddress chosen, ChooseAddress(query));
+    own.address = chosen.address;
+  }
+  absl::StatusOr<FileMeeting> met =
+      MeetAtFile(loop, spec.rendezvous.file, std::move(own), spec.rendezvous.join_timeout);
+  if (!met.ok()) {
+    return absl::Status(met.status().code(),
+                        absl::StrCat("--rdzv-endpoint file://", spec.rendezvous.file, ": ",
+                                     met.status().message()));
+  }
+  meeting.emplace(*std::move(met));
+  spec.rendezvous.host = meeting->point().address;
+  spec.rendezvous.port = meeting->point().port;
+  spec.serve = meeting->serves();
+  spec.rendezvous.is_host = meeting->serves();
+  LogDebug(absl::StrCat(spec.rendezvous.file, meeting->serves() ? ": this node" : ": ",
+                        meeting->serves() ? "" : meeting->point().host, " serves"));
+  return meeting->point().secret;
+}
+
 int Fail(const absl::Status& status, int code) {
   LogError(status.message());
   return code;
@@ -339,11 +374,6 @@ int Fail(const absl::Status& status, int code) {
 }  // namespace
 
 int RunTyped(JobSpec spec) {
-  if (!spec.rendezvous.file.empty()) {
-    LogError(absl::StrCat("--rdzv-endpoint file://", spec.rendezvous.file,
-                          ": a shared file is not served yet; give HOST:PORT of one of the nodes"));
-    return kExitUsage;
-  }
   const rlimit worker_files = RaiseDescriptorLimit();
   signal(SIGPIPE, SIG_IGN);
   // Before gRPC has threads.
@@ -351,12 +381,20 @@ int RunTyped(JobSpec spec) {
   if (!shepherd.ok()) {
     return Fail(shepherd.status(), kExitFailed);
   }
-  const absl::StatusOr<std::string> secret = SecretFor(spec.insecure, spec.secret_file);
+  // Every node must name the same job, so a random id will not do.
+  spec.plan.job_id = spec.rendezvous.id.empty() ? "default" : spec.rendezvous.id;
+  uv_loop_t loop;
+  uv_loop_init(&loop);
+  std::optional<FileMeeting> meeting;  // its file goes when this does
+  absl::StatusOr<std::string> secret;
+  if (spec.rendezvous.file.empty()) {
+    secret = SecretFor(spec.insecure, spec.secret_file);
+  } else {
+    secret = GoToMeeting(&loop, spec, meeting);
+  }
   if (!secret.ok()) {
     return Fail(secret.status(), kExitFailed);
   }
-  // Every node must name the same job, so a random id will not do.
-  spec.plan.job_id = spec.rendezvous.id.empty() ? "default" : spec.rendezvous.id;
   absl::StatusOr<AgentLoop::Options> options = AgentOptions(spec);
   if (!options.ok()) {
     return Fail(options.status(), kExitUsage);
@@ -366,8 +404,6 @@ int RunTyped(JobSpec spec) {
   if (!notice.empty()) {
     LogWarning(notice);
   }
-  uv_loop_t loop;
-  uv_loop_init(&loop);
   int code = kExitFailed;
   {
     TypedJob job(&loop, std::move(spec), *secret);
@@ -375,8 +411,7 @@ int RunTyped(JobSpec spec) {
     if (!started.ok()) {
       return Fail(started, kExitFailed);
     }
-    while (!job.ended() && uv_run(&loop, UV_RUN_ONCE) != 0) {
-    }
+    UvRunUntil(&loop, [&job] { return job.ended(); });
     code = job.Report();
   }
   uv_run(&loop, UV_RUN_NOWAIT);

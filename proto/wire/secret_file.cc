@@ -1,5 +1,4 @@
 // The user's own secret on disk.
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,11 +8,10 @@
 #include <cstring>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "proto/base/private_file.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
-#include "proto/base/unique_fd.h"
 #include "proto/wire/secret.h"
 
 namespace muster {
@@ -38,15 +36,8 @@ absl::Status MakeFolders(const std::string& file) {
   return absl::OkStatus();
 }
 
-absl::Status WriteAll(int fd, const std::string& path, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno != EINTR) {
-      return absl::InternalError(Errno("write", path));
-    }
-    bytes.remove_prefix(n > 0 ? static_cast<size_t>(n) : 0);
-  }
-  return absl::OkStatus();
+absl::Status Prefixed(const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("secret: ", status.message()));
 }
 
 // Puts a new secret at `path` unless there is one: a complete file gets its name in one step, so
@@ -54,46 +45,18 @@ absl::Status WriteAll(int fd, const std::string& path, absl::string_view bytes) 
 absl::Status Make(const std::string& path) {
   RETURN_IF_ERROR(MakeFolders(path));
   ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
-  ASSIGN_OR_RETURN(const std::string nonce, MakeNonce());
-  const std::string temp =
-      absl::StrCat(path, ".", getpid(), ".", absl::BytesToHexString(nonce.substr(0, 8)));
-  UniqueFd fd(open(temp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid()) {
-    return absl::InternalError(Errno("create", temp));
+  const absl::StatusOr<std::string> temp = WritePrivateTemp(path, secret + "\n");
+  if (!temp.ok()) {
+    return Prefixed(temp.status());
   }
-  absl::Status status = WriteAll(fd.get(), temp, secret + "\n");
-  if (status.ok() && fsync(fd.get()) != 0) {
-    status = absl::InternalError(Errno("fsync", temp));
+  absl::Status status = LinkUnlessTaken(*temp, path).status();
+  if (absl::IsFailedPrecondition(status)) {  // no links there: the last one wins
+    status = rename(temp->c_str(), path.c_str()) == 0
+                 ? absl::OkStatus()
+                 : absl::InternalError(Errno("rename to", path));
   }
-  if (status.ok() && link(temp.c_str(), path.c_str()) != 0 && errno != EEXIST) {
-    // A file system without hard links; NFS may report an error although the link was made, and
-    // then this is rename(2) of two names of one file, which does nothing.
-    if (rename(temp.c_str(), path.c_str()) != 0) {
-      status = absl::InternalError(Errno("rename to", path));
-    }
-  }
-  unlink(temp.c_str());
+  unlink(temp->c_str());
   return status;
-}
-
-absl::Status CheckOwner(const std::string& path, const struct stat& info) {
-  if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("secret: ", path, " is not a regular file: name another with --secret-file"));
-  }
-  if (info.st_uid != geteuid()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("secret: ", path, " belongs to user id ", info.st_uid, ", we are ", geteuid(),
-                     ": remove it, or name your own with --secret-file"));
-  }
-  if ((info.st_mode & 077) != 0) {
-    char mode[8];
-    std::snprintf(mode, sizeof(mode), "%04o", info.st_mode & 07777);
-    return absl::FailedPreconditionError(absl::StrCat("secret: ", path,
-                                                      " may be read or changed by others (mode ",
-                                                      mode, "): chmod 600 ", ShellQuote(path)));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -113,34 +76,15 @@ absl::StatusOr<std::string> UserSecretPath() {
 }
 
 absl::StatusOr<std::string> LoadSecret(const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.valid()) {
-    const std::string text = Errno("open", path);
-    return errno == ENOENT ? absl::NotFoundError(text) : absl::FailedPreconditionError(text);
+  const absl::StatusOr<std::string> text = ReadPrivateFile(path, kSecretCharsMax);
+  if (!text.ok()) {
+    return Prefixed(text.status());
   }
-  struct stat info {};
-  if (fstat(fd.get(), &info) != 0) {
-    return absl::InternalError(Errno("stat", path));
-  }
-  RETURN_IF_ERROR(CheckOwner(path, info));
-  std::string text(kSecretCharsMax + 1, '\0');
-  size_t have = 0;
-  while (have < text.size()) {
-    const ssize_t n = read(fd.get(), text.data() + have, text.size() - have);
-    if (n < 0 && errno != EINTR) {
-      return absl::InternalError(Errno("read", path));
-    }
-    if (n == 0) {
-      break;
-    }
-    have += n > 0 ? static_cast<size_t>(n) : 0;
-  }
-  text.resize(have);
-  const std::string secret(absl::StripAsciiWhitespace(text));
-  if (secret.size() < kSecretCharsMin || text.size() > kSecretCharsMax) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("secret: ", path, ": want ", kSecretCharsMin, "..", kSecretCharsMax,
-                     " characters, got ", have, ": rm ", ShellQuote(path), " makes a new one"));
+  const std::string secret(absl::StripAsciiWhitespace(*text));
+  if (secret.size() < kSecretCharsMin) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "secret: ", path, ": want ", kSecretCharsMin, "..", kSecretCharsMax, " characters, got ",
+        text->size(), ": rm ", ShellQuote(path), " makes a new one"));
   }
   return secret;
 }

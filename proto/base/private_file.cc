@@ -1,0 +1,130 @@
+#include "proto/base/private_file.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+#include "proto/base/unique_fd.h"
+
+namespace muster {
+namespace {
+
+std::string Errno(absl::string_view what, const std::string& path) {
+  return absl::StrCat(what, " ", path, ": ", std::strerror(errno));
+}
+
+absl::Status WriteAll(int fd, const std::string& path, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno != EINTR) {
+      return absl::InternalError(Errno("write", path));
+    }
+    bytes.remove_prefix(n > 0 ? static_cast<size_t>(n) : 0);
+  }
+  if (fsync(fd) != 0) {
+    return absl::InternalError(Errno("fsync", path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOwner(const std::string& path, const struct stat& info) {
+  if (!S_ISREG(info.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not a regular file: name another"));
+  }
+  if (info.st_uid != geteuid()) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " belongs to user id ", info.st_uid,
+                                                      ", we are ", geteuid(),
+                                                      ": remove it, or name your own"));
+  }
+  if ((info.st_mode & 077) != 0) {
+    char mode[8];
+    std::snprintf(mode, sizeof(mode), "%04o", info.st_mode & 07777);
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " may be read or changed by others (mode ", mode, "): chmod 600 ", ShellQuote(path)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t bytes_max) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) {
+    const std::string text = Errno("open", path);
+    return errno == ENOENT ? absl::NotFoundError(text) : absl::FailedPreconditionError(text);
+  }
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) {
+    return absl::InternalError(Errno("stat", path));
+  }
+  RETURN_IF_ERROR(CheckOwner(path, info));
+  std::string text(bytes_max + 1, '\0');
+  size_t have = 0;
+  while (have < text.size()) {
+    const ssize_t n = read(fd.get(), text.data() + have, text.size() - have);
+    if (n < 0 && errno != EINTR) {
+      return absl::InternalError(Errno("read", path));
+    }
+    if (n == 0) {
+      break;
+    }
+    have += n > 0 ? static_cast<size_t>(n) : 0;
+  }
+  if (have > bytes_max) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " has more than ", bytes_max, " bytes: it is another file"));
+  }
+  text.resize(have);
+  return text;
+}
+
+absl::StatusOr<std::string> WritePrivateTemp(const std::string& path, absl::string_view bytes) {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof(number), 0) != sizeof(number)) {
+    return absl::InternalError(absl::StrCat("getrandom: ", std::strerror(errno)));
+  }
+  const std::string temp =
+      absl::StrCat(path, ".", getpid(), ".", absl::Hex(number, absl::kZeroPad16));
+  const UniqueFd fd(open(temp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd.valid()) {
+    return absl::InternalError(Errno("create", temp));
+  }
+  absl::Status status = WriteAll(fd.get(), temp, bytes);
+  if (!status.ok()) {
+    unlink(temp.c_str());
+    return status;
+  }
+  return temp;
+}
+
+absl::StatusOr<bool> LinkUnlessTaken(const std::string& temp, const std::string& path) {
+  if (link(temp.c_str(), path.c_str()) == 0) {
+    return true;
+  }
+  const int error = errno;
+  // NFS may report an error although the link was made: its answer was lost, and asked for again.
+  struct stat info {};
+  if (stat(temp.c_str(), &info) == 0 && info.st_nlink == 2) {
+    return true;
+  }
+  if (error == EEXIST) {
+    return false;
+  }
+  errno = error;
+  const std::string text = Errno("link", path);
+  return error == EPERM || error == EOPNOTSUPP || error == ENOSYS
+             ? absl::FailedPreconditionError(absl::StrCat(text, " (a file system without links?)"))
+             : absl::InternalError(text);
+}
+
+}  // namespace muster

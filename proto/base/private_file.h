@@ -1,0 +1,25 @@
+// Files that only their owner may read or change, and that are complete when they have their name;
+// also on a shared file system, and without locks. Any thread; blocks on the file system.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace muster {
+
+// Errors: NotFound; FailedPrecondition when it is no regular file, belongs to another user, may be
+// read or changed by others, or is longer than `bytes_max` (each with how to mend it).
+absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t bytes_max);
+
+// A new file beside `path`, complete and on disk; its name.
+absl::StatusOr<std::string> WritePrivateTemp(const std::string& path, absl::string_view bytes);
+
+// Gives the file `temp` the name `path`, too, unless that is taken: of all that try at the same
+// time, true for one. FailedPrecondition where the file system has no hard links.
+absl::StatusOr<bool> LinkUnlessTaken(const std::string& temp, const std::string& path);
+
+}  // namespace muster
