@@ -19,6 +19,9 @@ std::string JobSpec::Said(OptionId id) const {
   if (g.by_environment) {
     return absl::StrCat(g.name, "=", g.value, " (environment)");
   }
+  if (!g.place.empty()) {
+    return absl::StrCat(g.name, ": ", g.value, " (", g.place, ")");
+  }
   return g.value.empty() ? g.name : absl::StrCat(g.name, " ", g.value);
 }
 

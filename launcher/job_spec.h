@@ -48,6 +48,7 @@ enum class OptionId : uint8_t {
   kModule,
   kNoPython,
   kRunPath,
+  kConfig,
   kSetEnv,
   kWdir,
   kStdin,
@@ -88,6 +89,7 @@ enum class OptionId : uint8_t {
   kPlan,
   kExplainEnv,
   kJson,
+  kYaml,
   // starting agents, secrets
   kSsh,
   kSshArgs,
@@ -101,8 +103,9 @@ enum class OptionId : uint8_t {
 // How an option's value came to be; an option that is not in JobSpec::given has its default.
 struct Given {
   bool by_environment = false;
-  std::string name;   // as the user spelled it: "-ppn", "--nproc_per_node", "PET_NNODES"
+  std::string name;   // as the user spelled it: "-ppn", "--nproc_per_node", "PET_NNODES", "nnodes"
   std::string value;  // "" for a flag
+  std::string place;  // in a job file: "job.yaml line 3"; "" = not from one
 };
 
 // The four situations of ARCHITECTURE.md section 7.
@@ -136,6 +139,7 @@ struct JobSpec {
   bool module = false;
   bool no_python = false;
   bool run_path = false;
+  std::string config_file;  // --config; what it says has gone into the other fields
 
   // --- nodes and workers ---
   StartWay way = StartWay::kLocal;
@@ -172,6 +176,7 @@ struct JobSpec {
   // --- look first ---
   bool plan_only = false;
   bool json = false;
+  bool yaml = false;
   std::optional<uint32_t> explain_env;  // rank
 
   // --- starting agents ---
@@ -186,8 +191,8 @@ struct JobSpec {
   std::vector<std::string> notes;  // to be said once, in order
 
   bool Has(OptionId id) const { return given.count(id) != 0; }
-  // "--nnodes 2", "-ppn 4", "PET_NNODES=2 (environment)", "--standalone"; the option's first name
-  // when not given.
+  // "--nnodes 2", "-ppn 4", "PET_NNODES=2 (environment)", "nnodes: 2 (job.yaml line 3)",
+  // "--standalone"; the option's first name when not given.
   std::string Said(OptionId id) const;
 };
 

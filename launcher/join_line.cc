@@ -17,6 +17,7 @@ constexpr absl::string_view kIsHost = "is_host";
 // Options that the other node must not, or need not, be given.
 bool StaysHere(const OptionRow& row) {
   switch (row.id) {
+    case OptionId::kConfig:  // its options are given one by one
     case OptionId::kNodeRank:
     case OptionId::kServe:
     case OptionId::kLocalAddr:

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
+#include "launcher/config_writer.h"
 #include "launcher/explain_env.h"
 #include "launcher/job_run.h"
 #include "launcher/schedule/ssh_starter.h"
@@ -24,6 +25,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kHostFileBytesMax = 16u << 20;
+constexpr size_t kJobFileBytesMax = 1u << 20;  // options and one command: a few hundred bytes
 
 int Print(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0
@@ -71,6 +73,31 @@ int Refuse(const absl::Status& status) {
   return kExitUsage;
 }
 
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) {
+    return absl::NotFoundError(std::strerror(errno));
+  }
+  std::string out;
+  char buffer[64u << 10];
+  for (;;) {
+    const ssize_t n = read(fd.get(), buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return absl::UnavailableError(std::strerror(errno));
+    }
+    if (n == 0) {
+      return out;
+    }
+    out.append(buffer, static_cast<size_t>(n));
+    if (out.size() > bytes_max) {
+      return absl::InvalidArgumentError(absl::StrCat("want at most ", bytes_max, " bytes"));
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& agent_path) {
@@ -104,6 +131,10 @@ absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& 
 }
 
 int ShowPlan(const JobSpec& spec, const std::string& agent_path) {
+  if (spec.yaml) {
+    const absl::StatusOr<std::string> file = WriteJobFile(spec);
+    return file.ok() ? Print(*file) : Refuse(file.status());
+  }
   const absl::StatusOr<LaunchPlan> plan = PlanFromHere(spec, agent_path);
   if (!plan.ok()) {
     return Refuse(plan.status());
@@ -163,28 +194,11 @@ Environment EnvironmentMap(const std::vector<std::string>& entries) {
 }
 
 absl::StatusOr<std::string> ReadHostFile(const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) {
-    return absl::NotFoundError(std::strerror(errno));
-  }
-  std::string out;
-  char buffer[64u << 10];
-  for (;;) {
-    const ssize_t n = read(fd.get(), buffer, sizeof(buffer));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n < 0) {
-      return absl::UnavailableError(std::strerror(errno));
-    }
-    if (n == 0) {
-      return out;
-    }
-    out.append(buffer, static_cast<size_t>(n));
-    if (out.size() > kHostFileBytesMax) {
-      return absl::InvalidArgumentError(absl::StrCat("want at most ", kHostFileBytesMax, " bytes"));
-    }
-  }
+  return ReadFile(path, kHostFileBytesMax);
+}
+
+absl::StatusOr<std::string> ReadJobFile(const std::string& path) {
+  return ReadFile(path, kJobFileBytesMax);
 }
 
 }  // namespace muster

@@ -1,5 +1,5 @@
 // What launch shows instead of running: the plan, one worker's environment. And what the command
-// line needs from this machine: its environment as a map, the text of a host file.
+// line needs from this machine: its environment as a map, the text of a host file or a job file.
 #pragma once
 
 #include <string>
@@ -22,5 +22,6 @@ int ShowEnvironment(const JobSpec& spec);
 
 Environment EnvironmentMap(const std::vector<std::string>& entries);
 absl::StatusOr<std::string> ReadHostFile(const std::string& path);
+absl::StatusOr<std::string> ReadJobFile(const std::string& path);
 
 }  // namespace muster

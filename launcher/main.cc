@@ -77,7 +77,7 @@ int Run(JobSpec spec) {
 int Main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   absl::StatusOr<ParsedCommand> command =
-      ParseCommandLine(arguments, EnvironmentMap(OwnEnvironment()));
+      ParseCommandLine(arguments, EnvironmentMap(OwnEnvironment()), ReadJobFile);
   if (!command.ok()) {
     LogError(command.status().message());
     return kExitUsage;

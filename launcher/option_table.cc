@@ -116,6 +116,9 @@ constexpr OptionRow kTable[] = {
      "run PROGRAM as it is, also when it ends in .py", SetFlag<&JobSpec::no_python>},
     {OptionId::kRunPath, kNone, false, "--run-path", "", "PET_RUN_PATH", kProgram,
      "PROGRAM is a Python script whatever its name", SetFlag<&JobSpec::run_path>},
+    {OptionId::kConfig, kRequired, true, "--config", "FILE", "", kProgram,
+     "options and command from a YAML file; what is typed here wins",
+     SetText<&JobSpec::config_file>},
     {OptionId::kSetEnv, kRequired, true, "-x --env", "VAR[=V]", "", kProgram,
      "set VAR for every worker, or hand on its value here; or PREFIX*", AddForward},
     {OptionId::kWdir, kRequired, true, "--wdir -wdir --wd -wd --chdir", "DIR", "", kProgram,
@@ -213,6 +216,8 @@ constexpr OptionRow kTable[] = {
      "show each variable of a worker (rank 0) and why; start nothing", SetExplainEnv},
     {OptionId::kJson, kNone, false, "--json", "", "", kLook,
      "with --plan or --explain-env: as JSON", SetFlag<&JobSpec::json>},
+    {OptionId::kYaml, kNone, false, "--yaml", "", "", kLook,
+     "with --plan: as the file for --config that does the same", SetFlag<&JobSpec::yaml>},
 
     {OptionId::kSsh, kRequired, false, "--ssh", "PROGRAM", "", kSecurity,
      "the ssh to use (default ssh)", SetSsh},

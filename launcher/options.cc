@@ -1,13 +1,16 @@
 #include "launcher/options.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/config_file.h"
 #include "launcher/option_values.h"
+#include "launcher/resolve.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -64,22 +67,11 @@ std::string Dashes(absl::string_view name) {  // --nproc_per_node is --nproc-per
   return out;
 }
 
-const OptionRow* FindOption(absl::string_view name) {
-  const std::string wanted = Dashes(name);
-  for (const OptionRow& row : OptionTable()) {
-    for (absl::string_view known : absl::StrSplit(row.names, ' ')) {
-      if (known == wanted) {
-        return &row;
-      }
-    }
-  }
-  return nullptr;
-}
-
 class Parser {
  public:
-  Parser(const std::vector<std::string>& arguments, const Environment& environment)
-      : arguments_(arguments), environment_(environment) {
+  Parser(const std::vector<std::string>& arguments, const Environment& environment,
+         const FileReader& read_file)
+      : arguments_(arguments), environment_(environment), read_file_(read_file) {
     spec().plan.grace = kGrace;
     spec().plan.output.spool_bytes_max = kOutputSpoolMax;
   }
@@ -101,6 +93,7 @@ class Parser {
       return std::move(command_);
     }
     RETURN_IF_ERROR(TakeEnvironment());
+    RETURN_IF_ERROR(TakeFile());
     RETURN_IF_ERROR(TakeProgram());
     TakeForwarded();
     return std::move(command_);
@@ -155,10 +148,10 @@ class Parser {
       }
       ++next_;
     }
-    return Apply(*row, {name, text}, false);
+    return Apply(*row, {name, text}, {false, std::string(name), std::string(text), ""});
   }
 
-  absl::Status Apply(const OptionRow& row, const OptionValue& value, bool by_environment) {
+  absl::Status Apply(const OptionRow& row, const OptionValue& value, Given given) {
     if (row.id == OptionId::kHelp || row.id == OptionId::kHelpAll || row.id == OptionId::kVersion) {
       command_.action = row.id == OptionId::kHelp      ? CommandAction::kHelp
                         : row.id == OptionId::kHelpAll ? CommandAction::kHelpAll
@@ -170,20 +163,24 @@ class Parser {
     } else {
       RETURN_IF_ERROR(row.set(value, spec()));
     }
-    Given given{by_environment, std::string(value.name), std::string(value.text)};
     if (const auto it = spec().given.find(row.id);
         it != spec().given.end() && (row.id == OptionId::kHosts || row.id == OptionId::kHostfile)) {
       given.value = absl::StrCat(it->second.value, ",", given.value);
+      given.place = it->second.place;
     }
     spec().given.insert_or_assign(row.id, std::move(given));
     return absl::OkStatus();
   }
 
-  // Options of the command line beside which a variable left over in the environment is not meant.
+  // Options beside which one that comes from a weaker source is not meant: a variable left over in
+  // the environment, or a line of the job file.
   std::vector<OptionId> Displacing(OptionId id) const {
     switch (id) {
       case OptionId::kNprocPerNode:
         return {OptionId::kTotal, OptionId::kPpn};
+      case OptionId::kTotal:
+      case OptionId::kPpn:
+        return {OptionId::kNprocPerNode};
       case OptionId::kNnodes:
         return {OptionId::kHosts, OptionId::kHostfile};
       case OptionId::kRdzvEndpoint:
@@ -216,6 +213,7 @@ class Parser {
       if (row.kind == ArgumentKind::kNone) {
         ASSIGN_OR_RETURN(const bool on, ParseBool(value));
         if (!on) {
+          switched_off_.insert(row.id);
           continue;
         }
       }
@@ -229,20 +227,88 @@ class Parser {
         }
       }
       if (!displaced) {
-        RETURN_IF_ERROR(Apply(row, value, true));
+        RETURN_IF_ERROR(Apply(row, value, {true, row.environment, it->second, ""}));
       }
     }
     return absl::OkStatus();
   }
 
-  absl::Status TakeProgram() {
-    if (next_ == arguments_.size() || arguments_[next_].empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("no program to run: name it after the options, ", kExample, " ", kHelpHint));
+  bool NamesProgram() const { return next_ < arguments_.size(); }
+
+  absl::Status TakeFile() {
+    if (spec().config_file.empty()) {
+      return absl::OkStatus();
     }
-    spec().program = arguments_[next_];
-    spec().arguments.assign(arguments_.begin() + static_cast<ptrdiff_t>(next_) + 1,
-                            arguments_.end());
+    const absl::StatusOr<std::string> text = read_file_(spec().config_file);
+    if (!text.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(spec().Said(OptionId::kConfig), ": ", text.status().message()));
+    }
+    ASSIGN_OR_RETURN(file_, ParseJobFile(*text, spec().config_file));
+    const std::map<OptionId, Given> stronger = spec().given;
+    const std::vector<std::string> forward = std::exchange(spec().forward, {});
+    for (const JobFileSetting& setting : file_.settings) {
+      RETURN_IF_ERROR(TakeSetting(setting, stronger, forward));
+    }
+    spec().forward.insert(spec().forward.end(), forward.begin(), forward.end());
+    return absl::OkStatus();
+  }
+
+  // `stronger`: what the command line and the environment have set; `forward`: -x of the former.
+  absl::Status TakeSetting(const JobFileSetting& setting, const std::map<OptionId, Given>& stronger,
+                           const std::vector<std::string>& forward) {
+    const auto name_of = [](absl::string_view text) { return text.substr(0, text.find('=')); };
+    const bool same = setting.id == OptionId::kSetEnv
+                          ? std::any_of(forward.begin(), forward.end(),
+                                        [&](const std::string& typed) {
+                                          return name_of(typed) == name_of(setting.text);
+                                        })
+                          : stronger.count(setting.id) != 0 || switched_off_.count(setting.id) != 0;
+    if (same) {
+      return absl::OkStatus();
+    }
+    const Given given{false, setting.key, setting.text,
+                      absl::StrCat(file_.name, " line ", setting.line)};
+    if (const std::string why = NotMeant(setting.id, stronger); !why.empty()) {
+      spec().notes.push_back(
+          absl::StrCat(given.name, ": ", given.value, " (", given.place, ") is not used: ", why));
+      return absl::OkStatus();
+    }
+    const std::string name =
+        absl::StrCat(file_.name, ":", setting.line, ":", setting.column, ": ", setting.key);
+    return Apply(OptionOf(setting.id), {name, setting.text}, given);
+  }
+
+  // Why a line of the job file is left out, "" if it is not.
+  std::string NotMeant(OptionId id, const std::map<OptionId, Given>& stronger) const {
+    const std::vector<OptionId> displacing = Displacing(id);
+    for (const auto& [other, given] : stronger) {
+      if (Contradict(id, other) ||
+          std::find(displacing.begin(), displacing.end(), other) != displacing.end()) {
+        return absl::StrCat(given.name, " was given");
+      }
+    }
+    const bool of_command =
+        id == OptionId::kModule || id == OptionId::kRunPath || id == OptionId::kNoPython;
+    return of_command && NamesProgram() && !file_.command.empty()
+               ? "it belongs to the file's command, and the command line names another"
+               : "";
+  }
+
+  absl::Status TakeProgram() {
+    const std::vector<std::string> words =
+        NamesProgram() ? std::vector<std::string>(
+                             arguments_.begin() + static_cast<ptrdiff_t>(next_), arguments_.end())
+                       : file_.command;
+    if (words.empty() || words[0].empty()) {
+      const std::string in_file =
+          file_.name.empty() ? ""
+                             : absl::StrCat("or as 'command: [PROGRAM]' in ", file_.name, ", ");
+      return absl::InvalidArgumentError(absl::StrCat(
+          "no program to run: name it after the options, ", in_file, kExample, " ", kHelpHint));
+    }
+    spec().program = words[0];
+    spec().arguments.assign(words.begin() + 1, words.end());
     const auto python = environment_.find("PYTHON_EXEC");
     const bool named = python != environment_.end() && !python->second.empty();
     spec().plan.argv = ProgramArgv(spec(), named ? python->second : "python3");
@@ -279,11 +345,26 @@ class Parser {
 
   const std::vector<std::string>& arguments_;  // borrowed for the time of Run
   const Environment& environment_;             // likewise
+  const FileReader& read_file_;                // likewise
+  std::set<OptionId> switched_off_;            // flags that the environment sets to 0
+  JobFile file_;
   size_t next_ = 0;
   ParsedCommand command_;
 };
 
 }  // namespace
+
+const OptionRow* FindOption(absl::string_view name) {
+  const std::string wanted = Dashes(name);
+  for (const OptionRow& row : OptionTable()) {
+    for (absl::string_view known : absl::StrSplit(row.names, ' ')) {
+      if (known == wanted) {
+        return &row;
+      }
+    }
+  }
+  return nullptr;
+}
 
 std::string OptionHint(absl::string_view name) {
   const std::string wanted = Dashes(name);
@@ -313,8 +394,9 @@ std::string OptionHint(absl::string_view name) {
 }
 
 absl::StatusOr<ParsedCommand> ParseCommandLine(const std::vector<std::string>& arguments,
-                                               const Environment& environment) {
-  return Parser(arguments, environment).Run();
+                                               const Environment& environment,
+                                               const FileReader& read_file) {
+  return Parser(arguments, environment, read_file).Run();
 }
 
 }  // namespace muster

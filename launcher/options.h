@@ -9,13 +9,14 @@
 //  O2 long names take "--opt value" and "--opt=value", with dashes or underscores; a single letter
 //  takes its number
 //     attached, too (-n4, -t3);
-//  O3 what the command line says wins over the environment (PET_*), which wins over the default; a
-//  PET_ variable that
-//     contradicts the command line is left out with a note, two options that contradict are an
-//     error naming both;
+//  O3 what the command line says wins over the environment (PET_*), which wins over the job file
+//     (--config), which wins over the default; what contradicts a stronger one is left out with a
+//     note, two options of one source that contradict are an error naming both;
 //  O4 an option given again replaces the earlier one; -x, --hosts, --hostfile and --ssh-args add.
+//     Over a job file only -x adds, to its env; every other option replaces what the file says.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,6 +30,12 @@
 namespace muster {
 
 using Environment = std::map<std::string, std::string>;
+// The text of a file, or why it cannot be had.
+using FileReader = std::function<absl::StatusOr<std::string>(const std::string& path)>;
+
+inline absl::StatusOr<std::string> NoFile(const std::string&) {
+  return absl::NotFoundError("there are no files here");
+}
 
 struct OptionValue {
   absl::string_view name;  // as the user spelled it, for messages
@@ -56,6 +63,8 @@ struct OptionRow {
 // In the order of OptionId and of --help-all.
 absl::Span<const OptionRow> OptionTable();
 const OptionRow& OptionOf(OptionId id);
+// The row that has `name` among its names, with - or _ inside; nullptr where none has.
+const OptionRow* FindOption(absl::string_view name);
 // The name shown in messages and help: the first of the row.
 absl::string_view OptionName(OptionId id);
 
@@ -67,9 +76,10 @@ struct ParsedCommand {
 };
 
 // `arguments` without the name of launch itself. Errors are InvalidArgument: wrong usage, exit 2.
-// Reads no file.
+// The only outside contact is `read_file`, for the file of --config.
 absl::StatusOr<ParsedCommand> ParseCommandLine(const std::vector<std::string>& arguments,
-                                               const Environment& environment);
+                                               const Environment& environment,
+                                               const FileReader& read_file = NoFile);
 
 // What `name` may have been meant to be, as a sentence that begins with "; " ("; did you mean
 // --nnodes?"), or "".

@@ -50,6 +50,7 @@ constexpr Pair kPairs[] = {
     {OptionId::kLabel, OptionId::kNoPrefix, "keep one of the two"},
     {OptionId::kQuiet, OptionId::kVerbose, "keep one of the two"},
     {OptionId::kPlan, OptionId::kExplainEnv, "ask one question at a time"},
+    {OptionId::kJson, OptionId::kYaml, "keep one of the two"},
     {OptionId::kInsecure, OptionId::kSecretFile,
      "a secret is of no use where no proof is asked for"},
 };
@@ -63,6 +64,10 @@ absl::Status CheckPairs(const JobSpec& spec) {
   if (spec.json && !spec.plan_only && !spec.explain_env) {
     return absl::InvalidArgumentError(
         "--json: belongs to --plan or --explain-env; the report of a job is --report FILE");
+  }
+  if (spec.yaml && !spec.plan_only) {
+    return absl::InvalidArgumentError(
+        "--yaml: belongs to --plan; a job file is given with --config");
   }
   return absl::OkStatus();
 }
@@ -227,6 +232,12 @@ absl::Status CountHosts(JobSpec& spec) {
 }
 
 }  // namespace
+
+bool Contradict(OptionId a, OptionId b) {
+  return std::any_of(std::begin(kPairs), std::end(kPairs), [&](const Pair& pair) {
+    return (pair.a == a && pair.b == b) || (pair.a == b && pair.b == a);
+  });
+}
 
 absl::StatusOr<std::vector<uint32_t>> WorkersByNode(const JobSpec& spec) {
   const uint32_t nodes = spec.nodes_max;

@@ -3,23 +3,23 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "launcher/job_spec.h"
+#include "launcher/options.h"
 
 namespace muster {
-
-// The text of a file, or why it cannot be had.
-using FileReader = std::function<absl::StatusOr<std::string>(const std::string& path)>;
 
 // Completes `spec` (see job_spec.h). InvalidArgument for wrong usage (exit 2), with both options
 // named where two contradict; NotFound and the like for a host file that cannot be read. The only
 // outside contact is `read_file`.
 absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file);
+
+// Whether two options never make sense together.
+bool Contradict(OptionId a, OptionId b);
 
 // Workers of each of nodes_max nodes that have no host list behind them, in order of node rank.
 // InvalidArgument: the counts that the user gave disagree; never after ResolveHosts.

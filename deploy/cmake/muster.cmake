@@ -44,6 +44,7 @@ if(MUSTER_GRPC)
   find_package(nlohmann_json CONFIG REQUIRED)
 endif()
 pkg_check_modules(LIBUV REQUIRED libuv)
+find_library(YAML_CPP_STATIC NAMES libyaml-cpp.a REQUIRED) # its headers need no flags
 find_library(LIBUV_STATIC NAMES libuv_a.a libuv.a REQUIRED)
 
 # The build's name in protocols, files and refusals ("another build is refused by name of both builds").

@@ -141,6 +141,23 @@ def test_wrong_usage(node0, options):
         assert options[0] in result.errors, result
 
 
+@pytest.mark.parametrize("text, says", [
+    (b"nnodes: 1\nnnode: 2\n", "job.yaml:2:1: unknown key 'nnode'; did you mean nnodes?"),
+    (b"nnodes: [1\n", "job.yaml:2:1: not YAML: "), (b"\x7fELF\x02\x01", "job.yaml:1:5: byte 0x02"),
+    (b"#" * ((1 << 20) + 1), "job.yaml: want at most 1048576 bytes"), (None, "job.yaml: No such file or directory"),
+], ids=["key", "syntax", "bytes", "size", "missing"])
+def test_wrong_job_file(node0, scratch, text, says):
+    if text is not None:
+        (scratch / "job.yaml").write_bytes(text)
+    result = node0.run("--config", scratch / "job.yaml", "true", seconds=20)
+    assert result.code == 2 and not result.out and says in result.errors and len(result.errors.splitlines()) == 1, result
+
+
+def test_a_directory_is_no_job_file(node0, scratch):
+    result = node0.run("--config", scratch, "true", seconds=20)
+    assert result.code == 2 and result.errors == f"muster: --config {scratch}: Is a directory\n", result
+
+
 def test_help_and_version(node0):
     result = node0.run("--help")
     assert result.code == 0 and "--nproc-per-node" in result.text and "--hosts" in result.text, result

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from harness import EXAMPLES, HERE, LAUNCH, PYTHON, WORKERS, by_rank, wait_for
+from harness import EXAMPLES, HERE, LAUNCH, PYTHON, WORKERS, by_rank, sh, wait_for
 
 SIXTEEN = ("--hosts", "node0,node1", "--nproc-per-node", "16")
 # Differ between launchers by nature (issue: MASTER_*, RUN_ID, ERROR_FILE, OMP_NUM_THREADS).
@@ -69,6 +69,29 @@ def test_examples_on_standalone_nodes(node0, example, words):
     """The one-line command of each example's header."""
     result = node0.run("--standalone", "--nnodes", "2", "--nproc-per-node", "2", EXAMPLES / example, seconds=90)
     assert result.code == 0 and words in result.text, result
+
+
+def test_the_job_file_of_the_examples(node0):
+    """As it is, with an option typed, and as the file that --plan --yaml writes of it."""
+    job = EXAMPLES / "job.yaml"
+    said = lambda result: sorted(line for lines in by_rank(result.out).values() for line in lines)
+    result = node0.run("--config", job)
+    assert result.code == 0 and len(said(result)) == 4, result
+    assert all(line.startswith(b"good morning from rank %d of 4" % rank) for rank, line in enumerate(said(result))), result
+    result = node0.run("--config", job, "--nproc-per-node", "1", "-x", "GREETING=good night")
+    assert result.code == 0 and [line[:27] for line in said(result)] == [b"good night from rank 0 of 2", b"good night from rank 1 of 2"], result
+
+
+def test_a_written_job_file_does_the_same(shells, scratch):
+    """Hosts, environment and words with blanks, through a file, over ssh."""
+    typed = ("--hosts", "node0,node1:2", "-x", "WORDS=a  b: #c", "--timeout", "1:30", *sh('echo "$(hostname) $RANK $WORDS $1"'), "sh", "- x\ty")
+    written = shells[0].run(*typed[:4], "--plan", "--yaml", *typed[4:])
+    assert written.code == 0, written
+    (scratch / "job.yaml").write_bytes(written.out)
+    results = [shells[0].run(*args) for args in (typed, ("--config", scratch / "job.yaml"))]
+    assert [r.code for r in results] == [0, 0], results
+    want = {0: [b"node0 0 a  b: #c - x\ty"], 1: [b"node1 1 a  b: #c - x\ty"], 2: [b"node1 2 a  b: #c - x\ty"]}
+    assert [by_rank(r.out) for r in results] == [want, want], results
 
 
 def test_ddp_goes_on_from_its_checkpoint(node0, scratch):

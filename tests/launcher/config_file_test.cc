@@ -1,0 +1,387 @@
+#include "launcher/config_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "launcher/config_writer.h"
+#include "launcher/join_line.h"
+#include "launcher/options.h"
+#include "launcher/resolve.h"
+#include "proto/base/rng.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Args = std::vector<std::string>;
+
+std::string Error(absl::string_view text) {
+  const auto file = ParseJobFile(text, "job.yaml");
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  return std::string(file.status().message());
+}
+
+absl::StatusOr<ParsedCommand> Parse(const std::string& text, Args args = {},
+                                    const Environment& environment = {}) {
+  args.insert(args.begin(), {"--config", "job.yaml"});
+  return ParseCommandLine(args, environment, [&](const std::string& path) {
+    EXPECT_EQ(path, "job.yaml");
+    return absl::StatusOr<std::string>(text);
+  });
+}
+
+JobSpec Ok(const std::string& text, const Args& args = {}, const Environment& environment = {}) {
+  auto command = Parse(text, args, environment);
+  EXPECT_TRUE(command.ok()) << text << command.status();
+  return command.ok() ? std::move(command->spec) : JobSpec();
+}
+
+// Everything of a spec that a job file can say, as text: a difference can be read.
+std::string Described(const JobSpec& s) {
+  const auto streams = [](const StreamSelect& select) {
+    return absl::StrCat(select.all, "{",
+                        absl::StrJoin(select.by_local_rank, ",", absl::PairFormatter(":")), "}");
+  };
+  const WorkPlan& p = s.plan;
+  const OutputOptions& o = p.output;
+  std::vector<int> ids;
+  for (const auto& [id, given] : s.given) {
+    if (MayBeInJobFile(id)) {
+      ids.push_back(static_cast<int>(id));
+    }
+  }
+  const auto list = [](const auto& items) { return absl::StrJoin(items, "|"); };
+  const auto number = [](const auto& n) { return n ? absl::StrCat(*n) : "none"; };
+  return absl::StrCat(
+      "given ", list(ids), "\nprogram ", s.program, "|", list(s.arguments), "\nargv ", list(p.argv),
+      "\nkind ", s.module, s.no_python, s.run_path, "\nnodes ", s.nodes_min, ":", s.nodes_max,
+      "\ncounts ", number(s.total), " ", number(s.per_node), " ", p.workers, " ",
+      static_cast<int>(p.workers_wanted), "\nhosts ", list(s.hosts_texts), " ", list(s.hostfiles),
+      " ", s.oversubscribe, "\nmeet ", s.rendezvous.host, " ", s.rendezvous.port, " ",
+      s.rendezvous.file, " ", s.rendezvous.id, " ",
+      absl::StrJoin(s.rendezvous.conf, ",", absl::PairFormatter("=")), " ", s.serve, " ",
+      number(s.node_rank), " ", s.master_addr, " ", number(s.master_port), " ", s.local_addr, " ",
+      p.standalone, " ", p.iface, "\nend ", s.max_restarts, " ",
+      absl::FormatDuration(s.restart_grace), " ", absl::FormatDuration(p.grace), " ",
+      absl::FormatDuration(s.timeout), " ", s.report_file, "\noutput ", number(s.prefix), " ",
+      s.quiet, s.verbose, " ", o.prefix_template, " ", o.timestamps, " ", o.log_dir, " ",
+      streams(o.redirects), streams(o.tee), " ", list(o.show), " ", list(o.show_local), " ",
+      o.spool_bytes_max, " ", static_cast<int>(o.overflow), "\nssh ", list(s.ssh), " ",
+      s.secret_file, " ", s.insecure, "\nenv ", list(s.forward), " ", list(p.env_set), "\nwork ",
+      p.wdir, " ", p.role, " ", p.virtual_local_rank, " ", static_cast<int>(p.store), " ",
+      list(p.dialects), " ", static_cast<int>(p.stdin_mode), " ", p.stdin_rank);
+}
+
+// J3, for one command line.
+void ExpectReadAsWritten(const Args& args, const Environment& environment = {}) {
+  const auto typed = ParseCommandLine(args, environment);
+  ASSERT_TRUE(typed.ok()) << typed.status();
+  const auto text = WriteJobFile(typed->spec);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(Described(Ok(*text, {}, environment)), Described(typed->spec)) << *text;
+}
+
+TEST(JobFile, SaysWhatACommandLineSays) {
+  const JobSpec spec =
+      Ok("nnodes: 2:4\n"
+         "nproc_per_node: auto\n"
+         "hosts: [a:4, 'b', \"[::1]:2\"]\n"
+         "module: true\n"
+         "quiet: false\n"
+         "env: {LR: 0.1, HOME: , 'WITH SPACE': \" x=y \", EMPTY: ''}\n"
+         "ssh-args: [-p, two words]\n"
+         "max-restarts: 3\n"
+         "command: [train, --lr, 0.1, '', \"a b\"]\n",
+         {}, {{"HOME", "/h"}});
+  EXPECT_EQ(spec.nodes_min, 2u);
+  EXPECT_EQ(spec.plan.workers_wanted, WorkersWanted::kAuto);
+  EXPECT_THAT(spec.hosts_texts, ElementsAre("a:4", "b", "[::1]:2"));
+  EXPECT_TRUE(spec.module);
+  EXPECT_FALSE(spec.Has(OptionId::kQuiet));
+  EXPECT_THAT(spec.plan.env_set, ElementsAre("LR=0.1", "HOME=/h", "WITH SPACE= x=y ", "EMPTY="));
+  EXPECT_THAT(spec.ssh, ElementsAre("ssh", "-p", "two words"));
+  EXPECT_EQ(spec.program, "train");
+  EXPECT_THAT(spec.plan.argv,
+              ElementsAre("python3", "-u", "-m", "train", "--lr", "0.1", "", "a b"));
+  EXPECT_THAT(spec.notes, IsEmpty());
+}
+
+TEST(JobFile, ACommandAsATextIsSplitAndNothingElse) {
+  EXPECT_THAT(Ok("command: prog $HOME '*' \"a b\" ; x > y\n").plan.argv,
+              ElementsAre("prog", "$HOME", "*", "a b", ";", "x", ">", "y"));
+  EXPECT_THAT(Ok("command: ./prog\n").plan.argv, ElementsAre("./prog"));
+}
+
+TEST(JobFile, HostsAndArgumentsOfSshMayBeTexts) {
+  const JobSpec spec = Ok("hosts: a:4,b\nssh-args: -p '2 2'\ncommand: p\n");
+  EXPECT_THAT(spec.hosts_texts, ElementsAre("a:4,b"));
+  EXPECT_THAT(spec.ssh, ElementsAre("ssh", "-p", "2 2"));
+}
+
+TEST(JobFile, CommandLineThenEnvironmentThenFile) {
+  const JobSpec spec =
+      Ok("max-restarts: 1\nrole: file\nwdir: /file\nenv: {A: f, B: f}\n"
+         "hosts: [a, b]\nstandalone: true\ncommand: [file, x]\n",
+         {"--max-restarts", "3", "-x", "B=typed", "--hosts", "c", "typed", "y"},
+         {{"PET_MAX_RESTARTS", "2"}, {"PET_ROLE", "e"}, {"PET_STANDALONE", "0"}});
+  EXPECT_EQ(spec.max_restarts, 3u);
+  EXPECT_EQ(spec.plan.role, "e");
+  EXPECT_EQ(spec.plan.wdir, "/file");
+  EXPECT_FALSE(spec.plan.standalone);
+  EXPECT_THAT(spec.plan.env_set, ElementsAre("A=f", "B=typed"));
+  EXPECT_THAT(spec.hosts_texts, ElementsAre("c"));
+  EXPECT_THAT(spec.plan.argv, ElementsAre("typed", "y"));
+}
+
+TEST(JobFile, WhatContradictsAStrongerSourceIsLeftOut) {
+  const std::string file =
+      "n: 8\nstandalone: true\nverbose: true\nmodule: true\ncommand: pkg.mod\n";
+  const JobSpec spec = Ok(file, {"--nproc-per-node", "2", "--hosts", "a", "-q", "./prog"});
+  EXPECT_THAT(spec.notes,
+              ElementsAre("n: 8 (job.yaml line 1) is not used: --nproc-per-node was given",
+                          "standalone: true (job.yaml line 2) is not used: --hosts was given",
+                          "verbose: true (job.yaml line 3) is not used: -q was given",
+                          "module: true (job.yaml line 4) is not used: it belongs to the file's "
+                          "command, and the command line names another"));
+  EXPECT_THAT(spec.plan.argv, ElementsAre("./prog"));
+  EXPECT_THAT(Ok("module: true\n", {"pkg.mod"}).plan.argv,
+              ElementsAre("python3", "-u", "-m", "pkg.mod"));
+  EXPECT_TRUE(Ok(file).module);
+}
+
+TEST(JobFile, IsNamedWhereAValueCameFrom) {
+  const JobSpec spec = Ok("nnodes: 2\n\nhosts:\n  - a\n  - b\nstandalone: true\ncommand: p\n");
+  EXPECT_EQ(spec.Said(OptionId::kNnodes), "nnodes: 2 (job.yaml line 1)");
+  EXPECT_EQ(spec.Said(OptionId::kHosts), "hosts: a,b (job.yaml line 4)");
+  EXPECT_EQ(spec.Said(OptionId::kStandalone), "standalone: true (job.yaml line 6)");
+  JobSpec resolved = spec;
+  EXPECT_THAT(ResolveHosts(resolved, NoFile).message(),
+              HasSubstr("standalone: true (job.yaml line 6) and hosts: a,b (job.yaml line 4) "
+                        "contradict"));
+}
+
+TEST(JobFile, TheCommandLineMayBringTheCommand) {
+  EXPECT_EQ(Ok("n: 2\n", {"p"}).program, "p");
+  EXPECT_THAT(Parse("n: 2\n").status().message(),
+              HasSubstr("or as 'command: [PROGRAM]' in job.yaml"));
+  const auto missing = ParseCommandLine({"--config", "gone.yaml", "p"}, {}, [](const std::string&) {
+    return absl::StatusOr<std::string>(absl::NotFoundError("No such file or directory"));
+  });
+  EXPECT_EQ(missing.status().message(), "--config gone.yaml: No such file or directory");
+}
+
+struct Bad {
+  const char* text;
+  const char* says;
+};
+class BadJobFile : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadJobFile, IsToldByLineAndColumn) {
+  const auto command = Parse(GetParam().text, {"p"});
+  EXPECT_EQ(command.status().code(), absl::StatusCode::kInvalidArgument) << GetParam().text;
+  EXPECT_EQ(std::string(command.status().message()).substr(0, std::strlen(GetParam().says)),
+            GetParam().says)
+      << GetParam().text;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    JobFiles, BadJobFile,
+    testing::Values(
+        Bad{"a: 1\n", "job.yaml:1:1: unknown key 'a'"},
+        Bad{"\n\n  nnode: 2\n", "job.yaml:3:3: unknown key 'nnode'; did you mean nnodes?"},
+        Bad{"nodes: 2\n", "job.yaml:1:1: unknown key 'nodes'; the number of nodes is --nnodes"},
+        Bad{"comand: p\n",
+            "job.yaml:1:1: unknown key 'comand'; the program and its arguments are "},
+        Bad{"<<: {nnodes: 2}\n", "job.yaml:1:1: unknown key '<<'"},
+        Bad{"help: true\n",
+            "job.yaml:1:1: 'help' is for the command line only: it says what to do"},
+        Bad{"config: x\n", "job.yaml:1:1: 'config' is for the command line only"},
+        Bad{"dry_run: true\n", "job.yaml:1:1: 'dry_run' is for the command line only"},
+        Bad{"nnodes: 2\nnnodes: 2\n", "job.yaml:2:1: 'nnodes' is here twice: line 1 has 'nnodes'"},
+        Bad{"np: 2\nntasks: 2\n", "job.yaml:2:1: 'ntasks' is here twice: line 1 has 'np'"},
+        Bad{"command: a\ncommand: b\n", "job.yaml:2:1: 'command' is here twice"},
+        Bad{"env: {A: 1,\n A: 2}\n", "job.yaml:2:2: 'A' is here twice: line 1 has 'A'"},
+        Bad{"nnodes: [2]\n", "job.yaml:1:9: nnodes: want N|MIN:MAX, got a list"},
+        Bad{"nnodes: {a: 2}\n", "job.yaml:1:9: nnodes: want N|MIN:MAX, got a map"},
+        Bad{"nnodes:\nn: 2\n", "job.yaml:1:1: nnodes: want N|MIN:MAX, got nothing"},
+        Bad{"wdir: true\n", "job.yaml:1:7: wdir: want DIR, got true (quote it if it is a text)"},
+        Bad{"nnodes: x\n", "job.yaml:1:9: nnodes: want N or MIN:MAX with 1 <= MIN"},
+        Bad{"hosts: a,,b\n", "job.yaml:1:8: hosts: an item of 'a,,b' is empty"},
+        Bad{"hosts:\n  - a\n  - [b]\n", "job.yaml:3:5: hosts: want a list of texts, got a list"},
+        Bad{"hosts: []\n", "job.yaml:1:8: hosts: want LIST, or a list, got an empty list"},
+        Bad{"hosts: {a: 4}\n", "job.yaml:1:8: hosts: want LIST, or a list, got a map"},
+        Bad{"module: 1\n", "job.yaml:1:9: module: want true or false (without quotes), got '1'"},
+        Bad{"module: 'true'\n", "job.yaml:1:9: module: want true or false (without quotes)"},
+        Bad{"module:\n", "job.yaml:1:1: module: want true or false (without quotes), got nothing"},
+        Bad{"env: [A]\n", "job.yaml:1:6: env: want a map of NAME: value, got a list"},
+        Bad{"env: {A=: 1}\n", "job.yaml:1:7: env: want the name of a variable, got 'A='"},
+        Bad{"env: {A: [1]}\n", "job.yaml:1:10: env: A: want a text, or nothing, got a list"},
+        Bad{"env: {A*: 1}\n", "job.yaml:1:11: env: want NAME=VALUE, NAME"},
+        Bad{"command: []\n", "job.yaml:1:10: command: want a program, got nothing"},
+        Bad{"command: ['']\n", "job.yaml:1:10: command: want a program, got nothing"},
+        Bad{"command: [a, [b]]\n", "job.yaml:1:14: command: want a list of words, or one text"},
+        Bad{"command: a 'b\n", "job.yaml:1:10: command: want every quote closed"},
+        Bad{"[a]: 1\n", "job.yaml:1:1: want the name of an option, got a list"},
+        Bad{"- a\n", "job.yaml:1:1: want keys with values, as in 'nnodes: 2', got a list"},
+        Bad{"prog\n", "job.yaml:1:1: want keys with values, as in 'nnodes: 2', got a text"},
+        Bad{"# nothing\n", "job.yaml:1:1: want keys with values, as in 'nnodes: 2', got nothing"},
+        Bad{"", "job.yaml:1:1: want keys with values, as in 'nnodes: 2', got nothing"},
+        Bad{"nnodes: [2\n", "job.yaml:2:1: not YAML: "},
+        Bad{"nnodes: 2\n  n: 1\n", "job.yaml:2:4: not YAML: "}, Bad{"\tnnodes: 2\n", "job.yaml:1:"},
+        Bad{"n: 1\n---\nn: 1\n", "job.yaml:2:1: a second document begins here"},
+        Bad{",\n", "job.yaml:1:1: not YAML: no value begins like this"},
+        Bad{"n: 1\n]\n", "job.yaml:2:1: "}, Bad{"wdir: |\n  x\n%TAG\nrole: x\n", "job.yaml:3:"},
+        Bad{"wdir: &a x\nrole: *a\n", "job.yaml:2:7: aliases (*name) are not followed"},
+        Bad{"wdir: !!str x\n", "job.yaml:1:7: tags (!name) are not used here"},
+        Bad{"wdir: \"a\\0b\"\n", "job.yaml:1:7: a NUL character"},
+        Bad{"n: 1\nwdir: \x04\n", "job.yaml:2:7: byte 0x04 is not UTF-8 text"},
+        Bad{"wdir: \xff\n", "job.yaml:1:7: byte 0xff is not UTF-8 text"},
+        Bad{"wdir: \xc0\x80\n", "job.yaml:1:7: byte 0xc0"},
+        Bad{"wdir: \xed\xa0\x80\n", "job.yaml:1:7: byte 0xed"},
+        Bad{"wdir: \xf4\x90\x80\x80\n", "job.yaml:1:7: byte 0xf4"},
+        Bad{"\xff\xfen\n", "job.yaml:1:1: byte 0xff"}));
+
+// A key says no more than its option's row: each of them is read, by all its long names.
+TEST(JobFile, EveryOptionHasALongName) {
+  for (const OptionRow& row : OptionTable()) {
+    EXPECT_NE(JobFileKey(row.id), "") << row.names;
+    EXPECT_EQ(FindOption(absl::StrCat("--", JobFileKey(row.id))), &row);
+  }
+}
+
+// A value that the option takes, "" for a flag; nullopt: none of those that are tried.
+std::optional<std::string> GoodValue(const OptionRow& row) {
+  if (row.kind == ArgumentKind::kNone) {
+    return "";
+  }
+  for (const char* text : {"2", "a", "a:2000", "k=v", "auto", "c10d", "none", "slurm", "agent",
+                           "drop", "0:1", "0,2-3", "-p '2 2'", "1G", "8000"}) {
+    if (ParseCommandLine({std::string(OptionName(row.id)), text, "p"}, {}).ok()) {
+      return text;
+    }
+  }
+  return std::nullopt;
+}
+
+TEST(JobFile, J3EveryOptionIsReadAsItWasWritten) {
+  Args all;
+  for (const OptionRow& row : OptionTable()) {
+    if (!MayBeInJobFile(row.id)) {
+      continue;
+    }
+    const std::optional<std::string> value = GoodValue(row);
+    ASSERT_TRUE(value.has_value()) << row.names << ": add a value to GoodValue";
+    Args one = {std::string(OptionName(row.id))};
+    if (!value->empty()) {
+      one.push_back(*value);
+    }
+    all.insert(all.end(), one.begin(), one.end());
+    one.insert(one.end(), {"prog", "-x", "", "a b"});
+    ExpectReadAsWritten(one);
+    EXPECT_TRUE(ParseCommandLine(one, {})->spec.Has(row.id)) << row.names;
+    if (row.environment[0] != '\0') {
+      ExpectReadAsWritten({"prog"}, {{row.environment, value->empty() ? "1" : *value}});
+    }
+  }
+  all.emplace_back("prog");
+  ExpectReadAsWritten(all);
+}
+
+TEST(JobFile, J3WhatAddsUpAndWhatNeedsQuotes) {
+  ExpectReadAsWritten({"--hosts", "a:4", "-H", "[::1]:2,node[01-02]", "--hostfile", "f 1", "-f",
+                       "#2", "--ssh", "my 'long name'", "--ssh-args=-p 1", "--ssh-args", "''",
+                       "p"});
+  ExpectReadAsWritten({"-x", "A", "-x", "B=", "-x", "C=1=2", "-x", "D_*", "-x", "E=null", "p"},
+                      {{"A", "1"}, {"D_1", "d"}});
+  for (const char* word :
+       {"true", "No",     "~",    "null", "1.0", "007", "1:30", "- a",      "a: b",
+        "a #b", "*a",     "&a",   "!a",   "%a",  "@a",  "`a",   "|",        ">",
+        "{a",   "a\nb\n", "\r\n", "\t",   " a ", "\"",  "\\",   "\x01\x7f", "\u00e9\u2028\ufeff",
+        "a:",   ""}) {
+    ExpectReadAsWritten({"--role", absl::StrCat("r", word), "-x", absl::StrCat("V=", word), "p",
+                         word, absl::StrCat(word, "z")});
+  }
+}
+
+// The values of all three sources are in it, each once.
+TEST(JobFile, J3AFileThatWasReadIsWrittenAgain) {
+  const JobSpec spec = Ok("role: file\nenv: {A: f, B: f}\ncommand: [p, -1]\n",
+                          {"-x", "B=t", "-x", "B=u", "-n", "2"}, {{"PET_NNODES", "2"}});
+  EXPECT_EQ(WriteJobFile(spec).value(),
+            "# launch --config FILE\n"
+            "nnodes: 2\n"
+            "np: 2\n"
+            "env:\n"
+            "  A: f\n"
+            "  B: u\n"
+            "role: file\n"
+            "command:\n"
+            "  - p\n"
+            "  - \"-1\"\n");
+}
+
+TEST(JobFile, BytesThatYamlCannotHoldAreRefused) {
+  const auto spec = ParseCommandLine({"-x", "A=\xff", "p"}, {});
+  EXPECT_THAT(std::string(WriteJobFile(spec->spec).status().message()),
+              HasSubstr("--yaml: the value of A has bytes that are not UTF-8"));
+}
+
+TEST(JobFile, DepthIsBounded) {
+  EXPECT_THAT(Error(absl::StrCat("n: ", std::string(20, '['), std::string(20, ']'), "\n")),
+              HasSubstr("at most 8 deep"));
+  EXPECT_THAT(Error(std::string(100000, '[')), HasSubstr("at most 8 deep"));
+  EXPECT_THAT(Error(absl::StrCat(std::string(100000, 'k'), ": 1\n")), HasSubstr("not YAML"));
+  EXPECT_EQ(Error(absl::StrCat(std::string(1000, 'k'), ": 1\n")),
+            absl::StrCat("job.yaml:1:1: unknown key '", std::string(80, 'k'), "...'"));
+}
+
+TEST(JobFile, TheLineForAnotherNodeHasItsOptions) {
+  JobSpec spec = Ok("nnodes: 2\nquiet: true\nreport: r.json\nenv: {A: 1}\ncommand: [p, x]\n");
+  ASSERT_TRUE(ResolveHosts(spec, NoFile).ok());
+  EXPECT_EQ(JoinLine(spec, "a:2000"), "launch --nnodes 2 -x A=1 -q --rdzv-endpoint a:2000 p x");
+}
+
+// Bytes near to YAML, and job files with a few bytes changed: a value or a message, and what is
+// read is written and read again as the same.
+TEST(JobFileFuzz, AnyTextIsReadOrRefused) {
+  constexpr absl::string_view kSeeds[] = {
+      "nnodes: 2\nhosts: [a:4, 'b']\nenv: {A: 1, B: }\ncommand: [p, \"x\\n\", 'y']\n",
+      "# c\n---\nnproc_per_node: auto\nssh-args:\n  - -p\n  - \"2 2\"\ncommand: >-\n  a\n  "
+      "b\n...\n",
+      "wdir: &x |+\n  a\n\n  b\nrole: *x\n? timeout\n: 1:30\nmodule: true\ncommand: a 'b c'\n"};
+  constexpr absl::string_view kPieces[] = {
+      ": ", "\n",       "  ",   "- ",   "? ", "[",     "]",   "{",       "}",     ",",     "'",
+      "\"", "\\",       "#",    "&a",   "*a", "!!str", "|",   ">",       "---\n", "...\n", "%TAG",
+      "\t", "\xc3\xa9", "\xff", "true", "~",  "<<",    "env", "command", "np",    "1"};
+  int read = 0;
+  for (uint64_t seed = 1; seed <= 20000; ++seed) {
+    SplitMix64 rng(seed);
+    std::string text(rng.Below(8) == 0 ? "" : kSeeds[rng.Below(std::size(kSeeds))]);
+    for (uint64_t n = rng.Below(text.empty() ? 40 : 6); n > 0; --n) {
+      const size_t at = rng.Below(text.size() + 1);
+      text.replace(at, rng.Below(4), std::string(kPieces[rng.Below(std::size(kPieces))]));
+    }
+    const auto command = Parse(text);
+    if (!command.ok()) {
+      ASSERT_EQ(command.status().code(), absl::StatusCode::kInvalidArgument) << "seed " << seed;
+      continue;
+    }
+    ++read;
+    const auto written = WriteJobFile(command->spec);
+    ASSERT_TRUE(written.ok()) << "seed " << seed << ": " << written.status();
+    ASSERT_EQ(Described(Ok(*written)), Described(command->spec)) << "seed " << seed << "\n" << text;
+  }
+  EXPECT_GT(read, 2000);
+}
+
+}  // namespace
+}  // namespace muster
