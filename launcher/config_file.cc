@@ -5,59 +5,18 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
-#include <map>
 #include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
-#include "launcher/option_values.h"
-#include "launcher/options.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/text.h"
 
 namespace muster {
 namespace {
 
-constexpr absl::string_view kCommand = "command";
-// The deepest of ours is 2: a map, and in it a list or a map.
+// The deepest of a job file is 2: a map, and in it a list or a map.
 constexpr size_t kDepthMax = 8;
-
-struct Place {  // from 0, as yaml-cpp counts
-  int line = 0;
-  int column = 0;
-};
-
-struct Value {
-  enum class Kind : uint8_t { kNothing, kText, kList, kMap };
-  Kind kind = Kind::kNothing;
-  std::string text;
-  bool plain = false;  // without quotes
-  Place place;
-  std::vector<Value> items;  // of a map: key, value, key, value
-};
-
-absl::string_view KindName(const Value& value) {
-  switch (value.kind) {
-    case Value::Kind::kNothing:
-      return "nothing";
-    case Value::Kind::kText:
-      return "a text";
-    case Value::Kind::kList:
-      return "a list";
-    case Value::Kind::kMap:
-      return "a map";
-  }
-  return "?";
-}
-
-std::string At(absl::string_view name, Place place) {
-  return absl::StrCat(name, ":", place.line + 1, ":", place.column + 1);
-}
 
 // Keeps what yaml-cpp tells as values. Its own Node would drop keys that are there twice and follow
 // aliases. After the first error nothing is kept.
@@ -67,7 +26,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   bool ok() const { return error_.ok(); }
 
-  absl::StatusOr<Value> Take() {
+  absl::StatusOr<YamlValue> Take() {
     RETURN_IF_ERROR(error_);
     return std::move(root_);
   }
@@ -81,7 +40,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
-    Add(Make(mark, Value::Kind::kNothing));
+    Add(Make(mark, YamlValue::Kind::kNothing));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     Refuse(mark, "aliases (*name) are not followed: write the value again");
@@ -92,25 +51,25 @@ class TreeBuilder : public YAML::EventHandler {
     if (text.find('\0') != std::string::npos) {
       Refuse(mark, "a NUL character cannot be passed to a program");
     }
-    Value value = Make(mark, Value::Kind::kText);
+    YamlValue value = Make(mark, YamlValue::Kind::kText);
     value.text = text;
     value.plain = tag == "?";
     Add(std::move(value));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                        YAML::EmitterStyle::value) override {
-    Open(mark, tag, Value::Kind::kList);
+    Open(mark, tag, YamlValue::Kind::kList);
   }
   void OnSequenceEnd() override { Close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                   YAML::EmitterStyle::value) override {
-    Open(mark, tag, Value::Kind::kMap);
+    Open(mark, tag, YamlValue::Kind::kMap);
   }
   void OnMapEnd() override { Close(); }
 
  private:
-  static Value Make(const YAML::Mark& mark, Value::Kind kind) {
-    Value value;
+  static YamlValue Make(const YAML::Mark& mark, YamlValue::Kind kind) {
+    YamlValue value;
     value.kind = kind;
     value.place = {mark.line, mark.column};
     return value;
@@ -129,7 +88,7 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
-  void Open(const YAML::Mark& mark, const std::string& tag, Value::Kind kind) {
+  void Open(const YAML::Mark& mark, const std::string& tag, YamlValue::Kind kind) {
     CheckTag(mark, tag);
     if (open_.size() == kDepthMax) {
       Refuse(mark, absl::StrCat("lists and maps are at most ", kDepthMax, " deep"));
@@ -141,13 +100,13 @@ class TreeBuilder : public YAML::EventHandler {
 
   void Close() {
     if (error_.ok()) {
-      Value done = std::move(open_.back());
+      YamlValue done = std::move(open_.back());
       open_.pop_back();
       Add(std::move(done));
     }
   }
 
-  void Add(Value value) {
+  void Add(YamlValue value) {
     if (!error_.ok()) {
       return;
     }
@@ -155,8 +114,8 @@ class TreeBuilder : public YAML::EventHandler {
       root_ = std::move(value);
       return;
     }
-    Value& parent = open_.back();
-    if (value.kind == Value::Kind::kNothing && parent.kind == Value::Kind::kMap &&
+    YamlValue& parent = open_.back();
+    if (value.kind == YamlValue::Kind::kNothing && parent.kind == YamlValue::Kind::kMap &&
         parent.items.size() % 2 == 1) {
       value.place = parent.items.back().place;  // yaml-cpp says where the next key is
     }
@@ -166,223 +125,9 @@ class TreeBuilder : public YAML::EventHandler {
   const std::string& name_;  // borrowed from ReadYaml's caller, who outlives this
   absl::Status error_;
   int documents_ = 0;
-  int first_ = 0;            // where the first of them begins
-  std::vector<Value> open_;  // from the outermost
-  Value root_;
-};
-
-absl::StatusOr<Value> ReadYaml(absl::string_view text, const std::string& name) {
-  if (const size_t good = YamlTextBytes(text); good < text.size()) {
-    const absl::string_view before = text.substr(0, good);
-    const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-    const size_t column = good - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ":", line, ":", column, ": byte 0x",
-                     absl::Hex(static_cast<unsigned char>(text[good]), absl::kZeroPad2),
-                     " is not UTF-8 text: is this a YAML file?"));
-  }
-  TreeBuilder builder(name);
-  std::istringstream stream{std::string(text)};
-  try {
-    YAML::Parser parser(stream);
-    // At a token that can begin no document yaml-cpp finds one empty document after another.
-    while (builder.ok() && parser.HandleNextDocument(builder)) {
-    }
-  } catch (const YAML::Exception& e) {
-    // What was found before the text broke is nearer to the cause.
-    RETURN_IF_ERROR(builder.Take().status());
-    const std::string at = e.mark.is_null() ? name : At(name, Place{e.mark.line, e.mark.column});
-    return absl::InvalidArgumentError(absl::StrCat(at, ": not YAML: ", e.msg));
-  }
-  return builder.Take();
-}
-
-// Options whose values add up may be given as a list.
-bool TakesList(OptionId id) {
-  return id == OptionId::kHosts || id == OptionId::kHostfile || id == OptionId::kSshArgs;
-}
-
-// As much of a text as a message has room for.
-std::string Shown(const std::string& text) {
-  constexpr size_t kShown = 80;
-  return text.size() <= kShown ? text : absl::StrCat(text.substr(0, kShown), "...");
-}
-
-std::string KeyHint(absl::string_view key) {
-  constexpr size_t kNear = 2;          // edits
-  constexpr size_t kKeyBytesMax = 64;  // a longer one is near to nothing
-  if (key.size() > kKeyBytesMax) {
-    return "";
-  }
-  if (key == "program" || key == "args" || key == "arguments" || key == "cmd" ||
-      EditDistance(key, kCommand) <= kNear) {
-    return "; the program and its arguments are command: [PROGRAM, ARGUMENT, ...]";
-  }
-  return absl::StrReplaceAll(OptionHint(absl::StrCat("--", key)),
-                             {{"did you mean --", "did you mean "}});
-}
-
-bool IsBool(const Value& value, bool& on) {
-  const std::string word = absl::AsciiStrToLower(value.text);
-  on = word == "true";
-  return value.kind == Value::Kind::kText && value.plain && (on || word == "false");
-}
-
-class Reader {
- public:
-  explicit Reader(const std::string& name) { file_.name = name; }
-
-  absl::StatusOr<JobFile> Read(const Value& root) {
-    if (root.kind != Value::Kind::kMap) {
-      return Error(root.place,
-                   absl::StrCat("want keys with values, as in 'nnodes: 2', got ", KindName(root)));
-    }
-    for (size_t i = 0; i < root.items.size(); i += 2) {
-      RETURN_IF_ERROR(ReadKey(root.items[i], root.items[i + 1]));
-    }
-    return std::move(file_);
-  }
-
- private:
-  absl::Status Error(Place place, absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat(At(file_.name, place), ": ", what));
-  }
-
-  absl::Status WrongKind(const Value& value, absl::string_view key, absl::string_view want) const {
-    bool on = false;
-    const std::string got =
-        IsBool(value, on)                  ? absl::StrCat(value.text, " (quote it if it is a text)")
-        : value.kind == Value::Kind::kText ? absl::StrCat("'", Shown(value.text), "'")
-                                           : std::string(KindName(value));
-    return Error(value.place, absl::StrCat(key, ": want ", want, ", got ", got));
-  }
-
-  // `same`: what both spellings of a key have in common.
-  absl::Status NotTwice(const Value& key, const std::string& same) {
-    const auto [it, fresh] = seen_.emplace(same, key);
-    if (fresh) {
-      return absl::OkStatus();
-    }
-    const Value& first = it->second;
-    return Error(key.place, absl::StrCat("'", key.text, "' is here twice: line ",
-                                         first.place.line + 1, " has '", first.text, "'"));
-  }
-
-  absl::Status ReadKey(const Value& key, const Value& value) {
-    if (key.kind != Value::Kind::kText) {
-      return Error(key.place, absl::StrCat("want the name of an option, got ", KindName(key)));
-    }
-    if (key.text == kCommand) {
-      RETURN_IF_ERROR(NotTwice(key, key.text));
-      return ReadCommand(value);
-    }
-    const OptionRow* row = FindOption(absl::StrCat("--", key.text));
-    if (row == nullptr) {
-      return Error(key.place,
-                   absl::StrCat("unknown key '", Shown(key.text), "'", KeyHint(key.text)));
-    }
-    if (!MayBeInJobFile(row->id)) {
-      return Error(key.place,
-                   absl::StrCat("'", key.text,
-                                "' is for the command line only: it says what to do, not what "
-                                "the job is"));
-    }
-    RETURN_IF_ERROR(NotTwice(key, std::string(OptionName(row->id))));
-    if (row->id == OptionId::kSetEnv) {
-      return ReadEnv(key, value);
-    }
-    return row->kind == ArgumentKind::kNone ? ReadFlag(*row, key, value)
-                                            : ReadValue(*row, key, value);
-  }
-
-  absl::Status ReadFlag(const OptionRow& row, const Value& key, const Value& value) {
-    bool on = false;
-    if (!IsBool(value, on)) {
-      return WrongKind(value, key.text, "true or false (without quotes)");
-    }
-    if (on) {
-      Add(row.id, key, value, value.text);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadValue(const OptionRow& row, const Value& key, const Value& value) {
-    if (value.kind == Value::Kind::kList && TakesList(row.id)) {
-      if (value.items.empty()) {
-        return Error(value.place, absl::StrCat(key.text, ": want ", row.value_name,
-                                               ", or a list, got an empty list"));
-      }
-      for (const Value& item : value.items) {
-        if (item.kind != Value::Kind::kText) {
-          return WrongKind(item, key.text, "a list of texts");
-        }
-        // A list has the words as they are; --ssh-args has them as a shell would read them.
-        Add(row.id, key, item, row.id == OptionId::kSshArgs ? ShellQuote(item.text) : item.text);
-      }
-      return absl::OkStatus();
-    }
-    bool on = false;
-    if (value.kind != Value::Kind::kText || IsBool(value, on)) {
-      return WrongKind(
-          value, key.text,
-          TakesList(row.id) ? absl::StrCat(row.value_name, ", or a list") : row.value_name);
-    }
-    Add(row.id, key, value, value.text);
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadEnv(const Value& key, const Value& value) {
-    if (value.kind != Value::Kind::kMap) {
-      return WrongKind(value, key.text, "a map of NAME: value");
-    }
-    for (size_t i = 0; i < value.items.size(); i += 2) {
-      const Value& name = value.items[i];
-      const Value& text = value.items[i + 1];
-      if (name.kind != Value::Kind::kText || name.text.empty() ||
-          absl::StrContains(name.text, '=')) {
-        return WrongKind(name, key.text, "the name of a variable");
-      }
-      RETURN_IF_ERROR(NotTwice(name, absl::StrCat("env ", name.text)));
-      if (text.kind == Value::Kind::kText) {
-        Add(OptionId::kSetEnv, key, text, absl::StrCat(name.text, "=", text.text));
-      } else if (text.kind == Value::Kind::kNothing) {
-        Add(OptionId::kSetEnv, key, name, name.text);
-      } else {
-        return WrongKind(text, absl::StrCat(key.text, ": ", name.text), "a text, or nothing");
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadCommand(const Value& value) {
-    constexpr absl::string_view kWant = "a list of words, or one text";
-    if (value.kind == Value::Kind::kText) {
-      const std::string name = absl::StrCat(At(file_.name, value.place), ": ", kCommand);
-      ASSIGN_OR_RETURN(file_.command, ParseWords({name, value.text}));
-    } else if (value.kind == Value::Kind::kList) {
-      for (const Value& word : value.items) {
-        if (word.kind != Value::Kind::kText) {
-          return WrongKind(word, kCommand, kWant);
-        }
-        file_.command.push_back(word.text);
-      }
-    } else {
-      return WrongKind(value, kCommand, kWant);
-    }
-    if (file_.command.empty() || file_.command[0].empty()) {
-      return Error(value.place, absl::StrCat(kCommand, ": want a program, got nothing"));
-    }
-    return absl::OkStatus();
-  }
-
-  void Add(OptionId id, const Value& key, const Value& value, std::string text) {
-    file_.settings.push_back({id, key.text, std::move(text),
-                              static_cast<uint32_t>(value.place.line + 1),
-                              static_cast<uint32_t>(value.place.column + 1)});
-  }
-
-  JobFile file_;
-  std::map<std::string, Value> seen_;
+  int first_ = 0;                // where the first of them begins
+  std::vector<YamlValue> open_;  // from the outermost
+  YamlValue root_;
 };
 
 // Bytes of the character that `text` begins with, 0 if it begins with none that YAML holds (RFC
@@ -411,34 +156,49 @@ size_t CharacterBytes(absl::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, const std::string& name) {
-  ASSIGN_OR_RETURN(const Value root, ReadYaml(text, name));
-  return Reader(name).Read(root);
-}
-
-bool MayBeInJobFile(OptionId id) {
-  switch (id) {
-    case OptionId::kConfig:
-    case OptionId::kPlan:
-    case OptionId::kExplainEnv:
-    case OptionId::kJson:
-    case OptionId::kYaml:
-    case OptionId::kHelp:
-    case OptionId::kHelpAll:
-    case OptionId::kVersion:
-      return false;
-    default:
-      return true;
+absl::string_view KindName(const YamlValue& value) {
+  switch (value.kind) {
+    case YamlValue::Kind::kNothing:
+      return "nothing";
+    case YamlValue::Kind::kText:
+      return "a text";
+    case YamlValue::Kind::kList:
+      return "a list";
+    case YamlValue::Kind::kMap:
+      return "a map";
   }
+  return "?";
 }
 
-std::string JobFileKey(OptionId id) {
-  for (absl::string_view name : absl::StrSplit(OptionOf(id).names, ' ')) {
-    if (absl::ConsumePrefix(&name, "--")) {
-      return std::string(name);
+std::string At(absl::string_view name, YamlPlace place) {
+  return absl::StrCat(name, ":", place.line + 1, ":", place.column + 1);
+}
+
+absl::StatusOr<YamlValue> ReadYaml(absl::string_view text, const std::string& name) {
+  if (const size_t good = YamlTextBytes(text); good < text.size()) {
+    const absl::string_view before = text.substr(0, good);
+    const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+    const size_t column = good - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ":", line, ":", column, ": byte 0x",
+                     absl::Hex(static_cast<unsigned char>(text[good]), absl::kZeroPad2),
+                     " is not UTF-8 text: is this a YAML file?"));
+  }
+  TreeBuilder builder(name);
+  std::istringstream stream{std::string(text)};
+  try {
+    YAML::Parser parser(stream);
+    // At a token that can begin no document yaml-cpp finds one empty document after another.
+    while (builder.ok() && parser.HandleNextDocument(builder)) {
     }
+  } catch (const YAML::Exception& e) {
+    // What was found before the text broke is nearer to the cause.
+    RETURN_IF_ERROR(builder.Take().status());
+    const std::string at =
+        e.mark.is_null() ? name : At(name, YamlPlace{e.mark.line, e.mark.column});
+    return absl::InvalidArgumentError(absl::StrCat(at, ": not YAML: ", e.msg));
   }
-  return "";  // no row without a long name; a test walks them
+  return builder.Take();
 }
 
 size_t YamlTextBytes(absl::string_view text) {

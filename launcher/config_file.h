@@ -1,16 +1,10 @@
-// The job file of --config: YAML text in, the settings of options and the command out. Text and
-// values only; thread-safe.
+// The one door to yaml-cpp, whose exceptions end here: YAML text in, values with their places out.
+// Text and values only; thread-safe.
 //
-// A key is an option's long name without the dashes, with - or _ inside: its value is what the
-// option takes, true or false for a flag. Besides these: `env:` is a map of NAME: value (without a
-// value, the one that NAME has where launch runs), `command:` is the program and its arguments, a
-// list of words or one text that is split at blanks and quotes and otherwise left as it is.
-//
-// Rules:
-//  J1 what a key may be set to is known to its option's row (option_table.cc) alone; here is YAML;
-//  J2 nothing is passed over: a key that is unknown or there twice, a value of the wrong kind, an
-//     alias, a tag and a second document are errors, "job.yaml:3:5: ...";
-//  J3 what WriteJobFile (config_writer.h) writes is read as the job that it was written from.
+// Invariants:
+//  Y1 nothing is merged, followed or dropped: keys that are there twice come twice; an alias, a tag
+//     and a second document are errors, with line and column;
+//  Y2 time and memory are in proportion to the text, whatever is in it.
 #pragma once
 
 #include <cstddef>
@@ -20,36 +14,31 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "launcher/job_spec.h"
 
 namespace muster {
 
-struct JobFileSetting {
-  OptionId id;
-  std::string key;      // as the file spells it
-  std::string text;     // for the option's row: "true" for a flag, "NAME=value" or "NAME" of env
-  uint32_t line = 0;    // of the value, from 1
-  uint32_t column = 0;  // in characters, from 1
-  bool operator==(const JobFileSetting&) const = default;
+struct YamlPlace {  // from 0, as yaml-cpp counts
+  int line = 0;
+  int column = 0;
 };
 
-struct JobFile {
-  std::string name;
-  // In the order of the file; options that add up may come several times. A flag that is false is
-  // as one that is not there.
-  std::vector<JobFileSetting> settings;
-  std::vector<std::string> command;  // the program first; empty: the file names none
+struct YamlValue {
+  enum class Kind : uint8_t { kNothing, kText, kList, kMap };
+  Kind kind = Kind::kNothing;
+  std::string text;
+  bool plain = false;  // without quotes
+  YamlPlace place;
+  std::vector<YamlValue> items;  // of a map: key, value, key, value
 };
 
-// `name` is the file's, for messages. InvalidArgument: J2.
-absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, const std::string& name);
+// "a list", for messages.
+absl::string_view KindName(const YamlValue& value);
+// "job.yaml:3:5".
+std::string At(absl::string_view name, YamlPlace place);
 
-// Whether a job file may set it; the others say what to do with a job, and are for the command
-// line.
-bool MayBeInJobFile(OptionId id);
-
-// "nproc-per-node": the key of an option, as it is written.
-std::string JobFileKey(OptionId id);
+// `name` is the file's, for messages. InvalidArgument: not YAML, or Y1. A text that says nothing is
+// a value of kind kNothing.
+absl::StatusOr<YamlValue> ReadYaml(absl::string_view text, const std::string& name);
 
 // How many bytes of `text`, from its beginning, are text that YAML can hold: UTF-8, no control
 // characters but tabs and line ends.

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "launcher/config_file.h"
+#include "launcher/job_file.h"
 #include "launcher/option_values.h"
 #include "launcher/resolve.h"
 #include "proto/base/status_macros.h"

@@ -1,4 +1,4 @@
-#include "launcher/config_writer.h"
+#include "launcher/job_file_writer.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "launcher/config_file.h"
+#include "launcher/job_file.h"
 #include "launcher/option_values.h"
 #include "launcher/options.h"
 #include "proto/base/status_macros.h"

@@ -1,4 +1,4 @@
-#include "launcher/config_file.h"
+#include "launcher/job_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "launcher/config_writer.h"
+#include "launcher/job_file_writer.h"
 #include "launcher/join_line.h"
 #include "launcher/options.h"
 #include "launcher/resolve.h"
@@ -335,7 +335,12 @@ TEST(JobFile, BytesThatYamlCannotHoldAreRefused) {
               HasSubstr("--yaml: the value of A has bytes that are not UTF-8"));
 }
 
-TEST(JobFile, DepthIsBounded) {
+TEST(JobFile, DepthAndListsAreBounded) {
+  std::string hosts = "hosts: [";
+  for (int i = 0; i < 20000; ++i) {
+    absl::StrAppend(&hosts, "a,");
+  }
+  EXPECT_EQ(Error(hosts + "]\n"), "job.yaml:1:8: hosts: want at most 16384 in a list, got 20000");
   EXPECT_THAT(Error(absl::StrCat("n: ", std::string(20, '['), std::string(20, ']'), "\n")),
               HasSubstr("at most 8 deep"));
   EXPECT_THAT(Error(std::string(100000, '[')), HasSubstr("at most 8 deep"));

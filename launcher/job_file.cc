@@ -1,0 +1,249 @@
+#include "launcher/job_file.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "launcher/config_file.h"
+#include "launcher/option_values.h"
+#include "launcher/options.h"
+#include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::string_view kCommand = "command";
+
+// Options whose values add up may be given as a list.
+bool TakesList(OptionId id) {
+  return id == OptionId::kHosts || id == OptionId::kHostfile || id == OptionId::kSshArgs;
+}
+
+// As much of a text as a message has room for.
+std::string Shown(const std::string& text) {
+  constexpr size_t kShown = 80;
+  return text.size() <= kShown ? text : absl::StrCat(text.substr(0, kShown), "...");
+}
+
+std::string KeyHint(absl::string_view key) {
+  constexpr size_t kNear = 2;          // edits
+  constexpr size_t kKeyBytesMax = 64;  // a longer one is near to nothing
+  if (key.size() > kKeyBytesMax) {
+    return "";
+  }
+  if (key == "program" || key == "args" || key == "arguments" || key == "cmd" ||
+      EditDistance(key, kCommand) <= kNear) {
+    return "; the program and its arguments are command: [PROGRAM, ARGUMENT, ...]";
+  }
+  return absl::StrReplaceAll(OptionHint(absl::StrCat("--", key)),
+                             {{"did you mean --", "did you mean "}});
+}
+
+bool IsBool(const YamlValue& value, bool& on) {
+  const std::string word = absl::AsciiStrToLower(value.text);
+  on = word == "true";
+  return value.kind == YamlValue::Kind::kText && value.plain && (on || word == "false");
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::string& name) { file_.name = name; }
+
+  absl::StatusOr<JobFile> Read(const YamlValue& root) {
+    if (root.kind != YamlValue::Kind::kMap) {
+      return Error(root.place,
+                   absl::StrCat("want keys with values, as in 'nnodes: 2', got ", KindName(root)));
+    }
+    for (size_t i = 0; i < root.items.size(); i += 2) {
+      RETURN_IF_ERROR(ReadKey(root.items[i], root.items[i + 1]));
+    }
+    return std::move(file_);
+  }
+
+ private:
+  absl::Status Error(YamlPlace place, absl::string_view what) const {
+    return absl::InvalidArgumentError(absl::StrCat(At(file_.name, place), ": ", what));
+  }
+
+  absl::Status WrongKind(const YamlValue& value, absl::string_view key,
+                         absl::string_view want) const {
+    bool on = false;
+    const std::string got =
+        IsBool(value, on) ? absl::StrCat(value.text, " (quote it if it is a text)")
+        : value.kind == YamlValue::Kind::kText ? absl::StrCat("'", Shown(value.text), "'")
+                                               : std::string(KindName(value));
+    return Error(value.place, absl::StrCat(key, ": want ", want, ", got ", got));
+  }
+
+  // `same`: what both spellings of a key have in common.
+  absl::Status NotTwice(const YamlValue& key, const std::string& same) {
+    const auto [it, fresh] = seen_.emplace(same, key);
+    if (fresh) {
+      return absl::OkStatus();
+    }
+    const YamlValue& first = it->second;
+    return Error(key.place, absl::StrCat("'", key.text, "' is here twice: line ",
+                                         first.place.line + 1, " has '", first.text, "'"));
+  }
+
+  absl::Status ReadKey(const YamlValue& key, const YamlValue& value) {
+    if (key.kind != YamlValue::Kind::kText) {
+      return Error(key.place, absl::StrCat("want the name of an option, got ", KindName(key)));
+    }
+    if (key.text == kCommand) {
+      RETURN_IF_ERROR(NotTwice(key, key.text));
+      return ReadCommand(value);
+    }
+    const OptionRow* row = FindOption(absl::StrCat("--", key.text));
+    if (row == nullptr) {
+      return Error(key.place,
+                   absl::StrCat("unknown key '", Shown(key.text), "'", KeyHint(key.text)));
+    }
+    if (!MayBeInJobFile(row->id)) {
+      return Error(key.place,
+                   absl::StrCat("'", key.text,
+                                "' is for the command line only: it says what to do, not what "
+                                "the job is"));
+    }
+    RETURN_IF_ERROR(NotTwice(key, std::string(OptionName(row->id))));
+    if (row->id == OptionId::kSetEnv) {
+      return ReadEnv(key, value);
+    }
+    return row->kind == ArgumentKind::kNone ? ReadFlag(*row, key, value)
+                                            : ReadValue(*row, key, value);
+  }
+
+  absl::Status ReadFlag(const OptionRow& row, const YamlValue& key, const YamlValue& value) {
+    bool on = false;
+    if (!IsBool(value, on)) {
+      return WrongKind(value, key.text, "true or false (without quotes)");
+    }
+    if (on) {
+      Add(row.id, key, value, value.text);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadValue(const OptionRow& row, const YamlValue& key, const YamlValue& value) {
+    if (value.kind == YamlValue::Kind::kList && TakesList(row.id)) {
+      if (value.items.empty()) {
+        return Error(value.place, absl::StrCat(key.text, ": want ", row.value_name,
+                                               ", or a list, got an empty list"));
+      }
+      if (value.items.size() > kNodesMax) {
+        return Error(value.place, absl::StrCat(key.text, ": want at most ", kNodesMax,
+                                               " in a list, got ", value.items.size()));
+      }
+      for (const YamlValue& item : value.items) {
+        if (item.kind != YamlValue::Kind::kText) {
+          return WrongKind(item, key.text, "a list of texts");
+        }
+        // A list has the words as they are; --ssh-args has them as a shell would read them.
+        Add(row.id, key, item, row.id == OptionId::kSshArgs ? ShellQuote(item.text) : item.text);
+      }
+      return absl::OkStatus();
+    }
+    bool on = false;
+    if (value.kind != YamlValue::Kind::kText || IsBool(value, on)) {
+      return WrongKind(
+          value, key.text,
+          TakesList(row.id) ? absl::StrCat(row.value_name, ", or a list") : row.value_name);
+    }
+    Add(row.id, key, value, value.text);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadEnv(const YamlValue& key, const YamlValue& value) {
+    if (value.kind != YamlValue::Kind::kMap) {
+      return WrongKind(value, key.text, "a map of NAME: value");
+    }
+    for (size_t i = 0; i < value.items.size(); i += 2) {
+      const YamlValue& name = value.items[i];
+      const YamlValue& text = value.items[i + 1];
+      if (name.kind != YamlValue::Kind::kText || name.text.empty() ||
+          absl::StrContains(name.text, '=')) {
+        return WrongKind(name, key.text, "the name of a variable");
+      }
+      RETURN_IF_ERROR(NotTwice(name, absl::StrCat("env ", name.text)));
+      if (text.kind == YamlValue::Kind::kText) {
+        Add(OptionId::kSetEnv, key, text, absl::StrCat(name.text, "=", text.text));
+      } else if (text.kind == YamlValue::Kind::kNothing) {
+        Add(OptionId::kSetEnv, key, name, name.text);
+      } else {
+        return WrongKind(text, absl::StrCat(key.text, ": ", name.text), "a text, or nothing");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadCommand(const YamlValue& value) {
+    constexpr absl::string_view kWant = "a list of words, or one text";
+    if (value.kind == YamlValue::Kind::kText) {
+      const std::string name = absl::StrCat(At(file_.name, value.place), ": ", kCommand);
+      ASSIGN_OR_RETURN(file_.command, ParseWords({name, value.text}));
+    } else if (value.kind == YamlValue::Kind::kList) {
+      for (const YamlValue& word : value.items) {
+        if (word.kind != YamlValue::Kind::kText) {
+          return WrongKind(word, kCommand, kWant);
+        }
+        file_.command.push_back(word.text);
+      }
+    } else {
+      return WrongKind(value, kCommand, kWant);
+    }
+    if (file_.command.empty() || file_.command[0].empty()) {
+      return Error(value.place, absl::StrCat(kCommand, ": want a program, got nothing"));
+    }
+    return absl::OkStatus();
+  }
+
+  void Add(OptionId id, const YamlValue& key, const YamlValue& value, std::string text) {
+    file_.settings.push_back({id, key.text, std::move(text),
+                              static_cast<uint32_t>(value.place.line + 1),
+                              static_cast<uint32_t>(value.place.column + 1)});
+  }
+
+  JobFile file_;
+  std::map<std::string, YamlValue> seen_;
+};
+
+}  // namespace
+
+absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, const std::string& name) {
+  ASSIGN_OR_RETURN(const YamlValue root, ReadYaml(text, name));
+  return Reader(name).Read(root);
+}
+
+bool MayBeInJobFile(OptionId id) {
+  switch (id) {
+    case OptionId::kConfig:
+    case OptionId::kPlan:
+    case OptionId::kExplainEnv:
+    case OptionId::kJson:
+    case OptionId::kYaml:
+    case OptionId::kHelp:
+    case OptionId::kHelpAll:
+    case OptionId::kVersion:
+      return false;
+    default:
+      return true;
+  }
+}
+
+std::string JobFileKey(OptionId id) {
+  for (absl::string_view name : absl::StrSplit(OptionOf(id).names, ' ')) {
+    if (absl::ConsumePrefix(&name, "--")) {
+      return std::string(name);
+    }
+  }
+  return "";  // no row without a long name; a test walks them
+}
+
+}  // namespace muster

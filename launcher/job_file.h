@@ -1,0 +1,53 @@
+// The job file of --config: YAML text in, the settings of options and the command out. Text and
+// values only; thread-safe.
+//
+// A key is an option's long name without the dashes, with - or _ inside: its value is what the
+// option takes, true or false for a flag. Besides these: `env:` is a map of NAME: value (without a
+// value, the one that NAME has where launch runs), `command:` is the program and its arguments, a
+// list of words or one text that is split at blanks and quotes and otherwise left as it is.
+//
+// Rules:
+//  J1 what a key may be set to is known to its option's row (option_table.cc) alone; here is YAML;
+//  J2 nothing is passed over: a key that is unknown or there twice, a value of the wrong kind, an
+//     alias, a tag and a second document are errors, "job.yaml:3:5: ...";
+//  J3 what WriteJobFile (job_file_writer.h) writes is read as the job that it was written from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "launcher/job_spec.h"
+
+namespace muster {
+
+struct JobFileSetting {
+  OptionId id;
+  std::string key;      // as the file spells it
+  std::string text;     // for the option's row: "true" for a flag, "NAME=value" or "NAME" of env
+  uint32_t line = 0;    // of the value, from 1
+  uint32_t column = 0;  // in characters, from 1
+  bool operator==(const JobFileSetting&) const = default;
+};
+
+struct JobFile {
+  std::string name;
+  // In the order of the file; options that add up may come several times. A flag that is false is
+  // as one that is not there.
+  std::vector<JobFileSetting> settings;
+  std::vector<std::string> command;  // the program first; empty: the file names none
+};
+
+// `name` is the file's, for messages. InvalidArgument: J2.
+absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, const std::string& name);
+
+// Whether a job file may set it; the others say what to do with a job, and are for the command
+// line.
+bool MayBeInJobFile(OptionId id);
+
+// "nproc-per-node": the key of an option, as it is written.
+std::string JobFileKey(OptionId id);
+
+}  // namespace muster
