@@ -19,6 +19,8 @@ bool StaysHere(const OptionRow& row) {
   switch (row.id) {
     case OptionId::kConfig:  // its options are given one by one
     case OptionId::kNodeRank:
+    case OptionId::kSetEnvPair:  // said with -x
+    case OptionId::kEnvList:
     case OptionId::kServe:
     case OptionId::kLocalAddr:
     case OptionId::kReport:

@@ -124,7 +124,7 @@ absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& 
   }
   if (std::any_of(plan.nodes.begin(), plan.nodes.end(),
                   [](const PlanNode& node) { return node.starter == "ssh"; })) {
-    plan.environment = EnvironmentToForward(OwnEnvironment());
+    plan.environment = EnvironmentToForward(OwnEnvironment(), spec.plan);
   }
   NumberRanks(plan);
   return plan;

@@ -2,6 +2,7 @@
 // and, for a new kind of value, option_setters.cc, the only place to touch for a new option. What
 // two options say together is checked in resolve.cc.
 #include "absl/strings/str_cat.h"
+#include "launcher/mpi_options.h"
 #include "launcher/option_setters.h"
 #include "launcher/option_values.h"
 #include "launcher/options.h"
@@ -13,12 +14,19 @@ namespace {
 
 constexpr ArgumentKind kNone = ArgumentKind::kNone;
 constexpr ArgumentKind kRequired = ArgumentKind::kRequired;
+constexpr ArgumentKind kTwoWords = ArgumentKind::kTwoWords;
 constexpr ArgumentKind kOptional = ArgumentKind::kOptional;
 
 // Selectors of the fields that flags and texts go to.
 template <auto Field>
 absl::Status SetFlag(const OptionValue&, JobSpec& s) {
   s.*Field = true;
+  return absl::OkStatus();
+}
+
+template <auto Field>
+absl::Status SetPlanFlag(const OptionValue&, JobSpec& s) {
+  s.plan.*Field = true;
   return absl::OkStatus();
 }
 
@@ -81,10 +89,7 @@ constexpr OptionRow kTable[] = {
 
     {OptionId::kStandalone, kNone, true, "--standalone", "", "PET_STANDALONE", kMeet,
      "all nodes are this machine: try --nnodes N without a cluster",
-     [](const OptionValue&, JobSpec& s) {
-       s.plan.standalone = true;
-       return absl::OkStatus();
-     }},
+     SetPlanFlag<&WorkPlan::standalone>},
     {OptionId::kRdzvEndpoint, kRequired, true, "--rdzv-endpoint", "HOST:PORT|file:///PATH",
      "PET_RDZV_ENDPOINT", kMeet, "nodes meet here; the same command is typed on each (port 29400)",
      SetRdzvEndpoint},
@@ -121,6 +126,17 @@ constexpr OptionRow kTable[] = {
      SetText<&JobSpec::config_file>},
     {OptionId::kSetEnv, kRequired, true, "-x --env", "VAR[=V]", "", kProgram,
      "set VAR for every worker, or hand on its value here; or PREFIX*", AddForward},
+    {OptionId::kSetEnvPair, kTwoWords, false, "-genv -env", "VAR V", "", kProgram,
+     "as mpiexec has it: the same as -x VAR=V", AddForwardPair},
+    {OptionId::kEnvList, kRequired, false, "-genvlist -envlist", "VAR,...", "", kProgram,
+     "the same as -x VAR for each; nothing is taken away (see --env-none)", AddForwardList},
+    {OptionId::kEnvAll, kNone, false, "-genvall -envall", "", "", kProgram,
+     "the environment is inherited anyway; another machine has its own, with search paths and "
+     "settings of libraries from here, and -x hands on more",
+     kNoEffect},
+    {OptionId::kEnvNone, kNone, false, "--env-none -genvnone -envnone", "", "", kProgram,
+     "workers inherit PATH, HOME and the like; the rest is what launch sets, and -x",
+     SetPlanFlag<&WorkPlan::env_none>},
     {OptionId::kWdir, kRequired, true, "--wdir -wdir --wd -wd --chdir", "DIR", "", kProgram,
      "working directory of the workers (default: this one)", SetPlanText<&WorkPlan::wdir>},
     {OptionId::kStdin, kRequired, false, "--stdin -stdin", "RANK|none|all", "", kProgram,
@@ -128,10 +144,7 @@ constexpr OptionRow kTable[] = {
     {OptionId::kVirtualLocalRank, kNone, false, "--virtual-local-rank", "",
      "PET_VIRTUAL_LOCAL_RANK", kProgram,
      "each worker sees its own GPU only, and LOCAL_RANK is 0 for all",
-     [](const OptionValue&, JobSpec& s) {
-       s.plan.virtual_local_rank = true;
-       return absl::OkStatus();
-     }},
+     SetPlanFlag<&WorkPlan::virtual_local_rank>},
     {OptionId::kNumaBinding, kRequired, false, "--numa-binding", "HOW", "PET_NUMA_BINDING",
      kProgram, "workers are not bound to CPUs yet", kNoEffect},
     {OptionId::kRole, kRequired, false, "--role", "NAME", "PET_ROLE", kProgram,

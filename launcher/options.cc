@@ -38,10 +38,6 @@ constexpr Habit kHabits[] = {
     {"-w", "hosts are given with --hosts"},
     {"--nodelist", "hosts are given with --hosts"},
     {"--nodes", "the number of nodes is --nnodes"},
-    {"-genv", "say -x NAME=VALUE"},
-    {"-env", "say -x NAME=VALUE"},
-    {"-genvlist", "say -x NAME, once for each"},
-    {"-envlist", "say -x NAME, once for each"},
     {"--export", "say -x NAME or -x NAME=VALUE, once for each"},
     {"--output-filename", "say --log-dir DIR"},
     {"--output", "say --log-dir DIR, --log-prefix or --timestamps"},
@@ -148,7 +144,33 @@ class Parser {
       }
       ++next_;
     }
-    return Apply(*row, {name, text}, {false, std::string(name), std::string(text), ""});
+    OptionValue value{name, text};
+    if (row->kind == ArgumentKind::kTwoWords) {
+      RETURN_IF_ERROR(TakeTwoWords(*row, attached, value));
+    }
+    std::string said(value.text);
+    if (row->kind == ArgumentKind::kTwoWords) {
+      absl::StrAppend(&said, " ", value.second);
+    }
+    return Apply(*row, value, {false, std::string(name), said, ""});
+  }
+
+  absl::Status TakeTwoWords(const OptionRow& row, bool attached, OptionValue& value) {
+    const auto word = [&](size_t at) {
+      return at < arguments_.size() ? absl::string_view(arguments_[at]) : absl::string_view();
+    };
+    const absl::string_view first = word(next_);
+    const absl::string_view second = word(next_ + 1);
+    const bool option = FindOption(first) != nullptr || FindOption(second) != nullptr;
+    if (attached || next_ + 1 >= arguments_.size() || option) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          value.name, ": want two words after it, ", row.value_name, ", got '",
+          attached ? value.text : absl::StrCat(first, second.empty() ? "" : " ", second), "'"));
+    }
+    value.text = first;
+    value.second = second;
+    next_ += 2;
+    return absl::OkStatus();
   }
 
   absl::Status Apply(const OptionRow& row, const OptionValue& value, Given given) {

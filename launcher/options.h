@@ -12,8 +12,9 @@
 //  O3 what the command line says wins over the environment (PET_*), which wins over the job file
 //     (--config), which wins over the default; what contradicts a stronger one is left out with a
 //     note, two options of one source that contradict are an error naming both;
-//  O4 an option given again replaces the earlier one; -x, --hosts, --hostfile and --ssh-args add.
-//     Over a job file only -x adds, to its env; every other option replaces what the file says.
+//  O4 an option given again replaces the earlier one; -x and its kin, --hosts, --hostfile and
+//     --ssh-args add. Over a job file only -x and its kin add, to its env; every other option
+//     replaces what the file says.
 #pragma once
 
 #include <functional>
@@ -38,14 +39,16 @@ inline absl::StatusOr<std::string> NoFile(const std::string&) {
 }
 
 struct OptionValue {
-  absl::string_view name;  // as the user spelled it, for messages
-  absl::string_view text;  // "" for a flag
+  absl::string_view name;         // as the user spelled it, for messages
+  absl::string_view text;         // "" for a flag
+  absl::string_view second = {};  // of two words
 };
 
 enum class ArgumentKind : uint8_t {
   kNone,      // a flag
   kRequired,  // --opt value, --opt=value
   kOptional,  // --opt, --opt=value
+  kTwoWords,  // -opt key value
 };
 
 struct OptionRow {

@@ -186,7 +186,7 @@ class HostsJob {
       bootstrap.plan.wdir = OwnFolder();
     }
     if (!here) {
-      bootstrap.plan.env_base = EnvironmentToForward(OwnEnvironment());
+      bootstrap.plan.env_base = EnvironmentToForward(OwnEnvironment(), spec_.plan);
     }
     bootstrap.join.key = KeyOf(index);
     bootstrap.join.key_is_exact = true;

@@ -111,6 +111,13 @@ absl::string_view Match(const Rule (&rules)[n], absl::string_view name) {
   return "";
 }
 
+// What --env-none leaves: without these a program is not found, or not at home.
+constexpr Rule kLogin[] = {
+    {"HOME", false, "login"}, {"LD_LIBRARY_PATH", false, "login"}, {"LOGNAME", false, "login"},
+    {"PATH", false, "login"}, {"SHELL", false, "login"},           {"TMPDIR", false, "login"},
+    {"USER", false, "login"},
+};
+
 bool HasWord(const std::vector<std::string>& words, absl::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -169,19 +176,23 @@ std::vector<std::string> Overlay(std::vector<std::string> under, std::vector<std
   return out;
 }
 
-// Splits `entries` by what the agent keeps: removes identity, notes it in `base`.
-void RemoveIdentity(std::vector<std::string>& entries, EnvBase& base) {
-  std::erase_if(entries, [&](const std::string& entry) {
+// Moves the entries to `removed` for which `reason` has one.
+template <typename Reason>
+void Remove(EnvBase& base, const Reason& reason) {
+  std::erase_if(base.entries, [&](const std::string& entry) {
     const absl::string_view name = NameOf(entry);
-    absl::string_view why = IdentityReason(name);
-    if (why.empty()) {
-      why = SlurmReason(base.slurm, name);
+    const absl::string_view why = reason(name);
+    if (!why.empty()) {
+      base.removed.push_back({std::string(name), ValueOf(entry), std::string(why)});
     }
-    if (why.empty()) {
-      return false;
-    }
-    base.removed.push_back({std::string(name), ValueOf(entry), std::string(why)});
-    return true;
+    return !why.empty();
+  });
+}
+
+void RemoveIdentity(EnvBase& base) {
+  Remove(base, [&](absl::string_view name) {
+    const absl::string_view why = IdentityReason(name);
+    return why.empty() ? SlurmReason(base.slurm, name) : why;
   });
 }
 
@@ -229,6 +240,11 @@ EnvBase FilterEnvironment(const std::vector<std::string>& inherited, const WorkP
   SortUnique(replace);
   base.entries = Overlay(Overlay(std::move(fill), std::move(base.entries)), std::move(replace));
 
+  if (plan.env_none) {  // first: then nothing below sees what the workers do not get
+    Remove(base, [](absl::string_view name) -> absl::string_view {
+      return Match(kLogin, name).empty() ? "--env-none" : "";
+    });
+  }
   base.slurm = SlurmModeOf(plan, base.Find("SLURM_JOB_ID") != nullptr);
   for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
     if (const char* list = base.Find(name); list != nullptr && base.slurm_nodelist.empty()) {
@@ -236,7 +252,7 @@ EnvBase FilterEnvironment(const std::vector<std::string>& inherited, const WorkP
     }
   }
   base.slurm_cpus_per_task = base.Find("SLURM_CPUS_PER_TASK") != nullptr;
-  RemoveIdentity(base.entries, base);
+  RemoveIdentity(base);
 
   base.unset.insert(plan.env_unset.begin(), plan.env_unset.end());
   std::erase_if(base.entries, [&](const std::string& entry) {
@@ -263,7 +279,8 @@ std::vector<std::string> EntriesWithout(const EnvBase& base, const std::vector<E
   return out;
 }
 
-std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& own) {
+std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& own,
+                                              const WorkPlan& plan) {
   constexpr Rule kSettings[] = {
       {"OMP_", true, "threads"},
       {"MKL_", true, "threads"},
@@ -294,7 +311,8 @@ std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& ow
     const absl::string_view name = NameOf(entry);
     const bool secret = absl::StrContains(name, "TOKEN") || absl::StrContains(name, "SECRET") ||
                         absl::StrContains(name, "PASSW") || absl::StrContains(name, "_KEY");
-    if (!secret && (ForwardWins(name) || !Match(kSettings, name).empty())) {
+    const bool wanted = !plan.env_none || !Match(kLogin, name).empty();
+    if (!secret && wanted && (ForwardWins(name) || !Match(kSettings, name).empty())) {
       out.push_back(entry);
     }
   }

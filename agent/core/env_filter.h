@@ -44,8 +44,8 @@ struct EnvBase {
 };
 
 // Layers, later ones win: `inherited` cleaned; plan.env_base where the agent has none of its own
-// (search paths and virtual environments, ForwardWins, replace the agent's); less plan.env_unset;
-// plan.env_set.
+// (search paths and virtual environments, ForwardWins, replace the agent's); of all these only what
+// a login needs if plan.env_none; less plan.env_unset; plan.env_set.
 EnvBase FilterEnvironment(const std::vector<std::string>& inherited, const WorkPlan& plan);
 
 // Where programs are looked for when PATH is not set, as in glibc's execvp.
@@ -55,8 +55,10 @@ inline constexpr char kDefaultPath[] = "/bin:/usr/bin";
 std::vector<std::string> EntriesWithout(const EnvBase& base, const std::vector<EnvVar>& variables);
 
 // Of the launcher's own environment what goes along to a node reached over ssh: search paths,
-// virtual environments and settings of the libraries; never secrets, DISPLAY, SSH_*, XDG_*, HOME.
-std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& own);
+// virtual environments and settings of the libraries (with plan.env_none only what programs are
+// found by); never secrets, DISPLAY, SSH_*, XDG_*, HOME.
+std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& own,
+                                              const WorkPlan& plan);
 
 // True for names by which a program and its libraries are found: the launcher's value is meant.
 bool ForwardWins(absl::string_view name);

@@ -52,6 +52,7 @@ struct WorkPlan {
       env_base;  // "K=V" sent along by the launcher under the agent's own environment
   std::vector<std::string> env_set;  // "K=V" the user named (-x, --env): wins over everything
   std::vector<std::string> env_unset;
+  bool env_none = false;  // --env-none: of what is inherited only what a login needs
   WorkersWanted workers_wanted = WorkersWanted::kNumber;
   uint32_t workers = 1;  // kNumber
   std::string role = "default";

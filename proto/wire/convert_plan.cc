@@ -110,6 +110,7 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_standalone(plan.standalone);
   wire->set_grace(absl::ToInt64Nanoseconds(plan.grace));
   wire->set_virtual_local_rank(plan.virtual_local_rank);
+  wire->set_env_none(plan.env_none);
 }
 
 absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
@@ -133,6 +134,7 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   plan.standalone = wire.standalone();
   plan.grace = check.Time("grace", wire.grace());
   plan.virtual_local_rank = wire.virtual_local_rank();
+  plan.env_none = wire.env_none();
   RETURN_IF_ERROR(check.status());
   return plan;
 }

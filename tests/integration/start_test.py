@@ -236,6 +236,17 @@ def test_explain_env(node0):
     assert re.search(r"\bRANK\b\W+2\b", result.text), result
 
 
+def test_mpiexecs_words_for_the_environment(shells):
+    """-genvnone: what stands in the environment here and there is not inherited, on any machine."""
+    env = {"STRAY": "stray", "OMP_SCHEDULE": "static", "NAMED": "named"}
+    show = sh('echo "[$A] [$NAMED] [$STRAY] [$OMP_SCHEDULE] $HOME" | grep -v " $"')
+    args = ("-hosts", "node0,node1", "-genv", "A", "two words", "-genvlist", "NAMED", "-n", "2")
+    none = shells[0].run(*args, "-genvnone", *show, env=env)
+    assert none.code == 0 and none.text.count("[two words] [named] [] [] /") == 2, none
+    kept = shells[0].run(*args, *show, env=env)
+    assert kept.code == 0 and kept.text.count("[two words] [named] [") == 2 and kept.text.count("[static]") == 2, kept
+
+
 def test_a_daemon_serves_many_jobs(shells):
     daemon = shells[2].start("--listen", "10.77.0.3:29500", program=BIN / "muster-rendezvous")
     try:

@@ -52,6 +52,8 @@ INSTANTIATE_TEST_SUITE_P(
              "--nnodes 2 -m --wdir /w --store agent"},
         Case{"variables", "--nnodes 2 -x A=1 -x HOME -x NCCL_*",
              "--nnodes 2 -x A=1 -x HOME -x 'NCCL_*'"},
+        Case{"variables_in_mpiexecs_words", "--nnodes 2 -genv A 1 -genvlist HOME,B -genvnone",
+             "--nnodes 2 -x A=1 -x HOME -x B --env-none"},
         Case{"rest", "--nnodes 2 --rdzv-id j --max-restarts 3 --secret-file /s --timeout 5m",
              "--nnodes 2 --rdzv-id j --max-restarts 3 --timeout 5m --secret-file /s"},
         Case{"insecure", "--nnodes 2 --insecure", "--nnodes 2 --insecure"},

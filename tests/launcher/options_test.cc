@@ -198,7 +198,6 @@ TEST(CommandLine, UnknownOptionsGetAHint) {
       {"-nhosts", "did you mean --hosts?"},
       {"--hostsfile", "did you mean --hostfile?"},
       {"-N", "say --nproc-per-node or --nnodes"},
-      {"-genv", "say -x NAME=VALUE"},
       {"--mca", "Open MPI's own"}};
   for (const auto& [name, hint] : hints) {
     const std::string error = Error({name, "2", "p"});

@@ -145,6 +145,20 @@ TEST(FilterTest, IdentityAmongWhatTheLauncherSentGoesToo) {
   EXPECT_THAT(Filtered({}, plan), ElementsAre("A=1"));
 }
 
+TEST(FilterTest, EnvNoneLeavesWhatALoginNeedsAndWhatTheUserNamed) {
+  WorkPlan plan;
+  plan.env_none = true;
+  plan.env_base = {"PATH=/launcher/bin", "NCCL_DEBUG=INFO"};
+  plan.env_set = {"MINE=1"};
+  const EnvBase base = FilterEnvironment(
+      {"PATH=/usr/bin", "HOME=/home/agent", "OMP_NUM_THREADS=3", "SLURM_JOB_ID=7"}, plan);
+  EXPECT_THAT(base.entries, ElementsAre("HOME=/home/agent", "MINE=1", "PATH=/launcher/bin"));
+  EXPECT_EQ(base.slurm, SlurmMode::kNone);  // workers see no Slurm job, so none is described
+  ASSERT_EQ(base.removed.size(), 3u);
+  EXPECT_EQ(base.removed[0].name, "NCCL_DEBUG");
+  EXPECT_EQ(base.removed[0].why, "--env-none");
+}
+
 TEST(FilterTest, FindSeesValuesAndOnlyWholeNames) {
   const EnvBase base = FilterEnvironment({"AB=1", "A=2", "EMPTY=", "BARE"}, {});
   ASSERT_NE(base.Find("A"), nullptr);
@@ -185,10 +199,20 @@ TEST(ForwardTest, SearchPathsAndSettingsButNothingOfTheHost) {
       {"PATH=/a", "LD_LIBRARY_PATH=/l", "PYTHONPATH=/p", "VIRTUAL_ENV=/v", "CONDA_PREFIX=/c",
        "OMP_NUM_THREADS=4", "NCCL_DEBUG=INFO", "HOME=/h", "USER=u", "HOSTNAME=x", "DISPLAY=:0",
        "SSH_AUTH_SOCK=/s", "XDG_RUNTIME_DIR=/r", "MUSTER_SECRET=s", "AWS_SECRET_ACCESS_KEY=k",
-       "HF_TOKEN=t", "HF_HOME=/hf"});
+       "HF_TOKEN=t", "HF_HOME=/hf"},
+      {});
   EXPECT_THAT(
       sent, ElementsAre("PATH=/a", "LD_LIBRARY_PATH=/l", "PYTHONPATH=/p", "VIRTUAL_ENV=/v",
                         "CONDA_PREFIX=/c", "OMP_NUM_THREADS=4", "NCCL_DEBUG=INFO", "HF_HOME=/hf"));
+}
+
+TEST(ForwardTest, EnvNoneSendsOnlyWhatProgramsAreFoundBy) {
+  WorkPlan plan;
+  plan.env_none = true;
+  EXPECT_THAT(EnvironmentToForward({"PATH=/a", "LD_LIBRARY_PATH=/l", "VIRTUAL_ENV=/v",
+                                    "OMP_NUM_THREADS=4", "HOME=/h"},
+                                   plan),
+              ElementsAre("PATH=/a", "LD_LIBRARY_PATH=/l"));
 }
 
 }  // namespace

@@ -203,6 +203,7 @@ class Maker {
     plan.standalone = Flag();
     plan.grace = Time();
     plan.virtual_local_rank = Flag();
+    plan.env_none = Flag();
     OutputOptions& output = plan.output;
     output.prefix = Flag();
     output.prefix_template = Text();
@@ -264,6 +265,7 @@ TEST(Convert, BootstrapSurvives) {
     EXPECT_EQ(got->plan.env_base, sent.plan.env_base);
     EXPECT_EQ(got->plan.env_set, sent.plan.env_set);
     EXPECT_EQ(got->plan.env_unset, sent.plan.env_unset);
+    EXPECT_EQ(got->plan.env_none, sent.plan.env_none);
     EXPECT_EQ(got->plan.dialects, sent.plan.dialects);
     EXPECT_EQ(got->plan.stdin_mode, sent.plan.stdin_mode);
     EXPECT_EQ(got->plan.store, sent.plan.store);

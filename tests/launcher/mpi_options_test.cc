@@ -1,0 +1,57 @@
+#include "launcher/mpi_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_join.h"
+#include "launcher/options.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Args = std::vector<std::string>;
+
+JobSpec Ok(const Args& args, const Environment& environment = {}) {
+  auto command = ParseCommandLine(args, environment);
+  EXPECT_TRUE(command.ok()) << command.status();
+  return command.ok() ? std::move(command->spec) : JobSpec();
+}
+
+std::string Error(const Args& args) {
+  const auto command = ParseCommandLine(args, {});
+  EXPECT_EQ(command.status().code(), absl::StatusCode::kInvalidArgument)
+      << absl::StrJoin(args, " ");
+  return std::string(command.status().message());
+}
+
+TEST(EnvironmentWords, OfMpiexecAreOtherSpellingsOfX) {
+  const JobSpec spec =
+      Ok({"-genv", "A", "two words=\n", "-env", "B", "", "-genvlist", "C,D", "-x", "E=5", "p"},
+         {{"C", "3"}});
+  EXPECT_THAT(spec.plan.env_set, ElementsAre("A=two words=\n", "B=", "C=3", "E=5"));
+  EXPECT_THAT(spec.notes, ElementsAre(HasSubstr("D: not set here")));
+  EXPECT_EQ(spec.program, "p");
+  EXPECT_EQ(spec.Said(OptionId::kSetEnvPair), "-env B ");
+  EXPECT_FALSE(spec.plan.env_none);
+  EXPECT_TRUE(Ok({"-genvnone", "p"}).plan.env_none);
+  EXPECT_TRUE(Ok({"--env-none", "p"}).plan.env_none);
+  EXPECT_THAT(Ok({"--env-none", "p"}).notes, IsEmpty());
+  EXPECT_THAT(Ok({"-genvall", "p"}).notes, ElementsAre(HasSubstr("inherited anyway")));
+}
+
+TEST(EnvironmentWords, WithAWordTooFewAreRefused) {
+  EXPECT_EQ(Error({"-genv", "A"}), "-genv: want two words after it, VAR V, got 'A'");
+  EXPECT_EQ(Error({"-genv", "A", "-n", "2", "p"}),
+            "-genv: want two words after it, VAR V, got 'A -n'");
+  EXPECT_THAT(Error({"-genv=A", "1", "p"}), HasSubstr("want two words after it, VAR V, got 'A'"));
+  EXPECT_THAT(Error({"-genv", "A=1", "p"}), HasSubstr("-genv: want a name, and its value"));
+  EXPECT_THAT(Error({"-genv", "", "1", "p"}), HasSubstr("-genv: want a name"));
+  EXPECT_THAT(Error({"-genvlist", "A,,B", "p"}), HasSubstr("-genvlist: want names"));
+  EXPECT_THAT(Error({"-genvlist", "A=1", "p"}), HasSubstr("-genvlist: want names"));
+}
+
+}  // namespace
+}  // namespace muster
