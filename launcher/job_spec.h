@@ -32,6 +32,10 @@ enum class OptionId : uint8_t {
   kHosts,
   kHostfile,
   kOversubscribe,
+  kExclude,
+  kMapBy,
+  kRankBy,
+  kNoOversubscribe,
   // how nodes find each other
   kStandalone,
   kRdzvEndpoint,
@@ -99,6 +103,16 @@ enum class OptionId : uint8_t {
   kSshArgs,
   kSecretFile,
   kInsecure,
+  // of other launchers, without effect here
+  kMpiSetting,
+  kBindTo,
+  kReportBindings,
+  kDisplay,
+  kDisplayFlag,
+  kLauncher,
+  kNoLauncher,
+  kNoLauncherFlag,
+  kExitCodes,
   kHelp,
   kHelpAll,
   kVersion,
@@ -156,6 +170,7 @@ struct JobSpec {
   std::vector<HostEntry> hosts;          // in order of the list, before --nnodes cuts it
   std::vector<NodeWorkers> nodes;        // kLocal, kStandalone, kHosts: all of them; else empty
   bool oversubscribe = false;
+  std::vector<std::string> exclude_texts;  // --exclude, one for each time it was given
 
   // --- how nodes find each other ---
   RendezvousSpec rendezvous;
@@ -192,7 +207,8 @@ struct JobSpec {
       "launch";  // as typed, made absolute where it has a slash: for lines to copy
   std::vector<std::string> forward;  // -x as given; resolved into plan.env_set
   std::map<OptionId, Given> given;
-  std::vector<std::string> notes;  // to be said once, in order
+  std::vector<std::string> mpi_settings;  // keys of --mca and its kin, for one note
+  std::vector<std::string> notes;         // to be said once, in order
 
   bool Has(OptionId id) const { return given.count(id) != 0; }
   // "--nnodes 2", "-ppn 4", "PET_NNODES=2 (environment)", "nnodes: 2 (job.yaml line 3)",

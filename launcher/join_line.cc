@@ -21,6 +21,10 @@ bool StaysHere(const OptionRow& row) {
     case OptionId::kNodeRank:
     case OptionId::kSetEnvPair:  // said with -x
     case OptionId::kEnvList:
+    case OptionId::kMapBy:  // said with -ppn
+    case OptionId::kMpiSetting:
+    case OptionId::kLauncher:
+    case OptionId::kRankBy:
     case OptionId::kServe:
     case OptionId::kLocalAddr:
     case OptionId::kReport:

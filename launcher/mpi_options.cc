@@ -1,7 +1,12 @@
 #include "launcher/mpi_options.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/option_setters.h"
@@ -16,6 +21,21 @@ absl::Status Forward(const OptionValue& v, const std::string& text, JobSpec& s) 
   RETURN_IF_ERROR(AddForward({v.name, text}, s));
   s.given.insert({OptionId::kSetEnv, Given{false, std::string(v.name), text}});
   return absl::OkStatus();
+}
+
+// What fills a node before it goes on to the next one, at any width within the node.
+constexpr absl::string_view kInOrder[] = {"slot",    "fill",    "core",    "hwthread",
+                                          "socket",  "package", "numa",    "board",
+                                          "l1cache", "l2cache", "l3cache", "l4cache"};
+
+bool FillsInOrder(absl::string_view how) {
+  return std::find(std::begin(kInOrder), std::end(kInOrder), how) != std::end(kInOrder);
+}
+
+absl::Status NoSuchOrder(const OptionValue& v) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      v.name, " ", v.text, ": ranks fill the hosts in order here, and are not placed otherwise: ",
+      "give the hosts in the order of the ranks (--hosts a:2,b:2), or --nproc-per-node N"));
 }
 
 }  // namespace
@@ -33,6 +53,54 @@ absl::Status AddForwardList(const OptionValue& v, JobSpec& s) {
       return WantError(v, "names with commas between them");
     }
     RETURN_IF_ERROR(Forward(v, std::string(name), s));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetMapBy(const OptionValue& v, JobSpec& s) {
+  std::vector<std::string> parts = absl::StrSplit(absl::AsciiStrToLower(v.text), ':');
+  size_t used = 1;
+  if (parts[0] == "ppr") {
+    if (parts.size() < 3 || parts[2] != "node") {
+      return NoSuchOrder(v);
+    }
+    RETURN_IF_ERROR(SetPerNode({v.name, parts[1]}, s));
+    s.given.insert_or_assign(OptionId::kPpn,
+                             Given{false, std::string(OptionName(OptionId::kPpn)), parts[1]});
+    used = 3;
+  } else if (!parts[0].empty() && !FillsInOrder(parts[0])) {
+    return NoSuchOrder(v);
+  }
+  for (size_t i = used; i < parts.size(); ++i) {
+    if (parts[i] == "oversubscribe") {
+      s.oversubscribe = true;
+    } else if (absl::StartsWith(parts[i], "pe=")) {
+      s.notes.push_back(
+          absl::StrCat(v.name, " ", v.text, ": workers are not bound to CPUs, each may use all"));
+    } else if (parts[i] != "nooversubscribe") {
+      return NoSuchOrder(v);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRankBy(const OptionValue& v, JobSpec&) {
+  return FillsInOrder(absl::AsciiStrToLower(v.text)) ? absl::OkStatus() : NoSuchOrder(v);
+}
+
+absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s) {
+  if (v.text.empty()) {
+    return WantError(v, "a key, and its value as the next word");
+  }
+  s.mpi_settings.emplace_back(v.text);
+  return absl::OkStatus();
+}
+
+absl::Status CheckLauncher(const OptionValue& v, JobSpec& s) {
+  if (v.text != "ssh") {
+    s.notes.push_back(absl::StrCat(v.name, " ", v.text,
+                                   " has no effect: hosts are reached over ssh, or what --ssh "
+                                   "names"));
   }
   return absl::OkStatus();
 }

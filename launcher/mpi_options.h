@@ -11,4 +11,15 @@ namespace muster {
 absl::Status AddForwardPair(const OptionValue& v, JobSpec& s);
 absl::Status AddForwardList(const OptionValue& v, JobSpec& s);
 
+// --map-by, --rank-by: Ok where it asks for what we do (hosts are filled in order), or for a number
+// on each node; an error where ranks would stand elsewhere than mpirun puts them.
+absl::Status SetMapBy(const OptionValue& v, JobSpec& s);
+absl::Status CheckRankBy(const OptionValue& v, JobSpec& s);
+
+// --mca KEY VALUE and its kin.
+absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s);
+
+// -launcher NAME: other names than ssh are noted.
+absl::Status CheckLauncher(const OptionValue& v, JobSpec& s);
+
 }  // namespace muster

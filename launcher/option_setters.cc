@@ -175,12 +175,22 @@ absl::Status SetPerNode(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
-absl::Status AddHosts(const OptionValue& v, JobSpec& s) {
+namespace {
+
+absl::Status AddHostList(const OptionValue& v, std::vector<std::string>& texts) {
   if (auto hosts = ParseHostList(v.text); !hosts.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(v.name, ": ", hosts.status().message()));
   }
-  s.hosts_texts.emplace_back(v.text);
+  texts.emplace_back(v.text);
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status AddHosts(const OptionValue& v, JobSpec& s) { return AddHostList(v, s.hosts_texts); }
+
+absl::Status AddExclude(const OptionValue& v, JobSpec& s) {
+  return AddHostList(v, s.exclude_texts);
 }
 
 absl::Status AddHostfile(const OptionValue& v, JobSpec& s) {

@@ -66,7 +66,13 @@ constexpr char kEnd[] = "When something ends";
 constexpr char kOutput[] = "Output";
 constexpr char kLook[] = "Look first";
 constexpr char kSecurity[] = "Starting agents, secrets";
+constexpr char kElsewhere[] = "Of mpirun and mpiexec";
 constexpr char kHelp[] = "Help";
+
+// Why options of other launchers have no effect.
+constexpr char kNotBound[] = "workers are not bound to CPUs or memory";
+constexpr char kSeePlan[] = "--plan shows nodes and ranks, and starts nothing";
+constexpr char kOwnAgents[] = "it concerns how mpirun or mpiexec itself works";
 
 constexpr OptionRow kTable[] = {
     {OptionId::kNnodes, kRequired, true, "--nnodes", "N|MIN:MAX", "PET_NNODES", kCount,
@@ -86,6 +92,15 @@ constexpr OptionRow kTable[] = {
     {OptionId::kOversubscribe, kNone, false, "--oversubscribe -oversubscribe", "", "", kCount,
      "allow more workers than slots: the rest is dealt out in turn",
      SetFlag<&JobSpec::oversubscribe>},
+    {OptionId::kExclude, kRequired, true, "--exclude", "LIST", "", kCount,
+     "hosts of --hosts or --hostfile that shall not be used", AddExclude},
+    {OptionId::kMapBy, kRequired, false, "--map-by -map-by", "HOW", "", kCount,
+     "slot, core, socket, numa ...: ranks fill the hosts in order; ppr:N:node: N on each",
+     SetMapBy},
+    {OptionId::kRankBy, kRequired, false, "--rank-by -rank-by", "HOW", "", kCount,
+     "slot, core, socket, numa ...: ranks fill the hosts in order", CheckRankBy},
+    {OptionId::kNoOversubscribe, kNone, false, "--nooversubscribe -nooversubscribe", "", "", kCount,
+     "more workers than slots are refused unless --oversubscribe is given", kNoEffect},
 
     {OptionId::kStandalone, kNone, true, "--standalone", "", "PET_STANDALONE", kMeet,
      "all nodes are this machine: try --nnodes N without a cluster",
@@ -220,7 +235,7 @@ constexpr OptionRow kTable[] = {
      SetOutputOverflow},
     {OptionId::kQuiet, kNone, false, "-q --quiet", "", "", kOutput, "say nothing but errors",
      SetFlag<&JobSpec::quiet>},
-    {OptionId::kVerbose, kNone, false, "-v --verbose", "", "", kOutput,
+    {OptionId::kVerbose, kNone, false, "-v --verbose -verbose", "", "", kOutput,
      "say also how nodes start and meet", SetFlag<&JobSpec::verbose>},
 
     {OptionId::kPlan, kNone, true, "--plan --dry-run", "", "", kLook,
@@ -232,8 +247,8 @@ constexpr OptionRow kTable[] = {
     {OptionId::kYaml, kNone, false, "--yaml", "", "", kLook,
      "with --plan: as the file for --config that does the same", SetFlag<&JobSpec::yaml>},
 
-    {OptionId::kSsh, kRequired, false, "--ssh", "PROGRAM", "", kSecurity,
-     "the ssh to use (default ssh)", SetSsh},
+    {OptionId::kSsh, kRequired, false, "--ssh -launcher-exec -bootstrap-exec", "PROGRAM", "",
+     kSecurity, "the ssh to use (default ssh)", SetSsh},
     {OptionId::kSshArgs, kRequired, false, "--ssh-args", "WORDS", "", kSecurity,
      "options for it, as in --ssh-args='-p 2222'", AddSshArgs},
     {OptionId::kSecretFile, kRequired, false, "--secret-file --token-file", "FILE", "", kSecurity,
@@ -241,6 +256,31 @@ constexpr OptionRow kTable[] = {
     {OptionId::kInsecure, kNone, false, "--insecure", "", "", kSecurity,
      "ask for no proof of the secret: anybody who reaches the port may join",
      SetFlag<&JobSpec::insecure>},
+
+    {OptionId::kMpiSetting, kTwoWords, false, "--mca -mca --gmca -gmca --omca --prtemca --pmixmca",
+     "KEY V", "", kElsewhere, "settings of Open MPI itself: without effect, which one line says",
+     IgnoreSetting},
+    {OptionId::kBindTo, kRequired, false,
+     "--bind-to -bind-to -binding -membind --cpu-set --cpu-list", "HOW", "", kElsewhere, kNotBound,
+     kNoEffect},
+    {OptionId::kReportBindings, kNone, false,
+     "--report-bindings -report-bindings --use-hwthread-cpus", "", "", kElsewhere, kNotBound,
+     kNoEffect},
+    {OptionId::kDisplay, kRequired, false, "--display", "WHAT", "", kElsewhere, kSeePlan,
+     kNoEffect},
+    {OptionId::kDisplayFlag, kNone, false,
+     "--display-map -display-map --display-allocation -display-allocation", "", "", kElsewhere,
+     kSeePlan, kNoEffect},
+    {OptionId::kLauncher, kRequired, false, "-launcher -bootstrap", "NAME", "", kElsewhere,
+     "ssh: hosts are reached over ssh, or what --ssh names", CheckLauncher},
+    {OptionId::kNoLauncher, kRequired, false,
+     "-rmk -topolib -demux -usize -nameserver -pmi-port --personality --prefix --launch-agent", "X",
+     "", kElsewhere, kOwnAgents, kNoEffect},
+    {OptionId::kNoLauncherFlag, kNone, false,
+     "-enable-x -disable-x -disable-hostname-propagation -enable-auto-cleanup", "", "", kElsewhere,
+     kOwnAgents, kNoEffect},
+    {OptionId::kExitCodes, kNone, false, "-print-all-exitcodes", "", "", kElsewhere,
+     "--report FILE has the exit code of each worker", kNoEffect},
 
     {OptionId::kHelp, kNone, true, "-h --help -help", "", "", kHelp, "this text", Shows},
     {OptionId::kHelpAll, kNone, true, "--help-all", "", "", kHelp, "every option", Shows},

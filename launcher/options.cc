@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "launcher/job_file.h"
 #include "launcher/option_values.h"
@@ -43,14 +44,23 @@ constexpr Habit kHabits[] = {
     {"--output", "say --log-dir DIR, --log-prefix or --timestamps"},
     {"-outfile-pattern", "say --log-dir DIR"},
     {"-errfile-pattern", "say --log-dir DIR"},
-    {"--mca", "its settings are Open MPI's own: leave it out, or set OMPI_MCA_... with -x"},
-    {"-mca", "its settings are Open MPI's own: leave it out, or set OMPI_MCA_... with -x"},
-    {"--bind-to", "workers are not bound to CPUs: leave it out"},
-    {"-bind-to", "workers are not bound to CPUs: leave it out"},
     {"--cpu-bind", "workers are not bound to CPUs: leave it out"},
-    {"--map-by", "ranks fill the nodes in order; --nproc-per-node says how many each takes"},
-    {"-map-by", "ranks fill the nodes in order; --nproc-per-node says how many each takes"},
-    {"-launcher", "hosts are reached over ssh; --ssh names another program"},
+    {"--rankfile", "give the hosts in the order of the ranks, with slots: --hosts a:2,b:2"},
+    {"-rankmap", "give the hosts in the order of the ranks, with slots: --hosts a:2,b:2"},
+    {"-order-nodes", "give the hosts in the order you want: --hosts a,b"},
+    {"--nolocal", "name this machine with --exclude"},
+    {"-skip-launch-node", "name this machine with --exclude"},
+    {"--pernode", "say --nproc-per-node 1"},
+    {"--app", "launch starts one program: give its options on the command line"},
+    {"-configfile", "launch starts one program: give its options on the command line"},
+    {"--merge-stderr-to-stdout", "say 2>&1 behind the command"},
+    {"-prepend-pattern", "say --log-prefix TEMPLATE"},
+    {"--enable-recovery", "the others are stopped; --max-restarts N starts all again"},
+    {"--continuous", "the others are stopped; --max-restarts N starts all again"},
+    {"-disable-auto-cleanup", "the others are stopped; --max-restarts N starts all again"},
+    {"--preload-binary", "the program must lie at the same path on every node: copy it first"},
+    {"--preload-files", "files must lie at the same path on every node: copy them first"},
+    {"--tune", "its settings are Open MPI's own: leave it out, or set OMPI_MCA_... with -x"},
     {"-rsh", "--ssh names the program"},
     {"--use-env", "that is always so: leave it out"},
 };
@@ -92,6 +102,7 @@ class Parser {
     RETURN_IF_ERROR(TakeFile());
     RETURN_IF_ERROR(TakeProgram());
     TakeForwarded();
+    NoteMpiSettings();
     return std::move(command_);
   }
 
@@ -186,7 +197,8 @@ class Parser {
       RETURN_IF_ERROR(row.set(value, spec()));
     }
     if (const auto it = spec().given.find(row.id);
-        it != spec().given.end() && (row.id == OptionId::kHosts || row.id == OptionId::kHostfile)) {
+        it != spec().given.end() && (row.id == OptionId::kHosts || row.id == OptionId::kHostfile ||
+                                     row.id == OptionId::kExclude)) {
       given.value = absl::StrCat(it->second.value, ",", given.value);
       given.place = it->second.place;
     }
@@ -362,6 +374,15 @@ class Parser {
         spec().notes.push_back(
             absl::StrCat("-x ", text, ": not set here, so there is nothing to hand on"));
       }
+    }
+  }
+
+  void NoteMpiSettings() {
+    if (!spec().mpi_settings.empty()) {
+      spec().notes.push_back(absl::StrCat(
+          "settings of Open MPI itself have no effect: ", absl::StrJoin(spec().mpi_settings, ", "),
+          " (a program that reads one gets it with -x OMPI_MCA_", spec().mpi_settings[0],
+          "=...; for networks see --iface)"));
     }
   }
 

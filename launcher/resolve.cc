@@ -211,6 +211,29 @@ absl::Status ReadHosts(JobSpec& spec, const FileReader& read_file) {
   return absl::OkStatus();
 }
 
+// What --exclude names goes from the list; slots, users and ports of it say nothing. A name that is
+// not in the list is a mistake somewhere.
+absl::Status ExcludeHosts(JobSpec& spec) {
+  if (spec.exclude_texts.empty()) {
+    return absl::OkStatus();
+  }
+  const std::string all = DescribeHosts(spec.hosts);
+  ASSIGN_OR_RETURN(const std::vector<HostEntry> excluded,
+                   ParseHostList(absl::StrJoin(spec.exclude_texts, ",")));
+  for (const HostEntry& gone : excluded) {
+    if (std::erase_if(spec.hosts, [&](const HostEntry& h) { return h.name == gone.name; }) == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(spec.Said(OptionId::kExclude), ": host '",
+                                                     gone.name, "' is not in the list (", all,
+                                                     ")"));
+    }
+  }
+  if (spec.hosts.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(OptionId::kExclude), " leaves no host of the list (", all, ")"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CountHosts(JobSpec& spec) {
   AllocationRequest request;
   request.hosts = spec.hosts;
@@ -326,9 +349,16 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file) {
   spec.plan.job_id = spec.rendezvous.id;
   spec.way = WayOf(spec);
   if (spec.way != StartWay::kHosts) {
+    if (spec.Has(OptionId::kExclude)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(spec.Said(OptionId::kExclude),
+                       ": there is no list of hosts to take it from: say --hosts "
+                       "or --hostfile, too"));
+    }
     return CountOwn(spec);
   }
   RETURN_IF_ERROR(ReadHosts(spec, read_file));
+  RETURN_IF_ERROR(ExcludeHosts(spec));
   RETURN_IF_ERROR(CountHosts(spec));
   spec.plan.workers_wanted = spec.nodes.front().wanted;
   spec.plan.workers = spec.nodes.front().workers;

@@ -54,6 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
              "--nnodes 2 -x A=1 -x HOME -x 'NCCL_*'"},
         Case{"variables_in_mpiexecs_words", "--nnodes 2 -genv A 1 -genvlist HOME,B -genvnone",
              "--nnodes 2 -x A=1 -x HOME -x B --env-none"},
+        Case{"of_mpirun", "--nnodes 2 --mca a b --map-by ppr:3:node --bind-to core",
+             "--nnodes 2 -ppn 3"},
         Case{"rest", "--nnodes 2 --rdzv-id j --max-restarts 3 --secret-file /s --timeout 5m",
              "--nnodes 2 --rdzv-id j --max-restarts 3 --timeout 5m --secret-file /s"},
         Case{"insecure", "--nnodes 2 --insecure", "--nnodes 2 --insecure"},

@@ -53,5 +53,40 @@ TEST(EnvironmentWords, WithAWordTooFewAreRefused) {
   EXPECT_THAT(Error({"-genvlist", "A=1", "p"}), HasSubstr("-genvlist: want names"));
 }
 
+TEST(OpenMpiSettings, AreAcceptedAndNamedInOneNote) {
+  const JobSpec spec = Ok({"--mca", "btl", "self,tcp", "-mca", "pml", "^ucx", "p"});
+  EXPECT_THAT(spec.notes, ElementsAre(HasSubstr("have no effect: btl, pml (")));
+  EXPECT_THAT(Error({"--mca", "btl"}), HasSubstr("--mca: want two words after it, KEY V"));
+  EXPECT_THAT(Error({"--mca", "", "1", "p"}), HasSubstr("--mca: want a key"));
+}
+
+TEST(Placement, InOrderOrANumberOnEachNode) {
+  EXPECT_THAT(Ok({"--map-by", "slot", "--rank-by", "core", "p"}).notes, IsEmpty());
+  EXPECT_TRUE(Ok({"--map-by", ":OVERSUBSCRIBE", "p"}).oversubscribe);
+  const JobSpec each = Ok({"--map-by", "ppr:4:node", "p"});
+  EXPECT_EQ(*each.per_node, 4u);
+  EXPECT_EQ(each.Said(OptionId::kPpn), "-ppn 4");
+  EXPECT_THAT(Ok({"--map-by", "numa:PE=4", "p"}).notes, ElementsAre(HasSubstr("not bound")));
+  for (const char* how : {"node", "ppr:2:socket", "ppr:2", "seq", "slot:NOLOCAL", "dist"}) {
+    EXPECT_THAT(Error({"--map-by", how, "p"}), HasSubstr("--hosts a:2,b:2")) << how;
+  }
+  EXPECT_THAT(Error({"--map-by", "ppr:x:node", "p"}), HasSubstr("--map-by: want 1..4096, got 'x'"));
+  EXPECT_THAT(Error({"-rank-by", "node", "p"}), HasSubstr("-rank-by node: ranks fill the hosts"));
+}
+
+TEST(Placement, NothingIsBoundAndThatIsSaid) {
+  EXPECT_THAT(Ok({"--bind-to", "core", "--report-bindings", "p"}).notes,
+              ElementsAre(HasSubstr("--bind-to has no effect: workers are not bound"),
+                          HasSubstr("--report-bindings has no effect")));
+  EXPECT_THAT(Ok({"--display-map", "p"}).notes, ElementsAre(HasSubstr("--plan shows")));
+}
+
+TEST(Starting, IsOverSshWhateverTheWord) {
+  EXPECT_THAT(Ok({"-launcher", "ssh", "p"}).notes, IsEmpty());
+  EXPECT_THAT(Ok({"-bootstrap", "rsh", "p"}).notes,
+              ElementsAre(HasSubstr("-bootstrap rsh has no effect: hosts are reached over ssh")));
+  EXPECT_THAT(Ok({"-launcher-exec", "/usr/bin/myssh", "p"}).ssh, ElementsAre("/usr/bin/myssh"));
+}
+
 }  // namespace
 }  // namespace muster

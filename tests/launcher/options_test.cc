@@ -198,7 +198,8 @@ TEST(CommandLine, UnknownOptionsGetAHint) {
       {"-nhosts", "did you mean --hosts?"},
       {"--hostsfile", "did you mean --hostfile?"},
       {"-N", "say --nproc-per-node or --nnodes"},
-      {"--mca", "Open MPI's own"}};
+      {"-skip-launch-node", "with --exclude"},
+      {"--rankfile", "in the order of the ranks"}};
   for (const auto& [name, hint] : hints) {
     const std::string error = Error({name, "2", "p"});
     EXPECT_THAT(error, HasSubstr(absl::StrCat("unknown option '", name, "'; ")));

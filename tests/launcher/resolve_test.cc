@@ -210,6 +210,22 @@ TEST(Resolve, MoreHostsThanNodesIsSaidOnce) {
               ElementsAre("the first 2 of 3 hosts are used (--nnodes 2)"));
 }
 
+TEST(Resolve, ExcludedHostsAreNotUsed) {
+  const auto spec = Resolve("--hosts a:2,b:2,me@node[1-3] --exclude b --exclude node[2-3] p");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  ASSERT_EQ(spec->nodes.size(), 2u);
+  EXPECT_EQ(spec->nodes[0].host.name, "a");
+  EXPECT_EQ(spec->nodes[1].host.name, "node1");
+  const auto message = [](const char* line) {
+    return std::string(Resolve(line).status().message());
+  };
+  EXPECT_EQ(message("--hosts a,b --exclude c p"), "--exclude c: host 'c' is not in the list (a,b)");
+  EXPECT_EQ(message("--hosts a,b --exclude a --exclude b p"),
+            "--exclude a,b leaves no host of the list (a,b)");
+  EXPECT_THAT(message("--exclude a p"), HasSubstr("say --hosts or --hostfile, too"));
+  EXPECT_THAT(message("--hosts a --exclude a:x p"), HasSubstr("got 'x'"));
+}
+
 TEST(Resolve, TheJobsNameIsTheRendezvousId) {
   EXPECT_EQ(Resolve("--rdzv-id job7 p")->plan.job_id, "job7");
   EXPECT_EQ(Resolve("p")->plan.job_id, "");
