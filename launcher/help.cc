@@ -98,10 +98,12 @@ absl::string_view Bare(absl::string_view name) {
 
 std::string Names(const OptionRow& row, bool all) {
   std::vector<absl::string_view> names = absl::StrSplit(row.names, ' ');
-  if (!all) {  // the second name only where it is another word
-    names.resize(names.size() > 1 && Bare(names[1]) != Bare(names[0]) ? 2 : 1);
-  }
   const absl::string_view value = row.value_name;
+  if (!all) {  // the second name only where it is another word, and finds room
+    const bool two = names.size() > 1 && Bare(names[1]) != Bare(names[0]) &&
+                     names[0].size() + names[1].size() + value.size() + 6 < kLeftWidth;
+    names.resize(two ? 2 : 1);
+  }
   const absl::string_view between = value.empty()                         ? ""
                                     : row.kind == ArgumentKind::kOptional ? "[="
                                                                           : " ";

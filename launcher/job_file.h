@@ -43,11 +43,11 @@ struct JobFile {
 // `name` is the file's, for messages. InvalidArgument: J2.
 absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, const std::string& name);
 
-// Whether a job file may set it; the others say what to do with a job, and are for the command
-// line.
+// Whether a job file may set it; the others say what to do with a job, or are words of other
+// launchers that have no long name, and are for the command line.
 bool MayBeInJobFile(OptionId id);
 
-// "nproc-per-node": the key of an option, as it is written.
+// "nproc-per-node": the key of an option, as it is written; "" for one without a long name.
 std::string JobFileKey(OptionId id);
 
 }  // namespace muster

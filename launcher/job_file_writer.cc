@@ -133,6 +133,12 @@ absl::StatusOr<std::string> WriteJobFile(const JobSpec& spec) {
       writer.List(key, spec.hosts_texts);
     } else if (row.id == OptionId::kHostfile) {
       writer.List(key, spec.hostfiles);
+    } else if (row.id == OptionId::kExclude) {
+      writer.List(key, spec.exclude_texts);
+    } else if (row.id == OptionId::kWrap) {
+      writer.List(key, spec.wrap_texts);
+    } else if (row.id == OptionId::kPrologue) {
+      writer.Value(key, spec.plan.prologue);
     } else if (row.id == OptionId::kSshArgs) {
       ASSIGN_OR_RETURN(const std::vector<std::string> words, SshArgs(spec));
       if (!words.empty()) {

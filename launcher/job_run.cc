@@ -86,7 +86,8 @@ bool WriteWhole(const std::string& path, const std::string& text) {
 }  // namespace
 
 int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& report) {
-  const std::string text = ReportText(report, job_id);
+  const std::string text =
+      absl::StrCat(ReportText(report, job_id), spec.report_state ? StateText(report) : "");
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = write(STDERR_FILENO, text.data() + at, text.size() - at);
     if (n < 0 && errno != EINTR) {

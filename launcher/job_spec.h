@@ -58,6 +58,8 @@ enum class OptionId : uint8_t {
   kEnvList,
   kEnvAll,
   kEnvNone,
+  kWrap,
+  kPrologue,
   kWdir,
   kStdin,
   kVirtualLocalRank,
@@ -75,6 +77,7 @@ enum class OptionId : uint8_t {
   kStopGrace,
   kRestartStopGrace,
   kTimeout,
+  kReportState,
   kReport,
   // output
   kLogPrefix,
@@ -84,6 +87,8 @@ enum class OptionId : uint8_t {
   kShow,
   kShowLocal,
   kLogDir,
+  kOutFile,
+  kErrFile,
   kRedirects,
   kTee,
   kDuplicateStdoutFilters,
@@ -185,6 +190,7 @@ struct JobSpec {
   absl::Duration restart_grace = kRestartGrace;
   absl::Duration timeout = absl::InfiniteDuration();
   std::string report_file;  // "" = none
+  bool report_state = false;
 
   // --- output (the rest is in plan.output) ---
   std::optional<bool>
@@ -205,7 +211,8 @@ struct JobSpec {
 
   std::string launch_path =
       "launch";  // as typed, made absolute where it has a slash: for lines to copy
-  std::vector<std::string> forward;  // -x as given; resolved into plan.env_set
+  std::vector<std::string> wrap_texts;  // --wrap as given, one for each of plan.wraps
+  std::vector<std::string> forward;     // -x as given; resolved into plan.env_set
   std::map<OptionId, Given> given;
   std::vector<std::string> mpi_settings;  // keys of --mca and its kin, for one note
   std::vector<std::string> notes;         // to be said once, in order

@@ -28,6 +28,7 @@ bool StaysHere(const OptionRow& row) {
     case OptionId::kServe:
     case OptionId::kLocalAddr:
     case OptionId::kReport:
+    case OptionId::kReportState:
     case OptionId::kRdzvEndpoint:
     case OptionId::kSsh:  // nothing is started over ssh
     case OptionId::kSshArgs:
@@ -51,6 +52,12 @@ std::string Conf(const JobSpec& spec) {
 std::vector<std::string> ValuesOf(const JobSpec& spec, OptionId id, const Given& given) {
   if (id == OptionId::kSetEnv) {
     return spec.forward;
+  }
+  if (id == OptionId::kWrap) {
+    return spec.wrap_texts;
+  }
+  if (id == OptionId::kPrologue) {
+    return {spec.plan.prologue};
   }
   if (id == OptionId::kRdzvConf) {
     const std::string conf = Conf(spec);

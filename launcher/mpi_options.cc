@@ -19,7 +19,7 @@ namespace {
 // As if it had been said with -x, which is how the line for another node says it.
 absl::Status Forward(const OptionValue& v, const std::string& text, JobSpec& s) {
   RETURN_IF_ERROR(AddForward({v.name, text}, s));
-  s.given.insert({OptionId::kSetEnv, Given{false, std::string(v.name), text}});
+  s.given.insert({OptionId::kSetEnv, Given{false, std::string(v.name), text, ""}});
   return absl::OkStatus();
 }
 
@@ -66,7 +66,7 @@ absl::Status SetMapBy(const OptionValue& v, JobSpec& s) {
     }
     RETURN_IF_ERROR(SetPerNode({v.name, parts[1]}, s));
     s.given.insert_or_assign(OptionId::kPpn,
-                             Given{false, std::string(OptionName(OptionId::kPpn)), parts[1]});
+                             Given{false, std::string(OptionName(OptionId::kPpn)), parts[1], ""});
     used = 3;
   } else if (!parts[0].empty() && !FillsInOrder(parts[0])) {
     return NoSuchOrder(v);
@@ -86,6 +86,44 @@ absl::Status SetMapBy(const OptionValue& v, JobSpec& s) {
 
 absl::Status CheckRankBy(const OptionValue& v, JobSpec&) {
   return FillsInOrder(absl::AsciiStrToLower(v.text)) ? absl::OkStatus() : NoSuchOrder(v);
+}
+
+absl::StatusOr<std::string> ParseFilePattern(const OptionValue& v) {
+  std::string out;
+  bool has_rank = false;
+  for (size_t i = 0; i < v.text.size(); ++i) {
+    if (v.text[i] != '%') {
+      out += v.text[i];
+      continue;
+    }
+    const char letter = ++i < v.text.size() ? v.text[i] : '\0';
+    has_rank = has_rank || letter == 'r';
+    switch (letter) {
+      case 'r':
+        out += "{rank}";
+        break;
+      case 'h':
+        out += "{host}";
+        break;
+      case 'p':
+        out += "{node_rank}";
+        break;
+      case 'g':
+        out += '0';  // Hydra's number of a process group: there is one
+        break;
+      case '%':
+        out += '%';
+        break;
+      default:
+        return WantError(v, "a path with %r (rank), %h (host), %p (number of the node) or %%");
+    }
+  }
+  if (!has_rank) {
+    return WantError(v,
+                     "a path with %r, as each worker has a file of its own; for one file of all "
+                     "say > FILE behind the command");
+  }
+  return out;
 }
 
 absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s) {

@@ -1,7 +1,10 @@
 // What options do that mpirun and mpiexec users type out of habit. Pure; thread-safe.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "launcher/job_spec.h"
 #include "launcher/options.h"
 
@@ -15,6 +18,9 @@ absl::Status AddForwardList(const OptionValue& v, JobSpec& s);
 // on each node; an error where ranks would stand elsewhere than mpirun puts them.
 absl::Status SetMapBy(const OptionValue& v, JobSpec& s);
 absl::Status CheckRankBy(const OptionValue& v, JobSpec& s);
+
+// Hydra's pattern of a file name as WorkPlan's: %r is {rank}, %h {host}, %p {node_rank}.
+absl::StatusOr<std::string> ParseFilePattern(const OptionValue& v);
 
 // --mca KEY VALUE and its kin.
 absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s);

@@ -209,6 +209,30 @@ absl::Status AddForward(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
+absl::Status AddWrap(const OptionValue& v, JobSpec& s) {
+  const size_t colon = v.text.find(':');
+  if (colon == absl::string_view::npos) {
+    return WantError(v, "RANKS:CMD, as in 0:valgrind or '1-3:perf record -o perf.{rank}'");
+  }
+  Wrap wrap;
+  ASSIGN_OR_RETURN(wrap.ranks, ParseRanks({v.name, v.text.substr(0, colon)}));
+  ASSIGN_OR_RETURN(wrap.argv, ParseWords({v.name, v.text.substr(colon + 1)}));
+  if (wrap.argv.empty()) {
+    return WantError(v, "a command behind the ranks, as in 0:valgrind");
+  }
+  s.plan.wraps.push_back(std::move(wrap));
+  s.wrap_texts.emplace_back(v.text);
+  return absl::OkStatus();
+}
+
+absl::Status AddPrologue(const OptionValue& v, JobSpec& s) {
+  if (v.text.empty()) {
+    return WantError(v, "lines of sh");
+  }
+  absl::StrAppend(&s.plan.prologue, s.plan.prologue.empty() ? "" : "\n", v.text);
+  return absl::OkStatus();
+}
+
 absl::Status SetStdin(const OptionValue& v, JobSpec& s) {
   if (v.text == "none" || v.text == "all") {
     s.plan.stdin_mode = v.text == "all" ? StdinMode::kAll : StdinMode::kNone;

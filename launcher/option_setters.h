@@ -26,6 +26,8 @@ absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s);
 absl::Status SetTotal(const OptionValue& v, JobSpec& s);
 absl::Status SetPerNode(const OptionValue& v, JobSpec& s);
 absl::Status AddHosts(const OptionValue& v, JobSpec& s);
+absl::Status AddWrap(const OptionValue& v, JobSpec& s);
+absl::Status AddPrologue(const OptionValue& v, JobSpec& s);
 absl::Status AddExclude(const OptionValue& v, JobSpec& s);
 absl::Status AddHostfile(const OptionValue& v, JobSpec& s);
 absl::Status AddForward(const OptionValue& v, JobSpec& s);

@@ -54,6 +54,12 @@ absl::Status SetOutput(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
+template <auto Field>
+absl::Status SetFilePattern(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.plan.output.*Field, ParseFilePattern(v));
+  return absl::OkStatus();
+}
+
 // For options that are accepted, so that a command from elsewhere works, and do nothing here.
 constexpr auto kNoEffect = nullptr;
 // What is shown instead of running is the parser's to see.
@@ -92,7 +98,7 @@ constexpr OptionRow kTable[] = {
     {OptionId::kOversubscribe, kNone, false, "--oversubscribe -oversubscribe", "", "", kCount,
      "allow more workers than slots: the rest is dealt out in turn",
      SetFlag<&JobSpec::oversubscribe>},
-    {OptionId::kExclude, kRequired, true, "--exclude", "LIST", "", kCount,
+    {OptionId::kExclude, kRequired, false, "--exclude", "LIST", "", kCount,
      "hosts of --hosts or --hostfile that shall not be used", AddExclude},
     {OptionId::kMapBy, kRequired, false, "--map-by -map-by", "HOW", "", kCount,
      "slot, core, socket, numa ...: ranks fill the hosts in order; ppr:N:node: N on each",
@@ -105,8 +111,8 @@ constexpr OptionRow kTable[] = {
     {OptionId::kStandalone, kNone, true, "--standalone", "", "PET_STANDALONE", kMeet,
      "all nodes are this machine: try --nnodes N without a cluster",
      SetPlanFlag<&WorkPlan::standalone>},
-    {OptionId::kRdzvEndpoint, kRequired, true, "--rdzv-endpoint", "HOST:PORT|file:///PATH",
-     "PET_RDZV_ENDPOINT", kMeet, "nodes meet here; the same command is typed on each (port 29400)",
+    {OptionId::kRdzvEndpoint, kRequired, true, "--rdzv-endpoint", "HOST:PORT", "PET_RDZV_ENDPOINT",
+     kMeet, "nodes meet here, or at file:///PATH; type the same on each (port 29400)",
      SetRdzvEndpoint},
     {OptionId::kRdzvBackend, kRequired, false, "--rdzv-backend", "NAME", "PET_RDZV_BACKEND", kMeet,
      "c10d or static, for torchrun's sake: both are served by our rendezvous", CheckRdzvBackend},
@@ -152,6 +158,10 @@ constexpr OptionRow kTable[] = {
     {OptionId::kEnvNone, kNone, false, "--env-none -genvnone -envnone", "", "", kProgram,
      "workers inherit PATH, HOME and the like; the rest is what launch sets, and -x",
      SetPlanFlag<&WorkPlan::env_none>},
+    {OptionId::kWrap, kRequired, false, "--wrap", "RANKS:CMD", "", kProgram,
+     "these ranks run under CMD: '0:valgrind', '1-3:perf record -o perf.{rank}'", AddWrap},
+    {OptionId::kPrologue, kRequired, false, "--prologue", "LINES", "", kProgram,
+     "each worker runs these lines of sh first: 'module load cuda'", AddPrologue},
     {OptionId::kWdir, kRequired, true, "--wdir -wdir --wd -wd --chdir", "DIR", "", kProgram,
      "working directory of the workers (default: this one)", SetPlanText<&WorkPlan::wdir>},
     {OptionId::kStdin, kRequired, false, "--stdin -stdin", "RANK|none|all", "", kProgram,
@@ -189,6 +199,9 @@ constexpr OptionRow kTable[] = {
      "the same before a restart (default 5 s)", SetRestartGrace},
     {OptionId::kTimeout, kRequired, true, "--timeout -timeout", "TIME", "MPIEXEC_TIMEOUT", kEnd,
      "stop after this: seconds, 90m, 1h30m or d:h:m:s; exit status 124", SetTimeout},
+    {OptionId::kReportState, kNone, false, "--report-state-on-timeout", "", "", kEnd,
+     "when --timeout is over, name each worker that was still running",
+     SetFlag<&JobSpec::report_state>},
     {OptionId::kReport, kRequired, false, "--report", "FILE", "", kEnd,
      "write how the job ended as JSON", SetText<&JobSpec::report_file>},
 
@@ -211,9 +224,15 @@ constexpr OptionRow kTable[] = {
     {OptionId::kShowLocal, kRequired, false, "--local-ranks-filter", "RANKS",
      "PET_LOCAL_RANKS_FILTER", kOutput, "show only these local ranks of each node",
      SetOutput<&OutputOptions::show_local, ParseRanks>},
-    {OptionId::kLogDir, kRequired, true, "--log-dir", "DIR", "PET_LOG_DIR", kOutput,
-     "one file for each rank, stream and round",
+    {OptionId::kLogDir, kRequired, true, "--log-dir --output-filename", "DIR", "PET_LOG_DIR",
+     kOutput, "one file for each rank, stream and round",
      [](const OptionValue& v, JobSpec& s) { return NotEmpty(v, s.plan.output.log_dir); }},
+    {OptionId::kOutFile, kRequired, false, "--outfile-pattern -outfile-pattern -outfile", "PATTERN",
+     "", kOutput,
+     "stdout of each worker to a file on its node only: %r rank, %h host, %p node's number",
+     SetFilePattern<&OutputOptions::out_file>},
+    {OptionId::kErrFile, kRequired, false, "--errfile-pattern -errfile-pattern -errfile", "PATTERN",
+     "", kOutput, "the same for stderr", SetFilePattern<&OutputOptions::err_file>},
     {OptionId::kRedirects, kRequired, false, "-r --redirects", "STD", "PET_REDIRECTS", kOutput,
      "to files only: 1 stdout, 2 stderr, 3 both, or 0:3,1:2 by local rank",
      SetOutput<&OutputOptions::redirects, ParseStreams>},

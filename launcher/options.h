@@ -13,8 +13,8 @@
 //     (--config), which wins over the default; what contradicts a stronger one is left out with a
 //     note, two options of one source that contradict are an error naming both;
 //  O4 an option given again replaces the earlier one; -x and its kin, --hosts, --hostfile,
-//     --exclude and --ssh-args add. Over a job file only -x and its kin add, to its env; every
-//     other option replaces what the file says.
+//     --exclude, --wrap, --prologue and --ssh-args add. Over a job file only -x and its kin add, to
+//     its env; every other option replaces what the file says.
 #pragma once
 
 #include <functional>

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "launcher/resolve.h"
 #include "proto/base/text.h"
 
@@ -97,6 +98,8 @@ LaunchPlan PlanOf(const JobSpec& spec) {
   plan.way = std::string(StartWayName(spec.way));
   plan.nodes_min = spec.nodes_min;
   plan.argv = spec.plan.argv;
+  plan.wraps = spec.wrap_texts;
+  plan.prologue = spec.plan.prologue;
   plan.wdir = spec.plan.wdir;
   plan.rendezvous = spec.way == StartWay::kLocal ? "" : EndpointText(spec.rendezvous);
   plan.env_set = spec.plan.env_set;
@@ -172,6 +175,12 @@ std::string PlanText(const LaunchPlan& plan) {
                   world, " on ", Plural(plan.nodes.size(), "node", "nodes"),
                   elastic ? absl::StrCat(" (starts with ", plan.nodes_min, ")") : "", "\n");
   absl::StrAppend(&out, "program  ", CommandLine(plan.argv), "\n");
+  for (const std::string& wrap : plan.wraps) {
+    absl::StrAppend(&out, "wrap     ", wrap, "\n");
+  }
+  for (const absl::string_view line : absl::StrSplit(plan.prologue, '\n', absl::SkipEmpty())) {
+    absl::StrAppend(&out, "prologue ", line, "\n");
+  }
   if (!plan.wdir.empty()) {
     absl::StrAppend(&out, "in       ", plan.wdir, "\n");
   }
@@ -224,6 +233,8 @@ std::string PlanJson(const LaunchPlan& plan) {
   out["world_size"] = plan.world_size == 0 ? nlohmann::ordered_json(nullptr)
                                            : nlohmann::ordered_json(plan.world_size);
   out["argv"] = plan.argv;
+  out["wraps"] = plan.wraps;
+  out["prologue"] = plan.prologue;
   out["wdir"] = plan.wdir;
   out["rendezvous"] = plan.rendezvous;
   out["env_set"] = plan.env_set;

@@ -29,6 +29,8 @@ struct LaunchPlan {
   uint32_t nodes_min = 1;
   uint32_t world_size = 0;  // 0 = not known before the nodes are asked
   std::vector<std::string> argv;
+  std::vector<std::string> wraps;  // "0-3:CMD" of --wrap
+  std::string prologue;
   std::string wdir;
   std::string rendezvous;                // where the nodes meet, "" when nothing listens
   std::vector<std::string> env_set;      // "K=V" of -x

@@ -136,6 +136,25 @@ std::string ReportText(const JobReport& report, const std::string& job_id) {
   return out;
 }
 
+std::string StateText(const JobReport& report) {
+  if (report.cause != CauseKind::kTimeout || report.exits.empty()) {
+    return "";
+  }
+  std::map<Rank, const ExitRecord*> running;
+  for (const ExitRecord& record : report.exits) {
+    if (record.exit.stopped_by_us) {
+      running[record.exit.rank] = &record;
+    }
+  }
+  std::string out = "  when the time was over:\n";
+  for (const auto& [rank, record] : running) {
+    const WorkerExit& exit = record->exit;
+    absl::StrAppend(&out, "    rank ", rank.value, " on ", record->hostname, ", pid ", exit.pid,
+                    ": running, then ", How(exit), " after ", ShortDuration(exit.ran_for), "\n");
+  }
+  return out;
+}
+
 std::string ReportJson(const JobReport& report, const std::string& job_id) {
   nlohmann::json out = {
       {"format", "muster-report-1"},      {"job_id", job_id},

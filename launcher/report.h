@@ -12,6 +12,10 @@ namespace muster {
 // of it. Lines end with a newline; "" when every worker ended well.
 std::string ReportText(const JobReport& report, const std::string& job_id);
 
+// For --report-state-on-timeout: a line for each worker that was still running. "" where the time
+// limit was not the end.
+std::string StateText(const JobReport& report);
+
 // For --report FILE; stable names, see launcher/README.md.
 std::string ReportJson(const JobReport& report, const std::string& job_id);
 

@@ -325,6 +325,26 @@ absl::Status CountOwn(JobSpec& spec) {
   return absl::OkStatus();
 }
 
+// A rank that does not exist would go without its wrapper in silence. Where counts are found out
+// later, nothing is said.
+absl::Status CheckWraps(const JobSpec& spec) {
+  uint64_t world = 0;
+  for (const NodeWorkers& node : spec.nodes) {
+    if (node.wanted != WorkersWanted::kNumber) {
+      return absl::OkStatus();
+    }
+    world += node.workers;
+  }
+  for (size_t i = 0; world > 0 && i < spec.plan.wraps.size(); ++i) {
+    if (const uint32_t last = spec.plan.wraps[i].ranks.back(); last >= world) {
+      return absl::InvalidArgumentError(absl::StrCat("--wrap ", spec.wrap_texts[i],
+                                                     ": there is no rank ", last, ", the job has ",
+                                                     Plural(world, "worker", "workers")));
+    }
+  }
+  return absl::OkStatus();
+}
+
 StartWay WayOf(const JobSpec& spec) {
   if (spec.Has(OptionId::kHosts) || spec.Has(OptionId::kHostfile)) {
     return StartWay::kHosts;
@@ -355,14 +375,15 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file) {
                        ": there is no list of hosts to take it from: say --hosts "
                        "or --hostfile, too"));
     }
-    return CountOwn(spec);
+    RETURN_IF_ERROR(CountOwn(spec));
+    return CheckWraps(spec);
   }
   RETURN_IF_ERROR(ReadHosts(spec, read_file));
   RETURN_IF_ERROR(ExcludeHosts(spec));
   RETURN_IF_ERROR(CountHosts(spec));
   spec.plan.workers_wanted = spec.nodes.front().wanted;
   spec.plan.workers = spec.nodes.front().workers;
-  return absl::OkStatus();
+  return CheckWraps(spec);
 }
 
 }  // namespace muster

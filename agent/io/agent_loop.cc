@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/worker_argv.h"
 #include "agent/io/exit_facts.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -33,7 +34,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       output_(output),
       shepherd_(loop, std::move(shepherd), ShepherdCallbacks()),
       stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
-      pump_(loop, options_.plan.output, options_.plan.job_id, output),
+      pump_(loop, options_.plan.output, options_.plan.job_id, options_.facts.hostname, output),
       store_(loop, [this](std::string why) { Post(StorePortFailed{std::move(why)}); }),
       store_is_agent_(StoreIsAgent(options_.plan.store, options_.program)),
       timer_(loop, [this] { Post(TimeElapsed{}); }),
@@ -143,15 +144,18 @@ void AgentLoop::SpawnWorker(LocalRank local) {
       WorkerVariables({plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
                        options_.program.torch_version},
                       options_.environment);
-  if (!program_sent_) {
+  const uint32_t rank = assignment_.rank_first.value + local.value;
+  if (!program_sent_ || !plan.wraps.empty()) {  // with wrappers the words differ between workers
     program_sent_ = true;
-    shepherd_.SetProgram({plan.wdir, plan.argv, EntriesWithout(options_.environment, variables)});
+    const WorkerNames names = {rank, local.value, assignment_.node_rank.value,
+                               options_.facts.hostname};
+    shepherd_.SetProgram(
+        {plan.wdir, WorkerArgv(plan, names), EntriesWithout(options_.environment, variables)});
   }
   absl::StatusOr<OutputPump::WorkerEnds> ends = pump_.Open(local.value);
   if (!ends.ok()) {
     return OnSpawnFailed(local.value, EMFILE, std::string(ends.status().message()));
   }
-  const uint32_t rank = assignment_.rank_first.value + local.value;
   const bool reads = plan.stdin_mode == StdinMode::kAll ||
                      (plan.stdin_mode == StdinMode::kRank && plan.stdin_rank == rank);
   std::vector<std::string> own;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/worker_argv.h"
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -53,10 +54,11 @@ std::shared_ptr<DiskThread> OrNew(std::shared_ptr<DiskThread> disk, uv_loop_t* l
 }  // namespace
 
 OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id,
-                       OutputLink* link, Disks disks)
+                       std::string host, OutputLink* link, Disks disks)
     : loop_(loop),
       options_(options),
       job_id_(std::move(job_id)),
+      host_(std::move(host)),
       link_(link),
       show_(options.show.begin(), options.show.end()),
       show_local_(options.show_local.begin(), options.show_local.end()),
@@ -105,7 +107,9 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
     stream->fd.Reset(fds[0]);
     (number == 1 ? ends.out : ends.err).Reset(fds[1]);
     fcntl(fds[0], F_SETFL, O_NONBLOCK);
-    const bool to_file_only = (options_.redirects.Of(local_rank) & number) != 0;
+    const std::string& named_file = number == 1 ? options_.out_file : options_.err_file;
+    const bool to_file_only =
+        !named_file.empty() || (options_.redirects.Of(local_rank) & number) != 0;
     const bool teed = (options_.tee.Of(local_rank) & number) != 0;
     const bool all_logged =
         !options_.log_dir.empty() && !options_.redirects.Any() && !options_.tee.Any();
@@ -113,9 +117,7 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
                     (show_local_.empty() || show_local_.count(local_rank) > 0);
     if (to_file_only || teed || all_logged) {
       RETURN_IF_ERROR(log_disk_->Start());
-      stream->log = LogFile::Make(
-          log_disk_, absl::StrCat(options_.log_dir, "/", job_id_, "/round-", assignment_.round.n,
-                                  "/rank-", rank, number == 1 ? ".out" : ".err"));
+      stream->log = LogFile::Make(log_disk_, LogPath(named_file, rank, local_rank, number));
       stream->log->on_idle = [this] { CheckEmpty(); };
       logs_.push_back(stream->log);
     }
@@ -126,6 +128,17 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
     ++open_streams_;
   }
   return ends;
+}
+
+std::string OutputPump::LogPath(const std::string& named_file, uint32_t rank, uint32_t local_rank,
+                                uint8_t number) const {
+  if (named_file.empty()) {
+    return absl::StrCat(options_.log_dir, "/", job_id_, "/round-", assignment_.round.n, "/rank-",
+                        rank, number == 1 ? ".out" : ".err");
+  }
+  const uint32_t restarts = assignment_.restart_count;  // whose output must not go over the first's
+  return absl::StrCat(FillNames(named_file, {rank, local_rank, assignment_.node_rank.value, host_}),
+                      restarts == 0 ? "" : absl::StrCat(".", restarts));
 }
 
 void OutputPump::OnReadable(Stream& stream) {

@@ -46,8 +46,8 @@ class OutputPump {
     std::shared_ptr<DiskThread> logs;
   };
   // `link` outlives the pump. What is null in `disks` is made.
-  OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id, OutputLink* link,
-             Disks disks = {});
+  OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id, std::string host,
+             OutputLink* link, Disks disks = {});
   ~OutputPump();
 
   struct WorkerEnds {
@@ -95,6 +95,8 @@ class OutputPump {
   void Take(Stream& stream, absl::string_view bytes);
   void Emit(Stream& stream, LineAssembler::Piece piece);
   void FinishStream(Stream& stream);
+  std::string LogPath(const std::string& named_file, uint32_t rank, uint32_t local_rank,
+                      uint8_t number) const;
   void OnReadable(Stream& stream);
   bool SpoolHoldsUp() const;
   void Throttle(Stream& stream);
@@ -107,6 +109,7 @@ class OutputPump {
   uv_loop_t* const loop_;
   const OutputOptions options_;
   const std::string job_id_;
+  const std::string host_;
   OutputLink* const link_;
   const std::set<uint32_t> show_;
   const std::set<uint32_t> show_local_;

@@ -32,9 +32,11 @@ struct OutputOptions {
   std::string prefix_template =
       "[{rank}@{host}] ";  // {rank} {local_rank} {host} {node_rank} {stream} {role} {time}
   bool timestamps = false;
-  std::string log_dir;               // "" = none
-  StreamSelect redirects;            // to files only
-  StreamSelect tee;                  // to files and here
+  std::string log_dir;     // "" = none
+  std::string out_file;    // path with {rank} ...: stdout goes there only; "" = as the rest says
+  std::string err_file;    // likewise stderr
+  StreamSelect redirects;  // to files only
+  StreamSelect tee;        // to files and here
   std::vector<uint32_t> show;        // global ranks shown; empty = all
   std::vector<uint32_t> show_local;  // local ranks shown on each node; empty = all
   bool partial_out =
@@ -44,9 +46,17 @@ struct OutputOptions {
   OverflowMode overflow = OverflowMode::kBlock;
 };
 
+// --wrap: these ranks are started by `argv`, with the program's words behind it.
+struct Wrap {
+  std::vector<uint32_t> ranks;
+  std::vector<std::string> argv;  // may hold {rank}, {local_rank}, {node_rank} and {host}
+};
+
 struct WorkPlan {
   std::string job_id;             // TORCHELASTIC_RUN_ID
   std::vector<std::string> argv;  // argv[0] is searched in the worker's PATH
+  std::vector<Wrap> wraps;        // the first one outermost
+  std::string prologue;           // lines for /bin/sh, run by each worker first; "" = none
   std::string wdir;               // "" = the agent's own
   std::vector<std::string>
       env_base;  // "K=V" sent along by the launcher under the agent's own environment

@@ -63,6 +63,8 @@ void SetOutput(const OutputOptions& output, v1::OutputOptions* wire) {
   wire->set_prefix_template(output.prefix_template);
   wire->set_timestamps(output.timestamps);
   wire->set_log_dir(output.log_dir);
+  wire->set_out_file(output.out_file);
+  wire->set_err_file(output.err_file);
   SetSelect(output.redirects, wire->mutable_redirects());
   SetSelect(output.tee, wire->mutable_tee());
   wire->mutable_show()->Assign(output.show.begin(), output.show.end());
@@ -80,6 +82,8 @@ OutputOptions OutputOf(const v1::OutputOptions& wire, FieldChecker& check) {
       check.Text("output.prefix_template", wire.prefix_template(), kTextBytesMax);
   output.timestamps = wire.timestamps();
   output.log_dir = check.Text("output.log_dir", wire.log_dir(), kTextBytesMax);
+  output.out_file = check.Text("output.out_file", wire.out_file(), kTextBytesMax);
+  output.err_file = check.Text("output.err_file", wire.err_file(), kTextBytesMax);
   output.redirects = SelectOf("output.redirects", wire.redirects(), check);
   output.tee = SelectOf("output.tee", wire.tee(), check);
   output.show = RanksOf("output.show", wire.show(), kWorldSizeMax, check);
@@ -111,6 +115,12 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_grace(absl::ToInt64Nanoseconds(plan.grace));
   wire->set_virtual_local_rank(plan.virtual_local_rank);
   wire->set_env_none(plan.env_none);
+  for (const Wrap& wrap : plan.wraps) {
+    v1::Wrap* out = wire->add_wraps();
+    out->mutable_ranks()->Assign(wrap.ranks.begin(), wrap.ranks.end());
+    SetStrings(wrap.argv, out->mutable_argv());
+  }
+  wire->set_prologue(plan.prologue);
 }
 
 absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
@@ -135,6 +145,12 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   plan.grace = check.Time("grace", wire.grace());
   plan.virtual_local_rank = wire.virtual_local_rank();
   plan.env_none = wire.env_none();
+  check.Bound("wraps", static_cast<size_t>(wire.wraps_size()), 0, kPlanStringsMax);
+  for (const v1::Wrap& wrap : wire.wraps()) {
+    plan.wraps.push_back({RanksOf("wraps.ranks", wrap.ranks(), kWorldSizeMax, check),
+                          StringsOf("wraps.argv", wrap.argv(), check)});
+  }
+  plan.prologue = check.Text("prologue", wire.prologue(), kTextBytesMax);
   RETURN_IF_ERROR(check.status());
   return plan;
 }

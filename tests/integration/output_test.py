@@ -119,6 +119,14 @@ def test_log_dir_has_a_file_for_each_rank_and_stream(node0, scratch):
     assert {f"{s} {r}\n" for s in ("out", "err") for r in range(3)} <= texts, list(logs.rglob("*"))
 
 
+def test_files_of_hydras_patterns(shells, scratch):
+    patterns = ("-outfile-pattern", f"{scratch}/out.%h.%r", "-errfile-pattern", f"{scratch}/err.%r")
+    result = shells[0].run("-hosts", "node0,node1", "-n", "2", *patterns, *sh("echo out $RANK; echo err $RANK >&2"))
+    assert result.code == 0 and result.out == b"" and "err" not in result.errors, result
+    found = {p.name: p.read_text() for p in scratch.iterdir()}
+    assert found == {"out.node0.0": "out 0\n", "out.node1.1": "out 1\n", "err.0": "err 0\n", "err.1": "err 1\n"}
+
+
 def test_log_dir_keeps_rounds_apart(node0, scratch):
     script = 'echo "$RANK in $TORCHELASTIC_RESTART_COUNT"; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3'
     result = node0.run("-n", "2", "--max-restarts", "1", "--log-dir", scratch / "logs", *sh(script))

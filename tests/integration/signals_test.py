@@ -1,5 +1,6 @@
 """Signals reach the workers of all nodes as themselves; stopping is orderly, insisting is quick."""
 
+import re
 import signal
 import subprocess
 import time
@@ -93,3 +94,11 @@ def test_timeout(node0):
     result = node0.run("-n", "2", "--timeout", "1", "sleep", "1021")
     assert result.code == 124, result
     assert 0.9 < result.seconds < 20
+
+
+def test_the_state_at_a_timeout_is_told_when_asked_for(shells):
+    args = ("--hosts", "node0,node1", "--nproc-per-node", "1", "--timeout", "2", "--report-state-on-timeout")
+    result = shells[0].run(*args, *sh("[ $RANK = 0 ] || exec sleep 1022"))
+    assert result.code == 124, result
+    assert "rank 0 on" not in result.errors, result
+    assert re.search(r"rank 1 on node1, pid \d+: running, then SIGTERM", result.errors), result

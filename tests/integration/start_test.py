@@ -259,6 +259,44 @@ def test_mpiexecs_words_for_the_environment(shells):
     assert kept.code == 0 and kept.text.count("[two words] [named] [") == 2 and kept.text.count("[static]") == 2, kept
 
 
+def test_wrappers_of_some_ranks(shells):
+    """On every machine, nested in their order, and the program's words as they were typed."""
+    wraps = ("--wrap", "1-2:env A={rank}.{local_rank}", "--wrap", "2:env 'B=on {host}'")
+    result = shells[0].run("--hosts", "node0:2,node1:2", "-n", "4", *wraps, "bash", "-c", 'echo "[$A] [$B] $0"', "it's {rank}")
+    assert result.code == 0, result
+    assert by_rank(result.out) == {i: [f"[{a}] [{b}] it's {{rank}}".encode()] for i, (a, b) in enumerate([("", ""), ("1.1", ""), ("2.0", "on node1"), ("", "")])}
+
+
+def test_a_prologue_runs_in_each_worker_first(node0):
+    words = ["a b", "it's", "two\nlines", '"$HOME"', "", "-e"]
+    prologue = "set -- other words\nexport FROM_PROLOGUE='yes it is'\nulimit -n 100"
+    show = "import os, resource, sys; print([os.environ['FROM_PROLOGUE'], resource.getrlimit(resource.RLIMIT_NOFILE)[0], *sys.argv[1:]])"
+    result = node0.run("-n", "2", "--prologue", prologue, "/usr/bin/python3", "-c", show, *words)
+    assert result.code == 0, result
+    assert by_rank(result.out) == {rank: [repr(["yes it is", 100, *words]).encode()] for rank in (0, 1)}
+
+
+@pytest.mark.parametrize(
+    "prologue, code, says",
+    [
+        ("module load cuda", 127, "module: not found"),
+        ("true; (exit 7); true", 7, "launch --prologue: ended with status 7"),
+        ("exit 0", 0, "launch --prologue: ended with status 0, the program was not started"),
+        ("if then", 2, "launch --prologue"),
+    ],
+)
+def test_a_failing_prologue_is_named(node0, prologue, code, says):
+    result = node0.run("-n", "1", "--prologue", prologue, *sh("echo the program"))
+    assert result.code == code and says in result.errors and b"the program" not in result.out, result
+
+
+def test_signals_reach_the_program_behind_a_prologue(node0):
+    job = node0.start("-n", "1", "--prologue", "true", *sh("trap 'echo got it; exit 9' TERM; echo up; while :; do sleep 0.1; done"))
+    job.expect("up")
+    job.signal(signal.SIGTERM)
+    assert "got it" in job.finish(20).text
+
+
 def test_a_daemon_serves_many_jobs(shells):
     daemon = shells[2].start("--listen", "10.77.0.3:29500", program=BIN / "muster-rendezvous")
     try:

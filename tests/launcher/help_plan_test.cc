@@ -89,6 +89,14 @@ TEST(Plan, TextShowsRanksHostsAndCommands) {
             "note     the first 2 of 3 hosts are used (-n 6)\n");
 }
 
+TEST(Plan, ShowsWhatIsPutInFrontOfTheProgram) {
+  const LaunchPlan plan = PlanOf(SpecOf("-n 2 --wrap 0:valgrind --prologue ulimit p"));
+  EXPECT_THAT(PlanText(plan), HasSubstr("\nwrap     0:valgrind\nprologue ulimit\n"));
+  const auto json = nlohmann::json::parse(PlanJson(plan));
+  EXPECT_EQ(json["wraps"][0], "0:valgrind");
+  EXPECT_EQ(json["prologue"], "ulimit");
+}
+
 TEST(Plan, RanksBehindAnUnknownCountAreUnknown) {
   const LaunchPlan plan = Plan("--standalone --nnodes 2 --nproc-per-node auto p");
   EXPECT_EQ(plan.world_size, 0u);

@@ -251,11 +251,18 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"\xff\xfen\n", "job.yaml:1:1: byte 0xff"}));
 
 // A key says no more than its option's row: each of them is read, by all its long names.
-TEST(JobFile, EveryOptionHasALongName) {
+TEST(JobFile, EveryOptionHasAKeyButForWordsOfOtherLaunchers) {
+  std::vector<std::string> without;
   for (const OptionRow& row : OptionTable()) {
-    EXPECT_NE(JobFileKey(row.id), "") << row.names;
-    EXPECT_EQ(FindOption(absl::StrCat("--", JobFileKey(row.id))), &row);
+    if (JobFileKey(row.id).empty()) {
+      without.emplace_back(OptionName(row.id));
+      EXPECT_FALSE(MayBeInJobFile(row.id)) << row.names;
+    } else {
+      EXPECT_EQ(FindOption(absl::StrCat("--", JobFileKey(row.id))), &row);
+    }
   }
+  EXPECT_THAT(without, ElementsAre("-genv", "-genvlist", "-genvall", "-launcher", "-enable-x",
+                                   "-print-all-exitcodes"));
 }
 
 // A value that the option takes, "" for a flag; nullopt: none of those that are tried.
@@ -264,7 +271,7 @@ std::optional<std::string> GoodValue(const OptionRow& row) {
     return "";
   }
   for (const char* text : {"2", "a", "a:2000", "k=v", "auto", "c10d", "none", "slurm", "agent",
-                           "drop", "0:1", "0,2-3", "-p '2 2'", "1G", "8000"}) {
+                           "drop", "0:1", "0,2-3", "slot", "f.%r", "-p '2 2'", "1G", "8000"}) {
     if (ParseCommandLine({std::string(OptionName(row.id)), text, "p"}, {}).ok()) {
       return text;
     }
@@ -300,6 +307,11 @@ TEST(JobFile, J3WhatAddsUpAndWhatNeedsQuotes) {
   ExpectReadAsWritten({"--hosts", "a:4", "-H", "[::1]:2,node[01-02]", "--hostfile", "f 1", "-f",
                        "#2", "--ssh", "my 'long name'", "--ssh-args=-p 1", "--ssh-args", "''",
                        "p"});
+  ExpectReadAsWritten({"--hosts",    "a,b,c",  "--exclude",   "a",      "--exclude",
+                       "b",          "--wrap", "0:nice -n 1", "--wrap", "1-2:x '{rank} y'",
+                       "--prologue", "a; b",   "--prologue",  "c\n#d",  "-genv",
+                       "A",          "b c",    "-genvlist",   "B",      "p"},
+                      {{"B", "1"}});
   ExpectReadAsWritten({"-x", "A", "-x", "B=", "-x", "C=1=2", "-x", "D_*", "-x", "E=null", "p"},
                       {{"A", "1"}, {"D_1", "d"}});
   for (const char* word :

@@ -74,6 +74,17 @@ TEST(Placement, InOrderOrANumberOnEachNode) {
   EXPECT_THAT(Error({"-rank-by", "node", "p"}), HasSubstr("-rank-by node: ranks fill the hosts"));
 }
 
+TEST(OutputFiles, HydrasPatternsAndOpenMpisFolder) {
+  const OutputOptions files =
+      Ok({"-outfile-pattern", "d/o.%r.%h.%p.%g.%%", "-errfile-pattern", "e%r", "p"}).plan.output;
+  EXPECT_EQ(files.out_file, "d/o.{rank}.{host}.{node_rank}.0.%");
+  EXPECT_EQ(files.err_file, "e{rank}");
+  EXPECT_THAT(Error({"-outfile-pattern", "o.%q", "p"}), HasSubstr("%r (rank), %h (host)"));
+  EXPECT_THAT(Error({"-outfile-pattern", "%", "p"}), HasSubstr("%r (rank), %h (host)"));
+  EXPECT_THAT(Error({"-outfile", "all", "p"}), HasSubstr("say > FILE"));
+  EXPECT_EQ(Ok({"--output-filename", "d", "p"}).plan.output.log_dir, "d");
+}
+
 TEST(Placement, NothingIsBoundAndThatIsSaid) {
   EXPECT_THAT(Ok({"--bind-to", "core", "--report-bindings", "p"}).notes,
               ElementsAre(HasSubstr("--bind-to has no effect: workers are not bound"),

@@ -297,6 +297,18 @@ TEST(Values, ReachTheirFields) {
   EXPECT_TRUE(spec.quiet);
 }
 
+TEST(Values, WrappersAndProloguesAdd) {
+  const JobSpec spec = Ok({"--wrap", "1-3:perf record -o 'perf {rank}'", "--wrap=0,2:gdb:x",
+                           "--prologue", "module load a", "--prologue", "ulimit -n 9", "p", "a"});
+  ASSERT_EQ(spec.plan.wraps.size(), 2u);
+  EXPECT_THAT(spec.plan.wraps[0].ranks, ElementsAre(1, 2, 3));
+  EXPECT_THAT(spec.plan.wraps[0].argv, ElementsAre("perf", "record", "-o", "perf {rank}"));
+  EXPECT_THAT(spec.plan.wraps[1].ranks, ElementsAre(0, 2));
+  EXPECT_THAT(spec.plan.wraps[1].argv, ElementsAre("gdb:x"));
+  EXPECT_EQ(spec.plan.prologue, "module load a\nulimit -n 9");
+  EXPECT_THAT(spec.plan.argv, ElementsAre("p", "a"));  // what is looked at before the start
+}
+
 TEST(Values, HaveDefaults) {
   const JobSpec spec = Ok({"p"});
   EXPECT_EQ(spec.plan.workers, 1u);
@@ -340,6 +352,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"--stdin", "some", "a rank, none or all"}, Bad{"--store", "x", "auto, agent, worker"},
         Bad{"--dialect", "slurm,klingon", "got 'klingon'"}, Bad{"--log-prefix", "{who}", "{rank}"},
         Bad{"--log-prefix", "{rank", "{rank}"}, Bad{"--show", "x", "0,3-5"},
+        Bad{"--wrap", "valgrind", "RANKS:CMD"}, Bad{"--wrap", "x:valgrind", "0,3-5"},
+        Bad{"--wrap", "0: ", "a command behind the ranks"},
+        Bad{"--wrap", "0:'x", "every quote closed"}, Bad{"--prologue", "", "lines of sh"},
         Bad{"--redirects", "4", "3 both"}, Bad{"--output-spool", "x", "bytes"},
         Bad{"--output-overflow", "x", "block, drop"}, Bad{"--timeout", "x", "d:h:m:s"},
         Bad{"--grace", "-1", "got '-1'"}, Bad{"--iface", "a b", "eth0"},

@@ -69,6 +69,19 @@ TEST(ReportText, FirstCauseItsLastWordsAndWhoFollowed) {
             "  exit code 3\n");
 }
 
+TEST(StateText, NamesWhoWasRunningWhenTheTimeWasOver) {
+  JobReport report;
+  report.cause = CauseKind::kTimeout;
+  report.exits = {Exit(2, ExitKind::kSignaled, SIGTERM, true), Exit(0, ExitKind::kExited, 0),
+                  Exit(1, ExitKind::kExited, 4, true)};
+  EXPECT_EQ(StateText(report),
+            "  when the time was over:\n"
+            "    rank 1 on node1, pid 4001: running, then exit code 4 after 1.2 s\n"
+            "    rank 2 on node1, pid 4002: running, then SIGTERM after 1.2 s\n");
+  report.cause = CauseKind::kUser;
+  EXPECT_EQ(StateText(report), "");
+}
+
 TEST(ReportText, OldRoundsAreCounted) {
   JobReport report;
   report.ended = true;

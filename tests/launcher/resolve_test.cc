@@ -226,6 +226,14 @@ TEST(Resolve, ExcludedHostsAreNotUsed) {
   EXPECT_THAT(message("--hosts a --exclude a:x p"), HasSubstr("got 'x'"));
 }
 
+TEST(Resolve, AWrapperForARankThatIsNotThereIsRefused) {
+  EXPECT_TRUE(Resolve("-n 4 --wrap 0-3:time p").ok());
+  EXPECT_EQ(std::string(Resolve("-n 4 --wrap 2-4:time p").status().message()),
+            "--wrap 2-4:time: there is no rank 4, the job has 4 workers");
+  EXPECT_FALSE(Resolve("--hosts a:2,b:2 --wrap 4:time p").ok());
+  EXPECT_TRUE(Resolve("--nproc-per-node auto --wrap 99:time p").ok());
+}
+
 TEST(Resolve, TheJobsNameIsTheRendezvousId) {
   EXPECT_EQ(Resolve("--rdzv-id job7 p")->plan.job_id, "job7");
   EXPECT_EQ(Resolve("p")->plan.job_id, "");

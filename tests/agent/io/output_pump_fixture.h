@@ -105,7 +105,7 @@ class OutputPumpTest : public LoopTest {
 
   void Begin(uint32_t workers, uint32_t rank_first = 0, uint32_t round = 1) {
     if (pump_ == nullptr) {
-      pump_ = std::make_unique<OutputPump>(&loop_, options_, "job", &link_, disks_);
+      pump_ = std::make_unique<OutputPump>(&loop_, options_, "job", "node", &link_, disks_);
     }
     Assignment assignment;
     assignment.round = {1, round};

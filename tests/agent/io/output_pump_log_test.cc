@@ -76,6 +76,20 @@ TEST_F(OutputPumpTest, ShowsAndLogsAsAsked) {
   }
 }
 
+TEST_F(OutputPumpTest, AFileOfItsOwnNameTakesAStream) {
+  options_.out_file = folder_ + "/{host}/out-{node_rank}.{rank}";
+  Begin(2);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    WriteAll(ends_[rank].out.get(), absl::StrCat(rank, "out\n"));
+    WriteAll(ends_[rank].err.get(), absl::StrCat(rank, "err\n"));
+  }
+  ASSERT_TRUE(RunUntilClosed());
+  EXPECT_EQ(link_.Joined(1, 1), "");
+  EXPECT_EQ(link_.Joined(1, 2), "1err\n");
+  EXPECT_EQ(Content(folder_ + "/node/out-5.0"), "0out\n");
+  EXPECT_EQ(Content(folder_ + "/node/out-5.1"), "1out\n");
+}
+
 // A file system that hangs: a FIFO whose open does not return.
 TEST_F(OutputPumpTest, HungLogHoldsUpOnlyItsWorker) {
   options_.log_dir = folder_;

@@ -204,11 +204,15 @@ class Maker {
     plan.grace = Time();
     plan.virtual_local_rank = Flag();
     plan.env_none = Flag();
+    plan.wraps = {{{Below(9), 7}, Words()}, {{Below(9)}, Words()}};
+    plan.prologue = Text();
     OutputOptions& output = plan.output;
     output.prefix = Flag();
     output.prefix_template = Text();
     output.timestamps = Flag();
     output.log_dir = Text();
+    output.out_file = Text();
+    output.err_file = Text();
     output.redirects = Select();
     output.tee = Select();
     output.show = {Below(9), static_cast<uint32_t>(Any())};
@@ -266,6 +270,12 @@ TEST(Convert, BootstrapSurvives) {
     EXPECT_EQ(got->plan.env_set, sent.plan.env_set);
     EXPECT_EQ(got->plan.env_unset, sent.plan.env_unset);
     EXPECT_EQ(got->plan.env_none, sent.plan.env_none);
+    ASSERT_EQ(got->plan.wraps.size(), 2u);
+    EXPECT_EQ(got->plan.wraps[0].ranks, sent.plan.wraps[0].ranks);
+    EXPECT_EQ(got->plan.wraps[1].argv, sent.plan.wraps[1].argv);
+    EXPECT_EQ(got->plan.prologue, sent.plan.prologue);
+    EXPECT_EQ(got->plan.output.out_file, sent.plan.output.out_file);
+    EXPECT_EQ(got->plan.output.err_file, sent.plan.output.err_file);
     EXPECT_EQ(got->plan.dialects, sent.plan.dialects);
     EXPECT_EQ(got->plan.stdin_mode, sent.plan.stdin_mode);
     EXPECT_EQ(got->plan.store, sent.plan.store);

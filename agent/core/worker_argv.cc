@@ -1,0 +1,52 @@
+#include "agent/core/worker_argv.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace muster {
+namespace {
+
+// $1 is the prologue, the rest what is started behind it. In a function, so that `set -- ...` in
+// the prologue does not change the program's words; its first failure ends it. Shells print $0 in
+// front of what they say themselves.
+constexpr char kPrologueName[] = "launch --prologue";
+constexpr char kPrologueScript[] =
+    "trap 's=$?; echo \"$0: ended with status $s, the program was not started\" >&2; exit $s' "
+    "EXIT\n"
+    "prologue() { eval \"$1\"; }\n"
+    "set -e\n"
+    "prologue \"$1\"\n"
+    "set +e\n"
+    "trap - EXIT\n"
+    "unset -f prologue\n"
+    "shift\n"
+    "exec \"$@\"";
+
+}  // namespace
+
+std::string FillNames(absl::string_view text, const WorkerNames& names) {
+  return absl::StrReplaceAll(text, {{"{rank}", absl::StrCat(names.rank)},
+                                    {"{local_rank}", absl::StrCat(names.local_rank)},
+                                    {"{node_rank}", absl::StrCat(names.node_rank)},
+                                    {"{host}", names.host}});
+}
+
+std::vector<std::string> WorkerArgv(const WorkPlan& plan, const WorkerNames& names) {
+  std::vector<std::string> argv;
+  if (!plan.prologue.empty()) {
+    argv = {"/bin/sh", "-c", kPrologueScript, kPrologueName, plan.prologue};
+  }
+  for (const Wrap& wrap : plan.wraps) {
+    if (std::find(wrap.ranks.begin(), wrap.ranks.end(), names.rank) != wrap.ranks.end()) {
+      for (const std::string& word : wrap.argv) {
+        argv.push_back(FillNames(word, names));
+      }
+    }
+  }
+  argv.insert(argv.end(), plan.argv.begin(), plan.argv.end());
+  return argv;
+}
+
+}  // namespace muster

@@ -1,0 +1,42 @@
+#include "agent/core/worker_argv.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(WorkerArgv, A1TheProgramsWordsStayAsTheyAre) {
+  WorkPlan plan;
+  plan.argv = {"p", "{rank}", "a b", "it's\n\"$x\"", ""};
+  EXPECT_EQ(WorkerArgv(plan, {}), plan.argv);
+}
+
+TEST(WorkerArgv, A2WrappersNestInTheirOrder) {
+  WorkPlan plan;
+  plan.argv = {"p", "{rank}"};
+  plan.wraps = {{{0, 1, 2}, {"perf", "-o", "perf.{rank}.{local_rank}"}},
+                {{1}, {"gdb", "--args"}},
+                {{2, 7}, {"at", "{host}-{node_rank}", "{other}"}}};
+  EXPECT_THAT(WorkerArgv(plan, {1, 0, 1, "b"}),
+              ElementsAre("perf", "-o", "perf.1.0", "gdb", "--args", "p", "{rank}"));
+  EXPECT_THAT(WorkerArgv(plan, {7, 3, 2, "n"}), ElementsAre("at", "n-2", "{other}", "p", "{rank}"));
+  EXPECT_THAT(WorkerArgv(plan, {3, 0, 0, "n"}), ElementsAre("p", "{rank}"));
+}
+
+TEST(WorkerArgv, A3ThePrologueComesBeforeAllWrappers) {
+  WorkPlan plan;
+  plan.argv = {"p", "x"};
+  plan.prologue = "module load 'a b'\nulimit -n 4096";
+  plan.wraps = {{{0}, {"w"}}};
+  const auto argv = WorkerArgv(plan, {});
+  ASSERT_EQ(argv.size(), 8u);
+  EXPECT_EQ(argv[0], "/bin/sh");
+  EXPECT_EQ(argv[4], plan.prologue);
+  EXPECT_THAT(std::vector<std::string>(argv.begin() + 5, argv.end()), ElementsAre("w", "p", "x"));
+}
+
+}  // namespace
+}  // namespace muster
