@@ -1,6 +1,8 @@
 // What goes wrong, and when.
 #include <algorithm>
 #include <csignal>
+#include <iterator>
+#include <vector>
 
 #include "tests/sim/world.h"
 
@@ -13,15 +15,16 @@ void World::WriteScript() {
   wire_.twice = kLoss[rng_.Below(3)];
   wire_.late = kLoss[rng_.Below(3)] * 2;
   wire_.late_max = kLate[rng_.Below(4)];
+  rack_ = uint32_t{2} << rng_.Below(4);
   const Nanos half = absl::ToInt64Nanoseconds(options_.run) / 2;
   const uint64_t count = rng_.Below(4 + options_.agents / 8);
   for (uint64_t i = 0; i < count; ++i) {
     Fault fault;
-    constexpr FaultKind kKinds[] = {FaultKind::kCut,        FaultKind::kClose,
-                                    FaultKind::kCrash,      FaultKind::kFreeze,
-                                    FaultKind::kZombie,     FaultKind::kClockJump,
-                                    FaultKind::kKillWorker, FaultKind::kFreezeMaster};
-    fault.kind = kKinds[rng_.Below(8)];
+    constexpr FaultKind kKinds[] = {
+        FaultKind::kCut,        FaultKind::kClose,        FaultKind::kCrash,
+        FaultKind::kFreeze,     FaultKind::kZombie,       FaultKind::kClockJump,
+        FaultKind::kKillWorker, FaultKind::kFreezeMaster, FaultKind::kRack};
+    fault.kind = kKinds[rng_.Below(std::size(kKinds))];
     fault.process = static_cast<uint32_t>(rng_.Next());
     fault.length = Between(50 * kMilli, 12 * kSecond);
     fault.variant = static_cast<uint32_t>(rng_.Below(6));
@@ -112,6 +115,29 @@ void World::Inject(Fault fault) {
     case FaultKind::kFreezeMaster:
       master_frozen_ = now_ + fault.length;
       return;
+    case FaultKind::kRack:
+      return InjectRack(fault);
+  }
+}
+
+// Power, switch or hypervisor of a rack: what happens to one of its nodes happens to all. A switch
+// may fail in one direction only.
+void World::InjectRack(const Fault& fault) {
+  constexpr FaultKind kKinds[] = {FaultKind::kCut, FaultKind::kCrash, FaultKind::kFreeze};
+  const Fault each = {kKinds[fault.process % std::size(kKinds)], 0, fault.length, fault.variant};
+  const uint32_t rack = processes_[Victim(fault.process)].key / rack_;
+  std::vector<uint32_t> nodes;
+  for (uint32_t who = 0; who < processes_.size(); ++who) {
+    const Process& p = processes_[who];
+    if (p.alive && !p.finished && p.key / rack_ == rack) {
+      nodes.push_back(who);
+    }
+  }
+  racks_failed_ += nodes.size() > 1 ? 1 : 0;
+  for (const uint32_t who : nodes) {
+    Fault one = each;
+    one.process = who;
+    Inject(one);
   }
 }
 

@@ -2,9 +2,10 @@
 // virtual clock, one seed.
 //
 // First faults (messages lost, late, repeated, out of order; links closed or cut one way; agents
-// that crash, freeze, come back; clocks that differ and jump; workers that die; a master that
-// stands still), then everything heals and the job must come to its end, with the right exit code
-// and nobody left. Invariants are checked after every event. Same options, same digest, everywhere.
+// that crash, freeze, come back; whole racks that do; clocks that differ and jump; workers that
+// die; a master that stands still), then everything heals and the job must come to its end, with
+// the right exit code and nobody left. Invariants are checked after every event. Same options, same
+// digest, everywhere.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,7 @@ struct Result {
   uint64_t events = 0;
   uint64_t digest = 0;
   uint32_t faults = 0;   // injected
+  uint32_t racks = 0;    // that failed as a whole
   uint32_t rounds = 0;   // started
   absl::Duration ended;  // virtual time at the end
   JobReport report;

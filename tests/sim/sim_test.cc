@@ -38,13 +38,16 @@ TEST(Sim, SmallJobs) {
 
 TEST(Sim, FaultsAreInjectedAndJobsEndInEveryWay) {
   uint32_t faults = 0;
+  uint32_t racks = 0;
   std::set<CauseKind> causes;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     const Result result = sim::Run(Seed(seed, 8));
     faults += result.faults;
+    racks += result.racks;
     causes.insert(result.report.cause);
   }
   EXPECT_GT(faults, 100u);
+  EXPECT_GT(racks, 20u);
   EXPECT_EQ(causes, (std::set<CauseKind>{CauseKind::kNone, CauseKind::kNodeLost, CauseKind::kWorker,
                                          CauseKind::kUser}));
 }

@@ -96,7 +96,9 @@ Result World::Run() {
   if (status_.ok()) {
     CheckEnd();
   }
-  return {status_, events_, digest_, injected_, rounds_, absl::Nanoseconds(now_), master_.report};
+  return {
+      status_,       events_, digest_, injected_, racks_failed_, rounds_, absl::Nanoseconds(now_),
+      master_.report};
 }
 
 // Who is frozen gets its events when it thaws, in the order in which they came.

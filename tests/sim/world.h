@@ -81,6 +81,7 @@ enum class FaultKind : uint8_t {
   kClockJump,
   kKillWorker,
   kFreezeMaster,
+  kRack,  // one of the others, on every node of a rack at the same moment
 };
 struct Fault {
   FaultKind kind;
@@ -173,6 +174,7 @@ class World {
   // --- faults.cc ---
   void WriteScript();
   void Inject(Fault fault);
+  void InjectRack(const Fault& fault);
   void Heal();
   uint32_t Victim(uint32_t index) const;
 
@@ -214,9 +216,11 @@ class World {
 
   // The script.
   std::vector<Fault> faults_;
+  uint32_t rack_ = 1;  // nodes of one, neighbours in the list
   Wire wire_;
   bool healed_ = false;
   uint32_t injected_ = 0;
+  uint32_t racks_failed_ = 0;
   double fail_chance_ = 0;  // that one worker of a round fails by itself
   uint32_t workers_max_ = 2;
   int32_t user_stop_ = 0;       // what the user sent, 0 = not yet
