@@ -59,11 +59,17 @@ void World::CheckOrder() {
   }
 }
 
-// I3: a beat of an older life leaves no trace.
-void World::CheckOldLife(NodeId node, Incarnation incarnation) {
+absl::Time World::HeardOf(NodeId node) const {
+  const auto it = master_.nodes.find(node);
+  return it == master_.nodes.end() ? absl::InfinitePast() : it->second.heard;
+}
+
+// I3: a beat of an older life leaves no trace. (That the node was heard of just now says nothing: a
+// master that thaws hears much at one instant.)
+void World::CheckOldLife(NodeId node, Incarnation incarnation, absl::Time heard_before) {
   const auto it = master_.nodes.find(node);
   if (it != master_.nodes.end() && incarnation < it->second.incarnation &&
-      it->second.heard == ToTime(now_)) {
+      it->second.heard != heard_before) {
     Fail(absl::StrCat("I3: a beat of an older life of node ", node.value, " was believed"));
   }
 }
@@ -75,6 +81,11 @@ void World::CheckFirstCause() {
     return;
   }
   const uint32_t rank = failure->second.rank.value;
+  for (const ExitRecord& record : master_.report.exits) {
+    if (record.exit.rank.value == rank && record.exit.stopped_by_us) {
+      return;  // the stop for another failure, of the same millisecond, was there before its exit
+    }
+  }
   for (const Member& member : master_.members) {
     const NodeState& node = master_.nodes.at(member.node);
     const bool mine =

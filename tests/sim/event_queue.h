@@ -32,7 +32,7 @@ enum class Kind : uint8_t {
   kMasterClosed,  // the master sees connection `number` end
   kMasterAsked,   // the user asks the master: request `number`
   kFault,         // fault `number` of the script
-  kHeal,          // no more faults
+  kHeal,          // no more faults (the last one: names in Trace)
 };
 
 struct Event {

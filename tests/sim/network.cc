@@ -108,8 +108,9 @@ void World::ArrivedAtMaster(const Event& event) {
     Mix(beat->seq ^ beat->round.Token());
     const NodeId node = beat->node;
     const Incarnation incarnation = beat->incarnation;
+    const absl::Time heard = HeardOf(node);
     StepMaster(BeatReceived{std::move(*beat)});
-    CheckOldLife(node, incarnation);
+    CheckOldLife(node, incarnation, heard);
   } else if (auto* join = std::get_if<Join>(&message)) {
     StepMaster(JoinReceived{ReplyId{event.number}, std::move(*join)});
   } else {

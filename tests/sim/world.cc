@@ -1,6 +1,7 @@
 #include "tests/sim/world.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -184,10 +185,12 @@ void World::Dispatch(const Event& event) {
 }
 
 void World::Trace(const Event& event) const {
-  constexpr const char* kNames[] = {
-      "start",     "connect",      "link up",       "link down",    "to agent",  "agent timer",
-      "port",      "exit seen",    "cleared",       "agent stop",   "lease end", "worker end",
-      "to master", "master timer", "master closed", "master asked", "fault",     "heal"};
+  constexpr const char* kNames[] = {"start",         "connect",      "link up",   "link down",
+                                    "to agent",      "agent timer",  "port",      "no port",
+                                    "rest shown",    "exit seen",    "cleared",   "agent stop",
+                                    "lease end",     "worker end",   "to master", "master timer",
+                                    "master closed", "master asked", "fault",     "heal"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Kind::kHeal) + 1);
   const bool has_process = event.who < processes_.size();
   const Process& p = processes_[has_process ? event.who : 0];
   options_.trace(absl::StrFormat(

@@ -182,7 +182,8 @@ class World {
   void CheckSpawn(uint32_t who, const Assignment& assignment);
   void CheckLease(uint32_t who);
   void CheckOrder();
-  void CheckOldLife(NodeId node, Incarnation incarnation);
+  absl::Time HeardOf(NodeId node) const;
+  void CheckOldLife(NodeId node, Incarnation incarnation, absl::Time heard_before);
   void CheckFirstCause();
   void CheckEnd();
   void CheckFinish(uint32_t who, const JobOutcome& outcome);
