@@ -49,6 +49,7 @@ class RendezvousFileTest : public ::testing::Test {
     std::atomic<bool> go = false;
     std::atomic<int> won = 0;
     std::vector<std::thread> all;
+    all.reserve(static_cast<size_t>(threads));
     for (int i = 0; i < threads; ++i) {
       all.emplace_back([&, i] {
         while (!go) {

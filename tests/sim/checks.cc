@@ -34,10 +34,10 @@ void World::CheckSpawn(uint32_t who, const Assignment& assignment) {
 }
 
 // The safety of a lease: who has not been heard of for one runs nothing. A frozen node cannot do
-// anything about it until it thaws.
+// anything about it until it thaws, a paused one until it hears that its link is gone.
 void World::CheckLease(uint32_t who) {
   const Process& p = processes_[who];
-  if (p.running == 0 || p.state.paused || now_ == p.thawed) {
+  if (p.running == 0 || p.state.paused || now_ == p.thawed || now_ == p.resumed) {
     return;
   }
   const Nanos until = p.heard + absl::ToInt64Nanoseconds(config_.lease);

@@ -88,9 +88,10 @@ void World::Inject(Fault fault) {
       Crash(who, fault.variant == 0);
       return AddProcess(processes_[who].key, now_ + fault.length);
     case FaultKind::kFreeze:
-      // Not shorter than a freeze that lasts: what waits for its end would come too late.
+      // Neither shorter nor less than a freeze that lasts: what waits for its end would come too
+      // late.
+      p.frozen_shepherd = fault.variant != 0 || (p.frozen_shepherd && now_ < p.frozen_until);
       p.frozen_until = p.thawed = std::max(p.frozen_until, now_ + fault.length);
-      p.frozen_shepherd = fault.variant != 0;
       return;
     case FaultKind::kZombie:
       p.frozen_until = p.thawed = std::max(p.frozen_until, now_ + fault.length);

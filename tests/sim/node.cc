@@ -42,6 +42,7 @@ void World::Do(uint32_t who, const struct SendToMaster& effect) {
 void World::Do(uint32_t who, const OpenStore&) {
   const Nanos delay = !healed_ && Chance(0.05) ? Between(0, 2 * kSecond) : Between(1000, kMilli);
   const bool fails = options_.faults && !healed_ && Chance(0.005);
+  injected_ += fails ? 1 : 0;
   Post(delay, fails ? Kind::kNoStorePort : Kind::kStorePort, who, 0, 1024 + rng_.Below(60000));
 }
 
@@ -199,7 +200,9 @@ void World::Do(uint32_t who, const CloseRound& effect) {
 
 void World::Do(uint32_t who, const SetLease& effect) {
   Process& p = processes_[who];
-  p.lease_until = effect.until == absl::InfiniteFuture() ? -1 : ToNanos(effect.until);
+  const bool counts = effect.until != absl::InfiniteFuture();
+  p.resumed = counts && p.lease_until < 0 ? now_ : p.resumed;
+  p.lease_until = counts ? ToNanos(effect.until) : -1;
   // The shepherd looks when it is due by what it knew: a later end moves its timer then.
   if (p.lease_timer == 0 && p.lease_until >= 0) {
     ArmAgentTimers(who);

@@ -58,6 +58,7 @@ struct Process {
   Nanos timer_at = -1;
   uint64_t lease_timer = 0;
   Nanos lease_until = -1;  // its clock; -1 = none
+  Nanos resumed = -1;      // when a pause, in which no lease counts, ended last
   Nanos heard = -1;        // a message of this life reached the master last
   RoundId round;           // workers are of it
   uint32_t running = 0;
