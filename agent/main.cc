@@ -19,6 +19,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "agent/io/shepherd.h"
+#include "agent/io/thread.h"
 #include "proto/base/build_info.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -133,7 +134,10 @@ int RunOnChannel() {
   UniqueFd in;
   UniqueFd out;
   TakeChannel(in, out);
-  const rlimit worker_files = RaiseDescriptorLimit();
+  const absl::StatusOr<rlimit> worker_files = RaiseDescriptorLimit();
+  if (!worker_files.ok()) {
+    return Fail(worker_files.status());
+  }
   absl::StatusOr<AgentLoop::Options> options = OptionsOf(*bootstrap);
   if (!options.ok()) {
     return Fail(options.status());
@@ -146,9 +150,12 @@ int RunOnChannel() {
     LogWarning(notice);
   }
   // Before gRPC and the relay have threads.
-  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(worker_files);
+  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(*worker_files);
   if (!shepherd.ok()) {
     return Fail(shepherd.status());
+  }
+  if (const absl::Status status = CheckThreads(kThreadsOfGrpc); !status.ok()) {
+    return Fail(status);
   }
   absl::StatusOr<std::unique_ptr<ChannelRelay>> relay =
       ChannelRelay::Start(std::move(in), std::move(out));

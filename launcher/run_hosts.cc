@@ -15,6 +15,7 @@
 #include "agent/core/env_filter.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/shepherd.h"
+#include "agent/io/thread.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/schedule/local_starter.h"
@@ -113,7 +114,7 @@ class HostsJob {
       }
     };
     out.on_line = [this](size_t index, const std::string& line) {
-      LogInfo(absl::StrCat(spec_.nodes[index].host.name, ": ", line));
+      LogInfo(absl::StrCat(ListName(index), ": ", line));
     };
     return out;
   }
@@ -145,10 +146,15 @@ class HostsJob {
       const Join& join = state->nodes.at(state->members[node_rank].node).join;
       node_rank = static_cast<uint32_t>(join.node_rank);
     }
-    if (spec_.way == StartWay::kStandalone || node_rank >= spec_.nodes.size()) {
-      return absl::StrCat("node", node_rank);
+    return ListName(node_rank);
+  }
+
+  // Of a place in the list.
+  std::string ListName(size_t index) const {
+    if (spec_.way == StartWay::kStandalone || index >= spec_.nodes.size()) {
+      return absl::StrCat("node", index);
     }
-    return spec_.nodes[node_rank].host.name;
+    return spec_.nodes[index].host.name;
   }
 
   // Other machines first: they take longer to come.
@@ -173,8 +179,7 @@ class HostsJob {
     const NodeWorkers& node = spec_.nodes[index];
     StartTarget target;
     target.index = index;
-    target.host = spec_.way == StartWay::kStandalone ? NodeName(static_cast<uint32_t>(index))
-                                                     : SshTarget(node.host);
+    target.host = spec_.way == StartWay::kStandalone ? ListName(index) : SshTarget(node.host);
     AgentBootstrap& bootstrap = target.bootstrap;
     bootstrap.secret = secret_;
     bootstrap.job_id = spec_.plan.job_id;
@@ -306,7 +311,13 @@ class HostsJob {
 }  // namespace
 
 int RunHosts(JobSpec spec, const std::string& agent_path) {
-  RaiseDescriptorLimit();
+  for (const absl::Status& status :
+       {RaiseDescriptorLimit().status(), CheckThreads(kThreadsOfGrpc)}) {
+    if (!status.ok()) {
+      LogError(status.message());
+      return kExitFailed;
+    }
+  }
   signal(SIGPIPE, SIG_IGN);
   const absl::StatusOr<std::string> secret = spec.insecure ? std::string() : MakeSecret();
   if (!secret.ok()) {

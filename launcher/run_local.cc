@@ -110,10 +110,14 @@ class LocalJob {
 }  // namespace
 
 int RunLocal(JobSpec spec) {
-  const rlimit worker_files = RaiseDescriptorLimit();
+  const absl::StatusOr<rlimit> worker_files = RaiseDescriptorLimit();
+  if (!worker_files.ok()) {
+    LogError(worker_files.status().message());
+    return kExitFailed;
+  }
   signal(SIGPIPE, SIG_IGN);
   // First of all, while this process is small and has one thread.
-  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(worker_files);
+  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(*worker_files);
   if (!shepherd.ok()) {
     LogError(shepherd.status().message());
     return kExitFailed;

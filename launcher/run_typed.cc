@@ -20,6 +20,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "agent/io/shepherd.h"
+#include "agent/io/thread.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
@@ -374,12 +375,18 @@ int Fail(const absl::Status& status, int code) {
 }  // namespace
 
 int RunTyped(JobSpec spec) {
-  const rlimit worker_files = RaiseDescriptorLimit();
+  const absl::StatusOr<rlimit> worker_files = RaiseDescriptorLimit();
+  if (!worker_files.ok()) {
+    return Fail(worker_files.status(), kExitFailed);
+  }
   signal(SIGPIPE, SIG_IGN);
   // Before gRPC has threads.
-  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(worker_files);
+  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(*worker_files);
   if (!shepherd.ok()) {
     return Fail(shepherd.status(), kExitFailed);
+  }
+  if (const absl::Status status = CheckThreads(kThreadsOfGrpc); !status.ok()) {
+    return Fail(status, kExitFailed);
   }
   // Every node must name the same job, so a random id will not do.
   spec.plan.job_id = spec.rendezvous.id.empty() ? "default" : spec.rendezvous.id;

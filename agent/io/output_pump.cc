@@ -98,7 +98,7 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) != 0) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("no pipe for the output of rank ", rank, ": ", std::strerror(errno),
+          absl::StrCat("no pipe for its output: ", std::strerror(errno),
                        "; raise ulimit -n, or start fewer workers per node"));
     }
     auto stream = std::make_unique<Stream>();

@@ -22,7 +22,11 @@ struct ShepherdProcess {
 // `worker_files` is the descriptor limit that workers get (the agent raises its own).
 absl::StatusOr<ShepherdProcess> ForkShepherd(const rlimit& worker_files);
 
+// Below this a process of ours cannot even say what it lacks.
+inline constexpr rlim_t kDescriptorsMin = 64;
+
 // Raises the descriptor limit of this process as far as it goes; the limit it had, for the workers.
-rlimit RaiseDescriptorLimit();
+// ResourceExhausted where that is less than kDescriptorsMin.
+absl::StatusOr<rlimit> RaiseDescriptorLimit();
 
 }  // namespace muster

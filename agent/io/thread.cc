@@ -3,8 +3,10 @@
 #include <signal.h>
 
 #include <cstring>
+#include <future>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/check.h"
@@ -39,6 +41,23 @@ absl::StatusOr<Thread> Thread::Start(const char* name, std::function<void()> bod
   static_cast<void>(owned.release());  // the thread's
   pthread_setname_np(thread, name);
   return Thread(thread);
+}
+
+absl::Status CheckThreads(uint32_t count) {
+  std::promise<void> all_counted;
+  const std::shared_future<void> end = all_counted.get_future().share();
+  std::vector<Thread> threads;
+  threads.reserve(count);
+  absl::Status status;
+  while (status.ok() && threads.size() < count) {
+    absl::StatusOr<Thread> thread = Thread::Start("muster-check", [end] { end.wait(); });
+    status = thread.status();
+    if (thread.ok()) {
+      threads.push_back(*std::move(thread));
+    }
+  }
+  all_counted.set_value();
+  return status;
 }
 
 Thread::Thread(Thread&& other) noexcept

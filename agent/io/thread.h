@@ -4,8 +4,10 @@
 
 #include <pthread.h>
 
+#include <cstdint>
 #include <functional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace muster {
@@ -28,5 +30,11 @@ class Thread {
   pthread_t thread_;
   bool ours_ = true;  // neither detached nor moved away
 };
+
+// Whether `count` threads may run at the same time beside those that do. For code of others that
+// aborts where it gets none. Errors as of Start.
+absl::Status CheckThreads(uint32_t count);
+
+inline constexpr uint32_t kThreadsOfGrpc = 16;  // and of libuv, at a start
 
 }  // namespace muster

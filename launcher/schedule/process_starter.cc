@@ -96,7 +96,7 @@ void ProcessStarter::Spawn(Node& node) {
       status.ok() ? SpawnChild({options_.command(node.target), theirs.get(), errors_write.get()})
                   : absl::StatusOr<pid_t>(status);
   if (!pid.ok()) {
-    Fail(index, Sentence(node, std::string(pid.status().message())));
+    Fail(index, absl::StrCat(node.target.host, ": ", pid.status().message()));  // it is this side
     return;
   }
   node.pid = *pid;

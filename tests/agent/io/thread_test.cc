@@ -66,5 +66,12 @@ TEST(Thread, AtALimitTheErrorSaysWhichAndWhatToDo) {
               AllOf(HasSubstr("thread (disk)"), HasSubstr("ulimit -u"), HasSubstr("pids.max")));
 }
 
+TEST(CheckThreads, CountsThoseThatRunAtTheSameTime) {
+  EXPECT_TRUE(CheckThreads(kThreadsOfGrpc).ok());
+  const NoThreads none;
+  EXPECT_TRUE(CheckThreads(0).ok());
+  EXPECT_EQ(CheckThreads(1).code(), absl::StatusCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace muster

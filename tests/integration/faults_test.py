@@ -1,0 +1,138 @@
+"""What a machine may lack, or do wrong, while a job starts and runs: one clear message, exit 1, nothing left behind."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness import LAUNCH, sh
+
+TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
+NOBODY = "setpriv --reuid=12345 --regid=12345 --clear-groups env HOME=/ bash -c"
+
+
+def bash(shell, script, **kw):
+    """`launch` under a shell's limits: L stands for it."""
+    return shell.run("-c", f"L={LAUNCH}; {script}", program="bash", **kw)
+
+
+def says(result, *words, code=1):
+    """One message of ours, and no more lines of it than a reader takes in."""
+    assert result.code == code, result
+    for word in words:
+        assert word in result.errors, result
+    assert len(result.errors.splitlines()) <= 6, result
+
+
+# --- limits ---
+
+
+@pytest.mark.parametrize("how", ["-n 2", "--standalone --nnodes 2", "--nnodes 2 --rdzv-endpoint localhost:29470"])
+def test_too_few_descriptors_to_begin(node0, how):
+    says(bash(node0, f"ulimit -n 40; $L {how} true"), "40 files", "64 are the least", "ulimit -Hn")
+
+
+def test_too_few_descriptors_for_the_workers(node0):
+    says(bash(node0, "ulimit -n 64; $L -n 64 sleep 1060"), "no pipe for its output: Too many open files", "raise ulimit -n")
+
+
+def test_no_processes_left_for_the_workers(node0):
+    says(bash(node0, f"cd /; {NOBODY} 'ulimit -u 6; {LAUNCH} -n 16 sleep 1061'"), "could not be started: fork a process: Resource temporarily unavailable")
+
+
+@pytest.mark.parametrize("how", ["--standalone --nnodes 2", "--nnodes 2 --insecure --rdzv-endpoint localhost:29471"])
+def test_no_threads_left(node0, how):
+    says(bash(node0, f"cd /; {NOBODY} 'ulimit -u 8; {LAUNCH} {how} sleep 1062'"), "cannot start a thread", "ulimit -u")
+
+
+# --- disks ---
+
+
+def on_full_disk(folder, script, kilobytes=64):
+    """`script` while `folder` is a file system with nothing left on it."""
+    return (
+        f"mkdir -p {folder} && mount -t tmpfs -o size={kilobytes}k none {folder} && head -c 9M /dev/zero > {folder}/full 2>/dev/null; "
+        f"{script}; code=$?; umount {folder}; exit $code")
+
+
+def test_a_full_dev_shm(node0):
+    result = bash(node0, on_full_disk("/dev/shm", "$L -n 4 sh -c 'exit 3'"))
+    says(result, "exit code 3", code=3)
+
+
+def test_a_full_disk_for_logs_loses_the_logs_alone(node0):
+    result = bash(node0, on_full_disk("/tmp/logs", "$L -n 2 --log-dir /tmp/logs sh -c 'echo end $RANK'"))
+    says(result, "/tmp/logs", "No space left on device", code=0)
+    assert sorted(re.findall(r"end (\d)", result.text)) == ["0", "1"], result
+
+
+def test_a_full_disk_for_the_spool(node0, scratch):
+    """A reader that waits, and no disk to hold what comes meanwhile: workers wait, nothing is lost."""
+    script = "TMPDIR=/tmp/spool $L -n 2 --no-prefix sh -c 'seq 1 3000000' | (sleep 2; wc -l)"
+    result = bash(node0, on_full_disk("/tmp/spool", script), seconds=120)
+    assert result.code == 0 and result.text.strip() == "6000000", result
+
+
+# --- ssh ---
+
+
+def test_a_host_that_refuses(shells, lab):
+    lab[1].ssh_fault("refuse")
+    try:
+        says(shells[0].run(*TWO_HOSTS, "true"), "node1", "Connection refused", "does `ssh node1 true` work?")
+    finally:
+        lab[1].ssh_fault("ok")
+
+
+@pytest.mark.parametrize("seconds", [0.12, 0.24, 0.27, 0.3, 0.6])
+def test_an_ssh_that_dies_midway(node0, scratch, seconds):
+    dying = scratch / "dying-ssh"
+    dying.write_text(f'#!/bin/sh\nexec timeout -s KILL {seconds} ssh "$@"\n')
+    dying.chmod(0o755)
+    result = node0.run("--ssh", dying, *TWO_HOSTS, "sleep", "1063")
+    says(result, "node1")
+
+
+def test_an_ssh_that_is_not_there(node0):
+    says(node0.run("--ssh", "/nonexistent/ssh", *TWO_HOSTS, "true"), "cannot run /nonexistent/ssh: No such file or directory")
+
+
+def test_an_ssh_that_prints_a_banner_and_an_answer_of_its_own(node0, scratch):
+    talking = scratch / "talking-ssh"
+    talking.write_text("#!/bin/sh\necho Welcome to node1\necho 'muster-agent-ready?'\necho You have mail >&2\nexit 3\n")
+    talking.chmod(0o755)
+    says(node0.run("--ssh", talking, *TWO_HOSTS, "true"), "node1", "status 3", "You have mail")
+
+
+# --- names and clocks ---
+
+
+def test_a_host_that_appears_twice_has_two_slots(shells):
+    result = shells[0].run("--hosts", "node0,node1,node0", "-n", "3", *sh("echo $RANK on $(hostname)"))
+    assert result.code == 0 and sorted(re.findall(r"(\d) on (\w+)", result.text)) == [("0", "node0"), ("1", "node0"), ("2", "node1")], result
+
+
+def test_a_name_that_means_127_0_1_1_at_home(shells, scratch):
+    """Debian's installer writes such a line; elsewhere the name is right."""
+    hosts = Path("/etc/hosts").read_text() if Path("/etc/hosts").exists() else ""
+    (scratch / "hosts").write_text("127.0.0.1 localhost\n127.0.1.1 node0\n10.77.0.2 node1\n" + hosts)
+    shells[0].host.check(["mount", "--bind", str(scratch / "hosts"), "/etc/hosts"])
+    try:
+        typed = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29472", *sh("echo $RANK at $MASTER_ADDR"))
+        results = [job.finish() for job in [shell.start(*typed) for shell in shells[:2]]]
+        assert [r.code for r in results] == [0, 0], results
+        assert "127.0" not in results[1].text and re.search(r"\d at 10\.77\.0\.\d", results[1].text), results
+    finally:
+        shells[0].host.check(["umount", "/etc/hosts"])
+
+
+def test_a_clock_that_is_a_day_off(shells, scratch):
+    library = scratch / "day_off.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, Path(__file__).parent / "workers/day_off.c"], check=True)
+    typed = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29473", *sh("echo $RANK of $WORLD_SIZE on day $(($(date +%s) / 86400)); sleep 7"))
+    jobs = [shells[0].start(*typed), shells[1].start(*typed, env={"LD_PRELOAD": str(library)})]  # longer than a lease
+    results = [job.finish() for job in jobs]
+    assert [r.code for r in results] == [0, 0], results
+    days = [int(re.search(r"on day (\d+)", r.text)[1]) for r in results]
+    assert days[1] - days[0] == 1, results
