@@ -28,17 +28,21 @@ def clean_env():
     return env
 
 
-def seconds_of(argv, enter=(), timeout=120):
-    """Wall-clock seconds of one run; a failed run ends the benchmark."""
-    began = time.perf_counter()
-    done = subprocess.run(
-        [*enter, *map(str, argv)], env=clean_env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, timeout=timeout,
-    )
-    took = time.perf_counter() - began
-    if done.returncode != 0:
-        sys.exit(f"exit {done.returncode}: {argv}\n{done.stderr.decode(errors='replace')[-2000:]}")
-    return took
+def seconds_of(argv, enter=(), timeout=120, tries=1):
+    """Wall-clock seconds of one run; a failed run ends the benchmark (`tries`: of a peer that fails now and then)."""
+    while True:
+        began = time.perf_counter()
+        done = subprocess.run(
+            [*enter, *map(str, argv)], env=clean_env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, timeout=timeout,
+        )
+        took = time.perf_counter() - began
+        if done.returncode == 0:
+            return took
+        print(f"exit {done.returncode}: {argv}\n{done.stderr.decode(errors='replace')[-2000:]}", file=sys.stderr)
+        tries -= 1
+        if tries == 0:
+            sys.exit(1)
 
 
 class Bench:
