@@ -56,4 +56,9 @@ absl::string_view StartWayName(StartWay way) {
   return "?";
 }
 
+std::string HostPort(const std::string& host, uint16_t port) {
+  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
+                                      : absl::StrCat(host, ":", port);
+}
+
 }  // namespace muster

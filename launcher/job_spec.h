@@ -229,4 +229,7 @@ std::vector<std::string> ProgramArgv(const JobSpec& spec, absl::string_view pyth
 
 absl::string_view StartWayName(StartWay way);
 
+// "node0:29400", "[::1]:29400".
+std::string HostPort(const std::string& host, uint16_t port);
+
 }  // namespace muster

@@ -1,21 +1,12 @@
 #include "launcher/meet_at_file.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-
-#include <cerrno>
-#include <cstring>
-#include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/io/master_client.h"
+#include "agent/io/tcp_connector.h"
+#include "launcher/job_spec.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/rng.h"
@@ -29,42 +20,9 @@ namespace {
 
 constexpr absl::Duration kAnswerWithin = absl::Seconds(3);
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
-constexpr absl::Duration kTellAfter = absl::Seconds(10);
 
 std::string Where(const RendezvousPoint& point) {
-  const bool v6 = absl::StrContains(point.address, ':');
-  return absl::StrCat(point.host, " (", v6 ? "[" : "", point.address, v6 ? "]:" : ":", point.port,
-                      ")");
-}
-
-// A connected socket, or the errno.
-absl::StatusOr<UniqueFd> Connect(const RendezvousPoint& point, int* error) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  *error = EHOSTUNREACH;
-  if (getaddrinfo(point.address.c_str(), std::to_string(point.port).c_str(), &hints, &found) != 0) {
-    return absl::UnavailableError("name");
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, &freeaddrinfo);
-  UniqueFd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  *error = 0;
-  if (connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0) {
-    *error = errno;
-  }
-  if (*error == EINPROGRESS) {
-    pollfd wait = {socket.get(), POLLOUT, 0};
-    socklen_t size = sizeof(*error);
-    if (poll(&wait, 1, static_cast<int>(absl::ToInt64Milliseconds(kAnswerWithin))) == 1) {
-      getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, error, &size);
-    } else {
-      *error = ETIMEDOUT;
-    }
-  }
-  if (*error != 0) {
-    return absl::UnavailableError(std::strerror(*error));
-  }
-  return socket;
+  return absl::StrCat(point.host, " (", HostPort(point.address, point.port), ")");
 }
 
 // Whether who listens on the other side is the master of `point`: both prove the secret.
@@ -90,37 +48,16 @@ Answer AskOn(uv_loop_t* loop, UniqueFd socket, const RendezvousPoint& point) {
 }
 
 Answer Ask(uv_loop_t* loop, const RendezvousPoint& point) {
-  int error = 0;
-  absl::StatusOr<UniqueFd> socket = Connect(point, &error);
-  if (!socket.ok()) {
-    return error == ECONNREFUSED ? Answer::kRefused : Answer::kSilence;
+  std::optional<absl::StatusOr<UniqueFd>> socket;
+  const TcpConnector connector(
+      loop, HostPort(point.address, point.port), kAnswerWithin,
+      [&socket](absl::StatusOr<UniqueFd> result) { socket.emplace(std::move(result)); });
+  UvRunUntil(loop, [&socket] { return socket.has_value(); });
+  if (!socket->ok()) {
+    const bool refused = absl::IsFailedPrecondition(socket->status());
+    return refused ? Answer::kRefused : Answer::kSilence;
   }
-  return AskOn(loop, *std::move(socket), point);
-}
-
-// Listened on a moment later; who connects between is refused, and asks again.
-absl::StatusOr<uint16_t> FreePort() {
-  for (const int family : {AF_INET6, AF_INET}) {
-    const UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in6 address{};  // the port lies at the same place in both families' addresses
-    address.sin6_family = static_cast<sa_family_t>(family);
-    socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-    auto* any = reinterpret_cast<sockaddr*>(&address);
-    if (socket.valid() && bind(socket.get(), any, size) == 0 &&
-        getsockname(socket.get(), any, &size) == 0) {
-      return ntohs(address.sin6_port);
-    }
-  }
-  return absl::UnavailableError(absl::StrCat("no free port: ", std::strerror(errno)));
-}
-
-absl::Status CheckSameJob(const RendezvousPoint& there, const RendezvousPoint& own) {
-  if (there.job_id != own.job_id) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Where(there), " meets there for job '", there.job_id, "', this is job '",
-                     own.job_id, "': give this job another path, or the same --rdzv-id"));
-  }
-  return absl::OkStatus();
+  return AskOn(loop, **std::move(socket), point);
 }
 
 void Wait(uv_loop_t* loop, absl::Duration wait) {
@@ -132,84 +69,110 @@ void Wait(uv_loop_t* loop, absl::Duration wait) {
 
 }  // namespace
 
-bool Suspicion::IsDead(const RendezvousPoint& point, Answer answer, absl::Time now) {
-  if (answer == Answer::kMaster || answer == Answer::kSilence) {
-    nonce_.clear();
+Meeting::Meeting(std::string path, const RendezvousPoint& own, absl::Time now,
+                 absl::Duration within)
+    : path_(std::move(path)),
+      job_id_(own.job_id),
+      build_(own.build),
+      began_(now),
+      within_(within) {}
+
+absl::StatusOr<Move> Meeting::Next(const std::optional<RendezvousPoint>& there, Answer answer,
+                                   absl::Time now) {
+  if (there.has_value() && answer == Answer::kMaster) {
+    if (there->job_id != job_id_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Where(*there), " meets there for job '", there->job_id, "', this is job '",
+                       job_id_, "': give this job another path, or the same --rdzv-id"));
+    }
+    return Move::kJoin;
+  }
+  if (there.has_value() && answer == Answer::kStranger && there->build != build_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path_, " is of muster ", there->build, " on ", Where(*there), ", this is ", build_,
+        ": install the same build, or remove the file if no job of yours runs there"));
+  }
+  if (now - began_ >= within_) {
+    const std::string late = absl::StrCat("within ", absl::FormatDuration(within_));
+    return absl::DeadlineExceededError(
+        there.has_value()
+            ? absl::StrCat(path_, " names ", Where(*there), ", where no master answered ", late,
+                           ": if no job of yours runs there, remove the file (and ", path_,
+                           ".replaces-*)")
+            : absl::StrCat(path_, " could neither be read nor made ", late,
+                           ": is it a link to nowhere? Give another path"));
+  }
+  if (!there.has_value()) {
+    return Move::kPublish;
+  }
+  return IsDead(*there, answer, now) ? Move::kReplace : Move::kWait;
+}
+
+bool Meeting::IsDead(const RendezvousPoint& point, Answer answer, absl::Time now) {
+  if (answer == Answer::kSilence) {
+    suspect_.clear();
     return false;
   }
-  if (nonce_ != point.nonce) {
-    nonce_ = point.nonce;
+  if (suspect_ != point.nonce) {
+    suspect_ = point.nonce;
     since_ = now;
   }
   return now - since_ >= kCertainAfter;
 }
 
-FileMeeting::FileMeeting(std::string path, RendezvousPoint point, bool serves)
-    : file_(std::move(path)), point_(std::move(point)), serves_(serves) {}
+std::string Meeting::TakeNote(const RendezvousPoint& there, absl::Time now) {
+  if (now - began_ < kTellAfter || std::exchange(told_, true)) {
+    return "";
+  }
+  return absl::StrCat(path_, " names ", Where(there),
+                      ", where no master answers: is that host down, or behind a firewall? It is "
+                      "asked again and again; if no job of yours runs there, remove the file");
+}
 
-FileMeeting::FileMeeting(FileMeeting&& other) noexcept
-    : file_(std::move(other.file_)),
-      point_(std::move(other.point_)),
-      serves_(std::exchange(other.serves_, false)) {}
+FileMeeting::FileMeeting(const std::string& path, RendezvousPoint point,
+                         std::optional<BoundPort> reserved)
+    : file_(path), point_(std::move(point)), reserved_(std::move(reserved)) {}
 
 FileMeeting::~FileMeeting() {
-  if (serves_) {
+  if (serves()) {
     file_.Remove(point_);
   }
 }
 
-absl::StatusOr<FileMeeting> MeetAtFile(uv_loop_t* loop, const std::string& path,
-                                       RendezvousPoint own, absl::Duration within) {
+absl::StatusOr<std::unique_ptr<FileMeeting>> MeetAtFile(uv_loop_t* loop, const std::string& path,
+                                                        RendezvousPoint own,
+                                                        absl::Duration within) {
   const RendezvousFile file(path);
-  ASSIGN_OR_RETURN(own.port, FreePort());
+  ASSIGN_OR_RETURN(BoundPort reserved, ReservePort("", 0));
+  own.port = reserved.port;
   ASSIGN_OR_RETURN(own.secret, MakeSecret());
   ASSIGN_OR_RETURN(const std::string nonce, MakeNonce());
   own.nonce = absl::BytesToHexString(nonce);
-  const absl::Time began = BootNow();
-  SplitMix64 jitter(static_cast<uint64_t>(absl::ToUnixNanos(began)));
-  Suspicion suspicion;
-  bool told = false;
+  Meeting meeting(path, own, BootNow(), within);
+  SplitMix64 jitter(static_cast<uint64_t>(absl::ToUnixNanos(BootNow())));
   while (true) {
     ASSIGN_OR_RETURN(const std::optional<RendezvousPoint> there, file.Read());
-    if (!there.has_value()) {
-      ASSIGN_OR_RETURN(const bool elected, file.Publish(own));
-      if (elected) {
-        return FileMeeting(path, std::move(own), true);
-      }
-      continue;
+    const Answer answer = there.has_value() ? Ask(loop, *there) : Answer::kSilence;
+    ASSIGN_OR_RETURN(const Move move, meeting.Next(there, answer, BootNow()));
+    if (move == Move::kJoin) {
+      return std::make_unique<FileMeeting>(path, *there, std::nullopt);
     }
-    const Answer answer = Ask(loop, *there);
-    if (answer == Answer::kMaster) {
-      RETURN_IF_ERROR(CheckSameJob(*there, own));
-      return FileMeeting(path, *there, false);
+    bool elected = false;
+    if (move == Move::kPublish) {
+      ASSIGN_OR_RETURN(elected, file.Publish(own));
+    } else if (move == Move::kReplace) {
+      ASSIGN_OR_RETURN(elected, file.Replace(*there, own));
     }
-    if (answer == Answer::kStranger && there->build != own.build) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          path, " is of muster ", there->build, " on ", Where(*there), ", this is ", own.build,
-          ": install the same build, or remove the file if no job of yours "
-          "runs there"));
+    if (elected && move == Move::kReplace) {
+      LogInfo(absl::StrCat(path, " was left by a job that is gone, on ", Where(*there),
+                           ": this node takes its place"));
     }
-    const absl::Time now = BootNow();
-    if (suspicion.IsDead(*there, answer, now)) {
-      ASSIGN_OR_RETURN(const bool elected, file.Replace(*there, own));
-      if (elected) {
-        LogInfo(absl::StrCat(path, " was left by a job that is gone, on ", Where(*there),
-                             ": this node takes its place"));
-        return FileMeeting(path, std::move(own), true);
-      }
-    } else if (now - began >= within) {
-      return absl::DeadlineExceededError(absl::StrCat(path, " names ", Where(*there),
-                                                      ", where no master answered for ",
-                                                      absl::FormatDuration(within),
-                                                      ": if no job of yours runs there, remove the "
-                                                      "file (and ",
-                                                      path, ".replaces-*)"));
-    } else if (!told && now - began >= kTellAfter) {
-      told = true;
-      LogInfo(absl::StrCat(path, " names ", Where(*there),
-                           ", where nothing answers: is that host "
-                           "down, or behind a firewall? It is asked again and again; if no job of "
-                           "yours runs there, remove the file"));
+    if (elected) {
+      return std::make_unique<FileMeeting>(path, std::move(own), std::move(reserved));
+    }
+    if (const std::string note = there.has_value() ? meeting.TakeNote(*there, BootNow()) : "";
+        !note.empty()) {
+      LogInfo(note);
     }
     Wait(loop, kLookEvery * (0.5 + jitter.Unit()));
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -35,8 +34,7 @@ std::string EndpointText(const RendezvousSpec& r) {
   if (r.host.empty()) {
     return "";
   }
-  return absl::StrContains(r.host, ':') ? absl::StrCat("[", r.host, "]:", r.port)
-                                        : absl::StrCat(r.host, ":", r.port);
+  return HostPort(r.host, r.port);
 }
 
 // Every node types the same command.

@@ -7,12 +7,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/io/agent_loop.h"
@@ -43,11 +41,6 @@ namespace {
 
 constexpr absl::Duration kNoServerHint =
     absl::Seconds(10);  // then each node says so, and how to mend it
-
-std::string HostPort(const std::string& host, uint16_t port) {
-  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
-                                      : absl::StrCat(host, ":", port);
-}
 
 // What must be the same on every node; the master names both nodes where it is not.
 std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec) {
@@ -335,9 +328,8 @@ absl::StatusOr<AgentLoop::Options> AgentOptions(JobSpec& spec) {
   return options;
 }
 
-// Makes of file:///path the endpoint that its nodes agreed on; the secret that lies in the file.
-absl::StatusOr<std::string> GoToMeeting(uv_loop_t* loop, JobSpec& spec,
-                                        std::optional<FileMeeting>& meeting) {
+// Makes of file:///path the endpoint that its nodes agreed on.
+absl::StatusOr<std::unique_ptr<FileMeeting>> GoToMeeting(uv_loop_t* loop, JobSpec& spec) {
   RendezvousPoint own;
   own.job_id = spec.plan.job_id;
   own.build = std::string(BuildName());
@@ -350,21 +342,20 @@ absl::StatusOr<std::string> GoToMeeting(uv_loop_t* loop, JobSpec& spec,
     ASSIGN_OR_RETURN(const LocalAddress chosen, ChooseAddress(query));
     own.address = chosen.address;
   }
-  absl::StatusOr<FileMeeting> met =
+  absl::StatusOr<std::unique_ptr<FileMeeting>> meeting =
       MeetAtFile(loop, spec.rendezvous.file, std::move(own), spec.rendezvous.join_timeout);
-  if (!met.ok()) {
-    return absl::Status(met.status().code(),
+  if (!meeting.ok()) {
+    return absl::Status(meeting.status().code(),
                         absl::StrCat("--rdzv-endpoint file://", spec.rendezvous.file, ": ",
-                                     met.status().message()));
+                                     meeting.status().message()));
   }
-  meeting.emplace(*std::move(met));
-  spec.rendezvous.host = meeting->point().address;
-  spec.rendezvous.port = meeting->point().port;
-  spec.serve = meeting->serves();
-  spec.rendezvous.is_host = meeting->serves();
-  LogDebug(absl::StrCat(spec.rendezvous.file, meeting->serves() ? ": this node" : ": ",
-                        meeting->serves() ? "" : meeting->point().host, " serves"));
-  return meeting->point().secret;
+  const RendezvousPoint& point = (*meeting)->point();
+  const bool serves = (*meeting)->serves();
+  spec.rendezvous.host = point.address;
+  spec.rendezvous.port = point.port;
+  spec.rendezvous.is_host = spec.serve = serves;
+  LogDebug(absl::StrCat(spec.rendezvous.file, ": ", serves ? "this node" : point.host, " serves"));
+  return meeting;
 }
 
 int Fail(const absl::Status& status, int code) {
@@ -392,12 +383,14 @@ int RunTyped(JobSpec spec) {
   spec.plan.job_id = spec.rendezvous.id.empty() ? "default" : spec.rendezvous.id;
   uv_loop_t loop;
   uv_loop_init(&loop);
-  std::optional<FileMeeting> meeting;  // its file goes when this does
+  absl::StatusOr<std::unique_ptr<FileMeeting>> meeting;  // its file goes when this does
   absl::StatusOr<std::string> secret;
   if (spec.rendezvous.file.empty()) {
     secret = SecretFor(spec.insecure, spec.secret_file);
+  } else if (meeting = GoToMeeting(&loop, spec); meeting.ok()) {
+    secret = (*meeting)->point().secret;
   } else {
-    secret = GoToMeeting(&loop, spec, meeting);
+    secret = meeting.status();
   }
   if (!secret.ok()) {
     return Fail(secret.status(), kExitFailed);

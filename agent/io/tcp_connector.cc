@@ -46,7 +46,9 @@ TcpConnector::TcpConnector(uv_loop_t* loop, const std::string& target, absl::Dur
         } else if (poll_ != nullptr) {
           Failed("no answer");
         } else {
-          Report(absl::UnavailableError(absl::StrCat(target_, ": ", failures_)));
+          const std::string why = absl::StrCat(target_, ": ", failures_);
+          Report(refused_ > 0 && refused_ == addresses_.size() ? absl::FailedPreconditionError(why)
+                                                               : absl::UnavailableError(why));
         }
       }) {
   const auto parts = SplitTarget(target);
@@ -113,6 +115,7 @@ void TcpConnector::TryNext() {
       timer_.StartAfter(within_ / static_cast<int64_t>(addresses_.size()));
       return;
     }
+    refused_ += errno == ECONNREFUSED ? 1 : 0;
     absl::StrAppend(&failures_, failures_.empty() ? "" : "; ", addresses_[next_].text, ": ",
                     std::strerror(errno));
     ++next_;
@@ -125,6 +128,7 @@ void TcpConnector::Connected(int /*events*/) {
   socklen_t size = sizeof(error);
   getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) {
+    refused_ += error == ECONNREFUSED ? 1 : 0;
     Failed(std::strerror(error));
     return;
   }

@@ -25,6 +25,7 @@ class TcpConnector {
  public:
   // One connected, non-blocking socket, or why not: the reason of every address that was tried.
   // Comes once, never from inside the constructor. Each address gets an equal share of `within`.
+  // FailedPrecondition: every address refused, so nobody listens there; Unavailable: all else.
   TcpConnector(uv_loop_t* loop, const std::string& target, absl::Duration within,
                std::function<void(absl::StatusOr<UniqueFd>)> done);
   ~TcpConnector();
@@ -51,6 +52,7 @@ class TcpConnector {
   std::vector<Address> addresses_;
   size_t next_ = 0;
   std::string failures_;
+  size_t refused_ = 0;  // of addresses_
   UniqueFd socket_;
   std::unique_ptr<UvPoll> poll_;
   UvTimer timer_;

@@ -94,3 +94,18 @@ def test_two_jobs_at_one_path_are_told_apart(shells, scratch):
     first.signal(2)
     assert first.finish().code == 130
     assert list(scratch.iterdir()) == []
+
+
+def test_a_link_to_nowhere_and_a_right_that_nobody_gave_back_have_an_end(node0, scratch):
+    (scratch / "nowhere").symlink_to(scratch / "none")
+    limit = ("--nnodes", "2", "--rdzv-conf", "join_timeout=3")
+    result = node0.run(*limit, "--rdzv-endpoint", f"file://{scratch}/nowhere", "true")
+    assert result.code == 1 and "neither be read nor made" in result.errors, result
+    path = scratch / "job1"
+    path.write_text(json.dumps({
+        "format": "muster-rendezvous-1", "job_id": "default", "build": "b", "host": "node2", "address": "127.0.0.1", "port": 9,
+        "nonce": "ab" * 32, "secret": ""}))
+    path.chmod(0o600)
+    (scratch / ("job1.replaces-" + "ab" * 8)).touch()
+    result = node0.run(*limit, "--rdzv-endpoint", f"file://{path}", "true")
+    assert result.code == 1 and f"{path}.replaces-*" in result.errors and "remove" in result.errors, result
