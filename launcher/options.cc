@@ -153,14 +153,12 @@ class Parser {
       ++next_;
     }
     OptionValue value{name, text};
+    std::string said(text);
     if (row->kind == ArgumentKind::kTwoWords) {
       RETURN_IF_ERROR(TakeTwoWords(*row, attached, value));
+      said = absl::StrCat(value.text, " ", value.second);
     }
-    std::string said(value.text);
-    if (row->kind == ArgumentKind::kTwoWords) {
-      absl::StrAppend(&said, " ", value.second);
-    }
-    return Apply(*row, value, {false, std::string(name), said, ""});
+    return Apply(*row, value, {false, std::string(name), std::move(said), ""});
   }
 
   absl::Status TakeTwoWords(const OptionRow& row, bool attached, OptionValue& value) {

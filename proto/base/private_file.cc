@@ -38,13 +38,11 @@ absl::Status WriteAll(int fd, const std::string& path, absl::string_view bytes) 
 
 absl::Status CheckOwner(const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " is not a regular file: name another"));
+    return absl::FailedPreconditionError(absl::StrCat(path, " is not a regular file"));
   }
   if (info.st_uid != geteuid()) {
     return absl::FailedPreconditionError(absl::StrCat(path, " belongs to user id ", info.st_uid,
-                                                      ", we are ", geteuid(),
-                                                      ": remove it, or name your own"));
+                                                      ", we are ", geteuid(), ": remove it"));
   }
   if ((info.st_mode & 077) != 0) {
     char mode[8];
@@ -123,7 +121,8 @@ absl::StatusOr<bool> LinkUnlessTaken(const std::string& temp, const std::string&
   errno = error;
   const std::string text = Errno("link", path);
   return error == EPERM || error == EOPNOTSUPP || error == ENOSYS
-             ? absl::FailedPreconditionError(absl::StrCat(text, " (a file system without links?)"))
+             ? absl::FailedPreconditionError(absl::StrCat(
+                   text, ": a file system without hard links? Name a folder on another"))
              : absl::InternalError(text);
 }
 

@@ -37,7 +37,9 @@ absl::Status MakeFolders(const std::string& file) {
 }
 
 absl::Status Prefixed(const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("secret: ", status.message()));
+  const bool another = absl::IsFailedPrecondition(status);
+  return absl::Status(status.code(), absl::StrCat("secret: ", status.message(),
+                                                  another ? " (--secret-file names another)" : ""));
 }
 
 // Puts a new secret at `path` unless there is one: a complete file gets its name in one step, so
@@ -54,6 +56,8 @@ absl::Status Make(const std::string& path) {
     status = rename(temp->c_str(), path.c_str()) == 0
                  ? absl::OkStatus()
                  : absl::InternalError(Errno("rename to", path));
+  } else if (!status.ok()) {
+    status = Prefixed(status);
   }
   unlink(temp->c_str());
   return status;
