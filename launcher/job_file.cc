@@ -21,12 +21,6 @@ namespace {
 
 constexpr absl::string_view kCommand = "command";
 
-// Options whose values add up may be given as a list.
-bool TakesList(OptionId id) {
-  return id == OptionId::kHosts || id == OptionId::kHostfile || id == OptionId::kSshArgs ||
-         id == OptionId::kExclude || id == OptionId::kWrap;
-}
-
 // As much of a text as a message has room for.
 std::string Shown(const std::string& text) {
   constexpr size_t kShown = 80;
@@ -220,6 +214,11 @@ class Reader {
 absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, const std::string& name) {
   ASSIGN_OR_RETURN(const YamlValue root, ReadYaml(text, name));
   return Reader(name).Read(root);
+}
+
+bool TakesList(OptionId id) {
+  return id == OptionId::kHosts || id == OptionId::kHostfile || id == OptionId::kSshArgs ||
+         id == OptionId::kExclude || id == OptionId::kWrap;
 }
 
 bool MayBeInJobFile(OptionId id) {

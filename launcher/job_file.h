@@ -47,6 +47,9 @@ absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, const std::string& 
 // launchers that have no long name, and are for the command line.
 bool MayBeInJobFile(OptionId id);
 
+// Options whose values add up may be given as a list.
+bool TakesList(OptionId id);
+
 // "nproc-per-node": the key of an option, as it is written; "" for one without a long name.
 std::string JobFileKey(OptionId id);
 

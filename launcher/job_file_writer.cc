@@ -122,23 +122,12 @@ absl::StatusOr<std::string> WriteJobFile(const JobSpec& spec) {
   Writer writer;
   writer.Line("# launch --config FILE");
   for (const OptionRow& row : OptionTable()) {
-    const auto given = spec.given.find(row.id);
-    if (given == spec.given.end() || !MayBeInJobFile(row.id)) {
+    if (!spec.Has(row.id) || !MayBeInJobFile(row.id)) {
       continue;
     }
     const std::string key = JobFileKey(row.id);
     if (row.id == OptionId::kSetEnv) {
       writer.Environment(key, spec.forward);
-    } else if (row.id == OptionId::kHosts) {
-      writer.List(key, spec.hosts_texts);
-    } else if (row.id == OptionId::kHostfile) {
-      writer.List(key, spec.hostfiles);
-    } else if (row.id == OptionId::kExclude) {
-      writer.List(key, spec.exclude_texts);
-    } else if (row.id == OptionId::kWrap) {
-      writer.List(key, spec.wrap_texts);
-    } else if (row.id == OptionId::kPrologue) {
-      writer.Value(key, spec.plan.prologue);
     } else if (row.id == OptionId::kSshArgs) {
       ASSIGN_OR_RETURN(const std::vector<std::string> words, SshArgs(spec));
       if (!words.empty()) {
@@ -146,8 +135,10 @@ absl::StatusOr<std::string> WriteJobFile(const JobSpec& spec) {
       }
     } else if (row.kind == ArgumentKind::kNone) {
       writer.Line(absl::StrCat(key, ": true"));
+    } else if (TakesList(row.id)) {
+      writer.List(key, ValuesOf(spec, row.id));
     } else {
-      writer.Value(key, given->second.value);
+      writer.Value(key, ValuesOf(spec, row.id).front());
     }
   }
   std::vector<std::string> command = {spec.program};

@@ -56,6 +56,25 @@ absl::string_view StartWayName(StartWay way) {
   return "?";
 }
 
+std::vector<std::string> ValuesOf(const JobSpec& spec, OptionId id) {
+  switch (id) {
+    case OptionId::kSetEnv:
+      return spec.forward;
+    case OptionId::kHosts:
+      return spec.hosts_texts;
+    case OptionId::kHostfile:
+      return spec.hostfiles;
+    case OptionId::kExclude:
+      return spec.exclude_texts;
+    case OptionId::kWrap:
+      return spec.wrap_texts;
+    case OptionId::kPrologue:
+      return {spec.plan.prologue};  // lines, however many times
+    default:
+      return {spec.given.at(id).value};
+  }
+}
+
 std::string HostPort(const std::string& host, uint16_t port) {
   return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
                                       : absl::StrCat(host, ":", port);

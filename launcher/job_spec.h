@@ -223,6 +223,10 @@ struct JobSpec {
   std::string Said(OptionId id) const;
 };
 
+// The values of an option that was given, in order: one for each time where they add up, else the
+// last one ("" for a flag).
+std::vector<std::string> ValuesOf(const JobSpec& spec, OptionId id);
+
 // PYTHON -u in front of a script or module, as torchrun does it; a program that is no Python file
 // stays as it is. `python` is $PYTHON_EXEC or python3.
 std::vector<std::string> ProgramArgv(const JobSpec& spec, absl::string_view python);

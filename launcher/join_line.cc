@@ -49,21 +49,12 @@ std::string Conf(const JobSpec& spec) {
   return absl::StrJoin(pairs, ",");
 }
 
-std::vector<std::string> ValuesOf(const JobSpec& spec, OptionId id, const Given& given) {
-  if (id == OptionId::kSetEnv) {
-    return spec.forward;
-  }
-  if (id == OptionId::kWrap) {
-    return spec.wrap_texts;
-  }
-  if (id == OptionId::kPrologue) {
-    return {spec.plan.prologue};
-  }
+std::vector<std::string> ValuesThere(const JobSpec& spec, OptionId id) {
   if (id == OptionId::kRdzvConf) {
     const std::string conf = Conf(spec);
     return conf.empty() ? std::vector<std::string>() : std::vector<std::string>{conf};
   }
-  return {given.value};
+  return ValuesOf(spec, id);
 }
 
 void AddOption(const OptionRow& row, const std::string& value, std::vector<std::string>& words) {
@@ -92,11 +83,10 @@ void AddNodeRank(const JobSpec& spec, std::vector<std::string>& words) {
 std::string JoinLine(const JobSpec& spec, const std::string& endpoint) {
   std::vector<std::string> words = {spec.launch_path};
   for (const OptionRow& row : OptionTable()) {
-    const auto given = spec.given.find(row.id);
-    if (given == spec.given.end() || StaysHere(row)) {
+    if (!spec.Has(row.id) || StaysHere(row)) {
       continue;
     }
-    for (const std::string& value : ValuesOf(spec, row.id, given->second)) {
+    for (const std::string& value : ValuesThere(spec, row.id)) {
       AddOption(row, value, words);
     }
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "launcher/options.h"
+#include "tests/launcher/spec_of.h"
 
 namespace muster {
 namespace {
@@ -12,21 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Args = std::vector<std::string>;
-
-JobSpec Ok(const Args& args, const Environment& environment = {}) {
-  auto command = ParseCommandLine(args, environment);
-  EXPECT_TRUE(command.ok()) << command.status();
-  return command.ok() ? std::move(command->spec) : JobSpec();
-}
-
-std::string Error(const Args& args) {
-  const auto command = ParseCommandLine(args, {});
-  EXPECT_EQ(command.status().code(), absl::StatusCode::kInvalidArgument)
-      << absl::StrJoin(args, " ");
-  return std::string(command.status().message());
-}
-
 TEST(EnvironmentWords, OfMpiexecAreOtherSpellingsOfX) {
   const JobSpec spec =
       Ok({"-genv", "A", "two words=\n", "-env", "B", "", "-genvlist", "C,D", "-x", "E=5", "p"},

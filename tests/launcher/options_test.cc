@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/limits.h"
+#include "tests/launcher/spec_of.h"
 
 namespace muster {
 namespace {
@@ -17,21 +18,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Args = std::vector<std::string>;
-
-JobSpec Ok(const Args& args, const Environment& environment = {}) {
-  auto command = ParseCommandLine(args, environment);
-  EXPECT_TRUE(command.ok()) << command.status();
-  return command.ok() ? std::move(command->spec) : JobSpec();
-}
-
-std::string Error(const Args& args, const Environment& environment = {}) {
-  const auto command = ParseCommandLine(args, environment);
-  EXPECT_EQ(command.status().code(), absl::StatusCode::kInvalidArgument)
-      << absl::StrJoin(args, " ");
-  return std::string(command.status().message());
-}
-
 TEST(OptionTable, KeepsTheOrderOfIdsAndNoNameTwice) {
   std::set<std::string> names;
   std::set<std::string> variables;
