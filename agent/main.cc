@@ -25,6 +25,7 @@
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/bootstrap.h"
+#include "proto/wire/grpc_runtime.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -36,6 +37,7 @@ constexpr char kHelp[] =
     "muster-agent runs the workers of one node for `launch`, which starts it by itself:\n"
     "  muster-agent --stdio    take orders on stdin and stdout (what launch does, through ssh or "
     "directly)\n"
+    "  muster-agent --stdio BUILD SCRIPT    the same; one of another build becomes `sh -c SCRIPT`\n"
     "  muster-agent --build    print the build; both sides of a job must be of the same\n"
     "  muster-agent --help\n";
 
@@ -126,17 +128,30 @@ int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, Shepher
 }
 
 int RunOnChannel() {
-  absl::StatusOr<AgentBootstrap> bootstrap =
-      ReadBootstrap(STDIN_FILENO, STDOUT_FILENO, BootNow() + kBootstrapWithin);
-  if (!bootstrap.ok()) {
-    return Fail(bootstrap.status());
-  }
+  const absl::Time deadline = BootNow() + kBootstrapWithin;
   UniqueFd in;
   UniqueFd out;
   TakeChannel(in, out);
+  if (const absl::Status status = AnnounceAgent(out.get(), deadline); !status.ok()) {
+    return Fail(status);
+  }
+  // The answer takes a while to come through ssh: what needs none of it is done meanwhile.
   const absl::StatusOr<rlimit> worker_files = RaiseDescriptorLimit();
   if (!worker_files.ok()) {
     return Fail(worker_files.status());
+  }
+  // Before gRPC and the relay have threads.
+  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(*worker_files);
+  if (!shepherd.ok()) {
+    return Fail(shepherd.status());
+  }
+  if (const absl::Status status = CheckThreads(kThreadsOfGrpc); !status.ok()) {
+    return Fail(status);
+  }
+  KeepGrpcRunning();
+  absl::StatusOr<AgentBootstrap> bootstrap = ReadBootstrap(in.get(), deadline);
+  if (!bootstrap.ok()) {
+    return Fail(bootstrap.status());
   }
   absl::StatusOr<AgentLoop::Options> options = OptionsOf(*bootstrap);
   if (!options.ok()) {
@@ -148,14 +163,6 @@ int RunOnChannel() {
       MpiNotice(options->program, bootstrap->terms.nodes_max > 1 ? 0 : workers);
   if (!notice.empty() && options->config.join.node_rank <= 0) {
     LogWarning(notice);
-  }
-  // Before gRPC and the relay have threads.
-  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(*worker_files);
-  if (!shepherd.ok()) {
-    return Fail(shepherd.status());
-  }
-  if (const absl::Status status = CheckThreads(kThreadsOfGrpc); !status.ok()) {
-    return Fail(status);
   }
   absl::StatusOr<std::unique_ptr<ChannelRelay>> relay =
       ChannelRelay::Start(std::move(in), std::move(out));
@@ -169,7 +176,7 @@ int RunOnChannel() {
 }  // namespace muster
 
 int main(int argc, char** argv) {
-  const std::string word = argc == 2 ? argv[1] : "";
+  const std::string word = argc == 2 || argc == 4 ? argv[1] : "";
   if (word == "--build" || word == "--version") {
     std::printf("%s\n", std::string(muster::BuildName()).c_str());
     return 0;
@@ -181,6 +188,10 @@ int main(int argc, char** argv) {
   if (word != "--stdio") {
     std::fputs(muster::kHelp, stderr);
     return 2;
+  }
+  if (argc == 4 && argv[2] != muster::BuildName()) {
+    execl("/bin/sh", "sh", "-c", argv[3], nullptr);
+    return 127;
   }
   muster::SetLogLevelFromEnvironment();
   signal(SIGPIPE, SIG_IGN);

@@ -45,6 +45,7 @@ class HostsJob {
         countdown_(loop, [this] { return Left(); }),
         signals_(loop, SignalCallbacks()),
         pause_timer_(loop, UserSignals::SuspendSelf),
+        check_threads_(loop, [this] { threads_ = CheckThreads(kThreadsOfGrpc); }),
         local_(MakeLocalStarter(loop, agent_path)),
         ssh_(MakeSshStarter(loop, Ssh(agent_path))) {
     display_.on_writable = [this] { ShowWaiting(); };
@@ -56,10 +57,15 @@ class HostsJob {
       starter->SetCallbacks(StarterCallbacks());
     }
     StartNodes();
+    check_threads_.StartAfter(absl::ZeroDuration());  // after the starters' timers
   }
 
-  bool ended() const { return ended_; }
+  bool ended() const { return ended_ || !threads_.ok(); }
   int Report() {
+    if (!threads_.ok()) {
+      LogError(threads_.message());
+      return kExitFailed;
+    }
     return ShowReport(spec_, spec_.plan.job_id,
                       display_.nobody_reads() ? NobodyRead(report_) : report_);
   }
@@ -285,6 +291,8 @@ class HostsJob {
   StopCountdown countdown_;
   UserSignals signals_;
   UvTimer pause_timer_;
+  UvTimer check_threads_;  // for gRPC, before it is used: while ssh connects
+  absl::Status threads_;
   std::unique_ptr<Starter> local_;
   std::unique_ptr<Starter> ssh_;
   std::string route_to_;              // another machine of the job; "" = there is none
@@ -311,12 +319,9 @@ class HostsJob {
 }  // namespace
 
 int RunHosts(JobSpec spec, const std::string& agent_path) {
-  for (const absl::Status& status :
-       {RaiseDescriptorLimit().status(), CheckThreads(kThreadsOfGrpc)}) {
-    if (!status.ok()) {
-      LogError(status.message());
-      return kExitFailed;
-    }
+  if (const absl::Status status = RaiseDescriptorLimit().status(); !status.ok()) {
+    LogError(status.message());
+    return kExitFailed;
   }
   signal(SIGPIPE, SIG_IGN);
   const absl::StatusOr<std::string> secret = spec.insecure ? std::string() : MakeSecret();

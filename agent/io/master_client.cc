@@ -177,7 +177,7 @@ void MasterClient::Impl::OnEvent(const ClientEvent& event) {
 }
 
 void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
-  if (state_ == State::kHandshake) {
+  if (state_ == State::kHandshake || (state_ == State::kUp && frame.has_welcome())) {
     OnHandshake(frame);
     return;
   }
@@ -207,6 +207,9 @@ void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
 void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
   if (frame.has_challenge() && handshake_.agent_nonce.empty()) {
     SayHello(frame.challenge());
+    if (final_ && !handshake_.agent_nonce.empty()) {
+      Up();  // the secret came through this very channel: what we say need not wait for the proof
+    }
   } else if (frame.has_refusal()) {
     Refused(frame.refusal().reason());
   } else if (frame.has_welcome() && !handshake_.agent_nonce.empty()) {
@@ -216,16 +219,20 @@ void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
     } else if (!ProofHolds(MasterProof(options_.secret, handshake_), frame.welcome().proof())) {
       Refused(absl::StrCat("what answers at ", final_ ? "the channel" : options_.target,
                            " does not know this job's secret: is it the master of this job?"));
-    } else {
-      state_ = State::kUp;
-      was_up_ = true;
-      failures_ = 0;
-      deadline_->Stop();
-      callbacks_.on_up();
+    } else if (state_ == State::kHandshake) {
+      Up();
     }
   } else {
     call_->Cancel();  // not a master
   }
+}
+
+void MasterClient::Impl::Up() {
+  state_ = State::kUp;
+  was_up_ = true;
+  failures_ = 0;
+  deadline_->Stop();
+  callbacks_.on_up();
 }
 
 void MasterClient::Impl::SayHello(const v1::Challenge& challenge) {

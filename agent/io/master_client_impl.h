@@ -119,6 +119,7 @@ class MasterClient::Impl {
   void OnFrame(const v1::MasterFrame& frame);
   void OnHandshake(const v1::MasterFrame& frame);
   void SayHello(const v1::Challenge& challenge);
+  void Up();
   void Down(const std::string& why);
   void Refused(const std::string& reason);
   void Pump();

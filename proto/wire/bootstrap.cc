@@ -87,11 +87,13 @@ absl::Status ReadAll(int fd, char* data, size_t size, absl::Time deadline) {
 
 }  // namespace
 
-absl::StatusOr<AgentBootstrap> ReadBootstrap(int fd_in, int fd_out, absl::Time deadline) {
+absl::Status AnnounceAgent(int fd_out, absl::Time deadline) {
   RemovePushedProgram();
   // The newline in front ends what a login shell may have left without one.
-  RETURN_IF_ERROR(
-      WriteAll(fd_out, absl::StrCat("\n", kAgentReadyLine, BuildName(), "\n"), deadline));
+  return WriteAll(fd_out, absl::StrCat("\n", kAgentReadyLine, BuildName(), "\n"), deadline);
+}
+
+absl::StatusOr<AgentBootstrap> ReadBootstrap(int fd_in, absl::Time deadline) {
   unsigned char head[4];
   RETURN_IF_ERROR(ReadAll(fd_in, reinterpret_cast<char*>(head), sizeof(head), deadline));
   const size_t size =

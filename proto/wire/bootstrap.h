@@ -35,10 +35,12 @@ struct AgentBootstrap {
   std::string route_to;  // another host of the job: the route to it tells the agent its own address
 };
 
-// The agent's side: says that it is there, waits for the frame. Reads not one byte too many.
-// Removes the pushed program (kAgentTempVariable) first. Errors: DeadlineExceeded, Unavailable (the
-// starter went away), InvalidArgument (not ours, too large, another build).
-absl::StatusOr<AgentBootstrap> ReadBootstrap(int fd_in, int fd_out, absl::Time deadline);
+// The agent's side: says that it is there. Removes the pushed program (kAgentTempVariable) first.
+// Errors: DeadlineExceeded, Unavailable (the starter went away).
+absl::Status AnnounceAgent(int fd_out, absl::Time deadline);
+// Waits for the frame that answers. Reads not one byte too many. Errors: DeadlineExceeded,
+// Unavailable (the starter went away), InvalidArgument (not ours, too large).
+absl::StatusOr<AgentBootstrap> ReadBootstrap(int fd_in, absl::Time deadline);
 
 // The frame (length and message) for the starter's side.
 absl::StatusOr<std::string> BootstrapFrame(const AgentBootstrap& bootstrap);

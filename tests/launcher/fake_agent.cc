@@ -16,10 +16,18 @@ int main(int argc, char** argv) {
     std::printf("%s\n", std::string(muster::BuildName()).c_str());
     return 0;
   }
-  if (argc != 2 || std::strcmp(argv[1], "--stdio") != 0) {
+  if ((argc != 2 && argc != 4) || std::strcmp(argv[1], "--stdio") != 0) {
     return 2;
   }
-  const auto bootstrap = muster::ReadBootstrap(0, 1, muster::BootNow() + absl::Seconds(60));
+  if (argc == 4 && argv[2] != muster::BuildName()) {
+    execl("/bin/sh", "sh", "-c", argv[3], nullptr);
+    return 127;
+  }
+  const absl::Time deadline = muster::BootNow() + absl::Seconds(60);
+  if (!muster::AnnounceAgent(1, deadline).ok()) {
+    return 1;
+  }
+  const auto bootstrap = muster::ReadBootstrap(0, deadline);
   if (!bootstrap.ok()) {
     std::fprintf(stderr, "%s\n", std::string(bootstrap.status().message()).c_str());
     return 1;

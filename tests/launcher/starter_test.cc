@@ -223,6 +223,14 @@ TEST_F(StarterTest, AProgramThatIsMissingIsPushedAndLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/tmp"));
 }
 
+TEST_F(StarterTest, AProgramOfAnotherBuildGivesWayToOurs) {
+  Ssh();
+  Start(0, "other");
+  Until([this] { return sockets_.contains(0); }, "the connection");
+  EXPECT_EQ(Line(0), "job j1 secret geheim node 0\n");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/tmp"));
+}
+
 TEST_F(StarterTest, AFailureNamesHostReasonTriesAndNextStep) {
   Ssh();
   const std::string reason = FailureOf("refuse");

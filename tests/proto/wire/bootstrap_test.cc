@@ -13,6 +13,7 @@
 #include "proto/base/build_info.h"
 #include "proto/base/clock.h"
 #include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 #include "proto/wire/muster.pb.h"
 
@@ -35,7 +36,9 @@ class BootstrapTest : public testing::Test {
               static_cast<ssize_t>(bytes.size()));
   }
   absl::StatusOr<AgentBootstrap> Read(absl::Duration within = absl::Seconds(30)) {
-    return ReadBootstrap(agent_.get(), agent_.get(), BootNow() + within);
+    const absl::Time deadline = BootNow() + within;
+    RETURN_IF_ERROR(AnnounceAgent(agent_.get(), deadline));
+    return ReadBootstrap(agent_.get(), deadline);
   }
   std::string Said() {
     char bytes[256];
