@@ -107,6 +107,7 @@ int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, Shepher
   {
     MasterClientOptions client_options;
     client_options.socket = relay.TakeSocket();
+    client_options.nonce = bootstrap.nonce;
     client_options.secret = bootstrap.secret;
     client_options.job_id = bootstrap.job_id;
     client_options.hostname = options.facts.hostname;

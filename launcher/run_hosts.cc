@@ -188,6 +188,7 @@ class HostsJob {
     target.host = spec_.way == StartWay::kStandalone ? ListName(index) : SshTarget(node.host);
     AgentBootstrap& bootstrap = target.bootstrap;
     bootstrap.secret = secret_;
+    bootstrap.nonce = server_.IssueNonce();
     bootstrap.job_id = spec_.plan.job_id;
     bootstrap.plan = spec_.plan;
     bootstrap.plan.standalone = spec_.way == StartWay::kStandalone;

@@ -138,6 +138,13 @@ void MasterClient::Impl::Open(UniqueFd socket) {
   call_->Open([this](grpc::ClientContext* context, AttendClientCall* reactor) {
     stub_->async()->Attend(context, reactor);
   });
+  if (!options_.nonce.empty()) {
+    master_build_ = std::string(BuildName());  // else there were no bootstrap
+    SayHello(options_.nonce);
+    hello_->mutable_hello()->set_master_nonce(handshake_.master_nonce);
+    Up();
+    Pump();
+  }
 }
 
 void MasterClient::Impl::OnEvent(const ClientEvent& event) {
@@ -146,7 +153,11 @@ void MasterClient::Impl::OnEvent(const ClientEvent& event) {
   } else if (event.call == call_) {
     switch (event.kind) {
       case ClientEventKind::kRead:
-        OnFrame(call_->incoming());
+        for (const v1::MasterFrame* frame = &call_->incoming();
+             frame != nullptr && call_ != nullptr;
+             frame = frame->has_next() ? &frame->next() : nullptr) {
+          OnFrame(*frame);
+        }
         if (call_ != nullptr && !call_->released()) {
           call_->Read();
         }
@@ -177,8 +188,11 @@ void MasterClient::Impl::OnEvent(const ClientEvent& event) {
 }
 
 void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
-  if (state_ == State::kHandshake || (state_ == State::kUp && frame.has_welcome())) {
-    OnHandshake(frame);
+  const bool awaited = !frame.has_challenge() || options_.nonce.empty();
+  if (!proved_ && (state_ == State::kHandshake || state_ == State::kUp)) {
+    if (awaited) {
+      OnHandshake(frame);
+    }
     return;
   }
   if (state_ != State::kUp) {
@@ -206,10 +220,9 @@ void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
 
 void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
   if (frame.has_challenge() && handshake_.agent_nonce.empty()) {
-    SayHello(frame.challenge());
-    if (final_ && !handshake_.agent_nonce.empty()) {
-      Up();  // the secret came through this very channel: what we say need not wait for the proof
-    }
+    master_build_ = frame.challenge().build().substr(0, kNameBytesMax);
+    SayHello(frame.challenge().nonce());
+    Pump();
   } else if (frame.has_refusal()) {
     Refused(frame.refusal().reason());
   } else if (frame.has_welcome() && !handshake_.agent_nonce.empty()) {
@@ -219,8 +232,11 @@ void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
     } else if (!ProofHolds(MasterProof(options_.secret, handshake_), frame.welcome().proof())) {
       Refused(absl::StrCat("what answers at ", final_ ? "the channel" : options_.target,
                            " does not know this job's secret: is it the master of this job?"));
-    } else if (state_ == State::kHandshake) {
-      Up();
+    } else {
+      proved_ = true;
+      if (state_ == State::kHandshake) {
+        Up();
+      }
     }
   } else {
     call_->Cancel();  // not a master
@@ -235,16 +251,15 @@ void MasterClient::Impl::Up() {
   callbacks_.on_up();
 }
 
-void MasterClient::Impl::SayHello(const v1::Challenge& challenge) {
+void MasterClient::Impl::SayHello(const std::string& master_nonce) {
   const absl::StatusOr<std::string> nonce = MakeNonce();
-  if (!nonce.ok() || challenge.nonce().size() != kNonceBytes) {
+  if (!nonce.ok() || master_nonce.size() != kNonceBytes) {
     call_->Cancel();
     return;
   }
-  master_build_ = challenge.build().substr(0, kNameBytesMax);
-  handshake_ = {challenge.nonce(), *nonce, options_.job_id};
-  v1::AgentFrame frame;
-  v1::Hello* hello = frame.mutable_hello();
+  handshake_ = {master_nonce, *nonce, options_.job_id};
+  hello_.emplace();
+  v1::Hello* hello = hello_->mutable_hello();
   hello->set_protocol(kProtocolVersion);
   hello->set_build(std::string(BuildName()));
   hello->set_nonce(*nonce);
@@ -252,15 +267,20 @@ void MasterClient::Impl::SayHello(const v1::Challenge& challenge) {
   hello->set_hostname(options_.hostname);
   hello->set_proof(AgentProof(options_.secret, handshake_));
   *hello->mutable_terms() = ToWire(options_.terms);
-  call_->Write(std::move(frame));
 }
 
 void MasterClient::Impl::Pump() {
-  if (call_ == nullptr || call_->writing() || call_->released() || call_->half_closed() ||
-      state_ == State::kHandshake) {
+  if (call_ == nullptr || call_->writing() || call_->released() || call_->half_closed()) {
     return;
   }
-  if (join_.has_value()) {
+  if (hello_.has_value()) {
+    if (join_.has_value()) {
+      *hello_->mutable_next() = ToWire(AgentMessage(*std::exchange(join_, std::nullopt)));
+    }
+    call_->Write(*std::exchange(hello_, std::nullopt));
+  } else if (state_ == State::kHandshake) {
+    return;
+  } else if (join_.has_value()) {
     call_->Write(ToWire(AgentMessage(*std::exchange(join_, std::nullopt))));
   } else if (beat_.has_value()) {
     call_->Write(ToWire(AgentMessage(*std::exchange(beat_, std::nullopt))));
@@ -280,6 +300,8 @@ void MasterClient::Impl::Down(const std::string& why) {
   stub_.reset();
   channel_.reset();
   handshake_ = {};
+  proved_ = false;
+  hello_.reset();
   join_.reset();
   beat_.reset();
   leave_.reset();

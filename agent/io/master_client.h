@@ -5,7 +5,9 @@
 // only post into a bounded mailbox. No gRPC is set up before Start.
 //
 // Invariants:
-//  C1 on_up comes only after both sides proved the secret and the same build;
+//  C1 on_up comes only after both sides proved the secret and the same build; with a nonce it comes
+//     at once, for the secret and the nonce came from the master through this very socket: a master
+//     that cannot prove the secret is refused all the same;
 //
 //  C2 a target is tried again for ever, with back-off and jitter, each try with its own deadline; a
 //     descriptor never;
@@ -37,6 +39,7 @@ struct MasterClientOptions {
   std::string target;  // "HOST:PORT", "[ADDR]:PORT"
   UniqueFd socket;     // a connected stream socket: the only connection there will ever be
 
+  std::string nonce;   // `socket`: of the master, for one Hello; "" = its Challenge is awaited
   std::string secret;  // "" = --insecure
   std::string job_id;
   std::string hostname;  // for the master's refusals

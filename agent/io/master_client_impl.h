@@ -118,7 +118,7 @@ class MasterClient::Impl {
   void Open(UniqueFd socket);
   void OnFrame(const v1::MasterFrame& frame);
   void OnHandshake(const v1::MasterFrame& frame);
-  void SayHello(const v1::Challenge& challenge);
+  void SayHello(const std::string& master_nonce);
   void Up();
   void Down(const std::string& why);
   void Refused(const std::string& reason);
@@ -146,6 +146,8 @@ class MasterClient::Impl {
   std::optional<Join> join_;
   std::optional<Beat> beat_;
   std::optional<Leave> leave_;
+  bool proved_ = false;                  // the master, on this connection
+  std::optional<v1::AgentFrame> hello_;  // goes before them, with the Join if there is one
   std::optional<Admitted> admitted_;
   std::function<void()> stop_done_;
   std::unique_ptr<UvTimer> deadline_;

@@ -33,6 +33,7 @@ struct AgentBootstrap {
   Join join;  // key, key_is_exact, node_rank, must_agree; the agent fills in the rest
   JobTerms terms;
   std::string route_to;  // another host of the job: the route to it tells the agent its own address
+  std::string nonce;     // MasterServer::IssueNonce's; "" = the master's Challenge is awaited
 };
 
 // The agent's side: says that it is there. Removes the pushed program (kAgentTempVariable) first.

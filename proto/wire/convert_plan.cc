@@ -9,6 +9,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/field_checker.h"
+#include "proto/wire/secret.h"
 
 namespace muster {
 namespace {
@@ -199,6 +200,7 @@ v1::Bootstrap ToWire(const AgentBootstrap& bootstrap) {
   *wire.mutable_join() = ToWire(bootstrap.join);
   *wire.mutable_terms() = ToWire(bootstrap.terms);
   wire.set_route_to(bootstrap.route_to);
+  wire.set_nonce(bootstrap.nonce);
   return wire;
 }
 
@@ -213,6 +215,7 @@ absl::StatusOr<AgentBootstrap> FromWire(const v1::Bootstrap& wire) {
   bootstrap.secret = check.Text("secret", wire.secret(), kNameBytesMax);
   bootstrap.job_id = check.Text("job_id", wire.job_id(), kNameBytesMax);
   bootstrap.route_to = check.Text("route_to", wire.route_to(), kNameBytesMax);
+  bootstrap.nonce = check.Text("nonce", wire.nonce(), kNonceBytes);
   RETURN_IF_ERROR(check.status());
   ASSIGN_OR_RETURN(bootstrap.plan, PlanOf(wire.plan()));
   ASSIGN_OR_RETURN(bootstrap.join, FromWire(wire.join()));

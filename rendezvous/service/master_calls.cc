@@ -69,15 +69,25 @@ void MasterServer::Impl::OnAttend(AttendSession& session, CallEventKind kind) {
         return;
       }
       const uint64_t id = session.id;
-      if (session.proved) {
-        OnFrame(session, session.call->incoming());
-      } else {
-        OnHello(session, session.call->incoming().hello());
+      const auto goes_on = [this, id] {  // the frame may have ended this session
+        const auto it = attends_.find(id);
+        return it != attends_.end() && !it->second.gone && !it->second.call->finishing();
+      };
+      reading_ = id;
+      for (const v1::AgentFrame* frame = &session.call->incoming(); frame != nullptr && goes_on();
+           frame = frame->has_next() ? &frame->next() : nullptr) {
+        if (session.proved) {
+          OnFrame(session, *frame);
+        } else {
+          OnHello(session, frame->hello());
+        }
       }
-      // The frame may have ended this session, or another that replaced it.
-      const auto again = attends_.find(id);
-      if (again != attends_.end() && !again->second.gone && !again->second.call->finishing()) {
-        again->second.call->Read();
+      reading_ = 0;
+      if (goes_on()) {
+        Pump(session);
+        if (!session.call->finishing()) {
+          session.call->Read();
+        }
       }
       return;
     }
@@ -97,7 +107,13 @@ void MasterServer::Impl::OnAttend(AttendSession& session, CallEventKind kind) {
 }
 
 void MasterServer::Impl::OnHello(AttendSession& session, const v1::Hello& hello) {
-  std::string refusal = RefusalOf(hello, options_.secret, host_, &session.handshake);
+  const bool issued = issued_.erase(hello.master_nonce()) > 0;
+  if (issued) {
+    session.handshake.master_nonce = hello.master_nonce();
+  }
+  std::string refusal = issued || hello.master_nonce().empty()
+                            ? RefusalOf(hello, options_.secret, host_, &session.handshake)
+                            : "a hello that answers no challenge of this master";
   if (refusal.empty() && hello.has_terms()) {
     absl::StatusOr<JobTerms> terms = FromWire(hello.terms());
     refusal = terms.ok() ? "" : std::string(terms.status().message());
@@ -114,8 +130,7 @@ void MasterServer::Impl::OnHello(AttendSession& session, const v1::Hello& hello)
   }
   session.proved = true;
   unproved_.erase(session.id);
-  frame.mutable_welcome()->set_proof(MasterProof(options_.secret, session.handshake));
-  session.call->Write(std::move(frame));
+  session.welcome.emplace().set_proof(MasterProof(options_.secret, session.handshake));
 }
 
 void MasterServer::Impl::OnFrame(AttendSession& session, const v1::AgentFrame& frame) {
@@ -184,19 +199,33 @@ void MasterServer::Impl::Refuse(AttendSession& session, const std::string& reaso
 }
 
 void MasterServer::Impl::Pump(AttendSession& session) {
-  if (session.call->writing() || session.call->finishing()) {
+  if (session.id == reading_ || session.call->writing() || session.call->finishing()) {
     return;
   }
+  v1::MasterFrame frame;
+  v1::MasterFrame* next = &frame;
+  const auto add = [&next](v1::MasterFrame&& one) {
+    next = next->kind_case() == v1::MasterFrame::KIND_NOT_SET ? next : next->mutable_next();
+    *next = std::move(one);
+  };
+  bool refused = false;
+  if (session.welcome.has_value()) {
+    v1::MasterFrame welcome;
+    *welcome.mutable_welcome() = *std::exchange(session.welcome, std::nullopt);
+    add(std::move(welcome));
+  }
   if (session.reply.has_value()) {
-    const bool refused = std::holds_alternative<Refused>(*session.reply);
-    session.call->Write(ToWire(*session.reply));
-    session.reply.reset();
-    if (refused) {
-      session.call->Finish(grpc::Status::OK);
-    }
-  } else if (session.directive.has_value()) {
-    session.call->Write(ToWire(MasterMessage(*std::move(session.directive))));
-    session.directive.reset();
+    refused = std::holds_alternative<Refused>(*session.reply);
+    add(ToWire(*std::exchange(session.reply, std::nullopt)));
+  }
+  if (session.directive.has_value() && !refused) {
+    add(ToWire(MasterMessage(*std::exchange(session.directive, std::nullopt))));
+  }
+  if (next->kind_case() != v1::MasterFrame::KIND_NOT_SET) {
+    session.call->Write(std::move(frame));
+  }
+  if (refused) {
+    session.call->Finish(grpc::Status::OK);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ class MasterServer::Impl {
 
   Listener& listener() { return listener_; }
   void Adopt(UniqueFd socket, std::string peer);
+  std::string IssueNonce();
   void Post(const std::string& job_id, RoundEvent event);
   size_t StdinRoom(const std::string& job_id, StdinTo to);
   bool SendStdin(const std::string& job_id, StdinTo to, absl::string_view bytes, bool eof);
@@ -77,7 +79,9 @@ class MasterServer::Impl {
   GrpcEdge edge_;
   Listener listener_;
   std::map<std::string, Job> jobs_;
+  std::set<std::string> issued_;  // nonces for one Hello each
   uint64_t next_id_ = 0;
+  uint64_t reading_ = 0;  // the session whose frame is being handled: it answers when that is done
   std::map<uint64_t, AttendSession> attends_;
   std::map<uint64_t, StreamSession> streams_;
   std::map<ServerCall*, uint64_t> ids_;      // lookup only, never iterated

@@ -51,6 +51,10 @@ void MasterServer::AdoptConnection(UniqueFd socket, std::string peer) {
   impl_->CheckThread();
   impl_->Adopt(std::move(socket), std::move(peer));
 }
+std::string MasterServer::IssueNonce() {
+  impl_->CheckThread();
+  return impl_->IssueNonce();
+}
 void MasterServer::Post(const std::string& job_id, RoundEvent event) {
   impl_->CheckThread();
   impl_->Post(job_id, std::move(event));
@@ -102,6 +106,13 @@ void MasterServer::Impl::Adopt(UniqueFd socket, std::string peer) {
   if (!closing_) {
     edge_.Adopt(std::move(socket), std::move(peer));
   }
+}
+
+std::string MasterServer::Impl::IssueNonce() {
+  const absl::StatusOr<std::string> nonce = MakeNonce();
+  CHECK(nonce.ok());  // getrandom fails on no kernel we run on
+  issued_.insert(*nonce);
+  return *nonce;
 }
 
 Job* MasterServer::Impl::FindJob(const std::string& job_id) {

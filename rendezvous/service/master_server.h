@@ -69,6 +69,9 @@ class MasterServer {
   // A connected stream socket (an ssh channel, a socketpair to an agent in this process). `peer` =
   // address by which others reach that agent, used where Join.address is empty.
   void AdoptConnection(UniqueFd socket, std::string peer = "");
+  // For one Hello of an agent that gets it together with the secret, so that it need not wait for
+  // the Challenge.
+  std::string IssueNonce();
 
   // StopAsked, SignalAsked, PauseAsked, StartFailed for a job; an unknown job is ignored.
   void Post(const std::string& job_id, RoundEvent event);

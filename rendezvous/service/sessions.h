@@ -29,7 +29,8 @@ struct AttendSession {
   JobTerms terms;
   std::optional<NodeId> node;  // as which it was admitted
   Incarnation incarnation;
-  // Not yet sent (M3).
+  // Not yet sent (M3), in this order.
+  std::optional<v1::Welcome> welcome;
   std::optional<MasterMessage> reply;
   std::optional<Directive> directive;
 };

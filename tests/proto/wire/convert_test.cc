@@ -9,6 +9,7 @@
 
 #include "proto/base/limits.h"
 #include "proto/base/rng.h"
+#include "proto/wire/secret.h"
 
 namespace muster {
 namespace {
@@ -183,6 +184,7 @@ class Maker {
     bootstrap.secret = Text();
     bootstrap.job_id = Text();
     bootstrap.route_to = Text();
+    bootstrap.nonce = Text().substr(0, kNonceBytes);
     bootstrap.join = AJoin();
     bootstrap.terms = Terms();
     WorkPlan& plan = bootstrap.plan;
@@ -285,6 +287,7 @@ TEST(Convert, BootstrapSurvives) {
     EXPECT_EQ(got->plan.output.overflow, sent.plan.output.overflow);
     EXPECT_EQ(got->secret, sent.secret);
     EXPECT_EQ(got->route_to, sent.route_to);
+    EXPECT_EQ(got->nonce, sent.nonce);
     EXPECT_EQ(got->terms, sent.terms);
     EXPECT_EQ(Bytes(got->join), Bytes(sent.join));
   }

@@ -10,10 +10,12 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/limits.h"
+#include "proto/wire/secret.h"
 #include "tests/rendezvous/service/test_loop.h"
 
 namespace muster {
@@ -71,6 +73,16 @@ class MasterServerTest : public testing::Test {
     options.job.nodes_min = nodes;
     options.job.nodes_max = nodes;
     return options;
+  }
+  // An agent whose starter gave it a socket and a nonce.
+  TestAgent& AddStarted(const std::string& secret, const std::string& nonce, int index = 0) {
+    auto [ours, theirs] = SocketPair();
+    master_->AdoptConnection(std::move(ours), absl::StrCat("10.0.0.", index));
+    MasterClientOptions options = Client(secret);
+    options.target.clear();
+    options.socket = std::move(theirs);
+    options.nonce = nonce;
+    return AddAgent(std::move(options), JoinOf(index));
   }
   void Listen() {
     const absl::StatusOr<uint16_t> port = master_->Listen("127.0.0.1:0");
@@ -132,6 +144,34 @@ TEST_F(MasterServerTest, ConnectedSocketsNeedNoPort) {
   EXPECT_TRUE(agents[0]->client().link().IsFinal());
   loop_.Until([&] { return agents[0]->running && agents[1]->running; }, "the round");
   EXPECT_EQ(agents[1]->assignment.master_addr, "10.0.0.0");
+}
+
+TEST_F(MasterServerTest, AnIssuedNonceStandsForTheChallengeOnce) {
+  StartMaster(OneJob(2));
+  const std::string nonce = master_->IssueNonce();
+  TestAgent& first = AddStarted("the secret", nonce);
+  EXPECT_EQ(first.ups, 1) << "it waits for nothing";
+  loop_.Until([&] { return !first.admissions.empty(); }, "the admission");
+  TestAgent& again = AddStarted("the secret", nonce, 1);
+  loop_.Until([&] { return !again.refusals.empty(); }, "the refusal of a nonce used before");
+  EXPECT_THAT(again.refusals[0], HasSubstr("answers no challenge of this master"));
+  TestAgent& second = AddStarted("the secret", master_->IssueNonce(), 1);
+  loop_.Until([&] { return first.running && second.running; }, "the round");
+}
+
+TEST_F(MasterServerTest, AnIssuedNonceIsNoSecret) {
+  StartMaster(OneJob(1));
+  for (const auto& [secret, nonce, why] :
+       {std::tuple<std::string, std::string, std::string>{"another", master_->IssueNonce(),
+                                                          "has another secret"},
+        {"", master_->IssueNonce(), "wants a secret"},
+        {"the secret", std::string(kNonceBytes, 'x'), "answers no challenge of this master"}}) {
+    TestAgent& agent = AddStarted(secret, nonce);
+    loop_.Until([&agent] { return !agent.refusals.empty(); }, "the refusal");
+    EXPECT_THAT(agent.refusals[0], HasSubstr(why));
+    EXPECT_THAT(agent.admissions, IsEmpty());
+  }
+  EXPECT_THAT(rounds_, IsEmpty());
 }
 
 TEST_F(MasterServerTest, AnotherSecretIsRefusedWithTheLineThatCopiesIt) {
