@@ -41,7 +41,7 @@ class HostsJob {
         display_(loop, spec_.plan.output, spec_.plan.role, ManyWorkers(spec_),
                  [this](uint32_t node_rank) { return NodeName(node_rank); }),
         stdin_(loop, [this](const std::string& bytes, bool eof) { OnStdin(bytes, eof); }),
-        server_(loop, MasterCallbacks()),
+        server_(*new MasterServer(loop, MasterCallbacks())),
         countdown_(loop, [this] { return Left(); }),
         signals_(loop, SignalCallbacks()),
         pause_timer_(loop, UserSignals::SuspendSelf),
@@ -276,11 +276,10 @@ class HostsJob {
       return;
     }
     ending_ = true;
-    left_to_stop_ = 3;
+    left_to_stop_ = 2;
     const auto stopped = [this] { ended_ = --left_to_stop_ == 0; };
     ssh_->Stop(stopped);
     local_->Stop(stopped);
-    server_.Shutdown(stopped);
   }
 
   uv_loop_t* const loop_;
@@ -288,7 +287,7 @@ class HostsJob {
   const std::string secret_;
   Display display_;
   StdinReader stdin_;
-  MasterServer server_;
+  MasterServer& server_;  // lasts as long as the process: RunHosts
   StopCountdown countdown_;
   UserSignals signals_;
   UvTimer pause_timer_;
@@ -306,7 +305,7 @@ class HostsJob {
   JobReport report_;
   bool over_ = false;
   bool ending_ = false;
-  int left_to_stop_ = 0;  // starters and server
+  int left_to_stop_ = 0;  // starters
   bool ended_ = false;
 
  public:
@@ -337,17 +336,14 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
   if (StdinReader::NothingThere()) {
     spec.plan.stdin_mode = StdinMode::kNone;
   }
-  uv_loop_t loop;
-  uv_loop_init(&loop);
-  int code = 0;
-  {
-    HostsJob job(&loop, std::move(spec), *secret, agent_path);
-    job.StartStdin();
-    UvRunUntil(&loop, [&job] { return job.ended(); });
-    code = job.Report();
-  }
-  uv_run(&loop, UV_RUN_NOWAIT);
-  return code;
+  // Loop and server are not taken down: in order that takes gRPC 5 ms and serves nobody, for every
+  // agent has left, and main ends the process.
+  auto* const loop = new uv_loop_t;
+  uv_loop_init(loop);
+  HostsJob job(loop, std::move(spec), *secret, agent_path);
+  job.StartStdin();
+  UvRunUntil(loop, [&job] { return job.ended(); });
+  return job.Report();
 }
 
 }  // namespace muster

@@ -158,6 +158,7 @@ void MasterClient::Impl::OnEvent(const ClientEvent& event) {
              frame = frame->has_next() ? &frame->next() : nullptr) {
           OnFrame(*frame);
         }
+        Identify();
         if (call_ != nullptr && !call_->released()) {
           call_->Read();
         }
@@ -211,11 +212,17 @@ void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
     admitted_ = *admitted;
     identified_ = false;
   }
-  if (admitted_.has_value() && !identified_) {
-    identified_ = true;  // any answer on this connection shows that the master knows it as ours
+  heard_ = true;
+  callbacks_.on_message(*std::move(message));
+}
+
+// After what the master said was done: a stream takes a while to open, and workers are to start.
+// Any answer on this connection shows that the master knows it as ours.
+void MasterClient::Impl::Identify() {
+  if (heard_ && admitted_.has_value() && !identified_ && state_ == State::kUp) {
+    identified_ = true;
     output_.OnIdentity({handshake_, admitted_->node, admitted_->incarnation});
   }
-  callbacks_.on_message(*std::move(message));
 }
 
 void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
@@ -300,7 +307,7 @@ void MasterClient::Impl::Down(const std::string& why) {
   stub_.reset();
   channel_.reset();
   handshake_ = {};
-  proved_ = false;
+  proved_ = heard_ = false;
   hello_.reset();
   join_.reset();
   beat_.reset();

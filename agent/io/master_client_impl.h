@@ -120,6 +120,7 @@ class MasterClient::Impl {
   void OnHandshake(const v1::MasterFrame& frame);
   void SayHello(const std::string& master_nonce);
   void Up();
+  void Identify();
   void Down(const std::string& why);
   void Refused(const std::string& reason);
   void Pump();
@@ -147,6 +148,7 @@ class MasterClient::Impl {
   std::optional<Beat> beat_;
   std::optional<Leave> leave_;
   bool proved_ = false;                  // the master, on this connection
+  bool heard_ = false;                   // a message of the master, on this connection
   std::optional<v1::AgentFrame> hello_;  // goes before them, with the Join if there is one
   std::optional<Admitted> admitted_;
   std::function<void()> stop_done_;

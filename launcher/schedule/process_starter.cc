@@ -327,7 +327,8 @@ void ProcessStarter::Stop(std::function<void()> done) {
     node.channel.reset();
     node.timer.reset();
   }
-  SignalAll(SIGTERM);
+  // ssh has nothing left to say or to tidy; an agent must not take its shepherd with it.
+  SignalAll(options_.ends_group ? SIGKILL : SIGTERM);
   kill_ = std::make_unique<UvTimer>(loop_, [this] { KillOrGiveUp(); });
   kill_->StartAfter(kKillAfter);
   pump_ = UvTimer(loop_, [this] { CheckStopped(); });

@@ -44,7 +44,8 @@ class Starter {
   virtual void SetCallbacks(Callbacks callbacks) = 0;  // before the first Start
   // May be called again for an index whose earlier start failed or exited.
   virtual void Start(StartTarget target) = 0;
-  // Closes what is not connected yet, TERM to every child, KILL after 2 s, reaps, then `done`.
+  // Closes what is not connected yet, ends every child (KILL at the latest after 2 s), reaps, then
+  // `done`.
   virtual void Stop(std::function<void()> done) = 0;
 };
 
