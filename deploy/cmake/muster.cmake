@@ -13,6 +13,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 option(MUSTER_TESTS "build the tests and muster-sim" ON)
 option(MUSTER_GRPC "build the parts that need gRPC (everything but the pure cores)" ON)
 set(MUSTER_SANITIZE "" CACHE STRING "address,undefined | thread | empty")
+option(MUSTER_FUZZ "the fuzzers of tests/fuzz in place of the other tests; needs clang" OFF)
 
 find_program(CCACHE ccache)
 if(CCACHE)
@@ -21,6 +22,10 @@ endif()
 if(MUSTER_SANITIZE)
   add_compile_options(-fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${MUSTER_SANITIZE})
+endif()
+if(MUSTER_FUZZ) # what steers libFuzzer, and what llvm-cov counts
+  add_compile_options(-fsanitize=fuzzer-no-link -fprofile-instr-generate -fcoverage-mapping)
+  add_link_options(-fprofile-instr-generate)
 endif()
 
 find_package(Threads REQUIRED)

@@ -4,17 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "launcher/job_file_writer.h"
 #include "launcher/join_line.h"
 #include "launcher/options.h"
 #include "launcher/resolve.h"
-#include "proto/base/rng.h"
+#include "tests/launcher/described.h"
 
 namespace muster {
 namespace {
@@ -43,42 +41,6 @@ JobSpec Ok(const std::string& text, const Args& args = {}, const Environment& en
   auto command = Parse(text, args, environment);
   EXPECT_TRUE(command.ok()) << text << command.status();
   return command.ok() ? std::move(command->spec) : JobSpec();
-}
-
-// Everything of a spec that a job file can say, as text: a difference can be read.
-std::string Described(const JobSpec& s) {
-  const auto streams = [](const StreamSelect& select) {
-    return absl::StrCat(select.all, "{",
-                        absl::StrJoin(select.by_local_rank, ",", absl::PairFormatter(":")), "}");
-  };
-  const WorkPlan& p = s.plan;
-  const OutputOptions& o = p.output;
-  std::vector<int> ids;
-  for (const auto& [id, given] : s.given) {
-    if (MayBeInJobFile(id)) {
-      ids.push_back(static_cast<int>(id));
-    }
-  }
-  const auto list = [](const auto& items) { return absl::StrJoin(items, "|"); };
-  const auto number = [](const auto& n) { return n ? absl::StrCat(*n) : "none"; };
-  return absl::StrCat(
-      "given ", list(ids), "\nprogram ", s.program, "|", list(s.arguments), "\nargv ", list(p.argv),
-      "\nkind ", s.module, s.no_python, s.run_path, "\nnodes ", s.nodes_min, ":", s.nodes_max,
-      "\ncounts ", number(s.total), " ", number(s.per_node), " ", p.workers, " ",
-      static_cast<int>(p.workers_wanted), "\nhosts ", list(s.hosts_texts), " ", list(s.hostfiles),
-      " ", s.oversubscribe, "\nmeet ", s.rendezvous.host, " ", s.rendezvous.port, " ",
-      s.rendezvous.file, " ", s.rendezvous.id, " ",
-      absl::StrJoin(s.rendezvous.conf, ",", absl::PairFormatter("=")), " ", s.serve, " ",
-      number(s.node_rank), " ", s.master_addr, " ", number(s.master_port), " ", s.local_addr, " ",
-      p.standalone, " ", p.iface, "\nend ", s.max_restarts, " ",
-      absl::FormatDuration(s.restart_grace), " ", absl::FormatDuration(p.grace), " ",
-      absl::FormatDuration(s.timeout), " ", s.report_file, "\noutput ", number(s.prefix), " ",
-      s.quiet, s.verbose, " ", o.prefix_template, " ", o.timestamps, " ", o.log_dir, " ",
-      streams(o.redirects), streams(o.tee), " ", list(o.show), " ", list(o.show_local), " ",
-      o.spool_bytes_max, " ", static_cast<int>(o.overflow), "\nssh ", list(s.ssh), " ",
-      s.secret_file, " ", s.insecure, "\nenv ", list(s.forward), " ", list(p.env_set), "\nwork ",
-      p.wdir, " ", p.role, " ", p.virtual_local_rank, " ", static_cast<int>(p.store), " ",
-      list(p.dialects), " ", static_cast<int>(p.stdin_mode), " ", p.stdin_rank);
 }
 
 // J3, for one command line.
@@ -365,39 +327,6 @@ TEST(JobFile, TheLineForAnotherNodeHasItsOptions) {
   JobSpec spec = Ok("nnodes: 2\nquiet: true\nreport: r.json\nenv: {A: 1}\ncommand: [p, x]\n");
   ASSERT_TRUE(ResolveHosts(spec, NoFile).ok());
   EXPECT_EQ(JoinLine(spec, "a:2000"), "launch --nnodes 2 -x A=1 -q --rdzv-endpoint a:2000 p x");
-}
-
-// Bytes near to YAML, and job files with a few bytes changed: a value or a message, and what is
-// read is written and read again as the same.
-TEST(JobFileFuzz, AnyTextIsReadOrRefused) {
-  constexpr absl::string_view kSeeds[] = {
-      "nnodes: 2\nhosts: [a:4, 'b']\nenv: {A: 1, B: }\ncommand: [p, \"x\\n\", 'y']\n",
-      "# c\n---\nnproc_per_node: auto\nssh-args:\n  - -p\n  - \"2 2\"\ncommand: >-\n  a\n  "
-      "b\n...\n",
-      "wdir: &x |+\n  a\n\n  b\nrole: *x\n? timeout\n: 1:30\nmodule: true\ncommand: a 'b c'\n"};
-  constexpr absl::string_view kPieces[] = {
-      ": ", "\n",       "  ",   "- ",   "? ", "[",     "]",   "{",       "}",     ",",     "'",
-      "\"", "\\",       "#",    "&a",   "*a", "!!str", "|",   ">",       "---\n", "...\n", "%TAG",
-      "\t", "\xc3\xa9", "\xff", "true", "~",  "<<",    "env", "command", "np",    "1"};
-  int read = 0;
-  for (uint64_t seed = 1; seed <= 20000; ++seed) {
-    SplitMix64 rng(seed);
-    std::string text(rng.Below(8) == 0 ? "" : kSeeds[rng.Below(std::size(kSeeds))]);
-    for (uint64_t n = rng.Below(text.empty() ? 40 : 6); n > 0; --n) {
-      const size_t at = rng.Below(text.size() + 1);
-      text.replace(at, rng.Below(4), std::string(kPieces[rng.Below(std::size(kPieces))]));
-    }
-    const auto command = Parse(text);
-    if (!command.ok()) {
-      ASSERT_EQ(command.status().code(), absl::StatusCode::kInvalidArgument) << "seed " << seed;
-      continue;
-    }
-    ++read;
-    const auto written = WriteJobFile(command->spec);
-    ASSERT_TRUE(written.ok()) << "seed " << seed << ": " << written.status();
-    ASSERT_EQ(Described(Ok(*written)), Described(command->spec)) << "seed " << seed << "\n" << text;
-  }
-  EXPECT_GT(read, 2000);
 }
 
 }  // namespace

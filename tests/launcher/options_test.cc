@@ -348,5 +348,11 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"--wdir", "", "not empty"}, Bad{"--ssh", " ", "a program"},
         Bad{"--ssh-args", "'x", "every quote closed"}));
 
+// What it may have been meant to be is not looked for at length.
+TEST(CommandLine, AWordOfAMillionBytesIsRefusedAtOnce) {
+  const std::string word = "--" + std::string(1 << 20, 'x');
+  EXPECT_THAT(Error({word, "p"}), HasSubstr("unknown option"));
+}
+
 }  // namespace
 }  // namespace muster

@@ -1,4 +1,5 @@
-// What the torch store refuses, what bounds it, and properties over random requests and bytes.
+// What the torch store refuses, what bounds it, and agreement with a simple table over random
+// requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -220,35 +221,6 @@ TEST_P(Agreement, WithASimpleTableHoweverTheBytesAreCut) {  // W1
     ASSERT_TRUE(two.closed.empty()) << "seed " << seed << ": " << two.closed[1];
     ASSERT_EQ(two.store.keys(), table.size()) << "seed " << seed;
   }
-}
-
-TEST(StoreFuzz, RandomBytesCloseTheirClientAndNothingElse) {
-  Bench bench;
-  bench.Open(1);
-  bench.Feed(1, kNew.Hello() + kNew.Set("/kept", "value"));
-  for (uint64_t seed = 1; seed <= 3000; ++seed) {
-    SplitMix64 rng(seed);
-    const uint64_t id = seed + 1;
-    bench.Open(id);
-    std::string bytes = rng.Below(2) == 0 ? kNew.Hello() : "";
-    const size_t n = rng.Below(300);
-    for (size_t i = 0; i < n; ++i) {
-      // Small numbers are likely codes and lengths; so the parser gets further than one field.
-      bytes.push_back(static_cast<char>(rng.Below(3) == 0 ? rng.Next() : rng.Below(3)));
-    }
-    for (size_t at = 0; at < bytes.size() && !bench.closed.contains(id);) {
-      const size_t piece = 1 + rng.Below(50);
-      bench.Feed(id, bytes.substr(at, piece));
-      at += piece;
-    }
-    if (!bench.closed.contains(id)) {
-      bench.Close(id);
-    }
-  }
-  EXPECT_EQ(bench.store.clients(), 1u);
-  EXPECT_FALSE(bench.closed.contains(1));
-  bench.Got(1);
-  EXPECT_EQ(bench.Ask(1, kNew.Get("/kept")), Str("value"));
 }
 
 }  // namespace

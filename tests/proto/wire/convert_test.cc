@@ -4,12 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
 
 #include "proto/base/limits.h"
-#include "proto/base/rng.h"
-#include "proto/wire/secret.h"
+#include "tests/proto/wire/random_values.h"
 
 namespace muster {
 namespace {
@@ -17,218 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kCases = 2000;
-
-// Random values within the limits; the same seed, the same values.
-class Maker {
- public:
-  explicit Maker(uint64_t seed) : rng_(seed) {}
-
-  uint32_t Below(uint64_t n) { return static_cast<uint32_t>(rng_.Below(n)); }
-  bool Flag() { return Below(2) == 1; }
-  uint64_t Any() { return rng_.Next(); }
-  std::string Text(size_t max = 40) {
-    std::string text(Below(max + 1), '\0');
-    for (char& c : text) {
-      c = static_cast<char>(Below(256));  // also NUL and what is not UTF-8
-    }
-    return text;
-  }
-  std::string Word() {
-    std::string word = Text();
-    std::replace(word.begin(), word.end(), '\0', 'x');
-    return word;
-  }
-  std::vector<std::string> Words() {
-    std::vector<std::string> words(Below(5));
-    for (std::string& word : words) word = Word();
-    return words;
-  }
-  absl::Duration Time() {
-    return Below(10) == 0 ? absl::InfiniteDuration()
-                          : absl::Nanoseconds(static_cast<int64_t>(Any() >> 2));
-  }
-  RoundId Round() { return {Below(5), static_cast<uint32_t>(Any())}; }
-  uint16_t Port() { return static_cast<uint16_t>(Below(65536)); }
-
-  WorkerExit Exit() {
-    WorkerExit exit;
-    exit.local_rank.value = Below(kWorkersPerNodeMax);
-    exit.rank.value = Below(kWorldSizeMax);
-    exit.pid = static_cast<int32_t>(Any());
-    exit.kind = static_cast<ExitKind>(Below(3));
-    exit.code = static_cast<int32_t>(Any());
-    exit.core_dumped = Flag();
-    exit.oom_killed = Flag();
-    exit.stopped_by_us = Flag();
-    exit.ran_for = Time();
-    exit.age = Time();
-    exit.rss_max_bytes = Any();
-    exit.detail = Text();
-    exit.error_message = Text();
-    exit.error_timestamp = static_cast<int64_t>(Any());
-    exit.stderr_tail = Text(kStderrTailBytes);
-    return exit;
-  }
-  Join AJoin() {
-    Join join;
-    join.key = Text();
-    join.key_is_exact = Flag();
-    join.life = Any();
-    join.node_rank = static_cast<int32_t>(Below(kNodesMax + 1)) - 1;
-    join.hostname = Text();
-    join.address = Text();
-    join.interface = Text();
-    join.workers = 1 + Below(kWorkersPerNodeMax);
-    join.store_port = Port();
-    for (uint32_t i = Below(4); i > 0; --i) {
-      join.must_agree.emplace_back(Text(), Text());
-    }
-    return join;
-  }
-  Beat ABeat() {
-    Beat beat;
-    beat.node.value = static_cast<uint32_t>(Any());
-    beat.incarnation.value = Any();
-    beat.seq = Any();
-    beat.phase = static_cast<AgentPhase>(Below(3));
-    beat.round = Round();
-    beat.store_port = Port();
-    beat.workers_alive = Below(kWorkersPerNodeMax + 1);
-    beat.exits_from = Below(kWorkersPerNodeMax);
-    for (uint32_t i = Below(4); i > 0; --i) beat.exits.push_back(Exit());
-    beat.signals_done = static_cast<uint32_t>(Any());
-    beat.paused = Flag();
-    beat.stop_asked = static_cast<int32_t>(Below(65));
-    beat.kill_asked = Flag();
-    return beat;
-  }
-  Assignment AnAssignment() {
-    Assignment assignment;
-    assignment.round = Round();
-    assignment.nodes = 1 + Below(kNodesMax);
-    assignment.node_rank.value = Below(assignment.nodes);
-    assignment.world_size = 1 + Below(kWorldSizeMax);
-    assignment.workers = 1 + Below(std::min(kWorkersPerNodeMax, assignment.world_size));
-    assignment.rank_first.value = Below(assignment.world_size - assignment.workers + 1);
-    assignment.master_addr = Text();
-    assignment.master_port = Port();
-    assignment.restart_count = static_cast<uint32_t>(Any());
-    assignment.restarts_max = Below(kRestartsMax + 1);
-    assignment.one_host = Flag();
-    return assignment;
-  }
-  Directive ADirective() {
-    Directive directive;
-    directive.node.value = static_cast<uint32_t>(Any());
-    directive.incarnation.value = Any();
-    directive.beat_seq = Any();
-    directive.wanted = static_cast<Wanted>(Below(4));
-    directive.round = Round();
-    if (Flag()) directive.assignment = AnAssignment();
-    directive.stop_signal = static_cast<int32_t>(Below(65));
-    directive.grace = Time();
-    directive.exits_seen = static_cast<uint32_t>(Any());
-    for (uint32_t i = Below(4); i > 0; --i) {
-      directive.signals.push_back({static_cast<uint32_t>(Any()), static_cast<int32_t>(Below(65))});
-    }
-    directive.paused = Flag();
-    directive.note = Text();
-    directive.outcome = {static_cast<int32_t>(Any()), Text()};
-    return directive;
-  }
-  AgentMessage FromAgent() {
-    switch (Below(3)) {
-      case 0:
-        return AJoin();
-      case 1:
-        return ABeat();
-      default:
-        return Leave{{Below(9)}, {Any()}, Text()};
-    }
-  }
-  MasterMessage FromMaster() {
-    switch (Below(3)) {
-      case 0:
-        return Admitted{Any(),  {Below(9)}, {Any()}, Time() + absl::Milliseconds(1),
-                        Time(), Below(9)};
-      case 1:
-        return Refused{Any(), Text()};
-      default:
-        return ADirective();
-    }
-  }
-  StreamSelect Select() {
-    StreamSelect select;
-    select.all = static_cast<uint8_t>(Below(4));
-    for (uint32_t i = Below(3); i > 0; --i) {
-      select.by_local_rank[Below(kWorkersPerNodeMax)] = static_cast<uint8_t>(Below(4));
-    }
-    return select;
-  }
-  JobTerms Terms() {
-    JobTerms terms;
-    terms.nodes_max = 1 + Below(kNodesMax);
-    terms.nodes_min = 1 + Below(terms.nodes_max);
-    terms.restarts_max = Below(kRestartsMax + 1);
-    terms.join_timeout = Time();
-    terms.last_call = Time();
-    terms.grace = Time();
-    terms.restart_grace = Time();
-    terms.time_limit = Time();
-    terms.master_port = Port();
-    terms.master_addr = Text();
-    return terms;
-  }
-  AgentBootstrap Bootstrap() {
-    AgentBootstrap bootstrap;
-    bootstrap.secret = Text();
-    bootstrap.job_id = Text();
-    bootstrap.route_to = Text();
-    bootstrap.nonce = Text().substr(0, kNonceBytes);
-    bootstrap.join = AJoin();
-    bootstrap.terms = Terms();
-    WorkPlan& plan = bootstrap.plan;
-    plan.job_id = Text();
-    plan.argv = Words();
-    plan.wdir = Text();
-    plan.env_base = Words();
-    plan.env_set = Words();
-    plan.env_unset = Words();
-    plan.workers_wanted = static_cast<WorkersWanted>(Below(4));
-    plan.workers = Below(kWorkersPerNodeMax + 1);
-    plan.role = Text();
-    plan.store = static_cast<StoreMode>(Below(3));
-    plan.dialects = Words();
-    plan.iface = Text();
-    plan.stdin_mode = static_cast<StdinMode>(Below(3));
-    plan.stdin_rank = Below(kWorldSizeMax);
-    plan.standalone = Flag();
-    plan.grace = Time();
-    plan.virtual_local_rank = Flag();
-    plan.env_none = Flag();
-    plan.wraps = {{{Below(9), 7}, Words()}, {{Below(9)}, Words()}};
-    plan.prologue = Text();
-    OutputOptions& output = plan.output;
-    output.prefix = Flag();
-    output.prefix_template = Text();
-    output.timestamps = Flag();
-    output.log_dir = Text();
-    output.out_file = Text();
-    output.err_file = Text();
-    output.redirects = Select();
-    output.tee = Select();
-    output.show = {Below(9), static_cast<uint32_t>(Any())};
-    output.show_local = {Below(9), static_cast<uint32_t>(Any())};
-    output.partial_out = Flag();
-    output.partial_err = Flag();
-    output.spool_bytes_max = Any();
-    output.overflow = static_cast<OverflowMode>(Below(2));
-    return bootstrap;
-  }
-
- private:
-  SplitMix64 rng_;
-};
 
 // Values have no operator==; their wire form is compared, which ToWire makes of all fields, and the
 // fields that could be forgotten on both ways are counted by FieldsAreNotForgotten.
@@ -238,7 +24,7 @@ std::string Bytes(const T& value) {
 }
 
 TEST(Convert, MessagesSurvive) {
-  Maker make(1);
+  RandomValues make(1);
   for (int i = 0; i < kCases; ++i) {
     const AgentMessage up = make.FromAgent();
     v1::AgentFrame frame;
@@ -259,7 +45,7 @@ TEST(Convert, MessagesSurvive) {
 }
 
 TEST(Convert, BootstrapSurvives) {
-  Maker make(2);
+  RandomValues make(2);
   for (int i = 0; i < kCases; ++i) {
     const AgentBootstrap sent = make.Bootstrap();
     const auto got = FromWire(ToWire(sent));
@@ -294,7 +80,7 @@ TEST(Convert, BootstrapSurvives) {
 }
 
 TEST(Convert, ChunksSurvive) {
-  Maker make(3);
+  RandomValues make(3);
   for (int i = 0; i < kCases; ++i) {
     OutputChunk sent;
     sent.rank = make.Below(kWorldSizeMax);
@@ -355,7 +141,7 @@ TEST(Convert, FieldsAreNotForgotten) {
 // Any bytes at all: an answer or an error, never a crash, and what is accepted is within the
 // limits.
 TEST(Convert, NoiseIsRefusedOrHarmless) {
-  Maker make(4);
+  RandomValues make(4);
   int accepted = 0;
   for (int i = 0; i < 20 * kCases; ++i) {
     std::string bytes = Bytes(make.FromMaster());
@@ -408,7 +194,7 @@ TEST(Convert, WhatIsOutOfRangeIsRefusedByName) {
 }
 
 TEST(Convert, AnAssignmentThatDoesNotFitIsRefused) {
-  Maker make(5);
+  RandomValues make(5);
   Directive directive;
   directive.wanted = Wanted::kRun;
   directive.assignment.round = {1, 1};

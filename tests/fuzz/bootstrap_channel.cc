@@ -1,0 +1,73 @@
+// What comes to the starter from a login shell and the agent behind it.
+#include "launcher/schedule/bootstrap_channel.h"
+
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/build_info.h"
+#include "proto/base/check.h"
+#include "proto/wire/bootstrap.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace muster::fuzz {
+namespace {
+
+std::string Wanted() {
+  utsname name{};
+  CHECK(uname(&name) == 0);
+  return absl::StrCat(kAgentWantedLine, name.machine, "\n");
+}
+
+}  // namespace
+
+std::vector<std::string> Seeds() {
+  const std::string ready = absl::StrCat(kAgentReadyLine, BuildName(), "\n");
+  return {ready,
+          "Welcome!\n\n" + ready,
+          Wanted(),
+          Wanted() + ready,
+          "Last login\n" + Wanted() + "\n" + ready,
+          absl::StrCat(kAgentReadyLine, "another\n"),
+          absl::StrCat(kAgentWantedLine, "another\n"),
+          Wanted() + Wanted(),
+          "Permission denied.\n",
+          std::string(3000, '\n'),
+          "no line"};
+}
+
+void Run(absl::string_view bytes) {
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+  UniqueFd far(ends[1]);
+  CHECK(send(far.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  CHECK(shutdown(far.get(), SHUT_WR) == 0);
+  uv_loop_t loop;
+  CHECK(uv_loop_init(&loop) == 0);
+  // A short file stands for the program; with one input in two there is none.
+  AgentProgram program(bytes.size() % 2 == 0 ? "/proc/self/comm" : "/nowhere");
+  std::unique_ptr<BootstrapChannel> channel;
+  int answers = 0;
+  const auto end = [&] {
+    ++answers;
+    channel.reset();  // as the starter may
+  };
+  channel = std::make_unique<BootstrapChannel>(
+      &loop, UniqueFd(ends[0]), "frame", bytes.empty() ? nullptr : &program,
+      BootstrapChannel::Callbacks{[&](UniqueFd socket) {
+                                    CHECK(socket.valid());
+                                    end();
+                                  },
+                                  [&](const std::string& why, bool) {
+                                    CHECK(!why.empty());
+                                    end();
+                                  }});
+  uv_run(&loop, UV_RUN_DEFAULT);
+  CHECK(answers == 1);
+  CHECK(uv_loop_close(&loop) == 0);
+}
+
+}  // namespace muster::fuzz

@@ -1,0 +1,69 @@
+// The command line, one word a line of the input, with a host file and a job file to read.
+#include "launcher/options.h"
+
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "launcher/resolve.h"
+#include "proto/base/check.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace muster::fuzz {
+namespace {
+
+Environment Given() {
+  return {{"A", "a"},           {"PET_MAX_RESTARTS", "1"}, {"PET_NPROC_PER_NODE", "2"},
+          {"PET_ROLE", "role"}, {"PET_STANDALONE", "0"},   {"PYTHON_EXEC", "python3"}};
+}
+
+absl::StatusOr<std::string> AFile(const std::string& path) {
+  return path == "job.yaml" ? "nnodes: 2\nenv: {A: b}\ncommand: [p, q]\n" : "a slots=2\nb\n";
+}
+
+}  // namespace
+
+std::vector<std::string> Seeds() {
+  std::vector<std::string> seeds = {
+      "--nnodes 2:4 --nproc-per-node=16 --rdzv-endpoint node0:29400 -- p --x",
+      "-n 4 -ppn 2 -hosts a,b -x A=1 -x B -genv C 2 -wdir /tmp p q",
+      "-np4 -H a:2,b:2 --map-by slot:pe=2 --bind-to core --mca btl tcp --oversubscribe p",
+      "--map-by ppr:2:node:oversubscribe -H a,b --rank-by slot -genvlist A,B p",
+      "--hostfile h --exclude b --ssh ssh --ssh-args '-p 2' -q p.py",
+      "--config job.yaml --max-restarts=3 -v --env B=c",
+      "--standalone --nnodes 2 --nproc_per_node auto --log-dir l --redirects 3 --tee 0:1,1:2 p",
+      "--show 0,2-3 --show-local 0 --timestamps --log-prefix [{rank}@{host}] --grace 5 p",
+      "--timeout 1:30 --restart-grace 1m --stdin 0 --local-addr 10.0.0.1 --iface 10.0.0.0/8 p",
+      "--wrap 0:gdb --prologue x --stdin all --store agent --dialect slurm -m pkg.mod",
+      "--rdzv-endpoint file:///shared/job --rdzv-conf join_timeout=5,last_call_timeout=1 p",
+      "--master-addr a --master-port 29500 --node-rank 1 --nnodes 2 p",
+      "--rdzv-endpoint [::1]:29400 --rdzv-id x --rdzv-backend c10d --run-path p",
+      "-outfile-pattern o.%r.%h.%p -errfile-pattern e -label --env-none -iface eth0 p",
+      "--output-spool 1G --output-overflow drop --report r --insecure --no-prefix p",
+      "--plan --yaml p", "--explain-env=1 --json p", "--help", "--help-all", "--version",
+      // What is wrong, in one way each.
+      "--nnode 2 p", "--nnodes 3:2 p", "--nnodes=", "--quiet=1 p", "-n -x p", "ps",
+      "--nproc-per-node 0 p", "--grace 1y p", "--timeout 1:2:3:4:5 p", "--grace 99999999h p",
+      "--rdzv-conf timeout=0,is_host=2 p", "--rdzv-conf join_timeout p", "--rdzv-endpoint file:x p",
+      "--rdzv-endpoint a:99999 p", "--master-port 80 p", "--master-addr a:1 p", "--dialect smoke p",
+      "--log-prefix {x} p", "--output-spool 5x p", "--tee 4:5 p", "--show 5-3 p",
+      "--stdin 99999999 p", "--iface a/b/c p", "--wrap gdb p", "--wrap 0: p", "--ssh-args 'a p",
+      "--map-by node p", "-genvlist A=1 p", "--no-python -m p", "-outfile-pattern %x p",
+      "--standalone --hosts a p", "--nproc-per-node gpu --max-restarts x p",
+      "--rdzv-backend etcd p", "--launcher slurm p", "-genv A", "-qv p", "p : -n 2 q"};
+  for (std::string& seed : seeds) {
+    seed = absl::StrReplaceAll(seed, {{" ", "\n"}});
+  }
+  return seeds;
+}
+
+void Run(absl::string_view bytes) {
+  const std::vector<std::string> words = absl::StrSplit(bytes, '\n');
+  auto command = ParseCommandLine(words, Given(), AFile);
+  if (!command.ok()) {
+    CHECK(absl::IsInvalidArgument(command.status()) && !command.status().message().empty());
+  } else if (command->action == CommandAction::kRun) {
+    const absl::Status resolved = ResolveHosts(command->spec, AFile);
+    CHECK(resolved.ok() || absl::IsInvalidArgument(resolved));
+  }
+}
+
+}  // namespace muster::fuzz

@@ -1,0 +1,73 @@
+// Frames between the I/O process and its shepherd: one message of any bytes, with descriptors.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/io/shepherd_protocol.h"
+#include "proto/base/check.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace muster::fuzz {
+namespace {
+
+struct Pair {
+  UniqueFd a, b;
+};
+
+Pair MakePair() {
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+ShepherdFrame AFrame(uint32_t type, std::string payload) {
+  ShepherdFrame frame;
+  frame.type = type;
+  frame.index = 3;
+  frame.value = 9;
+  frame.payload = std::move(payload);
+  return frame;
+}
+
+}  // namespace
+
+std::vector<std::string> Seeds() {
+  std::vector<std::string> seeds;
+  for (uint32_t type = 0; type < 6; ++type) {
+    const Pair pair = MakePair();
+    CHECK(SendFrame(pair.a.get(), AFrame(type, PackStrings({"A=b", "", "C"}))).ok());
+    std::string bytes(1024, '\0');
+    const ssize_t n = recv(pair.b.get(), bytes.data(), bytes.size(), 0);
+    CHECK(n > 0);
+    seeds.push_back(bytes.substr(0, static_cast<size_t>(n)));
+  }
+  return seeds;
+}
+
+void Run(absl::string_view bytes) {
+  Pair pair = MakePair();
+  CHECK(send(pair.a.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  auto frame = ReceiveFrame(pair.b.get());
+  CHECK(absl::IsUnavailable(ReceiveFrame(pair.b.get()).status()));  // one message, one frame
+  if (!frame.ok()) {
+    CHECK(absl::IsOutOfRange(frame.status()));
+    return;
+  }
+  for (const char* text : UnpackStrings(frame->payload)) {
+    CHECK(text >= frame->payload.data() && text < frame->payload.data() + frame->payload.size());
+  }
+  // Sent on as it came, with descriptors: it arrives as it was sent.
+  frame->fds.clear();
+  const int32_t descriptors = frame->index & 3;
+  for (int32_t i = 0; i < descriptors; ++i) {
+    frame->fds.emplace_back(dup(STDERR_FILENO));
+  }
+  CHECK(SendFrame(pair.b.get(), *frame).ok());
+  const auto again = ReceiveFrame(pair.a.get());
+  CHECK(again.ok() && again->payload == frame->payload && again->value == frame->value &&
+        again->type == frame->type && again->fds.size() == frame->fds.size());
+  pair.a.Reset();
+  CHECK(absl::IsOutOfRange(ReceiveFrame(pair.b.get()).status()));
+  CHECK(absl::IsFailedPrecondition(SendFrame(pair.b.get(), *frame)));
+}
+
+}  // namespace muster::fuzz
