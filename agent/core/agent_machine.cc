@@ -260,6 +260,7 @@ void AgentStep::SendBeat() {
   beat.round = s_.round;
   beat.store_port = s_.phase == AgentPhase::kReady ? s_.store_port : uint16_t{0};
   beat.workers_alive = s_.workers_alive;
+  beat.workers_started = s_.workers_started;
   const uint32_t from = Mutated(Mutation::kExitsSentOnce) ? s_.exits_sent : s_.exits_acked;
   beat.exits_from = from;
   // As many as fit into one message; the others go when these are acknowledged.

@@ -11,7 +11,10 @@ namespace muster {
 
 void AgentStep::On(const WorkerSpawned& spawned) {
   if (spawned.round == s_.round && spawned.local_rank.value < s_.workers.size()) {
-    s_.workers[spawned.local_rank.value].pid = spawned.pid;
+    WorkerState& worker = s_.workers[spawned.local_rank.value];
+    s_.workers_started += worker.pid == 0 ? 1 : 0;
+    worker.pid = spawned.pid;
+    beat_wanted_ |= s_.workers_started == s_.workers.size();  // somebody may wait for it
   }
 }
 
@@ -126,6 +129,7 @@ void AgentStep::ShouldStop(const Directive& directive) {
     s_.round = directive.round;
     s_.assignment.reset();
     s_.workers.clear();
+    s_.workers_started = 0;
     s_.exits.clear();
     s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
     beat_wanted_ = true;
@@ -140,6 +144,7 @@ void AgentStep::Start(const Assignment& assignment) {
   s_.assignment = assignment;
   s_.workers.assign(assignment.workers, WorkerState());
   s_.workers_alive = assignment.workers;
+  s_.workers_started = 0;
   s_.exits.clear();
   s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
   s_.stop_sent = s_.killed = s_.clearing = s_.cleared = false;

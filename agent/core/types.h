@@ -112,7 +112,8 @@ struct AgentState {
   std::optional<Assignment> assignment;
   std::vector<WorkerState> workers;  // by local rank, of `round`
   uint32_t workers_alive = 0;
-  uint16_t store_port = 0;  // 0 = being opened
+  uint32_t workers_started = 0;  // of `round`: that have a pid, or had one
+  uint16_t store_port = 0;       // 0 = being opened
 
   std::vector<std::pair<WorkerExit, absl::Time>> exits;  // of `round`, in order seen, with the time
   uint32_t exits_acked = 0;

@@ -172,6 +172,9 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   out.on_spawned = [this](uint32_t local_rank, pid_t pid) {
     workers_[local_rank].pid = pid;
     Post(WorkerSpawned{assignment_.round, LocalRank{local_rank}, pid});
+    if (state_.workers_started == assignment_.workers && options_.on_workers_started) {
+      options_.on_workers_started(assignment_);
+    }
   };
   out.on_spawn_failed = [this](uint32_t local_rank, int error, std::string what) {
     OnSpawnFailed(local_rank, error, std::move(what));

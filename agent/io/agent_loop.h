@@ -35,6 +35,7 @@ class AgentLoop {
     EnvBase environment;  // what workers inherit, cleaned
     uint16_t store_port =
         0;  // MASTER_PORT that the user wants, if this may be the node of rank 0; 0 = any
+    std::function<void(const Assignment&)> on_workers_started;  // all of this node's; once a round
     std::function<void(const std::string&)> show_waiting;
     std::function<void(const JobOutcome&)>
         on_finish;  // everything is ended and shown; may destroy nothing

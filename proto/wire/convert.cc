@@ -71,6 +71,7 @@ void SetBeat(const Beat& beat, v1::Beat* wire) {
   SetRound(beat.round, wire->mutable_round());
   wire->set_store_port(beat.store_port);
   wire->set_workers_alive(beat.workers_alive);
+  wire->set_workers_started(beat.workers_started);
   wire->set_exits_from(beat.exits_from);
   for (const WorkerExit& exit : beat.exits) {
     SetExit(exit, wire->add_exits());
@@ -91,6 +92,8 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   beat.round = RoundOf(wire.round());
   beat.store_port = check.Port("store_port", wire.store_port());
   beat.workers_alive = check.Number("workers_alive", wire.workers_alive(), 0, kWorkersPerNodeMax);
+  beat.workers_started =
+      check.Number("workers_started", wire.workers_started(), 0, kWorkersPerNodeMax);
   beat.exits_from = check.Number("exits_from", wire.exits_from(), 0, kWorkersPerNodeMax);
   check.Bound("exits", static_cast<size_t>(wire.exits_size()), 0, kExitsPerBeatMax);
   beat.signals_done = wire.signals_done();

@@ -96,6 +96,7 @@ void StartRound(Machine& m) {
     s.round = {m.config.epoch, s.round.n + 1};
   }
   SetMembers(m, order);
+  s.unstarted = {order.begin(), order.end()};
   s.signals.clear();
   s.stop_reason = StopReason::kNone;
   s.stop_is_final = false;

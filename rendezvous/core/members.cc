@@ -73,6 +73,16 @@ void MemberOfRunningRound(Machine& m, NodeId id, const NodeState& node, const En
   }
 }
 
+void TakeStarted(Machine& m, NodeId id, const NodeState& node, const Beat& beat) {
+  RoundState& s = m.state;
+  if (node.place < 0 || node.round != s.round || beat.workers_started < node.join.workers) {
+    return;
+  }
+  if (s.unstarted.erase(id) != 0 && s.unstarted.empty()) {
+    m.out.push_back(WorkersStarted{s.round, s.world_size, static_cast<uint32_t>(s.members.size())});
+  }
+}
+
 void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   RoundState& s = m.state;
   if (beat.round != node.round) {
@@ -83,6 +93,7 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   node.store_port = beat.store_port;
   node.workers_alive = beat.workers_alive;
   node.signals_done = beat.signals_done;
+  TakeStarted(m, id, node, beat);
   const Ends ends = TakeExits(m, id, node, beat);
   if (beat.stop_asked != 0 || beat.kill_asked) {
     OnUserStop(m, beat.stop_asked, beat.kill_asked);

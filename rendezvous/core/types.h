@@ -109,8 +109,14 @@ struct RoundStarted {
   uint32_t world_size = 0;
   uint32_t nodes = 0;
 };
+struct WorkersStarted {
+  RoundId round;
+  uint32_t world_size = 0;
+  uint32_t nodes = 0;
+};                   // every worker of the round runs, or ran; at most once a round
 struct JobEnded {};  // state.report is final; every node has been told or is lost
-using RoundEffect = std::variant<Reply, Send, Tell, ArmTimer, DropLink, RoundStarted, JobEnded>;
+using RoundEffect =
+    std::variant<Reply, Send, Tell, ArmTimer, DropLink, RoundStarted, WorkersStarted, JobEnded>;
 
 // One worker's end, as the report shows it.
 struct ExitRecord {
@@ -181,6 +187,7 @@ struct RoundState {
   RoundId round;                // the present or last one
   std::vector<Member> members;  // of `round`, in order of node rank
   uint32_t world_size = 0;
+  std::set<NodeId> unstarted;  // members whose workers have not all been started, as they said
   std::map<NodeId, NodeState> nodes;
   std::map<std::string, NodeId> by_key;
   std::map<uint64_t, NodeId> by_life;                // every life ever admitted

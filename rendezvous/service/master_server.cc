@@ -189,6 +189,10 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
     if (options_.on_round_started) {
       options_.on_round_started(job_id, *started);
     }
+  } else if (auto* all = std::get_if<WorkersStarted>(&effect)) {
+    if (options_.on_workers_started) {
+      options_.on_workers_started(job_id, *all);
+    }
   } else if (std::holds_alternative<JobEnded>(effect)) {
     if (options_.many_jobs) {
       job->forget_at = BootNow() + kEndedJobKept;

@@ -136,6 +136,9 @@ class AgentScript {
                                                           : "stopping";
     std::string out = absl::StrCat("-> beat ", b.seq, " ", phase, " round ", b.round.ToString(),
                                    " alive ", b.workers_alive);
+    if (b.workers_started != 0) {
+      absl::StrAppend(&out, " started ", b.workers_started);
+    }
     if (b.store_port != 0) {
       absl::StrAppend(&out, " port ", b.store_port);
     }

@@ -134,6 +134,7 @@ class MasterScript {
                                       : AgentPhase::kStopping;
     beat.store_port = static_cast<uint16_t>(c.Number("port", phase == "ready" ? 4000 : 0));
     beat.workers_alive = static_cast<uint32_t>(c.Number("alive", phase == "ready" ? 0 : 1));
+    beat.workers_started = static_cast<uint32_t>(c.Number("started", 0));
     beat.stop_asked = SignalNumber(c.Text("stop", "0"));
     beat.signals_done = static_cast<uint32_t>(c.Number("signals", 0));
     beat.exits_from = agent.exits;
@@ -212,6 +213,10 @@ class MasterScript {
   }
   std::string Show(const RoundStarted& r) {
     return absl::StrCat("ROUND ", r.round.ToString(), " nodes ", r.nodes, " world ", r.world_size);
+  }
+  std::string Show(const WorkersStarted& all) {
+    return absl::StrCat("ALL STARTED ", all.round.ToString(), " nodes ", all.nodes, " world ",
+                        all.world_size);
   }
   std::string Show(const JobEnded&) {
     return absl::StrCat("ENDED exit code ", state_.report.exit_code,

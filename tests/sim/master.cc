@@ -81,6 +81,8 @@ void World::Do(const RoundStarted& effect) {
   CheckOrder();
 }
 
+void World::Do(const WorkersStarted& effect) { Mix(effect.round.Token()); }
+
 void World::Do(const JobEnded&) {
   over_ = now_;
   Heal();

@@ -165,6 +165,7 @@ class World {
   void Do(const ArmTimer& effect);
   void Do(const DropLink& effect);
   void Do(const RoundStarted& effect);
+  void Do(const WorkersStarted& effect);
   void Do(const JobEnded& effect);
   void MasterClosed(uint64_t connection);
   void MasterAsked(uint64_t request);

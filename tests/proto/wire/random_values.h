@@ -93,6 +93,7 @@ class RandomValues {
     beat.round = Round();
     beat.store_port = Port();
     beat.workers_alive = Below(kWorkersPerNodeMax + 1);
+    beat.workers_started = Below(kWorkersPerNodeMax + 1);
     beat.exits_from = Below(kWorkersPerNodeMax);
     for (uint32_t i = Below(4); i > 0; --i) beat.exits.push_back(Exit());
     beat.signals_done = static_cast<uint32_t>(Any());
