@@ -84,8 +84,7 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap) {
     options.store_port = bootstrap.terms.master_port;
   }
   options.plan = std::move(bootstrap.plan);
-  options.environment = FilterEnvironment(OwnEnvironment(), options.plan);
-  options.program = LookAtProgram(options.plan.argv, options.plan.wdir, options.environment);
+  options.programs = PreparePrograms(options.plan, OwnEnvironment());
   options.config.join_timeout = bootstrap.terms.join_timeout;
   Join& join = options.config.join;
   join = std::move(bootstrap.join);
@@ -158,12 +157,13 @@ int RunOnChannel() {
   if (!options.ok()) {
     return Fail(options.status());
   }
-  // One line tells the user about a whole job of one program.
+  // One node tells the user about the whole job.
   const uint32_t workers = options->config.join.workers;
-  const std::string notice =
-      MpiNotice(options->program, bootstrap->terms.nodes_max > 1 ? 0 : workers);
-  if (!notice.empty() && options->config.join.node_rank <= 0) {
-    LogWarning(notice);
+  if (options->config.join.node_rank <= 0) {
+    for (const std::string& notice :
+         MpiNotices(options->programs, bootstrap->terms.nodes_max > 1 ? 0 : workers)) {
+      LogWarning(notice);
+    }
   }
   absl::StatusOr<std::unique_ptr<ChannelRelay>> relay =
       ChannelRelay::Start(std::move(in), std::move(out));

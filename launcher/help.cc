@@ -31,14 +31,18 @@ constexpr Example kExamples[] = {
     {"launch --nnodes 2 --nproc-per-node 16 --rdzv-endpoint node0:29400 train.py",
      "the same, typed on both machines in any order, as with torchrun"},
     {"launch --standalone --nnodes 2 --nproc-per-node 2 train.py", "try two nodes on one machine"},
-    {"launch -n 6 --hosts a:4,b:4 --plan ./prog",
-     "6 of any program by slots, as with mpirun: ranks 0-3 on a, 4-5 on b; --plan only shows it"},
+    {"launch --plan --hosts a:4,b:4 -n 1 ./server : -n 5 -x LR=0.1 ./worker",
+     "by slots, as with mpirun: rank 0 on a runs one program, 1-5 another; --plan only shows it"},
 };
 
 constexpr absl::string_view kAfter =
     "A PROGRAM that ends in .py is run with python3 -u ($PYTHON_EXEC if set); any other is run as "
     "it is. What follows "
-    "PROGRAM is passed to it untouched.";
+    "PROGRAM is passed to it untouched; a word ':' always begins another program.";
+constexpr absl::string_view kSeveral =
+    "Each of several programs says how many workers it has (-n), and "
+    "may have --hosts, -x, --wdir and -m of its own; what holds for the whole job, -genv too, "
+    "stands before the first one. A program that needs ':' as an argument gets it from a job file.";
 constexpr absl::string_view kExit =
     "0 when every worker exited 0; else that of the first cause: the worker's own, 128 + signal, "
     "127 not found, 126 not "
@@ -140,6 +144,9 @@ std::string HelpText(bool all, bool colour) {
   }
   writer.Heading("Program");
   writer.Row("", kAfter, kIndent);
+  if (all) {
+    writer.Row("", kSeveral, kIndent);
+  }
   writer.Heading("Exit status");
   writer.Row("", kExit, kIndent);
   if (all) {

@@ -20,6 +20,7 @@ namespace muster {
 namespace {
 
 constexpr absl::string_view kCommand = "command";
+constexpr absl::string_view kPrograms = "programs";
 
 // As much of a text as a message has room for.
 std::string Shown(const std::string& text) {
@@ -59,6 +60,11 @@ class Reader {
     for (size_t i = 0; i < root.items.size(); i += 2) {
       RETURN_IF_ERROR(ReadKey(root.items[i], root.items[i + 1]));
     }
+    if (const auto it = seen_.find(std::string(kPrograms)); it != seen_.end()) {
+      if (!file_.command.empty()) {
+        return Error(it->second.place, "programs and command: keep one of the two");
+      }
+    }
     return std::move(file_);
   }
 
@@ -95,6 +101,10 @@ class Reader {
     if (key.text == kCommand) {
       RETURN_IF_ERROR(NotTwice(key, key.text));
       return ReadCommand(value);
+    }
+    if (key.text == kPrograms) {
+      RETURN_IF_ERROR(NotTwice(key, key.text));
+      return ReadPrograms(value);
     }
     const OptionRow* row = FindOption(absl::StrCat("--", key.text));
     if (row == nullptr) {
@@ -199,6 +209,59 @@ class Reader {
     return absl::OkStatus();
   }
 
+  absl::Status ReadPrograms(const YamlValue& value) {
+    if (value.kind != YamlValue::Kind::kList || value.items.empty()) {
+      return WrongKind(value, kPrograms, "a list of maps, as in '- {np: 2, command: [./a]}'");
+    }
+    if (value.items.size() > kProgramsMax) {
+      return Error(value.place, absl::StrCat(kPrograms, ": want at most ", kProgramsMax, ", got ",
+                                             value.items.size()));
+    }
+    for (const YamlValue& item : value.items) {
+      if (item.kind != YamlValue::Kind::kMap) {
+        return WrongKind(item, kPrograms, "maps, as in '- {np: 2, command: [./a]}'");
+      }
+      Reader program(file_.name);
+      for (size_t i = 0; i < item.items.size(); i += 2) {
+        RETURN_IF_ERROR(program.ReadKeyOfProgram(item.items[i], item.items[i + 1]));
+      }
+      if (program.file_.command.empty()) {
+        return Error(item.place, "this program has no command: [PROGRAM, ARGUMENT, ...]");
+      }
+      file_.programs.push_back(
+          {WordsOf(program.file_), absl::StrCat(file_.name, ":", item.place.line + 1)});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadKeyOfProgram(const YamlValue& key, const YamlValue& value) {
+    const OptionRow* row =
+        key.kind == YamlValue::Kind::kText ? FindOption(absl::StrCat("--", key.text)) : nullptr;
+    if (row != nullptr && !MaySayProgram(row->id)) {
+      return Error(key.place, absl::StrCat("'", key.text, "' holds for the whole job: it stands ",
+                                           "beside ", kPrograms, ", not in one of them"));
+    }
+    if (key.text == kPrograms) {
+      return Error(key.place, "a program of a list has none of its own");
+    }
+    return ReadKey(key, value);
+  }
+
+  // As they would be typed.
+  static std::vector<std::string> WordsOf(const JobFile& program) {
+    std::vector<std::string> words;
+    for (const JobFileSetting& setting : program.settings) {
+      const OptionRow& row = OptionOf(setting.id);
+      const std::string name =
+          setting.id == OptionId::kSetEnv ? "--env" : absl::StrCat("--", JobFileKey(setting.id));
+      words.push_back(row.kind == ArgumentKind::kNone ? name
+                                                      : absl::StrCat(name, "=", setting.text));
+    }
+    words.emplace_back("--");
+    words.insert(words.end(), program.command.begin(), program.command.end());
+    return words;
+  }
+
   void Add(OptionId id, const YamlValue& key, const YamlValue& value, std::string text) {
     file_.settings.push_back({id, key.text, std::move(text),
                               static_cast<uint32_t>(value.place.line + 1),
@@ -224,6 +287,7 @@ bool TakesList(OptionId id) {
 bool MayBeInJobFile(OptionId id) {
   switch (id) {
     case OptionId::kConfig:
+    case OptionId::kConfigLines:
     case OptionId::kPlan:
     case OptionId::kExplainEnv:
     case OptionId::kJson:

@@ -5,6 +5,8 @@
 // option takes, true or false for a flag. Besides these: `env:` is a map of NAME: value (without a
 // value, the one that NAME has where launch runs), `command:` is the program and its arguments, a
 // list of words or one text that is split at blanks and quotes and otherwise left as it is.
+// `programs:`, in place of a command, is a list of several: maps of `np`, `env`, `wdir`, `hosts`,
+// `command` and what else each may say for itself (programs.h).
 //
 // Rules:
 //  J1 what a key may be set to is known to its option's row (option_table.cc) alone; here is YAML;
@@ -20,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "launcher/job_spec.h"
+#include "launcher/programs.h"
 
 namespace muster {
 
@@ -37,7 +40,8 @@ struct JobFile {
   // In the order of the file; options that add up may come several times. A flag that is false is
   // as one that is not there.
   std::vector<JobFileSetting> settings;
-  std::vector<std::string> command;  // the program first; empty: the file names none
+  std::vector<std::string> command;    // the program first; empty: the file names none
+  std::vector<ProgramWords> programs;  // in place of a command: several, as they would be typed
 };
 
 // `name` is the file's, for messages. InvalidArgument: J2.

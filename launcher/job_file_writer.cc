@@ -15,6 +15,7 @@
 #include "launcher/job_file.h"
 #include "launcher/option_values.h"
 #include "launcher/options.h"
+#include "launcher/programs.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -44,7 +45,15 @@ bool IsCount(absl::string_view text) {
 
 class Writer {
  public:
-  void Line(absl::string_view text) { absl::StrAppend(&out_, text, "\n"); }
+  void Line(absl::string_view text) {
+    absl::StrAppend(&out_, first_.empty() ? indent_ : std::exchange(first_, ""), text, "\n");
+  }
+
+  // What follows is an item of a list: a map.
+  void BeginItem() {
+    indent_ = "    ";
+    first_ = "  - ";
+  }
 
   void Value(absl::string_view key, absl::string_view text) {
     Line(absl::StrCat(key, ": ", IsCount(text) ? std::string(text) : Text(key, text)));
@@ -102,6 +111,8 @@ class Writer {
   }
 
   std::string out_;
+  std::string indent_;
+  std::string first_;  // in place of `indent_` on the next line
   absl::Status error_;
 };
 
@@ -116,13 +127,11 @@ absl::StatusOr<std::vector<std::string>> SshArgs(const JobSpec& spec) {
   return std::vector<std::string>(spec.ssh.begin() + static_cast<ptrdiff_t>(own), spec.ssh.end());
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> WriteJobFile(const JobSpec& spec) {
-  Writer writer;
-  writer.Line("# launch --config FILE");
+// The options of which `wanted` says so.
+template <typename Wanted>
+absl::Status WriteOptions(const JobSpec& spec, const Wanted& wanted, Writer& writer) {
   for (const OptionRow& row : OptionTable()) {
-    if (!spec.Has(row.id) || !MayBeInJobFile(row.id)) {
+    if (!spec.Has(row.id) || !MayBeInJobFile(row.id) || !wanted(row.id)) {
       continue;
     }
     const std::string key = JobFileKey(row.id);
@@ -141,9 +150,35 @@ absl::StatusOr<std::string> WriteJobFile(const JobSpec& spec) {
       writer.Value(key, ValuesOf(spec, row.id).front());
     }
   }
+  return absl::OkStatus();
+}
+
+void WriteCommand(const JobSpec& spec, Writer& writer) {
   std::vector<std::string> command = {spec.program};
   command.insert(command.end(), spec.arguments.begin(), spec.arguments.end());
   writer.List("command", command);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WriteJobFile(const JobSpec& spec) {
+  Writer writer;
+  writer.Line("# launch --config FILE");
+  if (spec.further.empty()) {
+    RETURN_IF_ERROR(WriteOptions(
+        spec, [](OptionId) { return true; }, writer));
+    WriteCommand(spec, writer);
+    return writer.Take();
+  }
+  const auto of_program = [&](OptionId id) { return SaysProgram(spec, id); };
+  const auto of_job = [&](OptionId id) { return !SaysProgram(spec, id); };
+  RETURN_IF_ERROR(WriteOptions(spec, of_job, writer));
+  writer.Line("programs:");
+  for (const JobSpec* program : ProgramsOf(spec)) {
+    writer.BeginItem();
+    RETURN_IF_ERROR(WriteOptions(*program, of_program, writer));
+    WriteCommand(*program, writer);
+  }
   return writer.Take();
 }
 

@@ -33,6 +33,7 @@ enum class OptionId : uint8_t {
   kHostfile,
   kOversubscribe,
   kExclude,
+  kRankfile,
   kMapBy,
   kRankBy,
   kNoOversubscribe,
@@ -61,6 +62,7 @@ enum class OptionId : uint8_t {
   kWrap,
   kPrologue,
   kWdir,
+  kConfigLines,
   kStdin,
   kVirtualLocalRank,
   kNumaBinding,
@@ -163,15 +165,20 @@ struct JobSpec {
   bool no_python = false;
   bool run_path = false;
   std::string config_file;  // --config; what it says has gone into the other fields
+  // The programs behind the first one (`./a : -n 3 ./b`): each a job of which nothing was said but
+  // what is a program's own (MaySayProgram of programs.h).
+  std::vector<JobSpec> further;
+  std::vector<std::string> forward_to_all;  // of `forward`: what holds for those, too (-genv)
 
   // --- nodes and workers ---
   StartWay way = StartWay::kLocal;
   uint32_t nodes_min = 1;
   uint32_t nodes_max = 1;
-  std::optional<uint32_t> total;         // -n
+  std::optional<uint32_t> total;         // -n; once resolved, of all programs together
   std::optional<uint32_t> per_node;      // -ppn
   std::vector<std::string> hosts_texts;  // --hosts, one for each time it was given
   std::vector<std::string> hostfiles;    // --hostfile, likewise
+  std::string rankfile;                  // --rankfile
   std::vector<HostEntry> hosts;          // in order of the list, before --nnodes cuts it
   std::vector<NodeWorkers> nodes;        // kLocal, kStandalone, kHosts: all of them; else empty
   bool oversubscribe = false;

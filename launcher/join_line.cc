@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/options.h"
+#include "launcher/programs.h"
 #include "launcher/resolve.h"
 #include "proto/base/text.h"
 
@@ -17,6 +18,7 @@ constexpr absl::string_view kIsHost = "is_host";
 // Options that the other node must not, or need not, be given.
 bool StaysHere(const OptionRow& row) {
   switch (row.id) {
+    case OptionId::kConfigLines:
     case OptionId::kConfig:  // its options are given one by one
     case OptionId::kNodeRank:
     case OptionId::kSetEnvPair:  // said with -x
@@ -78,10 +80,7 @@ void AddNodeRank(const JobSpec& spec, std::vector<std::string>& words) {
   words.push_back(spec.nodes_max == 2 ? "1" : absl::StrCat("1..", spec.nodes_max - 1));
 }
 
-}  // namespace
-
-std::string JoinLine(const JobSpec& spec, const std::string& endpoint) {
-  std::vector<std::string> words = {spec.launch_path};
+void AddOptions(const JobSpec& spec, std::vector<std::string>& words) {
   for (const OptionRow& row : OptionTable()) {
     if (!spec.Has(row.id) || StaysHere(row)) {
       continue;
@@ -90,14 +89,30 @@ std::string JoinLine(const JobSpec& spec, const std::string& endpoint) {
       AddOption(row, value, words);
     }
   }
-  AddNodeRank(spec, words);
-  words.emplace_back(OptionName(OptionId::kRdzvEndpoint));
-  words.push_back(endpoint);
+}
+
+void AddCommand(const JobSpec& spec, std::vector<std::string>& words) {
   if (absl::StartsWith(spec.program, "-")) {
     words.emplace_back("--");
   }
   words.push_back(spec.program);
   words.insert(words.end(), spec.arguments.begin(), spec.arguments.end());
+}
+
+}  // namespace
+
+std::string JoinLine(const JobSpec& spec, const std::string& endpoint) {
+  std::vector<std::string> words = {spec.launch_path};
+  AddOptions(spec, words);
+  AddNodeRank(spec, words);
+  words.emplace_back(OptionName(OptionId::kRdzvEndpoint));
+  words.push_back(endpoint);
+  AddCommand(spec, words);
+  for (const JobSpec& program : spec.further) {
+    words.emplace_back(":");
+    AddOptions(program, words);
+    AddCommand(program, words);
+  }
   return absl::StrJoin(
       words, " ", [](std::string* out, const std::string& word) { out->append(ShellQuote(word)); });
 }

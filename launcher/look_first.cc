@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/programs.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "launcher/explain_env.h"
@@ -170,15 +171,16 @@ int ShowEnvironment(const JobSpec& spec) {
   }
   assignment->restarts_max = spec.max_restarts;
   assignment->one_host = spec.way == StartWay::kLocal || spec.way == StartWay::kStandalone;
-  const EnvBase base = FilterEnvironment(OwnEnvironment(), spec.plan);
-  const ProgramFacts program = LookAtProgram(spec.plan.argv, spec.plan.wdir, base);
-  const ExplainInput input = {spec.plan,
-                              *assignment,
-                              *facts,
-                              program,
-                              base,
-                              StoreIsAgent(spec.plan.store, program),
-                              LocalRank{rank - assignment->rank_first.value}};
+  const std::vector<PreparedProgram> programs = PreparePrograms(spec.plan, OwnEnvironment());
+  const PreparedProgram& program = programs[ProgramOf(spec.plan, rank)];
+  LocalRank local;
+  while (assignment->RankOf(local).value != rank) {
+    ++local.value;
+  }
+  const ExplainInput input = {
+      program.plan,  *assignment,         *facts,
+      program.facts, program.environment, StoreIsAgent(spec.plan.store, programs.front().facts),
+      local};
   return Print(spec.json ? ExplainEnvJson(input) : ExplainEnvText(input));
 }
 

@@ -19,6 +19,9 @@ namespace {
 // As if it had been said with -x, which is how the line for another node says it.
 absl::Status Forward(const OptionValue& v, const std::string& text, JobSpec& s) {
   RETURN_IF_ERROR(AddForward({v.name, text}, s));
+  if (absl::StartsWith(v.name, "-genv")) {
+    s.forward_to_all.push_back(text);
+  }
   s.given.insert({OptionId::kSetEnv, Given{false, std::string(v.name), text, ""}});
   return absl::OkStatus();
 }

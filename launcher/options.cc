@@ -1,6 +1,7 @@
 #include "launcher/options.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -8,9 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "launcher/job_file.h"
 #include "launcher/option_values.h"
+#include "launcher/programs.h"
 #include "launcher/resolve.h"
 #include "proto/base/status_macros.h"
 
@@ -25,82 +27,50 @@ constexpr absl::string_view kExample =
 constexpr absl::string_view kSubCommands[] = {"attach", "chaos", "doctor", "events", "logs",
                                               "ps",     "stop",  "top",    "trace"};
 
-// What people type out of habit, and what it is called here.
-struct Habit {
-  absl::string_view name;
-  absl::string_view here;
-};
-constexpr Habit kHabits[] = {
-    {"-N",
-     "it means workers per node to mpirun and nodes to srun: say --nproc-per-node or --nnodes"},
-    {"-c", "say --nproc-per-node for workers; OMP_NUM_THREADS follows from the CPUs of each"},
-    {"--cpus-per-task",
-     "OMP_NUM_THREADS follows from the CPUs of each worker; set it with -x OMP_NUM_THREADS=N"},
-    {"-w", "hosts are given with --hosts"},
-    {"--nodelist", "hosts are given with --hosts"},
-    {"--nodes", "the number of nodes is --nnodes"},
-    {"--export", "say -x NAME or -x NAME=VALUE, once for each"},
-    {"--output", "say --log-dir DIR, --log-prefix or --timestamps"},
-    {"--cpu-bind", "workers are not bound to CPUs: leave it out"},
-    {"--rankfile", "give the hosts in the order of the ranks, with slots: --hosts a:2,b:2"},
-    {"-rankmap", "give the hosts in the order of the ranks, with slots: --hosts a:2,b:2"},
-    {"-order-nodes", "give the hosts in the order you want: --hosts a,b"},
-    {"--nolocal", "name this machine with --exclude"},
-    {"-skip-launch-node", "name this machine with --exclude"},
-    {"--pernode", "say --nproc-per-node 1"},
-    {"--app", "launch starts one program: give its options on the command line"},
-    {"-configfile", "launch starts one program: give its options on the command line"},
-    {"--merge-stderr-to-stdout", "say 2>&1 behind the command"},
-    {"-prepend-pattern", "say --log-prefix TEMPLATE"},
-    {"--enable-recovery", "the others are stopped; --max-restarts N starts all again"},
-    {"--continuous", "the others are stopped; --max-restarts N starts all again"},
-    {"-disable-auto-cleanup", "the others are stopped; --max-restarts N starts all again"},
-    {"--preload-binary", "the program must lie at the same path on every node: copy it first"},
-    {"--preload-files", "files must lie at the same path on every node: copy them first"},
-    {"--tune", "its settings are Open MPI's own: leave it out, or set OMPI_MCA_... with -x"},
-    {"-rsh", "--ssh names the program"},
-    {"--use-env", "that is always so: leave it out"},
-};
-
-std::string Dashes(absl::string_view name) {  // --nproc_per_node is --nproc-per-node
-  std::string out(name);
-  if (absl::StartsWith(name, "--")) {
-    std::replace(out.begin(), out.end(), '_', '-');
-  }
-  return out;
-}
-
 class Parser {
  public:
-  Parser(const std::vector<std::string>& arguments, const Environment& environment,
+  Parser(std::vector<ProgramWords> programs, const Environment& environment,
          const FileReader& read_file)
-      : arguments_(arguments), environment_(environment), read_file_(read_file) {
+      : arguments_(std::move(programs.front().words)),
+        environment_(environment),
+        read_file_(read_file) {
+    further_.assign(std::make_move_iterator(programs.begin() + 1),
+                    std::make_move_iterator(programs.end()));
     spec().plan.grace = kGrace;
     spec().plan.output.spool_bytes_max = kOutputSpoolMax;
   }
 
   absl::StatusOr<ParsedCommand> Run() {
     RETURN_IF_ERROR(RefuseSubCommand());
-    while (next_ < arguments_.size() && command_.action == CommandAction::kRun) {
-      const absl::string_view word = arguments_[next_];
-      if (word.size() < 2 || word[0] != '-') {
-        break;
-      }
-      ++next_;
-      if (word == "--") {
-        break;
-      }
-      RETURN_IF_ERROR(TakeOption(word));
-    }
+    RETURN_IF_ERROR(TakeOptions());
     if (command_.action != CommandAction::kRun) {
       return std::move(command_);
     }
     RETURN_IF_ERROR(TakeEnvironment());
     RETURN_IF_ERROR(TakeFile());
     RETURN_IF_ERROR(TakeProgram());
+    RETURN_IF_ERROR(TakeFurther());
     TakeForwarded();
     NoteMpiSettings();
     return std::move(command_);
+  }
+
+  // One of several programs: `weaker` and `stronger` are variables of all of them.
+  absl::StatusOr<JobSpec> RunProgram(const std::vector<std::string>& weaker,
+                                     const std::vector<std::string>& stronger) {
+    spec().forward = weaker;
+    RETURN_IF_ERROR(TakeOptions());
+    if (command_.action != CommandAction::kRun) {
+      return absl::InvalidArgumentError("--help and --version stand before the first program");
+    }
+    RETURN_IF_ERROR(CheckFurther(spec()));
+    RETURN_IF_ERROR(TakeProgram());
+    spec().forward.insert(spec().forward.end(), stronger.begin(), stronger.end());
+    if (!spec().forward.empty()) {  // as -x says it, where it is written down
+      spec().given.insert({OptionId::kSetEnv, Given{false, "-x", spec().forward.back(), ""}});
+    }
+    TakeForwarded();
+    return std::move(spec());
   }
 
  private:
@@ -115,6 +85,55 @@ class Parser {
     return absl::InvalidArgumentError(
         absl::StrCat("'launch ", word, "' is kept for a command of launch that this build ",
                      "does not have yet; to run a program of that name: launch -- ", word));
+  }
+
+  absl::Status TakeOptions() {
+    while (next_ < arguments_.size() && command_.action == CommandAction::kRun) {
+      const std::string word = arguments_[next_];  // --configfile adds some
+      if (word.size() < 2 || word[0] != '-') {
+        break;
+      }
+      const bool of_lines = next_++ >= lines_begin_;
+      if (word == "--" && (of_lines || lines_begin_ == kNowhere)) {
+        break;
+      }
+      if (absl::Status taken = TakeOption(word); !taken.ok()) {
+        return of_lines ? At(lines_place_, taken) : taken;
+      }
+    }
+    if (next_ < lines_begin_ && lines_begin_ != kNowhere) {
+      return absl::InvalidArgumentError(absl::StrCat(spec().Said(OptionId::kConfigLines),
+                                                     " names the programs: '", arguments_[next_],
+                                                     "' cannot be typed, too"));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status At(const std::string& place, const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(place, ": ", status.message()));
+  }
+
+  // The programs of --configfile, as if its lines had been typed with ':' between them.
+  absl::Status TakeLines(const OptionValue& value) {
+    if (!further_.empty() || lines_begin_ != kNowhere) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(value.name, " ", value.text,
+                       " names the programs, one on each line: no other can be typed with it"));
+    }
+    const std::string path(value.text);
+    const absl::StatusOr<std::string> text = read_file_(path);
+    if (!text.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(value.name, " ", path, ": ", text.status().message()));
+    }
+    ASSIGN_OR_RETURN(std::vector<ProgramWords> programs, ReadProgramLines(*text, path));
+    lines_begin_ = arguments_.size();
+    lines_place_ = programs.front().place;
+    arguments_.insert(arguments_.end(), programs.front().words.begin(),
+                      programs.front().words.end());
+    further_.assign(std::make_move_iterator(programs.begin() + 1),
+                    std::make_move_iterator(programs.end()));
+    return absl::OkStatus();
   }
 
   absl::Status TakeOption(absl::string_view word) {
@@ -186,7 +205,11 @@ class Parser {
                                                        : CommandAction::kVersion;
       return absl::OkStatus();
     }
-    if (row.set == nullptr) {
+    if (row.id == OptionId::kConfigLines) {
+      const std::string name(value.name);  // its words may move
+      const std::string path(value.text);
+      RETURN_IF_ERROR(TakeLines({name, path}));
+    } else if (row.set == nullptr) {
       spec().notes.push_back(absl::StrCat(value.name, " has no effect: ", row.help));
     } else {
       RETURN_IF_ERROR(row.set(value, spec()));
@@ -206,21 +229,21 @@ class Parser {
   std::vector<OptionId> Displacing(OptionId id) const {
     switch (id) {
       case OptionId::kNprocPerNode:
-        return {OptionId::kTotal, OptionId::kPpn};
+        return {OptionId::kTotal, OptionId::kPpn, OptionId::kRankfile};
       case OptionId::kTotal:
       case OptionId::kPpn:
         return {OptionId::kNprocPerNode};
       case OptionId::kNnodes:
-        return {OptionId::kHosts, OptionId::kHostfile};
+        return {OptionId::kHosts, OptionId::kHostfile, OptionId::kRankfile};
       case OptionId::kRdzvEndpoint:
       case OptionId::kRdzvBackend:
       case OptionId::kNodeRank:
       case OptionId::kMasterAddr:
       case OptionId::kMasterPort:
-        return {OptionId::kHosts, OptionId::kHostfile, OptionId::kStandalone};
+        return {OptionId::kHosts, OptionId::kHostfile, OptionId::kRankfile, OptionId::kStandalone};
       case OptionId::kStandalone:
-        return {OptionId::kHosts, OptionId::kHostfile, OptionId::kRdzvEndpoint,
-                OptionId::kMasterAddr, OptionId::kServe};
+        return {OptionId::kHosts,        OptionId::kHostfile,   OptionId::kRankfile,
+                OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kServe};
       case OptionId::kModule:
       case OptionId::kRunPath:
         return {OptionId::kNoPython};
@@ -279,6 +302,7 @@ class Parser {
     for (const JobFileSetting& setting : file_.settings) {
       RETURN_IF_ERROR(TakeSetting(setting, stronger, forward));
     }
+    env_of_file_ = spec().forward;
     spec().forward.insert(spec().forward.end(), forward.begin(), forward.end());
     return absl::OkStatus();
   }
@@ -325,6 +349,9 @@ class Parser {
   }
 
   absl::Status TakeProgram() {
+    if (!NamesProgram() && further_.empty() && !file_.programs.empty()) {
+      return TakeProgramsOfFile();
+    }
     const std::vector<std::string> words =
         NamesProgram() ? std::vector<std::string>(
                              arguments_.begin() + static_cast<ptrdiff_t>(next_), arguments_.end())
@@ -341,12 +368,72 @@ class Parser {
     const auto python = environment_.find("PYTHON_EXEC");
     const bool named = python != environment_.end() && !python->second.empty();
     spec().plan.argv = ProgramArgv(spec(), named ? python->second : "python3");
-    const auto colon = std::find(spec().arguments.begin(), spec().arguments.end(), ":");
-    if (colon != spec().arguments.end() && colon + 1 != spec().arguments.end() &&
-        FindOption(*(colon + 1)) != nullptr) {
-      spec().notes.push_back(
-          "':' and what follows it are arguments of the program: launch starts one program, not "
-          "several");
+    return absl::OkStatus();
+  }
+
+  // The first one becomes this job's own; typed -x holds for all of them, and wins.
+  absl::Status TakeProgramsOfFile() {
+    for (const auto& [id, given] : spec().given) {
+      const bool of_all = id == OptionId::kSetEnv || id == OptionId::kSetEnvPair ||
+                          id == OptionId::kEnvList || id == OptionId::kHosts ||
+                          id == OptionId::kHostfile;
+      if (MaySayProgram(id) && !of_all) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            spec().Said(id), ": each of the programs of ", file_.name, " says that for itself"));
+      }
+    }
+    const std::vector<std::string> typed(
+        spec().forward.begin() + static_cast<ptrdiff_t>(env_of_file_.size()), spec().forward.end());
+    std::vector<JobSpec> programs;
+    for (const ProgramWords& words : file_.programs) {
+      ASSIGN_OR_RETURN(JobSpec program, ParseFurther(words, env_of_file_, typed));
+      programs.push_back(std::move(program));
+    }
+    JobSpec& first = programs.front();
+    spec().program = first.program;
+    spec().arguments = first.arguments;
+    spec().plan.argv = first.plan.argv;
+    spec().plan.wdir = first.plan.wdir;
+    spec().total = first.total;
+    spec().forward = first.forward;
+    spec().module = first.module;
+    spec().no_python = first.no_python;
+    spec().run_path = first.run_path;
+    if (first.Has(OptionId::kHosts) || first.Has(OptionId::kHostfile)) {
+      spec().hosts_texts = first.hosts_texts;
+      spec().hostfiles = first.hostfiles;
+    }
+    spec().given.insert(first.given.begin(), first.given.end());
+    spec().notes.insert(spec().notes.end(), first.notes.begin(), first.notes.end());
+    spec().further.assign(std::make_move_iterator(programs.begin() + 1),
+                          std::make_move_iterator(programs.end()));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<JobSpec> ParseFurther(const ProgramWords& words,
+                                       const std::vector<std::string>& weaker,
+                                       const std::vector<std::string>& stronger) const {
+    absl::StatusOr<JobSpec> program =
+        Parser({words}, environment_, read_file_).RunProgram(weaker, stronger);
+    return program.ok() ? std::move(program) : At(words.place, program.status());
+  }
+
+  // Those behind ':' or in the lines of --configfile.
+  absl::Status TakeFurther() {
+    std::vector<std::string> to_all = env_of_file_;
+    to_all.insert(to_all.end(), spec().forward_to_all.begin(), spec().forward_to_all.end());
+    for (const ProgramWords& words : further_) {
+      ASSIGN_OR_RETURN(JobSpec program, ParseFurther(words, to_all, {}));
+      spec().further.push_back(std::move(program));
+    }
+    for (JobSpec& program : spec().further) {
+      spec().mpi_settings.insert(spec().mpi_settings.end(), program.mpi_settings.begin(),
+                                 program.mpi_settings.end());
+      for (std::string& note : program.notes) {
+        if (std::find(spec().notes.begin(), spec().notes.end(), note) == spec().notes.end()) {
+          spec().notes.push_back(std::move(note));
+        }
+      }
     }
     return absl::OkStatus();
   }
@@ -381,10 +468,16 @@ class Parser {
     }
   }
 
-  const std::vector<std::string>& arguments_;  // borrowed for the time of Run
-  const Environment& environment_;             // likewise
-  const FileReader& read_file_;                // likewise
-  std::set<OptionId> switched_off_;            // flags that the environment sets to 0
+  static constexpr size_t kNowhere = static_cast<size_t>(-1);
+
+  std::vector<std::string> arguments_;    // of the first program
+  std::vector<ProgramWords> further_;     // the others
+  const Environment& environment_;        // borrowed for the time of Run
+  const FileReader& read_file_;           // likewise
+  size_t lines_begin_ = kNowhere;         // where the words of --configfile begin in arguments_
+  std::string lines_place_;               // of its first program
+  std::vector<std::string> env_of_file_;  // of the job file, for all programs
+  std::set<OptionId> switched_off_;       // flags that the environment sets to 0
   JobFile file_;
   size_t next_ = 0;
   ParsedCommand command_;
@@ -392,52 +485,11 @@ class Parser {
 
 }  // namespace
 
-const OptionRow* FindOption(absl::string_view name) {
-  const std::string wanted = Dashes(name);
-  for (const OptionRow& row : OptionTable()) {
-    for (absl::string_view known : absl::StrSplit(row.names, ' ')) {
-      if (known == wanted) {
-        return &row;
-      }
-    }
-  }
-  return nullptr;
-}
-
-std::string OptionHint(absl::string_view name) {
-  const std::string wanted = Dashes(name);
-  for (const Habit& habit : kHabits) {
-    if (habit.name == wanted) {
-      return absl::StrCat("; ", habit.here);
-    }
-  }
-  constexpr size_t kNever = 1000;
-  size_t best = kNever;
-  std::string nearest;
-  for (const OptionRow& row : OptionTable()) {
-    for (absl::string_view known : absl::StrSplit(row.names, ' ')) {
-      if (known.size() < 4 || wanted.size() < 4) {
-        continue;  // one letter is near to everything
-      }
-      const size_t allowed = std::max<size_t>(1, wanted.size() / 4);
-      if (wanted.size() > known.size() + allowed) {
-        continue;  // known before the work is done, which a long word makes long
-      }
-      const bool abbreviated = wanted.size() > 4 && absl::StartsWith(known, wanted);  // --nproc
-      const size_t distance = abbreviated ? 1 : EditDistance(wanted, known);
-      if (distance <= allowed && distance < best) {
-        best = distance;
-        nearest = std::string(known);
-      }
-    }
-  }
-  return best == kNever ? "" : absl::StrCat("; did you mean ", nearest, "?");
-}
-
 absl::StatusOr<ParsedCommand> ParseCommandLine(const std::vector<std::string>& arguments,
                                                const Environment& environment,
                                                const FileReader& read_file) {
-  return Parser(arguments, environment, read_file).Run();
+  ASSIGN_OR_RETURN(std::vector<ProgramWords> programs, SplitAtColons(arguments));
+  return Parser(std::move(programs), environment, read_file).Run();
 }
 
 }  // namespace muster

@@ -51,12 +51,27 @@ void AddTypedNodes(const JobSpec& spec, LaunchPlan& plan) {
   }
 }
 
+std::string RankRange(uint32_t first, uint32_t count) {
+  return count == 1 ? absl::StrCat(first) : absl::StrCat(first, "-", first + count - 1);
+}
+
 std::string Ranks(const PlanNode& node, bool known) {
   if (!known || node.workers == 0) {
     return "?";
   }
-  return node.workers == 1 ? absl::StrCat(node.rank_first)
-                           : absl::StrCat(node.rank_first, "-", node.rank_first + node.workers - 1);
+  if (node.ranks.empty()) {
+    return RankRange(node.rank_first, node.workers);
+  }
+  std::string out;
+  for (size_t i = 0; i < node.ranks.size();) {
+    uint32_t count = 1;
+    while (i + count < node.ranks.size() && node.ranks[i + count] == node.ranks[i] + count) {
+      ++count;
+    }
+    absl::StrAppend(&out, i == 0 ? "" : ",", RankRange(node.ranks[i], count));
+    i += count;
+  }
+  return out;
 }
 
 std::string Start(const PlanNode& node) {
@@ -64,6 +79,18 @@ std::string Start(const PlanNode& node) {
                           : node.starter == "joins"  ? "typed there"
                                                      : node.starter;
   return node.command.empty() ? how : absl::StrCat(how, ": ", CommandLine(node.command));
+}
+
+void AddPrograms(const JobSpec& spec, LaunchPlan& plan) {
+  const WorkPlan& work = spec.plan;
+  plan.programs.push_back({0, work.further.front().rank_first, work.argv, work.wdir, work.env_set});
+  for (size_t i = 0; i < work.further.size(); ++i) {
+    const FurtherProgram& program = work.further[i];
+    const uint32_t end =
+        i + 1 < work.further.size() ? work.further[i + 1].rank_first : spec.total.value_or(0);
+    plan.programs.push_back({program.rank_first, end - program.rank_first, program.argv,
+                             program.wdir, program.env_set});
+  }
 }
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -88,6 +115,29 @@ std::string Table(const Rows& rows) {
   return out;
 }
 
+void AppendSurroundings(const std::string& wdir, const std::vector<std::string>& env_set,
+                        std::string& out) {
+  if (!wdir.empty()) {
+    absl::StrAppend(&out, "in       ", wdir, "\n");
+  }
+  for (const std::string& variable : env_set) {
+    absl::StrAppend(&out, "set      ", ShellQuote(variable), "\n");
+  }
+}
+
+// With folder and variables, which are each program's own.
+void AppendPrograms(const LaunchPlan& plan, std::string& out) {
+  for (const PlanProgram& program : plan.programs) {
+    absl::StrAppend(&out, "program  ", RankRange(program.rank_first, program.workers), ": ",
+                    CommandLine(program.argv), "\n");
+    AppendSurroundings(program.wdir, program.env_set, out);
+  }
+  if (plan.programs.empty()) {
+    absl::StrAppend(&out, "program  ", CommandLine(plan.argv), "\n");
+    AppendSurroundings(plan.wdir, plan.env_set, out);
+  }
+}
+
 }  // namespace
 
 LaunchPlan PlanOf(const JobSpec& spec) {
@@ -102,10 +152,14 @@ LaunchPlan PlanOf(const JobSpec& spec) {
   plan.rendezvous = spec.way == StartWay::kLocal ? "" : EndpointText(spec.rendezvous);
   plan.env_set = spec.plan.env_set;
   plan.notes = spec.notes;
+  if (!spec.plan.further.empty()) {
+    AddPrograms(spec, plan);
+  }
   for (const NodeWorkers& node : spec.nodes) {
     PlanNode planned;
     planned.name = node.host.name;
     planned.workers = node.wanted == WorkersWanted::kNumber ? node.workers : 0;
+    planned.ranks = node.ranks;
     planned.starter = spec.way == StartWay::kLocal   ? "embedded"
                       : spec.way == StartWay::kHosts ? "ssh"
                                                      : "local";
@@ -126,7 +180,7 @@ void NumberRanks(LaunchPlan& plan) {
   uint32_t next = 0;
   bool known = true;
   for (PlanNode& node : plan.nodes) {
-    node.rank_first = next;
+    node.rank_first = node.ranks.empty() ? next : node.ranks.front();
     known = known && node.workers > 0;
     next += node.workers;
   }
@@ -150,8 +204,10 @@ absl::StatusOr<Assignment> AssignmentOf(const LaunchPlan& plan, uint32_t rank) {
   out.nodes = static_cast<uint32_t>(plan.nodes.size());
   out.world_size = plan.world_size;
   for (const PlanNode& node : plan.nodes) {
-    if (node.rank_first <= rank) {
+    const bool asked = std::find(node.ranks.begin(), node.ranks.end(), rank) != node.ranks.end();
+    if (node.ranks.empty() ? node.rank_first <= rank : asked) {
       out.node_rank = NodeRank{node.node_rank};
+      out.ranks = node.ranks;
       out.rank_first = Rank{node.rank_first};
       out.workers = node.workers;
     }
@@ -172,21 +228,15 @@ std::string PlanText(const LaunchPlan& plan) {
   absl::StrAppend(&out, "job      ", plan.job_id.empty() ? "" : absl::StrCat(plan.job_id, ": "),
                   world, " on ", Plural(plan.nodes.size(), "node", "nodes"),
                   elastic ? absl::StrCat(" (starts with ", plan.nodes_min, ")") : "", "\n");
-  absl::StrAppend(&out, "program  ", CommandLine(plan.argv), "\n");
+  AppendPrograms(plan, out);
   for (const std::string& wrap : plan.wraps) {
     absl::StrAppend(&out, "wrap     ", wrap, "\n");
   }
   for (const absl::string_view line : absl::StrSplit(plan.prologue, '\n', absl::SkipEmpty())) {
     absl::StrAppend(&out, "prologue ", line, "\n");
   }
-  if (!plan.wdir.empty()) {
-    absl::StrAppend(&out, "in       ", plan.wdir, "\n");
-  }
   if (!plan.rendezvous.empty()) {
     absl::StrAppend(&out, "meet at  ", plan.rendezvous, "\n");
-  }
-  for (const std::string& variable : plan.env_set) {
-    absl::StrAppend(&out, "set      ", ShellQuote(variable), "\n");
   }
   if (!plan.environment.empty()) {
     absl::StrAppend(&out, "sent     ", absl::StrJoin(Names(plan.environment), " "), "\n");
@@ -219,6 +269,9 @@ std::string PlanJson(const LaunchPlan& plan) {
     const nlohmann::ordered_json unknown = nullptr;
     item["workers"] = node.workers == 0 ? unknown : nlohmann::ordered_json(node.workers);
     item["rank_first"] = known ? nlohmann::ordered_json(node.rank_first) : unknown;
+    if (!node.ranks.empty()) {
+      item["ranks"] = node.ranks;
+    }
     known = known && node.workers > 0;
     item["starter"] = node.starter;
     item["command"] = node.command;
@@ -231,6 +284,15 @@ std::string PlanJson(const LaunchPlan& plan) {
   out["world_size"] = plan.world_size == 0 ? nlohmann::ordered_json(nullptr)
                                            : nlohmann::ordered_json(plan.world_size);
   out["argv"] = plan.argv;
+  for (const PlanProgram& program : plan.programs) {
+    nlohmann::ordered_json item;
+    item["rank_first"] = program.rank_first;
+    item["workers"] = program.workers;
+    item["argv"] = program.argv;
+    item["wdir"] = program.wdir;
+    item["env_set"] = program.env_set;
+    out["programs"].push_back(std::move(item));
+  }
   out["wraps"] = plan.wraps;
   out["prologue"] = plan.prologue;
   out["wdir"] = plan.wdir;

@@ -18,8 +18,18 @@ struct PlanNode {
   std::string name;                  // "" = this machine, or not known before it joins
   uint32_t workers = 0;              // 0 = found out on the node (auto, cpu, gpu)
   uint32_t rank_first = 0;           // counted only while all nodes before it are known
+  std::vector<uint32_t> ranks;       // in order of local rank; empty = from rank_first on
   std::string starter;               // embedded | local | ssh | joins
   std::vector<std::string> command;  // that starts it; empty for embedded
+};
+
+// One of several programs.
+struct PlanProgram {
+  uint32_t rank_first = 0;
+  uint32_t workers = 0;
+  std::vector<std::string> argv;
+  std::string wdir;
+  std::vector<std::string> env_set;
 };
 
 struct LaunchPlan {
@@ -29,7 +39,8 @@ struct LaunchPlan {
   uint32_t nodes_min = 1;
   uint32_t world_size = 0;  // 0 = not known before the nodes are asked
   std::vector<std::string> argv;
-  std::vector<std::string> wraps;  // "0-3:CMD" of --wrap
+  std::vector<PlanProgram> programs;  // where there are several: all of them
+  std::vector<std::string> wraps;     // "0-3:CMD" of --wrap
   std::string prologue;
   std::string wdir;
   std::string rendezvous;                // where the nodes meet, "" when nothing listens

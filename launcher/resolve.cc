@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/options.h"
+#include "launcher/placement.h"
+#include "launcher/programs.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 
@@ -17,11 +19,6 @@ namespace muster {
 namespace {
 
 constexpr uint16_t kMasterPort = 29500;  // torchrun's default in the static form
-
-absl::Status Contradiction(const JobSpec& spec, OptionId a, OptionId b, absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(spec.Said(a), " and ", spec.Said(b), " contradict: ", why));
-}
 
 // Pairs that never make sense together.
 struct Pair {
@@ -32,7 +29,16 @@ constexpr absl::string_view kStartsItself =
     "launch starts the nodes of a host list itself; keep one of the two";
 constexpr absl::string_view kOneMachine =
     "a standalone job is on this machine; keep one of the two";
+constexpr absl::string_view kPlacesAll =
+    "the file says where every rank runs, and so how many each host has";
 constexpr Pair kPairs[] = {
+    {OptionId::kRankfile, OptionId::kNprocPerNode, kPlacesAll},
+    {OptionId::kRankfile, OptionId::kPpn, kPlacesAll},
+    {OptionId::kRankfile, OptionId::kNnodes, kPlacesAll},
+    {OptionId::kRankfile, OptionId::kStandalone, kOneMachine},
+    {OptionId::kRankfile, OptionId::kRdzvEndpoint, kStartsItself},
+    {OptionId::kRankfile, OptionId::kNodeRank, kStartsItself},
+    {OptionId::kRankfile, OptionId::kServe, kStartsItself},
     {OptionId::kStandalone, OptionId::kHosts, kOneMachine},
     {OptionId::kStandalone, OptionId::kHostfile, kOneMachine},
     {OptionId::kStandalone, OptionId::kServe, kOneMachine},
@@ -132,8 +138,7 @@ absl::Status SettleRendezvous(JobSpec& spec) {
   if (spec.nodes_max == 1) {
     return absl::OkStatus();
   }
-  if (!endpoint && !spec.master_addr.empty() && !spec.Has(OptionId::kHosts) &&
-      !spec.Has(OptionId::kHostfile)) {
+  if (!endpoint && !spec.master_addr.empty() && !NamesHosts(spec)) {
     r.is_static = true;
     r.host = spec.master_addr;
     r.port = spec.master_port.value_or(kMasterPort);
@@ -174,86 +179,6 @@ void SettleOutput(JobSpec& spec) {
   }
 }
 
-std::optional<NamedCount> Named(const JobSpec& spec, OptionId id, uint32_t value) {
-  return spec.Has(id) ? std::optional<NamedCount>(NamedCount{value, spec.Said(id)}) : std::nullopt;
-}
-
-absl::Status ReadHosts(JobSpec& spec, const FileReader& read_file) {
-  if (!spec.hosts_texts.empty()) {
-    auto hosts = ParseHostList(absl::StrJoin(spec.hosts_texts, ","));
-    if (!hosts.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(spec.Said(OptionId::kHosts), ": ", hosts.status().message()));
-    }
-    spec.hosts = *std::move(hosts);
-    return absl::OkStatus();
-  }
-  std::string text;
-  for (const std::string& path : spec.hostfiles) {
-    auto read = read_file(path);
-    if (!read.ok()) {
-      return absl::Status(read.status().code(),
-                          absl::StrCat("--hostfile ", path, ": ", read.status().message()));
-    }
-    ASSIGN_OR_RETURN(const std::vector<HostEntry> hosts, ParseHostFile(*read, path));
-    const auto before = static_cast<ptrdiff_t>(spec.hosts.size());  // of other files
-    for (const HostEntry& host : hosts) {
-      const bool again = std::any_of(
-          spec.hosts.begin(), spec.hosts.begin() + before,
-          [&](const HostEntry& h) { return h.name == host.name && h.port == host.port; });
-      if (again) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            path, ": host '", host.name, "' stands in another host file of this command, too"));
-      }
-      spec.hosts.push_back(host);
-    }
-  }
-  return absl::OkStatus();
-}
-
-// What --exclude names goes from the list; slots, users and ports of it say nothing. A name that is
-// not in the list is a mistake somewhere.
-absl::Status ExcludeHosts(JobSpec& spec) {
-  if (spec.exclude_texts.empty()) {
-    return absl::OkStatus();
-  }
-  const std::string all = DescribeHosts(spec.hosts);
-  ASSIGN_OR_RETURN(const std::vector<HostEntry> excluded,
-                   ParseHostList(absl::StrJoin(spec.exclude_texts, ",")));
-  for (const HostEntry& gone : excluded) {
-    if (std::erase_if(spec.hosts, [&](const HostEntry& h) { return h.name == gone.name; }) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(spec.Said(OptionId::kExclude), ": host '",
-                                                     gone.name, "' is not in the list (", all,
-                                                     ")"));
-    }
-  }
-  if (spec.hosts.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.Said(OptionId::kExclude), " leaves no host of the list (", all, ")"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CountHosts(JobSpec& spec) {
-  AllocationRequest request;
-  request.hosts = spec.hosts;
-  request.hosts_said =
-      spec.Said(spec.Has(OptionId::kHosts) ? OptionId::kHosts : OptionId::kHostfile);
-  request.nodes_min = Named(spec, OptionId::kNnodes, spec.nodes_min);
-  request.nodes_max = Named(spec, OptionId::kNnodes, spec.nodes_max);
-  request.total = Named(spec, OptionId::kTotal, spec.total.value_or(0));
-  request.per_node = Named(spec, OptionId::kPpn, spec.per_node.value_or(0));
-  request.wanted = spec.plan.workers_wanted;
-  request.exact = Named(spec, OptionId::kNprocPerNode, spec.plan.workers);
-  request.oversubscribe = spec.oversubscribe;
-  ASSIGN_OR_RETURN(Allocation allocation, AllocateHosts(request));
-  spec.nodes = std::move(allocation.nodes);
-  spec.nodes_min = allocation.nodes_min;
-  spec.nodes_max = static_cast<uint32_t>(spec.nodes.size());
-  spec.notes.insert(spec.notes.end(), allocation.notes.begin(), allocation.notes.end());
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 bool Contradict(OptionId a, OptionId b) {
@@ -273,18 +198,18 @@ absl::StatusOr<std::vector<uint32_t>> WorkersByNode(const JobSpec& spec) {
   const uint32_t n = *spec.total;
   if (n < nodes) {
     return absl::InvalidArgumentError(
-        absl::StrCat(spec.Said(OptionId::kTotal), " is less than one worker a node: ", on));
+        absl::StrCat(TotalSaid(spec), " is less than one worker a node: ", on));
   }
   if (exact && uint64_t{nodes} * spec.plan.workers != n) {
     return absl::InvalidArgumentError(absl::StrCat(
-        spec.Said(OptionId::kTotal), " and ", spec.Said(OptionId::kNprocPerNode), " disagree: ", on,
-        " makes ", uint64_t{nodes} * spec.plan.workers, " workers; give one of the two"));
+        TotalSaid(spec), " and ", spec.Said(OptionId::kNprocPerNode), " disagree: ", on, " makes ",
+        uint64_t{nodes} * spec.plan.workers, " workers; give one of the two"));
   }
   if (spec.per_node && !exact) {
     const uint64_t room = uint64_t{nodes} * *spec.per_node;
     if (n > room || n <= room - *spec.per_node) {
       return absl::InvalidArgumentError(
-          absl::StrCat(spec.Said(OptionId::kTotal), " with ", spec.Said(OptionId::kPpn), " takes ",
+          absl::StrCat(TotalSaid(spec), " with ", spec.Said(OptionId::kPpn), " takes ",
                        Plural((n - 1) / *spec.per_node + 1, "node", "nodes"), ", but there is ", on,
                        ": say --nnodes, with --hosts or --standalone"));
     }
@@ -294,7 +219,7 @@ absl::StatusOr<std::vector<uint32_t>> WorkersByNode(const JobSpec& spec) {
   }
   const std::vector<uint32_t> counts = SpreadEvenly(n, nodes);
   if (counts[0] > kWorkersPerNodeMax) {
-    return absl::InvalidArgumentError(absl::StrCat(spec.Said(OptionId::kTotal), ": want at most ",
+    return absl::InvalidArgumentError(absl::StrCat(TotalSaid(spec), ": want at most ",
                                                    kWorkersPerNodeMax, " workers on a node, got ",
                                                    counts[0]));
   }
@@ -318,8 +243,8 @@ absl::Status CountOwn(JobSpec& spec) {
   }
   if (counts.front() != counts.back() && !spec.node_rank && spec.nodes.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        spec.Said(OptionId::kTotal), " cannot be shared out evenly over ",
-        spec.Said(OptionId::kNnodes), ": say --node-rank on every node, or --nproc-per-node"));
+        TotalSaid(spec), " cannot be shared out evenly over ", spec.Said(OptionId::kNnodes),
+        ": say --node-rank on every node, or --nproc-per-node"));
   }
   spec.plan.workers = counts[spec.nodes.empty() ? spec.node_rank.value_or(0) : 0];
   return absl::OkStatus();
@@ -346,7 +271,7 @@ absl::Status CheckWraps(const JobSpec& spec) {
 }
 
 StartWay WayOf(const JobSpec& spec) {
-  if (spec.Has(OptionId::kHosts) || spec.Has(OptionId::kHostfile)) {
+  if (NamesHosts(spec)) {
     return StartWay::kHosts;
   }
   if (spec.nodes_max == 1) {
@@ -363,6 +288,7 @@ StartWay WayOf(const JobSpec& spec) {
 
 absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file) {
   RETURN_IF_ERROR(CheckPairs(spec));
+  RETURN_IF_ERROR(CountPrograms(spec));
   RETURN_IF_ERROR(CheckCounts(spec));
   RETURN_IF_ERROR(SettleRendezvous(spec));
   SettleOutput(spec);
@@ -378,9 +304,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file) {
     RETURN_IF_ERROR(CountOwn(spec));
     return CheckWraps(spec);
   }
-  RETURN_IF_ERROR(ReadHosts(spec, read_file));
-  RETURN_IF_ERROR(ExcludeHosts(spec));
-  RETURN_IF_ERROR(CountHosts(spec));
+  RETURN_IF_ERROR(PlaceOnHosts(spec, read_file));
   spec.plan.workers_wanted = spec.nodes.front().wanted;
   spec.plan.workers = spec.nodes.front().workers;
   return CheckWraps(spec);

@@ -197,12 +197,17 @@ class HostsJob {
     if (bootstrap.plan.wdir.empty()) {
       bootstrap.plan.wdir = OwnFolder();
     }
+    for (FurtherProgram& program : bootstrap.plan.further) {
+      program.wdir = program.wdir.empty() ? OwnFolder() : program.wdir;
+    }
     if (!here) {
       bootstrap.plan.env_base = EnvironmentToForward(OwnEnvironment(), spec_.plan);
     }
     bootstrap.join.key = KeyOf(index);
     bootstrap.join.key_is_exact = true;
     bootstrap.join.node_rank = static_cast<int32_t>(index);
+    bootstrap.join.ranks = node.ranks;
+    bootstrap.join.workers = static_cast<uint32_t>(node.ranks.size());
     if (spec_.way == StartWay::kStandalone) {
       bootstrap.join.address = absl::StrCat("127.0.", index / 250, ".", index % 250 + 1);
     }

@@ -131,8 +131,7 @@ int RunLocal(JobSpec spec) {
     return kExitUsage;
   }
   options.facts = *std::move(facts);
-  options.environment = FilterEnvironment(OwnEnvironment(), spec.plan);
-  options.program = LookAtProgram(spec.plan.argv, spec.plan.wdir, options.environment);
+  options.programs = PreparePrograms(spec.plan, OwnEnvironment());
   const absl::StatusOr<uint32_t> workers = WorkersOnNode(spec.plan, options.facts);
   if (!workers.ok()) {
     LogError(workers.status().message());
@@ -145,8 +144,7 @@ int RunLocal(JobSpec spec) {
   if (StdinReader::NothingThere()) {
     spec.plan.stdin_mode = StdinMode::kNone;
   }
-  const std::string notice = MpiNotice(options.program, *workers);
-  if (!notice.empty()) {
+  for (const std::string& notice : MpiNotices(options.programs, *workers)) {
     LogWarning(notice);
   }
   options.plan = spec.plan;

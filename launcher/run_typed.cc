@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/master_client.h"
 #include "agent/io/node_facts.h"
@@ -24,6 +23,7 @@
 #include "launcher/join_line.h"
 #include "launcher/local_output.h"
 #include "launcher/meet_at_file.h"
+#include "launcher/programs.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
@@ -44,15 +44,11 @@ constexpr absl::Duration kNoServerHint =
 
 // What must be the same on every node; the master names both nodes where it is not.
 std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec) {
-  std::vector<std::string> words = {spec.program};
-  words.insert(words.end(), spec.arguments.begin(), spec.arguments.end());
   return {{"--nnodes", spec.nodes_min == spec.nodes_max
                            ? absl::StrCat(spec.nodes_max)
                            : absl::StrCat(spec.nodes_min, ":", spec.nodes_max)},
           {"--max-restarts", absl::StrCat(spec.max_restarts)},
-          {"program", absl::StrJoin(words, " ", [](std::string* out, const std::string& word) {
-             absl::StrAppend(out, ShellQuote(word));
-           })}};
+          {"program", DescribePrograms(spec)}};
 }
 
 class TypedJob {
@@ -312,8 +308,7 @@ absl::StatusOr<AgentLoop::Options> AgentOptions(JobSpec& spec) {
   if (!spec.rendezvous.is_static && spec.node_rank.value_or(0) == 0) {
     options.store_port = spec.master_port.value_or(0);
   }
-  options.environment = FilterEnvironment(OwnEnvironment(), spec.plan);
-  options.program = LookAtProgram(spec.plan.argv, spec.plan.wdir, options.environment);
+  options.programs = PreparePrograms(spec.plan, OwnEnvironment());
   options.config.join_timeout = spec.rendezvous.join_timeout;
   Join& join = options.config.join;
   join.key = spec.node_rank.has_value() ? absl::StrCat("rank/", *spec.node_rank)
@@ -400,8 +395,8 @@ int RunTyped(JobSpec spec) {
     return Fail(options.status(), kExitUsage);
   }
   const uint32_t workers = options->config.join.workers;
-  const std::string notice = MpiNotice(options->program, spec.nodes_max > 1 ? 0 : workers);
-  if (!notice.empty()) {
+  for (const std::string& notice :
+       MpiNotices(options->programs, spec.nodes_max > 1 ? 0 : workers)) {
     LogWarning(notice);
   }
   int code = kExitFailed;

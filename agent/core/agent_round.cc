@@ -36,7 +36,7 @@ void AgentStep::On(const RoundCleared& cleared) {
     if (!s_.workers[i].ended) {
       WorkerExit exit;
       exit.local_rank = LocalRank{i};
-      exit.rank = Rank{s_.assignment->rank_first.value + i};
+      exit.rank = s_.assignment->RankOf(LocalRank{i});
       exit.pid = s_.workers[i].pid;
       exit.kind = ExitKind::kSignaled;
       exit.code = SIGKILL;

@@ -143,7 +143,7 @@ std::string LayoutText(const std::vector<std::pair<uint32_t, uint32_t>>& layout)
 
 Place PlaceOf(const Assignment& assignment, LocalRank local) {
   Place place;
-  place.rank = assignment.rank_first.value + local.value;
+  place.rank = assignment.RankOf(local).value;
   place.world_size = assignment.world_size;
   place.local_rank = local.value;
   place.local_size = assignment.workers;
@@ -214,7 +214,7 @@ void AppendSlurm(const Assignment& assignment, const Place& place, const EnvBase
   }
   std::string ranks;
   for (uint32_t i = 0; i < place.local_size; ++i) {
-    absl::StrAppend(&ranks, i == 0 ? "" : ",", assignment.rank_first.value + i);
+    absl::StrAppend(&ranks, i == 0 ? "" : ",", assignment.RankOf(LocalRank{i}).value);
   }
   add("SLURM_GTIDS", std::move(ranks));
 }

@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/programs.h"
 #include "agent/core/worker_argv.h"
 #include "agent/io/exit_facts.h"
 #include "proto/base/clock.h"
@@ -36,7 +37,8 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
       pump_(loop, options_.plan.output, options_.plan.job_id, options_.facts.hostname, output),
       store_(loop, [this](std::string why) { Post(StorePortFailed{std::move(why)}); }),
-      store_is_agent_(StoreIsAgent(options_.plan.store, options_.program)),
+      // Of the first program on every node: rank 0's, so that all nodes say the same.
+      store_is_agent_(StoreIsAgent(options_.plan.store, options_.programs.front().facts)),
       timer_(loop, [this] { Post(TimeElapsed{}); }),
       show_timer_(loop, [this] { CheckShown(); }) {}
 
@@ -133,7 +135,9 @@ void AgentLoop::MakeRunDir() {
 }
 
 void AgentLoop::SpawnWorker(LocalRank local) {
-  const WorkPlan& plan = options_.plan;
+  const uint32_t rank = assignment_.RankOf(local).value;
+  const PreparedProgram& program = options_.programs[ProgramOf(options_.plan, rank)];
+  const WorkPlan& plan = program.plan;
   Worker& worker = workers_[local.value];
   worker.started = BootNow();
   if (!run_dir_.empty()) {
@@ -142,15 +146,15 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   }
   const std::vector<EnvVar> variables =
       WorkerVariables({plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
-                       options_.program.torch_version},
-                      options_.environment);
-  const uint32_t rank = assignment_.rank_first.value + local.value;
-  if (!program_sent_ || !plan.wraps.empty()) {  // with wrappers the words differ between workers
+                       program.facts.torch_version},
+                      program.environment);
+  // With wrappers, or several programs, the words differ between workers.
+  if (!program_sent_ || !plan.wraps.empty() || options_.programs.size() > 1) {
     program_sent_ = true;
     const WorkerNames names = {rank, local.value, assignment_.node_rank.value,
                                options_.facts.hostname};
     shepherd_.SetProgram(
-        {plan.wdir, WorkerArgv(plan, names), EntriesWithout(options_.environment, variables)});
+        {plan.wdir, WorkerArgv(plan, names), EntriesWithout(program.environment, variables)});
   }
   absl::StatusOr<OutputPump::WorkerEnds> ends = pump_.Open(local.value);
   if (!ends.ok()) {
@@ -192,7 +196,7 @@ void AgentLoop::OnSpawnFailed(uint32_t local_rank, int error, std::string what) 
   workers_[local_rank].ended = true;
   WorkerExit exit;
   exit.local_rank = LocalRank{local_rank};
-  exit.rank = Rank{assignment_.rank_first.value + local_rank};
+  exit.rank = assignment_.RankOf(LocalRank{local_rank});
   exit.kind = ExitKind::kSpawnFailed;
   exit.code = error;
   exit.detail = std::move(what);
@@ -205,7 +209,7 @@ void AgentLoop::OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_byte
   worker.ended = true;
   WorkerExit exit;
   exit.local_rank = LocalRank{local_rank};
-  exit.rank = Rank{assignment_.rank_first.value + local_rank};
+  exit.rank = assignment_.RankOf(LocalRank{local_rank});
   exit.pid = worker.pid;
   exit.ran_for = BootNow() - worker.started;
   exit.rss_max_bytes = peak_bytes;

@@ -31,8 +31,7 @@ class AgentLoop {
     AgentConfig config;
     WorkPlan plan;
     NodeFacts facts;
-    ProgramFacts program;
-    EnvBase environment;  // what workers inherit, cleaned
+    std::vector<PreparedProgram> programs;  // of `plan`, in its order
     uint16_t store_port =
         0;  // MASTER_PORT that the user wants, if this may be the node of rank 0; 0 = any
     std::function<void(const Assignment&)> on_workers_started;  // all of this node's; once a round

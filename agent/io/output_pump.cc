@@ -93,7 +93,7 @@ void OutputPump::BeginRound(const Assignment& assignment) {
 
 absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
   WorkerEnds ends;
-  const uint32_t rank = assignment_.rank_first.value + local_rank;
+  const uint32_t rank = assignment_.RankOf(LocalRank{local_rank}).value;
   for (const uint8_t number : {uint8_t{1}, uint8_t{2}}) {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) != 0) {
@@ -233,7 +233,7 @@ void OutputPump::Emit(Stream& stream, LineAssembler::Piece piece) {
     return;
   }
   OutputChunk chunk;
-  chunk.rank = assignment_.rank_first.value + stream.local_rank;
+  chunk.rank = assignment_.RankOf(LocalRank{stream.local_rank}).value;
   chunk.local_rank = stream.local_rank;
   chunk.node_rank = assignment_.node_rank.value;
   chunk.stream = stream.number;

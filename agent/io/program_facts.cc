@@ -4,12 +4,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "agent/core/programs.h"
 #include "agent/io/elf_file.h"
 #include "agent/io/python_facts.h"
 #include "agent/io/small_file.h"
@@ -189,6 +192,31 @@ ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::stri
     LookAtPython(interpreter, path, wdir, env, facts);
   }
   return facts;
+}
+
+std::vector<PreparedProgram> PreparePrograms(const WorkPlan& plan,
+                                             const std::vector<std::string>& inherited) {
+  std::vector<PreparedProgram> out;
+  for (size_t i = 0; i < ProgramCount(plan); ++i) {
+    PreparedProgram program;
+    program.plan = PlanOfProgram(plan, i);
+    program.environment = FilterEnvironment(inherited, program.plan);
+    program.facts = LookAtProgram(program.plan.argv, program.plan.wdir, program.environment);
+    out.push_back(std::move(program));
+  }
+  return out;
+}
+
+std::vector<std::string> MpiNotices(const std::vector<PreparedProgram>& programs,
+                                    uint32_t world_size) {
+  std::vector<std::string> out;
+  for (const PreparedProgram& program : programs) {
+    std::string notice = MpiNotice(program.facts, world_size);
+    if (!notice.empty() && std::find(out.begin(), out.end(), notice) == out.end()) {
+      out.push_back(std::move(notice));
+    }
+  }
+  return out;
 }
 
 }  // namespace muster

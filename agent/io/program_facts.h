@@ -4,6 +4,7 @@
 // error: the worker's own start will say what is wrong with it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,5 +17,20 @@ namespace muster {
 // PYTHONPATH, PYENV_*, HOME are looked at).
 ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::string& wdir,
                            const EnvBase& env);
+
+// What workers are started from.
+struct PreparedProgram {
+  WorkPlan plan;  // PlanOfProgram
+  EnvBase environment;
+  ProgramFacts facts;
+};
+
+// One for each program of the job, in their order; `inherited` is the environment of this process.
+std::vector<PreparedProgram> PreparePrograms(const WorkPlan& plan,
+                                             const std::vector<std::string>& inherited);
+
+// MpiNotice of each program that has one, each text once.
+std::vector<std::string> MpiNotices(const std::vector<PreparedProgram>& programs,
+                                    uint32_t world_size);
 
 }  // namespace muster

@@ -49,7 +49,8 @@ struct AllocationRequest {
 struct NodeWorkers {
   HostEntry host;
   WorkersWanted wanted = WorkersWanted::kNumber;
-  uint32_t workers = 1;  // kNumber
+  uint32_t workers = 1;              // kNumber
+  std::vector<uint32_t> ranks = {};  // by local rank; empty = the next ones in order of the nodes
   bool operator==(const NodeWorkers&) const = default;
 };
 

@@ -19,6 +19,8 @@ inline constexpr uint32_t kWorkersPerNodeMax =
 inline constexpr uint32_t kWorldSizeMax = 1u << 20;
 inline constexpr uint32_t kRestartsMax = 1000000;
 
+inline constexpr uint32_t kProgramsMax = 1024;  // of a job; each has words and an environment
+
 // --- liveness (ARCHITECTURE.md section 8) ---
 inline constexpr absl::Duration kBeatInterval = absl::Seconds(1);
 inline constexpr absl::Duration kLease =

@@ -69,6 +69,8 @@ struct Join {
   uint16_t store_port = 0;  // bound by the agent for the next round's MASTER_PORT
   std::vector<std::pair<std::string, std::string>>
       must_agree;  // option and value that must be equal on all nodes
+  // Of its workers, in order of their local ranks; empty = the next ones behind the node before.
+  std::vector<uint32_t> ranks;
 };
 
 enum class AgentPhase : uint8_t {
@@ -125,7 +127,7 @@ struct Assignment {
   RoundId round;
   NodeRank node_rank;
   uint32_t nodes = 0;
-  Rank rank_first;       // of this node's workers
+  Rank rank_first;       // of this node's workers, where `ranks` is empty
   uint32_t workers = 0;  // on this node
   uint32_t world_size = 0;
   std::string master_addr;
@@ -136,6 +138,10 @@ struct Assignment {
   // Workers of each node as runs {workers, nodes} in node order, for names that need the whole
   // layout (SLURM_TASKS_PER_NODE, HOROVOD_CROSS_RANK). Empty = not told: too many runs.
   std::vector<std::pair<uint32_t, uint32_t>> layout;
+  std::vector<uint32_t> ranks;  // of this node's workers, as Join asked for them
+  Rank RankOf(LocalRank local) const {
+    return ranks.empty() ? Rank{rank_first.value + local.value} : Rank{ranks[local.value]};
+  }
   auto operator<=>(const Assignment&) const = default;
 };
 

@@ -52,12 +52,21 @@ struct Wrap {
   std::vector<std::string> argv;  // may hold {rank}, {local_rank}, {node_rank} and {host}
 };
 
+// One of several programs of a job, behind the first one: everything that may differ from that.
+struct FurtherProgram {
+  uint32_t rank_first = 0;  // it runs from this rank up to the next one's
+  std::vector<std::string> argv;
+  std::string wdir;                  // "" = the agent's own
+  std::vector<std::string> env_set;  // in place of the plan's
+};
+
 struct WorkPlan {
-  std::string job_id;             // TORCHELASTIC_RUN_ID
-  std::vector<std::string> argv;  // argv[0] is searched in the worker's PATH
-  std::vector<Wrap> wraps;        // the first one outermost
-  std::string prologue;           // lines for /bin/sh, run by each worker first; "" = none
-  std::string wdir;               // "" = the agent's own
+  std::string job_id;                   // TORCHELASTIC_RUN_ID
+  std::vector<std::string> argv;        // argv[0] is searched in the worker's PATH
+  std::vector<Wrap> wraps;              // the first one outermost
+  std::string prologue;                 // lines for /bin/sh, run by each worker first; "" = none
+  std::string wdir;                     // "" = the agent's own
+  std::vector<FurtherProgram> further;  // by rank_first; empty = one program for all ranks
   std::vector<std::string>
       env_base;  // "K=V" sent along by the launcher under the agent's own environment
   std::vector<std::string> env_set;  // "K=V" the user named (-x, --env): wins over everything

@@ -125,6 +125,19 @@ void SetAssignment(const Assignment& assignment, v1::Assignment* wire) {
     run->set_workers(workers);
     run->set_nodes(nodes);
   }
+  wire->mutable_ranks()->Assign(assignment.ranks.begin(), assignment.ranks.end());
+}
+
+// Of the workers of a node: of all or, where they follow from the order of the nodes, of none.
+std::vector<uint32_t> RanksOf(absl::string_view field,
+                              const google::protobuf::RepeatedField<uint32_t>& wire,
+                              uint32_t workers, uint32_t world_size, FieldChecker& check) {
+  const auto count = static_cast<size_t>(wire.size());
+  check.Bound(field, count, count == 0 ? 0 : workers, count == 0 ? 0 : workers);
+  for (const uint32_t rank : wire) {
+    check.Bound(field, rank, 0, uint64_t{world_size} - 1);
+  }
+  return check.ok() ? std::vector<uint32_t>(wire.begin(), wire.end()) : std::vector<uint32_t>();
 }
 
 // Runs of a layout that is told must be those of this round: names are made from them.
@@ -164,6 +177,8 @@ Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
       check.Number("assignment.restarts_max", wire.restarts_max(), 0, kRestartsMax);
   assignment.one_host = wire.one_host();
   SetLayoutOf(wire, check, assignment);
+  assignment.ranks =
+      RanksOf("assignment.ranks", wire.ranks(), assignment.workers, assignment.world_size, check);
   return assignment;
 }
 
@@ -252,6 +267,7 @@ v1::Join ToWire(const Join& join) {
     option->set_name(name);
     option->set_value(value);
   }
+  wire.mutable_ranks()->Assign(join.ranks.begin(), join.ranks.end());
   return wire;
 }
 
@@ -276,6 +292,7 @@ absl::StatusOr<Join> FromWire(const v1::Join& wire) {
     join.must_agree.emplace_back(check.Text("must_agree", option.name(), kNameBytesMax),
                                  check.Text("must_agree", option.value(), kTextBytesMax));
   }
+  join.ranks = RanksOf("ranks", wire.ranks(), join.workers, kWorldSizeMax, check);
   RETURN_IF_ERROR(check.status());
   return join;
 }

@@ -96,6 +96,27 @@ OutputOptions OutputOf(const v1::OutputOptions& wire, FieldChecker& check) {
   return output;
 }
 
+// Each begins behind the one before: a rank has one program.
+std::vector<FurtherProgram> FurtherOf(const v1::WorkPlan& wire, FieldChecker& check) {
+  std::vector<FurtherProgram> out;
+  check.Bound("further", static_cast<size_t>(wire.further_size()), 0, kProgramsMax - 1);
+  uint32_t before = 0;
+  for (const v1::FurtherProgram& program : wire.further()) {
+    FurtherProgram one;
+    one.rank_first = check.Number("further.rank_first", program.rank_first(), uint64_t{before} + 1,
+                                  kWorldSizeMax - 1);
+    one.argv = StringsOf("further.argv", program.argv(), check);
+    one.wdir = check.Text("further.wdir", program.wdir(), kTextBytesMax);
+    one.env_set = StringsOf("further.env_set", program.env_set(), check);
+    if (!check.ok()) {
+      return {};
+    }
+    before = one.rank_first;
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
 void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_job_id(plan.job_id);
   SetStrings(plan.argv, wire->mutable_argv());
@@ -122,6 +143,13 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
     SetStrings(wrap.argv, out->mutable_argv());
   }
   wire->set_prologue(plan.prologue);
+  for (const FurtherProgram& program : plan.further) {
+    v1::FurtherProgram* out = wire->add_further();
+    out->set_rank_first(program.rank_first);
+    SetStrings(program.argv, out->mutable_argv());
+    out->set_wdir(program.wdir);
+    SetStrings(program.env_set, out->mutable_env_set());
+  }
 }
 
 absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
@@ -152,6 +180,7 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
                           StringsOf("wraps.argv", wrap.argv(), check)});
   }
   plan.prologue = check.Text("prologue", wire.prologue(), kTextBytesMax);
+  plan.further = FurtherOf(wire, check);
   RETURN_IF_ERROR(check.status());
   return plan;
 }

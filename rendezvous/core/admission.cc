@@ -72,6 +72,10 @@ std::string WhyNot(const Machine& m, const Join& join) {
     return absl::StrCat("--nproc-per-node: want 1..", kWorkersPerNodeMax, ", got ", join.workers,
                         " on ", join.hostname);
   }
+  if (!join.ranks.empty() && join.ranks.size() != join.workers) {
+    return absl::StrCat(join.hostname, " asks for ", join.ranks.size(), " ranks and has ",
+                        join.workers, " workers");
+  }
   if (s.live >= kNodesMax) {
     return absl::StrCat("the job has ", s.live, " nodes already; the limit is ", kNodesMax);
   }

@@ -23,6 +23,7 @@ Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   a.restarts_max = m.config.restarts_max;
   a.one_host = s.one_host;
   a.layout = s.layout;
+  a.ranks = member.ranks;
   return a;
 }
 

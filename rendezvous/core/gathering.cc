@@ -48,7 +48,7 @@ void SetMembers(Machine& m, const std::vector<NodeId>& order) {
   for (size_t i = 0; i < order.size(); ++i) {
     NodeState& node = s.nodes.at(order[i]);
     const uint32_t workers = node.join.workers;
-    s.members.push_back({order[i], node.incarnation, Rank{s.world_size}, workers});
+    s.members.push_back({order[i], node.incarnation, Rank{s.world_size}, workers, node.join.ranks});
     s.world_size += workers;
     node.place = static_cast<int32_t>(i);
     if (!node.rank_kept.has_value()) {
@@ -76,6 +76,23 @@ void SetMembers(Machine& m, const std::vector<NodeId>& order) {
                });
 }
 
+// Whether the nodes of `order` have, all together, each rank of the world once: from their places,
+// or as they ask.
+bool RanksAreWhole(const RoundState& s, const std::vector<NodeId>& order, uint64_t world) {
+  std::vector<bool> seen(world);
+  size_t asked = 0;
+  for (const NodeId id : order) {
+    for (const uint32_t rank : s.nodes.at(id).join.ranks) {
+      if (rank >= world || seen[rank]) {
+        return false;
+      }
+      seen[rank] = true;
+      ++asked;
+    }
+  }
+  return asked == 0 || asked == world;
+}
+
 void StartRound(Machine& m) {
   RoundState& s = m.state;
   std::vector<NodeId> order = ChooseMembers(m);
@@ -90,6 +107,11 @@ void StartRound(Machine& m) {
     return EndJob(m, 1, CauseKind::kNeverFormed,
                   absl::StrCat("the nodes would run ", world, " workers; the limit is ",
                                kWorldSizeMax, ": ask for fewer with --nproc-per-node"));
+  }
+  if (!RanksAreWhole(s, order, world)) {
+    return EndJob(m, 1, CauseKind::kNeverFormed,
+                  absl::StrCat("the ranks that the nodes ask for are not 0..", world - 1,
+                               ", each once: all nodes of the list must be there"));
   }
   s.phase = JobPhase::kRunning;
   if (!Mutated(Mutation::kRoundIdReused) || s.round.IsNone()) {

@@ -16,7 +16,27 @@ absl::Status Broken(const char* invariant, const T&... text) {
 
 bool Same(const Member& a, const Member& b) {
   return a.node == b.node && a.incarnation == b.incarnation && a.rank_first == b.rank_first &&
-         a.workers == b.workers;
+         a.workers == b.workers && a.ranks == b.ranks;
+}
+
+// Where nodes ask for ranks of their own, they have all of the world's, each once.
+absl::Status CheckAskedRanks(const RoundState& state) {
+  std::set<uint32_t> asked;
+  size_t count = 0;
+  for (const Member& member : state.members) {
+    asked.insert(member.ranks.begin(), member.ranks.end());
+    count += member.ranks.size();
+    if (!member.ranks.empty() && member.ranks.size() != member.workers) {
+      return Broken("I1", "node ", member.node.value, " has ", member.ranks.size(), " ranks for ",
+                    member.workers, " workers");
+    }
+  }
+  const bool whole = count == state.world_size && asked.size() == count &&
+                     (asked.empty() || *asked.rbegin() == count - 1);
+  if (count != 0 && !whole) {
+    return Broken("I1", "of ", state.world_size, " ranks ", asked.size(), " are asked for");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRanks(const RoundState& state) {
@@ -32,6 +52,7 @@ absl::Status CheckRanks(const RoundState& state) {
     }
     next += member.workers;
   }
+  RETURN_IF_ERROR(CheckAskedRanks(state));
   if (next != state.world_size) {
     return Broken("I1", "ranks end at ", next, ", the world is ", state.world_size);
   }
@@ -150,7 +171,7 @@ absl::Status InvariantChecker::CheckSend(const RoundState& state, const Send& se
   if (a.round.IsNone()) {
     return absl::OkStatus();
   }
-  const Member mine{send.node, send.incarnation, a.rank_first, a.workers};
+  const Member mine{send.node, send.incarnation, a.rank_first, a.workers, a.ranks};
   if (a.round != send.directive.round || a.node_rank.value >= round->second.size() ||
       !Same(round->second[a.node_rank.value], mine)) {
     return Broken("I2", "node ", send.node.value, " is told another place in round ",

@@ -1,4 +1,5 @@
 // Beats, departures and losses of nodes.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,11 @@
 #include "rendezvous/core/machine.h"
 
 namespace muster {
+
+bool Member::Runs(Rank rank) const {
+  return ranks.empty() ? rank.value >= rank_first.value && rank.value < rank_first.value + workers
+                       : std::find(ranks.begin(), ranks.end(), rank.value) != ranks.end();
+}
 namespace {
 
 // Last lines of stderr are kept of this many failed workers; the report shows those of the first

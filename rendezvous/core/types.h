@@ -180,6 +180,8 @@ struct Member {
   Incarnation incarnation;
   Rank rank_first;
   uint32_t workers = 0;
+  std::vector<uint32_t> ranks;  // as its Join asked; empty = from rank_first on
+  bool Runs(Rank rank) const;
 };
 
 struct RoundState {

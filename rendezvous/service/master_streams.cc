@@ -169,9 +169,7 @@ std::vector<StreamSession*> MasterServer::Impl::StreamsOf(const std::string& job
     return out;
   }
   for (const Member& member : job->state().members) {
-    const uint32_t first = member.rank_first.value;
-    if (to.rank.has_value() &&
-        (to.rank->value < first || to.rank->value >= first + member.workers)) {
+    if (to.rank.has_value() && !member.Runs(*to.rank)) {
       continue;
     }
     const auto number = job->streams.find(member.node);

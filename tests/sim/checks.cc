@@ -26,7 +26,7 @@ void World::CheckSpawn(uint32_t who, const Assignment& assignment) {
     Fail(absl::StrCat("A4: ", p.config.join.hostname, " starts round ", round, " without a lease"));
   }
   for (uint32_t i = 0; i < assignment.workers; ++i) {
-    const uint32_t rank = assignment.rank_first.value + i;
+    const uint32_t rank = assignment.RankOf(LocalRank{i}).value;
     if (!spawned_.emplace(std::make_pair(assignment.round, rank), who).second) {
       Fail(absl::StrCat("I1: rank ", rank, " of round ", round, " was started twice"));
     }
@@ -88,8 +88,7 @@ void World::CheckFirstCause() {
   }
   for (const Member& member : master_.members) {
     const NodeState& node = master_.nodes.at(member.node);
-    const bool mine =
-        rank >= member.rank_first.value && rank < member.rank_first.value + member.workers;
+    const bool mine = member.Runs(Rank{rank});
     const bool heard = node.incarnation == member.incarnation && node.status != NodeStatus::kLost;
     if (mine && heard && master_.report.first->exit.kind != ExitKind::kSignaled) {
       Fail(absl::StrCat("cause: rank ", rank,

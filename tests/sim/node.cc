@@ -82,7 +82,7 @@ void World::Plan(uint32_t who, uint32_t local) {
 void World::EndIn(uint32_t who, uint32_t local, Nanos delay, WorkerExit exit) {
   Worker& w = processes_[who].workers[local];
   exit.local_rank = LocalRank{local};
-  exit.rank = Rank{processes_[who].state.assignment->rank_first.value + local};
+  exit.rank = processes_[who].state.assignment->RankOf(LocalRank{local});
   exit.pid = w.pid;
   exit.ran_for = absl::Nanoseconds(now_ + delay - w.started);
   w.exit = std::move(exit);

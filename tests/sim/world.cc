@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -53,6 +54,31 @@ void World::MakeJob() {
   fail_chance_ = Chance(0.5) ? 0.5 : 0.1;
   workers_max_ = 1 + static_cast<uint32_t>(rng_.Below(4));
   stays_ = Chance(0.5);
+  if (config_.nodes_min == config_.nodes_max && options_.seed % 2 == 0) {
+    DealRanks();
+  }
+}
+
+uint32_t World::WorkersOf(uint32_t key) const {
+  return options_.faults
+             ? 1 + static_cast<uint32_t>(SplitMix64(options_.seed + key).Below(workers_max_))
+             : workers_max_;
+}
+
+// As a rank file would: the nodes ask for ranks in any order.
+void World::DealRanks() {
+  std::vector<uint32_t> owners;
+  for (uint32_t key = 0; key < options_.agents; ++key) {
+    owners.insert(owners.end(), WorkersOf(key), key);
+  }
+  SplitMix64 rng(~options_.seed);
+  for (size_t i = owners.size(); i > 1; --i) {
+    std::swap(owners[i - 1], owners[rng.Below(i)]);
+  }
+  ranks_.resize(options_.agents);
+  for (uint32_t rank = 0; rank < owners.size(); ++rank) {
+    ranks_[owners[rank]].push_back(rank);
+  }
 }
 
 void World::AddProcess(uint32_t key, Nanos at) {
@@ -64,10 +90,10 @@ void World::AddProcess(uint32_t key, Nanos at) {
   p.config.join.node_rank = static_cast<int32_t>(key);
   p.config.join.hostname = absl::StrCat("node", key);
   p.config.join.address = absl::StrFormat("10.%d.%d.%d", key >> 16, (key >> 8) & 255, key & 255);
-  p.config.join.workers =
-      options_.faults
-          ? 1 + static_cast<uint32_t>(SplitMix64(options_.seed + key).Below(workers_max_))
-          : workers_max_;
+  p.config.join.workers = WorkersOf(key);
+  if (!ranks_.empty()) {
+    p.config.join.ranks = ranks_[key];
+  }
   p.config.join_timeout = absl::Seconds(90);
   p.offset = Between(0, 1000 * kSecond);
   processes_.push_back(std::move(p));

@@ -107,6 +107,8 @@ class World {
   // --- world.cc ---
   void MakeJob();
   void AddProcess(uint32_t key, Nanos at);
+  uint32_t WorkersOf(uint32_t key) const;
+  void DealRanks();
   void Dispatch(const Event& event);
   bool Defer(const Event& event);
   void Trace(const Event& event) const;
@@ -226,9 +228,10 @@ class World {
   uint32_t racks_failed_ = 0;
   double fail_chance_ = 0;  // that one worker of a round fails by itself
   uint32_t workers_max_ = 2;
-  int32_t user_stop_ = 0;       // what the user sent, 0 = not yet
-  uint32_t signals_asked_ = 0;  // in the present round
-  Nanos over_ = -1;             // time of JobEnded
+  std::vector<std::vector<uint32_t>> ranks_;  // by key, of a job with a rank file; else empty
+  int32_t user_stop_ = 0;                     // what the user sent, 0 = not yet
+  uint32_t signals_asked_ = 0;                // in the present round
+  Nanos over_ = -1;                           // time of JobEnded
 
   // What really happened, for the checks.
   std::map<RoundId, WorkerExit> first_failure_;               // by itself

@@ -62,6 +62,11 @@ TEST(Convert, BootstrapSurvives) {
     EXPECT_EQ(got->plan.wraps[0].ranks, sent.plan.wraps[0].ranks);
     EXPECT_EQ(got->plan.wraps[1].argv, sent.plan.wraps[1].argv);
     EXPECT_EQ(got->plan.prologue, sent.plan.prologue);
+    ASSERT_EQ(got->plan.further.size(), 2u);
+    EXPECT_EQ(got->plan.further[0].rank_first, sent.plan.further[0].rank_first);
+    EXPECT_EQ(got->plan.further[0].argv, sent.plan.further[0].argv);
+    EXPECT_EQ(got->plan.further[0].wdir, sent.plan.further[0].wdir);
+    EXPECT_EQ(got->plan.further[0].env_set, sent.plan.further[0].env_set);
     EXPECT_EQ(got->plan.output.out_file, sent.plan.output.out_file);
     EXPECT_EQ(got->plan.output.err_file, sent.plan.output.err_file);
     EXPECT_EQ(got->plan.dialects, sent.plan.dialects);

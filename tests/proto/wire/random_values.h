@@ -68,6 +68,11 @@ class RandomValues {
     exit.stderr_tail = Text(kStderrTailBytes);
     return exit;
   }
+  std::vector<uint32_t> Ranks(uint32_t workers, uint32_t world_size) {
+    std::vector<uint32_t> ranks;
+    for (; workers > 0; --workers) ranks.push_back(Below(world_size));
+    return ranks;
+  }
   Join AJoin() {
     Join join;
     join.key = Text();
@@ -82,6 +87,7 @@ class RandomValues {
     for (uint32_t i = Below(4); i > 0; --i) {
       join.must_agree.emplace_back(Text(), Text());
     }
+    if (join.workers < 99) join.ranks = Ranks(join.workers, kWorldSizeMax);
     return join;
   }
   Beat ABeat() {
@@ -115,6 +121,9 @@ class RandomValues {
     assignment.restart_count = static_cast<uint32_t>(Any());
     assignment.restarts_max = Below(kRestartsMax + 1);
     assignment.one_host = Flag();
+    if (assignment.workers < 99) {
+      assignment.ranks = Ranks(assignment.workers, assignment.world_size);
+    }
     return assignment;
   }
   Directive ADirective() {
@@ -208,6 +217,7 @@ class RandomValues {
     plan.env_none = Flag();
     plan.wraps = {{{Below(9), 7}, Words()}, {{Below(9)}, Words()}};
     plan.prologue = Text();
+    plan.further = {{1 + Below(9), Words(), Text(), Words()}, {10 + Below(9), Words(), "", {}}};
     OutputOptions& output = plan.output;
     output.prefix = Flag();
     output.prefix_template = Text();

@@ -1,0 +1,101 @@
+// How an option is found by what the user typed, and what was meant where there is none.
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launcher/option_values.h"
+#include "launcher/options.h"
+
+namespace muster {
+namespace {
+
+// What people type out of habit, and what it is called here.
+struct Habit {
+  absl::string_view name;
+  absl::string_view here;
+};
+constexpr Habit kHabits[] = {
+    {"-N",
+     "it means workers per node to mpirun and nodes to srun: say --nproc-per-node or --nnodes"},
+    {"-c", "say --nproc-per-node for workers; OMP_NUM_THREADS follows from the CPUs of each"},
+    {"--cpus-per-task",
+     "OMP_NUM_THREADS follows from the CPUs of each worker; set it with -x OMP_NUM_THREADS=N"},
+    {"-w", "hosts are given with --hosts"},
+    {"--nodelist", "hosts are given with --hosts"},
+    {"--nodes", "the number of nodes is --nnodes"},
+    {"--export", "say -x NAME or -x NAME=VALUE, once for each"},
+    {"--output", "say --log-dir DIR, --log-prefix or --timestamps"},
+    {"--cpu-bind", "workers are not bound to CPUs: leave it out"},
+    {"-rankmap", "say --rankfile FILE, with a line 'rank 0=HOST' for each rank"},
+    {"-order-nodes", "give the hosts in the order you want: --hosts a,b"},
+    {"--nolocal", "name this machine with --exclude"},
+    {"-skip-launch-node", "name this machine with --exclude"},
+    {"--pernode", "say --nproc-per-node 1"},
+    {"--merge-stderr-to-stdout", "say 2>&1 behind the command"},
+    {"-prepend-pattern", "say --log-prefix TEMPLATE"},
+    {"--enable-recovery", "the others are stopped; --max-restarts N starts all again"},
+    {"--continuous", "the others are stopped; --max-restarts N starts all again"},
+    {"-disable-auto-cleanup", "the others are stopped; --max-restarts N starts all again"},
+    {"--preload-binary", "the program must lie at the same path on every node: copy it first"},
+    {"--preload-files", "files must lie at the same path on every node: copy them first"},
+    {"--tune", "its settings are Open MPI's own: leave it out, or set OMPI_MCA_... with -x"},
+    {"-rsh", "--ssh names the program"},
+    {"--use-env", "that is always so: leave it out"},
+};
+
+std::string Dashes(absl::string_view name) {  // --nproc_per_node is --nproc-per-node
+  std::string out(name);
+  if (absl::StartsWith(name, "--")) {
+    std::replace(out.begin(), out.end(), '_', '-');
+  }
+  return out;
+}
+
+}  // namespace
+
+const OptionRow* FindOption(absl::string_view name) {
+  const std::string wanted = Dashes(name);
+  for (const OptionRow& row : OptionTable()) {
+    for (absl::string_view known : absl::StrSplit(row.names, ' ')) {
+      if (known == wanted) {
+        return &row;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::string OptionHint(absl::string_view name) {
+  const std::string wanted = Dashes(name);
+  for (const Habit& habit : kHabits) {
+    if (habit.name == wanted) {
+      return absl::StrCat("; ", habit.here);
+    }
+  }
+  constexpr size_t kNever = 1000;
+  size_t best = kNever;
+  std::string nearest;
+  for (const OptionRow& row : OptionTable()) {
+    for (absl::string_view known : absl::StrSplit(row.names, ' ')) {
+      if (known.size() < 4 || wanted.size() < 4) {
+        continue;  // one letter is near to everything
+      }
+      if (wanted.size() > known.size() + allowed) {
+        continue;  // known before the work is done, which a long word makes long
+      }
+      const bool abbreviated = wanted.size() > 4 && absl::StartsWith(known, wanted);  // --nproc
+      const size_t distance = abbreviated ? 1 : EditDistance(wanted, known);
+      const size_t allowed = std::max<size_t>(1, wanted.size() / 4);
+      if (distance <= allowed && distance < best) {
+        best = distance;
+        nearest = std::string(known);
+      }
+    }
+  }
+  return best == kNever ? "" : absl::StrCat("; did you mean ", nearest, "?");
+}
+
+}  // namespace muster

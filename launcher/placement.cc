@@ -1,0 +1,283 @@
+#include "launcher/placement.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "launcher/programs.h"
+#include "launcher/schedule/rankfile.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+std::optional<NamedCount> Named(const JobSpec& spec, OptionId id, uint32_t value) {
+  return spec.Has(id) ? std::optional<NamedCount>(NamedCount{value, spec.Said(id)}) : std::nullopt;
+}
+
+absl::Status ReadHosts(JobSpec& spec, const FileReader& read_file) {
+  if (!spec.hosts_texts.empty()) {
+    auto hosts = ParseHostList(absl::StrJoin(spec.hosts_texts, ","));
+    if (!hosts.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(spec.Said(OptionId::kHosts), ": ", hosts.status().message()));
+    }
+    spec.hosts = *std::move(hosts);
+    return absl::OkStatus();
+  }
+  std::string text;
+  for (const std::string& path : spec.hostfiles) {
+    auto read = read_file(path);
+    if (!read.ok()) {
+      return absl::Status(read.status().code(),
+                          absl::StrCat("--hostfile ", path, ": ", read.status().message()));
+    }
+    ASSIGN_OR_RETURN(const std::vector<HostEntry> hosts, ParseHostFile(*read, path));
+    const auto before = static_cast<ptrdiff_t>(spec.hosts.size());  // of other files
+    for (const HostEntry& host : hosts) {
+      const bool again = std::any_of(
+          spec.hosts.begin(), spec.hosts.begin() + before,
+          [&](const HostEntry& h) { return h.name == host.name && h.port == host.port; });
+      if (again) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            path, ": host '", host.name, "' stands in another host file of this command, too"));
+      }
+      spec.hosts.push_back(host);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What --exclude names goes from the list; slots, users and ports of it say nothing. A name that is
+// not in the list is a mistake somewhere.
+absl::Status ExcludeHosts(JobSpec& spec) {
+  if (spec.exclude_texts.empty()) {
+    return absl::OkStatus();
+  }
+  const std::string all = DescribeHosts(spec.hosts);
+  ASSIGN_OR_RETURN(const std::vector<HostEntry> excluded,
+                   ParseHostList(absl::StrJoin(spec.exclude_texts, ",")));
+  for (const HostEntry& gone : excluded) {
+    if (std::erase_if(spec.hosts, [&](const HostEntry& h) { return h.name == gone.name; }) == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(spec.Said(OptionId::kExclude), ": host '",
+                                                     gone.name, "' is not in the list (", all,
+                                                     ")"));
+    }
+  }
+  if (spec.hosts.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(OptionId::kExclude), " leaves no host of the list (", all, ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CountHosts(JobSpec& spec) {
+  AllocationRequest request;
+  request.hosts = spec.hosts;
+  request.hosts_said =
+      spec.Said(spec.Has(OptionId::kHosts) ? OptionId::kHosts : OptionId::kHostfile);
+  request.nodes_min = Named(spec, OptionId::kNnodes, spec.nodes_min);
+  request.nodes_max = Named(spec, OptionId::kNnodes, spec.nodes_max);
+  if (spec.total) {
+    request.total = NamedCount{*spec.total, TotalSaid(spec)};
+  }
+  request.per_node = Named(spec, OptionId::kPpn, spec.per_node.value_or(0));
+  request.wanted = spec.plan.workers_wanted;
+  request.exact = Named(spec, OptionId::kNprocPerNode, spec.plan.workers);
+  request.oversubscribe = spec.oversubscribe;
+  ASSIGN_OR_RETURN(Allocation allocation, AllocateHosts(request));
+  spec.nodes = std::move(allocation.nodes);
+  spec.nodes_min = allocation.nodes_min;
+  spec.nodes_max = static_cast<uint32_t>(spec.nodes.size());
+  spec.notes.insert(spec.notes.end(), allocation.notes.begin(), allocation.notes.end());
+  return absl::OkStatus();
+}
+
+// Ranks of each node, in order of the nodes. What follows in order anyway is not said (P3).
+void SetRanks(std::vector<std::vector<uint32_t>> ranks, std::vector<NodeWorkers>& nodes) {
+  uint32_t next = 0;
+  bool in_order = true;
+  for (const std::vector<uint32_t>& of_node : ranks) {
+    for (const uint32_t rank : of_node) {
+      in_order = in_order && rank == next++;
+    }
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i].workers = static_cast<uint32_t>(ranks[i].size());
+    nodes[i].ranks = in_order ? std::vector<uint32_t>() : std::move(ranks[i]);
+  }
+}
+
+// Ranks dealt to hosts one after the other; a host comes in where its first rank does.
+class Dealer {
+ public:
+  absl::Status Deal(const HostEntry& host, uint32_t count, absl::string_view said) {
+    const auto it = std::find_if(nodes_.begin(), nodes_.end(), [&](const NodeWorkers& node) {
+      return node.host.name == host.name && node.host.port == host.port &&
+             node.host.user == host.user;
+    });
+    const auto at = static_cast<size_t>(it - nodes_.begin());
+    if (it == nodes_.end()) {
+      nodes_.push_back({host, WorkersWanted::kNumber, 0, {}});
+      ranks_.emplace_back();
+    }
+    for (; count > 0; --count) {
+      ranks_[at].push_back(next_++);
+    }
+    if (ranks_[at].size() > kWorkersPerNodeMax) {
+      return absl::InvalidArgumentError(absl::StrCat(said, ": want at most ", kWorkersPerNodeMax,
+                                                     " workers on a node, got more on '", host.name,
+                                                     "'"));
+    }
+    return absl::OkStatus();
+  }
+
+  void Take(JobSpec& spec) {
+    SetRanks(std::move(ranks_), nodes_);
+    spec.nodes = std::move(nodes_);
+    spec.nodes_min = spec.nodes_max = static_cast<uint32_t>(spec.nodes.size());
+  }
+
+ private:
+  std::vector<NodeWorkers> nodes_;
+  std::vector<std::vector<uint32_t>> ranks_;  // of each of them
+  uint32_t next_ = 0;
+};
+
+// Once CountPrograms has summed them up.
+uint32_t WorkersOf(const JobSpec& spec, const JobSpec& program) {
+  return &program == &spec ? spec.plan.further.front().rank_first : *program.total;
+}
+
+// Each program on the hosts that it names.
+absl::Status PlacePrograms(JobSpec& spec, const FileReader& read_file) {
+  for (const OptionId id : {OptionId::kNnodes, OptionId::kNprocPerNode, OptionId::kExclude}) {
+    if (spec.Has(id)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          spec.Said(id), ": the programs have hosts of their own, which say how many and where"));
+    }
+  }
+  Dealer dealer;
+  for (const JobSpec* one : ProgramsOf(spec)) {
+    JobSpec program = *one;
+    const OptionId list = program.Has(OptionId::kHosts) ? OptionId::kHosts : OptionId::kHostfile;
+    if (!program.Has(list)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "program '", program.program, "' has no --hosts, but another one behind ':' has: give ",
+          "each its own, or one list to the first for all"));
+    }
+    RETURN_IF_ERROR(ReadHosts(program, read_file));
+    AllocationRequest request;
+    request.hosts = program.hosts;
+    request.hosts_said = program.Said(list);
+    request.total = NamedCount{WorkersOf(spec, *one), program.Said(OptionId::kTotal)};
+    request.per_node = Named(spec, OptionId::kPpn, spec.per_node.value_or(0));
+    request.oversubscribe = spec.oversubscribe;
+    ASSIGN_OR_RETURN(const Allocation allocation, AllocateHosts(request));
+    for (const NodeWorkers& node : allocation.nodes) {
+      RETURN_IF_ERROR(dealer.Deal(node.host, node.workers, program.Said(list)));
+    }
+    spec.notes.insert(spec.notes.end(), allocation.notes.begin(), allocation.notes.end());
+  }
+  dealer.Take(spec);
+  return absl::OkStatus();
+}
+
+// Of the list where there is one.
+absl::StatusOr<HostEntry> HostOf(const JobSpec& spec, const RankPlace& place) {
+  const std::string at = absl::StrCat(spec.rankfile, ":", place.line, ": ");
+  const bool listed = spec.Has(OptionId::kHosts) || spec.Has(OptionId::kHostfile);
+  if (place.index) {
+    if (*place.index < spec.hosts.size()) {
+      return spec.hosts[*place.index];
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(at, "+n", *place.index, " is host ", *place.index, " of a list from 0, ",
+                     listed ? absl::StrCat("which has ", Plural(spec.hosts.size(), "host", "hosts"))
+                            : "and there is none: say --hosts or --hostfile, too"));
+  }
+  if (!listed) {
+    HostEntry host;
+    host.name = place.host;
+    return host;
+  }
+  const auto it = std::find_if(spec.hosts.begin(), spec.hosts.end(),
+                               [&](const HostEntry& host) { return host.name == place.host; });
+  if (it == spec.hosts.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        at, "host '", place.host, "' is not in the list (", DescribeHosts(spec.hosts), ")"));
+  }
+  return *it;
+}
+
+absl::Status PlaceByRankFile(JobSpec& spec, const FileReader& read_file) {
+  const absl::StatusOr<std::string> text = read_file(spec.rankfile);
+  if (!text.ok()) {
+    return absl::Status(text.status().code(), absl::StrCat(spec.Said(OptionId::kRankfile), ": ",
+                                                           text.status().message()));
+  }
+  ASSIGN_OR_RETURN(std::vector<RankPlace> places, ParseRankFile(*text, spec.rankfile));
+  if (spec.total && *spec.total > places.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(TotalSaid(spec), ": ", spec.Said(OptionId::kRankfile), " places only ",
+                     Plural(places.size(), "rank", "ranks"), ": add a line for each"));
+  }
+  places.resize(spec.total.value_or(static_cast<uint32_t>(places.size())));
+  Dealer dealer;
+  for (const RankPlace& place : places) {
+    ASSIGN_OR_RETURN(const HostEntry host, HostOf(spec, place));
+    RETURN_IF_ERROR(dealer.Deal(host, 1, absl::StrCat(spec.rankfile, ":", place.line)));
+  }
+  dealer.Take(spec);
+  if (std::any_of(places.begin(), places.end(), [](const RankPlace& p) { return p.slots; })) {
+    spec.notes.push_back(absl::StrCat(spec.Said(OptionId::kRankfile),
+                                      ": slot= has no effect, workers are not bound to CPUs; ",
+                                      "the host of each rank is as the file says"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string TotalSaid(const JobSpec& spec) {
+  if (spec.further.empty()) {
+    return spec.Said(OptionId::kTotal);
+  }
+  return absl::StrCat(absl::StrJoin(ProgramsOf(spec), " : ",
+                                    [](std::string* out, const JobSpec* program) {
+                                      out->append(program->Said(OptionId::kTotal));
+                                    }),
+                      " (", spec.total.value_or(0), " in all)");
+}
+
+bool NamesHosts(const JobSpec& spec) {
+  return spec.Has(OptionId::kHosts) || spec.Has(OptionId::kHostfile) ||
+         spec.Has(OptionId::kRankfile) || SaysProgram(spec, OptionId::kHosts);
+}
+
+absl::Status PlaceOnHosts(JobSpec& spec, const FileReader& read_file) {
+  const bool by_program = SaysProgram(spec, OptionId::kHosts);
+  if (by_program && spec.Has(OptionId::kRankfile)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec.Said(OptionId::kRankfile),
+        ": it places every rank, so programs behind ':' have no --hosts of their own"));
+  }
+  if (by_program) {
+    return PlacePrograms(spec, read_file);
+  }
+  RETURN_IF_ERROR(ReadHosts(spec, read_file));
+  RETURN_IF_ERROR(ExcludeHosts(spec));
+  return spec.Has(OptionId::kRankfile) ? PlaceByRankFile(spec, read_file) : CountHosts(spec);
+}
+
+absl::Status Contradiction(const JobSpec& spec, OptionId a, OptionId b, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(spec.Said(a), " and ", spec.Said(b), " contradict: ", why));
+}
+
+}  // namespace muster
