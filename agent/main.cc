@@ -25,7 +25,6 @@
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/bootstrap.h"
-#include "proto/wire/grpc_runtime.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -140,15 +139,9 @@ int RunOnChannel() {
   if (!worker_files.ok()) {
     return Fail(worker_files.status());
   }
-  // Before gRPC and the relay have threads.
-  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(*worker_files);
-  if (!shepherd.ok()) {
-    return Fail(shepherd.status());
-  }
   if (const absl::Status status = CheckThreads(kThreadsOfGrpc); !status.ok()) {
     return Fail(status);
   }
-  KeepGrpcRunning();
   absl::StatusOr<AgentBootstrap> bootstrap = ReadBootstrap(in.get(), deadline);
   if (!bootstrap.ok()) {
     return Fail(bootstrap.status());
@@ -164,6 +157,15 @@ int RunOnChannel() {
          MpiNotices(options->programs, bootstrap->terms.nodes_max > 1 ? 0 : workers)) {
       LogWarning(notice);
     }
+  }
+  // Before gRPC and the relay have threads.
+  NodeLimits limits = LimitsOnNode(options->plan.limits, *worker_files, options->facts.hostname);
+  if (!limits.warning.empty()) {
+    LogWarning(limits.warning);
+  }
+  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(std::move(limits.limits));
+  if (!shepherd.ok()) {
+    return Fail(shepherd.status());
   }
   absl::StatusOr<std::unique_ptr<ChannelRelay>> relay =
       ChannelRelay::Start(std::move(in), std::move(out));

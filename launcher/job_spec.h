@@ -61,6 +61,7 @@ enum class OptionId : uint8_t {
   kEnvNone,
   kWrap,
   kPrologue,
+  kPropagate,
   kWdir,
   kConfigLines,
   kStdin,
@@ -218,6 +219,7 @@ struct JobSpec {
 
   std::string launch_path =
       "launch";  // as typed, made absolute where it has a slash: for lines to copy
+  std::vector<std::string> propagate;   // names of limits (limit_names.h); read where it runs
   std::vector<std::string> wrap_texts;  // --wrap as given, one for each of plan.wraps
   std::vector<std::string> forward;     // -x as given; resolved into plan.env_set
   std::map<OptionId, Given> given;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/option_values.h"
 #include "launcher/schedule/hostlist.h"
+#include "proto/base/limit_names.h"
 #include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
 
@@ -230,6 +231,29 @@ absl::Status AddPrologue(const OptionValue& v, JobSpec& s) {
     return WantError(v, "lines of sh");
   }
   absl::StrAppend(&s.plan.prologue, s.plan.prologue.empty() ? "" : "\n", v.text);
+  return absl::OkStatus();
+}
+
+absl::Status SetPropagate(const OptionValue& v, JobSpec& s) {
+  const std::string text = absl::AsciiStrToLower(v.text);
+  std::vector<std::string> known;
+  for (const LimitName& limit : kLimitNames) {
+    known.emplace_back(limit.name);
+  }
+  s.propagate.clear();
+  if (text == "all") {
+    s.propagate = known;
+  } else if (text != "none") {
+    for (const absl::string_view word : absl::StrSplit(text, ',')) {
+      if (std::find(known.begin(), known.end(), word) == known.end()) {
+        return WantError({v.name, word},
+                         absl::StrCat("all, none, or a list of ", absl::StrJoin(known, ", ")));
+      }
+      if (std::find(s.propagate.begin(), s.propagate.end(), word) == s.propagate.end()) {
+        s.propagate.emplace_back(word);
+      }
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -27,6 +27,7 @@ absl::Status SetTotal(const OptionValue& v, JobSpec& s);
 absl::Status SetPerNode(const OptionValue& v, JobSpec& s);
 absl::Status AddHosts(const OptionValue& v, JobSpec& s);
 absl::Status AddWrap(const OptionValue& v, JobSpec& s);
+absl::Status SetPropagate(const OptionValue& v, JobSpec& s);
 absl::Status AddPrologue(const OptionValue& v, JobSpec& s);
 absl::Status AddExclude(const OptionValue& v, JobSpec& s);
 absl::Status AddHostfile(const OptionValue& v, JobSpec& s);

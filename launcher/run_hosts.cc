@@ -1,5 +1,6 @@
 #include "launcher/run_hosts.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -16,6 +17,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
+#include "agent/io/worker_limits.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/schedule/local_starter.h"
@@ -34,10 +36,12 @@ namespace {
 
 class HostsJob {
  public:
-  HostsJob(uv_loop_t* loop, JobSpec spec, std::string secret, const std::string& agent_path)
+  HostsJob(uv_loop_t* loop, JobSpec spec, std::string secret, const std::string& agent_path,
+           const rlimit& files)
       : loop_(loop),
         spec_(std::move(spec)),
         secret_(std::move(secret)),
+        own_limits_(OwnLimits({"nofile"}, files)),
         display_(loop, spec_.plan.output, spec_.plan.role, ManyWorkers(spec_),
                  [this](uint32_t node_rank) { return NodeName(node_rank); }),
         stdin_(loop, [this](const std::string& bytes, bool eof) { OnStdin(bytes, eof); }),
@@ -200,7 +204,10 @@ class HostsJob {
     for (FurtherProgram& program : bootstrap.plan.further) {
       program.wdir = program.wdir.empty() ? OwnFolder() : program.wdir;
     }
-    if (!here) {
+    if (here) {  // our child has the descriptor limit that we raised for ourselves
+      bootstrap.plan.limits.insert(bootstrap.plan.limits.begin(), own_limits_.begin(),
+                                   own_limits_.end());
+    } else {
       bootstrap.plan.env_base = EnvironmentToForward(OwnEnvironment(), spec_.plan);
     }
     bootstrap.join.key = KeyOf(index);
@@ -290,6 +297,7 @@ class HostsJob {
   uv_loop_t* const loop_;
   const JobSpec spec_;
   const std::string secret_;
+  const std::vector<WorkerLimit> own_limits_;
   Display display_;
   StdinReader stdin_;
   MasterServer& server_;  // lasts as long as the process: RunHosts
@@ -324,8 +332,9 @@ class HostsJob {
 }  // namespace
 
 int RunHosts(JobSpec spec, const std::string& agent_path) {
-  if (const absl::Status status = RaiseDescriptorLimit().status(); !status.ok()) {
-    LogError(status.message());
+  const absl::StatusOr<rlimit> files = RaiseDescriptorLimit();
+  if (!files.ok()) {
+    LogError(files.status().message());
     return kExitFailed;
   }
   signal(SIGPIPE, SIG_IGN);
@@ -338,6 +347,7 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
     spec.plan.job_id = MakeJobId();
   }
   FinishOutputOptions(spec, ManyWorkers(spec), spec.plan);
+  spec.plan.limits = OwnLimits(spec.propagate, *files);
   if (StdinReader::NothingThere()) {
     spec.plan.stdin_mode = StdinMode::kNone;
   }
@@ -345,7 +355,7 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
   // agent has left, and main ends the process.
   auto* const loop = new uv_loop_t;
   uv_loop_init(loop);
-  HostsJob job(loop, std::move(spec), *secret, agent_path);
+  HostsJob job(loop, std::move(spec), *secret, agent_path, *files);
   job.StartStdin();
   UvRunUntil(loop, [&job] { return job.ended(); });
   return job.Report();

@@ -117,7 +117,8 @@ int RunLocal(JobSpec spec) {
   }
   signal(SIGPIPE, SIG_IGN);
   // First of all, while this process is small and has one thread.
-  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(*worker_files);
+  absl::StatusOr<ShepherdProcess> shepherd =
+      ForkShepherd(LimitsOnNode({}, *worker_files, "").limits);
   if (!shepherd.ok()) {
     LogError(shepherd.status().message());
     return kExitFailed;

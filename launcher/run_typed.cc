@@ -367,7 +367,8 @@ int RunTyped(JobSpec spec) {
   }
   signal(SIGPIPE, SIG_IGN);
   // Before gRPC has threads.
-  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(*worker_files);
+  absl::StatusOr<ShepherdProcess> shepherd =
+      ForkShepherd(LimitsOnNode({}, *worker_files, "").limits);
   if (!shepherd.ok()) {
     return Fail(shepherd.status(), kExitFailed);
   }

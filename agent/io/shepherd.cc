@@ -34,8 +34,9 @@ namespace {
 
 class Shepherd {
  public:
-  Shepherd(UniqueFd socket, const rlimit& worker_files)
-      : socket_(std::move(socket)), worker_files_(worker_files) {}
+  Shepherd(UniqueFd socket, std::vector<ProcessLimit> limits) : socket_(std::move(socket)) {
+    request_.limits = std::move(limits);
+  }
 
   // Until the I/O process is gone.
   void Run() {
@@ -138,7 +139,6 @@ class Shepherd {
     list(request_.argv);
     request_.argv.push_back(nullptr);
     environment_.assign(strings.begin() + static_cast<ptrdiff_t>(at), strings.end());
-    request_.files = worker_files_;
   }
 
   void SpawnWorker(ShepherdFrame frame) {
@@ -249,7 +249,6 @@ class Shepherd {
   }
 
   UniqueFd socket_;
-  const rlimit worker_files_;
   UniqueFd signals_;
   UniqueFd timer_;
   UniqueFd null_;
@@ -278,7 +277,7 @@ absl::StatusOr<rlimit> RaiseDescriptorLimit() {
   return before;
 }
 
-absl::StatusOr<ShepherdProcess> ForkShepherd(const rlimit& worker_files) {
+absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return absl::InternalError(absl::StrCat("shepherd: socketpair: ", std::strerror(errno)));
@@ -300,7 +299,7 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(const rlimit& worker_files) {
     sigprocmask(SIG_SETMASK, &all, nullptr);
     prctl(PR_SET_NAME, "muster-shepherd");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    Shepherd(std::move(theirs), worker_files).Run();
+    Shepherd(std::move(theirs), std::move(limits)).Run();
     _exit(0);
   }
   return ShepherdProcess{std::move(ours), pid};

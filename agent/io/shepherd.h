@@ -8,7 +8,10 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <vector>
+
 #include "absl/status/statusor.h"
+#include "agent/io/worker_limits.h"
 #include "proto/base/unique_fd.h"
 
 namespace muster {
@@ -19,8 +22,8 @@ struct ShepherdProcess {
 };
 
 // Makes the caller a sub-reaper and forks the shepherd. Call while the process has one thread.
-// `worker_files` is the descriptor limit that workers get (the agent raises its own).
-absl::StatusOr<ShepherdProcess> ForkShepherd(const rlimit& worker_files);
+// `limits` are what workers get (of descriptors the agent has more itself).
+absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits);
 
 // Below this a process of ours cannot even say what it lacks.
 inline constexpr rlim_t kDescriptorsMin = 64;

@@ -82,7 +82,9 @@ int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_C
       dup2(err_fd, STDERR_FILENO) < 0) {
     Fail(out, "dup2");
   }
-  setrlimit(RLIMIT_NOFILE, &request.files);
+  for (const ProcessLimit& limit : request.limits) {
+    setrlimit(limit.resource, &limit.value);
+  }
   if (request.wdir != nullptr && *request.wdir != '\0' && chdir(request.wdir) != 0) {
     Fail(out, "chdir");
   }

@@ -2,10 +2,11 @@
 // callers only.
 #pragma once
 
-#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <vector>
+
+#include "agent/io/worker_limits.h"
 
 namespace muster {
 
@@ -17,7 +18,7 @@ struct SpawnRequest {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  rlimit files = {};
+  std::vector<ProcessLimit> limits;
 };
 
 struct SpawnResult {

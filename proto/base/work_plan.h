@@ -60,6 +60,12 @@ struct FurtherProgram {
   std::vector<std::string> env_set;  // in place of the plan's
 };
 
+// --propagate: a soft limit of the launcher that is each worker's too.
+struct WorkerLimit {
+  std::string name;   // "core", "nofile": as `ulimit` and srun call it
+  uint64_t soft = 0;  // UINT64_MAX = unlimited
+};
+
 struct WorkPlan {
   std::string job_id;                   // TORCHELASTIC_RUN_ID
   std::vector<std::string> argv;        // argv[0] is searched in the worker's PATH
@@ -83,6 +89,7 @@ struct WorkPlan {
   StdinMode stdin_mode = StdinMode::kRank;
   uint32_t stdin_rank = 0;
   OutputOptions output;
+  std::vector<WorkerLimit> limits;
   bool standalone = false;  // all nodes are this machine
   absl::Duration grace;     // --grace
 };

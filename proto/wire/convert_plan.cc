@@ -150,6 +150,11 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
     out->set_wdir(program.wdir);
     SetStrings(program.env_set, out->mutable_env_set());
   }
+  for (const WorkerLimit& limit : plan.limits) {
+    v1::WorkerLimit* out = wire->add_limits();
+    out->set_name(limit.name);
+    out->set_soft(limit.soft);
+  }
 }
 
 absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
@@ -181,6 +186,10 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   }
   plan.prologue = check.Text("prologue", wire.prologue(), kTextBytesMax);
   plan.further = FurtherOf(wire, check);
+  check.Bound("limits", static_cast<size_t>(wire.limits_size()), 0, kLimitsMax);
+  for (const v1::WorkerLimit& limit : wire.limits()) {
+    plan.limits.push_back({check.Text("limits.name", limit.name(), kNameBytesMax), limit.soft()});
+  }
   RETURN_IF_ERROR(check.status());
   return plan;
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/limit_names.h"
 #include "proto/base/limits.h"
 #include "tests/launcher/spec_of.h"
 
@@ -173,6 +174,17 @@ TEST(CommandLine, SaysWhereAValueCameFrom) {
   EXPECT_EQ(spec.Said(OptionId::kStandalone), "--standalone");
   EXPECT_EQ(spec.Said(OptionId::kNnodes), "PET_NNODES=2 (environment)");
   EXPECT_EQ(spec.Said(OptionId::kTotal), "-n");
+}
+
+TEST(CommandLine, LimitsToPropagate) {
+  EXPECT_THAT(Ok({"--propagate", "CORE,nofile,core", "p"}).propagate,
+              ElementsAre("core", "nofile"));
+  EXPECT_THAT(Ok({"--propagate=none", "p"}).propagate, IsEmpty());
+  EXPECT_THAT(Ok({"p"}).propagate, IsEmpty());
+  EXPECT_EQ(Ok({"--propagate", "all", "p"}).propagate.size(), std::size(kLimitNames));
+  EXPECT_THAT(Error({"--propagate", "core,cores", "p"}),
+              HasSubstr("--propagate: want all, none, or a list of as, core, cpu,"));
+  EXPECT_THAT(Error({"--propagate", "core,cores", "p"}), HasSubstr("got 'cores'"));
 }
 
 TEST(CommandLine, UnknownOptionsGetAHint) {

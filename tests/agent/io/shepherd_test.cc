@@ -57,7 +57,7 @@ class ShepherdTest : public LoopTest {
 
   ShepherdClient& Start() {
     client_.reset();  // a process has one shepherd: the next would inherit the first one's socket
-    absl::StatusOr<ShepherdProcess> process = ForkShepherd(files_);
+    absl::StatusOr<ShepherdProcess> process = ForkShepherd({{RLIMIT_NOFILE, files_}});
     EXPECT_TRUE(process.ok());
     ShepherdClient::Callbacks callbacks;
     callbacks.on_spawned = [this](uint32_t rank, pid_t pid) {

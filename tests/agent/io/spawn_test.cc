@@ -58,7 +58,7 @@ class SpawnTest : public ::testing::Test {
     }
     request.argv.push_back(nullptr);
     request.envp.push_back(nullptr);
-    request.files = files_;
+    request.limits = {{RLIMIT_NOFILE, files_}};
     TestPipe in = MakePipe();
     TestPipe out = MakePipe();
     TestPipe err = MakePipe();
@@ -214,7 +214,7 @@ TEST_F(SpawnTest, PipesOnStandardNumbersReachTheirPlace) {
     request.stdin_fd = in[0];
     request.stdout_fd = out[1];
     request.stderr_fd = err[1];
-    request.files = files_;
+    request.limits = {{RLIMIT_NOFILE, files_}};
     const SpawnResult spawned = Spawn(request);
     close(out[1]);
     close(err[1]);

@@ -67,6 +67,9 @@ TEST(Convert, BootstrapSurvives) {
     EXPECT_EQ(got->plan.further[0].argv, sent.plan.further[0].argv);
     EXPECT_EQ(got->plan.further[0].wdir, sent.plan.further[0].wdir);
     EXPECT_EQ(got->plan.further[0].env_set, sent.plan.further[0].env_set);
+    ASSERT_EQ(got->plan.limits.size(), 2u);
+    EXPECT_EQ(got->plan.limits[0].name, sent.plan.limits[0].name);
+    EXPECT_EQ(got->plan.limits[1].soft, UINT64_MAX);
     EXPECT_EQ(got->plan.output.out_file, sent.plan.output.out_file);
     EXPECT_EQ(got->plan.output.err_file, sent.plan.output.err_file);
     EXPECT_EQ(got->plan.dialects, sent.plan.dialects);

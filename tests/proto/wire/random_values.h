@@ -217,6 +217,7 @@ class RandomValues {
     plan.env_none = Flag();
     plan.wraps = {{{Below(9), 7}, Words()}, {{Below(9)}, Words()}};
     plan.prologue = Text();
+    plan.limits = {{Text(), Any()}, {"core", UINT64_MAX}};
     plan.further = {{1 + Below(9), Words(), Text(), Words()}, {10 + Below(9), Words(), "", {}}};
     OutputOptions& output = plan.output;
     output.prefix = Flag();

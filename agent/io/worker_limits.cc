@@ -1,0 +1,65 @@
+#include "agent/io/worker_limits.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/limit_names.h"
+
+namespace muster {
+namespace {
+
+const LimitName* Find(absl::string_view name) {
+  const auto* it = std::find_if(std::begin(kLimitNames), std::end(kLimitNames),
+                                [&](const LimitName& known) { return known.name == name; });
+  return it == std::end(kLimitNames) ? nullptr : it;
+}
+
+rlimit Own(__rlimit_resource resource, const rlimit& files) {
+  rlimit out = files;
+  if (resource != RLIMIT_NOFILE) {
+    getrlimit(resource, &out);
+  }
+  return out;
+}
+
+std::string Text(uint64_t limit) {
+  return limit == RLIM_INFINITY ? "unlimited" : absl::StrCat(limit);
+}
+
+}  // namespace
+
+std::vector<WorkerLimit> OwnLimits(const std::vector<std::string>& names, const rlimit& files) {
+  std::vector<WorkerLimit> out;
+  for (const std::string& name : names) {
+    if (const LimitName* known = Find(name); known != nullptr) {
+      out.push_back({name, Own(known->resource, files).rlim_cur});
+    }
+  }
+  return out;
+}
+
+NodeLimits LimitsOnNode(const std::vector<WorkerLimit>& wanted, const rlimit& files,
+                        absl::string_view host) {
+  NodeLimits out;
+  out.limits.push_back({RLIMIT_NOFILE, files});
+  for (const WorkerLimit& limit : wanted) {
+    const LimitName* known = Find(limit.name);
+    if (known == nullptr) {
+      continue;  // of another build; those do not meet
+    }
+    rlimit value = Own(known->resource, files);
+    value.rlim_cur = std::min<rlim_t>(limit.soft, value.rlim_max);
+    if (value.rlim_cur < limit.soft) {
+      absl::StrAppend(&out.warning,
+                      out.warning.empty() ? absl::StrCat("--propagate on ", host, ": ") : ", ",
+                      limit.name, " is ", Text(value.rlim_cur), ", the hard limit there, not ",
+                      Text(limit.soft));
+    }
+    out.limits.push_back({known->resource, value});
+  }
+  return out;
+}
+
+}  // namespace muster
