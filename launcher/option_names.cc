@@ -83,12 +83,12 @@ std::string OptionHint(absl::string_view name) {
       if (known.size() < 4 || wanted.size() < 4) {
         continue;  // one letter is near to everything
       }
+      const size_t allowed = std::max<size_t>(1, wanted.size() / 4);
       if (wanted.size() > known.size() + allowed) {
         continue;  // known before the work is done, which a long word makes long
       }
       const bool abbreviated = wanted.size() > 4 && absl::StartsWith(known, wanted);  // --nproc
       const size_t distance = abbreviated ? 1 : EditDistance(wanted, known);
-      const size_t allowed = std::max<size_t>(1, wanted.size() / 4);
       if (distance <= allowed && distance < best) {
         best = distance;
         nearest = std::string(known);
