@@ -36,18 +36,17 @@ constexpr Example kExamples[] = {
 };
 
 constexpr absl::string_view kAfter =
-    "A PROGRAM that ends in .py is run with python3 -u ($PYTHON_EXEC if set); any other is run as "
-    "it is. What follows "
-    "PROGRAM is passed to it untouched; a word ':' always begins another program.";
+    "PROGRAM.py is run with python3 -u ($PYTHON_EXEC if set); what follows PROGRAM is passed "
+    "untouched, but a word ':' always begins another program.";
 constexpr absl::string_view kSeveral =
     "Each of several programs says how many workers it has (-n), and "
     "may have --hosts, -x, --wdir and -m of its own; what holds for the whole job, -genv too, "
     "stands before the first one. A program that needs ':' as an argument gets it from a job file.";
 constexpr absl::string_view kExit =
-    "0 when every worker exited 0; else that of the first cause: the worker's own, 128 + signal, "
-    "127 not found, 126 not "
-    "executable, 124 time limit, 130/143 stopped by you, 1 the job never formed or lost a node, 2 "
-    "wrong usage.";
+    "0 if all workers ended with 0; else the first cause's: the worker's own, 128 + signal, 127 "
+    "not "
+    "found, 126 not executable, 124 time limit, 130/143 stopped, 1 never formed or node lost, 2 "
+    "usage.";
 constexpr absl::string_view kCompare =
     "torchrun's options mean what they mean there, with dashes or underscores, and read PET_NAME "
     "where the command "
@@ -56,6 +55,14 @@ constexpr absl::string_view kCompare =
     "has one slot; in a host file that gives slots= on other lines, as many as it has CPUs. With "
     "--nproc-per-node slots "
     "do not matter.";
+
+// About jobs of --detach; JOB is an id, the beginning of one, or a name.
+constexpr Example kJobCommands[] = {
+    {"launch ps [-a]", "list them; -a also those that have ended"},
+    {"launch attach [-n N] JOB", "show its output from now on; Ctrl-C detaches again"},
+    {"launch logs [-f] [-n N] JOB", "what it has printed, also after its end"},
+    {"launch stop [--now] JOB", "stop it, as Ctrl-C would"},
+};
 
 class Writer {
  public:
@@ -150,6 +157,10 @@ std::string HelpText(bool all, bool colour) {
   writer.Heading("Exit status");
   writer.Row("", kExit, kIndent);
   if (all) {
+    writer.Heading("Detached jobs ('launch ps --help' and so on say more)");
+    for (const Example& command : kJobCommands) {
+      writer.Row(command.command, command.says, kIndent + kLeftWidth + 2);
+    }
     writer.Heading("Coming from torchrun, mpirun or mpiexec");
     writer.Row("", kCompare, kIndent);
   }

@@ -1,7 +1,6 @@
 #include "launcher/job_run.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +8,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "agent/io/node_facts.h"
+#include "launcher/jobs/job_folder.h"
+#include "launcher/jobs/keeper_link.h"
 #include "launcher/report.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
@@ -68,10 +68,16 @@ void LogRound(const RoundStarted& round) {
                         Plural(round.nodes, "node", "nodes")));
 }
 
+void TellStarted(const JobSpec& spec, uint32_t world_size, uint32_t nodes) {
+  if (spec.keeper_fd >= 0) {
+    SendPacket(spec.keeper_fd, Packet::kStarted, absl::StrCat(world_size, " ", nodes));
+  }
+}
+
 namespace {
 
-bool WriteWhole(const std::string& path, const std::string& text) {
-  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+bool WriteWhole(const std::string& path, const std::string& text, mode_t mode) {
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   size_t at = 0;
   while (fd.valid() && at < text.size()) {
     const ssize_t n = write(fd.get(), text.data() + at, text.size() - at);
@@ -95,8 +101,16 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& 
     }
     at += n > 0 ? static_cast<size_t>(n) : 0;
   }
-  if (!spec.report_file.empty() && !WriteWhole(spec.report_file, ReportJson(report, job_id))) {
+  if (!spec.report_file.empty() &&
+      !WriteWhole(spec.report_file, ReportJson(report, job_id), 0666)) {
     LogError(absl::StrCat("--report ", spec.report_file, ": ", std::strerror(errno)));
+  }
+  if (spec.keeper_fd >= 0) {
+    SendPacket(spec.keeper_fd, Packet::kText, text);
+    const std::string path = absl::StrCat(spec.job_folder, "/", kReportFile);
+    if (!WriteWhole(path, ReportJson(report, job_id), 0600)) {
+      LogWarning(absl::StrCat(path, ": ", std::strerror(errno)));
+    }
   }
   return report.exit_code;
 }
@@ -105,14 +119,6 @@ JobReport NobodyRead(JobReport report) {
   report.exit_code = kExitNobodyReads;
   report.headline = "stopped, because nobody reads its output any more (stdout was closed)";
   return report;
-}
-
-std::string MakeJobId() {
-  uint32_t random = 0;
-  if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
-    random = static_cast<uint32_t>(getpid());
-  }
-  return absl::StrFormat("job-%08x", random);
 }
 
 }  // namespace muster

@@ -40,7 +40,7 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& 
 // The report of a job that was stopped because our stdout was closed (`launch ... | head`).
 JobReport NobodyRead(JobReport report);
 
-// A new job id where the user gave none: short, unique enough for a log folder.
-std::string MakeJobId();
+// To whoever waits for the start of a detached job.
+void TellStarted(const JobSpec& spec, uint32_t world_size, uint32_t nodes);
 
 }  // namespace muster

@@ -54,6 +54,9 @@ enum class OptionId : uint8_t {
   kNoPython,
   kRunPath,
   kConfig,
+  kDetach,
+  kName,
+  kJobLog,
   kSetEnv,
   kSetEnvPair,
   kEnvList,
@@ -205,6 +208,13 @@ struct JobSpec {
       prefix;  // --no-prefix, --log-prefix; none = on when the world has more than one worker
   bool quiet = false;
   bool verbose = false;
+
+  // --- detached (launcher/jobs) ---
+  bool detach = false;
+  std::string job_name;                             // --name
+  uint64_t job_log_bytes_max = uint64_t{64} << 20;  // --job-log
+  int keeper_fd = -1;      // in the detached launcher: packets to and from its keeper
+  std::string job_folder;  // likewise: where report.json goes
 
   // --- look first ---
   bool plan_only = false;

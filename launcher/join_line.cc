@@ -31,6 +31,9 @@ bool StaysHere(const OptionRow& row) {
     case OptionId::kLocalAddr:
     case OptionId::kReport:
     case OptionId::kReportState:
+    case OptionId::kDetach:  // each node as its user likes
+    case OptionId::kName:
+    case OptionId::kJobLog:
     case OptionId::kRdzvEndpoint:
     case OptionId::kSsh:  // nothing is started over ssh
     case OptionId::kSshArgs:

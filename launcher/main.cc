@@ -11,6 +11,9 @@
 #include "agent/io/node_facts.h"
 #include "launcher/help.h"
 #include "launcher/job_run.h"
+#include "launcher/jobs/detach.h"
+#include "launcher/jobs/job_command.h"
+#include "launcher/jobs/run_job_command.h"
 #include "launcher/look_first.h"
 #include "launcher/options.h"
 #include "launcher/resolve.h"
@@ -76,6 +79,9 @@ int Run(JobSpec spec) {
 
 int Main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && IsJobCommand(arguments[0])) {
+    return RunJobCommand(arguments, LaunchPath(argv[0]));
+  }
   absl::StatusOr<ParsedCommand> command =
       ParseCommandLine(arguments, EnvironmentMap(OwnEnvironment()), ReadJobFile);
   if (!command.ok()) {
@@ -108,7 +114,7 @@ int Main(int argc, char** argv) {
   if (spec.explain_env.has_value()) {
     return ShowEnvironment(spec);
   }
-  return Run(std::move(spec));
+  return spec.detach ? RunDetached(std::move(spec), Run) : Run(std::move(spec));
 }
 
 }  // namespace

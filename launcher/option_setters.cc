@@ -161,6 +161,27 @@ absl::Status SetTimeout(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
+absl::Status SetJobName(const OptionValue& v, JobSpec& s) {
+  constexpr size_t kCharsMax = 64;  // it is a column of a table, and a word to type
+  const bool plain =
+      !v.text.empty() && v.text.size() <= kCharsMax && v.text[0] != '-' &&
+      std::all_of(v.text.begin(), v.text.end(), [](char c) {
+        return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("._-", c);
+      });
+  if (!plain) {
+    return WantError(
+        v, absl::StrCat("1 to ", kCharsMax, " letters, digits, '.', '_' or '-', no '-' in front"));
+  }
+  s.job_name = std::string(v.text);
+  return absl::OkStatus();
+}
+
+absl::Status SetJobLog(const OptionValue& v, JobSpec& s) {
+  constexpr uint64_t kLeast = 64u << 10;  // room for a report with its stack traces
+  ASSIGN_OR_RETURN(s.job_log_bytes_max, ParseSize(v));
+  return s.job_log_bytes_max < kLeast ? WantError(v, "64K or more") : absl::OkStatus();
+}
+
 absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(s.max_restarts, ParseNumber(v, 0, kRestartsMax));
   return absl::OkStatus();

@@ -22,6 +22,8 @@ absl::Status SetIface(const OptionValue& v, JobSpec& s);
 absl::Status SetGrace(const OptionValue& v, JobSpec& s);
 absl::Status SetRestartGrace(const OptionValue& v, JobSpec& s);
 absl::Status SetTimeout(const OptionValue& v, JobSpec& s);
+absl::Status SetJobName(const OptionValue& v, JobSpec& s);
+absl::Status SetJobLog(const OptionValue& v, JobSpec& s);
 absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s);
 absl::Status SetTotal(const OptionValue& v, JobSpec& s);
 absl::Status SetPerNode(const OptionValue& v, JobSpec& s);

@@ -78,6 +78,18 @@ absl::Status CheckPairs(const JobSpec& spec) {
   return absl::OkStatus();
 }
 
+void NoteDetached(JobSpec& spec) {
+  for (const OptionId id : {OptionId::kName, OptionId::kJobLog}) {
+    if (spec.Has(id) && !spec.detach) {
+      spec.notes.push_back(absl::StrCat(spec.Said(id), " has no effect without --detach"));
+    }
+  }
+  if (spec.Has(OptionId::kStdin) && spec.detach && spec.plan.stdin_mode != StdinMode::kNone) {
+    spec.notes.push_back(
+        absl::StrCat(spec.Said(OptionId::kStdin), " has no effect: a detached job has no stdin"));
+  }
+}
+
 absl::Status CheckCounts(const JobSpec& spec) {
   const bool number = spec.plan.workers_wanted == WorkersWanted::kNumber;
   if (spec.per_node && spec.Has(OptionId::kNprocPerNode) &&
@@ -288,6 +300,7 @@ StartWay WayOf(const JobSpec& spec) {
 
 absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file) {
   RETURN_IF_ERROR(CheckPairs(spec));
+  NoteDetached(spec);
   RETURN_IF_ERROR(CountPrograms(spec));
   RETURN_IF_ERROR(CheckCounts(spec));
   RETURN_IF_ERROR(SettleRendezvous(spec));

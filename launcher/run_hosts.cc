@@ -20,6 +20,7 @@
 #include "agent/io/worker_limits.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
+#include "launcher/jobs/job_id.h"
 #include "launcher/schedule/local_starter.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "launcher/stdin_reader.h"
@@ -47,7 +48,7 @@ class HostsJob {
         stdin_(loop, [this](const std::string& bytes, bool eof) { OnStdin(bytes, eof); }),
         server_(*new MasterServer(loop, MasterCallbacks())),
         countdown_(loop, [this] { return Left(); }),
-        signals_(loop, SignalCallbacks()),
+        signals_(loop, SignalCallbacks(), spec_.keeper_fd),
         pause_timer_(loop, UserSignals::SuspendSelf),
         check_threads_(loop, [this] { threads_ = CheckThreads(kThreadsOfGrpc); }),
         local_(MakeLocalStarter(loop, agent_path)),
@@ -95,6 +96,9 @@ class HostsJob {
     out.on_round_started = [this](const std::string&, const RoundStarted& round) {
       LogRound(round);
       SendStdin();
+    };
+    out.on_workers_started = [this](const std::string&, const WorkersStarted& all) {
+      TellStarted(spec_, all.world_size, all.nodes);
     };
     out.on_job_ended = [this](const std::string&, const JobReport& report) { JobOver(report); };
     out.on_chunk = [this](const std::string&, OutputChunk&& chunk, std::function<void()> taken) {

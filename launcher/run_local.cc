@@ -15,6 +15,7 @@
 #include "agent/io/shepherd.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
+#include "launcher/jobs/job_id.h"
 #include "launcher/local_master.h"
 #include "launcher/local_output.h"
 #include "launcher/stdin_reader.h"
@@ -38,7 +39,10 @@ class LocalJob {
         output_(&display_, options.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_),
         master_(loop, OneNode(spec_), [](const std::string& text) { LogInfo(text); }),
         countdown_(loop, [this] { return WorkersLeft(master_.state()); }),
-        signals_(loop, SignalCallbacks()) {
+        signals_(loop, SignalCallbacks(), spec_.keeper_fd) {
+    options.on_workers_started = [this](const Assignment& round) {
+      TellStarted(spec_, round.world_size, round.nodes);
+    };
     options.on_finish = [this](const JobOutcome& outcome) { End(outcome); };
     display_.on_writable = [this] { output_.Writable(); };
     display_.on_closed = [this](const std::string& why) {

@@ -84,6 +84,9 @@ class TypedJob {
     client_ = std::make_unique<MasterClient>(loop_, std::move(client));
     options.config.join.must_agree = MustAgree(spec_);
     options.show_waiting = [this](const std::string& note) { OnNote(note); };
+    options.on_workers_started = [this](const Assignment& round) {
+      TellStarted(spec_, round.world_size, round.nodes);
+    };
     options.on_finish = [this](const JobOutcome& outcome) { AgentDone(outcome); };
     agent_ = std::make_unique<AgentLoop>(loop_, std::move(options), std::move(shepherd),
                                          &client_->link(), &output_);
@@ -92,7 +95,7 @@ class TypedJob {
       output_.Closed(why);
       StopJob(SIGTERM, false);
     };
-    signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks());
+    signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks(), spec_.keeper_fd);
     agent_->Start();
     if (server_ == nullptr) {
       hint_timer_.StartAfter(kNoServerHint);

@@ -5,9 +5,12 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/jobs/keeper_link.h"
+
 namespace muster {
 
-UserSignals::UserSignals(uv_loop_t* loop, Callbacks callbacks) : callbacks_(std::move(callbacks)) {
+UserSignals::UserSignals(uv_loop_t* loop, Callbacks callbacks, int keeper_fd)
+    : callbacks_(std::move(callbacks)), keeper_fd_(keeper_fd) {
   for (const int signo : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}) {
     struct sigaction old {};
     if (sigaction(signo, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) {
@@ -15,6 +18,23 @@ UserSignals::UserSignals(uv_loop_t* loop, Callbacks callbacks) : callbacks_(std:
     }
     signals_.emplace_back(loop, signo, [this, signo] { On(signo); });
     signals_.back().Unref();
+  }
+  if (keeper_fd_ >= 0) {
+    keeper_.emplace(loop, keeper_fd_, [this](int) { OnKeeper(); });
+    keeper_->Start(UV_READABLE);
+    keeper_->Unref();
+  }
+}
+
+void UserSignals::OnKeeper() {
+  bool closed = false;
+  while (const std::optional<KeeperPacket> packet = ReceivePacket(keeper_fd_, closed)) {
+    if (const auto order = ParseStop(packet->text); packet->kind == Packet::kStop && order) {
+      callbacks_.on_stop(order->signo, order->now);
+    }
+  }
+  if (closed) {
+    keeper_->Stop();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "proto/wire/uv_handles.h"
@@ -22,17 +23,21 @@ class UserSignals {
   // After SIGTSTP every node hears that it is paused before this process stops, too.
   static constexpr absl::Duration kPauseSpreads = absl::Milliseconds(300);
 
-  UserSignals(uv_loop_t* loop, Callbacks callbacks);
+  // `keeper_fd`: where `launch stop` of a detached job comes from; -1 = there is none.
+  UserSignals(uv_loop_t* loop, Callbacks callbacks, int keeper_fd);
 
   // Stops this process until SIGCONT.
   static void SuspendSelf();
 
  private:
   void On(int signo);
+  void OnKeeper();
 
   const Callbacks callbacks_;
   std::vector<UvSignal> signals_;
   bool interrupted_ = false;
+  const int keeper_fd_;
+  std::optional<UvPoll> keeper_;
 };
 
 }  // namespace muster

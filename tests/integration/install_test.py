@@ -68,3 +68,9 @@ def test_values_are_files_and_words_behind_the_program_are_the_programs(tmp_path
     assert complete("--nnodes", "2", "bash", "job", folder=tmp_path) == ["the program at 3"]
     assert complete("--nnodes=2", "--", "bash", "--nno") == ["the program at 3"]
     assert complete("--nproc_per_node", "4", "bash", "--nno") == ["the program at 3"]
+
+
+def test_commands_about_detached_jobs_are_completed():
+    assert "attach" in complete("att")
+    assert complete("stop", "--no") == ["--now"]
+    assert complete("logs", "no-such-job") == [""]

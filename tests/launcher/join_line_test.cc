@@ -47,6 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"plain", "--nnodes 2", "--nnodes 2"}, Case{"elastic", "--nnodes 1:4", "--nnodes 1:4"},
         Case{"auto_stays_auto", "--nnodes 2 --nproc-per-node auto",
              "--nnodes 2 --nproc-per-node auto"},
+        Case{"detached_here", "--detach --name x --nnodes 2", "--nnodes 2"},
         Case{"total", "--nnodes 2 -np 8", "--nnodes 2 -n 8"},
         Case{"program", "--nnodes 2 -m --wdir /w --store agent",
              "--nnodes 2 -m --wdir /w --store agent"},

@@ -211,11 +211,22 @@ TEST(CommandLine, UnknownOptionsGetAHint) {
 }
 
 TEST(CommandLine, SubCommandsOnlyAsFirstWord) {
-  EXPECT_THAT(Error({"ps"}), HasSubstr("launch -- ps"));
+  EXPECT_THAT(Error({"top"}), HasSubstr("launch -- top"));
   EXPECT_THAT(Error({"doctor", "--all"}), HasSubstr("launch -- doctor"));
   EXPECT_EQ(Ok({"--", "ps"}).program, "ps");
   EXPECT_EQ(Ok({"./ps"}).program, "./ps");
   EXPECT_EQ(Ok({"-n", "2", "ps"}).program, "ps");
+}
+
+TEST(CommandLine, DetachedJobs) {
+  const JobSpec spec = Ok({"--detach", "--name", "night-1.a", "--job-log=1M", "p"});
+  EXPECT_TRUE(spec.detach);
+  EXPECT_EQ(spec.job_name, "night-1.a");
+  EXPECT_EQ(spec.job_log_bytes_max, 1u << 20);
+  for (const char* name : {"", "a b", "-a", "a/b", "\xc3\xa4"}) {
+    EXPECT_THAT(Error({absl::StrCat("--name=", name), "p"}), HasSubstr("--name: want 1 to 64"));
+  }
+  EXPECT_THAT(Error({"--job-log", "63K", "p"}), HasSubstr("--job-log: want 64K or more"));
 }
 
 TEST(CommandLine, HelpAndVersionWinOverWhatFollows) {

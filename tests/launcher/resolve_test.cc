@@ -205,6 +205,12 @@ TEST(Resolve, FilesOfOutputNeedAPlace) {
   EXPECT_THAT(both->notes, IsEmpty());
 }
 
+TEST(Resolve, WhatDetachedJobsHaveOrLackIsSaid) {
+  EXPECT_THAT(Resolve("--name x p")->notes, ElementsAre(HasSubstr("without --detach")));
+  EXPECT_THAT(Resolve("--name x --detach --stdin none p")->notes, IsEmpty());
+  EXPECT_THAT(Resolve("--detach --stdin 1 p")->notes, ElementsAre(HasSubstr("has no stdin")));
+}
+
 TEST(Resolve, MoreHostsThanNodesIsSaidOnce) {
   EXPECT_THAT(Resolve("--hosts a,b,c --nnodes 2 p")->notes,
               ElementsAre("the first 2 of 3 hosts are used (--nnodes 2)"));

@@ -1,0 +1,141 @@
+#include "launcher/jobs/job_command.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/option_values.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+using Kind = JobCommand::Kind;
+
+struct CommandRow {
+  absl::string_view name;
+  absl::string_view options;  // each between blanks; "=" after those that take a value
+  absl::string_view help;
+};
+
+// In the order of Kind.
+constexpr CommandRow kCommands[] = {
+    {"ps", " -a --all --json ",
+     "launch ps [-a] [--json]    your detached jobs on this host\n"
+     "  -a, --all        also those that have ended\n"
+     "  --json           as JSON\n"},
+    {"attach", " -n= --lines= ",
+     "launch attach [-n N] JOB    show a detached job's output from now on, until it ends\n"
+     "  JOB              its id, the beginning of that, or its name\n"
+     "  -n, --lines N    the last N lines first\n"
+     "Ctrl-C detaches again; the job goes on. Exit status: the job's.\n"},
+    {"logs", " -f --follow -n= --lines= ",
+     "launch logs [-f] [-n N] JOB    what a detached job has printed, also when it has ended\n"
+     "  JOB              its id, the beginning of that, or its name\n"
+     "  -f, --follow     go on until it ends\n"
+     "  -n, --lines N    only the last N lines\n"},
+    {"stop", " --signal= -s= --grace= --now ",
+     "launch stop [--signal S] [--grace TIME] [--now] JOB    stop a detached job, as Ctrl-C would\n"
+     "  JOB              its id, the beginning of that, or its name\n"
+     "  -s, --signal S   what the workers get: INT (default), TERM, HUP or QUIT\n"
+     "  --grace TIME     kill after this (default: the job's own --grace; at most that)\n"
+     "  --now            kill at once\n"
+     "Waits for the end. Exit status: 0 when nothing of the job runs any more.\n"},
+};
+
+const CommandRow& RowOf(Kind kind) { return kCommands[static_cast<size_t>(kind)]; }
+
+absl::Status Set(absl::string_view name, const std::string& text, JobCommand& out) {
+  const OptionValue value{name, text};
+  if (name == "-a" || name == "--all") {
+    out.all = true;
+  } else if (name == "--json") {
+    out.json = true;
+  } else if (name == "-f" || name == "--follow") {
+    out.follow = true;
+  } else if (name == "--now") {
+    out.now = true;
+  } else if (name == "-n" || name == "--lines") {
+    uint64_t lines = 0;
+    if (!absl::SimpleAtoi(text, &lines)) {
+      return WantError(value, "a number of lines");
+    }
+    out.lines = lines;
+  } else if (name == "--grace") {
+    ASSIGN_OR_RETURN(out.grace, ParseTime(value));
+  } else {
+    out.signal = SignalNumber(text);
+    if (out.signal != SIGINT && out.signal != SIGTERM && out.signal != SIGHUP &&
+        out.signal != SIGQUIT) {
+      return WantError(value, "INT, TERM, HUP or QUIT");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsJobCommand(absl::string_view word) {
+  for (const CommandRow& row : kCommands) {
+    if (row.name == word) {
+      return true;
+    }
+  }
+  return false;
+}
+
+absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words) {
+  JobCommand out;
+  while (RowOf(out.kind).name != words.at(0)) {
+    out.kind = static_cast<Kind>(static_cast<uint8_t>(out.kind) + 1);
+  }
+  const CommandRow& row = RowOf(out.kind);
+  const std::string hint = absl::StrCat("('launch ", row.name, " --help' says more)");
+  bool options = true;
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (options && word == "--") {
+      options = false;
+    } else if (options && (word == "-h" || word == "--help")) {
+      out.help = true;
+      return out;
+    } else if (options && word.size() > 1 && word[0] == '-') {
+      const size_t equals = word.find('=');
+      const std::string name = word.substr(0, equals);
+      const bool flag = absl::StrContains(row.options, absl::StrCat(" ", name, " "));
+      if (!flag && !absl::StrContains(row.options, absl::StrCat(" ", name, "= "))) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("launch ", row.name, ": unknown option '", name, "' ", hint));
+      }
+      if (flag && equals != std::string::npos) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, ": takes no value, got '", word.substr(equals + 1), "'"));
+      }
+      if (!flag && equals == std::string::npos && i + 1 == words.size()) {
+        return absl::InvalidArgumentError(absl::StrCat(name, ": want a value, got nothing ", hint));
+      }
+      const std::string text = flag                          ? ""
+                               : equals != std::string::npos ? word.substr(equals + 1)
+                                                             : words[++i];
+      RETURN_IF_ERROR(Set(name, text, out));
+    } else if (out.kind == Kind::kPs || !out.job.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("launch ", row.name, ": what is '", word, "'? ", hint,
+                       "; to run a program of that name: launch -- ", row.name));
+    } else {
+      out.job = word;
+    }
+  }
+  if (out.kind != Kind::kPs && out.job.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("launch ", row.name, ": which job? 'launch ps' lists them ", hint));
+  }
+  if (out.now && out.grace.has_value()) {
+    return absl::InvalidArgumentError("--now and --grace contradict: keep one of the two");
+  }
+  return out;
+}
+
+std::string JobCommandHelp(Kind kind) { return std::string(RowOf(kind).help); }
+
+}  // namespace muster

@@ -1,0 +1,36 @@
+// The words after `launch ps`, `attach`, `logs` and `stop`. Pure.
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace muster {
+
+struct JobCommand {
+  enum class Kind : uint8_t { kPs, kAttach, kLogs, kStop };
+  Kind kind = Kind::kPs;
+  bool help = false;
+  std::string job;  // as typed; "" for ps
+  bool all = false;
+  bool json = false;
+  bool follow = false;
+  std::optional<uint64_t> lines;  // of the past; none = all (logs), none of them (attach)
+  int signal = SIGINT;
+  std::optional<absl::Duration> grace;
+  bool now = false;
+};
+
+// Whether the first word of a command line is one of these commands.
+bool IsJobCommand(absl::string_view word);
+// `words`: the command and what follows it. Errors are InvalidArgument: wrong usage, exit 2.
+absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words);
+std::string JobCommandHelp(JobCommand::Kind kind);
+
+}  // namespace muster

@@ -1,0 +1,43 @@
+// Where detached jobs are kept, and what is kept of each: DIR/muster/jobs/ID with job.json, the
+// output (job_log.h), report.json and the socket `control`, all for their owner alone. DIR is
+// $XDG_RUNTIME_DIR, unless that goes when its user logs out; else $XDG_STATE_HOME or
+// ~/.local/state. Blocks on the file system; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "launcher/jobs/job_record.h"
+
+namespace muster {
+
+inline constexpr char kReportFile[] = "report.json";
+inline constexpr char kControlSocket[] = "control";
+
+struct StoredJob {
+  std::string folder;
+  JobRecord record;
+};
+
+// A new folder for a job of this id; its path. Errors: AlreadyExists; FailedPrecondition (no place
+// for it: says which folder, and what to do).
+absl::StatusOr<std::string> MakeJobFolder(const std::string& id);
+// Also where the disk is full, once: a little room is kept for it.
+absl::Status WriteRecord(const std::string& folder, const JobRecord& record);
+absl::StatusOr<JobRecord> ReadRecord(const std::string& folder);
+
+// The user's jobs of this machine, oldest first; a live one whose keeper is gone is kLost. What
+// cannot be read is logged and left out.
+std::vector<StoredJob> ReadJobs();
+// Removes those that ended long ago, or before kEndedJobsMax others; what is left.
+std::vector<StoredJob> ForgetOldJobs(std::vector<StoredJob> jobs, absl::Time now);
+void RemoveJobFolder(const std::string& folder);
+
+// The process of this number, as it is known for certain. `pid` 0: none such.
+ProcessName NameProcess(int32_t pid);
+bool Runs(const ProcessName& process);
+
+}  // namespace muster

@@ -1,0 +1,24 @@
+// Which job a word means, and the listing of `launch ps`. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "launcher/jobs/job_record.h"
+
+namespace muster {
+
+// The index of the job that `word` means: its id, else its name, else the beginning of its id (with
+// or without "job-"). Where that leaves several, the one that still runs. Errors: NotFound,
+// FailedPrecondition (several); both list what there is.
+absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::string_view word);
+
+// The table, one line a job, newest last; lines are cut at `width` characters (0 = never).
+std::string JobTable(const std::vector<JobRecord>& records, absl::Time now, size_t width);
+std::string JobsJson(const std::vector<JobRecord>& records);
+
+}  // namespace muster

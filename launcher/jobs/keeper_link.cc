@@ -1,0 +1,59 @@
+#include "launcher/jobs/keeper_link.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace muster {
+
+bool SendPacket(int fd, Packet kind, absl::string_view text) {
+  const std::string bytes =
+      absl::StrCat(std::string(1, static_cast<char>(kind)), text.substr(0, kPacketBytesMax));
+  ssize_t n = 0;
+  do {
+    n = send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  return n >= 0;
+}
+
+std::optional<KeeperPacket> ReceivePacket(int fd, bool& closed) {
+  std::array<char, kPacketBytesMax + 1> bytes;
+  ssize_t n = 0;
+  do {
+    n = recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  closed = n == 0 || (n < 0 && errno != EAGAIN);
+  if (n <= 0) {
+    return std::nullopt;
+  }
+  return KeeperPacket{static_cast<Packet>(bytes[0]),
+                      std::string(bytes.data() + 1, static_cast<size_t>(n) - 1)};
+}
+
+std::string StopText(const StopOrder& order) {
+  return absl::StrCat(order.signo, " ", order.now ? 1 : 0, " ", order.grace_ms);
+}
+
+std::optional<StopOrder> ParseStop(absl::string_view text) {
+  const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
+  StopOrder out;
+  int now = 0;
+  if (words.size() != 3 || !absl::SimpleAtoi(words[0], &out.signo) ||
+      !absl::SimpleAtoi(words[1], &now) || !absl::SimpleAtoi(words[2], &out.grace_ms)) {
+    return std::nullopt;
+  }
+  const bool stops =
+      out.signo == SIGINT || out.signo == SIGTERM || out.signo == SIGHUP || out.signo == SIGQUIT;
+  out.now = now != 0;
+  return stops && out.grace_ms >= -1 ? std::optional(out) : std::nullopt;
+}
+
+}  // namespace muster

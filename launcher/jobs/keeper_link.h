@@ -1,0 +1,43 @@
+// Between the keeper of a detached job and its launcher: one socket of packets, of which each is a
+// letter and a text. Bounded: a packet that finds no room is dropped.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace muster {
+
+enum class Packet : char {
+  kText = 'T',     // launcher -> keeper -> typed line: a line for the person who waits there
+  kStarted = 'S',  // likewise: "WORLD NODES", all workers have been started
+  kEnded = 'E',    // keeper -> typed line: "CODE", the job has ended before that
+  kStop = 'X',     // typed line, `launch stop` -> keeper -> launcher: "SIGNO NOW GRACE_MS"
+  kFollow = 'F',   // `launch attach` -> keeper: tell me of output
+  kOutput = 'O',   // keeper -> `launch attach`: there is more in the log
+  kOk = 'K',       // keeper -> `launch stop`: it is under way
+};
+
+inline constexpr size_t kPacketBytesMax = 32u << 10;  // longer texts are cut
+
+struct KeeperPacket {
+  Packet kind = Packet::kText;
+  std::string text;
+};
+
+// False: it could not be sent now. Never blocks.
+bool SendPacket(int fd, Packet kind, absl::string_view text = "");
+// None: nothing is there now, or (`closed`) never will be.
+std::optional<KeeperPacket> ReceivePacket(int fd, bool& closed);
+
+struct StopOrder {
+  int signo = 0;
+  bool now = false;
+  int64_t grace_ms = -1;  // -1 = the job's own
+};
+std::string StopText(const StopOrder& order);
+std::optional<StopOrder> ParseStop(absl::string_view text);
+
+}  // namespace muster

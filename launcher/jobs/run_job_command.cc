@@ -1,0 +1,309 @@
+#include "launcher/jobs/run_job_command.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "launcher/jobs/job_command.h"
+#include "launcher/jobs/job_folder.h"
+#include "launcher/jobs/job_log.h"
+#include "launcher/jobs/job_table.h"
+#include "launcher/jobs/keeper_link.h"
+#include "launcher/jobs/wait_signals.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+#include "proto/base/unique_fd.h"
+
+namespace muster {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+constexpr int kNobodyReads = 128 + SIGPIPE;
+// The keeper wakes us long before; a look now and then costs nothing, and needs nobody.
+constexpr absl::Duration kLookAgain = absl::Seconds(5);
+constexpr absl::Duration kAnswer = absl::Seconds(10);  // of a keeper to a request
+// From the end of the grace to that of everything: longer than the keeper is patient with its
+// launcher.
+constexpr absl::Duration kAfterGrace = absl::Seconds(60);
+
+// False: nobody reads any more.
+bool Print(absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(STDOUT_FILENO, text.data(), text.size());
+    if (n < 0 && errno != EINTR) {
+      return false;
+    }
+    text.remove_prefix(n > 0 ? static_cast<size_t>(n) : 0);
+  }
+  return true;
+}
+
+enum class Shown : uint8_t { kAll, kInterrupted, kClosed };
+
+// What is in the log from the reader's place on, until a signal comes: also a terminal that stands
+// still can be left.
+Shown ShowRest(JobLogReader& log, const WaitSignals& signals) {
+  for (std::string text = log.Next(); !text.empty(); text = log.Next()) {
+    if (const uint64_t skipped = log.TakeSkipped(); skipped > 0) {
+      LogWarning(absl::StrCat("the oldest ", skipped, " bytes were dropped (--job-log)"));
+    }
+    for (absl::string_view rest = text; !rest.empty();) {
+      signals.Poll(STDOUT_FILENO, POLLOUT, kLookAgain);
+      if (WaitSignals::Pending()) {
+        return Shown::kInterrupted;
+      }
+      pollfd ready = {STDOUT_FILENO, POLLOUT, 0};
+      if (poll(&ready, 1, 0) != 1) {
+        continue;
+      }
+      const absl::string_view some = rest.substr(0, PIPE_BUF);  // so much never blocks now
+      if (!Print(some)) {
+        return Shown::kClosed;
+      }
+      rest.remove_prefix(some.size());
+    }
+  }
+  return Shown::kAll;
+}
+
+int ShowRestOnly(JobLogReader& log) {
+  const WaitSignals signals;
+  const Shown shown = ShowRest(log, signals);
+  return shown == Shown::kAll      ? 0
+         : shown == Shown::kClosed ? kNobodyReads
+                                   : 128 + WaitSignals::Take();
+}
+
+absl::StatusOr<UniqueFd> Connect(const StoredJob& job) {
+  const UniqueFd at(open(job.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::snprintf(name.sun_path, sizeof(name.sun_path), "/proc/self/fd/%d/%s", at.get(),
+                kControlSocket);
+  if (!at.valid() || !fd.valid() ||
+      connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) {
+    return absl::UnavailableError(absl::StrCat(job.record.id, ": its keeper (process ",
+                                               job.record.keeper.pid,
+                                               ") does not answer: ", std::strerror(errno)));
+  }
+  return fd;
+}
+
+// The record once nobody of the job answers any more.
+JobRecord LastRecord(const StoredJob& job) {
+  JobRecord record = ReadRecord(job.folder).value_or(job.record);
+  if (record.live()) {
+    record.state = JobState::kLost;
+  }
+  return record;
+}
+
+std::string HowEnded(const JobRecord& record) {
+  return record.state == JobState::kEnded
+             ? absl::StrCat(record.id, " has ended with ", record.exit_code)
+             : absl::StrCat(record.id,
+                            " was lost: its launcher was killed, and nothing of it runs");
+}
+
+int CodeOf(const JobRecord& record) {
+  return record.state == JobState::kEnded ? record.exit_code
+         : record.exit_code != 0          ? record.exit_code
+                                          : kFailed;
+}
+
+int Ps(const JobCommand& command, const std::string& launch) {
+  std::vector<JobRecord> shown;
+  size_t ended = 0;
+  for (StoredJob& job : ForgetOldJobs(ReadJobs(), absl::Now())) {
+    if (command.all || job.record.state != JobState::kEnded) {
+      shown.push_back(std::move(job.record));
+    } else {
+      ++ended;
+    }
+  }
+  winsize window{};
+  const bool terminal = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
+  const bool good = Print(
+      command.json ? JobsJson(shown) : JobTable(shown, absl::Now(), terminal ? window.ws_col : 0));
+  if (ended > 0 && !command.json) {
+    LogInfo(absl::StrCat(Plural(ended, "job has", "jobs have"), " ended: ", launch, " ps -a"));
+  }
+  return good ? 0 : kNobodyReads;
+}
+
+int Ended(const StoredJob& job) {
+  const JobRecord record = LastRecord(job);
+  if (record.state == JobState::kLost || record.exit_code != 0) {
+    LogInfo(HowEnded(record));
+  }
+  return CodeOf(record);
+}
+
+// Shows the log until the job ends; its exit code, or 128 + the signal that detached us.
+int Follow(const StoredJob& job, JobLogReader& log, const std::string& launch) {
+  const absl::StatusOr<UniqueFd> keeper = Connect(job);
+  if (!keeper.ok()) {
+    const JobRecord record = ReadRecord(job.folder).value_or(job.record);
+    if (!record.live() || !Runs(record.keeper)) {  // it has ended meanwhile
+      const int shown = ShowRestOnly(log);
+      return shown == 0 ? Ended(job) : shown;
+    }
+    LogError(keeper.status().message());
+    return kFailed;
+  }
+  SendPacket(keeper->get(), Packet::kFollow);
+  const WaitSignals signals;
+  for (bool closed = false;;) {
+    const Shown shown = ShowRest(log, signals);
+    if (shown == Shown::kClosed) {
+      return kNobodyReads;
+    }
+    if (closed && shown == Shown::kAll) {
+      return Ended(job);
+    }
+    if (const int signo = WaitSignals::Take(); signo != 0) {
+      LogInfo(absl::StrCat("detached from ", job.record.id, ", which goes on; stop it: ", launch,
+                           " stop ", job.record.id));
+      return 128 + signo;
+    }
+    signals.Poll(keeper->get(), POLLIN, kLookAgain);
+    while (ReceivePacket(keeper->get(), closed).has_value()) {
+    }
+  }
+}
+
+int Attach(const JobCommand& command, const StoredJob& job, const std::string& launch) {
+  JobLogReader log(job.folder);
+  if (command.lines.has_value()) {
+    log.ToLastLines(*command.lines);
+  } else {
+    log.ToEnd();
+  }
+  if (job.record.live()) {
+    return Follow(job, log, launch);
+  }
+  if (const int shown = ShowRestOnly(log); shown != 0) {
+    return shown;
+  }
+  LogInfo(absl::StrCat(HowEnded(job.record), "; its output: ", launch, " logs ", job.record.id));
+  return CodeOf(job.record);
+}
+
+int Logs(const JobCommand& command, const StoredJob& job, const std::string& launch) {
+  JobLogReader log(job.folder);
+  if (command.lines.has_value()) {
+    log.ToLastLines(*command.lines);
+  }
+  if (command.follow && job.record.live()) {
+    return Follow(job, log, launch);
+  }
+  return ShowRestOnly(log);
+}
+
+// Waits until the keeper has gone, at most `wait`. False: it has not.
+bool AwaitEnd(int keeper, absl::Duration wait, std::optional<absl::Duration> answer_within) {
+  const WaitSignals signals;
+  const absl::Time begun = BootNow();
+  bool answered = !answer_within.has_value();
+  for (bool closed = false;;) {
+    while (const auto packet = ReceivePacket(keeper, closed)) {
+      answered = answered || packet->kind == Packet::kOk;
+    }
+    const absl::Duration left = (answered ? wait : *answer_within) - (BootNow() - begun);
+    if (closed || left <= absl::ZeroDuration() || WaitSignals::Take() != 0) {
+      return closed;
+    }
+    signals.Poll(keeper, POLLIN, left);
+  }
+}
+
+int Stop(const JobCommand& command, const StoredJob& job, const std::string& launch) {
+  const JobRecord& record = job.record;
+  if (!record.live()) {
+    LogInfo(HowEnded(record));
+    return 0;
+  }
+  if (command.grace.has_value() && *command.grace > record.grace) {
+    LogError(absl::StrCat("--grace: the job was started with --grace ", ShortDuration(record.grace),
+                          ", after which its workers are killed: want that or less, got ",
+                          ShortDuration(*command.grace)));
+    return kUsage;
+  }
+  const absl::StatusOr<UniqueFd> keeper = Connect(job);
+  StopOrder order{command.signal, command.now, -1};
+  const absl::Duration grace =
+      command.now ? absl::ZeroDuration() : command.grace.value_or(record.grace);
+  if (command.grace.has_value()) {
+    order.grace_ms = absl::ToInt64Milliseconds(*command.grace);
+  }
+  const bool asked = keeper.ok() && SendPacket(keeper->get(), Packet::kStop, StopText(order));
+  const bool ended = asked && AwaitEnd(keeper->get(), grace + kAfterGrace, kAnswer);
+  const JobRecord last = ReadRecord(job.folder).value_or(record);
+  if (!ended && last.live() && Runs(record.keeper)) {
+    LogError(absl::StrCat(
+        record.id, " has not ended: ",
+        asked ? "it was asked to; 'launch ps' shows when it has" : keeper.status().message(),
+        "; kill it with all its workers: ",
+        command.now ? absl::StrCat("kill -9 ", record.keeper.pid)
+                    : absl::StrCat(launch, " stop --now ", record.id)));
+    return kFailed;
+  }
+  LogInfo(HowEnded(LastRecord(job)));
+  return 0;
+}
+
+}  // namespace
+
+int RunJobCommand(const std::vector<std::string>& words, const std::string& launch) {
+  const absl::StatusOr<JobCommand> command = ParseJobCommand(words);
+  if (!command.ok()) {
+    LogError(command.status().message());
+    return kUsage;
+  }
+  if (command->help) {
+    return Print(JobCommandHelp(command->kind)) ? 0 : kNobodyReads;
+  }
+  signal(SIGPIPE, SIG_IGN);
+  if (command->kind == JobCommand::Kind::kPs) {
+    return Ps(*command, launch);
+  }
+  const std::vector<StoredJob> jobs = ReadJobs();
+  std::vector<JobRecord> records;
+  std::transform(jobs.begin(), jobs.end(), std::back_inserter(records),
+                 [](const StoredJob& job) { return job.record; });
+  const absl::StatusOr<size_t> found = FindJob(records, command->job);
+  if (!found.ok()) {
+    LogError(absl::StrCat("launch ", words[0], ": ", found.status().message()));
+    return kUsage;
+  }
+  const StoredJob& job = jobs[*found];
+  switch (command->kind) {
+    case JobCommand::Kind::kAttach:
+      return Attach(*command, job, launch);
+    case JobCommand::Kind::kLogs:
+      return Logs(*command, job, launch);
+    default:
+      return Stop(*command, job, launch);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,341 @@
+"""launch --detach and launch ps, attach, logs, stop: a job goes on without its terminal, and stays within reach."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from harness import LAUNCH, WORKERS, is_alive, sh, wait_for
+
+TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
+STANDALONE = ("--standalone", "--nnodes", "2", "--nproc-per-node", "1")
+WAYS = pytest.mark.parametrize("where", [("-n", "2"), TWO_HOSTS, STANDALONE], ids=["one", "two", "standalone"])
+
+
+class Desk:
+    """A user at a host, with a folder for jobs that no other test sees."""
+
+    def __init__(self, shell, folder):
+        self.shell, self.folder = shell, folder
+        self.env = {"XDG_RUNTIME_DIR": str(folder)}
+
+    def run(self, *args, **kw):
+        return self.shell.run(*args, env={**self.env, **kw.pop("env", {})}, **kw)
+
+    def start(self, *args, **kw):
+        return self.shell.start(*args, env=self.env, **kw)
+
+    def detach(self, *args):
+        result = self.run("--detach", *args)
+        match = re.fullmatch(r"(job-[0-9a-f]{8}) runs \d+ workers? on \d+ nodes?; see it: \S+ attach \1; stop it: \S+ stop \1\n", result.text)
+        assert result.code == 0 and match, result
+        return match[1]
+
+    def jobs(self):
+        """{id: record} as `launch ps` has them."""
+        result = self.run("ps", "-a", "--json")
+        assert result.code == 0, result
+        return {job["id"]: job for job in json.loads(result.text)}
+
+    def ended(self, job):
+        """The record once the job runs no more."""
+        states = ("ended", "lost")
+        return wait_for(lambda: (r := self.jobs().get(job)) and r["state"] in states and r, 60, step=0.1, what=f"{job} ends")
+
+    def outer_pid(self, inner):
+        """A pid of the host's, as seen from here."""
+        for pid in self.shell.host.processes():
+            with open(f"/proc/{pid}/status") as f:
+                line = next(l for l in f if l.startswith("NSpid:"))
+            if line.split()[-1] == str(inner):
+                return pid
+        raise AssertionError(f"no process {inner}")
+
+
+@pytest.fixture
+def desk(shells, scratch):
+    folder = scratch / "run"
+    folder.mkdir(mode=0o700)
+    made = Desk(shells[0], folder)
+    yield made
+    for job in made.jobs().values():
+        made.run("stop", "--now", job["id"])
+
+
+def workers(shells, word):
+    return [p for shell in shells for p in shell.called(word)]
+
+
+@WAYS
+def test_start_list_and_stop(shells, desk, where):
+    job = desk.detach(*where, "--name", "night", "sleep", "2101")
+    assert len(workers(shells[:2], "sleep 2101")) == 2
+    record = desk.jobs()[job]
+    assert (record["state"], record["world_size"], record["name"]) == ("running", 2, "night"), record
+    table = desk.run("ps")
+    assert re.search(rf"^{job} +night +running +2 +[12] +\d+ s +sleep 2101$", table.text, re.M), table
+    stopped = desk.run("stop", "night")
+    assert stopped.code == 0 and f"{job} has ended with 130" in stopped.errors, stopped
+    assert not workers(shells[:2], "sleep 2101")
+    assert desk.jobs()[job]["state"] == "ended"
+    assert json.loads((desk.folder / "muster/jobs" / job / "report.json").read_text())["exit_code"] == 130
+    again = desk.run("stop", job)
+    assert again.code == 0 and "has ended with 130" in again.errors, again
+
+
+def test_everything_is_for_its_owner_alone(desk):
+    job = desk.detach("sleep", "2102")
+    folder = desk.folder / "muster/jobs" / job
+    assert folder.stat().st_mode & 0o777 == 0o700
+    modes = {p.name: p.stat().st_mode & 0o077 for p in folder.iterdir() if p.name != "control"}
+    assert modes and not any(modes.values()), modes
+
+
+@WAYS
+def test_the_end_of_its_terminal_does_not_touch_it(shells, desk, where):
+    """The terminal closes, and every process of its session gets SIGHUP, as when a window or an ssh connection goes."""
+    script = f'"$0" --detach {" ".join(where)} sleep 2103; echo done; read -r forever'
+    terminal = desk.start(WORKERS / "ptyrun.py", "bash", "-c", script, LAUNCH, program="/usr/bin/python3", stdin=subprocess.PIPE)
+    terminal.expect("done")
+    job = terminal.expect(r"(job-\w+) runs")[0]
+    terminal.signal(signal.SIGKILL)  # the terminal's other side
+    terminal.finish()
+    wait_for(lambda: not desk.shell.called("bash"), 10, what="the shell gets its SIGHUP")
+    for pid in [p for shell in shells[:2] for p in [*shell.ours(), *shell.called("sleep 2103")]]:
+        with open(f"/proc/{pid}/stat") as f:
+            assert f.read().rpartition(")")[2].split()[4] == "0", "it has a controlling terminal"
+    assert desk.jobs()[job]["state"] == "running" and len(workers(shells[:2], "sleep 2103")) == 2
+    assert desk.run("stop", job).code == 0
+
+
+def test_the_callers_pipes_see_their_end(desk):
+    result = desk.run("-c", f'{LAUNCH} --detach sleep 2104 3>&1 | cat', program="/bin/bash")
+    assert result.code == 0 and result.seconds < 30, result
+
+
+def test_its_stdin_is_empty(desk):
+    job = desk.detach(*sh("cat; echo after"))
+    assert desk.ended(job)["exit_code"] == 0
+    assert desk.run("logs", job).text == "after\n"
+
+
+@pytest.mark.parametrize(
+    "args, code, says",
+    [
+        (("--nnodes", "x", "true"), 2, "--nnodes"),
+        (("--hostfile", "/nowhere", "true"), 2, "/nowhere"),
+        (("--name", "a b", "true"), 2, "--name: want 1 to 64 letters"),
+        (("--job-log", "1K", "true"), 2, "--job-log: want 64K or more"),
+        (("/nowhere/prog",), 127, "/nowhere/prog"),
+        (("--hosts", "nosuchhost", "true"), 1, "nosuchhost"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(desk, args, code, says):
+    result = desk.run("--detach", *args)
+    assert result.code == code and says in result.errors and not result.text, result
+
+
+def test_a_job_that_ends_at_once_has_started(desk):
+    job = desk.detach("-n", "2", "sh", "-c", "exit 5")
+    assert desk.ended(job)["exit_code"] == 5
+    assert desk.run("attach", job).code == 5
+
+
+def test_ctrl_c_before_the_start_stops_it(desk):
+    start = desk.start("--detach", "--nnodes", "2", "--rdzv-endpoint", "localhost:29411", "true")
+    start.expect("waiting for 1 of 2 nodes", stream="err")
+    start.signal(signal.SIGINT)
+    result = start.finish()
+    assert result.code == 130, result
+
+
+def test_logs_and_attach(desk, scratch):
+    gate = scratch / "gate"
+    job = desk.detach(*sh(f"for i in 1 2 3; do echo line $i; done; until [ -e {gate} ]; do sleep 0.1; done; echo last >&2; exit 7"))
+    wait_for(lambda: desk.run("logs", job).text == "line 1\nline 2\nline 3\n", 20, what="its output is in the log")
+    assert desk.run("logs", "-n", "1", job).text == "line 3\n"
+    attached = desk.start("attach", "-n", "2", job)
+    followed = desk.start("logs", "-f", job)
+    attached.expect("line 3")
+    followed.expect("line 3")
+    gate.touch()
+    result = attached.finish()
+    assert (result.code, result.text.splitlines()[:3]) == (7, ["line 2", "line 3", "last"]), result
+    assert followed.finish().text.startswith("line 1\nline 2\nline 3\nlast\n")
+    assert desk.ended(job)["exit_code"] == 7
+    late = desk.run("attach", job)
+    assert late.code == 7 and not late.text and "has ended with 7" in late.errors, late
+    assert desk.run("logs", job).text.startswith("line 1\n")
+
+
+def test_ctrl_c_detaches_again(desk):
+    job = desk.detach("sleep", "2105")
+    attached = desk.start(WORKERS / "ptyrun.py", LAUNCH, "attach", job, program="/usr/bin/python3", stdin=subprocess.PIPE)
+    wait_for(lambda: desk.shell.called(f"{LAUNCH} attach {job}"), 20, what="it attaches")
+    pid = desk.shell.called(f"{LAUNCH} attach {job}")[0]
+    caught = lambda: int(re.search(r"SigCgt:\s*(\w+)", open(f"/proc/{pid}/status").read())[1], 16) & 2
+    wait_for(caught, 20, what="it waits for Ctrl-C")
+    attached.proc.stdin.write(b"\x03")
+    attached.proc.stdin.flush()
+    result = attached.finish()
+    assert result.code == 130 and f"stop {job}" in result.text, result
+    assert desk.jobs()[job]["state"] == "running"
+
+
+def test_two_jobs_at_once_and_their_names(desk):
+    first, second = desk.detach("--name", "twin", "sleep", "2106"), desk.detach("--name", "twin", "sleep", "2107")
+    both = desk.run("stop", "twin")
+    assert both.code == 2 and first in both.errors and second in both.errors, both
+    none = desk.run("stop", "other")
+    assert none.code == 2 and first in none.errors, none
+    assert desk.run("stop", first[4:10]).code == 0  # a beginning of the id
+    jobs = desk.jobs()
+    assert (jobs[first]["state"], jobs[second]["state"]) == ("ended", "running")
+    assert desk.run("stop", "twin").code == 0  # the one that still runs
+    hidden = desk.run("ps")
+    assert first not in hidden.text and "2 jobs have ended" in hidden.errors, hidden
+
+
+@pytest.mark.parametrize("words", [("--signal", "TERM"), ("--grace", "0.5"), ("--now",)], ids=["term", "grace", "now"])
+def test_ways_to_stop(desk, words):
+    keeps = "LEAVE" if words[0] == "--signal" else "STAY"
+    job = desk.detach("-n", "2", "--no-prefix", WORKERS / "catch", keeps)
+    wait_for(lambda: desk.run("logs", job).text.count("ready") == 2, 20, what="workers are ready")
+    stopped = desk.run("stop", *words, job)
+    assert stopped.code == 0 and stopped.seconds < 15, stopped
+    assert desk.jobs()[job]["exit_code"] == (143 if keeps == "LEAVE" else 130)
+    assert ("got TERM" in desk.run("logs", job).text) == (keeps == "LEAVE")
+
+
+def test_a_longer_grace_than_the_jobs_is_refused(desk):
+    job = desk.detach("--grace", "2", "sleep", "2108")
+    result = desk.run("stop", "--grace", "5", job)
+    assert result.code == 2 and "--grace 2" in result.errors, result
+
+
+@WAYS
+@pytest.mark.parametrize("victim", ["keeper", "launcher"])
+def test_kill_9_leaves_no_worker_and_is_seen(shells, desk, where, victim):
+    job = desk.detach(*where, "sleep", "2109")
+    keeper = desk.outer_pid(desk.jobs()[job]["pid"])
+    with open(f"/proc/{keeper}/task/{keeper}/children") as f:
+        launcher = int(f.read().split()[0])
+    os.kill(keeper if victim == "keeper" else launcher, signal.SIGKILL)
+    wait_for(lambda: not workers(shells[:2], "sleep 2109") and not is_alive(launcher), 30, what="no worker is left")
+    assert desk.ended(job)["state"] == "lost"
+    assert re.search(rf"^{job} .* lost ", desk.run("ps").text, re.M)
+    stopped = desk.run("stop", job)
+    assert stopped.code == 0 and "was lost" in stopped.errors, stopped
+    assert desk.run("attach", job).code != 0
+    assert desk.run("logs", job).code == 0
+
+
+def test_a_recycled_pid_is_not_the_job(desk):
+    job = desk.detach("sleep", "2110")
+    pid = desk.jobs()[job]["pid"]
+    other = desk.start("sleep", "2111", program="/usr/bin/env")
+    wait_for(lambda: desk.shell.called("sleep 2111"), 20, what="the other program runs")
+    with open(f"/proc/{desk.shell.called('sleep 2111')[0]}/status") as f:
+        inner = int(re.search(r"NSpid:.*\s(\d+)\n", f.read())[1])
+    os.kill(desk.outer_pid(pid), signal.SIGKILL)
+    path = desk.folder / "muster/jobs" / job / "job.json"
+    path.write_text(path.read_text().replace(f'"pid": {pid}', f'"pid": {inner}'))
+    assert desk.jobs()[job]["state"] == "lost"
+    assert desk.run("stop", "--now", job).code == 0
+    assert other.proc.poll() is None and desk.shell.called("sleep 2111")
+
+
+def test_nonsense_in_the_folder_is_named_and_left_out(desk):
+    job = desk.detach("sleep", "2112")
+    for name, text in (("job-1", "nonsense"), ("job-2", "{}"), ("job-3", ""), ("job-4", None)):
+        folder = desk.folder / "muster/jobs" / name
+        folder.mkdir(mode=0o700)
+        if text is not None:
+            (folder / "job.json").write_text(text)
+            (folder / "job.json").chmod(0o600)
+    result = desk.run("ps")
+    assert result.code == 0 and job in result.text, result
+    assert all(name in result.errors for name in ("job-1", "job-2", "job-3")) and "job-4" not in result.errors, result
+
+
+def test_old_jobs_are_forgotten(desk):
+    for i in range(52):
+        folder = desk.folder / f"muster/jobs/job-{i:08x}"
+        folder.mkdir(parents=True, mode=0o700)
+        (folder / "job.json").write_text("")
+        (folder / "job.json").chmod(0o600)
+    job = desk.detach("true")
+    record = desk.ended(job)
+    for i in range(52):
+        path = desk.folder / f"muster/jobs/job-{i:08x}/job.json"
+        path.write_text(json.dumps({**record, "id": f"job-{i:08x}", "started_at": record["started_at"] - 1000 + i}))
+    old = desk.folder / "muster/jobs/job-00000033/job.json"
+    old.write_text(json.dumps({**json.loads(old.read_text()), "ended_at": record["ended_at"] - 8 * 24 * 3600}))
+    jobs = desk.jobs()
+    assert len(jobs) == 50 and job in jobs and "job-00000033" not in jobs and "job-00000000" not in jobs, sorted(jobs)
+
+
+@pytest.mark.parametrize("place", ["a/file", "/proc/nothing"])
+def test_a_place_that_cannot_be_written(desk, scratch, place):
+    (scratch / "a").mkdir()
+    (scratch / "a/file").write_text("")
+    where = place if place[0] == "/" else scratch / place
+    result = desk.run("--detach", "sleep", "2113", env={"XDG_RUNTIME_DIR": str(where)})
+    assert result.code == 1 and "XDG_RUNTIME_DIR" in result.errors and not result.text, result
+    assert not desk.shell.called("sleep 2113")
+
+
+def test_without_a_home(desk):
+    result = desk.run("--detach", "true", env={"XDG_RUNTIME_DIR": "", "HOME": ""})
+    assert result.code == 1 and "set HOME" in result.errors, result
+
+
+def test_home_holds_jobs_where_there_is_no_runtime_folder(desk, scratch):
+    env = {"XDG_RUNTIME_DIR": "", "HOME": str(scratch / "home")}
+    result = desk.run("--detach", "true", env=env)
+    assert result.code == 0, result
+    assert (scratch / "home/.local/state/muster/jobs" / result.text.split()[0] / "job.json").exists()
+
+
+def test_a_full_disk_loses_output_alone(desk, scratch):
+    """The job runs to its end, which is written down all the same."""
+    full = scratch / "full"
+    script = f"""
+      mkdir {full} && mount -t tmpfs -o size=256k,mode=700 none {full} || exit 99
+      export XDG_RUNTIME_DIR={full}
+      id=$({LAUNCH} --quiet --detach sh -c 'echo first; until [ -e {full}/filled ]; do sleep 0.1; done; head -c 300000 /dev/zero; echo; exit 6')
+      until {LAUNCH} logs $id | grep -q first; do :; done
+      : > {full}/filled; head -c 9M /dev/zero > {full}/filler 2> /dev/null
+      {LAUNCH} attach $id; echo code $?
+      {LAUNCH} ps -a; {LAUNCH} logs $id | head -1
+      umount {full}"""
+    result = desk.run("-c", script, program="/bin/bash")
+    assert "code 6" in result.text and "ended 6" in result.text and result.text.endswith("first\n"), result
+
+
+def test_the_log_is_bounded(desk):
+    job = desk.detach("--job-log", "64K", "sh", "-c", "seq 1 100000")
+    assert desk.ended(job)["exit_code"] == 0
+    lines = desk.run("logs", job).text.splitlines()
+    assert lines[-1] == "100000" and len(lines) < 20000 and lines == [str(i) for i in range(int(lines[0]), 100001)]
+
+
+def test_options_come_from_a_job_file_too(desk, scratch):
+    (scratch / "job.yaml").write_text("detach: true\nname: filed\njob-log: 1M\ncommand: [sleep, 2114]\n")
+    result = desk.run("--config", scratch / "job.yaml")
+    assert result.code == 0, result
+    assert desk.run("stop", "filed").code == 0
+
+
+def test_only_the_first_word_is_a_command(desk, scratch):
+    for name in ("ps", "stop"):
+        program = scratch / name
+        program.write_text("#!/bin/sh\necho program $0 $*\n")
+        program.chmod(0o755)
+    path = {"PATH": f"{scratch}:/usr/bin:/bin"}
+    assert desk.run("--", "ps", "-a", env=path).text.endswith("ps -a\n")
+    assert desk.run("-n", "1", "stop", env=path).text.endswith("stop\n")
+    assert "launch stop" in desk.run("stop", "--help").text

@@ -1,0 +1,66 @@
+#include "launcher/jobs/job_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launcher/jobs/keeper_link.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = JobCommand::Kind;
+
+JobCommand Ok(const std::vector<std::string>& words) {
+  const auto out = ParseJobCommand(words);
+  EXPECT_TRUE(out.ok()) << out.status();
+  return out.value_or(JobCommand());
+}
+
+std::string Error(const std::vector<std::string>& words) {
+  const auto out = ParseJobCommand(words);
+  return out.ok() ? "no error" : std::string(out.status().message());
+}
+
+TEST(JobCommand, Words) {
+  EXPECT_TRUE(IsJobCommand("ps") && IsJobCommand("attach") && IsJobCommand("logs") &&
+              IsJobCommand("stop"));
+  EXPECT_FALSE(IsJobCommand("top") || IsJobCommand("") || IsJobCommand("./ps"));
+  EXPECT_TRUE(Ok({"ps", "-a", "--json"}).all);
+  EXPECT_EQ(Ok({"attach", "-n", "20", "x"}).lines, 20u);
+  EXPECT_EQ(Ok({"logs", "x", "--lines=0", "-f"}).lines, 0u);
+  EXPECT_EQ(Ok({"logs", "--", "-x"}).job, "-x");
+  const JobCommand stop = Ok({"stop", "--signal", "TERM", "--grace=1m", "night"});
+  EXPECT_EQ(stop.kind, Kind::kStop);
+  EXPECT_EQ(stop.signal, SIGTERM);
+  EXPECT_EQ(stop.grace, absl::Minutes(1));
+  EXPECT_EQ(stop.job, "night");
+  EXPECT_EQ(Ok({"stop", "x"}).signal, SIGINT);
+  EXPECT_TRUE(Ok({"stop", "--help"}).help);
+}
+
+TEST(JobCommand, WrongWords) {
+  EXPECT_THAT(Error({"ps", "x"}), HasSubstr("launch -- ps"));
+  EXPECT_THAT(Error({"stop"}), HasSubstr("which job?"));
+  EXPECT_THAT(Error({"stop", "a", "b"}), HasSubstr("what is 'b'?"));
+  EXPECT_THAT(Error({"logs", "--json", "x"}), HasSubstr("unknown option '--json'"));
+  EXPECT_THAT(Error({"logs", "x", "-n"}), HasSubstr("-n: want a value"));
+  EXPECT_THAT(Error({"logs", "x", "-n", "-3"}), HasSubstr("-n: want a number of lines, got '-3'"));
+  EXPECT_THAT(Error({"stop", "x", "--now=1"}), HasSubstr("--now: takes no value"));
+  EXPECT_THAT(Error({"stop", "x", "--signal", "USR1"}), HasSubstr("INT, TERM, HUP or QUIT"));
+  EXPECT_THAT(Error({"stop", "x", "--now", "--grace", "3"}), HasSubstr("contradict"));
+}
+
+TEST(StopOrder, OneFormForTheWayToTheLauncher) {
+  const auto order = ParseStop(StopText({SIGTERM, true, 500}));
+  ASSERT_TRUE(order.has_value());
+  EXPECT_EQ(order->signo, SIGTERM);
+  EXPECT_TRUE(order->now);
+  EXPECT_EQ(order->grace_ms, 500);
+  for (const char* text : {"", "2", "2 0", "2 0 -2", "9 0 -1", "0 0 -1", "2 0 -1 7", "x 0 -1"}) {
+    EXPECT_FALSE(ParseStop(text).has_value()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace muster

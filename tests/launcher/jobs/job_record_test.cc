@@ -1,0 +1,91 @@
+#include "launcher/jobs/job_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_replace.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+
+JobRecord Sample() {
+  JobRecord out;
+  out.id = "job-0a1b2c3d";
+  out.name = "night";
+  out.host = "node0";
+  out.command = {"train.py", "--lr", "0.1", "a \"b\"\n"};
+  out.hosts = {"node0", "node1"};
+  out.folder = "/data";
+  out.keeper = {4711, 123456789012, "boot", "pid:[1]"};
+  out.state = JobState::kEnded;
+  out.world_size = 32;
+  out.nodes = 2;
+  out.started_at = absl::UnixEpoch() + absl::Seconds(1000);
+  out.ended_at = absl::UnixEpoch() + absl::Seconds(2000);
+  out.exit_code = 3;
+  out.grace = absl::Seconds(30);
+  return out;
+}
+
+TEST(JobRecord, ReadsWhatItWrote) {
+  const JobRecord sample = Sample();
+  const auto read = ParseRecord(RecordJson(sample));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(RecordJson(*read), RecordJson(sample));
+  EXPECT_EQ(read->command, sample.command);
+  EXPECT_EQ(read->keeper, sample.keeper);
+  EXPECT_EQ(read->state, JobState::kEnded);
+  EXPECT_EQ(read->ended_at, sample.ended_at);
+  EXPECT_EQ(read->grace, sample.grace);
+}
+
+TEST(JobRecord, NonsenseIsAnErrorThatNamesTheField) {
+  const std::string good = RecordJson(Sample());
+  static constexpr struct {
+    const char* from;
+    const char* to;
+    const char* says;
+  } kCases[] = {
+      {"muster-job-1", "muster-job-9", "'format'"},
+      {"\"ended\"", "\"resting\"", "'state'"},
+      {"\"ended\"", "7", "'state'"},
+      {"\"pid\": 4711", "\"pid\": -1", "'pid'"},
+      {"\"pid\": 4711", "\"pid\": 18446744073709551615", "'pid'"},
+      {"\"pid\": 4711", "\"pid\": \"4711\"", "'pid'"},
+      {"\"pid\": 4711", "\"dip\": 4711", "'pid'"},
+      {"\"exit_code\": 3", "\"exit_code\": 300", "'exit_code'"},
+      {"\"started_at\": 1000.0", "\"started_at\": 1e300", "'started_at'"},
+      {"\"started_at\": 1000.0", "\"started_at\": -5", "'started_at'"},
+      {"\"ended_at\": 2000.0", "\"ended_at\": []", "'ended_at'"},
+      {"\"node0\",\n    \"node1\"", "1, 2", "'hosts'"},
+      {"\"night\"", "null", "'name'"},
+  };
+  for (const auto& one : kCases) {
+    const std::string text = absl::StrReplaceAll(good, {{one.from, one.to}});
+    ASSERT_NE(text, good) << one.from;
+    const auto read = ParseRecord(text);
+    ASSERT_FALSE(read.ok()) << one.to;
+    EXPECT_THAT(std::string(read.status().message()), HasSubstr(one.says)) << one.to;
+  }
+}
+
+TEST(JobRecord, AnyBeginningOfAFileIsRefused) {
+  const std::string good = RecordJson(Sample());
+  for (size_t size = 0; size + 2 < good.size(); ++size) {
+    EXPECT_FALSE(ParseRecord(good.substr(0, size)).ok()) << size;
+  }
+  EXPECT_FALSE(ParseRecord("[]").ok());
+  EXPECT_FALSE(ParseRecord(std::string(100000, '[')).ok());
+  EXPECT_FALSE(ParseRecord(std::string("\0\xff", 2)).ok());
+}
+
+TEST(JobRecord, BytesThatAreNotUtf8DoNotBreakTheFile) {
+  JobRecord record = Sample();
+  record.command = {"\xff\xfe"};
+  EXPECT_TRUE(ParseRecord(RecordJson(record)).ok());
+}
+
+}  // namespace
+}  // namespace muster
