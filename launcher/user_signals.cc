@@ -23,6 +23,7 @@ UserSignals::UserSignals(uv_loop_t* loop, Callbacks callbacks, int keeper_fd)
     keeper_.emplace(loop, keeper_fd_, [this](int) { OnKeeper(); });
     keeper_->Start(UV_READABLE);
     keeper_->Unref();
+    SendPacket(keeper_fd_, Packet::kListens);
   }
 }
 

@@ -158,7 +158,7 @@ std::string PidNamespace() {
 
 // A home that several machines, or containers, share holds the jobs of all.
 bool OfThisMachine(const JobRecord& record) {
-  return record.keeper.boot == BootId() ? record.keeper.namespace_ == PidNamespace()
+  return record.keeper.boot == BootId() ? record.keeper.pid_namespace == PidNamespace()
                                         : record.host == Hostname();
 }
 

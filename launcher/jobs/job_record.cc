@@ -99,7 +99,7 @@ std::string RecordJson(const JobRecord& record) {
       {"pid", record.keeper.pid},
       {"pid_start", record.keeper.start},
       {"boot", record.keeper.boot},
-      {"pid_namespace", record.keeper.namespace_},
+      {"pid_namespace", record.keeper.pid_namespace},
   };
   if (record.ended_at.has_value()) {
     out["ended_at"] = Unix(*record.ended_at);
@@ -151,7 +151,7 @@ absl::StatusOr<JobRecord> ParseRecord(absl::string_view json) {
   out.keeper.start =
       static_cast<uint64_t>(reader.Number("pid_start", 0, std::numeric_limits<int64_t>::max()));
   out.keeper.boot = reader.Text("boot");
-  out.keeper.namespace_ = reader.Text("pid_namespace");
+  out.keeper.pid_namespace = reader.Text("pid_namespace");
   RETURN_IF_ERROR(reader.status());
   return out;
 }

@@ -27,9 +27,9 @@ enum class JobState : uint8_t {
 // A process for certain: its number alone may be another's by now.
 struct ProcessName {
   int32_t pid = 0;
-  uint64_t start = 0;      // clock ticks from boot to its start, as /proc/PID/stat has it
-  std::string boot;        // /proc/sys/kernel/random/boot_id
-  std::string namespace_;  // of pids: "pid:[4026531836]"
+  uint64_t start = 0;         // clock ticks from boot to its start, as /proc/PID/stat has it
+  std::string boot;           // /proc/sys/kernel/random/boot_id
+  std::string pid_namespace;  // of pids: "pid:[4026531836]"
 
   bool operator==(const ProcessName&) const = default;
 };

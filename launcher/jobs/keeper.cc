@@ -82,7 +82,8 @@ class Keeper {
   void End() {
     OnLink();
     record_.ended_at = absl::Now();
-    record_.state = WIFEXITED(status_) ? JobState::kEnded : JobState::kLost;
+    const bool stopped = WIFSIGNALED(status_) && WTERMSIG(status_) == stop_signal_;
+    record_.state = WIFEXITED(status_) || stopped ? JobState::kEnded : JobState::kLost;
     record_.exit_code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
     log_.Close();
     [[maybe_unused]] const absl::Status status = WriteRecord(folder_, record_);  // nobody to tell
@@ -138,6 +139,8 @@ class Keeper {
     while (const std::optional<KeeperPacket> packet = ReceivePacket(link_.get(), closed)) {
       if (typed_.valid() && packet->kind == Packet::kText) {
         SendPacket(typed_.get(), Packet::kText, packet->text);
+      } else if (packet->kind == Packet::kListens) {
+        listens_ = true;
       } else if (packet->kind == Packet::kStarted) {
         Started(packet->text);
       }
@@ -215,7 +218,13 @@ class Keeper {
     if (ended_) {
       return;
     }
-    SendPacket(link_.get(), Packet::kStop, StopText(order));
+    OnLink();  // it may have said just now that it listens
+    if (listens_) {
+      SendPacket(link_.get(), Packet::kStop, StopText(order));
+    } else {
+      stop_signal_ = order.signo;
+      kill(launcher_, order.signo);
+    }
     if (order.now) {
       kill_timer_.StartAfter(kBeyondGrace);
     } else {
@@ -238,6 +247,8 @@ class Keeper {
   bool output_ended_ = false;
   bool over_ = false;
   bool interrupted_ = false;
+  bool listens_ = false;
+  int stop_signal_ = 0;  // that was sent to a launcher that did not listen yet
   uint64_t client_numbers_ = 0;
   std::map<uint64_t, Client> clients_;
   UvTimer insist_timer_;
@@ -253,7 +264,7 @@ class Keeper {
 
 // Away from the terminal and from whatever else the caller has open: its pipes must see their end.
 // Anonymous descriptors are a library's own.
-void LeaveTerminal(UniqueFd& typed) {
+void LeaveTerminal(const UniqueFd& typed) {
   setsid();
   signal(SIGHUP, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);

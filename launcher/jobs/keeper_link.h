@@ -12,6 +12,7 @@ namespace muster {
 
 enum class Packet : char {
   kText = 'T',     // launcher -> keeper -> typed line: a line for the person who waits there
+  kListens = 'L',  // launcher -> keeper: it takes kStop from now on; before, signals end it
   kStarted = 'S',  // likewise: "WORLD NODES", all workers have been started
   kEnded = 'E',    // keeper -> typed line: "CODE", the job has ended before that
   kStop = 'X',     // typed line, `launch stop` -> keeper -> launcher: "SIGNO NOW GRACE_MS"

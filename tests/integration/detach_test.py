@@ -152,6 +152,27 @@ def test_ctrl_c_before_the_start_stops_it(desk):
     assert result.code == 130, result
 
 
+def test_ctrl_c_while_nodes_meet_at_a_file(desk, scratch):
+    """Before the launcher listens, a stop ends it as a signal ends one in the foreground."""
+    point = scratch / "point"
+    start = desk.start("--detach", "--nnodes", "2", "--rdzv-endpoint", f"file://{point}", "true")
+    start.expect("waiting for 1 of 2 nodes", stream="err")
+    start.signal(signal.SIGINT)
+    assert start.finish(20).code == 130
+    assert [job["state"] for job in desk.jobs().values()] == ["ended"]
+
+
+def test_typed_on_every_node(shells, desk, scratch):
+    typed = ("--detach", "--nnodes", "2", "--insecure", "--rdzv-endpoint", "node0:29412", "sleep", "2115")
+    both = [shell.start(*typed, env={"XDG_RUNTIME_DIR": str(scratch / f"run{i}")}) for i, shell in enumerate(shells[:2])]
+    for start in both:
+        result = start.finish()
+        assert result.code == 0 and "2 workers on 2 nodes" in result.text, result
+    stopped = shells[1].run("stop", result.text.split()[0], env={"XDG_RUNTIME_DIR": str(scratch / "run1")})
+    assert stopped.code == 0 and "has ended with 130" in stopped.errors, stopped
+    wait_for(lambda: not workers(shells[:2], "sleep 2115") and not shells[0].ours(), 30, what="the other node ends, too")
+
+
 def test_logs_and_attach(desk, scratch):
     gate = scratch / "gate"
     job = desk.detach(*sh(f"for i in 1 2 3; do echo line $i; done; until [ -e {gate} ]; do sleep 0.1; done; echo last >&2; exit 7"))
