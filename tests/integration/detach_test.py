@@ -152,8 +152,7 @@ def test_ctrl_c_before_the_start_stops_it(desk):
     assert result.code == 130, result
 
 
-def test_ctrl_c_while_nodes_meet_at_a_file(desk, scratch):
-    """Before the launcher listens, a stop ends it as a signal ends one in the foreground."""
+def test_ctrl_c_at_the_node_that_serves_a_meeting_at_a_file(desk, scratch):
     point = scratch / "point"
     start = desk.start("--detach", "--nnodes", "2", "--rdzv-endpoint", f"file://{point}", "true")
     start.expect("waiting for 1 of 2 nodes", stream="err")
