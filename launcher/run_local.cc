@@ -136,7 +136,6 @@ int RunLocal(JobSpec spec) {
     return kExitUsage;
   }
   options.facts = *std::move(facts);
-  options.programs = PreparePrograms(spec.plan, OwnEnvironment());
   const absl::StatusOr<uint32_t> workers = WorkersOnNode(spec.plan, options.facts);
   if (!workers.ok()) {
     LogError(workers.status().message());
@@ -149,6 +148,7 @@ int RunLocal(JobSpec spec) {
   if (StdinReader::NothingThere()) {
     spec.plan.stdin_mode = StdinMode::kNone;
   }
+  options.programs = PreparePrograms(spec.plan, OwnEnvironment());  // the plan is final now
   for (const std::string& notice : MpiNotices(options.programs, *workers)) {
     LogWarning(notice);
   }

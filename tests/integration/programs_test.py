@@ -37,6 +37,12 @@ def test_on_one_machine(shells):
     assert set(by_rank(result.out)) == set(range(5))
 
 
+def test_the_jobs_id_is_there_for_every_program(shells):
+    result = shells[0].run("-n", "1", *sh('echo "id $TORCHELASTIC_RUN_ID"'), ":", "-n", "1", *sh('echo "id $TORCHELASTIC_RUN_ID"'))
+    ids = re.findall(r"id (job-\w+)", result.text)
+    assert result.code == 0 and len(ids) == 2 and len(set(ids)) == 1, result
+
+
 def test_on_standalone_nodes(shells):
     result = shells[0].run("--standalone", "--nnodes", "2", *MIXED)
     assert result.code == 0, result
