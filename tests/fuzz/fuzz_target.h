@@ -1,6 +1,5 @@
-// What every fuzzer of this folder is made of. A target is one file: Seeds() and libFuzzer's entry
-// point. It calls a parser with any bytes; what a sanitizer says, and a CHECK that fails, is a
-// find.
+// What every fuzzer of this folder is made of. A target is one file with the two functions below;
+// it calls a parser with any bytes. What a sanitizer says, and a CHECK that fails, is a find.
 //
 // With MUSTER_SEEDS=FOLDER a fuzzer writes its seeds there and ends, so that they never differ from
 // what the parser of this build reads.

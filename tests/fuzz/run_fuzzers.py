@@ -57,7 +57,7 @@ class Target:
         return execute([program, *limits, *amount, *corpus], folder, profile)
 
     def run(self):
-        """What is wrong, one line each; and a line of figures."""
+        """What is wrong, one text each; and a line of figures."""
         with tempfile.TemporaryDirectory() as scratch:
             folder = pathlib.Path(scratch)
             seeds, grown = folder / "seeds", folder / "grown"
@@ -66,9 +66,9 @@ class Target:
             execute([self.program], folder, MUSTER_SEEDS=str(seeds))
             if not any(seeds.iterdir()):
                 return [f"{self.name}: wrote no seeds"], ""
-            return self.clean(folder, seeds, grown)
+            return self.examine(folder, seeds, grown)
 
-    def clean(self, folder, seeds, grown):
+    def examine(self, folder, seeds, grown):
         amount = [f"-runs={self.runs}"]
         if self.seconds:
             amount = [f"-max_total_time={self.seconds}"]
