@@ -36,8 +36,7 @@ constexpr Example kExamples[] = {
 };
 
 constexpr absl::string_view kAfter =
-    "PROGRAM.py is run with python3 -u ($PYTHON_EXEC if set); what follows PROGRAM is passed "
-    "untouched, but a word ':' always begins another program.";
+    "PROGRAM.py is run with python3 -u ($PYTHON_EXEC if set); a word ':' begins another program.";
 constexpr absl::string_view kSeveral =
     "Each of several programs says how many workers it has (-n), and "
     "may have --hosts, -x, --wdir and -m of its own; what holds for the whole job, -genv too, "
