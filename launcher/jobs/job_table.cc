@@ -35,13 +35,12 @@ std::string Count(uint32_t number) { return number == 0 ? "-" : absl::StrCat(num
 
 // "12 s", "3 min", "5 h", "2 d": one unit is enough for an age.
 std::string Age(absl::Duration age) {
-  const int64_t s = std::max<int64_t>(0, absl::ToInt64Seconds(age));
-  if (s < 120) {
-    return absl::StrCat(s, " s");
-  }
-  return s < 2 * 3600        ? absl::StrCat(s / 60, " min")
-         : s < 2 * 24 * 3600 ? absl::StrCat(s / 3600, " h")
-                             : absl::StrCat(s / (24 * 3600), " d");
+  constexpr absl::Duration kDay = absl::Hours(24);
+  age = std::max(age, absl::ZeroDuration());
+  return age < absl::Minutes(2) ? absl::StrCat(absl::ToInt64Seconds(age), " s")
+         : age < absl::Hours(2) ? absl::StrCat(absl::ToInt64Minutes(age), " min")
+         : age < 2 * kDay       ? absl::StrCat(absl::ToInt64Hours(age), " h")
+                                : absl::StrCat(age / kDay, " d");
 }
 
 std::string Candidates(const std::vector<JobRecord>& records, const std::vector<size_t>& which) {

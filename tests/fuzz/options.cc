@@ -48,7 +48,16 @@ std::vector<std::string> Seeds() {
       "--stdin 99999999 p", "--iface a/b/c p", "--wrap gdb p", "--wrap 0: p", "--ssh-args 'a p",
       "--map-by node p", "-genvlist A=1 p", "--no-python -m p", "-outfile-pattern %x p",
       "--standalone --hosts a p", "--nproc-per-node gpu --max-restarts x p",
-      "--rdzv-backend etcd p", "--launcher slurm p", "-genv A", "-qv p", "p : -n 2 q"};
+      "--rdzv-backend etcd p", "--launcher slurm p", "-genv A", "-qv p", "p : -n 2 q",
+      // Several programs, places of ranks, limits, jobs that go on.
+      "-n 1 -genv A 1 p x : -n 2 -x B=2 -x C -wdir d -env D 4 q : -n 1 -m mod",
+      "-n 1 -H a p : -n 1 -H b -envlist A,B q", "-configfile h", "--rankfile h -n 2 p",
+      "--propagate all p", "--propagate none p", "--propagate core,nofile=10,stack=unlimited p",
+      "--propagate x=y p", "--detach --name work --job-log 1M p", "--name a/b p", "--job-log 1 p",
+      "-x =1 p", "-x A= p", "-genv A p", "--wdir d -hosts a,,b p", "-n 2 p : q",
+      "-n 1 p :", "--explain-env=x p", "--ssh '' p", "--label p", "--output-overflow lose p",
+      "--store disk p", "--local-addr x p", "--node-rank -1 p", "--nnodes 2 --total 3 p",
+      "--node-rank 9999999 p"};
   for (std::string& seed : seeds) {
     seed = absl::StrReplaceAll(seed, {{" ", "\n"}});
   }
