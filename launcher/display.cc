@@ -79,6 +79,10 @@ bool Display::Show(const OutputChunk& chunk) {
   if (writer.Busy()) {
     return false;
   }
+  if (chunk.rank == raw_rank_) {
+    writer.Write(chunk.bytes);
+    return true;
+  }
   if (format.Transparent() && (chunk.ends_line || !format.options().many_workers)) {
     writer.Write(chunk.bytes);
     return true;

@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "agent/core/output_format.h"
@@ -23,6 +24,8 @@ class Display {
 
   // False: not now; on_writable follows.
   [[nodiscard]] bool Show(const OutputChunk& chunk);
+  // What this rank writes is shown as it is: it has the terminal.
+  void SetRaw(uint32_t rank) { raw_rank_ = rank; }
   bool Idle() const { return out_.Idle() && err_.Idle(); }
   bool out_is_terminal() const { return out_.terminal(); }
   // stdout is closed; what Show is given is lost.
@@ -43,6 +46,7 @@ class Display {
   const std::function<std::string(uint32_t)> host_of_;
   const bool wants_time_;
   bool nobody_reads_ = false;
+  std::optional<uint32_t> raw_rank_;
   std::string formatted_;
 };
 

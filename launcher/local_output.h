@@ -40,6 +40,7 @@ class LocalOutput : public OutputLink {
     }
   }
   void Stdin(std::string bytes, bool eof) { callbacks_.on_stdin(std::move(bytes), eof); }
+  void Window(uint16_t rows, uint16_t columns) { callbacks_.on_window(rows, columns); }
   void Closed(const std::string& why) { callbacks_.on_closed(why); }
 
  private:

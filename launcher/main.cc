@@ -20,6 +20,7 @@
 #include "launcher/run_hosts.h"
 #include "launcher/run_local.h"
 #include "launcher/run_typed.h"
+#include "launcher/user_terminal.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
 
@@ -61,6 +62,14 @@ int Print(const std::string& text) {
 }
 
 int Run(JobSpec spec) {
+  if (spec.plan.pty.has_value()) {
+    const OptionId asked = spec.debugger.empty() ? OptionId::kPty : OptionId::kGdb;
+    if (const absl::Status terminal = UserTerminal::Look(spec.Said(asked), *spec.plan.pty);
+        !terminal.ok()) {
+      LogError(terminal.message());
+      return kExitUsage;
+    }
+  }
   for (const std::string& note : spec.notes) {
     LogInfo(note);
   }

@@ -278,6 +278,34 @@ absl::Status SetPropagate(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
+absl::Status SetPty(const OptionValue& v, JobSpec& s) {
+  uint32_t rank = 0;
+  if (!absl::SimpleAtoi(v.text, &rank) || rank >= kWorldSizeMax) {
+    return WantError(v, "one rank: there is one terminal");
+  }
+  s.plan.pty = Terminal{rank, 0, 0, ""};
+  s.plan.stdin_mode = StdinMode::kRank;
+  s.plan.stdin_rank = rank;
+  return absl::OkStatus();
+}
+
+absl::Status SetGdb(const OptionValue& v, JobSpec& s) {
+  RETURN_IF_ERROR(SetPty(v, s));
+  s.debugger = {"gdb", "--args"};
+  return absl::OkStatus();
+}
+
+absl::Status NameDebugger(const Environment& environment, JobSpec& s) {
+  constexpr char kName[] = "MUSTER_DEBUGGER";
+  const auto named = environment.find(kName);
+  if (s.debugger.empty() || named == environment.end() || named->second.empty()) {
+    return absl::OkStatus();
+  }
+  const OptionValue value = {kName, named->second};
+  ASSIGN_OR_RETURN(s.debugger, ParseWords(value));
+  return s.debugger.empty() ? WantError(value, "a command, as in 'lldb --'") : absl::OkStatus();
+}
+
 absl::Status SetStdin(const OptionValue& v, JobSpec& s) {
   if (v.text == "none" || v.text == "all") {
     s.plan.stdin_mode = v.text == "all" ? StdinMode::kAll : StdinMode::kNone;

@@ -30,6 +30,10 @@ absl::Status SetPerNode(const OptionValue& v, JobSpec& s);
 absl::Status AddHosts(const OptionValue& v, JobSpec& s);
 absl::Status AddWrap(const OptionValue& v, JobSpec& s);
 absl::Status SetPropagate(const OptionValue& v, JobSpec& s);
+absl::Status SetPty(const OptionValue& v, JobSpec& s);
+absl::Status SetGdb(const OptionValue& v, JobSpec& s);
+// $MUSTER_DEBUGGER in place of gdb, where --gdb was given.
+absl::Status NameDebugger(const Environment& environment, JobSpec& s);
 absl::Status AddPrologue(const OptionValue& v, JobSpec& s);
 absl::Status AddExclude(const OptionValue& v, JobSpec& s);
 absl::Status AddHostfile(const OptionValue& v, JobSpec& s);

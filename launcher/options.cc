@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "launcher/job_file.h"
+#include "launcher/option_setters.h"
 #include "launcher/option_values.h"
 #include "launcher/programs.h"
 #include "launcher/resolve.h"
@@ -49,6 +50,7 @@ class Parser {
     RETURN_IF_ERROR(TakeFile());
     RETURN_IF_ERROR(TakeProgram());
     RETURN_IF_ERROR(TakeFurther());
+    RETURN_IF_ERROR(NameDebugger(environment_, spec()));
     TakeForwarded();
     NoteMpiSettings();
     return std::move(command_);

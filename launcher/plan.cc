@@ -147,6 +147,9 @@ LaunchPlan PlanOf(const JobSpec& spec) {
   plan.nodes_min = spec.nodes_min;
   plan.argv = spec.plan.argv;
   plan.wraps = spec.wrap_texts;
+  if (!spec.debugger.empty()) {
+    plan.wraps.push_back(absl::StrCat(spec.plan.pty->rank, ":", CommandLine(spec.debugger)));
+  }
   plan.prologue = spec.plan.prologue;
   plan.wdir = spec.plan.wdir;
   plan.rendezvous = spec.way == StartWay::kLocal ? "" : EndpointText(spec.rendezvous);

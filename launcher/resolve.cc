@@ -55,6 +55,13 @@ constexpr Pair kPairs[] = {
     {OptionId::kLogPrefix, OptionId::kNoPrefix, "keep one of the two"},
     {OptionId::kLabel, OptionId::kNoPrefix, "keep one of the two"},
     {OptionId::kQuiet, OptionId::kVerbose, "keep one of the two"},
+    {OptionId::kPty, OptionId::kGdb, "there is one terminal; keep one of the two"},
+    {OptionId::kPty, OptionId::kDetach,
+     "a detached job has no terminal; launch attach shows its output"},
+    {OptionId::kGdb, OptionId::kDetach,
+     "a detached job has no terminal; launch attach shows its output"},
+    {OptionId::kPty, OptionId::kStdin, "the rank with the terminal reads what is typed"},
+    {OptionId::kGdb, OptionId::kStdin, "the rank with the terminal reads what is typed"},
     {OptionId::kPlan, OptionId::kExplainEnv, "ask one question at a time"},
     {OptionId::kJson, OptionId::kYaml, "keep one of the two"},
     {OptionId::kInsecure, OptionId::kSecretFile,
@@ -262,22 +269,52 @@ absl::Status CountOwn(JobSpec& spec) {
   return absl::OkStatus();
 }
 
-// A rank that does not exist would go without its wrapper in silence. Where counts are found out
-// later, nothing is said.
-absl::Status CheckWraps(const JobSpec& spec) {
+// Workers of the job; 0 where they are found out later.
+uint64_t WorldOf(const JobSpec& spec) {
   uint64_t world = 0;
   for (const NodeWorkers& node : spec.nodes) {
     if (node.wanted != WorkersWanted::kNumber) {
-      return absl::OkStatus();
+      return 0;
     }
     world += node.workers;
   }
+  return world;
+}
+
+absl::Status NoSuchRank(absl::string_view said, uint32_t rank, uint64_t world) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      said, ": there is no rank ", rank, ", the job has ", Plural(world, "worker", "workers")));
+}
+
+// A rank that does not exist would go without its wrapper in silence. Where counts are found out
+// later, nothing is said.
+absl::Status CheckWraps(const JobSpec& spec) {
+  const uint64_t world = WorldOf(spec);
   for (size_t i = 0; world > 0 && i < spec.plan.wraps.size(); ++i) {
     if (const uint32_t last = spec.plan.wraps[i].ranks.back(); last >= world) {
-      return absl::InvalidArgumentError(absl::StrCat("--wrap ", spec.wrap_texts[i],
-                                                     ": there is no rank ", last, ", the job has ",
-                                                     Plural(world, "worker", "workers")));
+      return NoSuchRank(absl::StrCat("--wrap ", spec.wrap_texts[i]), last, world);
     }
+  }
+  return absl::OkStatus();
+}
+
+// The rank that has the terminal, and its debugger.
+absl::Status SettleTerminal(JobSpec& spec) {
+  if (!spec.plan.pty.has_value()) {
+    return absl::OkStatus();
+  }
+  const uint32_t rank = spec.plan.pty->rank;
+  const std::string said = spec.Said(spec.debugger.empty() ? OptionId::kPty : OptionId::kGdb);
+  if (spec.way == StartWay::kTyped || spec.way == StartWay::kServe) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        said, ": the rank may be on another node than this terminal where the command is typed on ",
+        "every node: let launch start the nodes (--hosts)"));
+  }
+  if (const uint64_t world = WorldOf(spec); world > 0 && rank >= world) {
+    return NoSuchRank(said, rank, world);
+  }
+  if (!spec.debugger.empty()) {
+    spec.plan.wraps.push_back({{rank}, spec.debugger});
   }
   return absl::OkStatus();
 }
@@ -315,12 +352,14 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file) {
                        "or --hostfile, too"));
     }
     RETURN_IF_ERROR(CountOwn(spec));
-    return CheckWraps(spec);
+    RETURN_IF_ERROR(CheckWraps(spec));
+    return SettleTerminal(spec);
   }
   RETURN_IF_ERROR(PlaceOnHosts(spec, read_file));
   spec.plan.workers_wanted = spec.nodes.front().wanted;
   spec.plan.workers = spec.nodes.front().workers;
-  return CheckWraps(spec);
+  RETURN_IF_ERROR(CheckWraps(spec));
+  return SettleTerminal(spec);
 }
 
 }  // namespace muster

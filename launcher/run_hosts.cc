@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
+#include "launcher/user_terminal.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
 #include "proto/wire/secret.h"
@@ -61,6 +63,16 @@ class HostsJob {
     for (Starter* starter : {local_.get(), ssh_.get()}) {
       starter->SetCallbacks(StarterCallbacks());
     }
+    if (spec_.plan.pty.has_value()) {
+      window_ = *spec_.plan.pty;
+      display_.SetRaw(window_.rank);
+      terminal_.emplace(loop, [this](uint16_t rows, uint16_t columns) {
+        window_.rows = rows;
+        window_.columns = columns;
+        window_is_new_ = true;
+        SendWindow();
+      });
+    }
     StartNodes();
     check_threads_.StartAfter(absl::ZeroDuration());  // after the starters' timers
   }
@@ -68,6 +80,7 @@ class HostsJob {
   bool ended() const { return ended_ || !threads_.ok(); }
   int Report() {
     if (!threads_.ok()) {
+      terminal_.reset();
       LogError(threads_.message());
       return kExitFailed;
     }
@@ -105,7 +118,10 @@ class HostsJob {
       waiting_.push_back({std::move(chunk), std::move(taken)});
       ShowWaiting();
     };
-    out.on_stdin_room = [this](const std::string&) { SendStdin(); };
+    out.on_stdin_room = [this](const std::string&) {
+      SendWindow();
+      SendStdin();
+    };
     return out;
   }
 
@@ -141,12 +157,18 @@ class HostsJob {
     };
     out.on_pass = [this](int signo) { server_.Post(spec_.plan.job_id, SignalAsked{signo}); };
     out.on_suspend = [this] {
+      if (terminal_) {
+        terminal_->Restore();
+      }
       server_.Post(spec_.plan.job_id, PauseAsked{true});
       pause_timer_.StartAfter(UserSignals::kPauseSpreads);
     };
     out.on_continue = [this] {
       server_.Post(spec_.plan.job_id, PauseAsked{false});
       stdin_.Continued();
+      if (terminal_) {
+        terminal_->Take();
+      }
     };
     return out;
   }
@@ -255,6 +277,11 @@ class HostsJob {
     SendStdin();
   }
 
+  void SendWindow() {
+    window_is_new_ = window_is_new_ && !server_.SendWindow(spec_.plan.job_id, Rank{window_.rank},
+                                                           window_.rows, window_.columns);
+  }
+
   void SendStdin() {
     StdinTo to;
     if (spec_.plan.stdin_mode == StdinMode::kRank) {
@@ -292,6 +319,7 @@ class HostsJob {
       return;
     }
     ending_ = true;
+    terminal_.reset();  // before the report
     left_to_stop_ = 2;
     const auto stopped = [this] { ended_ = --left_to_stop_ == 0; };
     ssh_->Stop(stopped);
@@ -310,6 +338,9 @@ class HostsJob {
   UvTimer pause_timer_;
   UvTimer check_threads_;  // for gRPC, before it is used: while ssh connects
   absl::Status threads_;
+  std::optional<UserTerminal> terminal_;
+  Terminal window_;             // --pty: as it is now
+  bool window_is_new_ = false;  // the worker's node has not been told
   std::unique_ptr<Starter> local_;
   std::unique_ptr<Starter> ssh_;
   std::string route_to_;              // another machine of the job; "" = there is none

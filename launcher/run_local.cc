@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,7 @@
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
+#include "launcher/user_terminal.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
 #include "proto/wire/uv_handles.h"
@@ -51,6 +53,11 @@ class LocalJob {
     };
     agent_ = std::make_unique<AgentLoop>(loop, std::move(options), std::move(shepherd), &master_,
                                          &output_);
+    if (spec_.plan.pty.has_value()) {
+      display_.SetRaw(spec_.plan.pty->rank);
+      terminal_.emplace(loop,
+                        [this](uint16_t rows, uint16_t columns) { output_.Window(rows, columns); });
+    }
     agent_->Start();
   }
 
@@ -81,18 +88,25 @@ class LocalJob {
     };
     out.on_pass = [this](int signo) { master_.Post(SignalAsked{signo}); };
     out.on_suspend = [this] {
+      if (terminal_) {
+        terminal_->Restore();
+      }
       master_.Post(PauseAsked{true});
       UserSignals::SuspendSelf();
     };
     out.on_continue = [this] {
       master_.Post(PauseAsked{false});
       stdin_.Continued();
+      if (terminal_) {
+        terminal_->Take();
+      }
     };
     return out;
   }
 
   void End(const JobOutcome& outcome) {
     ended_ = true;
+    terminal_.reset();  // before the report
     outcome_ = outcome;
     stdin_.Stop();
     countdown_.End();
@@ -106,6 +120,7 @@ class LocalJob {
   LocalMaster master_;
   StopCountdown countdown_;
   UserSignals signals_;
+  std::optional<UserTerminal> terminal_;
   std::unique_ptr<AgentLoop> agent_;
   JobOutcome outcome_;
   bool ended_ = false;

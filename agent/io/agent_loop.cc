@@ -17,6 +17,7 @@
 #include "agent/core/programs.h"
 #include "agent/core/worker_argv.h"
 #include "agent/io/exit_facts.h"
+#include "agent/io/pseudo_terminal.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 
@@ -43,11 +44,13 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       show_timer_(loop, [this] { CheckShown(); }) {}
 
 void AgentLoop::Start() {
+  window_ = options_.plan.pty.value_or(Terminal());
   oom_kills_ = OomKills("/proc/self/cgroup", "/sys/fs/cgroup");
   OutputLink::Callbacks output;
   output.on_writable = [this] { pump_.OnWritable(); };
   output.on_stdin = [this](const std::string& bytes, bool eof) { stdin_.Put(bytes, eof); };
   output.on_closed = [this](const std::string&) { OutputClosed(); };
+  output.on_window = [this](uint16_t rows, uint16_t columns) { SetWindow(rows, columns); };
   output_->Start(std::move(output));
   // The time within which the master must be found begins. The first step may already end the agent
   // (its port is in use), and for that the link must have been started.
@@ -144,17 +147,30 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     worker.error_file =
         absl::StrCat(run_dir_, "/error-", assignment_.round.n, "-", local.value, ".json");
   }
-  const std::vector<EnvVar> variables =
+  std::vector<EnvVar> variables =
       WorkerVariables({plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
                        program.facts.torch_version},
                       program.environment);
-  // With wrappers, or several programs, the words differ between workers.
-  if (!program_sent_ || !plan.wraps.empty() || options_.programs.size() > 1) {
+  const bool on_terminal = plan.pty.has_value() && plan.pty->rank == rank;
+  if (on_terminal && !plan.pty->term.empty()) {
+    variables.push_back({"TERM", plan.pty->term, "--pty: that of the user's terminal"});
+  }
+  // With wrappers, or several programs, the words differ between workers; TERM with a terminal.
+  if (!program_sent_ || !plan.wraps.empty() || plan.pty.has_value() ||
+      options_.programs.size() > 1) {
     program_sent_ = true;
     const WorkerNames names = {rank, local.value, assignment_.node_rank.value,
                                options_.facts.hostname};
     shepherd_.SetProgram(
         {plan.wdir, WorkerArgv(plan, names), EntriesWithout(program.environment, variables)});
+  }
+  std::vector<std::string> own;
+  own.reserve(variables.size());
+  for (const EnvVar& variable : variables) {
+    own.push_back(absl::StrCat(variable.name, "=", variable.value));
+  }
+  if (on_terminal) {
+    return SpawnOnTerminal(local, own);
   }
   absl::StatusOr<OutputPump::WorkerEnds> ends = pump_.Open(local.value);
   if (!ends.ok()) {
@@ -162,13 +178,35 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   }
   const bool reads = plan.stdin_mode == StdinMode::kAll ||
                      (plan.stdin_mode == StdinMode::kRank && plan.stdin_rank == rank);
-  std::vector<std::string> own;
-  own.reserve(variables.size());
-  for (const EnvVar& variable : variables) {
-    own.push_back(absl::StrCat(variable.name, "=", variable.value));
-  }
   shepherd_.Spawn(local.value, own, reads ? stdin_.Open() : UniqueFd(), std::move(ends->out),
                   std::move(ends->err));
+}
+
+void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own) {
+  absl::StatusOr<PseudoTerminal> terminal = OpenPseudoTerminal(window_.rows, window_.columns);
+  if (!terminal.ok()) {
+    return OnSpawnFailed(local.value, ENXIO, std::string(terminal.status().message()));
+  }
+  terminal_ = std::move(terminal->ours);
+  UniqueFd seen(fcntl(terminal_.get(), F_DUPFD_CLOEXEC, 3));
+  UniqueFd typed(fcntl(terminal_.get(), F_DUPFD_CLOEXEC, 3));
+  if (!seen.valid() || !typed.valid()) {
+    return OnSpawnFailed(local.value, EMFILE, "no descriptors left for its terminal");
+  }
+  if (const absl::Status opened = pump_.OpenTerminal(local.value, std::move(seen)); !opened.ok()) {
+    return OnSpawnFailed(local.value, EMFILE, std::string(opened.message()));
+  }
+  stdin_.OpenTerminal(std::move(typed));
+  shepherd_.SpawnOnTerminal(local.value, own, std::move(terminal->workers));
+}
+
+// Its foreground processes get SIGWINCH from the kernel.
+void AgentLoop::SetWindow(uint16_t rows, uint16_t columns) {
+  window_.rows = rows;
+  window_.columns = columns;
+  if (terminal_.valid()) {
+    SetTerminalSize(terminal_.get(), rows, columns);
+  }
 }
 
 ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
@@ -274,6 +312,7 @@ void AgentLoop::OnCleared(const std::string& survivors) {
   }
   clearing_ = false;
   stdin_.CloseAll();
+  terminal_.Reset();
   pump_.CloseRound();  // the store stays: workers of other nodes may still run
   Post(RoundCleared{assignment_.round});
 }

@@ -84,6 +84,8 @@ class AgentLoop {
 
   ShepherdClient::Callbacks ShepherdCallbacks();
   void SpawnWorker(LocalRank local);
+  void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own);
+  void SetWindow(uint16_t rows, uint16_t columns);
   void OnSpawnFailed(uint32_t local_rank, int error, std::string what);
   void OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_bytes, bool alone);
   void OnShepherdDead();
@@ -98,6 +100,8 @@ class AgentLoop {
   OutputLink* const output_;
   ShepherdClient shepherd_;
   WorkerStdin stdin_;
+  Terminal window_;    // --pty: as it is now
+  UniqueFd terminal_;  // our side of the worker's, where it is on this node
   OutputPump pump_;
   StorePort store_;
   const bool store_is_agent_;

@@ -41,6 +41,7 @@ class OutputLink {
     std::function<void()> on_writable;                          // Send may be tried again
     std::function<void(std::string bytes, bool eof)> on_stdin;  // for the worker(s) that get stdin
     std::function<void(std::string why)> on_closed;             // nobody reads any more
+    std::function<void(uint16_t rows, uint16_t columns)> on_window;  // of the user's terminal
   };
   virtual ~OutputLink() = default;
   virtual void Start(Callbacks callbacks) = 0;

@@ -135,11 +135,16 @@ void MasterClient::Impl::Output::OnEvent(const ClientEvent& event) {
       welcome_ = welcome_ || frame.welcome();
       std::string bytes = frame.stdin();
       const bool eof = frame.stdin_eof();
+      const auto rows = static_cast<uint16_t>(frame.rows());
+      const auto columns = static_cast<uint16_t>(frame.columns());
       if (!call_->released()) {
         call_->Read();
       }
       if (!bytes.empty() || eof) {
         callbacks_.on_stdin(std::move(bytes), eof);
+      }
+      if (rows > 0 || columns > 0) {
+        callbacks_.on_window(rows, columns);
       }
       Pump();
       return;

@@ -93,7 +93,6 @@ void OutputPump::BeginRound(const Assignment& assignment) {
 
 absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
   WorkerEnds ends;
-  const uint32_t rank = assignment_.RankOf(LocalRank{local_rank}).value;
   for (const uint8_t number : {uint8_t{1}, uint8_t{2}}) {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) != 0) {
@@ -101,33 +100,44 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
           absl::StrCat("no pipe for its output: ", std::strerror(errno),
                        "; raise ulimit -n, or start fewer workers per node"));
     }
-    auto stream = std::make_unique<Stream>();
-    stream->local_rank = local_rank;
-    stream->number = number;
-    stream->fd.Reset(fds[0]);
     (number == 1 ? ends.out : ends.err).Reset(fds[1]);
-    fcntl(fds[0], F_SETFL, O_NONBLOCK);
-    const std::string& named_file = number == 1 ? options_.out_file : options_.err_file;
-    const bool to_file_only =
-        !named_file.empty() || (options_.redirects.Of(local_rank) & number) != 0;
-    const bool teed = (options_.tee.Of(local_rank) & number) != 0;
-    const bool all_logged =
-        !options_.log_dir.empty() && !options_.redirects.Any() && !options_.tee.Any();
-    stream->shown = !(to_file_only && !teed) && (show_.empty() || show_.count(rank) > 0) &&
-                    (show_local_.empty() || show_local_.count(local_rank) > 0);
-    if (to_file_only || teed || all_logged) {
-      RETURN_IF_ERROR(log_disk_->Start());
-      stream->log = LogFile::Make(log_disk_, LogPath(named_file, rank, local_rank, number));
-      stream->log->on_idle = [this] { CheckEmpty(); };
-      logs_.push_back(stream->log);
-    }
-    stream->poll = std::make_unique<UvPoll>(
-        loop_, fds[0], [this, ready = stream.get()](int) { OnReadable(*ready); });
-    stream->poll->Start(UV_READABLE);
-    streams_.push_back(std::move(stream));
-    ++open_streams_;
+    RETURN_IF_ERROR(OpenStream(local_rank, number, /*raw=*/false, UniqueFd(fds[0])));
   }
   return ends;
+}
+
+absl::Status OutputPump::OpenTerminal(uint32_t local_rank, UniqueFd terminal) {
+  return OpenStream(local_rank, 1, /*raw=*/true, std::move(terminal));
+}
+
+absl::Status OutputPump::OpenStream(uint32_t local_rank, uint8_t number, bool raw, UniqueFd fd) {
+  const uint32_t rank = assignment_.RankOf(LocalRank{local_rank}).value;
+  auto stream = std::make_unique<Stream>();
+  stream->local_rank = local_rank;
+  stream->number = number;
+  stream->raw = raw;
+  fcntl(fd.get(), F_SETFL, O_NONBLOCK);
+  stream->fd = std::move(fd);
+  const std::string& named_file = number == 1 ? options_.out_file : options_.err_file;
+  const bool to_file_only =
+      !named_file.empty() || (options_.redirects.Of(local_rank) & number) != 0;
+  const bool teed = (options_.tee.Of(local_rank) & number) != 0;
+  const bool all_logged =
+      !options_.log_dir.empty() && !options_.redirects.Any() && !options_.tee.Any();
+  stream->shown = raw || (!(to_file_only && !teed) && (show_.empty() || show_.count(rank) > 0) &&
+                          (show_local_.empty() || show_local_.count(local_rank) > 0));
+  if (to_file_only || teed || all_logged) {
+    RETURN_IF_ERROR(log_disk_->Start());
+    stream->log = LogFile::Make(log_disk_, LogPath(named_file, rank, local_rank, number));
+    stream->log->on_idle = [this] { CheckEmpty(); };
+    logs_.push_back(stream->log);
+  }
+  stream->poll = std::make_unique<UvPoll>(
+      loop_, stream->fd.get(), [this, ready = stream.get()](int) { OnReadable(*ready); });
+  stream->poll->Start(UV_READABLE);
+  streams_.push_back(std::move(stream));
+  ++open_streams_;
+  return absl::OkStatus();
 }
 
 std::string OutputPump::LogPath(const std::string& named_file, uint32_t rank, uint32_t local_rank,
@@ -176,7 +186,7 @@ OutputPump::Read OutputPump::ReadSome(Stream& stream, size_t bytes_max) {
 }
 
 void OutputPump::Take(Stream& stream, absl::string_view bytes) {
-  if (stream.number == 2) {
+  if (stream.number == 2 || stream.raw) {
     const absl::string_view last = bytes.substr(bytes.size() - std::min(bytes.size(), kTailKept));
     stream.tail.append(last.data(), last.size());
     if (stream.tail.size() > 2 * kTailKept) {
@@ -191,6 +201,11 @@ void OutputPump::Take(Stream& stream, absl::string_view bytes) {
   }
   if (!stream.shown || discard_) {
     return;
+  }
+  if (stream.raw) {
+    LineAssembler::Piece piece;
+    piece.bytes = std::string(bytes);
+    return Emit(stream, std::move(piece));
   }
   const bool partial = stream.number == 1 ? options_.partial_out : options_.partial_err;
   LineAssembler::Piece piece = stream.lines.Put(bytes);
@@ -348,7 +363,7 @@ std::string OutputPump::Drain(uint32_t local_rank) {
     if (stream->poll != nullptr && ReadSome(*stream, PipeBytes(stream->fd.get())) == Read::kEnd) {
       FinishStream(*stream);
     }
-    if (stream->number == 2) {
+    if (stream->number == 2 || stream->raw) {
       tail = LastLines(stream->tail);
     }
   }

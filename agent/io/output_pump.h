@@ -57,6 +57,9 @@ class OutputPump {
   // The round before is closed. Afterwards one Open a worker.
   void BeginRound(const Assignment& assignment);
   absl::StatusOr<WorkerEnds> Open(uint32_t local_rank);
+  // The same for a worker that writes to a terminal, whose other side `terminal` is: what it writes
+  // is handed on as it comes, not in lines.
+  absl::Status OpenTerminal(uint32_t local_rank, UniqueFd terminal);
   // Reads what is already in the pipes of a worker that has ended; its last lines of stderr.
   std::string Drain(uint32_t local_rank);
   // No writer can be left: takes what is in the pipes and closes them, also where a stray
@@ -84,6 +87,7 @@ class OutputPump {
     std::string tail;
     std::shared_ptr<LogFile> log;
     bool shown = true;
+    bool raw = false;  // a terminal
     bool paused = false;
     size_t since_pause = 0;  // bytes that went to the spool
     bool grown = false;      // its pipe was made larger
@@ -97,6 +101,7 @@ class OutputPump {
   void FinishStream(Stream& stream);
   std::string LogPath(const std::string& named_file, uint32_t rank, uint32_t local_rank,
                       uint8_t number) const;
+  absl::Status OpenStream(uint32_t local_rank, uint8_t number, bool raw, UniqueFd fd);
   void OnReadable(Stream& stream);
   bool SpoolHoldsUp() const;
   void Throttle(Stream& stream);

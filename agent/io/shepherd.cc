@@ -147,6 +147,7 @@ class Shepherd {
       return Tell(ShepherdNews::kSpawnFailed, frame.index, EMFILE, 0,
                   "no descriptors left in the shepherd: raise `ulimit -n`");
     }
+    request_.terminal = frame.value == 1;
     request_.stdin_fd = fds == 3 ? frame.fds[0].get() : null_.get();
     request_.stdout_fd = frame.fds[fds - 2].get();
     request_.stderr_fd = frame.fds[fds - 1].get();

@@ -1,5 +1,6 @@
 #include "agent/io/shepherd_client.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -117,6 +118,33 @@ void ShepherdClient::SetProgram(const WorkerProgram& program) {
 void ShepherdClient::Spawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
                            UniqueFd stdin_fd, UniqueFd stdout_fd, UniqueFd stderr_fd) {
   ShepherdFrame frame;
+  if (stdin_fd.valid()) {
+    frame.fds.push_back(std::move(stdin_fd));
+  }
+  frame.fds.push_back(std::move(stdout_fd));
+  frame.fds.push_back(std::move(stderr_fd));
+  SendSpawn(local_rank, own_environment, std::move(frame));
+}
+
+void ShepherdClient::SpawnOnTerminal(uint32_t local_rank,
+                                     const std::vector<std::string>& own_environment,
+                                     UniqueFd terminal) {
+  ShepherdFrame frame;
+  frame.value = 1;
+  for (int i = 0; i < 2; ++i) {
+    UniqueFd copy(fcntl(terminal.get(), F_DUPFD_CLOEXEC, 3));
+    if (!copy.valid()) {
+      return callbacks_.on_spawn_failed(local_rank, EMFILE,
+                                        "no descriptors left for its terminal: raise `ulimit -n`");
+    }
+    frame.fds.push_back(std::move(copy));
+  }
+  frame.fds.push_back(std::move(terminal));
+  SendSpawn(local_rank, own_environment, std::move(frame));
+}
+
+void ShepherdClient::SendSpawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
+                               ShepherdFrame frame) {
   frame.type = static_cast<uint32_t>(ShepherdOrder::kSpawn);
   frame.index = static_cast<int32_t>(local_rank);
   frame.payload = PackStrings(own_environment);
@@ -126,11 +154,6 @@ void ShepherdClient::Spawn(uint32_t local_rank, const std::vector<std::string>& 
         absl::StrCat("the worker's own variables take ", frame.payload.size(),
                      " bytes; the limit is ", kShepherdFrameBytesMax / 2));
   }
-  if (stdin_fd.valid()) {
-    frame.fds.push_back(std::move(stdin_fd));
-  }
-  frame.fds.push_back(std::move(stdout_fd));
-  frame.fds.push_back(std::move(stderr_fd));
   Send(std::move(frame));
 }
 

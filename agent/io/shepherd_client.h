@@ -46,6 +46,9 @@ class ShepherdClient {
   // once sent.
   void Spawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
              UniqueFd stdin_fd, UniqueFd stdout_fd, UniqueFd stderr_fd);
+  // The same on a terminal of its own: the worker's end of it.
+  void SpawnOnTerminal(uint32_t local_rank, const std::vector<std::string>& own_environment,
+                       UniqueFd terminal);
   void Signal(int signo);
   void Clear();
   void SetLease(int64_t boot_ns);
@@ -57,6 +60,8 @@ class ShepherdClient {
   std::set<pid_t> spare;
 
  private:
+  void SendSpawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
+                 ShepherdFrame frame);
   void Send(ShepherdFrame frame);
   void Flush();
   void Watch();

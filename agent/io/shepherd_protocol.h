@@ -18,7 +18,7 @@ enum class ShepherdOrder : uint32_t {
   kPrograms,  // payload none; fd = memfd with a PackedStrings: wdir, count of argv, argv...,
               // environment...
   kSpawn,   // index; payload = PackedStrings of the worker's own environment; fds = stdin (absent:
-            // /dev/null), out, err
+            // /dev/null), out, err; value = 1: stdin is a terminal, and its controlling one
   kSignal,  // value = signal, to the process group of every living worker
   kClear,   // SIGKILL everything below the shepherd until nothing is left; answered by kCleared
   kSetLease,  // value = CLOCK_BOOTTIME nanoseconds at which everything is killed; 0 = no lease

@@ -1,6 +1,7 @@
 #include "agent/io/spawn.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -70,7 +71,11 @@ int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_C
 
 [[noreturn]] void RunChild(const SpawnRequest& request, pid_t parent, char** argv_with_slot,
                            ChildError* out) {
-  setpgid(0, 0);
+  if (request.terminal) {
+    setsid();  // also leads a group
+  } else {
+    setpgid(0, 0);
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) {
     _exit(127);  // the parent died before the death signal was armed
@@ -81,6 +86,9 @@ int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_C
   if (dup2(in, STDIN_FILENO) < 0 || dup2(out_fd, STDOUT_FILENO) < 0 ||
       dup2(err_fd, STDERR_FILENO) < 0) {
     Fail(out, "dup2");
+  }
+  if (request.terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0) {
+    Fail(out, "controlling terminal");
   }
   for (const ProcessLimit& limit : request.limits) {
     setrlimit(limit.resource, &limit.value);

@@ -19,6 +19,7 @@ struct SpawnRequest {
   int stdout_fd = -1;
   int stderr_fd = -1;
   std::vector<ProcessLimit> limits;
+  bool terminal = false;  // its stdin becomes its controlling terminal, in a session of its own
 };
 
 struct SpawnResult {

@@ -19,13 +19,19 @@ UniqueFd WorkerStdin::Open() {
   if (pipe2(fds, O_CLOEXEC) != 0) {
     return UniqueFd();  // the worker reads /dev/null
   }
+  Add(UniqueFd(fds[1]));
+  return UniqueFd(fds[0]);
+}
+
+void WorkerStdin::OpenTerminal(UniqueFd terminal) { Add(std::move(terminal)); }
+
+void WorkerStdin::Add(UniqueFd fd) {
   auto pipe = std::make_unique<Pipe>();
-  pipe->fd.Reset(fds[1]);
+  fcntl(fd.get(), F_SETFL, O_NONBLOCK);
+  pipe->fd = std::move(fd);
   pipe->at = base_;
-  fcntl(fds[1], F_SETFL, O_NONBLOCK);
   pipes_.push_back(std::move(pipe));
   Flush(*pipes_.back());
-  return UniqueFd(fds[0]);
 }
 
 void WorkerStdin::Put(absl::string_view bytes, bool eof) {

@@ -25,6 +25,8 @@ class WorkerStdin {
 
   // A pipe for one more worker; the worker's end. What came before it started is kept for it.
   UniqueFd Open();
+  // For a worker that reads from a terminal, whose other side `terminal` is.
+  void OpenTerminal(UniqueFd terminal);
   void Put(absl::string_view bytes, bool eof);
   void CloseAll();  // the round is over; what it has not read is dropped, what comes now is kept
 
@@ -34,6 +36,7 @@ class WorkerStdin {
     std::optional<UvPoll> poll;  // once it was full
     uint64_t at = 0;             // bytes of the stream this worker has
   };
+  void Add(UniqueFd fd);
   void Flush(Pipe& pipe);
   void Close(Pipe& pipe);
   void Trim();

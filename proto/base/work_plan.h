@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,14 @@ struct WorkerLimit {
   uint64_t soft = 0;  // UINT64_MAX = unlimited
 };
 
+// --pty: this rank has a terminal, as large as the user's.
+struct Terminal {
+  uint32_t rank = 0;
+  uint16_t rows = 0;
+  uint16_t columns = 0;
+  std::string term;  // TERM of the user's
+};
+
 struct WorkPlan {
   std::string job_id;                   // TORCHELASTIC_RUN_ID
   std::vector<std::string> argv;        // argv[0] is searched in the worker's PATH
@@ -90,6 +99,7 @@ struct WorkPlan {
   uint32_t stdin_rank = 0;
   OutputOptions output;
   std::vector<WorkerLimit> limits;
+  std::optional<Terminal> pty;
   bool standalone = false;  // all nodes are this machine
   absl::Duration grace;     // --grace
 };

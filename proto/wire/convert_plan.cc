@@ -117,6 +117,16 @@ std::vector<FurtherProgram> FurtherOf(const v1::WorkPlan& wire, FieldChecker& ch
   return out;
 }
 
+Terminal TerminalOf(const v1::Terminal& wire, FieldChecker& check) {
+  constexpr uint64_t kSizeMax = 65535;  // of struct winsize
+  Terminal out;
+  out.rank = check.Number("pty.rank", wire.rank(), 0, kWorldSizeMax - 1);
+  out.rows = static_cast<uint16_t>(check.Number("pty.rows", wire.rows(), 0, kSizeMax));
+  out.columns = static_cast<uint16_t>(check.Number("pty.columns", wire.columns(), 0, kSizeMax));
+  out.term = check.Text("pty.term", wire.term(), kNameBytesMax);
+  return out;
+}
+
 void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_job_id(plan.job_id);
   SetStrings(plan.argv, wire->mutable_argv());
@@ -155,6 +165,12 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
     out->set_name(limit.name);
     out->set_soft(limit.soft);
   }
+  if (plan.pty.has_value()) {
+    wire->mutable_pty()->set_rank(plan.pty->rank);
+    wire->mutable_pty()->set_rows(plan.pty->rows);
+    wire->mutable_pty()->set_columns(plan.pty->columns);
+    wire->mutable_pty()->set_term(plan.pty->term);
+  }
 }
 
 absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
@@ -189,6 +205,9 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   check.Bound("limits", static_cast<size_t>(wire.limits_size()), 0, kLimitsMax);
   for (const v1::WorkerLimit& limit : wire.limits()) {
     plan.limits.push_back({check.Text("limits.name", limit.name(), kNameBytesMax), limit.soft()});
+  }
+  if (wire.has_pty()) {
+    plan.pty = TerminalOf(wire.pty(), check);
   }
   RETURN_IF_ERROR(check.status());
   return plan;

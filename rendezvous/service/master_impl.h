@@ -34,6 +34,7 @@ class MasterServer::Impl {
   void Post(const std::string& job_id, RoundEvent event);
   size_t StdinRoom(const std::string& job_id, StdinTo to);
   bool SendStdin(const std::string& job_id, StdinTo to, absl::string_view bytes, bool eof);
+  bool SendWindow(const std::string& job_id, Rank rank, uint16_t rows, uint16_t columns);
   Job* FindJob(const std::string& job_id);
   void Shutdown(std::function<void()> done);
   void CheckThread() const;

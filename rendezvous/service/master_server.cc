@@ -68,6 +68,11 @@ bool MasterServer::SendStdin(const std::string& job_id, StdinTo to, absl::string
   impl_->CheckThread();
   return impl_->SendStdin(job_id, to, bytes, eof);
 }
+bool MasterServer::SendWindow(const std::string& job_id, Rank rank, uint16_t rows,
+                              uint16_t columns) {
+  impl_->CheckThread();
+  return impl_->SendWindow(job_id, rank, rows, columns);
+}
 const RoundState* MasterServer::FindJob(const std::string& job_id) const {
   impl_->CheckThread();
   const Job* job = impl_->FindJob(job_id);

@@ -84,6 +84,10 @@ class MasterServer {
   [[nodiscard]] bool SendStdin(const std::string& job_id, StdinTo to, absl::string_view bytes,
                                bool eof);
 
+  // The size of the user's terminal, for the worker of this rank that has one. False as above.
+  [[nodiscard]] bool SendWindow(const std::string& job_id, Rank rank, uint16_t rows,
+                                uint16_t columns);
+
   // Null for an unknown job. Valid until the next event.
   const RoundState* FindJob(const std::string& job_id) const;
 

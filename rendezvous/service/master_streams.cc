@@ -207,4 +207,18 @@ bool MasterServer::Impl::SendStdin(const std::string& job_id, StdinTo to, absl::
   return true;
 }
 
+bool MasterServer::Impl::SendWindow(const std::string& job_id, Rank rank, uint16_t rows,
+                                    uint16_t columns) {
+  StdinTo to;
+  to.rank = rank;
+  const std::vector<StreamSession*> streams = StreamsOf(job_id, to);
+  for (StreamSession* session : streams) {
+    v1::StreamDown frame;
+    frame.set_rows(rows);
+    frame.set_columns(columns);
+    session->call->Write(std::move(frame));
+  }
+  return !streams.empty();
+}
+
 }  // namespace muster

@@ -80,6 +80,17 @@ TEST_F(DisplayTest, StdoutAndStderrStayApart) {
   EXPECT_EQ(ReadToEnd(err.reader.get()), "[3@n1] b\n");
 }
 
+TEST_F(DisplayTest, WhatTheRankWithTheTerminalWritesStaysAsItIs) {
+  TestPipe out = MakePipe();
+  TestPipe err = MakePipe();
+  Make(out.writer.get(), err.writer.get());
+  display_->SetRaw(1);
+  ShowAll({Chunk(1, 1, "\x1b[1mkey? "), Chunk(0, 1, "b\n"), Chunk(1, 1, "x\r\n")});
+  Restore();
+  out.writer.Reset();
+  EXPECT_EQ(ReadToEnd(out.reader.get()), "\x1b[1mkey? [0@n0] b\nx\r\n");
+}
+
 TEST_F(DisplayTest, PlainBytesOfOneWorkerPass) {
   TestPipe out = MakePipe();
   TestPipe err = MakePipe();

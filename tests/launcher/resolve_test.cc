@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "launcher/options.h"
+#include "tests/launcher/spec_of.h"
 
 namespace muster {
 namespace {
@@ -243,6 +244,35 @@ TEST(Resolve, AWrapperForARankThatIsNotThereIsRefused) {
 TEST(Resolve, TheJobsNameIsTheRendezvousId) {
   EXPECT_EQ(Resolve("--rdzv-id job7 p")->plan.job_id, "job7");
   EXPECT_EQ(Resolve("p")->plan.job_id, "");
+}
+
+TEST(Terminals, AreOfOneRankThatThereIs) {
+  const JobSpec spec = SpecOf("-n 4 --pty 3 ./a");
+  ASSERT_TRUE(spec.plan.pty.has_value());
+  EXPECT_EQ(spec.plan.pty->rank, 3u);
+  EXPECT_EQ(spec.plan.stdin_rank, 3u);
+  const auto refusal = [](absl::string_view line) {
+    auto command = ParseCommandLine(std::vector<std::string>(absl::StrSplit(line, ' ')), {});
+    return std::string(
+        (command.ok() ? ResolveHosts(command->spec, NoFile) : command.status()).message());
+  };
+  EXPECT_EQ(refusal("-n 4 --pty 4 a"), "--pty 4: there is no rank 4, the job has 4 workers");
+  EXPECT_THAT(refusal("--pty 0,1 a"), HasSubstr("--pty: want one rank: there is one terminal"));
+  EXPECT_THAT(refusal("--nnodes 2 --pty 0 a"), HasSubstr("let launch start the nodes (--hosts)"));
+  EXPECT_THAT(refusal("--pty 0 --stdin 0 a"), HasSubstr("--stdin 0 contradict"));
+  EXPECT_THAT(refusal("--pty 0 --detach a"), HasSubstr("a detached job has no terminal"));
+  EXPECT_THAT(refusal("--pty 0 --gdb 0 a"), HasSubstr("there is one terminal"));
+}
+
+TEST(Terminals, ADebuggerStandsRightBeforeTheProgram) {
+  const JobSpec spec = SpecOf("-n 2 --gdb 1 --wrap 0-1:nice ./a");
+  ASSERT_EQ(spec.plan.wraps.size(), 2u);
+  EXPECT_EQ(spec.plan.wraps[1].ranks, std::vector<uint32_t>{1});
+  EXPECT_EQ(spec.plan.wraps[1].argv, (std::vector<std::string>{"gdb", "--args"}));
+  auto other = ParseCommandLine({"--gdb", "0", "./a"}, {{"MUSTER_DEBUGGER", "lldb --"}});
+  ASSERT_TRUE(other.ok() && ResolveHosts(other->spec, NoFile).ok());
+  EXPECT_EQ(other->spec.plan.wraps[0].argv, (std::vector<std::string>{"lldb", "--"}));
+  EXPECT_FALSE(ParseCommandLine({"--gdb", "0", "./a"}, {{"MUSTER_DEBUGGER", "'"}}).ok());
 }
 
 }  // namespace

@@ -1,9 +1,35 @@
+#include <sys/ioctl.h>
+
+#include "agent/io/pseudo_terminal.h"
 #include "tests/agent/io/output_pump_fixture.h"
 
 namespace muster {
 namespace {
 
 using ::testing::HasSubstr;
+
+TEST_F(OutputPumpTest, ATerminalsBytesPassAsTheyComeUntilItsWorkerIsGone) {
+  std::string got;
+  link_.on_chunk = [&](const OutputChunk& chunk) {
+    EXPECT_EQ(chunk.rank, 3u);
+    got += chunk.bytes;
+  };
+  Begin(0, /*rank_first=*/3);
+  absl::StatusOr<PseudoTerminal> terminal = OpenPseudoTerminal(30, 100);
+  ASSERT_TRUE(terminal.ok()) << terminal.status();
+  winsize size{};
+  EXPECT_EQ(ioctl(terminal->workers.get(), TIOCGWINSZ, &size), 0);
+  EXPECT_EQ(size.ws_row, 30);
+  EXPECT_EQ(size.ws_col, 100);
+  ASSERT_TRUE(pump_->OpenTerminal(0, std::move(terminal->ours)).ok());
+  WriteAll(terminal->workers.get(), "name? ");
+  EXPECT_TRUE(RunUntil([&] { return got == "name? "; }));
+  WriteAll(terminal->workers.get(), "two\nlines\n");
+  terminal->workers.Reset();
+  EXPECT_TRUE(RunUntil([&] { return pump_->round_closed() && pump_->Empty(); }));
+  EXPECT_EQ(got, "name? two\r\nlines\r\n");
+  EXPECT_EQ(pump_->Drain(0), "name? two\r\nlines\r\n");
+}
 
 TEST_F(OutputPumpTest, CarriesLinesWithTheirSource) {
   Begin(2, /*rank_first=*/10);

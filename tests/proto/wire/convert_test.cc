@@ -70,6 +70,13 @@ TEST(Convert, BootstrapSurvives) {
     ASSERT_EQ(got->plan.limits.size(), 2u);
     EXPECT_EQ(got->plan.limits[0].name, sent.plan.limits[0].name);
     EXPECT_EQ(got->plan.limits[1].soft, UINT64_MAX);
+    ASSERT_EQ(got->plan.pty.has_value(), sent.plan.pty.has_value());
+    if (sent.plan.pty.has_value()) {
+      EXPECT_EQ(got->plan.pty->rank, sent.plan.pty->rank);
+      EXPECT_EQ(got->plan.pty->rows, sent.plan.pty->rows);
+      EXPECT_EQ(got->plan.pty->columns, 80);
+      EXPECT_EQ(got->plan.pty->term, sent.plan.pty->term);
+    }
     EXPECT_EQ(got->plan.output.out_file, sent.plan.output.out_file);
     EXPECT_EQ(got->plan.output.err_file, sent.plan.output.err_file);
     EXPECT_EQ(got->plan.dialects, sent.plan.dialects);

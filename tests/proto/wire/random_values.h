@@ -219,6 +219,9 @@ class RandomValues {
     plan.prologue = Text();
     plan.limits = {{Text(), Any()}, {"core", UINT64_MAX}};
     plan.further = {{1 + Below(9), Words(), Text(), Words()}, {10 + Below(9), Words(), "", {}}};
+    if (Flag()) {
+      plan.pty = Terminal{Below(kWorldSizeMax), static_cast<uint16_t>(Any()), 80, Text()};
+    }
     OutputOptions& output = plan.output;
     output.prefix = Flag();
     output.prefix_template = Text();

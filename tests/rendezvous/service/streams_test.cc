@@ -56,6 +56,9 @@ class StreamsTest : public testing::Test {
       stdin_ += bytes;
       stdin_ += eof ? "<eof>" : "";
     };
+    callbacks.on_window = [this](uint16_t rows, uint16_t columns) {
+      window_ = std::to_string(rows) + "x" + std::to_string(columns);
+    };
     callbacks.on_closed = [this](std::string why) { closed_.push_back(std::move(why)); };
     agent_->client().output().Start(std::move(callbacks));
     agent_->Start();
@@ -86,6 +89,7 @@ class StreamsTest : public testing::Test {
   std::deque<std::function<void()>> held_;
   int writable_ = 0;
   int room_news_ = 0;
+  std::string window_;
   std::string stdin_;
   std::vector<std::string> closed_;
 };
@@ -203,6 +207,12 @@ TEST_F(StreamsTest, StdinHasAWindow) {
   stdin_.clear();
   EXPECT_TRUE(master_->SendStdin("job", StdinTo{}, "all", true));
   loop_.Until([&] { return stdin_ == "all<eof>"; }, "the rest");
+}
+
+TEST_F(StreamsTest, TheSizeOfTheTerminalGoesToItsRank) {
+  EXPECT_TRUE(master_->SendWindow("job", Rank{0}, 41, 101));
+  loop_.Until([&] { return window_ == "41x101"; }, "the size");
+  EXPECT_FALSE(master_->SendWindow("job", Rank{2}, 41, 101));
 }
 
 TEST_F(StreamsTest, StdinOfNobody) {
