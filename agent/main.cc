@@ -112,14 +112,19 @@ int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, Shepher
     client_options.life = options.config.join.life;
     client_options.terms = bootstrap.terms;
     MasterClient client(&loop, std::move(client_options));
+    std::string headline;
     options.on_finish = [&](const JobOutcome& outcome) {
       code = outcome.exit_code;
+      headline = outcome.headline;
       ended = true;
     };
     AgentLoop agent(&loop, std::move(options), std::move(shepherd), &client.link(),
                     &client.output());
     agent.Start();
     UvRunUntil(&loop, [&ended] { return ended; });
+    if (agent.ended_locally() && !agent.joined()) {  // nobody else knows why
+      LogError(headline);
+    }
   }
   uv_run(&loop, UV_RUN_NOWAIT);  // close callbacks
   relay.Drain(absl::Seconds(1));

@@ -49,6 +49,7 @@ enum class OptionId : uint8_t {
   kLocalAddr,
   kServe,
   kIface,
+  kPortRange,
   // the program and its surroundings
   kModule,
   kNoPython,

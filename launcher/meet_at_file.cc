@@ -140,10 +140,10 @@ FileMeeting::~FileMeeting() {
 }
 
 absl::StatusOr<std::unique_ptr<FileMeeting>> MeetAtFile(uv_loop_t* loop, const std::string& path,
-                                                        RendezvousPoint own,
+                                                        RendezvousPoint own, PortRange ports,
                                                         absl::Duration within) {
   const RendezvousFile file(path);
-  ASSIGN_OR_RETURN(BoundPort reserved, ReservePort("", 0));
+  ASSIGN_OR_RETURN(BoundPort reserved, ReservePort("", 0, ports));
   own.port = reserved.port;
   ASSIGN_OR_RETURN(own.secret, MakeSecret());
   ASSIGN_OR_RETURN(const std::string nonce, MakeNonce());

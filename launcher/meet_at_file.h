@@ -82,9 +82,10 @@ class FileMeeting {
   const std::optional<BoundPort> reserved_;
 };
 
-// `own` is what this node would publish; its port, nonce and secret are filled in here. Errors
-// name the file and the next step.
+// `own` is what this node would publish; its port (of `ports`), nonce and secret are filled in
+// here. Errors name the file and the next step.
 absl::StatusOr<std::unique_ptr<FileMeeting>> MeetAtFile(uv_loop_t* loop, const std::string& path,
-                                                        RendezvousPoint own, absl::Duration within);
+                                                        RendezvousPoint own, PortRange ports,
+                                                        absl::Duration within);
 
 }  // namespace muster

@@ -116,6 +116,11 @@ absl::Status SetMasterPort(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
+absl::Status SetPortRange(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.plan.ports, ParsePortRange(v));
+  return absl::OkStatus();
+}
+
 absl::Status SetLocalAddr(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(v, 0));
   if (endpoint.host.empty() || endpoint.port != 0) {

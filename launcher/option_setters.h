@@ -19,6 +19,7 @@ absl::Status SetMasterAddr(const OptionValue& v, JobSpec& s);
 absl::Status SetMasterPort(const OptionValue& v, JobSpec& s);
 absl::Status SetLocalAddr(const OptionValue& v, JobSpec& s);
 absl::Status SetIface(const OptionValue& v, JobSpec& s);
+absl::Status SetPortRange(const OptionValue& v, JobSpec& s);
 absl::Status SetGrace(const OptionValue& v, JobSpec& s);
 absl::Status SetRestartGrace(const OptionValue& v, JobSpec& s);
 absl::Status SetTimeout(const OptionValue& v, JobSpec& s);

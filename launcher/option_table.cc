@@ -138,6 +138,9 @@ constexpr OptionRow kTable[] = {
     {OptionId::kIface, kRequired, false, "--iface -iface", "NAME|CIDR", "", kMeet,
      "network for the workers, translated for gloo, NCCL and UCX (default: by the route)",
      SetIface},
+    {OptionId::kPortRange, kRequired, false, "--port-range", "LOW-HIGH",
+     "MPIEXEC_PORT_RANGE MPIR_CVAR_CH3_PORT_RANGE MPICH_PORT_RANGE", kMeet,
+     "every port that launch chooses itself, on every node, is one of these", SetPortRange},
 
     {OptionId::kModule, kNone, true, "-m --module", "", "PET_MODULE", kProgram,
      "PROGRAM is a Python module, run with python3 -u -m", SetFlag<&JobSpec::module>},

@@ -193,6 +193,24 @@ absl::StatusOr<uint16_t> ParsePort(const OptionValue& value) {
   return static_cast<uint16_t>(port);
 }
 
+absl::StatusOr<PortRange> ParsePortRange(const OptionValue& value) {
+  constexpr absl::string_view kWant =
+      "LOW-HIGH, ports 1024..65535, as in 20000-20100 (lower ones belong to system services)";
+  const std::vector<absl::string_view> ends = absl::StrSplit(value.text, absl::ByAnyChar("-:"));
+  uint32_t low = 0;
+  uint32_t high = 0;
+  if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &low) || !absl::SimpleAtoi(ends[1], &high)) {
+    return WantError(value, kWant);
+  }
+  if (low == 0 && high == 0) {  // as MPICH has it: any
+    return PortRange();
+  }
+  if (low < 1024 || high > 65535 || low > high) {
+    return WantError(value, kWant);
+  }
+  return PortRange{static_cast<uint16_t>(low), static_cast<uint16_t>(high)};
+}
+
 absl::StatusOr<Endpoint> ParseEndpoint(const OptionValue& value, uint16_t port_default) {
   constexpr absl::string_view kWant = "HOST:PORT, [IPV6]:PORT or file:///path";
   Endpoint out;
@@ -280,6 +298,16 @@ absl::StatusOr<std::vector<std::string>> ParseWords(const OptionValue& value) {
 }
 
 // Optimal string alignment: Damerau 1964, Wagner & Fischer 1974.
+const Environment::value_type* FirstSet(const Environment& environment, absl::string_view names) {
+  for (const absl::string_view name : absl::StrSplit(names, ' ')) {
+    const auto it = environment.find(std::string(name));
+    if (it != environment.end() && !it->second.empty()) {
+      return &*it;
+    }
+  }
+  return nullptr;
+}
+
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {

@@ -42,11 +42,17 @@ struct Endpoint {
 absl::StatusOr<Endpoint> ParseEndpoint(const OptionValue& value, uint16_t port_default);
 // 0 or 1024..65535: what lies below belongs to system services (22 was somebody's sshd).
 absl::StatusOr<uint16_t> ParsePort(const OptionValue& value);
+// "20000-20100", or "20000:20100" as MPICH has it.
+absl::StatusOr<PortRange> ParsePortRange(const OptionValue& value);
 // One of `words`, as its place; the message lists them.
 absl::StatusOr<size_t> ParseWord(const OptionValue& value,
                                  absl::Span<const absl::string_view> words);
 // Words of a command line, split at blanks; '...', "..." and \ quote as in a shell.
 absl::StatusOr<std::vector<std::string>> ParseWords(const OptionValue& value);
+
+// Of the variables `names`, separated by blanks, the first that is there and not empty; nullptr =
+// none of them. Lives as long as the environment.
+const Environment::value_type* FirstSet(const Environment& environment, absl::string_view names);
 
 // Edits (insert, delete, replace, swap neighbours) from one word to the other.
 size_t EditDistance(absl::string_view a, absl::string_view b);

@@ -258,11 +258,11 @@ class Parser {
   absl::Status TakeEnvironment() {
     const std::map<OptionId, Given> typed = spec().given;
     for (const OptionRow& row : OptionTable()) {
-      const auto it = environment_.find(row.environment);
-      if (it == environment_.end() || it->second.empty() || typed.count(row.id) != 0) {
+      const auto* it = FirstSet(environment_, row.environment);
+      if (it == nullptr || typed.count(row.id) != 0) {
         continue;
       }
-      const OptionValue value{row.environment, it->second};
+      const OptionValue value{it->first, it->second};
       if (row.kind == ArgumentKind::kNone) {
         ASSIGN_OR_RETURN(const bool on, ParseBool(value));
         if (!on) {
@@ -280,7 +280,7 @@ class Parser {
         }
       }
       if (!displaced) {
-        RETURN_IF_ERROR(Apply(row, value, {true, row.environment, it->second, ""}));
+        RETURN_IF_ERROR(Apply(row, value, {true, it->first, it->second, ""}));
       }
     }
     return absl::OkStatus();

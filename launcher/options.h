@@ -57,7 +57,7 @@ struct OptionRow {
   bool common;              // in --help; the others only in --help-all
   const char* names;        // separated by blanks, the one to show first
   const char* value_name;   // "N|MIN:MAX", "" for a flag
-  const char* environment;  // variable that gives a default, or ""
+  const char* environment;  // variables that give a default, the first that is set; or ""
   const char* group;
   const char* help;  // why it has no effect, where `set` is nullptr
   absl::Status (*set)(const OptionValue& value, JobSpec& spec);

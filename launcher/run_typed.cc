@@ -159,7 +159,8 @@ class TypedJob {
     }
     server_ = std::make_unique<MasterServer>(loop_, std::move(master));
     // All addresses: the name the user gave may mean 127.0.1.1 here and another address elsewhere.
-    const absl::StatusOr<uint16_t> port = server_->Listen(absl::StrCat("[::]:", target_port_));
+    const absl::StatusOr<uint16_t> port =
+        server_->Listen(absl::StrCat("[::]:", target_port_), spec_.plan.ports);
     if (absl::IsAlreadyExists(port.status()) && !spec_.serve && spec_.way != StartWay::kServe) {
       server_.reset();  // another launch, or a daemon, serves here; or a stranger
       port_taken_ = std::string(port.status().message());
@@ -340,8 +341,8 @@ absl::StatusOr<std::unique_ptr<FileMeeting>> GoToMeeting(uv_loop_t* loop, JobSpe
     ASSIGN_OR_RETURN(const LocalAddress chosen, ChooseAddress(query));
     own.address = chosen.address;
   }
-  absl::StatusOr<std::unique_ptr<FileMeeting>> meeting =
-      MeetAtFile(loop, spec.rendezvous.file, std::move(own), spec.rendezvous.join_timeout);
+  absl::StatusOr<std::unique_ptr<FileMeeting>> meeting = MeetAtFile(
+      loop, spec.rendezvous.file, std::move(own), spec.plan.ports, spec.rendezvous.join_timeout);
   if (!meeting.ok()) {
     return absl::Status(meeting.status().code(),
                         absl::StrCat("--rdzv-endpoint file://", spec.rendezvous.file, ": ",

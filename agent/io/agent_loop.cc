@@ -98,7 +98,8 @@ void AgentLoop::Do(const SendToMaster& effect) { master_->Send(effect.message); 
 void AgentLoop::Do(const OpenStore&) {
   // On one machine nothing but loopback listens; between nodes workers come from outside.
   const std::string address = options_.facts.address_is_loopback ? options_.facts.address : "";
-  const absl::StatusOr<uint16_t> port = store_.Open(address, options_.store_port, store_is_agent_);
+  const absl::StatusOr<uint16_t> port =
+      store_.Open(address, options_.store_port, options_.plan.ports, store_is_agent_);
   if (!port.ok()) {
     return Post(StorePortFailed{absl::StrCat(
         options_.store_port != 0 ? "--master-port: " : "no port for the workers' store: ",

@@ -52,6 +52,8 @@ class AgentLoop {
   uint32_t workers_alive() const { return state_.workers_alive; }
   // How the job ended here was not the master's word.
   bool ended_locally() const { return state_.ended_locally; }
+  // The master has ever taken this node in.
+  bool joined() const { return state_.incarnation != Incarnation(); }
   // A client of the torch store that came to another port of this process.
   void AdoptStoreClient(UniqueFd client) { store_.Adopt(std::move(client)); }
   // Nobody reads the output any more.

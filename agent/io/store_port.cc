@@ -9,10 +9,11 @@
 
 namespace muster {
 
-absl::StatusOr<uint16_t> StorePort::Open(const std::string& address, uint16_t port, bool serve) {
+absl::StatusOr<uint16_t> StorePort::Open(const std::string& address, uint16_t port, PortRange ports,
+                                         bool serve) {
   Close();
   ASSIGN_OR_RETURN(BoundPort bound,
-                   serve ? BindStorePort(address, port) : ReservePort(address, port));
+                   serve ? BindStorePort(address, port, ports) : ReservePort(address, port, ports));
   fd_ = std::move(bound.fd);
   serve_ = serve;
   return bound.port;

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "agent/io/torch_store_port.h"
 #include "agent/io/torch_store_server.h"
+#include "proto/base/port_range.h"
 #include "proto/base/unique_fd.h"
 #include "proto/wire/uv_handles.h"
 
@@ -27,8 +28,9 @@ class StorePort {
       : loop_(loop), on_failed_(std::move(on_failed)) {}
 
   // `serve`: we speak torch's protocol on it; else it is only kept until rank 0 binds it. Port 0 =
-  // any.
-  absl::StatusOr<uint16_t> Open(const std::string& address, uint16_t port, bool serve);
+  // any of `ports`.
+  absl::StatusOr<uint16_t> Open(const std::string& address, uint16_t port, PortRange ports,
+                                bool serve);
   // A client that came to another socket; only after Serve.
   void Adopt(UniqueFd client);
   // Clients may come now: `world_size` workers.

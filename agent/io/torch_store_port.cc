@@ -144,11 +144,10 @@ absl::StatusOr<UniqueFd> OpenBound(const SocketAddress& at, uint16_t port, int& 
   return absl::UnavailableError("bind");
 }
 
-absl::StatusOr<BoundPort> Bind(absl::string_view address, uint16_t port) {
-  const bool any = address.empty() || address == "*";
-  int error = 0;
+// An invalid descriptor comes with an errno in `error`; a status says that `address` is none.
+absl::StatusOr<UniqueFd> TryBind(absl::string_view address, uint16_t port, int& error) {
   absl::StatusOr<UniqueFd> fd = absl::UnavailableError("");
-  if (any) {
+  if (address.empty() || address == "*") {
     fd = OpenBound(AnyV6(port), port, error);
     if (!fd.ok() && (error == EAFNOSUPPORT || error == EADDRNOTAVAIL)) {  // no IPv6 here
       fd = OpenBound(V4(in_addr{INADDR_ANY}, port), port, error);
@@ -157,18 +156,52 @@ absl::StatusOr<BoundPort> Bind(absl::string_view address, uint16_t port) {
     ASSIGN_OR_RETURN(const SocketAddress at, Parse(address, port));
     fd = OpenBound(at, port, error);
   }
-  if (!fd.ok()) {
-    return BindError(address, port, error);
-  }
+  return fd.ok() ? *std::move(fd) : UniqueFd();
+}
+
+absl::StatusOr<uint16_t> PortOf(const UniqueFd& fd, absl::string_view address, uint16_t port) {
   sockaddr_storage bound{};
   socklen_t length = sizeof(bound);
-  if (getsockname(fd->get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
+  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
     return BindError(address, port, errno);
   }
-  const uint16_t got = bound.ss_family == AF_INET
-                           ? ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port)
-                           : ntohs(reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port);
-  return BoundPort{*std::move(fd), got};
+  return bound.ss_family == AF_INET ? ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port)
+                                    : ntohs(reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port);
+}
+
+enum class Use : uint8_t { kKeep, kListen };
+
+// Two sockets may be bound to one port where both set SO_REUSEADDR; only one of them may listen.
+absl::StatusOr<UniqueFd> TryOpen(absl::string_view address, uint16_t port, Use use, int& error) {
+  ASSIGN_OR_RETURN(UniqueFd fd, TryBind(address, port, error));
+  // The kernel takes a queue of net.core.somaxconn at most.
+  if (fd.valid() && use == Use::kListen && listen(fd.get(), INT_MAX) != 0) {
+    error = errno;
+    fd.Reset();
+  }
+  return fd;
+}
+
+absl::StatusOr<BoundPort> Open(absl::string_view address, uint16_t port, PortRange ports, Use use) {
+  int error = 0;
+  if (port != 0 || ports.Any()) {
+    ASSIGN_OR_RETURN(UniqueFd fd, TryOpen(address, port, use, error));
+    if (!fd.valid()) {
+      return BindError(address, port, error);
+    }
+    ASSIGN_OR_RETURN(const uint16_t got, PortOf(fd, address, port));
+    return BoundPort{std::move(fd), got};
+  }
+  for (const uint16_t one : PortsToTry(ports)) {
+    ASSIGN_OR_RETURN(UniqueFd fd, TryOpen(address, one, use, error));
+    if (fd.valid()) {
+      return BoundPort{std::move(fd), one};
+    }
+    if (error != EADDRINUSE) {
+      return BindError(address, one, error);
+    }
+  }
+  return NoPortLeft(ports);
 }
 
 // A line of /proc/net/tcp or tcp6.
@@ -251,16 +284,12 @@ bool Holds(const std::string& pid, const std::string& wanted) {
 
 }  // namespace
 
-absl::StatusOr<BoundPort> BindStorePort(absl::string_view address, uint16_t port) {
-  ASSIGN_OR_RETURN(BoundPort bound, Bind(address, port));
-  if (listen(bound.fd.get(), INT_MAX) != 0) {  // the kernel takes net.core.somaxconn at most
-    return BindError(address, bound.port, errno);
-  }
-  return bound;
+absl::StatusOr<BoundPort> BindStorePort(absl::string_view address, uint16_t port, PortRange ports) {
+  return Open(address, port, ports, Use::kListen);
 }
 
-absl::StatusOr<BoundPort> ReservePort(absl::string_view address, uint16_t port) {
-  return Bind(address, port);
+absl::StatusOr<BoundPort> ReservePort(absl::string_view address, uint16_t port, PortRange ports) {
+  return Open(address, port, ports, Use::kKeep);
 }
 
 std::string WhoHasPort(uint16_t port) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/base/port_range.h"
 
 namespace muster {
 
@@ -100,6 +101,7 @@ struct WorkPlan {
   OutputOptions output;
   std::vector<WorkerLimit> limits;
   std::optional<Terminal> pty;
+  PortRange ports;          // of those that a node chooses itself
   bool standalone = false;  // all nodes are this machine
   absl::Duration grace;     // --grace
 };

@@ -127,6 +127,13 @@ Terminal TerminalOf(const v1::Terminal& wire, FieldChecker& check) {
   return out;
 }
 
+PortRange PortsOf(const v1::PortRange& wire, FieldChecker& check) {
+  PortRange out;
+  out.high = check.Port("ports.high", wire.high());
+  out.low = static_cast<uint16_t>(check.Number("ports.low", wire.low(), 0, out.high));
+  return out;
+}
+
 void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_job_id(plan.job_id);
   SetStrings(plan.argv, wire->mutable_argv());
@@ -160,6 +167,8 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
     out->set_wdir(program.wdir);
     SetStrings(program.env_set, out->mutable_env_set());
   }
+  wire->mutable_ports()->set_low(plan.ports.low);
+  wire->mutable_ports()->set_high(plan.ports.high);
   for (const WorkerLimit& limit : plan.limits) {
     v1::WorkerLimit* out = wire->add_limits();
     out->set_name(limit.name);
@@ -209,6 +218,7 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   if (wire.has_pty()) {
     plan.pty = TerminalOf(wire.pty(), check);
   }
+  plan.ports = PortsOf(wire.ports(), check);
   RETURN_IF_ERROR(check.status());
   return plan;
 }

@@ -28,7 +28,7 @@ constexpr int kBacklog = 4096;                      // all nodes of a job come a
 
 struct HostPort {
   std::string host;
-  std::string port;
+  uint16_t port = 0;
 };
 
 absl::StatusOr<HostPort> SplitHostPort(absl::string_view address) {
@@ -38,9 +38,10 @@ absl::StatusOr<HostPort> SplitHostPort(absl::string_view address) {
   if (colon != absl::string_view::npos) {
     absl::string_view host = address.substr(0, colon);
     const bool bracketed = absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
-    out = {std::string(host), std::string(address.substr(colon + 1))};
     if ((bracketed || host.find(':') == absl::string_view::npos) &&
-        absl::SimpleAtoi(out.port, &port) && port <= 65535) {
+        absl::SimpleAtoi(address.substr(colon + 1), &port) && port <= 65535) {
+      out.host = std::string(host);
+      out.port = static_cast<uint16_t>(port);
       return out;
     }
   }
@@ -72,19 +73,60 @@ uint16_t PortOf(const sockaddr_storage& address) {
                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-// A bound and listening socket, or invalid with errno.
-UniqueFd Open(const addrinfo& where) {
+// A bound and listening socket, or invalid with errno. `port`: in place of that in `where`.
+UniqueFd Open(const addrinfo& where, uint16_t port) {
+  sockaddr_storage address{};
+  std::memcpy(&address, where.ai_addr, where.ai_addrlen);
+  (where.ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                               : reinterpret_cast<sockaddr_in&>(address).sin_port) = htons(port);
   UniqueFd socket(::socket(where.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   const int off = 0;
   if (!socket.valid() || setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       (where.ai_family == AF_INET6 &&  // [::] serves IPv4 too
        setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) ||
-      bind(socket.get(), where.ai_addr, where.ai_addrlen) != 0 ||
+      bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), where.ai_addrlen) != 0 ||
       listen(socket.get(), kBacklog) != 0) {
     const int error = errno;
     socket.Reset();
     errno = error;
+  }
+  return socket;
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+absl::StatusOr<Addresses> Resolve(const char* host, absl::string_view address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int failed = getaddrinfo(host, nullptr, &hints, &found);
+  if (failed != 0) {
+    return absl::NotFoundError(
+        absl::StrCat("listen on ", address, ": ", gai_strerror(failed), ": is the name right?"));
+  }
+  return Addresses(found, &freeaddrinfo);
+}
+
+// At the first of the addresses that can be had; else invalid with errno.
+UniqueFd OpenFirst(const addrinfo* where, uint16_t port) {
+  UniqueFd socket;
+  for (; !socket.valid() && where != nullptr; where = where->ai_next) {
+    socket = Open(*where, port);
+  }
+  return socket;
+}
+
+// The same for the ports that may be taken; `port` is the last one that was tried.
+UniqueFd OpenOneOf(const std::vector<uint16_t>& ports, const addrinfo* where, uint16_t& port) {
+  UniqueFd socket;
+  for (const uint16_t one : ports) {
+    port = one;
+    socket = OpenFirst(where, one);
+    if (socket.valid() || errno != EADDRINUSE) {
+      break;
+    }
   }
   return socket;
 }
@@ -128,36 +170,23 @@ Listener::Listener(uv_loop_t* loop, Callbacks callbacks)
         }
       })) {}
 
-absl::StatusOr<uint16_t> Listener::Listen(absl::string_view address) {
+absl::StatusOr<uint16_t> Listener::Listen(absl::string_view address, PortRange ports) {
   ASSIGN_OR_RETURN(const HostPort parts, SplitHostPort(address));
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
   const char* host = parts.host.empty() || parts.host == "*" ? "::" : parts.host.c_str();
-  const int failed = getaddrinfo(host, parts.port.c_str(), &hints, &found);
-  if (failed != 0) {
-    return absl::NotFoundError(
-        absl::StrCat("listen on ", address, ": ", gai_strerror(failed), ": is the name right?"));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, &freeaddrinfo);
-  UniqueFd socket = Open(*list);
+  ASSIGN_OR_RETURN(const Addresses found, Resolve(host, address));
+  const bool chosen = parts.port == 0 && !ports.Any();
+  uint16_t port = 0;
+  UniqueFd socket =
+      OpenOneOf(chosen ? PortsToTry(ports) : std::vector<uint16_t>{parts.port}, found.get(), port);
   if (!socket.valid() && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL) &&
       std::strcmp(host, "::") == 0) {  // a kernel without IPv6
-    return Listen(absl::StrCat("0.0.0.0:", parts.port));
+    return Listen(absl::StrCat("0.0.0.0:", parts.port), ports);
   }
-  for (const addrinfo* next = list->ai_next; !socket.valid() && next != nullptr;
-       next = next->ai_next) {
-    socket = Open(*next);
+  if (!socket.valid()) {
+    return chosen && errno == EADDRINUSE ? NoPortLeft(ports) : BindError(errno, address, port);
   }
   sockaddr_storage bound{};
   socklen_t size = sizeof(bound);
-  if (!socket.valid()) {
-    uint32_t port = 0;
-    const int error = errno;
-    (void)absl::SimpleAtoi(parts.port, &port);
-    return BindError(error, address, static_cast<uint16_t>(port));
-  }
   if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
     return absl::InternalError(absl::StrCat("listen on ", address, ": ", std::strerror(errno)));
   }

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "proto/base/port_range.h"
 #include "proto/base/unique_fd.h"
 #include "proto/wire/uv_handles.h"
 
@@ -35,7 +36,7 @@ class Listener {
   Listener(uv_loop_t* loop, Callbacks callbacks);
 
   // As MasterServer::Listen.
-  absl::StatusOr<uint16_t> Listen(absl::string_view address);
+  absl::StatusOr<uint16_t> Listen(absl::string_view address, PortRange ports);
   void Close();  // listening and silent connections
 
  private:

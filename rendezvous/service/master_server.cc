@@ -43,9 +43,9 @@ MasterServer::MasterServer(uv_loop_t* loop, MasterOptions options)
     : impl_(std::make_unique<Impl>(loop, std::move(options))) {}
 MasterServer::~MasterServer() = default;
 
-absl::StatusOr<uint16_t> MasterServer::Listen(absl::string_view address) {
+absl::StatusOr<uint16_t> MasterServer::Listen(absl::string_view address, PortRange ports) {
   impl_->CheckThread();
-  return impl_->listener().Listen(address);
+  return impl_->listener().Listen(address, ports);
 }
 void MasterServer::AdoptConnection(UniqueFd socket, std::string peer) {
   impl_->CheckThread();

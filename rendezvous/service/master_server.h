@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/output_chunk.h"
+#include "proto/base/port_range.h"
 #include "proto/base/unique_fd.h"
 #include "proto/wire/job_terms.h"
 #include "rendezvous/core/types.h"
@@ -63,10 +64,11 @@ class MasterServer {
   MasterServer(const MasterServer&) = delete;
   MasterServer& operator=(const MasterServer&) = delete;
 
-  // "ADDR:PORT", "[::]:29400", "HOST:0"; the port that was bound. May be called more than once.
-  // Errors: InvalidArgument (not such a text), AlreadyExists (in use; names the owner where /proc
-  // shows it), NotFound (not an address of this machine), PermissionDenied (port below 1024).
-  absl::StatusOr<uint16_t> Listen(absl::string_view address);
+  // "ADDR:PORT", "[::]:29400", "HOST:0" (any of `ports`); the port that was bound. May be called
+  // more than once. Errors: InvalidArgument (not such a text), AlreadyExists (in use; names the
+  // owner where /proc shows it), ResourceExhausted (all of `ports` are), NotFound (not an address
+  // of this machine), PermissionDenied (port below 1024).
+  absl::StatusOr<uint16_t> Listen(absl::string_view address, PortRange ports = {});
   // A connected stream socket (an ssh channel, a socketpair to an agent in this process). `peer` =
   // address by which others reach that agent, used where Join.address is empty.
   void AdoptConnection(UniqueFd socket, std::string peer = "");

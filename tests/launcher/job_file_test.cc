@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "launcher/job_file_writer.h"
 #include "launcher/join_line.h"
 #include "launcher/options.h"
@@ -232,8 +233,9 @@ std::optional<std::string> GoodValue(const OptionRow& row) {
   if (row.kind == ArgumentKind::kNone) {
     return "";
   }
-  for (const char* text : {"2", "a", "a:2000", "k=v", "auto", "c10d", "none", "slurm", "agent",
-                           "drop", "0:1", "0,2-3", "slot", "f.%r", "-p '2 2'", "1G", "8000"}) {
+  for (const char* text :
+       {"2", "a", "a:2000", "k=v", "auto", "c10d", "none", "slurm", "agent", "drop", "0:1", "0,2-3",
+        "slot", "f.%r", "-p '2 2'", "1G", "8000", "20000-20100"}) {
     if (ParseCommandLine({std::string(OptionName(row.id)), text, "p"}, {}).ok()) {
       return text;
     }
@@ -257,8 +259,9 @@ TEST(JobFile, J3EveryOptionIsReadAsItWasWritten) {
     one.insert(one.end(), {"prog", "-x", "", "a b"});
     ExpectReadAsWritten(one);
     EXPECT_TRUE(ParseCommandLine(one, {})->spec.Has(row.id)) << row.names;
-    if (row.environment[0] != '\0') {
-      ExpectReadAsWritten({"prog"}, {{row.environment, value->empty() ? "1" : *value}});
+    for (const absl::string_view variable :
+         absl::StrSplit(row.environment, ' ', absl::SkipEmpty())) {
+      ExpectReadAsWritten({"prog"}, {{std::string(variable), value->empty() ? "1" : *value}});
     }
   }
   all.emplace_back("prog");

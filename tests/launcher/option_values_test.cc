@@ -115,6 +115,20 @@ TEST(Endpoints, InEveryForm) {
             "got '22'");
 }
 
+TEST(PortRanges, AsWeAndMpichWriteThem) {
+  EXPECT_EQ(*ParsePortRange(V("20000-20100")), (PortRange{20000, 20100}));
+  EXPECT_EQ(*ParsePortRange(V("1024:65535")), (PortRange{1024, 65535}));
+  EXPECT_EQ(*ParsePortRange(V("20000-20000")), (PortRange{20000, 20000}));
+  EXPECT_TRUE(ParsePortRange(V("0:0"))->Any());
+  for (const char* bad : {"", "20000", "20000-", "-20000", "20100-20000", "80-90", "20000-65536",
+                          "a-b", "20000-20001-20002", "0-20000", "20000..20100"}) {
+    EXPECT_FALSE(ParsePortRange(V(bad)).ok()) << bad;
+  }
+  EXPECT_EQ(Message(ParsePortRange(V("80-90"))),
+            "--opt: want LOW-HIGH, ports 1024..65535, as in 20000-20100 (lower ones belong to "
+            "system services), got '80-90'");
+}
+
 TEST(Words, SplitAsAShellDoes) {
   EXPECT_THAT(*ParseWords(V("-p 2222  -i 'my key' \"a b\"c d\\ e ''")),
               ElementsAre("-p", "2222", "-i", "my key", "a bc", "d e", ""));

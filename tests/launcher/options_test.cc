@@ -30,11 +30,24 @@ TEST(OptionTable, KeepsTheOrderOfIdsAndNoNameTwice) {
       EXPECT_EQ(name[0], '-');
       EXPECT_FALSE(absl::StrContains(name, '_')) << name << ": could never be typed";
     }
-    EXPECT_TRUE(row.environment[0] == '\0' || variables.insert(row.environment).second)
-        << row.environment;
+    for (absl::string_view name : absl::StrSplit(row.environment, ' ', absl::SkipEmpty())) {
+      EXPECT_TRUE(variables.insert(std::string(name)).second) << name;
+    }
     EXPECT_EQ(row.kind == ArgumentKind::kNone, row.value_name[0] == '\0') << row.names;
   }
   EXPECT_EQ(place, static_cast<size_t>(OptionId::kVersion) + 1);
+}
+
+TEST(Environment, TheFirstVariableThatIsSetCounts) {
+  EXPECT_EQ(Ok({"p"}, {{"MPICH_PORT_RANGE", "20000:20100"}}).plan.ports.Text(), "20000-20100");
+  const Environment all = {{"MPIEXEC_PORT_RANGE", ""},
+                           {"MPIR_CVAR_CH3_PORT_RANGE", "30000:30100"},
+                           {"MPICH_PORT_RANGE", "x"}};
+  const JobSpec spec = Ok({"p"}, all);
+  EXPECT_EQ(spec.plan.ports.low, 30000);
+  EXPECT_EQ(spec.Said(OptionId::kPortRange), "MPIR_CVAR_CH3_PORT_RANGE=30000:30100 (environment)");
+  EXPECT_EQ(Ok({"--port-range", "40000-40001", "p"}, all).plan.ports.low, 40000);
+  EXPECT_THAT(Error({"p"}, {{"MPICH_PORT_RANGE", "x"}}), HasSubstr("MPICH_PORT_RANGE: want LOW"));
 }
 
 // Every option of torchrun that a script may carry, in both spellings, with its PET_ variable.

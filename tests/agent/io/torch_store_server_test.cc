@@ -413,6 +413,21 @@ TEST(StorePort, APortIsReservedOnce) {
   EXPECT_FALSE(BindStorePort("127.0.0.1", first->port).ok());
 }
 
+TEST(StorePort, IsOneOfTheRange) {
+  absl::StatusOr<BoundPort> taken = BindStorePort("", 0);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  const PortRange one = {taken->port, taken->port};
+  for (const char* address : {"", "127.0.0.1"}) {
+    const absl::Status listening = BindStorePort(address, 0, one).status();
+    EXPECT_EQ(listening.code(), absl::StatusCode::kResourceExhausted) << listening;
+    EXPECT_EQ(ReservePort(address, 0, one).status(), listening);
+  }
+  taken->fd.Reset();
+  EXPECT_EQ(BindStorePort("", 0, one)->port, one.low);
+  EXPECT_EQ(ReservePort("", 0, one)->port, one.low);
+  EXPECT_EQ(ReservePort("x", 0, one).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(StorePort, NobodyGetsAReservedPortByChance) {
   std::vector<BoundPort> reserved;
   std::set<uint16_t> ports;

@@ -222,6 +222,8 @@ class RandomValues {
     if (Flag()) {
       plan.pty = Terminal{Below(kWorldSizeMax), static_cast<uint16_t>(Any()), 80, Text()};
     }
+    plan.ports.high = Port();
+    plan.ports.low = static_cast<uint16_t>(Below(uint64_t{plan.ports.high} + 1));
     OutputOptions& output = plan.output;
     output.prefix = Flag();
     output.prefix_template = Text();

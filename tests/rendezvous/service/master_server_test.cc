@@ -115,6 +115,22 @@ class MasterServerTest : public testing::Test {
   std::vector<std::string> ended_;
 };
 
+TEST_F(MasterServerTest, ListensAtAPortOfTheRange) {
+  StartMaster(OneJob(1));
+  Listen();
+  const PortRange taken = {port_, port_};
+  const absl::Status full = master_->Listen("[::]:0", taken).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
+  EXPECT_EQ(master_->Listen(absl::StrCat("127.0.0.1:", port_), taken).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  const uint16_t low = port_ < 60000 ? port_ : uint16_t{59000};
+  const PortRange wide = {low, static_cast<uint16_t>(low + 50)};
+  const absl::StatusOr<uint16_t> port = master_->Listen("127.0.0.1:0", wide);
+  ASSERT_TRUE(port.ok()) << port.status();
+  EXPECT_GE(*port, wide.low);
+  EXPECT_LE(*port, wide.high);
+}
+
 TEST_F(MasterServerTest, TwoAgentsFormARound) {
   StartMaster(OneJob(2));
   Listen();
