@@ -74,8 +74,6 @@ void TellStarted(const JobSpec& spec, uint32_t world_size, uint32_t nodes) {
   }
 }
 
-namespace {
-
 bool WriteWhole(const std::string& path, const std::string& text, mode_t mode) {
   const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   size_t at = 0;
@@ -88,8 +86,6 @@ bool WriteWhole(const std::string& path, const std::string& text, mode_t mode) {
   }
   return fd.valid();
 }
-
-}  // namespace
 
 int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& report) {
   const std::string text =

@@ -2,6 +2,8 @@
 // messages.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
@@ -33,6 +35,9 @@ void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan)
 
 // For --verbose.
 void LogRound(const RoundStarted& round);
+
+// Makes or replaces a file; false with errno.
+bool WriteWhole(const std::string& path, const std::string& text, mode_t mode);
 
 // Shows the report on stderr, writes --report; the exit code of launch.
 int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& report);

@@ -68,6 +68,7 @@ enum class OptionId : uint8_t {
   kPropagate,
   kPty,
   kGdb,
+  kProctable,
   kWdir,
   kConfigLines,
   kStdin,
@@ -233,6 +234,7 @@ struct JobSpec {
   std::string launch_path =
       "launch";  // as typed, made absolute where it has a slash: for lines to copy
   std::vector<std::string> propagate;   // names of limits (limit_names.h); read where it runs
+  std::string proctable_file;           // --proctable; "" = none
   std::vector<std::string> debugger;    // --gdb: its words; the rank is that of plan.pty
   std::vector<std::string> wrap_texts;  // --wrap as given, one for each of plan.wraps
   std::vector<std::string> forward;     // -x as given; resolved into plan.env_set

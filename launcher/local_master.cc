@@ -62,6 +62,8 @@ void LocalMaster::Execute(const RoundEffect& effect) {
     timer_.StartAt(arm->at);
   } else if (const auto* round = std::get_if<RoundStarted>(&effect)) {
     LogRound(*round);
+  } else if (const auto* all = std::get_if<WorkersStarted>(&effect)) {
+    on_workers_started(*all);
   }
 }
 

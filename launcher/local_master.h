@@ -22,6 +22,8 @@ class LocalMaster : public MasterLink {
   void Send(AgentMessage message) override;
   void Stop(std::function<void()> done) override;
 
+  std::function<void(const WorkersStarted&)> on_workers_started;  // once a round
+
   void Post(RoundEvent event);
   const JobReport& report() const { return state_.report; }
   const RoundState& state() const { return state_; }

@@ -15,6 +15,7 @@
 #include "launcher/jobs/job_command.h"
 #include "launcher/jobs/run_job_command.h"
 #include "launcher/look_first.h"
+#include "launcher/mpir.h"
 #include "launcher/options.h"
 #include "launcher/resolve.h"
 #include "launcher/run_hosts.h"
@@ -70,6 +71,7 @@ int Run(JobSpec spec) {
       return kExitUsage;
     }
   }
+  spec.plan.tell_pids = MpirWanted() || !spec.proctable_file.empty();
   for (const std::string& note : spec.notes) {
     LogInfo(note);
   }

@@ -59,7 +59,7 @@ constexpr Pair kPairs[] = {
     {OptionId::kPty, OptionId::kDetach,
      "a detached job has no terminal; launch attach shows its output"},
     {OptionId::kGdb, OptionId::kDetach,
-     "a detached job has no terminal; launch attach shows its output"},
+     "a detached job has no terminal; --proctable lets a debugger attach to its workers"},
     {OptionId::kPty, OptionId::kStdin, "the rank with the terminal reads what is typed"},
     {OptionId::kGdb, OptionId::kStdin, "the rank with the terminal reads what is typed"},
     {OptionId::kPlan, OptionId::kExplainEnv, "ask one question at a time"},

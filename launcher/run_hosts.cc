@@ -22,6 +22,7 @@
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/jobs/job_id.h"
+#include "launcher/proctable.h"
 #include "launcher/schedule/local_starter.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "launcher/stdin_reader.h"
@@ -112,6 +113,9 @@ class HostsJob {
     };
     out.on_workers_started = [this](const std::string&, const WorkersStarted& all) {
       TellStarted(spec_, all.world_size, all.nodes);
+      PublishProctable(spec_, *server_.FindJob(spec_.plan.job_id), [this](uint32_t node_rank) {
+        return spec_.way == StartWay::kStandalone ? Hostname() : NodeName(node_rank);
+      });
     };
     out.on_job_ended = [this](const std::string&, const JobReport& report) { JobOver(report); };
     out.on_chunk = [this](const std::string&, OutputChunk&& chunk, std::function<void()> taken) {

@@ -19,6 +19,7 @@
 #include "launcher/jobs/job_id.h"
 #include "launcher/local_master.h"
 #include "launcher/local_output.h"
+#include "launcher/proctable.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
@@ -42,8 +43,9 @@ class LocalJob {
         master_(loop, OneNode(spec_), [](const std::string& text) { LogInfo(text); }),
         countdown_(loop, [this] { return WorkersLeft(master_.state()); }),
         signals_(loop, SignalCallbacks(), spec_.keeper_fd) {
-    options.on_workers_started = [this](const Assignment& round) {
-      TellStarted(spec_, round.world_size, round.nodes);
+    master_.on_workers_started = [this](const WorkersStarted& all) {
+      TellStarted(spec_, all.world_size, all.nodes);
+      PublishProctable(spec_, master_.state(), [this](uint32_t) { return hostname_; });
     };
     options.on_finish = [this](const JobOutcome& outcome) { End(outcome); };
     display_.on_writable = [this] { output_.Writable(); };
@@ -169,6 +171,7 @@ int RunLocal(JobSpec spec) {
   }
   options.plan = spec.plan;
   options.store_port = spec.master_port.value_or(0);
+  options.config.tell_pids = spec.plan.tell_pids;
   options.config.in_process = true;
   options.config.join.key = "local";
   options.config.join.key_is_exact = true;

@@ -23,6 +23,7 @@
 #include "launcher/join_line.h"
 #include "launcher/local_output.h"
 #include "launcher/meet_at_file.h"
+#include "launcher/proctable.h"
 #include "launcher/programs.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
@@ -143,6 +144,12 @@ class TypedJob {
     master.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
     master.on_round_started = [](const std::string&, const RoundStarted& round) {
       LogRound(round);
+    };
+    master.on_workers_started = [this](const std::string& job_id, const WorkersStarted&) {
+      const RoundState& state = *server_->FindJob(job_id);
+      PublishProctable(spec_, state, [&state](uint32_t node_rank) {
+        return state.nodes.at(state.members[node_rank].node).join.hostname;
+      });
     };
     master.on_job_ended = [this](const std::string&, const JobReport& report) {
       report_ = report;
@@ -313,6 +320,7 @@ absl::StatusOr<AgentLoop::Options> AgentOptions(JobSpec& spec) {
     options.store_port = spec.master_port.value_or(0);
   }
   options.programs = PreparePrograms(spec.plan, OwnEnvironment());
+  options.config.tell_pids = spec.plan.tell_pids;
   options.config.join_timeout = spec.rendezvous.join_timeout;
   Join& join = options.config.join;
   join.key = spec.node_rank.has_value() ? absl::StrCat("rank/", *spec.node_rank)

@@ -261,6 +261,11 @@ void AgentStep::SendBeat() {
   beat.store_port = s_.phase == AgentPhase::kReady ? s_.store_port : uint16_t{0};
   beat.workers_alive = s_.workers_alive;
   beat.workers_started = s_.workers_started;
+  if (config_.tell_pids && s_.workers_started == s_.workers.size()) {
+    for (const WorkerState& worker : s_.workers) {
+      beat.pids.push_back(worker.pid);
+    }
+  }
   const uint32_t from = Mutated(Mutation::kExitsSentOnce) ? s_.exits_sent : s_.exits_acked;
   beat.exits_from = from;
   // As many as fit into one message; the others go when these are acknowledged.

@@ -16,6 +16,7 @@ namespace muster {
 
 struct AgentConfig {
   Join join;                // as it will be sent; store_port is filled in from StorePortReady
+  bool tell_pids = false;   // WorkPlan::tell_pids
   bool in_process = false;  // the master lives in this process: no lease, no reconnecting
   absl::Duration join_retry = absl::Seconds(1);      // until admitted, with the link up
   absl::Duration join_timeout = kJoinTimeout;        // not admitted for so long: give up

@@ -88,7 +88,9 @@ struct Beat {
   RoundId round;            // held, or last held when kReady
   uint16_t store_port = 0;  // kReady: for the next round
   uint32_t workers_alive = 0;
-  uint32_t workers_started = 0;   // of `round`: whose program runs, or ran
+  uint32_t workers_started = 0;  // of `round`: whose program runs, or ran
+  // Of the workers, by local rank, once all have been started; only if WorkPlan::tell_pids.
+  std::vector<int32_t> pids;
   uint32_t exits_from = 0;        // number of the first of `exits` within the round
   std::vector<WorkerExit> exits;  // not yet seen by the master, at most kExitsPerBeatMax
   uint32_t signals_done = 0;      // orders carried out so far

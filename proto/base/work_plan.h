@@ -102,6 +102,7 @@ struct WorkPlan {
   std::vector<WorkerLimit> limits;
   std::optional<Terminal> pty;
   PortRange ports;          // of those that a node chooses itself
+  bool tell_pids = false;   // beats say the pids of the workers: for parallel debuggers
   bool standalone = false;  // all nodes are this machine
   absl::Duration grace;     // --grace
 };

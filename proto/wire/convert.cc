@@ -72,6 +72,7 @@ void SetBeat(const Beat& beat, v1::Beat* wire) {
   wire->set_store_port(beat.store_port);
   wire->set_workers_alive(beat.workers_alive);
   wire->set_workers_started(beat.workers_started);
+  wire->mutable_pids()->Assign(beat.pids.begin(), beat.pids.end());
   wire->set_exits_from(beat.exits_from);
   for (const WorkerExit& exit : beat.exits) {
     SetExit(exit, wire->add_exits());
@@ -94,6 +95,10 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   beat.workers_alive = check.Number("workers_alive", wire.workers_alive(), 0, kWorkersPerNodeMax);
   beat.workers_started =
       check.Number("workers_started", wire.workers_started(), 0, kWorkersPerNodeMax);
+  check.Bound("pids", static_cast<size_t>(wire.pids_size()), 0, kWorkersPerNodeMax);
+  if (check.ok()) {
+    beat.pids.assign(wire.pids().begin(), wire.pids().end());
+  }
   beat.exits_from = check.Number("exits_from", wire.exits_from(), 0, kWorkersPerNodeMax);
   check.Bound("exits", static_cast<size_t>(wire.exits_size()), 0, kExitsPerBeatMax);
   beat.signals_done = wire.signals_done();

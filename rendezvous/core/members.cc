@@ -94,11 +94,15 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   if (beat.round != node.round) {
     node.round = beat.round;
     node.exits_seen = node.exits_ok = 0;
+    node.pids.clear();
   }
   node.phase = beat.phase;
   node.store_port = beat.store_port;
   node.workers_alive = beat.workers_alive;
   node.signals_done = beat.signals_done;
+  if (!beat.pids.empty()) {
+    node.pids = beat.pids;
+  }
   TakeStarted(m, id, node, beat);
   const Ends ends = TakeExits(m, id, node, beat);
   if (beat.stop_asked != 0 || beat.kill_asked) {

@@ -154,7 +154,8 @@ struct NodeState {
   RoundId round;  // as its last beat said
   uint16_t store_port = 0;
   uint32_t workers_alive = 0;
-  uint32_t exits_seen = 0;  // of `round`
+  std::vector<int32_t> pids;  // of its workers in `round`, by local rank; empty = not told
+  uint32_t exits_seen = 0;    // of `round`
   uint32_t exits_ok = 0;
   uint32_t signals_done = 0;
   uint64_t beat_seq_last = 0;

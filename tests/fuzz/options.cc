@@ -54,6 +54,8 @@ std::vector<std::string> Seeds() {
       "-n 1 -H a p : -n 1 -H b -envlist A,B q", "-configfile h", "--rankfile h -n 2 p",
       "--propagate all p", "--propagate none p", "--propagate core,nofile=10,stack=unlimited p",
       "--propagate x=y p", "--detach --name work --job-log 1M p", "--name a/b p", "--job-log 1 p",
+      "--port-range 20000-20100 --proctable t p", "--port-range 0:0 p", "--port-range 80-90 p",
+      "--port-range x p", "--pty 1 -n 2 p", "--gdb 0 p", "--pty x p", "--pty 0 --detach p",
       "-x =1 p", "-x A= p", "-genv A p", "--wdir d -hosts a,,b p", "-n 2 p : q",
       "-n 1 p :", "--explain-env=x p", "--ssh '' p", "--label p", "--output-overflow lose p",
       "--store disk p", "--local-addr x p", "--node-rank -1 p", "--nnodes 2 --total 3 p",

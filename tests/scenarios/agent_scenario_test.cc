@@ -35,6 +35,7 @@ class AgentScript {
   std::string Execute(const Command& c) {
     if (c.verb == "config") {
       config_.in_process = c.Word(0) == "in_process";
+      config_.tell_pids = c.Word(0) == "tell_pids";
       return "";
     }
     if (c.verb == "at") {
@@ -76,7 +77,8 @@ class AgentScript {
       exit.local_rank = LocalRank{static_cast<uint32_t>(std::stoul(c.Word(0)))};
       return WorkerEnded{Round(c), exit};
     } else if (c.verb == "spawned") {
-      return WorkerSpawned{Round(c), LocalRank{static_cast<uint32_t>(std::stoul(c.Word(0)))}, 4711};
+      return WorkerSpawned{Round(c), LocalRank{static_cast<uint32_t>(std::stoul(c.Word(0)))},
+                           static_cast<int32_t>(c.Number("pid", 4711))};
     } else if (c.verb == "cleared") {
       return RoundCleared{Round(c)};
     } else if (c.verb == "ctrl-c") {
@@ -138,6 +140,9 @@ class AgentScript {
                                    " alive ", b.workers_alive);
     if (b.workers_started != 0) {
       absl::StrAppend(&out, " started ", b.workers_started);
+    }
+    if (!b.pids.empty()) {
+      absl::StrAppend(&out, " pids ", absl::StrJoin(b.pids, ","));
     }
     if (b.store_port != 0) {
       absl::StrAppend(&out, " port ", b.store_port);

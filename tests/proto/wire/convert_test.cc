@@ -78,6 +78,7 @@ TEST(Convert, BootstrapSurvives) {
       EXPECT_EQ(got->plan.pty->term, sent.plan.pty->term);
     }
     EXPECT_EQ(got->plan.ports, sent.plan.ports);
+    EXPECT_EQ(got->plan.tell_pids, sent.plan.tell_pids);
     EXPECT_EQ(got->plan.output.out_file, sent.plan.output.out_file);
     EXPECT_EQ(got->plan.output.err_file, sent.plan.output.err_file);
     EXPECT_EQ(got->plan.dialects, sent.plan.dialects);

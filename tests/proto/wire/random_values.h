@@ -100,6 +100,7 @@ class RandomValues {
     beat.store_port = Port();
     beat.workers_alive = Below(kWorkersPerNodeMax + 1);
     beat.workers_started = Below(kWorkersPerNodeMax + 1);
+    for (uint32_t i = Below(4); i > 0; --i) beat.pids.push_back(static_cast<int32_t>(Any()));
     beat.exits_from = Below(kWorkersPerNodeMax);
     for (uint32_t i = Below(4); i > 0; --i) beat.exits.push_back(Exit());
     beat.signals_done = static_cast<uint32_t>(Any());
@@ -224,6 +225,7 @@ class RandomValues {
     }
     plan.ports.high = Port();
     plan.ports.low = static_cast<uint16_t>(Below(uint64_t{plan.ports.high} + 1));
+    plan.tell_pids = Flag();
     OutputOptions& output = plan.output;
     output.prefix = Flag();
     output.prefix_template = Text();

@@ -1,0 +1,97 @@
+#include "launcher/proctable.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "agent/core/programs.h"
+#include "launcher/job_run.h"
+#include "launcher/mpir.h"
+#include "proto/base/log.h"
+
+namespace muster {
+namespace {
+
+// Of each program of the plan, on a machine like this one.
+std::vector<std::string> Executables(const WorkPlan& plan) {
+  char* own_folder = get_current_dir_name();
+  const std::string here = own_folder == nullptr ? "" : own_folder;
+  free(own_folder);
+  const char* path = std::getenv("PATH");
+  std::vector<std::string> out;
+  for (size_t i = 0; i < ProgramCount(plan); ++i) {
+    const WorkPlan program = PlanOfProgram(plan, i);
+    out.push_back(FileOfCommand(program.argv.front(), program.wdir.empty() ? here : program.wdir,
+                                path == nullptr ? "" : path));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<ProctableEntry> ProctableOf(const RoundState& state, const WorkPlan& plan,
+                                        const std::vector<std::string>& executables,
+                                        const std::function<std::string(uint32_t)>& host_of) {
+  std::vector<ProctableEntry> table(state.world_size);
+  for (uint32_t node_rank = 0; node_rank < state.members.size(); ++node_rank) {
+    const Member& member = state.members[node_rank];
+    const std::vector<int32_t>& pids = state.nodes.at(member.node).pids;
+    for (uint32_t local = 0; local < member.workers && local < pids.size(); ++local) {
+      const uint32_t rank =
+          member.ranks.empty() ? member.rank_first.value + local : member.ranks[local];
+      table[rank] = {host_of(node_rank), executables[ProgramOf(plan, rank)], pids[local]};
+    }
+  }
+  return table;
+}
+
+std::string ProctableText(const std::vector<ProctableEntry>& table) {
+  std::string out = "rank\thost\tpid\texecutable\n";
+  for (size_t rank = 0; rank < table.size(); ++rank) {
+    absl::StrAppend(&out, rank, "\t", table[rank].host, "\t", table[rank].pid, "\t",
+                    table[rank].executable, "\n");
+  }
+  return out;
+}
+
+std::string FileOfCommand(const std::string& word, const std::string& folder,
+                          const std::string& path) {
+  if (word.find('/') != std::string::npos) {
+    return word.front() == '/' ? word : absl::StrCat(folder, "/", word);
+  }
+  for (const absl::string_view place : absl::StrSplit(path, ':', absl::SkipEmpty())) {
+    std::string file = absl::StrCat(place, "/", word);
+    if (access(file.c_str(), X_OK) == 0) {
+      return file;
+    }
+  }
+  return word;
+}
+
+void PublishProctable(const JobSpec& spec, const RoundState& state,
+                      const std::function<std::string(uint32_t)>& host_of) {
+  if (!spec.plan.tell_pids) {
+    return;
+  }
+  for (uint32_t i = 0; i < state.members.size(); ++i) {
+    if (state.nodes.at(state.members[i].node).pids.empty()) {  // typed there, without the option
+      LogWarning(absl::StrCat("no table of the workers: ", host_of(i),
+                              " does not tell their pids; ", "give --proctable on every node"));
+      return;
+    }
+  }
+  std::vector<ProctableEntry> table =
+      ProctableOf(state, spec.plan, Executables(spec.plan), host_of);
+  if (!spec.proctable_file.empty() &&
+      !WriteWhole(spec.proctable_file, ProctableText(table), 0666)) {
+    LogWarning(absl::StrCat("--proctable ", spec.proctable_file, ": ", std::strerror(errno)));
+  }
+  MpirShow(std::move(table));
+}
+
+}  // namespace muster

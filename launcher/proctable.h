@@ -1,0 +1,39 @@
+// Where each worker runs: the table of --proctable, and of parallel debuggers. Values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launcher/job_spec.h"
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+struct ProctableEntry {
+  std::string host;
+  std::string executable;
+  int32_t pid = 0;
+  bool operator==(const ProctableEntry&) const = default;
+};
+
+// Of the present round, by rank, once all its workers have been started. `host_of` names the node
+// of a node rank as a debugger can reach it, `executables` has the file of each program of the
+// plan.
+std::vector<ProctableEntry> ProctableOf(const RoundState& state, const WorkPlan& plan,
+                                        const std::vector<std::string>& executables,
+                                        const std::function<std::string(uint32_t)>& host_of);
+
+// "rank", host, pid and executable, a line for each rank, with a heading; between them tabs.
+std::string ProctableText(const std::vector<ProctableEntry>& table);
+
+// What `word` names to a shell in `folder` with this PATH; itself where there is no such file.
+std::string FileOfCommand(const std::string& word, const std::string& folder,
+                          const std::string& path);
+
+// To --proctable's file, and to a debugger that asked for it; nothing where nobody did.
+void PublishProctable(const JobSpec& spec, const RoundState& state,
+                      const std::function<std::string(uint32_t)>& host_of);
+
+}  // namespace muster

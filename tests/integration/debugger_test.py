@@ -1,0 +1,117 @@
+"""What debuggers of parallel programs find: the table of workers in launch (MPIR), --proctable, --gdb."""
+
+import re
+import subprocess
+
+import pytest
+
+from harness import LAUNCH, WORKERS, sh
+
+WHERE = pytest.mark.parametrize("where", [["-n", "4"], ["--standalone", "--nnodes", "2", "--nproc-per-node", "2"], ["--hosts", "node0,node1", "--nproc-per-node", "2"]], ids=["one", "standalone", "hosts"])
+WORKER = sh('echo "rank $RANK pid $$ at $(hostname)"')
+NAMES = {"MPIR_proctable", "MPIR_proctable_size", "MPIR_debug_state", "MPIR_being_debugged", "MPIR_Breakpoint", "MPIR_i_am_starter"}
+
+
+def said(result):
+    """{rank: (host, pid)} by the workers' own words."""
+    return {int(r): (host, int(pid)) for r, pid, host in re.findall(r"rank (\d+) pid (\d+) at (\S+)", result.text)}
+
+
+def gdb(shell, commands, *words):
+    told = [word for command in commands for word in ("-ex", command)]
+    return shell.run("-q", "-batch", "-nx", *told, "--args", LAUNCH, *words, program="/usr/bin/gdb")
+
+
+@WHERE
+def test_gdb_reads_the_table_when_all_workers_have_started(shells, where):
+    rows = [f'printf "row {i} %s %d %s\\n", MPIR_proctable[{i}].host_name, MPIR_proctable[{i}].pid, MPIR_proctable[{i}].executable_name' for i in range(4)]
+    result = gdb(
+        shells[0],
+        ["tbreak main", "run", "set var MPIR_being_debugged = 1", "break MPIR_Breakpoint", "continue",
+         'printf "table of %d, state %d\\n", MPIR_proctable_size, MPIR_debug_state', *rows, "continue"],
+        *where, *WORKER,
+    )
+    assert result.code == 0 and "table of 4, state 1" in result.text, result
+    table = {int(i): (host, int(pid)) for i, host, pid in re.findall(r"^row (\d) (\S+) (\d+) /(?:usr/)?bin/bash$", result.text, re.M)}
+    assert len(table) == 4 and table == said(result), result
+    assert result.text.count("Breakpoint 2, ") == 1, result  # once a round
+
+
+def test_without_a_debugger_nobody_is_asked(shells):
+    result = gdb(shells[0], ["break MPIR_Breakpoint", "run"], "-n", "2", *WORKER)
+    assert result.code == 0 and "Breakpoint 1, " not in result.text and len(said(result)) == 2, result
+
+
+def test_the_names_are_there_without_the_symbols():
+    listed = subprocess.run(["nm", "-D", LAUNCH], capture_output=True, text=True, check=True).stdout
+    assert NAMES <= {line.split()[-1] for line in listed.splitlines()}, listed
+
+
+@WHERE
+def test_the_table_as_a_file(shells, scratch, where):
+    file = scratch / "table"
+    result = shells[0].run(*where, "--proctable", file, *WORKER)
+    assert result.code == 0, result
+    head, *rows = file.read_text().splitlines()
+    assert head == "rank\thost\tpid\texecutable"
+    table = {int(rank): (host, int(pid)) for rank, host, pid, _ in (row.split("\t") for row in rows)}
+    assert table == said(result) and all(row.endswith("/bin/bash") for row in rows), (rows, result)
+
+
+def test_after_a_restart_it_is_that_of_the_new_workers(shells, scratch):
+    file = scratch / "table"
+    result = shells[0].run("-n", "2", "--max-restarts", "1", "--proctable", file, *sh('echo "rank $RANK pid $$ at $(hostname)"; [ $TORCHELASTIC_RESTART_COUNT = 1 ]'))
+    assert result.code == 0, result
+    rows = [row.split("\t") for row in file.read_text().splitlines()[1:]]
+    assert [int(row[2]) for row in rows] == [pid for _, (_, pid) in sorted(said(result).items())], (rows, result)
+
+
+def typed(shells, flags, gate):
+    words = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29440")
+    script = f'echo "rank $RANK pid $$ at $(hostname)"; until [ -e {gate} ]; do sleep 0.05; done'
+    jobs = [s.start(*words, *more, *sh(script)) for s, more in zip(shells, flags)]
+    for job in jobs:
+        job.expect("rank")
+    return jobs
+
+
+def test_where_the_command_is_typed_the_serving_node_has_it(shells, scratch):
+    file, gate = scratch / "table", scratch / "gate"
+    flag = ("--proctable", file)
+    jobs = typed(shells, [flag, flag], gate)
+    gate.write_text("")
+    results = [job.finish() for job in jobs]
+    assert [r.code for r in results] == [0, 0], results
+    rows = [row.split("\t")[:3] for row in file.read_text().splitlines()[1:]]
+    workers = {**said(results[0]), **said(results[1])}
+    assert {int(rank): (host, int(pid)) for rank, host, pid in rows} == workers, (rows, results)
+
+
+def test_a_node_that_does_not_tell_is_named(shells, scratch):
+    file, gate = scratch / "table", scratch / "gate"
+    jobs = typed(shells, [("--proctable", file), ()], gate)
+    jobs[0].expect("node1 does not tell their pids; give --proctable on every node", stream="err")
+    gate.write_text("")
+    assert [job.finish().code for job in jobs] == [0, 0] and not file.exists()
+
+
+def test_a_file_that_cannot_be_written_does_not_end_the_job(shells):
+    result = shells[0].run("-n", "1", "--proctable", "/nowhere/table", "true")
+    assert result.code == 0 and "--proctable /nowhere/table: No such file or directory" in result.errors, result
+
+
+def test_one_rank_under_gdb(shells):
+    """gdb itself, at the keys of the user's terminal."""
+    script = 'stty rows 30 cols 100; "$0" "$@"'
+    job = shells[0].start(
+        WORKERS / "ptyrun.py", "bash", "-c", script, LAUNCH, "-n", "2", "--gdb", "1", "/bin/echo", "done",
+        program="/usr/bin/python3", stdin=subprocess.PIPE, env={"TERM": "dumb", "DEBUGINFOD_URLS": ""},
+    )
+    job.expect(r"\(gdb\) ")
+    for keys, seen in ((b"run\r", "exited normally"), (b"quit\r", None)):
+        job.proc.stdin.write(keys)
+        job.proc.stdin.flush()
+        if seen:
+            job.expect(seen)
+    result = job.finish()
+    assert result.code == 0 and result.text.count("done") >= 2, result
