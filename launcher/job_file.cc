@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "launcher/config_file.h"
+#include "launcher/node_overrides.h"
 #include "launcher/option_values.h"
 #include "launcher/options.h"
 #include "proto/base/limits.h"
@@ -21,6 +22,7 @@ namespace {
 
 constexpr absl::string_view kCommand = "command";
 constexpr absl::string_view kPrograms = "programs";
+constexpr absl::string_view kNodes = "nodes";
 
 // As much of a text as a message has room for.
 std::string Shown(const std::string& text) {
@@ -105,6 +107,10 @@ class Reader {
     if (key.text == kPrograms) {
       RETURN_IF_ERROR(NotTwice(key, key.text));
       return ReadPrograms(value);
+    }
+    if (key.text == kNodes) {
+      RETURN_IF_ERROR(NotTwice(key, key.text));
+      return ReadNodes(value);
     }
     const OptionRow* row = FindOption(absl::StrCat("--", key.text));
     if (row == nullptr) {
@@ -234,10 +240,49 @@ class Reader {
     return absl::OkStatus();
   }
 
+  absl::Status ReadNodes(const YamlValue& value) {
+    if (value.kind != YamlValue::Kind::kMap) {
+      return WrongKind(value, kNodes,
+                       "a map of hosts, as in 'node1: {env: {A: 1}}' (how many: nnodes)");
+    }
+    for (size_t i = 0; i < value.items.size(); i += 2) {
+      const YamlValue& name = value.items[i];
+      const YamlValue& says = value.items[i + 1];
+      if (name.kind != YamlValue::Kind::kText || name.text.empty()) {
+        return WrongKind(name, kNodes, "the name of a host, or its place in the list");
+      }
+      RETURN_IF_ERROR(NotTwice(name, absl::StrCat("nodes ", name.text)));
+      if (says.kind != YamlValue::Kind::kMap) {
+        return WrongKind(says, absl::StrCat(kNodes, ": ", name.text),
+                         "a map, as in '{env: {A: 1}, wdir: /data}'");
+      }
+      Reader node(file_.name);
+      for (size_t k = 0; k < says.items.size(); k += 2) {
+        RETURN_IF_ERROR(node.ReadKeyOfNode(says.items[k], says.items[k + 1]));
+      }
+      file_.nodes.push_back({name.text, static_cast<uint32_t>(name.place.line + 1),
+                             static_cast<uint32_t>(name.place.column + 1),
+                             std::move(node.file_.settings)});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadKeyOfNode(const YamlValue& key, const YamlValue& value) {
+    const OptionRow* row =
+        key.kind == YamlValue::Kind::kText ? FindOption(absl::StrCat("--", key.text)) : nullptr;
+    const bool other = key.text == kCommand || key.text == kPrograms || key.text == kNodes;
+    if (other || (row != nullptr && !MaySayNode(row->id))) {
+      return Error(key.place,
+                   absl::StrCat("'", key.text, "' holds for all nodes; a single one may say ",
+                                "env, wdir, iface, nproc-per-node and prologue"));
+    }
+    return ReadKey(key, value);
+  }
+
   absl::Status ReadKeyOfProgram(const YamlValue& key, const YamlValue& value) {
     const OptionRow* row =
         key.kind == YamlValue::Kind::kText ? FindOption(absl::StrCat("--", key.text)) : nullptr;
-    if (row != nullptr && !MaySayProgram(row->id)) {
+    if (key.text == kNodes || (row != nullptr && !MaySayProgram(row->id))) {
       return Error(key.place, absl::StrCat("'", key.text, "' holds for the whole job: it stands ",
                                            "beside ", kPrograms, ", not in one of them"));
     }

@@ -6,7 +6,8 @@
 // value, the one that NAME has where launch runs), `command:` is the program and its arguments, a
 // list of words or one text that is split at blanks and quotes and otherwise left as it is.
 // `programs:`, in place of a command, is a list of several: maps of `np`, `env`, `wdir`, `hosts`,
-// `command` and what else each may say for itself (programs.h).
+// `command` and what else each may say for itself (programs.h). `nodes:` is a map of hosts, or of
+// their places in the list, to maps of what is different there (node_overrides.h).
 //
 // Rules:
 //  J1 what a key may be set to is known to its option's row (option_table.cc) alone; here is YAML;
@@ -35,6 +36,14 @@ struct JobFileSetting {
   bool operator==(const JobFileSetting&) const = default;
 };
 
+// What one key of `nodes:` says.
+struct JobFileNode {
+  std::string node;
+  uint32_t line = 0;  // of the key, from 1
+  uint32_t column = 0;
+  std::vector<JobFileSetting> settings;
+};
+
 struct JobFile {
   std::string name;
   // In the order of the file; options that add up may come several times. A flag that is false is
@@ -42,6 +51,7 @@ struct JobFile {
   std::vector<JobFileSetting> settings;
   std::vector<std::string> command;    // the program first; empty: the file names none
   std::vector<ProgramWords> programs;  // in place of a command: several, as they would be typed
+  std::vector<JobFileNode> nodes;      // in the order of the file
 };
 
 // `name` is the file's, for messages. InvalidArgument: J2.

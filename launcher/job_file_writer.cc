@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "launcher/config_file.h"
 #include "launcher/job_file.h"
+#include "launcher/node_overrides.h"
 #include "launcher/option_values.h"
 #include "launcher/options.h"
 #include "launcher/programs.h"
@@ -65,6 +66,11 @@ class Writer {
       Line(absl::StrCat("  - ", Text(key, item)));
     }
   }
+
+  // Maps in a map: Key opens one, and what follows up to its End is inside.
+  void Key(absl::string_view text) { Line(absl::StrCat(Text(text, text), ":")); }
+  void Begin() { indent_ += "  "; }
+  void End() { indent_.resize(indent_.size() - 2); }
 
   // `entries`: "NAME=value" or "NAME", in which the last of a name counts.
   void Environment(absl::string_view key, const std::vector<std::string>& entries) {
@@ -153,6 +159,22 @@ absl::Status WriteOptions(const JobSpec& spec, const Wanted& wanted, Writer& wri
   return absl::OkStatus();
 }
 
+absl::Status WriteNodes(const JobSpec& spec, Writer& writer) {
+  if (spec.node_overrides.empty()) {
+    return absl::OkStatus();
+  }
+  writer.Line("nodes:");
+  writer.Begin();
+  for (const NodeOverride& one : spec.node_overrides) {
+    writer.Key(one.node);
+    writer.Begin();
+    RETURN_IF_ERROR(WriteOptions(one.says, MaySayNode, writer));
+    writer.End();
+  }
+  writer.End();
+  return absl::OkStatus();
+}
+
 void WriteCommand(const JobSpec& spec, Writer& writer) {
   std::vector<std::string> command = {spec.program};
   command.insert(command.end(), spec.arguments.begin(), spec.arguments.end());
@@ -167,12 +189,14 @@ absl::StatusOr<std::string> WriteJobFile(const JobSpec& spec) {
   if (spec.further.empty()) {
     RETURN_IF_ERROR(WriteOptions(
         spec, [](OptionId) { return true; }, writer));
+    RETURN_IF_ERROR(WriteNodes(spec, writer));
     WriteCommand(spec, writer);
     return writer.Take();
   }
   const auto of_program = [&](OptionId id) { return SaysProgram(spec, id); };
   const auto of_job = [&](OptionId id) { return !SaysProgram(spec, id); };
   RETURN_IF_ERROR(WriteOptions(spec, of_job, writer));
+  RETURN_IF_ERROR(WriteNodes(spec, writer));
   writer.Line("programs:");
   for (const JobSpec* program : ProgramsOf(spec)) {
     writer.BeginItem();

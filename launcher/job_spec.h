@@ -151,6 +151,8 @@ enum class StartWay : uint8_t {
            // others
 };
 
+struct NodeOverride;
+
 struct RendezvousSpec {
   std::string host;   // of --rdzv-endpoint, or --master-addr in the static form; "" = none
   uint16_t port = 0;  // 0 = any
@@ -191,6 +193,8 @@ struct JobSpec {
   std::vector<NodeWorkers> nodes;        // kLocal, kStandalone, kHosts: all of them; else empty
   bool oversubscribe = false;
   std::vector<std::string> exclude_texts;  // --exclude, one for each time it was given
+  // What is different on single nodes, in the order of the job file.
+  std::vector<NodeOverride> node_overrides;
 
   // --- how nodes find each other ---
   RendezvousSpec rendezvous;
@@ -246,6 +250,13 @@ struct JobSpec {
   // "--nnodes 2", "-ppn 4", "PET_NNODES=2 (environment)", "nnodes: 2 (job.yaml line 3)",
   // "--standalone"; the option's first name when not given.
   std::string Said(OptionId id) const;
+};
+
+// What a job file says about one node alone (node_overrides.h).
+struct NodeOverride {
+  std::string node;   // a host as the list has it, or its place in that: "0"
+  std::string place;  // "job.yaml:7:3"
+  JobSpec says;       // only what a node may say
 };
 
 // The values of an option that was given, in order: one for each time where they add up, else the

@@ -19,7 +19,6 @@ constexpr absl::string_view kIsHost = "is_host";
 bool StaysHere(const OptionRow& row) {
   switch (row.id) {
     case OptionId::kConfigLines:
-    case OptionId::kConfig:  // its options are given one by one
     case OptionId::kNodeRank:
     case OptionId::kSetEnvPair:  // said with -x
     case OptionId::kEnvList:
@@ -85,7 +84,9 @@ void AddNodeRank(const JobSpec& spec, std::vector<std::string>& words) {
 
 void AddOptions(const JobSpec& spec, std::vector<std::string>& words) {
   for (const OptionRow& row : OptionTable()) {
-    if (!spec.Has(row.id) || StaysHere(row)) {
+    // The options of a job file are given one by one; single nodes only it can name.
+    const bool said_one_by_one = row.id == OptionId::kConfig && spec.node_overrides.empty();
+    if (!spec.Has(row.id) || StaysHere(row) || said_one_by_one) {
       continue;
     }
     for (const std::string& value : ValuesThere(spec, row.id)) {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@
 #include "launcher/explain_env.h"
 #include "launcher/job_file_writer.h"
 #include "launcher/job_run.h"
+#include "launcher/node_overrides.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
@@ -67,6 +69,13 @@ absl::StatusOr<bool> AssumeCounts(const JobSpec& spec, LaunchPlan& plan) {
   }
   NumberRanks(plan);
   return assumed;
+}
+
+// As a job file calls it.
+std::string NameOfNode(const JobSpec& spec, const PlanNode& node, const NodeFacts& facts) {
+  return spec.way == StartWay::kStandalone ? absl::StrCat("node", node.node_rank)
+         : spec.way == StartWay::kHosts    ? node.name
+                                           : facts.hostname;
 }
 
 int Refuse(const absl::Status& status) {
@@ -162,7 +171,8 @@ int ShowEnvironment(const JobSpec& spec) {
     LogError(absl::StrCat("--explain-env: ", assignment.status().message()));
     return kExitUsage;
   }
-  if (const PlanNode& node = plan->nodes[assignment->node_rank.value]; node.starter == "ssh") {
+  const PlanNode& node = plan->nodes[assignment->node_rank.value];
+  if (node.starter == "ssh") {
     facts->hostname = node.name;
     assumed = true;
   }
@@ -171,8 +181,12 @@ int ShowEnvironment(const JobSpec& spec) {
   }
   assignment->restarts_max = spec.max_restarts;
   assignment->one_host = spec.way == StartWay::kLocal || spec.way == StartWay::kStandalone;
-  const std::vector<PreparedProgram> programs = PreparePrograms(spec.plan, OwnEnvironment());
-  const PreparedProgram& program = programs[ProgramOf(spec.plan, rank)];
+  const bool numbered = !spec.nodes.empty() || spec.node_rank.has_value();
+  WorkPlan work = spec.plan;
+  TakeNodeOverrides(spec, NameOfNode(spec, node, *facts),
+                    numbered ? std::optional<uint32_t>(node.node_rank) : std::nullopt, work);
+  const std::vector<PreparedProgram> programs = PreparePrograms(work, OwnEnvironment());
+  const PreparedProgram& program = programs[ProgramOf(work, rank)];
   LocalRank local;
   while (assignment->RankOf(local).value != rank) {
     ++local.value;

@@ -225,36 +225,6 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // Options beside which one that comes from a weaker source is not meant: a variable left over in
-  // the environment, or a line of the job file.
-  std::vector<OptionId> Displacing(OptionId id) const {
-    switch (id) {
-      case OptionId::kNprocPerNode:
-        return {OptionId::kTotal, OptionId::kPpn, OptionId::kRankfile};
-      case OptionId::kTotal:
-      case OptionId::kPpn:
-        return {OptionId::kNprocPerNode};
-      case OptionId::kNnodes:
-        return {OptionId::kHosts, OptionId::kHostfile, OptionId::kRankfile};
-      case OptionId::kRdzvEndpoint:
-      case OptionId::kRdzvBackend:
-      case OptionId::kNodeRank:
-      case OptionId::kMasterAddr:
-      case OptionId::kMasterPort:
-        return {OptionId::kHosts, OptionId::kHostfile, OptionId::kRankfile, OptionId::kStandalone};
-      case OptionId::kStandalone:
-        return {OptionId::kHosts,        OptionId::kHostfile,   OptionId::kRankfile,
-                OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kServe};
-      case OptionId::kModule:
-      case OptionId::kRunPath:
-        return {OptionId::kNoPython};
-      case OptionId::kNoPython:
-        return {OptionId::kModule, OptionId::kRunPath};
-      default:
-        return {};
-    }
-  }
-
   absl::Status TakeEnvironment() {
     const std::map<OptionId, Given> typed = spec().given;
     for (const OptionRow& row : OptionTable()) {
@@ -300,11 +270,34 @@ class Parser {
     ASSIGN_OR_RETURN(file_, ParseJobFile(*text, spec().config_file));
     const std::map<OptionId, Given> stronger = spec().given;
     const std::vector<std::string> forward = std::exchange(spec().forward, {});
+    RETURN_IF_ERROR(TakeNodes(stronger, forward));
     for (const JobFileSetting& setting : file_.settings) {
       RETURN_IF_ERROR(TakeSetting(setting, stronger, forward));
     }
     env_of_file_ = spec().forward;
     spec().forward.insert(spec().forward.end(), forward.begin(), forward.end());
+    return absl::OkStatus();
+  }
+
+  // What the file says of single nodes.
+  absl::Status TakeNodes(const std::map<OptionId, Given>& stronger,
+                         const std::vector<std::string>& forward) {
+    for (const JobFileNode& node : file_.nodes) {
+      JobSpec job = std::exchange(spec(), JobSpec());
+      absl::Status taken;
+      for (size_t i = 0; taken.ok() && i < node.settings.size(); ++i) {
+        taken = TakeSetting(node.settings[i], stronger, forward);
+      }
+      TakeForwarded();
+      JobSpec says = std::exchange(spec(), std::move(job));
+      RETURN_IF_ERROR(taken);
+      spec().notes.insert(spec().notes.end(), says.notes.begin(), says.notes.end());
+      if (!says.given.empty()) {
+        spec().node_overrides.push_back({node.node,
+                                         absl::StrCat(file_.name, ":", node.line, ":", node.column),
+                                         std::move(says)});
+      }
+    }
     return absl::OkStatus();
   }
 

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "launcher/job_file.h"
+#include "launcher/options.h"
 #include "launcher/resolve.h"
 #include "proto/base/text.h"
 
@@ -93,6 +95,20 @@ void AddPrograms(const JobSpec& spec, LaunchPlan& plan) {
   }
 }
 
+std::string DescribeOverride(const NodeOverride& one) {
+  std::vector<std::string> says = one.says.plan.env_set;
+  for (std::string& variable : says) {
+    variable = ShellQuote(variable);
+  }
+  for (const OptionRow& row : OptionTable()) {
+    if (row.id != OptionId::kSetEnv && one.says.Has(row.id)) {
+      says.push_back(
+          absl::StrCat(JobFileKey(row.id), ": ", ShellQuote(ValuesOf(one.says, row.id).front())));
+    }
+  }
+  return absl::StrCat(one.node, ": ", absl::StrJoin(says, ", "));
+}
+
 using Rows = std::vector<std::vector<std::string>>;
 
 // Columns as wide as their widest cell; the last one is free.
@@ -157,6 +173,9 @@ LaunchPlan PlanOf(const JobSpec& spec) {
   plan.notes = spec.notes;
   if (!spec.plan.further.empty()) {
     AddPrograms(spec, plan);
+  }
+  for (const NodeOverride& one : spec.node_overrides) {
+    plan.only.push_back(DescribeOverride(one));
   }
   for (const NodeWorkers& node : spec.nodes) {
     PlanNode planned;
@@ -256,6 +275,9 @@ std::string PlanText(const LaunchPlan& plan) {
                     Start(node)});
   }
   absl::StrAppend(&out, Table(rows));
+  for (const std::string& one : plan.only) {
+    absl::StrAppend(&out, "only     ", one, "\n");
+  }
   for (const std::string& note : plan.notes) {
     absl::StrAppend(&out, "note     ", note, "\n");
   }
@@ -303,6 +325,7 @@ std::string PlanJson(const LaunchPlan& plan) {
   out["env_set"] = plan.env_set;
   out["environment"] = Names(plan.environment);
   out["nodes"] = std::move(nodes);
+  out["only"] = plan.only;
   out["notes"] = plan.notes;
   return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -46,6 +46,7 @@ struct LaunchPlan {
   std::string rendezvous;                // where the nodes meet, "" when nothing listens
   std::vector<std::string> env_set;      // "K=V" of -x
   std::vector<std::string> environment;  // "K=V" sent along from here; only the names are shown
+  std::vector<std::string> only;         // what single nodes have: "node1: A=1, in /data"
   std::vector<std::string> notes;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "launcher/node_overrides.h"
 #include "launcher/options.h"
 #include "launcher/placement.h"
 #include "launcher/programs.h"
@@ -206,6 +207,34 @@ bool Contradict(OptionId a, OptionId b) {
   });
 }
 
+std::vector<OptionId> Displacing(OptionId id) {
+  switch (id) {
+    case OptionId::kNprocPerNode:
+      return {OptionId::kTotal, OptionId::kPpn, OptionId::kRankfile};
+    case OptionId::kTotal:
+    case OptionId::kPpn:
+      return {OptionId::kNprocPerNode};
+    case OptionId::kNnodes:
+      return {OptionId::kHosts, OptionId::kHostfile, OptionId::kRankfile};
+    case OptionId::kRdzvEndpoint:
+    case OptionId::kRdzvBackend:
+    case OptionId::kNodeRank:
+    case OptionId::kMasterAddr:
+    case OptionId::kMasterPort:
+      return {OptionId::kHosts, OptionId::kHostfile, OptionId::kRankfile, OptionId::kStandalone};
+    case OptionId::kStandalone:
+      return {OptionId::kHosts,        OptionId::kHostfile,   OptionId::kRankfile,
+              OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kServe};
+    case OptionId::kModule:
+    case OptionId::kRunPath:
+      return {OptionId::kNoPython};
+    case OptionId::kNoPython:
+      return {OptionId::kModule, OptionId::kRunPath};
+    default:
+      return {};
+  }
+}
+
 absl::StatusOr<std::vector<uint32_t>> WorkersByNode(const JobSpec& spec) {
   const uint32_t nodes = spec.nodes_max;
   const bool exact = spec.Has(OptionId::kNprocPerNode);
@@ -352,10 +381,12 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file) {
                        "or --hostfile, too"));
     }
     RETURN_IF_ERROR(CountOwn(spec));
+    RETURN_IF_ERROR(SettleNodeOverrides(spec));
     RETURN_IF_ERROR(CheckWraps(spec));
     return SettleTerminal(spec);
   }
   RETURN_IF_ERROR(PlaceOnHosts(spec, read_file));
+  RETURN_IF_ERROR(SettleNodeOverrides(spec));
   spec.plan.workers_wanted = spec.nodes.front().wanted;
   spec.plan.workers = spec.nodes.front().workers;
   RETURN_IF_ERROR(CheckWraps(spec));

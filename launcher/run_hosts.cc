@@ -22,6 +22,7 @@
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/jobs/job_id.h"
+#include "launcher/node_overrides.h"
 #include "launcher/proctable.h"
 #include "launcher/schedule/local_starter.h"
 #include "launcher/schedule/ssh_starter.h"
@@ -226,6 +227,7 @@ class HostsJob {
     bootstrap.job_id = spec_.plan.job_id;
     bootstrap.plan = spec_.plan;
     bootstrap.plan.standalone = spec_.way == StartWay::kStandalone;
+    TakeNodeOverrides(spec_, ListName(index), static_cast<uint32_t>(index), bootstrap.plan);
     bootstrap.plan.workers_wanted = node.wanted;
     bootstrap.plan.workers = node.workers;
     if (bootstrap.plan.wdir.empty()) {

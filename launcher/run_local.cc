@@ -19,6 +19,7 @@
 #include "launcher/jobs/job_id.h"
 #include "launcher/local_master.h"
 #include "launcher/local_output.h"
+#include "launcher/node_overrides.h"
 #include "launcher/proctable.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
@@ -153,6 +154,7 @@ int RunLocal(JobSpec spec) {
     return kExitUsage;
   }
   options.facts = *std::move(facts);
+  TakeNodeOverrides(spec, options.facts.hostname, 0, spec.plan);
   const absl::StatusOr<uint32_t> workers = WorkersOnNode(spec.plan, options.facts);
   if (!workers.ok()) {
     LogError(workers.status().message());

@@ -23,6 +23,7 @@
 #include "launcher/join_line.h"
 #include "launcher/local_output.h"
 #include "launcher/meet_at_file.h"
+#include "launcher/node_overrides.h"
 #include "launcher/proctable.h"
 #include "launcher/programs.h"
 #include "launcher/stdin_reader.h"
@@ -387,6 +388,7 @@ int RunTyped(JobSpec spec) {
   if (const absl::Status status = CheckThreads(kThreadsOfGrpc); !status.ok()) {
     return Fail(status, kExitFailed);
   }
+  TakeNodeOverrides(spec, Hostname(), spec.node_rank, spec.plan);
   // Every node must name the same job, so a random id will not do.
   spec.plan.job_id = spec.rendezvous.id.empty() ? "default" : spec.rendezvous.id;
   uv_loop_t loop;

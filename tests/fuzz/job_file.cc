@@ -25,6 +25,11 @@ std::vector<std::string> Seeds() {
           "wdir: &x |+\n  a\n\n  b\nrole: *x\n? timeout\n: 1:30\nmodule: true\ncommand: a 'b c'\n",
           "verbose: true\nquiet: false\nmax-restarts: 3\nwrap: ['0:gdb', '1-3:perf record']\n"
           "prologue: |\n  module load x\n  y\ncommand: p\n",
+          "hosts: [a, b]\nnodes:\n  a: {env: {A: 1}, wdir: /x, iface: eth0}\n"
+          "  1: {nproc-per-node: 2, prologue: y}\ncommand: p\n",
+          "nodes: {a: {hosts: b}}\ncommand: p\n",
+          "nodes: [a]\n",
+          "nodes: {a: {wdir: /}, a: {}}\n",
           "program: p\n",
           "nnodes: true\ncommand: p\n",
           "hosts: []\ncommand: p\n",

@@ -26,6 +26,13 @@ inline std::string Described(const JobSpec& s) {
       ids.push_back(static_cast<int>(id));
     }
   }
+  const auto nodes = [](const std::vector<NodeOverride>& overrides) {
+    std::string out;
+    for (const NodeOverride& one : overrides) {
+      absl::StrAppend(&out, "\nnode ", one.node, ": ", Described(one.says));
+    }
+    return out;
+  };
   const auto list = [](const auto& items) { return absl::StrJoin(items, "|"); };
   const auto number = [](const auto& n) { return n ? absl::StrCat(*n) : "none"; };
   return absl::StrCat(
@@ -45,7 +52,8 @@ inline std::string Described(const JobSpec& s) {
       o.spool_bytes_max, " ", static_cast<int>(o.overflow), "\nssh ", list(s.ssh), " ",
       s.secret_file, " ", s.insecure, "\nenv ", list(s.forward), " ", list(p.env_set), "\nwork ",
       p.wdir, " ", p.role, " ", p.virtual_local_rank, " ", static_cast<int>(p.store), " ",
-      list(p.dialects), " ", static_cast<int>(p.stdin_mode), " ", p.stdin_rank);
+      list(p.dialects), " ", static_cast<int>(p.stdin_mode), " ", p.stdin_rank, "\nports ",
+      p.ports.Text(), " ", s.proctable_file, nodes(s.node_overrides));
 }
 
 }  // namespace muster
