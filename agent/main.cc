@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/channel_relay.h"
+#include "agent/io/log_file.h"
 #include "agent/io/master_client.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
@@ -79,6 +80,7 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap) {
         bootstrap.join.address;  // --standalone: the loopback address given to this node
   }
   ASSIGN_OR_RETURN(const uint32_t workers, WorkersOnNode(bootstrap.plan, options.facts));
+  RETURN_IF_ERROR(MakeLogFolder(bootstrap.plan.output.log_dir));
   if (bootstrap.join.node_rank <= 0) {
     options.store_port = bootstrap.terms.master_port;
   }

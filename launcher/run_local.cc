@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/agent_loop.h"
+#include "agent/io/log_file.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "agent/io/shepherd.h"
@@ -159,6 +160,10 @@ int RunLocal(JobSpec spec) {
   if (!workers.ok()) {
     LogError(workers.status().message());
     return kExitUsage;
+  }
+  if (const absl::Status made = MakeLogFolder(spec.plan.output.log_dir); !made.ok()) {
+    LogError(made.message());
+    return kExitFailed;
   }
   if (spec.plan.job_id.empty()) {
     spec.plan.job_id = MakeJobId();

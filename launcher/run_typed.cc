@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/agent_loop.h"
+#include "agent/io/log_file.h"
 #include "agent/io/master_client.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
@@ -307,6 +308,7 @@ absl::StatusOr<AgentLoop::Options> AgentOptions(JobSpec& spec) {
     options.facts.address = spec.local_addr;
   }
   ASSIGN_OR_RETURN(const uint32_t workers, WorkersOnNode(spec.plan, options.facts));
+  RETURN_IF_ERROR(MakeLogFolder(spec.plan.output.log_dir));
   FinishOutputOptions(spec, /*many_workers=*/true, spec.plan);
   if (StdinReader::NothingThere()) {
     spec.plan.stdin_mode = StdinMode::kNone;

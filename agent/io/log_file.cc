@@ -27,6 +27,19 @@ std::string MakeParents(const std::string& path) {
 
 }  // namespace
 
+absl::Status MakeLogFolder(const std::string& folder) {
+  std::string error = folder.empty() ? "" : MakeParents(absl::StrCat(folder, "/"));
+  if (error.empty() && !folder.empty() &&
+      access(absl::StrCat(folder, "/.").c_str(), W_OK | X_OK) != 0) {
+    error = std::strerror(errno);
+  }
+  return error.empty()
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat(
+                   "--log-dir ", folder, ": ", error,
+                   ": no worker was started; give a folder that can be written on every ", "node"));
+}
+
 struct LogFile::OnDisk {
   ~OnDisk() {
     if (fd >= 0 && !borrowed) {

@@ -12,10 +12,15 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "agent/io/disk_thread.h"
 
 namespace muster {
+
+// Before the first worker starts: makes the folder of --log-dir ("" = there is none), or says why
+// it could not hold files. Blocks on the disk.
+absl::Status MakeLogFolder(const std::string& folder);
 
 class LogFile {
  public:

@@ -253,6 +253,30 @@ def test_kill_9_leaves_no_worker_and_is_seen(shells, desk, where, victim):
     assert desk.run("logs", job).code == 0
 
 
+def test_a_launcher_that_does_not_listen_yet_can_be_stopped(desk, scratch):
+    """It still looks for the node that serves: the file is a link to nowhere."""
+    point = scratch / "point"
+    point.symlink_to(scratch / "nowhere/point")
+    start = desk.start("--detach", "--nnodes", "2", "--rdzv-endpoint", f"file://{point}", "true")
+    job = wait_for(lambda: [*desk.jobs()], 20, step=0.1, what="the job is there")[0]
+    stopped = desk.run("stop", job)
+    assert stopped.code == 0 and f"{job} has ended with 130" in stopped.errors, stopped
+    assert start.finish().code == 130
+    assert desk.jobs()[job]["state"] == "ended"
+
+
+def test_a_launcher_that_does_not_answer_is_killed(shells, desk):
+    job = desk.detach("-n", "2", "sleep", "2116")
+    keeper = desk.outer_pid(desk.jobs()[job]["pid"])
+    with open(f"/proc/{keeper}/task/{keeper}/children") as f:
+        launcher = int(f.read().split()[0])
+    os.kill(launcher, signal.SIGSTOP)
+    stopped = desk.run("stop", "--now", job)
+    assert stopped.code == 0 and "was lost" in stopped.errors, stopped
+    assert desk.jobs()[job]["state"] == "lost" and not is_alive(launcher)
+    wait_for(lambda: not workers(shells[:1], "sleep 2116"), 15, what="no worker is left")
+
+
 def test_a_recycled_pid_is_not_the_job(desk):
     job = desk.detach("sleep", "2110")
     pid = desk.jobs()[job]["pid"]

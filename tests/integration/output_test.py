@@ -119,6 +119,13 @@ def test_log_dir_has_a_file_for_each_rank_and_stream(node0, scratch):
     assert {f"{s} {r}\n" for s in ("out", "err") for r in range(3)} <= texts, list(logs.rglob("*"))
 
 
+@pytest.mark.parametrize("where", [["-n", "1"], ["--hosts", "node0,node1", "-n", "2"], ["--nnodes", "2", "--rdzv-endpoint", "localhost:29460"]], ids=["one", "hosts", "typed"])
+def test_a_log_dir_that_cannot_be_made_is_said_before_the_start(node0, scratch, where):
+    result = node0.run(*where, "--log-dir", "/proc/none/logs", "touch", scratch / "started")
+    assert result.code in (1, 2) and "--log-dir /proc/none/logs: mkdir /proc/none: No such file or directory" in result.errors, result
+    assert not (scratch / "started").exists()
+
+
 def test_files_of_hydras_patterns(shells, scratch):
     patterns = ("-outfile-pattern", f"{scratch}/out.%h.%r", "-errfile-pattern", f"{scratch}/err.%r")
     result = shells[0].run("-hosts", "node0,node1", "-n", "2", *patterns, *sh("echo out $RANK; echo err $RANK >&2"))

@@ -43,6 +43,18 @@ class LogFileTest : public LoopTest {
   std::string log_;
 };
 
+TEST_F(LogFileTest, TheFolderIsMadeOrItIsSaidWhyNot) {
+  EXPECT_TRUE(MakeLogFolder("").ok());
+  EXPECT_TRUE(MakeLogFolder(folder_ + "/a/b").ok());
+  EXPECT_TRUE(MakeLogFolder(folder_ + "/a/b/").ok());
+  EXPECT_EQ(access((folder_ + "/a/b").c_str(), X_OK), 0);
+  EXPECT_THAT(std::string(MakeLogFolder("/proc/none/x").message()),
+              ::testing::HasSubstr("--log-dir /proc/none/x: mkdir /proc/none: No such file"));
+  std::ofstream(folder_ + "/file") << "x";
+  EXPECT_THAT(std::string(MakeLogFolder(folder_ + "/file").message()),
+              ::testing::HasSubstr("/file: Not a directory: no worker was started"));
+}
+
 TEST_F(LogFileTest, MakesFoldersAndKeepsOrder) {
   const std::string path = folder_ + "/a/b c/file";
   std::shared_ptr<LogFile> file = LogFile::Make(disk_, path);
