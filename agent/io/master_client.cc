@@ -141,9 +141,10 @@ void MasterClient::Impl::Open(UniqueFd socket) {
   if (!options_.nonce.empty()) {
     master_build_ = std::string(BuildName());  // else there were no bootstrap
     SayHello(options_.nonce);
-    hello_->mutable_hello()->set_master_nonce(handshake_.master_nonce);
-    Up();
-    Pump();
+    if (hello_.has_value()) {  // else the call is about to end
+      Up();
+      Pump();
+    }
   }
 }
 
@@ -273,6 +274,9 @@ void MasterClient::Impl::SayHello(const std::string& master_nonce) {
   hello->set_job_id(options_.job_id);
   hello->set_hostname(options_.hostname);
   hello->set_proof(AgentProof(options_.secret, handshake_));
+  if (!options_.nonce.empty()) {
+    hello->set_master_nonce(master_nonce);
+  }
   *hello->mutable_terms() = ToWire(options_.terms);
 }
 

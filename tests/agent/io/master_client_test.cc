@@ -192,6 +192,16 @@ TEST_F(MasterClientTest, AClosedSocketIsTheEnd) {
   EXPECT_TRUE(agent_->tries_failed.empty());
 }
 
+TEST_F(MasterClientTest, ANonceThatIsNoneIsNotAnswered) {
+  const auto [ours, theirs] = SocketPair();
+  MasterClientOptions options = Options("");
+  options.socket = UniqueFd(dup(ours.get()));
+  options.nonce = "short";
+  Start(std::move(options));
+  loop_.Until([this] { return !agent_->downs.empty(); }, "the news");
+  EXPECT_EQ(agent_->ups, 0);
+}
+
 TEST_F(MasterClientTest, StopAtAnyMoment) {
   uint16_t port = 0;
   const UniqueFd silent = SilentPort(&port);
