@@ -1,7 +1,6 @@
 #include "launcher/run_hosts.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 #include <uv.h>
 
 #include <csignal>
@@ -253,13 +252,6 @@ class HostsJob {
     bootstrap.terms = TermsOf(spec_);
     bootstrap.route_to = route_to_;
     return target;
-  }
-
-  static std::string OwnFolder() {
-    char* folder = get_current_dir_name();
-    std::string out = folder == nullptr ? "" : folder;
-    free(folder);
-    return out;
   }
 
   // What it calls may call it: the display that finds its reader gone, a node whose next chunk

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -132,6 +133,13 @@ std::vector<std::string> OwnEnvironment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     out.emplace_back(*entry);
   }
+  return out;
+}
+
+std::string OwnFolder() {
+  char* folder = get_current_dir_name();
+  std::string out = folder == nullptr ? "" : folder;
+  free(folder);
   return out;
 }
 

@@ -31,6 +31,9 @@ absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query);
 
 // The process's own environment, in order, bytes as they are.
 std::vector<std::string> OwnEnvironment();
+// The folder it is in, by the name that $PWD has for it if that is right: one through links may be
+// the one that other machines know. "" = the folder is gone.
+std::string OwnFolder();
 
 // The parts, each with the files below `root`.
 std::string Hostname();

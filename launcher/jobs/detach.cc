@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -33,11 +32,6 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kIdsTriedMax = 8;
 constexpr absl::Duration kBeyondJoining = absl::Seconds(60);  // for spawning, and a slow disk
-
-std::string OwnFolder() {
-  std::array<char, 4096> folder{};
-  return getcwd(folder.data(), folder.size()) == nullptr ? "" : folder.data();
-}
 
 JobRecord RecordOf(const JobSpec& spec, const std::string& id) {
   JobRecord out;
