@@ -15,7 +15,6 @@
 namespace muster {
 
 inline constexpr char kReportFile[] = "report.json";
-inline constexpr char kControlSocket[] = "control";
 
 struct StoredJob {
   std::string folder;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
@@ -25,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "launcher/jobs/control_socket.h"
 #include "launcher/jobs/job_folder.h"
 #include "launcher/jobs/job_log.h"
 #include "launcher/jobs/keeper_link.h"
@@ -33,7 +33,7 @@
 namespace muster {
 namespace {
 
-constexpr size_t kClientsMax = 16;
+constexpr int kClientsMax = 16;
 constexpr size_t kReadBytes = 64u << 10;
 constexpr size_t kReadsAtOnceMax = 16;  // then others have a turn
 // From the launcher's end to that of all who hold its output: what it leaves is killed by then.
@@ -293,23 +293,6 @@ void LeaveTerminal(const UniqueFd& typed) {
   }
 }
 
-// Through the folder's descriptor: the path may be longer than a socket's name can be.
-absl::StatusOr<UniqueFd> ListenAt(const std::string& folder) {
-  const UniqueFd at(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  std::snprintf(name.sun_path, sizeof(name.sun_path), "/proc/self/fd/%d/%s", at.get(),
-                kControlSocket);
-  if (!at.valid() || !fd.valid() ||
-      bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0 ||
-      listen(fd.get(), kClientsMax) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("socket ", folder, "/", kControlSocket, ": ", std::strerror(errno)));
-  }
-  return fd;
-}
-
 [[noreturn]] void RunLauncher(const std::function<int(int)>& launcher, pid_t keeper, int output,
                               int link) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -341,7 +324,7 @@ void KeepJob(KeeperOptions options) {
   LeaveTerminal(options.typed);
   options.record.keeper = NameProcess(getpid());
   JobLogWriter log(options.folder, options.log_bytes_max);
-  absl::StatusOr<UniqueFd> listener = ListenAt(options.folder);
+  absl::StatusOr<UniqueFd> listener = ListenAtControl(options.folder, kClientsMax);
   for (const absl::Status& status :
        {log.Open(), WriteRecord(options.folder, options.record), listener.status()}) {
     if (!status.ok()) {

@@ -1,10 +1,7 @@
 #include "launcher/jobs/run_job_command.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "launcher/jobs/control_socket.h"
 #include "launcher/jobs/job_command.h"
 #include "launcher/jobs/job_folder.h"
 #include "launcher/jobs/job_log.h"
@@ -93,17 +91,11 @@ int ShowRestOnly(JobLogReader& log) {
 }
 
 absl::StatusOr<UniqueFd> Connect(const StoredJob& job) {
-  const UniqueFd at(open(job.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  std::snprintf(name.sun_path, sizeof(name.sun_path), "/proc/self/fd/%d/%s", at.get(),
-                kControlSocket);
-  if (!at.valid() || !fd.valid() ||
-      connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) {
+  absl::StatusOr<UniqueFd> fd = ConnectToControl(job.folder);
+  if (!fd.ok()) {
     return absl::UnavailableError(absl::StrCat(job.record.id, ": its keeper (process ",
                                                job.record.keeper.pid,
-                                               ") does not answer: ", std::strerror(errno)));
+                                               ") does not answer: ", fd.status().message()));
   }
   return fd;
 }
