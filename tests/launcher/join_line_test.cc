@@ -3,31 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "launcher/options.h"
-#include "launcher/resolve.h"
+#include "tests/launcher/spec_of.h"
 
 namespace muster {
 namespace {
 
-absl::StatusOr<JobSpec> Resolve(const std::vector<std::string>& words,
-                                const Environment& environment = {}) {
-  auto command = ParseCommandLine(words, environment);
-  if (!command.ok()) {
-    return command.status();
-  }
-  const absl::Status status =
-      ResolveHosts(command->spec, [](const std::string&) { return absl::NotFoundError("none"); });
-  return status.ok() ? absl::StatusOr<JobSpec>(std::move(command->spec)) : status;
-}
-
-std::vector<std::string> Words(absl::string_view line) { return absl::StrSplit(line, ' '); }
-
 std::string Line(absl::string_view typed, const Environment& environment = {}) {
-  const auto spec = Resolve(Words(typed), environment);
-  EXPECT_TRUE(spec.ok()) << spec.status();
-  EXPECT_EQ(spec->way, StartWay::kServe);
-  return JoinLine(*spec, "10.0.0.1:4000");
+  const JobSpec spec = SpecOf(typed, "", environment);
+  EXPECT_EQ(spec.way, StartWay::kServe);
+  return JoinLine(spec, "10.0.0.1:4000");
 }
 
 struct Case {

@@ -18,38 +18,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-FileReader File(const std::string& text) {
-  return [text](const std::string&) -> absl::StatusOr<std::string> { return text; };
-}
-
-// Parsed and resolved with one text for every file.
-absl::StatusOr<JobSpec> Resolve(const Args& args, const std::string& file = "",
-                                const Environment& environment = {}) {
-  auto command = ParseCommandLine(args, environment, File(file));
-  if (!command.ok()) {
-    return command.status();
-  }
-  const absl::Status resolved = ResolveHosts(command->spec, File(file));
-  return resolved.ok() ? absl::StatusOr<JobSpec>(std::move(command->spec)) : resolved;
-}
-
-JobSpec Good(const Args& args, const std::string& file = "", const Environment& environment = {}) {
-  auto spec = Resolve(args, file, environment);
-  EXPECT_TRUE(spec.ok()) << spec.status();
-  return spec.ok() ? *std::move(spec) : JobSpec();
-}
-
 std::string Refusal(const Args& args, const std::string& file = "") {
   const auto spec = Resolve(args, file);
   EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << absl::StrJoin(args, " ");
   return std::string(spec.status().message());
 }
 
-Args Line(absl::string_view line) { return absl::StrSplit(line, ' '); }
-
 TEST(Programs, M2RanksGoFromTheFirstToTheLast) {
-  const JobSpec spec =
-      Good(Line("-n 2 --timeout 9 ./a x : -n 3 -x V=1 --wdir /d ./b y : -n 1 c.py"));
+  const JobSpec spec = SpecOf("-n 2 --timeout 9 ./a x : -n 3 -x V=1 --wdir /d ./b y : -n 1 c.py");
   EXPECT_EQ(*spec.total, 6u);
   EXPECT_EQ(spec.nodes.front().workers, 6u);
   EXPECT_THAT(spec.plan.argv, ElementsAre("./a", "x"));
@@ -67,17 +43,17 @@ TEST(Programs, M2RanksGoFromTheFirstToTheLast) {
 }
 
 TEST(Programs, M2EachSaysHowManyAndTogetherTheyFitTheNodes) {
-  EXPECT_THAT(Refusal(Line("-n 2 ./a : ./b")), HasSubstr("program './b' has no -n"));
-  EXPECT_THAT(Refusal(Line("./a : -n 1 ./b")), HasSubstr("program './a' has no -n"));
-  EXPECT_THAT(Refusal(Line("-n 2 --hosts h:3 ./a : -n 3 ./b")),
+  EXPECT_THAT(Refusal(Words("-n 2 ./a : ./b")), HasSubstr("program './b' has no -n"));
+  EXPECT_THAT(Refusal(Words("./a : -n 1 ./b")), HasSubstr("program './a' has no -n"));
+  EXPECT_THAT(Refusal(Words("-n 2 --hosts h:3 ./a : -n 3 ./b")),
               HasSubstr("-n 2 : -n 3 (5 in all) does not fit: --hosts h:3 has 3 slots"));
-  EXPECT_THAT(Refusal(Line("-n 1048576 ./a : -n 1 ./b")),
+  EXPECT_THAT(Refusal(Words("-n 1048576 ./a : -n 1 ./b")),
               HasSubstr("want at most 1048576 workers"));
 }
 
 TEST(Programs, M3VariablesOfAllAndOfOne) {
-  const JobSpec spec = Good(Line("-genv G 1 -x OWN -genvlist H -env E 2 -n 1 a : -n 1 -x L=3 b"),
-                            "", {{"H", "h"}, {"OWN", "o"}});
+  const JobSpec spec = SpecOf("-genv G 1 -x OWN -genvlist H -env E 2 -n 1 a : -n 1 -x L=3 b", "",
+                              {{"H", "h"}, {"OWN", "o"}});
   EXPECT_THAT(spec.plan.env_set, ElementsAre("G=1", "OWN=o", "H=h", "E=2"));
   EXPECT_THAT(spec.plan.further[0].env_set, ElementsAre("G=1", "H=h", "L=3"));
 }
@@ -85,28 +61,28 @@ TEST(Programs, M3VariablesOfAllAndOfOne) {
 TEST(Programs, M3WhatHoldsForTheJobStandsBeforeTheFirst) {
   for (const char* words : {"--timeout 5", "--nnodes 2", "--config f", "--plan"}) {
     EXPECT_THAT(
-        Refusal(Line(absl::StrCat("-n 1 a : -n 1 ", words, " b"))),
+        Refusal(Words(absl::StrCat("-n 1 a : -n 1 ", words, " b"))),
         AllOf(HasSubstr("program 2: "), HasSubstr(words), HasSubstr("holds for the whole job")));
   }
-  EXPECT_THAT(Refusal(Line("-n 1 a : -genv A 1 -n 1 b")),
+  EXPECT_THAT(Refusal(Words("-n 1 a : -genv A 1 -n 1 b")),
               HasSubstr("program 2: -genv A=1: holds for the whole job"));
-  EXPECT_THAT(Refusal(Line("-n 1 a : -n 1 --help b")), HasSubstr("before the first program"));
-  EXPECT_THAT(Refusal(Line("-n 1 a : -n 1 --nprco 2 b")),
+  EXPECT_THAT(Refusal(Words("-n 1 a : -n 1 --help b")), HasSubstr("before the first program"));
+  EXPECT_THAT(Refusal(Words("-n 1 a : -n 1 --nprco 2 b")),
               HasSubstr("program 2: unknown option '--nprco'"));
-  EXPECT_THAT(Good(Line("--mca x 1 -n 1 a : --mca y 2 -n 1 --bind-to core b")).notes,
+  EXPECT_THAT(SpecOf("--mca x 1 -n 1 a : --mca y 2 -n 1 --bind-to core b").notes,
               ElementsAre(HasSubstr("--bind-to has no effect"), HasSubstr("x, y (")));
 }
 
 TEST(Programs, M1AColonSeparatesWhereverItStands) {
-  EXPECT_EQ(Good(Line("-n 1 -- a -x : -n 1 b")).further.size(), 1u);
+  EXPECT_EQ(SpecOf("-n 1 -- a -x : -n 1 b").further.size(), 1u);
   for (const char* line : {": -n 1 b", "-n 1 a :", "-n 1 a : : -n 1 b"}) {
-    EXPECT_THAT(Refusal(Line(line)), HasSubstr("':' stands between two programs")) << line;
+    EXPECT_THAT(Refusal(Words(line)), HasSubstr("':' stands between two programs")) << line;
   }
-  EXPECT_THAT(Good(Line("--config f"), "command: [a, ':', b]").arguments, ElementsAre(":", "b"));
+  EXPECT_THAT(SpecOf("--config f", "command: [a, ':', b]").arguments, ElementsAre(":", "b"));
 }
 
 TEST(Programs, WithHostsOfTheirOwnEachFillsIts) {
-  const JobSpec spec = Good(Line("-n 2 --hosts a:2 x : -n 3 --hosts b:2,c:1 y : -n 1 -host a z"));
+  const JobSpec spec = SpecOf("-n 2 --hosts a:2 x : -n 3 --hosts b:2,c:1 y : -n 1 -host a z");
   EXPECT_EQ(spec.way, StartWay::kHosts);
   ASSERT_EQ(spec.nodes.size(), 3u);
   EXPECT_EQ(spec.nodes[0].host.name, "a");
@@ -116,40 +92,41 @@ TEST(Programs, WithHostsOfTheirOwnEachFillsIts) {
   EXPECT_THAT(spec.nodes[2].ranks, ElementsAre(4));
   EXPECT_EQ(spec.nodes_min, 3u);
   // In order anyway: nothing to say.
-  EXPECT_THAT(Good(Line("-n 1 --hosts a x : -n 1 --hosts b y")).nodes[1].ranks, IsEmpty());
-  EXPECT_THAT(Refusal(Line("-n 1 a : -n 1 --hosts b c")), HasSubstr("program 'a' has no --hosts"));
-  EXPECT_THAT(Refusal(Line("--nnodes 2 -n 1 --hosts a x : -n 1 --hosts b y")),
+  EXPECT_THAT(SpecOf("-n 1 --hosts a x : -n 1 --hosts b y").nodes[1].ranks, IsEmpty());
+  EXPECT_THAT(Refusal(Words("-n 1 a : -n 1 --hosts b c")), HasSubstr("program 'a' has no --hosts"));
+  EXPECT_THAT(Refusal(Words("--nnodes 2 -n 1 --hosts a x : -n 1 --hosts b y")),
               HasSubstr("--nnodes 2: the programs have hosts of their own"));
-  EXPECT_THAT(Refusal(Line("-n 2 --hosts a x : -n 1 --hosts b y")),
+  EXPECT_THAT(Refusal(Words("-n 2 --hosts a x : -n 1 --hosts b y")),
               HasSubstr("-n 2 does not fit: --hosts a has 1 slot"));
 }
 
 TEST(ConfigLines, AreProgramsAsIfTyped) {
   const std::string file =
       "# one a line\n-n 2 --wdir '/a b' ./a \\\n   'x y'\n\n-n 1 ./b #no : -n 1 c\n";
-  const JobSpec spec = Good(Line("--timeout 5 -configfile jobs"), file);
+  const JobSpec spec = SpecOf("--timeout 5 -configfile jobs", file);
   EXPECT_THAT(spec.plan.argv, ElementsAre("./a", "x y"));
   EXPECT_EQ(spec.plan.wdir, "/a b");
   ASSERT_EQ(spec.plan.further.size(), 2u);
   EXPECT_THAT(spec.plan.further[0].argv, ElementsAre("./b", "#no"));
   EXPECT_THAT(spec.plan.further[1].argv, ElementsAre("c"));
   EXPECT_EQ(spec.timeout, absl::Seconds(5));
-  EXPECT_EQ(Good(Line("--app f --timeout 7"), "-n 1 a\n").timeout, absl::Seconds(7));
+  EXPECT_EQ(SpecOf("--app f --timeout 7", "-n 1 a\n").timeout, absl::Seconds(7));
 }
 
 TEST(ConfigLines, ThatAreWrongAreNamedByTheirLine) {
-  EXPECT_THAT(Refusal(Line("-configfile f"), "\n-n 1 a\n--nope b"),
+  EXPECT_THAT(Refusal(Words("-configfile f"), "\n-n 1 a\n--nope b"),
               HasSubstr("f:3: unknown option '--nope'"));
-  EXPECT_THAT(Refusal(Line("-configfile f"), "\n--nope a"),
+  EXPECT_THAT(Refusal(Words("-configfile f"), "\n--nope a"),
               HasSubstr("f:2: unknown option '--nope'"));
-  EXPECT_THAT(Refusal(Line("-configfile f"), "-n 1 'a"), HasSubstr("f:1: want every quote closed"));
-  EXPECT_THAT(Refusal(Line("-configfile f"), "#\n"), HasSubstr("f: want lines with options"));
-  EXPECT_THAT(Refusal(Line("-configfile f")), HasSubstr("f: want lines with options"));
-  EXPECT_THAT(Refusal(Line("-configfile f p"), "-n 1 a"),
+  EXPECT_THAT(Refusal(Words("-configfile f"), "-n 1 'a"),
+              HasSubstr("f:1: want every quote closed"));
+  EXPECT_THAT(Refusal(Words("-configfile f"), "#\n"), HasSubstr("f: want lines with options"));
+  EXPECT_THAT(Refusal(Words("-configfile f")), HasSubstr("f: want lines with options"));
+  EXPECT_THAT(Refusal(Words("-configfile f p"), "-n 1 a"),
               HasSubstr("-configfile f names the programs: 'p' cannot be typed, too"));
-  EXPECT_THAT(Refusal(Line("-configfile f : -n 1 b"), "-n 1 a"),
+  EXPECT_THAT(Refusal(Words("-configfile f : -n 1 b"), "-n 1 a"),
               HasSubstr("no other can be typed with it"));
-  EXPECT_THAT(Refusal(Line("-configfile f"), "-n 1 a : \n"),
+  EXPECT_THAT(Refusal(Words("-configfile f"), "-n 1 a : \n"),
               HasSubstr("f:1: ':' stands between two programs"));
 }
 
@@ -158,7 +135,7 @@ constexpr char kFile[] =
     "  - np: 3\n    wdir: /d\n    command: ./b y\n";
 
 TEST(ProgramsOfAJobFile, AreAsTyped) {
-  const JobSpec spec = Good(Line("--config f"), kFile);
+  const JobSpec spec = SpecOf("--config f", kFile);
   EXPECT_EQ(*spec.total, 5u);
   EXPECT_THAT(spec.plan.argv, ElementsAre("./a", ":"));
   EXPECT_THAT(spec.plan.env_set, ElementsAre("G=1", "A=2"));
@@ -167,13 +144,13 @@ TEST(ProgramsOfAJobFile, AreAsTyped) {
   EXPECT_EQ(spec.plan.further[0].wdir, "/d");
   EXPECT_THAT(spec.plan.further[0].env_set, ElementsAre("G=1"));
   // What is typed wins: variables hold for all, another program replaces them.
-  EXPECT_THAT(Good(Line("--config f -x A=typed"), kFile).plan.env_set,
+  EXPECT_THAT(SpecOf("--config f -x A=typed", kFile).plan.env_set,
               ElementsAre("G=1", "A=2", "A=typed"));
-  EXPECT_THAT(Good(Line("--config f ./c"), kFile).plan.further, IsEmpty());
+  EXPECT_THAT(SpecOf("--config f ./c", kFile).plan.further, IsEmpty());
 }
 
 TEST(ProgramsOfAJobFile, ThatAreWrongAreNamedByTheirPlace) {
-  const auto refusal = [](const std::string& text) { return Refusal(Line("--config f"), text); };
+  const auto refusal = [](const std::string& text) { return Refusal(Words("--config f"), text); };
   EXPECT_THAT(refusal("programs: a"), HasSubstr("f:1:11: programs: want a list of maps"));
   EXPECT_THAT(refusal("programs: []"), HasSubstr("programs: want a list of maps"));
   EXPECT_THAT(refusal("programs: [a]"), HasSubstr("f:1:12: programs: want maps"));
@@ -185,7 +162,7 @@ TEST(ProgramsOfAJobFile, ThatAreWrongAreNamedByTheirPlace) {
   EXPECT_THAT(refusal("command: a\nprograms:\n- {np: 1, command: a}"),
               HasSubstr("programs and command: keep one of the two"));
   EXPECT_THAT(refusal("programs:\n- {nnp: 1, command: a}"), HasSubstr("unknown key 'nnp'"));
-  EXPECT_THAT(Refusal(Line("--config f -n 2"), kFile),
+  EXPECT_THAT(Refusal(Words("--config f -n 2"), kFile),
               HasSubstr("-n 2: each of the programs of f says that for itself"));
 }
 
@@ -193,10 +170,10 @@ TEST(Programs, AreWrittenAndReadAgain) {
   for (const char* line :
        {"--timeout 9 -genv G 1 -n 2 --wdir /w ./a x : -n 3 -x V=1 -m b y",
         "--hosts a:3,b:3 -n 2 ./a : -n 3 ./b", "-n 1 --hosts a x : -n 1 --hosts b y"}) {
-    const JobSpec typed = Good(Line(line));
+    const JobSpec typed = SpecOf(line);
     const auto file = WriteJobFile(typed);
     ASSERT_TRUE(file.ok()) << file.status();
-    const JobSpec again = Good(Line("--config f"), *file);
+    const JobSpec again = SpecOf("--config f", *file);
     EXPECT_EQ(DescribePrograms(again), DescribePrograms(typed)) << *file;
     EXPECT_EQ(PlanText(PlanOf(again)), PlanText(PlanOf(typed))) << *file;
     EXPECT_EQ(*WriteJobFile(again), *file);
@@ -204,7 +181,7 @@ TEST(Programs, AreWrittenAndReadAgain) {
 }
 
 TEST(Programs, StandInTheLineForAnotherNode) {
-  const JobSpec spec = Good(Line("--nnodes 2 -genv G 1 -n 2 ./a x : -n 2 --wdir /d -- -b"));
+  const JobSpec spec = SpecOf("--nnodes 2 -genv G 1 -n 2 ./a x : -n 2 --wdir /d -- -b");
   EXPECT_EQ(JoinLine(spec, "h:1"),
             "launch --nnodes 2 -n 2 -x G=1 --rdzv-endpoint h:1 ./a x : -n 2 -x G=1 --wdir /d -- "
             "-b");
@@ -212,7 +189,7 @@ TEST(Programs, StandInTheLineForAnotherNode) {
 
 TEST(Programs, AreInThePlan) {
   const LaunchPlan plan =
-      PlanOf(Good(Line("-n 2 --hosts a:2 x : -n 1 --hosts b -x V=1 y : -n 1 --hosts a z")));
+      PlanOf(SpecOf("-n 2 --hosts a:2 x : -n 1 --hosts b -x V=1 y : -n 1 --hosts a z"));
   const std::string text = PlanText(plan);
   EXPECT_THAT(text, HasSubstr("program  0-1: x\nprogram  2: y\nset      V=1\nprogram  3: z\n"));
   EXPECT_THAT(text, HasSubstr("0-1,3"));
@@ -226,50 +203,50 @@ TEST(Programs, AreInThePlan) {
 
 TEST(RankFiles, PlaceEachRank) {
   const std::string file = "rank 0=b slot=0\nrank 1=a\nrank 2=b\n";
-  const JobSpec spec = Good(Line("--rankfile r ./a"), file);
+  const JobSpec spec = SpecOf("--rankfile r ./a", file);
   EXPECT_EQ(spec.way, StartWay::kHosts);
   ASSERT_EQ(spec.nodes.size(), 2u);
   EXPECT_EQ(spec.nodes[0].host.name, "b");
   EXPECT_THAT(spec.nodes[0].ranks, ElementsAre(0, 2));
   EXPECT_THAT(spec.nodes[1].ranks, ElementsAre(1));
   EXPECT_THAT(spec.notes, ElementsAre(HasSubstr("slot= has no effect")));
-  EXPECT_THAT(Good(Line("--rankfile r -n 2 ./a"), file).notes, ElementsAre(HasSubstr("slot=")));
-  EXPECT_THAT(Good(Line("--rankfile r -n 2 ./a"), file).nodes[0].ranks, IsEmpty());
-  EXPECT_EQ(Good(Line("--rankfile r -n 1 ./a : -n 2 ./b"), file).plan.further[0].rank_first, 1u);
+  EXPECT_THAT(SpecOf("--rankfile r -n 2 ./a", file).notes, ElementsAre(HasSubstr("slot=")));
+  EXPECT_THAT(SpecOf("--rankfile r -n 2 ./a", file).nodes[0].ranks, IsEmpty());
+  EXPECT_EQ(SpecOf("--rankfile r -n 1 ./a : -n 2 ./b", file).plan.further[0].rank_first, 1u);
 }
 
 TEST(RankFiles, WithAListOfHostsNamePlacesInIt) {
   const auto text = [](const std::string& path) -> absl::StatusOr<std::string> {
     return std::string(path == "r" ? "rank 0=+n1\nrank 1=u\n" : "");
   };
-  auto command = ParseCommandLine(Line("--rankfile r --hosts u,me@v ./a"), {});
+  auto command = ParseCommandLine(Words("--rankfile r --hosts u,me@v ./a"), {});
   ASSERT_TRUE(command.ok());
   ASSERT_TRUE(ResolveHosts(command->spec, text).ok());
   EXPECT_EQ(command->spec.nodes[0].host.name, "v");
   EXPECT_EQ(command->spec.nodes[0].host.user, "me");
-  EXPECT_THAT(Refusal(Line("--rankfile r --hosts u a"), "rank 0=u\nrank 1=w"),
+  EXPECT_THAT(Refusal(Words("--rankfile r --hosts u a"), "rank 0=u\nrank 1=w"),
               HasSubstr("r:2: host 'w' is not in the list (u)"));
-  EXPECT_THAT(Refusal(Line("--rankfile r --hosts u a"), "rank 0=+n1"),
+  EXPECT_THAT(Refusal(Words("--rankfile r --hosts u a"), "rank 0=+n1"),
               HasSubstr("r:1: +n1 is host 1 of a list from 0, which has 1 host"));
-  EXPECT_THAT(Refusal(Line("--rankfile r a"), "rank 0=+n1"),
+  EXPECT_THAT(Refusal(Words("--rankfile r a"), "rank 0=+n1"),
               HasSubstr("there is none: say --hosts"));
 }
 
 TEST(RankFiles, ThatDoNotFitAreRefused) {
-  EXPECT_THAT(Refusal(Line("--rankfile r -n 3 a"), "rank 0=u\nrank 1=u"),
+  EXPECT_THAT(Refusal(Words("--rankfile r -n 3 a"), "rank 0=u\nrank 1=u"),
               HasSubstr("-n 3: --rankfile r places only 2 ranks"));
-  EXPECT_THAT(Refusal(Line("--rankfile r --nproc-per-node 2 a"), "rank 0=u"),
+  EXPECT_THAT(Refusal(Words("--rankfile r --nproc-per-node 2 a"), "rank 0=u"),
               HasSubstr("--rankfile r and --nproc-per-node 2 contradict"));
-  EXPECT_THAT(Refusal(Line("--rankfile r --standalone --nnodes 2 a"), "rank 0=u"),
+  EXPECT_THAT(Refusal(Words("--rankfile r --standalone --nnodes 2 a"), "rank 0=u"),
               HasSubstr("contradict"));
-  EXPECT_THAT(Refusal(Line("--rankfile r -n 1 --hosts a x : -n 1 --hosts b y"), "rank 0=u"),
+  EXPECT_THAT(Refusal(Words("--rankfile r -n 1 --hosts a x : -n 1 --hosts b y"), "rank 0=u"),
               HasSubstr("it places every rank"));
-  EXPECT_THAT(Refusal(Line("--rankfile r a"), "rank 0 u"), HasSubstr("r:1: want 'rank N=HOST'"));
+  EXPECT_THAT(Refusal(Words("--rankfile r a"), "rank 0 u"), HasSubstr("r:1: want 'rank N=HOST'"));
   std::string many;
   for (int i = 0; i < 4097; ++i) {
     absl::StrAppend(&many, "rank ", i, "=u\n");
   }
-  EXPECT_THAT(Refusal(Line("--rankfile r a"), many),
+  EXPECT_THAT(Refusal(Words("--rankfile r a"), many),
               HasSubstr("r:4097: want at most 4096 workers on a node"));
 }
 

@@ -31,15 +31,26 @@ inline std::string Error(const Args& args, const Environment& environment = {}) 
   return std::string(command.status().message());
 }
 
-// Parsed and resolved, with one text for every host file.
-inline JobSpec SpecOf(absl::string_view line, const std::string& host_file = "") {
-  const std::vector<std::string> words = absl::StrSplit(line, ' ');
-  auto command = ParseCommandLine(words, {});
-  EXPECT_TRUE(command.ok()) << command.status();
-  const absl::Status resolved = ResolveHosts(
-      command->spec, [&](const std::string&) -> absl::StatusOr<std::string> { return host_file; });
-  EXPECT_TRUE(resolved.ok()) << resolved;
-  return std::move(command->spec);
+// Parsed and resolved, with one text for every file.
+inline absl::StatusOr<JobSpec> Resolve(const Args& args, const std::string& file = "",
+                                       const Environment& environment = {}) {
+  const FileReader read = [&](const std::string&) -> absl::StatusOr<std::string> { return file; };
+  auto command = ParseCommandLine(args, environment, read);
+  if (!command.ok()) {
+    return command.status();
+  }
+  const absl::Status resolved = ResolveHosts(command->spec, read);
+  return resolved.ok() ? absl::StatusOr<JobSpec>(std::move(command->spec)) : resolved;
+}
+
+inline Args Words(absl::string_view line) { return absl::StrSplit(line, ' '); }
+
+// Likewise; it has to be right.
+inline JobSpec SpecOf(absl::string_view line, const std::string& file = "",
+                      const Environment& environment = {}) {
+  auto spec = Resolve(Words(line), file, environment);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return spec.ok() ? *std::move(spec) : JobSpec();
 }
 
 }  // namespace muster

@@ -14,13 +14,30 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Convert, RanksAreThoseOfAllWorkersOrOfNone) {
+// Two of four workers, on the first of two nodes.
+Directive HalfTheWorld() {
   Directive directive;
   directive.wanted = Wanted::kRun;
   directive.assignment.round = {1, 1};
   directive.assignment.nodes = 2;
   directive.assignment.world_size = 4;
   directive.assignment.workers = 2;
+  return directive;
+}
+
+TEST(Convert, AnAssignmentThatDoesNotFitIsRefused) {
+  Directive directive = HalfTheWorld();
+  directive.assignment.rank_first.value = 2;
+  EXPECT_TRUE(FromWire(ToWire(MasterMessage(directive))).ok());
+  directive.assignment.rank_first.value = 3;  // ranks 3 and 4 of 0..3
+  EXPECT_FALSE(FromWire(ToWire(MasterMessage(directive))).ok());
+  directive.assignment.rank_first.value = 0;
+  directive.assignment.node_rank.value = 2;
+  EXPECT_FALSE(FromWire(ToWire(MasterMessage(directive))).ok());
+}
+
+TEST(Convert, RanksAreThoseOfAllWorkersOrOfNone) {
+  Directive directive = HalfTheWorld();
   const auto status = [&](std::vector<uint32_t> ranks) {
     directive.assignment.ranks = std::move(ranks);
     return std::string(FromWire(ToWire(MasterMessage(directive))).status().message());

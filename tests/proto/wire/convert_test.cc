@@ -210,23 +210,6 @@ TEST(Convert, WhatIsOutOfRangeIsRefusedByName) {
   EXPECT_FALSE(FromWire(v1::MasterFrame()).ok());
 }
 
-TEST(Convert, AnAssignmentThatDoesNotFitIsRefused) {
-  RandomValues make(5);
-  Directive directive;
-  directive.wanted = Wanted::kRun;
-  directive.assignment.round = {1, 1};
-  directive.assignment.nodes = 2;
-  directive.assignment.world_size = 4;
-  directive.assignment.workers = 2;
-  directive.assignment.rank_first.value = 2;
-  EXPECT_TRUE(FromWire(ToWire(MasterMessage(directive))).ok());
-  directive.assignment.rank_first.value = 3;  // ranks 3 and 4 of 0..3
-  EXPECT_FALSE(FromWire(ToWire(MasterMessage(directive))).ok());
-  directive.assignment.rank_first.value = 0;
-  directive.assignment.node_rank.value = 2;
-  EXPECT_FALSE(FromWire(ToWire(MasterMessage(directive))).ok());
-}
-
 TEST(Convert, LongTextsForPeopleAreCutNotRefused) {
   Beat beat;
   beat.exits.emplace_back();

@@ -90,13 +90,20 @@ class RandomValues {
     if (join.workers < 99) join.ranks = Ranks(join.workers, kWorldSizeMax);
     return join;
   }
+  // What a beat and the answer to it have in common.
+  template <typename Message>
+  Message OfANode() {
+    Message message;
+    message.node.value = static_cast<uint32_t>(Any());
+    message.incarnation.value = Any();
+    message.round = Round();
+    message.paused = Flag();
+    return message;
+  }
   Beat ABeat() {
-    Beat beat;
-    beat.node.value = static_cast<uint32_t>(Any());
-    beat.incarnation.value = Any();
+    Beat beat = OfANode<Beat>();
     beat.seq = Any();
     beat.phase = static_cast<AgentPhase>(Below(3));
-    beat.round = Round();
     beat.store_port = Port();
     beat.workers_alive = Below(kWorkersPerNodeMax + 1);
     beat.workers_started = Below(kWorkersPerNodeMax + 1);
@@ -104,7 +111,6 @@ class RandomValues {
     beat.exits_from = Below(kWorkersPerNodeMax);
     for (uint32_t i = Below(4); i > 0; --i) beat.exits.push_back(Exit());
     beat.signals_done = static_cast<uint32_t>(Any());
-    beat.paused = Flag();
     beat.stop_asked = static_cast<int32_t>(Below(65));
     beat.kill_asked = Flag();
     return beat;
@@ -128,12 +134,9 @@ class RandomValues {
     return assignment;
   }
   Directive ADirective() {
-    Directive directive;
-    directive.node.value = static_cast<uint32_t>(Any());
-    directive.incarnation.value = Any();
+    Directive directive = OfANode<Directive>();
     directive.beat_seq = Any();
     directive.wanted = static_cast<Wanted>(Below(4));
-    directive.round = Round();
     if (Flag()) directive.assignment = AnAssignment();
     directive.stop_signal = static_cast<int32_t>(Below(65));
     directive.grace = Time();
@@ -141,7 +144,6 @@ class RandomValues {
     for (uint32_t i = Below(4); i > 0; --i) {
       directive.signals.push_back({static_cast<uint32_t>(Any()), static_cast<int32_t>(Below(65))});
     }
-    directive.paused = Flag();
     directive.note = Text();
     directive.outcome = {static_cast<int32_t>(Any()), Text()};
     return directive;
