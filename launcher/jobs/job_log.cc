@@ -43,6 +43,9 @@ absl::Status JobLogWriter::Open() {
 }
 
 bool JobLogWriter::NextPiece() {
+  if (fd_.valid() && piece_bytes_ == 0) {
+    return true;  // the disk is full; another would have this one's name
+  }
   const std::string path = absl::StrCat(folder_, "/", kName, absl::StrFormat("%020u", end_));
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
   if (!fd.valid()) {

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include "absl/strings/match.h"
@@ -108,6 +110,24 @@ TEST_F(JobLog, AFollowerMissesNothingAcrossPieces) {
   EXPECT_EQ(reader.TakeSkipped(), 0u);
   reader.ToEnd();
   EXPECT_EQ(Rest(reader), "");
+}
+
+TEST_F(JobLog, AfterAFullDiskWhatFitsAgainIsThere) {
+  JobLogWriter writer(folder_, 8192);
+  ASSERT_TRUE(writer.Open().ok());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit full = {0, before.rlim_max};
+  const auto signal_before = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  for (int i = 0; i < 5; ++i) {
+    writer.Append(std::string(8000, 'x') + "\n");  // more than a piece holds
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, signal_before);
+  writer.Append("at last\n");
+  EXPECT_EQ(LastLines(1), "at last\n");
+  EXPECT_TRUE(absl::StartsWith(LastLines(2), "muster: 40005 bytes of the output are missing here"));
 }
 
 TEST_F(JobLog, AnEndlessLineIsBoundedToo) {
