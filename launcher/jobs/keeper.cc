@@ -33,7 +33,8 @@
 namespace muster {
 namespace {
 
-constexpr int kClientsMax = 16;
+constexpr int kClientsMax = 32;
+constexpr int kFollowersMax = 16;
 constexpr size_t kReadBytes = 64u << 10;
 constexpr size_t kReadsAtOnceMax = 16;  // then others have a turn
 // From the launcher's end to that of all who hold its output: what it leaves is killed by then.
@@ -186,7 +187,7 @@ class Keeper {
   void Accept() {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid() || clients_.size() >= kClientsMax) {
-      return;  // closed: the client says that there are too many
+      return;  // closed, while we live: so the client knows
     }
     const uint64_t number = ++client_numbers_;
     Client& client = clients_[number];
@@ -196,13 +197,18 @@ class Keeper {
     client.poll->Start(UV_READABLE);
   }
 
+  ptrdiff_t Followers() const {
+    return std::count_if(clients_.begin(), clients_.end(),
+                         [](const auto& client) { return client.second.follows; });
+  }
+
   void OnClient(uint64_t number) {
     Client& client = clients_.at(number);
     bool closed = false;
     while (const std::optional<KeeperPacket> packet = ReceivePacket(client.fd.get(), closed)) {
       if (packet->kind == Packet::kFollow) {
-        client.follows = true;
-        SendPacket(client.fd.get(), Packet::kOutput);
+        client.follows = client.follows || Followers() < kFollowersMax;
+        SendPacket(client.fd.get(), client.follows ? Packet::kOutput : Packet::kFull);
       } else if (const auto order = ParseStop(packet->text);
                  packet->kind == Packet::kStop && order.has_value()) {
         Stop(*order);
@@ -312,7 +318,7 @@ void LeaveTerminal(const UniqueFd& typed) {
 }
 
 [[noreturn]] void GiveUp(const KeeperOptions& options, const absl::Status& status) {
-  SendPacket(options.typed.get(), Packet::kText, status.message());
+  SendPacket(options.typed.get(), Packet::kText, absl::StrCat("muster: ", status.message(), "\n"));
   SendPacket(options.typed.get(), Packet::kEnded, "1");
   RemoveJobFolder(options.folder);
   _exit(1);
@@ -350,6 +356,7 @@ void KeepJob(KeeperOptions options) {
   }
   if (launcher == 0) {
     options.typed.Reset();
+    log.Close();  // else what is dropped of the output would keep its place on the disk
     listener->Reset();
     output_read.Reset();
     link_ours.Reset();

@@ -5,8 +5,10 @@
 // Invariants:
 //  K1 the launcher dies with its keeper (SIGKILL), and everything below the launcher with that;
 //  K2 the keeper goes after the launcher, when all output is in the log and the end is written
-//  down; K3 a client that does not read misses news, never delays the job; there are kClientsMax of
-//  them.
+//     down;
+//
+//  K3 a client that does not read misses news, never delays the job; they are bounded, and those
+//     that follow leave room for those that want to stop it.
 #pragma once
 
 #include <functional>

@@ -18,6 +18,7 @@ enum class Packet : char {
   kStop = 'X',     // typed line, `launch stop` -> keeper -> launcher: "SIGNO NOW GRACE_MS"
   kFollow = 'F',   // `launch attach` -> keeper: tell me of output
   kOutput = 'O',   // keeper -> `launch attach`: there is more in the log
+  kFull = 'N',     // likewise: too many follow already
   kOk = 'K',       // keeper -> `launch stop`: it is under way
 };
 

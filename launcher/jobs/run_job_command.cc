@@ -37,6 +37,7 @@ constexpr int kUsage = 2;
 constexpr int kNobodyReads = 128 + SIGPIPE;
 // The keeper wakes us long before; a look now and then costs nothing, and needs nobody.
 constexpr absl::Duration kLookAgain = absl::Seconds(5);
+constexpr absl::Duration kLookForEnd = absl::Milliseconds(10);
 constexpr absl::Duration kAnswer = absl::Seconds(10);  // of a keeper to a request
 // From the end of the grace to that of everything: longer than the keeper is patient with its
 // launcher.
@@ -100,13 +101,26 @@ absl::StatusOr<UniqueFd> Connect(const StoredJob& job) {
   return fd;
 }
 
-// The record once nobody of the job answers any more.
-JobRecord LastRecord(const StoredJob& job) {
-  JobRecord record = ReadRecord(job.folder).value_or(job.record);
-  if (record.live()) {
-    record.state = JobState::kLost;
+// The record once the keeper has gone; its process is there for a moment longer than its socket.
+// None: it still runs after `wait`, or a signal came.
+std::optional<JobRecord> LastRecord(const StoredJob& job, absl::Duration wait,
+                                    const WaitSignals& signals) {
+  const absl::Time until = BootNow() + wait;
+  for (;;) {
+    const bool runs = Runs(job.record.keeper);  // before the look at what it wrote last
+    JobRecord record = ReadRecord(job.folder).value_or(job.record);
+    if (!record.live()) {
+      return record;
+    }
+    if (!runs) {
+      record.state = JobState::kLost;
+      return record;
+    }
+    if (BootNow() >= until || WaitSignals::Pending()) {
+      return std::nullopt;
+    }
+    signals.Poll(-1, 0, kLookForEnd);
   }
-  return record;
 }
 
 std::string HowEnded(const JobRecord& record) {
@@ -142,35 +156,42 @@ int Ps(const JobCommand& command, const std::string& launch) {
   return good ? 0 : kNobodyReads;
 }
 
-int Ended(const StoredJob& job) {
-  const JobRecord record = LastRecord(job);
+int Ended(const JobRecord& record) {
   if (record.state == JobState::kLost || record.exit_code != 0) {
     LogInfo(HowEnded(record));
   }
   return CodeOf(record);
 }
 
+std::string Crowded(const JobRecord& record, absl::string_view instead) {
+  return absl::StrCat(record.id, ": too many attach, logs -f and stop at the same time: ", instead);
+}
+
 // Shows the log until the job ends; its exit code, or 128 + the signal that detached us.
 int Follow(const StoredJob& job, JobLogReader& log, const std::string& launch) {
   const absl::StatusOr<UniqueFd> keeper = Connect(job);
-  if (!keeper.ok()) {
-    const JobRecord record = ReadRecord(job.folder).value_or(job.record);
-    if (!record.live() || !Runs(record.keeper)) {  // it has ended meanwhile
-      const int shown = ShowRestOnly(log);
-      return shown == 0 ? Ended(job) : shown;
-    }
-    LogError(keeper.status().message());
-    return kFailed;
-  }
-  SendPacket(keeper->get(), Packet::kFollow);
   const WaitSignals signals;
-  for (bool closed = false;;) {
+  if (keeper.ok()) {
+    SendPacket(keeper->get(), Packet::kFollow);
+  }
+  bool full = false;
+  for (bool closed = !keeper.ok();;) {
+    std::optional<JobRecord> last;  // before the rest of the log
+    if (closed) {
+      last = LastRecord(job, kAnswer, signals);
+    }
+    if (full || (closed && !last.has_value() && !WaitSignals::Pending())) {
+      LogError(keeper.ok() ? Crowded(job.record, absl::StrCat("what the job prints is in ", launch,
+                                                              " logs ", job.record.id))
+                           : keeper.status().message());
+      return kFailed;
+    }
     const Shown shown = ShowRest(log, signals);
     if (shown == Shown::kClosed) {
       return kNobodyReads;
     }
-    if (closed && shown == Shown::kAll) {
-      return Ended(job);
+    if (last.has_value() && shown == Shown::kAll) {
+      return Ended(*last);
     }
     if (const int signo = WaitSignals::Take(); signo != 0) {
       LogInfo(absl::StrCat("detached from ", job.record.id, ", which goes on; stop it: ", launch,
@@ -178,7 +199,8 @@ int Follow(const StoredJob& job, JobLogReader& log, const std::string& launch) {
       return 128 + signo;
     }
     signals.Poll(keeper->get(), POLLIN, kLookAgain);
-    while (ReceivePacket(keeper->get(), closed).has_value()) {
+    while (const auto packet = ReceivePacket(keeper->get(), closed)) {
+      full = full || packet->kind == Packet::kFull;
     }
   }
 }
@@ -211,18 +233,21 @@ int Logs(const JobCommand& command, const StoredJob& job, const std::string& lau
   return ShowRestOnly(log);
 }
 
-// Waits until the keeper has gone, at most `wait`. False: it has not.
-bool AwaitEnd(int keeper, absl::Duration wait, std::optional<absl::Duration> answer_within) {
-  const WaitSignals signals;
+struct Answer {
+  bool taken = false;   // the order
+  bool closed = false;  // the connection
+};
+
+// What becomes of an order: until the keeper closes the connection, for at most `wait`.
+Answer AwaitEnd(int keeper, absl::Duration wait, const WaitSignals& signals) {
   const absl::Time begun = BootNow();
-  bool answered = !answer_within.has_value();
-  for (bool closed = false;;) {
-    while (const auto packet = ReceivePacket(keeper, closed)) {
-      answered = answered || packet->kind == Packet::kOk;
+  for (Answer out;;) {
+    while (const auto packet = ReceivePacket(keeper, out.closed)) {
+      out.taken = out.taken || packet->kind == Packet::kOk;
     }
-    const absl::Duration left = (answered ? wait : *answer_within) - (BootNow() - begun);
-    if (closed || left <= absl::ZeroDuration() || WaitSignals::Take() != 0) {
-      return closed;
+    const absl::Duration left = (out.taken ? wait : kAnswer) - (BootNow() - begun);
+    if (out.closed || left <= absl::ZeroDuration() || WaitSignals::Pending()) {
+      return out;
     }
     signals.Poll(keeper, POLLIN, left);
   }
@@ -247,20 +272,29 @@ int Stop(const JobCommand& command, const StoredJob& job, const std::string& lau
   if (command.grace.has_value()) {
     order.grace_ms = absl::ToInt64Milliseconds(*command.grace);
   }
-  const bool asked = keeper.ok() && SendPacket(keeper->get(), Packet::kStop, StopText(order));
-  const bool ended = asked && AwaitEnd(keeper->get(), grace + kAfterGrace, kAnswer);
-  const JobRecord last = ReadRecord(job.folder).value_or(record);
-  if (!ended && last.live() && Runs(record.keeper)) {
-    LogError(absl::StrCat(
-        record.id, " has not ended: ",
-        asked ? "it was asked to; 'launch ps' shows when it has" : keeper.status().message(),
-        "; kill it with all its workers: ",
-        command.now ? absl::StrCat("kill -9 ", record.keeper.pid)
-                    : absl::StrCat(launch, " stop --now ", record.id)));
+  const WaitSignals signals;
+  Answer answer{false, true};
+  if (keeper.ok()) {
+    SendPacket(keeper->get(), Packet::kStop, StopText(order));
+    answer = AwaitEnd(keeper->get(), grace + kAfterGrace, signals);
+  }
+  const std::optional<JobRecord> last =
+      LastRecord(job, answer.closed ? kAnswer : absl::ZeroDuration(), signals);
+  if (last.has_value()) {
+    LogInfo(HowEnded(*last));
+    return 0;
+  }
+  if (keeper.ok() && answer.closed && !answer.taken) {
+    LogError(Crowded(record, "end some of them, then try again"));
     return kFailed;
   }
-  LogInfo(HowEnded(LastRecord(job)));
-  return 0;
+  LogError(absl::StrCat(
+      record.id, " has not ended: ",
+      keeper.ok() ? "it was asked to; 'launch ps' shows when it has" : keeper.status().message(),
+      "; kill it with all its workers: ",
+      command.now ? absl::StrCat("kill -9 ", record.keeper.pid)
+                  : absl::StrCat(launch, " stop --now ", record.id)));
+  return kFailed;
 }
 
 }  // namespace

@@ -277,6 +277,38 @@ def test_a_launcher_that_does_not_answer_is_killed(shells, desk):
     wait_for(lambda: not workers(shells[:1], "sleep 2116"), 15, what="no worker is left")
 
 
+def test_many_followers_are_told_and_leave_room_for_a_stop(desk):
+    job = desk.detach(*sh("echo first; exec sleep 2117"))
+    wait_for(lambda: desk.run("logs", job).text == "first\n", 20, what="its output is in the log")
+    followers = [desk.start("logs", "-f", job) for _ in range(17)]
+    for follower in followers:
+        follower.expect("first")
+    refused = wait_for(lambda: [f for f in followers if f.proc.poll() is not None], 20, what="one is refused")
+    result = refused[0].finish()
+    assert len(refused) == 1 and result.code == 1 and f"too many attach, logs -f and stop at the same time: what the job prints is in {LAUNCH} logs {job}" in result.errors, result
+    assert desk.jobs()[job]["state"] == "running"
+    stopped = desk.run("stop", job)
+    assert stopped.code == 0 and "has ended with 130" in stopped.errors, stopped
+    for follower in followers:
+        if follower is not refused[0]:
+            assert follower.finish().code == 130
+
+
+def test_a_stop_that_finds_no_room_says_so(desk):
+    job = desk.detach("sleep", "2118")
+    script = f"""
+import socket, subprocess, sys
+idle = []
+for _ in range(32):
+    idle.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    idle[-1].connect({str(desk.folder / "muster/jobs" / job / "control")!r})
+sys.exit(subprocess.run([{str(LAUNCH)!r}, "stop", {job!r}]).returncode)
+"""
+    result = desk.run("-c", script, program="/usr/bin/python3")
+    assert result.code == 1 and "too many attach" in result.errors, result
+    assert desk.jobs()[job]["state"] == "running"
+
+
 def test_a_recycled_pid_is_not_the_job(desk):
     job = desk.detach("sleep", "2110")
     pid = desk.jobs()[job]["pid"]
@@ -365,6 +397,26 @@ def test_the_log_is_bounded(desk):
     assert desk.ended(job)["exit_code"] == 0
     lines = desk.run("logs", job).text.splitlines()
     assert lines[-1] == "100000" and len(lines) < 20000 and lines == [str(i) for i in range(int(lines[0]), 100001)]
+
+
+def test_what_is_dropped_of_the_log_leaves_the_disk(desk):
+    job = desk.detach("--job-log", "64K", *sh("seq 1 100000; exec sleep 2122"))
+    wait_for(lambda: desk.run("logs", "-n", "1", job).text == "100000\n", 30, what="its output is in the log")
+    for pid in desk.shell.ours():
+        held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        assert not [name for name in held if name.endswith("(deleted)")], (pid, held)
+
+
+def test_no_room_for_the_log_is_said_in_a_line(desk, scratch):
+    full = scratch / "full"
+    script = f"""
+      mkdir {full} && mount -t tmpfs -o nr_inodes=6,mode=700 none {full} || exit 99
+      XDG_RUNTIME_DIR={full} {LAUNCH} --detach true; echo code $?
+      ls {full}/muster/jobs
+      umount {full}"""
+    result = desk.run("-c", script, program="/bin/bash")
+    assert result.text == "code 1\n" and result.errors.startswith("muster: ") and "No space left" in result.errors, result
+    assert result.errors.endswith("\n"), result
 
 
 def test_options_come_from_a_job_file_too(desk, scratch):
