@@ -2,17 +2,16 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
-#include <set>
+#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -20,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/io/node_facts.h"
+#include "launcher/jobs/job_place.h"
 #include "proto/base/log.h"
 #include "proto/base/private_file.h"
 #include "proto/base/status_macros.h"
@@ -30,88 +30,14 @@ namespace {
 
 constexpr char kRecordFile[] = "job.json";
 constexpr char kReserveFile[] = "reserve";
+constexpr char kLostFile[] = "lost";  // as old as the knowledge that the job is lost
 constexpr size_t kReserveBytes = 16u << 10;
 constexpr size_t kJobsMax = 1000;  // folders looked at
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && value[0] == '/' ? value : "";
-}
-
-// systemd removes /run/user/UID when its user has logged out, unless the user may linger.
-bool GoesAtLogout(const std::string& folder) {
-  if (!absl::StartsWith(folder, "/run/user/")) {
-    return false;
-  }
-  const passwd* user = getpwuid(geteuid());
-  return user == nullptr ||
-         access(absl::StrCat("/var/lib/systemd/linger/", user->pw_name).c_str(), F_OK) != 0;
-}
-
-std::string RuntimePlace() {
-  const std::string folder = Environment("XDG_RUNTIME_DIR");
-  return folder.empty() ? "" : absl::StrCat(folder, "/muster/jobs");
-}
-
-std::string StatePlace() {
-  const std::string state = Environment("XDG_STATE_HOME");
-  const std::string home = Environment("HOME");
-  return !state.empty()  ? absl::StrCat(state, "/muster/jobs")
-         : !home.empty() ? absl::StrCat(home, "/.local/state/muster/jobs")
-                         : "";
-}
-
-absl::StatusOr<std::string> PlaceForNewJob() {
-  const std::string runtime = RuntimePlace();
-  if (!runtime.empty() && !GoesAtLogout(runtime)) {
-    return runtime;
-  }
-  std::string state = StatePlace();
-  state = state.empty() ? runtime : state;
-  if (state.empty()) {
-    return absl::FailedPreconditionError(
-        "--detach: no folder for the job's output: set HOME, or XDG_RUNTIME_DIR to a folder of "
-        "yours");
-  }
-  return state;
-}
-
-absl::Status CannotMake(const std::string& folder, int error) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("--detach: the job's output cannot be kept at ", folder, ": ",
-                   std::strerror(error), ": set XDG_RUNTIME_DIR to a folder that you may write"));
-}
-
-absl::Status MakeFolders(const std::string& path) {
-  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
-    const std::string folder = path.substr(0, slash);
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-      return CannotMake(folder, errno);
-    }
-    if (slash == std::string::npos) {
-      return absl::OkStatus();
-    }
-  }
-}
-
-// Nobody else may put folders there, or take ours away.
-absl::Status CheckOwn(const std::string& place) {
-  struct stat info {};
-  if (stat(place.c_str(), &info) != 0) {
-    return CannotMake(place, errno);
-  }
-  if (info.st_uid != geteuid() || (info.st_mode & 022) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--detach: ", place, " belongs to another user, or others may write there: ",
-                     "set XDG_RUNTIME_DIR to a folder that only you may write"));
-  }
-  return absl::OkStatus();
-}
 
 absl::Status WriteReserve(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kReserveFile);
   ASSIGN_OR_RETURN(const std::string temp, WritePrivateTemp(path, std::string(kReserveBytes, ' ')));
-  return rename(temp.c_str(), path.c_str()) == 0 ? absl::OkStatus() : CannotMake(path, errno);
+  return rename(temp.c_str(), path.c_str()) == 0 ? absl::OkStatus() : CannotKeepAt(path, errno);
 }
 
 absl::Status Replace(const std::string& path, const std::string& text) {
@@ -162,15 +88,23 @@ bool OfThisMachine(const JobRecord& record) {
                                         : record.host == Hostname();
 }
 
+// None: it cannot be kept in mind.
+std::optional<absl::Time> LossNoticedAt(const std::string& folder) {
+  const UniqueFd fd(open(absl::StrCat(folder, "/", kLostFile).c_str(),
+                         O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  struct stat info {};
+  return fd.valid() && fstat(fd.get(), &info) == 0
+             ? std::optional(absl::TimeFromTimespec(info.st_mtim))
+             : std::nullopt;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> MakeJobFolder(const std::string& id) {
-  ASSIGN_OR_RETURN(const std::string place, PlaceForNewJob());
-  RETURN_IF_ERROR(MakeFolders(place));
-  RETURN_IF_ERROR(CheckOwn(place));
+  ASSIGN_OR_RETURN(const std::string place, MakeJobPlace());
   const std::string folder = absl::StrCat(place, "/", id);
   if (mkdir(folder.c_str(), 0700) != 0) {
-    return errno == EEXIST ? absl::AlreadyExistsError(folder) : CannotMake(folder, errno);
+    return errno == EEXIST ? absl::AlreadyExistsError(folder) : CannotKeepAt(folder, errno);
   }
   if (const absl::Status status = WriteReserve(folder); !status.ok()) {
     RemoveJobFolder(folder);
@@ -199,12 +133,7 @@ absl::StatusOr<JobRecord> ReadRecord(const std::string& folder) {
 
 std::vector<StoredJob> ReadJobs() {
   std::vector<StoredJob> out;
-  // One's jobs are the same from cron, say, where the variable is not set.
-  const std::string runtime = RuntimePlace();
-  const std::set<std::string> places = {
-      runtime.empty() ? absl::StrCat("/run/user/", geteuid(), "/muster/jobs") : runtime,
-      StatePlace()};
-  for (const std::string& place : places) {
+  for (const std::string& place : JobPlaces()) {
     for (const std::string& name : Entries(place)) {
       const std::string folder = absl::StrCat(place, "/", name);
       absl::StatusOr<JobRecord> record = ReadRecord(folder);
@@ -226,6 +155,9 @@ std::vector<StoredJob> ReadJobs() {
         record = again.ok() ? *again : *record;
         record->state = record->live() ? JobState::kLost : record->state;
       }
+      if (record->state == JobState::kLost && !record->ended_at.has_value()) {
+        record->ended_at = LossNoticedAt(folder);
+      }
       out.push_back({folder, *std::move(record)});
     }
   }
@@ -236,19 +168,18 @@ std::vector<StoredJob> ReadJobs() {
 }
 
 std::vector<StoredJob> ForgetOldJobs(std::vector<StoredJob> jobs, absl::Time now) {
-  size_t ended = 0;
+  std::vector<JobRecord> records;
+  std::transform(jobs.begin(), jobs.end(), std::back_inserter(records),
+                 [](const StoredJob& job) { return job.record; });
+  const std::vector<bool> forget = JobsToForget(records, now);
   std::vector<StoredJob> kept;
-  for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
-    const absl::Time since = job->record.ended_at.value_or(job->record.started_at);
-    const bool old = now - since > kEndedJobsKept || ended >= kEndedJobsMax;
-    if (!job->record.live() && old) {
-      RemoveJobFolder(job->folder);
-      continue;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (forget[i]) {
+      RemoveJobFolder(jobs[i].folder);
+    } else {
+      kept.push_back(std::move(jobs[i]));
     }
-    ended += job->record.live() ? 0 : 1;
-    kept.push_back(std::move(*job));
   }
-  std::reverse(kept.begin(), kept.end());
   return kept;
 }
 

@@ -1,7 +1,6 @@
-// Where detached jobs are kept, and what is kept of each: DIR/muster/jobs/ID with job.json, the
-// output (job_log.h), report.json and the socket `control`, all for their owner alone. DIR is
-// $XDG_RUNTIME_DIR, unless that goes when its user logs out; else $XDG_STATE_HOME or
-// ~/.local/state. Blocks on the file system; any thread.
+// What is kept of each detached job: a folder with its id below a place (job_place.h), in it
+// job.json, the output (job_log.h), report.json and the socket `control`, all for their owner
+// alone. Blocks on the file system; any thread.
 #pragma once
 
 #include <string>

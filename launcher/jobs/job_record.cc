@@ -1,5 +1,6 @@
 #include "launcher/jobs/job_record.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -79,6 +80,23 @@ absl::Time FromUnix(double seconds) { return absl::UnixEpoch() + absl::Seconds(s
 }  // namespace
 
 absl::string_view JobStateName(JobState state) { return kStates[static_cast<size_t>(state)]; }
+
+std::vector<bool> JobsToForget(const std::vector<JobRecord>& records, absl::Time now) {
+  std::vector<size_t> ended;
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (!records[i].live()) {
+      ended.push_back(i);
+    }
+  }
+  const auto since = [&](size_t i) { return records[i].ended_at.value_or(now); };
+  std::stable_sort(ended.begin(), ended.end(),
+                   [&](size_t a, size_t b) { return since(a) < since(b); });
+  std::vector<bool> out(records.size());
+  for (size_t i = 0; i < ended.size(); ++i) {
+    out[ended[i]] = now - since(ended[i]) > kEndedJobsKept || ended.size() - i > kEndedJobsMax;
+  }
+  return out;
+}
 
 std::string RecordJson(const JobRecord& record) {
   nlohmann::ordered_json out = {

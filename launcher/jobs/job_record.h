@@ -46,7 +46,7 @@ struct JobRecord {
   uint32_t world_size = 0;  // 0 = not known yet
   uint32_t nodes = 0;
   absl::Time started_at = absl::UnixEpoch();
-  std::optional<absl::Time> ended_at;
+  std::optional<absl::Time> ended_at;  // kLost: when that was noticed
   int32_t exit_code = 0;  // kEnded; kLost: of the launcher that was killed, if that is known
   absl::Duration grace;   // --grace of the job
 
@@ -58,5 +58,9 @@ std::string RecordJson(const JobRecord& record);
 absl::StatusOr<JobRecord> ParseRecord(absl::string_view json);
 
 absl::string_view JobStateName(JobState state);
+
+// Which of them ended long ago, or before kEndedJobsMax others. One that is lost counts from when
+// that was noticed, for its last word has yet to be read.
+std::vector<bool> JobsToForget(const std::vector<JobRecord>& records, absl::Time now);
 
 }  // namespace muster

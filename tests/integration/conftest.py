@@ -50,5 +50,5 @@ def scratch(lab):
     """A directory that all hosts see at the same path (their /tmp is their own) and anyone may write."""
     made = lab.state / "scratch" / os.urandom(4).hex()
     made.mkdir(parents=True)
-    made.chmod(0o777)
+    made.chmod(0o1777)
     return made

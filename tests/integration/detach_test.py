@@ -277,6 +277,20 @@ def test_a_launcher_that_does_not_answer_is_killed(shells, desk):
     wait_for(lambda: not workers(shells[:1], "sleep 2116"), 15, what="no worker is left")
 
 
+def test_a_long_job_that_was_killed_is_not_forgotten_unseen(desk):
+    job = desk.detach("sleep", "2119")
+    path = desk.folder / "muster/jobs" / job / "job.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "started_at": record["started_at"] - 30 * 24 * 3600}))
+    os.kill(desk.outer_pid(record["pid"]), signal.SIGKILL)
+    first, second = desk.ended(job), desk.jobs()[job]
+    assert first["state"] == "lost" and first["ended_at"] > record["started_at"], first
+    assert second == first  # it is as old as when it was noticed
+    lost = path.parent / "lost"
+    os.utime(lost, (0, record["started_at"] - 8 * 24 * 3600))
+    assert job not in desk.jobs() and not path.parent.exists()
+
+
 def test_many_followers_are_told_and_leave_room_for_a_stop(desk):
     job = desk.detach(*sh("echo first; exec sleep 2117"))
     wait_for(lambda: desk.run("logs", job).text == "first\n", 20, what="its output is in the log")
@@ -352,6 +366,40 @@ def test_old_jobs_are_forgotten(desk):
     old.write_text(json.dumps({**json.loads(old.read_text()), "ended_at": record["ended_at"] - 8 * 24 * 3600}))
     jobs = desk.jobs()
     assert len(jobs) == 50 and job in jobs and "job-00000033" not in jobs and "job-00000000" not in jobs, sorted(jobs)
+
+
+@pytest.mark.parametrize("where", ["run", "run/muster", "run/muster/jobs"])
+def test_a_place_where_others_may_write_is_refused(desk, scratch, where):
+    (scratch / "run/muster/jobs/job-1").mkdir(parents=True)
+    (scratch / where).chmod(0o777)
+    result = desk.run("--detach", "sleep", "2119")
+    assert result.code == 1 and f"--detach: {scratch / where} belongs to another user, or others may write there" in result.errors, result
+    listed = desk.run("ps")
+    assert listed.code == 0 and f"left out: {scratch / where} belongs" in listed.errors, listed
+    (scratch / where).chmod(0o700)
+
+
+def test_a_place_that_belongs_to_another_is_refused(desk, scratch):
+    os.mkdir(scratch / "run/muster", 0o755)
+    os.chown(scratch / "run/muster", 12345, 12345)
+    result = desk.run("--detach", "sleep", "2120")
+    assert result.code == 1 and f"{scratch / 'run/muster'} belongs to another user" in result.errors, result
+
+
+def test_a_link_that_is_turned_elsewhere_takes_nothing_along(desk, scratch):
+    for name in ("mine", "other", "run/muster"):
+        (scratch / name).mkdir()
+    link = desk.folder / "muster/jobs"
+    link.symlink_to(scratch / "mine")
+    job = desk.detach("sleep", "2121")
+    pid = desk.outer_pid(desk.jobs()[job]["pid"])
+    (scratch / "other" / job).mkdir()
+    link.unlink()
+    link.symlink_to(scratch / "other")
+    os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: not is_alive(pid), 30, what="it ends")
+    assert json.loads((scratch / "mine" / job / "job.json").read_text())["state"] == "ended"
+    assert not list((scratch / "other" / job).iterdir())
 
 
 @pytest.mark.parametrize("place", ["a/file", "/proc/nothing"])

@@ -8,6 +8,7 @@
 namespace muster {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 JobRecord Sample() {
@@ -39,6 +40,28 @@ TEST(JobRecord, ReadsWhatItWrote) {
   EXPECT_EQ(read->state, JobState::kEnded);
   EXPECT_EQ(read->ended_at, sample.ended_at);
   EXPECT_EQ(read->grace, sample.grace);
+}
+
+TEST(JobsToForget, AreThoseThatEndedLongAgoOrBeforeManyOthers) {
+  const absl::Time now = absl::UnixEpoch() + absl::Hours(10000);
+  JobRecord first = Sample();  // of all that began
+  first.started_at = now - absl::Hours(999);
+  first.ended_at = now;
+  JobRecord lost = first;
+  lost.state = JobState::kLost;
+  lost.ended_at.reset();
+  JobRecord runs = lost;
+  runs.state = JobState::kRunning;
+  JobRecord old = Sample();
+  old.ended_at = now - kEndedJobsKept - absl::Seconds(1);
+  EXPECT_THAT(JobsToForget({first, lost, runs, old}, now), ElementsAre(false, false, false, true));
+  std::vector<JobRecord> many = {first, lost, runs};
+  JobRecord other = Sample();
+  other.ended_at = now - absl::Hours(1);
+  many.resize(many.size() + kEndedJobsMax, other);
+  std::vector<bool> want(many.size());
+  want[3] = want[4] = true;  // `first` and `lost` have ended after them
+  EXPECT_EQ(JobsToForget(many, now), want);
 }
 
 TEST(JobRecord, NonsenseIsAnErrorThatNamesTheField) {
