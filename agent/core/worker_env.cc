@@ -10,6 +10,7 @@
 #include "agent/core/dialects.h"
 #include "proto/base/env_names.h"
 #include "proto/base/text.h"
+#include "proto/base/worker_link.h"
 
 namespace muster {
 namespace {
@@ -146,6 +147,7 @@ void AppendMuster(const WorkerEnvInput& input, const Place& place, VariableList&
   list.Ours(kEnvLocalSize, absl::StrCat(place.local_size), "LOCAL_WORLD_SIZE");
   list.Ours(kEnvNodeRank, absl::StrCat(place.node_rank), "GROUP_RANK");
   list.Ours(kEnvNodes, absl::StrCat(place.nodes), "GROUP_WORLD_SIZE");
+  list.Ours(kEnvAgentFd, absl::StrCat(kWorkerDoorFd), "where the worker SDK meets this node's agent");
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
     : options_(std::move(options)),
       master_(master),
       output_(output),
+      door_(loop, std::move(shepherd.door), options_.facts.cpus_usable()),
       shepherd_(loop, std::move(shepherd), ShepherdCallbacks()),
       stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
       pump_(loop, options_.plan.output, options_.plan.job_id, options_.facts.hostname, output),
@@ -119,6 +120,7 @@ void AgentLoop::Do(const SpawnRound& effect) {
   }
   MakeRunDir();
   pump_.BeginRound(assignment_);
+  door_.BeginRound(assignment_);
   for (uint32_t i = 0; i < assignment_.workers; ++i) {
     SpawnWorker(LocalRank{i});
   }
@@ -246,6 +248,7 @@ void AgentLoop::OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_byte
   alone_ = alone;
   Worker& worker = workers_[local_rank];
   worker.ended = true;
+  door_.WorkerEnded(LocalRank{local_rank});
   WorkerExit exit;
   exit.local_rank = LocalRank{local_rank};
   exit.rank = assignment_.RankOf(LocalRank{local_rank});

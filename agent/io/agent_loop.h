@@ -20,6 +20,7 @@
 #include "agent/io/program_facts.h"
 #include "agent/io/shepherd_client.h"
 #include "agent/io/store_port.h"
+#include "agent/io/worker_door.h"
 #include "agent/io/worker_stdin.h"
 #include "proto/base/work_plan.h"
 
@@ -100,6 +101,7 @@ class AgentLoop {
   const Options options_;
   MasterLink* const master_;
   OutputLink* const output_;
+  WorkerDoor door_;
   ShepherdClient shepherd_;
   WorkerStdin stdin_;
   Terminal window_;    // --pty: as it is now

@@ -34,8 +34,10 @@ namespace {
 
 class Shepherd {
  public:
-  Shepherd(UniqueFd socket, std::vector<ProcessLimit> limits) : socket_(std::move(socket)) {
+  Shepherd(UniqueFd socket, UniqueFd door, std::vector<ProcessLimit> limits)
+      : socket_(std::move(socket)), door_(std::move(door)) {
     request_.limits = std::move(limits);
+    request_.door_fd = door_.get();
   }
 
   // Until the I/O process is gone.
@@ -250,6 +252,7 @@ class Shepherd {
   }
 
   UniqueFd socket_;
+  UniqueFd door_;  // the workers' end
   UniqueFd signals_;
   UniqueFd timer_;
   UniqueFd null_;
@@ -285,6 +288,11 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits) {
   }
   UniqueFd ours(ends[0]);
   UniqueFd theirs(ends[1]);
+  if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::InternalError(absl::StrCat("shepherd: socketpair: ", std::strerror(errno)));
+  }
+  UniqueFd door(ends[0]);
+  UniqueFd workers_door(ends[1]);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   signal(SIGCHLD,
          SIG_DFL);  // ignored by some callers, and then the kernel would tell us of no exit
@@ -295,15 +303,16 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits) {
   }
   if (pid == 0) {
     ours.Reset();
+    door.Reset();
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, nullptr);
     prctl(PR_SET_NAME, "muster-shepherd");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    Shepherd(std::move(theirs), std::move(limits)).Run();
+    Shepherd(std::move(theirs), std::move(workers_door), std::move(limits)).Run();
     _exit(0);
   }
-  return ShepherdProcess{std::move(ours), pid};
+  return ShepherdProcess{std::move(ours), std::move(door), pid};
 }
 
 }  // namespace muster

@@ -18,6 +18,7 @@ namespace muster {
 
 struct ShepherdProcess {
   UniqueFd socket;  // the I/O process's end
+  UniqueFd door;    // the I/O process's end of the workers' door (proto/base/worker_link.h)
   pid_t pid = -1;
 };
 

@@ -9,6 +9,8 @@
 #include <csignal>
 #include <cstddef>
 
+#include "proto/base/worker_link.h"
+
 namespace muster {
 namespace {
 
@@ -89,6 +91,9 @@ int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_C
   }
   if (request.terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0) {
     Fail(out, "controlling terminal");
+  }
+  if (request.door_fd >= 0) {
+    dup2(request.door_fd, kWorkerDoorFd);  // a limit below it: the SDK will say so, if it is used
   }
   for (const ProcessLimit& limit : request.limits) {
     setrlimit(limit.resource, &limit.value);

@@ -18,6 +18,7 @@ struct SpawnRequest {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
+  int door_fd = -1;  // becomes kWorkerDoorFd; -1 = none
   std::vector<ProcessLimit> limits;
   bool terminal = false;  // its stdin becomes its controlling terminal, in a session of its own
 };

@@ -16,6 +16,7 @@ inline constexpr char kEnvLocalRank[] = "MUSTER_LOCAL_RANK";
 inline constexpr char kEnvLocalSize[] = "MUSTER_LOCAL_SIZE";
 inline constexpr char kEnvNodeRank[] = "MUSTER_NODE_RANK";
 inline constexpr char kEnvNodes[] = "MUSTER_NODES";
+inline constexpr char kEnvAgentFd[] = "MUSTER_AGENT_FD";  // the door: proto/base/worker_link.h
 
 // Between our own programs; removed from what workers inherit.
 inline constexpr char kEnvSecret[] = "MUSTER_SECRET";

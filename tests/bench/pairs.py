@@ -68,8 +68,7 @@ class Bench:
             with open(self.options.csv, "a") as f:
                 f.write(text + "\n")
 
-    def case(self, case, tools, repeat, peer=None):
-        """Interleaves `tools`; `peer` names the one that counts (default: the second)."""
+    def _take_turns(self, tools, repeat):
         repeat = self.options.repeat or repeat
         values = {tool: [] for tool in tools}
         for _ in range(1 if repeat > 3 else 0):  # the first runs fill caches
@@ -79,7 +78,20 @@ class Bench:
             order = list(tools.items())
             for tool, measure in order if turn % 2 == 0 else reversed(order):
                 values[tool].append(measure())
-        ours, *others = tools
+        return values
+
+    def case(self, case, tools, repeat, peer=None):
+        """Interleaves `tools`; `peer` names the one that counts (default: the second)."""
+        return self._rows(case, self._take_turns(tools, repeat), peer)
+
+    def cells(self, case, tools, repeat):
+        """The same where a run measures many things: {name: number}."""
+        runs = self._take_turns(tools, repeat)
+        for name in next(iter(runs.values()))[0]:
+            self._rows(f"{case} {name}", {tool: [one[name] for one in v] for tool, v in runs.items()}, None)
+
+    def _rows(self, case, values, peer):
+        ours, *others = values
         peer = peer or (others[0] if others else None)
         median = {tool: statistics.median(v) for tool, v in values.items()}
         for tool, v in values.items():

@@ -41,6 +41,46 @@ def test_the_man_page_has_every_option(tree):
     assert (tree / "share/bash-completion/completions/launch").read_text() == COMPLETION.read_text()
 
 
+PROGRAM = """
+#include <muster/communicator.h>
+#include <muster/muster.h>
+int main() {
+  muster::StatusOr<muster::Communicator> comm = muster::Communicator::FromEnvironment();
+  if (!comm.ok()) return 1;
+  float sum = 1;
+  return comm->AllReduce(&sum, 1).ok() && sum == static_cast<float>(comm->size()) ? 0 : 1;
+}
+"""
+PROJECT = """
+cmake_minimum_required(VERSION 3.20)
+project(user CXX)
+find_package(Muster 0.1 REQUIRED)
+add_executable(user user.cc)
+target_link_libraries(user Muster::muster)
+"""
+
+
+def test_a_program_is_built_with_what_is_installed(node0, tree, scratch):
+    (scratch / "user.cc").write_text(PROGRAM)
+    (scratch / "CMakeLists.txt").write_text(PROJECT)
+    output("cmake", "-S", scratch, "-B", scratch / "build", f"-DCMAKE_PREFIX_PATH={tree}")
+    output("cmake", "--build", scratch / "build")
+    flags = output("pkg-config", "--cflags", "--libs", "muster", env={**os.environ, "PKG_CONFIG_PATH": str(tree / "lib/pkgconfig")}).split()
+    output("g++", "-std=c++20", scratch / "user.cc", "-o", scratch / "by-pkg-config", *flags, f"-Wl,-rpath,{tree}/lib")
+    for program in (scratch / "build/user", scratch / "by-pkg-config"):
+        result = node0.run("-n", "3", program, program=tree / "bin/launch")
+        assert result.code == 0, result
+
+
+def test_the_library_shows_its_own_names_only_and_needs_no_other(tree):
+    library = tree / "lib/libmuster.so"
+    shown = [line.split(maxsplit=2)[2] for line in output("nm", "-D", "-C", "--defined-only", library).splitlines()]
+    assert "muster_all_reduce" in shown and any(name.startswith("muster::Communicator::AllReduce(") for name in shown)
+    assert [name for name in shown if not re.match(r"muster(_|::(Communicator|Status)::|::Name\()", name)] == []
+    needed = re.findall(r"NEEDED\s+Shared library: \[(.*)\]|NEEDED\s+(\S+)", output("objdump", "-p", library))
+    assert {a or b for a, b in needed} <= {"libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
+
+
 def complete(*words, folder="/"):
     """What bash offers for the last word."""
     script = f"""

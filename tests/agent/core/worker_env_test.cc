@@ -72,7 +72,7 @@ TEST(WorkerEnvTest, TheWholeListInItsOrder) {
                   "GLOO_SOCKET_IFNAME=eth1", "NCCL_SOCKET_IFNAME==eth1", "UCX_NET_DEVICES=eth1",
                   "MUSTER_JOB_ID=job7", "MUSTER_ROUND=4294967299", "MUSTER_RANK=19",
                   "MUSTER_WORLD_SIZE=32", "MUSTER_LOCAL_RANK=3", "MUSTER_LOCAL_SIZE=16",
-                  "MUSTER_NODE_RANK=1", "MUSTER_NODES=2"));
+                  "MUSTER_NODE_RANK=1", "MUSTER_NODES=2", "MUSTER_AGENT_FD=100"));
 }
 
 TEST(WorkerEnvTest, AVirtualLocalRankSeesOneGpu) {

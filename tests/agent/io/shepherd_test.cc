@@ -25,6 +25,7 @@
 #include "agent/io/shepherd_client.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
+#include "proto/base/worker_link.h"
 #include "tests/agent/io/loop_test.h"
 
 namespace muster {
@@ -184,7 +185,7 @@ std::set<int> OpenWithoutCloexec() {
 TEST_F(ShepherdTest, WorkerHasOnlyTheDescriptorsItShould) {
   const TestPipe of_caller = MakePipe(0);  // left open on purpose: a job server, a lock
   std::set<int> expected = OpenWithoutCloexec();
-  expected.insert({0, 1, 2});
+  expected.insert({0, 1, 2, kWorkerDoorFd});
   const std::string out = RunOne(
       Shell("i=0; while [ $i -lt 256 ]; do [ -e /proc/$$/fd/$i ] && echo $i; i=$((i+1)); done"));
   std::set<int> open_there;

@@ -1,0 +1,109 @@
+// Between a worker's SDK and the agent of its node. Without Abseil: both include it.
+//
+// The agent hands every worker one descriptor, the door (number kWorkerDoorFd, announced in
+// MUSTER_AGENT_FD): a datagram socket that all workers of the node share and only the agent reads.
+// A worker that uses the SDK makes a socket pair and sends one end through the door, with a
+// LinkHello. From then on the two talk on that pair (SOCK_SEQPACKET, one struct a message, host
+// byte order: both are on one machine), and its end tells the agent that the worker is gone. A
+// worker that never calls the SDK costs nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace muster {
+
+inline constexpr uint32_t kLinkMagic = 0x4b4c534d;  // "MSLK"
+inline constexpr uint32_t kLinkVersion = 1;
+// In the worker; above what programs expect to get from their first open(), below small limits.
+inline constexpr int kWorkerDoorFd = 100;
+
+// worker -> agent, through the door, with the agent's end of the link.
+struct LinkHello {
+  uint32_t magic = kLinkMagic;
+  uint32_t version = kLinkVersion;
+  uint64_t round = 0;  // RoundId::Token()
+  uint32_t rank = 0;
+  uint32_t reserved = 0;
+};
+
+enum class LinkAnswer : uint32_t { kWelcome = 1, kRefused = 2 };
+
+// agent -> worker, with the arena's descriptor if kWelcome. Behind it in the same message: the
+// ranks of this node in ascending order, a uint32_t each; a rank's place in it is its place in the
+// arena.
+struct LinkWelcome {
+  uint32_t magic = kLinkMagic;
+  LinkAnswer answer = LinkAnswer::kWelcome;
+  uint32_t cpus = 0;        // that this node's workers may use: the quota of the cgroup counts
+  uint32_t local_size = 0;  // of the arena
+  uint64_t slot_bytes = 0;  // of the arena
+  char why[192] = {};       // kRefused: a sentence
+};
+
+// worker -> agent: the communicator is closed; the end of the link is no death.
+struct LinkBye {
+  uint32_t magic = kLinkMagic;
+};
+
+// The memory that the SDKs of a node's workers share in one round: a memfd, sealed against change
+// of size, all zero when the agent hands it out and never used by a later round, nor for a second
+// communicator of the same round.
+//
+//   header | lines, one a rank | slots, one a rank and parity | results, one a parity
+struct ArenaGeometry {
+  uint32_t local_size = 0;
+  uint64_t slot_bytes = 0;  // a multiple of kPage
+
+  static constexpr uint64_t kPage = 4096;
+  static constexpr uint64_t kLineBytes = 128;  // two cache lines: many machines fetch them in pairs
+  static constexpr uint64_t RoundUp(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+  constexpr uint64_t LinesAt() const { return kPage; }
+  constexpr uint64_t SlotsAt() const { return LinesAt() + RoundUp(local_size * kLineBytes); }
+  constexpr uint64_t ResultsAt() const { return SlotsAt() + 2 * local_size * slot_bytes; }
+  constexpr uint64_t Bytes() const { return ResultsAt() + 2 * slot_bytes; }
+};
+
+// At the beginning of the arena. A rank that finds out why the ranks of this node cannot go on
+// (they disagree, one has given up) takes `failure_claimed`, writes the text and then sets
+// `failed`; the words are used as atomics.
+struct ArenaHeader {
+  uint32_t failure_claimed;
+  uint32_t failed;  // a StatusCode of the SDK
+  char failure[1024];
+};
+
+// What a rank calls: others compare it with their own call.
+struct CallMark {
+  uint8_t kind = 0;
+  uint8_t dtype = 0;
+  uint8_t op = 0;
+  uint8_t reserved = 0;
+  uint32_t root = 0;
+  uint64_t count = 0;
+  bool operator==(const CallMark&) const = default;
+};
+
+enum class LineEnd : uint32_t { kNone = 0, kDied = 1, kClosed = 2 };
+
+// A rank's line; the words are used as atomics. Written by that rank alone, but for `sleepers` and
+// `gone`.
+struct alignas(64) ArenaLine {
+  uint64_t phase;     // that the rank has published last
+  CallMark call[2];   // that begin with an even and an odd phase
+  uint32_t sleepers;  // ranks that sleep until `phase` changes
+  uint32_t gone;      // a LineEnd, from the agent: this rank will publish nothing more
+  uint64_t near[2];   // of an even and an odd phase: data that travels in the line itself
+};
+static_assert(sizeof(ArenaLine) == 64);
+
+// As small as keeps 32 ranks' slots in the cache that two cores share, as large as makes waiting
+// for each other rare; measured with muster-perf.
+constexpr ArenaGeometry ArenaFor(uint32_t local_size) {
+  const uint64_t bytes = uint64_t{local_size <= 2 ? 256u : local_size <= 8 ? 128u : 64u} << 10;
+  // A slot has a cache line for every rank at least.
+  return {local_size, std::max(bytes, ArenaGeometry::RoundUp(uint64_t{local_size} * 64))};
+}
+
+}  // namespace muster

@@ -1,0 +1,86 @@
+"""Workers that use libmuster, started by `launch`."""
+
+import re
+
+import pytest
+
+from harness import BIN, sh
+
+PROBE = BIN.parent / "tests/sdk-probe"
+
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 32])
+def test_sums(node0, n):
+    result = node0.run("-n", n, "--no-prefix", PROBE)
+    assert result.code == 0 and sorted(result.text.splitlines()) == sorted(f"rank {r} of {n}: sums are right" for r in range(n)), result
+
+
+def test_ranks_in_any_order_on_a_node(node0, scratch):
+    (scratch / "ranks").write_text("rank 0=localhost slot=2\nrank 1=localhost slot=0\nrank 2=localhost slot=1\n")
+    result = node0.run("--rankfile", scratch / "ranks", "--no-prefix", PROBE)
+    assert result.code == 0 and result.text.count("sums are right") == 3, result
+
+
+def test_behind_wrappers_that_keep_the_descriptor(node0):
+    result = node0.run("-n", "3", "--no-prefix", *sh(f"(exec {PROBE}); exit $?"))
+    assert result.code == 0 and result.text.count("sums are right") == 3, result
+
+
+def test_a_wrapper_that_closes_it_is_told(node0):
+    result = node0.run("-n", "2", "--no-prefix", "/usr/bin/python3", "-c", f"import subprocess, sys; sys.exit(subprocess.run([{str(PROBE)!r}]).returncode)")
+    assert result.code == 1 and "MUSTER_AGENT_FD must stay open" in result.text, result
+
+
+def test_without_launch_a_world_of_one(node0):
+    result = node0.run(program=PROBE)
+    assert result.code == 0 and result.text == "rank 0 of 1: sums are right\n" and result.errors == "", result
+    result = node0.run(program=PROBE, env={"WORLD_SIZE": "4"})
+    assert result.code == 0 and "WORLD_SIZE is 4, but this process was not started by launch" in result.errors, result
+
+
+@pytest.mark.parametrize("how", ["kill", "exit"])
+def test_a_death_ends_the_call_of_the_others(node0, how):
+    result = node0.run("-n", "4", "--no-prefix", PROBE, how)
+    lines = [line for line in result.text.splitlines() if line]
+    assert len(lines) == 3, result
+    for line in lines:
+        told = re.fullmatch(r"([0-9.]+) s: UNAVAILABLE: all_reduce \(call \d+\) on rank [023]: rank 1 has died", line)
+        assert told and float(told[1]) < 5, result  # as soon as the agent knows; machines of tests are slow
+
+
+def test_a_frozen_peer_ends_the_call_by_the_timeout(node0):
+    result = node0.run("-n", "3", "--no-prefix", "--grace", "1", PROBE, "stop", env={"MUSTER_TIMEOUT": "1"})
+    assert result.text.count("DEADLINE_EXCEEDED") == 2 and "rank 1 did not come within 1000 ms" in result.text, result
+
+
+def test_ranks_that_disagree_are_both_named(node0):
+    result = node0.run("-n", "2", "--no-prefix", PROBE, "disagree")
+    assert result.code == 1, result
+    assert "rank 0 calls all_reduce(8 x float32, sum), rank 1 calls all_reduce(7 x float32, sum)" in result.text, result
+
+
+def test_communicators_can_be_opened_again(node0):
+    result = node0.run("-n", "3", "--no-prefix", PROBE, "again")
+    assert result.code == 0 and result.text == "met again\n" * 3, result
+
+
+def test_training_gives_the_same_bits_again(node0):
+    runs = [node0.run("-n", "4", "--no-prefix", BIN.parent / "examples/allreduce_sgd") for _ in range(3)]
+    losses = [float(loss) for loss in re.findall(r"loss (\S+)", runs[0].text)]
+    assert len(losses) == 5 and losses == sorted(losses, reverse=True) and losses[-1] < losses[0] / 100, runs[0]
+    assert runs[0].code == 0 and runs[0].text == runs[1].text == runs[2].text, runs
+    alone = node0.run(program=BIN.parent / "examples/allreduce_sgd")
+    assert [float(loss) for loss in re.findall(r"loss (\S+)", alone.text)] == pytest.approx(losses, rel=1e-9), alone
+
+
+def test_between_nodes_it_says_what_it_cannot_do(node0):
+    result = node0.run("--standalone", "--nnodes", "2", "-n", "2", "--no-prefix", PROBE)
+    assert result.code == 1 and "UNIMPLEMENTED: this job has 2 nodes" in result.text, result
+
+
+def test_muster_perf_prints_the_columns_of_the_peers(node0):
+    result = node0.run("-n", "2", "--no-prefix", BIN / "muster-perf", "--max", "1024", "--seconds", "0.01", "--header")
+    lines = result.text.splitlines()
+    assert result.code == 0 and lines[0] == "peer,layout,P,bytes,p50_us,p99_us,busbw_GBps,op,mean_us,iters", result
+    assert [line.split(",")[7] for line in lines[1:]] == ["allreduce"] * 3 + ["barrier"], result

@@ -1,0 +1,161 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <thread>
+
+#include "muster/muster.h"
+#include "muster/status.h"
+#include "muster/types.h"
+#include "tests/worker_sdk/api/fake_communicator.h"
+
+namespace muster {
+namespace {
+
+static_assert(MUSTER_INT8 == static_cast<int>(DType::kInt8));
+static_assert(MUSTER_UINT64 == static_cast<int>(DType::kUInt64));
+static_assert(MUSTER_FLOAT16 == static_cast<int>(DType::kFloat16));
+static_assert(MUSTER_BFLOAT16 == static_cast<int>(DType::kBFloat16));
+static_assert(MUSTER_FLOAT32 == static_cast<int>(DType::kFloat32));
+static_assert(MUSTER_FLOAT64 == kDTypes - 1);
+static_assert(MUSTER_SUM == static_cast<int>(ReduceOp::kSum));
+static_assert(MUSTER_AVG == static_cast<int>(ReduceOp::kAvg));
+static_assert(MUSTER_PROD == static_cast<int>(ReduceOp::kProd));
+static_assert(MUSTER_MIN == static_cast<int>(ReduceOp::kMin));
+static_assert(MUSTER_MAX == static_cast<int>(ReduceOp::kMax));
+static_assert(MUSTER_BXOR == kReduceOps - 1);
+static_assert(MUSTER_INVALID_ARGUMENT == static_cast<int>(StatusCode::kInvalidArgument));
+static_assert(MUSTER_DEADLINE_EXCEEDED == static_cast<int>(StatusCode::kDeadlineExceeded));
+static_assert(MUSTER_FAILED_PRECONDITION == static_cast<int>(StatusCode::kFailedPrecondition));
+static_assert(MUSTER_UNIMPLEMENTED == static_cast<int>(StatusCode::kUnimplemented));
+static_assert(MUSTER_INTERNAL == static_cast<int>(StatusCode::kInternal));
+static_assert(MUSTER_UNAVAILABLE == static_cast<int>(StatusCode::kUnavailable));
+
+class CApi : public testing::Test {
+ protected:
+  CApi() {
+    TheFake() = FakeCommunicator();
+    EXPECT_EQ(muster_init(&comm_), MUSTER_OK);
+  }
+  ~CApi() override { muster_free(comm_); }
+
+  void ExpectInvalid(int code, const std::string& why) {
+    EXPECT_EQ(code, MUSTER_INVALID_ARGUMENT);
+    EXPECT_EQ(muster_last_error(), why);
+    EXPECT_EQ(TheFake().calls, "");
+  }
+
+  muster_comm* comm_ = nullptr;
+  float data_[12] = {};
+};
+
+TEST_F(CApi, PassesOnWhatItIsGiven) {
+  float* x = data_;
+  float* y = data_ + 4;
+  EXPECT_EQ(muster_barrier(comm_), MUSTER_OK);
+  EXPECT_EQ(muster_all_reduce(comm_, x, y, 4, MUSTER_FLOAT32, MUSTER_AVG), MUSTER_OK);
+  EXPECT_EQ(muster_reduce(comm_, x, y, 4, MUSTER_INT32, MUSTER_BXOR, 1), MUSTER_OK);
+  EXPECT_EQ(muster_broadcast(comm_, x, 4, MUSTER_BFLOAT16, 2), MUSTER_OK);
+  EXPECT_EQ(muster_all_gather(comm_, x, y, 2, MUSTER_FLOAT16), MUSTER_OK);
+  EXPECT_EQ(muster_gather(comm_, x, y, 2, MUSTER_UINT8, 1), MUSTER_OK);
+  EXPECT_EQ(muster_scatter(comm_, x, y, 2, MUSTER_INT64, 1), MUSTER_OK);
+  EXPECT_EQ(muster_reduce_scatter(comm_, x, y, 1, MUSTER_INT16, MUSTER_MIN), MUSTER_OK);
+  EXPECT_EQ(muster_all_to_all(comm_, x, y, 1, MUSTER_UINT16), MUSTER_OK);
+  EXPECT_EQ(TheFake().calls,
+            "barrier;all_reduce 4 float32 avg;reduce 4 int32 bxor root 1;"
+            "broadcast 4 bfloat16 root 2;all_gather 2 float16;gather 2 uint8 root 1;"
+            "scatter 2 int64 root 1;reduce_scatter 1 int16 min;all_to_all 1 uint16;");
+}
+
+TEST_F(CApi, NumbersOutOfRange) {
+  ExpectInvalid(muster_all_reduce(comm_, data_, data_, 4, 12, MUSTER_SUM),
+                "all_reduce: dtype: want 0..11 (muster_dtype), got 12");
+  ExpectInvalid(muster_all_to_all(comm_, data_, data_, 4, -1),
+                "all_to_all: dtype: want 0..11 (muster_dtype), got -1");
+  ExpectInvalid(muster_reduce_scatter(comm_, data_, data_, 4, MUSTER_INT8, 8),
+                "reduce_scatter: op: want 0..7 (muster_op), got 8");
+  ExpectInvalid(muster_all_reduce(comm_, data_, data_, 4, MUSTER_FLOAT16, MUSTER_BAND),
+                "all_reduce: reduction band is for integers, got float16: use sum, avg, prod, min "
+                "or max");
+  ExpectInvalid(muster_all_gather(comm_, data_, data_, -5, MUSTER_INT8),
+                "all_gather: count: want 0 or more, got -5");
+  ExpectInvalid(muster_gather(comm_, data_, data_, int64_t{1} << 60, MUSTER_FLOAT64, 0),
+                "gather: count: want at most 384307168202282325 elements of float64, got "
+                "1152921504606846976");
+  ExpectInvalid(muster_broadcast(comm_, data_, 4, MUSTER_INT8, 3),
+                "broadcast: root: want 0..2, got 3");
+  ExpectInvalid(muster_scatter(comm_, data_, data_, 4, MUSTER_INT8, -1),
+                "scatter: root: want 0..2, got -1");
+}
+
+TEST_F(CApi, Buffers) {
+  const char* odd = reinterpret_cast<const char*>(data_) + 1;
+  ExpectInvalid(muster_all_reduce(comm_, nullptr, data_, 1, MUSTER_INT8, MUSTER_SUM),
+                "all_reduce: in: a null pointer");
+  ExpectInvalid(muster_all_reduce(comm_, data_, nullptr, 1, MUSTER_INT8, MUSTER_SUM),
+                "all_reduce: out: a null pointer");
+  ExpectInvalid(muster_gather(comm_, data_, nullptr, 1, MUSTER_INT8, 1),
+                "gather: out: a null pointer");
+  ExpectInvalid(muster_scatter(comm_, nullptr, data_, 1, MUSTER_INT8, 1),
+                "scatter: in: a null pointer");
+  ExpectInvalid(muster_all_gather(comm_, odd, data_, 1, MUSTER_FLOAT32),
+                "all_gather: in: want an address that is a multiple of 4 for float32, got " +
+                    std::to_string(reinterpret_cast<uintptr_t>(odd)));
+}
+
+TEST_F(CApi, WhatARankDoesNotHaveMayBeNull) {
+  EXPECT_EQ(muster_reduce(comm_, data_, nullptr, 1, MUSTER_INT8, MUSTER_SUM, 0), MUSTER_OK);
+  EXPECT_EQ(muster_gather(comm_, data_, nullptr, 1, MUSTER_INT8, 2), MUSTER_OK);
+  EXPECT_EQ(muster_scatter(comm_, nullptr, data_, 1, MUSTER_INT8, 0), MUSTER_OK);
+  EXPECT_EQ(muster_broadcast(comm_, nullptr, 0, MUSTER_INT8, 0), MUSTER_OK);
+}
+
+TEST_F(CApi, NullCommunicator) {
+  ExpectInvalid(muster_barrier(nullptr), "barrier: comm: a null pointer; muster_init() makes one");
+  ExpectInvalid(muster_init(nullptr), "init: out: a null pointer");
+  EXPECT_EQ(muster_rank(nullptr), -1);
+  EXPECT_EQ(muster_nodes(nullptr), -1);
+  EXPECT_EQ(muster_round(nullptr), 0U);
+  muster_set_timeout(nullptr, 1);
+}
+
+TEST_F(CApi, ErrorsOfTheCommunicatorAreThoseOfTheThread) {
+  TheFake().answer = Status(StatusCode::kUnavailable, "rank 2 died");
+  EXPECT_EQ(muster_barrier(comm_), MUSTER_UNAVAILABLE);
+  EXPECT_STREQ(muster_last_error(), "rank 2 died");
+  std::thread([] { EXPECT_STREQ(muster_last_error(), ""); }).join();
+}
+
+TEST_F(CApi, InitGivesNothingWhereItFails) {
+  TheFake().answer = Status(StatusCode::kDeadlineExceeded, "only 2 of 3 ranks came");
+  muster_comm* none = comm_;
+  EXPECT_EQ(muster_init(&none), MUSTER_DEADLINE_EXCEEDED);
+  EXPECT_EQ(none, nullptr);
+  EXPECT_STREQ(muster_last_error(), "only 2 of 3 ranks came");
+}
+
+TEST_F(CApi, FreeEndsTheCommunicator) {
+  EXPECT_EQ(TheFake().alive, 1);
+  muster_free(comm_);
+  comm_ = nullptr;
+  EXPECT_EQ(TheFake().alive, 0);
+}
+
+TEST_F(CApi, TimeoutsAreRoundedUpAndBounded) {
+  const auto given = [&](double seconds) {
+    muster_set_timeout(comm_, seconds);
+    return TheFake().timeout.count();
+  };
+  EXPECT_EQ(given(1.5), 1'500'000'000);
+  EXPECT_EQ(given(1e-12), 1);
+  EXPECT_EQ(given(std::numeric_limits<double>::infinity()), 9'000'000'000'000'000'000);
+  EXPECT_EQ(given(0), 0);
+  EXPECT_EQ(given(-1), 0);
+  EXPECT_EQ(given(std::nan("")), 0);
+}
+
+}  // namespace
+}  // namespace muster

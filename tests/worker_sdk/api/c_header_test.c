@@ -1,0 +1,45 @@
+/* muster.h as a C program sees it: it compiles as C99, and every function is there. */
+#include <stdio.h>
+#include <string.h>
+
+#include "muster/muster.h"
+
+static int failures = 0;
+
+static void Expect(int good, const char* what) {
+  if (good) return;
+  printf("failed: %s\n", what);
+  ++failures;
+}
+
+static void Collectives(muster_comm* comm) {
+  float x[3] = {1, 2, 3};
+  float y[9] = {0};
+  Expect(muster_barrier(comm) == MUSTER_OK, "barrier");
+  Expect(muster_all_reduce(comm, x, x, 3, MUSTER_FLOAT32, MUSTER_SUM) == MUSTER_OK, "all_reduce");
+  Expect(muster_reduce(comm, x, NULL, 3, MUSTER_FLOAT32, MUSTER_MAX, 0) == MUSTER_OK, "reduce");
+  Expect(muster_broadcast(comm, x, 3, MUSTER_FLOAT32, 2) == MUSTER_OK, "broadcast");
+  Expect(muster_all_gather(comm, x, y, 3, MUSTER_FLOAT32) == MUSTER_OK, "all_gather");
+  Expect(muster_gather(comm, x, y, 3, MUSTER_FLOAT32, 1) == MUSTER_OK, "gather");
+  Expect(muster_scatter(comm, y, x, 3, MUSTER_FLOAT32, 1) == MUSTER_OK, "scatter");
+  Expect(muster_reduce_scatter(comm, y, x, 3, MUSTER_FLOAT32, MUSTER_AVG) == MUSTER_OK,
+         "reduce_scatter");
+  Expect(muster_all_to_all(comm, y, y, 3, MUSTER_FLOAT32) == MUSTER_OK, "all_to_all");
+}
+
+int main(void) {
+  muster_comm* comm = NULL;
+  Expect(muster_init(&comm) == MUSTER_OK && comm != NULL, "init");
+  Expect(muster_rank(comm) == 1 && muster_size(comm) == 3, "rank and size");
+  Expect(muster_local_rank(comm) == 1 && muster_local_size(comm) == 3, "local rank and size");
+  Expect(muster_node_rank(comm) == 0 && muster_nodes(comm) == 1, "nodes");
+  Expect(muster_round(comm) == 7, "round");
+  Expect(strchr(muster_version(), '.') != NULL, "version");
+  Collectives(comm);
+  muster_set_timeout(comm, 1.5);
+  Expect(muster_broadcast(comm, NULL, 1, MUSTER_INT8, 0) == MUSTER_INVALID_ARGUMENT, "a null");
+  Expect(strcmp(muster_last_error(), "broadcast: data: a null pointer") == 0, "last error");
+  muster_free(comm);
+  muster_free(NULL);
+  return failures == 0 ? 0 : 1;
+}

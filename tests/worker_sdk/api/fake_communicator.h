@@ -1,0 +1,20 @@
+// A Communicator that does nothing: rank 1 of 3 on one node, and a note of each call.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "muster/status.h"
+
+namespace muster {
+
+struct FakeCommunicator {
+  std::string calls;  // "all_reduce 8 float32 sum;"
+  Status answer;      // of every call, and of FromEnvironment
+  std::chrono::nanoseconds timeout{-1};
+  int alive = 0;
+};
+
+FakeCommunicator& TheFake();
+
+}  // namespace muster

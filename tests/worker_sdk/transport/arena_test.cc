@@ -1,0 +1,139 @@
+#include "worker_sdk/transport/arena.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "tests/worker_sdk/ranks.h"
+
+namespace muster {
+namespace {
+
+using testing::HasSubstr;
+
+const auto kNever = [](uint32_t) { return Status(); };
+
+// What the agent writes into a rank's line.
+void MarkGone(const UniqueFd& memory, const ArenaGeometry& geometry, uint32_t place, LineEnd how) {
+  void* mapped =
+      mmap(nullptr, geometry.Bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* line = reinterpret_cast<ArenaLine*>(static_cast<uint8_t*>(mapped) + geometry.LinesAt() +
+                                            place * ArenaGeometry::kLineBytes);
+  std::atomic_ref<uint32_t>(line->gone).store(static_cast<uint32_t>(how));
+  munmap(mapped, geometry.Bytes());
+}
+
+TEST(ArenaTest, GeometryHasRoomForEveryone) {
+  for (const uint32_t size : {1u, 2u, 3u, 8u, 9u, 32u, 33u, 1024u, 4096u}) {
+    const ArenaGeometry geometry = ArenaFor(size);
+    EXPECT_EQ(geometry.slot_bytes % ArenaGeometry::kPage, 0u);
+    EXPECT_GE(geometry.slot_bytes, uint64_t{size} * 64);
+    EXPECT_GE(geometry.SlotsAt() - geometry.LinesAt(), size * ArenaGeometry::kLineBytes);
+    EXPECT_EQ(geometry.Bytes() - geometry.ResultsAt(), 2 * geometry.slot_bytes);
+  }
+}
+
+TEST(ArenaTest, WhatIsNoArenaIsRefused) {
+  const ArenaGeometry geometry = ArenaFor(2);
+  const UniqueFd unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), static_cast<off_t>(geometry.Bytes())), 0);
+  EXPECT_FALSE(Arena::Map(unsealed, geometry, 0, {0, 1}, {}).ok());  // may shrink below us: SIGBUS
+  const UniqueFd small = MakeArenaMemory(ArenaFor(1));
+  EXPECT_FALSE(Arena::Map(small, ArenaFor(8), 0, RanksFrom(0, 8), {}).ok());
+  const UniqueFd good = MakeArenaMemory(geometry);
+  EXPECT_FALSE(Arena::Map(good, geometry, 2, {0, 1}, {}).ok());
+  EXPECT_FALSE(Arena::Map(good, geometry, 0, {0}, {}).ok());
+  EXPECT_FALSE(Arena::Map(UniqueFd(), geometry, 0, {0, 1}, {}).ok());
+  EXPECT_TRUE(Arena::Map(good, geometry, 1, {0, 1}, {}).ok());
+}
+
+class ArenaWaitTest : public testing::TestWithParam<WaitPolicy> {};
+
+// Nobody passes a phase before all have come to it, however they wait.
+TEST_P(ArenaWaitTest, PhasesKeepTogether) {
+  constexpr uint32_t kRanks = 5;
+  constexpr uint64_t kPhases = 300;
+  const ArenaGeometry geometry = ArenaFor(kRanks);
+  const UniqueFd memory = MakeArenaMemory(geometry);
+  std::atomic<uint64_t> came[kPhases + 1] = {};
+  RunRanks(kRanks, [&](uint32_t place) {
+    const std::unique_ptr<Arena> arena = MapArena(memory, geometry, place, GetParam());
+    for (uint64_t phase = 1; phase <= kPhases; ++phase) {
+      *arena->SlotNext(place) = static_cast<uint8_t>(phase * kRanks + place);
+      came[phase].fetch_add(1);
+      arena->Publish();
+      ASSERT_TRUE(arena->WaitForAll(kNever).ok());
+      ASSERT_EQ(came[phase].load(), kRanks);
+      for (uint32_t i = 0; i < kRanks; ++i) {
+        ASSERT_EQ(*arena->SlotNow(i), static_cast<uint8_t>(phase * kRanks + i));
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, ArenaWaitTest,
+                         testing::Values(WaitPolicy{1000, std::chrono::microseconds(200)},
+                                         WaitPolicy{0, std::chrono::microseconds(200)},
+                                         WaitPolicy{0, std::chrono::microseconds(0)}),
+                         [](const testing::TestParamInfo<WaitPolicy>& i) {
+                           return i.param.spins != 0            ? "spin"
+                                  : i.param.yields.count() != 0 ? "yield"
+                                                                : "sleep";
+                         });
+
+TEST(ArenaTest, ARankThatDiedIsNotWaitedFor) {
+  const ArenaGeometry geometry = ArenaFor(2);
+  const UniqueFd memory = MakeArenaMemory(geometry);
+  const std::unique_ptr<Arena> arena = MapArena(memory, geometry, 0);
+  {
+    const std::unique_ptr<Arena> other = MapArena(memory, geometry, 1);
+    other->Publish();
+  }
+  MarkGone(memory, geometry, 1, LineEnd::kDied);
+  arena->Publish();
+  EXPECT_TRUE(arena->WaitForAll(kNever).ok()) << "what it had done before counts";
+  arena->Publish();
+  const Status status = arena->WaitForAll(kNever);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "rank 1 has died");
+  MarkGone(memory, geometry, 1, LineEnd::kClosed);
+  EXPECT_EQ(arena->WaitFor(1, kNever).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST(ArenaTest, TheFirstFailureEndsEveryWait) {
+  const ArenaGeometry geometry = ArenaFor(3);
+  const UniqueFd memory = MakeArenaMemory(geometry);
+  const std::unique_ptr<Arena> waits = MapArena(memory, geometry, 0);
+  const std::unique_ptr<Arena> fails = MapArena(memory, geometry, 1);
+  EXPECT_TRUE(waits->failure().ok());
+  fails->Fail(StatusCode::kFailedPrecondition, std::string(5000, 'x'));
+  fails->Fail(StatusCode::kInternal, "later");
+  waits->Publish();
+  const Status status = waits->WaitForAll(kNever);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(), std::string(sizeof(ArenaHeader::failure) - 1, 'x'));
+}
+
+TEST(ArenaTest, WhoeverWaitsMayGiveUp) {
+  const ArenaGeometry geometry = ArenaFor(2);
+  const UniqueFd memory = MakeArenaMemory(geometry);
+  const std::unique_ptr<Arena> arena = MapArena(memory, geometry, 0);
+  arena->Publish();
+  int asked = 0;
+  const Status status = arena->WaitForAll([&](uint32_t place) {
+    EXPECT_EQ(place, 1u);
+    return ++asked < 3 ? Status() : Status(StatusCode::kDeadlineExceeded, "enough");
+  });
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(asked, 3);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,84 @@
+// A collective as a list of steps for one rank: pure values, carried out by executor/.
+//
+// Ranks of a node meet in an arena: each has a slot, and there is one result area; both exist twice
+// and change places with every phase. A rank *publishes* a phase when all it wrote before may be
+// read by the others, and all that it read before may be overwritten. Hence the rules:
+//  S1 all ranks of a call publish the same number of phases;
+//  S2 what is written before a publish goes to the arena of the *next* phase, what is read after it
+//     comes from that phase;
+//  S3 a rank writes into the arena only after it has waited for all to publish the phase it is in:
+//     then nobody reads the area any more that it writes to;
+//  S4 a rank reads what another wrote only after it has waited for that one's publish.
+// tests/worker_sdk/algorithm checks S1..S4 on every schedule, for every size of node, in random
+// order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "muster/types.h"
+
+namespace muster {
+
+// What is called. The numbers travel between ranks.
+enum class OpKind : uint8_t {
+  kBarrier = 1,
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kGather,
+  kScatter,
+  kReduceScatter,
+  kAllToAll,
+};
+const char* Name(OpKind kind);  // "all_reduce"
+
+struct Call {
+  OpKind kind = OpKind::kBarrier;
+  DType dtype = DType::kUInt8;
+  ReduceOp op = ReduceOp::kSum;
+  uint32_t root = 0;   // its place in the group
+  uint64_t count = 0;  // elements; of one rank's part where a call has parts
+};
+
+// The ranks of one node, and our place among them.
+struct Group {
+  uint32_t rank = 0;
+  uint32_t size = 1;
+  uint64_t slot_bytes = 0;
+};
+
+enum class Space : uint8_t { kIn, kOut, kSlot, kNear, kResult };
+inline constexpr uint64_t kNearBytes = 8;  // of kNear
+
+// A place: byte `offset` of the caller's input or output, of the slot of `rank`, of the result
+// area; kNear: the few bytes of `rank` that travel together with the news of its publish.
+struct Ref {
+  Space space = Space::kIn;
+  uint32_t rank = 0;  // kSlot, kNear
+  uint64_t offset = 0;
+};
+
+enum class StepKind : uint8_t {
+  kCopy,     // dst = src
+  kReduce,   // dst = what rank 0 has in `from` op what rank 1 has op ...; ours is in `src`
+  kDivide,   // dst /= size of the group
+  kPublish,  // the next phase
+  kWaitAll,  // until all have published the phase we are in
+  kWaitOne,  // until src.rank has
+};
+
+struct Step {
+  StepKind kind = StepKind::kPublish;
+  Ref dst;
+  Ref src;
+  Space from = Space::kSlot;  // kReduce
+  uint64_t offset = 0;        // kReduce: in there
+  uint64_t bytes = 0;
+};
+
+// The steps of `group.rank` for `call`, into `out` (which is cleared: its memory is used again).
+void MakeSchedule(const Group& group, const Call& call, std::vector<Step>& out);
+
+}  // namespace muster

@@ -1,0 +1,41 @@
+#include "worker_sdk/api/arguments.h"
+
+#include <cstddef>
+#include <limits>
+#include <string>
+
+namespace muster {
+namespace {
+
+Status Invalid(const char* call, const std::string& why) {
+  return Status(StatusCode::kInvalidArgument, std::string(call) + ": " + why);
+}
+
+}  // namespace
+
+Status CheckCount(const char* call, int64_t count, DType dtype, int blocks) {
+  if (count < 0) return Invalid(call, "count: want 0 or more, got " + std::to_string(count));
+  const int64_t most =
+      std::numeric_limits<ptrdiff_t>::max() / static_cast<int64_t>(SizeOf(dtype)) / blocks;
+  if (count <= most) return Status();
+  return Invalid(call, "count: want at most " + std::to_string(most) + " elements of " +
+                           Name(dtype) + ", got " + std::to_string(count));
+}
+
+Status CheckBuffer(const char* call, const char* name, const void* buffer, int64_t count,
+                   DType dtype) {
+  if (count == 0) return Status();
+  if (buffer == nullptr) return Invalid(call, std::string(name) + ": a null pointer");
+  if (reinterpret_cast<uintptr_t>(buffer) % SizeOf(dtype) == 0) return Status();
+  return Invalid(call, std::string(name) + ": want an address that is a multiple of " +
+                           std::to_string(SizeOf(dtype)) + " for " + Name(dtype) + ", got " +
+                           std::to_string(reinterpret_cast<uintptr_t>(buffer)));
+}
+
+Status CheckRoot(const char* call, int root, int size) {
+  if (root >= 0 && root < size) return Status();
+  return Invalid(call,
+                 "root: want 0.." + std::to_string(size - 1) + ", got " + std::to_string(root));
+}
+
+}  // namespace muster

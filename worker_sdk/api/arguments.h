@@ -1,0 +1,20 @@
+// What is wrong with the arguments of a collective, as far as one rank can see: InvalidArgument
+// that names the call, the argument, the limit and the value. `call` is spelled as in muster.h
+// without its prefix: "all_reduce".
+#pragma once
+
+#include <cstdint>
+
+#include "muster/status.h"
+#include "muster/types.h"
+
+namespace muster {
+
+// `blocks`: how many times `count` elements the longer buffer holds (1, or the number of ranks).
+Status CheckCount(const char* call, int64_t count, DType dtype, int blocks);
+// `name` is the argument's. Null is good for no elements.
+Status CheckBuffer(const char* call, const char* name, const void* buffer, int64_t count,
+                   DType dtype);
+Status CheckRoot(const char* call, int root, int size);
+
+}  // namespace muster

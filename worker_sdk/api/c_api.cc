@@ -1,0 +1,207 @@
+// The C ABI: numbers become types, a Status becomes a code and a text of the thread.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "muster/communicator.h"
+#include "muster/muster.h"
+#include "muster/status.h"
+#include "muster/types.h"
+#include "worker_sdk/api/arguments.h"
+#include "worker_sdk/reduce/reduce.h"
+
+struct muster_comm {  // NOLINT(readability-identifier-naming): C's name
+  muster::Communicator cpp;
+};
+
+namespace muster {
+namespace {
+
+thread_local std::string last_error;
+
+int CodeOf(const Status& status) {
+  if (!status.ok()) last_error = status.message();
+  return static_cast<int>(status.code());
+}
+
+Status Invalid(const char* call, const std::string& why) {
+  return Status(StatusCode::kInvalidArgument, std::string(call) + ": " + why);
+}
+
+// One collective on its way in. Each step does nothing once one has found an error.
+class Call {
+ public:
+  Call(const char* name, const muster_comm* comm, int64_t count, int dtype)
+      : name_(name), count_(count), dtype_(static_cast<DType>(dtype)) {
+    if (comm == nullptr) {
+      status_ = Invalid(name, "comm: a null pointer; muster_init() makes one");
+    } else if (dtype < 0 || dtype >= kDTypes) {
+      status_ = Invalid(name, "dtype: want 0.." + std::to_string(kDTypes - 1) +
+                                  " (muster_dtype), " + "got " + std::to_string(dtype));
+    } else {
+      rank_ = comm->cpp.rank();
+      size_ = comm->cpp.size();
+      status_ = CheckCount(name, count, dtype_, size_);
+    }
+  }
+
+  Call& Op(int op) {
+    if (!status_.ok()) return *this;
+    op_ = static_cast<ReduceOp>(op);
+    if (op < 0 || op >= kReduceOps) {
+      status_ = Invalid(name_, "op: want 0.." + std::to_string(kReduceOps - 1) + " (muster_op), " +
+                                   "got " + std::to_string(op));
+    } else if (const Status check = CheckReduction(dtype_, op_); !check.ok()) {
+      status_ = Invalid(name_, check.message());
+    }
+    return *this;
+  }
+  Call& Root(int root) {
+    if (status_.ok()) status_ = CheckRoot(name_, root, size_);
+    return *this;
+  }
+  Call& Buffer(const char* name, const void* buffer) {
+    if (status_.ok()) status_ = CheckBuffer(name_, name, buffer, count_, dtype_);
+    return *this;
+  }
+  // One that only the root has.
+  Call& RootsBuffer(const char* name, const void* buffer, int root) {
+    return rank_ == root ? Buffer(name, buffer) : *this;
+  }
+
+  // The code of `collective`, or of what is wrong with its arguments.
+  template <typename Collective>
+  int Then(const Collective& collective) const {
+    return CodeOf(status_.ok() ? collective(dtype_, op_) : status_);
+  }
+
+ private:
+  const char* name_;  // a literal of ours
+  int64_t count_;
+  DType dtype_;
+  ReduceOp op_ = ReduceOp::kSum;
+  int rank_ = 0;
+  int size_ = 1;
+  Status status_;
+};
+
+}  // namespace
+}  // namespace muster
+
+using muster::Call;
+using muster::DType;
+using muster::ReduceOp;
+
+const char* muster_version(void) { return MUSTER_VERSION; }
+const char* muster_last_error(void) { return muster::last_error.c_str(); }
+
+int muster_init(muster_comm** out) {
+  if (out == nullptr) return muster::CodeOf(muster::Invalid("init", "out: a null pointer"));
+  *out = nullptr;
+  muster::StatusOr<muster::Communicator> made = muster::Communicator::FromEnvironment();
+  if (made.ok()) *out = std::make_unique<muster_comm>(muster_comm{*std::move(made)}).release();
+  return muster::CodeOf(made.status());
+}
+
+// Takes what muster_init() gave away.
+void muster_free(muster_comm* comm) { const std::unique_ptr<muster_comm> owned(comm); }
+
+int muster_rank(const muster_comm* comm) { return comm == nullptr ? -1 : comm->cpp.rank(); }
+int muster_size(const muster_comm* comm) { return comm == nullptr ? -1 : comm->cpp.size(); }
+int muster_local_rank(const muster_comm* comm) {
+  return comm == nullptr ? -1 : comm->cpp.local_rank();
+}
+int muster_local_size(const muster_comm* comm) {
+  return comm == nullptr ? -1 : comm->cpp.local_size();
+}
+int muster_node_rank(const muster_comm* comm) {
+  return comm == nullptr ? -1 : comm->cpp.node_rank();
+}
+int muster_nodes(const muster_comm* comm) { return comm == nullptr ? -1 : comm->cpp.nodes(); }
+uint64_t muster_round(const muster_comm* comm) { return comm == nullptr ? 0 : comm->cpp.round(); }
+
+void muster_set_timeout(muster_comm* comm, double seconds) {
+  if (comm == nullptr) return;
+  if (!(seconds > 0)) {  // a NaN, too
+    comm->cpp.SetTimeout(std::chrono::nanoseconds::zero());
+    return;
+  }
+  constexpr double kNanosecondsMax = 9e18;  // int64_t holds 9.2e18: 292 years
+  const double nanoseconds = std::min(std::ceil(seconds * 1e9), kNanosecondsMax);
+  comm->cpp.SetTimeout(std::chrono::nanoseconds(static_cast<int64_t>(nanoseconds)));
+}
+
+int muster_barrier(muster_comm* comm) {
+  return Call("barrier", comm, 0, 0).Then([&](DType, ReduceOp) { return comm->cpp.Barrier(); });
+}
+
+int muster_all_reduce(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                      int op) {
+  return Call("all_reduce", comm, count, dtype)
+      .Op(op)
+      .Buffer("in", in)
+      .Buffer("out", out)
+      .Then([&](DType d, ReduceOp o) { return comm->cpp.AllReduce(in, out, count, d, o); });
+}
+
+int muster_reduce(muster_comm* comm, const void* in, void* out, int64_t count, int dtype, int op,
+                  int root) {
+  return Call("reduce", comm, count, dtype)
+      .Op(op)
+      .Root(root)
+      .Buffer("in", in)
+      .RootsBuffer("out", out, root)
+      .Then([&](DType d, ReduceOp o) { return comm->cpp.Reduce(in, out, count, d, o, root); });
+}
+
+int muster_broadcast(muster_comm* comm, void* data, int64_t count, int dtype, int root) {
+  return Call("broadcast", comm, count, dtype)
+      .Root(root)
+      .Buffer("data", data)
+      .Then([&](DType d, ReduceOp) { return comm->cpp.Broadcast(data, count, d, root); });
+}
+
+int muster_all_gather(muster_comm* comm, const void* in, void* out, int64_t count, int dtype) {
+  return Call("all_gather", comm, count, dtype)
+      .Buffer("in", in)
+      .Buffer("out", out)
+      .Then([&](DType d, ReduceOp) { return comm->cpp.AllGather(in, out, count, d); });
+}
+
+int muster_gather(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                  int root) {
+  return Call("gather", comm, count, dtype)
+      .Root(root)
+      .Buffer("in", in)
+      .RootsBuffer("out", out, root)
+      .Then([&](DType d, ReduceOp) { return comm->cpp.Gather(in, out, count, d, root); });
+}
+
+int muster_scatter(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                   int root) {
+  return Call("scatter", comm, count, dtype)
+      .Root(root)
+      .RootsBuffer("in", in, root)
+      .Buffer("out", out)
+      .Then([&](DType d, ReduceOp) { return comm->cpp.Scatter(in, out, count, d, root); });
+}
+
+int muster_reduce_scatter(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                          int op) {
+  return Call("reduce_scatter", comm, count, dtype)
+      .Op(op)
+      .Buffer("in", in)
+      .Buffer("out", out)
+      .Then([&](DType d, ReduceOp o) { return comm->cpp.ReduceScatter(in, out, count, d, o); });
+}
+
+int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t count, int dtype) {
+  return Call("all_to_all", comm, count, dtype)
+      .Buffer("in", in)
+      .Buffer("out", out)
+      .Then([&](DType d, ReduceOp) { return comm->cpp.AllToAll(in, out, count, d); });
+}

@@ -1,0 +1,196 @@
+#include "muster/communicator.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/base/arena_memory.h"
+#include "worker_sdk/api/arguments.h"
+#include "worker_sdk/bootstrap/agent_link.h"
+#include "worker_sdk/bootstrap/environment.h"
+#include "worker_sdk/executor/executor.h"
+#include "worker_sdk/reduce/reduce.h"
+#include "worker_sdk/transport/arena.h"
+
+namespace muster {
+namespace {
+
+constexpr std::chrono::seconds kWelcomeWithin{60};
+
+// An argument, by its name.
+struct Buffer {
+  const char* name = nullptr;
+  const void* data = nullptr;
+};
+
+struct Meeting {
+  std::optional<AgentLink> link;
+  std::unique_ptr<Arena> arena;
+};
+
+StatusOr<Meeting> MeetAlone(const WorkerIdentity& me) {
+  Meeting out;
+  const ArenaGeometry geometry = ArenaFor(1);
+  const UniqueFd memory = MakeArenaMemory(geometry);
+  if (!memory.valid()) {
+    return Status(StatusCode::kInternal, std::string("memfd_create: ") + std::strerror(errno));
+  }
+  StatusOr<std::unique_ptr<Arena>> arena = Arena::Map(memory, geometry, 0, {me.rank}, {});
+  if (!arena.ok()) {
+    return arena.status();
+  }
+  out.arena = *std::move(arena);
+  return out;
+}
+
+StatusOr<Meeting> MeetAtAgent(const WorkerIdentity& me) {
+  Meeting out;
+  StatusOr<AgentLink> link = AgentLink::Open(me, kWelcomeWithin);
+  if (!link.ok()) {
+    return link.status();
+  }
+  const std::vector<uint32_t>& ranks = link->ranks();
+  const auto at = std::find(ranks.begin(), ranks.end(), me.rank);
+  StatusOr<std::unique_ptr<Arena>> arena =
+      Arena::Map(link->arena(), link->geometry(), static_cast<uint32_t>(at - ranks.begin()), ranks,
+                 WaitPolicyFor(me.local_size, link->cpus()));
+  if (!arena.ok()) {
+    return arena.status();
+  }
+  out.arena = *std::move(arena);
+  out.link.emplace(*std::move(link));
+  return out;
+}
+
+}  // namespace
+
+class Communicator::Impl {
+ public:
+  Impl(const WorkerIdentity& me, Meeting meeting)
+      : me_(me), link_(std::move(meeting.link)), executor_(std::move(meeting.arena)) {}
+
+  const WorkerIdentity& me() const { return me_; }
+  Executor& executor() { return executor_; }
+
+  // Checks the arguments, then runs the call. `in`, `out`: what this rank has to have; null where
+  // it needs none.
+  Status Run(Call call, int64_t count, int root, const Buffer& in, const Buffer& out) {
+    const char* const name = Name(call.kind);
+    const int size = static_cast<int>(me_.size);
+    Status status = CheckCount(name, count, call.dtype, size);
+    if (status.ok()) {
+      status = CheckRoot(name, root, size);
+    }
+    for (const Buffer* buffer : {&in, &out}) {
+      if (status.ok() && buffer->name != nullptr) {
+        status = CheckBuffer(name, buffer->name, buffer->data, count, call.dtype);
+      }
+    }
+    if (!status.ok()) {
+      return status;
+    }
+    call.count = static_cast<uint64_t>(count);
+    call.root = static_cast<uint32_t>(root);
+    return executor_.Run(call, in.data, const_cast<void*>(out.data));
+  }
+  Status Reduction(const Call& call, int64_t count, int root, const Buffer& in, const Buffer& out) {
+    Status status = CheckReduction(call.dtype, call.op);
+    return status.ok() ? Run(call, count, root, in, out) : status;
+  }
+
+ private:
+  const WorkerIdentity me_;
+  const std::optional<AgentLink> link_;
+  Executor executor_;
+};
+
+StatusOr<Communicator> Communicator::FromEnvironment() {
+  StatusOr<WorkerIdentity> me =
+      ReadIdentity([](const char* name) -> const char* { return std::getenv(name); });
+  if (!me.ok()) {
+    return me.status();
+  }
+  if (!me->notice.empty()) {
+    std::fprintf(stderr, "%s\n", me->notice.c_str());
+  }
+  if (me->nodes > 1) {
+    return Status(StatusCode::kUnimplemented,
+                  "this job has " + std::to_string(me->nodes) +
+                      " nodes: libmuster joins the workers of one node so far");
+  }
+  StatusOr<Meeting> meeting = me->launched ? MeetAtAgent(*me) : MeetAlone(*me);
+  if (!meeting.ok()) {
+    return meeting.status();
+  }
+  Communicator out(std::make_unique<Impl>(*me, *std::move(meeting)));
+  out.SetTimeout(std::chrono::nanoseconds(static_cast<int64_t>(me->timeout_s * 1e9)));
+  if (Status met = out.Barrier(); !met.ok()) {
+    return met;
+  }
+  return out;
+}
+
+Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const { return static_cast<int>(impl_->me().rank); }
+int Communicator::size() const { return static_cast<int>(impl_->me().size); }
+int Communicator::local_rank() const { return static_cast<int>(impl_->me().local_rank); }
+int Communicator::local_size() const { return static_cast<int>(impl_->me().local_size); }
+int Communicator::node_rank() const { return static_cast<int>(impl_->me().node_rank); }
+int Communicator::nodes() const { return static_cast<int>(impl_->me().nodes); }
+uint64_t Communicator::round() const { return impl_->me().round; }
+
+void Communicator::SetTimeout(std::chrono::nanoseconds timeout) {
+  impl_->executor().SetTimeout(timeout);
+}
+
+Status Communicator::Barrier() { return impl_->Run({OpKind::kBarrier}, 0, 0, {}, {}); }
+
+Status Communicator::AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op) {
+  return impl_->Reduction({OpKind::kAllReduce, dtype, op}, count, 0, {"in", in}, {"out", out});
+}
+
+Status Communicator::Reduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
+                            int root) {
+  return impl_->Reduction({OpKind::kReduce, dtype, op}, count, root, {"in", in},
+                          rank() == root ? Buffer{"out", out} : Buffer{});
+}
+
+Status Communicator::Broadcast(void* data, int64_t count, DType dtype, int root) {
+  return impl_->Run({OpKind::kBroadcast, dtype}, count, root, {"data", data}, {"data", data});
+}
+
+Status Communicator::AllGather(const void* in, void* out, int64_t count, DType dtype) {
+  return impl_->Run({OpKind::kAllGather, dtype}, count, 0, {"in", in}, {"out", out});
+}
+
+Status Communicator::Gather(const void* in, void* out, int64_t count, DType dtype, int root) {
+  return impl_->Run({OpKind::kGather, dtype}, count, root, {"in", in},
+                    rank() == root ? Buffer{"out", out} : Buffer{});
+}
+
+Status Communicator::Scatter(const void* in, void* out, int64_t count, DType dtype, int root) {
+  return impl_->Run({OpKind::kScatter, dtype}, count, root,
+                    rank() == root ? Buffer{"in", in} : Buffer{}, {"out", out});
+}
+
+Status Communicator::ReduceScatter(const void* in, void* out, int64_t count, DType dtype,
+                                   ReduceOp op) {
+  return impl_->Reduction({OpKind::kReduceScatter, dtype, op}, count, 0, {"in", in}, {"out", out});
+}
+
+Status Communicator::AllToAll(const void* in, void* out, int64_t count, DType dtype) {
+  return impl_->Run({OpKind::kAllToAll, dtype}, count, 0, {"in", in}, {"out", out});
+}
+
+}  // namespace muster

@@ -1,0 +1,29 @@
+// Who this process is: from the variables that `launch` sets (proto/base/env_names.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "muster/status.h"
+
+namespace muster {
+
+struct WorkerIdentity {
+  bool launched = false;  // false: a world of one
+  uint64_t round = 0;
+  uint32_t rank = 0;
+  uint32_t size = 1;
+  uint32_t local_rank = 0;
+  uint32_t local_size = 1;
+  uint32_t node_rank = 0;
+  uint32_t nodes = 1;
+  int agent_fd = -1;
+  double timeout_s = 0;  // MUSTER_TIMEOUT; 0 = none
+  std::string notice;    // for the user: this looks like a mistake
+};
+
+// `get` is getenv. InvalidArgument: a variable that makes no sense, by its name.
+StatusOr<WorkerIdentity> ReadIdentity(const std::function<const char*(const char*)>& get);
+
+}  // namespace muster

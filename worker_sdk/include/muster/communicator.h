@@ -1,0 +1,136 @@
+// The ranks of a job that `launch` started, and what they do together.
+//
+//   muster::StatusOr<muster::Communicator> comm = muster::Communicator::FromEnvironment();
+//   if (!comm.ok()) return Fail(comm.status());
+//   muster::Status done = comm->AllReduce(gradients.data(), gradients.size());
+//
+// Every rank makes the same calls in the same order. A call blocks until its own part is done: for
+// as long as a living peer takes, unless a timeout is given (here, or MUSTER_TIMEOUT in seconds).
+//
+// Errors of every collective: InvalidArgument (this call can never work), FailedPrecondition (ranks
+// disagree on kind, type, operation, count or root: both calls are named), Unavailable (a peer
+// died), DeadlineExceeded. After any but the first the contents of output buffers are unspecified
+// and the communicator is dead: each later call returns the same error.
+//
+// Results: every rank ends with equal bits, and a second run of the same layout gives them again.
+// Buffers are dense, in host memory, aligned to their element; a buffer may be both input and
+// output where the two are the same address, otherwise they must not overlap. Counts are of
+// elements. Threads: one call at a time on one communicator.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "muster/export.h"
+#include "muster/status.h"
+#include "muster/types.h"
+
+namespace muster {
+
+template <typename T>
+struct DTypeOf;
+template <>
+struct DTypeOf<int8_t> {
+  static constexpr DType kValue = DType::kInt8;
+};
+template <>
+struct DTypeOf<int16_t> {
+  static constexpr DType kValue = DType::kInt16;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType kValue = DType::kInt32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType kValue = DType::kInt64;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType kValue = DType::kUInt8;
+};
+template <>
+struct DTypeOf<uint16_t> {
+  static constexpr DType kValue = DType::kUInt16;
+};
+template <>
+struct DTypeOf<uint32_t> {
+  static constexpr DType kValue = DType::kUInt32;
+};
+template <>
+struct DTypeOf<uint64_t> {
+  static constexpr DType kValue = DType::kUInt64;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType kValue = DType::kFloat32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType kValue = DType::kFloat64;
+};
+
+class MUSTER_EXPORT Communicator {
+ public:
+  // All ranks of this round of the job, from what `launch` put into the environment. Started
+  // without `launch`: a world of one. Blocks until every rank of this node has called it (of every
+  // node, where nodes are more than one). Errors: InvalidArgument (a variable that makes no sense),
+  // Unavailable (the agent or a peer is gone), DeadlineExceeded.
+  static StatusOr<Communicator> FromEnvironment();
+
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();
+
+  int rank() const;
+  int size() const;
+  int local_rank() const;  // place on this node
+  int local_size() const;  // ranks on this node
+  int node_rank() const;
+  int nodes() const;
+  uint64_t round() const;  // fencing token: only grows within a job
+
+  // For every later call; zero (the default, or MUSTER_TIMEOUT): no limit.
+  void SetTimeout(std::chrono::nanoseconds timeout);
+
+  // Returns when every rank has called it.
+  Status Barrier();
+  // out[i] = in_0[i] op ... op in_{size-1}[i] on every rank.
+  Status AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op);
+  // The same on `root` only; `out` of the others is not touched and may be null.
+  Status Reduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op, int root);
+  // `count` elements of every rank become those of `root`.
+  Status Broadcast(void* data, int64_t count, DType dtype, int root);
+  // out = in of rank 0, of rank 1, ...: size() * count elements. `in` may be its own place in
+  // `out`.
+  Status AllGather(const void* in, void* out, int64_t count, DType dtype);
+  // The same on `root` only.
+  Status Gather(const void* in, void* out, int64_t count, DType dtype, int root);
+  // out = the rank-th `count` elements of what `root` has in `in` (size() * count elements).
+  Status Scatter(const void* in, void* out, int64_t count, DType dtype, int root);
+  // out = the rank-th `count` elements of the reduction of `in` (size() * count elements).
+  Status ReduceScatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op);
+  // The j-th `count` elements of in go to rank j, those of rank i come to the i-th of out.
+  Status AllToAll(const void* in, void* out, int64_t count, DType dtype);
+
+  template <typename T>
+  Status AllReduce(T* data, int64_t count, ReduceOp op = ReduceOp::kSum) {
+    return AllReduce(data, data, count, DTypeOf<T>::kValue, op);
+  }
+  template <typename T>
+  Status Broadcast(T* data, int64_t count, int root = 0) {
+    return Broadcast(data, count, DTypeOf<T>::kValue, root);
+  }
+  template <typename T>
+  Status AllGather(const T* in, T* out, int64_t count) {
+    return AllGather(in, out, count, DTypeOf<T>::kValue);
+  }
+
+ private:
+  class [[gnu::visibility("hidden")]] Impl;
+  explicit Communicator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster

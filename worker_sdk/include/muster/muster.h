@@ -1,0 +1,89 @@
+/* The C ABI of libmuster; muster/communicator.h says what each call does. Every function that can
+ * fail returns 0 or a status code, and muster_last_error() says why, for the calling thread. */
+#ifndef MUSTER_MUSTER_H_
+#define MUSTER_MUSTER_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct muster_comm muster_comm;
+
+enum muster_dtype {
+  MUSTER_INT8 = 0,
+  MUSTER_INT16 = 1,
+  MUSTER_INT32 = 2,
+  MUSTER_INT64 = 3,
+  MUSTER_UINT8 = 4,
+  MUSTER_UINT16 = 5,
+  MUSTER_UINT32 = 6,
+  MUSTER_UINT64 = 7,
+  MUSTER_FLOAT16 = 8,
+  MUSTER_BFLOAT16 = 9,
+  MUSTER_FLOAT32 = 10,
+  MUSTER_FLOAT64 = 11
+};
+
+enum muster_op {
+  MUSTER_SUM = 0,
+  MUSTER_AVG = 1,
+  MUSTER_PROD = 2,
+  MUSTER_MIN = 3,
+  MUSTER_MAX = 4,
+  MUSTER_BAND = 5,
+  MUSTER_BOR = 6,
+  MUSTER_BXOR = 7
+};
+
+enum muster_code {
+  MUSTER_OK = 0,
+  MUSTER_INVALID_ARGUMENT = 3,
+  MUSTER_DEADLINE_EXCEEDED = 4,
+  MUSTER_FAILED_PRECONDITION = 9,
+  MUSTER_UNIMPLEMENTED = 12,
+  MUSTER_INTERNAL = 13,
+  MUSTER_UNAVAILABLE = 14
+};
+
+#pragma GCC visibility push(default) /* the rest of libmuster is hidden */
+
+/* "0.1.0" */
+const char* muster_version(void);
+/* Why the last call of this thread that failed did; valid until the next that fails. */
+const char* muster_last_error(void);
+
+int muster_init(muster_comm** out);
+void muster_free(muster_comm* comm); /* NULL is allowed */
+
+/* Of a null communicator: -1, and round 0. */
+int muster_rank(const muster_comm* comm);
+int muster_size(const muster_comm* comm);
+int muster_local_rank(const muster_comm* comm);
+int muster_local_size(const muster_comm* comm);
+int muster_node_rank(const muster_comm* comm);
+int muster_nodes(const muster_comm* comm);
+uint64_t muster_round(const muster_comm* comm);
+void muster_set_timeout(muster_comm* comm, double seconds); /* 0: none */
+
+int muster_barrier(muster_comm* comm);
+int muster_all_reduce(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                      int op);
+int muster_reduce(muster_comm* comm, const void* in, void* out, int64_t count, int dtype, int op,
+                  int root);
+int muster_broadcast(muster_comm* comm, void* data, int64_t count, int dtype, int root);
+int muster_all_gather(muster_comm* comm, const void* in, void* out, int64_t count, int dtype);
+int muster_gather(muster_comm* comm, const void* in, void* out, int64_t count, int dtype, int root);
+int muster_scatter(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                   int root);
+int muster_reduce_scatter(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                          int op);
+int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t count, int dtype);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,180 @@
+#include "worker_sdk/transport/arena.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <utility>
+
+namespace muster {
+namespace {
+
+// Asleep for no longer than this: what nobody wakes us for (a peer that died) is seen then.
+constexpr timespec kNap = {0, 50'000'000};
+// Looks between two looks at the clock.
+constexpr int kLooks = 16;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// The word that futexes of a phase are about: its lower half.
+uint32_t* Word(uint64_t& phase) {
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+  return reinterpret_cast<uint32_t*>(&phase);
+}
+
+}  // namespace
+
+WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus) {
+  WaitPolicy policy;
+  // A wake-up across cores costs 70 us on virtual machines; a spin of that length costs no more.
+  policy.spins = local_size <= cpus ? 4000 : 0;
+  return policy;
+}
+
+StatusOr<std::unique_ptr<Arena>> Arena::Map(const UniqueFd& memory, ArenaGeometry geometry,
+                                            uint32_t place, std::vector<uint32_t> rank_of,
+                                            WaitPolicy policy) {
+  struct stat facts {};
+  const int seals = fcntl(memory.get(), F_GET_SEALS);
+  if (fstat(memory.get(), &facts) != 0 || place >= geometry.local_size ||
+      rank_of.size() != geometry.local_size ||
+      static_cast<uint64_t>(facts.st_size) < geometry.Bytes() || seals < 0 ||
+      (seals & F_SEAL_SHRINK) == 0) {
+    return Status(StatusCode::kInternal, "what the agent handed out is not this node's arena");
+  }
+  void* mapped =
+      mmap(nullptr, geometry.Bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (mapped == MAP_FAILED) {
+    return Status(StatusCode::kInternal,
+                  std::string("cannot map the node's shared memory: ") + std::strerror(errno));
+  }
+  return std::unique_ptr<Arena>(
+      new Arena(static_cast<uint8_t*>(mapped), geometry, place, std::move(rank_of), policy));
+}
+
+Arena::~Arena() { munmap(memory_, geometry_.Bytes()); }
+
+void Arena::Publish() {
+  ++phase_;
+  ArenaLine& line = Line(rank_);
+  // In one order with `sleepers` for everybody: either we see the sleeper, or it sees the phase.
+  std::atomic_ref(line.phase).exchange(phase_, std::memory_order_seq_cst);
+  if (std::atomic_ref(line.sleepers).load(std::memory_order_seq_cst) != 0) {
+    syscall(SYS_futex, Word(line.phase), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+}
+
+Status Arena::WaitFor(uint32_t rank, const std::function<Status(uint32_t rank)>& give_up) {
+  for (uint32_t i = 0; !Reached(rank); ++i) {
+    if (i >= policy_.spins) {
+      return WaitLong(rank, give_up);
+    }
+    Pause();
+  }
+  return {};
+}
+
+Status Arena::WaitForAll(const std::function<Status(uint32_t rank)>& give_up) {
+  if (all_reached_ == phase_) {
+    return {};
+  }
+  for (uint32_t rank = 0; rank < geometry_.local_size; ++rank) {
+    if (!Reached(rank)) {
+      if (Status status = WaitFor(rank, give_up); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  all_reached_ = phase_;
+  return {};
+}
+
+Status Arena::WaitLong(uint32_t rank, const std::function<Status(uint32_t rank)>& give_up) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (bool awake = true;;) {
+    for (int i = 0; awake && i < kLooks; ++i) {
+      if (Reached(rank)) {
+        return {};
+      }
+      sched_yield();
+    }
+    awake = awake && std::chrono::steady_clock::now() - begin < policy_.yields;
+    if (!awake) {
+      Sleep(rank);
+      if (Reached(rank)) {
+        return {};
+      }
+      if (Status gone = Gone(rank); !gone.ok()) {
+        return gone;
+      }
+      if (Status failed = failure(); !failed.ok()) {
+        return failed;
+      }
+      if (Status status = give_up(rank); !status.ok()) {
+        return status;
+      }
+    }
+  }
+}
+
+Status Arena::Gone(uint32_t rank) const {
+  const auto how =
+      static_cast<LineEnd>(std::atomic_ref(Line(rank).gone).load(std::memory_order_acquire));
+  if (how == LineEnd::kNone || Reached(rank)) {
+    return {};
+  }
+  const std::string who = "rank " + std::to_string(rank_of_[rank]);
+  return how == LineEnd::kDied
+             ? Status(StatusCode::kUnavailable, who + " has died")
+             : Status(StatusCode::kFailedPrecondition, who + " has closed its communicator");
+}
+
+void Arena::Sleep(uint32_t rank) {
+  ArenaLine& line = Line(rank);
+  std::atomic_ref<uint32_t> sleepers(line.sleepers);
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const uint64_t seen = std::atomic_ref(line.phase).load(std::memory_order_seq_cst);
+  if (seen < phase_) {
+    syscall(SYS_futex, Word(line.phase), FUTEX_WAIT, static_cast<uint32_t>(seen), &kNap, nullptr,
+            0);
+  }
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Arena::Fail(StatusCode code, const std::string& why) {
+  std::atomic_ref<uint32_t> claimed(header().failure_claimed);
+  if (claimed.exchange(1) != 0) {
+    return;
+  }
+  const size_t length = std::min(why.size(), sizeof(header().failure) - 1);
+  std::memcpy(header().failure, why.data(), length);
+  std::atomic_ref<uint32_t>(header().failed)
+      .store(static_cast<uint32_t>(code), std::memory_order_release);
+}
+
+Status Arena::failure() const {
+  const uint32_t code = std::atomic_ref<uint32_t>(header().failed).load(std::memory_order_acquire);
+  if (code == 0) {
+    return {};
+  }
+  const size_t length = strnlen(header().failure, sizeof(header().failure));
+  return {static_cast<StatusCode>(code), std::string(header().failure, length)};
+}
+
+}  // namespace muster

@@ -1,0 +1,105 @@
+// The memory that the ranks of a node share in one round (proto/base/worker_link.h), and how they
+// wait for each other in it. One thread of each rank.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/status.h"
+#include "proto/base/unique_fd.h"
+#include "proto/base/worker_link.h"
+
+namespace muster {
+
+// How long a rank tries before it lets others run, and before it sleeps.
+struct WaitPolicy {
+  uint32_t spins = 0;  // looks at the line, with a pause between: only where each rank has a core
+  std::chrono::microseconds yields{200};  // then gives the core away between looks
+};
+WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus);
+
+class Arena {
+ public:
+  // Maps it. Errors: Internal (what the agent handed out is not an arena of this geometry).
+  // `place`: ours among the ranks of this node, which `rank_of` names.
+  static StatusOr<std::unique_ptr<Arena>> Map(const UniqueFd& memory, ArenaGeometry geometry,
+                                              uint32_t place, std::vector<uint32_t> rank_of,
+                                              WaitPolicy policy);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  const ArenaGeometry& geometry() const { return geometry_; }
+  uint32_t place() const { return rank_; }  // ours, among the ranks of this node
+  uint32_t RankOf(uint32_t place) const { return rank_of_[place]; }  // in the job
+  uint64_t phase() const { return phase_; }
+  // Of the phase we are in (what others published), and of the next one (what we may write).
+  uint8_t* SlotNow(uint32_t rank) { return Slot(rank, phase_); }
+  uint8_t* SlotNext(uint32_t rank) { return Slot(rank, phase_ + 1); }
+  uint8_t* NearNow(uint32_t rank) { return Near(rank, phase_); }
+  uint8_t* NearNext(uint32_t rank) { return Near(rank, phase_ + 1); }
+  uint8_t* ResultNow() { return Result(phase_); }
+  uint8_t* ResultNext() { return Result(phase_ + 1); }
+
+  // Our next call, once all are in the phase that we are in: the mark belongs to its first phase.
+  void Announce(const CallMark& call) { Line(rank_).call[(phase_ + 1) & 1] = call; }
+  const CallMark& CallOf(uint32_t rank, uint64_t phase) { return Line(rank).call[phase & 1]; }
+
+  void Publish();
+  // Until `rank` has published the phase we are in. `give_up` is asked every 50 ms or so while we
+  // wait; with any other answer than OK the wait ends with it. It also ends with Unavailable when
+  // that rank is gone, and with the arena's failure.
+  Status WaitFor(uint32_t rank, const std::function<Status(uint32_t rank)>& give_up);
+  Status WaitForAll(const std::function<Status(uint32_t rank)>& give_up);
+
+  // The first failure counts; every rank that waits ends with it.
+  void Fail(StatusCode code, const std::string& why);
+  Status failure() const;  // OK: none
+
+ private:
+  Arena(uint8_t* memory, ArenaGeometry geometry, uint32_t place, std::vector<uint32_t> rank_of,
+        WaitPolicy policy)
+      : memory_(memory),
+        geometry_(geometry),
+        rank_(place),
+        rank_of_(std::move(rank_of)),
+        policy_(policy) {}
+
+  ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(memory_); }
+  ArenaLine& Line(uint32_t rank) const {
+    return *reinterpret_cast<ArenaLine*>(memory_ + geometry_.LinesAt() +
+                                         rank * ArenaGeometry::kLineBytes);
+  }
+  uint8_t* Slot(uint32_t rank, uint64_t phase) const {
+    return memory_ + geometry_.SlotsAt() +
+           (uint64_t{rank} * 2 + (phase & 1)) * geometry_.slot_bytes;
+  }
+  uint8_t* Near(uint32_t rank, uint64_t phase) const {
+    return reinterpret_cast<uint8_t*>(&Line(rank).near[phase & 1]);
+  }
+  uint8_t* Result(uint64_t phase) const {
+    return memory_ + geometry_.ResultsAt() + (phase & 1) * geometry_.slot_bytes;
+  }
+  bool Reached(uint32_t rank) const {
+    return std::atomic_ref(Line(rank).phase).load(std::memory_order_acquire) >= phase_;
+  }
+  Status WaitLong(uint32_t rank, const std::function<Status(uint32_t rank)>& give_up);
+  Status Gone(uint32_t rank) const;
+  void Sleep(uint32_t rank);
+
+  uint8_t* const memory_;  // ours until the destructor unmaps it
+  const ArenaGeometry geometry_;
+  const uint32_t rank_;
+  const std::vector<uint32_t> rank_of_;
+  const WaitPolicy policy_;
+  uint64_t phase_ = 0;
+  uint64_t all_reached_ = 0;  // all have published this phase, as we have seen
+};
+
+}  // namespace muster
