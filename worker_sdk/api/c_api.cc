@@ -103,8 +103,9 @@ int muster_init(muster_comm** out) {
   if (out == nullptr) return muster::CodeOf(muster::Invalid("init", "out: a null pointer"));
   *out = nullptr;
   muster::StatusOr<muster::Communicator> made = muster::Communicator::FromEnvironment();
-  if (made.ok()) *out = std::make_unique<muster_comm>(muster_comm{*std::move(made)}).release();
-  return muster::CodeOf(made.status());
+  if (!made.ok()) return muster::CodeOf(made.status());
+  *out = std::make_unique<muster_comm>(muster_comm{*std::move(made)}).release();
+  return MUSTER_OK;
 }
 
 // Takes what muster_init() gave away.

@@ -13,19 +13,34 @@ namespace muster {
 namespace {
 
 #if defined(__x86_64__)
-bool HasF16c() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-}
-bool HasAvx2() { return __builtin_cpu_supports("avx2") != 0 && HasF16c(); }
-bool HasAvx512() {
-  return HasAvx2() && __builtin_cpu_supports("avx512f") != 0 &&
-         __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
-         __builtin_cpu_supports("avx512vl") != 0;
-}
+// Of the processor and the system together. By hand: __builtin_cpu_supports() would bring libgcc's
+// constructor into the library, and clang does not know every name.
+struct Processor {
+  bool avx2 = false;    // and F16C
+  bool avx512 = false;  // F, BW, DQ and VL
+
+  Processor() {
+    unsigned eax = 0;
+    unsigned ebx = 0;
+    unsigned ecx = 0;
+    unsigned edx = 0;
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_OSXSAVE) == 0) return;
+    const bool f16c = (ecx & bit_F16C) != 0;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return;
+    constexpr unsigned kAvx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    avx2 = f16c && (ebx & bit_AVX2) != 0 && SystemKeeps(0x06);
+    avx512 = avx2 && (ebx & kAvx512) == kAvx512 && SystemKeeps(0xE6);
+  }
+
+ private:
+  // Whether registers of these kinds (bits of XCR0) survive a change of task.
+  static bool SystemKeeps(unsigned kinds) {
+    unsigned low = 0;
+    unsigned high = 0;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & kinds) == kinds;
+  }
+};
 #endif
 
 struct Usable {
@@ -34,9 +49,9 @@ struct Usable {
 
   Usable() {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (HasAvx2()) list[1] = widest = &avx2_kernels;
-    if (HasAvx512()) list[2] = widest = &avx512_kernels;
+    const Processor processor;
+    if (processor.avx2) list[1] = widest = &avx2_kernels;
+    if (processor.avx512) list[2] = widest = &avx512_kernels;
 #endif
   }
 };

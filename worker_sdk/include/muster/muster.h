@@ -9,6 +9,7 @@
 extern "C" {
 #endif
 
+/* NOLINTBEGIN(readability-identifier-naming): C's names */
 typedef struct muster_comm muster_comm;
 
 enum muster_dtype {
@@ -82,6 +83,7 @@ int muster_reduce_scatter(muster_comm* comm, const void* in, void* out, int64_t 
 int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t count, int dtype);
 
 #pragma GCC visibility pop
+/* NOLINTEND(readability-identifier-naming) */
 
 #ifdef __cplusplus
 }
