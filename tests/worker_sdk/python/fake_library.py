@@ -1,0 +1,86 @@
+"""Stands in for libmuster: one rank of a world whose ranks all hold what this one does."""
+
+import ctypes
+
+SIZES = (1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8)
+
+
+class FakeLibrary:
+    def __init__(self, rank=1, size=4):
+        self.calls = []  # (name, arguments but handle)
+        self.answer, self.text = 0, b""
+        self.during = None  # called in the middle of a call
+        self.freed = []
+        self._rank, self._size = rank, size
+
+    def open(self):
+        return self.answer, 0 if self.answer else 77
+
+    def last_error(self):
+        return self.text
+
+    def free(self, handle):
+        self.freed.append(handle)
+
+    def rank(self, handle):
+        return self._rank
+
+    def size(self, handle):
+        return self._size
+
+    local_rank, local_size = rank, size
+
+    def node_rank(self, handle):
+        return 0
+
+    def nodes(self, handle):
+        return 1
+
+    def round(self, handle):
+        return 3
+
+    def set_timeout(self, handle, seconds):
+        self.calls.append(("set_timeout", seconds))
+
+    def _noted(self, name, *arguments):
+        self.calls.append((name, *arguments))
+        if self.during:
+            self.during()
+        return self.answer
+
+    def _copy(self, target, source, count, dtype):
+        if target and source and not self.answer:
+            ctypes.memmove(target, source, count * SIZES[dtype])
+
+    def barrier(self, handle):
+        return self._noted("barrier")
+
+    def all_reduce(self, handle, source, target, count, dtype, op):
+        self._copy(target, source, count, dtype)
+        return self._noted("all_reduce", count, dtype, op)
+
+    def reduce(self, handle, source, target, count, dtype, op, root):
+        self._copy(target, source, count, dtype)
+        return self._noted("reduce", bool(target), count, dtype, op, root)
+
+    def broadcast(self, handle, data, count, dtype, root):
+        return self._noted("broadcast", count, dtype, root)
+
+    def all_gather(self, handle, source, target, count, dtype):
+        for r in range(self._size):
+            self._copy(target + r * count * SIZES[dtype], source, count, dtype)
+        return self._noted("all_gather", count, dtype)
+
+    def gather(self, handle, source, target, count, dtype, root):
+        return self._noted("gather", bool(target), count, dtype, root)
+
+    def scatter(self, handle, source, target, count, dtype, root):
+        return self._noted("scatter", bool(source), count, dtype, root)
+
+    def reduce_scatter(self, handle, source, target, count, dtype, op):
+        self._copy(target, source + self._rank * count * SIZES[dtype], count, dtype)
+        return self._noted("reduce_scatter", count, dtype, op)
+
+    def all_to_all(self, handle, source, target, count, dtype):
+        self._copy(target, source, count * self._size, dtype)
+        return self._noted("all_to_all", count, dtype)

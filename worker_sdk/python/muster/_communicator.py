@@ -1,0 +1,373 @@
+"""The communicator: argument checks here, the work in libmuster."""
+
+import math
+import operator
+import threading
+from types import TracebackType
+from typing import Any, TypeVar
+
+from . import _ffi
+from ._buffers import Buffer, view
+from ._errors import FailedPrecondition, error_of
+
+T = TypeVar("T")
+
+_OPS = {"sum": 0, "avg": 1, "prod": 2, "min": 3, "max": 4, "band": 5, "bor": 6, "bxor": 7}
+
+
+class Communicator:
+    """The ranks of a job, and what they do together; :func:`muster.init` makes one.
+
+    Every rank makes the same calls in the same order. A call blocks until its own part is done and
+    lets other Python threads run, but not on the same communicator.
+
+    Numbers are given as NumPy arrays, torch CPU tensors, or objects with a writable buffer
+    (``array.array``, ``bytearray``, ``memoryview``): dense, in host memory, of type int8 to int64,
+    uint8 to uint64, float16, bfloat16, float32 or float64. Where no ``out`` is given, results are
+    of the same kind: of the same shape where nothing else is said, flat for ``array.array`` and
+    ``bytearray``. An ``out`` that is given may have any shape of the right count.
+
+    `op` is one of "sum", "avg" (integers: towards zero), "prod", "min", "max", and for integers
+    "band", "bor", "bxor".
+
+    Raises
+    ------
+    TypeError, ValueError
+        Arguments that can never work; the communicator can still be used.
+    muster.FailedPrecondition
+        The ranks disagree on the call; both sides are named.
+    muster.Unavailable
+        A peer died or cannot be reached.
+    muster.DeadlineExceeded
+        The timeout was over.
+
+    After the last three, outputs are unspecified and each later call raises the same.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._handle = 0
+        self._busy = threading.Lock()
+        code, self._handle = library.open()
+        self._check(code)
+        #: This process among all, 0 .. size - 1.
+        self.rank: int = library.rank(self._handle)
+        #: Processes in all.
+        self.size: int = library.size(self._handle)
+        #: This process among those of this node.
+        self.local_rank: int = library.local_rank(self._handle)
+        #: Processes of this node.
+        self.local_size: int = library.local_size(self._handle)
+        #: This node among all.
+        self.node_rank: int = library.node_rank(self._handle)
+        #: Nodes in all.
+        self.nodes: int = library.nodes(self._handle)
+        #: Grows with each start of the job's processes.
+        self.round: int = library.round(self._handle)
+
+    def __repr__(self) -> str:
+        closed = "" if self._handle else ", closed"
+        return f"<muster.Communicator rank {self.rank} of {self.size}, round {self.round}{closed}>"
+
+    def __enter__(self) -> "Communicator":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", 0):
+            self.close()
+
+    def close(self) -> None:
+        """Leaves the job's collectives; a second time does nothing."""
+        with self._busy:
+            handle, self._handle = self._handle, 0
+            if handle:
+                self._library.free(handle)
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """Sets how long each later call may take.
+
+        Parameters
+        ----------
+        seconds : float or None
+            None, or 0: without limit.
+        """
+        seconds = 0.0 if seconds is None else float(seconds)
+        if not seconds >= 0 or math.isinf(seconds):
+            raise ValueError(f"seconds: want a number from 0, or None for no limit; got {seconds}")
+        self._call("set_timeout", seconds)
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+        self._call("barrier")
+
+    def all_reduce(self, x: T, op: str = "sum", out: Any = None) -> Any:
+        """Combines the numbers of all ranks, element by element; all get the same bits.
+
+        Parameters
+        ----------
+        x : numbers
+            Becomes the result where no `out` is given.
+        op : str
+        out : numbers, optional
+            Takes the result; of the count and type of `x`.
+
+        Returns
+        -------
+        `out`, or `x`.
+        """
+        code = _op(op)
+        source = view(x, "x")
+        target = _in_place(source) if out is None else _elsewhere(out, source)
+        self._call("all_reduce", source.address, target.address, source.count, source.dtype, code)
+        return x if out is None else out
+
+    def reduce(self, x: T, op: str = "sum", root: int = 0, out: Any = None) -> Any:
+        """As :meth:`all_reduce`, but only `root` gets the result; `x` of the others stays as it is.
+
+        Returns
+        -------
+        `out`, or `x`, on `root`; None on the others, whose `out` is not looked at.
+        """
+        code, root = _op(op), self._root(root)
+        source = view(x, "x")
+        if self.rank != root:
+            self._call("reduce", source.address, 0, source.count, source.dtype, code, root)
+            return None
+        target = _in_place(source) if out is None else _elsewhere(out, source)
+        self._call("reduce", source.address, target.address, source.count, source.dtype, code, root)
+        return x if out is None else out
+
+    def broadcast(self, x: T, root: int = 0) -> T:
+        """Gives every rank the numbers of `root`, in place.
+
+        Returns
+        -------
+        `x`.
+        """
+        root = self._root(root)
+        data = view(x, "x")
+        if self.rank != root:
+            _writable(data, "x")
+        self._call("broadcast", data.address, data.count, data.dtype, root)
+        return x
+
+    def all_gather(self, x: Any, out: Any = None) -> Any:
+        """Puts the numbers of all ranks behind one another, in the order of ranks.
+
+        Parameters
+        ----------
+        x : numbers
+            May lie in `out`, at its own place.
+        out : numbers, optional
+            `size` times the count of `x`.
+
+        Returns
+        -------
+        `out`; where none is given, a new one of shape ``(size, *x.shape)``.
+        """
+        source = view(x, "x")
+        out, target = self._gathered(source, out)
+        self._call("all_gather", source.address, target.address, source.count, source.dtype)
+        return out
+
+    def gather(self, x: Any, root: int = 0, out: Any = None) -> Any:
+        """As :meth:`all_gather`, but only `root` gets the result.
+
+        Returns
+        -------
+        As `all_gather` on `root`; None on the others, whose `out` is not looked at.
+        """
+        root = self._root(root)
+        source = view(x, "x")
+        if self.rank != root:
+            self._call("gather", source.address, 0, source.count, source.dtype, root)
+            return None
+        out, target = self._gathered(source, out)
+        self._call("gather", source.address, target.address, source.count, source.dtype, root)
+        return out
+
+    def scatter(self, x: Any = None, root: int = 0, out: Any = None) -> Any:
+        """Gives each rank its part of what `root` has.
+
+        Parameters
+        ----------
+        x : numbers
+            On `root`: the part of rank 0, of rank 1, ... Not looked at on the others.
+        root : int
+        out : numbers
+            Takes the part. May be left out on `root`, where `x` says what a part is.
+
+        Returns
+        -------
+        `out`; where none is given, a new one: the first axis of `x` split among the ranks.
+        """
+        root = self._root(root)
+        if self.rank != root:
+            if out is None:
+                raise TypeError(f"scatter: rank {self.rank} is not the root ({root}): give out=, which takes its part")
+            target = view(out, "out")
+            _writable(target)
+            self._call("scatter", 0, target.address, target.count, target.dtype, root)
+            return out
+        source = view(x, "x")
+        out, target = self._part(source, out)
+        self._call("scatter", source.address, target.address, target.count, target.dtype, root)
+        return out
+
+    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> Any:
+        """Combines the numbers of all ranks and gives each rank its part of the result.
+
+        Parameters
+        ----------
+        x : numbers
+            The part of rank 0, of rank 1, ...: `size` times the count of `out`.
+        op : str
+        out : numbers, optional
+
+        Returns
+        -------
+        `out`; where none is given, a new one: the first axis of `x` split among the ranks.
+        """
+        code = _op(op)
+        source = view(x, "x")
+        out, target = self._part(source, out)
+        self._call("reduce_scatter", source.address, target.address, target.count, target.dtype, code)
+        return out
+
+    def all_to_all(self, x: Any, out: Any = None) -> Any:
+        """Sends the j-th part of `x` to rank j; the part that comes from rank i is the i-th of `out`.
+
+        Parameters
+        ----------
+        x : numbers
+            `size` parts of equal count.
+        out : numbers, optional
+            Of the count of `x`.
+
+        Returns
+        -------
+        `out`; where none is given, a new one of the shape of `x`.
+        """
+        source = view(x, "x")
+        count = self._share(source)
+        if out is None:
+            out = source.make(source.owner, source.shape)
+        target = _elsewhere(out, source)
+        self._call("all_to_all", source.address, target.address, count, source.dtype)
+        return out
+
+    # --- steps of the above ---
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        if not self._busy.acquire(blocking=False):
+            raise FailedPrecondition(f"{name}: another thread is in a call of this communicator: make one at a time")
+        try:
+            if not self._handle:
+                raise FailedPrecondition(f"{name}: the communicator is closed")
+            self._check(getattr(self._library, name)(self._handle, *arguments) or 0)
+        finally:
+            self._busy.release()
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise error_of(code, self._library.last_error().decode(errors="replace"))
+
+    def _root(self, root: int) -> int:
+        root = operator.index(root)
+        if not 0 <= root < self.size:
+            raise ValueError(f"root: want 0..{self.size - 1}, got {root}")
+        return root
+
+    def _share(self, source: Buffer) -> int:
+        count, rest = divmod(source.count, self.size)
+        if rest:
+            raise ValueError(f"x: want a count that {self.size} ranks can share evenly, got {source.count}")
+        return count
+
+    def _gathered(self, source: Buffer, out: Any) -> tuple[Any, Buffer]:
+        if out is None:
+            out = source.make(source.owner, (self.size, *source.shape))
+        target = _target(out, source, source.count * self.size)
+        if source.address != target.address + self.rank * source.bytes:
+            _apart(source, target, f"; its own place is element {self.rank * source.count} of out")
+        return out, target
+
+    def _part(self, source: Buffer, out: Any) -> tuple[Any, Buffer]:
+        count = self._share(source)
+        if out is None:
+            rows = source.shape[0] if source.shape else 0
+            if rows % self.size or not source.shape:
+                raise ValueError(
+                    f"x: the first axis of shape {source.shape} cannot be split among {self.size} ranks: give out="
+                )
+            out = source.make(source.owner, (rows // self.size, *source.shape[1:]))
+        target = _target(out, source, count)
+        _apart(source, target)
+        return out, target
+
+
+def _op(op: str) -> int:
+    code = _OPS.get(op) if isinstance(op, str) else None
+    if code is None:
+        raise ValueError(f"op: want one of {', '.join(_OPS)}, got {op!r}")
+    return code
+
+
+def _in_place(source: Buffer) -> Buffer:
+    _writable(source, "x", ", or give out=")
+    return source
+
+
+def _elsewhere(out: Any, source: Buffer) -> Buffer:
+    target = _target(out, source, source.count)
+    _apart(source, target)
+    return target
+
+
+def _target(out: Any, source: Buffer, count: int) -> Buffer:
+    target = view(out, "out")
+    if target.dtype != source.dtype:
+        raise ValueError(f"out: want {source.dtype_name} as x has, got {target.dtype_name}")
+    if target.count != count:
+        raise ValueError(f"out: want {count} elements, got {target.count}")
+    _writable(target)
+    return target
+
+
+def _writable(target: Buffer, name: str = "out", otherwise: str = "") -> None:
+    if not target.writable:
+        raise ValueError(f"{name}: read-only, and takes the result: pass {name}.copy(){otherwise}")
+
+
+def _apart(source: Buffer, target: Buffer, hint: str = "") -> None:
+    if source.address == target.address:
+        return
+    if source.address < target.address + target.bytes and target.address < source.address + source.bytes:
+        raise ValueError(f"x and out overlap: want the same memory, or no common element{hint}")
+
+
+def init() -> Communicator:
+    """The ranks of the job that ``launch`` started; a world of one without it.
+
+    Blocks until every rank has called it. Signals, Ctrl-C among them, are seen by Python when a
+    call returns: set a timeout, here by MUSTER_TIMEOUT in seconds, where that matters.
+
+    Returns
+    -------
+    Communicator
+
+    Raises
+    ------
+    OSError
+        libmuster.so is not found, or cannot be loaded.
+    ValueError
+        A variable of the environment makes no sense.
+    muster.Error
+        As for each call.
+    """
+    return Communicator(_ffi.load())

@@ -1,0 +1,94 @@
+"""libmuster's C ABI (muster/muster.h) by ctypes, which lets other threads run during a call."""
+
+import ctypes
+import os
+from typing import Any
+
+_HANDLE = ctypes.c_void_p
+_BUFFER = ctypes.c_void_p
+_COUNT = ctypes.c_int64
+_INT = ctypes.c_int
+
+# Name without "muster_" -> (result, arguments).
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "version": (ctypes.c_char_p, []),
+    "last_error": (ctypes.c_char_p, []),
+    "init": (_INT, [ctypes.POINTER(_HANDLE)]),
+    "free": (None, [_HANDLE]),
+    "rank": (_INT, [_HANDLE]),
+    "size": (_INT, [_HANDLE]),
+    "local_rank": (_INT, [_HANDLE]),
+    "local_size": (_INT, [_HANDLE]),
+    "node_rank": (_INT, [_HANDLE]),
+    "nodes": (_INT, [_HANDLE]),
+    "round": (ctypes.c_uint64, [_HANDLE]),
+    "set_timeout": (None, [_HANDLE, ctypes.c_double]),
+    "barrier": (_INT, [_HANDLE]),
+    "all_reduce": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
+    "reduce": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT, _INT]),
+    "broadcast": (_INT, [_HANDLE, _BUFFER, _COUNT, _INT, _INT]),
+    "all_gather": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT]),
+    "gather": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
+    "scatter": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
+    "reduce_scatter": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
+    "all_to_all": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT]),
+}
+
+_NAME = "libmuster.so"
+
+
+class Library:
+    """The functions of the C ABI, each named without its prefix.
+
+    Parameters
+    ----------
+    path : str
+        What the loader opens.
+    """
+
+    def __init__(self, path: str) -> None:
+        library = ctypes.CDLL(path)
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, "muster_" + name)
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+    def open(self) -> tuple[int, int]:
+        """``muster_init()``: a code, and the communicator's handle where it is 0."""
+        handle = _HANDLE()
+        code = self.init(ctypes.byref(handle))  # type: ignore[attr-defined]
+        return code, handle.value or 0
+
+
+_loaded: Library | None = None
+
+
+def load() -> Library:
+    """The library: beside this file, else $MUSTER_LIB, else where the loader looks.
+
+    Raises
+    ------
+    OSError
+        There is none, or it cannot be loaded.
+    """
+    global _loaded
+    if _loaded is None:
+        _loaded = Library(_path())
+    return _loaded
+
+
+def _path() -> str:
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), _NAME)
+    if os.path.exists(beside):
+        return beside
+    named = os.environ.get("MUSTER_LIB")
+    if named:
+        return named
+    try:
+        ctypes.CDLL(_NAME)
+    except OSError as why:
+        raise OSError(
+            f"{_NAME} is neither beside the package ({beside}) nor where the loader looks ({why}): "
+            "install Muster, or set MUSTER_LIB to the file's path"
+        ) from None
+    return _NAME
