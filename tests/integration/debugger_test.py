@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from harness import LAUNCH, WORKERS, sh
+from harness import LAUNCH, WORKERS, sh, wait_for
 
 WHERE = pytest.mark.parametrize("where", [["-n", "4"], ["--standalone", "--nnodes", "2", "--nproc-per-node", "2"], ["--hosts", "node0,node1", "--nproc-per-node", "2"]], ids=["one", "standalone", "hosts"])
 WORKER = sh('echo "rank $RANK pid $$ at $(hostname)"')
@@ -56,6 +56,23 @@ def test_the_table_as_a_file(shells, scratch, where):
     assert head == "rank\thost\tpid\texecutable"
     table = {int(rank): (host, int(pid)) for rank, host, pid, _ in (row.split("\t") for row in rows)}
     assert table == said(result) and all(row.endswith("/bin/bash") for row in rows), (rows, result)
+
+
+def test_a_debugger_that_attaches_later_finds_it(shells, scratch):
+    gate = scratch / "gate"
+    script = f'echo "rank $RANK pid $$ at $(hostname)"; until [ -e {gate} ]; do sleep 0.05; done'
+    job = shells[0].start("-n", "2", "--proctable", scratch / "table", *sh(script))
+    job.expect("rank", count=2)
+    wait_for((scratch / "table").exists, 20, what="all workers have started")
+    with open(f"/proc/{job.pid}/status") as f:
+        pid = re.search(r"^NSpid:.*\s(\d+)$", f.read(), re.M)[1]  # as the host numbers it
+    look = 'printf "pids %d %d of %d\n", MPIR_proctable[0].pid, MPIR_proctable[1].pid, MPIR_proctable_size'
+    seen = shells[0].run("-q", "-batch", "-nx", "-p", pid, "-ex", look, program="/usr/bin/gdb")
+    gate.write_text("")
+    result = job.finish()
+    workers = said(result)
+    assert f"pids {workers[0][1]} {workers[1][1]} of 2" in seen.text, (seen, result)
+    assert result.code == 0
 
 
 def test_after_a_restart_it_is_that_of_the_new_workers(shells, scratch):
