@@ -1,0 +1,39 @@
+"""The Python package, on the build tree's library."""
+
+import re
+
+import pytest
+
+from harness import BIN, EXAMPLES, PYTHON, WORKERS
+
+PACKAGE = {"PYTHONPATH": str(BIN.parent / "python")}
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_every_call(node0, n):
+    result = node0.run("-n", n, "--no-prefix", WORKERS / "sdk_calls.py", env=PACKAGE)
+    assert result.code == 0 and result.text.count("all right") == n, result
+
+
+def test_the_example(node0):
+    runs = [node0.run("-n", "4", "--no-prefix", EXAMPLES / "allreduce_sgd.py", env=PACKAGE) for _ in range(2)]
+    losses = [float(loss) for loss in re.findall(r"loss (\S+)", runs[0].text)]
+    assert len(losses) == 5 and losses == sorted(losses, reverse=True), runs[0]
+    assert runs[0].code == 0 and runs[0].text == runs[1].text, runs
+
+
+def test_a_peer_that_dies_is_an_exception_with_its_name(node0):
+    script = """
+import os, signal, muster, numpy
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+comm = muster.init()
+comm.barrier()
+if comm.rank == 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    comm.all_reduce(numpy.ones(4))
+except muster.Unavailable as error:
+    print("told:", error)
+"""
+    result = node0.run("-n", "3", "--no-prefix", PYTHON, "-c", script, env=PACKAGE)
+    assert result.code == 137 and result.text.count("told:") == 2 and result.text.count("rank 2 has died") == 2, result

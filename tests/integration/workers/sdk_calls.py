@@ -1,0 +1,42 @@
+"""Every call of the Python package, with what each kind of buffer gives."""
+
+import array
+import sys
+
+import muster
+import numpy as np
+import torch
+
+with muster.init() as comm:
+    rank, size = comm.rank, comm.size
+    ranks = np.arange(size)
+
+    for make in (lambda n: np.full(n, rank + 1.0), lambda n: torch.full((n,), rank + 1.0), lambda n: array.array("d", [rank + 1.0] * n)):
+        for count in (1, 1000, 300000):
+            data = make(count)
+            assert comm.all_reduce(data) is data and data[0] == data[count - 1] == size * (size + 1) / 2
+    half = torch.full((5,), rank + 1, dtype=torch.bfloat16)
+    assert comm.all_reduce(half, op="max").tolist() == [size] * 5
+    assert (comm.all_reduce(np.full(3, rank, np.int64), op="sum") == ranks.sum()).all()
+    assert (comm.all_reduce(np.full(3, float(rank)), op="avg") == ranks.mean()).all()
+
+    data = np.full(4, rank)
+    assert (comm.broadcast(data, root=size - 1) == size - 1).all()
+    assert (comm.all_gather(np.full(2, rank)).reshape(size, 2) == ranks[:, None]).all()
+    total = comm.reduce(np.full(2, rank), root=0)
+    assert rank != 0 or (total == ranks.sum()).all()
+    gathered = comm.gather(np.full(2, rank), root=0)
+    assert rank != 0 or (gathered.reshape(size, 2) == ranks[:, None]).all()
+    part = np.empty(2, np.int64)
+    comm.scatter(np.repeat(ranks, 2) if rank == 0 else None, out=part, root=0)
+    assert (part == rank).all()
+    assert (comm.reduce_scatter(np.arange(size * 2.0)) == size * np.arange(rank * 2.0, rank * 2 + 2)).all()
+    assert (comm.all_to_all(ranks + 100 * rank) == 100 * ranks + rank).all()
+    comm.barrier()
+    try:
+        comm.all_reduce(np.ones((4, 4))[:, 1])
+    except ValueError as error:
+        assert "contiguous" in str(error), error
+    else:
+        sys.exit("a strided array was taken")
+    print(f"rank {rank} of {size} on node {comm.node_rank}: all right")
