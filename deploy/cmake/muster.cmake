@@ -89,12 +89,17 @@ function(muster_program name)
   endif()
 endfunction()
 
+find_program(LLD ld.lld) # for tests, of which there are fifty: it takes a quarter of the time of binutils' ld
+
 # muster_test(NAME SOURCES... LINK libs...): a GoogleTest program, one ctest entry a case.
 function(muster_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_compile_options(${name} PRIVATE ${MUSTER_WARNINGS})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
+  if(LLD)
+    target_link_options(${name} PRIVATE -fuse-ld=lld)
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 120)
