@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -142,18 +141,21 @@ std::vector<double> Best(const std::vector<Work>& works) {
   return best;
 }
 
-// A page's odd part apart, so that buffers do not compete for the same lines of a cache.
+// Each begins with a cache line, and lies a page's odd part from the next, so that they do not
+// compete for the same places of a cache.
 struct Buffers {
   Buffers(int n, size_t bytes)
-      : step(bytes + 4096 + 320), memory((step / 8) * static_cast<size_t>(n + 1)) {
+      : step(bytes + 4096 + 5 * kLine), memory((step * static_cast<size_t>(n + 1) + kLine) / 8) {
     uint64_t state = 1;
     for (uint64_t& word : memory) {
       state = state * 6364136223846793005U + 1442695040888963407U;
       word = (state & 0x3F0F3F0F3F0F3F0FU) | 0x3000300030003000U;  // finite in every float type
     }
-    for (int s = 0; s <= n; ++s)
-      at.push_back(reinterpret_cast<char*>(memory.data()) + step * static_cast<size_t>(s));
+    char* first = reinterpret_cast<char*>(memory.data());
+    first += (kLine - reinterpret_cast<uintptr_t>(first) % kLine) % kLine;
+    for (int s = 0; s <= n; ++s) at.push_back(first + step * static_cast<size_t>(s));
   }
+  static constexpr size_t kLine = 64;
   size_t step;
   std::vector<uint64_t> memory;
   std::vector<char*> at;
@@ -166,7 +168,6 @@ void Measure(const Case& c, int n, size_t bytes) {
   const size_t count = bytes / SizeOf(c.dtype);
 
   std::vector<Work> works;
-  std::vector<std::string> columns;
   works.emplace_back([&] { ReduceMany(dst, srcs.data(), n, count, c.dtype, c.op); });
   for (const Kernels* const* k = KernelsHere(); *k != nullptr; ++k) {
     const ReduceKernel kernel = (*k)->reduce[static_cast<int>(c.dtype)][static_cast<int>(c.op)];
