@@ -147,7 +147,8 @@ void AppendMuster(const WorkerEnvInput& input, const Place& place, VariableList&
   list.Ours(kEnvLocalSize, absl::StrCat(place.local_size), "LOCAL_WORLD_SIZE");
   list.Ours(kEnvNodeRank, absl::StrCat(place.node_rank), "GROUP_RANK");
   list.Ours(kEnvNodes, absl::StrCat(place.nodes), "GROUP_WORLD_SIZE");
-  list.Ours(kEnvAgentFd, absl::StrCat(kWorkerDoorFd), "where the worker SDK meets this node's agent");
+  list.Ours(kEnvAgentFd, absl::StrCat(kWorkerDoorFd),
+            "where the worker SDK meets this node's agent");
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ void WorkerDoor::Admit(UniqueFd fd, const LinkHello& hello) {
 uint32_t WorkerDoor::PlaceOf(uint32_t rank) const {
   const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
   const bool found = at != ranks_.end() && *at == rank;
-  return static_cast<uint32_t>(found ? at - ranks_.begin() : ranks_.size());
+  return static_cast<uint32_t>((found ? at : ranks_.end()) - ranks_.begin());
 }
 
 absl::StatusOr<WorkerDoor::Meeting*> WorkerDoor::MeetingOf(uint32_t number) {

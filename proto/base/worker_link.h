@@ -60,7 +60,9 @@ struct ArenaGeometry {
   static constexpr uint64_t RoundUp(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
   constexpr uint64_t LinesAt() const { return kPage; }
-  constexpr uint64_t SlotsAt() const { return LinesAt() + RoundUp(local_size * kLineBytes); }
+  constexpr uint64_t SlotsAt() const {
+    return LinesAt() + RoundUp(uint64_t{local_size} * kLineBytes);
+  }
   constexpr uint64_t ResultsAt() const { return SlotsAt() + 2 * local_size * slot_bytes; }
   constexpr uint64_t Bytes() const { return ResultsAt() + 2 * slot_bytes; }
 };

@@ -48,10 +48,10 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
   }
   if (!status.ok()) {
     arena_->Fail(status.code(), status.message());  // the others need not wait for us
-    broken_ = Status(status.code(), std::string(Name(call.kind)) + " (call " +
-                                        std::to_string(number_) + ") on rank " +
-                                        std::to_string(arena_->RankOf(group_.rank)) + ": " +
-                                        status.message());
+    broken_ =
+        Status(status.code(), std::string(Name(call.kind)) + " (call " + std::to_string(number_) +
+                                  ") on rank " + std::to_string(arena_->RankOf(group_.rank)) +
+                                  ": " + status.message());
   }
   return broken_;
 }

@@ -46,8 +46,8 @@ class Executor {
   const Group group_;
   std::chrono::nanoseconds timeout_{0};
 
-  uint64_t number_ = 0;            // of the call that runs, or ran last
-  CallMark mark_;                  // of that call
+  uint64_t number_ = 0;       // of the call that runs, or ran last
+  CallMark mark_;             // of that call
   uint64_t first_phase_ = 0;  // of that call
   bool checked_ = true;       // the others make the same call, as far as we wait for them
   std::optional<std::chrono::steady_clock::time_point> waiting_since_;

@@ -158,7 +158,7 @@ void RunAll(World& world, uint64_t seed) {
 }
 
 int64_t Value(uint32_t rank, uint64_t index) {
-  return static_cast<int64_t>(rank * 1000003 + index * 7 + 1);
+  return static_cast<int64_t>(uint64_t{rank} * 1000003 + index * 7 + 1);
 }
 
 // What `rank` must have at `index` of its output; the second version of each collective.
@@ -170,7 +170,7 @@ int64_t Want(const Call& call, uint32_t size, uint32_t rank, uint64_t index) {
     for (uint32_t i = 0; i < size; ++i) {
       out += Value(i, at);
     }
-    return call.op == ReduceOp::kAvg ? out / size : out;
+    return call.op == ReduceOp::kAvg && size != 0 ? out / size : out;
   };
   switch (call.kind) {
     case OpKind::kAllReduce:
@@ -263,7 +263,7 @@ TEST_P(ScheduleTest, EverySizeOfNode) {
       Call call{GetParam(), DType::kInt64, count % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAvg};
       call.root = (size * 5 + 3) % size;
       call.count = count;
-      CheckOne(size, slot, call, size * 131 + count);
+      CheckOne(size, slot, call, uint64_t{size} * 131 + count);
       if (HasFailure()) {
         return;
       }
@@ -279,7 +279,7 @@ TEST_P(ScheduleTest, EveryCountAroundChunks) {
           kSlot / kWord + 1, 2 * kSlot / kWord, 5 * kSlot / kWord + 17}) {
       for (uint32_t root = 0; root < size; ++root) {
         Call call{GetParam(), DType::kInt64, ReduceOp::kSum, root, count};
-        CheckOne(size, kSlot, call, root * 17 + count);
+        CheckOne(size, kSlot, call, uint64_t{root} * 17 + count);
         if (HasFailure()) {
           return;
         }

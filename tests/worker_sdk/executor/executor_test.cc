@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -37,7 +37,7 @@ std::vector<float> Input(uint32_t place, uint64_t count) {
 std::string Text(const Status& status) { return status.ToString(); }
 
 // Sizes around those where the way of doing it changes.
-const uint64_t kCounts[] = {0, 1, 2, 3, 16, 1000, 5000, 40000, 200001};
+constexpr uint64_t kCounts[] = {0, 1, 2, 3, 16, 1000, 5000, 40000, 200001};
 
 TEST(ExecutorTest, AllReduceInPlaceAndOutOfPlace) {
   for (const uint32_t size : {1u, 2u, 3u, 4u, 7u}) {
@@ -179,11 +179,13 @@ TEST(ExecutorTest, EqualBits) {
         std::this_thread::yield();
       }
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, kCount), data.data(), data.data())), "OK");
-      seen[run * kSize + place] = std::move(data);
+      seen[size_t{run} * kSize + place] = std::move(data);
     }
   });
   for (const std::vector<float>& one : seen) {
-    ASSERT_EQ(std::memcmp(one.data(), seen[0].data(), kCount * sizeof(float)), 0);
+    for (size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(std::bit_cast<uint32_t>(one[i]), std::bit_cast<uint32_t>(seen[0][i]));
+    }
   }
 }
 

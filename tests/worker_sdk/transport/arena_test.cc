@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const auto kNever = [](uint32_t) { return Status(); };
+const auto never = [](uint32_t) { return Status(); };
 
 // What the agent writes into a rank's line.
 void MarkGone(const UniqueFd& memory, const ArenaGeometry& geometry, uint32_t place, LineEnd how) {
@@ -69,7 +69,7 @@ TEST_P(ArenaWaitTest, PhasesKeepTogether) {
       *arena->SlotNext(place) = static_cast<uint8_t>(phase * kRanks + place);
       came[phase].fetch_add(1);
       arena->Publish();
-      ASSERT_TRUE(arena->WaitForAll(kNever).ok());
+      ASSERT_TRUE(arena->WaitForAll(never).ok());
       ASSERT_EQ(came[phase].load(), kRanks);
       for (uint32_t i = 0; i < kRanks; ++i) {
         ASSERT_EQ(*arena->SlotNow(i), static_cast<uint8_t>(phase * kRanks + i));
@@ -98,13 +98,13 @@ TEST(ArenaTest, ARankThatDiedIsNotWaitedFor) {
   }
   MarkGone(memory, geometry, 1, LineEnd::kDied);
   arena->Publish();
-  EXPECT_TRUE(arena->WaitForAll(kNever).ok()) << "what it had done before counts";
+  EXPECT_TRUE(arena->WaitForAll(never).ok()) << "what it had done before counts";
   arena->Publish();
-  const Status status = arena->WaitForAll(kNever);
+  const Status status = arena->WaitForAll(never);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "rank 1 has died");
   MarkGone(memory, geometry, 1, LineEnd::kClosed);
-  EXPECT_EQ(arena->WaitFor(1, kNever).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(arena->WaitFor(1, never).code(), StatusCode::kFailedPrecondition);
 }
 
 TEST(ArenaTest, TheFirstFailureEndsEveryWait) {
@@ -116,7 +116,7 @@ TEST(ArenaTest, TheFirstFailureEndsEveryWait) {
   fails->Fail(StatusCode::kFailedPrecondition, std::string(5000, 'x'));
   fails->Fail(StatusCode::kInternal, "later");
   waits->Publish();
-  const Status status = waits->WaitForAll(kNever);
+  const Status status = waits->WaitForAll(never);
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), std::string(sizeof(ArenaHeader::failure) - 1, 'x'));
 }
