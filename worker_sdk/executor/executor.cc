@@ -1,9 +1,9 @@
 #include "worker_sdk/executor/executor.h"
 
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
+#include "worker_sdk/executor/copy.h"
 #include "worker_sdk/reduce/reduce.h"
 
 namespace muster {
@@ -75,7 +75,7 @@ Status Executor::RunSteps(const Call& call, const uint8_t* in, uint8_t* out) {
         uint8_t* const to = Target(step.dst, out);
         const uint8_t* const from = Source(step.src, in, out);
         if (to != from) {
-          std::memcpy(to, from, step.bytes);
+          CopyBytes(to, from, step.bytes);
         }
         break;
       }
