@@ -63,7 +63,7 @@ struct ArenaGeometry {
   constexpr uint64_t SlotsAt() const {
     return LinesAt() + RoundUp(uint64_t{local_size} * kLineBytes);
   }
-  constexpr uint64_t ResultsAt() const { return SlotsAt() + 2 * local_size * slot_bytes; }
+  constexpr uint64_t ResultsAt() const { return SlotsAt() + uint64_t{2} * local_size * slot_bytes; }
   constexpr uint64_t Bytes() const { return ResultsAt() + 2 * slot_bytes; }
 };
 

@@ -167,7 +167,7 @@ TEST(ExecutorTest, EqualBits) {
   constexpr uint32_t kSize = 5;
   constexpr uint64_t kCount = 30011;
   const Node node(kSize);
-  std::vector<std::vector<float>> seen(kSize * 3);
+  std::vector<std::vector<float>> seen(size_t{kSize} * 3);
   RunRanks(kSize, [&](uint32_t place) {
     Executor executor = node.Open(place);
     for (uint32_t run = 0; run < 3; ++run) {
