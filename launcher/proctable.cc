@@ -1,15 +1,13 @@
 #include "launcher/proctable.h"
 
-#include <unistd.h>
-
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "agent/core/programs.h"
+#include "agent/io/node_facts.h"
+#include "agent/io/program_facts.h"
 #include "launcher/job_run.h"
 #include "launcher/mpir.h"
 #include "proto/base/log.h"
@@ -19,15 +17,13 @@ namespace {
 
 // Of each program of the plan, on a machine like this one.
 std::vector<std::string> Executables(const WorkPlan& plan) {
-  char* own_folder = get_current_dir_name();
-  const std::string here = own_folder == nullptr ? "" : own_folder;
-  free(own_folder);
-  const char* path = std::getenv("PATH");
   std::vector<std::string> out;
-  for (size_t i = 0; i < ProgramCount(plan); ++i) {
-    const WorkPlan program = PlanOfProgram(plan, i);
-    out.push_back(FileOfCommand(program.argv.front(), program.wdir.empty() ? here : program.wdir,
-                                path == nullptr ? "" : path));
+  for (const PreparedProgram& program : PreparePrograms(plan, OwnEnvironment())) {
+    const std::string& word = program.plan.argv.front();
+    const std::string& wdir = program.plan.wdir;
+    const std::string file =
+        FindProgram(word, wdir.empty() ? OwnFolder() : wdir, program.environment);
+    out.push_back(file.empty() ? word : file);
   }
   return out;
 }
@@ -57,20 +53,6 @@ std::string ProctableText(const std::vector<ProctableEntry>& table) {
                     table[rank].executable, "\n");
   }
   return out;
-}
-
-std::string FileOfCommand(const std::string& word, const std::string& folder,
-                          const std::string& path) {
-  if (word.find('/') != std::string::npos) {
-    return word.front() == '/' ? word : absl::StrCat(folder, "/", word);
-  }
-  for (const absl::string_view place : absl::StrSplit(path, ':', absl::SkipEmpty())) {
-    std::string file = absl::StrCat(place, "/", word);
-    if (access(file.c_str(), X_OK) == 0) {
-      return file;
-    }
-  }
-  return word;
 }
 
 void PublishProctable(const JobSpec& spec, const RoundState& state,

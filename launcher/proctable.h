@@ -28,10 +28,6 @@ std::vector<ProctableEntry> ProctableOf(const RoundState& state, const WorkPlan&
 // "rank", host, pid and executable, a line for each rank, with a heading; between them tabs.
 std::string ProctableText(const std::vector<ProctableEntry>& table);
 
-// What `word` names to a shell in `folder` with this PATH; itself where there is no such file.
-std::string FileOfCommand(const std::string& word, const std::string& folder,
-                          const std::string& path);
-
 // To --proctable's file, and to a debugger that asked for it; nothing where nobody did.
 void PublishProctable(const JobSpec& spec, const RoundState& state,
                       const std::function<std::string(uint32_t)>& host_of);

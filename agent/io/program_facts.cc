@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/core/programs.h"
 #include "agent/io/elf_file.h"
+#include "agent/io/node_facts.h"
 #include "agent/io/python_facts.h"
 #include "agent/io/small_file.h"
 
@@ -30,33 +31,13 @@ absl::string_view BaseOf(absl::string_view path) {
 }
 
 std::string Absolute(absl::string_view path, const std::string& wdir) {
-  return absl::StartsWith(path, "/") ? std::string(path) : absl::StrCat(wdir, "/", path);
-}
-
-std::string CurrentFolder() {
-  std::string out(4096, '\0');
-  return getcwd(out.data(), out.size()) == nullptr ? "." : std::string(out.c_str());
+  return absl::StartsWith(path, "/") ? std::string(path)
+                                     : absl::StrCat(wdir.empty() ? "." : wdir, "/", path);
 }
 
 bool IsProgram(const std::string& path) {
   struct stat st {};
   return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && access(path.c_str(), X_OK) == 0;
-}
-
-// As execvp would find it; "" when it would not.
-std::string FindProgram(absl::string_view name, const std::string& wdir, const EnvBase& env) {
-  if (absl::StrContains(name, '/')) {
-    return Absolute(name, wdir);
-  }
-  const char* path = env.Find("PATH");
-  for (const absl::string_view folder :
-       absl::StrSplit(path == nullptr ? kDefaultPath : path, ':')) {
-    std::string candidate = Absolute(absl::StrCat(folder.empty() ? "." : folder, "/", name), wdir);
-    if (IsProgram(candidate)) {
-      return candidate;
-    }
-  }
-  return "";
 }
 
 // The program a "#!" line names; "" when it is none. `env` is looked through.
@@ -159,6 +140,21 @@ void LookAtPython(const std::string& interpreter, const std::string& script,
 
 }  // namespace
 
+std::string FindProgram(absl::string_view name, const std::string& wdir, const EnvBase& env) {
+  if (absl::StrContains(name, '/')) {
+    return Absolute(name, wdir);
+  }
+  const char* path = env.Find("PATH");
+  for (const absl::string_view folder :
+       absl::StrSplit(path == nullptr ? kDefaultPath : path, ':')) {
+    std::string candidate = Absolute(absl::StrCat(folder.empty() ? "." : folder, "/", name), wdir);
+    if (IsProgram(candidate)) {
+      return candidate;
+    }
+  }
+  return "";
+}
+
 ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::string& wdir_given,
                            const EnvBase& env) {
   ProgramFacts facts;
@@ -166,8 +162,8 @@ ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::stri
     return facts;
   }
   const std::string wdir = absl::StartsWith(wdir_given, "/") ? wdir_given
-                           : wdir_given.empty()              ? CurrentFolder()
-                                                : Absolute(wdir_given, CurrentFolder());
+                           : wdir_given.empty()              ? OwnFolder()
+                                                             : Absolute(wdir_given, OwnFolder());
   facts.program = std::string(BaseOf(argv[0]));
   const std::string path = FindProgram(argv[0], wdir, env);
   if (path.empty()) {

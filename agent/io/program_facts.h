@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "agent/core/env_filter.h"
 #include "agent/core/facts.h"
 
@@ -17,6 +18,9 @@ namespace muster {
 // PYTHONPATH, PYENV_*, HOME are looked at).
 ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::string& wdir,
                            const EnvBase& env);
+
+// The file that execvp would run for `name` in the folder `wdir`; "" when it would find none.
+std::string FindProgram(absl::string_view name, const std::string& wdir, const EnvBase& env);
 
 // What workers are started from.
 struct PreparedProgram {

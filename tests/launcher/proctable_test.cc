@@ -36,12 +36,5 @@ TEST(Proctable, AsText) {
             "rank\thost\tpid\texecutable\n0\ta\t7\t/bin/x y\n1\tb\t8\t/p\n");
 }
 
-TEST(Proctable, ACommandsFileIsTheOneThatAShellWouldFind) {
-  EXPECT_EQ(FileOfCommand("/x/y", "/w", ""), "/x/y");
-  EXPECT_EQ(FileOfCommand("./y", "/w", "/bin"), "/w/./y");
-  EXPECT_EQ(FileOfCommand("sh", "/w", "/nowhere::/bin"), "/bin/sh");
-  EXPECT_EQ(FileOfCommand("no-such-command", "/w", "/bin"), "no-such-command");
-}
-
 }  // namespace
 }  // namespace muster

@@ -285,5 +285,17 @@ TEST(IsPythonNameTest, ByTheLastPart) {
   }
 }
 
+TEST(FindProgramTest, IsTheFileThatExecvpWouldRun) {
+  EnvBase env;
+  const auto find = [&](const char* name, const char* path) {
+    env.entries = {std::string("PATH=") + path};
+    return FindProgram(name, "/w", env);
+  };
+  EXPECT_EQ(find("/x/y", ""), "/x/y");
+  EXPECT_EQ(find("./y", "/bin"), "/w/./y");
+  EXPECT_EQ(find("sh", "/nowhere::/bin"), "/bin/sh");
+  EXPECT_EQ(find("no-such-command", "/bin"), "");
+}
+
 }  // namespace
 }  // namespace muster
