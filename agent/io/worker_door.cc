@@ -13,54 +13,19 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/arena_memory.h"
+#include "proto/base/fd_message.h"
+#include "proto/base/limits.h"
 
 namespace muster {
 namespace {
 
+static_assert(kLocalSizeMax == kWorkersPerNodeMax);
 constexpr int kTakenAtOnce = 64;  // hellos; then others of the loop have their turn
 
-// One message with at most one descriptor. False: none.
-bool Receive(int socket, void* data, size_t bytes, ssize_t& got, UniqueFd& fd) {
-  iovec part = {data, bytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (got < 0) {
-    return false;
-  }
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-      header->cmsg_len == CMSG_LEN(sizeof(int))) {
-    int number = -1;
-    std::memcpy(&number, CMSG_DATA(header), sizeof(number));
-    fd.Reset(number);
-  }
-  return true;
-}
-
-void Answer(int socket, const LinkWelcome& welcome, const std::vector<uint32_t>& ranks,
-            int memory) {
-  iovec parts[2] = {{const_cast<LinkWelcome*>(&welcome), sizeof(welcome)},
-                    {const_cast<uint32_t*>(ranks.data()), ranks.size() * sizeof(uint32_t)}};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = 2;
-  if (memory >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &memory, sizeof(memory));
-  }
+void Answer(int socket, LinkWelcome welcome, std::vector<uint32_t> ranks, int memory) {
+  iovec parts[2] = {{&welcome, sizeof(welcome)}, {ranks.data(), ranks.size() * sizeof(uint32_t)}};
   // An empty socket takes one message; a worker that is gone again needs none.
-  [[maybe_unused]] const ssize_t sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  (void)SendWithFd(socket, parts, 2, memory, MSG_DONTWAIT);
 }
 
 void Refuse(int socket, absl::string_view why) {
@@ -113,10 +78,11 @@ void WorkerDoor::OnDoor() {
 
 bool WorkerDoor::TakeOne() {
   LinkHello hello;
-  ssize_t got = 0;
+  iovec part = {&hello, sizeof(hello)};
   UniqueFd fd;
-  if (!Receive(door_.get(), &hello, sizeof(hello), got, fd)) {
-    if (errno != EAGAIN && errno != EINTR) {
+  const ssize_t got = ReceiveWithFd(door_.get(), &part, 1, fd, MSG_DONTWAIT);
+  if (got < 0) {
+    if (errno != EAGAIN) {
       poll_.reset();  // nobody can come any more
     }
     return false;
@@ -196,12 +162,10 @@ absl::StatusOr<WorkerDoor::Meeting*> WorkerDoor::MeetingOf(uint32_t number) {
 
 void WorkerDoor::OnLink(std::list<Link>::iterator link) {
   LinkBye bye;
-  ssize_t got = 0;
+  iovec part = {&bye, sizeof(bye)};
   UniqueFd fd;
-  if (!Receive(link->fd.get(), &bye, sizeof(bye), got, fd)) {
-    if (errno != EAGAIN && errno != EINTR) {
-      Gone(link, LineEnd::kDied);
-    }
+  const ssize_t got = ReceiveWithFd(link->fd.get(), &part, 1, fd, MSG_DONTWAIT);
+  if (got < 0 && errno == EAGAIN) {
     return;
   }
   Gone(link, got == sizeof(bye) && bye.magic == kLinkMagic ? LineEnd::kClosed : LineEnd::kDied);

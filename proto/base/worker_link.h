@@ -17,6 +17,8 @@ inline constexpr uint32_t kLinkMagic = 0x4b4c534d;  // "MSLK"
 inline constexpr uint32_t kLinkVersion = 1;
 // In the worker; above what programs expect to get from their first open(), below small limits.
 inline constexpr int kWorkerDoorFd = 100;
+// Workers of a node: what limits.h allows; a larger number in the environment is a mistake.
+inline constexpr uint32_t kLocalSizeMax = 4096;
 
 // worker -> agent, through the door, with the agent's end of the link.
 struct LinkHello {

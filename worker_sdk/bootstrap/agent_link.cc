@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "proto/base/fd_message.h"
+
 namespace muster {
 namespace {
 
@@ -46,22 +48,8 @@ StatusOr<AgentLink> AgentLink::Open(const WorkerIdentity& me, std::chrono::milli
     hello.round = me.round;
     hello.rank = me.rank;
     iovec part = {&hello, sizeof(hello)};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &ends[1], sizeof(int));
     // Other workers knock at the same door: it may be full for a moment.
-    while (sendmsg(me.agent_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
+    while (SendWithFd(me.agent_fd, &part, 1, theirs.get(), MSG_DONTWAIT) < 0) {
       if (errno != EAGAIN) {
         return NoAgent(std::strerror(errno));
       }
@@ -83,21 +71,9 @@ Status AgentLink::TakeWelcome(const WorkerIdentity& me) {
   ranks_.resize(me.local_size);
   iovec parts[2] = {{&welcome_, sizeof(welcome_)},
                     {ranks_.data(), ranks_.size() * sizeof(uint32_t)}};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = 2;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  const ssize_t got = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+  const ssize_t got = ReceiveWithFd(socket_.get(), parts, 2, arena_, 0);
   if (got <= 0) {
     return NoAgent(got == 0 ? "it is gone" : std::strerror(errno));
-  }
-  if (const cmsghdr* header = CMSG_FIRSTHDR(&message);
-      header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-    int number = -1;
-    std::memcpy(&number, CMSG_DATA(header), sizeof(number));
-    arena_.Reset(number);
   }
   if (got < static_cast<ssize_t>(sizeof(welcome_)) || welcome_.magic != kLinkMagic) {
     return {StatusCode::kInternal, "the agent's answer is none of ours"};

@@ -1,11 +1,13 @@
 #include "worker_sdk/bootstrap/environment.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "proto/base/env_names.h"
+#include "proto/base/worker_link.h"
 
 namespace muster {
 namespace {
@@ -71,7 +73,7 @@ StatusOr<WorkerIdentity> ReadIdentity(const Get& get) {
     }
   };
   read(kEnvRank, 0, out.size - 1, out.rank);
-  read(kEnvLocalSize, 1, out.size, out.local_size);
+  read(kEnvLocalSize, 1, std::min(out.size, kLocalSizeMax), out.local_size);
   read(kEnvLocalRank, 0, out.local_size - 1, out.local_rank);
   read(kEnvNodes, 1, out.size, out.nodes);
   read(kEnvNodeRank, 0, out.nodes - 1, out.node_rank);

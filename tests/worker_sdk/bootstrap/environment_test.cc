@@ -91,6 +91,10 @@ TEST(EnvironmentTest, EachWrongVariableIsNamed) {
   Variables variables = Launched();
   variables["MUSTER_RANK"] = "8";  // of a world of 8
   EXPECT_THAT(Read(variables).status().message(), HasSubstr("MUSTER_RANK: want 0..7, got '8'"));
+  variables = Launched();
+  variables["MUSTER_WORLD_SIZE"] = "1000000";
+  variables["MUSTER_LOCAL_SIZE"] = "4097";
+  EXPECT_THAT(Read(variables).status().message(), HasSubstr("MUSTER_LOCAL_SIZE: want 1..4096"));
 }
 
 }  // namespace
