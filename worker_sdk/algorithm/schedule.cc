@@ -17,12 +17,12 @@ struct Range {
   uint64_t bytes() const { return end - begin; }
 };
 
-// The part of `bytes` that `rank` of `size` reduces. The whole is cut at multiples of kLine, which
-// every element size divides.
-Range Share(uint64_t bytes, uint32_t rank, uint32_t size) {
+// The part of `bytes` that the rank at `place` of `size` reduces. The whole is cut at multiples of
+// kLine, which every element size divides.
+Range Share(uint64_t bytes, uint32_t place, uint32_t size) {
   const uint64_t lines = (bytes + kLine - 1) / kLine;
   const auto cut = [&](uint64_t i) { return std::min(bytes, lines * i / size * kLine); };
-  return {cut(rank), cut(uint64_t{rank} + 1)};
+  return {cut(place), cut(uint64_t{place} + 1)};
 }
 
 class Maker {
@@ -43,13 +43,13 @@ class Maker {
       case OpKind::kAllReduce:
         return IsFlat() ? FlatAllReduce() : AllReduce(true);
       case OpKind::kReduce:
-        return AllReduce(group_.rank == call_.root);
+        return AllReduce(group_.place == call_.root);
       case OpKind::kBroadcast:
         return Broadcast();
       case OpKind::kAllGather:
         return Gather(true);
       case OpKind::kGather:
-        return Gather(group_.rank == call_.root);
+        return Gather(group_.place == call_.root);
       case OpKind::kScatter:
         return Scatter();
       case OpKind::kReduceScatter:
@@ -61,9 +61,9 @@ class Maker {
  private:
   static Ref In(uint64_t offset) { return {Space::kIn, 0, offset}; }
   static Ref Out(uint64_t offset) { return {Space::kOut, 0, offset}; }
-  static Ref Slot(uint32_t rank, uint64_t offset) { return {Space::kSlot, rank, offset}; }
+  static Ref Slot(uint32_t place, uint64_t offset) { return {Space::kSlot, place, offset}; }
   static Ref Result(uint64_t offset) { return {Space::kResult, 0, offset}; }
-  uint32_t me() const { return group_.rank; }
+  uint32_t me() const { return group_.place; }
 
   Step& Add(StepKind kind) {
     out_.emplace_back().kind = kind;
@@ -71,7 +71,7 @@ class Maker {
   }
   void Publish() { Add(StepKind::kPublish); }
   void WaitAll() { Add(StepKind::kWaitAll); }
-  void WaitOne(uint32_t rank) { Add(StepKind::kWaitOne).src = Slot(rank, 0); }
+  void WaitOne(uint32_t place) { Add(StepKind::kWaitOne).src = Slot(place, 0); }
   void Copy(Ref dst, Ref src, uint64_t bytes) {
     if (bytes != 0) {
       Step& step = Add(StepKind::kCopy);

@@ -44,7 +44,7 @@ struct Call {
 
 // The ranks of one node, and our place among them.
 struct Group {
-  uint32_t rank = 0;
+  uint32_t place = 0;
   uint32_t size = 1;
   uint64_t slot_bytes = 0;
 };
@@ -52,21 +52,21 @@ struct Group {
 enum class Space : uint8_t { kIn, kOut, kSlot, kNear, kResult };
 inline constexpr uint64_t kNearBytes = 8;  // of kNear
 
-// A place: byte `offset` of the caller's input or output, of the slot of `rank`, of the result
-// area; kNear: the few bytes of `rank` that travel together with the news of its publish.
+// Where: byte `offset` of the caller's input or output, of the slot of the rank at `place`, of the
+// result area; kNear: the few bytes of that rank that travel together with the news of its publish.
 struct Ref {
   Space space = Space::kIn;
-  uint32_t rank = 0;  // kSlot, kNear
+  uint32_t place = 0;  // kSlot, kNear
   uint64_t offset = 0;
 };
 
 enum class StepKind : uint8_t {
   kCopy,     // dst = src
-  kReduce,   // dst = what rank 0 has in `from` op what rank 1 has op ...; ours is in `src`
+  kReduce,   // dst = what place 0 has in `from` op what place 1 has op ...; ours is in `src`
   kDivide,   // dst /= size of the group
   kPublish,  // the next phase
   kWaitAll,  // until all have published the phase we are in
-  kWaitOne,  // until src.rank has
+  kWaitOne,  // until the one at src.place has
 };
 
 struct Step {
@@ -78,7 +78,8 @@ struct Step {
   uint64_t bytes = 0;
 };
 
-// The steps of `group.rank` for `call`, into `out` (which is cleared: its memory is used again).
+// The steps of the rank at `group.place` for `call`, into `out` (which is cleared: its memory is
+// used again).
 void MakeSchedule(const Group& group, const Call& call, std::vector<Step>& out);
 
 }  // namespace muster

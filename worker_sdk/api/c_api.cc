@@ -11,8 +11,6 @@
 #include "muster/muster.h"
 #include "muster/status.h"
 #include "muster/types.h"
-#include "worker_sdk/api/arguments.h"
-#include "worker_sdk/reduce/reduce.h"
 
 struct muster_comm {  // NOLINT(readability-identifier-naming): C's name
   muster::Communicator cpp;
@@ -32,20 +30,16 @@ Status Invalid(const char* call, const std::string& why) {
   return Status(StatusCode::kInvalidArgument, std::string(call) + ": " + why);
 }
 
-// One collective on its way in. Each step does nothing once one has found an error.
+// One collective on its way in: numbers become types; Communicator checks the rest.
 class Call {
  public:
-  Call(const char* name, const muster_comm* comm, int64_t count, int dtype)
-      : name_(name), count_(count), dtype_(static_cast<DType>(dtype)) {
+  Call(const char* name, const muster_comm* comm, int dtype)
+      : name_(name), dtype_(static_cast<DType>(dtype)) {
     if (comm == nullptr) {
       status_ = Invalid(name, "comm: a null pointer; muster_init() makes one");
     } else if (dtype < 0 || dtype >= kDTypes) {
       status_ = Invalid(name, "dtype: want 0.." + std::to_string(kDTypes - 1) +
                                   " (muster_dtype), " + "got " + std::to_string(dtype));
-    } else {
-      rank_ = comm->cpp.rank();
-      size_ = comm->cpp.size();
-      status_ = CheckCount(name, count, dtype_, size_);
     }
   }
 
@@ -55,22 +49,8 @@ class Call {
     if (op < 0 || op >= kReduceOps) {
       status_ = Invalid(name_, "op: want 0.." + std::to_string(kReduceOps - 1) + " (muster_op), " +
                                    "got " + std::to_string(op));
-    } else if (const Status check = CheckReduction(dtype_, op_); !check.ok()) {
-      status_ = Invalid(name_, check.message());
     }
     return *this;
-  }
-  Call& Root(int root) {
-    if (status_.ok()) status_ = CheckRoot(name_, root, size_);
-    return *this;
-  }
-  Call& Buffer(const char* name, const void* buffer) {
-    if (status_.ok()) status_ = CheckBuffer(name_, name, buffer, count_, dtype_);
-    return *this;
-  }
-  // One that only the root has.
-  Call& RootsBuffer(const char* name, const void* buffer, int root) {
-    return rank_ == root ? Buffer(name, buffer) : *this;
   }
 
   // The code of `collective`, or of what is wrong with its arguments.
@@ -81,11 +61,8 @@ class Call {
 
  private:
   const char* name_;  // a literal of ours
-  int64_t count_;
   DType dtype_;
   ReduceOp op_ = ReduceOp::kSum;
-  int rank_ = 0;
-  int size_ = 1;
   Status status_;
 };
 
@@ -137,72 +114,58 @@ void muster_set_timeout(muster_comm* comm, double seconds) {
 }
 
 int muster_barrier(muster_comm* comm) {
-  return Call("barrier", comm, 0, 0).Then([&](DType, ReduceOp) { return comm->cpp.Barrier(); });
+  return Call("barrier", comm, 0).Then([&](DType, ReduceOp) { return comm->cpp.Barrier(); });
 }
 
 int muster_all_reduce(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                       int op) {
-  return Call("all_reduce", comm, count, dtype)
-      .Op(op)
-      .Buffer("in", in)
-      .Buffer("out", out)
-      .Then([&](DType d, ReduceOp o) { return comm->cpp.AllReduce(in, out, count, d, o); });
+  return Call("all_reduce", comm, dtype).Op(op).Then([&](DType d, ReduceOp o) {
+    return comm->cpp.AllReduce(in, out, count, d, o);
+  });
 }
 
 int muster_reduce(muster_comm* comm, const void* in, void* out, int64_t count, int dtype, int op,
                   int root) {
-  return Call("reduce", comm, count, dtype)
-      .Op(op)
-      .Root(root)
-      .Buffer("in", in)
-      .RootsBuffer("out", out, root)
-      .Then([&](DType d, ReduceOp o) { return comm->cpp.Reduce(in, out, count, d, o, root); });
+  return Call("reduce", comm, dtype).Op(op).Then([&](DType d, ReduceOp o) {
+    return comm->cpp.Reduce(in, out, count, d, o, root);
+  });
 }
 
 int muster_broadcast(muster_comm* comm, void* data, int64_t count, int dtype, int root) {
-  return Call("broadcast", comm, count, dtype)
-      .Root(root)
-      .Buffer("data", data)
-      .Then([&](DType d, ReduceOp) { return comm->cpp.Broadcast(data, count, d, root); });
+  return Call("broadcast", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.Broadcast(data, count, d, root);
+  });
 }
 
 int muster_all_gather(muster_comm* comm, const void* in, void* out, int64_t count, int dtype) {
-  return Call("all_gather", comm, count, dtype)
-      .Buffer("in", in)
-      .Buffer("out", out)
-      .Then([&](DType d, ReduceOp) { return comm->cpp.AllGather(in, out, count, d); });
+  return Call("all_gather", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.AllGather(in, out, count, d);
+  });
 }
 
 int muster_gather(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                   int root) {
-  return Call("gather", comm, count, dtype)
-      .Root(root)
-      .Buffer("in", in)
-      .RootsBuffer("out", out, root)
-      .Then([&](DType d, ReduceOp) { return comm->cpp.Gather(in, out, count, d, root); });
+  return Call("gather", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.Gather(in, out, count, d, root);
+  });
 }
 
 int muster_scatter(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                    int root) {
-  return Call("scatter", comm, count, dtype)
-      .Root(root)
-      .RootsBuffer("in", in, root)
-      .Buffer("out", out)
-      .Then([&](DType d, ReduceOp) { return comm->cpp.Scatter(in, out, count, d, root); });
+  return Call("scatter", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.Scatter(in, out, count, d, root);
+  });
 }
 
 int muster_reduce_scatter(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                           int op) {
-  return Call("reduce_scatter", comm, count, dtype)
-      .Op(op)
-      .Buffer("in", in)
-      .Buffer("out", out)
-      .Then([&](DType d, ReduceOp o) { return comm->cpp.ReduceScatter(in, out, count, d, o); });
+  return Call("reduce_scatter", comm, dtype).Op(op).Then([&](DType d, ReduceOp o) {
+    return comm->cpp.ReduceScatter(in, out, count, d, o);
+  });
 }
 
 int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t count, int dtype) {
-  return Call("all_to_all", comm, count, dtype)
-      .Buffer("in", in)
-      .Buffer("out", out)
-      .Then([&](DType d, ReduceOp) { return comm->cpp.AllToAll(in, out, count, d); });
+  return Call("all_to_all", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.AllToAll(in, out, count, d);
+  });
 }

@@ -101,8 +101,10 @@ class Communicator::Impl {
     return executor_.Run(call, in.data, const_cast<void*>(out.data));
   }
   Status Reduction(const Call& call, int64_t count, int root, const Buffer& in, const Buffer& out) {
-    Status status = CheckReduction(call.dtype, call.op);
-    return status.ok() ? Run(call, count, root, in, out) : status;
+    if (const Status status = CheckReduction(call.dtype, call.op); !status.ok()) {
+      return {status.code(), std::string(Name(call.kind)) + ": " + status.message()};
+    }
+    return Run(call, count, root, in, out);
   }
 
  private:

@@ -32,8 +32,6 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
   waiting_since_.reset();
   Status status = EndLast();
   ++number_;
-  ++counters_.calls;
-  counters_.bytes += call.count * SizeOf(call.dtype);
   mark_ = {static_cast<uint8_t>(call.kind),
            static_cast<uint8_t>(call.dtype),
            static_cast<uint8_t>(call.op),
@@ -50,7 +48,7 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
     arena_->Fail(status.code(), status.message());  // the others need not wait for us
     broken_ =
         Status(status.code(), std::string(Name(call.kind)) + " (call " + std::to_string(number_) +
-                                  ") on rank " + std::to_string(arena_->RankOf(group_.rank)) +
+                                  ") on rank " + std::to_string(arena_->RankOf(group_.place)) +
                                   ": " + status.message());
   }
   return broken_;
@@ -102,12 +100,12 @@ Status Executor::RunSteps(const Call& call, const uint8_t* in, uint8_t* out) {
 Status Executor::Wait(const Step& step) {
   const auto give_up = [this](uint32_t place) { return GiveUp(place); };
   const bool all = step.kind == StepKind::kWaitAll;
-  Status status = all ? arena_->WaitForAll(give_up) : arena_->WaitFor(step.src.rank, give_up);
+  Status status = all ? arena_->WaitForAll(give_up) : arena_->WaitFor(step.src.place, give_up);
   // The marks are those of the first phase of the call.
   if (!status.ok() || checked_ || arena_->phase() != first_phase_) {
     return status;
   }
-  for (uint32_t i = all ? 0 : step.src.rank; i < (all ? group_.size : step.src.rank + 1); ++i) {
+  for (uint32_t i = all ? 0 : step.src.place; i < (all ? group_.size : step.src.place + 1); ++i) {
     if (Status same = CheckCall(i); !same.ok()) {
       return same;
     }
@@ -123,7 +121,7 @@ Status Executor::CheckCall(uint32_t place) {
   }
   return {StatusCode::kFailedPrecondition,
           "ranks disagree on call " + std::to_string(number_) + ": rank " +
-              std::to_string(arena_->RankOf(group_.rank)) + " calls " + Describe(mark_) +
+              std::to_string(arena_->RankOf(group_.place)) + " calls " + Describe(mark_) +
               ", rank " + std::to_string(arena_->RankOf(place)) + " calls " + Describe(theirs)};
 }
 
@@ -164,7 +162,7 @@ Status Executor::GiveUp(uint32_t place) {
   if (minutes > told_) {
     told_ = minutes;
     std::fprintf(stderr, "muster: rank %u has waited for rank %s for %ld min in %s (call %llu)\n",
-                 arena_->RankOf(group_.rank), rank.c_str(), static_cast<long>(minutes.count()),
+                 arena_->RankOf(group_.place), rank.c_str(), static_cast<long>(minutes.count()),
                  Name(static_cast<OpKind>(mark_.kind)), static_cast<unsigned long long>(number_));
   }
   return {};
@@ -177,9 +175,9 @@ const uint8_t* Executor::Source(const Ref& ref, const uint8_t* in, const uint8_t
     case Space::kOut:
       return out + ref.offset;
     case Space::kSlot:
-      return arena_->SlotNow(ref.rank) + ref.offset;
+      return arena_->SlotNow(ref.place) + ref.offset;
     case Space::kNear:
-      return arena_->NearNow(ref.rank) + ref.offset;
+      return arena_->NearNow(ref.place) + ref.offset;
     case Space::kResult:
       return arena_->ResultNow() + ref.offset;
   }
@@ -191,9 +189,9 @@ uint8_t* Executor::Target(const Ref& ref, uint8_t* out) {
     case Space::kOut:
       return out + ref.offset;
     case Space::kSlot:
-      return arena_->SlotNext(ref.rank) + ref.offset;
+      return arena_->SlotNext(ref.place) + ref.offset;
     case Space::kNear:
-      return arena_->NearNext(ref.rank) + ref.offset;
+      return arena_->NearNext(ref.place) + ref.offset;
     case Space::kResult:
       return arena_->ResultNext() + ref.offset;
     case Space::kIn:
@@ -204,7 +202,7 @@ uint8_t* Executor::Target(const Ref& ref, uint8_t* out) {
 
 void Executor::Reduce(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
   for (uint32_t i = 0; i < group_.size; ++i) {
-    sources_[i] = Source(i == group_.rank ? step.src : Ref{step.from, i, step.offset}, in, out);
+    sources_[i] = Source(i == group_.place ? step.src : Ref{step.from, i, step.offset}, in, out);
   }
   ReduceMany(Target(step.dst, out), sources_.data(), static_cast<int>(group_.size),
              step.bytes / SizeOf(call.dtype), call.dtype, call.op);

@@ -14,12 +14,6 @@
 
 namespace muster {
 
-// What the calls of a communicator have cost so far.
-struct Counters {
-  uint64_t calls = 0;
-  uint64_t bytes = 0;  // of the callers' buffers
-};
-
 class Executor {
  public:
   explicit Executor(std::unique_ptr<Arena> arena);
@@ -29,7 +23,6 @@ class Executor {
   void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
   // Every error but InvalidArgument is for good: each later call returns it again.
   Status Run(const Call& call, const void* in, void* out);
-  const Counters& counters() const { return counters_; }
 
  private:
   Status RunSteps(const Call& call, const uint8_t* in, uint8_t* out);
@@ -53,7 +46,6 @@ class Executor {
   std::optional<std::chrono::steady_clock::time_point> waiting_since_;
   std::chrono::minutes told_{0};
   Status broken_;
-  Counters counters_;
   std::vector<Step> steps_;
   std::vector<const void*> sources_;
 };

@@ -72,7 +72,7 @@ Arena::~Arena() { munmap(memory_, geometry_.Bytes()); }
 
 void Arena::Publish() {
   ++phase_;
-  ArenaLine& line = Line(rank_);
+  ArenaLine& line = Line(place_);
   // In one order with `sleepers` for everybody: either we see the sleeper, or it sees the phase.
   std::atomic_ref(line.phase).exchange(phase_, std::memory_order_seq_cst);
   if (std::atomic_ref(line.sleepers).load(std::memory_order_seq_cst) != 0) {
@@ -80,23 +80,23 @@ void Arena::Publish() {
   }
 }
 
-Status Arena::WaitFor(uint32_t rank, const std::function<Status(uint32_t rank)>& give_up) {
-  for (uint32_t i = 0; !Reached(rank); ++i) {
+Status Arena::WaitFor(uint32_t place, const std::function<Status(uint32_t place)>& give_up) {
+  for (uint32_t i = 0; !Reached(place); ++i) {
     if (i >= policy_.spins) {
-      return WaitLong(rank, give_up);
+      return WaitLong(place, give_up);
     }
     Pause();
   }
   return {};
 }
 
-Status Arena::WaitForAll(const std::function<Status(uint32_t rank)>& give_up) {
+Status Arena::WaitForAll(const std::function<Status(uint32_t place)>& give_up) {
   if (all_reached_ == phase_) {
     return {};
   }
-  for (uint32_t rank = 0; rank < geometry_.local_size; ++rank) {
-    if (!Reached(rank)) {
-      if (Status status = WaitFor(rank, give_up); !status.ok()) {
+  for (uint32_t place = 0; place < geometry_.local_size; ++place) {
+    if (!Reached(place)) {
+      if (Status status = WaitFor(place, give_up); !status.ok()) {
         return status;
       }
     }
@@ -105,48 +105,48 @@ Status Arena::WaitForAll(const std::function<Status(uint32_t rank)>& give_up) {
   return {};
 }
 
-Status Arena::WaitLong(uint32_t rank, const std::function<Status(uint32_t rank)>& give_up) {
+Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t place)>& give_up) {
   const auto begin = std::chrono::steady_clock::now();
   for (bool awake = true;;) {
     for (int i = 0; awake && i < kLooks; ++i) {
-      if (Reached(rank)) {
+      if (Reached(place)) {
         return {};
       }
       sched_yield();
     }
     awake = awake && std::chrono::steady_clock::now() - begin < policy_.yields;
     if (!awake) {
-      Sleep(rank);
-      if (Reached(rank)) {
+      Sleep(place);
+      if (Reached(place)) {
         return {};
       }
-      if (Status gone = Gone(rank); !gone.ok()) {
+      if (Status gone = Gone(place); !gone.ok()) {
         return gone;
       }
       if (Status failed = failure(); !failed.ok()) {
         return failed;
       }
-      if (Status status = give_up(rank); !status.ok()) {
+      if (Status status = give_up(place); !status.ok()) {
         return status;
       }
     }
   }
 }
 
-Status Arena::Gone(uint32_t rank) const {
+Status Arena::Gone(uint32_t place) const {
   const auto how =
-      static_cast<LineEnd>(std::atomic_ref(Line(rank).gone).load(std::memory_order_acquire));
-  if (how == LineEnd::kNone || Reached(rank)) {
+      static_cast<LineEnd>(std::atomic_ref(Line(place).gone).load(std::memory_order_acquire));
+  if (how == LineEnd::kNone || Reached(place)) {
     return {};
   }
-  const std::string who = "rank " + std::to_string(rank_of_[rank]);
+  const std::string who = "rank " + std::to_string(rank_of_[place]);
   return how == LineEnd::kDied
              ? Status(StatusCode::kUnavailable, who + " has died")
              : Status(StatusCode::kFailedPrecondition, who + " has closed its communicator");
 }
 
-void Arena::Sleep(uint32_t rank) {
-  ArenaLine& line = Line(rank);
+void Arena::Sleep(uint32_t place) {
+  ArenaLine& line = Line(place);
   std::atomic_ref<uint32_t> sleepers(line.sleepers);
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint64_t seen = std::atomic_ref(line.phase).load(std::memory_order_seq_cst);

@@ -36,27 +36,27 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   const ArenaGeometry& geometry() const { return geometry_; }
-  uint32_t place() const { return rank_; }  // ours, among the ranks of this node
+  uint32_t place() const { return place_; }  // ours, among the ranks of this node
   uint32_t RankOf(uint32_t place) const { return rank_of_[place]; }  // in the job
   uint64_t phase() const { return phase_; }
   // Of the phase we are in (what others published), and of the next one (what we may write).
-  uint8_t* SlotNow(uint32_t rank) { return Slot(rank, phase_); }
-  uint8_t* SlotNext(uint32_t rank) { return Slot(rank, phase_ + 1); }
-  uint8_t* NearNow(uint32_t rank) { return Near(rank, phase_); }
-  uint8_t* NearNext(uint32_t rank) { return Near(rank, phase_ + 1); }
+  uint8_t* SlotNow(uint32_t place) { return Slot(place, phase_); }
+  uint8_t* SlotNext(uint32_t place) { return Slot(place, phase_ + 1); }
+  uint8_t* NearNow(uint32_t place) { return Near(place, phase_); }
+  uint8_t* NearNext(uint32_t place) { return Near(place, phase_ + 1); }
   uint8_t* ResultNow() { return Result(phase_); }
   uint8_t* ResultNext() { return Result(phase_ + 1); }
 
   // Our next call, once all are in the phase that we are in: the mark belongs to its first phase.
-  void Announce(const CallMark& call) { Line(rank_).call[(phase_ + 1) & 1] = call; }
-  const CallMark& CallOf(uint32_t rank, uint64_t phase) { return Line(rank).call[phase & 1]; }
+  void Announce(const CallMark& call) { Line(place_).call[(phase_ + 1) & 1] = call; }
+  const CallMark& CallOf(uint32_t place, uint64_t phase) { return Line(place).call[phase & 1]; }
 
   void Publish();
-  // Until `rank` has published the phase we are in. `give_up` is asked every 50 ms or so while we
-  // wait; with any other answer than OK the wait ends with it. It also ends with Unavailable when
-  // that rank is gone, and with the arena's failure.
-  Status WaitFor(uint32_t rank, const std::function<Status(uint32_t rank)>& give_up);
-  Status WaitForAll(const std::function<Status(uint32_t rank)>& give_up);
+  // Until the rank at `place` has published the phase we are in. `give_up` is asked every 50 ms or
+  // so while we wait; with any other answer than OK the wait ends with it. It also ends with
+  // Unavailable when that rank is gone, and with the arena's failure.
+  Status WaitFor(uint32_t place, const std::function<Status(uint32_t place)>& give_up);
+  Status WaitForAll(const std::function<Status(uint32_t place)>& give_up);
 
   // The first failure counts; every rank that waits ends with it.
   void Fail(StatusCode code, const std::string& why);
@@ -67,35 +67,35 @@ class Arena {
         WaitPolicy policy)
       : memory_(memory),
         geometry_(geometry),
-        rank_(place),
+        place_(place),
         rank_of_(std::move(rank_of)),
         policy_(policy) {}
 
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(memory_); }
-  ArenaLine& Line(uint32_t rank) const {
+  ArenaLine& Line(uint32_t place) const {
     return *reinterpret_cast<ArenaLine*>(memory_ + geometry_.LinesAt() +
-                                         rank * ArenaGeometry::kLineBytes);
+                                         place * ArenaGeometry::kLineBytes);
   }
-  uint8_t* Slot(uint32_t rank, uint64_t phase) const {
+  uint8_t* Slot(uint32_t place, uint64_t phase) const {
     return memory_ + geometry_.SlotsAt() +
-           (uint64_t{rank} * 2 + (phase & 1)) * geometry_.slot_bytes;
+           (uint64_t{place} * 2 + (phase & 1)) * geometry_.slot_bytes;
   }
-  uint8_t* Near(uint32_t rank, uint64_t phase) const {
-    return reinterpret_cast<uint8_t*>(&Line(rank).near[phase & 1]);
+  uint8_t* Near(uint32_t place, uint64_t phase) const {
+    return reinterpret_cast<uint8_t*>(&Line(place).near[phase & 1]);
   }
   uint8_t* Result(uint64_t phase) const {
     return memory_ + geometry_.ResultsAt() + (phase & 1) * geometry_.slot_bytes;
   }
-  bool Reached(uint32_t rank) const {
-    return std::atomic_ref(Line(rank).phase).load(std::memory_order_acquire) >= phase_;
+  bool Reached(uint32_t place) const {
+    return std::atomic_ref(Line(place).phase).load(std::memory_order_acquire) >= phase_;
   }
-  Status WaitLong(uint32_t rank, const std::function<Status(uint32_t rank)>& give_up);
-  Status Gone(uint32_t rank) const;
-  void Sleep(uint32_t rank);
+  Status WaitLong(uint32_t place, const std::function<Status(uint32_t place)>& give_up);
+  Status Gone(uint32_t place) const;
+  void Sleep(uint32_t place);
 
   uint8_t* const memory_;  // ours until the destructor unmaps it
   const ArenaGeometry geometry_;
-  const uint32_t rank_;
+  const uint32_t place_;
   const std::vector<uint32_t> rank_of_;
   const WaitPolicy policy_;
   uint64_t phase_ = 0;

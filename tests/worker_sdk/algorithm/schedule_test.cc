@@ -46,7 +46,7 @@ struct World {
 };
 
 uint64_t AreaOf(const Ref& ref, uint64_t phase) {
-  return (uint64_t{ref.rank} * 8 + static_cast<uint64_t>(ref.space)) * 2 + (phase & 1);
+  return (uint64_t{ref.place} * 8 + static_cast<uint64_t>(ref.space)) * 2 + (phase & 1);
 }
 
 int64_t Read(World& world, uint32_t me, const Ref& ref, uint64_t word) {
@@ -91,7 +91,7 @@ bool RunOne(World& world, uint32_t me) {
   const auto size = static_cast<uint32_t>(world.ranks.size());
   for (uint32_t i = 0; i < size; ++i) {
     const bool waits =
-        step.kind == StepKind::kWaitAll || (step.kind == StepKind::kWaitOne && step.src.rank == i);
+        step.kind == StepKind::kWaitAll || (step.kind == StepKind::kWaitOne && step.src.place == i);
     if (waits && world.ranks[i].phase < rank.phase) {
       return false;
     }

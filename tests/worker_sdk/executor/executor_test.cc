@@ -225,15 +225,5 @@ TEST(ExecutorTest, TimeoutNamesWhoIsMissing) {
             StatusCode::kDeadlineExceeded);
 }
 
-TEST(ExecutorTest, Counters) {
-  const Node node(1);
-  Executor executor = node.Open(0);
-  std::vector<float> data(10);
-  ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, 10), data.data(), data.data())), "OK");
-  ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
-  EXPECT_EQ(executor.counters().calls, 2u);
-  EXPECT_EQ(executor.counters().bytes, 40u);
-}
-
 }  // namespace
 }  // namespace muster

@@ -74,9 +74,10 @@ struct DTypeOf<double> {
 class MUSTER_EXPORT Communicator {
  public:
   // All ranks of this round of the job, from what `launch` put into the environment. Started
-  // without `launch`: a world of one. Blocks until every rank of this node has called it (of every
-  // node, where nodes are more than one). Errors: InvalidArgument (a variable that makes no sense),
-  // Unavailable (the agent or a peer is gone), DeadlineExceeded.
+  // without `launch`: a world of one. Blocks until every rank has called it, as any collective.
+  // Errors: InvalidArgument (a variable that makes no sense), Unavailable (the agent or a peer is
+  // gone), FailedPrecondition (the agent refuses: of another version, or another round),
+  // DeadlineExceeded, Unimplemented (the job has more than one node).
   static StatusOr<Communicator> FromEnvironment();
 
   Communicator(Communicator&&) noexcept;

@@ -1,0 +1,71 @@
+// What a communicator says about its arguments, in a world of one; tests/integration/sdk_test.py
+// has larger ones.
+#include "muster/communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+namespace muster {
+namespace {
+
+class CommunicatorTest : public testing::Test {
+ protected:
+  CommunicatorTest() {
+    unsetenv("MUSTER_RANK");
+    StatusOr<Communicator> made = Communicator::FromEnvironment();
+    EXPECT_TRUE(made.ok()) << made.status().ToString();
+    comm_.emplace(*std::move(made));
+  }
+  static void ExpectInvalid(const Status& status, const std::string& why) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), why);
+  }
+  std::optional<Communicator> comm_;
+  float data_[12] = {1, 2, 3};
+};
+
+TEST_F(CommunicatorTest, AloneEverythingIsItsOwn) {
+  EXPECT_EQ(comm_->rank(), 0);
+  EXPECT_EQ(comm_->size(), 1);
+  float out[3] = {};
+  EXPECT_TRUE(comm_->AllReduce(data_, out, 3, DType::kFloat32, ReduceOp::kAvg).ok());
+  EXPECT_EQ(out[2], 3);
+  EXPECT_TRUE(comm_->Broadcast(data_, 3).ok());
+  EXPECT_TRUE(comm_->AllToAll(data_, out, 3, DType::kFloat32).ok());
+  EXPECT_TRUE(comm_->Barrier().ok());
+}
+
+TEST_F(CommunicatorTest, NumbersOutOfRange) {
+  ExpectInvalid(
+      comm_->AllReduce(data_, data_, 4, DType::kFloat16, ReduceOp::kBitAnd),
+      "all_reduce: reduction band is for integers, got float16: use sum, avg, prod, min or max");
+  ExpectInvalid(comm_->AllGather(data_, data_, -5, DType::kInt8),
+                "all_gather: count: want 0 or more, got -5");
+  ExpectInvalid(comm_->Gather(data_, data_, int64_t{1} << 61, DType::kFloat64, 0),
+                "gather: count: want at most 1152921504606846975 elements of float64, got "
+                "2305843009213693952");
+  ExpectInvalid(comm_->Broadcast(data_, 4, DType::kInt8, 1), "broadcast: root: want 0..0, got 1");
+  ExpectInvalid(comm_->Scatter(data_, data_, 4, DType::kInt8, -1),
+                "scatter: root: want 0..0, got -1");
+}
+
+TEST_F(CommunicatorTest, Buffers) {
+  const char* odd = reinterpret_cast<const char*>(data_) + 1;
+  ExpectInvalid(comm_->AllReduce(nullptr, data_, 1, DType::kInt8, ReduceOp::kSum),
+                "all_reduce: in: a null pointer");
+  ExpectInvalid(comm_->AllReduce(data_, nullptr, 1, DType::kInt8, ReduceOp::kSum),
+                "all_reduce: out: a null pointer");
+  ExpectInvalid(comm_->Gather(data_, nullptr, 1, DType::kInt8, 0), "gather: out: a null pointer");
+  ExpectInvalid(comm_->Scatter(nullptr, data_, 1, DType::kInt8, 0), "scatter: in: a null pointer");
+  ExpectInvalid(comm_->AllGather(odd, data_, 1, DType::kFloat32),
+                "all_gather: in: want an address that is a multiple of 4 for float32, got " +
+                    std::to_string(reinterpret_cast<uintptr_t>(odd)));
+  EXPECT_TRUE(comm_->Broadcast(nullptr, 0, DType::kInt8, 0).ok());
+  EXPECT_TRUE(comm_->Barrier().ok()) << "a wrong argument loses nothing";
+}
+
+}  // namespace
+}  // namespace muster
