@@ -151,6 +151,7 @@ void AgentStep::OnMessage(const Directive& directive) {
   SetPaused(directive.paused);
   TakeAcks(directive);
   TakeSignals(directive);
+  TakePeers(directive);
   Obey(directive);
 }
 
@@ -283,6 +284,15 @@ void AgentStep::SendBeat() {
   beat.paused = s_.paused;
   beat.stop_asked = s_.stop_asked;
   beat.kill_asked = s_.kill_asked;
+  for (const NodeRank node : s_.sought) {
+    if (beat.sought.size() < kPeersPerBeatMax) {
+      beat.sought.push_back(node);
+      s_.sought_in = beat.seq;
+    }
+  }
+  if (Mutated(Mutation::kSoughtOnce)) {
+    s_.sought.clear();
+  }
   s_.beats_unanswered[beat.seq] = now_;
   if (s_.beats_unanswered.size() > kUnansweredMax) {
     s_.beats_unanswered.erase(s_.beats_unanswered.begin());

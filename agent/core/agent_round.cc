@@ -87,6 +87,31 @@ void AgentStep::TakeSignals(const Directive& directive) {
   }
 }
 
+void AgentStep::On(const PeerSought& sought) {
+  const bool known = sought.round == s_.round && s_.phase == AgentPhase::kRunning &&
+                     sought.node_rank.value < s_.assignment->nodes &&
+                     sought.node_rank != s_.assignment->node_rank;
+  if (known && s_.sought.insert(sought.node_rank).second) {
+    // One beat with them is under way at a time: many that are sought at once share the next.
+    beat_wanted_ |= !SoughtUnderWay();
+  }
+}
+
+void AgentStep::TakePeers(const Directive& directive) {
+  if (directive.round != s_.round) {
+    return;
+  }
+  bool found = false;
+  for (const PeerNode& peer : directive.peers) {
+    if (s_.sought.erase(peer.node_rank) != 0 || Mutated(Mutation::kSoughtOnce)) {
+      found = true;
+      Emit(PeerFound{peer});
+    }
+  }
+  // Those that did not fit, or came meanwhile.
+  beat_wanted_ |= found && !s_.sought.empty() && !SoughtUnderWay();
+}
+
 void AgentStep::Obey(const Directive& directive) {
   switch (directive.wanted) {
     case Wanted::kWait:
@@ -132,6 +157,7 @@ void AgentStep::ShouldStop(const Directive& directive) {
     s_.workers_started = 0;
     s_.exits.clear();
     s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
+    s_.sought.clear();
     beat_wanted_ = true;
     return;
   }
@@ -149,6 +175,7 @@ void AgentStep::Start(const Assignment& assignment) {
   s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
   s_.stop_sent = s_.killed = s_.clearing = s_.cleared = false;
   s_.stop_signal = 0;
+  s_.sought.clear();
   s_.kill_at = absl::InfiniteFuture();
   s_.store_port = 0;
   Show("");
@@ -184,6 +211,7 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
   }
   if (s_.phase == AgentPhase::kRunning) {
     s_.phase = AgentPhase::kStopping;
+    s_.sought.clear();
     beat_wanted_ = true;
   }
   if (!Running() || s_.killed) {
@@ -209,6 +237,7 @@ void AgentStep::Kill() {
     return;
   }
   s_.phase = AgentPhase::kStopping;
+  s_.sought.clear();
   s_.killed = true;
   s_.clearing = true;
   Emit(KillRound{s_.round});

@@ -48,9 +48,11 @@ class AgentStep {
   void On(const WorkerSpawned& spawned);
   void On(const WorkerEnded& ended);
   void On(const RoundCleared& cleared);
+  void On(const PeerSought& sought);
   void On(const RestShown& shown);
   void TakeAcks(const Directive& directive);
   void TakeSignals(const Directive& directive);
+  void TakePeers(const Directive& directive);
   void Obey(const Directive& directive);
   void ShouldRun(const Directive& directive);
   void ShouldStop(const Directive& directive);
@@ -65,6 +67,7 @@ class AgentStep {
   void MoveOn();
   void Finished(bool all_shown);
 
+  bool SoughtUnderWay() const { return s_.beats_unanswered.count(s_.sought_in) != 0; }
   bool Running() const { return s_.workers_alive > 0; }
   template <typename Effect>
   void Emit(Effect effect) {

@@ -68,7 +68,7 @@ constexpr absl::string_view kOtherDialects[] = {"torch", "slurm", "slurm-keep", 
 
 constexpr absl::string_view kSlurmTask = "Slurm's name, for this worker instead of the agent";
 
-std::optional<uint32_t> ValueOf(const Place& place, Quantity quantity) {
+uint32_t ValueOf(const Place& place, Quantity quantity) {
   switch (quantity) {
     case Quantity::kRank:
       return place.rank;
@@ -87,7 +87,7 @@ std::optional<uint32_t> ValueOf(const Place& place, Quantity quantity) {
     case Quantity::kCrossSize:
       return place.cross_size;
   }
-  return std::nullopt;
+  return 0;
 }
 
 bool Contains(const std::vector<std::string>& words, absl::string_view word) {
@@ -95,14 +95,10 @@ bool Contains(const std::vector<std::string>& words, absl::string_view word) {
 }
 
 void SetCross(const Assignment& assignment, Place& place) {
-  const auto layout = LayoutOf(assignment);
-  if (layout.empty()) {
-    return;
-  }
   uint32_t node = 0;
   uint32_t before = 0;
   uint32_t all = 0;
-  for (const auto& [workers, nodes] : layout) {
+  for (const auto& [workers, nodes] : assignment.layout) {
     if (workers > place.local_rank) {
       all += nodes;
       before += std::min(nodes, place.node_rank > node ? place.node_rank - node : 0);
@@ -114,26 +110,6 @@ void SetCross(const Assignment& assignment, Place& place) {
 }
 
 }  // namespace
-
-std::vector<std::pair<uint32_t, uint32_t>> LayoutOf(const Assignment& assignment) {
-  const Assignment& a = assignment;
-  if (!a.layout.empty()) {
-    return a.layout;
-  }
-  if (a.nodes == 1) {
-    return {{a.workers, 1}};
-  }
-  if (a.nodes == 2) {
-    const uint32_t other = a.world_size - a.workers;
-    if (other == a.workers) {
-      return {{a.workers, 2}};
-    }
-    return a.node_rank.value == 0
-               ? std::vector<std::pair<uint32_t, uint32_t>>{{a.workers, 1}, {other, 1}}
-               : std::vector<std::pair<uint32_t, uint32_t>>{{other, 1}, {a.workers, 1}};
-  }
-  return {};
-}
 
 std::string LayoutText(const std::vector<std::pair<uint32_t, uint32_t>>& layout) {
   return absl::StrJoin(layout, ",", [](std::string* out, const std::pair<uint32_t, uint32_t>& run) {
@@ -172,12 +148,9 @@ absl::Status CheckDialects(const std::vector<std::string>& dialects) {
 void AppendDialects(const std::vector<std::string>& dialects, const Place& place,
                     std::vector<EnvVar>& out) {
   for (const Name& name : kNames) {
-    if (!Contains(dialects, name.dialect)) {
-      continue;
-    }
-    if (const std::optional<uint32_t> value = ValueOf(place, name.quantity); value.has_value()) {
-      out.push_back(
-          {std::string(name.name), absl::StrCat(*value), absl::StrCat("--dialect ", name.dialect)});
+    if (Contains(dialects, name.dialect)) {
+      out.push_back({std::string(name.name), absl::StrCat(ValueOf(place, name.quantity)),
+                     absl::StrCat("--dialect ", name.dialect)});
     }
   }
 }
@@ -196,14 +169,11 @@ void AppendSlurm(const Assignment& assignment, const Place& place, const EnvBase
   add("SLURM_NNODES", absl::StrCat(place.nodes));
   add("SLURM_JOB_NUM_NODES", absl::StrCat(place.nodes));
   add("SLURM_STEP_NUM_NODES", absl::StrCat(place.nodes));
-  const auto layout = LayoutOf(assignment);
-  if (layout.size() == 1) {  // Slurm has this name only for equal nodes
+  if (assignment.layout.size() == 1) {  // Slurm has this name only for equal nodes
     add("SLURM_NTASKS_PER_NODE", absl::StrCat(place.local_size));
   }
-  if (!layout.empty()) {
-    add("SLURM_TASKS_PER_NODE", LayoutText(layout));
-    add("SLURM_STEP_TASKS_PER_NODE", LayoutText(layout));
-  }
+  add("SLURM_TASKS_PER_NODE", LayoutText(assignment.layout));
+  add("SLURM_STEP_TASKS_PER_NODE", LayoutText(assignment.layout));
   if (!base.slurm_nodelist.empty()) {
     add("SLURM_STEP_NODELIST", base.slurm_nodelist);
   } else if (place.nodes == 1 && !hostname.empty()) {

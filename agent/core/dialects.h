@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,15 +24,13 @@ struct Place {
   uint32_t node_rank = 0;
   uint32_t nodes = 1;
   // Horovod's: this node's index among the nodes that have a worker of this local rank, and how
-  // many those are. nullopt where the round's layout is not known.
-  std::optional<uint32_t> cross_rank;
-  std::optional<uint32_t> cross_size;
+  // many those are.
+  uint32_t cross_rank = 0;
+  uint32_t cross_size = 1;
 };
 Place PlaceOf(const Assignment& assignment, LocalRank local);
 
-// Workers of each node as runs {workers, nodes} in node order; empty when it cannot be known.
-std::vector<std::pair<uint32_t, uint32_t>> LayoutOf(const Assignment& assignment);
-// As Slurm writes it: "16(x2),8".
+// Assignment::layout as Slurm writes it: "16(x2),8".
 std::string LayoutText(const std::vector<std::pair<uint32_t, uint32_t>>& layout);
 
 // Words for --dialect. Errors: InvalidArgument naming the word and those there are.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -52,12 +53,16 @@ struct RoundCleared {
 struct UserStop {
   int32_t signo = 0;
   bool now = false;
-};                    // signal at an agent the user started himself
+};  // signal at an agent the user started himself
+struct PeerSought {
+  RoundId round;
+  NodeRank node_rank;
+};                    // its workers' connections go there; answered by PeerFound
 struct RestShown {};  // answers ShowRest
 struct TimeElapsed {};
 using AgentEvent =
     std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, StorePortFailed, WorkerSpawned,
-                 WorkerEnded, RoundCleared, UserStop, RestShown, TimeElapsed>;
+                 WorkerEnded, RoundCleared, PeerSought, UserStop, RestShown, TimeElapsed>;
 
 struct SendToMaster {
   AgentMessage message;
@@ -76,6 +81,9 @@ struct KillRound {
 struct CloseRound {
   RoundId round;
 };  // all exits are in: end what descends from them, store, files; RoundCleared
+struct PeerFound {
+  PeerNode peer;
+};  // of the round held; once for each that is sought
 struct SetLease {
   absl::Time until;
 };  // for the shepherd; InfiniteFuture = none
@@ -90,8 +98,9 @@ struct Finish {
   JobOutcome outcome;
   bool all_shown = true;  // false: the master, through which it is shown, is gone
 };                        // the agent's work is over; everything is cleared
-using AgentEffect = std::variant<SendToMaster, OpenStore, SpawnRound, SignalRound, KillRound,
-                                 CloseRound, SetLease, SetTimer, ShowWaiting, ShowRest, Finish>;
+using AgentEffect =
+    std::variant<SendToMaster, OpenStore, SpawnRound, SignalRound, KillRound, CloseRound, PeerFound,
+                 SetLease, SetTimer, ShowWaiting, ShowRest, Finish>;
 
 struct WorkerState {
   int32_t pid = 0;
@@ -123,6 +132,9 @@ struct AgentState {
   bool killed = false;        // KillRound went out for `round`
   bool clearing = false;      // CloseRound or KillRound is out, RoundCleared is awaited
   absl::Time kill_at = absl::InfiniteFuture();
+
+  std::set<NodeRank> sought;  // of `round`: whose address is not known yet
+  uint64_t sought_in = 0;     // last beat that said so
 
   uint64_t beat_seq = 0;
   std::map<uint64_t, absl::Time> beats_unanswered;  // seq -> send time; bounded by lease / interval

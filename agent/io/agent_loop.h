@@ -79,6 +79,7 @@ class AgentLoop {
   void Do(const SignalRound& effect);
   void Do(const KillRound& effect);
   void Do(const CloseRound& effect);
+  void Do(const PeerFound&) {}  // nobody seeks yet
   void Do(const SetLease& effect);
   void Do(const SetTimer& effect);
   void Do(const ShowWaiting& effect);

@@ -67,6 +67,9 @@ inline constexpr size_t kExitsPerBeatMax =
     64;  // keeps a beat small; the rest follows in the next one
 inline constexpr size_t kExitBytesPerBeatMax = kMessageBytesMax / 2;  // of their texts
 
+inline constexpr size_t kPeersPerBeatMax =
+    64;  // nodes sought; a ring and a tree need few, the answers to more come one beat later
+
 // --- torch store (CONTRACTS.md section 6) ---
 inline constexpr size_t kStoreKeyBytesMax = 8u << 10;
 inline constexpr size_t kStoreValueBytesMax = 8u << 20;

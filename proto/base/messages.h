@@ -98,6 +98,8 @@ struct Beat {
   int32_t stop_asked =
       0;  // signal by which the user stopped the job at this agent (typed on every node)
   bool kill_asked = false;  // ... and insisted
+  // Nodes of `round` whose address this node's workers need, at most kPeersPerBeatMax.
+  std::vector<NodeRank> sought;
 };
 
 struct Leave {  // the agent ends of its own will
@@ -125,6 +127,14 @@ struct Refused {
   std::string reason;  // for the user: names the option, both values, the next step
 };
 
+// Where a node of a round takes connections for its workers.
+struct PeerNode {
+  NodeRank node_rank;
+  std::string address;
+  uint16_t port = 0;
+  auto operator<=>(const PeerNode&) const = default;
+};
+
 struct Assignment {
   RoundId round;
   NodeRank node_rank;
@@ -138,9 +148,12 @@ struct Assignment {
   uint32_t restarts_max = 0;
   bool one_host = false;  // all nodes of the round have one address or loopback ones
   // Workers of each node as runs {workers, nodes} in node order, for names that need the whole
-  // layout (SLURM_TASKS_PER_NODE, HOROVOD_CROSS_RANK). Empty = not told: too many runs.
+  // layout (SLURM_TASKS_PER_NODE, HOROVOD_CROSS_RANK, the SDK).
   std::vector<std::pair<uint32_t, uint32_t>> layout;
   std::vector<uint32_t> ranks;  // of this node's workers, as Join asked for them
+  // Of all workers, node by node, by local rank; empty = they ascend with the nodes. Told where the
+  // nodes asked for their ranks.
+  std::vector<uint32_t> ranks_by_node;
   Rank RankOf(LocalRank local) const {
     return ranks.empty() ? Rank{rank_first.value + local.value} : Rank{ranks[local.value]};
   }
@@ -180,6 +193,7 @@ struct Directive {
   bool paused = false;  // stop the workers' clocks (SIGSTOP), suspend the lease while connected
   std::string note;     // kWait: what the job waits for, as a sentence
   JobOutcome outcome;   // kEnd
+  std::vector<PeerNode> peers;  // those of `round` that the beat it answers sought
 };
 
 using MasterMessage = std::variant<Admitted, Refused, Directive>;

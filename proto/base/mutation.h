@@ -20,6 +20,7 @@ enum class Mutation : uint8_t {
   kEndedRoundStarts,        // A2: an order for a round that is over starts it again
   kExitsSentOnce,           // an exit whose beat is lost is never told again
   kLeaseIgnored,            // A4: a round starts without a lease
+  kSoughtOnce,              // a peer whose answer is lost is never sought again
   kLast,
 };
 

@@ -81,6 +81,9 @@ void SetBeat(const Beat& beat, v1::Beat* wire) {
   wire->set_paused(beat.paused);
   wire->set_stop_asked(beat.stop_asked);
   wire->set_kill_asked(beat.kill_asked);
+  for (const NodeRank node : beat.sought) {
+    wire->add_sought(node.value);
+  }
 }
 
 absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
@@ -105,6 +108,11 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   beat.paused = wire.paused();
   beat.stop_asked = check.Signal("stop_asked", wire.stop_asked());
   beat.kill_asked = wire.kill_asked();
+  check.Bound("sought", static_cast<size_t>(wire.sought_size()), 0, kPeersPerBeatMax);
+  RETURN_IF_ERROR(check.status());
+  for (const uint32_t node : wire.sought()) {
+    beat.sought.push_back({check.Number("sought", node, 0, kNodesMax - 1)});
+  }
   RETURN_IF_ERROR(check.status());
   for (const v1::WorkerExit& one : wire.exits()) {
     ASSIGN_OR_RETURN(WorkerExit exit, ExitOf(one));
@@ -131,6 +139,8 @@ void SetAssignment(const Assignment& assignment, v1::Assignment* wire) {
     run->set_nodes(nodes);
   }
   wire->mutable_ranks()->Assign(assignment.ranks.begin(), assignment.ranks.end());
+  wire->mutable_ranks_by_node()->Assign(assignment.ranks_by_node.begin(),
+                                        assignment.ranks_by_node.end());
 }
 
 // Of the workers of a node: of all or, where they follow from the order of the nodes, of none.
@@ -145,7 +155,7 @@ std::vector<uint32_t> RanksOf(absl::string_view field,
   return check.ok() ? std::vector<uint32_t>(wire.begin(), wire.end()) : std::vector<uint32_t>();
 }
 
-// Runs of a layout that is told must be those of this round: names are made from them.
+// The runs must be those of this round: names and tables are made from them.
 void SetLayoutOf(const v1::Assignment& wire, FieldChecker& check, Assignment& assignment) {
   uint64_t nodes = 0;
   uint64_t workers = 0;
@@ -156,10 +166,38 @@ void SetLayoutOf(const v1::Assignment& wire, FieldChecker& check, Assignment& as
     nodes += run.nodes();
     workers += uint64_t{run.nodes()} * run.workers();
   }
-  if (!assignment.layout.empty()) {
-    check.Bound("assignment.layout (nodes)", nodes, assignment.nodes, assignment.nodes);
-    check.Bound("assignment.layout (workers)", workers, assignment.world_size,
-                assignment.world_size);
+  check.Bound("assignment.layout (nodes)", nodes, assignment.nodes, assignment.nodes);
+  check.Bound("assignment.layout (workers)", workers, assignment.world_size, assignment.world_size);
+}
+
+// Each rank of the world once, this node's among them where they belong; or none.
+void SetRanksByNode(const v1::Assignment& wire, FieldChecker& check, Assignment& assignment) {
+  constexpr absl::string_view kField = "assignment.ranks_by_node";
+  const auto count = static_cast<size_t>(wire.ranks_by_node_size());
+  const size_t wanted = assignment.ranks.empty() ? 0 : assignment.world_size;
+  check.Bound(kField, count, wanted, wanted);
+  if (!check.ok() || count == 0) {
+    return;
+  }
+  std::vector<bool> seen(count);
+  for (const uint32_t rank : wire.ranks_by_node()) {
+    if (rank >= count || seen[rank]) {
+      return check.Fail(kField, absl::StrCat("want each of 0..", count - 1, " once, got ", rank));
+    }
+    seen[rank] = true;
+  }
+  assignment.ranks_by_node.assign(wire.ranks_by_node().begin(), wire.ranks_by_node().end());
+  uint64_t node = 0;
+  uint64_t first = 0;  // of this node's
+  for (const auto& [workers, nodes] : assignment.layout) {
+    const uint64_t before =
+        std::min<uint64_t>(nodes, std::max<uint64_t>(assignment.node_rank.value, node) - node);
+    first += before * workers;
+    node += nodes;
+  }
+  if (!std::equal(assignment.ranks.begin(), assignment.ranks.end(),
+                  assignment.ranks_by_node.begin() + static_cast<ptrdiff_t>(first))) {
+    check.Fail(kField, "this node has others than assignment.ranks");
   }
 }
 
@@ -184,6 +222,7 @@ Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
   SetLayoutOf(wire, check, assignment);
   assignment.ranks =
       RanksOf("assignment.ranks", wire.ranks(), assignment.workers, assignment.world_size, check);
+  SetRanksByNode(wire, check, assignment);
   return assignment;
 }
 
@@ -208,6 +247,12 @@ void SetDirective(const Directive& directive, v1::Directive* wire) {
   wire->set_note(Cut(directive.note, kTextBytesMax));
   wire->mutable_outcome()->set_exit_code(directive.outcome.exit_code);
   wire->mutable_outcome()->set_headline(Cut(directive.outcome.headline, kTextBytesMax));
+  for (const PeerNode& peer : directive.peers) {
+    v1::PeerNode* one = wire->add_peers();
+    one->set_node_rank(peer.node_rank.value);
+    one->set_address(peer.address);
+    one->set_port(peer.port);
+  }
 }
 
 absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
@@ -225,6 +270,7 @@ absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
   directive.grace = check.Time("grace", wire.grace());
   directive.exits_seen = check.Number("exits_seen", wire.exits_seen(), 0, kAny);
   check.Bound("signals", static_cast<size_t>(wire.signals_size()), 0, kSignalOrdersMax);
+  check.Bound("peers", static_cast<size_t>(wire.peers_size()), 0, kPeersPerBeatMax);
   RETURN_IF_ERROR(check.status());
   for (const v1::SignalOrder& order : wire.signals()) {
     directive.signals.push_back({order.seq(), check.Signal("signals.signo", order.signo())});
@@ -234,6 +280,12 @@ absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
   directive.outcome.exit_code = wire.outcome().exit_code();
   directive.outcome.headline =
       check.Text("outcome.headline", wire.outcome().headline(), kTextBytesMax);
+  for (const v1::PeerNode& peer : wire.peers()) {
+    directive.peers.push_back(
+        {{check.Number("peers.node_rank", peer.node_rank(), 0, kNodesMax - 1)},
+         check.Text("peers.address", peer.address(), kNameBytesMax),
+         check.Port("peers.port", peer.port())});
+  }
   RETURN_IF_ERROR(check.status());
   return directive;
 }

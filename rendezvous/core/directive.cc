@@ -24,6 +24,7 @@ Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   a.one_host = s.one_host;
   a.layout = s.layout;
   a.ranks = member.ranks;
+  a.ranks_by_node = s.ranks_by_node;
   return a;
 }
 
@@ -32,6 +33,19 @@ void FillSignals(const RoundState& s, const NodeState& node, Directive& d) {
   for (const SignalOrder& order : s.signals) {
     if (order.seq > done) {
       d.signals.push_back(order);
+    }
+  }
+}
+
+// Asked for again with every beat until they are known.
+void FillPeers(const RoundState& s, const Beat& beat, Directive& d) {
+  if (d.wanted != Wanted::kRun || beat.round != s.round) {
+    return;
+  }
+  for (const NodeRank sought : beat.sought) {
+    if (sought.value < s.members.size()) {
+      const Member& member = s.members[sought.value];
+      d.peers.push_back({sought, s.nodes.at(member.node).join.address, member.port});
     }
   }
 }
@@ -68,13 +82,17 @@ void FillWanted(Machine& m, const NodeState& node, Directive& d) {
 
 }  // namespace
 
-void SendDirective(Machine& m, NodeId id, uint64_t beat_seq) {
+void SendDirective(Machine& m, NodeId id, const Beat* answered) {
+  const uint64_t beat_seq = answered == nullptr ? 0 : answered->seq;
   const NodeState& node = m.state.nodes.at(id);
   Directive d;
   d.node = id;
   d.incarnation = node.incarnation;
   d.beat_seq = beat_seq;
   FillWanted(m, node, d);
+  if (answered != nullptr) {
+    FillPeers(m.state, *answered, d);
+  }
   d.exits_seen = d.round == node.round ? node.exits_seen : 0;
   d.paused = m.state.paused;
   if (Mutated(Mutation::kStopNotRepeated) && d.wanted == Wanted::kStop && beat_seq != 0) {
@@ -88,7 +106,7 @@ void SendToMembers(Machine& m) {
     const NodeState& node = m.state.nodes.at(member.node);
     if (node.status == NodeStatus::kAlive && node.incarnation == member.incarnation &&
         member.node != m.answering) {
-      SendDirective(m, member.node, 0);
+      SendDirective(m, member.node, nullptr);
     }
   }
 }
@@ -96,7 +114,7 @@ void SendToMembers(Machine& m) {
 void SendToAll(Machine& m) {
   for (const auto& [id, node] : m.state.nodes) {
     if (node.status == NodeStatus::kAlive && id != m.answering) {
-      SendDirective(m, id, 0);
+      SendDirective(m, id, nullptr);
     }
   }
 }

@@ -18,8 +18,6 @@ constexpr absl::Duration kTellFirst = absl::Seconds(3);
 constexpr absl::Duration kTellEvery = absl::Seconds(10);
 // The note for waiting agents is O(N) work: at most this often.
 constexpr absl::Duration kNoteEvery = absl::Seconds(1);
-// Each agent gets the layout: more runs than this are not told.
-constexpr size_t kLayoutRunsMax = 64;
 
 std::vector<NodeId> ChooseMembers(const Machine& m) {
   const RoundState& s = m.state;
@@ -43,12 +41,16 @@ void SetMembers(Machine& m, const std::vector<NodeId>& order) {
   RoundState& s = m.state;
   s.members.clear();
   s.layout.clear();
+  s.ranks_by_node.clear();
   s.pending.clear();
   s.world_size = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     NodeState& node = s.nodes.at(order[i]);
     const uint32_t workers = node.join.workers;
-    s.members.push_back({order[i], node.incarnation, Rank{s.world_size}, workers, node.join.ranks});
+    const std::vector<uint32_t>& ranks = node.join.ranks;
+    s.members.push_back(
+        {order[i], node.incarnation, Rank{s.world_size}, workers, ranks, node.store_port});
+    s.ranks_by_node.insert(s.ranks_by_node.end(), ranks.begin(), ranks.end());
     s.world_size += workers;
     node.place = static_cast<int32_t>(i);
     if (!node.rank_kept.has_value()) {
@@ -58,11 +60,8 @@ void SetMembers(Machine& m, const std::vector<NodeId>& order) {
     s.ready.erase(order[i]);
     if (!s.layout.empty() && s.layout.back().first == workers) {
       ++s.layout.back().second;
-    } else if (i == 0 || !s.layout.empty()) {
+    } else {
       s.layout.push_back({workers, 1});
-    }
-    if (s.layout.size() > kLayoutRunsMax) {
-      s.layout.clear();
     }
   }
   const NodeState& first = s.nodes.at(order.front());

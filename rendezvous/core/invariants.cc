@@ -16,7 +16,7 @@ absl::Status Broken(const char* invariant, const T&... text) {
 
 bool Same(const Member& a, const Member& b) {
   return a.node == b.node && a.incarnation == b.incarnation && a.rank_first == b.rank_first &&
-         a.workers == b.workers && a.ranks == b.ranks;
+         a.workers == b.workers && a.ranks == b.ranks && a.port == b.port;
 }
 
 // Where nodes ask for ranks of their own, they have all of the world's, each once.
@@ -77,6 +77,19 @@ absl::Status CheckSets(const RoundState& state) {
   if (live != state.live || live != state.expiries.size()) {
     return Broken("L1", live, " nodes are live, counted ", state.live, ", watched ",
                   state.expiries.size());
+  }
+  return absl::OkStatus();
+}
+
+// Where a node takes connections stays what it was when the round began.
+absl::Status CheckPeers(const RoundState& state, const std::vector<Member>& members,
+                        const std::vector<PeerNode>& peers) {
+  for (const PeerNode& peer : peers) {
+    const size_t place = peer.node_rank.value;
+    if (place >= members.size() || peer.port == 0 || peer.port != members[place].port ||
+        peer.address != state.nodes.at(members[place].node).join.address) {
+      return Broken("I2", "node rank ", place, " is said to be at ", peer.address, ":", peer.port);
+    }
   }
   return absl::OkStatus();
 }
@@ -167,12 +180,15 @@ absl::Status InvariantChecker::CheckSend(const RoundState& state, const Send& se
     return Broken("I2", "a directive for round ", send.directive.round.ToString(),
                   ", which never started");
   }
+  RETURN_IF_ERROR(CheckPeers(state, round->second, send.directive.peers));
   const Assignment& a = send.directive.assignment;
   if (a.round.IsNone()) {
     return absl::OkStatus();
   }
-  const Member mine{send.node, send.incarnation, a.rank_first, a.workers, a.ranks};
-  if (a.round != send.directive.round || a.node_rank.value >= round->second.size() ||
+  const bool in_round = a.node_rank.value < round->second.size();
+  const uint16_t port = in_round ? round->second[a.node_rank.value].port : uint16_t{0};
+  const Member mine{send.node, send.incarnation, a.rank_first, a.workers, a.ranks, port};
+  if (a.round != send.directive.round || !in_round ||
       !Same(round->second[a.node_rank.value], mine)) {
     return Broken("I2", "node ", send.node.value, " is told another place in round ",
                   a.round.ToString(), " than it had at first");

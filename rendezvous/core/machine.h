@@ -59,8 +59,8 @@ void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline
 void MaybeEnded(Machine& m);
 
 // --- directive.cc ---
-// What the node should do now; answers beat `beat_seq`, 0 = sent unasked.
-void SendDirective(Machine& m, NodeId id, uint64_t beat_seq);
+// What the node should do now; null = sent unasked.
+void SendDirective(Machine& m, NodeId id, const Beat* answered);
 void SendToMembers(Machine& m);
 void SendToAll(Machine& m);
 

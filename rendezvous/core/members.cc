@@ -166,8 +166,7 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
 
 void UpdateReady(Machine& m, NodeId id, const NodeState& node) {
   RoundState& s = m.state;
-  const bool has_port =
-      node.store_port != 0 || m.config.master_port != 0 || Mutated(Mutation::kStartsUnready);
+  const bool has_port = node.store_port != 0 || Mutated(Mutation::kStartsUnready);
   const bool idle = node.phase == AgentPhase::kReady || Mutated(Mutation::kStartsUnready);
   const bool ready =
       node.status == NodeStatus::kAlive && idle && has_port && !node.ended && !InRound(s, node);
@@ -189,7 +188,7 @@ void OnBeat(Machine& m, const Beat& beat) {
   Absorb(m, beat.node, *node, beat);
   m.answering = NodeId();
   if (node->IsLive()) {
-    SendDirective(m, beat.node, beat.seq);
+    SendDirective(m, beat.node, &beat);
   }
 }
 

@@ -182,6 +182,7 @@ struct Member {
   Rank rank_first;
   uint32_t workers = 0;
   std::vector<uint32_t> ranks;  // as its Join asked; empty = from rank_first on
+  uint16_t port = 0;            // that its node had announced when the round started
   bool Runs(Rank rank) const;
 };
 
@@ -227,6 +228,7 @@ struct RoundState {
   uint16_t master_port = 0;
   bool one_host = false;
   std::vector<std::pair<uint32_t, uint32_t>> layout;
+  std::vector<uint32_t> ranks_by_node;
 
   // "Why are we waiting".
   std::string note;                               // kWait carries it

@@ -28,6 +28,7 @@ struct Scene {
     assignment.rank_first = {4};
     assignment.workers = 4;
     assignment.world_size = 8;
+    assignment.layout = {{4, 2}};
     facts.hostname = "node1";
     facts.cpus_allowed = 16;
     program.program = "train.py";

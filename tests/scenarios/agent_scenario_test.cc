@@ -81,6 +81,8 @@ class AgentScript {
                            static_cast<int32_t>(c.Number("pid", 4711))};
     } else if (c.verb == "cleared") {
       return RoundCleared{Round(c)};
+    } else if (c.verb == "seek") {
+      return PeerSought{Round(c), NodeRank{static_cast<uint32_t>(std::stoul(c.Word(0)))}};
     } else if (c.verb == "ctrl-c") {
       return UserStop{SIGINT, c.Word(0) == "now"};
     } else if (c.verb == "time") {
@@ -104,13 +106,21 @@ class AgentScript {
       const std::vector<std::string> parts = absl::StrSplit(c.Text("signal", ""), ':');
       d.signals = {{static_cast<uint32_t>(std::stoul(parts[0])), SignalNumber(parts[1])}};
     }
+    for (const auto& [name, value] : c.all) {
+      if (name == "peer") {
+        const std::vector<std::string> parts = absl::StrSplit(value, ':');
+        d.peers.push_back({{static_cast<uint32_t>(std::stoul(parts[0]))},
+                           parts[1],
+                           static_cast<uint16_t>(std::stoul(parts[2]))});
+      }
+    }
     if (c.verb == "run") {
       d.wanted = Wanted::kRun;
       if (d.round != state_.round) {
         d.assignment.round = d.round;
         d.assignment.workers = config_.join.workers;
         d.assignment.world_size = 4;
-        d.assignment.nodes = 2;
+        d.assignment.nodes = static_cast<uint32_t>(c.Number("nodes", 2));
       }
     } else if (c.verb == "stop") {
       d.wanted = Wanted::kStop;
@@ -154,7 +164,14 @@ class AgentScript {
     return absl::StrCat(out, b.signals_done != 0 ? absl::StrCat(" signals ", b.signals_done) : "",
                         b.paused ? " paused" : "",
                         b.stop_asked != 0 ? absl::StrCat(" asks ", SignalName(b.stop_asked)) : "",
-                        b.kill_asked ? " now" : "");
+                        b.kill_asked ? " now" : "", Sought(b));
+  }
+  static std::string Sought(const Beat& b) {
+    std::string out;
+    for (const NodeRank node : b.sought) {
+      absl::StrAppend(&out, out.empty() ? " seeks " : ",", node.value);
+    }
+    return out;
   }
   std::string Show(const OpenStore&) { return "open store"; }
   std::string Show(const ShowRest&) { return "show the rest"; }
@@ -167,6 +184,10 @@ class AgentScript {
   std::string Show(const KillRound& kill) { return absl::StrCat("KILL ", kill.round.ToString()); }
   std::string Show(const CloseRound& close) {
     return absl::StrCat("close ", close.round.ToString());
+  }
+  std::string Show(const PeerFound& found) {
+    return absl::StrCat("PEER ", found.peer.node_rank.value, " at ", found.peer.address, ":",
+                        found.peer.port);
   }
   std::string Show(const SetLease& lease) { return absl::StrCat("lease ", Seconds(lease.until)); }
   std::string Show(const SetTimer& timer) { return absl::StrCat("timer ", Seconds(timer.at)); }

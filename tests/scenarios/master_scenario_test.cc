@@ -146,6 +146,8 @@ class MasterScript {
         exit.rank = Rank{agent.rank_first + exit.local_rank.value};
         beat.exits.push_back(exit);
         ++agent.exits;
+      } else if (name == "seek") {
+        beat.sought.push_back({static_cast<uint32_t>(std::stoul(value))});
       }
     }
     return beat;
@@ -200,6 +202,9 @@ class MasterScript {
     }
     for (const SignalOrder& order : d.signals) {
       absl::StrAppend(&out, " signal ", order.seq, ":", SignalName(order.signo));
+    }
+    for (const PeerNode& peer : d.peers) {
+      absl::StrAppend(&out, " peer ", peer.node_rank.value, "=", peer.address, ":", peer.port);
     }
     return absl::StrCat(out, d.paused ? " paused" : "",
                         d.exits_seen != 0 ? absl::StrCat(" seen ", d.exits_seen) : "",

@@ -33,6 +33,16 @@ void World::CheckSpawn(uint32_t who, const Assignment& assignment) {
   }
 }
 
+// A node of a round is where it said it would be, whoever asks and whenever.
+void World::CheckPeer(RoundId round, const PeerNode& peer) {
+  const auto [it, is_new] = peers_.try_emplace({round, peer.node_rank}, peer);
+  if (it->second != peer) {
+    Fail(absl::StrCat("peers: node rank ", peer.node_rank.value, " of round ", round.ToString(),
+                      " is at ", it->second.address, ":", it->second.port, ", told was ",
+                      peer.address, ":", peer.port));
+  }
+}
+
 // The safety of a lease: who has not been heard of for one runs nothing. A frozen node cannot do
 // anything about it until it thaws, a paused one until it hears that its link is gone.
 void World::CheckLease(uint32_t who) {

@@ -24,6 +24,7 @@ enum class Kind : uint8_t {
   kRestShown,     // `who`: what its workers wrote has been read
   kExitSeen,      // `who`: its shepherd reports the exit in slot `slot`
   kCleared,       // `who`: nothing of round `number` is left
+  kSeek,          // `who`: a worker of round `number` needs the node rank `slot`
   kAgentStop,     // `who`: the user typed Ctrl-C there; at once if `number`
   kLeaseEnd,      // shepherd of `who`: valid if `number` is its present one
   kWorkerEnd,     // worker `slot` of `who` ends, if its turn is still `number`

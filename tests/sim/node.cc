@@ -2,6 +2,7 @@
 #include <csignal>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tests/sim/world.h"
 
 namespace muster::sim {
@@ -52,9 +53,43 @@ void World::Do(uint32_t who, const SpawnRound& effect) {
   p.round = effect.assignment.round;
   p.workers.assign(effect.assignment.workers, Worker());
   p.running = effect.assignment.workers;
+  PlanSeeks(who, effect.assignment);
   for (uint32_t local = 0; local < effect.assignment.workers; ++local) {
     Plan(who, local);
   }
+}
+
+// Some nodes' workers need others soon, at once or later.
+void World::PlanSeeks(uint32_t who, const Assignment& assignment) {
+  Process& p = processes_[who];
+  p.seeks.clear();
+  const uint32_t me = assignment.node_rank.value;
+  CheckPeer(assignment.round, {{me}, p.config.join.address, p.port});
+  for (uint64_t i = assignment.nodes == 1 ? 0 : rng_.Below(4); i > 0; --i) {
+    const auto other = static_cast<uint32_t>(rng_.Below(assignment.nodes));
+    if (other != me) {
+      Post(Between(0, Chance(0.5) ? kMilli : 5 * kSecond), Kind::kSeek, who, other,
+           assignment.round.n);
+    }
+  }
+}
+
+void World::Seek(const Event& event) {
+  Process& p = processes_[event.who];
+  const bool running = p.alive && p.running > 0 && p.state.phase == AgentPhase::kRunning;
+  if (running && p.round.n == event.number) {
+    p.seeks.insert(NodeRank{event.slot});
+    StepAgent(event.who, PeerSought{p.round, NodeRank{event.slot}});
+  }
+}
+
+void World::Do(uint32_t who, const PeerFound& effect) {
+  Process& p = processes_[who];
+  if (p.seeks.erase(effect.peer.node_rank) == 0) {
+    Fail(absl::StrCat(p.config.join.hostname, " is told node rank ", effect.peer.node_rank.value,
+                      ", which it does not seek"));
+  }
+  CheckPeer(p.round, effect.peer);
 }
 
 // How a worker would end if nobody touched it.
@@ -106,6 +141,10 @@ void World::WorkerEnds(const Event& event) {
     return;
   }
   CheckLease(event.who);
+  if (w.exit.Ok() && !w.doomed &&
+      !p.seeks.empty()) {  // it waits for its peers, and then has its work to do
+    return EndIn(event.who, event.slot, 200 * kMilli, w.exit);
+  }
   w.running = false;
   --p.running;
   ends_[{p.round, w.exit.rank.value}] = w.exit;

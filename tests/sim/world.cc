@@ -178,6 +178,7 @@ void World::Dispatch(const Event& event) {
     case Kind::kAgentTimer:
       return event.number == processes_[who].timer ? StepAgent(who, TimeElapsed{}) : void();
     case Kind::kStorePort:
+      processes_[who].port = static_cast<uint16_t>(event.number);
       return StepAgent(who, StorePortReady{static_cast<uint16_t>(event.number)});
     case Kind::kNoStorePort:
       return StepAgent(who, StorePortFailed{"the port is in use"});
@@ -189,6 +190,8 @@ void World::Dispatch(const Event& event) {
     }
     case Kind::kCleared:
       return StepAgent(who, RoundCleared{{1, static_cast<uint32_t>(event.number)}});
+    case Kind::kSeek:
+      return Seek(event);
     case Kind::kAgentStop:
       return StepAgent(who, UserStop{2, event.number != 0});
     case Kind::kLeaseEnd:
@@ -211,11 +214,11 @@ void World::Dispatch(const Event& event) {
 }
 
 void World::Trace(const Event& event) const {
-  constexpr const char* kNames[] = {"start",         "connect",      "link up",   "link down",
-                                    "to agent",      "agent timer",  "port",      "no port",
-                                    "rest shown",    "exit seen",    "cleared",   "agent stop",
-                                    "lease end",     "worker end",   "to master", "master timer",
-                                    "master closed", "master asked", "fault",     "heal"};
+  constexpr const char* kNames[] = {
+      "start",        "connect",   "link up",    "link down", "to agent",     "agent timer",
+      "port",         "no port",   "rest shown", "exit seen", "cleared",      "seek",
+      "agent stop",   "lease end", "worker end", "to master", "master timer", "master closed",
+      "master asked", "fault",     "heal"};
   static_assert(std::size(kNames) == static_cast<size_t>(Kind::kHeal) + 1);
   const bool has_process = event.who < processes_.size();
   const Process& p = processes_[has_process ? event.who : 0];

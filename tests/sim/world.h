@@ -57,10 +57,12 @@ struct Process {
   uint64_t timer = 0;  // number of its present timer
   Nanos timer_at = -1;
   uint64_t lease_timer = 0;
-  Nanos lease_until = -1;  // its clock; -1 = none
-  Nanos resumed = -1;      // when a pause, in which no lease counts, ended last
-  Nanos heard = -1;        // a message of this life reached the master last
-  RoundId round;           // workers are of it
+  Nanos lease_until = -1;    // its clock; -1 = none
+  Nanos resumed = -1;        // when a pause, in which no lease counts, ended last
+  Nanos heard = -1;          // a message of this life reached the master last
+  uint16_t port = 0;         // opened last
+  RoundId round;             // workers are of it
+  std::set<NodeRank> seeks;  // of it, not yet answered
   uint32_t running = 0;
   std::vector<Worker> workers;
 };
@@ -143,12 +145,15 @@ class World {
   void Do(uint32_t who, const SignalRound& effect);
   void Do(uint32_t who, const KillRound& effect);
   void Do(uint32_t who, const CloseRound& effect);
+  void Do(uint32_t who, const PeerFound& effect);
   void Do(uint32_t who, const SetLease& effect);
   void Do(uint32_t who, const SetTimer& effect);
   void Do(uint32_t who, const ShowWaiting&) { Mix(who); }
   void Do(uint32_t who, const ShowRest& effect);
   void Do(uint32_t who, const Finish& effect);
   void ArmAgentTimers(uint32_t who);
+  void PlanSeeks(uint32_t who, const Assignment& assignment);
+  void Seek(const Event& event);
   void Plan(uint32_t who, uint32_t local);
   void EndIn(uint32_t who, uint32_t local, Nanos delay, WorkerExit exit);
   void Hang(uint32_t who, uint32_t local);
@@ -184,6 +189,7 @@ class World {
 
   // --- checks.cc ---
   void CheckSpawn(uint32_t who, const Assignment& assignment);
+  void CheckPeer(RoundId round, const PeerNode& peer);
   void CheckLease(uint32_t who);
   void CheckOrder();
   absl::Time HeardOf(NodeId node) const;
@@ -237,6 +243,7 @@ class World {
   std::map<RoundId, WorkerExit> first_failure_;               // by itself
   std::map<std::pair<RoundId, uint32_t>, WorkerExit> ends_;   // round, rank
   std::map<std::pair<RoundId, uint32_t>, uint32_t> spawned_;  // round, rank -> process
+  std::map<std::pair<RoundId, NodeRank>, PeerNode> peers_;    // as it is there, or was told
 };
 
 }  // namespace muster::sim

@@ -195,24 +195,10 @@ TEST(DialectsTest, OnlyThoseNamedAreSet) {
   }
 }
 
-TEST(LayoutTest, IsWhatTheMasterToldOrWhatFollows) {
-  EXPECT_EQ(LayoutText(LayoutOf(Assigned({16, 16, 8, 8, 1}, 2))), "16(x2),8(x2),1");
-  Assignment a = Assigned({3, 5}, 1);
-  a.layout.clear();
-  EXPECT_EQ(LayoutText(LayoutOf(a)), "3,5");
-  a = Assigned({3, 5}, 0);
-  a.layout.clear();
-  EXPECT_EQ(LayoutText(LayoutOf(a)), "3,5");
-  a = Assigned({4, 4}, 1);
-  a.layout.clear();
-  EXPECT_EQ(LayoutText(LayoutOf(a)), "4(x2)");
-  a = Assigned({7}, 0);
-  a.layout.clear();
-  EXPECT_EQ(LayoutText(LayoutOf(a)), "7");
-  a = Assigned({2, 2, 2}, 1);  // looks equal from node 1 for {1,2,3} too
-  a.layout.clear();
-  EXPECT_TRUE(LayoutOf(a).empty());
-  EXPECT_FALSE(PlaceOf(a, {0}).cross_rank.has_value());
+TEST(LayoutTest, IsWrittenAsSlurmDoes) {
+  EXPECT_EQ(LayoutText(Assigned({16, 16, 8, 8, 1}, 2).layout), "16(x2),8(x2),1");
+  EXPECT_EQ(LayoutText(Assigned({3, 5}, 1).layout), "3,5");
+  EXPECT_EQ(LayoutText(Assigned({7}, 0).layout), "7");
 }
 
 TEST(SlurmVariablesTest, DescribeTheWorkerNotTheAgent) {

@@ -30,6 +30,7 @@ struct Scene {
     assignment.rank_first = {16};
     assignment.workers = 16;
     assignment.world_size = 32;
+    assignment.layout = {{16, 2}};
     assignment.master_addr = "10.1.0.1";
     assignment.master_port = 31234;
     assignment.restart_count = 2;

@@ -153,6 +153,14 @@ TEST(Convert, FieldsAreNotForgotten) {
   Beat beat;
   beat.paused = true;
   EXPECT_TRUE(differ(AgentMessage(Beat{}), AgentMessage(beat)));
+  Beat seeking;
+  seeking.sought = {{0}};
+  EXPECT_TRUE(differ(AgentMessage(Beat{}), AgentMessage(seeking)));
+  Directive found;
+  found.peers = {{{1}, "a", 2}};
+  Directive other = found;
+  other.peers[0].address = "b";
+  EXPECT_TRUE(differ(MasterMessage(found), MasterMessage(other)));
 }
 
 // Any bytes at all: an answer or an error, never a crash, and what is accepted is within the
@@ -206,6 +214,20 @@ TEST(Convert, WhatIsOutOfRangeIsRefusedByName) {
                 b->mutable_exits(0)->set_ran_for(-1);
               })),
               HasSubstr("exit.ran_for"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->add_sought(kNodesMax); })),
+              HasSubstr("beat.sought: want 0..16383, got 16384"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) {
+                for (size_t i = 0; i <= kPeersPerBeatMax; ++i) {
+                  b->add_sought(1);
+                }
+              })),
+              HasSubstr("beat.sought: want 0..64, got 65"));
+  v1::MasterFrame answer = ToWire(MasterMessage(Directive{}));
+  answer.mutable_directive()->add_peers()->set_port(65536);
+  EXPECT_THAT(says(FromWire(answer).status()), HasSubstr("directive.peers.port"));
+  answer.mutable_directive()->mutable_peers(0)->set_port(1);
+  answer.mutable_directive()->mutable_peers(0)->set_node_rank(kNodesMax);
+  EXPECT_THAT(says(FromWire(answer).status()), HasSubstr("directive.peers.node_rank"));
   EXPECT_FALSE(FromWire(v1::AgentFrame()).ok());
   EXPECT_FALSE(FromWire(v1::MasterFrame()).ok());
 }

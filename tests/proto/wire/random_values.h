@@ -113,23 +113,36 @@ class RandomValues {
     beat.signals_done = static_cast<uint32_t>(Any());
     beat.stop_asked = static_cast<int32_t>(Below(65));
     beat.kill_asked = Flag();
+    for (uint32_t i = Below(4); i > 0; --i) beat.sought.push_back({Below(kNodesMax)});
     return beat;
   }
   Assignment AnAssignment() {
     Assignment assignment;
     assignment.round = Round();
-    assignment.nodes = 1 + Below(kNodesMax);
-    assignment.node_rank.value = Below(assignment.nodes);
-    assignment.world_size = 1 + Below(kWorldSizeMax);
-    assignment.workers = 1 + Below(std::min(kWorkersPerNodeMax, assignment.world_size));
+    const bool small = Flag();
+    for (uint32_t runs = 1 + Below(4); runs > 0; --runs) {
+      const uint32_t workers = 1 + Below(small ? 4 : 64);
+      const uint32_t nodes = 1 + Below(small ? 4 : kNodesMax / 4);
+      assignment.layout.emplace_back(workers, nodes);
+      assignment.nodes += nodes;
+      assignment.world_size += workers * nodes;
+    }
+    assignment.workers = assignment.layout[0].first;  // it is one of the first nodes
+    assignment.node_rank.value = Below(assignment.layout[0].second);
     assignment.rank_first.value = Below(assignment.world_size - assignment.workers + 1);
     assignment.master_addr = Text();
     assignment.master_port = Port();
     assignment.restart_count = static_cast<uint32_t>(Any());
     assignment.restarts_max = Below(kRestartsMax + 1);
     assignment.one_host = Flag();
-    if (assignment.workers < 99) {
-      assignment.ranks = Ranks(assignment.workers, assignment.world_size);
+    if (small) {
+      for (uint32_t i = 0; i < assignment.world_size; ++i) assignment.ranks_by_node.push_back(i);
+      for (uint32_t i = assignment.world_size; i > 1; --i) {
+        std::swap(assignment.ranks_by_node[i - 1], assignment.ranks_by_node[Below(i)]);
+      }
+      const auto first = assignment.ranks_by_node.begin() +
+                         ptrdiff_t{assignment.workers} * assignment.node_rank.value;
+      assignment.ranks.assign(first, first + assignment.workers);
     }
     return assignment;
   }
@@ -146,6 +159,9 @@ class RandomValues {
     }
     directive.note = Text();
     directive.outcome = {static_cast<int32_t>(Any()), Text()};
+    for (uint32_t i = Below(4); i > 0; --i) {
+      directive.peers.push_back({{Below(kNodesMax)}, Text(), Port()});
+    }
     return directive;
   }
   AgentMessage FromAgent() {
