@@ -1,0 +1,471 @@
+// Doors of two nodes on one loop, over loopback; and strangers.
+#include "agent/io/peer_door.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "agent/io/torch_store_port.h"
+#include "proto/base/worker_link.h"
+#include "proto/wire/secret.h"
+#include "tests/agent/io/loop_test.h"
+#include "tests/agent/io/peers_test.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kRound = 7;
+
+struct Node {
+  RankMap map;
+  std::unique_ptr<PeerDoor> door;
+  std::vector<NodeRank> asked;
+  std::set<std::pair<uint32_t, uint32_t>> gone;  // communicator, rank
+  std::map<PeerPair, absl::StatusOr<UniqueFd>> results;
+
+  void Seek(const PeerPair& pair) {
+    door->Seek(pair, [this, pair](absl::StatusOr<UniqueFd> result) {
+      EXPECT_TRUE(results.emplace(pair, std::move(result)).second) << "P2";
+    });
+  }
+  bool Has(const PeerPair& pair) const { return results.count(pair) != 0; }
+  const UniqueFd& Socket(const PeerPair& pair) const {
+    const absl::StatusOr<UniqueFd>& result = results.at(pair);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return *result;
+  }
+  std::string Refusal(const PeerPair& pair) const {
+    return std::string(results.at(pair).status().message());
+  }
+};
+
+// Ranks 0 and 1 on `a_`, 2 and 3 on `b_`: `a_` connects.
+class PeerDoorTest : public LoopTest {
+ protected:
+  PeerDoorTest() {
+    for (Node* node : {&a_, &b_}) {
+      Make(*node, {"geheim", "job", {}});
+    }
+    absl::StatusOr<BoundPort> bound = ReservePort("127.0.0.1", 0);
+    EXPECT_TRUE(bound.ok());
+    port_ = bound->port;
+    reserved_ = std::move(bound->fd);
+    // Doors do not keep the loop running; an agent's loop has other things to do.
+    uv_timer_init(&loop_, &tick_);
+    uv_timer_start(
+        &tick_, [](uv_timer_t*) {}, 5, 5);
+  }
+  ~PeerDoorTest() override {
+    a_.results.clear();
+    b_.results.clear();
+    a_.door.reset();
+    b_.door.reset();
+    uv_close(reinterpret_cast<uv_handle_t*>(&tick_), nullptr);
+  }
+
+  void Make(Node& node, PeerOptions options) {
+    PeerDoor::Callbacks callbacks;
+    callbacks.ask = [&node](NodeRank sought) { node.asked.push_back(sought); };
+    callbacks.may_seek = [this, &node](uint32_t communicator, Rank mine) {
+      return node.map.NodeOf(mine) == node_of_[&node] &&
+             node.gone.count({communicator, mine.value}) == 0;
+    };
+    node.door = std::make_unique<PeerDoor>(&loop_, std::move(options), std::move(callbacks));
+  }
+  void BeginA(uint32_t round = kRound) { Begin(a_, 0, round, UniqueFd()); }
+  void BeginB(uint32_t round = kRound) {
+    Begin(b_, 1, round, UniqueFd(fcntl(reserved_.get(), F_DUPFD_CLOEXEC, 3)));
+  }
+  void Begin(Node& node, uint32_t rank, uint32_t round, UniqueFd listening) {
+    node_of_[&node] = NodeRank{rank};
+    const Assignment assignment = TwoEach(rank, 2, round);
+    node.map = RankMap(assignment);
+    node.door->BeginRound(assignment, &node.map, std::move(listening));
+  }
+  void BeginBoth() {
+    BeginA();
+    BeginB();
+  }
+  PeerNode B() const { return {NodeRank{1}, "127.0.0.1", port_}; }
+  // Both seek it; each gets its end.
+  void ExpectMeeting(uint32_t communicator, uint32_t rank_a, uint32_t rank_b) {
+    const PeerPair at_a = {communicator, rank_a, rank_b};
+    const PeerPair at_b = {communicator, rank_b, rank_a};
+    a_.Seek(at_a);
+    b_.Seek(at_b);
+    a_.door->Found(B());
+    ASSERT_TRUE(RunUntil([&] { return a_.Has(at_a) && b_.Has(at_b); }));
+    ExpectTogether(a_.Socket(at_a), b_.Socket(at_b));
+  }
+  static void ExpectTogether(const UniqueFd& one, const UniqueFd& other) {
+    Say(one, "there");
+    EXPECT_EQ(ReadBytes(other.get(), 5), "there");
+    Say(other, "back");
+    EXPECT_EQ(ReadBytes(one.get(), 4), "back");
+  }
+  // Of all that seek each other, in another order on either side.
+  void ExpectAllOf(uint32_t communicators) {
+    for (uint32_t i = 0; i < communicators; ++i) {
+      for (const uint32_t mine : {0u, 1u}) {
+        a_.Seek({i, mine, 2 + (i + mine) % 2});
+        const uint32_t j = communicators - 1 - i;
+        b_.Seek({j, 2 + (j + mine) % 2, mine});
+      }
+    }
+    a_.door->Found(B());
+    ASSERT_TRUE(RunUntil([&] {
+      return a_.results.size() == 2 * communicators && b_.results.size() == 2 * communicators;
+    }));
+    for (const auto& [pair, result] : a_.results) {
+      ASSERT_TRUE(result.ok()) << result.status();
+      Say(*result, absl::StrCat(1000 + pair.communicator, pair.mine));
+      const UniqueFd& other = b_.Socket({pair.communicator, pair.theirs, pair.mine});
+      EXPECT_EQ(ReadBytes(other.get(), 5), absl::StrCat(1000 + pair.communicator, pair.mine));
+    }
+  }
+  bool RunUntilClosed(const UniqueFd& fd) {
+    return RunUntil([&] { return Closed(fd); });
+  }
+
+  PeerHandshake::Secrets Secrets(const std::string& secret) const {
+    return {[secret](absl::string_view text) { return HmacSha256(secret, text); }, "job",
+            *MakeNonce()};
+  }
+  PeerHello Hello(uint32_t round = kRound) const { return {RoundId{1, round}.Token(), 0, 0, 2}; }
+  // Through a whole handshake by hand, but for its last byte; what was said.
+  std::pair<std::string, std::string> Prove(const UniqueFd& fd, const PeerHello& hello) {
+    PeerHandshake side = PeerHandshake::Connector(Secrets("geheim"), hello);
+    std::pair<std::string, std::string> said;
+    said.first = side.TakeOutput();
+    Say(fd, said.first);
+    std::string answer;
+    EXPECT_TRUE(RunUntil([&] {
+      char bytes[kPeerAnswerBytes];
+      const ssize_t n = recv(fd.get(), bytes, kPeerAnswerBytes - answer.size(), MSG_DONTWAIT);
+      answer.append(bytes, n > 0 ? static_cast<size_t>(n) : 0);
+      return answer.size() == kPeerAnswerBytes;
+    }));
+    EXPECT_TRUE(side.Take(answer).ok());
+    said.second = side.TakeOutput();
+    Say(fd, said.second);
+    return said;
+  }
+
+  Node a_;
+  Node b_;
+  std::map<const Node*, NodeRank> node_of_;
+  uint16_t port_ = 0;
+  UniqueFd reserved_;
+  uv_timer_t tick_;
+};
+
+TEST_F(PeerDoorTest, WorkersOfTwoNodesMeetWhoeverSeeksFirst) {
+  BeginBoth();
+  const PeerPair at_a = {0, 0, 2};
+  const PeerPair at_b = {0, 2, 0};
+  a_.Seek(at_a);
+  EXPECT_EQ(a_.asked, (std::vector<NodeRank>{{1}}));
+  EXPECT_FALSE(a_.Has(at_a));
+  a_.door->Found(B());
+  ASSERT_TRUE(RunUntil([&] { return b_.door->held() == 1; }));
+  ASSERT_TRUE(RunUntil([&] { return a_.Has(at_a); }));
+  Say(a_.Socket(at_a), "early");  // it belongs to the workers already
+  b_.Seek(at_b);
+  ASSERT_TRUE(b_.Has(at_b));
+  EXPECT_EQ(ReadBytes(b_.Socket(at_b).get(), 5), "early");
+  ExpectTogether(a_.Socket(at_a), b_.Socket(at_b));
+  for (const UniqueFd* fd : {&a_.Socket(at_a), &b_.Socket(at_b)}) {
+    int on = 0;
+    socklen_t size = sizeof(on);
+    EXPECT_EQ(getsockopt(fd->get(), IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
+    EXPECT_NE(on, 0);
+    EXPECT_EQ(getsockopt(fd->get(), SOL_SOCKET, SO_KEEPALIVE, &on, &size), 0);
+    EXPECT_NE(on, 0);
+  }
+  // The other way round, and without asking again.
+  b_.Seek({0, 3, 1});
+  a_.Seek({0, 1, 3});
+  ASSERT_TRUE(RunUntil([&] { return a_.Has({0, 1, 3}) && b_.Has({0, 3, 1}); }));
+  ExpectTogether(a_.Socket({0, 1, 3}), b_.Socket({0, 3, 1}));
+  EXPECT_EQ(a_.asked.size(), 1u);
+  EXPECT_TRUE(b_.asked.empty());
+  EXPECT_EQ(b_.door->held() + b_.door->unproven(), 0u);
+}
+
+TEST_F(PeerDoorTest, WithoutASecretToo) {
+  Make(a_, {"", "job", {}});
+  Make(b_, {"", "job", {}});
+  BeginBoth();
+  ExpectMeeting(0, 0, 2);
+}
+
+TEST_F(PeerDoorTest, EachGetsItsOwnOfManyAtOnce) {
+  BeginBoth();
+  a_.door->Found(B());  // nobody has sought it: it changes nothing
+  ExpectAllOf(100);
+  EXPECT_EQ(a_.asked.size(), 1u);
+}
+
+// Some are dropped in the middle of it, for they cannot know that there is no place for them.
+TEST_F(PeerDoorTest, EachGetsItsOwnThoughMostAreDroppedAndTriedAgain) {
+  PeerOptions options = {"geheim", "job", {}};
+  options.times.retry_min = options.times.retry_max = absl::Milliseconds(1);
+  Make(a_, options);
+  options.times.prove_soon = absl::ZeroDuration();
+  options.unproven_max = 3;
+  Make(b_, options);
+  BeginBoth();
+  ExpectAllOf(20);
+}
+
+TEST_F(PeerDoorTest, P1AnotherSecretIsRefusedAndSaid) {
+  Make(a_, {"another", "job", {}});
+  BeginBoth();
+  a_.Seek({0, 0, 2});
+  b_.Seek({0, 2, 0});
+  a_.door->Found(B());
+  ASSERT_TRUE(RunUntil([&] { return a_.Has({0, 0, 2}); }));
+  EXPECT_EQ(a_.Refusal({0, 0, 2}),
+            absl::StrCat("no connection to rank 2 of node 1 at 127.0.0.1:", port_,
+                         ": it does not know this job's secret, or is of another job"));
+  ASSERT_TRUE(RunUntil([&] { return b_.door->unproven() == 0; }));
+  EXPECT_EQ(b_.door->held(), 0u);
+  EXPECT_FALSE(b_.Has({0, 2, 0}));
+}
+
+TEST_F(PeerDoorTest, P1StrangersAreDroppedAndDisturbNobody) {
+  BeginBoth();
+  const UniqueFd silent = ConnectTo(port_);
+  const UniqueFd garbage = ConnectTo(port_);
+  Say(garbage, "GET / HTTP/1.1\r\n\r\n");
+  const std::string hello = PeerHandshake::Connector(Secrets("geheim"), Hello()).TakeOutput();
+  const UniqueFd half = ConnectTo(port_);
+  Say(half, hello.substr(0, 40));
+  const UniqueFd past = ConnectTo(port_);
+  Say(past, PeerHandshake::Connector(Secrets("geheim"), Hello(kRound - 1)).TakeOutput());
+  std::vector<UniqueFd> wrong;
+  for (const auto& [from, to] :
+       std::vector<std::pair<uint32_t, uint32_t>>{{2, 3}, {0, 1}, {0, 4}, {9, 2}, {3, 0}}) {
+    const PeerHello one = {RoundId{1, kRound}.Token(), 0, from, to};
+    wrong.push_back(ConnectTo(port_));
+    Say(wrong.back(), PeerHandshake::Connector(Secrets("geheim"), one).TakeOutput());
+  }
+  // One that is right, then all that it said once more.
+  const UniqueFd right = ConnectTo(port_);
+  const auto said = Prove(right, {RoundId{1, kRound}.Token(), 5, 0, 2});
+  const UniqueFd replay = ConnectTo(port_);
+  Say(replay, said.first + said.second);
+  for (const UniqueFd* fd : {&garbage, &past, &replay}) {
+    EXPECT_TRUE(RunUntilClosed(*fd));
+  }
+  for (const UniqueFd& fd : wrong) {
+    EXPECT_TRUE(RunUntilClosed(fd));
+  }
+  EXPECT_EQ(b_.door->held(), 1u);
+  EXPECT_EQ(b_.door->unproven(), 2u);  // silent, half
+  ExpectMeeting(0, 0, 2);
+  EXPECT_FALSE(Closed(silent));
+  EXPECT_FALSE(Closed(half));
+  // The other half comes late, but in time.
+  Say(half, hello.substr(40));
+  b_.Seek({5, 2, 0});
+  EXPECT_TRUE(b_.Has({5, 2, 0}));
+  EXPECT_EQ(ReadBytes(right.get(), 1), "W");
+  ExpectTogether(right, b_.Socket({5, 2, 0}));
+}
+
+TEST_F(PeerDoorTest, P3SilenceEndsInTime) {
+  PeerOptions options = {"geheim", "job", {}};
+  options.times.prove_within = absl::Milliseconds(1);
+  Make(b_, options);
+  BeginBoth();
+  const UniqueFd silent = ConnectTo(port_);
+  const UniqueFd half = ConnectTo(port_);
+  Say(half, "MSPC");
+  EXPECT_TRUE(RunUntilClosed(silent));
+  EXPECT_TRUE(RunUntilClosed(half));
+  EXPECT_EQ(b_.door->unproven(), 0u);
+}
+
+TEST_F(PeerDoorTest, P3TheOldestThatHasProvenNothingGoesFirst) {
+  PeerOptions options = {"geheim", "job", {}};
+  options.times.prove_soon = absl::ZeroDuration();
+  options.unproven_max = 4;
+  Make(b_, options);
+  BeginBoth();
+  std::vector<UniqueFd> silent;
+  while (silent.size() < options.unproven_max) {
+    silent.push_back(ConnectTo(port_));
+  }
+  ASSERT_TRUE(RunUntil([&] { return b_.door->unproven() == options.unproven_max; }));
+  silent.push_back(ConnectTo(port_));
+  EXPECT_TRUE(RunUntilClosed(silent[0]));
+  EXPECT_FALSE(Closed(silent[1]));
+  ExpectMeeting(0, 0, 2);
+  EXPECT_TRUE(Closed(silent[1]));
+  EXPECT_FALSE(Closed(silent[2]));
+}
+
+TEST_F(PeerDoorTest, P3WhoComesWhenAllPlacesAreTakenWaitsForOne) {
+  PeerOptions options = {"geheim", "job", {}};
+  options.times.prove_soon = absl::Milliseconds(50);
+  options.unproven_max = 2;
+  Make(b_, options);
+  BeginBoth();
+  const UniqueFd silent = ConnectTo(port_);
+  const UniqueFd other = ConnectTo(port_);
+  ASSERT_TRUE(RunUntil([&] { return b_.door->unproven() == 2; }));
+  ExpectMeeting(0, 0, 2);  // when the first has had its time
+  EXPECT_TRUE(RunUntilClosed(silent));
+  // A place that becomes free is taken at once.
+  options.times.prove_soon = absl::InfiniteDuration();
+  Make(b_, options);
+  BeginB();
+  UniqueFd one = ConnectTo(port_);
+  UniqueFd two = ConnectTo(port_);
+  ASSERT_TRUE(RunUntil([&] { return b_.door->unproven() == 2; }));
+  const PeerPair at_a = {1, 0, 2};
+  const PeerPair at_b = {1, 2, 0};
+  a_.Seek(at_a);
+  b_.Seek(at_b);
+  RunReady();
+  EXPECT_FALSE(a_.Has(at_a));
+  one.Reset();
+  ASSERT_TRUE(RunUntil([&] { return a_.Has(at_a) && b_.Has(at_b); }));
+  ExpectTogether(a_.Socket(at_a), b_.Socket(at_b));
+}
+
+TEST_F(PeerDoorTest, P3ASecondOneForTheSamePairIsClosed) {
+  BeginBoth();
+  const UniqueFd first = ConnectTo(port_);
+  Prove(first, Hello());
+  ASSERT_TRUE(RunUntil([&] { return b_.door->held() == 1; }));
+  const UniqueFd second = ConnectTo(port_);
+  Prove(second, Hello());
+  EXPECT_TRUE(RunUntilClosed(second));
+  b_.Seek({0, 2, 0});
+  EXPECT_EQ(ReadBytes(first.get(), 1), "W");
+  ExpectTogether(first, b_.Socket({0, 2, 0}));
+}
+
+TEST_F(PeerDoorTest, WhoSpeaksOfARoundToComeIsHeldUntilItBegins) {
+  BeginBoth();
+  const UniqueFd early = ConnectTo(port_);
+  const std::string hello = PeerHandshake::Connector(Secrets("geheim"), Hello(8)).TakeOutput();
+  Say(early, hello);
+  const UniqueFd silent = ConnectTo(port_);
+  ASSERT_TRUE(RunUntil([&] { return b_.door->unproven() == 2; }));
+  RunReady();
+  b_.door->EndRound();
+  EXPECT_TRUE(RunUntilClosed(silent));
+  EXPECT_FALSE(Closed(early));
+  BeginB(8);
+  std::string answer(kPeerAnswerBytes, '\0');
+  EXPECT_TRUE(RunUntil([&] {
+    return recv(early.get(), answer.data(), answer.size(), MSG_DONTWAIT | MSG_PEEK) ==
+           static_cast<ssize_t>(answer.size());
+  }));
+  BeginB(9);
+  EXPECT_TRUE(RunUntilClosed(early));
+}
+
+TEST_F(PeerDoorTest, AnEndedRoundHoldsAndListensToNothing) {
+  BeginBoth();
+  const UniqueFd held = ConnectTo(port_);
+  Prove(held, Hello());
+  ASSERT_TRUE(RunUntil([&] { return b_.door->held() == 1; }));
+  b_.door->EndRound();
+  EXPECT_TRUE(RunUntilClosed(held));
+  EXPECT_EQ(b_.door->held(), 0u);
+}
+
+TEST_F(PeerDoorTest, ANodeThatDoesNotListenYetIsTriedAgain) {
+  BeginA();
+  a_.Seek({0, 0, 2});
+  a_.Seek({0, 1, 2});
+  a_.door->Found(B());
+  uv_update_time(&loop_);
+  const uint64_t until = uv_now(&loop_) + 30;  // some tries
+  ASSERT_TRUE(RunUntil([&] { return uv_now(&loop_) >= until; }));
+  EXPECT_TRUE(a_.results.empty());
+  BeginB();
+  b_.Seek({0, 2, 0});
+  b_.Seek({0, 2, 1});
+  ASSERT_TRUE(RunUntil([&] { return a_.results.size() == 2 && b_.results.size() == 2; }));
+  ExpectTogether(a_.Socket({0, 1, 2}), b_.Socket({0, 2, 1}));
+}
+
+TEST_F(PeerDoorTest, P2NobodyThereIsSaidInTheEnd) {
+  PeerOptions options = {"geheim", "job", {}};
+  options.times.retry_for = absl::Milliseconds(20);
+  options.times.retry_min = options.times.retry_max = absl::Milliseconds(5);
+  Make(a_, options);
+  BeginA();
+  for (uint32_t i = 0; i < 2 * PeerDoor::kConnectsPerNode; ++i) {
+    a_.Seek({i, 0, 2});
+  }
+  a_.door->Found(B());
+  ASSERT_TRUE(RunUntil([&] { return a_.results.size() == 2 * PeerDoor::kConnectsPerNode; }));
+  const std::string why = a_.Refusal({0, 0, 2});
+  EXPECT_THAT(why, HasSubstr(absl::StrCat("no connection to rank 2 of node 1 at 127.0.0.1:", port_,
+                                          ": 127.0.0.1: Connection refused; ")));
+  EXPECT_THAT(why, HasSubstr("See --port-range and --iface"));
+  EXPECT_LT(why.size(), sizeof(LinkPeer::why));
+  // Later ones are tried again.
+  BeginB();
+  ExpectMeeting(99, 0, 2);
+}
+
+TEST_F(PeerDoorTest, ForgottenSeeksAreNotAnswered) {
+  BeginBoth();
+  a_.Seek({0, 0, 2});
+  a_.Seek({0, 1, 2});
+  a_.Seek({1, 0, 2});
+  b_.Seek({0, 2, 0});
+  a_.door->Found(B());
+  a_.door->Forget(0, Rank{0});
+  b_.gone.insert({0, 2});
+  b_.door->Forget(0, Rank{2});
+  b_.Seek({1, 2, 0});
+  ASSERT_TRUE(RunUntil([&] { return a_.Has({1, 0, 2}) && b_.Has({1, 2, 0}); }));
+  EXPECT_EQ(a_.results.size(), 1u) << "rank 2 has closed the communicator that rank 1 seeks";
+  EXPECT_EQ(b_.results.size(), 1u);
+  // What is held goes with its worker.
+  const UniqueFd held = ConnectTo(port_);
+  Prove(held, {RoundId{1, kRound}.Token(), 7, 0, 3});
+  ASSERT_TRUE(RunUntil([&] { return b_.door->held() == 1; }));
+  b_.door->ForgetAll(Rank{3});
+  EXPECT_TRUE(RunUntilClosed(held));
+}
+
+TEST_F(PeerDoorTest, WithoutDescriptorsItWaitsAndGoesOn) {
+  BeginBoth();
+  const UniqueFd client = ConnectTo(port_);
+  uv_loop_t* const loop = &loop_;  // UBSan looks at `this` with the help of a descriptor
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit none = before;
+  const UniqueFd next(dup(0));
+  none.rlim_cur = static_cast<rlim_t>(next.get()) + 1;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  for (int i = 0; i < 10; ++i) {
+    uv_run(loop, UV_RUN_NOWAIT);
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(b_.door->unproven(), 0u);
+  EXPECT_TRUE(RunUntil([&] { return b_.door->unproven() == 1; }));
+}
+
+}  // namespace
+}  // namespace muster
