@@ -84,6 +84,7 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap) {
   if (bootstrap.join.node_rank <= 0) {
     options.store_port = bootstrap.terms.master_port;
   }
+  options.secret = bootstrap.secret;
   options.plan = std::move(bootstrap.plan);
   options.programs = PreparePrograms(options.plan, OwnEnvironment());
   options.config.tell_pids = options.plan.tell_pids;

@@ -85,6 +85,7 @@ class TypedJob {
     LogDebug(absl::StrCat("joins job ", client.job_id, " at ", client.target,
                           server_ == nullptr ? "" : ", served here"));
     client_ = std::make_unique<MasterClient>(loop_, std::move(client));
+    options.secret = secret_;
     options.config.join.must_agree = MustAgree(spec_);
     options.show_waiting = [this](const std::string& note) { OnNote(note); };
     options.on_workers_started = [this](const Assignment& round) {

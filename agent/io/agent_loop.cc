@@ -34,7 +34,11 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
     : options_(std::move(options)),
       master_(master),
       output_(output),
-      door_(loop, std::move(shepherd.door), options_.facts.cpus_usable()),
+      door_(loop, std::move(shepherd.door), options_.facts.cpus_usable(),
+            {options_.secret, options_.plan.job_id, {}},
+            [this](NodeRank node) {
+              Post(PeerSought{assignment_.round, node});
+            }),
       shepherd_(loop, std::move(shepherd), ShepherdCallbacks()),
       stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
       pump_(loop, options_.plan.output, options_.plan.job_id, options_.facts.hostname, output),
@@ -113,14 +117,15 @@ void AgentLoop::Do(const SpawnRound& effect) {
   assignment_ = effect.assignment;
   workers_.assign(assignment_.workers, Worker());
   alone_ = clearing_ = false;
+  UniqueFd port;
   if (assignment_.node_rank.value == 0) {
     store_.Serve(assignment_.world_size);
   } else {
-    store_.Close();
+    port = store_.Release();
   }
   MakeRunDir();
   pump_.BeginRound(assignment_);
-  door_.BeginRound(assignment_);
+  door_.BeginRound(assignment_, std::move(port));
   for (uint32_t i = 0; i < assignment_.workers; ++i) {
     SpawnWorker(LocalRank{i});
   }
@@ -317,9 +322,12 @@ void AgentLoop::OnCleared(const std::string& survivors) {
   clearing_ = false;
   stdin_.CloseAll();
   terminal_.Reset();
+  door_.EndRound();
   pump_.CloseRound();  // the store stays: workers of other nodes may still run
   Post(RoundCleared{assignment_.round});
 }
+
+void AgentLoop::Do(const PeerFound& effect) { door_.Found(effect.peer); }
 
 void AgentLoop::Do(const SetLease& effect) {
   shepherd_.SetLease(effect.until == absl::InfiniteFuture() ? 0 : absl::ToUnixNanos(effect.until));

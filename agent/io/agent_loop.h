@@ -33,6 +33,7 @@ class AgentLoop {
     WorkPlan plan;
     NodeFacts facts;
     std::vector<PreparedProgram> programs;  // of `plan`, in its order
+    std::string secret;  // of the job, for connections between its nodes; "" = --insecure
     uint16_t store_port =
         0;  // MASTER_PORT that the user wants, if this may be the node of rank 0; 0 = any
     std::function<void(const Assignment&)> on_workers_started;  // all of this node's; once a round
@@ -79,7 +80,7 @@ class AgentLoop {
   void Do(const SignalRound& effect);
   void Do(const KillRound& effect);
   void Do(const CloseRound& effect);
-  void Do(const PeerFound&) {}  // nobody seeks yet
+  void Do(const PeerFound& effect);
   void Do(const SetLease& effect);
   void Do(const SetTimer& effect);
   void Do(const ShowWaiting& effect);

@@ -58,6 +58,12 @@ bool StorePort::StartServer() {
   return true;
 }
 
+UniqueFd StorePort::Release() {
+  UniqueFd fd = std::move(fd_);
+  Close();
+  return fd;
+}
+
 void StorePort::Close() {
   server_.reset();
   poll_.reset();

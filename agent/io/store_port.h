@@ -1,5 +1,6 @@
-// MASTER_PORT of this node: bound before it is announced, served or kept for rank 0, closed with
-// the round. Loop thread only; the store's own thread starts with the first client.
+// The port of this node: bound before it is announced. MASTER_PORT where rank 0 runs: served, or
+// kept for it, and closed with the round. Elsewhere other nodes' workers connect to it. Loop thread
+// only; the store's own thread starts with the first client.
 #pragma once
 
 #include <uv.h>
@@ -35,6 +36,8 @@ class StorePort {
   void Adopt(UniqueFd client);
   // Clients may come now: `world_size` workers.
   void Serve(uint32_t world_size);
+  // What was opened, for another use: bound, and perhaps listening.
+  UniqueFd Release();
   void Close();
 
  private:

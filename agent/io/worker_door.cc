@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -20,19 +21,26 @@ namespace muster {
 namespace {
 
 static_assert(kLocalSizeMax == kWorkersPerNodeMax);
-constexpr int kTakenAtOnce = 64;  // hellos; then others of the loop have their turn
+constexpr int kTakenAtOnce = 64;  // hellos, words; then others of the loop have their turn
+constexpr absl::Duration kSendPause = absl::Milliseconds(50);
 
-void Answer(int socket, LinkWelcome welcome, std::vector<uint32_t> ranks, int memory) {
-  iovec parts[2] = {{&welcome, sizeof(welcome)}, {ranks.data(), ranks.size() * sizeof(uint32_t)}};
+void Welcome(int socket, LinkWelcome welcome, int memory) {
+  iovec part = {&welcome, sizeof(welcome)};
   // An empty socket takes one message; a worker that is gone again needs none.
-  (void)SendWithFd(socket, parts, 2, memory, MSG_DONTWAIT);
+  (void)SendWithFd(socket, &part, 1, memory, MSG_DONTWAIT);
+}
+
+// Into a message for people, zero-filled before.
+template <size_t kSize>
+void Write(absl::string_view why, char (&out)[kSize]) {
+  why.substr(0, kSize - 1).copy(out, kSize - 1);
 }
 
 void Refuse(int socket, absl::string_view why) {
   LinkWelcome refusal;
   refusal.answer = LinkAnswer::kRefused;
-  why.substr(0, sizeof(refusal.why) - 1).copy(refusal.why, sizeof(refusal.why) - 1);
-  Answer(socket, refusal, {}, -1);
+  Write(why, refusal.why);
+  Welcome(socket, refusal, -1);
 }
 
 ArenaLine& LineOf(uint8_t* arena, uint32_t place) {
@@ -48,8 +56,22 @@ WorkerDoor::Meeting::~Meeting() {
   }
 }
 
-WorkerDoor::WorkerDoor(uv_loop_t* loop, UniqueFd door, uint32_t cpus)
-    : loop_(loop), door_(std::move(door)), cpus_(cpus) {
+WorkerDoor::WorkerDoor(uv_loop_t* loop, UniqueFd door, uint32_t cpus, PeerOptions peers,
+                       std::function<void(NodeRank)> ask)
+    : loop_(loop),
+      door_(std::move(door)),
+      cpus_(cpus),
+      peers_(
+          loop, std::move(peers),
+          {std::move(ask), [this](uint32_t number, Rank mine) { return MaySeek(number, mine); }}),
+      again_(loop, [this] {
+        for (auto link = links_.begin(); link != links_.end();) {
+          const LinkId id = link->first;
+          ++link;
+          SendResults(id);
+        }
+      }) {
+  again_.Unref();
   if (door_.valid()) {
     poll_.emplace(loop_, door_.get(), [this](int) { OnDoor(); });
     poll_->Start(UV_READABLE);
@@ -57,11 +79,22 @@ WorkerDoor::WorkerDoor(uv_loop_t* loop, UniqueFd door, uint32_t cpus)
   }
 }
 
-void WorkerDoor::BeginRound(const Assignment& assignment) {
+void WorkerDoor::EndRound() {
+  peers_.EndRound();
   links_.clear();
   meetings_.clear();
-  round_ = assignment.round.Token();
+  again_.Stop();
   rank_of_.clear();
+  ranks_.clear();
+  opened_.clear();
+  ended_.clear();
+}
+
+void WorkerDoor::BeginRound(const Assignment& assignment, UniqueFd listening) {
+  EndRound();
+  round_ = assignment.round.Token();
+  node_ = assignment.node_rank;
+  map_ = RankMap(assignment);
   for (uint32_t i = 0; i < assignment.workers; ++i) {
     rank_of_.push_back(assignment.RankOf(LocalRank{i}).value);
   }
@@ -69,6 +102,8 @@ void WorkerDoor::BeginRound(const Assignment& assignment) {
   std::sort(ranks_.begin(), ranks_.end());
   opened_.assign(ranks_.size(), 0);
   ended_.assign(ranks_.size(), false);
+  geometry_ = ArenaFor(assignment.workers, assignment.nodes, assignment.world_size);
+  peers_.BeginRound(assignment, &map_, std::move(listening));
 }
 
 void WorkerDoor::OnDoor() {
@@ -110,19 +145,20 @@ void WorkerDoor::Admit(UniqueFd fd, const LinkHello& hello) {
     return Refuse(fd.get(), meeting.status().message());
   }
   ++opened_[place];
-  const ArenaGeometry geometry = ArenaFor(static_cast<uint32_t>(ranks_.size()));
   LinkWelcome welcome;
   welcome.cpus = cpus_;
-  welcome.local_size = geometry.local_size;
-  welcome.slot_bytes = geometry.slot_bytes;
-  Answer(fd.get(), welcome, ranks_, (*meeting)->memory.get());
-  const auto link = links_.emplace(links_.end());
-  link->fd = std::move(fd);
-  link->place = place;
-  link->meeting = number;
-  link->poll.emplace(loop_, link->fd.get(), [this, link](int) { OnLink(link); });
-  link->poll->Start(UV_READABLE);
-  link->poll->Unref();
+  welcome.local_size = geometry_.local_size;
+  welcome.nodes = geometry_.nodes;
+  welcome.world_size = geometry_.world_size;
+  welcome.slot_bytes = geometry_.slot_bytes;
+  welcome.result_bytes = geometry_.result_bytes;
+  Welcome(fd.get(), welcome, (*meeting)->memory.get());
+  const LinkId id = {place, number};
+  Link& link = links_[id];
+  link.fd = std::move(fd);
+  link.poll.emplace(loop_, link.fd.get(), [this, id](int) { OnLink(id); });
+  link.poll->Start(UV_READABLE);
+  link.poll->Unref();
 }
 
 uint32_t WorkerDoor::PlaceOf(uint32_t rank) const {
@@ -132,17 +168,25 @@ uint32_t WorkerDoor::PlaceOf(uint32_t rank) const {
 }
 
 absl::StatusOr<WorkerDoor::Meeting*> WorkerDoor::MeetingOf(uint32_t number) {
-  if (const auto found = meetings_.find(number); found != meetings_.end()) {
-    return &found->second;
-  }
-  const ArenaGeometry geometry = ArenaFor(static_cast<uint32_t>(ranks_.size()));
-  UniqueFd memory = MakeArenaMemory(geometry);
+  const auto found = meetings_.find(number);
+  return found != meetings_.end() ? &found->second : OpenMeeting(number);
+}
+
+absl::StatusOr<WorkerDoor::Meeting*> WorkerDoor::OpenMeeting(uint32_t number) {
+  UniqueFd memory = MakeArenaMemory(geometry_);
   if (!memory.valid()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no shared memory for the workers: ", std::strerror(errno)));
   }
-  const uint64_t bytes = geometry.SlotsAt();
-  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  const std::vector<uint32_t> words = map_.Words();
+  const auto bytes = static_cast<ssize_t>(words.size() * sizeof(uint32_t));
+  if (pwrite(memory.get(), words.data(), static_cast<size_t>(bytes),
+             static_cast<off_t>(geometry_.MapAt())) != bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the workers' map: ", std::strerror(errno)));
+  }
+  const uint64_t mapped_bytes = geometry_.MapAt();
+  void* mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (mapped == MAP_FAILED) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot map the workers' shared memory: ", std::strerror(errno)));
@@ -150,8 +194,8 @@ absl::StatusOr<WorkerDoor::Meeting*> WorkerDoor::MeetingOf(uint32_t number) {
   Meeting& meeting = meetings_[number];
   meeting.memory = std::move(memory);
   meeting.mapped = static_cast<uint8_t*>(mapped);
-  meeting.mapped_bytes = bytes;
-  meeting.left = geometry.local_size;
+  meeting.mapped_bytes = mapped_bytes;
+  meeting.left = geometry_.local_size;
   for (uint32_t i = 0; i < ended_.size(); ++i) {
     if (ended_[i]) {
       Mark(meeting, i, LineEnd::kDied);
@@ -160,15 +204,94 @@ absl::StatusOr<WorkerDoor::Meeting*> WorkerDoor::MeetingOf(uint32_t number) {
   return &meeting;
 }
 
-void WorkerDoor::OnLink(std::list<Link>::iterator link) {
-  LinkBye bye;
-  iovec part = {&bye, sizeof(bye)};
-  UniqueFd fd;
-  const ssize_t got = ReceiveWithFd(link->fd.get(), &part, 1, fd, MSG_DONTWAIT);
-  if (got < 0 && errno == EAGAIN) {
-    return;
+void WorkerDoor::OnLink(LinkId id) {
+  for (int i = 0; i < kTakenAtOnce && SendResults(id) && TakeWord(id); ++i) {
   }
-  Gone(link, got == sizeof(bye) && bye.magic == kLinkMagic ? LineEnd::kClosed : LineEnd::kDied);
+}
+
+bool WorkerDoor::TakeWord(LinkId id) {
+  Link& link = links_.at(id);
+  if (!link.results.empty()) {
+    return false;  // who does not listen is not listened to
+  }
+  LinkWord word;
+  iovec part = {&word, sizeof(word)};
+  UniqueFd fd;
+  const ssize_t got = ReceiveWithFd(link.fd.get(), &part, 1, fd, MSG_DONTWAIT);
+  if (got < 0 && errno == EAGAIN) {
+    return false;
+  }
+  const bool whole = got == sizeof(word) && word.magic == kLinkMagic;
+  if (whole && word.verb == LinkVerb::kSeek) {
+    Seek(id, word.rank);
+    return true;
+  }
+  Gone(id, whole && word.verb == LinkVerb::kBye ? LineEnd::kClosed : LineEnd::kDied);
+  return false;
+}
+
+void WorkerDoor::Seek(LinkId id, uint32_t rank) {
+  const std::optional<NodeRank> node = map_.NodeOf(Rank{rank});
+  const auto refuse = [&](absl::string_view why) {
+    Answer(id, rank, absl::InvalidArgumentError(absl::StrCat("rank ", rank, " ", why)));
+  };
+  if (!node.has_value()) {
+    refuse(absl::StrCat("is none of this round's ", geometry_.world_size));
+  } else if (*node == node_) {
+    refuse("runs on this node: it is reached through memory");
+  } else if (!links_.at(id).sought.insert(rank).second) {
+    refuse("has been sought on this communicator already");
+  } else {
+    peers_.Seek(
+        {id.second, ranks_[id.first], rank},
+        [this, id, rank](absl::StatusOr<UniqueFd> result) { Answer(id, rank, std::move(result)); });
+  }
+}
+
+void WorkerDoor::Answer(LinkId id, uint32_t rank, absl::StatusOr<UniqueFd> result) {
+  Result out;
+  out.words.rank = rank;
+  if (result.ok()) {
+    out.socket = *std::move(result);
+  } else {
+    out.words.answer = LinkAnswer::kRefused;
+    Write(result.status().message(), out.words.why);
+  }
+  links_.at(id).results.push_back(std::move(out));
+  SendResults(id);
+}
+
+bool WorkerDoor::SendResults(LinkId id) {
+  const auto found = links_.find(id);
+  if (found == links_.end()) {
+    return false;
+  }
+  Link& link = found->second;
+  while (!link.results.empty()) {
+    Result& result = link.results.front();
+    iovec part = {&result.words, sizeof(result.words)};
+    if (SendWithFd(link.fd.get(), &part, 1, result.socket.get(), MSG_DONTWAIT) >= 0) {
+      link.results.pop_front();
+    } else if (errno == EAGAIN) {
+      link.poll->Start(UV_WRITABLE);
+      return true;
+    } else if (errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM) {
+      link.poll->Stop();
+      again_.StartAfter(kSendPause);
+      return true;
+    } else {
+      Gone(id, LineEnd::kDied);
+      return false;
+    }
+  }
+  link.poll->Start(UV_READABLE);
+  return true;
+}
+
+bool WorkerDoor::MaySeek(uint32_t communicator, Rank mine) const {
+  const uint32_t place = PlaceOf(mine.value);
+  return place < ranks_.size() && !ended_[place] &&
+         (communicator >= opened_[place] || links_.count({place, communicator}) != 0);
 }
 
 // Whoever waits for that rank looks now and then.
@@ -177,25 +300,31 @@ void WorkerDoor::Mark(const Meeting& meeting, uint32_t place, LineEnd how) {
       .store(static_cast<uint32_t>(how), std::memory_order_release);
 }
 
-void WorkerDoor::Gone(std::list<Link>::iterator link, LineEnd how) {
-  const auto meeting = meetings_.find(link->meeting);
-  Mark(meeting->second, link->place, how);
+void WorkerDoor::Gone(LinkId id, LineEnd how) {
+  const auto [place, number] = id;
+  const auto meeting = meetings_.find(number);
+  Mark(meeting->second, place, how);
   if (--meeting->second.left == 0) {
     meetings_.erase(meeting);
   }
-  links_.erase(link);
+  links_.erase(id);
+  peers_.Forget(number, Rank{ranks_[place]});
 }
 
 void WorkerDoor::WorkerEnded(LocalRank local) {
-  const uint32_t place = PlaceOf(rank_of_[local.value]);
-  for (auto link = links_.begin(); link != links_.end();) {
-    const auto next = std::next(link);
-    if (link->place == place) {
-      Gone(link, LineEnd::kDied);
-    }
-    link = next;
+  if (local.value >= rank_of_.size()) {
+    return;  // one that was stuck in the kernel when its round ended
   }
+  const uint32_t place = PlaceOf(rank_of_[local.value]);
   ended_[place] = true;
+  for (auto link = links_.lower_bound({place, 0}); link != links_.end();
+       link = links_.lower_bound({place, 0})) {
+    if (link->first.first != place) {
+      break;
+    }
+    Gone(link->first, LineEnd::kDied);
+  }
+  peers_.ForgetAll(Rank{ranks_[place]});
   for (const auto& [number, meeting] : meetings_) {
     if (number >= opened_[place]) {
       Mark(meeting, place, LineEnd::kDied);  // the others wait for it to open theirs

@@ -14,7 +14,7 @@
 namespace muster {
 
 inline constexpr uint32_t kLinkMagic = 0x4b4c534d;  // "MSLK"
-inline constexpr uint32_t kLinkVersion = 1;
+inline constexpr uint32_t kLinkVersion = 2;
 // In the worker; above what programs expect to get from their first open(), below small limits.
 inline constexpr int kWorkerDoorFd = 100;
 // Workers of a node: what limits.h allows; a larger number in the environment is a mistake.
@@ -31,42 +31,70 @@ struct LinkHello {
 
 enum class LinkAnswer : uint32_t { kWelcome = 1, kRefused = 2 };
 
-// agent -> worker, with the arena's descriptor if kWelcome. Behind it in the same message: the
-// ranks of this node in ascending order, a uint32_t each; a rank's place in it is its place in the
-// arena.
+// agent -> worker, with the arena's descriptor if kWelcome.
 struct LinkWelcome {
   uint32_t magic = kLinkMagic;
   LinkAnswer answer = LinkAnswer::kWelcome;
   uint32_t cpus = 0;        // that this node's workers may use: the quota of the cgroup counts
-  uint32_t local_size = 0;  // of the arena
-  uint64_t slot_bytes = 0;  // of the arena
-  char why[192] = {};       // kRefused: a sentence
+  uint32_t local_size = 0;  // of the arena, and what follows
+  uint32_t nodes = 0;
+  uint32_t world_size = 0;
+  uint64_t slot_bytes = 0;
+  uint64_t result_bytes = 0;
+  char why[192] = {};  // kRefused: a sentence
 };
 
-// worker -> agent: the communicator is closed; the end of the link is no death.
-struct LinkBye {
+enum class LinkVerb : uint32_t {
+  kBye = 1,   // the communicator is closed; the end of the link is no death
+  kSeek = 2,  // a connection with `rank`, a worker of another node, please: both sides ask
+};
+
+// worker -> agent, after the welcome.
+struct LinkWord {
   uint32_t magic = kLinkMagic;
+  LinkVerb verb = LinkVerb::kBye;
+  uint32_t rank = 0;  // kSeek
+};
+
+// agent -> worker, once for each kSeek, in any order. kWelcome: a TCP connection between the same
+// communicators of the two workers comes along; the agents have proven to each other that they are
+// of this job, and nothing else has been said on it.
+struct LinkPeer {
+  uint32_t magic = kLinkMagic;
+  LinkAnswer answer = LinkAnswer::kWelcome;
+  uint32_t rank = 0;
+  char why[192] = {};  // kRefused: a sentence
 };
 
 // The memory that the SDKs of a node's workers share in one round: a memfd, sealed against change
 // of size, all zero when the agent hands it out and never used by a later round, nor for a second
 // communicator of the same round.
 //
-//   header | lines, one a rank | slots, one a rank and parity | results, one a parity
+//   header | lines, one a rank | map | slots, one a rank and parity | results, one a parity
+//
+// The map says where every rank of the round is: the number of ranks of each node, then the ranks
+// of node 0 in ascending order, of node 1, ..., a uint32_t each. A rank's place among those of its
+// node is its place in the arena. The agent has filled it in.
 struct ArenaGeometry {
   uint32_t local_size = 0;
-  uint64_t slot_bytes = 0;  // a multiple of kPage
+  uint32_t nodes = 1;
+  uint32_t world_size = 0;
+  uint64_t slot_bytes = 0;    // a multiple of kPage
+  uint64_t result_bytes = 0;  // a multiple of kPage
 
   static constexpr uint64_t kPage = 4096;
   static constexpr uint64_t kLineBytes = 128;  // two cache lines: many machines fetch them in pairs
   static constexpr uint64_t RoundUp(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
   constexpr uint64_t LinesAt() const { return kPage; }
-  constexpr uint64_t SlotsAt() const {
+  constexpr uint64_t MapAt() const {
     return LinesAt() + RoundUp(uint64_t{local_size} * kLineBytes);
   }
+  constexpr uint64_t SlotsAt() const {
+    return MapAt() + RoundUp((uint64_t{nodes} + world_size) * sizeof(uint32_t));
+  }
   constexpr uint64_t ResultsAt() const { return SlotsAt() + uint64_t{2} * local_size * slot_bytes; }
-  constexpr uint64_t Bytes() const { return ResultsAt() + 2 * slot_bytes; }
+  constexpr uint64_t Bytes() const { return ResultsAt() + 2 * result_bytes; }
 };
 
 // At the beginning of the arena. A rank that finds out why the ranks of this node cannot go on
@@ -103,11 +131,17 @@ struct alignas(64) ArenaLine {
 static_assert(sizeof(ArenaLine) == 64);
 
 // As small as keeps 32 ranks' slots in the cache that two cores share, as large as makes waiting
-// for each other rare; measured with muster-perf.
-constexpr ArenaGeometry ArenaFor(uint32_t local_size) {
+// for each other rare; measured with muster-perf. All nodes of a round know from the map what the
+// others have.
+constexpr uint64_t SlotBytesFor(uint32_t local_size, uint32_t world_size) {
   const uint64_t bytes = uint64_t{local_size <= 2 ? 256u : local_size <= 8 ? 128u : 64u} << 10;
   // A slot has a cache line for every rank at least.
-  return {local_size, std::max(bytes, ArenaGeometry::RoundUp(uint64_t{local_size} * 64))};
+  return std::max(bytes, ArenaGeometry::RoundUp(uint64_t{world_size} * 64));
+}
+constexpr ArenaGeometry ArenaFor(uint32_t local_size, uint32_t nodes, uint32_t world_size) {
+  const uint64_t slot = SlotBytesFor(local_size, world_size);
+  // What comes from other nodes lies in the result area: as much as all ranks here sent there.
+  return {local_size, nodes, world_size, slot, nodes == 1 ? slot : slot * local_size};
 }
 
 }  // namespace muster

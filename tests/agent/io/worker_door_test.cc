@@ -39,6 +39,8 @@ class WorkerDoorTest : public LoopTest {
     assignment_.workers = 2;
     assignment_.nodes = 3;
     assignment_.world_size = 6;
+    assignment_.node_rank = NodeRank{2};
+    assignment_.layout = {{2, 3}};
     door_->BeginRound(assignment_);
     // What the door watches does not keep the loop running; an agent's loop has other things to do.
     uv_timer_init(&loop_, &tick_);
@@ -110,6 +112,7 @@ TEST_F(WorkerDoorTest, WorkersOfANodeShareOneArena) {
 
 TEST_F(WorkerDoorTest, PlacesAreByRankWhateverTheLocalRanks) {
   assignment_.ranks = {5, 2};
+  assignment_.ranks_by_node = {0, 1, 3, 4, 5, 2};
   assignment_.round.n = 8;
   door_->BeginRound(assignment_);
   StatusOr<AgentLink> link = Open(Me(5));

@@ -1,0 +1,315 @@
+// The agent's side of the link, word by word, and two nodes' doors that bring workers together.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "agent/io/torch_store_port.h"
+#include "agent/io/worker_door.h"
+#include "proto/base/fd_message.h"
+#include "tests/agent/io/loop_test.h"
+#include "tests/agent/io/peers_test.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Node {
+  UniqueFd outside;  // what workers inherit
+  std::unique_ptr<WorkerDoor> door;
+  std::vector<NodeRank> asked;
+};
+
+// A worker's side of a link.
+struct Worker {
+  UniqueFd link;
+  UniqueFd arena;
+  LinkWelcome welcome;
+
+  bool Say(LinkVerb verb, uint32_t rank = 0) const {
+    const LinkWord word = {kLinkMagic, verb, rank};
+    return send(link.get(), &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(word);
+  }
+  // Of a message that has come.
+  bool Hear(LinkPeer* peer, UniqueFd* socket) const {
+    iovec part = {peer, sizeof(*peer)};
+    return ReceiveWithFd(link.get(), &part, 1, *socket, MSG_DONTWAIT) == sizeof(*peer);
+  }
+};
+
+// Ranks 0 and 1 on the first node, 2 and 3 on the second, 4 and 5 on the third, which is not here.
+class WorkerDoorLinkTest : public LoopTest {
+ protected:
+  WorkerDoorLinkTest() {
+    PeerOptions options = {"geheim", "job", {}};
+    options.times.retry_for = absl::Milliseconds(10);
+    options.times.retry_min = options.times.retry_max = absl::Milliseconds(1);
+    for (Node* node : {&a_, &b_}) {
+      int ends[2];
+      EXPECT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends), 0);
+      node->outside.Reset(ends[1]);
+      node->door =
+          std::make_unique<WorkerDoor>(&loop_, UniqueFd(ends[0]), 4, options,
+                                       [node](NodeRank sought) { node->asked.push_back(sought); });
+    }
+    absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
+    EXPECT_TRUE(bound.ok());
+    port_ = bound->port;
+    a_.door->BeginRound(TwoEach(0, 3, 7));
+    b_.door->BeginRound(TwoEach(1, 3, 7), std::move(bound->fd));
+    // Doors do not keep the loop running; an agent's loop has other things to do.
+    uv_timer_init(&loop_, &tick_);
+    uv_timer_start(
+        &tick_, [](uv_timer_t*) {}, 5, 5);
+  }
+  ~WorkerDoorLinkTest() override {
+    a_.door.reset();
+    b_.door.reset();
+    uv_close(reinterpret_cast<uv_handle_t*>(&tick_), nullptr);
+  }
+
+  Worker Open(const Node& node, uint32_t rank) {
+    Worker out;
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    out.link.Reset(ends[0]);
+    const UniqueFd theirs(ends[1]);
+    LinkHello hello;
+    hello.round = RoundId{1, 7}.Token();
+    hello.rank = rank;
+    iovec part = {&hello, sizeof(hello)};
+    EXPECT_EQ(SendWithFd(node.outside.get(), &part, 1, theirs.get(), 0),
+              static_cast<ssize_t>(sizeof(hello)));
+    iovec answer = {&out.welcome, sizeof(out.welcome)};
+    EXPECT_TRUE(RunUntil([&] {
+      return ReceiveWithFd(out.link.get(), &answer, 1, out.arena, MSG_DONTWAIT) ==
+             static_cast<ssize_t>(sizeof(out.welcome));
+    }));
+    EXPECT_EQ(out.welcome.answer, LinkAnswer::kWelcome) << out.welcome.why;
+    return out;
+  }
+  std::pair<LinkPeer, UniqueFd> Hear(const Worker& worker) {
+    std::pair<LinkPeer, UniqueFd> out;
+    EXPECT_TRUE(RunUntil([&] { return worker.Hear(&out.first, &out.second); }));
+    EXPECT_EQ(out.first.magic, kLinkMagic);
+    EXPECT_EQ(out.second.valid(), out.first.answer == LinkAnswer::kWelcome);
+    return out;
+  }
+  std::string Refusal(const Worker& worker, uint32_t rank) {
+    EXPECT_TRUE(worker.Say(LinkVerb::kSeek, rank));
+    const auto [peer, socket] = Hear(worker);
+    EXPECT_EQ(peer.answer, LinkAnswer::kRefused);
+    EXPECT_EQ(peer.rank, rank);
+    return peer.why;
+  }
+  static LineEnd EndOf(const Worker& seen_by, uint32_t place) {
+    ArenaLine line;
+    EXPECT_EQ(
+        pread(seen_by.arena.get(), &line, sizeof(line),
+              static_cast<off_t>(ArenaGeometry().LinesAt() + place * ArenaGeometry::kLineBytes)),
+        static_cast<ssize_t>(sizeof(line)));
+    return static_cast<LineEnd>(line.gone);
+  }
+
+  Node a_;
+  Node b_;
+  uint16_t port_ = 0;
+  uv_timer_t tick_;
+};
+
+TEST_F(WorkerDoorLinkTest, TheWelcomeTellsTheArenaAndTheArenaWhereEverybodyIs) {
+  const Worker worker = Open(b_, 3);
+  const LinkWelcome& w = worker.welcome;
+  const ArenaGeometry geometry = ArenaFor(2, 3, 6);
+  EXPECT_EQ(w.cpus, 4u);
+  EXPECT_EQ(w.local_size, 2u);
+  EXPECT_EQ(w.nodes, 3u);
+  EXPECT_EQ(w.world_size, 6u);
+  EXPECT_EQ(w.slot_bytes, geometry.slot_bytes);
+  EXPECT_EQ(w.result_bytes, geometry.result_bytes);
+  EXPECT_EQ(lseek(worker.arena.get(), 0, SEEK_END), static_cast<off_t>(geometry.Bytes()));
+  std::vector<uint32_t> map(9);
+  EXPECT_EQ(pread(worker.arena.get(), map.data(), 36, static_cast<off_t>(geometry.MapAt())), 36);
+  EXPECT_THAT(map, ElementsAre(2, 2, 2, 0, 1, 2, 3, 4, 5));
+}
+
+TEST_F(WorkerDoorLinkTest, RanksThatWereAskedForAreInTheMap) {
+  Assignment a = TwoEach(0, 2, 7);
+  a.ranks = {3, 0};
+  a.ranks_by_node = {3, 0, 2, 1};
+  a_.door->BeginRound(a);
+  const Worker worker = Open(a_, 3);
+  std::vector<uint32_t> map(6);
+  EXPECT_EQ(
+      pread(worker.arena.get(), map.data(), 24, static_cast<off_t>(ArenaFor(2, 2, 4).MapAt())), 24);
+  EXPECT_THAT(map, ElementsAre(2, 2, 0, 3, 1, 2));
+  EXPECT_THAT(Refusal(worker, 0), HasSubstr("runs on this node"));
+}
+
+TEST_F(WorkerDoorLinkTest, WorkersOfTwoNodesGetTheTwoEndsOfOneConnection) {
+  const Worker zero = Open(a_, 0);
+  const Worker one = Open(a_, 1);
+  const Worker two = Open(b_, 2);
+  // Several words in a row; the third node is not found, and delays nobody.
+  for (const uint32_t rank : {4u, 2u, 3u}) {
+    EXPECT_TRUE(zero.Say(LinkVerb::kSeek, rank));
+  }
+  EXPECT_TRUE(one.Say(LinkVerb::kSeek, 2));
+  EXPECT_TRUE(two.Say(LinkVerb::kSeek, 1));
+  EXPECT_TRUE(two.Say(LinkVerb::kSeek, 0));
+  ASSERT_TRUE(RunUntil([&] { return a_.asked.size() == 2; }));
+  EXPECT_THAT(a_.asked, ElementsAre(NodeRank{2}, NodeRank{1}));
+  EXPECT_TRUE(b_.asked.empty());
+  a_.door->Found({NodeRank{1}, "127.0.0.1", port_});
+  std::vector<UniqueFd> of_zero(6);
+  for (int i = 0; i < 2; ++i) {
+    auto [peer, socket] = Hear(zero);
+    EXPECT_EQ(peer.answer, LinkAnswer::kWelcome) << peer.why;
+    of_zero.at(peer.rank) = std::move(socket);
+  }
+  const auto of_one = Hear(one);
+  EXPECT_EQ(of_one.first.rank, 2u);
+  std::vector<UniqueFd> of_two(6);
+  for (int i = 0; i < 2; ++i) {
+    auto [peer, socket] = Hear(two);
+    of_two.at(peer.rank) = std::move(socket);
+  }
+  Say(of_zero[2], "0 to 2");
+  EXPECT_EQ(ReadBytes(of_two[0].get(), 6), "0 to 2");
+  Say(of_two[1], "2 to 1");
+  EXPECT_EQ(ReadBytes(of_one.second.get(), 6), "2 to 1");
+  // Rank 3 comes later, and finds what was said to it meanwhile.
+  Say(of_zero[3], "0 to 3");
+  const Worker three = Open(b_, 3);
+  EXPECT_TRUE(three.Say(LinkVerb::kSeek, 0));
+  EXPECT_EQ(ReadBytes(Hear(three).second.get(), 6), "0 to 3");
+}
+
+TEST_F(WorkerDoorLinkTest, NthCommunicatorsBelongTogether) {
+  const Worker first = Open(a_, 0);
+  const Worker second = Open(a_, 0);
+  const Worker other = Open(b_, 2);
+  const Worker another = Open(b_, 2);
+  EXPECT_TRUE(second.Say(LinkVerb::kSeek, 2));
+  a_.door->Found({NodeRank{1}, "127.0.0.1", port_});
+  EXPECT_TRUE(first.Say(LinkVerb::kSeek, 2));
+  EXPECT_TRUE(another.Say(LinkVerb::kSeek, 0));
+  EXPECT_TRUE(other.Say(LinkVerb::kSeek, 0));
+  ASSERT_TRUE(RunUntil([&] { return !a_.asked.empty(); }));
+  a_.door->Found({NodeRank{1}, "127.0.0.1", port_});
+  const auto one = Hear(first);
+  const auto two = Hear(second);
+  Say(one.second, "first");
+  Say(two.second, "other");
+  EXPECT_EQ(ReadBytes(Hear(other).second.get(), 5), "first");
+  EXPECT_EQ(ReadBytes(Hear(another).second.get(), 5), "other");
+}
+
+TEST_F(WorkerDoorLinkTest, SeeksThatMakeNoSenseAreRefusedWithTheReason) {
+  const Worker worker = Open(a_, 0);
+  EXPECT_EQ(Refusal(worker, 1), "rank 1 runs on this node: it is reached through memory");
+  EXPECT_EQ(Refusal(worker, 0), "rank 0 runs on this node: it is reached through memory");
+  EXPECT_EQ(Refusal(worker, 6), "rank 6 is none of this round's 6");
+  EXPECT_TRUE(worker.Say(LinkVerb::kSeek, 2));
+  EXPECT_EQ(Refusal(worker, 2), "rank 2 has been sought on this communicator already");
+}
+
+TEST_F(WorkerDoorLinkTest, ANodeThatCannotBeReachedIsSaid) {
+  b_.door->EndRound();  // nobody listens
+  const Worker worker = Open(a_, 0);
+  EXPECT_TRUE(worker.Say(LinkVerb::kSeek, 2));
+  ASSERT_TRUE(RunUntil([&] { return !a_.asked.empty(); }));
+  a_.door->Found({NodeRank{1}, "127.0.0.1", port_});
+  const LinkPeer peer = Hear(worker).first;
+  EXPECT_EQ(peer.answer, LinkAnswer::kRefused);
+  EXPECT_EQ(std::string(peer.why),
+            absl::StrCat("no connection to rank 2 of node 1 at 127.0.0.1:", port_,
+                         ": 127.0.0.1: Connection refused; is a firewall in between? See "
+                         "--port-range and --iface"));
+}
+
+TEST_F(WorkerDoorLinkTest, AGoodbyeIsNoDeathAndNonsenseIs) {
+  const Worker watcher = Open(a_, 1);
+  {
+    const Worker worker = Open(a_, 0);
+    EXPECT_TRUE(worker.Say(LinkVerb::kBye));
+    ASSERT_TRUE(RunUntil([&] { return EndOf(watcher, 0) != LineEnd::kNone; }));
+    EXPECT_EQ(EndOf(watcher, 0), LineEnd::kClosed);
+  }
+  const Worker next = Open(a_, 1);
+  const Worker worker = Open(a_, 0);
+  EXPECT_TRUE(worker.Say(static_cast<LinkVerb>(77)));
+  ASSERT_TRUE(RunUntil([&] { return EndOf(next, 0) != LineEnd::kNone; }));
+  EXPECT_EQ(EndOf(next, 0), LineEnd::kDied);
+}
+
+TEST_F(WorkerDoorLinkTest, WhatADeadWorkerWouldHaveGotIsClosed) {
+  const Worker zero = Open(a_, 0);
+  const Worker two = Open(b_, 2);
+  for (const uint32_t rank : {2u, 3u}) {
+    EXPECT_TRUE(zero.Say(LinkVerb::kSeek, rank));
+  }
+  ASSERT_TRUE(RunUntil([&] { return !a_.asked.empty(); }));
+  a_.door->Found({NodeRank{1}, "127.0.0.1", port_});
+  const auto one = Hear(zero);
+  const auto other = Hear(zero);
+  EXPECT_FALSE(Closed(one.second));
+  RunReady();
+  b_.door->WorkerEnded(LocalRank{0});
+  b_.door->WorkerEnded(LocalRank{1});  // never opened its communicator
+  EXPECT_TRUE(RunUntil([&] { return Closed(one.second) && Closed(other.second); }));
+  // And a worker that seeks it afterwards is told in the end.
+  const Worker first = Open(a_, 1);
+  EXPECT_TRUE(first.Say(LinkVerb::kSeek, 3));
+  const LinkPeer peer = Hear(first).first;
+  EXPECT_EQ(peer.answer, LinkAnswer::kRefused);
+  EXPECT_THAT(peer.why, HasSubstr("it closed the connection"));
+}
+
+TEST_F(WorkerDoorLinkTest, AWorkerThatDoesNotListenIsWaitedForAndNothingIsLost) {
+  const Worker worker = Open(a_, 0);
+  constexpr uint32_t kWords = 3000;
+  uint32_t said = 0;
+  uint32_t heard = 0;
+  const auto say = [&] {
+    while (said < kWords && worker.Say(LinkVerb::kSeek, 100 + said)) {
+      ++said;
+    }
+  };
+  // Until both directions are full.
+  for (uint32_t before = 0; said > before || before == 0; RunReady()) {
+    before = said;
+    say();
+  }
+  EXPECT_LT(said, kWords);
+  EXPECT_TRUE(RunUntil([&] {
+    LinkPeer peer;
+    UniqueFd socket;
+    while (worker.Hear(&peer, &socket)) {
+      EXPECT_EQ(peer.rank, 100 + heard);
+      ++heard;
+    }
+    say();
+    return heard == kWords;
+  }));
+  EXPECT_TRUE(worker.Say(LinkVerb::kBye));
+}
+
+TEST_F(WorkerDoorLinkTest, AnEndedRoundLetsNobodyIn) {
+  const Worker worker = Open(a_, 0);
+  a_.door->EndRound();
+  a_.door->WorkerEnded(LocalRank{1});  // late: it was stuck in the kernel
+  EXPECT_TRUE(RunUntil([&] { return Closed(worker.link); }));
+}
+
+}  // namespace
+}  // namespace muster
