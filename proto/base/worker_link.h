@@ -123,7 +123,7 @@ enum class LineEnd : uint32_t { kNone = 0, kDied = 1, kClosed = 2 };
 // `gone`.
 struct alignas(64) ArenaLine {
   uint64_t phase;     // that the rank has published last
-  CallMark call[2];   // that begin with an even and an odd phase
+  CallMark call[2];   // of an even and an odd number
   uint32_t sleepers;  // ranks that sleep until `phase` changes
   uint32_t gone;      // a LineEnd, from the agent: this rank will publish nothing more
   uint64_t near[2];   // of an even and an odd phase: data that travels in the line itself

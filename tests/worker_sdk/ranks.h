@@ -1,9 +1,19 @@
-// The ranks of a node as threads of the test, on one arena.
+// The ranks of a job as threads of the test, on an arena for each node.
 #pragma once
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "proto/base/arena_memory.h"
@@ -27,6 +37,64 @@ inline std::unique_ptr<Arena> MapArena(const UniqueFd& memory, const ArenaGeomet
   CHECK(arena.ok());
   return *std::move(arena);
 }
+
+inline ArenaGeometry OneNode(uint32_t size) { return ArenaFor(size, 1, size); }
+
+// Two ends of a TCP connection over loopback; `prepare`: of each socket, before it is connected.
+inline std::pair<UniqueFd, UniqueFd> TcpPair(const std::function<void(int fd)>& prepare = [](int) {
+}) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  prepare(listener.get());  // what is accepted inherits it
+  CHECK(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+  CHECK(listen(listener.get(), 1) == 0);
+  CHECK(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  UniqueFd one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  prepare(one.get());
+  CHECK(connect(one.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+  return {std::move(one), UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC))};
+}
+
+// What the agents do: each side of a connection asks for it.
+class Broker {
+ public:
+  std::function<void(int fd)> prepare = [](int) {};
+
+  StatusOr<std::vector<UniqueFd>> Connect(uint32_t me, const std::vector<uint32_t>& ranks,
+                                          const std::function<Status(uint32_t rank)>& give_up) {
+    std::unique_lock lock(mutex_);
+    for (const uint32_t rank : ranks) {
+      asked_.insert({me, rank});
+      if (asked_.count({rank, me}) != 0) {
+        auto [mine, theirs] = TcpPair(prepare);
+        ends_[{me, rank}] = std::move(mine);
+        ends_[{rank, me}] = std::move(theirs);
+        changed_.notify_all();
+      }
+    }
+    std::vector<UniqueFd> out;
+    for (const uint32_t rank : ranks) {
+      while (ends_.count({me, rank}) == 0) {
+        if (changed_.wait_for(lock, std::chrono::milliseconds(50)) == std::cv_status::timeout) {
+          if (Status status = give_up(rank); !status.ok()) {
+            return status;
+          }
+        }
+      }
+      out.push_back(std::move(ends_[{me, rank}]));
+    }
+    return out;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::pair<uint32_t, uint32_t>> asked_;
+  std::map<std::pair<uint32_t, uint32_t>, UniqueFd> ends_;  // by {whose, to whom}
+};
 
 inline void RunRanks(uint32_t size, const std::function<void(uint32_t place)>& rank) {
   std::vector<std::thread> threads;

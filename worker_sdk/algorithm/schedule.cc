@@ -2,38 +2,21 @@
 
 #include <algorithm>
 
+#include "worker_sdk/algorithm/schedule_maker.h"
+
 namespace muster {
 namespace {
 
 // Below it every rank reduces everything: one wait instead of two, for more reading. In bytes read
 // by one rank.
 constexpr uint64_t kFlatBytesMax = 16u << 10;
-// Shares of a chunk begin on cache lines: no line is written by two ranks.
-constexpr uint64_t kLine = 64;
 
-struct Range {
-  uint64_t begin = 0;
-  uint64_t end = 0;
-  uint64_t bytes() const { return end - begin; }
-};
-
-// The part of `bytes` that the rank at `place` of `size` reduces. The whole is cut at multiples of
-// kLine, which every element size divides.
-Range Share(uint64_t bytes, uint32_t place, uint32_t size) {
-  const uint64_t lines = (bytes + kLine - 1) / kLine;
-  const auto cut = [&](uint64_t i) { return std::min(bytes, lines * i / size * kLine); };
-  return {cut(place), cut(uint64_t{place} + 1)};
-}
-
-class Maker {
+class OneNode : private ScheduleMaker {
  public:
-  Maker(const Group& group, const Call& call, std::vector<Step>& out)
-      : group_(group), call_(call), bytes_(call.count * SizeOf(call.dtype)), out_(out) {
-    out_.clear();
-  }
+  using ScheduleMaker::ScheduleMaker;
 
   void Make() {
-    if (group_.size == 1) {
+    if (size() == 1) {
       return Copy(Out(0), In(0), call_.kind == OpKind::kBroadcast ? 0 : bytes_);
     }
     switch (call_.kind) {
@@ -59,43 +42,13 @@ class Maker {
   }
 
  private:
-  static Ref In(uint64_t offset) { return {Space::kIn, 0, offset}; }
-  static Ref Out(uint64_t offset) { return {Space::kOut, 0, offset}; }
-  static Ref Slot(uint32_t place, uint64_t offset) { return {Space::kSlot, place, offset}; }
-  static Ref Result(uint64_t offset) { return {Space::kResult, 0, offset}; }
-  uint32_t me() const { return group_.place; }
-
-  Step& Add(StepKind kind) {
-    out_.emplace_back().kind = kind;
-    return out_.back();
-  }
-  void Publish() { Add(StepKind::kPublish); }
-  void WaitAll() { Add(StepKind::kWaitAll); }
-  void WaitOne(uint32_t place) { Add(StepKind::kWaitOne).src = Slot(place, 0); }
-  void Copy(Ref dst, Ref src, uint64_t bytes) {
-    if (bytes != 0) {
-      Step& step = Add(StepKind::kCopy);
-      step.dst = dst;
-      step.src = src;
-      step.bytes = bytes;
-    }
-  }
-  // `offset`: in the others' `from`. kAvg is finished here, by whoever holds the sum.
+  // `offset`: in the others' `from`.
   void Reduce(Ref dst, Ref own, uint64_t offset, uint64_t bytes, Space from = Space::kSlot) {
-    if (bytes == 0) {
-      return;
-    }
-    out_.push_back({StepKind::kReduce, dst, own, from, offset, bytes});
-    if (call_.op == ReduceOp::kAvg) {
-      Step& step = Add(StepKind::kDivide);
-      step.dst = dst;
-      step.bytes = bytes;
-    }
+    ReducePlaces(dst, own, offset, bytes, from);
+    Divide(dst, bytes);
   }
 
-  bool IsFlat() const {
-    return bytes_ <= group_.slot_bytes && group_.size * bytes_ <= kFlatBytesMax;
-  }
+  bool IsFlat() const { return bytes_ <= group_.slot_bytes && size() * bytes_ <= kFlatBytesMax; }
   void FlatAllReduce() {
     const Space space = bytes_ <= kNearBytes ? Space::kNear : Space::kSlot;
     WaitAll();
@@ -137,7 +90,7 @@ class Maker {
   uint64_t ChunkAt(uint64_t at) const {
     return at < bytes_ ? std::min(group_.slot_bytes, bytes_ - at) : 0;
   }
-  Range ShareAt(uint64_t at) const { return Share(ChunkAt(at), me(), group_.size); }
+  Range ShareAt(uint64_t at) const { return Share(ChunkAt(at), me(), size()); }
   void Fill(uint64_t at) {
     const Range share = ShareAt(at);
     Copy(Slot(me(), 0), In(at), share.begin);
@@ -169,7 +122,7 @@ class Maker {
       }
       WaitAll();
       Copy(Out(me() * bytes_ + at), In(at), ChunkAt(at));  // first: `in` may begin where `out` does
-      for (uint32_t i = 0; i < group_.size; ++i) {
+      for (uint32_t i = 0; i < size(); ++i) {
         if (i != me()) {
           Copy(Out(i * bytes_ + at), Slot(i, 0), ChunkAt(at));
         }
@@ -188,7 +141,7 @@ class Maker {
         continue;
       }
       WaitAll();
-      for (uint32_t i = 0; i < group_.size; ++i) {
+      for (uint32_t i = 0; i < size(); ++i) {
         if (i != me()) {
           Copy(Slot(i, 0), In(i * bytes_ + at), ChunkAt(at));
         }
@@ -200,11 +153,12 @@ class Maker {
 
   // Each slot holds a piece for every rank.
   void Exchange() {
-    const uint64_t piece_max = std::max(kLine, group_.slot_bytes / group_.size / kLine * kLine);
+    const uint64_t piece_max =
+        std::max(kShareUnit, group_.slot_bytes / size() / kShareUnit * kShareUnit);
     for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
       const uint64_t piece = std::min(piece_max, bytes_ - std::min(at, bytes_));
       WaitAll();
-      for (uint32_t i = 0; i < group_.size; ++i) {
+      for (uint32_t i = 0; i < size(); ++i) {
         if (i != me()) {
           Copy(Slot(me(), i * piece_max), In(i * bytes_ + at), piece);
         }
@@ -215,20 +169,19 @@ class Maker {
         Reduce(Out(at), In(me() * bytes_ + at), me() * piece_max, piece);
         continue;
       }
-      for (uint32_t i = 0; i < group_.size; ++i) {
+      for (uint32_t i = 0; i < size(); ++i) {
         Copy(Out(i * bytes_ + at), i == me() ? In(i * bytes_ + at) : Slot(i, me() * piece_max),
              piece);
       }
     }
   }
-
-  const Group& group_;
-  const Call& call_;
-  const uint64_t bytes_;
-  std::vector<Step>& out_;
 };
 
 }  // namespace
+
+bool IsReduction(OpKind kind) {
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduce || kind == OpKind::kReduceScatter;
+}
 
 const char* Name(OpKind kind) {
   switch (kind) {
@@ -255,7 +208,14 @@ const char* Name(OpKind kind) {
 }
 
 void MakeSchedule(const Group& group, const Call& call, std::vector<Step>& out) {
-  Maker(group, call, out).Make();
+  out.clear();
+  if (group.layout->nodes() == 1) {
+    OneNode(group, call, out).Make();
+  } else if (IsReduction(call.kind)) {
+    ReduceBetweenNodes(group, call, out);
+  } else {
+    MoveBetweenNodes(group, call, out);
+  }
 }
 
 }  // namespace muster

@@ -9,14 +9,21 @@
 //  S3 a rank writes into the arena only after it has waited for all to publish the phase it is in:
 //     then nobody reads the area any more that it writes to;
 //  S4 a rank reads what another wrote only after it has waited for that one's publish.
-// tests/worker_sdk/algorithm checks S1..S4 on every schedule, for every size of node, in random
-// order.
+// Between nodes, ranks at the same place of two nodes send each other messages. A send is begun and
+// goes on while the rank does other steps, waiting included; a receive waits. Hence:
+//  S5 the messages between two ranks have the same sizes in the same order on both sides, and all
+//     are received within the call;
+//  S6 what is being sent is not written to before a flush says that it is through;
+//  S7 nobody waits for ever, even if a message leaves its sender only when its receiver takes it.
+// tests/worker_sdk/algorithm checks S1..S7 on every schedule, for every size and number of nodes,
+// in random order.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "muster/types.h"
+#include "worker_sdk/algorithm/layout.h"
 
 namespace muster {
 
@@ -33,27 +40,35 @@ enum class OpKind : uint8_t {
   kAllToAll,
 };
 const char* Name(OpKind kind);  // "all_reduce"
+bool IsReduction(OpKind kind);
 
 struct Call {
   OpKind kind = OpKind::kBarrier;
   DType dtype = DType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
-  uint32_t root = 0;   // its place in the group
+  uint32_t root = 0;
   uint64_t count = 0;  // elements; of one rank's part where a call has parts
 };
 
-// The ranks of one node, and our place among them.
+// All ranks, and our place among them. Everything but `node` and `place` is the same for all.
 struct Group {
-  uint32_t place = 0;
-  uint32_t size = 1;
-  uint64_t slot_bytes = 0;
+  const Layout* layout = nullptr;  // outlives the group
+  uint32_t node = 0;
+  uint32_t place = 0;         // on that node
+  uint64_t slot_bytes = 0;    // the smallest of all nodes
+  uint64_t result_bytes = 0;  // the smallest of all nodes
+  uint32_t carriers = 1;      // ranks of each node that share the traffic of a large reduction
+
+  uint32_t size() const { return layout->SizeOf(node); }
+  uint32_t rank() const { return layout->RankOf(node, place); }
 };
 
-enum class Space : uint8_t { kIn, kOut, kSlot, kNear, kResult };
+enum class Space : uint8_t { kIn, kOut, kSlot, kNear, kResult, kScratch };
 inline constexpr uint64_t kNearBytes = 8;  // of kNear
 
 // Where: byte `offset` of the caller's input or output, of the slot of the rank at `place`, of the
-// result area; kNear: the few bytes of that rank that travel together with the news of its publish.
+// result area, of memory that is this rank's alone; kNear: the few bytes of that rank that travel
+// together with the news of its publish.
 struct Ref {
   Space space = Space::kIn;
   uint32_t place = 0;  // kSlot, kNear
@@ -61,12 +76,17 @@ struct Ref {
 };
 
 enum class StepKind : uint8_t {
-  kCopy,     // dst = src
-  kReduce,   // dst = what place 0 has in `from` op what place 1 has op ...; ours is in `src`
-  kDivide,   // dst /= size of the group
-  kPublish,  // the next phase
-  kWaitAll,  // until all have published the phase we are in
-  kWaitOne,  // until the one at src.place has
+  kCopy,         // dst = src
+  kReduce,       // dst = what place 0 has in `from` op what place 1 has op ...; ours is in `src`
+  kReduceNodes,  // dst = what node 0 sent op what node 1 sent ...: node i's is at scratch `offset`
+                 // + i * `stride`, ours is in `src`
+  kDivide,       // dst /= size of the world
+  kPublish,      // the next phase
+  kWaitAll,      // until all have published the phase we are in
+  kWaitOne,      // until the one at src.place has
+  kSend,         // src to `node`
+  kReceive,      // dst from `node`
+  kFlush,        // until the first `offset` sends of this call are through
 };
 
 struct Step {
@@ -74,12 +94,14 @@ struct Step {
   Ref dst;
   Ref src;
   Space from = Space::kSlot;  // kReduce
-  uint64_t offset = 0;        // kReduce: in there
+  uint32_t node = 0;          // kSend, kReceive
+  uint64_t offset = 0;        // kReduce: in `from`
+  uint64_t stride = 0;
   uint64_t bytes = 0;
 };
 
-// The steps of the rank at `group.place` for `call`, into `out` (which is cleared: its memory is
-// used again).
+// The steps of the rank at `group.place` of `group.node` for `call`, into `out` (which is cleared:
+// its memory is used again).
 void MakeSchedule(const Group& group, const Call& call, std::vector<Step>& out);
 
 }  // namespace muster

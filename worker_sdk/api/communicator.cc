@@ -33,11 +33,11 @@ struct Buffer {
 struct Meeting {
   std::optional<AgentLink> link;
   std::unique_ptr<Arena> arena;
+  Layout layout;
 };
 
 StatusOr<Meeting> MeetAlone(const WorkerIdentity& me) {
-  Meeting out;
-  const ArenaGeometry geometry = ArenaFor(1);
+  const ArenaGeometry geometry = ArenaFor(1, 1, 1);
   const UniqueFd memory = MakeArenaMemory(geometry);
   if (!memory.valid()) {
     return Status(StatusCode::kInternal, std::string("memfd_create: ") + std::strerror(errno));
@@ -46,27 +46,38 @@ StatusOr<Meeting> MeetAlone(const WorkerIdentity& me) {
   if (!arena.ok()) {
     return arena.status();
   }
-  out.arena = *std::move(arena);
-  return out;
+  return Meeting{std::nullopt, *std::move(arena), Layout::OneNode(1)};
 }
 
 StatusOr<Meeting> MeetAtAgent(const WorkerIdentity& me) {
-  Meeting out;
   StatusOr<AgentLink> link = AgentLink::Open(me, kWelcomeWithin);
   if (!link.ok()) {
     return link.status();
   }
-  const std::vector<uint32_t>& ranks = link->ranks();
-  const auto at = std::find(ranks.begin(), ranks.end(), me.rank);
+  StatusOr<Layout> layout = link->ReadLayout();
+  if (!layout.ok()) {
+    return layout.status();
+  }
+  const Layout::Seat seat = layout->SeatOf(me.rank);
+  std::vector<uint32_t> ranks;
+  for (uint32_t place = 0; place < layout->SizeOf(seat.node); ++place) {
+    ranks.push_back(layout->RankOf(seat.node, place));
+  }
   StatusOr<std::unique_ptr<Arena>> arena =
-      Arena::Map(link->arena(), link->geometry(), static_cast<uint32_t>(at - ranks.begin()), ranks,
+      Arena::Map(link->arena(), link->geometry(), seat.place, std::move(ranks),
                  WaitPolicyFor(me.local_size, link->cpus()));
   if (!arena.ok()) {
     return arena.status();
   }
-  out.arena = *std::move(arena);
-  out.link.emplace(*std::move(link));
-  return out;
+  return Meeting{*std::move(link), *std::move(arena), *std::move(layout)};
+}
+
+// Ranks of a node that take part in a large reduction's traffic: a core each moves the data, and
+// some are left to reduce the next chunk.
+uint32_t CarriersFor(const Layout& layout, int32_t cpus) {
+  constexpr int32_t kCarriersMax = 8;
+  return std::min(layout.SmallestNode(),
+                  static_cast<uint32_t>(std::clamp(cpus / 2, 1, kCarriersMax)));
 }
 
 }  // namespace
@@ -74,7 +85,24 @@ StatusOr<Meeting> MeetAtAgent(const WorkerIdentity& me) {
 class Communicator::Impl {
  public:
   Impl(const WorkerIdentity& me, Meeting meeting)
-      : me_(me), link_(std::move(meeting.link)), executor_(std::move(meeting.arena)) {}
+      : me_(me),
+        link_(std::move(meeting.link)),
+        executor_(std::move(meeting.arena), std::move(meeting.layout),
+                  [this](const std::vector<uint32_t>& ranks, const Peers::GiveUp& give_up) {
+                    return link_->Connect(ranks, give_up);
+                  }) {}
+
+  // The first call of all ranks: they agree on what schedules depend on.
+  Status Meet() {
+    if (executor_.layout().nodes() == 1) {
+      return executor_.Run({OpKind::kBarrier}, nullptr, nullptr);
+    }
+    auto cpus = static_cast<int32_t>(std::min<uint32_t>(link_->cpus(), INT32_MAX));
+    const Call smallest = {OpKind::kAllReduce, DType::kInt32, ReduceOp::kMin, 0, 1};
+    Status status = executor_.Run(smallest, &cpus, &cpus);
+    executor_.SetCarriers(CarriersFor(executor_.layout(), cpus));
+    return status;
+  }
 
   const WorkerIdentity& me() const { return me_; }
   Executor& executor() { return executor_; }
@@ -109,7 +137,7 @@ class Communicator::Impl {
 
  private:
   const WorkerIdentity me_;
-  const std::optional<AgentLink> link_;
+  std::optional<AgentLink> link_;
   Executor executor_;
 };
 
@@ -122,18 +150,13 @@ StatusOr<Communicator> Communicator::FromEnvironment() {
   if (!me->notice.empty()) {
     std::fprintf(stderr, "%s\n", me->notice.c_str());
   }
-  if (me->nodes > 1) {
-    return Status(StatusCode::kUnimplemented,
-                  "this job has " + std::to_string(me->nodes) +
-                      " nodes: libmuster joins the workers of one node so far");
-  }
   StatusOr<Meeting> meeting = me->launched ? MeetAtAgent(*me) : MeetAlone(*me);
   if (!meeting.ok()) {
     return meeting.status();
   }
   Communicator out(std::make_unique<Impl>(*me, *std::move(meeting)));
   out.SetTimeout(std::chrono::nanoseconds(static_cast<int64_t>(me->timeout_s * 1e9)));
-  if (Status met = out.Barrier(); !met.ok()) {
+  if (Status met = out.impl_->Meet(); !met.ok()) {
     return met;
   }
   return out;

@@ -2,7 +2,9 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -13,10 +15,18 @@
 namespace muster {
 namespace {
 
+constexpr std::chrono::seconds kTakenWithin{10};  // a message to the agent
+constexpr std::chrono::milliseconds kLookAround{50};
+
 Status NoAgent(const std::string& what) {
   return {StatusCode::kUnavailable,
           "cannot reach the agent that started this worker: " + what +
               ". The descriptor in MUSTER_AGENT_FD must stay open until the communicator is made."};
+}
+
+template <size_t kSize>
+Status Refused(const char (&why)[kSize]) {
+  return {StatusCode::kFailedPrecondition, std::string(why, strnlen(why, kSize))};
 }
 
 // poll() that no signal cuts short.
@@ -68,10 +78,8 @@ StatusOr<AgentLink> AgentLink::Open(const WorkerIdentity& me, std::chrono::milli
 }
 
 Status AgentLink::TakeWelcome(const WorkerIdentity& me) {
-  ranks_.resize(me.local_size);
-  iovec parts[2] = {{&welcome_, sizeof(welcome_)},
-                    {ranks_.data(), ranks_.size() * sizeof(uint32_t)}};
-  const ssize_t got = ReceiveWithFd(socket_.get(), parts, 2, arena_, 0);
+  iovec part = {&welcome_, sizeof(welcome_)};
+  const ssize_t got = ReceiveWithFd(socket_.get(), &part, 1, arena_, 0);
   if (got <= 0) {
     return NoAgent(got == 0 ? "it is gone" : std::strerror(errno));
   }
@@ -79,19 +87,104 @@ Status AgentLink::TakeWelcome(const WorkerIdentity& me) {
     return {StatusCode::kInternal, "the agent's answer is none of ours"};
   }
   if (welcome_.answer == LinkAnswer::kRefused) {
-    return {StatusCode::kFailedPrecondition,
-            std::string(welcome_.why, strnlen(welcome_.why, sizeof(welcome_.why)))};
+    return Refused(welcome_.why);
   }
-  if (!arena_.valid() || welcome_.local_size != me.local_size ||
-      got != static_cast<ssize_t>(sizeof(welcome_) + ranks_.size() * sizeof(uint32_t))) {
+  if (!arena_.valid() || welcome_.local_size != me.local_size || welcome_.nodes != me.nodes ||
+      welcome_.world_size != me.size) {
     return {StatusCode::kInternal, "the agent's welcome does not fit this worker's environment"};
   }
   return {};
 }
 
+ArenaGeometry AgentLink::geometry() const {
+  return {welcome_.local_size, welcome_.nodes, welcome_.world_size, welcome_.slot_bytes,
+          welcome_.result_bytes};
+}
+
+StatusOr<Layout> AgentLink::ReadLayout() const {
+  std::vector<uint32_t> map(size_t{welcome_.nodes} + welcome_.world_size);
+  const size_t bytes = map.size() * sizeof(uint32_t);
+  const ssize_t got =
+      pread(arena_.get(), map.data(), bytes, static_cast<off_t>(geometry().MapAt()));
+  const auto ranks_at = map.begin() + welcome_.nodes;
+  std::vector<uint32_t> sizes(map.begin(), ranks_at);
+  std::vector<uint32_t> ranks(ranks_at, map.end());
+  if (got != static_cast<ssize_t>(bytes) || !Layout::IsWhole(sizes, ranks)) {
+    return Status(StatusCode::kInternal, "the agent's map of the ranks makes no sense");
+  }
+  return Layout(sizes, std::move(ranks));
+}
+
+StatusOr<std::vector<UniqueFd>> AgentLink::Connect(
+    const std::vector<uint32_t>& ranks, const std::function<Status(uint32_t rank)>& give_up) {
+  std::vector<UniqueFd> out(ranks.size());
+  for (const uint32_t rank : ranks) {
+    if (Status status = Seek(rank); !status.ok()) {
+      return status;
+    }
+  }
+  for (size_t missing = ranks.size(); missing > 0;) {
+    if (PollUntil(socket_.get(), POLLIN, std::chrono::steady_clock::now() + kLookAround) == 0) {
+      const auto first =
+          std::find_if(out.begin(), out.end(), [](const UniqueFd& fd) { return !fd.valid(); });
+      if (Status status = give_up(ranks[static_cast<size_t>(first - out.begin())]); !status.ok()) {
+        return status;
+      }
+      continue;
+    }
+    UniqueFd fd;
+    StatusOr<uint32_t> rank = TakePeer(fd);
+    if (!rank.ok()) {
+      return rank.status();
+    }
+    const auto at = std::find(ranks.begin(), ranks.end(), *rank) - ranks.begin();
+    if (static_cast<size_t>(at) == ranks.size() || out[static_cast<size_t>(at)].valid()) {
+      return Status(StatusCode::kInternal, "the agent gave a connection that nobody asked for");
+    }
+    out[static_cast<size_t>(at)] = std::move(fd);
+    --missing;
+  }
+  return out;
+}
+
+Status AgentLink::Seek(uint32_t rank) const {
+  LinkWord word;
+  word.verb = LinkVerb::kSeek;
+  word.rank = rank;
+  const auto until = std::chrono::steady_clock::now() + kTakenWithin;
+  while (send(socket_.get(), &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+    if (errno != EAGAIN && errno != EINTR) {
+      return NoAgent(std::strerror(errno));
+    }
+    if (PollUntil(socket_.get(), POLLOUT, until) == 0) {
+      return {StatusCode::kDeadlineExceeded, "the agent of this node takes no message"};
+    }
+  }
+  return {};
+}
+
+StatusOr<uint32_t> AgentLink::TakePeer(UniqueFd& fd) const {
+  LinkPeer peer;
+  iovec part = {&peer, sizeof(peer)};
+  const ssize_t got = ReceiveWithFd(socket_.get(), &part, 1, fd, 0);
+  if (got <= 0) {
+    return NoAgent(got == 0 ? "it is gone" : std::strerror(errno));
+  }
+  if (got != static_cast<ssize_t>(sizeof(peer)) || peer.magic != kLinkMagic) {
+    return Status(StatusCode::kInternal, "the agent's answer is none of ours");
+  }
+  if (peer.answer == LinkAnswer::kRefused) {
+    return Status(StatusCode::kUnavailable, Refused(peer.why).message());
+  }
+  if (!fd.valid()) {
+    return Status(StatusCode::kInternal, "the agent gave no connection");
+  }
+  return peer.rank;
+}
+
 AgentLink::~AgentLink() {
   if (socket_.valid()) {
-    const LinkBye bye;
+    const LinkWord bye;
     [[maybe_unused]] const ssize_t sent =
         send(socket_.get(), &bye, sizeof(bye), MSG_DONTWAIT | MSG_NOSIGNAL);
   }

@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "muster/status.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
+#include "worker_sdk/algorithm/layout.h"
 #include "worker_sdk/bootstrap/environment.h"
 
 namespace muster {
@@ -23,18 +25,28 @@ class AgentLink {
   ~AgentLink();  // says goodbye
 
   const UniqueFd& arena() const { return arena_; }
-  ArenaGeometry geometry() const { return {welcome_.local_size, welcome_.slot_bytes}; }
+  ArenaGeometry geometry() const;
   uint32_t cpus() const { return welcome_.cpus; }
-  const std::vector<uint32_t>& ranks() const { return ranks_; }  // of this node, by local rank
+  // Of the whole round, from the arena's map. Internal: it makes no sense.
+  StatusOr<Layout> ReadLayout() const;
+
+  // Connections with these ranks of other nodes, in their order: waits until each of them has asked
+  // for one with us. `give_up` is asked every 50 ms or so, with a rank that has not; with any other
+  // answer than OK the wait ends with it. Unavailable: the agent is gone, or cannot reach that
+  // node.
+  StatusOr<std::vector<UniqueFd>> Connect(const std::vector<uint32_t>& ranks,
+                                          const std::function<Status(uint32_t rank)>& give_up);
 
  private:
   AgentLink() = default;
   Status TakeWelcome(const WorkerIdentity& me);
+  Status Seek(uint32_t rank) const;
+  // The rank that `fd` leads to.
+  StatusOr<uint32_t> TakePeer(UniqueFd& fd) const;
 
   UniqueFd socket_;
   UniqueFd arena_;
   LinkWelcome welcome_;
-  std::vector<uint32_t> ranks_;
 };
 
 }  // namespace muster

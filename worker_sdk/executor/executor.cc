@@ -1,5 +1,6 @@
 #include "worker_sdk/executor/executor.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -9,21 +10,45 @@
 namespace muster {
 namespace {
 
-bool Reduces(OpKind kind) {
-  return kind == OpKind::kAllReduce || kind == OpKind::kReduce || kind == OpKind::kReduceScatter;
-}
-
 bool HasRoot(OpKind kind) {
   return kind == OpKind::kReduce || kind == OpKind::kBroadcast || kind == OpKind::kGather ||
          kind == OpKind::kScatter;
 }
 
+Group GroupOf(const Layout& layout, const Arena& arena) {
+  Group out;
+  out.layout = &layout;
+  const Layout::Seat seat = layout.SeatOf(arena.RankOf(arena.place()));
+  out.node = seat.node;
+  out.place = seat.place;
+  out.slot_bytes = out.result_bytes = UINT64_MAX;
+  for (uint32_t node = 0; node < layout.nodes(); ++node) {
+    const ArenaGeometry theirs = ArenaFor(layout.SizeOf(node), layout.nodes(), layout.world());
+    out.slot_bytes = std::min(out.slot_bytes, theirs.slot_bytes);
+    out.result_bytes = std::min(out.result_bytes, theirs.result_bytes);
+  }
+  return out;
+}
+
 }  // namespace
 
-Executor::Executor(std::unique_ptr<Arena> arena)
+Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
     : arena_(std::move(arena)),
-      group_{arena_->place(), arena_->geometry().local_size, arena_->geometry().slot_bytes},
-      sources_(group_.size) {}
+      layout_(std::move(layout)),
+      connect_(std::move(connect)),
+      group_(GroupOf(layout_, *arena_)),
+      rank_(group_.rank()),
+      peers_(layout_.nodes(), arena_->policy(),
+             [this](uint32_t rank, const MessageHead& theirs) {
+               return Disagree(
+                   rank,
+                   Describe(theirs.mark) +
+                       (theirs.call == number_ ? "" : " as call " + std::to_string(theirs.call)));
+             }),
+      give_up_([this](uint32_t rank) { return GiveUp(rank); }),
+      sources_(std::max(group_.size(), layout_.nodes())) {
+  arena_->SetWork([this] { return peers_.Progress(); });
+}
 
 Status Executor::Run(const Call& call, const void* in, void* out) {
   if (!broken_.ok()) {
@@ -41,24 +66,24 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
   if (status.ok()) {
     checked_ = false;
     first_phase_ = arena_->phase() + 1;
-    arena_->Announce(mark_);
+    arena_->Announce(number_, mark_);
     status = RunSteps(call, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out));
   }
   if (!status.ok()) {
-    arena_->Fail(status.code(), status.message());  // the others need not wait for us
+    // The others need not wait for us.
+    arena_->Fail(status.code(), status.message());
+    peers_.Fail(status.code(), status.message());
     broken_ =
         Status(status.code(), std::string(Name(call.kind)) + " (call " + std::to_string(number_) +
-                                  ") on rank " + std::to_string(arena_->RankOf(group_.place)) +
-                                  ": " + status.message());
+                                  ") on rank " + std::to_string(rank_) + ": " + status.message());
   }
   return broken_;
 }
 
-// All are in the phase that the last call left us in: nobody reads the marks any more that our next
-// one overwrites. A call that waited for nobody is checked now.
+// All are in the phase that the last call left us in. A call that waited for nobody is checked now.
 Status Executor::EndLast() {
-  Status status = arena_->WaitForAll([this](uint32_t place) { return GiveUp(place); });
-  for (uint32_t i = 0; status.ok() && !checked_ && i < group_.size; ++i) {
+  Status status = arena_->WaitForAll(give_up_);
+  for (uint32_t i = 0; status.ok() && !checked_ && i < group_.size(); ++i) {
     status = CheckCall(i);
   }
   checked_ = true;
@@ -67,45 +92,99 @@ Status Executor::EndLast() {
 
 Status Executor::RunSteps(const Call& call, const uint8_t* in, uint8_t* out) {
   MakeSchedule(group_, call, steps_);
+  if (layout_.nodes() > 1) {
+    if (Status status = Prepare(); !status.ok()) {
+      return status;
+    }
+  }
   for (const Step& step : steps_) {
-    switch (step.kind) {
-      case StepKind::kCopy: {
-        uint8_t* const to = Target(step.dst, out);
-        const uint8_t* const from = Source(step.src, in, out);
-        if (to != from) {
-          CopyBytes(to, from, step.bytes);
-        }
-        break;
-      }
-      case StepKind::kReduce:
-        Reduce(step, call, in, out);
-        break;
-      case StepKind::kDivide:
-        Divide(Target(step.dst, out), step.bytes / SizeOf(call.dtype), call.dtype, group_.size);
-        break;
-      case StepKind::kPublish:
-        arena_->Publish();
-        break;
-      case StepKind::kWaitAll:
-      case StepKind::kWaitOne:
-        if (Status status = Wait(step); !status.ok()) {
-          return status;
-        }
-        break;
+    if (Status status = RunStep(step, call, in, out); !status.ok()) {
+      return status;
     }
   }
   return {};
 }
 
+// Connections that the schedule needs and that do not stand yet; memory for it.
+Status Executor::Prepare() {
+  peers_.Begin(number_, mark_);
+  std::vector<uint32_t> nodes;
+  uint64_t scratch = 0;
+  for (const Step& step : steps_) {
+    const bool talks = step.kind == StepKind::kSend || step.kind == StepKind::kReceive;
+    if (talks && !peers_.Has(step.node) &&
+        std::find(nodes.begin(), nodes.end(), step.node) == nodes.end()) {
+      nodes.push_back(step.node);
+    }
+    for (const Ref* ref : {&step.dst, &step.src}) {
+      scratch = std::max(scratch, ref->space == Space::kScratch ? ref->offset + step.bytes : 0);
+    }
+    if (step.kind == StepKind::kReduceNodes) {
+      scratch = std::max(scratch, step.offset + (layout_.nodes() - 1) * step.stride + step.bytes);
+    }
+  }
+  if (scratch > scratch_.size() * sizeof(CacheLine)) {
+    scratch_.resize((scratch + sizeof(CacheLine) - 1) / sizeof(CacheLine));
+  }
+  if (nodes.empty()) {
+    return {};
+  }
+  std::vector<uint32_t> ranks;
+  for (const uint32_t node : nodes) {
+    ranks.push_back(layout_.RankOf(node, group_.place));
+  }
+  StatusOr<std::vector<UniqueFd>> fds = connect_(ranks, give_up_);
+  if (!fds.ok()) {
+    return fds.status();
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    peers_.Add(nodes[i], ranks[i], std::move((*fds)[i]));
+  }
+  return {};
+}
+
+Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
+  switch (step.kind) {
+    case StepKind::kCopy: {
+      uint8_t* const to = Target(step.dst, out);
+      const uint8_t* const from = Source(step.src, in, out);
+      if (to != from) {
+        CopyBytes(to, from, step.bytes);
+      }
+      return {};
+    }
+    case StepKind::kReduce:
+      ReducePlaces(step, call, in, out);
+      return {};
+    case StepKind::kReduceNodes:
+      ReduceNodes(step, call, in, out);
+      return {};
+    case StepKind::kDivide:
+      Divide(Target(step.dst, out), step.bytes / SizeOf(call.dtype), call.dtype, layout_.world());
+      return {};
+    case StepKind::kPublish:
+      arena_->Publish();
+      return {};
+    case StepKind::kWaitAll:
+    case StepKind::kWaitOne:
+      return Wait(step);
+    case StepKind::kSend:
+      return peers_.Send(step.node, Source(step.src, in, out), step.bytes);
+    case StepKind::kReceive:
+      return peers_.Receive(step.node, Target(step.dst, out), step.bytes, give_up_);
+    case StepKind::kFlush:
+      return peers_.Flush(step.offset, give_up_);
+  }
+  return {};
+}
+
 Status Executor::Wait(const Step& step) {
-  const auto give_up = [this](uint32_t place) { return GiveUp(place); };
   const bool all = step.kind == StepKind::kWaitAll;
-  Status status = all ? arena_->WaitForAll(give_up) : arena_->WaitFor(step.src.place, give_up);
-  // The marks are those of the first phase of the call.
-  if (!status.ok() || checked_ || arena_->phase() != first_phase_) {
+  Status status = all ? arena_->WaitForAll(give_up_) : arena_->WaitFor(step.src.place, give_up_);
+  if (!status.ok() || checked_ || arena_->phase() < first_phase_) {
     return status;
   }
-  for (uint32_t i = all ? 0 : step.src.place; i < (all ? group_.size : step.src.place + 1); ++i) {
+  for (uint32_t i = all ? 0 : step.src.place; i < (all ? group_.size() : step.src.place + 1); ++i) {
     if (Status same = CheckCall(i); !same.ok()) {
       return same;
     }
@@ -115,14 +194,14 @@ Status Executor::Wait(const Step& step) {
 }
 
 Status Executor::CheckCall(uint32_t place) {
-  const CallMark& theirs = arena_->CallOf(place, first_phase_);
-  if (theirs == mark_) {
-    return {};
-  }
+  const CallMark& theirs = arena_->CallOf(place, number_);
+  return theirs == mark_ ? Status() : Disagree(arena_->RankOf(place), Describe(theirs));
+}
+
+Status Executor::Disagree(uint32_t rank, const std::string& theirs) const {
   return {StatusCode::kFailedPrecondition,
-          "ranks disagree on call " + std::to_string(number_) + ": rank " +
-              std::to_string(arena_->RankOf(group_.place)) + " calls " + Describe(mark_) +
-              ", rank " + std::to_string(arena_->RankOf(place)) + " calls " + Describe(theirs)};
+          "ranks disagree on call " + std::to_string(number_) + ": rank " + std::to_string(rank_) +
+              " calls " + Describe(mark_) + ", rank " + std::to_string(rank) + " calls " + theirs};
 }
 
 std::string Executor::Describe(const CallMark& mark) const {
@@ -132,28 +211,29 @@ std::string Executor::Describe(const CallMark& mark) const {
     return out;
   }
   out += "(" + std::to_string(mark.count) + " x " + Name(static_cast<DType>(mark.dtype));
-  if (Reduces(kind)) {
+  if (IsReduction(kind)) {
     out += std::string(", ") + Name(static_cast<ReduceOp>(mark.op));
   }
   if (HasRoot(kind)) {
-    out +=
-        ", root " + std::to_string(mark.root < group_.size ? arena_->RankOf(mark.root) : mark.root);
+    out += ", root " + std::to_string(mark.root);
   }
   return out + ")";
 }
 
 // Asked every 50 ms or so while we wait for a rank.
-Status Executor::GiveUp(uint32_t place) {
+Status Executor::GiveUp(uint32_t rank) {
+  if (Status failed = arena_->failure(); !failed.ok()) {
+    return failed;
+  }
   const auto now = std::chrono::steady_clock::now();
   if (!waiting_since_.has_value()) {
     waiting_since_ = now;
     told_ = std::chrono::minutes(0);
   }
   const auto waited = now - *waiting_since_;
-  const std::string rank = std::to_string(arena_->RankOf(place));
   if (timeout_.count() != 0 && waited >= timeout_) {
     return {StatusCode::kDeadlineExceeded,
-            "rank " + rank + " did not come within " +
+            "rank " + std::to_string(rank) + " did not come within " +
                 std::to_string(
                     std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count()) +
                 " ms (MUSTER_TIMEOUT, SetTimeout)"};
@@ -161,8 +241,8 @@ Status Executor::GiveUp(uint32_t place) {
   const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
   if (minutes > told_) {
     told_ = minutes;
-    std::fprintf(stderr, "muster: rank %u has waited for rank %s for %ld min in %s (call %llu)\n",
-                 arena_->RankOf(group_.place), rank.c_str(), static_cast<long>(minutes.count()),
+    std::fprintf(stderr, "muster: rank %u has waited for rank %u for %ld min in %s (call %llu)\n",
+                 rank_, rank, static_cast<long>(minutes.count()),
                  Name(static_cast<OpKind>(mark_.kind)), static_cast<unsigned long long>(number_));
   }
   return {};
@@ -180,6 +260,8 @@ const uint8_t* Executor::Source(const Ref& ref, const uint8_t* in, const uint8_t
       return arena_->NearNow(ref.place) + ref.offset;
     case Space::kResult:
       return arena_->ResultNow() + ref.offset;
+    case Space::kScratch:
+      return ScratchAt(ref.offset);
   }
   return nullptr;
 }
@@ -194,17 +276,30 @@ uint8_t* Executor::Target(const Ref& ref, uint8_t* out) {
       return arena_->NearNext(ref.place) + ref.offset;
     case Space::kResult:
       return arena_->ResultNext() + ref.offset;
+    case Space::kScratch:
+      return ScratchAt(ref.offset);
     case Space::kIn:
       break;  // nobody writes to the caller's input
   }
   return nullptr;
 }
 
-void Executor::Reduce(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
-  for (uint32_t i = 0; i < group_.size; ++i) {
+void Executor::ReducePlaces(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
+  const uint32_t size = group_.size();
+  for (uint32_t i = 0; i < size; ++i) {
     sources_[i] = Source(i == group_.place ? step.src : Ref{step.from, i, step.offset}, in, out);
   }
-  ReduceMany(Target(step.dst, out), sources_.data(), static_cast<int>(group_.size),
+  ReduceMany(Target(step.dst, out), sources_.data(), static_cast<int>(size),
+             step.bytes / SizeOf(call.dtype), call.dtype, call.op);
+}
+
+void Executor::ReduceNodes(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
+  const uint32_t nodes = layout_.nodes();
+  for (uint32_t i = 0; i < nodes; ++i) {
+    sources_[i] =
+        i == group_.node ? Source(step.src, in, out) : ScratchAt(step.offset + i * step.stride);
+  }
+  ReduceMany(Target(step.dst, out), sources_.data(), static_cast<int>(nodes),
              step.bytes / SizeOf(call.dtype), call.dtype, call.op);
 }
 

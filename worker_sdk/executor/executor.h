@@ -1,42 +1,70 @@
-// Carries out the steps of a schedule over the arena of a node. One call at a time.
+// Carries out the steps of a schedule over the arena of a node and the connections with other
+// nodes. One call at a time.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "muster/status.h"
+#include "proto/base/unique_fd.h"
+#include "worker_sdk/algorithm/layout.h"
 #include "worker_sdk/algorithm/schedule.h"
 #include "worker_sdk/transport/arena.h"
+#include "worker_sdk/transport/peers.h"
 
 namespace muster {
 
 class Executor {
  public:
-  explicit Executor(std::unique_ptr<Arena> arena);
+  // Connections with these ranks, in their order; each of them asks for one with us.
+  using Connect = std::function<StatusOr<std::vector<UniqueFd>>(const std::vector<uint32_t>& ranks,
+                                                                const Peers::GiveUp& give_up)>;
 
+  // `layout`: of the whole world; the arena's ranks are one of its nodes.
+  Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect);
+
+  const Layout& layout() const { return layout_; }
   // One line on standard error a minute says for whom we wait; after `timeout` (zero: never) the
   // call ends with DeadlineExceeded, on every rank.
   void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+  // Ranks of each node that share the traffic of large reductions: at most the smallest node's, the
+  // same on every rank.
+  void SetCarriers(uint32_t carriers) { group_.carriers = carriers; }
   // Every error but InvalidArgument is for good: each later call returns it again.
   Status Run(const Call& call, const void* in, void* out);
 
  private:
   Status RunSteps(const Call& call, const uint8_t* in, uint8_t* out);
+  Status RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
+  Status Prepare();
   Status EndLast();
   Status Wait(const Step& step);
   Status CheckCall(uint32_t place);
-  Status GiveUp(uint32_t place);
+  Status Disagree(uint32_t rank, const std::string& theirs) const;
+  Status GiveUp(uint32_t rank);
   const uint8_t* Source(const Ref& ref, const uint8_t* in, const uint8_t* out);
   uint8_t* Target(const Ref& ref, uint8_t* out);
-  void Reduce(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
+  uint8_t* ScratchAt(uint64_t offset) { return scratch_.data()->bytes + offset; }
+  void ReducePlaces(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
+  void ReduceNodes(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   std::string Describe(const CallMark& mark) const;
 
+  struct alignas(64) CacheLine {
+    uint8_t bytes[64];
+  };
+
   const std::unique_ptr<Arena> arena_;
-  const Group group_;
+  const Layout layout_;
+  const Connect connect_;
+  Group group_;
+  const uint32_t rank_;
+  Peers peers_;
+  const Peers::GiveUp give_up_;
   std::chrono::nanoseconds timeout_{0};
 
   uint64_t number_ = 0;       // of the call that runs, or ran last
@@ -47,6 +75,7 @@ class Executor {
   std::chrono::minutes told_{0};
   Status broken_;
   std::vector<Step> steps_;
+  std::vector<CacheLine> scratch_ = std::vector<CacheLine>(1);  // never empty
   std::vector<const void*> sources_;
 };
 

@@ -21,6 +21,7 @@ namespace {
 
 // Asleep for no longer than this: what nobody wakes us for (a peer that died) is seen then.
 constexpr timespec kNap = {0, 50'000'000};
+constexpr timespec kShortNap = {0, 200'000};  // with work to do in between
 // Looks between two looks at the clock.
 constexpr int kLooks = 16;
 
@@ -80,7 +81,7 @@ void Arena::Publish() {
   }
 }
 
-Status Arena::WaitFor(uint32_t place, const std::function<Status(uint32_t place)>& give_up) {
+Status Arena::WaitFor(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) {
   for (uint32_t i = 0; !Reached(place); ++i) {
     if (i >= policy_.spins) {
       return WaitLong(place, give_up);
@@ -90,7 +91,7 @@ Status Arena::WaitFor(uint32_t place, const std::function<Status(uint32_t place)
   return {};
 }
 
-Status Arena::WaitForAll(const std::function<Status(uint32_t place)>& give_up) {
+Status Arena::WaitForAll(const std::function<Status(uint32_t rank)>& give_up) {
   if (all_reached_ == phase_) {
     return {};
   }
@@ -105,7 +106,7 @@ Status Arena::WaitForAll(const std::function<Status(uint32_t place)>& give_up) {
   return {};
 }
 
-Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t place)>& give_up) {
+Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) {
   const auto begin = std::chrono::steady_clock::now();
   for (bool awake = true;;) {
     for (int i = 0; awake && i < kLooks; ++i) {
@@ -114,9 +115,10 @@ Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t place
       }
       sched_yield();
     }
+    const bool busy = work_ && work_();
     awake = awake && std::chrono::steady_clock::now() - begin < policy_.yields;
     if (!awake) {
-      Sleep(place);
+      Sleep(place, !busy);
       if (Reached(place)) {
         return {};
       }
@@ -126,7 +128,7 @@ Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t place
       if (Status failed = failure(); !failed.ok()) {
         return failed;
       }
-      if (Status status = give_up(place); !status.ok()) {
+      if (Status status = give_up(rank_of_[place]); !status.ok()) {
         return status;
       }
     }
@@ -145,14 +147,14 @@ Status Arena::Gone(uint32_t place) const {
              : Status(StatusCode::kFailedPrecondition, who + " has closed its communicator");
 }
 
-void Arena::Sleep(uint32_t place) {
+void Arena::Sleep(uint32_t place, bool for_long) {
   ArenaLine& line = Line(place);
   std::atomic_ref<uint32_t> sleepers(line.sleepers);
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint64_t seen = std::atomic_ref(line.phase).load(std::memory_order_seq_cst);
   if (seen < phase_) {
-    syscall(SYS_futex, Word(line.phase), FUTEX_WAIT, static_cast<uint32_t>(seen), &kNap, nullptr,
-            0);
+    syscall(SYS_futex, Word(line.phase), FUTEX_WAIT, static_cast<uint32_t>(seen),
+            for_long ? &kNap : &kShortNap, nullptr, 0);
   }
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }

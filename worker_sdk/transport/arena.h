@@ -38,6 +38,7 @@ class Arena {
   const ArenaGeometry& geometry() const { return geometry_; }
   uint32_t place() const { return place_; }  // ours, among the ranks of this node
   uint32_t RankOf(uint32_t place) const { return rank_of_[place]; }  // in the job
+  const WaitPolicy& policy() const { return policy_; }
   uint64_t phase() const { return phase_; }
   // Of the phase we are in (what others published), and of the next one (what we may write).
   uint8_t* SlotNow(uint32_t place) { return Slot(place, phase_); }
@@ -47,16 +48,21 @@ class Arena {
   uint8_t* ResultNow() { return Result(phase_); }
   uint8_t* ResultNext() { return Result(phase_ + 1); }
 
-  // Our next call, once all are in the phase that we are in: the mark belongs to its first phase.
-  void Announce(const CallMark& call) { Line(place_).call[(phase_ + 1) & 1] = call; }
-  const CallMark& CallOf(uint32_t place, uint64_t phase) { return Line(place).call[phase & 1]; }
+  // Done between looks while we wait for a rank; false: nothing is left to do, look rarely.
+  void SetWork(std::function<bool()> work) { work_ = std::move(work); }
+
+  // Our call of this number. Once all have published the last phase of the call before, nobody reads
+  // the mark any more that is overwritten.
+  void Announce(uint64_t number, const CallMark& call) { Line(place_).call[number & 1] = call; }
+  // Of a rank that has published a phase of that call.
+  const CallMark& CallOf(uint32_t place, uint64_t number) { return Line(place).call[number & 1]; }
 
   void Publish();
   // Until the rank at `place` has published the phase we are in. `give_up` is asked every 50 ms or
-  // so while we wait; with any other answer than OK the wait ends with it. It also ends with
-  // Unavailable when that rank is gone, and with the arena's failure.
-  Status WaitFor(uint32_t place, const std::function<Status(uint32_t place)>& give_up);
-  Status WaitForAll(const std::function<Status(uint32_t place)>& give_up);
+  // so, with the rank that we wait for, while we wait; with any other answer than OK the wait ends
+  // with it. It also ends with Unavailable when that rank is gone, and with the arena's failure.
+  Status WaitFor(uint32_t place, const std::function<Status(uint32_t rank)>& give_up);
+  Status WaitForAll(const std::function<Status(uint32_t rank)>& give_up);
 
   // The first failure counts; every rank that waits ends with it.
   void Fail(StatusCode code, const std::string& why);
@@ -84,20 +90,21 @@ class Arena {
     return reinterpret_cast<uint8_t*>(&Line(place).near[phase & 1]);
   }
   uint8_t* Result(uint64_t phase) const {
-    return memory_ + geometry_.ResultsAt() + (phase & 1) * geometry_.slot_bytes;
+    return memory_ + geometry_.ResultsAt() + (phase & 1) * geometry_.result_bytes;
   }
   bool Reached(uint32_t place) const {
     return std::atomic_ref(Line(place).phase).load(std::memory_order_acquire) >= phase_;
   }
-  Status WaitLong(uint32_t place, const std::function<Status(uint32_t place)>& give_up);
+  Status WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up);
   Status Gone(uint32_t place) const;
-  void Sleep(uint32_t place);
+  void Sleep(uint32_t place, bool for_long);
 
   uint8_t* const memory_;  // ours until the destructor unmaps it
   const ArenaGeometry geometry_;
   const uint32_t place_;
   const std::vector<uint32_t> rank_of_;
   const WaitPolicy policy_;
+  std::function<bool()> work_;
   uint64_t phase_ = 0;
   uint64_t all_reached_ = 0;  // all have published this phase, as we have seen
 };

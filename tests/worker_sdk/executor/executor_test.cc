@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <bit>
 #include <string>
 #include <vector>
 
+#include "tests/worker_sdk/layouts.h"
 #include "tests/worker_sdk/ranks.h"
 
 namespace muster {
@@ -14,12 +17,39 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Node {
-  explicit Node(uint32_t size) : geometry(ArenaFor(size)), memory(MakeArenaMemory(geometry)) {}
-  Executor Open(uint32_t place) const { return Executor(MapArena(memory, geometry, place)); }
-  const ArenaGeometry geometry;
-  const UniqueFd memory;
+// Ranks on nodes of these sizes, dealt as Deal() does.
+struct Cluster {
+  explicit Cluster(const std::vector<uint32_t>& sizes, bool cyclic = false)
+      : layout(Deal(sizes, cyclic)) {
+    for (const uint32_t size : sizes) {
+      memory.push_back(MakeArenaMemory(ArenaFor(size, layout.nodes(), layout.world())));
+    }
+  }
+  uint32_t size() const { return layout.world(); }
+  Executor Open(uint32_t rank) {
+    const Layout::Seat seat = layout.SeatOf(rank);
+    std::vector<uint32_t> ranks;
+    for (uint32_t place = 0; place < layout.SizeOf(seat.node); ++place) {
+      ranks.push_back(layout.RankOf(seat.node, place));
+    }
+    const ArenaGeometry geometry =
+        ArenaFor(layout.SizeOf(seat.node), layout.nodes(), layout.world());
+    StatusOr<std::unique_ptr<Arena>> arena =
+        Arena::Map(memory[seat.node], geometry, seat.place, std::move(ranks), {});
+    CHECK(arena.ok());
+    return Executor(*std::move(arena), layout,
+                    [this, rank](const std::vector<uint32_t>& others, const Peers::GiveUp& up) {
+                      return broker.Connect(rank, others, up);
+                    });
+  }
+  const Layout layout;
+  std::vector<UniqueFd> memory;
+  Broker broker;
 };
+
+// One node and several, even and uneven.
+const std::vector<std::vector<uint32_t>> kShapes = {{1},    {2},    {3},       {7},      {1, 1},
+                                                    {2, 2}, {1, 3}, {3, 1, 2}, {1, 1, 1}};
 
 Call Of(OpKind kind, uint64_t count, uint32_t root = 0, ReduceOp op = ReduceOp::kSum,
         DType dtype = DType::kFloat32) {
@@ -39,38 +69,39 @@ std::string Text(const Status& status) { return status.ToString(); }
 // Sizes around those where the way of doing it changes.
 constexpr uint64_t kCounts[] = {0, 1, 2, 3, 16, 1000, 5000, 40000, 200001};
 
-TEST(ExecutorTest, AllReduceInPlaceAndOutOfPlace) {
-  for (const uint32_t size : {1u, 2u, 3u, 4u, 7u}) {
-    const Node node(size);
-    RunRanks(size, [&](uint32_t place) {
-      Executor executor = node.Open(place);
-      for (const uint64_t count : kCounts) {
-        const std::vector<float> in = Input(place, count);
-        std::vector<float> want(count, 0);
-        for (uint64_t i = 0; i < count; ++i) {
-          want[i] = 1 + static_cast<float>(i % 1000) / 8;
-          for (uint32_t r = 1; r < size; ++r) {
-            want[i] += static_cast<float>(r + 1) + static_cast<float>(i % 1000) / 8;
-          }
+class ShapeTest : public testing::TestWithParam<std::vector<uint32_t>> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, ShapeTest, testing::ValuesIn(kShapes));
+
+TEST_P(ShapeTest, AllReduceInPlaceAndOutOfPlace) {
+  Cluster cluster(GetParam(), GetParam().size() == 3);
+  const uint32_t size = cluster.size();
+  RunRanks(size, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    for (const uint64_t count : kCounts) {
+      const std::vector<float> in = Input(rank, count);
+      std::vector<float> want(count, 0);
+      for (uint64_t i = 0; i < count; ++i) {
+        want[i] = 1 + static_cast<float>(i % 1000) / 8;
+        for (uint32_t r = 1; r < size; ++r) {
+          want[i] += static_cast<float>(r + 1) + static_cast<float>(i % 1000) / 8;
         }
-        std::vector<float> out(count, -1);
-        ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, count), in.data(), out.data())), "OK");
-        ASSERT_EQ(out, want) << size << " ranks, " << count;
-        std::vector<float> both = in;
-        ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, count), both.data(), both.data())),
-                  "OK");
-        ASSERT_EQ(both, want) << size << " ranks, " << count << ", in place";
       }
-    });
-  }
+      std::vector<float> out(count, -1);
+      ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, count), in.data(), out.data())), "OK");
+      ASSERT_EQ(out, want) << size << " ranks, " << count;
+      std::vector<float> both = in;
+      ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, count), both.data(), both.data())), "OK");
+      ASSERT_EQ(both, want) << size << " ranks, " << count << ", in rank";
+    }
+  });
 }
 
 TEST(ExecutorTest, AverageDividesOnce) {
-  const Node node(4);
-  RunRanks(4, [&](uint32_t place) {
-    Executor executor = node.Open(place);
+  Cluster cluster({2, 2});
+  RunRanks(4, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
     for (const uint64_t count : {uint64_t{1}, uint64_t{100000}}) {
-      std::vector<double> data(count, place);
+      std::vector<double> data(count, rank);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, count, 0, ReduceOp::kAvg, DType::kFloat64),
                                   data.data(), data.data())),
                 "OK");
@@ -79,23 +110,23 @@ TEST(ExecutorTest, AverageDividesOnce) {
   });
 }
 
-TEST(ExecutorTest, RootedCalls) {
-  constexpr uint32_t kSize = 3;
-  const Node node(kSize);
-  RunRanks(kSize, [&](uint32_t place) {
-    Executor executor = node.Open(place);
+TEST_P(ShapeTest, RootedCalls) {
+  Cluster cluster(GetParam(), GetParam().size() == 3);
+  const uint32_t size = cluster.size();
+  RunRanks(size, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
     for (const uint64_t count : kCounts) {
-      for (uint32_t root = 0; root < kSize; ++root) {
-        const std::vector<float> mine = Input(place, count);
-        std::vector<float> data = place == root ? mine : std::vector<float>(count, -1);
+      for (uint32_t root = 0; root < size; ++root) {
+        const std::vector<float> mine = Input(rank, count);
+        std::vector<float> data = rank == root ? mine : std::vector<float>(count, -1);
         ASSERT_EQ(Text(executor.Run(Of(OpKind::kBroadcast, count, root), data.data(), data.data())),
                   "OK");
         ASSERT_EQ(data, Input(root, count));
 
-        std::vector<float> all(place == root ? count * kSize : 0);
+        std::vector<float> all(rank == root ? count * size : 0);
         ASSERT_EQ(Text(executor.Run(Of(OpKind::kGather, count, root), mine.data(), all.data())),
                   "OK");
-        for (uint32_t i = 0; i < kSize && place == root; ++i) {
+        for (uint32_t i = 0; i < size && rank == root; ++i) {
           const std::vector<float> part(all.begin() + static_cast<ptrdiff_t>(i * count),
                                         all.begin() + static_cast<ptrdiff_t>((i + 1) * count));
           ASSERT_EQ(part, Input(i, count));
@@ -105,13 +136,13 @@ TEST(ExecutorTest, RootedCalls) {
                   "OK");
         ASSERT_EQ(back, mine);
 
-        std::vector<float> sum(place == root ? count : 0);
+        std::vector<float> sum(rank == root ? count : 0);
         ASSERT_EQ(Text(executor.Run(Of(OpKind::kReduce, count, root), mine.data(), sum.data())),
                   "OK");
         std::vector<float> want = mine;
         ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, count), want.data(), want.data())),
                   "OK");
-        if (place == root) {
+        if (rank == root) {
           ASSERT_EQ(sum, want);
         }
       }
@@ -119,67 +150,67 @@ TEST(ExecutorTest, RootedCalls) {
   });
 }
 
-TEST(ExecutorTest, PartsForEveryone) {
-  constexpr uint32_t kSize = 4;
-  const Node node(kSize);
-  RunRanks(kSize, [&](uint32_t place) {
-    Executor executor = node.Open(place);
+TEST_P(ShapeTest, PartsForEveryone) {
+  Cluster cluster(GetParam(), GetParam().size() == 3);
+  const uint32_t size = cluster.size();
+  RunRanks(size, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
     for (const uint64_t count : kCounts) {
-      std::vector<float> all(count * kSize);
-      const std::vector<float> mine = Input(place, count);
+      std::vector<float> all(count * size);
+      const std::vector<float> mine = Input(rank, count);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllGather, count), mine.data(), all.data())), "OK");
       std::vector<float> want;
-      for (uint32_t i = 0; i < kSize; ++i) {
+      for (uint32_t i = 0; i < size; ++i) {
         const std::vector<float> part = Input(i, count);
         want.insert(want.end(), part.begin(), part.end());
       }
       ASSERT_EQ(all, want);
-      // Its own place in the output is input too.
-      std::vector<float> in_place(count * kSize);
-      std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<ptrdiff_t>(place * count));
-      float* const own = in_place.data() + place * count;
+      // Its own rank in the output is input too.
+      std::vector<float> in_place(count * size);
+      std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<ptrdiff_t>(rank * count));
+      float* const own = in_place.data() + rank * count;
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllGather, count), own, in_place.data())), "OK");
       ASSERT_EQ(in_place, want);
 
       // Twice there is back again.
-      std::vector<float> there(count * kSize);
+      std::vector<float> there(count * size);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllToAll, count), mine.empty() ? nullptr : all.data(),
                                   there.data())),
                 "OK");
-      std::vector<float> back(count * kSize);
+      std::vector<float> back(count * size);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllToAll, count), there.data(), back.data())), "OK");
       ASSERT_EQ(back, all);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllToAll, count), back.data(), back.data())), "OK");
-      ASSERT_EQ(back, there) << "in place";
+      ASSERT_EQ(back, there) << "in rank";
 
       std::vector<float> part(count);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kReduceScatter, count), all.data(), part.data())),
                 "OK");
       for (uint64_t i = 0; i < count; ++i) {
-        ASSERT_EQ(part[i], 4 * mine[i]);
+        ASSERT_EQ(part[i], static_cast<float>(size) * mine[i]);
       }
     }
   });
 }
 
 // A second run gives the same bits, and every rank has them, whoever comes late.
-TEST(ExecutorTest, EqualBits) {
-  constexpr uint32_t kSize = 5;
-  constexpr uint64_t kCount = 30011;
-  const Node node(kSize);
-  std::vector<std::vector<float>> seen(size_t{kSize} * 3);
-  RunRanks(kSize, [&](uint32_t place) {
-    Executor executor = node.Open(place);
+TEST_P(ShapeTest, EqualBits) {
+  constexpr uint64_t kCount = 300011;
+  Cluster cluster(GetParam());
+  const uint32_t size = cluster.size();
+  std::vector<std::vector<float>> seen(size_t{size} * 3);
+  RunRanks(size, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
     for (uint32_t run = 0; run < 3; ++run) {
       std::vector<float> data(kCount);
       for (uint64_t i = 0; i < kCount; ++i) {
-        data[i] = 1.0f / static_cast<float>(i * kSize + place + 1);
+        data[i] = 1.0f / static_cast<float>(i * size + rank + 1);
       }
-      for (uint32_t i = 0; i < (place + run) % kSize; ++i) {
+      for (uint32_t i = 0; i < (rank + run) % size; ++i) {
         std::this_thread::yield();
       }
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, kCount), data.data(), data.data())), "OK");
-      seen[size_t{run} * kSize + place] = std::move(data);
+      seen[size_t{run} * size + rank] = std::move(data);
     }
   });
   for (const std::vector<float>& one : seen) {
@@ -190,19 +221,19 @@ TEST(ExecutorTest, EqualBits) {
 }
 
 TEST(ExecutorTest, RanksThatDisagreeAreBothNamed) {
-  const Node node(2);
+  Cluster cluster({2});
   Status ended[2];
-  RunRanks(2, [&](uint32_t place) {
-    Executor executor = node.Open(place);
+  RunRanks(2, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
     ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
     std::vector<float> data(64);
-    const Call call = place == 0 ? Of(OpKind::kAllReduce, 64) : Of(OpKind::kBroadcast, 32, 1);
-    ended[place] = executor.Run(call, data.data(), data.data());
-    if (ended[place].ok()) {  // the root of a broadcast waits for nobody: it hears of it next time
-      ended[place] = executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr);
+    const Call call = rank == 0 ? Of(OpKind::kAllReduce, 64) : Of(OpKind::kBroadcast, 32, 1);
+    ended[rank] = executor.Run(call, data.data(), data.data());
+    if (ended[rank].ok()) {  // the root of a broadcast waits for nobody: it hears of it next time
+      ended[rank] = executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr);
     }
     EXPECT_EQ(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr).ToString(),
-              ended[place].ToString());
+              ended[rank].ToString());
   });
   for (const Status& status : ended) {
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.ToString();
@@ -212,9 +243,9 @@ TEST(ExecutorTest, RanksThatDisagreeAreBothNamed) {
 }
 
 TEST(ExecutorTest, TimeoutNamesWhoIsMissing) {
-  const Node node(3);
-  Executor executor = node.Open(0);
-  Executor other = node.Open(2);
+  Cluster cluster({3});
+  Executor executor = cluster.Open(0);
+  Executor other = cluster.Open(2);
   executor.SetTimeout(std::chrono::milliseconds(1));
   const Status status = executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr);
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
@@ -223,6 +254,86 @@ TEST(ExecutorTest, TimeoutNamesWhoIsMissing) {
   // The others learn of it: nobody waits for a rank that has given up.
   EXPECT_EQ(other.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr).code(),
             StatusCode::kDeadlineExceeded);
+}
+
+// Larger than what goes as a whole, in buffers that hold little: every way a message can be cut.
+TEST(ExecutorTest, ShortReadsAndWrites) {
+  for (const std::vector<uint32_t>& shape :
+       std::vector<std::vector<uint32_t>>{{1, 1}, {2, 3}, {1, 1, 1}, {2, 2, 2, 2}}) {
+    Cluster cluster(shape);
+    cluster.broker.prepare = [](int fd) {
+      // Some segments: with a window below one the kernel itself would wait between any two.
+      const int segment = 536;
+      const int bytes = 8 * segment;
+      setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
+      setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+      setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    };
+    RunRanks(cluster.size(), [&](uint32_t rank) {
+      Executor executor = cluster.Open(rank);
+      executor.SetCarriers(cluster.layout.SmallestNode());
+      constexpr uint64_t kCount = 300001;
+      std::vector<int64_t> data(kCount);
+      for (int run = 0; run < 2; ++run) {
+        for (uint64_t i = 0; i < kCount; ++i) {
+          data[i] = static_cast<int64_t>(i * (rank + 1));
+        }
+        const Call call = Of(OpKind::kAllReduce, kCount, 0, ReduceOp::kSum, DType::kInt64);
+        ASSERT_EQ(Text(executor.Run(call, data.data(), data.data())), "OK");
+        const uint64_t factor = uint64_t{cluster.size()} * (cluster.size() + 1) / 2;
+        for (uint64_t i = 0; i < kCount; ++i) {
+          ASSERT_EQ(data[i], static_cast<int64_t>(i * factor));
+        }
+      }
+    });
+  }
+}
+
+TEST(ExecutorTest, RanksOfTwoNodesThatDisagreeAreBothNamed) {
+  Cluster cluster({2, 2});
+  std::vector<Status> ended(4);
+  RunRanks(4, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    std::vector<float> data(64);
+    const Call call = Of(OpKind::kAllReduce, rank < 2 ? 64 : 32);
+    ended[rank] = executor.Run(call, data.data(), data.data());
+  });
+  for (const Status& status : ended) {
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.ToString();
+    EXPECT_THAT(status.message(), HasSubstr("calls all_reduce(64 x float32, sum)"));
+    EXPECT_THAT(status.message(), HasSubstr("calls all_reduce(32 x float32, sum)"));
+  }
+}
+
+// The leader of the other node stands still because one of its own ranks is missing.
+TEST(ExecutorTest, AFailureOfOneNodeEndsTheOthers) {
+  Cluster cluster({2, 2});
+  std::vector<Status> ended(4);
+  RunRanks(3, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    if (rank == 2) {
+      executor.SetTimeout(std::chrono::milliseconds(1));
+    }
+    ended[rank] = executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr);
+  });
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ended[rank].code(), StatusCode::kDeadlineExceeded) << ended[rank].ToString();
+    EXPECT_THAT(ended[rank].message(), HasSubstr("rank 3 did not come within 1 ms"));
+  }
+}
+
+TEST(ExecutorTest, APeerThatClosesIsNamed) {
+  Cluster cluster({1, 1});
+  Status ended;
+  RunRanks(2, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
+    if (rank == 0) {
+      ended = executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr);
+    }
+  });
+  EXPECT_EQ(ended.code(), StatusCode::kFailedPrecondition) << ended.ToString();
+  EXPECT_THAT(ended.message(), HasSubstr("rank 1 has closed its communicator"));
 }
 
 }  // namespace

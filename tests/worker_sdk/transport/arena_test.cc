@@ -32,7 +32,7 @@ void MarkGone(const UniqueFd& memory, const ArenaGeometry& geometry, uint32_t pl
 
 TEST(ArenaTest, GeometryHasRoomForEveryone) {
   for (const uint32_t size : {1u, 2u, 3u, 8u, 9u, 32u, 33u, 1024u, 4096u}) {
-    const ArenaGeometry geometry = ArenaFor(size);
+    const ArenaGeometry geometry = OneNode(size);
     EXPECT_EQ(geometry.slot_bytes % ArenaGeometry::kPage, 0u);
     EXPECT_GE(geometry.slot_bytes, uint64_t{size} * 64);
     EXPECT_GE(geometry.SlotsAt() - geometry.LinesAt(), size * ArenaGeometry::kLineBytes);
@@ -41,12 +41,12 @@ TEST(ArenaTest, GeometryHasRoomForEveryone) {
 }
 
 TEST(ArenaTest, WhatIsNoArenaIsRefused) {
-  const ArenaGeometry geometry = ArenaFor(2);
+  const ArenaGeometry geometry = OneNode(2);
   const UniqueFd unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), static_cast<off_t>(geometry.Bytes())), 0);
   EXPECT_FALSE(Arena::Map(unsealed, geometry, 0, {0, 1}, {}).ok());  // may shrink below us: SIGBUS
-  const UniqueFd small = MakeArenaMemory(ArenaFor(1));
-  EXPECT_FALSE(Arena::Map(small, ArenaFor(8), 0, RanksFrom(0, 8), {}).ok());
+  const UniqueFd small = MakeArenaMemory(OneNode(1));
+  EXPECT_FALSE(Arena::Map(small, OneNode(8), 0, RanksFrom(0, 8), {}).ok());
   const UniqueFd good = MakeArenaMemory(geometry);
   EXPECT_FALSE(Arena::Map(good, geometry, 2, {0, 1}, {}).ok());
   EXPECT_FALSE(Arena::Map(good, geometry, 0, {0}, {}).ok());
@@ -60,7 +60,7 @@ class ArenaWaitTest : public testing::TestWithParam<WaitPolicy> {};
 TEST_P(ArenaWaitTest, PhasesKeepTogether) {
   constexpr uint32_t kRanks = 5;
   constexpr uint64_t kPhases = 300;
-  const ArenaGeometry geometry = ArenaFor(kRanks);
+  const ArenaGeometry geometry = OneNode(kRanks);
   const UniqueFd memory = MakeArenaMemory(geometry);
   std::atomic<uint64_t> came[kPhases + 1] = {};
   RunRanks(kRanks, [&](uint32_t place) {
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, ArenaWaitTest,
                          });
 
 TEST(ArenaTest, ARankThatDiedIsNotWaitedFor) {
-  const ArenaGeometry geometry = ArenaFor(2);
+  const ArenaGeometry geometry = OneNode(2);
   const UniqueFd memory = MakeArenaMemory(geometry);
   const std::unique_ptr<Arena> arena = MapArena(memory, geometry, 0);
   {
@@ -108,7 +108,7 @@ TEST(ArenaTest, ARankThatDiedIsNotWaitedFor) {
 }
 
 TEST(ArenaTest, TheFirstFailureEndsEveryWait) {
-  const ArenaGeometry geometry = ArenaFor(3);
+  const ArenaGeometry geometry = OneNode(3);
   const UniqueFd memory = MakeArenaMemory(geometry);
   const std::unique_ptr<Arena> waits = MapArena(memory, geometry, 0);
   const std::unique_ptr<Arena> fails = MapArena(memory, geometry, 1);
@@ -122,7 +122,7 @@ TEST(ArenaTest, TheFirstFailureEndsEveryWait) {
 }
 
 TEST(ArenaTest, WhoeverWaitsMayGiveUp) {
-  const ArenaGeometry geometry = ArenaFor(2);
+  const ArenaGeometry geometry = OneNode(2);
   const UniqueFd memory = MakeArenaMemory(geometry);
   const std::unique_ptr<Arena> arena = MapArena(memory, geometry, 0);
   arena->Publish();

@@ -77,7 +77,7 @@ class MUSTER_EXPORT Communicator {
   // without `launch`: a world of one. Blocks until every rank has called it, as any collective.
   // Errors: InvalidArgument (a variable that makes no sense), Unavailable (the agent or a peer is
   // gone), FailedPrecondition (the agent refuses: of another version, or another round),
-  // DeadlineExceeded, Unimplemented (the job has more than one node).
+  // DeadlineExceeded.
   static StatusOr<Communicator> FromEnvironment();
 
   Communicator(Communicator&&) noexcept;

@@ -1,0 +1,231 @@
+#include "tests/worker_sdk/algorithm/schedule_world.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "proto/base/rng.h"
+
+namespace muster {
+namespace {
+
+uint64_t AreaOf(const Ref& ref, uint64_t phase) {
+  return (uint64_t{ref.place} * 8 + static_cast<uint64_t>(ref.space)) * 2 + (phase & 1);
+}
+
+int64_t Read(World& world, uint32_t me, const Ref& ref, uint64_t word) {
+  World::Rank& rank = world.ranks[me];
+  const uint64_t at = ref.offset / kWord + word;
+  if (ref.space == Space::kIn || ref.space == Space::kOut) {
+    return (ref.space == Space::kIn ? rank.in : rank.out).at(at);
+  }
+  if (ref.space == Space::kScratch) {
+    return WordOf(rank.scratch, at);
+  }
+  const Cell& cell = WordOf(world.areas[{rank.seat.node, AreaOf(ref, rank.phase)}], at);
+  EXPECT_EQ(cell.phase, rank.phase) << "S2: rank " << me << " reads what is not of its phase";
+  EXPECT_GE(rank.known[cell.writer], rank.phase) << "S4: rank " << me << " has not waited";
+  return cell.value;
+}
+
+// S6: nobody of that node sends what `ref` means to a rank in its next phase.
+void CheckNotSent(World& world, uint32_t me, const Ref& ref, uint64_t words) {
+  const World::Rank& rank = world.ranks[me];
+  const bool own = ref.space == Space::kOut || ref.space == Space::kScratch;
+  const uint64_t at = ref.offset / kWord;
+  for (uint32_t place = 0; place < rank.known.size(); ++place) {
+    const World::Rank& sender = world.Peer(rank, place);
+    for (const Message& message : sender.sent) {
+      const uint64_t begin = message.src.offset / kWord;
+      const bool same_area =
+          own ? &sender == &rank && message.src.space == ref.space
+              : AreaOf(message.src, message.phase) == AreaOf(ref, rank.phase + 1);
+      EXPECT_FALSE(same_area && at < begin + message.words && at + words > begin)
+          << "S6: rank " << me << " writes to what is being sent";
+    }
+  }
+}
+
+void Write(World& world, uint32_t me, const Ref& ref, uint64_t word, int64_t value) {
+  World::Rank& rank = world.ranks[me];
+  const uint64_t at = ref.offset / kWord + word;
+  if (ref.space == Space::kOut) {
+    rank.out.at(at) = value;
+    return;
+  }
+  if (ref.space == Space::kScratch) {
+    WordOf(rank.scratch, at) = value;
+    return;
+  }
+  ASSERT_NE(ref.space, Space::kIn);
+  for (uint32_t i = 0; i < rank.known.size(); ++i) {
+    EXPECT_GE(rank.known[i], rank.phase) << "S3: rank " << me << " has not waited for " << i;
+  }
+  WordOf(world.areas[{rank.seat.node, AreaOf(ref, rank.phase + 1)}], at) = {value, rank.seat.place,
+                                                                            rank.phase + 1};
+}
+
+// Of what this rank has written just now.
+void Divide(World& world, uint32_t me, const Ref& ref, uint64_t word) {
+  World::Rank& rank = world.ranks[me];
+  const uint64_t at = ref.offset / kWord + word;
+  int64_t& value =
+      ref.space == Space::kOut ? rank.out.at(at)
+      : ref.space == Space::kScratch
+          ? WordOf(rank.scratch, at)
+          : WordOf(world.areas[{rank.seat.node, AreaOf(ref, rank.phase + 1)}], at).value;
+  value /= static_cast<int64_t>(world.ranks.size());
+}
+
+// Read by the receiver, as the memory is now.
+int64_t Sent(World& world, const Message& message, uint64_t word) {
+  World::Rank& rank = world.ranks[message.sender];
+  const uint64_t at = message.src.offset / kWord + word;
+  switch (message.src.space) {
+    case Space::kIn:
+      return rank.in.at(at);
+    case Space::kOut:
+      return rank.out.at(at);
+    case Space::kScratch:
+      return WordOf(rank.scratch, at);
+    default:
+      return WordOf(world.areas[{rank.seat.node, AreaOf(message.src, message.phase)}], at).value;
+  }
+}
+
+void Begin(World& world, uint32_t me, const Step& step) {
+  World::Rank& rank = world.ranks[me];
+  for (uint64_t word = 0; word < step.bytes / kWord; ++word) {
+    (void)Read(world, me, step.src, word);  // S2, S4
+  }
+  const uint32_t to = world.layout.First(step.node) + rank.seat.place;
+  const Message message = {me, step.src, rank.phase, step.bytes / kWord};
+  world.wire[{me, to}].push_back(message);
+  rank.sent.push_back(message);
+  ++rank.sends;
+}
+
+// False: nothing is there yet.
+bool Receive(World& world, uint32_t me, const Step& step) {
+  const uint32_t from = world.layout.First(step.node) + world.ranks[me].seat.place;
+  std::deque<Message>& queue = world.wire[{from, me}];
+  if (queue.empty()) {
+    return false;
+  }
+  const Message message = queue.front();
+  queue.pop_front();
+  EXPECT_EQ(message.words, step.bytes / kWord) << "S5: from " << from << " to " << me;
+  CheckNotSent(world, me, step.dst, step.bytes / kWord);
+  for (uint64_t word = 0; word < std::min(message.words, step.bytes / kWord); ++word) {
+    Write(world, me, step.dst, word, Sent(world, message, word));
+  }
+  World::Rank& sender = world.ranks[from];
+  ++sender.received;
+  const auto is_it = [&](const Message& m) {
+    return m.src.space == message.src.space && m.src.place == message.src.place &&
+           m.src.offset == message.src.offset && m.words == message.words;
+  };
+  sender.sent.erase(std::find_if(sender.sent.begin(), sender.sent.end(), is_it));
+  return true;
+}
+
+int64_t Reduced(World& world, uint32_t me, const Step& step, uint64_t word) {
+  const World::Rank& rank = world.ranks[me];
+  const bool nodes = step.kind == StepKind::kReduceNodes;
+  const uint32_t own = nodes ? rank.seat.node : rank.seat.place;
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < (nodes ? world.layout.nodes() : rank.known.size()); ++i) {
+    const Ref from = nodes ? Ref{Space::kScratch, 0, step.offset + i * step.stride}
+                           : Ref{step.from, i, step.offset};
+    sum += Read(world, me, i == own ? step.src : from, word);
+  }
+  return sum;
+}
+
+// False: it has to wait.
+bool RunOne(World& world, uint32_t me) {
+  World::Rank& rank = world.ranks[me];
+  const Step& step = rank.steps[rank.at];
+  for (uint32_t i = 0; i < rank.known.size(); ++i) {
+    const bool waits =
+        step.kind == StepKind::kWaitAll || (step.kind == StepKind::kWaitOne && step.src.place == i);
+    if (waits && world.Peer(rank, i).phase < rank.phase) {
+      return false;
+    }
+    if (waits) {
+      rank.known[i] = rank.phase;
+    }
+  }
+  if (step.kind == StepKind::kFlush && rank.received < step.offset) {
+    EXPECT_LE(step.offset, rank.sends);
+    return false;
+  }
+  if (step.kind == StepKind::kReceive && !Receive(world, me, step)) {
+    return false;
+  }
+  if (step.kind == StepKind::kSend) {
+    Begin(world, me, step);
+  }
+  const bool reduces = step.kind == StepKind::kReduce || step.kind == StepKind::kReduceNodes;
+  if (reduces || step.kind == StepKind::kCopy) {
+    CheckNotSent(world, me, step.dst, step.bytes / kWord);
+  }
+  for (uint64_t word = 0; word < step.bytes / kWord; ++word) {
+    switch (step.kind) {
+      case StepKind::kCopy:
+        Write(world, me, step.dst, word, Read(world, me, step.src, word));
+        break;
+      case StepKind::kReduce:
+      case StepKind::kReduceNodes:
+        Write(world, me, step.dst, word, Reduced(world, me, step, word));
+        break;
+      case StepKind::kDivide:
+        Divide(world, me, step.dst, word);
+        break;
+      default:
+        break;
+    }
+  }
+  if (step.kind == StepKind::kPublish) {
+    rank.known[rank.seat.place] = ++rank.phase;
+  }
+  ++rank.at;
+  return true;
+}
+
+}  // namespace
+
+void RunAll(World& world, uint64_t seed) {
+  SplitMix64 random(seed);
+  std::vector<uint32_t> left;
+  for (uint32_t i = 0; i < world.ranks.size(); ++i) {
+    left.push_back(i);
+  }
+  std::erase_if(left, [&](uint32_t i) { return world.ranks[i].steps.empty(); });
+  while (!left.empty()) {
+    const size_t first = random.Next() % left.size();
+    bool moved = false;
+    for (size_t i = 0; i < left.size() && !moved; ++i) {
+      const size_t pick = (first + i) % left.size();
+      World::Rank& rank = world.ranks[left[pick]];
+      // Some steps in a row, else neighbours would move in lockstep.
+      for (uint64_t steps = random.Next() % 8 + 1; steps > 0 && rank.at < rank.steps.size();
+           --steps) {
+        if (!RunOne(world, left[pick])) {
+          break;
+        }
+        moved = true;
+      }
+      if (rank.at == rank.steps.size()) {
+        left.erase(left.begin() + static_cast<ptrdiff_t>(pick));
+        moved = true;
+      }
+    }
+    ASSERT_TRUE(moved) << "S7: every rank waits for another";
+  }
+  for (const auto& [ends, queue] : world.wire) {
+    EXPECT_TRUE(queue.empty()) << "S5: from " << ends.first << " to " << ends.second;
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,174 @@
+#include "worker_sdk/transport/peers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/worker_sdk/ranks.h"
+
+namespace muster {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr CallMark kMark = {1, 2, 3, 0, 4, 5};
+const auto never = [](uint32_t) { return Status(); };
+const auto at_once = [](uint32_t rank) {
+  return Status(StatusCode::kDeadlineExceeded, "rank " + std::to_string(rank));
+};
+
+Status Disagree(uint32_t rank, const MessageHead& theirs) {
+  return {StatusCode::kFailedPrecondition, "rank " + std::to_string(rank) + " is in call " +
+                                               std::to_string(theirs.call) + " with " +
+                                               std::to_string(theirs.bytes)};
+}
+
+// Node 0 of three, connected with rank 11 of node 1 and rank 12 of node 2, whose ends the test has.
+class PeersTest : public testing::Test {
+ protected:
+  PeersTest() : peers(3, {}, Disagree) {
+    for (uint32_t node = 1; node < 3; ++node) {
+      auto [mine, end] = TcpPair();
+      peers.Add(node, 10 + node, std::move(mine));
+      ends[node] = std::move(end);
+    }
+    peers.Begin(7, kMark);
+  }
+  static std::string Head(MessageKind kind, uint64_t call, uint64_t bytes) {
+    MessageHead head;
+    head.kind = kind;
+    head.call = call;
+    head.bytes = bytes;
+    head.mark = kMark;
+    return {reinterpret_cast<const char*>(&head), sizeof(head)};
+  }
+  void Say(uint32_t node, const std::string& text) const {
+    ASSERT_EQ(write(ends[node].get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  Status Receive(uint64_t bytes, const Peers::GiveUp& give_up = never) {
+    received.assign(bytes, '?');
+    return peers.Receive(1, reinterpret_cast<uint8_t*>(received.data()), bytes, give_up);
+  }
+
+  Peers peers;
+  UniqueFd ends[3];
+  std::string received;
+};
+
+TEST_F(PeersTest, TakesAMessageHoweverItIsCut) {
+  const std::string message = Head(MessageKind::kData, 7, 5) + "hello";
+  for (size_t cut = 0; cut <= message.size(); ++cut) {
+    std::thread other([&] {
+      Say(1, message.substr(0, cut));
+      std::this_thread::yield();
+      Say(1, message.substr(cut));
+    });
+    EXPECT_EQ(Receive(5).ToString(), "OK");
+    other.join();
+    ASSERT_EQ(received, "hello");
+  }
+  Say(1, Head(MessageKind::kData, 7, 0) + message);  // nothing of the next one is taken
+  EXPECT_TRUE(Receive(0).ok());
+  EXPECT_TRUE(Receive(5).ok());
+  EXPECT_EQ(received, "hello");
+}
+
+TEST_F(PeersTest, SendsWhileItReceives) {
+  constexpr uint64_t kBytes = 8u << 20;  // more than the kernel takes at once
+  const std::vector<uint8_t> data(kBytes, 42);
+  std::thread other(
+      [&] { Say(1, Head(MessageKind::kData, 7, kBytes) + std::string(kBytes, 'x')); });
+  std::thread reader([&] {
+    std::vector<uint8_t> got(sizeof(MessageHead) + kBytes);
+    ASSERT_EQ(recv(ends[1].get(), got.data(), got.size(), MSG_WAITALL),
+              static_cast<ssize_t>(got.size()));
+    EXPECT_EQ(std::string(got.begin(), got.begin() + sizeof(MessageHead)),
+              Head(MessageKind::kData, 7, kBytes));
+    EXPECT_EQ(std::vector<uint8_t>(got.begin() + sizeof(MessageHead), got.end()), data);
+  });
+  EXPECT_TRUE(peers.Send(1, data.data(), kBytes).ok());
+  EXPECT_EQ(Receive(kBytes).ToString(), "OK");
+  EXPECT_EQ(received, std::string(kBytes, 'x'));
+  EXPECT_EQ(peers.Flush(1, never).ToString(), "OK");
+  other.join();
+  reader.join();
+}
+
+TEST_F(PeersTest, FlushWaitsForTheFirstOnesOnly) {
+  constexpr uint64_t kBytes = 32u << 20;
+  const std::vector<uint8_t> data(kBytes);
+  EXPECT_TRUE(peers.Send(1, data.data(), 8).ok());
+  EXPECT_TRUE(peers.Send(2, data.data(), kBytes).ok());  // nobody takes it
+  EXPECT_TRUE(peers.Flush(1, at_once).ok());
+  EXPECT_EQ(peers.Flush(2, at_once).message(), "rank 12");
+}
+
+TEST_F(PeersTest, WhatIsNoMessageOfThisCallEndsIt) {
+  Say(1, Head(MessageKind::kData, 8, 5) + "hello");
+  EXPECT_EQ(Receive(5).message(), "rank 11 is in call 8 with 5");
+}
+
+TEST_F(PeersTest, GarbageIsRefused) {
+  Say(1, std::string(64, 'G'));
+  EXPECT_EQ(Receive(5).code(), StatusCode::kInternal);
+}
+
+TEST_F(PeersTest, EndsAreTold) {
+  EXPECT_EQ(Receive(5, at_once).message(), "rank 11");  // it says nothing
+  Say(1, Head(MessageKind::kData, 7, 5) + "hel");
+  ends[1].Reset();
+  EXPECT_EQ(Receive(5).ToString(), "UNAVAILABLE: rank 11 has died");
+}
+
+TEST_F(PeersTest, GoodbyeIsNoDeath) {
+  Say(1, Head(MessageKind::kBye, 0, 0));
+  ends[1].Reset();
+  EXPECT_EQ(Receive(5).ToString(), "FAILED_PRECONDITION: rank 11 has closed its communicator");
+}
+
+TEST_F(PeersTest, AFailureComesWithItsReason) {
+  for (const size_t wanted : {0, 3, 500}) {  // it lies where data was expected, or not
+    const std::string why = "rank 5 has died";
+    Say(1,
+        Head(MessageKind::kFailure, static_cast<uint64_t>(StatusCode::kUnavailable), why.size()) +
+            why);
+    EXPECT_EQ(Receive(wanted).ToString(), "UNAVAILABLE: rank 5 has died") << wanted;
+  }
+}
+
+TEST_F(PeersTest, AFailureOfAnotherPeerEndsTheWait) {
+  Say(2, Head(MessageKind::kFailure, static_cast<uint64_t>(StatusCode::kUnavailable), 3) + "why");
+  EXPECT_EQ(Receive(5).ToString(), "UNAVAILABLE: why");
+}
+
+TEST_F(PeersTest, AnEndOfAnotherPeerDoesNot) {
+  ends[2].Reset();
+  EXPECT_EQ(Receive(5, at_once).message(), "rank 11");
+}
+
+TEST_F(PeersTest, FailTellsEverybodyBehindWhatHadBegun) {
+  const std::string data = "four";
+  EXPECT_TRUE(peers.Send(1, reinterpret_cast<const uint8_t*>(data.data()), 4).ok());
+  peers.Fail(StatusCode::kUnavailable, std::string(3000, 'w'));
+  for (uint32_t node = 1; node < 3; ++node) {
+    std::string got(4096, 0);
+    const ssize_t bytes = recv(ends[node].get(), got.data(), got.size(), MSG_WAITALL);
+    got.resize(static_cast<size_t>(bytes));
+    const std::string before = node == 1 ? Head(MessageKind::kData, 7, 4) + data : "";
+    ASSERT_EQ(got.substr(0, before.size()), before);
+    MessageHead head;
+    std::memcpy(&head, got.data() + before.size(), sizeof(head));
+    EXPECT_EQ(head.kind, MessageKind::kFailure);
+    EXPECT_EQ(got.substr(before.size() + sizeof(head)), std::string(head.bytes, 'w'));
+  }
+  EXPECT_FALSE(Receive(5).ok());
+}
+
+}  // namespace
+}  // namespace muster

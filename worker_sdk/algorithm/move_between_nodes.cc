@@ -1,0 +1,292 @@
+// Barrier, broadcast, gather, scatter, all-to-all of more than one node.
+//
+// Every chunk goes through the slots of a node and its leader. Where a node has one rank only, its
+// messages begin and end in the caller's own buffers as far as possible.
+#include "worker_sdk/algorithm/schedule_maker.h"
+
+namespace muster {
+namespace {
+
+// A broadcast below it goes down a binomial tree (log2(nodes) messages one after the other), above
+// it along a chain, chunk behind chunk (every link carries the data once).
+constexpr uint64_t kTreeBytesMax = 32u << 10;
+
+class MoveMaker : private BetweenNodesMaker {
+ public:
+  using BetweenNodesMaker::BetweenNodesMaker;
+
+  void Make() {
+    switch (call_.kind) {
+      case OpKind::kBroadcast:
+        Broadcast();
+        break;
+      case OpKind::kAllGather:
+      case OpKind::kGather:
+        Gather();
+        break;
+      case OpKind::kScatter:
+        Scatter();
+        break;
+      case OpKind::kAllToAll:
+        AllToAll();
+        break;
+      default:
+        Barrier();
+    }
+    FlushAll();  // the caller's buffers are his again
+  }
+
+ private:
+  // Dissemination: Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization" (1988).
+  void Barrier() {
+    Publish();
+    if (is_leader()) {
+      WaitAll();
+      for (uint32_t i = 1; i < nodes(); i *= 2) {
+        Send(Behind(i), In(0), 0);
+        Receive(Before(i), Out(0), 0);
+      }
+    }
+    Publish();
+    WaitOne(0);
+  }
+
+  uint64_t PieceAt(uint64_t at, uint64_t max) const {
+    return std::min(max, bytes_ - std::min(at, bytes_));
+  }
+  // A piece for every rank of the world fits into `bytes`.
+  uint64_t PieceMax(uint64_t bytes) const {
+    return std::max(kShareUnit, bytes / layout_.world() / kShareUnit * kShareUnit);
+  }
+
+  // --- broadcast ---
+  void Broadcast() {
+    const Layout::Seat root = layout_.SeatOf(call_.root);
+    for (uint64_t at = 0; at < bytes_ || at == 0; at += group_.slot_bytes) {
+      const uint64_t piece = PieceAt(at, group_.slot_bytes);
+      if (node() == root.node) {
+        FromRoot(root.place, at, piece);
+      } else {
+        FromLeader(root.node, at, piece);
+      }
+    }
+  }
+  void FromRoot(uint32_t root, uint64_t at, uint64_t piece) {
+    if (me() == root) {
+      WaitAll();
+      Copy(Slot(me(), 0), Out(at), size() > 1 ? piece : 0);
+      Publish();
+    } else {
+      Publish();
+      WaitOne(root);
+      Copy(Out(at), Slot(root, 0), piece);
+    }
+    PassOn(node(), at, piece);
+  }
+  void FromLeader(uint32_t root_node, uint64_t at, uint64_t piece) {
+    if (!is_leader()) {
+      Publish();
+      WaitOne(0);
+      return Copy(Out(at), Slot(0, 0), piece);
+    }
+    Receive(Parent(root_node), Out(at), piece);
+    PassOn(root_node, at, piece);
+    WaitAll();
+    Copy(Slot(0, 0), Out(at), size() > 1 ? piece : 0);
+    Publish();
+  }
+  // Places along the chain or in the tree count from the root's node.
+  uint32_t Turn(uint32_t root_node) const { return (node() + nodes() - root_node) % nodes(); }
+  bool IsTree() const { return bytes_ <= kTreeBytesMax; }
+  uint32_t Parent(uint32_t root_node) const {
+    const uint32_t turn = Turn(root_node);
+    return (root_node + (IsTree() ? turn & (turn - 1) : turn - 1)) % nodes();
+  }
+  void PassOn(uint32_t root_node, uint64_t at, uint64_t piece) {
+    if (!is_leader()) {
+      return;
+    }
+    const uint32_t turn = Turn(root_node);
+    if (!IsTree()) {
+      if (turn + 1 < nodes()) {
+        Send((root_node + turn + 1) % nodes(), Out(at), piece);
+      }
+      return;
+    }
+    uint32_t below = 1;  // the first power of two that is no child any more
+    while (below < nodes() && (turn & below) == 0) {
+      below *= 2;
+    }
+    for (uint32_t child = below / 2; child > 0; child /= 2) {  // the deepest subtree first
+      if (turn + child < nodes()) {
+        Send((root_node + turn + child) % nodes(), Out(at), piece);
+      }
+    }
+  }
+
+  // --- all-gather, gather ---
+  void Gather() {
+    const Layout::Seat root = layout_.SeatOf(call_.root);
+    const bool all = call_.kind == OpKind::kAllGather;
+    const bool takes = all || (node() == root.node && me() == root.place);
+    const uint64_t piece_max = std::min(group_.slot_bytes, PieceMax(group_.result_bytes));
+    for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
+      const uint64_t piece = PieceAt(at, piece_max);
+      WaitAll();
+      Copy(Slot(me(), 0), In(at), size() > 1 ? piece : 0);
+      Publish();
+      if (is_leader() || takes) {
+        WaitAll();
+      }
+      for (uint32_t i = 1; is_leader() && i < nodes(); ++i) {
+        if (all || Behind(i) == root.node) {
+          SendSlots(Behind(i), at, piece);
+        }
+      }
+      if (takes) {
+        Copy(Out(group_.rank() * bytes_ + at), In(at), piece);
+        for (uint32_t place = 0; place < size(); ++place) {
+          if (place != me()) {
+            Copy(Out(layout_.RankOf(node(), place) * bytes_ + at), Slot(place, 0), piece);
+          }
+        }
+      }
+      const bool comes = all || node() == root.node;
+      // Nobody else of this node wants it: straight into the output.
+      const bool straight = is_leader() && takes && (size() == 1 || !all);
+      if (is_leader()) {
+        for (uint32_t i = 1; comes && i < nodes(); ++i) {
+          ReceiveParts(Before(i), straight, at, piece);
+        }
+        FlushAll();  // the slots
+      }
+      Publish();
+      WaitOne(0);
+      for (uint32_t i = 1; takes && !straight && i < nodes(); ++i) {
+        TakeParts(Before(i), at, piece);
+      }
+    }
+  }
+  void SendSlots(uint32_t to, uint64_t at, uint64_t piece) {
+    for (uint32_t place = 0; place < size(); ++place) {
+      Send(to, size() == 1 ? In(at) : Slot(place, 0), piece);
+    }
+  }
+  void ReceiveParts(uint32_t from, bool straight, uint64_t at, uint64_t piece) {
+    for (uint32_t place = 0; place < layout_.SizeOf(from); ++place) {
+      const uint64_t position = layout_.First(from) + place;
+      Receive(from,
+              straight ? Out(layout_.RankOf(from, place) * bytes_ + at) : Result(position * piece),
+              piece);
+    }
+  }
+  void TakeParts(uint32_t from, uint64_t at, uint64_t piece) {
+    for (uint32_t place = 0; place < layout_.SizeOf(from); ++place) {
+      const uint64_t position = layout_.First(from) + place;
+      Copy(Out(layout_.RankOf(from, place) * bytes_ + at), Result(position * piece), piece);
+    }
+  }
+
+  // --- scatter ---
+  void Scatter() {
+    const Layout::Seat root = layout_.SeatOf(call_.root);
+    const uint64_t piece_max = std::min(group_.slot_bytes, PieceMax(group_.result_bytes));
+    for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
+      const uint64_t piece = PieceAt(at, piece_max);
+      if (node() == root.node) {
+        ScatterHere(root.place, at, piece);
+      } else {
+        ScatterThere(root.node, at, piece);
+      }
+    }
+  }
+  void ScatterHere(uint32_t root, uint64_t at, uint64_t piece) {
+    if (me() == root) {
+      WaitAll();
+      for (uint32_t position = 0; position < layout_.world(); ++position) {
+        const uint32_t rank = layout_.RankAt(position);
+        const Layout::Seat seat = layout_.SeatOf(rank);
+        if (seat.node != node() || seat.place != root) {
+          Copy(seat.node == node() ? Slot(seat.place, 0) : Result(position * piece),
+               In(rank * bytes_ + at), piece);
+        }
+      }
+      Publish();
+      Copy(Out(at), In(call_.root * bytes_ + at), piece);
+    } else {
+      Publish();
+      WaitOne(root);
+      Copy(Out(at), Slot(me(), 0), piece);
+    }
+    if (is_leader()) {
+      for (uint32_t i = 1; i < nodes(); ++i) {
+        Send(Behind(i), Result(layout_.First(Behind(i)) * piece),
+             layout_.SizeOf(Behind(i)) * piece);
+      }
+      FlushAll();  // the result area
+    }
+  }
+  void ScatterThere(uint32_t root_node, uint64_t at, uint64_t piece) {
+    if (!is_leader()) {
+      Publish();
+      WaitOne(0);
+      return Copy(Out(at), Slot(me(), 0), piece);
+    }
+    Receive(root_node, size() == 1 ? Out(at) : Scratch(0), size() * piece);
+    WaitAll();
+    for (uint32_t place = 0; size() > 1 && place < size(); ++place) {
+      Copy(place == 0 ? Out(at) : Slot(place, 0), Scratch(place * piece), piece);
+    }
+    Publish();
+  }
+
+  // --- all-to-all: a slot holds a piece for every rank, node by node ---
+  void AllToAll() {
+    const uint64_t piece_max = PieceMax(group_.slot_bytes);
+    for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
+      const uint64_t piece = PieceAt(at, piece_max);
+      WaitAll();
+      for (uint32_t position = 0; position < layout_.world(); ++position) {
+        Copy(Slot(me(), position * piece), In(layout_.RankAt(position) * bytes_ + at), piece);
+      }
+      Publish();
+      WaitAll();
+      for (uint32_t i = 1; is_leader() && i < nodes(); ++i) {
+        const uint32_t to = Behind(i);
+        for (uint32_t place = 0; place < size(); ++place) {
+          Send(to, Slot(place, layout_.First(to) * piece), layout_.SizeOf(to) * piece);
+        }
+      }
+      const uint64_t mine = (layout_.First(node()) + me()) * piece;
+      for (uint32_t place = 0; place < size(); ++place) {
+        Copy(Out(layout_.RankOf(node(), place) * bytes_ + at), Slot(place, mine), piece);
+      }
+      if (is_leader()) {
+        for (uint32_t i = 1; i < nodes(); ++i) {
+          const uint32_t from = Before(i);
+          for (uint32_t place = 0; place < layout_.SizeOf(from); ++place) {
+            Receive(from, Result((layout_.First(from) + place) * size() * piece), size() * piece);
+          }
+        }
+        FlushAll();  // the slots
+      }
+      Publish();
+      WaitOne(0);
+      for (uint32_t position = 0; position < layout_.world(); ++position) {
+        const uint32_t rank = layout_.RankAt(position);
+        if (layout_.SeatOf(rank).node != node()) {
+          Copy(Out(rank * bytes_ + at), Result((position * uint64_t{size()} + me()) * piece),
+               piece);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void MoveBetweenNodes(const Group& group, const Call& call, std::vector<Step>& out) {
+  MoveMaker(group, call, out).Make();
+}
+
+}  // namespace muster

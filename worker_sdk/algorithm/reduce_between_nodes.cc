@@ -1,0 +1,273 @@
+// All-reduce, reduce and reduce-scatter of more than one node.
+#include "worker_sdk/algorithm/schedule_maker.h"
+
+namespace muster {
+namespace {
+
+// A share below it goes to every other node as a whole: one message time instead of two, for more
+// bytes. Between two nodes it is as many bytes either way.
+constexpr uint64_t kWholeBytesMax = 4u << 10;
+
+class ReduceMaker : private BetweenNodesMaker {
+ public:
+  using BetweenNodesMaker::BetweenNodesMaker;
+
+  void Make() {
+    if (call_.kind == OpKind::kReduceScatter) {
+      ReduceScatter();
+    } else if (bytes_ <= kNearBytes) {
+      Near();
+    } else {
+      AllReduce();
+    }
+    FlushAll();  // the caller's buffers are his again
+  }
+
+ private:
+  bool IsTarget(uint32_t node) const {
+    return call_.kind != OpKind::kReduce || node == layout_.SeatOf(call_.root).node;
+  }
+  bool Takes() const { return call_.kind != OpKind::kReduce || group_.rank() == call_.root; }
+
+  // What fits into the lines that tell of a publish.
+  void Near() {
+    WaitAll();
+    Copy({Space::kNear, me(), 0}, In(0), bytes_);
+    Publish();
+    if (is_leader()) {
+      WaitAll();
+      const uint64_t own = node() * kShareUnit;
+      ReducePlaces(Scratch(own), In(0), 0, bytes_, Space::kNear);
+      SendToTargets(Scratch(own), bytes_);
+      if (IsTarget(node())) {
+        ReceiveWholes(0, kShareUnit, bytes_);
+        const Ref sum = {Space::kNear, 0, 0};
+        ReduceNodes(sum, Scratch(own), 0, kShareUnit, bytes_);
+        Divide(sum, bytes_);
+      }
+    }
+    Publish();
+    if (IsTarget(node())) {
+      WaitOne(0);
+      if (Takes()) {
+        Copy(Out(0), {Space::kNear, 0, 0}, bytes_);
+      }
+    }
+  }
+  void SendToTargets(Ref src, uint64_t bytes) {
+    for (uint32_t i = 1; i < nodes(); ++i) {
+      if (IsTarget(Behind(i))) {
+        Send(Behind(i), src, bytes);
+      }
+    }
+  }
+  void ReceiveWholes(uint64_t offset, uint64_t stride, uint64_t bytes) {
+    for (uint32_t i = 1; i < nodes(); ++i) {
+      Receive(Before(i), Scratch(offset + Before(i) * stride), bytes);
+    }
+  }
+
+  // In chunks. A carrier reduces its share of a chunk over the node, then over the nodes, and puts
+  // it into the result area. Chunk k+1 is reduced in the node, and its messages are sent, before
+  // those of chunk k are waited for.
+  //   fill(0) publish wait | begin(0) fill(1) publish wait | begin(1) end(0) fill(2) publish wait
+  //   take(0) | ...
+  void AllReduce() {
+    chunks_ = (bytes_ + group_.slot_bytes - 1) / group_.slot_bytes;
+    whole_ = nodes() == 2 || ChunkAt(0) / group_.carriers <= kWholeBytesMax;
+    const uint64_t delay = chunks_ == 1 ? 0 : whole_ ? 1 : 2;
+    begun_.assign(chunks_, 0);
+    middle_.assign(chunks_, 0);
+    WaitAll();
+    Fill(0);
+    Publish();
+    if (chunks_ > 1 || IsCarrier()) {
+      WaitAll();
+    }
+    for (uint64_t turn = 0; turn < chunks_ + delay; ++turn) {
+      if (turn + 1 < chunks_) {
+        Fill(turn + 1);
+      }
+      if (IsCarrier()) {
+        Carry(turn, delay);
+      }
+      Publish();
+      if (turn + 1 < chunks_ + delay) {
+        WaitAll();
+      } else {
+        WaitForCarriers();
+      }
+      if (turn >= delay && Takes()) {
+        Take(turn - delay);
+      }
+    }
+  }
+  void Carry(uint64_t turn, uint64_t delay) {
+    if (turn < chunks_) {
+      Begin(turn);
+    }
+    const uint64_t middle_delay = std::min<uint64_t>(delay, 1);
+    if (!whole_ && turn >= middle_delay && turn - middle_delay < chunks_) {
+      Middle(turn - middle_delay);
+    }
+    if (turn >= delay && IsTarget(node())) {
+      End(turn - delay);
+    }
+  }
+  void WaitForCarriers() {
+    for (uint32_t place = 0; place < group_.carriers; ++place) {
+      WaitOne(place);
+    }
+  }
+  bool IsCarrier() const { return me() < group_.carriers; }
+  uint64_t At(uint64_t chunk) const { return chunk * group_.slot_bytes; }
+  uint64_t ChunkAt(uint64_t chunk) const { return std::min(group_.slot_bytes, bytes_ - At(chunk)); }
+  Range ShareOf(uint64_t chunk) const {
+    return IsCarrier() ? Share(ChunkAt(chunk), me(), group_.carriers) : Range{};
+  }
+  // A carrier's own share never goes through its slot.
+  void Fill(uint64_t chunk) {
+    if (size() > 1) {
+      const Range share = ShareOf(chunk);
+      Copy(Slot(me(), 0), In(At(chunk)), share.begin);
+      Copy(Slot(me(), share.end), In(At(chunk) + share.end), ChunkAt(chunk) - share.end);
+    }
+  }
+  void Take(uint64_t chunk) {
+    if (size() > 1) {
+      const Range share = ShareOf(chunk);
+      Copy(Out(At(chunk)), Result(0), share.begin);
+      Copy(Out(At(chunk) + share.end), Result(share.end), ChunkAt(chunk) - share.end);
+    }
+  }
+
+  // Scratch memory of a carrier: parts of `part_bytes_`, one a node, three times (as many chunks
+  // are under way); the part at our own node's place is what this node has (Partial). Behind them
+  // the pieces that we have finished (Finished).
+  static constexpr uint64_t kUnderWay = 3;
+  uint64_t Stride() const { return group_.slot_bytes; }
+  uint64_t PartsAt(uint64_t chunk) const { return chunk % kUnderWay * nodes() * Stride(); }
+  Ref Finished(uint64_t chunk) const {
+    return Scratch((kUnderWay * nodes() + chunk % kUnderWay) * Stride());
+  }
+  // This node's part of our share: of one rank it is what the caller has.
+  Ref Partial(uint64_t chunk) const {
+    return size() == 1 ? In(At(chunk) + ShareOf(chunk).begin)
+                       : Scratch(PartsAt(chunk) + node() * Stride());
+  }
+  Range PieceOf(uint64_t chunk, uint32_t node) const {
+    return Share(ShareOf(chunk).bytes(), node, nodes());
+  }
+
+  void Begin(uint64_t chunk) {
+    const Range share = ShareOf(chunk);
+    if (size() > 1) {
+      if (chunk >= kUnderWay) {
+        Flush(begun_[chunk - kUnderWay]);
+      }
+      ReducePlaces(Partial(chunk), In(At(chunk) + share.begin), share.begin, share.bytes());
+    }
+    if (whole_) {
+      SendToTargets(Partial(chunk), share.bytes());
+    } else {
+      for (uint32_t i = 1; i < nodes(); ++i) {
+        const Range piece = PieceOf(chunk, Behind(i));
+        Send(Behind(i), Plus(Partial(chunk), piece.begin), piece.bytes());
+      }
+    }
+    begun_[chunk] = sends_;
+  }
+  // Each node finishes a piece of the share.
+  void Middle(uint64_t chunk) {
+    const Range piece = PieceOf(chunk, node());
+    for (uint32_t i = 1; i < nodes(); ++i) {
+      Receive(Before(i), Scratch(PartsAt(chunk) + Before(i) * Stride()), piece.bytes());
+    }
+    if (chunk >= kUnderWay) {
+      Flush(middle_[chunk - kUnderWay]);
+    }
+    ReduceNodes(Finished(chunk), Plus(Partial(chunk), piece.begin), PartsAt(chunk), Stride(),
+                piece.bytes());
+    Divide(Finished(chunk), piece.bytes());
+    SendToTargets(Finished(chunk), piece.bytes());
+    middle_[chunk] = sends_;
+  }
+  void End(uint64_t chunk) {
+    const Range share = ShareOf(chunk);
+    const uint64_t at = At(chunk) + share.begin;
+    const Ref target = Takes() ? Out(at) : Result(share.begin);
+    if (whole_) {
+      ReceiveWholes(PartsAt(chunk), Stride(), share.bytes());
+    }
+    if (size() == 1) {
+      Flush(begun_[chunk]);  // of `in`, which may be `out`
+    }
+    if (whole_) {
+      ReduceNodes(target, Partial(chunk), PartsAt(chunk), Stride(), share.bytes());
+      Divide(target, share.bytes());
+    } else {
+      for (uint32_t i = 1; i < nodes(); ++i) {
+        const Range piece = PieceOf(chunk, Before(i));
+        Receive(Before(i), Plus(target, piece.begin), piece.bytes());
+      }
+      const Range own = PieceOf(chunk, node());
+      Copy(Plus(target, own.begin), Finished(chunk), own.bytes());
+    }
+    if (Takes() && size() > 1) {
+      Copy(Result(share.begin), target, share.bytes());
+    }
+  }
+
+  // A slot holds a piece for every rank, node by node; the leader reduces them all.
+  void ReduceScatter() {
+    const uint64_t piece_max =
+        std::max(kShareUnit, group_.slot_bytes / layout_.world() / kShareUnit * kShareUnit);
+    for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
+      const uint64_t piece = std::min(piece_max, bytes_ - std::min(at, bytes_));
+      WaitAll();
+      for (uint32_t position = 0; position < layout_.world(); ++position) {
+        Copy(Slot(me(), position * piece), In(layout_.RankAt(position) * bytes_ + at), piece);
+      }
+      Publish();
+      if (is_leader()) {
+        WaitAll();
+        ScatterSums(at, piece);
+      }
+      Publish();
+      WaitOne(0);
+      Copy(Out(at), Result(me() * piece), size() > 1 ? piece : 0);
+    }
+  }
+  void ScatterSums(uint64_t at, uint64_t piece) {
+    for (uint32_t i = 1; i <= nodes(); ++i) {  // ours comes last
+      const uint64_t begin = layout_.First(Behind(i)) * piece;
+      const uint64_t bytes = layout_.SizeOf(Behind(i)) * piece;
+      ReducePlaces(Scratch(begin), Slot(0, begin), begin, bytes);
+      if (i < nodes()) {
+        Send(Behind(i), Scratch(begin), bytes);
+      }
+    }
+    const uint64_t own = layout_.First(node()) * piece;
+    const uint64_t bytes = size() * piece;
+    const uint64_t stride = bytes + kShareUnit;
+    const uint64_t parts = group_.slot_bytes + kShareUnit * layout_.world();
+    ReceiveWholes(parts, stride, bytes);
+    const Ref target = size() == 1 ? Out(at) : Result(0);
+    ReduceNodes(target, Scratch(own), parts, stride, bytes);
+    Divide(target, bytes);
+    FlushAll();  // the sums
+  }
+
+  uint64_t chunks_ = 0;
+  bool whole_ = false;
+  std::vector<uint64_t> begun_;   // sends so far, after Begin(chunk)
+  std::vector<uint64_t> middle_;  // after Middle(chunk)
+};
+
+}  // namespace
+
+void ReduceBetweenNodes(const Group& group, const Call& call, std::vector<Step>& out) {
+  ReduceMaker(group, call, out).Make();
+}
+
+}  // namespace muster

@@ -1,0 +1,136 @@
+// Inside algorithm/: adds steps to a schedule. Not for others.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "worker_sdk/algorithm/schedule.h"
+
+namespace muster {
+
+struct Range {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t bytes() const { return end - begin; }
+};
+
+// Shares begin on cache lines: no line is written by two ranks. Every element size divides it.
+inline constexpr uint64_t kShareUnit = 64;
+
+// The i-th of `parts` shares of `bytes`.
+inline Range Share(uint64_t bytes, uint64_t i, uint64_t parts) {
+  const uint64_t lines = (bytes + kShareUnit - 1) / kShareUnit;
+  const auto cut = [&](uint64_t at) { return std::min(bytes, lines * at / parts * kShareUnit); };
+  return {cut(i), cut(i + 1)};
+}
+
+class ScheduleMaker {
+ public:
+  ScheduleMaker(const Group& group, const Call& call, std::vector<Step>& out)
+      : group_(group),
+        layout_(*group.layout),
+        call_(call),
+        bytes_(call.count * SizeOf(call.dtype)),
+        out_(out) {}
+
+ protected:
+  static Ref In(uint64_t offset) { return {Space::kIn, 0, offset}; }
+  static Ref Out(uint64_t offset) { return {Space::kOut, 0, offset}; }
+  static Ref Slot(uint32_t place, uint64_t offset) { return {Space::kSlot, place, offset}; }
+  static Ref Result(uint64_t offset) { return {Space::kResult, 0, offset}; }
+  static Ref Scratch(uint64_t offset) { return {Space::kScratch, 0, offset}; }
+  static Ref Plus(Ref ref, uint64_t offset) {
+    ref.offset += offset;
+    return ref;
+  }
+  uint32_t me() const { return group_.place; }
+  uint32_t size() const { return group_.size(); }
+
+  Step& Add(StepKind kind) {
+    out_.emplace_back().kind = kind;
+    return out_.back();
+  }
+  void Publish() { Add(StepKind::kPublish); }
+  void WaitAll() { Add(StepKind::kWaitAll); }
+  void WaitOne(uint32_t place) { Add(StepKind::kWaitOne).src = Slot(place, 0); }
+  void Copy(Ref dst, Ref src, uint64_t bytes) {
+    if (bytes != 0) {
+      Step& step = Add(StepKind::kCopy);
+      step.dst = dst;
+      step.src = src;
+      step.bytes = bytes;
+    }
+  }
+  // What the ranks of this node have at `offset` of `from`; ours is `own`.
+  void ReducePlaces(Ref dst, Ref own, uint64_t offset, uint64_t bytes, Space from = Space::kSlot) {
+    if (bytes != 0) {
+      out_.push_back({StepKind::kReduce, dst, own, from, 0, offset, 0, bytes});
+    }
+  }
+  // kAvg is finished by whoever holds the whole sum.
+  void Divide(Ref dst, uint64_t bytes) {
+    if (call_.op == ReduceOp::kAvg && bytes != 0) {
+      Step& step = Add(StepKind::kDivide);
+      step.dst = dst;
+      step.bytes = bytes;
+    }
+  }
+
+  const Group& group_;
+  const Layout& layout_;
+  const Call& call_;
+  const uint64_t bytes_;  // of one rank's part
+  std::vector<Step>& out_;
+};
+
+// With messages. The rank at place 0 of a node, its leader, speaks for it; in large reductions the
+// carriers do, each for its share.
+class BetweenNodesMaker : protected ScheduleMaker {
+ protected:
+  using ScheduleMaker::ScheduleMaker;
+
+  uint32_t node() const { return group_.node; }
+  uint32_t nodes() const { return layout_.nodes(); }
+  bool is_leader() const { return me() == 0; }
+  // The i-th node behind ours, or before: every node begins with another one.
+  uint32_t Behind(uint32_t i) const { return (node() + i) % nodes(); }
+  uint32_t Before(uint32_t i) const { return (node() + nodes() - i) % nodes(); }
+
+  void Send(uint32_t to, Ref src, uint64_t bytes) {
+    Step& step = Add(StepKind::kSend);
+    step.node = to;
+    step.src = src;
+    step.bytes = bytes;
+    ++sends_;
+  }
+  void Receive(uint32_t from, Ref dst, uint64_t bytes) {
+    Step& step = Add(StepKind::kReceive);
+    step.node = from;
+    step.dst = dst;
+    step.bytes = bytes;
+  }
+  // Until `sends`, counted from the first of this call, are through.
+  void Flush(uint64_t sends) {
+    if (sends > flushed_) {
+      Add(StepKind::kFlush).offset = sends;
+      flushed_ = sends;
+    }
+  }
+  void FlushAll() { Flush(sends_); }
+  // What the nodes have; ours is `own`, node i's at scratch `offset` + i * `stride`.
+  void ReduceNodes(Ref dst, Ref own, uint64_t offset, uint64_t stride, uint64_t bytes) {
+    if (bytes != 0) {
+      out_.push_back({StepKind::kReduceNodes, dst, own, Space::kScratch, 0, offset, stride, bytes});
+    }
+  }
+
+  uint64_t sends_ = 0;    // so far
+  uint64_t flushed_ = 0;  // of them
+};
+
+// The schedules of more than one node, behind what `out` holds.
+void MoveBetweenNodes(const Group& group, const Call& call, std::vector<Step>& out);
+void ReduceBetweenNodes(const Group& group, const Call& call, std::vector<Step>& out);
+
+}  // namespace muster

@@ -1,0 +1,353 @@
+#include "worker_sdk/transport/peers.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace muster {
+namespace {
+
+// Moved at once in one direction: the other has its turn then, while the data is in the cache.
+constexpr uint64_t kPiece = 32u << 10;
+// Messages that one system call sends: a node's slots go out as one message each.
+constexpr size_t kGathered = 16;
+constexpr int kNapMs = 50;  // then whoever waits looks around
+constexpr std::chrono::microseconds kSpin{100};
+constexpr std::chrono::milliseconds kLastWordWithin{100};
+constexpr uint64_t kFailureBytesMax = 1024;
+
+Status Died(uint32_t rank) {
+  return {StatusCode::kUnavailable, "rank " + std::to_string(rank) + " has died"};
+}
+
+Status Closed(uint32_t rank) {
+  return {StatusCode::kFailedPrecondition,
+          "rank " + std::to_string(rank) + " has closed its communicator"};
+}
+
+bool IsMomentary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+}  // namespace
+
+Peers::Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree)
+    : policy_(policy), disagree_(std::move(disagree)), peers_(nodes) {}
+
+Peers::~Peers() {
+  MessageHead bye;
+  bye.kind = MessageKind::kBye;
+  for (Peer& peer : peers_) {
+    if (peer.fd.valid() && peer.out.empty()) {
+      [[maybe_unused]] const ssize_t sent =
+          send(peer.fd.get(), &bye, sizeof(bye), MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+  }
+}
+
+void Peers::Add(uint32_t node, uint32_t rank, UniqueFd fd) {
+  const int at_once = 1;  // a small message must not wait for what was sent before to be confirmed
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
+  peers_[node].fd = std::move(fd);
+  peers_[node].rank = rank;
+}
+
+void Peers::Begin(uint64_t call, const CallMark& mark) {
+  head_.call = call;
+  head_.mark = mark;
+  sends_ = 0;
+}
+
+Status Peers::Send(uint32_t node, const uint8_t* data, uint64_t bytes) {
+  Peer& peer = peers_[node];
+  if (peer.out.empty()) {
+    sending_.push_back(node);
+  }
+  Outgoing& out = peer.out.emplace_back();
+  out.head = head_;
+  out.head.bytes = bytes;
+  out.data = data;
+  out.number = ++sends_;
+  Progress();
+  return peer.broken;
+}
+
+bool Peers::Progress() {
+  bool more = false;
+  for (size_t i = 0; i < sending_.size();) {
+    Peer& peer = peers_[sending_[i]];
+    more |= SendPiece(peer);
+    if (peer.out.empty()) {
+      sending_[i] = sending_.back();
+      sending_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return !sending_.empty() && more;
+}
+
+// False: the connection is broken.
+bool Peers::SendPiece(Peer& peer) {
+  if (!peer.broken.ok()) {
+    return false;
+  }
+  iovec parts[2 * kGathered];
+  size_t count = 0;
+  uint64_t room = kPiece;
+  for (size_t i = 0; i < peer.out.size() && i < kGathered && room > 0; ++i) {
+    Outgoing& out = peer.out[i];
+    if (out.done < sizeof(out.head)) {
+      parts[count++] = {reinterpret_cast<uint8_t*>(&out.head) + out.done,
+                        sizeof(out.head) - out.done};
+    }
+    const uint64_t at = out.done > sizeof(out.head) ? out.done - sizeof(out.head) : 0;
+    const uint64_t bytes = std::min(room, out.head.bytes - at);
+    if (bytes > 0) {
+      parts[count++] = {const_cast<uint8_t*>(out.data + at), bytes};
+    }
+    room -= bytes;
+    if (at + bytes < out.head.bytes) {
+      break;
+    }
+  }
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = count;
+  const ssize_t sent = sendmsg(peer.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent < 0) {
+    if (!IsMomentary(errno)) {
+      Break(peer, errno);
+    }
+    return peer.broken.ok();
+  }
+  moved_ += static_cast<uint64_t>(sent);
+  auto left = static_cast<uint64_t>(sent);
+  while (left > 0) {
+    Outgoing& out = peer.out.front();
+    const uint64_t step = std::min(left, sizeof(out.head) + out.head.bytes - out.done);
+    out.done += step;
+    left -= step;
+    if (out.done == sizeof(out.head) + out.head.bytes) {
+      peer.out.pop_front();
+    }
+  }
+  return true;
+}
+
+void Peers::Break(Peer& peer, int error) {
+  const Status said = LastWord(peer, false);
+  peer.broken = !said.ok() ? said
+                : error == EPIPE || error == ECONNRESET
+                    ? Died(peer.rank)
+                    : Status(StatusCode::kUnavailable, "the connection with rank " +
+                                                           std::to_string(peer.rank) +
+                                                           " broke: " + std::strerror(error));
+}
+
+Status Peers::Receive(uint32_t node, uint8_t* data, uint64_t bytes, const GiveUp& give_up) {
+  Peer& peer = peers_[node];
+  MessageHead head;
+  uint64_t done = 0;
+  Status status;
+  const auto taken = [&] {
+    status = Take(peer, head, data, bytes, done);
+    return !status.ok() || done == sizeof(head) + bytes;
+  };
+  const Status waited = Wait(&peer, taken, give_up);
+  return status.ok() ? waited : status;
+}
+
+// As much as is there, at most a piece; `done` counts bytes of head and data.
+Status Peers::Take(Peer& peer, MessageHead& head, uint8_t* data, uint64_t bytes, uint64_t& done) {
+  iovec parts[2];
+  size_t count = 0;
+  if (done < sizeof(head)) {
+    parts[count++] = {reinterpret_cast<uint8_t*>(&head) + done, sizeof(head) - done};
+  }
+  const uint64_t at = done > sizeof(head) ? done - sizeof(head) : 0;
+  if (bytes > at) {
+    parts[count++] = {data + at, std::min(bytes - at, kPiece)};
+  }
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = count;
+  const ssize_t got = recvmsg(peer.fd.get(), &message, MSG_DONTWAIT);
+  if (got < 0 && IsMomentary(errno)) {
+    return peer.broken;
+  }
+  if (got <= 0) {
+    return !peer.broken.ok() ? peer.broken
+           : got == 0 || errno == ECONNRESET
+               ? Died(peer.rank)
+               : Status(StatusCode::kUnavailable, "the connection with rank " +
+                                                      std::to_string(peer.rank) +
+                                                      " broke: " + std::strerror(errno));
+  }
+  moved_ += static_cast<uint64_t>(got);
+  const bool had_head = done >= sizeof(head);
+  done += static_cast<uint64_t>(got);
+  return had_head || done < sizeof(head) ? Status() : Judge(peer, head, data, bytes, done);
+}
+
+// A head has come whole, and `done` bytes with it.
+Status Peers::Judge(Peer& peer, const MessageHead& head, const uint8_t* data, uint64_t bytes,
+                    uint64_t done) {
+  if (head.magic != MessageHead::kMagic) {
+    return {StatusCode::kInternal,
+            "rank " + std::to_string(peer.rank) + " speaks another protocol: use one libmuster"};
+  }
+  if (head.kind != MessageKind::kData) {
+    return Failure(peer, head,
+                   std::string(reinterpret_cast<const char*>(data), done - sizeof(head)));
+  }
+  if (head.call != head_.call || head.mark != head_.mark || head.bytes != bytes) {
+    return disagree_(peer.rank, head);
+  }
+  return {};
+}
+
+// `text`: as much of it as is here.
+Status Peers::Failure(const Peer& peer, const MessageHead& head, std::string text) {
+  if (head.kind == MessageKind::kBye) {
+    return Closed(peer.rank);
+  }
+  const uint64_t want = std::min(head.bytes, kFailureBytesMax);
+  text.resize(std::min<uint64_t>(text.size(), want));
+  while (text.size() < want) {
+    char more[kFailureBytesMax];
+    pollfd one = {peer.fd.get(), POLLIN, 0};
+    (void)poll(&one, 1, static_cast<int>(kLastWordWithin.count()));
+    const ssize_t got = recv(peer.fd.get(), more, want - text.size(), MSG_DONTWAIT);
+    if (got <= 0) {
+      break;
+    }
+    text.append(more, static_cast<size_t>(got));
+  }
+  return {static_cast<StatusCode>(head.call), text};
+}
+
+// What a peer that reads no more has said before; nothing of it is taken. `only_failures`: that it
+// has ended is no error for us yet.
+Status Peers::LastWord(const Peer& peer, bool only_failures) {
+  uint8_t bytes[sizeof(MessageHead) + kFailureBytesMax];
+  const ssize_t got = recv(peer.fd.get(), bytes, sizeof(bytes), MSG_DONTWAIT | MSG_PEEK);
+  MessageHead head;
+  if (got < static_cast<ssize_t>(sizeof(head))) {
+    return got == 0 && !only_failures ? Died(peer.rank) : Status();
+  }
+  std::memcpy(&head, bytes, sizeof(head));
+  if (head.magic != MessageHead::kMagic || head.kind == MessageKind::kData) {
+    return {};
+  }
+  if (head.kind == MessageKind::kBye) {
+    return only_failures ? Status() : Closed(peer.rank);
+  }
+  const uint64_t said = std::min<uint64_t>(head.bytes, static_cast<uint64_t>(got) - sizeof(head));
+  return {static_cast<StatusCode>(head.call),
+          std::string(reinterpret_cast<const char*>(bytes) + sizeof(head), said)};
+}
+
+bool Peers::IsThrough(uint64_t sends) const {
+  return std::all_of(sending_.begin(), sending_.end(),
+                     [&](uint32_t node) { return peers_[node].out.front().number > sends; });
+}
+
+Status Peers::Flush(uint64_t sends, const GiveUp& give_up) {
+  Status status;
+  const auto done = [&] {
+    for (const uint32_t node : sending_) {
+      if (!peers_[node].broken.ok()) {
+        status = peers_[node].broken;
+      }
+    }
+    return !status.ok() || IsThrough(sends);
+  };
+  const Status waited = Wait(nullptr, done, give_up);
+  return status.ok() ? waited : status;
+}
+
+template <typename Done>
+Status Peers::Wait(Peer* from, const Done& done, const GiveUp& give_up) {
+  using Clock = std::chrono::steady_clock;
+  const auto limit = policy_.yields + (policy_.spins > 0 ? kSpin : std::chrono::microseconds(0));
+  Clock::time_point begin;
+  for (bool first = true;; first = false) {
+    const uint64_t before = moved_;
+    Progress();
+    if (done()) {
+      return {};
+    }
+    if (first || moved_ != before) {
+      begin = Clock::now();
+      continue;
+    }
+    const auto waited = Clock::now() - begin;
+    if (waited >= limit) {
+      if (Status status = Sleep(from, give_up); !status.ok()) {
+        return status;
+      }
+    } else if (policy_.spins == 0 || waited >= kSpin) {
+      sched_yield();
+    }
+  }
+}
+
+// Until something can move, for a moment at most.
+Status Peers::Sleep(Peer* from, const GiveUp& give_up) {
+  std::vector<pollfd> polls;
+  if (from != nullptr) {
+    polls.push_back({from->fd.get(), POLLIN, 0});
+  }
+  for (const uint32_t node : sending_) {
+    if (peers_[node].broken.ok()) {
+      polls.push_back({peers_[node].fd.get(), POLLOUT, 0});
+    }
+  }
+  if (poll(polls.data(), polls.size(), kNapMs) > 0) {
+    return {};
+  }
+  for (Peer& peer : peers_) {
+    if (peer.fd.valid() && &peer != from && peer.broken.ok()) {
+      peer.broken = LastWord(peer, peer.out.empty());
+      if (!peer.broken.ok()) {
+        return peer.broken;
+      }
+    }
+  }
+  return give_up(from != nullptr ? from->rank : sending_.empty() ? 0 : peers_[sending_[0]].rank);
+}
+
+void Peers::Fail(StatusCode code, const std::string& why) {
+  const auto until = std::chrono::steady_clock::now() + kLastWordWithin;
+  MessageHead head;
+  head.kind = MessageKind::kFailure;
+  head.call = static_cast<uint64_t>(code);
+  head.bytes = std::min<uint64_t>(why.size(), kFailureBytesMax);
+  for (Peer& peer : peers_) {
+    if (!peer.fd.valid() || !peer.broken.ok()) {
+      continue;
+    }
+    // What has not begun need not be sent any more.
+    while (!peer.out.empty() && peer.out.back().done == 0) {
+      peer.out.pop_back();
+    }
+    peer.out.push_back({head, reinterpret_cast<const uint8_t*>(why.data()), 0, 0});
+    while (!peer.out.empty() && SendPiece(peer) && std::chrono::steady_clock::now() < until) {
+      pollfd one = {peer.fd.get(), POLLOUT, 0};
+      (void)poll(&one, 1, 1);
+    }
+    peer.out.clear();
+    peer.broken = Status(code, why);
+    shutdown(peer.fd.get(), SHUT_WR);
+  }
+  sending_.clear();
+}
+
+}  // namespace muster

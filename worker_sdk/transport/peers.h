@@ -1,0 +1,99 @@
+// Messages between this rank and those at its place on other nodes, over TCP connections that the
+// agents brokered. One thread of the rank; nothing here waits but Receive, Flush and Fail.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "muster/status.h"
+#include "proto/base/unique_fd.h"
+#include "proto/base/worker_link.h"
+#include "worker_sdk/transport/arena.h"
+
+namespace muster {
+
+enum class MessageKind : uint32_t { kData = 1, kFailure = 2, kBye = 3 };
+
+// Before every message, little-endian as all machines that we run on.
+struct MessageHead {
+  static constexpr uint32_t kMagic = 0x3143534d;  // "MSC1"
+  uint32_t magic = kMagic;
+  MessageKind kind = MessageKind::kData;
+  uint64_t call = 0;   // number of it; kFailure: a StatusCode
+  uint64_t bytes = 0;  // that follow; kFailure: a sentence
+  CallMark mark;
+};
+static_assert(sizeof(MessageHead) == 40);
+
+class Peers {
+ public:
+  using GiveUp = std::function<Status(uint32_t rank)>;
+  // Why it is an error that `rank` says this while we are where Begin put us.
+  using Disagree = std::function<Status(uint32_t rank, const MessageHead& theirs)>;
+
+  Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree);
+  ~Peers();  // says goodbye
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+
+  bool Has(uint32_t node) const { return peers_[node].fd.valid(); }
+  // The connection with `rank` of `node`; it becomes ours.
+  void Add(uint32_t node, uint32_t rank, UniqueFd fd);
+
+  // The next call. What was sent in the last one is through.
+  void Begin(uint64_t call, const CallMark& mark);
+  // Begins to send; `data` must stay as it is until Flush. Never waits.
+  Status Send(uint32_t node, const uint8_t* data, uint64_t bytes);
+  // Waits for the next message of `node`, which has `bytes` if both are in the same call. What is
+  // being sent goes on meanwhile. `give_up` is asked every 50 ms or so; with any other answer than
+  // OK the wait ends with it. Unavailable: that rank's process has ended.
+  Status Receive(uint32_t node, uint8_t* data, uint64_t bytes, const GiveUp& give_up);
+  // Waits until the first `sends` of this call are with the kernel: their memory is free again.
+  Status Flush(uint64_t sends, const GiveUp& give_up);
+  // Sends what can be sent now. False: nothing is left, or a connection broke (its next use says
+  // so).
+  bool Progress();
+
+  // Tells every peer why we stop, as far as they take it within a moment.
+  void Fail(StatusCode code, const std::string& why);
+
+ private:
+  struct Outgoing {
+    MessageHead head;
+    const uint8_t* data = nullptr;
+    uint64_t done = 0;    // of head and data
+    uint64_t number = 0;  // of the send within the call
+  };
+  struct Peer {
+    UniqueFd fd;
+    uint32_t rank = 0;
+    std::deque<Outgoing> out;
+    Status broken;
+  };
+
+  bool IsThrough(uint64_t sends) const;
+  bool SendPiece(Peer& peer);
+  Status Take(Peer& peer, MessageHead& head, uint8_t* data, uint64_t bytes, uint64_t& done);
+  Status Judge(Peer& peer, const MessageHead& head, const uint8_t* data, uint64_t bytes,
+               uint64_t done);
+  static Status Failure(const Peer& peer, const MessageHead& head, std::string text);
+  static Status LastWord(const Peer& peer, bool only_failures);
+  void Break(Peer& peer, int error);
+  template <typename Done>
+  Status Wait(Peer* from, const Done& done, const GiveUp& give_up);
+  Status Sleep(Peer* from, const GiveUp& give_up);
+
+  const WaitPolicy policy_;
+  const Disagree disagree_;
+  std::vector<Peer> peers_;        // by node
+  std::vector<uint32_t> sending_;  // nodes whose `out` is not empty
+  MessageHead head_;               // of the present call
+  uint64_t sends_ = 0;             // of it
+  uint64_t moved_ = 0;             // bytes so far, both ways
+};
+
+}  // namespace muster
