@@ -58,7 +58,7 @@ struct LinkWord {
 
 // agent -> worker, once for each kSeek, in any order. kWelcome: a TCP connection between the same
 // communicators of the two workers comes along; the agents have proven to each other that they are
-// of this job, and nothing else has been said on it.
+// of this job, and nothing else has been said on it. It has TCP_NODELAY and keepalive set.
 struct LinkPeer {
   uint32_t magic = kLinkMagic;
   LinkAnswer answer = LinkAnswer::kWelcome;

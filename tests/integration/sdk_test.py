@@ -9,7 +9,6 @@ from harness import BIN, sh
 PROBE = BIN.parent / "tests/sdk-probe"
 
 
-
 @pytest.mark.parametrize("n", [1, 2, 5, 32])
 def test_sums(node0, n):
     result = node0.run("-n", n, "--no-prefix", PROBE)
@@ -39,9 +38,27 @@ def test_without_launch_a_world_of_one(node0):
     assert result.code == 0 and "WORLD_SIZE is 4, but this process was not started by launch" in result.errors, result
 
 
+@pytest.mark.parametrize("nodes,n", [(2, 2), (2, 32), (3, 7), (5, 5)])
+def test_sums_between_nodes(node0, nodes, n):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", n, "--no-prefix", PROBE)
+    assert result.code == 0 and sorted(result.text.splitlines()) == sorted(f"rank {r} of {n}: sums are right" for r in range(n)), result
+
+
+def test_sums_between_hosts(node0):
+    result = node0.run("--hosts", "node0:3,node1:2,node2:3", "--no-prefix", PROBE)
+    assert result.code == 0 and result.text.count("sums are right") == 8, result
+
+
+def test_ranks_dealt_to_hosts_one_by_one(node0, scratch):
+    (scratch / "ranks").write_text("".join(f"rank {r}=node{r % 2} slot={r // 2}\n" for r in range(5)))
+    result = node0.run("--rankfile", scratch / "ranks", "--no-prefix", PROBE)
+    assert result.code == 0 and result.text.count("sums are right") == 5, result
+
+
 @pytest.mark.parametrize("how", ["kill", "exit"])
-def test_a_death_ends_the_call_of_the_others(node0, how):
-    result = node0.run("-n", "4", "--no-prefix", PROBE, how)
+@pytest.mark.parametrize("nodes", [1, 2, 4])  # rank 1: beside the one that speaks for its node, or that one itself
+def test_a_death_ends_the_call_of_the_others(node0, nodes, how):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "4", "--no-prefix", PROBE, how)
     lines = [line for line in result.text.splitlines() if line]
     assert len(lines) == 3, result
     for line in lines:
@@ -49,19 +66,22 @@ def test_a_death_ends_the_call_of_the_others(node0, how):
         assert told and float(told[1]) < 5, result  # as soon as the agent knows; machines of tests are slow
 
 
-def test_a_frozen_peer_ends_the_call_by_the_timeout(node0):
-    result = node0.run("-n", "3", "--no-prefix", "--grace", "1", PROBE, "stop", env={"MUSTER_TIMEOUT": "1"})
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_frozen_peer_ends_the_call_by_the_timeout(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "3", "--no-prefix", "--grace", "1", PROBE, "stop", env={"MUSTER_TIMEOUT": "1"})
     assert result.text.count("DEADLINE_EXCEEDED") == 2 and "rank 1 did not come within 1000 ms" in result.text, result
 
 
-def test_ranks_that_disagree_are_both_named(node0):
-    result = node0.run("-n", "2", "--no-prefix", PROBE, "disagree")
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_ranks_that_disagree_are_both_named(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "2", "--no-prefix", PROBE, "disagree")
     assert result.code == 1, result
     assert "rank 0 calls all_reduce(8 x float32, sum), rank 1 calls all_reduce(7 x float32, sum)" in result.text, result
 
 
-def test_communicators_can_be_opened_again(node0):
-    result = node0.run("-n", "3", "--no-prefix", PROBE, "again")
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_communicators_can_be_opened_again(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "3", "--no-prefix", PROBE, "again")
     assert result.code == 0 and result.text == "met again\n" * 3, result
 
 
@@ -71,12 +91,9 @@ def test_training_gives_the_same_bits_again(node0):
     assert len(losses) == 5 and losses == sorted(losses, reverse=True) and losses[-1] < losses[0] / 100, runs[0]
     assert runs[0].code == 0 and runs[0].text == runs[1].text == runs[2].text, runs
     alone = node0.run(program=BIN.parent / "examples/allreduce_sgd")
-    assert [float(loss) for loss in re.findall(r"loss (\S+)", alone.text)] == pytest.approx(losses, rel=1e-9), alone
-
-
-def test_between_nodes_it_says_what_it_cannot_do(node0):
-    result = node0.run("--standalone", "--nnodes", "2", "-n", "2", "--no-prefix", PROBE)
-    assert result.code == 1 and "UNIMPLEMENTED: this job has 2 nodes" in result.text, result
+    apart = node0.run("--standalone", "--nnodes", "2", "-n", "4", "--no-prefix", BIN.parent / "examples/allreduce_sgd")
+    for other in alone, apart:
+        assert [float(loss) for loss in re.findall(r"loss (\S+)", other.text)] == pytest.approx(losses, rel=1e-9), other
 
 
 def test_muster_perf_prints_the_columns_of_the_peers(node0):

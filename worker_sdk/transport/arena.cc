@@ -44,7 +44,7 @@ uint32_t* Word(uint64_t& phase) {
 WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus) {
   WaitPolicy policy;
   // A wake-up across cores costs 70 us on virtual machines; a spin of that length costs no more.
-  policy.spins = local_size <= cpus ? 4000 : 0;
+  policy.spins = local_size <= cpus ? 200 : 0;
   return policy;
 }
 
@@ -122,11 +122,12 @@ Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t rank)
       if (Reached(place)) {
         return {};
       }
-      if (Status gone = Gone(place); !gone.ok()) {
-        return gone;
-      }
-      if (Status failed = failure(); !failed.ok()) {
+      const Status gone = Gone(place);
+      if (Status failed = failure(); !failed.ok()) {  // it may be why that rank is gone
         return failed;
+      }
+      if (!gone.ok()) {
+        return gone;
       }
       if (Status status = give_up(rank_of_[place]); !status.ok()) {
         return status;

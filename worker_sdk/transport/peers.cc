@@ -1,7 +1,5 @@
 #include "worker_sdk/transport/peers.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -20,7 +18,7 @@ constexpr uint64_t kPiece = 32u << 10;
 // Messages that one system call sends: a node's slots go out as one message each.
 constexpr size_t kGathered = 16;
 constexpr int kNapMs = 50;  // then whoever waits looks around
-constexpr std::chrono::microseconds kSpin{100};
+constexpr std::chrono::microseconds kSpin{5};
 constexpr std::chrono::milliseconds kLastWordWithin{100};
 constexpr uint64_t kFailureBytesMax = 1024;
 
@@ -52,8 +50,6 @@ Peers::~Peers() {
 }
 
 void Peers::Add(uint32_t node, uint32_t rank, UniqueFd fd) {
-  const int at_once = 1;  // a small message must not wait for what was sent before to be confirmed
-  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
   peers_[node].fd = std::move(fd);
   peers_[node].rank = rank;
 }
