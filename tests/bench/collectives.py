@@ -23,9 +23,13 @@ def cells(argv):
     return {f"{row[7]} {row[3]}": float(row[4]) for row in csv.reader(io.StringIO(output(argv)))}
 
 
+def build_peer():
+    output(["mpicxx.openmpi", "-O2", "-std=c++20", f"-I{ROOT}", ROOT / "tests/bench/peers/mpi.cc", "-o", DRIVER])
+
+
 def main():
     bench = Bench("collectives", "us")
-    output(["mpicxx.openmpi", "-O2", "-std=c++20", f"-I{ROOT}", ROOT / "tests/bench/peers/mpi.cc", "-o", DRIVER])
+    build_peer()
     words = ["--ops", "allreduce,barrier,bcast,allgather,alltoall"]
     if bench.smoke:
         words = ["--ops", "allreduce,barrier", "--max", 1 << 20, "--seconds", 0.1]

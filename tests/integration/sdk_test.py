@@ -1,11 +1,13 @@
 """Workers that use libmuster, started by `launch`."""
 
+import os
 import re
 
 import pytest
 
 from harness import BIN, sh
 
+LONG = os.environ.get("MUSTER_LONG") == "1"
 PROBE = BIN.parent / "tests/sdk-probe"
 
 
@@ -64,6 +66,28 @@ def test_a_death_ends_the_call_of_the_others(node0, nodes, how):
     for line in lines:
         told = re.fullmatch(r"([0-9.]+) s: UNAVAILABLE: all_reduce \(call \d+\) on rank [023]: rank 1 has died", line)
         assert told and float(told[1]) < 5, result  # as soon as the agent knows; machines of tests are slow
+
+
+def test_a_death_at_any_moment_of_any_call(node0):
+    trials = 500 if LONG else 50
+    late = []
+    for seed in range(trials):
+        nodes = (1, 2, 3, 2, 5)[seed % 5]
+        result = node0.run("--standalone", "--nnodes", nodes, "-n", "5", "--no-prefix", PROBE, "chaos", seed)
+        lines = [line for line in result.text.splitlines() if line]
+        assert len(lines) == 4, (seed, result)
+        for line in lines:
+            told = re.fullmatch(rf"(-?[0-9.]+) s: UNAVAILABLE: [a-z_]+ \(call \d+\) on rank \d: rank {seed % 5} has died", line)
+            assert told and float(told[1]) < 5, (seed, result)
+            late.append(float(told[1]))
+    assert sorted(late)[len(late) * 9 // 10] < 1, sorted(late)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_the_next_round_has_connections_of_its_own(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "3", "--max-restarts", "1", "--no-prefix", PROBE, "restart")
+    # Of the first round rank 1 says so for certain: the others may be stopped before they do.
+    assert result.code == 0 and result.text.count("sums are right") >= 4, result
 
 
 @pytest.mark.parametrize("nodes", [1, 3])

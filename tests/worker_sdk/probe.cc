@@ -1,4 +1,5 @@
 // A worker for tests/integration/sdk_test.py; `launch` starts it. What it does is its first word.
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -6,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,11 @@ int Sum(muster::Communicator& comm) {
   return 0;
 }
 
+double Now() {
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  return now.count();
+}
+
 // Calls for ever; `how` ends rank 1 on the way. The others say what they learn, and how soon.
 int UntilDeath(muster::Communicator& comm, const std::string& how) {
   signal(SIGTERM, SIG_IGN);  // what the launcher does about the death is not the point
@@ -49,10 +56,9 @@ int UntilDeath(muster::Communicator& comm, const std::string& how) {
       }
       kill(getpid(), how == "stop" ? SIGSTOP : SIGKILL);
     }
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = Now();
     if (const muster::Status status = comm.AllReduce(data.data(), 1 << 16); !status.ok()) {
-      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-      std::printf("%.3f s: %s\n", waited.count(), status.ToString().c_str());
+      std::printf("%.3f s: %s\n", Now() - begin, status.ToString().c_str());
       return how == "stop" ? 1 : 0;  // 1: the launcher ends the rank that is frozen
     }
   }
@@ -62,6 +68,74 @@ int Disagree(muster::Communicator& comm) {
   signal(SIGTERM, SIG_IGN);
   std::vector<float> data(8);
   return Say(comm.AllReduce(data.data(), comm.rank() == 0 ? 8 : 7));
+}
+
+// The next of a series of calls that is the same on all ranks. Every one ends on every rank only
+// when all have come to it, or to one soon after.
+muster::Status Any(muster::Communicator& comm, std::minstd_rand& random, std::vector<float>& in,
+                   std::vector<float>& out) {
+  const auto count = static_cast<int64_t>(random() % 3 == 0 ? random() % 60000 : random() % 40);
+  const int root = static_cast<int>(random() % static_cast<unsigned>(comm.size()));
+  constexpr muster::DType kType = muster::DType::kFloat32;
+  constexpr muster::ReduceOp kSum = muster::ReduceOp::kSum;
+  switch (random() % 8) {
+    case 0:
+      return comm.Barrier();
+    case 1:
+      return comm.AllGather(in.data(), out.data(), count, kType);
+    case 2:
+      return comm.Broadcast(in.data(), count, kType, root);
+    case 3:
+      return comm.Reduce(in.data(), out.data(), count, kType, kSum, root);
+    case 4:
+      return comm.AllToAll(in.data(), out.data(), count, kType);
+    case 5:
+      return comm.ReduceScatter(in.data(), out.data(), count, kType, kSum);
+    case 6:
+      return comm.Scatter(in.data(), out.data(), count, kType, root);
+    default:
+      return comm.AllReduce(in.data(), out.data(), count, kType, kSum);
+  }
+}
+
+// Random calls until rank `seed` modulo the size is killed, at a random moment. The others say what
+// they learn, and how long after the death.
+int Chaos(muster::Communicator& comm, unsigned seed) {
+  signal(SIGTERM, SIG_IGN);
+  std::minstd_rand random(seed + 1);
+  const auto size = static_cast<unsigned>(comm.size());
+  std::vector<float> in(size_t{60000} * size, 1);
+  std::vector<float> out(in.size());
+  const auto microseconds = static_cast<long>(1000 + random() % 100000);
+  const double begin = Now();
+  if (static_cast<unsigned>(comm.rank()) == seed % size) {
+    signal(SIGALRM, [](int) { kill(getpid(), SIGKILL); });
+    const itimerval timer = {{0, 0}, {0, microseconds}};
+    setitimer(ITIMER_REAL, &timer, nullptr);
+  }
+  for (;;) {
+    if (const muster::Status status = Any(comm, random, in, out); !status.ok()) {
+      std::printf("%.3f s: %s\n", Now() - begin - static_cast<double>(microseconds) / 1e6,
+                  status.ToString().c_str());
+      return 0;
+    }
+  }
+}
+
+// Rank 1 fails in the first round; the second one is whole.
+int Restart(muster::Communicator& comm) {
+  const int sum = Sum(comm);
+  const char* const restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  if (sum != 0 || restarts == nullptr || *restarts != '0') {
+    return sum;
+  }
+  if (comm.rank() == 1) {
+    return 3;
+  }
+  std::vector<float> data(1000);
+  while (comm.AllReduce(data.data(), 1000).ok()) {
+  }
+  return 0;
 }
 
 // Opens and closes communicators; all must meet each time.
@@ -94,6 +168,12 @@ int main(int argc, char** argv) {
   }
   if (what == "disagree") {
     return Disagree(*comm);
+  }
+  if (what == "chaos") {
+    return Chaos(*comm, static_cast<unsigned>(std::atoi(argc > 2 ? argv[2] : "0")));
+  }
+  if (what == "restart") {
+    return Restart(*comm);
   }
   return UntilDeath(*comm, what);
 }
