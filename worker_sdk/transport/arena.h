@@ -51,8 +51,8 @@ class Arena {
   // Done between looks while we wait for a rank; false: nothing is left to do, look rarely.
   void SetWork(std::function<bool()> work) { work_ = std::move(work); }
 
-  // Our call of this number. Once all have published the last phase of the call before, nobody reads
-  // the mark any more that is overwritten.
+  // Our call of this number. Once all have published the last phase of the call before, nobody
+  // reads the mark any more that is overwritten.
   void Announce(uint64_t number, const CallMark& call) { Line(place_).call[number & 1] = call; }
   // Of a rank that has published a phase of that call.
   const CallMark& CallOf(uint32_t place, uint64_t number) { return Line(place).call[number & 1]; }

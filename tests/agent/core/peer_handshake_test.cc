@@ -47,7 +47,7 @@ absl::Status Carry(PeerHandshake& from, PeerHandshake& to, size_t piece = 1000) 
   std::string bytes = from.TakeOutput();
   while (!bytes.empty() && to.Wants() > 0) {
     const size_t n = std::min({piece, bytes.size(), to.Wants()});
-    if (const absl::Status taken = to.Take(bytes.substr(0, n)); !taken.ok()) {
+    if (absl::Status taken = to.Take(bytes.substr(0, n)); !taken.ok()) {
       return taken;
     }
     bytes.erase(0, n);
