@@ -265,7 +265,8 @@ class MoveMaker : private BetweenNodesMaker {
         for (uint32_t i = 1; i < nodes(); ++i) {
           const uint32_t from = Before(i);
           for (uint32_t place = 0; place < layout_.SizeOf(from); ++place) {
-            Receive(from, Result((layout_.First(from) + place) * size() * piece), size() * piece);
+            const uint64_t position = layout_.First(from) + place;
+            Receive(from, Result(position * size() * piece), size() * piece);
           }
         }
         FlushAll();  // the slots

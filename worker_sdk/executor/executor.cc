@@ -130,6 +130,7 @@ Status Executor::Prepare() {
     return {};
   }
   std::vector<uint32_t> ranks;
+  ranks.reserve(nodes.size());
   for (const uint32_t node : nodes) {
     ranks.push_back(layout_.RankOf(node, group_.place));
   }

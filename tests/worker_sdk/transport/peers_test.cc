@@ -133,7 +133,7 @@ TEST_F(PeersTest, GoodbyeIsNoDeath) {
 }
 
 TEST_F(PeersTest, AFailureComesWithItsReason) {
-  for (const size_t wanted : {0, 3, 500}) {  // it lies where data was expected, or not
+  for (const uint64_t wanted : {0u, 3u, 500u}) {  // it lies where data was expected, or not
     const std::string why = "rank 5 has died";
     Say(1,
         Head(MessageKind::kFailure, static_cast<uint64_t>(StatusCode::kUnavailable), why.size()) +
