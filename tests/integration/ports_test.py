@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from harness import sh
+from harness import BIN, sh
 
 LOW, HIGH = 23000, 23019
 RANGE = ("--port-range", f"{LOW}-{HIGH}")
@@ -48,6 +48,29 @@ def test_on_nodes_that_launch_starts(shells, scratch, where):
     job = shells[0].start(*where, "--nproc-per-node", "2", *RANGE, "--store", "agent", "-x", f"GATE={gate}", *sh(WORKER))
     ports = look(job, 4, shells[:2], gate)
     assert ports[0] and all(in_range(p) for host in ports for p in host), ports
+
+
+def test_one_port_a_node_also_for_workers_that_use_the_sdk(shells, scratch):
+    gate = scratch / "gate"
+    probe = BIN.parent / "tests/sdk-probe"
+    work = f'echo up; until [ -e $GATE ]; do sleep 0.05; done; exec {probe}'
+    job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "2", "--no-prefix", *RANGE, "-x", f"GATE={gate}", *sh(work))
+    job.expect("up", count=4)
+    (port,) = listening(shells[1])
+    assert in_range(port)
+    # Strangers there are dropped and disturb nobody: silent ones, more than are waited for at a time, and noisy ones.
+    stranger = (
+        "import socket, sys\n"
+        f"made = [socket.create_connection(('node1', {port}), 10) for _ in range(200)]\n"
+        "for i, one in enumerate(made[:100]):\n"
+        "    one.sendall(b'MSPC'[: i % 5] + bytes([i]) * (i * 7))\n"
+        "sys.stdin.read()\n"
+    )
+    other = shells[2].host.popen(["/usr/bin/python3", "-c", stranger], stdin=subprocess.PIPE)
+    gate.write_text("")
+    result = job.finish()
+    other.communicate()
+    assert other.returncode == 0 and result.code == 0 and result.text.count("sums are right") == 4, result
 
 
 def test_of_a_restarted_job(shells):
