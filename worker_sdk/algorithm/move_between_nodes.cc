@@ -89,7 +89,7 @@ class MoveMaker : private BetweenNodesMaker {
       WaitOne(0);
       return Copy(Out(at), Slot(0, 0), piece);
     }
-    Receive(Parent(root_node), Out(at), piece);
+    Receive(Above(root_node), Out(at), piece);
     PassOn(root_node, at, piece);
     WaitAll();
     Copy(Slot(0, 0), Out(at), size() > 1 ? piece : 0);
@@ -98,26 +98,16 @@ class MoveMaker : private BetweenNodesMaker {
   // Places along the chain or in the tree count from the root's node.
   uint32_t Turn(uint32_t root_node) const { return (node() + nodes() - root_node) % nodes(); }
   bool IsTree() const { return bytes_ <= kTreeBytesMax; }
-  uint32_t Parent(uint32_t root_node) const {
+  uint32_t Above(uint32_t root_node) const {
     const uint32_t turn = Turn(root_node);
-    return (root_node + (IsTree() ? turn & (turn - 1) : turn - 1)) % nodes();
+    return (root_node + (IsTree() ? Parent(turn) : turn - 1)) % nodes();
   }
   void PassOn(uint32_t root_node, uint64_t at, uint64_t piece) {
     if (!is_leader()) {
       return;
     }
     const uint32_t turn = Turn(root_node);
-    if (!IsTree()) {
-      if (turn + 1 < nodes()) {
-        Send((root_node + turn + 1) % nodes(), Out(at), piece);
-      }
-      return;
-    }
-    uint32_t below = 1;  // the first power of two that is no child any more
-    while (below < nodes() && (turn & below) == 0) {
-      below *= 2;
-    }
-    for (uint32_t child = below / 2; child > 0; child /= 2) {  // the deepest subtree first
+    for (uint32_t child = IsTree() ? ChildrenFrom(turn) : 1; child > 0; child /= 2) {
       if (turn + child < nodes()) {
         Send((root_node + turn + child) % nodes(), Out(at), piece);
       }

@@ -7,6 +7,9 @@ namespace {
 // A share below it goes to every other node as a whole: one message time instead of two, for more
 // bytes. Between two nodes it is as many bytes either way.
 constexpr uint64_t kWholeBytesMax = 4u << 10;
+// Among more nodes what is small goes up a tree and down again: no node has more than log2(nodes)
+// messages, nor connections.
+constexpr uint32_t kDirectNodesMax = 8;
 
 class ReduceMaker : private BetweenNodesMaker {
  public:
@@ -36,13 +39,19 @@ class ReduceMaker : private BetweenNodesMaker {
     Publish();
     if (is_leader()) {
       WaitAll();
-      const uint64_t own = node() * kShareUnit;
-      ReducePlaces(Scratch(own), In(0), 0, bytes_, Space::kNear);
-      SendToTargets(Scratch(own), bytes_);
+      const Ref own = Scratch(node() * kShareUnit);
+      const Ref sum = {Space::kNear, 0, 0};
+      ReducePlaces(own, In(0), 0, bytes_, Space::kNear);
+      if (nodes() > kDirectNodesMax) {
+        Tree(sum, own, nodes() * kShareUnit, bytes_);
+      } else {
+        SendToTargets(own, bytes_);
+        if (IsTarget(node())) {
+          ReceiveWholes(0, kShareUnit, bytes_);
+          ReduceNodes(sum, own, 0, kShareUnit, bytes_);
+        }
+      }
       if (IsTarget(node())) {
-        ReceiveWholes(0, kShareUnit, bytes_);
-        const Ref sum = {Space::kNear, 0, 0};
-        ReduceNodes(sum, Scratch(own), 0, kShareUnit, bytes_);
         Divide(sum, bytes_);
       }
     }
@@ -53,6 +62,37 @@ class ReduceMaker : private BetweenNodesMaker {
         Copy(Out(0), {Space::kNear, 0, 0}, bytes_);
       }
     }
+  }
+  // `own` of all nodes, reduced into `sum` of those that want it; `spare`: scratch memory.
+  void Tree(Ref sum, Ref own, uint64_t spare, uint64_t bytes) {
+    const bool all = call_.kind != OpKind::kReduce;
+    const uint32_t root = all ? 0 : layout_.SeatOf(call_.root).node;
+    const uint32_t turn = (node() + nodes() - root) % nodes();
+    const auto at = [&](uint32_t of_turn) { return (root + of_turn) % nodes(); };
+    Ref sofar = own;
+    for (uint32_t child = 1; child <= ChildrenFrom(turn); child *= 2) {
+      if (turn + child < nodes()) {
+        Receive(at(turn + child), Scratch(spare), bytes);
+        const Ref next = Scratch(spare + bytes + kShareUnit);
+        ReducePair(next, sofar, spare, bytes);
+        sofar = next;
+      }
+    }
+    if (turn != 0) {
+      Send(at(Parent(turn)), sofar, bytes);
+      if (!all) {
+        return;
+      }
+      Flush(sends_);
+      sofar = Scratch(spare);
+      Receive(at(Parent(turn)), sofar, bytes);
+    }
+    for (uint32_t child = ChildrenFrom(turn); all && child > 0; child /= 2) {
+      if (turn + child < nodes()) {
+        Send(at(turn + child), sofar, bytes);
+      }
+    }
+    Copy(sum, sofar, bytes);
   }
   void SendToTargets(Ref src, uint64_t bytes) {
     for (uint32_t i = 1; i < nodes(); ++i) {
@@ -74,7 +114,8 @@ class ReduceMaker : private BetweenNodesMaker {
   //   take(0) | ...
   void AllReduce() {
     chunks_ = (bytes_ + group_.slot_bytes - 1) / group_.slot_bytes;
-    whole_ = nodes() == 2 || ChunkAt(0) / group_.carriers <= kWholeBytesMax;
+    whole_ = nodes() == 2 || (chunks_ == 1 && bytes_ / group_.carriers <= kWholeBytesMax);
+    tree_ = whole_ && nodes() > kDirectNodesMax;
     const uint64_t delay = chunks_ == 1 ? 0 : whole_ ? 1 : 2;
     begun_.assign(chunks_, 0);
     middle_.assign(chunks_, 0);
@@ -103,6 +144,9 @@ class ReduceMaker : private BetweenNodesMaker {
     }
   }
   void Carry(uint64_t turn, uint64_t delay) {
+    if (tree_) {
+      return CarryByTree();
+    }
     if (turn < chunks_) {
       Begin(turn);
     }
@@ -113,6 +157,24 @@ class ReduceMaker : private BetweenNodesMaker {
     if (turn >= delay && IsTarget(node())) {
       End(turn - delay);
     }
+  }
+  void CarryByTree() {
+    const Range share = ShareOf(0);
+    const Ref own = size() == 1 ? In(0) : Scratch(0);
+    ReducePlaces(own, In(share.begin), share.begin, size() == 1 ? 0 : share.bytes());
+    const Ref target = Takes() ? Out(share.begin) : Result(share.begin);
+    Tree(target, own, 2 * kWholeBytesMax, share.bytes());
+    if (IsTarget(node())) {
+      Finish(target, share);
+    }
+  }
+  // The sum of a share is in `target`.
+  void Finish(Ref target, Range share) {
+    Divide(target, share.bytes());
+    PutIntoResult(target, share);
+  }
+  void PutIntoResult(Ref target, Range share) {
+    Copy(Result(share.begin), target, Takes() && size() > 1 ? share.bytes() : 0);
   }
   void WaitForCarriers() {
     for (uint32_t place = 0; place < group_.carriers; ++place) {
@@ -141,11 +203,11 @@ class ReduceMaker : private BetweenNodesMaker {
     }
   }
 
-  // Scratch memory of a carrier: parts of `part_bytes_`, one a node, three times (as many chunks
+  // Scratch memory of a carrier: parts, one a node, three times (as many chunks
   // are under way); the part at our own node's place is what this node has (Partial). Behind them
   // the pieces that we have finished (Finished).
   static constexpr uint64_t kUnderWay = 3;
-  uint64_t Stride() const { return group_.slot_bytes; }
+  uint64_t Stride() const { return (ChunkAt(0) + kShareUnit - 1) / kShareUnit * kShareUnit; }
   uint64_t PartsAt(uint64_t chunk) const { return chunk % kUnderWay * nodes() * Stride(); }
   Ref Finished(uint64_t chunk) const {
     return Scratch((kUnderWay * nodes() + chunk % kUnderWay) * Stride());
@@ -204,7 +266,7 @@ class ReduceMaker : private BetweenNodesMaker {
     }
     if (whole_) {
       ReduceNodes(target, Partial(chunk), PartsAt(chunk), Stride(), share.bytes());
-      Divide(target, share.bytes());
+      Finish(target, share);
     } else {
       for (uint32_t i = 1; i < nodes(); ++i) {
         const Range piece = PieceOf(chunk, Before(i));
@@ -212,9 +274,7 @@ class ReduceMaker : private BetweenNodesMaker {
       }
       const Range own = PieceOf(chunk, node());
       Copy(Plus(target, own.begin), Finished(chunk), own.bytes());
-    }
-    if (Takes() && size() > 1) {
-      Copy(Result(share.begin), target, share.bytes());
+      PutIntoResult(target, share);
     }
   }
 
@@ -259,7 +319,8 @@ class ReduceMaker : private BetweenNodesMaker {
   }
 
   uint64_t chunks_ = 0;
-  bool whole_ = false;
+  bool whole_ = false;            // a share goes to every other node as a whole
+  bool tree_ = false;             // up a tree and down again
   std::vector<uint64_t> begun_;   // sends so far, after Begin(chunk)
   std::vector<uint64_t> middle_;  // after Middle(chunk)
 };

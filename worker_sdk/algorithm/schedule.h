@@ -80,6 +80,7 @@ enum class StepKind : uint8_t {
   kReduce,       // dst = what place 0 has in `from` op what place 1 has op ...; ours is in `src`
   kReduceNodes,  // dst = what node 0 sent op what node 1 sent ...: node i's is at scratch `offset`
                  // + i * `stride`, ours is in `src`
+  kReducePair,   // dst = src op what is at scratch `offset`
   kDivide,       // dst /= size of the world
   kPublish,      // the next phase
   kWaitAll,      // until all have published the phase we are in

@@ -125,6 +125,24 @@ class BetweenNodesMaker : protected ScheduleMaker {
     }
   }
 
+  void ReducePair(Ref dst, Ref src, uint64_t offset, uint64_t bytes) {
+    if (bytes != 0) {
+      out_.push_back({StepKind::kReducePair, dst, src, Space::kScratch, 0, offset, 0, bytes});
+    }
+  }
+
+  // A binomial tree over the nodes; `turn` counts from its root. A node's parent has its turn
+  // without the lowest bit, its children have one more bit below that one.
+  static uint32_t Parent(uint32_t turn) { return turn & (turn - 1); }
+  // Of the child with the largest subtree; its siblings are at every lower power of two. 0: a leaf.
+  uint32_t ChildrenFrom(uint32_t turn) const {
+    uint32_t below = 1;
+    while (below < nodes() && (turn & below) == 0) {
+      below *= 2;
+    }
+    return below / 2;
+  }
+
   uint64_t sends_ = 0;    // so far
   uint64_t flushed_ = 0;  // of them
 };

@@ -160,6 +160,9 @@ Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, 
     case StepKind::kReduceNodes:
       ReduceNodes(step, call, in, out);
       return {};
+    case StepKind::kReducePair:
+      ReducePair(step, call, in, out);
+      return {};
     case StepKind::kDivide:
       Divide(Target(step.dst, out), step.bytes / SizeOf(call.dtype), call.dtype, layout_.world());
       return {};
@@ -223,7 +226,11 @@ std::string Executor::Describe(const CallMark& mark) const {
 
 // Asked every 50 ms or so while we wait for a rank.
 Status Executor::GiveUp(uint32_t rank) {
-  if (Status failed = arena_->failure(); !failed.ok()) {
+  Status failed = arena_->failure();
+  if (failed.ok()) {
+    failed = peers_.Failure();
+  }
+  if (!failed.ok()) {
     return failed;
   }
   const auto now = std::chrono::steady_clock::now();
@@ -302,6 +309,11 @@ void Executor::ReduceNodes(const Step& step, const Call& call, const uint8_t* in
   }
   ReduceMany(Target(step.dst, out), sources_.data(), static_cast<int>(nodes),
              step.bytes / SizeOf(call.dtype), call.dtype, call.op);
+}
+
+void Executor::ReducePair(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
+  const void* const both[] = {Source(step.src, in, out), ScratchAt(step.offset)};
+  ReduceMany(Target(step.dst, out), both, 2, step.bytes / SizeOf(call.dtype), call.dtype, call.op);
 }
 
 }  // namespace muster

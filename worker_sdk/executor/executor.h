@@ -52,6 +52,7 @@ class Executor {
   uint8_t* ScratchAt(uint64_t offset) { return scratch_.data()->bytes + offset; }
   void ReducePlaces(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   void ReduceNodes(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
+  void ReducePair(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   std::string Describe(const CallMark& mark) const;
 
   struct alignas(64) CacheLine {

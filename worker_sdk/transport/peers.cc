@@ -200,8 +200,8 @@ Status Peers::Judge(Peer& peer, const MessageHead& head, const uint8_t* data, ui
             "rank " + std::to_string(peer.rank) + " speaks another protocol: use one libmuster"};
   }
   if (head.kind != MessageKind::kData) {
-    return Failure(peer, head,
-                   std::string(reinterpret_cast<const char*>(data), done - sizeof(head)));
+    return WordOf(peer, head,
+                  std::string(reinterpret_cast<const char*>(data), done - sizeof(head)));
   }
   if (head.call != head_.call || head.mark != head_.mark || head.bytes != bytes) {
     return disagree_(peer.rank, head);
@@ -210,7 +210,7 @@ Status Peers::Judge(Peer& peer, const MessageHead& head, const uint8_t* data, ui
 }
 
 // `text`: as much of it as is here.
-Status Peers::Failure(const Peer& peer, const MessageHead& head, std::string text) {
+Status Peers::WordOf(const Peer& peer, const MessageHead& head, std::string text) {
   if (head.kind == MessageKind::kBye) {
     return Closed(peer.rank);
   }
@@ -309,15 +309,25 @@ Status Peers::Sleep(Peer* from, const GiveUp& give_up) {
   if (poll(polls.data(), polls.size(), kNapMs) > 0) {
     return {};
   }
-  for (Peer& peer : peers_) {
-    if (peer.fd.valid() && &peer != from && peer.broken.ok()) {
-      peer.broken = LastWord(peer, peer.out.empty());
-      if (!peer.broken.ok()) {
-        return peer.broken;
-      }
+  for (const uint32_t node : sending_) {
+    Peer& peer = peers_[node];
+    peer.broken = peer.broken.ok() ? LastWord(peer, false) : peer.broken;
+    if (!peer.broken.ok()) {
+      return peer.broken;
     }
   }
   return give_up(from != nullptr ? from->rank : sending_.empty() ? 0 : peers_[sending_[0]].rank);
+}
+
+Status Peers::Failure() const {
+  for (const Peer& peer : peers_) {
+    if (peer.fd.valid()) {
+      if (Status said = LastWord(peer, true); !said.ok()) {
+        return said;
+      }
+    }
+  }
+  return {};
 }
 
 void Peers::Fail(StatusCode code, const std::string& why) {

@@ -58,6 +58,8 @@ class Peers {
   // so).
   bool Progress();
 
+  // What a peer has said about why it stops, if it is the next thing it says; OK: none has.
+  Status Failure() const;
   // Tells every peer why we stop, as far as they take it within a moment.
   void Fail(StatusCode code, const std::string& why);
 
@@ -80,7 +82,7 @@ class Peers {
   Status Take(Peer& peer, MessageHead& head, uint8_t* data, uint64_t bytes, uint64_t& done);
   Status Judge(Peer& peer, const MessageHead& head, const uint8_t* data, uint64_t bytes,
                uint64_t done);
-  static Status Failure(const Peer& peer, const MessageHead& head, std::string text);
+  static Status WordOf(const Peer& peer, const MessageHead& head, std::string text);
   static Status LastWord(const Peer& peer, bool only_failures);
   void Break(Peer& peer, int error);
   template <typename Done>

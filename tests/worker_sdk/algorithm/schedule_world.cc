@@ -131,6 +131,10 @@ bool Receive(World& world, uint32_t me, const Step& step) {
 
 int64_t Reduced(World& world, uint32_t me, const Step& step, uint64_t word) {
   const World::Rank& rank = world.ranks[me];
+  if (step.kind == StepKind::kReducePair) {
+    return Read(world, me, step.src, word) +
+           Read(world, me, {Space::kScratch, 0, step.offset}, word);
+  }
   const bool nodes = step.kind == StepKind::kReduceNodes;
   const uint32_t own = nodes ? rank.seat.node : rank.seat.place;
   int64_t sum = 0;
@@ -166,7 +170,8 @@ bool RunOne(World& world, uint32_t me) {
   if (step.kind == StepKind::kSend) {
     Begin(world, me, step);
   }
-  const bool reduces = step.kind == StepKind::kReduce || step.kind == StepKind::kReduceNodes;
+  const bool reduces = step.kind == StepKind::kReduce || step.kind == StepKind::kReduceNodes ||
+                       step.kind == StepKind::kReducePair;
   if (reduces || step.kind == StepKind::kCopy) {
     CheckNotSent(world, me, step.dst, step.bytes / kWord);
   }
@@ -177,6 +182,7 @@ bool RunOne(World& world, uint32_t me) {
         break;
       case StepKind::kReduce:
       case StepKind::kReduceNodes:
+      case StepKind::kReducePair:
         Write(world, me, step.dst, word, Reduced(world, me, step, word));
         break;
       case StepKind::kDivide:

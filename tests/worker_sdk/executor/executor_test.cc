@@ -48,8 +48,9 @@ struct Cluster {
 };
 
 // One node and several, even and uneven.
-const std::vector<std::vector<uint32_t>> kShapes = {{1},    {2},    {3},       {7},      {1, 1},
-                                                    {2, 2}, {1, 3}, {3, 1, 2}, {1, 1, 1}};
+const std::vector<std::vector<uint32_t>> kShapes = {
+    {1}, {2}, {3}, {7}, {1, 1}, {2, 2}, {1, 3}, {3, 1, 2}, {1, 1, 1}, {1, 2, 1, 1, 1, 1, 1, 2, 1},
+};
 
 Call Of(OpKind kind, uint64_t count, uint32_t root = 0, ReduceOp op = ReduceOp::kSum,
         DType dtype = DType::kFloat32) {

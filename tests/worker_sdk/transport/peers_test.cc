@@ -142,13 +142,16 @@ TEST_F(PeersTest, AFailureComesWithItsReason) {
   }
 }
 
-TEST_F(PeersTest, AFailureOfAnotherPeerEndsTheWait) {
+TEST_F(PeersTest, AFailureOfAnyPeerIsSeen) {
+  EXPECT_TRUE(peers.Failure().ok());
   Say(2, Head(MessageKind::kFailure, static_cast<uint64_t>(StatusCode::kUnavailable), 3) + "why");
-  EXPECT_EQ(Receive(5).ToString(), "UNAVAILABLE: why");
+  EXPECT_EQ(peers.Failure().ToString(), "UNAVAILABLE: why");
+  EXPECT_EQ(Receive(5, at_once).message(), "rank 11");  // whoever waits has to ask
 }
 
 TEST_F(PeersTest, AnEndOfAnotherPeerDoesNot) {
   ends[2].Reset();
+  EXPECT_TRUE(peers.Failure().ok());
   EXPECT_EQ(Receive(5, at_once).message(), "rank 11");
 }
 
