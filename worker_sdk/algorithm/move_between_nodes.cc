@@ -128,13 +128,16 @@ class MoveMaker : private BetweenNodesMaker {
       if (is_leader() || takes) {
         WaitAll();
       }
+      if (takes) {
+        Copy(Out(group_.rank() * bytes_ + at), In(at),
+             piece);  // first: `in` may begin where `out` does
+      }
       for (uint32_t i = 1; is_leader() && i < nodes(); ++i) {
         if (all || Behind(i) == root.node) {
-          SendSlots(Behind(i), at, piece);
+          SendParts(Behind(i), takes, at, piece);
         }
       }
       if (takes) {
-        Copy(Out(group_.rank() * bytes_ + at), In(at), piece);
         for (uint32_t place = 0; place < size(); ++place) {
           if (place != me()) {
             Copy(Out(layout_.RankOf(node(), place) * bytes_ + at), Slot(place, 0), piece);
@@ -157,9 +160,10 @@ class MoveMaker : private BetweenNodesMaker {
       }
     }
   }
-  void SendSlots(uint32_t to, uint64_t at, uint64_t piece) {
+  void SendParts(uint32_t to, bool takes, uint64_t at, uint64_t piece) {
+    const Ref own = takes ? Out(group_.rank() * bytes_ + at) : In(at);
     for (uint32_t place = 0; place < size(); ++place) {
-      Send(to, size() == 1 ? In(at) : Slot(place, 0), piece);
+      Send(to, size() == 1 ? own : Slot(place, 0), piece);
     }
   }
   void ReceiveParts(uint32_t from, bool straight, uint64_t at, uint64_t piece) {

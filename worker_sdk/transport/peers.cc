@@ -118,10 +118,13 @@ bool Peers::SendPiece(Peer& peer) {
   message.msg_iovlen = count;
   const ssize_t sent = sendmsg(peer.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent < 0) {
-    if (!IsMomentary(errno)) {
-      Break(peer, errno);
+    if (IsMomentary(errno)) {
+      return true;
     }
-    return peer.broken.ok();
+    const int error = errno;
+    const Status said = LastWord(peer);
+    peer.broken = said.ok() ? EndOf(peer, error) : said;
+    return false;
   }
   moved_ += static_cast<uint64_t>(sent);
   auto left = static_cast<uint64_t>(sent);
@@ -137,37 +140,39 @@ bool Peers::SendPiece(Peer& peer) {
   return true;
 }
 
-void Peers::Break(Peer& peer, int error) {
-  const Status said = LastWord(peer, false);
-  peer.broken = !said.ok() ? said
-                : error == EPIPE || error == ECONNRESET
-                    ? Died(peer.rank)
-                    : Status(StatusCode::kUnavailable, "the connection with rank " +
-                                                           std::to_string(peer.rank) +
-                                                           " broke: " + std::strerror(error));
+Status Peers::EndOf(const Peer& peer, int error) {
+  return error == 0 || error == EPIPE || error == ECONNRESET
+             ? Died(peer.rank)
+             : Status(StatusCode::kUnavailable, "the connection with rank " +
+                                                    std::to_string(peer.rank) +
+                                                    " broke: " + std::strerror(error));
 }
 
 Status Peers::Receive(uint32_t node, uint8_t* data, uint64_t bytes, const GiveUp& give_up) {
   Peer& peer = peers_[node];
-  MessageHead head;
-  uint64_t done = 0;
+  peer.done = 0;
   Status status;
   const auto taken = [&] {
-    status = Take(peer, head, data, bytes, done);
-    return !status.ok() || done == sizeof(head) + bytes;
+    status = Take(peer, data, bytes);
+    return !status.ok() || peer.done == sizeof(peer.head) + bytes;
   };
   const Status waited = Wait(&peer, taken, give_up);
-  return status.ok() ? waited : status;
+  if (!status.ok() || !waited.ok()) {
+    return status.ok() ? waited : status;
+  }
+  peer.done = 0;
+  return {};
 }
 
-// As much as is there, at most a piece; `done` counts bytes of head and data.
-Status Peers::Take(Peer& peer, MessageHead& head, uint8_t* data, uint64_t bytes, uint64_t& done) {
+// As much as is there, at most a piece.
+Status Peers::Take(Peer& peer, uint8_t* data, uint64_t bytes) {
   iovec parts[2];
   size_t count = 0;
-  if (done < sizeof(head)) {
-    parts[count++] = {reinterpret_cast<uint8_t*>(&head) + done, sizeof(head) - done};
+  if (peer.done < sizeof(peer.head)) {
+    parts[count++] = {reinterpret_cast<uint8_t*>(&peer.head) + peer.done,
+                      sizeof(peer.head) - peer.done};
   }
-  const uint64_t at = done > sizeof(head) ? done - sizeof(head) : 0;
+  const uint64_t at = peer.done > sizeof(peer.head) ? peer.done - sizeof(peer.head) : 0;
   if (bytes > at) {
     parts[count++] = {data + at, std::min(bytes - at, kPiece)};
   }
@@ -179,29 +184,23 @@ Status Peers::Take(Peer& peer, MessageHead& head, uint8_t* data, uint64_t bytes,
     return peer.broken;
   }
   if (got <= 0) {
-    return !peer.broken.ok() ? peer.broken
-           : got == 0 || errno == ECONNRESET
-               ? Died(peer.rank)
-               : Status(StatusCode::kUnavailable, "the connection with rank " +
-                                                      std::to_string(peer.rank) +
-                                                      " broke: " + std::strerror(errno));
+    return peer.broken.ok() ? EndOf(peer, got == 0 ? 0 : errno) : peer.broken;
   }
   moved_ += static_cast<uint64_t>(got);
-  const bool had_head = done >= sizeof(head);
-  done += static_cast<uint64_t>(got);
-  return had_head || done < sizeof(head) ? Status() : Judge(peer, head, data, bytes, done);
+  const bool had_head = peer.done >= sizeof(peer.head);
+  peer.done += static_cast<uint64_t>(got);
+  return had_head || peer.done < sizeof(peer.head) ? Status() : Judge(peer, data, bytes);
 }
 
-// A head has come whole, and `done` bytes with it.
-Status Peers::Judge(Peer& peer, const MessageHead& head, const uint8_t* data, uint64_t bytes,
-                    uint64_t done) {
+// A head has come whole, and with it the beginning of `data`.
+Status Peers::Judge(const Peer& peer, const uint8_t* data, uint64_t bytes) const {
+  const MessageHead& head = peer.head;
   if (head.magic != MessageHead::kMagic) {
     return {StatusCode::kInternal,
             "rank " + std::to_string(peer.rank) + " speaks another protocol: use one libmuster"};
   }
   if (head.kind != MessageKind::kData) {
-    return WordOf(peer, head,
-                  std::string(reinterpret_cast<const char*>(data), done - sizeof(head)));
+    return WordOf(peer, std::string(reinterpret_cast<const char*>(data), peer.done - sizeof(head)));
   }
   if (head.call != head_.call || head.mark != head_.mark || head.bytes != bytes) {
     return disagree_(peer.rank, head);
@@ -209,12 +208,12 @@ Status Peers::Judge(Peer& peer, const MessageHead& head, const uint8_t* data, ui
   return {};
 }
 
-// `text`: as much of it as is here.
-Status Peers::WordOf(const Peer& peer, const MessageHead& head, std::string text) {
-  if (head.kind == MessageKind::kBye) {
+// The peer's head is no data's; `text`: as much of its sentence as is here.
+Status Peers::WordOf(const Peer& peer, std::string text) {
+  if (peer.head.kind == MessageKind::kBye) {
     return Closed(peer.rank);
   }
-  const uint64_t want = std::min(head.bytes, kFailureBytesMax);
+  const uint64_t want = std::min(peer.head.bytes, kFailureBytesMax);
   text.resize(std::min<uint64_t>(text.size(), want));
   while (text.size() < want) {
     char more[kFailureBytesMax];
@@ -226,13 +225,45 @@ Status Peers::WordOf(const Peer& peer, const MessageHead& head, std::string text
     }
     text.append(more, static_cast<size_t>(got));
   }
-  return {static_cast<StatusCode>(head.call), text};
+  return {static_cast<StatusCode>(peer.head.call), text};
 }
 
-// What a peer that reads no more has said before; nothing of it is taken. `only_failures`: that it
-// has ended is no error for us yet.
-Status Peers::LastWord(const Peer& peer, bool only_failures) {
+// What a peer to which nothing can be sent any more has said last, behind data that nobody needs
+// now. OK: nothing.
+Status Peers::LastWord(Peer& peer) {
+  std::vector<uint8_t> waste(kPiece);
+  for (;;) {
+    const bool in_head = peer.done < sizeof(peer.head);
+    const uint64_t all = sizeof(peer.head) + (in_head ? 0 : peer.head.bytes);
+    if (!in_head && peer.done == all) {
+      peer.done = 0;
+      continue;
+    }
+    void* const to = in_head ? reinterpret_cast<uint8_t*>(&peer.head) + peer.done : waste.data();
+    const ssize_t got =
+        recv(peer.fd.get(), to, std::min<uint64_t>(all - peer.done, kPiece), MSG_DONTWAIT);
+    if (got <= 0) {
+      return {};
+    }
+    peer.done += static_cast<uint64_t>(got);
+    if (in_head && peer.done == sizeof(peer.head)) {
+      if (peer.head.magic != MessageHead::kMagic) {
+        return {};
+      }
+      if (peer.head.kind != MessageKind::kData) {
+        return WordOf(peer, "");
+      }
+    }
+  }
+}
+
+// What a peer says next, if it is no data; nothing of it is taken. `only_failures`: that it has
+// ended is no error for us yet.
+Status Peers::Waiting(const Peer& peer, bool only_failures) {
   uint8_t bytes[sizeof(MessageHead) + kFailureBytesMax];
+  if (peer.done != 0) {
+    return {};  // in the middle of a message
+  }
   const ssize_t got = recv(peer.fd.get(), bytes, sizeof(bytes), MSG_DONTWAIT | MSG_PEEK);
   MessageHead head;
   if (got < static_cast<ssize_t>(sizeof(head))) {
@@ -311,7 +342,7 @@ Status Peers::Sleep(Peer* from, const GiveUp& give_up) {
   }
   for (const uint32_t node : sending_) {
     Peer& peer = peers_[node];
-    peer.broken = peer.broken.ok() ? LastWord(peer, false) : peer.broken;
+    peer.broken = peer.broken.ok() ? Waiting(peer, false) : peer.broken;
     if (!peer.broken.ok()) {
       return peer.broken;
     }
@@ -322,7 +353,7 @@ Status Peers::Sleep(Peer* from, const GiveUp& give_up) {
 Status Peers::Failure() const {
   for (const Peer& peer : peers_) {
     if (peer.fd.valid()) {
-      if (Status said = LastWord(peer, true); !said.ok()) {
+      if (Status said = Waiting(peer, true); !said.ok()) {
         return said;
       }
     }

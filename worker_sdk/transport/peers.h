@@ -74,17 +74,19 @@ class Peers {
     UniqueFd fd;
     uint32_t rank = 0;
     std::deque<Outgoing> out;
+    MessageHead head;   // of the message that is coming
+    uint64_t done = 0;  // of it, head and data
     Status broken;
   };
 
   bool IsThrough(uint64_t sends) const;
   bool SendPiece(Peer& peer);
-  Status Take(Peer& peer, MessageHead& head, uint8_t* data, uint64_t bytes, uint64_t& done);
-  Status Judge(Peer& peer, const MessageHead& head, const uint8_t* data, uint64_t bytes,
-               uint64_t done);
-  static Status WordOf(const Peer& peer, const MessageHead& head, std::string text);
-  static Status LastWord(const Peer& peer, bool only_failures);
-  void Break(Peer& peer, int error);
+  Status Take(Peer& peer, uint8_t* data, uint64_t bytes);
+  Status Judge(const Peer& peer, const uint8_t* data, uint64_t bytes) const;
+  static Status WordOf(const Peer& peer, std::string text);
+  static Status Waiting(const Peer& peer, bool only_failures);
+  static Status LastWord(Peer& peer);
+  static Status EndOf(const Peer& peer, int error);
   template <typename Done>
   Status Wait(Peer* from, const Done& done, const GiveUp& give_up);
   Status Sleep(Peer* from, const GiveUp& give_up);

@@ -9,6 +9,10 @@
 namespace muster {
 namespace {
 
+Space SpaceOf(const World& world, const Ref& ref) {
+  return world.in_place && ref.space == Space::kIn ? Space::kOut : ref.space;
+}
+
 uint64_t AreaOf(const Ref& ref, uint64_t phase) {
   return (uint64_t{ref.place} * 8 + static_cast<uint64_t>(ref.space)) * 2 + (phase & 1);
 }
@@ -17,7 +21,7 @@ int64_t Read(World& world, uint32_t me, const Ref& ref, uint64_t word) {
   World::Rank& rank = world.ranks[me];
   const uint64_t at = ref.offset / kWord + word;
   if (ref.space == Space::kIn || ref.space == Space::kOut) {
-    return (ref.space == Space::kIn ? rank.in : rank.out).at(at);
+    return (SpaceOf(world, ref) == Space::kIn ? rank.in : rank.out).at(at);
   }
   if (ref.space == Space::kScratch) {
     return WordOf(rank.scratch, at);
@@ -38,7 +42,7 @@ void CheckNotSent(World& world, uint32_t me, const Ref& ref, uint64_t words) {
     for (const Message& message : sender.sent) {
       const uint64_t begin = message.src.offset / kWord;
       const bool same_area =
-          own ? &sender == &rank && message.src.space == ref.space
+          own ? &sender == &rank && SpaceOf(world, message.src) == ref.space
               : AreaOf(message.src, message.phase) == AreaOf(ref, rank.phase + 1);
       EXPECT_FALSE(same_area && at < begin + message.words && at + words > begin)
           << "S6: rank " << me << " writes to what is being sent";
@@ -81,7 +85,7 @@ void Divide(World& world, uint32_t me, const Ref& ref, uint64_t word) {
 int64_t Sent(World& world, const Message& message, uint64_t word) {
   World::Rank& rank = world.ranks[message.sender];
   const uint64_t at = message.src.offset / kWord + word;
-  switch (message.src.space) {
+  switch (SpaceOf(world, message.src)) {
     case Space::kIn:
       return rank.in.at(at);
     case Space::kOut:

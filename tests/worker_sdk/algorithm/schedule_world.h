@@ -57,13 +57,14 @@ struct World {
     size_t at = 0;
     uint64_t phase = 0;
     std::vector<uint64_t> known;  // phase of each rank of the node that this one has waited for
-    std::vector<int64_t> in;
+    std::vector<int64_t> in;      // empty where it is `out`
     std::vector<int64_t> out;
     std::vector<int64_t> scratch;
     std::vector<Message> sent;  // not yet received
     uint64_t sends = 0;         // begun
     uint64_t received = 0;      // of them
   };
+  bool in_place = false;  // `in` begins where `out` does
   Rank& Peer(const Rank& rank, uint32_t place) {
     return ranks[layout.First(rank.seat.node) + place];
   }

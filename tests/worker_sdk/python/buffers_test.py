@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/ usr / bin / env python3
 """What the Python package accepts as numbers, what it passes on, and what it says of the rest."""
 
 import array

@@ -142,6 +142,17 @@ TEST_F(PeersTest, AFailureComesWithItsReason) {
   }
 }
 
+// It failed behind data that nobody has read, and is gone: sending to it tells, and why.
+TEST_F(PeersTest, AFailureBehindDataComesWithItsReason) {
+  const std::vector<uint8_t> data(1u << 20);
+  EXPECT_TRUE(peers.Send(1, data.data(), data.size()).ok());  // unread there: its end is a reset
+  Say(1, Head(MessageKind::kData, 7, 100000) + std::string(100000, 'x'));
+  Say(1, Head(MessageKind::kFailure, static_cast<uint64_t>(StatusCode::kUnavailable), 3) + "why");
+  ends[1].Reset();
+  EXPECT_EQ(peers.Flush(1, never).ToString(), "UNAVAILABLE: why");
+  EXPECT_EQ(Receive(5).ToString(), "UNAVAILABLE: why");
+}
+
 TEST_F(PeersTest, AFailureOfAnyPeerIsSeen) {
   EXPECT_TRUE(peers.Failure().ok());
   Say(2, Head(MessageKind::kFailure, static_cast<uint64_t>(StatusCode::kUnavailable), 3) + "why");
