@@ -103,6 +103,12 @@ def test_ranks_that_disagree_are_both_named(node0, nodes):
     assert "rank 0 calls all_reduce(8 x float32, sum), rank 1 calls all_reduce(7 x float32, sum)" in result.text, result
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_roots_that_disagree_are_both_named(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "2", "--no-prefix", PROBE, "roots")
+    assert result.code == 1 and "root 0), rank 1 calls reduce(8 x float32, sum, root 1)" in result.text, result
+
+
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_communicators_can_be_opened_again(node0, nodes):
     result = node0.run("--standalone", "--nnodes", nodes, "-n", "3", "--no-prefix", PROBE, "again")

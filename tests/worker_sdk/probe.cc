@@ -70,6 +70,14 @@ int Disagree(muster::Communicator& comm) {
   return Say(comm.AllReduce(data.data(), comm.rank() == 0 ? 8 : 7));
 }
 
+int DisagreeOnRoot(muster::Communicator& comm) {
+  signal(SIGTERM, SIG_IGN);
+  std::vector<float> in(8);
+  std::vector<float> out(8);
+  return Say(comm.Reduce(in.data(), out.data(), 8, muster::DType::kFloat32, muster::ReduceOp::kSum,
+                         comm.rank()));
+}
+
 // The next of a series of calls that is the same on all ranks. Every one ends on every rank only
 // when all have come to it, or to one soon after.
 muster::Status Any(muster::Communicator& comm, std::minstd_rand& random, std::vector<float>& in,
@@ -168,6 +176,9 @@ int main(int argc, char** argv) {
   }
   if (what == "disagree") {
     return Disagree(*comm);
+  }
+  if (what == "roots") {
+    return DisagreeOnRoot(*comm);
   }
   if (what == "chaos") {
     return Chaos(*comm, static_cast<unsigned>(std::atoi(argc > 2 ? argv[2] : "0")));

@@ -68,8 +68,9 @@ class Broker {
  public:
   std::function<void(int fd)> prepare = [](int) {};
 
-  StatusOr<std::vector<UniqueFd>> Connect(uint32_t me, const std::vector<uint32_t>& ranks,
-                                          const std::function<Status(uint32_t rank)>& give_up) {
+  Status Connect(uint32_t me, const std::vector<uint32_t>& ranks,
+                 const std::function<void(uint32_t rank, UniqueFd fd)>& take,
+                 const std::function<Status(uint32_t rank)>& give_up) {
     std::unique_lock lock(mutex_);
     for (const uint32_t rank : ranks) {
       asked_.insert({me, rank});
@@ -80,7 +81,6 @@ class Broker {
         changed_.notify_all();
       }
     }
-    std::vector<UniqueFd> out;
     for (const uint32_t rank : ranks) {
       while (ends_.count({me, rank}) == 0) {
         if (changed_.wait_for(lock, std::chrono::milliseconds(50)) == std::cv_status::timeout) {
@@ -89,9 +89,9 @@ class Broker {
           }
         }
       }
-      out.push_back(std::move(ends_[{me, rank}]));
+      take(rank, std::move(ends_[{me, rank}]));
     }
-    return out;
+    return {};
   }
 
  private:

@@ -87,10 +87,11 @@ class Communicator::Impl {
   Impl(const WorkerIdentity& me, Meeting meeting)
       : me_(me),
         link_(std::move(meeting.link)),
-        executor_(std::move(meeting.arena), std::move(meeting.layout),
-                  [this](const std::vector<uint32_t>& ranks, const Peers::GiveUp& give_up) {
-                    return link_->Connect(ranks, give_up);
-                  }) {}
+        executor_(
+            std::move(meeting.arena), std::move(meeting.layout),
+            [this](const std::vector<uint32_t>& ranks, const Executor::Take& take,
+                   const Peers::GiveUp& give_up) { return link_->Connect(ranks, take, give_up); }) {
+  }
 
   // The first call of all ranks: they agree on what schedules depend on.
   Status Meet() {

@@ -93,6 +93,12 @@ Status AgentLink::TakeWelcome(const WorkerIdentity& me) {
       welcome_.world_size != me.size) {
     return {StatusCode::kInternal, "the agent's welcome does not fit this worker's environment"};
   }
+  const ArenaGeometry ours = ArenaFor(welcome_.local_size, welcome_.nodes, welcome_.world_size);
+  if (welcome_.slot_bytes != ours.slot_bytes || welcome_.result_bytes != ours.result_bytes) {
+    return {StatusCode::kInternal,
+            "libmuster and the agent of this node are of different builds: take both from one "
+            "installation"};
+  }
   return {};
 }
 
@@ -115,19 +121,18 @@ StatusOr<Layout> AgentLink::ReadLayout() const {
   return Layout(sizes, std::move(ranks));
 }
 
-StatusOr<std::vector<UniqueFd>> AgentLink::Connect(
-    const std::vector<uint32_t>& ranks, const std::function<Status(uint32_t rank)>& give_up) {
-  std::vector<UniqueFd> out(ranks.size());
+Status AgentLink::Connect(const std::vector<uint32_t>& ranks,
+                          const std::function<void(uint32_t rank, UniqueFd fd)>& take,
+                          const std::function<Status(uint32_t rank)>& give_up) {
   for (const uint32_t rank : ranks) {
     if (Status status = Seek(rank); !status.ok()) {
       return status;
     }
   }
-  for (size_t missing = ranks.size(); missing > 0;) {
+  std::vector<uint32_t> missing = ranks;
+  while (!missing.empty()) {
     if (PollUntil(socket_.get(), POLLIN, std::chrono::steady_clock::now() + kLookAround) == 0) {
-      const auto first =
-          std::find_if(out.begin(), out.end(), [](const UniqueFd& fd) { return !fd.valid(); });
-      if (Status status = give_up(ranks[static_cast<size_t>(first - out.begin())]); !status.ok()) {
+      if (Status status = give_up(missing.front()); !status.ok()) {
         return status;
       }
       continue;
@@ -137,14 +142,14 @@ StatusOr<std::vector<UniqueFd>> AgentLink::Connect(
     if (!rank.ok()) {
       return rank.status();
     }
-    const auto at = std::find(ranks.begin(), ranks.end(), *rank) - ranks.begin();
-    if (static_cast<size_t>(at) == ranks.size() || out[static_cast<size_t>(at)].valid()) {
-      return Status(StatusCode::kInternal, "the agent gave a connection that nobody asked for");
+    const auto at = std::find(missing.begin(), missing.end(), *rank);
+    if (at == missing.end()) {
+      return {StatusCode::kInternal, "the agent gave a connection that nobody asked for"};
     }
-    out[static_cast<size_t>(at)] = std::move(fd);
-    --missing;
+    missing.erase(at);
+    take(*rank, std::move(fd));
   }
-  return out;
+  return {};
 }
 
 Status AgentLink::Seek(uint32_t rank) const {

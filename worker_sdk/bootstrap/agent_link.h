@@ -30,12 +30,13 @@ class AgentLink {
   // Of the whole round, from the arena's map. Internal: it makes no sense.
   StatusOr<Layout> ReadLayout() const;
 
-  // Connections with these ranks of other nodes, in their order: waits until each of them has asked
-  // for one with us. `give_up` is asked every 50 ms or so, with a rank that has not; with any other
-  // answer than OK the wait ends with it. Unavailable: the agent is gone, or cannot reach that
-  // node.
-  StatusOr<std::vector<UniqueFd>> Connect(const std::vector<uint32_t>& ranks,
-                                          const std::function<Status(uint32_t rank)>& give_up);
+  // Makes connections with these ranks of other nodes, and hands each to `take` as it comes: waits
+  // until every one of them has asked for one with us. `give_up` is asked every 50 ms or so, with a
+  // rank that has not; with any other answer than OK the wait ends with it. Unavailable: the agent
+  // is gone, or cannot reach that node.
+  Status Connect(const std::vector<uint32_t>& ranks,
+                 const std::function<void(uint32_t rank, UniqueFd fd)>& take,
+                 const std::function<Status(uint32_t rank)>& give_up);
 
  private:
   AgentLink() = default;

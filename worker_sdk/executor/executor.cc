@@ -10,6 +10,8 @@
 namespace muster {
 namespace {
 
+constexpr std::chrono::milliseconds kLookEvery{40};  // at what the peers say, while we wait
+
 bool HasRoot(OpKind kind) {
   return kind == OpKind::kReduce || kind == OpKind::kBroadcast || kind == OpKind::kGather ||
          kind == OpKind::kScatter;
@@ -47,7 +49,7 @@ Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
              }),
       give_up_([this](uint32_t rank) { return GiveUp(rank); }),
       sources_(std::max(group_.size(), layout_.nodes())) {
-  arena_->SetWork([this] { return peers_.Progress(); });
+  arena_->SetWork([this] { return peers_.ProgressFar(); });
 }
 
 Status Executor::Run(const Call& call, const void* in, void* out) {
@@ -134,14 +136,10 @@ Status Executor::Prepare() {
   for (const uint32_t node : nodes) {
     ranks.push_back(layout_.RankOf(node, group_.place));
   }
-  StatusOr<std::vector<UniqueFd>> fds = connect_(ranks, give_up_);
-  if (!fds.ok()) {
-    return fds.status();
-  }
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    peers_.Add(nodes[i], ranks[i], std::move((*fds)[i]));
-  }
-  return {};
+  const Take take = [this](uint32_t rank, UniqueFd fd) {
+    peers_.Add(layout_.SeatOf(rank).node, rank, std::move(fd));
+  };
+  return connect_(ranks, take, give_up_);
 }
 
 Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
@@ -226,17 +224,19 @@ std::string Executor::Describe(const CallMark& mark) const {
 
 // Asked every 50 ms or so while we wait for a rank.
 Status Executor::GiveUp(uint32_t rank) {
-  Status failed = arena_->failure();
-  if (failed.ok()) {
-    failed = peers_.Failure();
-  }
-  if (!failed.ok()) {
+  if (Status failed = arena_->failure(); !failed.ok()) {
     return failed;
   }
   const auto now = std::chrono::steady_clock::now();
   if (!waiting_since_.has_value()) {
     waiting_since_ = now;
     told_ = std::chrono::minutes(0);
+  }
+  if (now - looked_ >= kLookEvery) {
+    looked_ = now;
+    if (Status failed = peers_.Failure(); !failed.ok()) {
+      return failed;
+    }
   }
   const auto waited = now - *waiting_since_;
   if (timeout_.count() != 0 && waited >= timeout_) {

@@ -21,9 +21,11 @@ namespace muster {
 
 class Executor {
  public:
-  // Connections with these ranks, in their order; each of them asks for one with us.
-  using Connect = std::function<StatusOr<std::vector<UniqueFd>>(const std::vector<uint32_t>& ranks,
-                                                                const Peers::GiveUp& give_up)>;
+  // Makes connections with these ranks, each of which asks for one with us, and hands them over as
+  // they come; waits for all.
+  using Take = std::function<void(uint32_t rank, UniqueFd fd)>;
+  using Connect = std::function<Status(const std::vector<uint32_t>& ranks, const Take& take,
+                                       const Peers::GiveUp& give_up)>;
 
   // `layout`: of the whole world; the arena's ranks are one of its nodes.
   Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect);
@@ -74,6 +76,7 @@ class Executor {
   bool checked_ = true;       // the others make the same call, as far as we wait for them
   std::optional<std::chrono::steady_clock::time_point> waiting_since_;
   std::chrono::minutes told_{0};
+  std::chrono::steady_clock::time_point looked_;  // at what the peers say
   Status broken_;
   std::vector<Step> steps_;
   std::vector<CacheLine> scratch_ = std::vector<CacheLine>(1);  // never empty

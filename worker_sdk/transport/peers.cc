@@ -55,9 +55,13 @@ void Peers::Add(uint32_t node, uint32_t rank, UniqueFd fd) {
 }
 
 void Peers::Begin(uint64_t call, const CallMark& mark) {
+  last_ = head_;
   head_.call = call;
   head_.mark = mark;
   sends_ = 0;
+  for (Peer& peer : peers_) {
+    peer.told = false;
+  }
 }
 
 Status Peers::Send(uint32_t node, const uint8_t* data, uint64_t bytes) {
@@ -87,6 +91,16 @@ bool Peers::Progress() {
     }
   }
   return !sending_.empty() && more;
+}
+
+bool Peers::ProgressFar() {
+  for (;;) {
+    const uint64_t before = moved_;
+    const bool more = Progress();
+    if (!more || moved_ == before) {
+      return more;
+    }
+  }
 }
 
 // False: the connection is broken.
@@ -156,7 +170,7 @@ Status Peers::Receive(uint32_t node, uint8_t* data, uint64_t bytes, const GiveUp
     status = Take(peer, data, bytes);
     return !status.ok() || peer.done == sizeof(peer.head) + bytes;
   };
-  const Status waited = Wait(&peer, taken, give_up);
+  const Status waited = Wait(&peer, 0, taken, give_up);
   if (!status.ok() || !waited.ok()) {
     return status.ok() ? waited : status;
   }
@@ -189,7 +203,30 @@ Status Peers::Take(Peer& peer, uint8_t* data, uint64_t bytes) {
   moved_ += static_cast<uint64_t>(got);
   const bool had_head = peer.done >= sizeof(peer.head);
   peer.done += static_cast<uint64_t>(got);
+  while (!had_head && peer.done >= sizeof(peer.head) && peer.head.magic == MessageHead::kMagic &&
+         peer.head.kind == MessageKind::kWaiting) {
+    if (Status same = Compare(peer, peer.head); !same.ok()) {
+      return same;
+    }
+    Skip(peer, data);
+  }
   return had_head || peer.done < sizeof(peer.head) ? Status() : Judge(peer, data, bytes);
+}
+
+// A message that is a head alone has come, and what follows it lies in `data`.
+void Peers::Skip(Peer& peer, uint8_t* data) {
+  peer.done -= sizeof(peer.head);
+  if (peer.done > 0) {
+    const uint64_t of_head = std::min<uint64_t>(peer.done, sizeof(peer.head));
+    std::memcpy(&peer.head, data, of_head);
+    std::memmove(data, data + of_head, peer.done - of_head);
+  }
+}
+
+// A rank that waits for us is in the call that we are in, or were in.
+Status Peers::Compare(const Peer& peer, const MessageHead& head) const {
+  const MessageHead& ours = head.call == last_.call ? last_ : head_;
+  return head.call != ours.call || head.mark == ours.mark ? Status() : disagree_(peer.rank, head);
 }
 
 // A head has come whole, and with it the beginning of `data`.
@@ -250,16 +287,16 @@ Status Peers::LastWord(Peer& peer) {
       if (peer.head.magic != MessageHead::kMagic) {
         return {};
       }
-      if (peer.head.kind != MessageKind::kData) {
+      if (peer.head.kind == MessageKind::kFailure || peer.head.kind == MessageKind::kBye) {
         return WordOf(peer, "");
       }
     }
   }
 }
 
-// What a peer says next, if it is no data; nothing of it is taken. `only_failures`: that it has
-// ended is no error for us yet.
-Status Peers::Waiting(const Peer& peer, bool only_failures) {
+// What a peer says next, if it is no data; it stays there, unless it only waits for us.
+// `only_failures`: that it has ended is no error for us yet.
+Status Peers::Waiting(Peer& peer, bool only_failures) {
   uint8_t bytes[sizeof(MessageHead) + kFailureBytesMax];
   if (peer.done != 0) {
     return {};  // in the middle of a message
@@ -272,6 +309,11 @@ Status Peers::Waiting(const Peer& peer, bool only_failures) {
   std::memcpy(&head, bytes, sizeof(head));
   if (head.magic != MessageHead::kMagic || head.kind == MessageKind::kData) {
     return {};
+  }
+  if (head.kind == MessageKind::kWaiting) {
+    (void)recv(peer.fd.get(), bytes, sizeof(head),
+               MSG_DONTWAIT);  // what is behind it counts next time
+    return Compare(peer, head);
   }
   if (head.kind == MessageKind::kBye) {
     return only_failures ? Status() : Closed(peer.rank);
@@ -296,12 +338,12 @@ Status Peers::Flush(uint64_t sends, const GiveUp& give_up) {
     }
     return !status.ok() || IsThrough(sends);
   };
-  const Status waited = Wait(nullptr, done, give_up);
+  const Status waited = Wait(nullptr, sends, done, give_up);
   return status.ok() ? waited : status;
 }
 
 template <typename Done>
-Status Peers::Wait(Peer* from, const Done& done, const GiveUp& give_up) {
+Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& give_up) {
   using Clock = std::chrono::steady_clock;
   const auto limit = policy_.yields + (policy_.spins > 0 ? kSpin : std::chrono::microseconds(0));
   Clock::time_point begin;
@@ -317,7 +359,7 @@ Status Peers::Wait(Peer* from, const Done& done, const GiveUp& give_up) {
     }
     const auto waited = Clock::now() - begin;
     if (waited >= limit) {
-      if (Status status = Sleep(from, give_up); !status.ok()) {
+      if (Status status = Sleep(from, sends, give_up); !status.ok()) {
         return status;
       }
     } else if (policy_.spins == 0 || waited >= kSpin) {
@@ -327,7 +369,7 @@ Status Peers::Wait(Peer* from, const Done& done, const GiveUp& give_up) {
 }
 
 // Until something can move, for a moment at most.
-Status Peers::Sleep(Peer* from, const GiveUp& give_up) {
+Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
   std::vector<pollfd> polls;
   if (from != nullptr) {
     polls.push_back({from->fd.get(), POLLIN, 0});
@@ -347,11 +389,34 @@ Status Peers::Sleep(Peer* from, const GiveUp& give_up) {
       return peer.broken;
     }
   }
-  return give_up(from != nullptr ? from->rank : sending_.empty() ? 0 : peers_[sending_[0]].rank);
+  if (from != nullptr) {
+    TellWaiting(*from);
+  }
+  return give_up(from != nullptr ? from->rank : Blocking(sends));
 }
 
-Status Peers::Failure() const {
-  for (const Peer& peer : peers_) {
+// Of a rank that has not taken one of the first `sends`.
+uint32_t Peers::Blocking(uint64_t sends) const {
+  for (const uint32_t node : sending_) {
+    if (peers_[node].out.front().number <= sends) {
+      return peers_[node].rank;
+    }
+  }
+  return 0;
+}
+
+void Peers::TellWaiting(Peer& peer) {
+  if (!peer.told && peer.out.empty() && peer.broken.ok()) {
+    peer.told = true;
+    sending_.push_back(static_cast<uint32_t>(&peer - peers_.data()));
+    Outgoing& out = peer.out.emplace_back();
+    out.head = head_;
+    out.head.kind = MessageKind::kWaiting;
+  }
+}
+
+Status Peers::Failure() {
+  for (Peer& peer : peers_) {
     if (peer.fd.valid()) {
       if (Status said = Waiting(peer, true); !said.ok()) {
         return said;

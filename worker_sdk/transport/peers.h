@@ -16,7 +16,12 @@
 
 namespace muster {
 
-enum class MessageKind : uint32_t { kData = 1, kFailure = 2, kBye = 3 };
+enum class MessageKind : uint32_t {
+  kData = 1,
+  kFailure = 2,
+  kBye = 3,
+  kWaiting = 4,  // "for you, in this call": ranks that both wait may find out that they disagree
+};
 
 // Before every message, little-endian as all machines that we run on.
 struct MessageHead {
@@ -57,9 +62,11 @@ class Peers {
   // Sends what can be sent now. False: nothing is left, or a connection broke (its next use says
   // so).
   bool Progress();
+  // The same until the kernel takes no more.
+  bool ProgressFar();
 
   // What a peer has said about why it stops, if it is the next thing it says; OK: none has.
-  Status Failure() const;
+  Status Failure();
   // Tells every peer why we stop, as far as they take it within a moment.
   void Fail(StatusCode code, const std::string& why);
 
@@ -76,6 +83,7 @@ class Peers {
     std::deque<Outgoing> out;
     MessageHead head;   // of the message that is coming
     uint64_t done = 0;  // of it, head and data
+    bool told = false;  // in this call, that we wait for it
     Status broken;
   };
 
@@ -84,18 +92,23 @@ class Peers {
   Status Take(Peer& peer, uint8_t* data, uint64_t bytes);
   Status Judge(const Peer& peer, const uint8_t* data, uint64_t bytes) const;
   static Status WordOf(const Peer& peer, std::string text);
-  static Status Waiting(const Peer& peer, bool only_failures);
+  static void Skip(Peer& peer, uint8_t* data);
+  Status Compare(const Peer& peer, const MessageHead& head) const;
+  Status Waiting(Peer& peer, bool only_failures);
+  void TellWaiting(Peer& peer);
+  uint32_t Blocking(uint64_t sends) const;
   static Status LastWord(Peer& peer);
   static Status EndOf(const Peer& peer, int error);
   template <typename Done>
-  Status Wait(Peer* from, const Done& done, const GiveUp& give_up);
-  Status Sleep(Peer* from, const GiveUp& give_up);
+  Status Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& give_up);
+  Status Sleep(Peer* from, uint64_t sends, const GiveUp& give_up);
 
   const WaitPolicy policy_;
   const Disagree disagree_;
   std::vector<Peer> peers_;        // by node
   std::vector<uint32_t> sending_;  // nodes whose `out` is not empty
   MessageHead head_;               // of the present call
+  MessageHead last_;               // of the one before
   uint64_t sends_ = 0;             // of it
   uint64_t moved_ = 0;             // bytes so far, both ways
 };

@@ -37,10 +37,10 @@ struct Cluster {
     StatusOr<std::unique_ptr<Arena>> arena =
         Arena::Map(memory[seat.node], geometry, seat.place, std::move(ranks), {});
     CHECK(arena.ok());
-    return Executor(*std::move(arena), layout,
-                    [this, rank](const std::vector<uint32_t>& others, const Peers::GiveUp& up) {
-                      return broker.Connect(rank, others, up);
-                    });
+    return Executor(
+        *std::move(arena), layout,
+        [this, rank](const std::vector<uint32_t>& others, const Executor::Take& take,
+                     const Peers::GiveUp& up) { return broker.Connect(rank, others, take, up); });
   }
   const Layout layout;
   std::vector<UniqueFd> memory;
@@ -303,6 +303,25 @@ TEST(ExecutorTest, RanksOfTwoNodesThatDisagreeAreBothNamed) {
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.ToString();
     EXPECT_THAT(status.message(), HasSubstr("calls all_reduce(64 x float32, sum)"));
     EXPECT_THAT(status.message(), HasSubstr("calls all_reduce(32 x float32, sum)"));
+  }
+}
+
+// Each thinks that the other one sends.
+TEST(ExecutorTest, RootsThatDisagreeEndInsteadOfWaiting) {
+  for (const OpKind kind : {OpKind::kReduce, OpKind::kGather}) {
+    Cluster cluster({1, 1});
+    std::vector<Status> ended(2);
+    RunRanks(2, [&](uint32_t rank) {
+      Executor executor = cluster.Open(rank);
+      std::vector<float> in(64);
+      std::vector<float> out(128);
+      ended[rank] = executor.Run(Of(kind, 64, rank), in.data(), out.data());
+    });
+    for (const Status& status : ended) {
+      EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.ToString();
+      EXPECT_THAT(status.message(), HasSubstr("root 0"));
+      EXPECT_THAT(status.message(), HasSubstr("root 1"));
+    }
   }
 }
 

@@ -114,6 +114,27 @@ TEST_F(PeersTest, WhatIsNoMessageOfThisCallEndsIt) {
   EXPECT_EQ(Receive(5).message(), "rank 11 is in call 8 with 5");
 }
 
+// A rank that waits for us says so; it is no answer to our own wait.
+TEST_F(PeersTest, WhoWaitsForUsInTheSameCallIsPassedOver) {
+  const std::string message = Head(MessageKind::kData, 7, 5) + "hello";
+  const std::string waiting = Head(MessageKind::kWaiting, 7, 0);
+  for (const std::string& before : {waiting, waiting + Head(MessageKind::kWaiting, 3, 0)}) {
+    Say(1, before + message);
+    EXPECT_EQ(Receive(5).ToString(), "OK");
+    EXPECT_EQ(received, "hello");
+  }
+  Say(1, waiting);
+  EXPECT_EQ(Receive(5, at_once).message(), "rank 11");
+}
+
+TEST_F(PeersTest, WhoWaitsForUsInAnotherCallDisagrees) {
+  peers.Begin(8, {});
+  Say(1, Head(MessageKind::kWaiting, 7, 0));  // the same as ours was
+  EXPECT_EQ(Receive(5, at_once).message(), "rank 11");
+  Say(1, Head(MessageKind::kWaiting, 8, 0));
+  EXPECT_EQ(Receive(5).message(), "rank 11 is in call 8 with 0");
+}
+
 TEST_F(PeersTest, GarbageIsRefused) {
   Say(1, std::string(64, 'G'));
   EXPECT_EQ(Receive(5).code(), StatusCode::kInternal);
