@@ -122,7 +122,7 @@ Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t rank)
       if (Reached(place)) {
         return {};
       }
-      const Status gone = Gone(place);
+      Status gone = Gone(place);
       if (Status failed = failure(); !failed.ok()) {  // it may be why that rank is gone
         return failed;
       }

@@ -48,7 +48,7 @@ struct Cluster {
 };
 
 // One node and several, even and uneven.
-const std::vector<std::vector<uint32_t>> kShapes = {
+const std::vector<std::vector<uint32_t>> shapes = {
     {1}, {2}, {3}, {7}, {1, 1}, {2, 2}, {1, 3}, {3, 1, 2}, {1, 1, 1}, {1, 2, 1, 1, 1, 1, 1, 2, 1},
 };
 
@@ -71,7 +71,7 @@ std::string Text(const Status& status) { return status.ToString(); }
 constexpr uint64_t kCounts[] = {0, 1, 2, 3, 16, 1000, 5000, 40000, 200001};
 
 class ShapeTest : public testing::TestWithParam<std::vector<uint32_t>> {};
-INSTANTIATE_TEST_SUITE_P(Shapes, ShapeTest, testing::ValuesIn(kShapes));
+INSTANTIATE_TEST_SUITE_P(Shapes, ShapeTest, testing::ValuesIn(shapes));
 
 TEST_P(ShapeTest, AllReduceInPlaceAndOutOfPlace) {
   Cluster cluster(GetParam(), GetParam().size() == 3);
