@@ -47,9 +47,9 @@ class PeerConnection {
   UvTimer timer_;
 };
 
-// A vanished machine ends the connection, also when nothing is under way; small messages leave at
-// once. A live peer that does not read for long is none (so no TCP_USER_TIMEOUT: it ends a
-// connection whose reader is merely busy).
+// Small messages leave at once. A machine that vanishes while nothing is under way ends the
+// connection within 25 s (keepalive); otherwise the lease of its node tells first. No
+// TCP_USER_TIMEOUT: it also ends a connection whose reader is merely busy.
 void SetPeerOptions(int socket);
 
 }  // namespace muster

@@ -124,9 +124,8 @@ class PeerDoorTest : public LoopTest {
       }
     }
     a_.door->Found(B());
-    ASSERT_TRUE(RunUntil([&] {
-      return a_.results.size() == 2 * communicators && b_.results.size() == 2 * communicators;
-    }));
+    const size_t all = size_t{2} * communicators;
+    ASSERT_TRUE(RunUntil([&] { return a_.results.size() == all && b_.results.size() == all; }));
     for (const auto& [pair, result] : a_.results) {
       ASSERT_TRUE(result.ok()) << result.status();
       Say(*result, absl::StrCat(1000 + pair.communicator, pair.mine));
@@ -412,11 +411,12 @@ TEST_F(PeerDoorTest, P2NobodyThereIsSaidInTheEnd) {
   options.times.retry_min = options.times.retry_max = absl::Milliseconds(5);
   Make(a_, options);
   BeginA();
-  for (uint32_t i = 0; i < 2 * PeerDoor::kConnectsPerNode; ++i) {
+  constexpr uint32_t kSeeks = 2 * PeerDoor::kConnectsPerNode;
+  for (uint32_t i = 0; i < kSeeks; ++i) {
     a_.Seek({i, 0, 2});
   }
   a_.door->Found(B());
-  ASSERT_TRUE(RunUntil([&] { return a_.results.size() == 2 * PeerDoor::kConnectsPerNode; }));
+  ASSERT_TRUE(RunUntil([&] { return a_.results.size() == kSeeks; }));
   const std::string why = a_.Refusal({0, 0, 2});
   EXPECT_THAT(why, HasSubstr(absl::StrCat("no connection to rank 2 of node 1 at 127.0.0.1:", port_,
                                           ": 127.0.0.1: Connection refused; ")));
