@@ -41,7 +41,7 @@ Word& WordOf(std::vector<Word>& words, uint64_t at) {
 // Ranks are counted node by node: by position.
 struct World {
   World(Layout l, uint64_t slot_bytes, uint32_t carriers, const Call& c)
-      : layout(std::move(l)), call(c), ranks(layout.world()) {
+      : layout(std::move(l)), call(c), ranks(layout.world()), areas(layout.nodes()) {
     for (uint32_t i = 0; i < ranks.size(); ++i) {
       const Layout::Seat seat = layout.SeatOf(layout.RankAt(i));
       ranks[i].seat = seat;
@@ -71,7 +71,8 @@ struct World {
   const Layout layout;
   const Call call;
   std::vector<Rank> ranks;
-  std::map<std::pair<uint32_t, uint64_t>, std::vector<Cell>> areas;   // {node, area}
+  // By node and area: what AreaOf() says of a Ref.
+  std::vector<std::vector<std::vector<Cell>>> areas;
   std::map<std::pair<uint32_t, uint32_t>, std::deque<Message>> wire;  // {sender, receiver}
 };
 

@@ -117,7 +117,7 @@ TEST_P(ShapeTest, RootedCalls) {
   RunRanks(size, [&](uint32_t rank) {
     Executor executor = cluster.Open(rank);
     for (const uint64_t count : kCounts) {
-      for (uint32_t root = 0; root < size; ++root) {
+      for (uint32_t root = 0; root < size; root += 1 + size / 4) {
         const std::vector<float> mine = Input(rank, count);
         std::vector<float> data = rank == root ? mine : std::vector<float>(count, -1);
         ASSERT_EQ(Text(executor.Run(Of(OpKind::kBroadcast, count, root), data.data(), data.data())),
