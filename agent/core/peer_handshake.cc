@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/check.h"
+#include "proto/base/proof_text.h"
 
 namespace muster {
 namespace {
@@ -32,21 +33,6 @@ struct Reader {
     return number;
   }
 };
-
-// Each field carries its length, so that no two sets of fields make one text.
-void AppendField(absl::string_view field, std::string* out) {
-  Append(uint64_t{field.size()}, out);
-  absl::StrAppend(out, field);
-}
-
-// In a time that does not depend on what differs.
-bool Equal(absl::string_view a, absl::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
-    difference |= static_cast<unsigned>(static_cast<uint8_t>(a[i]) ^ static_cast<uint8_t>(b[i]));
-  }
-  return difference == 0;
-}
 
 }  // namespace
 
@@ -119,7 +105,7 @@ absl::Status PeerHandshake::TakeWhole() {
   }
   const absl::string_view proof =
       absl::string_view(message).substr(connector ? kPeerNonceBytes : 0);
-  if (!Equal(proof, Proof(connector ? kAcceptorRole : kConnectorRole))) {
+  if (!ConstantTimeEqual(proof, Proof(connector ? kAcceptorRole : kConnectorRole))) {
     return Failed("it does not know this job's secret, or is of another job");
   }
   if (connector) {

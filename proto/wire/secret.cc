@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/check.h"
 #include "proto/base/limits.h"
+#include "proto/base/proof_text.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -28,17 +29,6 @@ absl::StatusOr<std::string> RandomBytes(size_t count) {
     have += n > 0 ? static_cast<size_t>(n) : 0;
   }
   return bytes;
-}
-
-void AppendNumber(uint64_t number, std::string* text) {
-  for (int shift = 56; shift >= 0; shift -= 8) {
-    text->push_back(static_cast<char>((number >> shift) & 0xff));
-  }
-}
-
-void AppendField(absl::string_view field, std::string* text) {
-  AppendNumber(field.size(), text);
-  text->append(field.data(), field.size());
 }
 
 std::string HandshakeText(absl::string_view role, const Handshake& handshake) {
@@ -90,10 +80,6 @@ std::string HmacSha256(absl::string_view key, absl::string_view text) {
                             reinterpret_cast<unsigned char*>(out.data()), &size);
   CHECK(result != nullptr && size == out.size());
   return out;
-}
-
-bool ConstantTimeEqual(absl::string_view a, absl::string_view b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 std::string AgentProof(absl::string_view secret, const Handshake& handshake) {

@@ -34,8 +34,6 @@ absl::StatusOr<std::string> SecretFor(bool insecure, const std::string& secret_f
 
 // 32 bytes (RFC 2104, FIPS 180-4).
 std::string HmacSha256(absl::string_view key, absl::string_view text);
-// Equal, in a time that depends on the lengths only.
-bool ConstantTimeEqual(absl::string_view a, absl::string_view b);
 
 // What each side of Attend and Streams proves. The role is part of the text, so that no side can
 // send the other's own proof back; every field carries its length, so that no two sets of fields

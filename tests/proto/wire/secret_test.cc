@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "proto/base/proof_text.h"
 
 namespace muster {
 namespace {
