@@ -51,14 +51,6 @@ class MoveMaker : private BetweenNodesMaker {
     WaitOne(0);
   }
 
-  uint64_t PieceAt(uint64_t at, uint64_t max) const {
-    return std::min(max, bytes_ - std::min(at, bytes_));
-  }
-  // A piece for every rank of the world fits into `bytes`.
-  uint64_t PieceMax(uint64_t bytes) const {
-    return std::max(kShareUnit, bytes / layout_.world() / kShareUnit * kShareUnit);
-  }
-
   // --- broadcast ---
   void Broadcast() {
     const Layout::Seat root = layout_.SeatOf(call_.root);

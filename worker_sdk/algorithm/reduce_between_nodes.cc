@@ -116,6 +116,8 @@ class ReduceMaker : private BetweenNodesMaker {
     chunks_ = (bytes_ + group_.slot_bytes - 1) / group_.slot_bytes;
     whole_ = nodes() == 2 || (chunks_ == 1 && bytes_ / group_.carriers <= kWholeBytesMax);
     tree_ = whole_ && nodes() > kDirectNodesMax;
+    share_max_ = ShareMax(ChunkAt(0), group_.carriers);
+    part_max_ = whole_ ? share_max_ : ShareMax(share_max_, nodes());
     const uint64_t delay = chunks_ == 1 ? 0 : whole_ ? 1 : 2;
     begun_.assign(chunks_, 0);
     middle_.assign(chunks_, 0);
@@ -160,10 +162,9 @@ class ReduceMaker : private BetweenNodesMaker {
   }
   void CarryByTree() {
     const Range share = ShareOf(0);
-    const Ref own = size() == 1 ? In(0) : Scratch(0);
-    ReducePlaces(own, In(share.begin), share.begin, size() == 1 ? 0 : share.bytes());
     const Ref target = Takes() ? Out(share.begin) : Result(share.begin);
-    Tree(target, own, 2 * kWholeBytesMax, share.bytes());
+    ReduceHere(0);
+    Tree(target, Partial(0), PartsAt(0), share.bytes());
     if (IsTarget(node())) {
       Finish(target, share);
     }
@@ -183,7 +184,7 @@ class ReduceMaker : private BetweenNodesMaker {
   }
   bool IsCarrier() const { return me() < group_.carriers; }
   uint64_t At(uint64_t chunk) const { return chunk * group_.slot_bytes; }
-  uint64_t ChunkAt(uint64_t chunk) const { return std::min(group_.slot_bytes, bytes_ - At(chunk)); }
+  uint64_t ChunkAt(uint64_t chunk) const { return PieceAt(At(chunk), group_.slot_bytes); }
   Range ShareOf(uint64_t chunk) const {
     return IsCarrier() ? Share(ChunkAt(chunk), me(), group_.carriers) : Range{};
   }
@@ -203,25 +204,23 @@ class ReduceMaker : private BetweenNodesMaker {
     }
   }
 
-  // Scratch memory of a carrier: parts, one a node, three times (as many chunks
-  // are under way); the part at our own node's place is what this node has (Partial). Behind them
-  // the pieces that we have finished (Finished).
+  // Scratch memory of a carrier, three times (as many chunks are under way): what each other node
+  // sent, what this node has itself, the piece that we have finished.
   static constexpr uint64_t kUnderWay = 3;
-  uint64_t Stride() const { return (ChunkAt(0) + kShareUnit - 1) / kShareUnit * kShareUnit; }
-  uint64_t PartsAt(uint64_t chunk) const { return chunk % kUnderWay * nodes() * Stride(); }
-  Ref Finished(uint64_t chunk) const {
-    return Scratch((kUnderWay * nodes() + chunk % kUnderWay) * Stride());
-  }
+  uint64_t PartsAt(uint64_t chunk) const { return chunk % kUnderWay * nodes() * part_max_; }
   // This node's part of our share: of one rank it is what the caller has.
   Ref Partial(uint64_t chunk) const {
     return size() == 1 ? In(At(chunk) + ShareOf(chunk).begin)
-                       : Scratch(PartsAt(chunk) + node() * Stride());
+                       : Scratch(kUnderWay * nodes() * part_max_ + chunk % kUnderWay * share_max_);
+  }
+  Ref Finished(uint64_t chunk) const {
+    return Scratch(kUnderWay * (nodes() * part_max_ + share_max_) + chunk % kUnderWay * part_max_);
   }
   Range PieceOf(uint64_t chunk, uint32_t node) const {
     return Share(ShareOf(chunk).bytes(), node, nodes());
   }
 
-  void Begin(uint64_t chunk) {
+  void ReduceHere(uint64_t chunk) {
     const Range share = ShareOf(chunk);
     if (size() > 1) {
       if (chunk >= kUnderWay) {
@@ -229,8 +228,11 @@ class ReduceMaker : private BetweenNodesMaker {
       }
       ReducePlaces(Partial(chunk), In(At(chunk) + share.begin), share.begin, share.bytes());
     }
+  }
+  void Begin(uint64_t chunk) {
+    ReduceHere(chunk);
     if (whole_) {
-      SendToTargets(Partial(chunk), share.bytes());
+      SendToTargets(Partial(chunk), ShareOf(chunk).bytes());
     } else {
       for (uint32_t i = 1; i < nodes(); ++i) {
         const Range piece = PieceOf(chunk, Behind(i));
@@ -243,12 +245,12 @@ class ReduceMaker : private BetweenNodesMaker {
   void Middle(uint64_t chunk) {
     const Range piece = PieceOf(chunk, node());
     for (uint32_t i = 1; i < nodes(); ++i) {
-      Receive(Before(i), Scratch(PartsAt(chunk) + Before(i) * Stride()), piece.bytes());
+      Receive(Before(i), Scratch(PartsAt(chunk) + Before(i) * part_max_), piece.bytes());
     }
     if (chunk >= kUnderWay) {
       Flush(middle_[chunk - kUnderWay]);
     }
-    ReduceNodes(Finished(chunk), Plus(Partial(chunk), piece.begin), PartsAt(chunk), Stride(),
+    ReduceNodes(Finished(chunk), Plus(Partial(chunk), piece.begin), PartsAt(chunk), part_max_,
                 piece.bytes());
     Divide(Finished(chunk), piece.bytes());
     SendToTargets(Finished(chunk), piece.bytes());
@@ -259,13 +261,13 @@ class ReduceMaker : private BetweenNodesMaker {
     const uint64_t at = At(chunk) + share.begin;
     const Ref target = Takes() ? Out(at) : Result(share.begin);
     if (whole_) {
-      ReceiveWholes(PartsAt(chunk), Stride(), share.bytes());
+      ReceiveWholes(PartsAt(chunk), part_max_, share.bytes());
     }
     if (size() == 1) {
       Flush(begun_[chunk]);  // of `in`, which may be `out`
     }
     if (whole_) {
-      ReduceNodes(target, Partial(chunk), PartsAt(chunk), Stride(), share.bytes());
+      ReduceNodes(target, Partial(chunk), PartsAt(chunk), part_max_, share.bytes());
       Finish(target, share);
     } else {
       for (uint32_t i = 1; i < nodes(); ++i) {
@@ -280,10 +282,9 @@ class ReduceMaker : private BetweenNodesMaker {
 
   // A slot holds a piece for every rank, node by node; the leader reduces them all.
   void ReduceScatter() {
-    const uint64_t piece_max =
-        std::max(kShareUnit, group_.slot_bytes / layout_.world() / kShareUnit * kShareUnit);
+    const uint64_t piece_max = PieceMax(group_.slot_bytes);
     for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
-      const uint64_t piece = std::min(piece_max, bytes_ - std::min(at, bytes_));
+      const uint64_t piece = PieceAt(at, piece_max);
       WaitAll();
       for (uint32_t position = 0; position < layout_.world(); ++position) {
         Copy(Slot(me(), position * piece), In(layout_.RankAt(position) * bytes_ + at), piece);
@@ -321,6 +322,8 @@ class ReduceMaker : private BetweenNodesMaker {
   uint64_t chunks_ = 0;
   bool whole_ = false;            // a share goes to every other node as a whole
   bool tree_ = false;             // up a tree and down again
+  uint64_t share_max_ = 0;        // bytes of a share
+  uint64_t part_max_ = 0;         // of what a node sends another of it
   std::vector<uint64_t> begun_;   // sends so far, after Begin(chunk)
   std::vector<uint64_t> middle_;  // after Middle(chunk)
 };

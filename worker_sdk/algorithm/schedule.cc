@@ -87,9 +87,7 @@ class OneNode : private ScheduleMaker {
       }
     }
   }
-  uint64_t ChunkAt(uint64_t at) const {
-    return at < bytes_ ? std::min(group_.slot_bytes, bytes_ - at) : 0;
-  }
+  uint64_t ChunkAt(uint64_t at) const { return PieceAt(at, group_.slot_bytes); }
   Range ShareAt(uint64_t at) const { return Share(ChunkAt(at), me(), size()); }
   void Fill(uint64_t at) {
     const Range share = ShareAt(at);
@@ -153,10 +151,9 @@ class OneNode : private ScheduleMaker {
 
   // Each slot holds a piece for every rank.
   void Exchange() {
-    const uint64_t piece_max =
-        std::max(kShareUnit, group_.slot_bytes / size() / kShareUnit * kShareUnit);
+    const uint64_t piece_max = PieceMax(group_.slot_bytes);
     for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
-      const uint64_t piece = std::min(piece_max, bytes_ - std::min(at, bytes_));
+      const uint64_t piece = PieceAt(at, piece_max);
       WaitAll();
       for (uint32_t i = 0; i < size(); ++i) {
         if (i != me()) {

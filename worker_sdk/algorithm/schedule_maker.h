@@ -18,6 +18,12 @@ struct Range {
 // Shares begin on cache lines: no line is written by two ranks. Every element size divides it.
 inline constexpr uint64_t kShareUnit = 64;
 
+// No share of `bytes`, or of less, is larger.
+inline uint64_t ShareMax(uint64_t bytes, uint64_t parts) {
+  const uint64_t lines = (bytes + kShareUnit - 1) / kShareUnit;
+  return (lines + parts - 1) / parts * kShareUnit;
+}
+
 // The i-th of `parts` shares of `bytes`.
 inline Range Share(uint64_t bytes, uint64_t i, uint64_t parts) {
   const uint64_t lines = (bytes + kShareUnit - 1) / kShareUnit;
@@ -46,6 +52,15 @@ class ScheduleMaker {
   }
   uint32_t me() const { return group_.place; }
   uint32_t size() const { return group_.size(); }
+
+  // What goes at once, from byte `at` of a part on.
+  uint64_t PieceAt(uint64_t at, uint64_t max) const {
+    return std::min(max, bytes_ - std::min(at, bytes_));
+  }
+  // A piece for every rank of the world fits into `bytes`.
+  uint64_t PieceMax(uint64_t bytes) const {
+    return std::max(kShareUnit, bytes / layout_.world() / kShareUnit * kShareUnit);
+  }
 
   Step& Add(StepKind kind) {
     out_.emplace_back().kind = kind;
