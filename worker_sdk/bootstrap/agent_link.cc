@@ -19,9 +19,7 @@ constexpr std::chrono::seconds kTakenWithin{10};  // a message to the agent
 constexpr std::chrono::milliseconds kLookAround{50};
 
 Status NoAgent(const std::string& what) {
-  return {StatusCode::kUnavailable,
-          "cannot reach the agent that started this worker: " + what +
-              ". The descriptor in MUSTER_AGENT_FD must stay open until the communicator is made."};
+  return {StatusCode::kUnavailable, "cannot reach the agent that started this worker: " + what};
 }
 
 template <size_t kSize>
@@ -61,7 +59,9 @@ StatusOr<AgentLink> AgentLink::Open(const WorkerIdentity& me, std::chrono::milli
     // Other workers knock at the same door: it may be full for a moment.
     while (SendWithFd(me.agent_fd, &part, 1, theirs.get(), MSG_DONTWAIT) < 0) {
       if (errno != EAGAIN) {
-        return NoAgent(std::strerror(errno));
+        return NoAgent(std::string(std::strerror(errno)) +
+                       ". The descriptor in MUSTER_AGENT_FD must stay open until the communicator "
+                       "is made.");
       }
       if (PollUntil(me.agent_fd, POLLOUT, until) == 0) {
         return Status(StatusCode::kDeadlineExceeded, "the agent of this node takes no message");
@@ -182,7 +182,8 @@ StatusOr<uint32_t> AgentLink::TakePeer(UniqueFd& fd) const {
     return Status(StatusCode::kUnavailable, Refused(peer.why).message());
   }
   if (!fd.valid()) {
-    return Status(StatusCode::kInternal, "the agent gave no connection");
+    return Status(StatusCode::kInternal,
+                  "the agent's connection did not arrive: are there descriptors left (ulimit -n)?");
   }
   return peer.rank;
 }

@@ -10,8 +10,6 @@
 namespace muster {
 namespace {
 
-constexpr std::chrono::milliseconds kLookEvery{40};  // at what the peers say, while we wait
-
 bool HasRoot(OpKind kind) {
   return kind == OpKind::kReduce || kind == OpKind::kBroadcast || kind == OpKind::kGather ||
          kind == OpKind::kScatter;
@@ -227,16 +225,13 @@ Status Executor::GiveUp(uint32_t rank) {
   if (Status failed = arena_->failure(); !failed.ok()) {
     return failed;
   }
+  if (Status failed = peers_.Failure(); !failed.ok()) {
+    return failed;
+  }
   const auto now = std::chrono::steady_clock::now();
   if (!waiting_since_.has_value()) {
     waiting_since_ = now;
     told_ = std::chrono::minutes(0);
-  }
-  if (now - looked_ >= kLookEvery) {
-    looked_ = now;
-    if (Status failed = peers_.Failure(); !failed.ok()) {
-      return failed;
-    }
   }
   const auto waited = now - *waiting_since_;
   if (timeout_.count() != 0 && waited >= timeout_) {

@@ -76,7 +76,6 @@ class Executor {
   bool checked_ = true;       // the others make the same call, as far as we wait for them
   std::optional<std::chrono::steady_clock::time_point> waiting_since_;
   std::chrono::minutes told_{0};
-  std::chrono::steady_clock::time_point looked_;  // at what the peers say
   Status broken_;
   std::vector<Step> steps_;
   std::vector<CacheLine> scratch_ = std::vector<CacheLine>(1);  // never empty

@@ -20,7 +20,8 @@ namespace muster {
 namespace {
 
 // Asleep for no longer than this: what nobody wakes us for (a peer that died) is seen then.
-constexpr timespec kNap = {0, 50'000'000};
+constexpr std::chrono::nanoseconds kLookEvery{50'000'000};
+constexpr timespec kNap = {0, kLookEvery.count()};
 constexpr timespec kShortNap = {0, 200'000};  // with work to do in between
 // Looks between two looks at the clock.
 constexpr int kLooks = 16;
@@ -108,6 +109,7 @@ Status Arena::WaitForAll(const std::function<Status(uint32_t rank)>& give_up) {
 
 Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) {
   const auto begin = std::chrono::steady_clock::now();
+  auto looked = begin;  // around
   for (bool awake = true;;) {
     for (int i = 0; awake && i < kLooks; ++i) {
       if (Reached(place)) {
@@ -117,23 +119,31 @@ Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t rank)
     }
     const bool busy = work_ && work_();
     awake = awake && std::chrono::steady_clock::now() - begin < policy_.yields;
-    if (!awake) {
-      Sleep(place, !busy);
-      if (Reached(place)) {
-        return {};
-      }
-      Status gone = Gone(place);
-      if (Status failed = failure(); !failed.ok()) {  // it may be why that rank is gone
-        return failed;
-      }
-      if (!gone.ok()) {
-        return gone;
-      }
-      if (Status status = give_up(rank_of_[place]); !status.ok()) {
-        return status;
-      }
+    if (awake) {
+      continue;
+    }
+    Sleep(place, !busy);
+    if (Reached(place)) {
+      return {};
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (busy && now - looked < kLookEvery) {
+      continue;
+    }
+    looked = now;
+    if (Status status = LookAround(place, give_up); !status.ok()) {
+      return status;
     }
   }
+}
+
+Status Arena::LookAround(uint32_t place,
+                         const std::function<Status(uint32_t rank)>& give_up) const {
+  Status gone = Gone(place);
+  if (Status failed = failure(); !failed.ok()) {  // it may be why that rank is gone
+    return failed;
+  }
+  return gone.ok() ? give_up(rank_of_[place]) : gone;
 }
 
 Status Arena::Gone(uint32_t place) const {

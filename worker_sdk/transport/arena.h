@@ -96,6 +96,7 @@ class Arena {
     return std::atomic_ref(Line(place).phase).load(std::memory_order_acquire) >= phase_;
   }
   Status WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up);
+  Status LookAround(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) const;
   Status Gone(uint32_t place) const;
   void Sleep(uint32_t place, bool for_long);
 

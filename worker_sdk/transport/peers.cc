@@ -22,15 +22,6 @@ constexpr std::chrono::microseconds kSpin{5};
 constexpr std::chrono::milliseconds kLastWordWithin{100};
 constexpr uint64_t kFailureBytesMax = 1024;
 
-Status Died(uint32_t rank) {
-  return {StatusCode::kUnavailable, "rank " + std::to_string(rank) + " has died"};
-}
-
-Status Closed(uint32_t rank) {
-  return {StatusCode::kFailedPrecondition,
-          "rank " + std::to_string(rank) + " has closed its communicator"};
-}
-
 bool IsMomentary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
@@ -75,7 +66,7 @@ Status Peers::Send(uint32_t node, const uint8_t* data, uint64_t bytes) {
   out.data = data;
   out.number = ++sends_;
   Progress();
-  return peer.broken;
+  return peer.end;
 }
 
 bool Peers::Progress() {
@@ -103,9 +94,9 @@ bool Peers::ProgressFar() {
   }
 }
 
-// False: the connection is broken.
+// False: the peer has ended.
 bool Peers::SendPiece(Peer& peer) {
-  if (!peer.broken.ok()) {
+  if (!peer.end.ok()) {
     return false;
   }
   iovec parts[2 * kGathered];
@@ -135,9 +126,7 @@ bool Peers::SendPiece(Peer& peer) {
     if (IsMomentary(errno)) {
       return true;
     }
-    const int error = errno;
-    const Status said = LastWord(peer);
-    peer.broken = said.ok() ? EndOf(peer, error) : said;
+    HearLast(peer, errno);
     return false;
   }
   moved_ += static_cast<uint64_t>(sent);
@@ -154,173 +143,138 @@ bool Peers::SendPiece(Peer& peer) {
   return true;
 }
 
-Status Peers::EndOf(const Peer& peer, int error) {
-  return error == 0 || error == EPIPE || error == ECONNRESET
-             ? Died(peer.rank)
-             : Status(StatusCode::kUnavailable, "the connection with rank " +
-                                                    std::to_string(peer.rank) +
-                                                    " broke: " + std::strerror(error));
-}
-
 Status Peers::Receive(uint32_t node, uint8_t* data, uint64_t bytes, const GiveUp& give_up) {
   Peer& peer = peers_[node];
-  peer.done = 0;
-  Status status;
   const auto taken = [&] {
-    status = Take(peer, data, bytes);
-    return !status.ok() || peer.done == sizeof(peer.head) + bytes;
+    Take(peer, data, bytes);
+    return !verdict_.ok() || !peer.end.ok() || peer.done == sizeof(peer.head) + bytes;
   };
   const Status waited = Wait(&peer, 0, taken, give_up);
-  if (!status.ok() || !waited.ok()) {
-    return status.ok() ? waited : status;
+  if (!verdict_.ok() || !peer.end.ok()) {
+    return verdict_.ok() ? peer.end : verdict_;
   }
-  peer.done = 0;
-  return {};
+  peer.done = waited.ok() ? 0 : peer.done;
+  return waited;
 }
 
 // As much as is there, at most a piece.
-Status Peers::Take(Peer& peer, uint8_t* data, uint64_t bytes) {
-  iovec parts[2];
-  size_t count = 0;
-  if (peer.done < sizeof(peer.head)) {
-    parts[count++] = {reinterpret_cast<uint8_t*>(&peer.head) + peer.done,
-                      sizeof(peer.head) - peer.done};
+void Peers::Take(Peer& peer, uint8_t* data, uint64_t bytes) {
+  if (!Hear(peer)) {
+    return;
   }
-  const uint64_t at = peer.done > sizeof(peer.head) ? peer.done - sizeof(peer.head) : 0;
-  if (bytes > at) {
-    parts[count++] = {data + at, std::min(bytes - at, kPiece)};
+  if (peer.head.call != head_.call || peer.head.mark != head_.mark || peer.head.bytes != bytes) {
+    verdict_ = disagree_(peer.rank, peer.head);
+    return;
   }
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = count;
-  const ssize_t got = recvmsg(peer.fd.get(), &message, MSG_DONTWAIT);
+  const uint64_t at = peer.done - sizeof(peer.head);
+  if (at < bytes) {
+    Read(peer, data + at, std::min(bytes - at, kPiece));
+  }
+}
+
+// Up to `bytes` more of the message that is coming. False: there is nothing now, or ever again.
+bool Peers::Read(Peer& peer, void* to, uint64_t bytes) {
+  const ssize_t got = recv(peer.fd.get(), to, bytes, MSG_DONTWAIT);
   if (got < 0 && IsMomentary(errno)) {
-    return peer.broken;
+    return false;
   }
   if (got <= 0) {
-    return peer.broken.ok() ? EndOf(peer, got == 0 ? 0 : errno) : peer.broken;
+    peer.end = EndOf(peer, got == 0 ? 0 : errno);
+    return false;
   }
   moved_ += static_cast<uint64_t>(got);
-  const bool had_head = peer.done >= sizeof(peer.head);
   peer.done += static_cast<uint64_t>(got);
-  while (!had_head && peer.done >= sizeof(peer.head) && peer.head.magic == MessageHead::kMagic &&
-         peer.head.kind == MessageKind::kWaiting) {
-    if (Status same = Compare(peer, peer.head); !same.ok()) {
-      return same;
+  return true;
+}
+
+// What `peer` says next, up to its data. False: that has not come, or nobody needs it any more.
+bool Peers::Hear(Peer& peer) {
+  for (;;) {
+    if (!peer.end.ok() || !verdict_.ok()) {
+      return false;
     }
-    Skip(peer, data);
-  }
-  return had_head || peer.done < sizeof(peer.head) ? Status() : Judge(peer, data, bytes);
-}
-
-// A message that is a head alone has come, and what follows it lies in `data`.
-void Peers::Skip(Peer& peer, uint8_t* data) {
-  peer.done -= sizeof(peer.head);
-  if (peer.done > 0) {
-    const uint64_t of_head = std::min<uint64_t>(peer.done, sizeof(peer.head));
-    std::memcpy(&peer.head, data, of_head);
-    std::memmove(data, data + of_head, peer.done - of_head);
+    if (peer.done >= sizeof(peer.head)) {
+      return true;
+    }
+    if (!Read(peer, reinterpret_cast<uint8_t*>(&peer.head) + peer.done,
+              sizeof(peer.head) - peer.done)) {
+      return false;
+    }
+    if (peer.done == sizeof(peer.head) && !IsData(peer)) {
+      peer.done = 0;
+    }
   }
 }
 
-// A rank that waits for us is in the call that we are in, or were in.
-Status Peers::Compare(const Peer& peer, const MessageHead& head) const {
-  const MessageHead& ours = head.call == last_.call ? last_ : head_;
-  return head.call != ours.call || head.mark == ours.mark ? Status() : disagree_(peer.rank, head);
-}
-
-// A head has come whole, and with it the beginning of `data`.
-Status Peers::Judge(const Peer& peer, const uint8_t* data, uint64_t bytes) const {
+// Of a head that has come whole; what is none of data is taken.
+bool Peers::IsData(Peer& peer) {
   const MessageHead& head = peer.head;
   if (head.magic != MessageHead::kMagic) {
-    return {StatusCode::kInternal,
-            "rank " + std::to_string(peer.rank) + " speaks another protocol: use one libmuster"};
+    verdict_ = {StatusCode::kInternal, "rank " + std::to_string(peer.rank) +
+                                           " speaks another protocol: use one libmuster"};
+    return false;
   }
-  if (head.kind != MessageKind::kData) {
-    return WordOf(peer, std::string(reinterpret_cast<const char*>(data), peer.done - sizeof(head)));
+  switch (head.kind) {
+    case MessageKind::kData:
+      return true;
+    case MessageKind::kWaiting: {
+      // It is in the call that we are in, or were in.
+      const MessageHead& ours = head.call == last_.call ? last_ : head_;
+      if (head.call == ours.call && head.mark != ours.mark) {
+        verdict_ = disagree_(peer.rank, head);
+      }
+      return false;
+    }
+    case MessageKind::kBye:
+      peer.end = {StatusCode::kFailedPrecondition,
+                  "rank " + std::to_string(peer.rank) + " has closed its communicator"};
+      return false;
+    case MessageKind::kFailure:
+      break;
   }
-  if (head.call != head_.call || head.mark != head_.mark || head.bytes != bytes) {
-    return disagree_(peer.rank, head);
-  }
-  return {};
+  peer.end = verdict_ = {static_cast<StatusCode>(head.call), ReadSentence(peer)};
+  return false;
 }
 
-// The peer's head is no data's; `text`: as much of its sentence as is here.
-Status Peers::WordOf(const Peer& peer, std::string text) {
-  if (peer.head.kind == MessageKind::kBye) {
-    return Closed(peer.rank);
-  }
-  const uint64_t want = std::min(peer.head.bytes, kFailureBytesMax);
-  text.resize(std::min<uint64_t>(text.size(), want));
-  while (text.size() < want) {
-    char more[kFailureBytesMax];
+std::string Peers::ReadSentence(const Peer& peer) {
+  std::string out(std::min(peer.head.bytes, kFailureBytesMax), '\0');
+  size_t have = 0;
+  while (have < out.size()) {
     pollfd one = {peer.fd.get(), POLLIN, 0};
     (void)poll(&one, 1, static_cast<int>(kLastWordWithin.count()));
-    const ssize_t got = recv(peer.fd.get(), more, want - text.size(), MSG_DONTWAIT);
+    const ssize_t got = recv(peer.fd.get(), out.data() + have, out.size() - have, MSG_DONTWAIT);
     if (got <= 0) {
       break;
     }
-    text.append(more, static_cast<size_t>(got));
+    have += static_cast<size_t>(got);
   }
-  return {static_cast<StatusCode>(peer.head.call), text};
+  out.resize(have);
+  return out;
 }
 
-// What a peer to which nothing can be sent any more has said last, behind data that nobody needs
-// now. OK: nothing.
-Status Peers::LastWord(Peer& peer) {
+// Nothing can be sent to it any more, by `error`: why stands behind data that nobody needs now.
+void Peers::HearLast(Peer& peer, int error) {
   std::vector<uint8_t> waste(kPiece);
-  for (;;) {
-    const bool in_head = peer.done < sizeof(peer.head);
-    const uint64_t all = sizeof(peer.head) + (in_head ? 0 : peer.head.bytes);
-    if (!in_head && peer.done == all) {
+  while (Hear(peer)) {
+    const uint64_t left = sizeof(peer.head) + peer.head.bytes - peer.done;
+    if (left == 0) {
       peer.done = 0;
-      continue;
+    } else if (!Read(peer, waste.data(), std::min(left, kPiece))) {
+      break;
     }
-    void* const to = in_head ? reinterpret_cast<uint8_t*>(&peer.head) + peer.done : waste.data();
-    const ssize_t got =
-        recv(peer.fd.get(), to, std::min<uint64_t>(all - peer.done, kPiece), MSG_DONTWAIT);
-    if (got <= 0) {
-      return {};
-    }
-    peer.done += static_cast<uint64_t>(got);
-    if (in_head && peer.done == sizeof(peer.head)) {
-      if (peer.head.magic != MessageHead::kMagic) {
-        return {};
-      }
-      if (peer.head.kind == MessageKind::kFailure || peer.head.kind == MessageKind::kBye) {
-        return WordOf(peer, "");
-      }
-    }
+  }
+  const bool said_so = !verdict_.ok() || peer.end.code() == StatusCode::kFailedPrecondition;
+  if (!said_so) {
+    peer.end = EndOf(peer, error);
   }
 }
 
-// What a peer says next, if it is no data; it stays there, unless it only waits for us.
-// `only_failures`: that it has ended is no error for us yet.
-Status Peers::Waiting(Peer& peer, bool only_failures) {
-  uint8_t bytes[sizeof(MessageHead) + kFailureBytesMax];
-  if (peer.done != 0) {
-    return {};  // in the middle of a message
-  }
-  const ssize_t got = recv(peer.fd.get(), bytes, sizeof(bytes), MSG_DONTWAIT | MSG_PEEK);
-  MessageHead head;
-  if (got < static_cast<ssize_t>(sizeof(head))) {
-    return got == 0 && !only_failures ? Died(peer.rank) : Status();
-  }
-  std::memcpy(&head, bytes, sizeof(head));
-  if (head.magic != MessageHead::kMagic || head.kind == MessageKind::kData) {
-    return {};
-  }
-  if (head.kind == MessageKind::kWaiting) {
-    (void)recv(peer.fd.get(), bytes, sizeof(head),
-               MSG_DONTWAIT);  // what is behind it counts next time
-    return Compare(peer, head);
-  }
-  if (head.kind == MessageKind::kBye) {
-    return only_failures ? Status() : Closed(peer.rank);
-  }
-  const uint64_t said = std::min<uint64_t>(head.bytes, static_cast<uint64_t>(got) - sizeof(head));
-  return {static_cast<StatusCode>(head.call),
-          std::string(reinterpret_cast<const char*>(bytes) + sizeof(head), said)};
+Status Peers::EndOf(const Peer& peer, int error) {
+  const std::string rank = "rank " + std::to_string(peer.rank);
+  return {StatusCode::kUnavailable,
+          error == 0 || error == EPIPE || error == ECONNRESET
+              ? rank + " has died"
+              : "the connection with " + rank + " broke: " + std::strerror(error)};
 }
 
 bool Peers::IsThrough(uint64_t sends) const {
@@ -329,17 +283,23 @@ bool Peers::IsThrough(uint64_t sends) const {
 }
 
 Status Peers::Flush(uint64_t sends, const GiveUp& give_up) {
-  Status status;
+  Status ended;
   const auto done = [&] {
-    for (const uint32_t node : sending_) {
-      if (!peers_[node].broken.ok()) {
-        status = peers_[node].broken;
-      }
-    }
-    return !status.ok() || IsThrough(sends);
+    ended = Ended();
+    return !ended.ok() || IsThrough(sends);
   };
   const Status waited = Wait(nullptr, sends, done, give_up);
-  return status.ok() ? waited : status;
+  return ended.ok() ? waited : ended;
+}
+
+// Why what is being sent never gets through.
+Status Peers::Ended() const {
+  for (const uint32_t node : sending_) {
+    if (verdict_.ok() && !peers_[node].end.ok()) {
+      return peers_[node].end;
+    }
+  }
+  return verdict_;
 }
 
 template <typename Done>
@@ -375,19 +335,16 @@ Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
     polls.push_back({from->fd.get(), POLLIN, 0});
   }
   for (const uint32_t node : sending_) {
-    if (peers_[node].broken.ok()) {
-      polls.push_back({peers_[node].fd.get(), POLLOUT, 0});
-    }
+    polls.push_back({peers_[node].fd.get(), POLLOUT, 0});
   }
   if (poll(polls.data(), polls.size(), kNapMs) > 0) {
     return {};
   }
   for (const uint32_t node : sending_) {
-    Peer& peer = peers_[node];
-    peer.broken = peer.broken.ok() ? Waiting(peer, false) : peer.broken;
-    if (!peer.broken.ok()) {
-      return peer.broken;
-    }
+    Hear(peers_[node]);  // who takes nothing may have said why
+  }
+  if (Status ended = Ended(); !ended.ok()) {
+    return ended;
   }
   if (from != nullptr) {
     TellWaiting(*from);
@@ -406,7 +363,7 @@ uint32_t Peers::Blocking(uint64_t sends) const {
 }
 
 void Peers::TellWaiting(Peer& peer) {
-  if (!peer.told && peer.out.empty() && peer.broken.ok()) {
+  if (!peer.told && peer.out.empty()) {
     peer.told = true;
     sending_.push_back(static_cast<uint32_t>(&peer - peers_.data()));
     Outgoing& out = peer.out.emplace_back();
@@ -418,12 +375,10 @@ void Peers::TellWaiting(Peer& peer) {
 Status Peers::Failure() {
   for (Peer& peer : peers_) {
     if (peer.fd.valid()) {
-      if (Status said = Waiting(peer, true); !said.ok()) {
-        return said;
-      }
+      Hear(peer);
     }
   }
-  return {};
+  return verdict_;
 }
 
 void Peers::Fail(StatusCode code, const std::string& why) {
@@ -433,7 +388,7 @@ void Peers::Fail(StatusCode code, const std::string& why) {
   head.call = static_cast<uint64_t>(code);
   head.bytes = std::min<uint64_t>(why.size(), kFailureBytesMax);
   for (Peer& peer : peers_) {
-    if (!peer.fd.valid() || !peer.broken.ok()) {
+    if (!peer.fd.valid() || !peer.end.ok()) {
       continue;
     }
     // What has not begun need not be sent any more.
@@ -446,7 +401,7 @@ void Peers::Fail(StatusCode code, const std::string& why) {
       (void)poll(&one, 1, 1);
     }
     peer.out.clear();
-    peer.broken = Status(code, why);
+    peer.end = Status(code, why);
     shutdown(peer.fd.get(), SHUT_WR);
   }
   sending_.clear();

@@ -59,13 +59,12 @@ class Peers {
   Status Receive(uint32_t node, uint8_t* data, uint64_t bytes, const GiveUp& give_up);
   // Waits until the first `sends` of this call are with the kernel: their memory is free again.
   Status Flush(uint64_t sends, const GiveUp& give_up);
-  // Sends what can be sent now. False: nothing is left, or a connection broke (its next use says
-  // so).
+  // Sends what can be sent now. False: nothing is left, or a peer has ended (its next use says so).
   bool Progress();
   // The same until the kernel takes no more.
   bool ProgressFar();
 
-  // What a peer has said about why it stops, if it is the next thing it says; OK: none has.
+  // What a peer has said that ends our call, if no data stands before it; OK: none has.
   Status Failure();
   // Tells every peer why we stop, as far as they take it within a moment.
   void Fail(StatusCode code, const std::string& why);
@@ -83,22 +82,22 @@ class Peers {
     std::deque<Outgoing> out;
     MessageHead head;   // of the message that is coming
     uint64_t done = 0;  // of it, head and data
+    Status end;         // why nothing more comes from it, nor goes to it
     bool told = false;  // in this call, that we wait for it
-    Status broken;
   };
 
   bool IsThrough(uint64_t sends) const;
   bool SendPiece(Peer& peer);
-  Status Take(Peer& peer, uint8_t* data, uint64_t bytes);
-  Status Judge(const Peer& peer, const uint8_t* data, uint64_t bytes) const;
-  static Status WordOf(const Peer& peer, std::string text);
-  static void Skip(Peer& peer, uint8_t* data);
-  Status Compare(const Peer& peer, const MessageHead& head) const;
-  Status Waiting(Peer& peer, bool only_failures);
+  void Take(Peer& peer, uint8_t* data, uint64_t bytes);
+  bool Read(Peer& peer, void* to, uint64_t bytes);
+  bool Hear(Peer& peer);
+  bool IsData(Peer& peer);
+  static std::string ReadSentence(const Peer& peer);
+  void HearLast(Peer& peer, int error);
+  static Status EndOf(const Peer& peer, int error);
+  Status Ended() const;
   void TellWaiting(Peer& peer);
   uint32_t Blocking(uint64_t sends) const;
-  static Status LastWord(Peer& peer);
-  static Status EndOf(const Peer& peer, int error);
   template <typename Done>
   Status Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& give_up);
   Status Sleep(Peer* from, uint64_t sends, const GiveUp& give_up);
@@ -111,6 +110,7 @@ class Peers {
   MessageHead last_;               // of the one before
   uint64_t sends_ = 0;             // of it
   uint64_t moved_ = 0;             // bytes so far, both ways
+  Status verdict_;                 // what a peer said that ends our call, whomever we wait for
 };
 
 }  // namespace muster

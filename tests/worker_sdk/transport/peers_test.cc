@@ -135,6 +135,18 @@ TEST_F(PeersTest, WhoWaitsForUsInAnotherCallDisagrees) {
   EXPECT_EQ(Receive(5).message(), "rank 11 is in call 8 with 0");
 }
 
+// A rank whose call is another one is told by us, too: its connection is well.
+TEST_F(PeersTest, WhoDisagreesIsToldWhy) {
+  peers.Begin(8, {});
+  Say(1, Head(MessageKind::kWaiting, 8, 0));
+  EXPECT_FALSE(Receive(5).ok());
+  peers.Fail(StatusCode::kFailedPrecondition, "why");
+  std::string got(sizeof(MessageHead) + 3, 0);
+  ASSERT_EQ(recv(ends[1].get(), got.data(), got.size(), MSG_WAITALL),
+            static_cast<ssize_t>(got.size()));
+  EXPECT_EQ(got.substr(sizeof(MessageHead)), "why");
+}
+
 TEST_F(PeersTest, GarbageIsRefused) {
   Say(1, std::string(64, 'G'));
   EXPECT_EQ(Receive(5).code(), StatusCode::kInternal);
@@ -177,8 +189,9 @@ TEST_F(PeersTest, AFailureBehindDataComesWithItsReason) {
 TEST_F(PeersTest, AFailureOfAnyPeerIsSeen) {
   EXPECT_TRUE(peers.Failure().ok());
   Say(2, Head(MessageKind::kFailure, static_cast<uint64_t>(StatusCode::kUnavailable), 3) + "why");
-  EXPECT_EQ(peers.Failure().ToString(), "UNAVAILABLE: why");
   EXPECT_EQ(Receive(5, at_once).message(), "rank 11");  // whoever waits has to ask
+  EXPECT_EQ(peers.Failure().ToString(), "UNAVAILABLE: why");
+  EXPECT_EQ(Receive(5).ToString(), "UNAVAILABLE: why");
 }
 
 TEST_F(PeersTest, AnEndOfAnotherPeerDoesNot) {
