@@ -8,8 +8,8 @@
 //  P2 a seek is answered once, unless it is forgotten before: with a socket, or with why not;
 //  P3 bounds: `unproven_max` connections that have proven nothing, each for `prove_within`; if more
 //     come, the oldest goes when it has had `prove_soon`; kHeldMax
-//     proven ones whose worker has not sought yet, one for each pair of workers and communicator;
-//     kConnectsPerNode connections under way to each node.
+//     proven ones whose worker has not sought yet, the last for each pair of workers and
+//     communicator; kConnectsPerNode connections under way to each node.
 #pragma once
 
 #include <uv.h>

@@ -147,10 +147,9 @@ void PeerDoor::JudgeProven(Unproven::iterator at) {
   if (!callbacks_.may_seek(hello.communicator, Rank{hello.to_rank})) {
     return Drop(at, absl::StrCat("rank ", hello.to_rank, " has just gone"));
   }
-  if (held_.size() >= kHeldMax ||
-      held_.count({hello.communicator, hello.to_rank, hello.from_rank}) != 0) {
-    return Drop(at, absl::StrCat("ranks ", hello.from_rank, " and ", hello.to_rank,
-                                 " have one already, or too many wait for their workers"));
+  if (held_.size() >= kHeldMax &&
+      held_.count({hello.communicator, hello.to_rank, hello.from_rank}) == 0) {
+    return Drop(at, "too many wait for their workers already");
   }
   at->connection->Accept();
 }
@@ -163,7 +162,7 @@ void PeerDoor::HandOver(Unproven::iterator at) {
   if (seeks_.count(pair) != 0) {
     return Answer(pair, std::move(socket));
   }
-  held_.try_emplace(pair, std::move(socket));
+  held_.insert_or_assign(pair, std::move(socket));  // the connector has given up an earlier one
 }
 
 void PeerDoor::Drop(Unproven::iterator at, absl::string_view why) {

@@ -21,7 +21,7 @@ def tools(hosts, per_host, words):
     enter = [*hosts[0]._command([], "/"), "env", f"HOME={hosts[0].home}"]
     names = [host.name for host in hosts]
     slots = ",".join(f"{name}:{per_host}" for name in names)
-    # Where each host's ranks have a core it waits busily, though all hosts share the cores: both ways, the better one counts.
+    # It would wait busily where a host's ranks have a core each by its own count; all hosts share the cores.
     yielding = [*OMPI_HOSTS, "--mca", "mpi_yield_when_idle", "1", "--host", slots, "-n", len(names) * per_host, DRIVER, *words]
     ours = [LAUNCH, "--hosts", ",".join(names), "--nproc-per-node", per_host, "--no-prefix", BIN / "muster-perf", *words]
     return {"muster": lambda: cells([*enter, *ours]), "openmpi": lambda: cells([*enter, *yielding])}

@@ -101,4 +101,21 @@ class LoopTest : public ::testing::Test {
   uv_loop_t loop_;
 };
 
+// What is tested does not keep the loop running; an agent's loop has other things to do.
+class TickingLoopTest : public LoopTest {
+ protected:
+  TickingLoopTest() {
+    uv_timer_init(&loop_, &tick_);
+    uv_timer_start(
+        &tick_, [](uv_timer_t*) {}, 5, 5);
+  }
+  ~TickingLoopTest() override {
+    uv_close(reinterpret_cast<uv_handle_t*>(&tick_), nullptr);
+    uv_run(&loop_, UV_RUN_NOWAIT);
+  }
+
+ private:
+  uv_timer_t tick_;
+};
+
 }  // namespace muster

@@ -47,7 +47,7 @@ struct Worker {
 };
 
 // Ranks 0 and 1 on the first node, 2 and 3 on the second, 4 and 5 on the third, which is not here.
-class WorkerDoorLinkTest : public LoopTest {
+class WorkerDoorLinkTest : public TickingLoopTest {
  protected:
   WorkerDoorLinkTest() {
     PeerOptions options = {"geheim", "job", {}};
@@ -66,15 +66,10 @@ class WorkerDoorLinkTest : public LoopTest {
     port_ = bound->port;
     a_.door->BeginRound(TwoEach(0, 3, 7));
     b_.door->BeginRound(TwoEach(1, 3, 7), std::move(bound->fd));
-    // Doors do not keep the loop running; an agent's loop has other things to do.
-    uv_timer_init(&loop_, &tick_);
-    uv_timer_start(
-        &tick_, [](uv_timer_t*) {}, 5, 5);
   }
   ~WorkerDoorLinkTest() override {
     a_.door.reset();
     b_.door.reset();
-    uv_close(reinterpret_cast<uv_handle_t*>(&tick_), nullptr);
   }
 
   Worker Open(const Node& node, uint32_t rank) {
@@ -123,7 +118,6 @@ class WorkerDoorLinkTest : public LoopTest {
   Node a_;
   Node b_;
   uint16_t port_ = 0;
-  uv_timer_t tick_;
 };
 
 TEST_F(WorkerDoorLinkTest, TheWelcomeTellsTheArenaAndTheArenaWhereEverybodyIs) {

@@ -27,7 +27,7 @@ using testing::HasSubstr;
 
 constexpr std::chrono::milliseconds kPatience{kHangMs};
 
-class WorkerDoorTest : public LoopTest {
+class WorkerDoorTest : public TickingLoopTest {
  protected:
   WorkerDoorTest() {
     int ends[2];
@@ -42,15 +42,8 @@ class WorkerDoorTest : public LoopTest {
     assignment_.node_rank = NodeRank{2};
     assignment_.layout = {{2, 3}};
     door_->BeginRound(assignment_);
-    // What the door watches does not keep the loop running; an agent's loop has other things to do.
-    uv_timer_init(&loop_, &tick_);
-    uv_timer_start(
-        &tick_, [](uv_timer_t*) {}, 5, 5);
   }
-  ~WorkerDoorTest() override {
-    door_.reset();
-    uv_close(reinterpret_cast<uv_handle_t*>(&tick_), nullptr);
-  }
+  ~WorkerDoorTest() override { door_.reset(); }
 
   WorkerIdentity Me(uint32_t rank) const {
     WorkerIdentity me;
@@ -96,7 +89,6 @@ class WorkerDoorTest : public LoopTest {
   UniqueFd outside_;  // what workers inherit
   std::unique_ptr<WorkerDoor> door_;
   Assignment assignment_;
-  uv_timer_t tick_;
   int tries_ = 0;
 };
 
