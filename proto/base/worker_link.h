@@ -14,7 +14,7 @@
 namespace muster {
 
 inline constexpr uint32_t kLinkMagic = 0x4b4c534d;  // "MSLK"
-inline constexpr uint32_t kLinkVersion = 2;
+inline constexpr uint32_t kLinkVersion = 3;
 // In the worker; above what programs expect to get from their first open(), below small limits.
 inline constexpr int kWorkerDoorFd = 100;
 // Workers of a node: what limits.h allows; a larger number in the environment is a mistake.
@@ -25,7 +25,14 @@ struct LinkHello {
   uint32_t magic = kLinkMagic;
   uint32_t version = kLinkVersion;
   uint64_t round = 0;  // RoundId::Token()
-  uint32_t rank = 0;
+  uint32_t rank = 0;   // in the round, wherever a rank is said on the link
+  uint32_t place = 0;  // of a group: ours among its ranks of this node
+  // 0: all ranks of the round. Otherwise a number that all ranks of a group, and nobody else, have
+  // computed; what follows is of the group, the same from all its ranks of this node.
+  uint64_t group = 0;
+  uint32_t local_size = 0;
+  uint32_t nodes = 0;
+  uint32_t world_size = 0;
   uint32_t reserved = 0;
 };
 
@@ -46,23 +53,33 @@ struct LinkWelcome {
 
 enum class LinkVerb : uint32_t {
   kBye = 1,   // the communicator is closed; the end of the link is no death
-  kSeek = 2,  // a connection with `rank`, a worker of another node, please: both sides ask
+  kSeek = 2,  // a connection with `rank`, please: both sides ask
+};
+
+// What a connection is for; two workers may have one of each.
+enum class LinkChannel : uint32_t {
+  kCollectives = 0,  // with a worker of another node
+  kMessages = 1,     // with any other worker
 };
 
 // worker -> agent, after the welcome.
 struct LinkWord {
   uint32_t magic = kLinkMagic;
   LinkVerb verb = LinkVerb::kBye;
-  uint32_t rank = 0;  // kSeek
+  uint32_t rank = 0;  // kSeek, and what follows
+  LinkChannel channel = LinkChannel::kCollectives;
 };
 
-// agent -> worker, once for each kSeek, in any order. kWelcome: a TCP connection between the same
-// communicators of the two workers comes along; the agents have proven to each other that they are
-// of this job, and nothing else has been said on it. It has TCP_NODELAY and keepalive set.
+// agent -> worker, once for each kSeek, in any order. kWelcome: a connection between the same
+// communicators of the two workers comes along. With a worker of another node it is a TCP
+// connection; the agents have proven to each other that they are of this job, and nothing else has
+// been said on it. It has TCP_NODELAY and keepalive set. With a worker of this node it is a memfd,
+// sealed against change of size: a Pipe, all zero.
 struct LinkPeer {
   uint32_t magic = kLinkMagic;
   LinkAnswer answer = LinkAnswer::kWelcome;
   uint32_t rank = 0;
+  LinkChannel channel = LinkChannel::kCollectives;
   char why[192] = {};  // kRefused: a sentence
 };
 
@@ -129,6 +146,27 @@ struct alignas(64) ArenaLine {
   uint64_t near[2];   // of an even and an odd phase: data that travels in the line itself
 };
 static_assert(sizeof(ArenaLine) == 64);
+
+// Behind a rank's line; the words are used as atomics. Others ring when they have put something
+// into a pipe of that rank's, or taken something out of one.
+struct alignas(64) ArenaBell {
+  uint32_t rings;    // so far
+  uint32_t sleeper;  // that rank sleeps until `rings` changes
+};
+static_assert(sizeof(ArenaLine) + sizeof(ArenaBell) == ArenaGeometry::kLineBytes);
+
+// Bytes in order between two ranks of a node, each way: the first ring is from the lower rank to
+// the higher one. The words are used as atomics and only grow; the byte with number n is at
+// n % kBytes.
+struct PipeRing {
+  static constexpr uint64_t kBytes = 64u << 10;
+  alignas(128) uint64_t written;
+  alignas(128) uint64_t read;
+  alignas(128) uint8_t bytes[kBytes];
+};
+struct Pipe {
+  PipeRing rings[2];
+};
 
 // As small as keeps 32 ranks' slots in the cache that two cores share, as large as makes waiting
 // for each other rare; measured with muster-perf. All nodes of a round know from the map what the
