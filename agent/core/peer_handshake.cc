@@ -47,7 +47,7 @@ PeerHandshake PeerHandshake::Connector(Secrets secrets, const PeerHello& hello) 
   Append(hello.communicator, &said);
   Append(hello.from_rank, &said);
   Append(hello.to_rank, &said);
-  Append(uint64_t{0}, &said);
+  Append(static_cast<uint32_t>(hello.channel), &said);
   absl::StrAppend(&said, out.secrets_.nonce);
   CHECK(said.size() == kPeerHelloBytes);
   out.out_ = said;
@@ -123,11 +123,13 @@ absl::Status PeerHandshake::TakeHello() {
                                kPeerVersion, ": take one build of Muster on all nodes"));
   }
   hello_.round = in.Next<uint64_t>();
-  hello_.communicator = in.Next<uint32_t>();
+  hello_.communicator = in.Next<uint64_t>();
   hello_.from_rank = in.Next<uint32_t>();
   hello_.to_rank = in.Next<uint32_t>();
-  if (in.Next<uint64_t>() != 0) {
-    return Failed("what is reserved in its hello is set");
+  hello_.channel = LinkChannel{in.Next<uint32_t>()};
+  if (!IsChannel(hello_.channel)) {
+    return Failed(absl::StrCat("it asks for channel ", static_cast<uint32_t>(hello_.channel),
+                               ", which this build does not know"));
   }
   stage_ = Stage::kAsks;
   return absl::OkStatus();

@@ -1,7 +1,7 @@
 // How two agents assure each other, on a TCP connection that their workers are to have, that both
 // are of one job and mean the same two workers. Pure: bytes in, bytes out.
 //
-//   connector -> acceptor   magic "MSPC", version, round, communicator, from, to, 0, nonce
+//   connector -> acceptor   magic "MSPC", version, round, communicator, from, to, channel, nonce
 //   acceptor  -> connector  nonce, proof
 //   connector -> acceptor   proof
 //   acceptor  -> connector  welcome: without it the connector could not know that it is not dropped
@@ -23,11 +23,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/worker_link.h"
 
 namespace muster {
 
 inline constexpr uint32_t kPeerMagic = 0x4350534d;  // "MSPC"; wire
-inline constexpr uint32_t kPeerVersion = 1;         // wire
+inline constexpr uint32_t kPeerVersion = 2;         // wire
 inline constexpr size_t kPeerNonceBytes = 32;       // wire
 inline constexpr size_t kPeerProofBytes = 32;       // HMAC-SHA256; wire
 inline constexpr char kPeerWelcome = 'W';           // wire
@@ -37,9 +38,10 @@ inline constexpr size_t kPeerAnswerBytes = kPeerNonceBytes + kPeerProofBytes;
 // Whom the connection is for.
 struct PeerHello {
   uint64_t round = 0;         // RoundId::Token()
-  uint32_t communicator = 0;  // both workers' n-th one
+  uint64_t communicator = 0;  // below kGroupMin: both workers' n-th one; else a group's number
   uint32_t from_rank = 0;     // of the connector's node
   uint32_t to_rank = 0;       // of the acceptor's
+  LinkChannel channel = LinkChannel::kCollectives;
   bool operator==(const PeerHello&) const = default;
 };
 

@@ -134,7 +134,7 @@ void PeerDoor::Connected(const PeerPair& pair, absl::StatusOr<UniqueFd> socket) 
   if (!secrets.ok()) {
     return TryFailed(pair, std::string(secrets.status().message()), /*for_good=*/true);
   }
-  const PeerHello hello = {round_, pair.communicator, pair.mine, pair.theirs};
+  const PeerHello hello = {round_, pair.communicator, pair.mine, pair.theirs, pair.channel};
   seek.connection = std::make_unique<PeerConnection>(
       loop_, *std::move(socket), PeerHandshake::Connector(*std::move(secrets), hello),
       options_.times.prove_within, [this, pair](const absl::Status& status) {
@@ -211,7 +211,7 @@ void PeerDoor::Leave(const Seeking& seek) {
   }
 }
 
-void PeerDoor::Forget(uint32_t communicator, Rank mine) {
+void PeerDoor::Forget(uint64_t communicator, Rank mine) {
   const PeerPair first = {communicator, mine.value, 0};
   const auto same = [&](const PeerPair& pair) {
     return pair.communicator == communicator && pair.mine == mine.value;

@@ -8,8 +8,8 @@
 //  P2 a seek is answered once, unless it is forgotten before: with a socket, or with why not;
 //  P3 bounds: `unproven_max` connections that have proven nothing, each for `prove_within`; if more
 //     come, the oldest goes when it has had `prove_soon`; kHeldMax
-//     proven ones whose worker has not sought yet, the last for each pair of workers and
-//     communicator; kConnectsPerNode connections under way to each node.
+//     proven ones whose worker has not sought yet, the last for each pair of workers, communicator
+//     and channel; kConnectsPerNode connections under way to each node.
 #pragma once
 
 #include <uv.h>
@@ -37,6 +37,7 @@
 #include "proto/base/messages.h"
 #include "proto/base/rng.h"
 #include "proto/base/unique_fd.h"
+#include "proto/base/worker_link.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -60,11 +61,12 @@ struct PeerOptions {
   size_t unproven_max = 128;
 };
 
-// Two workers' n-th communicators, as this node sees them.
+// Two workers' ends of one communicator, as this node sees them.
 struct PeerPair {
-  uint32_t communicator = 0;
-  uint32_t mine = 0;  // rank
+  uint64_t communicator = 0;  // as PeerHello
+  uint32_t mine = 0;          // rank
   uint32_t theirs = 0;
+  LinkChannel channel = LinkChannel::kCollectives;
   auto operator<=>(const PeerPair&) const = default;
 };
 
@@ -77,7 +79,7 @@ class PeerDoor {
     // Where that node is: Found() answers, some time.
     std::function<void(NodeRank)> ask;
     // Whether this worker of ours may still seek on this communicator.
-    std::function<bool(uint32_t communicator, Rank mine)> may_seek;
+    std::function<bool(uint64_t communicator, Rank mine)> may_seek;
   };
   using Done = std::function<void(absl::StatusOr<UniqueFd>)>;
 
@@ -94,7 +96,7 @@ class PeerDoor {
   void Seek(const PeerPair& pair, Done done);
   void Found(const PeerNode& peer);
   // This worker's communicator is gone: its seeks are not answered, and nothing is held for it.
-  void Forget(uint32_t communicator, Rank mine);
+  void Forget(uint64_t communicator, Rank mine);
   // This worker will open no more communicators.
   void ForgetAll(Rank mine);
 

@@ -31,6 +31,10 @@ std::string AddressOf(int socket) {
   return text;
 }
 
+PeerPair PairOf(const PeerHello& hello) {
+  return {hello.communicator, hello.to_rank, hello.from_rank, hello.channel};
+}
+
 }  // namespace
 
 void PeerDoor::Listen(UniqueFd socket) {
@@ -147,18 +151,16 @@ void PeerDoor::JudgeProven(Unproven::iterator at) {
   if (!callbacks_.may_seek(hello.communicator, Rank{hello.to_rank})) {
     return Drop(at, absl::StrCat("rank ", hello.to_rank, " has just gone"));
   }
-  if (held_.size() >= kHeldMax &&
-      held_.count({hello.communicator, hello.to_rank, hello.from_rank}) == 0) {
+  if (held_.size() >= kHeldMax && held_.count(PairOf(hello)) == 0) {
     return Drop(at, "too many wait for their workers already");
   }
   at->connection->Accept();
 }
 
 void PeerDoor::HandOver(Unproven::iterator at) {
-  const PeerHello hello = at->connection->handshake().hello();
+  const PeerPair pair = PairOf(at->connection->handshake().hello());
   UniqueFd socket = at->connection->TakeSocket();
   Erase(at);
-  const PeerPair pair = {hello.communicator, hello.to_rank, hello.from_rank};
   if (seeks_.count(pair) != 0) {
     return Answer(pair, std::move(socket));
   }

@@ -1,28 +1,24 @@
 #include "agent/io/worker_door.h"
 
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cerrno>
-#include <cstring>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "proto/base/arena_memory.h"
+#include "agent/core/group_hello.h"
+#include "agent/io/link_text.h"
 #include "proto/base/fd_message.h"
-#include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
 
 namespace muster {
 namespace {
 
 static_assert(kLocalSizeMax == kWorkersPerNodeMax);
-constexpr int kTakenAtOnce = 64;  // hellos, words; then others of the loop have their turn
-constexpr absl::Duration kSendPause = absl::Milliseconds(50);
+constexpr int kTakenAtOnce = 64;  // hellos; then others of the loop have their turn
 
 void Welcome(int socket, LinkWelcome welcome, int memory) {
   iovec part = {&welcome, sizeof(welcome)};
@@ -30,40 +26,26 @@ void Welcome(int socket, LinkWelcome welcome, int memory) {
   (void)SendWithFd(socket, &part, 1, memory, MSG_DONTWAIT);
 }
 
-// Into a message for people, zero-filled before.
-template <size_t kSize>
-void Write(absl::string_view why, char (&out)[kSize]) {
-  why.substr(0, kSize - 1).copy(out, kSize - 1);
-}
-
 void Refuse(int socket, absl::string_view why) {
   LinkWelcome refusal;
   refusal.answer = LinkAnswer::kRefused;
-  Write(why, refusal.why);
+  WriteText(why, refusal.why);
   Welcome(socket, refusal, -1);
 }
 
-ArenaLine& LineOf(uint8_t* arena, uint32_t place) {
-  return *reinterpret_cast<ArenaLine*>(arena + ArenaGeometry().LinesAt() +
-                                       place * ArenaGeometry::kLineBytes);
-}
+std::string NameOf(uint64_t group) { return absl::StrCat("group ", absl::Hex(group)); }
 
 }  // namespace
 
-WorkerDoor::Meeting::~Meeting() {
-  if (mapped != nullptr) {
-    munmap(mapped, mapped_bytes);
-  }
-}
-
 WorkerDoor::WorkerDoor(uv_loop_t* loop, UniqueFd door, uint32_t cpus, PeerOptions peers,
-                       std::function<void(NodeRank)> ask)
+                       std::function<void(NodeRank)> ask, size_t groups_max)
     : loop_(loop),
       door_(std::move(door)),
       cpus_(cpus),
+      groups_max_(groups_max),
       peers_(
           loop, std::move(peers),
-          {std::move(ask), [this](uint32_t number, Rank mine) { return MaySeek(number, mine); }}),
+          {std::move(ask), [this](uint64_t number, Rank mine) { return MaySeek(number, mine); }}),
       again_(loop, [this] {
         for (auto link = links_.begin(); link != links_.end();) {
           const LinkId id = link->first;
@@ -83,6 +65,9 @@ void WorkerDoor::EndRound() {
   peers_.EndRound();
   links_.clear();
   meetings_.clear();
+  groups_ = 0;
+  closed_in_order_.clear();
+  closed_.clear();
   again_.Stop();
   rank_of_.clear();
   ranks_.clear();
@@ -113,47 +98,52 @@ void WorkerDoor::OnDoor() {
 
 bool WorkerDoor::TakeOne() {
   LinkHello hello;
-  iovec part = {&hello, sizeof(hello)};
+  std::array<uint32_t, kLocalSizeMax> behind;
+  std::array<iovec, 2> parts = {{{&hello, sizeof(hello)}, {behind.data(), sizeof(behind)}}};
   UniqueFd fd;
-  const ssize_t got = ReceiveWithFd(door_.get(), &part, 1, fd, MSG_DONTWAIT);
+  const ssize_t got = ReceiveWithFd(door_.get(), parts.data(), parts.size(), fd, MSG_DONTWAIT);
   if (got < 0) {
     if (errno != EAGAIN) {
       poll_.reset();  // nobody can come any more
     }
     return false;
   }
-  if (fd.valid() && got == sizeof(hello)) {
-    Admit(std::move(fd), hello);
+  const auto bytes = static_cast<size_t>(got);
+  if (fd.valid() && bytes >= sizeof(hello)) {
+    const size_t members = (bytes - sizeof(hello)) / sizeof(uint32_t);
+    Admit(std::move(fd), hello, {behind.data(), behind.data() + members});
   }
   return true;  // anything else is no worker's SDK: its descriptor is closed
 }
 
-void WorkerDoor::Admit(UniqueFd fd, const LinkHello& hello) {
+void WorkerDoor::Admit(UniqueFd fd, const LinkHello& hello, const std::vector<uint32_t>& members) {
   if (hello.magic != kLinkMagic || hello.version != kLinkVersion) {
     return Refuse(fd.get(), absl::StrCat("libmuster speaks version ", hello.version,
                                          ", the agent of this node ", kLinkVersion,
                                          ": take both from one installation"));
   }
-  const uint32_t place = PlaceOf(hello.rank);
-  if (hello.round != round_ || place == ranks_.size()) {
+  const uint32_t worker = WorkerOf(hello.rank);
+  if (hello.round != round_ || worker == ranks_.size() || ended_[worker]) {
     return Refuse(fd.get(), absl::StrCat("rank ", hello.rank, " of round ", hello.round,
                                          " is no worker of this node in round ", round_));
   }
-  const uint32_t number = opened_[place];
-  absl::StatusOr<Meeting*> meeting = MeetingOf(number);
-  if (!meeting.ok()) {
-    return Refuse(fd.get(), meeting.status().message());
+  const bool all = hello.group == 0;
+  const LinkId id = {worker, all ? opened_[worker] : hello.group};
+  const absl::StatusOr<WorkerMeeting*> found = all ? MeetingOf(worker) : GroupOf(hello, members);
+  if (!found.ok()) {
+    return Refuse(fd.get(), found.status().message());
   }
-  ++opened_[place];
+  WorkerMeeting& meeting = **found;
+  opened_[worker] += all ? 1 : 0;
+  meeting.Come(*meeting.PlaceOf(hello.rank));
   LinkWelcome welcome;
   welcome.cpus = cpus_;
-  welcome.local_size = geometry_.local_size;
-  welcome.nodes = geometry_.nodes;
-  welcome.world_size = geometry_.world_size;
-  welcome.slot_bytes = geometry_.slot_bytes;
-  welcome.result_bytes = geometry_.result_bytes;
-  Welcome(fd.get(), welcome, (*meeting)->memory.get());
-  const LinkId id = {place, number};
+  welcome.local_size = meeting.geometry().local_size;
+  welcome.nodes = meeting.geometry().nodes;
+  welcome.world_size = meeting.geometry().world_size;
+  welcome.slot_bytes = meeting.geometry().slot_bytes;
+  welcome.result_bytes = meeting.geometry().result_bytes;
+  Welcome(fd.get(), welcome, meeting.memory().get());
   Link& link = links_[id];
   link.fd = std::move(fd);
   link.poll.emplace(loop_, link.fd.get(), [this, id](int) { OnLink(id); });
@@ -161,174 +151,136 @@ void WorkerDoor::Admit(UniqueFd fd, const LinkHello& hello) {
   link.poll->Unref();
 }
 
-uint32_t WorkerDoor::PlaceOf(uint32_t rank) const {
+uint32_t WorkerDoor::WorkerOf(uint32_t rank) const {
   const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
   const bool found = at != ranks_.end() && *at == rank;
   return static_cast<uint32_t>((found ? at : ranks_.end()) - ranks_.begin());
 }
 
-absl::StatusOr<WorkerDoor::Meeting*> WorkerDoor::MeetingOf(uint32_t number) {
-  const auto found = meetings_.find(number);
-  return found != meetings_.end() ? &found->second : OpenMeeting(number);
+absl::StatusOr<WorkerMeeting*> WorkerDoor::MeetingOf(uint32_t worker) {
+  const auto found = meetings_.find(opened_[worker]);
+  return found != meetings_.end() ? found->second.get()
+                                  : OpenMeeting(opened_[worker], geometry_, ranks_, map_.Words());
 }
 
-absl::StatusOr<WorkerDoor::Meeting*> WorkerDoor::OpenMeeting(uint32_t number) {
-  UniqueFd memory = MakeArenaMemory(geometry_);
-  if (!memory.valid()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no shared memory for the workers: ", std::strerror(errno)));
-  }
-  const std::vector<uint32_t> words = map_.Words();
-  const auto bytes = static_cast<ssize_t>(words.size() * sizeof(uint32_t));
-  if (pwrite(memory.get(), words.data(), static_cast<size_t>(bytes),
-             static_cast<off_t>(geometry_.MapAt())) != bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for the workers' map: ", std::strerror(errno)));
-  }
-  const uint64_t mapped_bytes = geometry_.MapAt();
-  void* mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
-  if (mapped == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot map the workers' shared memory: ", std::strerror(errno)));
-  }
-  Meeting& meeting = meetings_[number];
-  meeting.memory = std::move(memory);
-  meeting.mapped = static_cast<uint8_t*>(mapped);
-  meeting.mapped_bytes = mapped_bytes;
-  meeting.left = geometry_.local_size;
-  for (uint32_t i = 0; i < ended_.size(); ++i) {
-    if (ended_[i]) {
-      Mark(meeting, i, LineEnd::kDied);
+absl::StatusOr<WorkerMeeting*> WorkerDoor::GroupOf(const LinkHello& hello,
+                                                   const std::vector<uint32_t>& members) {
+  RETURN_IF_ERROR(CheckGroup(hello, members, ranks_, geometry_));
+  const ArenaGeometry geometry = ArenaFor(hello.local_size, hello.nodes, hello.world_size);
+  const auto found = meetings_.find(hello.group);
+  if (found == meetings_.end()) {
+    if (closed_.count(hello.group) != 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(NameOf(hello.group), " is over: all its ranks of this node have left it"));
     }
+    if (groups_ >= groups_max_) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the workers of this node have ", groups_,
+                       " groups open, which is the limit: close some before the next Split"));
+    }
+    return OpenMeeting(hello.group, geometry, members, {});
+  }
+  WorkerMeeting& meeting = *found->second;
+  if (meeting.geometry() != geometry || meeting.ranks() != members) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", hello.rank, " and one that came before it disagree on who is in ",
+                     NameOf(hello.group)));
+  }
+  if (!meeting.MayCome(hello.place)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", hello.rank, " has been in ", NameOf(hello.group), " before"));
   }
   return &meeting;
 }
 
-void WorkerDoor::OnLink(LinkId id) {
-  for (int i = 0; i < kTakenAtOnce && SendResults(id) && TakeWord(id); ++i) {
-  }
-}
-
-bool WorkerDoor::TakeWord(LinkId id) {
-  Link& link = links_.at(id);
-  if (!link.results.empty()) {
-    return false;  // who does not listen is not listened to
-  }
-  LinkWord word;
-  iovec part = {&word, sizeof(word)};
-  UniqueFd fd;
-  const ssize_t got = ReceiveWithFd(link.fd.get(), &part, 1, fd, MSG_DONTWAIT);
-  if (got < 0 && errno == EAGAIN) {
-    return false;
-  }
-  const bool whole = got == sizeof(word) && word.magic == kLinkMagic;
-  if (whole && word.verb == LinkVerb::kSeek) {
-    Seek(id, word.rank);
-    return true;
-  }
-  Gone(id, whole && word.verb == LinkVerb::kBye ? LineEnd::kClosed : LineEnd::kDied);
-  return false;
-}
-
-void WorkerDoor::Seek(LinkId id, uint32_t rank) {
-  const std::optional<NodeRank> node = map_.NodeOf(Rank{rank});
-  const auto refuse = [&](absl::string_view why) {
-    Answer(id, rank, absl::InvalidArgumentError(absl::StrCat("rank ", rank, " ", why)));
-  };
-  if (!node.has_value()) {
-    refuse(absl::StrCat("is none of this round's ", geometry_.world_size));
-  } else if (*node == node_) {
-    refuse("runs on this node: it is reached through memory");
-  } else if (!links_.at(id).sought.insert(rank).second) {
-    refuse("has been sought on this communicator already");
-  } else {
-    peers_.Seek(
-        {id.second, ranks_[id.first], rank},
-        [this, id, rank](absl::StatusOr<UniqueFd> result) { Answer(id, rank, std::move(result)); });
-  }
-}
-
-void WorkerDoor::Answer(LinkId id, uint32_t rank, absl::StatusOr<UniqueFd> result) {
-  Result out;
-  out.words.rank = rank;
-  if (result.ok()) {
-    out.socket = *std::move(result);
-  } else {
-    out.words.answer = LinkAnswer::kRefused;
-    Write(result.status().message(), out.words.why);
-  }
-  links_.at(id).results.push_back(std::move(out));
-  SendResults(id);
-}
-
-bool WorkerDoor::SendResults(LinkId id) {
-  const auto found = links_.find(id);
-  if (found == links_.end()) {
-    return false;
-  }
-  Link& link = found->second;
-  while (!link.results.empty()) {
-    Result& result = link.results.front();
-    iovec part = {&result.words, sizeof(result.words)};
-    if (SendWithFd(link.fd.get(), &part, 1, result.socket.get(), MSG_DONTWAIT) >= 0) {
-      link.results.pop_front();
-    } else if (errno == EAGAIN) {
-      link.poll->Start(UV_WRITABLE);
-      return true;
-    } else if (errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM) {
-      link.poll->Stop();
-      again_.StartAfter(kSendPause);
-      return true;
-    } else {
-      Gone(id, LineEnd::kDied);
-      return false;
+absl::StatusOr<WorkerMeeting*> WorkerDoor::OpenMeeting(uint64_t number,
+                                                       const ArenaGeometry& geometry,
+                                                       const std::vector<uint32_t>& ranks,
+                                                       const std::vector<uint32_t>& map) {
+  ASSIGN_OR_RETURN(std::unique_ptr<WorkerMeeting> meeting,
+                   WorkerMeeting::Open(geometry, ranks, map));
+  for (uint32_t place = 0; place < ranks.size(); ++place) {
+    if (ended_[WorkerOf(ranks[place])]) {
+      meeting->End(place, LineEnd::kDied);
     }
   }
-  link.poll->Start(UV_READABLE);
-  return true;
+  groups_ += number >= kGroupMin ? 1 : 0;
+  return (meetings_[number] = std::move(meeting)).get();
 }
 
-bool WorkerDoor::MaySeek(uint32_t communicator, Rank mine) const {
-  const uint32_t place = PlaceOf(mine.value);
-  return place < ranks_.size() && !ended_[place] &&
-         (communicator >= opened_[place] || links_.count({place, communicator}) != 0);
+void WorkerDoor::CloseMeeting(uint64_t number) {
+  meetings_.erase(number);
+  if (number < kGroupMin) {
+    return;
+  }
+  --groups_;
+  closed_.insert(number);
+  closed_in_order_.push_back(number);
+  if (closed_in_order_.size() > kGroupsClosedMax) {
+    closed_.erase(closed_in_order_.front());
+    closed_in_order_.pop_front();
+  }
 }
 
-// Whoever waits for that rank looks now and then.
-void WorkerDoor::Mark(const Meeting& meeting, uint32_t place, LineEnd how) {
-  std::atomic_ref<uint32_t>(LineOf(meeting.mapped, place).gone)
-      .store(static_cast<uint32_t>(how), std::memory_order_release);
+bool WorkerDoor::MaySeek(uint64_t communicator, Rank mine) const {
+  const uint32_t worker = WorkerOf(mine.value);
+  if (worker == ranks_.size() || ended_[worker]) {
+    return false;
+  }
+  const auto meeting = meetings_.find(communicator);
+  if (meeting == meetings_.end()) {
+    return communicator < kGroupMin ? communicator >= opened_[worker]
+                                    : closed_.count(communicator) == 0;
+  }
+  const std::optional<uint32_t> place = meeting->second->PlaceOf(mine.value);
+  return place.has_value() && meeting->second->EndOf(*place) == LineEnd::kNone;
 }
 
 void WorkerDoor::Gone(LinkId id, LineEnd how) {
-  const auto [place, number] = id;
-  const auto meeting = meetings_.find(number);
-  Mark(meeting->second, place, how);
-  if (--meeting->second.left == 0) {
-    meetings_.erase(meeting);
-  }
   links_.erase(id);
-  peers_.Forget(number, Rank{ranks_[place]});
+  peers_.Forget(id.second, Rank{ranks_[id.first]});
+  End(id, how);
+}
+
+void WorkerDoor::End(LinkId id, LineEnd how) {
+  const auto [worker, number] = id;
+  WorkerMeeting& meeting = *meetings_.at(number);
+  const uint32_t rank = ranks_[worker];
+  const uint32_t place = *meeting.PlaceOf(rank);
+  meeting.End(place, how);
+  for (const uint32_t waits : meeting.TakeWaitingFor(place)) {
+    const LinkId other = {WorkerOf(meeting.ranks()[waits]), number};
+    if (links_.count(other) != 0) {
+      Answer(other, {rank, LinkChannel::kMessages}, GoneError(rank, how));
+    }
+  }
+  if (meeting.IsOver()) {
+    CloseMeeting(number);
+  }
 }
 
 void WorkerDoor::WorkerEnded(LocalRank local) {
   if (local.value >= rank_of_.size()) {
     return;  // one that was stuck in the kernel when its round ended
   }
-  const uint32_t place = PlaceOf(rank_of_[local.value]);
-  ended_[place] = true;
-  for (auto link = links_.lower_bound({place, 0}); link != links_.end();
-       link = links_.lower_bound({place, 0})) {
-    if (link->first.first != place) {
-      break;
-    }
+  const uint32_t rank = rank_of_[local.value];
+  const uint32_t worker = WorkerOf(rank);
+  ended_[worker] = true;
+  for (auto link = links_.lower_bound({worker, 0});
+       link != links_.end() && link->first.first == worker;
+       link = links_.lower_bound({worker, 0})) {
     Gone(link->first, LineEnd::kDied);
   }
-  peers_.ForgetAll(Rank{ranks_[place]});
+  peers_.ForgetAll(Rank{rank});
+  std::vector<uint64_t> awaited;  // where the others wait for it to come
   for (const auto& [number, meeting] : meetings_) {
-    if (number >= opened_[place]) {
-      Mark(meeting, place, LineEnd::kDied);  // the others wait for it to open theirs
+    const std::optional<uint32_t> place = meeting->PlaceOf(rank);
+    if (place.has_value() && meeting->MayCome(*place)) {
+      awaited.push_back(number);
     }
+  }
+  for (const uint64_t number : awaited) {
+    End({worker, number}, LineEnd::kDied);
   }
 }
 

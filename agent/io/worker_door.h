@@ -1,6 +1,7 @@
 // Where workers that use the SDK meet their agent (proto/base/worker_link.h): takes their links,
-// gives those of a round the arena they share, marks in it who is gone, and brings them together
-// with workers of other nodes. Loop thread only; costs nothing until a worker comes.
+// gives those of a communicator the arena they share, marks in it who is gone, and brings workers
+// together: with those of other nodes, and two of this one for a pipe. Loop thread only; costs
+// nothing until a worker comes.
 #pragma once
 
 #include <uv.h>
@@ -9,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -18,7 +20,9 @@
 #include "absl/strings/string_view.h"
 #include "agent/core/rank_map.h"
 #include "agent/io/peer_door.h"
+#include "agent/io/worker_meeting.h"
 #include "proto/base/ids.h"
+#include "proto/base/limits.h"
 #include "proto/base/messages.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
@@ -29,9 +33,9 @@ namespace muster {
 class WorkerDoor {
  public:
   // `door` may be invalid: then nobody comes. `ask`: where that node of the round is; Found()
-  // answers.
+  // answers. A test may bound groups closer.
   WorkerDoor(uv_loop_t* loop, UniqueFd door, uint32_t cpus, PeerOptions peers = {},
-             std::function<void(NodeRank)> ask = {});
+             std::function<void(NodeRank)> ask = {}, size_t groups_max = kGroupsOpenMax);
 
   // Workers of this round are let in from now on, those of an earlier one no more. `listening`: as
   // PeerDoor::BeginRound.
@@ -43,14 +47,7 @@ class WorkerDoor {
   void Found(const PeerNode& peer) { peers_.Found(peer); }
 
  private:
-  // The n-th communicator that each of the round's workers opens has an arena of its own.
-  struct Meeting {
-    UniqueFd memory;
-    uint8_t* mapped = nullptr;  // header and lines
-    uint64_t mapped_bytes = 0;
-    uint32_t left = 0;  // links that stand, or have not come yet
-    ~Meeting();
-  };
+  using Sought = std::pair<uint32_t, LinkChannel>;  // a rank
   struct Result {
     LinkPeer words;
     UniqueFd socket;
@@ -58,27 +55,38 @@ class WorkerDoor {
   struct Link {
     UniqueFd fd;
     std::optional<UvPoll> poll;
-    std::set<uint32_t> sought;   // ranks
+    std::set<Sought> sought;
     std::deque<Result> results;  // not sent yet: of open seeks, and of the last word
   };
-  using LinkId = std::pair<uint32_t, uint32_t>;  // place of the worker, number of the meeting
+  // The worker, and the communicator's number: below kGroupMin the n-th one of all ranks (each has
+  // an arena of its own), else the group's.
+  using LinkId = std::pair<uint32_t, uint64_t>;
 
   void OnDoor();
   bool TakeOne();
-  void Admit(UniqueFd fd, const LinkHello& hello);
-  absl::StatusOr<Meeting*> MeetingOf(uint32_t number);
-  absl::StatusOr<Meeting*> OpenMeeting(uint32_t number);
+  void Admit(UniqueFd fd, const LinkHello& hello, const std::vector<uint32_t>& members);
+  absl::StatusOr<WorkerMeeting*> MeetingOf(uint32_t worker);
+  absl::StatusOr<WorkerMeeting*> GroupOf(const LinkHello& hello,
+                                         const std::vector<uint32_t>& members);
+  absl::StatusOr<WorkerMeeting*> OpenMeeting(uint64_t number, const ArenaGeometry& geometry,
+                                             const std::vector<uint32_t>& ranks,
+                                             const std::vector<uint32_t>& map);
+  void CloseMeeting(uint64_t number);
+  void Gone(LinkId id, LineEnd how);
+  // This worker says nothing more on that communicator.
+  void End(LinkId id, LineEnd how);
+  bool MaySeek(uint64_t communicator, Rank mine) const;
+  uint32_t WorkerOf(uint32_t rank) const;  // ranks_.size(): not of this node
+
+  // --- worker_door_seek.cc ---
   void OnLink(LinkId id);
   // Whether there may be another word.
   bool TakeWord(LinkId id);
-  void Seek(LinkId id, uint32_t rank);
-  void Answer(LinkId id, uint32_t rank, absl::StatusOr<UniqueFd> result);
+  void Seek(LinkId id, const LinkWord& word);
+  void SeekPipe(LinkId id, const Sought& sought);
+  void Answer(LinkId id, const Sought& sought, absl::StatusOr<UniqueFd> result);
   // Whether the link still stands.
   bool SendResults(LinkId id);
-  void Gone(LinkId id, LineEnd how);
-  bool MaySeek(uint32_t communicator, Rank mine) const;
-  static void Mark(const Meeting& meeting, uint32_t place, LineEnd how);
-  uint32_t PlaceOf(uint32_t rank) const;  // ranks_.size(): not of this node
 
   uv_loop_t* const loop_;  // of the agent; outlives this
   const UniqueFd door_;
@@ -87,13 +95,18 @@ class WorkerDoor {
   uint64_t round_ = 0;
   NodeRank node_;
   RankMap map_;
-  ArenaGeometry geometry_;
+  ArenaGeometry geometry_;         // of communicators of all ranks
   std::vector<uint32_t> rank_of_;  // by local rank
-  // A rank's place in the arena is its place here: ascending.
+  // Workers are counted as here: their ranks, ascending. Among all ranks it is also their place.
   std::vector<uint32_t> ranks_;
-  std::vector<uint32_t> opened_;  // communicators so far, by place
-  std::vector<bool> ended_;       // workers, by place
-  std::map<uint32_t, Meeting> meetings_;
+  std::vector<uint32_t> opened_;  // communicators of all ranks so far, by worker
+  std::vector<bool> ended_;       // by worker
+  std::map<uint64_t, std::unique_ptr<WorkerMeeting>> meetings_;
+  const size_t groups_max_;
+  size_t groups_ = 0;  // of `meetings_`
+  // Groups that all have left, the oldest first; older ones than these are forgotten.
+  std::deque<uint64_t> closed_in_order_;
+  std::set<uint64_t> closed_;
   std::map<LinkId, Link> links_;
   PeerDoor peers_;
   UvTimer again_;  // results, where the kernel has too many descriptors under way

@@ -1,9 +1,11 @@
-// The memory of an arena (worker_link.h), before anybody maps it.
+// The memory of an arena and of a pipe (worker_link.h), before anybody maps it.
 #pragma once
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <cstdint>
 
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
@@ -11,14 +13,20 @@
 namespace muster {
 
 // Zero-filled, of a size that nobody can change any more; invalid: errno says why.
-inline UniqueFd MakeArenaMemory(const ArenaGeometry& geometry) {
-  UniqueFd memory(memfd_create("muster-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+inline UniqueFd MakeSealedMemory(const char* name, uint64_t bytes) {
+  UniqueFd memory(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (memory.valid() &&
-      (ftruncate(memory.get(), static_cast<off_t>(geometry.Bytes())) != 0 ||
+      (ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
        fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
     memory.Reset();
   }
   return memory;
 }
+
+inline UniqueFd MakeArenaMemory(const ArenaGeometry& geometry) {
+  return MakeSealedMemory("muster-arena", geometry.Bytes());
+}
+
+inline UniqueFd MakePipeMemory() { return MakeSealedMemory("muster-pipe", sizeof(Pipe)); }
 
 }  // namespace muster

@@ -19,6 +19,10 @@ inline constexpr uint32_t kWorkersPerNodeMax =
 inline constexpr uint32_t kWorldSizeMax = 1u << 20;
 inline constexpr uint32_t kRestartsMax = 1000000;
 
+inline constexpr size_t kGroupsOpenMax =
+    4096;  // of a node's workers, at once; a descriptor and a mapping each
+inline constexpr size_t kGroupsClosedMax = 65536;  // of a round that a node remembers
+
 inline constexpr uint32_t kProgramsMax = 1024;  // of a job; each has words and an environment
 
 // --- liveness (ARCHITECTURE.md section 8) ---

@@ -19,16 +19,20 @@ inline constexpr uint32_t kLinkVersion = 3;
 inline constexpr int kWorkerDoorFd = 100;
 // Workers of a node: what limits.h allows; a larger number in the environment is a mistake.
 inline constexpr uint32_t kLocalSizeMax = 4096;
+// Numbers below count the communicators of all ranks of the round.
+inline constexpr uint64_t kGroupMin = uint64_t{1} << 32;
 
-// worker -> agent, through the door, with the agent's end of the link.
+// worker -> agent, through the door, with the agent's end of the link. Behind that of a group: a
+// uint32_t for each of its `local_size` ranks of this node, in the order of their places.
 struct LinkHello {
   uint32_t magic = kLinkMagic;
   uint32_t version = kLinkVersion;
   uint64_t round = 0;  // RoundId::Token()
   uint32_t rank = 0;   // in the round, wherever a rank is said on the link
   uint32_t place = 0;  // of a group: ours among its ranks of this node
-  // 0: all ranks of the round. Otherwise a number that all ranks of a group, and nobody else, have
-  // computed; what follows is of the group, the same from all its ranks of this node.
+  // 0: all ranks of the round. Otherwise a number from kGroupMin on that all ranks of a group, and
+  // nobody else, have computed; what follows is of the group, the same from all its ranks of this
+  // node.
   uint64_t group = 0;
   uint32_t local_size = 0;
   uint32_t nodes = 0;
@@ -61,6 +65,9 @@ enum class LinkChannel : uint32_t {
   kCollectives = 0,  // with a worker of another node
   kMessages = 1,     // with any other worker
 };
+constexpr bool IsChannel(LinkChannel channel) {
+  return channel == LinkChannel::kCollectives || channel == LinkChannel::kMessages;
+}
 
 // worker -> agent, after the welcome.
 struct LinkWord {
@@ -91,7 +98,8 @@ struct LinkPeer {
 //
 // The map says where every rank of the round is: the number of ranks of each node, then the ranks
 // of node 0 in ascending order, of node 1, ..., a uint32_t each. A rank's place among those of its
-// node is its place in the arena. The agent has filled it in.
+// node is its place in the arena. The agent has filled it in; a group's is left empty, for its
+// ranks know it.
 struct ArenaGeometry {
   uint32_t local_size = 0;
   uint32_t nodes = 1;
@@ -112,6 +120,7 @@ struct ArenaGeometry {
   }
   constexpr uint64_t ResultsAt() const { return SlotsAt() + uint64_t{2} * local_size * slot_bytes; }
   constexpr uint64_t Bytes() const { return ResultsAt() + 2 * result_bytes; }
+  bool operator==(const ArenaGeometry&) const = default;
 };
 
 // At the beginning of the arena. A rank that finds out why the ranks of this node cannot go on

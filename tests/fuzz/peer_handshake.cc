@@ -13,7 +13,8 @@
 namespace muster::fuzz {
 namespace {
 
-constexpr PeerHello kHello = {uint64_t{1} << 32 | 1, 0, 0, 1};
+constexpr PeerHello kHello = {uint64_t{1} << 32 | 1, uint64_t{1} << 63 | 1, 0, 1,
+                              LinkChannel::kMessages};
 
 PeerHandshake::Secrets Secrets(char nonce) {
   // A checksum: what a proof is made of is not the parser's matter, and a fuzzer can find this one.

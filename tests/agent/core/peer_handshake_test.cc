@@ -35,7 +35,8 @@ PeerHandshake::Secrets Secrets(char nonce, const std::string& secret = "s",
           std::string(kPeerNonceBytes, nonce)};
 }
 
-constexpr PeerHello kHello = {(uint64_t{3} << 32) | 7, 2, 11, 0x01020304};
+constexpr PeerHello kHello = {(uint64_t{3} << 32) | 7, (uint64_t{5} << 56) | 2, 11, 0x01020304,
+                              LinkChannel::kMessages};
 
 struct Pair {
   PeerHandshake connector = PeerHandshake::Connector(Secrets('c'), kHello);
@@ -87,10 +88,10 @@ TEST(PeerHandshakeTest, BothSidesAreDoneAfterFourMessagesInAnyPieces) {
 TEST(PeerHandshakeTest, TheBytesAreThese) {
   Pair pair;
   const std::string hello = pair.connector.TakeOutput();
-  EXPECT_EQ(hello, absl::StrCat(absl::string_view("MSPC\1\0\0\0"
+  EXPECT_EQ(hello, absl::StrCat(absl::string_view("MSPC\2\0\0\0"
                                                   "\7\0\0\0\3\0\0\0"
-                                                  "\2\0\0\0\13\0\0\0\4\3\2\1"
-                                                  "\0\0\0\0\0\0\0\0",
+                                                  "\2\0\0\0\0\0\0\5"
+                                                  "\13\0\0\0\4\3\2\1\1\0\0\0",
                                                   36),
                                 std::string(32, 'c')));
   ASSERT_TRUE(pair.acceptor.Take(hello).ok());
@@ -161,7 +162,7 @@ TEST(PeerHandshakeTest, H2NothingIsWorthAnythingElsewhere) {
       EXPECT_FALSE(connector.Take(acceptor.TakeOutput()).ok()) << "byte " << i;
       EXPECT_FALSE(acceptor.Take(proof).ok()) << "byte " << i;
     } else {
-      EXPECT_TRUE(i < 8 || (i >= 28 && i < 36)) << "byte " << i;
+      EXPECT_TRUE(i < 8 || (i > 32 && i < 36)) << "byte " << i;
     }
   }
   for (size_t i = 0; i < answer.size(); ++i) {
@@ -197,6 +198,14 @@ TEST(PeerHandshakeTest, AnotherVersionIsNamed) {
   std::string hello = pair.connector.TakeOutput();
   hello[4] = 9;
   EXPECT_THAT(std::string(pair.acceptor.Take(hello).message()), HasSubstr("version 9"));
+}
+
+TEST(PeerHandshakeTest, AnUnknownChannelIsNamed) {
+  Pair pair;
+  std::string hello = pair.connector.TakeOutput();
+  hello[32] = 9;
+  EXPECT_THAT(std::string(pair.acceptor.Take(hello).message()), HasSubstr("channel 9"));
+  EXPECT_EQ(pair.acceptor.Wants(), 0u) << "H3";
 }
 
 }  // namespace

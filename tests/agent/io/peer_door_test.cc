@@ -31,7 +31,7 @@ struct Node {
   RankMap map;
   std::unique_ptr<PeerDoor> door;
   std::vector<NodeRank> asked;
-  std::set<std::pair<uint32_t, uint32_t>> gone;  // communicator, rank
+  std::set<std::pair<uint64_t, uint32_t>> gone;  // communicator, rank
   std::map<PeerPair, absl::StatusOr<UniqueFd>> results;
 
   void Seek(const PeerPair& pair) {
@@ -72,7 +72,7 @@ class PeerDoorTest : public TickingLoopTest {
   void Make(Node& node, PeerOptions options) {
     PeerDoor::Callbacks callbacks;
     callbacks.ask = [&node](NodeRank sought) { node.asked.push_back(sought); };
-    callbacks.may_seek = [this, &node](uint32_t communicator, Rank mine) {
+    callbacks.may_seek = [this, &node](uint64_t communicator, Rank mine) {
       return node.map.NodeOf(mine) == node_of_[&node] &&
              node.gone.count({communicator, mine.value}) == 0;
     };
@@ -94,7 +94,7 @@ class PeerDoorTest : public TickingLoopTest {
   }
   PeerNode B() const { return {NodeRank{1}, "127.0.0.1", port_}; }
   // Both seek it; each gets its end.
-  void ExpectMeeting(uint32_t communicator, uint32_t rank_a, uint32_t rank_b) {
+  void ExpectMeeting(uint64_t communicator, uint32_t rank_a, uint32_t rank_b) {
     const PeerPair at_a = {communicator, rank_a, rank_b};
     const PeerPair at_b = {communicator, rank_b, rank_a};
     a_.Seek(at_a);
@@ -194,6 +194,38 @@ TEST_F(PeerDoorTest, WorkersOfTwoNodesMeetWhoeverSeeksFirst) {
   EXPECT_EQ(a_.asked.size(), 1u);
   EXPECT_TRUE(b_.asked.empty());
   EXPECT_EQ(b_.door->held() + b_.door->unproven(), 0u);
+}
+
+TEST_F(PeerDoorTest, ChannelsAndGroupsAreKeptApart) {
+  BeginBoth();
+  constexpr uint64_t kGroup = uint64_t{1} << 63 | 5;  // its lower half is that of another one
+  const std::vector<PeerPair> pairs = {{5, 0, 2},
+                                       {5, 0, 2, LinkChannel::kMessages},
+                                       {kGroup, 0, 2},
+                                       {kGroup, 0, 2, LinkChannel::kMessages}};
+  const auto other = [](const PeerPair& pair) {
+    return PeerPair{pair.communicator, pair.theirs, pair.mine, pair.channel};
+  };
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    a_.Seek(pairs[i]);
+    b_.Seek(other(pairs[pairs.size() - 1 - i]));
+  }
+  a_.door->Found(B());
+  ASSERT_TRUE(RunUntil([&] { return a_.results.size() == 4 && b_.results.size() == 4; }));
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    Say(a_.Socket(pairs[i]), std::to_string(i));
+    EXPECT_EQ(ReadBytes(b_.Socket(other(pairs[i])).get(), 1), std::to_string(i));
+  }
+  // A communicator is forgotten with all its channels.
+  a_.Seek({6, 1, 2});
+  a_.Seek({6, 1, 2, LinkChannel::kMessages});
+  a_.Seek({7, 1, 2});
+  a_.door->Forget(6, Rank{1});
+  b_.Seek({6, 2, 1});
+  b_.Seek({7, 2, 1});
+  ASSERT_TRUE(RunUntil([&] { return a_.Has({7, 1, 2}) && b_.Has({7, 2, 1}); }));
+  EXPECT_EQ(a_.results.size(), 5u);
+  EXPECT_EQ(b_.results.size(), 5u);
 }
 
 TEST_F(PeerDoorTest, WithoutASecretToo) {

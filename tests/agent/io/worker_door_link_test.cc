@@ -1,124 +1,19 @@
 // The agent's side of the link, word by word, and two nodes' doors that bring workers together.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
-#include <atomic>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/io/torch_store_port.h"
-#include "agent/io/worker_door.h"
-#include "proto/base/fd_message.h"
-#include "tests/agent/io/loop_test.h"
-#include "tests/agent/io/peers_test.h"
+#include "tests/agent/io/worker_link_fixture.h"
 
 namespace muster {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-struct Node {
-  UniqueFd outside;  // what workers inherit
-  std::unique_ptr<WorkerDoor> door;
-  std::vector<NodeRank> asked;
-};
-
-// A worker's side of a link.
-struct Worker {
-  UniqueFd link;
-  UniqueFd arena;
-  LinkWelcome welcome;
-
-  bool Say(LinkVerb verb, uint32_t rank = 0) const {
-    const LinkWord word = {kLinkMagic, verb, rank};
-    return send(link.get(), &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(word);
-  }
-  // Of a message that has come.
-  bool Hear(LinkPeer* peer, UniqueFd* socket) const {
-    iovec part = {peer, sizeof(*peer)};
-    return ReceiveWithFd(link.get(), &part, 1, *socket, MSG_DONTWAIT) == sizeof(*peer);
-  }
-};
-
-// Ranks 0 and 1 on the first node, 2 and 3 on the second, 4 and 5 on the third, which is not here.
-class WorkerDoorLinkTest : public TickingLoopTest {
- protected:
-  WorkerDoorLinkTest() {
-    PeerOptions options = {"geheim", "job", {}};
-    options.times.retry_for = absl::Milliseconds(10);
-    options.times.retry_min = options.times.retry_max = absl::Milliseconds(1);
-    for (Node* node : {&a_, &b_}) {
-      int ends[2];
-      EXPECT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends), 0);
-      node->outside.Reset(ends[1]);
-      node->door =
-          std::make_unique<WorkerDoor>(&loop_, UniqueFd(ends[0]), 4, options,
-                                       [node](NodeRank sought) { node->asked.push_back(sought); });
-    }
-    absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
-    EXPECT_TRUE(bound.ok());
-    port_ = bound->port;
-    a_.door->BeginRound(TwoEach(0, 3, 7));
-    b_.door->BeginRound(TwoEach(1, 3, 7), std::move(bound->fd));
-  }
-  ~WorkerDoorLinkTest() override {
-    a_.door.reset();
-    b_.door.reset();
-  }
-
-  Worker Open(const Node& node, uint32_t rank) {
-    Worker out;
-    int ends[2];
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    out.link.Reset(ends[0]);
-    const UniqueFd theirs(ends[1]);
-    LinkHello hello;
-    hello.round = RoundId{1, 7}.Token();
-    hello.rank = rank;
-    iovec part = {&hello, sizeof(hello)};
-    EXPECT_EQ(SendWithFd(node.outside.get(), &part, 1, theirs.get(), 0),
-              static_cast<ssize_t>(sizeof(hello)));
-    iovec answer = {&out.welcome, sizeof(out.welcome)};
-    EXPECT_TRUE(RunUntil([&] {
-      return ReceiveWithFd(out.link.get(), &answer, 1, out.arena, MSG_DONTWAIT) ==
-             static_cast<ssize_t>(sizeof(out.welcome));
-    }));
-    EXPECT_EQ(out.welcome.answer, LinkAnswer::kWelcome) << out.welcome.why;
-    return out;
-  }
-  std::pair<LinkPeer, UniqueFd> Hear(const Worker& worker) {
-    std::pair<LinkPeer, UniqueFd> out;
-    EXPECT_TRUE(RunUntil([&] { return worker.Hear(&out.first, &out.second); }));
-    EXPECT_EQ(out.first.magic, kLinkMagic);
-    EXPECT_EQ(out.second.valid(), out.first.answer == LinkAnswer::kWelcome);
-    return out;
-  }
-  std::string Refusal(const Worker& worker, uint32_t rank) {
-    EXPECT_TRUE(worker.Say(LinkVerb::kSeek, rank));
-    const auto [peer, socket] = Hear(worker);
-    EXPECT_EQ(peer.answer, LinkAnswer::kRefused);
-    EXPECT_EQ(peer.rank, rank);
-    return peer.why;
-  }
-  static LineEnd EndOf(const Worker& seen_by, uint32_t place) {
-    ArenaLine line;
-    EXPECT_EQ(
-        pread(seen_by.arena.get(), &line, sizeof(line),
-              static_cast<off_t>(ArenaGeometry().LinesAt() + place * ArenaGeometry::kLineBytes)),
-        static_cast<ssize_t>(sizeof(line)));
-    return static_cast<LineEnd>(line.gone);
-  }
-
-  Node a_;
-  Node b_;
-  uint16_t port_ = 0;
-};
 
 TEST_F(WorkerDoorLinkTest, TheWelcomeTellsTheArenaAndTheArenaWhereEverybodyIs) {
   const Worker worker = Open(b_, 3);

@@ -1,0 +1,94 @@
+#include "agent/io/worker_meeting.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "proto/base/arena_memory.h"
+#include "proto/base/check.h"
+
+namespace muster {
+namespace {
+
+ArenaLine& LineOf(uint8_t* arena, uint32_t place) {
+  return *reinterpret_cast<ArenaLine*>(arena + ArenaGeometry().LinesAt() +
+                                       place * ArenaGeometry::kLineBytes);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerMeeting>> WorkerMeeting::Open(
+    const ArenaGeometry& geometry, std::vector<uint32_t> ranks, const std::vector<uint32_t>& map) {
+  UniqueFd memory = MakeArenaMemory(geometry);
+  if (!memory.valid()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no shared memory for the workers: ", std::strerror(errno)));
+  }
+  const auto bytes = static_cast<ssize_t>(map.size() * sizeof(uint32_t));
+  if (pwrite(memory.get(), map.data(), static_cast<size_t>(bytes),
+             static_cast<off_t>(geometry.MapAt())) != bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the workers' map: ", std::strerror(errno)));
+  }
+  void* mapped =
+      mmap(nullptr, geometry.MapAt(), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (mapped == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot map the workers' shared memory: ", std::strerror(errno)));
+  }
+  return std::unique_ptr<WorkerMeeting>(new WorkerMeeting(
+      geometry, std::move(ranks), std::move(memory), static_cast<uint8_t*>(mapped)));
+}
+
+WorkerMeeting::WorkerMeeting(const ArenaGeometry& geometry, std::vector<uint32_t> ranks,
+                             UniqueFd memory, uint8_t* mapped)
+    : geometry_(geometry),
+      ranks_(std::move(ranks)),
+      memory_(std::move(memory)),
+      mapped_(mapped),
+      seats_(ranks_.size()) {}
+
+WorkerMeeting::~WorkerMeeting() { munmap(mapped_, geometry_.MapAt()); }
+
+std::optional<uint32_t> WorkerMeeting::PlaceOf(uint32_t rank) const {
+  const auto at = std::find(ranks_.begin(), ranks_.end(), rank);
+  return at == ranks_.end() ? std::nullopt
+                            : std::optional(static_cast<uint32_t>(at - ranks_.begin()));
+}
+
+// Whoever waits for that rank looks now and then.
+void WorkerMeeting::End(uint32_t place, LineEnd how) {
+  CHECK(!IsOver(place));
+  seats_[place].end = how;
+  ++ended_;
+  std::atomic_ref<uint32_t>(LineOf(mapped_, place).gone)
+      .store(static_cast<uint32_t>(how), std::memory_order_release);
+}
+
+bool WorkerMeeting::MeetsInPipe(uint32_t place, uint32_t other) {
+  if (waiting_.erase({place, other}) != 0) {
+    return true;
+  }
+  waiting_.insert({other, place});
+  return false;
+}
+
+std::vector<uint32_t> WorkerMeeting::TakeWaitingFor(uint32_t place) {
+  std::vector<uint32_t> out;
+  const auto first = waiting_.lower_bound({place, 0});
+  auto behind = first;
+  for (; behind != waiting_.end() && behind->first == place; ++behind) {
+    out.push_back(behind->second);
+  }
+  waiting_.erase(first, behind);
+  return out;
+}
+
+}  // namespace muster
