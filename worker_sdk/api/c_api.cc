@@ -7,74 +7,23 @@
 #include <string>
 #include <utility>
 
-#include "muster/communicator.h"
-#include "muster/muster.h"
-#include "muster/status.h"
-#include "muster/types.h"
+#include "worker_sdk/api/c_call.h"
 
-struct muster_comm {  // NOLINT(readability-identifier-naming): C's name
-  muster::Communicator cpp;
-};
-
-namespace muster {
-namespace {
-
-thread_local std::string last_error;
-
-int CodeOf(const Status& status) {
-  if (!status.ok()) last_error = status.message();
-  return static_cast<int>(status.code());
-}
-
-Status Invalid(const char* call, const std::string& why) {
-  return Status(StatusCode::kInvalidArgument, std::string(call) + ": " + why);
-}
-
-// One collective on its way in: numbers become types; Communicator checks the rest.
-class Call {
- public:
-  Call(const char* name, const muster_comm* comm, int dtype)
-      : name_(name), dtype_(static_cast<DType>(dtype)) {
-    if (comm == nullptr) {
-      status_ = Invalid(name, "comm: a null pointer; muster_init() makes one");
-    } else if (dtype < 0 || dtype >= kDTypes) {
-      status_ = Invalid(name, "dtype: want 0.." + std::to_string(kDTypes - 1) +
-                                  " (muster_dtype), " + "got " + std::to_string(dtype));
-    }
-  }
-
-  Call& Op(int op) {
-    if (!status_.ok()) return *this;
-    op_ = static_cast<ReduceOp>(op);
-    if (op < 0 || op >= kReduceOps) {
-      status_ = Invalid(name_, "op: want 0.." + std::to_string(kReduceOps - 1) + " (muster_op), " +
-                                   "got " + std::to_string(op));
-    }
-    return *this;
-  }
-
-  // The code of `collective`, or of what is wrong with its arguments.
-  template <typename Collective>
-  int Then(const Collective& collective) const {
-    return CodeOf(status_.ok() ? collective(dtype_, op_) : status_);
-  }
-
- private:
-  const char* name_;  // a literal of ours
-  DType dtype_;
-  ReduceOp op_ = ReduceOp::kSum;
-  Status status_;
-};
-
-}  // namespace
-}  // namespace muster
-
-using muster::Call;
+using muster::CCall;
 using muster::DType;
 using muster::ReduceOp;
 
+namespace muster {
+
+std::string& LastError() {
+  thread_local std::string text;
+  return text;
+}
+
+}  // namespace muster
+
 const char* muster_version(void) { return MUSTER_VERSION; }
-const char* muster_last_error(void) { return muster::last_error.c_str(); }
+const char* muster_last_error(void) { return muster::LastError().c_str(); }
 
 int muster_init(muster_comm** out) {
   if (out == nullptr) return muster::CodeOf(muster::Invalid("init", "out: a null pointer"));
@@ -114,58 +63,58 @@ void muster_set_timeout(muster_comm* comm, double seconds) {
 }
 
 int muster_barrier(muster_comm* comm) {
-  return Call("barrier", comm, 0).Then([&](DType, ReduceOp) { return comm->cpp.Barrier(); });
+  return CCall("barrier", comm, 0).Then([&](DType, ReduceOp) { return comm->cpp.Barrier(); });
 }
 
 int muster_all_reduce(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                       int op) {
-  return Call("all_reduce", comm, dtype).Op(op).Then([&](DType d, ReduceOp o) {
+  return CCall("all_reduce", comm, dtype).Op(op).Then([&](DType d, ReduceOp o) {
     return comm->cpp.AllReduce(in, out, count, d, o);
   });
 }
 
 int muster_reduce(muster_comm* comm, const void* in, void* out, int64_t count, int dtype, int op,
                   int root) {
-  return Call("reduce", comm, dtype).Op(op).Then([&](DType d, ReduceOp o) {
+  return CCall("reduce", comm, dtype).Op(op).Then([&](DType d, ReduceOp o) {
     return comm->cpp.Reduce(in, out, count, d, o, root);
   });
 }
 
 int muster_broadcast(muster_comm* comm, void* data, int64_t count, int dtype, int root) {
-  return Call("broadcast", comm, dtype).Then([&](DType d, ReduceOp) {
+  return CCall("broadcast", comm, dtype).Then([&](DType d, ReduceOp) {
     return comm->cpp.Broadcast(data, count, d, root);
   });
 }
 
 int muster_all_gather(muster_comm* comm, const void* in, void* out, int64_t count, int dtype) {
-  return Call("all_gather", comm, dtype).Then([&](DType d, ReduceOp) {
+  return CCall("all_gather", comm, dtype).Then([&](DType d, ReduceOp) {
     return comm->cpp.AllGather(in, out, count, d);
   });
 }
 
 int muster_gather(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                   int root) {
-  return Call("gather", comm, dtype).Then([&](DType d, ReduceOp) {
+  return CCall("gather", comm, dtype).Then([&](DType d, ReduceOp) {
     return comm->cpp.Gather(in, out, count, d, root);
   });
 }
 
 int muster_scatter(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                    int root) {
-  return Call("scatter", comm, dtype).Then([&](DType d, ReduceOp) {
+  return CCall("scatter", comm, dtype).Then([&](DType d, ReduceOp) {
     return comm->cpp.Scatter(in, out, count, d, root);
   });
 }
 
 int muster_reduce_scatter(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                           int op) {
-  return Call("reduce_scatter", comm, dtype).Op(op).Then([&](DType d, ReduceOp o) {
+  return CCall("reduce_scatter", comm, dtype).Op(op).Then([&](DType d, ReduceOp o) {
     return comm->cpp.ReduceScatter(in, out, count, d, o);
   });
 }
 
 int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t count, int dtype) {
-  return Call("all_to_all", comm, dtype).Then([&](DType d, ReduceOp) {
+  return CCall("all_to_all", comm, dtype).Then([&](DType d, ReduceOp) {
     return comm->cpp.AllToAll(in, out, count, d);
   });
 }

@@ -12,23 +12,17 @@
 #include <vector>
 
 #include "proto/base/arena_memory.h"
-#include "worker_sdk/api/arguments.h"
+#include "worker_sdk/api/collectives.h"
 #include "worker_sdk/bootstrap/agent_link.h"
 #include "worker_sdk/bootstrap/environment.h"
+#include "worker_sdk/executor/call_queue.h"
 #include "worker_sdk/executor/executor.h"
-#include "worker_sdk/reduce/reduce.h"
 #include "worker_sdk/transport/arena.h"
 
 namespace muster {
 namespace {
 
 constexpr std::chrono::seconds kWelcomeWithin{60};
-
-// An argument, by its name.
-struct Buffer {
-  const char* name = nullptr;
-  const void* data = nullptr;
-};
 
 struct Meeting {
   std::optional<AgentLink> link;
@@ -106,40 +100,35 @@ class Communicator::Impl {
   }
 
   const WorkerIdentity& me() const { return me_; }
-  Executor& executor() { return executor_; }
 
-  // Checks the arguments, then runs the call. `in`, `out`: what this rank has to have; null where
-  // it needs none.
-  Status Run(Call call, int64_t count, int root, const Buffer& in, const Buffer& out) {
-    const char* const name = Name(call.kind);
-    const int size = static_cast<int>(me_.size);
-    Status status = CheckCount(name, count, call.dtype, size);
-    if (status.ok()) {
-      status = CheckRoot(name, root, size);
-    }
-    for (const Buffer* buffer : {&in, &out}) {
-      if (status.ok() && buffer->name != nullptr) {
-        status = CheckBuffer(name, buffer->name, buffer->data, count, call.dtype);
-      }
-    }
-    if (!status.ok()) {
-      return status;
-    }
-    call.count = static_cast<uint64_t>(count);
-    call.root = static_cast<uint32_t>(root);
-    return executor_.Run(call, in.data, const_cast<void*>(out.data));
+  // With its arguments checked.
+  Collectives collectives() const {
+    return {static_cast<int>(me_.rank), static_cast<int>(me_.size)};
   }
-  Status Reduction(const Call& call, int64_t count, int root, const Buffer& in, const Buffer& out) {
-    if (const Status status = CheckReduction(call.dtype, call.op); !status.ok()) {
-      return {status.code(), std::string(Name(call.kind)) + ": " + status.message()};
+  void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+  Status Run(const Collective& it) {
+    return it.wrong.ok() ? queue_.Run([&] { return RunNow(it, timeout_); }) : it.wrong;
+  }
+  Work Start(const Collective& it) {
+    if (!it.wrong.ok()) {
+      return Work(it.wrong);
     }
-    return Run(call, count, root, in, out);
+    StatusOr<std::shared_ptr<Pending>> started =
+        queue_.Start([this, it, timeout = timeout_] { return RunNow(it, timeout); });
+    return started.ok() ? Work(*std::move(started)) : Work(started.status());
   }
 
  private:
+  Status RunNow(const Collective& it, std::chrono::nanoseconds timeout) {
+    executor_.SetTimeout(timeout);
+    return executor_.Run(it.call, it.in, it.out);
+  }
+
   const WorkerIdentity me_;
   std::optional<AgentLink> link_;
   Executor executor_;
+  std::chrono::nanoseconds timeout_{0};
+  CallQueue queue_;  // its thread uses all of the above
 };
 
 StatusOr<Communicator> Communicator::FromEnvironment() {
@@ -176,47 +165,70 @@ int Communicator::node_rank() const { return static_cast<int>(impl_->me().node_r
 int Communicator::nodes() const { return static_cast<int>(impl_->me().nodes); }
 uint64_t Communicator::round() const { return impl_->me().round; }
 
-void Communicator::SetTimeout(std::chrono::nanoseconds timeout) {
-  impl_->executor().SetTimeout(timeout);
-}
+void Communicator::SetTimeout(std::chrono::nanoseconds timeout) { impl_->SetTimeout(timeout); }
 
-Status Communicator::Barrier() { return impl_->Run({OpKind::kBarrier}, 0, 0, {}, {}); }
+Status Communicator::Barrier() { return impl_->Run(impl_->collectives().Barrier()); }
+Work Communicator::BarrierAsync() { return impl_->Start(impl_->collectives().Barrier()); }
 
 Status Communicator::AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op) {
-  return impl_->Reduction({OpKind::kAllReduce, dtype, op}, count, 0, {"in", in}, {"out", out});
+  return impl_->Run(impl_->collectives().AllReduce(in, out, count, dtype, op));
+}
+Work Communicator::AllReduceAsync(const void* in, void* out, int64_t count, DType dtype,
+                                  ReduceOp op) {
+  return impl_->Start(impl_->collectives().AllReduce(in, out, count, dtype, op));
 }
 
 Status Communicator::Reduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
                             int root) {
-  return impl_->Reduction({OpKind::kReduce, dtype, op}, count, root, {"in", in},
-                          rank() == root ? Buffer{"out", out} : Buffer{});
+  return impl_->Run(impl_->collectives().Reduce(in, out, count, dtype, op, root));
+}
+Work Communicator::ReduceAsync(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
+                               int root) {
+  return impl_->Start(impl_->collectives().Reduce(in, out, count, dtype, op, root));
 }
 
 Status Communicator::Broadcast(void* data, int64_t count, DType dtype, int root) {
-  return impl_->Run({OpKind::kBroadcast, dtype}, count, root, {"data", data}, {"data", data});
+  return impl_->Run(impl_->collectives().Broadcast(data, count, dtype, root));
+}
+Work Communicator::BroadcastAsync(void* data, int64_t count, DType dtype, int root) {
+  return impl_->Start(impl_->collectives().Broadcast(data, count, dtype, root));
 }
 
 Status Communicator::AllGather(const void* in, void* out, int64_t count, DType dtype) {
-  return impl_->Run({OpKind::kAllGather, dtype}, count, 0, {"in", in}, {"out", out});
+  return impl_->Run(impl_->collectives().AllGather(in, out, count, dtype));
+}
+Work Communicator::AllGatherAsync(const void* in, void* out, int64_t count, DType dtype) {
+  return impl_->Start(impl_->collectives().AllGather(in, out, count, dtype));
 }
 
 Status Communicator::Gather(const void* in, void* out, int64_t count, DType dtype, int root) {
-  return impl_->Run({OpKind::kGather, dtype}, count, root, {"in", in},
-                    rank() == root ? Buffer{"out", out} : Buffer{});
+  return impl_->Run(impl_->collectives().Gather(in, out, count, dtype, root));
+}
+Work Communicator::GatherAsync(const void* in, void* out, int64_t count, DType dtype, int root) {
+  return impl_->Start(impl_->collectives().Gather(in, out, count, dtype, root));
 }
 
 Status Communicator::Scatter(const void* in, void* out, int64_t count, DType dtype, int root) {
-  return impl_->Run({OpKind::kScatter, dtype}, count, root,
-                    rank() == root ? Buffer{"in", in} : Buffer{}, {"out", out});
+  return impl_->Run(impl_->collectives().Scatter(in, out, count, dtype, root));
+}
+Work Communicator::ScatterAsync(const void* in, void* out, int64_t count, DType dtype, int root) {
+  return impl_->Start(impl_->collectives().Scatter(in, out, count, dtype, root));
 }
 
 Status Communicator::ReduceScatter(const void* in, void* out, int64_t count, DType dtype,
                                    ReduceOp op) {
-  return impl_->Reduction({OpKind::kReduceScatter, dtype, op}, count, 0, {"in", in}, {"out", out});
+  return impl_->Run(impl_->collectives().ReduceScatter(in, out, count, dtype, op));
+}
+Work Communicator::ReduceScatterAsync(const void* in, void* out, int64_t count, DType dtype,
+                                      ReduceOp op) {
+  return impl_->Start(impl_->collectives().ReduceScatter(in, out, count, dtype, op));
 }
 
 Status Communicator::AllToAll(const void* in, void* out, int64_t count, DType dtype) {
-  return impl_->Run({OpKind::kAllToAll, dtype}, count, 0, {"in", in}, {"out", out});
+  return impl_->Run(impl_->collectives().AllToAll(in, out, count, dtype));
+}
+Work Communicator::AllToAllAsync(const void* in, void* out, int64_t count, DType dtype) {
+  return impl_->Start(impl_->collectives().AllToAll(in, out, count, dtype));
 }
 
 }  // namespace muster

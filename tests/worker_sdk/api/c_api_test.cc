@@ -70,6 +70,62 @@ TEST_F(CApi, PassesOnWhatItIsGiven) {
             "scatter 2 int64 root 1;reduce_scatter 1 int16 min;all_to_all 1 uint16;");
 }
 
+TEST_F(CApi, StartsWhatItIsGiven) {
+  float* x = data_;
+  float* y = data_ + 4;
+  muster_work* work = nullptr;
+  const auto expect = [&](int code, const std::string& call) {
+    EXPECT_EQ(code, MUSTER_OK);
+    EXPECT_EQ(TheFake().calls, call + ";started;");
+    EXPECT_EQ(muster_wait(work), MUSTER_OK);
+    EXPECT_EQ(TheFake().calls, call + ";started;wait;");
+    muster_work_free(work);
+    work = nullptr;
+    TheFake().calls.clear();
+  };
+  expect(muster_barrier_async(comm_, &work), "barrier");
+  expect(muster_all_reduce_async(comm_, x, y, 4, MUSTER_FLOAT32, MUSTER_AVG, &work),
+         "all_reduce 4 float32 avg");
+  expect(muster_reduce_async(comm_, x, y, 4, MUSTER_INT32, MUSTER_BXOR, 1, &work),
+         "reduce 4 int32 bxor root 1");
+  expect(muster_broadcast_async(comm_, x, 4, MUSTER_BFLOAT16, 2, &work),
+         "broadcast 4 bfloat16 root 2");
+  expect(muster_all_gather_async(comm_, x, y, 2, MUSTER_FLOAT16, &work), "all_gather 2 float16");
+  expect(muster_gather_async(comm_, x, y, 2, MUSTER_UINT8, 1, &work), "gather 2 uint8 root 1");
+  expect(muster_scatter_async(comm_, x, y, 2, MUSTER_INT64, 1, &work), "scatter 2 int64 root 1");
+  expect(muster_reduce_scatter_async(comm_, x, y, 1, MUSTER_INT16, MUSTER_MIN, &work),
+         "reduce_scatter 1 int16 min");
+  expect(muster_all_to_all_async(comm_, x, y, 1, MUSTER_UINT16, &work), "all_to_all 1 uint16");
+}
+
+TEST_F(CApi, WhatWasStartedEnds) {
+  muster_work* work = nullptr;
+  ASSERT_EQ(muster_barrier_async(comm_, &work), MUSTER_OK);
+  EXPECT_EQ(muster_test(work), 0);
+  TheFake().ended = true;
+  EXPECT_EQ(muster_test(work), 1);
+  TheFake().answer = Status(StatusCode::kUnavailable, "rank 2 died");
+  EXPECT_EQ(muster_wait(work), MUSTER_UNAVAILABLE);
+  EXPECT_STREQ(muster_last_error(), "rank 2 died");
+  muster_work_free(work);
+  muster_work_free(nullptr);
+}
+
+TEST_F(CApi, WhatCannotBeStartedGivesNoWork) {
+  muster_work* work = reinterpret_cast<muster_work*>(data_);
+  ExpectInvalid(muster_all_reduce_async(comm_, data_, data_, 4, 12, MUSTER_SUM, &work),
+                "all_reduce: dtype: want 0..11 (muster_dtype), got 12");
+  EXPECT_EQ(work, nullptr);
+  ExpectInvalid(muster_barrier_async(comm_, nullptr), "barrier: work: a null pointer");
+  ExpectInvalid(muster_wait(nullptr), "wait: work: a null pointer");
+  EXPECT_EQ(muster_test(nullptr), 1);
+  TheFake().fails_at_once = true;
+  TheFake().answer = Status(StatusCode::kUnavailable, "rank 2 died");
+  EXPECT_EQ(muster_barrier_async(comm_, &work), MUSTER_UNAVAILABLE);
+  EXPECT_STREQ(muster_last_error(), "rank 2 died");
+  EXPECT_EQ(work, nullptr);
+}
+
 TEST_F(CApi, NumbersOutOfRange) {
   ExpectInvalid(muster_all_reduce(comm_, data_, data_, 4, 12, MUSTER_SUM),
                 "all_reduce: dtype: want 0..11 (muster_dtype), got 12");

@@ -27,6 +27,16 @@ static void Collectives(muster_comm* comm) {
   Expect(muster_all_to_all(comm, y, y, 3, MUSTER_FLOAT32) == MUSTER_OK, "all_to_all");
 }
 
+static void Started(muster_comm* comm) {
+  float x[3] = {1, 2, 3};
+  muster_work* work = NULL;
+  Expect(muster_all_reduce_async(comm, x, x, 3, MUSTER_FLOAT32, MUSTER_SUM, &work) == MUSTER_OK,
+         "all_reduce_async");
+  Expect(muster_test(work) == 0, "test");
+  Expect(muster_wait(work) == MUSTER_OK, "wait");
+  muster_work_free(work);
+}
+
 int main(void) {
   muster_comm* comm = NULL;
   Expect(muster_init(&comm) == MUSTER_OK && comm != NULL, "init");
@@ -36,6 +46,7 @@ int main(void) {
   Expect(muster_round(comm) == 7, "round");
   Expect(strchr(muster_version(), '.') != NULL, "version");
   Collectives(comm);
+  Started(comm);
   muster_set_timeout(comm, 1.5);
   Expect(muster_broadcast(comm, NULL, 1, 12, 0) == MUSTER_INVALID_ARGUMENT, "no type");
   Expect(strcmp(muster_last_error(), "broadcast: dtype: want 0..11 (muster_dtype), got 12") == 0,

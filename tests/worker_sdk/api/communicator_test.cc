@@ -38,6 +38,27 @@ TEST_F(CommunicatorTest, AloneEverythingIsItsOwn) {
   EXPECT_TRUE(comm_->Barrier().ok());
 }
 
+TEST_F(CommunicatorTest, WhatIsStartedEnds) {
+  float out[3] = {};
+  Work reduced = comm_->AllReduceAsync(data_, out, 3, DType::kFloat32, ReduceOp::kSum);
+  Work copied = comm_->AllGatherAsync(out, data_ + 4, 3, DType::kFloat32);
+  EXPECT_TRUE(comm_->Barrier().ok());  // behind them
+  EXPECT_TRUE(reduced.Test());
+  EXPECT_TRUE(copied.Wait().ok());
+  EXPECT_EQ(data_[6], 3);
+  Work late = comm_->BarrierAsync();
+  comm_.reset();
+  EXPECT_TRUE(late.Test());
+  EXPECT_TRUE(late.Wait().ok());
+}
+
+TEST_F(CommunicatorTest, WhatCannotBeStartedHasEnded) {
+  Work work = comm_->AllReduceAsync(nullptr, data_, 1, DType::kInt8, ReduceOp::kSum);
+  EXPECT_TRUE(work.Test());
+  ExpectInvalid(work.Wait(), "all_reduce: in: a null pointer");
+  EXPECT_TRUE(comm_->Barrier().ok());
+}
+
 TEST_F(CommunicatorTest, NumbersOutOfRange) {
   ExpectInvalid(
       comm_->AllReduce(data_, data_, 4, DType::kFloat16, ReduceOp::kBitAnd),

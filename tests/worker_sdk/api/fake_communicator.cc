@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "muster/communicator.h"
+#include "worker_sdk/base/pending.h"
 
 namespace muster {
 
@@ -21,6 +22,19 @@ Status Noted(const std::string& call) {
 }
 std::string Of(int64_t count, DType dtype) { return std::to_string(count) + " " + Name(dtype); }
 std::string From(int root) { return " root " + std::to_string(root); }
+
+class FakePending : public Pending {
+ public:
+  Status Wait() override {
+    TheFake().calls += "wait;";
+    return TheFake().answer;
+  }
+  bool Test() override { return TheFake().ended; }
+};
+Work Started(const Status& status) {
+  TheFake().calls += "started;";
+  return TheFake().fails_at_once ? Work(status) : Work(std::make_shared<FakePending>());
+}
 
 }  // namespace
 
@@ -75,6 +89,35 @@ Status Communicator::ReduceScatter(const void*, void*, int64_t count, DType dtyp
 }
 Status Communicator::AllToAll(const void*, void*, int64_t count, DType dtype) {
   return Noted("all_to_all " + Of(count, dtype));
+}
+
+Work Communicator::BarrierAsync() { return Started(Barrier()); }
+Work Communicator::AllReduceAsync(const void* in, void* out, int64_t count, DType dtype,
+                                  ReduceOp op) {
+  return Started(AllReduce(in, out, count, dtype, op));
+}
+Work Communicator::ReduceAsync(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
+                               int root) {
+  return Started(Reduce(in, out, count, dtype, op, root));
+}
+Work Communicator::BroadcastAsync(void* data, int64_t count, DType dtype, int root) {
+  return Started(Broadcast(data, count, dtype, root));
+}
+Work Communicator::AllGatherAsync(const void* in, void* out, int64_t count, DType dtype) {
+  return Started(AllGather(in, out, count, dtype));
+}
+Work Communicator::GatherAsync(const void* in, void* out, int64_t count, DType dtype, int root) {
+  return Started(Gather(in, out, count, dtype, root));
+}
+Work Communicator::ScatterAsync(const void* in, void* out, int64_t count, DType dtype, int root) {
+  return Started(Scatter(in, out, count, dtype, root));
+}
+Work Communicator::ReduceScatterAsync(const void* in, void* out, int64_t count, DType dtype,
+                                      ReduceOp op) {
+  return Started(ReduceScatter(in, out, count, dtype, op));
+}
+Work Communicator::AllToAllAsync(const void* in, void* out, int64_t count, DType dtype) {
+  return Started(AllToAll(in, out, count, dtype));
 }
 
 }  // namespace muster

@@ -13,6 +13,8 @@ struct FakeCommunicator {
   Status answer;      // of every call, and of FromEnvironment
   std::chrono::nanoseconds timeout{-1};
   int alive = 0;
+  bool fails_at_once = false;  // what is started has ended with `answer` already
+  bool ended = false;          // what was started
 };
 
 FakeCommunicator& TheFake();

@@ -6,6 +6,9 @@
 //
 // Every rank makes the same calls in the same order. A call blocks until its own part is done: for
 // as long as a living peer takes, unless a timeout is given (here, or MUSTER_TIMEOUT in seconds).
+// One whose name ends in Async returns at once with a Work to wait for; it goes on on a thread of
+// the communicator's, behind those that were started before it, and must have ended before its
+// buffers are used again. A call that blocks waits for those that were started before it.
 //
 // Errors of every collective: InvalidArgument (this call can never work), FailedPrecondition (ranks
 // disagree on kind, type, operation, count or root: both calls are named), Unavailable (a peer
@@ -21,6 +24,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "muster/export.h"
 #include "muster/status.h"
@@ -71,6 +75,25 @@ struct DTypeOf<double> {
   static constexpr DType kValue = DType::kFloat64;
 };
 
+class Pending;
+
+// A call that was started. It goes on without it: dropping it loses the result, and nothing else.
+// Any thread, also after the communicator is gone.
+class MUSTER_EXPORT Work {
+ public:
+  explicit Work(Status status) : status_(std::move(status)) {}  // has ended
+  explicit Work(std::shared_ptr<Pending> pending) : pending_(std::move(pending)) {}
+
+  // Blocks until the call has ended; returns what it would have returned without Async.
+  Status Wait();
+  // Whether it has ended.
+  bool Test();
+
+ private:
+  std::shared_ptr<Pending> pending_;
+  Status status_;
+};
+
 class MUSTER_EXPORT Communicator {
  public:
   // All ranks of this round of the job, from what `launch` put into the environment. Started
@@ -82,7 +105,7 @@ class MUSTER_EXPORT Communicator {
 
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  ~Communicator();
+  ~Communicator();  // blocks until what was started has ended
 
   int rank() const;
   int size() const;
@@ -114,6 +137,17 @@ class MUSTER_EXPORT Communicator {
   Status ReduceScatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op);
   // The j-th `count` elements of in go to rank j, those of rank i come to the i-th of out.
   Status AllToAll(const void* in, void* out, int64_t count, DType dtype);
+
+  // The same, started only.
+  Work BarrierAsync();
+  Work AllReduceAsync(const void* in, void* out, int64_t count, DType dtype, ReduceOp op);
+  Work ReduceAsync(const void* in, void* out, int64_t count, DType dtype, ReduceOp op, int root);
+  Work BroadcastAsync(void* data, int64_t count, DType dtype, int root);
+  Work AllGatherAsync(const void* in, void* out, int64_t count, DType dtype);
+  Work GatherAsync(const void* in, void* out, int64_t count, DType dtype, int root);
+  Work ScatterAsync(const void* in, void* out, int64_t count, DType dtype, int root);
+  Work ReduceScatterAsync(const void* in, void* out, int64_t count, DType dtype, ReduceOp op);
+  Work AllToAllAsync(const void* in, void* out, int64_t count, DType dtype);
 
   template <typename T>
   Status AllReduce(T* data, int64_t count, ReduceOp op = ReduceOp::kSum) {

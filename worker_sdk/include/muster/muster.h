@@ -11,6 +11,7 @@ extern "C" {
 
 /* NOLINTBEGIN(readability-identifier-naming): C's names */
 typedef struct muster_comm muster_comm;
+typedef struct muster_work muster_work; /* a call that was started */
 
 enum muster_dtype {
   MUSTER_INT8 = 0,
@@ -56,7 +57,7 @@ const char* muster_version(void);
 const char* muster_last_error(void);
 
 int muster_init(muster_comm** out);
-void muster_free(muster_comm* comm); /* NULL is allowed */
+void muster_free(muster_comm* comm); /* blocks until what was started has ended; NULL is allowed */
 
 /* Of a null communicator: -1, and round 0. */
 int muster_rank(const muster_comm* comm);
@@ -81,6 +82,31 @@ int muster_scatter(muster_comm* comm, const void* in, void* out, int64_t count, 
 int muster_reduce_scatter(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                           int op);
 int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t count, int dtype);
+
+/* The same, started only. *work is to be freed; it is NULL where the function fails. */
+int muster_barrier_async(muster_comm* comm, muster_work** work);
+int muster_all_reduce_async(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                            int op, muster_work** work);
+int muster_reduce_async(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                        int op, int root, muster_work** work);
+int muster_broadcast_async(muster_comm* comm, void* data, int64_t count, int dtype, int root,
+                           muster_work** work);
+int muster_all_gather_async(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                            muster_work** work);
+int muster_gather_async(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                        int root, muster_work** work);
+int muster_scatter_async(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                         int root, muster_work** work);
+int muster_reduce_scatter_async(muster_comm* comm, const void* in, void* out, int64_t count,
+                                int dtype, int op, muster_work** work);
+int muster_all_to_all_async(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
+                            muster_work** work);
+
+/* Blocks until the call has ended; its code. As often as you like. */
+int muster_wait(muster_work* work);
+/* 1: it has ended, 0: not yet. */
+int muster_test(muster_work* work);
+void muster_work_free(muster_work* work); /* the call goes on; NULL is allowed */
 
 #pragma GCC visibility pop
 /* NOLINTEND(readability-identifier-naming) */

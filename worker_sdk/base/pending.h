@@ -1,0 +1,20 @@
+// What a Work stands for: something that was started and ends by itself.
+#pragma once
+
+#include "muster/status.h"
+
+namespace muster {
+
+class Pending {
+ public:
+  Pending() = default;
+  virtual ~Pending() = default;
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+
+  // Any thread, any number of times.
+  virtual Status Wait() = 0;  // until it has ended
+  virtual bool Test() = 0;    // whether it has; gives it a chance to
+};
+
+}  // namespace muster
