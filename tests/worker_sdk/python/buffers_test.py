@@ -1,4 +1,4 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 """What the Python package accepts as numbers, what it passes on, and what it says of the rest."""
 
 import array
@@ -215,6 +215,62 @@ class CallsTest(Case):
         of.set_timeout(None)
         of.set_timeout(2)
         self.assertEqual(self.fake.calls, [("set_timeout", 0.0), ("set_timeout", 2.0)])
+
+
+class StartedTest(Case):
+    def test_every_call(self):
+        x, out, all_out = numpy.ones(4), numpy.zeros(4), numpy.zeros(16)
+        comm = self.comm
+        for started, result, call in (
+            (comm.barrier(async_op=True), None, ("barrier",)),
+            (comm.all_reduce(x, async_op=True), x, ("all_reduce", 4, F64, 0)),
+            (comm.all_reduce(x, "max", out, async_op=True), out, ("all_reduce", 4, F64, 4)),
+            (comm.reduce(x, root=0, async_op=True), None, ("reduce", False, 4, F64, 0, 0)),
+            (comm.reduce(x, root=1, async_op=True), x, ("reduce", True, 4, F64, 0, 1)),
+            (comm.broadcast(x, async_op=True), x, ("broadcast", 4, F64, 0)),
+            (comm.all_gather(x, all_out, async_op=True), all_out, ("all_gather", 4, F64)),
+            (comm.gather(x, async_op=True), None, ("gather", False, 4, F64, 0)),
+            (comm.gather(x, 1, all_out, async_op=True), all_out, ("gather", True, 4, F64, 1)),
+            (comm.scatter(out=out, async_op=True), out, ("scatter", False, 4, F64, 0)),
+            (comm.scatter(all_out, 1, out, async_op=True), out, ("scatter", True, 4, F64, 1)),
+            (comm.reduce_scatter(all_out, out=out, async_op=True), out, ("reduce_scatter", 4, F64, 0)),
+            (comm.all_to_all(all_out, async_op=True), None, ("all_to_all", 4, F64)),
+        ):
+            got = started.wait()
+            self.assertIn(call, self.fake.calls)
+            if call[0] != "all_to_all":
+                self.assertIs(got, result)
+
+    def test_buffers_are_held_until_the_call_has_ended(self):
+        for end in (lambda work: work.wait(), lambda work: work.test()):
+            x = array.array("d", [1, 2])
+            self.fake.ended = False
+            self.comm.all_reduce(x, async_op=True)  # forgotten
+            work = self.comm.all_reduce(x, async_op=True)
+            with self.assertRaises(BufferError):
+                x.append(3)
+            self.assertFalse(work.test())
+            self.fake.ended = True
+            self.comm.close()
+            end(work)
+            x.append(3)
+            self.setUp()
+
+    def test_what_has_ended_is_let_go(self):
+        self.fake.ended = True
+        for _ in range(1000):
+            self.comm.barrier(async_op=True)
+        self.assertGreater(len(self.fake.work_freed), 900)
+        self.assertEqual(len(self.fake.work_freed), len(set(self.fake.work_freed)))
+
+    def test_errors(self):
+        work = self.comm.barrier(async_op=True)
+        self.fake.answer, self.fake.text = 14, b"rank 2 has died"
+        with self.assertRaisesRegex(muster.Unavailable, "rank 2"):
+            work.wait()
+        with self.assertRaisesRegex(muster.Unavailable, "rank 2"):
+            self.comm.barrier(async_op=True)
+        self.refused(TypeError, lambda: self.comm.all_reduce([1.0], async_op=True), "x")
 
 
 class ErrorsTest(Case):

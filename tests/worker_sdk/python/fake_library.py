@@ -11,6 +11,9 @@ class FakeLibrary:
         self.answer, self.text = 0, b""
         self.during = None  # called in the middle of a call
         self.freed = []
+        self.started = {}  # handle -> how often it was tested
+        self.work_freed = []
+        self.ended = False  # what was started
         self._rank, self._size = rank, size
 
     def open(self):
@@ -84,3 +87,27 @@ class FakeLibrary:
     def all_to_all(self, handle, source, target, count, dtype):
         self._copy(target, source, count * self._size, dtype)
         return self._noted("all_to_all", count, dtype)
+
+    def __getattr__(self, name):
+        if not name.endswith("_async"):
+            raise AttributeError(name)
+
+        def start(*arguments):
+            code = getattr(self, name.removesuffix("_async"))(*arguments[:-1])
+            if not code:
+                work = 1000 + len(self.started)
+                self.started[work] = 0
+                arguments[-1]._obj.value = work
+            return code
+
+        return start
+
+    def test(self, work):
+        self.started[work] += 1
+        return int(self.ended)
+
+    def wait(self, work):
+        return self.answer
+
+    def work_free(self, work):
+        self.work_freed.append(work)

@@ -3,10 +3,11 @@
 >>> import muster
 >>> comm = muster.init()
 >>> comm.all_reduce(gradients, op="avg")  # in place: a NumPy array, a torch CPU tensor, array.array
+>>> work = comm.all_reduce(gradients, async_op=True)  # beside what follows, until work.wait()
 >>> everyone = comm.all_gather(numpy.array([loss]))  # everyone[r] is what rank r gave
 """
 
-from ._communicator import Communicator, init
+from ._communicator import Communicator, Work, init
 from ._errors import Code, DeadlineExceeded, Error, FailedPrecondition, Unavailable, Unimplemented
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "FailedPrecondition",
     "Unavailable",
     "Unimplemented",
+    "Work",
     "init",
 ]

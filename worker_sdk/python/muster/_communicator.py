@@ -1,5 +1,6 @@
 """The communicator: argument checks here, the work in libmuster."""
 
+import ctypes
 import math
 import operator
 import threading
@@ -12,14 +13,59 @@ from ._errors import FailedPrecondition, error_of
 
 T = TypeVar("T")
 
+_LOOK_AT_MIN = 16
+
 _OPS = {"sum": 0, "avg": 1, "prod": 2, "min": 3, "max": 4, "band": 5, "bor": 6, "bxor": 7}
+
+
+class Work:
+    """A call that was started (``async_op=True``).
+
+    Its arrays belong to the call until it has ended: neither write to them nor read what it
+    returns. A work that is forgotten goes on.
+    """
+
+    def __init__(self, library: Any, handle: int, result: Any, buffers: tuple[Any, ...], started: set["Work"]) -> None:
+        self._library, self._handle = library, handle
+        self._result = result
+        self._buffers = buffers
+        self._started = started  # holds us, and the buffers by us, until the call has ended
+        started.add(self)
+
+    def __del__(self) -> None:
+        self._library.work_free(self._handle)
+
+    def test(self) -> bool:
+        """Whether the call has ended."""
+        if self._library.test(self._handle):
+            self._end()
+            return True
+        return False
+
+    def wait(self) -> Any:
+        """Blocks until the call has ended; other Python threads run meanwhile.
+
+        Returns
+        -------
+        What the call returns without ``async_op``; raises what it raises.
+        """
+        code = self._library.wait(self._handle)
+        self._end()
+        _check(self._library, code)
+        return self._result
+
+    def _end(self) -> None:
+        self._buffers = ()
+        self._started.discard(self)
 
 
 class Communicator:
     """The ranks of a job, and what they do together; :func:`muster.init` makes one.
 
     Every rank makes the same calls in the same order. A call blocks until its own part is done and
-    lets other Python threads run, but not on the same communicator.
+    lets other Python threads run, but not on the same communicator. With ``async_op=True`` it
+    returns a :class:`Work` at once and goes on beside the program, behind those that were started
+    before it; a call that blocks waits for those.
 
     Numbers are given as NumPy arrays, torch CPU tensors, or objects with a writable buffer
     (``array.array``, ``bytearray``, ``memoryview``): dense, in host memory, of type int8 to int64,
@@ -48,8 +94,10 @@ class Communicator:
         self._library = library
         self._handle = 0
         self._busy = threading.Lock()
+        self._started: set[Work] = set()
+        self._look_at = _LOOK_AT_MIN  # so many started, and we look which of them have ended
         code, self._handle = library.open()
-        self._check(code)
+        _check(library, code)
         #: This process among all, 0 .. size - 1.
         self.rank: int = library.rank(self._handle)
         #: Processes in all.
@@ -82,11 +130,12 @@ class Communicator:
             self.close()
 
     def close(self) -> None:
-        """Leaves the job's collectives; a second time does nothing."""
+        """Leaves the job's collectives, once what was started has ended; a second time does nothing."""
         with self._busy:
             handle, self._handle = self._handle, 0
             if handle:
                 self._library.free(handle)
+            self._started.clear()
 
     def set_timeout(self, seconds: float | None) -> None:
         """Sets how long each later call may take.
@@ -101,11 +150,11 @@ class Communicator:
             raise ValueError(f"seconds: want a number from 0, or None for no limit; got {seconds}")
         self._call("set_timeout", seconds)
 
-    def barrier(self) -> None:
+    def barrier(self, async_op: bool = False) -> Work | None:
         """Returns when every rank has called it."""
-        self._call("barrier")
+        return self._collective(async_op, None, (), "barrier")
 
-    def all_reduce(self, x: T, op: str = "sum", out: Any = None) -> Any:
+    def all_reduce(self, x: T, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
         """Combines the numbers of all ranks, element by element; all get the same bits.
 
         Parameters
@@ -123,10 +172,13 @@ class Communicator:
         code = _op(op)
         source = view(x, "x")
         target = _in_place(source) if out is None else _elsewhere(out, source)
-        self._call("all_reduce", source.address, target.address, source.count, source.dtype, code)
-        return x if out is None else out
+        result = x if out is None else out
+        return self._collective(
+            async_op, result, (source, target),
+            "all_reduce", source.address, target.address, source.count, source.dtype, code,
+        )  # fmt: skip
 
-    def reduce(self, x: T, op: str = "sum", root: int = 0, out: Any = None) -> Any:
+    def reduce(self, x: T, op: str = "sum", root: int = 0, out: Any = None, async_op: bool = False) -> Any:
         """As :meth:`all_reduce`, but only `root` gets the result; `x` of the others stays as it is.
 
         Returns
@@ -136,13 +188,17 @@ class Communicator:
         code, root = _op(op), self._root(root)
         source = view(x, "x")
         if self.rank != root:
-            self._call("reduce", source.address, 0, source.count, source.dtype, code, root)
-            return None
+            return self._collective(
+                async_op, None, (source,), "reduce", source.address, 0, source.count, source.dtype, code, root
+            )
         target = _in_place(source) if out is None else _elsewhere(out, source)
-        self._call("reduce", source.address, target.address, source.count, source.dtype, code, root)
-        return x if out is None else out
+        result = x if out is None else out
+        return self._collective(
+            async_op, result, (source, target),
+            "reduce", source.address, target.address, source.count, source.dtype, code, root,
+        )  # fmt: skip
 
-    def broadcast(self, x: T, root: int = 0) -> T:
+    def broadcast(self, x: T, root: int = 0, async_op: bool = False) -> Any:
         """Gives every rank the numbers of `root`, in place.
 
         Returns
@@ -153,10 +209,9 @@ class Communicator:
         data = view(x, "x")
         if self.rank != root:
             _writable(data, "x")
-        self._call("broadcast", data.address, data.count, data.dtype, root)
-        return x
+        return self._collective(async_op, x, (data,), "broadcast", data.address, data.count, data.dtype, root)
 
-    def all_gather(self, x: Any, out: Any = None) -> Any:
+    def all_gather(self, x: Any, out: Any = None, async_op: bool = False) -> Any:
         """Puts the numbers of all ranks behind one another, in the order of ranks.
 
         Parameters
@@ -172,10 +227,11 @@ class Communicator:
         """
         source = view(x, "x")
         out, target = self._gathered(source, out)
-        self._call("all_gather", source.address, target.address, source.count, source.dtype)
-        return out
+        return self._collective(
+            async_op, out, (source, target), "all_gather", source.address, target.address, source.count, source.dtype
+        )
 
-    def gather(self, x: Any, root: int = 0, out: Any = None) -> Any:
+    def gather(self, x: Any, root: int = 0, out: Any = None, async_op: bool = False) -> Any:
         """As :meth:`all_gather`, but only `root` gets the result.
 
         Returns
@@ -185,13 +241,15 @@ class Communicator:
         root = self._root(root)
         source = view(x, "x")
         if self.rank != root:
-            self._call("gather", source.address, 0, source.count, source.dtype, root)
-            return None
+            return self._collective(
+                async_op, None, (source,), "gather", source.address, 0, source.count, source.dtype, root
+            )
         out, target = self._gathered(source, out)
-        self._call("gather", source.address, target.address, source.count, source.dtype, root)
-        return out
+        return self._collective(
+            async_op, out, (source, target), "gather", source.address, target.address, source.count, source.dtype, root
+        )
 
-    def scatter(self, x: Any = None, root: int = 0, out: Any = None) -> Any:
+    def scatter(self, x: Any = None, root: int = 0, out: Any = None, async_op: bool = False) -> Any:
         """Gives each rank its part of what `root` has.
 
         Parameters
@@ -212,14 +270,16 @@ class Communicator:
                 raise TypeError(f"scatter: rank {self.rank} is not the root ({root}): give out=, which takes its part")
             target = view(out, "out")
             _writable(target)
-            self._call("scatter", 0, target.address, target.count, target.dtype, root)
-            return out
+            return self._collective(
+                async_op, out, (target,), "scatter", 0, target.address, target.count, target.dtype, root
+            )
         source = view(x, "x")
         out, target = self._part(source, out)
-        self._call("scatter", source.address, target.address, target.count, target.dtype, root)
-        return out
+        return self._collective(
+            async_op, out, (source, target), "scatter", source.address, target.address, target.count, target.dtype, root
+        )
 
-    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> Any:
+    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
         """Combines the numbers of all ranks and gives each rank its part of the result.
 
         Parameters
@@ -236,10 +296,12 @@ class Communicator:
         code = _op(op)
         source = view(x, "x")
         out, target = self._part(source, out)
-        self._call("reduce_scatter", source.address, target.address, target.count, target.dtype, code)
-        return out
+        return self._collective(
+            async_op, out, (source, target),
+            "reduce_scatter", source.address, target.address, target.count, target.dtype, code,
+        )  # fmt: skip
 
-    def all_to_all(self, x: Any, out: Any = None) -> Any:
+    def all_to_all(self, x: Any, out: Any = None, async_op: bool = False) -> Any:
         """Sends the j-th part of `x` to rank j; the part that comes from rank i is the i-th of `out`.
 
         Parameters
@@ -258,10 +320,23 @@ class Communicator:
         if out is None:
             out = source.make(source.owner, source.shape)
         target = _elsewhere(out, source)
-        self._call("all_to_all", source.address, target.address, count, source.dtype)
-        return out
+        return self._collective(
+            async_op, out, (source, target), "all_to_all", source.address, target.address, count, source.dtype
+        )
 
     # --- steps of the above ---
+
+    def _collective(self, async_op: bool, result: Any, buffers: tuple[Any, ...], name: str, *arguments: Any) -> Any:
+        if not async_op:
+            self._call(name, *arguments)
+            return result
+        handle = ctypes.c_void_p()
+        self._call(name + "_async", *arguments, ctypes.byref(handle))
+        if len(self._started) >= self._look_at:
+            for work in list(self._started):
+                work.test()
+            self._look_at = max(_LOOK_AT_MIN, 2 * len(self._started))
+        return Work(self._library, handle.value or 0, result, buffers, self._started)
 
     def _call(self, name: str, *arguments: Any) -> None:
         if not self._busy.acquire(blocking=False):
@@ -269,13 +344,9 @@ class Communicator:
         try:
             if not self._handle:
                 raise FailedPrecondition(f"{name}: the communicator is closed")
-            self._check(getattr(self._library, name)(self._handle, *arguments) or 0)
+            _check(self._library, getattr(self._library, name)(self._handle, *arguments) or 0)
         finally:
             self._busy.release()
-
-    def _check(self, code: int) -> None:
-        if code:
-            raise error_of(code, self._library.last_error().decode(errors="replace"))
 
     def _root(self, root: int) -> int:
         root = operator.index(root)
@@ -309,6 +380,11 @@ class Communicator:
         target = _target(out, source, count)
         _apart(source, target)
         return out, target
+
+
+def _check(library: Any, code: int) -> None:
+    if code:
+        raise error_of(code, library.last_error().decode(errors="replace"))
 
 
 def _op(op: str) -> int:
