@@ -57,6 +57,12 @@ def test_ranks_dealt_to_hosts_one_by_one(node0, scratch):
     assert result.code == 0 and result.text.count("sums are right") == 5, result
 
 
+@pytest.mark.parametrize("nodes,n", [(1, 1), (1, 5), (2, 4), (3, 7)])
+def test_calls_that_are_started_only(node0, nodes, n):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", n, "--no-prefix", PROBE, "started")
+    assert result.code == 0 and result.text.count("what was started is right") == n, result
+
+
 @pytest.mark.parametrize("how", ["kill", "exit"])
 @pytest.mark.parametrize("nodes", [1, 2, 4])  # rank 1: beside the one that speaks for its node, or that one itself
 def test_a_death_ends_the_call_of_the_others(node0, nodes, how):

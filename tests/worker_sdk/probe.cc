@@ -40,6 +40,44 @@ int Sum(muster::Communicator& comm) {
   return 0;
 }
 
+// Sums that are started together, waited for in any order, among calls that block.
+int Started(muster::Communicator& comm) {
+  constexpr size_t kSums = 40;
+  std::minstd_rand random(7);
+  const float ranks = static_cast<float>(comm.size() * (comm.size() + 1)) / 2;
+  for (int round = 0; round < 5; ++round) {
+    std::vector<std::vector<float>> data;
+    std::vector<muster::Work> works;
+    for (size_t i = 0; i < kSums; ++i) {
+      const size_t count = random() % 3 == 0 ? random() % 100000 : random() % 100;
+      data.emplace_back(count, static_cast<float>(comm.rank() + 1) * static_cast<float>(i));
+    }
+    for (size_t i = 0; i < kSums; ++i) {
+      works.push_back(comm.AllReduceAsync(data[i].data(), data[i].data(),
+                                          static_cast<int64_t>(data[i].size()),
+                                          muster::DType::kFloat32, muster::ReduceOp::kSum));
+      if (i % 13 == 12) {
+        if (const muster::Status status = comm.Barrier(); !status.ok() || !works[i].Test()) {
+          return Say(status);
+        }
+      }
+    }
+    for (size_t i = kSums; i > 0; --i) {
+      if (const muster::Status status = works[i - 1].Wait(); !status.ok()) {
+        return Say(status);
+      }
+      for (const float value : data[i - 1]) {
+        if (value != ranks * static_cast<float>(i - 1)) {
+          std::printf("wrong: %f\n", static_cast<double>(value));
+          return 1;
+        }
+      }
+    }
+  }
+  std::printf("rank %d of %d: what was started is right\n", comm.rank(), comm.size());
+  return 0;
+}
+
 double Now() {
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
   return now.count();
@@ -173,6 +211,9 @@ int main(int argc, char** argv) {
   }
   if (what == "sum") {
     return Sum(*comm);
+  }
+  if (what == "started") {
+    return Started(*comm);
   }
   if (what == "disagree") {
     return Disagree(*comm);

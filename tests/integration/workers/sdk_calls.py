@@ -32,7 +32,11 @@ with muster.init() as comm:
     assert (part == rank).all()
     assert (comm.reduce_scatter(np.arange(size * 2.0)) == size * np.arange(rank * 2.0, rank * 2 + 2)).all()
     assert (comm.all_to_all(ranks + 100 * rank) == 100 * ranks + rank).all()
+    started = [comm.all_reduce(np.full(1000 * i, rank + 1.0), async_op=True) for i in range(30)]
+    everyone = comm.all_gather(torch.tensor([rank]), async_op=True)
     comm.barrier()
+    assert everyone.test() and everyone.wait().flatten().tolist() == list(range(size))
+    assert all((work.wait() == size * (size + 1) / 2).all() for work in reversed(started))
     try:
         comm.all_reduce(np.ones((4, 4))[:, 1])
     except ValueError as error:
