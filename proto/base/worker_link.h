@@ -159,8 +159,8 @@ static_assert(sizeof(ArenaLine) == 64);
 // Behind a rank's line; the words are used as atomics. Others ring when they have put something
 // into a pipe of that rank's, or taken something out of one.
 struct alignas(64) ArenaBell {
-  uint32_t rings;    // so far
-  uint32_t sleeper;  // that rank sleeps until `rings` changes
+  uint32_t rings;     // so far
+  uint32_t sleepers;  // threads of that rank that sleep until `rings` changes
 };
 static_assert(sizeof(ArenaLine) + sizeof(ArenaBell) == ArenaGeometry::kLineBytes);
 

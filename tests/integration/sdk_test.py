@@ -63,6 +63,18 @@ def test_calls_that_are_started_only(node0, nodes, n):
     assert result.code == 0 and result.text.count("what was started is right") == n, result
 
 
+@pytest.mark.parametrize("nodes,n", [(1, 1), (1, 5), (2, 4), (3, 7), (2, 16)])
+def test_messages_between_any_two(node0, nodes, n):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", n, "--no-prefix", PROBE, "messages")
+    assert result.code == 0 and result.text.count("messages are right") == n, result
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_message_of_one_that_died(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", 4, "--no-prefix", "--grace", "30", PROBE, "message-death")
+    assert "OK, then UNAVAILABLE: rank 1 has died" in result.text, result
+
+
 @pytest.mark.parametrize("how", ["kill", "exit"])
 @pytest.mark.parametrize("nodes", [1, 2, 4])  # rank 1: beside the one that speaks for its node, or that one itself
 def test_a_death_ends_the_call_of_the_others(node0, nodes, how):

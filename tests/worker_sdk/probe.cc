@@ -78,6 +78,78 @@ int Started(muster::Communicator& comm) {
   return 0;
 }
 
+// Everybody with everybody, small and large, while a reduction goes on and another one begins.
+int Messages(muster::Communicator& comm) {
+  constexpr muster::DType kType = muster::DType::kInt32;
+  const int size = comm.size();
+  for (const int64_t count : {1, 1000, 100000}) {
+    std::vector<std::vector<int32_t>> out;
+    std::vector<std::vector<int32_t>> in;
+    std::vector<muster::Work> works;
+    const auto elements = static_cast<size_t>(count);
+    for (int rank = 0; rank < size; ++rank) {
+      out.emplace_back(elements, comm.rank() * size + rank);
+      in.emplace_back(elements);
+    }
+    std::vector<float> sum(100000, 1);
+    muster::Work reduced = comm.AllReduceAsync(sum.data(), sum.data(), 100000,
+                                               muster::DType::kFloat32, muster::ReduceOp::kSum);
+    for (size_t i = 0; i < static_cast<size_t>(size); ++i) {
+      const int rank = static_cast<int>(i);
+      works.push_back(comm.SendAsync(out[i].data(), count, kType, rank, comm.rank()));
+      works.push_back(comm.RecvAsync(in[i].data(), count, kType, rank, rank));
+    }
+    if (const muster::Status status = comm.Barrier(); !status.ok()) {  // what was started goes on
+      return Say(status);
+    }
+    for (muster::Work& work : works) {
+      if (const muster::Status status = work.Wait(); !status.ok()) {
+        return Say(status);
+      }
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      for (const int32_t value : in[static_cast<size_t>(rank)]) {
+        if (value != rank * size + comm.rank()) {
+          std::printf("wrong: %d from %d\n", value, rank);
+          return 1;
+        }
+      }
+    }
+    if (!reduced.Wait().ok() || sum[99999] != static_cast<float>(size)) {
+      return Say(reduced.Wait());
+    }
+  }
+  std::printf("rank %d of %d: messages are right\n", comm.rank(), comm.size());
+  return 0;
+}
+
+// Rank 1 dies once rank 0 has heard of it; rank 0 waits for more, the others for rank 0.
+int MessageUntilDeath(muster::Communicator& comm) {
+  signal(SIGTERM, SIG_IGN);
+  std::vector<float> data(100000);
+  constexpr muster::DType kType = muster::DType::kFloat32;
+  if (comm.rank() == 1) {
+    muster::Status status = comm.Send(data.data(), 1, kType, 0);
+    if (status.ok()) {
+      status = comm.Recv(data.data(), 1, kType, 0);
+    }
+    if (!status.ok()) {
+      return Say(status);
+    }
+    kill(getpid(), SIGKILL);
+  }
+  muster::Status status = comm.Recv(data.data(), 1, kType, comm.rank() == 0 ? 1 : 0);
+  if (comm.rank() == 0) {
+    status = status.ok() ? comm.Send(data.data(), 1, kType, 1) : status;
+    const muster::Status late = comm.Recv(data.data(), 100000, kType, 1);
+    std::printf("%s, then %s\n", status.ToString().c_str(), late.ToString().c_str());
+    for (int rank = 2; rank < comm.size(); ++rank) {
+      status = comm.Send(data.data(), 1, kType, rank);
+    }
+  }
+  return status.ok() ? 0 : Say(status);
+}
+
 double Now() {
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
   return now.count();
@@ -211,6 +283,12 @@ int main(int argc, char** argv) {
   }
   if (what == "sum") {
     return Sum(*comm);
+  }
+  if (what == "messages") {
+    return Messages(*comm);
+  }
+  if (what == "message-death") {
+    return MessageUntilDeath(*comm);
   }
   if (what == "started") {
     return Started(*comm);

@@ -32,10 +32,15 @@ Status CheckBuffer(const char* call, const char* name, const void* buffer, int64
                            std::to_string(reinterpret_cast<uintptr_t>(buffer)));
 }
 
-Status CheckRoot(const char* call, int root, int size) {
-  if (root >= 0 && root < size) return Status();
-  return Invalid(call,
-                 "root: want 0.." + std::to_string(size - 1) + ", got " + std::to_string(root));
+Status CheckRank(const char* call, const char* name, int rank, int size) {
+  if (rank >= 0 && rank < size) return Status();
+  return Invalid(call, std::string(name) + ": want 0.." + std::to_string(size - 1) + ", got " +
+                           std::to_string(rank));
+}
+
+Status CheckTag(const char* call, int tag) {
+  if (tag >= 0) return Status();
+  return Invalid(call, "tag: want 0 or more, got " + std::to_string(tag));
 }
 
 }  // namespace muster

@@ -15,6 +15,8 @@ Status CheckCount(const char* call, int64_t count, DType dtype, int blocks);
 // `name` is the argument's. Null is good for no elements.
 Status CheckBuffer(const char* call, const char* name, const void* buffer, int64_t count,
                    DType dtype);
-Status CheckRoot(const char* call, int root, int size);
+// `name`: "root".
+Status CheckRank(const char* call, const char* name, int rank, int size);
+Status CheckTag(const char* call, int tag);
 
 }  // namespace muster

@@ -118,3 +118,15 @@ int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t coun
     return comm->cpp.AllToAll(in, out, count, d);
   });
 }
+
+int muster_send(muster_comm* comm, const void* data, int64_t count, int dtype, int to, int tag) {
+  return CCall("send", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.Send(data, count, d, to, tag);
+  });
+}
+
+int muster_recv(muster_comm* comm, void* data, int64_t count, int dtype, int from, int tag) {
+  return CCall("recv", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.Recv(data, count, d, from, tag);
+  });
+}

@@ -77,3 +77,17 @@ int muster_all_to_all_async(muster_comm* comm, const void* in, void* out, int64_
     return comm->cpp.AllToAllAsync(in, out, count, d);
   });
 }
+
+int muster_send_async(muster_comm* comm, const void* data, int64_t count, int dtype, int to,
+                      int tag, muster_work** work) {
+  return CCall("send", comm, dtype).Start(work, [&](DType d, ReduceOp) {
+    return comm->cpp.SendAsync(data, count, d, to, tag);
+  });
+}
+
+int muster_recv_async(muster_comm* comm, void* data, int64_t count, int dtype, int from, int tag,
+                      muster_work** work) {
+  return CCall("recv", comm, dtype).Start(work, [&](DType d, ReduceOp) {
+    return comm->cpp.RecvAsync(data, count, d, from, tag);
+  });
+}

@@ -62,7 +62,7 @@ Collective Collectives::Check(Call call, int64_t count, int root, const Buffer& 
   const char* const name = Name(call.kind);
   Status status = CheckCount(name, count, call.dtype, size_);
   if (status.ok()) {
-    status = CheckRoot(name, root, size_);
+    status = CheckRank(name, "root", root, size_);
   }
   for (const Buffer* buffer : {&in, &out}) {
     if (status.ok() && buffer->name != nullptr) {

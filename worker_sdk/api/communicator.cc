@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "proto/base/arena_memory.h"
+#include "worker_sdk/api/arguments.h"
 #include "worker_sdk/api/collectives.h"
 #include "worker_sdk/bootstrap/agent_link.h"
 #include "worker_sdk/bootstrap/environment.h"
 #include "worker_sdk/executor/call_queue.h"
 #include "worker_sdk/executor/executor.h"
 #include "worker_sdk/transport/arena.h"
+#include "worker_sdk/transport/messages.h"
 
 namespace muster {
 namespace {
@@ -74,6 +76,38 @@ uint32_t CarriersFor(const Layout& layout, int32_t cpus) {
                   static_cast<uint32_t>(std::clamp(cpus / 2, 1, kCarriersMax)));
 }
 
+// Connections for messages, from the agent.
+class LinkSource : public MessageSource {
+ public:
+  explicit LinkSource(const std::optional<AgentLink>& link) : link_(link) {}
+  Status Seek(uint32_t rank) override { return link_->Seek(rank, LinkChannel::kMessages); }
+  std::optional<StatusOr<UniqueFd>> Take(uint32_t rank) override {
+    return link_->Take(rank, LinkChannel::kMessages);
+  }
+
+ private:
+  const std::optional<AgentLink>& link_;  // a world of one sends to itself only, and needs none
+};
+
+// One that was started.
+class MessageWork : public Pending {
+ public:
+  MessageWork(std::shared_ptr<Messages> messages, uint32_t rank, TransferPtr transfer,
+              std::chrono::nanoseconds timeout)
+      : messages_(std::move(messages)),
+        rank_(rank),
+        transfer_(std::move(transfer)),
+        timeout_(timeout) {}
+  Status Wait() override { return messages_->Wait(rank_, transfer_, timeout_); }
+  bool Test() override { return messages_->Test(transfer_); }
+
+ private:
+  const std::shared_ptr<Messages> messages_;
+  const uint32_t rank_;
+  const TransferPtr transfer_;
+  const std::chrono::nanoseconds timeout_;
+};
+
 }  // namespace
 
 class Communicator::Impl {
@@ -84,8 +118,17 @@ class Communicator::Impl {
         executor_(
             std::move(meeting.arena), std::move(meeting.layout),
             [this](const std::vector<uint32_t>& ranks, const Executor::Take& take,
-                   const Peers::GiveUp& give_up) { return link_->Connect(ranks, take, give_up); }) {
+                   const Peers::GiveUp& give_up) { return link_->Connect(ranks, take, give_up); }),
+        source_(link_),
+        messages_(std::make_shared<Messages>(&executor_.arena(), &executor_.layout(), &source_)) {
+    executor_.SetBackground([messages = messages_.get()] { return messages->Progress(); });
   }
+  ~Impl() {
+    (void)queue_.Run([] { return Status(); });  // it has come to its end
+    messages_->Close();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   // The first call of all ranks: they agree on what schedules depend on.
   Status Meet() {
@@ -117,8 +160,44 @@ class Communicator::Impl {
         queue_.Start([this, it, timeout = timeout_] { return RunNow(it, timeout); });
     return started.ok() ? Work(*std::move(started)) : Work(started.status());
   }
+  // As far as it ends without waiting for long.
+  Work SendNow(const void* data, int64_t count, DType dtype, int to, int tag) {
+    const Status wrong = CheckMessage("send", "data", data, count, dtype, "to", to, tag);
+    return Started(wrong, to, [&](uint32_t rank) {
+      return messages_->Send(rank, static_cast<uint32_t>(tag), dtype, data, BytesOf(count, dtype));
+    });
+  }
+  Work ReceiveNow(void* data, int64_t count, DType dtype, int from, int tag) {
+    const Status wrong = CheckMessage("recv", "data", data, count, dtype, "from", from, tag);
+    return Started(wrong, from, [&](uint32_t rank) {
+      return messages_->Receive(rank, static_cast<uint32_t>(tag), dtype, data,
+                                BytesOf(count, dtype));
+    });
+  }
 
  private:
+  static uint64_t BytesOf(int64_t count, DType dtype) {
+    return static_cast<uint64_t>(count) * SizeOf(dtype);
+  }
+  Status CheckMessage(const char* call, const char* name, const void* data, int64_t count,
+                      DType dtype, const char* whom, int rank, int tag) const {
+    Status status = CheckCount(call, count, dtype, 1);
+    if (status.ok()) {
+      status = CheckBuffer(call, name, data, count, dtype);
+    }
+    if (status.ok()) {
+      status = CheckRank(call, whom, rank, static_cast<int>(me_.size));
+    }
+    return status.ok() ? CheckTag(call, tag) : status;
+  }
+  template <typename Function>
+  Work Started(const Status& wrong, int rank, const Function& begin) {
+    if (!wrong.ok()) {
+      return Work(wrong);
+    }
+    const auto peer = static_cast<uint32_t>(rank);
+    return Work(std::make_shared<MessageWork>(messages_, peer, begin(peer), timeout_));
+  }
   Status RunNow(const Collective& it, std::chrono::nanoseconds timeout) {
     executor_.SetTimeout(timeout);
     return executor_.Run(it.call, it.in, it.out);
@@ -128,6 +207,8 @@ class Communicator::Impl {
   std::optional<AgentLink> link_;
   Executor executor_;
   std::chrono::nanoseconds timeout_{0};
+  LinkSource source_;
+  const std::shared_ptr<Messages> messages_;
   CallQueue queue_;  // its thread uses all of the above
 };
 
@@ -166,6 +247,19 @@ int Communicator::nodes() const { return static_cast<int>(impl_->me().nodes); }
 uint64_t Communicator::round() const { return impl_->me().round; }
 
 void Communicator::SetTimeout(std::chrono::nanoseconds timeout) { impl_->SetTimeout(timeout); }
+
+Status Communicator::Send(const void* data, int64_t count, DType dtype, int to, int tag) {
+  return impl_->SendNow(data, count, dtype, to, tag).Wait();
+}
+Work Communicator::SendAsync(const void* data, int64_t count, DType dtype, int to, int tag) {
+  return impl_->SendNow(data, count, dtype, to, tag);
+}
+Status Communicator::Recv(void* data, int64_t count, DType dtype, int from, int tag) {
+  return impl_->ReceiveNow(data, count, dtype, from, tag).Wait();
+}
+Work Communicator::RecvAsync(void* data, int64_t count, DType dtype, int from, int tag) {
+  return impl_->ReceiveNow(data, count, dtype, from, tag);
+}
 
 Status Communicator::Barrier() { return impl_->Run(impl_->collectives().Barrier()); }
 Work Communicator::BarrierAsync() { return impl_->Start(impl_->collectives().Barrier()); }

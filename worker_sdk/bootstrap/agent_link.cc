@@ -16,7 +16,7 @@ namespace muster {
 namespace {
 
 constexpr std::chrono::seconds kTakenWithin{10};  // a message to the agent
-constexpr std::chrono::milliseconds kLookAround{50};
+constexpr std::chrono::milliseconds kLookAround{10};
 
 Status NoAgent(const std::string& what) {
   return {StatusCode::kUnavailable, "cannot reach the agent that started this worker: " + what};
@@ -123,39 +123,43 @@ StatusOr<Layout> AgentLink::ReadLayout() const {
 
 Status AgentLink::Connect(const std::vector<uint32_t>& ranks,
                           const std::function<void(uint32_t rank, UniqueFd fd)>& take,
-                          const std::function<Status(uint32_t rank)>& give_up) {
+                          const std::function<Status(uint32_t rank)>& give_up) const {
   for (const uint32_t rank : ranks) {
-    if (Status status = Seek(rank); !status.ok()) {
+    if (Status status = Seek(rank, LinkChannel::kCollectives); !status.ok()) {
       return status;
     }
   }
   std::vector<uint32_t> missing = ranks;
   while (!missing.empty()) {
-    if (PollUntil(socket_.get(), POLLIN, std::chrono::steady_clock::now() + kLookAround) == 0) {
+    bool came = false;
+    for (size_t i = 0; i < missing.size();) {
+      std::optional<StatusOr<UniqueFd>> answer = Take(missing[i], LinkChannel::kCollectives);
+      if (!answer.has_value()) {
+        ++i;
+        continue;
+      }
+      if (!answer->ok()) {
+        return answer->status();
+      }
+      take(missing[i], *std::move(*answer));
+      missing.erase(missing.begin() + static_cast<ptrdiff_t>(i));
+      came = true;
+    }
+    if (!came && !missing.empty() &&
+        PollUntil(socket_.get(), POLLIN, std::chrono::steady_clock::now() + kLookAround) == 0) {
       if (Status status = give_up(missing.front()); !status.ok()) {
         return status;
       }
-      continue;
     }
-    UniqueFd fd;
-    StatusOr<uint32_t> rank = TakePeer(fd);
-    if (!rank.ok()) {
-      return rank.status();
-    }
-    const auto at = std::find(missing.begin(), missing.end(), *rank);
-    if (at == missing.end()) {
-      return {StatusCode::kInternal, "the agent gave a connection that nobody asked for"};
-    }
-    missing.erase(at);
-    take(*rank, std::move(fd));
   }
   return {};
 }
 
-Status AgentLink::Seek(uint32_t rank) const {
+Status AgentLink::Seek(uint32_t rank, LinkChannel channel) const {
   LinkWord word;
   word.verb = LinkVerb::kSeek;
   word.rank = rank;
+  word.channel = channel;
   const auto until = std::chrono::steady_clock::now() + kTakenWithin;
   while (send(socket_.get(), &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
     if (errno != EAGAIN && errno != EINTR) {
@@ -168,24 +172,56 @@ Status AgentLink::Seek(uint32_t rank) const {
   return {};
 }
 
-StatusOr<uint32_t> AgentLink::TakePeer(UniqueFd& fd) const {
-  LinkPeer peer;
-  iovec part = {&peer, sizeof(peer)};
-  const ssize_t got = ReceiveWithFd(socket_.get(), &part, 1, fd, 0);
+std::optional<StatusOr<UniqueFd>> AgentLink::Take(uint32_t rank, LinkChannel channel) const {
+  const std::lock_guard lock(answers_->mutex);
+  Hear();
+  const auto at = answers_->of.find({rank, channel});
+  if (at != answers_->of.end()) {
+    StatusOr<UniqueFd> answer = std::move(at->second);
+    answers_->of.erase(at);
+    return answer;
+  }
+  if (!answers_->end.ok()) {
+    return StatusOr<UniqueFd>(answers_->end);
+  }
+  return std::nullopt;
+}
+
+// All that is there.
+void AgentLink::Hear() const {
+  while (answers_->end.ok()) {
+    LinkPeer peer;
+    UniqueFd fd;
+    iovec part = {&peer, sizeof(peer)};
+    const ssize_t got = ReceiveWithFd(socket_.get(), &part, 1, fd, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return;
+    }
+    answers_->end = Read(got, peer);
+    if (!answers_->end.ok()) {
+      return;
+    }
+    Status why;
+    if (peer.answer == LinkAnswer::kRefused) {
+      why = {StatusCode::kUnavailable, Refused(peer.why).message()};
+    } else if (!fd.valid()) {
+      why = {StatusCode::kInternal,
+             "the agent's connection did not arrive: are there descriptors left (ulimit -n)?"};
+    }
+    StatusOr<UniqueFd> answer =
+        why.ok() ? StatusOr<UniqueFd>(std::move(fd)) : StatusOr<UniqueFd>(why);
+    answers_->of.insert_or_assign({peer.rank, peer.channel}, std::move(answer));
+  }
+}
+
+Status AgentLink::Read(ssize_t got, const LinkPeer& peer) {
   if (got <= 0) {
     return NoAgent(got == 0 ? "it is gone" : std::strerror(errno));
   }
   if (got != static_cast<ssize_t>(sizeof(peer)) || peer.magic != kLinkMagic) {
-    return Status(StatusCode::kInternal, "the agent's answer is none of ours");
+    return {StatusCode::kInternal, "the agent's answer is none of ours"};
   }
-  if (peer.answer == LinkAnswer::kRefused) {
-    return Status(StatusCode::kUnavailable, Refused(peer.why).message());
-  }
-  if (!fd.valid()) {
-    return Status(StatusCode::kInternal,
-                  "the agent's connection did not arrive: are there descriptors left (ulimit -n)?");
-  }
-  return peer.rank;
+  return {};
 }
 
 AgentLink::~AgentLink() {

@@ -4,6 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "muster/status.h"
@@ -30,24 +35,37 @@ class AgentLink {
   // Of the whole round, from the arena's map. Internal: it makes no sense.
   StatusOr<Layout> ReadLayout() const;
 
+  // A connection with this rank, please; Take() gives it. Does not wait for more than the agent's
+  // taking the word. Any thread, as all that follows.
+  Status Seek(uint32_t rank, LinkChannel channel) const;
+  // What has come of a Seek, once: a connection, or why there is none (Unavailable). Nothing: not
+  // yet.
+  std::optional<StatusOr<UniqueFd>> Take(uint32_t rank, LinkChannel channel) const;
   // Makes connections with these ranks of other nodes, and hands each to `take` as it comes: waits
-  // until every one of them has asked for one with us. `give_up` is asked every 50 ms or so, with a
+  // until every one of them has asked for one with us. `give_up` is asked every 10 ms or so, with a
   // rank that has not; with any other answer than OK the wait ends with it. Unavailable: the agent
   // is gone, or cannot reach that node.
   Status Connect(const std::vector<uint32_t>& ranks,
                  const std::function<void(uint32_t rank, UniqueFd fd)>& take,
-                 const std::function<Status(uint32_t rank)>& give_up);
+                 const std::function<Status(uint32_t rank)>& give_up) const;
 
  private:
+  // What the agent has answered, and nobody has taken yet.
+  struct Answers {
+    std::mutex mutex;
+    std::map<std::pair<uint32_t, LinkChannel>, StatusOr<UniqueFd>> of;
+    Status end;  // nothing more comes
+  };
+
   AgentLink() = default;
   Status TakeWelcome(const WorkerIdentity& me);
-  Status Seek(uint32_t rank) const;
-  // The rank that `fd` leads to.
-  StatusOr<uint32_t> TakePeer(UniqueFd& fd) const;
+  void Hear() const;
+  static Status Read(ssize_t got, const LinkPeer& peer);
 
   UniqueFd socket_;
   UniqueFd arena_;
   LinkWelcome welcome_;
+  std::unique_ptr<Answers> answers_ = std::make_unique<Answers>();
 };
 
 }  // namespace muster

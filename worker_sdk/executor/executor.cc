@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "worker_sdk/executor/copy.h"
 #include "worker_sdk/reduce/reduce.h"
+#include "worker_sdk/transport/copy.h"
 
 namespace muster {
 namespace {
@@ -47,7 +47,12 @@ Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
              }),
       give_up_([this](uint32_t rank) { return GiveUp(rank); }),
       sources_(std::max(group_.size(), layout_.nodes())) {
-  arena_->SetWork([this] { return peers_.ProgressFar(); });
+  const auto background = [this] { return background_ && background_(); };
+  arena_->SetWork([this, background] {
+    const bool busy = background();
+    return peers_.ProgressFar() || busy;
+  });
+  peers_.SetWork(background);
 }
 
 Status Executor::Run(const Call& call, const void* in, void* out) {
@@ -222,6 +227,9 @@ std::string Executor::Describe(const CallMark& mark) const {
 
 // Asked every 50 ms or so while we wait for a rank.
 Status Executor::GiveUp(uint32_t rank) {
+  if (background_) {
+    background_();  // also while connections are made
+  }
   if (Status failed = arena_->failure(); !failed.ok()) {
     return failed;
   }

@@ -31,6 +31,9 @@ class Executor {
   Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect);
 
   const Layout& layout() const { return layout_; }
+  Arena& arena() { return *arena_; }
+  // Done between looks while a call waits; false: nothing is left to do.
+  void SetBackground(std::function<bool()> work) { background_ = std::move(work); }
   // One line on standard error a minute says for whom we wait; after `timeout` (zero: never) the
   // call ends with DeadlineExceeded, on every rank.
   void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
@@ -68,6 +71,7 @@ class Executor {
   const uint32_t rank_;
   Peers peers_;
   const Peers::GiveUp give_up_;
+  std::function<bool()> background_;
   std::chrono::nanoseconds timeout_{0};
 
   uint64_t number_ = 0;       // of the call that runs, or ran last

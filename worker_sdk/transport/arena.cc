@@ -26,14 +26,6 @@ constexpr timespec kShortNap = {0, 200'000};  // with work to do in between
 // Looks between two looks at the clock.
 constexpr int kLooks = 16;
 
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 // The word that futexes of a phase are about: its lower half.
 uint32_t* Word(uint64_t& phase) {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
@@ -68,6 +60,14 @@ StatusOr<std::unique_ptr<Arena>> Arena::Map(const UniqueFd& memory, ArenaGeometr
   }
   return std::unique_ptr<Arena>(
       new Arena(static_cast<uint8_t*>(mapped), geometry, place, std::move(rank_of), policy));
+}
+
+void Arena::Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
 }
 
 Arena::~Arena() { munmap(memory_, geometry_.Bytes()); }
@@ -147,8 +147,7 @@ Status Arena::LookAround(uint32_t place,
 }
 
 Status Arena::Gone(uint32_t place) const {
-  const auto how =
-      static_cast<LineEnd>(std::atomic_ref(Line(place).gone).load(std::memory_order_acquire));
+  const LineEnd how = EndOf(place);
   if (how == LineEnd::kNone || Reached(place)) {
     return {};
   }
@@ -166,6 +165,27 @@ void Arena::Sleep(uint32_t place, bool for_long) {
   if (seen < phase_) {
     syscall(SYS_futex, Word(line.phase), FUTEX_WAIT, static_cast<uint32_t>(seen),
             for_long ? &kNap : &kShortNap, nullptr, 0);
+  }
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Arena::Ring(uint32_t place) {
+  ArenaBell& bell = Bell(place);
+  if (std::atomic_ref(bell.sleepers).load(std::memory_order_seq_cst) != 0) {
+    std::atomic_ref(bell.rings).fetch_add(1, std::memory_order_seq_cst);
+    syscall(SYS_futex, &bell.rings, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+}
+
+void Arena::SleepUntilRing(std::chrono::nanoseconds nap, const std::function<bool()>& look) {
+  ArenaBell& bell = Bell(place_);
+  std::atomic_ref<uint32_t> sleepers(bell.sleepers);
+  const uint32_t rings = std::atomic_ref(bell.rings).load(std::memory_order_seq_cst);
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  if (!look()) {
+    const timespec limit = {static_cast<time_t>(nap.count() / 1'000'000'000),
+                            static_cast<long>(nap.count() % 1'000'000'000)};
+    syscall(SYS_futex, &bell.rings, FUTEX_WAIT, rings, &limit, nullptr, 0);
   }
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }

@@ -64,6 +64,19 @@ class Arena {
   Status WaitFor(uint32_t place, const std::function<Status(uint32_t rank)>& give_up);
   Status WaitForAll(const std::function<Status(uint32_t rank)>& give_up);
 
+  static void Pause();  // between two looks at memory
+
+  // Whether the rank at `place` will publish nothing more, and send nothing more.
+  LineEnd EndOf(uint32_t place) const {
+    return static_cast<LineEnd>(std::atomic_ref(Line(place).gone).load(std::memory_order_acquire));
+  }
+  // Tells the rank at `place` that there is something new in a pipe of its. Whoever calls it has
+  // written there before, in the one order of seq_cst.
+  void Ring(uint32_t place);
+  // Until someone rings for us, for at most `nap`. `look`: whether there is something new already;
+  // it is asked when nobody's ring can be missed any more.
+  void SleepUntilRing(std::chrono::nanoseconds nap, const std::function<bool()>& look);
+
   // The first failure counts; every rank that waits ends with it.
   void Fail(StatusCode code, const std::string& why);
   Status failure() const;  // OK: none
@@ -82,6 +95,7 @@ class Arena {
     return *reinterpret_cast<ArenaLine*>(memory_ + geometry_.LinesAt() +
                                          place * ArenaGeometry::kLineBytes);
   }
+  ArenaBell& Bell(uint32_t place) const { return *reinterpret_cast<ArenaBell*>(&Line(place) + 1); }
   uint8_t* Slot(uint32_t place, uint64_t phase) const {
     return memory_ + geometry_.SlotsAt() +
            (uint64_t{place} * 2 + (phase & 1)) * geometry_.slot_bytes;

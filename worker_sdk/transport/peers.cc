@@ -17,7 +17,8 @@ namespace {
 constexpr uint64_t kPiece = 32u << 10;
 // Messages that one system call sends: a node's slots go out as one message each.
 constexpr size_t kGathered = 16;
-constexpr int kNapMs = 50;  // then whoever waits looks around
+constexpr int kNapMs = 50;      // then whoever waits looks around
+constexpr int kShortNapMs = 1;  // with work to do in between
 constexpr std::chrono::microseconds kSpin{5};
 constexpr std::chrono::milliseconds kLastWordWithin{100};
 constexpr uint64_t kFailureBytesMax = 1024;
@@ -337,7 +338,8 @@ Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
   for (const uint32_t node : sending_) {
     polls.push_back({peers_[node].fd.get(), POLLOUT, 0});
   }
-  if (poll(polls.data(), polls.size(), kNapMs) > 0) {
+  const bool busy = work_ && work_();
+  if (poll(polls.data(), polls.size(), busy ? kShortNapMs : kNapMs) > 0) {
     return {};
   }
   for (const uint32_t node : sending_) {

@@ -45,6 +45,9 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
+  // Done between looks while we wait; false: nothing is left to do, look rarely.
+  void SetWork(std::function<bool()> work) { work_ = std::move(work); }
+
   bool Has(uint32_t node) const { return peers_[node].fd.valid(); }
   // The connection with `rank` of `node`; it becomes ours.
   void Add(uint32_t node, uint32_t rank, UniqueFd fd);
@@ -104,6 +107,7 @@ class Peers {
 
   const WaitPolicy policy_;
   const Disagree disagree_;
+  std::function<bool()> work_;
   std::vector<Peer> peers_;        // by node
   std::vector<uint32_t> sending_;  // nodes whose `out` is not empty
   MessageHead head_;               // of the present call

@@ -37,6 +37,11 @@ with muster.init() as comm:
     comm.barrier()
     assert everyone.test() and everyone.wait().flatten().tolist() == list(range(size))
     assert all((work.wait() == size * (size + 1) / 2).all() for work in reversed(started))
+    token = torch.full((50000,), rank)
+    sent = comm.send(token, dst=(rank + 1) % size, tag=3, async_op=True)
+    got = torch.empty_like(token)
+    assert comm.recv(got, src=(rank - 1) % size, tag=3) is got and (got == (rank - 1) % size).all()
+    sent.wait()
     try:
         comm.all_reduce(np.ones((4, 4))[:, 1])
     except ValueError as error:

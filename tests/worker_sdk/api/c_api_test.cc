@@ -68,6 +68,10 @@ TEST_F(CApi, PassesOnWhatItIsGiven) {
             "barrier;all_reduce 4 float32 avg;reduce 4 int32 bxor root 1;"
             "broadcast 4 bfloat16 root 2;all_gather 2 float16;gather 2 uint8 root 1;"
             "scatter 2 int64 root 1;reduce_scatter 1 int16 min;all_to_all 1 uint16;");
+  TheFake().calls.clear();
+  EXPECT_EQ(muster_send(comm_, x, 4, MUSTER_FLOAT32, 2, 7), MUSTER_OK);
+  EXPECT_EQ(muster_recv(comm_, y, 3, MUSTER_INT8, 0, 8), MUSTER_OK);
+  EXPECT_EQ(TheFake().calls, "send 4 float32 to 2 tag 7;recv 3 int8 from 0 tag 8;");
 }
 
 TEST_F(CApi, StartsWhatItIsGiven) {
@@ -96,6 +100,8 @@ TEST_F(CApi, StartsWhatItIsGiven) {
   expect(muster_reduce_scatter_async(comm_, x, y, 1, MUSTER_INT16, MUSTER_MIN, &work),
          "reduce_scatter 1 int16 min");
   expect(muster_all_to_all_async(comm_, x, y, 1, MUSTER_UINT16, &work), "all_to_all 1 uint16");
+  expect(muster_send_async(comm_, x, 4, MUSTER_FLOAT32, 2, 7, &work), "send 4 float32 to 2 tag 7");
+  expect(muster_recv_async(comm_, y, 3, MUSTER_INT8, 0, 8, &work), "recv 3 int8 from 0 tag 8");
 }
 
 TEST_F(CApi, WhatWasStartedEnds) {

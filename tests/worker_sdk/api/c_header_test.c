@@ -27,6 +27,12 @@ static void Collectives(muster_comm* comm) {
   Expect(muster_all_to_all(comm, y, y, 3, MUSTER_FLOAT32) == MUSTER_OK, "all_to_all");
 }
 
+static void Messages(muster_comm* comm) {
+  float x[3] = {1, 2, 3};
+  Expect(muster_send(comm, x, 3, MUSTER_FLOAT32, 2, 0) == MUSTER_OK, "send");
+  Expect(muster_recv(comm, x, 3, MUSTER_FLOAT32, 0, 1) == MUSTER_OK, "recv");
+}
+
 static void Started(muster_comm* comm) {
   float x[3] = {1, 2, 3};
   muster_work* work = NULL;
@@ -46,6 +52,7 @@ int main(void) {
   Expect(muster_round(comm) == 7, "round");
   Expect(strchr(muster_version(), '.') != NULL, "version");
   Collectives(comm);
+  Messages(comm);
   Started(comm);
   muster_set_timeout(comm, 1.5);
   Expect(muster_broadcast(comm, NULL, 1, 12, 0) == MUSTER_INVALID_ARGUMENT, "no type");

@@ -59,6 +59,21 @@ TEST_F(CommunicatorTest, WhatCannotBeStartedHasEnded) {
   EXPECT_TRUE(comm_->Barrier().ok());
 }
 
+TEST_F(CommunicatorTest, MessagesToOneself) {
+  float out[3] = {};
+  Work received = comm_->RecvAsync(out, 3, DType::kFloat32, 0, 5);
+  EXPECT_FALSE(received.Test());
+  EXPECT_TRUE(comm_->Send(data_, 3, DType::kFloat32, 0, 5).ok());
+  EXPECT_TRUE(received.Wait().ok());
+  EXPECT_EQ(out[2], 3);
+  ExpectInvalid(comm_->Send(data_, 3, DType::kFloat32, 1), "send: to: want 0..0, got 1");
+  ExpectInvalid(comm_->Recv(data_, 3, DType::kFloat32, 0, -1), "recv: tag: want 0 or more, got -1");
+  ExpectInvalid(comm_->SendAsync(nullptr, 3, DType::kInt8, 0).Wait(), "send: data: a null pointer");
+  Work never = comm_->RecvAsync(out, 3, DType::kFloat32, 0, 6);
+  comm_.reset();
+  EXPECT_EQ(never.Wait().code(), StatusCode::kFailedPrecondition);
+}
+
 TEST_F(CommunicatorTest, NumbersOutOfRange) {
   ExpectInvalid(
       comm_->AllReduce(data_, data_, 4, DType::kFloat16, ReduceOp::kBitAnd),

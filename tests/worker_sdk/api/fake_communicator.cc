@@ -90,6 +90,20 @@ Status Communicator::ReduceScatter(const void*, void*, int64_t count, DType dtyp
 Status Communicator::AllToAll(const void*, void*, int64_t count, DType dtype) {
   return Noted("all_to_all " + Of(count, dtype));
 }
+Status Communicator::Send(const void*, int64_t count, DType dtype, int to, int tag) {
+  return Noted("send " + Of(count, dtype) + " to " + std::to_string(to) + " tag " +
+               std::to_string(tag));
+}
+Status Communicator::Recv(void*, int64_t count, DType dtype, int from, int tag) {
+  return Noted("recv " + Of(count, dtype) + " from " + std::to_string(from) + " tag " +
+               std::to_string(tag));
+}
+Work Communicator::SendAsync(const void* data, int64_t count, DType dtype, int to, int tag) {
+  return Started(Send(data, count, dtype, to, tag));
+}
+Work Communicator::RecvAsync(void* data, int64_t count, DType dtype, int from, int tag) {
+  return Started(Recv(data, count, dtype, from, tag));
+}
 
 Work Communicator::BarrierAsync() { return Started(Barrier()); }
 Work Communicator::AllReduceAsync(const void* in, void* out, int64_t count, DType dtype,

@@ -207,6 +207,21 @@ class CallsTest(Case):
         self.assertIs(self.comm.all_to_all(x, out=x), x)
         self.assertEqual(self.fake.calls, [("all_to_all", 2, F32), ("all_to_all", 1, F64)])
 
+    def test_messages(self):
+        x = numpy.ones(4)
+        self.assertIsNone(self.comm.send(x, 2, tag=7))
+        self.assertIs(self.comm.recv(x, src=3), x)
+        self.assertIsNone(self.comm.send(x, 2, async_op=True).wait())
+        self.assertIs(self.comm.recv(x, 3, 9, async_op=True).wait(), x)
+        expected = [("send", 4, F64, 2, 7), ("recv", 4, F64, 3, 0), ("send", 4, F64, 2, 0), ("recv", 4, F64, 3, 9)]
+        self.assertEqual(self.fake.calls, expected)
+        self.refused(ValueError, lambda: self.comm.send(x, 4), "dst: want 0..3, got 4")
+        self.refused(ValueError, lambda: self.comm.recv(x, -1), "src: want 0..3, got -1")
+        self.refused(ValueError, lambda: self.comm.recv(x, 1, 2**31), "tag: want 0..2147483647, got 2147483648")
+        self.refused(TypeError, lambda: self.comm.send(x, 1, "a"))
+        x.flags.writeable = False
+        self.refused(ValueError, lambda: self.comm.recv(x, 1), "x: read-only")
+
     def test_what_it_is(self):
         of = self.comm
         self.assertEqual((of.rank, of.size, of.local_rank, of.local_size), (1, 4, 1, 4))

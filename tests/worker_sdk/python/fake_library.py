@@ -88,6 +88,12 @@ class FakeLibrary:
         self._copy(target, source, count * self._size, dtype)
         return self._noted("all_to_all", count, dtype)
 
+    def send(self, handle, data, count, dtype, rank, tag):
+        return self._noted("send", count, dtype, rank, tag)
+
+    def recv(self, handle, data, count, dtype, rank, tag):
+        return self._noted("recv", count, dtype, rank, tag)
+
     def __getattr__(self, name):
         if not name.endswith("_async"):
             raise AttributeError(name)

@@ -6,9 +6,9 @@
 //
 // Every rank makes the same calls in the same order. A call blocks until its own part is done: for
 // as long as a living peer takes, unless a timeout is given (here, or MUSTER_TIMEOUT in seconds).
-// One whose name ends in Async returns at once with a Work to wait for; it goes on on a thread of
-// the communicator's, behind those that were started before it, and must have ended before its
-// buffers are used again. A call that blocks waits for those that were started before it.
+// One whose name ends in Async returns at once with a Work to wait for, and must have ended before
+// its buffers are used again. Collectives go on on a thread of the communicator's, behind those
+// that were started before; one that blocks waits for those.
 //
 // Errors of every collective: InvalidArgument (this call can never work), FailedPrecondition (ranks
 // disagree on kind, type, operation, count or root: both calls are named), Unavailable (a peer
@@ -105,7 +105,9 @@ class MUSTER_EXPORT Communicator {
 
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  ~Communicator();  // blocks until what was started has ended
+  // Blocks until the collectives that were started have ended, and until what was sent has left,
+  // this for 10 s at most. What is still to be received ends with FailedPrecondition.
+  ~Communicator();
 
   int rank() const;
   int size() const;
@@ -138,7 +140,19 @@ class MUSTER_EXPORT Communicator {
   // The j-th `count` elements of in go to rank j, those of rank i come to the i-th of out.
   Status AllToAll(const void* in, void* out, int64_t count, DType dtype);
 
-  // The same, started only.
+  // `count` elements to rank `to`, from rank `from`. Messages of one tag between two ranks arrive
+  // in the order in which they were sent; both sides name the same type and count. The sender's
+  // buffer is free again when Send returns, or the Work has ended, which says nothing of the
+  // receiver. Messages and collectives do not wait for each other. FailedPrecondition (type and
+  // count differ: both are named) is the only error that leaves the two ranks' later messages
+  // intact.
+  Status Send(const void* data, int64_t count, DType dtype, int to, int tag = 0);
+  Status Recv(void* data, int64_t count, DType dtype, int from, int tag = 0);
+  // They go on whenever this rank is in a call of this communicator, or waits for one of its Works.
+  Work SendAsync(const void* data, int64_t count, DType dtype, int to, int tag = 0);
+  Work RecvAsync(void* data, int64_t count, DType dtype, int from, int tag = 0);
+
+  // The collectives, started only.
   Work BarrierAsync();
   Work AllReduceAsync(const void* in, void* out, int64_t count, DType dtype, ReduceOp op);
   Work ReduceAsync(const void* in, void* out, int64_t count, DType dtype, ReduceOp op, int root);

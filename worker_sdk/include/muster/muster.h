@@ -57,7 +57,7 @@ const char* muster_version(void);
 const char* muster_last_error(void);
 
 int muster_init(muster_comm** out);
-void muster_free(muster_comm* comm); /* blocks until what was started has ended; NULL is allowed */
+void muster_free(muster_comm* comm); /* may block: see ~Communicator; NULL is allowed */
 
 /* Of a null communicator: -1, and round 0. */
 int muster_rank(const muster_comm* comm);
@@ -83,6 +83,10 @@ int muster_reduce_scatter(muster_comm* comm, const void* in, void* out, int64_t 
                           int op);
 int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t count, int dtype);
 
+/* Of `count` elements, to and from one other rank. */
+int muster_send(muster_comm* comm, const void* data, int64_t count, int dtype, int to, int tag);
+int muster_recv(muster_comm* comm, void* data, int64_t count, int dtype, int from, int tag);
+
 /* The same, started only. *work is to be freed; it is NULL where the function fails. */
 int muster_barrier_async(muster_comm* comm, muster_work** work);
 int muster_all_reduce_async(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
@@ -101,6 +105,10 @@ int muster_reduce_scatter_async(muster_comm* comm, const void* in, void* out, in
                                 int dtype, int op, muster_work** work);
 int muster_all_to_all_async(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                             muster_work** work);
+int muster_send_async(muster_comm* comm, const void* data, int64_t count, int dtype, int to,
+                      int tag, muster_work** work);
+int muster_recv_async(muster_comm* comm, void* data, int64_t count, int dtype, int from, int tag,
+                      muster_work** work);
 
 /* Blocks until the call has ended; its code. As often as you like. */
 int muster_wait(muster_work* work);

@@ -152,7 +152,7 @@ class Communicator:
 
     def barrier(self, async_op: bool = False) -> Work | None:
         """Returns when every rank has called it."""
-        return self._collective(async_op, None, (), "barrier")
+        return self._run(async_op, None, (), "barrier")
 
     def all_reduce(self, x: T, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
         """Combines the numbers of all ranks, element by element; all get the same bits.
@@ -173,7 +173,7 @@ class Communicator:
         source = view(x, "x")
         target = _in_place(source) if out is None else _elsewhere(out, source)
         result = x if out is None else out
-        return self._collective(
+        return self._run(
             async_op, result, (source, target),
             "all_reduce", source.address, target.address, source.count, source.dtype, code,
         )  # fmt: skip
@@ -188,12 +188,12 @@ class Communicator:
         code, root = _op(op), self._root(root)
         source = view(x, "x")
         if self.rank != root:
-            return self._collective(
+            return self._run(
                 async_op, None, (source,), "reduce", source.address, 0, source.count, source.dtype, code, root
             )
         target = _in_place(source) if out is None else _elsewhere(out, source)
         result = x if out is None else out
-        return self._collective(
+        return self._run(
             async_op, result, (source, target),
             "reduce", source.address, target.address, source.count, source.dtype, code, root,
         )  # fmt: skip
@@ -209,7 +209,7 @@ class Communicator:
         data = view(x, "x")
         if self.rank != root:
             _writable(data, "x")
-        return self._collective(async_op, x, (data,), "broadcast", data.address, data.count, data.dtype, root)
+        return self._run(async_op, x, (data,), "broadcast", data.address, data.count, data.dtype, root)
 
     def all_gather(self, x: Any, out: Any = None, async_op: bool = False) -> Any:
         """Puts the numbers of all ranks behind one another, in the order of ranks.
@@ -227,7 +227,7 @@ class Communicator:
         """
         source = view(x, "x")
         out, target = self._gathered(source, out)
-        return self._collective(
+        return self._run(
             async_op, out, (source, target), "all_gather", source.address, target.address, source.count, source.dtype
         )
 
@@ -241,11 +241,11 @@ class Communicator:
         root = self._root(root)
         source = view(x, "x")
         if self.rank != root:
-            return self._collective(
+            return self._run(
                 async_op, None, (source,), "gather", source.address, 0, source.count, source.dtype, root
             )
         out, target = self._gathered(source, out)
-        return self._collective(
+        return self._run(
             async_op, out, (source, target), "gather", source.address, target.address, source.count, source.dtype, root
         )
 
@@ -270,12 +270,12 @@ class Communicator:
                 raise TypeError(f"scatter: rank {self.rank} is not the root ({root}): give out=, which takes its part")
             target = view(out, "out")
             _writable(target)
-            return self._collective(
+            return self._run(
                 async_op, out, (target,), "scatter", 0, target.address, target.count, target.dtype, root
             )
         source = view(x, "x")
         out, target = self._part(source, out)
-        return self._collective(
+        return self._run(
             async_op, out, (source, target), "scatter", source.address, target.address, target.count, target.dtype, root
         )
 
@@ -296,7 +296,7 @@ class Communicator:
         code = _op(op)
         source = view(x, "x")
         out, target = self._part(source, out)
-        return self._collective(
+        return self._run(
             async_op, out, (source, target),
             "reduce_scatter", source.address, target.address, target.count, target.dtype, code,
         )  # fmt: skip
@@ -320,13 +320,36 @@ class Communicator:
         if out is None:
             out = source.make(source.owner, source.shape)
         target = _elsewhere(out, source)
-        return self._collective(
+        return self._run(
             async_op, out, (source, target), "all_to_all", source.address, target.address, count, source.dtype
         )
 
+    def send(self, x: Any, dst: int, tag: int = 0, async_op: bool = False) -> Any:
+        """Sends numbers to one other rank, which calls :meth:`recv`.
+
+        Returns when `x` may be written to again, which says nothing of the receiver. Messages of one
+        `tag` between two ranks arrive in the order in which they were sent. A type or count that
+        differs raises :class:`FailedPrecondition`, and leaves later messages intact.
+        """
+        dst, tag = self._rank(dst, "dst"), _tag(tag)
+        data = view(x, "x")
+        return self._run(async_op, None, (data,), "send", data.address, data.count, data.dtype, dst, tag)
+
+    def recv(self, x: T, src: int, tag: int = 0, async_op: bool = False) -> Any:
+        """Puts what rank `src` sends into `x`, which has its type and count.
+
+        Returns
+        -------
+        `x`.
+        """
+        src, tag = self._rank(src, "src"), _tag(tag)
+        data = view(x, "x")
+        _writable(data, "x")
+        return self._run(async_op, x, (data,), "recv", data.address, data.count, data.dtype, src, tag)
+
     # --- steps of the above ---
 
-    def _collective(self, async_op: bool, result: Any, buffers: tuple[Any, ...], name: str, *arguments: Any) -> Any:
+    def _run(self, async_op: bool, result: Any, buffers: tuple[Any, ...], name: str, *arguments: Any) -> Any:
         if not async_op:
             self._call(name, *arguments)
             return result
@@ -348,11 +371,14 @@ class Communicator:
         finally:
             self._busy.release()
 
+    def _rank(self, rank: int, name: str) -> int:
+        rank = operator.index(rank)
+        if not 0 <= rank < self.size:
+            raise ValueError(f"{name}: want 0..{self.size - 1}, got {rank}")
+        return rank
+
     def _root(self, root: int) -> int:
-        root = operator.index(root)
-        if not 0 <= root < self.size:
-            raise ValueError(f"root: want 0..{self.size - 1}, got {root}")
-        return root
+        return self._rank(root, "root")
 
     def _share(self, source: Buffer) -> int:
         count, rest = divmod(source.count, self.size)
@@ -392,6 +418,13 @@ def _op(op: str) -> int:
     if code is None:
         raise ValueError(f"op: want one of {', '.join(_OPS)}, got {op!r}")
     return code
+
+
+def _tag(tag: int) -> int:
+    tag = operator.index(tag)
+    if not 0 <= tag < 2**31:
+        raise ValueError(f"tag: want 0..{2**31 - 1}, got {tag}")
+    return tag
 
 
 def _in_place(source: Buffer) -> Buffer:

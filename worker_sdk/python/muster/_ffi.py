@@ -32,14 +32,17 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "scatter": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
     "reduce_scatter": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
     "all_to_all": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT]),
+    "send": (_INT, [_HANDLE, _BUFFER, _COUNT, _INT, _INT, _INT]),
+    "recv": (_INT, [_HANDLE, _BUFFER, _COUNT, _INT, _INT, _INT]),
     "wait": (_INT, [_HANDLE]),
     "test": (_INT, [_HANDLE]),
     "work_free": (None, [_HANDLE]),
 }
-_COLLECTIVES = (
+_STARTED = (
     "barrier", "all_reduce", "reduce", "broadcast", "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all",
+    "send", "recv",
 )  # fmt: skip
-for _name in _COLLECTIVES:
+for _name in _STARTED:
     _FUNCTIONS[_name + "_async"] = (_INT, [*_FUNCTIONS[_name][1], ctypes.POINTER(_HANDLE)])
 
 _NAME = "libmuster.so"

@@ -1,4 +1,4 @@
-#include "worker_sdk/executor/copy.h"
+#include "worker_sdk/transport/copy.h"
 
 #include <gtest/gtest.h>
 

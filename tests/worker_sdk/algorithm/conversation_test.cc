@@ -1,0 +1,358 @@
+#include "worker_sdk/algorithm/conversation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster {
+namespace {
+
+using testing::HasSubstr;
+
+// A transfer and its memory.
+struct Owned {
+  explicit Owned(uint32_t tag, uint64_t bytes, uint8_t fill = 0, DType dtype = DType::kUInt8)
+      : memory(bytes, fill),
+        transfer(
+            std::make_shared<Transfer>(Transfer{tag, dtype, bytes, memory.data(), false, {}})) {}
+  const Status& status() const { return transfer->status; }
+  std::vector<uint8_t> memory;
+  TransferPtr transfer;
+};
+
+// At most so many bytes from one to the other.
+uint64_t Move(Conversation& from, Conversation& to, uint64_t most = UINT64_MAX) {
+  uint64_t moved = 0;
+  while (moved < most) {
+    const auto pieces = from.NextOut();
+    const Conversation::Piece piece = pieces[0].bytes > 0 ? pieces[0] : pieces[1];
+    const Conversation::Room room = to.NextIn();
+    const uint64_t bytes = std::min({piece.bytes, room.bytes, most - moved});
+    if (bytes == 0) {
+      break;
+    }
+    std::memcpy(room.data, piece.data, bytes);
+    from.Wrote(bytes);
+    to.Took(bytes);
+    moved += bytes;
+  }
+  return moved;
+}
+
+class ConversationTest : public testing::Test {
+ protected:
+  void MoveAll() {
+    while (Move(a, b) + Move(b, a) > 0) {
+    }
+  }
+  void SendAndReceive(Owned& sent, Owned& received, bool send_first) {
+    if (send_first) {
+      a.Send(sent.transfer);
+      MoveAll();
+    }
+    b.Receive(received.transfer);
+    MoveAll();
+    if (!send_first) {
+      a.Send(sent.transfer);
+      MoveAll();
+    }
+  }
+
+  Conversation a{1};  // with rank 1
+  Conversation b{0};
+};
+
+constexpr uint64_t kSizes[] = {0,      1, 100, Conversation::kWholeMax, Conversation::kWholeMax + 1,
+                               200'000};
+
+TEST_F(ConversationTest, EverySizeInEitherOrder) {
+  for (const uint64_t bytes : kSizes) {
+    for (const bool send_first : {false, true}) {
+      Owned sent(7, bytes, 42);
+      Owned received(7, bytes);
+      SendAndReceive(sent, received, send_first);
+      ASSERT_TRUE(sent.transfer->ended && sent.status().ok()) << bytes;
+      ASSERT_TRUE(received.transfer->ended && received.status().ok()) << bytes;
+      ASSERT_EQ(received.memory, sent.memory);
+      ASSERT_FALSE(a.open() || b.open());
+    }
+  }
+}
+
+// Both sides send and receive what they will in any order, some bytes at a time.
+TEST_F(ConversationTest, RandomMessagesArriveInTheOrderOfTheirTag) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::minstd_rand random(seed + 1);
+    const auto upto = [&](uint64_t most) { return random() % (most + 1); };
+    Conversation sides[2] = {Conversation(1), Conversation(0)};
+    struct Plan {
+      std::vector<std::unique_ptr<Owned>> sends;
+      std::vector<std::unique_ptr<Owned>> receives;  // in an order of their own between tags
+      size_t sent = 0;
+      size_t posted = 0;
+    };
+    Plan plans[2];  // of a side's sends; the other side receives
+    for (Plan& plan : plans) {
+      for (uint64_t i = 0; i < 20; ++i) {
+        plan.sends.push_back(std::make_unique<Owned>(static_cast<uint32_t>(upto(2)),
+                                                     kSizes[upto(std::size(kSizes) - 1)],
+                                                     static_cast<uint8_t>(i + 1)));
+      }
+      for (uint32_t tag = 0; tag < 3; ++tag) {
+        for (const auto& send : plan.sends) {
+          if (send->transfer->tag == tag) {
+            plan.receives.push_back(std::make_unique<Owned>(tag, send->memory.size()));
+          }
+        }
+      }
+    }
+    const auto step = [&](size_t side) {
+      Plan& mine = plans[side];
+      Plan& theirs = plans[1 - side];
+      switch (random() % 4) {
+        case 0:
+          if (mine.sent < mine.sends.size()) {
+            sides[side].Send(mine.sends[mine.sent++]->transfer);
+            if (random() % 2 == 0) {
+              sides[side].Keep();
+            }
+          }
+          break;
+        case 1:
+          if (theirs.posted < theirs.receives.size()) {
+            sides[side].Receive(theirs.receives[theirs.posted++]->transfer);
+          }
+          break;
+        default:
+          Move(sides[side], sides[1 - side], 1 + upto(100'000));
+      }
+    };
+    for (int i = 0; i < 2000; ++i) {
+      step(random() % 2);
+    }
+    for (const size_t side : {0, 1}) {
+      ASSERT_FALSE(sides[side].open()) << "seed " << seed;
+      Plan& plan = plans[side];
+      ASSERT_EQ(plan.posted, plan.receives.size());
+      for (auto& receive : plan.receives) {
+        ASSERT_TRUE(receive->transfer->ended && receive->status().ok());
+        // The first that was sent with this tag.
+        const auto send = std::find_if(plan.sends.begin(), plan.sends.end(), [&](const auto& one) {
+          return one && one->transfer->tag == receive->transfer->tag;
+        });
+        ASSERT_EQ(receive->memory, (*send)->memory) << "seed " << seed;
+        ASSERT_TRUE((*send)->transfer->ended && (*send)->status().ok());
+        send->reset();
+      }
+    }
+  }
+}
+
+TEST_F(ConversationTest, WhatDoesNotFitIsToldAndNothingElseIsDisturbed) {
+  for (const uint64_t bytes : {uint64_t{100}, uint64_t{100'000}}) {
+    for (const bool send_first : {false, true}) {
+      Owned sent(3, bytes, 1, DType::kFloat32);
+      Owned received(3, bytes * 2, 0, DType::kFloat64);
+      SendAndReceive(sent, received, send_first);
+      const std::string count = std::to_string(bytes / 4);
+      EXPECT_EQ(received.status().ToString(),
+                "FAILED_PRECONDITION: message with tag 3: rank 0 sends " + count +
+                    " x float32, this rank wants " + count + " x float64");
+      EXPECT_TRUE(sent.transfer->ended);
+      if (bytes > Conversation::kWholeMax) {
+        EXPECT_EQ(sent.status().ToString(),
+                  "FAILED_PRECONDITION: message with tag 3: this rank sends " + count +
+                      " x float32, rank 1 wants " + count + " x float64");
+      }
+      Owned next(3, 10, 9);
+      Owned got(3, 10);
+      SendAndReceive(next, got, send_first);
+      EXPECT_EQ(got.memory, next.memory);
+      EXPECT_FALSE(a.open() || b.open());
+    }
+  }
+}
+
+TEST_F(ConversationTest, WhatIsKeptIsBounded) {
+  std::vector<std::unique_ptr<Owned>> sends;
+  const auto send = [&] {
+    sends.push_back(std::make_unique<Owned>(5, 1000, 1));
+    a.Send(sends.back()->transfer);
+    a.Keep();
+    return sends.back()->transfer->ended;
+  };
+  while (send()) {
+    ASSERT_LT(sends.size(), 20'000U);
+  }
+  EXPECT_EQ(sends.size() - 1, Conversation::kKeptMax / (1000 + Conversation::kMessageCost));
+  // The receiver keeps no more, either, while it waits for another tag.
+  Owned other(6, 10);
+  b.Receive(other.transfer);
+  for (int i = 0; i < 2000; ++i) {
+    send();
+  }
+  MoveAll();
+  EXPECT_EQ(b.NextIn().bytes, 0U);
+  EXPECT_TRUE(a.has_out());
+  // Until it has taken some.
+  Owned last(6, 10, 77);
+  a.Send(last.transfer);
+  for (size_t i = 0; i < sends.size(); ++i) {
+    Owned taken(5, 1000);
+    b.Receive(taken.transfer);
+    MoveAll();
+    ASSERT_TRUE(taken.transfer->ended);
+  }
+  EXPECT_EQ(other.memory, last.memory);
+  EXPECT_FALSE(a.open() || b.open());
+}
+
+TEST_F(ConversationTest, WhatIsKeptIsCopied) {
+  Owned sent(1, 100, 8);
+  a.Send(sent.transfer);
+  a.Keep();
+  ASSERT_TRUE(sent.transfer->ended);
+  std::fill(sent.memory.begin(), sent.memory.end(), uint8_t{0});
+  Owned received(1, 100);
+  b.Receive(received.transfer);
+  MoveAll();
+  EXPECT_EQ(received.memory, std::vector<uint8_t>(100, 8));
+}
+
+TEST_F(ConversationTest, EndEndsAllButWhatIsHere) {
+  Owned here(1, 100, 8);
+  Owned asked(2, 100);
+  a.Send(here.transfer);
+  b.Receive(asked.transfer);
+  MoveAll();  // `here` has come; nobody has asked for it
+  Owned offered(4, 100'000);
+  Owned offer(3, 100'000);
+  b.Send(offered.transfer);
+  b.Send(offer.transfer);
+  Owned accepted(3, 100'000);
+  a.Receive(accepted.transfer);
+  Move(b, a);
+  Move(a, b);
+  Move(b, a, 50'000);  // half of it
+  const Status died(StatusCode::kUnavailable, "rank 0 has died");
+  a.End(died);
+  b.End(died);
+  for (const Owned* owned : {&asked, &offered, &offer, &accepted}) {
+    EXPECT_TRUE(owned->transfer->ended);
+    EXPECT_EQ(owned->status().message(), "rank 0 has died");
+  }
+  EXPECT_EQ(a.NextIn().bytes, 0U);
+  EXPECT_FALSE(a.open() || b.open());
+  Owned got(1, 100);
+  b.Receive(got.transfer);
+  EXPECT_TRUE(got.transfer->ended && got.status().ok());
+  EXPECT_EQ(got.memory, here.memory);
+  Owned late(1, 100);
+  b.Receive(late.transfer);
+  EXPECT_EQ(late.status().message(), "rank 0 has died");
+  Owned too_late(1, 100);
+  b.Send(too_late.transfer);
+  EXPECT_EQ(too_late.status().message(), "rank 0 has died");
+}
+
+TEST_F(ConversationTest, AbandonedMemoryIsNotTouched) {
+  const Status late(StatusCode::kDeadlineExceeded, "rank 0 did not come");
+  Owned waiting(1, 10);
+  b.Receive(waiting.transfer);
+  b.Abandon(waiting.transfer, late);
+  EXPECT_EQ(waiting.status().message(), "rank 0 did not come");
+  Owned sent(1, 100'000, 5);
+  Owned received(1, 100'000);
+  a.Send(sent.transfer);
+  b.Receive(received.transfer);
+  Move(a, b);
+  Move(b, a);
+  Move(a, b, 1000);
+  b.Abandon(received.transfer, late);
+  const std::vector<uint8_t> before = received.memory;
+  MoveAll();
+  EXPECT_EQ(received.memory, before);
+  EXPECT_EQ(received.status().message(), "rank 0 did not come");
+  EXPECT_TRUE(b.ended());
+}
+
+TEST_F(ConversationTest, CloseSendsWhatIsKeptAndSaysGoodbye) {
+  Owned kept(1, 100, 8);
+  Owned asked(2, 10);
+  a.Send(kept.transfer);
+  a.Keep();
+  a.Receive(asked.transfer);
+  a.Close({StatusCode::kFailedPrecondition, "closed"});
+  EXPECT_EQ(asked.status().message(), "closed");
+  Owned received(1, 100);
+  Owned more(1, 100);
+  b.Receive(received.transfer);
+  b.Receive(more.transfer);
+  MoveAll();
+  EXPECT_EQ(received.memory, kept.memory);
+  EXPECT_EQ(more.status().message(), "rank 0 has closed its communicator");
+}
+
+TEST_F(ConversationTest, WhatComesToAClosedOneIsForNobody) {
+  Owned sent(1, 100'000, 5);
+  Owned received(1, 100'000);
+  a.Send(sent.transfer);
+  b.Receive(received.transfer);
+  Move(a, b);
+  Move(b, a);
+  Move(a, b, 1000);
+  b.Close({StatusCode::kFailedPrecondition, "closed"});
+  const std::vector<uint8_t> before = received.memory;
+  Owned next(2, 100'000, 5);
+  a.Send(next.transfer);
+  MoveAll();
+  EXPECT_EQ(received.memory, before);
+  EXPECT_TRUE(sent.status().ok());
+  EXPECT_THAT(next.status().message(), HasSubstr("has closed"));
+}
+
+TEST_F(ConversationTest, NonsenseEndsIt) {
+  const auto heard = [](const FrameHead& head) {
+    Conversation c(4);
+    Owned asked(0, 10);
+    c.Receive(asked.transfer);
+    const Conversation::Room room = c.NextIn();
+    EXPECT_EQ(room.bytes, sizeof(head));
+    std::memcpy(room.data, &head, sizeof(head));
+    c.Took(sizeof(head));
+    EXPECT_TRUE(c.ended());
+    return asked.status().ToString();
+  };
+  const std::string other = "INTERNAL: rank 4 speaks another protocol: use one libmuster";
+  FrameHead head;
+  head.magic = 1;
+  EXPECT_EQ(heard(head), other);
+  head = {};
+  head.kind = static_cast<FrameKind>(99);
+  EXPECT_EQ(heard(head), other);
+  head = {};
+  head.dtype = static_cast<DType>(kDTypes);
+  EXPECT_EQ(heard(head), other);
+  head = {};
+  head.bytes = Conversation::kWholeMax + 1;
+  EXPECT_EQ(heard(head), other);
+  for (const FrameKind kind : {FrameKind::kAccept, FrameKind::kRefuse, FrameKind::kData}) {
+    head = {};
+    head.kind = kind;
+    head.number = 3;
+    EXPECT_EQ(heard(head), other);
+  }
+  head = {};
+  head.kind = FrameKind::kBye;
+  EXPECT_EQ(heard(head), "FAILED_PRECONDITION: rank 4 has closed its communicator");
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,362 @@
+#include "worker_sdk/transport/messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/worker_sdk/layouts.h"
+#include "tests/worker_sdk/ranks.h"
+
+namespace muster {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::chrono::seconds kNever{0};
+constexpr std::chrono::seconds kLong{100};
+
+// What the agents do for ranks on nodes of these sizes.
+class World {
+ public:
+  explicit World(const std::vector<uint32_t>& sizes) : layout(Deal(sizes, false)) {
+    for (uint32_t node = 0; node < layout.nodes(); ++node) {
+      memory_.push_back(MakeArenaMemory(GeometryOf(node)));
+    }
+  }
+
+  class Source : public MessageSource {
+   public:
+    Source(World* world, uint32_t rank) : world_(world), rank_(rank) {}
+    Status Seek(uint32_t rank) override { return world_->Seek(rank_, rank); }
+    std::optional<StatusOr<UniqueFd>> Take(uint32_t rank) override {
+      return world_->Take(rank_, rank);
+    }
+
+   private:
+    World* const world_;
+    const uint32_t rank_;
+  };
+  struct Rank {
+    Source source;
+    std::unique_ptr<Arena> arena;
+    Messages messages;
+    Rank(World* world, uint32_t rank)
+        : source(world, rank),
+          arena(world->Open(rank)),
+          messages(arena.get(), &world->layout, &source) {}
+  };
+
+  // As the agent, that this rank's process has ended.
+  void Mark(uint32_t rank, LineEnd how) {
+    const Layout::Seat seat = layout.SeatOf(rank);
+    const ArenaGeometry geometry = GeometryOf(seat.node);
+    void* const mapped = mmap(nullptr, geometry.Bytes(), PROT_READ | PROT_WRITE, MAP_SHARED,
+                              memory_[seat.node].get(), 0);
+    CHECK(mapped != MAP_FAILED);
+    auto* const line =
+        reinterpret_cast<ArenaLine*>(static_cast<uint8_t*>(mapped) + geometry.LinesAt() +
+                                     seat.place * ArenaGeometry::kLineBytes);
+    std::atomic_ref(line->gone).store(static_cast<uint32_t>(how));
+    munmap(mapped, geometry.Bytes());
+  }
+
+  const Layout layout;
+  std::function<void(int fd)> prepare = [](int) {};
+  Status refusal;  // of every seek
+
+ private:
+  ArenaGeometry GeometryOf(uint32_t node) const {
+    return ArenaFor(layout.SizeOf(node), layout.nodes(), layout.world());
+  }
+  std::unique_ptr<Arena> Open(uint32_t rank) {
+    const Layout::Seat seat = layout.SeatOf(rank);
+    std::vector<uint32_t> ranks;
+    for (uint32_t place = 0; place < layout.SizeOf(seat.node); ++place) {
+      ranks.push_back(layout.RankOf(seat.node, place));
+    }
+    StatusOr<std::unique_ptr<Arena>> arena =
+        Arena::Map(memory_[seat.node], GeometryOf(seat.node), seat.place, std::move(ranks), {});
+    CHECK(arena.ok());
+    return *std::move(arena);
+  }
+  Status Seek(uint32_t mine, uint32_t theirs) {
+    const std::lock_guard lock(mutex_);
+    if (!refusal.ok()) {
+      return refusal;
+    }
+    sought_.insert({mine, theirs});
+    if (sought_.count({theirs, mine}) == 0) {
+      return {};
+    }
+    if (layout.SeatOf(mine).node == layout.SeatOf(theirs).node) {
+      UniqueFd pipe(memfd_create("pipe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+      CHECK(ftruncate(pipe.get(), sizeof(Pipe)) == 0);
+      CHECK(fcntl(pipe.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+      ends_[{mine, theirs}] = UniqueFd(dup(pipe.get()));
+      ends_[{theirs, mine}] = std::move(pipe);
+    } else {
+      std::tie(ends_[{mine, theirs}], ends_[{theirs, mine}]) = TcpPair(prepare);
+    }
+    return {};
+  }
+  std::optional<StatusOr<UniqueFd>> Take(uint32_t mine, uint32_t theirs) {
+    const std::lock_guard lock(mutex_);
+    const auto at = ends_.find({mine, theirs});
+    if (at == ends_.end()) {
+      return std::nullopt;
+    }
+    return StatusOr<UniqueFd>(std::move(at->second));
+  }
+
+  std::vector<UniqueFd> memory_;
+  std::mutex mutex_;
+  std::set<std::pair<uint32_t, uint32_t>> sought_;
+  std::map<std::pair<uint32_t, uint32_t>, UniqueFd> ends_;  // by {whose, to whom}
+};
+
+std::vector<uint8_t> Bytes(uint64_t count, uint32_t seed) {
+  std::vector<uint8_t> out(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    out[i] = static_cast<uint8_t>(i * 7 + seed);
+  }
+  return out;
+}
+
+constexpr uint64_t kSizes[] = {0, 8, 1000, 32 << 10, 100'000, 3'000'000};
+
+// Two ranks on one node, or on two; 0 and 1 talk.
+class PairTest : public testing::TestWithParam<std::vector<uint32_t>> {
+ protected:
+  World world{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Where, PairTest,
+                         testing::Values(std::vector<uint32_t>{2}, std::vector<uint32_t>{1, 1}));
+
+TEST_P(PairTest, ThereAndBack) {
+  RunRanks(2, [&](uint32_t rank) {
+    World::Rank me(&world, rank);
+    for (uint32_t i = 0; i < 200; ++i) {
+      const uint64_t size = kSizes[i % std::size(kSizes)];
+      const std::vector<uint8_t> sent = Bytes(size, i);
+      std::vector<uint8_t> received(size);
+      for (const uint32_t turn : {0U, 1U}) {
+        const TransferPtr transfer =
+            turn == rank ? me.messages.Send(1 - rank, i, DType::kUInt8, sent.data(), size)
+                         : me.messages.Receive(1 - rank, i, DType::kUInt8, received.data(), size);
+        ASSERT_TRUE(me.messages.Wait(1 - rank, transfer, kNever).ok());
+      }
+      ASSERT_EQ(received, sent);
+    }
+    me.messages.Close();
+  });
+}
+
+TEST_P(PairTest, BothSendMuchAtTheSameTime) {
+  RunRanks(2, [&](uint32_t rank) {
+    World::Rank me(&world, rank);
+    const std::vector<uint8_t> sent = Bytes(5'000'000, rank);
+    std::vector<uint8_t> received(sent.size());
+    const TransferPtr out = me.messages.Send(1 - rank, 0, DType::kUInt8, sent.data(), sent.size());
+    const TransferPtr in =
+        me.messages.Receive(1 - rank, 0, DType::kUInt8, received.data(), received.size());
+    EXPECT_TRUE(me.messages.Wait(1 - rank, out, kNever).ok());
+    EXPECT_TRUE(me.messages.Wait(1 - rank, in, kNever).ok());
+    EXPECT_EQ(received, Bytes(sent.size(), 1 - rank));
+    me.messages.Close();
+  });
+}
+
+TEST_P(PairTest, ASmallMessageLeavesBeforeAnybodyAsks) {
+  RunRanks(2, [&](uint32_t rank) {
+    World::Rank me(&world, rank);
+    std::vector<uint8_t> data = Bytes(1000, 3);
+    if (rank == 0) {
+      // Rank 1 has not been heard of yet; then this one is gone.
+      EXPECT_TRUE(me.messages.Send(1, 5, DType::kUInt8, data.data(), data.size())->ended);
+      data.assign(data.size(), 0);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::vector<uint8_t> received(1000);
+      const TransferPtr in =
+          me.messages.Receive(0, 5, DType::kUInt8, received.data(), received.size());
+      EXPECT_TRUE(me.messages.Wait(0, in, kNever).ok());
+      EXPECT_EQ(received, data);
+    }
+    me.messages.Close();
+    EXPECT_FALSE(me.messages.Progress());
+  });
+}
+
+TEST_P(PairTest, WhoWaitsForAnotherTagKeepsWhatComesBefore) {
+  RunRanks(2, [&](uint32_t rank) {
+    World::Rank me(&world, rank);
+    constexpr uint32_t kTags = 50;
+    std::vector<std::vector<uint8_t>> data;
+    std::vector<TransferPtr> transfers;
+    for (uint32_t tag = 0; tag < kTags; ++tag) {
+      data.push_back(Bytes(tag % 7 == 0 ? 50'000 : 100, rank == 0 ? tag : 0));
+    }
+    for (uint32_t i = 0; i < kTags; ++i) {
+      const uint32_t tag = rank == 0 ? i : kTags - 1 - i;
+      std::vector<uint8_t>& mine = data[tag];
+      transfers.push_back(
+          rank == 0 ? me.messages.Send(1, tag, DType::kUInt8, mine.data(), mine.size())
+                    : me.messages.Receive(0, tag, DType::kUInt8, mine.data(), mine.size()));
+      if (rank == 1) {
+        ASSERT_TRUE(me.messages.Wait(0, transfers.back(), kNever).ok());
+        ASSERT_EQ(mine, Bytes(mine.size(), tag));
+      }
+    }
+    for (const TransferPtr& transfer : transfers) {
+      EXPECT_TRUE(me.messages.Wait(1 - rank, transfer, kNever).ok());
+    }
+    me.messages.Close();
+  });
+}
+
+TEST_P(PairTest, TimeoutsEndTheWait) {
+  World::Rank me(&world, 0);
+  uint8_t byte = 0;
+  const TransferPtr in = me.messages.Receive(1, 5, DType::kUInt8, &byte, 1);
+  EXPECT_FALSE(me.messages.Test(in));
+  EXPECT_TRUE(me.messages.Progress());
+  EXPECT_EQ(me.messages.Wait(1, in, std::chrono::milliseconds(20)).ToString(),
+            "DEADLINE_EXCEEDED: rank 1 did not come within 20 ms (MUSTER_TIMEOUT, SetTimeout)");
+  EXPECT_FALSE(me.messages.Progress());
+  me.messages.Close();
+}
+
+TEST_P(PairTest, ADeathEndsWhatWaitsForIt) {
+  World::Rank me(&world, 0);
+  const std::vector<uint8_t> much = Bytes(1'000'000, 0);
+  std::vector<uint8_t> got(100);
+  std::vector<uint8_t> more(100);
+  TransferPtr out;
+  TransferPtr in;
+  {
+    World::Rank other(&world, 1);
+    out = me.messages.Send(1, 1, DType::kUInt8, much.data(), much.size());
+    in = me.messages.Receive(1, 2, DType::kUInt8, got.data(), got.size());
+    // What it has sent before is received.
+    const std::vector<uint8_t> last = Bytes(100, 9);
+    const TransferPtr sent = other.messages.Send(0, 2, DType::kUInt8, last.data(), last.size());
+    EXPECT_TRUE(other.messages.Wait(0, sent, kLong).ok());
+    while (!me.messages.Test(in)) {
+    }
+    EXPECT_EQ(got, last);
+  }  // without Close()
+  world.Mark(1, LineEnd::kDied);
+  EXPECT_EQ(me.messages.Wait(1, out, kLong).ToString(), "UNAVAILABLE: rank 1 has died");
+  const TransferPtr late = me.messages.Receive(1, 2, DType::kUInt8, more.data(), more.size());
+  EXPECT_EQ(me.messages.Wait(1, late, kLong).ToString(), "UNAVAILABLE: rank 1 has died");
+  me.messages.Close();
+}
+
+TEST_P(PairTest, AClosedOneIsNotCalledDead) {
+  World::Rank me(&world, 0);
+  uint8_t byte = 0;
+  TransferPtr in = me.messages.Receive(1, 2, DType::kUInt8, &byte, 1);
+  {
+    World::Rank other(&world, 1);
+    const TransferPtr sent = other.messages.Send(0, 2, DType::kUInt8, &byte, 1);
+    EXPECT_TRUE(other.messages.Wait(0, sent, kLong).ok());
+    other.messages.Close();
+  }
+  EXPECT_TRUE(me.messages.Wait(1, in, kLong).ok());
+  in = me.messages.Receive(1, 2, DType::kUInt8, &byte, 1);
+  EXPECT_EQ(me.messages.Wait(1, in, kLong).ToString(),
+            "FAILED_PRECONDITION: rank 1 has closed its communicator");
+  me.messages.Close();
+}
+
+TEST_P(PairTest, CloseEndsWhatIsStillToBeReceived) {
+  World::Rank me(&world, 0);
+  uint8_t byte = 0;
+  const TransferPtr in = me.messages.Receive(1, 2, DType::kUInt8, &byte, 1);
+  std::thread waits(
+      [&] { EXPECT_EQ(me.messages.Wait(1, in, kNever).message(), "the communicator is closed"); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  me.messages.Close();
+  waits.join();
+  const TransferPtr late = me.messages.Receive(1, 2, DType::kUInt8, &byte, 1);
+  EXPECT_EQ(me.messages.Wait(1, late, kNever).message(), "the communicator is closed");
+}
+
+TEST(Messages, AnAgentThatRefusesIsToldOfAtOnce) {
+  World world({1, 1});
+  world.refusal = Status(StatusCode::kUnavailable, "rank 1 has died");
+  World::Rank me(&world, 0);
+  uint8_t byte = 0;
+  EXPECT_EQ(me.messages.Receive(1, 0, DType::kUInt8, &byte, 1)->status.message(),
+            "rank 1 has died");
+  me.messages.Close();
+}
+
+TEST(Messages, ToOneself) {
+  World world({1});
+  World::Rank me(&world, 0);
+  for (const uint64_t size : kSizes) {
+    const std::vector<uint8_t> sent = Bytes(size, 1);
+    std::vector<uint8_t> received(size);
+    const TransferPtr out = me.messages.Send(0, 1, DType::kUInt8, sent.data(), size);
+    const TransferPtr in = me.messages.Receive(0, 1, DType::kUInt8, received.data(), size);
+    EXPECT_TRUE(me.messages.Wait(0, in, kLong).ok());
+    EXPECT_TRUE(me.messages.Wait(0, out, kLong).ok());
+    EXPECT_EQ(received, sent);
+  }
+  me.messages.Close();
+}
+
+TEST(Messages, AmongManyInRandomOrderWithSmallSocketBuffers) {
+  World world({3, 1, 2});
+  world.prepare = [](int fd) {
+    const int small = 4096;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+  };
+  const uint32_t size = world.layout.world();
+  RunRanks(size, [&](uint32_t rank) {
+    World::Rank me(&world, rank);
+    std::minstd_rand random(rank + 1);
+    struct One {
+      uint32_t with;
+      std::vector<uint8_t> data;
+      std::vector<uint8_t> want;
+      TransferPtr transfer;
+    };
+    std::vector<std::unique_ptr<One>> all;
+    for (uint32_t i = 0; i < 12; ++i) {
+      for (uint32_t with = 0; with < size; ++with) {
+        for (const bool sends : {false, true}) {
+          const uint32_t pair = sends ? rank * size + with : with * size + rank;
+          const uint64_t bytes = (pair * 31 + i * 17) % 5 == 0 ? 70'000 + i : pair + i;
+          auto one = std::make_unique<One>();
+          one->with = with;
+          one->want = Bytes(bytes, pair + i);
+          one->data = sends ? one->want : std::vector<uint8_t>(bytes);
+          one->transfer =
+              sends ? me.messages.Send(with, i % 3, DType::kUInt8, one->data.data(), bytes)
+                    : me.messages.Receive(with, i % 3, DType::kUInt8, one->data.data(), bytes);
+          all.push_back(std::move(one));
+        }
+      }
+    }
+    std::shuffle(all.begin(), all.end(), random);
+    for (const auto& one : all) {
+      ASSERT_EQ(me.messages.Wait(one->with, one->transfer, kNever).ToString(), "OK");
+      ASSERT_EQ(one->data, one->want);
+    }
+    me.messages.Close();
+  });
+}
+
+}  // namespace
+}  // namespace muster

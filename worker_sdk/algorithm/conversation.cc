@@ -1,0 +1,370 @@
+#include "worker_sdk/algorithm/conversation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace muster {
+namespace {
+
+constexpr uint64_t kWasteBytes = 4096;
+
+void EndTransfer(const TransferPtr& transfer, const Status& status = {}) {
+  if (transfer) {
+    transfer->ended = true;
+    transfer->status = status;
+  }
+}
+
+std::string Describe(uint64_t bytes, DType dtype) {
+  return std::to_string(bytes / SizeOf(dtype)) + " x " + Name(dtype);
+}
+
+Status Mismatch(uint32_t tag, const std::string& sender, const std::string& sent,
+                const std::string& receiver, const std::string& wanted) {
+  return {StatusCode::kFailedPrecondition, "message with tag " + std::to_string(tag) + ": " +
+                                               sender + " sends " + sent + ", " + receiver +
+                                               " wants " + wanted};
+}
+
+}  // namespace
+
+uint64_t Conversation::Outgoing::bytes() const {
+  return head.kind == FrameKind::kWhole || head.kind == FrameKind::kData ? head.bytes : 0;
+}
+
+void Conversation::Say(FrameKind kind, const FrameHead& about, TransferPtr transfer) {
+  Outgoing& out = out_.emplace_back();
+  out.head = about;
+  out.head.kind = kind;
+  out.transfer = std::move(transfer);
+}
+
+void Conversation::Send(TransferPtr transfer) {
+  if (ended()) {
+    return EndTransfer(transfer, end_);
+  }
+  FrameHead head;
+  head.tag = transfer->tag;
+  head.dtype = transfer->dtype;
+  head.bytes = transfer->bytes;
+  if (head.bytes <= kWholeMax) {
+    return Say(FrameKind::kWhole, head, std::move(transfer));
+  }
+  head.number = ++offers_;
+  offered_[head.number] = std::move(transfer);
+  Say(FrameKind::kOffer, head);
+}
+
+void Conversation::Receive(TransferPtr transfer) {
+  const auto at = std::find_if(arrived_.begin(), arrived_.end(), [&](const Arrived& arrived) {
+    return arrived.head.tag == transfer->tag && !arrived.receiver;
+  });
+  if (at == arrived_.end()) {
+    if (ended()) {
+      return EndTransfer(transfer, end_);
+    }
+    return posted_.push_back(std::move(transfer));
+  }
+  if (at->head.kind == FrameKind::kWhole && !at->whole) {
+    at->receiver = std::move(transfer);
+    return;
+  }
+  const Arrived arrived = std::move(*at);
+  arrived_.erase(at);
+  kept_in_ -= kMessageCost + arrived.bytes.size();
+  Deliver(arrived, transfer);
+}
+
+void Conversation::Deliver(const Arrived& arrived, const TransferPtr& receiver) {
+  const FrameHead& head = arrived.head;
+  const bool fits = Fits(head, receiver);
+  if (head.kind == FrameKind::kOffer) {
+    if (ended()) {
+      return EndTransfer(receiver, end_);
+    }
+    FrameHead answer = head;
+    answer.dtype = receiver->dtype;
+    answer.bytes = receiver->bytes;
+    Say(fits ? FrameKind::kAccept : FrameKind::kRefuse, answer);
+    if (fits) {
+      accepted_[head.number] = receiver;
+    }
+  } else if (fits) {
+    std::copy(arrived.bytes.begin(), arrived.bytes.end(), receiver->data);
+    EndTransfer(receiver);
+  }
+}
+
+// Otherwise the receiver has ended.
+bool Conversation::Fits(const FrameHead& head, const TransferPtr& receiver) {
+  if (head.bytes == receiver->bytes && head.dtype == receiver->dtype) {
+    return true;
+  }
+  EndTransfer(receiver,
+              Mismatch(head.tag, "rank " + std::to_string(rank_), Describe(head.bytes, head.dtype),
+                       "this rank", Describe(receiver->bytes, receiver->dtype)));
+  return false;
+}
+
+void Conversation::Keep() {
+  if (out_.empty()) {
+    return;
+  }
+  Outgoing& out = out_.back();
+  const uint64_t cost = kMessageCost + out.head.bytes;
+  if (out.head.kind == FrameKind::kWhole && out.transfer && kept_out_ + cost <= kKeptMax) {
+    out.kept.assign(out.transfer->data, out.transfer->data + out.head.bytes);
+    kept_out_ += cost;
+    EndTransfer(std::exchange(out.transfer, nullptr));
+  }
+}
+
+std::array<Conversation::Piece, 2> Conversation::NextOut() const {
+  if (out_.empty()) {
+    return {};
+  }
+  const Outgoing& out = out_.front();
+  const uint64_t of_head = std::min<uint64_t>(out.done, sizeof(FrameHead));
+  const uint64_t at = out.done - of_head;
+  const uint8_t* const data = out.transfer ? out.transfer->data : out.kept.data();
+  return {{{reinterpret_cast<const uint8_t*>(&out.head) + of_head, sizeof(FrameHead) - of_head},
+           {out.bytes() == 0 ? nullptr : data + at, out.bytes() - at}}};
+}
+
+void Conversation::Wrote(uint64_t bytes) {
+  Outgoing& out = out_.front();
+  out.done += bytes;
+  if (out.done < sizeof(FrameHead) + out.bytes()) {
+    return;
+  }
+  if (!out.transfer && out.head.kind == FrameKind::kWhole) {
+    kept_out_ -= kMessageCost + out.head.bytes;
+  }
+  EndTransfer(out.transfer);
+  out_.pop_front();
+}
+
+Conversation::Room Conversation::NextIn() {
+  if (ended() || (in_done_ == 0 && (!listens() || kept_in_ >= kKeptMax))) {
+    return {};
+  }
+  if (in_done_ < sizeof(in_)) {
+    return {reinterpret_cast<uint8_t*>(&in_) + in_done_, sizeof(in_) - in_done_};
+  }
+  const uint64_t at = in_done_ - sizeof(in_);
+  if (in_data_ == nullptr) {
+    waste_.resize(kWasteBytes);
+    return {waste_.data(), std::min(kWasteBytes, in_bytes_ - at)};
+  }
+  return {in_data_ + at, in_bytes_ - at};
+}
+
+void Conversation::Took(uint64_t bytes) {
+  in_done_ += bytes;
+  if (in_done_ < sizeof(in_)) {
+    return;
+  }
+  if (in_done_ == sizeof(in_)) {
+    Into(nullptr, nullptr, 0);
+    TakeHead();
+  }
+  if (!ended() && in_done_ == sizeof(in_) + in_bytes_) {
+    FinishData();
+    in_done_ = 0;
+  }
+}
+
+void Conversation::Into(TransferPtr transfer, uint8_t* data, uint64_t bytes) {
+  in_transfer_ = std::move(transfer);
+  in_data_ = data;
+  in_bytes_ = bytes;
+}
+
+void Conversation::TakeHead() {
+  if (in_.magic != FrameHead::kMagic || static_cast<int>(in_.dtype) >= kDTypes) {
+    return Nonsense();
+  }
+  switch (in_.kind) {
+    case FrameKind::kWhole:
+      return TakeMessage();
+    case FrameKind::kOffer:
+      return TakeOffer();
+    case FrameKind::kAccept:
+    case FrameKind::kRefuse:
+      return TakeAnswer();
+    case FrameKind::kData:
+      return TakeData();
+    case FrameKind::kBye:
+      return End({StatusCode::kFailedPrecondition,
+                  "rank " + std::to_string(rank_) + " has closed its communicator"});
+  }
+  Nonsense();
+}
+
+void Conversation::Nonsense() {
+  End({StatusCode::kInternal,
+       "rank " + std::to_string(rank_) + " speaks another protocol: use one libmuster"});
+}
+
+// The first receive with this tag, if there is one.
+TransferPtr Conversation::Posted(uint32_t tag) {
+  const auto at = std::find_if(posted_.begin(), posted_.end(),
+                               [&](const TransferPtr& posted) { return posted->tag == tag; });
+  if (at == posted_.end()) {
+    return nullptr;
+  }
+  TransferPtr out = std::move(*at);
+  posted_.erase(at);
+  return out;
+}
+
+void Conversation::TakeMessage() {
+  if (in_.bytes > kWholeMax) {
+    return Nonsense();
+  }
+  if (TransferPtr receiver = Posted(in_.tag)) {
+    const bool fits = Fits(in_, receiver);
+    uint8_t* const data = fits ? receiver->data : nullptr;
+    return Into(fits ? std::move(receiver) : nullptr, data, in_.bytes);
+  }
+  Arrived& arrived = arrived_.emplace_back();
+  arrived.head = in_;
+  arrived.bytes.resize(in_.bytes);
+  kept_in_ += kMessageCost + in_.bytes;
+  Into(nullptr, arrived.bytes.data(), in_.bytes);
+}
+
+void Conversation::TakeOffer() {
+  Arrived offer;
+  offer.head = in_;
+  if (const TransferPtr receiver = Posted(in_.tag)) {
+    return Deliver(offer, receiver);
+  }
+  kept_in_ += kMessageCost;
+  arrived_.push_back(std::move(offer));
+}
+
+void Conversation::TakeAnswer() {
+  const auto at = offered_.find(in_.number);
+  if (at == offered_.end()) {
+    return closed_ ? void() : Nonsense();
+  }
+  TransferPtr transfer = std::move(at->second);
+  offered_.erase(at);
+  FrameHead head = in_;
+  head.dtype = transfer->dtype;
+  head.bytes = transfer->bytes;
+  if (in_.kind == FrameKind::kAccept) {
+    return Say(FrameKind::kData, head, std::move(transfer));
+  }
+  EndTransfer(transfer, Mismatch(in_.tag, "this rank", Describe(head.bytes, head.dtype),
+                                 "rank " + std::to_string(rank_), Describe(in_.bytes, in_.dtype)));
+}
+
+void Conversation::TakeData() {
+  if (closed_) {
+    return Into(nullptr, nullptr, in_.bytes);
+  }
+  const auto at = accepted_.find(in_.number);
+  if (at == accepted_.end() || at->second->bytes != in_.bytes) {
+    return Nonsense();
+  }
+  Into(at->second, at->second->data, in_.bytes);
+}
+
+// The frame is here, with all that follows it.
+void Conversation::FinishData() {
+  if (in_.kind == FrameKind::kData) {
+    accepted_.erase(in_.number);
+  }
+  if (in_transfer_) {
+    EndTransfer(in_transfer_);
+  } else if (in_.kind == FrameKind::kWhole && !arrived_.empty() && !arrived_.back().whole &&
+             in_data_ == arrived_.back().bytes.data()) {
+    Arrived& arrived = arrived_.back();
+    arrived.whole = true;
+    if (arrived.receiver) {
+      Deliver(arrived, arrived.receiver);
+      kept_in_ -= kMessageCost + arrived.bytes.size();
+      arrived_.pop_back();
+    }
+  }
+  Into(nullptr, nullptr, 0);
+}
+
+void Conversation::Abandon(const TransferPtr& transfer, const Status& why) {
+  const auto at = std::find(posted_.begin(), posted_.end(), transfer);
+  if (at == posted_.end()) {
+    return End(why);  // half of it may be there
+  }
+  posted_.erase(at);
+  EndTransfer(transfer, why);
+}
+
+void Conversation::End(const Status& why) {
+  if (ended()) {
+    return;
+  }
+  end_ = why;
+  EndTransfers(why);
+  out_.clear();
+  // What has come whole can still be received.
+  if (!arrived_.empty() && arrived_.back().head.kind == FrameKind::kWhole &&
+      !arrived_.back().whole) {
+    kept_in_ -= kMessageCost + arrived_.back().bytes.size();
+    arrived_.pop_back();
+  }
+  Into(nullptr, nullptr, 0);
+}
+
+void Conversation::Close(const Status& why) {
+  if (closed_) {
+    return;
+  }
+  closed_ = true;
+  EndTransfers(why);
+  std::erase_if(out_, [](const Outgoing& out) { return out.transfer && out.done == 0; });
+  if (!out_.empty() && out_.front().transfer) {
+    return End(why);  // its memory is not ours any more
+  }
+  if (!ended()) {
+    Say(FrameKind::kBye, {});
+  }
+}
+
+// And none of their memory is touched any more.
+void Conversation::EndTransfers(const Status& why) {
+  for (Outgoing& out : out_) {
+    EndTransfer(out.transfer, why);
+  }
+  for (const TransferPtr& posted : posted_) {
+    EndTransfer(posted, why);
+  }
+  for (const auto* transfers : {&offered_, &accepted_}) {
+    for (const auto& [number, transfer] : *transfers) {
+      EndTransfer(transfer, why);
+    }
+  }
+  for (Arrived& arrived : arrived_) {
+    EndTransfer(std::exchange(arrived.receiver, nullptr), why);
+  }
+  if (in_transfer_) {
+    EndTransfer(in_transfer_, why);
+    Into(nullptr, nullptr, in_bytes_);
+  }
+  posted_.clear();
+  offered_.clear();
+  accepted_.clear();
+}
+
+bool Conversation::listens() const {
+  return !posted_.empty() || !offered_.empty() || !accepted_.empty() || closed_;
+}
+
+bool Conversation::open() const {
+  const bool amid = in_done_ > 0 && !ended();
+  return !out_.empty() || amid || listens();
+}
+
+}  // namespace muster

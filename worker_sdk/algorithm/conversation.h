@@ -1,0 +1,152 @@
+// The messages between this rank and one other: pure. Frames go out and come in as bytes, which
+// someone else moves, as many at a time as there is room for.
+//
+// A message of up to kWholeMax bytes goes as one frame; if nobody has asked for it yet, the other
+// side keeps it. A larger one is offered first, and sent into the receiver's own memory once it is
+// accepted. Messages of one tag arrive in the order in which they were sent.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/status.h"
+#include "muster/types.h"
+
+namespace muster {
+
+// What a program sends or receives. `data` is the program's until it has ended.
+struct Transfer {
+  uint32_t tag = 0;
+  DType dtype = DType::kUInt8;
+  uint64_t bytes = 0;
+  uint8_t* data = nullptr;  // of a send: only read
+  bool ended = false;
+  Status status;
+};
+using TransferPtr = std::shared_ptr<Transfer>;
+
+enum class FrameKind : uint8_t {
+  kWhole = 1,  // a message: its bytes follow
+  kOffer,      // of a message: may it come?
+  kAccept,     // of an offer
+  kRefuse,     // of an offer: who asked for it wants another type or count, which are told
+  kData,       // of a message that was accepted: its bytes follow
+  kBye,        // nothing more comes
+};
+
+// Before every frame, little-endian as all machines that we run on.
+struct FrameHead {
+  static constexpr uint32_t kMagic = 0x3150534d;  // "MSP1"
+  uint32_t magic = kMagic;
+  FrameKind kind = FrameKind::kWhole;
+  DType dtype = DType::kUInt8;
+  uint16_t reserved = 0;
+  uint32_t tag = 0;
+  uint32_t reserved2 = 0;
+  uint64_t number = 0;  // of the offer
+  uint64_t bytes = 0;   // of the message
+};
+static_assert(sizeof(FrameHead) == 32);
+
+class Conversation {
+ public:
+  static constexpr uint64_t kWholeMax = 32u << 10;
+  // Of messages that nobody has asked for yet, on either side; each counts kMessageCost more.
+  static constexpr uint64_t kKeptMax = 16u << 20;
+  static constexpr uint64_t kMessageCost = 128;
+
+  explicit Conversation(uint32_t rank) : rank_(rank) {}
+
+  void Send(TransferPtr transfer);
+  void Receive(TransferPtr transfer);
+  // If what was sent last goes whole and has not left yet, copies it, as far as there is room: it
+  // has ended then.
+  void Keep();
+
+  struct Piece {
+    const uint8_t* data = nullptr;
+    uint64_t bytes = 0;
+  };
+  // What goes to the other rank next, one behind the other; no bytes: nothing.
+  std::array<Piece, 2> NextOut() const;
+  void Wrote(uint64_t bytes);
+  struct Room {
+    uint8_t* data = nullptr;
+    uint64_t bytes = 0;
+  };
+  // Where to put what the other rank says next; no bytes: nobody waits for it, or too much of it
+  // is kept already.
+  Room NextIn();
+  void Took(uint64_t bytes);
+
+  // This one waits no more, and its memory is not touched again.
+  void Abandon(const TransferPtr& transfer, const Status& why);
+  // Everything that has not ended ends with `why`, and so does what comes later.
+  void End(const Status& why);
+  // All that a program waits for ends with `why`. What is kept of its messages goes on, and a
+  // goodbye after them; what comes is for nobody.
+  void Close(const Status& why);
+
+  // Something is to be sent, or is waited for.
+  bool open() const;
+  bool has_out() const { return !out_.empty(); }
+  bool sends() const { return !out_.empty() || !offered_.empty(); }
+  bool ended() const { return !end_.ok(); }
+
+ private:
+  struct Outgoing {
+    FrameHead head;
+    TransferPtr transfer;       // ends when this is through; null: nobody waits
+    std::vector<uint8_t> kept;  // its bytes, if not the transfer's
+    uint64_t done = 0;
+    uint64_t bytes() const;  // behind the head
+  };
+  // A message that nobody has asked for, or its offer.
+  struct Arrived {
+    FrameHead head;
+    std::vector<uint8_t> bytes;
+    bool whole = false;    // all its bytes are here
+    TransferPtr receiver;  // who asked for it meanwhile
+  };
+
+  void Say(FrameKind kind, const FrameHead& about, TransferPtr transfer = nullptr);
+  void TakeHead();
+  void TakeMessage();
+  void TakeOffer();
+  void TakeAnswer();
+  void TakeData();
+  void FinishData();
+  void Deliver(const Arrived& arrived, const TransferPtr& receiver);
+  bool Fits(const FrameHead& head, const TransferPtr& receiver);
+  TransferPtr Posted(uint32_t tag);
+  void Nonsense();
+  void Into(TransferPtr transfer, uint8_t* data, uint64_t bytes);
+  void EndTransfers(const Status& why);
+  bool listens() const;
+
+  const uint32_t rank_;  // the other one
+  std::deque<Outgoing> out_;
+  std::deque<TransferPtr> posted_;            // receives that nothing has come for
+  std::map<uint64_t, TransferPtr> offered_;   // sends that wait for an answer
+  std::map<uint64_t, TransferPtr> accepted_;  // receives whose data is awaited, or comes
+  std::deque<Arrived> arrived_;
+  uint64_t kept_out_ = 0;
+  uint64_t kept_in_ = 0;
+  uint64_t offers_ = 0;
+  bool closed_ = false;
+  Status end_;
+
+  FrameHead in_;  // that is coming
+  uint64_t in_done_ = 0;
+  TransferPtr in_transfer_;     // its data goes there, or to the last arrived, or nowhere
+  uint8_t* in_data_ = nullptr;  // null: nowhere
+  uint64_t in_bytes_ = 0;
+  std::vector<uint8_t> waste_;
+};
+
+}  // namespace muster

@@ -1,0 +1,375 @@
+#include "worker_sdk/transport/messages.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace muster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Asleep for no longer than this: what nobody wakes us for is seen then.
+constexpr std::chrono::milliseconds kNap{50};
+// Where what moves next may be of several kinds, and we sleep for one of them.
+constexpr std::chrono::milliseconds kShortNap{1};
+constexpr std::chrono::milliseconds kGoodbyeWithin{100};
+
+const Status& Closed() {
+  static const Status closed(StatusCode::kFailedPrecondition, "the communicator is closed");
+  return closed;
+}
+
+std::string RankText(uint32_t rank) { return "rank " + std::to_string(rank); }
+
+Status GoneStatus(uint32_t rank, const ByteChannel::Moved& last) {
+  return {StatusCode::kUnavailable, last.error == 0 ? RankText(rank) + " has died"
+                                                    : "the connection with " + RankText(rank) +
+                                                          " broke: " + std::strerror(last.error)};
+}
+
+}  // namespace
+
+Messages::Messages(Arena* arena, const Layout* layout, MessageSource* source)
+    : arena_(arena),
+      layout_(layout),
+      source_(source),
+      rank_(arena->RankOf(arena->place())),
+      node_(layout->SeatOf(rank_).node) {}
+
+TransferPtr Messages::Send(uint32_t rank, uint32_t tag, DType dtype, const void* data,
+                           uint64_t bytes) {
+  auto* const source = static_cast<uint8_t*>(const_cast<void*>(data));
+  return Begin(rank, std::make_shared<Transfer>(Transfer{tag, dtype, bytes, source, false, {}}),
+               true);
+}
+
+TransferPtr Messages::Receive(uint32_t rank, uint32_t tag, DType dtype, void* data,
+                              uint64_t bytes) {
+  auto* const target = static_cast<uint8_t*>(data);
+  return Begin(rank, std::make_shared<Transfer>(Transfer{tag, dtype, bytes, target, false, {}}),
+               false);
+}
+
+TransferPtr Messages::Begin(uint32_t rank, TransferPtr transfer, bool sends) {
+  const std::lock_guard lock(mutex_);
+  Peer& peer = PeerOf(rank);
+  if (sends) {
+    peer.conversation.Send(transfer);
+  } else {
+    peer.conversation.Receive(transfer);
+  }
+  Pump(rank, peer);
+  if (sends && !transfer->ended) {
+    peer.conversation.Keep();
+  }
+  Activate(rank, peer);
+  return transfer;
+}
+
+// As long as there is something to do for it.
+void Messages::Activate(uint32_t rank, Peer& peer) {
+  if (!peer.active && peer.conversation.open()) {
+    peer.active = true;
+    active_.push_back(rank);
+    idle_.store(false, std::memory_order_relaxed);
+  }
+}
+
+Messages::Peer& Messages::PeerOf(uint32_t rank) {
+  const auto [at, is_new] = peers_.try_emplace(rank, rank);
+  Peer& peer = at->second;
+  if (is_new) {
+    const Layout::Seat seat = layout_->SeatOf(rank);
+    if (rank == rank_) {
+      peer.channel = ToOneself();
+    } else if (seat.node == node_) {
+      peer.place = seat.place;
+    }
+  }
+  return peer;
+}
+
+bool Messages::Progress() {
+  if (idle_.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  ProgressLocked();
+  return !active_.empty();
+}
+
+bool Messages::ProgressLocked() {
+  bool moved = false;
+  for (size_t i = 0; i < active_.size();) {
+    Peer& peer = peers_.at(active_[i]);
+    moved |= Pump(active_[i], peer);
+    if (peer.conversation.open()) {
+      ++i;
+      continue;
+    }
+    peer.active = false;
+    active_[i] = active_.back();
+    active_.pop_back();
+  }
+  idle_.store(active_.empty(), std::memory_order_relaxed);
+  return moved;
+}
+
+bool Messages::Pump(uint32_t rank, Peer& peer) {
+  if (peer.conversation.ended() || (!peer.channel && !Connect(rank, peer))) {
+    return false;
+  }
+  bool moved = false;
+  ByteChannel::Moved in;
+  ByteChannel::Moved out;
+  for (bool more = true; more;) {
+    const bool went = !out.ended && MoveOut(peer, out);
+    const bool came = MoveIn(peer, in);
+    more = went || came;
+    moved |= more;
+  }
+  if (in.ended || out.ended) {
+    peer.conversation.End(GoneStatus(rank, in.ended ? in : out));
+  }
+  return moved;
+}
+
+bool Messages::MoveOut(Peer& peer, ByteChannel::Moved& last) {
+  const auto pieces = peer.conversation.NextOut();
+  if (pieces[0].bytes + pieces[1].bytes == 0) {
+    return false;
+  }
+  last = peer.channel->Write(pieces);
+  if (last.bytes == 0) {
+    return false;
+  }
+  peer.conversation.Wrote(last.bytes);
+  return true;
+}
+
+bool Messages::MoveIn(Peer& peer, ByteChannel::Moved& last) {
+  const Conversation::Room room = peer.conversation.NextIn();
+  if (room.bytes == 0) {
+    return false;
+  }
+  last = peer.channel->Read(room.data, room.bytes);
+  if (last.bytes == 0) {
+    return false;
+  }
+  peer.conversation.Took(last.bytes);
+  return true;
+}
+
+// Whether there is a channel.
+bool Messages::Connect(uint32_t rank, Peer& peer) {
+  if (!peer.sought) {
+    peer.sought = true;
+    if (const Status status = source_->Seek(rank); !status.ok()) {
+      peer.conversation.End(status);
+      return false;
+    }
+  }
+  std::optional<StatusOr<UniqueFd>> fd = source_->Take(rank);
+  if (!fd.has_value()) {
+    return false;
+  }
+  if (!fd->ok()) {
+    peer.conversation.End(fd->status());
+    return false;
+  }
+  if (peer.place.has_value()) {
+    const auto ring = [this, place = *peer.place] { arena_->Ring(place); };
+    peer.channel = OverPipe(**fd, rank_ < rank, ring);
+  } else {
+    peer.channel = OverSocket(*std::move(*fd));
+  }
+  if (!peer.channel) {
+    peer.conversation.End({StatusCode::kInternal, "what the agent handed out is no pipe"});
+  }
+  return peer.channel != nullptr;
+}
+
+void Messages::LookAround() {
+  const std::lock_guard lock(mutex_);
+  for (const uint32_t rank : active_) {
+    Peer& peer = peers_.at(rank);
+    const LineEnd end = peer.place.has_value() ? arena_->EndOf(*peer.place) : LineEnd::kNone;
+    if (end == LineEnd::kNone || !peer.channel) {
+      continue;
+    }
+    Pump(rank, peer);  // what it said before
+    peer.conversation.End(end == LineEnd::kDied
+                              ? GoneStatus(rank, {})
+                              : Status(StatusCode::kFailedPrecondition,
+                                       RankText(rank) + " has closed its communicator"));
+  }
+}
+
+bool Messages::Test(const TransferPtr& transfer) { return Ended(transfer); }
+
+bool Messages::Ended(const TransferPtr& transfer) {
+  const std::lock_guard lock(mutex_);
+  if (!transfer->ended && !closed_) {
+    ProgressLocked();
+  }
+  return transfer->ended;
+}
+
+Status Messages::Wait(uint32_t rank, const TransferPtr& transfer,
+                      std::chrono::nanoseconds timeout) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (transfer->ended) {
+      return transfer->status;
+    }
+    ++waiting_;
+  }
+  const Status status = WaitLong(rank, transfer, timeout);
+  const std::lock_guard lock(mutex_);
+  --waiting_;
+  return status;
+}
+
+Status Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
+                          std::chrono::nanoseconds timeout) {
+  const WaitPolicy& policy = arena_->policy();
+  const auto begin = Clock::now();
+  auto looked = begin;
+  std::chrono::minutes told{0};
+  for (uint32_t i = 0; !Ended(transfer); ++i) {
+    if (i < policy.spins) {
+      Arena::Pause();
+      continue;
+    }
+    auto now = Clock::now();
+    if (now - begin < policy.yields) {
+      sched_yield();
+      continue;
+    }
+    Sleep(rank, transfer);
+    now = Clock::now();
+    if (now - looked < kNap) {
+      continue;
+    }
+    looked = now;
+    LookAround();
+    const auto waited = now - begin;
+    if (timeout.count() != 0 && waited >= timeout) {
+      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
+      GiveUpOn(rank, transfer,
+               {StatusCode::kDeadlineExceeded, RankText(rank) + " did not come within " +
+                                                   std::to_string(ms) +
+                                                   " ms (MUSTER_TIMEOUT, SetTimeout)"});
+    } else if (const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
+               minutes > told) {
+      told = minutes;
+      std::fprintf(stderr,
+                   "muster: rank %u has waited for rank %u for %ld min: a message with tag %u\n",
+                   rank_, rank, static_cast<long>(minutes.count()), transfer->tag);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  return transfer->status;
+}
+
+void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (!transfer->ended) {
+    peers_.at(rank).conversation.Abandon(transfer, why);
+  }
+}
+
+// Until something can move, for a moment at most.
+void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
+  std::vector<pollfd> sockets;
+  bool pipes = false;
+  bool missing = false;  // connections
+  bool for_pipe = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const uint32_t active : active_) {
+      const Peer& peer = peers_.at(active);
+      const bool is_socket = peer.channel && peer.channel->fd() >= 0;
+      pipes |= peer.channel && !is_socket;
+      missing |= !peer.channel;
+      if (is_socket) {
+        const auto events =
+            static_cast<int16_t>(POLLIN | (peer.conversation.has_out() ? POLLOUT : 0));
+        sockets.push_back({peer.channel->fd(), events, 0});
+      }
+      for_pipe |= active == rank && peer.channel && !is_socket;
+    }
+  }
+  const bool mixed = missing || (pipes && !sockets.empty());
+  const std::chrono::milliseconds nap = mixed ? kShortNap : kNap;
+  if (!for_pipe) {
+    (void)poll(sockets.data(), sockets.size(), static_cast<int>(nap.count()));
+    return;
+  }
+  arena_->SleepUntilRing(nap, [&] {
+    const std::lock_guard lock(mutex_);
+    return ProgressLocked() || transfer->ended;
+  });
+}
+
+bool Messages::Flushed() {
+  const std::lock_guard lock(mutex_);
+  ProgressLocked();
+  return std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+    return peer.second.conversation.sends() && !peer.second.conversation.ended();
+  });
+}
+
+void Messages::Close(std::chrono::nanoseconds within) {
+  const auto flush = [this](std::chrono::nanoseconds limit) {
+    for (const auto begin = Clock::now(); !Flushed();) {
+      LookAround();
+      if (Clock::now() - begin >= limit) {
+        return false;
+      }
+      std::this_thread::sleep_for(kShortNap);
+    }
+    return true;
+  };
+  const bool flushed = flush(within);
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [rank, peer] : peers_) {
+      if (!flushed && peer.conversation.sends() && !peer.conversation.ended()) {
+        std::fprintf(stderr,
+                     "muster: rank %u closes its communicator, and rank %u has not received all "
+                     "that was sent to it\n",
+                     rank_, rank);
+      }
+      peer.conversation.Close(Closed());
+      if (!peer.channel) {
+        peer.conversation.End(Closed());
+      }
+      Activate(rank, peer);
+    }
+  }
+  (void)flush(kGoodbyeWithin);
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  for (auto& [rank, peer] : peers_) {
+    peer.conversation.End(Closed());
+    peer.channel.reset();
+  }
+  active_.clear();
+  idle_.store(true, std::memory_order_relaxed);
+  while (waiting_ > 0) {  // for a nap at most
+    lock.unlock();
+    std::this_thread::sleep_for(kShortNap);
+    lock.lock();
+  }
+}
+
+}  // namespace muster

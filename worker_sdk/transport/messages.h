@@ -1,0 +1,109 @@
+// Messages between this rank and any other: through memory with those of its node, over TCP with
+// the others. Any thread.
+//
+// Nothing moves by itself: what is under way goes on while somebody waits or looks here, or waits
+// in a collective of the same rank (Progress).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "muster/status.h"
+#include "proto/base/unique_fd.h"
+#include "worker_sdk/algorithm/conversation.h"
+#include "worker_sdk/algorithm/layout.h"
+#include "worker_sdk/transport/arena.h"
+#include "worker_sdk/transport/byte_channel.h"
+
+namespace muster {
+
+// Where connections come from; called with a lock held, by one thread at a time.
+class MessageSource {
+ public:
+  MessageSource() = default;
+  virtual ~MessageSource() = default;
+  MessageSource(const MessageSource&) = delete;
+  MessageSource& operator=(const MessageSource&) = delete;
+
+  // A connection with this rank, please: both sides ask. Does not wait.
+  virtual Status Seek(uint32_t rank) = 0;
+  // What has come of it: a socket, or the memory of a pipe with a rank of this node.
+  virtual std::optional<StatusOr<UniqueFd>> Take(uint32_t rank) = 0;
+};
+
+class Messages {
+ public:
+  static constexpr std::chrono::seconds kCloseWithin{10};
+
+  // All of them are there until Close().
+  Messages(Arena* arena, const Layout* layout, MessageSource* source);
+  ~Messages() = default;
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+
+  // Begins; whether it has ended already is for Wait or Test to say. `rank` is one of the layout.
+  TransferPtr Send(uint32_t rank, uint32_t tag, DType dtype, const void* data, uint64_t bytes);
+  TransferPtr Receive(uint32_t rank, uint32_t tag, DType dtype, void* data, uint64_t bytes);
+
+  // Until it has ended, for at most `timeout` (zero: as long as it takes); with a line a minute.
+  // Errors: FailedPrecondition (the two sides disagree on type or count, or the other has closed
+  // its communicator), Unavailable (it died), DeadlineExceeded.
+  Status Wait(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
+  bool Test(const TransferPtr& transfer);
+
+  // Moves what can be moved now; whether something is under way.
+  bool Progress();
+
+  // Sends what is on its way, for at most `within`; then everything ends. Nothing is sent or
+  // received any more.
+  void Close(std::chrono::nanoseconds within = kCloseWithin);
+
+ private:
+  struct Peer {
+    explicit Peer(uint32_t rank) : conversation(rank) {}
+    Conversation conversation;
+    std::unique_ptr<ByteChannel> channel;  // null: not connected yet
+    std::optional<uint32_t> place;         // of a rank of our node
+    bool sought = false;
+    bool active = false;  // in active_
+  };
+
+  Peer& PeerOf(uint32_t rank);
+  TransferPtr Begin(uint32_t rank, TransferPtr transfer, bool sends);
+  void Activate(uint32_t rank, Peer& peer);
+  // Whether anything has moved.
+  bool ProgressLocked();
+  bool Pump(uint32_t rank, Peer& peer);
+  bool Connect(uint32_t rank, Peer& peer);
+  static bool MoveOut(Peer& peer, ByteChannel::Moved& last);
+  static bool MoveIn(Peer& peer, ByteChannel::Moved& last);
+  // A rank of our node that is gone says nothing on a pipe.
+  void LookAround();
+  bool Ended(const TransferPtr& transfer);
+  Status WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
+  void Sleep(uint32_t rank, const TransferPtr& transfer);
+  bool Flushed();
+  void GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why);
+
+  Arena* const arena_;
+  const Layout* const layout_;
+  MessageSource* const source_;
+  const uint32_t rank_;
+  const uint32_t node_;
+
+  std::mutex mutex_;
+  std::map<uint32_t, Peer> peers_;  // by rank
+  std::vector<uint32_t> active_;    // ranks whose conversation is open
+  std::atomic<bool> idle_{true};    // active_ is empty
+  uint32_t waiting_ = 0;            // threads in Wait
+  bool closed_ = false;
+};
+
+}  // namespace muster
