@@ -1,13 +1,18 @@
-"""What is installed: the Debian package, man pages, completion."""
+"""What is installed: the Debian package, man pages, the wheel, completion."""
 
+import base64
+import csv
+import hashlib
+import io
 import os
 import re
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from harness import BIN, LAUNCH, sh
+from harness import BIN, LAUNCH, PYTHON, sh
 
 COMPLETION = Path(__file__).resolve().parents[2] / "deploy/completion/launch"
 
@@ -79,6 +84,42 @@ def test_the_library_shows_its_own_names_only_and_needs_no_other(tree):
     assert [name for name in shown if not re.match(r"muster(_|::(Communicator|Status)::|::Name\()", name)] == []
     needed = re.findall(r"NEEDED\s+Shared library: \[(.*)\]|NEEDED\s+(\S+)", output("objdump", "-p", library))
     assert {a or b for a, b in needed} <= {"libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
+
+
+IN_PYTHON = """
+import array, importlib.metadata, muster
+with muster.init() as comm:
+    data = comm.all_reduce(array.array("f", [comm.rank + 1.0] * 1000))
+    assert set(data) == {comm.size * (comm.size + 1) / 2}, data
+    print("muster", importlib.metadata.version("muster"), "from", muster.__file__)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tree):
+    (made,) = (tree / "share/muster").glob("muster-*.whl")
+    return made
+
+
+def test_the_wheel_records_what_it_holds(wheel):
+    with zipfile.ZipFile(wheel) as held:
+        (record,) = [name for name in held.namelist() if name.endswith(".dist-info/RECORD")]
+        rows = list(csv.reader(io.StringIO(held.read(record).decode())))
+        assert sorted(row[0] for row in rows) == sorted(held.namelist()) and "muster/libmuster.so" in held.namelist()
+        for name, digest, size in rows:
+            data = held.read(name)
+            want = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            assert (digest, size) == (("", "") if name == record else (f"sha256={want}", str(len(data)))), name
+
+
+def test_a_virtual_environment_takes_the_wheel(node0, wheel, scratch):
+    place = scratch / "venv"
+    output(PYTHON, "-m", "venv", place)
+    said = output(place / "bin/pip", "install", "--no-index", wheel)
+    version = wheel.name.split("-")[1]
+    assert f"Successfully installed muster-{version}" in said
+    result = node0.run("-n", "2", "--no-prefix", place / "bin/python", "-c", IN_PYTHON)
+    assert result.code == 0 and result.text.count(f"muster {version} from {place}/lib/") == 2, result
 
 
 def complete(*words, folder="/"):
