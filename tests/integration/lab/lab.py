@@ -203,3 +203,40 @@ class Lab:
 
     def __exit__(self, *_):
         self.close()
+
+
+class Relay:
+    """A slow network between the hosts of `lab`, by `program` (relay.cc) in the place of their switch; say() sets it."""
+
+    def __init__(self, lab, program):
+        self._inside = ["ip", "netns", "exec", f"{lab.name}-sw"]
+        self._ports = [f"p{host.index}" for host in lab]
+        self._plug("nomaster")
+        self._proc = subprocess.Popen(
+            [*self._inside, "setpriv", "--pdeathsig", "KILL", str(program), *self._ports],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        )
+
+    def _plug(self, *where):
+        for port in self._ports:
+            subprocess.run([*self._inside, "ip", "link", "set", port, *where], check=True)
+
+    def say(self, **settings):
+        """delay=MS (one way), rate=MBIT (of what each host sends), stall=MS; in force when it returns."""
+        for name, value in settings.items():
+            self._proc.stdin.write(f"{name} {value}\n")
+            answer = self._proc.stdout.readline()
+            assert answer == "ok\n", (name, value, answer)
+
+    def close(self):
+        self._proc.stdin.close()
+        try:
+            assert self._proc.wait(10) == 0
+        finally:
+            self._plug("master", "br0")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
