@@ -12,6 +12,8 @@
 // in place, of `count` elements of one rank, from root 0; a call that fails ends the program.
 #pragma once
 
+#include <time.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -20,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +37,10 @@ inline constexpr char kHelp[] =
     "  --seconds S      of calls for each line (0.3)\n"
     "  --peer NAME      first column (muster)\n"
     "  --layout NAME    second column (host)\n"
+    "  --steps N        instead of calls: N steps of 10 to 30 ms of computing and an allreduce\n"
+    "  --began T        instead of calls: from T, in seconds of CLOCK_MONOTONIC, to the end of "
+    "the\n"
+    "                   first barrier\n"
     "  --header         print the names of the columns first\n";
 
 struct Settings {
@@ -43,6 +50,8 @@ struct Settings {
   double seconds = 0.3;
   std::string peer = "muster";
   std::string layout = "host";
+  size_t steps = 0;
+  double began = 0;
   bool header = false;
   bool Wants(const std::string& op) const {
     return ("," + ops + ",").find("," + op + ",") != std::string::npos;
@@ -93,6 +102,10 @@ inline Settings Read(int argc, char** argv) {
       out.peer = value;
     } else if (option == "--layout") {
       out.layout = value;
+    } else if (option == "--steps") {
+      out.steps = Number<size_t>(option, value);
+    } else if (option == "--began") {
+      out.began = Number<double>(option, value);
     } else {
       Wrong("unknown option: " + option);
     }
@@ -227,9 +240,60 @@ class Bench {
   std::vector<float> in_;
 };
 
+// A line of one figure; `seconds` are rank 0's.
+template <typename Comm>
+void PrintOne(Comm& comm, const Settings& settings, const char* op, uint64_t bytes, double seconds,
+              size_t count) {
+  if (comm.rank() == 0) {
+    const double us = seconds * 1e6;
+    std::printf("%s,%s,%d,%llu,%.2f,%.2f,0,%s,%.2f,%zu\n", settings.peer.c_str(),
+                settings.layout.c_str(), comm.size(), static_cast<unsigned long long>(bytes), us,
+                us, op, us, count);
+    std::fflush(stdout);
+  }
+}
+
+inline double CpuSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// A training run whose ranks outnumber the cores: who waits for a slow one takes its time away, or
+// does not. load_wall: of all steps; load_cpu: of all ranks together, computing included.
+template <typename Comm>
+void RunLoad(Comm& comm, const Settings& settings) {
+  for (const uint64_t bytes : {uint64_t{1} << 10, uint64_t{1} << 20}) {
+    if (bytes < settings.min || bytes > settings.max) {
+      continue;
+    }
+    std::vector<float> data(bytes / sizeof(float));
+    std::minstd_rand random(static_cast<unsigned>(comm.rank()) + 1);
+    comm.Barrier();
+    const double begin = Now();
+    const double cpu_begin = CpuSeconds();
+    for (size_t step = 0; step < settings.steps; ++step) {
+      const double drawn = static_cast<double>(random()) / static_cast<double>(random.max());
+      const double until = CpuSeconds() + 0.010 + 0.020 * drawn;
+      while (CpuSeconds() < until) {
+      }
+      comm.Sum(data.data(), data.size());
+    }
+    const double wall = Now() - begin;
+    auto cpu = static_cast<float>(CpuSeconds() - cpu_begin);
+    comm.Sum(&cpu, 1);
+    PrintOne(comm, settings, "load_wall", bytes, wall, settings.steps);
+    PrintOne(comm, settings, "load_cpu", bytes, static_cast<double>(cpu), settings.steps);
+  }
+}
+
 // What a driver's main does once its library is up; `init_seconds` is what that took.
 template <typename Comm>
 void Run(Comm& comm, const Settings& settings, double init_seconds) {
+  if (settings.began > 0) {
+    comm.Barrier();
+    return PrintOne(comm, settings, "first_barrier", 0, Now() - settings.began, 1);
+  }
   comm.Max(&init_seconds, 1);
   if (comm.rank() == 0) {
     std::fprintf(stderr, "# %s %s P=%d init_s=%.3f\n", settings.peer.c_str(),
@@ -237,6 +301,9 @@ void Run(Comm& comm, const Settings& settings, double init_seconds) {
     if (settings.header) {
       std::puts("peer,layout,P,bytes,p50_us,p99_us,busbw_GBps,op,mean_us,iters");
     }
+  }
+  if (settings.steps > 0) {
+    return RunLoad(comm, settings);
   }
   Bench<Comm>(comm, settings).Run();
 }
