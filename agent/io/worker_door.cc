@@ -143,6 +143,7 @@ void WorkerDoor::Admit(UniqueFd fd, const LinkHello& hello, const std::vector<ui
   welcome.world_size = meeting.geometry().world_size;
   welcome.slot_bytes = meeting.geometry().slot_bytes;
   welcome.result_bytes = meeting.geometry().result_bytes;
+  welcome.number = id.second;
   Welcome(fd.get(), welcome, meeting.memory().get());
   Link& link = links_[id];
   link.fd = std::move(fd);

@@ -52,7 +52,8 @@ struct LinkWelcome {
   uint32_t world_size = 0;
   uint64_t slot_bytes = 0;
   uint64_t result_bytes = 0;
-  char why[192] = {};  // kRefused: a sentence
+  uint64_t number = 0;  // of the communicator, the same for all its ranks
+  char why[192] = {};   // kRefused: a sentence
 };
 
 enum class LinkVerb : uint32_t {

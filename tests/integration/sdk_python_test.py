@@ -22,6 +22,26 @@ def test_the_example(node0):
     assert runs[0].code == 0 and runs[0].text == runs[1].text, runs
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_groups(node0, nodes):
+    script = """
+import muster, numpy
+with muster.init() as comm:
+    group = comm.split(comm.rank % 2, key=-comm.rank)
+    assert comm.split(None) is None and comm.split(-1) is None
+    rank, size = comm.rank, comm.size
+ranks = [r for r in reversed(range(size)) if r % 2 == rank % 2]
+assert group.size == len(ranks) and ranks[group.rank] == rank and group.round == comm.round
+assert group.all_gather(numpy.array([rank])).ravel().tolist() == ranks
+assert group.all_reduce(numpy.full(9, rank)).tolist() == [sum(ranks)] * 9
+with group.split(0) as again:
+    assert again.rank == group.rank and again.all_reduce(numpy.ones(1))[0] == again.size
+print("groups are right")
+"""
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "5", "--no-prefix", PYTHON, "-c", script, env=PACKAGE)
+    assert result.code == 0 and result.text.count("groups are right") == 5, result
+
+
 def test_a_peer_that_dies_is_an_exception_with_its_name(node0):
     script = """
 import os, signal, muster, numpy

@@ -114,6 +114,48 @@ def test_a_frozen_peer_ends_the_call_by_the_timeout(node0, nodes):
     assert result.text.count("DEADLINE_EXCEEDED") == 2 and "rank 1 did not come within 1000 ms" in result.text, result
 
 
+@pytest.mark.parametrize("nodes,n", [(1, 1), (1, 7), (2, 8), (3, 7), (5, 5)])
+def test_groups(node0, nodes, n):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", n, "--no-prefix", PROBE, "groups")
+    assert result.code == 0 and sorted(result.text.splitlines()) == sorted(f"rank {r} of {n}: groups are right" for r in range(n)), result
+
+
+@pytest.mark.parametrize("hosts", ["node0:3,node1:2", "node0:1,node1:5"])
+def test_groups_between_hosts(node0, hosts):
+    result = node0.run("--hosts", hosts, "--no-prefix", PROBE, "groups")
+    assert result.code == 0 and result.text.count("groups are right") in (5, 6), result
+
+
+def test_groups_of_ranks_dealt_to_hosts_one_by_one(node0, scratch):
+    (scratch / "ranks").write_text("".join(f"rank {r}=node{r % 2} slot={r // 2}\n" for r in range(5)))
+    result = node0.run("--rankfile", scratch / "ranks", "--no-prefix", PROBE, "groups")
+    assert result.code == 0 and result.text.count("groups are right") == 5, result
+
+
+@pytest.mark.parametrize("how", ["kill", "exit"])
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_a_death_in_a_group_does_not_end_the_calls_of_another(node0, nodes, how):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "6", "--no-prefix", PROBE, f"group-{how}")
+    lines = sorted(line for line in result.text.splitlines() if line)
+    told = [rf"UNAVAILABLE: all_reduce \(call \d+\) on rank {g} \({r} of the job\): rank 0 \(1 of the job\) has died" for g, r in ((1, 3), (2, 5))]
+    going = [rf"goes on after UNAVAILABLE: barrier \(call \d+\) on rank {r}: rank 1 has died" for r in (0, 2, 4)]
+    assert len(lines) == 5 and all(re.fullmatch(want, line) for want, line in zip(told + going, lines)), result
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_group_has_the_timeout_of_its_parent(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "4", "--no-prefix", "--grace", "1", PROBE, "group-stop", env={"MUSTER_TIMEOUT": "1"})
+    assert re.search(r"on rank 1 \(3 of the job\): rank 0 \(1 of the job\) did not come within 1000 ms", result.text), result
+
+
+def test_where_one_cannot_enter_its_group_all_are_told_and_go_on(node0):
+    result = node0.run("-n", "3", "--no-prefix", PROBE, "group-closed")
+    lines = result.text.splitlines()
+    assert result.code == 0 and lines.count("goes on") == 3, result
+    assert lines.count("FAILED_PRECONDITION: split: rank 1 could not enter its group: its own error says why") == 2, result
+    assert "UNAVAILABLE: split: cannot reach the agent" in result.text and "MUSTER_AGENT_FD must stay open" in result.text, result
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_ranks_that_disagree_are_both_named(node0, nodes):
     result = node0.run("--standalone", "--nnodes", nodes, "-n", "2", "--no-prefix", PROBE, "disagree")

@@ -9,9 +9,11 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/communicator.h"
+#include "tests/worker_sdk/probe_groups.h"
 
 namespace {
 
@@ -304,6 +306,15 @@ int main(int argc, char** argv) {
   }
   if (what == "restart") {
     return Restart(*comm);
+  }
+  if (what == "groups") {
+    return UseGroups(*std::move(comm));
+  }
+  if (what == "group-closed") {
+    return FailToEnter(*comm);
+  }
+  if (what.rfind("group-", 0) == 0) {
+    return DieInAGroup(*comm, what);
   }
   return UntilDeath(*comm, what);
 }

@@ -101,9 +101,8 @@ bool Conversation::Fits(const FrameHead& head, const TransferPtr& receiver) {
   if (head.bytes == receiver->bytes && head.dtype == receiver->dtype) {
     return true;
   }
-  EndTransfer(receiver,
-              Mismatch(head.tag, "rank " + std::to_string(rank_), Describe(head.bytes, head.dtype),
-                       "this rank", Describe(receiver->bytes, receiver->dtype)));
+  EndTransfer(receiver, Mismatch(head.tag, name_, Describe(head.bytes, head.dtype), "this rank",
+                                 Describe(receiver->bytes, receiver->dtype)));
   return false;
 }
 
@@ -196,15 +195,13 @@ void Conversation::TakeHead() {
     case FrameKind::kData:
       return TakeData();
     case FrameKind::kBye:
-      return End({StatusCode::kFailedPrecondition,
-                  "rank " + std::to_string(rank_) + " has closed its communicator"});
+      return End({StatusCode::kFailedPrecondition, name_ + " has closed its communicator"});
   }
   Nonsense();
 }
 
 void Conversation::Nonsense() {
-  End({StatusCode::kInternal,
-       "rank " + std::to_string(rank_) + " speaks another protocol: use one libmuster"});
+  End({StatusCode::kInternal, name_ + " speaks another protocol: use one libmuster"});
 }
 
 // The first receive with this tag, if there is one.
@@ -258,8 +255,8 @@ void Conversation::TakeAnswer() {
   if (in_.kind == FrameKind::kAccept) {
     return Say(FrameKind::kData, head, std::move(transfer));
   }
-  EndTransfer(transfer, Mismatch(in_.tag, "this rank", Describe(head.bytes, head.dtype),
-                                 "rank " + std::to_string(rank_), Describe(in_.bytes, in_.dtype)));
+  EndTransfer(transfer, Mismatch(in_.tag, "this rank", Describe(head.bytes, head.dtype), name_,
+                                 Describe(in_.bytes, in_.dtype)));
 }
 
 void Conversation::TakeData() {

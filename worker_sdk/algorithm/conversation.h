@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/status.h"
@@ -60,7 +61,8 @@ class Conversation {
   static constexpr uint64_t kKeptMax = 16u << 20;
   static constexpr uint64_t kMessageCost = 128;
 
-  explicit Conversation(uint32_t rank) : rank_(rank) {}
+  // `name`: of the other rank, for sentences.
+  explicit Conversation(std::string name) : name_(std::move(name)) {}
 
   void Send(TransferPtr transfer);
   void Receive(TransferPtr transfer);
@@ -129,7 +131,7 @@ class Conversation {
   void EndTransfers(const Status& why);
   bool listens() const;
 
-  const uint32_t rank_;  // the other one
+  const std::string name_;
   std::deque<Outgoing> out_;
   std::deque<TransferPtr> posted_;            // receives that nothing has come for
   std::map<uint64_t, TransferPtr> offered_;   // sends that wait for an answer

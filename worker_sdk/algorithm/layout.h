@@ -1,9 +1,10 @@
-// Where the ranks of a job are: on which node, and at which place among those of it. Pure.
+// Where the ranks of a communicator are: on which node, and at which place among those of it. Pure.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,9 +18,11 @@ class Layout {
   };
 
   // `sizes`: ranks of each node, at least one; `ranks`: those of node 0 in order of their places,
-  // of node 1, ...: every rank of the world once.
-  Layout(const std::vector<uint32_t>& sizes, std::vector<uint32_t> ranks)
-      : first_(1, 0), ranks_(std::move(ranks)), seats_(ranks_.size()) {
+  // of node 1, ...: every rank of the world once. `in_job`: of a group, its ranks' numbers in the
+  // job, by rank.
+  Layout(const std::vector<uint32_t>& sizes, std::vector<uint32_t> ranks,
+         std::vector<uint32_t> in_job = {})
+      : first_(1, 0), ranks_(std::move(ranks)), seats_(ranks_.size()), in_job_(std::move(in_job)) {
     for (const uint32_t size : sizes) {
       for (uint32_t place = 0; place < size; ++place) {
         seats_[ranks_[first_.back() + place]] = {nodes(), place};
@@ -60,6 +63,15 @@ class Layout {
   uint32_t RankAt(uint32_t position) const { return ranks_[position]; }
   uint32_t RankOf(uint32_t node, uint32_t place) const { return ranks_[first_[node] + place]; }
   Seat SeatOf(uint32_t rank) const { return seats_[rank]; }
+  std::vector<uint32_t> RanksOf(uint32_t node) const {
+    return {ranks_.begin() + first_[node], ranks_.begin() + first_[node + 1]};
+  }
+  uint32_t InJob(uint32_t rank) const { return in_job_.empty() ? rank : in_job_[rank]; }
+  // For people: "rank 1", or "rank 1 (5 of the job)".
+  std::string NameOf(uint32_t rank) const {
+    std::string out = "rank " + std::to_string(rank);
+    return InJob(rank) == rank ? out : out + " (" + std::to_string(InJob(rank)) + " of the job)";
+  }
   uint32_t SmallestNode() const {
     uint32_t out = world();
     for (uint32_t node = 0; node < nodes(); ++node) {
@@ -71,7 +83,8 @@ class Layout {
  private:
   std::vector<uint32_t> first_;  // by node, and the world's size
   std::vector<uint32_t> ranks_;
-  std::vector<Seat> seats_;  // by rank
+  std::vector<Seat> seats_;       // by rank
+  std::vector<uint32_t> in_job_;  // by rank; empty: the same
 };
 
 }  // namespace muster

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -34,7 +35,19 @@ int muster_init(muster_comm** out) {
   return MUSTER_OK;
 }
 
-// Takes what muster_init() gave away.
+int muster_split(muster_comm* comm, int64_t color, int64_t key, muster_comm** out) {
+  if (out == nullptr) return muster::CodeOf(muster::Invalid("split", "out: a null pointer"));
+  *out = nullptr;
+  return CCall("split", comm, 0).Then([&](DType, ReduceOp) {
+    muster::StatusOr<std::optional<muster::Communicator>> made = comm->cpp.Split(color, key);
+    if (made.ok() && made->has_value()) {
+      *out = std::make_unique<muster_comm>(muster_comm{**std::move(made)}).release();
+    }
+    return made.status();
+  });
+}
+
+// Takes what muster_init() or muster_split() gave away.
 void muster_free(muster_comm* comm) { const std::unique_ptr<muster_comm> owned(comm); }
 
 int muster_rank(const muster_comm* comm) { return comm == nullptr ? -1 : comm->cpp.rank(); }

@@ -2,71 +2,25 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "proto/base/arena_memory.h"
+#include "worker_sdk/algorithm/split.h"
 #include "worker_sdk/api/arguments.h"
 #include "worker_sdk/api/collectives.h"
+#include "worker_sdk/api/meeting.h"
 #include "worker_sdk/bootstrap/agent_link.h"
 #include "worker_sdk/bootstrap/environment.h"
 #include "worker_sdk/executor/call_queue.h"
 #include "worker_sdk/executor/executor.h"
-#include "worker_sdk/transport/arena.h"
 #include "worker_sdk/transport/messages.h"
 
 namespace muster {
 namespace {
-
-constexpr std::chrono::seconds kWelcomeWithin{60};
-
-struct Meeting {
-  std::optional<AgentLink> link;
-  std::unique_ptr<Arena> arena;
-  Layout layout;
-};
-
-StatusOr<Meeting> MeetAlone(const WorkerIdentity& me) {
-  const ArenaGeometry geometry = ArenaFor(1, 1, 1);
-  const UniqueFd memory = MakeArenaMemory(geometry);
-  if (!memory.valid()) {
-    return Status(StatusCode::kInternal, std::string("memfd_create: ") + std::strerror(errno));
-  }
-  StatusOr<std::unique_ptr<Arena>> arena = Arena::Map(memory, geometry, 0, {me.rank}, {});
-  if (!arena.ok()) {
-    return arena.status();
-  }
-  return Meeting{std::nullopt, *std::move(arena), Layout::OneNode(1)};
-}
-
-StatusOr<Meeting> MeetAtAgent(const WorkerIdentity& me) {
-  StatusOr<AgentLink> link = AgentLink::Open(me, kWelcomeWithin);
-  if (!link.ok()) {
-    return link.status();
-  }
-  StatusOr<Layout> layout = link->ReadLayout();
-  if (!layout.ok()) {
-    return layout.status();
-  }
-  const Layout::Seat seat = layout->SeatOf(me.rank);
-  std::vector<uint32_t> ranks;
-  for (uint32_t place = 0; place < layout->SizeOf(seat.node); ++place) {
-    ranks.push_back(layout->RankOf(seat.node, place));
-  }
-  StatusOr<std::unique_ptr<Arena>> arena =
-      Arena::Map(link->arena(), link->geometry(), seat.place, std::move(ranks),
-                 WaitPolicyFor(me.local_size, link->cpus()));
-  if (!arena.ok()) {
-    return arena.status();
-  }
-  return Meeting{*std::move(link), *std::move(arena), *std::move(layout)};
-}
 
 // Ranks of a node that take part in a large reduction's traffic: a core each moves the data, and
 // some are left to reduce the next chunk.
@@ -79,14 +33,18 @@ uint32_t CarriersFor(const Layout& layout, int32_t cpus) {
 // Connections for messages, from the agent.
 class LinkSource : public MessageSource {
  public:
-  explicit LinkSource(const std::optional<AgentLink>& link) : link_(link) {}
-  Status Seek(uint32_t rank) override { return link_->Seek(rank, LinkChannel::kMessages); }
+  LinkSource(const std::optional<AgentLink>& link, const Layout& layout)
+      : link_(link), layout_(layout) {}
+  Status Seek(uint32_t rank) override {
+    return link_->Seek(layout_.InJob(rank), LinkChannel::kMessages);
+  }
   std::optional<StatusOr<UniqueFd>> Take(uint32_t rank) override {
-    return link_->Take(rank, LinkChannel::kMessages);
+    return link_->Take(layout_.InJob(rank), LinkChannel::kMessages);
   }
 
  private:
   const std::optional<AgentLink>& link_;  // a world of one sends to itself only, and needs none
+  const Layout& layout_;
 };
 
 // One that was started.
@@ -112,14 +70,17 @@ class MessageWork : public Pending {
 
 class Communicator::Impl {
  public:
-  Impl(const WorkerIdentity& me, Meeting meeting)
-      : me_(me),
+  // `job`: as the agent knows this process; `me`: in this communicator.
+  Impl(const WorkerIdentity& job, const WorkerIdentity& me, Meeting meeting)
+      : job_(job),
+        me_(me),
         link_(std::move(meeting.link)),
-        executor_(
-            std::move(meeting.arena), std::move(meeting.layout),
-            [this](const std::vector<uint32_t>& ranks, const Executor::Take& take,
-                   const Peers::GiveUp& give_up) { return link_->Connect(ranks, take, give_up); }),
-        source_(link_),
+        executor_(std::move(meeting.arena), std::move(meeting.layout),
+                  [this](const std::vector<uint32_t>& ranks, const Executor::Take& take,
+                         const Peers::GiveUp& give_up) {
+                    return Connect(*link_, executor_.layout(), ranks, take, give_up);
+                  }),
+        source_(link_, executor_.layout()),
         messages_(std::make_shared<Messages>(&executor_.arena(), &executor_.layout(), &source_)) {
     executor_.SetBackground([messages = messages_.get()] { return messages->Progress(); });
   }
@@ -132,6 +93,7 @@ class Communicator::Impl {
 
   // The first call of all ranks: they agree on what schedules depend on.
   Status Meet() {
+    executor_.SetTimeout(timeout_);
     if (executor_.layout().nodes() == 1) {
       return executor_.Run({OpKind::kBarrier}, nullptr, nullptr);
     }
@@ -142,12 +104,14 @@ class Communicator::Impl {
     return status;
   }
 
+  const WorkerIdentity& job() const { return job_; }
   const WorkerIdentity& me() const { return me_; }
 
   // With its arguments checked.
   Collectives collectives() const {
     return {static_cast<int>(me_.rank), static_cast<int>(me_.size)};
   }
+  std::chrono::nanoseconds timeout() const { return timeout_; }
   void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
   Status Run(const Collective& it) {
     return it.wrong.ok() ? queue_.Run([&] { return RunNow(it, timeout_); }) : it.wrong;
@@ -172,6 +136,15 @@ class Communicator::Impl {
     return Started(wrong, from, [&](uint32_t rank) {
       return messages_->Receive(rank, static_cast<uint32_t>(tag), dtype, data,
                                 BytesOf(count, dtype));
+    });
+  }
+
+  // Where this rank's group has met; nullopt: it wants none.
+  StatusOr<std::optional<Meeting>> Split(const SplitWish& wish) {
+    const uint64_t number = link_.has_value() ? link_->number() : 0;
+    return queue_.Run([&] {
+      executor_.SetTimeout(timeout_);
+      return MeetInGroup(executor_, job_, {number, splits_++}, wish);
     });
   }
 
@@ -203,7 +176,9 @@ class Communicator::Impl {
     return executor_.Run(it.call, it.in, it.out);
   }
 
+  const WorkerIdentity job_;
   const WorkerIdentity me_;
+  uint64_t splits_ = 0;  // so far, the same on every rank
   std::optional<AgentLink> link_;
   Executor executor_;
   std::chrono::nanoseconds timeout_{0};
@@ -221,14 +196,33 @@ StatusOr<Communicator> Communicator::FromEnvironment() {
   if (!me->notice.empty()) {
     std::fprintf(stderr, "%s\n", me->notice.c_str());
   }
-  StatusOr<Meeting> meeting = me->launched ? MeetAtAgent(*me) : MeetAlone(*me);
+  StatusOr<Meeting> meeting = me->launched ? MeetAtAgent(*me) : MeetAlone(Layout::OneNode(1));
   if (!meeting.ok()) {
     return meeting.status();
   }
-  Communicator out(std::make_unique<Impl>(*me, *std::move(meeting)));
+  Communicator out(std::make_unique<Impl>(*me, *me, *std::move(meeting)));
   out.SetTimeout(std::chrono::nanoseconds(static_cast<int64_t>(me->timeout_s * 1e9)));
   if (Status met = out.impl_->Meet(); !met.ok()) {
     return met;
+  }
+  return out;
+}
+
+StatusOr<std::optional<Communicator>> Communicator::Split(int64_t color, int64_t key) {
+  StatusOr<std::optional<Meeting>> met = impl_->Split({color, key});
+  if (!met.ok()) {
+    return met.status();
+  }
+  if (!met->has_value()) {
+    return std::optional<Communicator>();
+  }
+  Meeting& meeting = **met;
+  const WorkerIdentity me = IdentityIn(meeting.layout, meeting.rank, impl_->job());
+  std::optional<Communicator> out(
+      Communicator(std::make_unique<Impl>(impl_->job(), me, std::move(meeting))));
+  out->SetTimeout(impl_->timeout());
+  if (Status status = out->impl_->Meet(); !status.ok()) {
+    return status;
   }
   return out;
 }

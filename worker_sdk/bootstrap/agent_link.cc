@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -42,42 +43,65 @@ int PollUntil(int fd, int16_t events, std::chrono::steady_clock::time_point unti
 
 }  // namespace
 
-StatusOr<AgentLink> AgentLink::Open(const WorkerIdentity& me, std::chrono::milliseconds within) {
+StatusOr<AgentLink> AgentLink::Open(const WorkerIdentity& me, std::chrono::milliseconds within,
+                                    const LinkGroup& group) {
   const auto until = std::chrono::steady_clock::now() + within;
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return Status(StatusCode::kInternal, std::string("socketpair: ") + std::strerror(errno));
+  LinkHello hello;
+  hello.round = me.round;
+  hello.rank = me.rank;
+  LinkHello expected = hello;
+  expected.local_size = me.local_size;
+  expected.nodes = me.nodes;
+  expected.world_size = me.size;
+  if (group.number != 0) {
+    hello.place = group.place;
+    hello.group = group.number;
+    hello.local_size = static_cast<uint32_t>(group.ranks_here.size());
+    hello.nodes = group.nodes;
+    hello.world_size = group.world_size;
+    expected = hello;
   }
   AgentLink link;
-  link.socket_.Reset(ends[0]);
-  {
-    const UniqueFd theirs(ends[1]);
-    LinkHello hello;
-    hello.round = me.round;
-    hello.rank = me.rank;
-    iovec part = {&hello, sizeof(hello)};
-    // Other workers knock at the same door: it may be full for a moment.
-    while (SendWithFd(me.agent_fd, &part, 1, theirs.get(), MSG_DONTWAIT) < 0) {
-      if (errno != EAGAIN) {
-        return NoAgent(std::string(std::strerror(errno)) +
-                       ". The descriptor in MUSTER_AGENT_FD must stay open until the communicator "
-                       "is made.");
-      }
-      if (PollUntil(me.agent_fd, POLLOUT, until) == 0) {
-        return Status(StatusCode::kDeadlineExceeded, "the agent of this node takes no message");
-      }
-    }
+  Status status = link.Knock(me.agent_fd, hello, group.ranks_here, until);
+  if (status.ok()) {
+    status = link.TakeWelcome(expected);
   }
-  if (PollUntil(link.socket_.get(), POLLIN, until) == 0) {
-    return Status(StatusCode::kDeadlineExceeded, "the agent of this node does not answer");
-  }
-  if (Status status = link.TakeWelcome(me); !status.ok()) {
+  if (!status.ok()) {
     return status;
   }
   return link;
 }
 
-Status AgentLink::TakeWelcome(const WorkerIdentity& me) {
+Status AgentLink::Knock(int door, LinkHello hello, std::vector<uint32_t> members,
+                        std::chrono::steady_clock::time_point until) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return {StatusCode::kInternal, std::string("socketpair: ") + std::strerror(errno)};
+  }
+  socket_.Reset(ends[0]);
+  {
+    const UniqueFd theirs(ends[1]);
+    std::array<iovec, 2> parts = {
+        {{&hello, sizeof(hello)}, {members.data(), members.size() * sizeof(uint32_t)}}};
+    // Other workers knock at the same door: it may be full for a moment.
+    while (SendWithFd(door, parts.data(), parts.size(), theirs.get(), MSG_DONTWAIT) < 0) {
+      if (errno != EAGAIN) {
+        return NoAgent(std::string(std::strerror(errno)) +
+                       ". The descriptor in MUSTER_AGENT_FD must stay open until the communicator "
+                       "is made.");
+      }
+      if (PollUntil(door, POLLOUT, until) == 0) {
+        return {StatusCode::kDeadlineExceeded, "the agent of this node takes no message"};
+      }
+    }
+  }
+  if (PollUntil(socket_.get(), POLLIN, until) == 0) {
+    return {StatusCode::kDeadlineExceeded, "the agent of this node does not answer"};
+  }
+  return {};
+}
+
+Status AgentLink::TakeWelcome(const LinkHello& expected) {
   iovec part = {&welcome_, sizeof(welcome_)};
   const ssize_t got = ReceiveWithFd(socket_.get(), &part, 1, arena_, 0);
   if (got <= 0) {
@@ -89,9 +113,9 @@ Status AgentLink::TakeWelcome(const WorkerIdentity& me) {
   if (welcome_.answer == LinkAnswer::kRefused) {
     return Refused(welcome_.why);
   }
-  if (!arena_.valid() || welcome_.local_size != me.local_size || welcome_.nodes != me.nodes ||
-      welcome_.world_size != me.size) {
-    return {StatusCode::kInternal, "the agent's welcome does not fit this worker's environment"};
+  if (!arena_.valid() || welcome_.local_size != expected.local_size ||
+      welcome_.nodes != expected.nodes || welcome_.world_size != expected.world_size) {
+    return {StatusCode::kInternal, "the agent's welcome does not fit what this worker knows"};
   }
   const ArenaGeometry ours = ArenaFor(welcome_.local_size, welcome_.nodes, welcome_.world_size);
   if (welcome_.slot_bytes != ours.slot_bytes || welcome_.result_bytes != ours.result_bytes) {
@@ -203,7 +227,8 @@ void AgentLink::Hear() const {
     }
     Status why;
     if (peer.answer == LinkAnswer::kRefused) {
-      why = {StatusCode::kUnavailable, Refused(peer.why).message()};
+      const char* const whose = number() < kGroupMin ? "" : "counting ranks as the job does: ";
+      why = {StatusCode::kUnavailable, whose + Refused(peer.why).message()};
     } else if (!fd.valid()) {
       why = {StatusCode::kInternal,
              "the agent's connection did not arrive: are there descriptors left (ulimit -n)?"};

@@ -19,11 +19,21 @@
 
 namespace muster {
 
+// Of all ranks of the job, or of one of its groups.
+struct LinkGroup {
+  uint64_t number = 0;  // 0: of all ranks; then the rest is not looked at
+  uint32_t place = 0;   // ours, in `ranks_here`
+  uint32_t nodes = 0;
+  uint32_t world_size = 0;
+  std::vector<uint32_t> ranks_here;  // of this node, as the job counts them
+};
+
 class AgentLink {
  public:
   // Knocks at the door and waits for the welcome, for at most `within`. Errors: Unavailable (no
   // agent there), FailedPrecondition (it refused: the text says why), DeadlineExceeded.
-  static StatusOr<AgentLink> Open(const WorkerIdentity& me, std::chrono::milliseconds within);
+  static StatusOr<AgentLink> Open(const WorkerIdentity& me, std::chrono::milliseconds within,
+                                  const LinkGroup& group = {});
 
   AgentLink(AgentLink&&) = default;
   AgentLink& operator=(AgentLink&&) = delete;
@@ -32,19 +42,20 @@ class AgentLink {
   const UniqueFd& arena() const { return arena_; }
   ArenaGeometry geometry() const;
   uint32_t cpus() const { return welcome_.cpus; }
-  // Of the whole round, from the arena's map. Internal: it makes no sense.
+  uint64_t number() const { return welcome_.number; }  // of the communicator
+  // Of the whole round, from the arena's map of all its ranks. Internal: it makes no sense.
   StatusOr<Layout> ReadLayout() const;
 
-  // A connection with this rank, please; Take() gives it. Does not wait for more than the agent's
-  // taking the word. Any thread, as all that follows.
+  // A connection with this rank (of the job), please; Take() gives it. Does not wait for more than
+  // the agent's taking the word. Any thread, as all that follows.
   Status Seek(uint32_t rank, LinkChannel channel) const;
   // What has come of a Seek, once: a connection, or why there is none (Unavailable). Nothing: not
   // yet.
   std::optional<StatusOr<UniqueFd>> Take(uint32_t rank, LinkChannel channel) const;
-  // Makes connections with these ranks of other nodes, and hands each to `take` as it comes: waits
-  // until every one of them has asked for one with us. `give_up` is asked every 10 ms or so, with a
-  // rank that has not; with any other answer than OK the wait ends with it. Unavailable: the agent
-  // is gone, or cannot reach that node.
+  // Makes connections with these ranks (of the job) of other nodes, and hands each to `take` as it
+  // comes: waits until every one of them has asked for one with us. `give_up` is asked every 10 ms
+  // or so, with a rank that has not; with any other answer than OK the wait ends with it.
+  // Unavailable: the agent is gone, or cannot reach that node.
   Status Connect(const std::vector<uint32_t>& ranks,
                  const std::function<void(uint32_t rank, UniqueFd fd)>& take,
                  const std::function<Status(uint32_t rank)>& give_up) const;
@@ -58,7 +69,9 @@ class AgentLink {
   };
 
   AgentLink() = default;
-  Status TakeWelcome(const WorkerIdentity& me);
+  Status Knock(int door, LinkHello hello, std::vector<uint32_t> members,
+               std::chrono::steady_clock::time_point until);
+  Status TakeWelcome(const LinkHello& expected);
   void Hear() const;
   static Status Read(ssize_t got, const LinkPeer& peer);
 

@@ -28,7 +28,7 @@ class CallQueue {
   CallQueue& operator=(const CallQueue&) = delete;
 
   template <typename Function>
-  Status Run(const Function& call) {
+  auto Run(const Function& call) {
     WaitUntilIdle();
     return call();
   }

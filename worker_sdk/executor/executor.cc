@@ -38,13 +38,15 @@ Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
       connect_(std::move(connect)),
       group_(GroupOf(layout_, *arena_)),
       rank_(group_.rank()),
-      peers_(layout_.nodes(), arena_->policy(),
-             [this](uint32_t rank, const MessageHead& theirs) {
-               return Disagree(
-                   rank,
-                   Describe(theirs.mark) +
-                       (theirs.call == number_ ? "" : " as call " + std::to_string(theirs.call)));
-             }),
+      peers_(
+          layout_.nodes(), arena_->policy(),
+          [this](uint32_t rank, const MessageHead& theirs) {
+            return Disagree(
+                rank,
+                Describe(theirs.mark) +
+                    (theirs.call == number_ ? "" : " as call " + std::to_string(theirs.call)));
+          },
+          [this](uint32_t rank) { return layout_.NameOf(rank); }),
       give_up_([this](uint32_t rank) { return GiveUp(rank); }),
       sources_(std::max(group_.size(), layout_.nodes())) {
   const auto background = [this] { return background_ && background_(); };
@@ -53,6 +55,7 @@ Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
     return peers_.ProgressFar() || busy;
   });
   peers_.SetWork(background);
+  arena_->SetNames([this](uint32_t rank) { return layout_.NameOf(rank); });
 }
 
 Status Executor::Run(const Call& call, const void* in, void* out) {
@@ -80,7 +83,7 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
     peers_.Fail(status.code(), status.message());
     broken_ =
         Status(status.code(), std::string(Name(call.kind)) + " (call " + std::to_string(number_) +
-                                  ") on rank " + std::to_string(rank_) + ": " + status.message());
+                                  ") on " + layout_.NameOf(rank_) + ": " + status.message());
   }
   return broken_;
 }
@@ -205,8 +208,8 @@ Status Executor::CheckCall(uint32_t place) {
 
 Status Executor::Disagree(uint32_t rank, const std::string& theirs) const {
   return {StatusCode::kFailedPrecondition,
-          "ranks disagree on call " + std::to_string(number_) + ": rank " + std::to_string(rank_) +
-              " calls " + Describe(mark_) + ", rank " + std::to_string(rank) + " calls " + theirs};
+          "ranks disagree on call " + std::to_string(number_) + ": " + layout_.NameOf(rank_) +
+              " calls " + Describe(mark_) + ", " + layout_.NameOf(rank) + " calls " + theirs};
 }
 
 std::string Executor::Describe(const CallMark& mark) const {
@@ -244,7 +247,7 @@ Status Executor::GiveUp(uint32_t rank) {
   const auto waited = now - *waiting_since_;
   if (timeout_.count() != 0 && waited >= timeout_) {
     return {StatusCode::kDeadlineExceeded,
-            "rank " + std::to_string(rank) + " did not come within " +
+            layout_.NameOf(rank) + " did not come within " +
                 std::to_string(
                     std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count()) +
                 " ms (MUSTER_TIMEOUT, SetTimeout)"};
@@ -252,9 +255,10 @@ Status Executor::GiveUp(uint32_t rank) {
   const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
   if (minutes > told_) {
     told_ = minutes;
-    std::fprintf(stderr, "muster: rank %u has waited for rank %u for %ld min in %s (call %llu)\n",
-                 rank_, rank, static_cast<long>(minutes.count()),
-                 Name(static_cast<OpKind>(mark_.kind)), static_cast<unsigned long long>(number_));
+    std::fprintf(stderr, "muster: %s has waited for %s for %ld min in %s (call %llu)\n",
+                 layout_.NameOf(rank_).c_str(), layout_.NameOf(rank).c_str(),
+                 static_cast<long>(minutes.count()), Name(static_cast<OpKind>(mark_.kind)),
+                 static_cast<unsigned long long>(number_));
   }
   return {};
 }

@@ -34,6 +34,7 @@ class Executor {
   Arena& arena() { return *arena_; }
   // Done between looks while a call waits; false: nothing is left to do.
   void SetBackground(std::function<bool()> work) { background_ = std::move(work); }
+  uint32_t rank() const { return rank_; }
   // One line on standard error a minute says for whom we wait; after `timeout` (zero: never) the
   // call ends with DeadlineExceeded, on every rank.
   void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }

@@ -151,7 +151,7 @@ Status Arena::Gone(uint32_t place) const {
   if (how == LineEnd::kNone || Reached(place)) {
     return {};
   }
-  const std::string who = "rank " + std::to_string(rank_of_[place]);
+  const std::string who = name_(rank_of_[place]);
   return how == LineEnd::kDied
              ? Status(StatusCode::kUnavailable, who + " has died")
              : Status(StatusCode::kFailedPrecondition, who + " has closed its communicator");

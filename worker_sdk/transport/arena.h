@@ -14,6 +14,7 @@
 #include "muster/status.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
+#include "worker_sdk/transport/rank_name.h"
 
 namespace muster {
 
@@ -37,7 +38,7 @@ class Arena {
 
   const ArenaGeometry& geometry() const { return geometry_; }
   uint32_t place() const { return place_; }  // ours, among the ranks of this node
-  uint32_t RankOf(uint32_t place) const { return rank_of_[place]; }  // in the job
+  uint32_t RankOf(uint32_t place) const { return rank_of_[place]; }  // in the communicator
   const WaitPolicy& policy() const { return policy_; }
   uint64_t phase() const { return phase_; }
   // Of the phase we are in (what others published), and of the next one (what we may write).
@@ -48,6 +49,7 @@ class Arena {
   uint8_t* ResultNow() { return Result(phase_); }
   uint8_t* ResultNext() { return Result(phase_ + 1); }
 
+  void SetNames(RankName name) { name_ = std::move(name); }
   // Done between looks while we wait for a rank; false: nothing is left to do, look rarely.
   void SetWork(std::function<bool()> work) { work_ = std::move(work); }
 
@@ -119,6 +121,7 @@ class Arena {
   const uint32_t place_;
   const std::vector<uint32_t> rank_of_;
   const WaitPolicy policy_;
+  RankName name_ = PlainRankName;
   std::function<bool()> work_;
   uint64_t phase_ = 0;
   uint64_t all_reached_ = 0;  // all have published this phase, as we have seen

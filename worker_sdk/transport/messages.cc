@@ -27,14 +27,6 @@ const Status& Closed() {
   return closed;
 }
 
-std::string RankText(uint32_t rank) { return "rank " + std::to_string(rank); }
-
-Status GoneStatus(uint32_t rank, const ByteChannel::Moved& last) {
-  return {StatusCode::kUnavailable, last.error == 0 ? RankText(rank) + " has died"
-                                                    : "the connection with " + RankText(rank) +
-                                                          " broke: " + std::strerror(last.error)};
-}
-
 }  // namespace
 
 Messages::Messages(Arena* arena, const Layout* layout, MessageSource* source)
@@ -84,7 +76,7 @@ void Messages::Activate(uint32_t rank, Peer& peer) {
 }
 
 Messages::Peer& Messages::PeerOf(uint32_t rank) {
-  const auto [at, is_new] = peers_.try_emplace(rank, rank);
+  const auto [at, is_new] = peers_.try_emplace(rank, layout_->NameOf(rank));
   Peer& peer = at->second;
   if (is_new) {
     const Layout::Seat seat = layout_->SeatOf(rank);
@@ -140,6 +132,13 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
     peer.conversation.End(GoneStatus(rank, in.ended ? in : out));
   }
   return moved;
+}
+
+Status Messages::GoneStatus(uint32_t rank, const ByteChannel::Moved& last) const {
+  const std::string name = layout_->NameOf(rank);
+  return {StatusCode::kUnavailable,
+          last.error == 0 ? name + " has died"
+                          : "the connection with " + name + " broke: " + std::strerror(last.error)};
 }
 
 bool Messages::MoveOut(Peer& peer, ByteChannel::Moved& last) {
@@ -209,7 +208,7 @@ void Messages::LookAround() {
     peer.conversation.End(end == LineEnd::kDied
                               ? GoneStatus(rank, {})
                               : Status(StatusCode::kFailedPrecondition,
-                                       RankText(rank) + " has closed its communicator"));
+                                       layout_->NameOf(rank) + " has closed its communicator"));
   }
 }
 
@@ -265,15 +264,15 @@ Status Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
     if (timeout.count() != 0 && waited >= timeout) {
       const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
       GiveUpOn(rank, transfer,
-               {StatusCode::kDeadlineExceeded, RankText(rank) + " did not come within " +
+               {StatusCode::kDeadlineExceeded, layout_->NameOf(rank) + " did not come within " +
                                                    std::to_string(ms) +
                                                    " ms (MUSTER_TIMEOUT, SetTimeout)"});
     } else if (const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
                minutes > told) {
       told = minutes;
-      std::fprintf(stderr,
-                   "muster: rank %u has waited for rank %u for %ld min: a message with tag %u\n",
-                   rank_, rank, static_cast<long>(minutes.count()), transfer->tag);
+      std::fprintf(stderr, "muster: %s has waited for %s for %ld min: a message with tag %u\n",
+                   layout_->NameOf(rank_).c_str(), layout_->NameOf(rank).c_str(),
+                   static_cast<long>(minutes.count()), transfer->tag);
     }
   }
   const std::lock_guard lock(mutex_);
@@ -344,10 +343,11 @@ void Messages::Close(std::chrono::nanoseconds within) {
     const std::lock_guard lock(mutex_);
     for (auto& [rank, peer] : peers_) {
       if (!flushed && peer.conversation.sends() && !peer.conversation.ended()) {
-        std::fprintf(stderr,
-                     "muster: rank %u closes its communicator, and rank %u has not received all "
-                     "that was sent to it\n",
-                     rank_, rank);
+        std::fprintf(
+            stderr,
+            "muster: %s closes its communicator, and %s has not received all that was sent "
+            "to it\n",
+            layout_->NameOf(rank_).c_str(), layout_->NameOf(rank).c_str());
       }
       peer.conversation.Close(Closed());
       if (!peer.channel) {

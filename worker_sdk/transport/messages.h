@@ -13,6 +13,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/status.h"
@@ -67,7 +69,7 @@ class Messages {
 
  private:
   struct Peer {
-    explicit Peer(uint32_t rank) : conversation(rank) {}
+    explicit Peer(std::string name) : conversation(std::move(name)) {}
     Conversation conversation;
     std::unique_ptr<ByteChannel> channel;  // null: not connected yet
     std::optional<uint32_t> place;         // of a rank of our node
@@ -76,6 +78,7 @@ class Messages {
   };
 
   Peer& PeerOf(uint32_t rank);
+  Status GoneStatus(uint32_t rank, const ByteChannel::Moved& last) const;
   TransferPtr Begin(uint32_t rank, TransferPtr transfer, bool sends);
   void Activate(uint32_t rank, Peer& peer);
   // Whether anything has moved.

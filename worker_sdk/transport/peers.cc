@@ -27,8 +27,8 @@ bool IsMomentary(int error) { return error == EAGAIN || error == EWOULDBLOCK || 
 
 }  // namespace
 
-Peers::Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree)
-    : policy_(policy), disagree_(std::move(disagree)), peers_(nodes) {}
+Peers::Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree, RankName name)
+    : policy_(policy), disagree_(std::move(disagree)), name_(std::move(name)), peers_(nodes) {}
 
 Peers::~Peers() {
   MessageHead bye;
@@ -211,8 +211,8 @@ bool Peers::Hear(Peer& peer) {
 bool Peers::IsData(Peer& peer) {
   const MessageHead& head = peer.head;
   if (head.magic != MessageHead::kMagic) {
-    verdict_ = {StatusCode::kInternal, "rank " + std::to_string(peer.rank) +
-                                           " speaks another protocol: use one libmuster"};
+    verdict_ = {StatusCode::kInternal,
+                name_(peer.rank) + " speaks another protocol: use one libmuster"};
     return false;
   }
   switch (head.kind) {
@@ -228,7 +228,7 @@ bool Peers::IsData(Peer& peer) {
     }
     case MessageKind::kBye:
       peer.end = {StatusCode::kFailedPrecondition,
-                  "rank " + std::to_string(peer.rank) + " has closed its communicator"};
+                  name_(peer.rank) + " has closed its communicator"};
       return false;
     case MessageKind::kFailure:
       break;
@@ -270,8 +270,8 @@ void Peers::HearLast(Peer& peer, int error) {
   }
 }
 
-Status Peers::EndOf(const Peer& peer, int error) {
-  const std::string rank = "rank " + std::to_string(peer.rank);
+Status Peers::EndOf(const Peer& peer, int error) const {
+  const std::string rank = name_(peer.rank);
   return {StatusCode::kUnavailable,
           error == 0 || error == EPIPE || error == ECONNRESET
               ? rank + " has died"

@@ -13,6 +13,7 @@
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
 #include "worker_sdk/transport/arena.h"
+#include "worker_sdk/transport/rank_name.h"
 
 namespace muster {
 
@@ -40,7 +41,7 @@ class Peers {
   // Why it is an error that `rank` says this while we are where Begin put us.
   using Disagree = std::function<Status(uint32_t rank, const MessageHead& theirs)>;
 
-  Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree);
+  Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree, RankName name = PlainRankName);
   ~Peers();  // says goodbye
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
@@ -97,7 +98,7 @@ class Peers {
   bool IsData(Peer& peer);
   static std::string ReadSentence(const Peer& peer);
   void HearLast(Peer& peer, int error);
-  static Status EndOf(const Peer& peer, int error);
+  Status EndOf(const Peer& peer, int error) const;
   Status Ended() const;
   void TellWaiting(Peer& peer);
   uint32_t Blocking(uint64_t sends) const;
@@ -108,6 +109,7 @@ class Peers {
   const WaitPolicy policy_;
   const Disagree disagree_;
   std::function<bool()> work_;
+  const RankName name_;
   std::vector<Peer> peers_;        // by node
   std::vector<uint32_t> sending_;  // nodes whose `out` is not empty
   MessageHead head_;               // of the present call

@@ -83,6 +83,10 @@ TEST_F(WorkerDoorGroupTest, AGroupHasAnArenaOfItsOwn) {
     EXPECT_EQ(lseek(worker->arena.get(), 0, SEEK_END), static_cast<off_t>(geometry.Bytes()));
   }
   EXPECT_EQ(elsewhere.welcome.local_size, 1u);
+  EXPECT_EQ(elsewhere.welcome.number, kGroup);
+  EXPECT_EQ(zero.welcome.number, kGroup);
+  EXPECT_EQ(all.welcome.number, 0u);
+  EXPECT_EQ(Open(a_, 0).welcome.number, 1u);
   // One memory for the two, another one for all ranks of the round.
   const uint32_t word = 42;
   const auto at = static_cast<off_t>(geometry.SlotsAt());

@@ -65,8 +65,8 @@ class ConversationTest : public testing::Test {
     }
   }
 
-  Conversation a{1};  // with rank 1
-  Conversation b{0};
+  Conversation a{"rank 1"};  // with it
+  Conversation b{"rank 0"};
 };
 
 constexpr uint64_t kSizes[] = {0,      1, 100, Conversation::kWholeMax, Conversation::kWholeMax + 1,
@@ -91,7 +91,7 @@ TEST_F(ConversationTest, RandomMessagesArriveInTheOrderOfTheirTag) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     std::minstd_rand random(seed + 1);
     const auto upto = [&](uint64_t most) { return random() % (most + 1); };
-    Conversation sides[2] = {Conversation(1), Conversation(0)};
+    Conversation sides[2] = {Conversation("rank 1"), Conversation("rank 0")};
     struct Plan {
       std::vector<std::unique_ptr<Owned>> sends;
       std::vector<std::unique_ptr<Owned>> receives;  // in an order of their own between tags
@@ -320,7 +320,7 @@ TEST_F(ConversationTest, WhatComesToAClosedOneIsForNobody) {
 
 TEST_F(ConversationTest, NonsenseEndsIt) {
   const auto heard = [](const FrameHead& head) {
-    Conversation c(4);
+    Conversation c("rank 4");
     Owned asked(0, 10);
     c.Receive(asked.transfer);
     const Conversation::Room room = c.NextIn();

@@ -172,6 +172,32 @@ TEST_F(CApi, FreeEndsTheCommunicator) {
   EXPECT_EQ(TheFake().alive, 0);
 }
 
+TEST_F(CApi, SplitGivesAGroupOrNone) {
+  muster_comm* group = nullptr;
+  EXPECT_EQ(muster_split(comm_, 7, -2, &group), MUSTER_OK);
+  ASSERT_NE(group, nullptr);
+  EXPECT_EQ(TheFake().alive, 2);
+  muster_free(group);
+  EXPECT_EQ(TheFake().alive, 1);
+  group = comm_;
+  EXPECT_EQ(muster_split(comm_, -1, 0, &group), MUSTER_OK);
+  EXPECT_EQ(group, nullptr);
+  EXPECT_EQ(TheFake().calls, "split 7 -2;split -1 0;");
+  TheFake().answer = Status(StatusCode::kUnavailable, "rank 2 died");
+  group = comm_;
+  EXPECT_EQ(muster_split(comm_, 7, 0, &group), MUSTER_UNAVAILABLE);
+  EXPECT_EQ(group, nullptr);
+  EXPECT_STREQ(muster_last_error(), "rank 2 died");
+}
+
+TEST_F(CApi, SplitOfNothing) {
+  muster_comm* group = comm_;
+  ExpectInvalid(muster_split(comm_, 0, 0, nullptr), "split: out: a null pointer");
+  ExpectInvalid(muster_split(nullptr, 0, 0, &group),
+                "split: comm: a null pointer; muster_init() makes one");
+  EXPECT_EQ(group, nullptr);
+}
+
 TEST_F(CApi, TimeoutsAreRoundedUpAndBounded) {
   const auto given = [&](double seconds) {
     muster_set_timeout(comm_, seconds);

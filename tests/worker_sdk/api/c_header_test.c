@@ -45,6 +45,7 @@ static void Started(muster_comm* comm) {
 
 int main(void) {
   muster_comm* comm = NULL;
+  muster_comm* group = NULL;
   Expect(muster_init(&comm) == MUSTER_OK && comm != NULL, "init");
   Expect(muster_rank(comm) == 1 && muster_size(comm) == 3, "rank and size");
   Expect(muster_local_rank(comm) == 1 && muster_local_size(comm) == 3, "local rank and size");
@@ -54,6 +55,8 @@ int main(void) {
   Collectives(comm);
   Messages(comm);
   Started(comm);
+  Expect(muster_split(comm, 0, 1, &group) == MUSTER_OK && group != NULL, "split");
+  muster_free(group);
   muster_set_timeout(comm, 1.5);
   Expect(muster_broadcast(comm, NULL, 1, 12, 0) == MUSTER_INVALID_ARGUMENT, "no type");
   Expect(strcmp(muster_last_error(), "broadcast: dtype: want 0..11 (muster_dtype), got 12") == 0,

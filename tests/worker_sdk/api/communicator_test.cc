@@ -74,6 +74,25 @@ TEST_F(CommunicatorTest, MessagesToOneself) {
   EXPECT_EQ(never.Wait().code(), StatusCode::kFailedPrecondition);
 }
 
+TEST_F(CommunicatorTest, AGroupOfOneIsAWorldOfItsOwn) {
+  StatusOr<std::optional<Communicator>> none = comm_->Split(-1);
+  ASSERT_TRUE(none.ok()) << none.status().ToString();
+  EXPECT_FALSE(none->has_value());
+  StatusOr<std::optional<Communicator>> group = comm_->Split(INT64_MAX, INT64_MIN);
+  ASSERT_TRUE(group.ok()) << group.status().ToString();
+  ASSERT_TRUE(group->has_value());
+  StatusOr<std::optional<Communicator>> again = (*group)->Split(0);
+  ASSERT_TRUE(again.ok() && again->has_value());
+  comm_.reset();
+  for (Communicator* one : {&**group, &**again}) {
+    EXPECT_EQ(one->rank(), 0);
+    EXPECT_EQ(one->size(), 1);
+    EXPECT_EQ(one->local_size(), 1);
+    EXPECT_TRUE(one->AllReduce(data_, 3).ok());
+    EXPECT_TRUE(one->Barrier().ok());
+  }
+}
+
 TEST_F(CommunicatorTest, NumbersOutOfRange) {
   ExpectInvalid(
       comm_->AllReduce(data_, data_, 4, DType::kFloat16, ReduceOp::kBitAnd),

@@ -1,6 +1,7 @@
 #include "tests/worker_sdk/api/fake_communicator.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -54,6 +55,14 @@ Communicator::~Communicator() = default;
 StatusOr<Communicator> Communicator::FromEnvironment() {
   if (!TheFake().answer.ok()) return TheFake().answer;
   return Communicator(std::make_unique<Impl>());
+}
+
+StatusOr<std::optional<Communicator>> Communicator::Split(int64_t color, int64_t key) {
+  const Status status = Noted("split " + std::to_string(color) + " " + std::to_string(key));
+  if (!status.ok()) return status;
+  std::optional<Communicator> out;
+  if (color >= 0) out = Communicator(std::make_unique<Impl>());
+  return out;
 }
 
 int Communicator::rank() const { return 1; }

@@ -231,6 +231,30 @@ class CallsTest(Case):
         of.set_timeout(2)
         self.assertEqual(self.fake.calls, [("set_timeout", 0.0), ("set_timeout", 2.0)])
 
+    def test_split(self):
+        group = self.comm.split(3, key=-5)
+        self.assertEqual(self.fake.calls, [("split", 3, -5)])
+        self.assertEqual((group.rank, group.size), (1, 4))
+        self.assertIsNone(self.comm.split(None))
+        self.assertIsNone(self.comm.split(numpy.int64(-7), 2**63 - 1))
+        self.assertEqual(self.fake.calls[1:], [("split", -1, 0), ("split", -7, 2**63 - 1)])
+        self.refused(TypeError, lambda: self.comm.split(1.5), "float")
+        self.refused(ValueError, lambda: self.comm.split(2**63), "color: want -2**63..2**63-1, got 9223372036854775808")
+        self.refused(ValueError, lambda: self.comm.split(0, -(2**63) - 1), "key: want")
+        self.comm.close()
+        self.refused(muster.FailedPrecondition, lambda: self.comm.split(0), "split: the communicator is closed")
+        group.barrier()
+        group.close()
+        self.assertEqual(self.fake.freed, [77, 78])
+
+    def test_split_that_fails(self):
+        self.fake.answer, self.fake.text = 14, b"rank 3 died"
+        with self.assertRaises(muster.Unavailable):
+            self.comm.split(0)
+        self.comm = None
+        gc.collect()
+        self.assertEqual(self.fake.freed, [77])
+
 
 class StartedTest(Case):
     def test_every_call(self):

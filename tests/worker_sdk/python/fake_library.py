@@ -19,6 +19,11 @@ class FakeLibrary:
     def open(self):
         return self.answer, 0 if self.answer else 77
 
+    def split(self, handle, color, key, group):
+        if not self.answer and color >= 0:
+            group._obj.value = handle + 1
+        return self._noted("split", color, key)
+
     def last_error(self):
         return self.text
 

@@ -24,6 +24,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "muster/export.h"
@@ -102,6 +103,17 @@ class MUSTER_EXPORT Communicator {
   // gone), FailedPrecondition (the agent refuses: of another version, or another round),
   // DeadlineExceeded.
   static StatusOr<Communicator> FromEnvironment();
+
+  // Ranks that give the same color become a communicator of their own, ordered by key, and by their
+  // ranks here where keys are equal; its rank(), size(), local_size(), nodes(), ... are the
+  // group's. With a negative color a rank takes part and gets none: an OK result without a value.
+  // Blocks until every rank has called it, as any collective. The group has the timeout that this
+  // communicator has now, outlives it if need be, and can be split again; the two may be used at
+  // the same time, as long as all ranks of each make the same calls on it in the same order, and
+  // no two ranks wait for each other in different ones.
+  // Errors are also those of FromEnvironment(), for all ranks where one could not enter its group;
+  // this communicator goes on then.
+  StatusOr<std::optional<Communicator>> Split(int64_t color, int64_t key = 0);
 
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;

@@ -58,6 +58,9 @@ const char* muster_last_error(void);
 
 int muster_init(muster_comm** out);
 void muster_free(muster_comm* comm); /* may block: see ~Communicator; NULL is allowed */
+/* The ranks of one color, ordered by key; a negative color takes part and gets NULL, with
+ * MUSTER_OK. muster_free() ends the group, before or after `comm`. */
+int muster_split(muster_comm* comm, int64_t color, int64_t key, muster_comm** out);
 
 /* Of a null communicator: -1, and round 0. */
 int muster_rank(const muster_comm* comm);

@@ -60,7 +60,8 @@ class Work:
 
 
 class Communicator:
-    """The ranks of a job, and what they do together; :func:`muster.init` makes one.
+    """The ranks of a job, and what they do together; :func:`muster.init` makes one, :meth:`split`
+    those of groups.
 
     Every rank makes the same calls in the same order. A call blocks until its own part is done and
     lets other Python threads run, but not on the same communicator. With ``async_op=True`` it
@@ -90,14 +91,15 @@ class Communicator:
     After the last three, outputs are unspecified and each later call raises the same.
     """
 
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: Any, handle: int = 0) -> None:
         self._library = library
-        self._handle = 0
+        self._handle = handle
         self._busy = threading.Lock()
         self._started: set[Work] = set()
         self._look_at = _LOOK_AT_MIN  # so many started, and we look which of them have ended
-        code, self._handle = library.open()
-        _check(library, code)
+        if not handle:
+            code, self._handle = library.open()
+            _check(library, code)
         #: This process among all, 0 .. size - 1.
         self.rank: int = library.rank(self._handle)
         #: Processes in all.
@@ -136,6 +138,26 @@ class Communicator:
             if handle:
                 self._library.free(handle)
             self._started.clear()
+
+    def split(self, color: int | None, key: int = 0) -> "Communicator | None":
+        """Makes a communicator of all ranks that give the same color; every rank calls it.
+
+        Parameters
+        ----------
+        color : int or None
+            None, or below 0: this rank takes part, and gets no group.
+        key : int
+            Ranks of a group are ordered by it; by their ranks here where it is equal.
+
+        Returns
+        -------
+        The group, with ranks and sizes of its own and the timeout of this communicator, which it
+        may outlive; or None.
+        """
+        color = -1 if color is None else _int64(color, "color")
+        group = ctypes.c_void_p()
+        self._call("split", color, _int64(key, "key"), ctypes.byref(group))
+        return Communicator(self._library, group.value) if group.value else None
 
     def set_timeout(self, seconds: float | None) -> None:
         """Sets how long each later call may take.
@@ -425,6 +447,13 @@ def _tag(tag: int) -> int:
     if not 0 <= tag < 2**31:
         raise ValueError(f"tag: want 0..{2**31 - 1}, got {tag}")
     return tag
+
+
+def _int64(value: int, name: str) -> int:
+    value = operator.index(value)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name}: want -2**63..2**63-1, got {value}")
+    return value
 
 
 def _in_place(source: Buffer) -> Buffer:

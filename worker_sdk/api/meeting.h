@@ -1,0 +1,49 @@
+// How the ranks of a communicator come together.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "muster/status.h"
+#include "worker_sdk/algorithm/layout.h"
+#include "worker_sdk/algorithm/split.h"
+#include "worker_sdk/bootstrap/agent_link.h"
+#include "worker_sdk/bootstrap/environment.h"
+#include "worker_sdk/executor/executor.h"
+#include "worker_sdk/transport/arena.h"
+
+namespace muster {
+
+struct Meeting {
+  std::optional<AgentLink> link;  // none: a communicator of one rank needs no agent
+  std::unique_ptr<Arena> arena;
+  Layout layout;
+  uint32_t rank = 0;
+};
+
+// `layout`: of one rank.
+StatusOr<Meeting> MeetAlone(Layout layout);
+// All ranks of the job.
+StatusOr<Meeting> MeetAtAgent(const WorkerIdentity& job);
+
+// A split of a communicator: the same two numbers on all its ranks.
+struct SplitId {
+  uint64_t communicator = 0;  // AgentLink::number()
+  uint64_t splits = 0;        // before this one
+};
+// The group that `wish` asks for, once all ranks of `all` have made theirs and have entered their
+// groups; nullopt: it asks for none. Where one rank fails all do, and `all` goes on unless the
+// error is its own. `job`: as the agent knows this process.
+StatusOr<std::optional<Meeting>> MeetInGroup(Executor& all, const WorkerIdentity& job,
+                                             const SplitId& id, const SplitWish& wish);
+
+// This process as `rank` of a group.
+WorkerIdentity IdentityIn(const Layout& group, uint32_t rank, const WorkerIdentity& job);
+
+// AgentLink::Connect, with ranks as `layout` counts them.
+Status Connect(AgentLink& link, const Layout& layout, const std::vector<uint32_t>& ranks,
+               const Executor::Take& take, const Peers::GiveUp& give_up);
+
+}  // namespace muster
