@@ -40,6 +40,10 @@ std::vector<std::string> ProgramArgv(const JobSpec& spec, absl::string_view pyth
   return argv;
 }
 
+absl::string_view OnFailureName(OnFailure on_failure) {
+  return on_failure == OnFailure::kStop ? "stop" : "continue";
+}
+
 absl::string_view StartWayName(StartWay way) {
   switch (way) {
     case StartWay::kLocal:

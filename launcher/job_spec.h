@@ -79,6 +79,8 @@ enum class OptionId : uint8_t {
   kStore,
   // when something ends
   kMaxRestarts,
+  kOnFailure,
+  kContinuous,
   kMonitorInterval,
   kStartMethod,
   kEventLogHandler,
@@ -206,6 +208,7 @@ struct JobSpec {
 
   // --- when something ends ---
   uint32_t max_restarts = 0;
+  OnFailure on_failure = OnFailure::kStop;
   absl::Duration restart_grace = kRestartGrace;
   absl::Duration timeout = absl::InfiniteDuration();
   std::string report_file;  // "" = none
@@ -268,6 +271,8 @@ std::vector<std::string> ValuesOf(const JobSpec& spec, OptionId id);
 std::vector<std::string> ProgramArgv(const JobSpec& spec, absl::string_view python);
 
 absl::string_view StartWayName(StartWay way);
+// As it is typed.
+absl::string_view OnFailureName(OnFailure on_failure);
 
 // "node0:29400", "[::1]:29400".
 std::string HostPort(const std::string& host, uint16_t port);

@@ -192,6 +192,17 @@ absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
+absl::Status SetOnFailure(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"stop", "continue"}));
+  s.on_failure = word == 0 ? OnFailure::kStop : OnFailure::kContinue;
+  return absl::OkStatus();
+}
+
+absl::Status SetContinuous(const OptionValue&, JobSpec& s) {
+  s.on_failure = OnFailure::kContinue;
+  return absl::OkStatus();
+}
+
 absl::Status SetTotal(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(s.total, ParseNumber(v, 1, kWorldSizeMax));
   return absl::OkStatus();

@@ -26,6 +26,8 @@ absl::Status SetTimeout(const OptionValue& v, JobSpec& s);
 absl::Status SetJobName(const OptionValue& v, JobSpec& s);
 absl::Status SetJobLog(const OptionValue& v, JobSpec& s);
 absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s);
+absl::Status SetOnFailure(const OptionValue& v, JobSpec& s);
+absl::Status SetContinuous(const OptionValue& v, JobSpec& s);
 absl::Status SetTotal(const OptionValue& v, JobSpec& s);
 absl::Status SetPerNode(const OptionValue& v, JobSpec& s);
 absl::Status AddHosts(const OptionValue& v, JobSpec& s);

@@ -209,6 +209,12 @@ constexpr OptionRow kTable[] = {
 
     {OptionId::kMaxRestarts, kRequired, true, "--max-restarts", "N", "PET_MAX_RESTARTS", kEnd,
      "times that all workers are started again after a failure (0)", SetMaxRestarts},
+    {OptionId::kOnFailure, kRequired, false, "--on-failure", "stop|continue", "", kEnd,
+     "when no restart is left: stop the others (default), or let them go on to their end",
+     SetOnFailure},
+    {OptionId::kContinuous, kNone, false,
+     "--continuous --enable-recovery -disable-auto-cleanup --no-kill", "", "", kEnd,
+     "as mpirun, mpiexec and srun have it: the same as --on-failure=continue", SetContinuous},
     {OptionId::kMonitorInterval, kRequired, false, "--monitor-interval", "S",
      "PET_MONITOR_INTERVAL", kEnd, "a death is noticed at once", kNoEffect},
     {OptionId::kStartMethod, kRequired, false, "--start-method", "NAME", "PET_START_METHOD", kEnd,

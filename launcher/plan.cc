@@ -168,6 +168,7 @@ LaunchPlan PlanOf(const JobSpec& spec) {
   }
   plan.prologue = spec.plan.prologue;
   plan.wdir = spec.plan.wdir;
+  plan.on_failure = spec.on_failure;
   plan.rendezvous = spec.way == StartWay::kLocal ? "" : EndpointText(spec.rendezvous);
   plan.env_set = spec.plan.env_set;
   plan.notes = spec.notes;
@@ -257,6 +258,9 @@ std::string PlanText(const LaunchPlan& plan) {
   for (const absl::string_view line : absl::StrSplit(plan.prologue, '\n', absl::SkipEmpty())) {
     absl::StrAppend(&out, "prologue ", line, "\n");
   }
+  if (plan.on_failure == OnFailure::kContinue) {
+    absl::StrAppend(&out, "failure  when no restart is left, the other workers go on\n");
+  }
   if (!plan.rendezvous.empty()) {
     absl::StrAppend(&out, "meet at  ", plan.rendezvous, "\n");
   }
@@ -321,6 +325,7 @@ std::string PlanJson(const LaunchPlan& plan) {
   out["wraps"] = plan.wraps;
   out["prologue"] = plan.prologue;
   out["wdir"] = plan.wdir;
+  out["on_failure"] = OnFailureName(plan.on_failure);
   out["rendezvous"] = plan.rendezvous;
   out["env_set"] = plan.env_set;
   out["environment"] = Names(plan.environment);

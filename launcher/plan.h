@@ -43,6 +43,7 @@ struct LaunchPlan {
   std::vector<std::string> wraps;     // "0-3:CMD" of --wrap
   std::string prologue;
   std::string wdir;
+  OnFailure on_failure = OnFailure::kStop;
   std::string rendezvous;                // where the nodes meet, "" when nothing listens
   std::vector<std::string> env_set;      // "K=V" of -x
   std::vector<std::string> environment;  // "K=V" sent along from here; only the names are shown

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "proto/base/text.h"
@@ -71,6 +72,19 @@ std::string Grouped(const JobReport& report, bool stopped_by_us) {
   return out;
 }
 
+// "b, c: ranks 2-5" for all nodes that were lost while the others went on.
+std::string LostWithNodes(const JobReport& report) {
+  std::vector<std::string> hosts;
+  std::vector<uint32_t> ranks;
+  for (const LostNode& node : report.lost_nodes) {
+    hosts.push_back(node.hostname);
+    ranks.insert(ranks.end(), node.ranks.begin(), node.ranks.end());
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return absl::StrCat(absl::StrJoin(hosts, ", "), ranks.size() == 1 ? ": rank " : ": ranks ",
+                      RangeList(ranks));
+}
+
 nlohmann::json ExitJson(const ExitRecord& record) {
   const WorkerExit& exit = record.exit;
   nlohmann::json out = {
@@ -117,6 +131,9 @@ std::string ReportText(const JobReport& report, const std::string& job_id) {
                       "start fewer workers\n");
     }
   }
+  if (!report.lost_nodes.empty()) {
+    absl::StrAppend(&out, "  lost with ", LostWithNodes(report), "\n");
+  }
   const std::string others = Grouped(report, /*stopped_by_us=*/false);
   if (!others.empty()) {
     absl::StrAppend(&out, "  failed as well: ", others, "\n");
@@ -161,13 +178,17 @@ std::string ReportJson(const JobReport& report, const std::string& job_id) {
       {"exit_code", report.exit_code},    {"cause", CauseName(report.cause)},
       {"headline", report.headline},      {"lost_node", report.lost_node},
       {"restarts", report.restarts},      {"history", report.history},
-      {"exits", nlohmann::json::array()},
+      {"exits", nlohmann::json::array()}, {"lost_nodes", nlohmann::json::array()},
   };
   if (report.first.has_value()) {
     out["first"] = ExitJson(*report.first);
   }
   for (const ExitRecord& record : report.exits) {
     out["exits"].push_back(ExitJson(record));
+  }
+  for (const LostNode& node : report.lost_nodes) {
+    out["lost_nodes"].push_back(
+        {{"host", node.hostname}, {"headline", node.headline}, {"ranks", node.ranks}});
   }
   // Bytes of a worker's stderr need not be UTF-8.
   return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

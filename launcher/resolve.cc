@@ -56,6 +56,7 @@ constexpr Pair kPairs[] = {
     {OptionId::kLogPrefix, OptionId::kNoPrefix, "keep one of the two"},
     {OptionId::kLabel, OptionId::kNoPrefix, "keep one of the two"},
     {OptionId::kQuiet, OptionId::kVerbose, "keep one of the two"},
+    {OptionId::kOnFailure, OptionId::kContinuous, "keep one of the two"},
     {OptionId::kPty, OptionId::kGdb, "there is one terminal; keep one of the two"},
     {OptionId::kPty, OptionId::kDetach,
      "a detached job has no terminal; launch attach shows its output"},

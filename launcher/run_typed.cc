@@ -51,6 +51,7 @@ std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec) 
                            ? absl::StrCat(spec.nodes_max)
                            : absl::StrCat(spec.nodes_min, ":", spec.nodes_max)},
           {"--max-restarts", absl::StrCat(spec.max_restarts)},
+          {"--on-failure", std::string(OnFailureName(spec.on_failure))},
           {"program", DescribePrograms(spec)}};
 }
 

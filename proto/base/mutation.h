@@ -21,6 +21,8 @@ enum class Mutation : uint8_t {
   kExitsSentOnce,           // an exit whose beat is lost is never told again
   kLeaseIgnored,            // A4: a round starts without a lease
   kSoughtOnce,              // a peer whose answer is lost is never sought again
+  kFailureStopsAll,         // --on-failure=continue is forgotten
+  kLostNodeForgotten,       // ... and so is a node that is lost meanwhile
   kLast,
 };
 

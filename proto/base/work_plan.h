@@ -17,6 +17,7 @@ enum class WorkersWanted : uint8_t { kNumber, kAuto, kCpu, kGpu };  // --nproc-p
 enum class StoreMode : uint8_t { kAuto, kAgent, kWorker };          // --store
 enum class StdinMode : uint8_t { kNone, kRank, kAll };              // --stdin
 enum class OverflowMode : uint8_t { kBlock, kDrop };                // --output-overflow
+enum class OnFailure : uint8_t { kStop, kContinue };                // --on-failure
 
 // torchrun's Std: bit 1 = stdout, bit 2 = stderr.
 struct StreamSelect {

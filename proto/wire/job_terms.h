@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "proto/base/limits.h"
+#include "proto/base/work_plan.h"
 
 namespace muster {
 
@@ -14,6 +15,7 @@ struct JobTerms {
   uint32_t nodes_min = 1;
   uint32_t nodes_max = 1;
   uint32_t restarts_max = 0;
+  OnFailure on_failure = OnFailure::kStop;
   absl::Duration join_timeout = kJoinTimeout;
   absl::Duration last_call = kLastCall;
   absl::Duration grace = kGrace;

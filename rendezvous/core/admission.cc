@@ -190,7 +190,7 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
   node.join.key = key;
   node.incarnation = Incarnation{++s.incarnations};
   node.store_port = event.join.store_port;
-  node.heard = m.now;
+  node.heard = node.last_sign = m.now;
   // Of a job that is over it needs to hear only that; nobody waits for it.
   node.ended = s.phase == JobPhase::kEnding || s.phase == JobPhase::kEnded;
   s.by_life[event.join.life] = id;

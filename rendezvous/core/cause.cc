@@ -37,6 +37,16 @@ const ExitRecord* FirstCause(const std::vector<ExitRecord>& exits) {
   return first;
 }
 
+const ExitRecord* EarliestFailure(const std::vector<ExitRecord>& exits) {
+  const ExitRecord* first = nullptr;
+  for (const ExitRecord& record : exits) {
+    if (IsFailure(record.exit) && (first == nullptr || record.seen < first->seen)) {
+      first = &record;
+    }
+  }
+  return first;
+}
+
 std::string ExitSentence(const ExitRecord& record) {
   const WorkerExit& exit = record.exit;
   const std::string who = absl::StrCat("rank ", exit.rank.value, " on ", record.hostname);

@@ -13,6 +13,10 @@ namespace muster {
 // reset" is not blamed. Null when none failed. Valid as long as `exits` is.
 const ExitRecord* FirstCause(const std::vector<ExitRecord>& exits);
 
+// Of the same, the one that was seen first, whatever it was: where workers do not end because of
+// each other.
+const ExitRecord* EarliestFailure(const std::vector<ExitRecord>& exits);
+
 bool IsFailure(const WorkerExit& exit);
 
 // "rank 3 on node1 (pid 4711) was ended by SIGSEGV (segmentation fault) after 1.2 s"

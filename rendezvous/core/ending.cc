@@ -1,4 +1,5 @@
 // Stop of a round, its first cause, restart or end of the job.
+#include <algorithm>
 #include <csignal>
 #include <string>
 #include <utility>
@@ -13,6 +14,8 @@ namespace muster {
 namespace {
 
 constexpr size_t kHistoryMax = 16;  // the reasons of earlier rounds, in a report on one page
+// Lines about failures while the round goes on; the report names all.
+constexpr uint32_t kFailuresToldMax = 16;
 
 bool MayRestart(const Machine& m) {
   return m.state.report.restarts < m.config.restarts_max && m.state.live >= m.config.nodes_min;
@@ -39,6 +42,24 @@ Cause NameCause(RoundState& s) {
   }
   s.report.first = *first;
   return {CauseKind::kWorker, first->exit.ExitCode(), ExitSentence(*first)};
+}
+
+// Of a round that went on to its end.
+Cause NameFirstFailure(RoundState& s) {
+  const ExitRecord* worker = EarliestFailure(s.report.exits);
+  const std::vector<LostNode>& lost = s.report.lost_nodes;
+  const auto node = std::min_element(
+      lost.begin(), lost.end(),
+      [](const LostNode& one, const LostNode& other) { return one.last_sign < other.last_sign; });
+  if (node != lost.end() && (worker == nullptr || node->last_sign < worker->seen)) {
+    s.report.lost_node = node->hostname;
+    return {CauseKind::kNodeLost, 1, node->headline};
+  }
+  if (worker == nullptr) {
+    return {CauseKind::kNone, 0, ""};
+  }
+  s.report.first = *worker;
+  return {CauseKind::kWorker, worker->exit.ExitCode(), ExitSentence(*worker)};
 }
 
 // What never started once starts no better the second time.
@@ -115,7 +136,53 @@ void Insist(Machine& m, int32_t signo, bool at_once) {
   }
 }
 
+void TellFailure(Machine& m, const std::string& what) {
+  uint32_t& told = m.state.failures_told;
+  if (told < kFailuresToldMax) {
+    m.out.push_back(Tell{absl::StrCat(what, "; the others go on (--on-failure=continue)")});
+  } else if (told == kFailuresToldMax) {
+    m.out.push_back(Tell{"more workers fail; the report at the end names them all"});
+  }
+  ++told;
+}
+
 }  // namespace
+
+bool GoesOn(const Machine& m) {
+  return m.config.on_failure == OnFailure::kContinue && !MayRestart(m) &&
+         !Mutated(Mutation::kFailureStopsAll);
+}
+
+void TellFailures(Machine& m, size_t first) {
+  const std::vector<ExitRecord>& exits = m.state.report.exits;
+  for (size_t i = first; i < exits.size(); ++i) {
+    if (IsFailure(exits[i].exit)) {
+      TellFailure(m, ExitSentence(exits[i]));
+    }
+  }
+}
+
+void GoOnWithout(Machine& m, NodeId id, const std::string& headline) {
+  RoundState& s = m.state;
+  if (s.pending.count(id) == 0) {
+    return;  // its workers had ended before
+  }
+  const NodeState& node = s.nodes.at(id);
+  const Member& member = s.members[static_cast<size_t>(node.place)];
+  LostNode lost{node.join.hostname, headline, {}, node.last_sign};
+  for (uint32_t local = 0; local < member.workers; ++local) {
+    const uint32_t rank = member.RankAt(local);
+    if (!s.ended[rank]) {
+      s.ended[rank] = true;
+      lost.ranks.push_back(rank);
+    }
+  }
+  if (!Mutated(Mutation::kLostNodeForgotten)) {
+    s.report.lost_nodes.push_back(std::move(lost));
+  }
+  TellFailure(m, headline);
+  MemberSettled(m, id, /*lost=*/true);
+}
 
 void StopForWorker(Machine& m) {
   const bool is_final = !MayRestart(m) || AnySpawnFailed(m.state);
@@ -192,7 +259,8 @@ void MemberSettled(Machine& m, NodeId id, bool lost) {
   if (s.phase == JobPhase::kRunning) {
     s.stop_signal = SIGTERM;
     s.stop_grace = m.config.grace;
-    EndJob(m, 0, CauseKind::kNone, "");
+    Cause cause = NameFirstFailure(s);
+    EndJob(m, cause.exit_code, cause.kind, std::move(cause.headline));
   } else {
     Settle(m);
   }

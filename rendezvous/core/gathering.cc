@@ -118,12 +118,15 @@ void StartRound(Machine& m) {
   }
   SetMembers(m, order);
   s.unstarted = {order.begin(), order.end()};
+  s.ended.assign(s.world_size, false);
+  s.failures_told = 0;
   s.signals.clear();
   s.stop_reason = StopReason::kNone;
   s.stop_is_final = false;
   s.last_call_at = s.next_tell = absl::InfiniteFuture();
   s.note_stale = true;
   s.report.exits.clear();
+  s.report.lost_nodes.clear();
   s.report.first.reset();
   m.out.push_back(RoundStarted{s.round, s.world_size, static_cast<uint32_t>(order.size())});
   SendToMembers(m);

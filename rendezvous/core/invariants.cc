@@ -94,11 +94,36 @@ absl::Status CheckPeers(const RoundState& state, const std::vector<Member>& memb
   return absl::OkStatus();
 }
 
+// I7
+absl::Status CheckGoingOn(const RoundConfig& config, const RoundState& state) {
+  const auto never_ran = [](const ExitRecord& record) {
+    return record.exit.kind == ExitKind::kSpawnFailed;
+  };
+  const bool by_failure =
+      state.stop_reason == StopReason::kWorker || state.stop_reason == StopReason::kNode;
+  if (config.on_failure == OnFailure::kContinue && state.phase == JobPhase::kStopping &&
+      by_failure && state.stop_is_final &&
+      std::none_of(state.report.exits.begin(), state.report.exits.end(), never_ran)) {
+    return Broken("I7", "a failure ends round ", state.round.ToString(),
+                  ", but the others were to go on");
+  }
+  const bool ended_by_itself = state.report.ended && state.stop_reason == StopReason::kNone &&
+                               state.report.cause != CauseKind::kUser &&
+                               state.report.cause != CauseKind::kTimeout &&
+                               state.report.cause != CauseKind::kNeverFormed;
+  if (ended_by_itself &&
+      std::find(state.ended.begin(), state.ended.end(), false) != state.ended.end()) {
+    return Broken("I7", "the job has ended, but not each of its workers");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckState(const RoundConfig& config, const RoundState& state) {
   RETURN_IF_ERROR(CheckRanks(state));
   RETURN_IF_ERROR(CheckSets(state));
+  RETURN_IF_ERROR(CheckGoingOn(config, state));
   if (state.report.restarts > config.restarts_max) {
     return Broken("I4", state.report.restarts, " restarts, allowed are ", config.restarts_max);
   }

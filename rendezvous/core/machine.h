@@ -49,10 +49,16 @@ void TellWaiting(Machine& m);
 const std::string& WaitingNote(Machine& m);
 
 // --- ending.cc: stop, first cause, restart, end ---
+// Whether the round goes on when a worker or a node fails now.
+bool GoesOn(const Machine& m);
 void StopForWorker(Machine& m);
 void StopForNode(Machine& m, const NodeState& node, const std::string& headline);
 void StopForTimeLimit(Machine& m);
 void OnUserStop(Machine& m, int32_t signo, bool at_once);
+// The round goes on without this member.
+void GoOnWithout(Machine& m, NodeId id, const std::string& headline);
+// Those of report.exits from `first` on are news, and the round goes on.
+void TellFailures(Machine& m, size_t first);
 // A member has reported everything (`lost` false), or never will.
 void MemberSettled(Machine& m, NodeId id, bool lost);
 void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline);

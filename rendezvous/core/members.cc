@@ -42,14 +42,24 @@ void Record(Machine& m, NodeId id, const NodeState& node, const WorkerExit& exit
   s.report.exits.push_back(std::move(record));
 }
 
+void MarkEnded(RoundState& s, const NodeState& node, const WorkerExit& exit) {
+  const bool by_itself = exit.Ok() || IsFailure(exit);
+  if (by_itself && node.round == s.round && exit.rank.value < s.ended.size()) {
+    s.ended[exit.rank.value] = true;
+  }
+}
+
 struct Ends {
-  bool failed = false;   // a worker failed by itself
-  bool stopped = false;  // a worker was stopped
+  bool failed = false;        // a worker failed by itself
+  bool never_ran = false;     // ... as it could not be started
+  bool stopped = false;       // a worker was stopped
+  size_t first_recorded = 0;  // of report.exits: the first of these ends that is there
 };
 
 // Takes the exits not seen before (rule 4 of messages.h).
 Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   Ends ends;
+  ends.first_recorded = m.state.report.exits.size();
   for (size_t i = 0; i < beat.exits.size(); ++i) {
     if (beat.exits_from + i != node.exits_seen) {
       continue;
@@ -57,25 +67,38 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
     const WorkerExit& exit = beat.exits[i];
     ++node.exits_seen;
     node.exits_ok += exit.Ok() ? 1 : 0;
+    node.exits_failed += IsFailure(exit) ? 1 : 0;
     ends.failed |= IsFailure(exit);
+    ends.never_ran |= IsFailure(exit) && exit.kind == ExitKind::kSpawnFailed;
     ends.stopped |= !exit.Ok() && exit.stopped_by_us;
     Record(m, id, node, exit);
+    MarkEnded(m.state, node, exit);
   }
   return ends;
+}
+
+void NodeFailed(Machine& m, NodeId id, const NodeState& node, const std::string& headline) {
+  if (GoesOn(m)) {
+    GoOnWithout(m, id, headline);
+  } else {
+    StopForNode(m, node, headline);
+  }
 }
 
 void MemberOfRunningRound(Machine& m, NodeId id, const NodeState& node, const Ends& ends) {
   if (node.round != m.state.round) {
     return;  // it has not heard of the round yet
   }
-  if (ends.failed) {
-    StopForWorker(m);
-  } else if (node.exits_ok == node.join.workers) {
+  if (ends.failed && (ends.never_ran || !GoesOn(m))) {
+    return StopForWorker(m);
+  }
+  TellFailures(m, ends.first_recorded);
+  if (node.exits_ok + node.exits_failed == node.join.workers) {
     MemberSettled(m, id, /*lost=*/false);
   } else if (ends.stopped || node.phase != AgentPhase::kRunning) {
-    StopForNode(m, node,
-                absl::StrCat("node ", node.join.hostname,
-                             " ended its workers: it had lost its connection to the master"));
+    NodeFailed(m, id, node,
+               absl::StrCat("node ", node.join.hostname,
+                            " ended its workers: it had lost its connection to the master"));
   }
 }
 
@@ -93,7 +116,7 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   RoundState& s = m.state;
   if (beat.round != node.round) {
     node.round = beat.round;
-    node.exits_seen = node.exits_ok = 0;
+    node.exits_seen = node.exits_ok = node.exits_failed = 0;
     node.pids.clear();
   }
   node.phase = beat.phase;
@@ -142,9 +165,9 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
   s.note_stale = true;
   UpdateReady(m, id, node);
   if (in_round && s.phase == JobPhase::kRunning) {
-    StopForNode(m, node,
-                absl::StrCat("node ", node.join.hostname,
-                             status == NodeStatus::kLeft ? " left: " : " was lost: ", why));
+    NodeFailed(m, id, node,
+               absl::StrCat("node ", node.join.hostname,
+                            status == NodeStatus::kLeft ? " left: " : " was lost: ", why));
   } else if (in_round) {
     MemberSettled(m, id, /*lost=*/true);
   } else if (s.phase == JobPhase::kEnding) {
@@ -181,7 +204,7 @@ void OnBeat(Machine& m, const Beat& beat) {
     return;  // repeated or overtaken: the later beat said more
   }
   node->beat_seq_last = beat.seq;
-  node->heard = m.now;
+  node->heard = node->last_sign = m.now;
   node->status = NodeStatus::kAlive;
   Watch(m.state, beat.node, *node, m.now + m.config.lease + m.config.lease_slack);
   m.answering = beat.node;
@@ -211,6 +234,7 @@ void OnLinkClosed(Machine& m, const LinkClosed& event) {
     return Gone(m, event.node, node, NodeStatus::kLeft, "it ended");
   }
   node.status = NodeStatus::kSuspect;
+  node.last_sign = m.now;
   Watch(s, event.node, node, m.now + m.config.reconnect_window);
   UpdateReady(m, event.node, node);
   TryStart(m);

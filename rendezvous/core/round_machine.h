@@ -7,7 +7,9 @@
 //  I3 nothing is sent to, or believed from, an incarnation older than the node's present one;
 //  I4 restarts never exceed restarts_max;
 //  I5 the first cause, once named, does not change; the exit code follows from it;
-//  I6 a round starts only with nodes_min..nodes_max ready members.
+//  I6 a round starts only with nodes_min..nodes_max ready members;
+//  I7 with OnFailure::kContinue a failure stops a round only if another round follows, or a worker
+//     never ran; a round that nothing stops ends when each of its workers has ended or is lost.
 // Work per event: O(log N); O(N) only when a round starts, stops or ends, and once when the job
 // ends.
 #pragma once

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "proto/base/limits.h"
 #include "proto/base/messages.h"
+#include "proto/base/work_plan.h"
 
 namespace muster {
 
@@ -28,6 +29,8 @@ struct RoundConfig {
   uint32_t nodes_min = 1;
   uint32_t nodes_max = 1;
   uint32_t restarts_max = 0;
+  // kContinue: once no restart is possible, the other workers go on when some fail.
+  OnFailure on_failure = OnFailure::kStop;
   absl::Duration join_timeout =
       kJoinTimeout;                      // the whole time in which min nodes must come together
   absl::Duration last_call = kLastCall;  // after the min-th node, for more, when min < max
@@ -127,6 +130,14 @@ struct ExitRecord {
   absl::Time seen;  // master's clock, less the age the agent gave
 };
 
+// A node that is gone while the others go on, as the report shows it.
+struct LostNode {
+  std::string hostname;
+  std::string headline;
+  std::vector<uint32_t> ranks;  // that ran there until then
+  absl::Time last_sign;         // of it: what failed later may have failed because of it
+};
+
 enum class CauseKind : uint8_t { kNone, kNodeLost, kWorker, kUser, kTimeout, kNeverFormed };
 
 struct JobReport {
@@ -139,6 +150,7 @@ struct JobReport {
   std::string lost_node;            // kNodeLost: its host name
   std::vector<ExitRecord>
       exits;  // of the last round: all that failed or were stopped (bounded by world size)
+  std::vector<LostNode> lost_nodes;  // of the last round, where it went on without them
   uint32_t restarts = 0;
   // One line for each earlier round, why it ended: of the last ones.
   std::vector<std::string> history;
@@ -157,12 +169,14 @@ struct NodeState {
   std::vector<int32_t> pids;  // of its workers in `round`, by local rank; empty = not told
   uint32_t exits_seen = 0;    // of `round`
   uint32_t exits_ok = 0;
+  uint32_t exits_failed = 0;  // by themselves
   uint32_t signals_done = 0;
   uint64_t beat_seq_last = 0;
   absl::Time expires;  // lost then (lease + slack, or the reconnect window)
   // Time of its entry in `expiries`, never after `expires`; InfinitePast = it has none.
   absl::Time watched = absl::InfinitePast();
   absl::Time heard;                   // receipt of its last beat or Join
+  absl::Time last_sign;               // the same, or the end of its connection since then
   std::optional<NodeRank> rank_kept;  // of the first round it was in: it gets it back
   int32_t place = -1;  // index in `members`, as this incarnation; -1 = not in the present round
   std::string lost_why;
@@ -184,6 +198,9 @@ struct Member {
   std::vector<uint32_t> ranks;  // as its Join asked; empty = from rank_first on
   uint16_t port = 0;            // that its node had announced when the round started
   bool Runs(Rank rank) const;
+  uint32_t RankAt(uint32_t local) const {
+    return ranks.empty() ? rank_first.value + local : ranks[local];
+  }
 };
 
 struct RoundState {
@@ -200,7 +217,10 @@ struct RoundState {
   std::map<uint64_t, absl::Time> contenders;  // lives that ask for a place that is held, since when
   uint32_t live = 0;                          // nodes alive or suspect
   std::set<NodeId> ready;  // alive, kReady with a port, and not in a round that goes on
-  // Who is still awaited. Running: members whose workers have not all ended well; stopping: members
+  // By rank: has ended by itself, or its node is lost. Nobody needs to wait for it.
+  std::vector<bool> ended;
+  uint32_t failures_told = 0;  // on the user's terminal, of `round`, while it goes on
+  // Who is still awaited. Running: members whose workers have not all ended; stopping: members
   // that have not reported everything; ending: nodes that have not acknowledged.
   std::set<NodeId> pending;
   std::set<std::string> start_failed;  // keys that a starter gave up on

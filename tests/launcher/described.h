@@ -44,7 +44,7 @@ inline std::string Described(const JobSpec& s) {
       s.rendezvous.file, " ", s.rendezvous.id, " ",
       absl::StrJoin(s.rendezvous.conf, ",", absl::PairFormatter("=")), " ", s.serve, " ",
       number(s.node_rank), " ", s.master_addr, " ", number(s.master_port), " ", s.local_addr, " ",
-      p.standalone, " ", p.iface, "\nend ", s.max_restarts, " ",
+      p.standalone, " ", p.iface, "\nend ", s.max_restarts, " ", OnFailureName(s.on_failure), " ",
       absl::FormatDuration(s.restart_grace), " ", absl::FormatDuration(p.grace), " ",
       absl::FormatDuration(s.timeout), " ", s.report_file, "\noutput ", number(s.prefix), " ",
       s.quiet, s.verbose, " ", o.prefix_template, " ", o.timestamps, " ", o.log_dir, " ",

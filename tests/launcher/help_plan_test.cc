@@ -98,6 +98,14 @@ TEST(Plan, ShowsWhatIsPutInFrontOfTheProgram) {
   EXPECT_EQ(json["prologue"], "ulimit");
 }
 
+TEST(Plan, SaysThatTheOthersGoOn) {
+  EXPECT_THAT(PlanText(Plan("--on-failure continue -n 2 p")),
+              HasSubstr("\nfailure  when no restart is left, the other workers go on\n"));
+  EXPECT_THAT(PlanText(Plan("-n 2 p")), Not(HasSubstr("failure")));
+  EXPECT_EQ(nlohmann::json::parse(PlanJson(Plan("--continuous p")))["on_failure"], "continue");
+  EXPECT_EQ(nlohmann::json::parse(PlanJson(Plan("p")))["on_failure"], "stop");
+}
+
 TEST(Plan, RanksBehindAnUnknownCountAreUnknown) {
   const LaunchPlan plan = Plan("--standalone --nnodes 2 --nproc-per-node auto p");
   EXPECT_EQ(plan.world_size, 0u);

@@ -125,6 +125,18 @@ TEST(CommandLine, WhatHasNoEffectIsSaid) {
   }
 }
 
+TEST(CommandLine, OthersGoOnAfterAFailureWhereTheUserSaysSo) {
+  EXPECT_EQ(Ok({"p"}).on_failure, OnFailure::kStop);
+  EXPECT_EQ(Ok({"--on-failure", "continue", "p"}).on_failure, OnFailure::kContinue);
+  EXPECT_EQ(Ok({"--on_failure=stop", "p"}).on_failure, OnFailure::kStop);
+  for (const char* name :
+       {"--continuous", "--enable-recovery", "-disable-auto-cleanup", "--no-kill"}) {
+    EXPECT_EQ(Ok({name, "p"}).on_failure, OnFailure::kContinue) << name;
+  }
+  EXPECT_THAT(Error({"--on-failure", "ignore", "p"}),
+              HasSubstr("--on-failure: want stop, continue, got 'ignore'"));
+}
+
 TEST(CommandLine, ShutdownTimeoutIsTheGrace) {
   EXPECT_EQ(Ok({"--shutdown-timeout", "7", "p"}).plan.grace, absl::Seconds(7));
 }

@@ -69,6 +69,26 @@ TEST(ReportText, FirstCauseItsLastWordsAndWhoFollowed) {
             "  exit code 3\n");
 }
 
+TEST(ReportText, NamesWhoWasLostWithNodesWhileTheOthersWentOn) {
+  JobReport report;
+  report.ended = true;
+  report.exit_code = 1;
+  report.cause = CauseKind::kNodeLost;
+  report.headline = "node node2 was lost: no beat for 7.0 s";
+  report.lost_nodes = {{"node2", report.headline, {4, 5}, {}},
+                       {"node1", "node node1 left: asked to", {2}, {}}};
+  report.exits = {Exit(0, ExitKind::kExited, 3)};
+  EXPECT_EQ(ReportText(report, "job1"),
+            "muster: job job1: node node2 was lost: no beat for 7.0 s\n"
+            "  lost with node2, node1: ranks 2,4-5\n"
+            "  failed as well: rank 0 (exit code 3)\n"
+            "  exit code 1\n");
+  const auto json = nlohmann::json::parse(ReportJson(report, "job1"));
+  EXPECT_EQ(json["lost_nodes"][1],
+            (nlohmann::json{
+                {"host", "node1"}, {"headline", "node node1 left: asked to"}, {"ranks", {2}}}));
+}
+
 TEST(StateText, NamesWhoWasRunningWhenTheTimeWasOver) {
   JobReport report;
   report.cause = CauseKind::kTimeout;

@@ -1,4 +1,4 @@
-// What must hold across master, agents and workers (round_machine.h I1-I6 are checked by
+// What must hold across master, agents and workers (round_machine.h I1-I7 are checked by
 // invariants.h, these need to see everybody).
 #include "absl/strings/str_cat.h"
 #include "tests/sim/world.h"
@@ -107,6 +107,24 @@ void World::CheckFirstCause() {
   }
 }
 
+// Of a round that went on to its end, every worker that did not end well is in the report.
+void World::CheckFailuresNamed() {
+  std::set<uint32_t> named;
+  for (const ExitRecord& record : master_.report.exits) {
+    named.insert(record.exit.rank.value);
+  }
+  for (const LostNode& node : master_.report.lost_nodes) {
+    named.insert(node.ranks.begin(), node.ranks.end());
+  }
+  for (uint32_t rank = 0; rank < master_.world_size; ++rank) {
+    const auto end = ends_.find({master_.round, rank});
+    const bool ended_well = end != ends_.end() && end->second.Ok();
+    if (!ended_well && named.count(rank) == 0) {
+      Fail(absl::StrCat("report: rank ", rank, " failed and is not named"));
+    }
+  }
+}
+
 void World::CheckFinish(uint32_t who, const JobOutcome& outcome) {
   if (!options_.faults && outcome.exit_code != master_.report.exit_code) {
     Fail(absl::StrCat(processes_[who].config.join.hostname, " ends with ", outcome.exit_code,
@@ -129,6 +147,11 @@ void World::CheckEnd() {
           absl::StrCat(p.config.join.hostname, " is still there, with ", p.running, " workers"));
     }
   }
+  const bool went_on =
+      config_.on_failure == OnFailure::kContinue && master_.stop_reason == StopReason::kNone;
+  if (went_on && report.cause != CauseKind::kUser) {
+    CheckFailuresNamed();
+  }
   switch (report.cause) {
     case CauseKind::kNone:
       for (uint32_t rank = 0; rank < master_.world_size; ++rank) {
@@ -145,7 +168,7 @@ void World::CheckEnd() {
           end->second.pid != first.pid) {
         Fail("exit: the first cause is not what happened");
       }
-      return CheckFirstCause();
+      return went_on ? void() : CheckFirstCause();
     }
     case CauseKind::kNodeLost:
       if (report.lost_node.empty() || report.headline.empty()) {

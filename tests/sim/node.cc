@@ -157,6 +157,7 @@ void World::WorkerEnds(const Event& event) {
 }
 
 // Peers of a worker that died: some fail as well, some wait for it for ever, some do not care.
+// Where the job goes on, the SDK ends their waiting.
 void World::PeersNotice(RoundId round) {
   if (!options_.faults) {
     return;
@@ -174,7 +175,7 @@ void World::PeersNotice(RoundId round) {
       if (choice < 3) {
         w.doomed = true;  // its own end alarms nobody again
         EndIn(who, local, Between(0, 500 * kMilli), Exited(1));
-      } else if (choice < 8) {
+      } else if (choice < 8 && config_.on_failure == OnFailure::kStop) {
         Hang(who, local);
       }
     }

@@ -49,6 +49,7 @@ void World::MakeJob() {
   config_.nodes_min = choice == 0   ? options_.agents
                       : choice == 1 ? std::max(1u, options_.agents * 3 / 4)
                                     : 1;
+  config_.on_failure = options_.seed % 3 == 0 ? OnFailure::kContinue : OnFailure::kStop;
   config_.last_call = absl::Seconds(5);
   config_.grace = absl::Seconds(Chance(0.5) ? 2 : 10);
   fail_chance_ = Chance(0.5) ? 0.5 : 0.1;

@@ -195,6 +195,7 @@ class World {
   absl::Time HeardOf(NodeId node) const;
   void CheckOldLife(NodeId node, Incarnation incarnation, absl::Time heard_before);
   void CheckFirstCause();
+  void CheckFailuresNamed();
   void CheckEnd();
   void CheckFinish(uint32_t who, const JobOutcome& outcome);
 

@@ -205,6 +205,7 @@ class RandomValues {
     terms.time_limit = Time();
     terms.master_port = Port();
     terms.master_addr = Text();
+    terms.on_failure = Below(2) == 0 ? OnFailure::kStop : OnFailure::kContinue;
     return terms;
   }
   AgentBootstrap Bootstrap() {
