@@ -290,6 +290,7 @@ void AgentStep::SendBeat() {
       s_.sought_in = beat.seq;
     }
   }
+  beat.awaited = s_.awaited;
   if (Mutated(Mutation::kSoughtOnce)) {
     s_.sought.clear();
   }

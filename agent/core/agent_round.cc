@@ -97,6 +97,13 @@ void AgentStep::On(const PeerSought& sought) {
   }
 }
 
+// With the next beat: whoever is awaited comes within a moment, or not at all.
+void AgentStep::On(const PeersAwaited& awaited) {
+  if (awaited.round == s_.round && s_.phase == AgentPhase::kRunning) {
+    s_.awaited = awaited.ranks;
+  }
+}
+
 void AgentStep::TakePeers(const Directive& directive) {
   if (directive.round != s_.round) {
     return;
@@ -106,6 +113,11 @@ void AgentStep::TakePeers(const Directive& directive) {
     if (s_.sought.erase(peer.node_rank) != 0 || Mutated(Mutation::kSoughtOnce)) {
       found = true;
       Emit(PeerFound{peer});
+    }
+  }
+  for (const Rank rank : directive.gone) {
+    if (std::erase(s_.awaited, rank) != 0) {
+      Emit(PeerGone{rank});
     }
   }
   // Those that did not fit, or came meanwhile.
@@ -158,6 +170,7 @@ void AgentStep::ShouldStop(const Directive& directive) {
     s_.exits.clear();
     s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
     s_.sought.clear();
+    s_.awaited.clear();
     beat_wanted_ = true;
     return;
   }
@@ -176,6 +189,7 @@ void AgentStep::Start(const Assignment& assignment) {
   s_.stop_sent = s_.killed = s_.clearing = s_.cleared = false;
   s_.stop_signal = 0;
   s_.sought.clear();
+  s_.awaited.clear();
   s_.kill_at = absl::InfiniteFuture();
   s_.store_port = 0;
   Show("");
@@ -212,6 +226,7 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
   if (s_.phase == AgentPhase::kRunning) {
     s_.phase = AgentPhase::kStopping;
     s_.sought.clear();
+    s_.awaited.clear();
     beat_wanted_ = true;
   }
   if (!Running() || s_.killed) {
@@ -238,6 +253,7 @@ void AgentStep::Kill() {
   }
   s_.phase = AgentPhase::kStopping;
   s_.sought.clear();
+  s_.awaited.clear();
   s_.killed = true;
   s_.clearing = true;
   Emit(KillRound{s_.round});

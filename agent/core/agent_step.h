@@ -49,6 +49,7 @@ class AgentStep {
   void On(const WorkerEnded& ended);
   void On(const RoundCleared& cleared);
   void On(const PeerSought& sought);
+  void On(const PeersAwaited& awaited);
   void On(const RestShown& shown);
   void TakeAcks(const Directive& directive);
   void TakeSignals(const Directive& directive);

@@ -57,12 +57,16 @@ struct UserStop {
 struct PeerSought {
   RoundId round;
   NodeRank node_rank;
-};                    // its workers' connections go there; answered by PeerFound
-struct RestShown {};  // answers ShowRest
+};  // its workers' connections go there; answered by PeerFound
+struct PeersAwaited {
+  RoundId round;
+  std::vector<Rank> ranks;  // all of them, or as many as one beat tells
+};                          // workers of other nodes with whom ours wait to be connected
+struct RestShown {};        // answers ShowRest
 struct TimeElapsed {};
-using AgentEvent =
-    std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, StorePortFailed, WorkerSpawned,
-                 WorkerEnded, RoundCleared, PeerSought, UserStop, RestShown, TimeElapsed>;
+using AgentEvent = std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, StorePortFailed,
+                                WorkerSpawned, WorkerEnded, RoundCleared, PeerSought, PeersAwaited,
+                                UserStop, RestShown, TimeElapsed>;
 
 struct SendToMaster {
   AgentMessage message;
@@ -84,6 +88,9 @@ struct CloseRound {
 struct PeerFound {
   PeerNode peer;
 };  // of the round held; once for each that is sought
+struct PeerGone {
+  Rank rank;
+};  // of the round held, one of PeersAwaited: it will not connect
 struct SetLease {
   absl::Time until;
 };  // for the shepherd; InfiniteFuture = none
@@ -100,7 +107,7 @@ struct Finish {
 };                        // the agent's work is over; everything is cleared
 using AgentEffect =
     std::variant<SendToMaster, OpenStore, SpawnRound, SignalRound, KillRound, CloseRound, PeerFound,
-                 SetLease, SetTimer, ShowWaiting, ShowRest, Finish>;
+                 PeerGone, SetLease, SetTimer, ShowWaiting, ShowRest, Finish>;
 
 struct WorkerState {
   int32_t pid = 0;
@@ -135,6 +142,7 @@ struct AgentState {
 
   std::set<NodeRank> sought;  // of `round`: whose address is not known yet
   uint64_t sought_in = 0;     // last beat that said so
+  std::vector<Rank> awaited;  // of `round`, as PeersAwaited said last
 
   uint64_t beat_seq = 0;
   std::map<uint64_t, absl::Time> beats_unanswered;  // seq -> send time; bounded by lease / interval

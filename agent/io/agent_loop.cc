@@ -45,7 +45,11 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       store_(loop, [this](std::string why) { Post(StorePortFailed{std::move(why)}); }),
       // Of the first program on every node: rank 0's, so that all nodes say the same.
       store_is_agent_(StoreIsAgent(options_.plan.store, options_.programs.front().facts)),
-      timer_(loop, [this] { Post(TimeElapsed{}); }),
+      timer_(loop,
+             [this] {
+               TellAwaited();
+               Post(TimeElapsed{});
+             }),
       show_timer_(loop, [this] { CheckShown(); }) {}
 
 void AgentLoop::Start() {
@@ -75,6 +79,14 @@ void AgentLoop::OutputClosed() { pump_.Discard(); }
 void AgentLoop::Post(AgentEvent event) {
   events_.push_back(std::move(event));
   TakeEvents();
+}
+
+// Looked up when a beat is due, as what is awaited mostly comes before.
+void AgentLoop::TellAwaited() {
+  std::vector<Rank> ranks = door_.Awaited(kPeersPerBeatMax);
+  if (ranks != state_.awaited) {
+    Post(PeersAwaited{assignment_.round, std::move(ranks)});
+  }
 }
 
 // Effects may bring events at once (the in-process master answers within Send): they wait for their
@@ -328,6 +340,8 @@ void AgentLoop::OnCleared(const std::string& survivors) {
 }
 
 void AgentLoop::Do(const PeerFound& effect) { door_.Found(effect.peer); }
+
+void AgentLoop::Do(const PeerGone& effect) { door_.PeerGone(effect.rank); }
 
 void AgentLoop::Do(const SetLease& effect) {
   shepherd_.SetLease(effect.until == absl::InfiniteFuture() ? 0 : absl::ToUnixNanos(effect.until));

@@ -73,6 +73,7 @@ class AgentLoop {
 
   void Post(AgentEvent event);
   void TakeEvents();
+  void TellAwaited();
   void Execute(const AgentEffect& effect);
   void Do(const SendToMaster& effect);
   void Do(const OpenStore& effect);
@@ -81,6 +82,7 @@ class AgentLoop {
   void Do(const KillRound& effect);
   void Do(const CloseRound& effect);
   void Do(const PeerFound& effect);
+  void Do(const PeerGone& effect);
   void Do(const SetLease& effect);
   void Do(const SetTimer& effect);
   void Do(const ShowWaiting& effect);

@@ -2,6 +2,7 @@
 #include "agent/io/peer_door.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -208,6 +209,35 @@ void PeerDoor::Answer(const PeerPair& pair, absl::StatusOr<UniqueFd> result) {
 void PeerDoor::Leave(const Seeking& seek) {
   if (seek.under_way) {
     --targets_.at(*seek.to).under_way;
+  }
+}
+
+std::vector<Rank> PeerDoor::Awaited(size_t max) {
+  std::set<uint32_t> ranks;
+  for (const auto& [pair, seek] : seeks_) {
+    ranks.insert(pair.theirs);
+  }
+  std::vector<Rank> out;
+  auto next = ranks.size() > max ? ranks.upper_bound(awaited_after_) : ranks.begin();
+  for (; out.size() < std::min(max, ranks.size()); ++next) {
+    next = next == ranks.end() ? ranks.begin() : next;
+    out.push_back(Rank{*next});
+  }
+  awaited_after_ = out.empty() ? 0 : out.back().value;
+  return out;
+}
+
+void PeerDoor::Gone(Rank theirs) {
+  std::vector<PeerPair> pairs;
+  for (const auto& [pair, seek] : seeks_) {
+    if (pair.theirs == theirs.value) {
+      pairs.push_back(pair);
+    }
+  }
+  for (const PeerPair& pair : pairs) {
+    if (seeks_.count(pair) != 0) {  // not forgotten meanwhile
+      Answer(pair, absl::UnavailableError(absl::StrCat("rank ", theirs.value, " has ended")));
+    }
   }
 }
 

@@ -95,6 +95,11 @@ class PeerDoor {
   // pair.
   void Seek(const PeerPair& pair, Done done);
   void Found(const PeerNode& peer);
+  // Workers of other nodes that are sought: `max` of them at most, others each time if there are
+  // more.
+  std::vector<Rank> Awaited(size_t max);
+  // This worker of another node has ended: who seeks it is told.
+  void Gone(Rank theirs);
   // This worker's communicator is gone: its seeks are not answered, and nothing is held for it.
   void Forget(uint64_t communicator, Rank mine);
   // This worker will open no more communicators.
@@ -168,6 +173,7 @@ class PeerDoor {
 
   Seeks seeks_;
   std::map<NodeRank, Target> targets_;
+  uint32_t awaited_after_ = 0;  // the last rank that Awaited named
 };
 
 }  // namespace muster

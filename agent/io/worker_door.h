@@ -45,6 +45,9 @@ class WorkerDoor {
   // This worker's process has ended: also where a child of it still holds its link.
   void WorkerEnded(LocalRank local);
   void Found(const PeerNode& peer) { peers_.Found(peer); }
+  // As PeerDoor has them.
+  std::vector<Rank> Awaited(size_t max) { return peers_.Awaited(max); }
+  void PeerGone(Rank rank) { peers_.Gone(rank); }
 
  private:
   using Sought = std::pair<uint32_t, LinkChannel>;  // a rank

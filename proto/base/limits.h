@@ -72,7 +72,7 @@ inline constexpr size_t kExitsPerBeatMax =
 inline constexpr size_t kExitBytesPerBeatMax = kMessageBytesMax / 2;  // of their texts
 
 inline constexpr size_t kPeersPerBeatMax =
-    64;  // nodes sought; a ring and a tree need few, the answers to more come one beat later
+    64;  // nodes sought, workers awaited; a ring and a tree need few, more come one beat later
 
 // --- torch store (CONTRACTS.md section 6) ---
 inline constexpr size_t kStoreKeyBytesMax = 8u << 10;

@@ -100,6 +100,8 @@ struct Beat {
   bool kill_asked = false;  // ... and insisted
   // Nodes of `round` whose address this node's workers need, at most kPeersPerBeatMax.
   std::vector<NodeRank> sought;
+  // Workers of other nodes with whom connections are awaited, at most kPeersPerBeatMax.
+  std::vector<Rank> awaited;
 };
 
 struct Leave {  // the agent ends of its own will
@@ -194,6 +196,7 @@ struct Directive {
   std::string note;     // kWait: what the job waits for, as a sentence
   JobOutcome outcome;   // kEnd
   std::vector<PeerNode> peers;  // those of `round` that the beat it answers sought
+  std::vector<Rank> gone;       // of its `awaited`: they have ended, or their node is lost
 };
 
 using MasterMessage = std::variant<Admitted, Refused, Directive>;

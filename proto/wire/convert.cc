@@ -84,6 +84,9 @@ void SetBeat(const Beat& beat, v1::Beat* wire) {
   for (const NodeRank node : beat.sought) {
     wire->add_sought(node.value);
   }
+  for (const Rank rank : beat.awaited) {
+    wire->add_awaited(rank.value);
+  }
 }
 
 absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
@@ -109,9 +112,13 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   beat.stop_asked = check.Signal("stop_asked", wire.stop_asked());
   beat.kill_asked = wire.kill_asked();
   check.Bound("sought", static_cast<size_t>(wire.sought_size()), 0, kPeersPerBeatMax);
+  check.Bound("awaited", static_cast<size_t>(wire.awaited_size()), 0, kPeersPerBeatMax);
   RETURN_IF_ERROR(check.status());
   for (const uint32_t node : wire.sought()) {
     beat.sought.push_back({check.Number("sought", node, 0, kNodesMax - 1)});
+  }
+  for (const uint32_t rank : wire.awaited()) {
+    beat.awaited.push_back({check.Number("awaited", rank, 0, kWorldSizeMax - 1)});
   }
   RETURN_IF_ERROR(check.status());
   for (const v1::WorkerExit& one : wire.exits()) {
@@ -253,6 +260,9 @@ void SetDirective(const Directive& directive, v1::Directive* wire) {
     one->set_address(peer.address);
     one->set_port(peer.port);
   }
+  for (const Rank rank : directive.gone) {
+    wire->add_gone(rank.value);
+  }
 }
 
 absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
@@ -271,6 +281,7 @@ absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
   directive.exits_seen = check.Number("exits_seen", wire.exits_seen(), 0, kAny);
   check.Bound("signals", static_cast<size_t>(wire.signals_size()), 0, kSignalOrdersMax);
   check.Bound("peers", static_cast<size_t>(wire.peers_size()), 0, kPeersPerBeatMax);
+  check.Bound("gone", static_cast<size_t>(wire.gone_size()), 0, kPeersPerBeatMax);
   RETURN_IF_ERROR(check.status());
   for (const v1::SignalOrder& order : wire.signals()) {
     directive.signals.push_back({order.seq(), check.Signal("signals.signo", order.signo())});
@@ -285,6 +296,9 @@ absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
         {{check.Number("peers.node_rank", peer.node_rank(), 0, kNodesMax - 1)},
          check.Text("peers.address", peer.address(), kNameBytesMax),
          check.Port("peers.port", peer.port())});
+  }
+  for (const uint32_t rank : wire.gone()) {
+    directive.gone.push_back({check.Number("gone", rank, 0, kWorldSizeMax - 1)});
   }
   RETURN_IF_ERROR(check.status());
   return directive;

@@ -37,7 +37,7 @@ void FillSignals(const RoundState& s, const NodeState& node, Directive& d) {
   }
 }
 
-// Asked for again with every beat until they are known.
+// Asked for again with every beat until they are known, or gone.
 void FillPeers(const RoundState& s, const Beat& beat, Directive& d) {
   if (d.wanted != Wanted::kRun || beat.round != s.round) {
     return;
@@ -46,6 +46,11 @@ void FillPeers(const RoundState& s, const Beat& beat, Directive& d) {
     if (sought.value < s.members.size()) {
       const Member& member = s.members[sought.value];
       d.peers.push_back({sought, s.nodes.at(member.node).join.address, member.port});
+    }
+  }
+  for (const Rank awaited : beat.awaited) {
+    if (awaited.value < s.ended.size() && s.ended[awaited.value]) {
+      d.gone.push_back(awaited);
     }
   }
 }

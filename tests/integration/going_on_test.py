@@ -104,6 +104,14 @@ def test_a_lost_node_is_told_by_the_sdk(shells):
     assert "lost with node1: ranks 2-3" in result.errors and "failed as well" not in result.errors, result
 
 
+@pytest.mark.parametrize("dead", [0, 1])  # agents of lower nodes connect, the others wait for them
+@pytest.mark.parametrize("how", ["exit 3", "exit 0"])
+def test_who_ends_before_it_has_called_is_not_waited_for(shells, dead, how):
+    result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "1", CONTINUE, "--no-prefix", *sh(f"[ $RANK = {dead} ] && {how}; exec {PROBE} until"))
+    assert f"UNAVAILABLE: all_reduce (call 1) on rank {1 - dead}: rank {dead} has ended" in result.text, result
+    assert result.code == (3 if how == "exit 3" else 1) and result.seconds < 10, result  # a beat later; machines of tests are slow
+
+
 def test_contradictions_and_what_is_no_policy(node0):
     result = node0.run("--on-failure", "ignore", "true")
     assert result.code == 2 and "--on-failure: want stop, continue, got 'ignore'" in result.errors, result

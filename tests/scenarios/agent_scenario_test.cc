@@ -83,6 +83,12 @@ class AgentScript {
       return RoundCleared{Round(c)};
     } else if (c.verb == "seek") {
       return PeerSought{Round(c), NodeRank{static_cast<uint32_t>(std::stoul(c.Word(0)))}};
+    } else if (c.verb == "await") {
+      std::vector<Rank> ranks;
+      for (const std::string& word : c.words) {
+        ranks.push_back(Rank{static_cast<uint32_t>(std::stoul(word))});
+      }
+      return PeersAwaited{Round(c), ranks};
     } else if (c.verb == "ctrl-c") {
       return UserStop{SIGINT, c.Word(0) == "now"};
     } else if (c.verb == "time") {
@@ -112,6 +118,8 @@ class AgentScript {
         d.peers.push_back({{static_cast<uint32_t>(std::stoul(parts[0]))},
                            parts[1],
                            static_cast<uint16_t>(std::stoul(parts[2]))});
+      } else if (name == "gone") {
+        d.gone.push_back({static_cast<uint32_t>(std::stoul(value))});
       }
     }
     if (c.verb == "run") {
@@ -171,6 +179,9 @@ class AgentScript {
     for (const NodeRank node : b.sought) {
       absl::StrAppend(&out, out.empty() ? " seeks " : ",", node.value);
     }
+    for (const Rank rank : b.awaited) {
+      absl::StrAppend(&out, " awaits ", rank.value);
+    }
     return out;
   }
   std::string Show(const OpenStore&) { return "open store"; }
@@ -189,6 +200,7 @@ class AgentScript {
     return absl::StrCat("PEER ", found.peer.node_rank.value, " at ", found.peer.address, ":",
                         found.peer.port);
   }
+  std::string Show(const PeerGone& gone) { return absl::StrCat("GONE ", gone.rank.value); }
   std::string Show(const SetLease& lease) { return absl::StrCat("lease ", Seconds(lease.until)); }
   std::string Show(const SetTimer& timer) { return absl::StrCat("timer ", Seconds(timer.at)); }
   std::string Show(const ShowWaiting& show) { return absl::StrCat("show '", show.note, "'"); }

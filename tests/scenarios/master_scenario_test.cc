@@ -151,6 +151,8 @@ class MasterScript {
         ++agent.exits;
       } else if (name == "seek") {
         beat.sought.push_back({static_cast<uint32_t>(std::stoul(value))});
+      } else if (name == "await") {
+        beat.awaited.push_back({static_cast<uint32_t>(std::stoul(value))});
       }
     }
     return beat;
@@ -208,6 +210,9 @@ class MasterScript {
     }
     for (const PeerNode& peer : d.peers) {
       absl::StrAppend(&out, " peer ", peer.node_rank.value, "=", peer.address, ":", peer.port);
+    }
+    for (const Rank rank : d.gone) {
+      absl::StrAppend(&out, " gone ", rank.value);
     }
     return absl::StrCat(out, d.paused ? " paused" : "",
                         d.exits_seen != 0 ? absl::StrCat(" seen ", d.exits_seen) : "",

@@ -1,5 +1,7 @@
 // What must hold across master, agents and workers (round_machine.h I1-I7 are checked by
 // invariants.h, these need to see everybody).
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "tests/sim/world.h"
 
@@ -40,6 +42,18 @@ void World::CheckPeer(RoundId round, const PeerNode& peer) {
     Fail(absl::StrCat("peers: node rank ", peer.node_rank.value, " of round ", round.ToString(),
                       " is at ", it->second.address, ":", it->second.port, ", told was ",
                       peer.address, ":", peer.port));
+  }
+}
+
+// Whoever is said to be gone has ended, or runs on a node that the master has lost.
+void World::CheckGone(RoundId round, Rank rank) {
+  bool gone = ends_.count({round, rank.value}) != 0;
+  for (const LostNode& node : master_.report.lost_nodes) {
+    gone |= std::find(node.ranks.begin(), node.ranks.end(), rank.value) != node.ranks.end();
+  }
+  if (!gone) {
+    Fail(absl::StrCat("peers: rank ", rank.value, " of round ", round.ToString(),
+                      " is said to be gone, and runs"));
   }
 }
 

@@ -80,6 +80,8 @@ void World::Seek(const Event& event) {
   if (running && p.round.n == event.number) {
     p.seeks.insert(NodeRank{event.slot});
     StepAgent(event.who, PeerSought{p.round, NodeRank{event.slot}});
+    const uint32_t rank = (event.slot * 7 + event.who) % p.state.assignment->world_size;
+    StepAgent(event.who, PeersAwaited{p.round, {Rank{rank}}});
   }
 }
 
@@ -90,6 +92,10 @@ void World::Do(uint32_t who, const PeerFound& effect) {
                       ", which it does not seek"));
   }
   CheckPeer(p.round, effect.peer);
+}
+
+void World::Do(uint32_t who, const PeerGone& effect) {
+  CheckGone(processes_[who].round, effect.rank);
 }
 
 // How a worker would end if nobody touched it.

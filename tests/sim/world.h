@@ -146,6 +146,7 @@ class World {
   void Do(uint32_t who, const KillRound& effect);
   void Do(uint32_t who, const CloseRound& effect);
   void Do(uint32_t who, const PeerFound& effect);
+  void Do(uint32_t who, const PeerGone& effect);
   void Do(uint32_t who, const SetLease& effect);
   void Do(uint32_t who, const SetTimer& effect);
   void Do(uint32_t who, const ShowWaiting&) { Mix(who); }
@@ -190,6 +191,7 @@ class World {
   // --- checks.cc ---
   void CheckSpawn(uint32_t who, const Assignment& assignment);
   void CheckPeer(RoundId round, const PeerNode& peer);
+  void CheckGone(RoundId round, Rank rank);
   void CheckLease(uint32_t who);
   void CheckOrder();
   absl::Time HeardOf(NodeId node) const;

@@ -455,6 +455,29 @@ TEST_F(PeerDoorTest, P2NobodyThereIsSaidInTheEnd) {
   ExpectMeeting(99, 0, 2);
 }
 
+TEST_F(PeerDoorTest, WhoSeeksAWorkerThatHasEndedIsTold) {
+  BeginBoth();
+  const PeerPair one = {0, 0, 2};
+  const PeerPair other = {1, 1, 2};
+  for (const PeerPair& pair : {one, other, PeerPair{0, 0, 3}}) {
+    a_.Seek(pair);
+  }
+  b_.Seek({0, 2, 0});
+  EXPECT_EQ(a_.door->Awaited(8), (std::vector<Rank>{{2}, {3}}));
+  EXPECT_EQ(a_.door->Awaited(1), (std::vector<Rank>{{2}}));
+  EXPECT_EQ(a_.door->Awaited(1), (std::vector<Rank>{{3}}));
+  EXPECT_EQ(a_.door->Awaited(1), (std::vector<Rank>{{2}}));
+  a_.door->Gone(Rank{2});
+  a_.door->Gone(Rank{2});
+  EXPECT_EQ(a_.Refusal(one), "rank 2 has ended");
+  EXPECT_EQ(a_.Refusal(other), "rank 2 has ended");
+  EXPECT_EQ(a_.results.size(), 2u);
+  EXPECT_EQ(a_.door->Awaited(8), (std::vector<Rank>{{3}}));
+  b_.door->Gone(Rank{0});
+  EXPECT_EQ(b_.Refusal({0, 2, 0}), "rank 0 has ended");
+  EXPECT_TRUE(b_.door->Awaited(8).empty());
+}
+
 TEST_F(PeerDoorTest, ForgottenSeeksAreNotAnswered) {
   BeginBoth();
   a_.Seek({0, 0, 2});

@@ -156,6 +156,12 @@ TEST(Convert, FieldsAreNotForgotten) {
   Beat seeking;
   seeking.sought = {{0}};
   EXPECT_TRUE(differ(AgentMessage(Beat{}), AgentMessage(seeking)));
+  Beat waiting;
+  waiting.awaited = {{0}};
+  EXPECT_TRUE(differ(AgentMessage(Beat{}), AgentMessage(waiting)));
+  Directive ended;
+  ended.gone = {{0}};
+  EXPECT_TRUE(differ(MasterMessage(Directive{}), MasterMessage(ended)));
   Directive found;
   found.peers = {{{1}, "a", 2}};
   Directive other = found;
@@ -222,12 +228,23 @@ TEST(Convert, WhatIsOutOfRangeIsRefusedByName) {
                 }
               })),
               HasSubstr("beat.sought: want 0..64, got 65"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->add_awaited(kWorldSizeMax); })),
+              HasSubstr("beat.awaited: want 0.."));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) {
+                for (size_t i = 0; i <= kPeersPerBeatMax; ++i) {
+                  b->add_awaited(1);
+                }
+              })),
+              HasSubstr("beat.awaited: want 0..64, got 65"));
   v1::MasterFrame answer = ToWire(MasterMessage(Directive{}));
   answer.mutable_directive()->add_peers()->set_port(65536);
   EXPECT_THAT(says(FromWire(answer).status()), HasSubstr("directive.peers.port"));
   answer.mutable_directive()->mutable_peers(0)->set_port(1);
   answer.mutable_directive()->mutable_peers(0)->set_node_rank(kNodesMax);
   EXPECT_THAT(says(FromWire(answer).status()), HasSubstr("directive.peers.node_rank"));
+  answer.mutable_directive()->clear_peers();
+  answer.mutable_directive()->add_gone(kWorldSizeMax);
+  EXPECT_THAT(says(FromWire(answer).status()), HasSubstr("directive.gone"));
   EXPECT_FALSE(FromWire(v1::AgentFrame()).ok());
   EXPECT_FALSE(FromWire(v1::MasterFrame()).ok());
 }

@@ -114,6 +114,7 @@ class RandomValues {
     beat.stop_asked = static_cast<int32_t>(Below(65));
     beat.kill_asked = Flag();
     for (uint32_t i = Below(4); i > 0; --i) beat.sought.push_back({Below(kNodesMax)});
+    for (uint32_t i = Below(4); i > 0; --i) beat.awaited.push_back({Below(kWorldSizeMax)});
     return beat;
   }
   Assignment AnAssignment() {
@@ -162,6 +163,7 @@ class RandomValues {
     for (uint32_t i = Below(4); i > 0; --i) {
       directive.peers.push_back({{Below(kNodesMax)}, Text(), Port()});
     }
+    for (uint32_t i = Below(4); i > 0; --i) directive.gone.push_back({Below(kWorldSizeMax)});
     return directive;
   }
   AgentMessage FromAgent() {
