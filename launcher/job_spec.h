@@ -176,7 +176,8 @@ struct JobSpec {
   bool module = false;
   bool no_python = false;
   bool run_path = false;
-  std::string config_file;  // --config; what it says has gone into the other fields
+  std::string config_file;                 // --config; what it says has gone into the other fields
+  std::map<OptionId, std::string> undone;  // flags, with the word of the command line
   // The programs behind the first one (`./a : -n 3 ./b`): each a job of which nothing was said but
   // what is a program's own (MaySayProgram of programs.h).
   std::vector<JobSpec> further;

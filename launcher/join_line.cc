@@ -95,6 +95,15 @@ void AddOptions(const JobSpec& spec, std::vector<std::string>& words) {
   }
 }
 
+// What the file of --config says there as well, and the command line undoes.
+void AddUndone(const JobSpec& spec, std::vector<std::string>& words) {
+  for (const auto& [id, name] : spec.undone) {
+    if (!spec.node_overrides.empty() && !StaysHere(OptionOf(id))) {
+      words.push_back(name);
+    }
+  }
+}
+
 void AddCommand(const JobSpec& spec, std::vector<std::string>& words) {
   if (absl::StartsWith(spec.program, "-")) {
     words.emplace_back("--");
@@ -108,6 +117,7 @@ void AddCommand(const JobSpec& spec, std::vector<std::string>& words) {
 std::string JoinLine(const JobSpec& spec, const std::string& endpoint) {
   std::vector<std::string> words = {spec.launch_path};
   AddOptions(spec, words);
+  AddUndone(spec, words);
   AddNodeRank(spec, words);
   words.emplace_back(OptionName(OptionId::kRdzvEndpoint));
   words.push_back(endpoint);

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "launcher/option_setters.h"
 #include "launcher/option_values.h"
@@ -135,6 +136,15 @@ absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s) {
   }
   s.mpi_settings.emplace_back(v.text);
   return absl::OkStatus();
+}
+
+void NoteIgnoredSettings(JobSpec& s) {
+  if (!s.mpi_settings.empty()) {
+    s.notes.push_back(absl::StrCat(
+        "settings of Open MPI itself have no effect: ", absl::StrJoin(s.mpi_settings, ", "),
+        " (a program that reads one gets it with -x OMPI_MCA_", s.mpi_settings[0],
+        "=...; for networks see --iface)"));
+  }
 }
 
 absl::Status CheckLauncher(const OptionValue& v, JobSpec& s) {

@@ -24,6 +24,8 @@ absl::StatusOr<std::string> ParseFilePattern(const OptionValue& v);
 
 // --mca KEY VALUE and its kin.
 absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s);
+// One note about all of them, if there are any.
+void NoteIgnoredSettings(JobSpec& s);
 
 // -launcher NAME: other names than ssh are noted.
 absl::Status CheckLauncher(const OptionValue& v, JobSpec& s);

@@ -6,6 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/job_file.h"
 #include "launcher/option_values.h"
 #include "launcher/options.h"
 
@@ -64,6 +66,32 @@ const OptionRow* FindOption(absl::string_view name) {
     }
   }
   return nullptr;
+}
+
+std::string UndoName(OptionId id) {
+  if (OptionOf(id).kind != ArgumentKind::kNone || !MayBeInJobFile(id)) {
+    return "";
+  }
+  const std::string key = JobFileKey(id);
+  absl::string_view rest = key;
+  if (!absl::ConsumePrefix(&rest, "no-")) {
+    return absl::StrCat("--no-", key);
+  }
+  const std::string plain = absl::StrCat("--", rest);
+  return FindOption(plain) == nullptr ? plain : std::string("--label");
+}
+
+const OptionRow* FindUndone(absl::string_view name) {
+  const std::string wanted = Dashes(name);
+  absl::string_view rest = wanted;
+  const bool negated = absl::ConsumePrefix(&rest, "--no-");
+  if (FindOption(wanted) != nullptr || (!negated && !absl::ConsumePrefix(&rest, "--"))) {
+    return nullptr;
+  }
+  const OptionRow* row = FindOption(absl::StrCat(negated ? "--" : "--no-", rest));
+  const bool undoes =
+      row != nullptr && !UndoName(row->id).empty() && (negated || UndoName(row->id) == wanted);
+  return undoes ? row : nullptr;
 }
 
 std::string OptionHint(absl::string_view name) {

@@ -198,8 +198,10 @@ absl::Status SetOnFailure(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
-absl::Status SetContinuous(const OptionValue&, JobSpec& s) {
-  s.on_failure = OnFailure::kContinue;
+absl::Status SetContinuous(const OptionValue& v, JobSpec& s) {
+  if (!s.Has(OptionId::kOnFailure)) {
+    s.on_failure = v.undone ? OnFailure::kStop : OnFailure::kContinue;
+  }
   return absl::OkStatus();
 }
 
@@ -373,8 +375,12 @@ absl::Status SetLogPrefix(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
-absl::Status SetLabel(const OptionValue&, JobSpec& s) {
-  s.prefix = true;
+absl::Status SetLabel(const OptionValue& v, JobSpec& s) {
+  if (!v.undone) {
+    s.prefix = true;
+  } else if (!s.Has(OptionId::kLogPrefix) && !s.Has(OptionId::kNoPrefix)) {
+    s.prefix.reset();
+  }
   return absl::OkStatus();
 }
 

@@ -19,14 +19,14 @@ constexpr ArgumentKind kOptional = ArgumentKind::kOptional;
 
 // Selectors of the fields that flags and texts go to.
 template <auto Field>
-absl::Status SetFlag(const OptionValue&, JobSpec& s) {
-  s.*Field = true;
+absl::Status SetFlag(const OptionValue& v, JobSpec& s) {
+  s.*Field = !v.undone;
   return absl::OkStatus();
 }
 
 template <auto Field>
-absl::Status SetPlanFlag(const OptionValue&, JobSpec& s) {
-  s.plan.*Field = true;
+absl::Status SetPlanFlag(const OptionValue& v, JobSpec& s) {
+  s.plan.*Field = !v.undone;
   return absl::OkStatus();
 }
 
@@ -149,7 +149,7 @@ constexpr OptionRow kTable[] = {
     {OptionId::kRunPath, kNone, false, "--run-path", "", "PET_RUN_PATH", kProgram,
      "PROGRAM is a Python script whatever its name", SetFlag<&JobSpec::run_path>},
     {OptionId::kConfig, kRequired, true, "--config", "FILE", "", kProgram,
-     "options and command from a YAML file; what is typed here wins",
+     "options and command from a YAML file; what is typed here wins (--no-X undoes a flag X)",
      SetText<&JobSpec::config_file>},
     {OptionId::kDetach, kNone, true, "--detach", "", "", kProgram,
      "go on without this terminal; then: launch ps | attach JOB | logs JOB | stop JOB",
@@ -249,8 +249,8 @@ constexpr OptionRow kTable[] = {
      "lines as the workers write them", SetNoPrefix},
     {OptionId::kTimestamps, kNone, false, "--timestamps --timestamp-output", "", "", kOutput,
      "the time in front of each line",
-     [](const OptionValue&, JobSpec& s) {
-       s.plan.output.timestamps = true;
+     [](const OptionValue& v, JobSpec& s) {
+       s.plan.output.timestamps = !v.undone;
        return absl::OkStatus();
      }},
     {OptionId::kShow, kRequired, true, "--show", "RANKS", "", kOutput,

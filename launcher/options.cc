@@ -8,9 +8,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "launcher/job_file.h"
+#include "launcher/mpi_options.h"
 #include "launcher/option_setters.h"
 #include "launcher/option_values.h"
 #include "launcher/programs.h"
@@ -52,7 +52,7 @@ class Parser {
     RETURN_IF_ERROR(TakeFurther());
     RETURN_IF_ERROR(NameDebugger(environment_, spec()));
     TakeForwarded();
-    NoteMpiSettings();
+    NoteIgnoredSettings(spec());
     return std::move(command_);
   }
 
@@ -153,11 +153,15 @@ class Parser {
         attached = true;
       }
     }
-    if (row == nullptr) {
+    const OptionRow* undone = row == nullptr ? FindUndone(name) : nullptr;
+    if (undone != nullptr && !attached) {
+      return Undo(*undone, name);
+    }
+    if (row == nullptr && undone == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("unknown option '", name, "'", OptionHint(name), " ", kHelpHint));
     }
-    if (row->kind == ArgumentKind::kNone && attached) {
+    if (undone != nullptr || (row->kind == ArgumentKind::kNone && attached)) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": takes no value, got '", text, "'"));
     }
     if (row->kind == ArgumentKind::kRequired && !attached) {
@@ -166,7 +170,8 @@ class Parser {
             absl::StrCat(name, ": want ", row->value_name, " after it, got nothing"));
       }
       text = arguments_[next_];
-      if (row->id != OptionId::kSshArgs && FindOption(text) != nullptr) {
+      const bool is_option = FindOption(text) != nullptr || FindUndone(text) != nullptr;
+      if (row->id != OptionId::kSshArgs && is_option) {
         return absl::InvalidArgumentError(absl::StrCat(name, ": want ", row->value_name,
                                                        " after it, got the option '", text, "'"));
       }
@@ -179,6 +184,13 @@ class Parser {
       said = absl::StrCat(value.text, " ", value.second);
     }
     return Apply(*row, value, {false, std::string(name), std::move(said), ""});
+  }
+
+  absl::Status Undo(const OptionRow& row, absl::string_view name) {
+    const bool was_given = spec().given.erase(row.id) != 0;
+    spec().undone.insert_or_assign(row.id, std::string(name));
+    return was_given && row.set != nullptr ? row.set({name, "", "", true}, spec())
+                                           : absl::OkStatus();
   }
 
   absl::Status TakeTwoWords(const OptionRow& row, bool attached, OptionValue& value) {
@@ -222,6 +234,7 @@ class Parser {
       given.place = it->second.place;
     }
     spec().given.insert_or_assign(row.id, std::move(given));
+    spec().undone.erase(row.id);
     return absl::OkStatus();
   }
 
@@ -229,7 +242,7 @@ class Parser {
     const std::map<OptionId, Given> typed = spec().given;
     for (const OptionRow& row : OptionTable()) {
       const auto* it = FirstSet(environment_, row.environment);
-      if (it == nullptr || typed.count(row.id) != 0) {
+      if (it == nullptr || typed.count(row.id) != 0 || spec().undone.count(row.id) != 0) {
         continue;
       }
       const OptionValue value{it->first, it->second};
@@ -305,12 +318,13 @@ class Parser {
   absl::Status TakeSetting(const JobFileSetting& setting, const std::map<OptionId, Given>& stronger,
                            const std::vector<std::string>& forward) {
     const auto name_of = [](absl::string_view text) { return text.substr(0, text.find('=')); };
-    const bool same = setting.id == OptionId::kSetEnv
-                          ? std::any_of(forward.begin(), forward.end(),
-                                        [&](const std::string& typed) {
-                                          return name_of(typed) == name_of(setting.text);
-                                        })
-                          : stronger.count(setting.id) != 0 || switched_off_.count(setting.id) != 0;
+    const bool same =
+        setting.id == OptionId::kSetEnv
+            ? std::any_of(
+                  forward.begin(), forward.end(),
+                  [&](const std::string& typed) { return name_of(typed) == name_of(setting.text); })
+            : stronger.count(setting.id) != 0 || switched_off_.count(setting.id) != 0 ||
+                  spec().undone.count(setting.id) != 0;
     if (same) {
       return absl::OkStatus();
     }
@@ -374,6 +388,12 @@ class Parser {
       if (MaySayProgram(id) && !of_all) {
         return absl::InvalidArgumentError(absl::StrCat(
             spec().Said(id), ": each of the programs of ", file_.name, " says that for itself"));
+      }
+    }
+    for (const auto& [id, name] : spec().undone) {
+      if (MaySayProgram(id)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, ": each of the programs of ", file_.name, " says that for itself"));
       }
     }
     const std::vector<std::string> typed(
@@ -450,15 +470,6 @@ class Parser {
         spec().notes.push_back(
             absl::StrCat("-x ", text, ": not set here, so there is nothing to hand on"));
       }
-    }
-  }
-
-  void NoteMpiSettings() {
-    if (!spec().mpi_settings.empty()) {
-      spec().notes.push_back(absl::StrCat(
-          "settings of Open MPI itself have no effect: ", absl::StrJoin(spec().mpi_settings, ", "),
-          " (a program that reads one gets it with -x OMPI_MCA_", spec().mpi_settings[0],
-          "=...; for networks see --iface)"));
     }
   }
 

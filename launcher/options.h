@@ -14,7 +14,9 @@
 //     note, two options of one source that contradict are an error naming both;
 //  O4 an option given again replaces the earlier one; -x and its kin, --hosts, --hostfile,
 //     --exclude, --wrap, --prologue and --ssh-args add. Over a job file only -x and its kin add, to
-//     its env; every other option replaces what the file says.
+//     its env; every other option replaces what the file says;
+//  O5 every flag that a job file may have is undone on the command line, whoever set it: --X by
+//     --no-X, --no-X by --X (--no-prefix, as --prefix is mpirun's, by --label).
 #pragma once
 
 #include <functional>
@@ -42,6 +44,7 @@ struct OptionValue {
   absl::string_view name;         // as the user spelled it, for messages
   absl::string_view text;         // "" for a flag
   absl::string_view second = {};  // of two words
+  bool undone = false;            // of a flag: as if nobody had given it
 };
 
 enum class ArgumentKind : uint8_t {
@@ -68,6 +71,10 @@ absl::Span<const OptionRow> OptionTable();
 const OptionRow& OptionOf(OptionId id);
 // The row that has `name` among its names, with - or _ inside; nullptr where none has.
 const OptionRow* FindOption(absl::string_view name);
+// The flag that `name` undoes (O5); nullptr where it undoes none.
+const OptionRow* FindUndone(absl::string_view name);
+// What undoes this flag; "" for what is no flag, or cannot stand in a job file.
+std::string UndoName(OptionId id);
 // The name shown in messages and help: the first of the row.
 absl::string_view OptionName(OptionId id);
 

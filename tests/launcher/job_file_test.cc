@@ -253,6 +253,51 @@ std::optional<std::string> GoodValue(const OptionRow& row) {
   return std::nullopt;
 }
 
+// O5, for a file, the environment and what was typed before.
+TEST(JobFile, EveryFlagIsUndoneOnTheCommandLine) {
+  const std::string file = "nnodes: 1\n";
+  const std::string plain = Described(Ok(file, {"p"}));
+  for (const OptionRow& row : OptionTable()) {
+    if (row.kind != ArgumentKind::kNone || !MayBeInJobFile(row.id)) {
+      EXPECT_EQ(UndoName(row.id), "") << row.names;
+      continue;
+    }
+    const std::string flag = absl::StrCat("--", JobFileKey(row.id));
+    const std::string says = absl::StrCat(file, JobFileKey(row.id), ": true\n");
+    const std::string undo = UndoName(row.id);
+    EXPECT_TRUE(Ok(says, {"p"}).Has(row.id)) << row.names;
+    const JobSpec spec = Ok(says, {undo, "p"});
+    EXPECT_FALSE(spec.Has(row.id)) << undo;
+    if (row.id == OptionId::kNoPrefix) {
+      EXPECT_EQ(spec.prefix, true);
+      continue;
+    }
+    EXPECT_EQ(FindUndone(undo), &row);
+    EXPECT_EQ(Described(spec), plain) << undo;
+    EXPECT_THAT(spec.notes, IsEmpty()) << undo;
+    EXPECT_EQ(Described(Ok(file, {flag, undo, "p"})), plain) << undo;
+    EXPECT_TRUE(Ok(says, {undo, flag, "p"}).Has(row.id)) << undo;
+    for (const absl::string_view variable :
+         absl::StrSplit(row.environment, ' ', absl::SkipEmpty())) {
+      EXPECT_EQ(Described(Ok(file, {undo, "p"}, {{std::string(variable), "1"}})), plain) << undo;
+    }
+  }
+}
+
+TEST(JobFile, WhatUndoesAFlagIsAFlagItself) {
+  EXPECT_EQ(UndoName(OptionId::kNoPython), "--python");
+  EXPECT_EQ(UndoName(OptionId::kNoPrefix), "--label");
+  EXPECT_FALSE(Ok("oversubscribe: true\n", {"--no_oversubscribe", "p"}).oversubscribe);
+  EXPECT_EQ(FindUndone("--kill"), nullptr);  // of --no-kill, another word for --continuous
+  const auto says = [](const Args& args) {
+    return std::string(Parse("programs: [{np: 1, command: p}]\n", args).status().message());
+  };
+  EXPECT_THAT(says({"--no-verbose=1", "p"}), HasSubstr("--no-verbose: takes no value, got '1'"));
+  EXPECT_THAT(says({"--no-nnodes", "p"}), HasSubstr("unknown option '--no-nnodes'"));
+  EXPECT_THAT(says({"--wdir", "--no-verbose", "p"}), HasSubstr("got the option '--no-verbose'"));
+  EXPECT_THAT(says({"--no-module"}), HasSubstr("--no-module: each of the programs of job.yaml"));
+}
+
 TEST(JobFile, J3EveryOptionIsReadAsItWasWritten) {
   Args all;
   for (const OptionRow& row : OptionTable()) {
@@ -334,6 +379,14 @@ TEST(JobFile, DepthAndListsAreBounded) {
   EXPECT_THAT(Error(absl::StrCat(std::string(100000, 'k'), ": 1\n")), HasSubstr("not YAML"));
   EXPECT_EQ(Error(absl::StrCat(std::string(1000, 'k'), ": 1\n")),
             absl::StrCat("job.yaml:1:1: unknown key '", std::string(80, 'k'), "...'"));
+}
+
+TEST(JobFile, TheLineForAnotherNodeUndoesWhatItsFileSays) {
+  const std::string text = "nnodes: 2\nmodule: true\nserve: true\nnodes: {b: {wdir: /}}\n";
+  JobSpec spec = Ok(text, {"--no-module", "--no-serve", "p"});
+  ASSERT_TRUE(ResolveHosts(spec, NoFile).ok());
+  EXPECT_EQ(JoinLine(spec, "a:2000"),
+            "launch --nnodes 2 --config job.yaml --no-module --rdzv-endpoint a:2000 p");
 }
 
 TEST(JobFile, TheLineForAnotherNodeHasItsOptions) {
