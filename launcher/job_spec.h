@@ -99,6 +99,7 @@ enum class OptionId : uint8_t {
   kShow,
   kShowLocal,
   kLogDir,
+  kOutputFilename,
   kOutFile,
   kErrFile,
   kRedirects,

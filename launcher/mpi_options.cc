@@ -130,6 +130,32 @@ absl::StatusOr<std::string> ParseFilePattern(const OptionValue& v) {
   return out;
 }
 
+absl::Status SetOutputFilename(const OptionValue& v, JobSpec& s) {
+  constexpr uint8_t kBoth = 3;
+  const size_t colon = v.text.rfind(':');
+  bool copy = true;
+  bool job_id = true;
+  if (colon != absl::string_view::npos) {
+    for (const absl::string_view word : absl::StrSplit(v.text.substr(colon + 1), ',')) {
+      if (word != "nocopy" && word != "nojobid") {
+        return WantError(v, "a folder, with nothing but :nocopy or :nojobid behind it");
+      }
+      copy = copy && word != "nocopy";
+      job_id = job_id && word != "nojobid";
+    }
+  }
+  const absl::string_view folder = v.text.substr(0, colon);
+  if (folder.empty()) {
+    return WantError(v, "a folder");
+  }
+  // One mpirun has one job, the first.
+  const std::string of_rank = absl::StrCat(folder, job_id ? "/1" : "", "/rank.{rank0}/");
+  s.plan.output.out_file = of_rank + "stdout";
+  s.plan.output.err_file = of_rank + "stderr";
+  s.plan.output.tee.all = copy ? kBoth : 0;
+  return absl::OkStatus();
+}
+
 absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s) {
   if (v.text.empty()) {
     return WantError(v, "a key, and its value as the next word");

@@ -22,6 +22,9 @@ absl::Status CheckRankBy(const OptionValue& v, JobSpec& s);
 // Hydra's pattern of a file name as WorkPlan's: %r is {rank}, %h {host}, %p {node_rank}.
 absl::StatusOr<std::string> ParseFilePattern(const OptionValue& v);
 
+// Open MPI 4's folder for output, DIR[:nocopy,nojobid]: a file for each rank and stream.
+absl::Status SetOutputFilename(const OptionValue& v, JobSpec& s);
+
 // --mca KEY VALUE and its kin.
 absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s);
 // One note about all of them, if there are any.

@@ -32,6 +32,8 @@ constexpr absl::string_view kOneMachine =
     "a standalone job is on this machine; keep one of the two";
 constexpr absl::string_view kPlacesAll =
     "the file says where every rank runs, and so how many each host has";
+constexpr absl::string_view kSaysFiles =
+    "it says where all output goes (:nocopy behind the folder: only there); keep one of the two";
 constexpr Pair kPairs[] = {
     {OptionId::kRankfile, OptionId::kNprocPerNode, kPlacesAll},
     {OptionId::kRankfile, OptionId::kPpn, kPlacesAll},
@@ -55,6 +57,11 @@ constexpr Pair kPairs[] = {
     {OptionId::kRunPath, OptionId::kNoPython, "a script needs Python"},
     {OptionId::kLogPrefix, OptionId::kNoPrefix, "keep one of the two"},
     {OptionId::kLabel, OptionId::kNoPrefix, "keep one of the two"},
+    {OptionId::kOutputFilename, OptionId::kLogDir, kSaysFiles},
+    {OptionId::kOutputFilename, OptionId::kOutFile, kSaysFiles},
+    {OptionId::kOutputFilename, OptionId::kErrFile, kSaysFiles},
+    {OptionId::kOutputFilename, OptionId::kRedirects, kSaysFiles},
+    {OptionId::kOutputFilename, OptionId::kTee, kSaysFiles},
     {OptionId::kQuiet, OptionId::kVerbose, "keep one of the two"},
     {OptionId::kOnFailure, OptionId::kContinuous, "keep one of the two"},
     {OptionId::kPty, OptionId::kGdb, "there is one terminal; keep one of the two"},
@@ -193,7 +200,7 @@ void SettleOutput(JobSpec& spec) {
     output.log_dir = "muster-logs";
     spec.notes.push_back(absl::StrCat(spec.Said(OptionId::kRedirects),
                                       " without --log-dir: files go to ./muster-logs"));
-  } else if (output.tee.Any()) {
+  } else if (output.tee.Any() && !spec.Has(OptionId::kOutputFilename)) {
     output.tee = StreamSelect();
     spec.notes.push_back(absl::StrCat(
         spec.Said(OptionId::kTee), " without --log-dir: output is shown here, no file is written"));
@@ -226,6 +233,10 @@ std::vector<OptionId> Displacing(OptionId id) {
     case OptionId::kStandalone:
       return {OptionId::kHosts,        OptionId::kHostfile,   OptionId::kRankfile,
               OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kServe};
+    case OptionId::kLogDir:
+    case OptionId::kRedirects:
+    case OptionId::kTee:
+      return {OptionId::kOutputFilename};
     case OptionId::kModule:
     case OptionId::kRunPath:
       return {OptionId::kNoPython};

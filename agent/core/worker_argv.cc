@@ -27,7 +27,11 @@ constexpr char kPrologueScript[] =
 }  // namespace
 
 std::string FillNames(absl::string_view text, const WorkerNames& names) {
-  return absl::StrReplaceAll(text, {{"{rank}", absl::StrCat(names.rank)},
+  const std::string rank = absl::StrCat(names.rank);
+  const size_t width = absl::StrCat(std::max(names.world_size, 1u) - 1).size();
+  const std::string zeros(width > rank.size() ? width - rank.size() : 0, '0');
+  return absl::StrReplaceAll(text, {{"{rank}", rank},
+                                    {"{rank0}", zeros + rank},
                                     {"{local_rank}", absl::StrCat(names.local_rank)},
                                     {"{node_rank}", absl::StrCat(names.node_rank)},
                                     {"{host}", names.host}});

@@ -22,9 +22,11 @@ struct WorkerNames {
   uint32_t local_rank = 0;
   uint32_t node_rank = 0;
   std::string host;
+  uint32_t world_size = 1;
 };
 
-// `text` with {rank}, {local_rank}, {node_rank} and {host} replaced; other braces stay.
+// `text` with {rank}, {local_rank}, {node_rank} and {host} replaced, and {rank0}: the rank with
+// zeros in front, as wide as the highest one's; other braces stay.
 std::string FillNames(absl::string_view text, const WorkerNames& names);
 
 std::vector<std::string> WorkerArgv(const WorkPlan& plan, const WorkerNames& names);

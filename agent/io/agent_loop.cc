@@ -180,7 +180,7 @@ void AgentLoop::SpawnWorker(LocalRank local) {
       options_.programs.size() > 1) {
     program_sent_ = true;
     const WorkerNames names = {rank, local.value, assignment_.node_rank.value,
-                               options_.facts.hostname};
+                               options_.facts.hostname, assignment_.world_size};
     shepherd_.SetProgram(
         {plan.wdir, WorkerArgv(plan, names), EntriesWithout(program.environment, variables)});
   }

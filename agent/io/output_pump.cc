@@ -147,7 +147,9 @@ std::string OutputPump::LogPath(const std::string& named_file, uint32_t rank, ui
                         rank, number == 1 ? ".out" : ".err");
   }
   const uint32_t restarts = assignment_.restart_count;  // whose output must not go over the first's
-  return absl::StrCat(FillNames(named_file, {rank, local_rank, assignment_.node_rank.value, host_}),
+  const WorkerNames names = {rank, local_rank, assignment_.node_rank.value, host_,
+                             assignment_.world_size};
+  return absl::StrCat(FillNames(named_file, names),
                       restarts == 0 ? "" : absl::StrCat(".", restarts));
 }
 

@@ -134,6 +134,19 @@ def test_files_of_hydras_patterns(shells, scratch):
     assert found == {"out.node0.0": "out 0\n", "out.node1.1": "out 1\n", "err.0": "err 0\n", "err.1": "err 1\n"}
 
 
+def test_the_folder_of_open_mpi(shells, scratch):
+    result = shells[0].run("--hosts", "node0:6,node1:5", "--output-filename", scratch / "a b", "--no-prefix", *sh("echo out $RANK; echo err $RANK >&2"))
+    assert result.code == 0 and result.out.count(b"out") == 11 and result.err.count(b"err") == 11, result
+    found = {str(p.relative_to(scratch / "a b")): p.read_text() for p in scratch.rglob("std*")}
+    assert found == {f"1/rank.{r:02}/std{s}": f"{s} {r}\n" for s in ("out", "err") for r in range(11)}
+
+
+def test_the_folder_of_open_mpi_without_a_copy_here(node0, scratch):
+    result = node0.run("-n", "2", "--max-restarts", "1", "--output-filename", f"{scratch}:nocopy,nojobid", *sh("echo $RANK; [ $TORCHELASTIC_RESTART_COUNT = 1 ]"))
+    assert result.code == 0 and result.out == b"", result
+    assert {"rank.0/stdout.1", "rank.1/stdout.1"} <= {str(p.relative_to(scratch)) for p in scratch.rglob("std*")}
+
+
 def test_log_dir_keeps_rounds_apart(node0, scratch):
     script = 'echo "$RANK in $TORCHELASTIC_RESTART_COUNT"; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3'
     result = node0.run("-n", "2", "--max-restarts", "1", "--log-dir", scratch / "logs", *sh(script))

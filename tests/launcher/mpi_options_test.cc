@@ -68,7 +68,6 @@ TEST(OutputFiles, HydrasPatternsAndOpenMpisFolder) {
   EXPECT_THAT(Error({"-outfile-pattern", "o.%q", "p"}), HasSubstr("%r (rank), %h (host)"));
   EXPECT_THAT(Error({"-outfile-pattern", "%", "p"}), HasSubstr("%r (rank), %h (host)"));
   EXPECT_THAT(Error({"-outfile", "all", "p"}), HasSubstr("say > FILE"));
-  EXPECT_EQ(Ok({"--output-filename", "d", "p"}).plan.output.log_dir, "d");
 }
 
 TEST(Placement, NothingIsBoundAndThatIsSaid) {
@@ -83,6 +82,22 @@ TEST(Starting, IsOverSshWhateverTheWord) {
   EXPECT_THAT(Ok({"-bootstrap", "rsh", "p"}).notes,
               ElementsAre(HasSubstr("-bootstrap rsh has no effect: hosts are reached over ssh")));
   EXPECT_THAT(Ok({"-launcher-exec", "/usr/bin/myssh", "p"}).ssh, ElementsAre("/usr/bin/myssh"));
+}
+
+TEST(MpiOptions, OutputGoesToAFolderAsWithOpenMpi4) {
+  const auto output = [](const char* value) {
+    return Ok({"--output-filename", value, "p"}).plan.output;
+  };
+  EXPECT_EQ(output("d").out_file, "d/1/rank.{rank0}/stdout");
+  EXPECT_EQ(output("d").err_file, "d/1/rank.{rank0}/stderr");
+  EXPECT_EQ(output("d").tee.all, 3);
+  EXPECT_EQ(output("/a:nocopy").out_file, "/a/1/rank.{rank0}/stdout");
+  EXPECT_EQ(output("/a:nocopy").tee.all, 0);
+  EXPECT_EQ(output("d:nojobid,nocopy").err_file, "d/rank.{rank0}/stderr");
+  EXPECT_EQ(output("d:nojobid").tee.all, 3);
+  EXPECT_THAT(Error({"--output-filename", "d:noocopy", "p"}),
+              HasSubstr("--output-filename: want a folder, with nothing but :nocopy"));
+  EXPECT_THAT(Error({"--output-filename", ":nocopy", "p"}), HasSubstr("want a folder"));
 }
 
 }  // namespace

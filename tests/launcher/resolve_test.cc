@@ -204,6 +204,11 @@ TEST(Resolve, FilesOfOutputNeedAPlace) {
   const auto both = Resolve("-t 3 --log-dir d p");
   EXPECT_TRUE(both->plan.output.tee.Any());
   EXPECT_THAT(both->notes, IsEmpty());
+  const auto folder = Resolve("--output-filename d p");
+  EXPECT_TRUE(folder->plan.output.tee.Any());
+  EXPECT_THAT(folder->notes, IsEmpty());
+  EXPECT_THAT(std::string(Resolve("--output-filename d --log-dir e p").status().message()),
+              HasSubstr(":nocopy behind the folder"));
 }
 
 TEST(Resolve, WhatDetachedJobsHaveOrLackIsSaid) {

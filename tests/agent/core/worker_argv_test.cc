@@ -26,6 +26,12 @@ TEST(WorkerArgv, A2WrappersNestInTheirOrder) {
   EXPECT_THAT(WorkerArgv(plan, {3, 0, 0, "n"}), ElementsAre("p", "{rank}"));
 }
 
+TEST(FillNames, RanksMaySortAsNames) {
+  EXPECT_EQ(FillNames("rank.{rank0}/{rank}", {7, 0, 0, "", 101}), "rank.007/7");
+  EXPECT_EQ(FillNames("{rank0}", {7, 0, 0, "", 10}), "7");
+  EXPECT_EQ(FillNames("{rank0}", {100, 0, 0, "", 101}), "100");
+}
+
 TEST(WorkerArgv, A3ThePrologueComesBeforeAllWrappers) {
   WorkPlan plan;
   plan.argv = {"p", "x"};
