@@ -180,6 +180,11 @@ bool IsReduction(OpKind kind) {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduce || kind == OpKind::kReduceScatter;
 }
 
+bool CanBeNarrow(OpKind kind, DType dtype, ReduceOp op) {
+  return IsReduction(kind) && dtype == DType::kFloat32 &&
+         (op == ReduceOp::kSum || op == ReduceOp::kAvg);
+}
+
 const char* Name(OpKind kind) {
   switch (kind) {
     case OpKind::kBarrier:

@@ -133,16 +133,16 @@ class BetweenNodesMaker : protected ScheduleMaker {
     }
   }
   void FlushAll() { Flush(sends_); }
-  // What the nodes have; ours is `own`, node i's at scratch `offset` + i * `stride`.
-  void ReduceNodes(Ref dst, Ref own, uint64_t offset, uint64_t stride, uint64_t bytes) {
+  // What the nodes have; ours is `own`, node i's at `parts` + i * `stride`.
+  void ReduceNodes(Ref dst, Ref own, Ref parts, uint64_t stride, uint64_t bytes) {
     if (bytes != 0) {
-      out_.push_back({StepKind::kReduceNodes, dst, own, Space::kScratch, 0, offset, stride, bytes});
+      out_.push_back(
+          {StepKind::kReduceNodes, dst, own, parts.space, 0, parts.offset, stride, bytes});
     }
   }
-
-  void ReducePair(Ref dst, Ref src, uint64_t offset, uint64_t bytes) {
+  void ReducePair(Ref dst, Ref left, Ref right, uint64_t bytes) {
     if (bytes != 0) {
-      out_.push_back({StepKind::kReducePair, dst, src, Space::kScratch, 0, offset, 0, bytes});
+      out_.push_back({StepKind::kReducePair, dst, left, right.space, 0, right.offset, 0, bytes});
     }
   }
 

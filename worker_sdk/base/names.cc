@@ -81,6 +81,16 @@ const char* Name(ReduceOp op) {
   return "unknown";
 }
 
+const char* Name(Wire wire) {
+  switch (wire) {
+    case Wire::kFull:
+      return "full";
+    case Wire::kBFloat16:
+      return "bf16";
+  }
+  return "unknown";
+}
+
 std::string Status::ToString() const {
   if (ok()) return "OK";
   return std::string(Name(code_)) + ": " + message_;

@@ -51,10 +51,12 @@ class Executor {
   Status GiveUp(uint32_t rank);
   const uint8_t* Source(const Ref& ref, const uint8_t* in, const uint8_t* out);
   uint8_t* Target(const Ref& ref, uint8_t* out);
-  uint8_t* ScratchAt(uint64_t offset) { return scratch_.data()->bytes + offset; }
   void ReducePlaces(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   void ReduceNodes(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   void ReducePair(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
+  void Copy(const Step& step, const uint8_t* in, uint8_t* out);
+  static void Reduce(const Step& step, const Call& call, uint8_t* dst, const void* const* srcs,
+                     uint32_t n);
   std::string Describe(const CallMark& mark) const;
 
   struct alignas(64) CacheLine {
@@ -79,6 +81,7 @@ class Executor {
   Status broken_;
   std::vector<Step> steps_;
   std::vector<CacheLine> scratch_ = std::vector<CacheLine>(1);  // never empty
+  std::vector<CacheLine> narrow_ = std::vector<CacheLine>(1);   // never empty
   std::vector<const void*> sources_;
 };
 

@@ -13,6 +13,8 @@ Space SpaceOf(const World& world, const Ref& ref) {
   return world.in_place && ref.space == Space::kIn ? Space::kOut : ref.space;
 }
 
+bool IsPrivate(Space space) { return space == Space::kScratch || space == Space::kNarrow; }
+
 uint64_t AreaOf(const Ref& ref, uint64_t phase) {
   return (uint64_t{ref.place} * 8 + static_cast<uint64_t>(ref.space)) * 2 + (phase & 1);
 }
@@ -23,8 +25,8 @@ int64_t Read(World& world, uint32_t me, const Ref& ref, uint64_t word) {
   if (ref.space == Space::kIn || ref.space == Space::kOut) {
     return (SpaceOf(world, ref) == Space::kIn ? rank.in : rank.out).at(at);
   }
-  if (ref.space == Space::kScratch) {
-    return WordOf(rank.scratch, at);
+  if (IsPrivate(ref.space)) {
+    return WordOf(ref.space == Space::kNarrow ? rank.narrow : rank.scratch, at);
   }
   const Cell& cell = WordOf(WordOf(world.areas[rank.seat.node], AreaOf(ref, rank.phase)), at);
   if (cell.phase != rank.phase) {  // EXPECT_EQ would take most of the time
@@ -39,7 +41,7 @@ int64_t Read(World& world, uint32_t me, const Ref& ref, uint64_t word) {
 // S6: nobody of that node sends what `ref` means to a rank in its next phase.
 void CheckNotSent(World& world, uint32_t me, const Ref& ref, uint64_t words) {
   const World::Rank& rank = world.ranks[me];
-  const bool own = ref.space == Space::kOut || ref.space == Space::kScratch;
+  const bool own = ref.space == Space::kOut || IsPrivate(ref.space);
   const uint64_t at = ref.offset / kWord;
   for (uint32_t place = 0; place < rank.known.size(); ++place) {
     const World::Rank& sender = world.Peer(rank, place);
@@ -63,6 +65,10 @@ void Write(World& world, uint32_t me, const Ref& ref, uint64_t word, int64_t val
   }
   if (ref.space == Space::kScratch) {
     WordOf(rank.scratch, at) = value;
+    return;
+  }
+  if (ref.space == Space::kNarrow) {
+    WordOf(rank.narrow, at) = value / kNarrowUnit * kNarrowUnit;
     return;
   }
   ASSERT_NE(ref.space, Space::kIn);
@@ -98,6 +104,8 @@ int64_t Sent(World& world, const Message& message, uint64_t word) {
       return rank.out.at(at);
     case Space::kScratch:
       return WordOf(rank.scratch, at);
+    case Space::kNarrow:
+      return WordOf(rank.narrow, at);
     default:
       return WordOf(WordOf(world.areas[rank.seat.node], AreaOf(message.src, message.phase)), at)
           .value;
@@ -109,6 +117,8 @@ void Begin(World& world, uint32_t me, const Step& step) {
   for (uint64_t word = 0; word < step.bytes / kWord; ++word) {
     (void)Read(world, me, step.src, word);  // S2, S4
   }
+  const bool narrow = world.call.wire == Wire::kBFloat16 && step.bytes > kNearBytes;
+  EXPECT_TRUE(!narrow || step.src.space == Space::kNarrow) << "S8: rank " << me << " sends in full";
   const uint32_t to = world.layout.First(step.node) + rank.seat.place;
   const Message message = {me, step.src, rank.phase, step.bytes / kWord};
   world.wire[{me, to}].push_back(message);
@@ -126,6 +136,8 @@ bool Receive(World& world, uint32_t me, const Step& step) {
   const Message message = queue.front();
   queue.pop_front();
   EXPECT_EQ(message.words, step.bytes / kWord) << "S5: from " << from << " to " << me;
+  EXPECT_EQ(message.src.space == Space::kNarrow, step.dst.space == Space::kNarrow)
+      << "S8: from " << from << " to " << me;
   CheckNotSent(world, me, step.dst, step.bytes / kWord);
   for (uint64_t word = 0; word < std::min(message.words, step.bytes / kWord); ++word) {
     Write(world, me, step.dst, word, Sent(world, message, word));
@@ -143,15 +155,14 @@ bool Receive(World& world, uint32_t me, const Step& step) {
 int64_t Reduced(World& world, uint32_t me, const Step& step, uint64_t word) {
   const World::Rank& rank = world.ranks[me];
   if (step.kind == StepKind::kReducePair) {
-    return Read(world, me, step.src, word) +
-           Read(world, me, {Space::kScratch, 0, step.offset}, word);
+    return Read(world, me, step.src, word) + Read(world, me, {step.from, 0, step.offset}, word);
   }
   const bool nodes = step.kind == StepKind::kReduceNodes;
   const uint32_t own = nodes ? rank.seat.node : rank.seat.place;
   int64_t sum = 0;
   for (uint32_t i = 0; i < (nodes ? world.layout.nodes() : rank.known.size()); ++i) {
-    const Ref from = nodes ? Ref{Space::kScratch, 0, step.offset + i * step.stride}
-                           : Ref{step.from, i, step.offset};
+    const Ref from =
+        nodes ? Ref{step.from, 0, step.offset + i * step.stride} : Ref{step.from, i, step.offset};
     sum += Read(world, me, i == own ? step.src : from, word);
   }
   return sum;

@@ -1,5 +1,5 @@
 // A world of ranks in memory: schedules run in it one step of a random rank at a time. Checked: the
-// rules S1..S7 of schedule.h, by what a rank has waited for, not by what happens to be true. A
+// rules S1..S8 of schedule.h, by what a rank has waited for, not by what happens to be true. A
 // message leaves its sender's memory at the last possible moment: when it is received.
 #pragma once
 
@@ -14,6 +14,8 @@
 namespace muster {
 
 inline constexpr uint64_t kWord = 8;  // all of the calls here are about int64
+// Narrow numbers are multiples of it: what is narrowed is rounded down.
+inline constexpr int64_t kNarrowUnit = 16;
 
 // Words of the arena: what is there, who wrote it, and for which phase.
 struct Cell {
@@ -60,6 +62,7 @@ struct World {
     std::vector<int64_t> in;      // empty where it is `out`
     std::vector<int64_t> out;
     std::vector<int64_t> scratch;
+    std::vector<int64_t> narrow;
     std::vector<Message> sent;  // not yet received
     uint64_t sends = 0;         // begun
     uint64_t received = 0;      // of them
