@@ -51,6 +51,28 @@ def test_sums_between_hosts(node0):
     assert result.code == 0 and result.text.count("sums are right") == 8, result
 
 
+@pytest.mark.parametrize("hosts,roundings", [("node0:2,node1:2", 1), ("node0:1,node1:2,node2:1", 2), ("node0:4", 0)])
+def test_bfloat16_between_hosts(node0, hosts, roundings):
+    runs = [node0.run("--hosts", hosts, "-x", "MUSTER_WIRE=bf16", "--no-prefix", PROBE, "bits") for _ in range(2)]
+    off = {float(told) for told in re.findall(r"rank \d: equal bits, off by (\S+)", runs[0].text)}
+    assert runs[0].code == 0 and runs[0].text.count("equal bits") == 4 and len(off) == 1, runs[0]
+    bound = (1 + 2**-8) ** roundings - 1
+    assert bound / 20 <= off.pop() <= bound + 1e-6, runs[0]  # numbers did travel as bfloat16, unless on one node
+    assert sorted(runs[0].text.splitlines()) == sorted(runs[1].text.splitlines()), runs
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_ranks_that_disagree_on_the_wire_are_both_named(node0, nodes):
+    program = sh(f"MUSTER_WIRE=$([ $RANK = 1 ] && echo bf16 || echo full) exec {PROBE}")
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "2", "--no-prefix", *program)
+    assert result.code == 1 and "rank 0 calls all_reduce(1 x float32, sum), rank 1 calls all_reduce(1 x float32, sum, wire bf16)" in result.text, result
+
+
+def test_a_wire_that_is_none(node0):
+    result = node0.run("-n", "1", "--no-prefix", PROBE, env={"MUSTER_WIRE": "fp16"})
+    assert result.code == 1 and "INVALID_ARGUMENT: MUSTER_WIRE: want full or bf16, got 'fp16'" in result.text, result
+
+
 def test_ranks_dealt_to_hosts_one_by_one(node0, scratch):
     (scratch / "ranks").write_text("".join(f"rank {r}=node{r % 2} slot={r // 2}\n" for r in range(5)))
     result = node0.run("--rankfile", scratch / "ranks", "--no-prefix", PROBE)

@@ -2,7 +2,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -38,6 +40,37 @@ int Sum(muster::Communicator& comm) {
   }
   std::printf("rank %d of %d: sums are right\n", comm.rank(), comm.size());
   return 0;
+}
+
+// Sums whose bits all ranks compare: those of rank 0 against everybody's own. How far they are off
+// is said: 2^-8 of it would be what bfloat16 may be.
+int Bits(muster::Communicator& comm) {
+  constexpr size_t kCount = 300001;
+  std::vector<float> data(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    data[i] =
+        1.0F +
+        static_cast<float>((i * 7919 + static_cast<size_t>(comm.rank()) * 104729) % 4096) / 4096;
+  }
+  double off = 0;
+  std::vector<double> exact(data.begin(), data.end());
+  muster::Status status = comm.AllReduce(exact.data(), kCount);
+  if (status.ok()) {
+    status = comm.AllReduce(data.data(), kCount);
+  }
+  std::vector<float> first = data;
+  if (status.ok()) {
+    status = comm.Broadcast(first.data(), kCount);
+  }
+  if (!status.ok()) {
+    return Say(status);
+  }
+  for (size_t i = 0; i < kCount; ++i) {
+    off = std::max(off, std::abs(static_cast<double>(data[i]) - exact[i]) / exact[i]);
+  }
+  const bool same = std::memcmp(first.data(), data.data(), kCount * sizeof(float)) == 0;
+  std::printf("rank %d: %s bits, off by %.6f\n", comm.rank(), same ? "equal" : "other", off);
+  return same ? 0 : 1;
 }
 
 double Now() {
@@ -173,6 +206,9 @@ int main(int argc, char** argv) {
   }
   if (what == "sum") {
     return Sum(*comm);
+  }
+  if (what == "bits") {
+    return Bits(*comm);
   }
   if (what == "disagree") {
     return Disagree(*comm);

@@ -113,6 +113,20 @@ void muster_set_timeout(muster_comm* comm, double seconds) {
   comm->cpp.SetTimeout(std::chrono::nanoseconds(static_cast<int64_t>(nanoseconds)));
 }
 
+int muster_set_wire(muster_comm* comm, int wire) {
+  return Call("set_wire", comm, 0).Then([&](DType, ReduceOp) {
+    if (wire < 0 || wire >= muster::kWires) {
+      return muster::Invalid("set_wire", "wire: want 0.." + std::to_string(muster::kWires - 1) +
+                                             " (muster_wire), got " + std::to_string(wire));
+    }
+    comm->cpp.SetWire(static_cast<muster::Wire>(wire));
+    return muster::Status();
+  });
+}
+int muster_get_wire(const muster_comm* comm) {
+  return comm == nullptr ? -1 : static_cast<int>(comm->cpp.wire());
+}
+
 int muster_barrier(muster_comm* comm) {
   return Call("barrier", comm, 0).Then([&](DType, ReduceOp) { return comm->cpp.Barrier(); });
 }

@@ -106,6 +106,8 @@ class Communicator::Impl {
   }
 
   const WorkerIdentity& me() const { return me_; }
+  Wire wire() const { return wire_; }
+  void SetWire(Wire wire) { wire_ = wire; }
   Executor& executor() { return executor_; }
 
   // Checks the arguments, then runs the call. `in`, `out`: what this rank has to have; null where
@@ -129,15 +131,17 @@ class Communicator::Impl {
     call.root = static_cast<uint32_t>(root);
     return executor_.Run(call, in.data, const_cast<void*>(out.data));
   }
-  Status Reduction(const Call& call, int64_t count, int root, const Buffer& in, const Buffer& out) {
+  Status Reduction(Call call, int64_t count, int root, const Buffer& in, const Buffer& out) {
     if (const Status status = CheckReduction(call.dtype, call.op); !status.ok()) {
       return {status.code(), std::string(Name(call.kind)) + ": " + status.message()};
     }
+    call.wire = CanBeNarrow(call.kind, call.dtype, call.op) ? wire_ : Wire::kFull;
     return Run(call, count, root, in, out);
   }
 
  private:
   const WorkerIdentity me_;
+  Wire wire_ = me_.wire;
   std::optional<AgentLink> link_;
   Executor executor_;
 };
@@ -179,6 +183,9 @@ uint64_t Communicator::round() const { return impl_->me().round; }
 void Communicator::SetTimeout(std::chrono::nanoseconds timeout) {
   impl_->executor().SetTimeout(timeout);
 }
+
+void Communicator::SetWire(Wire wire) { impl_->SetWire(wire); }
+Wire Communicator::wire() const { return impl_->wire(); }
 
 Status Communicator::Barrier() { return impl_->Run({OpKind::kBarrier}, 0, 0, {}, {}); }
 

@@ -13,6 +13,7 @@ namespace muster {
 namespace {
 
 constexpr char kEnvTimeout[] = "MUSTER_TIMEOUT";
+constexpr char kEnvWire[] = "MUSTER_WIRE";
 
 using Get = std::function<const char*(const char*)>;
 
@@ -30,6 +31,22 @@ Status ReadNumber(const Get& get, const char* name, T min, T max, T& out) {
                                               ".." + std::to_string(max) + ", got '" + text + "'"};
   }
   return {};
+}
+
+// Unset or empty: as `out` is.
+Status ReadWire(const Get& get, Wire& out) {
+  const char* text = get(kEnvWire);
+  if (text == nullptr || *text == '\0') {
+    return {};
+  }
+  for (int i = 0; i < kWires; ++i) {
+    if (std::strcmp(text, Name(static_cast<Wire>(i))) == 0) {
+      out = static_cast<Wire>(i);
+      return {};
+    }
+  }
+  return {StatusCode::kInvalidArgument,
+          std::string(kEnvWire) + ": want full or bf16, got '" + text + "'"};
 }
 
 // A world that another launcher promised, and that we do not serve.
@@ -60,6 +77,9 @@ StatusOr<WorkerIdentity> ReadIdentity(const Get& get) {
           StatusCode::kInvalidArgument,
           std::string(kEnvTimeout) + ": want seconds, 0 (no limit)..1e9, got '" + text + "'");
     }
+  }
+  if (Status status = ReadWire(get, out.wire); !status.ok()) {
+    return status;
   }
   if (get(kEnvRank) == nullptr) {
     out.notice = Notice(get);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "muster/status.h"
+#include "muster/types.h"
 
 namespace muster {
 
@@ -19,8 +20,9 @@ struct WorkerIdentity {
   uint32_t node_rank = 0;
   uint32_t nodes = 1;
   int agent_fd = -1;
-  double timeout_s = 0;  // MUSTER_TIMEOUT; 0 = none
-  std::string notice;    // for the user: this looks like a mistake
+  double timeout_s = 0;     // MUSTER_TIMEOUT; 0 = none
+  Wire wire = Wire::kFull;  // MUSTER_WIRE
+  std::string notice;       // for the user: this looks like a mistake
 };
 
 // `get` is getenv. InvalidArgument: a variable that makes no sense, by its name.

@@ -37,6 +37,8 @@ int main(void) {
   Expect(strchr(muster_version(), '.') != NULL, "version");
   Collectives(comm);
   muster_set_timeout(comm, 1.5);
+  Expect(muster_set_wire(comm, MUSTER_WIRE_BF16) == MUSTER_OK, "set_wire");
+  Expect(muster_get_wire(comm) == MUSTER_WIRE_BF16, "get_wire");
   Expect(muster_broadcast(comm, NULL, 1, 12, 0) == MUSTER_INVALID_ARGUMENT, "no type");
   Expect(strcmp(muster_last_error(), "broadcast: dtype: want 0..11 (muster_dtype), got 12") == 0,
          "last error");

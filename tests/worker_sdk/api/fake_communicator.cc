@@ -50,6 +50,8 @@ int Communicator::node_rank() const { return 0; }
 int Communicator::nodes() const { return 1; }
 uint64_t Communicator::round() const { return 7; }
 void Communicator::SetTimeout(std::chrono::nanoseconds timeout) { TheFake().timeout = timeout; }
+void Communicator::SetWire(Wire wire) { TheFake().wire = wire; }
+Wire Communicator::wire() const { return TheFake().wire; }
 
 Status Communicator::Barrier() { return Noted("barrier"); }
 Status Communicator::AllReduce(const void*, void*, int64_t count, DType dtype, ReduceOp op) {

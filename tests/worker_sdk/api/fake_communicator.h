@@ -5,6 +5,7 @@
 #include <string>
 
 #include "muster/status.h"
+#include "muster/types.h"
 
 namespace muster {
 
@@ -12,6 +13,7 @@ struct FakeCommunicator {
   std::string calls;  // "all_reduce 8 float32 sum;"
   Status answer;      // of every call, and of FromEnvironment
   std::chrono::nanoseconds timeout{-1};
+  Wire wire = Wire::kFull;
   int alive = 0;
 };
 

@@ -40,6 +40,7 @@ TEST(EnvironmentTest, WhatLaunchSets) {
   EXPECT_EQ(is.round, 4294967297u);
   EXPECT_EQ(is.notice, "");
   EXPECT_EQ(is.timeout_s, 0);
+  EXPECT_EQ(is.wire, Wire::kFull);
 }
 
 TEST(EnvironmentTest, WithoutLaunchAWorldOfOne) {
@@ -66,6 +67,23 @@ TEST(EnvironmentTest, Timeout) {
     ASSERT_FALSE(me.ok()) << wrong;
     EXPECT_EQ(me.status().code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(me.status().message(), HasSubstr("MUSTER_TIMEOUT"));
+  }
+}
+
+TEST(EnvironmentTest, WhatTravelsBetweenNodes) {
+  const std::map<std::string, Wire> known = {
+      {"", Wire::kFull}, {"full", Wire::kFull}, {"bf16", Wire::kBFloat16}};
+  for (const auto& [text, wire] : known) {
+    StatusOr<WorkerIdentity> me = Read({{"MUSTER_WIRE", text}});
+    ASSERT_TRUE(me.ok()) << text;
+    EXPECT_EQ(me->wire, wire) << text;
+  }
+  for (const char* wrong : {"fp16", "BF16", "bf16 ", "1"}) {
+    const StatusOr<WorkerIdentity> me = Read({{"MUSTER_WIRE", wrong}});
+    ASSERT_FALSE(me.ok()) << wrong;
+    EXPECT_EQ(me.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(me.status().message(),
+              "MUSTER_WIRE: want full or bf16, got '" + std::string(wrong) + "'");
   }
 }
 

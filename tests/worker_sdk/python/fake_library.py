@@ -11,6 +11,7 @@ class FakeLibrary:
         self.answer, self.text = 0, b""
         self.during = None  # called in the middle of a call
         self.freed = []
+        self.wire = 0
         self._rank, self._size = rank, size
 
     def open(self):
@@ -41,6 +42,14 @@ class FakeLibrary:
 
     def set_timeout(self, handle, seconds):
         self.calls.append(("set_timeout", seconds))
+
+    def set_wire(self, handle, wire):
+        self.calls.append(("set_wire", wire))
+        self.wire = wire
+        return 0
+
+    def get_wire(self, handle):
+        return self.wire
 
     def _noted(self, name, *arguments):
         self.calls.append((name, *arguments))

@@ -95,6 +95,18 @@ class MUSTER_EXPORT Communicator {
   // For every later call; zero (the default, or MUSTER_TIMEOUT): no limit.
   void SetTimeout(std::chrono::nanoseconds timeout);
 
+  // What travels between nodes in every later AllReduce, Reduce and ReduceScatter of float32 by
+  // kSum or kAvg; MUSTER_WIRE ("full", the default, or "bf16") says it for the first. No effect on
+  // other calls, within a node, or on up to 8 bytes. All ranks must say the same of a call.
+  //
+  // With kBFloat16, half the bytes travel; sums are kept in float32, and every rank still ends with
+  // equal bits. A result is off by at most ((1 + 2^-8)^k - 1) * (|x_0| + ... + |x_{size-1}|),
+  // divided by size() for kAvg, besides float32's own rounding: k = 1 between two nodes and in
+  // ReduceScatter, 2 among up to 8 nodes, 1 + ceil(log2(nodes)) among more. Below 2^-126, where
+  // bfloat16 has fewer digits, add 2^-134 for each node and rounding.
+  void SetWire(Wire wire);
+  Wire wire() const;
+
   // Returns when every rank has called it.
   Status Barrier();
   // out[i] = in_0[i] op ... op in_{size-1}[i] on every rank.

@@ -38,8 +38,8 @@ enum class ReduceOp : uint8_t {
 };
 inline constexpr int kReduceOps = 8;
 
-// What reductions of float32 by sum or avg send between nodes; the numbers are part of the C ABI and
-// travel between ranks.
+// What reductions of float32 by sum or avg send between nodes (Communicator::SetWire). The numbers
+// are part of the C ABI and travel between ranks: they never change.
 enum class Wire : uint8_t {
   kFull = 0,
   kBFloat16 = 1,  // half the bytes, rounded to nearest even

@@ -13,6 +13,7 @@ from ._errors import FailedPrecondition, error_of
 T = TypeVar("T")
 
 _OPS = {"sum": 0, "avg": 1, "prod": 2, "min": 3, "max": 4, "band": 5, "bor": 6, "bxor": 7}
+_WIRES = {"full": 0, "bf16": 1}
 
 
 class Communicator:
@@ -29,6 +30,10 @@ class Communicator:
 
     `op` is one of "sum", "avg" (integers: towards zero), "prod", "min", "max", and for integers
     "band", "bor", "bxor".
+
+    `wire` says what travels between nodes in a reduction of float32 by "sum" or "avg": "full", or
+    "bf16" for half the bytes; where it is left out, MUSTER_WIRE does ("full" by default). Every rank
+    still ends with the same bits; SetWire in `muster/communicator.h` says how far they may be off.
 
     Raises
     ------
@@ -105,7 +110,7 @@ class Communicator:
         """Returns when every rank has called it."""
         self._call("barrier")
 
-    def all_reduce(self, x: T, op: str = "sum", out: Any = None) -> Any:
+    def all_reduce(self, x: T, op: str = "sum", out: Any = None, wire: str | None = None) -> Any:
         """Combines the numbers of all ranks, element by element; all get the same bits.
 
         Parameters
@@ -115,6 +120,7 @@ class Communicator:
         op : str
         out : numbers, optional
             Takes the result; of the count and type of `x`.
+        wire : str, optional
 
         Returns
         -------
@@ -123,10 +129,10 @@ class Communicator:
         code = _op(op)
         source = view(x, "x")
         target = _in_place(source) if out is None else _elsewhere(out, source)
-        self._call("all_reduce", source.address, target.address, source.count, source.dtype, code)
+        self._reduction(wire, "all_reduce", source.address, target.address, source.count, source.dtype, code)
         return x if out is None else out
 
-    def reduce(self, x: T, op: str = "sum", root: int = 0, out: Any = None) -> Any:
+    def reduce(self, x: T, op: str = "sum", root: int = 0, out: Any = None, wire: str | None = None) -> Any:
         """As :meth:`all_reduce`, but only `root` gets the result; `x` of the others stays as it is.
 
         Returns
@@ -136,10 +142,10 @@ class Communicator:
         code, root = _op(op), self._root(root)
         source = view(x, "x")
         if self.rank != root:
-            self._call("reduce", source.address, 0, source.count, source.dtype, code, root)
+            self._reduction(wire, "reduce", source.address, 0, source.count, source.dtype, code, root)
             return None
         target = _in_place(source) if out is None else _elsewhere(out, source)
-        self._call("reduce", source.address, target.address, source.count, source.dtype, code, root)
+        self._reduction(wire, "reduce", source.address, target.address, source.count, source.dtype, code, root)
         return x if out is None else out
 
     def broadcast(self, x: T, root: int = 0) -> T:
@@ -219,7 +225,7 @@ class Communicator:
         self._call("scatter", source.address, target.address, target.count, target.dtype, root)
         return out
 
-    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> Any:
+    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None, wire: str | None = None) -> Any:
         """Combines the numbers of all ranks and gives each rank its part of the result.
 
         Parameters
@@ -228,6 +234,7 @@ class Communicator:
             The part of rank 0, of rank 1, ...: `size` times the count of `out`.
         op : str
         out : numbers, optional
+        wire : str, optional
 
         Returns
         -------
@@ -236,7 +243,7 @@ class Communicator:
         code = _op(op)
         source = view(x, "x")
         out, target = self._part(source, out)
-        self._call("reduce_scatter", source.address, target.address, target.count, target.dtype, code)
+        self._reduction(wire, "reduce_scatter", source.address, target.address, target.count, target.dtype, code)
         return out
 
     def all_to_all(self, x: Any, out: Any = None) -> Any:
@@ -263,13 +270,24 @@ class Communicator:
 
     # --- steps of the above ---
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def _reduction(self, wire: str | None, name: str, *arguments: Any) -> None:
+        self._call(name, *arguments, wire=None if wire is None else _code(_WIRES, "wire", wire))
+
+    def _call(self, name: str, *arguments: Any, wire: int | None = None) -> None:
         if not self._busy.acquire(blocking=False):
             raise FailedPrecondition(f"{name}: another thread is in a call of this communicator: make one at a time")
         try:
             if not self._handle:
                 raise FailedPrecondition(f"{name}: the communicator is closed")
-            self._check(getattr(self._library, name)(self._handle, *arguments) or 0)
+            if wire is None:
+                self._check(getattr(self._library, name)(self._handle, *arguments) or 0)
+                return
+            usual = self._library.get_wire(self._handle)
+            self._library.set_wire(self._handle, wire)
+            try:
+                self._check(getattr(self._library, name)(self._handle, *arguments))
+            finally:
+                self._library.set_wire(self._handle, usual)
         finally:
             self._busy.release()
 
@@ -312,9 +330,13 @@ class Communicator:
 
 
 def _op(op: str) -> int:
-    code = _OPS.get(op) if isinstance(op, str) else None
+    return _code(_OPS, "op", op)
+
+
+def _code(codes: dict[str, int], name: str, word: str) -> int:
+    code = codes.get(word) if isinstance(word, str) else None
     if code is None:
-        raise ValueError(f"op: want one of {', '.join(_OPS)}, got {op!r}")
+        raise ValueError(f"{name}: want one of {', '.join(codes)}, got {word!r}")
     return code
 
 
