@@ -23,7 +23,7 @@ class ReduceMaker : private BetweenNodesMaker {
     } else {
       AllReduce();
     }
-    FlushAll();  // the caller's buffers are his again
+    FlushAtEnd();
   }
 
  private:
@@ -34,6 +34,7 @@ class ReduceMaker : private BetweenNodesMaker {
 
   // What fits into the lines that tell of a publish; it travels in full.
   void Near() {
+    progress_.done = true;
     WaitAll();
     Copy({Space::kNear, me(), 0}, In(0), bytes_);
     Publish();
@@ -83,7 +84,7 @@ class ReduceMaker : private BetweenNodesMaker {
       if (!all) {
         return;
       }
-      Flush(sends_);
+      FlushAll();
       sofar = spare;
       Receive(at(Parent(turn)), sofar, bytes);
     }
@@ -119,15 +120,15 @@ class ReduceMaker : private BetweenNodesMaker {
     share_max_ = ShareMax(ChunkAt(0), group_.carriers);
     part_max_ = whole_ ? share_max_ : ShareMax(share_max_, nodes());
     const uint64_t delay = chunks_ == 1 ? 0 : whole_ ? 1 : 2;
-    begun_.assign(chunks_, 0);
-    middle_.assign(chunks_, 0);
-    WaitAll();
-    Fill(0);
-    Publish();
-    if (chunks_ > 1 || IsCarrier()) {
+    if (progress_.turn == 0) {
       WaitAll();
+      Fill(0);
+      Publish();
+      if (chunks_ > 1 || IsCarrier()) {
+        WaitAll();
+      }
     }
-    for (uint64_t turn = 0; turn < chunks_ + delay; ++turn) {
+    Turns(chunks_ + delay, [&](uint64_t turn) {
       if (turn + 1 < chunks_) {
         Fill(turn + 1);
       }
@@ -143,7 +144,7 @@ class ReduceMaker : private BetweenNodesMaker {
       if (turn >= delay && Takes()) {
         Take(turn - delay);
       }
-    }
+    });
   }
   void Carry(uint64_t turn, uint64_t delay) {
     if (tree_) {
@@ -206,7 +207,6 @@ class ReduceMaker : private BetweenNodesMaker {
 
   // Memory of a carrier, three times (as many chunks are under way): what each other node sent,
   // what this node has itself, the piece that we have finished.
-  static constexpr uint64_t kUnderWay = 3;
   Ref Wired(uint64_t offset) const {
     return {narrow_ ? Space::kNarrow : Space::kScratch, 0, offset};
   }
@@ -228,7 +228,7 @@ class ReduceMaker : private BetweenNodesMaker {
     const Range share = ShareOf(chunk);
     if (!IsPartialIn()) {
       if (chunk >= kUnderWay) {
-        Flush(begun_[chunk - kUnderWay]);
+        Flush(progress_.begun[chunk % kUnderWay]);  // of the chunk that was there
       }
       ReducePlaces(Partial(chunk), In(At(chunk) + share.begin), share.begin, share.bytes());
     }
@@ -243,7 +243,7 @@ class ReduceMaker : private BetweenNodesMaker {
         Send(Behind(i), Plus(Partial(chunk), piece.begin), piece.bytes());
       }
     }
-    begun_[chunk] = sends_;
+    progress_.begun[chunk % kUnderWay] = progress_.sends;
   }
   // Each node finishes a piece of the share.
   void Middle(uint64_t chunk) {
@@ -252,7 +252,7 @@ class ReduceMaker : private BetweenNodesMaker {
       Receive(Before(i), Plus(Parts(chunk), Before(i) * part_max_), piece.bytes());
     }
     if (chunk >= kUnderWay) {
-      Flush(middle_[chunk - kUnderWay]);
+      Flush(progress_.middle[chunk % kUnderWay]);
     }
     ReduceNodes(Finished(chunk), Plus(Partial(chunk), piece.begin), Parts(chunk), part_max_,
                 piece.bytes());
@@ -260,7 +260,7 @@ class ReduceMaker : private BetweenNodesMaker {
       Divide(Finished(chunk), piece.bytes());
     }
     SendToTargets(Finished(chunk), piece.bytes());
-    middle_[chunk] = sends_;
+    progress_.middle[chunk % kUnderWay] = progress_.sends;
   }
   void End(uint64_t chunk) {
     const Range share = ShareOf(chunk);
@@ -270,7 +270,7 @@ class ReduceMaker : private BetweenNodesMaker {
       ReceiveWholes(Parts(chunk), part_max_, share.bytes());
     }
     if (IsPartialIn()) {
-      Flush(begun_[chunk]);  // of `in`, which may be `out`
+      Flush(progress_.begun[chunk % kUnderWay]);  // of `in`, which may be `out`
     }
     if (whole_) {
       ReduceNodes(target, Partial(chunk), Parts(chunk), part_max_, share.bytes());
@@ -295,8 +295,7 @@ class ReduceMaker : private BetweenNodesMaker {
   // A slot holds a piece for every rank, node by node; the leader reduces them all.
   void ReduceScatter() {
     const uint64_t piece_max = PieceMax(group_.slot_bytes);
-    for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
-      const uint64_t piece = PieceAt(at, piece_max);
+    Pieces(piece_max, [&](uint64_t at, uint64_t piece) {
       WaitAll();
       for (uint32_t position = 0; position < layout_.world(); ++position) {
         Copy(Slot(me(), position * piece), In(layout_.RankAt(position) * bytes_ + at), piece);
@@ -309,7 +308,7 @@ class ReduceMaker : private BetweenNodesMaker {
       Publish();
       WaitOne(0);
       Copy(Out(at), Result(me() * piece), size() > 1 ? piece : 0);
-    }
+    });
   }
   void ScatterSums(uint64_t at, uint64_t piece) {
     for (uint32_t i = 1; i <= nodes(); ++i) {  // ours comes last
@@ -333,18 +332,17 @@ class ReduceMaker : private BetweenNodesMaker {
 
   const bool narrow_ = call_.wire == Wire::kBFloat16;
   uint64_t chunks_ = 0;
-  bool whole_ = false;            // a share goes to every other node as a whole
-  bool tree_ = false;             // up a tree and down again
-  uint64_t share_max_ = 0;        // bytes of a share
-  uint64_t part_max_ = 0;         // of what a node sends another of it
-  std::vector<uint64_t> begun_;   // sends so far, after Begin(chunk)
-  std::vector<uint64_t> middle_;  // after Middle(chunk)
+  bool whole_ = false;      // a share goes to every other node as a whole
+  bool tree_ = false;       // up a tree and down again
+  uint64_t share_max_ = 0;  // bytes of a share
+  uint64_t part_max_ = 0;   // of what a node sends another of it
 };
 
 }  // namespace
 
-void ReduceBetweenNodes(const Group& group, const Call& call, std::vector<Step>& out) {
-  ReduceMaker(group, call, out).Make();
+void ReduceBetweenNodes(const Group& group, const Call& call, Progress& progress,
+                        std::vector<Step>& out) {
+  ReduceMaker(group, call, progress, out).Make();
 }
 
 }  // namespace muster

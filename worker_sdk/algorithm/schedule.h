@@ -19,7 +19,12 @@
 //  S8 narrow numbers are sent from and received into narrow memory only; what a node has itself
 //  goes
 //     through it as well before it is added to what the others sent.
-// tests/worker_sdk/algorithm checks S1..S8 on every schedule, for every size and number of nodes,
+// The steps of a call come in parts, some turns (of a chunk each) at a time: no part grows with the
+// call. Hence:
+//  S9 the first part speaks of every peer, and of all the memory of this rank alone, that later
+//  ones
+//     need.
+// tests/worker_sdk/algorithm checks S1..S9 on every schedule, for every size and number of nodes,
 // in random order.
 #pragma once
 
@@ -110,8 +115,24 @@ struct Step {
   uint64_t bytes = 0;
 };
 
-// The steps of the rank at `group.place` of `group.node` for `call`, into `out` (which is cleared:
-// its memory is used again).
-void MakeSchedule(const Group& group, const Call& call, std::vector<Step>& out);
+// Chunks of a reduction between nodes whose messages are under way at the same time.
+inline constexpr uint64_t kUnderWay = 3;
+// After so many turns the first chunks under way are finished, and their memory comes again.
+inline constexpr uint64_t kTurnsAtOnce = kUnderWay + 2;
+
+// How far the schedule of a call has been made.
+struct Progress {
+  bool done = false;
+  uint64_t turn = 0;     // the next one
+  uint64_t sends = 0;    // so far
+  uint64_t flushed = 0;  // of them
+  // Sends so far, after the first and the second step of a chunk's way: by chunk % kUnderWay.
+  uint64_t begun[kUnderWay] = {};
+  uint64_t middle[kUnderWay] = {};
+};
+
+// The next steps of the rank at `group.place` of `group.node` for `call`, into `out` (which is
+// cleared: its memory is used again). To be called until `progress.done`.
+void MakeSchedule(const Group& group, const Call& call, Progress& progress, std::vector<Step>& out);
 
 }  // namespace muster

@@ -103,21 +103,28 @@ Status Executor::EndLast() {
 }
 
 Status Executor::RunSteps(const Call& call, const uint8_t* in, uint8_t* out) {
-  MakeSchedule(group_, call, steps_);
+  Progress progress;
+  MakeSchedule(group_, call, progress, steps_);
   if (layout_.nodes() > 1) {
     if (Status status = Prepare(); !status.ok()) {
       return status;
     }
   }
-  for (const Step& step : steps_) {
-    if (Status status = RunStep(step, call, in, out); !status.ok()) {
-      return status;
+  for (;;) {
+    for (const Step& step : steps_) {
+      if (Status status = RunStep(step, call, in, out); !status.ok()) {
+        return status;
+      }
     }
+    if (progress.done) {
+      return {};
+    }
+    MakeSchedule(group_, call, progress, steps_);
   }
-  return {};
 }
 
-// Connections that the schedule needs and that do not stand yet; memory for it.
+// Connections that the first steps need and that do not stand yet; memory for them. S9: no later
+// ones need more.
 Status Executor::Prepare() {
   peers_.Begin(number_, mark_);
   std::vector<uint32_t> nodes;

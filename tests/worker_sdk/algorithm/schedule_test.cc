@@ -240,6 +240,31 @@ TEST_P(ScheduleTest, EveryCountAroundChunksOnSeveralNodes) {
   }
 }
 
+// Many more chunks than come in one part; the last part has as many turns both times.
+TEST_P(ScheduleTest, NoPartGrowsWithTheCall) {
+  constexpr uint64_t kSlot = 1024;
+  SplitMix64 random(13);
+  for (const std::vector<uint32_t>& sizes :
+       std::vector<std::vector<uint32_t>>{{3}, {1, 1}, {2, 2, 3}, {1, 1, 1, 1}}) {
+    const Layout layout = Deal(sizes, false);
+    size_t steps[2] = {};
+    for (const uint64_t chunks : {51, 101}) {
+      Call call{GetParam(), DType::kInt64, ReduceOp::kAvg, 0, chunks * kSlot / kWord};
+      call.root = layout.world() - 1;
+      CheckOne(layout, kSlot, 1, call, random.Next());
+      Progress progress;
+      std::vector<Step> part;
+      while (!progress.done) {
+        MakeSchedule({&layout, 0, 0, kSlot, kSlot * layout.SmallestNode(), 1}, call, progress,
+                     part);
+        steps[chunks > 51] = std::max(steps[chunks > 51], part.size());
+      }
+    }
+    EXPECT_EQ(steps[0], steps[1]) << sizes.size() << " nodes";
+    EXPECT_LT(steps[0], kTurnsAtOnce * 100) << sizes.size() << " nodes";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, ScheduleTest, testing::ValuesIn(kKinds),
                          [](const testing::TestParamInfo<OpKind>& i) {
                            return std::string(Name(i.param));
@@ -252,8 +277,8 @@ int FailuresWithout(StepKind kind, const Call& call, const std::vector<uint32_t>
       testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
   for (uint64_t seed = 0; seed < 20; ++seed) {
     World world(Layout(sizes, {0, 1, 2}), 512, 1, call);
+    world.without = kind;
     for (World::Rank& rank : world.ranks) {
-      std::erase_if(rank.steps, [kind](const Step& step) { return step.kind == kind; });
       rank.in.assign(call.count * 3, 1);
       rank.out.assign(call.count * 3, 1);
     }

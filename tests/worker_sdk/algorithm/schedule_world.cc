@@ -120,10 +120,9 @@ void Begin(World& world, uint32_t me, const Step& step) {
   const bool narrow = world.call.wire == Wire::kBFloat16 && step.bytes > kNearBytes;
   EXPECT_TRUE(!narrow || step.src.space == Space::kNarrow) << "S8: rank " << me << " sends in full";
   const uint32_t to = world.layout.First(step.node) + rank.seat.place;
-  const Message message = {me, step.src, rank.phase, step.bytes / kWord};
+  const Message message = {me, step.src, rank.phase, step.bytes / kWord, ++rank.sends};
   world.wire[{me, to}].push_back(message);
   rank.sent.push_back(message);
-  ++rank.sends;
 }
 
 // False: nothing is there yet.
@@ -143,12 +142,7 @@ bool Receive(World& world, uint32_t me, const Step& step) {
     Write(world, me, step.dst, word, Sent(world, message, word));
   }
   World::Rank& sender = world.ranks[from];
-  ++sender.received;
-  const auto is_it = [&](const Message& m) {
-    return m.src.space == message.src.space && m.src.place == message.src.place &&
-           m.src.offset == message.src.offset && m.words == message.words;
-  };
-  sender.sent.erase(std::find_if(sender.sent.begin(), sender.sent.end(), is_it));
+  std::erase_if(sender.sent, [&](const Message& m) { return m.number == message.number; });
   return true;
 }
 
@@ -182,7 +176,8 @@ bool RunOne(World& world, uint32_t me) {
       rank.known[i] = rank.phase;
     }
   }
-  if (step.kind == StepKind::kFlush && rank.received < step.offset) {
+  if (step.kind == StepKind::kFlush && !rank.sent.empty() &&
+      rank.sent.front().number <= step.offset) {
     EXPECT_LE(step.offset, rank.sends);
     return false;
   }
@@ -221,6 +216,44 @@ bool RunOne(World& world, uint32_t me) {
   return true;
 }
 
+// S9, of a part that has just been made.
+void CheckNeeds(World& world, uint32_t me, bool is_first) {
+  World::Rank& rank = world.ranks[me];
+  const auto need = [&](Space space, uint64_t bytes) {
+    if (IsPrivate(space)) {
+      uint64_t& most = rank.private_bytes[space == Space::kNarrow ? 1 : 0];
+      EXPECT_TRUE(is_first || bytes <= most) << "S9: rank " << me << " needs more memory";
+      most = std::max(most, bytes);
+    }
+  };
+  for (const Step& step : rank.steps) {
+    need(step.dst.space, step.dst.offset + step.bytes);
+    need(step.src.space, step.src.offset + step.bytes);
+    if (step.kind == StepKind::kReduceNodes) {
+      need(step.from, step.offset + (world.layout.nodes() - 1) * step.stride + step.bytes);
+    }
+    if (step.kind == StepKind::kSend || step.kind == StepKind::kReceive) {
+      EXPECT_TRUE(rank.peers.insert(step.node).second <= is_first)
+          << "S9: rank " << me << " needs node " << step.node;
+    }
+  }
+}
+
+// False: it has done all its steps.
+bool HasSteps(World& world, uint32_t me) {
+  World::Rank& rank = world.ranks[me];
+  while (rank.at == rank.steps.size() && !rank.progress.done) {
+    const bool is_first = rank.progress.turn == 0;
+    MakeSchedule({&world.layout, rank.seat.node, rank.seat.place, world.slot_bytes,
+                  world.slot_bytes * world.layout.SmallestNode(), world.carriers},
+                 world.call, rank.progress, rank.steps);
+    rank.at = 0;
+    CheckNeeds(world, me, is_first);
+    std::erase_if(rank.steps, [&](const Step& step) { return step.kind == world.without; });
+  }
+  return rank.at < rank.steps.size();
+}
+
 }  // namespace
 
 void RunAll(World& world, uint64_t seed) {
@@ -229,22 +262,21 @@ void RunAll(World& world, uint64_t seed) {
   for (uint32_t i = 0; i < world.ranks.size(); ++i) {
     left.push_back(i);
   }
-  std::erase_if(left, [&](uint32_t i) { return world.ranks[i].steps.empty(); });
+  std::erase_if(left, [&](uint32_t i) { return !HasSteps(world, i); });
   while (!left.empty()) {
     const size_t first = random.Next() % left.size();
     bool moved = false;
     for (size_t i = 0; i < left.size() && !moved; ++i) {
       const size_t pick = (first + i) % left.size();
-      World::Rank& rank = world.ranks[left[pick]];
       // Some steps in a row, else neighbours would move in lockstep.
-      for (uint64_t steps = random.Next() % 8 + 1; steps > 0 && rank.at < rank.steps.size();
+      for (uint64_t steps = random.Next() % 8 + 1; steps > 0 && HasSteps(world, left[pick]);
            --steps) {
         if (!RunOne(world, left[pick])) {
           break;
         }
         moved = true;
       }
-      if (rank.at == rank.steps.size()) {
+      if (!HasSteps(world, left[pick])) {
         left.erase(left.begin() + static_cast<ptrdiff_t>(pick));
         moved = true;
       }
