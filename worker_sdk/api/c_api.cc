@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,20 @@ namespace {
 
 thread_local std::string last_error;
 
+// What `work` returns. No exception leaves the C ABI.
+template <typename Work>
+int Guarded(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    last_error = "out of memory";  // short: needs none
+    return MUSTER_RESOURCE_EXHAUSTED;
+  } catch (...) {
+    last_error = "internal error";
+    return MUSTER_INTERNAL;
+  }
+}
+
 int CodeOf(const Status& status) {
   if (!status.ok()) last_error = status.message();
   return static_cast<int>(status.code());
@@ -34,36 +49,41 @@ Status Invalid(const char* call, const std::string& why) {
 class Call {
  public:
   Call(const char* name, const muster_comm* comm, int dtype)
-      : name_(name), dtype_(static_cast<DType>(dtype)) {
-    if (comm == nullptr) {
-      status_ = Invalid(name, "comm: a null pointer; muster_init() makes one");
-    } else if (dtype < 0 || dtype >= kDTypes) {
-      status_ = Invalid(name, "dtype: want 0.." + std::to_string(kDTypes - 1) +
-                                  " (muster_dtype), " + "got " + std::to_string(dtype));
-    }
-  }
+      : name_(name), comm_(comm), dtype_(dtype) {}
 
   Call& Op(int op) {
-    if (!status_.ok()) return *this;
-    op_ = static_cast<ReduceOp>(op);
-    if (op < 0 || op >= kReduceOps) {
-      status_ = Invalid(name_, "op: want 0.." + std::to_string(kReduceOps - 1) + " (muster_op), " +
-                                   "got " + std::to_string(op));
-    }
+    op_ = op;
     return *this;
   }
 
   // The code of `collective`, or of what is wrong with its arguments.
   template <typename Collective>
   int Then(const Collective& collective) const {
-    return CodeOf(status_.ok() ? collective(dtype_, op_) : status_);
+    return Guarded([&] {
+      const Status status = Check();
+      return CodeOf(status.ok() ? collective(static_cast<DType>(dtype_), static_cast<ReduceOp>(op_))
+                                : status);
+    });
   }
 
  private:
-  const char* name_;  // a literal of ours
-  DType dtype_;
-  ReduceOp op_ = ReduceOp::kSum;
-  Status status_;
+  Status Check() const {
+    if (comm_ == nullptr) return Invalid(name_, "comm: a null pointer; muster_init() makes one");
+    if (dtype_ < 0 || dtype_ >= kDTypes) {
+      return Invalid(name_, "dtype: want 0.." + std::to_string(kDTypes - 1) + " (muster_dtype), " +
+                                "got " + std::to_string(dtype_));
+    }
+    if (op_ < 0 || op_ >= kReduceOps) {
+      return Invalid(name_, "op: want 0.." + std::to_string(kReduceOps - 1) + " (muster_op), " +
+                                "got " + std::to_string(op_));
+    }
+    return {};
+  }
+
+  const char* name_;         // a literal of ours
+  const muster_comm* comm_;  // the caller's
+  int dtype_;
+  int op_ = MUSTER_SUM;
 };
 
 }  // namespace
@@ -77,12 +97,14 @@ const char* muster_version(void) { return MUSTER_VERSION; }
 const char* muster_last_error(void) { return muster::last_error.c_str(); }
 
 int muster_init(muster_comm** out) {
-  if (out == nullptr) return muster::CodeOf(muster::Invalid("init", "out: a null pointer"));
-  *out = nullptr;
-  muster::StatusOr<muster::Communicator> made = muster::Communicator::FromEnvironment();
-  if (!made.ok()) return muster::CodeOf(made.status());
-  *out = std::make_unique<muster_comm>(muster_comm{*std::move(made)}).release();
-  return MUSTER_OK;
+  return muster::Guarded([&]() -> int {
+    if (out == nullptr) return muster::CodeOf(muster::Invalid("init", "out: a null pointer"));
+    *out = nullptr;
+    muster::StatusOr<muster::Communicator> made = muster::Communicator::FromEnvironment();
+    if (!made.ok()) return muster::CodeOf(made.status());
+    *out = std::make_unique<muster_comm>(muster_comm{*std::move(made)}).release();
+    return MUSTER_OK;
+  });
 }
 
 // Takes what muster_init() gave away.

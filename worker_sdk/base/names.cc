@@ -15,6 +15,8 @@ const char* Name(StatusCode code) {
       return "INVALID_ARGUMENT";
     case StatusCode::kDeadlineExceeded:
       return "DEADLINE_EXCEEDED";
+    case StatusCode::kResourceExhausted:
+      return "RESOURCE_EXHAUSTED";
     case StatusCode::kFailedPrecondition:
       return "FAILED_PRECONDITION";
     case StatusCode::kUnimplemented:

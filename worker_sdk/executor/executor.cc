@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
 #include <utility>
 
 #include "worker_sdk/executor/copy.h"
@@ -79,7 +80,7 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
     checked_ = false;
     first_phase_ = arena_->phase() + 1;
     arena_->Announce(number_, mark_);
-    status = RunSteps(call, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out));
+    status = TryRunSteps(call, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out));
   }
   if (!status.ok()) {
     // The others need not wait for us.
@@ -100,6 +101,15 @@ Status Executor::EndLast() {
   }
   checked_ = true;
   return status;
+}
+
+// Where no memory is left, the others hear of it as of any other failure.
+Status Executor::TryRunSteps(const Call& call, const uint8_t* in, uint8_t* out) {
+  try {
+    return RunSteps(call, in, out);
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kResourceExhausted, "no memory is left"};
+  }
 }
 
 Status Executor::RunSteps(const Call& call, const uint8_t* in, uint8_t* out) {

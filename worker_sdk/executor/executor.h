@@ -41,6 +41,7 @@ class Executor {
   Status Run(const Call& call, const void* in, void* out);
 
  private:
+  Status TryRunSteps(const Call& call, const uint8_t* in, uint8_t* out);
   Status RunSteps(const Call& call, const uint8_t* in, uint8_t* out);
   Status RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   Status Prepare();

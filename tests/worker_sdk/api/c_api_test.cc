@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -31,6 +33,7 @@ static_assert(MUSTER_WIRE_FULL == static_cast<int>(Wire::kFull));
 static_assert(MUSTER_WIRE_BF16 == kWires - 1);
 static_assert(MUSTER_INVALID_ARGUMENT == static_cast<int>(StatusCode::kInvalidArgument));
 static_assert(MUSTER_DEADLINE_EXCEEDED == static_cast<int>(StatusCode::kDeadlineExceeded));
+static_assert(MUSTER_RESOURCE_EXHAUSTED == static_cast<int>(StatusCode::kResourceExhausted));
 static_assert(MUSTER_FAILED_PRECONDITION == static_cast<int>(StatusCode::kFailedPrecondition));
 static_assert(MUSTER_UNIMPLEMENTED == static_cast<int>(StatusCode::kUnimplemented));
 static_assert(MUSTER_INTERNAL == static_cast<int>(StatusCode::kInternal));
@@ -109,6 +112,19 @@ TEST_F(CApi, ErrorsOfTheCommunicatorAreThoseOfTheThread) {
   EXPECT_EQ(muster_barrier(comm_), MUSTER_UNAVAILABLE);
   EXPECT_STREQ(muster_last_error(), "rank 2 died");
   std::thread([] { EXPECT_STREQ(muster_last_error(), ""); }).join();
+}
+
+TEST_F(CApi, NoExceptionLeavesIt) {
+  muster_comm* none = comm_;
+  TheFake().before = [] { throw std::bad_alloc(); };
+  EXPECT_EQ(muster_all_reduce(comm_, data_, data_, 4, MUSTER_FLOAT32, MUSTER_SUM),
+            MUSTER_RESOURCE_EXHAUSTED);
+  EXPECT_STREQ(muster_last_error(), "out of memory");
+  EXPECT_EQ(muster_init(&none), MUSTER_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(none, nullptr);
+  TheFake().before = [] { throw std::length_error("vector"); };
+  EXPECT_EQ(muster_barrier(comm_), MUSTER_INTERNAL);
+  EXPECT_STREQ(muster_last_error(), "internal error");
 }
 
 TEST_F(CApi, InitGivesNothingWhereItFails) {

@@ -16,6 +16,7 @@ FakeCommunicator& TheFake() {
 namespace {
 
 Status Noted(const std::string& call) {
+  TheFake().before();
   TheFake().calls += call + ";";
   return TheFake().answer;
 }
@@ -38,6 +39,7 @@ Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
 StatusOr<Communicator> Communicator::FromEnvironment() {
+  TheFake().before();
   if (!TheFake().answer.ok()) return TheFake().answer;
   return Communicator(std::make_unique<Impl>());
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include "muster/status.h"
@@ -10,8 +11,9 @@
 namespace muster {
 
 struct FakeCommunicator {
-  std::string calls;  // "all_reduce 8 float32 sum;"
-  Status answer;      // of every call, and of FromEnvironment
+  std::string calls;                     // "all_reduce 8 float32 sum;"
+  Status answer;                         // of every call, and of FromEnvironment
+  std::function<void()> before = [] {};  // of each of them
   std::chrono::nanoseconds timeout{-1};
   Wire wire = Wire::kFull;
   int alive = 0;

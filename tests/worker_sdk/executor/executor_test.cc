@@ -8,7 +8,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -30,7 +32,9 @@ struct Cluster {
     }
   }
   uint32_t size() const { return layout.world(); }
-  Executor Open(uint32_t rank) {
+  // `connecting`: what happens before a rank asks for connections.
+  Executor Open(
+      uint32_t rank, const std::function<void(uint32_t)>& connecting = [](uint32_t) {}) {
     const Layout::Seat seat = layout.SeatOf(rank);
     std::vector<uint32_t> ranks;
     for (uint32_t place = 0; place < layout.SizeOf(seat.node); ++place) {
@@ -41,10 +45,12 @@ struct Cluster {
     StatusOr<std::unique_ptr<Arena>> arena =
         Arena::Map(memory[seat.node], geometry, seat.place, std::move(ranks), {});
     CHECK(arena.ok());
-    return Executor(
-        *std::move(arena), layout,
-        [this, rank](const std::vector<uint32_t>& others, const Executor::Take& take,
-                     const Peers::GiveUp& up) { return broker.Connect(rank, others, take, up); });
+    return Executor(*std::move(arena), layout,
+                    [this, rank, connecting](const std::vector<uint32_t>& others,
+                                             const Executor::Take& take, const Peers::GiveUp& up) {
+                      connecting(rank);
+                      return broker.Connect(rank, others, take, up);
+                    });
   }
   const Layout layout;
   std::vector<UniqueFd> memory;
@@ -465,6 +471,19 @@ TEST(ExecutorTest, AFailureOfOneNodeEndsTheOthers) {
   for (uint32_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(ended[rank].code(), StatusCode::kDeadlineExceeded) << ended[rank].ToString();
     EXPECT_THAT(ended[rank].message(), HasSubstr("rank 3 did not come within 1 ms"));
+  }
+}
+
+TEST(ExecutorTest, ARankWithoutMemoryEndsTheOthers) {
+  Cluster cluster({2, 1});
+  std::vector<Status> ended(2);
+  RunRanks(2, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank, [](uint32_t) { throw std::bad_alloc(); });
+    ended[rank] = executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr);
+  });
+  for (const Status& status : ended) {
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+    EXPECT_THAT(status.message(), HasSubstr("no memory is left"));
   }
 }
 

@@ -240,6 +240,7 @@ class ErrorsTest(Case):
         kinds = {
             3: (ValueError, None),
             4: (muster.DeadlineExceeded, TimeoutError),
+            8: (muster.ResourceExhausted, MemoryError),
             9: (muster.FailedPrecondition, muster.Error),
             12: (muster.Unimplemented, muster.Error),
             13: (muster.Error, RuntimeError),

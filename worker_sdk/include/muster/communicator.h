@@ -8,9 +8,10 @@
 // as long as a living peer takes, unless a timeout is given (here, or MUSTER_TIMEOUT in seconds).
 //
 // Errors of every collective: InvalidArgument (this call can never work), FailedPrecondition (ranks
-// disagree on kind, type, operation, count or root: both calls are named), Unavailable (a peer
-// died), DeadlineExceeded. After any but the first the contents of output buffers are unspecified
-// and the communicator is dead: each later call returns the same error.
+// disagree on kind, type, operation, wire, count or root: both calls are named), Unavailable (a
+// peer died), DeadlineExceeded, ResourceExhausted (no memory is left on a rank). After any but the
+// first the contents of output buffers are unspecified and the communicator is dead: each later
+// call returns the same error.
 //
 // Results: every rank ends with equal bits, and a second run of the same layout gives them again.
 // Buffers are dense, in host memory, aligned to their element; a buffer may be both input and

@@ -7,7 +7,7 @@
 """
 
 from ._communicator import Communicator, init
-from ._errors import Code, DeadlineExceeded, Error, FailedPrecondition, Unavailable, Unimplemented
+from ._errors import Code, DeadlineExceeded, Error, FailedPrecondition, ResourceExhausted, Unavailable, Unimplemented
 
 __all__ = [
     "Code",
@@ -15,6 +15,7 @@ __all__ = [
     "DeadlineExceeded",
     "Error",
     "FailedPrecondition",
+    "ResourceExhausted",
     "Unavailable",
     "Unimplemented",
     "init",

@@ -45,8 +45,10 @@ class Communicator:
         A peer died or cannot be reached.
     muster.DeadlineExceeded
         The timeout was over.
+    muster.ResourceExhausted
+        No memory is left on a rank.
 
-    After the last three, outputs are unspecified and each later call raises the same.
+    After the last four, outputs are unspecified and each later call raises the same.
     """
 
     def __init__(self, library: Any) -> None:

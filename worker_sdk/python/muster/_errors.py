@@ -8,6 +8,7 @@ class Code(enum.IntEnum):
 
     INVALID_ARGUMENT = 3
     DEADLINE_EXCEEDED = 4
+    RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
     UNIMPLEMENTED = 12
     INTERNAL = 13
@@ -43,13 +44,22 @@ class DeadlineExceeded(Error, TimeoutError):
     code = Code.DEADLINE_EXCEEDED
 
 
+class ResourceExhausted(Error, MemoryError):
+    """No memory is left."""
+
+    code = Code.RESOURCE_EXHAUSTED
+
+
 class Unimplemented(Error):
     """Not on this machine."""
 
     code = Code.UNIMPLEMENTED
 
 
-_KINDS = {kind.code: kind for kind in (Unavailable, FailedPrecondition, DeadlineExceeded, Unimplemented, Error)}
+_KINDS = {
+    kind.code: kind
+    for kind in (Unavailable, FailedPrecondition, DeadlineExceeded, ResourceExhausted, Unimplemented, Error)
+}
 
 
 def error_of(code: int, message: str) -> Exception:
