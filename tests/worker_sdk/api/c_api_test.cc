@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -116,13 +117,16 @@ TEST_F(CApi, ErrorsOfTheCommunicatorAreThoseOfTheThread) {
 
 TEST_F(CApi, NoExceptionLeavesIt) {
   muster_comm* none = comm_;
-  TheFake().before = [] { throw std::bad_alloc(); };
+  const auto meet = [](const std::exception_ptr& error) {
+    TheFake().before = [error] { std::rethrow_exception(error); };
+  };
+  meet(std::make_exception_ptr(std::bad_alloc()));
   EXPECT_EQ(muster_all_reduce(comm_, data_, data_, 4, MUSTER_FLOAT32, MUSTER_SUM),
             MUSTER_RESOURCE_EXHAUSTED);
   EXPECT_STREQ(muster_last_error(), "out of memory");
   EXPECT_EQ(muster_init(&none), MUSTER_RESOURCE_EXHAUSTED);
   EXPECT_EQ(none, nullptr);
-  TheFake().before = [] { throw std::length_error("vector"); };
+  meet(std::make_exception_ptr(std::length_error("vector")));
   EXPECT_EQ(muster_barrier(comm_), MUSTER_INTERNAL);
   EXPECT_STREQ(muster_last_error(), "internal error");
 }
