@@ -62,15 +62,26 @@ def test_bfloat16_between_hosts(node0, hosts, roundings):
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_ranks_that_disagree_on_the_wire_are_both_named(node0, nodes):
-    program = sh(f"MUSTER_WIRE=$([ $RANK = 1 ] && echo bf16 || echo full) exec {PROBE}")
-    result = node0.run("--standalone", "--nnodes", nodes, "-n", "2", "--no-prefix", *program)
-    assert result.code == 1 and "rank 0 calls all_reduce(1 x float32, sum), rank 1 calls all_reduce(1 x float32, sum, wire bf16)" in result.text, result
+@pytest.mark.parametrize("variable,usual,other", [("MUSTER_WIRE", "full", "bf16"), ("MUSTER_CHECK", "off", "crc")])
+def test_ranks_whose_settings_differ_are_both_named(node0, nodes, variable, usual, other):
+    program = sh(f"trap '' TERM; export {variable}=$([ $RANK = 1 ] && echo {other} || echo {usual}); exec {PROBE}")
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "4", "--no-prefix", *program)
+    told = [line for line in result.text.splitlines() if line.startswith("FAILED_PRECONDITION: ranks disagree on how to work together: rank ")]
+    assert result.code == 1 and len(told) == 4, result
+    assert all(re.search(rf"rank 0 has [^,]*{variable}={usual}[^,]*, rank 1 has [^,]*{variable}={other}\b", line) for line in told), result
 
 
-def test_a_wire_that_is_none(node0):
+@pytest.mark.parametrize("hosts,n", [("node0:3", 3), ("node0:2,node1:2", 4)])
+def test_results_are_compared_where_that_is_asked_for(node0, hosts, n):
+    result = node0.run("--hosts", hosts, "-x", "MUSTER_CHECK=crc", "--no-prefix", PROBE)
+    assert result.code == 0 and result.text.count("sums are right") == n, result
+
+
+def test_settings_that_are_none(node0):
     result = node0.run("-n", "1", "--no-prefix", PROBE, env={"MUSTER_WIRE": "fp16"})
     assert result.code == 1 and "INVALID_ARGUMENT: MUSTER_WIRE: want full or bf16, got 'fp16'" in result.text, result
+    result = node0.run("-n", "1", "--no-prefix", PROBE, env={"MUSTER_CHECK": "yes"})
+    assert result.code == 1 and "INVALID_ARGUMENT: MUSTER_CHECK: want off or crc, got 'yes'" in result.text, result
 
 
 def test_ranks_dealt_to_hosts_one_by_one(node0, scratch):

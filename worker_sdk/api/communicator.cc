@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -74,10 +75,36 @@ StatusOr<Meeting> MeetAtAgent(const WorkerIdentity& me) {
 
 // Ranks of a node that take part in a large reduction's traffic: a core each moves the data, and
 // some are left to reduce the next chunk.
-uint32_t CarriersFor(const Layout& layout, int32_t cpus) {
-  constexpr int32_t kCarriersMax = 8;
+uint32_t CarriersFor(const Layout& layout, int64_t cpus) {
+  constexpr int64_t kCarriersMax = 8;
   return std::min(layout.SmallestNode(),
-                  static_cast<uint32_t>(std::clamp(cpus / 2, 1, kCarriersMax)));
+                  static_cast<uint32_t>(std::clamp(cpus / 2, int64_t{1}, kCarriersMax)));
+}
+
+// What all ranks must have set alike: a number of it, and what it says.
+int64_t SettingsOf(const WorkerIdentity& me) {
+  return (me.wire == Wire::kFull ? 0 : 1) + (me.check ? 2 : 0);
+}
+std::string DescribeSettings(int64_t settings) {
+  return std::string("MUSTER_WIRE=") + ((settings & 1) != 0 ? "bf16" : "full") +
+         " MUSTER_CHECK=" + ((settings & 2) != 0 ? "crc" : "off");
+}
+
+// Above a rank in a number: the smallest has the lowest rank.
+constexpr int64_t kAboveRank = int64_t{1} << 32;
+
+// `least`, `most`: the smallest settings * kAboveRank + rank, and -settings * kAboveRank + rank.
+Status CheckSettings(int64_t least, int64_t most) {
+  const int64_t low = least / kAboveRank;
+  const int64_t most_rank = (most % kAboveRank + kAboveRank) % kAboveRank;
+  const int64_t high = (most_rank - most) / kAboveRank;
+  if (low == high) {
+    return {};
+  }
+  return {StatusCode::kFailedPrecondition,
+          "ranks disagree on how to work together: rank " + std::to_string(least % kAboveRank) +
+              " has " + DescribeSettings(low) + ", rank " + std::to_string(most_rank) + " has " +
+              DescribeSettings(high) + ": give all the same (launch -x NAME=VALUE)"};
 }
 
 }  // namespace
@@ -95,14 +122,15 @@ class Communicator::Impl {
 
   // The first call of all ranks: they agree on what schedules depend on.
   Status Meet() {
-    if (executor_.layout().nodes() == 1) {
-      return executor_.Run({OpKind::kBarrier}, nullptr, nullptr);
+    const int64_t settings = SettingsOf(me_) * kAboveRank;
+    const int64_t cpus = link_.has_value() ? link_->cpus() : 1;
+    int64_t all[] = {cpus, settings + me_.rank, -settings + me_.rank};
+    const Call smallest = {OpKind::kAllReduce, DType::kInt64, ReduceOp::kMin, 0, std::size(all)};
+    if (Status status = executor_.Run(smallest, all, all); !status.ok()) {
+      return status;
     }
-    auto cpus = static_cast<int32_t>(std::min<uint32_t>(link_->cpus(), INT32_MAX));
-    const Call smallest = {OpKind::kAllReduce, DType::kInt32, ReduceOp::kMin, 0, 1};
-    Status status = executor_.Run(smallest, &cpus, &cpus);
-    executor_.SetCarriers(CarriersFor(executor_.layout(), cpus));
-    return status;
+    executor_.SetCarriers(CarriersFor(executor_.layout(), all[0]));
+    return CheckSettings(all[1], all[2]);
   }
 
   const WorkerIdentity& me() const { return me_; }
@@ -129,7 +157,8 @@ class Communicator::Impl {
     }
     call.count = static_cast<uint64_t>(count);
     call.root = static_cast<uint32_t>(root);
-    return executor_.Run(call, in.data, const_cast<void*>(out.data));
+    status = executor_.Run(call, in.data, const_cast<void*>(out.data));
+    return status.ok() && me_.check ? executor_.Check(call, out.data) : status;
   }
   Status Reduction(Call call, int64_t count, int root, const Buffer& in, const Buffer& out) {
     if (const Status status = CheckReduction(call.dtype, call.op); !status.ok()) {

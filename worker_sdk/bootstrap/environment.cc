@@ -14,6 +14,7 @@ namespace {
 
 constexpr char kEnvTimeout[] = "MUSTER_TIMEOUT";
 constexpr char kEnvWire[] = "MUSTER_WIRE";
+constexpr char kEnvCheck[] = "MUSTER_CHECK";
 
 using Get = std::function<const char*(const char*)>;
 
@@ -33,20 +34,17 @@ Status ReadNumber(const Get& get, const char* name, T min, T max, T& out) {
   return {};
 }
 
-// Unset or empty: as `out` is.
-Status ReadWire(const Get& get, Wire& out) {
-  const char* text = get(kEnvWire);
-  if (text == nullptr || *text == '\0') {
+// `out`: whether it is `second`; unset or empty is `first`.
+Status ReadChoice(const Get& get, const char* name, const std::string& first,
+                  const std::string& second, bool& out) {
+  const char* set = get(name);
+  const std::string text = set == nullptr || *set == '\0' ? first : set;
+  out = text == second;
+  if (text == first || out) {
     return {};
   }
-  for (int i = 0; i < kWires; ++i) {
-    if (std::strcmp(text, Name(static_cast<Wire>(i))) == 0) {
-      out = static_cast<Wire>(i);
-      return {};
-    }
-  }
   return {StatusCode::kInvalidArgument,
-          std::string(kEnvWire) + ": want full or bf16, got '" + text + "'"};
+          std::string(name) + ": want " + first + " or " + second + ", got '" + text + "'"};
 }
 
 // A world that another launcher promised, and that we do not serve.
@@ -78,7 +76,13 @@ StatusOr<WorkerIdentity> ReadIdentity(const Get& get) {
           std::string(kEnvTimeout) + ": want seconds, 0 (no limit)..1e9, got '" + text + "'");
     }
   }
-  if (Status status = ReadWire(get, out.wire); !status.ok()) {
+  bool is_narrow = false;
+  Status status = ReadChoice(get, kEnvWire, Name(Wire::kFull), Name(Wire::kBFloat16), is_narrow);
+  out.wire = is_narrow ? Wire::kBFloat16 : Wire::kFull;
+  if (status.ok()) {
+    status = ReadChoice(get, kEnvCheck, "off", "crc", out.check);
+  }
+  if (!status.ok()) {
     return status;
   }
   if (get(kEnvRank) == nullptr) {
@@ -86,7 +90,7 @@ StatusOr<WorkerIdentity> ReadIdentity(const Get& get) {
     return out;
   }
   constexpr uint32_t kMax = UINT32_MAX;
-  Status status = ReadNumber<uint32_t>(get, kEnvWorldSize, 1, kMax, out.size);
+  status = ReadNumber<uint32_t>(get, kEnvWorldSize, 1, kMax, out.size);
   const auto read = [&](const char* name, uint32_t min, uint32_t max, uint32_t& value) {
     if (status.ok()) {
       status = ReadNumber<uint32_t>(get, name, min, max, value);

@@ -20,7 +20,9 @@ struct WorkerIdentity {
   uint32_t node_rank = 0;
   uint32_t nodes = 1;
   int agent_fd = -1;
-  double timeout_s = 0;     // MUSTER_TIMEOUT; 0 = none
+  double timeout_s = 0;  // MUSTER_TIMEOUT; 0 = none
+  // Which all ranks must have alike:
+  bool check = false;       // MUSTER_CHECK
   Wire wire = Wire::kFull;  // MUSTER_WIRE
   std::string notice;       // for the user: this looks like a mistake
 };

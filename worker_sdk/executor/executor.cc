@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker_sdk/executor/copy.h"
+#include "worker_sdk/executor/result_check.h"
 #include "worker_sdk/reduce/reduce.h"
 
 namespace muster {
@@ -90,6 +91,24 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
         Status(status.code(), std::string(Name(call.kind)) + " (call " + std::to_string(number_) +
                                   ") on rank " + std::to_string(rank_) + ": " + status.message());
   }
+  return broken_;
+}
+
+Status Executor::Check(const Call& call, const void* out) {
+  const bool gathers = call.kind == OpKind::kAllGather;
+  if (call.kind != OpKind::kAllReduce && call.kind != OpKind::kBroadcast && !gathers) {
+    return {};
+  }
+  const std::string what = Describe(mark_) + " (call " + std::to_string(number_) + ")";
+  const uint64_t bytes = call.count * SizeOf(call.dtype) * (gathers ? layout_.world() : 1);
+  const uint32_t own = Crc32c(static_cast<const uint8_t*>(out), bytes);
+  std::vector<uint32_t> sums(layout_.world());
+  if (Status status =
+          Run({OpKind::kAllGather, DType::kUInt32, ReduceOp::kSum, 0, 1}, &own, sums.data());
+      !status.ok()) {
+    return status;
+  }
+  broken_ = CompareSums(sums, what);
   return broken_;
 }
 

@@ -39,6 +39,9 @@ class Executor {
   void SetCarriers(uint32_t carriers) { group_.carriers = carriers; }
   // Every error but InvalidArgument is for good: each later call returns it again.
   Status Run(const Call& call, const void* in, void* out);
+  // After a Run() of `call`, as a call of its own of all ranks: Internal if its result is the same
+  // for all ranks and yet is not. Of other calls: nothing happens.
+  Status Check(const Call& call, const void* out);
 
  private:
   Status TryRunSteps(const Call& call, const uint8_t* in, uint8_t* out);

@@ -248,7 +248,7 @@ TEST_P(ScheduleTest, NoPartGrowsWithTheCall) {
        std::vector<std::vector<uint32_t>>{{3}, {1, 1}, {2, 2, 3}, {1, 1, 1, 1}}) {
     const Layout layout = Deal(sizes, false);
     size_t steps[2] = {};
-    for (const uint64_t chunks : {51, 101}) {
+    for (const uint64_t chunks : {uint64_t{51}, uint64_t{101}}) {
       Call call{GetParam(), DType::kInt64, ReduceOp::kAvg, 0, chunks * kSlot / kWord};
       call.root = layout.world() - 1;
       CheckOne(layout, kSlot, 1, call, random.Next());

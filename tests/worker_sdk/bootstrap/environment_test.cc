@@ -41,6 +41,7 @@ TEST(EnvironmentTest, WhatLaunchSets) {
   EXPECT_EQ(is.notice, "");
   EXPECT_EQ(is.timeout_s, 0);
   EXPECT_EQ(is.wire, Wire::kFull);
+  EXPECT_FALSE(is.check);
 }
 
 TEST(EnvironmentTest, WithoutLaunchAWorldOfOne) {
@@ -85,6 +86,16 @@ TEST(EnvironmentTest, WhatTravelsBetweenNodes) {
     EXPECT_EQ(me.status().message(),
               "MUSTER_WIRE: want full or bf16, got '" + std::string(wrong) + "'");
   }
+}
+
+TEST(EnvironmentTest, Check) {
+  for (const std::string text : {"", "off", "crc"}) {
+    StatusOr<WorkerIdentity> me = Read({{"MUSTER_CHECK", text}});
+    ASSERT_TRUE(me.ok()) << text;
+    EXPECT_EQ(me->check, text == "crc") << text;
+  }
+  EXPECT_EQ(Read({{"MUSTER_CHECK", "on"}}).status().message(),
+            "MUSTER_CHECK: want off or crc, got 'on'");
 }
 
 TEST(EnvironmentTest, EachWrongVariableIsNamed) {

@@ -6,79 +6,17 @@
 #include <sys/socket.h>
 
 #include <bit>
-#include <cmath>
-#include <cstring>
-#include <functional>
-#include <limits>
+#include <exception>
 #include <new>
 #include <string>
 #include <vector>
 
-#include "proto/base/rng.h"
-#include "tests/worker_sdk/layouts.h"
-#include "tests/worker_sdk/ranks.h"
+#include "tests/worker_sdk/executor/cluster.h"
 
 namespace muster {
 namespace {
 
 using testing::HasSubstr;
-
-// Ranks on nodes of these sizes, dealt as Deal() does.
-struct Cluster {
-  explicit Cluster(const std::vector<uint32_t>& sizes, bool cyclic = false)
-      : layout(Deal(sizes, cyclic)) {
-    for (const uint32_t size : sizes) {
-      memory.push_back(MakeArenaMemory(ArenaFor(size, layout.nodes(), layout.world())));
-    }
-  }
-  uint32_t size() const { return layout.world(); }
-  // `connecting`: what happens before a rank asks for connections.
-  Executor Open(
-      uint32_t rank, const std::function<void(uint32_t)>& connecting = [](uint32_t) {}) {
-    const Layout::Seat seat = layout.SeatOf(rank);
-    std::vector<uint32_t> ranks;
-    for (uint32_t place = 0; place < layout.SizeOf(seat.node); ++place) {
-      ranks.push_back(layout.RankOf(seat.node, place));
-    }
-    const ArenaGeometry geometry =
-        ArenaFor(layout.SizeOf(seat.node), layout.nodes(), layout.world());
-    StatusOr<std::unique_ptr<Arena>> arena =
-        Arena::Map(memory[seat.node], geometry, seat.place, std::move(ranks), {});
-    CHECK(arena.ok());
-    return Executor(*std::move(arena), layout,
-                    [this, rank, connecting](const std::vector<uint32_t>& others,
-                                             const Executor::Take& take, const Peers::GiveUp& up) {
-                      connecting(rank);
-                      return broker.Connect(rank, others, take, up);
-                    });
-  }
-  const Layout layout;
-  std::vector<UniqueFd> memory;
-  Broker broker;
-};
-
-// One node and several, even and uneven.
-const std::vector<std::vector<uint32_t>> shapes = {
-    {1}, {2}, {3}, {7}, {1, 1}, {2, 2}, {1, 3}, {3, 1, 2}, {1, 1, 1}, {1, 2, 1, 1, 1, 1, 1, 2, 1},
-};
-
-Call Of(OpKind kind, uint64_t count, uint32_t root = 0, ReduceOp op = ReduceOp::kSum,
-        DType dtype = DType::kFloat32) {
-  return {kind, dtype, op, root, count};
-}
-
-std::vector<float> Input(uint32_t place, uint64_t count) {
-  std::vector<float> out(count);
-  for (uint64_t i = 0; i < count; ++i) {
-    out[i] = static_cast<float>(place + 1) + static_cast<float>(i % 1000) / 8;
-  }
-  return out;
-}
-
-std::string Text(const Status& status) { return status.ToString(); }
-
-// Sizes around those where the way of doing it changes.
-constexpr uint64_t kCounts[] = {0, 1, 2, 3, 16, 1000, 5000, 40000, 200001};
 
 class ShapeTest : public testing::TestWithParam<std::vector<uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Shapes, ShapeTest, testing::ValuesIn(shapes));
@@ -231,128 +169,6 @@ TEST_P(ShapeTest, EqualBits) {
   }
 }
 
-// Of any size and sign, with a NaN and an infinity at the end.
-std::vector<float> AnyNumbers(uint32_t rank, uint64_t count) {
-  SplitMix64 random(rank + 1);
-  std::vector<float> out(count);
-  for (float& value : out) {
-    const auto mantissa = static_cast<float>(random.Next() % 2000001) - 1000000;
-    value = std::ldexp(mantissa, static_cast<int>(random.Next() % 40) - 20);
-  }
-  if (count > 1 && rank == 0) {
-    out[count - 1] = std::numeric_limits<float>::quiet_NaN();
-    out[count - 2] = -std::numeric_limits<float>::infinity();
-  }
-  return out;
-}
-
-// How far from the exact value of a sum whose summands' sizes add up to `size` a result may be:
-// what communicator.h says of narrow numbers, and float32's own roundings.
-double OffMax(const Layout& layout, OpKind kind, double size) {
-  const uint32_t nodes = layout.nodes();
-  const int roundings = nodes == 1                                     ? 0
-                        : nodes == 2 || kind == OpKind::kReduceScatter ? 1
-                        : nodes <= 8                                   ? 2
-                                     : 1 + static_cast<int>(std::bit_width(nodes - 1));
-  const double full = (layout.world() + 1) * std::ldexp(1, -24);
-  return (std::pow(1 + std::ldexp(1, -8), roundings) * (1 + full) - 1) * size;
-}
-
-// `got` against the sums, or averages, of AnyNumbers() from `begin` on.
-void ExpectNarrowSums(const Layout& layout, const Call& call, const std::vector<float>& got,
-                      uint64_t begin, uint64_t count) {
-  std::vector<std::vector<float>> all;
-  for (uint32_t rank = 0; rank < layout.world(); ++rank) {
-    all.push_back(AnyNumbers(rank, count));
-  }
-  for (uint64_t i = 0; i < got.size(); ++i) {
-    double sum = 0;
-    double size = 0;
-    for (const std::vector<float>& one : all) {
-      sum += static_cast<double>(one[begin + i]);
-      size += std::abs(static_cast<double>(one[begin + i]));
-    }
-    const double scale = call.op == ReduceOp::kAvg ? layout.world() : 1;
-    const auto value = static_cast<double>(got[i]);
-    if (std::isfinite(sum)) {
-      ASSERT_LE(std::abs(value - sum / scale), OffMax(layout, call.kind, size) / scale) << i;
-    } else {
-      ASSERT_TRUE(std::isnan(sum) ? std::isnan(value) : value == sum) << i << ": " << value;
-    }
-  }
-}
-
-TEST_P(ShapeTest, NarrowNumbersAreWithinTheirBound) {
-  for (const uint64_t count : kCounts) {
-    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
-      Cluster cluster(GetParam(), GetParam().size() == 3);
-      const uint32_t size = cluster.size();
-      Call all_reduce = Of(OpKind::kAllReduce, count, 0, op);
-      Call reduce = Of(OpKind::kReduce, count, size - 1, op);
-      Call scatter = Of(OpKind::kReduceScatter, count / size, 0, op);
-      for (Call* call : {&all_reduce, &reduce, &scatter}) {
-        call->wire = Wire::kBFloat16;
-      }
-      std::vector<std::vector<float>> out(size);
-      std::vector<std::vector<float>> part(size);
-      std::vector<float> root(count);
-      RunRanks(size, [&](uint32_t rank) {
-        Executor executor = cluster.Open(rank);
-        const std::vector<float> in = AnyNumbers(rank, count);
-        part[rank].resize(count / size);
-        for (int run = 0; run < 2; ++run) {  // the second finds the memory as the first left it
-          out[rank] = in;
-          ASSERT_EQ(Text(executor.Run(all_reduce, out[rank].data(), out[rank].data())), "OK");
-          ASSERT_EQ(Text(executor.Run(reduce, in.data(), root.data())), "OK");
-          ASSERT_EQ(Text(executor.Run(scatter, in.data(), part[rank].data())), "OK");
-        }
-      });
-      ExpectNarrowSums(cluster.layout, all_reduce, out[0], 0, count);
-      ExpectNarrowSums(cluster.layout, reduce, root, 0, count);
-      for (uint32_t rank = 0; rank < size; ++rank) {
-        ASSERT_EQ(std::memcmp(out[rank].data(), out[0].data(), count * sizeof(float)), 0) << rank;
-        ExpectNarrowSums(cluster.layout, scatter, part[rank], rank * (count / size), count);
-      }
-    }
-  }
-}
-
-// Else it would not be half the bytes.
-TEST(ExecutorTest, WhatTravelsIsNarrow) {
-  Cluster cluster({1, 1});
-  RunRanks(2, [&](uint32_t rank) {
-    Executor executor = cluster.Open(rank);
-    for (const uint64_t count : {uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{100000}}) {
-      std::vector<float> data(count, rank == 0 ? 1.001F : 1.0F);
-      Call call = Of(OpKind::kAllReduce, count);
-      call.wire = Wire::kBFloat16;
-      ASSERT_EQ(Text(executor.Run(call, data.data(), data.data())), "OK");
-      // Up to 8 bytes travel in full.
-      ASSERT_EQ(data, std::vector<float>(count, count <= 2 ? 2.001F : 2.0F));
-    }
-  });
-}
-
-TEST(ExecutorTest, RanksThatDisagreeOnTheWireAreBothNamed) {
-  for (const std::vector<uint32_t>& sizes : {std::vector<uint32_t>{2}, {1, 1}}) {
-    Cluster cluster(sizes);
-    std::vector<Status> ended(2);
-    RunRanks(2, [&](uint32_t rank) {
-      Executor executor = cluster.Open(rank);
-      std::vector<float> data(64);
-      Call call = Of(OpKind::kAllReduce, 64);
-      call.wire = rank == 0 ? Wire::kFull : Wire::kBFloat16;
-      ended[rank] = executor.Run(call, data.data(), data.data());
-    });
-    for (const Status& status : ended) {
-      EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.ToString();
-      EXPECT_THAT(status.message(), HasSubstr("rank 0 calls all_reduce(64 x float32, sum)"));
-      EXPECT_THAT(status.message(),
-                  HasSubstr("rank 1 calls all_reduce(64 x float32, sum, wire bf16)"));
-    }
-  }
-}
-
 TEST(ExecutorTest, RanksThatDisagreeAreBothNamed) {
   Cluster cluster({2});
   Status ended[2];
@@ -478,7 +294,8 @@ TEST(ExecutorTest, ARankWithoutMemoryEndsTheOthers) {
   Cluster cluster({2, 1});
   std::vector<Status> ended(2);
   RunRanks(2, [&](uint32_t rank) {
-    Executor executor = cluster.Open(rank, [](uint32_t) { throw std::bad_alloc(); });
+    Executor executor = cluster.Open(
+        rank, [](uint32_t) { std::rethrow_exception(std::make_exception_ptr(std::bad_alloc())); });
     ended[rank] = executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr);
   });
   for (const Status& status : ended) {

@@ -14,9 +14,12 @@
 // call returns the same error.
 //
 // Results: every rank ends with equal bits, and a second run of the same layout gives them again.
-// Buffers are dense, in host memory, aligned to their element; a buffer may be both input and
-// output where the two are the same address, otherwise they must not overlap. Counts are of
-// elements. Threads: one call at a time on one communicator.
+// MUSTER_CHECK=crc makes sure of it: after every AllReduce, Broadcast and AllGather the ranks
+// compare a CRC-32C of their outputs, in a call of its own that counts as one. Where they differ,
+// each rank's call ends with Internal, which names the ranks that are not of the majority. Buffers
+// are dense, in host memory, aligned to their element; a buffer may be both input and output where
+// the two are the same address, otherwise they must not overlap. Counts are of elements. Threads:
+// one call at a time on one communicator.
 #pragma once
 
 #include <chrono>
