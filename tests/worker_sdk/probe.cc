@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -68,7 +70,9 @@ int Bits(muster::Communicator& comm) {
   for (size_t i = 0; i < kCount; ++i) {
     off = std::max(off, std::abs(static_cast<double>(data[i]) - exact[i]) / exact[i]);
   }
-  const bool same = std::memcmp(first.data(), data.data(), kCount * sizeof(float)) == 0;
+  const bool same = std::equal(first.begin(), first.end(), data.begin(), [](float a, float b) {
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+  });
   std::printf("rank %d: %s bits, off by %.6f\n", comm.rank(), same ? "equal" : "other", off);
   return same ? 0 : 1;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -73,6 +73,8 @@ void ExpectNarrowSums(const Layout& layout, const Call& call, const std::vector<
   }
 }
 
+bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
+
 TEST_P(ResultTest, NarrowNumbersAreWithinTheirBound) {
   for (const uint64_t count : kCounts) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
@@ -101,7 +103,8 @@ TEST_P(ResultTest, NarrowNumbersAreWithinTheirBound) {
       ExpectNarrowSums(cluster.layout, all_reduce, out[0], 0, count);
       ExpectNarrowSums(cluster.layout, reduce, root, 0, count);
       for (uint32_t rank = 0; rank < size; ++rank) {
-        ASSERT_EQ(std::memcmp(out[rank].data(), out[0].data(), count * sizeof(float)), 0) << rank;
+        ASSERT_TRUE(std::equal(out[rank].begin(), out[rank].end(), out[0].begin(), SameBits))
+            << rank;
         ExpectNarrowSums(cluster.layout, scatter, part[rank], rank * (count / size), count);
       }
     }
