@@ -138,7 +138,7 @@ struct CallMark {
   uint8_t kind = 0;
   uint8_t dtype = 0;
   uint8_t op = 0;
-  uint8_t reserved = 0;
+  uint8_t wire = 0;
   uint32_t root = 0;
   uint64_t count = 0;
   bool operator==(const CallMark&) const = default;

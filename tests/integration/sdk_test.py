@@ -51,6 +51,39 @@ def test_sums_between_hosts(node0):
     assert result.code == 0 and result.text.count("sums are right") == 8, result
 
 
+@pytest.mark.parametrize("hosts,roundings", [("node0:2,node1:2", 1), ("node0:1,node1:2,node2:1", 2), ("node0:4", 0)])
+def test_bfloat16_between_hosts(node0, hosts, roundings):
+    runs = [node0.run("--hosts", hosts, "-x", "MUSTER_WIRE=bf16", "--no-prefix", PROBE, "bits") for _ in range(2)]
+    off = {float(told) for told in re.findall(r"rank \d: equal bits, off by (\S+)", runs[0].text)}
+    assert runs[0].code == 0 and runs[0].text.count("equal bits") == 4 and len(off) == 1, runs[0]
+    bound = (1 + 2**-8) ** roundings - 1
+    assert bound / 20 <= off.pop() <= bound + 1e-6, runs[0]  # numbers did travel as bfloat16, unless on one node
+    assert sorted(runs[0].text.splitlines()) == sorted(runs[1].text.splitlines()), runs
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("variable,usual,other", [("MUSTER_WIRE", "full", "bf16"), ("MUSTER_CHECK", "off", "crc")])
+def test_ranks_whose_settings_differ_are_both_named(node0, nodes, variable, usual, other):
+    program = sh(f"trap '' TERM; export {variable}=$([ $RANK = 1 ] && echo {other} || echo {usual}); exec {PROBE}")
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "4", "--no-prefix", *program)
+    told = [line for line in result.text.splitlines() if line.startswith("FAILED_PRECONDITION: ranks disagree on how to work together: rank ")]
+    assert result.code == 1 and len(told) == 4, result
+    assert all(re.search(rf"rank 0 has [^,]*{variable}={usual}[^,]*, rank 1 has [^,]*{variable}={other}\b", line) for line in told), result
+
+
+@pytest.mark.parametrize("hosts,n", [("node0:3", 3), ("node0:2,node1:2", 4)])
+def test_results_are_compared_where_that_is_asked_for(node0, hosts, n):
+    result = node0.run("--hosts", hosts, "-x", "MUSTER_CHECK=crc", "--no-prefix", PROBE)
+    assert result.code == 0 and result.text.count("sums are right") == n, result
+
+
+def test_settings_that_are_none(node0):
+    result = node0.run("-n", "1", "--no-prefix", PROBE, env={"MUSTER_WIRE": "fp16"})
+    assert result.code == 1 and "INVALID_ARGUMENT: MUSTER_WIRE: want full or bf16, got 'fp16'" in result.text, result
+    result = node0.run("-n", "1", "--no-prefix", PROBE, env={"MUSTER_CHECK": "yes"})
+    assert result.code == 1 and "INVALID_ARGUMENT: MUSTER_CHECK: want off or crc, got 'yes'" in result.text, result
+
+
 def test_ranks_dealt_to_hosts_one_by_one(node0, scratch):
     (scratch / "ranks").write_text("".join(f"rank {r}=node{r % 2} slot={r // 2}\n" for r in range(5)))
     result = node0.run("--rankfile", scratch / "ranks", "--no-prefix", PROBE)

@@ -2,8 +2,12 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -152,6 +156,39 @@ int MessageUntilDeath(muster::Communicator& comm) {
   return status.ok() ? 0 : Say(status);
 }
 
+// Sums whose bits all ranks compare: those of rank 0 against everybody's own. How far they are off
+// is said: 2^-8 of it would be what bfloat16 may be.
+int Bits(muster::Communicator& comm) {
+  constexpr size_t kCount = 300001;
+  std::vector<float> data(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    data[i] =
+        1.0F +
+        static_cast<float>((i * 7919 + static_cast<size_t>(comm.rank()) * 104729) % 4096) / 4096;
+  }
+  double off = 0;
+  std::vector<double> exact(data.begin(), data.end());
+  muster::Status status = comm.AllReduce(exact.data(), kCount);
+  if (status.ok()) {
+    status = comm.AllReduce(data.data(), kCount);
+  }
+  std::vector<float> first = data;
+  if (status.ok()) {
+    status = comm.Broadcast(first.data(), kCount);
+  }
+  if (!status.ok()) {
+    return Say(status);
+  }
+  for (size_t i = 0; i < kCount; ++i) {
+    off = std::max(off, std::abs(static_cast<double>(data[i]) - exact[i]) / exact[i]);
+  }
+  const bool same = std::equal(first.begin(), first.end(), data.begin(), [](float a, float b) {
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+  });
+  std::printf("rank %d: %s bits, off by %.6f\n", comm.rank(), same ? "equal" : "other", off);
+  return same ? 0 : 1;
+}
+
 double Now() {
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
   return now.count();
@@ -298,6 +335,9 @@ int main(int argc, char** argv) {
   }
   if (what == "started") {
     return Started(*comm);
+  }
+  if (what == "bits") {
+    return Bits(*comm);
   }
   if (what == "disagree") {
     return Disagree(*comm);

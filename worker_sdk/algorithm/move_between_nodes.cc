@@ -33,12 +33,13 @@ class MoveMaker : private BetweenNodesMaker {
       default:
         Barrier();
     }
-    FlushAll();  // the caller's buffers are his again
+    FlushAtEnd();
   }
 
  private:
   // Dissemination: Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization" (1988).
   void Barrier() {
+    progress_.done = true;
     Publish();
     if (is_leader()) {
       WaitAll();
@@ -54,14 +55,13 @@ class MoveMaker : private BetweenNodesMaker {
   // --- broadcast ---
   void Broadcast() {
     const Layout::Seat root = layout_.SeatOf(call_.root);
-    for (uint64_t at = 0; at < bytes_ || at == 0; at += group_.slot_bytes) {
-      const uint64_t piece = PieceAt(at, group_.slot_bytes);
+    Pieces(group_.slot_bytes, [&](uint64_t at, uint64_t piece) {
       if (node() == root.node) {
         FromRoot(root.place, at, piece);
       } else {
         FromLeader(root.node, at, piece);
       }
-    }
+    });
   }
   void FromRoot(uint32_t root, uint64_t at, uint64_t piece) {
     if (me() == root) {
@@ -112,8 +112,7 @@ class MoveMaker : private BetweenNodesMaker {
     const bool all = call_.kind == OpKind::kAllGather;
     const bool takes = all || (node() == root.node && me() == root.place);
     const uint64_t piece_max = std::min(group_.slot_bytes, PieceMax(group_.result_bytes));
-    for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
-      const uint64_t piece = PieceAt(at, piece_max);
+    Pieces(piece_max, [&](uint64_t at, uint64_t piece) {
       WaitAll();
       Copy(Slot(me(), 0), In(at), size() > 1 ? piece : 0);
       Publish();
@@ -150,7 +149,7 @@ class MoveMaker : private BetweenNodesMaker {
       for (uint32_t i = 1; takes && !straight && i < nodes(); ++i) {
         TakeParts(Before(i), at, piece);
       }
-    }
+    });
   }
   void SendParts(uint32_t to, bool takes, uint64_t at, uint64_t piece) {
     const Ref own = takes ? Out(group_.rank() * bytes_ + at) : In(at);
@@ -177,14 +176,13 @@ class MoveMaker : private BetweenNodesMaker {
   void Scatter() {
     const Layout::Seat root = layout_.SeatOf(call_.root);
     const uint64_t piece_max = std::min(group_.slot_bytes, PieceMax(group_.result_bytes));
-    for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
-      const uint64_t piece = PieceAt(at, piece_max);
+    Pieces(piece_max, [&](uint64_t at, uint64_t piece) {
       if (node() == root.node) {
         ScatterHere(root.place, at, piece);
       } else {
         ScatterThere(root.node, at, piece);
       }
-    }
+    });
   }
   void ScatterHere(uint32_t root, uint64_t at, uint64_t piece) {
     if (me() == root) {
@@ -229,8 +227,7 @@ class MoveMaker : private BetweenNodesMaker {
   // --- all-to-all: a slot holds a piece for every rank, node by node ---
   void AllToAll() {
     const uint64_t piece_max = PieceMax(group_.slot_bytes);
-    for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
-      const uint64_t piece = PieceAt(at, piece_max);
+    Pieces(piece_max, [&](uint64_t at, uint64_t piece) {
       WaitAll();
       for (uint32_t position = 0; position < layout_.world(); ++position) {
         Copy(Slot(me(), position * piece), In(layout_.RankAt(position) * bytes_ + at), piece);
@@ -266,14 +263,15 @@ class MoveMaker : private BetweenNodesMaker {
                piece);
         }
       }
-    }
+    });
   }
 };
 
 }  // namespace
 
-void MoveBetweenNodes(const Group& group, const Call& call, std::vector<Step>& out) {
-  MoveMaker(group, call, out).Make();
+void MoveBetweenNodes(const Group& group, const Call& call, Progress& progress,
+                      std::vector<Step>& out) {
+  MoveMaker(group, call, progress, out).Make();
 }
 
 }  // namespace muster

@@ -23,7 +23,7 @@ class ReduceMaker : private BetweenNodesMaker {
     } else {
       AllReduce();
     }
-    FlushAll();  // the caller's buffers are his again
+    FlushAtEnd();
   }
 
  private:
@@ -32,8 +32,9 @@ class ReduceMaker : private BetweenNodesMaker {
   }
   bool Takes() const { return call_.kind != OpKind::kReduce || group_.rank() == call_.root; }
 
-  // What fits into the lines that tell of a publish.
+  // What fits into the lines that tell of a publish; it travels in full.
   void Near() {
+    progress_.done = true;
     WaitAll();
     Copy({Space::kNear, me(), 0}, In(0), bytes_);
     Publish();
@@ -43,12 +44,12 @@ class ReduceMaker : private BetweenNodesMaker {
       const Ref sum = {Space::kNear, 0, 0};
       ReducePlaces(own, In(0), 0, bytes_, Space::kNear);
       if (nodes() > kDirectNodesMax) {
-        Tree(sum, own, nodes() * kShareUnit, bytes_);
+        Tree(sum, own, Scratch(nodes() * kShareUnit), bytes_);
       } else {
         SendToTargets(own, bytes_);
         if (IsTarget(node())) {
-          ReceiveWholes(0, kShareUnit, bytes_);
-          ReduceNodes(sum, own, 0, kShareUnit, bytes_);
+          ReceiveWholes(Scratch(0), kShareUnit, bytes_);
+          ReduceNodes(sum, own, Scratch(0), kShareUnit, bytes_);
         }
       }
       if (IsTarget(node())) {
@@ -63,8 +64,8 @@ class ReduceMaker : private BetweenNodesMaker {
       }
     }
   }
-  // `own` of all nodes, reduced into `sum` of those that want it; `spare`: scratch memory.
-  void Tree(Ref sum, Ref own, uint64_t spare, uint64_t bytes) {
+  // `own` of all nodes, reduced into `sum` of those that want it; `spare`: memory of ours alone.
+  void Tree(Ref sum, Ref own, Ref spare, uint64_t bytes) {
     const bool all = call_.kind != OpKind::kReduce;
     const uint32_t root = all ? 0 : layout_.SeatOf(call_.root).node;
     const uint32_t turn = (node() + nodes() - root) % nodes();
@@ -72,8 +73,8 @@ class ReduceMaker : private BetweenNodesMaker {
     Ref sofar = own;
     for (uint32_t child = 1; child <= ChildrenFrom(turn); child *= 2) {
       if (turn + child < nodes()) {
-        Receive(at(turn + child), Scratch(spare), bytes);
-        const Ref next = Scratch(spare + bytes + kShareUnit);
+        Receive(at(turn + child), spare, bytes);
+        const Ref next = Plus(spare, bytes + kShareUnit);
         ReducePair(next, sofar, spare, bytes);
         sofar = next;
       }
@@ -83,8 +84,8 @@ class ReduceMaker : private BetweenNodesMaker {
       if (!all) {
         return;
       }
-      Flush(sends_);
-      sofar = Scratch(spare);
+      FlushAll();
+      sofar = spare;
       Receive(at(Parent(turn)), sofar, bytes);
     }
     for (uint32_t child = ChildrenFrom(turn); all && child > 0; child /= 2) {
@@ -101,9 +102,9 @@ class ReduceMaker : private BetweenNodesMaker {
       }
     }
   }
-  void ReceiveWholes(uint64_t offset, uint64_t stride, uint64_t bytes) {
+  void ReceiveWholes(Ref parts, uint64_t stride, uint64_t bytes) {
     for (uint32_t i = 1; i < nodes(); ++i) {
-      Receive(Before(i), Scratch(offset + Before(i) * stride), bytes);
+      Receive(Before(i), Plus(parts, Before(i) * stride), bytes);
     }
   }
 
@@ -119,15 +120,15 @@ class ReduceMaker : private BetweenNodesMaker {
     share_max_ = ShareMax(ChunkAt(0), group_.carriers);
     part_max_ = whole_ ? share_max_ : ShareMax(share_max_, nodes());
     const uint64_t delay = chunks_ == 1 ? 0 : whole_ ? 1 : 2;
-    begun_.assign(chunks_, 0);
-    middle_.assign(chunks_, 0);
-    WaitAll();
-    Fill(0);
-    Publish();
-    if (chunks_ > 1 || IsCarrier()) {
+    if (progress_.turn == 0) {
       WaitAll();
+      Fill(0);
+      Publish();
+      if (chunks_ > 1 || IsCarrier()) {
+        WaitAll();
+      }
     }
-    for (uint64_t turn = 0; turn < chunks_ + delay; ++turn) {
+    Turns(chunks_ + delay, [&](uint64_t turn) {
       if (turn + 1 < chunks_) {
         Fill(turn + 1);
       }
@@ -143,7 +144,7 @@ class ReduceMaker : private BetweenNodesMaker {
       if (turn >= delay && Takes()) {
         Take(turn - delay);
       }
-    }
+    });
   }
   void Carry(uint64_t turn, uint64_t delay) {
     if (tree_) {
@@ -164,7 +165,7 @@ class ReduceMaker : private BetweenNodesMaker {
     const Range share = ShareOf(0);
     const Ref target = Takes() ? Out(share.begin) : Result(share.begin);
     ReduceHere(0);
-    Tree(target, Partial(0), PartsAt(0), share.bytes());
+    Tree(target, Partial(0), Parts(0), share.bytes());
     if (IsTarget(node())) {
       Finish(target, share);
     }
@@ -204,17 +205,20 @@ class ReduceMaker : private BetweenNodesMaker {
     }
   }
 
-  // Scratch memory of a carrier, three times (as many chunks are under way): what each other node
-  // sent, what this node has itself, the piece that we have finished.
-  static constexpr uint64_t kUnderWay = 3;
-  uint64_t PartsAt(uint64_t chunk) const { return chunk % kUnderWay * nodes() * part_max_; }
+  // Memory of a carrier, three times (as many chunks are under way): what each other node sent,
+  // what this node has itself, the piece that we have finished.
+  Ref Wired(uint64_t offset) const {
+    return {narrow_ ? Space::kNarrow : Space::kScratch, 0, offset};
+  }
+  Ref Parts(uint64_t chunk) const { return Wired(chunk % kUnderWay * nodes() * part_max_); }
   // This node's part of our share: of one rank it is what the caller has.
+  bool IsPartialIn() const { return size() == 1 && !narrow_; }
   Ref Partial(uint64_t chunk) const {
-    return size() == 1 ? In(At(chunk) + ShareOf(chunk).begin)
-                       : Scratch(kUnderWay * nodes() * part_max_ + chunk % kUnderWay * share_max_);
+    return IsPartialIn() ? In(At(chunk) + ShareOf(chunk).begin)
+                         : Wired(kUnderWay * nodes() * part_max_ + chunk % kUnderWay * share_max_);
   }
   Ref Finished(uint64_t chunk) const {
-    return Scratch(kUnderWay * (nodes() * part_max_ + share_max_) + chunk % kUnderWay * part_max_);
+    return Wired(kUnderWay * (nodes() * part_max_ + share_max_) + chunk % kUnderWay * part_max_);
   }
   Range PieceOf(uint64_t chunk, uint32_t node) const {
     return Share(ShareOf(chunk).bytes(), node, nodes());
@@ -222,9 +226,9 @@ class ReduceMaker : private BetweenNodesMaker {
 
   void ReduceHere(uint64_t chunk) {
     const Range share = ShareOf(chunk);
-    if (size() > 1) {
+    if (!IsPartialIn()) {
       if (chunk >= kUnderWay) {
-        Flush(begun_[chunk - kUnderWay]);
+        Flush(progress_.begun[chunk % kUnderWay]);  // of the chunk that was there
       }
       ReducePlaces(Partial(chunk), In(At(chunk) + share.begin), share.begin, share.bytes());
     }
@@ -239,43 +243,51 @@ class ReduceMaker : private BetweenNodesMaker {
         Send(Behind(i), Plus(Partial(chunk), piece.begin), piece.bytes());
       }
     }
-    begun_[chunk] = sends_;
+    progress_.begun[chunk % kUnderWay] = progress_.sends;
   }
   // Each node finishes a piece of the share.
   void Middle(uint64_t chunk) {
     const Range piece = PieceOf(chunk, node());
     for (uint32_t i = 1; i < nodes(); ++i) {
-      Receive(Before(i), Scratch(PartsAt(chunk) + Before(i) * part_max_), piece.bytes());
+      Receive(Before(i), Plus(Parts(chunk), Before(i) * part_max_), piece.bytes());
     }
     if (chunk >= kUnderWay) {
-      Flush(middle_[chunk - kUnderWay]);
+      Flush(progress_.middle[chunk % kUnderWay]);
     }
-    ReduceNodes(Finished(chunk), Plus(Partial(chunk), piece.begin), PartsAt(chunk), part_max_,
+    ReduceNodes(Finished(chunk), Plus(Partial(chunk), piece.begin), Parts(chunk), part_max_,
                 piece.bytes());
-    Divide(Finished(chunk), piece.bytes());
+    if (!narrow_) {
+      Divide(Finished(chunk), piece.bytes());
+    }
     SendToTargets(Finished(chunk), piece.bytes());
-    middle_[chunk] = sends_;
+    progress_.middle[chunk % kUnderWay] = progress_.sends;
   }
   void End(uint64_t chunk) {
     const Range share = ShareOf(chunk);
     const uint64_t at = At(chunk) + share.begin;
     const Ref target = Takes() ? Out(at) : Result(share.begin);
     if (whole_) {
-      ReceiveWholes(PartsAt(chunk), part_max_, share.bytes());
+      ReceiveWholes(Parts(chunk), part_max_, share.bytes());
     }
-    if (size() == 1) {
-      Flush(begun_[chunk]);  // of `in`, which may be `out`
+    if (IsPartialIn()) {
+      Flush(progress_.begun[chunk % kUnderWay]);  // of `in`, which may be `out`
     }
     if (whole_) {
-      ReduceNodes(target, Partial(chunk), PartsAt(chunk), part_max_, share.bytes());
+      ReduceNodes(target, Partial(chunk), Parts(chunk), part_max_, share.bytes());
+      return Finish(target, share);
+    }
+    for (uint32_t i = 1; i < nodes(); ++i) {
+      const Range piece = PieceOf(chunk, Before(i));
+      const Ref place = Plus(target, piece.begin);
+      const Ref part = narrow_ ? Plus(Parts(chunk), Before(i) * part_max_) : place;
+      Receive(Before(i), part, piece.bytes());
+      Copy(place, part, narrow_ ? piece.bytes() : 0);
+    }
+    const Range own = PieceOf(chunk, node());
+    Copy(Plus(target, own.begin), Finished(chunk), own.bytes());
+    if (narrow_) {
       Finish(target, share);
     } else {
-      for (uint32_t i = 1; i < nodes(); ++i) {
-        const Range piece = PieceOf(chunk, Before(i));
-        Receive(Before(i), Plus(target, piece.begin), piece.bytes());
-      }
-      const Range own = PieceOf(chunk, node());
-      Copy(Plus(target, own.begin), Finished(chunk), own.bytes());
       PutIntoResult(target, share);
     }
   }
@@ -283,8 +295,7 @@ class ReduceMaker : private BetweenNodesMaker {
   // A slot holds a piece for every rank, node by node; the leader reduces them all.
   void ReduceScatter() {
     const uint64_t piece_max = PieceMax(group_.slot_bytes);
-    for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
-      const uint64_t piece = PieceAt(at, piece_max);
+    Pieces(piece_max, [&](uint64_t at, uint64_t piece) {
       WaitAll();
       for (uint32_t position = 0; position < layout_.world(); ++position) {
         Copy(Slot(me(), position * piece), In(layout_.RankAt(position) * bytes_ + at), piece);
@@ -297,41 +308,41 @@ class ReduceMaker : private BetweenNodesMaker {
       Publish();
       WaitOne(0);
       Copy(Out(at), Result(me() * piece), size() > 1 ? piece : 0);
-    }
+    });
   }
   void ScatterSums(uint64_t at, uint64_t piece) {
     for (uint32_t i = 1; i <= nodes(); ++i) {  // ours comes last
       const uint64_t begin = layout_.First(Behind(i)) * piece;
       const uint64_t bytes = layout_.SizeOf(Behind(i)) * piece;
-      ReducePlaces(Scratch(begin), Slot(0, begin), begin, bytes);
+      ReducePlaces(Wired(begin), Slot(0, begin), begin, bytes);
       if (i < nodes()) {
-        Send(Behind(i), Scratch(begin), bytes);
+        Send(Behind(i), Wired(begin), bytes);
       }
     }
     const uint64_t own = layout_.First(node()) * piece;
     const uint64_t bytes = size() * piece;
     const uint64_t stride = bytes + kShareUnit;
-    const uint64_t parts = group_.slot_bytes + kShareUnit * layout_.world();
+    const Ref parts = Wired(group_.slot_bytes + kShareUnit * layout_.world());
     ReceiveWholes(parts, stride, bytes);
     const Ref target = size() == 1 ? Out(at) : Result(0);
-    ReduceNodes(target, Scratch(own), parts, stride, bytes);
+    ReduceNodes(target, Wired(own), parts, stride, bytes);
     Divide(target, bytes);
     FlushAll();  // the sums
   }
 
+  const bool narrow_ = call_.wire == Wire::kBFloat16;
   uint64_t chunks_ = 0;
-  bool whole_ = false;            // a share goes to every other node as a whole
-  bool tree_ = false;             // up a tree and down again
-  uint64_t share_max_ = 0;        // bytes of a share
-  uint64_t part_max_ = 0;         // of what a node sends another of it
-  std::vector<uint64_t> begun_;   // sends so far, after Begin(chunk)
-  std::vector<uint64_t> middle_;  // after Middle(chunk)
+  bool whole_ = false;      // a share goes to every other node as a whole
+  bool tree_ = false;       // up a tree and down again
+  uint64_t share_max_ = 0;  // bytes of a share
+  uint64_t part_max_ = 0;   // of what a node sends another of it
 };
 
 }  // namespace
 
-void ReduceBetweenNodes(const Group& group, const Call& call, std::vector<Step>& out) {
-  ReduceMaker(group, call, out).Make();
+void ReduceBetweenNodes(const Group& group, const Call& call, Progress& progress,
+                        std::vector<Step>& out) {
+  ReduceMaker(group, call, progress, out).Make();
 }
 
 }  // namespace muster

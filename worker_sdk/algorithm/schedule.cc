@@ -16,6 +16,7 @@ class OneNode : private ScheduleMaker {
   using ScheduleMaker::ScheduleMaker;
 
   void Make() {
+    progress_.done = true;  // what has turns says otherwise
     if (size() == 1) {
       return Copy(Out(0), In(0), call_.kind == OpKind::kBroadcast ? 0 : bytes_);
     }
@@ -64,11 +65,13 @@ class OneNode : private ScheduleMaker {
   //   take(n-1)
   // A rank's own share never goes through its slot, nor comes back through the result area.
   void AllReduce(bool takes) {
-    WaitAll();
-    Fill(0);
-    Publish();
-    WaitAll();
-    for (uint64_t at = 0; at < bytes_; at += group_.slot_bytes) {
+    if (progress_.turn == 0) {
+      WaitAll();
+      Fill(0);
+      Publish();
+      WaitAll();
+    }
+    Pieces(group_.slot_bytes, [&](uint64_t at, uint64_t bytes) {
       const Range share = ShareAt(at);
       if (takes) {
         Reduce(Out(at + share.begin), In(at + share.begin), share.begin, share.bytes());
@@ -83,9 +86,9 @@ class OneNode : private ScheduleMaker {
       WaitAll();
       if (takes) {
         Copy(Out(at), Result(0), share.begin);
-        Copy(Out(at + share.end), Result(share.end), ChunkAt(at) - share.end);
+        Copy(Out(at + share.end), Result(share.end), bytes - share.end);
       }
-    }
+    });
   }
   uint64_t ChunkAt(uint64_t at) const { return PieceAt(at, group_.slot_bytes); }
   Range ShareAt(uint64_t at) const { return Share(ChunkAt(at), me(), size()); }
@@ -97,63 +100,61 @@ class OneNode : private ScheduleMaker {
 
   void Broadcast() {
     const bool is_root = me() == call_.root;
-    for (uint64_t at = 0; at < bytes_ || at == 0; at += group_.slot_bytes) {
+    Pieces(group_.slot_bytes, [&](uint64_t at, uint64_t piece) {
       if (is_root) {
         WaitAll();
-        Copy(Slot(me(), 0), Out(at), ChunkAt(at));
+        Copy(Slot(me(), 0), Out(at), piece);
         Publish();
       } else {
         Publish();
         WaitOne(call_.root);
-        Copy(Out(at), Slot(call_.root, 0), ChunkAt(at));
+        Copy(Out(at), Slot(call_.root, 0), piece);
       }
-    }
+    });
   }
 
   void Gather(bool takes) {
-    for (uint64_t at = 0; at < bytes_ || at == 0; at += group_.slot_bytes) {
+    Pieces(group_.slot_bytes, [&](uint64_t at, uint64_t piece) {
       WaitAll();
-      Copy(Slot(me(), 0), In(at), ChunkAt(at));
+      Copy(Slot(me(), 0), In(at), piece);
       Publish();
       if (!takes) {
-        continue;
+        return;
       }
       WaitAll();
-      Copy(Out(me() * bytes_ + at), In(at), ChunkAt(at));  // first: `in` may begin where `out` does
+      Copy(Out(me() * bytes_ + at), In(at), piece);  // first: `in` may begin where `out` does
       for (uint32_t i = 0; i < size(); ++i) {
         if (i != me()) {
-          Copy(Out(i * bytes_ + at), Slot(i, 0), ChunkAt(at));
+          Copy(Out(i * bytes_ + at), Slot(i, 0), piece);
         }
       }
-    }
+    });
   }
 
   // The root fills the slots of all others.
   void Scatter() {
     const bool is_root = me() == call_.root;
-    for (uint64_t at = 0; at < bytes_ || at == 0; at += group_.slot_bytes) {
+    Pieces(group_.slot_bytes, [&](uint64_t at, uint64_t piece) {
       if (!is_root) {
         Publish();
         WaitOne(call_.root);
-        Copy(Out(at), Slot(me(), 0), ChunkAt(at));
-        continue;
+        return Copy(Out(at), Slot(me(), 0), piece);
       }
       WaitAll();
       for (uint32_t i = 0; i < size(); ++i) {
         if (i != me()) {
-          Copy(Slot(i, 0), In(i * bytes_ + at), ChunkAt(at));
+          Copy(Slot(i, 0), In(i * bytes_ + at), piece);
         }
       }
       Publish();
-      Copy(Out(at), In(me() * bytes_ + at), ChunkAt(at));
-    }
+      Copy(Out(at), In(me() * bytes_ + at), piece);
+    });
   }
 
   // Each slot holds a piece for every rank.
   void Exchange() {
     const uint64_t piece_max = PieceMax(group_.slot_bytes);
-    for (uint64_t at = 0; at < bytes_ || at == 0; at += piece_max) {
-      const uint64_t piece = PieceAt(at, piece_max);
+    Pieces(piece_max, [&](uint64_t at, uint64_t piece) {
       WaitAll();
       for (uint32_t i = 0; i < size(); ++i) {
         if (i != me()) {
@@ -163,14 +164,13 @@ class OneNode : private ScheduleMaker {
       Publish();
       WaitAll();
       if (call_.kind == OpKind::kReduceScatter) {
-        Reduce(Out(at), In(me() * bytes_ + at), me() * piece_max, piece);
-        continue;
+        return Reduce(Out(at), In(me() * bytes_ + at), me() * piece_max, piece);
       }
       for (uint32_t i = 0; i < size(); ++i) {
         Copy(Out(i * bytes_ + at), i == me() ? In(i * bytes_ + at) : Slot(i, me() * piece_max),
              piece);
       }
-    }
+    });
   }
 };
 
@@ -178,6 +178,11 @@ class OneNode : private ScheduleMaker {
 
 bool IsReduction(OpKind kind) {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduce || kind == OpKind::kReduceScatter;
+}
+
+bool CanBeNarrow(OpKind kind, DType dtype, ReduceOp op) {
+  return IsReduction(kind) && dtype == DType::kFloat32 &&
+         (op == ReduceOp::kSum || op == ReduceOp::kAvg);
 }
 
 const char* Name(OpKind kind) {
@@ -204,14 +209,15 @@ const char* Name(OpKind kind) {
   return "?";
 }
 
-void MakeSchedule(const Group& group, const Call& call, std::vector<Step>& out) {
+void MakeSchedule(const Group& group, const Call& call, Progress& progress,
+                  std::vector<Step>& out) {
   out.clear();
   if (group.layout->nodes() == 1) {
-    OneNode(group, call, out).Make();
+    OneNode(group, call, progress, out).Make();
   } else if (IsReduction(call.kind)) {
-    ReduceBetweenNodes(group, call, out);
+    ReduceBetweenNodes(group, call, progress, out);
   } else {
-    MoveBetweenNodes(group, call, out);
+    MoveBetweenNodes(group, call, progress, out);
   }
 }
 

@@ -15,7 +15,16 @@
 //     are received within the call;
 //  S6 what is being sent is not written to before a flush says that it is through;
 //  S7 nobody waits for ever, even if a message leaves its sender only when its receiver takes it.
-// tests/worker_sdk/algorithm checks S1..S7 on every schedule, for every size and number of nodes,
+// What travels may be narrow: bfloat16 in place of float32. Every rank ends with equal bits, hence:
+//  S8 narrow numbers are sent from and received into narrow memory only; what a node has itself
+//  goes
+//     through it as well before it is added to what the others sent.
+// The steps of a call come in parts, some turns (of a chunk each) at a time: no part grows with the
+// call. Hence:
+//  S9 the first part speaks of every peer, and of all the memory of this rank alone, that later
+//  ones
+//     need.
+// tests/worker_sdk/algorithm checks S1..S9 on every schedule, for every size and number of nodes,
 // in random order.
 #pragma once
 
@@ -41,6 +50,8 @@ enum class OpKind : uint8_t {
 };
 const char* Name(OpKind kind);  // "all_reduce"
 bool IsReduction(OpKind kind);
+// Whether it may ask for narrow numbers: a reduction of float32 by sum or avg.
+bool CanBeNarrow(OpKind kind, DType dtype, ReduceOp op);
 
 struct Call {
   OpKind kind = OpKind::kBarrier;
@@ -48,6 +59,7 @@ struct Call {
   ReduceOp op = ReduceOp::kSum;
   uint32_t root = 0;
   uint64_t count = 0;  // elements; of one rank's part where a call has parts
+  Wire wire = Wire::kFull;
 };
 
 // All ranks, and our place among them. Everything but `node` and `place` is the same for all.
@@ -63,12 +75,13 @@ struct Group {
   uint32_t rank() const { return layout->RankOf(node, place); }
 };
 
-enum class Space : uint8_t { kIn, kOut, kSlot, kNear, kResult, kScratch };
+enum class Space : uint8_t { kIn, kOut, kSlot, kNear, kResult, kScratch, kNarrow };
 inline constexpr uint64_t kNearBytes = 8;  // of kNear
 
 // Where: byte `offset` of the caller's input or output, of the slot of the rank at `place`, of the
 // result area, of memory that is this rank's alone; kNear: the few bytes of that rank that travel
-// together with the news of its publish.
+// together with the news of its publish; kNarrow: more memory that is this rank's alone, of narrow
+// numbers, whose bytes are counted as if they were not.
 struct Ref {
   Space space = Space::kIn;
   uint32_t place = 0;  // kSlot, kNear
@@ -76,11 +89,12 @@ struct Ref {
 };
 
 enum class StepKind : uint8_t {
-  kCopy,         // dst = src
+  kCopy,         // dst = src, which may be narrow
   kReduce,       // dst = what place 0 has in `from` op what place 1 has op ...; ours is in `src`
-  kReduceNodes,  // dst = what node 0 sent op what node 1 sent ...: node i's is at scratch `offset`
+  kReduceNodes,  // dst = what node 0 sent op what node 1 sent ...: node i's is in `from` at
+                 // `offset`
                  // + i * `stride`, ours is in `src`
-  kReducePair,   // dst = src op what is at scratch `offset`
+  kReducePair,   // dst = src op what is in `from` at `offset`
   kDivide,       // dst /= size of the world
   kPublish,      // the next phase
   kWaitAll,      // until all have published the phase we are in
@@ -94,15 +108,31 @@ struct Step {
   StepKind kind = StepKind::kPublish;
   Ref dst;
   Ref src;
-  Space from = Space::kSlot;  // kReduce
+  Space from = Space::kSlot;  // kReduce, kReduceNodes, kReducePair
   uint32_t node = 0;          // kSend, kReceive
-  uint64_t offset = 0;        // kReduce: in `from`
+  uint64_t offset = 0;        // in `from`
   uint64_t stride = 0;
   uint64_t bytes = 0;
 };
 
-// The steps of the rank at `group.place` of `group.node` for `call`, into `out` (which is cleared:
-// its memory is used again).
-void MakeSchedule(const Group& group, const Call& call, std::vector<Step>& out);
+// Chunks of a reduction between nodes whose messages are under way at the same time.
+inline constexpr uint64_t kUnderWay = 3;
+// After so many turns the first chunks under way are finished, and their memory comes again.
+inline constexpr uint64_t kTurnsAtOnce = kUnderWay + 2;
+
+// How far the schedule of a call has been made.
+struct Progress {
+  bool done = false;
+  uint64_t turn = 0;     // the next one
+  uint64_t sends = 0;    // so far
+  uint64_t flushed = 0;  // of them
+  // Sends so far, after the first and the second step of a chunk's way: by chunk % kUnderWay.
+  uint64_t begun[kUnderWay] = {};
+  uint64_t middle[kUnderWay] = {};
+};
+
+// The next steps of the rank at `group.place` of `group.node` for `call`, into `out` (which is
+// cleared: its memory is used again). To be called until `progress.done`.
+void MakeSchedule(const Group& group, const Call& call, Progress& progress, std::vector<Step>& out);
 
 }  // namespace muster

@@ -33,11 +33,12 @@ inline Range Share(uint64_t bytes, uint64_t i, uint64_t parts) {
 
 class ScheduleMaker {
  public:
-  ScheduleMaker(const Group& group, const Call& call, std::vector<Step>& out)
+  ScheduleMaker(const Group& group, const Call& call, Progress& progress, std::vector<Step>& out)
       : group_(group),
         layout_(*group.layout),
         call_(call),
         bytes_(call.count * SizeOf(call.dtype)),
+        progress_(progress),
         out_(out) {}
 
  protected:
@@ -53,6 +54,22 @@ class ScheduleMaker {
   uint32_t me() const { return group_.place; }
   uint32_t size() const { return group_.size(); }
 
+  // The next turns of `turns`.
+  template <typename Turn>
+  void Turns(uint64_t turns, const Turn& turn) {
+    const uint64_t end = std::min(turns, progress_.turn + kTurnsAtOnce);
+    for (; progress_.turn < end; ++progress_.turn) {
+      turn(progress_.turn);
+    }
+    progress_.done = progress_.turn == turns;
+  }
+  // The same, a turn for each piece of at most `max` bytes of a part: turn(at, bytes). At least
+  // one.
+  template <typename Turn>
+  void Pieces(uint64_t max, const Turn& turn) {
+    Turns(std::max<uint64_t>(1, (bytes_ + max - 1) / max),
+          [&](uint64_t i) { turn(i * max, PieceAt(i * max, max)); });
+  }
   // What goes at once, from byte `at` of a part on.
   uint64_t PieceAt(uint64_t at, uint64_t max) const {
     return std::min(max, bytes_ - std::min(at, bytes_));
@@ -96,6 +113,7 @@ class ScheduleMaker {
   const Layout& layout_;
   const Call& call_;
   const uint64_t bytes_;  // of one rank's part
+  Progress& progress_;
   std::vector<Step>& out_;
 };
 
@@ -117,7 +135,7 @@ class BetweenNodesMaker : protected ScheduleMaker {
     step.node = to;
     step.src = src;
     step.bytes = bytes;
-    ++sends_;
+    ++progress_.sends;
   }
   void Receive(uint32_t from, Ref dst, uint64_t bytes) {
     Step& step = Add(StepKind::kReceive);
@@ -127,22 +145,28 @@ class BetweenNodesMaker : protected ScheduleMaker {
   }
   // Until `sends`, counted from the first of this call, are through.
   void Flush(uint64_t sends) {
-    if (sends > flushed_) {
+    if (sends > progress_.flushed) {
       Add(StepKind::kFlush).offset = sends;
-      flushed_ = sends;
+      progress_.flushed = sends;
     }
   }
-  void FlushAll() { Flush(sends_); }
-  // What the nodes have; ours is `own`, node i's at scratch `offset` + i * `stride`.
-  void ReduceNodes(Ref dst, Ref own, uint64_t offset, uint64_t stride, uint64_t bytes) {
-    if (bytes != 0) {
-      out_.push_back({StepKind::kReduceNodes, dst, own, Space::kScratch, 0, offset, stride, bytes});
+  void FlushAll() { Flush(progress_.sends); }
+  // The caller's buffers are his again.
+  void FlushAtEnd() {
+    if (progress_.done) {
+      FlushAll();
     }
   }
-
-  void ReducePair(Ref dst, Ref src, uint64_t offset, uint64_t bytes) {
+  // What the nodes have; ours is `own`, node i's at `parts` + i * `stride`.
+  void ReduceNodes(Ref dst, Ref own, Ref parts, uint64_t stride, uint64_t bytes) {
     if (bytes != 0) {
-      out_.push_back({StepKind::kReducePair, dst, src, Space::kScratch, 0, offset, 0, bytes});
+      out_.push_back(
+          {StepKind::kReduceNodes, dst, own, parts.space, 0, parts.offset, stride, bytes});
+    }
+  }
+  void ReducePair(Ref dst, Ref left, Ref right, uint64_t bytes) {
+    if (bytes != 0) {
+      out_.push_back({StepKind::kReducePair, dst, left, right.space, 0, right.offset, 0, bytes});
     }
   }
 
@@ -157,13 +181,12 @@ class BetweenNodesMaker : protected ScheduleMaker {
     }
     return below / 2;
   }
-
-  uint64_t sends_ = 0;    // so far
-  uint64_t flushed_ = 0;  // of them
 };
 
-// The schedules of more than one node, behind what `out` holds.
-void MoveBetweenNodes(const Group& group, const Call& call, std::vector<Step>& out);
-void ReduceBetweenNodes(const Group& group, const Call& call, std::vector<Step>& out);
+// MakeSchedule() of more than one node.
+void MoveBetweenNodes(const Group& group, const Call& call, Progress& progress,
+                      std::vector<Step>& out);
+void ReduceBetweenNodes(const Group& group, const Call& call, Progress& progress,
+                        std::vector<Step>& out);
 
 }  // namespace muster

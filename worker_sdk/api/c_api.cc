@@ -27,12 +27,14 @@ const char* muster_version(void) { return MUSTER_VERSION; }
 const char* muster_last_error(void) { return muster::LastError().c_str(); }
 
 int muster_init(muster_comm** out) {
-  if (out == nullptr) return muster::CodeOf(muster::Invalid("init", "out: a null pointer"));
-  *out = nullptr;
-  muster::StatusOr<muster::Communicator> made = muster::Communicator::FromEnvironment();
-  if (!made.ok()) return muster::CodeOf(made.status());
-  *out = std::make_unique<muster_comm>(muster_comm{*std::move(made)}).release();
-  return MUSTER_OK;
+  return muster::Guarded([&]() -> int {
+    if (out == nullptr) return muster::CodeOf(muster::Invalid("init", "out: a null pointer"));
+    *out = nullptr;
+    muster::StatusOr<muster::Communicator> made = muster::Communicator::FromEnvironment();
+    if (!made.ok()) return muster::CodeOf(made.status());
+    *out = std::make_unique<muster_comm>(muster_comm{*std::move(made)}).release();
+    return MUSTER_OK;
+  });
 }
 
 int muster_split(muster_comm* comm, int64_t color, int64_t key, muster_comm** out) {
@@ -73,6 +75,20 @@ void muster_set_timeout(muster_comm* comm, double seconds) {
   constexpr double kNanosecondsMax = 9e18;  // int64_t holds 9.2e18: 292 years
   const double nanoseconds = std::min(std::ceil(seconds * 1e9), kNanosecondsMax);
   comm->cpp.SetTimeout(std::chrono::nanoseconds(static_cast<int64_t>(nanoseconds)));
+}
+
+int muster_set_wire(muster_comm* comm, int wire) {
+  return CCall("set_wire", comm, 0).Then([&](DType, ReduceOp) {
+    if (wire < 0 || wire >= muster::kWires) {
+      return muster::Invalid("set_wire", "wire: want 0.." + std::to_string(muster::kWires - 1) +
+                                             " (muster_wire), got " + std::to_string(wire));
+    }
+    comm->cpp.SetWire(static_cast<muster::Wire>(wire));
+    return muster::Status();
+  });
+}
+int muster_get_wire(const muster_comm* comm) {
+  return comm == nullptr ? -1 : static_cast<int>(comm->cpp.wire());
 }
 
 int muster_barrier(muster_comm* comm) {

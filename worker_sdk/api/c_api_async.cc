@@ -9,8 +9,10 @@ using muster::DType;
 using muster::ReduceOp;
 
 int muster_wait(muster_work* work) {
-  return muster::CodeOf(work == nullptr ? muster::Invalid("wait", "work: a null pointer")
-                                        : work->cpp.Wait());
+  return muster::Guarded([&] {
+    return muster::CodeOf(work == nullptr ? muster::Invalid("wait", "work: a null pointer")
+                                          : work->cpp.Wait());
+  });
 }
 int muster_test(muster_work* work) { return work == nullptr || work->cpp.Test() ? 1 : 0; }
 // Takes what the calls below gave away.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -32,61 +33,82 @@ inline Status Invalid(const char* call, const std::string& why) {
   return {StatusCode::kInvalidArgument, std::string(call) + ": " + why};
 }
 
+// What `function` returns. No exception leaves the C ABI.
+template <typename Function>
+int Guarded(const Function& function) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    LastError() = "out of memory";  // short: needs none
+    return MUSTER_RESOURCE_EXHAUSTED;
+  } catch (...) {
+    LastError() = "internal error";
+    return MUSTER_INTERNAL;
+  }
+}
+
 // One call on its way in: numbers become types; Communicator checks the rest.
 class CCall {
  public:
   CCall(const char* name, const muster_comm* comm, int dtype)
-      : name_(name), dtype_(static_cast<DType>(dtype)) {
-    if (comm == nullptr) {
-      status_ = Invalid(name, "comm: a null pointer; muster_init() makes one");
-    } else if (dtype < 0 || dtype >= kDTypes) {
-      status_ = Invalid(name, "dtype: want 0.." + std::to_string(kDTypes - 1) +
-                                  " (muster_dtype), got " + std::to_string(dtype));
-    }
-  }
+      : name_(name), comm_(comm), dtype_(dtype) {}
 
   CCall& Op(int op) {
-    if (!status_.ok()) {
-      return *this;
-    }
-    op_ = static_cast<ReduceOp>(op);
-    if (op < 0 || op >= kReduceOps) {
-      status_ = Invalid(name_, "op: want 0.." + std::to_string(kReduceOps - 1) +
-                                   " (muster_op), got " + std::to_string(op));
-    }
+    op_ = op;
     return *this;
   }
 
   // The code of `call`, or of what is wrong with its arguments.
   template <typename Function>
   int Then(const Function& call) const {
-    return CodeOf(status_.ok() ? call(dtype_, op_) : status_);
+    return Guarded([&] {
+      const Status status = Check();
+      return CodeOf(status.ok() ? call(static_cast<DType>(dtype_), static_cast<ReduceOp>(op_))
+                                : status);
+    });
   }
   // What `call` starts, into `out`; the code if it has failed already.
   template <typename Function>
   int Start(muster_work** out, const Function& call) const {
-    if (out == nullptr) {
-      return CodeOf(Invalid(name_, "work: a null pointer"));
-    }
-    *out = nullptr;
-    if (!status_.ok()) {
-      return CodeOf(status_);
-    }
-    Work work = call(dtype_, op_);
-    if (work.Test()) {
-      if (const Status ended = work.Wait(); !ended.ok()) {
-        return CodeOf(ended);
+    return Guarded([&]() -> int {
+      if (out == nullptr) {
+        return CodeOf(Invalid(name_, "work: a null pointer"));
       }
-    }
-    *out = std::make_unique<muster_work>(muster_work{std::move(work)}).release();
-    return MUSTER_OK;
+      *out = nullptr;
+      if (const Status status = Check(); !status.ok()) {
+        return CodeOf(status);
+      }
+      Work work = call(static_cast<DType>(dtype_), static_cast<ReduceOp>(op_));
+      if (work.Test()) {
+        if (const Status ended = work.Wait(); !ended.ok()) {
+          return CodeOf(ended);
+        }
+      }
+      *out = std::make_unique<muster_work>(muster_work{std::move(work)}).release();
+      return MUSTER_OK;
+    });
   }
 
  private:
-  const char* name_;  // a literal of ours
-  DType dtype_;
-  ReduceOp op_ = ReduceOp::kSum;
-  Status status_;
+  Status Check() const {
+    if (comm_ == nullptr) {
+      return Invalid(name_, "comm: a null pointer; muster_init() makes one");
+    }
+    if (dtype_ < 0 || dtype_ >= kDTypes) {
+      return Invalid(name_, "dtype: want 0.." + std::to_string(kDTypes - 1) +
+                                " (muster_dtype), got " + std::to_string(dtype_));
+    }
+    if (op_ < 0 || op_ >= kReduceOps) {
+      return Invalid(name_, "op: want 0.." + std::to_string(kReduceOps - 1) + " (muster_op), got " +
+                                std::to_string(op_));
+    }
+    return {};
+  }
+
+  const char* name_;         // a literal of ours
+  const muster_comm* comm_;  // the caller's
+  int dtype_;
+  int op_ = MUSTER_SUM;
 };
 
 }  // namespace muster

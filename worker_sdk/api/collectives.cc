@@ -49,11 +49,12 @@ Collective Collectives::AllToAll(const void* in, void* out, int64_t count, DType
   return Check({OpKind::kAllToAll, dtype}, count, 0, {"in", in}, {"out", out});
 }
 
-Collective Collectives::CheckReduction(const Call& call, int64_t count, int root, const Buffer& in,
+Collective Collectives::CheckReduction(Call call, int64_t count, int root, const Buffer& in,
                                        const Buffer& out) const {
   if (const Status status = muster::CheckReduction(call.dtype, call.op); !status.ok()) {
     return {{status.code(), std::string(Name(call.kind)) + ": " + status.message()}, call};
   }
+  call.wire = CanBeNarrow(call.kind, call.dtype, call.op) ? wire_ : Wire::kFull;
   return Check(call, count, root, in, out);
 }
 

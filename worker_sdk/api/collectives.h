@@ -19,7 +19,7 @@ struct Collective {
 // Of one rank; muster/communicator.h says what each does.
 class Collectives {
  public:
-  Collectives(int rank, int size) : rank_(rank), size_(size) {}
+  Collectives(int rank, int size, Wire wire) : rank_(rank), size_(size), wire_(wire) {}
 
   Collective Barrier() const;
   Collective AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op) const;
@@ -40,11 +40,12 @@ class Collectives {
     const void* data = nullptr;
   };
   Collective Check(Call call, int64_t count, int root, const Buffer& in, const Buffer& out) const;
-  Collective CheckReduction(const Call& call, int64_t count, int root, const Buffer& in,
+  Collective CheckReduction(Call call, int64_t count, int root, const Buffer& in,
                             const Buffer& out) const;
 
   int rank_;
   int size_;
+  Wire wire_;  // of reductions that it is good for
 };
 
 }  // namespace muster

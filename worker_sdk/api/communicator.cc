@@ -24,10 +24,36 @@ namespace {
 
 // Ranks of a node that take part in a large reduction's traffic: a core each moves the data, and
 // some are left to reduce the next chunk.
-uint32_t CarriersFor(const Layout& layout, int32_t cpus) {
-  constexpr int32_t kCarriersMax = 8;
+uint32_t CarriersFor(const Layout& layout, int64_t cpus) {
+  constexpr int64_t kCarriersMax = 8;
   return std::min(layout.SmallestNode(),
-                  static_cast<uint32_t>(std::clamp(cpus / 2, 1, kCarriersMax)));
+                  static_cast<uint32_t>(std::clamp(cpus / 2, int64_t{1}, kCarriersMax)));
+}
+
+// What all ranks must have set alike: a number of it, and what it says.
+int64_t SettingsOf(const WorkerIdentity& me) {
+  return (me.wire == Wire::kFull ? 0 : 1) + (me.check ? 2 : 0);
+}
+std::string DescribeSettings(int64_t settings) {
+  return std::string("MUSTER_WIRE=") + ((settings & 1) != 0 ? "bf16" : "full") +
+         " MUSTER_CHECK=" + ((settings & 2) != 0 ? "crc" : "off");
+}
+
+// Above a rank in a number: the smallest has the lowest rank.
+constexpr int64_t kAboveRank = int64_t{1} << 32;
+
+// `least`, `most`: the smallest settings * kAboveRank + rank, and -settings * kAboveRank + rank.
+Status CheckSettings(int64_t least, int64_t most) {
+  const int64_t low = least / kAboveRank;
+  const int64_t most_rank = (most % kAboveRank + kAboveRank) % kAboveRank;
+  const int64_t high = (most_rank - most) / kAboveRank;
+  if (low == high) {
+    return {};
+  }
+  return {StatusCode::kFailedPrecondition,
+          "ranks disagree on how to work together: rank " + std::to_string(least % kAboveRank) +
+              " has " + DescribeSettings(low) + ", rank " + std::to_string(most_rank) + " has " +
+              DescribeSettings(high) + ": give all the same (launch -x NAME=VALUE)"};
 }
 
 // Connections for messages, from the agent.
@@ -94,22 +120,25 @@ class Communicator::Impl {
   // The first call of all ranks: they agree on what schedules depend on.
   Status Meet() {
     executor_.SetTimeout(timeout_);
-    if (executor_.layout().nodes() == 1) {
-      return executor_.Run({OpKind::kBarrier}, nullptr, nullptr);
+    const int64_t settings = SettingsOf(me_) * kAboveRank;
+    const int64_t cpus = link_.has_value() ? link_->cpus() : 1;
+    int64_t all[] = {cpus, settings + me_.rank, -settings + me_.rank};
+    const Call smallest = {OpKind::kAllReduce, DType::kInt64, ReduceOp::kMin, 0, std::size(all)};
+    if (Status status = executor_.Run(smallest, all, all); !status.ok()) {
+      return status;
     }
-    auto cpus = static_cast<int32_t>(std::min<uint32_t>(link_->cpus(), INT32_MAX));
-    const Call smallest = {OpKind::kAllReduce, DType::kInt32, ReduceOp::kMin, 0, 1};
-    Status status = executor_.Run(smallest, &cpus, &cpus);
-    executor_.SetCarriers(CarriersFor(executor_.layout(), cpus));
-    return status;
+    executor_.SetCarriers(CarriersFor(executor_.layout(), all[0]));
+    return CheckSettings(all[1], all[2]);
   }
 
   const WorkerIdentity& job() const { return job_; }
   const WorkerIdentity& me() const { return me_; }
 
+  Wire wire() const { return wire_; }
+  void SetWire(Wire wire) { wire_ = wire; }
   // With its arguments checked.
   Collectives collectives() const {
-    return {static_cast<int>(me_.rank), static_cast<int>(me_.size)};
+    return {static_cast<int>(me_.rank), static_cast<int>(me_.size), wire_};
   }
   std::chrono::nanoseconds timeout() const { return timeout_; }
   void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
@@ -173,12 +202,14 @@ class Communicator::Impl {
   }
   Status RunNow(const Collective& it, std::chrono::nanoseconds timeout) {
     executor_.SetTimeout(timeout);
-    return executor_.Run(it.call, it.in, it.out);
+    const Status status = executor_.Run(it.call, it.in, it.out);
+    return status.ok() && me_.check ? executor_.Check(it.call, it.out) : status;
   }
 
   const WorkerIdentity job_;
   const WorkerIdentity me_;
   uint64_t splits_ = 0;  // so far, the same on every rank
+  Wire wire_ = me_.wire;
   std::optional<AgentLink> link_;
   Executor executor_;
   std::chrono::nanoseconds timeout_{0};
@@ -221,6 +252,7 @@ StatusOr<std::optional<Communicator>> Communicator::Split(int64_t color, int64_t
   std::optional<Communicator> out(
       Communicator(std::make_unique<Impl>(impl_->job(), me, std::move(meeting))));
   out->SetTimeout(impl_->timeout());
+  out->SetWire(impl_->wire());
   if (Status status = out->impl_->Meet(); !status.ok()) {
     return status;
   }
@@ -241,6 +273,9 @@ int Communicator::nodes() const { return static_cast<int>(impl_->me().nodes); }
 uint64_t Communicator::round() const { return impl_->me().round; }
 
 void Communicator::SetTimeout(std::chrono::nanoseconds timeout) { impl_->SetTimeout(timeout); }
+
+void Communicator::SetWire(Wire wire) { impl_->SetWire(wire); }
+Wire Communicator::wire() const { return impl_->wire(); }
 
 Status Communicator::Send(const void* data, int64_t count, DType dtype, int to, int tag) {
   return impl_->SendNow(data, count, dtype, to, tag).Wait();

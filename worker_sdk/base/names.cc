@@ -15,6 +15,8 @@ const char* Name(StatusCode code) {
       return "INVALID_ARGUMENT";
     case StatusCode::kDeadlineExceeded:
       return "DEADLINE_EXCEEDED";
+    case StatusCode::kResourceExhausted:
+      return "RESOURCE_EXHAUSTED";
     case StatusCode::kFailedPrecondition:
       return "FAILED_PRECONDITION";
     case StatusCode::kUnimplemented:
@@ -77,6 +79,16 @@ const char* Name(ReduceOp op) {
       return "bor";
     case ReduceOp::kBitXor:
       return "bxor";
+  }
+  return "unknown";
+}
+
+const char* Name(Wire wire) {
+  switch (wire) {
+    case Wire::kFull:
+      return "full";
+    case Wire::kBFloat16:
+      return "bf16";
   }
   return "unknown";
 }

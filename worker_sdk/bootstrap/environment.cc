@@ -13,6 +13,8 @@ namespace muster {
 namespace {
 
 constexpr char kEnvTimeout[] = "MUSTER_TIMEOUT";
+constexpr char kEnvWire[] = "MUSTER_WIRE";
+constexpr char kEnvCheck[] = "MUSTER_CHECK";
 
 using Get = std::function<const char*(const char*)>;
 
@@ -30,6 +32,19 @@ Status ReadNumber(const Get& get, const char* name, T min, T max, T& out) {
                                               ".." + std::to_string(max) + ", got '" + text + "'"};
   }
   return {};
+}
+
+// `out`: whether it is `second`; unset or empty is `first`.
+Status ReadChoice(const Get& get, const char* name, const std::string& first,
+                  const std::string& second, bool& out) {
+  const char* set = get(name);
+  const std::string text = set == nullptr || *set == '\0' ? first : set;
+  out = text == second;
+  if (text == first || out) {
+    return {};
+  }
+  return {StatusCode::kInvalidArgument,
+          std::string(name) + ": want " + first + " or " + second + ", got '" + text + "'"};
 }
 
 // A world that another launcher promised, and that we do not serve.
@@ -61,12 +76,21 @@ StatusOr<WorkerIdentity> ReadIdentity(const Get& get) {
           std::string(kEnvTimeout) + ": want seconds, 0 (no limit)..1e9, got '" + text + "'");
     }
   }
+  bool is_narrow = false;
+  Status status = ReadChoice(get, kEnvWire, Name(Wire::kFull), Name(Wire::kBFloat16), is_narrow);
+  out.wire = is_narrow ? Wire::kBFloat16 : Wire::kFull;
+  if (status.ok()) {
+    status = ReadChoice(get, kEnvCheck, "off", "crc", out.check);
+  }
+  if (!status.ok()) {
+    return status;
+  }
   if (get(kEnvRank) == nullptr) {
     out.notice = Notice(get);
     return out;
   }
   constexpr uint32_t kMax = UINT32_MAX;
-  Status status = ReadNumber<uint32_t>(get, kEnvWorldSize, 1, kMax, out.size);
+  status = ReadNumber<uint32_t>(get, kEnvWorldSize, 1, kMax, out.size);
   const auto read = [&](const char* name, uint32_t min, uint32_t max, uint32_t& value) {
     if (status.ok()) {
       status = ReadNumber<uint32_t>(get, name, min, max, value);

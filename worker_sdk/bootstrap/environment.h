@@ -6,6 +6,7 @@
 #include <string>
 
 #include "muster/status.h"
+#include "muster/types.h"
 
 namespace muster {
 
@@ -20,7 +21,10 @@ struct WorkerIdentity {
   uint32_t nodes = 1;
   int agent_fd = -1;
   double timeout_s = 0;  // MUSTER_TIMEOUT; 0 = none
-  std::string notice;    // for the user: this looks like a mistake
+  // Which all ranks must have alike:
+  bool check = false;       // MUSTER_CHECK
+  Wire wire = Wire::kFull;  // MUSTER_WIRE
+  std::string notice;       // for the user: this looks like a mistake
 };
 
 // `get` is getenv. InvalidArgument: a variable that makes no sense, by its name.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
 #include <utility>
 
+#include "worker_sdk/executor/result_check.h"
 #include "worker_sdk/reduce/reduce.h"
 #include "worker_sdk/transport/copy.h"
 
@@ -28,6 +30,18 @@ Group GroupOf(const Layout& layout, const Arena& arena) {
     out.result_bytes = std::min(out.result_bytes, theirs.result_bytes);
   }
   return out;
+}
+
+bool IsNarrow(const Ref& ref) { return ref.space == Space::kNarrow; }
+
+// Bytes of bfloat16, from those of float32.
+uint64_t OfNarrow(uint64_t bytes) { return bytes / 2; }
+
+template <typename Line>
+void Grow(std::vector<Line>& lines, uint64_t bytes) {
+  if (bytes > lines.size() * sizeof(Line)) {
+    lines.resize((bytes + sizeof(Line) - 1) / sizeof(Line));
+  }
 }
 
 }  // namespace
@@ -68,14 +82,14 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
   mark_ = {static_cast<uint8_t>(call.kind),
            static_cast<uint8_t>(call.dtype),
            static_cast<uint8_t>(call.op),
-           0,
+           static_cast<uint8_t>(call.wire),
            call.root,
            call.count};
   if (status.ok()) {
     checked_ = false;
     first_phase_ = arena_->phase() + 1;
     arena_->Announce(number_, mark_);
-    status = RunSteps(call, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out));
+    status = TryRunSteps(call, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out));
   }
   if (!status.ok()) {
     // The others need not wait for us.
@@ -85,6 +99,24 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
         Status(status.code(), std::string(Name(call.kind)) + " (call " + std::to_string(number_) +
                                   ") on " + layout_.NameOf(rank_) + ": " + status.message());
   }
+  return broken_;
+}
+
+Status Executor::Check(const Call& call, const void* out) {
+  const bool gathers = call.kind == OpKind::kAllGather;
+  if (call.kind != OpKind::kAllReduce && call.kind != OpKind::kBroadcast && !gathers) {
+    return {};
+  }
+  const std::string what = Describe(mark_) + " (call " + std::to_string(number_) + ")";
+  const uint64_t bytes = call.count * SizeOf(call.dtype) * (gathers ? layout_.world() : 1);
+  const uint32_t own = Crc32c(static_cast<const uint8_t*>(out), bytes);
+  std::vector<uint32_t> sums(layout_.world());
+  if (Status status =
+          Run({OpKind::kAllGather, DType::kUInt32, ReduceOp::kSum, 0, 1}, &own, sums.data());
+      !status.ok()) {
+    return status;
+  }
+  broken_ = CompareSums(sums, what);
   return broken_;
 }
 
@@ -98,26 +130,47 @@ Status Executor::EndLast() {
   return status;
 }
 
+// Where no memory is left, the others hear of it as of any other failure.
+Status Executor::TryRunSteps(const Call& call, const uint8_t* in, uint8_t* out) {
+  try {
+    return RunSteps(call, in, out);
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kResourceExhausted, "no memory is left"};
+  }
+}
+
 Status Executor::RunSteps(const Call& call, const uint8_t* in, uint8_t* out) {
-  MakeSchedule(group_, call, steps_);
+  Progress progress;
+  MakeSchedule(group_, call, progress, steps_);
   if (layout_.nodes() > 1) {
     if (Status status = Prepare(); !status.ok()) {
       return status;
     }
   }
-  for (const Step& step : steps_) {
-    if (Status status = RunStep(step, call, in, out); !status.ok()) {
-      return status;
+  for (;;) {
+    for (const Step& step : steps_) {
+      if (Status status = RunStep(step, call, in, out); !status.ok()) {
+        return status;
+      }
     }
+    if (progress.done) {
+      return {};
+    }
+    MakeSchedule(group_, call, progress, steps_);
   }
-  return {};
 }
 
-// Connections that the schedule needs and that do not stand yet; memory for it.
+// Connections that the first steps need and that do not stand yet; memory for them. S9: no later
+// ones need more.
 Status Executor::Prepare() {
   peers_.Begin(number_, mark_);
   std::vector<uint32_t> nodes;
   uint64_t scratch = 0;
+  uint64_t narrow = 0;
+  const auto need = [&](Space space, uint64_t bytes) {
+    scratch = std::max(scratch, space == Space::kScratch ? bytes : 0);
+    narrow = std::max(narrow, space == Space::kNarrow ? OfNarrow(bytes) : 0);
+  };
   for (const Step& step : steps_) {
     const bool talks = step.kind == StepKind::kSend || step.kind == StepKind::kReceive;
     if (talks && !peers_.Has(step.node) &&
@@ -125,15 +178,14 @@ Status Executor::Prepare() {
       nodes.push_back(step.node);
     }
     for (const Ref* ref : {&step.dst, &step.src}) {
-      scratch = std::max(scratch, ref->space == Space::kScratch ? ref->offset + step.bytes : 0);
+      need(ref->space, ref->offset + step.bytes);
     }
     if (step.kind == StepKind::kReduceNodes) {
-      scratch = std::max(scratch, step.offset + (layout_.nodes() - 1) * step.stride + step.bytes);
+      need(step.from, step.offset + (layout_.nodes() - 1) * step.stride + step.bytes);
     }
   }
-  if (scratch > scratch_.size() * sizeof(CacheLine)) {
-    scratch_.resize((scratch + sizeof(CacheLine) - 1) / sizeof(CacheLine));
-  }
+  Grow(scratch_, scratch);
+  Grow(narrow_, narrow);
   if (nodes.empty()) {
     return {};
   }
@@ -150,14 +202,9 @@ Status Executor::Prepare() {
 
 Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
   switch (step.kind) {
-    case StepKind::kCopy: {
-      uint8_t* const to = Target(step.dst, out);
-      const uint8_t* const from = Source(step.src, in, out);
-      if (to != from) {
-        CopyBytes(to, from, step.bytes);
-      }
+    case StepKind::kCopy:
+      Copy(step, in, out);
       return {};
-    }
     case StepKind::kReduce:
       ReducePlaces(step, call, in, out);
       return {};
@@ -177,9 +224,11 @@ Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, 
     case StepKind::kWaitOne:
       return Wait(step);
     case StepKind::kSend:
-      return peers_.Send(step.node, Source(step.src, in, out), step.bytes);
+      return peers_.Send(step.node, Source(step.src, in, out),
+                         IsNarrow(step.src) ? OfNarrow(step.bytes) : step.bytes);
     case StepKind::kReceive:
-      return peers_.Receive(step.node, Target(step.dst, out), step.bytes, give_up_);
+      return peers_.Receive(step.node, Target(step.dst, out),
+                            IsNarrow(step.dst) ? OfNarrow(step.bytes) : step.bytes, give_up_);
     case StepKind::kFlush:
       return peers_.Flush(step.offset, give_up_);
   }
@@ -224,6 +273,9 @@ std::string Executor::Describe(const CallMark& mark) const {
   }
   if (HasRoot(kind)) {
     out += ", root " + std::to_string(mark.root);
+  }
+  if (mark.wire != static_cast<uint8_t>(Wire::kFull)) {
+    out += std::string(", wire ") + Name(static_cast<Wire>(mark.wire));
   }
   return out + ")";
 }
@@ -276,7 +328,9 @@ const uint8_t* Executor::Source(const Ref& ref, const uint8_t* in, const uint8_t
     case Space::kResult:
       return arena_->ResultNow() + ref.offset;
     case Space::kScratch:
-      return ScratchAt(ref.offset);
+      return scratch_.data()->bytes + ref.offset;
+    case Space::kNarrow:
+      return narrow_.data()->bytes + OfNarrow(ref.offset);
   }
   return nullptr;
 }
@@ -292,7 +346,9 @@ uint8_t* Executor::Target(const Ref& ref, uint8_t* out) {
     case Space::kResult:
       return arena_->ResultNext() + ref.offset;
     case Space::kScratch:
-      return ScratchAt(ref.offset);
+      return scratch_.data()->bytes + ref.offset;
+    case Space::kNarrow:
+      return narrow_.data()->bytes + OfNarrow(ref.offset);
     case Space::kIn:
       break;  // nobody writes to the caller's input
   }
@@ -304,23 +360,47 @@ void Executor::ReducePlaces(const Step& step, const Call& call, const uint8_t* i
   for (uint32_t i = 0; i < size; ++i) {
     sources_[i] = Source(i == group_.place ? step.src : Ref{step.from, i, step.offset}, in, out);
   }
-  ReduceMany(Target(step.dst, out), sources_.data(), static_cast<int>(size),
-             step.bytes / SizeOf(call.dtype), call.dtype, call.op);
+  Reduce(step, call, Target(step.dst, out), sources_.data(), size);
 }
 
 void Executor::ReduceNodes(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
   const uint32_t nodes = layout_.nodes();
   for (uint32_t i = 0; i < nodes; ++i) {
-    sources_[i] =
-        i == group_.node ? Source(step.src, in, out) : ScratchAt(step.offset + i * step.stride);
+    const Ref theirs = {step.from, 0, step.offset + i * step.stride};
+    sources_[i] = Source(i == group_.node ? step.src : theirs, in, out);
   }
-  ReduceMany(Target(step.dst, out), sources_.data(), static_cast<int>(nodes),
-             step.bytes / SizeOf(call.dtype), call.dtype, call.op);
+  Reduce(step, call, Target(step.dst, out), sources_.data(), nodes);
 }
 
 void Executor::ReducePair(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
-  const void* const both[] = {Source(step.src, in, out), ScratchAt(step.offset)};
-  ReduceMany(Target(step.dst, out), both, 2, step.bytes / SizeOf(call.dtype), call.dtype, call.op);
+  const void* const both[] = {Source(step.src, in, out),
+                              Source({step.from, 0, step.offset}, in, out)};
+  Reduce(step, call, Target(step.dst, out), both, 2);
+}
+
+void Executor::Copy(const Step& step, const uint8_t* in, uint8_t* out) {
+  uint8_t* const to = Target(step.dst, out);
+  const uint8_t* const from = Source(step.src, in, out);
+  if (IsNarrow(step.src)) {
+    const void* const src = from;
+    SumOfBFloat16(to, &src, 1, step.bytes / SizeOf(DType::kFloat32));
+  } else if (to != from) {
+    CopyBytes(to, from, step.bytes);
+  }
+}
+
+void Executor::Reduce(const Step& step, const Call& call, uint8_t* dst, const void* const* srcs,
+                      uint32_t n) {
+  const auto count = static_cast<int>(n);
+  const uint64_t elements = step.bytes / SizeOf(call.dtype);
+  const bool from_narrow = IsNarrow(step.src);
+  if (from_narrow == IsNarrow(step.dst)) {
+    ReduceMany(dst, srcs, count, elements, from_narrow ? DType::kBFloat16 : call.dtype, call.op);
+  } else if (from_narrow) {
+    SumOfBFloat16(dst, srcs, count, elements);
+  } else {
+    SumIntoBFloat16(dst, srcs, count, elements);
+  }
 }
 
 }  // namespace muster

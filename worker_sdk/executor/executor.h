@@ -43,8 +43,12 @@ class Executor {
   void SetCarriers(uint32_t carriers) { group_.carriers = carriers; }
   // Every error but InvalidArgument is for good: each later call returns it again.
   Status Run(const Call& call, const void* in, void* out);
+  // After a Run() of `call`, as a call of its own of all ranks: Internal if its result is the same
+  // for all ranks and yet is not. Of other calls: nothing happens.
+  Status Check(const Call& call, const void* out);
 
  private:
+  Status TryRunSteps(const Call& call, const uint8_t* in, uint8_t* out);
   Status RunSteps(const Call& call, const uint8_t* in, uint8_t* out);
   Status RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   Status Prepare();
@@ -55,10 +59,12 @@ class Executor {
   Status GiveUp(uint32_t rank);
   const uint8_t* Source(const Ref& ref, const uint8_t* in, const uint8_t* out);
   uint8_t* Target(const Ref& ref, uint8_t* out);
-  uint8_t* ScratchAt(uint64_t offset) { return scratch_.data()->bytes + offset; }
   void ReducePlaces(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   void ReduceNodes(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   void ReducePair(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
+  void Copy(const Step& step, const uint8_t* in, uint8_t* out);
+  static void Reduce(const Step& step, const Call& call, uint8_t* dst, const void* const* srcs,
+                     uint32_t n);
   std::string Describe(const CallMark& mark) const;
 
   struct alignas(64) CacheLine {
@@ -84,6 +90,7 @@ class Executor {
   Status broken_;
   std::vector<Step> steps_;
   std::vector<CacheLine> scratch_ = std::vector<CacheLine>(1);  // never empty
+  std::vector<CacheLine> narrow_ = std::vector<CacheLine>(1);   // never empty
   std::vector<const void*> sources_;
 };
 

@@ -16,6 +16,9 @@ struct Kernels {
   const char* name;
   ReduceKernel reduce[kDTypes][kReduceOps];  // null: no such operation for the type
   DivideKernel divide[kDTypes];
+  // Sums of n >= 1 sources whose type is not that of dst; `bytes` of each source.
+  ReduceKernel narrow;  // float32 into bfloat16
+  ReduceKernel widen;   // bfloat16 into float32
 };
 
 // What every machine of the architecture can execute.

@@ -85,6 +85,12 @@ struct PairFormat {
 // Every NaN as the same one.
 MUSTER_INLINE Words QuietBits(Floats f) { return f == f ? BitsOf(f) : Words{} + 0x7FC00000U; }
 
+// To nearest even in the upper half; a NaN as it is, whose lower half is zero.
+MUSTER_INLINE Words RoundedToUpperHalf(Floats f) {
+  const Words bits = QuietBits(f);
+  return bits + 0x7FFFU + ((bits >> 16) & 1U);
+}
+
 struct BFloat16Format {
   using Register = FloatPair;
   using Tile = PairFormat;
@@ -94,14 +100,23 @@ struct BFloat16Format {
     return {FloatsOf(words << 16), FloatsOf(words & 0xFFFF0000U)};
   }
   static MUSTER_INLINE void Store(char* to, Register r) {
-    StoreVector(to, (Rounded(r.first) >> 16) | (Rounded(r.second) & 0xFFFF0000U));
+    StoreVector(to,
+                (RoundedToUpperHalf(r.first) >> 16) | (RoundedToUpperHalf(r.second) & 0xFFFF0000U));
   }
+};
 
- private:
-  // To nearest even in the upper half; a NaN as it is, whose lower half is zero.
-  static MUSTER_INLINE Words Rounded(Floats f) {
-    const Words bits = QuietBits(f);
-    return bits + 0x7FFFU + ((bits >> 16) & 1U);
+// bfloat16 whose register is that of float32: sources of the one kind have results of the other.
+struct BFloat16AsFloats {
+  using Register = Floats;
+  using Tile = FloatFormat<float>;
+  static constexpr size_t kBytes = kVectorBytes / 2;
+  typedef uint16_t Halves  // NOLINT(modernize-use-using)
+      __attribute__((vector_size(MUSTER_VECTOR_BYTES / 2)));
+  static MUSTER_INLINE Register Load(const char* from) {
+    return FloatsOf(__builtin_convertvector(LoadVector<Halves>(from), Words) << 16);
+  }
+  static MUSTER_INLINE void Store(char* to, Register r) {
+    StoreVector(to, __builtin_convertvector(RoundedToUpperHalf(r) >> 16, Halves));
   }
 };
 

@@ -120,27 +120,28 @@ __attribute__((noinline)) void ReduceRegisters(char* dst, const char* first,
 }
 
 // The usual case, without a loop over the sources.
-template <typename Format, typename Op>
+template <typename Format, typename Out, typename Op>
 MUSTER_INLINE void ReduceTwo(char* dst, const char* left, const char* right, size_t registers) {
   constexpr size_t kStep = Format::kBytes;
+  constexpr size_t kOut = Out::kBytes;
   for (; registers >= 4; registers -= 4) {
     const auto a = Combined<Op>(Format::Load(left), Format::Load(right));
     const auto b = Combined<Op>(Format::Load(left + kStep), Format::Load(right + kStep));
     const auto c = Combined<Op>(Format::Load(left + 2 * kStep), Format::Load(right + 2 * kStep));
     const auto d = Combined<Op>(Format::Load(left + 3 * kStep), Format::Load(right + 3 * kStep));
-    Format::Store(dst, a);
-    Format::Store(dst + kStep, b);
-    Format::Store(dst + 2 * kStep, c);
-    Format::Store(dst + 3 * kStep, d);
+    Out::Store(dst, a);
+    Out::Store(dst + kOut, b);
+    Out::Store(dst + 2 * kOut, c);
+    Out::Store(dst + 3 * kOut, d);
     left += 4 * kStep;
     right += 4 * kStep;
-    dst += 4 * kStep;
+    dst += 4 * kOut;
   }
   for (; registers > 0; --registers) {
-    Format::Store(dst, Combined<Op>(Format::Load(left), Format::Load(right)));
+    Out::Store(dst, Combined<Op>(Format::Load(left), Format::Load(right)));
     left += kStep;
     right += kStep;
-    dst += kStep;
+    dst += kOut;
   }
 }
 
@@ -149,7 +150,7 @@ constexpr int kStreams = 8;
 constexpr size_t kTileBytes = 16384;  // half of a usual first-level cache
 
 // A few sources at a time, whose result so far stays in the cache, in full precision.
-template <typename Format, typename Op>
+template <typename Format, typename Out, typename Op>
 MUSTER_INLINE void ReduceTiles(char* dst, const void* const* srcs, int n, size_t registers) {
   using Tile = typename Format::Tile;
   constexpr size_t kTileRegisters = kTileBytes / Tile::kBytes;
@@ -163,9 +164,10 @@ MUSTER_INLINE void ReduceTiles(char* dst, const void* const* srcs, int n, size_t
     for (; n - done > kStreams; done += kStreams) {
       ReduceRegisters<Tile, Format, Tile, Op>(tile, tile, srcs + done, kStreams, at, some);
     }
-    ReduceRegisters<Tile, Format, Format, Op>(dst + at, tile, srcs + done, n - done, at, some);
+    ReduceRegisters<Tile, Format, Out, Op>(dst, tile, srcs + done, n - done, at, some);
     registers -= some;
     at += some * Format::kBytes;
+    dst += some * Out::kBytes;
   }
 }
 
@@ -206,28 +208,28 @@ MUSTER_INLINE typename Format::Register LoadSmall(const void* from, size_t at, s
   return Format::Load(padded);
 }
 
-template <typename Format, typename Op>
+template <typename Format, typename Out, typename Op>
 MUSTER_INLINE void ReduceSmall(char* dst, const void* const* srcs, int n, size_t at, size_t bytes) {
   auto sum = LoadSmall<Format>(srcs[0], at, bytes);
   for (int s = 1; s < n; ++s) sum = Combined<Op>(sum, LoadSmall<Format>(srcs[s], at, bytes));
-  char padded[Format::kBytes];
-  Format::Store(padded, sum);
-  CopySmall(dst + at, padded, bytes);
+  char padded[Out::kBytes];
+  Out::Store(padded, sum);
+  CopySmall(dst + at / Format::kBytes * Out::kBytes, padded, bytes * Out::kBytes / Format::kBytes);
 }
 
-template <typename Format, typename Op>
+template <typename Format, typename Op, typename Out = Format>
 void Reduce(char* dst, const void* const* srcs, int n, size_t bytes) {
   const size_t registers = bytes / Format::kBytes;
   const size_t left = bytes % Format::kBytes;
   const char* first = static_cast<const char*>(srcs[0]);
   if (n == 2) {
-    ReduceTwo<Format, Op>(dst, first, static_cast<const char*>(srcs[1]), registers);
+    ReduceTwo<Format, Out, Op>(dst, first, static_cast<const char*>(srcs[1]), registers);
   } else if (n <= 1 + kStreams) {
-    ReduceRegisters<Format, Format, Format, Op>(dst, first, srcs + 1, n - 1, 0, registers);
+    ReduceRegisters<Format, Format, Out, Op>(dst, first, srcs + 1, n - 1, 0, registers);
   } else {
-    ReduceTiles<Format, Op>(dst, srcs, n, registers);
+    ReduceTiles<Format, Out, Op>(dst, srcs, n, registers);
   }
-  if (left != 0) ReduceSmall<Format, Op>(dst, srcs, n, bytes - left, left);
+  if (left != 0) ReduceSmall<Format, Out, Op>(dst, srcs, n, bytes - left, left);
 }
 
 template <typename V>
@@ -306,6 +308,8 @@ constexpr Kernels MakeKernels() {
   AddFloats<BFloat16Format>(made, DType::kBFloat16);
   AddFloats<FloatFormat<float>>(made, DType::kFloat32);
   AddFloats<FloatFormat<double>>(made, DType::kFloat64);
+  made.narrow = Reduce<FloatFormat<float>, Sum, BFloat16AsFloats>;
+  made.widen = Reduce<BFloat16AsFloats, Sum, FloatFormat<float>>;
   return made;
 }
 

@@ -91,6 +91,14 @@ void ReduceMany(void* dst, const void* const* srcs, int n, size_t count, DType d
                                                                        srcs, n, bytes);
 }
 
+void SumIntoBFloat16(void* dst, const void* const* srcs, int n, size_t count) {
+  Here().widest->narrow(static_cast<char*>(dst), srcs, n, count * SizeOf(DType::kFloat32));
+}
+
+void SumOfBFloat16(void* dst, const void* const* srcs, int n, size_t count) {
+  Here().widest->widen(static_cast<char*>(dst), srcs, n, count * SizeOf(DType::kBFloat16));
+}
+
 void Divide(void* data, size_t count, DType dtype, uint32_t n) {
   if (n == 1) return;
   Here().widest->divide[static_cast<int>(dtype)](static_cast<char*>(data), count * SizeOf(dtype),

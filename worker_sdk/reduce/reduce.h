@@ -5,7 +5,8 @@
 //    reassociated.
 // 2. A NaN that results is always the same one (positive, quiet, no payload): which of two NaNs an
 //    addition passes on is up to the compiler otherwise.
-// 3. float16 and bfloat16 are accumulated in float32 and rounded (to nearest even) once a call.
+// 3. float16 and bfloat16, as sources or as result, are accumulated in float32 and rounded (to
+//    nearest even) once a call.
 //
 // Threads: any; no state.
 #pragma once
@@ -26,6 +27,11 @@ Status CheckReduction(DType dtype, ReduceOp op);
 // its last step. Sources and dst are aligned to the element at least; dst may be one of the
 // sources, otherwise it must not overlap any.
 void ReduceMany(void* dst, const void* const* srcs, int n, size_t count, DType dtype, ReduceOp op);
+
+// The same sums, of float32 into bfloat16: one source is rounded. And of bfloat16 into float32: one
+// source is converted, exactly. No source overlaps dst.
+void SumIntoBFloat16(void* dst, const void* const* srcs, int n, size_t count);
+void SumOfBFloat16(void* dst, const void* const* srcs, int n, size_t count);
 
 // data[i] /= n, n >= 1; integers towards zero.
 void Divide(void* data, size_t count, DType dtype, uint32_t n);

@@ -13,6 +13,8 @@ Space SpaceOf(const World& world, const Ref& ref) {
   return world.in_place && ref.space == Space::kIn ? Space::kOut : ref.space;
 }
 
+bool IsPrivate(Space space) { return space == Space::kScratch || space == Space::kNarrow; }
+
 uint64_t AreaOf(const Ref& ref, uint64_t phase) {
   return (uint64_t{ref.place} * 8 + static_cast<uint64_t>(ref.space)) * 2 + (phase & 1);
 }
@@ -23,8 +25,8 @@ int64_t Read(World& world, uint32_t me, const Ref& ref, uint64_t word) {
   if (ref.space == Space::kIn || ref.space == Space::kOut) {
     return (SpaceOf(world, ref) == Space::kIn ? rank.in : rank.out).at(at);
   }
-  if (ref.space == Space::kScratch) {
-    return WordOf(rank.scratch, at);
+  if (IsPrivate(ref.space)) {
+    return WordOf(ref.space == Space::kNarrow ? rank.narrow : rank.scratch, at);
   }
   const Cell& cell = WordOf(WordOf(world.areas[rank.seat.node], AreaOf(ref, rank.phase)), at);
   if (cell.phase != rank.phase) {  // EXPECT_EQ would take most of the time
@@ -39,7 +41,7 @@ int64_t Read(World& world, uint32_t me, const Ref& ref, uint64_t word) {
 // S6: nobody of that node sends what `ref` means to a rank in its next phase.
 void CheckNotSent(World& world, uint32_t me, const Ref& ref, uint64_t words) {
   const World::Rank& rank = world.ranks[me];
-  const bool own = ref.space == Space::kOut || ref.space == Space::kScratch;
+  const bool own = ref.space == Space::kOut || IsPrivate(ref.space);
   const uint64_t at = ref.offset / kWord;
   for (uint32_t place = 0; place < rank.known.size(); ++place) {
     const World::Rank& sender = world.Peer(rank, place);
@@ -63,6 +65,10 @@ void Write(World& world, uint32_t me, const Ref& ref, uint64_t word, int64_t val
   }
   if (ref.space == Space::kScratch) {
     WordOf(rank.scratch, at) = value;
+    return;
+  }
+  if (ref.space == Space::kNarrow) {
+    WordOf(rank.narrow, at) = value / kNarrowUnit * kNarrowUnit;
     return;
   }
   ASSERT_NE(ref.space, Space::kIn);
@@ -98,6 +104,8 @@ int64_t Sent(World& world, const Message& message, uint64_t word) {
       return rank.out.at(at);
     case Space::kScratch:
       return WordOf(rank.scratch, at);
+    case Space::kNarrow:
+      return WordOf(rank.narrow, at);
     default:
       return WordOf(WordOf(world.areas[rank.seat.node], AreaOf(message.src, message.phase)), at)
           .value;
@@ -109,11 +117,12 @@ void Begin(World& world, uint32_t me, const Step& step) {
   for (uint64_t word = 0; word < step.bytes / kWord; ++word) {
     (void)Read(world, me, step.src, word);  // S2, S4
   }
+  const bool narrow = world.call.wire == Wire::kBFloat16 && step.bytes > kNearBytes;
+  EXPECT_TRUE(!narrow || step.src.space == Space::kNarrow) << "S8: rank " << me << " sends in full";
   const uint32_t to = world.layout.First(step.node) + rank.seat.place;
-  const Message message = {me, step.src, rank.phase, step.bytes / kWord};
+  const Message message = {me, step.src, rank.phase, step.bytes / kWord, ++rank.sends};
   world.wire[{me, to}].push_back(message);
   rank.sent.push_back(message);
-  ++rank.sends;
 }
 
 // False: nothing is there yet.
@@ -126,32 +135,28 @@ bool Receive(World& world, uint32_t me, const Step& step) {
   const Message message = queue.front();
   queue.pop_front();
   EXPECT_EQ(message.words, step.bytes / kWord) << "S5: from " << from << " to " << me;
+  EXPECT_EQ(message.src.space == Space::kNarrow, step.dst.space == Space::kNarrow)
+      << "S8: from " << from << " to " << me;
   CheckNotSent(world, me, step.dst, step.bytes / kWord);
   for (uint64_t word = 0; word < std::min(message.words, step.bytes / kWord); ++word) {
     Write(world, me, step.dst, word, Sent(world, message, word));
   }
   World::Rank& sender = world.ranks[from];
-  ++sender.received;
-  const auto is_it = [&](const Message& m) {
-    return m.src.space == message.src.space && m.src.place == message.src.place &&
-           m.src.offset == message.src.offset && m.words == message.words;
-  };
-  sender.sent.erase(std::find_if(sender.sent.begin(), sender.sent.end(), is_it));
+  std::erase_if(sender.sent, [&](const Message& m) { return m.number == message.number; });
   return true;
 }
 
 int64_t Reduced(World& world, uint32_t me, const Step& step, uint64_t word) {
   const World::Rank& rank = world.ranks[me];
   if (step.kind == StepKind::kReducePair) {
-    return Read(world, me, step.src, word) +
-           Read(world, me, {Space::kScratch, 0, step.offset}, word);
+    return Read(world, me, step.src, word) + Read(world, me, {step.from, 0, step.offset}, word);
   }
   const bool nodes = step.kind == StepKind::kReduceNodes;
   const uint32_t own = nodes ? rank.seat.node : rank.seat.place;
   int64_t sum = 0;
   for (uint32_t i = 0; i < (nodes ? world.layout.nodes() : rank.known.size()); ++i) {
-    const Ref from = nodes ? Ref{Space::kScratch, 0, step.offset + i * step.stride}
-                           : Ref{step.from, i, step.offset};
+    const Ref from =
+        nodes ? Ref{step.from, 0, step.offset + i * step.stride} : Ref{step.from, i, step.offset};
     sum += Read(world, me, i == own ? step.src : from, word);
   }
   return sum;
@@ -171,7 +176,8 @@ bool RunOne(World& world, uint32_t me) {
       rank.known[i] = rank.phase;
     }
   }
-  if (step.kind == StepKind::kFlush && rank.received < step.offset) {
+  if (step.kind == StepKind::kFlush && !rank.sent.empty() &&
+      rank.sent.front().number <= step.offset) {
     EXPECT_LE(step.offset, rank.sends);
     return false;
   }
@@ -210,6 +216,44 @@ bool RunOne(World& world, uint32_t me) {
   return true;
 }
 
+// S9, of a part that has just been made.
+void CheckNeeds(World& world, uint32_t me, bool is_first) {
+  World::Rank& rank = world.ranks[me];
+  const auto need = [&](Space space, uint64_t bytes) {
+    if (IsPrivate(space)) {
+      uint64_t& most = rank.private_bytes[space == Space::kNarrow ? 1 : 0];
+      EXPECT_TRUE(is_first || bytes <= most) << "S9: rank " << me << " needs more memory";
+      most = std::max(most, bytes);
+    }
+  };
+  for (const Step& step : rank.steps) {
+    need(step.dst.space, step.dst.offset + step.bytes);
+    need(step.src.space, step.src.offset + step.bytes);
+    if (step.kind == StepKind::kReduceNodes) {
+      need(step.from, step.offset + (world.layout.nodes() - 1) * step.stride + step.bytes);
+    }
+    if (step.kind == StepKind::kSend || step.kind == StepKind::kReceive) {
+      EXPECT_TRUE(rank.peers.insert(step.node).second <= is_first)
+          << "S9: rank " << me << " needs node " << step.node;
+    }
+  }
+}
+
+// False: it has done all its steps.
+bool HasSteps(World& world, uint32_t me) {
+  World::Rank& rank = world.ranks[me];
+  while (rank.at == rank.steps.size() && !rank.progress.done) {
+    const bool is_first = rank.progress.turn == 0;
+    MakeSchedule({&world.layout, rank.seat.node, rank.seat.place, world.slot_bytes,
+                  world.slot_bytes * world.layout.SmallestNode(), world.carriers},
+                 world.call, rank.progress, rank.steps);
+    rank.at = 0;
+    CheckNeeds(world, me, is_first);
+    std::erase_if(rank.steps, [&](const Step& step) { return step.kind == world.without; });
+  }
+  return rank.at < rank.steps.size();
+}
+
 }  // namespace
 
 void RunAll(World& world, uint64_t seed) {
@@ -218,22 +262,21 @@ void RunAll(World& world, uint64_t seed) {
   for (uint32_t i = 0; i < world.ranks.size(); ++i) {
     left.push_back(i);
   }
-  std::erase_if(left, [&](uint32_t i) { return world.ranks[i].steps.empty(); });
+  std::erase_if(left, [&](uint32_t i) { return !HasSteps(world, i); });
   while (!left.empty()) {
     const size_t first = random.Next() % left.size();
     bool moved = false;
     for (size_t i = 0; i < left.size() && !moved; ++i) {
       const size_t pick = (first + i) % left.size();
-      World::Rank& rank = world.ranks[left[pick]];
       // Some steps in a row, else neighbours would move in lockstep.
-      for (uint64_t steps = random.Next() % 8 + 1; steps > 0 && rank.at < rank.steps.size();
+      for (uint64_t steps = random.Next() % 8 + 1; steps > 0 && HasSteps(world, left[pick]);
            --steps) {
         if (!RunOne(world, left[pick])) {
           break;
         }
         moved = true;
       }
-      if (rank.at == rank.steps.size()) {
+      if (!HasSteps(world, left[pick])) {
         left.erase(left.begin() + static_cast<ptrdiff_t>(pick));
         moved = true;
       }

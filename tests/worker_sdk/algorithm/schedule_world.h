@@ -1,11 +1,13 @@
 // A world of ranks in memory: schedules run in it one step of a random rank at a time. Checked: the
-// rules S1..S7 of schedule.h, by what a rank has waited for, not by what happens to be true. A
+// rules S1..S9 of schedule.h, by what a rank has waited for, not by what happens to be true. A
 // message leaves its sender's memory at the last possible moment: when it is received.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,8 @@
 namespace muster {
 
 inline constexpr uint64_t kWord = 8;  // all of the calls here are about int64
+// Narrow numbers are multiples of it: what is narrowed is rounded down.
+inline constexpr int64_t kNarrowUnit = 16;
 
 // Words of the arena: what is there, who wrote it, and for which phase.
 struct Cell {
@@ -27,6 +31,7 @@ struct Message {
   Ref src;
   uint64_t phase = 0;  // of the sender, when it began
   uint64_t words = 0;
+  uint64_t number = 0;  // among the sender's
 };
 
 // As large as it is used.
@@ -40,29 +45,35 @@ Word& WordOf(std::vector<Word>& words, uint64_t at) {
 
 // Ranks are counted node by node: by position.
 struct World {
-  World(Layout l, uint64_t slot_bytes, uint32_t carriers, const Call& c)
-      : layout(std::move(l)), call(c), ranks(layout.world()), areas(layout.nodes()) {
+  World(Layout l, uint64_t slot, uint32_t many, const Call& c)
+      : layout(std::move(l)),
+        call(c),
+        slot_bytes(slot),
+        carriers(many),
+        ranks(layout.world()),
+        areas(layout.nodes()) {
     for (uint32_t i = 0; i < ranks.size(); ++i) {
       const Layout::Seat seat = layout.SeatOf(layout.RankAt(i));
       ranks[i].seat = seat;
       ranks[i].known.assign(layout.SizeOf(seat.node), 0);
-      MakeSchedule({&layout, seat.node, seat.place, slot_bytes, slot_bytes * layout.SmallestNode(),
-                    carriers},
-                   c, ranks[i].steps);
     }
   }
   struct Rank {
     Layout::Seat seat;
-    std::vector<Step> steps;
+    Progress progress;
+    std::vector<Step> steps;  // the part that it is in
     size_t at = 0;
+    // What the first part speaks of.
+    std::set<uint32_t> peers;
+    uint64_t private_bytes[2] = {};  // kScratch, kNarrow
     uint64_t phase = 0;
     std::vector<uint64_t> known;  // phase of each rank of the node that this one has waited for
     std::vector<int64_t> in;      // empty where it is `out`
     std::vector<int64_t> out;
     std::vector<int64_t> scratch;
+    std::vector<int64_t> narrow;
     std::vector<Message> sent;  // not yet received
     uint64_t sends = 0;         // begun
-    uint64_t received = 0;      // of them
   };
   bool in_place = false;  // `in` begins where `out` does
   Rank& Peer(const Rank& rank, uint32_t place) {
@@ -70,6 +81,9 @@ struct World {
   }
   const Layout layout;
   const Call call;
+  const uint64_t slot_bytes;
+  const uint32_t carriers;
+  std::optional<StepKind> without;  // steps that are left out
   std::vector<Rank> ranks;
   // By node and area: what AreaOf() says of a Ref.
   std::vector<std::vector<std::vector<Cell>>> areas;

@@ -3,7 +3,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <limits>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -27,8 +30,11 @@ static_assert(MUSTER_PROD == static_cast<int>(ReduceOp::kProd));
 static_assert(MUSTER_MIN == static_cast<int>(ReduceOp::kMin));
 static_assert(MUSTER_MAX == static_cast<int>(ReduceOp::kMax));
 static_assert(MUSTER_BXOR == kReduceOps - 1);
+static_assert(MUSTER_WIRE_FULL == static_cast<int>(Wire::kFull));
+static_assert(MUSTER_WIRE_BF16 == kWires - 1);
 static_assert(MUSTER_INVALID_ARGUMENT == static_cast<int>(StatusCode::kInvalidArgument));
 static_assert(MUSTER_DEADLINE_EXCEEDED == static_cast<int>(StatusCode::kDeadlineExceeded));
+static_assert(MUSTER_RESOURCE_EXHAUSTED == static_cast<int>(StatusCode::kResourceExhausted));
 static_assert(MUSTER_FAILED_PRECONDITION == static_cast<int>(StatusCode::kFailedPrecondition));
 static_assert(MUSTER_UNIMPLEMENTED == static_cast<int>(StatusCode::kUnimplemented));
 static_assert(MUSTER_INTERNAL == static_cast<int>(StatusCode::kInternal));
@@ -139,6 +145,17 @@ TEST_F(CApi, NumbersOutOfRange) {
                 "all_to_all: dtype: want 0..11 (muster_dtype), got -1");
   ExpectInvalid(muster_reduce_scatter(comm_, data_, data_, 4, MUSTER_INT8, 8),
                 "reduce_scatter: op: want 0..7 (muster_op), got 8");
+  ExpectInvalid(muster_set_wire(comm_, 2), "set_wire: wire: want 0..1 (muster_wire), got 2");
+  ExpectInvalid(muster_set_wire(comm_, -1), "set_wire: wire: want 0..1 (muster_wire), got -1");
+  EXPECT_EQ(muster_get_wire(comm_), MUSTER_WIRE_FULL);
+}
+
+TEST_F(CApi, TheWireIsThatOfTheCommunicator) {
+  EXPECT_EQ(muster_set_wire(comm_, MUSTER_WIRE_BF16), MUSTER_OK);
+  EXPECT_EQ(TheFake().wire, Wire::kBFloat16);
+  EXPECT_EQ(muster_get_wire(comm_), MUSTER_WIRE_BF16);
+  EXPECT_EQ(muster_set_wire(comm_, MUSTER_WIRE_FULL), MUSTER_OK);
+  EXPECT_EQ(muster_get_wire(comm_), MUSTER_WIRE_FULL);
 }
 
 TEST_F(CApi, NullCommunicator) {
@@ -147,6 +164,9 @@ TEST_F(CApi, NullCommunicator) {
   EXPECT_EQ(muster_rank(nullptr), -1);
   EXPECT_EQ(muster_nodes(nullptr), -1);
   EXPECT_EQ(muster_round(nullptr), 0U);
+  ExpectInvalid(muster_set_wire(nullptr, 0),
+                "set_wire: comm: a null pointer; muster_init() makes one");
+  EXPECT_EQ(muster_get_wire(nullptr), -1);
   muster_set_timeout(nullptr, 1);
 }
 
@@ -155,6 +175,22 @@ TEST_F(CApi, ErrorsOfTheCommunicatorAreThoseOfTheThread) {
   EXPECT_EQ(muster_barrier(comm_), MUSTER_UNAVAILABLE);
   EXPECT_STREQ(muster_last_error(), "rank 2 died");
   std::thread([] { EXPECT_STREQ(muster_last_error(), ""); }).join();
+}
+
+TEST_F(CApi, NoExceptionLeavesIt) {
+  muster_comm* none = comm_;
+  const auto meet = [](const std::exception_ptr& error) {
+    TheFake().before = [error] { std::rethrow_exception(error); };
+  };
+  meet(std::make_exception_ptr(std::bad_alloc()));
+  EXPECT_EQ(muster_all_reduce(comm_, data_, data_, 4, MUSTER_FLOAT32, MUSTER_SUM),
+            MUSTER_RESOURCE_EXHAUSTED);
+  EXPECT_STREQ(muster_last_error(), "out of memory");
+  EXPECT_EQ(muster_init(&none), MUSTER_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(none, nullptr);
+  meet(std::make_exception_ptr(std::length_error("vector")));
+  EXPECT_EQ(muster_barrier(comm_), MUSTER_INTERNAL);
+  EXPECT_STREQ(muster_last_error(), "internal error");
 }
 
 TEST_F(CApi, InitGivesNothingWhereItFails) {

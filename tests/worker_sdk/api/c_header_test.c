@@ -58,6 +58,8 @@ int main(void) {
   Expect(muster_split(comm, 0, 1, &group) == MUSTER_OK && group != NULL, "split");
   muster_free(group);
   muster_set_timeout(comm, 1.5);
+  Expect(muster_set_wire(comm, MUSTER_WIRE_BF16) == MUSTER_OK, "set_wire");
+  Expect(muster_get_wire(comm) == MUSTER_WIRE_BF16, "get_wire");
   Expect(muster_broadcast(comm, NULL, 1, 12, 0) == MUSTER_INVALID_ARGUMENT, "no type");
   Expect(strcmp(muster_last_error(), "broadcast: dtype: want 0..11 (muster_dtype), got 12") == 0,
          "last error");

@@ -18,6 +18,7 @@ FakeCommunicator& TheFake() {
 namespace {
 
 Status Noted(const std::string& call) {
+  TheFake().before();
   TheFake().calls += call + ";";
   return TheFake().answer;
 }
@@ -53,6 +54,7 @@ Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
 StatusOr<Communicator> Communicator::FromEnvironment() {
+  TheFake().before();
   if (!TheFake().answer.ok()) return TheFake().answer;
   return Communicator(std::make_unique<Impl>());
 }
@@ -73,6 +75,8 @@ int Communicator::node_rank() const { return 0; }
 int Communicator::nodes() const { return 1; }
 uint64_t Communicator::round() const { return 7; }
 void Communicator::SetTimeout(std::chrono::nanoseconds timeout) { TheFake().timeout = timeout; }
+void Communicator::SetWire(Wire wire) { TheFake().wire = wire; }
+Wire Communicator::wire() const { return TheFake().wire; }
 
 Status Communicator::Barrier() { return Noted("barrier"); }
 Status Communicator::AllReduce(const void*, void*, int64_t count, DType dtype, ReduceOp op) {

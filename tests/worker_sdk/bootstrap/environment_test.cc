@@ -40,6 +40,8 @@ TEST(EnvironmentTest, WhatLaunchSets) {
   EXPECT_EQ(is.round, 4294967297u);
   EXPECT_EQ(is.notice, "");
   EXPECT_EQ(is.timeout_s, 0);
+  EXPECT_EQ(is.wire, Wire::kFull);
+  EXPECT_FALSE(is.check);
 }
 
 TEST(EnvironmentTest, WithoutLaunchAWorldOfOne) {
@@ -67,6 +69,33 @@ TEST(EnvironmentTest, Timeout) {
     EXPECT_EQ(me.status().code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(me.status().message(), HasSubstr("MUSTER_TIMEOUT"));
   }
+}
+
+TEST(EnvironmentTest, WhatTravelsBetweenNodes) {
+  const std::map<std::string, Wire> known = {
+      {"", Wire::kFull}, {"full", Wire::kFull}, {"bf16", Wire::kBFloat16}};
+  for (const auto& [text, wire] : known) {
+    StatusOr<WorkerIdentity> me = Read({{"MUSTER_WIRE", text}});
+    ASSERT_TRUE(me.ok()) << text;
+    EXPECT_EQ(me->wire, wire) << text;
+  }
+  for (const char* wrong : {"fp16", "BF16", "bf16 ", "1"}) {
+    const StatusOr<WorkerIdentity> me = Read({{"MUSTER_WIRE", wrong}});
+    ASSERT_FALSE(me.ok()) << wrong;
+    EXPECT_EQ(me.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(me.status().message(),
+              "MUSTER_WIRE: want full or bf16, got '" + std::string(wrong) + "'");
+  }
+}
+
+TEST(EnvironmentTest, Check) {
+  for (const std::string text : {"", "off", "crc"}) {
+    StatusOr<WorkerIdentity> me = Read({{"MUSTER_CHECK", text}});
+    ASSERT_TRUE(me.ok()) << text;
+    EXPECT_EQ(me->check, text == "crc") << text;
+  }
+  EXPECT_EQ(Read({{"MUSTER_CHECK", "on"}}).status().message(),
+            "MUSTER_CHECK: want off or crc, got 'on'");
 }
 
 TEST(EnvironmentTest, EachWrongVariableIsNamed) {

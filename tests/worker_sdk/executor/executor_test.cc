@@ -6,69 +6,17 @@
 #include <sys/socket.h>
 
 #include <bit>
+#include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
-#include "tests/worker_sdk/layouts.h"
-#include "tests/worker_sdk/ranks.h"
+#include "tests/worker_sdk/executor/cluster.h"
 
 namespace muster {
 namespace {
 
 using testing::HasSubstr;
-
-// Ranks on nodes of these sizes, dealt as Deal() does.
-struct Cluster {
-  explicit Cluster(const std::vector<uint32_t>& sizes, bool cyclic = false)
-      : layout(Deal(sizes, cyclic)) {
-    for (const uint32_t size : sizes) {
-      memory.push_back(MakeArenaMemory(ArenaFor(size, layout.nodes(), layout.world())));
-    }
-  }
-  uint32_t size() const { return layout.world(); }
-  Executor Open(uint32_t rank) {
-    const Layout::Seat seat = layout.SeatOf(rank);
-    std::vector<uint32_t> ranks;
-    for (uint32_t place = 0; place < layout.SizeOf(seat.node); ++place) {
-      ranks.push_back(layout.RankOf(seat.node, place));
-    }
-    const ArenaGeometry geometry =
-        ArenaFor(layout.SizeOf(seat.node), layout.nodes(), layout.world());
-    StatusOr<std::unique_ptr<Arena>> arena =
-        Arena::Map(memory[seat.node], geometry, seat.place, std::move(ranks), {});
-    CHECK(arena.ok());
-    return Executor(
-        *std::move(arena), layout,
-        [this, rank](const std::vector<uint32_t>& others, const Executor::Take& take,
-                     const Peers::GiveUp& up) { return broker.Connect(rank, others, take, up); });
-  }
-  const Layout layout;
-  std::vector<UniqueFd> memory;
-  Broker broker;
-};
-
-// One node and several, even and uneven.
-const std::vector<std::vector<uint32_t>> shapes = {
-    {1}, {2}, {3}, {7}, {1, 1}, {2, 2}, {1, 3}, {3, 1, 2}, {1, 1, 1}, {1, 2, 1, 1, 1, 1, 1, 2, 1},
-};
-
-Call Of(OpKind kind, uint64_t count, uint32_t root = 0, ReduceOp op = ReduceOp::kSum,
-        DType dtype = DType::kFloat32) {
-  return {kind, dtype, op, root, count};
-}
-
-std::vector<float> Input(uint32_t place, uint64_t count) {
-  std::vector<float> out(count);
-  for (uint64_t i = 0; i < count; ++i) {
-    out[i] = static_cast<float>(place + 1) + static_cast<float>(i % 1000) / 8;
-  }
-  return out;
-}
-
-std::string Text(const Status& status) { return status.ToString(); }
-
-// Sizes around those where the way of doing it changes.
-constexpr uint64_t kCounts[] = {0, 1, 2, 3, 16, 1000, 5000, 40000, 200001};
 
 class ShapeTest : public testing::TestWithParam<std::vector<uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Shapes, ShapeTest, testing::ValuesIn(shapes));
@@ -339,6 +287,20 @@ TEST(ExecutorTest, AFailureOfOneNodeEndsTheOthers) {
   for (uint32_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(ended[rank].code(), StatusCode::kDeadlineExceeded) << ended[rank].ToString();
     EXPECT_THAT(ended[rank].message(), HasSubstr("rank 3 did not come within 1 ms"));
+  }
+}
+
+TEST(ExecutorTest, ARankWithoutMemoryEndsTheOthers) {
+  Cluster cluster({2, 1});
+  std::vector<Status> ended(2);
+  RunRanks(2, [&](uint32_t rank) {
+    Executor executor = cluster.Open(
+        rank, [](uint32_t) { std::rethrow_exception(std::make_exception_ptr(std::bad_alloc())); });
+    ended[rank] = executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr);
+  });
+  for (const Status& status : ended) {
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+    EXPECT_THAT(status.message(), HasSubstr("no memory is left"));
   }
 }
 

@@ -136,6 +136,7 @@ class RefusedTest(Case):
     def test_operations_and_roots(self):
         x = numpy.zeros(2)
         self.refused(ValueError, lambda: self.comm.all_reduce(x, op="mean"), "want one of sum, avg", "'mean'")
+        self.refused(ValueError, lambda: self.comm.all_reduce(x, wire="fp16"), "wire: want one of full, bf16", "'fp16'")
         self.refused(ValueError, lambda: self.comm.all_reduce(x, op=0), "got 0")
         self.refused(ValueError, lambda: self.comm.broadcast(x, root=4), "root: want 0..3, got 4")
         self.refused(ValueError, lambda: self.comm.reduce(x, root=-1), "got -1")
@@ -154,6 +155,23 @@ class RefusedTest(Case):
 
 
 class CallsTest(Case):
+    def test_a_wire_is_that_of_one_call(self):
+        x = numpy.ones(4, dtype="float32")
+        self.fake.wire = 1  # MUSTER_WIRE
+        for call, made in (
+            (lambda: self.comm.all_reduce(x, wire="full"), ("all_reduce", 4, F32, 0)),
+            (lambda: self.comm.reduce(x, root=1, wire="full"), ("reduce", True, 4, F32, 0, 1)),
+            (lambda: self.comm.reduce(x, root=2, wire="full"), ("reduce", False, 4, F32, 0, 2)),
+            (lambda: self.comm.reduce_scatter(x, wire="full"), ("reduce_scatter", 1, F32, 0)),
+        ):
+            self.fake.calls.clear()
+            call()
+            self.assertEqual(self.fake.calls, [("set_wire", 0), made, ("set_wire", 1)])
+        self.fake.answer, self.fake.text = 14, b"rank 2 has died"
+        with self.assertRaises(muster.Unavailable):
+            self.comm.all_reduce(x, wire="full")
+        self.assertEqual(self.fake.wire, 1)
+
     def test_reduce(self):
         x, out = numpy.ones(3, "f"), numpy.zeros(3, "f")
         self.assertIsNone(self.comm.reduce(x, op="prod", root=2))
@@ -317,6 +335,7 @@ class ErrorsTest(Case):
         kinds = {
             3: (ValueError, None),
             4: (muster.DeadlineExceeded, TimeoutError),
+            8: (muster.ResourceExhausted, MemoryError),
             9: (muster.FailedPrecondition, muster.Error),
             12: (muster.Unimplemented, muster.Error),
             13: (muster.Error, RuntimeError),

@@ -14,6 +14,7 @@ class FakeLibrary:
         self.started = {}  # handle -> how often it was tested
         self.work_freed = []
         self.ended = False  # what was started
+        self.wire = 0
         self._rank, self._size = rank, size
 
     def open(self):
@@ -49,6 +50,14 @@ class FakeLibrary:
 
     def set_timeout(self, handle, seconds):
         self.calls.append(("set_timeout", seconds))
+
+    def set_wire(self, handle, wire):
+        self.calls.append(("set_wire", wire))
+        self.wire = wire
+        return 0
+
+    def get_wire(self, handle):
+        return self.wire
 
     def _noted(self, name, *arguments):
         self.calls.append((name, *arguments))

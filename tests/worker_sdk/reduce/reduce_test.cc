@@ -257,6 +257,53 @@ TEST(Reduce, SumsOf16BitsAreRoundedOnce) {
   EXPECT_EQ(naive::Number(brain_sum), 258);
 }
 
+// --- Between float32 and bfloat16. ---
+
+template <typename From, typename To>
+void ExpectSumsInto(ReduceKernel Kernels::*kernel) {
+  const std::vector<std::vector<From>> from = Sources<From>(32, kLength);
+  for (const int n : {1, 2, 3, 5, 9, 10, 32}) {
+    for (const size_t count : kCounts) {
+      for (const size_t start : kStarts) {
+        const std::vector<To> before = Elements<To>(kLength, 7);
+        std::vector<To> want = before;
+        for (size_t i = start; i < start + count; ++i) {
+          float sum = naive::Number(from[0][i]);
+          for (size_t s = 1; s < static_cast<size_t>(n); ++s) sum += naive::Number(from[s][i]);
+          want[i] = naive::FromNumber<To>(sum);
+        }
+        const std::vector<const void*> srcs = Pointers(from, n, start);
+        for (const Kernels* width : Widths()) {
+          std::vector<To> got = before;
+          (width->*kernel)(reinterpret_cast<char*>(&got[start]), srcs.data(), n,
+                           count * sizeof(From));
+          ASSERT_EQ(Difference(got.data(), want.data(), kLength), "")
+              << width->name << " n " << n << " count " << count << " start " << start;
+        }
+      }
+    }
+  }
+}
+
+TEST(Reduce, SumsOfOneTypeIntoTheOther) {
+  ExpectSumsInto<float, Brain>(&Kernels::narrow);
+  ExpectSumsInto<Brain, float>(&Kernels::widen);
+}
+
+TEST(Reduce, ThereAndBackIsTheValueItself) {
+  const std::vector<Brain> every = EveryValue<Brain>();
+  std::vector<float> wide(every.size());
+  std::vector<Brain> back(every.size());
+  const void* narrow_src = every.data();
+  const void* wide_src = wide.data();
+  SumOfBFloat16(wide.data(), &narrow_src, 1, every.size());
+  SumIntoBFloat16(back.data(), &wide_src, 1, every.size());
+  for (size_t i = 0; i < every.size(); ++i) {
+    const bool nan = (i & 0x7FFF) > 0x7F80;
+    ASSERT_EQ(back[i].bits, nan ? 0x7FC0 : i);
+  }
+}
+
 // --- Divide. ---
 
 template <typename T>

@@ -183,7 +183,6 @@ TEST_P(PairTest, ASmallMessageLeavesBeforeAnybodyAsks) {
       EXPECT_TRUE(me.messages.Send(1, 5, DType::kUInt8, data.data(), data.size())->ended);
       data.assign(data.size(), 0);
     } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
       std::vector<uint8_t> received(1000);
       const TransferPtr in =
           me.messages.Receive(0, 5, DType::kUInt8, received.data(), received.size());
@@ -283,7 +282,6 @@ TEST_P(PairTest, CloseEndsWhatIsStillToBeReceived) {
   const TransferPtr in = me.messages.Receive(1, 2, DType::kUInt8, &byte, 1);
   std::thread waits(
       [&] { EXPECT_EQ(me.messages.Wait(1, in, kNever).message(), "the communicator is closed"); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
   me.messages.Close();
   waits.join();
   const TransferPtr late = me.messages.Receive(1, 2, DType::kUInt8, &byte, 1);

@@ -39,10 +39,13 @@ enum muster_op {
   MUSTER_BXOR = 7
 };
 
+enum muster_wire { MUSTER_WIRE_FULL = 0, MUSTER_WIRE_BF16 = 1 };
+
 enum muster_code {
   MUSTER_OK = 0,
   MUSTER_INVALID_ARGUMENT = 3,
   MUSTER_DEADLINE_EXCEEDED = 4,
+  MUSTER_RESOURCE_EXHAUSTED = 8,
   MUSTER_FAILED_PRECONDITION = 9,
   MUSTER_UNIMPLEMENTED = 12,
   MUSTER_INTERNAL = 13,
@@ -71,6 +74,9 @@ int muster_node_rank(const muster_comm* comm);
 int muster_nodes(const muster_comm* comm);
 uint64_t muster_round(const muster_comm* comm);
 void muster_set_timeout(muster_comm* comm, double seconds); /* 0: none */
+/* For every later call. Of a null communicator: -1. */
+int muster_set_wire(muster_comm* comm, int wire);
+int muster_get_wire(const muster_comm* comm);
 
 int muster_barrier(muster_comm* comm);
 int muster_all_reduce(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,

@@ -38,6 +38,14 @@ enum class ReduceOp : uint8_t {
 };
 inline constexpr int kReduceOps = 8;
 
+// What reductions of float32 by sum or avg send between nodes (Communicator::SetWire). The numbers
+// are part of the C ABI and travel between ranks: they never change.
+enum class Wire : uint8_t {
+  kFull = 0,
+  kBFloat16 = 1,  // half the bytes, rounded to nearest even
+};
+inline constexpr int kWires = 2;
+
 // Bytes of one element.
 constexpr size_t SizeOf(DType dtype) {
   constexpr uint8_t kSizes[kDTypes] = {1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
@@ -47,5 +55,6 @@ constexpr size_t SizeOf(DType dtype) {
 // "float32", "sum": as Python and messages spell them.
 MUSTER_EXPORT const char* Name(DType dtype);
 MUSTER_EXPORT const char* Name(ReduceOp op);
+MUSTER_EXPORT const char* Name(Wire wire);  // "full", "bf16"
 
 }  // namespace muster

@@ -7,8 +7,9 @@
 >>> everyone = comm.all_gather(numpy.array([loss]))  # everyone[r] is what rank r gave
 """
 
-from ._communicator import Communicator, Work, init
-from ._errors import Code, DeadlineExceeded, Error, FailedPrecondition, Unavailable, Unimplemented
+from ._communicator import Communicator, init
+from ._errors import Code, DeadlineExceeded, Error, FailedPrecondition, ResourceExhausted, Unavailable, Unimplemented
+from ._work import Work
 
 __all__ = [
     "Code",
@@ -16,6 +17,7 @@ __all__ = [
     "DeadlineExceeded",
     "Error",
     "FailedPrecondition",
+    "ResourceExhausted",
     "Unavailable",
     "Unimplemented",
     "Work",

@@ -9,54 +9,15 @@ from typing import Any, TypeVar
 
 from . import _ffi
 from ._buffers import Buffer, view
-from ._errors import FailedPrecondition, error_of
+from ._errors import FailedPrecondition, check
+from ._work import Work
 
 T = TypeVar("T")
 
 _LOOK_AT_MIN = 16
 
 _OPS = {"sum": 0, "avg": 1, "prod": 2, "min": 3, "max": 4, "band": 5, "bor": 6, "bxor": 7}
-
-
-class Work:
-    """A call that was started (``async_op=True``).
-
-    Its arrays belong to the call until it has ended: neither write to them nor read what it
-    returns. A work that is forgotten goes on.
-    """
-
-    def __init__(self, library: Any, handle: int, result: Any, buffers: tuple[Any, ...], started: set["Work"]) -> None:
-        self._library, self._handle = library, handle
-        self._result = result
-        self._buffers = buffers
-        self._started = started  # holds us, and the buffers by us, until the call has ended
-        started.add(self)
-
-    def __del__(self) -> None:
-        self._library.work_free(self._handle)
-
-    def test(self) -> bool:
-        """Whether the call has ended."""
-        if self._library.test(self._handle):
-            self._end()
-            return True
-        return False
-
-    def wait(self) -> Any:
-        """Blocks until the call has ended; other Python threads run meanwhile.
-
-        Returns
-        -------
-        What the call returns without ``async_op``; raises what it raises.
-        """
-        code = self._library.wait(self._handle)
-        self._end()
-        _check(self._library, code)
-        return self._result
-
-    def _end(self) -> None:
-        self._buffers = ()
-        self._started.discard(self)
+_WIRES = {"full": 0, "bf16": 1}
 
 
 class Communicator:
@@ -77,6 +38,10 @@ class Communicator:
     `op` is one of "sum", "avg" (integers: towards zero), "prod", "min", "max", and for integers
     "band", "bor", "bxor".
 
+    `wire` says what travels between nodes in a reduction of float32 by "sum" or "avg": "full", or
+    "bf16" for half the bytes; where it is left out, MUSTER_WIRE does ("full" by default). Every rank
+    still ends with the same bits; SetWire in `muster/communicator.h` says how far they may be off.
+
     Raises
     ------
     TypeError, ValueError
@@ -87,8 +52,10 @@ class Communicator:
         A peer died or cannot be reached.
     muster.DeadlineExceeded
         The timeout was over.
+    muster.ResourceExhausted
+        No memory is left on a rank.
 
-    After the last three, outputs are unspecified and each later call raises the same.
+    After the last four, outputs are unspecified and each later call raises the same.
     """
 
     def __init__(self, library: Any, handle: int = 0) -> None:
@@ -99,7 +66,7 @@ class Communicator:
         self._look_at = _LOOK_AT_MIN  # so many started, and we look which of them have ended
         if not handle:
             code, self._handle = library.open()
-            _check(library, code)
+            check(library, code)
         #: This process among all, 0 .. size - 1.
         self.rank: int = library.rank(self._handle)
         #: Processes in all.
@@ -176,7 +143,7 @@ class Communicator:
         """Returns when every rank has called it."""
         return self._run(async_op, None, (), "barrier")
 
-    def all_reduce(self, x: T, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
+    def all_reduce(self, x: T, op: str = "sum", out: Any = None, wire: str | None = None, async_op: bool = False) -> Any:
         """Combines the numbers of all ranks, element by element; all get the same bits.
 
         Parameters
@@ -186,6 +153,7 @@ class Communicator:
         op : str
         out : numbers, optional
             Takes the result; of the count and type of `x`.
+        wire : str, optional
 
         Returns
         -------
@@ -197,10 +165,10 @@ class Communicator:
         result = x if out is None else out
         return self._run(
             async_op, result, (source, target),
-            "all_reduce", source.address, target.address, source.count, source.dtype, code,
+            "all_reduce", source.address, target.address, source.count, source.dtype, code, wire=wire,
         )  # fmt: skip
 
-    def reduce(self, x: T, op: str = "sum", root: int = 0, out: Any = None, async_op: bool = False) -> Any:
+    def reduce(self, x: T, op: str = "sum", root: int = 0, out: Any = None, wire: str | None = None, async_op: bool = False) -> Any:
         """As :meth:`all_reduce`, but only `root` gets the result; `x` of the others stays as it is.
 
         Returns
@@ -211,13 +179,14 @@ class Communicator:
         source = view(x, "x")
         if self.rank != root:
             return self._run(
-                async_op, None, (source,), "reduce", source.address, 0, source.count, source.dtype, code, root
-            )
+                async_op, None, (source,),
+                "reduce", source.address, 0, source.count, source.dtype, code, root, wire=wire,
+            )  # fmt: skip
         target = _in_place(source) if out is None else _elsewhere(out, source)
         result = x if out is None else out
         return self._run(
             async_op, result, (source, target),
-            "reduce", source.address, target.address, source.count, source.dtype, code, root,
+            "reduce", source.address, target.address, source.count, source.dtype, code, root, wire=wire,
         )  # fmt: skip
 
     def broadcast(self, x: T, root: int = 0, async_op: bool = False) -> Any:
@@ -301,7 +270,7 @@ class Communicator:
             async_op, out, (source, target), "scatter", source.address, target.address, target.count, target.dtype, root
         )
 
-    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
+    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None, wire: str | None = None, async_op: bool = False) -> Any:
         """Combines the numbers of all ranks and gives each rank its part of the result.
 
         Parameters
@@ -310,6 +279,7 @@ class Communicator:
             The part of rank 0, of rank 1, ...: `size` times the count of `out`.
         op : str
         out : numbers, optional
+        wire : str, optional
 
         Returns
         -------
@@ -320,7 +290,7 @@ class Communicator:
         out, target = self._part(source, out)
         return self._run(
             async_op, out, (source, target),
-            "reduce_scatter", source.address, target.address, target.count, target.dtype, code,
+            "reduce_scatter", source.address, target.address, target.count, target.dtype, code, wire=wire,
         )  # fmt: skip
 
     def all_to_all(self, x: Any, out: Any = None, async_op: bool = False) -> Any:
@@ -371,25 +341,37 @@ class Communicator:
 
     # --- steps of the above ---
 
-    def _run(self, async_op: bool, result: Any, buffers: tuple[Any, ...], name: str, *arguments: Any) -> Any:
+    def _run(
+        self, async_op: bool, result: Any, buffers: tuple[Any, ...], name: str, *arguments: Any, wire: str | None = None
+    ) -> Any:
+        code = None if wire is None else _code(_WIRES, "wire", wire)
         if not async_op:
-            self._call(name, *arguments)
+            self._call(name, *arguments, wire=code)
             return result
         handle = ctypes.c_void_p()
-        self._call(name + "_async", *arguments, ctypes.byref(handle))
+        self._call(name + "_async", *arguments, ctypes.byref(handle), wire=code)
         if len(self._started) >= self._look_at:
             for work in list(self._started):
                 work.test()
             self._look_at = max(_LOOK_AT_MIN, 2 * len(self._started))
         return Work(self._library, handle.value or 0, result, buffers, self._started)
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def _call(self, name: str, *arguments: Any, wire: int | None = None) -> None:
         if not self._busy.acquire(blocking=False):
             raise FailedPrecondition(f"{name}: another thread is in a call of this communicator: make one at a time")
         try:
             if not self._handle:
                 raise FailedPrecondition(f"{name}: the communicator is closed")
-            _check(self._library, getattr(self._library, name)(self._handle, *arguments) or 0)
+            call = getattr(self._library, name)
+            if wire is None:
+                check(self._library, call(self._handle, *arguments) or 0)
+                return
+            usual = self._library.get_wire(self._handle)
+            self._library.set_wire(self._handle, wire)
+            try:
+                check(self._library, call(self._handle, *arguments))
+            finally:
+                self._library.set_wire(self._handle, usual)
         finally:
             self._busy.release()
 
@@ -430,15 +412,14 @@ class Communicator:
         return out, target
 
 
-def _check(library: Any, code: int) -> None:
-    if code:
-        raise error_of(code, library.last_error().decode(errors="replace"))
-
-
 def _op(op: str) -> int:
-    code = _OPS.get(op) if isinstance(op, str) else None
+    return _code(_OPS, "op", op)
+
+
+def _code(codes: dict[str, int], name: str, word: str) -> int:
+    code = codes.get(word) if isinstance(word, str) else None
     if code is None:
-        raise ValueError(f"op: want one of {', '.join(_OPS)}, got {op!r}")
+        raise ValueError(f"{name}: want one of {', '.join(codes)}, got {word!r}")
     return code
 
 

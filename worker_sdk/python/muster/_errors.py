@@ -1,6 +1,7 @@
 """What a collective raises where it could not be done."""
 
 import enum
+from typing import Any
 
 
 class Code(enum.IntEnum):
@@ -8,6 +9,7 @@ class Code(enum.IntEnum):
 
     INVALID_ARGUMENT = 3
     DEADLINE_EXCEEDED = 4
+    RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
     UNIMPLEMENTED = 12
     INTERNAL = 13
@@ -43,13 +45,22 @@ class DeadlineExceeded(Error, TimeoutError):
     code = Code.DEADLINE_EXCEEDED
 
 
+class ResourceExhausted(Error, MemoryError):
+    """No memory is left."""
+
+    code = Code.RESOURCE_EXHAUSTED
+
+
 class Unimplemented(Error):
     """Not on this machine."""
 
     code = Code.UNIMPLEMENTED
 
 
-_KINDS = {kind.code: kind for kind in (Unavailable, FailedPrecondition, DeadlineExceeded, Unimplemented, Error)}
+_KINDS = {
+    kind.code: kind
+    for kind in (Unavailable, FailedPrecondition, DeadlineExceeded, ResourceExhausted, Unimplemented, Error)
+}
 
 
 def error_of(code: int, message: str) -> Exception:
@@ -57,3 +68,9 @@ def error_of(code: int, message: str) -> Exception:
     if code == Code.INVALID_ARGUMENT:
         return ValueError(message)
     return _KINDS.get(code, Error)(message)
+
+
+def check(library: Any, code: int) -> None:
+    """Raises what a code of the C ABI other than 0 means, with this thread's last error."""
+    if code:
+        raise error_of(code, library.last_error().decode(errors="replace"))

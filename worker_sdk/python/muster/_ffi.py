@@ -24,6 +24,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "nodes": (_INT, [_HANDLE]),
     "round": (ctypes.c_uint64, [_HANDLE]),
     "set_timeout": (None, [_HANDLE, ctypes.c_double]),
+    "set_wire": (_INT, [_HANDLE, _INT]),
+    "get_wire": (_INT, [_HANDLE]),
     "barrier": (_INT, [_HANDLE]),
     "all_reduce": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
     "reduce": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT, _INT]),
