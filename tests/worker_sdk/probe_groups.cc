@@ -134,8 +134,9 @@ int DieInAGroup(muster::Communicator& all, const std::string& how) {
 }
 
 int FailToEnter(muster::Communicator& all) {
-  if (all.rank() == 1) {
-    close(std::atoi(std::getenv("MUSTER_AGENT_FD")));
+  const char* const door = std::getenv("MUSTER_AGENT_FD");
+  if (all.rank() == 1 && door != nullptr) {
+    close(std::atoi(door));
   }
   std::printf("%s\n", all.Split(0).status().ToString().c_str());
   int64_t one = 1;

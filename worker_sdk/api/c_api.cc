@@ -42,10 +42,11 @@ int muster_split(muster_comm* comm, int64_t color, int64_t key, muster_comm** ou
   *out = nullptr;
   return CCall("split", comm, 0).Then([&](DType, ReduceOp) {
     muster::StatusOr<std::optional<muster::Communicator>> made = comm->cpp.Split(color, key);
-    if (made.ok() && made->has_value()) {
-      *out = std::make_unique<muster_comm>(muster_comm{**std::move(made)}).release();
+    if (!made.ok()) return made.status();
+    if (std::optional<muster::Communicator>& group = *made; group.has_value()) {
+      *out = std::make_unique<muster_comm>(muster_comm{std::move(*group)}).release();
     }
-    return made.status();
+    return muster::Status();
   });
 }
 

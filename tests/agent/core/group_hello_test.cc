@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-const ArenaGeometry kRoundHas = ArenaFor(3, 4, 10);
+const ArenaGeometry round_has = ArenaFor(3, 4, 10);
 
 // Ranks 4 and 7 of a node that also runs rank 5, and two ranks of two other nodes.
 LinkHello Good() {
@@ -69,7 +69,7 @@ TEST(GroupHelloTest, WhatMakesNoSenseIsNamed) {
     LinkHello hello = Good();
     std::vector<uint32_t> members = {7, 4};
     one.change(hello, members);
-    const absl::Status status = CheckGroup(hello, members, {4, 5, 7}, kRoundHas);
+    const absl::Status status = CheckGroup(hello, members, {4, 5, 7}, round_has);
     EXPECT_EQ(status.message(), one.want);
     EXPECT_EQ(status.ok(), one.want.empty());
     EXPECT_LT(status.message().size(), sizeof(LinkWelcome::why));

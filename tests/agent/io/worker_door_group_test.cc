@@ -18,11 +18,8 @@ using ::testing::HasSubstr;
 constexpr uint64_t kGroup = 0x123456789abcdef0;
 constexpr LinkChannel kMessages = LinkChannel::kMessages;
 
-// Both ranks of the first node in reverse order, and rank 2.
-const std::vector<uint32_t>& Three() {
-  static const std::vector<uint32_t> kMembers = {1, 0};
-  return kMembers;
-}
+// The first node's ranks of a group that has rank 2, too.
+std::vector<uint32_t> Three() { return {1, 0}; }
 
 class WorkerDoorGroupTest : public WorkerDoorLinkTest {
  protected:

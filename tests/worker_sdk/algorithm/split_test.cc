@@ -62,6 +62,7 @@ std::vector<uint32_t> MembersOf(const std::vector<SplitWish>& wishes, int64_t co
     }
   }
   std::vector<uint32_t> out;
+  out.reserve(sorted.size());
   for (const auto& [key, rank] : sorted) {
     out.push_back(rank);
   }
