@@ -92,6 +92,19 @@ int muster_get_wire(const muster_comm* comm) {
   return comm == nullptr ? -1 : static_cast<int>(comm->cpp.wire());
 }
 
+int muster_get_counters(const muster_comm* comm, muster_counters* out) {
+  return CCall("get_counters", comm, 0).Then([&](DType, ReduceOp) {
+    if (out == nullptr) return muster::Invalid("get_counters", "out: a null pointer");
+    const muster::Counters all = comm->cpp.counters();
+    *out = {all.calls, all.bytes, static_cast<uint64_t>(all.waited_on_node.count()),
+            static_cast<uint64_t>(all.waited_between_nodes.count())};
+    return muster::Status();
+  });
+}
+uint64_t muster_waited_for(const muster_comm* comm, int rank) {
+  return comm == nullptr ? 0 : static_cast<uint64_t>(comm->cpp.WaitedFor(rank).count());
+}
+
 int muster_barrier(muster_comm* comm) {
   return CCall("barrier", comm, 0).Then([&](DType, ReduceOp) { return comm->cpp.Barrier(); });
 }

@@ -153,6 +153,12 @@ class Communicator::Impl {
         queue_.Start([this, it, timeout = timeout_] { return RunNow(it, timeout); });
     return started.ok() ? Work(*std::move(started)) : Work(started.status());
   }
+  Counters counters() {
+    return queue_.Run([&] { return executor_.counters(); });
+  }
+  std::chrono::nanoseconds WaitedFor(uint32_t rank) {
+    return queue_.Run([&] { return executor_.WaitedFor(rank); });
+  }
   // As far as it ends without waiting for long.
   Work SendNow(const void* data, int64_t count, DType dtype, int to, int tag) {
     const Status wrong = CheckMessage("send", "data", data, count, dtype, "to", to, tag);
@@ -276,6 +282,12 @@ void Communicator::SetTimeout(std::chrono::nanoseconds timeout) { impl_->SetTime
 
 void Communicator::SetWire(Wire wire) { impl_->SetWire(wire); }
 Wire Communicator::wire() const { return impl_->wire(); }
+
+Counters Communicator::counters() const { return impl_->counters(); }
+std::chrono::nanoseconds Communicator::WaitedFor(int rank) const {
+  return rank < 0 || rank >= size() ? std::chrono::nanoseconds(0)
+                                    : impl_->WaitedFor(static_cast<uint32_t>(rank));
+}
 
 Status Communicator::Send(const void* data, int64_t count, DType dtype, int to, int tag) {
   return impl_->SendNow(data, count, dtype, to, tag).Wait();

@@ -98,8 +98,33 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
     broken_ =
         Status(status.code(), std::string(Name(call.kind)) + " (call " + std::to_string(number_) +
                                   ") on " + layout_.NameOf(rank_) + ": " + status.message());
+  } else {
+    ++calls_;
+    bytes_ += call.count * SizeOf(call.dtype);
   }
   return broken_;
+}
+
+Counters Executor::counters() const {
+  Counters out;
+  out.calls = calls_;
+  out.bytes = bytes_;
+  for (uint32_t place = 0; place < group_.size(); ++place) {
+    out.waited_on_node += arena_->waited(place);
+  }
+  for (uint32_t node = 0; node < layout_.nodes(); ++node) {
+    out.waited_between_nodes += peers_.waited(node);
+  }
+  return out;
+}
+
+// Of other nodes, messages come from the ranks at our place.
+std::chrono::nanoseconds Executor::WaitedFor(uint32_t rank) const {
+  const Layout::Seat seat = layout_.SeatOf(rank);
+  if (seat.node == group_.node) {
+    return arena_->waited(seat.place);
+  }
+  return seat.place == group_.place ? peers_.waited(seat.node) : std::chrono::nanoseconds(0);
 }
 
 Status Executor::Check(const Call& call, const void* out) {

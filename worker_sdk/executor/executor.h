@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/communicator.h"
 #include "muster/status.h"
 #include "proto/base/unique_fd.h"
 #include "worker_sdk/algorithm/layout.h"
@@ -41,6 +42,8 @@ class Executor {
   // Ranks of each node that share the traffic of large reductions: at most the smallest node's, the
   // same on every rank.
   void SetCarriers(uint32_t carriers) { group_.carriers = carriers; }
+  Counters counters() const;
+  std::chrono::nanoseconds WaitedFor(uint32_t rank) const;
   // Every error but InvalidArgument is for good: each later call returns it again.
   Status Run(const Call& call, const void* in, void* out);
   // After a Run() of `call`, as a call of its own of all ranks: Internal if its result is the same
@@ -81,6 +84,8 @@ class Executor {
   std::function<bool()> background_;
   std::chrono::nanoseconds timeout_{0};
 
+  uint64_t calls_ = 0;        // that succeeded
+  uint64_t bytes_ = 0;        // of them
   uint64_t number_ = 0;       // of the call that runs, or ran last
   CallMark mark_;             // of that call
   uint64_t first_phase_ = 0;  // of that call

@@ -109,6 +109,13 @@ Status Arena::WaitForAll(const std::function<Status(uint32_t rank)>& give_up) {
 
 Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) {
   const auto begin = std::chrono::steady_clock::now();
+  Status status = WaitSince(begin, place, give_up);
+  waited_[place] += std::chrono::steady_clock::now() - begin;
+  return status;
+}
+
+Status Arena::WaitSince(std::chrono::steady_clock::time_point begin, uint32_t place,
+                        const std::function<Status(uint32_t rank)>& give_up) {
   auto looked = begin;  // around
   for (bool awake = true;;) {
     for (int i = 0; awake && i < kLooks; ++i) {

@@ -78,6 +78,8 @@ class Arena {
   // Until someone rings for us, for at most `nap`. `look`: whether there is something new already;
   // it is asked when nobody's ring can be missed any more.
   void SleepUntilRing(std::chrono::nanoseconds nap, const std::function<bool()>& look);
+  // For the rank at `place`, in waits that took more than a spin.
+  std::chrono::nanoseconds waited(uint32_t place) const { return waited_[place]; }
 
   // The first failure counts; every rank that waits ends with it.
   void Fail(StatusCode code, const std::string& why);
@@ -90,7 +92,8 @@ class Arena {
         geometry_(geometry),
         place_(place),
         rank_of_(std::move(rank_of)),
-        policy_(policy) {}
+        policy_(policy),
+        waited_(geometry.local_size) {}
 
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(memory_); }
   ArenaLine& Line(uint32_t place) const {
@@ -112,6 +115,8 @@ class Arena {
     return std::atomic_ref(Line(place).phase).load(std::memory_order_acquire) >= phase_;
   }
   Status WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up);
+  Status WaitSince(std::chrono::steady_clock::time_point begin, uint32_t place,
+                   const std::function<Status(uint32_t rank)>& give_up);
   Status LookAround(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) const;
   Status Gone(uint32_t place) const;
   void Sleep(uint32_t place, bool for_long);
@@ -122,6 +127,7 @@ class Arena {
   const std::vector<uint32_t> rank_of_;
   const WaitPolicy policy_;
   RankName name_ = PlainRankName;
+  std::vector<std::chrono::nanoseconds> waited_;  // by place
   std::function<bool()> work_;
   uint64_t phase_ = 0;
   uint64_t all_reached_ = 0;  // all have published this phase, as we have seen

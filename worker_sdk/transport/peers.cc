@@ -308,14 +308,21 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
   using Clock = std::chrono::steady_clock;
   const auto limit = policy_.yields + (policy_.spins > 0 ? kSpin : std::chrono::microseconds(0));
   Clock::time_point begin;
+  Clock::time_point since;
+  Peer* whom = from;
   for (bool first = true;; first = false) {
     const uint64_t before = moved_;
     Progress();
     if (done()) {
+      if (!first) {
+        whom->waited += Clock::now() - since;
+      }
       return {};
     }
     if (first || moved_ != before) {
       begin = Clock::now();
+      since = first ? begin : since;
+      whom = whom == nullptr ? &peers_[Blocking(sends)] : whom;
       continue;
     }
     const auto waited = Clock::now() - begin;
@@ -351,14 +358,14 @@ Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
   if (from != nullptr) {
     TellWaiting(*from);
   }
-  return give_up(from != nullptr ? from->rank : Blocking(sends));
+  return give_up(from != nullptr ? from->rank : peers_[Blocking(sends)].rank);
 }
 
-// Of a rank that has not taken one of the first `sends`.
+// A node that has not taken one of the first `sends`.
 uint32_t Peers::Blocking(uint64_t sends) const {
   for (const uint32_t node : sending_) {
     if (peers_[node].out.front().number <= sends) {
-      return peers_[node].rank;
+      return node;
     }
   }
   return 0;

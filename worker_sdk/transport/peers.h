@@ -68,6 +68,9 @@ class Peers {
   // The same until the kernel takes no more.
   bool ProgressFar();
 
+  // For that node: for its messages, and for ours to be taken; data that moved meanwhile included.
+  std::chrono::nanoseconds waited(uint32_t node) const { return peers_[node].waited; }
+
   // What a peer has said that ends our call, if no data stands before it; OK: none has.
   Status Failure();
   // Tells every peer why we stop, as far as they take it within a moment.
@@ -88,6 +91,7 @@ class Peers {
     uint64_t done = 0;  // of it, head and data
     Status end;         // why nothing more comes from it, nor goes to it
     bool told = false;  // in this call, that we wait for it
+    std::chrono::nanoseconds waited{0};
   };
 
   bool IsThrough(uint64_t sends) const;

@@ -42,6 +42,13 @@ with muster.init() as comm:
     got = torch.empty_like(token)
     assert comm.recv(got, src=(rank - 1) % size, tag=3) is got and (got == (rank - 1) % size).all()
     sent.wait()
+    assert (comm.all_reduce(np.full(4, rank, dtype="float32"), wire="bf16") == ranks.sum()).all()
+    before = comm.counters()
+    comm.barrier()
+    after = comm.counters()
+    assert after.calls == before.calls + 1 and after.bytes == before.bytes, (before, after)
+    waits = sum(comm.waited_for(other) for other in range(size))
+    assert abs(waits - after.waited_on_node - after.waited_between_nodes) < 1e-6, (waits, after)
     try:
         comm.all_reduce(np.ones((4, 4))[:, 1])
     except ValueError as error:

@@ -150,6 +150,20 @@ TEST_F(CApi, NumbersOutOfRange) {
   EXPECT_EQ(muster_get_wire(comm_), MUSTER_WIRE_FULL);
 }
 
+TEST_F(CApi, Counters) {
+  muster_counters counters = {};
+  EXPECT_EQ(muster_get_counters(comm_, &counters), MUSTER_OK);
+  EXPECT_EQ(counters.calls, 5U);
+  EXPECT_EQ(counters.bytes, 600U);
+  EXPECT_EQ(counters.waited_on_node_ns, 70U);
+  EXPECT_EQ(counters.waited_between_nodes_ns, 8U);
+  EXPECT_EQ(muster_waited_for(comm_, 2), 9U);
+  EXPECT_EQ(muster_waited_for(nullptr, 2), 0U);
+  ExpectInvalid(muster_get_counters(comm_, nullptr), "get_counters: out: a null pointer");
+  ExpectInvalid(muster_get_counters(nullptr, &counters),
+                "get_counters: comm: a null pointer; muster_init() makes one");
+}
+
 TEST_F(CApi, TheWireIsThatOfTheCommunicator) {
   EXPECT_EQ(muster_set_wire(comm_, MUSTER_WIRE_BF16), MUSTER_OK);
   EXPECT_EQ(TheFake().wire, Wire::kBFloat16);

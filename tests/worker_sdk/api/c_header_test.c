@@ -46,6 +46,7 @@ static void Started(muster_comm* comm) {
 int main(void) {
   muster_comm* comm = NULL;
   muster_comm* group = NULL;
+  struct muster_counters counters = {0, 0, 0, 0};
   Expect(muster_init(&comm) == MUSTER_OK && comm != NULL, "init");
   Expect(muster_rank(comm) == 1 && muster_size(comm) == 3, "rank and size");
   Expect(muster_local_rank(comm) == 1 && muster_local_size(comm) == 3, "local rank and size");
@@ -58,6 +59,8 @@ int main(void) {
   Expect(muster_split(comm, 0, 1, &group) == MUSTER_OK && group != NULL, "split");
   muster_free(group);
   muster_set_timeout(comm, 1.5);
+  Expect(muster_get_counters(comm, &counters) == MUSTER_OK && counters.calls == 5, "counters");
+  Expect(muster_waited_for(comm, 2) == 9, "waited_for");
   Expect(muster_set_wire(comm, MUSTER_WIRE_BF16) == MUSTER_OK, "set_wire");
   Expect(muster_get_wire(comm) == MUSTER_WIRE_BF16, "get_wire");
   Expect(muster_broadcast(comm, NULL, 1, 12, 0) == MUSTER_INVALID_ARGUMENT, "no type");

@@ -93,6 +93,18 @@ TEST_F(CommunicatorTest, AGroupOfOneIsAWorldOfItsOwn) {
   }
 }
 
+TEST_F(CommunicatorTest, CountsWhatSucceeds) {
+  const Counters before = comm_->counters();
+  EXPECT_TRUE(comm_->AllReduce(data_, 3).ok());
+  EXPECT_TRUE(comm_->Barrier().ok());
+  EXPECT_FALSE(comm_->AllReduce(data_, -1).ok());
+  const Counters after = comm_->counters();
+  EXPECT_EQ(after.calls - before.calls, 2U);
+  EXPECT_EQ(after.bytes - before.bytes, 12U);
+  EXPECT_EQ(comm_->WaitedFor(-1).count(), 0);
+  EXPECT_EQ(comm_->WaitedFor(1).count(), 0);
+}
+
 TEST_F(CommunicatorTest, NumbersOutOfRange) {
   ExpectInvalid(
       comm_->AllReduce(data_, data_, 4, DType::kFloat16, ReduceOp::kBitAnd),

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <bit>
+#include <chrono>
 #include <exception>
 #include <new>
 #include <string>
@@ -287,6 +288,28 @@ TEST(ExecutorTest, AFailureOfOneNodeEndsTheOthers) {
   for (uint32_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(ended[rank].code(), StatusCode::kDeadlineExceeded) << ended[rank].ToString();
     EXPECT_THAT(ended[rank].message(), HasSubstr("rank 3 did not come within 1 ms"));
+  }
+}
+
+TEST(ExecutorTest, CountsItsCallsAndWaits) {
+  for (const std::vector<uint32_t>& sizes : {std::vector<uint32_t>{3}, {1, 1, 1}, {2, 1}}) {
+    Cluster cluster(sizes);
+    RunRanks(3, [&](uint32_t rank) {
+      Executor executor = cluster.Open(rank);
+      std::vector<float> data(1000);
+      for (int run = 0; run < 2; ++run) {
+        ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, 1000), data.data(), data.data())), "OK");
+      }
+      const Counters counters = executor.counters();
+      EXPECT_EQ(counters.calls, 2u);
+      EXPECT_EQ(counters.bytes, 8000u);
+      std::chrono::nanoseconds waited(0);
+      for (uint32_t other = 0; other < 3; ++other) {
+        waited += executor.WaitedFor(other);
+      }
+      EXPECT_EQ(waited, counters.waited_on_node + counters.waited_between_nodes);
+      EXPECT_EQ(executor.WaitedFor(rank).count(), 0);
+    });
   }
 }
 

@@ -240,6 +240,13 @@ class CallsTest(Case):
         x.flags.writeable = False
         self.refused(ValueError, lambda: self.comm.recv(x, 1), "x: read-only")
 
+    def test_counters(self):
+        self.assertEqual(self.comm.counters(), muster.Counters(5, 600, waited_on_node=7.0, waited_between_nodes=8.0))
+        self.assertEqual(self.comm.waited_for(3), 3.0)
+        self.refused(ValueError, lambda: self.comm.waited_for(4), "rank: want 0..3, got 4")
+        self.comm.close()
+        self.refused(muster.FailedPrecondition, self.comm.counters, "counters: the communicator is closed")
+
     def test_what_it_is(self):
         of = self.comm
         self.assertEqual((of.rank, of.size, of.local_rank, of.local_size), (1, 4, 1, 4))
@@ -257,7 +264,7 @@ class CallsTest(Case):
         self.assertIsNone(self.comm.split(numpy.int64(-7), 2**63 - 1))
         self.assertEqual(self.fake.calls[1:], [("split", -1, 0), ("split", -7, 2**63 - 1)])
         self.refused(TypeError, lambda: self.comm.split(1.5), "float")
-        self.refused(ValueError, lambda: self.comm.split(2**63), "color: want -2**63..2**63-1, got 9223372036854775808")
+        self.refused(ValueError, lambda: self.comm.split(2**63), "color: want -9223372036854775808..9223372036854775807, got 9223372036854775808")
         self.refused(ValueError, lambda: self.comm.split(0, -(2**63) - 1), "key: want")
         self.comm.close()
         self.refused(muster.FailedPrecondition, lambda: self.comm.split(0), "split: the communicator is closed")

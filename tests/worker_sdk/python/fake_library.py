@@ -59,6 +59,12 @@ class FakeLibrary:
     def get_wire(self, handle):
         return self.wire
 
+    def counters(self, handle):
+        return 5, 600, 7_000_000_000, 8_000_000_000
+
+    def waited_for(self, handle, rank):
+        return rank * 1_000_000_000
+
     def _noted(self, name, *arguments):
         self.calls.append((name, *arguments))
         if self.during:

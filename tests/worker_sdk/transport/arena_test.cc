@@ -121,6 +121,24 @@ TEST(ArenaTest, TheFirstFailureEndsEveryWait) {
   EXPECT_EQ(status.message(), std::string(sizeof(ArenaHeader::failure) - 1, 'x'));
 }
 
+TEST(ArenaTest, AWaitCountsForWhomItWas) {
+  const ArenaGeometry geometry = OneNode(3);
+  const UniqueFd memory = MakeArenaMemory(geometry);
+  const std::unique_ptr<Arena> ours = MapArena(memory, geometry, 0);
+  const std::unique_ptr<Arena> early = MapArena(memory, geometry, 1);
+  const std::unique_ptr<Arena> late = MapArena(memory, geometry, 2);
+  ours->Publish();
+  early->Publish();
+  const auto comes_now = [&](uint32_t rank) {  // asked after a sleep
+    EXPECT_EQ(rank, 2u);
+    late->Publish();
+    return Status();
+  };
+  EXPECT_TRUE(ours->WaitForAll(comes_now).ok());
+  EXPECT_GT(ours->waited(2).count(), 0);
+  EXPECT_EQ(ours->waited(0).count() + ours->waited(1).count(), 0);
+}
+
 TEST(ArenaTest, WhoeverWaitsMayGiveUp) {
   const ArenaGeometry geometry = OneNode(2);
   const UniqueFd memory = MakeArenaMemory(geometry);

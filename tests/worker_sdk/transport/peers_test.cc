@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -107,6 +108,40 @@ TEST_F(PeersTest, FlushWaitsForTheFirstOnesOnly) {
   EXPECT_TRUE(peers.Send(2, data.data(), kBytes).ok());  // nobody takes it
   EXPECT_TRUE(peers.Flush(1, at_once).ok());
   EXPECT_EQ(peers.Flush(2, at_once).message(), "rank 12");
+}
+
+TEST_F(PeersTest, AWaitCountsForWhomItWas) {
+  const std::string message = Head(MessageKind::kData, 7, 5) + "hello";
+  const auto comes_now = [&](uint32_t) {  // asked after a sleep
+    Say(1, message);
+    return Status();
+  };
+  EXPECT_EQ(Receive(5, comes_now).ToString(), "OK");
+  const std::chrono::nanoseconds once = peers.waited(1);
+  EXPECT_GT(once.count(), 0);
+  EXPECT_EQ(peers.waited(0).count() + peers.waited(2).count(), 0);
+  // What nobody takes: more than a connection holds.
+  const std::vector<uint8_t> much(16u << 20);
+  ASSERT_TRUE(peers.Send(2, much.data(), much.size()).ok());
+  std::thread taker;
+  const auto taken_now = [&](uint32_t rank) {
+    EXPECT_EQ(rank, 12u);
+    if (!taker.joinable()) {
+      taker = std::thread([&] {
+        std::vector<char> bytes(1u << 20);
+        ssize_t some = 1;
+        for (size_t left = sizeof(MessageHead) + much.size(); left > 0 && some > 0;
+             left -= static_cast<size_t>(some)) {
+          some = read(ends[2].get(), bytes.data(), bytes.size());
+        }
+      });
+    }
+    return Status();
+  };
+  EXPECT_EQ(peers.Flush(1, taken_now).ToString(), "OK");
+  taker.join();
+  EXPECT_GT(peers.waited(2).count(), 0);
+  EXPECT_EQ(peers.waited(1), once);
 }
 
 TEST_F(PeersTest, WhatIsNoMessageOfThisCallEndsIt) {

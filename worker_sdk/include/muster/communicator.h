@@ -99,6 +99,17 @@ class MUSTER_EXPORT Work {
   Status status_;
 };
 
+// What a rank has done with a communicator so far.
+struct Counters {
+  // That succeeded, our own at the beginning and those of MUSTER_CHECK included.
+  uint64_t calls = 0;
+  uint64_t bytes = 0;  // `count` elements of each
+  // For ranks of this node, and for messages of other nodes and to them. Waits that were over after
+  // a spin (some microseconds) are not counted: the fast path looks at no clock.
+  std::chrono::nanoseconds waited_on_node{0};
+  std::chrono::nanoseconds waited_between_nodes{0};
+};
+
 class MUSTER_EXPORT Communicator {
  public:
   // All ranks of this round of the job, from what `launch` put into the environment. Started
@@ -147,6 +158,11 @@ class MUSTER_EXPORT Communicator {
   // bfloat16 has fewer digits, add 2^-134 for each node and rounding.
   void SetWire(Wire wire);
   Wire wire() const;
+
+  Counters counters() const;
+  // The share of one rank in these waits: who is behind makes others wait. Between nodes only a few
+  // ranks of each wait for others. `rank`: 0 .. size() - 1, else zero.
+  std::chrono::nanoseconds WaitedFor(int rank) const;
 
   // Returns when every rank has called it.
   Status Barrier();

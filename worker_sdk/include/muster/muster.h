@@ -52,6 +52,14 @@ enum muster_code {
   MUSTER_UNAVAILABLE = 14
 };
 
+/* What muster::Counters says. */
+struct muster_counters {
+  uint64_t calls;
+  uint64_t bytes;
+  uint64_t waited_on_node_ns;
+  uint64_t waited_between_nodes_ns;
+};
+
 #pragma GCC visibility push(default) /* the rest of libmuster is hidden */
 
 /* "0.1.0" */
@@ -77,6 +85,10 @@ void muster_set_timeout(muster_comm* comm, double seconds); /* 0: none */
 /* For every later call. Of a null communicator: -1. */
 int muster_set_wire(muster_comm* comm, int wire);
 int muster_get_wire(const muster_comm* comm);
+
+int muster_get_counters(const muster_comm* comm, struct muster_counters* out);
+/* Nanoseconds; of a null communicator, or no such rank: 0. */
+uint64_t muster_waited_for(const muster_comm* comm, int rank);
 
 int muster_barrier(muster_comm* comm);
 int muster_all_reduce(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,

@@ -8,12 +8,14 @@
 """
 
 from ._communicator import Communicator, init
+from ._counters import Counters
 from ._errors import Code, DeadlineExceeded, Error, FailedPrecondition, ResourceExhausted, Unavailable, Unimplemented
 from ._work import Work
 
 __all__ = [
     "Code",
     "Communicator",
+    "Counters",
     "DeadlineExceeded",
     "Error",
     "FailedPrecondition",

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 
 from . import _ffi
 from ._buffers import Buffer, view
+from ._counters import Counters
 from ._errors import FailedPrecondition, check
 from ._work import Work
 
 T = TypeVar("T")
 
 _LOOK_AT_MIN = 16
+_INT64 = (-(2**63), 2**63 - 1)
 
 _OPS = {"sum": 0, "avg": 1, "prod": 2, "min": 3, "max": 4, "band": 5, "bor": 6, "bxor": 7}
 _WIRES = {"full": 0, "bf16": 1}
@@ -121,9 +123,9 @@ class Communicator:
         The group, with ranks and sizes of its own and the timeout of this communicator, which it
         may outlive; or None.
         """
-        color = -1 if color is None else _int64(color, "color")
+        color = -1 if color is None else _between(color, "color", *_INT64)
         group = ctypes.c_void_p()
-        self._call("split", color, _int64(key, "key"), ctypes.byref(group))
+        self._call("split", color, _between(key, "key", *_INT64), ctypes.byref(group))
         return Communicator(self._library, group.value) if group.value else None
 
     def set_timeout(self, seconds: float | None) -> None:
@@ -138,6 +140,15 @@ class Communicator:
         if not seconds >= 0 or math.isinf(seconds):
             raise ValueError(f"seconds: want a number from 0, or None for no limit; got {seconds}")
         self._call("set_timeout", seconds)
+
+    def counters(self) -> Counters:
+        """Returns what this rank has done so far, once what was started has ended."""
+        calls, count, on_node, between = self._ask("counters")
+        return Counters(calls, count, on_node / 1e9, between / 1e9)
+
+    def waited_for(self, rank: int) -> float:
+        """Returns the seconds of :meth:`counters` that were for `rank`: who is behind makes others wait."""
+        return float(self._ask("waited_for", self._rank(rank, "rank"))) / 1e9
 
     def barrier(self, async_op: bool = False) -> Work | None:
         """Returns when every rank has called it."""
@@ -357,29 +368,27 @@ class Communicator:
         return Work(self._library, handle.value or 0, result, buffers, self._started)
 
     def _call(self, name: str, *arguments: Any, wire: int | None = None) -> None:
+        if wire is None:
+            return check(self._library, self._ask(name, *arguments) or 0)
+        usual = self._ask("get_wire")
+        self._ask("set_wire", wire)
+        try:
+            check(self._library, self._ask(name, *arguments))
+        finally:
+            self._ask("set_wire", usual)
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
         if not self._busy.acquire(blocking=False):
             raise FailedPrecondition(f"{name}: another thread is in a call of this communicator: make one at a time")
         try:
             if not self._handle:
                 raise FailedPrecondition(f"{name}: the communicator is closed")
-            call = getattr(self._library, name)
-            if wire is None:
-                check(self._library, call(self._handle, *arguments) or 0)
-                return
-            usual = self._library.get_wire(self._handle)
-            self._library.set_wire(self._handle, wire)
-            try:
-                check(self._library, call(self._handle, *arguments))
-            finally:
-                self._library.set_wire(self._handle, usual)
+            return getattr(self._library, name)(self._handle, *arguments)
         finally:
             self._busy.release()
 
     def _rank(self, rank: int, name: str) -> int:
-        rank = operator.index(rank)
-        if not 0 <= rank < self.size:
-            raise ValueError(f"{name}: want 0..{self.size - 1}, got {rank}")
-        return rank
+        return _between(rank, name, 0, self.size - 1)
 
     def _root(self, root: int) -> int:
         return self._rank(root, "root")
@@ -424,16 +433,13 @@ def _code(codes: dict[str, int], name: str, word: str) -> int:
 
 
 def _tag(tag: int) -> int:
-    tag = operator.index(tag)
-    if not 0 <= tag < 2**31:
-        raise ValueError(f"tag: want 0..{2**31 - 1}, got {tag}")
-    return tag
+    return _between(tag, "tag", 0, 2**31 - 1)
 
 
-def _int64(value: int, name: str) -> int:
+def _between(value: int, name: str, low: int, high: int) -> int:
     value = operator.index(value)
-    if not -(2**63) <= value < 2**63:
-        raise ValueError(f"{name}: want -2**63..2**63-1, got {value}")
+    if not low <= value <= high:
+        raise ValueError(f"{name}: want {low}..{high}, got {value}")
     return value
 
 

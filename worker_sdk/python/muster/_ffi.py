@@ -9,6 +9,13 @@ _BUFFER = ctypes.c_void_p
 _COUNT = ctypes.c_int64
 _INT = ctypes.c_int
 
+
+class _Counters(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64) for name in ("calls", "bytes", "waited_on_node_ns", "waited_between_nodes_ns")
+    ]
+
+
 # Name without "muster_" -> (result, arguments).
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "version": (ctypes.c_char_p, []),
@@ -26,6 +33,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "set_timeout": (None, [_HANDLE, ctypes.c_double]),
     "set_wire": (_INT, [_HANDLE, _INT]),
     "get_wire": (_INT, [_HANDLE]),
+    "get_counters": (_INT, [_HANDLE, ctypes.POINTER(_Counters)]),
+    "waited_for": (ctypes.c_uint64, [_HANDLE, _INT]),
     "barrier": (_INT, [_HANDLE]),
     "all_reduce": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
     "reduce": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT, _INT]),
@@ -72,6 +81,12 @@ class Library:
         handle = _HANDLE()
         code = self.init(ctypes.byref(handle))  # type: ignore[attr-defined]
         return code, handle.value or 0
+
+    def counters(self, handle: int) -> tuple[int, int, int, int]:
+        """``muster_get_counters()`` of a communicator: the fields in their order."""
+        counted = _Counters()
+        self.get_counters(handle, ctypes.byref(counted))  # type: ignore[attr-defined]
+        return counted.calls, counted.bytes, counted.waited_on_node_ns, counted.waited_between_nodes_ns
 
 
 _loaded: Library | None = None
