@@ -150,7 +150,7 @@ Status Peers::Receive(uint32_t node, uint8_t* data, uint64_t bytes, const GiveUp
     Take(peer, data, bytes);
     return !verdict_.ok() || !peer.end.ok() || peer.done == sizeof(peer.head) + bytes;
   };
-  const Status waited = Wait(&peer, 0, taken, give_up);
+  Status waited = Wait(&peer, 0, taken, give_up);
   if (!verdict_.ok() || !peer.end.ok()) {
     return verdict_.ok() ? peer.end : verdict_;
   }
