@@ -23,6 +23,26 @@ constexpr std::chrono::microseconds kSpin{5};
 constexpr std::chrono::milliseconds kLastWordWithin{100};
 constexpr uint64_t kFailureBytesMax = 1024;
 
+// What a peer may give as its reason.
+bool IsReason(uint64_t code) {
+  if (code > static_cast<uint64_t>(StatusCode::kUnavailable)) {
+    return false;
+  }
+  switch (static_cast<StatusCode>(code)) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kDeadlineExceeded:
+    case StatusCode::kResourceExhausted:
+    case StatusCode::kFailedPrecondition:
+    case StatusCode::kUnimplemented:
+    case StatusCode::kInternal:
+    case StatusCode::kUnavailable:
+      return true;
+    case StatusCode::kOk:
+      break;
+  }
+  return false;
+}
+
 bool IsMomentary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
@@ -210,12 +230,7 @@ bool Peers::Hear(Peer& peer) {
 // Of a head that has come whole; what is none of data is taken.
 bool Peers::IsData(Peer& peer) {
   const MessageHead& head = peer.head;
-  if (head.magic != MessageHead::kMagic) {
-    verdict_ = {StatusCode::kInternal,
-                name_(peer.rank) + " speaks another protocol: use one libmuster"};
-    return false;
-  }
-  switch (head.kind) {
+  switch (head.magic == MessageHead::kMagic ? head.kind : MessageKind{}) {
     case MessageKind::kData:
       return true;
     case MessageKind::kWaiting: {
@@ -231,13 +246,18 @@ bool Peers::IsData(Peer& peer) {
                   name_(peer.rank) + " has closed its communicator"};
       return false;
     case MessageKind::kFailure:
-      break;
+      if (!IsReason(head.call)) {
+        break;
+      }
+      peer.end = verdict_ = {static_cast<StatusCode>(head.call), ReadSentence(peer)};
+      return false;
   }
-  peer.end = verdict_ = {static_cast<StatusCode>(head.call), ReadSentence(peer)};
+  verdict_ = {StatusCode::kInternal,
+              name_(peer.rank) + " speaks another protocol: use one libmuster"};
   return false;
 }
 
-std::string Peers::ReadSentence(const Peer& peer) {
+std::string Peers::ReadSentence(const Peer& peer) const {
   std::string out(std::min(peer.head.bytes, kFailureBytesMax), '\0');
   size_t have = 0;
   while (have < out.size()) {
@@ -250,7 +270,7 @@ std::string Peers::ReadSentence(const Peer& peer) {
     have += static_cast<size_t>(got);
   }
   out.resize(have);
-  return out;
+  return have > 0 ? out : name_(peer.rank) + " has given up";
 }
 
 // Nothing can be sent to it any more, by `error`: why stands behind data that nobody needs now.

@@ -100,7 +100,7 @@ class Peers {
   bool Read(Peer& peer, void* to, uint64_t bytes);
   bool Hear(Peer& peer);
   bool IsData(Peer& peer);
-  static std::string ReadSentence(const Peer& peer);
+  std::string ReadSentence(const Peer& peer) const;
   void HearLast(Peer& peer, int error);
   Status EndOf(const Peer& peer, int error) const;
   Status Ended() const;

@@ -80,6 +80,22 @@ TEST_F(PeersTest, TakesAMessageHoweverItIsCut) {
   EXPECT_EQ(received, "hello");
 }
 
+TEST_F(PeersTest, AReasonThatDoesNotComeIsStillOne) {
+  Say(1, Head(MessageKind::kFailure, 14, 5));
+  ends[1].Reset();
+  EXPECT_EQ(Receive(5).ToString(), "UNAVAILABLE: rank 11 has given up");
+}
+
+TEST_F(PeersTest, WhatIsNoMessageOfOursIsSaid) {
+  Say(1, Head(MessageKind::kFailure, 0, 0));
+  EXPECT_THAT(Receive(5).ToString(), HasSubstr("INTERNAL: rank 11 speaks another protocol"));
+}
+
+TEST_F(PeersTest, AKindThatNobodyKnowsIsSaid) {
+  Say(1, Head(static_cast<MessageKind>(77), 14, 0));
+  EXPECT_THAT(Receive(5).ToString(), HasSubstr("INTERNAL: rank 11 speaks another protocol"));
+}
+
 TEST_F(PeersTest, SendsWhileItReceives) {
   constexpr uint64_t kBytes = 8u << 20;  // more than the kernel takes at once
   const std::vector<uint8_t> data(kBytes, 42);
