@@ -50,21 +50,20 @@ Reading ReadNext(absl::string_view text, size_t& at) {
       return {StatusCode::kInternal, ""};
     }
     const bool last = head.call == kLastCall;
+    const bool another = head.call != kCall || head.mark != kMark || head.bytes != kBytes;
     if (head.kind == MessageKind::kWaiting) {
       if ((last || head.call == kCall) && head.mark != (last ? kLastMark : kMark)) {
         return {StatusCode::kFailedPrecondition, ""};
       }
-    } else if (head.kind == MessageKind::kBye) {
-      return {StatusCode::kFailedPrecondition, ""};
     } else if (head.kind == MessageKind::kFailure) {
       constexpr uint64_t kReasons[] = {3, 4, 9, 12, 13, 14};
       const bool known =
           std::find(std::begin(kReasons), std::end(kReasons), head.call) != std::end(kReasons);
       return {known ? static_cast<StatusCode>(head.call) : StatusCode::kInternal, ""};
+    } else if (head.kind == MessageKind::kBye || (head.kind == MessageKind::kData && another)) {
+      return {StatusCode::kFailedPrecondition, ""};
     } else if (head.kind != MessageKind::kData) {
       return {StatusCode::kInternal, ""};
-    } else if (head.call != kCall || head.mark != kMark || head.bytes != kBytes) {
-      return {StatusCode::kFailedPrecondition, ""};
     } else if (text.size() - at < kBytes) {
       return {StatusCode::kUnavailable, ""};
     } else {
