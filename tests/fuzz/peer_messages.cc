@@ -56,7 +56,7 @@ Reading ReadNext(absl::string_view text, size_t& at) {
         return {StatusCode::kFailedPrecondition, ""};
       }
     } else if (head.kind == MessageKind::kFailure) {
-      constexpr uint64_t kReasons[] = {3, 4, 9, 12, 13, 14};
+      constexpr uint64_t kReasons[] = {3, 4, 8, 9, 12, 13, 14};
       const bool known =
           std::find(std::begin(kReasons), std::end(kReasons), head.call) != std::end(kReasons);
       return {known ? static_cast<StatusCode>(head.call) : StatusCode::kInternal, ""};
