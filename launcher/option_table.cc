@@ -149,7 +149,7 @@ constexpr OptionRow kTable[] = {
     {OptionId::kRunPath, kNone, false, "--run-path", "", "PET_RUN_PATH", kProgram,
      "PROGRAM is a Python script whatever its name", SetFlag<&JobSpec::run_path>},
     {OptionId::kConfig, kRequired, true, "--config", "FILE", "", kProgram,
-     "options and command from a YAML file; what is typed here wins (--no-X undoes a flag X)",
+     "options and command from YAML; what is typed wins (--no-X undoes X)",
      SetText<&JobSpec::config_file>},
     {OptionId::kDetach, kNone, true, "--detach", "", "", kProgram,
      "go on without this terminal; then: launch ps | attach JOB | logs JOB | stop JOB",

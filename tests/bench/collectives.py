@@ -30,7 +30,7 @@ def build_peer():
 def main():
     bench = Bench("collectives", "us")
     build_peer()
-    words = ["--ops", "allreduce,barrier,bcast,allgather,alltoall"]
+    words = ["--ops", "allreduce,barrier,bcast,allgather,alltoall,pingpong"]
     if bench.smoke:
         words = ["--ops", "allreduce,barrier", "--max", 1 << 20, "--seconds", 0.1]
     for ranks in (8,) if bench.smoke else (2, 4, 8, 16, 32):

@@ -38,7 +38,7 @@ def bound(hosts):
 def main():
     bench = Bench("collectives_hosts", "us")
     build_peer()
-    every = ["--ops", "allreduce,barrier,bcast,allgather,alltoall"]
+    every = ["--ops", "allreduce,barrier,bcast,allgather,alltoall,pingpong"]
     with Lab(2 if bench.smoke else 4) as lab:
         hosts = list(lab)
         if bench.smoke:

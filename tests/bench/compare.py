@@ -19,7 +19,7 @@ from pairs import BIN, HYDRA, LAUNCH, ROOT, clean_env, seconds_of
 sys.path.insert(0, str(ROOT / "tests/integration/lab"))
 from lab import Lab  # noqa: E402
 
-OPS = "allreduce,barrier,bcast,allgather,alltoall"
+OPS = "allreduce,barrier,bcast,allgather,alltoall,pingpong"
 PEERS = Path(__file__).resolve().parent / "peers"
 OMPI_DRIVER, MPICH_DRIVER = BIN.parent / "tests/perf-ompi", BIN.parent / "tests/perf-mpich"
 OURS, GLOO = BIN / "muster-perf", PEERS / "gloo.py"

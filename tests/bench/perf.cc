@@ -35,6 +35,12 @@ class Comm {
   void AllToAll(const float* in, float* out, size_t count) {
     Check(comm_.AllToAll(in, out, static_cast<int64_t>(count), muster::DType::kFloat32));
   }
+  void Send(const float* data, size_t count, int to) {
+    Check(comm_.Send(data, static_cast<int64_t>(count), muster::DType::kFloat32, to));
+  }
+  void Recv(float* data, size_t count, int from) {
+    Check(comm_.Recv(data, static_cast<int64_t>(count), muster::DType::kFloat32, from));
+  }
 
  private:
   muster::Communicator comm_;

@@ -2,13 +2,14 @@
 // columns. Results are checked first; then calls back to back for --seconds; of each call the
 // slowest rank counts; p50 and p99 over the calls. Bus bandwidth: bytes times the share of them
 // that must cross a link (2(p-1)/p for all-reduce, (p-1)/p for all-gather and all-to-all, 1 for
-// broadcast), by p50.
+// broadcast, 2 for a message there and back), by p50.
 //
 // A library is a class Comm:
 //   int rank(), size();
 //   void Barrier(), Sum(float*, size_t count), Max(double*, size_t count), Broadcast(float*, size_t
 //   count), AllGather(const float* in, float* out, size_t count), AllToAll(const float* in, float*
-//   out, size_t count)
+//   out, size_t count), Send(const float*, size_t count, int to), Recv(float*, size_t count, int
+//   from)
 // in place, of `count` elements of one rank, from root 0; a call that fails ends the program.
 #pragma once
 
@@ -31,7 +32,7 @@ namespace bench {
 
 inline constexpr char kHelp[] =
     "options:\n"
-    "  --ops LIST       of allreduce,barrier,bcast,allgather,alltoall (default: all of them)\n"
+    "  --ops LIST       of allreduce,barrier,bcast,allgather,alltoall,pingpong (default: all)\n"
     "  --min BYTES      smallest buffer (8)\n"
     "  --max BYTES      largest buffer (67108864)\n"
     "  --seconds S      of calls for each line (0.3)\n"
@@ -44,7 +45,7 @@ inline constexpr char kHelp[] =
     "  --header         print the names of the columns first\n";
 
 struct Settings {
-  std::string ops = "allreduce,barrier,bcast,allgather,alltoall";
+  std::string ops = "allreduce,barrier,bcast,allgather,alltoall,pingpong";
   uint64_t min = 8;
   uint64_t max = uint64_t{64} << 20;
   double seconds = 0.3;
@@ -160,9 +161,26 @@ class Bench {
                 [&] { comm_.AllToAll(in_.data(), data_.data(), part); });
       }
     }
+    if (settings_.Wants("pingpong") && ranks_ > 1) {
+      for (const uint64_t bytes : kSizes) {
+        Measure("pingpong_rtt", bytes, 2, [&] { PingPong(bytes / 4); });
+      }
+    }
   }
 
  private:
+  // Between rank 0 and the last one; the others have nothing to do.
+  void PingPong(size_t count) {
+    const int last = comm_.size() - 1;
+    if (comm_.rank() == 0) {
+      comm_.Send(data_.data(), count, last);
+      comm_.Recv(data_.data(), count, last);
+    } else if (comm_.rank() == last) {
+      comm_.Recv(data_.data(), count, 0);
+      comm_.Send(data_.data(), count, 0);
+    }
+  }
+
   // A fast wrong answer is no figure.
   void CheckResults() {
     for (const size_t count : {size_t{1}, size_t{1000}, size_t{1} << 18}) {

@@ -12,9 +12,10 @@ OURS = "muster"
 HEADER = "peer,layout,P,bytes,p50_us,p99_us,busbw_GBps,op,mean_us,iters"
 # What the short table shows: (op, bytes).
 SHORT = [("allreduce", 8), ("allreduce", 16 << 10), ("allreduce", 1 << 20), ("allreduce", 64 << 20), ("barrier", 0),
-         ("bcast", 1 << 20), ("allgather", 1 << 20), ("alltoall", 1 << 20), ("first_barrier", 0), ("true", 0),
+         ("bcast", 1 << 20), ("allgather", 1 << 20), ("alltoall", 1 << 20), ("pingpong_rtt", 8),
+         ("pingpong_rtt", 1 << 20), ("first_barrier", 0), ("true", 0),
          ("load_wall", 1 << 10), ("load_cpu", 1 << 10), ("load_wall", 1 << 20), ("load_cpu", 1 << 20)]  # fmt: skip
-SAY = {"first_barrier": "start to first barrier", "true": "start of /bin/true", "load_wall": "uneven load, wall", "load_cpu": "uneven load, CPU of all"}
+SAY = {"pingpong_rtt": "message there and back", "first_barrier": "start to first barrier", "true": "start of /bin/true", "load_wall": "uneven load, wall", "load_cpu": "uneven load, CPU of all"}
 
 
 class Key(NamedTuple):

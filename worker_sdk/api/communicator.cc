@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "worker_sdk/algorithm/split.h"
-#include "worker_sdk/api/arguments.h"
-#include "worker_sdk/api/collectives.h"
+#include "worker_sdk/api/calls.h"
 #include "worker_sdk/api/meeting.h"
 #include "worker_sdk/bootstrap/agent_link.h"
 #include "worker_sdk/bootstrap/environment.h"
@@ -137,9 +136,7 @@ class Communicator::Impl {
   Wire wire() const { return wire_; }
   void SetWire(Wire wire) { wire_ = wire; }
   // With its arguments checked.
-  Collectives collectives() const {
-    return {static_cast<int>(me_.rank), static_cast<int>(me_.size), wire_};
-  }
+  Calls calls() const { return {static_cast<int>(me_.rank), static_cast<int>(me_.size), wire_}; }
   std::chrono::nanoseconds timeout() const { return timeout_; }
   void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
   Status Run(const Collective& it) {
@@ -159,19 +156,17 @@ class Communicator::Impl {
   std::chrono::nanoseconds WaitedFor(uint32_t rank) {
     return queue_.Run([&] { return executor_.WaitedFor(rank); });
   }
-  // As far as it ends without waiting for long.
-  Work SendNow(const void* data, int64_t count, DType dtype, int to, int tag) {
-    const Status wrong = CheckMessage("send", "data", data, count, dtype, "to", to, tag);
-    return Started(wrong, to, [&](uint32_t rank) {
-      return messages_->Send(rank, static_cast<uint32_t>(tag), dtype, data, BytesOf(count, dtype));
-    });
+  Status Send(const OneMessage& it) {
+    return it.wrong.ok() ? messages_->Wait(it.peer, BeginSend(it), timeout_) : it.wrong;
   }
-  Work ReceiveNow(void* data, int64_t count, DType dtype, int from, int tag) {
-    const Status wrong = CheckMessage("recv", "data", data, count, dtype, "from", from, tag);
-    return Started(wrong, from, [&](uint32_t rank) {
-      return messages_->Receive(rank, static_cast<uint32_t>(tag), dtype, data,
-                                BytesOf(count, dtype));
-    });
+  Work StartSend(const OneMessage& it) {
+    return it.wrong.ok() ? Started(it.peer, BeginSend(it)) : Work(it.wrong);
+  }
+  Status Receive(const OneMessage& it) {
+    return it.wrong.ok() ? messages_->Wait(it.peer, BeginReceive(it), timeout_) : it.wrong;
+  }
+  Work StartReceive(const OneMessage& it) {
+    return it.wrong.ok() ? Started(it.peer, BeginReceive(it)) : Work(it.wrong);
   }
 
   // Where this rank's group has met; nullopt: it wants none.
@@ -184,27 +179,14 @@ class Communicator::Impl {
   }
 
  private:
-  static uint64_t BytesOf(int64_t count, DType dtype) {
-    return static_cast<uint64_t>(count) * SizeOf(dtype);
+  TransferPtr BeginSend(const OneMessage& it) {
+    return messages_->Send(it.peer, it.tag, it.dtype, it.data, it.bytes);
   }
-  Status CheckMessage(const char* call, const char* name, const void* data, int64_t count,
-                      DType dtype, const char* whom, int rank, int tag) const {
-    Status status = CheckCount(call, count, dtype, 1);
-    if (status.ok()) {
-      status = CheckBuffer(call, name, data, count, dtype);
-    }
-    if (status.ok()) {
-      status = CheckRank(call, whom, rank, static_cast<int>(me_.size));
-    }
-    return status.ok() ? CheckTag(call, tag) : status;
+  TransferPtr BeginReceive(const OneMessage& it) {
+    return messages_->Receive(it.peer, it.tag, it.dtype, it.data, it.bytes);
   }
-  template <typename Function>
-  Work Started(const Status& wrong, int rank, const Function& begin) {
-    if (!wrong.ok()) {
-      return Work(wrong);
-    }
-    const auto peer = static_cast<uint32_t>(rank);
-    return Work(std::make_shared<MessageWork>(messages_, peer, begin(peer), timeout_));
+  Work Started(uint32_t peer, TransferPtr transfer) {
+    return Work(std::make_shared<MessageWork>(messages_, peer, std::move(transfer), timeout_));
   }
   Status RunNow(const Collective& it, std::chrono::nanoseconds timeout) {
     executor_.SetTimeout(timeout);
@@ -290,80 +272,80 @@ std::chrono::nanoseconds Communicator::WaitedFor(int rank) const {
 }
 
 Status Communicator::Send(const void* data, int64_t count, DType dtype, int to, int tag) {
-  return impl_->SendNow(data, count, dtype, to, tag).Wait();
+  return impl_->Send(impl_->calls().Send(data, count, dtype, to, tag));
 }
 Work Communicator::SendAsync(const void* data, int64_t count, DType dtype, int to, int tag) {
-  return impl_->SendNow(data, count, dtype, to, tag);
+  return impl_->StartSend(impl_->calls().Send(data, count, dtype, to, tag));
 }
 Status Communicator::Recv(void* data, int64_t count, DType dtype, int from, int tag) {
-  return impl_->ReceiveNow(data, count, dtype, from, tag).Wait();
+  return impl_->Receive(impl_->calls().Receive(data, count, dtype, from, tag));
 }
 Work Communicator::RecvAsync(void* data, int64_t count, DType dtype, int from, int tag) {
-  return impl_->ReceiveNow(data, count, dtype, from, tag);
+  return impl_->StartReceive(impl_->calls().Receive(data, count, dtype, from, tag));
 }
 
-Status Communicator::Barrier() { return impl_->Run(impl_->collectives().Barrier()); }
-Work Communicator::BarrierAsync() { return impl_->Start(impl_->collectives().Barrier()); }
+Status Communicator::Barrier() { return impl_->Run(impl_->calls().Barrier()); }
+Work Communicator::BarrierAsync() { return impl_->Start(impl_->calls().Barrier()); }
 
 Status Communicator::AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op) {
-  return impl_->Run(impl_->collectives().AllReduce(in, out, count, dtype, op));
+  return impl_->Run(impl_->calls().AllReduce(in, out, count, dtype, op));
 }
 Work Communicator::AllReduceAsync(const void* in, void* out, int64_t count, DType dtype,
                                   ReduceOp op) {
-  return impl_->Start(impl_->collectives().AllReduce(in, out, count, dtype, op));
+  return impl_->Start(impl_->calls().AllReduce(in, out, count, dtype, op));
 }
 
 Status Communicator::Reduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
                             int root) {
-  return impl_->Run(impl_->collectives().Reduce(in, out, count, dtype, op, root));
+  return impl_->Run(impl_->calls().Reduce(in, out, count, dtype, op, root));
 }
 Work Communicator::ReduceAsync(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
                                int root) {
-  return impl_->Start(impl_->collectives().Reduce(in, out, count, dtype, op, root));
+  return impl_->Start(impl_->calls().Reduce(in, out, count, dtype, op, root));
 }
 
 Status Communicator::Broadcast(void* data, int64_t count, DType dtype, int root) {
-  return impl_->Run(impl_->collectives().Broadcast(data, count, dtype, root));
+  return impl_->Run(impl_->calls().Broadcast(data, count, dtype, root));
 }
 Work Communicator::BroadcastAsync(void* data, int64_t count, DType dtype, int root) {
-  return impl_->Start(impl_->collectives().Broadcast(data, count, dtype, root));
+  return impl_->Start(impl_->calls().Broadcast(data, count, dtype, root));
 }
 
 Status Communicator::AllGather(const void* in, void* out, int64_t count, DType dtype) {
-  return impl_->Run(impl_->collectives().AllGather(in, out, count, dtype));
+  return impl_->Run(impl_->calls().AllGather(in, out, count, dtype));
 }
 Work Communicator::AllGatherAsync(const void* in, void* out, int64_t count, DType dtype) {
-  return impl_->Start(impl_->collectives().AllGather(in, out, count, dtype));
+  return impl_->Start(impl_->calls().AllGather(in, out, count, dtype));
 }
 
 Status Communicator::Gather(const void* in, void* out, int64_t count, DType dtype, int root) {
-  return impl_->Run(impl_->collectives().Gather(in, out, count, dtype, root));
+  return impl_->Run(impl_->calls().Gather(in, out, count, dtype, root));
 }
 Work Communicator::GatherAsync(const void* in, void* out, int64_t count, DType dtype, int root) {
-  return impl_->Start(impl_->collectives().Gather(in, out, count, dtype, root));
+  return impl_->Start(impl_->calls().Gather(in, out, count, dtype, root));
 }
 
 Status Communicator::Scatter(const void* in, void* out, int64_t count, DType dtype, int root) {
-  return impl_->Run(impl_->collectives().Scatter(in, out, count, dtype, root));
+  return impl_->Run(impl_->calls().Scatter(in, out, count, dtype, root));
 }
 Work Communicator::ScatterAsync(const void* in, void* out, int64_t count, DType dtype, int root) {
-  return impl_->Start(impl_->collectives().Scatter(in, out, count, dtype, root));
+  return impl_->Start(impl_->calls().Scatter(in, out, count, dtype, root));
 }
 
 Status Communicator::ReduceScatter(const void* in, void* out, int64_t count, DType dtype,
                                    ReduceOp op) {
-  return impl_->Run(impl_->collectives().ReduceScatter(in, out, count, dtype, op));
+  return impl_->Run(impl_->calls().ReduceScatter(in, out, count, dtype, op));
 }
 Work Communicator::ReduceScatterAsync(const void* in, void* out, int64_t count, DType dtype,
                                       ReduceOp op) {
-  return impl_->Start(impl_->collectives().ReduceScatter(in, out, count, dtype, op));
+  return impl_->Start(impl_->calls().ReduceScatter(in, out, count, dtype, op));
 }
 
 Status Communicator::AllToAll(const void* in, void* out, int64_t count, DType dtype) {
-  return impl_->Run(impl_->collectives().AllToAll(in, out, count, dtype));
+  return impl_->Run(impl_->calls().AllToAll(in, out, count, dtype));
 }
 Work Communicator::AllToAllAsync(const void* in, void* out, int64_t count, DType dtype) {
-  return impl_->Start(impl_->collectives().AllToAll(in, out, count, dtype));
+  return impl_->Start(impl_->calls().AllToAll(in, out, count, dtype));
 }
 
 }  // namespace muster

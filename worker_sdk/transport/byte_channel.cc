@@ -97,13 +97,22 @@ class RingChannel : public ByteChannel {
     if (moved > 0) {
       CopyOut(to, read_, moved);
       read_ += moved;
-      std::atomic_ref(in_.read).exchange(read_, std::memory_order_seq_cst);
-      ring_bell_();
+      FreeRoom(there);
     }
     return {moved};
   }
 
  private:
+  // The other rank sleeps for room only when the ring is full: it hears of it when much was there,
+  // and when much is free again since it heard last. The rest it finds when it looks.
+  void FreeRoom(uint64_t was_there) {
+    if (was_there < PipeRing::kBytes / 2 && read_ - told_read_ < PipeRing::kBytes / 4) {
+      return std::atomic_ref(in_.read).store(read_, std::memory_order_release);
+    }
+    told_read_ = read_;
+    std::atomic_ref(in_.read).exchange(read_, std::memory_order_seq_cst);
+    ring_bell_();
+  }
   void CopyIn(uint64_t number, const uint8_t* from, uint64_t bytes) {
     const uint64_t at = number % PipeRing::kBytes;
     const uint64_t first = std::min(bytes, PipeRing::kBytes - at);
@@ -125,6 +134,7 @@ class RingChannel : public ByteChannel {
   const std::function<void()> ring_bell_;
   uint64_t written_ = 0;
   uint64_t read_ = 0;
+  uint64_t told_read_ = 0;       // with a ring of the bell
   uint64_t others_read_ = 0;     // as we have seen
   uint64_t others_written_ = 0;  // as we have seen
 };

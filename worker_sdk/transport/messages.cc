@@ -240,14 +240,13 @@ Status Messages::Wait(uint32_t rank, const TransferPtr& transfer,
 Status Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
                           std::chrono::nanoseconds timeout) {
   const WaitPolicy& policy = arena_->policy();
+  for (uint32_t i = 0; i < policy.spins && !Ended(transfer); ++i) {
+    Arena::Pause();
+  }
   const auto begin = Clock::now();
   auto looked = begin;
   std::chrono::minutes told{0};
-  for (uint32_t i = 0; !Ended(transfer); ++i) {
-    if (i < policy.spins) {
-      Arena::Pause();
-      continue;
-    }
+  while (!Ended(transfer)) {
     auto now = Clock::now();
     if (now - begin < policy.yields) {
       sched_yield();

@@ -17,7 +17,7 @@ MERSENNE = (1 << 31) - 1
 
 def arguments():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ops", default="allreduce,barrier,bcast,allgather,alltoall", type=lambda text: text.split(","))
+    parser.add_argument("--ops", default="allreduce,barrier,bcast,allgather,alltoall,pingpong", type=lambda text: text.split(","))
     parser.add_argument("--min", type=int, default=8)
     parser.add_argument("--max", type=int, default=64 << 20)
     parser.add_argument("--seconds", type=float, default=0.3)
@@ -98,6 +98,15 @@ def load(options):
         show(options, "load_cpu", size, used.item(), used.item(), 0, used.item(), options.steps)
 
 
+def ping_pong(part, last):
+    if dist.get_rank() == 0:
+        dist.send(part, last)
+        dist.recv(part, last)
+    elif dist.get_rank() == last:
+        dist.recv(part, 0)
+        dist.send(part, 0)
+
+
 def calls(options):
     ranks = dist.get_world_size()
     share = (ranks - 1) / ranks
@@ -130,6 +139,10 @@ def calls(options):
         if "alltoall" in options.ops:
             whole, parts = torch.zeros(part * ranks), data[: part * ranks]
             measure(options, "alltoall", part * ranks * 4, share, lambda: dist.all_to_all_single(parts, whole))
+    if "pingpong" in options.ops and ranks > 1:
+        for size in SIZES:
+            if size <= options.max:
+                measure(options, "pingpong_rtt", size, 2, lambda part=data[: size // 4]: ping_pong(part, ranks - 1))
 
 
 def main():

@@ -31,6 +31,12 @@ class Comm {
     MPI_Alltoall(in, static_cast<int>(count), MPI_FLOAT, out, static_cast<int>(count), MPI_FLOAT,
                  MPI_COMM_WORLD);
   }
+  void Send(const float* data, size_t count, int to) {
+    MPI_Send(data, static_cast<int>(count), MPI_FLOAT, to, 0, MPI_COMM_WORLD);
+  }
+  void Recv(float* data, size_t count, int from) {
+    MPI_Recv(data, static_cast<int>(count), MPI_FLOAT, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
 
  private:
   int rank_ = 0;

@@ -137,7 +137,7 @@ TEST_F(ConversationTest, RandomMessagesArriveInTheOrderOfTheirTag) {
     for (int i = 0; i < 2000; ++i) {
       step(random() % 2);
     }
-    for (const size_t side : {0, 1}) {
+    for (const size_t side : {size_t{0}, size_t{1}}) {
       ASSERT_FALSE(sides[side].open()) << "seed " << seed;
       Plan& plan = plans[side];
       ASSERT_EQ(plan.posted, plan.receives.size());
@@ -162,14 +162,18 @@ TEST_F(ConversationTest, WhatDoesNotFitIsToldAndNothingElseIsDisturbed) {
       Owned received(3, bytes * 2, 0, DType::kFloat64);
       SendAndReceive(sent, received, send_first);
       const std::string count = std::to_string(bytes / 4);
-      EXPECT_EQ(received.status().ToString(),
-                "FAILED_PRECONDITION: message with tag 3: rank 0 sends " + count +
-                    " x float32, this rank wants " + count + " x float64");
+      const auto what = [&](const char* sender, const char* receiver) {
+        std::string out = "FAILED_PRECONDITION: message with tag 3: ";
+        out += sender;
+        out += " sends " + count + " x float32, ";
+        out += receiver;
+        out += " wants " + count + " x float64";
+        return out;
+      };
+      EXPECT_EQ(received.status().ToString(), what("rank 0", "this rank"));
       EXPECT_TRUE(sent.transfer->ended);
       if (bytes > Conversation::kWholeMax) {
-        EXPECT_EQ(sent.status().ToString(),
-                  "FAILED_PRECONDITION: message with tag 3: this rank sends " + count +
-                      " x float32, rank 1 wants " + count + " x float64");
+        EXPECT_EQ(sent.status().ToString(), what("this rank", "rank 1"));
       }
       Owned next(3, 10, 9);
       Owned got(3, 10);

@@ -12,10 +12,10 @@ TEST(CopyTest, EveryByteAndNoOther) {
   for (size_t i = 0; i < source.size(); ++i) {
     source[i] = static_cast<uint8_t>(i * 7 + i / 256 + 1);
   }
-  constexpr size_t kSizes[] = {0,    1,    63,   64,   65,   1000, 1023,
+  constexpr size_t kBytes[] = {0,    1,    63,   64,   65,   1000, 1023,
                                1024, 1025, 1087, 1088, 1089, 4096, 4500};
   constexpr size_t kOffsets[] = {0, 1, 13, 32};
-  for (const size_t bytes : kSizes) {
+  for (const size_t bytes : kBytes) {
     for (const size_t from : kOffsets) {
       for (const size_t to : kOffsets) {
         std::vector<uint8_t> want(source.size(), 0);

@@ -16,10 +16,19 @@ struct Collective {
   void* out = nullptr;
 };
 
+struct OneMessage {
+  Status wrong;  // as above
+  uint32_t peer = 0;
+  uint32_t tag = 0;
+  DType dtype = DType::kUInt8;
+  void* data = nullptr;  // of a send: only read
+  uint64_t bytes = 0;
+};
+
 // Of one rank; muster/communicator.h says what each does.
-class Collectives {
+class Calls {
  public:
-  Collectives(int rank, int size, Wire wire) : rank_(rank), size_(size), wire_(wire) {}
+  Calls(int rank, int size, Wire wire) : rank_(rank), size_(size), wire_(wire) {}
 
   Collective Barrier() const;
   Collective AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op) const;
@@ -32,6 +41,8 @@ class Collectives {
   Collective ReduceScatter(const void* in, void* out, int64_t count, DType dtype,
                            ReduceOp op) const;
   Collective AllToAll(const void* in, void* out, int64_t count, DType dtype) const;
+  OneMessage Send(const void* data, int64_t count, DType dtype, int to, int tag) const;
+  OneMessage Receive(void* data, int64_t count, DType dtype, int from, int tag) const;
 
  private:
   // An argument, by its name; null where this rank needs none.
@@ -42,6 +53,8 @@ class Collectives {
   Collective Check(Call call, int64_t count, int root, const Buffer& in, const Buffer& out) const;
   Collective CheckReduction(Call call, int64_t count, int root, const Buffer& in,
                             const Buffer& out) const;
+  OneMessage CheckMessage(const char* call, const void* data, int64_t count, DType dtype,
+                          const char* whom, int rank, int tag) const;
 
   int rank_;
   int size_;
