@@ -109,17 +109,19 @@ class ReduceMaker : private BetweenNodesMaker {
   }
 
   // In chunks. A carrier reduces its share of a chunk over the node, then over the nodes, and puts
-  // it into the result area. Chunk k+1 is reduced in the node, and its messages are sent, before
-  // those of chunk k are waited for.
+  // it into the result area. The next chunks, `ahead` of them, are reduced in the node, and their
+  // messages are sent, before those of chunk k are waited for: with one,
   //   fill(0) publish wait | begin(0) fill(1) publish wait | begin(1) end(0) fill(2) publish wait
   //   take(0) | ...
+  // One is enough where messages are fast; a network with a long delay is idle for most of it then.
   void AllReduce() {
     chunks_ = (bytes_ + group_.slot_bytes - 1) / group_.slot_bytes;
     whole_ = nodes() == 2 || (chunks_ == 1 && bytes_ / group_.carriers <= kWholeBytesMax);
     tree_ = whole_ && nodes() > kDirectNodesMax;
     share_max_ = ShareMax(ChunkAt(0), group_.carriers);
     part_max_ = whole_ ? share_max_ : ShareMax(share_max_, nodes());
-    const uint64_t delay = chunks_ == 1 ? 0 : whole_ ? 1 : 2;
+    ahead_ = std::min<uint64_t>(group_.ahead, chunks_ - 1);
+    const uint64_t delay = whole_ ? ahead_ : 2 * ahead_;
     if (progress_.turn == 0) {
       WaitAll();
       Fill(0);
@@ -153,9 +155,8 @@ class ReduceMaker : private BetweenNodesMaker {
     if (turn < chunks_) {
       Begin(turn);
     }
-    const uint64_t middle_delay = std::min<uint64_t>(delay, 1);
-    if (!whole_ && turn >= middle_delay && turn - middle_delay < chunks_) {
-      Middle(turn - middle_delay);
+    if (!whole_ && turn >= ahead_ && turn - ahead_ < chunks_) {
+      Middle(turn - ahead_);
     }
     if (turn >= delay && IsTarget(node())) {
       End(turn - delay);
@@ -205,20 +206,21 @@ class ReduceMaker : private BetweenNodesMaker {
     }
   }
 
-  // Memory of a carrier, three times (as many chunks are under way): what each other node sent,
-  // what this node has itself, the piece that we have finished.
+  // Memory of a carrier, once for each chunk under way: what each other node sent, what this node
+  // has itself, the piece that we have finished.
   Ref Wired(uint64_t offset) const {
     return {narrow_ ? Space::kNarrow : Space::kScratch, 0, offset};
   }
-  Ref Parts(uint64_t chunk) const { return Wired(chunk % kUnderWay * nodes() * part_max_); }
+  Ref Parts(uint64_t chunk) const { return Wired(chunk % under_way_ * nodes() * part_max_); }
   // This node's part of our share: of one rank it is what the caller has.
   bool IsPartialIn() const { return size() == 1 && !narrow_; }
   Ref Partial(uint64_t chunk) const {
-    return IsPartialIn() ? In(At(chunk) + ShareOf(chunk).begin)
-                         : Wired(kUnderWay * nodes() * part_max_ + chunk % kUnderWay * share_max_);
+    return IsPartialIn()
+               ? In(At(chunk) + ShareOf(chunk).begin)
+               : Wired(under_way_ * nodes() * part_max_ + chunk % under_way_ * share_max_);
   }
   Ref Finished(uint64_t chunk) const {
-    return Wired(kUnderWay * (nodes() * part_max_ + share_max_) + chunk % kUnderWay * part_max_);
+    return Wired(under_way_ * (nodes() * part_max_ + share_max_) + chunk % under_way_ * part_max_);
   }
   Range PieceOf(uint64_t chunk, uint32_t node) const {
     return Share(ShareOf(chunk).bytes(), node, nodes());
@@ -227,8 +229,8 @@ class ReduceMaker : private BetweenNodesMaker {
   void ReduceHere(uint64_t chunk) {
     const Range share = ShareOf(chunk);
     if (!IsPartialIn()) {
-      if (chunk >= kUnderWay) {
-        Flush(progress_.begun[chunk % kUnderWay]);  // of the chunk that was there
+      if (chunk >= under_way_) {
+        Flush(progress_.begun[chunk % under_way_]);  // of the chunk that was there
       }
       ReducePlaces(Partial(chunk), In(At(chunk) + share.begin), share.begin, share.bytes());
     }
@@ -243,7 +245,7 @@ class ReduceMaker : private BetweenNodesMaker {
         Send(Behind(i), Plus(Partial(chunk), piece.begin), piece.bytes());
       }
     }
-    progress_.begun[chunk % kUnderWay] = progress_.sends;
+    progress_.begun[chunk % under_way_] = progress_.sends;
   }
   // Each node finishes a piece of the share.
   void Middle(uint64_t chunk) {
@@ -251,8 +253,8 @@ class ReduceMaker : private BetweenNodesMaker {
     for (uint32_t i = 1; i < nodes(); ++i) {
       Receive(Before(i), Plus(Parts(chunk), Before(i) * part_max_), piece.bytes());
     }
-    if (chunk >= kUnderWay) {
-      Flush(progress_.middle[chunk % kUnderWay]);
+    if (chunk >= under_way_) {
+      Flush(progress_.middle[chunk % under_way_]);
     }
     ReduceNodes(Finished(chunk), Plus(Partial(chunk), piece.begin), Parts(chunk), part_max_,
                 piece.bytes());
@@ -260,7 +262,7 @@ class ReduceMaker : private BetweenNodesMaker {
       Divide(Finished(chunk), piece.bytes());
     }
     SendToTargets(Finished(chunk), piece.bytes());
-    progress_.middle[chunk % kUnderWay] = progress_.sends;
+    progress_.middle[chunk % under_way_] = progress_.sends;
   }
   void End(uint64_t chunk) {
     const Range share = ShareOf(chunk);
@@ -270,7 +272,7 @@ class ReduceMaker : private BetweenNodesMaker {
       ReceiveWholes(Parts(chunk), part_max_, share.bytes());
     }
     if (IsPartialIn()) {
-      Flush(progress_.begun[chunk % kUnderWay]);  // of `in`, which may be `out`
+      Flush(progress_.begun[chunk % under_way_]);  // of `in`, which may be `out`
     }
     if (whole_) {
       ReduceNodes(target, Partial(chunk), Parts(chunk), part_max_, share.bytes());
@@ -331,7 +333,9 @@ class ReduceMaker : private BetweenNodesMaker {
   }
 
   const bool narrow_ = call_.wire == Wire::kBFloat16;
+  const uint64_t under_way_ = UnderWay(group_.ahead);
   uint64_t chunks_ = 0;
+  uint64_t ahead_ = 0;
   bool whole_ = false;      // a share goes to every other node as a whole
   bool tree_ = false;       // up a tree and down again
   uint64_t share_max_ = 0;  // bytes of a share

@@ -62,6 +62,8 @@ struct Call {
   Wire wire = Wire::kFull;
 };
 
+inline constexpr uint32_t kAheadMax = 16;
+
 // All ranks, and our place among them. Everything but `node` and `place` is the same for all.
 struct Group {
   const Layout* layout = nullptr;  // outlives the group
@@ -70,6 +72,7 @@ struct Group {
   uint64_t slot_bytes = 0;    // the smallest of all nodes
   uint64_t result_bytes = 0;  // the smallest of all nodes
   uint32_t carriers = 1;      // ranks of each node that share the traffic of a large reduction
+  uint32_t ahead = 1;         // its chunks that are sent before the first must come: 1..kAheadMax
 
   uint32_t size() const { return layout->SizeOf(node); }
   uint32_t rank() const { return layout->RankOf(node, place); }
@@ -116,9 +119,9 @@ struct Step {
 };
 
 // Chunks of a reduction between nodes whose messages are under way at the same time.
-inline constexpr uint64_t kUnderWay = 3;
+constexpr uint64_t UnderWay(uint32_t ahead) { return 2 * uint64_t{ahead} + 1; }
 // After so many turns the first chunks under way are finished, and their memory comes again.
-inline constexpr uint64_t kTurnsAtOnce = kUnderWay + 2;
+constexpr uint64_t TurnsAtOnce(uint32_t ahead) { return 4 * uint64_t{ahead} + 1; }
 
 // How far the schedule of a call has been made.
 struct Progress {
@@ -126,9 +129,9 @@ struct Progress {
   uint64_t turn = 0;     // the next one
   uint64_t sends = 0;    // so far
   uint64_t flushed = 0;  // of them
-  // Sends so far, after the first and the second step of a chunk's way: by chunk % kUnderWay.
-  uint64_t begun[kUnderWay] = {};
-  uint64_t middle[kUnderWay] = {};
+  // Sends so far, after the first and the second step of a chunk's way: by chunk % UnderWay().
+  uint64_t begun[UnderWay(kAheadMax)] = {};
+  uint64_t middle[UnderWay(kAheadMax)] = {};
 };
 
 // The next steps of the rank at `group.place` of `group.node` for `call`, into `out` (which is

@@ -57,7 +57,7 @@ class ScheduleMaker {
   // The next turns of `turns`.
   template <typename Turn>
   void Turns(uint64_t turns, const Turn& turn) {
-    const uint64_t end = std::min(turns, progress_.turn + kTurnsAtOnce);
+    const uint64_t end = std::min(turns, progress_.turn + TurnsAtOnce(group_.ahead));
     for (; progress_.turn < end; ++progress_.turn) {
       turn(progress_.turn);
     }

@@ -72,6 +72,14 @@ Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
   arena_->SetNames([this](uint32_t rank) { return layout_.NameOf(rank); });
 }
 
+void Executor::SetDelay(std::chrono::nanoseconds delay) {
+  // More than 2 Gbit/s with a long delay is more than the kernel's socket buffers hold.
+  constexpr int64_t kBytesPerMicrosecond = 250;
+  const int64_t bytes = std::min<int64_t>(delay.count() / 1000, 1'000'000) * kBytesPerMicrosecond;
+  group_.ahead = static_cast<uint32_t>(
+      std::clamp<uint64_t>(static_cast<uint64_t>(bytes) / group_.slot_bytes + 1, 1, kAheadMax));
+}
+
 Status Executor::Run(const Call& call, const void* in, void* out) {
   if (!broken_.ok()) {
     return broken_;

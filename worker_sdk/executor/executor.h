@@ -42,6 +42,9 @@ class Executor {
   // Ranks of each node that share the traffic of large reductions: at most the smallest node's, the
   // same on every rank.
   void SetCarriers(uint32_t carriers) { group_.carriers = carriers; }
+  // Of messages that take this long from node to node, so many chunks of a large reduction are sent
+  // ahead; the same on every rank.
+  void SetDelay(std::chrono::nanoseconds delay);
   Counters counters() const;
   std::chrono::nanoseconds WaitedFor(uint32_t rank) const;
   // Every error but InvalidArgument is for good: each later call returns it again.

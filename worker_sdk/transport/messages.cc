@@ -231,7 +231,7 @@ Status Messages::Wait(uint32_t rank, const TransferPtr& transfer,
     }
     ++waiting_;
   }
-  const Status status = WaitLong(rank, transfer, timeout);
+  Status status = WaitLong(rank, transfer, timeout);
   const std::lock_guard lock(mutex_);
   --waiting_;
   return status;

@@ -245,7 +245,7 @@ bool HasSteps(World& world, uint32_t me) {
   while (rank.at == rank.steps.size() && !rank.progress.done) {
     const bool is_first = rank.progress.turn == 0;
     MakeSchedule({&world.layout, rank.seat.node, rank.seat.place, world.slot_bytes,
-                  world.slot_bytes * world.layout.SmallestNode(), world.carriers},
+                  world.slot_bytes * world.layout.SmallestNode(), world.carriers, world.ahead},
                  world.call, rank.progress, rank.steps);
     rank.at = 0;
     CheckNeeds(world, me, is_first);

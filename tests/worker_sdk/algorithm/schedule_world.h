@@ -83,6 +83,7 @@ struct World {
   const Call call;
   const uint64_t slot_bytes;
   const uint32_t carriers;
+  uint32_t ahead = 1;
   std::optional<StepKind> without;  // steps that are left out
   std::vector<Rank> ranks;
   // By node and area: what AreaOf() says of a Ref.
