@@ -360,8 +360,7 @@ bool Conversation::listens() const {
 }
 
 bool Conversation::open() const {
-  const bool amid = in_done_ > 0 && !ended();
-  return !out_.empty() || amid || listens();
+  return !ended() && (!out_.empty() || in_done_ > 0 || listens());
 }
 
 }  // namespace muster
