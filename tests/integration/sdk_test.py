@@ -226,4 +226,4 @@ def test_muster_perf_prints_the_columns_of_the_peers(node0):
     result = node0.run("-n", "2", "--no-prefix", BIN / "muster-perf", "--max", "1024", "--seconds", "0.01", "--header")
     lines = result.text.splitlines()
     assert result.code == 0 and lines[0] == "peer,layout,P,bytes,p50_us,p99_us,busbw_GBps,op,mean_us,iters", result
-    assert [line.split(",")[7] for line in lines[1:]] == ["allreduce"] * 3 + ["barrier"], result
+    assert [line.split(",")[7] for line in lines[1:]] == ["allreduce"] * 3 + ["barrier"] + ["pingpong_rtt"] * 3, result
