@@ -103,6 +103,17 @@ def test_messages_between_any_two(node0, nodes, n):
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
+def test_a_message_leaves_while_its_sender_waits_in_another_communicator(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", 4, "--no-prefix", PROBE, "message-then-group", env={"MUSTER_TIMEOUT": "20"})
+    assert result.code == 0 and result.text.splitlines() == ["OK"] * 4, result
+
+
+def test_a_child_by_fork_ends_nothing_of_its_parent(node0):
+    result = node0.run("-n", 3, "--no-prefix", PROBE, "fork")
+    assert result.code == 0 and result.text.count("sums are right") == 3, result
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
 def test_a_message_of_one_that_died(node0, nodes):
     result = node0.run("--standalone", "--nnodes", nodes, "-n", 4, "--no-prefix", "--grace", "30", PROBE, "message-death")
     assert "OK, then UNAVAILABLE: rank 1 has died" in result.text, result

@@ -1,5 +1,6 @@
 // A worker for tests/integration/sdk_test.py; `launch` starts it. What it does is its first word.
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -127,6 +129,40 @@ int Messages(muster::Communicator& comm) {
   }
   std::printf("rank %d of %d: messages are right\n", comm.rank(), comm.size());
   return 0;
+}
+
+// What was sent in one communicator leaves while the sender waits in another one.
+int MessageThenGroup(muster::Communicator& comm) {
+  muster::StatusOr<std::optional<muster::Communicator>> group = comm.Split(0);
+  if (!group.ok()) {
+    return Say(group.status());
+  }
+  int32_t value = comm.rank();
+  muster::Status status;
+  for (int rank = 1; status.ok() && comm.rank() == 0 && rank < comm.size(); ++rank) {
+    status = comm.Send(&value, 1, muster::DType::kInt32, rank);
+  }
+  if (comm.rank() != 0) {
+    status = comm.Recv(&value, 1, muster::DType::kInt32, 0);
+  }
+  if (status.ok()) {
+    status = (*group)->Barrier();
+  }
+  return Say(status);
+}
+
+// A child by fork() ends, and its parent's communicator goes on.
+int Fork(std::optional<muster::Communicator> comm) {
+  if (muster::Work(comm->BarrierAsync()).Wait().ok() && fork() == 0) {
+    comm.reset();
+    _exit(0);
+  }
+  int how = 0;
+  if (wait(&how) < 0 || how != 0) {
+    std::printf("the child ended with %d\n", how);
+    return 1;
+  }
+  return Sum(*comm);
 }
 
 // Rank 1 dies once rank 0 has heard of it; rank 0 waits for more, the others for rank 0.
@@ -329,6 +365,12 @@ int main(int argc, char** argv) {
   }
   if (what == "messages") {
     return Messages(*comm);
+  }
+  if (what == "message-then-group") {
+    return MessageThenGroup(*comm);
+  }
+  if (what == "fork") {
+    return Fork(*std::move(comm));
   }
   if (what == "message-death") {
     return MessageUntilDeath(*comm);

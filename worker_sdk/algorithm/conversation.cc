@@ -34,10 +34,17 @@ uint64_t Conversation::Outgoing::bytes() const {
 }
 
 void Conversation::Say(FrameKind kind, const FrameHead& about, TransferPtr transfer) {
-  Outgoing& out = out_.emplace_back();
+  Outgoing out;
   out.head = about;
   out.head.kind = kind;
   out.transfer = std::move(transfer);
+  const bool is_answer = kind == FrameKind::kAccept || kind == FrameKind::kRefuse;
+  if (!is_answer) {
+    return out_.push_back(std::move(out));
+  }
+  // Who waits for it may read nothing else until then: it goes before all that has not begun.
+  const bool begun = !out_.empty() && out_.front().done > 0;
+  out_.insert(out_.begin() + (begun ? 1 : 0), std::move(out));
 }
 
 void Conversation::Send(TransferPtr transfer) {
@@ -145,7 +152,7 @@ void Conversation::Wrote(uint64_t bytes) {
 }
 
 Conversation::Room Conversation::NextIn() {
-  if (ended() || (in_done_ == 0 && (!listens() || kept_in_ >= kKeptMax))) {
+  if (!hears()) {
     return {};
   }
   if (in_done_ < sizeof(in_)) {
@@ -359,8 +366,10 @@ bool Conversation::listens() const {
   return !posted_.empty() || !offered_.empty() || !accepted_.empty() || closed_;
 }
 
-bool Conversation::open() const {
-  return !ended() && (!out_.empty() || in_done_ > 0 || listens());
+bool Conversation::hears() const {
+  return !ended() && (in_done_ > 0 || (listens() && kept_in_ < kKeptMax));
 }
+
+bool Conversation::open() const { return !ended() && (!out_.empty() || in_done_ > 0 || listens()); }
 
 }  // namespace muster

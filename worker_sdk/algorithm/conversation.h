@@ -94,6 +94,7 @@ class Conversation {
   // goodbye after them; what comes is for nobody.
   void Close(const Status& why);
 
+  bool hears() const;  // NextIn() has room
   // Something is to be sent, or is waited for.
   bool open() const;
   bool has_out() const { return !out_.empty(); }

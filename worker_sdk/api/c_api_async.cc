@@ -14,7 +14,10 @@ int muster_wait(muster_work* work) {
                                           : work->cpp.Wait());
   });
 }
-int muster_test(muster_work* work) { return work == nullptr || work->cpp.Test() ? 1 : 0; }
+int muster_test(muster_work* work) {
+  const int code = muster::Guarded([&] { return work == nullptr || work->cpp.Test() ? 1 : 0; });
+  return code == 0 ? 0 : 1;  // of what could not be looked at, muster_wait() says why
+}
 // Takes what the calls below gave away.
 void muster_work_free(muster_work* work) { const std::unique_ptr<muster_work> owned(work); }
 

@@ -1,5 +1,7 @@
 #include "muster/communicator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -107,7 +109,7 @@ class Communicator::Impl {
                   }),
         source_(link_, executor_.layout()),
         messages_(std::make_shared<Messages>(&executor_.arena(), &executor_.layout(), &source_)) {
-    executor_.SetBackground([messages = messages_.get()] { return messages->Progress(); });
+    executor_.SetBackground(&Messages::ProgressAll);
   }
   ~Impl() {
     (void)queue_.Run([] { return Status(); });  // it has come to its end
@@ -132,6 +134,7 @@ class Communicator::Impl {
     return executor_.layout().nodes() == 1 ? Status() : MeasureDelay();
   }
 
+  pid_t process() const { return process_; }
   const WorkerIdentity& job() const { return job_; }
   const WorkerIdentity& me() const { return me_; }
 
@@ -217,6 +220,7 @@ class Communicator::Impl {
     return status.ok() && me_.check ? executor_.Check(it.call, it.out) : status;
   }
 
+  const pid_t process_ = getpid();
   const WorkerIdentity job_;
   const WorkerIdentity me_;
   uint64_t splits_ = 0;  // so far, the same on every rank
@@ -273,7 +277,12 @@ StatusOr<std::optional<Communicator>> Communicator::Split(int64_t color, int64_t
 Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
-Communicator::~Communicator() = default;
+// A child by fork() has what is its parent's: it ends nothing.
+Communicator::~Communicator() {
+  if (impl_ && impl_->process() != getpid()) {
+    [[maybe_unused]] const Impl* const parents = impl_.release();
+  }
+}
 
 int Communicator::rank() const { return static_cast<int>(impl_->me().rank); }
 int Communicator::size() const { return static_cast<int>(impl_->me().size); }

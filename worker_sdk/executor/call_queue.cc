@@ -1,6 +1,7 @@
 #include "worker_sdk/executor/call_queue.h"
 
 #include <csignal>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -12,7 +13,7 @@ class CallQueue::Started : public Pending {
   explicit Started(std::function<Status()> call) : call_(std::move(call)) {}
 
   void Run() {
-    Status status = call_();
+    Status status = RunGuarded();
     call_ = nullptr;
     const std::lock_guard lock(mutex_);
     status_ = std::move(status);
@@ -30,6 +31,14 @@ class CallQueue::Started : public Pending {
   }
 
  private:
+  Status RunGuarded() {
+    try {
+      return call_();
+    } catch (const std::bad_alloc&) {
+      return {StatusCode::kResourceExhausted, "no memory"};  // short: needs none
+    }
+  }
+
   std::function<Status()> call_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -37,6 +37,7 @@ class SocketChannel : public ByteChannel {
     const ssize_t got = recv(socket_.get(), to, bytes, MSG_DONTWAIT);
     return got == 0 ? Moved{0, true, 0} : Result(got);
   }
+  void Abort() override { shutdown(socket_.get(), SHUT_RDWR); }
   int fd() const override { return socket_.get(); }
 
  private:
@@ -67,8 +68,8 @@ class RingChannel : public ByteChannel {
       others_read_ = std::atomic_ref(out_.read).load(std::memory_order_acquire);
       room = std::min(room, PipeRing::kBytes - (written_ - others_read_));
     }
-    if (room > PipeRing::kBytes) {
-      return {0, true, EPROTO};  // it read what nobody wrote
+    if (written_ - others_read_ > PipeRing::kBytes) {
+      return {0, true, ECANCELED};  // it has read what nobody wrote: Abort()
     }
     uint64_t moved = 0;
     for (const Conversation::Piece& piece : pieces) {
@@ -91,7 +92,7 @@ class RingChannel : public ByteChannel {
     }
     const uint64_t there = others_written_ - read_;
     if (there > PipeRing::kBytes) {
-      return {0, true, EPROTO};
+      return {0, true, ECANCELED};
     }
     const uint64_t moved = std::min(there, bytes);
     if (moved > 0) {
@@ -101,8 +102,16 @@ class RingChannel : public ByteChannel {
     }
     return {moved};
   }
+  void Abort() override {
+    for (uint64_t* word : {&out_.written, &in_.read}) {
+      std::atomic_ref(*word).store(kNonsense, std::memory_order_seq_cst);
+    }
+    ring_bell_();
+  }
 
  private:
+  static constexpr uint64_t kNonsense = uint64_t{1} << 63;
+
   // The other rank sleeps for room only when the ring is full: it hears of it when much was there,
   // and when much is free again since it heard last. The rest it finds when it looks.
   void FreeRoom(uint64_t was_there) {

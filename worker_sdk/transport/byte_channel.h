@@ -27,6 +27,8 @@ class ByteChannel {
   };
   virtual Moved Write(const std::array<Conversation::Piece, 2>& pieces) = 0;
   virtual Moved Read(uint8_t* to, uint64_t bytes) = 0;
+  // The other side shall know that nothing more is read or written here.
+  virtual void Abort() = 0;
   virtual int fd() const { return -1; }  // to wait for; -1: it is memory
 };
 

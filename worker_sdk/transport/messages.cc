@@ -17,24 +17,70 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Asleep for no longer than this: what nobody wakes us for is seen then.
-constexpr std::chrono::milliseconds kNap{50};
+constexpr std::chrono::milliseconds kNap{10};
+// Then a dead peer is looked for.
+constexpr std::chrono::milliseconds kLookEvery{50};
+// Pieces of a message that are moved at once: others want the lock, too.
+constexpr int kMovesAtOnce = 32;
 // Where what moves next may be of several kinds, and we sleep for one of them.
 constexpr std::chrono::milliseconds kShortNap{1};
 constexpr std::chrono::milliseconds kGoodbyeWithin{100};
 
+// Whatever ends the scope.
+struct UntilEnd {
+  std::function<void()> end;
+  ~UntilEnd() { end(); }
+};
+
 const Status& Closed() {
-  static const Status closed(StatusCode::kFailedPrecondition, "the communicator is closed");
+  // Never destroyed: a communicator may be closed after the end of main().
+  static const Status& closed =
+      *new Status(StatusCode::kFailedPrecondition, "the communicator is closed");
   return closed;
 }
 
 }  // namespace
+
+// Its lock is taken before that of one of them.
+struct Messages::All {
+  std::mutex mutex;
+  std::vector<Messages*> messages;
+};
 
 Messages::Messages(Arena* arena, const Layout* layout, MessageSource* source)
     : arena_(arena),
       layout_(layout),
       source_(source),
       rank_(arena->RankOf(arena->place())),
-      node_(layout->SeatOf(rank_).node) {}
+      node_(layout->SeatOf(rank_).node) {
+  All& all = TheAll();
+  const std::lock_guard lock(all.mutex);
+  all.messages.push_back(this);
+}
+
+Messages::~Messages() { Leave(); }
+
+Messages::All& Messages::TheAll() {
+  static All& all = *new All();  // never destroyed, as Closed()
+  return all;
+}
+
+// Nobody calls Progress() any more.
+void Messages::Leave() {
+  All& all = TheAll();
+  const std::lock_guard lock(all.mutex);
+  std::erase(all.messages, this);
+}
+
+bool Messages::ProgressAll() {
+  All& all = TheAll();
+  const std::lock_guard lock(all.mutex);
+  bool busy = false;
+  for (Messages* const messages : all.messages) {
+    busy |= messages->Progress();
+  }
+  return busy;
+}
 
 TransferPtr Messages::Send(uint32_t rank, uint32_t tag, DType dtype, const void* data,
                            uint64_t bytes) {
@@ -122,7 +168,8 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
   bool moved = false;
   ByteChannel::Moved in;
   ByteChannel::Moved out;
-  for (bool more = true; more;) {
+  bool more = true;
+  for (int i = 0; more && i < kMovesAtOnce; ++i) {
     const bool went = !out.ended && MoveOut(peer, out);
     const bool came = MoveIn(peer, in);
     more = went || came;
@@ -130,6 +177,8 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
   }
   if (in.ended || out.ended) {
     peer.conversation.End(GoneStatus(rank, in.ended ? in : out));
+  } else if (peer.conversation.ended()) {
+    peer.channel->Abort();  // it said goodbye, or nonsense
   }
   return moved;
 }
@@ -231,10 +280,11 @@ Status Messages::Wait(uint32_t rank, const TransferPtr& transfer,
     }
     ++waiting_;
   }
-  Status status = WaitLong(rank, transfer, timeout);
-  const std::lock_guard lock(mutex_);
-  --waiting_;
-  return status;
+  const UntilEnd no_more_waiting{[this] {
+    const std::lock_guard lock(mutex_);
+    --waiting_;
+  }};
+  return WaitLong(rank, transfer, timeout);
 }
 
 Status Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
@@ -254,7 +304,7 @@ Status Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
     }
     Sleep(rank, transfer);
     now = Clock::now();
-    if (now - looked < kNap) {
+    if (now - looked < kLookEvery) {
       continue;
     }
     looked = now;
@@ -281,7 +331,11 @@ Status Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
 void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why) {
   const std::lock_guard lock(mutex_);
   if (!transfer->ended) {
-    peers_.at(rank).conversation.Abandon(transfer, why);
+    Peer& peer = peers_.at(rank);
+    peer.conversation.Abandon(transfer, why);
+    if (peer.channel && peer.conversation.ended()) {
+      peer.channel->Abort();
+    }
   }
 }
 
@@ -291,6 +345,7 @@ void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
   bool pipes = false;
   bool missing = false;  // connections
   bool for_pipe = false;
+  (void)ProgressAll();
   {
     const std::lock_guard lock(mutex_);
     for (const uint32_t active : active_) {
@@ -299,8 +354,8 @@ void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
       pipes |= peer.channel && !is_socket;
       missing |= !peer.channel;
       if (is_socket) {
-        const auto events =
-            static_cast<int16_t>(POLLIN | (peer.conversation.has_out() ? POLLOUT : 0));
+        const auto events = static_cast<int16_t>((peer.conversation.hears() ? POLLIN : 0) |
+                                                 (peer.conversation.has_out() ? POLLOUT : 0));
         sockets.push_back({peer.channel->fd(), events, 0});
       }
       for_pipe |= active == rank && peer.channel && !is_socket;
@@ -318,22 +373,34 @@ void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
   });
 }
 
-bool Messages::Flushed() {
+// Whether anything has moved; `done`: nothing is left to be sent.
+bool Messages::Flush(bool* done) {
   const std::lock_guard lock(mutex_);
-  ProgressLocked();
-  return std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+  const bool moved = ProgressLocked();
+  *done = std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) {
     return peer.second.conversation.sends() && !peer.second.conversation.ended();
   });
+  return moved;
 }
 
 void Messages::Close(std::chrono::nanoseconds within) {
+  Leave();
+  // For as long as something moves now and then.
   const auto flush = [this](std::chrono::nanoseconds limit) {
-    for (const auto begin = Clock::now(); !Flushed();) {
-      LookAround();
-      if (Clock::now() - begin >= limit) {
-        return false;
+    auto moved = Clock::now();
+    for (bool done = false; !done;) {
+      const bool moves = Flush(&done);
+      const auto now = Clock::now();
+      moved = moves ? now : moved;
+      if (done || now - moved >= limit) {
+        return done;
       }
-      std::this_thread::sleep_for(kShortNap);
+      if (now - moved < kShortNap) {
+        sched_yield();
+      } else {
+        LookAround();
+        std::this_thread::sleep_for(kShortNap);
+      }
     }
     return true;
   };

@@ -46,7 +46,7 @@ class Messages {
 
   // All of them are there until Close().
   Messages(Arena* arena, const Layout* layout, MessageSource* source);
-  ~Messages() = default;
+  ~Messages();
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
@@ -62,9 +62,11 @@ class Messages {
 
   // Moves what can be moved now; whether something is under way.
   bool Progress();
+  // Of all communicators of this process: while it waits in one, another one's messages go on.
+  static bool ProgressAll();
 
-  // Sends what is on its way, for at most `within`; then everything ends. Nothing is sent or
-  // received any more.
+  // Sends what is on its way, until nothing has moved for `within`; then everything ends. Nothing
+  // is sent or received any more.
   void Close(std::chrono::nanoseconds within = kCloseWithin);
 
  private:
@@ -79,6 +81,9 @@ class Messages {
 
   Peer& PeerOf(uint32_t rank);
   Status GoneStatus(uint32_t rank, const ByteChannel::Moved& last) const;
+  struct All;  // of this process
+  static All& TheAll();
+  void Leave();
   TransferPtr Begin(uint32_t rank, TransferPtr transfer, bool sends);
   void Activate(uint32_t rank, Peer& peer);
   // Whether anything has moved.
@@ -92,7 +97,7 @@ class Messages {
   bool Ended(const TransferPtr& transfer);
   Status WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   void Sleep(uint32_t rank, const TransferPtr& transfer);
-  bool Flushed();
+  bool Flush(bool* done);
   void GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why);
 
   Arena* const arena_;

@@ -133,7 +133,7 @@ class MUSTER_EXPORT Communicator {
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   // Blocks until the collectives that were started have ended, and until what was sent has left,
-  // this for 10 s at most. What is still to be received ends with FailedPrecondition.
+  // or nothing of it has moved for 10 s. What is still to be received ends with FailedPrecondition.
   ~Communicator();
 
   int rank() const;

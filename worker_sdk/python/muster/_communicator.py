@@ -357,15 +357,17 @@ class Communicator:
     ) -> Any:
         code = None if wire is None else _code(_WIRES, "wire", wire)
         if not async_op:
-            self._call(name, *arguments, wire=code)
-            return result
-        handle = ctypes.c_void_p()
-        self._call(name + "_async", *arguments, ctypes.byref(handle), wire=code)
+            return self._call(name, *arguments, wire=code) or result
         if len(self._started) >= self._look_at:
-            for work in list(self._started):
-                work.test()
+            for one in list(self._started):
+                one.test()
             self._look_at = max(_LOOK_AT_MIN, 2 * len(self._started))
-        return Work(self._library, handle.value or 0, result, buffers, self._started)
+        work = Work(self._library, result, buffers, self._started)  # holds them before the call begins
+        try:
+            self._call(name + "_async", *arguments, ctypes.byref(work.handle), wire=code)
+        finally:
+            work.begun()
+        return work
 
     def _call(self, name: str, *arguments: Any, wire: int | None = None) -> None:
         if wire is None:

@@ -1,5 +1,6 @@
 """A call that goes on beside the program."""
 
+import ctypes
 from typing import Any
 
 from ._errors import check
@@ -12,19 +13,26 @@ class Work:
     returns. A work that is forgotten goes on.
     """
 
-    def __init__(self, library: Any, handle: int, result: Any, buffers: tuple[Any, ...], started: set["Work"]) -> None:
-        self._library, self._handle = library, handle
+    def __init__(self, library: Any, result: Any, buffers: tuple[Any, ...], started: set["Work"]) -> None:
+        self.handle = ctypes.c_void_p()  # for the call that starts
+        self._library = library
         self._result = result
         self._buffers = buffers
         self._started = started  # holds us, and the buffers by us, until the call has ended
         started.add(self)
 
+    def begun(self) -> None:
+        """Lets go of a call that could not be started."""
+        if not self.handle:
+            self._end()
+
     def __del__(self) -> None:
-        self._library.work_free(self._handle)
+        if self.handle:
+            self._library.work_free(self.handle.value)
 
     def test(self) -> bool:
         """Whether the call has ended."""
-        if self._library.test(self._handle):
+        if not self.handle or self._library.test(self.handle.value):
             self._end()
             return True
         return False
@@ -36,7 +44,7 @@ class Work:
         -------
         What the call returns without ``async_op``; raises what it raises.
         """
-        code = self._library.wait(self._handle)
+        code = self._library.wait(self.handle.value)
         self._end()
         check(self._library, code)
         return self._result
