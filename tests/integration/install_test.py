@@ -81,7 +81,7 @@ def test_the_library_shows_its_own_names_only_and_needs_no_other(tree):
     library = tree / "lib/libmuster.so"
     shown = [line.split(maxsplit=2)[2] for line in output("nm", "-D", "-C", "--defined-only", library).splitlines()]
     assert "muster_all_reduce" in shown and any(name.startswith("muster::Communicator::AllReduce(") for name in shown)
-    assert [name for name in shown if not re.match(r"muster(_|::(Communicator|Status)::|::Name\()", name)] == []
+    assert [name for name in shown if not re.match(r"muster(_|::(Communicator|Status|Work)::|::Name\()", name)] == []
     needed = re.findall(r"NEEDED\s+Shared library: \[(.*)\]|NEEDED\s+(\S+)", output("objdump", "-p", library))
     assert {a or b for a, b in needed} <= {"libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
 

@@ -366,9 +366,7 @@ bool Conversation::listens() const {
   return !posted_.empty() || !offered_.empty() || !accepted_.empty() || closed_;
 }
 
-bool Conversation::hears() const {
-  return !ended() && (in_done_ > 0 || (listens() && kept_in_ < kKeptMax));
-}
+bool Conversation::hears() const { return !ended() && (in_done_ > 0 || (listens() && !full())); }
 
 bool Conversation::open() const { return !ended() && (!out_.empty() || in_done_ > 0 || listens()); }
 

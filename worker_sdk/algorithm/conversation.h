@@ -95,6 +95,8 @@ class Conversation {
   void Close(const Status& why);
 
   bool hears() const;  // NextIn() has room
+  // So much is kept that nobody has asked for that no more is heard.
+  bool full() const { return kept_in_ >= kKeptMax; }
   // Something is to be sent, or is waited for.
   bool open() const;
   bool has_out() const { return !out_.empty(); }

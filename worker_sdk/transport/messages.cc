@@ -26,6 +26,9 @@ constexpr int kMovesAtOnce = 32;
 constexpr std::chrono::milliseconds kShortNap{1};
 constexpr std::chrono::milliseconds kGoodbyeWithin{100};
 
+constexpr char kFullHint[] =
+    "; it has sent 16 MiB that nobody here has asked for, which must be received first";
+
 // Whatever ends the scope.
 struct UntilEnd {
   std::function<void()> end;
@@ -319,13 +322,19 @@ Status Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
     } else if (const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
                minutes > told) {
       told = minutes;
-      std::fprintf(stderr, "muster: %s has waited for %s for %ld min: a message with tag %u\n",
+      std::fprintf(stderr, "muster: %s has waited for %s for %ld min: a message with tag %u%s\n",
                    layout_->NameOf(rank_).c_str(), layout_->NameOf(rank).c_str(),
-                   static_cast<long>(minutes.count()), transfer->tag);
+                   static_cast<long>(minutes.count()), transfer->tag,
+                   IsFull(rank) ? kFullHint : "");
     }
   }
   const std::lock_guard lock(mutex_);
   return transfer->status;
+}
+
+bool Messages::IsFull(uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  return peers_.at(rank).conversation.full();
 }
 
 void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why) {
@@ -356,7 +365,7 @@ void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
       if (is_socket) {
         const auto events = static_cast<int16_t>((peer.conversation.hears() ? POLLIN : 0) |
                                                  (peer.conversation.has_out() ? POLLOUT : 0));
-        sockets.push_back({peer.channel->fd(), events, 0});
+        sockets.push_back({events != 0 ? peer.channel->fd() : -1, events, 0});
       }
       for_pipe |= active == rank && peer.channel && !is_socket;
     }

@@ -98,6 +98,7 @@ class Messages {
   Status WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   void Sleep(uint32_t rank, const TransferPtr& transfer);
   bool Flush(bool* done);
+  bool IsFull(uint32_t rank);
   void GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why);
 
   Arena* const arena_;

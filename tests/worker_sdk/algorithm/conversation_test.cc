@@ -204,6 +204,7 @@ TEST_F(ConversationTest, WhatIsKeptIsBounded) {
   }
   MoveAll();
   EXPECT_EQ(b.NextIn().bytes, 0U);
+  EXPECT_TRUE(b.full() && !b.hears());
   EXPECT_TRUE(a.has_out());
   // Until it has taken some.
   Owned last(6, 10, 77);
@@ -216,6 +217,36 @@ TEST_F(ConversationTest, WhatIsKeptIsBounded) {
   }
   EXPECT_EQ(other.memory, last.memory);
   EXPECT_FALSE(a.open() || b.open());
+}
+
+TEST_F(ConversationTest, AnAnswerOvertakesWhatHasNotBegun) {
+  Owned first(1, 100, 1);
+  Owned second(1, 100, 2);
+  Owned offered(2, 100'000, 3);
+  b.Send(offered.transfer);
+  a.Send(first.transfer);
+  a.Send(second.transfer);
+  Owned wanted(2, 100'000);
+  a.Receive(wanted.transfer);
+  Move(b, a);  // the offer; the answer goes before both messages
+  const auto next = [&] {
+    FrameHead head;
+    const Conversation::Piece piece = a.NextOut()[0];
+    EXPECT_EQ(piece.bytes, sizeof(head));
+    std::memcpy(&head, piece.data, sizeof(head));
+    return head;
+  };
+  EXPECT_EQ(next().kind, FrameKind::kAccept);
+  EXPECT_EQ(next().number, 1U);
+  a.Wrote(8);  // what has begun is not overtaken
+  Owned more(2, 100'000, 4);
+  Owned wanted_too(2, 100'000);
+  b.Send(more.transfer);
+  a.Receive(wanted_too.transfer);
+  Move(b, a);
+  EXPECT_EQ(a.NextOut()[0].bytes, sizeof(FrameHead) - 8);
+  a.Wrote(sizeof(FrameHead) - 8);
+  EXPECT_EQ(next().number, 2U);
 }
 
 TEST_F(ConversationTest, WhatIsKeptIsCopied) {
