@@ -264,13 +264,14 @@ void Messages::LookAround() {
   }
 }
 
-bool Messages::Test(const TransferPtr& transfer) { return Ended(transfer); }
+bool Messages::Test(const TransferPtr& transfer) {
+  bool moved = false;
+  return Ended(transfer, &moved);
+}
 
-bool Messages::Ended(const TransferPtr& transfer) {
+bool Messages::Ended(const TransferPtr& transfer, bool* moved) {
   const std::lock_guard lock(mutex_);
-  if (!transfer->ended && !closed_) {
-    ProgressLocked();
-  }
+  *moved = !transfer->ended && !closed_ && ProgressLocked();
   return transfer->ended;
 }
 
@@ -293,20 +294,24 @@ Status Messages::Wait(uint32_t rank, const TransferPtr& transfer,
 Status Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
                           std::chrono::nanoseconds timeout) {
   const WaitPolicy& policy = arena_->policy();
-  for (uint32_t i = 0; i < policy.spins && !Ended(transfer); ++i) {
+  bool moved = false;
+  for (uint32_t i = 0; i < policy.spins && !Ended(transfer, &moved); ++i) {
     Arena::Pause();
   }
   const auto begin = Clock::now();
+  auto last_moved = begin;
   auto looked = begin;
   std::chrono::minutes told{0};
-  while (!Ended(transfer)) {
+  while (!Ended(transfer, &moved)) {
     auto now = Clock::now();
-    if (now - begin < policy.yields) {
+    if (moved) {
+      last_moved = now;
+    } else if (now - last_moved < policy.yields) {
       sched_yield();
-      continue;
+    } else {
+      Sleep(rank, transfer);
+      now = Clock::now();
     }
-    Sleep(rank, transfer);
-    now = Clock::now();
     if (now - looked < kLookEvery) {
       continue;
     }

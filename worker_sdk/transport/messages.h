@@ -94,7 +94,8 @@ class Messages {
   static bool MoveIn(Peer& peer, ByteChannel::Moved& last);
   // A rank of our node that is gone says nothing on a pipe.
   void LookAround();
-  bool Ended(const TransferPtr& transfer);
+  // `moved`: whether anything has.
+  bool Ended(const TransferPtr& transfer, bool* moved);
   Status WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   void Sleep(uint32_t rank, const TransferPtr& transfer);
   bool Flush(bool* done);
