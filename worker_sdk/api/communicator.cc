@@ -2,15 +2,15 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "worker_sdk/algorithm/agreement.h"
 #include "worker_sdk/algorithm/split.h"
 #include "worker_sdk/api/calls.h"
 #include "worker_sdk/api/meeting.h"
@@ -22,40 +22,6 @@
 
 namespace muster {
 namespace {
-
-// Ranks of a node that take part in a large reduction's traffic: a core each moves the data, and
-// some are left to reduce the next chunk.
-uint32_t CarriersFor(const Layout& layout, int64_t cpus) {
-  constexpr int64_t kCarriersMax = 8;
-  return std::min(layout.SmallestNode(),
-                  static_cast<uint32_t>(std::clamp(cpus / 2, int64_t{1}, kCarriersMax)));
-}
-
-// What all ranks must have set alike: a number of it, and what it says.
-int64_t SettingsOf(const WorkerIdentity& me) {
-  return (me.wire == Wire::kFull ? 0 : 1) + (me.check ? 2 : 0);
-}
-std::string DescribeSettings(int64_t settings) {
-  return std::string("MUSTER_WIRE=") + ((settings & 1) != 0 ? "bf16" : "full") +
-         " MUSTER_CHECK=" + ((settings & 2) != 0 ? "crc" : "off");
-}
-
-// Above a rank in a number: the smallest has the lowest rank.
-constexpr int64_t kAboveRank = int64_t{1} << 32;
-
-// `least`, `most`: the smallest settings * kAboveRank + rank, and -settings * kAboveRank + rank.
-Status CheckSettings(int64_t least, int64_t most) {
-  const int64_t low = least / kAboveRank;
-  const int64_t most_rank = (most % kAboveRank + kAboveRank) % kAboveRank;
-  const int64_t high = (most_rank - most) / kAboveRank;
-  if (low == high) {
-    return {};
-  }
-  return {StatusCode::kFailedPrecondition,
-          "ranks disagree on how to work together: rank " + std::to_string(least % kAboveRank) +
-              " has " + DescribeSettings(low) + ", rank " + std::to_string(most_rank) + " has " +
-              DescribeSettings(high) + ": give all the same (launch -x NAME=VALUE)"};
-}
 
 // Connections for messages, from the agent.
 class LinkSource : public MessageSource {
@@ -121,14 +87,13 @@ class Communicator::Impl {
   // The first calls of all ranks: they agree on what schedules depend on.
   Status Meet() {
     executor_.SetTimeout(timeout_);
-    const int64_t settings = SettingsOf(me_) * kAboveRank;
-    const int64_t cpus = link_.has_value() ? link_->cpus() : 1;
-    int64_t all[] = {cpus, settings + me_.rank, -settings + me_.rank};
+    const SettingsVote mine = VoteOf({me_.wire, me_.check}, me_.rank);
+    int64_t all[] = {link_.has_value() ? link_->cpus() : 1, mine.least, mine.most};
     if (Status status = Smallest(all, std::size(all)); !status.ok()) {
       return status;
     }
     executor_.SetCarriers(CarriersFor(executor_.layout(), all[0]));
-    if (Status status = CheckSettings(all[1], all[2]); !status.ok()) {
+    if (Status status = CheckVotes({all[1], all[2]}); !status.ok()) {
       return status;
     }
     return executor_.layout().nodes() == 1 ? Status() : MeasureDelay();
@@ -276,7 +241,11 @@ StatusOr<std::optional<Communicator>> Communicator::Split(int64_t color, int64_t
 
 Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
-Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  Communicator last(std::move(*this));  // ends as any other
+  impl_ = std::move(other.impl_);
+  return *this;
+}
 // A child by fork() has what is its parent's: it ends nothing.
 Communicator::~Communicator() {
   if (impl_ && impl_->process() != getpid()) {

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "worker_sdk/algorithm/agreement.h"
 #include "worker_sdk/executor/result_check.h"
 #include "worker_sdk/reduce/reduce.h"
 #include "worker_sdk/transport/copy.h"
@@ -73,11 +74,7 @@ Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
 }
 
 void Executor::SetDelay(std::chrono::nanoseconds delay) {
-  // More than 2 Gbit/s with a long delay is more than the kernel's socket buffers hold.
-  constexpr int64_t kBytesPerMicrosecond = 250;
-  const int64_t bytes = std::min<int64_t>(delay.count() / 1000, 1'000'000) * kBytesPerMicrosecond;
-  group_.ahead = static_cast<uint32_t>(
-      std::clamp<uint64_t>(static_cast<uint64_t>(bytes) / group_.slot_bytes + 1, 1, kAheadMax));
+  group_.ahead = AheadFor(delay / std::chrono::microseconds(1), group_.slot_bytes);
 }
 
 Status Executor::Run(const Call& call, const void* in, void* out) {

@@ -1,0 +1,56 @@
+#include "worker_sdk/algorithm/agreement.h"
+
+#include <algorithm>
+#include <string>
+
+#include "worker_sdk/algorithm/schedule.h"
+
+namespace muster {
+namespace {
+
+// Above a rank in a vote: the smallest has the lowest rank.
+constexpr int64_t kAboveRank = int64_t{1} << 32;
+
+std::string Describe(int64_t settings) {
+  return std::string("MUSTER_WIRE=") + ((settings & 1) != 0 ? "bf16" : "full") +
+         " MUSTER_CHECK=" + ((settings & 2) != 0 ? "crc" : "off");
+}
+
+}  // namespace
+
+uint32_t CarriersFor(const Layout& layout, int64_t cpus) {
+  constexpr int64_t kCarriersMax = 8;
+  return std::min(layout.SmallestNode(),
+                  static_cast<uint32_t>(std::clamp(cpus / 2, int64_t{1}, kCarriersMax)));
+}
+
+uint32_t AheadFor(int64_t microseconds, uint64_t slot_bytes) {
+  // More than 2 Gbit/s with a long delay is more than the kernel's socket buffers hold.
+  constexpr int64_t kBytesPerMicrosecond = 250;
+  constexpr int64_t kMicrosecondsMax = 1'000'000;
+  const int64_t bytes =
+      std::clamp(microseconds, int64_t{0}, kMicrosecondsMax) * kBytesPerMicrosecond;
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(static_cast<uint64_t>(bytes) / slot_bytes + 1, kAheadMax));
+}
+
+SettingsVote VoteOf(const Settings& settings, uint32_t rank) {
+  const int64_t number = (settings.wire == Wire::kFull ? 0 : 1) + (settings.check ? 2 : 0);
+  return {number * kAboveRank + rank, -number * kAboveRank + rank};
+}
+
+Status CheckVotes(const SettingsVote& smallest) {
+  const int64_t low = smallest.least / kAboveRank;
+  const int64_t most_rank = (smallest.most % kAboveRank + kAboveRank) % kAboveRank;
+  const int64_t high = (most_rank - smallest.most) / kAboveRank;
+  if (low == high) {
+    return {};
+  }
+  return {StatusCode::kFailedPrecondition,
+          "ranks disagree on how to work together: rank " +
+              std::to_string(smallest.least % kAboveRank) + " has " + Describe(low) + ", rank " +
+              std::to_string(most_rank) + " has " + Describe(high) +
+              ": give all the same (launch -x NAME=VALUE)"};
+}
+
+}  // namespace muster

@@ -1,0 +1,36 @@
+// What the ranks of a communicator agree on before their first call, so that their schedules cannot
+// differ. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "muster/status.h"
+#include "muster/types.h"
+#include "worker_sdk/algorithm/layout.h"
+
+namespace muster {
+
+// Ranks of a node that take part in a large reduction's traffic, on nodes of at least `cpus`: a
+// core each moves the data, and some are left to reduce the next chunk.
+uint32_t CarriersFor(const Layout& layout, int64_t cpus);
+
+// Chunks of `slot_bytes` that a large reduction sends ahead where a message takes so long from
+// node to node: Group::ahead.
+uint32_t AheadFor(int64_t microseconds, uint64_t slot_bytes);
+
+// What all ranks must have set alike.
+struct Settings {
+  Wire wire = Wire::kFull;
+  bool check = false;
+};
+
+// A rank's settings, such that the smallest of all ranks' votes says whether all are the same.
+struct SettingsVote {
+  int64_t least = 0;
+  int64_t most = 0;
+};
+SettingsVote VoteOf(const Settings& settings, uint32_t rank);
+// `smallest`: each of the two over all ranks. FailedPrecondition: two ranks, and what they have.
+Status CheckVotes(const SettingsVote& smallest);
+
+}  // namespace muster
