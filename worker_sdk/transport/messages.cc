@@ -88,18 +88,16 @@ bool Messages::ProgressAll() {
 TransferPtr Messages::Send(uint32_t rank, uint32_t tag, DType dtype, const void* data,
                            uint64_t bytes) {
   auto* const source = static_cast<uint8_t*>(const_cast<void*>(data));
-  return Begin(rank, std::make_shared<Transfer>(Transfer{tag, dtype, bytes, source, false, {}}),
-               true);
+  return Begin(rank, {tag, dtype, bytes, source, false, {}}, true);
 }
 
 TransferPtr Messages::Receive(uint32_t rank, uint32_t tag, DType dtype, void* data,
                               uint64_t bytes) {
-  auto* const target = static_cast<uint8_t*>(data);
-  return Begin(rank, std::make_shared<Transfer>(Transfer{tag, dtype, bytes, target, false, {}}),
-               false);
+  return Begin(rank, {tag, dtype, bytes, static_cast<uint8_t*>(data), false, {}}, false);
 }
 
-TransferPtr Messages::Begin(uint32_t rank, TransferPtr transfer, bool sends) {
+TransferPtr Messages::Begin(uint32_t rank, Transfer what, bool sends) {
+  auto transfer = std::make_shared<Transfer>(std::move(what));
   const std::lock_guard lock(mutex_);
   Peer& peer = PeerOf(rank);
   if (sends) {

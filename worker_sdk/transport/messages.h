@@ -84,7 +84,7 @@ class Messages {
   struct All;  // of this process
   static All& TheAll();
   void Leave();
-  TransferPtr Begin(uint32_t rank, TransferPtr transfer, bool sends);
+  TransferPtr Begin(uint32_t rank, Transfer what, bool sends);
   void Activate(uint32_t rank, Peer& peer);
   // Whether anything has moved.
   bool ProgressLocked();

@@ -52,6 +52,14 @@ class ConversationTest : public testing::Test {
     while (Move(a, b) + Move(b, a) > 0) {
     }
   }
+  // Of a message that is offered and accepted.
+  void SendABeginning(Owned& sent, Owned& received) {
+    a.Send(sent.transfer);
+    b.Receive(received.transfer);
+    Move(a, b);
+    Move(b, a);
+    Move(a, b, 1000);
+  }
   void SendAndReceive(Owned& sent, Owned& received, bool send_first) {
     if (send_first) {
       a.Send(sent.transfer);
@@ -305,11 +313,7 @@ TEST_F(ConversationTest, AbandonedMemoryIsNotTouched) {
   EXPECT_EQ(waiting.status().message(), "rank 0 did not come");
   Owned sent(1, 100'000, 5);
   Owned received(1, 100'000);
-  a.Send(sent.transfer);
-  b.Receive(received.transfer);
-  Move(a, b);
-  Move(b, a);
-  Move(a, b, 1000);
+  SendABeginning(sent, received);
   b.Abandon(received.transfer, late);
   const std::vector<uint8_t> before = received.memory;
   MoveAll();
@@ -338,11 +342,7 @@ TEST_F(ConversationTest, CloseSendsWhatIsKeptAndSaysGoodbye) {
 TEST_F(ConversationTest, WhatComesToAClosedOneIsForNobody) {
   Owned sent(1, 100'000, 5);
   Owned received(1, 100'000);
-  a.Send(sent.transfer);
-  b.Receive(received.transfer);
-  Move(a, b);
-  Move(b, a);
-  Move(a, b, 1000);
+  SendABeginning(sent, received);
   b.Close({StatusCode::kFailedPrecondition, "closed"});
   const std::vector<uint8_t> before = received.memory;
   Owned next(2, 100'000, 5);
