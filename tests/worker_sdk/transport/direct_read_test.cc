@@ -1,0 +1,96 @@
+#include "worker_sdk/transport/direct_read.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <vector>
+
+#include "proto/base/check.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kBytes = 3u << 20;
+
+// Another process, and memory that only it has written to.
+class Neighbour {
+ public:
+  Neighbour() {
+    int pipe_ends[2];
+    CHECK(pipe(pipe_ends) == 0);
+    process_ = fork();
+    if (process_ == 0) {
+      const DirectReader theirs;
+      for (size_t i = 0; i < kBytes; ++i) {
+        memory_[i] = static_cast<uint8_t>(i * 7 + i / 256);
+      }
+      const DirectCard card = theirs.card();
+      CHECK(write(pipe_ends[1], &card, sizeof(card)) == sizeof(card));
+      pause();
+      _exit(0);
+    }
+    CHECK(read(pipe_ends[0], &card_, sizeof(card_)) == sizeof(card_));
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+  }
+  ~Neighbour() { End(); }
+  Neighbour(const Neighbour&) = delete;
+  Neighbour& operator=(const Neighbour&) = delete;
+  void End() {
+    if (process_ > 0) {
+      kill(process_, SIGKILL);
+      waitpid(process_, nullptr, 0);
+      process_ = -1;
+    }
+  }
+  const DirectCard& card() const { return card_; }
+  uint64_t memory() const { return reinterpret_cast<uint64_t>(memory_.data()); }
+
+ private:
+  std::vector<uint8_t> memory_ = std::vector<uint8_t>(kBytes);
+  pid_t process_ = -1;
+  DirectCard card_;
+};
+
+TEST(DirectReadTest, ReadsWhatAnotherProcessHas) {
+  const Neighbour other;
+  DirectReader reader;
+  ASSERT_TRUE(reader.Meet({reader.card(), other.card()}));
+  std::vector<uint8_t> got(kBytes);
+  ASSERT_TRUE(reader.Read(1, got.data(), other.memory(), kBytes).ok());
+  for (size_t i = 0; i < kBytes; ++i) {
+    ASSERT_EQ(got[i], static_cast<uint8_t>(i * 7 + i / 256)) << i;
+  }
+  ASSERT_TRUE(reader.Read(1, got.data(), other.memory() + 13, 1).ok());
+  EXPECT_EQ(got[0], static_cast<uint8_t>(13 * 7));
+  EXPECT_TRUE(reader.Read(1, nullptr, 0, 0).ok());
+}
+
+TEST(DirectReadTest, AnotherProcessOfThatNumberIsNotRead) {
+  const Neighbour other;
+  DirectReader reader;
+  DirectCard wrong = other.card();
+  wrong.word ^= 1;
+  EXPECT_FALSE(reader.Meet({reader.card(), wrong}));
+  wrong = other.card();
+  wrong.process = getpid();  // what is at that address is ours
+  EXPECT_FALSE(reader.Meet({reader.card(), wrong}));
+}
+
+TEST(DirectReadTest, OneThatIsGoneAndMemoryThatIsNotThere) {
+  Neighbour other;
+  DirectReader reader;
+  ASSERT_TRUE(reader.Meet({other.card()}));
+  std::vector<uint8_t> got(kBytes);
+  const Status no_memory = reader.Read(0, got.data(), 16, 8);
+  EXPECT_EQ(no_memory.code(), StatusCode::kInternal) << no_memory.ToString();
+  other.End();
+  const Status gone = reader.Read(0, got.data(), other.memory(), kBytes);
+  EXPECT_EQ(gone.code(), StatusCode::kUnavailable) << gone.ToString();
+  EXPECT_FALSE(reader.Meet({reader.card(), other.card()}));
+}
+
+}  // namespace
+}  // namespace muster

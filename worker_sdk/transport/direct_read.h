@@ -1,0 +1,39 @@
+// Reading straight from the memory of the other ranks of a node (process_vm_readv(2)): one copy
+// where shared memory takes two. Linux allows it between processes of one user, but for containers
+// that filter system calls, and for Yama (kernel.yama.ptrace_scope): ranks try it when they meet.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "muster/status.h"
+
+namespace muster {
+
+// What a rank says of itself to the others.
+struct DirectCard {
+  int64_t process = 0;
+  uint64_t address = 0;  // there, in that process, lies `word`
+  uint64_t word = 0;     // by chance: who finds it there has the right process
+};
+
+class DirectReader {
+ public:
+  // Allows the descendants of this process's parent, the other workers of the node, to read from
+  // it where Yama would not.
+  DirectReader();
+
+  DirectCard card() const;
+  // `cards`: of all ranks of this node, by place. False: not all of them can be read.
+  bool Meet(std::vector<DirectCard> cards);
+  // `bytes` from `address` in the process at `place`, after Meet(). Errors: Unavailable (that
+  // process is gone), Internal (what is there cannot be read).
+  Status Read(uint32_t place, void* to, uint64_t address, uint64_t bytes) const;
+
+ private:
+  std::unique_ptr<const uint64_t> word_;
+  std::vector<DirectCard> cards_;
+};
+
+}  // namespace muster
