@@ -212,7 +212,9 @@ const char* Name(OpKind kind) {
 void MakeSchedule(const Group& group, const Call& call, Progress& progress,
                   std::vector<Step>& out) {
   out.clear();
-  if (group.layout->nodes() == 1) {
+  if (IsDirect(group, call, progress)) {
+    MoveDirectly(group, call, progress, out);
+  } else if (group.layout->nodes() == 1) {
     OneNode(group, call, progress, out).Make();
   } else if (IsReduction(call.kind)) {
     ReduceBetweenNodes(group, call, progress, out);

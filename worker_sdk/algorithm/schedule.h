@@ -24,7 +24,11 @@
 //  S9 the first part speaks of every peer, and of all the memory of this rank alone, that later
 //  ones
 //     need.
-// tests/worker_sdk/algorithm checks S1..S9 on every schedule, for every size and number of nodes,
+// Ranks of a node may also read straight from each other's memory: one tells in its near bytes
+// where that is. Hence:
+//  S10 what is told of is neither written to, nor given back to the caller, before all who read
+//      there have published the phase after it, and the teller has waited for them.
+// tests/worker_sdk/algorithm checks S1..S10 on every schedule, for every size and number of nodes,
 // in random order.
 #pragma once
 
@@ -73,21 +77,23 @@ struct Group {
   uint64_t result_bytes = 0;  // the smallest of all nodes
   uint32_t carriers = 1;      // ranks of each node that share the traffic of a large reduction
   uint32_t ahead = 1;         // its chunks that are sent before the first must come: 1..kAheadMax
+  bool direct = false;        // on one node, large parts are read straight from others' memory
 
   uint32_t size() const { return layout->SizeOf(node); }
   uint32_t rank() const { return layout->RankOf(node, place); }
 };
 
-enum class Space : uint8_t { kIn, kOut, kSlot, kNear, kResult, kScratch, kNarrow };
+enum class Space : uint8_t { kIn, kOut, kSlot, kNear, kResult, kScratch, kNarrow, kTheirs };
 inline constexpr uint64_t kNearBytes = 8;  // of kNear
 
 // Where: byte `offset` of the caller's input or output, of the slot of the rank at `place`, of the
 // result area, of memory that is this rank's alone; kNear: the few bytes of that rank that travel
 // together with the news of its publish; kNarrow: more memory that is this rank's alone, of narrow
-// numbers, whose bytes are counted as if they were not.
+// numbers, whose bytes are counted as if they were not; kTheirs: what the rank at `place` has told
+// of.
 struct Ref {
   Space space = Space::kIn;
-  uint32_t place = 0;  // kSlot, kNear
+  uint32_t place = 0;  // kSlot, kNear, kTheirs
   uint64_t offset = 0;
 };
 
@@ -105,6 +111,8 @@ enum class StepKind : uint8_t {
   kSend,         // src to `node`
   kReceive,      // dst from `node`
   kFlush,        // until the first `offset` sends of this call are through
+  kTell,         // with the next phase, where src is
+  kTellApart,    // the same; if the caller's input is his output, where dst is, or nothing (kIn)
 };
 
 struct Step {
@@ -132,6 +140,8 @@ struct Progress {
   // Sends so far, after the first and the second step of a chunk's way: by chunk % UnderWay().
   uint64_t begun[UnderWay(kAheadMax)] = {};
   uint64_t middle[UnderWay(kAheadMax)] = {};
+  bool asked = false;    // who cannot be read has said so
+  bool refused = false;  // to be set after the part that asks: somebody has
 };
 
 // The next steps of the rank at `group.place` of `group.node` for `call`, into `out` (which is

@@ -183,6 +183,10 @@ class BetweenNodesMaker : protected ScheduleMaker {
   }
 };
 
+// MakeSchedule() of one node, where parts are read straight from each other's memory.
+bool IsDirect(const Group& group, const Call& call, const Progress& progress);
+void MoveDirectly(const Group& group, const Call& call, Progress& progress, std::vector<Step>& out);
+
 // MakeSchedule() of more than one node.
 void MoveBetweenNodes(const Group& group, const Call& call, Progress& progress,
                       std::vector<Step>& out);

@@ -18,6 +18,7 @@
 #include "worker_sdk/bootstrap/environment.h"
 #include "worker_sdk/executor/call_queue.h"
 #include "worker_sdk/executor/executor.h"
+#include "worker_sdk/transport/direct_read.h"
 #include "worker_sdk/transport/messages.h"
 
 namespace muster {
@@ -88,11 +89,18 @@ class Communicator::Impl {
   Status Meet() {
     executor_.SetTimeout(timeout_);
     const SettingsVote mine = VoteOf({me_.wire, me_.check}, me_.rank);
-    int64_t all[] = {link_.has_value() ? link_->cpus() : 1, mine.least, mine.most};
+    StatusOr<bool> direct = MeetDirectly();
+    if (!direct.ok()) {
+      return direct.status();
+    }
+    int64_t all[] = {link_.has_value() ? link_->cpus() : 1, mine.least, mine.most, *direct ? 1 : 0};
     if (Status status = Smallest(all, std::size(all)); !status.ok()) {
       return status;
     }
     executor_.SetCarriers(CarriersFor(executor_.layout(), all[0]));
+    if (all[3] != 0) {
+      executor_.SetDirect(&direct_);
+    }
     if (Status status = CheckVotes({all[1], all[2]}); !status.ok()) {
       return status;
     }
@@ -163,6 +171,15 @@ class Communicator::Impl {
     return executor_.Run({OpKind::kAllReduce, DType::kInt64, ReduceOp::kMin, 0, count}, values,
                          values);
   }
+  // Whether we can read from all ranks of this node.
+  StatusOr<bool> MeetDirectly() {
+    const DirectCard mine = direct_.card();
+    std::vector<DirectCard> cards(executor_.arena().geometry().local_size);
+    if (Status status = executor_.GatherOnNode(&mine, cards.data(), sizeof(mine)); !status.ok()) {
+      return status;
+    }
+    return direct_.Meet(std::move(cards)) && me_.direct;
+  }
   // How long a small call takes, connections standing: all agree on the shortest. Of several in a
   // row, as a message that came early makes one call short and the next one long.
   Status MeasureDelay() {
@@ -191,6 +208,7 @@ class Communicator::Impl {
   uint64_t splits_ = 0;  // so far, the same on every rank
   Wire wire_ = me_.wire;
   std::optional<AgentLink> link_;
+  DirectReader direct_;
   Executor executor_;
   std::chrono::nanoseconds timeout_{0};
   LinkSource source_;

@@ -15,6 +15,7 @@ namespace {
 constexpr char kEnvTimeout[] = "MUSTER_TIMEOUT";
 constexpr char kEnvWire[] = "MUSTER_WIRE";
 constexpr char kEnvCheck[] = "MUSTER_CHECK";
+constexpr char kEnvDirect[] = "MUSTER_DIRECT";
 
 using Get = std::function<const char*(const char*)>;
 
@@ -81,6 +82,11 @@ StatusOr<WorkerIdentity> ReadIdentity(const Get& get) {
   out.wire = is_narrow ? Wire::kBFloat16 : Wire::kFull;
   if (status.ok()) {
     status = ReadChoice(get, kEnvCheck, "off", "crc", out.check);
+  }
+  if (status.ok()) {
+    bool off = false;
+    status = ReadChoice(get, kEnvDirect, "auto", "off", off);
+    out.direct = !off;
   }
   if (!status.ok()) {
     return status;

@@ -21,6 +21,7 @@ struct WorkerIdentity {
   uint32_t nodes = 1;
   int agent_fd = -1;
   double timeout_s = 0;  // MUSTER_TIMEOUT; 0 = none
+  bool direct = true;    // MUSTER_DIRECT: the memory of the node's other ranks may be read
   // Which all ranks must have alike:
   bool check = false;       // MUSTER_CHECK
   Wire wire = Wire::kFull;  // MUSTER_WIRE

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "worker_sdk/algorithm/agreement.h"
+#include "worker_sdk/executor/narrow.h"
 #include "worker_sdk/executor/result_check.h"
 #include "worker_sdk/reduce/reduce.h"
-#include "worker_sdk/transport/copy.h"
 
 namespace muster {
 namespace {
@@ -32,11 +32,6 @@ Group GroupOf(const Layout& layout, const Arena& arena) {
   }
   return out;
 }
-
-bool IsNarrow(const Ref& ref) { return ref.space == Space::kNarrow; }
-
-// Bytes of bfloat16, from those of float32.
-uint64_t OfNarrow(uint64_t bytes) { return bytes / 2; }
 
 template <typename Line>
 void Grow(std::vector<Line>& lines, uint64_t bytes) {
@@ -77,7 +72,24 @@ void Executor::SetDelay(std::chrono::nanoseconds delay) {
   group_.ahead = AheadFor(delay / std::chrono::microseconds(1), group_.slot_bytes);
 }
 
+void Executor::SetDirect(const DirectReader* reader) {
+  direct_ = reader;
+  group_.direct = true;
+}
+
+Status Executor::GatherOnNode(const void* in, void* out, uint64_t bytes) {
+  const Layout here = Layout::OneNode(group_.size());
+  Group group = group_;
+  group.layout = &here;
+  group.node = 0;
+  return Run(group, {OpKind::kAllGather, DType::kUInt8, ReduceOp::kSum, 0, bytes}, in, out);
+}
+
 Status Executor::Run(const Call& call, const void* in, void* out) {
+  return Run(group_, call, in, out);
+}
+
+Status Executor::Run(const Group& group, const Call& call, const void* in, void* out) {
   if (!broken_.ok()) {
     return broken_;
   }
@@ -94,7 +106,7 @@ Status Executor::Run(const Call& call, const void* in, void* out) {
     checked_ = false;
     first_phase_ = arena_->phase() + 1;
     arena_->Announce(number_, mark_);
-    status = TryRunSteps(call, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out));
+    status = TryRunSteps(group, call, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out));
   }
   if (!status.ok()) {
     // The others need not wait for us.
@@ -161,18 +173,19 @@ Status Executor::EndLast() {
 }
 
 // Where no memory is left, the others hear of it as of any other failure.
-Status Executor::TryRunSteps(const Call& call, const uint8_t* in, uint8_t* out) {
+Status Executor::TryRunSteps(const Group& group, const Call& call, const uint8_t* in,
+                             uint8_t* out) {
   try {
-    return RunSteps(call, in, out);
+    return RunSteps(group, call, in, out);
   } catch (const std::bad_alloc&) {
     return {StatusCode::kResourceExhausted, "no memory is left"};
   }
 }
 
-Status Executor::RunSteps(const Call& call, const uint8_t* in, uint8_t* out) {
+Status Executor::RunSteps(const Group& group, const Call& call, const uint8_t* in, uint8_t* out) {
   Progress progress;
-  MakeSchedule(group_, call, progress, steps_);
-  if (layout_.nodes() > 1) {
+  MakeSchedule(group, call, progress, steps_);
+  if (group.layout->nodes() > 1) {
     if (Status status = Prepare(); !status.ok()) {
       return status;
     }
@@ -186,7 +199,8 @@ Status Executor::RunSteps(const Call& call, const uint8_t* in, uint8_t* out) {
     if (progress.done) {
       return {};
     }
-    MakeSchedule(group_, call, progress, steps_);
+    progress.refused = progress.asked && !AllHaveTold();
+    MakeSchedule(group, call, progress, steps_);
   }
 }
 
@@ -233,8 +247,7 @@ Status Executor::Prepare() {
 Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
   switch (step.kind) {
     case StepKind::kCopy:
-      Copy(step, in, out);
-      return {};
+      return Copy(step, in, out);
     case StepKind::kReduce:
       ReducePlaces(step, call, in, out);
       return {};
@@ -259,6 +272,12 @@ Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, 
     case StepKind::kReceive:
       return peers_.Receive(step.node, Target(step.dst, out),
                             IsNarrow(step.dst) ? OfNarrow(step.bytes) : step.bytes, give_up_);
+    case StepKind::kTell:
+      Tell(Source(step.src, in, out));
+      return {};
+    case StepKind::kTellApart:
+      Tell(in != out ? Source(step.src, in, out) : Target(step.dst, out));
+      return {};
     case StepKind::kFlush:
       return peers_.Flush(step.offset, give_up_);
   }
@@ -343,94 +362,6 @@ Status Executor::GiveUp(uint32_t rank) {
                  static_cast<unsigned long long>(number_));
   }
   return {};
-}
-
-const uint8_t* Executor::Source(const Ref& ref, const uint8_t* in, const uint8_t* out) {
-  switch (ref.space) {
-    case Space::kIn:
-      return in + ref.offset;
-    case Space::kOut:
-      return out + ref.offset;
-    case Space::kSlot:
-      return arena_->SlotNow(ref.place) + ref.offset;
-    case Space::kNear:
-      return arena_->NearNow(ref.place) + ref.offset;
-    case Space::kResult:
-      return arena_->ResultNow() + ref.offset;
-    case Space::kScratch:
-      return scratch_.data()->bytes + ref.offset;
-    case Space::kNarrow:
-      return narrow_.data()->bytes + OfNarrow(ref.offset);
-  }
-  return nullptr;
-}
-
-uint8_t* Executor::Target(const Ref& ref, uint8_t* out) {
-  switch (ref.space) {
-    case Space::kOut:
-      return out + ref.offset;
-    case Space::kSlot:
-      return arena_->SlotNext(ref.place) + ref.offset;
-    case Space::kNear:
-      return arena_->NearNext(ref.place) + ref.offset;
-    case Space::kResult:
-      return arena_->ResultNext() + ref.offset;
-    case Space::kScratch:
-      return scratch_.data()->bytes + ref.offset;
-    case Space::kNarrow:
-      return narrow_.data()->bytes + OfNarrow(ref.offset);
-    case Space::kIn:
-      break;  // nobody writes to the caller's input
-  }
-  return nullptr;
-}
-
-void Executor::ReducePlaces(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
-  const uint32_t size = group_.size();
-  for (uint32_t i = 0; i < size; ++i) {
-    sources_[i] = Source(i == group_.place ? step.src : Ref{step.from, i, step.offset}, in, out);
-  }
-  Reduce(step, call, Target(step.dst, out), sources_.data(), size);
-}
-
-void Executor::ReduceNodes(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
-  const uint32_t nodes = layout_.nodes();
-  for (uint32_t i = 0; i < nodes; ++i) {
-    const Ref theirs = {step.from, 0, step.offset + i * step.stride};
-    sources_[i] = Source(i == group_.node ? step.src : theirs, in, out);
-  }
-  Reduce(step, call, Target(step.dst, out), sources_.data(), nodes);
-}
-
-void Executor::ReducePair(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
-  const void* const both[] = {Source(step.src, in, out),
-                              Source({step.from, 0, step.offset}, in, out)};
-  Reduce(step, call, Target(step.dst, out), both, 2);
-}
-
-void Executor::Copy(const Step& step, const uint8_t* in, uint8_t* out) {
-  uint8_t* const to = Target(step.dst, out);
-  const uint8_t* const from = Source(step.src, in, out);
-  if (IsNarrow(step.src)) {
-    const void* const src = from;
-    SumOfBFloat16(to, &src, 1, step.bytes / SizeOf(DType::kFloat32));
-  } else if (to != from) {
-    CopyBytes(to, from, step.bytes);
-  }
-}
-
-void Executor::Reduce(const Step& step, const Call& call, uint8_t* dst, const void* const* srcs,
-                      uint32_t n) {
-  const auto count = static_cast<int>(n);
-  const uint64_t elements = step.bytes / SizeOf(call.dtype);
-  const bool from_narrow = IsNarrow(step.src);
-  if (from_narrow == IsNarrow(step.dst)) {
-    ReduceMany(dst, srcs, count, elements, from_narrow ? DType::kBFloat16 : call.dtype, call.op);
-  } else if (from_narrow) {
-    SumOfBFloat16(dst, srcs, count, elements);
-  } else {
-    SumIntoBFloat16(dst, srcs, count, elements);
-  }
 }
 
 }  // namespace muster

@@ -16,6 +16,7 @@
 #include "worker_sdk/algorithm/layout.h"
 #include "worker_sdk/algorithm/schedule.h"
 #include "worker_sdk/transport/arena.h"
+#include "worker_sdk/transport/direct_read.h"
 #include "worker_sdk/transport/peers.h"
 
 namespace muster {
@@ -45,6 +46,11 @@ class Executor {
   // Of messages that take this long from node to node, so many chunks of a large reduction are sent
   // ahead; the same on every rank.
   void SetDelay(std::chrono::nanoseconds delay);
+  // What every rank of this node says of itself: `bytes` from each, by place. A call of all ranks.
+  Status GatherOnNode(const void* in, void* out, uint64_t bytes);
+  // From now on, large parts are read straight from the memory of other ranks; the same on every
+  // rank. It has met them, and outlives this.
+  void SetDirect(const DirectReader* reader);
   Counters counters() const;
   std::chrono::nanoseconds WaitedFor(uint32_t rank) const;
   // Every error but InvalidArgument is for good: each later call returns it again.
@@ -54,10 +60,12 @@ class Executor {
   Status Check(const Call& call, const void* out);
 
  private:
-  Status TryRunSteps(const Call& call, const uint8_t* in, uint8_t* out);
-  Status RunSteps(const Call& call, const uint8_t* in, uint8_t* out);
+  Status Run(const Group& group, const Call& call, const void* in, void* out);
+  Status TryRunSteps(const Group& group, const Call& call, const uint8_t* in, uint8_t* out);
+  Status RunSteps(const Group& group, const Call& call, const uint8_t* in, uint8_t* out);
   Status RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   Status Prepare();
+  bool AllHaveTold();
   Status EndLast();
   Status Wait(const Step& step);
   Status CheckCall(uint32_t place);
@@ -68,7 +76,10 @@ class Executor {
   void ReducePlaces(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   void ReduceNodes(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   void ReducePair(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
-  void Copy(const Step& step, const uint8_t* in, uint8_t* out);
+  Status Copy(const Step& step, const uint8_t* in, uint8_t* out);
+  Status ReadDirectly(uint8_t* to, const Ref& ref, uint64_t bytes);
+  void Tell(const uint8_t* where);
+  uint64_t ToldBy(uint32_t place);
   static void Reduce(const Step& step, const Call& call, uint8_t* dst, const void* const* srcs,
                      uint32_t n);
   std::string Describe(const CallMark& mark) const;
@@ -85,6 +96,7 @@ class Executor {
   Peers peers_;
   const Peers::GiveUp give_up_;
   std::function<bool()> background_;
+  const DirectReader* direct_ = nullptr;
   std::chrono::nanoseconds timeout_{0};
 
   uint64_t calls_ = 0;        // that succeeded

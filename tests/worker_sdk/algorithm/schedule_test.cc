@@ -80,14 +80,16 @@ Sizes SizesOf(const Call& call, uint32_t size, uint32_t rank) {
 }
 
 void RunOnce(const Layout& layout, uint64_t slot_bytes, uint32_t carriers, const Call& call,
-             bool in_place, uint64_t seed) {
+             bool in_place, uint64_t seed, bool direct = false) {
   const uint32_t size = layout.world();
   SCOPED_TRACE(std::string(Name(call.kind)) + " of " + std::to_string(call.count) + " among " +
                std::to_string(size) + " on " + std::to_string(layout.nodes()) + " nodes, " +
                std::to_string(carriers) + " carriers, root " + std::to_string(call.root) +
-               (in_place ? ", in place" : "") + ", wire " + Name(call.wire));
+               (in_place ? ", in place" : "") + (direct ? ", direct" : "") + ", wire " +
+               Name(call.wire));
   World world(layout, slot_bytes, carriers, call);
   world.in_place = in_place;
+  world.direct = direct;
   world.ahead = seed % 5 < 3 ? 1 : 3;
   for (uint32_t i = 0; i < size; ++i) {
     const uint32_t number = layout.RankAt(i);
@@ -187,6 +189,27 @@ TEST_P(ScheduleTest, EveryCountAroundChunks) {
   }
 }
 
+// Parts that are read straight from where they are, or just not.
+TEST_P(ScheduleTest, EveryCountAroundDirectReads) {
+  for (const uint32_t size : {2u, 3u, 4u, 7u}) {
+    for (const uint64_t count : {uint64_t{1023}, uint64_t{1024}, uint64_t{4101}}) {
+      for (uint32_t root = 0; root < size; ++root) {
+        for (const bool in_place : {false, true}) {
+          const Call call{GetParam(), DType::kInt64, ReduceOp::kSum, root, count};
+          const bool may_be = GetParam() == OpKind::kAllGather || GetParam() == OpKind::kAllToAll;
+          if (GetParam() != OpKind::kBarrier && (may_be || !in_place)) {
+            RunOnce(Layout::OneNode(size), 4096, 1, call, in_place, uint64_t{root} * 31 + count,
+                    true);
+          }
+          if (HasFailure()) {
+            return;
+          }
+        }
+      }
+    }
+  }
+}
+
 // Every world of 2..64 ranks, dealt to nodes in several uneven ways.
 TEST_P(ScheduleTest, EveryWorldOnSeveralNodes) {
   SplitMix64 random(7);
@@ -272,13 +295,15 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ScheduleTest, testing::ValuesIn(kKinds),
                          });
 
 // Failures that a schedule without steps of `kind` causes; 0 for a sound schedule.
-int FailuresWithout(StepKind kind, const Call& call, const std::vector<uint32_t>& sizes = {3}) {
+int FailuresWithout(StepKind kind, const Call& call, const std::vector<uint32_t>& sizes = {3},
+                    bool direct = false) {
   testing::TestPartResultArray failures;
   testing::ScopedFakeTestPartResultReporter reporter(
       testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    World world(Layout(sizes, {0, 1, 2}), 512, 1, call);
+    World world(Deal(sizes, false), 512, 1, call);
     world.without = kind;
+    world.direct = direct;
     for (World::Rank& rank : world.ranks) {
       rank.in.assign(call.count * 3, 1);
       rank.out.assign(call.count * 3, 1);
@@ -295,6 +320,24 @@ TEST(ScheduleTest, AMissingWaitIsNoticed) {
   EXPECT_GT(FailuresWithout(StepKind::kWaitAll, broadcast), 0);  // S3
   const Call reduction{OpKind::kAllReduce, DType::kInt64, ReduceOp::kSum, 0, 1};
   EXPECT_GT(FailuresWithout(StepKind::kWaitAll, reduction), 0);
+}
+
+TEST(ScheduleTest, AMissingWaitOfDirectReadsIsNoticed) {
+  for (const OpKind kind : {OpKind::kBroadcast, OpKind::kAllGather, OpKind::kGather,
+                            OpKind::kScatter, OpKind::kAllToAll}) {
+    const Call call{kind, DType::kInt64, ReduceOp::kSum, 1, 5000};
+    const auto failures = [&](StepKind without) {
+      return FailuresWithout(without, call, {2}, true);
+    };
+    EXPECT_EQ(failures(StepKind::kDivide), 0) << Name(kind);
+    // Who has told of nothing in an all-to-all is not read from.
+    EXPECT_EQ(failures(StepKind::kTell) + failures(StepKind::kTellApart) > 0,
+              kind != OpKind::kAllToAll)
+        << Name(kind);
+    EXPECT_GT(failures(StepKind::kWaitAll), 0) << Name(kind);
+    const bool has_root = kind != OpKind::kAllGather && kind != OpKind::kAllToAll;
+    EXPECT_EQ(failures(StepKind::kWaitOne) > 0, has_root) << Name(kind);
+  }
 }
 
 TEST(ScheduleTest, AMissingFlushOrMessageIsNoticed) {

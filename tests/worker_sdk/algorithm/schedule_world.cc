@@ -19,11 +19,55 @@ uint64_t AreaOf(const Ref& ref, uint64_t phase) {
   return (uint64_t{ref.place} * 8 + static_cast<uint64_t>(ref.space)) * 2 + (phase & 1);
 }
 
+bool HasEnded(const World::Rank& rank) {
+  return rank.progress.done && rank.at == rank.steps.size();
+}
+
+std::vector<int64_t>& BufferOf(World& world, World::Rank& rank, const Ref& ref) {
+  return SpaceOf(world, ref) == Space::kIn ? rank.in : rank.out;
+}
+
+int64_t ReadDirectly(World& world, uint32_t me, const Ref& ref, uint64_t word) {
+  const World::Rank& rank = world.ranks[me];
+  World::Rank& other = world.Peer(rank, ref.place);
+  if (rank.known[ref.place] < rank.phase || !other.told || other.told_phase != rank.phase) {
+    ADD_FAILURE() << "S4: rank " << me << " has not waited for what it reads";
+    return 0;
+  }
+  if (HasEnded(other)) {
+    ADD_FAILURE() << "S10: rank " << me << " reads from one that has gone on";
+  }
+  const uint64_t at = (other.told->offset + ref.offset) / kWord + word;
+  const Space space = SpaceOf(world, *other.told);
+  DirectRead* const last = other.reads.empty() ? nullptr : &other.reads.back();
+  if (last != nullptr && last->reader == rank.seat.place && last->phase == rank.phase &&
+      last->space == space && last->end == at) {
+    ++last->end;
+  } else {
+    other.reads.push_back({rank.seat.place, rank.phase, space, at, at + 1});
+  }
+  return BufferOf(world, other, *other.told).at(at);
+}
+
+// S10: of what this rank has told, nobody it has not waited for has read words begin..end.
+void CheckNotRead(const World::Rank& rank, Space space, uint64_t begin, uint64_t end) {
+  for (const DirectRead& read : rank.reads) {
+    if (read.space == space && read.begin < end && begin < read.end &&
+        rank.known[read.reader] <= read.phase) {
+      ADD_FAILURE() << "S10: what place " << read.reader << " reads is not left alone";
+      return;
+    }
+  }
+}
+
 int64_t Read(World& world, uint32_t me, const Ref& ref, uint64_t word) {
   World::Rank& rank = world.ranks[me];
   const uint64_t at = ref.offset / kWord + word;
+  if (ref.space == Space::kTheirs) {
+    return ReadDirectly(world, me, ref, word);
+  }
   if (ref.space == Space::kIn || ref.space == Space::kOut) {
-    return (SpaceOf(world, ref) == Space::kIn ? rank.in : rank.out).at(at);
+    return BufferOf(world, rank, ref).at(at);
   }
   if (IsPrivate(ref.space)) {
     return WordOf(ref.space == Space::kNarrow ? rank.narrow : rank.scratch, at);
@@ -60,6 +104,9 @@ void Write(World& world, uint32_t me, const Ref& ref, uint64_t word, int64_t val
   World::Rank& rank = world.ranks[me];
   const uint64_t at = ref.offset / kWord + word;
   if (ref.space == Space::kOut) {
+    if (!rank.reads.empty()) {
+      CheckNotRead(rank, Space::kOut, at, at + 1);
+    }
     rank.out.at(at) = value;
     return;
   }
@@ -97,11 +144,10 @@ void Divide(World& world, uint32_t me, const Ref& ref, uint64_t word) {
 int64_t Sent(World& world, const Message& message, uint64_t word) {
   World::Rank& rank = world.ranks[message.sender];
   const uint64_t at = message.src.offset / kWord + word;
-  switch (SpaceOf(world, message.src)) {
+  switch (message.src.space) {
     case Space::kIn:
-      return rank.in.at(at);
     case Space::kOut:
-      return rank.out.at(at);
+      return BufferOf(world, rank, message.src).at(at);
     case Space::kScratch:
       return WordOf(rank.scratch, at);
     case Space::kNarrow:
@@ -162,6 +208,30 @@ int64_t Reduced(World& world, uint32_t me, const Step& step, uint64_t word) {
   return sum;
 }
 
+void Tell(World& world, World::Rank& rank, const Step& step) {
+  for (uint32_t i = 0; i < rank.known.size(); ++i) {
+    EXPECT_GE(rank.known[i], rank.phase) << "S3: what is told is written into the arena";
+  }
+  rank.told = step.src;
+  rank.told_phase = rank.phase + 1;
+  if (step.kind == StepKind::kTellApart && world.in_place) {
+    rank.told = step.dst;
+    if (step.dst.space == Space::kIn) {
+      rank.told.reset();
+    }
+  }
+}
+
+// After the part that asks.
+bool AllHaveTold(World& world, const World::Rank& rank) {
+  bool all = true;
+  for (uint32_t place = 0; place < rank.known.size(); ++place) {
+    EXPECT_GE(rank.known[place], rank.phase) << "S4: has not waited for what they tell";
+    all = all && world.Peer(rank, place).told.has_value();
+  }
+  return all;
+}
+
 // False: it has to wait.
 bool RunOne(World& world, uint32_t me) {
   World::Rank& rank = world.ranks[me];
@@ -209,6 +279,9 @@ bool RunOne(World& world, uint32_t me) {
         break;
     }
   }
+  if (step.kind == StepKind::kTell || step.kind == StepKind::kTellApart) {
+    Tell(world, rank, step);
+  }
   if (step.kind == StepKind::kPublish) {
     rank.known[rank.seat.place] = ++rank.phase;
   }
@@ -244,14 +317,21 @@ bool HasSteps(World& world, uint32_t me) {
   World::Rank& rank = world.ranks[me];
   while (rank.at == rank.steps.size() && !rank.progress.done) {
     const bool is_first = rank.progress.turn == 0;
-    MakeSchedule({&world.layout, rank.seat.node, rank.seat.place, world.slot_bytes,
-                  world.slot_bytes * world.layout.SmallestNode(), world.carriers, world.ahead},
-                 world.call, rank.progress, rank.steps);
+    rank.progress.refused = rank.progress.asked && !AllHaveTold(world, rank);
+    MakeSchedule(
+        {&world.layout, rank.seat.node, rank.seat.place, world.slot_bytes,
+         world.slot_bytes * world.layout.SmallestNode(), world.carriers, world.ahead, world.direct},
+        world.call, rank.progress, rank.steps);
     rank.at = 0;
     CheckNeeds(world, me, is_first);
     std::erase_if(rank.steps, [&](const Step& step) { return step.kind == world.without; });
   }
-  return rank.at < rank.steps.size();
+  if (HasEnded(rank)) {
+    CheckNotRead(rank, Space::kIn, 0, UINT64_MAX);
+    CheckNotRead(rank, Space::kOut, 0, UINT64_MAX);
+    return false;
+  }
+  return true;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // A world of ranks in memory: schedules run in it one step of a random rank at a time. Checked: the
-// rules S1..S9 of schedule.h, by what a rank has waited for, not by what happens to be true. A
+// rules S1..S10 of schedule.h, by what a rank has waited for, not by what happens to be true. A
 // message leaves its sender's memory at the last possible moment: when it is received.
 #pragma once
 
@@ -32,6 +32,15 @@ struct Message {
   uint64_t phase = 0;  // of the sender, when it began
   uint64_t words = 0;
   uint64_t number = 0;  // among the sender's
+};
+
+// Words that a rank has read from another's memory.
+struct DirectRead {
+  uint32_t reader = 0;  // its place
+  uint64_t phase = 0;   // of the reader; when it publishes the next one, it has read
+  Space space = Space::kIn;
+  uint64_t begin = 0;
+  uint64_t end = 0;
 };
 
 // As large as it is used.
@@ -72,8 +81,11 @@ struct World {
     std::vector<int64_t> out;
     std::vector<int64_t> scratch;
     std::vector<int64_t> narrow;
-    std::vector<Message> sent;  // not yet received
-    uint64_t sends = 0;         // begun
+    std::optional<Ref> told;  // with the phase it is in, or the next
+    uint64_t told_phase = 0;
+    std::vector<DirectRead> reads;  // by others, from this one
+    std::vector<Message> sent;      // not yet received
+    uint64_t sends = 0;             // begun
   };
   bool in_place = false;  // `in` begins where `out` does
   Rank& Peer(const Rank& rank, uint32_t place) {
@@ -84,6 +96,7 @@ struct World {
   const uint64_t slot_bytes;
   const uint32_t carriers;
   uint32_t ahead = 1;
+  bool direct = false;
   std::optional<StepKind> without;  // steps that are left out
   std::vector<Rank> ranks;
   // By node and area: what AreaOf() says of a Ref.

@@ -46,6 +46,36 @@ TEST_P(ShapeTest, AllReduceInPlaceAndOutOfPlace) {
   });
 }
 
+TEST_P(ShapeTest, WhatRanksOfANodeSayOfThemselves) {
+  Cluster cluster(GetParam(), GetParam().size() == 3);
+  RunRanks(cluster.size(), [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    const std::vector<uint32_t> want = cluster.layout.RanksOf(cluster.layout.SeatOf(rank).node);
+    for (int run = 0; run < 3; ++run) {
+      std::vector<uint32_t> got(want.size());
+      ASSERT_EQ(Text(executor.GatherOnNode(&rank, got.data(), sizeof(rank))), "OK");
+      ASSERT_EQ(got, want);
+      ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
+    }
+  });
+}
+
+TEST(ExecutorTest, MemoryThatCannotBeReadEndsTheCall) {
+  Cluster cluster({2});
+  DirectReader reader;
+  const DirectCard nobody = {INT32_MAX, 0, 0};
+  EXPECT_FALSE(reader.Meet({nobody, nobody}));
+  RunRanks(2, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    executor.SetDirect(&reader);
+    std::vector<float> data(1 << 20);
+    const Status status = executor.Run(Of(OpKind::kBroadcast, data.size()), nullptr, data.data());
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(), HasSubstr("rank 0 has died"));
+    EXPECT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), Text(status));
+  });
+}
+
 TEST(ExecutorTest, AverageDividesOnce) {
   Cluster cluster({2, 2});
   RunRanks(4, [&](uint32_t rank) {
@@ -60,11 +90,13 @@ TEST(ExecutorTest, AverageDividesOnce) {
   });
 }
 
-TEST_P(ShapeTest, RootedCalls) {
-  Cluster cluster(GetParam(), GetParam().size() == 3);
+void CheckRootedCalls(Cluster& cluster, const DirectReader* direct) {
   const uint32_t size = cluster.size();
   RunRanks(size, [&](uint32_t rank) {
     Executor executor = cluster.Open(rank);
+    if (direct != nullptr) {
+      executor.SetDirect(direct);
+    }
     for (const uint64_t count : kCounts) {
       for (uint32_t root = 0; root < size; root += 1 + size / 4) {
         const std::vector<float> mine = Input(rank, count);
@@ -100,11 +132,20 @@ TEST_P(ShapeTest, RootedCalls) {
   });
 }
 
-TEST_P(ShapeTest, PartsForEveryone) {
+TEST_P(ShapeTest, RootedCalls) {
   Cluster cluster(GetParam(), GetParam().size() == 3);
+  CheckRootedCalls(cluster, nullptr);
+  Cluster again(GetParam(), GetParam().size() == 3);
+  CheckRootedCalls(again, cluster.MeetDirectly().get());
+}
+
+void CheckPartsForEveryone(Cluster& cluster, const DirectReader* direct) {
   const uint32_t size = cluster.size();
   RunRanks(size, [&](uint32_t rank) {
     Executor executor = cluster.Open(rank);
+    if (direct != nullptr) {
+      executor.SetDirect(direct);
+    }
     for (const uint64_t count : kCounts) {
       std::vector<float> all(count * size);
       const std::vector<float> mine = Input(rank, count);
@@ -141,6 +182,13 @@ TEST_P(ShapeTest, PartsForEveryone) {
       }
     }
   });
+}
+
+TEST_P(ShapeTest, PartsForEveryone) {
+  Cluster cluster(GetParam(), GetParam().size() == 3);
+  CheckPartsForEveryone(cluster, nullptr);
+  Cluster again(GetParam(), GetParam().size() == 3);
+  CheckPartsForEveryone(again, cluster.MeetDirectly().get());
 }
 
 // A second run gives the same bits, and every rank has them, whoever comes late.

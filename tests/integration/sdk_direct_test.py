@@ -1,0 +1,60 @@
+"""Ranks of a node that read straight from each other's memory, and those that may not."""
+
+import os
+
+import pytest
+
+from harness import BIN, PYTHON
+
+PACKAGE = {"PYTHONPATH": str(BIN.parent / "python")}
+MOVES = """
+import ctypes, os, sys
+import numpy
+libc = ctypes.CDLL(None, use_errno=True)
+if "sealed" in sys.argv:
+    libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody may read our memory
+if "mixed" in sys.argv and os.environ["RANK"] == "1":
+    os.environ["MUSTER_DIRECT"] = "off"
+import muster
+comm = muster.init()
+rank, size = comm.rank, comm.size
+
+class Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
+word, got = ctypes.c_int64(rank), ctypes.c_int64()
+whose = comm.all_gather(numpy.array([os.getpid(), ctypes.addressof(word)])).tolist()[(rank + 1) % size]
+here, there = Vector(ctypes.addressof(got), 8), Vector(whose[1], 8)
+can = libc.process_vm_readv(whose[0], ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == 8
+comm.barrier()
+
+count = 300_001
+mine = numpy.arange(count) * (rank + 1)
+all_of_them = numpy.array([numpy.arange(count) * (r + 1) for r in range(size)])
+assert (comm.all_gather(mine) == all_of_them).all()
+back = comm.all_to_all(all_of_them)
+assert (back == [numpy.arange(count) * (rank + 1)] * size).all()
+for root in range(size):
+    assert (comm.broadcast(mine.copy(), root=root) == all_of_them[root]).all()
+    gathered = comm.gather(mine, root=root)
+    assert rank != root or (gathered == all_of_them).all()
+    part = numpy.zeros(count, dtype=int)
+    assert (comm.scatter(all_of_them if rank == root else None, root=root, out=part) == mine).all()
+comm.close()
+print("moved:", "readable" if can else "sealed")
+"""
+
+
+@pytest.mark.parametrize("n", [2, 5])
+@pytest.mark.parametrize("how", ["auto", "off", "mixed", "sealed"])
+def test_parts_arrive_whether_memory_can_be_read_or_not(node0, n, how):
+    # A superuser reads everything, unless he gives that up.
+    enter = ["setpriv", "--bounding-set=-sys_ptrace"] if how == "sealed" and os.geteuid() == 0 else []
+    direct = "off" if how == "off" else "auto"
+    result = node0.run("-n", n, "--no-prefix", "-x", f"MUSTER_DIRECT={direct}", *enter, PYTHON, "-c", MOVES, how, env=PACKAGE)
+    seen = "sealed" if how == "sealed" else "readable"
+    assert result.code == 0 and result.text == f"moved: {seen}\n" * n, result
+
+
+def test_a_setting_that_is_none(node0):
+    result = node0.run("-n", "2", "--no-prefix", "-x", "MUSTER_DIRECT=yes", PYTHON, "-c", MOVES, "auto", env=PACKAGE)
+    assert result.code == 1 and "MUSTER_DIRECT: want auto or off, got 'yes'" in result.errors, result
