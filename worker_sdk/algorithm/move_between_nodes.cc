@@ -21,13 +21,17 @@ class MoveMaker : private BetweenNodesMaker {
         Broadcast();
         break;
       case OpKind::kAllGather:
+      case OpKind::kAllGatherV:
       case OpKind::kGather:
+      case OpKind::kGatherV:
         Gather();
         break;
       case OpKind::kScatter:
+      case OpKind::kScatterV:
         Scatter();
         break;
       case OpKind::kAllToAll:
+      case OpKind::kAllToAllV:
         AllToAll();
         break;
       default:
@@ -109,19 +113,20 @@ class MoveMaker : private BetweenNodesMaker {
   // --- all-gather, gather ---
   void Gather() {
     const Layout::Seat root = layout_.SeatOf(call_.root);
-    const bool all = call_.kind == OpKind::kAllGather;
+    const bool all = call_.kind == OpKind::kAllGather || call_.kind == OpKind::kAllGatherV;
     const bool takes = all || (node() == root.node && me() == root.place);
     const uint64_t piece_max = std::min(group_.slot_bytes, PieceMax(group_.result_bytes));
     Pieces(piece_max, [&](uint64_t at, uint64_t piece) {
+      const uint64_t own = PieceOfPart(group_.rank(), at, piece);
       WaitAll();
-      Copy(Slot(me(), 0), In(at), size() > 1 ? piece : 0);
+      Copy(Slot(me(), 0), In(at), size() > 1 ? own : 0);
       Publish();
       if (is_leader() || takes) {
         WaitAll();
       }
       if (takes) {
-        Copy(Out(group_.rank() * bytes_ + at), In(at),
-             piece);  // first: `in` may begin where `out` does
+        Copy(Out(OutAt(group_.rank()) + at), In(at),
+             own);  // first: `in` may begin where `out` does
       }
       for (uint32_t i = 1; is_leader() && i < nodes(); ++i) {
         if (all || Behind(i) == root.node) {
@@ -131,7 +136,8 @@ class MoveMaker : private BetweenNodesMaker {
       if (takes) {
         for (uint32_t place = 0; place < size(); ++place) {
           if (place != me()) {
-            Copy(Out(layout_.RankOf(node(), place) * bytes_ + at), Slot(place, 0), piece);
+            const uint32_t rank = layout_.RankOf(node(), place);
+            Copy(Out(OutAt(rank) + at), Slot(place, 0), PieceOfPart(rank, at, piece));
           }
         }
       }
@@ -152,23 +158,25 @@ class MoveMaker : private BetweenNodesMaker {
     });
   }
   void SendParts(uint32_t to, bool takes, uint64_t at, uint64_t piece) {
-    const Ref own = takes ? Out(group_.rank() * bytes_ + at) : In(at);
+    const Ref own = takes ? Out(OutAt(group_.rank()) + at) : In(at);
     for (uint32_t place = 0; place < size(); ++place) {
-      Send(to, size() == 1 ? own : Slot(place, 0), piece);
+      SendPieces(to, size() == 1 ? own : Slot(place, 0), at,
+                 PieceOfPart(layout_.RankOf(node(), place), at, piece));
     }
   }
   void ReceiveParts(uint32_t from, bool straight, uint64_t at, uint64_t piece) {
     for (uint32_t place = 0; place < layout_.SizeOf(from); ++place) {
       const uint64_t position = layout_.First(from) + place;
-      Receive(from,
-              straight ? Out(layout_.RankOf(from, place) * bytes_ + at) : Result(position * piece),
-              piece);
+      const uint32_t rank = layout_.RankOf(from, place);
+      ReceivePieces(from, straight ? Out(OutAt(rank) + at) : Result(position * piece), at,
+                    PieceOfPart(rank, at, piece));
     }
   }
   void TakeParts(uint32_t from, uint64_t at, uint64_t piece) {
     for (uint32_t place = 0; place < layout_.SizeOf(from); ++place) {
       const uint64_t position = layout_.First(from) + place;
-      Copy(Out(layout_.RankOf(from, place) * bytes_ + at), Result(position * piece), piece);
+      const uint32_t rank = layout_.RankOf(from, place);
+      Copy(Out(OutAt(rank) + at), Result(position * piece), PieceOfPart(rank, at, piece));
     }
   }
 
@@ -184,42 +192,53 @@ class MoveMaker : private BetweenNodesMaker {
       }
     });
   }
+  // Those of a node travel in one message, one behind another.
   void ScatterHere(uint32_t root, uint64_t at, uint64_t piece) {
+    const uint64_t own = PieceOfPart(group_.rank(), at, piece);
     if (me() == root) {
       WaitAll();
-      for (uint32_t position = 0; position < layout_.world(); ++position) {
-        const uint32_t rank = layout_.RankAt(position);
-        const Layout::Seat seat = layout_.SeatOf(rank);
-        if (seat.node != node() || seat.place != root) {
-          Copy(seat.node == node() ? Slot(seat.place, 0) : Result(position * piece),
-               In(rank * bytes_ + at), piece);
+      for (uint32_t i = 0; i < nodes(); ++i) {
+        uint64_t packed = layout_.First(i) * piece;
+        for (uint32_t place = 0; place < layout_.SizeOf(i); ++place) {
+          const uint32_t rank = layout_.RankOf(i, place);
+          const uint64_t bytes = PieceOfPart(rank, at, piece);
+          if (rank != call_.root) {
+            Copy(i == node() ? Slot(place, 0) : Result(packed), In(InAt(rank) + at), bytes);
+          }
+          packed += bytes;
         }
       }
       Publish();
-      Copy(Out(at), In(call_.root * bytes_ + at), piece);
+      Copy(Out(at), In(InAt(call_.root) + at), own);
     } else {
       Publish();
       WaitOne(root);
-      Copy(Out(at), Slot(me(), 0), piece);
+      Copy(Out(at), Slot(me(), 0), own);
     }
     if (is_leader()) {
       for (uint32_t i = 1; i < nodes(); ++i) {
-        Send(Behind(i), Result(layout_.First(Behind(i)) * piece),
-             layout_.SizeOf(Behind(i)) * piece);
+        const uint32_t to = Behind(i);
+        SendPieces(to, Result(layout_.First(to) * piece), at,
+                   Packed(call_.root, to, layout_.SizeOf(to), at, piece));
       }
       FlushAll();  // the result area
     }
   }
   void ScatterThere(uint32_t root_node, uint64_t at, uint64_t piece) {
+    const uint64_t own = PieceOfPart(group_.rank(), at, piece);
     if (!is_leader()) {
       Publish();
       WaitOne(0);
-      return Copy(Out(at), Slot(me(), 0), piece);
+      return Copy(Out(at), Slot(me(), 0), own);
     }
-    Receive(root_node, size() == 1 ? Out(at) : Scratch(0), size() * piece);
+    ReceivePieces(root_node, size() == 1 ? Out(at) : Scratch(0), at,
+                  Packed(call_.root, node(), size(), at, piece));
     WaitAll();
+    uint64_t packed = 0;
     for (uint32_t place = 0; size() > 1 && place < size(); ++place) {
-      Copy(place == 0 ? Out(at) : Slot(place, 0), Scratch(place * piece), piece);
+      const uint64_t bytes = PieceOfPart(layout_.RankOf(node(), place), at, piece);
+      Copy(place == 0 ? Out(at) : Slot(place, 0), Scratch(packed), bytes);
+      packed += bytes;
     }
     Publish();
   }
@@ -229,27 +248,26 @@ class MoveMaker : private BetweenNodesMaker {
     const uint64_t piece_max = PieceMax(group_.slot_bytes);
     Pieces(piece_max, [&](uint64_t at, uint64_t piece) {
       WaitAll();
-      for (uint32_t position = 0; position < layout_.world(); ++position) {
-        Copy(Slot(me(), position * piece), In(layout_.RankAt(position) * bytes_ + at), piece);
-      }
+      FillForAll(at, piece);
       Publish();
       WaitAll();
       for (uint32_t i = 1; is_leader() && i < nodes(); ++i) {
         const uint32_t to = Behind(i);
         for (uint32_t place = 0; place < size(); ++place) {
-          Send(to, Slot(place, layout_.First(to) * piece), layout_.SizeOf(to) * piece);
+          SendPieces(to, Slot(place, layout_.First(to) * piece), at,
+                     Packed(layout_.RankOf(node(), place), to, layout_.SizeOf(to), at, piece));
         }
       }
-      const uint64_t mine = (layout_.First(node()) + me()) * piece;
       for (uint32_t place = 0; place < size(); ++place) {
-        Copy(Out(layout_.RankOf(node(), place) * bytes_ + at), Slot(place, mine), piece);
+        const uint32_t rank = layout_.RankOf(node(), place);
+        TakePiece(rank, Slot(place, layout_.First(node()) * piece), at, piece);
       }
       if (is_leader()) {
         for (uint32_t i = 1; i < nodes(); ++i) {
           const uint32_t from = Before(i);
           for (uint32_t place = 0; place < layout_.SizeOf(from); ++place) {
-            const uint64_t position = layout_.First(from) + place;
-            Receive(from, Result(position * size() * piece), size() * piece);
+            ReceivePieces(from, FromFar(layout_.First(from) + place, piece), at,
+                          Packed(layout_.RankOf(from, place), node(), size(), at, piece));
           }
         }
         FlushAll();  // the slots
@@ -259,11 +277,19 @@ class MoveMaker : private BetweenNodesMaker {
       for (uint32_t position = 0; position < layout_.world(); ++position) {
         const uint32_t rank = layout_.RankAt(position);
         if (layout_.SeatOf(rank).node != node()) {
-          Copy(Out(rank * bytes_ + at), Result((position * uint64_t{size()} + me()) * piece),
-               piece);
+          TakePiece(rank, FromFar(position, piece), at, piece);
         }
       }
     });
+  }
+  // What the rank at `position` has sent to this node.
+  Ref FromFar(uint32_t position, uint64_t piece) const {
+    return Result(uint64_t{position} * size() * piece);
+  }
+  // Ours of the pieces that `from` has for this node, the first of which is at `first`.
+  void TakePiece(uint32_t from, Ref first, uint64_t at, uint64_t piece) {
+    Copy(Out(OutAt(from) + at), Plus(first, Packed(from, node(), me(), at, piece)),
+         PieceOfPart(PartTo(from, group_.rank()), at, piece));
   }
 };
 

@@ -16,7 +16,7 @@ class ReduceMaker : private BetweenNodesMaker {
   using BetweenNodesMaker::BetweenNodesMaker;
 
   void Make() {
-    if (call_.kind == OpKind::kReduceScatter) {
+    if (call_.kind == OpKind::kReduceScatter || call_.kind == OpKind::kReduceScatterV) {
       ReduceScatter();
     } else if (bytes_ <= kNearBytes) {
       Near();
@@ -299,9 +299,7 @@ class ReduceMaker : private BetweenNodesMaker {
     const uint64_t piece_max = PieceMax(group_.slot_bytes);
     Pieces(piece_max, [&](uint64_t at, uint64_t piece) {
       WaitAll();
-      for (uint32_t position = 0; position < layout_.world(); ++position) {
-        Copy(Slot(me(), position * piece), In(layout_.RankAt(position) * bytes_ + at), piece);
-      }
+      FillForAll(at, piece);
       Publish();
       if (is_leader()) {
         WaitAll();
@@ -309,23 +307,30 @@ class ReduceMaker : private BetweenNodesMaker {
       }
       Publish();
       WaitOne(0);
-      Copy(Out(at), Result(me() * piece), size() > 1 ? piece : 0);
+      Copy(Out(at), Result(ForNode(node(), me(), at, piece)),
+           size() > 1 ? PieceOfPart(group_.rank(), at, piece) : 0);
     });
+  }
+  // Bytes of the pieces for the first `places` of a node: every rank has the same.
+  uint64_t ForNode(uint32_t node, uint32_t places, uint64_t at, uint64_t piece) const {
+    return Packed(group_.rank(), node, places, at, piece);
   }
   void ScatterSums(uint64_t at, uint64_t piece) {
     for (uint32_t i = 1; i <= nodes(); ++i) {  // ours comes last
       const uint64_t begin = layout_.First(Behind(i)) * piece;
-      const uint64_t bytes = layout_.SizeOf(Behind(i)) * piece;
+      const uint64_t bytes = ForNode(Behind(i), layout_.SizeOf(Behind(i)), at, piece);
       ReducePlaces(Wired(begin), Slot(0, begin), begin, bytes);
       if (i < nodes()) {
-        Send(Behind(i), Wired(begin), bytes);
+        SendPieces(Behind(i), Wired(begin), at, bytes);
       }
     }
     const uint64_t own = layout_.First(node()) * piece;
-    const uint64_t bytes = size() * piece;
+    const uint64_t bytes = ForNode(node(), size(), at, piece);
     const uint64_t stride = bytes + kShareUnit;
     const Ref parts = Wired(group_.slot_bytes + kShareUnit * layout_.world());
-    ReceiveWholes(parts, stride, bytes);
+    if (IsSent(at, bytes)) {
+      ReceiveWholes(parts, stride, bytes);
+    }
     const Ref target = size() == 1 ? Out(at) : Result(0);
     ReduceNodes(target, Wired(own), parts, stride, bytes);
     Divide(target, bytes);

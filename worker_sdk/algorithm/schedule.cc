@@ -31,13 +31,18 @@ class OneNode : private ScheduleMaker {
       case OpKind::kBroadcast:
         return Broadcast();
       case OpKind::kAllGather:
+      case OpKind::kAllGatherV:
         return Gather(true);
       case OpKind::kGather:
+      case OpKind::kGatherV:
         return Gather(group_.place == call_.root);
       case OpKind::kScatter:
+      case OpKind::kScatterV:
         return Scatter();
       case OpKind::kReduceScatter:
+      case OpKind::kReduceScatterV:
       case OpKind::kAllToAll:
+      case OpKind::kAllToAllV:
         return Exchange();
     }
   }
@@ -115,17 +120,18 @@ class OneNode : private ScheduleMaker {
 
   void Gather(bool takes) {
     Pieces(group_.slot_bytes, [&](uint64_t at, uint64_t piece) {
+      const uint64_t own = PieceOfPart(me(), at, piece);
       WaitAll();
-      Copy(Slot(me(), 0), In(at), piece);
+      Copy(Slot(me(), 0), In(at), own);
       Publish();
       if (!takes) {
         return;
       }
       WaitAll();
-      Copy(Out(me() * bytes_ + at), In(at), piece);  // first: `in` may begin where `out` does
+      Copy(Out(OutAt(me()) + at), In(at), own);  // first: `in` may begin where `out` does
       for (uint32_t i = 0; i < size(); ++i) {
         if (i != me()) {
-          Copy(Out(i * bytes_ + at), Slot(i, 0), piece);
+          Copy(Out(OutAt(i) + at), Slot(i, 0), PieceOfPart(i, at, piece));
         }
       }
     });
@@ -135,19 +141,20 @@ class OneNode : private ScheduleMaker {
   void Scatter() {
     const bool is_root = me() == call_.root;
     Pieces(group_.slot_bytes, [&](uint64_t at, uint64_t piece) {
+      const uint64_t own = PieceOfPart(me(), at, piece);
       if (!is_root) {
         Publish();
         WaitOne(call_.root);
-        return Copy(Out(at), Slot(me(), 0), piece);
+        return Copy(Out(at), Slot(me(), 0), own);
       }
       WaitAll();
       for (uint32_t i = 0; i < size(); ++i) {
         if (i != me()) {
-          Copy(Slot(i, 0), In(i * bytes_ + at), piece);
+          Copy(Slot(i, 0), In(InAt(i) + at), PieceOfPart(i, at, piece));
         }
       }
       Publish();
-      Copy(Out(at), In(me() * bytes_ + at), piece);
+      Copy(Out(at), In(InAt(me()) + at), own);
     });
   }
 
@@ -158,17 +165,18 @@ class OneNode : private ScheduleMaker {
       WaitAll();
       for (uint32_t i = 0; i < size(); ++i) {
         if (i != me()) {
-          Copy(Slot(me(), i * piece_max), In(i * bytes_ + at), piece);
+          Copy(Slot(me(), i * piece_max), In(InAt(i) + at),
+               PieceOfPart(PartTo(me(), i), at, piece));
         }
       }
       Publish();
       WaitAll();
-      if (call_.kind == OpKind::kReduceScatter) {
-        return Reduce(Out(at), In(me() * bytes_ + at), me() * piece_max, piece);
+      if (IsReduction(call_.kind)) {
+        return Reduce(Out(at), In(InAt(me()) + at), me() * piece_max, PieceOfPart(me(), at, piece));
       }
       for (uint32_t i = 0; i < size(); ++i) {
-        Copy(Out(i * bytes_ + at), i == me() ? In(i * bytes_ + at) : Slot(i, me() * piece_max),
-             piece);
+        Copy(Out(OutAt(i) + at), i == me() ? In(InAt(i) + at) : Slot(i, me() * piece_max),
+             PieceOfPart(PartTo(i, me()), at, piece));
       }
     });
   }
@@ -177,7 +185,8 @@ class OneNode : private ScheduleMaker {
 }  // namespace
 
 bool IsReduction(OpKind kind) {
-  return kind == OpKind::kAllReduce || kind == OpKind::kReduce || kind == OpKind::kReduceScatter;
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduce || kind == OpKind::kReduceScatter ||
+         kind == OpKind::kReduceScatterV;
 }
 
 bool CanBeNarrow(OpKind kind, DType dtype, ReduceOp op) {
@@ -205,6 +214,16 @@ const char* Name(OpKind kind) {
       return "reduce_scatter";
     case OpKind::kAllToAll:
       return "all_to_all";
+    case OpKind::kAllGatherV:
+      return "all_gather_v";
+    case OpKind::kGatherV:
+      return "gather_v";
+    case OpKind::kScatterV:
+      return "scatter_v";
+    case OpKind::kReduceScatterV:
+      return "reduce_scatter_v";
+    case OpKind::kAllToAllV:
+      return "all_to_all_v";
   }
   return "?";
 }

@@ -51,6 +51,11 @@ enum class OpKind : uint8_t {
   kScatter,
   kReduceScatter,
   kAllToAll,
+  kAllGatherV,  // the parts of the ranks differ, from here on
+  kGatherV,
+  kScatterV,
+  kReduceScatterV,
+  kAllToAllV,
 };
 const char* Name(OpKind kind);  // "all_reduce"
 bool IsReduction(OpKind kind);
@@ -62,8 +67,11 @@ struct Call {
   DType dtype = DType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
   uint32_t root = 0;
-  uint64_t count = 0;  // elements; of one rank's part where a call has parts
+  uint64_t count = 0;  // elements; of one rank's part where a call has parts, of the largest one
   Wire wire = Wire::kFull;
+  // Elements of the part of each rank, one behind another in the buffer of all; kAllToAllV: of what
+  // rank 0 sends to each, rank 1, ... Null: each is `count`. Outlives the call.
+  const uint64_t* parts = nullptr;
 };
 
 inline constexpr uint32_t kAheadMax = 16;
@@ -95,6 +103,7 @@ struct Ref {
   Space space = Space::kIn;
   uint32_t place = 0;  // kSlot, kNear, kTheirs
   uint64_t offset = 0;
+  bool operator==(const Ref&) const = default;
 };
 
 enum class StepKind : uint8_t {
@@ -124,6 +133,7 @@ struct Step {
   uint64_t offset = 0;        // in `from`
   uint64_t stride = 0;
   uint64_t bytes = 0;
+  bool operator==(const Step&) const = default;
 };
 
 // Chunks of a reduction between nodes whose messages are under way at the same time.

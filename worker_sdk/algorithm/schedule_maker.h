@@ -39,7 +39,14 @@ class ScheduleMaker {
         call_(call),
         bytes_(call.count * SizeOf(call.dtype)),
         progress_(progress),
-        out_(out) {}
+        out_(out) {
+    if (call.parts != nullptr) {
+      const uint64_t world = layout_.world();
+      const bool pairs = call.kind == OpKind::kAllToAllV;
+      in_at_ = Begins(pairs ? group.rank() * world : 0, 1);
+      out_at_ = Begins(pairs ? group.rank() : 0, pairs ? world : 1);
+    }
+  }
 
  protected:
   static Ref In(uint64_t offset) { return {Space::kIn, 0, offset}; }
@@ -73,6 +80,21 @@ class ScheduleMaker {
   // What goes at once, from byte `at` of a part on.
   uint64_t PieceAt(uint64_t at, uint64_t max) const {
     return std::min(max, bytes_ - std::min(at, bytes_));
+  }
+  // The part for `rank`, or of it, begins at that byte of a buffer that holds all.
+  uint64_t InAt(uint32_t rank) const { return in_at_.empty() ? rank * bytes_ : in_at_[rank]; }
+  uint64_t OutAt(uint32_t rank) const { return out_at_.empty() ? rank * bytes_ : out_at_[rank]; }
+  // Which of `call_.parts` goes from `from` to `to`, where every rank has a part for each.
+  uint64_t PartTo(uint32_t from, uint32_t to) const {
+    return call_.kind == OpKind::kAllToAllV ? uint64_t{from} * layout_.world() + to : to;
+  }
+  // What goes of that part in a turn that begins at byte `at` and moves `piece` of the largest.
+  uint64_t PieceOfPart(uint64_t part, uint64_t at, uint64_t piece) const {
+    if (call_.parts == nullptr) {
+      return piece;
+    }
+    const uint64_t bytes = call_.parts[part] * SizeOf(call_.dtype);
+    return std::min(piece, bytes - std::min(at, bytes));
   }
   // A piece for every rank of the world fits into `bytes`.
   uint64_t PieceMax(uint64_t bytes) const {
@@ -115,6 +137,22 @@ class ScheduleMaker {
   const uint64_t bytes_;  // of one rank's part
   Progress& progress_;
   std::vector<Step>& out_;
+
+ private:
+  // Where parts begin that follow each other in the caller's buffer: of call_.parts every
+  // `stride`-th from `first` on.
+  std::vector<uint64_t> Begins(uint64_t first, uint64_t stride) const {
+    std::vector<uint64_t> out(layout_.world());
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < out.size(); ++i) {
+      out[i] = at;
+      at += call_.parts[first + i * stride] * SizeOf(call_.dtype);
+    }
+    return out;
+  }
+
+  std::vector<uint64_t> in_at_;   // by rank; empty: parts are equal
+  std::vector<uint64_t> out_at_;  // likewise
 };
 
 // With messages. The rank at place 0 of a node, its leader, speaks for it; in large reductions the
@@ -142,6 +180,44 @@ class BetweenNodesMaker : protected ScheduleMaker {
     step.node = from;
     step.dst = dst;
     step.bytes = bytes;
+  }
+  // Pieces of a turn that begins at byte `at` of the parts. None of them may be left: then only the
+  // first turn sends, for a message tells of the call.
+  static bool IsSent(uint64_t at, uint64_t bytes) { return at == 0 || bytes != 0; }
+  void SendPieces(uint32_t to, Ref src, uint64_t at, uint64_t bytes) {
+    if (IsSent(at, bytes)) {
+      Send(to, src, bytes);
+    }
+  }
+  void ReceivePieces(uint32_t from, Ref dst, uint64_t at, uint64_t bytes) {
+    if (IsSent(at, bytes)) {
+      Receive(from, dst, bytes);
+    }
+  }
+  // Bytes of the pieces that go from `from` to the first `places` of `node`, one behind another.
+  uint64_t Packed(uint32_t from, uint32_t node, uint32_t places, uint64_t at,
+                  uint64_t piece) const {
+    if (call_.parts == nullptr) {
+      return places * piece;
+    }
+    uint64_t out = 0;
+    for (uint32_t place = 0; place < places; ++place) {
+      out += PieceOfPart(PartTo(from, layout_.RankOf(node, place)), at, piece);
+    }
+    return out;
+  }
+  // Pieces of this turn for every rank into our slot, node by node: those of a node, one behind
+  // another, begin where the largest ones would.
+  void FillForAll(uint64_t at, uint64_t piece) {
+    for (uint32_t i = 0; i < nodes(); ++i) {
+      uint64_t packed = layout_.First(i) * piece;
+      for (uint32_t place = 0; place < layout_.SizeOf(i); ++place) {
+        const uint32_t to = layout_.RankOf(i, place);
+        const uint64_t bytes = PieceOfPart(PartTo(group_.rank(), to), at, piece);
+        Copy(Slot(me(), packed), In(InAt(to) + at), bytes);
+        packed += bytes;
+      }
+    }
   }
   // Until `sends`, counted from the first of this call, are through.
   void Flush(uint64_t sends) {

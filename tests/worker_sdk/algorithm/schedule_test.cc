@@ -6,144 +6,18 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "proto/base/rng.h"
+#include "tests/worker_sdk/algorithm/schedule_check.h"
 #include "tests/worker_sdk/algorithm/schedule_world.h"
 #include "tests/worker_sdk/layouts.h"
 
 namespace muster {
 namespace {
 
-int64_t Value(uint32_t rank, uint64_t index) {
-  return static_cast<int64_t>(uint64_t{rank} * 1000003 + index * 7 + 1);
-}
-
-// What `rank` must have at `index` of its output; the second version of each collective.
-int64_t Want(const Call& call, uint32_t size, uint32_t rank, uint64_t index) {
-  const uint64_t part = call.count == 0 ? 0 : index / call.count;
-  const uint64_t inside = call.count == 0 ? 0 : index % call.count;
-  const auto sum = [&](uint64_t at) {
-    int64_t out = 0;
-    for (uint32_t i = 0; i < size; ++i) {
-      out += Value(i, at);
-    }
-    return call.op == ReduceOp::kAvg && size != 0 ? out / size : out;
-  };
-  switch (call.kind) {
-    case OpKind::kAllReduce:
-    case OpKind::kReduce:
-      return sum(index);
-    case OpKind::kReduceScatter:
-      return sum(rank * call.count + index);
-    case OpKind::kBroadcast:
-      return Value(call.root, index);
-    case OpKind::kAllGather:
-    case OpKind::kGather:
-      return Value(static_cast<uint32_t>(part), inside);
-    case OpKind::kScatter:
-      return Value(call.root, rank * call.count + index);
-    case OpKind::kAllToAll:
-      return Value(static_cast<uint32_t>(part), rank * call.count + inside);
-    case OpKind::kBarrier:
-      return 0;
-  }
-  return 0;
-}
-
-struct Sizes {
-  uint64_t in = 1;  // parts of `count` elements
-  uint64_t out = 1;
-};
-Sizes SizesOf(const Call& call, uint32_t size, uint32_t rank) {
-  switch (call.kind) {
-    case OpKind::kBarrier:
-      return {0, 0};
-    case OpKind::kReduce:
-      return {1, rank == call.root ? 1u : 0u};
-    case OpKind::kAllGather:
-      return {1, size};
-    case OpKind::kGather:
-      return {1, rank == call.root ? size : 0u};
-    case OpKind::kScatter:
-      return {rank == call.root ? size : 0u, 1};
-    case OpKind::kReduceScatter:
-      return {size, 1};
-    case OpKind::kAllToAll:
-      return {size, size};
-    default:
-      return {1, 1};
-  }
-}
-
-void RunOnce(const Layout& layout, uint64_t slot_bytes, uint32_t carriers, const Call& call,
-             bool in_place, uint64_t seed, bool direct = false) {
-  const uint32_t size = layout.world();
-  SCOPED_TRACE(std::string(Name(call.kind)) + " of " + std::to_string(call.count) + " among " +
-               std::to_string(size) + " on " + std::to_string(layout.nodes()) + " nodes, " +
-               std::to_string(carriers) + " carriers, root " + std::to_string(call.root) +
-               (in_place ? ", in place" : "") + (direct ? ", direct" : "") + ", wire " +
-               Name(call.wire));
-  World world(layout, slot_bytes, carriers, call);
-  world.in_place = in_place;
-  world.direct = direct;
-  world.ahead = seed % 5 < 3 ? 1 : 3;
-  for (uint32_t i = 0; i < size; ++i) {
-    const uint32_t number = layout.RankAt(i);
-    const Sizes sizes = SizesOf(call, size, number);
-    World::Rank& rank = world.ranks[i];
-    rank.out.assign(sizes.out * call.count, -1);
-    rank.in.resize(sizes.in * call.count);
-    for (uint64_t k = 0; k < rank.in.size(); ++k) {
-      rank.in[k] = Value(number, k);
-    }
-    if (call.kind == OpKind::kBroadcast && number == call.root) {
-      rank.out = rank.in;  // one buffer
-    }
-    if (in_place) {
-      rank.out.resize(std::max(rank.in.size(), rank.out.size()));
-      std::copy(rank.in.begin(), rank.in.end(), rank.out.begin());
-      rank.in.clear();
-    }
-  }
-  RunAll(world, seed);
-  // Every node narrows what it has, and then a sum for each message that it gets.
-  const int64_t off_max = call.wire == Wire::kFull ? 0 : int64_t{2} * layout.nodes() * kNarrowUnit;
-  for (uint32_t i = 0; i < size; ++i) {
-    const World::Rank& rank = world.ranks[i];
-    EXPECT_EQ(rank.phase, world.Peer(rank, 0).phase) << "S1: rank " << i;
-    const uint64_t words = SizesOf(call, size, layout.RankAt(i)).out * call.count;
-    for (uint64_t k = 0; k < words; ++k) {
-      ASSERT_LE(std::abs(rank.out[k] - Want(call, size, layout.RankAt(i), k)), off_max)
-          << "rank " << layout.RankAt(i) << ", element " << k;
-      if (call.kind == OpKind::kAllReduce) {
-        ASSERT_EQ(rank.out[k], world.ranks[0].out[k])
-            << "rank " << layout.RankAt(i) << ", element " << k;
-      }
-    }
-  }
-}
-void CheckOne(const Layout& layout, uint64_t slot_bytes, uint32_t carriers, const Call& call,
-              uint64_t seed) {
-  if (call.kind == OpKind::kBarrier && call.count != 0) {
-    return;  // it has no data
-  }
-  RunOnce(layout, slot_bytes, carriers, call, false, seed);
-  if (IsReduction(call.kind) && layout.nodes() > 1) {
-    Call narrow = call;
-    narrow.wire = Wire::kBFloat16;
-    RunOnce(layout, slot_bytes, carriers, narrow, seed % 3 == 0 && call.kind != OpKind::kReduce,
-            seed);
-  }
-  const bool all_put_out = call.kind == OpKind::kAllReduce || call.kind == OpKind::kAllGather ||
-                           call.kind == OpKind::kReduceScatter || call.kind == OpKind::kAllToAll;
-  if (all_put_out && seed % 2 == 0) {
-    RunOnce(layout, slot_bytes, carriers, call, true, seed);
-  }
-}
 void CheckOne(uint32_t size, uint64_t slot_bytes, const Call& call, uint64_t seed) {
   CheckOne(Layout::OneNode(size), slot_bytes, 1, call, seed);
 }

@@ -13,6 +13,11 @@ Space SpaceOf(const World& world, const Ref& ref) {
   return world.in_place && ref.space == Space::kIn ? Space::kOut : ref.space;
 }
 
+// Where in its memory `ref` begins.
+uint64_t WordAt(const World& world, const World::Rank& rank, const Ref& ref) {
+  return ref.offset / kWord + (world.in_place && ref.space == Space::kIn ? rank.in_at : 0);
+}
+
 bool IsPrivate(Space space) { return space == Space::kScratch || space == Space::kNarrow; }
 
 uint64_t AreaOf(const Ref& ref, uint64_t phase) {
@@ -37,7 +42,7 @@ int64_t ReadDirectly(World& world, uint32_t me, const Ref& ref, uint64_t word) {
   if (HasEnded(other)) {
     ADD_FAILURE() << "S10: rank " << me << " reads from one that has gone on";
   }
-  const uint64_t at = (other.told->offset + ref.offset) / kWord + word;
+  const uint64_t at = WordAt(world, other, *other.told) + ref.offset / kWord + word;
   const Space space = SpaceOf(world, *other.told);
   DirectRead* const last = other.reads.empty() ? nullptr : &other.reads.back();
   if (last != nullptr && last->reader == rank.seat.place && last->phase == rank.phase &&
@@ -62,7 +67,7 @@ void CheckNotRead(const World::Rank& rank, Space space, uint64_t begin, uint64_t
 
 int64_t Read(World& world, uint32_t me, const Ref& ref, uint64_t word) {
   World::Rank& rank = world.ranks[me];
-  const uint64_t at = ref.offset / kWord + word;
+  const uint64_t at = WordAt(world, rank, ref) + word;
   if (ref.space == Space::kTheirs) {
     return ReadDirectly(world, me, ref, word);
   }
@@ -90,7 +95,7 @@ void CheckNotSent(World& world, uint32_t me, const Ref& ref, uint64_t words) {
   for (uint32_t place = 0; place < rank.known.size(); ++place) {
     const World::Rank& sender = world.Peer(rank, place);
     for (const Message& message : sender.sent) {
-      const uint64_t begin = message.src.offset / kWord;
+      const uint64_t begin = WordAt(world, sender, message.src);
       const bool same_area =
           own ? &sender == &rank && SpaceOf(world, message.src) == ref.space
               : AreaOf(message.src, message.phase) == AreaOf(ref, rank.phase + 1);
@@ -143,7 +148,7 @@ void Divide(World& world, uint32_t me, const Ref& ref, uint64_t word) {
 // Read by the receiver, as the memory is now.
 int64_t Sent(World& world, const Message& message, uint64_t word) {
   World::Rank& rank = world.ranks[message.sender];
-  const uint64_t at = message.src.offset / kWord + word;
+  const uint64_t at = WordAt(world, rank, message.src) + word;
   switch (message.src.space) {
     case Space::kIn:
     case Space::kOut:

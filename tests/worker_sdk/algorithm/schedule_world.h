@@ -77,7 +77,8 @@ struct World {
     uint64_t private_bytes[2] = {};  // kScratch, kNarrow
     uint64_t phase = 0;
     std::vector<uint64_t> known;  // phase of each rank of the node that this one has waited for
-    std::vector<int64_t> in;      // empty where it is `out`
+    std::vector<int64_t> in;      // empty where it is in `out`
+    uint64_t in_at = 0;           // there, from this word on
     std::vector<int64_t> out;
     std::vector<int64_t> scratch;
     std::vector<int64_t> narrow;
@@ -87,7 +88,7 @@ struct World {
     std::vector<Message> sent;      // not yet received
     uint64_t sends = 0;             // begun
   };
-  bool in_place = false;  // `in` begins where `out` does
+  bool in_place = false;  // `in` lies in `out`
   Rank& Peer(const Rank& rank, uint32_t place) {
     return ranks[layout.First(rank.seat.node) + place];
   }
