@@ -96,6 +96,33 @@ def test_calls_that_are_started_only(node0, nodes, n):
     assert result.code == 0 and result.text.count("what was started is right") == n, result
 
 
+@pytest.mark.parametrize("nodes,n", [(1, 1), (1, 5), (2, 2), (2, 7), (3, 7), (5, 5)])
+def test_parts_that_differ(node0, nodes, n):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", n, "--no-prefix", PROBE, "parts")
+    assert result.code == 0 and sorted(result.text.splitlines()) == sorted(f"rank {r} of {n}: parts are right" for r in range(n)), result
+
+
+def test_parts_that_differ_between_hosts_with_results_compared(node0):
+    result = node0.run("--hosts", "node0:3,node1:1,node2:2", "-x", "MUSTER_CHECK=crc", "--no-prefix", PROBE, "parts")
+    assert result.code == 0 and result.text.count("parts are right") == 6, result
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_counts_of_parts_that_ranks_disagree_on(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "2", "--no-prefix", PROBE, "parts-differ")
+    told = re.findall(r"FAILED_PRECONDITION: all_gather_v .*rank (\d) calls all_gather_v\(8 x int32 in parts (\w+)\), rank (\d) calls all_gather_v\(8 x int32 in parts (\w+)\)", result.text)
+    assert result.code == 1 and len(told) == 2, result
+    assert all({one[0], one[2]} == {"0", "1"} and one[1] != one[3] for one in told), result
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+def test_what_is_sent_and_what_is_expected_are_compared(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "4", "--no-prefix", PROBE, "expect-more")
+    lines = [line for line in result.text.splitlines() if line]
+    assert result.code == 1 and len(lines) == 4, result
+    assert all(re.fullmatch(r"FAILED_PRECONDITION: all_to_all_v \(call \d+\) on rank \d: rank 0 sends 4 elements to rank 1, which expects 5", line) for line in lines), result
+
+
 @pytest.mark.parametrize("nodes,n", [(1, 1), (1, 5), (2, 4), (3, 7), (2, 16)])
 def test_messages_between_any_two(node0, nodes, n):
     result = node0.run("--standalone", "--nnodes", nodes, "-n", n, "--no-prefix", PROBE, "messages")

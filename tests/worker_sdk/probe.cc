@@ -20,6 +20,7 @@
 
 #include "muster/communicator.h"
 #include "tests/worker_sdk/probe_groups.h"
+#include "tests/worker_sdk/probe_parts.h"
 
 namespace {
 
@@ -275,7 +276,11 @@ muster::Status Any(muster::Communicator& comm, std::minstd_rand& random, std::ve
   const int root = static_cast<int>(random() % static_cast<unsigned>(comm.size()));
   constexpr muster::DType kType = muster::DType::kFloat32;
   constexpr muster::ReduceOp kSum = muster::ReduceOp::kSum;
-  switch (random() % 8) {
+  std::vector<int64_t> counts(static_cast<size_t>(comm.size()));
+  for (size_t i = 0; i < counts.size(); ++i) {
+    counts[i] = (i + static_cast<size_t>(root)) % 2 == 0 ? count : 0;
+  }
+  switch (random() % 11) {
     case 0:
       return comm.Barrier();
     case 1:
@@ -290,6 +295,13 @@ muster::Status Any(muster::Communicator& comm, std::minstd_rand& random, std::ve
       return comm.ReduceScatter(in.data(), out.data(), count, kType, kSum);
     case 6:
       return comm.Scatter(in.data(), out.data(), count, kType, root);
+    case 7:
+      return comm.AllGatherV(in.data(), out.data(), counts.data(), kType);
+    case 8:
+      return comm.ReduceScatterV(in.data(), out.data(), counts.data(), kType, kSum);
+    case 9:
+      counts.assign(counts.size(), count);
+      return comm.AllToAllV(in.data(), counts.data(), out.data(), counts.data(), kType);
     default:
       return comm.AllReduce(in.data(), out.data(), count, kType, kSum);
   }
@@ -386,6 +398,15 @@ int main(int argc, char** argv) {
   }
   if (what == "roots") {
     return DisagreeOnRoot(*comm);
+  }
+  if (what == "parts") {
+    return UseParts(*comm);
+  }
+  if (what == "parts-differ") {
+    return DisagreeOnParts(*comm);
+  }
+  if (what == "expect-more") {
+    return ExpectMore(*comm);
   }
   if (what == "chaos") {
     return Chaos(*comm, static_cast<unsigned>(std::atoi(argc > 2 ? argv[2] : "0")));

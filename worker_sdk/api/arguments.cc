@@ -7,6 +7,11 @@
 namespace muster {
 namespace {
 
+// Elements that any memory could hold.
+int64_t CountMax(DType dtype) {
+  return std::numeric_limits<ptrdiff_t>::max() / static_cast<int64_t>(SizeOf(dtype));
+}
+
 Status Invalid(const char* call, const std::string& why) {
   return Status(StatusCode::kInvalidArgument, std::string(call) + ": " + why);
 }
@@ -15,11 +20,28 @@ Status Invalid(const char* call, const std::string& why) {
 
 Status CheckCount(const char* call, int64_t count, DType dtype, int blocks) {
   if (count < 0) return Invalid(call, "count: want 0 or more, got " + std::to_string(count));
-  const int64_t most =
-      std::numeric_limits<ptrdiff_t>::max() / static_cast<int64_t>(SizeOf(dtype)) / blocks;
+  const int64_t most = CountMax(dtype) / blocks;
   if (count <= most) return Status();
   return Invalid(call, "count: want at most " + std::to_string(most) + " elements of " +
                            Name(dtype) + ", got " + std::to_string(count));
+}
+
+Status CheckCounts(const char* call, const char* name, const int64_t* counts, int size,
+                   DType dtype) {
+  if (counts == nullptr) return Invalid(call, std::string(name) + ": a null pointer");
+  int64_t left = CountMax(dtype);
+  for (int i = 0; i < size; ++i) {
+    if (counts[i] < 0 || counts[i] > left) {
+      const std::string which = std::string(name) + "[" + std::to_string(i) + "]: want ";
+      const std::string most = std::to_string(CountMax(dtype)) + " elements of " + Name(dtype);
+      return Invalid(
+          call, which +
+                    (counts[i] < 0 ? "0 or more" : "at most " + most + " with those before it") +
+                    ", got " + std::to_string(counts[i]));
+    }
+    left -= counts[i];
+  }
+  return Status();
 }
 
 Status CheckBuffer(const char* call, const char* name, const void* buffer, int64_t count,

@@ -12,6 +12,9 @@ namespace muster {
 
 // `blocks`: how many times `count` elements the longer buffer holds (1, or the number of ranks).
 Status CheckCount(const char* call, int64_t count, DType dtype, int blocks);
+// `counts`: of the parts of `size` ranks, one behind another in a buffer; `name` is the argument's.
+Status CheckCounts(const char* call, const char* name, const int64_t* counts, int size,
+                   DType dtype);
 // `name` is the argument's. Null is good for no elements.
 Status CheckBuffer(const char* call, const char* name, const void* buffer, int64_t count,
                    DType dtype);

@@ -1,5 +1,7 @@
 #include "worker_sdk/api/calls.h"
 
+#include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "worker_sdk/api/arguments.h"
@@ -47,6 +49,59 @@ Collective Calls::AllToAll(const void* in, void* out, int64_t count, DType dtype
   return Check({OpKind::kAllToAll, dtype}, count, 0, {"in", in}, {"out", out});
 }
 
+Collective Calls::AllGatherV(const void* in, void* out, const int64_t* counts, DType dtype) const {
+  return CheckParts({OpKind::kAllGatherV, dtype}, counts, 0, {"in", in}, {"out", out});
+}
+
+Collective Calls::GatherV(const void* in, void* out, const int64_t* counts, DType dtype,
+                          int root) const {
+  return CheckParts({OpKind::kGatherV, dtype}, counts, root, {"in", in},
+                    rank_ == root ? Buffer{"out", out} : Buffer{});
+}
+
+Collective Calls::ScatterV(const void* in, void* out, const int64_t* counts, DType dtype,
+                           int root) const {
+  return CheckParts({OpKind::kScatterV, dtype}, counts, root, {"out", out},
+                    rank_ == root ? Buffer{"in", in} : Buffer{});
+}
+
+Collective Calls::ReduceScatterV(const void* in, void* out, const int64_t* counts, DType dtype,
+                                 ReduceOp op) const {
+  Call call = {OpKind::kReduceScatterV, dtype, op};
+  const Status status = SetReduction(call);
+  return status.ok() ? CheckParts(call, counts, 0, {"out", out}, {"in", in})
+                     : Collective{status, call};
+}
+
+Collective Calls::AllToAllV(const void* in, const int64_t* send_counts, void* out,
+                            const int64_t* recv_counts, DType dtype) const {
+  const Call call = {OpKind::kAllToAllV, dtype};
+  const char* const name = Name(call.kind);
+  Status status = CheckCounts(name, "send_counts", send_counts, size_, dtype);
+  if (status.ok()) {
+    status = CheckCounts(name, "recv_counts", recv_counts, size_, dtype);
+  }
+  if (!status.ok()) {
+    return {status, call};
+  }
+  const int64_t sends = std::accumulate(send_counts, send_counts + size_, int64_t{0});
+  const int64_t receives = std::accumulate(recv_counts, recv_counts + size_, int64_t{0});
+  status = CheckBuffer(name, "in", in, sends, dtype);
+  if (status.ok()) {
+    status = CheckBuffer(name, "out", out, receives, dtype);
+  }
+  if (status.ok() && in == out && sends != 0 && receives != 0) {
+    status = {StatusCode::kInvalidArgument,
+              std::string(name) + ": out: want memory of its own, got that of in"};
+  }
+  return {status,
+          call,
+          in,
+          out,
+          {send_counts, send_counts + size_},
+          {recv_counts, recv_counts + size_}};
+}
+
 OneMessage Calls::Send(const void* data, int64_t count, DType dtype, int to, int tag) const {
   return CheckMessage("send", data, count, dtype, "to", to, tag);
 }
@@ -76,11 +131,17 @@ OneMessage Calls::CheckMessage(const char* call, const void* data, int64_t count
 
 Collective Calls::CheckReduction(Call call, int64_t count, int root, const Buffer& in,
                                  const Buffer& out) const {
+  const Status status = SetReduction(call);
+  return status.ok() ? Check(call, count, root, in, out) : Collective{status, call};
+}
+
+// What travels; or why the operation is not for this type.
+Status Calls::SetReduction(Call& call) const {
   if (const Status status = muster::CheckReduction(call.dtype, call.op); !status.ok()) {
-    return {{status.code(), std::string(Name(call.kind)) + ": " + status.message()}, call};
+    return {status.code(), std::string(Name(call.kind)) + ": " + status.message()};
   }
   call.wire = CanBeNarrow(call.kind, call.dtype, call.op) ? wire_ : Wire::kFull;
-  return Check(call, count, root, in, out);
+  return {};
 }
 
 Collective Calls::Check(Call call, int64_t count, int root, const Buffer& in,
@@ -98,6 +159,31 @@ Collective Calls::Check(Call call, int64_t count, int root, const Buffer& in,
   call.count = static_cast<uint64_t>(count);
   call.root = static_cast<uint32_t>(root);
   return {status, call, in.data, const_cast<void*>(out.data)};
+}
+
+Collective Calls::CheckParts(Call call, const int64_t* counts, int root, const Buffer& own,
+                             const Buffer& whole) const {
+  const char* const name = Name(call.kind);
+  Status status = CheckCounts(name, "counts", counts, size_, call.dtype);
+  if (status.ok()) {
+    status = CheckRank(name, "root", root, size_);
+  }
+  if (!status.ok()) {
+    return {status, call};
+  }
+  status = CheckBuffer(name, own.name, own.data, counts[rank_], call.dtype);
+  if (status.ok() && whole.name != nullptr) {
+    status = CheckBuffer(name, whole.name, whole.data,
+                         std::accumulate(counts, counts + size_, int64_t{0}), call.dtype);
+  }
+  call.count = static_cast<uint64_t>(*std::max_element(counts, counts + size_));
+  call.root = static_cast<uint32_t>(root);
+  const bool gathers = call.kind == OpKind::kAllGatherV || call.kind == OpKind::kGatherV;
+  return {status,
+          call,
+          gathers ? own.data : whole.data,
+          const_cast<void*>(gathers ? whole.data : own.data),
+          {counts, counts + size_}};
 }
 
 }  // namespace muster

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "muster/status.h"
 #include "muster/types.h"
@@ -14,6 +15,10 @@ struct Collective {
   Call call;
   const void* in = nullptr;
   void* out = nullptr;
+  // What `call.parts` is to be when it runs; of kAllToAllV only this rank's row, and what it
+  // expects of each. Empty: null.
+  std::vector<uint64_t> parts = {};
+  std::vector<uint64_t> expected = {};
 };
 
 struct OneMessage {
@@ -41,6 +46,14 @@ class Calls {
   Collective ReduceScatter(const void* in, void* out, int64_t count, DType dtype,
                            ReduceOp op) const;
   Collective AllToAll(const void* in, void* out, int64_t count, DType dtype) const;
+  Collective AllGatherV(const void* in, void* out, const int64_t* counts, DType dtype) const;
+  Collective GatherV(const void* in, void* out, const int64_t* counts, DType dtype, int root) const;
+  Collective ScatterV(const void* in, void* out, const int64_t* counts, DType dtype,
+                      int root) const;
+  Collective ReduceScatterV(const void* in, void* out, const int64_t* counts, DType dtype,
+                            ReduceOp op) const;
+  Collective AllToAllV(const void* in, const int64_t* send_counts, void* out,
+                       const int64_t* recv_counts, DType dtype) const;
   OneMessage Send(const void* data, int64_t count, DType dtype, int to, int tag) const;
   OneMessage Receive(void* data, int64_t count, DType dtype, int from, int tag) const;
 
@@ -53,6 +66,10 @@ class Calls {
   Collective Check(Call call, int64_t count, int root, const Buffer& in, const Buffer& out) const;
   Collective CheckReduction(Call call, int64_t count, int root, const Buffer& in,
                             const Buffer& out) const;
+  Status SetReduction(Call& call) const;
+  // `own` holds this rank's part, `whole` those of all.
+  Collective CheckParts(Call call, const int64_t* counts, int root, const Buffer& own,
+                        const Buffer& whole) const;
   OneMessage CheckMessage(const char* call, const void* data, int64_t count, DType dtype,
                           const char* whom, int rank, int tag) const;
 

@@ -198,8 +198,12 @@ class Communicator::Impl {
   }
   Status RunNow(const Collective& it, std::chrono::nanoseconds timeout) {
     executor_.SetTimeout(timeout);
-    const Status status = executor_.Run(it.call, it.in, it.out);
-    return status.ok() && me_.check ? executor_.Check(it.call, it.out) : status;
+    Call call = it.call;
+    call.parts = it.parts.empty() ? nullptr : it.parts.data();
+    const Status status = call.kind == OpKind::kAllToAllV
+                              ? executor_.RunAllToAllV(call, it.expected.data(), it.in, it.out)
+                              : executor_.Run(call, it.in, it.out);
+    return status.ok() && me_.check ? executor_.Check(call, it.out) : status;
   }
 
   const pid_t process_ = getpid();
@@ -365,6 +369,49 @@ Status Communicator::AllToAll(const void* in, void* out, int64_t count, DType dt
 }
 Work Communicator::AllToAllAsync(const void* in, void* out, int64_t count, DType dtype) {
   return impl_->Start(impl_->calls().AllToAll(in, out, count, dtype));
+}
+
+Status Communicator::AllGatherV(const void* in, void* out, const int64_t* counts, DType dtype) {
+  return impl_->Run(impl_->calls().AllGatherV(in, out, counts, dtype));
+}
+Work Communicator::AllGatherVAsync(const void* in, void* out, const int64_t* counts, DType dtype) {
+  return impl_->Start(impl_->calls().AllGatherV(in, out, counts, dtype));
+}
+
+Status Communicator::GatherV(const void* in, void* out, const int64_t* counts, DType dtype,
+                             int root) {
+  return impl_->Run(impl_->calls().GatherV(in, out, counts, dtype, root));
+}
+Work Communicator::GatherVAsync(const void* in, void* out, const int64_t* counts, DType dtype,
+                                int root) {
+  return impl_->Start(impl_->calls().GatherV(in, out, counts, dtype, root));
+}
+
+Status Communicator::ScatterV(const void* in, void* out, const int64_t* counts, DType dtype,
+                              int root) {
+  return impl_->Run(impl_->calls().ScatterV(in, out, counts, dtype, root));
+}
+Work Communicator::ScatterVAsync(const void* in, void* out, const int64_t* counts, DType dtype,
+                                 int root) {
+  return impl_->Start(impl_->calls().ScatterV(in, out, counts, dtype, root));
+}
+
+Status Communicator::ReduceScatterV(const void* in, void* out, const int64_t* counts, DType dtype,
+                                    ReduceOp op) {
+  return impl_->Run(impl_->calls().ReduceScatterV(in, out, counts, dtype, op));
+}
+Work Communicator::ReduceScatterVAsync(const void* in, void* out, const int64_t* counts,
+                                       DType dtype, ReduceOp op) {
+  return impl_->Start(impl_->calls().ReduceScatterV(in, out, counts, dtype, op));
+}
+
+Status Communicator::AllToAllV(const void* in, const int64_t* send_counts, void* out,
+                               const int64_t* recv_counts, DType dtype) {
+  return impl_->Run(impl_->calls().AllToAllV(in, send_counts, out, recv_counts, dtype));
+}
+Work Communicator::AllToAllVAsync(const void* in, const int64_t* send_counts, void* out,
+                                  const int64_t* recv_counts, DType dtype) {
+  return impl_->Start(impl_->calls().AllToAllV(in, send_counts, out, recv_counts, dtype));
 }
 
 }  // namespace muster

@@ -6,17 +6,13 @@
 #include <utility>
 
 #include "worker_sdk/algorithm/agreement.h"
+#include "worker_sdk/executor/call_mark.h"
 #include "worker_sdk/executor/narrow.h"
 #include "worker_sdk/executor/result_check.h"
 #include "worker_sdk/reduce/reduce.h"
 
 namespace muster {
 namespace {
-
-bool HasRoot(OpKind kind) {
-  return kind == OpKind::kReduce || kind == OpKind::kBroadcast || kind == OpKind::kGather ||
-         kind == OpKind::kScatter;
-}
 
 Group GroupOf(const Layout& layout, const Arena& arena) {
   Group out;
@@ -31,6 +27,16 @@ Group GroupOf(const Layout& layout, const Arena& arena) {
     out.result_bytes = std::min(out.result_bytes, theirs.result_bytes);
   }
   return out;
+}
+
+// Where no memory is left, the others hear of it as of any other failure.
+template <typename Steps>
+Status Try(const Steps& steps) {
+  try {
+    return steps();
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kResourceExhausted, "no memory is left"};
+  }
 }
 
 template <typename Line>
@@ -53,7 +59,7 @@ Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
           [this](uint32_t rank, const MessageHead& theirs) {
             return Disagree(
                 rank,
-                Describe(theirs.mark) +
+                Describe(theirs.mark, layout_.world()) +
                     (theirs.call == number_ ? "" : " as call " + std::to_string(theirs.call)));
           },
           [this](uint32_t rank) { return layout_.NameOf(rank); }),
@@ -82,44 +88,82 @@ Status Executor::GatherOnNode(const void* in, void* out, uint64_t bytes) {
   Group group = group_;
   group.layout = &here;
   group.node = 0;
-  return Run(group, {OpKind::kAllGather, DType::kUInt8, ReduceOp::kSum, 0, bytes}, in, out);
+  const Call call = {OpKind::kAllGather, DType::kUInt8, ReduceOp::kSum, 0, bytes};
+  return RunAs(MarkOf(call, group_.size()), bytes, [&] { return RunSteps(group, call, in, out); });
 }
 
 Status Executor::Run(const Call& call, const void* in, void* out) {
-  return Run(group_, call, in, out);
+  return RunAs(MarkOf(call, layout_.world()),
+               CountOf(call, rank_, layout_.world()) * SizeOf(call.dtype),
+               [&] { return RunSteps(group_, call, in, out); });
 }
 
-Status Executor::Run(const Group& group, const Call& call, const void* in, void* out) {
+Status Executor::RunAllToAllV(const Call& call, const uint64_t* expected, const void* in,
+                              void* out) {
+  const uint64_t world = layout_.world();
+  std::vector<uint64_t> sent;  // by all to all: row = sender
+  const Call tell = {OpKind::kAllGather, DType::kUInt64, ReduceOp::kSum, 0, world};
+  Status status = RunAs(MarkOfRows(call.dtype), world * sizeof(uint64_t), [&] {
+    sent.resize(world * world);
+    return RunSteps(tell, reinterpret_cast<const uint8_t*>(call.parts),
+                    reinterpret_cast<uint8_t*>(sent.data()));
+  });
+  if (!status.ok()) {
+    return status;
+  }
+  Call whole = call;
+  whole.parts = sent.data();
+  whole.count = *std::max_element(sent.begin(), sent.end());
+  return RunAs(MarkOf(whole, layout_.world()),
+               CountOf(whole, rank_, layout_.world()) * SizeOf(call.dtype), [&] {
+                 Status wanted = CompareColumn(sent, expected);
+                 return wanted.ok() ? RunSteps(whole, static_cast<const uint8_t*>(in),
+                                               static_cast<uint8_t*>(out))
+                                    : wanted;
+               });
+}
+
+// `steps` are those of one call, of which `mark` is told; this rank's part of it has `bytes`.
+template <typename Steps>
+Status Executor::RunAs(const CallMark& mark, uint64_t bytes, const Steps& steps) {
   if (!broken_.ok()) {
     return broken_;
   }
   waiting_since_.reset();
   Status status = EndLast();
   ++number_;
-  mark_ = {static_cast<uint8_t>(call.kind),
-           static_cast<uint8_t>(call.dtype),
-           static_cast<uint8_t>(call.op),
-           static_cast<uint8_t>(call.wire),
-           call.root,
-           call.count};
+  mark_ = mark;
   if (status.ok()) {
     checked_ = false;
     first_phase_ = arena_->phase() + 1;
     arena_->Announce(number_, mark_);
-    status = TryRunSteps(group, call, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out));
+    status = Try(steps);
   }
   if (!status.ok()) {
     // The others need not wait for us.
     arena_->Fail(status.code(), status.message());
     peers_.Fail(status.code(), status.message());
-    broken_ =
-        Status(status.code(), std::string(Name(call.kind)) + " (call " + std::to_string(number_) +
-                                  ") on " + layout_.NameOf(rank_) + ": " + status.message());
+    broken_ = Status(status.code(), std::string(Name(static_cast<OpKind>(mark_.kind))) + " (call " +
+                                        std::to_string(number_) + ") on " + layout_.NameOf(rank_) +
+                                        ": " + status.message());
   } else {
     ++calls_;
-    bytes_ += call.count * SizeOf(call.dtype);
+    bytes_ += bytes;
   }
   return broken_;
+}
+
+// `sent`: by every rank to every other; `expected`: what we want of each.
+Status Executor::CompareColumn(const std::vector<uint64_t>& sent, const uint64_t* expected) const {
+  for (uint32_t rank = 0; rank < layout_.world(); ++rank) {
+    const uint64_t theirs = sent[uint64_t{rank} * layout_.world() + rank_];
+    if (theirs != expected[rank]) {
+      return {StatusCode::kFailedPrecondition,
+              layout_.NameOf(rank) + " sends " + std::to_string(theirs) + " elements to " +
+                  layout_.NameOf(rank_) + ", which expects " + std::to_string(expected[rank])};
+    }
+  }
+  return {};
 }
 
 Counters Executor::counters() const {
@@ -145,13 +189,14 @@ std::chrono::nanoseconds Executor::WaitedFor(uint32_t rank) const {
 }
 
 Status Executor::Check(const Call& call, const void* out) {
-  const bool gathers = call.kind == OpKind::kAllGather;
+  const bool gathers = call.kind == OpKind::kAllGather || call.kind == OpKind::kAllGatherV;
   if (call.kind != OpKind::kAllReduce && call.kind != OpKind::kBroadcast && !gathers) {
     return {};
   }
-  const std::string what = Describe(mark_) + " (call " + std::to_string(number_) + ")";
-  const uint64_t bytes = call.count * SizeOf(call.dtype) * (gathers ? layout_.world() : 1);
-  const uint32_t own = Crc32c(static_cast<const uint8_t*>(out), bytes);
+  const std::string what =
+      Describe(mark_, layout_.world()) + " (call " + std::to_string(number_) + ")";
+  const uint64_t count = gathers ? CountOfAll(call, layout_.world()) : call.count;
+  const uint32_t own = Crc32c(static_cast<const uint8_t*>(out), count * SizeOf(call.dtype));
   std::vector<uint32_t> sums(layout_.world());
   if (Status status =
           Run({OpKind::kAllGather, DType::kUInt32, ReduceOp::kSum, 0, 1}, &own, sums.data());
@@ -172,17 +217,7 @@ Status Executor::EndLast() {
   return status;
 }
 
-// Where no memory is left, the others hear of it as of any other failure.
-Status Executor::TryRunSteps(const Group& group, const Call& call, const uint8_t* in,
-                             uint8_t* out) {
-  try {
-    return RunSteps(group, call, in, out);
-  } catch (const std::bad_alloc&) {
-    return {StatusCode::kResourceExhausted, "no memory is left"};
-  }
-}
-
-Status Executor::RunSteps(const Group& group, const Call& call, const uint8_t* in, uint8_t* out) {
+Status Executor::RunSteps(const Group& group, const Call& call, const void* in, void* out) {
   Progress progress;
   MakeSchedule(group, call, progress, steps_);
   if (group.layout->nodes() > 1) {
@@ -192,7 +227,9 @@ Status Executor::RunSteps(const Group& group, const Call& call, const uint8_t* i
   }
   for (;;) {
     for (const Step& step : steps_) {
-      if (Status status = RunStep(step, call, in, out); !status.ok()) {
+      Status status =
+          RunStep(step, call, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out));
+      if (!status.ok()) {
         return status;
       }
     }
@@ -301,32 +338,15 @@ Status Executor::Wait(const Step& step) {
 
 Status Executor::CheckCall(uint32_t place) {
   const CallMark& theirs = arena_->CallOf(place, number_);
-  return theirs == mark_ ? Status() : Disagree(arena_->RankOf(place), Describe(theirs));
+  return theirs == mark_ ? Status()
+                         : Disagree(arena_->RankOf(place), Describe(theirs, layout_.world()));
 }
 
 Status Executor::Disagree(uint32_t rank, const std::string& theirs) const {
-  return {StatusCode::kFailedPrecondition,
-          "ranks disagree on call " + std::to_string(number_) + ": " + layout_.NameOf(rank_) +
-              " calls " + Describe(mark_) + ", " + layout_.NameOf(rank) + " calls " + theirs};
-}
-
-std::string Executor::Describe(const CallMark& mark) const {
-  const auto kind = static_cast<OpKind>(mark.kind);
-  std::string out = Name(kind);
-  if (kind == OpKind::kBarrier || mark.dtype >= kDTypes || mark.op >= kReduceOps) {
-    return out;
-  }
-  out += "(" + std::to_string(mark.count) + " x " + Name(static_cast<DType>(mark.dtype));
-  if (IsReduction(kind)) {
-    out += std::string(", ") + Name(static_cast<ReduceOp>(mark.op));
-  }
-  if (HasRoot(kind)) {
-    out += ", root " + std::to_string(mark.root);
-  }
-  if (mark.wire != static_cast<uint8_t>(Wire::kFull)) {
-    out += std::string(", wire ") + Name(static_cast<Wire>(mark.wire));
-  }
-  return out + ")";
+  return {StatusCode::kFailedPrecondition, "ranks disagree on call " + std::to_string(number_) +
+                                               ": " + layout_.NameOf(rank_) + " calls " +
+                                               Describe(mark_, layout_.world()) + ", " +
+                                               layout_.NameOf(rank) + " calls " + theirs};
 }
 
 // Asked every 50 ms or so while we wait for a rank.

@@ -55,14 +55,19 @@ class Executor {
   std::chrono::nanoseconds WaitedFor(uint32_t rank) const;
   // Every error but InvalidArgument is for good: each later call returns it again.
   Status Run(const Call& call, const void* in, void* out);
+  // A kAllToAllV of which each rank knows its own numbers only: `call.parts` has the elements for
+  // each rank, `expected` those from each. Ranks tell each other in a call of its own before.
+  // FailedPrecondition: a rank sends another one more, or less, than that one expects.
+  Status RunAllToAllV(const Call& call, const uint64_t* expected, const void* in, void* out);
   // After a Run() of `call`, as a call of its own of all ranks: Internal if its result is the same
   // for all ranks and yet is not. Of other calls: nothing happens.
   Status Check(const Call& call, const void* out);
 
  private:
-  Status Run(const Group& group, const Call& call, const void* in, void* out);
-  Status TryRunSteps(const Group& group, const Call& call, const uint8_t* in, uint8_t* out);
-  Status RunSteps(const Group& group, const Call& call, const uint8_t* in, uint8_t* out);
+  template <typename Steps>
+  Status RunAs(const CallMark& mark, uint64_t bytes, const Steps& steps);
+  Status CompareColumn(const std::vector<uint64_t>& sent, const uint64_t* expected) const;
+  Status RunSteps(const Group& group, const Call& call, const void* in, void* out);
   Status RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   Status Prepare();
   bool AllHaveTold();
@@ -82,7 +87,6 @@ class Executor {
   uint64_t ToldBy(uint32_t place);
   static void Reduce(const Step& step, const Call& call, uint8_t* dst, const void* const* srcs,
                      uint32_t n);
-  std::string Describe(const CallMark& mark) const;
 
   struct alignas(64) CacheLine {
     uint8_t bytes[64];

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <string>
 
@@ -36,6 +38,31 @@ TEST_F(CommunicatorTest, AloneEverythingIsItsOwn) {
   EXPECT_TRUE(comm_->Broadcast(data_, 3).ok());
   EXPECT_TRUE(comm_->AllToAll(data_, out, 3, DType::kFloat32).ok());
   EXPECT_TRUE(comm_->Barrier().ok());
+}
+
+TEST_F(CommunicatorTest, AloneThereIsOnePart) {
+  constexpr DType kType = DType::kFloat32;
+  const int64_t three = 3;
+  const auto came = [](const Status& status, float(&out)[3]) {
+    const bool all = out[0] == 1 && out[1] == 2 && out[2] == 3;
+    std::fill(std::begin(out), std::end(out), 0.0F);
+    return status.ok() && all;
+  };
+  float out[3] = {};
+  EXPECT_TRUE(came(comm_->AllGatherV(data_, out, &three, kType), out));
+  EXPECT_TRUE(came(comm_->GatherV(data_, out, &three, kType, 0), out));
+  EXPECT_TRUE(came(comm_->ScatterV(data_, out, &three, kType, 0), out));
+  EXPECT_TRUE(came(comm_->ReduceScatterV(data_, out, &three, kType, ReduceOp::kAvg), out));
+  EXPECT_TRUE(came(comm_->AllToAllV(data_, &three, out, &three, kType), out));
+  EXPECT_TRUE(came(comm_->AllGatherVAsync(data_, out, &three, kType).Wait(), out));
+  EXPECT_TRUE(came(comm_->GatherVAsync(data_, out, &three, kType, 0).Wait(), out));
+  EXPECT_TRUE(came(comm_->ScatterVAsync(data_, out, &three, kType, 0).Wait(), out));
+  EXPECT_TRUE(
+      came(comm_->ReduceScatterVAsync(data_, out, &three, kType, ReduceOp::kSum).Wait(), out));
+  EXPECT_TRUE(came(comm_->AllToAllVAsync(data_, &three, out, &three, kType).Wait(), out));
+  const int64_t two = 2;
+  EXPECT_EQ(comm_->AllToAllV(data_, &three, out, &two, kType).message(),
+            "all_to_all_v (call 15) on rank 0: rank 0 sends 3 elements to rank 0, which expects 2");
 }
 
 TEST_F(CommunicatorTest, WhatIsStartedEnds) {

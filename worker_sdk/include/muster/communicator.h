@@ -11,18 +11,18 @@
 // that were started before; one that blocks waits for those.
 //
 // Errors of every collective: InvalidArgument (this call can never work), FailedPrecondition (ranks
-// disagree on kind, type, operation, wire, count or root: both calls are named), Unavailable (a
-// peer died), DeadlineExceeded, ResourceExhausted (no memory is left on a rank). After any but the
-// first the contents of output buffers are unspecified and the communicator is dead: each later
-// call returns the same error.
+// disagree on kind, type, operation, wire, count, counts or root: both calls are named),
+// Unavailable (a peer died), DeadlineExceeded, ResourceExhausted (no memory is left on a rank).
+// After any but the first the contents of output buffers are unspecified and the communicator is
+// dead: each later call returns the same error.
 //
 // Results: every rank ends with equal bits, and a second run of the same layout gives them again.
-// MUSTER_CHECK=crc makes sure of it: after every AllReduce, Broadcast and AllGather the ranks
-// compare a CRC-32C of their outputs, in a call of its own that counts as one. Where they differ,
-// each rank's call ends with Internal, which names the ranks that are not of the majority. Buffers
-// are dense, in host memory, aligned to their element; a buffer may be both input and output where
-// the two are the same address, otherwise they must not overlap. Counts are of elements. Threads:
-// one call at a time on one communicator.
+// MUSTER_CHECK=crc makes sure of it: after every AllReduce, Broadcast, AllGather and AllGatherV the
+// ranks compare a CRC-32C of their outputs, in a call of its own that counts as one. Where they
+// differ, each rank's call ends with Internal, which names the ranks that are not of the majority.
+// Buffers are dense, in host memory, aligned to their element; a buffer may be both input and
+// output where the two are the same address, otherwise they must not overlap. Counts are of
+// elements. Threads: one call at a time on one communicator.
 #pragma once
 
 #include <chrono>
@@ -101,9 +101,10 @@ class MUSTER_EXPORT Work {
 
 // What a rank has done with a communicator so far.
 struct Counters {
-  // That succeeded, our own at the beginning and those of MUSTER_CHECK included.
+  // That succeeded, our own at the beginning and those of MUSTER_CHECK and AllToAllV included.
   uint64_t calls = 0;
-  uint64_t bytes = 0;  // `count` elements of each
+  // `count` elements of each; of calls with `counts` this rank's part, of AllToAllV what it sends.
+  uint64_t bytes = 0;
   // For ranks of this node, and for messages of other nodes and to them. Waits that were over after
   // a spin (some microseconds) are not counted: the fast path looks at no clock.
   std::chrono::nanoseconds waited_on_node{0};
@@ -147,15 +148,16 @@ class MUSTER_EXPORT Communicator {
   // For every later call; zero (the default, or MUSTER_TIMEOUT): no limit.
   void SetTimeout(std::chrono::nanoseconds timeout);
 
-  // What travels between nodes in every later AllReduce, Reduce and ReduceScatter of float32 by
-  // kSum or kAvg; MUSTER_WIRE ("full", the default, or "bf16") says it for the first. No effect on
-  // other calls, within a node, or on up to 8 bytes. All ranks must say the same of a call.
+  // What travels between nodes in every later AllReduce, Reduce, ReduceScatter and ReduceScatterV
+  // of float32 by kSum or kAvg; MUSTER_WIRE ("full", the default, or "bf16") says it for the first.
+  // No effect on other calls, within a node, or on up to 8 bytes. All ranks must say the same of a
+  // call.
   //
   // With kBFloat16, half the bytes travel; sums are kept in float32, and every rank still ends with
   // equal bits. A result is off by at most ((1 + 2^-8)^k - 1) * (|x_0| + ... + |x_{size-1}|),
   // divided by size() for kAvg, besides float32's own rounding: k = 1 between two nodes and in
-  // ReduceScatter, 2 among up to 8 nodes, 1 + ceil(log2(nodes)) among more. Below 2^-126, where
-  // bfloat16 has fewer digits, add 2^-134 for each node and rounding.
+  // ReduceScatter and ReduceScatterV, 2 among up to 8 nodes, 1 + ceil(log2(nodes)) among more.
+  // Below 2^-126, where bfloat16 has fewer digits, add 2^-134 for each node and rounding.
   void SetWire(Wire wire);
   Wire wire() const;
 
@@ -184,6 +186,29 @@ class MUSTER_EXPORT Communicator {
   // The j-th `count` elements of in go to rank j, those of rank i come to the i-th of out.
   Status AllToAll(const void* in, void* out, int64_t count, DType dtype);
 
+  // The same with parts of any size: `counts` has the elements of each rank, size() of them and the
+  // same on every rank; zero is allowed, and a buffer without elements may be null. In a buffer
+  // that holds all parts they lie one behind another, in the order of ranks. `counts` is copied: it
+  // need not outlive the call that starts an Async form. Nothing but the parts travels, in as many
+  // steps as the largest one needs. InvalidArgument also: counts that are negative, or whose sum is
+  // more than memory can hold.
+  //
+  // out = in of rank 0 (counts[0] elements), of rank 1, ... `in` may be its own place in `out`, and
+  // must not overlap it otherwise, here and in GatherV.
+  Status AllGatherV(const void* in, void* out, const int64_t* counts, DType dtype);
+  // The same on `root` only; `out` of the others is not touched and may be null.
+  Status GatherV(const void* in, void* out, const int64_t* counts, DType dtype, int root);
+  // out = the rank-th part of what `root` has in `in`; that of the others may be null.
+  Status ScatterV(const void* in, void* out, const int64_t* counts, DType dtype, int root);
+  // out = the rank-th part of the reduction of `in`.
+  Status ReduceScatterV(const void* in, void* out, const int64_t* counts, DType dtype, ReduceOp op);
+  // send_counts[j] elements of in go to rank j; what comes from rank i, recv_counts[i] elements, is
+  // the i-th part of out. Each rank gives its own counts only: they are compared in a call of its
+  // own before. FailedPrecondition for all, which names two ranks and both numbers: one sends
+  // another more, or less, than that one expects. `in` and `out` must not overlap.
+  Status AllToAllV(const void* in, const int64_t* send_counts, void* out,
+                   const int64_t* recv_counts, DType dtype);
+
   // `count` elements to rank `to`, from rank `from`. Messages of one tag between two ranks arrive
   // in the order in which they were sent; both sides name the same type and count. The sender's
   // buffer is free again when Send returns, or the Work has ended, which says nothing of the
@@ -206,6 +231,13 @@ class MUSTER_EXPORT Communicator {
   Work ScatterAsync(const void* in, void* out, int64_t count, DType dtype, int root);
   Work ReduceScatterAsync(const void* in, void* out, int64_t count, DType dtype, ReduceOp op);
   Work AllToAllAsync(const void* in, void* out, int64_t count, DType dtype);
+  Work AllGatherVAsync(const void* in, void* out, const int64_t* counts, DType dtype);
+  Work GatherVAsync(const void* in, void* out, const int64_t* counts, DType dtype, int root);
+  Work ScatterVAsync(const void* in, void* out, const int64_t* counts, DType dtype, int root);
+  Work ReduceScatterVAsync(const void* in, void* out, const int64_t* counts, DType dtype,
+                           ReduceOp op);
+  Work AllToAllVAsync(const void* in, const int64_t* send_counts, void* out,
+                      const int64_t* recv_counts, DType dtype);
 
   template <typename T>
   Status AllReduce(T* data, int64_t count, ReduceOp op = ReduceOp::kSum) {

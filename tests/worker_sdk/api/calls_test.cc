@@ -1,0 +1,110 @@
+// What one rank of several can say about the arguments of its calls.
+#include "worker_sdk/api/calls.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster {
+namespace {
+
+constexpr DType kType = DType::kFloat64;
+using Counts = std::vector<int64_t>;
+
+class CallsTest : public testing::Test {
+ protected:
+  static void ExpectInvalid(const Collective& call, const std::string& why) {
+    EXPECT_EQ(call.wrong.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(call.wrong.message(), why);
+  }
+  const Calls calls_{1, 3, Wire::kBFloat16};  // rank 1 of 3
+  double data_[12] = {};
+  double* const in_ = data_;
+  double* const out_ = data_ + 6;
+};
+
+TEST_F(CallsTest, PartsBecomeACall) {
+  Counts counts = {2, 0, 3};
+  const Collective gather = calls_.AllGatherV(nullptr, out_, counts.data(), kType);
+  counts = {};  // it has been copied
+  EXPECT_TRUE(gather.wrong.ok()) << gather.wrong.ToString();
+  EXPECT_EQ(gather.call.kind, OpKind::kAllGatherV);
+  EXPECT_EQ(gather.call.count, 3U);
+  EXPECT_EQ(gather.parts, std::vector<uint64_t>({2, 0, 3}));
+  EXPECT_EQ(gather.out, out_);
+
+  const Collective scatter = calls_.ScatterV(in_, out_, Counts{1, 2, 3}.data(), kType, 1);
+  EXPECT_TRUE(scatter.wrong.ok()) << scatter.wrong.ToString();
+  EXPECT_EQ(scatter.in, in_);
+  EXPECT_EQ(scatter.out, out_);
+  EXPECT_EQ(scatter.call.root, 1U);
+
+  const Collective sum =
+      calls_.ReduceScatterV(in_, out_, Counts{1, 2, 3}.data(), DType::kFloat32, ReduceOp::kAvg);
+  EXPECT_TRUE(sum.wrong.ok()) << sum.wrong.ToString();
+  EXPECT_EQ(sum.call.wire, Wire::kBFloat16);
+  EXPECT_EQ(sum.call.op, ReduceOp::kAvg);
+
+  const Collective all =
+      calls_.AllToAllV(in_, Counts{1, 2, 3}.data(), out_, Counts{0, 2, 0}.data(), kType);
+  EXPECT_TRUE(all.wrong.ok()) << all.wrong.ToString();
+  EXPECT_EQ(all.parts, std::vector<uint64_t>({1, 2, 3}));
+  EXPECT_EQ(all.expected, std::vector<uint64_t>({0, 2, 0}));
+}
+
+TEST_F(CallsTest, BuffersOfOtherRanksMayBeNull) {
+  const Counts counts = {2, 0, 3};
+  EXPECT_TRUE(calls_.GatherV(nullptr, nullptr, counts.data(), kType, 0).wrong.ok());
+  EXPECT_TRUE(calls_.ScatterV(nullptr, nullptr, counts.data(), kType, 2).wrong.ok());
+  EXPECT_TRUE(calls_.ReduceScatterV(in_, nullptr, counts.data(), kType, ReduceOp::kSum).wrong.ok());
+  ExpectInvalid(calls_.AllGatherV(nullptr, nullptr, counts.data(), kType),
+                "all_gather_v: out: a null pointer");
+  ExpectInvalid(calls_.GatherV(nullptr, nullptr, counts.data(), kType, 1),
+                "gather_v: out: a null pointer");
+  ExpectInvalid(calls_.GatherV(nullptr, out_, Counts{0, 1, 0}.data(), kType, 0),
+                "gather_v: in: a null pointer");
+  ExpectInvalid(calls_.ScatterV(nullptr, nullptr, counts.data(), kType, 1),
+                "scatter_v: in: a null pointer");
+  ExpectInvalid(calls_.ReduceScatterV(nullptr, out_, counts.data(), kType, ReduceOp::kSum),
+                "reduce_scatter_v: in: a null pointer");
+  ExpectInvalid(calls_.AllToAllV(nullptr, counts.data(), out_, counts.data(), kType),
+                "all_to_all_v: in: a null pointer");
+  ExpectInvalid(calls_.AllToAllV(in_, counts.data(), nullptr, counts.data(), kType),
+                "all_to_all_v: out: a null pointer");
+}
+
+TEST_F(CallsTest, CountsOutOfRange) {
+  ExpectInvalid(calls_.AllGatherV(in_, out_, nullptr, kType),
+                "all_gather_v: counts: a null pointer");
+  ExpectInvalid(calls_.GatherV(in_, out_, Counts{1, 1, -2}.data(), kType, 0),
+                "gather_v: counts[2]: want 0 or more, got -2");
+  ExpectInvalid(calls_.ScatterV(in_, out_, Counts{1, 1152921504606846975, 0}.data(), kType, 0),
+                "scatter_v: counts[1]: want at most 1152921504606846975 elements of float64 with "
+                "those before it, got 1152921504606846975");
+  ExpectInvalid(calls_.AllToAllV(in_, nullptr, out_, Counts{0, 0, 0}.data(), kType),
+                "all_to_all_v: send_counts: a null pointer");
+  ExpectInvalid(calls_.AllToAllV(in_, Counts{0, 0, 0}.data(), out_, Counts{0, -1, 0}.data(), kType),
+                "all_to_all_v: recv_counts[1]: want 0 or more, got -1");
+  const Counts most = {0, 0, 1152921504606846975};
+  EXPECT_TRUE(calls_.GatherV(in_, out_, most.data(), kType, 0).wrong.ok());
+}
+
+TEST_F(CallsTest, OtherArguments) {
+  const Counts counts = {1, 1, 1};
+  ExpectInvalid(calls_.ScatterV(in_, out_, counts.data(), kType, 3),
+                "scatter_v: root: want 0..2, got 3");
+  ExpectInvalid(calls_.ReduceScatterV(in_, out_, counts.data(), kType, ReduceOp::kBitOr),
+                "reduce_scatter_v: reduction bor is for integers, got float64: use sum, avg, prod, "
+                "min or max");
+  ExpectInvalid(calls_.AllToAllV(in_, counts.data(), in_, counts.data(), kType),
+                "all_to_all_v: out: want memory of its own, got that of in");
+  const auto* const odd = reinterpret_cast<const char*>(in_) + 1;
+  ExpectInvalid(calls_.GatherV(odd, out_, counts.data(), kType, 0),
+                "gather_v: in: want an address that is a multiple of 8 for float64, got " +
+                    std::to_string(reinterpret_cast<uintptr_t>(odd)));
+}
+
+}  // namespace
+}  // namespace muster
