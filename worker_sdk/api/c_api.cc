@@ -162,6 +162,41 @@ int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t coun
   });
 }
 
+int muster_all_gather_v(muster_comm* comm, const void* in, void* out, const int64_t* counts,
+                        int dtype) {
+  return CCall("all_gather_v", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.AllGatherV(in, out, counts, d);
+  });
+}
+
+int muster_gather_v(muster_comm* comm, const void* in, void* out, const int64_t* counts, int dtype,
+                    int root) {
+  return CCall("gather_v", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.GatherV(in, out, counts, d, root);
+  });
+}
+
+int muster_scatter_v(muster_comm* comm, const void* in, void* out, const int64_t* counts, int dtype,
+                     int root) {
+  return CCall("scatter_v", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.ScatterV(in, out, counts, d, root);
+  });
+}
+
+int muster_reduce_scatter_v(muster_comm* comm, const void* in, void* out, const int64_t* counts,
+                            int dtype, int op) {
+  return CCall("reduce_scatter_v", comm, dtype).Op(op).Then([&](DType d, ReduceOp o) {
+    return comm->cpp.ReduceScatterV(in, out, counts, d, o);
+  });
+}
+
+int muster_all_to_all_v(muster_comm* comm, const void* in, const int64_t* send_counts, void* out,
+                        const int64_t* recv_counts, int dtype) {
+  return CCall("all_to_all_v", comm, dtype).Then([&](DType d, ReduceOp) {
+    return comm->cpp.AllToAllV(in, send_counts, out, recv_counts, d);
+  });
+}
+
 int muster_send(muster_comm* comm, const void* data, int64_t count, int dtype, int to, int tag) {
   return CCall("send", comm, dtype).Then([&](DType d, ReduceOp) {
     return comm->cpp.Send(data, count, d, to, tag);

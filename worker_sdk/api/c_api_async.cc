@@ -83,6 +83,42 @@ int muster_all_to_all_async(muster_comm* comm, const void* in, void* out, int64_
   });
 }
 
+int muster_all_gather_v_async(muster_comm* comm, const void* in, void* out, const int64_t* counts,
+                              int dtype, muster_work** work) {
+  return CCall("all_gather_v", comm, dtype).Start(work, [&](DType d, ReduceOp) {
+    return comm->cpp.AllGatherVAsync(in, out, counts, d);
+  });
+}
+
+int muster_gather_v_async(muster_comm* comm, const void* in, void* out, const int64_t* counts,
+                          int dtype, int root, muster_work** work) {
+  return CCall("gather_v", comm, dtype).Start(work, [&](DType d, ReduceOp) {
+    return comm->cpp.GatherVAsync(in, out, counts, d, root);
+  });
+}
+
+int muster_scatter_v_async(muster_comm* comm, const void* in, void* out, const int64_t* counts,
+                           int dtype, int root, muster_work** work) {
+  return CCall("scatter_v", comm, dtype).Start(work, [&](DType d, ReduceOp) {
+    return comm->cpp.ScatterVAsync(in, out, counts, d, root);
+  });
+}
+
+int muster_reduce_scatter_v_async(muster_comm* comm, const void* in, void* out,
+                                  const int64_t* counts, int dtype, int op, muster_work** work) {
+  return CCall("reduce_scatter_v", comm, dtype).Op(op).Start(work, [&](DType d, ReduceOp o) {
+    return comm->cpp.ReduceScatterVAsync(in, out, counts, d, o);
+  });
+}
+
+int muster_all_to_all_v_async(muster_comm* comm, const void* in, const int64_t* send_counts,
+                              void* out, const int64_t* recv_counts, int dtype,
+                              muster_work** work) {
+  return CCall("all_to_all_v", comm, dtype).Start(work, [&](DType d, ReduceOp) {
+    return comm->cpp.AllToAllVAsync(in, send_counts, out, recv_counts, d);
+  });
+}
+
 int muster_send_async(muster_comm* comm, const void* data, int64_t count, int dtype, int to,
                       int tag, muster_work** work) {
   return CCall("send", comm, dtype).Start(work, [&](DType d, ReduceOp) {

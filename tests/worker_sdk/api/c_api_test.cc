@@ -75,6 +75,17 @@ TEST_F(CApi, PassesOnWhatItIsGiven) {
             "broadcast 4 bfloat16 root 2;all_gather 2 float16;gather 2 uint8 root 1;"
             "scatter 2 int64 root 1;reduce_scatter 1 int16 min;all_to_all 1 uint16;");
   TheFake().calls.clear();
+  const int64_t counts[] = {1, 0, 3};
+  const int64_t others[] = {2, 2, 1};
+  EXPECT_EQ(muster_all_gather_v(comm_, x, y, counts, MUSTER_FLOAT16), MUSTER_OK);
+  EXPECT_EQ(muster_gather_v(comm_, x, y, counts, MUSTER_UINT8, 2), MUSTER_OK);
+  EXPECT_EQ(muster_scatter_v(comm_, x, y, counts, MUSTER_INT64, 1), MUSTER_OK);
+  EXPECT_EQ(muster_reduce_scatter_v(comm_, x, y, counts, MUSTER_INT16, MUSTER_MIN), MUSTER_OK);
+  EXPECT_EQ(muster_all_to_all_v(comm_, x, counts, y, others, MUSTER_UINT16), MUSTER_OK);
+  EXPECT_EQ(TheFake().calls,
+            "all_gather_v 1+0+3 float16;gather_v 1+0+3 uint8 root 2;scatter_v 1+0+3 int64 root 1;"
+            "reduce_scatter_v 1+0+3 int16 min;all_to_all_v to 1+0+3 from 2+2+1 uint16;");
+  TheFake().calls.clear();
   EXPECT_EQ(muster_send(comm_, x, 4, MUSTER_FLOAT32, 2, 7), MUSTER_OK);
   EXPECT_EQ(muster_recv(comm_, y, 3, MUSTER_INT8, 0, 8), MUSTER_OK);
   EXPECT_EQ(TheFake().calls, "send 4 float32 to 2 tag 7;recv 3 int8 from 0 tag 8;");
@@ -106,6 +117,18 @@ TEST_F(CApi, StartsWhatItIsGiven) {
   expect(muster_reduce_scatter_async(comm_, x, y, 1, MUSTER_INT16, MUSTER_MIN, &work),
          "reduce_scatter 1 int16 min");
   expect(muster_all_to_all_async(comm_, x, y, 1, MUSTER_UINT16, &work), "all_to_all 1 uint16");
+  const int64_t counts[] = {1, 0, 3};
+  const int64_t others[] = {2, 2, 1};
+  expect(muster_all_gather_v_async(comm_, x, y, counts, MUSTER_FLOAT16, &work),
+         "all_gather_v 1+0+3 float16");
+  expect(muster_gather_v_async(comm_, x, y, counts, MUSTER_UINT8, 2, &work),
+         "gather_v 1+0+3 uint8 root 2");
+  expect(muster_scatter_v_async(comm_, x, y, counts, MUSTER_INT64, 1, &work),
+         "scatter_v 1+0+3 int64 root 1");
+  expect(muster_reduce_scatter_v_async(comm_, x, y, counts, MUSTER_INT16, MUSTER_MIN, &work),
+         "reduce_scatter_v 1+0+3 int16 min");
+  expect(muster_all_to_all_v_async(comm_, x, counts, y, others, MUSTER_UINT16, &work),
+         "all_to_all_v to 1+0+3 from 2+2+1 uint16");
   expect(muster_send_async(comm_, x, 4, MUSTER_FLOAT32, 2, 7, &work), "send 4 float32 to 2 tag 7");
   expect(muster_recv_async(comm_, y, 3, MUSTER_INT8, 0, 8, &work), "recv 3 int8 from 0 tag 8");
 }
@@ -145,6 +168,11 @@ TEST_F(CApi, NumbersOutOfRange) {
                 "all_to_all: dtype: want 0..11 (muster_dtype), got -1");
   ExpectInvalid(muster_reduce_scatter(comm_, data_, data_, 4, MUSTER_INT8, 8),
                 "reduce_scatter: op: want 0..7 (muster_op), got 8");
+  const int64_t counts[] = {1, 0, 3};
+  ExpectInvalid(muster_reduce_scatter_v(comm_, data_, data_, counts, MUSTER_INT8, -1),
+                "reduce_scatter_v: op: want 0..7 (muster_op), got -1");
+  ExpectInvalid(muster_all_to_all_v(comm_, data_, counts, data_, counts, 12),
+                "all_to_all_v: dtype: want 0..11 (muster_dtype), got 12");
   ExpectInvalid(muster_set_wire(comm_, 2), "set_wire: wire: want 0..1 (muster_wire), got 2");
   ExpectInvalid(muster_set_wire(comm_, -1), "set_wire: wire: want 0..1 (muster_wire), got -1");
   EXPECT_EQ(muster_get_wire(comm_), MUSTER_WIRE_FULL);

@@ -27,6 +27,19 @@ static void Collectives(muster_comm* comm) {
   Expect(muster_all_to_all(comm, y, y, 3, MUSTER_FLOAT32) == MUSTER_OK, "all_to_all");
 }
 
+static void Parts(muster_comm* comm) {
+  const int64_t counts[3] = {2, 0, 1};
+  float x[3] = {1, 2, 3};
+  float y[3] = {0};
+  Expect(muster_all_gather_v(comm, NULL, y, counts, MUSTER_FLOAT32) == MUSTER_OK, "all_gather_v");
+  Expect(muster_gather_v(comm, NULL, y, counts, MUSTER_FLOAT32, 1) == MUSTER_OK, "gather_v");
+  Expect(muster_scatter_v(comm, x, NULL, counts, MUSTER_FLOAT32, 1) == MUSTER_OK, "scatter_v");
+  Expect(muster_reduce_scatter_v(comm, x, NULL, counts, MUSTER_FLOAT32, MUSTER_AVG) == MUSTER_OK,
+         "reduce_scatter_v");
+  Expect(muster_all_to_all_v(comm, x, counts, y, counts, MUSTER_FLOAT32) == MUSTER_OK,
+         "all_to_all_v");
+}
+
 static void Messages(muster_comm* comm) {
   float x[3] = {1, 2, 3};
   Expect(muster_send(comm, x, 3, MUSTER_FLOAT32, 2, 0) == MUSTER_OK, "send");
@@ -54,6 +67,7 @@ int main(void) {
   Expect(muster_round(comm) == 7, "round");
   Expect(strchr(muster_version(), '.') != NULL, "version");
   Collectives(comm);
+  Parts(comm);
   Messages(comm);
   Started(comm);
   Expect(muster_split(comm, 0, 1, &group) == MUSTER_OK && group != NULL, "split");

@@ -25,6 +25,12 @@ Status Noted(const std::string& call) {
 std::string Of(int64_t count, DType dtype) { return std::to_string(count) + " " + Name(dtype); }
 std::string From(int root) { return " root " + std::to_string(root); }
 
+// Of three ranks: "1+2+3".
+std::string All(const int64_t* counts) {
+  return std::to_string(counts[0]) + "+" + std::to_string(counts[1]) + "+" +
+         std::to_string(counts[2]);
+}
+
 class FakePending : public Pending {
  public:
   Status Wait() override {
@@ -109,6 +115,24 @@ Status Communicator::ReduceScatter(const void*, void*, int64_t count, DType dtyp
 Status Communicator::AllToAll(const void*, void*, int64_t count, DType dtype) {
   return Noted("all_to_all " + Of(count, dtype));
 }
+Status Communicator::AllGatherV(const void*, void*, const int64_t* counts, DType dtype) {
+  return Noted("all_gather_v " + All(counts) + " " + Name(dtype));
+}
+Status Communicator::GatherV(const void*, void*, const int64_t* counts, DType dtype, int root) {
+  return Noted("gather_v " + All(counts) + " " + Name(dtype) + From(root));
+}
+Status Communicator::ScatterV(const void*, void*, const int64_t* counts, DType dtype, int root) {
+  return Noted("scatter_v " + All(counts) + " " + Name(dtype) + From(root));
+}
+Status Communicator::ReduceScatterV(const void*, void*, const int64_t* counts, DType dtype,
+                                    ReduceOp op) {
+  return Noted("reduce_scatter_v " + All(counts) + " " + Name(dtype) + " " + Name(op));
+}
+Status Communicator::AllToAllV(const void*, const int64_t* send_counts, void*,
+                               const int64_t* recv_counts, DType dtype) {
+  return Noted("all_to_all_v to " + All(send_counts) + " from " + All(recv_counts) + " " +
+               Name(dtype));
+}
 Status Communicator::Send(const void*, int64_t count, DType dtype, int to, int tag) {
   return Noted("send " + Of(count, dtype) + " to " + std::to_string(to) + " tag " +
                std::to_string(tag));
@@ -151,6 +175,25 @@ Work Communicator::ReduceScatterAsync(const void* in, void* out, int64_t count, 
 }
 Work Communicator::AllToAllAsync(const void* in, void* out, int64_t count, DType dtype) {
   return Started(AllToAll(in, out, count, dtype));
+}
+Work Communicator::AllGatherVAsync(const void* in, void* out, const int64_t* counts, DType dtype) {
+  return Started(AllGatherV(in, out, counts, dtype));
+}
+Work Communicator::GatherVAsync(const void* in, void* out, const int64_t* counts, DType dtype,
+                                int root) {
+  return Started(GatherV(in, out, counts, dtype, root));
+}
+Work Communicator::ScatterVAsync(const void* in, void* out, const int64_t* counts, DType dtype,
+                                 int root) {
+  return Started(ScatterV(in, out, counts, dtype, root));
+}
+Work Communicator::ReduceScatterVAsync(const void* in, void* out, const int64_t* counts,
+                                       DType dtype, ReduceOp op) {
+  return Started(ReduceScatterV(in, out, counts, dtype, op));
+}
+Work Communicator::AllToAllVAsync(const void* in, const int64_t* send_counts, void* out,
+                                  const int64_t* recv_counts, DType dtype) {
+  return Started(AllToAllV(in, send_counts, out, recv_counts, dtype));
 }
 
 }  // namespace muster

@@ -104,6 +104,19 @@ int muster_reduce_scatter(muster_comm* comm, const void* in, void* out, int64_t 
                           int op);
 int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t count, int dtype);
 
+/* The same with parts of any size: `counts` has the elements of each rank, muster_size() of them; it
+ * is copied. */
+int muster_all_gather_v(muster_comm* comm, const void* in, void* out, const int64_t* counts,
+                        int dtype);
+int muster_gather_v(muster_comm* comm, const void* in, void* out, const int64_t* counts, int dtype,
+                    int root);
+int muster_scatter_v(muster_comm* comm, const void* in, void* out, const int64_t* counts, int dtype,
+                     int root);
+int muster_reduce_scatter_v(muster_comm* comm, const void* in, void* out, const int64_t* counts,
+                            int dtype, int op);
+int muster_all_to_all_v(muster_comm* comm, const void* in, const int64_t* send_counts, void* out,
+                        const int64_t* recv_counts, int dtype);
+
 /* Of `count` elements, to and from one other rank. */
 int muster_send(muster_comm* comm, const void* data, int64_t count, int dtype, int to, int tag);
 int muster_recv(muster_comm* comm, void* data, int64_t count, int dtype, int from, int tag);
@@ -126,6 +139,16 @@ int muster_reduce_scatter_async(muster_comm* comm, const void* in, void* out, in
                                 int dtype, int op, muster_work** work);
 int muster_all_to_all_async(muster_comm* comm, const void* in, void* out, int64_t count, int dtype,
                             muster_work** work);
+int muster_all_gather_v_async(muster_comm* comm, const void* in, void* out, const int64_t* counts,
+                              int dtype, muster_work** work);
+int muster_gather_v_async(muster_comm* comm, const void* in, void* out, const int64_t* counts,
+                          int dtype, int root, muster_work** work);
+int muster_scatter_v_async(muster_comm* comm, const void* in, void* out, const int64_t* counts,
+                           int dtype, int root, muster_work** work);
+int muster_reduce_scatter_v_async(muster_comm* comm, const void* in, void* out,
+                                  const int64_t* counts, int dtype, int op, muster_work** work);
+int muster_all_to_all_v_async(muster_comm* comm, const void* in, const int64_t* send_counts,
+                              void* out, const int64_t* recv_counts, int dtype, muster_work** work);
 int muster_send_async(muster_comm* comm, const void* data, int64_t count, int dtype, int to,
                       int tag, muster_work** work);
 int muster_recv_async(muster_comm* comm, void* data, int64_t count, int dtype, int from, int tag,
