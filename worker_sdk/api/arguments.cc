@@ -54,6 +54,13 @@ Status CheckBuffer(const char* call, const char* name, const void* buffer, int64
                            std::to_string(reinterpret_cast<uintptr_t>(buffer)));
 }
 
+bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
+  const auto a_begin = reinterpret_cast<uintptr_t>(a);
+  const auto b_begin = reinterpret_cast<uintptr_t>(b);
+  return a_bytes > 0 && b_bytes > 0 && a_begin < b_begin + static_cast<uintptr_t>(b_bytes) &&
+         b_begin < a_begin + static_cast<uintptr_t>(a_bytes);
+}
+
 Status CheckRank(const char* call, const char* name, int rank, int size) {
   if (rank >= 0 && rank < size) return Status();
   return Invalid(call, std::string(name) + ": want 0.." + std::to_string(size - 1) + ", got " +

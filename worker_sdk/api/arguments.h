@@ -18,6 +18,7 @@ Status CheckCounts(const char* call, const char* name, const int64_t* counts, in
 // `name` is the argument's. Null is good for no elements.
 Status CheckBuffer(const char* call, const char* name, const void* buffer, int64_t count,
                    DType dtype);
+bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes);
 // `name`: "root".
 Status CheckRank(const char* call, const char* name, int rank, int size);
 Status CheckTag(const char* call, int tag);

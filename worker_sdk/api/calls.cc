@@ -8,6 +8,15 @@
 #include "worker_sdk/reduce/reduce.h"
 
 namespace muster {
+namespace {
+
+int64_t SumOf(const int64_t* counts, int number) {
+  return std::accumulate(counts, counts + number, int64_t{0});
+}
+
+int64_t BytesOf(int64_t count, DType dtype) { return count * static_cast<int64_t>(SizeOf(dtype)); }
+
+}  // namespace
 
 Collective Calls::Barrier() const { return Check({OpKind::kBarrier}, 0, 0, {}, {}); }
 
@@ -84,15 +93,15 @@ Collective Calls::AllToAllV(const void* in, const int64_t* send_counts, void* ou
   if (!status.ok()) {
     return {status, call};
   }
-  const int64_t sends = std::accumulate(send_counts, send_counts + size_, int64_t{0});
-  const int64_t receives = std::accumulate(recv_counts, recv_counts + size_, int64_t{0});
+  const int64_t sends = SumOf(send_counts, size_);
+  const int64_t receives = SumOf(recv_counts, size_);
   status = CheckBuffer(name, "in", in, sends, dtype);
   if (status.ok()) {
     status = CheckBuffer(name, "out", out, receives, dtype);
   }
-  if (status.ok() && in == out && sends != 0 && receives != 0) {
+  if (status.ok() && Overlap(in, BytesOf(sends, dtype), out, BytesOf(receives, dtype))) {
     status = {StatusCode::kInvalidArgument,
-              std::string(name) + ": out: want memory of its own, got that of in"};
+              std::string(name) + ": in and out overlap: want no common element"};
   }
   return {status,
           call,
@@ -171,10 +180,21 @@ Collective Calls::CheckParts(Call call, const int64_t* counts, int root, const B
   if (!status.ok()) {
     return {status, call};
   }
+  const int64_t all = whole.name == nullptr ? 0 : SumOf(counts, size_);
   status = CheckBuffer(name, own.name, own.data, counts[rank_], call.dtype);
   if (status.ok() && whole.name != nullptr) {
-    status = CheckBuffer(name, whole.name, whole.data,
-                         std::accumulate(counts, counts + size_, int64_t{0}), call.dtype);
+    status = CheckBuffer(name, whole.name, whole.data, all, call.dtype);
+  }
+  const int64_t before = SumOf(counts, rank_);
+  const bool in_place =
+      reinterpret_cast<uintptr_t>(own.data) ==
+      reinterpret_cast<uintptr_t>(whole.data) + static_cast<uintptr_t>(BytesOf(before, call.dtype));
+  if (status.ok() && !in_place &&
+      Overlap(own.data, BytesOf(counts[rank_], call.dtype), whole.data, BytesOf(all, call.dtype))) {
+    status = {StatusCode::kInvalidArgument, std::string(name) + ": in and out overlap: want " +
+                                                own.name + " at element " + std::to_string(before) +
+                                                " of " + whole.name +
+                                                ", its own place, or no common element"};
   }
   call.count = static_cast<uint64_t>(*std::max_element(counts, counts + size_));
   call.root = static_cast<uint32_t>(root);

@@ -135,10 +135,11 @@ void RunOnce(const Layout& layout, uint64_t slot_bytes, uint32_t carriers, const
       rank.out = rank.in;  // one buffer
     }
     if (in_place) {
-      for (uint32_t k = 0; call.kind == OpKind::kAllGatherV && k < number; ++k) {
-        rank.in_at += PartOf(call, size, k, k);  // its own place
+      const bool scatters = call.kind == OpKind::kScatterV || call.kind == OpKind::kReduceScatterV;
+      for (uint32_t k = 0; call.parts != nullptr && k < number; ++k) {  // its own place
+        (scatters ? rank.out_at : rank.in_at) += PartOf(call, size, k, k);
       }
-      rank.out.resize(std::max(rank.in_at + rank.in.size(), rank.out.size()));
+      rank.out.resize(std::max(rank.in_at + rank.in.size(), rank.out_at + rank.out.size()));
       std::copy(rank.in.begin(), rank.in.end(),
                 rank.out.begin() + static_cast<ptrdiff_t>(rank.in_at));
       rank.in.clear();
@@ -152,7 +153,7 @@ void RunOnce(const Layout& layout, uint64_t slot_bytes, uint32_t carriers, const
     EXPECT_EQ(rank.phase, world.Peer(rank, 0).phase) << "S1: rank " << i;
     const std::vector<int64_t> want = Want(call, size, layout.RankAt(i));
     for (uint64_t k = 0; k < want.size(); ++k) {
-      ASSERT_LE(std::abs(rank.out[k] - want[k]), off_max)
+      ASSERT_LE(std::abs(rank.out[rank.out_at + k] - want[k]), off_max)
           << "rank " << layout.RankAt(i) << ", element " << k;
       if (call.kind == OpKind::kAllReduce) {
         ASSERT_EQ(rank.out[k], world.ranks[0].out[k])
@@ -175,9 +176,9 @@ void CheckOne(const Layout& layout, uint64_t slot_bytes, uint32_t carriers, cons
             seed);
   }
   const bool all_put_out = call.kind == OpKind::kAllReduce || call.kind == OpKind::kAllGather ||
-                           call.kind == OpKind::kReduceScatter || call.kind == OpKind::kAllToAll ||
-                           call.kind == OpKind::kAllGatherV || call.kind == OpKind::kReduceScatterV;
-  if (all_put_out && seed % 2 == 0) {
+                           call.kind == OpKind::kReduceScatter || call.kind == OpKind::kAllToAll;
+  const bool has_own_place = call.parts != nullptr && call.kind != OpKind::kAllToAllV;
+  if ((all_put_out || has_own_place) && seed % 2 == 0) {
     RunOnce(layout, slot_bytes, carriers, call, true, seed);
   }
 }

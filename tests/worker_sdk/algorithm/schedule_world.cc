@@ -15,7 +15,11 @@ Space SpaceOf(const World& world, const Ref& ref) {
 
 // Where in its memory `ref` begins.
 uint64_t WordAt(const World& world, const World::Rank& rank, const Ref& ref) {
-  return ref.offset / kWord + (world.in_place && ref.space == Space::kIn ? rank.in_at : 0);
+  const uint64_t first = !world.in_place            ? 0
+                         : ref.space == Space::kIn  ? rank.in_at
+                         : ref.space == Space::kOut ? rank.out_at
+                                                    : 0;
+  return first + ref.offset / kWord;
 }
 
 bool IsPrivate(Space space) { return space == Space::kScratch || space == Space::kNarrow; }
@@ -91,7 +95,7 @@ int64_t Read(World& world, uint32_t me, const Ref& ref, uint64_t word) {
 void CheckNotSent(World& world, uint32_t me, const Ref& ref, uint64_t words) {
   const World::Rank& rank = world.ranks[me];
   const bool own = ref.space == Space::kOut || IsPrivate(ref.space);
-  const uint64_t at = ref.offset / kWord;
+  const uint64_t at = WordAt(world, rank, ref);
   for (uint32_t place = 0; place < rank.known.size(); ++place) {
     const World::Rank& sender = world.Peer(rank, place);
     for (const Message& message : sender.sent) {
@@ -107,7 +111,7 @@ void CheckNotSent(World& world, uint32_t me, const Ref& ref, uint64_t words) {
 
 void Write(World& world, uint32_t me, const Ref& ref, uint64_t word, int64_t value) {
   World::Rank& rank = world.ranks[me];
-  const uint64_t at = ref.offset / kWord + word;
+  const uint64_t at = WordAt(world, rank, ref) + word;
   if (ref.space == Space::kOut) {
     if (!rank.reads.empty()) {
       CheckNotRead(rank, Space::kOut, at, at + 1);
@@ -136,7 +140,7 @@ void Write(World& world, uint32_t me, const Ref& ref, uint64_t word, int64_t val
 // Of what this rank has written just now.
 void Divide(World& world, uint32_t me, const Ref& ref, uint64_t word) {
   World::Rank& rank = world.ranks[me];
-  const uint64_t at = ref.offset / kWord + word;
+  const uint64_t at = WordAt(world, rank, ref) + word;
   int64_t& value =
       ref.space == Space::kOut ? rank.out.at(at)
       : ref.space == Space::kScratch

@@ -79,6 +79,7 @@ struct World {
     std::vector<uint64_t> known;  // phase of each rank of the node that this one has waited for
     std::vector<int64_t> in;      // empty where it is in `out`
     uint64_t in_at = 0;           // there, from this word on
+    uint64_t out_at = 0;          // `out` itself begins there
     std::vector<int64_t> out;
     std::vector<int64_t> scratch;
     std::vector<int64_t> narrow;
@@ -88,7 +89,7 @@ struct World {
     std::vector<Message> sent;      // not yet received
     uint64_t sends = 0;             // begun
   };
-  bool in_place = false;  // `in` lies in `out`
+  bool in_place = false;  // `in` lies in `out`, or `out` in `in`
   Rank& Peer(const Rank& rank, uint32_t place) {
     return ranks[layout.First(rank.seat.node) + place];
   }

@@ -98,12 +98,40 @@ TEST_F(CallsTest, OtherArguments) {
   ExpectInvalid(calls_.ReduceScatterV(in_, out_, counts.data(), kType, ReduceOp::kBitOr),
                 "reduce_scatter_v: reduction bor is for integers, got float64: use sum, avg, prod, "
                 "min or max");
-  ExpectInvalid(calls_.AllToAllV(in_, counts.data(), in_, counts.data(), kType),
-                "all_to_all_v: out: want memory of its own, got that of in");
   const auto* const odd = reinterpret_cast<const char*>(in_) + 1;
   ExpectInvalid(calls_.GatherV(odd, out_, counts.data(), kType, 0),
                 "gather_v: in: want an address that is a multiple of 8 for float64, got " +
                     std::to_string(reinterpret_cast<uintptr_t>(odd)));
+}
+
+// Rank 1's part begins behind that of rank 0.
+TEST_F(CallsTest, APartMayLieAtItsOwnPlace) {
+  const Counts counts = {2, 3, 1};
+  double* const all = data_;
+  for (const int64_t at : {2, 6, -3}) {  // its own place, behind the others, before them
+    double* const from = at < 0 ? data_ + 3 : all;
+    double* const own = from + at;
+    EXPECT_TRUE(calls_.AllGatherV(own, from, counts.data(), kType).wrong.ok()) << at;
+    EXPECT_TRUE(calls_.GatherV(own, from, counts.data(), kType, 1).wrong.ok()) << at;
+    EXPECT_TRUE(calls_.ScatterV(from, own, counts.data(), kType, 1).wrong.ok()) << at;
+    EXPECT_TRUE(calls_.ReduceScatterV(from, own, counts.data(), kType, ReduceOp::kSum).wrong.ok())
+        << at;
+  }
+  for (const int64_t at : {0, 1, 3, 5}) {
+    ExpectInvalid(
+        calls_.AllGatherV(all + at, all, counts.data(), kType),
+        "all_gather_v: in and out overlap: want in at element 2 of out, its own place, or "
+        "no common element");
+    ExpectInvalid(calls_.ReduceScatterV(all, all + at, counts.data(), kType, ReduceOp::kSum),
+                  "reduce_scatter_v: in and out overlap: want out at element 2 of in, its own "
+                  "place, or no common element");
+    EXPECT_TRUE(calls_.GatherV(all + at, all, counts.data(), kType, 0).wrong.ok());
+    ExpectInvalid(calls_.AllToAllV(all + at, counts.data(), all, counts.data(), kType),
+                  "all_to_all_v: in and out overlap: want no common element");
+  }
+  EXPECT_TRUE(calls_.AllGatherV(all + 1, all, Counts{2, 0, 2}.data(), kType).wrong.ok())
+      << "no elements";
+  EXPECT_TRUE(calls_.AllToAllV(all, counts.data(), all + 6, counts.data(), kType).wrong.ok());
 }
 
 }  // namespace

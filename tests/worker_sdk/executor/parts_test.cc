@@ -93,6 +93,11 @@ TEST_P(PartsTest, GatheredAndScattered) {
                                   back.data())),
                 "OK");
       ASSERT_EQ(back, mine);
+      float* const place = rank == root ? at_root.data() + SumOf(parts, rank) : back.data();
+      ASSERT_EQ(
+          Text(executor.Run(WithParts(OpKind::kScatterV, parts, root), at_root.data(), place)),
+          "OK");
+      ASSERT_TRUE(std::equal(mine.begin(), mine.end(), place));
     }
   });
 }
@@ -113,6 +118,10 @@ TEST_P(PartsTest, ReducedAndScattered) {
         const std::vector<float> in = Values(rank, 0, SumOf(parts, size));
         std::vector<float> out(parts[rank], -1);
         ASSERT_EQ(Text(executor.Run(call, in.data(), out.data())), "OK");
+        std::vector<float> in_place = in;
+        float* const own = in_place.data() + begin;
+        ASSERT_EQ(Text(executor.Run(call, in_place.data(), own)), "OK");
+        ASSERT_TRUE(std::equal(out.begin(), out.end(), own));
         for (uint64_t i = 0; i < out.size(); ++i) {
           float sum = 0;
           for (uint32_t r = 0; r < size; ++r) {

@@ -190,11 +190,11 @@ class MUSTER_EXPORT Communicator {
   // same on every rank; zero is allowed, and a buffer without elements may be null. In a buffer
   // that holds all parts they lie one behind another, in the order of ranks. `counts` is copied: it
   // need not outlive the call that starts an Async form. Nothing but the parts travels, in as many
-  // steps as the largest one needs. InvalidArgument also: counts that are negative, or whose sum is
-  // more than memory can hold.
+  // steps as the largest one needs. A rank's part may lie at its own place in the buffer of all;
+  // otherwise `in` and `out` have no common element. InvalidArgument also: they do, or counts are
+  // negative, or their sum is more than memory can hold.
   //
-  // out = in of rank 0 (counts[0] elements), of rank 1, ... `in` may be its own place in `out`, and
-  // must not overlap it otherwise, here and in GatherV.
+  // out = in of rank 0 (counts[0] elements), of rank 1, ...
   Status AllGatherV(const void* in, void* out, const int64_t* counts, DType dtype);
   // The same on `root` only; `out` of the others is not touched and may be null.
   Status GatherV(const void* in, void* out, const int64_t* counts, DType dtype, int root);
@@ -205,7 +205,7 @@ class MUSTER_EXPORT Communicator {
   // send_counts[j] elements of in go to rank j; what comes from rank i, recv_counts[i] elements, is
   // the i-th part of out. Each rank gives its own counts only: they are compared in a call of its
   // own before. FailedPrecondition for all, which names two ranks and both numbers: one sends
-  // another more, or less, than that one expects. `in` and `out` must not overlap.
+  // another more, or less, than that one expects. No place in `in` is one in `out`.
   Status AllToAllV(const void* in, const int64_t* send_counts, void* out,
                    const int64_t* recv_counts, DType dtype);
 

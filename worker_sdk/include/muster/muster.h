@@ -104,8 +104,8 @@ int muster_reduce_scatter(muster_comm* comm, const void* in, void* out, int64_t 
                           int op);
 int muster_all_to_all(muster_comm* comm, const void* in, void* out, int64_t count, int dtype);
 
-/* The same with parts of any size: `counts` has the elements of each rank, muster_size() of them; it
- * is copied. */
+/* The same with parts of any size: `counts` has the elements of each rank, muster_size() of them;
+ * it is copied. */
 int muster_all_gather_v(muster_comm* comm, const void* in, void* out, const int64_t* counts,
                         int dtype);
 int muster_gather_v(muster_comm* comm, const void* in, void* out, const int64_t* counts, int dtype,
