@@ -6,24 +6,29 @@
 namespace muster {
 namespace {
 
+bool IsAllToAll(OpKind kind) { return kind == OpKind::kAllToAll || kind == OpKind::kAllToAllV; }
+
 class DirectMaker : private ScheduleMaker {
  public:
   using ScheduleMaker::ScheduleMaker;
 
   void Make() {
-    if (call_.kind == OpKind::kAllToAll && !progress_.asked) {
+    if (IsAllToAll(call_.kind) && !progress_.asked) {
       progress_.asked = true;
       return Ask();
     }
     progress_.done = true;
     switch (call_.kind) {
       case OpKind::kBroadcast:
-        return FromRoot(Out(0), [&] { Read(Out(0), call_.root, 0); });
+        return FromRoot(Out(0), 0, bytes_);
       case OpKind::kScatter:
-        return FromRoot(In(0), [&] { Read(Out(0), call_.root, me() * bytes_); });
+      case OpKind::kScatterV:
+        return FromRoot(In(0), InAt(me()), Part(me()));
       case OpKind::kGather:
+      case OpKind::kGatherV:
         return Gather();
       case OpKind::kAllGather:
+      case OpKind::kAllGatherV:
         return AllGather();
       default:
         return AllToAll();
@@ -38,8 +43,18 @@ class DirectMaker : private ScheduleMaker {
     step.src = what;
     step.dst = else_what;
   }
-  void Read(Ref dst, uint32_t place, uint64_t offset) {
-    Copy(dst, {Space::kTheirs, place, offset}, bytes_);
+  // Bytes of one of `call_.parts`.
+  uint64_t Part(uint64_t part) const { return PieceOfPart(part, 0, bytes_); }
+  // Of our part in what `from` has for all.
+  uint64_t BeginOf(uint32_t from) const {
+    uint64_t out = call_.parts == nullptr ? me() * bytes_ : 0;
+    for (uint32_t i = 0; call_.parts != nullptr && i < me(); ++i) {
+      out += Part(PartTo(from, i));
+    }
+    return out;
+  }
+  void Read(Ref dst, uint32_t place, uint64_t offset, uint64_t bytes) {
+    Copy(dst, {Space::kTheirs, place, offset}, bytes);
   }
   // Every rank begins with another one.
   template <typename One>
@@ -49,8 +64,8 @@ class DirectMaker : private ScheduleMaker {
     }
   }
 
-  template <typename Take>
-  void FromRoot(Ref what, const Take& take) {
+  // `bytes` from `offset` of what the root tells of are ours.
+  void FromRoot(Ref what, uint64_t offset, uint64_t bytes) {
     if (is_root()) {
       WaitAll();
       Tell(what);
@@ -58,13 +73,14 @@ class DirectMaker : private ScheduleMaker {
     Publish();
     if (!is_root()) {
       WaitOne(call_.root);
-      take();
+      Read(Out(0), call_.root, offset, bytes);
     }
     Publish();
     if (is_root()) {
       WaitAll();
-      // Last: `out` may begin where `in` does, and others have read there.
-      Copy(Out(0), In(me() * bytes_), call_.kind == OpKind::kScatter ? bytes_ : 0);
+      if (call_.kind != OpKind::kBroadcast) {
+        Copy(Out(0), In(offset), bytes);  // last: `out` may be where others read
+      }
     }
   }
 
@@ -74,8 +90,8 @@ class DirectMaker : private ScheduleMaker {
     Publish();
     if (is_root()) {
       WaitAll();
-      Copy(Out(me() * bytes_), In(0), bytes_);  // first: `in` may begin where `out` does
-      OfOthers([&](uint32_t i) { Read(Out(i * bytes_), i, 0); });
+      Copy(Out(OutAt(me())), In(0), Part(me()));  // first: `in` may begin where `out` does
+      OfOthers([&](uint32_t i) { Read(Out(OutAt(i)), i, 0, Part(i)); });
     }
     Publish();
     if (!is_root()) {
@@ -86,12 +102,12 @@ class DirectMaker : private ScheduleMaker {
   // `in` may begin where `out` does: then others read from its place in `out`, where nothing else
   // comes.
   void AllGather() {
-    Copy(Out(me() * bytes_), In(0), bytes_);
+    Copy(Out(OutAt(me())), In(0), Part(me()));
     WaitAll();
-    TellApart(In(0), Out(me() * bytes_));
+    TellApart(In(0), Out(OutAt(me())));
     Publish();
     WaitAll();
-    OfOthers([&](uint32_t i) { Read(Out(i * bytes_), i, 0); });
+    OfOthers([&](uint32_t i) { Read(Out(OutAt(i)), i, 0, Part(i)); });
     Publish();
     WaitAll();
   }
@@ -104,8 +120,8 @@ class DirectMaker : private ScheduleMaker {
     WaitAll();
   }
   void AllToAll() {
-    Copy(Out(me() * bytes_), In(me() * bytes_), bytes_);
-    OfOthers([&](uint32_t i) { Read(Out(i * bytes_), i, me() * bytes_); });
+    Copy(Out(OutAt(me())), In(InAt(me())), Part(PartTo(me(), me())));
+    OfOthers([&](uint32_t i) { Read(Out(OutAt(i)), i, BeginOf(i), Part(PartTo(i, me()))); });
     Publish();
     WaitAll();
   }
@@ -121,10 +137,14 @@ uint64_t DirectMin(const Group& group, OpKind kind) {
   const bool is_pair = group.size() == 2;
   switch (kind) {
     case OpKind::kAllGather:
+    case OpKind::kAllGatherV:
     case OpKind::kGather:
+    case OpKind::kGatherV:
     case OpKind::kScatter:
+    case OpKind::kScatterV:
       return is_pair ? kOfPair : group.slot_bytes;
     case OpKind::kAllToAll:
+    case OpKind::kAllToAllV:
       return is_pair ? kOfPair : 2 * group.slot_bytes / group.size();
     case OpKind::kBroadcast:
       return is_pair ? kOfPairBroadcast : UINT64_MAX;

@@ -105,8 +105,7 @@ Status Executor::RunAllToAllV(const Call& call, const uint64_t* expected, const 
   const Call tell = {OpKind::kAllGather, DType::kUInt64, ReduceOp::kSum, 0, world};
   Status status = RunAs(MarkOfRows(call.dtype), world * sizeof(uint64_t), [&] {
     sent.resize(world * world);
-    return RunSteps(tell, reinterpret_cast<const uint8_t*>(call.parts),
-                    reinterpret_cast<uint8_t*>(sent.data()));
+    return RunSteps(group_, tell, call.parts, sent.data());
   });
   if (!status.ok()) {
     return status;
@@ -117,9 +116,7 @@ Status Executor::RunAllToAllV(const Call& call, const uint64_t* expected, const 
   return RunAs(MarkOf(whole, layout_.world()),
                CountOf(whole, rank_, layout_.world()) * SizeOf(call.dtype), [&] {
                  Status wanted = CompareColumn(sent, expected);
-                 return wanted.ok() ? RunSteps(whole, static_cast<const uint8_t*>(in),
-                                               static_cast<uint8_t*>(out))
-                                    : wanted;
+                 return wanted.ok() ? RunSteps(group_, whole, in, out) : wanted;
                });
 }
 

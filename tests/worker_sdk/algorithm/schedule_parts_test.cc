@@ -45,6 +45,8 @@ void CheckParts(const Layout& layout, uint64_t slot_bytes, OpKind kind, uint64_t
     call.parts = parts.data();
     SCOPED_TRACE("parts " + std::to_string(static_cast<int>(how)));
     CheckOne(layout, slot_bytes, 1, call, random.Next());
+    RunOnce(layout, slot_bytes, 1, call, kind == OpKind::kAllGatherV && call.root % 2 == 0,
+            random.Next(), true);
     if (testing::Test::HasFailure()) {
       return;
     }
@@ -94,6 +96,19 @@ TEST_P(PartsTest, EverySizeAroundChunks) {
     for (const uint64_t most : {uint64_t{1}, uint64_t{64}, uint64_t{65}, kSlot / kWord - 1,
                                 kSlot / kWord, kSlot / kWord + 1, 5 * kSlot / kWord + 17}) {
       CheckParts(Deal(sizes, sizes.size() == 3), kSlot, GetParam(), most, random);
+      if (HasFailure()) {
+        return;
+      }
+    }
+  }
+}
+
+// A pair reads parts of 8 KiB straight from where they are.
+TEST_P(PartsTest, EverySizeAroundDirectReads) {
+  SplitMix64 random(29);
+  for (const uint32_t size : {2u, 3u, 6u}) {
+    for (const uint64_t most : {uint64_t{1023}, uint64_t{1024}, uint64_t{3001}}) {
+      CheckParts(Layout::OneNode(size), 4096, GetParam(), most, random);
       if (HasFailure()) {
         return;
       }

@@ -62,7 +62,7 @@ TEST_F(CommunicatorTest, AloneThereIsOnePart) {
   EXPECT_TRUE(came(comm_->AllToAllVAsync(data_, &three, out, &three, kType).Wait(), out));
   const int64_t two = 2;
   EXPECT_EQ(comm_->AllToAllV(data_, &three, out, &two, kType).message(),
-            "all_to_all_v (call 15) on rank 0: rank 0 sends 3 elements to rank 0, which expects 2");
+            "all_to_all_v (call 16) on rank 0: rank 0 sends 3 elements to rank 0, which expects 2");
 }
 
 TEST_F(CommunicatorTest, WhatIsStartedEnds) {
