@@ -15,6 +15,26 @@ def test_every_call(node0, n):
     assert result.code == 0 and result.text.count("all right") == n, result
 
 
+@pytest.mark.parametrize("nodes,n", [(1, 1), (1, 3), (2, 2), (2, 5)])
+def test_every_call_with_parts_that_differ(node0, nodes, n):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", n, "--no-prefix", WORKERS / "sdk_parts.py", env=PACKAGE)
+    assert result.code == 0 and result.text.count("all right") == n, result
+
+
+def test_rows_that_do_not_fit_each_other_are_named(node0):
+    script = """
+import muster, numpy, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+comm = muster.init()
+try:
+    comm.all_gather_v(numpy.ones((2, 3 + comm.rank)))
+except muster.FailedPrecondition as error:
+    print("told:", error)
+"""
+    result = node0.run("-n", "2", "--no-prefix", PYTHON, "-c", script, env=PACKAGE)
+    assert result.code == 0 and len(re.findall(r"told: all_gather_v .*all_gather_v\(\d+ x float64 in parts .*all_gather_v\(\d+ x float64", result.text)) == 2, result
+
+
 def test_the_example(node0):
     runs = [node0.run("-n", "4", "--no-prefix", EXAMPLES / "allreduce_sgd.py", env=PACKAGE) for _ in range(2)]
     losses = [float(loss) for loss in re.findall(r"loss (\S+)", runs[0].text)]

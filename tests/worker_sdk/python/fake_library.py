@@ -15,6 +15,7 @@ class FakeLibrary:
         self.work_freed = []
         self.ended = False  # what was started
         self.wire = 0
+        self.told = []  # what the next broadcast of numbers brings
         self._rank, self._size = rank, size
 
     def open(self):
@@ -87,6 +88,8 @@ class FakeLibrary:
         return self._noted("reduce", bool(target), count, dtype, op, root)
 
     def broadcast(self, handle, data, count, dtype, root):
+        if self.told:
+            ctypes.memmove(data, (ctypes.c_int64 * count)(*self.told), count * SIZES[dtype])
         return self._noted("broadcast", count, dtype, root)
 
     def all_gather(self, handle, source, target, count, dtype):
@@ -107,6 +110,28 @@ class FakeLibrary:
     def all_to_all(self, handle, source, target, count, dtype):
         self._copy(target, source, count * self._size, dtype)
         return self._noted("all_to_all", count, dtype)
+
+    def all_gather_v(self, handle, source, target, counts, dtype):
+        before = 0
+        for r in range(self._size):
+            if counts[r] == counts[self._rank]:
+                self._copy(target + before * SIZES[dtype], source, counts[r], dtype)
+            before += counts[r]
+        return self._noted("all_gather_v", list(counts), dtype)
+
+    def gather_v(self, handle, source, target, counts, dtype, root):
+        return self._noted("gather_v", bool(target), list(counts), dtype, root)
+
+    def scatter_v(self, handle, source, target, counts, dtype, root):
+        return self._noted("scatter_v", bool(source), list(counts), dtype, root)
+
+    def reduce_scatter_v(self, handle, source, target, counts, dtype, op):
+        before = sum(counts[: self._rank])
+        self._copy(target, source + before * SIZES[dtype], counts[self._rank], dtype)
+        return self._noted("reduce_scatter_v", list(counts), dtype, op)
+
+    def all_to_all_v(self, handle, source, sends, target, receives, dtype):
+        return self._noted("all_to_all_v", list(sends), list(receives), dtype)
 
     def send(self, handle, data, count, dtype, rank, tag):
         return self._noted("send", count, dtype, rank, tag)

@@ -2,15 +2,16 @@
 
 import ctypes
 import math
-import operator
 import threading
 from types import TracebackType
 from typing import Any, TypeVar
 
 from . import _ffi
+from ._arguments import apart, between, elsewhere, in_place, op_code, tag_number, target_of, wire_code, writable
 from ._buffers import Buffer, view
 from ._counters import Counters
 from ._errors import FailedPrecondition, check
+from ._parts import PartsCalls
 from ._work import Work
 
 T = TypeVar("T")
@@ -18,11 +19,8 @@ T = TypeVar("T")
 _LOOK_AT_MIN = 16
 _INT64 = (-(2**63), 2**63 - 1)
 
-_OPS = {"sum": 0, "avg": 1, "prod": 2, "min": 3, "max": 4, "band": 5, "bor": 6, "bxor": 7}
-_WIRES = {"full": 0, "bf16": 1}
 
-
-class Communicator:
+class Communicator(PartsCalls):
     """The ranks of a job, and what they do together; :func:`muster.init` makes one, :meth:`split`
     those of groups.
 
@@ -36,6 +34,10 @@ class Communicator:
     uint8 to uint64, float16, bfloat16, float32 or float64. Where no ``out`` is given, results are
     of the same kind: of the same shape where nothing else is said, flat for ``array.array`` and
     ``bytearray``. An ``out`` that is given may have any shape of the right count.
+
+    A call whose name ends in ``_v`` is that of the same name without it, of parts that may be of any
+    size. Their counts are of rows: the entries of the first axis, which are the elements of what has
+    one axis only. Rows have the same shape on all ranks.
 
     `op` is one of "sum", "avg" (integers: towards zero), "prod", "min", "max", and for integers
     "band", "bor", "bxor".
@@ -123,9 +125,9 @@ class Communicator:
         The group, with ranks and sizes of its own and the timeout of this communicator, which it
         may outlive; or None.
         """
-        color = -1 if color is None else _between(color, "color", *_INT64)
+        color = -1 if color is None else between(color, "color", *_INT64)
         group = ctypes.c_void_p()
-        self._call("split", color, _between(key, "key", *_INT64), ctypes.byref(group))
+        self._call("split", color, between(key, "key", *_INT64), ctypes.byref(group))
         return Communicator(self._library, group.value) if group.value else None
 
     def set_timeout(self, seconds: float | None) -> None:
@@ -170,9 +172,9 @@ class Communicator:
         -------
         `out`, or `x`.
         """
-        code = _op(op)
+        code = op_code(op)
         source = view(x, "x")
-        target = _in_place(source) if out is None else _elsewhere(out, source)
+        target = in_place(source) if out is None else elsewhere(out, source)
         result = x if out is None else out
         return self._run(
             async_op, result, (source, target),
@@ -186,14 +188,14 @@ class Communicator:
         -------
         `out`, or `x`, on `root`; None on the others, whose `out` is not looked at.
         """
-        code, root = _op(op), self._root(root)
+        code, root = op_code(op), self._root(root)
         source = view(x, "x")
         if self.rank != root:
             return self._run(
                 async_op, None, (source,),
                 "reduce", source.address, 0, source.count, source.dtype, code, root, wire=wire,
             )  # fmt: skip
-        target = _in_place(source) if out is None else _elsewhere(out, source)
+        target = in_place(source) if out is None else elsewhere(out, source)
         result = x if out is None else out
         return self._run(
             async_op, result, (source, target),
@@ -210,7 +212,7 @@ class Communicator:
         root = self._root(root)
         data = view(x, "x")
         if self.rank != root:
-            _writable(data, "x")
+            writable(data, "x")
         return self._run(async_op, x, (data,), "broadcast", data.address, data.count, data.dtype, root)
 
     def all_gather(self, x: Any, out: Any = None, async_op: bool = False) -> Any:
@@ -271,7 +273,7 @@ class Communicator:
             if out is None:
                 raise TypeError(f"scatter: rank {self.rank} is not the root ({root}): give out=, which takes its part")
             target = view(out, "out")
-            _writable(target)
+            writable(target)
             return self._run(
                 async_op, out, (target,), "scatter", 0, target.address, target.count, target.dtype, root
             )
@@ -296,7 +298,7 @@ class Communicator:
         -------
         `out`; where none is given, a new one: the first axis of `x` split among the ranks.
         """
-        code = _op(op)
+        code = op_code(op)
         source = view(x, "x")
         out, target = self._part(source, out)
         return self._run(
@@ -322,7 +324,7 @@ class Communicator:
         count = self._share(source)
         if out is None:
             out = source.make(source.owner, source.shape)
-        target = _elsewhere(out, source)
+        target = elsewhere(out, source)
         return self._run(
             async_op, out, (source, target), "all_to_all", source.address, target.address, count, source.dtype
         )
@@ -334,7 +336,7 @@ class Communicator:
         `tag` between two ranks arrive in the order in which they were sent. A type or count that
         differs raises :class:`FailedPrecondition`, and leaves later messages intact.
         """
-        dst, tag = self._rank(dst, "dst"), _tag(tag)
+        dst, tag = self._rank(dst, "dst"), tag_number(tag)
         data = view(x, "x")
         return self._run(async_op, None, (data,), "send", data.address, data.count, data.dtype, dst, tag)
 
@@ -345,9 +347,9 @@ class Communicator:
         -------
         `x`.
         """
-        src, tag = self._rank(src, "src"), _tag(tag)
+        src, tag = self._rank(src, "src"), tag_number(tag)
         data = view(x, "x")
-        _writable(data, "x")
+        writable(data, "x")
         return self._run(async_op, x, (data,), "recv", data.address, data.count, data.dtype, src, tag)
 
     # --- steps of the above ---
@@ -355,7 +357,7 @@ class Communicator:
     def _run(
         self, async_op: bool, result: Any, buffers: tuple[Any, ...], name: str, *arguments: Any, wire: str | None = None
     ) -> Any:
-        code = None if wire is None else _code(_WIRES, "wire", wire)
+        code = None if wire is None else wire_code(wire)
         if not async_op:
             return self._call(name, *arguments, wire=code) or result
         if len(self._started) >= self._look_at:
@@ -390,7 +392,7 @@ class Communicator:
             self._busy.release()
 
     def _rank(self, rank: int, name: str) -> int:
-        return _between(rank, name, 0, self.size - 1)
+        return between(rank, name, 0, self.size - 1)
 
     def _root(self, root: int) -> int:
         return self._rank(root, "root")
@@ -404,9 +406,9 @@ class Communicator:
     def _gathered(self, source: Buffer, out: Any) -> tuple[Any, Buffer]:
         if out is None:
             out = source.make(source.owner, (self.size, *source.shape))
-        target = _target(out, source, source.count * self.size)
+        target = target_of(out, source, source.count * self.size)
         if source.address != target.address + self.rank * source.bytes:
-            _apart(source, target, f"; its own place is element {self.rank * source.count} of out")
+            apart(source, target, f"; its own place is element {self.rank * source.count} of out")
         return out, target
 
     def _part(self, source: Buffer, out: Any) -> tuple[Any, Buffer]:
@@ -418,64 +420,9 @@ class Communicator:
                     f"x: the first axis of shape {source.shape} cannot be split among {self.size} ranks: give out="
                 )
             out = source.make(source.owner, (rows // self.size, *source.shape[1:]))
-        target = _target(out, source, count)
-        _apart(source, target)
+        target = target_of(out, source, count)
+        apart(source, target)
         return out, target
-
-
-def _op(op: str) -> int:
-    return _code(_OPS, "op", op)
-
-
-def _code(codes: dict[str, int], name: str, word: str) -> int:
-    code = codes.get(word) if isinstance(word, str) else None
-    if code is None:
-        raise ValueError(f"{name}: want one of {', '.join(codes)}, got {word!r}")
-    return code
-
-
-def _tag(tag: int) -> int:
-    return _between(tag, "tag", 0, 2**31 - 1)
-
-
-def _between(value: int, name: str, low: int, high: int) -> int:
-    value = operator.index(value)
-    if not low <= value <= high:
-        raise ValueError(f"{name}: want {low}..{high}, got {value}")
-    return value
-
-
-def _in_place(source: Buffer) -> Buffer:
-    _writable(source, "x", ", or give out=")
-    return source
-
-
-def _elsewhere(out: Any, source: Buffer) -> Buffer:
-    target = _target(out, source, source.count)
-    _apart(source, target)
-    return target
-
-
-def _target(out: Any, source: Buffer, count: int) -> Buffer:
-    target = view(out, "out")
-    if target.dtype != source.dtype:
-        raise ValueError(f"out: want {source.dtype_name} as x has, got {target.dtype_name}")
-    if target.count != count:
-        raise ValueError(f"out: want {count} elements, got {target.count}")
-    _writable(target)
-    return target
-
-
-def _writable(target: Buffer, name: str = "out", otherwise: str = "") -> None:
-    if not target.writable:
-        raise ValueError(f"{name}: read-only, and takes the result: pass {name}.copy(){otherwise}")
-
-
-def _apart(source: Buffer, target: Buffer, hint: str = "") -> None:
-    if source.address == target.address:
-        return
-    if source.address < target.address + target.bytes and target.address < source.address + source.bytes:
-        raise ValueError(f"x and out overlap: want the same memory, or no common element{hint}")
 
 
 def init() -> Communicator:

@@ -7,6 +7,7 @@ from typing import Any
 _HANDLE = ctypes.c_void_p
 _BUFFER = ctypes.c_void_p
 _COUNT = ctypes.c_int64
+_COUNTS = ctypes.POINTER(ctypes.c_int64)
 _INT = ctypes.c_int
 
 
@@ -44,6 +45,11 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "scatter": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
     "reduce_scatter": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
     "all_to_all": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT]),
+    "all_gather_v": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNTS, _INT]),
+    "gather_v": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNTS, _INT, _INT]),
+    "scatter_v": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNTS, _INT, _INT]),
+    "reduce_scatter_v": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNTS, _INT, _INT]),
+    "all_to_all_v": (_INT, [_HANDLE, _BUFFER, _COUNTS, _BUFFER, _COUNTS, _INT]),
     "send": (_INT, [_HANDLE, _BUFFER, _COUNT, _INT, _INT, _INT]),
     "recv": (_INT, [_HANDLE, _BUFFER, _COUNT, _INT, _INT, _INT]),
     "wait": (_INT, [_HANDLE]),
@@ -52,7 +58,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 _STARTED = (
     "barrier", "all_reduce", "reduce", "broadcast", "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all",
-    "send", "recv",
+    "all_gather_v", "gather_v", "scatter_v", "reduce_scatter_v", "all_to_all_v", "send", "recv",
 )  # fmt: skip
 for _name in _STARTED:
     _FUNCTIONS[_name + "_async"] = (_INT, [*_FUNCTIONS[_name][1], ctypes.POINTER(_HANDLE)])
