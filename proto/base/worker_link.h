@@ -14,7 +14,7 @@
 namespace muster {
 
 inline constexpr uint32_t kLinkMagic = 0x4b4c534d;  // "MSLK"
-inline constexpr uint32_t kLinkVersion = 3;
+inline constexpr uint32_t kLinkVersion = 4;
 // In the worker; above what programs expect to get from their first open(), below small limits.
 inline constexpr int kWorkerDoorFd = 100;
 // Workers of a node: what limits.h allows; a larger number in the environment is a mistake.
@@ -165,17 +165,22 @@ struct alignas(64) ArenaBell {
 };
 static_assert(sizeof(ArenaLine) + sizeof(ArenaBell) == ArenaGeometry::kLineBytes);
 
-// Bytes in order between two ranks of a node, each way: the first ring is from the lower rank to
-// the higher one. The words are used as atomics and only grow; the byte with number n is at
-// n % kBytes.
-struct PipeRing {
+// What one of two ranks of a node writes, and the other one only reads. The words are used as
+// atomics, and what they count only grows; the byte with number n is at n % kBytes. What was
+// written last is in `near`, too, if `written` says so (kIsNear): a small message then moves one
+// cache line, or two. So it is done only where the other side has read all that was written before.
+struct PipeSide {
   static constexpr uint64_t kBytes = 64u << 10;
-  alignas(128) uint64_t written;
-  alignas(128) uint64_t read;
+  static constexpr uint64_t kNearBytes = 112;
+  static constexpr uint64_t kIsNear = uint64_t{1} << 62;
+  alignas(128) uint64_t written;  // to `bytes`
+  uint64_t read;                  // of what the other side has written, as far as it must know
+  uint8_t near[kNearBytes];
   alignas(128) uint8_t bytes[kBytes];
 };
+// The lower rank's side comes first.
 struct Pipe {
-  PipeRing rings[2];
+  PipeSide sides[2];
 };
 
 // As small as keeps 32 ranks' slots in the cache that two cores share, as large as makes waiting

@@ -21,7 +21,8 @@ std::string Head(FrameKind kind, uint32_t tag, uint64_t bytes, uint64_t number =
   head.tag = tag;
   head.bytes = bytes;
   head.number = number;
-  return {reinterpret_cast<const char*>(&head), sizeof(head)};
+  head.whole_bytes = static_cast<uint16_t>(bytes);
+  return {reinterpret_cast<const char*>(&head), HeadBytes(kind)};
 }
 
 // A program's side, which does something between any two pieces that it hears.
@@ -121,8 +122,8 @@ std::vector<std::string> Seeds() {
        {whole + whole, other + whole, offer + data, offer + whole, other + other,
         Head(FrameKind::kWhole, 0, 7) + "greeted" + whole, Head(FrameKind::kOffer, 0, 50'000, 1),
         Head(FrameKind::kAccept, 0, kMuch, 1), Head(FrameKind::kRefuse, 0, 7, 1),
-        whole + Head(FrameKind::kBye, 0, 0), Head(FrameKind::kWhole, 0, kMuch), data,
-        whole.substr(0, 7), other.substr(0, 34)}) {
+        whole + Head(FrameKind::kBye, 0, 0), Head(FrameKind::kWhole, 0, 50'000), data,
+        whole.substr(0, 7), other.substr(0, 10), offer.substr(0, 20)}) {
     for (const char* deeds : {"\x00\x10\x04\x07\x07\x07\x07", "\x01\x04\x04\x04\x00\x04\x07",
                               "\x03\x04\x04\x02\x04\x10\x06", "\x20\x04\x00\x04\x05\x04\x04",
                               "\x03\x04\x06\x04\x04\x04\x04", "\x01\x04\x05\x04\x00\x04\x06"}) {

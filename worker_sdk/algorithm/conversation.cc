@@ -56,6 +56,7 @@ void Conversation::Send(TransferPtr transfer) {
   head.dtype = transfer->dtype;
   head.bytes = transfer->bytes;
   if (head.bytes <= kWholeMax) {
+    head.whole_bytes = static_cast<uint16_t>(head.bytes);
     return Say(FrameKind::kWhole, head, std::move(transfer));
   }
   head.number = ++offers_;
@@ -131,17 +132,18 @@ std::array<Conversation::Piece, 2> Conversation::NextOut() const {
     return {};
   }
   const Outgoing& out = out_.front();
-  const uint64_t of_head = std::min<uint64_t>(out.done, sizeof(FrameHead));
+  const uint64_t head_bytes = HeadBytes(out.head.kind);
+  const uint64_t of_head = std::min(out.done, head_bytes);
   const uint64_t at = out.done - of_head;
   const uint8_t* const data = out.transfer ? out.transfer->data : out.kept.data();
-  return {{{reinterpret_cast<const uint8_t*>(&out.head) + of_head, sizeof(FrameHead) - of_head},
+  return {{{reinterpret_cast<const uint8_t*>(&out.head) + of_head, head_bytes - of_head},
            {out.bytes() == 0 ? nullptr : data + at, out.bytes() - at}}};
 }
 
 void Conversation::Wrote(uint64_t bytes) {
   Outgoing& out = out_.front();
   out.done += bytes;
-  if (out.done < sizeof(FrameHead) + out.bytes()) {
+  if (out.done < HeadBytes(out.head.kind) + out.bytes()) {
     return;
   }
   if (!out.transfer && out.head.kind == FrameKind::kWhole) {
@@ -155,10 +157,11 @@ Conversation::Room Conversation::NextIn() {
   if (!hears()) {
     return {};
   }
-  if (in_done_ < sizeof(in_)) {
-    return {reinterpret_cast<uint8_t*>(&in_) + in_done_, sizeof(in_) - in_done_};
+  const uint64_t head = in_head_bytes();
+  if (in_done_ < head) {
+    return {reinterpret_cast<uint8_t*>(&in_) + in_done_, head - in_done_};
   }
-  const uint64_t at = in_done_ - sizeof(in_);
+  const uint64_t at = in_done_ - head;
   if (in_data_ == nullptr) {
     waste_.resize(kWasteBytes);
     return {waste_.data(), std::min(kWasteBytes, in_bytes_ - at)};
@@ -168,17 +171,23 @@ Conversation::Room Conversation::NextIn() {
 
 void Conversation::Took(uint64_t bytes) {
   in_done_ += bytes;
-  if (in_done_ < sizeof(in_)) {
+  const uint64_t head = in_head_bytes();
+  if (in_done_ < head) {
     return;
   }
-  if (in_done_ == sizeof(in_)) {
+  if (in_done_ == head) {
     Into(nullptr, nullptr, 0);
     TakeHead();
   }
-  if (!ended() && in_done_ == sizeof(in_) + in_bytes_) {
+  if (!ended() && in_done_ == head + in_bytes_) {
     FinishData();
     in_done_ = 0;
   }
+}
+
+// What begins with other bytes than ours is found out by then.
+uint64_t Conversation::in_head_bytes() const {
+  return in_done_ < kShortHead ? kShortHead : HeadBytes(in_.kind);
 }
 
 void Conversation::Into(TransferPtr transfer, uint8_t* data, uint64_t bytes) {
@@ -188,7 +197,7 @@ void Conversation::Into(TransferPtr transfer, uint8_t* data, uint64_t bytes) {
 }
 
 void Conversation::TakeHead() {
-  if (in_.magic != FrameHead::kMagic || static_cast<int>(in_.dtype) >= kDTypes) {
+  if (static_cast<int>(in_.dtype) >= kDTypes) {
     return Nonsense();
   }
   switch (in_.kind) {
@@ -224,9 +233,10 @@ TransferPtr Conversation::Posted(uint32_t tag) {
 }
 
 void Conversation::TakeMessage() {
-  if (in_.bytes > kWholeMax) {
+  if (in_.whole_bytes > kWholeMax) {
     return Nonsense();
   }
+  in_.bytes = in_.whole_bytes;
   if (TransferPtr receiver = Posted(in_.tag)) {
     const bool fits = Fits(in_, receiver);
     uint8_t* const data = fits ? receiver->data : nullptr;

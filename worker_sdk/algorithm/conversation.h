@@ -32,31 +32,33 @@ struct Transfer {
 using TransferPtr = std::shared_ptr<Transfer>;
 
 enum class FrameKind : uint8_t {
-  kWhole = 1,  // a message: its bytes follow
-  kOffer,      // of a message: may it come?
-  kAccept,     // of an offer
-  kRefuse,     // of an offer: who asked for it wants another type or count, which are told
-  kData,       // of a message that was accepted: its bytes follow
-  kBye,        // nothing more comes
+  kWhole = 0xd1,  // a message: its bytes follow
+  kOffer,         // of a message: may it come?
+  kAccept,        // of an offer
+  kRefuse,        // of an offer: who asked for it wants another type or count, which are told
+  kData,          // of a message that was accepted: its bytes follow
+  kBye,           // nothing more comes
 };
 
 // Before every frame, little-endian as all machines that we run on.
 struct FrameHead {
-  static constexpr uint32_t kMagic = 0x3150534d;  // "MSP1"
-  uint32_t magic = kMagic;
-  FrameKind kind = FrameKind::kWhole;
+  FrameKind kind = FrameKind::kWhole;  // far from what other protocols begin with
   DType dtype = DType::kUInt8;
-  uint16_t reserved = 0;
+  uint16_t whole_bytes = 0;  // of a kWhole
   uint32_t tag = 0;
-  uint32_t reserved2 = 0;
+  // A kWhole has none of what follows: short messages shall be short.
   uint64_t number = 0;  // of the offer
   uint64_t bytes = 0;   // of the message
 };
-static_assert(sizeof(FrameHead) == 32);
+static_assert(sizeof(FrameHead) == 24);
+inline constexpr uint64_t kShortHead = 8;
+constexpr uint64_t HeadBytes(FrameKind kind) {
+  return kind == FrameKind::kWhole ? kShortHead : sizeof(FrameHead);
+}
 
 class Conversation {
  public:
-  static constexpr uint64_t kWholeMax = 32u << 10;
+  static constexpr uint16_t kWholeMax = 32u << 10;
   // Of messages that nobody has asked for yet, on either side; each counts kMessageCost more.
   static constexpr uint64_t kKeptMax = 16u << 20;
   static constexpr uint64_t kMessageCost = 128;
@@ -120,6 +122,7 @@ class Conversation {
   };
 
   void Say(FrameKind kind, const FrameHead& about, TransferPtr transfer = nullptr);
+  uint64_t in_head_bytes() const;
   void TakeHead();
   void TakeMessage();
   void TakeOffer();

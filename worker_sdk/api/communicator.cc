@@ -135,16 +135,24 @@ class Communicator::Impl {
     return queue_.Run([&] { return executor_.WaitedFor(rank); });
   }
   Status Send(const OneMessage& it) {
-    return it.wrong.ok() ? messages_->Wait(it.peer, BeginSend(it), timeout_) : it.wrong;
+    return it.wrong.ok()
+               ? messages_->SendNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_)
+               : it.wrong;
   }
   Work StartSend(const OneMessage& it) {
-    return it.wrong.ok() ? Started(it.peer, BeginSend(it)) : Work(it.wrong);
+    return it.wrong.ok()
+               ? Started(it.peer, messages_->Send(it.peer, it.tag, it.dtype, it.data, it.bytes))
+               : Work(it.wrong);
   }
   Status Receive(const OneMessage& it) {
-    return it.wrong.ok() ? messages_->Wait(it.peer, BeginReceive(it), timeout_) : it.wrong;
+    return it.wrong.ok()
+               ? messages_->ReceiveNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_)
+               : it.wrong;
   }
   Work StartReceive(const OneMessage& it) {
-    return it.wrong.ok() ? Started(it.peer, BeginReceive(it)) : Work(it.wrong);
+    return it.wrong.ok()
+               ? Started(it.peer, messages_->Receive(it.peer, it.tag, it.dtype, it.data, it.bytes))
+               : Work(it.wrong);
   }
 
   // Where this rank's group has met; nullopt: it wants none.
@@ -157,12 +165,6 @@ class Communicator::Impl {
   }
 
  private:
-  TransferPtr BeginSend(const OneMessage& it) {
-    return messages_->Send(it.peer, it.tag, it.dtype, it.data, it.bytes);
-  }
-  TransferPtr BeginReceive(const OneMessage& it) {
-    return messages_->Receive(it.peer, it.tag, it.dtype, it.data, it.bytes);
-  }
   Work Started(uint32_t peer, TransferPtr transfer) {
     return Work(std::make_shared<MessageWork>(messages_, peer, std::move(transfer), timeout_));
   }

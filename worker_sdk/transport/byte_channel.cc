@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "worker_sdk/transport/copy.h"
@@ -58,52 +60,68 @@ class SocketChannel : public ByteChannel {
 
 class RingChannel : public ByteChannel {
  public:
-  RingChannel(Pipe* pipe, PipeRing* out, PipeRing* in, std::function<void()> ring_bell,
+  RingChannel(Pipe* pipe, PipeSide* mine, PipeSide* theirs, std::function<void()> ring_bell,
               std::function<void(Pipe*)> free)
-      : pipe_(pipe, std::move(free)), out_(*out), in_(*in), ring_bell_(std::move(ring_bell)) {}
+      : pipe_(pipe, std::move(free)),
+        mine_(*mine),
+        theirs_(*theirs),
+        ring_bell_(std::move(ring_bell)) {}
 
   Moved Write(const std::array<Conversation::Piece, 2>& pieces) override {
     uint64_t room = kTellEvery;
-    if (PipeRing::kBytes - (written_ - others_read_) < room) {
-      others_read_ = std::atomic_ref(out_.read).load(std::memory_order_acquire);
-      room = std::min(room, PipeRing::kBytes - (written_ - others_read_));
+    if (PipeSide::kBytes - (written_ - others_read_) < room) {
+      others_read_ = std::atomic_ref(theirs_.read).load(std::memory_order_acquire);
+      room = std::min(room, PipeSide::kBytes - (written_ - others_read_));
     }
-    if (written_ - others_read_ > PipeRing::kBytes) {
+    if (written_ - others_read_ > PipeSide::kBytes) {
       return {0, true, ECANCELED};  // it has read what nobody wrote: Abort()
     }
-    uint64_t moved = 0;
-    for (const Conversation::Piece& piece : pieces) {
-      const uint64_t bytes = std::min(room - moved, piece.bytes);
-      CopyIn(written_ + moved, piece.data, bytes);
-      moved += bytes;
+    const uint64_t bytes = pieces[0].bytes + pieces[1].bytes;
+    if (bytes > 0 && bytes <= PipeSide::kNearBytes && others_read_ == written_) {
+      BringNear(pieces, bytes);
+      Tell(written_ + bytes, PipeSide::kIsNear);
+      CopyIn(pieces, bytes);  // for when the next ones are not near; nobody reads them before
+      written_ += bytes;
+      return {bytes};
     }
+    const uint64_t moved = std::min(room, bytes);
     if (moved > 0) {
+      CopyIn(pieces, moved);
       written_ += moved;
-      // In one order with the other rank's falling asleep, as its bell demands.
-      std::atomic_ref(out_.written).exchange(written_, std::memory_order_seq_cst);
-      ring_bell_();
+      Tell(written_, 0);
     }
     return {moved};
   }
 
   Moved Read(uint8_t* to, uint64_t bytes) override {
     if (others_written_ == read_) {
-      others_written_ = std::atomic_ref(in_.written).load(std::memory_order_acquire);
+      Look();
     }
     const uint64_t there = others_written_ - read_;
-    if (there > PipeRing::kBytes) {
+    if (there > PipeSide::kBytes) {
       return {0, true, ECANCELED};
     }
     const uint64_t moved = std::min(there, bytes);
-    if (moved > 0) {
+    if (moved == 0) {
+      return {};
+    }
+    if (near_ != nullptr) {
+      std::memcpy(to, near_, moved);
+      near_ += moved;
+    } else {
       CopyOut(to, read_, moved);
-      read_ += moved;
-      FreeRoom(there);
+    }
+    read_ += moved;
+    // The other rank sleeps for room only when its ring is full: it hears of it when much was
+    // there, and when much is free again since it heard last. Else with what we write.
+    if (there >= PipeSide::kBytes / 2 || read_ - told_read_ >= PipeSide::kBytes / 4) {
+      Tell(written_, 0);
     }
     return {moved};
   }
+
   void Abort() override {
-    for (uint64_t* word : {&out_.written, &in_.read}) {
+    for (uint64_t* word : {&mine_.written, &mine_.read}) {
       std::atomic_ref(*word).store(kNonsense, std::memory_order_seq_cst);
     }
     ring_bell_();
@@ -111,41 +129,78 @@ class RingChannel : public ByteChannel {
 
  private:
   static constexpr uint64_t kNonsense = uint64_t{1} << 63;
+  static constexpr uint64_t kInFirstLine = 64 - offsetof(PipeSide, near);
 
-  // The other rank sleeps for room only when the ring is full: it hears of it when much was there,
-  // and when much is free again since it heard last. The rest it finds when it looks.
-  void FreeRoom(uint64_t was_there) {
-    if (was_there < PipeRing::kBytes / 2 && read_ - told_read_ < PipeRing::kBytes / 4) {
-      return std::atomic_ref(in_.read).store(read_, std::memory_order_release);
+  void Look() {
+    __builtin_prefetch(theirs_.near + kInFirstLine);
+    const uint64_t word = std::atomic_ref(theirs_.written).load(std::memory_order_acquire);
+    others_written_ = word & ~PipeSide::kIsNear;
+    if (others_written_ != read_) {
+      near_ = (word & PipeSide::kIsNear) != 0 ? theirs_.near : nullptr;
+      others_read_ = std::atomic_ref(theirs_.read).load(std::memory_order_acquire);
     }
-    told_read_ = read_;
-    std::atomic_ref(in_.read).exchange(read_, std::memory_order_seq_cst);
+  }
+  // The second line first: the other rank looks at the line of the words all the time, and would
+  // take it away between two writes.
+  void BringNear(const std::array<Conversation::Piece, 2>& pieces, uint64_t bytes) {
+    if (bytes > kInFirstLine) {
+      BringNear(pieces, kInFirstLine, bytes);
+      asm volatile("" : : : "memory");
+    }
+    BringNear(pieces, 0, std::min(bytes, kInFirstLine));
+  }
+  // What is from `begin` to `end` in the pieces, one behind the other.
+  void BringNear(const std::array<Conversation::Piece, 2>& pieces, uint64_t begin, uint64_t end) {
+    uint64_t at = 0;
+    for (const Conversation::Piece& piece : pieces) {
+      const uint64_t from = std::max(begin, at);
+      const uint64_t to = std::min(end, at + piece.bytes);
+      if (from < to) {
+        std::memcpy(mine_.near + from, piece.data + (from - at), to - from);
+      }
+      at += piece.bytes;
+    }
+  }
+  // Both words lie in one line, which the other rank fetches once.
+  void Tell(uint64_t written, uint64_t flags) {
+    if (told_read_ != read_) {
+      told_read_ = read_;
+      std::atomic_ref(mine_.read).store(read_, std::memory_order_release);
+    }
+    // In one order with the other rank's falling asleep, as its bell demands.
+    std::atomic_ref(mine_.written).exchange(written | flags, std::memory_order_seq_cst);
     ring_bell_();
   }
-  void CopyIn(uint64_t number, const uint8_t* from, uint64_t bytes) {
-    const uint64_t at = number % PipeRing::kBytes;
-    const uint64_t first = std::min(bytes, PipeRing::kBytes - at);
-    if (bytes > 0) {
-      CopyBytes(out_.bytes + at, from, first);
-      CopyBytes(out_.bytes, from + first, bytes - first);
+  void CopyIn(const std::array<Conversation::Piece, 2>& pieces, uint64_t bytes) {
+    const uint64_t of_first = std::min(bytes, pieces[0].bytes);
+    CopyIn(written_, pieces[0].data, of_first);
+    if (bytes > of_first) {
+      CopyIn(written_ + of_first, pieces[1].data, bytes - of_first);
     }
   }
+  void CopyIn(uint64_t number, const uint8_t* from, uint64_t bytes) {
+    const uint64_t at = number % PipeSide::kBytes;
+    const uint64_t first = std::min(bytes, PipeSide::kBytes - at);
+    CopyBytes(mine_.bytes + at, from, first);
+    CopyBytes(mine_.bytes, from + first, bytes - first);
+  }
   void CopyOut(uint8_t* to, uint64_t number, uint64_t bytes) const {
-    const uint64_t at = number % PipeRing::kBytes;
-    const uint64_t first = std::min(bytes, PipeRing::kBytes - at);
-    CopyBytes(to, in_.bytes + at, first);
-    CopyBytes(to + first, in_.bytes, bytes - first);
+    const uint64_t at = number % PipeSide::kBytes;
+    const uint64_t first = std::min(bytes, PipeSide::kBytes - at);
+    CopyBytes(to, theirs_.bytes + at, first);
+    CopyBytes(to + first, theirs_.bytes, bytes - first);
   }
 
   const std::unique_ptr<Pipe, std::function<void(Pipe*)>> pipe_;
-  PipeRing& out_;
-  PipeRing& in_;
+  PipeSide& mine_;
+  PipeSide& theirs_;
   const std::function<void()> ring_bell_;
   uint64_t written_ = 0;
   uint64_t read_ = 0;
-  uint64_t told_read_ = 0;       // with a ring of the bell
-  uint64_t others_read_ = 0;     // as we have seen
-  uint64_t others_written_ = 0;  // as we have seen
+  uint64_t told_read_ = 0;
+  uint64_t others_read_ = 0;       // as we have seen
+  uint64_t others_written_ = 0;    // as we have seen
+  const uint8_t* near_ = nullptr;  // what comes next, if it lies there
 };
 
 }  // namespace
@@ -168,15 +223,15 @@ std::unique_ptr<ByteChannel> OverPipe(const UniqueFd& memory, bool is_lower,
     return nullptr;
   }
   auto* const pipe = static_cast<Pipe*>(mapped);
-  return std::make_unique<RingChannel>(pipe, &pipe->rings[is_lower ? 0 : 1],
-                                       &pipe->rings[is_lower ? 1 : 0], std::move(ring_bell),
+  return std::make_unique<RingChannel>(pipe, &pipe->sides[is_lower ? 0 : 1],
+                                       &pipe->sides[is_lower ? 1 : 0], std::move(ring_bell),
                                        [](Pipe* mine) { munmap(mine, sizeof(Pipe)); });
 }
 
 std::unique_ptr<ByteChannel> ToOneself() {
   auto* const pipe = new Pipe();  // as good as RingChannel's
   return std::make_unique<RingChannel>(
-      pipe, &pipe->rings[0], &pipe->rings[0], [] {}, [](Pipe* mine) { delete mine; });
+      pipe, &pipe->sides[0], &pipe->sides[0], [] {}, [](Pipe* mine) { delete mine; });
 }
 
 }  // namespace muster

@@ -22,18 +22,14 @@ constexpr std::chrono::milliseconds kNap{10};
 constexpr std::chrono::milliseconds kLookEvery{50};
 // Pieces of a message that are moved at once: others want the lock, too.
 constexpr int kMovesAtOnce = 32;
+// At what a peer says, before the lock is let go of.
+constexpr int kLooksAtOnce = 4;
 // Where what moves next may be of several kinds, and we sleep for one of them.
 constexpr std::chrono::milliseconds kShortNap{1};
 constexpr std::chrono::milliseconds kGoodbyeWithin{100};
 
 constexpr char kFullHint[] =
     "; it has sent 16 MiB that nobody here has asked for, which must be received first";
-
-// Whatever ends the scope.
-struct UntilEnd {
-  std::function<void()> end;
-  ~UntilEnd() { end(); }
-};
 
 const Status& Closed() {
   // Never destroyed: a communicator may be closed after the end of main().
@@ -85,32 +81,66 @@ bool Messages::ProgressAll() {
   return busy;
 }
 
+namespace {
+
+Transfer Outgoing(uint32_t tag, DType dtype, const void* data, uint64_t bytes) {
+  return {tag, dtype, bytes, static_cast<uint8_t*>(const_cast<void*>(data)), false, {}};
+}
+
+Transfer Incoming(uint32_t tag, DType dtype, void* data, uint64_t bytes) {
+  return {tag, dtype, bytes, static_cast<uint8_t*>(data), false, {}};
+}
+
+}  // namespace
+
 TransferPtr Messages::Send(uint32_t rank, uint32_t tag, DType dtype, const void* data,
                            uint64_t bytes) {
-  auto* const source = static_cast<uint8_t*>(const_cast<void*>(data));
-  return Begin(rank, {tag, dtype, bytes, source, false, {}}, true);
+  return Begin(rank, Way::kSend, Outgoing(tag, dtype, data, bytes));
 }
 
 TransferPtr Messages::Receive(uint32_t rank, uint32_t tag, DType dtype, void* data,
                               uint64_t bytes) {
-  return Begin(rank, {tag, dtype, bytes, static_cast<uint8_t*>(data), false, {}}, false);
+  return Begin(rank, Way::kReceive, Incoming(tag, dtype, data, bytes));
 }
 
-TransferPtr Messages::Begin(uint32_t rank, Transfer what, bool sends) {
+Status Messages::SendNow(uint32_t rank, uint32_t tag, DType dtype, const void* data, uint64_t bytes,
+                         std::chrono::nanoseconds timeout) {
+  return DoNow(rank, Way::kSend, Outgoing(tag, dtype, data, bytes), timeout);
+}
+
+Status Messages::ReceiveNow(uint32_t rank, uint32_t tag, DType dtype, void* data, uint64_t bytes,
+                            std::chrono::nanoseconds timeout) {
+  return DoNow(rank, Way::kReceive, Incoming(tag, dtype, data, bytes), timeout);
+}
+
+TransferPtr Messages::Begin(uint32_t rank, Way way, Transfer what) {
   auto transfer = std::make_shared<Transfer>(std::move(what));
   const std::lock_guard lock(mutex_);
+  (void)BeginLocked(rank, way, transfer);
+  return transfer;
+}
+
+Status Messages::DoNow(uint32_t rank, Way way, Transfer what, std::chrono::nanoseconds timeout) {
+  // It owns nothing: a conversation forgets what has ended, and until then we are here.
+  const TransferPtr transfer(TransferPtr(), &what);
+  std::unique_lock lock(mutex_);
+  Peer& peer = BeginLocked(rank, way, transfer);
+  return WaitLocked(rank, peer, transfer, timeout, std::move(lock));
+}
+
+Messages::Peer& Messages::BeginLocked(uint32_t rank, Way way, const TransferPtr& transfer) {
   Peer& peer = PeerOf(rank);
-  if (sends) {
+  if (way == Way::kSend) {
     peer.conversation.Send(transfer);
   } else {
     peer.conversation.Receive(transfer);
   }
   Pump(rank, peer);
-  if (sends && !transfer->ended) {
+  if (way == Way::kSend && !transfer->ended) {
     peer.conversation.Keep();
   }
   Activate(rank, peer);
-  return transfer;
+  return peer;
 }
 
 // As long as there is something to do for it.
@@ -123,15 +153,15 @@ void Messages::Activate(uint32_t rank, Peer& peer) {
 }
 
 Messages::Peer& Messages::PeerOf(uint32_t rank) {
-  const auto [at, is_new] = peers_.try_emplace(rank, layout_->NameOf(rank));
-  Peer& peer = at->second;
-  if (is_new) {
-    const Layout::Seat seat = layout_->SeatOf(rank);
-    if (rank == rank_) {
-      peer.channel = ToOneself();
-    } else if (seat.node == node_) {
-      peer.place = seat.place;
-    }
+  if (const auto at = peers_.find(rank); at != peers_.end()) {
+    return at->second;
+  }
+  Peer& peer = peers_.try_emplace(rank, layout_->NameOf(rank)).first->second;
+  const Layout::Seat seat = layout_->SeatOf(rank);
+  if (rank == rank_) {
+    peer.channel = ToOneself();
+  } else if (seat.node == node_) {
+    peer.place = seat.place;
   }
   return peer;
 }
@@ -275,27 +305,44 @@ bool Messages::Ended(const TransferPtr& transfer, bool* moved) {
 
 Status Messages::Wait(uint32_t rank, const TransferPtr& transfer,
                       std::chrono::nanoseconds timeout) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (transfer->ended) {
-      return transfer->status;
-    }
-    ++waiting_;
-  }
-  const UntilEnd no_more_waiting{[this] {
-    const std::lock_guard lock(mutex_);
-    --waiting_;
-  }};
-  return WaitLong(rank, transfer, timeout);
+  std::unique_lock lock(mutex_);
+  return WaitLocked(rank, PeerOf(rank), transfer, timeout, std::move(lock));
 }
 
-Status Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
-                          std::chrono::nanoseconds timeout) {
+Status Messages::WaitLocked(uint32_t rank, Peer& peer, const TransferPtr& transfer,
+                            std::chrono::nanoseconds timeout, std::unique_lock<std::mutex> lock) {
+  if (!transfer->ended) {
+    ++waiting_;
+    Spin(rank, peer, transfer, lock);
+    if (!transfer->ended) {
+      lock.unlock();
+      WaitLong(rank, transfer, timeout);
+      lock.lock();
+    }
+    --waiting_;
+  }
+  return transfer->status;
+}
+
+void Messages::Spin(uint32_t rank, Peer& peer, const TransferPtr& transfer,
+                    std::unique_lock<std::mutex>& lock) {
+  for (uint32_t i = 0; i < arena_->policy().spins && !transfer->ended && !closed_; ++i) {
+    for (int look = 0; look < kLooksAtOnce && !transfer->ended; ++look) {
+      Pump(rank, peer);
+    }
+    if (!transfer->ended) {
+      ProgressLocked();
+      lock.unlock();
+      Arena::Pause();
+      lock.lock();
+    }
+  }
+}
+
+void Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
+                        std::chrono::nanoseconds timeout) {
   const WaitPolicy& policy = arena_->policy();
   bool moved = false;
-  for (uint32_t i = 0; i < policy.spins && !Ended(transfer, &moved); ++i) {
-    Arena::Pause();
-  }
   const auto begin = Clock::now();
   auto last_moved = begin;
   auto looked = begin;
@@ -331,8 +378,6 @@ Status Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
                    IsFull(rank) ? kFullHint : "");
     }
   }
-  const std::lock_guard lock(mutex_);
-  return transfer->status;
 }
 
 bool Messages::IsFull(uint32_t rank) {

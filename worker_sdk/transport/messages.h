@@ -53,6 +53,11 @@ class Messages {
   // Begins; whether it has ended already is for Wait or Test to say. `rank` is one of the layout.
   TransferPtr Send(uint32_t rank, uint32_t tag, DType dtype, const void* data, uint64_t bytes);
   TransferPtr Receive(uint32_t rank, uint32_t tag, DType dtype, void* data, uint64_t bytes);
+  // Begins and waits, as Wait does.
+  Status SendNow(uint32_t rank, uint32_t tag, DType dtype, const void* data, uint64_t bytes,
+                 std::chrono::nanoseconds timeout);
+  Status ReceiveNow(uint32_t rank, uint32_t tag, DType dtype, void* data, uint64_t bytes,
+                    std::chrono::nanoseconds timeout);
 
   // Until it has ended, for at most `timeout` (zero: as long as it takes); with a line a minute.
   // Errors: FailedPrecondition (the two sides disagree on type or count, or the other has closed
@@ -84,7 +89,15 @@ class Messages {
   struct All;  // of this process
   static All& TheAll();
   void Leave();
-  TransferPtr Begin(uint32_t rank, Transfer what, bool sends);
+  enum class Way { kSend, kReceive };
+  TransferPtr Begin(uint32_t rank, Way way, Transfer what);
+  Peer& BeginLocked(uint32_t rank, Way way, const TransferPtr& transfer);
+  Status DoNow(uint32_t rank, Way way, Transfer what, std::chrono::nanoseconds timeout);
+  // What it locks is let go of between looks.
+  void Spin(uint32_t rank, Peer& peer, const TransferPtr& transfer,
+            std::unique_lock<std::mutex>& lock);
+  Status WaitLocked(uint32_t rank, Peer& peer, const TransferPtr& transfer,
+                    std::chrono::nanoseconds timeout, std::unique_lock<std::mutex> lock);
   void Activate(uint32_t rank, Peer& peer);
   // Whether anything has moved.
   bool ProgressLocked();
@@ -96,7 +109,7 @@ class Messages {
   void LookAround();
   // `moved`: whether anything has.
   bool Ended(const TransferPtr& transfer, bool* moved);
-  Status WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
+  void WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   void Sleep(uint32_t rank, const TransferPtr& transfer);
   bool Flush(bool* done);
   bool IsFull(uint32_t rank);

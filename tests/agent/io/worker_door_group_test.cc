@@ -252,7 +252,7 @@ TEST_F(WorkerDoorGroupTest, TwoOfANodeThatSeekEachOtherForMessagesGetOnePipe) {
   const Worker one_too = Enter(1);
   const auto [first, second] = PipeOf(one_too, 1, zero_too, 0);
   uint64_t written = 7;
-  EXPECT_EQ(pread(first.get(), &written, sizeof(written), sizeof(PipeRing)),
+  EXPECT_EQ(pread(first.get(), &written, sizeof(written), sizeof(PipeSide)),
             ssize_t{sizeof(written)});
   EXPECT_EQ(written, 0u);
 }
