@@ -176,6 +176,9 @@ struct PipeSide {
   alignas(128) uint64_t written;  // to `bytes`
   uint64_t read;                  // of what the other side has written, as far as it must know
   uint8_t near[kNearBytes];
+  // Not 0: messages of this side's that were offered may not be pulled any more, and what is being
+  // pulled does not count.
+  alignas(64) uint32_t withdrawn;
   alignas(128) uint8_t bytes[kBytes];
 };
 // The lower rank's side comes first.

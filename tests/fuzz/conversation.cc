@@ -28,6 +28,7 @@ std::string Head(FrameKind kind, uint32_t tag, uint64_t bytes, uint64_t number =
 // A program's side, which does something between any two pieces that it hears.
 class Program {
  public:
+  Program() { conversation_.AllowPulls(); }
   void Do(uint8_t what) {
     const uint32_t tag = what / 16 % 3;
     switch (what % 16) {
@@ -50,6 +51,13 @@ class Program {
         return;
       case 6:
         return conversation_.Close(late_);
+      case 7:
+        return Pull();
+      case 8:
+        if (conversation_.NextPull().bytes > 0) {
+          conversation_.PullFailed();
+        }
+        return;
       default:
         return;
     }
@@ -86,6 +94,14 @@ class Program {
     all_.push_back(std::move(one));
     return all_.back()->transfer;
   }
+  // Wherever it says that it lies.
+  void Pull() {
+    const Conversation::Pull pull = conversation_.NextPull();
+    if (pull.bytes > 0) {
+      std::memset(pull.data, 1, pull.bytes);
+      conversation_.Pulled(pull.bytes);
+    }
+  }
   // All that there is to be written; ASan looks at it.
   void Write() {
     for (;;) {
@@ -116,17 +132,25 @@ std::vector<std::string> Seeds() {
   const std::string other = Head(FrameKind::kWhole, 1, 5) + "hello";
   const std::string much(kMuch, 'x');
   const std::string offer = Head(FrameKind::kOffer, 0, kMuch, 1);
+  FrameHead there;
+  there.kind = FrameKind::kOffer;
+  there.bytes = kMuch;
+  there.number = 1;
+  there.address = 4096;
+  const std::string pulled(reinterpret_cast<const char*>(&there), sizeof(there));
   const std::string data = Head(FrameKind::kData, 0, kMuch, 1) + much;
   std::vector<std::string> out;
   for (const std::string& said :
        {whole + whole, other + whole, offer + data, offer + whole, other + other,
         Head(FrameKind::kWhole, 0, 7) + "greeted" + whole, Head(FrameKind::kOffer, 0, 50'000, 1),
+        pulled + whole, pulled + data, Head(FrameKind::kTaken, 0, kMuch, 1),
         Head(FrameKind::kAccept, 0, kMuch, 1), Head(FrameKind::kRefuse, 0, 7, 1),
         whole + Head(FrameKind::kBye, 0, 0), Head(FrameKind::kWhole, 0, 50'000), data,
         whole.substr(0, 7), other.substr(0, 10), offer.substr(0, 20)}) {
     for (const char* deeds : {"\x00\x10\x04\x07\x07\x07\x07", "\x01\x04\x04\x04\x00\x04\x07",
                               "\x03\x04\x04\x02\x04\x10\x06", "\x20\x04\x00\x04\x05\x04\x04",
-                              "\x03\x04\x06\x04\x04\x04\x04", "\x01\x04\x05\x04\x00\x04\x06"}) {
+                              "\x03\x04\x06\x04\x04\x04\x04", "\x01\x04\x07\x04\x08\x04\x04",
+                              "\x01\x04\x05\x04\x00\x04\x06"}) {
       out.push_back(std::string(deeds, 7) + '\x30' + said);
     }
   }

@@ -38,7 +38,8 @@ void Conversation::Say(FrameKind kind, const FrameHead& about, TransferPtr trans
   out.head = about;
   out.head.kind = kind;
   out.transfer = std::move(transfer);
-  const bool is_answer = kind == FrameKind::kAccept || kind == FrameKind::kRefuse;
+  const bool is_answer =
+      kind == FrameKind::kAccept || kind == FrameKind::kRefuse || kind == FrameKind::kTaken;
   if (!is_answer) {
     return out_.push_back(std::move(out));
   }
@@ -60,6 +61,7 @@ void Conversation::Send(TransferPtr transfer) {
     return Say(FrameKind::kWhole, head, std::move(transfer));
   }
   head.number = ++offers_;
+  head.address = pulls_allowed_ ? reinterpret_cast<uint64_t>(transfer->data) : 0;
   offered_[head.number] = std::move(transfer);
   Say(FrameKind::kOffer, head);
 }
@@ -91,17 +93,25 @@ void Conversation::Deliver(const Arrived& arrived, const TransferPtr& receiver) 
     if (ended()) {
       return EndTransfer(receiver, end_);
     }
-    FrameHead answer = head;
-    answer.dtype = receiver->dtype;
-    answer.bytes = receiver->bytes;
-    Say(fits ? FrameKind::kAccept : FrameKind::kRefuse, answer);
-    if (fits) {
-      accepted_[head.number] = receiver;
+    if (!fits) {
+      FrameHead answer = head;
+      answer.dtype = receiver->dtype;
+      answer.bytes = receiver->bytes;
+      return Say(FrameKind::kRefuse, answer);
     }
+    if (pulls_allowed_ && head.address != 0) {
+      return pulls_.push_back({head, receiver});
+    }
+    Accept(head, receiver);
   } else if (fits) {
     std::copy(arrived.bytes.begin(), arrived.bytes.end(), receiver->data);
     EndTransfer(receiver);
   }
+}
+
+void Conversation::Accept(const FrameHead& head, const TransferPtr& receiver) {
+  accepted_[head.number] = receiver;
+  Say(FrameKind::kAccept, head);
 }
 
 // Otherwise the receiver has ended.
@@ -207,6 +217,7 @@ void Conversation::TakeHead() {
       return TakeOffer();
     case FrameKind::kAccept:
     case FrameKind::kRefuse:
+    case FrameKind::kTaken:
       return TakeAnswer();
     case FrameKind::kData:
       return TakeData();
@@ -266,6 +277,9 @@ void Conversation::TakeAnswer() {
   }
   TransferPtr transfer = std::move(at->second);
   offered_.erase(at);
+  if (in_.kind == FrameKind::kTaken) {
+    return EndTransfer(transfer);
+  }
   FrameHead head = in_;
   head.dtype = transfer->dtype;
   head.bytes = transfer->bytes;
@@ -305,6 +319,31 @@ void Conversation::FinishData() {
     }
   }
   Into(nullptr, nullptr, 0);
+}
+
+Conversation::Pull Conversation::NextPull() const {
+  if (pulls_.empty()) {
+    return {};
+  }
+  const Pulling& next = pulls_.front();
+  return {next.head.address + next.done, next.receiver->data + next.done,
+          std::min(kPullMax, next.head.bytes - next.done)};
+}
+
+void Conversation::Pulled(uint64_t bytes) {
+  Pulling& now = pulls_.front();
+  now.done += bytes;
+  if (now.done == now.head.bytes) {
+    EndTransfer(now.receiver);
+    Say(FrameKind::kTaken, now.head);
+    pulls_.pop_front();
+  }
+}
+
+void Conversation::PullFailed() {
+  const Pulling failed = std::move(pulls_.front());
+  pulls_.pop_front();
+  Accept(failed.head, failed.receiver);
 }
 
 void Conversation::Abandon(const TransferPtr& transfer, const Status& why) {
@@ -360,6 +399,9 @@ void Conversation::EndTransfers(const Status& why) {
       EndTransfer(transfer, why);
     }
   }
+  for (const Pulling& pulling : pulls_) {
+    EndTransfer(pulling.receiver, why);
+  }
   for (Arrived& arrived : arrived_) {
     EndTransfer(std::exchange(arrived.receiver, nullptr), why);
   }
@@ -370,10 +412,11 @@ void Conversation::EndTransfers(const Status& why) {
   posted_.clear();
   offered_.clear();
   accepted_.clear();
+  pulls_.clear();
 }
 
 bool Conversation::listens() const {
-  return !posted_.empty() || !offered_.empty() || !accepted_.empty() || closed_;
+  return !posted_.empty() || !offered_.empty() || !accepted_.empty() || !pulls_.empty() || closed_;
 }
 
 bool Conversation::hears() const { return !ended() && (in_done_ > 0 || (listens() && !full())); }

@@ -3,7 +3,9 @@
 //
 // A message of up to kWholeMax bytes goes as one frame; if nobody has asked for it yet, the other
 // side keeps it. A larger one is offered first, and sent into the receiver's own memory once it is
-// accepted. Messages of one tag arrive in the order in which they were sent.
+// accepted; or the receiver pulls it from where it lies in the sender's memory, if each of the two
+// can read the other's (AllowPulls). Messages of one tag arrive in the order in which they were
+// sent.
 #pragma once
 
 #include <array>
@@ -37,6 +39,7 @@ enum class FrameKind : uint8_t {
   kAccept,        // of an offer
   kRefuse,        // of an offer: who asked for it wants another type or count, which are told
   kData,          // of a message that was accepted: its bytes follow
+  kTaken,         // of an offer: the message has been pulled
   kBye,           // nothing more comes
 };
 
@@ -47,10 +50,11 @@ struct FrameHead {
   uint16_t whole_bytes = 0;  // of a kWhole
   uint32_t tag = 0;
   // A kWhole has none of what follows: short messages shall be short.
-  uint64_t number = 0;  // of the offer
-  uint64_t bytes = 0;   // of the message
+  uint64_t number = 0;   // of the offer
+  uint64_t bytes = 0;    // of the message
+  uint64_t address = 0;  // of a kOffer: where the message may be pulled from; 0: nowhere
 };
-static_assert(sizeof(FrameHead) == 24);
+static_assert(sizeof(FrameHead) == 32);
 inline constexpr uint64_t kShortHead = 8;
 constexpr uint64_t HeadBytes(FrameKind kind) {
   return kind == FrameKind::kWhole ? kShortHead : sizeof(FrameHead);
@@ -62,10 +66,13 @@ class Conversation {
   // Of messages that nobody has asked for yet, on either side; each counts kMessageCost more.
   static constexpr uint64_t kKeptMax = 16u << 20;
   static constexpr uint64_t kMessageCost = 128;
+  static constexpr uint64_t kPullMax = 1u << 20;  // a tenth of a millisecond or two
 
   // `name`: of the other rank, for sentences.
   explicit Conversation(std::string name) : name_(std::move(name)) {}
 
+  // What is offered from now on may be pulled, by either side.
+  void AllowPulls() { pulls_allowed_ = true; }
   void Send(TransferPtr transfer);
   void Receive(TransferPtr transfer);
   // If what was sent last goes whole and has not left yet, copies it, as far as there is room: it
@@ -87,6 +94,17 @@ class Conversation {
   // is kept already.
   Room NextIn();
   void Took(uint64_t bytes);
+
+  struct Pull {
+    uint64_t address = 0;  // in the other rank's memory
+    uint8_t* data = nullptr;
+    uint64_t bytes = 0;
+  };
+  // What to read next, at most kPullMax at once; no bytes: nothing.
+  Pull NextPull() const;
+  void Pulled(uint64_t bytes);
+  // It cannot be read: it shall be sent instead.
+  void PullFailed();
 
   // This one waits no more, and its memory is not touched again.
   void Abandon(const TransferPtr& transfer, const Status& why);
@@ -113,6 +131,11 @@ class Conversation {
     uint64_t done = 0;
     uint64_t bytes() const;  // behind the head
   };
+  struct Pulling {
+    FrameHead head;
+    TransferPtr receiver;
+    uint64_t done = 0;
+  };
   // A message that nobody has asked for, or its offer.
   struct Arrived {
     FrameHead head;
@@ -130,6 +153,7 @@ class Conversation {
   void TakeData();
   void FinishData();
   void Deliver(const Arrived& arrived, const TransferPtr& receiver);
+  void Accept(const FrameHead& head, const TransferPtr& receiver);
   bool Fits(const FrameHead& head, const TransferPtr& receiver);
   TransferPtr Posted(uint32_t tag);
   void Nonsense();
@@ -142,10 +166,12 @@ class Conversation {
   std::deque<TransferPtr> posted_;            // receives that nothing has come for
   std::map<uint64_t, TransferPtr> offered_;   // sends that wait for an answer
   std::map<uint64_t, TransferPtr> accepted_;  // receives whose data is awaited, or comes
+  std::deque<Pulling> pulls_;                 // the first one is under way
   std::deque<Arrived> arrived_;
   uint64_t kept_out_ = 0;
   uint64_t kept_in_ = 0;
   uint64_t offers_ = 0;
+  bool pulls_allowed_ = false;
   bool closed_ = false;
   Status end_;
 

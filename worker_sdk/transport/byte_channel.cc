@@ -120,7 +120,13 @@ class RingChannel : public ByteChannel {
     return {moved};
   }
 
+  void Withdraw() override { std::atomic_ref(mine_.withdrawn).store(1, std::memory_order_seq_cst); }
+  bool withdrawn() const override {
+    return std::atomic_ref(theirs_.withdrawn).load(std::memory_order_seq_cst) != 0;
+  }
+
   void Abort() override {
+    Withdraw();
     for (uint64_t* word : {&mine_.written, &mine_.read}) {
       std::atomic_ref(*word).store(kNonsense, std::memory_order_seq_cst);
     }

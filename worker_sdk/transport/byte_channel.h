@@ -29,6 +29,11 @@ class ByteChannel {
   virtual Moved Read(uint8_t* to, uint64_t bytes) = 0;
   // The other side shall know that nothing more is read or written here.
   virtual void Abort() = 0;
+  // Between ranks that pull messages out of each other's memory: the other side shall not any more;
+  // Abort() says so, too.
+  virtual void Withdraw() {}
+  // Whether the other side has said so. Asked after a pull: if not, all of it was valid.
+  virtual bool withdrawn() const { return false; }
   virtual int fd() const { return -1; }  // to wait for; -1: it is memory
 };
 

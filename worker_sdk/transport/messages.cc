@@ -162,6 +162,9 @@ Messages::Peer& Messages::PeerOf(uint32_t rank) {
     peer.channel = ToOneself();
   } else if (seat.node == node_) {
     peer.place = seat.place;
+    if (direct_ != nullptr) {
+      peer.conversation.AllowPulls();
+    }
   }
   return peer;
 }
@@ -196,7 +199,7 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
   if (peer.conversation.ended() || (!peer.channel && !Connect(rank, peer))) {
     return false;
   }
-  bool moved = false;
+  bool moved = MovePull(peer);
   ByteChannel::Moved in;
   ByteChannel::Moved out;
   bool more = true;
@@ -244,6 +247,21 @@ bool Messages::MoveIn(Peer& peer, ByteChannel::Moved& last) {
     return false;
   }
   peer.conversation.Took(last.bytes);
+  return true;
+}
+
+// Where it fails, the sender may have died: LookAround() finds that out.
+bool Messages::MovePull(Peer& peer) {
+  const Conversation::Pull pull = peer.conversation.NextPull();
+  if (pull.bytes == 0) {
+    return false;
+  }
+  const Status status = direct_->Read(*peer.place, pull.data, pull.address, pull.bytes);
+  if (status.ok() && !peer.channel->withdrawn()) {
+    peer.conversation.Pulled(pull.bytes);
+  } else {
+    peer.conversation.PullFailed();
+  }
   return true;
 }
 
@@ -473,7 +491,9 @@ void Messages::Close(std::chrono::nanoseconds within) {
             layout_->NameOf(rank_).c_str(), layout_->NameOf(rank).c_str());
       }
       peer.conversation.Close(Closed());
-      if (!peer.channel) {
+      if (peer.channel) {
+        peer.channel->Withdraw();
+      } else {
         peer.conversation.End(Closed());
       }
       Activate(rank, peer);

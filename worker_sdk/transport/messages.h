@@ -23,6 +23,7 @@
 #include "worker_sdk/algorithm/layout.h"
 #include "worker_sdk/transport/arena.h"
 #include "worker_sdk/transport/byte_channel.h"
+#include "worker_sdk/transport/direct_read.h"
 
 namespace muster {
 
@@ -49,6 +50,10 @@ class Messages {
   ~Messages();
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
+
+  // Large messages of this node's ranks are pulled from now on. Before the first one; of all ranks
+  // of the node, or none. It has met them, and is there until Close().
+  void SetDirect(const DirectReader* direct) { direct_ = direct; }
 
   // Begins; whether it has ended already is for Wait or Test to say. `rank` is one of the layout.
   TransferPtr Send(uint32_t rank, uint32_t tag, DType dtype, const void* data, uint64_t bytes);
@@ -105,6 +110,7 @@ class Messages {
   bool Connect(uint32_t rank, Peer& peer);
   static bool MoveOut(Peer& peer, ByteChannel::Moved& last);
   static bool MoveIn(Peer& peer, ByteChannel::Moved& last);
+  bool MovePull(Peer& peer);
   // A rank of our node that is gone says nothing on a pipe.
   void LookAround();
   // `moved`: whether anything has.
@@ -120,6 +126,7 @@ class Messages {
   MessageSource* const source_;
   const uint32_t rank_;
   const uint32_t node_;
+  const DirectReader* direct_ = nullptr;  // SetDirect()
 
   std::mutex mutex_;
   std::map<uint32_t, Peer> peers_;  // by rank

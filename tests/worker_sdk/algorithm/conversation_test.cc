@@ -46,11 +46,26 @@ uint64_t Move(Conversation& from, Conversation& to, uint64_t most = UINT64_MAX) 
   return moved;
 }
 
+// At most so many bytes out of the other one's memory.
+uint64_t Pull(Conversation& to, uint64_t most = UINT64_MAX) {
+  const Conversation::Pull pull = to.NextPull();
+  const uint64_t bytes = std::min(pull.bytes, most);
+  if (bytes > 0) {
+    std::memcpy(pull.data, reinterpret_cast<const uint8_t*>(pull.address), bytes);
+    to.Pulled(bytes);
+  }
+  return bytes;
+}
+
 class ConversationTest : public testing::Test {
  protected:
   void MoveAll() {
-    while (Move(a, b) + Move(b, a) > 0) {
+    while (Move(a, b) + Move(b, a) + Pull(a) + Pull(b) > 0) {
     }
+  }
+  void AllowPulls() {
+    a.AllowPulls();
+    b.AllowPulls();
   }
   // Of a message that is offered and accepted.
   void SendABeginning(Owned& sent, Owned& received) {
@@ -100,6 +115,11 @@ TEST_F(ConversationTest, RandomMessagesArriveInTheOrderOfTheirTag) {
     std::minstd_rand random(seed + 1);
     const auto upto = [&](uint64_t most) { return random() % (most + 1); };
     Conversation sides[2] = {Conversation("rank 1"), Conversation("rank 0")};
+    for (Conversation& side : sides) {
+      if (random() % 3 > 0) {  // one that may not is asked by nobody to do it
+        side.AllowPulls();
+      }
+    }
     struct Plan {
       std::vector<std::unique_ptr<Owned>> sends;
       std::vector<std::unique_ptr<Owned>> receives;  // in an order of their own between tags
@@ -124,7 +144,7 @@ TEST_F(ConversationTest, RandomMessagesArriveInTheOrderOfTheirTag) {
     const auto step = [&](size_t side) {
       Plan& mine = plans[side];
       Plan& theirs = plans[1 - side];
-      switch (random() % 4) {
+      switch (random() % 6) {
         case 0:
           if (mine.sent < mine.sends.size()) {
             sides[side].Send(mine.sends[mine.sent++]->transfer);
@@ -138,11 +158,18 @@ TEST_F(ConversationTest, RandomMessagesArriveInTheOrderOfTheirTag) {
             sides[side].Receive(theirs.receives[theirs.posted++]->transfer);
           }
           break;
+        case 2:
+          if (random() % 8 == 0 && sides[side].NextPull().bytes > 0) {
+            sides[side].PullFailed();
+          } else {
+            Pull(sides[side], 1 + upto(100'000));
+          }
+          break;
         default:
           Move(sides[side], sides[1 - side], 1 + upto(100'000));
       }
     };
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 3000; ++i) {
       step(random() % 2);
     }
     for (const size_t side : {size_t{0}, size_t{1}}) {
@@ -255,6 +282,60 @@ TEST_F(ConversationTest, AnAnswerOvertakesWhatHasNotBegun) {
   EXPECT_EQ(a.NextOut()[0].bytes, sizeof(FrameHead) - 8);
   a.Wrote(sizeof(FrameHead) - 8);
   EXPECT_EQ(next().number, 2U);
+}
+
+TEST_F(ConversationTest, WhatIsPulledIsTheSendersUntilAllOfItIsTaken) {
+  AllowPulls();
+  Owned sent(1, 3'000'000, 5);
+  Owned received(1, 3'000'000);
+  a.Send(sent.transfer);
+  b.Receive(received.transfer);
+  Move(a, b);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(received.transfer->ended);
+    EXPECT_TRUE(b.open());
+    EXPECT_GT(Pull(b), 0U);
+  }
+  EXPECT_TRUE(received.transfer->ended && received.status().ok());
+  EXPECT_EQ(received.memory, sent.memory);
+  EXPECT_FALSE(sent.transfer->ended);
+  Move(b, a);
+  EXPECT_TRUE(sent.transfer->ended && sent.status().ok());
+  EXPECT_FALSE(a.open() || b.open());
+}
+
+TEST_F(ConversationTest, WhatCannotBePulledIsSent) {
+  AllowPulls();
+  Owned sent(1, 2'000'000, 5);
+  Owned received(1, 2'000'000);
+  a.Send(sent.transfer);
+  b.Receive(received.transfer);
+  Move(a, b);
+  Pull(b, 1'000'000);
+  b.PullFailed();
+  EXPECT_EQ(b.NextPull().bytes, 0U);
+  MoveAll();
+  EXPECT_TRUE(sent.transfer->ended && received.transfer->ended);
+  EXPECT_EQ(received.memory, sent.memory);
+}
+
+TEST_F(ConversationTest, AnAbandonedPullIsOver) {
+  AllowPulls();
+  Owned sent(1, 2'000'000, 5);
+  Owned received(1, 2'000'000);
+  Owned next(1, 100'000, 6);
+  Owned next_received(1, 100'000);
+  a.Send(sent.transfer);
+  a.Send(next.transfer);
+  b.Receive(received.transfer);
+  b.Receive(next_received.transfer);
+  Move(a, b);
+  Pull(b, 1'000'000);
+  b.Abandon(received.transfer, {StatusCode::kDeadlineExceeded, "late"});
+  EXPECT_EQ(received.status().message(), "late");
+  EXPECT_EQ(next_received.status().message(), "late");
+  EXPECT_EQ(b.NextPull().bytes, 0U);
+  EXPECT_FALSE(b.open());
 }
 
 TEST_F(ConversationTest, WhatIsKeptIsCopied) {

@@ -26,7 +26,9 @@ constexpr std::chrono::seconds kLong{100};
 // What the agents do for ranks on nodes of these sizes.
 class World {
  public:
-  explicit World(const std::vector<uint32_t>& sizes) : layout(Deal(sizes, false)) {
+  explicit World(const std::vector<uint32_t>& sizes, bool directly = false)
+      : layout(Deal(sizes, false)), direct(directly) {
+    CHECK(reader.Meet(std::vector<DirectCard>(layout.world(), reader.card())));
     for (uint32_t node = 0; node < layout.nodes(); ++node) {
       memory_.push_back(MakeArenaMemory(GeometryOf(node)));
     }
@@ -51,7 +53,11 @@ class World {
     Rank(World* world, uint32_t rank)
         : source(world, rank),
           arena(world->Open(rank)),
-          messages(arena.get(), &world->layout, &source) {}
+          messages(arena.get(), &world->layout, &source) {
+      if (world->direct) {
+        messages.SetDirect(&world->reader);
+      }
+    }
   };
 
   // As the agent, that this rank's process has ended.
@@ -69,6 +75,8 @@ class World {
   }
 
   const Layout layout;
+  bool direct = false;
+  DirectReader reader;  // of this process's memory: all ranks are its threads
   std::function<void(int fd)> prepare = [](int) {};
   Status refusal;  // of every seek
 
@@ -132,13 +140,22 @@ std::vector<uint8_t> Bytes(uint64_t count, uint32_t seed) {
 
 constexpr uint64_t kSizes[] = {0, 8, 1000, 32 << 10, 100'000, 3'000'000};
 
+struct Where {
+  const char* name;
+  std::vector<uint32_t> sizes;
+  bool direct = false;
+};
+
 // Two ranks on one node, or on two; 0 and 1 talk.
-class PairTest : public testing::TestWithParam<std::vector<uint32_t>> {
+class PairTest : public testing::TestWithParam<Where> {
  protected:
-  World world{GetParam()};
+  World world{GetParam().sizes, GetParam().direct};
 };
 INSTANTIATE_TEST_SUITE_P(Where, PairTest,
-                         testing::Values(std::vector<uint32_t>{2}, std::vector<uint32_t>{1, 1}));
+                         testing::Values(Where{"one_node", {2}},
+                                         Where{"one_node_direct", {2}, true},
+                                         Where{"two_nodes", {1, 1}}),
+                         [](const auto& tested) { return tested.param.name; });
 
 TEST_P(PairTest, ThereAndBack) {
   RunRanks(2, [&](uint32_t rank) {
@@ -286,6 +303,86 @@ TEST_P(PairTest, CloseEndsWhatIsStillToBeReceived) {
   waits.join();
   const TransferPtr late = me.messages.Receive(1, 2, DType::kUInt8, &byte, 1);
   EXPECT_EQ(me.messages.Wait(1, late, kNever).message(), "the communicator is closed");
+}
+
+// Rank 0 talks with rank 1 of its node; both are threads of this process.
+class DirectTest : public testing::Test {
+ protected:
+  // So that the two have a pipe.
+  void Greet(World::Rank& from, uint32_t from_rank, World::Rank& to) {
+    uint8_t byte = 0;
+    const TransferPtr in = to.messages.Receive(from_rank, 9, DType::kUInt8, &byte, 1);
+    const TransferPtr out = from.messages.Send(1 - from_rank, 9, DType::kUInt8, &byte, 1);
+    while (!to.messages.Test(in) || !from.messages.Test(out)) {
+    }
+  }
+  World world{{2}, true};
+  const std::vector<uint8_t> much = Bytes(1'000'000, 1);  // in one pull
+};
+
+TEST_F(DirectTest, LargeMessagesAreReadStraightFromTheSender) {
+  World::Rank zero(&world, 0);
+  World::Rank one(&world, 1);
+  Greet(zero, 0, one);
+  std::vector<uint8_t> source = much;
+  std::vector<uint8_t> got(much.size());
+  const TransferPtr out = zero.messages.Send(1, 1, DType::kUInt8, source.data(), source.size());
+  const TransferPtr in = one.messages.Receive(0, 1, DType::kUInt8, got.data(), got.size());
+  while (!one.messages.Test(in)) {  // rank 0 does nothing for it
+  }
+  EXPECT_TRUE(got == much);
+  EXPECT_TRUE(zero.messages.Test(out) || zero.messages.Test(out));
+  zero.messages.Close();
+  one.messages.Close();
+}
+
+TEST_F(DirectTest, WhatCannotBeReadComesThroughTheRing) {
+  DirectCard nobody = world.reader.card();
+  nobody.process = 0x7fffffff;  // above what Linux ever counts to
+  EXPECT_FALSE(world.reader.Meet({nobody, nobody}));
+  RunRanks(2, [&](uint32_t rank) {
+    World::Rank me(&world, rank);
+    std::vector<uint8_t> got(much.size());
+    for (const uint32_t turn : {0U, 1U}) {
+      const Status status =
+          turn == rank
+              ? me.messages.SendNow(1 - rank, 1, DType::kUInt8, much.data(), much.size(), kNever)
+              : me.messages.ReceiveNow(1 - rank, 1, DType::kUInt8, got.data(), got.size(), kNever);
+      EXPECT_TRUE(status.ok());
+    }
+    EXPECT_TRUE(got == much);
+    me.messages.Close();
+  });
+}
+
+// The sender's program may write to it from then on.
+TEST_F(DirectTest, WhatIsWithdrawnMeanwhileIsNotReceived) {
+  World::Rank zero(&world, 0);
+  World::Rank one(&world, 1);
+  Greet(zero, 0, one);
+  Greet(one, 1, zero);
+  std::vector<uint8_t> got(much.size());
+  (void)zero.messages.Send(1, 1, DType::kUInt8, much.data(), much.size());
+  const TransferPtr in = one.messages.Receive(0, 1, DType::kUInt8, got.data(), got.size());
+  zero.messages.Close(std::chrono::milliseconds(1));
+  EXPECT_EQ(one.messages.Wait(0, in, kLong).ToString(),
+            "FAILED_PRECONDITION: rank 0 has closed its communicator");
+  one.messages.Close();
+}
+
+TEST_F(DirectTest, ASenderThatGivesUpEndsIt) {
+  World::Rank zero(&world, 0);
+  World::Rank one(&world, 1);
+  Greet(zero, 0, one);
+  Greet(one, 1, zero);
+  const TransferPtr out = zero.messages.Send(1, 1, DType::kUInt8, much.data(), much.size());
+  EXPECT_EQ(zero.messages.Wait(1, out, std::chrono::milliseconds(20)).code(),
+            StatusCode::kDeadlineExceeded);
+  std::vector<uint8_t> got(much.size());
+  EXPECT_EQ(one.messages.ReceiveNow(0, 1, DType::kUInt8, got.data(), got.size(), kLong).ToString(),
+            "UNAVAILABLE: the connection with rank 0 broke: Operation canceled");
+  one.messages.Close();
+  zero.messages.Close();
 }
 
 TEST(Messages, AnAgentThatRefusesIsToldOfAtOnce) {
