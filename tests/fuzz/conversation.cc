@@ -140,13 +140,26 @@ std::vector<std::string> Seeds() {
   const std::string pulled(reinterpret_cast<const char*>(&there), sizeof(there));
   const std::string data = Head(FrameKind::kData, 0, kMuch, 1) + much;
   std::vector<std::string> out;
-  for (const std::string& said :
-       {whole + whole, other + whole, offer + data, offer + whole, other + other,
-        Head(FrameKind::kWhole, 0, 7) + "greeted" + whole, Head(FrameKind::kOffer, 0, 50'000, 1),
-        pulled + whole, pulled + data, Head(FrameKind::kTaken, 0, kMuch, 1),
-        Head(FrameKind::kAccept, 0, kMuch, 1), Head(FrameKind::kRefuse, 0, 7, 1),
-        whole + Head(FrameKind::kBye, 0, 0), Head(FrameKind::kWhole, 0, 50'000), data,
-        whole.substr(0, 7), other.substr(0, 10), offer.substr(0, 20)}) {
+  for (const std::string& said : {whole + whole,
+                                  other + whole,
+                                  offer + data,
+                                  offer + whole,
+                                  other + other,
+                                  Head(FrameKind::kWhole, 0, 7) + "greeted" + whole,
+                                  Head(FrameKind::kOffer, 0, 50'000, 1),
+                                  Head(FrameKind::kCredit, 0, 133) + whole,
+                                  other + Head(FrameKind::kCredit, 0, 1),
+                                  pulled + whole,
+                                  pulled + data,
+                                  Head(FrameKind::kTaken, 0, kMuch, 1),
+                                  Head(FrameKind::kAccept, 0, kMuch, 1),
+                                  Head(FrameKind::kRefuse, 0, 7, 1),
+                                  whole + Head(FrameKind::kBye, 0, 0),
+                                  Head(FrameKind::kWhole, 0, 50'000),
+                                  data,
+                                  whole.substr(0, 7),
+                                  other.substr(0, 10),
+                                  offer.substr(0, 20)}) {
     for (const char* deeds : {"\x00\x10\x04\x07\x07\x07\x07", "\x01\x04\x04\x04\x00\x04\x07",
                               "\x03\x04\x04\x02\x04\x10\x06", "\x20\x04\x00\x04\x05\x04\x04",
                               "\x03\x04\x06\x04\x04\x04\x04", "\x01\x04\x07\x04\x08\x04\x04",

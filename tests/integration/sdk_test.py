@@ -130,6 +130,12 @@ def test_messages_between_any_two(node0, nodes, n):
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
+def test_more_messages_than_anybody_keeps_in_the_opposite_order(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", 2, "--no-prefix", PROBE, "messages-backwards", env={"MUSTER_TIMEOUT": "50"})
+    assert result.code == 0 and result.text.count("messages are right") == 2, result
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
 def test_a_message_leaves_while_its_sender_waits_in_another_communicator(node0, nodes):
     result = node0.run("--standalone", "--nnodes", nodes, "-n", 4, "--no-prefix", PROBE, "message-then-group", env={"MUSTER_TIMEOUT": "20"})
     assert result.code == 0 and result.text.splitlines() == ["OK"] * 4, result

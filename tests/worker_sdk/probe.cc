@@ -132,6 +132,38 @@ int Messages(muster::Communicator& comm) {
   return 0;
 }
 
+// All ranks send more to each other than anybody keeps, and receive it in the opposite order.
+int MessagesBackwards(muster::Communicator& comm) {
+  constexpr muster::DType kType = muster::DType::kInt32;
+  constexpr int kMessages = 3000;
+  constexpr int64_t kCount = 4000;
+  std::vector<std::vector<int32_t>> out;
+  std::vector<muster::Work> works;
+  for (int i = 0; i < kMessages; ++i) {
+    out.emplace_back(kCount, comm.rank() * kMessages + i);
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      works.push_back(comm.SendAsync(out.back().data(), kCount, kType, rank, i));
+    }
+  }
+  std::vector<int32_t> in(kCount);
+  for (int i = kMessages - 1; i >= 0; --i) {
+    for (int rank = comm.size() - 1; rank >= 0; --rank) {
+      const muster::Status status = comm.Recv(in.data(), kCount, kType, rank, i);
+      if (!status.ok() || in.front() != rank * kMessages + i || in.back() != in.front()) {
+        std::printf("wrong: %d from %d\n", in.front(), rank);
+        return Say(status);
+      }
+    }
+  }
+  for (muster::Work& work : works) {
+    if (const muster::Status status = work.Wait(); !status.ok()) {
+      return Say(status);
+    }
+  }
+  std::printf("rank %d of %d: messages are right\n", comm.rank(), comm.size());
+  return 0;
+}
+
 // What was sent in one communicator leaves while the sender waits in another one.
 int MessageThenGroup(muster::Communicator& comm) {
   muster::StatusOr<std::optional<muster::Communicator>> group = comm.Split(0);
@@ -377,6 +409,9 @@ int main(int argc, char** argv) {
   }
   if (what == "messages") {
     return Messages(*comm);
+  }
+  if (what == "messages-backwards") {
+    return MessagesBackwards(*comm);
   }
   if (what == "message-then-group") {
     return MessageThenGroup(*comm);

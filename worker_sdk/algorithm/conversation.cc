@@ -16,6 +16,8 @@ void EndTransfer(const TransferPtr& transfer, const Status& status = {}) {
   }
 }
 
+uint64_t CostOf(const FrameHead& head) { return Conversation::kMessageCost + head.bytes; }
+
 std::string Describe(uint64_t bytes, DType dtype) {
   return std::to_string(bytes / SizeOf(dtype)) + " x " + Name(dtype);
 }
@@ -38,8 +40,8 @@ void Conversation::Say(FrameKind kind, const FrameHead& about, TransferPtr trans
   out.head = about;
   out.head.kind = kind;
   out.transfer = std::move(transfer);
-  const bool is_answer =
-      kind == FrameKind::kAccept || kind == FrameKind::kRefuse || kind == FrameKind::kTaken;
+  const bool is_answer = kind != FrameKind::kWhole && kind != FrameKind::kOffer &&
+                         kind != FrameKind::kData && kind != FrameKind::kBye;
   if (!is_answer) {
     return out_.push_back(std::move(out));
   }
@@ -56,9 +58,16 @@ void Conversation::Send(TransferPtr transfer) {
   head.tag = transfer->tag;
   head.dtype = transfer->dtype;
   head.bytes = transfer->bytes;
-  if (head.bytes <= kWholeMax) {
+  if (head.bytes <= kWholeMax && whole_out_ + CostOf(head) <= limits_.kept) {
     head.whole_bytes = static_cast<uint16_t>(head.bytes);
+    whole_out_ += CostOf(head);
     return Say(FrameKind::kWhole, head, std::move(transfer));
+  }
+  if (offered_.size() >= limits_.offers) {
+    return EndTransfer(transfer, {StatusCode::kResourceExhausted,
+                                  std::to_string(limits_.offers) + " messages to " + name_ +
+                                      " wait to be received, and no more may: wait for some of "
+                                      "them before the next is sent"});
   }
   head.number = ++offers_;
   head.address = pulls_allowed_ ? reinterpret_cast<uint64_t>(transfer->data) : 0;
@@ -82,8 +91,27 @@ void Conversation::Receive(TransferPtr transfer) {
   }
   const Arrived arrived = std::move(*at);
   arrived_.erase(at);
-  kept_in_ -= kMessageCost + arrived.bytes.size();
+  Forget(arrived);
   Deliver(arrived, transfer);
+}
+
+// Somebody has asked for it.
+void Conversation::Forget(const Arrived& arrived) {
+  if (arrived.head.kind == FrameKind::kOffer) {
+    --offers_in_;
+  } else {
+    kept_in_ -= CostOf(arrived.head);
+    Asked(arrived.head);
+  }
+}
+
+void Conversation::Asked(const FrameHead& head) {
+  asked_in_ += CostOf(head);
+  if (!ended() && !closed_ && asked_in_ >= limits_.kept / 4) {
+    FrameHead credit;
+    credit.bytes = std::exchange(asked_in_, 0);
+    Say(FrameKind::kCredit, credit);
+  }
 }
 
 void Conversation::Deliver(const Arrived& arrived, const TransferPtr& receiver) {
@@ -129,10 +157,8 @@ void Conversation::Keep() {
     return;
   }
   Outgoing& out = out_.back();
-  const uint64_t cost = kMessageCost + out.head.bytes;
-  if (out.head.kind == FrameKind::kWhole && out.transfer && kept_out_ + cost <= kKeptMax) {
+  if (out.head.kind == FrameKind::kWhole && out.transfer) {
     out.kept.assign(out.transfer->data, out.transfer->data + out.head.bytes);
-    kept_out_ += cost;
     EndTransfer(std::exchange(out.transfer, nullptr));
   }
 }
@@ -155,9 +181,6 @@ void Conversation::Wrote(uint64_t bytes) {
   out.done += bytes;
   if (out.done < HeadBytes(out.head.kind) + out.bytes()) {
     return;
-  }
-  if (!out.transfer && out.head.kind == FrameKind::kWhole) {
-    kept_out_ -= kMessageCost + out.head.bytes;
   }
   EndTransfer(out.transfer);
   out_.pop_front();
@@ -219,6 +242,12 @@ void Conversation::TakeHead() {
     case FrameKind::kRefuse:
     case FrameKind::kTaken:
       return TakeAnswer();
+    case FrameKind::kCredit:
+      if (in_.bytes > whole_out_) {
+        return Nonsense();
+      }
+      whole_out_ -= in_.bytes;
+      return;
     case FrameKind::kData:
       return TakeData();
     case FrameKind::kBye:
@@ -249,14 +278,18 @@ void Conversation::TakeMessage() {
   }
   in_.bytes = in_.whole_bytes;
   if (TransferPtr receiver = Posted(in_.tag)) {
+    Asked(in_);
     const bool fits = Fits(in_, receiver);
     uint8_t* const data = fits ? receiver->data : nullptr;
     return Into(fits ? std::move(receiver) : nullptr, data, in_.bytes);
   }
+  if (kept_in_ + CostOf(in_) > limits_.kept) {
+    return Nonsense();
+  }
+  kept_in_ += CostOf(in_);
   Arrived& arrived = arrived_.emplace_back();
   arrived.head = in_;
   arrived.bytes.resize(in_.bytes);
-  kept_in_ += kMessageCost + in_.bytes;
   Into(nullptr, arrived.bytes.data(), in_.bytes);
 }
 
@@ -266,7 +299,9 @@ void Conversation::TakeOffer() {
   if (const TransferPtr receiver = Posted(in_.tag)) {
     return Deliver(offer, receiver);
   }
-  kept_in_ += kMessageCost;
+  if (++offers_in_ > limits_.offers) {
+    return Nonsense();
+  }
   arrived_.push_back(std::move(offer));
 }
 
@@ -313,8 +348,8 @@ void Conversation::FinishData() {
     Arrived& arrived = arrived_.back();
     arrived.whole = true;
     if (arrived.receiver) {
+      Forget(arrived);
       Deliver(arrived, arrived.receiver);
-      kept_in_ -= kMessageCost + arrived.bytes.size();
       arrived_.pop_back();
     }
   }
@@ -365,7 +400,7 @@ void Conversation::End(const Status& why) {
   // What has come whole can still be received.
   if (!arrived_.empty() && arrived_.back().head.kind == FrameKind::kWhole &&
       !arrived_.back().whole) {
-    kept_in_ -= kMessageCost + arrived_.back().bytes.size();
+    Forget(arrived_.back());
     arrived_.pop_back();
   }
   Into(nullptr, nullptr, 0);
@@ -419,7 +454,16 @@ bool Conversation::listens() const {
   return !posted_.empty() || !offered_.empty() || !accepted_.empty() || !pulls_.empty() || closed_;
 }
 
-bool Conversation::hears() const { return !ended() && (in_done_ > 0 || (listens() && !full())); }
+// Who may soon send nothing whole any more looks whether it has been told of more.
+bool Conversation::hears() const {
+  return !ended() && (in_done_ > 0 || listens() || whole_out_ > limits_.kept / 2);
+}
+
+bool Conversation::is_held_back(const TransferPtr& transfer) const {
+  return transfer->bytes <= kWholeMax &&
+         std::any_of(offered_.begin(), offered_.end(),
+                     [&](const auto& offered) { return offered.second == transfer; });
+}
 
 bool Conversation::open() const { return !ended() && (!out_.empty() || in_done_ > 0 || listens()); }
 

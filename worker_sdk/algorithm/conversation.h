@@ -2,10 +2,11 @@
 // someone else moves, as many at a time as there is room for.
 //
 // A message of up to kWholeMax bytes goes as one frame; if nobody has asked for it yet, the other
-// side keeps it. A larger one is offered first, and sent into the receiver's own memory once it is
-// accepted; or the receiver pulls it from where it lies in the sender's memory, if each of the two
-// can read the other's (AllowPulls). Messages of one tag arrive in the order in which they were
-// sent.
+// side keeps it. A sender knows how much of that may be kept at most: the other side tells it what
+// has been asked for (kCredit). A message beyond that, or a larger one, is offered first, and sent
+// into the receiver's own memory once it is accepted; or the receiver pulls it from where it lies
+// in the sender's memory, if each of the two can read the other's (AllowPulls). Messages of one tag
+// arrive in the order in which they were sent.
 #pragma once
 
 #include <array>
@@ -40,6 +41,7 @@ enum class FrameKind : uint8_t {
   kRefuse,        // of an offer: who asked for it wants another type or count, which are told
   kData,          // of a message that was accepted: its bytes follow
   kTaken,         // of an offer: the message has been pulled
+  kCredit,        // so many bytes of messages that went whole need not be kept any more
   kBye,           // nothing more comes
 };
 
@@ -51,7 +53,7 @@ struct FrameHead {
   uint32_t tag = 0;
   // A kWhole has none of what follows: short messages shall be short.
   uint64_t number = 0;   // of the offer
-  uint64_t bytes = 0;    // of the message
+  uint64_t bytes = 0;    // of the message; of a kCredit: with what each message counts more
   uint64_t address = 0;  // of a kOffer: where the message may be pulled from; 0: nowhere
 };
 static_assert(sizeof(FrameHead) == 32);
@@ -60,23 +62,31 @@ constexpr uint64_t HeadBytes(FrameKind kind) {
   return kind == FrameKind::kWhole ? kShortHead : sizeof(FrameHead);
 }
 
+// The same on both sides.
+struct ConversationLimits {
+  // Bytes of messages one way that have gone whole and that nobody is known to have asked for,
+  // wherever they are; each counts kMessageCost more.
+  uint64_t kept = 16u << 20;
+  // Offers one way that nobody has asked for: the other side remembers each.
+  uint64_t offers = 128u << 10;
+};
+
 class Conversation {
  public:
   static constexpr uint16_t kWholeMax = 32u << 10;
-  // Of messages that nobody has asked for yet, on either side; each counts kMessageCost more.
-  static constexpr uint64_t kKeptMax = 16u << 20;
   static constexpr uint64_t kMessageCost = 128;
   static constexpr uint64_t kPullMax = 1u << 20;  // a tenth of a millisecond or two
 
   // `name`: of the other rank, for sentences.
-  explicit Conversation(std::string name) : name_(std::move(name)) {}
+  explicit Conversation(std::string name, const ConversationLimits& limits = {})
+      : name_(std::move(name)), limits_(limits) {}
 
   // What is offered from now on may be pulled, by either side.
   void AllowPulls() { pulls_allowed_ = true; }
+  // ResourceExhausted: too many offers wait for their receivers.
   void Send(TransferPtr transfer);
   void Receive(TransferPtr transfer);
-  // If what was sent last goes whole and has not left yet, copies it, as far as there is room: it
-  // has ended then.
+  // If what was sent last goes whole and has not left yet, copies it: it has ended then.
   void Keep();
 
   struct Piece {
@@ -90,8 +100,7 @@ class Conversation {
     uint8_t* data = nullptr;
     uint64_t bytes = 0;
   };
-  // Where to put what the other rank says next; no bytes: nobody waits for it, or too much of it
-  // is kept already.
+  // Where to put what the other rank says next; no bytes: nobody waits for it.
   Room NextIn();
   void Took(uint64_t bytes);
 
@@ -115,8 +124,8 @@ class Conversation {
   void Close(const Status& why);
 
   bool hears() const;  // NextIn() has room
-  // So much is kept that nobody has asked for that no more is heard.
-  bool full() const { return kept_in_ >= kKeptMax; }
+  // A message that would go whole waits to be asked for, as those before it do.
+  bool is_held_back(const TransferPtr& transfer) const;
   // Something is to be sent, or is waited for.
   bool open() const;
   bool has_out() const { return !out_.empty(); }
@@ -157,19 +166,24 @@ class Conversation {
   bool Fits(const FrameHead& head, const TransferPtr& receiver);
   TransferPtr Posted(uint32_t tag);
   void Nonsense();
+  void Forget(const Arrived& arrived);
   void Into(TransferPtr transfer, uint8_t* data, uint64_t bytes);
   void EndTransfers(const Status& why);
+  void Asked(const FrameHead& head);
   bool listens() const;
 
   const std::string name_;
+  const ConversationLimits limits_;
   std::deque<Outgoing> out_;
   std::deque<TransferPtr> posted_;            // receives that nothing has come for
   std::map<uint64_t, TransferPtr> offered_;   // sends that wait for an answer
   std::map<uint64_t, TransferPtr> accepted_;  // receives whose data is awaited, or comes
   std::deque<Pulling> pulls_;                 // the first one is under way
   std::deque<Arrived> arrived_;
-  uint64_t kept_out_ = 0;
-  uint64_t kept_in_ = 0;
+  uint64_t whole_out_ = 0;  // as limits_.kept counts; the other side may still keep it
+  uint64_t kept_in_ = 0;    // likewise, of those in arrived_
+  uint64_t offers_in_ = 0;  // in arrived_
+  uint64_t asked_in_ = 0;   // what the other side has not been told of yet
   uint64_t offers_ = 0;
   bool pulls_allowed_ = false;
   bool closed_ = false;

@@ -28,8 +28,7 @@ constexpr int kLooksAtOnce = 4;
 constexpr std::chrono::milliseconds kShortNap{1};
 constexpr std::chrono::milliseconds kGoodbyeWithin{100};
 
-constexpr char kFullHint[] =
-    "; it has sent 16 MiB that nobody here has asked for, which must be received first";
+constexpr char kHeldBackHint[] = "; it has not received 16 MiB that were sent to it before";
 
 const Status& Closed() {
   // Never destroyed: a communicator may be closed after the end of main().
@@ -393,14 +392,14 @@ void Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
       std::fprintf(stderr, "muster: %s has waited for %s for %ld min: a message with tag %u%s\n",
                    layout_->NameOf(rank_).c_str(), layout_->NameOf(rank).c_str(),
                    static_cast<long>(minutes.count()), transfer->tag,
-                   IsFull(rank) ? kFullHint : "");
+                   IsHeldBack(rank, transfer) ? kHeldBackHint : "");
     }
   }
 }
 
-bool Messages::IsFull(uint32_t rank) {
+bool Messages::IsHeldBack(uint32_t rank, const TransferPtr& transfer) {
   const std::lock_guard lock(mutex_);
-  return peers_.at(rank).conversation.full();
+  return peers_.at(rank).conversation.is_held_back(transfer);
 }
 
 void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why) {

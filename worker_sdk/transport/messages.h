@@ -118,7 +118,7 @@ class Messages {
   void WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   void Sleep(uint32_t rank, const TransferPtr& transfer);
   bool Flush(bool* done);
-  bool IsFull(uint32_t rank);
+  bool IsHeldBack(uint32_t rank, const TransferPtr& transfer);
   void GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why);
 
   Arena* const arena_;

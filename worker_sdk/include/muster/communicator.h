@@ -212,9 +212,11 @@ class MUSTER_EXPORT Communicator {
   // `count` elements to rank `to`, from rank `from`. Messages of one tag between two ranks arrive
   // in the order in which they were sent; both sides name the same type and count. The sender's
   // buffer is free again when Send returns, or the Work has ended, which says nothing of the
-  // receiver. Messages and collectives do not wait for each other. FailedPrecondition (type and
-  // count differ: both are named) is the only error that leaves the two ranks' later messages
-  // intact.
+  // receiver; but a message of more than 32 KiB, or one behind 16 MiB that were sent to the same
+  // rank and that it has not received, is sent when it is received. Messages and collectives do not
+  // wait for each other. FailedPrecondition (type and count differ: both are named) and
+  // ResourceExhausted (128 Ki messages to the same rank wait to be received) are the only errors
+  // that leave the two ranks' later messages intact.
   Status Send(const void* data, int64_t count, DType dtype, int to, int tag = 0);
   Status Recv(void* data, int64_t count, DType dtype, int from, int tag = 0);
   // They go on whenever this rank is in a call of this communicator, or waits for one of its Works.

@@ -14,7 +14,7 @@ enum class StatusCode : int {
   kOk = 0,
   kInvalidArgument = 3,     // this call can never work: the message names argument and limit
   kDeadlineExceeded = 4,    // the time given was over
-  kResourceExhausted = 8,   // no memory left
+  kResourceExhausted = 8,   // no memory left, or too many messages wait to be received
   kFailedPrecondition = 9,  // ranks disagree on the call, or the communicator is closed
   kUnimplemented = 12,      // not on this machine
   kInternal = 13,           // a fault of ours, or of the system below
