@@ -39,6 +39,10 @@ for root in range(size):
     assert rank != root or (gathered == all_of_them).all()
     part = numpy.zeros(count, dtype=int)
     assert (comm.scatter(all_of_them if rank == root else None, root=root, out=part) == mine).all()
+sent = comm.send(mine, (rank + 1) % size, async_op=True)
+before = comm.recv(numpy.zeros(count, dtype=int), (rank - 1) % size)
+assert (before == all_of_them[rank - 1]).all()
+sent.wait()
 comm.close()
 print("moved:", "readable" if can else "sealed")
 """
@@ -58,3 +62,30 @@ def test_parts_arrive_whether_memory_can_be_read_or_not(node0, n, how):
 def test_a_setting_that_is_none(node0):
     result = node0.run("-n", "2", "--no-prefix", "-x", "MUSTER_DIRECT=yes", PYTHON, "-c", MOVES, "auto", env=PACKAGE)
     assert result.code == 1 and "MUSTER_DIRECT: want auto or off, got 'yes'" in result.errors, result
+
+
+DIES = """
+import os, signal, threading
+import numpy
+import muster
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+comm = muster.init()
+if comm.rank == 1:
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+data = numpy.zeros(5_000_000)
+for number in range(100_000):
+    try:
+        if comm.rank == 1:
+            comm.send(data + number, 0)
+        else:
+            assert (comm.recv(data, 1) == number).all()
+    except muster.Unavailable as why:
+        print(f"{min(number, 1)}: {why}")
+        break
+"""
+
+
+@pytest.mark.parametrize("direct", ["auto", "off"])
+def test_a_sender_that_dies_while_it_is_read_from(node0, direct):
+    result = node0.run("-n", 2, "--no-prefix", "--grace", "30", "-x", f"MUSTER_DIRECT={direct}", PYTHON, "-c", DIES, env=PACKAGE)
+    assert result.text == "1: rank 1 has died\n", result

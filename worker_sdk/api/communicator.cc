@@ -100,6 +100,7 @@ class Communicator::Impl {
     executor_.SetCarriers(CarriersFor(executor_.layout(), all[0]));
     if (all[3] != 0) {
       executor_.SetDirect(&direct_);
+      messages_->SetDirect(&direct_);
     }
     if (Status status = CheckVotes({all[1], all[2]}); !status.ok()) {
       return status;
