@@ -242,9 +242,9 @@ TEST_F(WorkerDoorGroupTest, TwoOfANodeThatSeekEachOtherForMessagesGetOnePipe) {
   void* other = mmap(nullptr, sizeof(Pipe), PROT_READ | PROT_WRITE, MAP_SHARED, theirs.get(), 0);
   ASSERT_NE(memory, MAP_FAILED);
   ASSERT_NE(other, MAP_FAILED);
-  EXPECT_EQ(static_cast<Pipe*>(other)->rings[1].written, 0u);
-  static_cast<Pipe*>(memory)->rings[1].written = 42;
-  EXPECT_EQ(static_cast<Pipe*>(other)->rings[1].written, 42u);
+  EXPECT_EQ(static_cast<Pipe*>(other)->sides[1].written, 0u);
+  static_cast<Pipe*>(memory)->sides[1].written = 42;
+  EXPECT_EQ(static_cast<Pipe*>(other)->sides[1].written, 42u);
   munmap(memory, sizeof(Pipe));
   munmap(other, sizeof(Pipe));
   // A group's is another one.
