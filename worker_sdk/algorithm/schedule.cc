@@ -182,6 +182,18 @@ class OneNode : private ScheduleMaker {
   }
 };
 
+// Where parts begin that follow each other in a buffer: of `call.parts` every `stride`-th from
+// `first` on.
+std::vector<uint64_t> Begins(const Call& call, uint32_t world, uint64_t first, uint64_t stride) {
+  std::vector<uint64_t> out(world);
+  uint64_t at = 0;
+  for (uint64_t i = 0; i < world; ++i) {
+    out[i] = at;
+    at += call.parts[first + i * stride] * SizeOf(call.dtype);
+  }
+  return out;
+}
+
 }  // namespace
 
 bool IsReduction(OpKind kind) {
@@ -231,6 +243,12 @@ const char* Name(OpKind kind) {
 void MakeSchedule(const Group& group, const Call& call, Progress& progress,
                   std::vector<Step>& out) {
   out.clear();
+  if (call.parts != nullptr && progress.in_at.empty()) {
+    const uint32_t world = group.layout->world();
+    const bool pairs = call.kind == OpKind::kAllToAllV;
+    progress.in_at = Begins(call, world, pairs ? uint64_t{group.rank()} * world : 0, 1);
+    progress.out_at = Begins(call, world, pairs ? group.rank() : 0, pairs ? world : 1);
+  }
   if (IsDirect(group, call, progress)) {
     MoveDirectly(group, call, progress, out);
   } else if (group.layout->nodes() == 1) {

@@ -152,6 +152,9 @@ struct Progress {
   uint64_t middle[UnderWay(kAheadMax)] = {};
   bool asked = false;    // who cannot be read has said so
   bool refused = false;  // to be set after the part that asks: somebody has
+  // Byte of `in`, and of `out`, where the part of each rank begins; empty: parts are equal.
+  std::vector<uint64_t> in_at = {};
+  std::vector<uint64_t> out_at = {};
 };
 
 // The next steps of the rank at `group.place` of `group.node` for `call`, into `out` (which is

@@ -39,14 +39,7 @@ class ScheduleMaker {
         call_(call),
         bytes_(call.count * SizeOf(call.dtype)),
         progress_(progress),
-        out_(out) {
-    if (call.parts != nullptr) {
-      const uint64_t world = layout_.world();
-      const bool pairs = call.kind == OpKind::kAllToAllV;
-      in_at_ = Begins(pairs ? group.rank() * world : 0, 1);
-      out_at_ = Begins(pairs ? group.rank() : 0, pairs ? world : 1);
-    }
-  }
+        out_(out) {}
 
  protected:
   static Ref In(uint64_t offset) { return {Space::kIn, 0, offset}; }
@@ -82,8 +75,11 @@ class ScheduleMaker {
     return std::min(max, bytes_ - std::min(at, bytes_));
   }
   // The part for `rank`, or of it, begins at that byte of a buffer that holds all.
-  uint64_t InAt(uint32_t rank) const { return in_at_.empty() ? rank * bytes_ : in_at_[rank]; }
-  uint64_t OutAt(uint32_t rank) const { return out_at_.empty() ? rank * bytes_ : out_at_[rank]; }
+  uint64_t InAt(uint32_t rank) const { return AtOf(progress_.in_at, rank); }
+  uint64_t OutAt(uint32_t rank) const { return AtOf(progress_.out_at, rank); }
+  uint64_t AtOf(const std::vector<uint64_t>& begins, uint32_t rank) const {
+    return begins.empty() ? rank * bytes_ : begins[rank];
+  }
   // Which of `call_.parts` goes from `from` to `to`, where every rank has a part for each.
   uint64_t PartTo(uint32_t from, uint32_t to) const {
     return call_.kind == OpKind::kAllToAllV ? uint64_t{from} * layout_.world() + to : to;
@@ -137,22 +133,6 @@ class ScheduleMaker {
   const uint64_t bytes_;  // of one rank's part
   Progress& progress_;
   std::vector<Step>& out_;
-
- private:
-  // Where parts begin that follow each other in the caller's buffer: of call_.parts every
-  // `stride`-th from `first` on.
-  std::vector<uint64_t> Begins(uint64_t first, uint64_t stride) const {
-    std::vector<uint64_t> out(layout_.world());
-    uint64_t at = 0;
-    for (uint64_t i = 0; i < out.size(); ++i) {
-      out[i] = at;
-      at += call_.parts[first + i * stride] * SizeOf(call_.dtype);
-    }
-    return out;
-  }
-
-  std::vector<uint64_t> in_at_;   // by rank; empty: parts are equal
-  std::vector<uint64_t> out_at_;  // likewise
 };
 
 // With messages. The rank at place 0 of a node, its leader, speaks for it; in large reductions the

@@ -32,12 +32,12 @@ Status CheckCounts(const char* call, const char* name, const int64_t* counts, in
   int64_t left = CountMax(dtype);
   for (int i = 0; i < size; ++i) {
     if (counts[i] < 0 || counts[i] > left) {
-      const std::string which = std::string(name) + "[" + std::to_string(i) + "]: want ";
-      const std::string most = std::to_string(CountMax(dtype)) + " elements of " + Name(dtype);
-      return Invalid(
-          call, which +
-                    (counts[i] < 0 ? "0 or more" : "at most " + most + " with those before it") +
-                    ", got " + std::to_string(counts[i]));
+      const std::string limit = counts[i] < 0
+                                    ? "0 or more"
+                                    : "at most " + std::to_string(CountMax(dtype)) +
+                                          " elements of " + Name(dtype) + " with those before it";
+      return Invalid(call, std::string(name) + "[" + std::to_string(i) + "]: want " + limit +
+                               ", got " + std::to_string(counts[i]));
     }
     left -= counts[i];
   }

@@ -17,7 +17,9 @@ bool HasRoot(OpKind kind) {
 bool HasParts(OpKind kind) { return kind >= OpKind::kAllGatherV && kind <= OpKind::kAllToAllV; }
 
 // Of `CallMark::root`; the digest of the parts has the rest.
-int RootBits(OpKind kind, uint32_t world) { return HasRoot(kind) ? std::bit_width(world - 1) : 0; }
+uint32_t RootBits(OpKind kind, uint32_t world) {
+  return HasRoot(kind) ? static_cast<uint32_t>(std::bit_width(world - 1)) : 0;
+}
 
 uint64_t Parts(const Call& call, uint32_t world) {
   return call.kind == OpKind::kAllToAllV ? uint64_t{world} * world : world;
@@ -71,7 +73,7 @@ std::string Describe(const CallMark& mark, uint32_t world) {
   uint32_t root = mark.root;
   out += "(" + std::to_string(mark.count) + " x " + dtype;
   if (HasParts(kind)) {
-    const int bits = RootBits(kind, world);
+    const uint32_t bits = RootBits(kind, world);
     out += " in parts " + Hex(root >> bits);
     root &= (uint32_t{1} << bits) - 1;
   }

@@ -48,7 +48,7 @@ std::vector<int64_t> Want(const Call& call, uint32_t size, uint32_t rank) {
       for (uint32_t i = 0; i < size; ++i) {
         all += Value(i, at);
       }
-      out.push_back(call.op == ReduceOp::kAvg ? all / static_cast<int64_t>(size) : all);
+      out.push_back(call.op == ReduceOp::kAvg && size != 0 ? all / size : all);
     }
   };
   const uint64_t own = PartOf(call, size, rank, rank);

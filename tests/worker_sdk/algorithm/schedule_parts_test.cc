@@ -160,7 +160,7 @@ TEST_P(PartsTest, NothingElseTravels) {
   const bool gathers = GetParam() == OpKind::kAllGatherV || GetParam() == OpKind::kGatherV;
   struct Sent {
     uint64_t bytes = 0;
-    int empty = 0;
+    uint64_t empty = 0;
   };
   const auto send = [&](uint64_t count) {
     std::vector<uint64_t> parts(world * world, 0);
@@ -178,8 +178,10 @@ TEST_P(PartsTest, NothingElseTravels) {
   };
   // Both other nodes get it of an all-gather, and send their sums of a reduction.
   const bool twice = GetParam() == OpKind::kAllGatherV || GetParam() == OpKind::kReduceScatterV;
-  EXPECT_EQ(send(10000).bytes, (twice ? 2 : 1) * 10000 * kWord);
-  EXPECT_EQ(send(10000).empty, send(0).empty - (twice ? 2 : 1));
+  const uint64_t messages = twice ? 2 : 1;
+  constexpr uint64_t kCount = 10000;
+  EXPECT_EQ(send(kCount).bytes, messages * kCount * kWord);
+  EXPECT_EQ(send(kCount).empty, send(0).empty - messages);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, PartsTest, testing::ValuesIn(kKindsOfParts),
