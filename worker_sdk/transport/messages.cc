@@ -1,41 +1,14 @@
 #include "worker_sdk/transport/messages.h"
 
-#include <poll.h>
-#include <sched.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <utility>
 
 namespace muster {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// Asleep for no longer than this: what nobody wakes us for is seen then.
-constexpr std::chrono::milliseconds kNap{10};
-// Then a dead peer is looked for.
-constexpr std::chrono::milliseconds kLookEvery{50};
 // Pieces of a message that are moved at once: others want the lock, too.
 constexpr int kMovesAtOnce = 32;
-// At what a peer says, before the lock is let go of.
-constexpr int kLooksAtOnce = 4;
-// Where what moves next may be of several kinds, and we sleep for one of them.
-constexpr std::chrono::milliseconds kShortNap{1};
-constexpr std::chrono::milliseconds kGoodbyeWithin{100};
-
-constexpr char kHeldBackHint[] = "; it has not received 16 MiB that were sent to it before";
-
-const Status& Closed() {
-  // Never destroyed: a communicator may be closed after the end of main().
-  static const Status& closed =
-      *new Status(StatusCode::kFailedPrecondition, "the communicator is closed");
-  return closed;
-}
 
 }  // namespace
 
@@ -59,7 +32,8 @@ Messages::Messages(Arena* arena, const Layout* layout, MessageSource* source)
 Messages::~Messages() { Leave(); }
 
 Messages::All& Messages::TheAll() {
-  static All& all = *new All();  // never destroyed, as Closed()
+  // Never destroyed: a communicator may be closed after the end of main().
+  static All& all = *new All();
   return all;
 }
 
@@ -306,211 +280,6 @@ void Messages::LookAround() {
                               ? GoneStatus(rank, {})
                               : Status(StatusCode::kFailedPrecondition,
                                        layout_->NameOf(rank) + " has closed its communicator"));
-  }
-}
-
-bool Messages::Test(const TransferPtr& transfer) {
-  bool moved = false;
-  return Ended(transfer, &moved);
-}
-
-bool Messages::Ended(const TransferPtr& transfer, bool* moved) {
-  const std::lock_guard lock(mutex_);
-  *moved = !transfer->ended && !closed_ && ProgressLocked();
-  return transfer->ended;
-}
-
-Status Messages::Wait(uint32_t rank, const TransferPtr& transfer,
-                      std::chrono::nanoseconds timeout) {
-  std::unique_lock lock(mutex_);
-  return WaitLocked(rank, PeerOf(rank), transfer, timeout, std::move(lock));
-}
-
-Status Messages::WaitLocked(uint32_t rank, Peer& peer, const TransferPtr& transfer,
-                            std::chrono::nanoseconds timeout, std::unique_lock<std::mutex> lock) {
-  if (!transfer->ended) {
-    ++waiting_;
-    Spin(rank, peer, transfer, lock);
-    if (!transfer->ended) {
-      lock.unlock();
-      WaitLong(rank, transfer, timeout);
-      lock.lock();
-    }
-    --waiting_;
-  }
-  return transfer->status;
-}
-
-void Messages::Spin(uint32_t rank, Peer& peer, const TransferPtr& transfer,
-                    std::unique_lock<std::mutex>& lock) {
-  for (uint32_t i = 0; i < arena_->policy().spins && !transfer->ended && !closed_; ++i) {
-    for (int look = 0; look < kLooksAtOnce && !transfer->ended; ++look) {
-      Pump(rank, peer);
-    }
-    if (!transfer->ended) {
-      ProgressLocked();
-      lock.unlock();
-      Arena::Pause();
-      lock.lock();
-    }
-  }
-}
-
-void Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
-                        std::chrono::nanoseconds timeout) {
-  const WaitPolicy& policy = arena_->policy();
-  bool moved = false;
-  const auto begin = Clock::now();
-  auto last_moved = begin;
-  auto looked = begin;
-  std::chrono::minutes told{0};
-  while (!Ended(transfer, &moved)) {
-    auto now = Clock::now();
-    if (moved) {
-      last_moved = now;
-    } else if (now - last_moved < policy.yields) {
-      sched_yield();
-    } else {
-      Sleep(rank, transfer);
-      now = Clock::now();
-    }
-    if (now - looked < kLookEvery) {
-      continue;
-    }
-    looked = now;
-    LookAround();
-    const auto waited = now - begin;
-    if (timeout.count() != 0 && waited >= timeout) {
-      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
-      GiveUpOn(rank, transfer,
-               {StatusCode::kDeadlineExceeded, layout_->NameOf(rank) + " did not come within " +
-                                                   std::to_string(ms) +
-                                                   " ms (MUSTER_TIMEOUT, SetTimeout)"});
-    } else if (const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
-               minutes > told) {
-      told = minutes;
-      std::fprintf(stderr, "muster: %s has waited for %s for %ld min: a message with tag %u%s\n",
-                   layout_->NameOf(rank_).c_str(), layout_->NameOf(rank).c_str(),
-                   static_cast<long>(minutes.count()), transfer->tag,
-                   IsHeldBack(rank, transfer) ? kHeldBackHint : "");
-    }
-  }
-}
-
-bool Messages::IsHeldBack(uint32_t rank, const TransferPtr& transfer) {
-  const std::lock_guard lock(mutex_);
-  return peers_.at(rank).conversation.is_held_back(transfer);
-}
-
-void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why) {
-  const std::lock_guard lock(mutex_);
-  if (!transfer->ended) {
-    Peer& peer = peers_.at(rank);
-    peer.conversation.Abandon(transfer, why);
-    if (peer.channel && peer.conversation.ended()) {
-      peer.channel->Abort();
-    }
-  }
-}
-
-// Until something can move, for a moment at most.
-void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
-  std::vector<pollfd> sockets;
-  bool pipes = false;
-  bool missing = false;  // connections
-  bool for_pipe = false;
-  (void)ProgressAll();
-  {
-    const std::lock_guard lock(mutex_);
-    for (const uint32_t active : active_) {
-      const Peer& peer = peers_.at(active);
-      const bool is_socket = peer.channel && peer.channel->fd() >= 0;
-      pipes |= peer.channel && !is_socket;
-      missing |= !peer.channel;
-      if (is_socket) {
-        const auto events = static_cast<int16_t>((peer.conversation.hears() ? POLLIN : 0) |
-                                                 (peer.conversation.has_out() ? POLLOUT : 0));
-        sockets.push_back({events != 0 ? peer.channel->fd() : -1, events, 0});
-      }
-      for_pipe |= active == rank && peer.channel && !is_socket;
-    }
-  }
-  const bool mixed = missing || (pipes && !sockets.empty());
-  const std::chrono::milliseconds nap = mixed ? kShortNap : kNap;
-  if (!for_pipe) {
-    (void)poll(sockets.data(), sockets.size(), static_cast<int>(nap.count()));
-    return;
-  }
-  arena_->SleepUntilRing(nap, [&] {
-    const std::lock_guard lock(mutex_);
-    return ProgressLocked() || transfer->ended;
-  });
-}
-
-// Whether anything has moved; `done`: nothing is left to be sent.
-bool Messages::Flush(bool* done) {
-  const std::lock_guard lock(mutex_);
-  const bool moved = ProgressLocked();
-  *done = std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) {
-    return peer.second.conversation.sends() && !peer.second.conversation.ended();
-  });
-  return moved;
-}
-
-void Messages::Close(std::chrono::nanoseconds within) {
-  Leave();
-  // For as long as something moves now and then.
-  const auto flush = [this](std::chrono::nanoseconds limit) {
-    auto moved = Clock::now();
-    for (bool done = false; !done;) {
-      const bool moves = Flush(&done);
-      const auto now = Clock::now();
-      moved = moves ? now : moved;
-      if (done || now - moved >= limit) {
-        return done;
-      }
-      if (now - moved < kShortNap) {
-        sched_yield();
-      } else {
-        LookAround();
-        std::this_thread::sleep_for(kShortNap);
-      }
-    }
-    return true;
-  };
-  const bool flushed = flush(within);
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto& [rank, peer] : peers_) {
-      if (!flushed && peer.conversation.sends() && !peer.conversation.ended()) {
-        std::fprintf(
-            stderr,
-            "muster: %s closes its communicator, and %s has not received all that was sent "
-            "to it\n",
-            layout_->NameOf(rank_).c_str(), layout_->NameOf(rank).c_str());
-      }
-      peer.conversation.Close(Closed());
-      if (peer.channel) {
-        peer.channel->Withdraw();
-      } else {
-        peer.conversation.End(Closed());
-      }
-      Activate(rank, peer);
-    }
-  }
-  (void)flush(kGoodbyeWithin);
-  std::unique_lock lock(mutex_);
-  closed_ = true;
-  for (auto& [rank, peer] : peers_) {
-    peer.conversation.End(Closed());
-    peer.channel.reset();
-  }
-  active_.clear();
-  idle_.store(true, std::memory_order_relaxed);
-  while (waiting_ > 0) {  // for a nap at most
-    lock.unlock();
-    std::this_thread::sleep_for(kShortNap);
-    lock.lock();
   }
 }
 
