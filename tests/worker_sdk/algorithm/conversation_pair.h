@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -47,7 +48,7 @@ inline uint64_t Pull(Conversation& to, uint64_t most = UINT64_MAX) {
   const Conversation::Pull pull = to.NextPull();
   const uint64_t bytes = std::min(pull.bytes, most);
   if (bytes > 0) {
-    std::memcpy(pull.data, reinterpret_cast<const uint8_t*>(pull.address), bytes);
+    std::memcpy(pull.data, std::bit_cast<const uint8_t*>(pull.address), bytes);
     to.Pulled(bytes);
   }
   return bytes;

@@ -91,7 +91,7 @@ TEST_F(ConversationTest, NoMatchedPairHangsForLackOfSpace) {
     std::vector<std::unique_ptr<Owned>> sends[2];
     std::vector<Owned*> wanted[2];  // what the other side has sent
     uint64_t went = 0;
-    for (const size_t side : {0, 1}) {
+    for (const size_t side : {size_t{0}, size_t{1}}) {
       if (seed % 2 == 0) {
         sides[side].AllowPulls();
       }
@@ -119,7 +119,7 @@ TEST_F(ConversationTest, NoMatchedPairHangsForLackOfSpace) {
     size_t received[2] = {};
     while (received[0] < kMessages || received[1] < kMessages) {
       uint64_t moved = 0;
-      for (const size_t side : {0, 1}) {
+      for (const size_t side : {size_t{0}, size_t{1}}) {
         if (!waits[side] && received[side] < kMessages) {
           const Owned& next = *wanted[side][received[side]];
           waits[side] = std::make_unique<Owned>(next.transfer->tag, next.memory.size());

@@ -82,7 +82,7 @@ TEST_F(PipeTest, SizesAndTurnsOfAnyKind) {
     ASSERT_LE(ends[1 - end].written - ends[end].read, PipeSide::kBytes);
     ASSERT_FALSE(HasFailure());
   }
-  for (const size_t end : {0, 1}) {
+  for (const size_t end : {size_t{0}, size_t{1}}) {
     while (Read(end, 40'000) > 0) {
     }
     EXPECT_EQ(ends[end].read, ends[1 - end].written);
@@ -92,7 +92,7 @@ TEST_F(PipeTest, SizesAndTurnsOfAnyKind) {
 
 TEST_F(PipeTest, AnAnsweredMessageIsNear) {
   for (int i = 0; i < 5000; ++i) {
-    for (const size_t from : {0, 1}) {
+    for (const size_t from : {size_t{0}, size_t{1}}) {
       ASSERT_EQ(Write(from, 40, 8), 40U);
       ASSERT_TRUE((SideOf(from).written & PipeSide::kIsNear) != 0);
       ASSERT_EQ(Read(1 - from, 8), 8U);
@@ -145,7 +145,7 @@ TEST_F(PipeTest, TwoThreads) {
   const auto one = [&](size_t me) {
     for (uint64_t i = 0; i < kRounds; ++i) {
       const uint64_t bytes = i % 50 == 0 ? 30'000 : 1 + i % 120;
-      for (const size_t from : {0, 1}) {
+      for (const size_t from : {size_t{0}, size_t{1}}) {
         for (uint64_t went = 0; went < bytes;) {
           went += from == me ? Write(me, bytes - went, 1) : Read(me, bytes - went);
         }
