@@ -147,8 +147,9 @@ class StartWait {
 
 int RunDetached(JobSpec spec, const std::function<int(JobSpec)>& run) {
   ForgetOldJobs(ReadJobs(), absl::Now());
+  ForgetKilledStarts(absl::Now());
   std::string id;
-  absl::StatusOr<std::string> folder = absl::AlreadyExistsError("");
+  absl::StatusOr<NewJobFolder> folder = absl::AlreadyExistsError("");
   for (int i = 0; i < kIdsTriedMax && absl::IsAlreadyExists(folder.status()); ++i) {
     id = MakeJobId();
     folder = MakeJobFolder(id);
@@ -169,16 +170,17 @@ int RunDetached(JobSpec spec, const std::function<int(JobSpec)>& run) {
   const pid_t keeper = fork();
   if (keeper < 0) {
     LogError(absl::StrCat("--detach: cannot start a process: ", std::strerror(errno)));
-    RemoveJobFolder(*folder);
+    RemoveJobFolder(folder->path);
     return kFailed;
   }
   if (keeper == 0) {
     KeeperOptions options;
-    options.folder = *folder;
+    options.folder = folder->path;
+    options.claim = std::move(folder->claim);
     options.record = RecordOf(spec, id);
     options.log_bytes_max = spec.job_log_bytes_max;
     options.typed = std::move(theirs);
-    spec.job_folder = *folder;
+    spec.job_folder = folder->path;
     if (spec.plan.job_id.empty()) {
       spec.plan.job_id = id;
     }
@@ -188,6 +190,7 @@ int RunDetached(JobSpec spec, const std::function<int(JobSpec)>& run) {
     KeepJob(std::move(options));
   }
   theirs.Reset();
+  folder->claim.Reset();
   return wait.Run();
 }
 

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +31,8 @@ namespace {
 
 constexpr char kRecordFile[] = "job.json";
 constexpr char kReserveFile[] = "reserve";
-constexpr char kLostFile[] = "lost";  // as old as the knowledge that the job is lost
+constexpr char kClaimFile[] = "claim";  // locked by who makes the folder, until it has a record
+constexpr char kLostFile[] = "lost";    // as old as the knowledge that the job is lost
 constexpr size_t kReserveBytes = 16u << 10;
 constexpr size_t kJobsMax = 1000;  // folders looked at
 
@@ -88,6 +90,15 @@ bool OfThisMachine(const JobRecord& record) {
                                         : record.host == Hostname();
 }
 
+// Whether nobody makes this folder any more. A system call lies between the folder and its claim;
+// and where the file system knows no locks, the time that has passed must do.
+bool Unclaimed(const std::string& folder) {
+  const UniqueFd claim(
+      open(absl::StrCat(folder, "/", kClaimFile).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  return claim.valid() ? flock(claim.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK
+                       : errno == ENOENT;
+}
+
 // None: it cannot be kept in mind.
 std::optional<absl::Time> LossNoticedAt(const std::string& folder) {
   const UniqueFd fd(open(absl::StrCat(folder, "/", kLostFile).c_str(),
@@ -100,19 +111,29 @@ std::optional<absl::Time> LossNoticedAt(const std::string& folder) {
 
 }  // namespace
 
-absl::StatusOr<std::string> MakeJobFolder(const std::string& id) {
+absl::StatusOr<NewJobFolder> MakeJobFolder(const std::string& id) {
   ASSIGN_OR_RETURN(const std::string place, MakeJobPlace());
-  const std::string folder = absl::StrCat(place, "/", id);
+  NewJobFolder out;
+  out.path = absl::StrCat(place, "/", id);
+  const std::string& folder = out.path;
   if (mkdir(folder.c_str(), 0700) != 0) {
     return errno == EEXIST ? absl::AlreadyExistsError(folder) : CannotKeepAt(folder, errno);
   }
+  const std::string claim = absl::StrCat(folder, "/", kClaimFile);
+  out.claim.Reset(open(claim.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!out.claim.valid()) {
+    const int error = errno;
+    RemoveJobFolder(folder);
+    return CannotKeepAt(claim, error);
+  }
+  flock(out.claim.get(), LOCK_EX | LOCK_NB);
   if (const absl::Status status = WriteReserve(folder); !status.ok()) {
     RemoveJobFolder(folder);
     return absl::FailedPreconditionError(absl::StrCat(
         "--detach: the job's output cannot be kept: ", status.message(),
         ": make room there, or set XDG_RUNTIME_DIR to a folder on another file system"));
   }
-  return folder;
+  return out;
 }
 
 absl::Status WriteRecord(const std::string& folder, const JobRecord& record) {
@@ -138,7 +159,7 @@ std::vector<StoredJob> ReadJobs() {
       const std::string folder = absl::StrCat(place, "/", name);
       absl::StatusOr<JobRecord> record = ReadRecord(folder);
       if (absl::IsNotFound(record.status())) {
-        continue;  // it is being made, or removed
+        continue;  // it is being made, or removed, or for ForgetKilledStarts
       }
       if (!record.ok() || record->id != name) {
         LogWarning(absl::StrCat(
@@ -181,6 +202,21 @@ std::vector<StoredJob> ForgetOldJobs(std::vector<StoredJob> jobs, absl::Time now
     }
   }
   return kept;
+}
+
+void ForgetKilledStarts(absl::Time now) {
+  for (const std::string& place : JobPlaces()) {
+    for (const std::string& name : Entries(place)) {
+      const std::string folder = absl::StrCat(place, "/", name);
+      struct stat info {};
+      if (lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+          StartIsOverdue(name, absl::TimeFromTimespec(info.st_mtim), now) && Unclaimed(folder) &&
+          absl::IsNotFound(
+              ReadRecord(folder).status())) {  // the claim ends when the record is there
+        RemoveJobFolder(folder);
+      }
+    }
+  }
 }
 
 void RemoveJobFolder(const std::string& folder) {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "launcher/jobs/job_record.h"
+#include "proto/base/unique_fd.h"
 
 namespace muster {
 
@@ -20,9 +21,14 @@ struct StoredJob {
   JobRecord record;
 };
 
-// A new folder for a job of this id; its path. Errors: AlreadyExists; FailedPrecondition (no place
-// for it: says which folder, and what to do).
-absl::StatusOr<std::string> MakeJobFolder(const std::string& id);
+struct NewJobFolder {
+  std::string path;
+  UniqueFd claim;  // while it is open anywhere, ForgetKilledStarts leaves the folder alone
+};
+
+// A new folder for a job of this id, claimed until its record is there. Errors: AlreadyExists;
+// FailedPrecondition (no place for it: says which folder, and what to do).
+absl::StatusOr<NewJobFolder> MakeJobFolder(const std::string& id);
 // Also where the disk is full, once: a little room is kept for it.
 absl::Status WriteRecord(const std::string& folder, const JobRecord& record);
 absl::StatusOr<JobRecord> ReadRecord(const std::string& folder);
@@ -32,6 +38,8 @@ absl::StatusOr<JobRecord> ReadRecord(const std::string& folder);
 std::vector<StoredJob> ReadJobs();
 // Removes those that ended long ago, or before kEndedJobsMax others; what is left.
 std::vector<StoredJob> ForgetOldJobs(std::vector<StoredJob> jobs, absl::Time now);
+// Removes the folders of jobs that were killed, with their keeper, before they had a record.
+void ForgetKilledStarts(absl::Time now);
 void RemoveJobFolder(const std::string& folder);
 
 // The process of this number, as it is known for certain. `pid` 0: none such.

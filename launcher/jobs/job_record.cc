@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/jobs/job_id.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -96,6 +97,10 @@ std::vector<bool> JobsToForget(const std::vector<JobRecord>& records, absl::Time
     out[ended[i]] = now - since(ended[i]) > kEndedJobsKept || ended.size() - i > kEndedJobsMax;
   }
   return out;
+}
+
+bool StartIsOverdue(absl::string_view name, absl::Time changed_at, absl::Time now) {
+  return IsJobId(name) && now - changed_at > kStartAwaited;
 }
 
 std::string RecordJson(const JobRecord& record) {

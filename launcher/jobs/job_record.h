@@ -15,6 +15,9 @@ namespace muster {
 // Of detached jobs that have ended, so many and for so long are kept for `launch ps -a` and `logs`.
 inline constexpr size_t kEndedJobsMax = 50;
 inline constexpr absl::Duration kEndedJobsKept = absl::Hours(7 * 24);
+// A folder that has no record yet, and was not touched for so long, may be what a killed start
+// left.
+inline constexpr absl::Duration kStartAwaited = absl::Minutes(10);
 inline constexpr size_t kRecordBytesMax = 4u << 20;  // a command line of 2 MiB, escaped, fits
 
 enum class JobState : uint8_t {
@@ -62,5 +65,9 @@ absl::string_view JobStateName(JobState state);
 // Which of them ended long ago, or before kEndedJobsMax others. One that is lost counts from when
 // that was noticed, for its last word has yet to be read.
 std::vector<bool> JobsToForget(const std::vector<JobRecord>& records, absl::Time now);
+
+// Of a folder without a record, by its name and its last change: whether its start has had its
+// time. Whether somebody still works at it is another question (job_folder.h).
+bool StartIsOverdue(absl::string_view name, absl::Time changed_at, absl::Time now);
 
 }  // namespace muster

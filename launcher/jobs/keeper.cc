@@ -270,7 +270,7 @@ class Keeper {
 
 // Away from the terminal and from whatever else the caller has open: its pipes must see their end.
 // Anonymous descriptors are a library's own.
-void LeaveTerminal(const UniqueFd& typed) {
+void LeaveTerminal(const KeeperOptions& options) {
   setsid();
   signal(SIGHUP, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
@@ -284,7 +284,7 @@ void LeaveTerminal(const UniqueFd& typed) {
     }
     char target[64] = {};
     if (absl::SimpleAtoi(entry->d_name, &fd) && fd > STDERR_FILENO && fd != dirfd(dir.get()) &&
-        fd != typed.get() &&
+        fd != options.typed.get() && fd != options.claim.get() &&
         readlinkat(dirfd(dir.get()), entry->d_name, target, sizeof(target) - 1) > 0 &&
         !absl::StartsWith(target, "anon_inode:")) {
       foreign.push_back(fd);
@@ -327,7 +327,7 @@ void LeaveTerminal(const UniqueFd& typed) {
 }  // namespace
 
 void KeepJob(KeeperOptions options) {
-  LeaveTerminal(options.typed);
+  LeaveTerminal(options);
   options.record.keeper = NameProcess(getpid());
   JobLogWriter log(options.folder, options.log_bytes_max);
   absl::StatusOr<UniqueFd> listener = ListenAtControl(options.folder, kClientsMax);
@@ -337,6 +337,7 @@ void KeepJob(KeeperOptions options) {
       GiveUp(options, status);
     }
   }
+  options.claim.Reset();
   int output[2] = {-1, -1};
   int link[2] = {-1, -1};
   if (pipe2(output, O_CLOEXEC) != 0 ||

@@ -23,6 +23,7 @@ struct KeeperOptions {
   std::string folder;  // of the job
   JobRecord record;    // without `keeper`
   uint64_t log_bytes_max = 0;
+  UniqueFd claim;  // to the folder, until the record is there
   UniqueFd typed;  // socket to the command that was typed, which waits for the start
   // The launcher: runs in a child whose stdout and stderr are the log; `link` is its end of the
   // packets. Returns the exit code.

@@ -139,6 +139,7 @@ int CodeOf(const JobRecord& record) {
 int Ps(const JobCommand& command, const std::string& launch) {
   std::vector<JobRecord> shown;
   size_t ended = 0;
+  ForgetKilledStarts(absl::Now());
   for (StoredJob& job : ForgetOldJobs(ReadJobs(), absl::Now())) {
     if (command.all || job.record.state != JobState::kEnded) {
       shown.push_back(std::move(job.record));

@@ -368,6 +368,31 @@ def test_old_jobs_are_forgotten(desk):
     assert len(jobs) == 50 and job in jobs and "job-00000033" not in jobs and "job-00000000" not in jobs, sorted(jobs)
 
 
+def test_a_keeper_that_is_killed_before_it_has_written_anything_leaves_nothing(desk):
+    """gdb holds it where it leaves the terminal: old or not, nobody takes its folder away while it lives."""
+    jobs = desk.folder / "muster/jobs"
+    old = f"touch -d '20 minutes ago' {jobs}/job-*"
+    held = desk.run(
+        "-q", "-batch", "-nx", "-ex", "set follow-fork-mode child", "-ex", "break setsid", "-ex", "run --detach sleep 2123",
+        "-ex", f"shell {old}; {LAUNCH} ps -a --json; echo kept $(ls {jobs})", "-ex", "kill", LAUNCH,
+        program="/usr/bin/gdb", env={"DEBUGINFOD_URLS": ""},
+    )
+    kept = re.search(r"^\[\]\nkept (job-[0-9a-f]{8})$", held.text, re.M)
+    assert kept, held
+    assert not desk.jobs() and not (jobs / kept[1]).exists()
+
+
+def test_what_a_killed_start_left_goes_and_nothing_else(desk):
+    jobs = desk.folder / "muster/jobs"
+    for name in ("job-0000000a", "job-0000000b", "notes"):
+        (jobs / name).mkdir(parents=True, mode=0o700)
+        (jobs / name / "reserve").write_text(" " * 100)
+    for name in ("job-0000000a", "notes"):
+        os.utime(jobs / name, (0, 0))
+    job = desk.detach("true")
+    assert sorted(p.name for p in jobs.iterdir()) == sorted([job, "job-0000000b", "notes"])
+
+
 @pytest.mark.parametrize("where", ["run", "run/muster", "run/muster/jobs"])
 def test_a_place_where_others_may_write_is_refused(desk, scratch, where):
     (scratch / "run/muster/jobs/job-1").mkdir(parents=True)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_replace.h"
+#include "launcher/jobs/job_id.h"
 
 namespace muster {
 namespace {
@@ -41,6 +42,19 @@ TEST(JobRecord, ReadsWhatItWrote) {
   EXPECT_EQ(read->ended_at, sample.ended_at);
   EXPECT_EQ(read->grace, sample.grace);
 }
+
+TEST(StartIsOverdue, GoesByTheLastChangeAndTouchesOnlyWhatMayBeAJob) {
+  const absl::Time now = absl::UnixEpoch() + absl::Hours(10000);
+  const absl::Time old = now - kStartAwaited - absl::Seconds(1);
+  EXPECT_TRUE(StartIsOverdue("job-0a1b2c3d", old, now));
+  EXPECT_FALSE(StartIsOverdue("job-0a1b2c3d", now - kStartAwaited, now));
+  EXPECT_FALSE(StartIsOverdue("job-0a1b2c3d", now + absl::Hours(1), now));  // another clock's
+  for (const char* name : {"job-0a1b2c3", "job-0a1b2c3d4", "job-0A1b2c3d", "my-notes", "job-"}) {
+    EXPECT_FALSE(StartIsOverdue(name, old, now)) << name;
+  }
+}
+
+TEST(JobId, IsOne) { EXPECT_TRUE(IsJobId(MakeJobId())); }
 
 TEST(JobsToForget, AreThoseThatEndedLongAgoOrBeforeManyOthers) {
   const absl::Time now = absl::UnixEpoch() + absl::Hours(10000);
