@@ -1,8 +1,11 @@
 #include "launcher/jobs/job_command.h"
 
+#include <limits>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/jobs/since.h"
 #include "launcher/option_values.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
@@ -24,16 +27,18 @@ constexpr CommandRow kCommands[] = {
      "launch ps [-a] [--json]    your detached jobs on this host\n"
      "  -a, --all        also those that have ended\n"
      "  --json           as JSON\n"},
-    {"attach", " -n= --lines= ",
-     "launch attach [-n N] JOB    show a detached job's output from now on, until it ends\n"
+    {"attach", " -n= --lines= --tail= --since= ",
+     "launch attach [-n N] [--since WHEN] JOB    show a detached job's output until it ends\n"
      "  JOB              its id, the beginning of that, or its name\n"
-     "  -n, --lines N    the last N lines first\n"
+     "  -n, --lines N, --tail N    the last N lines first (all: all of them)\n"
+     "  --since WHEN     first what it has printed since then\n"
      "Ctrl-C detaches again; the job goes on. Exit status: the job's.\n"},
-    {"logs", " -f --follow -n= --lines= ",
-     "launch logs [-f] [-n N] JOB    what a detached job has printed, also when it has ended\n"
-     "  JOB              its id, the beginning of that, or its name\n"
+    {"logs", " -f --follow -n= --lines= --tail= --since= ",
+     "launch logs [-f] [-n N] [--since WHEN] JOB    what a detached job has printed\n"
+     "  JOB              its id, the beginning of that, or its name; also one that has ended\n"
      "  -f, --follow     go on until it ends\n"
-     "  -n, --lines N    only the last N lines\n"},
+     "  -n, --lines N, --tail N    only the last N lines (all: all of them)\n"
+     "  --since WHEN     only what was printed since then\n"},
     {"stop", " --signal= -s= --grace= --now ",
      "launch stop [--signal S] [--grace TIME] [--now] JOB    stop a detached job, as Ctrl-C would\n"
      "  JOB              its id, the beginning of that, or its name\n"
@@ -43,9 +48,14 @@ constexpr CommandRow kCommands[] = {
      "Waits for the end. Exit status: 0 when nothing of the job runs any more.\n"},
 };
 
+constexpr absl::string_view kWhen =
+    "WHEN is a time back from now (90s, 10m, 1h30m, 2d), a moment (14:30, 2026-11-22,\n"
+    "'2026-11-22 14:30:05', or as 'date -Iseconds' prints it), or start.\n";
+
 const CommandRow& RowOf(Kind kind) { return kCommands[static_cast<size_t>(kind)]; }
 
-absl::Status Set(absl::string_view name, const std::string& text, JobCommand& out) {
+absl::Status Set(absl::string_view name, const std::string& text, absl::Time now,
+                 absl::TimeZone zone, JobCommand& out) {
   const OptionValue value{name, text};
   if (name == "-a" || name == "--all") {
     out.all = true;
@@ -55,12 +65,14 @@ absl::Status Set(absl::string_view name, const std::string& text, JobCommand& ou
     out.follow = true;
   } else if (name == "--now") {
     out.now = true;
-  } else if (name == "-n" || name == "--lines") {
-    uint64_t lines = 0;
-    if (!absl::SimpleAtoi(text, &lines)) {
-      return WantError(value, "a number of lines");
+  } else if (name == "-n" || name == "--lines" || name == "--tail") {
+    uint64_t lines = std::numeric_limits<uint64_t>::max();
+    if (text != "all" && !absl::SimpleAtoi(text, &lines)) {
+      return WantError(value, "a number of lines, or all");
     }
     out.lines = lines;
+  } else if (name == "--since") {
+    ASSIGN_OR_RETURN(out.since, ParseSince(value, now, zone));
   } else if (name == "--grace") {
     ASSIGN_OR_RETURN(out.grace, ParseTime(value));
   } else {
@@ -84,7 +96,8 @@ bool IsJobCommand(absl::string_view word) {
   return false;
 }
 
-absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words) {
+absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words, absl::Time now,
+                                           absl::TimeZone zone) {
   JobCommand out;
   while (RowOf(out.kind).name != words.at(0)) {
     out.kind = static_cast<Kind>(static_cast<uint8_t>(out.kind) + 1);
@@ -117,7 +130,7 @@ absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words
       const std::string text = flag                          ? ""
                                : equals != std::string::npos ? word.substr(equals + 1)
                                                              : words[++i];
-      RETURN_IF_ERROR(Set(name, text, out));
+      RETURN_IF_ERROR(Set(name, text, now, zone, out));
     } else if (out.kind == Kind::kPs || !out.job.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("launch ", row.name, ": what is '", word, "'? ", hint,
@@ -136,6 +149,9 @@ absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words
   return out;
 }
 
-std::string JobCommandHelp(Kind kind) { return std::string(RowOf(kind).help); }
+std::string JobCommandHelp(Kind kind) {
+  const CommandRow& row = RowOf(kind);
+  return absl::StrCat(row.help, absl::StrContains(row.options, " --since= ") ? kWhen : "");
+}
 
 }  // namespace muster

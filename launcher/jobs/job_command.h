@@ -21,7 +21,8 @@ struct JobCommand {
   bool all = false;
   bool json = false;
   bool follow = false;
-  std::optional<uint64_t> lines;  // of the past; none = all (logs), none of them (attach)
+  std::optional<uint64_t> lines;    // of the past; none = all (logs), none of them (attach)
+  std::optional<absl::Time> since;  // the same; of both, what begins later
   int signal = SIGINT;
   std::optional<absl::Duration> grace;
   bool now = false;
@@ -29,8 +30,10 @@ struct JobCommand {
 
 // Whether the first word of a command line is one of these commands.
 bool IsJobCommand(absl::string_view word);
-// `words`: the command and what follows it. Errors are InvalidArgument: wrong usage, exit 2.
-absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words);
+// `words`: the command and what follows it; `now` and `zone`: what times of day mean. Errors are
+// InvalidArgument: wrong usage, exit 2.
+absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words, absl::Time now,
+                                           absl::TimeZone zone);
 std::string JobCommandHelp(JobCommand::Kind kind);
 
 }  // namespace muster

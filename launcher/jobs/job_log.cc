@@ -22,6 +22,9 @@ namespace muster {
 namespace {
 
 constexpr absl::string_view kName = "output.";
+constexpr absl::string_view kTimesName = "times.";
+// Of a piece for a mark, while its marks are a second apart: 9 hours by default.
+constexpr uint64_t kBytesPerMark = 1024;
 constexpr size_t kReadBytes = 256u << 10;
 constexpr int kTriesMax = 3;  // pieces may go between the look and the reading
 
@@ -32,6 +35,20 @@ std::string ReadAt(const std::string& path, uint64_t at, size_t bytes) {
       fd.valid() ? pread(fd.get(), out.data(), out.size(), static_cast<off_t>(at)) : -1;
   out.resize(n > 0 ? static_cast<size_t>(n) : 0);
   return out;
+}
+
+std::string PathOf(const std::string& folder, absl::string_view name, uint64_t start) {
+  return absl::StrCat(folder, "/", name, absl::StrFormat("%020u", start));
+}
+
+// None: there are no times, or not of all.
+std::optional<std::vector<TimeMark>> ReadTimes(const std::string& folder, uint64_t start) {
+  const std::string path = PathOf(folder, kTimesName, start);
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    return std::nullopt;
+  }
+  return ParseTimeMarks(ReadAt(path, 0, static_cast<size_t>(info.st_size)));
 }
 
 }  // namespace
@@ -46,15 +63,20 @@ bool JobLogWriter::NextPiece() {
   if (fd_.valid() && piece_bytes_ == 0) {
     return true;  // the disk is full; another would have this one's name
   }
-  const std::string path = absl::StrCat(folder_, "/", kName, absl::StrFormat("%020u", end_));
-  UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+  const auto create = [this](absl::string_view name) {
+    return UniqueFd(open(PathOf(folder_, name, end_).c_str(),
+                         O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+  };
+  UniqueFd fd = create(kName);
   if (!fd.valid()) {
     error_ = errno;
     return false;
   }
   fd_ = std::move(fd);
+  times_ = create(kTimesName);
+  marker_ = TimeMarker(MarksPerSpan());
   piece_bytes_ = 0;
-  pieces_.push_back(path);
+  pieces_.push_back(end_);
   while (pieces_.size() > 2) {
     DropOld();
   }
@@ -62,21 +84,23 @@ bool JobLogWriter::NextPiece() {
 }
 
 void JobLogWriter::DropOld() {
-  unlink(pieces_.front().c_str());
+  for (const absl::string_view name : {kName, kTimesName}) {
+    unlink(PathOf(folder_, name, pieces_.front()).c_str());
+  }
   pieces_.erase(pieces_.begin());
 }
 
-void JobLogWriter::Append(absl::string_view bytes) {
+void JobLogWriter::Append(absl::string_view bytes, absl::Time now) {
   while (!bytes.empty()) {
     const uint64_t room = piece_bytes_max_ - std::min(piece_bytes_, piece_bytes_max_);
     if (bytes.size() <= room) {
-      return Write(bytes);
+      return Write(bytes, now);
     }
     const std::optional<size_t> cut = LineEnd(bytes, static_cast<size_t>(room));
     if (!cut.has_value()) {
-      return Write(bytes);
+      return Write(bytes, now);
     }
-    Write(bytes.substr(0, *cut));
+    Write(bytes.substr(0, *cut), now);
     bytes.remove_prefix(*cut);
     if (!NextPiece()) {
       lost_ += bytes.size();
@@ -101,10 +125,28 @@ std::optional<size_t> JobLogWriter::LineEnd(absl::string_view bytes, size_t room
   return newline + 1;
 }
 
-void JobLogWriter::Write(absl::string_view bytes) {
+uint64_t JobLogWriter::MarksPerSpan() const {
+  return std::max<uint64_t>(piece_bytes_max_ / kBytesPerMark, 1);
+}
+
+void JobLogWriter::MarkTime(absl::Time now) {
+  const std::optional<TimeMark> mark = times_.valid() ? marker_.Next(now, end_) : std::nullopt;
+  if (!mark.has_value()) {
+    return;
+  }
+  const std::string line = TimeMarkLine(*mark);
+  if (write(times_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    // Times with a gap would be wrong ones.
+    times_.Reset();
+    unlink(PathOf(folder_, kTimesName, pieces_.back()).c_str());
+  }
+}
+
+void JobLogWriter::Write(absl::string_view bytes, absl::Time now) {
   if (bytes.empty()) {
     return;
   }
+  MarkTime(now);
   if (!SayLost()) {
     lost_ += bytes.size();
     return;
@@ -144,6 +186,7 @@ void JobLogWriter::Close() {
     SayLost();
   }
   fd_.Reset();
+  times_.Reset();
 }
 
 size_t JobLogWriter::WriteSome(absl::string_view bytes) {
@@ -212,6 +255,44 @@ void JobLogReader::ToLastLines(uint64_t lines) {
       end = from;
     }
   }
+}
+
+bool JobLogReader::SkipBefore(absl::Time since) {
+  const std::vector<Piece> pieces = Pieces();
+  uint64_t from = pieces.empty() ? 0 : pieces.back().start + pieces.back().bytes;
+  bool sure = true;
+  for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
+    const std::optional<std::vector<TimeMark>> marks = ReadTimes(folder_, piece->start);
+    if (!marks.has_value()) {
+      from = piece->start;
+      sure = false;
+      continue;
+    }
+    const std::optional<TimeMark> mark = MarkSince(*marks, since);
+    if (!mark.has_value() && piece->bytes > 0) {
+      break;
+    }
+    if (mark.has_value()) {
+      from = LineStart(*piece, std::min(mark->place, piece->start + piece->bytes));
+      sure = true;
+    }
+    if (mark.has_value() && *mark != marks->front()) {
+      break;
+    }
+  }
+  if (!pieces.empty() && from > pieces.front().start) {  // else what was dropped may belong to it
+    at_ = std::max(at_, from);
+  }
+  return sure;
+}
+
+uint64_t JobLogReader::LineStart(const Piece& piece, uint64_t place) {
+  const uint64_t in_piece = place - piece.start;
+  const uint64_t from = in_piece > kReadBytes ? in_piece - kReadBytes : 0;
+  const size_t newline = ReadAt(piece.path, from, static_cast<size_t>(in_piece - from)).rfind('\n');
+  return newline != std::string::npos ? piece.start + from + newline + 1
+         : from == 0                  ? piece.start
+                                      : place;
 }
 
 std::string JobLogReader::Next() {

@@ -118,7 +118,7 @@ class Keeper {
     for (size_t i = 0; i < kReadsAtOnceMax && !output_ended_; ++i) {
       const ssize_t n = read(output_.get(), bytes, sizeof(bytes));
       if (n > 0) {
-        log_.Append({bytes, static_cast<size_t>(n)});
+        log_.Append({bytes, static_cast<size_t>(n)}, absl::Now());
         any = true;
       } else if (n == 0) {
         output_ended_ = true;
@@ -159,7 +159,7 @@ class Keeper {
     }
     record_.state = JobState::kRunning;
     if (const absl::Status status = WriteRecord(folder_, record_); !status.ok()) {
-      log_.Append(absl::StrCat("muster: ", status.message(), "\n"));
+      log_.Append(absl::StrCat("muster: ", status.message(), "\n"), absl::Now());
     }
     if (typed_.valid()) {
       SendPacket(typed_.get(), Packet::kStarted, text);

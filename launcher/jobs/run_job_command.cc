@@ -206,13 +206,25 @@ int Follow(const StoredJob& job, JobLogReader& log, const std::string& launch) {
   }
 }
 
-int Attach(const JobCommand& command, const StoredJob& job, const std::string& launch) {
-  JobLogReader log(job.folder);
+// What --tail and --since leave of the past.
+void SkipPast(const JobCommand& command, JobLogReader& log) {
   if (command.lines.has_value()) {
     log.ToLastLines(*command.lines);
-  } else {
+  }
+  if (command.since.value_or(absl::InfinitePast()) != absl::InfinitePast() &&
+      !log.SkipBefore(*command.since)) {
+    LogWarning(
+        "--since: when the first lines were printed is not known (the disk was full, or an older "
+        "launch keeps the job): they may be from before");
+  }
+}
+
+int Attach(const JobCommand& command, const StoredJob& job, const std::string& launch) {
+  JobLogReader log(job.folder);
+  if (!command.lines.has_value() && !command.since.has_value()) {
     log.ToEnd();
   }
+  SkipPast(command, log);
   if (job.record.live()) {
     return Follow(job, log, launch);
   }
@@ -225,9 +237,7 @@ int Attach(const JobCommand& command, const StoredJob& job, const std::string& l
 
 int Logs(const JobCommand& command, const StoredJob& job, const std::string& launch) {
   JobLogReader log(job.folder);
-  if (command.lines.has_value()) {
-    log.ToLastLines(*command.lines);
-  }
+  SkipPast(command, log);
   if (command.follow && job.record.live()) {
     return Follow(job, log, launch);
   }
@@ -301,7 +311,8 @@ int Stop(const JobCommand& command, const StoredJob& job, const std::string& lau
 }  // namespace
 
 int RunJobCommand(const std::vector<std::string>& words, const std::string& launch) {
-  const absl::StatusOr<JobCommand> command = ParseJobCommand(words);
+  const absl::StatusOr<JobCommand> command =
+      ParseJobCommand(words, absl::Now(), absl::LocalTimeZone());
   if (!command.ok()) {
     LogError(command.status().message());
     return kUsage;

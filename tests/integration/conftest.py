@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from desk import Desk  # noqa: E402
 from harness import LAUNCH, Lab, Shell  # noqa: E402
 
 
@@ -52,3 +53,13 @@ def scratch(lab):
     made.mkdir(parents=True)
     made.chmod(0o1777)
     return made
+
+
+@pytest.fixture
+def desk(shells, scratch):
+    folder = scratch / "run"
+    folder.mkdir(mode=0o700)
+    made = Desk(shells[0], folder)
+    yield made
+    for job in made.jobs().values():
+        made.run("stop", "--now", job["id"])

@@ -15,56 +15,6 @@ STANDALONE = ("--standalone", "--nnodes", "2", "--nproc-per-node", "1")
 WAYS = pytest.mark.parametrize("where", [("-n", "2"), TWO_HOSTS, STANDALONE], ids=["one", "two", "standalone"])
 
 
-class Desk:
-    """A user at a host, with a folder for jobs that no other test sees."""
-
-    def __init__(self, shell, folder):
-        self.shell, self.folder = shell, folder
-        self.env = {"XDG_RUNTIME_DIR": str(folder)}
-
-    def run(self, *args, **kw):
-        return self.shell.run(*args, env={**self.env, **kw.pop("env", {})}, **kw)
-
-    def start(self, *args, **kw):
-        return self.shell.start(*args, env=self.env, **kw)
-
-    def detach(self, *args):
-        result = self.run("--detach", *args)
-        match = re.fullmatch(r"(job-[0-9a-f]{8}) runs \d+ workers? on \d+ nodes?; see it: \S+ attach \1; stop it: \S+ stop \1\n", result.text)
-        assert result.code == 0 and match, result
-        return match[1]
-
-    def jobs(self):
-        """{id: record} as `launch ps` has them."""
-        result = self.run("ps", "-a", "--json")
-        assert result.code == 0, result
-        return {job["id"]: job for job in json.loads(result.text)}
-
-    def ended(self, job):
-        """The record once the job runs no more."""
-        states = ("ended", "lost")
-        return wait_for(lambda: (r := self.jobs().get(job)) and r["state"] in states and r, 60, step=0.1, what=f"{job} ends")
-
-    def outer_pid(self, inner):
-        """A pid of the host's, as seen from here."""
-        for pid in self.shell.host.processes():
-            with open(f"/proc/{pid}/status") as f:
-                line = next(l for l in f if l.startswith("NSpid:"))
-            if line.split()[-1] == str(inner):
-                return pid
-        raise AssertionError(f"no process {inner}")
-
-
-@pytest.fixture
-def desk(shells, scratch):
-    folder = scratch / "run"
-    folder.mkdir(mode=0o700)
-    made = Desk(shells[0], folder)
-    yield made
-    for job in made.jobs().values():
-        made.run("stop", "--now", job["id"])
-
-
 def workers(shells, word):
     return [p for shell in shells for p in shell.called(word)]
 
@@ -172,39 +122,6 @@ def test_typed_on_every_node(shells, desk, scratch):
     wait_for(lambda: not workers(shells[:2], "sleep 2115") and not shells[0].ours(), 30, what="the other node ends, too")
 
 
-def test_logs_and_attach(desk, scratch):
-    gate = scratch / "gate"
-    job = desk.detach(*sh(f"for i in 1 2 3; do echo line $i; done; until [ -e {gate} ]; do sleep 0.1; done; echo last >&2; exit 7"))
-    wait_for(lambda: desk.run("logs", job).text == "line 1\nline 2\nline 3\n", 20, what="its output is in the log")
-    assert desk.run("logs", "-n", "1", job).text == "line 3\n"
-    attached = desk.start("attach", "-n", "2", job)
-    followed = desk.start("logs", "-f", job)
-    attached.expect("line 3")
-    followed.expect("line 3")
-    gate.touch()
-    result = attached.finish()
-    assert (result.code, result.text.splitlines()[:3]) == (7, ["line 2", "line 3", "last"]), result
-    assert followed.finish().text.startswith("line 1\nline 2\nline 3\nlast\n")
-    assert desk.ended(job)["exit_code"] == 7
-    late = desk.run("attach", job)
-    assert late.code == 7 and not late.text and "has ended with 7" in late.errors, late
-    assert desk.run("logs", job).text.startswith("line 1\n")
-
-
-def test_ctrl_c_detaches_again(desk):
-    job = desk.detach("sleep", "2105")
-    attached = desk.start(WORKERS / "ptyrun.py", LAUNCH, "attach", job, program="/usr/bin/python3", stdin=subprocess.PIPE)
-    wait_for(lambda: desk.shell.called(f"{LAUNCH} attach {job}"), 20, what="it attaches")
-    pid = desk.shell.called(f"{LAUNCH} attach {job}")[0]
-    caught = lambda: int(re.search(r"SigCgt:\s*(\w+)", open(f"/proc/{pid}/status").read())[1], 16) & 2
-    wait_for(caught, 20, what="it waits for Ctrl-C")
-    attached.proc.stdin.write(b"\x03")
-    attached.proc.stdin.flush()
-    result = attached.finish()
-    assert result.code == 130 and f"stop {job}" in result.text, result
-    assert desk.jobs()[job]["state"] == "running"
-
-
 def test_two_jobs_at_once_and_their_names(desk):
     first, second = desk.detach("--name", "twin", "sleep", "2106"), desk.detach("--name", "twin", "sleep", "2107")
     both = desk.run("stop", "twin")
@@ -289,38 +206,6 @@ def test_a_long_job_that_was_killed_is_not_forgotten_unseen(desk):
     lost = path.parent / "lost"
     os.utime(lost, (0, record["started_at"] - 8 * 24 * 3600))
     assert job not in desk.jobs() and not path.parent.exists()
-
-
-def test_many_followers_are_told_and_leave_room_for_a_stop(desk):
-    job = desk.detach(*sh("echo first; exec sleep 2117"))
-    wait_for(lambda: desk.run("logs", job).text == "first\n", 20, what="its output is in the log")
-    followers = [desk.start("logs", "-f", job) for _ in range(17)]
-    for follower in followers:
-        follower.expect("first")
-    refused = wait_for(lambda: [f for f in followers if f.proc.poll() is not None], 20, what="one is refused")
-    result = refused[0].finish()
-    assert len(refused) == 1 and result.code == 1 and f"too many attach, logs -f and stop at the same time: what the job prints is in {LAUNCH} logs {job}" in result.errors, result
-    assert desk.jobs()[job]["state"] == "running"
-    stopped = desk.run("stop", job)
-    assert stopped.code == 0 and "has ended with 130" in stopped.errors, stopped
-    for follower in followers:
-        if follower is not refused[0]:
-            assert follower.finish().code == 130
-
-
-def test_a_stop_that_finds_no_room_says_so(desk):
-    job = desk.detach("sleep", "2118")
-    script = f"""
-import socket, subprocess, sys
-idle = []
-for _ in range(32):
-    idle.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-    idle[-1].connect({str(desk.folder / "muster/jobs" / job / "control")!r})
-sys.exit(subprocess.run([{str(LAUNCH)!r}, "stop", {job!r}]).returncode)
-"""
-    result = desk.run("-c", script, program="/usr/bin/python3")
-    assert result.code == 1 and "too many attach" in result.errors, result
-    assert desk.jobs()[job]["state"] == "running"
 
 
 def test_a_recycled_pid_is_not_the_job(desk):
@@ -447,49 +332,6 @@ def test_home_holds_jobs_where_there_is_no_runtime_folder(desk, scratch):
     result = desk.run("--detach", "true", env=env)
     assert result.code == 0, result
     assert (scratch / "home/.local/state/muster/jobs" / result.text.split()[0] / "job.json").exists()
-
-
-def test_a_full_disk_loses_output_alone(desk, scratch):
-    """The job runs to its end, which is written down all the same."""
-    full = scratch / "full"
-    script = f"""
-      mkdir {full} && mount -t tmpfs -o size=256k,mode=700 none {full} || exit 99
-      export XDG_RUNTIME_DIR={full}
-      id=$({LAUNCH} --quiet --detach sh -c 'echo first; until [ -e {full}/filled ]; do sleep 0.1; done; head -c 300000 /dev/zero; echo; exit 6')
-      until {LAUNCH} logs $id | grep -q first; do :; done
-      : > {full}/filled; head -c 9M /dev/zero > {full}/filler 2> /dev/null
-      {LAUNCH} attach $id; echo code $?
-      {LAUNCH} ps -a; {LAUNCH} logs $id | head -1
-      umount {full}"""
-    result = desk.run("-c", script, program="/bin/bash")
-    assert "code 6" in result.text and "ended 6" in result.text and result.text.endswith("first\n"), result
-
-
-def test_the_log_is_bounded(desk):
-    job = desk.detach("--job-log", "64K", "sh", "-c", "seq 1 100000")
-    assert desk.ended(job)["exit_code"] == 0
-    lines = desk.run("logs", job).text.splitlines()
-    assert lines[-1] == "100000" and len(lines) < 20000 and lines == [str(i) for i in range(int(lines[0]), 100001)]
-
-
-def test_what_is_dropped_of_the_log_leaves_the_disk(desk):
-    job = desk.detach("--job-log", "64K", *sh("seq 1 100000; exec sleep 2122"))
-    wait_for(lambda: desk.run("logs", "-n", "1", job).text == "100000\n", 30, what="its output is in the log")
-    for pid in desk.shell.ours():
-        held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-        assert not [name for name in held if name.endswith("(deleted)")], (pid, held)
-
-
-def test_no_room_for_the_log_is_said_in_a_line(desk, scratch):
-    full = scratch / "full"
-    script = f"""
-      mkdir {full} && mount -t tmpfs -o nr_inodes=6,mode=700 none {full} || exit 99
-      XDG_RUNTIME_DIR={full} {LAUNCH} --detach true; echo code $?
-      ls {full}/muster/jobs
-      umount {full}"""
-    result = desk.run("-c", script, program="/bin/bash")
-    assert result.text == "code 1\n" and result.errors.startswith("muster: ") and "No space left" in result.errors, result
-    assert result.errors.endswith("\n"), result
 
 
 def test_options_come_from_a_job_file_too(desk, scratch):

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "launcher/jobs/keeper_link.h"
 
 namespace muster {
@@ -11,14 +13,18 @@ namespace {
 using ::testing::HasSubstr;
 using Kind = JobCommand::Kind;
 
+absl::Time Now() {
+  return absl::FromCivil(absl::CivilSecond(2026, 11, 22, 14, 53, 34), absl::UTCTimeZone());
+}
+
 JobCommand Ok(const std::vector<std::string>& words) {
-  const auto out = ParseJobCommand(words);
+  const auto out = ParseJobCommand(words, Now(), absl::UTCTimeZone());
   EXPECT_TRUE(out.ok()) << out.status();
   return out.value_or(JobCommand());
 }
 
 std::string Error(const std::vector<std::string>& words) {
-  const auto out = ParseJobCommand(words);
+  const auto out = ParseJobCommand(words, Now(), absl::UTCTimeZone());
   return out.ok() ? "no error" : std::string(out.status().message());
 }
 
@@ -29,6 +35,10 @@ TEST(JobCommand, Words) {
   EXPECT_TRUE(Ok({"ps", "-a", "--json"}).all);
   EXPECT_EQ(Ok({"attach", "-n", "20", "x"}).lines, 20u);
   EXPECT_EQ(Ok({"logs", "x", "--lines=0", "-f"}).lines, 0u);
+  EXPECT_EQ(Ok({"logs", "x", "--tail", "5", "--since", "10m"}).lines, 5u);
+  EXPECT_EQ(Ok({"attach", "x", "--tail=all"}).lines, std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(Ok({"attach", "x", "--since=10m"}).since, Now() - absl::Minutes(10));
+  EXPECT_EQ(Ok({"logs", "x"}).since, std::nullopt);
   EXPECT_EQ(Ok({"logs", "--", "-x"}).job, "-x");
   const JobCommand stop = Ok({"stop", "--signal", "TERM", "--grace=1m", "night"});
   EXPECT_EQ(stop.kind, Kind::kStop);
@@ -45,7 +55,10 @@ TEST(JobCommand, WrongWords) {
   EXPECT_THAT(Error({"stop", "a", "b"}), HasSubstr("what is 'b'?"));
   EXPECT_THAT(Error({"logs", "--json", "x"}), HasSubstr("unknown option '--json'"));
   EXPECT_THAT(Error({"logs", "x", "-n"}), HasSubstr("-n: want a value"));
-  EXPECT_THAT(Error({"logs", "x", "-n", "-3"}), HasSubstr("-n: want a number of lines, got '-3'"));
+  EXPECT_THAT(Error({"logs", "x", "-n", "-3"}),
+              HasSubstr("-n: want a number of lines, or all, got '-3'"));
+  EXPECT_THAT(Error({"logs", "x", "--since", "noon"}), HasSubstr("--since: want a time back"));
+  EXPECT_THAT(Error({"stop", "x", "--since", "1m"}), HasSubstr("unknown option '--since'"));
   EXPECT_THAT(Error({"stop", "x", "--now=1"}), HasSubstr("--now: takes no value"));
   EXPECT_THAT(Error({"stop", "x", "--signal", "USR1"}), HasSubstr("INT, TERM, HUP or QUIT"));
   EXPECT_THAT(Error({"stop", "x", "--now", "--grace", "3"}), HasSubstr("contradict"));

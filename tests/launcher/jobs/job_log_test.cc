@@ -33,29 +33,36 @@ class JobLog : public testing::Test {
     reader.ToLastLines(lines);
     return Rest(reader);
   }
-  size_t Bytes() const {
+  // What is shown with --since; a question mark in front where its time is not known.
+  std::string Since(absl::Time since) const {
+    JobLogReader reader(folder_);
+    const bool sure = reader.SkipBefore(since);
+    return absl::StrCat(sure ? "" : "?", Rest(reader));
+  }
+  size_t Bytes(absl::string_view files = "output.") const {
     size_t out = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
-      out += entry.file_size();
+      out += absl::StartsWith(entry.path().filename().native(), files) ? entry.file_size() : 0;
     }
     return out;
   }
 
   std::string folder_;
+  const absl::Time now_ = absl::UnixEpoch() + absl::Hours(400000);
 };
 
 TEST_F(JobLog, LastLines) {
   JobLogWriter writer(folder_, 1 << 20);
   ASSERT_TRUE(writer.Open().ok());
   EXPECT_EQ(LastLines(3), "");
-  writer.Append("a\nb\n");
-  writer.Append("c\n");
+  writer.Append("a\nb\n", now_);
+  writer.Append("c\n", now_);
   EXPECT_EQ(LastLines(0), "");
   EXPECT_EQ(LastLines(1), "c\n");
   EXPECT_EQ(LastLines(2), "b\nc\n");
   EXPECT_EQ(LastLines(3), "a\nb\nc\n");
   EXPECT_EQ(LastLines(99), "a\nb\nc\n");
-  writer.Append("half");
+  writer.Append("half", now_);
   EXPECT_EQ(LastLines(1), "half");
   EXPECT_EQ(LastLines(2), "c\nhalf");
 }
@@ -69,7 +76,7 @@ TEST_F(JobLog, KeepsTheNewestWithinTheLimitAndSaysWhatWasDropped) {
   for (int i = 0; i < 20000; ++i) {
     const std::string line = absl::StrCat("line ", i, "\n");
     all += line;
-    writer.Append(line);
+    writer.Append(line, now_);
     ASSERT_LE(Bytes(), kMax);
   }
   const std::string kept = LastLines(1000000);
@@ -88,7 +95,7 @@ TEST_F(JobLog, ALargeChunkKeepsTheLimit) {
   for (int i = 0; i < 10000; ++i) {
     absl::StrAppend(&all, "line ", i, "\n");
   }
-  writer.Append(all);
+  writer.Append(all, now_);
   EXPECT_LE(Bytes(), 8192u);
   EXPECT_EQ(LastLines(2), "line 9998\nline 9999\n");
   EXPECT_TRUE(absl::StartsWith(LastLines(10000), "line "));
@@ -103,7 +110,7 @@ TEST_F(JobLog, AFollowerMissesNothingAcrossPieces) {
   for (int i = 0; i < 2000; ++i) {
     const std::string line = absl::StrCat("line ", i, "\n");
     all += line;
-    writer.Append(line);
+    writer.Append(line, now_);
     seen += Rest(reader);
   }
   EXPECT_EQ(seen, all);
@@ -121,11 +128,11 @@ TEST_F(JobLog, AfterAFullDiskWhatFitsAgainIsThere) {
   const auto signal_before = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
   for (int i = 0; i < 5; ++i) {
-    writer.Append(std::string(8000, 'x') + "\n");  // more than a piece holds
+    writer.Append(std::string(8000, 'x') + "\n", now_);  // more than a piece holds
   }
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, signal_before);
-  writer.Append("at last\n");
+  writer.Append("at last\n", now_);
   EXPECT_EQ(LastLines(1), "at last\n");
   EXPECT_TRUE(absl::StartsWith(LastLines(2), "muster: 40005 bytes of the output are missing here"));
 }
@@ -135,9 +142,92 @@ TEST_F(JobLog, AnEndlessLineIsBoundedToo) {
   ASSERT_TRUE(writer.Open().ok());
   const std::string block(64 << 10, 'x');
   for (int i = 0; i < 200; ++i) {
-    writer.Append(block);
+    writer.Append(block, now_);
   }
   EXPECT_LE(Bytes(), 3u << 20);
+}
+
+TEST_F(JobLog, SinceATime) {
+  JobLogWriter writer(folder_, 1 << 20);
+  ASSERT_TRUE(writer.Open().ok());
+  EXPECT_EQ(Since(now_), "");
+  writer.Append("a\nb\n", now_);
+  writer.Append("c\nbegun, ", now_ + absl::Milliseconds(900));
+  writer.Append("ended\nd\n", now_ + absl::Seconds(60));
+  writer.Append("e\n", now_ + absl::Seconds(61));
+  const std::string all = "a\nb\nc\nbegun, ended\nd\ne\n";
+  EXPECT_EQ(Since(now_ - absl::Hours(1)), all);
+  EXPECT_EQ(Since(now_ + absl::Milliseconds(950)), all);  // to the second
+  EXPECT_EQ(Since(now_ + absl::Seconds(1)), "begun, ended\nd\ne\n");
+  EXPECT_EQ(Since(now_ + absl::Seconds(60)), "begun, ended\nd\ne\n");
+  EXPECT_EQ(Since(now_ + absl::Seconds(61)), "e\n");
+  EXPECT_EQ(Since(now_ + absl::Seconds(62)), "");
+}
+
+TEST_F(JobLog, SinceNeverGoesBackBehindTheLastLines) {
+  JobLogWriter writer(folder_, 1 << 20);
+  ASSERT_TRUE(writer.Open().ok());
+  writer.Append("a\n", now_);
+  writer.Append("b\nc\n", now_ + absl::Seconds(5));
+  JobLogReader reader(folder_);
+  reader.ToLastLines(1);
+  EXPECT_TRUE(reader.SkipBefore(now_ + absl::Seconds(2)));
+  EXPECT_EQ(Rest(reader), "c\n");
+}
+
+TEST_F(JobLog, SinceAcrossPieces) {
+  constexpr uint64_t kMax = 8192;
+  JobLogWriter writer(folder_, kMax);
+  ASSERT_TRUE(writer.Open().ok());
+  for (int i = 0; i < 3000; ++i) {
+    writer.Append(absl::StrCat("line ", i, "\n"), now_ + absl::Seconds(i));
+    ASSERT_LE(Bytes(), kMax);
+  }
+  const std::string kept = LastLines(100000);
+  EXPECT_EQ(Since(now_), kept);
+  EXPECT_EQ(Since(now_ + absl::Seconds(3000 + 600)), "");
+  EXPECT_LE(Bytes("times."), kMax / 4);
+  for (const int i : {2600, 2750, 2999}) {  // marks are seconds apart by now, never wrong
+    const std::string since = Since(now_ + absl::Seconds(i));
+    EXPECT_TRUE(absl::EndsWith(kept, since) && absl::StrContains(since, absl::StrCat("line ", i)));
+    EXPECT_FALSE(absl::StrContains(since, absl::StrCat("line ", i - 200, "\n"))) << i;
+  }
+  JobLogReader reader(folder_);
+  EXPECT_TRUE(reader.SkipBefore(now_));
+  Rest(reader);
+  EXPECT_GT(reader.TakeSkipped(), 0u);  // what was dropped was printed since then, too
+}
+
+TEST_F(JobLog, WithoutRoomForTheTimesItSaysThatTheyAreNotKnown) {
+  JobLogWriter writer(folder_, 8192);
+  ASSERT_TRUE(writer.Open().ok());
+  const std::string line = std::string(99, 'x') + "\n";
+  for (int i = 0; i < 60; ++i) {  // one piece and a half
+    writer.Append(line, now_ + absl::Seconds(i));
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    if (absl::EndsWith(entry.path().native(), "times.00000000000000000000")) {
+      std::filesystem::remove(entry.path());
+    }
+  }
+  EXPECT_EQ(Since(now_ + absl::Seconds(50)).size(), 10 * line.size());  // of the other piece
+  EXPECT_EQ(Since(now_ + absl::Seconds(10)), absl::StrCat("?", LastLines(100)));
+}
+
+TEST_F(JobLog, TimesThatDoNotFitOnTheDiskGo) {
+  JobLogWriter writer(folder_, 1 << 20);
+  ASSERT_TRUE(writer.Open().ok());
+  writer.Append("a\n", now_);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit full = {Bytes("times.") + 1, before.rlim_max};  // room for "b", none for its time
+  const auto signal_before = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  writer.Append("b\n", now_ + absl::Seconds(10));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, signal_before);
+  writer.Append("c\n", now_ + absl::Seconds(20));
+  EXPECT_EQ(Since(now_ + absl::Seconds(15)), "?a\nb\nc\n");
 }
 
 }  // namespace
