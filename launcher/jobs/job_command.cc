@@ -32,7 +32,9 @@ constexpr CommandRow kCommands[] = {
      "  JOB              its id, the beginning of that, or its name\n"
      "  -n, --lines N, --tail N    the last N lines first (all: all of them)\n"
      "  --since WHEN     first what it has printed since then\n"
-     "Ctrl-C detaches again; the job goes on. Exit status: the job's.\n"},
+     "Ctrl-C asks whether to detach (the job goes on) or to stop it; a second one detaches, as "
+     "does\n"
+     "the first where there is no terminal to ask at. Exit status: the job's.\n"},
     {"logs", " -f --follow -n= --lines= --tail= --since= ",
      "launch logs [-f] [-n N] [--since WHEN] JOB    what a detached job has printed\n"
      "  JOB              its id, the beginning of that, or its name; also one that has ended\n"

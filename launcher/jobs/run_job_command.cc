@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "launcher/jobs/attach_question.h"
 #include "launcher/jobs/control_socket.h"
 #include "launcher/jobs/job_command.h"
 #include "launcher/jobs/job_folder.h"
@@ -168,15 +169,24 @@ std::string Crowded(const JobRecord& record, absl::string_view instead) {
   return absl::StrCat(record.id, ": too many attach, logs -f and stop at the same time: ", instead);
 }
 
-// Shows the log until the job ends; its exit code, or 128 + the signal that detached us.
-int Follow(const StoredJob& job, JobLogReader& log, const std::string& launch) {
+// Shows the log until the job ends; its exit code, or 128 + the signal that detached us. `asks`:
+// what Ctrl-C means.
+int Follow(const StoredJob& job, JobLogReader& log, const std::string& launch, bool asks) {
   const absl::StatusOr<UniqueFd> keeper = Connect(job);
   const WaitSignals signals;
   if (keeper.ok()) {
     SendPacket(keeper->get(), Packet::kFollow);
   }
   bool full = false;
-  for (bool closed = !keeper.ok();;) {
+  bool closed = !keeper.ok();
+  bool stopping = false;
+  const auto take_packets = [&] {
+    while (const auto packet = ReceivePacket(keeper->get(), closed)) {
+      full = full || packet->kind == Packet::kFull;
+    }
+    return closed || full;
+  };
+  for (;;) {
     std::optional<JobRecord> last;  // before the rest of the log
     if (closed) {
       last = LastRecord(job, kAnswer, signals);
@@ -195,14 +205,25 @@ int Follow(const StoredJob& job, JobLogReader& log, const std::string& launch) {
       return Ended(*last);
     }
     if (const int signo = WaitSignals::Take(); signo != 0) {
-      LogInfo(absl::StrCat("detached from ", job.record.id, ", which goes on; stop it: ", launch,
-                           " stop ", job.record.id));
-      return 128 + signo;
+      const AttachAnswer answer = asks && signo == SIGINT && !closed && CanAskAtTerminal()
+                                      ? AskAtTerminal(AttachQuestion(job.record.id, stopping),
+                                                      keeper->get(), take_packets, signals)
+                                      : AttachAnswer::kDetach;
+      if (answer == AttachAnswer::kDetach) {
+        LogInfo(absl::StrCat("detached from ", job.record.id, ", which goes on; stop it: ", launch,
+                             " stop ", job.record.id));
+        return 128 + signo;
+      }
+      if (answer == AttachAnswer::kStop) {
+        SendPacket(keeper->get(), Packet::kStop, StopText({SIGINT, stopping, -1}));
+        LogInfo(
+            absl::StrCat(job.record.id, stopping ? " is being killed" : " has been told to stop"));
+        stopping = true;
+      }
+      continue;
     }
     signals.Poll(keeper->get(), POLLIN, kLookAgain);
-    while (const auto packet = ReceivePacket(keeper->get(), closed)) {
-      full = full || packet->kind == Packet::kFull;
-    }
+    take_packets();
   }
 }
 
@@ -226,7 +247,7 @@ int Attach(const JobCommand& command, const StoredJob& job, const std::string& l
   }
   SkipPast(command, log);
   if (job.record.live()) {
-    return Follow(job, log, launch);
+    return Follow(job, log, launch, /*asks=*/true);
   }
   if (const int shown = ShowRestOnly(log); shown != 0) {
     return shown;
@@ -239,7 +260,7 @@ int Logs(const JobCommand& command, const StoredJob& job, const std::string& lau
   JobLogReader log(job.folder);
   SkipPast(command, log);
   if (command.follow && job.record.live()) {
-    return Follow(job, log, launch);
+    return Follow(job, log, launch, /*asks=*/false);
   }
   return ShowRestOnly(log);
 }

@@ -1,7 +1,5 @@
 #include "launcher/jobs/wait_signals.h"
 
-#include <poll.h>
-
 #include <ctime>
 
 namespace muster {
@@ -42,8 +40,16 @@ WaitSignals::~WaitSignals() {
 
 void WaitSignals::Poll(int fd, int16_t events, absl::Duration wait) const {
   pollfd ready = {fd, events, 0};
+  Poll(absl::MakeSpan(&ready, 1), wait);
+}
+
+void WaitSignals::Poll(absl::Span<pollfd> fds, absl::Duration wait) const {
   const timespec limit = absl::ToTimespec(wait);
-  ppoll(&ready, 1, &limit, &before_);
+  if (ppoll(fds.data(), fds.size(), &limit, &before_) <= 0) {
+    for (pollfd& fd : fds) {
+      fd.revents = 0;
+    }
+  }
 }
 
 bool WaitSignals::Pending() { return g_signal != 0; }

@@ -2,10 +2,13 @@
 // one thread.
 #pragma once
 
+#include <poll.h>
+
 #include <csignal>
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 namespace muster {
 
@@ -19,6 +22,8 @@ class WaitSignals {
 
   // Until `fd` is ready for `events` (POLLIN ...), a signal comes or `wait` is over.
   void Poll(int fd, int16_t events, absl::Duration wait) const;
+  // Until one of them is, and which.
+  void Poll(absl::Span<pollfd> fds, absl::Duration wait) const;
   // The last signal that came since the last call, else 0.
   static int Take();
   // Whether there is one to take.

@@ -64,16 +64,84 @@ def takes_ctrl_c(pid):
         return int(re.search(r"SigCgt:\s*(\w+)", f.read())[1], 16) & 2
 
 
-def test_ctrl_c_detaches_again(desk):
+class Attached:
+    """`launch attach` at a terminal of its own, once it takes Ctrl-C."""
+
+    def __init__(self, desk, job):
+        self.run = desk.start(WORKERS / "ptyrun.py", LAUNCH, "attach", job, program="/usr/bin/python3", stdin=subprocess.PIPE)
+        wait_for(lambda: desk.shell.called(f"{LAUNCH} attach {job}"), 20, what="it attaches")
+        pid = desk.shell.called(f"{LAUNCH} attach {job}")[0]
+        wait_for(lambda: takes_ctrl_c(pid), 20, what="it waits for Ctrl-C")
+
+    def press(self, keys):
+        self.run.proc.stdin.write(keys)
+        self.run.proc.stdin.flush()
+
+    def ctrl_c(self, asked=1):
+        self.press(b"\x03")
+        self.run.expect("Enter: go on: ", count=asked)
+
+
+def test_ctrl_c_asks_and_a_second_one_detaches(desk):
     job = desk.detach("sleep", "2105")
-    attached = desk.start(WORKERS / "ptyrun.py", LAUNCH, "attach", job, program="/usr/bin/python3", stdin=subprocess.PIPE)
-    wait_for(lambda: desk.shell.called(f"{LAUNCH} attach {job}"), 20, what="it attaches")
-    pid = desk.shell.called(f"{LAUNCH} attach {job}")[0]
-    wait_for(lambda: takes_ctrl_c(pid), 20, what="it waits for Ctrl-C")
-    attached.proc.stdin.write(b"\x03")
-    attached.proc.stdin.flush()
+    attached = Attached(desk, job)
+    attached.ctrl_c()
+    attached.press(b"\x03")
+    result = attached.run.finish()
+    assert result.code == 130 and rf"[d]etach ({job} goes on), [s]top the job" in result.text and f"stop {job}" in result.text, result
+    assert desk.jobs()[job]["state"] == "running"
+
+
+def test_what_ctrl_c_can_be_answered_with(desk, scratch):
+    gate = scratch / "gate"
+    job = desk.detach(*sh(f"until [ -e {gate} ]; do sleep 0.1; done; echo went on; exec sleep 2125"))
+    attached = Attached(desk, job)
+    attached.ctrl_c()
+    attached.press(b"what?\n")
+    attached.run.expect("Enter: go on: ", count=2)
+    attached.press(b"\n")
+    gate.touch()
+    attached.run.expect("went on")
+    attached.ctrl_c(asked=3)
+    attached.press(b"d\n")
+    result = attached.run.finish()
+    assert result.code == 130 and f"detached from {job}, which goes on" in result.text, result
+    assert desk.jobs()[job]["state"] == "running"
+
+
+def test_ctrl_c_can_stop_the_job_and_then_at_once(desk):
+    job = desk.detach("--no-prefix", WORKERS / "catch", "STAY")
+    wait_for(lambda: "ready" in desk.run("logs", job).text, 20, what="the worker is ready")
+    attached = Attached(desk, job)
+    attached.ctrl_c()
+    attached.press(b"s\n")
+    attached.run.expect("got INT")
+    attached.ctrl_c(asked=2)
+    attached.press(b"s\n")
+    result = attached.run.finish()
+    assert result.code == 130 and f"{job} has been told to stop" in result.text and f"{job} is being killed" in result.text, result
+    assert f"({job} goes on ending), [s]top it at once" in result.text and f"{job} has ended with 130" in result.text, result
+    assert desk.jobs()[job]["state"] == "ended"
+
+
+def test_a_job_that_ends_while_the_user_thinks(desk, scratch):
+    gate = scratch / "gate"
+    job = desk.detach(*sh(f"until [ -e {gate} ]; do sleep 0.1; done; echo last; exit 9"))
+    attached = Attached(desk, job)
+    attached.ctrl_c()
+    gate.touch()
+    result = attached.run.finish()
+    assert result.code == 9 and "last" in result.text and f"{job} has ended with 9" in result.text, result
+
+
+def test_without_a_terminal_ctrl_c_detaches(desk):
+    job = desk.detach("sleep", "2126")
+    attached = desk.start("attach", "--since", "start", job, stdin=subprocess.PIPE)
+    wait_for(lambda: takes_ctrl_c(attached.pid), 20, what="it waits for Ctrl-C")
+    attached.signal(signal.SIGINT)
     result = attached.finish()
-    assert result.code == 130 and f"stop {job}" in result.text, result
+    assert result.code == 130 and not result.text, result
+    assert result.errors == f"muster: detached from {job}, which goes on; stop it: {LAUNCH} stop {job}\n", result
     assert desk.jobs()[job]["state"] == "running"
 
 
