@@ -88,6 +88,7 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap) {
   options.plan = std::move(bootstrap.plan);
   options.programs = PreparePrograms(options.plan, OwnEnvironment());
   options.config.tell_pids = options.plan.tell_pids;
+  options.config.hold = options.plan.hold;
   options.config.join_timeout = bootstrap.terms.join_timeout;
   Join& join = options.config.join;
   join = std::move(bootstrap.join);

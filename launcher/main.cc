@@ -72,6 +72,8 @@ int Run(JobSpec spec) {
     }
   }
   spec.plan.tell_pids = MpirWanted() || !spec.proctable_file.empty();
+  // Where it is typed on every node, the others have not heard of a debugger.
+  spec.plan.hold = MpirWanted() && spec.way != StartWay::kTyped && spec.way != StartWay::kServe;
   for (const std::string& note : spec.notes) {
     LogInfo(note);
   }

@@ -17,7 +17,8 @@ struct MPIR_PROCDESC {
 [[gnu::used]] volatile int MPIR_debug_state = 0;
 [[gnu::used]] volatile int MPIR_being_debugged = 0;  // set by the debugger
 [[gnu::used]] int MPIR_i_am_starter = 1;             // launch is no worker itself
-[[gnu::used]] int MPIR_partial_attach_ok = 1;        // no worker waits for the debugger
+[[gnu::used]] int MPIR_partial_attach_ok = 1;        // launch lets go those that nobody attached to
+[[gnu::used]] int MPIR_acquired_pre_main = 0;        // workers have not begun main yet
 
 // Debuggers stop here.
 [[gnu::used, gnu::noinline]] void MPIR_Breakpoint() { asm volatile("" ::: "memory"); }
@@ -34,7 +35,7 @@ constexpr int kSpawned = 1;  // MPIR_DEBUG_SPAWNED
 
 bool MpirWanted() { return MPIR_being_debugged != 0; }
 
-void MpirShow(std::vector<ProctableEntry> table) {
+void MpirShow(std::vector<ProctableEntry> table, bool held) {
   // Both stay: a debugger reads what they point to at any time.
   static std::vector<ProctableEntry> shown;
   static std::vector<MPIR_PROCDESC> rows;
@@ -46,6 +47,7 @@ void MpirShow(std::vector<ProctableEntry> table) {
   }
   MPIR_proctable = rows.data();
   MPIR_proctable_size = static_cast<int>(rows.size());
+  MPIR_acquired_pre_main = held ? 1 : 0;
   MPIR_debug_state = kSpawned;
   MPIR_Breakpoint();
 }

@@ -13,7 +13,7 @@ namespace muster {
 bool MpirWanted();
 
 // The table, by rank; then the debugger that stopped us in MPIR_Breakpoint may look at it. Once a
-// round: the newest one counts.
-void MpirShow(std::vector<ProctableEntry> table);
+// round: the newest one counts. `held`: the workers stand still until this returns.
+void MpirShow(std::vector<ProctableEntry> table, bool held);
 
 }  // namespace muster

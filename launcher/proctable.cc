@@ -10,6 +10,7 @@
 #include "agent/io/program_facts.h"
 #include "launcher/job_run.h"
 #include "launcher/mpir.h"
+#include "launcher/user_signals.h"
 #include "proto/base/log.h"
 
 namespace muster {
@@ -73,7 +74,29 @@ void PublishProctable(const JobSpec& spec, const RoundState& state,
       !WriteWhole(spec.proctable_file, ProctableText(table), 0666)) {
     LogWarning(absl::StrCat("--proctable ", spec.proctable_file, ": ", std::strerror(errno)));
   }
-  MpirShow(std::move(table));
+  MpirShow(std::move(table), spec.plan.hold);
+}
+
+ProctableStop::ProctableStop(uv_loop_t* loop, const JobSpec& spec, Job job)
+    : spec_(spec), job_(std::move(job)), timer_(loop, [this] { Publish(); }) {
+  timer_.Unref();
+}
+
+void ProctableStop::Started() {
+  if (!spec_.plan.hold) {
+    return PublishProctable(spec_, *job_.state(), job_.host_of);
+  }
+  round_ = job_.state()->round;
+  job_.pause(true);
+  timer_.StartAfter(UserSignals::kPauseSpreads);
+}
+
+void ProctableStop::Publish() {
+  const RoundState* state = job_.state();
+  if (state != nullptr && state->phase == JobPhase::kRunning && state->round == round_) {
+    PublishProctable(spec_, *state, job_.host_of);
+  }
+  job_.pause(false);
 }
 
 }  // namespace muster

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/job_spec.h"
+#include "proto/wire/uv_handles.h"
 #include "rendezvous/core/types.h"
 
 namespace muster {
@@ -31,5 +32,30 @@ std::string ProctableText(const std::vector<ProctableEntry>& table);
 // To --proctable's file, and to a debugger that asked for it; nothing where nobody did.
 void PublishProctable(const JobSpec& spec, const RoundState& state,
                       const std::function<std::string(uint32_t)>& host_of);
+
+// The same where the plan may hold the workers: while a debugger has stopped us to look, the job is
+// paused, so that no lease ends; then those to which it has not attached go on. Loop thread only.
+class ProctableStop {
+ public:
+  struct Job {
+    std::function<const RoundState*()> state;  // nullptr: over
+    std::function<void(bool paused)> pause;
+    std::function<std::string(uint32_t)> host_of;
+  };
+
+  // `spec` must outlive it.
+  ProctableStop(uv_loop_t* loop, const JobSpec& spec, Job job);
+
+  // All workers of a round have been started.
+  void Started();
+
+ private:
+  void Publish();
+
+  const JobSpec& spec_;
+  const Job job_;
+  RoundId round_;
+  UvTimer timer_;
+};
 
 }  // namespace muster

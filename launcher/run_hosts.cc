@@ -50,6 +50,12 @@ class HostsJob {
                  [this](uint32_t node_rank) { return NodeName(node_rank); }),
         stdin_(loop, [this](const std::string& bytes, bool eof) { OnStdin(bytes, eof); }),
         server_(*new MasterServer(loop, MasterCallbacks())),
+        proctable_(loop, spec_,
+                   {[this] { return server_.FindJob(spec_.plan.job_id); },
+                    [this](bool paused) { server_.Post(spec_.plan.job_id, PauseAsked{paused}); },
+                    [this](uint32_t node_rank) {
+                      return spec_.way == StartWay::kStandalone ? Hostname() : NodeName(node_rank);
+                    }}),
         countdown_(loop, [this] { return Left(); }),
         signals_(loop, SignalCallbacks(), spec_.keeper_fd),
         pause_timer_(loop, UserSignals::SuspendSelf),
@@ -113,9 +119,7 @@ class HostsJob {
     };
     out.on_workers_started = [this](const std::string&, const WorkersStarted& all) {
       TellStarted(spec_, all.world_size, all.nodes);
-      PublishProctable(spec_, *server_.FindJob(spec_.plan.job_id), [this](uint32_t node_rank) {
-        return spec_.way == StartWay::kStandalone ? Hostname() : NodeName(node_rank);
-      });
+      proctable_.Started();
     };
     out.on_job_ended = [this](const std::string&, const JobReport& report) { JobOver(report); };
     out.on_chunk = [this](const std::string&, OutputChunk&& chunk, std::function<void()> taken) {
@@ -331,6 +335,7 @@ class HostsJob {
   Display display_;
   StdinReader stdin_;
   MasterServer& server_;  // lasts as long as the process: RunHosts
+  ProctableStop proctable_;
   StopCountdown countdown_;
   UserSignals signals_;
   UvTimer pause_timer_;

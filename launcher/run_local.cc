@@ -43,11 +43,15 @@ class LocalJob {
         stdin_(loop, [this](std::string bytes, bool eof) { output_.Stdin(std::move(bytes), eof); }),
         output_(&display_, options.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_),
         master_(loop, OneNode(spec_), [](const std::string& text) { LogInfo(text); }),
+        proctable_(loop, spec_,
+                   {[this] { return &master_.state(); },
+                    [this](bool paused) { master_.Post(PauseAsked{paused}); },
+                    [this](uint32_t) { return hostname_; }}),
         countdown_(loop, [this] { return WorkersLeft(master_.state()); }),
         signals_(loop, SignalCallbacks(), spec_.keeper_fd) {
     master_.on_workers_started = [this](const WorkersStarted& all) {
       TellStarted(spec_, all.world_size, all.nodes);
-      PublishProctable(spec_, master_.state(), [this](uint32_t) { return hostname_; });
+      proctable_.Started();
     };
     options.on_finish = [this](const JobOutcome& outcome) { End(outcome); };
     display_.on_writable = [this] { output_.Writable(); };
@@ -122,6 +126,7 @@ class LocalJob {
   StdinReader stdin_;
   LocalOutput output_;
   LocalMaster master_;
+  ProctableStop proctable_;
   StopCountdown countdown_;
   UserSignals signals_;
   std::optional<UserTerminal> terminal_;
@@ -179,6 +184,7 @@ int RunLocal(JobSpec spec) {
   options.plan = spec.plan;
   options.store_port = spec.master_port.value_or(0);
   options.config.tell_pids = spec.plan.tell_pids;
+  options.config.hold = spec.plan.hold;
   options.config.in_process = true;
   options.config.join.key = "local";
   options.config.join.key_is_exact = true;

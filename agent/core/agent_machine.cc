@@ -207,6 +207,10 @@ void AgentStep::CheckDeadlines() {
       Stop(SIGTERM, config_.master_lost_grace);
     }
   }
+  if (now_ >= s_.held_until) {
+    s_.held_until = absl::InfiniteFuture();
+    Emit(ReleaseHeld{s_.round});
+  }
   if (now_ >= s_.kill_at) {
     Kill();
   }
@@ -312,6 +316,7 @@ void AgentStep::Show(const std::string& note) {
 
 absl::Time AgentStep::NextDeadline() const {
   absl::Time at = Running() && !s_.killed ? s_.kill_at : absl::InfiniteFuture();
+  at = std::min(at, s_.held_until);
   if (s_.link_up && s_.admitted) {
     at = std::min(at, s_.next_beat);
   }

@@ -55,6 +55,7 @@ void AgentStep::AddExit(WorkerExit exit) {
   beat_wanted_ |= s_.exits_sent == s_.exits_acked;
   if (s_.workers_alive == 0 && !s_.clearing && !s_.cleared) {
     s_.clearing = true;
+    s_.held_until = absl::InfiniteFuture();
     Emit(CloseRound{s_.round});
   }
 }
@@ -82,6 +83,7 @@ void AgentStep::TakeSignals(const Directive& directive) {
     s_.signals_done = order.seq;
     beat_wanted_ = true;
     if (Running() && s_.phase == AgentPhase::kRunning) {
+      s_.held_until = absl::InfiniteFuture();
       Emit(SignalRound{s_.round, order.signo});
     }
   }
@@ -191,6 +193,7 @@ void AgentStep::Start(const Assignment& assignment) {
   s_.sought.clear();
   s_.awaited.clear();
   s_.kill_at = absl::InfiniteFuture();
+  s_.held_until = config_.hold ? now_ + kHeldMax : absl::InfiniteFuture();
   s_.store_port = 0;
   Show("");
   Emit(SpawnRound{assignment});
@@ -202,6 +205,7 @@ void AgentStep::SetPaused(bool paused) {
     return;
   }
   s_.paused = paused;
+  s_.held_until = absl::InfiniteFuture();  // the debugger has its table, or has had it
   beat_wanted_ = true;
   if (Running()) {
     Emit(SignalRound{s_.round, paused ? SIGSTOP : SIGCONT});
@@ -229,6 +233,7 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
     s_.awaited.clear();
     beat_wanted_ = true;
   }
+  s_.held_until = absl::InfiniteFuture();
   if (!Running() || s_.killed) {
     return;
   }
@@ -247,7 +252,7 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
 }
 
 void AgentStep::Kill() {
-  s_.kill_at = absl::InfiniteFuture();
+  s_.kill_at = s_.held_until = absl::InfiniteFuture();
   if (!Running() || s_.killed) {
     return;
   }

@@ -18,6 +18,7 @@ namespace muster {
 struct AgentConfig {
   Join join;                // as it will be sent; store_port is filled in from StorePortReady
   bool tell_pids = false;   // WorkPlan::tell_pids
+  bool hold = false;        // WorkPlan::hold
   bool in_process = false;  // the master lives in this process: no lease, no reconnecting
   absl::Duration join_retry = absl::Seconds(1);      // until admitted, with the link up
   absl::Duration join_timeout = kJoinTimeout;        // not admitted for so long: give up
@@ -79,6 +80,9 @@ struct SignalRound {
   RoundId round;
   int32_t signo = 0;
 };  // to every worker (its process group) that still runs
+struct ReleaseHeld {
+  RoundId round;
+};  // nobody came for the workers that were held: SIGCONT to every one, and a line that says so
 struct KillRound {
   RoundId round;
 };  // SIGKILL to everything that descends from its workers; then RoundCleared
@@ -105,9 +109,9 @@ struct Finish {
   JobOutcome outcome;
   bool all_shown = true;  // false: the master, through which it is shown, is gone
 };                        // the agent's work is over; everything is cleared
-using AgentEffect =
-    std::variant<SendToMaster, OpenStore, SpawnRound, SignalRound, KillRound, CloseRound, PeerFound,
-                 PeerGone, SetLease, SetTimer, ShowWaiting, ShowRest, Finish>;
+using AgentEffect = std::variant<SendToMaster, OpenStore, SpawnRound, SignalRound, ReleaseHeld,
+                                 KillRound, CloseRound, PeerFound, PeerGone, SetLease, SetTimer,
+                                 ShowWaiting, ShowRest, Finish>;
 
 struct WorkerState {
   int32_t pid = 0;
@@ -139,6 +143,7 @@ struct AgentState {
   bool killed = false;        // KillRound went out for `round`
   bool clearing = false;      // CloseRound or KillRound is out, RoundCleared is awaited
   absl::Time kill_at = absl::InfiniteFuture();
+  absl::Time held_until = absl::InfiniteFuture();  // of `round`, unless somebody comes for them
 
   std::set<NodeRank> sought;  // of `round`: whose address is not known yet
   uint64_t sought_in = 0;     // last beat that said so

@@ -20,6 +20,7 @@
 #include "agent/io/pseudo_terminal.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -181,8 +182,8 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     program_sent_ = true;
     const WorkerNames names = {rank, local.value, assignment_.node_rank.value,
                                options_.facts.hostname, assignment_.world_size};
-    shepherd_.SetProgram(
-        {plan.wdir, WorkerArgv(plan, names), EntriesWithout(program.environment, variables)});
+    shepherd_.SetProgram({plan.wdir, WorkerArgv(plan, names),
+                          EntriesWithout(program.environment, variables), plan.hold});
   }
   std::vector<std::string> own;
   own.reserve(variables.size());
@@ -311,6 +312,12 @@ void AgentLoop::OnShepherdDead() {
 }
 
 void AgentLoop::Do(const SignalRound& effect) { shepherd_.Signal(effect.signo); }
+
+void AgentLoop::Do(const ReleaseHeld&) {
+  LogWarning(absl::StrCat("not all workers have been started for ", ShortDuration(kHeldMax),
+                          ": those here no longer wait for the debugger"));
+  shepherd_.Signal(SIGCONT);
+}
 
 void AgentLoop::Do(const KillRound&) { ClearRound(); }
 

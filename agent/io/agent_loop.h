@@ -79,6 +79,7 @@ class AgentLoop {
   void Do(const OpenStore& effect);
   void Do(const SpawnRound& effect);
   void Do(const SignalRound& effect);
+  void Do(const ReleaseHeld& effect);
   void Do(const KillRound& effect);
   void Do(const CloseRound& effect);
   void Do(const PeerFound& effect);

@@ -95,6 +95,13 @@ bool HasChildrenLists() {
 
 }  // namespace
 
+bool IsTraced(pid_t pid) {
+  const std::string status = ReadSmallFile(absl::StrCat("/proc/", pid, "/status"));
+  constexpr absl::string_view kField = "\nTracerPid:\t";
+  const size_t at = absl::string_view(status).find(kField);
+  return at != std::string::npos && status[at + kField.size()] != '0';
+}
+
 std::vector<pid_t> Descendants(const std::set<pid_t>& spare) {
   const bool lists = HasChildrenLists();
   const std::multimap<pid_t, pid_t> by_parent =

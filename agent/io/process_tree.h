@@ -17,6 +17,9 @@ namespace muster {
 // in `spare` and everything below them are left out.
 std::vector<pid_t> Descendants(const std::set<pid_t>& spare);
 
+// Whether a debugger has this process.
+bool IsTraced(pid_t pid);
+
 // SIGKILL takes effect at once, but in the kernel.
 inline constexpr absl::Duration kKillWithin = absl::Seconds(10);
 

@@ -32,6 +32,8 @@
 namespace muster {
 namespace {
 
+constexpr int kLookAtHeldMs = 500;  // whether their debugger has left
+
 class Shepherd {
  public:
   Shepherd(UniqueFd socket, UniqueFd door, std::vector<ProcessLimit> limits)
@@ -54,8 +56,11 @@ class Shepherd {
       const auto wanted = static_cast<int16_t>(news_.empty() ? POLLIN : POLLIN | POLLOUT);
       pollfd fds[3] = {
           {socket_.get(), wanted, 0}, {signals_.get(), POLLIN, 0}, {timer_.get(), POLLIN, 0}};
-      if (poll(fds, 3, -1) < 0 && errno != EINTR) {
+      if (poll(fds, 3, let_go_ ? kLookAtHeldMs : -1) < 0 && errno != EINTR) {
         break;
+      }
+      if (let_go_) {
+        LetGo();
       }
       if (fds[1].revents != 0) {
         signalfd_siginfo info;
@@ -97,10 +102,7 @@ class Shepherd {
       case ShepherdOrder::kSpawn:
         return SpawnWorker(std::move(frame));
       case ShepherdOrder::kSignal:
-        for (const auto& [pid, index] : workers_) {
-          kill(-pid, static_cast<int>(frame.value));
-        }
-        return;
+        return Signal(static_cast<int>(frame.value));
       case ShepherdOrder::kClear:
         return Clear(ShepherdNews::kCleared);
       case ShepherdOrder::kSetLease:
@@ -115,6 +117,7 @@ class Shepherd {
   // environment...
   void TakePrograms(const ShepherdFrame& frame) {
     programs_.clear();
+    request_.held = frame.value == 1;
     struct stat facts {};
     if (frame.fds.size() == 1 && fstat(frame.fds[0].get(), &facts) == 0) {
       programs_.resize(static_cast<size_t>(facts.st_size));
@@ -162,12 +165,43 @@ class Shepherd {
       const absl::string_view step = result.step;
       const char* object = step == "chdir"  ? request_.wdir
                            : step == "exec" ? request_.argv[0]
+                           : step == "hold" ? "a process for the debugger"
                                             : "a process";
       return Tell(ShepherdNews::kSpawnFailed, frame.index, result.error, 0,
                   absl::StrCat(step, " ", object, ": ", std::strerror(result.error)));
     }
     workers_[result.pid] = frame.index;
+    if (request_.held) {
+      held_.insert(result.pid);
+    }
     Tell(ShepherdNews::kSpawned, frame.index, result.pid, 0, "");
+  }
+
+  // A held worker stands still already. The first signal of another kind lets it go, for it could
+  // not take it otherwise.
+  void Signal(int signo) {
+    for (const auto& [pid, index] : workers_) {
+      if (held_.count(pid) == 0 || (signo != SIGSTOP && signo != SIGCONT)) {
+        kill(-pid, signo);
+      }
+    }
+    if (signo != SIGSTOP) {
+      LetGo();
+    }
+  }
+
+  // One that a debugger has by now goes on when that says so. Where that leaves it standing, as
+  // gdb's detach does, nobody else would wake it.
+  void LetGo() {
+    for (auto pid = held_.begin(); pid != held_.end();) {
+      if (IsTraced(*pid)) {
+        ++pid;
+      } else {
+        kill(*pid, SIGCONT);
+        pid = held_.erase(pid);
+      }
+    }
+    let_go_ = !held_.empty();
   }
 
   void Reap() {
@@ -185,6 +219,7 @@ class Shepherd {
     }
     const int32_t index = it->second;
     workers_.erase(it);
+    held_.erase(pid);
     // What remains of its process group has lost its leader; everything else is ended by kClear.
     const bool alone = workers_.empty() && Descendants({}).empty();
     Tell(ShepherdNews::kEnded, index, status, peak_bytes, "", alone);
@@ -194,6 +229,8 @@ class Shepherd {
     const KillResult result =
         KillDescendants({}, kKillWithin,
                         [this](pid_t pid, int status, uint64_t peak) { Ended(pid, status, peak); });
+    held_.clear();
+    let_go_ = false;
     workers_.clear();  // what survived is no worker of the next round: its end is no news
     Tell(news, -1, static_cast<int64_t>(result.survivors.size()), 0,
          absl::StrJoin(result.survivors, ", "));
@@ -260,6 +297,8 @@ class Shepherd {
   std::vector<char*> environment_;
   SpawnRequest request_;
   std::map<pid_t, int32_t> workers_;
+  std::set<pid_t> held_;  // of workers_: those that stand still, or that a debugger has since
+  bool let_go_ = false;   // they may go on
   std::deque<ShepherdFrame> news_;  // not sent yet; bounded by the orders taken, two a worker
   std::string run_dir_;
   bool orphaned_ = false;

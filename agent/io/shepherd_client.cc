@@ -109,6 +109,7 @@ void ShepherdClient::SetProgram(const WorkerProgram& program) {
   }
   ShepherdFrame frame;
   frame.type = static_cast<uint32_t>(ShepherdOrder::kPrograms);
+  frame.value = program.hold ? 1 : 0;
   if (memory.valid()) {
     frame.fds.push_back(std::move(memory));
   }

@@ -22,6 +22,7 @@ struct WorkerProgram {
   std::string wdir;
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // of all workers; PATH in it finds argv[0]
+  bool hold = false;  // each stands still before its first instruction until Signal(SIGCONT)
 };
 
 class ShepherdClient {

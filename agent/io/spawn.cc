@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -102,8 +104,30 @@ int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_C
     Fail(out, "chdir");
   }
   ResetSignals();
+  // Last of all: a signal would stop a traced child here, and its parent with it until the exec.
+  if (request.held && ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) {
+    Fail(out, "hold");
+  }
   ExecFirst(request, argv_with_slot);
   Fail(out, "exec");
+}
+
+void AwaitChange(pid_t pid) {
+  siginfo_t change{};
+  int waited = 0;
+  do {
+    waited =
+        waitid(P_PID, static_cast<id_t>(pid), &change, WSTOPPED | WCONTINUED | WEXITED | WNOWAIT);
+  } while (waited != 0 && errno == EINTR);
+}
+
+// The kernel stops a traced process at its exec; then it is told to stand still untraced, too. One
+// that was killed meanwhile is reaped as any child.
+void LeaveStopped(pid_t pid) {
+  AwaitChange(pid);
+  if (ptrace(PTRACE_DETACH, pid, nullptr, SIGSTOP) == 0) {
+    AwaitChange(pid);
+  }
 }
 
 }  // namespace
@@ -133,6 +157,9 @@ SpawnResult Spawn(const SpawnRequest& request) {
   }
   if (child_error.error != 0) {
     return {pid, child_error.error, child_error.step};  // its exit is reaped as any child's
+  }
+  if (request.held) {
+    LeaveStopped(pid);
   }
   return {pid, 0, ""};
 }

@@ -20,13 +20,16 @@ struct SpawnRequest {
   int stderr_fd = -1;
   int door_fd = -1;  // becomes kWorkerDoorFd; -1 = none
   std::vector<ProcessLimit> limits;
+  // Stands still before its first instruction, stopped by SIGSTOP, and can be attached to: as
+  // debuggers of parallel programs know it from srun.
+  bool held = false;
   bool terminal = false;  // its stdin becomes its controlling terminal, in a session of its own
 };
 
 struct SpawnResult {
   pid_t pid = -1;         // -1: failed
   int error = 0;          // errno
-  const char* step = "";  // what failed: "fork", "dup2", "chdir", "exec"
+  const char* step = "";  // what failed: "fork", "dup2", "chdir", "hold", "exec"
 };
 
 // The worker leads a process group of its own, dies with the calling process (PR_SET_PDEATHSIG) and

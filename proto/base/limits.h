@@ -40,6 +40,9 @@ inline constexpr absl::Duration kLastCall = absl::Seconds(30);
 inline constexpr absl::Duration kGrace = absl::Seconds(30);  // stop of a job: TERM to KILL
 inline constexpr absl::Duration kRestartGrace =
     absl::Seconds(5);  // stop of a round that is restarted
+// Workers that wait for a debugger, until launch has heard that all have been started: then they go
+// on.
+inline constexpr absl::Duration kHeldMax = absl::Minutes(5);
 inline constexpr absl::Duration kSshConnectTimeout = absl::Seconds(15);
 
 // --- output ---

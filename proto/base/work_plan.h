@@ -104,6 +104,7 @@ struct WorkPlan {
   std::optional<Terminal> pty;
   PortRange ports;          // of those that a node chooses itself
   bool tell_pids = false;   // beats say the pids of the workers: for parallel debuggers
+  bool hold = false;        // each worker stands still before its first instruction until a SIGCONT
   bool standalone = false;  // all nodes are this machine
   absl::Duration grace;     // --grace
 };

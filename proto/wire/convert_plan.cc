@@ -170,6 +170,7 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->mutable_ports()->set_low(plan.ports.low);
   wire->mutable_ports()->set_high(plan.ports.high);
   wire->set_tell_pids(plan.tell_pids);
+  wire->set_hold(plan.hold);
   for (const WorkerLimit& limit : plan.limits) {
     v1::WorkerLimit* out = wire->add_limits();
     out->set_name(limit.name);
@@ -221,6 +222,7 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   }
   plan.ports = PortsOf(wire.ports(), check);
   plan.tell_pids = wire.tell_pids();
+  plan.hold = wire.hold();
   RETURN_IF_ERROR(check.status());
   return plan;
 }

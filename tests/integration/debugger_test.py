@@ -1,6 +1,8 @@
 """What debuggers of parallel programs find: the table of workers in launch (MPIR), --proctable, --gdb."""
 
+import os
 import re
+import signal
 import subprocess
 
 import pytest
@@ -9,7 +11,7 @@ from harness import LAUNCH, WORKERS, sh, wait_for
 
 WHERE = pytest.mark.parametrize("where", [["-n", "4"], ["--standalone", "--nnodes", "2", "--nproc-per-node", "2"], ["--hosts", "node0,node1", "--nproc-per-node", "2"]], ids=["one", "standalone", "hosts"])
 WORKER = sh('echo "rank $RANK pid $$ at $(hostname)"')
-NAMES = {"MPIR_proctable", "MPIR_proctable_size", "MPIR_debug_state", "MPIR_being_debugged", "MPIR_Breakpoint", "MPIR_i_am_starter"}
+NAMES = {"MPIR_proctable", "MPIR_proctable_size", "MPIR_debug_state", "MPIR_being_debugged", "MPIR_Breakpoint", "MPIR_i_am_starter", "MPIR_partial_attach_ok", "MPIR_acquired_pre_main"}
 
 
 def said(result):
@@ -17,9 +19,16 @@ def said(result):
     return {int(r): (host, int(pid)) for r, pid, host in re.findall(r"rank (\d+) pid (\d+) at (\S+)", result.text)}
 
 
-def gdb(shell, commands, *words):
+TO_THE_TABLE = ["tbreak main", "run", "set var MPIR_being_debugged = 1", "break MPIR_Breakpoint", "continue", 'printf "table of %d, pre main %d\\n", MPIR_proctable_size, MPIR_acquired_pre_main']
+
+
+def start_gdb(shell, commands, *words):
     told = [word for command in commands for word in ("-ex", command)]
-    return shell.run("-q", "-batch", "-nx", *told, "--args", LAUNCH, *words, program="/usr/bin/gdb")
+    return shell.start("-q", "-batch", "-nx", *told, "--args", LAUNCH, *words, program="/usr/bin/gdb", env={"DEBUGINFOD_URLS": ""})
+
+
+def gdb(shell, commands, *words):
+    return start_gdb(shell, commands, *words).finish()
 
 
 @WHERE
@@ -35,6 +44,67 @@ def test_gdb_reads_the_table_when_all_workers_have_started(shells, where):
     table = {int(i): (host, int(pid)) for i, host, pid in re.findall(r"^row (\d) (\S+) (\d+) /(?:usr/)?bin/bash$", result.text, re.M)}
     assert len(table) == 4 and table == said(result), result
     assert result.text.count("Breakpoint 2, ") == 1, result  # once a round
+
+
+@WHERE
+def test_workers_wait_for_the_debugger_longer_than_a_lease(shells, scratch, where):
+    look = f"shell sleep {1 if where[0] == '-n' else 8}; echo begun: $(ls {scratch})"
+    result = gdb(shells[0], [*TO_THE_TABLE, look, "continue"], *where, *sh(f"touch {scratch}/begun-$RANK; {WORKER[2]}"))
+    assert result.code == 0 and "table of 4, pre main 1\nbegun:\n" in result.text, result
+    assert len(said(result)) == 4 and len(list(scratch.iterdir())) == 4, result
+
+
+def test_a_worker_can_be_stopped_in_main_and_the_others_go_on(shells, scratch):
+    """A second gdb takes rank 0 before its first instruction, and lets it go when launch has gone on long since."""
+    commands = scratch / "commands"
+    wait = f"shell touch {scratch}/attached; until [ -e {scratch}/gate ]; do sleep 0.1; done"
+    commands.write_text("\n".join(["handle SIGSTOP nostop noprint nopass", "break main", wait, "continue", "detach"]))
+    job = start_gdb(
+        shells[0],
+        [*TO_THE_TABLE, f'eval "shell gdb -q -batch -nx -p %d -x {commands} > {scratch}/seen 2>&1 &", MPIR_proctable[0].pid',
+         f"shell timeout 60 sh -c 'until [ -e {scratch}/attached ]; do sleep 0.1; done'", "continue"],
+        "-n", "3", LAUNCH, "--version",
+    )
+    job.expect(r"\[[12]@\S+ launch 0", count=2)
+    assert b"[0@" not in job.out.data
+    (scratch / "gate").touch()
+    result = job.finish()
+    seen = (scratch / "seen").read_text()
+    assert result.code == 0 and re.search(r"^\[0@\S+ launch 0", result.text, re.M), (result, seen)
+    assert re.search(r"^Breakpoint 1, .*main \(", seen, re.M), seen
+
+
+def test_workers_go_on_when_the_debugger_lets_launch_go(shells):
+    result = gdb(shells[0], [*TO_THE_TABLE, "detach"], "-n", "4", *WORKER)
+    assert "table of 4" in result.text and len(said(result)) == 4, result
+
+
+def test_a_debugger_that_is_killed_leaves_nobody_waiting(shells):
+    job = start_gdb(shells[0], [*TO_THE_TABLE, "shell echo here; exec sleep 3001"], "-n", "2", "/bin/sleep", "3002")
+    job.expect("here")
+    assert len(shells[0].called("/bin/sleep 3002")) == 2
+    job.signal(signal.SIGKILL)
+    wait_for(lambda: not shells[0].ours() and not shells[0].called("/bin/sleep 3002"), 30, what="launch ends with its debugger")
+    for pid in shells[0].called("sleep 3001"):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_after_a_restart_workers_wait_again(shells, scratch):
+    look = f"shell echo begun: $(ls {scratch})"
+    result = gdb(
+        shells[0], [*TO_THE_TABLE, look, "continue", look, "continue"], "-n", "2", "--max-restarts", "1",
+        *sh(f'touch {scratch}/begun-$RANK-$TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 1 ]'),
+    )
+    first, second = re.findall(r"^begun:(.*)$", result.text, re.M)
+    assert result.code == 0 and first == "" and set(re.findall(r"begun-\d-(\d)", second)) == {"0"}, result
+
+
+def test_where_it_is_typed_on_every_node_nobody_waits(shells, scratch):
+    words = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29441")
+    other = shells[1].start(*words, "--proctable", scratch / "table", *WORKER)
+    result = gdb(shells[0], [*TO_THE_TABLE, "continue"], *words, *WORKER)
+    assert result.code == 0 and "table of 2, pre main 0" in result.text and len(said(result)) == 1, result
+    assert other.finish().code == 0
 
 
 def test_without_a_debugger_nobody_is_asked(shells):

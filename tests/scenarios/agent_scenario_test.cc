@@ -36,6 +36,8 @@ class AgentScript {
     if (c.verb == "config") {
       config_.in_process = c.Word(0) == "in_process";
       config_.tell_pids = c.Word(0) == "tell_pids";
+      config_.hold = c.Word(0) == "hold";
+      config_.in_process = config_.in_process || config_.hold;
       return "";
     }
     if (c.verb == "at") {
@@ -191,6 +193,9 @@ class AgentScript {
   }
   std::string Show(const SignalRound& signal) {
     return absl::StrCat("signal ", signal.round.ToString(), " ", SignalName(signal.signo));
+  }
+  std::string Show(const ReleaseHeld& held) {
+    return absl::StrCat("release ", held.round.ToString());
   }
   std::string Show(const KillRound& kill) { return absl::StrCat("KILL ", kill.round.ToString()); }
   std::string Show(const CloseRound& close) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/check.h"
 #include "tests/sim/world.h"
 
 namespace muster::sim {
@@ -224,6 +225,8 @@ void World::SignalWorker(uint32_t who, uint32_t local, int32_t signo) {
     EndIn(who, local, Between(0, 300 * kMilli), Signaled(signo));
   }
 }
+
+void World::Do(uint32_t, const ReleaseHeld&) { CHECK(false); }  // no agent here holds any
 
 void World::Do(uint32_t who, const KillRound& effect) {
   Nanos last = 0;

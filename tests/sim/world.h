@@ -143,6 +143,7 @@ class World {
   void Do(uint32_t who, const OpenStore& effect);
   void Do(uint32_t who, const SpawnRound& effect);
   void Do(uint32_t who, const SignalRound& effect);
+  void Do(uint32_t who, const ReleaseHeld& effect);
   void Do(uint32_t who, const KillRound& effect);
   void Do(uint32_t who, const CloseRound& effect);
   void Do(uint32_t who, const PeerFound& effect);
