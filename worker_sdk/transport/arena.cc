@@ -24,7 +24,7 @@ constexpr std::chrono::nanoseconds kLookEvery{50'000'000};
 constexpr timespec kNap = {0, kLookEvery.count()};
 constexpr timespec kShortNap = {0, 200'000};  // with work to do in between
 // Looks between two looks at the clock.
-constexpr int kLooks = 16;
+constexpr int64_t kLooks = 16;
 
 // The word that futexes of a phase are about: its lower half.
 uint32_t* Word(uint64_t& phase) {
@@ -109,26 +109,33 @@ Status Arena::WaitForAll(const std::function<Status(uint32_t rank)>& give_up) {
 
 Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) {
   const auto begin = std::chrono::steady_clock::now();
-  Status status = WaitSince(begin, place, give_up);
-  waited_[place] += std::chrono::steady_clock::now() - begin;
+  bool slept = false;
+  Status status = WaitSince(begin, place, give_up, slept);
+  const auto took = std::chrono::steady_clock::now() - begin;
+  patience_.Ended(took, slept);
+  waited_[place] += took;
   return status;
 }
 
 Status Arena::WaitSince(std::chrono::steady_clock::time_point begin, uint32_t place,
-                        const std::function<Status(uint32_t rank)>& give_up) {
+                        const std::function<Status(uint32_t rank)>& give_up, bool& slept) {
   auto looked = begin;  // around
+  const Patience::Time window = patience_.ForNext();
+  // A look takes half a microsecond at least.
+  const int64_t looks = std::clamp<int64_t>(window / std::chrono::microseconds(1), 1, kLooks);
   for (bool awake = true;;) {
-    for (int i = 0; awake && i < kLooks; ++i) {
+    for (int64_t i = 0; awake && i < looks; ++i) {
       if (Reached(place)) {
         return {};
       }
       sched_yield();
     }
     const bool busy = work_ && work_();
-    awake = awake && std::chrono::steady_clock::now() - begin < policy_.yields;
+    awake = awake && std::chrono::steady_clock::now() - begin < window;
     if (awake) {
       continue;
     }
+    slept = true;
     Sleep(place, !busy);
     if (Reached(place)) {
       return {};

@@ -326,7 +326,8 @@ Status Peers::Ended() const {
 template <typename Done>
 Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& give_up) {
   using Clock = std::chrono::steady_clock;
-  const auto limit = policy_.yields + (policy_.spins > 0 ? kSpin : std::chrono::microseconds(0));
+  Clock::duration limit{0};
+  bool slept = false;
   Clock::time_point begin;
   Clock::time_point since;
   Peer* whom = from;
@@ -335,18 +336,24 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
     Progress();
     if (done()) {
       if (!first) {
-        whom->waited += Clock::now() - since;
+        const auto now = Clock::now();
+        patience_.Ended(now - begin, slept);
+        whom->waited += now - since;
       }
       return {};
     }
     if (first || moved_ != before) {
       begin = Clock::now();
-      since = first ? begin : since;
+      if (first) {
+        since = begin;
+        limit = patience_.ForNext() + (policy_.spins > 0 ? kSpin : Clock::duration(0));
+      }
       whom = whom == nullptr ? &peers_[Blocking(sends)] : whom;
       continue;
     }
     const auto waited = Clock::now() - begin;
     if (waited >= limit) {
+      slept = true;
       if (Status status = Sleep(from, sends, give_up); !status.ok()) {
         return status;
       }
