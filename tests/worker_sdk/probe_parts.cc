@@ -112,7 +112,7 @@ class Round {
     works.push_back(comm_.AllToAllVAsync(pairs_.in.data(), sends_.data(), pairs_.out.data(),
                                          receives_.data(), kType));
     for (muster::Work& work : works) {
-      if (const muster::Status status = work.Wait(); !status.ok()) {
+      if (muster::Status status = work.Wait(); !status.ok()) {
         return status;
       }
     }
