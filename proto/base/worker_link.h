@@ -162,6 +162,7 @@ static_assert(sizeof(ArenaLine) == 64);
 struct alignas(64) ArenaBell {
   uint32_t rings;     // so far
   uint32_t sleepers;  // threads of that rank that sleep until `rings` changes
+  uint32_t core;      // on which that rank waited last, counted from 1; it alone writes here
 };
 static_assert(sizeof(ArenaLine) + sizeof(ArenaBell) == ArenaGeometry::kLineBytes);
 

@@ -23,6 +23,8 @@ namespace {
 constexpr std::chrono::nanoseconds kLookEvery{50'000'000};
 constexpr timespec kNap = {0, kLookEvery.count()};
 constexpr timespec kShortNap = {0, 200'000};  // with work to do in between
+// Most waits are shorter; then it is time to ask whether spinning makes sense.
+constexpr uint32_t kFewSpins = 20;
 // Looks between two looks at the clock.
 constexpr int64_t kLooks = 16;
 
@@ -84,7 +86,7 @@ void Arena::Publish() {
 
 Status Arena::WaitFor(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) {
   for (uint32_t i = 0; !Reached(place); ++i) {
-    if (i >= policy_.spins) {
+    if (i >= policy_.spins || (i == kFewSpins && SharesCore(place))) {
       return WaitLong(place, give_up);
     }
     Pause();
@@ -202,6 +204,15 @@ void Arena::SleepUntilRing(std::chrono::nanoseconds nap, const std::function<boo
     syscall(SYS_futex, &bell.rings, FUTEX_WAIT, rings, &limit, nullptr, 0);
   }
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+bool Arena::SharesCore(uint32_t place) const {
+  const auto core = static_cast<uint32_t>(sched_getcpu() + 1);
+  const std::atomic_ref<uint32_t> ours(Bell(place_).core);
+  if (ours.load(std::memory_order_relaxed) != core) {  // others read that line all the time
+    ours.store(core, std::memory_order_relaxed);
+  }
+  return core == std::atomic_ref(Bell(place).core).load(std::memory_order_relaxed);
 }
 
 void Arena::Fail(StatusCode code, const std::string& why) {

@@ -79,6 +79,9 @@ class Arena {
   // Until someone rings for us, for at most `nap`. `look`: whether there is something new already;
   // it is asked when nobody's ring can be missed any more.
   void SleepUntilRing(std::chrono::nanoseconds nap, const std::function<bool()>& look);
+  // Whether the rank at `place` waited last on the core that we are on: if we spin, it cannot run.
+  // Of a rank that is about to wait; any thread.
+  bool SharesCore(uint32_t place) const;
   // For the rank at `place`, in waits that took more than a spin.
   std::chrono::nanoseconds waited(uint32_t place) const { return waited_[place]; }
 

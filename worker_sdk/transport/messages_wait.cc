@@ -70,6 +70,9 @@ Status Messages::WaitLocked(uint32_t rank, Peer& peer, const TransferPtr& transf
 
 void Messages::Spin(uint32_t rank, Peer& peer, const TransferPtr& transfer,
                     std::unique_lock<std::mutex>& lock) {
+  if (peer.place.has_value() && arena_->SharesCore(*peer.place)) {
+    return;
+  }
   for (uint32_t i = 0; i < arena_->policy().spins && !transfer->ended && !closed_; ++i) {
     for (int look = 0; look < kLooksAtOnce && !transfer->ended; ++look) {
       Pump(rank, peer);

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -151,6 +153,33 @@ TEST(ArenaTest, WhoeverWaitsMayGiveUp) {
   });
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_EQ(asked, 3);
+}
+
+TEST(ArenaTest, WhoWaitsKnowsWhetherTheOtherOneNeedsItsCore) {
+  const ArenaGeometry geometry = OneNode(2);
+  const UniqueFd memory = MakeArenaMemory(geometry);
+  const std::unique_ptr<Arena> zero = MapArena(memory, geometry, 0);
+  const std::unique_ptr<Arena> one = MapArena(memory, geometry, 1);
+  EXPECT_FALSE(zero->SharesCore(1));  // it has not waited yet
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  const auto run_on = [](size_t core) {
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(core, &only);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(only), &only), 0);
+  };
+  for (size_t a = 0; a < CPU_SETSIZE; ++a) {
+    for (size_t b = 0; b < CPU_SETSIZE && CPU_ISSET(a, &allowed); ++b) {
+      if (CPU_ISSET(b, &allowed)) {
+        run_on(a);
+        (void)zero->SharesCore(1);
+        run_on(b);
+        EXPECT_EQ(one->SharesCore(0), a == b);
+      }
+    }
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof(allowed), &allowed), 0);
 }
 
 }  // namespace
