@@ -76,23 +76,21 @@ void Conversation::Send(TransferPtr transfer) {
 }
 
 void Conversation::Receive(TransferPtr transfer) {
-  const auto at = std::find_if(arrived_.begin(), arrived_.end(), [&](const Arrived& arrived) {
-    return arrived.head.tag == transfer->tag && !arrived.receiver;
-  });
-  if (at == arrived_.end()) {
-    if (ended()) {
-      return EndTransfer(transfer, end_);
-    }
-    return posted_.push_back(std::move(transfer));
+  const auto at = arrived_.lower_bound(transfer->tag);
+  if (at != arrived_.end() && at->first == transfer->tag) {
+    const Arrived arrived = std::move(at->second);
+    arrived_.erase(at);
+    Forget(arrived);
+    return Deliver(arrived, transfer);
   }
-  if (at->head.kind == FrameKind::kWhole && !at->whole) {
-    at->receiver = std::move(transfer);
+  if (arriving_ && arriving_->head.tag == transfer->tag && !arriving_->receiver) {
+    arriving_->receiver = std::move(transfer);
     return;
   }
-  const Arrived arrived = std::move(*at);
-  arrived_.erase(at);
-  Forget(arrived);
-  Deliver(arrived, transfer);
+  if (ended()) {
+    return EndTransfer(transfer, end_);
+  }
+  posted_.push_back(std::move(transfer));
 }
 
 // Somebody has asked for it.
@@ -287,10 +285,10 @@ void Conversation::TakeMessage() {
     return Nonsense();
   }
   kept_in_ += CostOf(in_);
-  Arrived& arrived = arrived_.emplace_back();
-  arrived.head = in_;
-  arrived.bytes.resize(in_.bytes);
-  Into(nullptr, arrived.bytes.data(), in_.bytes);
+  arriving_.emplace();
+  arriving_->head = in_;
+  arriving_->bytes.resize(in_.bytes);
+  Into(nullptr, arriving_->bytes.data(), in_.bytes);
 }
 
 void Conversation::TakeOffer() {
@@ -302,7 +300,7 @@ void Conversation::TakeOffer() {
   if (++offers_in_ > limits_.offers) {
     return Nonsense();
   }
-  arrived_.push_back(std::move(offer));
+  arrived_.emplace(in_.tag, std::move(offer));
 }
 
 void Conversation::TakeAnswer() {
@@ -343,16 +341,13 @@ void Conversation::FinishData() {
   }
   if (in_transfer_) {
     EndTransfer(in_transfer_);
-  } else if (in_.kind == FrameKind::kWhole && !arrived_.empty() && !arrived_.back().whole &&
-             in_data_ == arrived_.back().bytes.data()) {
-    Arrived& arrived = arrived_.back();
-    arrived.whole = true;
-    if (arrived.receiver) {
-      Forget(arrived);
-      Deliver(arrived, arrived.receiver);
-      arrived_.pop_back();
-    }
+  } else if (arriving_ && arriving_->receiver) {
+    Forget(*arriving_);
+    Deliver(*arriving_, arriving_->receiver);
+  } else if (arriving_) {
+    arrived_.emplace(in_.tag, *std::move(arriving_));
   }
+  arriving_.reset();
   Into(nullptr, nullptr, 0);
 }
 
@@ -398,10 +393,9 @@ void Conversation::End(const Status& why) {
   EndTransfers(why);
   out_.clear();
   // What has come whole can still be received.
-  if (!arrived_.empty() && arrived_.back().head.kind == FrameKind::kWhole &&
-      !arrived_.back().whole) {
-    Forget(arrived_.back());
-    arrived_.pop_back();
+  if (arriving_) {
+    Forget(*arriving_);
+    arriving_.reset();
   }
   Into(nullptr, nullptr, 0);
 }
@@ -437,8 +431,8 @@ void Conversation::EndTransfers(const Status& why) {
   for (const Pulling& pulling : pulls_) {
     EndTransfer(pulling.receiver, why);
   }
-  for (Arrived& arrived : arrived_) {
-    EndTransfer(std::exchange(arrived.receiver, nullptr), why);
+  if (arriving_) {
+    EndTransfer(std::exchange(arriving_->receiver, nullptr), why);
   }
   if (in_transfer_) {
     EndTransfer(in_transfer_, why);

@@ -14,6 +14,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -149,8 +150,7 @@ class Conversation {
   struct Arrived {
     FrameHead head;
     std::vector<uint8_t> bytes;
-    bool whole = false;    // all its bytes are here
-    TransferPtr receiver;  // who asked for it meanwhile
+    TransferPtr receiver;  // who asked for it while it was arriving
   };
 
   void Say(FrameKind kind, const FrameHead& about, TransferPtr transfer = nullptr);
@@ -179,7 +179,8 @@ class Conversation {
   std::map<uint64_t, TransferPtr> offered_;   // sends that wait for an answer
   std::map<uint64_t, TransferPtr> accepted_;  // receives whose data is awaited, or comes
   std::deque<Pulling> pulls_;                 // the first one is under way
-  std::deque<Arrived> arrived_;
+  std::multimap<uint32_t, Arrived> arrived_;  // by tag; those of one in the order of arrival
+  std::optional<Arrived> arriving_;           // whole, and some of its bytes are still to come
   uint64_t whole_out_ = 0;  // as limits_.kept counts; the other side may still keep it
   uint64_t kept_in_ = 0;    // likewise, of those in arrived_
   uint64_t offers_in_ = 0;  // in arrived_

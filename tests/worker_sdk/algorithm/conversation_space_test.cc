@@ -141,6 +141,24 @@ TEST_F(ConversationTest, NoMatchedPairHangsForLackOfSpace) {
   }
 }
 
+// In the opposite order of tags, and none is looked for among all.
+TEST_F(ConversationTest, ManyAreKeptAndFound) {
+  constexpr uint32_t kMany = 100'000;
+  std::vector<Owned> sends;
+  for (uint32_t i = 0; i < kMany; ++i) {
+    sends.emplace_back(i, 8, static_cast<uint8_t>(i));
+    a.Send(sends.back().transfer);
+    a.Keep();
+  }
+  for (uint32_t i = kMany; i > 0; --i) {
+    Owned received(i - 1, 8);
+    b.Receive(received.transfer);
+    MoveAll();
+    ASSERT_TRUE(received.transfer->ended);
+    ASSERT_EQ(received.memory, sends[i - 1].memory);
+  }
+}
+
 // More than a sender may send unasked.
 TEST_F(ConversationTest, AFloodEndsIt) {
   for (const bool offers : {false, true}) {
