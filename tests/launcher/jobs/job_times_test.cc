@@ -30,7 +30,7 @@ TEST(TimeMarker, TheLongerTheFurtherApart) {
   EXPECT_THAT(seconds, ElementsAre(0, 1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 36, 44, 52));
   TimeMarker year(32);
   size_t marks = 0;
-  for (int64_t minute = 0; minute < 365 * 24 * 60; ++minute) {
+  for (int64_t minute = 0; minute < int64_t{365} * 24 * 60; ++minute) {
     marks += year.Next(At(minute * 60), 0).has_value() ? 1 : 0;
   }
   EXPECT_LT(marks, 1000u);
