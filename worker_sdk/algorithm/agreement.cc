@@ -11,6 +11,9 @@ namespace {
 // Above a rank in a vote: the smallest has the lowest rank.
 constexpr int64_t kAboveRank = int64_t{1} << 32;
 
+// Settings as a number: what they say, and the version above it.
+constexpr int64_t kAboveSettings = 4;
+
 std::string Describe(int64_t settings) {
   return std::string("MUSTER_WIRE=") + ((settings & 1) != 0 ? "bf16" : "full") +
          " MUSTER_CHECK=" + ((settings & 2) != 0 ? "crc" : "off");
@@ -35,7 +38,8 @@ uint32_t AheadFor(int64_t microseconds, uint64_t slot_bytes) {
 }
 
 SettingsVote VoteOf(const Settings& settings, uint32_t rank) {
-  const int64_t number = (settings.wire == Wire::kFull ? 0 : 1) + (settings.check ? 2 : 0);
+  const int64_t number = (settings.wire == Wire::kFull ? 0 : 1) + (settings.check ? 2 : 0) +
+                         settings.schedules * kAboveSettings;
   return {number * kAboveRank + rank, -number * kAboveRank + rank};
 }
 
@@ -46,11 +50,18 @@ Status CheckVotes(const SettingsVote& smallest) {
   if (low == high) {
     return {};
   }
+  const std::string low_rank = "rank " + std::to_string(smallest.least % kAboveRank);
+  const std::string high_rank = "rank " + std::to_string(most_rank);
+  if (low / kAboveSettings != high / kAboveSettings) {
+    return {StatusCode::kFailedPrecondition,
+            "ranks have different libmusters: schedules are of version " +
+                std::to_string(low / kAboveSettings) + " on " + low_rank + ", of version " +
+                std::to_string(high / kAboveSettings) + " on " + high_rank +
+                ": install the same one on all nodes"};
+  }
   return {StatusCode::kFailedPrecondition,
-          "ranks disagree on how to work together: rank " +
-              std::to_string(smallest.least % kAboveRank) + " has " + Describe(low) + ", rank " +
-              std::to_string(most_rank) + " has " + Describe(high) +
-              ": give all the same (launch -x NAME=VALUE)"};
+          "ranks disagree on how to work together: " + low_rank + " has " + Describe(low) + ", " +
+              high_rank + " has " + Describe(high) + ": give all the same (launch -x NAME=VALUE)"};
 }
 
 }  // namespace muster

@@ -7,6 +7,7 @@
 #include "muster/status.h"
 #include "muster/types.h"
 #include "worker_sdk/algorithm/layout.h"
+#include "worker_sdk/algorithm/schedule.h"
 
 namespace muster {
 
@@ -18,10 +19,11 @@ uint32_t CarriersFor(const Layout& layout, int64_t cpus);
 // node to node: Group::ahead.
 uint32_t AheadFor(int64_t microseconds, uint64_t slot_bytes);
 
-// What all ranks must have set alike.
+// What all ranks must have alike.
 struct Settings {
   Wire wire = Wire::kFull;
   bool check = false;
+  uint32_t schedules = kScheduleVersion;
 };
 
 // A rank's settings, such that the smallest of all ranks' votes says whether all are the same.

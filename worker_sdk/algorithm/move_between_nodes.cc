@@ -22,6 +22,7 @@ class MoveMaker : private BetweenNodesMaker {
         break;
       case OpKind::kAllGather:
       case OpKind::kAllGatherV:
+      case OpKind::kSplit:
       case OpKind::kGather:
       case OpKind::kGatherV:
         Gather();
@@ -113,7 +114,7 @@ class MoveMaker : private BetweenNodesMaker {
   // --- all-gather, gather ---
   void Gather() {
     const Layout::Seat root = layout_.SeatOf(call_.root);
-    const bool all = call_.kind == OpKind::kAllGather || call_.kind == OpKind::kAllGatherV;
+    const bool all = call_.kind != OpKind::kGather && call_.kind != OpKind::kGatherV;
     const bool takes = all || (node() == root.node && me() == root.place);
     const uint64_t piece_max = std::min(group_.slot_bytes, PieceMax(group_.result_bytes));
     Pieces(piece_max, [&](uint64_t at, uint64_t piece) {

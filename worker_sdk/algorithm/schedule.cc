@@ -32,6 +32,7 @@ class OneNode : private ScheduleMaker {
         return Broadcast();
       case OpKind::kAllGather:
       case OpKind::kAllGatherV:
+      case OpKind::kSplit:
         return Gather(true);
       case OpKind::kGather:
       case OpKind::kGatherV:
@@ -236,6 +237,8 @@ const char* Name(OpKind kind) {
       return "reduce_scatter_v";
     case OpKind::kAllToAllV:
       return "all_to_all_v";
+    case OpKind::kSplit:
+      return "split";
   }
   return "?";
 }

@@ -40,6 +40,9 @@
 
 namespace muster {
 
+// To be raised with every change after which two libmusters would make different steps of a call.
+inline constexpr uint32_t kScheduleVersion = 1;
+
 // What is called. The numbers travel between ranks.
 enum class OpKind : uint8_t {
   kBarrier = 1,
@@ -51,11 +54,12 @@ enum class OpKind : uint8_t {
   kScatter,
   kReduceScatter,
   kAllToAll,
-  kAllGatherV,  // the parts of the ranks differ, from here on
+  kAllGatherV,  // the parts of the ranks differ, from here on to kAllToAllV
   kGatherV,
   kScatterV,
   kReduceScatterV,
   kAllToAllV,
+  kSplit,  // an all-gather of the ranks' wishes
 };
 const char* Name(OpKind kind);  // "all_reduce"
 bool IsReduction(OpKind kind);

@@ -90,7 +90,7 @@ StatusOr<std::optional<Meeting>> MeetInGroup(Executor& all, const WorkerIdentity
                                              const SplitId& id, const SplitWish& wish) {
   static_assert(sizeof(SplitWish) == 2 * sizeof(int64_t));
   std::vector<SplitWish> wishes(all.layout().world());
-  const Call gather = {OpKind::kAllGather, DType::kInt64, ReduceOp::kSum, 0, 2};
+  const Call gather = {OpKind::kSplit, DType::kInt64, ReduceOp::kSum, 0, 2};
   if (Status status = all.Run(gather, &wish, wishes.data()); !status.ok()) {
     return InSplit(status);
   }

@@ -49,6 +49,17 @@ TEST(Agreement, TheLowestRankOfEachSideIsNamed) {
                 advice);
 }
 
+TEST(Agreement, TwoVersionsOfSchedulesAreNamed) {
+  const Settings plain;
+  const Settings newer{Wire::kBFloat16, false, kScheduleVersion + 1};
+  EXPECT_EQ(Agreed({newer, newer}), "OK");
+  EXPECT_EQ(Agreed({newer, plain, newer}),
+            "FAILED_PRECONDITION: ranks have different libmusters: schedules are of version " +
+                std::to_string(kScheduleVersion) + " on rank 1, of version " +
+                std::to_string(kScheduleVersion + 1) +
+                " on rank 0: install the same one on all nodes");
+}
+
 TEST(Agreement, HalfTheCoresCarryAtMostEightAndNoMoreThanTheSmallestNodeHas) {
   const Layout layout({16, 3}, [] {
     std::vector<uint32_t> ranks(19);

@@ -70,10 +70,11 @@ std::vector<int64_t> Want(const Call& call, uint32_t size, uint32_t rank) {
       break;
     case OpKind::kAllGather:
     case OpKind::kAllGatherV:
+    case OpKind::kSplit:
     case OpKind::kGather:
     case OpKind::kGatherV:
       for (uint32_t from = 0; from < size; ++from) {
-        const bool all = call.kind == OpKind::kAllGather || call.kind == OpKind::kAllGatherV;
+        const bool all = call.kind != OpKind::kGather && call.kind != OpKind::kGatherV;
         take(from, 0, all || rank == call.root ? PartOf(call, size, from, rank) : 0);
       }
       break;

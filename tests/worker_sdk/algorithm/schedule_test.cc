@@ -24,7 +24,8 @@ void CheckOne(uint32_t size, uint64_t slot_bytes, const Call& call, uint64_t see
 
 constexpr OpKind kKinds[] = {OpKind::kBarrier,   OpKind::kAllReduce,     OpKind::kReduce,
                              OpKind::kBroadcast, OpKind::kAllGather,     OpKind::kGather,
-                             OpKind::kScatter,   OpKind::kReduceScatter, OpKind::kAllToAll};
+                             OpKind::kScatter,   OpKind::kReduceScatter, OpKind::kAllToAll,
+                             OpKind::kSplit};
 
 class ScheduleTest : public testing::TestWithParam<OpKind> {};
 

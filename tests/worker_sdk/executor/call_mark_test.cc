@@ -21,6 +21,7 @@ Call WithParts(OpKind kind, const std::vector<uint64_t>& parts, uint32_t root = 
 TEST(CallMarkTest, CallsAsPeopleReadThem) {
   const auto text = [](const Call& call) { return Describe(MarkOf(call, 5), 5); };
   EXPECT_EQ(text({OpKind::kBarrier}), "barrier");
+  EXPECT_EQ(text({OpKind::kSplit, DType::kInt64, ReduceOp::kSum, 0, 2}), "split");
   EXPECT_EQ(text({OpKind::kAllGather, DType::kInt8, ReduceOp::kSum, 0, 7}), "all_gather(7 x int8)");
   EXPECT_EQ(text({OpKind::kReduce, DType::kFloat32, ReduceOp::kAvg, 3, 7, Wire::kBFloat16}),
             "reduce(7 x float32, avg, root 3, wire bf16)");

@@ -240,6 +240,20 @@ TEST(ExecutorTest, RanksThatDisagreeAreBothNamed) {
   EXPECT_THAT(ended[0].message(), HasSubstr("rank 1 calls broadcast(32 x float32, root 1)"));
 }
 
+TEST(ExecutorTest, ASplitIsNoGatherOfTheSameSize) {
+  Cluster cluster({2});
+  RunRanks(2, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    int64_t wish[2] = {};
+    int64_t all[4] = {};
+    const OpKind kind = rank == 0 ? OpKind::kSplit : OpKind::kAllGather;
+    const Status status = executor.Run(Of(kind, 2, 0, ReduceOp::kSum, DType::kInt64), wish, all);
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(), HasSubstr("rank 0 calls split"));
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 calls all_gather(2 x int64)"));
+  });
+}
+
 TEST(ExecutorTest, TimeoutNamesWhoIsMissing) {
   Cluster cluster({3});
   Executor executor = cluster.Open(0);
