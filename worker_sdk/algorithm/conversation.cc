@@ -70,7 +70,8 @@ void Conversation::Send(TransferPtr transfer) {
                                       "them before the next is sent"});
   }
   head.number = ++offers_;
-  head.address = pulls_allowed_ ? reinterpret_cast<uint64_t>(transfer->data) : 0;
+  head.address =
+      pulls_allowed_ && head.bytes > kPullMin ? reinterpret_cast<uint64_t>(transfer->data) : 0;
   offered_[head.number] = std::move(transfer);
   Say(FrameKind::kOffer, head);
 }

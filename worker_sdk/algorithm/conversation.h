@@ -76,6 +76,8 @@ class Conversation {
  public:
   static constexpr uint16_t kWholeMax = 32u << 10;
   static constexpr uint64_t kMessageCost = 128;
+  // Two cores that copy once each are quicker with less; measured with muster-perf.
+  static constexpr uint64_t kPullMin = 64u << 10;
   static constexpr uint64_t kPullMax = 1u << 20;  // a tenth of a millisecond or two
 
   // `name`: of the other rank, for sentences.

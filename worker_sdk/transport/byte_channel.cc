@@ -18,8 +18,9 @@
 namespace muster {
 namespace {
 
-// Told to the reader at once: it copies out of the cache while the next are copied in.
-constexpr uint64_t kTellEvery = 16u << 10;
+// Told to the reader at once: it copies out of the cache while the next are copied in. Less than
+// half as much is not left for a piece of its own.
+constexpr uint64_t kTellEvery = 8u << 10;
 
 class SocketChannel : public ByteChannel {
  public:
@@ -68,7 +69,8 @@ class RingChannel : public ByteChannel {
         ring_bell_(std::move(ring_bell)) {}
 
   Moved Write(const std::array<Conversation::Piece, 2>& pieces) override {
-    uint64_t room = kTellEvery;
+    const uint64_t bytes = pieces[0].bytes + pieces[1].bytes;
+    uint64_t room = bytes < kTellEvery * 3 / 2 ? bytes : kTellEvery;
     if (PipeSide::kBytes - (written_ - others_read_) < room) {
       others_read_ = std::atomic_ref(theirs_.read).load(std::memory_order_acquire);
       room = std::min(room, PipeSide::kBytes - (written_ - others_read_));
@@ -76,7 +78,6 @@ class RingChannel : public ByteChannel {
     if (written_ - others_read_ > PipeSide::kBytes) {
       return {0, true, ECANCELED};  // it has read what nobody wrote: Abort()
     }
-    const uint64_t bytes = pieces[0].bytes + pieces[1].bytes;
     if (bytes > 0 && bytes <= PipeSide::kNearBytes && others_read_ == written_) {
       BringNear(pieces, bytes);
       Tell(written_ + bytes, PipeSide::kIsNear);
