@@ -26,7 +26,7 @@ constexpr timespec kShortNap = {0, 200'000};  // with work to do in between
 // Most waits are shorter; then it is time to ask whether spinning makes sense.
 constexpr uint32_t kFewSpins = 20;
 // Looks between two looks at the clock.
-constexpr int64_t kLooks = 16;
+constexpr int kLooks = 16;
 
 // The word that futexes of a phase are about: its lower half.
 uint32_t* Word(uint64_t& phase) {
@@ -111,33 +111,26 @@ Status Arena::WaitForAll(const std::function<Status(uint32_t rank)>& give_up) {
 
 Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) {
   const auto begin = std::chrono::steady_clock::now();
-  bool slept = false;
-  Status status = WaitSince(begin, place, give_up, slept);
-  const auto took = std::chrono::steady_clock::now() - begin;
-  patience_.Ended(took, slept);
-  waited_[place] += took;
+  Status status = WaitSince(begin, place, give_up);
+  waited_[place] += std::chrono::steady_clock::now() - begin;
   return status;
 }
 
 Status Arena::WaitSince(std::chrono::steady_clock::time_point begin, uint32_t place,
-                        const std::function<Status(uint32_t rank)>& give_up, bool& slept) {
+                        const std::function<Status(uint32_t rank)>& give_up) {
   auto looked = begin;  // around
-  const Patience::Time window = patience_.ForNext();
-  // A look takes half a microsecond at least.
-  const int64_t looks = std::clamp<int64_t>(window / std::chrono::microseconds(1), 1, kLooks);
   for (bool awake = true;;) {
-    for (int64_t i = 0; awake && i < looks; ++i) {
+    for (int i = 0; awake && i < kLooks; ++i) {
       if (Reached(place)) {
         return {};
       }
       sched_yield();
     }
     const bool busy = work_ && work_();
-    awake = awake && std::chrono::steady_clock::now() - begin < window;
+    awake = awake && std::chrono::steady_clock::now() - begin < policy_.yields;
     if (awake) {
       continue;
     }
-    slept = true;
     Sleep(place, !busy);
     if (Reached(place)) {
       return {};

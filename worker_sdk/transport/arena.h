@@ -14,7 +14,6 @@
 #include "muster/status.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
-#include "worker_sdk/transport/patience.h"
 #include "worker_sdk/transport/rank_name.h"
 
 namespace muster {
@@ -22,7 +21,7 @@ namespace muster {
 // How long a rank tries before it lets others run, and before it sleeps.
 struct WaitPolicy {
   uint32_t spins = 0;  // looks at the line, with a pause between: only where each rank has a core
-  std::chrono::microseconds yields{200};  // then, at most, gives the core away between looks
+  std::chrono::microseconds yields{200};  // then gives the core away between looks
 };
 WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus);
 
@@ -120,7 +119,7 @@ class Arena {
   }
   Status WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up);
   Status WaitSince(std::chrono::steady_clock::time_point begin, uint32_t place,
-                   const std::function<Status(uint32_t rank)>& give_up, bool& slept);
+                   const std::function<Status(uint32_t rank)>& give_up);
   Status LookAround(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) const;
   Status Gone(uint32_t place) const;
   void Sleep(uint32_t place, bool for_long);
@@ -130,7 +129,6 @@ class Arena {
   const uint32_t place_;
   const std::vector<uint32_t> rank_of_;
   const WaitPolicy policy_;
-  Patience patience_{policy_.yields};
   RankName name_ = PlainRankName;
   std::vector<std::chrono::nanoseconds> waited_;  // by place
   std::function<bool()> work_;

@@ -326,8 +326,7 @@ Status Peers::Ended() const {
 template <typename Done>
 Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& give_up) {
   using Clock = std::chrono::steady_clock;
-  Clock::duration limit{0};
-  bool slept = false;
+  const auto limit = policy_.yields + (policy_.spins > 0 ? kSpin : std::chrono::microseconds(0));
   Clock::time_point begin;
   Clock::time_point since;
   Peer* whom = from;
@@ -336,24 +335,18 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
     Progress();
     if (done()) {
       if (!first) {
-        const auto now = Clock::now();
-        patience_.Ended(now - begin, slept);
-        whom->waited += now - since;
+        whom->waited += Clock::now() - since;
       }
       return {};
     }
     if (first || moved_ != before) {
       begin = Clock::now();
-      if (first) {
-        since = begin;
-        limit = patience_.ForNext() + (policy_.spins > 0 ? kSpin : Clock::duration(0));
-      }
+      since = first ? begin : since;
       whom = whom == nullptr ? &peers_[Blocking(sends)] : whom;
       continue;
     }
     const auto waited = Clock::now() - begin;
     if (waited >= limit) {
-      slept = true;
       if (Status status = Sleep(from, sends, give_up); !status.ok()) {
         return status;
       }

@@ -111,7 +111,6 @@ class Peers {
   Status Sleep(Peer* from, uint64_t sends, const GiveUp& give_up);
 
   const WaitPolicy policy_;
-  Patience patience_{policy_.yields};
   const Disagree disagree_;
   std::function<bool()> work_;
   const RankName name_;
