@@ -229,7 +229,7 @@ class ReduceMaker : private BetweenNodesMaker {
   void ReduceHere(uint64_t chunk) {
     const Range share = ShareOf(chunk);
     if (!IsPartialIn()) {
-      if (chunk >= under_way_) {
+      if (chunk / under_way_ > 0) {
         Flush(progress_.begun[chunk % under_way_]);  // of the chunk that was there
       }
       ReducePlaces(Partial(chunk), In(At(chunk) + share.begin), share.begin, share.bytes());
