@@ -70,8 +70,9 @@ void Conversation::Send(TransferPtr transfer) {
                                       "them before the next is sent"});
   }
   head.number = ++offers_;
-  head.address =
-      pulls_allowed_ && head.bytes > kPullMin ? reinterpret_cast<uint64_t>(transfer->data) : 0;
+  const bool may_be_pulled =
+      pulls_allowed_ && head.bytes > kPulledAbove && head.bytes <= kPulledMax;
+  head.address = may_be_pulled ? reinterpret_cast<uint64_t>(transfer->data) : 0;
   offered_[head.number] = std::move(transfer);
   Say(FrameKind::kOffer, head);
 }

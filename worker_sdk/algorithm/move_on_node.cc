@@ -127,29 +127,30 @@ class DirectMaker : private ScheduleMaker {
   }
 };
 
-// From so many bytes of a part on it pays: one more wait of all ranks, and a system call for each
-// part, cost less than the second copy, or than several turns of slots. What many ranks read from
-// a slot is in their cache: a gather wins little by going without, and a broadcast loses. Measured
-// with muster-perf, 2 to 32 ranks on two cores.
-uint64_t DirectMin(const Group& group, OpKind kind) {
+// Whether it pays for parts of so many bytes: one more wait of all ranks, and a system call for
+// each part, against a second copy, or many turns of slots. What many ranks read from a slot is in
+// their cache; and where only one rank reads, two cores that copy once each are quicker with what
+// no cache holds. Measured with muster-perf, 2 to 32 ranks on two cores.
+bool Pays(const Group& group, OpKind kind, uint64_t bytes) {
   constexpr uint64_t kOfPair = 8u << 10;
-  constexpr uint64_t kOfPairBroadcast = 32u << 10;
+  constexpr uint64_t kOfRootMin = 32u << 10;
+  constexpr uint64_t kOfRootMax = 4u << 20;
   const bool is_pair = group.size() == 2;
   switch (kind) {
     case OpKind::kAllGather:
     case OpKind::kAllGatherV:
+      return bytes >= (is_pair ? kOfPair : group.slot_bytes);
+    case OpKind::kAllToAll:
+    case OpKind::kAllToAllV:
+      return bytes >= (is_pair ? kOfPair : 2 * group.slot_bytes / group.size());
+    case OpKind::kBroadcast:
     case OpKind::kGather:
     case OpKind::kGatherV:
     case OpKind::kScatter:
     case OpKind::kScatterV:
-      return is_pair ? kOfPair : group.slot_bytes;
-    case OpKind::kAllToAll:
-    case OpKind::kAllToAllV:
-      return is_pair ? kOfPair : 2 * group.slot_bytes / group.size();
-    case OpKind::kBroadcast:
-      return is_pair ? kOfPairBroadcast : UINT64_MAX;
+      return is_pair && bytes >= kOfRootMin && bytes <= kOfRootMax;
     default:
-      return UINT64_MAX;
+      return false;
   }
 }
 
@@ -157,7 +158,7 @@ uint64_t DirectMin(const Group& group, OpKind kind) {
 
 bool IsDirect(const Group& group, const Call& call, const Progress& progress) {
   return group.direct && !progress.refused && group.layout->nodes() == 1 && group.size() > 1 &&
-         call.count * SizeOf(call.dtype) >= DirectMin(group, call.kind);
+         Pays(group, call.kind, call.count * SizeOf(call.dtype));
 }
 
 void MoveDirectly(const Group& group, const Call& call, Progress& progress,

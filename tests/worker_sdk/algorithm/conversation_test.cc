@@ -195,6 +195,20 @@ TEST_F(ConversationTest, WhatIsPulledIsTheSendersUntilAllOfItIsTaken) {
   EXPECT_FALSE(a.open() || b.open());
 }
 
+TEST_F(ConversationTest, OnlyWhatPaysIsPulled) {
+  AllowPulls();
+  for (const uint64_t bytes : {Conversation::kPulledAbove, Conversation::kPulledMax + 1}) {
+    Owned sent(1, bytes, 5);
+    Owned received(1, bytes);
+    a.Send(sent.transfer);
+    b.Receive(received.transfer);
+    Move(a, b);
+    EXPECT_EQ(b.NextPull().bytes, 0U) << bytes;
+    MoveAll();
+    EXPECT_TRUE(received.transfer->ended && received.memory == sent.memory) << bytes;
+  }
+}
+
 TEST_F(ConversationTest, WhatCannotBePulledIsSent) {
   AllowPulls();
   Owned sent(1, 2'000'000, 5);
