@@ -25,6 +25,7 @@ OMPI_DRIVER, MPICH_DRIVER = BIN.parent / "tests/perf-ompi", BIN.parent / "tests/
 OURS, GLOO = BIN / "muster-perf", PEERS / "gloo.py"
 REPETITIONS = 3
 MACHINE = "machine.txt"  # beside rows.csv
+README_PLOT = Path(__file__).resolve().parent / "readme.svg"
 SECONDS_MAX = 600  # of one run of one tool: spinning peers whose ranks outnumber the cores take long
 SPINNING_MAX = 1 << 20  # bytes, of a peer that spins where ranks outnumber the cores
 
@@ -168,7 +169,7 @@ def arguments():
     parser.add_argument("--ops", default=OPS, type=ops_of, help=f"of {OPS} (default: all)")
     parser.add_argument("--out", type=Path, default=ROOT / "build/bench", help="folder of the results (build/bench)")
     parser.add_argument("--from", dest="rows", type=Path, help="measure nothing: tables and plot of this rows.csv")
-    parser.add_argument("--readme", action="store_true", help="put the short table between README.md's markers")
+    parser.add_argument("--readme", action="store_true", help="put the short table and the plot between README.md's markers")
     options = parser.parse_args()
     options.size_max = 1 << 20 if options.quick else 64 << 20
     options.cores = len(os.sched_getaffinity(0))
@@ -219,11 +220,16 @@ def show(options, rows):
     text = f"{tables.full_table(cells)}{ratios}\n{where}"
     print(text, end="")
     (options.out / "table.md").write_text(text)
-    if plot.panels(cells):
-        (options.out / "plot.svg").write_text(plot.svg(cells))
+    picture = plot.svg(cells) if plot.panels(cells) else None
+    if picture is not None:
+        (options.out / "plot.svg").write_text(picture)
     if options.readme:
+        short = f"{tables.short_table(cells)}\n{where}"
+        if picture is not None:
+            README_PLOT.write_text(picture)
+            short += f"\n![All-reduce, bus bandwidth over size]({README_PLOT.relative_to(ROOT)})\n"
         readme = ROOT / "README.md"
-        readme.write_text(tables.replace_marked(readme.read_text(), f"{tables.short_table(cells)}\n{where}"))
+        readme.write_text(tables.replace_marked(readme.read_text(), short))
 
 
 def main():
