@@ -332,7 +332,8 @@ class Communicator(PartsCalls):
     def send(self, x: Any, dst: int, tag: int = 0, async_op: bool = False) -> Any:
         """Sends numbers to one other rank, which calls :meth:`recv`.
 
-        Returns when `x` may be written to again, which says nothing of the receiver. Messages of one
+        Returns when `x` may be written to again, which says nothing of the receiver; it may wait for
+        the receiver, and does with more than 32 KiB, or where 16 MiB to it have not been asked for. Messages of one
         `tag` between two ranks arrive in the order in which they were sent. A type or count that
         differs raises :class:`FailedPrecondition`, and leaves later messages intact.
         """
