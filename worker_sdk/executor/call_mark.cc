@@ -63,7 +63,8 @@ CallMark MarkOfRows(DType dtype) {
 std::string Describe(const CallMark& mark, uint32_t world) {
   const auto kind = static_cast<OpKind>(mark.kind);
   std::string out = Name(kind);
-  if (kind == OpKind::kBarrier || kind == OpKind::kSplit || mark.dtype >= kDTypes || mark.op >= kReduceOps) {
+  if (kind == OpKind::kBarrier || kind == OpKind::kSplit || mark.dtype >= kDTypes ||
+      mark.op >= kReduceOps) {
     return out;
   }
   const char* const dtype = Name(static_cast<DType>(mark.dtype));

@@ -67,8 +67,7 @@ TEST_P(ScheduleTest, EveryCountAroundChunks) {
 // Parts that are read straight from where they are, or just not.
 TEST_P(ScheduleTest, EveryCountAroundDirectReads) {
   for (const uint32_t size : {2u, 3u, 4u, 7u}) {
-    for (const uint64_t count :
-         {uint64_t{1023}, uint64_t{1024}, uint64_t{4101}}) {
+    for (const uint64_t count : {uint64_t{1023}, uint64_t{1024}, uint64_t{4101}}) {
       for (uint32_t root = 0; root < size; ++root) {
         for (const bool in_place : {false, true}) {
           const Call call{GetParam(), DType::kInt64, ReduceOp::kSum, root, count};

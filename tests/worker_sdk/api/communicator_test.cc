@@ -41,7 +41,7 @@ TEST_F(CommunicatorTest, AloneEverythingIsItsOwn) {
 }
 
 TEST_F(CommunicatorTest, AloneThereIsOnePart) {
-  constexpr DType kType = DType::kFloat32;
+  constexpr DType kFloats = DType::kFloat32;
   const int64_t three = 3;
   const auto came = [](const Status& status, float(&out)[3]) {
     const bool all = out[0] == 1 && out[1] == 2 && out[2] == 3;
@@ -49,19 +49,19 @@ TEST_F(CommunicatorTest, AloneThereIsOnePart) {
     return status.ok() && all;
   };
   float out[3] = {};
-  EXPECT_TRUE(came(comm_->AllGatherV(data_, out, &three, kType), out));
-  EXPECT_TRUE(came(comm_->GatherV(data_, out, &three, kType, 0), out));
-  EXPECT_TRUE(came(comm_->ScatterV(data_, out, &three, kType, 0), out));
-  EXPECT_TRUE(came(comm_->ReduceScatterV(data_, out, &three, kType, ReduceOp::kAvg), out));
-  EXPECT_TRUE(came(comm_->AllToAllV(data_, &three, out, &three, kType), out));
-  EXPECT_TRUE(came(comm_->AllGatherVAsync(data_, out, &three, kType).Wait(), out));
-  EXPECT_TRUE(came(comm_->GatherVAsync(data_, out, &three, kType, 0).Wait(), out));
-  EXPECT_TRUE(came(comm_->ScatterVAsync(data_, out, &three, kType, 0).Wait(), out));
+  EXPECT_TRUE(came(comm_->AllGatherV(data_, out, &three, kFloats), out));
+  EXPECT_TRUE(came(comm_->GatherV(data_, out, &three, kFloats, 0), out));
+  EXPECT_TRUE(came(comm_->ScatterV(data_, out, &three, kFloats, 0), out));
+  EXPECT_TRUE(came(comm_->ReduceScatterV(data_, out, &three, kFloats, ReduceOp::kAvg), out));
+  EXPECT_TRUE(came(comm_->AllToAllV(data_, &three, out, &three, kFloats), out));
+  EXPECT_TRUE(came(comm_->AllGatherVAsync(data_, out, &three, kFloats).Wait(), out));
+  EXPECT_TRUE(came(comm_->GatherVAsync(data_, out, &three, kFloats, 0).Wait(), out));
+  EXPECT_TRUE(came(comm_->ScatterVAsync(data_, out, &three, kFloats, 0).Wait(), out));
   EXPECT_TRUE(
-      came(comm_->ReduceScatterVAsync(data_, out, &three, kType, ReduceOp::kSum).Wait(), out));
-  EXPECT_TRUE(came(comm_->AllToAllVAsync(data_, &three, out, &three, kType).Wait(), out));
+      came(comm_->ReduceScatterVAsync(data_, out, &three, kFloats, ReduceOp::kSum).Wait(), out));
+  EXPECT_TRUE(came(comm_->AllToAllVAsync(data_, &three, out, &three, kFloats).Wait(), out));
   const int64_t two = 2;
-  EXPECT_EQ(comm_->AllToAllV(data_, &three, out, &two, kType).message(),
+  EXPECT_EQ(comm_->AllToAllV(data_, &three, out, &two, kFloats).message(),
             "all_to_all_v (call 16) on rank 0: rank 0 sends 3 elements to rank 0, which expects 2");
 }
 
