@@ -94,6 +94,9 @@ void ProctableStop::Started() {
 void ProctableStop::Publish() {
   const RoundState* state = job_.state();
   if (state != nullptr && state->phase == JobPhase::kRunning && state->round == round_) {
+    if (!state->paused) {
+      return Started();  // a continue has undone our pause
+    }
     PublishProctable(spec_, *state, job_.host_of);
   }
   job_.pause(false);

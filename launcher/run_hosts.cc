@@ -52,7 +52,11 @@ class HostsJob {
         server_(*new MasterServer(loop, MasterCallbacks())),
         proctable_(loop, spec_,
                    {[this] { return server_.FindJob(spec_.plan.job_id); },
-                    [this](bool paused) { server_.Post(spec_.plan.job_id, PauseAsked{paused}); },
+                    [this](bool paused) {
+                      if (paused || !pause_timer_.active()) {  // else the user pauses, too
+                        server_.Post(spec_.plan.job_id, PauseAsked{paused});
+                      }
+                    },
                     [this](uint32_t node_rank) {
                       return spec_.way == StartWay::kStandalone ? Hostname() : NodeName(node_rank);
                     }}),

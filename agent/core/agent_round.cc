@@ -83,7 +83,6 @@ void AgentStep::TakeSignals(const Directive& directive) {
     s_.signals_done = order.seq;
     beat_wanted_ = true;
     if (Running() && s_.phase == AgentPhase::kRunning) {
-      s_.held_until = absl::InfiniteFuture();
       Emit(SignalRound{s_.round, order.signo});
     }
   }

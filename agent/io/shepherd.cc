@@ -177,15 +177,19 @@ class Shepherd {
     Tell(ShepherdNews::kSpawned, frame.index, result.pid, 0, "");
   }
 
-  // A held worker stands still already. The first signal of another kind lets it go, for it could
-  // not take it otherwise.
+  // A held worker stands still already. The first signal that is neither that nor the program's own
+  // lets it go, for it could not take it otherwise; one that a debugger has by then runs as that
+  // says, and stands still as the others do.
   void Signal(int signo) {
+    const bool pauses = signo == SIGSTOP || signo == SIGCONT;
     for (const auto& [pid, index] : workers_) {
-      if (held_.count(pid) == 0 || (signo != SIGSTOP && signo != SIGCONT)) {
+      if (let_go_ || held_.count(pid) == 0 || !pauses) {
         kill(-pid, signo);
       }
     }
-    if (signo != SIGSTOP) {
+    if (signo == SIGSTOP) {
+      let_go_ = false;
+    } else if (signo != SIGUSR1 && signo != SIGUSR2) {
       LetGo();
     }
   }

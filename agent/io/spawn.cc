@@ -112,13 +112,19 @@ int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_C
   Fail(out, "exec");
 }
 
+// Until the child has stopped or ended, for a second at most: a SIGCONT that comes in between takes
+// its stop away.
 void AwaitChange(pid_t pid) {
-  siginfo_t change{};
-  int waited = 0;
-  do {
-    waited =
-        waitid(P_PID, static_cast<id_t>(pid), &change, WSTOPPED | WCONTINUED | WEXITED | WNOWAIT);
-  } while (waited != 0 && errno == EINTR);
+  constexpr timespec kNap = {0, 1'000'000};
+  for (int naps = 0; naps < 1000; ++naps) {
+    siginfo_t change{};
+    const int waited = waitid(P_PID, static_cast<id_t>(pid), &change,
+                              WSTOPPED | WCONTINUED | WEXITED | WNOWAIT | WNOHANG);
+    if ((waited != 0 && errno != EINTR) || (waited == 0 && change.si_pid != 0)) {
+      return;
+    }
+    nanosleep(&kNap, nullptr);
+  }
 }
 
 // The kernel stops a traced process at its exec; then it is told to stand still untraced, too. One

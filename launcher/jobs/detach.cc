@@ -157,6 +157,7 @@ int RunDetached(JobSpec spec, const std::function<int(JobSpec)>& run) {
   int sockets[2] = {-1, -1};
   if (folder.ok() &&
       socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets) != 0) {
+    RemoveJobFolder(folder->path);
     folder = absl::ResourceExhaustedError(
         absl::StrCat("--detach: no descriptors left: ", std::strerror(errno)));
   }

@@ -70,6 +70,8 @@ class JobLogReader {
   bool SkipBefore(absl::Time since);
   // What comes next, "" at the end. Several threads or processes may read while one writes.
   std::string Next();
+  // The last `bytes` of that come once more.
+  void Back(uint64_t bytes) { at_ -= bytes; }
   // Bytes that were dropped before they could be read, since the last call.
   uint64_t TakeSkipped() { return std::exchange(skipped_, 0); }
 

@@ -68,6 +68,7 @@ Shown ShowRest(JobLogReader& log, const WaitSignals& signals) {
     for (absl::string_view rest = text; !rest.empty();) {
       signals.Poll(STDOUT_FILENO, POLLOUT, kLookAgain);
       if (WaitSignals::Pending()) {
+        log.Back(rest.size());  // whoever goes on sees them
         return Shown::kInterrupted;
       }
       pollfd ready = {STDOUT_FILENO, POLLOUT, 0};
@@ -217,7 +218,7 @@ int Follow(const StoredJob& job, JobLogReader& log, const std::string& launch, b
       if (answer == AttachAnswer::kStop) {
         SendPacket(keeper->get(), Packet::kStop, StopText({SIGINT, stopping, -1}));
         LogInfo(
-            absl::StrCat(job.record.id, stopping ? " is being killed" : " has been told to stop"));
+            absl::StrCat(job.record.id, stopping ? " is being killed" : " has been asked to stop"));
         stopping = true;
       }
       continue;

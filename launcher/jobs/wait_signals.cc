@@ -20,7 +20,11 @@ WaitSignals::WaitSignals() {
       continue;  // our caller does not want it noticed
     }
     action = {};
-    action.sa_handler = [](int got) { g_signal = got; };
+    action.sa_handler = [](int got) {
+      if (g_signal == 0 || g_signal == SIGINT) {  // a Ctrl-C hides no other
+        g_signal = got;
+      }
+    };
     sigaction(signo, &action, nullptr);
     sigaddset(&set, signo);
   }

@@ -38,7 +38,7 @@ class Program {
         return conversation_.Receive(New(tag, kMuch));
       case 2:
         conversation_.Send(New(tag, 5));
-        return conversation_.Keep();
+        return conversation_.Keep(all_.back()->transfer);
       case 3:
         return conversation_.Send(New(tag, kMuch));
       case 4:

@@ -119,7 +119,7 @@ def test_ctrl_c_can_stop_the_job_and_then_at_once(desk):
     attached.ctrl_c(asked=2)
     attached.press(b"s\n")
     result = attached.run.finish()
-    assert result.code == 130 and f"{job} has been told to stop" in result.text and f"{job} is being killed" in result.text, result
+    assert result.code == 130 and f"{job} has been asked to stop" in result.text and f"{job} is being killed" in result.text, result
     assert f"({job} goes on ending), [s]top it at once" in result.text and f"{job} has ended with 130" in result.text, result
     assert desk.jobs()[job]["state"] == "ended"
 

@@ -152,14 +152,16 @@ bool Conversation::Fits(const FrameHead& head, const TransferPtr& receiver) {
   return false;
 }
 
-void Conversation::Keep() {
-  if (out_.empty()) {
-    return;
-  }
-  Outgoing& out = out_.back();
-  if (out.head.kind == FrameKind::kWhole && out.transfer) {
-    out.kept.assign(out.transfer->data, out.transfer->data + out.head.bytes);
-    EndTransfer(std::exchange(out.transfer, nullptr));
+void Conversation::Keep(const TransferPtr& transfer) {
+  // Near the back, where it went; what the other side has asked for since may have followed it.
+  constexpr ptrdiff_t kFollowMax = 64;
+  const auto end = out_.rbegin() + std::min(kFollowMax, static_cast<ptrdiff_t>(out_.size()));
+  const auto out =
+      std::find_if(out_.rbegin(), end, [&](const Outgoing& o) { return o.transfer == transfer; });
+  if (out != end && out->head.kind == FrameKind::kWhole) {
+    out->kept.assign(transfer->data, transfer->data + out->head.bytes);
+    out->transfer = nullptr;
+    EndTransfer(transfer);
   }
 }
 

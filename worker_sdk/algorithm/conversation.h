@@ -92,8 +92,8 @@ class Conversation {
   // ResourceExhausted: too many offers wait for their receivers.
   void Send(TransferPtr transfer);
   void Receive(TransferPtr transfer);
-  // If what was sent last goes whole and has not left yet, copies it: it has ended then.
-  void Keep();
+  // If what is sent goes whole and has not left yet, copies it: it has ended then.
+  void Keep(const TransferPtr& transfer);
 
   struct Piece {
     const uint8_t* data = nullptr;

@@ -176,12 +176,15 @@ class Communicator::Impl {
   }
   // Whether we can read from all ranks of this node.
   StatusOr<bool> MeetDirectly() {
+    if (me_.direct && me_.local_size > 1) {
+      DirectReader::Allow();
+    }
     const DirectCard mine = direct_.card();
     std::vector<DirectCard> cards(executor_.arena().geometry().local_size);
     if (Status status = executor_.GatherOnNode(&mine, cards.data(), sizeof(mine)); !status.ok()) {
       return status;
     }
-    return direct_.Meet(std::move(cards)) && me_.direct;
+    return me_.direct && direct_.Meet(std::move(cards));
   }
   // How long a small call takes, connections standing: all agree on the shortest. Of several in a
   // row, as a message that came early makes one call short and the next one long.

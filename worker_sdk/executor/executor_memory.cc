@@ -1,4 +1,5 @@
 // What steps do with memory: ours, the arena's, and that of the node's other ranks.
+#include <atomic>
 #include <cstring>
 #include <string>
 
@@ -112,7 +113,9 @@ bool Executor::AllHaveTold() {
 Status Executor::ReadDirectly(uint8_t* to, const Ref& ref, uint64_t bytes) {
   const Status status = direct_->Read(ref.place, to, ToldBy(ref.place) + ref.offset, bytes);
   if (status.ok()) {
-    return {};
+    // Who has given up tells so before its memory is used for something else.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return arena_->failure();
   }
   if (Status failed = arena_->failure(); !failed.ok()) {  // it may be why that rank is gone
     return failed;
@@ -121,7 +124,9 @@ Status Executor::ReadDirectly(uint8_t* to, const Ref& ref, uint64_t bytes) {
   if (status.code() == StatusCode::kUnavailable) {
     return {status.code(), who + " has died"};
   }
-  return {status.code(), "the memory of " + who + " cannot be read: " + status.message()};
+  return {status.code(),
+          "the memory of " + who +
+              " cannot be read (MUSTER_DIRECT=off does without): " + status.message()};
 }
 
 void Executor::Reduce(const Step& step, const Call& call, uint8_t* dst, const void* const* srcs,

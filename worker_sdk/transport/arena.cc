@@ -25,6 +25,8 @@ constexpr timespec kNap = {0, kLookEvery.count()};
 constexpr timespec kShortNap = {0, 200'000};  // with work to do in between
 // Most waits are shorter; then it is time to ask whether spinning makes sense.
 constexpr uint32_t kFewSpins = 20;
+// For the failure that another rank is writing down, unless it died.
+constexpr int kFailureLooks = 10000;
 // Looks between two looks at the clock.
 constexpr int kLooks = 16;
 
@@ -211,6 +213,10 @@ bool Arena::SharesCore(uint32_t place) const {
 void Arena::Fail(StatusCode code, const std::string& why) {
   std::atomic_ref<uint32_t> claimed(header().failure_claimed);
   if (claimed.exchange(1) != 0) {
+    // Nobody takes what our memory holds from now on for a result.
+    for (int i = 0; i < kFailureLooks && failure().ok(); ++i) {
+      sched_yield();
+    }
     return;
   }
   const size_t length = std::min(why.size(), sizeof(header().failure) - 1);

@@ -4,11 +4,16 @@
 #include <string>
 #include <utility>
 
+#include "worker_sdk/base/at_end.h"
+
 namespace muster {
 namespace {
 
 // Pieces of a message that are moved at once: others want the lock, too.
 constexpr int kMovesAtOnce = 32;
+
+// Allocates nothing.
+Status OutOfMemory() { return {StatusCode::kResourceExhausted, "out of memory"}; }
 
 }  // namespace
 
@@ -96,6 +101,11 @@ TransferPtr Messages::Begin(uint32_t rank, Way way, Transfer what) {
 Status Messages::DoNow(uint32_t rank, Way way, Transfer what, std::chrono::nanoseconds timeout) {
   // It owns nothing: a conversation forgets what has ended, and until then we are here.
   const TransferPtr transfer(TransferPtr(), &what);
+  const AtEnd give_up([&] {
+    if (!transfer->ended) {  // an exception ends us
+      GiveUpOn(rank, transfer, OutOfMemory());
+    }
+  });
   std::unique_lock lock(mutex_);
   Peer& peer = BeginLocked(rank, way, transfer);
   return WaitLocked(rank, peer, transfer, timeout, std::move(lock));
@@ -110,7 +120,7 @@ Messages::Peer& Messages::BeginLocked(uint32_t rank, Way way, const TransferPtr&
   }
   Pump(rank, peer);
   if (way == Way::kSend && !transfer->ended) {
-    peer.conversation.Keep();
+    peer.conversation.Keep(transfer);
   }
   Activate(rank, peer);
   return peer;
@@ -172,6 +182,13 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
   if (peer.conversation.ended() || (!peer.channel && !Connect(rank, peer))) {
     return false;
   }
+  bool whole = false;
+  const AtEnd end([&] {
+    if (!whole) {  // an exception has come in the middle of what the two say
+      peer.conversation.End(OutOfMemory());
+      peer.channel->Abort();
+    }
+  });
   bool moved = MovePull(peer);
   ByteChannel::Moved in;
   ByteChannel::Moved out;
@@ -187,6 +204,7 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
   } else if (peer.conversation.ended()) {
     peer.channel->Abort();  // it said goodbye, or nonsense
   }
+  whole = true;
   return moved;
 }
 
@@ -275,7 +293,9 @@ void Messages::LookAround() {
     if (end == LineEnd::kNone || !peer.channel) {
       continue;
     }
-    Pump(rank, peer);  // what it said before
+    while (Pump(rank, peer)) {
+      // What it said before; it says no more.
+    }
     peer.conversation.End(end == LineEnd::kDied
                               ? GoneStatus(rank, {})
                               : Status(StatusCode::kFailedPrecondition,

@@ -129,10 +129,10 @@ class Messages {
   const DirectReader* direct_ = nullptr;  // SetDirect()
 
   std::mutex mutex_;
-  std::map<uint32_t, Peer> peers_;  // by rank
-  std::vector<uint32_t> active_;    // ranks whose conversation is open
-  std::atomic<bool> idle_{true};    // active_ is empty
-  uint32_t waiting_ = 0;            // threads in Wait
+  std::map<uint32_t, Peer> peers_;     // by rank
+  std::vector<uint32_t> active_;       // ranks whose conversation is open
+  std::atomic<bool> idle_{true};       // active_ is empty
+  std::atomic<uint32_t> waiting_ = 0;  // threads in Wait
   bool closed_ = false;
 };
 

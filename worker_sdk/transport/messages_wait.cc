@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "worker_sdk/base/at_end.h"
 #include "worker_sdk/transport/messages.h"
 
 namespace muster {
@@ -57,13 +58,13 @@ Status Messages::WaitLocked(uint32_t rank, Peer& peer, const TransferPtr& transf
                             std::chrono::nanoseconds timeout, std::unique_lock<std::mutex> lock) {
   if (!transfer->ended) {
     ++waiting_;
+    const AtEnd leave([this] { --waiting_; });
     Spin(rank, peer, transfer, lock);
     if (!transfer->ended) {
       lock.unlock();
       WaitLong(rank, transfer, timeout);
       lock.lock();
     }
-    --waiting_;
   }
   return transfer->status;
 }

@@ -119,6 +119,16 @@ TEST_F(JobLog, AFollowerMissesNothingAcrossPieces) {
   EXPECT_EQ(Rest(reader), "");
 }
 
+TEST_F(JobLog, WhatWasNotShownComesOnceMore) {
+  JobLogWriter writer(folder_, 4096);
+  ASSERT_TRUE(writer.Open().ok());
+  writer.Append("one\ntwo\n", now_);
+  JobLogReader reader(folder_);
+  EXPECT_EQ(reader.Next(), "one\ntwo\n");
+  reader.Back(4);
+  EXPECT_EQ(Rest(reader), "two\n");
+}
+
 TEST_F(JobLog, AfterAFullDiskWhatFitsAgainIsThere) {
   JobLogWriter writer(folder_, 8192);
   ASSERT_TRUE(writer.Open().ok());

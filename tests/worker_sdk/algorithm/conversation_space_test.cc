@@ -18,7 +18,7 @@ TEST_F(ConversationTest, WhatIsKeptIsBounded) {
   const auto send = [&] {
     sends.push_back(std::make_unique<Owned>(5, 1000, static_cast<uint8_t>(sends.size())));
     a.Send(sends.back()->transfer);
-    a.Keep();
+    a.Keep(sends.back()->transfer);
     return sends.back()->transfer->ended;
   };
   while (send()) {
@@ -39,7 +39,7 @@ TEST_F(ConversationTest, WhatIsKeptIsBounded) {
   b.Receive(other.transfer);
   Owned last(6, 1000, 77);
   a.Send(last.transfer);
-  a.Keep();
+  a.Keep(last.transfer);
   EXPECT_FALSE(last.transfer->ended);
   MoveAll();
   EXPECT_TRUE(last.transfer->ended);
@@ -100,7 +100,7 @@ TEST_F(ConversationTest, NoMatchedPairHangsForLackOfSpace) {
         sends[side].push_back(std::make_unique<Owned>(static_cast<uint32_t>(random() % kTags),
                                                       bytes, static_cast<uint8_t>(i)));
         sides[side].Send(sends[side].back()->transfer);
-        sides[side].Keep();
+        sides[side].Keep(sends[side].back()->transfer);
         went += sends[side].back()->transfer->ended ? Conversation::kMessageCost + bytes : 0;
       }
       std::vector<uint32_t> tags(kTags);
@@ -148,7 +148,7 @@ TEST_F(ConversationTest, ManyAreKeptAndFound) {
   for (uint32_t i = 0; i < kMany; ++i) {
     sends.emplace_back(i, 8, static_cast<uint8_t>(i));
     a.Send(sends.back().transfer);
-    a.Keep();
+    a.Keep(sends.back().transfer);
   }
   for (uint32_t i = kMany; i > 0; --i) {
     Owned received(i - 1, 8);

@@ -75,7 +75,7 @@ TEST_F(ConversationTest, RandomMessagesArriveInTheOrderOfTheirTag) {
           if (mine.sent < mine.sends.size()) {
             sides[side].Send(mine.sends[mine.sent++]->transfer);
             if (random() % 2 == 0) {
-              sides[side].Keep();
+              sides[side].Keep(mine.sends[mine.sent - 1]->transfer);
             }
           }
           break;
@@ -246,7 +246,7 @@ TEST_F(ConversationTest, AnAbandonedPullIsOver) {
 TEST_F(ConversationTest, WhatIsKeptIsCopied) {
   Owned sent(1, 100, 8);
   a.Send(sent.transfer);
-  a.Keep();
+  a.Keep(sent.transfer);
   ASSERT_TRUE(sent.transfer->ended);
   std::fill(sent.memory.begin(), sent.memory.end(), uint8_t{0});
   Owned received(1, 100);
@@ -308,11 +308,31 @@ TEST_F(ConversationTest, AbandonedMemoryIsNotTouched) {
   EXPECT_TRUE(b.ended());
 }
 
+// An answer to the other side may have come between.
+TEST_F(ConversationTest, WhatIsKeptNeedNotBeTheLast) {
+  Owned large(1, 100'000, 5);
+  Owned large_received(1, 100'000);
+  a.Send(large.transfer);
+  b.Receive(large_received.transfer);
+  Move(a, b);
+  Owned sent(2, 100, 8);
+  a.Send(sent.transfer);
+  Move(b, a);  // accepted: its data goes behind
+  a.Keep(sent.transfer);
+  EXPECT_TRUE(sent.transfer->ended && sent.status().ok());
+  sent.memory.assign(100, 0);
+  Owned received(2, 100);
+  b.Receive(received.transfer);
+  MoveAll();
+  EXPECT_EQ(received.memory, std::vector<uint8_t>(100, 8));
+  EXPECT_EQ(large_received.memory, large.memory);
+}
+
 TEST_F(ConversationTest, CloseSendsWhatIsKeptAndSaysGoodbye) {
   Owned kept(1, 100, 8);
   Owned asked(2, 10);
   a.Send(kept.transfer);
-  a.Keep();
+  a.Keep(kept.transfer);
   a.Receive(asked.transfer);
   a.Close({StatusCode::kFailedPrecondition, "closed"});
   EXPECT_EQ(asked.status().message(), "closed");

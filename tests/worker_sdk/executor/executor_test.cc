@@ -76,6 +76,25 @@ TEST(ExecutorTest, MemoryThatCannotBeReadEndsTheCall) {
   });
 }
 
+// Its memory is its program's again, and may hold anything.
+TEST(ExecutorTest, WhatIsReadFromOneThatHasGivenUpIsNoResult) {
+  Cluster cluster({2});
+  const auto reader = cluster.MeetDirectly();
+  Executor root = cluster.Open(0);
+  Executor other = cluster.Open(1);
+  root.SetDirect(reader.get());
+  other.SetDirect(reader.get());
+  root.SetTimeout(std::chrono::milliseconds(1));
+  const Call call = Of(OpKind::kBroadcast, 100'000);
+  std::vector<float> data(100'000, 1);
+  const Status gave_up = root.Run(call, data.data(), data.data());
+  EXPECT_EQ(gave_up.code(), StatusCode::kDeadlineExceeded);
+  std::fill(data.begin(), data.end(), 2.0F);
+  std::vector<float> got(100'000);
+  const Status status = other.Run(call, got.data(), got.data());
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.ToString();
+}
+
 TEST(ExecutorTest, AverageDividesOnce) {
   Cluster cluster({2, 2});
   RunRanks(4, [&](uint32_t rank) {

@@ -23,6 +23,7 @@ class Neighbour {
     process_ = fork();
     if (process_ == 0) {
       const DirectReader theirs;
+      DirectReader::Allow();
       for (size_t i = 0; i < kBytes; ++i) {
         memory_[i] = static_cast<uint8_t>(i * 7 + i / 256);
       }
