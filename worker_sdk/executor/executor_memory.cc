@@ -1,5 +1,4 @@
 // What steps do with memory: ours, the arena's, and that of the node's other ranks.
-#include <atomic>
 #include <cstring>
 #include <string>
 
@@ -114,7 +113,6 @@ Status Executor::ReadDirectly(uint8_t* to, const Ref& ref, uint64_t bytes) {
   const Status status = direct_->Read(ref.place, to, ToldBy(ref.place) + ref.offset, bytes);
   if (status.ok()) {
     // Who has given up tells so before its memory is used for something else.
-    std::atomic_thread_fence(std::memory_order_acquire);
     return arena_->failure();
   }
   if (Status failed = arena_->failure(); !failed.ok()) {  // it may be why that rank is gone
