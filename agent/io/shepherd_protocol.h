@@ -17,7 +17,7 @@ namespace muster {
 enum class ShepherdOrder : uint32_t {
   kPrograms,  // payload none; fd = memfd with a PackedStrings: wdir, count of argv, argv...,
               // environment...; value = 1: its workers are held at their exec, until a kSignal
-              // other than SIGSTOP
+              // other than SIGSTOP, SIGUSR1 and SIGUSR2
   kSpawn,   // index; payload = PackedStrings of the worker's own environment; fds = stdin (absent:
             // /dev/null), out, err; value = 1: stdin is a terminal, and its controlling one
   kSignal,  // value = signal, to the process group of every living worker

@@ -45,14 +45,6 @@ class DirectMaker : private ScheduleMaker {
   }
   // Bytes of one of `call_.parts`.
   uint64_t Part(uint64_t part) const { return PieceOfPart(part, 0, bytes_); }
-  // Of our part in what `from` has for all.
-  uint64_t BeginOf(uint32_t from) const {
-    uint64_t out = call_.parts == nullptr ? me() * bytes_ : 0;
-    for (uint32_t i = 0; call_.parts != nullptr && i < me(); ++i) {
-      out += Part(PartTo(from, i));
-    }
-    return out;
-  }
   void Read(Ref dst, uint32_t place, uint64_t offset, uint64_t bytes) {
     Copy(dst, {Space::kTheirs, place, offset}, bytes);
   }
@@ -121,7 +113,9 @@ class DirectMaker : private ScheduleMaker {
   }
   void AllToAll() {
     Copy(Out(OutAt(me())), In(InAt(me())), Part(PartTo(me(), me())));
-    OfOthers([&](uint32_t i) { Read(Out(OutAt(i)), i, BeginOf(i), Part(PartTo(i, me()))); });
+    OfOthers([&](uint32_t i) {
+      Read(Out(OutAt(i)), i, Packed(i, 0, me(), 0, bytes_), Part(PartTo(i, me())));
+    });
     Publish();
     WaitAll();
   }

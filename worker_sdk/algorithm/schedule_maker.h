@@ -92,6 +92,18 @@ class ScheduleMaker {
     const uint64_t bytes = call_.parts[part] * SizeOf(call_.dtype);
     return std::min(piece, bytes - std::min(at, bytes));
   }
+  // Bytes of the pieces that go from `from` to the first `places` of `node`, one behind another.
+  uint64_t Packed(uint32_t from, uint32_t node, uint32_t places, uint64_t at,
+                  uint64_t piece) const {
+    if (call_.parts == nullptr) {
+      return places * piece;
+    }
+    uint64_t out = 0;
+    for (uint32_t place = 0; place < places; ++place) {
+      out += PieceOfPart(PartTo(from, layout_.RankOf(node, place)), at, piece);
+    }
+    return out;
+  }
   // A piece for every rank of the world fits into `bytes`.
   uint64_t PieceMax(uint64_t bytes) const {
     return std::max(kShareUnit, bytes / layout_.world() / kShareUnit * kShareUnit);
@@ -173,18 +185,6 @@ class BetweenNodesMaker : protected ScheduleMaker {
     if (IsSent(at, bytes)) {
       Receive(from, dst, bytes);
     }
-  }
-  // Bytes of the pieces that go from `from` to the first `places` of `node`, one behind another.
-  uint64_t Packed(uint32_t from, uint32_t node, uint32_t places, uint64_t at,
-                  uint64_t piece) const {
-    if (call_.parts == nullptr) {
-      return places * piece;
-    }
-    uint64_t out = 0;
-    for (uint32_t place = 0; place < places; ++place) {
-      out += PieceOfPart(PartTo(from, layout_.RankOf(node, place)), at, piece);
-    }
-    return out;
   }
   // Pieces of this turn for every rank into our slot, node by node: those of a node, one behind
   // another, begin where the largest ones would.

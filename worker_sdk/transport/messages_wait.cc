@@ -135,8 +135,9 @@ bool Messages::IsHeldBack(uint32_t rank, const TransferPtr& transfer) {
 
 void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why) {
   const std::lock_guard lock(mutex_);
-  if (!transfer->ended) {
-    Peer& peer = peers_.at(rank);
+  const auto at = peers_.find(rank);
+  if (at != peers_.end() && !transfer->ended) {
+    Peer& peer = at->second;
     peer.conversation.Abandon(transfer, why);
     if (peer.channel && peer.conversation.ended()) {
       peer.channel->Abort();

@@ -64,11 +64,15 @@ class ConversationTest : public testing::Test {
     a.AllowPulls();
     b.AllowPulls();
   }
-  // Of a message that is offered and accepted.
-  void SendABeginning(Owned& sent, Owned& received) {
+  // A message that b asks for; a large one is offered, and b has the offer.
+  void Offer(Owned& sent, Owned& received) {
     a.Send(sent.transfer);
     b.Receive(received.transfer);
     Move(a, b);
+  }
+  // Of a message that is offered and accepted.
+  void SendABeginning(Owned& sent, Owned& received) {
+    Offer(sent, received);
     Move(b, a);
     Move(a, b, 1000);
   }

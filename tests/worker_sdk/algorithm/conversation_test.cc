@@ -179,9 +179,7 @@ TEST_F(ConversationTest, WhatIsPulledIsTheSendersUntilAllOfItIsTaken) {
   AllowPulls();
   Owned sent(1, 3'000'000, 5);
   Owned received(1, 3'000'000);
-  a.Send(sent.transfer);
-  b.Receive(received.transfer);
-  Move(a, b);
+  Offer(sent, received);
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(received.transfer->ended);
     EXPECT_TRUE(b.open());
@@ -200,9 +198,7 @@ TEST_F(ConversationTest, OnlyWhatPaysIsPulled) {
   for (const uint64_t bytes : {Conversation::kPulledAbove, Conversation::kPulledMax + 1}) {
     Owned sent(1, bytes, 5);
     Owned received(1, bytes);
-    a.Send(sent.transfer);
-    b.Receive(received.transfer);
-    Move(a, b);
+    Offer(sent, received);
     EXPECT_EQ(b.NextPull().bytes, 0U) << bytes;
     MoveAll();
     EXPECT_TRUE(received.transfer->ended && received.memory == sent.memory) << bytes;
@@ -213,9 +209,7 @@ TEST_F(ConversationTest, WhatCannotBePulledIsSent) {
   AllowPulls();
   Owned sent(1, 2'000'000, 5);
   Owned received(1, 2'000'000);
-  a.Send(sent.transfer);
-  b.Receive(received.transfer);
-  Move(a, b);
+  Offer(sent, received);
   Pull(b, 1'000'000);
   b.PullFailed();
   EXPECT_EQ(b.NextPull().bytes, 0U);
@@ -312,9 +306,7 @@ TEST_F(ConversationTest, AbandonedMemoryIsNotTouched) {
 TEST_F(ConversationTest, WhatIsKeptNeedNotBeTheLast) {
   Owned large(1, 100'000, 5);
   Owned large_received(1, 100'000);
-  a.Send(large.transfer);
-  b.Receive(large_received.transfer);
-  Move(a, b);
+  Offer(large, large_received);
   Owned sent(2, 100, 8);
   a.Send(sent.transfer);
   Move(b, a);  // accepted: its data goes behind
