@@ -38,13 +38,6 @@ uint32_t* Word(uint64_t& phase) {
 
 }  // namespace
 
-WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus) {
-  WaitPolicy policy;
-  // A wake-up across cores costs 70 us on virtual machines; a spin of that length costs no more.
-  policy.spins = local_size <= cpus ? 200 : 0;
-  return policy;
-}
-
 StatusOr<std::unique_ptr<Arena>> Arena::Map(const UniqueFd& memory, ArenaGeometry geometry,
                                             uint32_t place, std::vector<uint32_t> rank_of,
                                             WaitPolicy policy) {
@@ -129,7 +122,7 @@ Status Arena::WaitSince(std::chrono::steady_clock::time_point begin, uint32_t pl
       sched_yield();
     }
     const bool busy = work_ && work_();
-    awake = awake && std::chrono::steady_clock::now() - begin < policy_.yields;
+    awake = awake && !policy_.IsLong(std::chrono::steady_clock::now() - begin);
     if (awake) {
       continue;
     }

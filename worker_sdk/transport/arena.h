@@ -15,15 +15,9 @@
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
 #include "worker_sdk/transport/rank_name.h"
+#include "worker_sdk/transport/wait_policy.h"
 
 namespace muster {
-
-// How long a rank tries before it lets others run, and before it sleeps.
-struct WaitPolicy {
-  uint32_t spins = 0;  // looks at the line, with a pause between: only where each rank has a core
-  std::chrono::microseconds yields{200};  // then gives the core away between looks
-};
-WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus);
 
 class Arena {
  public:

@@ -99,7 +99,7 @@ void Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
     auto now = Clock::now();
     if (moved) {
       last_moved = now;
-    } else if (now - last_moved < policy.yields) {
+    } else if (!policy.IsLong(now - last_moved)) {
       sched_yield();
     } else {
       Sleep(rank, transfer);

@@ -20,6 +20,8 @@ constexpr size_t kGathered = 16;
 constexpr int kNapMs = 50;      // then whoever waits looks around
 constexpr int kShortNapMs = 1;  // with work to do in between
 constexpr std::chrono::microseconds kSpin{5};
+// Looks before we ask whether it is time to sleep.
+constexpr uint32_t kLooks = 16;
 constexpr std::chrono::milliseconds kLastWordWithin{100};
 constexpr uint64_t kFailureBytesMax = 1024;
 
@@ -41,6 +43,14 @@ bool IsReason(uint64_t code) {
       break;
   }
   return false;
+}
+
+// Whether what came last over this connection came in on the core that we are on. Its sender may
+// be there itself, another node's rank on the same machine, and cannot run while we spin.
+bool SharesCore(int fd) {
+  int core = -1;
+  socklen_t size = sizeof(core);
+  return getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) == 0 && core == sched_getcpu();
 }
 
 bool IsMomentary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -326,10 +336,11 @@ Status Peers::Ended() const {
 template <typename Done>
 Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& give_up) {
   using Clock = std::chrono::steady_clock;
-  const auto limit = policy_.yields + (policy_.spins > 0 ? kSpin : std::chrono::microseconds(0));
   Clock::time_point begin;
   Clock::time_point since;
   Peer* whom = from;
+  bool shares = false;  // a core with it
+  uint32_t looks = 0;
   for (bool first = true;; first = false) {
     const uint64_t before = moved_;
     Progress();
@@ -343,15 +354,18 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
       begin = Clock::now();
       since = first ? begin : since;
       whom = whom == nullptr ? &peers_[Blocking(sends)] : whom;
+      shares = first ? SharesCore(whom->fd.get()) : shares;
+      looks = 0;
       continue;
     }
     const auto waited = Clock::now() - begin;
-    if (waited >= limit) {
-      if (Status status = Sleep(from, sends, give_up); !status.ok()) {
-        return status;
-      }
-    } else if (policy_.spins == 0 || waited >= kSpin) {
+    if (policy_.spins > 0 && !shares && waited < kSpin) {
+      continue;
+    }
+    if (++looks % kLooks != 0 || !policy_.IsLong(waited)) {
       sched_yield();
+    } else if (Status status = Sleep(from, sends, give_up); !status.ok()) {
+      return status;
     }
   }
 }

@@ -1,0 +1,61 @@
+#include "worker_sdk/transport/wait_policy.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace muster {
+namespace {
+
+using std::chrono::microseconds;
+
+TEST(WaitPolicy, SpinsOnlyWhereEachRankHasACore) {
+  EXPECT_GT(WaitPolicyFor(2, 2).spins, 0U);
+  EXPECT_EQ(WaitPolicyFor(3, 2).spins, 0U);
+}
+
+TEST(WaitPolicy, AShortWaitIsNotLongAndALongOneIs) {
+  for (const WaitPolicy& policy : {WaitPolicyFor(1, 1), WaitPolicyFor(2, 1)}) {
+    EXPECT_FALSE(policy.IsLong(microseconds(19)));
+    EXPECT_TRUE(policy.IsLong(microseconds(200)));
+  }
+}
+
+TEST(WaitPolicy, OnACrowdedMachineAWaitIsLongEarlyUnlessTheCrowdIsOurs) {
+  std::atomic<bool> done = false;
+  std::vector<std::thread> crowd(static_cast<size_t>(2 * sysconf(_SC_NPROCESSORS_ONLN) + 1));
+  for (std::thread& one : crowd) {
+    one = std::thread([&] {
+      while (!done) {
+      }
+    });
+  }
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  bool early = false;
+  while (!early && std::chrono::steady_clock::now() < limit) {
+    early = WaitPolicyFor(1, 1).IsLong(microseconds(20));
+  }
+  EXPECT_TRUE(early);
+  EXPECT_FALSE(WaitPolicyFor(2, 1).IsLong(microseconds(199)));
+  done = true;
+  for (std::thread& one : crowd) {
+    one.join();
+  }
+}
+
+TEST(WaitPolicy, ReadsTheNumberOfRunningThreads) {
+  EXPECT_FALSE(IsCrowded("0.20 9.18 9.12 2/80 11206\n", 2));
+  EXPECT_TRUE(IsCrowded("0.20 0.18 0.12 3/80 11206\n", 2));
+  EXPECT_TRUE(IsCrowded("17/80", 16));
+  for (const char* nonsense :
+       {"", " ", "/", "x/80", "0.2 0.1 0.1 /80", "99999999999999999999/80"}) {
+    EXPECT_FALSE(IsCrowded(nonsense, 0)) << nonsense;
+  }
+}
+
+}  // namespace
+}  // namespace muster
