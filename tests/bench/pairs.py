@@ -82,27 +82,33 @@ class Bench:
 
     def case(self, case, tools, repeat, peer=None):
         """Interleaves `tools`; `peer` names the one that counts (default: the second)."""
-        return self._rows(case, self._take_turns(tools, repeat), peer)
+        median, worse = self._rows(case, self._take_turns(tools, repeat), peer)
+        self.worst = max(self.worst, worse)
+        return median
 
     def cells(self, case, tools, repeat):
-        """The same where a run measures many things: {name: number}."""
+        """The same where a run measures many things: {name: number}. The limit holds for their geometric mean: of one
+        alone, a few calls long, it would hold for what else the machine did in that moment."""
         runs = self._take_turns(tools, repeat)
-        for name in next(iter(runs.values()))[0]:
-            self._rows(f"{case} {name}", {tool: [one[name] for one in v] for tool, v in runs.items()}, None)
+        worse = [
+            self._rows(f"{case} {name}", {tool: [one[name] for one in v] for tool, v in runs.items()}, None)[1]
+            for name in next(iter(runs.values()))[0]
+        ]
+        self.worst = max(self.worst, statistics.geometric_mean(worse))
 
     def _rows(self, case, values, peer):
         ours, *others = values
         peer = peer or (others[0] if others else None)
         median = {tool: statistics.median(v) for tool, v in values.items()}
+        worse = 0.0  # than the peer, if there is one
         for tool, v in values.items():
             ratio = ""
             if tool == ours and peer:
                 worse = median[peer] / median[ours] if self.more_is_better else median[ours] / median[peer]
-                self.worst = max(self.worst, worse)
                 ratio = f"{median[ours] / median[peer]:.2f}"
             numbers = f"{median[tool]:.2f},{self.unit},{min(v):.2f},{max(v):.2f},{len(v)}"
             self._row(f"{self.name},{case},{tool},{numbers},{ratio}")
-        return median
+        return median, worse
 
     def values(self, case, runs, units):
         """Rows without a peer: `runs` are dicts of the same values; their unit is in `units`, else the benchmark's."""
