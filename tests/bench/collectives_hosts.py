@@ -42,7 +42,7 @@ def main():
     with Lab(2 if bench.smoke else 4) as lab:
         hosts = list(lab)
         if bench.smoke:  # a core for each rank: with more of them, it is the scheduler of the machine that is measured
-            bench.cells("1+1", tools(hosts, 1, ["--ops", "allreduce,barrier", "--max", 1 << 16, "--seconds", 0.1]), 3)
+            bench.cells("1+1", tools(hosts, 1, ["--ops", "allreduce,barrier", "--max", 1 << 16, "--seconds", 0.1]), 5)
         else:
             for per_host in 1, 2, 16:
                 bench.cells(f"{per_host}+{per_host}", tools(hosts[:2], per_host, every), 3)

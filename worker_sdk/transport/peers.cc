@@ -46,7 +46,7 @@ bool IsReason(uint64_t code) {
 }
 
 // Whether what came last over this connection came in on the core that we are on. Its sender may
-// be there itself, another node's rank on the same machine, and cannot run while we spin.
+// be there itself, if it is on this machine, and cannot run while we spin.
 bool SharesCore(int fd) {
   int core = -1;
   socklen_t size = sizeof(core);
@@ -362,7 +362,7 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
     if (policy_.spins > 0 && !shares && waited < kSpin) {
       continue;
     }
-    if (++looks % kLooks != 0 || !policy_.IsLong(waited)) {
+    if (++looks % kLooks != 0 || !policy_.IsLong(waited, shares)) {
       sched_yield();
     } else if (Status status = Sleep(from, sends, give_up); !status.ok()) {
       return status;

@@ -24,8 +24,9 @@ WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus) {
 // to others of one's own. Where each rank has a core by its node's count, but other programs are
 // there, too, the awaited rank may stand behind one that waits: once that one sleeps, it goes on.
 // More ranks than cores are one group, and yields serve them.
-bool WaitPolicy::IsLong(std::chrono::nanoseconds waited) const {
-  return waited >= yields || (spins > 0 && waited >= kBeforeWeAsk && IsCrowded());
+bool WaitPolicy::IsLong(std::chrono::nanoseconds waited, bool shares_core) const {
+  const bool asks = spins > 0 && (shares_core || waited >= kBeforeWeAsk);
+  return waited >= yields || (asks && IsCrowded());
 }
 
 bool IsCrowded() {

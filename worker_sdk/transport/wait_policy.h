@@ -12,8 +12,8 @@ struct WaitPolicy {
   uint32_t spins = 0;  // looks at the line, with a pause between: only where each rank has a core
   std::chrono::microseconds yields{200};  // then gives the core away between looks
 
-  // Whether a wait of this length goes on asleep. Any thread.
-  bool IsLong(std::chrono::nanoseconds waited) const;
+  // Whether a wait of this length goes on asleep. `shares_core`: seemingly with the awaited one.
+  bool IsLong(std::chrono::nanoseconds waited, bool shares_core = false) const;
 };
 WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus);
 
