@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/channel_relay.h"
+#include "agent/io/dial.h"
 #include "agent/io/log_file.h"
 #include "agent/io/master_client.h"
 #include "agent/io/node_facts.h"
@@ -38,6 +39,9 @@ constexpr char kHelp[] =
     "  muster-agent --stdio    take orders on stdin and stdout (what launch does, through ssh or "
     "directly)\n"
     "  muster-agent --stdio BUILD SCRIPT    the same; one of another build becomes `sh -c SCRIPT`\n"
+    "  muster-agent --dial [NODE]    read on stdin whom to call, and take orders there, as node "
+    "NODE "
+    "(SLURMD_NODENAME)\n"
     "  muster-agent --build    print the build; both sides of a job must be of the same\n"
     "  muster-agent --help\n";
 
@@ -62,13 +66,21 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
+// What launch says comes in, and what it is told goes out.
+struct Channel {
+  UniqueFd in;
+  UniqueFd out;
+};
+
 // stdin and stdout are the channel; from now on nothing else may touch them.
-void TakeChannel(UniqueFd& in, UniqueFd& out) {
-  in.Reset(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
-  out.Reset(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+Channel TakeChannel() {
+  Channel channel;
+  channel.in.Reset(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+  channel.out.Reset(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   dup2(null.get(), STDIN_FILENO);
   dup2(null.get(), STDOUT_FILENO);
+  return channel;
 }
 
 // What the agent loop needs, from the starter's words and this machine.
@@ -136,12 +148,10 @@ int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, Shepher
   return code;
 }
 
-int RunOnChannel() {
+// `secret`: of a ticket; over other channels it comes with the bootstrap.
+int RunOnChannel(Channel channel, const std::string& secret) {
   const absl::Time deadline = BootNow() + kBootstrapWithin;
-  UniqueFd in;
-  UniqueFd out;
-  TakeChannel(in, out);
-  if (const absl::Status status = AnnounceAgent(out.get(), deadline); !status.ok()) {
+  if (const absl::Status status = AnnounceAgent(channel.out.get(), deadline); !status.ok()) {
     return Fail(status);
   }
   // The answer takes a while to come through ssh: what needs none of it is done meanwhile.
@@ -152,9 +162,12 @@ int RunOnChannel() {
   if (const absl::Status status = CheckThreads(kThreadsOfGrpc); !status.ok()) {
     return Fail(status);
   }
-  absl::StatusOr<AgentBootstrap> bootstrap = ReadBootstrap(in.get(), deadline);
+  absl::StatusOr<AgentBootstrap> bootstrap = ReadBootstrap(channel.in.get(), deadline);
   if (!bootstrap.ok()) {
     return Fail(bootstrap.status());
+  }
+  if (!secret.empty()) {
+    bootstrap->secret = secret;
   }
   absl::StatusOr<AgentLoop::Options> options = OptionsOf(*bootstrap);
   if (!options.ok()) {
@@ -178,18 +191,37 @@ int RunOnChannel() {
     return Fail(shepherd.status());
   }
   absl::StatusOr<std::unique_ptr<ChannelRelay>> relay =
-      ChannelRelay::Start(std::move(in), std::move(out));
+      ChannelRelay::Start(std::move(channel.in), std::move(channel.out));
   if (!relay.ok()) {
     return Fail(relay.status());
   }
   return RunLoop(*bootstrap, *std::move(options), *std::move(shepherd), **relay);
 }
 
+// `node`: as launch knows this node.
+int RunDialed(const std::string& node) {
+  const absl::Time deadline = BootNow() + kBootstrapWithin;
+  const Channel standard = TakeChannel();
+  const absl::StatusOr<DialTicket> ticket = ReadTicket(standard.in.get(), deadline);
+  if (!ticket.ok()) {
+    return Fail(ticket.status());
+  }
+  absl::StatusOr<UniqueFd> socket = Dial(*ticket, node, deadline);
+  if (!socket.ok()) {
+    return Fail(absl::Status(socket.status().code(),
+                             absl::StrCat(Hostname(), ": ", socket.status().message())));
+  }
+  Channel channel;
+  channel.in.Reset(fcntl(socket->get(), F_DUPFD_CLOEXEC, 3));
+  channel.out = *std::move(socket);
+  return RunOnChannel(std::move(channel), ticket->secret);
+}
+
 }  // namespace
 }  // namespace muster
 
 int main(int argc, char** argv) {
-  const std::string word = argc == 2 || argc == 4 ? argv[1] : "";
+  const std::string word = argc >= 2 && argc <= 4 ? argv[1] : "";
   if (word == "--build" || word == "--version") {
     std::printf("%s\n", std::string(muster::BuildName()).c_str());
     return 0;
@@ -198,7 +230,10 @@ int main(int argc, char** argv) {
     std::fputs(muster::kHelp, stdout);
     return 0;
   }
-  if (word != "--stdio") {
+  const bool dials = word == "--dial" && argc <= 3;
+  const char* slurm = std::getenv("SLURMD_NODENAME");
+  const std::string node = dials && argc == 3 ? argv[2] : slurm != nullptr ? slurm : "";
+  if (dials ? node.empty() : word != "--stdio" || argc == 3) {
     std::fputs(muster::kHelp, stderr);
     return 2;
   }
@@ -213,5 +248,9 @@ int main(int argc, char** argv) {
   for (const int signo : {SIGINT, SIGHUP, SIGQUIT}) {
     signal(signo, [](int) {});  // a handler: what is ignored would stay ignored in the workers
   }
-  _exit(muster::RunOnChannel());  // launch waits for our end: no static destructors of gRPC
+  if (dials) {  // under a scheduler, which tells launch, too, and kills what stays too long
+    signal(SIGTERM, [](int) {});
+  }
+  // launch waits for our end: no static destructors of gRPC.
+  _exit(dials ? muster::RunDialed(node) : muster::RunOnChannel(muster::TakeChannel(), ""));
 }

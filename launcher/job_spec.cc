@@ -79,9 +79,4 @@ std::vector<std::string> ValuesOf(const JobSpec& spec, OptionId id) {
   }
 }
 
-std::string HostPort(const std::string& host, uint16_t port) {
-  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
-                                      : absl::StrCat(host, ":", port);
-}
-
 }  // namespace muster

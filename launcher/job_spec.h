@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "launcher/schedule/allocation.h"
 #include "launcher/schedule/hostfile.h"
+#include "launcher/schedule/slurm.h"
 #include "proto/base/limits.h"
 #include "proto/base/work_plan.h"
 
@@ -188,13 +189,14 @@ struct JobSpec {
   StartWay way = StartWay::kLocal;
   uint32_t nodes_min = 1;
   uint32_t nodes_max = 1;
-  std::optional<uint32_t> total;         // -n; once resolved, of all programs together
-  std::optional<uint32_t> per_node;      // -ppn
-  std::vector<std::string> hosts_texts;  // --hosts, one for each time it was given
-  std::vector<std::string> hostfiles;    // --hostfile, likewise
-  std::string rankfile;                  // --rankfile
-  std::vector<HostEntry> hosts;          // in order of the list, before --nnodes cuts it
-  std::vector<NodeWorkers> nodes;        // kLocal, kStandalone, kHosts: all of them; else empty
+  std::optional<uint32_t> total;          // -n; once resolved, of all programs together
+  std::optional<uint32_t> per_node;       // -ppn
+  std::vector<std::string> hosts_texts;   // --hosts, one for each time it was given
+  std::vector<std::string> hostfiles;     // --hostfile, likewise
+  std::string rankfile;                   // --rankfile
+  std::optional<GivenHosts> given_hosts;  // a scheduler's, where nothing else says where to run
+  std::vector<HostEntry> hosts;           // in order of the list, before --nnodes cuts it
+  std::vector<NodeWorkers> nodes;         // kLocal, kStandalone, kHosts: all of them; else empty
   bool oversubscribe = false;
   std::vector<std::string> exclude_texts;  // --exclude, one for each time it was given
   // What is different on single nodes, in the order of the job file.
@@ -275,8 +277,5 @@ std::vector<std::string> ProgramArgv(const JobSpec& spec, absl::string_view pyth
 absl::string_view StartWayName(StartWay way);
 // As it is typed.
 absl::string_view OnFailureName(OnFailure on_failure);
-
-// "node0:29400", "[::1]:29400".
-std::string HostPort(const std::string& host, uint16_t port);
 
 }  // namespace muster

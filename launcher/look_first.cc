@@ -108,6 +108,22 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max) 
   }
 }
 
+// What starts the agents of all nodes but this one; empty where nothing is to be started so.
+std::vector<std::string> StepCommand(const JobSpec& spec, const std::string& agent_path) {
+  std::vector<std::string> hosts;
+  for (const NodeWorkers& node : spec.nodes) {
+    if (spec.given_hosts.has_value() && !StartsHere(spec, node.host)) {
+      hosts.push_back(node.host.name);
+    }
+  }
+  if (hosts.empty()) {
+    return {};
+  }
+  std::vector<std::string> command = SrunCommand(hosts);
+  command.insert(command.end(), {agent_path, "--dial"});
+  return command;
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& agent_path) {
@@ -115,13 +131,15 @@ absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& 
   ssh.ssh = spec.ssh;
   ssh.agent_path = agent_path;
   LaunchPlan plan = PlanOf(spec);
+  const std::vector<std::string> srun = StepCommand(spec, agent_path);
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
     PlanNode& node = plan.nodes[i];
     if (node.starter == "joins") {
       continue;
     }
     if (spec.way == StartWay::kHosts && !StartsHere(spec, spec.nodes[i].host)) {
-      node.command = SshCommand(ssh, SshTarget(spec.nodes[i].host));
+      node.command =
+          spec.given_hosts.has_value() ? srun : SshCommand(ssh, SshTarget(spec.nodes[i].host));
       continue;
     }
     if (node.starter != "embedded") {
@@ -132,8 +150,9 @@ absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& 
       ASSIGN_OR_RETURN(node.workers, WorkersLikeHere(spec, i));
     }
   }
-  if (std::any_of(plan.nodes.begin(), plan.nodes.end(),
-                  [](const PlanNode& node) { return node.starter == "ssh"; })) {
+  if (std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& node) {
+        return node.starter == "ssh" || node.starter == "srun";
+      })) {
     plan.environment = EnvironmentToForward(OwnEnvironment(), spec.plan);
   }
   NumberRanks(plan);
@@ -172,7 +191,7 @@ int ShowEnvironment(const JobSpec& spec) {
     return kExitUsage;
   }
   const PlanNode& node = plan->nodes[assignment->node_rank.value];
-  if (node.starter == "ssh") {
+  if (node.starter == "ssh" || node.starter == "srun") {
     facts->hostname = node.name;
     assumed = true;
   }

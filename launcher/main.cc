@@ -116,7 +116,7 @@ int Main(int argc, char** argv) {
     SetLogLevel(spec.quiet ? LogLevel::kError : LogLevel::kDebug);
   }
   spec.launch_path = LaunchPath(argv[0]);
-  const absl::Status resolved = ResolveHosts(spec, ReadHostFile);
+  const absl::Status resolved = ResolveHosts(spec, ReadHostFile, EnvironmentMap(OwnEnvironment()));
   if (!resolved.ok()) {
     LogError(resolved.message());
     return kExitUsage;

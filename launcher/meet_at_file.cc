@@ -7,6 +7,7 @@
 #include "agent/io/master_client.h"
 #include "agent/io/tcp_connector.h"
 #include "launcher/job_spec.h"
+#include "launcher/schedule/hostlist.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/rng.h"

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/programs.h"
+#include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/rankfile.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
@@ -21,6 +22,10 @@ std::optional<NamedCount> Named(const JobSpec& spec, OptionId id, uint32_t value
 }
 
 absl::Status ReadHosts(JobSpec& spec, const FileReader& read_file) {
+  if (spec.given_hosts.has_value()) {
+    spec.hosts = spec.given_hosts->hosts;
+    return absl::OkStatus();
+  }
   if (!spec.hosts_texts.empty()) {
     auto hosts = ParseHostList(absl::StrJoin(spec.hosts_texts, ","));
     if (!hosts.ok()) {
@@ -76,11 +81,23 @@ absl::Status ExcludeHosts(JobSpec& spec) {
   return absl::OkStatus();
 }
 
+// How many run where, when nobody but the scheduler has said so.
+std::string WorkersBySlots(const JobSpec& spec) {
+  std::vector<uint32_t> counts;
+  for (const NodeWorkers& node : spec.nodes) {
+    counts.push_back(node.workers);
+  }
+  return absl::StrCat(spec.given_hosts->job, ": ", CompressRunLengths(counts), " workers on ",
+                      Plural(counts.size(), "node", "nodes"), ", as many as its ",
+                      spec.given_hosts->slots_are, " (--nproc-per-node says otherwise)");
+}
+
 absl::Status CountHosts(JobSpec& spec) {
   AllocationRequest request;
   request.hosts = spec.hosts;
-  request.hosts_said =
-      spec.Said(spec.Has(OptionId::kHosts) ? OptionId::kHosts : OptionId::kHostfile);
+  request.hosts_said = spec.given_hosts.has_value() ? spec.given_hosts->job
+                       : spec.Has(OptionId::kHosts) ? spec.Said(OptionId::kHosts)
+                                                    : spec.Said(OptionId::kHostfile);
   request.nodes_min = Named(spec, OptionId::kNnodes, spec.nodes_min);
   request.nodes_max = Named(spec, OptionId::kNnodes, spec.nodes_max);
   if (spec.total) {
@@ -95,6 +112,9 @@ absl::Status CountHosts(JobSpec& spec) {
   spec.nodes_min = allocation.nodes_min;
   spec.nodes_max = static_cast<uint32_t>(spec.nodes.size());
   spec.notes.insert(spec.notes.end(), allocation.notes.begin(), allocation.notes.end());
+  if (spec.given_hosts.has_value() && !request.total && !request.per_node && !request.exact) {
+    spec.notes.push_back(WorkersBySlots(spec));
+  }
   return absl::OkStatus();
 }
 
@@ -191,7 +211,8 @@ absl::Status PlacePrograms(JobSpec& spec, const FileReader& read_file) {
 // Of the list where there is one.
 absl::StatusOr<HostEntry> HostOf(const JobSpec& spec, const RankPlace& place) {
   const std::string at = absl::StrCat(spec.rankfile, ":", place.line, ": ");
-  const bool listed = spec.Has(OptionId::kHosts) || spec.Has(OptionId::kHostfile);
+  const bool listed =
+      spec.Has(OptionId::kHosts) || spec.Has(OptionId::kHostfile) || spec.given_hosts.has_value();
   if (place.index) {
     if (*place.index < spec.hosts.size()) {
       return spec.hosts[*place.index];
@@ -257,7 +278,8 @@ std::string TotalSaid(const JobSpec& spec) {
 
 bool NamesHosts(const JobSpec& spec) {
   return spec.Has(OptionId::kHosts) || spec.Has(OptionId::kHostfile) ||
-         spec.Has(OptionId::kRankfile) || SaysProgram(spec, OptionId::kHosts);
+         spec.Has(OptionId::kRankfile) || SaysProgram(spec, OptionId::kHosts) ||
+         spec.given_hosts.has_value();
 }
 
 absl::Status PlaceOnHosts(JobSpec& spec, const FileReader& read_file) {

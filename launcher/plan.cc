@@ -9,6 +9,7 @@
 #include "launcher/job_file.h"
 #include "launcher/options.h"
 #include "launcher/resolve.h"
+#include "launcher/schedule/hostlist.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -184,6 +185,7 @@ LaunchPlan PlanOf(const JobSpec& spec) {
     planned.workers = node.wanted == WorkersWanted::kNumber ? node.workers : 0;
     planned.ranks = node.ranks;
     planned.starter = spec.way == StartWay::kLocal   ? "embedded"
+                      : spec.given_hosts.has_value() ? "srun"
                       : spec.way == StartWay::kHosts ? "ssh"
                                                      : "local";
     plan.nodes.push_back(std::move(planned));

@@ -360,6 +360,16 @@ absl::Status SettleTerminal(JobSpec& spec) {
   return absl::OkStatus();
 }
 
+// What the user says about where to run counts more than the scheduler's allocation.
+bool SaysWhere(const JobSpec& spec) {
+  constexpr OptionId kPlaces[] = {
+      OptionId::kHosts,        OptionId::kHostfile,   OptionId::kStandalone, OptionId::kServe,
+      OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank};
+  return SaysProgram(spec, OptionId::kHosts) ||
+         std::any_of(std::begin(kPlaces), std::end(kPlaces),
+                     [&spec](OptionId id) { return spec.Has(id); });
+}
+
 StartWay WayOf(const JobSpec& spec) {
   if (NamesHosts(spec)) {
     return StartWay::kHosts;
@@ -376,8 +386,12 @@ StartWay WayOf(const JobSpec& spec) {
 
 }  // namespace
 
-absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file) {
+absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
+                          const Environment& environment) {
   RETURN_IF_ERROR(CheckPairs(spec));
+  if (!SaysWhere(spec)) {
+    ASSIGN_OR_RETURN(spec.given_hosts, HostsOfSlurm(environment));
+  }
   NoteDetached(spec);
   RETURN_IF_ERROR(CountPrograms(spec));
   RETURN_IF_ERROR(CheckCounts(spec));

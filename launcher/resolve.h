@@ -15,8 +15,9 @@ namespace muster {
 
 // Completes `spec` (see job_spec.h). InvalidArgument for wrong usage (exit 2), with both options
 // named where two contradict; NotFound and the like for a host file that cannot be read. The only
-// outside contact is `read_file`.
-absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file);
+// outside contact is `read_file`. `environment`: where a scheduler says what it has given us.
+absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
+                          const Environment& environment = {});
 
 // Whether two options never make sense together.
 bool Contradict(OptionId a, OptionId b);

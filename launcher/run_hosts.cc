@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <uv.h>
 
+#include <algorithm>
 #include <csignal>
 #include <deque>
 #include <functional>
@@ -25,6 +26,7 @@
 #include "launcher/proctable.h"
 #include "launcher/schedule/local_starter.h"
 #include "launcher/schedule/ssh_starter.h"
+#include "launcher/schedule/step_starter.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
@@ -65,13 +67,13 @@ class HostsJob {
         pause_timer_(loop, UserSignals::SuspendSelf),
         check_threads_(loop, [this] { threads_ = CheckThreads(kThreadsOfGrpc); }),
         local_(MakeLocalStarter(loop, agent_path)),
-        ssh_(MakeSshStarter(loop, Ssh(agent_path))) {
+        remote_(MakeRemoteStarter(agent_path)) {
     display_.on_writable = [this] { ShowWaiting(); };
     display_.on_closed = [this](const std::string&) {
       server_.Post(spec_.plan.job_id, StopAsked{SIGTERM, false});
       ShowWaiting();
     };
-    for (Starter* starter : {local_.get(), ssh_.get()}) {
+    for (Starter* starter : {local_.get(), remote_.get()}) {
       starter->SetCallbacks(StarterCallbacks());
     }
     if (spec_.plan.pty.has_value()) {
@@ -110,6 +112,48 @@ class HostsJob {
     out.ssh = spec_.ssh;
     out.agent_path = agent_path;
     return out;
+  }
+
+  // For the nodes of other machines.
+  std::unique_ptr<Starter> MakeRemoteStarter(const std::string& agent_path) const {
+    if (!spec_.given_hosts.has_value()) {
+      return MakeSshStarter(loop_, Ssh(agent_path));
+    }
+    StepOptions out;
+    out.program = "srun";
+    out.command = SrunCommand;
+    out.environment = SrunEnvironment(OwnEnvironment());
+    out.agent_path = agent_path;
+    out.job_id = spec_.plan.job_id;
+    out.secret = secret_;
+    out.addresses = {OwnAddress()};
+    out.ports = spec_.plan.ports;
+    return MakeStepStarter(loop_, std::move(out));
+  }
+
+  // By which the other nodes reach us.
+  std::string OwnAddress() const {
+    if (!spec_.local_addr.empty()) {
+      return spec_.local_addr;
+    }
+    NodeQuery query;
+    query.other_nodes = true;
+    query.iface = spec_.plan.iface;
+    query.route_to = OtherMachine();
+    absl::StatusOr<LocalAddress> chosen = ChooseAddress(query);
+    if (absl::IsUnavailable(chosen.status())) {
+      query.route_to.clear();  // a name that only the scheduler knows
+      chosen = ChooseAddress(query);
+    }
+    return chosen.ok() ? chosen->address : Hostname();
+  }
+
+  // "" = there is none.
+  std::string OtherMachine() const {
+    const auto other =
+        std::find_if(spec_.nodes.begin(), spec_.nodes.end(),
+                     [this](const NodeWorkers& node) { return !StartsHere(spec_, node.host); });
+    return other == spec_.nodes.end() ? "" : other->host.name;
   }
 
   MasterOptions MasterCallbacks() {
@@ -212,11 +256,9 @@ class HostsJob {
     for (size_t i = 0; i < spec_.nodes.size(); ++i) {
       (StartsHere(spec_, spec_.nodes[i].host) ? here : there).push_back(i);
     }
-    if (!there.empty()) {
-      route_to_ = spec_.nodes[there.front()].host.name;
-    }
+    route_to_ = OtherMachine();
     for (const size_t i : there) {
-      ssh_->Start(TargetOf(i, false));
+      remote_->Start(TargetOf(i, false));
     }
     for (const size_t i : here) {
       local_->Start(TargetOf(i, true));
@@ -227,7 +269,9 @@ class HostsJob {
     const NodeWorkers& node = spec_.nodes[index];
     StartTarget target;
     target.index = index;
-    target.host = spec_.way == StartWay::kStandalone ? ListName(index) : SshTarget(node.host);
+    target.host = spec_.way == StartWay::kHosts && !spec_.given_hosts.has_value()
+                      ? SshTarget(node.host)
+                      : ListName(index);
     AgentBootstrap& bootstrap = target.bootstrap;
     bootstrap.secret = secret_;
     bootstrap.nonce = server_.IssueNonce();
@@ -328,7 +372,7 @@ class HostsJob {
     terminal_.reset();  // before the report
     left_to_stop_ = 2;
     const auto stopped = [this] { ended_ = --left_to_stop_ == 0; };
-    ssh_->Stop(stopped);
+    remote_->Stop(stopped);
     local_->Stop(stopped);
   }
 
@@ -349,7 +393,7 @@ class HostsJob {
   Terminal window_;             // --pty: as it is now
   bool window_is_new_ = false;  // the worker's node has not been told
   std::unique_ptr<Starter> local_;
-  std::unique_ptr<Starter> ssh_;
+  std::unique_ptr<Starter> remote_;
   std::string route_to_;              // another machine of the job; "" = there is none
   std::deque<WaitingChunk> waiting_;  // at most one a node
   bool showing_ = false;

@@ -27,6 +27,7 @@
 #include "launcher/node_overrides.h"
 #include "launcher/proctable.h"
 #include "launcher/programs.h"
+#include "launcher/schedule/hostlist.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"

@@ -76,6 +76,13 @@ absl::StatusOr<pid_t> SpawnChild(const ChildSpec& spec) {
     argv.push_back(one.data());
   }
   argv.push_back(nullptr);
+  std::vector<std::string> entries = spec.environment;
+  std::vector<char*> environment;
+  environment.reserve(entries.size() + 1);
+  for (std::string& one : entries) {
+    environment.push_back(one.data());
+  }
+  environment.push_back(nullptr);
   // Above 2, so that dup2 in the child neither overwrites nor keeps close-on-exec on them.
   const UniqueFd channel(fcntl(spec.channel, F_DUPFD_CLOEXEC, 3));
   const UniqueFd errors(fcntl(spec.errors, F_DUPFD_CLOEXEC, 3));
@@ -83,8 +90,9 @@ absl::StatusOr<pid_t> SpawnChild(const ChildSpec& spec) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no descriptors left: ", std::strerror(errno), ": raise `ulimit -n`"));
   }
-  const Prepared prepared{program.c_str(), argv.data(),  environ,
-                          channel.get(),   errors.get(), getpid()};
+  const Prepared prepared{
+      program.c_str(), argv.data(),  entries.empty() ? environ : environment.data(),
+      channel.get(),   errors.get(), getpid()};
   // Signal handlers of ours must not run in the child while it shares our memory.
   sigset_t all;
   sigset_t before;

@@ -12,9 +12,10 @@
 namespace muster {
 
 struct ChildSpec {
-  std::vector<std::string> argv;  // argv[0] is searched in PATH
-  int channel = -1;               // its stdin and stdout
-  int errors = -1;                // its stderr
+  std::vector<std::string> argv;              // argv[0] is searched in PATH
+  int channel = -1;                           // its stdin and stdout
+  int errors = -1;                            // its stderr
+  std::vector<std::string> environment = {};  // "K=V"; empty = ours
 };
 
 // The child leads a process group of its own (Ctrl-C of the terminal is for us to pass on), and

@@ -211,6 +211,11 @@ bool IsIpv6(absl::string_view text) {
   return IsPlainName(zone) && inet_pton(AF_INET6, address.c_str(), &parsed) == 1;
 }
 
+std::string HostPort(const std::string& host, uint16_t port) {
+  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
+                                      : absl::StrCat(host, ":", port);
+}
+
 absl::Status CheckHostName(absl::string_view name) {
   if (!IsIpv6(name) && !IsPlainName(name)) {
     return absl::InvalidArgumentError(

@@ -43,6 +43,9 @@ std::string CompressRunLengths(const std::vector<uint32_t>& numbers);
 // An IPv6 address, with or without a zone (fe80::1%eth0), without brackets.
 bool IsIpv6(absl::string_view text);
 
+// "node0:29400", "[::1]:29400".
+std::string HostPort(const std::string& host, uint16_t port);
+
 // Ok for what may stand on a command line as a host: an IPv6 address, or letters, digits, "._-",
 // not beginning with
 // "-" (ssh would take that for an option), at most 253 characters.

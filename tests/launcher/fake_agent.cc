@@ -7,22 +7,45 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "agent/io/dial.h"
 #include "proto/base/build_info.h"
 #include "proto/base/clock.h"
 #include "proto/wire/bootstrap.h"
+
+namespace {
+
+// Stdin and stdout are then the connection; the secret of the ticket.
+std::string Call() {
+  const absl::Time deadline = muster::BootNow() + absl::Seconds(60);
+  const auto ticket = muster::ReadTicket(0, deadline);
+  const char* node = std::getenv("SLURMD_NODENAME");
+  const auto socket =
+      ticket.ok() && node != nullptr ? muster::Dial(*ticket, node, deadline) : ticket.status();
+  if (!socket.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(socket.status().message()).c_str());
+    std::exit(1);
+  }
+  dup2(socket->get(), 0);
+  dup2(socket->get(), 1);
+  return ticket->secret;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--build") == 0) {
     std::printf("%s\n", std::string(muster::BuildName()).c_str());
     return 0;
   }
-  if ((argc != 2 && argc != 4) || std::strcmp(argv[1], "--stdio") != 0) {
+  const bool dials = argc == 2 && std::strcmp(argv[1], "--dial") == 0;
+  if (!dials && ((argc != 2 && argc != 4) || std::strcmp(argv[1], "--stdio") != 0)) {
     return 2;
   }
   if (argc == 4 && argv[2] != muster::BuildName()) {
     execl("/bin/sh", "sh", "-c", argv[3], nullptr);
     return 127;
   }
+  const std::string secret = dials ? Call() : "";
   const absl::Time deadline = muster::BootNow() + absl::Seconds(60);
   if (!muster::AnnounceAgent(1, deadline).ok()) {
     return 1;
@@ -33,7 +56,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const std::string text = absl::StrCat("job ", bootstrap->job_id, " secret ", bootstrap->secret,
-                                        " node ", bootstrap->join.node_rank, "\n");
+                                        secret, " node ", bootstrap->join.node_rank, "\n");
   if (write(1, text.data(), text.size()) < 0) {
     return 1;
   }

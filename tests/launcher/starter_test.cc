@@ -25,6 +25,7 @@
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
 #include "proto/wire/uv_handles.h"
+#include "tests/launcher/starter_fixture.h"
 
 namespace muster {
 namespace {
@@ -32,119 +33,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-class StarterTest : public testing::Test {
- protected:
-  StarterTest() {
-    char name[] = "/tmp/muster-starter-test-XXXXXX";
-    folder_ = mkdtemp(name);
-    std::filesystem::create_directory(folder_ + "/tmp");
-    uv_loop_init(&loop_);
-  }
-  ~StarterTest() override {
-    if (starter_ != nullptr && !stopped_) {
-      Stop();
-    }
-    starter_.reset();
-    uv_run(&loop_, UV_RUN_DEFAULT);
-    EXPECT_EQ(uv_loop_close(&loop_), 0);
-    std::filesystem::remove_all(folder_);
-  }
-
-  void Ssh(absl::Duration answer_timeout = absl::Seconds(50)) {
-    SshOptions options;
-    options.ssh = {FAKE_SSH, folder_, FAKE_AGENT};
-    options.agent_path = FAKE_AGENT;
-    options.retry_min = absl::Milliseconds(1);
-    options.answer_timeout = answer_timeout;
-    Use(MakeSshStarter(&loop_, options));
-  }
-  void Use(std::unique_ptr<Starter> starter) {
-    starter_ = std::move(starter);
-    Starter::Callbacks callbacks;
-    callbacks.on_connected = [this](size_t index, UniqueFd socket) {
-      sockets_[index] = std::move(socket);
-    };
-    callbacks.on_failed = [this](size_t index, std::string reason) {
-      EXPECT_TRUE(failed_.emplace(index, std::move(reason)).second) << "said twice";
-    };
-    callbacks.on_exit = [this](size_t index, std::string how) {
-      EXPECT_TRUE(exited_.emplace(index, std::move(how)).second) << "said twice";
-    };
-    callbacks.on_line = [this](size_t, std::string line) { lines_.push_back(std::move(line)); };
-    callbacks.on_spawned = [this](size_t, int pid) { pids_.push_back(pid); };
-    starter_->SetCallbacks(std::move(callbacks));
-  }
-  void Start(size_t index, const std::string& host) {
-    StartTarget target;
-    target.index = index;
-    target.host = host;
-    target.bootstrap.secret = "geheim";
-    target.bootstrap.job_id = "j1";
-    target.bootstrap.join.node_rank = static_cast<int32_t>(index);
-    target.bootstrap.plan.argv = {"prog", "a b", "\xff\n"};
-    starter_->Start(std::move(target));
-  }
-  void Until(const std::function<bool()>& condition, const char* what) {
-    bool late = false;
-    {
-      UvTimer guard(&loop_, [&late] { late = true; });
-      guard.StartAfter(absl::Seconds(60));
-      // A timer's callback may make it true, and nothing else may ever happen.
-      UvPrepare look(&loop_, [this, &condition] {
-        if (condition()) {
-          uv_stop(&loop_);
-        }
-      });
-      while (!condition() && !late) {
-        uv_run(&loop_, UV_RUN_ONCE);
-      }
-    }
-    ASSERT_FALSE(late) << "never came: " << what;
-  }
-  void Stop() {
-    starter_->Stop([this] { stopped_ = true; });
-    Until([this] { return stopped_; }, "the stop");
-  }
-  // What the agent says on the channel, up to the newline.
-  std::string Line(size_t index) {
-    const int fd = sockets_.at(index).get();
-    std::string line;
-    UvPoll poll(&loop_, fd, [&](int) {
-      char c = 0;
-      while (recv(fd, &c, 1, MSG_DONTWAIT) == 1) {
-        line.push_back(c);
-      }
-    });
-    poll.Start(UV_READABLE);
-    Until([&] { return line.find('\n') != std::string::npos; }, "a line of the agent");
-    return line;
-  }
-  std::string Calls() {
-    std::ifstream in(folder_ + "/calls");
-    std::string all;
-    for (std::string host, pid; in >> host >> pid;) {
-      all += host + " ";
-    }
-    return all;
-  }
-  std::string FailureOf(const std::string& host) {
-    Start(0, host);
-    Until([this] { return failed_.contains(0); }, "the failure");
-    EXPECT_TRUE(sockets_.empty());
-    return failed_[0];
-  }
-
-  uv_loop_t loop_{};
-  std::string folder_;
-  std::unique_ptr<Starter> starter_;
-  std::map<size_t, UniqueFd> sockets_;
-  std::map<size_t, std::string> failed_;
-  std::map<size_t, std::string> exited_;
-  std::vector<std::string> lines_;
-  std::vector<int> pids_;
-  bool stopped_ = false;
-};
 
 TEST_F(StarterTest, AChildGetsItsBootstrapAndTheChannelIsOurs) {
   Use(MakeLocalStarter(&loop_, FAKE_AGENT));

@@ -1,0 +1,22 @@
+// The agent's way to a launch that cannot hand it a channel (proto/wire/dial.h). Blocking; call
+// before any other thread exists.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/base/unique_fd.h"
+#include "proto/wire/dial.h"
+
+namespace muster {
+
+// Errors: DeadlineExceeded, Unavailable (its end came before the ticket's), InvalidArgument.
+absl::StatusOr<DialTicket> ReadTicket(int fd, absl::Time deadline);
+
+// A connection on which both sides have proven the secret. The addresses are tried in turn, again
+// and again. Errors: PermissionDenied, DeadlineExceeded with what was wrong last.
+absl::StatusOr<UniqueFd> Dial(const DialTicket& ticket, const std::string& node,
+                              absl::Time deadline);
+
+}  // namespace muster

@@ -1,0 +1,189 @@
+#include "launcher/schedule/slurm.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "launcher/schedule/hostlist.h"
+#include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+constexpr char kWayOut[] = "; --hosts or --standalone says where to run without Slurm's words";
+
+// The first of `names` that is set and not empty, or null.
+const Variables::value_type* First(const Variables& environment,
+                                   std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const auto at = environment.find(name);
+    if (at != environment.end() && !at->second.empty()) {
+      return &*at;
+    }
+  }
+  return nullptr;
+}
+
+absl::Status NotSlurms(const Variables::value_type& variable, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(variable.first, "=", variable.second, ": ", why, kWayOut));
+}
+
+// A number for each of `hosts` hosts, of a run-length list.
+absl::StatusOr<std::vector<uint32_t>> NumberEach(const Variables::value_type& variable,
+                                                 size_t hosts) {
+  absl::StatusOr<std::vector<uint32_t>> numbers = ExpandRunLengths(variable.second);
+  if (!numbers.ok()) {
+    return NotSlurms(variable, numbers.status().message());
+  }
+  if (numbers->size() != hosts) {
+    return NotSlurms(variable, absl::StrCat("speaks of ", Plural(numbers->size(), "node", "nodes"),
+                                            ", the node list of ", hosts));
+  }
+  const auto bad = std::find_if(numbers->begin(), numbers->end(), [](uint32_t number) {
+    return number == 0 || number > kWorkersPerNodeMax;
+  });
+  if (bad != numbers->end()) {
+    return NotSlurms(variable, absl::StrCat("want 1..", kWorkersPerNodeMax, " a node, got ", *bad));
+  }
+  return numbers;
+}
+
+// "4", "a100:4", "gpu:a100:4", "a100:2,v100:2".
+absl::StatusOr<uint32_t> Gpus(const Variables::value_type& variable) {
+  uint32_t sum = 0;
+  for (const absl::string_view item : absl::StrSplit(variable.second, ',')) {
+    const absl::string_view number = item.substr(item.rfind(':') + 1);  // none: npos + 1 is 0
+    uint32_t gpus = 0;
+    if (!absl::SimpleAtoi(number, &gpus) || gpus > kWorkersPerNodeMax) {
+      return NotSlurms(variable, "want a number of GPUs, as in 4 or a100:4");
+    }
+    sum += gpus;
+  }
+  return sum <= kWorkersPerNodeMax ? absl::StatusOr<uint32_t>(sum)
+                                   : NotSlurms(variable, "more GPUs than a node has");
+}
+
+void SetSlots(const std::vector<uint32_t>& slots, absl::string_view what, GivenHosts& out) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    out.hosts[i].slots = slots[i];
+    out.hosts[i].slots_given = true;
+  }
+  out.slots_are = std::string(what);
+}
+
+// L2.
+absl::Status CountSlots(const Variables& environment, bool step, GivenHosts& out) {
+  const size_t hosts = out.hosts.size();
+  const auto* tasks =
+      First(environment,
+            {step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
+  // Slurm counts one task a node where nobody asked for any.
+  const bool asked =
+      step || First(environment, {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE"});
+  if (tasks != nullptr && asked) {
+    ASSIGN_OR_RETURN(const std::vector<uint32_t> slots, NumberEach(*tasks, hosts));
+    SetSlots(slots, "tasks", out);
+    return absl::OkStatus();
+  }
+  if (const auto* gpus = First(environment, {"SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"})) {
+    ASSIGN_OR_RETURN(const uint32_t each, Gpus(*gpus));
+    if (each > 0) {
+      SetSlots(std::vector<uint32_t>(hosts, each), "GPUs", out);
+      return absl::OkStatus();
+    }
+  }
+  if (const auto* cpus = First(environment, {"SLURM_JOB_CPUS_PER_NODE"})) {
+    ASSIGN_OR_RETURN(const std::vector<uint32_t> slots, NumberEach(*cpus, hosts));
+    SetSlots(slots, "CPUs", out);
+    return absl::OkStatus();
+  }
+  SetSlots(std::vector<uint32_t>(hosts, 1), "nodes", out);
+  return absl::OkStatus();
+}
+
+// What names the job, its place and its settings for those in it; the rest says how a step is to
+// be, or was.
+bool IsOfJob(absl::string_view name) {
+  constexpr absl::string_view kNames[] = {
+      "SLURM_ARRAY_",   "SLURM_CLUSTER_NAME", "SLURM_CONF",          "SLURM_GPUS_ON_NODE",
+      "SLURM_HET_",     "SLURM_JOB_",         "SLURM_JOBID",         "SLURM_NODELIST",
+      "SLURM_NNODES",   "SLURM_PRIO_PROCESS", "SLURM_RESTART_COUNT", "SLURM_SUBMIT_",
+      "SLURM_TOPOLOGY_"};
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [name](absl::string_view one) { return absl::StartsWith(name, one); });
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environment) {
+  const auto* id = First(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
+  const bool step = First(environment, {"SLURM_STEP_NODELIST"}) != nullptr;
+  const auto* list = step ? First(environment, {"SLURM_STEP_NODELIST"})
+                          : First(environment, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  if (id == nullptr || list == nullptr) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<std::vector<std::string>> names = ExpandHostList(list->second);
+  if (!names.ok()) {
+    return NotSlurms(*list, names.status().message());
+  }
+  if (const auto* tasks = step ? First(environment, {"SLURM_STEP_NUM_TASKS"}) : nullptr;
+      tasks != nullptr && tasks->second != "1") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "srun has started launch ", tasks->second, " times (", tasks->first,
+        "), and each would start the whole job: leave srun out, or say --rdzv-endpoint HOST:PORT ",
+        "and --nnodes with one launch a node"));
+  }
+  GivenHosts out;
+  out.job = absl::StrCat("Slurm job ", id->second);
+  for (const std::string& name : *names) {
+    HostEntry host;
+    host.name = name;
+    out.hosts.push_back(std::move(host));
+  }
+  RETURN_IF_ERROR(CountSlots(environment, step, out));
+  return std::optional<GivenHosts>(std::move(out));
+}
+
+std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts) {
+  const size_t n = hosts.size();
+  return {"srun",
+          absl::StrCat("--nodes=", n),
+          absl::StrCat("--ntasks=", n),
+          "--ntasks-per-node=1",
+          absl::StrCat("--nodelist=", absl::StrJoin(hosts, ",")),
+          "--overlap",        // other steps run beside it
+          "--cpu-bind=none",  // all CPUs of the allocation; --exact would leave one
+          "--mpi=none",
+          "--kill-on-bad-exit=0",
+          "--wait=0",
+          "--no-kill",  // an agent's end is not the others'
+          "--export=ALL",
+          "--job-name=muster"};
+}
+
+std::vector<std::string> SrunEnvironment(const std::vector<std::string>& own) {
+  std::vector<std::string> out;
+  for (const std::string& entry : own) {
+    const absl::string_view name = absl::string_view(entry).substr(0, entry.find('='));
+    const bool says_how =
+        absl::StartsWith(name, "SRUN_") || (absl::StartsWith(name, "SLURM_") && !IsOfJob(name));
+    if (!says_how) {
+      out.push_back(entry);
+    }
+  }
+  return out;
+}
+
+}  // namespace muster

@@ -1,0 +1,457 @@
+#include "launcher/schedule/step_starter.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "agent/io/torch_store_port.h"
+#include "launcher/schedule/bootstrap_channel.h"
+#include "launcher/schedule/child_process.h"
+#include "launcher/schedule/hostlist.h"
+#include "proto/base/check.h"
+#include "proto/base/limits.h"
+#include "proto/base/log.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+#include "proto/wire/dial.h"
+#include "proto/wire/secret.h"
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kTailLines = 8;              // of stderr, in a failure's sentence
+constexpr size_t kStderrLineBytesMax = 4096;  // longer lines are cut
+constexpr size_t kCallersMax = kNodesMax;     // that have proven nothing yet
+constexpr absl::Duration kProveWithin = absl::Seconds(10);
+// A command whose agents have all left ends by itself.
+constexpr absl::Duration kEndWithin = absl::Seconds(1);
+constexpr absl::Duration kKillAfter = absl::Seconds(2);
+
+class StepStarter final : public Starter {
+ public:
+  StepStarter(uv_loop_t* loop, StepOptions options)
+      : loop_(loop),
+        options_(std::move(options)),
+        pump_(loop, [this] { Pump(); }),
+        child_(loop, SIGCHLD, [this] { Reap(); }) {}
+
+  ~StepStarter() override {
+    for (const Step& step : steps_) {
+      if (step.pid > 0) {
+        kill(-step.pid, SIGKILL);
+        waitpid(step.pid, nullptr, WNOHANG);
+      }
+    }
+  }
+
+  void SetCallbacks(Callbacks callbacks) override { callbacks_ = std::move(callbacks); }
+
+  void Start(StartTarget target) override {
+    const size_t index = target.index;
+    CHECK(nodes_.count(index) == 0 || nodes_.at(index).step == nullptr);
+    nodes_[index] = Node{std::move(target), nullptr, false, nullptr};
+    waiting_.push_back(index);
+    pump_.StartAfter(absl::ZeroDuration());  // all that are asked for now come in one step
+  }
+
+  void Stop(std::function<void()> done) override {
+    stopping_ = true;
+    stop_done_ = std::move(done);
+    waiting_.clear();
+    callers_.clear();
+    for (auto& [index, node] : nodes_) {
+      node.channel.reset();
+    }
+    urge_ = std::make_unique<UvTimer>(loop_, [this] { Urge(); });
+    urge_->StartAfter(nodes_.empty() ? absl::ZeroDuration() : kEndWithin);
+    pump_.StartAfter(absl::ZeroDuration());
+  }
+
+ private:
+  // One run of the command.
+  struct Step {
+    pid_t pid = -1;
+    std::vector<size_t> nodes;
+    UniqueFd channel;  // its stdin and stdout
+    UniqueFd errors;
+    std::unique_ptr<UvPoll> out_poll;
+    std::unique_ptr<UvPoll> error_poll;
+    std::unique_ptr<UvTimer> late;
+    std::string line;
+    std::deque<std::string> tail;
+  };
+  struct Node {
+    StartTarget target;
+    Step* step = nullptr;  // in steps_; null: it does not run
+    bool connected = false;
+    std::unique_ptr<BootstrapChannel> channel;
+  };
+  // A connection that has not said yet which node it is.
+  struct Caller {
+    UniqueFd socket;
+    std::string nonce;
+    std::string line;
+    std::unique_ptr<UvPoll> poll;
+    std::unique_ptr<UvTimer> timer;
+  };
+  using Callers = std::list<Caller>;
+
+  void Pump() {
+    if (stopping_) {
+      return CheckStopped();
+    }
+    if (waiting_.empty()) {
+      return;
+    }
+    std::vector<size_t> nodes(waiting_.begin(), waiting_.end());
+    waiting_.clear();
+    absl::Status status = Listen();
+    if (status.ok()) {
+      status = Spawn(nodes);
+    }
+    for (const size_t index : nodes) {
+      if (!status.ok()) {
+        Fail(index, std::string(status.message()));
+      }
+    }
+  }
+
+  absl::Status Listen() {
+    if (door_.valid()) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, options_.ports));
+    door_ = std::move(bound.fd);
+    ticket_.job_id = options_.job_id;
+    ticket_.secret = options_.secret;
+    for (const std::string& address : options_.addresses) {
+      ticket_.targets.push_back(HostPort(address, bound.port));
+    }
+    door_poll_ = std::make_unique<UvPoll>(loop_, door_.get(), [this](int) { OnDoor(); });
+    door_poll_->Start(UV_READABLE);
+    LogDebug(absl::StrCat("agents call ", absl::StrJoin(ticket_.targets, ", ")));
+    return absl::OkStatus();
+  }
+
+  absl::Status Spawn(const std::vector<size_t>& nodes) {
+    int channel[2] = {-1, -1};
+    int errors[2] = {-1, -1};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0 ||
+        pipe2(errors, O_CLOEXEC) != 0) {
+      return absl::UnavailableError(
+          absl::StrCat("no descriptors left: ", std::strerror(errno), ": raise `ulimit -n`"));
+    }
+    const UniqueFd theirs(channel[1]);
+    const UniqueFd errors_write(errors[1]);
+    Step& step = steps_.emplace_back();
+    const auto at = std::prev(steps_.end());
+    step.channel.Reset(channel[0]);
+    step.errors.Reset(errors[0]);
+    step.nodes = nodes;
+    std::vector<std::string> hosts;
+    for (const size_t index : nodes) {
+      hosts.push_back(nodes_.at(index).target.host);
+    }
+    std::vector<std::string> argv = options_.command(hosts);
+    argv.insert(argv.end(), {options_.agent_path, "--dial"});
+    // It fits into the channel, which is empty.
+    const std::string text = TicketText(ticket_);
+    const bool told = send(step.channel.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
+                      static_cast<ssize_t>(text.size());
+    shutdown(step.channel.get(), SHUT_WR);
+    const absl::StatusOr<pid_t> pid =
+        told ? SpawnChild({argv, theirs.get(), errors_write.get(), options_.environment})
+             : absl::StatusOr<pid_t>(absl::UnavailableError("no room for the ticket"));
+    if (!pid.ok()) {
+      steps_.erase(at);
+      return pid.status();
+    }
+    step.pid = *pid;
+    LogDebug(
+        absl::StrCat(options_.program, " runs, process ", *pid, ": ", absl::StrJoin(argv, " ")));
+    for (const size_t index : nodes) {
+      nodes_.at(index).step = &step;
+      if (callbacks_.on_spawned) {
+        callbacks_.on_spawned(index, *pid);
+      }
+    }
+    fcntl(step.channel.get(), F_SETFL, O_NONBLOCK);
+    fcntl(step.errors.get(), F_SETFL, O_NONBLOCK);
+    step.out_poll =
+        std::make_unique<UvPoll>(loop_, step.channel.get(), [this, &step](int) { Drain(step); });
+    step.out_poll->Start(UV_READABLE);
+    step.error_poll = std::make_unique<UvPoll>(loop_, step.errors.get(),
+                                               [this, &step](int) { ReadErrors(step); });
+    step.error_poll->Start(UV_READABLE);
+    step.late = std::make_unique<UvTimer>(loop_, [this, &step] { OnLate(step); });
+    step.late->StartAfter(options_.answer_timeout);
+    return absl::OkStatus();
+  }
+
+  // What it writes on stdout is nothing of ours.
+  static void Drain(Step& step) {
+    char bytes[4096];
+    const ssize_t n = read(step.channel.get(), bytes, sizeof(bytes));
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+      step.out_poll.reset();
+    }
+  }
+
+  // Whether there was something.
+  bool ReadErrors(Step& step) {
+    char bytes[4096];
+    const ssize_t n = read(step.errors.get(), bytes, sizeof(bytes));
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+      step.error_poll.reset();
+    }
+    for (const char c : absl::string_view(bytes, n > 0 ? static_cast<size_t>(n) : 0)) {
+      if (c == '\n' || step.line.size() >= kStderrLineBytesMax) {
+        AddLine(step, std::exchange(step.line, ""));
+      }
+      if (c != '\n' && c != '\r') {
+        step.line.push_back(c);
+      }
+    }
+    return n > 0;
+  }
+
+  void AddLine(Step& step, std::string line) {
+    if (line.empty()) {
+      return;
+    }
+    const bool all_there = std::all_of(step.nodes.begin(), step.nodes.end(),
+                                       [this](size_t index) { return nodes_.at(index).connected; });
+    if (all_there && !stopping_) {  // else it is in the sentence of a failure
+      LogInfo(absl::StrCat(options_.program, ": ", line));
+    }
+    step.tail.push_back(std::move(line));
+    if (step.tail.size() > kTailLines) {
+      step.tail.pop_front();
+    }
+  }
+
+  void OnDoor() {
+    UniqueFd socket(accept4(door_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    absl::StatusOr<std::string> nonce = MakeNonce();
+    if (!socket.valid() || !nonce.ok() || callers_.size() >= kCallersMax) {
+      return;  // it tries again
+    }
+    const auto at = callers_.insert(callers_.end(), Caller{});
+    at->socket = std::move(socket);
+    at->nonce = *std::move(nonce);
+    const std::string greeting = DialGreeting(at->nonce);
+    if (send(at->socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(greeting.size())) {
+      callers_.erase(at);
+      return;
+    }
+    at->poll = std::make_unique<UvPoll>(loop_, at->socket.get(), [this, at](int) { OnCaller(at); });
+    at->poll->Start(UV_READABLE);
+    at->timer = std::make_unique<UvTimer>(
+        loop_, [this, at] { Drop(at, "it does not say which node it is"); });
+    at->timer->StartAfter(kProveWithin);
+  }
+
+  void OnCaller(Callers::iterator at) {
+    char one = 0;
+    // The caller sends no more before it has our answer.
+    for (;;) {
+      const ssize_t n = recv(at->socket.get(), &one, 1, MSG_DONTWAIT);
+      if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+      }
+      if (n <= 0 || at->line.size() > kDialLineBytesMax) {
+        return Drop(at, n <= 0 ? "it has closed the connection" : "its line is too long");
+      }
+      if (one == '\n') {
+        return OnCall(at);
+      }
+      at->line.push_back(one);
+    }
+  }
+
+  void OnCall(Callers::iterator at) {
+    const absl::StatusOr<DialCaller> caller = TakeCall(ticket_, at->nonce, at->line);
+    if (!caller.ok()) {
+      return Drop(at, caller.status().message());
+    }
+    const auto node = std::find_if(nodes_.begin(), nodes_.end(), [&caller](const auto& one) {
+      return one.second.target.host == caller->node;
+    });
+    if (node == nodes_.end() || node->second.step == nullptr || node->second.connected ||
+        node->second.channel != nullptr) {
+      return Drop(at, absl::StrCat("no agent of '", caller->node, "' is awaited"));
+    }
+    absl::StatusOr<std::string> frame = FrameOf(node->second.target.bootstrap);
+    if (!frame.ok()) {
+      Drop(at, frame.status().message());
+      return Fail(node->first, std::string(frame.status().message()));
+    }
+    if (send(at->socket.get(), caller->answer.data(), caller->answer.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(caller->answer.size())) {
+      return Drop(at, "it has closed the connection");
+    }
+    const size_t index = node->first;
+    at->poll.reset();
+    node->second.channel = std::make_unique<BootstrapChannel>(
+        loop_, std::move(at->socket), *std::move(frame), nullptr,
+        BootstrapChannel::Callbacks{
+            [this, index](UniqueFd socket) { OnReady(index, std::move(socket)); },
+            [this, index](const std::string& why, bool) {
+              nodes_.at(index).channel.reset();
+              Fail(index, why);
+            }});
+    callers_.erase(at);
+  }
+
+  // The secret came with the ticket.
+  static absl::StatusOr<std::string> FrameOf(const AgentBootstrap& bootstrap) {
+    AgentBootstrap open = bootstrap;
+    open.secret.clear();
+    return BootstrapFrame(open);
+  }
+
+  void Drop(Callers::iterator at, absl::string_view why) {
+    LogDebug(absl::StrCat("a caller is dropped: ", why));
+    callers_.erase(at);
+  }
+
+  void OnReady(size_t index, UniqueFd socket) {
+    Node& node = nodes_.at(index);
+    node.channel.reset();
+    node.connected = true;
+    LogDebug(absl::StrCat(node.target.host, ": the agent answers"));
+    if (!stopping_) {
+      callbacks_.on_connected(index, std::move(socket));
+    }
+  }
+
+  void OnLate(Step& step) {
+    for (const size_t index : std::vector<size_t>(step.nodes)) {
+      if (!nodes_.at(index).connected) {
+        Fail(index, absl::StrCat("no call within ", absl::FormatDuration(options_.answer_timeout),
+                                 " (to ", absl::StrJoin(ticket_.targets, ", "), ")", Tail(step),
+                                 "; can the node connect to this one? --port-range, --iface and ",
+                                 "a firewall decide"));
+      }
+    }
+  }
+
+  static std::string Tail(const Step& step) {
+    return step.tail.empty() ? "" : absl::StrCat(": ", absl::StrJoin(step.tail, " | "));
+  }
+
+  void Reap() {
+    for (auto at = steps_.begin(); at != steps_.end();) {
+      const auto step = at++;
+      int status = 0;
+      if (step->pid > 0 && waitpid(step->pid, &status, WNOHANG) == step->pid) {
+        step->pid = -1;
+        OnExit(step, status);
+      }
+    }
+    CheckStopped();
+  }
+
+  void OnExit(std::list<Step>::iterator step, int status) {
+    while (ReadErrors(*step)) {
+    }
+    AddLine(*step, std::exchange(step->line, ""));
+    const std::string how = absl::StrCat(options_.program, " ", HowItEnded(status), Tail(*step));
+    for (const size_t index : step->nodes) {
+      Node& node = nodes_.at(index);
+      if (node.step != &*step) {
+        continue;  // it has failed before
+      }
+      if (!node.connected) {
+        Fail(index, how);
+        continue;
+      }
+      node.step = nullptr;
+      node.connected = false;
+      if (!stopping_) {
+        callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", how));
+      }
+    }
+    steps_.erase(step);
+  }
+
+  void Fail(size_t index, const std::string& reason) {
+    Node& node = nodes_.at(index);
+    node.step = nullptr;
+    node.channel.reset();
+    if (!stopping_) {
+      callbacks_.on_failed(index, absl::StrCat(node.target.host, ": ", reason));
+    }
+  }
+
+  void Signal(int signo) {
+    for (const Step& step : steps_) {
+      if (step.pid > 0) {
+        kill(-step.pid, signo);
+      }
+    }
+  }
+
+  // srun's death is that of all its processes at once, so it is signalled last.
+  void Urge() {
+    switch (urged_++) {
+      case 0:
+        Signal(SIGTERM);
+        break;
+      case 1:
+        Signal(SIGKILL);
+        break;
+      default:
+        LogWarning(
+            absl::StrCat(options_.program, " does not end after SIGKILL: left to the kernel"));
+        return std::exchange(stop_done_, nullptr)();
+    }
+    urge_->StartAfter(kKillAfter);
+  }
+
+  void CheckStopped() {
+    if (stopping_ && steps_.empty() && stop_done_ != nullptr) {
+      urge_.reset();
+      std::exchange(stop_done_, nullptr)();
+    }
+  }
+
+  uv_loop_t* const loop_;
+  const StepOptions options_;
+  Callbacks callbacks_;
+  DialTicket ticket_;  // once we listen
+  UniqueFd door_;
+  std::unique_ptr<UvPoll> door_poll_;
+  std::map<size_t, Node> nodes_;
+  std::deque<size_t> waiting_;
+  std::list<Step> steps_;
+  Callers callers_;
+  bool stopping_ = false;
+  int urged_ = 0;
+  std::function<void()> stop_done_;
+  std::unique_ptr<UvTimer> urge_;
+  UvTimer pump_;
+  UvSignal child_;
+};
+
+}  // namespace
+
+std::unique_ptr<Starter> MakeStepStarter(uv_loop_t* loop, StepOptions options) {
+  return std::make_unique<StepStarter>(loop, std::move(options));
+}
+
+}  // namespace muster

@@ -1,0 +1,36 @@
+// Agents that a scheduler starts, many by one command (srun). They call us over TCP
+// (proto/wire/dial.h). Loop thread only.
+//
+// What such a command says on stderr belongs to all of its nodes: it is shown as the command's own.
+#pragma once
+
+#include <uv.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "launcher/schedule/starter.h"
+#include "proto/base/port_range.h"
+
+namespace muster {
+
+struct StepOptions {
+  std::string program;  // "srun", for sentences
+  // One agent on each host; our ticket comes on stdin.
+  std::function<std::vector<std::string>(const std::vector<std::string>& hosts)> command;
+  std::vector<std::string> environment;  // of the command, "K=V"
+  std::string agent_path;                // the same path on every node
+  std::string job_id;
+  std::string secret;                  // "" = --insecure
+  std::vector<std::string> addresses;  // of this machine, the best first
+  PortRange ports;
+  absl::Duration answer_timeout = absl::Seconds(60);  // from the command's start to a node's call
+};
+
+// `loop` outlives the starter. StartTarget::host is the name by which the scheduler knows the node.
+std::unique_ptr<Starter> MakeStepStarter(uv_loop_t* loop, StepOptions options);
+
+}  // namespace muster

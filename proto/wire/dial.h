@@ -1,0 +1,61 @@
+// How an agent that a scheduler has started comes to its launch: it calls it over TCP. What started
+// it hands it a ticket (srun: on stdin). On the connection come lines, then what comes over ssh,
+// too (bootstrap.h), but for the secret, which the ticket has:
+//
+//   launch -> agent   muster-launch NONCE
+//   agent -> launch   muster-agent NODE NONCE PROOF    Handshake (secret.h) of both nonces,
+//   "JOB/NODE" launch -> agent   muster-proof PROOF
+//
+// Nonces and proofs are hex digits; with --insecure a proof is "-". Pure; thread-safe.
+//
+// Invariants (cited by tests):
+//  D1 neither side says or learns anything of the job before the other has proven the secret;
+//  D2 a proof holds for one job, one node and the two nonces of one connection.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace muster {
+
+inline constexpr size_t kTicketBytesMax = 64u << 10;
+inline constexpr size_t kDialLineBytesMax = 1024;
+
+struct DialTicket {
+  std::string job_id;
+  std::string secret;                // "" = --insecure
+  std::vector<std::string> targets;  // "HOST:PORT", the best first
+};
+
+// Lines, the last of which is "end".
+std::string TicketText(const DialTicket& ticket);
+// InvalidArgument: not such a text.
+absl::StatusOr<DialTicket> ParseTicket(absl::string_view text);
+
+// launch's side.
+std::string DialGreeting(absl::string_view nonce);
+struct DialCaller {
+  std::string node;
+  std::string answer;  // the line for it
+};
+// `line`: what came after the greeting with `nonce`. InvalidArgument: it does not speak this
+// protocol; PermissionDenied: it does not know the secret, or is of another job.
+absl::StatusOr<DialCaller> TakeCall(const DialTicket& ticket, absl::string_view nonce,
+                                    absl::string_view line);
+
+// The agent's side.
+struct DialCall {
+  std::string line;   // to be sent
+  std::string proof;  // wanted in return
+};
+// `greeting`: the line that came; `nonce`: ours.
+absl::StatusOr<DialCall> CallLaunch(const DialTicket& ticket, absl::string_view node,
+                                    absl::string_view nonce, absl::string_view greeting);
+absl::Status CheckAnswer(const DialCall& call, absl::string_view line);
+
+}  // namespace muster

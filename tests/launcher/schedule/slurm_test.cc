@@ -1,0 +1,154 @@
+#include "launcher/schedule/slurm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "launcher/schedule/hostlist.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// "A=1 B=2".
+std::map<std::string, std::string> Env(absl::string_view text) {
+  std::map<std::string, std::string> out;
+  for (const absl::string_view entry : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> one = absl::StrSplit(entry, absl::MaxSplits('=', 1));
+    out.insert(one);
+  }
+  return out;
+}
+
+// "node0:3 node1:3 (tasks)".
+std::string Describe(const GivenHosts& given) {
+  std::vector<std::string> hosts;
+  for (const HostEntry& host : given.hosts) {
+    hosts.push_back(absl::StrCat(host.name, ":", host.slots));
+  }
+  return absl::StrCat(absl::StrJoin(hosts, " "), " (", given.slots_are, ")");
+}
+
+struct Case {
+  const char* what;
+  const char* environment;
+  const char* hosts;
+};
+
+class SlurmAllocation : public testing::TestWithParam<Case> {};
+
+// As captured from Slurm 22.05.
+TEST_P(SlurmAllocation, HasHostsAndSlots) {
+  const auto given = HostsOfSlurm(Env(GetParam().environment));
+  ASSERT_TRUE(given.ok()) << given.status();
+  ASSERT_TRUE(given->has_value());
+  EXPECT_EQ(Describe(**given), GetParam().hosts);
+  EXPECT_EQ((*given)->job, "Slurm job 3");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Captured, SlurmAllocation,
+    testing::Values(
+        Case{"sbatch -N2 --ntasks-per-node=3 -c2",
+             "SLURM_JOB_ID=3 SLURM_JOBID=3 SLURM_JOB_NODELIST=node[0-1] SLURM_NODELIST=node[0-1] "
+             "SLURM_JOB_NUM_NODES=2 SLURM_NTASKS=6 SLURM_NPROCS=6 SLURM_NTASKS_PER_NODE=3 "
+             "SLURM_TASKS_PER_NODE=3(x2) SLURM_CPUS_PER_TASK=2 SLURM_JOB_CPUS_PER_NODE=6(x2) "
+             "SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0",
+             "node0:3 node1:3 (tasks)"},
+        Case{"sbatch -N2: one task a node was not asked for",
+             "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node[0-1] SLURM_TASKS_PER_NODE=1(x2) "
+             "SLURM_JOB_CPUS_PER_NODE=2,1",
+             "node0:2 node1:1 (CPUs)"},
+        Case{"sbatch -N3 --exclusive",
+             "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node[0-2] SLURM_TASKS_PER_NODE=16(x3) "
+             "SLURM_JOB_CPUS_PER_NODE=16(x3)",
+             "node0:16 node1:16 node2:16 (CPUs)"},
+        Case{"sbatch -n40: uneven",
+             "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node[0-2] SLURM_NTASKS=40 "
+             "SLURM_TASKS_PER_NODE=16(x2),8",
+             "node0:16 node1:16 node2:8 (tasks)"},
+        Case{"sbatch -N2 --gpus-per-node=4",
+             "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=gpu[08-09] SLURM_TASKS_PER_NODE=1(x2) "
+             "SLURM_GPUS_PER_NODE=a100:4 SLURM_JOB_CPUS_PER_NODE=64(x2)",
+             "gpu08:4 gpu09:4 (GPUs)"},
+        Case{"sbatch --gres=gpu:2 -N1",
+             "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=gpu1 SLURM_TASKS_PER_NODE=1 SLURM_GPUS_ON_NODE=2 "
+             "SLURM_JOB_CPUS_PER_NODE=8",
+             "gpu1:2 (GPUs)"},
+        Case{"two bracket groups",
+             "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=r[1-2]n[01-02] SLURM_NTASKS=8 "
+             "SLURM_TASKS_PER_NODE=2(x4)",
+             "r1n01:2 r1n02:2 r2n01:2 r2n02:2 (tasks)"},
+        Case{"an older Slurm's names",
+             "SLURM_JOBID=3 SLURM_NODELIST=a,b7 SLURM_NPROCS=3 SLURM_TASKS_PER_NODE=2,1",
+             "a:2 b7:1 (tasks)"},
+        Case{"a step of one task within a larger job",
+             "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node[0-3] SLURM_STEP_NODELIST=node2 "
+             "SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 SLURM_STEP_TASKS_PER_NODE=1 "
+             "SLURM_TASKS_PER_NODE=1 SLURM_NTASKS_PER_NODE=3",
+             "node2:1 (tasks)"},
+        Case{"no counts at all", "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node[0,3]",
+             "node0:1 node3:1 (nodes)"}));
+
+TEST(Slurm, OutsideOfAJobThereIsNothing) {
+  for (const char* none : {"", "SLURM_CONF=/etc/slurm.conf", "SLURM_JOB_ID=3",
+                           "SLURM_JOB_NODELIST=a", "SLURM_JOB_ID=3 SLURM_JOB_NODELIST="}) {
+    const auto given = HostsOfSlurm(Env(none));
+    ASSERT_TRUE(given.ok()) << none;
+    EXPECT_FALSE(given->has_value()) << none;
+  }
+}
+
+struct Bad {
+  const char* environment;
+  const char* says;
+};
+
+class BadSlurm : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadSlurm, IsRefusedWithTheVariableAndTheWayOut) {
+  const auto given =
+      HostsOfSlurm(Env(absl::StrCat("SLURM_JOB_ID=3 SLURM_NTASKS=2 ", GetParam().environment)));
+  ASSERT_EQ(given.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(given.status().message()), HasSubstr(GetParam().says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Variables, BadSlurm,
+    testing::Values(
+        Bad{"SLURM_JOB_NODELIST=node[0-", "SLURM_JOB_NODELIST=node[0-: "},
+        Bad{"SLURM_JOB_NODELIST=a,b SLURM_TASKS_PER_NODE=3",
+            "SLURM_TASKS_PER_NODE=3: speaks of 1 node, the node list of 2"},
+        Bad{"SLURM_JOB_NODELIST=a,b SLURM_TASKS_PER_NODE=3(x", "SLURM_TASKS_PER_NODE=3(x: "},
+        Bad{"SLURM_JOB_NODELIST=a SLURM_TASKS_PER_NODE=0", "want 1.."},
+        Bad{"SLURM_JOB_NODELIST=a SLURM_TASKS_PER_NODE=4000000", "want 1.."},
+        Bad{"SLURM_JOB_NODELIST=a SLURM_GPUS_PER_NODE=many", "SLURM_GPUS_PER_NODE=many: want a"},
+        Bad{"SLURM_JOB_NODELIST=a SLURM_GPUS_PER_NODE=99999999999", "want a number of GPUs"},
+        Bad{"SLURM_JOB_NODELIST=a[1-9999999]", "SLURM_JOB_NODELIST="},
+        Bad{"SLURM_JOB_NODELIST=a,b SLURM_STEP_NODELIST=a,b SLURM_STEP_NUM_TASKS=2",
+            "srun has started launch 2 times"}));
+
+TEST(Slurm, OneStepStartsAnAgentOnEachHost) {
+  EXPECT_THAT(SrunCommand({"node1", "node7"}),
+              ElementsAre("srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1",
+                          "--nodelist=node1,node7", "--overlap", "--cpu-bind=none", "--mpi=none",
+                          "--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--export=ALL",
+                          "--job-name=muster"));
+}
+
+TEST(Slurm, NoVariableOfTheJobChangesTheStep) {
+  EXPECT_THAT(
+      SrunEnvironment({"PATH=/bin", "SLURM_JOB_ID=3", "SLURM_NTASKS=6", "SLURM_CPUS_PER_TASK=2",
+                       "SRUN_CPUS_PER_TASK=2", "SLURM_EXACT=1", "SLURM_STEP_ID=4", "SLURM_PROCID=0",
+                       "SLURM_CONF=/x", "SLURM_ARRAY_TASK_ID=7", "SLURMISH=1",
+                       "SLURM_JOB_NODELIST=a", "SLURM_SUBMIT_DIR=/y", "SLURM_EXPORT_ENV=NONE"}),
+      ElementsAre("PATH=/bin", "SLURM_JOB_ID=3", "SLURM_CONF=/x", "SLURM_ARRAY_TASK_ID=7",
+                  "SLURMISH=1", "SLURM_JOB_NODELIST=a", "SLURM_SUBMIT_DIR=/y"));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,128 @@
+// Agents that call: a shell script in srun's place (fake_srun), and an agent that calls as the real
+// one does, and then only echoes (fake_agent).
+#include "launcher/schedule/step_starter.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "proto/wire/dial.h"
+#include "tests/launcher/starter_fixture.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class StepStarterTest : public StarterTest {
+ protected:
+  void Srun(absl::Duration answer_timeout = absl::Seconds(50)) {
+    StepOptions options;
+    options.program = "srun";
+    options.command = [this](const std::vector<std::string>& hosts) {
+      std::vector<std::string> command = {FAKE_SRUN, folder_};
+      command.insert(command.end(), hosts.begin(), hosts.end());
+      command.emplace_back("--");
+      return command;
+    };
+    options.environment = {absl::StrCat("PATH=", std::getenv("PATH")), "GIVEN=1"};
+    options.agent_path = FAKE_AGENT;
+    options.job_id = "j1";
+    options.secret = "geheim";
+    options.addresses = {"127.0.0.1"};
+    options.answer_timeout = answer_timeout;
+    Use(MakeStepStarter(&loop_, options));
+  }
+  std::string Text(const char* file) {
+    std::ifstream in(absl::StrCat(folder_, "/", file));
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+};
+
+TEST_F(StepStarterTest, OneCommandStartsAllAndEachGetsItsOwnBootstrap) {
+  Srun();
+  Start(0, "node3");
+  Start(1, "node1");
+  Start(7, "node2");
+  Until([this] { return sockets_.size() == 3; }, "three agents");
+  EXPECT_EQ(Line(0), "job j1 secret geheim node 0\n");
+  EXPECT_EQ(Line(1), "job j1 secret geheim node 1\n");
+  EXPECT_EQ(Line(7), "job j1 secret geheim node 7\n");
+  EXPECT_EQ(Text("calls"), " node3 node1 node2\n");
+  EXPECT_THAT(Text("environment"), AllOf(HasSubstr("GIVEN=1\n"), Not(HasSubstr("HOME="))));
+  EXPECT_EQ(pids_.size(), 3U);
+  sockets_.clear();  // the agents end, and so does the command
+  Until([this] { return exited_.size() == 3; }, "the command's end");
+  EXPECT_EQ(exited_[1], "node1: srun ended with status 0");
+  EXPECT_TRUE(failed_.empty());
+}
+
+TEST_F(StepStarterTest, ACommandThatFailsIsQuotedForEachNode) {
+  Srun();
+  Start(0, "broken");
+  Start(1, "node1");
+  Until([this] { return failed_.size() == 2; }, "the failures");
+  EXPECT_EQ(failed_[1],
+            "node1: srun ended with status 1: srun: error: Unable to create step for job 3: "
+            "Invalid node name");
+}
+
+TEST_F(StepStarterTest, ANodeThatDoesNotCallIsNamedWithWhatToLookAt) {
+  Srun(absl::Milliseconds(1500));
+  Start(0, "node0");
+  Start(1, "silent");
+  Until([this] { return failed_.contains(1); }, "the failure");
+  EXPECT_THAT(failed_[1], AllOf(HasSubstr("silent: no call within 1.5s (to 127.0.0.1:"),
+                                HasSubstr("--port-range")));
+  EXPECT_FALSE(failed_.contains(0));
+  EXPECT_EQ(Line(0), "job j1 secret geheim node 0\n");
+}
+
+TEST_F(StepStarterTest, WhoDoesNotKnowTheSecretOrIsNotAwaitedGetsNothing) {
+  Srun();
+  Start(0, "stranger");
+  Start(1, "twice");
+  Until([this] { return failed_.contains(0) && sockets_.contains(1); }, "one of each");
+  EXPECT_FALSE(sockets_.contains(0));
+  EXPECT_THAT(failed_[0], HasSubstr("launch does not take us"));
+}
+
+TEST_F(StepStarterTest, AMissingProgramIsSaid) {
+  StepOptions options;
+  options.program = "srun";
+  options.command = [](const std::vector<std::string>&) {
+    return std::vector<std::string>{"/nonexistent/srun"};
+  };
+  options.job_id = "j1";
+  options.addresses = {"127.0.0.1"};
+  Use(MakeStepStarter(&loop_, options));
+  EXPECT_THAT(FailureOf("node1"), HasSubstr("/nonexistent/srun"));
+}
+
+TEST_F(StepStarterTest, StopEndsWhatDoesNotEndByItself) {
+  Srun();
+  Start(0, "silent");
+  Until([this] { return !pids_.empty(); }, "the command");
+  const int pid = pids_.front();
+  Stop();
+  EXPECT_NE(kill(pid, 0), 0);
+}
+
+TEST_F(StepStarterTest, StopBeforeAnythingRunsIsAtOnceOver) {
+  Srun();
+  Start(0, "node0");
+  Stop();
+  EXPECT_TRUE(pids_.empty());
+}
+
+}  // namespace
+}  // namespace muster
