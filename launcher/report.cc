@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -60,7 +61,11 @@ std::string Grouped(const JobReport& report, bool stopped_by_us) {
   for (const ExitRecord& record : report.exits) {
     const bool is_first = report.first.has_value() && record.exit.rank == report.first->exit.rank;
     if (record.exit.stopped_by_us == stopped_by_us && !record.exit.Ok() && !is_first) {
-      by_how[How(record.exit)].push_back(record.exit.rank.value);
+      const std::optional<Rank>& because_of = record.exit.because_of;
+      const std::string after = because_of.has_value() && !stopped_by_us
+                                    ? absl::StrCat(", after rank ", because_of->value)
+                                    : "";
+      by_how[How(record.exit) + after].push_back(record.exit.rank.value);
     }
   }
   std::string out;
@@ -105,6 +110,9 @@ nlohmann::json ExitJson(const ExitRecord& record) {
   };
   if (exit.kind == ExitKind::kSignaled) {
     out["signal"] = SignalName(exit.code);
+  }
+  if (exit.because_of.has_value()) {
+    out["because_of"] = exit.because_of->value;
   }
   return out;
 }

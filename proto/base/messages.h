@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -48,6 +49,8 @@ struct WorkerExit {
   std::string error_message;    // of the torch error file, "" if none
   int64_t error_timestamp = 0;  // seconds, of the torch error file; 0 if none
   std::string stderr_tail;      // last lines, at most kStderrTailBytes
+  // The rank whose end made a call of libmuster fail in it, the first such one; as the worker says.
+  std::optional<Rank> because_of;
 
   // What a shell would report: code, 128 + signal, 127 or 126.
   int ExitCode() const;

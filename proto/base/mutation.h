@@ -23,6 +23,7 @@ enum class Mutation : uint8_t {
   kSoughtOnce,              // a peer whose answer is lost is never sought again
   kFailureStopsAll,         // --on-failure=continue is forgotten
   kLostNodeForgotten,       // ... and so is a node that is lost meanwhile
+  kBlameNotFollowed,  // whoever fails first is the cause, also if it failed because of another
   kLast,
 };
 

@@ -39,6 +39,9 @@ void SetExit(const WorkerExit& exit, v1::WorkerExit* wire) {
   wire->set_stderr_tail(exit.stderr_tail.size() <= kStderrTailBytes
                             ? exit.stderr_tail
                             : exit.stderr_tail.substr(exit.stderr_tail.size() - kStderrTailBytes));
+  if (exit.because_of.has_value()) {
+    wire->set_because_of(exit.because_of->value);
+  }
 }
 
 absl::StatusOr<WorkerExit> ExitOf(const v1::WorkerExit& wire) {
@@ -59,6 +62,9 @@ absl::StatusOr<WorkerExit> ExitOf(const v1::WorkerExit& wire) {
   exit.error_message = check.Text("error_message", wire.error_message(), kErrorMessageBytesMax);
   exit.error_timestamp = wire.error_timestamp();
   exit.stderr_tail = check.Text("stderr_tail", wire.stderr_tail(), kStderrTailBytes);
+  if (wire.has_because_of()) {
+    exit.because_of = Rank{check.Number("because_of", wire.because_of(), 0, kWorldSizeMax - 1)};
+  }
   RETURN_IF_ERROR(check.status());
   return exit;
 }

@@ -1,10 +1,11 @@
 #include "rendezvous/core/cause.h"
 
 #include <cstdint>
-#include <limits>
+#include <map>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/mutation.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -45,6 +46,28 @@ const ExitRecord* EarliestFailure(const std::vector<ExitRecord>& exits) {
     }
   }
   return first;
+}
+
+const ExitRecord& RootOf(const std::vector<ExitRecord>& exits, const ExitRecord& failure) {
+  if (!failure.exit.because_of.has_value() || Mutated(Mutation::kBlameNotFollowed)) {
+    return failure;
+  }
+  std::map<Rank, const ExitRecord*> failures;
+  for (const ExitRecord& record : exits) {
+    if (IsFailure(record.exit)) {
+      failures.emplace(record.exit.rank, &record);
+    }
+  }
+  const ExitRecord* at = &failure;
+  for (size_t steps = 0; steps < failures.size(); ++steps) {
+    const auto next =
+        at->exit.because_of.has_value() ? failures.find(*at->exit.because_of) : failures.end();
+    if (next == failures.end()) {
+      return *at;
+    }
+    at = next->second;
+  }
+  return failure;
 }
 
 std::string ExitSentence(const ExitRecord& record) {

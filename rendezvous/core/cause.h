@@ -17,6 +17,11 @@ const ExitRecord* FirstCause(const std::vector<ExitRecord>& exits);
 // each other.
 const ExitRecord* EarliestFailure(const std::vector<ExitRecord>& exits);
 
+// What `failure`, one of `exits`, follows (WorkerExit::because_of), from one failure to the next:
+// the last of them, which blames nobody, or a rank that is none of them. `failure` itself where
+// they blame each other in a circle.
+const ExitRecord& RootOf(const std::vector<ExitRecord>& exits, const ExitRecord& failure);
+
 bool IsFailure(const WorkerExit& exit);
 
 // "rank 3 on node1 (pid 4711) was ended by SIGSEGV (segmentation fault) after 1.2 s"

@@ -1,6 +1,7 @@
 // Stop of a round, its first cause, restart or end of the job.
 #include <algorithm>
 #include <csignal>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,43 @@ struct Cause {
   std::string headline;
 };
 
+std::string LossSentence(const NodeState& node) {
+  return absl::StrCat("node ", node.join.hostname, " was lost: ", node.lost_why);
+}
+
+// The node that was lost before it could tell how this rank ended.
+std::optional<LostNode> LostWith(const RoundState& s, Rank rank) {
+  for (const LostNode& node : s.report.lost_nodes) {
+    if (std::find(node.ranks.begin(), node.ranks.end(), rank.value) != node.ranks.end()) {
+      return node;
+    }
+  }
+  if (rank.value >= s.ended.size() || s.ended[rank.value]) {
+    return std::nullopt;
+  }
+  for (const Member& member : s.members) {
+    const NodeState& node = s.nodes.at(member.node);
+    const bool lost = node.incarnation != member.incarnation || !node.IsLive();
+    if (lost && member.Runs(rank)) {
+      return LostNode{node.join.hostname, LossSentence(node), {}, node.last_sign};
+    }
+  }
+  return std::nullopt;
+}
+
+// This failure, or what it follows.
+Cause NameWorker(RoundState& s, const ExitRecord& failure) {
+  const ExitRecord& root = RootOf(s.report.exits, failure);
+  if (root.exit.because_of.has_value()) {
+    if (std::optional<LostNode> lost = LostWith(s, *root.exit.because_of); lost.has_value()) {
+      s.report.lost_node = std::move(lost->hostname);
+      return {CauseKind::kNodeLost, 1, std::move(lost->headline)};
+    }
+  }
+  s.report.first = root;
+  return {CauseKind::kWorker, root.exit.ExitCode(), ExitSentence(root)};
+}
+
 Cause NameCause(RoundState& s) {
   if (s.stop_reason == StopReason::kUser) {
     return {CauseKind::kUser, 128 + s.user_signo,
@@ -40,8 +78,7 @@ Cause NameCause(RoundState& s) {
     s.report.lost_node = s.lost_node;
     return {CauseKind::kNodeLost, 1, s.lost_headline};
   }
-  s.report.first = *first;
-  return {CauseKind::kWorker, first->exit.ExitCode(), ExitSentence(*first)};
+  return NameWorker(s, *first);
 }
 
 // Of a round that went on to its end.
@@ -58,8 +95,7 @@ Cause NameFirstFailure(RoundState& s) {
   if (worker == nullptr) {
     return {CauseKind::kNone, 0, ""};
   }
-  s.report.first = *worker;
-  return {CauseKind::kWorker, worker->exit.ExitCode(), ExitSentence(*worker)};
+  return NameWorker(s, *worker);
 }
 
 // What never started once starts no better the second time.
@@ -251,7 +287,7 @@ void MemberSettled(Machine& m, NodeId id, bool lost) {
   if (lost && s.stop_reason == StopReason::kWorker && node.heard < s.stop_began) {
     s.stop_reason = StopReason::kNode;
     s.lost_node = node.join.hostname;
-    s.lost_headline = absl::StrCat("node ", node.join.hostname, " was lost: ", node.lost_why);
+    s.lost_headline = LossSentence(node);
   }
   if (!s.pending.empty()) {
     return;

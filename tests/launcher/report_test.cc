@@ -69,6 +69,24 @@ TEST(ReportText, FirstCauseItsLastWordsAndWhoFollowed) {
             "  exit code 3\n");
 }
 
+TEST(ReportText, SaysBecauseOfWhomOthersFailed) {
+  JobReport report = Failed(Exit(3, ExitKind::kExited, 3));
+  for (const uint32_t rank : {0u, 1u, 2u, 5u}) {
+    report.exits.push_back(Exit(rank, ExitKind::kExited, 1, /*stopped=*/rank == 5));
+    report.exits.back().exit.because_of = Rank{rank == 2 ? 0u : 3u};
+  }
+  report.exits.push_back(Exit(4, ExitKind::kExited, 1));
+  EXPECT_EQ(ReportText(report, "job1"),
+            "muster: job job1: rank 3 on node1 failed\n"
+            "  failed as well: rank 4 (exit code 1); rank 2 (exit code 1, after rank 0); "
+            "ranks 0-1 (exit code 1, after rank 3)\n"
+            "  stopped because of that: rank 5 (exit code 1)\n"
+            "  exit code 3\n");
+  const auto json = nlohmann::json::parse(ReportJson(report, "job1"));
+  EXPECT_EQ(json["exits"][3]["because_of"], 0);
+  EXPECT_FALSE(json["first"].contains("because_of"));
+}
+
 TEST(ReportText, NamesWhoWasLostWithNodesWhileTheOthersWentOn) {
   JobReport report;
   report.ended = true;

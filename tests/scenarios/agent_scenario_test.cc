@@ -77,6 +77,9 @@ class AgentScript {
     } else if (c.verb == "ended") {
       WorkerExit exit = ExitOf(c.Word(1));
       exit.local_rank = LocalRank{static_cast<uint32_t>(std::stoul(c.Word(0)))};
+      if (c.values.count("because") != 0) {
+        exit.because_of = Rank{static_cast<uint32_t>(c.Number("because", 0))};
+      }
       return WorkerEnded{Round(c), exit};
     } else if (c.verb == "spawned") {
       return WorkerSpawned{Round(c), LocalRank{static_cast<uint32_t>(std::stoul(c.Word(0)))},

@@ -147,6 +147,9 @@ class MasterScript {
         WorkerExit exit = ExitOf(parts[1]);
         exit.local_rank = LocalRank{static_cast<uint32_t>(std::stoul(parts[0]))};
         exit.rank = Rank{agent.rank_first + exit.local_rank.value};
+        if (parts.size() > 2) {
+          exit.because_of = Rank{static_cast<uint32_t>(std::stoul(parts[2]))};
+        }
         beat.exits.push_back(exit);
         ++agent.exits;
       } else if (name == "seek") {

@@ -143,8 +143,10 @@ std::string Show(const WorkerExit& exit) {
                           : exit.kind == ExitKind::kSignaled  ? SignalName(exit.code)
                           : exit.code == 0                    ? "ok"
                                                               : absl::StrCat("code ", exit.code);
-  return absl::StrCat(exit.local_rank.value, ":", how, exit.oom_killed ? " oom" : "",
-                      exit.stopped_by_us ? " stopped" : "");
+  return absl::StrCat(
+      exit.local_rank.value, ":", how, exit.oom_killed ? " oom" : "",
+      exit.stopped_by_us ? " stopped" : "",
+      exit.because_of.has_value() ? absl::StrCat(" after ", exit.because_of->value) : "");
 }
 
 }  // namespace muster

@@ -1,6 +1,7 @@
 // What must hold across master, agents and workers (round_machine.h I1-I7 are checked by
 // invariants.h, these need to see everybody).
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "tests/sim/world.h"
@@ -121,6 +122,25 @@ void World::CheckFirstCause() {
   }
 }
 
+// Nobody is the first cause who failed because of another that failed, or is lost with its node.
+void World::CheckBlame() {
+  const std::optional<Rank> because_of = master_.report.first->exit.because_of;
+  if (!because_of.has_value()) {
+    return;
+  }
+  bool failed = false;
+  for (const ExitRecord& record : master_.report.exits) {
+    failed |= record.exit.rank == *because_of && !record.exit.stopped_by_us;
+  }
+  for (const LostNode& node : master_.report.lost_nodes) {
+    failed |= std::count(node.ranks.begin(), node.ranks.end(), because_of->value) != 0;
+  }
+  if (failed) {
+    Fail(absl::StrCat("cause: rank ", because_of->value,
+                      " failed before, but blamed is: ", master_.report.headline));
+  }
+}
+
 // Of a round that went on to its end, every worker that did not end well is in the report.
 void World::CheckFailuresNamed() {
   std::set<uint32_t> named;
@@ -182,6 +202,7 @@ void World::CheckEnd() {
           end->second.pid != first.pid) {
         Fail("exit: the first cause is not what happened");
       }
+      CheckBlame();
       return went_on ? void() : CheckFirstCause();
     }
     case CauseKind::kNodeLost:

@@ -159,13 +159,13 @@ void World::WorkerEnds(const Event& event) {
   const bool asked = p.state.stop_sent || p.state.killed;
   if (!w.exit.Ok() && !asked && !w.doomed) {
     first_failure_.emplace(p.round, w.exit);
-    PeersNotice(p.round);
+    PeersNotice(p.round, w.exit.rank);
   }
 }
 
 // Peers of a worker that died: some fail as well, some wait for it for ever, some do not care.
 // Where the job goes on, the SDK ends their waiting.
-void World::PeersNotice(RoundId round) {
+void World::PeersNotice(RoundId round, Rank who_died) {
   if (!options_.faults) {
     return;
   }
@@ -181,7 +181,9 @@ void World::PeersNotice(RoundId round) {
       const uint64_t choice = rng_.Below(10);
       if (choice < 3) {
         w.doomed = true;  // its own end alarms nobody again
-        EndIn(who, local, Between(0, 500 * kMilli), Exited(1));
+        WorkerExit exit = Exited(1);
+        exit.because_of = who_died;
+        EndIn(who, local, Between(0, 500 * kMilli), std::move(exit));
       } else if (choice < 8 && config_.on_failure == OnFailure::kStop) {
         Hang(who, local);
       }
@@ -313,8 +315,8 @@ void World::Crash(uint32_t who, bool silently) {
   p.running = 0;
   const RoundId round = p.round;
   p.workers.clear();
-  if (!round.IsNone()) {
-    PeersNotice(round);
+  if (!round.IsNone() && p.state.assignment.has_value()) {
+    PeersNotice(round, p.state.assignment->RankOf(LocalRank{0}));
   }
 }
 

@@ -162,7 +162,7 @@ class World {
   void SignalWorker(uint32_t who, uint32_t local, int32_t signo);
   void WorkerEnds(const Event& event);
   void LeaseEnds(const Event& event);
-  void PeersNotice(RoundId round);
+  void PeersNotice(RoundId round, Rank who_died);
   void Crash(uint32_t who, bool silently);
   Nanos ClockOf(const Process& p) const { return now_ + p.offset; }
 
@@ -198,6 +198,7 @@ class World {
   absl::Time HeardOf(NodeId node) const;
   void CheckOldLife(NodeId node, Incarnation incarnation, absl::Time heard_before);
   void CheckFirstCause();
+  void CheckBlame();
   void CheckFailuresNamed();
   void CheckEnd();
   void CheckFinish(uint32_t who, const JobOutcome& outcome);

@@ -160,6 +160,11 @@ TEST(Convert, FieldsAreNotForgotten) {
   Beat waiting;
   waiting.awaited = {{0}};
   EXPECT_TRUE(differ(AgentMessage(Beat{}), AgentMessage(waiting)));
+  Beat blaming;
+  blaming.exits.resize(1);
+  Beat blaming_zero = blaming;
+  blaming_zero.exits[0].because_of = Rank{0};
+  EXPECT_TRUE(differ(AgentMessage(blaming), AgentMessage(blaming_zero)));
   Directive ended;
   ended.gone = {{0}};
   EXPECT_TRUE(differ(MasterMessage(Directive{}), MasterMessage(ended)));
@@ -221,6 +226,11 @@ TEST(Convert, WhatIsOutOfRangeIsRefusedByName) {
                 b->mutable_exits(0)->set_ran_for(-1);
               })),
               HasSubstr("exit.ran_for"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) {
+                b->add_exits()->set_kind(v1::EXIT_KIND_EXITED);
+                b->mutable_exits(0)->set_because_of(kWorldSizeMax);
+              })),
+              HasSubstr("exit.because_of: want 0.."));
   EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->add_sought(kNodesMax); })),
               HasSubstr("beat.sought: want 0..16383, got 16384"));
   EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) {

@@ -66,6 +66,7 @@ class RandomValues {
     exit.error_message = Text();
     exit.error_timestamp = static_cast<int64_t>(Any());
     exit.stderr_tail = Text(kStderrTailBytes);
+    if (Flag()) exit.because_of = Rank{Below(kWorldSizeMax)};
     return exit;
   }
   std::vector<uint32_t> Ranks(uint32_t workers, uint32_t world_size) {
