@@ -73,6 +73,7 @@ void WorkerDoor::EndRound() {
   ranks_.clear();
   opened_.clear();
   ended_.clear();
+  blamed_.clear();
 }
 
 void WorkerDoor::BeginRound(const Assignment& assignment, UniqueFd listening) {
@@ -87,6 +88,7 @@ void WorkerDoor::BeginRound(const Assignment& assignment, UniqueFd listening) {
   std::sort(ranks_.begin(), ranks_.end());
   opened_.assign(ranks_.size(), 0);
   ended_.assign(ranks_.size(), false);
+  blamed_.assign(ranks_.size(), std::nullopt);
   geometry_ = ArenaFor(assignment.workers, assignment.nodes, assignment.world_size);
   peers_.BeginRound(assignment, &map_, std::move(listening));
 }
@@ -260,9 +262,9 @@ void WorkerDoor::End(LinkId id, LineEnd how) {
   }
 }
 
-void WorkerDoor::WorkerEnded(LocalRank local) {
+std::optional<Rank> WorkerDoor::WorkerEnded(LocalRank local) {
   if (local.value >= rank_of_.size()) {
-    return;  // one that was stuck in the kernel when its round ended
+    return std::nullopt;  // one that was stuck in the kernel when its round ended
   }
   const uint32_t rank = rank_of_[local.value];
   const uint32_t worker = WorkerOf(rank);
@@ -270,6 +272,7 @@ void WorkerDoor::WorkerEnded(LocalRank local) {
   for (auto link = links_.lower_bound({worker, 0});
        link != links_.end() && link->first.first == worker;
        link = links_.lower_bound({worker, 0})) {
+    TakeLastWords(link->first);
     Gone(link->first, LineEnd::kDied);
   }
   peers_.ForgetAll(Rank{rank});
@@ -283,6 +286,7 @@ void WorkerDoor::WorkerEnded(LocalRank local) {
   for (const uint64_t number : awaited) {
     End({worker, number}, LineEnd::kDied);
   }
+  return blamed_[worker];
 }
 
 }  // namespace muster

@@ -1,7 +1,7 @@
 // Where workers that use the SDK meet their agent (proto/base/worker_link.h): takes their links,
-// gives those of a communicator the arena they share, marks in it who is gone, and brings workers
-// together: with those of other nodes, and two of this one for a pipe. Loop thread only; costs
-// nothing until a worker comes.
+// gives those of a communicator the arena they share, marks in it who is gone, brings workers
+// together (with those of other nodes, and two of this one for a pipe), and keeps in mind whom they
+// blame for calls that failed. Loop thread only; costs nothing until a worker comes.
 #pragma once
 
 #include <uv.h>
@@ -42,8 +42,9 @@ class WorkerDoor {
   void BeginRound(const Assignment& assignment, UniqueFd listening = UniqueFd());
   // Its workers are gone.
   void EndRound();
-  // This worker's process has ended: also where a child of it still holds its link.
-  void WorkerEnded(LocalRank local);
+  // This worker's process has ended: also where a child of it still holds its link. Whose end made
+  // a call of its fail, the first such one.
+  std::optional<Rank> WorkerEnded(LocalRank local);
   void Found(const PeerNode& peer) { peers_.Found(peer); }
   // As PeerDoor has them.
   std::vector<Rank> Awaited(size_t max) { return peers_.Awaited(max); }
@@ -85,6 +86,9 @@ class WorkerDoor {
   void OnLink(LinkId id);
   // Whether there may be another word.
   bool TakeWord(LinkId id);
+  void TakeLastWords(LinkId id);
+  // False: nobody can blame that rank.
+  bool Blame(uint32_t worker, Rank rank);
   void Seek(LinkId id, const LinkWord& word);
   void SeekPipe(LinkId id, const Sought& sought);
   void Answer(LinkId id, const Sought& sought, absl::StatusOr<UniqueFd> result);
@@ -102,8 +106,9 @@ class WorkerDoor {
   std::vector<uint32_t> rank_of_;  // by local rank
   // Workers are counted as here: their ranks, ascending. Among all ranks it is also their place.
   std::vector<uint32_t> ranks_;
-  std::vector<uint32_t> opened_;  // communicators of all ranks so far, by worker
-  std::vector<bool> ended_;       // by worker
+  std::vector<uint32_t> opened_;             // communicators of all ranks so far, by worker
+  std::vector<bool> ended_;                  // by worker
+  std::vector<std::optional<Rank>> blamed_;  // by worker
   std::map<uint64_t, std::unique_ptr<WorkerMeeting>> meetings_;
   const size_t groups_max_;
   size_t groups_ = 0;  // of `meetings_`

@@ -16,8 +16,21 @@
 namespace muster {
 namespace {
 
-constexpr int kTakenAtOnce = 64;  // words; then others of the loop have their turn
+constexpr int kTakenAtOnce = 64;     // words; then others of the loop have their turn
+constexpr int kLastWordsMax = 1024;  // more than a socket holds; a child of the worker may go on
 constexpr absl::Duration kSendPause = absl::Milliseconds(50);
+
+enum class Came : uint8_t { kNothing, kWord, kNonsense };  // kNonsense: or its end
+
+Came Receive(int link, LinkWord* word) {
+  iovec part = {word, sizeof(*word)};
+  UniqueFd fd;
+  const ssize_t got = ReceiveWithFd(link, &part, 1, fd, MSG_DONTWAIT);
+  if (got < 0 && errno == EAGAIN) {
+    return Came::kNothing;
+  }
+  return got == sizeof(*word) && word->magic == kLinkMagic ? Came::kWord : Came::kNonsense;
+}
 
 }  // namespace
 
@@ -32,19 +45,41 @@ bool WorkerDoor::TakeWord(LinkId id) {
     return false;  // who does not listen is not listened to
   }
   LinkWord word;
-  iovec part = {&word, sizeof(word)};
-  UniqueFd fd;
-  const ssize_t got = ReceiveWithFd(link.fd.get(), &part, 1, fd, MSG_DONTWAIT);
-  if (got < 0 && errno == EAGAIN) {
+  const Came came = Receive(link.fd.get(), &word);
+  if (came == Came::kNothing) {
     return false;
   }
-  const bool whole = got == sizeof(word) && word.magic == kLinkMagic;
+  const bool whole = came == Came::kWord;
   if (whole && word.verb == LinkVerb::kSeek) {
     Seek(id, word);
     return true;
   }
+  if (whole && word.verb == LinkVerb::kBlame && Blame(id.first, Rank{word.rank})) {
+    return true;
+  }
   Gone(id, whole && word.verb == LinkVerb::kBye ? LineEnd::kClosed : LineEnd::kDied);
   return false;
+}
+
+// What a worker said before it ended, and nobody has read yet: only its blame counts now.
+void WorkerDoor::TakeLastWords(LinkId id) {
+  const Link& link = links_.at(id);
+  LinkWord word;
+  for (int i = 0; i < kLastWordsMax && Receive(link.fd.get(), &word) == Came::kWord; ++i) {
+    if (word.verb == LinkVerb::kBlame) {
+      Blame(id.first, Rank{word.rank});
+    }
+  }
+}
+
+// The first one counts: what failed later may have failed because of that.
+bool WorkerDoor::Blame(uint32_t worker, Rank rank) {
+  if (!map_.NodeOf(rank).has_value() || rank.value == ranks_[worker]) {
+    return false;
+  }
+  std::optional<Rank>& blamed = blamed_[worker];
+  blamed = blamed.has_value() ? blamed : rank;
+  return true;
 }
 
 void WorkerDoor::Seek(LinkId id, const LinkWord& word) {

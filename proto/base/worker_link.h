@@ -14,7 +14,7 @@
 namespace muster {
 
 inline constexpr uint32_t kLinkMagic = 0x4b4c534d;  // "MSLK"
-inline constexpr uint32_t kLinkVersion = 4;
+inline constexpr uint32_t kLinkVersion = 5;
 // In the worker; above what programs expect to get from their first open(), below small limits.
 inline constexpr int kWorkerDoorFd = 100;
 // Workers of a node: what limits.h allows; a larger number in the environment is a mistake.
@@ -57,8 +57,9 @@ struct LinkWelcome {
 };
 
 enum class LinkVerb : uint32_t {
-  kBye = 1,   // the communicator is closed; the end of the link is no death
-  kSeek = 2,  // a connection with `rank`, please: both sides ask
+  kBye = 1,    // the communicator is closed; the end of the link is no death
+  kSeek = 2,   // a connection with `rank`, please: both sides ask
+  kBlame = 3,  // a call has failed because `rank`, another one of the round, has ended
 };
 
 // What a connection is for; two workers may have one of each.
@@ -74,8 +75,8 @@ constexpr bool IsChannel(LinkChannel channel) {
 struct LinkWord {
   uint32_t magic = kLinkMagic;
   LinkVerb verb = LinkVerb::kBye;
-  uint32_t rank = 0;  // kSeek, and what follows
-  LinkChannel channel = LinkChannel::kCollectives;
+  uint32_t rank = 0;                                // kSeek, kBlame
+  LinkChannel channel = LinkChannel::kCollectives;  // kSeek
 };
 
 // agent -> worker, once for each kSeek, in any order. kWelcome: a connection between the same

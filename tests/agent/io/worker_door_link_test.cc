@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -139,6 +140,45 @@ TEST_F(WorkerDoorLinkTest, AGoodbyeIsNoDeathAndNonsenseIs) {
   EXPECT_TRUE(worker.Say(static_cast<LinkVerb>(77)));
   ASSERT_TRUE(RunUntil([&] { return EndOf(next, 0) != LineEnd::kNone; }));
   EXPECT_EQ(EndOf(next, 0), LineEnd::kDied);
+}
+
+TEST_F(WorkerDoorLinkTest, WhomAWorkerBlamesFirstIsKeptUntilItEnds) {
+  {
+    const Worker worker = Open(a_, 0);
+    EXPECT_TRUE(worker.Say(LinkVerb::kBlame, 3));
+    EXPECT_TRUE(worker.Say(LinkVerb::kBlame, 2));
+    EXPECT_TRUE(worker.Say(LinkVerb::kBye));
+    ASSERT_TRUE(RunUntil([&] { return Closed(worker.link); }));
+  }
+  const Worker next = Open(a_, 0);
+  EXPECT_TRUE(next.Say(LinkVerb::kBlame, 1));
+  RunReady();
+  EXPECT_EQ(a_.door->WorkerEnded(LocalRank{0}), Rank{3});
+  EXPECT_EQ(a_.door->WorkerEnded(LocalRank{1}), std::nullopt);
+  a_.door->BeginRound(TwoEach(0, 3, 8));
+  EXPECT_EQ(a_.door->WorkerEnded(LocalRank{0}), std::nullopt);
+}
+
+// The shepherd may tell of its end before the loop has looked at its link.
+TEST_F(WorkerDoorLinkTest, ABlameCountsThatNobodyHasReadYet) {
+  const Worker zero = Open(a_, 0);
+  const Worker one = Open(a_, 1);
+  EXPECT_TRUE(zero.Say(LinkVerb::kSeek, 4));
+  EXPECT_TRUE(zero.Say(LinkVerb::kBlame, 5));
+  EXPECT_TRUE(one.Say(LinkVerb::kBlame, 6));  // there is none
+  EXPECT_EQ(a_.door->WorkerEnded(LocalRank{0}), Rank{5});
+  EXPECT_EQ(a_.door->WorkerEnded(LocalRank{1}), std::nullopt);
+}
+
+TEST_F(WorkerDoorLinkTest, ABlameThatMakesNoSenseEndsTheLink) {
+  for (const uint32_t rank : {0u, 6u, ~0u}) {  // itself, and none of the round
+    const Worker watcher = Open(a_, 1);
+    const Worker worker = Open(a_, 0);
+    EXPECT_TRUE(worker.Say(LinkVerb::kBlame, rank));
+    ASSERT_TRUE(RunUntil([&] { return EndOf(watcher, 0) != LineEnd::kNone; })) << rank;
+    EXPECT_EQ(EndOf(watcher, 0), LineEnd::kDied);
+  }
+  EXPECT_EQ(a_.door->WorkerEnded(LocalRank{0}), std::nullopt);
 }
 
 TEST_F(WorkerDoorLinkTest, WhatADeadWorkerWouldHaveGotIsClosed) {
