@@ -126,12 +126,13 @@ struct ArenaGeometry {
 };
 
 // At the beginning of the arena. A rank that finds out why the ranks of this node cannot go on
-// (they disagree, one has given up) takes `failure_claimed`, writes the text and then sets
-// `failed`; the words are used as atomics.
+// (they disagree, one has given up) takes `failure_claimed`, writes the text and who is to blame,
+// and then sets `failed`; the words are used as atomics.
 struct ArenaHeader {
   uint32_t failure_claimed;
   uint32_t failed;  // a StatusCode of the SDK
   char failure[1024];
+  int32_t failure_peer;  // Status::peer()
 };
 
 // What a rank calls: others compare it with their own call.

@@ -12,7 +12,7 @@
 namespace muster::fuzz {
 namespace {
 
-constexpr uint32_t kRank = 11;
+constexpr int kRank = 11;
 constexpr uint64_t kCall = 7;
 constexpr uint64_t kLastCall = 6;
 constexpr CallMark kMark = {1, 2, 3, 0, 4, 5};
@@ -37,12 +37,13 @@ Status Disagree(uint32_t, const MessageHead&) {
 struct Reading {
   StatusCode code = StatusCode::kOk;
   std::string data;
+  int peer = -1;  // that is to blame
 };
 Reading ReadNext(absl::string_view text, size_t& at) {
   for (;;) {
     MessageHead head;
     if (text.size() - at < sizeof(head)) {
-      return {StatusCode::kUnavailable, ""};
+      return {StatusCode::kUnavailable, "", kRank};
     }
     std::memcpy(&head, text.data() + at, sizeof(head));
     at += sizeof(head);
@@ -59,13 +60,18 @@ Reading ReadNext(absl::string_view text, size_t& at) {
       constexpr uint64_t kReasons[] = {3, 4, 8, 9, 12, 13, 14};
       const bool known =
           std::find(std::begin(kReasons), std::end(kReasons), head.call) != std::end(kReasons);
-      return {known ? static_cast<StatusCode>(head.call) : StatusCode::kInternal, ""};
-    } else if (head.kind == MessageKind::kBye || (head.kind == MessageKind::kData && another)) {
+      if (!known) {
+        return {StatusCode::kInternal, ""};
+      }
+      return {static_cast<StatusCode>(head.call), "", static_cast<int>(head.mark.root - 1)};
+    } else if (head.kind == MessageKind::kBye) {
+      return {StatusCode::kFailedPrecondition, "", kRank};
+    } else if (head.kind == MessageKind::kData && another) {
       return {StatusCode::kFailedPrecondition, ""};
     } else if (head.kind != MessageKind::kData) {
       return {StatusCode::kInternal, ""};
     } else if (text.size() - at < kBytes) {
-      return {StatusCode::kUnavailable, ""};
+      return {StatusCode::kUnavailable, "", kRank};
     } else {
       at += kBytes;
       return {StatusCode::kOk, std::string(text.substr(at - kBytes, kBytes))};
@@ -85,7 +91,7 @@ void ReceiveAll(Peers& peers, absl::string_view text) {
     uint8_t data[kBytes] = {};
     const Reading want = ReadNext(text, at);
     const Status got = peers.Receive(1, data, kBytes, AtOnce);
-    CHECK(got.code() == want.code);
+    CHECK(got.code() == want.code && got.peer() == want.peer);
     CHECK(got.ok() == got.message().empty());
     CHECK(!got.ok() || std::memcmp(data, want.data.data(), kBytes) == 0);
     code = want.code;
@@ -142,7 +148,7 @@ void Run(absl::string_view bytes) {
   const Status flushed = peers.Flush(1, AtOnce);
   CHECK(flushed.ok() == !gone && (sent.ok() || gone));
   CHECK(!gone || !flushed.message().empty());
-  peers.Fail(StatusCode::kInternal, "we stop");
+  peers.Fail({StatusCode::kInternal, "we stop"});
   uint8_t none[kBytes];
   CHECK(!peers.Receive(1, none, kBytes, AtOnce).ok());
 }

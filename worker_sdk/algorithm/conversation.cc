@@ -253,7 +253,7 @@ void Conversation::TakeHead() {
     case FrameKind::kData:
       return TakeData();
     case FrameKind::kBye:
-      return End({StatusCode::kFailedPrecondition, name_ + " has closed its communicator"});
+      return End({StatusCode::kFailedPrecondition, name_ + " has closed its communicator", peer_});
   }
   Nonsense();
 }

@@ -83,9 +83,9 @@ class Conversation {
   static constexpr uint64_t kPulledMax = 16u << 20;
   static constexpr uint64_t kPullMax = 1u << 20;  // at once: a tenth of a millisecond or two
 
-  // `name`: of the other rank, for sentences.
-  explicit Conversation(std::string name, const ConversationLimits& limits = {})
-      : name_(std::move(name)), limits_(limits) {}
+  // `name`: of the other rank, for sentences; `peer`: its number, for Status::peer().
+  explicit Conversation(std::string name, const ConversationLimits& limits = {}, int peer = -1)
+      : name_(std::move(name)), peer_(peer), limits_(limits) {}
 
   // What is offered from now on may be pulled, by either side.
   void AllowPulls() { pulls_allowed_ = true; }
@@ -178,6 +178,7 @@ class Conversation {
   bool listens() const;
 
   const std::string name_;
+  const int peer_;
   const ConversationLimits limits_;
   std::deque<Outgoing> out_;
   std::deque<TransferPtr> posted_;            // receives that nothing has come for

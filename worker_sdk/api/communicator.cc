@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -24,21 +25,34 @@
 namespace muster {
 namespace {
 
-// Connections for messages, from the agent.
+// Connections for messages, from the agent, and what it is told of failures.
 class LinkSource : public MessageSource {
  public:
-  LinkSource(const std::optional<AgentLink>& link, const Layout& layout)
-      : link_(link), layout_(layout) {}
+  LinkSource(const std::optional<AgentLink>& link, const Layout& layout, uint32_t mine)
+      : link_(link), layout_(layout), mine_(mine) {}
   Status Seek(uint32_t rank) override {
     return link_->Seek(layout_.InJob(rank), LinkChannel::kMessages);
   }
   std::optional<StatusOr<UniqueFd>> Take(uint32_t rank) override {
-    return link_->Take(layout_.InJob(rank), LinkChannel::kMessages);
+    std::optional<StatusOr<UniqueFd>> out =
+        link_->Take(layout_.InJob(rank), LinkChannel::kMessages);
+    if (out.has_value() && !out->ok()) {
+      return StatusOr<UniqueFd>(AboutPeer(out->status(), rank));
+    }
+    return out;
+  }
+  // Once: what fails later may fail because of that. Of a rank that others have told us of, too.
+  void Blame(uint32_t rank) override {
+    if (link_.has_value() && rank < layout_.world() && rank != mine_ && !blamed_.exchange(true)) {
+      link_->Blame(layout_.InJob(rank));
+    }
   }
 
  private:
   const std::optional<AgentLink>& link_;  // a world of one sends to itself only, and needs none
   const Layout& layout_;
+  const uint32_t mine_;
+  std::atomic<bool> blamed_ = false;
 };
 
 // One that was started.
@@ -74,7 +88,7 @@ class Communicator::Impl {
                          const Peers::GiveUp& give_up) {
                     return Connect(*link_, executor_.layout(), ranks, take, give_up);
                   }),
-        source_(link_, executor_.layout()),
+        source_(link_, executor_.layout(), me.rank),
         messages_(std::make_shared<Messages>(&executor_.arena(), &executor_.layout(), &source_)) {
     executor_.SetBackground(&Messages::ProgressAll);
   }
@@ -86,27 +100,7 @@ class Communicator::Impl {
   Impl& operator=(const Impl&) = delete;
 
   // The first calls of all ranks: they agree on what schedules depend on.
-  Status Meet() {
-    executor_.SetTimeout(timeout_);
-    const SettingsVote mine = VoteOf({me_.wire, me_.check}, me_.rank);
-    StatusOr<bool> direct = MeetDirectly();
-    if (!direct.ok()) {
-      return direct.status();
-    }
-    int64_t all[] = {link_.has_value() ? link_->cpus() : 1, mine.least, mine.most, *direct ? 1 : 0};
-    if (Status status = Smallest(all, std::size(all)); !status.ok()) {
-      return status;
-    }
-    executor_.SetCarriers(CarriersFor(executor_.layout(), all[0]));
-    if (all[3] != 0) {
-      executor_.SetDirect(&direct_);
-      messages_->SetDirect(&direct_);
-    }
-    if (Status status = CheckVotes({all[1], all[2]}); !status.ok()) {
-      return status;
-    }
-    return executor_.layout().nodes() == 1 ? Status() : MeasureDelay();
-  }
+  Status Meet() { return Told(MeetAll()); }
 
   pid_t process() const { return process_; }
   const WorkerIdentity& job() const { return job_; }
@@ -161,13 +155,44 @@ class Communicator::Impl {
     const uint64_t number = link_.has_value() ? link_->number() : 0;
     return queue_.Run([&] {
       executor_.SetTimeout(timeout_);
-      return MeetInGroup(executor_, job_, {number, splits_++}, wish);
+      StatusOr<std::optional<Meeting>> met =
+          MeetInGroup(executor_, job_, {number, splits_++}, wish);
+      (void)Told(met.status());
+      return met;
     });
   }
 
  private:
   Work Started(uint32_t peer, TransferPtr transfer) {
     return Work(std::make_shared<MessageWork>(messages_, peer, std::move(transfer), timeout_));
+  }
+  Status MeetAll() {
+    executor_.SetTimeout(timeout_);
+    const SettingsVote mine = VoteOf({me_.wire, me_.check}, me_.rank);
+    StatusOr<bool> direct = MeetDirectly();
+    if (!direct.ok()) {
+      return direct.status();
+    }
+    int64_t all[] = {link_.has_value() ? link_->cpus() : 1, mine.least, mine.most, *direct ? 1 : 0};
+    if (Status status = Smallest(all, std::size(all)); !status.ok()) {
+      return status;
+    }
+    executor_.SetCarriers(CarriersFor(executor_.layout(), all[0]));
+    if (all[3] != 0) {
+      executor_.SetDirect(&direct_);
+      messages_->SetDirect(&direct_);
+    }
+    if (Status status = CheckVotes({all[1], all[2]}); !status.ok()) {
+      return status;
+    }
+    return executor_.layout().nodes() == 1 ? Status() : MeasureDelay();
+  }
+  // How a call of ours has gone: the agent hears which rank is to blame, if one is.
+  Status Told(Status status) {
+    if (status.peer() >= 0) {
+      source_.Blame(static_cast<uint32_t>(status.peer()));
+    }
+    return status;
   }
   // In place.
   Status Smallest(int64_t* values, uint64_t count) {
@@ -206,10 +231,10 @@ class Communicator::Impl {
     executor_.SetTimeout(timeout);
     Call call = it.call;
     call.parts = it.parts.empty() ? nullptr : it.parts.data();
-    const Status status = call.kind == OpKind::kAllToAllV
-                              ? executor_.RunAllToAllV(call, it.expected.data(), it.in, it.out)
-                              : executor_.Run(call, it.in, it.out);
-    return status.ok() && me_.check ? executor_.Check(call, it.out) : status;
+    Status status = call.kind == OpKind::kAllToAllV
+                        ? executor_.RunAllToAllV(call, it.expected.data(), it.in, it.out)
+                        : executor_.Run(call, it.in, it.out);
+    return Told(status.ok() && me_.check ? executor_.Check(call, it.out) : std::move(status));
   }
 
   const pid_t process_ = getpid();

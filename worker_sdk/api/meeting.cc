@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::chrono::seconds kWelcomeWithin{60};
 
-Status InSplit(const Status& status) { return {status.code(), "split: " + status.message()}; }
+Status InSplit(const Status& status) {
+  return {status.code(), "split: " + status.message(), status.peer()};
+}
 
 // At the arena that the agent has handed out. `job` says how many share the cores.
 StatusOr<Meeting> MeetAt(AgentLink link, Layout layout, uint32_t rank, const WorkerIdentity& job) {
@@ -56,7 +58,8 @@ Status AgreeThatAllEntered(Executor& all, const Status& mine) {
   return failed < 0 ? Status()
                     : Status(StatusCode::kFailedPrecondition,
                              all.layout().NameOf(static_cast<uint32_t>(failed)) +
-                                 " could not enter its group: its own error says why");
+                                 " could not enter its group: its own error says why",
+                             failed);
 }
 
 }  // namespace
@@ -122,6 +125,10 @@ WorkerIdentity IdentityIn(const Layout& group, uint32_t rank, const WorkerIdenti
   return out;
 }
 
+Status AboutPeer(const Status& status, uint32_t rank) {
+  return {status.code(), status.message(), status.peer() < 0 ? -1 : static_cast<int>(rank)};
+}
+
 Status Connect(AgentLink& link, const Layout& layout, const std::vector<uint32_t>& ranks,
                const Executor::Take& take, const Peers::GiveUp& give_up) {
   std::vector<uint32_t> in_job;
@@ -134,7 +141,14 @@ Status Connect(AgentLink& link, const Layout& layout, const std::vector<uint32_t
                                      in_job.begin())];
   };
   return link.Connect(
-      in_job, [&](uint32_t rank, UniqueFd fd) { take(ours(rank), std::move(fd)); },
+      in_job,
+      [&](uint32_t rank, StatusOr<UniqueFd> answer) -> Status {
+        if (!answer.ok()) {
+          return AboutPeer(answer.status(), ours(rank));
+        }
+        take(ours(rank), *std::move(answer));
+        return {};
+      },
       [&](uint32_t rank) { return give_up(ours(rank)); });
 }
 

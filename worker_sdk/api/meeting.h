@@ -42,6 +42,9 @@ StatusOr<std::optional<Meeting>> MeetInGroup(Executor& all, const WorkerIdentity
 // This process as `rank` of a group.
 WorkerIdentity IdentityIn(const Layout& group, uint32_t rank, const WorkerIdentity& job);
 
+// What the agent says of a rank, as an error about `rank` of a communicator.
+Status AboutPeer(const Status& status, uint32_t rank);
+
 // AgentLink::Connect, with ranks as `layout` counts them.
 Status Connect(AgentLink& link, const Layout& layout, const std::vector<uint32_t>& ranks,
                const Executor::Take& take, const Peers::GiveUp& give_up);

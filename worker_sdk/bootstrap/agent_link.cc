@@ -146,7 +146,7 @@ StatusOr<Layout> AgentLink::ReadLayout() const {
 }
 
 Status AgentLink::Connect(const std::vector<uint32_t>& ranks,
-                          const std::function<void(uint32_t rank, UniqueFd fd)>& take,
+                          const std::function<Status(uint32_t, StatusOr<UniqueFd>)>& take,
                           const std::function<Status(uint32_t rank)>& give_up) const {
   for (const uint32_t rank : ranks) {
     if (Status status = Seek(rank, LinkChannel::kCollectives); !status.ok()) {
@@ -162,10 +162,9 @@ Status AgentLink::Connect(const std::vector<uint32_t>& ranks,
         ++i;
         continue;
       }
-      if (!answer->ok()) {
-        return answer->status();
+      if (Status status = take(missing[i], *std::move(answer)); !status.ok()) {
+        return status;
       }
-      take(missing[i], *std::move(*answer));
       missing.erase(missing.begin() + static_cast<ptrdiff_t>(i));
       came = true;
     }
@@ -184,6 +183,17 @@ Status AgentLink::Seek(uint32_t rank, LinkChannel channel) const {
   word.verb = LinkVerb::kSeek;
   word.rank = rank;
   word.channel = channel;
+  return Say(word);
+}
+
+void AgentLink::Blame(uint32_t rank) const {
+  LinkWord word;
+  word.verb = LinkVerb::kBlame;
+  word.rank = rank;
+  (void)Say(word);  // an agent that takes no word ends this worker
+}
+
+Status AgentLink::Say(const LinkWord& word) const {
   const auto until = std::chrono::steady_clock::now() + kTakenWithin;
   while (send(socket_.get(), &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
     if (errno != EAGAIN && errno != EINTR) {
@@ -228,7 +238,8 @@ void AgentLink::Hear() const {
     Status why;
     if (peer.answer == LinkAnswer::kRefused) {
       const char* const whose = number() < kGroupMin ? "" : "counting ranks as the job does: ";
-      why = {StatusCode::kUnavailable, whose + Refused(peer.why).message()};
+      why = {StatusCode::kUnavailable, whose + Refused(peer.why).message(),
+             static_cast<int>(peer.rank)};
     } else if (!fd.valid()) {
       why = {StatusCode::kInternal,
              "the agent's connection did not arrive: are there descriptors left (ulimit -n)?"};

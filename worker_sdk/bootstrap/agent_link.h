@@ -49,15 +49,18 @@ class AgentLink {
   // A connection with this rank (of the job), please; Take() gives it. Does not wait for more than
   // the agent's taking the word. Any thread, as all that follows.
   Status Seek(uint32_t rank, LinkChannel channel) const;
-  // What has come of a Seek, once: a connection, or why there is none (Unavailable). Nothing: not
-  // yet.
+  // A call has failed because this rank (of the job) has ended. Does not wait for more than the
+  // agent's taking the word.
+  void Blame(uint32_t rank) const;
+  // What has come of a Seek, once: a connection, or why there is none (Unavailable, with the rank
+  // of the job as peer if it is about that one). Nothing: not yet.
   std::optional<StatusOr<UniqueFd>> Take(uint32_t rank, LinkChannel channel) const;
-  // Makes connections with these ranks (of the job) of other nodes, and hands each to `take` as it
-  // comes: waits until every one of them has asked for one with us. `give_up` is asked every 10 ms
-  // or so, with a rank that has not; with any other answer than OK the wait ends with it.
-  // Unavailable: the agent is gone, or cannot reach that node.
+  // Makes connections with these ranks (of the job) of other nodes, and hands what came of each to
+  // `take` as it comes: waits until every one of them has asked for one with us. `give_up` is asked
+  // every 10 ms or so, with a rank that has not; with any other answer than OK, of either, the wait
+  // ends with it.
   Status Connect(const std::vector<uint32_t>& ranks,
-                 const std::function<void(uint32_t rank, UniqueFd fd)>& take,
+                 const std::function<Status(uint32_t rank, StatusOr<UniqueFd> answer)>& take,
                  const std::function<Status(uint32_t rank)>& give_up) const;
 
  private:
@@ -72,6 +75,7 @@ class AgentLink {
   Status Knock(int door, LinkHello hello, std::vector<uint32_t> members,
                std::chrono::steady_clock::time_point until);
   Status TakeWelcome(const LinkHello& expected);
+  Status Say(const LinkWord& word) const;
   void Hear() const;
   static Status Read(ssize_t got, const LinkPeer& peer);
 

@@ -138,11 +138,13 @@ Status Executor::RunAs(const CallMark& mark, uint64_t bytes, const Steps& steps)
   }
   if (!status.ok()) {
     // The others need not wait for us.
-    arena_->Fail(status.code(), status.message());
-    peers_.Fail(status.code(), status.message());
-    broken_ = Status(status.code(), std::string(Name(static_cast<OpKind>(mark_.kind))) + " (call " +
-                                        std::to_string(number_) + ") on " + layout_.NameOf(rank_) +
-                                        ": " + status.message());
+    arena_->Fail(status);
+    peers_.Fail(status);
+    broken_ = Status(status.code(),
+                     std::string(Name(static_cast<OpKind>(mark_.kind))) + " (call " +
+                         std::to_string(number_) + ") on " + layout_.NameOf(rank_) + ": " +
+                         status.message(),
+                     status.peer());
   } else {
     ++calls_;
     bytes_ += bytes;

@@ -120,7 +120,7 @@ Status Executor::ReadDirectly(uint8_t* to, const Ref& ref, uint64_t bytes) {
   }
   const std::string who = layout_.NameOf(arena_->RankOf(ref.place));
   if (status.code() == StatusCode::kUnavailable) {
-    return {status.code(), who + " has died"};
+    return {status.code(), who + " has died", static_cast<int>(arena_->RankOf(ref.place))};
   }
   return {status.code(),
           "the memory of " + who +

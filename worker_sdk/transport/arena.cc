@@ -156,9 +156,10 @@ Status Arena::Gone(uint32_t place) const {
     return {};
   }
   const std::string who = name_(rank_of_[place]);
+  const auto peer = static_cast<int>(rank_of_[place]);
   return how == LineEnd::kDied
-             ? Status(StatusCode::kUnavailable, who + " has died")
-             : Status(StatusCode::kFailedPrecondition, who + " has closed its communicator");
+             ? Status(StatusCode::kUnavailable, who + " has died", peer)
+             : Status(StatusCode::kFailedPrecondition, who + " has closed its communicator", peer);
 }
 
 void Arena::Sleep(uint32_t place, bool for_long) {
@@ -203,7 +204,7 @@ bool Arena::SharesCore(uint32_t place) const {
   return core == std::atomic_ref(Bell(place).core).load(std::memory_order_relaxed);
 }
 
-void Arena::Fail(StatusCode code, const std::string& why) {
+void Arena::Fail(const Status& why) {
   std::atomic_ref<uint32_t> claimed(header().failure_claimed);
   if (claimed.exchange(1) != 0) {
     // Nobody takes what our memory holds from now on for a result.
@@ -212,10 +213,11 @@ void Arena::Fail(StatusCode code, const std::string& why) {
     }
     return;
   }
-  const size_t length = std::min(why.size(), sizeof(header().failure) - 1);
-  std::memcpy(header().failure, why.data(), length);
+  const size_t length = std::min(why.message().size(), sizeof(header().failure) - 1);
+  std::memcpy(header().failure, why.message().data(), length);
+  header().failure_peer = why.peer();
   std::atomic_ref<uint32_t>(header().failed)
-      .store(static_cast<uint32_t>(code), std::memory_order_release);
+      .store(static_cast<uint32_t>(why.code()), std::memory_order_release);
 }
 
 Status Arena::failure() const {
@@ -224,7 +226,8 @@ Status Arena::failure() const {
     return {};
   }
   const size_t length = strnlen(header().failure, sizeof(header().failure));
-  return {static_cast<StatusCode>(code), std::string(header().failure, length)};
+  return {static_cast<StatusCode>(code), std::string(header().failure, length),
+          header().failure_peer};
 }
 
 }  // namespace muster

@@ -79,7 +79,7 @@ class Arena {
   std::chrono::nanoseconds waited(uint32_t place) const { return waited_[place]; }
 
   // The first failure counts; every rank that waits ends with it.
-  void Fail(StatusCode code, const std::string& why);
+  void Fail(const Status& why);
   Status failure() const;  // OK: none
 
  private:

@@ -139,7 +139,7 @@ Messages::Peer& Messages::PeerOf(uint32_t rank) {
   if (const auto at = peers_.find(rank); at != peers_.end()) {
     return at->second;
   }
-  Peer& peer = peers_.try_emplace(rank, layout_->NameOf(rank)).first->second;
+  Peer& peer = peers_.try_emplace(rank, layout_->NameOf(rank), rank).first->second;
   const Layout::Seat seat = layout_->SeatOf(rank);
   if (rank == rank_) {
     peer.channel = ToOneself();
@@ -212,7 +212,8 @@ Status Messages::GoneStatus(uint32_t rank, const ByteChannel::Moved& last) const
   const std::string name = layout_->NameOf(rank);
   return {StatusCode::kUnavailable,
           last.error == 0 ? name + " has died"
-                          : "the connection with " + name + " broke: " + std::strerror(last.error)};
+                          : "the connection with " + name + " broke: " + std::strerror(last.error),
+          static_cast<int>(rank)};
 }
 
 bool Messages::MoveOut(Peer& peer, ByteChannel::Moved& last) {
@@ -299,7 +300,8 @@ void Messages::LookAround() {
     peer.conversation.End(end == LineEnd::kDied
                               ? GoneStatus(rank, {})
                               : Status(StatusCode::kFailedPrecondition,
-                                       layout_->NameOf(rank) + " has closed its communicator"));
+                                       layout_->NameOf(rank) + " has closed its communicator",
+                                       static_cast<int>(rank)));
   }
 }
 

@@ -39,6 +39,8 @@ class MessageSource {
   virtual Status Seek(uint32_t rank) = 0;
   // What has come of it: a socket, or the memory of a pipe with a rank of this node.
   virtual std::optional<StatusOr<UniqueFd>> Take(uint32_t rank) = 0;
+  // A message has failed because of this rank.
+  virtual void Blame(uint32_t rank) = 0;
 };
 
 class Messages {
@@ -81,7 +83,8 @@ class Messages {
 
  private:
   struct Peer {
-    explicit Peer(std::string name) : conversation(std::move(name)) {}
+    Peer(std::string name, uint32_t rank)
+        : conversation(std::move(name), {}, static_cast<int>(rank)) {}
     Conversation conversation;
     std::unique_ptr<ByteChannel> channel;  // null: not connected yet
     std::optional<uint32_t> place;         // of a rank of our node

@@ -66,6 +66,9 @@ Status Messages::WaitLocked(uint32_t rank, Peer& peer, const TransferPtr& transf
       lock.lock();
     }
   }
+  if (const int to_blame = transfer->status.peer(); to_blame >= 0 && !closed_) {
+    source_->Blame(static_cast<uint32_t>(to_blame));
+  }
   return transfer->status;
 }
 

@@ -253,13 +253,14 @@ bool Peers::IsData(Peer& peer) {
     }
     case MessageKind::kBye:
       peer.end = {StatusCode::kFailedPrecondition,
-                  name_(peer.rank) + " has closed its communicator"};
+                  name_(peer.rank) + " has closed its communicator", static_cast<int>(peer.rank)};
       return false;
     case MessageKind::kFailure:
       if (!IsReason(head.call)) {
         break;
       }
-      peer.end = verdict_ = {static_cast<StatusCode>(head.call), ReadSentence(peer)};
+      peer.end = verdict_ = {static_cast<StatusCode>(head.call), ReadSentence(peer),
+                             static_cast<int>(head.mark.root - 1)};
       return false;
   }
   verdict_ = {StatusCode::kInternal,
@@ -305,7 +306,8 @@ Status Peers::EndOf(const Peer& peer, int error) const {
   return {StatusCode::kUnavailable,
           error == 0 || error == EPIPE || error == ECONNRESET
               ? rank + " has died"
-              : "the connection with " + rank + " broke: " + std::strerror(error)};
+              : "the connection with " + rank + " broke: " + std::strerror(error),
+          static_cast<int>(peer.rank)};
 }
 
 bool Peers::IsThrough(uint64_t sends) const {
@@ -424,12 +426,13 @@ Status Peers::Failure() {
   return verdict_;
 }
 
-void Peers::Fail(StatusCode code, const std::string& why) {
+void Peers::Fail(const Status& why) {
   const auto until = std::chrono::steady_clock::now() + kLastWordWithin;
   MessageHead head;
   head.kind = MessageKind::kFailure;
-  head.call = static_cast<uint64_t>(code);
-  head.bytes = std::min<uint64_t>(why.size(), kFailureBytesMax);
+  head.call = static_cast<uint64_t>(why.code());
+  head.bytes = std::min<uint64_t>(why.message().size(), kFailureBytesMax);
+  head.mark.root = static_cast<uint32_t>(why.peer()) + 1;
   for (Peer& peer : peers_) {
     if (!peer.fd.valid() || !peer.end.ok()) {
       continue;
@@ -438,13 +441,13 @@ void Peers::Fail(StatusCode code, const std::string& why) {
     while (!peer.out.empty() && peer.out.back().done == 0) {
       peer.out.pop_back();
     }
-    peer.out.push_back({head, reinterpret_cast<const uint8_t*>(why.data()), 0, 0});
+    peer.out.push_back({head, reinterpret_cast<const uint8_t*>(why.message().data()), 0, 0});
     while (!peer.out.empty() && SendPiece(peer) && std::chrono::steady_clock::now() < until) {
       pollfd one = {peer.fd.get(), POLLOUT, 0};
       (void)poll(&one, 1, 1);
     }
     peer.out.clear();
-    peer.end = Status(code, why);
+    peer.end = why;
     shutdown(peer.fd.get(), SHUT_WR);
   }
   sending_.clear();

@@ -31,7 +31,7 @@ struct MessageHead {
   MessageKind kind = MessageKind::kData;
   uint64_t call = 0;   // number of it; kFailure: a StatusCode
   uint64_t bytes = 0;  // that follow; kFailure: a sentence
-  CallMark mark;
+  CallMark mark;       // kFailure: `root` is the rank that is to blame, counted from 1; 0: none
 };
 static_assert(sizeof(MessageHead) == 40);
 
@@ -74,7 +74,7 @@ class Peers {
   // What a peer has said that ends our call, if no data stands before it; OK: none has.
   Status Failure();
   // Tells every peer why we stop, as far as they take it within a moment.
-  void Fail(StatusCode code, const std::string& why);
+  void Fail(const Status& why);
 
  private:
   struct Outgoing {

@@ -173,6 +173,15 @@ TEST_F(WorkerDoorTest, WhoDiedBeforeTheOthersCameIsMarkedToo) {
   EXPECT_EQ(WaitsFor(*arena, 1).message(), "rank 5 has died");
 }
 
+TEST_F(WorkerDoorTest, WhomTheSdkBlamesIsToldWithTheEnd) {
+  {
+    StatusOr<AgentLink> link = Open(Me(4));
+    ASSERT_TRUE(link.ok());
+    link->Blame(2);
+  }
+  EXPECT_EQ(door_->WorkerEnded(LocalRank{0}), Rank{2});
+}
+
 TEST_F(WorkerDoorTest, ASecondCommunicatorHasAnArenaOfItsOwn) {
   std::optional<StatusOr<AgentLink>> first(Open(Me(4)));
   ASSERT_TRUE(first->ok());

@@ -72,6 +72,7 @@ TEST(ExecutorTest, MemoryThatCannotBeReadEndsTheCall) {
     const Status status = executor.Run(Of(OpKind::kBroadcast, data.size()), nullptr, data.data());
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
     EXPECT_THAT(status.message(), HasSubstr("rank 0 has died"));
+    EXPECT_EQ(status.peer(), 0);
     EXPECT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), Text(status));
   });
 }
@@ -420,6 +421,7 @@ TEST(ExecutorTest, APeerThatClosesIsNamed) {
   });
   EXPECT_EQ(ended.code(), StatusCode::kFailedPrecondition) << ended.ToString();
   EXPECT_THAT(ended.message(), HasSubstr("rank 1 has closed its communicator"));
+  EXPECT_EQ(ended.peer(), 1);
 }
 
 }  // namespace

@@ -105,6 +105,7 @@ TEST(ArenaTest, ARankThatDiedIsNotWaitedFor) {
   const Status status = arena->WaitForAll(never);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "rank 1 has died");
+  EXPECT_EQ(status.peer(), 1);
   MarkGone(memory, geometry, 1, LineEnd::kClosed);
   EXPECT_EQ(arena->WaitFor(1, never).code(), StatusCode::kFailedPrecondition);
 }
@@ -115,12 +116,13 @@ TEST(ArenaTest, TheFirstFailureEndsEveryWait) {
   const std::unique_ptr<Arena> waits = MapArena(memory, geometry, 0);
   const std::unique_ptr<Arena> fails = MapArena(memory, geometry, 1);
   EXPECT_TRUE(waits->failure().ok());
-  fails->Fail(StatusCode::kFailedPrecondition, std::string(5000, 'x'));
-  fails->Fail(StatusCode::kInternal, "later");
+  fails->Fail({StatusCode::kFailedPrecondition, std::string(5000, 'x'), 2});
+  fails->Fail({StatusCode::kInternal, "later"});
   waits->Publish();
   const Status status = waits->WaitForAll(never);
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), std::string(sizeof(ArenaHeader::failure) - 1, 'x'));
+  EXPECT_EQ(status.peer(), 2);
 }
 
 TEST(ArenaTest, AWaitCountsForWhomItWas) {

@@ -41,6 +41,8 @@ class World {
     std::optional<StatusOr<UniqueFd>> Take(uint32_t rank) override {
       return world_->Take(rank_, rank);
     }
+    void Blame(uint32_t rank) override { blamed.push_back(rank); }
+    std::vector<uint32_t> blamed;
 
    private:
     World* const world_;
@@ -270,7 +272,9 @@ TEST_P(PairTest, ADeathEndsWhatWaitsForIt) {
     EXPECT_EQ(got, last);
   }  // without Close()
   world.Mark(1, LineEnd::kDied);
+  EXPECT_TRUE(me.source.blamed.empty());
   EXPECT_EQ(me.messages.Wait(1, out, kLong).ToString(), "UNAVAILABLE: rank 1 has died");
+  EXPECT_EQ(me.source.blamed, std::vector<uint32_t>{1});
   const TransferPtr late = me.messages.Receive(1, 2, DType::kUInt8, more.data(), more.size());
   EXPECT_EQ(me.messages.Wait(1, late, kLong).ToString(), "UNAVAILABLE: rank 1 has died");
   me.messages.Close();
@@ -290,7 +294,10 @@ TEST_P(PairTest, AClosedOneIsNotCalledDead) {
   in = me.messages.Receive(1, 2, DType::kUInt8, &byte, 1);
   EXPECT_EQ(me.messages.Wait(1, in, kLong).ToString(),
             "FAILED_PRECONDITION: rank 1 has closed its communicator");
+  EXPECT_EQ(me.source.blamed, std::vector<uint32_t>{1});
   me.messages.Close();
+  EXPECT_FALSE(me.messages.Wait(1, in, kLong).ok());
+  EXPECT_EQ(me.source.blamed.size(), 1u) << "whom we told may be gone";
 }
 
 TEST_P(PairTest, CloseEndsWhatIsStillToBeReceived) {

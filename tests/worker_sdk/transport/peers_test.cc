@@ -191,7 +191,7 @@ TEST_F(PeersTest, WhoDisagreesIsToldWhy) {
   peers.Begin(8, {});
   Say(1, Head(MessageKind::kWaiting, 8, 0));
   EXPECT_FALSE(Receive(5).ok());
-  peers.Fail(StatusCode::kFailedPrecondition, "why");
+  peers.Fail({StatusCode::kFailedPrecondition, "why"});
   std::string got(sizeof(MessageHead) + 3, 0);
   ASSERT_EQ(recv(ends[1].get(), got.data(), got.size(), MSG_WAITALL),
             static_cast<ssize_t>(got.size()));
@@ -207,13 +207,17 @@ TEST_F(PeersTest, EndsAreTold) {
   EXPECT_EQ(Receive(5, at_once).message(), "rank 11");  // it says nothing
   Say(1, Head(MessageKind::kData, 7, 5) + "hel");
   ends[1].Reset();
-  EXPECT_EQ(Receive(5).ToString(), "UNAVAILABLE: rank 11 has died");
+  const Status status = Receive(5);
+  EXPECT_EQ(status.ToString(), "UNAVAILABLE: rank 11 has died");
+  EXPECT_EQ(status.peer(), 11);
 }
 
 TEST_F(PeersTest, GoodbyeIsNoDeath) {
   Say(1, Head(MessageKind::kBye, 0, 0));
   ends[1].Reset();
-  EXPECT_EQ(Receive(5).ToString(), "FAILED_PRECONDITION: rank 11 has closed its communicator");
+  const Status status = Receive(5);
+  EXPECT_EQ(status.ToString(), "FAILED_PRECONDITION: rank 11 has closed its communicator");
+  EXPECT_EQ(status.peer(), 11);
 }
 
 TEST_F(PeersTest, AFailureComesWithItsReason) {
@@ -222,7 +226,9 @@ TEST_F(PeersTest, AFailureComesWithItsReason) {
     Say(1,
         Head(MessageKind::kFailure, static_cast<uint64_t>(StatusCode::kUnavailable), why.size()) +
             why);
-    EXPECT_EQ(Receive(wanted).ToString(), "UNAVAILABLE: rank 5 has died") << wanted;
+    const Status status = Receive(wanted);
+    EXPECT_EQ(status.ToString(), "UNAVAILABLE: rank 5 has died") << wanted;
+    EXPECT_EQ(status.peer(), 3);  // whom its head names: kMark.root, counted from 1
   }
 }
 
@@ -254,7 +260,7 @@ TEST_F(PeersTest, AnEndOfAnotherPeerDoesNot) {
 TEST_F(PeersTest, FailTellsEverybodyBehindWhatHadBegun) {
   const std::string data = "four";
   EXPECT_TRUE(peers.Send(1, reinterpret_cast<const uint8_t*>(data.data()), 4).ok());
-  peers.Fail(StatusCode::kUnavailable, std::string(3000, 'w'));
+  peers.Fail({StatusCode::kUnavailable, std::string(3000, 'w'), 5});
   for (uint32_t node = 1; node < 3; ++node) {
     std::string got(4096, 0);
     const ssize_t bytes = recv(ends[node].get(), got.data(), got.size(), MSG_WAITALL);
@@ -264,6 +270,7 @@ TEST_F(PeersTest, FailTellsEverybodyBehindWhatHadBegun) {
     MessageHead head;
     std::memcpy(&head, got.data() + before.size(), sizeof(head));
     EXPECT_EQ(head.kind, MessageKind::kFailure);
+    EXPECT_EQ(head.mark.root, 6u);
     EXPECT_EQ(got.substr(before.size() + sizeof(head)), std::string(head.bytes, 'w'));
   }
   EXPECT_FALSE(Receive(5).ok());

@@ -24,16 +24,21 @@ enum class StatusCode : int {
 class [[nodiscard]] MUSTER_EXPORT Status {
  public:
   Status() = default;
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(StatusCode code, std::string message, int peer = -1)
+      : code_(code), peer_(peer), message_(std::move(message)) {}
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
+  // The rank of the communicator that made the call fail: it has died or closed its communicator,
+  // or cannot be reached. -1: that is not why, or not known.
+  int peer() const { return peer_; }
   // "UNAVAILABLE: all_reduce 12: rank 3 on node1 died"
   std::string ToString() const;
 
  private:
   StatusCode code_ = StatusCode::kOk;
+  int peer_ = -1;
   std::string message_;
 };
 

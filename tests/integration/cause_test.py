@@ -1,0 +1,85 @@
+"""Workers that fail because of another one, and whose reports come first: the one that ended first is named all the same."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from harness import BIN, PYTHON, wait_for
+
+PACKAGE = {"PYTHONPATH": str(BIN.parent / "python")}
+
+# Rank 2, on the other node, ends while rank 0 waits for it in a call; rank 1 waits for the stop, or its file.
+SCRIPT = """
+import os, pathlib, signal, sys, time
+import muster, numpy
+scratch, call, end = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+
+def wait_for(name):
+    while not (scratch / name).exists():
+        time.sleep(0.01)
+
+def stopped(*_):
+    (scratch / "stopped").touch()
+    os._exit(0)
+
+signal.signal(signal.SIGTERM, stopped)
+one = numpy.ones(1)
+with muster.init() as comm:
+    group = comm.split(None if comm.rank == 1 else 0)
+    if comm.rank == 1:
+        wait_for("end")
+        sys.exit(0)
+    group.all_reduce(one)
+    if comm.rank == 2:
+        comm.send(one, 0)
+        (scratch / "met").touch()
+        wait_for("go")
+        (os._exit if end == "exit" else sys.exit)(int(sys.argv[4]))
+    comm.recv(one, 2)
+    if call == "recv":
+        comm.recv(one, 2)
+    else:
+        group.all_reduce(one)
+"""
+
+
+def run(shells, scratch, policy, call, end, code):
+    """Rank 2 ends with `code` while its agent stands still, which goes on when the master has heard of rank 0."""
+    job = shells[0].start(
+        "--hosts", "node0:2,node1:1", "--on-failure", policy, "--no-prefix", "--report", scratch / "report.json",
+        PYTHON, "-c", SCRIPT, scratch, call, end, code, env=PACKAGE,
+    )
+    wait_for((scratch / "met").exists, 60, what="ranks 0 and 2 have met")
+    # Of the agent's two processes the one that speaks with the master: it has threads, the shepherd has none.
+    threads = {pid: len(os.listdir(f"/proc/{pid}/task")) for pid in shells[1].ours()}
+    speaker = max(threads, key=threads.get)
+    worker = next(pid for pid, line in shells[1].host.processes().items() if line.startswith(PYTHON))
+    os.kill(speaker, signal.SIGSTOP)
+    try:
+        (scratch / "go").touch()
+        wait_for(lambda: not os.path.exists(f"/proc/{worker}"), 30, what="rank 2 has ended")
+        if policy == "stop":
+            wait_for((scratch / "stopped").exists, 30, what="the master has heard of rank 0 and stops rank 1")
+        else:
+            job.expect(r"rank 0 on node0 .* exit code 1 .*; the others go on", stream="err")
+    finally:
+        os.kill(speaker, signal.SIGCONT)
+    (scratch / "end").touch()
+    return job.finish(), json.loads((scratch / "report.json").read_text())
+
+
+@pytest.mark.parametrize("policy", ["stop", "continue"])
+@pytest.mark.parametrize("call, end", [("all_reduce", "exit"), ("recv", "exit"), ("all_reduce", "close"), ("recv", "close")])
+def test_the_rank_that_ended_first_is_named(shells, scratch, policy, call, end):
+    result, report = run(shells, scratch, policy, call, end, 3)
+    assert result.code == 3 and "rank 2 on node1" in report["headline"], result
+    assert "failed as well: rank 0 (exit code 1, after rank 2)\n" in result.errors, result
+    assert report["first"]["rank"] == 2 and [e["because_of"] for e in report["exits"] if e["rank"] == 0] == [2], report
+
+
+@pytest.mark.parametrize("policy", ["stop", "continue"])
+def test_one_that_ended_well_is_no_cause(shells, scratch, policy):
+    result, report = run(shells, scratch, policy, "all_reduce", "exit", 0)
+    assert result.code == 1 and report["first"]["rank"] == 0 and report["first"]["because_of"] == 2, result
