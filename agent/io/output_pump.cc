@@ -66,7 +66,7 @@ OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::strin
       spool_(OrNew(std::move(disks.spool), loop), kOutputMemoryMax, options.spool_bytes_max),
       pause_timer_(loop, [this] { ResumePaused(/*all=*/false); }),
       held_timer_(loop, [this] { ShowHeld(); }),
-      scratch_(kReadBytes, '\0') {
+      scratch_(std::make_unique_for_overwrite<char[]>(kReadBytes)) {
   spool_.on_ready = [this] { Pump(); };
 }
 
@@ -163,9 +163,8 @@ void OutputPump::OnReadable(Stream& stream) {
 OutputPump::Read OutputPump::ReadSome(Stream& stream, size_t bytes_max) {
   for (size_t taken = 0; taken < bytes_max;) {
     // Near the longest line smaller steps, so that the cut is not far beyond it.
-    const size_t room =
-        stream.lines.held().size() > kLineBytesMax / 2 ? 64u << 10 : scratch_.size();
-    const ssize_t n = read(stream.fd.get(), scratch_.data(), room);
+    const size_t room = stream.lines.held().size() > kLineBytesMax / 2 ? 64u << 10 : kReadBytes;
+    const ssize_t n = read(stream.fd.get(), scratch_.get(), room);
     if (n < 0 && errno == EINTR) {
       continue;
     }
@@ -177,7 +176,7 @@ OutputPump::Read OutputPump::ReadSome(Stream& stream, size_t bytes_max) {
     }
     const auto size = static_cast<size_t>(n);
     taken += size;
-    Take(stream, absl::string_view(scratch_.data(), size));
+    Take(stream, absl::string_view(scratch_.get(), size));
     if (!stream.grown && size >= (64u << 10)) {
       stream.grown = true;
       fcntl(stream.fd.get(), F_SETPIPE_SZ,

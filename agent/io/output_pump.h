@@ -131,7 +131,7 @@ class OutputPump {
   bool pumping_ = false;
   UvTimer pause_timer_;
   UvTimer held_timer_;
-  std::string scratch_;
+  const std::unique_ptr<char[]> scratch_;  // of kReadBytes
 };
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "proto/base/check.h"
 
@@ -60,9 +61,10 @@ absl::Status SendFrame(int socket, const ShepherdFrame& frame) {
 }
 
 absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket) {
-  thread_local std::string buffer(kShepherdFrameBytesMax, '\0');
+  // Not cleared: few frames touch more than its first page.
+  thread_local const auto buffer = std::make_unique_for_overwrite<char[]>(kShepherdFrameBytesMax);
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kShepherdFdsMax)] = {};
-  iovec part = {buffer.data(), buffer.size()};
+  iovec part = {buffer.get(), kShepherdFrameBytesMax};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -79,7 +81,7 @@ absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket) {
     return absl::OutOfRangeError("the other side is gone");
   }
   Header header{};
-  std::memcpy(&header, buffer.data(), sizeof(header));
+  std::memcpy(&header, buffer.get(), sizeof(header));
   ShepherdFrame frame;
   frame.type = header.type;
   frame.index = header.index;
@@ -87,7 +89,7 @@ absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket) {
   frame.extra = header.extra;
   frame.alone = header.alone;
   frame.fd_count = header.fd_count;
-  frame.payload.assign(buffer.data() + sizeof(Header), static_cast<size_t>(n) - sizeof(Header));
+  frame.payload.assign(buffer.get() + sizeof(Header), static_cast<size_t>(n) - sizeof(Header));
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
       const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -23,13 +24,16 @@ inline UniqueFd OpenRegular(const std::string& path) {
   return fd;
 }
 
+inline constexpr size_t kReadAtFirst = 8u << 10;  // most files are smaller than what may be read
+
 // Up to `bytes_max` bytes from `offset`; fewer at the end of the file or on an error.
 inline std::string ReadAt(int fd, size_t offset, size_t bytes_max) {
-  std::string out(bytes_max, '\0');
+  std::string out;
   size_t have = 0;
   while (have < bytes_max) {  // files of /proc and /sys give a page at a time
+    out.resize(std::min(bytes_max, std::max(2 * have, kReadAtFirst)));
     const ssize_t n =
-        pread(fd, out.data() + have, bytes_max - have, static_cast<off_t>(offset + have));
+        pread(fd, out.data() + have, out.size() - have, static_cast<off_t>(offset + have));
     if (n <= 0) {
       break;
     }
