@@ -89,10 +89,11 @@ class Shepherd {
       absl::StatusOr<ShepherdFrame> frame = ReceiveFrame(socket_.get());
       if (!frame.ok()) {
         orphaned_ = !absl::IsUnavailable(frame.status());
-        return;
+        break;
       }
       Obey(*std::move(frame));
     }
+    SendNews();
   }
 
   void Obey(ShepherdFrame frame) {
@@ -174,7 +175,7 @@ class Shepherd {
     if (request_.held) {
       held_.insert(result.pid);
     }
-    Tell(ShepherdNews::kSpawned, frame.index, result.pid, 0, "");
+    Note(ShepherdNews::kSpawned, frame.index, result.pid, 0, "");
   }
 
   // A held worker stands still already. The first signal that is neither that nor the program's own
@@ -269,6 +270,14 @@ class Shepherd {
 
   void Tell(ShepherdNews news, int32_t index, int64_t value, uint64_t extra,
             const std::string& text, bool alone = false) {
+    Note(news, index, value, extra, text, alone);
+    SendNews();
+  }
+
+  // What waits for the end of the orders at hand: else each start would wake the I/O process, which
+  // takes a core from those that are starting.
+  void Note(ShepherdNews news, int32_t index, int64_t value, uint64_t extra,
+            const std::string& text, bool alone = false) {
     ShepherdFrame frame;
     frame.type = static_cast<uint32_t>(news);
     frame.index = index;
@@ -277,7 +286,6 @@ class Shepherd {
     frame.alone = alone ? 1 : 0;
     frame.payload = text.substr(0, 4096);
     news_.push_back(std::move(frame));
-    SendNews();
   }
 
   // Never waits: a frozen I/O process must not keep us from the lease.
@@ -350,6 +358,7 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits) {
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, nullptr);
+    ResetSignals();  // once, in place of two calls a signal in each worker
     prctl(PR_SET_NAME, "muster-shepherd");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     Shepherd(std::move(theirs), std::move(workers_door), std::move(limits)).Run();

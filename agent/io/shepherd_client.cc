@@ -226,13 +226,15 @@ void ShepherdClient::Flush() {
 }
 
 void ShepherdClient::Watch() {
-  if (poll_) {
-    poll_->Start(UV_READABLE | (queue_.empty() ? 0 : UV_WRITABLE));
+  const int wanted = UV_READABLE | (queue_.empty() ? 0 : UV_WRITABLE);
+  if (poll_ && std::exchange(watched_, wanted) != wanted) {
+    poll_->Start(wanted);
   }
 }
 
 void ShepherdClient::OnReady(int events) {
   if ((events & UV_WRITABLE) != 0) {
+    watched_ = 0;  // an error comes as this, too, and has stopped the watch
     Flush();
   }
   for (int i = 0; i < 64 && poll_; ++i) {

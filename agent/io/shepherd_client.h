@@ -74,6 +74,7 @@ class ShepherdClient {
   ShepherdProcess process_;
   Callbacks callbacks_;
   std::optional<UvPoll> poll_;       // none once closed
+  int watched_ = 0;                  // what it waits for
   std::deque<ShepherdFrame> queue_;  // bounded by the orders of one round: workers + a few
   bool dead_ = false;
   UvTimer clear_timer_;

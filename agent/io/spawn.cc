@@ -28,17 +28,7 @@ struct ChildError {
   _exit(127);
 }
 
-void ResetSignals() {
-  struct sigaction standard {};
-  standard.sa_handler = SIG_DFL;
-  for (int signo = 1; signo < NSIG; ++signo) {
-    struct sigaction old {};
-    // What our caller ignored on purpose (nohup: SIGHUP) stays ignored; we ourselves ignore SIGPIPE
-    // only.
-    if (sigaction(signo, nullptr, &old) == 0 && (old.sa_handler != SIG_IGN || signo == SIGPIPE)) {
-      sigaction(signo, &standard, nullptr);
-    }
-  }
+void UnblockSignals() {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -103,7 +93,7 @@ int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_C
   if (request.wdir != nullptr && *request.wdir != '\0' && chdir(request.wdir) != 0) {
     Fail(out, "chdir");
   }
-  ResetSignals();
+  UnblockSignals();
   // Last of all: a signal would stop a traced child here, and its parent with it until the exec.
   if (request.held && ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) {
     Fail(out, "hold");
@@ -138,6 +128,19 @@ void LeaveStopped(pid_t pid) {
 
 }  // namespace
 
+void ResetSignals() {
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  for (int signo = 1; signo < NSIG; ++signo) {
+    struct sigaction old {};
+    // What our caller ignored on purpose (nohup: SIGHUP) stays ignored; we ourselves ignore SIGPIPE
+    // only.
+    if (sigaction(signo, nullptr, &old) == 0 && (old.sa_handler != SIG_IGN || signo == SIGPIPE)) {
+      sigaction(signo, &standard, nullptr);
+    }
+  }
+}
+
 SpawnResult Spawn(const SpawnRequest& request) {
   // Not on the stack: g++ takes a local that only the child's branch passes on for unchanged.
   static ChildError child_error;
@@ -145,7 +148,7 @@ SpawnResult Spawn(const SpawnRequest& request) {
   std::vector<char*> argv_with_slot = {nullptr};
   argv_with_slot.insert(argv_with_slot.end(), request.argv.begin(), request.argv.end());
   const pid_t parent = getpid();
-  // Handlers must not run in the child on our stack: everything is blocked until it has reset them.
+  // None comes to the child while it sets itself up.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

@@ -1,5 +1,6 @@
 // Starts one worker from prepared values: vfork, async-signal-safe set-up, exec. Single-threaded
-// callers only.
+// callers only, which have no signal handlers (ResetSignals): one would run in the child on the
+// caller's stack.
 #pragma once
 
 #include <sys/types.h>
@@ -32,8 +33,12 @@ struct SpawnResult {
   const char* step = "";  // what failed: "fork", "dup2", "chdir", "hold", "exec"
 };
 
+// Gives this process, and so its workers, default signal dispositions. What its caller ignored
+// stays ignored, but SIGPIPE.
+void ResetSignals();
+
 // The worker leads a process group of its own, dies with the calling process (PR_SET_PDEATHSIG) and
-// starts with default signal dispositions and an empty signal mask. Returns after its exec has
+// starts with the caller's signal dispositions and an empty signal mask. Returns after its exec has
 // succeeded or failed.
 SpawnResult Spawn(const SpawnRequest& request);
 

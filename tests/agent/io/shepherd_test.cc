@@ -136,6 +136,14 @@ TEST_F(ShepherdTest, ExitIsSeenWhereTheCallerIgnoresSigchld) {
   signal(SIGCHLD, old);
 }
 
+TEST_F(ShepherdTest, WorkerIgnoresWhatTheCallerIgnoresButSigpipe) {
+  const auto old_pipe = signal(SIGPIPE, SIG_IGN);
+  const auto old_hup = signal(SIGHUP, SIG_IGN);
+  EXPECT_EQ(RunOne(Shell("exec grep SigIgn /proc/self/status")), "SigIgn:\t0000000000000001\n");
+  signal(SIGPIPE, old_pipe);
+  signal(SIGHUP, old_hup);
+}
+
 TEST_F(ShepherdTest, WorkerDiesBySignalAndSaysSo) {
   RunOne(Shell("kill -SEGV $$"));
   EXPECT_EQ(WTERMSIG(ends_[0].status), SIGSEGV);

@@ -166,6 +166,7 @@ TEST_F(SpawnTest, SignalsAreAsAtLoginButForWhatTheCallerIgnored) {
   const auto old_pipe = signal(SIGPIPE, SIG_IGN);
   const auto old_hup = signal(SIGHUP, SIG_IGN);
   const auto old_int = signal(SIGINT, [](int) {});
+  ResetSignals();
   const Ran ran = Run({"/bin/cat"}, {"cat", "/proc/self/status"});
   sigset_t now;
   sigprocmask(SIG_SETMASK, &before, &now);
