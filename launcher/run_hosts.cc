@@ -18,6 +18,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
+#include "agent/io/torch_store_port.h"
 #include "agent/io/worker_limits.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
@@ -32,6 +33,7 @@
 #include "launcher/user_signals.h"
 #include "launcher/user_terminal.h"
 #include "proto/base/log.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
@@ -127,7 +129,10 @@ class HostsJob {
     out.job_id = spec_.plan.job_id;
     out.secret = secret_;
     out.addresses = {OwnAddress()};
-    out.ports = spec_.plan.ports;
+    out.listen = [ports = spec_.plan.ports]() -> absl::StatusOr<StepDoor> {
+      ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, ports));
+      return StepDoor{std::move(bound.fd), bound.port};
+    };
     return MakeStepStarter(loop_, std::move(out));
   }
 

@@ -16,7 +16,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "agent/io/torch_store_port.h"
 #include "launcher/schedule/bootstrap_channel.h"
 #include "launcher/schedule/child_process.h"
 #include "launcher/schedule/hostlist.h"
@@ -133,12 +132,12 @@ class StepStarter final : public Starter {
     if (door_.valid()) {
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, options_.ports));
-    door_ = std::move(bound.fd);
+    ASSIGN_OR_RETURN(StepDoor door, options_.listen());
+    door_ = std::move(door.socket);
     ticket_.job_id = options_.job_id;
     ticket_.secret = options_.secret;
     for (const std::string& address : options_.addresses) {
-      ticket_.targets.push_back(HostPort(address, bound.port));
+      ticket_.targets.push_back(HostPort(address, door.port));
     }
     door_poll_ = std::make_unique<UvPoll>(loop_, door_.get(), [this](int) { OnDoor(); });
     door_poll_->Start(UV_READABLE);

@@ -6,16 +6,24 @@
 
 #include <uv.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "launcher/schedule/starter.h"
-#include "proto/base/port_range.h"
+#include "proto/base/unique_fd.h"
 
 namespace muster {
+
+// A socket that listens on every address of this machine.
+struct StepDoor {
+  UniqueFd socket;
+  uint16_t port = 0;
+};
 
 struct StepOptions {
   std::string program;  // "srun", for sentences
@@ -26,7 +34,7 @@ struct StepOptions {
   std::string job_id;
   std::string secret;                  // "" = --insecure
   std::vector<std::string> addresses;  // of this machine, the best first
-  PortRange ports;
+  std::function<absl::StatusOr<StepDoor>()> listen;
   absl::Duration answer_timeout = absl::Seconds(60);  // from the command's start to a node's call
 };
 

@@ -2,18 +2,15 @@
 // one does, and then only echoes (fake_agent).
 #include "launcher/schedule/step_starter.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "proto/wire/dial.h"
+#include "agent/io/torch_store_port.h"
 #include "tests/launcher/starter_fixture.h"
 
 namespace muster {
@@ -40,7 +37,12 @@ class StepStarterTest : public StarterTest {
     options.secret = "geheim";
     options.addresses = {"127.0.0.1"};
     options.answer_timeout = answer_timeout;
+    options.listen = Listen;
     Use(MakeStepStarter(&loop_, options));
+  }
+  static absl::StatusOr<StepDoor> Listen() {
+    absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
+    return StepDoor{std::move(bound->fd), bound->port};
   }
   std::string Text(const char* file) {
     std::ifstream in(absl::StrCat(folder_, "/", file));
@@ -104,8 +106,17 @@ TEST_F(StepStarterTest, AMissingProgramIsSaid) {
   };
   options.job_id = "j1";
   options.addresses = {"127.0.0.1"};
+  options.listen = Listen;
   Use(MakeStepStarter(&loop_, options));
   EXPECT_THAT(FailureOf("node1"), HasSubstr("/nonexistent/srun"));
+}
+
+TEST_F(StepStarterTest, NoPortIsSaid) {
+  StepOptions options;
+  options.program = "srun";
+  options.listen = [] { return absl::ResourceExhaustedError("no port of 20000-20001 is free"); };
+  Use(MakeStepStarter(&loop_, options));
+  EXPECT_EQ(FailureOf("node1"), "node1: no port of 20000-20001 is free");
 }
 
 TEST_F(StepStarterTest, StopEndsWhatDoesNotEndByItself) {
