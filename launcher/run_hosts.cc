@@ -377,8 +377,8 @@ class HostsJob {
     terminal_.reset();  // before the report
     left_to_stop_ = 2;
     const auto stopped = [this] { ended_ = --left_to_stop_ == 0; };
+    local_->Stop(stopped);  // it takes its time; ssh is only killed
     remote_->Stop(stopped);
-    local_->Stop(stopped);
   }
 
   uv_loop_t* const loop_;
