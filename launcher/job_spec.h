@@ -100,6 +100,7 @@ enum class OptionId : uint8_t {
   kShow,
   kShowLocal,
   kLogDir,
+  kLogLayout,
   kOutputFilename,
   kOutFile,
   kErrFile,
@@ -213,6 +214,7 @@ struct JobSpec {
   // --- when something ends ---
   uint32_t max_restarts = 0;
   OnFailure on_failure = OnFailure::kStop;
+  std::vector<int> stop_signals;  // of SIGUSR1 and SIGUSR2: what stops the job, as SIGTERM does
   absl::Duration restart_grace = kRestartGrace;
   absl::Duration timeout = absl::InfiniteDuration();
   std::string report_file;  // "" = none

@@ -1,6 +1,7 @@
 #include "launcher/option_setters.h"
 
 #include <algorithm>
+#include <csignal>
 #include <iterator>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "proto/base/limit_names.h"
 #include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -44,6 +46,9 @@ absl::Status SetNprocPerNode(const OptionValue& v, JobSpec& s) {
                                           : WorkersWanted::kNumber;
   if (s.plan.workers_wanted != WorkersWanted::kNumber) {
     return absl::OkStatus();
+  }
+  if (word == "xpu") {
+    return WantError(v, "the number of workers: XPUs are not counted here");
   }
   if (!absl::SimpleAtoi(v.text, &s.plan.workers) || s.plan.workers < 1 ||
       s.plan.workers > kWorkersPerNodeMax) {
@@ -201,6 +206,27 @@ absl::Status SetOnFailure(const OptionValue& v, JobSpec& s) {
 absl::Status SetContinuous(const OptionValue& v, JobSpec& s) {
   if (!s.Has(OptionId::kOnFailure)) {
     s.on_failure = v.undone ? OnFailure::kStop : OnFailure::kContinue;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetSignalsToHandle(const OptionValue& v, JobSpec& s) {
+  s.stop_signals.clear();
+  for (const absl::string_view name : absl::StrSplit(v.text, ',')) {
+    switch (const int signo = SignalNumber(name)) {
+      case SIGTERM:
+      case SIGINT:
+      case SIGHUP:
+      case SIGQUIT:
+        break;  // always
+      case SIGUSR1:
+      case SIGUSR2:
+        s.stop_signals.push_back(signo);
+        break;
+      default:
+        return WantError({v.name, name},
+                         "a list of SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2");
+    }
   }
   return absl::OkStatus();
 }
@@ -386,6 +412,12 @@ absl::Status SetLabel(const OptionValue& v, JobSpec& s) {
 
 absl::Status SetNoPrefix(const OptionValue&, JobSpec& s) {
   s.prefix = false;
+  return absl::OkStatus();
+}
+
+absl::Status SetLogLayout(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"muster", "torchrun"}));
+  s.plan.output.log_layout = word == 0 ? LogLayout::kMuster : LogLayout::kTorchrun;
   return absl::OkStatus();
 }
 

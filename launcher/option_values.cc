@@ -171,6 +171,15 @@ absl::StatusOr<std::vector<uint32_t>> ParseRanks(const OptionValue& value) {
   return std::vector<uint32_t>(ranks.begin(), ranks.end());
 }
 
+absl::StatusOr<std::vector<std::string>> ParseFilters(const OptionValue& value) {
+  const std::vector<std::string> words = absl::StrSplit(value.text, ',', absl::SkipWhitespace());
+  if (words.empty() || words.size() > kLineFiltersMax) {
+    return WantError(value, absl::StrCat("1..", kLineFiltersMax,
+                                         " texts to look for, with commas between them"));
+  }
+  return words;
+}
+
 absl::StatusOr<std::map<std::string, std::string>> ParsePairs(const OptionValue& value) {
   std::map<std::string, std::string> out;
   for (absl::string_view part : absl::StrSplit(value.text, ',', absl::SkipWhitespace())) {

@@ -30,6 +30,8 @@ absl::StatusOr<uint64_t> ParseSize(const OptionValue& value);
 absl::StatusOr<StreamSelect> ParseStreams(const OptionValue& value);
 // "0,3-5", ascending and without repeats whatever the order of the text.
 absl::StatusOr<std::vector<uint32_t>> ParseRanks(const OptionValue& value);
+// "loss,step time": texts to look for.
+absl::StatusOr<std::vector<std::string>> ParseFilters(const OptionValue& value);
 // "NAME=value" words of --rdzv-conf: "k=v,k2=v2".
 absl::StatusOr<std::map<std::string, std::string>> ParsePairs(const OptionValue& value);
 

@@ -58,6 +58,7 @@ constexpr Pair kPairs[] = {
     {OptionId::kLogPrefix, OptionId::kNoPrefix, "keep one of the two"},
     {OptionId::kLabel, OptionId::kNoPrefix, "keep one of the two"},
     {OptionId::kOutputFilename, OptionId::kLogDir, kSaysFiles},
+    {OptionId::kOutputFilename, OptionId::kLogLayout, kSaysFiles},
     {OptionId::kOutputFilename, OptionId::kOutFile, kSaysFiles},
     {OptionId::kOutputFilename, OptionId::kErrFile, kSaysFiles},
     {OptionId::kOutputFilename, OptionId::kRedirects, kSaysFiles},
@@ -205,6 +206,14 @@ void SettleOutput(JobSpec& spec) {
     spec.notes.push_back(absl::StrCat(
         spec.Said(OptionId::kTee), " without --log-dir: output is shown here, no file is written"));
   }
+  if (output.log_dir.empty()) {
+    for (const OptionId id : {OptionId::kLogLayout, OptionId::kDuplicateStdoutFilters,
+                              OptionId::kDuplicateStderrFilters}) {
+      if (spec.Has(id)) {
+        spec.notes.push_back(absl::StrCat(spec.Said(id), " has no effect without --log-dir"));
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -242,6 +251,8 @@ std::vector<OptionId> Displacing(OptionId id) {
       return {OptionId::kNoPython};
     case OptionId::kNoPython:
       return {OptionId::kModule, OptionId::kRunPath};
+    case OptionId::kLogPrefix:
+      return {OptionId::kNoPrefix};
     default:
       return {};
   }

@@ -101,7 +101,8 @@ class TypedJob {
       output_.Closed(why);
       StopJob(SIGTERM, false);
     };
-    signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks(), spec_.keeper_fd);
+    signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks(), spec_.stop_signals,
+                                             spec_.keeper_fd);
     agent_->Start();
     if (server_ == nullptr) {
       hint_timer_.StartAfter(kNoServerHint);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -9,8 +10,9 @@
 
 namespace muster {
 
-UserSignals::UserSignals(uv_loop_t* loop, Callbacks callbacks, int keeper_fd)
-    : callbacks_(std::move(callbacks)), keeper_fd_(keeper_fd) {
+UserSignals::UserSignals(uv_loop_t* loop, Callbacks callbacks, std::vector<int> also_stop,
+                         int keeper_fd)
+    : callbacks_(std::move(callbacks)), also_stop_(std::move(also_stop)), keeper_fd_(keeper_fd) {
   for (const int signo : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}) {
     struct sigaction old {};
     if (sigaction(signo, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) {
@@ -43,7 +45,9 @@ void UserSignals::On(int signo) {
   switch (signo) {
     case SIGUSR1:
     case SIGUSR2:
-      return callbacks_.on_pass(signo);
+      return std::count(also_stop_.begin(), also_stop_.end(), signo) > 0
+                 ? callbacks_.on_stop(signo, /*now=*/false)
+                 : callbacks_.on_pass(signo);
     case SIGTSTP:
       return callbacks_.on_suspend();
     case SIGCONT:

@@ -1,5 +1,6 @@
 // What the user's signals mean for the job: INT, TERM, HUP, QUIT stop it (a second INT at once),
-// USR1 and USR2 are passed on, TSTP and CONT pause and resume it. Loop thread only.
+// USR1 and USR2 are passed on (or stop it, if the user says so), TSTP and CONT pause and resume it.
+// Loop thread only.
 #pragma once
 
 #include <uv.h>
@@ -23,8 +24,9 @@ class UserSignals {
   // After SIGTSTP every node hears that it is paused before this process stops, too.
   static constexpr absl::Duration kPauseSpreads = absl::Milliseconds(300);
 
-  // `keeper_fd`: where `launch stop` of a detached job comes from; -1 = there is none.
-  UserSignals(uv_loop_t* loop, Callbacks callbacks, int keeper_fd);
+  // `also_stop`: of USR1 and USR2 those that stop the job. `keeper_fd`: where `launch stop` of a
+  // detached job comes from; -1 = there is none.
+  UserSignals(uv_loop_t* loop, Callbacks callbacks, std::vector<int> also_stop, int keeper_fd);
 
   // Stops this process until SIGCONT.
   static void SuspendSelf();
@@ -34,6 +36,7 @@ class UserSignals {
   void OnKeeper();
 
   const Callbacks callbacks_;
+  const std::vector<int> also_stop_;
   std::vector<UvSignal> signals_;
   bool interrupted_ = false;
   const int keeper_fd_;

@@ -288,6 +288,7 @@ void AgentLoop::OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_byte
       oom_kills_ = std::max(oom_kills_, kills);
     }
     const ErrorFile error = ReadErrorFile(worker.error_file);
+    pump_.KeepError(LocalRank{local_rank}, error.text);
     exit.error_message = error.message;
     exit.error_timestamp = error.timestamp;
   }

@@ -42,8 +42,8 @@ uint64_t KillsIn(const std::string& mount, const std::string& group, absl::strin
 
 ErrorFile ReadErrorFile(const std::string& path) {
   ErrorFile out;
-  const nlohmann::json root = nlohmann::json::parse(ReadHead(path, kErrorFileBytesMax), nullptr,
-                                                    /*allow_exceptions=*/false);
+  out.text = ReadHead(path, kErrorFileBytesMax);
+  const nlohmann::json root = nlohmann::json::parse(out.text, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object() || !root.contains("message")) {
     return out;
   }

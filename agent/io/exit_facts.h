@@ -10,6 +10,7 @@ namespace muster {
 struct ErrorFile {
   std::string message;    // "" = none was written, or it cannot be read
   int64_t timestamp = 0;  // seconds
+  std::string text;       // the whole file, nonsense too
 };
 
 // TORCHELASTIC_ERROR_FILE (CONTRACTS.md section 4): JSON {"message": {"message": ..., "extraInfo":

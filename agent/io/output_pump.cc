@@ -1,6 +1,7 @@
 #include "agent/io/output_pump.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,6 +48,15 @@ std::string LastLines(absl::string_view text) {
   return std::string(text);
 }
 
+// torchrun's are made by mkdtemp: a job that runs again under its id keeps the files of the first.
+std::string RunName(LogLayout layout, const std::string& job_id) {
+  uint32_t salt = static_cast<uint32_t>(getpid());  // where the kernel has nothing better
+  (void)!getrandom(&salt, sizeof salt, GRND_NONBLOCK);
+  return layout == LogLayout::kTorchrun
+             ? absl::StrCat(job_id, "_", absl::Hex(salt, absl::kZeroPad8))
+             : job_id;
+}
+
 std::shared_ptr<DiskThread> OrNew(std::shared_ptr<DiskThread> disk, uv_loop_t* loop) {
   return disk != nullptr ? std::move(disk) : std::make_shared<DiskThread>(loop);
 }
@@ -57,7 +67,7 @@ OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::strin
                        std::string host, OutputLink* link, Disks disks)
     : loop_(loop),
       options_(options),
-      job_id_(std::move(job_id)),
+      place_({options.log_dir, options.log_layout, RunName(options.log_layout, job_id)}),
       host_(std::move(host)),
       link_(link),
       show_(options.show.begin(), options.show.end()),
@@ -89,6 +99,7 @@ void OutputPump::BeginRound(const Assignment& assignment) {
                             " are given up: the disk there takes nothing for too long"));
   }
   old_logs_ = std::exchange(logs_, {});
+  filtered_[0] = filtered_[1] = nullptr;
 }
 
 absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
@@ -122,16 +133,9 @@ absl::Status OutputPump::OpenStream(uint32_t local_rank, uint8_t number, bool ra
   const bool to_file_only =
       !named_file.empty() || (options_.redirects.Of(local_rank) & number) != 0;
   const bool teed = (options_.tee.Of(local_rank) & number) != 0;
-  const bool all_logged =
-      !options_.log_dir.empty() && !options_.redirects.Any() && !options_.tee.Any();
   stream->shown = raw || (!(to_file_only && !teed) && (show_.empty() || show_.count(rank) > 0) &&
                           (show_local_.empty() || show_local_.count(local_rank) > 0));
-  if (to_file_only || teed || all_logged) {
-    RETURN_IF_ERROR(log_disk_->Start());
-    stream->log = LogFile::Make(log_disk_, LogPath(named_file, rank, local_rank, number));
-    stream->log->on_idle = [this] { CheckEmpty(); };
-    logs_.push_back(stream->log);
-  }
+  RETURN_IF_ERROR(OpenLogs(*stream, to_file_only, teed));
   stream->poll = std::make_unique<UvPoll>(
       loop_, stream->fd.get(), [this, ready = stream.get()](int) { OnReadable(*ready); });
   stream->poll->Start(UV_READABLE);
@@ -140,14 +144,56 @@ absl::Status OutputPump::OpenStream(uint32_t local_rank, uint8_t number, bool ra
   return absl::OkStatus();
 }
 
-std::string OutputPump::LogPath(const std::string& named_file, uint32_t rank, uint32_t local_rank,
-                                uint8_t number) const {
-  if (named_file.empty()) {
-    return absl::StrCat(options_.log_dir, "/", job_id_, "/round-", assignment_.round.n, "/rank-",
-                        rank, number == 1 ? ".out" : ".err");
+absl::Status OutputPump::OpenLogs(Stream& stream, bool to_file, bool teed) {
+  const LocalRank local{stream.local_rank};
+  const bool all = !options_.log_dir.empty() && !options_.redirects.Any() && !options_.tee.Any();
+  if (to_file || teed || all) {
+    const std::string& named = stream.number == 1 ? options_.out_file : options_.err_file;
+    ASSIGN_OR_RETURN(stream.log, MakeLog(FileOf(named, local, stream.number)));
   }
+  const std::vector<std::string>& words =
+      stream.number == 1 ? options_.out_filters : options_.err_filters;
+  if (words.empty() || options_.log_dir.empty() || stream.raw || (options_.tee.Any() && !teed)) {
+    return absl::OkStatus();
+  }
+  std::shared_ptr<LogFile>& filtered = filtered_[stream.number - 1];
+  if (filtered == nullptr) {
+    ASSIGN_OR_RETURN(filtered, MakeLog(FilteredLogPath(place_, assignment_, stream.number)));
+  }
+  stream.filtered = filtered;
+  stream.filter.emplace(words,
+                        absl::StrCat("[", assignment_.RankOf(local).value, "@", host_, "] "));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<LogFile>> OutputPump::MakeLog(std::string path) {
+  RETURN_IF_ERROR(log_disk_->Start());
+  std::shared_ptr<LogFile> log = LogFile::Make(log_disk_, std::move(path));
+  log->on_idle = [this] { CheckEmpty(); };
+  logs_.push_back(log);
+  return log;
+}
+
+void OutputPump::KeepError(LocalRank local, absl::string_view text) {
+  const std::string path = ErrorLogPath(place_, assignment_, local);
+  if (text.empty() || options_.log_dir.empty() || path.empty()) {
+    return;
+  }
+  if (const auto log = MakeLog(path); log.ok()) {
+    (*log)->Append(text);
+  } else {
+    LogWarning(absl::StrCat(path, ": ", log.status().message()));
+  }
+}
+
+std::string OutputPump::FileOf(const std::string& named_file, LocalRank local,
+                               uint8_t number) const {
+  if (named_file.empty()) {
+    return LogPath(place_, assignment_, local, number);
+  }
+  const uint32_t rank = assignment_.RankOf(local).value;
   const uint32_t restarts = assignment_.restart_count;  // whose output must not go over the first's
-  const WorkerNames names = {rank, local_rank, assignment_.node_rank.value, host_,
+  const WorkerNames names = {rank, local.value, assignment_.node_rank.value, host_,
                              assignment_.world_size};
   return absl::StrCat(FillNames(named_file, names),
                       restarts == 0 ? "" : absl::StrCat(".", restarts));
@@ -196,9 +242,12 @@ void OutputPump::Take(Stream& stream, absl::string_view bytes) {
   }
   if (stream.log != nullptr) {
     stream.log->Append(bytes);
-    if (stream.log->waiting_bytes() > kLogFileBytesMax) {
-      Throttle(stream);
-    }
+  }
+  if (stream.filter.has_value()) {
+    AppendChosen(stream, stream.filter->Put(bytes));
+  }
+  if (LogsAreBehind(stream)) {
+    Throttle(stream);
   }
   if (!stream.shown || discard_) {
     return;
@@ -277,6 +326,17 @@ void OutputPump::Emit(Stream& stream, LineAssembler::Piece piece) {
   }
 }
 
+void OutputPump::AppendChosen(Stream& stream, const std::string& lines) {
+  if (!lines.empty()) {
+    stream.filtered->Append(lines);
+  }
+}
+
+bool OutputPump::LogsAreBehind(const Stream& stream) {
+  return (stream.log != nullptr && stream.log->waiting_bytes() > kLogFileBytesMax) ||
+         (stream.filtered != nullptr && stream.filtered->waiting_bytes() > kLogFileBytesMax);
+}
+
 bool OutputPump::SpoolHoldsUp() const {
   return spool_.Behind() || (options_.overflow == OverflowMode::kBlock && spool_.Full(kTurnBytes));
 }
@@ -302,8 +362,7 @@ void OutputPump::ResumePaused(bool all) {
     if (!stream->paused) {
       continue;
     }
-    if ((full && stream->shown) ||
-        (stream->log != nullptr && stream->log->waiting_bytes() > kLogFileBytesMax)) {
+    if ((full && stream->shown) || LogsAreBehind(*stream)) {
       again = true;
       continue;
     }
@@ -377,6 +436,9 @@ void OutputPump::FinishStream(Stream& stream) {
     return;
   }
   Emit(stream, stream.lines.TakeHeld());
+  if (stream.filter.has_value()) {
+    AppendChosen(stream, stream.filter->Finish());
+  }
   stream.held_since = absl::InfiniteFuture();
   stream.poll.reset();
   stream.fd.Reset();

@@ -20,13 +20,17 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "agent/core/line_assembler.h"
+#include "agent/core/line_filter.h"
+#include "agent/core/log_paths.h"
 #include "agent/io/disk_thread.h"
 #include "agent/io/links.h"
 #include "agent/io/log_file.h"
@@ -62,6 +66,9 @@ class OutputPump {
   absl::Status OpenTerminal(uint32_t local_rank, UniqueFd terminal);
   // Reads what is already in the pipes of a worker that has ended; its last lines of stderr.
   std::string Drain(uint32_t local_rank);
+  // What a worker that has ended left in its error file, where the layout of the log files has a
+  // place for it.
+  void KeepError(LocalRank local, absl::string_view text);
   // No writer can be left: takes what is in the pipes and closes them, also where a stray
   // descriptor holder keeps one open. Afterwards round_closed().
   void CloseRound();
@@ -86,6 +93,8 @@ class OutputPump {
     LineAssembler lines;
     std::string tail;
     std::shared_ptr<LogFile> log;
+    std::optional<LineFilter> filter;
+    std::shared_ptr<LogFile> filtered;  // of all workers
     bool shown = true;
     bool raw = false;  // a terminal
     bool paused = false;
@@ -99,8 +108,11 @@ class OutputPump {
   void Take(Stream& stream, absl::string_view bytes);
   void Emit(Stream& stream, LineAssembler::Piece piece);
   void FinishStream(Stream& stream);
-  std::string LogPath(const std::string& named_file, uint32_t rank, uint32_t local_rank,
-                      uint8_t number) const;
+  std::string FileOf(const std::string& named_file, LocalRank local, uint8_t number) const;
+  absl::StatusOr<std::shared_ptr<LogFile>> MakeLog(std::string path);
+  absl::Status OpenLogs(Stream& stream, bool to_file, bool teed);
+  static void AppendChosen(Stream& stream, const std::string& lines);
+  static bool LogsAreBehind(const Stream& stream);
   absl::Status OpenStream(uint32_t local_rank, uint8_t number, bool raw, UniqueFd fd);
   void OnReadable(Stream& stream);
   bool SpoolHoldsUp() const;
@@ -113,7 +125,7 @@ class OutputPump {
 
   uv_loop_t* const loop_;
   const OutputOptions options_;
-  const std::string job_id_;
+  const LogPlace place_;
   const std::string host_;
   OutputLink* const link_;
   const std::set<uint32_t> show_;
@@ -121,8 +133,9 @@ class OutputPump {
   Assignment assignment_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of the round: 2 a worker
   using Logs = std::vector<std::shared_ptr<LogFile>>;
-  Logs logs_;      // of the round
-  Logs old_logs_;  // of the round before, that are not written yet
+  Logs logs_;                             // of the round
+  Logs old_logs_;                         // of the round before, that are not written yet
+  std::shared_ptr<LogFile> filtered_[2];  // of the round: stdout, stderr
   size_t open_streams_ = 0;
   const std::shared_ptr<DiskThread> log_disk_;
   OutputSpool spool_;

@@ -58,6 +58,7 @@ inline constexpr size_t kOutputSoftBytes =
 inline constexpr absl::Duration kOutputPause = absl::Milliseconds(50);
 inline constexpr size_t kLogFileBytesMax =
     16u << 20;  // waiting for one slow log file; then its worker waits
+inline constexpr size_t kLineFiltersMax = 64;  // of --duplicate-stdout-filters; each costs a search
 inline constexpr size_t kDiskWorksMax =
     size_t{4} *
     kWorkersPerNodeMax;  // outstanding at a disk that hangs: the log files of two rounds

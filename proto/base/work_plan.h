@@ -18,6 +18,7 @@ enum class StoreMode : uint8_t { kAuto, kAgent, kWorker };          // --store
 enum class StdinMode : uint8_t { kNone, kRank, kAll };              // --stdin
 enum class OverflowMode : uint8_t { kBlock, kDrop };                // --output-overflow
 enum class OnFailure : uint8_t { kStop, kContinue };                // --on-failure
+enum class LogLayout : uint8_t { kMuster, kTorchrun };              // --log-layout
 
 // torchrun's Std: bit 1 = stdout, bit 2 = stderr.
 struct StreamSelect {
@@ -35,11 +36,15 @@ struct OutputOptions {
   std::string prefix_template =
       "[{rank}@{host}] ";  // {rank} {local_rank} {host} {node_rank} {stream} {role} {time}
   bool timestamps = false;
-  std::string log_dir;     // "" = none
+  std::string log_dir;  // "" = none
+  LogLayout log_layout = LogLayout::kMuster;
   std::string out_file;    // path with {rank} ...: stdout goes there only; "" = as the rest says
   std::string err_file;    // likewise stderr
   StreamSelect redirects;  // to files only
   StreamSelect tee;        // to files and here
+  // Lines that hold one of these go also to a file of the node in log_dir; empty = no such file.
+  std::vector<std::string> out_filters;
+  std::vector<std::string> err_filters;
   std::vector<uint32_t> show;        // global ranks shown; empty = all
   std::vector<uint32_t> show_local;  // local ranks shown on each node; empty = all
   bool partial_out =

@@ -64,6 +64,9 @@ void SetOutput(const OutputOptions& output, v1::OutputOptions* wire) {
   wire->set_prefix_template(output.prefix_template);
   wire->set_timestamps(output.timestamps);
   wire->set_log_dir(output.log_dir);
+  wire->set_log_layout(static_cast<uint32_t>(ChoiceToWire(output.log_layout)));
+  wire->mutable_out_filters()->Assign(output.out_filters.begin(), output.out_filters.end());
+  wire->mutable_err_filters()->Assign(output.err_filters.begin(), output.err_filters.end());
   wire->set_out_file(output.out_file);
   wire->set_err_file(output.err_file);
   SetSelect(output.redirects, wire->mutable_redirects());
@@ -83,6 +86,9 @@ OutputOptions OutputOf(const v1::OutputOptions& wire, FieldChecker& check) {
       check.Text("output.prefix_template", wire.prefix_template(), kTextBytesMax);
   output.timestamps = wire.timestamps();
   output.log_dir = check.Text("output.log_dir", wire.log_dir(), kTextBytesMax);
+  output.log_layout = check.Choice("output.log_layout", wire.log_layout(), LogLayout::kTorchrun);
+  output.out_filters = StringsOf("output.out_filters", wire.out_filters(), check);
+  output.err_filters = StringsOf("output.err_filters", wire.err_filters(), check);
   output.out_file = check.Text("output.out_file", wire.out_file(), kTextBytesMax);
   output.err_file = check.Text("output.err_file", wire.err_file(), kTextBytesMax);
   output.redirects = SelectOf("output.redirects", wire.redirects(), check);

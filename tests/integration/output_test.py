@@ -157,6 +157,29 @@ def test_log_dir_keeps_rounds_apart(node0, scratch):
     assert texts.count("0 in 1\n") == texts.count("1 in 1\n") == 1, texts
 
 
+def test_log_files_as_torchrun_lays_them(shells, scratch):
+    """Two nodes of one folder do not meet in it; chosen lines, error files and attempts have their places."""
+    script = (
+        'echo "loss of $RANK"; echo other; echo "warn $RANK" >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0\n'
+        '[ $RANK = 2 ] || exec sleep 1070; echo \'{"message": "boom"}\' > $TORCHELASTIC_ERROR_FILE; exit 3')
+    options = ("--log-layout", "torchrun", "--log-dir", scratch, "--rdzv-id", "j", "--duplicate-stdout-filters", "loss,none", "--max-restarts", "1")
+    result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "2", *options, *sh(script))
+    assert result.code == 0 and result.out.count(b"other") == 8, result
+    runs = sorted(scratch.iterdir())
+    assert len(runs) == 2 and all(re.fullmatch("j_[0-9a-f]{8}", run.name) for run in runs), runs
+    if "loss of 2" in (runs[0] / "attempt_0/0/stdout.log").read_text():
+        runs.reverse()
+    for node, run in enumerate(runs):
+        for attempt in (0, 1):
+            for local in (0, 1):
+                folder, rank = run / f"attempt_{attempt}/{local}", 2 * node + local
+                assert (folder / "stdout.log").read_text() == f"loss of {rank}\nother\n"
+                assert (folder / "stderr.log").read_text() == f"warn {rank}\n"
+                assert (folder / "error.json").exists() == ((rank, attempt) == (2, 0)), folder
+            chosen = (run / f"attempt_{attempt}/filtered_stdout.log").read_text().splitlines()
+            assert sorted(chosen) == [f"[{r}@node{node}] loss of {r}" for r in (2 * node, 2 * node + 1)], chosen
+
+
 @pytest.mark.parametrize("option, shown_out, shown_err", [("-r", 0, 0), ("-t", 2, 2)])
 def test_redirects_and_tee(node0, scratch, option, shown_out, shown_err):
     logs = scratch / "logs"

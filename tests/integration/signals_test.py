@@ -28,6 +28,16 @@ def test_user_signals_reach_every_worker_and_the_job_goes_on(shells, where):
 
 
 @pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
+def test_a_user_signal_stops_the_job_where_the_user_says_so(shells, where):
+    job = shells[0].start(*where, "--signals-to-handle", "SIGTERM,SIGUSR1", "--no-prefix", WORKERS / "catch", "LEAVE")
+    job.expect("ready", 2)
+    job.signal(signal.SIGUSR1)
+    result = job.finish()
+    assert result.code == 128 + signal.SIGUSR1 and "stopped by the user (SIGUSR1)" in result.errors, result
+    assert sorted(l for l in result.text.splitlines() if l.startswith("got")) == ["got USR1 0", "got USR1 1"], result
+
+
+@pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
 @pytest.mark.parametrize("name, code", [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131)])
 def test_stopping_signals_arrive_as_themselves(shells, where, name, code):
     job = shells[0].start(*where, "--no-prefix", WORKERS / "catch", "LEAVE")

@@ -48,6 +48,7 @@ inline std::string Described(const JobSpec& s) {
       absl::FormatDuration(s.restart_grace), " ", absl::FormatDuration(p.grace), " ",
       absl::FormatDuration(s.timeout), " ", s.report_file, "\noutput ", number(s.prefix), " ",
       s.quiet, s.verbose, " ", o.prefix_template, " ", o.timestamps, " ", o.log_dir, " ",
+      static_cast<int>(o.log_layout), " ", list(o.out_filters), " ", list(o.err_filters), " ",
       streams(o.redirects), streams(o.tee), " ", list(o.show), " ", list(o.show_local), " ",
       o.spool_bytes_max, " ", static_cast<int>(o.overflow), "\nssh ", list(s.ssh), " ",
       s.secret_file, " ", s.insecure, "\nenv ", list(s.forward), " ", list(p.env_set), "\nwork ",

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/base/limits.h"
 #include "proto/base/rng.h"
 
 namespace muster {
@@ -58,6 +60,16 @@ TEST(Sizes, InPowersOf1024) {
   for (const char* bad : {"", "G", "1.5G", "-1", "1X", "99999999T", "B", "1GG"}) {
     EXPECT_THAT(Message(ParseSize(V(bad))), HasSubstr("--opt: want bytes")) << bad;
   }
+}
+
+TEST(Filters, AreTextsBetweenCommas) {
+  EXPECT_THAT(*ParseFilters(V("loss,step time")), ElementsAre("loss", "step time"));
+  EXPECT_EQ(Message(ParseFilters(V(","))),
+            "--opt: want 1..64 texts to look for, with commas between them, got ','");
+  const std::vector<std::string> most(kLineFiltersMax, "x");
+  const std::string text = absl::StrJoin(most, ",");
+  EXPECT_EQ(ParseFilters(V(text))->size(), kLineFiltersMax);
+  EXPECT_FALSE(ParseFilters(V(text + ",x")).ok());
 }
 
 TEST(Streams, AsTorchrunWritesThem) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -85,7 +86,8 @@ TEST(CommandLine, TakesTorchrunsOptions) {
                       {"local-ranks-filter", "0,2", OptionId::kShowLocal},
                       {"duplicate-stdout-filters", "loss", OptionId::kDuplicateStdoutFilters},
                       {"duplicate-stderr-filters", "loss", OptionId::kDuplicateStderrFilters},
-                      {"logs-specs", "default", OptionId::kLogsSpecs}};
+                      {"logs-specs", "default", OptionId::kLogsSpecs},
+                      {"shutdown-timeout", "7", OptionId::kStopGrace}};
   for (const Row& row : rows) {
     std::string under = row.name;
     std::replace(under.begin(), under.end(), '-', '_');
@@ -135,6 +137,24 @@ TEST(CommandLine, OthersGoOnAfterAFailureWhereTheUserSaysSo) {
   }
   EXPECT_THAT(Error({"--on-failure", "ignore", "p"}),
               HasSubstr("--on-failure: want stop, continue, got 'ignore'"));
+}
+
+TEST(CommandLine, UserSignalsStopTheJobWhereTheUserSaysSo) {
+  EXPECT_THAT(Ok({"p"}).stop_signals, IsEmpty());
+  EXPECT_THAT(Ok({"--signals-to-handle", "SIGTERM,SIGUSR2", "p"}).stop_signals,
+              ElementsAre(SIGUSR2));
+  EXPECT_THAT(Ok({"p"}, {{"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGUSR1"}}).stop_signals,
+              ElementsAre(SIGUSR1));
+  EXPECT_THAT(Error({"--signals-to-handle", "SIGTERM,SIGKILL", "p"}),
+              HasSubstr("--signals-to-handle: want a list of SIGTERM, SIGINT, SIGHUP, SIGQUIT, "
+                        "SIGUSR1, SIGUSR2, got 'SIGKILL'"));
+}
+
+TEST(CommandLine, TorchrunsTemplateOfPrefixes) {
+  const Environment theirs = {
+      {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[${role_name}${local_rank}]:"}};
+  EXPECT_EQ(Ok({"p"}, theirs).plan.output.prefix_template, "[{role}{local_rank}]:");
+  EXPECT_EQ(Ok({"--no-prefix", "p"}, theirs).prefix, false);
 }
 
 TEST(CommandLine, ShutdownTimeoutIsTheGrace) {
@@ -384,6 +404,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"--master-addr", "a:2000", "--master-port"}, Bad{"--master-port", "22", "got '22'"},
         Bad{"--master-port", "70000", "got '70000'"}, Bad{"--max-restarts", "-1", "got '-1'"},
         Bad{"--stdin", "some", "a rank, none or all"}, Bad{"--store", "x", "auto, agent, worker"},
+        Bad{"--log-layout", "x", "muster, torchrun"},
         Bad{"--dialect", "slurm,klingon", "got 'klingon'"}, Bad{"--log-prefix", "{who}", "{rank}"},
         Bad{"--log-prefix", "{rank", "{rank}"}, Bad{"--show", "x", "0,3-5"},
         Bad{"--wrap", "valgrind", "RANKS:CMD"}, Bad{"--wrap", "x:valgrind", "0,3-5"},

@@ -209,12 +209,16 @@ TEST(Resolve, FilesOfOutputNeedAPlace) {
   EXPECT_THAT(folder->notes, IsEmpty());
   EXPECT_THAT(std::string(Resolve("--output-filename d --log-dir e p").status().message()),
               HasSubstr(":nocopy behind the folder"));
+  EXPECT_THAT(Resolve("--log-layout torchrun --duplicate-stderr-filters x p")->notes,
+              ElementsAre("--log-layout torchrun has no effect without --log-dir",
+                          "--duplicate-stderr-filters x has no effect without --log-dir"));
+  EXPECT_THAT(Resolve("--log-layout torchrun --log-dir d p")->notes, IsEmpty());
 }
 
 TEST(Resolve, WhatDetachedJobsHaveOrLackIsSaid) {
   EXPECT_THAT(Resolve("--name x p")->notes, ElementsAre(HasSubstr("without --detach")));
   EXPECT_THAT(Resolve("--name x --detach --stdin none p")->notes, IsEmpty());
-  EXPECT_THAT(Resolve("--detach --stdin 1 p")->notes, ElementsAre(HasSubstr("has no stdin")));
+  EXPECT_THAT(Resolve("-n 2 --detach --stdin 1 p")->notes, ElementsAre(HasSubstr("has no stdin")));
 }
 
 TEST(Resolve, MoreHostsThanNodesIsSaidOnce) {

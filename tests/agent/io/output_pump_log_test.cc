@@ -1,4 +1,6 @@
 // Log files beside what is shown.
+#include <filesystem>
+
 #include "tests/agent/io/output_pump_fixture.h"
 
 namespace muster {
@@ -88,6 +90,51 @@ TEST_F(OutputPumpTest, AFileOfItsOwnNameTakesAStream) {
   EXPECT_EQ(link_.Joined(1, 2), "1err\n");
   EXPECT_EQ(Content(folder_ + "/node/out-5.0"), "0out\n");
   EXPECT_EQ(Content(folder_ + "/node/out-5.1"), "1out\n");
+}
+
+TEST_F(OutputPumpTest, LinesWithAWordOfAllWorkersGoToOneFile) {
+  struct Case {
+    uint8_t tee_rank_1;
+    std::string want;
+  };
+  uint32_t round = 0;
+  for (const Case& c :
+       {Case{0, "[0@node] loss 0\n[1@node] loss 1\n"}, Case{1, "[1@node] loss 1\n"}}) {
+    ++round;
+    options_ = OutputOptions();
+    options_.log_dir = folder_;
+    options_.out_filters = {"loss", "nothing"};
+    if (c.tee_rank_1 != 0) {
+      options_.tee.by_local_rank[1] = c.tee_rank_1;
+    }
+    pump_.reset();
+    RunReady();
+    Begin(2, 0, round);
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      WriteAll(ends_[rank].out.get(), absl::StrCat("step\nloss ", rank));
+      WriteAll(ends_[rank].err.get(), "loss of another stream\n");
+      ends_[rank] = {};
+      pump_->Drain(rank);
+    }
+    ASSERT_TRUE(RunUntilClosed());
+    const std::string of_node = absl::StrCat(folder_, "/job/round-", round, "/node-5.filtered");
+    EXPECT_EQ(Content(of_node + ".out"), c.want);
+    EXPECT_EQ(Content(of_node + ".err"), "");
+  }
+}
+
+TEST_F(OutputPumpTest, TorchrunsLayoutKeepsTheErrorFile) {
+  options_.log_dir = folder_;
+  options_.log_layout = LogLayout::kTorchrun;
+  Begin(1);
+  WriteAll(ends_[0].out.get(), "out\n");
+  pump_->KeepError(LocalRank{0}, "{}");
+  ASSERT_TRUE(RunUntilClosed());
+  const std::vector<std::filesystem::path> runs(std::filesystem::directory_iterator(folder_), {});
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_THAT(runs[0].filename().string(), testing::MatchesRegex("job_[0-9a-f]+"));
+  EXPECT_EQ(Content(runs[0] / "attempt_0/0/stdout.log"), "out\n");
+  EXPECT_EQ(Content(runs[0] / "attempt_0/0/error.json"), "{}");
 }
 
 // A file system that hangs: a FIFO whose open does not return.

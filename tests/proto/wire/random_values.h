@@ -254,6 +254,9 @@ class RandomValues {
     output.prefix_template = Text();
     output.timestamps = Flag();
     output.log_dir = Text();
+    output.log_layout = static_cast<LogLayout>(Below(2));
+    output.out_filters = Words();
+    output.err_filters = Words();
     output.out_file = Text();
     output.err_file = Text();
     output.redirects = Select();

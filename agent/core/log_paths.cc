@@ -1,0 +1,43 @@
+#include "agent/core/log_paths.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace muster {
+namespace {
+
+constexpr uint8_t kStdout = 1;
+
+std::string RoundFolder(const LogPlace& place, const Assignment& assignment) {
+  return place.layout == LogLayout::kTorchrun
+             ? absl::StrCat(place.log_dir, "/", place.run, "/attempt_", assignment.restart_count)
+             : absl::StrCat(place.log_dir, "/", place.run, "/round-", assignment.round.n);
+}
+
+}  // namespace
+
+std::string LogPath(const LogPlace& place, const Assignment& assignment, LocalRank local,
+                    uint8_t stream) {
+  const std::string folder = RoundFolder(place, assignment);
+  return place.layout == LogLayout::kTorchrun
+             ? absl::StrCat(folder, "/", local.value,
+                            stream == kStdout ? "/stdout.log" : "/stderr.log")
+             : absl::StrCat(folder, "/rank-", assignment.RankOf(local).value,
+                            stream == kStdout ? ".out" : ".err");
+}
+
+std::string FilteredLogPath(const LogPlace& place, const Assignment& assignment, uint8_t stream) {
+  const std::string folder = RoundFolder(place, assignment);
+  return place.layout == LogLayout::kTorchrun
+             ? absl::StrCat(folder,
+                            stream == kStdout ? "/filtered_stdout.log" : "/filtered_stderr.log")
+             : absl::StrCat(folder, "/node-", assignment.node_rank.value,
+                            stream == kStdout ? ".filtered.out" : ".filtered.err");
+}
+
+std::string ErrorLogPath(const LogPlace& place, const Assignment& assignment, LocalRank local) {
+  return place.layout == LogLayout::kTorchrun
+             ? absl::StrCat(RoundFolder(place, assignment), "/", local.value, "/error.json")
+             : "";
+}
+
+}  // namespace muster
