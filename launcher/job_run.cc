@@ -1,6 +1,7 @@
 #include "launcher/job_run.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,28 @@
 #include "rendezvous/service/master_server.h"
 
 namespace muster {
+namespace {
+
+// Without making it: an empty file would look like a report. False with errno.
+bool CanWrite(const std::string& path) {
+  struct stat there {};
+  if (stat(path.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) {
+    errno = EISDIR;
+    return false;
+  }
+  if (access(path.c_str(), W_OK) == 0) {
+    return true;
+  }
+  if (errno != ENOENT) {
+    return false;
+  }
+  const size_t slash = path.rfind('/');
+  const std::string folder =
+      slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
+  return access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
+}  // namespace
 
 JobTerms TermsOf(const JobSpec& spec) {
   JobTerms terms;
@@ -86,6 +109,15 @@ bool WriteWhole(const std::string& path, const std::string& text, mode_t mode) {
     at += n > 0 ? static_cast<size_t>(n) : 0;
   }
   return fd.valid();
+}
+
+absl::Status CheckReportFile(const std::string& path) {
+  if (path.empty() || CanWrite(path)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("--report ", path, ": ", std::strerror(errno),
+                                                    ": no worker was started; give a file that "
+                                                    "can be written"));
 }
 
 int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& report) {

@@ -39,6 +39,9 @@ void LogRound(const RoundStarted& round);
 // Makes or replaces a file; false with errno.
 bool WriteWhole(const std::string& path, const std::string& text, mode_t mode);
 
+// Before the first worker starts: --report (`path`, "" = none) could be written now.
+absl::Status CheckReportFile(const std::string& path);
+
 // Shows the report on stderr, writes --report; the exit code of launch.
 int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& report);
 

@@ -71,6 +71,10 @@ int Run(JobSpec spec) {
       return kExitUsage;
     }
   }
+  if (const absl::Status report = CheckReportFile(spec.report_file); !report.ok()) {
+    LogError(report.message());
+    return kExitUsage;
+  }
   spec.plan.tell_pids = MpirWanted() || !spec.proctable_file.empty();
   // Where it is typed on every node, the others have not heard of a debugger.
   spec.plan.hold = MpirWanted() && spec.way != StartWay::kTyped && spec.way != StartWay::kServe;

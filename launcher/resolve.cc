@@ -338,14 +338,24 @@ absl::Status NoSuchRank(absl::string_view said, uint32_t rank, uint64_t world) {
       said, ": there is no rank ", rank, ", the job has ", Plural(world, "worker", "workers")));
 }
 
-// A rank that does not exist would go without its wrapper in silence. Where counts are found out
-// later, nothing is said.
-absl::Status CheckWraps(const JobSpec& spec) {
+// A rank that does not exist would go without its wrapper, its input or its output in silence.
+// Where counts are found out later, nothing is said.
+absl::Status CheckRanks(const JobSpec& spec) {
   const uint64_t world = WorldOf(spec);
-  for (size_t i = 0; world > 0 && i < spec.plan.wraps.size(); ++i) {
+  if (world == 0) {
+    return absl::OkStatus();
+  }
+  for (size_t i = 0; i < spec.plan.wraps.size(); ++i) {
     if (const uint32_t last = spec.plan.wraps[i].ranks.back(); last >= world) {
       return NoSuchRank(absl::StrCat("--wrap ", spec.wrap_texts[i]), last, world);
     }
+  }
+  if (const auto& show = spec.plan.output.show; !show.empty() && show.back() >= world) {
+    return NoSuchRank(spec.Said(OptionId::kShow), show.back(), world);
+  }
+  if (spec.Has(OptionId::kStdin) && spec.plan.stdin_mode == StdinMode::kRank &&
+      spec.plan.stdin_rank >= world) {
+    return NoSuchRank(spec.Said(OptionId::kStdin), spec.plan.stdin_rank, world);
   }
   return absl::OkStatus();
 }
@@ -419,14 +429,14 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
     }
     RETURN_IF_ERROR(CountOwn(spec));
     RETURN_IF_ERROR(SettleNodeOverrides(spec));
-    RETURN_IF_ERROR(CheckWraps(spec));
+    RETURN_IF_ERROR(CheckRanks(spec));
     return SettleTerminal(spec);
   }
   RETURN_IF_ERROR(PlaceOnHosts(spec, read_file));
   RETURN_IF_ERROR(SettleNodeOverrides(spec));
   spec.plan.workers_wanted = spec.nodes.front().wanted;
   spec.plan.workers = spec.nodes.front().workers;
-  RETURN_IF_ERROR(CheckWraps(spec));
+  RETURN_IF_ERROR(CheckRanks(spec));
   return SettleTerminal(spec);
 }
 

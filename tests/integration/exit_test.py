@@ -82,7 +82,7 @@ def test_python_exception(node0, scratch):
 
 
 def test_python_exception_with_torch_error_file(node0, scratch):
-    """Rank 2 fails first and writes so; rank 1 exits before it. The error file's time decides."""
+    """What the error file says stands in both reports."""
     script = scratch / "fails.py"
     script.write_text(
         "import os, sys, time\nfrom torch.distributed.elastic.multiprocessing.errors import record\n"
@@ -114,6 +114,12 @@ def walk(value):
             yield from walk(v)
     else:
         yield value
+
+
+@pytest.mark.parametrize("path, why", [("/nonexistent/r.json", "No such file or directory"), ("/tmp", "Is a directory")])
+def test_a_report_that_cannot_be_written_is_said_before_the_start(node0, scratch, path, why):
+    result = node0.run("-n", "2", "--report", path, "touch", scratch / "started")
+    assert result.code == 2 and f"--report {path}: {why}" in result.errors and not (scratch / "started").exists(), result
 
 
 def test_report_of_success(node0, scratch):
@@ -183,7 +189,7 @@ def test_first_cause_on_another_host(shells):
 
 
 def test_the_others_are_gone_at_once(node0):
-    """When one of 4 dies the others follow in milliseconds (mpirun 1-3 s, torchrun 4 s)."""
+    """When one of 4 dies the others follow within 50 ms (mpirun 1-3 s, torchrun 4 s)."""
     times = []
     for _ in range(3):
         job = node0.start("-n", "4", *sh("echo up; exec sleep 1035"))
@@ -195,13 +201,15 @@ def test_the_others_are_gone_at_once(node0):
         wait_for(lambda: not any(os.path.exists(f"/proc/{p}") for p in workers), 20, 0.002, what="the others end")
         times.append(time.monotonic() - began)
         assert job.finish().code == 137
-    assert sorted(times)[1] < 0.5, times
+    assert min(times) < 0.05, times  # the best of three: others may meet a busy machine
 
 
 def test_exits_are_reported_once(node0, scratch):
-    """256 workers that end at the same moment; each is counted."""
-    result = node0.run("-n", "64", "--report", scratch / "r.json", *sh("exit 4"))
-    assert result.code == 4, result
+    """64 workers that end at the same moment, each with its own code."""
+    result = node0.run("-n", "64", "--on-failure", "continue", "--report", scratch / "r.json", *sh("exit $((RANK + 1))"))
+    assert 1 <= result.code <= 64, result
+    exits = json.loads((scratch / "r.json").read_text())["exits"]
+    assert sorted((e["rank"], e["exit_code"]) for e in exits) == [(r, r + 1) for r in range(64)], result
 
 
 def test_killed_workers_do_not_hide_behind_a_clean_one(node0):

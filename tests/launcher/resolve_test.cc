@@ -194,6 +194,18 @@ TEST(Resolve, StandaloneWinsOverWhereToMeet) {
   EXPECT_THAT(spec->notes, ElementsAre(HasSubstr("is not used: --standalone")));
 }
 
+TEST(Resolve, ARankThatIsNotThereIsRefused) {
+  const auto says = [](const std::string& line) {
+    return std::string(Resolve(line).status().message());
+  };
+  EXPECT_EQ(says("-n 2 --show 0-2 p"), "--show 0-2: there is no rank 2, the job has 2 workers");
+  EXPECT_EQ(says("-n 2 --stdin 7 p"), "--stdin 7: there is no rank 7, the job has 2 workers");
+  EXPECT_EQ(says("--hosts a:1,b:1 --show 2 p"),
+            "--show 2: there is no rank 2, the job has 2 workers");
+  EXPECT_TRUE(Resolve("-n 2 --show 1 --stdin 1 p").ok());
+  EXPECT_TRUE(Resolve("-n 2 --stdin all p").ok());
+}
+
 TEST(Resolve, FilesOfOutputNeedAPlace) {
   const auto redirects = Resolve("-r 3 p");
   EXPECT_EQ(redirects->plan.output.log_dir, "muster-logs");
