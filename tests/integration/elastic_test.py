@@ -1,0 +1,44 @@
+"""--nnodes MIN:MAX with real nodes: the last call, a node that is late, one that is lost, and one that comes back."""
+
+from harness import kill_all, sh
+
+ROUND = 'echo "round $TORCHELASTIC_RESTART_COUNT rank $RANK of $WORLD_SIZE fence $MUSTER_ROUND"; exec sleep 1080'
+
+
+def elastic(port, *more):
+    return ("--nnodes", "1:3", "--nproc-per-node", "1", "--rdzv-endpoint", f"node0:{port}", "--rdzv-conf", "last_call_timeout=2", *more, *sh(ROUND))
+
+
+def test_it_starts_with_fewer_after_the_last_call(shells):
+    jobs = [shell.start(*elastic(29495)) for shell in shells[:2]]
+    ranks = {job.expect(r"rank (\d) of 2")[0] for job in jobs}
+    assert ranks == {"0", "1"}
+    late = shells[2].start(*elastic(29495))
+    late.expect("the job runs with 2 nodes; this node joins the next round", stream="err")
+    jobs[0].signal(2)
+    assert [job.finish().code for job in (*jobs, late)] == [130] * 3
+
+
+def test_a_late_node_takes_the_place_of_a_lost_one_which_comes_back(shells, lab):
+    jobs = [shell.start(*elastic(29496, "--max-restarts", "5", "--node-rank", str(i))) for i, shell in enumerate(shells[:2])]
+    for job in jobs:
+        job.expect("of 2")
+    late = shells[2].start(*elastic(29496, "--max-restarts", "5", "--node-rank", "2"))
+    late.expect("joins the next round", stream="err")
+    try:
+        lab[1].kill()
+        late.expect(r"round 1 rank 1 of 2", seconds=40)
+        jobs[0].expect(r"round 1 rank 0 of 2")
+    finally:
+        lab[1].boot()
+    back = shells[1].start(*elastic(29496, "--max-restarts", "5", "--node-rank", "1"))
+    back.expect("joins the next round", stream="err")
+    (worker,) = shells[2].called("sleep 1080")
+    kill_all([worker])
+    back.expect(r"round 2 rank 1 of 3")  # its own
+    late.expect(r"round 2 rank 2 of 3")
+    jobs[0].expect(r"round 2 rank 0 of 3")
+    fences = [int(fence) for fence in jobs[0].expect(r"fence (\d+)", 3)]
+    assert fences == sorted(set(fences)), fences
+    jobs[0].signal(2)
+    assert [job.finish().code for job in (jobs[0], late, back)] == [130] * 3
