@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 
 #include "proto/base/worker_link.h"
 
@@ -28,10 +29,17 @@ struct ChildError {
   _exit(127);
 }
 
-void UnblockSignals() {
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+// One that is held keeps signals blocked until it stands still behind its exec: any of them would
+// stop a traced child before that, and its parent, which waits for the exec, with it. The exec's
+// own stop is a SIGTRAP.
+void SetSignalMask(bool held) {
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  if (held) {
+    sigfillset(&blocked);
+    sigdelset(&blocked, SIGTRAP);
+  }
+  sigprocmask(SIG_SETMASK, &blocked, nullptr);
 }
 
 // As execvp: the first candidate that can be run; a script without "#!" goes to /bin/sh. argv has a
@@ -93,8 +101,7 @@ int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_C
   if (request.wdir != nullptr && *request.wdir != '\0' && chdir(request.wdir) != 0) {
     Fail(out, "chdir");
   }
-  UnblockSignals();
-  // Last of all: a signal would stop a traced child here, and its parent with it until the exec.
+  SetSignalMask(request.held);
   if (request.held && ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) {
     Fail(out, "hold");
   }
@@ -121,6 +128,8 @@ void AwaitChange(pid_t pid) {
 // that was killed meanwhile is reaped as any child.
 void LeaveStopped(pid_t pid) {
   AwaitChange(pid);
+  uint64_t none_blocked = 0;  // the kernel's own set of signals
+  ptrace(PTRACE_SETSIGMASK, pid, sizeof none_blocked, &none_blocked);
   if (ptrace(PTRACE_DETACH, pid, nullptr, SIGSTOP) == 0) {
     AwaitChange(pid);
   }

@@ -3,8 +3,10 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <csignal>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/process_tree.h"
@@ -73,6 +75,39 @@ TEST_F(ShepherdHeldTest, AHeldWorkerThatADebuggerHasIsLeftToIt) {
   EXPECT_EQ(ptrace(PTRACE_DETACH, pid, nullptr, nullptr), 0);  // which leaves it standing
   ASSERT_TRUE(RunUntil([this] { return ends_.size() == 2; }));
   EXPECT_EQ(WEXITSTATUS(ends_[0].status), 3);
+}
+
+// Also between its being traced and its exec, where any signal would stop it for good.
+TEST_F(ShepherdHeldTest, SignalsThatComeWhileItStartsDoNotHoldTheShepherdUp) {
+  WorkerProgram program = Held("exit 3");
+  std::string path = "PATH=";
+  for (int folder = 0; folder < 10000; ++folder) {
+    path += "/none:";  // looking for the program takes a while
+  }
+  program.environment = {path + "/usr/bin:/bin"};
+  Start().SetProgram(program);
+  TestPipe output = MakePipe();
+  std::atomic<bool> over = false;
+  std::thread window_changes([this, &over] {
+    while (!over) {
+      for (const pid_t child : Descendants({})) {
+        kill(child, SIGWINCH);
+      }
+    }
+  });
+  constexpr uint32_t kWorkers = 4;
+  for (uint32_t i = 0; i < kWorkers; ++i) {
+    SpawnOn(i, output);
+  }
+  const bool all = RunUntil([this] { return pids_.size() == kWorkers; });
+  over = true;
+  window_changes.join();
+  ASSERT_TRUE(all) << pids_.size();
+  client_->Signal(SIGCONT);
+  ASSERT_TRUE(RunUntil([this] { return ends_.size() == kWorkers; }));
+  for (const auto& [local, end] : ends_) {
+    EXPECT_EQ(WEXITSTATUS(end.status), 3) << local;
+  }
 }
 
 TEST_F(ShepherdHeldTest, AProgramThatIsNotThereIsNotHeld) {
