@@ -1,5 +1,6 @@
 #include "launcher/proctable.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -10,11 +11,19 @@
 #include "agent/io/program_facts.h"
 #include "launcher/job_run.h"
 #include "launcher/mpir.h"
-#include "launcher/user_signals.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 
 namespace muster {
 namespace {
+
+constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
+
+// A node beats at once when it is paused.
+bool AllPaused(const RoundState& state) {
+  return std::all_of(state.members.begin(), state.members.end(),
+                     [&state](const Member& member) { return state.nodes.at(member.node).paused; });
+}
 
 // Of each program of the plan, on a machine like this one.
 std::vector<std::string> Executables(const WorkPlan& plan) {
@@ -88,7 +97,8 @@ void ProctableStop::Started() {
   }
   round_ = job_.state()->round;
   job_.pause(true);
-  timer_.StartAfter(UserSignals::kPauseSpreads);
+  give_up_ = BootNow() + kPauseTakes;
+  timer_.StartAfter(kLookAgain);
 }
 
 void ProctableStop::Publish() {
@@ -96,6 +106,9 @@ void ProctableStop::Publish() {
   if (state != nullptr && state->phase == JobPhase::kRunning && state->round == round_) {
     if (!state->paused) {
       return Started();  // a continue has undone our pause
+    }
+    if (!AllPaused(*state) && BootNow() < give_up_) {
+      return timer_.StartAfter(kLookAgain);
     }
     PublishProctable(spec_, *state, job_.host_of);
   }

@@ -48,6 +48,11 @@ class ProctableStop {
 
   // All workers of a round have been started.
   void Started();
+  // The job is paused for the table's sake: whoever pauses it besides leaves its going on to us.
+  bool holds() const { return timer_.active(); }
+
+  // How long nodes may take to say that they are paused; then the debugger looks anyway.
+  static constexpr absl::Duration kPauseTakes = absl::Seconds(5);
 
  private:
   void Publish();
@@ -55,6 +60,7 @@ class ProctableStop {
   const JobSpec& spec_;
   const Job job_;
   RoundId round_;
+  absl::Time give_up_;
   UvTimer timer_;
 };
 

@@ -225,7 +225,9 @@ class HostsJob {
       pause_timer_.StartAfter(UserSignals::kPauseSpreads);
     };
     out.on_continue = [this] {
-      server_.Post(spec_.plan.job_id, PauseAsked{false});
+      if (!proctable_.holds()) {
+        server_.Post(spec_.plan.job_id, PauseAsked{false});
+      }
       stdin_.Continued();
       if (terminal_) {
         terminal_->Take();

@@ -103,7 +103,9 @@ class LocalJob {
       UserSignals::SuspendSelf();
     };
     out.on_continue = [this] {
-      master_.Post(PauseAsked{false});
+      if (!proctable_.holds()) {
+        master_.Post(PauseAsked{false});
+      }
       stdin_.Continued();
       if (terminal_) {
         terminal_->Take();

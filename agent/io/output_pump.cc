@@ -63,7 +63,7 @@ std::shared_ptr<DiskThread> OrNew(std::shared_ptr<DiskThread> disk, uv_loop_t* l
 
 }  // namespace
 
-OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id,
+OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, const std::string& job_id,
                        std::string host, OutputLink* link, Disks disks)
     : loop_(loop),
       options_(options),

@@ -50,8 +50,8 @@ class OutputPump {
     std::shared_ptr<DiskThread> logs;
   };
   // `link` outlives the pump. What is null in `disks` is made.
-  OutputPump(uv_loop_t* loop, const OutputOptions& options, std::string job_id, std::string host,
-             OutputLink* link, Disks disks = {});
+  OutputPump(uv_loop_t* loop, const OutputOptions& options, const std::string& job_id,
+             std::string host, OutputLink* link, Disks disks = {});
   ~OutputPump();
 
   struct WorkerEnds {

@@ -122,6 +122,7 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   node.phase = beat.phase;
   node.store_port = beat.store_port;
   node.workers_alive = beat.workers_alive;
+  node.paused = beat.paused;
   node.signals_done = beat.signals_done;
   if (!beat.pids.empty()) {
     node.pids = beat.pids;

@@ -166,6 +166,7 @@ struct NodeState {
   RoundId round;  // as its last beat said
   uint16_t store_port = 0;
   uint32_t workers_alive = 0;
+  bool paused = false;        // its workers stand still, as its last beat said
   std::vector<int32_t> pids;  // of its workers in `round`, by local rank; empty = not told
   uint32_t exits_seen = 0;    // of `round`
   uint32_t exits_ok = 0;

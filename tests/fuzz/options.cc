@@ -30,7 +30,7 @@ std::vector<std::string> Seeds() {
       "--hostfile h --exclude b --ssh ssh --ssh-args '-p 2' -q p.py",
       "--config job.yaml --max-restarts=3 -v --env B=c",
       "--standalone --nnodes 2 --nproc_per_node auto --log-dir l --redirects 3 --tee 0:1,1:2 p",
-      "--show 0,2-3 --show-local 0 --timestamps --log-prefix [{rank}@{host}] --grace 5 p",
+      "--show 0,2-3 --local-ranks-filter 0 --timestamps --log-prefix [{rank}@{host}] --grace 5 p",
       "--timeout 1:30 --restart-grace 1m --stdin 0 --local-addr 10.0.0.1 --iface 10.0.0.0/8 p",
       "--wrap 0:gdb --prologue x --stdin all --store agent --dialect slurm -m pkg.mod",
       "--rdzv-endpoint file:///shared/job --rdzv-conf join_timeout=5,last_call_timeout=1 p",
@@ -38,6 +38,10 @@ std::vector<std::string> Seeds() {
       "--rdzv-endpoint [::1]:29400 --rdzv-id x --rdzv-backend c10d --run-path p",
       "-outfile-pattern o.%r.%h.%p -errfile-pattern e -label --env-none -iface eth0 p",
       "--output-spool 1G --output-overflow drop --report r --insecure --no-prefix p",
+      "--signals-to-handle SIGTERM,SIGUSR1 --log-dir l --log-layout torchrun p",
+      "--duplicate-stdout-filters loss,acc --duplicate-stderr-filters , p",
+      "--output-filename d:nocopy,nojobid --on-failure continue p", "--output-filename :x p",
+      "--signals-to-handle SIGKILL p", "--nproc-per-node xpu p", "--log-layout x p",
       "--plan --yaml p", "--explain-env=1 --json p", "--help", "--help-all", "--version",
       // What is wrong, in one way each.
       "--nnode 2 p", "--nnodes 3:2 p", "--nnodes=", "--quiet=1 p", "-n -x p", "ps",
@@ -48,7 +52,7 @@ std::vector<std::string> Seeds() {
       "--stdin 99999999 p", "--iface a/b/c p", "--wrap gdb p", "--wrap 0: p", "--ssh-args 'a p",
       "--map-by node p", "-genvlist A=1 p", "--no-python -m p", "-outfile-pattern %x p",
       "--standalone --hosts a p", "--nproc-per-node gpu --max-restarts x p",
-      "--rdzv-backend etcd p", "--launcher slurm p", "-genv A", "-qv p", "p : -n 2 q",
+      "--rdzv-backend etcd p", "-launcher slurm p", "-genv A", "-qv p", "p : -n 2 q",
       // Several programs, places of ranks, limits, jobs that go on.
       "-n 1 -genv A 1 p x : -n 2 -x B=2 -x C -wdir d -env D 4 q : -n 1 -m mod",
       "-n 1 -H a p : -n 1 -H b -envlist A,B q", "-configfile h", "--rankfile h -n 2 p",

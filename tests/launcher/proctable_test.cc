@@ -2,8 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/agent/io/loop_test.h"
 
 namespace muster {
 namespace {
@@ -34,6 +38,56 @@ TEST(Proctable, IsByRankWhereverTheNodeIs) {
 TEST(Proctable, AsText) {
   EXPECT_EQ(ProctableText({{"a", "/bin/x y", 7}, {"b", "/p", 8}}),
             "rank\thost\tpid\texecutable\n0\ta\t7\t/bin/x y\n1\tb\t8\t/p\n");
+}
+
+class ProctableStopTest : public LoopTest {
+ protected:
+  ProctableStopTest() {
+    state_.phase = JobPhase::kRunning;
+    state_.round = {1, 1};
+    spec_.plan.argv = {"true"};
+    spec_.plan.hold = spec_.plan.tell_pids = true;
+    spec_.proctable_file = ::testing::TempDir() + "/muster-proctable";
+    unlink(spec_.proctable_file.c_str());
+  }
+  bool Published() const { return access(spec_.proctable_file.c_str(), F_OK) == 0; }
+
+  RoundState state_ = TwoNodes();
+  JobSpec spec_;
+  int looks_ = 0;
+  std::vector<bool> asked_;
+  ProctableStop stop_{&loop_,
+                      spec_,
+                      {[this] {
+                         ++looks_;
+                         return &state_;
+                       },
+                       [this](bool paused) {
+                         asked_.push_back(paused);
+                         state_.paused = paused;
+                       },
+                       NodeName}};
+};
+
+TEST_F(ProctableStopTest, TheTableIsShownWhenEveryNodeHasPaused) {
+  stop_.Started();
+  EXPECT_THAT(asked_, ElementsAre(true));
+  state_.nodes[NodeId{7}].paused = true;
+  ASSERT_TRUE(RunUntil([this] { return looks_ > 3; }));
+  EXPECT_FALSE(Published());
+  EXPECT_TRUE(stop_.holds());
+  state_.nodes[NodeId{2}].paused = true;
+  ASSERT_TRUE(RunUntil([this] { return !stop_.holds(); }));
+  EXPECT_TRUE(Published());
+  EXPECT_THAT(asked_, ElementsAre(true, false));
+}
+
+TEST_F(ProctableStopTest, ARoundThatIsOverHasNoTable) {
+  stop_.Started();
+  state_.round = {1, 2};
+  ASSERT_TRUE(RunUntil([this] { return !stop_.holds(); }));
+  EXPECT_FALSE(Published());
+  EXPECT_THAT(asked_, ElementsAre(true, false));
 }
 
 }  // namespace
