@@ -67,13 +67,15 @@ bool JobLogWriter::NextPiece() {
     return UniqueFd(open(PathOf(folder_, name, end_).c_str(),
                          O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
   };
+  UniqueFd times = create(kTimesName);  // first: a reader takes output without them for undated
   UniqueFd fd = create(kName);
   if (!fd.valid()) {
     error_ = errno;
+    unlink(PathOf(folder_, kTimesName, end_).c_str());
     return false;
   }
   fd_ = std::move(fd);
-  times_ = create(kTimesName);
+  times_ = std::move(times);
   marker_ = TimeMarker(MarksPerSpan());
   piece_bytes_ = 0;
   pieces_.push_back(end_);
@@ -263,6 +265,9 @@ bool JobLogReader::SkipBefore(absl::Time since) {
   bool sure = true;
   for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
     const std::optional<std::vector<TimeMark>> marks = ReadTimes(folder_, piece->start);
+    if (!marks.has_value() && access(piece->path.c_str(), F_OK) != 0) {
+      break;  // it has been dropped meanwhile, as have those before it
+    }
     if (!marks.has_value()) {
       from = piece->start;
       sure = false;

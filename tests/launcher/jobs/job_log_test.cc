@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -206,6 +208,26 @@ TEST_F(JobLog, SinceAcrossPieces) {
   EXPECT_TRUE(reader.SkipBefore(now_));
   Rest(reader);
   EXPECT_GT(reader.TakeSkipped(), 0u);  // what was dropped was printed since then, too
+}
+
+TEST_F(JobLog, PiecesThatComeAndGoMeanwhileAreNotUndated) {
+  JobLogWriter writer(folder_, 4096);
+  ASSERT_TRUE(writer.Open().ok());
+  std::atomic<bool> over = false;
+  std::thread printer([this, &writer, &over] {
+    const std::string line = std::string(99, 'x') + "\n";
+    for (int i = 0; !over; ++i) {
+      writer.Append(line, now_ + absl::Seconds(i / 100));
+    }
+  });
+  int unsure = 0;
+  for (int i = 0; i < 2000; ++i) {
+    JobLogReader reader(folder_);
+    unsure += reader.SkipBefore(now_) ? 0 : 1;
+  }
+  over = true;
+  printer.join();
+  EXPECT_EQ(unsure, 0);
 }
 
 TEST_F(JobLog, WithoutRoomForTheTimesItSaysThatTheyAreNotKnown) {
