@@ -88,7 +88,7 @@ TEST_F(ShepherdHeldTest, SignalsThatComeWhileItStartsDoNotHoldTheShepherdUp) {
   Start().SetProgram(program);
   TestPipe output = MakePipe();
   std::atomic<bool> over = false;
-  std::thread window_changes([this, &over] {
+  std::thread window_changes([&over] {
     while (!over) {
       for (const pid_t child : Descendants({})) {
         kill(child, SIGWINCH);
