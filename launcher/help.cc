@@ -30,6 +30,8 @@ constexpr Example kExamples[] = {
      "the same without ssh: prints the line to type on the other machine, and waits for it"},
     {"launch --nnodes 2 --nproc-per-node 16 --rdzv-endpoint node0:29400 train.py",
      "the same, typed on both machines in any order, as with torchrun"},
+    {"launch --nproc-per-node 16 train.py",
+     "in a Slurm job (sbatch, salloc): 16 on each of its nodes, without ssh"},
     {"launch --standalone --nnodes 2 --nproc-per-node 2 train.py", "try two nodes on one machine"},
     {"launch --plan --hosts a:4,b:4 -n 1 ./server : -n 5 -x LR=0.1 ./worker",
      "by slots, as with mpirun: rank 0 on a runs one program, 1-5 another; --plan only shows it"},

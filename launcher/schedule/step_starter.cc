@@ -31,9 +31,10 @@
 namespace muster {
 namespace {
 
-constexpr size_t kTailLines = 8;              // of stderr, in a failure's sentence
-constexpr size_t kStderrLineBytesMax = 4096;  // longer lines are cut
-constexpr size_t kCallersMax = kNodesMax;     // that have proven nothing yet
+constexpr size_t kTailLines = 8;                           // of stderr, in a failure's sentence
+constexpr size_t kStderrLineBytesMax = 4096;               // longer lines are cut
+constexpr size_t kCallersMax = kNodesMax;                  // that have proven nothing yet
+constexpr absl::Duration kAcceptPause = absl::Seconds(1);  // without descriptors
 constexpr absl::Duration kProveWithin = absl::Seconds(10);
 // A command whose agents have all left ends by itself.
 constexpr absl::Duration kEndWithin = absl::Seconds(1);
@@ -45,6 +46,7 @@ class StepStarter final : public Starter {
       : loop_(loop),
         options_(std::move(options)),
         pump_(loop, [this] { Pump(); }),
+        again_(loop, [this] { door_poll_->Start(UV_READABLE); }),
         child_(loop, SIGCHLD, [this] { Reap(); }) {}
 
   ~StepStarter() override {
@@ -70,6 +72,9 @@ class StepStarter final : public Starter {
     stopping_ = true;
     stop_done_ = std::move(done);
     waiting_.clear();
+    again_.Stop();
+    door_poll_.reset();
+    door_.Reset();
     callers_.clear();
     for (auto& [index, node] : nodes_) {
       node.channel.reset();
@@ -244,6 +249,12 @@ class StepStarter final : public Starter {
 
   void OnDoor() {
     UniqueFd socket(accept4(door_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+      LogWarning(absl::StrCat("a node's call cannot be accepted: ", std::strerror(errno),
+                              ": raise `ulimit -n`"));
+      door_poll_->Stop();
+      again_.StartAfter(kAcceptPause);
+    }
     absl::StatusOr<std::string> nonce = MakeNonce();
     if (!socket.valid() || !nonce.ok() || callers_.size() >= kCallersMax) {
       return;  // it tries again
@@ -444,6 +455,7 @@ class StepStarter final : public Starter {
   std::function<void()> stop_done_;
   std::unique_ptr<UvTimer> urge_;
   UvTimer pump_;
+  UvTimer again_;  // accepting
   UvSignal child_;
 };
 
