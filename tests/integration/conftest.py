@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from batch import Slurm  # noqa: E402
 from desk import Desk  # noqa: E402
 from harness import LAUNCH, Lab, Shell  # noqa: E402
 
@@ -63,3 +64,29 @@ def desk(shells, scratch):
     yield made
     for job in made.jobs().values():
         made.run("stop", "--now", job["id"])
+
+
+def batch_lab(kind):
+    with Lab(3, batch=kind) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def slurm_lab():
+    yield from batch_lab("slurm")
+
+
+def batch_jobs(kind, lab):
+    folder = lab.state / "home" / os.urandom(4).hex()
+    folder.mkdir()
+    made = kind(lab, folder)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def slurm(slurm_lab):
+    """Real Slurm on three hosts of its own; what a test starts ends with the test."""
+    yield from batch_jobs(Slurm, slurm_lab)

@@ -1,4 +1,4 @@
-"""Emulated hosts for tests: a Python face of `nodes` and `ssh` beside this file.
+"""Emulated hosts for tests: a Python face of `nodes`, `ssh` and `slurm` beside this file.
 
     with Lab(2) as lab:
         lab[0].run(["ssh", "node1", "hostname"])
@@ -16,6 +16,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 STATE = Path("/run/muster-lab")
+# What a host runs without any job.
+DAEMON = re.compile(r"sshd: /usr/sbin/sshd .*\[listener\]|munged |slurmctld|: slurmscriptd|slurmd -c")
 
 
 def wait_for(condition, seconds=30.0, step=0.01, what=None):
@@ -111,6 +113,8 @@ class Host:
     def boot(self):
         self._nodes("boot")
         self.lab.ssh("up")
+        if self.lab.batch:
+            self.lab.slurm("restart", self.name)
 
     def freeze(self):
         self._nodes("freeze")
@@ -131,18 +135,18 @@ class Host:
         self.lab.ssh("fault", self.name, fault)
 
     def processes(self):
-        """{pid: command line} of all but the host's own (init, sshd listener)."""
+        """{pid: command line} of all but the host's own (init, sshd listener, Slurm's daemons)."""
         found = {}
         for text in self.lab.nodes("pids", self.name).split():
             line = cmdline(int(text))
-            if line and is_alive(int(text)) and not re.match(r"sshd: /usr/sbin/sshd .*\[listener\]", line):
+            if line and is_alive(int(text)) and not DAEMON.match(line):
                 found[int(text)] = line
         return found
 
     def sockets(self):
-        """Listening and bound sockets but sshd's: what a job may have left. TIME_WAIT is the kernel's."""
+        """Listening and bound sockets but the daemons': what a job may have left. TIME_WAIT is the kernel's."""
         rows = self.check(["ss", "-Hanp", "-A", "tcp,udp"]).splitlines()
-        return [r for r in rows if "TIME-WAIT" not in r and "sshd" not in r]
+        return [r for r in rows if "TIME-WAIT" not in r and not re.search(r'"(sshd|slurmd|slurmctld)"', r)]
 
     def files(self):
         """Files in the host's own /tmp and /dev/shm."""
@@ -150,15 +154,20 @@ class Host:
 
 
 class Lab:
-    def __init__(self, count, ssh=True, ip="4", home="shared", name=None):
+    """`batch` is None or "slurm", and `settings` are the variables that lab/slurm reads."""
+
+    def __init__(self, count, ssh=True, ip="4", home="shared", name=None, batch=None, settings=None):
         self.name = name or f"t{os.getpid()}-{uuid.uuid4().hex[:6]}"
-        self.state, self.ip = STATE / self.name, ip
+        self.state, self.ip, self.batch = STATE / self.name, ip, batch
         self._env = {
             **os.environ, "LAB_NAME": self.name, "LAB_IP": ip, "LAB_HOME": home, "LAB_OWNER": str(os.getpid()),
+            **(settings or {}),
         }
         self.nodes("reap")
         try:
             (self.ssh if ssh else self.nodes)("up", str(count))
+            if batch:
+                self._tool(batch, "up")
         except BaseException:
             self.close()
             raise
@@ -177,6 +186,9 @@ class Lab:
 
     def ssh(self, *args):
         return self._tool("ssh", *args)
+
+    def slurm(self, *args):
+        return self._tool("slurm", *args)
 
     def __getitem__(self, index):
         return self.hosts[index]
