@@ -1,4 +1,4 @@
-"""Slurm as a user has it: jobs are handed in on node0, and end with the test."""
+"""Slurm, and the PBS look-alike, as a user has them: jobs are handed in on node0, and end with the test."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from harness import PATIENCE, PYTHON, Shell, clean_env, wait_for
 
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "OUT_OF_MEMORY")
 # Writes a process's environment to a file: srun mixes the lines of tasks where they are longer than 1 KiB.
-ENV = "import json, os; json.dump(dict(os.environ), open(f'{os.urandom(8).hex()}.env', 'w'))"
+ENV = "import json, os; json.dump(dict(os.environ), open(os.environ.get('PBS_O_WORKDIR', '.') + '/' + f'{os.urandom(8).hex()}.env', 'w'))"
 SHOW = f'{PYTHON} -c "{ENV}"'
 
 
@@ -97,3 +97,30 @@ class Slurm:
             self.lab.expect_quiet()
         finally:
             self.lab.kill_leftovers()
+
+
+class Pbs(Slurm):
+    """The same by qsub and qdel, on a lab with batch="pbs"; ids have the server's name in them."""
+
+    def env(self):
+        env = clean_env()
+        return {**env, "PATH": f"{self.lab.state}/pbs/bin:{env['PATH']}"}
+
+    def submit(self, script, *options):
+        return self.command("qsub", "-N", "job", "-j", "oe", *options, text=script)
+
+    def output(self, job):
+        path = self.folder / f"job.o{job.partition('.')[0]}"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def show(self, job):
+        """Slurm's words for the state, PBS's for the rest."""
+        has = dict(f.strip().split(" = ") for f in self.command("qstat", "-x", "-f", job).splitlines() if " = " in f)
+        ended = "COMPLETED" if has.get("Exit_status") == "0" else "FAILED"
+        return {**has, "JobState": {"Q": "PENDING", "R": "RUNNING", "E": "COMPLETING"}.get(has["job_state"], ended)}
+
+    def start(self, *argv, **kw):
+        return super().start(*argv, **{"env": self.env(), **kw})
+
+    def cancel(self, job, *options):
+        self.command("qdel", job)

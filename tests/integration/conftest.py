@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from batch import Slurm  # noqa: E402
+from batch import Pbs, Slurm  # noqa: E402
 from desk import Desk  # noqa: E402
 from harness import LAUNCH, Lab, Shell  # noqa: E402
 
@@ -67,13 +67,18 @@ def desk(shells, scratch):
 
 
 def batch_lab(kind):
-    with Lab(3, batch=kind) as made:
+    with Lab(3, batch=kind, settings={"LAB_PBS_KILL_DELAY": "1"}) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def slurm_lab():
     yield from batch_lab("slurm")
+
+
+@pytest.fixture(scope="session")
+def pbs_lab():
+    yield from batch_lab("pbs")
 
 
 def batch_jobs(kind, lab):
@@ -90,3 +95,8 @@ def batch_jobs(kind, lab):
 def slurm(slurm_lab):
     """Real Slurm on three hosts of its own; what a test starts ends with the test."""
     yield from batch_jobs(Slurm, slurm_lab)
+
+
+@pytest.fixture
+def pbs(pbs_lab):
+    yield from batch_jobs(Pbs, pbs_lab)

@@ -1,4 +1,4 @@
-"""Emulated hosts for tests: a Python face of `nodes`, `ssh` and `slurm` beside this file.
+"""Emulated hosts for tests: a Python face of `nodes`, `ssh`, `slurm` and `pbs` beside this file.
 
     with Lab(2) as lab:
         lab[0].run(["ssh", "node1", "hostname"])
@@ -154,7 +154,7 @@ class Host:
 
 
 class Lab:
-    """`batch` is None or "slurm", and `settings` are the variables that lab/slurm reads."""
+    """`batch` is None, "slurm" or "pbs", and `settings` are the variables that lab/slurm reads."""
 
     def __init__(self, count, ssh=True, ip="4", home="shared", name=None, batch=None, settings=None):
         self.name = name or f"t{os.getpid()}-{uuid.uuid4().hex[:6]}"
