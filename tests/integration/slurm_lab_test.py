@@ -131,7 +131,7 @@ def test_only_unbuffered_passes_a_part_of_a_line_on_at_once(slurm):
 
 
 STEPS = {
-    f"{AGENTS} bash -c 'exit $((SLURM_PROCID * 3))'": 3,  # the highest
+    f"{AGENTS} --kill-on-bad-exit=0 bash -c 'exit $((SLURM_PROCID * 3))'": 3,  # the highest
     f"{ONE} bash -c 'kill -9 $$'": 137,
     f"{ONE} bash -c 'kill -15 $$'": 143,
     f"{ONE} /no/such/program": 2,
