@@ -340,12 +340,12 @@ absl::Status SetGdb(const OptionValue& v, JobSpec& s) {
 }
 
 absl::Status NameDebugger(const Environment& environment, JobSpec& s) {
-  constexpr char kName[] = "MUSTER_DEBUGGER";
-  const auto named = environment.find(kName);
+  constexpr char kVariable[] = "MUSTER_DEBUGGER";
+  const auto named = environment.find(kVariable);
   if (s.debugger.empty() || named == environment.end() || named->second.empty()) {
     return absl::OkStatus();
   }
-  const OptionValue value = {kName, named->second};
+  const OptionValue value = {kVariable, named->second};
   ASSIGN_OR_RETURN(s.debugger, ParseWords(value));
   return s.debugger.empty() ? WantError(value, "a command, as in 'lldb --'") : absl::OkStatus();
 }

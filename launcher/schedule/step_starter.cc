@@ -153,11 +153,9 @@ class StepStarter final : public Starter {
   absl::Status Spawn(const std::vector<size_t>& nodes) {
     int channel[2] = {-1, -1};
     int errors[2] = {-1, -1};
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0 ||
-        pipe2(errors, O_CLOEXEC) != 0) {
-      return absl::UnavailableError(
-          absl::StrCat("no descriptors left: ", std::strerror(errno), ": raise `ulimit -n`"));
-    }
+    const bool opened = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0 &&
+                        pipe2(errors, O_CLOEXEC) == 0;
+    const int error = errno;
     const UniqueFd theirs(channel[1]);
     const UniqueFd errors_write(errors[1]);
     Step& step = steps_.emplace_back();
@@ -165,7 +163,13 @@ class StepStarter final : public Starter {
     step.channel.Reset(channel[0]);
     step.errors.Reset(errors[0]);
     step.nodes = nodes;
+    if (!opened) {
+      steps_.erase(at);
+      return absl::UnavailableError(
+          absl::StrCat("no descriptors left: ", std::strerror(error), ": raise `ulimit -n`"));
+    }
     std::vector<std::string> hosts;
+    hosts.reserve(nodes.size());
     for (const size_t index : nodes) {
       hosts.push_back(nodes_.at(index).target.host);
     }
@@ -195,7 +199,7 @@ class StepStarter final : public Starter {
     fcntl(step.channel.get(), F_SETFL, O_NONBLOCK);
     fcntl(step.errors.get(), F_SETFL, O_NONBLOCK);
     step.out_poll =
-        std::make_unique<UvPoll>(loop_, step.channel.get(), [this, &step](int) { Drain(step); });
+        std::make_unique<UvPoll>(loop_, step.channel.get(), [&step](int) { Drain(step); });
     step.out_poll->Start(UV_READABLE);
     step.error_poll = std::make_unique<UvPoll>(loop_, step.errors.get(),
                                                [this, &step](int) { ReadErrors(step); });

@@ -15,8 +15,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::string kLaunchNonce(kNonceBytes, 'L');
-const std::string kAgentNonce(kNonceBytes, 'A');
+std::string LaunchNonce() { return std::string(kNonceBytes, 'L'); }
+std::string AgentNonce() { return std::string(kNonceBytes, 'A'); }
 
 DialTicket Ticket() { return {"job7", std::string(64, 'a'), {"10.0.0.1:4000", "[fd00::1]:4000"}}; }
 
@@ -61,9 +61,9 @@ class DialTalk : public testing::TestWithParam<const char*> {
 
 TEST_P(DialTalk, BothSidesProveTheSecret) {
   const DialTicket ticket = OfParam();
-  const auto call = CallLaunch(ticket, "node3", kAgentNonce, Line(DialGreeting(kLaunchNonce)));
+  const auto call = CallLaunch(ticket, "node3", AgentNonce(), Line(DialGreeting(LaunchNonce())));
   ASSERT_TRUE(call.ok()) << call.status();
-  const auto caller = TakeCall(ticket, kLaunchNonce, Line(call->line));
+  const auto caller = TakeCall(ticket, LaunchNonce(), Line(call->line));
   ASSERT_TRUE(caller.ok()) << caller.status();
   EXPECT_EQ(caller->node, "node3");
   EXPECT_TRUE(CheckAnswer(*call, Line(caller->answer)).ok());
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(WithAndWithoutSecret, DialTalk, testing::Values("", "01
 
 TEST(Dial, AProofHoldsForOneJobOneNodeAndOneConnectionOnly) {
   const std::string line =
-      Line(CallLaunch(Ticket(), "node3", kAgentNonce, Line(DialGreeting(kLaunchNonce)))->line);
+      Line(CallLaunch(Ticket(), "node3", AgentNonce(), Line(DialGreeting(LaunchNonce())))->line);
   DialTicket other_job = Ticket();
   other_job.job_id = "job8";
   DialTicket other_secret = Ticket();
@@ -82,32 +82,33 @@ TEST(Dial, AProofHoldsForOneJobOneNodeAndOneConnectionOnly) {
   no_secret.secret.clear();
   const auto denied = absl::StatusCode::kPermissionDenied;
   for (const DialTicket& ticket : {other_job, other_secret, no_secret}) {
-    EXPECT_EQ(TakeCall(ticket, kLaunchNonce, line).status().code(), denied);
+    EXPECT_EQ(TakeCall(ticket, LaunchNonce(), line).status().code(), denied);
   }
   EXPECT_EQ(TakeCall(Ticket(), std::string(kNonceBytes, 'M'), line).status().code(), denied);
-  EXPECT_EQ(TakeCall(Ticket(), kLaunchNonce, absl::StrReplaceAll(line, {{"node3", "node4"}}))
+  EXPECT_EQ(TakeCall(Ticket(), LaunchNonce(), absl::StrReplaceAll(line, {{"node3", "node4"}}))
                 .status()
                 .code(),
             denied);
   const size_t proof = line.rfind(' ') + 1;
   for (const char* instead : {"-", "", "00", "zz"}) {
-    EXPECT_FALSE(TakeCall(Ticket(), kLaunchNonce, line.substr(0, proof) + instead).ok()) << instead;
+    EXPECT_FALSE(TakeCall(Ticket(), LaunchNonce(), line.substr(0, proof) + instead).ok())
+        << instead;
   }
 }
 
 TEST(Dial, AStrangerGetsNothing) {
   for (const char* line : {"", "GET / HTTP/1.1", "muster-agent", "muster-agent node3",
                            "muster-agent node3 00 00", "muster-agent  00 00"}) {
-    EXPECT_EQ(TakeCall(Ticket(), kLaunchNonce, line).status().code(),
+    EXPECT_EQ(TakeCall(Ticket(), LaunchNonce(), line).status().code(),
               absl::StatusCode::kInvalidArgument)
         << line;
   }
   for (const char* greeting : {"", "SSH-2.0-OpenSSH_9.2", "muster-launch ", "muster-launch 00"}) {
-    EXPECT_EQ(CallLaunch(Ticket(), "node3", kAgentNonce, greeting).status().code(),
+    EXPECT_EQ(CallLaunch(Ticket(), "node3", AgentNonce(), greeting).status().code(),
               absl::StatusCode::kInvalidArgument)
         << greeting;
   }
-  const auto call = CallLaunch(Ticket(), "node3", kAgentNonce, Line(DialGreeting(kLaunchNonce)));
+  const auto call = CallLaunch(Ticket(), "node3", AgentNonce(), Line(DialGreeting(LaunchNonce())));
   for (const std::string& answer :
        {std::string(), std::string("muster-proof -"), std::string("muster-proof "),
         // The agent's own proof sent back.
