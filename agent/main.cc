@@ -70,6 +70,8 @@ int Fail(const absl::Status& status) {
 struct Channel {
   UniqueFd in;
   UniqueFd out;
+  bool dialed = false;
+  std::string secret;  // of the ticket; else it comes with the bootstrap
 };
 
 // stdin and stdout are the channel; from now on nothing else may touch them.
@@ -112,9 +114,10 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap) {
   return options;
 }
 
-// Until the job is over; the agent's exit status.
+// Until the job is over; the agent's exit status. `dialed`: that is 0 where launch knows the job's,
+// for a scheduler takes any other for a failure of its own step.
 int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, ShepherdProcess shepherd,
-            ChannelRelay& relay) {
+            ChannelRelay& relay, bool dialed) {
   uv_loop_t loop;
   uv_loop_init(&loop);
   int code = 1;
@@ -141,6 +144,8 @@ int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, Shepher
     UvRunUntil(&loop, [&ended] { return ended; });
     if (agent.ended_locally() && !agent.joined()) {  // nobody else knows why
       LogError(headline);
+    } else if (dialed) {
+      code = 0;
     }
   }
   uv_run(&loop, UV_RUN_NOWAIT);  // close callbacks
@@ -148,8 +153,7 @@ int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, Shepher
   return code;
 }
 
-// `secret`: of a ticket; over other channels it comes with the bootstrap.
-int RunOnChannel(Channel channel, const std::string& secret) {
+int RunOnChannel(Channel channel) {
   const absl::Time deadline = BootNow() + kBootstrapWithin;
   if (const absl::Status status = AnnounceAgent(channel.out.get(), deadline); !status.ok()) {
     return Fail(status);
@@ -166,8 +170,8 @@ int RunOnChannel(Channel channel, const std::string& secret) {
   if (!bootstrap.ok()) {
     return Fail(bootstrap.status());
   }
-  if (!secret.empty()) {
-    bootstrap->secret = secret;
+  if (!channel.secret.empty()) {
+    bootstrap->secret = channel.secret;
   }
   absl::StatusOr<AgentLoop::Options> options = OptionsOf(*bootstrap);
   if (!options.ok()) {
@@ -195,7 +199,7 @@ int RunOnChannel(Channel channel, const std::string& secret) {
   if (!relay.ok()) {
     return Fail(relay.status());
   }
-  return RunLoop(*bootstrap, *std::move(options), *std::move(shepherd), **relay);
+  return RunLoop(*bootstrap, *std::move(options), *std::move(shepherd), **relay, channel.dialed);
 }
 
 // `node`: as launch knows this node.
@@ -214,7 +218,11 @@ int RunDialed(const std::string& node) {
   Channel channel;
   channel.in.Reset(fcntl(socket->get(), F_DUPFD_CLOEXEC, 3));
   channel.out = *std::move(socket);
-  return RunOnChannel(std::move(channel), ticket->secret);
+  channel.dialed = true;
+  channel.secret = ticket->secret;
+  // Of this step, which need not have all nodes of the job; workers of all are to see the same.
+  unsetenv("SLURM_STEP_NODELIST");
+  return RunOnChannel(std::move(channel));
 }
 
 }  // namespace
@@ -252,5 +260,5 @@ int main(int argc, char** argv) {
     signal(SIGTERM, [](int) {});
   }
   // launch waits for our end: no static destructors of gRPC.
-  _exit(dials ? muster::RunDialed(node) : muster::RunOnChannel(muster::TakeChannel(), ""));
+  _exit(dials ? muster::RunDialed(node) : muster::RunOnChannel(muster::TakeChannel()));
 }

@@ -69,6 +69,7 @@ RoundConfig ConfigOf(const JobSpec& spec) {
 
 bool StartsHere(const JobSpec& spec, const HostEntry& host) {
   return spec.way == StartWay::kStandalone ||
+         (spec.given_hosts.has_value() && spec.given_hosts->here == host.name) ||
          (host.user.empty() && host.port == 0 && IsThisMachine(host.name));
 }
 

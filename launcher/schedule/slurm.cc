@@ -7,10 +7,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "launcher/schedule/hostlist.h"
+#include "proto/base/env_names.h"
 #include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
@@ -112,6 +112,12 @@ absl::Status CountSlots(const Variables& environment, bool step, GivenHosts& out
   return absl::OkStatus();
 }
 
+// Whether the step that we are in is the shell of salloc (use_interactive_step), by its number.
+bool IsShell(const Variables& environment) {
+  const auto* step = First(environment, {"SLURM_STEP_ID", "SLURM_STEPID"});
+  return step != nullptr && (step->second == "4294967290" || step->second == "interactive");
+}
+
 // What names the job, its place and its settings for those in it; the rest says how a step is to
 // be, or was.
 bool IsOfJob(absl::string_view name) {
@@ -128,10 +134,10 @@ bool IsOfJob(absl::string_view name) {
 
 absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environment) {
   const auto* id = First(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
-  const bool step = First(environment, {"SLURM_STEP_NODELIST"}) != nullptr;
+  const bool step = First(environment, {"SLURM_STEP_NODELIST"}) != nullptr && !IsShell(environment);
   const auto* list = step ? First(environment, {"SLURM_STEP_NODELIST"})
                           : First(environment, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
-  if (id == nullptr || list == nullptr) {
+  if (id == nullptr || list == nullptr || environment.count(kEnvJobId) != 0) {
     return std::nullopt;
   }
   const absl::StatusOr<std::vector<std::string>> names = ExpandHostList(list->second);
@@ -142,11 +148,14 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
       tasks != nullptr && tasks->second != "1") {
     return absl::InvalidArgumentError(absl::StrCat(
         "srun has started launch ", tasks->second, " times (", tasks->first,
-        "), and each would start the whole job: leave srun out, or say --rdzv-endpoint HOST:PORT ",
-        "and --nnodes with one launch a node"));
+        "), and each would start the whole job: leave srun out, say --rdzv-endpoint HOST:PORT and ",
+        "--nnodes with one launch a node, or --standalone for a job on each"));
   }
   GivenHosts out;
   out.job = absl::StrCat("Slurm job ", id->second);
+  if (const auto* here = First(environment, {"SLURMD_NODENAME"})) {
+    out.here = here->second;
+  }
   for (const std::string& name : *names) {
     HostEntry host;
     host.name = name;
@@ -162,7 +171,7 @@ std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts) {
           absl::StrCat("--nodes=", n),
           absl::StrCat("--ntasks=", n),
           "--ntasks-per-node=1",
-          absl::StrCat("--nodelist=", absl::StrJoin(hosts, ",")),
+          absl::StrCat("--nodelist=", CompressHostList(hosts)),
           "--overlap",        // other steps run beside it
           "--cpu-bind=none",  // all CPUs of the allocation; --exact would leave one
           "--mpi=none",

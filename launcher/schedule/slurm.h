@@ -3,7 +3,8 @@
 //
 // Rules:
 //  L1 in an allocation (sbatch, salloc) the job's variables count, in a step (srun) the step's:
-//     SLURM_PROCID and its kin exist in a batch script, too, and say nothing;
+//     SLURM_PROCID and its kin exist in a batch script, too, and say nothing. The shell of an
+//     interactive allocation may be a step of its own, which is none of ours;
 //  L2 slots of a host = its tasks where tasks were asked for, else its GPUs, else its CPUs;
 //  L3 srun gets a command line that is whole: no variable of the job changes it.
 #pragma once
@@ -23,10 +24,12 @@ struct GivenHosts {
   std::string job;               // "Slurm job 17", for people
   std::vector<HostEntry> hosts;  // in the scheduler's order; each with its slots
   std::string slots_are;         // "tasks", "GPUs", "CPUs"
+  std::string here;              // the one that we are on; "" = none, or unknown
 };
 
-// No value: we are in no allocation. InvalidArgument: the variables contradict each other, or are
-// not what Slurm writes; the text names the variable, and the way out.
+// No value: we are in no allocation, or in a worker of a job that launch has started there.
+// InvalidArgument: the variables contradict each other, or are not what Slurm writes; the text
+// names the variable, and the way out.
 absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(
     const std::map<std::string, std::string>& environment);
 

@@ -20,7 +20,6 @@
 #include "launcher/schedule/child_process.h"
 #include "launcher/schedule/hostlist.h"
 #include "proto/base/check.h"
-#include "proto/base/limits.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
@@ -33,7 +32,7 @@ namespace {
 
 constexpr size_t kTailLines = 8;                           // of stderr, in a failure's sentence
 constexpr size_t kStderrLineBytesMax = 4096;               // longer lines are cut
-constexpr size_t kCallersMax = kNodesMax;                  // that have proven nothing yet
+constexpr size_t kStrangersMax = 64;                       // callers besides those that are awaited
 constexpr absl::Duration kAcceptPause = absl::Seconds(1);  // without descriptors
 constexpr absl::Duration kProveWithin = absl::Seconds(10);
 // A command whose agents have all left ends by itself.
@@ -46,7 +45,7 @@ class StepStarter final : public Starter {
       : loop_(loop),
         options_(std::move(options)),
         pump_(loop, [this] { Pump(); }),
-        again_(loop, [this] { door_poll_->Start(UV_READABLE); }),
+        again_(loop, [this] { MindDoor(); }),
         child_(loop, SIGCHLD, [this] { Reap(); }) {}
 
   ~StepStarter() override {
@@ -145,7 +144,6 @@ class StepStarter final : public Starter {
       ticket_.targets.push_back(HostPort(address, door.port));
     }
     door_poll_ = std::make_unique<UvPoll>(loop_, door_.get(), [this](int) { OnDoor(); });
-    door_poll_->Start(UV_READABLE);
     LogDebug(absl::StrCat("agents call ", absl::StrJoin(ticket_.targets, ", ")));
     return absl::OkStatus();
   }
@@ -204,6 +202,7 @@ class StepStarter final : public Starter {
     step.error_poll = std::make_unique<UvPoll>(loop_, step.errors.get(),
                                                [this, &step](int) { ReadErrors(step); });
     step.error_poll->Start(UV_READABLE);
+    MindDoor();
     step.late = std::make_unique<UvTimer>(loop_, [this, &step] { OnLate(step); });
     step.late->StartAfter(options_.answer_timeout);
     return absl::OkStatus();
@@ -240,14 +239,66 @@ class StepStarter final : public Starter {
     if (line.empty()) {
       return;
     }
-    const bool all_there = std::all_of(step.nodes.begin(), step.nodes.end(),
-                                       [this](size_t index) { return nodes_.at(index).connected; });
+    const bool all_there =
+        std::all_of(step.nodes.begin(), step.nodes.end(), [this, &step](size_t index) {
+          return nodes_.at(index).connected || nodes_.at(index).step != &step;
+        });
     if (all_there && !stopping_) {  // else it is in the sentence of a failure
       LogInfo(absl::StrCat(options_.program, ": ", line));
     }
-    step.tail.push_back(std::move(line));
+    step.tail.push_back(line);
     if (step.tail.size() > kTailLines) {
       step.tail.pop_front();
+    }
+    TakeEnds(step, line);
+  }
+
+  // srun goes on while other agents live, and says whose has failed:
+  // "srun: error: node[1-2]: tasks 0-1: Exited with exit code 1".
+  void TakeEnds(const Step& step, const std::string& line) {
+    const std::string error = ": error: ";
+    const size_t begin = line.find(error);
+    const size_t end = line.find(": task");
+    if (begin == std::string::npos || end == std::string::npos || end < begin + error.size()) {
+      return;
+    }
+    const absl::StatusOr<std::vector<std::string>> hosts =
+        ExpandHostList(line.substr(begin + error.size(), end - begin - error.size()));
+    for (const size_t index : hosts.ok() ? step.nodes : std::vector<size_t>()) {
+      Node& node = nodes_.at(index);
+      if (node.step != &step ||
+          std::find(hosts->begin(), hosts->end(), node.target.host) == hosts->end()) {
+        continue;
+      }
+      if (!node.connected) {
+        Fail(index, absl::StrJoin(step.tail, " | "));
+        continue;
+      }
+      node.step = nullptr;
+      node.connected = false;
+      if (!stopping_) {
+        callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", line));
+      }
+    }
+    MindDoor();
+  }
+
+  size_t Awaited() const {
+    return static_cast<size_t>(std::count_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
+      return node.second.step != nullptr && !node.second.connected;
+    }));
+  }
+
+  // Whoever calls when nobody is awaited stays outside.
+  void MindDoor() {
+    if (door_poll_ == nullptr || again_.active()) {
+      return;
+    }
+    if (Awaited() > 0) {
+      door_poll_->Start(UV_READABLE);
+    } else {
+      door_poll_->Stop();
+      callers_.clear();
     }
   }
 
@@ -260,7 +311,7 @@ class StepStarter final : public Starter {
       again_.StartAfter(kAcceptPause);
     }
     absl::StatusOr<std::string> nonce = MakeNonce();
-    if (!socket.valid() || !nonce.ok() || callers_.size() >= kCallersMax) {
+    if (!socket.valid() || !nonce.ok() || callers_.size() >= Awaited() + kStrangersMax) {
       return;  // it tries again
     }
     const auto at = callers_.insert(callers_.end(), Caller{});
@@ -347,6 +398,7 @@ class StepStarter final : public Starter {
     Node& node = nodes_.at(index);
     node.channel.reset();
     node.connected = true;
+    MindDoor();
     LogDebug(absl::StrCat(node.target.host, ": the agent answers"));
     if (!stopping_) {
       callbacks_.on_connected(index, std::move(socket));
@@ -355,7 +407,7 @@ class StepStarter final : public Starter {
 
   void OnLate(Step& step) {
     for (const size_t index : std::vector<size_t>(step.nodes)) {
-      if (!nodes_.at(index).connected) {
+      if (nodes_.at(index).step == &step && !nodes_.at(index).connected) {
         Fail(index, absl::StrCat("no call within ", absl::FormatDuration(options_.answer_timeout),
                                  " (to ", absl::StrJoin(ticket_.targets, ", "), ")", Tail(step),
                                  "; can the node connect to this one? --port-range, --iface and ",

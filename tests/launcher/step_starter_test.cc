@@ -89,6 +89,16 @@ TEST_F(StepStarterTest, ANodeThatDoesNotCallIsNamedWithWhatToLookAt) {
   EXPECT_EQ(Line(0), "job j1 secret geheim node 0\n");
 }
 
+TEST_F(StepStarterTest, TheEndOfOneAgentIsToldWhileOthersGoOn) {
+  Srun();
+  Start(0, "node0");
+  Start(1, "dies");
+  Until([this] { return exited_.contains(1); }, "its end");
+  EXPECT_EQ(exited_[1], "dies: srun: error: dies: task 0: Killed");
+  EXPECT_TRUE(sockets_.contains(0));
+  EXPECT_FALSE(exited_.contains(0));
+}
+
 TEST_F(StepStarterTest, WhoDoesNotKnowTheSecretOrIsNotAwaitedGetsNothing) {
   Srun();
   Start(0, "stranger");

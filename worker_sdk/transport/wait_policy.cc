@@ -1,8 +1,10 @@
 #include "worker_sdk/transport/wait_policy.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 
 namespace muster {
@@ -10,6 +12,23 @@ namespace {
 
 // Most waits between ranks that all run are shorter; asking the kernel takes 2 us.
 constexpr std::chrono::microseconds kBeforeWeAsk{20};
+// With many cores it takes longer.
+constexpr std::chrono::milliseconds kAskEvery{1};
+
+// Where we may not run on all cores, the number says nothing of ours.
+bool MayRunAnywhere(long cores) {
+  cpu_set_t mask;
+  return sched_getaffinity(0, sizeof(mask), &mask) == 0 && CPU_COUNT(&mask) >= cores;
+}
+
+bool LooksCrowded() {
+  static const int load = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+  static const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  static const bool anywhere = MayRunAnywhere(cores);
+  char text[64];
+  const ssize_t size = anywhere ? pread(load, text, sizeof(text), 0) : 0;
+  return size > 0 && IsCrowded({text, static_cast<size_t>(size)}, cores);
+}
 
 }  // namespace
 
@@ -30,11 +49,14 @@ bool WaitPolicy::IsLong(std::chrono::nanoseconds waited, bool shares_core) const
 }
 
 bool IsCrowded() {
-  static const int load = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-  static const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  char text[64];
-  const ssize_t size = pread(load, text, sizeof(text), 0);
-  return size > 0 && IsCrowded({text, static_cast<size_t>(size)}, cores);
+  // The last answer, and when it was had.
+  static std::atomic<int64_t> asked{INT64_MIN};
+  static std::atomic<bool> crowded{false};
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch() / kAskEvery;
+  if (asked.exchange(now, std::memory_order_relaxed) != now) {
+    crowded.store(LooksCrowded(), std::memory_order_relaxed);
+  }
+  return crowded.load(std::memory_order_relaxed);
 }
 
 // "0.20 0.18 0.12 <running now>/<threads> <last process>"
@@ -43,7 +65,8 @@ bool IsCrowded(std::string_view loadavg, long cores) {
   const std::string_view number = before.substr(before.rfind(' ') + 1);  // none: npos + 1 is 0
   long running = 0;
   std::from_chars(number.data(), number.data() + number.size(), running);
-  return running > cores;
+  // On a large machine some daemon or other always runs.
+  return running > cores + cores / 4;
 }
 
 }  // namespace muster

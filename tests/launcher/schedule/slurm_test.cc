@@ -91,12 +91,18 @@ INSTANTIATE_TEST_SUITE_P(
              "SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 SLURM_STEP_TASKS_PER_NODE=1 "
              "SLURM_TASKS_PER_NODE=1 SLURM_NTASKS_PER_NODE=3",
              "node2:1 (tasks)"},
+        Case{"the shell of salloc is a step of its own",
+             "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node[0-1] SLURM_STEP_ID=4294967290 "
+             "SLURM_STEP_NODELIST=node0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1 "
+             "SLURM_TASKS_PER_NODE=4(x2) SLURM_NTASKS=8",
+             "node0:4 node1:4 (tasks)"},
         Case{"no counts at all", "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node[0,3]",
              "node0:1 node3:1 (nodes)"}));
 
 TEST(Slurm, OutsideOfAJobThereIsNothing) {
   for (const char* none : {"", "SLURM_CONF=/etc/slurm.conf", "SLURM_JOB_ID=3",
-                           "SLURM_JOB_NODELIST=a", "SLURM_JOB_ID=3 SLURM_JOB_NODELIST="}) {
+                           "SLURM_JOB_NODELIST=a", "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=",
+                           "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a MUSTER_JOB_ID=job-1"}) {
     const auto given = HostsOfSlurm(Env(none));
     ASSERT_TRUE(given.ok()) << none;
     EXPECT_FALSE(given->has_value()) << none;
@@ -133,11 +139,11 @@ INSTANTIATE_TEST_SUITE_P(
             "srun has started launch 2 times"}));
 
 TEST(Slurm, OneStepStartsAnAgentOnEachHost) {
-  EXPECT_THAT(SrunCommand({"node1", "node7"}),
-              ElementsAre("srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1",
-                          "--nodelist=node1,node7", "--overlap", "--cpu-bind=none", "--mpi=none",
-                          "--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--export=ALL",
-                          "--job-name=muster"));
+  EXPECT_THAT(
+      SrunCommand({"node1", "node7"}),
+      ElementsAre("srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=node[1,7]",
+                  "--overlap", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0",
+                  "--no-kill", "--export=ALL", "--job-name=muster"));
 }
 
 TEST(Slurm, NoVariableOfTheJobChangesTheStep) {

@@ -54,7 +54,8 @@ TEST(WaitPolicy, OnACrowdedMachineAWaitIsLongEarlyUnlessTheCrowdIsOurs) {
 TEST(WaitPolicy, ReadsTheNumberOfRunningThreads) {
   EXPECT_FALSE(IsCrowded("0.20 9.18 9.12 2/80 11206\n", 2));
   EXPECT_TRUE(IsCrowded("0.20 0.18 0.12 3/80 11206\n", 2));
-  EXPECT_TRUE(IsCrowded("17/80", 16));
+  EXPECT_TRUE(IsCrowded("21/80", 16));
+  EXPECT_FALSE(IsCrowded("20/80", 16));
   for (const char* nonsense :
        {"", " ", "/", "x/80", "0.2 0.1 0.1 /80", "99999999999999999999/80"}) {
     EXPECT_FALSE(IsCrowded(nonsense, 0)) << nonsense;
