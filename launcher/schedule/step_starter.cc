@@ -18,23 +18,20 @@
 #include "absl/strings/str_join.h"
 #include "launcher/schedule/bootstrap_channel.h"
 #include "launcher/schedule/child_process.h"
+#include "launcher/schedule/dial_door.h"
 #include "launcher/schedule/hostlist.h"
 #include "proto/base/check.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/wire/dial.h"
-#include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
 namespace {
 
-constexpr size_t kTailLines = 8;                           // of stderr, in a failure's sentence
-constexpr size_t kStderrLineBytesMax = 4096;               // longer lines are cut
-constexpr size_t kStrangersMax = 64;                       // callers besides those that are awaited
-constexpr absl::Duration kAcceptPause = absl::Seconds(1);  // without descriptors
-constexpr absl::Duration kProveWithin = absl::Seconds(10);
+constexpr size_t kTailLines = 8;              // of stderr, in a failure's sentence
+constexpr size_t kStderrLineBytesMax = 4096;  // longer lines are cut
 // A command whose agents have all left ends by itself.
 constexpr absl::Duration kEndWithin = absl::Seconds(1);
 constexpr absl::Duration kKillAfter = absl::Seconds(2);
@@ -45,7 +42,6 @@ class StepStarter final : public Starter {
       : loop_(loop),
         options_(std::move(options)),
         pump_(loop, [this] { Pump(); }),
-        again_(loop, [this] { MindDoor(); }),
         child_(loop, SIGCHLD, [this] { Reap(); }) {}
 
   ~StepStarter() override {
@@ -71,10 +67,9 @@ class StepStarter final : public Starter {
     stopping_ = true;
     stop_done_ = std::move(done);
     waiting_.clear();
-    again_.Stop();
-    door_poll_.reset();
-    door_.Reset();
-    callers_.clear();
+    if (door_ != nullptr) {
+      door_->Await(0);
+    }
     for (auto& [index, node] : nodes_) {
       node.channel.reset();
     }
@@ -102,16 +97,6 @@ class StepStarter final : public Starter {
     bool connected = false;
     std::unique_ptr<BootstrapChannel> channel;
   };
-  // A connection that has not said yet which node it is.
-  struct Caller {
-    UniqueFd socket;
-    std::string nonce;
-    std::string line;
-    std::unique_ptr<UvPoll> poll;
-    std::unique_ptr<UvTimer> timer;
-  };
-  using Callers = std::list<Caller>;
-
   void Pump() {
     if (stopping_) {
       return CheckStopped();
@@ -133,18 +118,23 @@ class StepStarter final : public Starter {
   }
 
   absl::Status Listen() {
-    if (door_.valid()) {
+    if (door_ != nullptr) {
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(StepDoor door, options_.listen());
-    door_ = std::move(door.socket);
-    ticket_.job_id = options_.job_id;
-    ticket_.secret = options_.secret;
+    DialTicket ticket;
+    ticket.job_id = options_.job_id;
+    ticket.secret = options_.secret;
     for (const std::string& address : options_.addresses) {
-      ticket_.targets.push_back(HostPort(address, door.port));
+      ticket.targets.push_back(HostPort(address, door.port));
     }
-    door_poll_ = std::make_unique<UvPoll>(loop_, door_.get(), [this](int) { OnDoor(); });
-    LogDebug(absl::StrCat("agents call ", absl::StrJoin(ticket_.targets, ", ")));
+    LogDebug(absl::StrCat("agents call ", absl::StrJoin(ticket.targets, ", ")));
+    door_ = std::make_unique<DialDoor>(
+        loop_, std::move(door.socket), std::move(ticket),
+        DialDoor::Callbacks{[this](const std::string& node) { return MayCome(node); },
+                            [this](const std::string& node, UniqueFd socket) {
+                              OnAgent(node, std::move(socket));
+                            }});
     return absl::OkStatus();
   }
 
@@ -174,7 +164,7 @@ class StepStarter final : public Starter {
     std::vector<std::string> argv = options_.command(hosts);
     argv.insert(argv.end(), {options_.agent_path, "--dial"});
     // It fits into the channel, which is empty.
-    const std::string text = TicketText(ticket_);
+    const std::string text = TicketText(door_->ticket());
     const bool told = send(step.channel.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
                       static_cast<ssize_t>(text.size());
     shutdown(step.channel.get(), SHUT_WR);
@@ -235,7 +225,7 @@ class StepStarter final : public Starter {
     return n > 0;
   }
 
-  void AddLine(Step& step, std::string line) {
+  void AddLine(Step& step, const std::string& line) {
     if (line.empty()) {
       return;
     }
@@ -283,115 +273,43 @@ class StepStarter final : public Starter {
     MindDoor();
   }
 
-  size_t Awaited() const {
-    return static_cast<size_t>(std::count_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
-      return node.second.step != nullptr && !node.second.connected;
-    }));
-  }
-
-  // Whoever calls when nobody is awaited stays outside.
   void MindDoor() {
-    if (door_poll_ == nullptr || again_.active()) {
-      return;
-    }
-    if (Awaited() > 0) {
-      door_poll_->Start(UV_READABLE);
-    } else {
-      door_poll_->Stop();
-      callers_.clear();
+    if (door_ != nullptr && !stopping_) {
+      door_->Await(
+          static_cast<size_t>(std::count_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
+            return node.second.step != nullptr && !node.second.connected;
+          })));
     }
   }
 
-  void OnDoor() {
-    UniqueFd socket(accept4(door_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
-      LogWarning(absl::StrCat("a node's call cannot be accepted: ", std::strerror(errno),
-                              ": raise `ulimit -n`"));
-      door_poll_->Stop();
-      again_.StartAfter(kAcceptPause);
-    }
-    absl::StatusOr<std::string> nonce = MakeNonce();
-    if (!socket.valid() || !nonce.ok() || callers_.size() >= Awaited() + kStrangersMax) {
-      return;  // it tries again
-    }
-    const auto at = callers_.insert(callers_.end(), Caller{});
-    at->socket = std::move(socket);
-    at->nonce = *std::move(nonce);
-    const std::string greeting = DialGreeting(at->nonce);
-    if (send(at->socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(greeting.size())) {
-      callers_.erase(at);
-      return;
-    }
-    at->poll = std::make_unique<UvPoll>(loop_, at->socket.get(), [this, at](int) { OnCaller(at); });
-    at->poll->Start(UV_READABLE);
-    at->timer = std::make_unique<UvTimer>(
-        loop_, [this, at] { Drop(at, "it does not say which node it is"); });
-    at->timer->StartAfter(kProveWithin);
+  std::map<size_t, Node>::iterator Find(const std::string& host) {
+    return std::find_if(nodes_.begin(), nodes_.end(),
+                        [&host](const auto& one) { return one.second.target.host == host; });
   }
 
-  void OnCaller(Callers::iterator at) {
-    char one = 0;
-    // The caller sends no more before it has our answer.
-    for (;;) {
-      const ssize_t n = recv(at->socket.get(), &one, 1, MSG_DONTWAIT);
-      if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-        return;
-      }
-      if (n <= 0 || at->line.size() > kDialLineBytesMax) {
-        return Drop(at, n <= 0 ? "it has closed the connection" : "its line is too long");
-      }
-      if (one == '\n') {
-        return OnCall(at);
-      }
-      at->line.push_back(one);
-    }
+  bool MayCome(const std::string& host) {
+    const auto node = Find(host);
+    return node != nodes_.end() && node->second.step != nullptr && !node->second.connected &&
+           node->second.channel == nullptr;
   }
 
-  void OnCall(Callers::iterator at) {
-    const absl::StatusOr<DialCaller> caller = TakeCall(ticket_, at->nonce, at->line);
-    if (!caller.ok()) {
-      return Drop(at, caller.status().message());
-    }
-    const auto node = std::find_if(nodes_.begin(), nodes_.end(), [&caller](const auto& one) {
-      return one.second.target.host == caller->node;
-    });
-    if (node == nodes_.end() || node->second.step == nullptr || node->second.connected ||
-        node->second.channel != nullptr) {
-      return Drop(at, absl::StrCat("no agent of '", caller->node, "' is awaited"));
-    }
-    absl::StatusOr<std::string> frame = FrameOf(node->second.target.bootstrap);
-    if (!frame.ok()) {
-      Drop(at, frame.status().message());
-      return Fail(node->first, std::string(frame.status().message()));
-    }
-    if (send(at->socket.get(), caller->answer.data(), caller->answer.size(), MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(caller->answer.size())) {
-      return Drop(at, "it has closed the connection");
-    }
+  void OnAgent(const std::string& host, UniqueFd socket) {
+    const auto node = Find(host);
     const size_t index = node->first;
-    at->poll.reset();
+    AgentBootstrap bootstrap = node->second.target.bootstrap;
+    bootstrap.secret.clear();  // it came with the ticket
+    absl::StatusOr<std::string> frame = BootstrapFrame(bootstrap);
+    if (!frame.ok()) {
+      return Fail(index, std::string(frame.status().message()));
+    }
     node->second.channel = std::make_unique<BootstrapChannel>(
-        loop_, std::move(at->socket), *std::move(frame), nullptr,
+        loop_, std::move(socket), *std::move(frame), nullptr,
         BootstrapChannel::Callbacks{
-            [this, index](UniqueFd socket) { OnReady(index, std::move(socket)); },
+            [this, index](UniqueFd ready) { OnReady(index, std::move(ready)); },
             [this, index](const std::string& why, bool) {
               nodes_.at(index).channel.reset();
               Fail(index, why);
             }});
-    callers_.erase(at);
-  }
-
-  // The secret came with the ticket.
-  static absl::StatusOr<std::string> FrameOf(const AgentBootstrap& bootstrap) {
-    AgentBootstrap open = bootstrap;
-    open.secret.clear();
-    return BootstrapFrame(open);
-  }
-
-  void Drop(Callers::iterator at, absl::string_view why) {
-    LogDebug(absl::StrCat("a caller is dropped: ", why));
-    callers_.erase(at);
   }
 
   void OnReady(size_t index, UniqueFd socket) {
@@ -408,10 +326,11 @@ class StepStarter final : public Starter {
   void OnLate(Step& step) {
     for (const size_t index : std::vector<size_t>(step.nodes)) {
       if (nodes_.at(index).step == &step && !nodes_.at(index).connected) {
-        Fail(index, absl::StrCat("no call within ", absl::FormatDuration(options_.answer_timeout),
-                                 " (to ", absl::StrJoin(ticket_.targets, ", "), ")", Tail(step),
-                                 "; can the node connect to this one? --port-range, --iface and ",
-                                 "a firewall decide"));
+        Fail(index,
+             absl::StrCat("no call within ", absl::FormatDuration(options_.answer_timeout), " (to ",
+                          absl::StrJoin(door_->ticket().targets, ", "), ")", Tail(step),
+                          "; can the node connect to this one? --port-range, --iface and ",
+                          "a firewall decide"));
       }
     }
   }
@@ -459,6 +378,7 @@ class StepStarter final : public Starter {
     Node& node = nodes_.at(index);
     node.step = nullptr;
     node.channel.reset();
+    MindDoor();
     if (!stopping_) {
       callbacks_.on_failed(index, absl::StrCat(node.target.host, ": ", reason));
     }
@@ -499,19 +419,15 @@ class StepStarter final : public Starter {
   uv_loop_t* const loop_;
   const StepOptions options_;
   Callbacks callbacks_;
-  DialTicket ticket_;  // once we listen
-  UniqueFd door_;
-  std::unique_ptr<UvPoll> door_poll_;
+  std::unique_ptr<DialDoor> door_;  // once we listen
   std::map<size_t, Node> nodes_;
   std::deque<size_t> waiting_;
   std::list<Step> steps_;
-  Callers callers_;
   bool stopping_ = false;
   int urged_ = 0;
   std::function<void()> stop_done_;
   std::unique_ptr<UvTimer> urge_;
   UvTimer pump_;
-  UvTimer again_;  // accepting
   UvSignal child_;
 };
 

@@ -1,0 +1,114 @@
+#include "launcher/schedule/dial_door.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "proto/base/log.h"
+#include "proto/wire/secret.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kStrangersMax = 64;
+constexpr absl::Duration kProveWithin = absl::Seconds(10);
+constexpr absl::Duration kAcceptPause = absl::Seconds(1);  // without descriptors
+
+bool SendLine(const UniqueFd& socket, const std::string& line) {
+  // One of the first of its connection: there is room.
+  return send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(line.size());
+}
+
+}  // namespace
+
+DialDoor::DialDoor(uv_loop_t* loop, UniqueFd socket, DialTicket ticket, Callbacks callbacks)
+    : loop_(loop),
+      socket_(std::move(socket)),
+      ticket_(std::move(ticket)),
+      callbacks_(std::move(callbacks)),
+      poll_(loop, socket_.get(), [this](int) { OnDoor(); }),
+      again_(loop, [this] { Await(awaited_); }) {}
+
+void DialDoor::Await(size_t agents) {
+  awaited_ = agents;
+  if (agents == 0) {
+    poll_.Stop();
+    again_.Stop();
+    callers_.clear();
+  } else if (!again_.active()) {
+    poll_.Start(UV_READABLE);
+  }
+}
+
+void DialDoor::OnDoor() {
+  UniqueFd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+    LogWarning(absl::StrCat("a node's call cannot be accepted: ", std::strerror(errno),
+                            ": raise `ulimit -n`"));
+    poll_.Stop();
+    again_.StartAfter(kAcceptPause);
+  }
+  absl::StatusOr<std::string> nonce = MakeNonce();
+  if (!socket.valid() || !nonce.ok() || callers_.size() >= awaited_ + kStrangersMax) {
+    return;  // it tries again
+  }
+  const auto at = callers_.insert(callers_.end(), Caller{});
+  at->socket = std::move(socket);
+  at->nonce = *std::move(nonce);
+  if (!SendLine(at->socket, DialGreeting(at->nonce))) {
+    return Drop(at, "it has closed the connection");
+  }
+  at->poll = std::make_unique<UvPoll>(loop_, at->socket.get(), [this, at](int) { OnCaller(at); });
+  at->poll->Start(UV_READABLE);
+  at->timer = std::make_unique<UvTimer>(
+      loop_, [this, at] { Drop(at, "it does not say which node it is"); });
+  at->timer->StartAfter(kProveWithin);
+}
+
+void DialDoor::OnCaller(Callers::iterator at) {
+  char one = 0;
+  // The caller sends no more before it has our answer.
+  for (;;) {
+    const ssize_t n = recv(at->socket.get(), &one, 1, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return;
+    }
+    if (n <= 0 || at->line.size() > kDialLineBytesMax) {
+      return Drop(at, n <= 0 ? "it has closed the connection" : "its line is too long");
+    }
+    if (one == '\n') {
+      return OnCall(at);
+    }
+    at->line.push_back(one);
+  }
+}
+
+void DialDoor::OnCall(Callers::iterator at) {
+  const absl::StatusOr<DialCaller> caller = TakeCall(ticket_, at->nonce, at->line);
+  if (!caller.ok()) {
+    return Drop(at, caller.status().message());
+  }
+  if (!callbacks_.may_come(caller->node)) {
+    return Drop(at, absl::StrCat("no agent of '", caller->node, "' is awaited"));
+  }
+  if (!SendLine(at->socket, caller->answer)) {
+    return Drop(at, "it has closed the connection");
+  }
+  at->poll.reset();
+  UniqueFd socket = std::move(at->socket);
+  callers_.erase(at);
+  callbacks_.on_agent(caller->node, std::move(socket));
+}
+
+void DialDoor::Drop(Callers::iterator at, absl::string_view why) {
+  LogDebug(absl::StrCat("a caller is dropped: ", why));
+  callers_.erase(at);
+}
+
+}  // namespace muster
