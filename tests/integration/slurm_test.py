@@ -79,4 +79,4 @@ def test_an_srun_that_is_not_there_is_named(slurm):
 
 def test_the_plan_names_the_command(slurm):
     result = slurm.alloc(f"{LAUNCH} --nproc-per-node 1 --plan true", "-N3")
-    assert re.search(r"srun: srun --nodes=2 --ntasks=2 .*--nodelist=node\[1-2\] .*muster-agent --dial", result.text), result
+    assert re.search(r"srun: srun --nodes=2 --ntasks=2 .*--nodelist=node\[1-2\]' .*muster-agent --dial", result.text), result
