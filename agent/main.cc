@@ -50,15 +50,11 @@ absl::StatusOr<NodeFacts> Facts(const AgentBootstrap& bootstrap) {
   query.other_nodes = !bootstrap.plan.standalone;
   query.iface = bootstrap.plan.iface;
   query.route_to = bootstrap.route_to;
+  query.route_is_hint = true;
   const char* ssh = std::getenv("SSH_CONNECTION");
   query.ssh_connection = ssh == nullptr ? "" : ssh;
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  absl::StatusOr<NodeFacts> facts = ReadNodeFacts(query);
-  if (absl::IsUnavailable(facts.status())) {
-    query.route_to.clear();  // only a hint: a name that ssh's own configuration knows, for one
-    facts = ReadNodeFacts(query);
-  }
-  return facts;
+  return ReadNodeFacts(query);
 }
 
 int Fail(const absl::Status& status) {
@@ -220,8 +216,6 @@ int RunDialed(const std::string& node) {
   channel.out = *std::move(socket);
   channel.dialed = true;
   channel.secret = ticket->secret;
-  // Of this step, which need not have all nodes of the job; workers of all are to see the same.
-  unsetenv("SLURM_STEP_NODELIST");
   return RunOnChannel(std::move(channel));
 }
 

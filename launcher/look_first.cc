@@ -116,13 +116,11 @@ std::vector<std::string> StepCommand(const JobSpec& spec, const std::string& age
       hosts.push_back(node.host.name);
     }
   }
-  if (hosts.empty()) {
-    return {};
-  }
-  std::vector<std::string> command = SrunCommand(hosts);
-  command.insert(command.end(), {agent_path, "--dial"});
-  return command;
+  return hosts.empty() ? hosts : SrunCommand(hosts, agent_path);
 }
+
+// Started on another machine, which we have not asked anything.
+bool IsRemote(const PlanNode& node) { return node.starter == "ssh" || node.starter == "srun"; }
 
 }  // namespace
 
@@ -150,9 +148,7 @@ absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& 
       ASSIGN_OR_RETURN(node.workers, WorkersLikeHere(spec, i));
     }
   }
-  if (std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& node) {
-        return node.starter == "ssh" || node.starter == "srun";
-      })) {
+  if (std::any_of(plan.nodes.begin(), plan.nodes.end(), IsRemote)) {
     plan.environment = EnvironmentToForward(OwnEnvironment(), spec.plan);
   }
   NumberRanks(plan);
@@ -191,7 +187,7 @@ int ShowEnvironment(const JobSpec& spec) {
     return kExitUsage;
   }
   const PlanNode& node = plan->nodes[assignment->node_rank.value];
-  if (node.starter == "ssh" || node.starter == "srun") {
+  if (IsRemote(node)) {
     facts->hostname = node.name;
     assumed = true;
   }

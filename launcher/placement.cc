@@ -263,6 +263,16 @@ absl::Status PlaceByRankFile(JobSpec& spec, const FileReader& read_file) {
   return absl::OkStatus();
 }
 
+// As Slurm writes it.
+std::string ListOfNodes(const JobSpec& spec) {
+  std::vector<std::string> names;
+  names.reserve(spec.nodes.size());
+  for (const NodeWorkers& node : spec.nodes) {
+    names.push_back(node.host.name);
+  }
+  return CompressHostList(names);
+}
+
 }  // namespace
 
 std::string TotalSaid(const JobSpec& spec) {
@@ -294,7 +304,12 @@ absl::Status PlaceOnHosts(JobSpec& spec, const FileReader& read_file) {
   }
   RETURN_IF_ERROR(ReadHosts(spec, read_file));
   RETURN_IF_ERROR(ExcludeHosts(spec));
-  return spec.Has(OptionId::kRankfile) ? PlaceByRankFile(spec, read_file) : CountHosts(spec);
+  RETURN_IF_ERROR(spec.Has(OptionId::kRankfile) ? PlaceByRankFile(spec, read_file)
+                                                : CountHosts(spec));
+  if (spec.given_hosts.has_value()) {
+    spec.plan.slurm_nodelist = ListOfNodes(spec);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Contradiction(const JobSpec& spec, OptionId a, OptionId b, absl::string_view why) {

@@ -25,6 +25,7 @@
 #include "launcher/jobs/job_id.h"
 #include "launcher/node_overrides.h"
 #include "launcher/proctable.h"
+#include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/local_starter.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "launcher/schedule/step_starter.h"
@@ -123,21 +124,23 @@ class HostsJob {
     }
     StepOptions out;
     out.program = "srun";
-    out.command = SrunCommand;
+    out.command = [agent_path](const std::vector<std::string>& hosts) {
+      return SrunCommand(hosts, agent_path);
+    };
+    out.ended_hosts = EndedHosts;
     out.environment = SrunEnvironment(OwnEnvironment());
-    out.agent_path = agent_path;
     out.job_id = spec_.plan.job_id;
     out.secret = secret_;
-    out.addresses = {OwnAddress()};
-    out.listen = [ports = spec_.plan.ports]() -> absl::StatusOr<StepDoor> {
-      ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, ports));
-      return StepDoor{std::move(bound.fd), bound.port};
+    out.listen = [this]() -> absl::StatusOr<StepDoor> {
+      ASSIGN_OR_RETURN(const std::string address, OwnAddress());
+      ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, spec_.plan.ports));
+      return StepDoor{std::move(bound.fd), {HostPort(address, bound.port)}};
     };
     return MakeStepStarter(loop_, std::move(out));
   }
 
   // By which the other nodes reach us.
-  std::string OwnAddress() const {
+  absl::StatusOr<std::string> OwnAddress() const {
     if (!spec_.local_addr.empty()) {
       return spec_.local_addr;
     }
@@ -145,12 +148,9 @@ class HostsJob {
     query.other_nodes = true;
     query.iface = spec_.plan.iface;
     query.route_to = OtherMachine();
-    absl::StatusOr<LocalAddress> chosen = ChooseAddress(query);
-    if (absl::IsUnavailable(chosen.status())) {
-      query.route_to.clear();  // a name that only the scheduler knows
-      chosen = ChooseAddress(query);
-    }
-    return chosen.ok() ? chosen->address : Hostname();
+    query.route_is_hint = true;
+    ASSIGN_OR_RETURN(LocalAddress chosen, ChooseAddress(query));
+    return std::move(chosen.address);
   }
 
   // "" = there is none.

@@ -246,6 +246,7 @@ EnvBase FilterEnvironment(const std::vector<std::string>& inherited, const WorkP
     });
   }
   base.slurm = SlurmModeOf(plan, base.Find("SLURM_JOB_ID") != nullptr);
+  base.slurm_nodelist = plan.slurm_nodelist;
   for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
     if (const char* list = base.Find(name); list != nullptr && base.slurm_nodelist.empty()) {
       base.slurm_nodelist = list;

@@ -36,7 +36,7 @@ struct EnvBase {
   std::vector<EnvVar> removed;       // what the workers do not get, and why
   std::set<std::string> unset;       // the user wants these absent, so we do not set them either
   SlurmMode slurm = SlurmMode::kNone;
-  std::string slurm_nodelist;        // of the step or job, "" = unknown
+  std::string slurm_nodelist;        // of launch's job, the step or the job, "" = unknown
   bool slurm_cpus_per_task = false;  // it was set
 
   // Value of a variable; null when it is not there. The pointer lives as long as `entries`.

@@ -1,26 +1,26 @@
 #include "agent/io/dial.h"
 
-#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <uv.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <optional>
+#include <memory>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/io/tcp_connector.h"
+#include "proto/base/await_fd.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/secret.h"
-#include "proto/wire/uv_handles.h"
 
 namespace muster {
 namespace {
@@ -29,25 +29,11 @@ constexpr absl::Duration kTryWithin = absl::Seconds(3);    // one address
 constexpr absl::Duration kTalkWithin = absl::Seconds(10);  // its answers
 constexpr std::chrono::milliseconds kBetweenRounds{300};
 
-absl::Status AwaitBytes(int fd, absl::Time deadline) {
-  for (;;) {
-    const int64_t left = absl::ToInt64Milliseconds(deadline - BootNow());
-    pollfd one = {fd, POLLIN, 0};
-    const int ready = poll(&one, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30)));
-    if (ready > 0) {
-      return absl::OkStatus();
-    }
-    if (ready == 0 && left <= 0) {
-      return absl::DeadlineExceededError("nothing came in time");
-    }
-  }
-}
-
 // Up to the newline, which is read, too, and not one byte more.
 absl::StatusOr<std::string> ReadLine(int fd, absl::Time deadline) {
   std::string line;
   while (line.size() <= kDialLineBytesMax) {
-    RETURN_IF_ERROR(AwaitBytes(fd, deadline));
+    RETURN_IF_ERROR(AwaitFd(fd, POLLIN, deadline, "an answer"));
     char one = 0;
     const ssize_t n = read(fd, &one, 1);
     if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {
@@ -61,19 +47,38 @@ absl::StatusOr<std::string> ReadLine(int fd, absl::Time deadline) {
   return absl::InvalidArgumentError("what answers there is no launch");
 }
 
-absl::StatusOr<UniqueFd> Connect(const std::string& target) {
-  uv_loop_t loop;
-  uv_loop_init(&loop);
-  std::optional<absl::StatusOr<UniqueFd>> connected;
-  {
-    TcpConnector connector(&loop, target, kTryWithin, [&connected](absl::StatusOr<UniqueFd> fd) {
-      connected = std::move(fd);
-    });
-    UvRunUntil(&loop, [&connected] { return connected.has_value(); });
+absl::Status ConnectTo(int fd, const addrinfo& address, absl::Time deadline) {
+  if (connect(fd, address.ai_addr, address.ai_addrlen) == 0) {
+    return absl::OkStatus();
   }
-  uv_run(&loop, UV_RUN_DEFAULT);  // what is being closed
-  uv_loop_close(&loop);
-  return *std::move(connected);
+  int error = errno;
+  if (error == EINPROGRESS) {
+    RETURN_IF_ERROR(AwaitFd(fd, POLLOUT, deadline, "an answer"));
+    socklen_t size = sizeof(error);
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  }
+  return error == 0 ? absl::OkStatus() : absl::UnavailableError(std::strerror(error));
+}
+
+// No loop of libuv: its threads would be there before the shepherd is forked.
+absl::StatusOr<UniqueFd> Connect(const std::string& target) {
+  ASSIGN_OR_RETURN(const auto parts, SplitTarget(target));
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(parts.first.c_str(), parts.second.c_str(), &hints, &found);
+      error != 0) {
+    return absl::UnavailableError(gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  UniqueFd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) {
+    return absl::UnavailableError(absl::StrCat("socket: ", std::strerror(errno)));
+  }
+  RETURN_IF_ERROR(ConnectTo(socket.get(), *found, BootNow() + kTryWithin));
+  const int on = 1;
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  return socket;
 }
 
 absl::Status Talk(const DialTicket& ticket, const std::string& node, int socket) {
@@ -99,7 +104,7 @@ absl::Status Talk(const DialTicket& ticket, const std::string& node, int socket)
 absl::StatusOr<DialTicket> ReadTicket(int fd, absl::Time deadline) {
   std::string text;
   while (!absl::EndsWith(text, "\nend\n")) {
-    RETURN_IF_ERROR(AwaitBytes(fd, deadline));
+    RETURN_IF_ERROR(AwaitFd(fd, POLLIN, deadline, "the ticket"));
     char bytes[4096];
     const ssize_t n = read(fd, bytes, sizeof(bytes));
     if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {

@@ -298,9 +298,12 @@ absl::StatusOr<LocalAddress> ChooseAddress(const NodeQuery& query) {
     return ByIface(query.iface, interfaces);
   }
   if (!query.route_to.empty()) {
-    ASSIGN_OR_RETURN(const std::vector<IpAddress> targets, Resolve(query.route_to));
+    const absl::StatusOr<std::vector<IpAddress>> targets = Resolve(query.route_to);
+    if (!targets.ok() && !query.route_is_hint) {
+      return targets.status();
+    }
     const std::string why = absl::StrCat("the route to ", query.route_to);
-    if (auto chosen = ByRoute(targets, interfaces, why); chosen.has_value()) {
+    if (auto chosen = ByRoute(targets.value_or(std::vector<IpAddress>()), interfaces, why)) {
       return *chosen;
     }
   }

@@ -20,6 +20,7 @@ struct NodeQuery {
   bool other_nodes = false;            // false: one machine, 127.0.0.1 and no interface
   std::string iface;                   // --iface NAME | CIDR: decides where given
   std::string route_to;                // host or address of the master; a name is resolved
+  bool route_is_hint = false;          // a name that only ssh or a scheduler knows is left out
   std::string ssh_connection;          // $SSH_CONNECTION: where sshd was reached; else the route
   const char* cuda_visible = nullptr;  // $CUDA_VISIBLE_DEVICES; null = not set
   std::string root;                    // in front of /proc, /sys and /dev; tests only

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,34 +66,18 @@ int ExecChild(const Prepared& prepared) {
   return errno;
 }
 
-}  // namespace
-
-absl::StatusOr<pid_t> SpawnChild(const ChildSpec& spec) {
-  ASSIGN_OR_RETURN(const std::string program, FindProgram(spec.argv.at(0)));
-  std::vector<std::string> strings = spec.argv;
-  std::vector<char*> argv;
-  argv.reserve(strings.size() + 1);
+// For exec: a null behind them.
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  out.reserve(strings.size() + 1);
   for (std::string& one : strings) {
-    argv.push_back(one.data());
+    out.push_back(one.data());
   }
-  argv.push_back(nullptr);
-  std::vector<std::string> entries = spec.environment;
-  std::vector<char*> environment;
-  environment.reserve(entries.size() + 1);
-  for (std::string& one : entries) {
-    environment.push_back(one.data());
-  }
-  environment.push_back(nullptr);
-  // Above 2, so that dup2 in the child neither overwrites nor keeps close-on-exec on them.
-  const UniqueFd channel(fcntl(spec.channel, F_DUPFD_CLOEXEC, 3));
-  const UniqueFd errors(fcntl(spec.errors, F_DUPFD_CLOEXEC, 3));
-  if (!channel.valid() || !errors.valid()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no descriptors left: ", std::strerror(errno), ": raise `ulimit -n`"));
-  }
-  const Prepared prepared{
-      program.c_str(), argv.data(),  entries.empty() ? environ : environment.data(),
-      channel.get(),   errors.get(), getpid()};
+  out.push_back(nullptr);
+  return out;
+}
+
+absl::StatusOr<pid_t> StartChild(const Prepared& prepared) {
   // Signal handlers of ours must not run in the child while it shares our memory.
   sigset_t all;
   sigset_t before;
@@ -109,15 +94,48 @@ absl::StatusOr<pid_t> SpawnChild(const ChildSpec& spec) {
   const int fork_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) {
-    return absl::UnavailableError(absl::StrCat("cannot start ", program, ": ",
+    return absl::UnavailableError(absl::StrCat("cannot start ", prepared.program, ": ",
                                                std::strerror(fork_error), ": see `ulimit -u`"));
   }
   if (error != 0) {
     waitpid(pid, nullptr, 0);
-    const std::string text = absl::StrCat("cannot run ", program, ": ", std::strerror(error));
+    const std::string text =
+        absl::StrCat("cannot run ", prepared.program, ": ", std::strerror(error));
     return error == ENOENT ? absl::NotFoundError(text) : absl::PermissionDeniedError(text);
   }
   return pid;
+}
+
+}  // namespace
+
+absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
+                                 std::vector<std::string> environment) {
+  ASSIGN_OR_RETURN(const std::string program, FindProgram(argv.at(0)));
+  const std::vector<char*> arguments = Pointers(argv);
+  const std::vector<char*> entries = Pointers(environment);
+  int sockets[2] = {-1, -1};
+  int pipe[2] = {-1, -1};
+  const bool opened = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0 &&
+                      pipe2(pipe, O_CLOEXEC) == 0;
+  const int open_error = errno;
+  Child child = {-1, UniqueFd(sockets[0]), UniqueFd(pipe[0])};
+  const UniqueFd their_channel(sockets[1]);
+  const UniqueFd their_errors(pipe[1]);
+  // Above 2, so that dup2 in the child neither overwrites nor keeps close-on-exec on them.
+  const UniqueFd channel(opened ? fcntl(their_channel.get(), F_DUPFD_CLOEXEC, 3) : -1);
+  const UniqueFd errors(opened ? fcntl(their_errors.get(), F_DUPFD_CLOEXEC, 3) : -1);
+  if (!channel.valid() || !errors.valid()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no descriptors left: ", std::strerror(opened ? errno : open_error),
+                     ": raise `ulimit -n`"));
+  }
+  fcntl(child.channel.get(), F_SETFL, O_NONBLOCK);
+  fcntl(child.errors.get(), F_SETFL, O_NONBLOCK);
+  const Prepared prepared{
+      program.c_str(), arguments.data(), environment.empty() ? environ : entries.data(),
+      channel.get(),   errors.get(),     getpid()};
+  ASSIGN_OR_RETURN(child.pid, StartChild(prepared));
+  return child;
 }
 
 std::string HowItEnded(int wait_status) {

@@ -8,20 +8,23 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/base/unique_fd.h"
 
 namespace muster {
 
-struct ChildSpec {
-  std::vector<std::string> argv;              // argv[0] is searched in PATH
-  int channel = -1;                           // its stdin and stdout
-  int errors = -1;                            // its stderr
-  std::vector<std::string> environment = {};  // "K=V"; empty = ours
+// Our ends, non-blocking.
+struct Child {
+  pid_t pid = -1;
+  UniqueFd channel;  // a socket: its stdin and stdout
+  UniqueFd errors;   // its stderr
 };
 
 // The child leads a process group of its own (Ctrl-C of the terminal is for us to pass on), and
 // gets SIGTERM when the calling thread ends. Errors: NotFound (no such program), PermissionDenied,
-// Unavailable (no process or memory left).
-absl::StatusOr<pid_t> SpawnChild(const ChildSpec& spec);
+// Unavailable (no process or memory left), ResourceExhausted (no descriptors). `argv`: the first is
+// searched in PATH; `environment`: "K=V", empty = ours.
+absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
+                                 std::vector<std::string> environment = {});
 
 // "ended with status 3", "was ended by SIGTERM (terminated)", from a status of waitpid(2).
 std::string HowItEnded(int wait_status);

@@ -1,20 +1,16 @@
 #include "launcher/schedule/process_starter.h"
 
-#include <fcntl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "launcher/schedule/child_process.h"
 #include "proto/base/check.h"
@@ -23,8 +19,6 @@
 namespace muster {
 namespace {
 
-constexpr size_t kTailLines = 8;              // of stderr, in a failure's sentence
-constexpr size_t kStderrLineBytesMax = 4096;  // longer lines are cut
 constexpr absl::Duration kKillAfter = absl::Seconds(2);
 
 // What ssh says when another try would end the same way; each try may count against the account.
@@ -77,41 +71,29 @@ void ProcessStarter::Spawn(Node& node) {
   node.failure.clear();
   node.ended_by_us = false;
   node.banner.clear();
-  node.words = {};
+  node.words.reset();
   ++node.tries;
   absl::StatusOr<std::string> frame = BootstrapFrame(node.target.bootstrap);
-  int channel[2] = {-1, -1};
-  int errors[2] = {-1, -1};
-  absl::Status status = frame.status();
-  if (status.ok() && (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0 ||
-                      pipe2(errors, O_CLOEXEC) != 0)) {
-    status = absl::UnavailableError(
-        absl::StrCat("no descriptors left: ", std::strerror(errno), ": raise `ulimit -n`"));
-  }
-  UniqueFd ours(channel[0]);
-  const UniqueFd theirs(channel[1]);
-  node.words.fd.Reset(errors[0]);
-  const UniqueFd errors_write(errors[1]);
-  const absl::StatusOr<pid_t> pid =
-      status.ok() ? SpawnChild({options_.command(node.target), theirs.get(), errors_write.get()})
-                  : absl::StatusOr<pid_t>(status);
-  if (!pid.ok()) {
-    Fail(index, absl::StrCat(node.target.host, ": ", pid.status().message()));  // it is this side
+  absl::StatusOr<Child> child = frame.ok() ? SpawnChild(options_.command(node.target))
+                                           : absl::StatusOr<Child>(frame.status());
+  if (!child.ok()) {
+    Fail(index, absl::StrCat(node.target.host, ": ", child.status().message()));  // this side's
     return;
   }
-  node.pid = *pid;
-  LogDebug(absl::StrCat(node.target.host, ": ", options_.program, " runs, process ", *pid,
+  node.pid = child->pid;
+  LogDebug(absl::StrCat(node.target.host, ": ", options_.program, " runs, process ", node.pid,
                         node.tries > 1 ? absl::StrCat(", try ", node.tries) : ""));
   if (callbacks_.on_spawned) {
-    callbacks_.on_spawned(index, *pid);
+    callbacks_.on_spawned(index, node.pid);
   }
-  fcntl(ours.get(), F_SETFL, O_NONBLOCK);
-  fcntl(node.words.fd.get(), F_SETFL, O_NONBLOCK);
-  node.words.poll = std::make_unique<UvPoll>(loop_, node.words.fd.get(),
-                                             [this, index](int) { ReadWords(index); });
-  node.words.poll->Start(UV_READABLE);
+  node.words = std::make_unique<LastWords>(
+      loop_, std::move(child->errors), [this, index](const std::string& line) {
+        if (nodes_.at(index).connected && callbacks_.on_line && !stopping_) {
+          callbacks_.on_line(index, line);
+        }
+      });
   node.channel = std::make_unique<BootstrapChannel>(
-      loop_, std::move(ours), *std::move(frame), options_.may_push ? &program_ : nullptr,
+      loop_, std::move(child->channel), *std::move(frame), options_.may_push ? &program_ : nullptr,
       BootstrapChannel::Callbacks{
           [this, index](UniqueFd socket) { OnReady(index, std::move(socket)); },
           [this, index](const std::string& why, bool closed) {
@@ -192,25 +174,20 @@ void ProcessStarter::Reap() {
 }
 
 void ProcessStarter::OnExit(size_t index, int status) {
-  ReadWords(index);
   Node& node = nodes_.at(index);
+  node.words->Finish();
   if (node.channel != nullptr) {
     node.banner = node.channel->banner();
   }
   node.channel.reset();
   node.timer.reset();
-  node.words.poll.reset();
-  node.words.fd.Reset();
   if (stopping_) {
     return;
   }
   const std::string how = absl::StrCat(options_.program, " ", HowItEnded(status));
   if (node.connected) {
     node.connected = false;
-    const std::string sentence =
-        absl::StrCat(node.target.host, ": ", how, node.words.tail.empty() ? "" : ": ",
-                     absl::StrJoin(node.words.tail, " | "));
-    callbacks_.on_exit(index, sentence);
+    callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", how, node.words->Text()));
     return;
   }
   const bool lost = WIFEXITED(status) && WEXITSTATUS(status) == 255;  // ssh's own failures
@@ -234,7 +211,8 @@ void ProcessStarter::OnExit(size_t index, int status) {
 }
 
 bool ProcessStarter::WillStay(const Node& node) const {
-  return std::any_of(node.words.tail.begin(), node.words.tail.end(), [](const std::string& line) {
+  const std::deque<std::string>& lines = node.words->lines();
+  return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
     return std::any_of(std::begin(kLastingReasons), std::end(kLastingReasons),
                        [&line](const char* reason) { return absl::StrContains(line, reason); });
   });
@@ -245,8 +223,8 @@ std::string ProcessStarter::Sentence(const Node& node, const std::string& what) 
   if (node.tries > 1) {
     absl::StrAppend(&out, " (", node.tries, " tries)");
   }
-  if (!node.words.tail.empty()) {
-    absl::StrAppend(&out, ": ", absl::StrJoin(node.words.tail, " | "));
+  if (const std::string words = node.words->Text(); !words.empty()) {
+    absl::StrAppend(&out, words);
   } else if (const auto banner = absl::StripAsciiWhitespace(node.banner); !banner.empty()) {
     // Some shells say why on stdout: "This account is currently not available."
     const std::vector<std::string> lines = absl::StrSplit(banner, '\n', absl::SkipWhitespace());
@@ -267,47 +245,6 @@ void ProcessStarter::Fail(size_t index, const std::string& reason) {
   }
   if (!stopping_) {
     callbacks_.on_failed(index, reason);
-  }
-}
-
-void ProcessStarter::ReadWords(size_t index) {
-  Node& node = nodes_.at(index);
-  char bytes[4096];
-  // Bounded, so that a flood on one node's stderr does not hold the loop.
-  for (int i = 0; i < 16 && node.words.fd.valid(); ++i) {
-    const ssize_t n = read(node.words.fd.get(), bytes, sizeof(bytes));
-    if (n < 0) {
-      return;
-    }
-    if (n == 0) {
-      if (!node.words.line.empty()) {
-        AddLine(node, std::exchange(node.words.line, ""));
-      }
-      node.words.poll.reset();
-      node.words.fd.Reset();
-      return;
-    }
-    for (const char c : absl::string_view(bytes, static_cast<size_t>(n))) {
-      if (c == '\n' || node.words.line.size() >= kStderrLineBytesMax) {
-        AddLine(node, std::exchange(node.words.line, ""));
-      }
-      if (c != '\n' && c != '\r') {
-        node.words.line.push_back(c);
-      }
-    }
-  }
-}
-
-void ProcessStarter::AddLine(Node& node, std::string line) {
-  if (absl::StripAsciiWhitespace(line).empty()) {
-    return;
-  }
-  if (node.connected && callbacks_.on_line && !stopping_) {
-    callbacks_.on_line(node.target.index, line);
-  }
-  node.words.tail.push_back(std::move(line));
-  if (node.words.tail.size() > kTailLines) {
-    node.words.tail.pop_front();
   }
 }
 

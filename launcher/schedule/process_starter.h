@@ -16,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "launcher/schedule/bootstrap_channel.h"
+#include "launcher/schedule/last_words.h"
 #include "launcher/schedule/starter.h"
 #include "proto/base/rng.h"
 #include "proto/wire/uv_handles.h"
@@ -47,13 +48,6 @@ class ProcessStarter final : public Starter {
   void Stop(std::function<void()> done) override;
 
  private:
-  // Of a child's stderr: whole lines when connected, the tail before.
-  struct Words {
-    UniqueFd fd;
-    std::unique_ptr<UvPoll> poll;
-    std::string line;
-    std::deque<std::string> tail;
-  };
   struct Node {
     StartTarget target;
     int tries = 0;
@@ -64,8 +58,8 @@ class ProcessStarter final : public Starter {
     bool ended_by_us = false;  // for that reason: another try would end the same way
     std::unique_ptr<BootstrapChannel> channel;
     std::string banner;
-    Words words;
-    std::unique_ptr<UvTimer> timer;  // the answer, the kill, or the next try
+    std::unique_ptr<LastWords> words;  // of its last child
+    std::unique_ptr<UvTimer> timer;    // the answer, the kill, or the next try
   };
 
   void Pump();
@@ -75,8 +69,6 @@ class ProcessStarter final : public Starter {
   void End(Node& node, const std::string& why);
   void Reap();
   void OnExit(size_t index, int status);
-  void ReadWords(size_t index);
-  void AddLine(Node& node, std::string line);
   bool WillStay(const Node& node) const;
   std::string Sentence(const Node& node, const std::string& what) const;
   void Fail(size_t index, const std::string& reason);

@@ -165,7 +165,8 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
   return std::optional<GivenHosts>(std::move(out));
 }
 
-std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts) {
+std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts,
+                                     const std::string& agent_path) {
   const size_t n = hosts.size();
   return {"srun",
           absl::StrCat("--nodes=", n),
@@ -179,7 +180,9 @@ std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts) {
           "--wait=0",
           "--no-kill",  // an agent's end is not the others'
           "--export=ALL",
-          "--job-name=muster"};
+          "--job-name=muster",
+          agent_path,
+          "--dial"};
 }
 
 std::vector<std::string> SrunEnvironment(const std::vector<std::string>& own) {
@@ -193,6 +196,21 @@ std::vector<std::string> SrunEnvironment(const std::vector<std::string>& own) {
     }
   }
   return out;
+}
+
+std::vector<std::string> EndedHosts(absl::string_view line) {
+  constexpr absl::string_view kBefore = ": error: ";
+  const size_t before = line.find(kBefore);
+  if (before == absl::string_view::npos) {
+    return {};
+  }
+  const absl::string_view said = line.substr(before + kBefore.size());
+  const size_t end = said.find(": task");
+  if (end == absl::string_view::npos) {
+    return {};
+  }
+  const absl::StatusOr<std::vector<std::string>> hosts = ExpandHostList(said.substr(0, end));
+  return hosts.ok() ? *hosts : std::vector<std::string>();
 }
 
 }  // namespace muster

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "launcher/schedule/hostfile.h"
 
 namespace muster {
@@ -33,10 +34,15 @@ struct GivenHosts {
 absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(
     const std::map<std::string, std::string>& environment);
 
-// One agent on each of `hosts`, all in one step; behind it come the words of the agent.
-std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts);
+// One agent on each of `hosts`, all in one step. `agent_path`: the same on every node.
+std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts,
+                                     const std::string& agent_path);
 
 // `own` ("K=V") without what srun would take for options, and what an outer step says of itself.
 std::vector<std::string> SrunEnvironment(const std::vector<std::string>& own);
+
+// The hosts of tasks that have ended in failure, by a line of srun's stderr: "srun: error:
+// node[1-2]: tasks 0-1: Exited with exit code 1". Empty for any other line.
+std::vector<std::string> EndedHosts(absl::string_view line);
 
 }  // namespace muster

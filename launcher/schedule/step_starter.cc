@@ -1,6 +1,5 @@
 #include "launcher/schedule/step_starter.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <deque>
 #include <list>
 #include <map>
@@ -19,19 +17,16 @@
 #include "launcher/schedule/bootstrap_channel.h"
 #include "launcher/schedule/child_process.h"
 #include "launcher/schedule/dial_door.h"
-#include "launcher/schedule/hostlist.h"
+#include "launcher/schedule/last_words.h"
 #include "proto/base/check.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/text.h"
 #include "proto/wire/dial.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
 namespace {
 
-constexpr size_t kTailLines = 8;              // of stderr, in a failure's sentence
-constexpr size_t kStderrLineBytesMax = 4096;  // longer lines are cut
 // A command whose agents have all left ends by itself.
 constexpr absl::Duration kEndWithin = absl::Seconds(1);
 constexpr absl::Duration kKillAfter = absl::Seconds(2);
@@ -84,12 +79,9 @@ class StepStarter final : public Starter {
     pid_t pid = -1;
     std::vector<size_t> nodes;
     UniqueFd channel;  // its stdin and stdout
-    UniqueFd errors;
-    std::unique_ptr<UvPoll> out_poll;
-    std::unique_ptr<UvPoll> error_poll;
+    std::unique_ptr<UvPoll> poll;
+    std::unique_ptr<LastWords> words;
     std::unique_ptr<UvTimer> late;
-    std::string line;
-    std::deque<std::string> tail;
   };
   struct Node {
     StartTarget target;
@@ -97,6 +89,7 @@ class StepStarter final : public Starter {
     bool connected = false;
     std::unique_ptr<BootstrapChannel> channel;
   };
+
   void Pump() {
     if (stopping_) {
       return CheckStopped();
@@ -122,12 +115,7 @@ class StepStarter final : public Starter {
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(StepDoor door, options_.listen());
-    DialTicket ticket;
-    ticket.job_id = options_.job_id;
-    ticket.secret = options_.secret;
-    for (const std::string& address : options_.addresses) {
-      ticket.targets.push_back(HostPort(address, door.port));
-    }
+    DialTicket ticket{options_.job_id, options_.secret, std::move(door.targets)};
     LogDebug(absl::StrCat("agents call ", absl::StrJoin(ticket.targets, ", ")));
     door_ = std::make_unique<DialDoor>(
         loop_, std::move(door.socket), std::move(ticket),
@@ -139,62 +127,37 @@ class StepStarter final : public Starter {
   }
 
   absl::Status Spawn(const std::vector<size_t>& nodes) {
-    int channel[2] = {-1, -1};
-    int errors[2] = {-1, -1};
-    const bool opened = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0 &&
-                        pipe2(errors, O_CLOEXEC) == 0;
-    const int error = errno;
-    const UniqueFd theirs(channel[1]);
-    const UniqueFd errors_write(errors[1]);
-    Step& step = steps_.emplace_back();
-    const auto at = std::prev(steps_.end());
-    step.channel.Reset(channel[0]);
-    step.errors.Reset(errors[0]);
-    step.nodes = nodes;
-    if (!opened) {
-      steps_.erase(at);
-      return absl::UnavailableError(
-          absl::StrCat("no descriptors left: ", std::strerror(error), ": raise `ulimit -n`"));
-    }
     std::vector<std::string> hosts;
     hosts.reserve(nodes.size());
     for (const size_t index : nodes) {
       hosts.push_back(nodes_.at(index).target.host);
     }
-    std::vector<std::string> argv = options_.command(hosts);
-    argv.insert(argv.end(), {options_.agent_path, "--dial"});
-    // It fits into the channel, which is empty.
-    const std::string text = TicketText(door_->ticket());
-    const bool told = send(step.channel.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
-                      static_cast<ssize_t>(text.size());
-    shutdown(step.channel.get(), SHUT_WR);
-    const absl::StatusOr<pid_t> pid =
-        told ? SpawnChild({argv, theirs.get(), errors_write.get(), options_.environment})
-             : absl::StatusOr<pid_t>(absl::UnavailableError("no room for the ticket"));
-    if (!pid.ok()) {
-      steps_.erase(at);
-      return pid.status();
-    }
-    step.pid = *pid;
-    LogDebug(
-        absl::StrCat(options_.program, " runs, process ", *pid, ": ", absl::StrJoin(argv, " ")));
+    const std::vector<std::string> argv = options_.command(hosts);
+    ASSIGN_OR_RETURN(Child child, SpawnChild(argv, options_.environment));
+    LogDebug(absl::StrCat(options_.program, " runs, process ", child.pid, ": ",
+                          absl::StrJoin(argv, " ")));
+    Step& step = steps_.emplace_back();
+    step.pid = child.pid;
+    step.nodes = nodes;
+    step.channel = std::move(child.channel);
     for (const size_t index : nodes) {
       nodes_.at(index).step = &step;
       if (callbacks_.on_spawned) {
-        callbacks_.on_spawned(index, *pid);
+        callbacks_.on_spawned(index, step.pid);
       }
     }
-    fcntl(step.channel.get(), F_SETFL, O_NONBLOCK);
-    fcntl(step.errors.get(), F_SETFL, O_NONBLOCK);
-    step.out_poll =
-        std::make_unique<UvPoll>(loop_, step.channel.get(), [&step](int) { Drain(step); });
-    step.out_poll->Start(UV_READABLE);
-    step.error_poll = std::make_unique<UvPoll>(loop_, step.errors.get(),
-                                               [this, &step](int) { ReadErrors(step); });
-    step.error_poll->Start(UV_READABLE);
-    MindDoor();
+    step.poll = std::make_unique<UvPoll>(loop_, step.channel.get(), [&step](int) { Drain(step); });
+    step.poll->Start(UV_READABLE);
+    step.words =
+        std::make_unique<LastWords>(loop_, std::move(child.errors),
+                                    [this, &step](const std::string& line) { OnLine(step, line); });
     step.late = std::make_unique<UvTimer>(loop_, [this, &step] { OnLate(step); });
     step.late->StartAfter(options_.answer_timeout);
+    // It fits into the channel, which is empty. A child that is gone already says why by its exit.
+    const std::string text = TicketText(door_->ticket());
+    (void)!send(step.channel.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    shutdown(step.channel.get(), SHUT_WR);
+    MindDoor();
     return absl::OkStatus();
   }
 
@@ -203,32 +166,11 @@ class StepStarter final : public Starter {
     char bytes[4096];
     const ssize_t n = read(step.channel.get(), bytes, sizeof(bytes));
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-      step.out_poll.reset();
+      step.poll.reset();
     }
   }
 
-  // Whether there was something.
-  bool ReadErrors(Step& step) {
-    char bytes[4096];
-    const ssize_t n = read(step.errors.get(), bytes, sizeof(bytes));
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-      step.error_poll.reset();
-    }
-    for (const char c : absl::string_view(bytes, n > 0 ? static_cast<size_t>(n) : 0)) {
-      if (c == '\n' || step.line.size() >= kStderrLineBytesMax) {
-        AddLine(step, std::exchange(step.line, ""));
-      }
-      if (c != '\n' && c != '\r') {
-        step.line.push_back(c);
-      }
-    }
-    return n > 0;
-  }
-
-  void AddLine(Step& step, const std::string& line) {
-    if (line.empty()) {
-      return;
-    }
+  void OnLine(const Step& step, const std::string& line) {
     const bool all_there =
         std::all_of(step.nodes.begin(), step.nodes.end(), [this, &step](size_t index) {
           return nodes_.at(index).connected || nodes_.at(index).step != &step;
@@ -236,41 +178,12 @@ class StepStarter final : public Starter {
     if (all_there && !stopping_) {  // else it is in the sentence of a failure
       LogInfo(absl::StrCat(options_.program, ": ", line));
     }
-    step.tail.push_back(line);
-    if (step.tail.size() > kTailLines) {
-      step.tail.pop_front();
-    }
-    TakeEnds(step, line);
-  }
-
-  // srun goes on while other agents live, and says whose has failed:
-  // "srun: error: node[1-2]: tasks 0-1: Exited with exit code 1".
-  void TakeEnds(const Step& step, const std::string& line) {
-    const std::string error = ": error: ";
-    const size_t begin = line.find(error);
-    const size_t end = line.find(": task");
-    if (begin == std::string::npos || end == std::string::npos || end < begin + error.size()) {
-      return;
-    }
-    const absl::StatusOr<std::vector<std::string>> hosts =
-        ExpandHostList(line.substr(begin + error.size(), end - begin - error.size()));
-    for (const size_t index : hosts.ok() ? step.nodes : std::vector<size_t>()) {
-      Node& node = nodes_.at(index);
-      if (node.step != &step ||
-          std::find(hosts->begin(), hosts->end(), node.target.host) == hosts->end()) {
-        continue;
-      }
-      if (!node.connected) {
-        Fail(index, absl::StrJoin(step.tail, " | "));
-        continue;
-      }
-      node.step = nullptr;
-      node.connected = false;
-      if (!stopping_) {
-        callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", line));
+    // The command goes on while other agents live.
+    for (const std::string& host : options_.ended_hosts(line)) {
+      if (const auto node = Find(host); node != nodes_.end() && node->second.step == &step) {
+        Ended(node->first, line);
       }
     }
-    MindDoor();
   }
 
   void MindDoor() {
@@ -323,20 +236,16 @@ class StepStarter final : public Starter {
     }
   }
 
-  void OnLate(Step& step) {
-    for (const size_t index : std::vector<size_t>(step.nodes)) {
+  void OnLate(const Step& step) {
+    for (const size_t index : step.nodes) {
       if (nodes_.at(index).step == &step && !nodes_.at(index).connected) {
         Fail(index,
              absl::StrCat("no call within ", absl::FormatDuration(options_.answer_timeout), " (to ",
-                          absl::StrJoin(door_->ticket().targets, ", "), ")", Tail(step),
+                          absl::StrJoin(door_->ticket().targets, ", "), ")", step.words->Text(),
                           "; can the node connect to this one? --port-range, --iface and ",
                           "a firewall decide"));
       }
     }
-  }
-
-  static std::string Tail(const Step& step) {
-    return step.tail.empty() ? "" : absl::StrCat(": ", absl::StrJoin(step.tail, " | "));
   }
 
   void Reap() {
@@ -352,26 +261,28 @@ class StepStarter final : public Starter {
   }
 
   void OnExit(std::list<Step>::iterator step, int status) {
-    while (ReadErrors(*step)) {
-    }
-    AddLine(*step, std::exchange(step->line, ""));
-    const std::string how = absl::StrCat(options_.program, " ", HowItEnded(status), Tail(*step));
+    step->words->Finish();
+    const std::string how =
+        absl::StrCat(options_.program, " ", HowItEnded(status), step->words->Text());
     for (const size_t index : step->nodes) {
-      Node& node = nodes_.at(index);
-      if (node.step != &*step) {
-        continue;  // it has failed before
-      }
-      if (!node.connected) {
-        Fail(index, how);
-        continue;
-      }
-      node.step = nullptr;
-      node.connected = false;
-      if (!stopping_) {
-        callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", how));
+      if (nodes_.at(index).step == &*step) {  // else it has failed before
+        Ended(index, how);
       }
     }
     steps_.erase(step);
+  }
+
+  // This node's agent has ended, or will never come.
+  void Ended(size_t index, const std::string& how) {
+    Node& node = nodes_.at(index);
+    if (!node.connected) {
+      return Fail(index, how);
+    }
+    node.step = nullptr;
+    node.connected = false;
+    if (!stopping_) {
+      callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", how));
+    }
   }
 
   void Fail(size_t index, const std::string& reason) {

@@ -19,21 +19,22 @@
 
 namespace muster {
 
-// A socket that listens on every address of this machine.
+// Where agents call.
 struct StepDoor {
-  UniqueFd socket;
-  uint16_t port = 0;
+  UniqueFd socket;                   // listens
+  std::vector<std::string> targets;  // "ADDRESS:PORT" of this machine, the best first
 };
 
 struct StepOptions {
   std::string program;  // "srun", for sentences
-  // One agent on each host; our ticket comes on stdin.
+  // That starts one agent on each host (muster-agent --dial); our ticket comes on stdin.
   std::function<std::vector<std::string>(const std::vector<std::string>& hosts)> command;
+  // The hosts whose agents have ended, by a line that the command says: it goes on while others
+  // live. Most lines speak of none.
+  std::function<std::vector<std::string>(const std::string& line)> ended_hosts;
   std::vector<std::string> environment;  // of the command, "K=V"
-  std::string agent_path;                // the same path on every node
   std::string job_id;
-  std::string secret;                  // "" = --insecure
-  std::vector<std::string> addresses;  // of this machine, the best first
+  std::string secret;  // "" = --insecure
   std::function<absl::StatusOr<StepDoor>()> listen;
   absl::Duration answer_timeout = absl::Seconds(60);  // from the command's start to a node's call
 };

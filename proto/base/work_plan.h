@@ -111,7 +111,8 @@ struct WorkPlan {
   bool tell_pids = false;   // beats say the pids of the workers: for parallel debuggers
   bool hold = false;        // each worker stands still before its first instruction until a SIGCONT
   bool standalone = false;  // all nodes are this machine
-  absl::Duration grace;     // --grace
+  std::string slurm_nodelist;  // the job's nodes of Slurm's, where launch took them; else ""
+  absl::Duration grace;        // --grace
 };
 
 }  // namespace muster

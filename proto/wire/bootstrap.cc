@@ -4,21 +4,22 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/await_fd.h"
 #include "proto/base/build_info.h"
-#include "proto/base/clock.h"
 #include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/convert.h"
 
 namespace muster {
 namespace {
+
+constexpr absl::string_view kAwaited = "bootstrap: the starter";
 
 // Removes the pushed program, but only if it is the one that runs here.
 void RemovePushedProgram() {
@@ -36,27 +37,9 @@ void RemovePushedProgram() {
   unsetenv(kAgentTempVariable);
 }
 
-// Waits until `fd` is ready for `events`.
-absl::Status Await(int fd, short events, absl::Time deadline) {
-  while (true) {
-    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - BootNow());
-    pollfd entry{fd, events, 0};
-    const int n = poll(&entry, 1, static_cast<int>(std::clamp<int64_t>(left_ms, 0, 1 << 30)));
-    if (n > 0) {
-      return absl::OkStatus();
-    }
-    if (n < 0 && errno != EINTR) {
-      return absl::InternalError(absl::StrCat("bootstrap: poll: ", std::strerror(errno)));
-    }
-    if (n == 0 && left_ms <= 0) {
-      return absl::DeadlineExceededError("bootstrap: nothing came from the starter in time");
-    }
-  }
-}
-
 absl::Status WriteAll(int fd, absl::string_view bytes, absl::Time deadline) {
   while (!bytes.empty()) {
-    RETURN_IF_ERROR(Await(fd, POLLOUT, deadline));
+    RETURN_IF_ERROR(AwaitFd(fd, POLLOUT, deadline, kAwaited));
     const ssize_t n = write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno != EINTR && errno != EAGAIN) {
       return absl::UnavailableError(
@@ -69,7 +52,7 @@ absl::Status WriteAll(int fd, absl::string_view bytes, absl::Time deadline) {
 
 absl::Status ReadAll(int fd, char* data, size_t size, absl::Time deadline) {
   while (size > 0) {
-    RETURN_IF_ERROR(Await(fd, POLLIN, deadline));
+    RETURN_IF_ERROR(AwaitFd(fd, POLLIN, deadline, kAwaited));
     const ssize_t n = read(fd, data, size);
     if (n == 0) {
       return absl::UnavailableError("bootstrap: the starter went away");

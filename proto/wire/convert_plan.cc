@@ -177,6 +177,7 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->mutable_ports()->set_high(plan.ports.high);
   wire->set_tell_pids(plan.tell_pids);
   wire->set_hold(plan.hold);
+  wire->set_slurm_nodelist(plan.slurm_nodelist);
   for (const WorkerLimit& limit : plan.limits) {
     v1::WorkerLimit* out = wire->add_limits();
     out->set_name(limit.name);
@@ -209,6 +210,7 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   plan.stdin_rank = check.Number("stdin_rank", wire.stdin_rank(), 0, kWorldSizeMax - 1);
   plan.output = OutputOf(wire.output(), check);
   plan.standalone = wire.standalone();
+  plan.slurm_nodelist = check.Text("slurm_nodelist", wire.slurm_nodelist(), kTextBytesMax);
   plan.grace = check.Time("grace", wire.grace());
   plan.virtual_local_rank = wire.virtual_local_rank();
   plan.env_none = wire.env_none();

@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from harness import PATIENCE, PYTHON, Shell, clean_env, wait_for
+from harness import PATIENCE, PYTHON, Shell, clean_env, leave_nothing, wait_for
 
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "OUT_OF_MEMORY")
 # Writes a process's environment to a file: srun mixes the lines of tasks where they are longer than 1 KiB.
@@ -87,16 +87,12 @@ class Slurm:
 
     def close(self):
         for shell in self.shells:
-            for job in shell.jobs:
-                job.abandon()
+            shell.abandon()
         for job in self.command("squeue", "-h", "-o", "%A").split():
             # At once, and none is asked twice: one that ended meanwhile is an error to scancel.
             for how in ([], ["-f", "-s", "KILL"]):
                 self.lab[0].run(["scancel", *how, job], env=self.env())
-        try:
-            self.lab.expect_quiet()
-        finally:
-            self.lab.kill_leftovers()
+        leave_nothing(self.lab, self.shells)
 
 
 class Pbs(Slurm):

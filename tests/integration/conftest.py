@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from batch import Pbs, Slurm  # noqa: E402
 from desk import Desk  # noqa: E402
-from harness import LAUNCH, Lab, Shell  # noqa: E402
+from harness import LAUNCH, Lab, Shell, leave_nothing  # noqa: E402
 
 
 def pytest_sessionstart(session):
@@ -33,13 +33,7 @@ def lab():
 def shells(lab):
     made = [Shell(host) for host in lab]
     yield made
-    for shell in made:
-        for job in shell.jobs:
-            job.abandon()
-    try:
-        lab.expect_quiet()
-    finally:
-        lab.kill_leftovers()
+    leave_nothing(lab, made)
 
 
 @pytest.fixture

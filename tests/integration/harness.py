@@ -167,6 +167,20 @@ class Shell:
         """pids of processes whose command line is `word`."""
         return [p for p, line in self.host.processes().items() if line == word]
 
+    def abandon(self):
+        for job in self.jobs:
+            job.abandon()
+
+
+def leave_nothing(lab, shells):
+    """After a test: ends what it started; what is left then on any host fails it."""
+    for shell in shells:
+        shell.abandon()
+    try:
+        lab.expect_quiet()
+    finally:
+        lab.kill_leftovers()
+
 
 PREFIX = re.compile(rb"^\[(\d+)@([^\]]+)\] ")
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness import BIN, EXAMPLES, PYTHON, Lab, Shell, sh
+from harness import BIN, EXAMPLES, PYTHON, Lab, Shell, leave_nothing, sh
 
 WHO = sh('echo "rank $RANK at $(hostname) master $MASTER_ADDR on $GLOO_SOCKET_IFNAME"')
 
@@ -19,13 +19,7 @@ def six():
 def six_shells(six):
     made = [Shell(host) for host in six]
     yield made
-    for shell in made:
-        for job in shell.jobs:
-            job.abandon()
-    try:
-        six.expect_quiet()
-    finally:
-        six.kill_leftovers()
+    leave_nothing(six, made)
 
 
 def check(*results):

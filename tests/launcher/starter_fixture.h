@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <uv.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include "launcher/schedule/ssh_starter.h"
 #include "launcher/schedule/starter.h"
 #include "proto/wire/uv_handles.h"
+#include "tests/proto/wire/test_loop.h"
 
 namespace muster {
 
@@ -28,15 +28,11 @@ class StarterTest : public testing::Test {
     char name[] = "/tmp/muster-starter-test-XXXXXX";
     folder_ = mkdtemp(name);
     std::filesystem::create_directory(folder_ + "/tmp");
-    uv_loop_init(&loop_);
   }
   ~StarterTest() override {
     if (starter_ != nullptr && !stopped_) {
       Stop();
     }
-    starter_.reset();
-    uv_run(&loop_, UV_RUN_DEFAULT);
-    EXPECT_EQ(uv_loop_close(&loop_), 0);
     std::filesystem::remove_all(folder_);
   }
 
@@ -46,7 +42,7 @@ class StarterTest : public testing::Test {
     options.agent_path = FAKE_AGENT;
     options.retry_min = absl::Milliseconds(1);
     options.answer_timeout = answer_timeout;
-    Use(MakeSshStarter(&loop_, options));
+    Use(MakeSshStarter(loop_.get(), options));
   }
   void Use(std::unique_ptr<Starter> starter) {
     starter_ = std::move(starter);
@@ -75,21 +71,7 @@ class StarterTest : public testing::Test {
     starter_->Start(std::move(target));
   }
   void Until(const std::function<bool()>& condition, const char* what) {
-    bool late = false;
-    {
-      UvTimer guard(&loop_, [&late] { late = true; });
-      guard.StartAfter(absl::Seconds(60));
-      // A timer's callback may make it true, and nothing else may ever happen.
-      UvPrepare look(&loop_, [this, &condition] {
-        if (condition()) {
-          uv_stop(&loop_);
-        }
-      });
-      while (!condition() && !late) {
-        uv_run(&loop_, UV_RUN_ONCE);
-      }
-    }
-    ASSERT_FALSE(late) << "never came: " << what;
+    loop_.Until(condition, what);
   }
   void Stop() {
     starter_->Stop([this] { stopped_ = true; });
@@ -99,7 +81,7 @@ class StarterTest : public testing::Test {
   std::string Line(size_t index) {
     const int fd = sockets_.at(index).get();
     std::string line;
-    UvPoll poll(&loop_, fd, [&](int) {
+    UvPoll poll(loop_.get(), fd, [&](int) {
       char c = 0;
       while (recv(fd, &c, 1, MSG_DONTWAIT) == 1) {
         line.push_back(c);
@@ -124,7 +106,7 @@ class StarterTest : public testing::Test {
     return failed_[0];
   }
 
-  uv_loop_t loop_{};
+  TestLoop loop_;
   std::string folder_;
   std::unique_ptr<Starter> starter_;
   std::map<size_t, UniqueFd> sockets_;

@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST_F(StarterTest, AChildGetsItsBootstrapAndTheChannelIsOurs) {
-  Use(MakeLocalStarter(&loop_, FAKE_AGENT));
+  Use(MakeLocalStarter(loop_.get(), FAKE_AGENT));
   Start(3, "localhost");
   Until([this] { return sockets_.contains(3); }, "the connection");
   EXPECT_EQ(Line(3), "job j1 secret geheim node 3\n");
@@ -86,7 +86,7 @@ TEST_F(StarterTest, ItsStepsAreSaidToWhoWantsToKnow) {
     said.emplace_back(text);
   });
   SetLogLevel(LogLevel::kDebug);
-  Use(MakeLocalStarter(&loop_, FAKE_AGENT));
+  Use(MakeLocalStarter(loop_.get(), FAKE_AGENT));
   Start(0, "node0");
   Until([this] { return sockets_.contains(0); }, "the connection");
   SetLogLevel(LogLevel::kInfo);
@@ -152,7 +152,7 @@ TEST_F(StarterTest, WhatAChildLeavesBehindEndsWithIt) {
   pid_t left = 0;
   std::ifstream(folder_ + "/left") >> left;
   ASSERT_GT(left, 0);
-  UvTimer look(&loop_, [] {});
+  UvTimer look(loop_.get(), [] {});
   look.StartEvery(absl::Milliseconds(5));
   Until([left] { return kill(left, 0) != 0; }, "the end of what it left");
 }
@@ -188,7 +188,7 @@ TEST_F(StarterTest, ANodeThatAsksTwiceIsRefused) {
 }
 
 TEST_F(StarterTest, AProgramThatIsNotThere) {
-  Use(MakeLocalStarter(&loop_, "/nonexistent/muster-agent"));
+  Use(MakeLocalStarter(loop_.get(), "/nonexistent/muster-agent"));
   EXPECT_THAT(FailureOf("localhost"), HasSubstr("/nonexistent/muster-agent: No such file"));
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/io/torch_store_port.h"
 #include "tests/launcher/starter_fixture.h"
@@ -28,21 +29,23 @@ class StepStarterTest : public StarterTest {
     options.command = [this](const std::vector<std::string>& hosts) {
       std::vector<std::string> command = {FAKE_SRUN, folder_};
       command.insert(command.end(), hosts.begin(), hosts.end());
-      command.emplace_back("--");
+      command.insert(command.end(), {"--", FAKE_AGENT, "--dial"});
       return command;
     };
+    options.ended_hosts = [](const std::string& line) {
+      return absl::StrContains(line, "Killed") ? std::vector<std::string>{"dies", "unknown"}
+                                               : std::vector<std::string>{};
+    };
     options.environment = {absl::StrCat("PATH=", std::getenv("PATH")), "GIVEN=1"};
-    options.agent_path = FAKE_AGENT;
     options.job_id = "j1";
     options.secret = "geheim";
-    options.addresses = {"127.0.0.1"};
     options.answer_timeout = answer_timeout;
     options.listen = Listen;
-    Use(MakeStepStarter(&loop_, options));
+    Use(MakeStepStarter(loop_.get(), options));
   }
   static absl::StatusOr<StepDoor> Listen() {
     absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
-    return StepDoor{std::move(bound->fd), bound->port};
+    return StepDoor{std::move(bound->fd), {absl::StrCat("127.0.0.1:", bound->port)}};
   }
   std::string Text(const char* file) {
     std::ifstream in(absl::StrCat(folder_, "/", file));
@@ -106,6 +109,9 @@ TEST_F(StepStarterTest, WhoDoesNotKnowTheSecretOrIsNotAwaitedGetsNothing) {
   Until([this] { return failed_.contains(0) && sockets_.contains(1); }, "one of each");
   EXPECT_FALSE(sockets_.contains(0));
   EXPECT_THAT(failed_[0], HasSubstr("launch does not take us"));
+  Until([this] { return absl::StrContains(Text("unasked"), "awaits no agent of 'unasked'"); },
+        "the refusal of another");
+  EXPECT_EQ(sockets_.size(), 1U);
 }
 
 TEST_F(StepStarterTest, AMissingProgramIsSaid) {
@@ -115,9 +121,9 @@ TEST_F(StepStarterTest, AMissingProgramIsSaid) {
     return std::vector<std::string>{"/nonexistent/srun"};
   };
   options.job_id = "j1";
-  options.addresses = {"127.0.0.1"};
+  options.ended_hosts = [](const std::string&) { return std::vector<std::string>(); };
   options.listen = Listen;
-  Use(MakeStepStarter(&loop_, options));
+  Use(MakeStepStarter(loop_.get(), options));
   EXPECT_THAT(FailureOf("node1"), HasSubstr("/nonexistent/srun"));
 }
 
@@ -125,7 +131,7 @@ TEST_F(StepStarterTest, NoPortIsSaid) {
   StepOptions options;
   options.program = "srun";
   options.listen = [] { return absl::ResourceExhaustedError("no port of 20000-20001 is free"); };
-  Use(MakeStepStarter(&loop_, options));
+  Use(MakeStepStarter(loop_.get(), options));
   EXPECT_EQ(FailureOf("node1"), "node1: no port of 20000-20001 is free");
 }
 

@@ -186,6 +186,8 @@ TEST(SlurmTest, ModeFollowsTheEnvironmentAndTheDialect) {
   EXPECT_EQ(Filtered(slurm, plan).size(), slurm.size());
   plan.dialects = {"slurm-scrub"};
   EXPECT_THAT(Filtered(slurm, plan), IsEmpty());
+  plan.slurm_nodelist = "n1";  // --nnodes 1, say
+  EXPECT_EQ(FilterEnvironment(slurm, plan).slurm_nodelist, "n1");
 }
 
 TEST(MergeTest, OursReplaceAndTheRestIsUntouched) {

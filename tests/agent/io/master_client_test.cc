@@ -18,7 +18,7 @@
 #include "proto/base/limits.h"
 #include "proto/wire/muster.grpc.pb.h"
 #include "proto/wire/secret.h"
-#include "tests/rendezvous/service/test_loop.h"
+#include "tests/rendezvous/service/test_agent.h"
 
 namespace muster {
 namespace {

@@ -140,10 +140,22 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Slurm, OneStepStartsAnAgentOnEachHost) {
   EXPECT_THAT(
-      SrunCommand({"node1", "node7"}),
+      SrunCommand({"node1", "node7"}, "/opt/muster-agent"),
       ElementsAre("srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=node[1,7]",
                   "--overlap", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0",
-                  "--no-kill", "--export=ALL", "--job-name=muster"));
+                  "--no-kill", "--export=ALL", "--job-name=muster", "/opt/muster-agent", "--dial"));
+}
+
+TEST(Slurm, SrunSaysWhoseAgentsHaveFailed) {
+  EXPECT_THAT(EndedHosts("srun: error: node1: task 0: Killed"), ElementsAre("node1"));
+  EXPECT_THAT(EndedHosts("srun: error: node[1-2,7]: tasks 0-1,3: Exited with exit code 1"),
+              ElementsAre("node1", "node2", "node7"));
+  for (const char* line :
+       {"", "srun: error: ", "srun: error: : task", "srun: error: node[1-: tasks 0-1: Killed",
+        "srun: error: Unable to create step for job 3: Invalid node name", "task 0: error: node1",
+        "srun: job 3: task 0: error: x"}) {
+    EXPECT_THAT(EndedHosts(line), ElementsAre()) << line;
+  }
 }
 
 TEST(Slurm, NoVariableOfTheJobChangesTheStep) {

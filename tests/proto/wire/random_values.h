@@ -249,6 +249,7 @@ class RandomValues {
     plan.ports.low = static_cast<uint16_t>(Below(uint64_t{plan.ports.high} + 1));
     plan.tell_pids = Flag();
     plan.hold = Flag();
+    plan.slurm_nodelist = Text();
     OutputOptions& output = plan.output;
     output.prefix = Flag();
     output.prefix_template = Text();

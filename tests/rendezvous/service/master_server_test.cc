@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/limits.h"
 #include "proto/wire/secret.h"
-#include "tests/rendezvous/service/test_loop.h"
+#include "tests/rendezvous/service/test_agent.h"
 
 namespace muster {
 namespace {

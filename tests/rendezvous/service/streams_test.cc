@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/limits.h"
 #include "rendezvous/service/master_server.h"
-#include "tests/rendezvous/service/test_loop.h"
+#include "tests/rendezvous/service/test_agent.h"
 
 namespace muster {
 namespace {

@@ -1,0 +1,14 @@
+// Waiting for one descriptor where there is no loop yet: an agent's start. Blocking; thread-safe.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace muster {
+
+// Until `fd` is ready for `events` of poll(2), or has failed, which the next call on it says.
+// DeadlineExceeded, with `awaited` in its text, at `deadline` of BootNow().
+absl::Status AwaitFd(int fd, short events, absl::Time deadline, absl::string_view awaited);
+
+}  // namespace muster
