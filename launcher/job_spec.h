@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "launcher/schedule/allocation.h"
 #include "launcher/schedule/hostfile.h"
+#include "launcher/schedule/pod.h"
 #include "launcher/schedule/slurm.h"
 #include "proto/base/limits.h"
 #include "proto/base/work_plan.h"
@@ -158,6 +159,8 @@ enum class StartWay : uint8_t {
 
 struct NodeOverride;
 
+inline constexpr uint16_t kRendezvousPort = 29400;  // torchrun's default for c10d
+
 struct RendezvousSpec {
   std::string host;   // of --rdzv-endpoint, or --master-addr in the static form; "" = none
   uint16_t port = 0;  // 0 = any
@@ -196,6 +199,7 @@ struct JobSpec {
   std::vector<std::string> hostfiles;     // --hostfile, likewise
   std::string rankfile;                   // --rankfile
   std::optional<GivenHosts> given_hosts;  // a scheduler's, where nothing else says where to run
+  std::optional<PodPlace> pod;            // of an Indexed Job of Kubernetes, where it says the same
   std::vector<HostEntry> hosts;           // in order of the list, before --nnodes cuts it
   std::vector<NodeWorkers> nodes;         // kLocal, kStandalone, kHosts: all of them; else empty
   bool oversubscribe = false;

@@ -41,6 +41,7 @@ absl::StatusOr<NodeFacts> FactsHere(const JobSpec& spec) {
   query.other_nodes = spec.way != StartWay::kLocal && spec.way != StartWay::kStandalone;
   query.iface = spec.plan.iface;
   query.route_to = spec.rendezvous.host;
+  query.route_is_hint = spec.pod.has_value();
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
   return ReadNodeFacts(query);
 }

@@ -20,11 +20,7 @@
 #include "proto/base/text.h"
 
 namespace muster {
-namespace {
-
-constexpr uint16_t kRendezvousPort = 29400;  // torchrun's default for c10d
-
-}  // namespace
+namespace {}  // namespace
 
 absl::Status SetNnodes(const OptionValue& v, JobSpec& s) {
   const std::pair<absl::string_view, absl::string_view> pair =

@@ -12,6 +12,7 @@
 #include "launcher/node_overrides.h"
 #include "launcher/options.h"
 #include "launcher/placement.h"
+#include "launcher/pod_options.h"
 #include "launcher/programs.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
@@ -129,7 +130,7 @@ absl::Status CheckCounts(const JobSpec& spec) {
 // torchrun's words about where the nodes meet, brought into one form.
 absl::Status SettleRendezvous(JobSpec& spec) {
   RendezvousSpec& r = spec.rendezvous;
-  bool endpoint = spec.Has(OptionId::kRdzvEndpoint);
+  bool endpoint = !r.host.empty() || !r.file.empty();
   if (spec.Has(OptionId::kStandalone)) {  // as torchrun: standalone wins
     for (const OptionId id :
          {OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank}) {
@@ -413,6 +414,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
   if (!SaysWhere(spec)) {
     ASSIGN_OR_RETURN(spec.given_hosts, HostsOfSlurm(environment));
   }
+  RETURN_IF_ERROR(TakePod(spec, read_file, environment));
   NoteDetached(spec);
   RETURN_IF_ERROR(CountPrograms(spec));
   RETURN_IF_ERROR(CheckCounts(spec));

@@ -306,6 +306,7 @@ absl::StatusOr<AgentLoop::Options> AgentOptions(JobSpec& spec) {
   query.other_nodes = true;
   query.iface = spec.plan.iface;
   query.route_to = spec.rendezvous.host;
+  query.route_is_hint = spec.pod.has_value();  // the first pod's name comes when it does
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
   ASSIGN_OR_RETURN(options.facts, ReadNodeFacts(query));
   if (!spec.local_addr.empty()) {

@@ -11,8 +11,9 @@
 
 namespace muster {
 
-// Errors: NotFound; FailedPrecondition when it is no regular file, belongs to another user, may be
-// read or changed by others, or is longer than `bytes_max` (each with how to mend it).
+// Errors: NotFound; FailedPrecondition when it is no regular file, belongs to another user (root
+// may let our group read one of its own), may be read or changed by others, or is longer than
+// `bytes_max` (each with how to mend it).
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t bytes_max);
 
 // A new file beside `path`, complete and on disk; its name.

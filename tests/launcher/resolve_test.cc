@@ -18,9 +18,14 @@ using ::testing::IsEmpty;
 
 const std::map<std::string, std::string>& Files() {
   static const std::map<std::string, std::string> files = {
-      {"two", "a slots=2\nb slots=2\n"}, {"more", "c\n"},         {"again", "b\n"},
-      {"ports", "a port=1\na port=2\n"}, {"third", "a port=3\n"}, {"bad", "a slots=x\n"},
-      {"mixed", "a slots=2\nb\n"}};
+      {"two", "a slots=2\nb slots=2\n"},
+      {"more", "c\n"},
+      {"again", "b\n"},
+      {"ports", "a port=1\na port=2\n"},
+      {"third", "a port=3\n"},
+      {"bad", "a slots=x\n"},
+      {"mixed", "a slots=2\nb\n"},
+      {"/etc/hosts", "10.0.0.2 train-1.mesh.svc train-1\n"}};
   return files;
 }
 
@@ -38,7 +43,7 @@ absl::StatusOr<JobSpec> Resolve(absl::string_view line, const Environment& envir
   if (!command.ok()) {
     return command.status();
   }
-  if (const absl::Status status = ResolveHosts(command->spec, Read); !status.ok()) {
+  if (const absl::Status status = ResolveHosts(command->spec, Read, environment); !status.ok()) {
     return status;
   }
   return std::move(command->spec);
@@ -294,6 +299,53 @@ TEST(Terminals, ADebuggerStandsRightBeforeTheProgram) {
   ASSERT_TRUE(other.ok() && ResolveHosts(other->spec, NoFile).ok());
   EXPECT_EQ(other->spec.plan.wraps[0].argv, (std::vector<std::string>{"lldb", "--"}));
   EXPECT_FALSE(ParseCommandLine({"--gdb", "0", "./a"}, {{"MUSTER_DEBUGGER", "'"}}).ok());
+}
+
+// "host:port rank serves id" of a job in the pod of index 1.
+std::string Meets(absl::string_view line, const std::string& hostname = "train-1") {
+  const auto spec =
+      Resolve(line, {{"JOB_COMPLETION_INDEX", "1"}, {"HOSTNAME", hostname}, {"PATH", "/bin"}});
+  if (!spec.ok()) {
+    return absl::StrCat("error: ", spec.status().message());
+  }
+  const RendezvousSpec& r = spec->rendezvous;
+  return absl::StrCat(r.host, ":", r.port, " rank ",
+                      spec->node_rank.has_value() ? absl::StrCat(*spec->node_rank) : "-", " ",
+                      !r.is_host.has_value() ? "by address"
+                      : *r.is_host           ? "serves"
+                                             : "joins",
+                      " ", r.id);
+}
+
+TEST(ResolvePods, TheyMeetAtTheFirst) {
+  EXPECT_EQ(Meets("--nnodes 2 p"), "train-0.mesh.svc:29400 rank 1 joins train");
+  EXPECT_EQ(Meets("--nnodes 2 --rdzv-endpoint train-0.x:7000 p"),
+            "train-0.x:7000 rank 1 joins train");
+  EXPECT_EQ(Meets("--nnodes 2 --rdzv-endpoint site:7000 --rdzv-id j p"),
+            "site:7000 rank 1 by address j");
+  EXPECT_EQ(Meets("--nnodes 2 --master-addr m p"), "m:29500 rank 1 by address train");
+  EXPECT_EQ(Meets("--nnodes 2 --rdzv-conf is_host=1 p"),
+            "train-0.mesh.svc:29400 rank 1 serves train");
+}
+
+TEST(ResolvePods, WhatTheUserSaysAboutPlacesCountsMore) {
+  for (const char* line : {"p", "--nnodes 2 --hosts a,b p", "--nnodes 2 --standalone p",
+                           "--nnodes 2 --serve p", "--nnodes 2 --node-rank 0 p"}) {
+    EXPECT_THAT(Meets(line), HasSubstr(" by address ")) << line;
+  }
+  EXPECT_EQ(Meets("--nnodes 2 --node-rank 0 --rdzv-endpoint h:7000 p"),
+            "h:7000 rank 0 by address ");
+}
+
+TEST(ResolvePods, WithoutNamesTheWayOutIsSaid) {
+  EXPECT_THAT(Meets("--nnodes 2 p", "other-1"),
+              HasSubstr("give the template of Job other a `subdomain`"));
+  EXPECT_EQ(Meets("--nnodes 2 --rdzv-endpoint h:7000 p", "other-1"),
+            "h:7000 rank 1 by address other");
+  EXPECT_THAT(Meets("--nnodes 2 p", "train-2"), HasSubstr("HOSTNAME=train-2: want JOB-1"));
+  EXPECT_THAT(Meets("--nnodes 1:1 p", "train-2"), HasSubstr("by address"));
+  EXPECT_THAT(Meets("--nnodes 2 --node-rank 0 --master-addr m p", "train-2"),
+              HasSubstr("m:29500 rank 0"));
 }
 
 }  // namespace
