@@ -163,7 +163,7 @@ class HostsJob {
 
   MasterOptions MasterCallbacks() {
     MasterOptions out;
-    out.secret = secret_;
+    out.users = OneSecret(secret_);
     out.job = ConfigOf(spec_);
     out.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
     out.on_round_started = [this](const std::string&, const RoundStarted& round) {

@@ -144,7 +144,7 @@ class TypedJob {
       return absl::OkStatus();
     }
     MasterOptions master;
-    master.secret = secret_;
+    master.users = OneSecret(secret_);
     master.job = ConfigOf(spec_);
     master.job.agreed = {MustAgree(spec_), facts.hostname};
     master.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };

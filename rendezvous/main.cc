@@ -1,75 +1,67 @@
 // muster-rendezvous: the master as a daemon, for any number of jobs.
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <uv.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
-#include <memory>
+#include <fstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
-#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+#include "proto/base/unique_fd.h"
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
+#include "rendezvous/daemon_options.h"
 #include "rendezvous/service/master_server.h"
+#include "rendezvous/users.h"
 
 namespace muster {
 namespace {
 
-constexpr char kHelp[] =
-    "usage: muster-rendezvous [options]\n"
-    "\n"
-    "Serves jobs that are started by the same `launch --rdzv-endpoint HOST:PORT` on every node.\n"
-    "\n"
-    "  --listen ADDR:PORT   where nodes find it (default [::]:29400, every address of this "
-    "machine)\n"
-    "  --secret-file FILE   the secret that nodes have to know (default ~/.config/muster/secret,\n"
-    "                       made on first use)\n"
-    "  --insecure           no secret: everybody who reaches the port may run jobs\n"
-    "  --version, --help\n";
+constexpr size_t kConfigBytesMax = 64u << 10;
 
-struct Options {
-  std::string listen = "[::]:29400";
-  std::string secret_file;
-  bool insecure = false;
-  bool help = false;
-  bool version = false;
-};
+absl::StatusOr<std::string> ReadConfig(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kConfigBytesMax + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (file.bad() || (text.empty() && !file.is_open())) {
+    return absl::NotFoundError(std::strerror(errno));
+  }
+  return text.size() <= kConfigBytesMax
+             ? absl::StatusOr<std::string>(text)
+             : absl::InvalidArgumentError(absl::StrCat("want at most ", kConfigBytesMax, " bytes"));
+}
 
-absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const absl::string_view word = argv[i];
-    const size_t equals = word.find('=');
-    const absl::string_view name = word.substr(0, equals);
-    if (name == "--listen" || name == "--secret-file") {
-      if (equals == absl::string_view::npos && i + 1 >= argc) {
-        return absl::InvalidArgumentError(absl::StrCat(name, ": want a value"));
-      }
-      std::string& value = name == "--listen" ? options.listen : options.secret_file;
-      value = equals == absl::string_view::npos ? argv[++i] : std::string(word.substr(equals + 1));
-    } else if (word == "--insecure") {
-      options.insecure = true;
-    } else if (word == "--help" || word == "-h") {
-      options.help = true;
-    } else if (word == "--version") {
-      options.version = true;
-    } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unknown option '", word, "': see muster-rendezvous --help"));
-    }
+// "READY=1" and the like, to the service manager that has started us (sd_notify(3)); none: nothing.
+void Notify(const std::string& state) {
+  const char* path = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un address{};
+  if (path == nullptr || std::strlen(path) >= sizeof(address.sun_path)) {
+    return;
   }
-  if (options.insecure && !options.secret_file.empty()) {
-    return absl::InvalidArgumentError("--insecure and --secret-file: give one of them");
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
+  const size_t size = offsetof(sockaddr_un, sun_path) + std::strlen(path);
+  if (address.sun_path[0] == '@') {
+    address.sun_path[0] = '\0';  // an abstract name
   }
-  return options;
+  const UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  (void)!sendto(fd.get(), state.data(), state.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
+                reinterpret_cast<const sockaddr*>(&address), static_cast<socklen_t>(size));
 }
 
 // Grows from one life of this daemon to the next, so that rounds do: seconds since 2020 (by the
@@ -81,12 +73,12 @@ uint32_t EpochNow() {
 
 class Daemon {
  public:
-  Daemon(uv_loop_t* loop, std::string secret) : master_(loop, OptionsFor(std::move(secret))) {
-    for (const int signo : {SIGTERM, SIGINT}) {
-      (signo == SIGTERM ? term_ : interrupt_) =
-          std::make_unique<UvSignal>(loop, signo, [this] { Stop(); });
-    }
-  }
+  Daemon(uv_loop_t* loop, MasterOptions options, std::string users)
+      : users_(std::move(users)),
+        master_(loop, WithLog(std::move(options))),
+        term_(loop, SIGTERM, [this] { Stop(); }),
+        interrupt_(loop, SIGINT, [this] { Stop(); }),
+        hangup_(loop, SIGHUP, [this] { Reread(); }) {}
   absl::StatusOr<uint16_t> Listen(const std::string& address) { return master_.Listen(address); }
 
   // Serves until SIGTERM or SIGINT.
@@ -95,9 +87,7 @@ class Daemon {
   }
 
  private:
-  static MasterOptions OptionsFor(std::string secret) {
-    MasterOptions options;
-    options.secret = std::move(secret);
+  static MasterOptions WithLog(MasterOptions options) {
     options.many_jobs = true;
     options.epoch = EpochNow();
     options.on_tell = [](const std::string& job, const std::string& text) {
@@ -114,15 +104,33 @@ class Daemon {
     return options;
   }
 
+  // Where the new ones are wrong, the old ones stay.
+  void Reread() {
+    if (users_.empty()) {
+      LogInfo("nothing is read again: there is no --users");
+      return;
+    }
+    absl::StatusOr<std::vector<KnownUser>> users = ReadUsers(users_);
+    if (!users.ok()) {
+      LogError(absl::StrCat(users.status().message(), "; those of before stay"));
+      return;
+    }
+    LogInfo(absl::StrCat(Plural(users->size(), "user", "users"), " in ", users_));
+    master_.SetUsers(*std::move(users));
+  }
+
   void Stop() {
     if (!std::exchange(stopping_, true)) {
+      Notify("STOPPING=1");
       master_.Shutdown([this] { stopped_ = true; });
     }
   }
 
+  const std::string users_;  // the folder
   MasterServer master_;
-  std::unique_ptr<UvSignal> term_;
-  std::unique_ptr<UvSignal> interrupt_;
+  UvSignal term_;
+  UvSignal interrupt_;
+  UvSignal hangup_;
   bool stopping_ = false;
   bool stopped_ = false;
 };
@@ -133,22 +141,34 @@ int Fail(const absl::Status& status, int code) {
 }
 
 int Main(int argc, char** argv) {
-  const absl::StatusOr<Options> options = ParseOptions(argc, argv);
+  const absl::StatusOr<DaemonOptions> options =
+      ParseDaemonOptions({argv + 1, argv + argc}, ReadConfig);
   if (!options.ok()) {
     return Fail(options.status(), 2);
   }
   if (options->help || options->version) {
-    std::fputs(options->help ? kHelp : absl::StrCat("muster ", BuildName(), "\n").c_str(), stdout);
+    std::fputs(options->help ? DaemonHelp() : absl::StrCat("muster ", BuildName(), "\n").c_str(),
+               stdout);
     return 0;
   }
-  absl::StatusOr<std::string> secret = SecretFor(options->insecure, options->secret_file);
-  if (!secret.ok()) {
-    return Fail(secret.status(), 1);
+  MasterOptions master;
+  if (!options->users.empty()) {
+    absl::StatusOr<std::vector<KnownUser>> users = ReadUsers(options->users);
+    if (!users.ok()) {
+      return Fail(users.status(), 1);
+    }
+    master.users = *std::move(users);
+  } else {
+    absl::StatusOr<std::string> secret = SecretFor(options->insecure, options->secret_file);
+    if (!secret.ok()) {
+      return Fail(secret.status(), 1);
+    }
+    master.users = OneSecret(*std::move(secret));
   }
   std::signal(SIGPIPE, SIG_IGN);
   uv_loop_t loop;
   uv_loop_init(&loop);
-  Daemon daemon(&loop, *std::move(secret));
+  Daemon daemon(&loop, std::move(master), options->users);
   const absl::StatusOr<uint16_t> port = daemon.Listen(options->listen);
   if (!port.ok()) {
     return Fail(
@@ -159,6 +179,7 @@ int Main(int argc, char** argv) {
               options->listen.substr(0, colon).c_str(), unsigned{*port},
               options->insecure ? " (insecure: everybody who reaches it may run jobs)" : "");
   std::fflush(stdout);
+  Notify("READY=1");
   daemon.Run(&loop);
   return 0;
 }

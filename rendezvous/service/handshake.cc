@@ -21,8 +21,8 @@ std::string Shown(const std::string& text) {
 
 }  // namespace
 
-std::string RefusalOf(const v1::Hello& hello, absl::string_view secret,
-                      absl::string_view master_host, Handshake* handshake) {
+std::string RefusalOf(const v1::Hello& hello, const std::vector<KnownUser>& users,
+                      absl::string_view master_host, Handshake* handshake, KnownUser* user) {
   const std::string node = hello.hostname().empty() ? "the node" : Shown(hello.hostname());
   if (hello.protocol() != kProtocolVersion || hello.build() != std::string(BuildName())) {
     return absl::StrCat("this master is muster ", BuildName(), ", ", node, " runs ",
@@ -33,16 +33,24 @@ std::string RefusalOf(const v1::Hello& hello, absl::string_view secret,
   }
   handshake->agent_nonce = hello.nonce();
   handshake->job_id = hello.job_id();
-  if (ProofHolds(AgentProof(secret, *handshake), hello.proof())) {
-    return "";
+  for (const KnownUser& one : users) {
+    if (ProofHolds(AgentProof(one.secret, *handshake), hello.proof())) {
+      *user = one;
+      return "";
+    }
   }
-  if (secret.empty()) {
+  if (users.size() == 1 && users.front().secret.empty()) {
     return absl::StrCat("this master runs with --insecure, ", node,
                         " brings a secret: give --insecure to all or to none");
   }
   if (hello.proof().empty()) {
     return absl::StrCat("the master wants a secret, ", node,
                         " brings none: leave out --insecure there, or give it to all");
+  }
+  if (users.size() != 1 || !users.front().name.empty()) {
+    return absl::StrCat("the master knows no user with the secret that ", node,
+                        " brings: ask who runs it to take a copy of ~/.config/muster/secret as ",
+                        "yours into its --users, or bring the one that is there");
   }
   return absl::StrCat("the master has another secret, ", node,
                       " brings its own: copy it with  scp -p ", master_host,

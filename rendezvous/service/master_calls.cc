@@ -112,7 +112,7 @@ void MasterServer::Impl::OnHello(AttendSession& session, const v1::Hello& hello)
     session.handshake.master_nonce = hello.master_nonce();
   }
   std::string refusal = issued || hello.master_nonce().empty()
-                            ? RefusalOf(hello, options_.secret, host_, &session.handshake)
+                            ? RefusalOf(hello, users_, host_, &session.handshake, &session.user)
                             : "a hello that answers no challenge of this master";
   if (refusal.empty() && hello.has_terms()) {
     absl::StatusOr<JobTerms> terms = FromWire(hello.terms());
@@ -129,8 +129,9 @@ void MasterServer::Impl::OnHello(AttendSession& session, const v1::Hello& hello)
     return;
   }
   session.proved = true;
+  session.job = session.user.KeyOf(session.handshake.job_id);
   unproved_.erase(session.id);
-  session.welcome.emplace().set_proof(MasterProof(options_.secret, session.handshake));
+  session.welcome.emplace().set_proof(MasterProof(session.user.secret, session.handshake));
 }
 
 void MasterServer::Impl::OnFrame(AttendSession& session, const v1::AgentFrame& frame) {
@@ -168,7 +169,7 @@ void MasterServer::Impl::OnJoin(AttendSession& session, Join join) {
 }
 
 void MasterServer::Impl::OnBeat(AttendSession& session, Beat beat) {
-  Job* job = FindJob(session.handshake.job_id);
+  Job* job = FindJob(session.job);
   if (job == nullptr) {
     return;
   }
@@ -183,7 +184,7 @@ void MasterServer::Impl::OnBeat(AttendSession& session, Beat beat) {
 }
 
 void MasterServer::Impl::OnLeave(AttendSession& session, Leave leave) {
-  Job* job = FindJob(session.handshake.job_id);
+  Job* job = FindJob(session.job);
   if (job != nullptr && session.node == leave.node && session.incarnation == leave.incarnation) {
     job->Feed(LeaveReceived{std::move(leave)});
   }
@@ -235,7 +236,7 @@ void MasterServer::Impl::Close(AttendSession& session) {
     return;
   }
   session.gone = true;
-  Job* job = FindJob(session.handshake.job_id);
+  Job* job = FindJob(session.job);
   if (job == nullptr || !session.node.has_value()) {
     return;
   }

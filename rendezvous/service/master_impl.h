@@ -21,6 +21,7 @@
 namespace muster {
 
 inline constexpr size_t kJobsMax = 1024;                           // of a daemon
+inline constexpr size_t kJobsPerUserMax = 128;                     // of a daemon with users
 inline constexpr absl::Duration kEndedJobKept = absl::Minutes(1);  // for nodes that come late
 
 class MasterServer::Impl {
@@ -31,6 +32,7 @@ class MasterServer::Impl {
   Listener& listener() { return listener_; }
   void Adopt(UniqueFd socket, std::string peer);
   std::string IssueNonce();
+  void SetUsers(std::vector<KnownUser> users) { users_ = std::move(users); }
   void Post(const std::string& job_id, RoundEvent event);
   size_t StdinRoom(const std::string& job_id, StdinTo to);
   bool SendStdin(const std::string& job_id, StdinTo to, absl::string_view bytes, bool eof);
@@ -56,6 +58,8 @@ class MasterServer::Impl {
   // Output streams (master_streams.cc)
   void OnStream(StreamSession& session, CallEventKind kind);
   void OnStreamHello(StreamSession& session, const v1::StreamHello& hello);
+  // The connected agent that says so of itself, and proves it; null with the status for it.
+  const AttendSession* AgentOf(const v1::StreamHello& hello, grpc::Status* refusal);
   void OnStreamFrame(StreamSession& session);
   void PassChunks(uint64_t id);
   void Close(StreamSession& session);
@@ -64,7 +68,7 @@ class MasterServer::Impl {
 
   // Jobs
   Job* JobFor(const AttendSession& session, const Join& join, std::string* refusal);
-  void AddJob(const RoundConfig& config);
+  void AddJob(const std::string& key, const RoundConfig& config);
   void Execute(const std::string& job_id, RoundEffect effect);
   void Deliver(const std::string& job_id, ReplyId to, MasterMessage message);
   void Bind(Job& job, AttendSession& session, NodeId node, Incarnation incarnation);
@@ -77,10 +81,11 @@ class MasterServer::Impl {
   const uv_thread_t thread_;
   const MasterOptions options_;
   const std::string host_;  // for sentences
+  std::vector<KnownUser> users_;
   GrpcEdge edge_;
   Listener listener_;
-  std::map<std::string, Job> jobs_;
-  std::set<std::string> issued_;  // nonces for one Hello each
+  std::map<std::string, Job> jobs_;  // by KnownUser::KeyOf
+  std::set<std::string> issued_;     // nonces for one Hello each
   uint64_t next_id_ = 0;
   uint64_t reading_ = 0;  // the session whose frame is being handled: it answers when that is done
   std::map<uint64_t, AttendSession> attends_;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
@@ -52,6 +53,10 @@ void MasterServer::AdoptConnection(UniqueFd socket, std::string peer) {
   impl_->CheckThread();
   impl_->Adopt(std::move(socket), std::move(peer));
 }
+void MasterServer::SetUsers(std::vector<KnownUser> users) {
+  impl_->CheckThread();
+  impl_->SetUsers(std::move(users));
+}
 std::string MasterServer::IssueNonce() {
   impl_->CheckThread();
   return impl_->IssueNonce();
@@ -89,6 +94,7 @@ MasterServer::Impl::Impl(uv_loop_t* loop, MasterOptions options)
       thread_(uv_thread_self()),
       options_(std::move(options)),
       host_(OwnHostName()),
+      users_(options_.users),
       edge_(loop, [this](const CallEvent& event) { OnEvent(event); }),
       listener_(loop, {[this](UniqueFd socket, std::string peer) {
                          Adopt(std::move(socket), std::move(peer));
@@ -97,7 +103,7 @@ MasterServer::Impl::Impl(uv_loop_t* loop, MasterOptions options)
       sweep_(loop, [this] { SweepUnproved(); }),
       forget_(loop, [this] { ForgetJobs(); }) {
   if (!options_.many_jobs) {
-    AddJob(options_.job);
+    AddJob(options_.job.job_id, options_.job);
   }
 }
 
@@ -132,27 +138,24 @@ void MasterServer::Impl::Post(const std::string& job_id, RoundEvent event) {
   }
 }
 
-void MasterServer::Impl::AddJob(const RoundConfig& config) {
-  const std::string& job_id = config.job_id;
-  if (Job* old = FindJob(job_id); old != nullptr) {
+void MasterServer::Impl::AddJob(const std::string& key, const RoundConfig& config) {
+  if (Job* old = FindJob(key); old != nullptr) {
     CloseLinks(*old);
-    jobs_.erase(job_id);
+    jobs_.erase(key);
   }
-  const auto added = jobs_.try_emplace(job_id, loop_, config, [this, job_id](RoundEffect effect) {
-    Execute(job_id, std::move(effect));
-  });
+  const auto added = jobs_.try_emplace(
+      key, loop_, config, [this, key](RoundEffect effect) { Execute(key, std::move(effect)); });
   added.first->second.Feed(TimePassed{});  // arms the first timer: a job that nobody joins ends too
 }
 
 Job* MasterServer::Impl::JobFor(const AttendSession& session, const Join& join,
                                 std::string* refusal) {
-  const std::string& job_id = session.handshake.job_id;
-  Job* job = FindJob(job_id);
+  Job* job = FindJob(session.job);
   if (!options_.many_jobs) {
     if (job == nullptr) {
-      *refusal =
-          absl::StrCat("this master serves the job '", options_.job.job_id, "', ", join.hostname,
-                       " asks for '", job_id, "': give the same --rdzv-id on all nodes");
+      *refusal = absl::StrCat("this master serves the job '", options_.job.job_id, "', ",
+                              join.hostname, " asks for '", session.handshake.job_id,
+                              "': give the same --rdzv-id on all nodes");
     }
     return job;
   }
@@ -165,10 +168,20 @@ Job* MasterServer::Impl::JobFor(const AttendSession& session, const Join& join,
     *refusal = absl::StrCat("this master has ", kJobsMax, " jobs, its limit: try again later");
     return nullptr;
   }
-  RoundConfig config = ConfigFromTerms(job_id, session.terms);
+  const std::string all_of_user = session.user.KeyOf("");
+  const auto owned = static_cast<size_t>(
+      std::count_if(jobs_.begin(), jobs_.end(), [&all_of_user](const auto& one) {
+        return !all_of_user.empty() && absl::StartsWith(one.first, all_of_user);
+      }));
+  if (job == nullptr && owned >= kJobsPerUserMax) {
+    *refusal = absl::StrCat(session.user.name, " has ", kJobsPerUserMax,
+                            " jobs at this master, the limit of a user: try again later");
+    return nullptr;
+  }
+  RoundConfig config = ConfigFromTerms(session.handshake.job_id, session.terms);
   config.epoch = options_.epoch;
-  AddJob(config);
-  return FindJob(job_id);
+  AddJob(session.job, config);
+  return FindJob(session.job);
 }
 
 void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) {

@@ -3,10 +3,10 @@
 // Thread rule: every method and every callback on the thread of the loop given. gRPC's own threads
 // only post into a bounded mailbox. Invariants:
 //  M1 nothing from a connection reaches a job before both sides have proved the secret and the same
-//  build; M2 a beat is believed only for the node and incarnation that its connection was admitted
-//  as, or joins anew as; M3 what is under way to an agent is bounded: a newer directive replaces
-//  one that was not yet sent; M4 of one agent at most one output chunk is with the consumer; the
-//  next is read after `taken`.
+//  build, and what comes from one user never reaches a job of another; M2 a beat is believed only
+//  for the node and incarnation that its connection was admitted as, or joins anew as; M3 what is
+//  under way to an agent is bounded: a newer directive replaces one that was not yet sent; M4 of
+//  one agent at most one output chunk is with the consumer; the next is read after `taken`.
 #pragma once
 
 #include <uv.h>
@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,16 +26,17 @@
 #include "proto/base/unique_fd.h"
 #include "proto/wire/job_terms.h"
 #include "rendezvous/core/types.h"
+#include "rendezvous/service/known_user.h"
 
 namespace muster {
 
 struct MasterOptions {
-  std::string secret;      // "" = --insecure
-  bool many_jobs = false;  // a daemon: jobs are made by the terms their first agent brings
-  RoundConfig job;         // the one job, when not many_jobs
-  uint32_t epoch = 1;      // many_jobs: of every job made here
+  std::vector<KnownUser> users;  // who may run jobs here; see SetUsers
+  bool many_jobs = false;        // a daemon: jobs are made by the terms their first agent brings
+  RoundConfig job;               // the one job, when not many_jobs
+  uint32_t epoch = 1;            // many_jobs: of every job made here
 
-  // All optional.
+  // All optional. `job_id`: of a user's job "USER/ID".
   std::function<void(const std::string& job_id, const std::string& text)> on_tell;
   std::function<void(const std::string& job_id, const RoundStarted&)> on_round_started;
   std::function<void(const std::string& job_id, const WorkersStarted&)> on_workers_started;
@@ -75,6 +77,10 @@ class MasterServer {
   // For one Hello of an agent that gets it together with the secret, so that it need not wait for
   // the Challenge.
   std::string IssueNonce();
+
+  // Who may run jobs from now on, each their own: job ids of two users are two jobs. Connections
+  // that stand go on.
+  void SetUsers(std::vector<KnownUser> users);
 
   // StopAsked, SignalAsked, PauseAsked, StartFailed for a job; an unknown job is ignored.
   void Post(const std::string& job_id, RoundEvent event);

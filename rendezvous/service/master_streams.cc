@@ -42,24 +42,42 @@ void MasterServer::Impl::OnStream(StreamSession& session, CallEventKind kind) {
   }
 }
 
+const AttendSession* MasterServer::Impl::AgentOf(const v1::StreamHello& hello,
+                                                 grpc::Status* refusal) {
+  // Where its control stream is not there (any more), the agent tries again when it is.
+  *refusal = grpc::Status(grpc::StatusCode::UNAVAILABLE, "no such agent is connected");
+  const NodeId node{hello.node()};
+  for (const KnownUser& user : users_) {
+    const Job* job = FindJob(user.KeyOf(hello.job_id()));
+    const AttendSession* link = job == nullptr ? nullptr : LinkOf(*job, node);
+    if (link == nullptr || link->node != node ||
+        link->incarnation != Incarnation{hello.incarnation()}) {
+      continue;
+    }
+    const std::string wrong = RefusalOf(hello, link->user.secret, link->handshake);
+    if (wrong.empty()) {
+      return link;
+    }
+    *refusal = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, wrong);
+  }
+  return nullptr;
+}
+
 void MasterServer::Impl::OnStreamHello(StreamSession& session, const v1::StreamHello& hello) {
   const NodeId node{hello.node()};
   const Incarnation incarnation{hello.incarnation()};
-  Job* job = FindJob(hello.job_id());
-  const AttendSession* link = job == nullptr ? nullptr : LinkOf(*job, node);
-  if (link == nullptr || link->node != node || link->incarnation != incarnation) {
-    // Its control stream is not there (any more): the agent tries again when it is.
-    session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "no such agent is connected"));
+  grpc::Status refusal;
+  const AttendSession* link = AgentOf(hello, &refusal);
+  if (link == nullptr) {
+    if (refusal.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
+      LogWarning("refused an output stream: " + refusal.error_message());
+    }
+    session.call->Finish(refusal);
     return;
   }
-  const std::string refusal = RefusalOf(hello, options_.secret, link->handshake);
-  if (!refusal.empty()) {
-    LogWarning("refused an output stream: " + refusal);
-    session.call->Finish(grpc::Status(grpc::StatusCode::PERMISSION_DENIED, refusal));
-    return;
-  }
+  Job* job = FindJob(link->job);
   unproved_.erase(session.id);
-  session.job_id = hello.job_id();
+  session.job = link->job;
   session.node = node;
   session.incarnation = incarnation;
   session.stdin_room = kStdinWindow;
@@ -74,16 +92,16 @@ void MasterServer::Impl::OnStreamHello(StreamSession& session, const v1::StreamH
   welcome.set_welcome(true);
   session.call->Write(std::move(welcome));
   if (options_.on_stdin_room) {
-    options_.on_stdin_room(session.job_id);
+    options_.on_stdin_room(session.job);
   }
 }
 
 void MasterServer::Impl::OnStreamFrame(StreamSession& session) {
   v1::StreamUp& frame = session.call->incoming();
   const uint64_t id = session.id;
-  if (session.job_id.empty()) {
+  if (session.job.empty()) {
     OnStreamHello(session, frame.hello());
-    if (session.job_id.empty()) {
+    if (session.job.empty()) {
       return;  // refused, and finishing
     }
   }
@@ -102,7 +120,7 @@ void MasterServer::Impl::OnStreamFrame(StreamSession& session) {
     session.stdin_room = std::min<size_t>(
         kStdinWindow, session.stdin_room + std::min<uint64_t>(frame.stdin_taken(), kStdinWindow));
     if (options_.on_stdin_room) {
-      options_.on_stdin_room(session.job_id);
+      options_.on_stdin_room(session.job);
     }
   }
   PassChunks(id);
@@ -129,7 +147,7 @@ void MasterServer::Impl::PassChunks(uint64_t id) {
     // `taken` may come at once: then this loop goes on; or later: then it begins anew.
     const auto state = std::make_shared<TakenState>();
     const std::weak_ptr<const bool> alive = alive_;
-    options_.on_chunk(session.job_id, std::move(chunk), [this, alive, id, state] {
+    options_.on_chunk(session.job, std::move(chunk), [this, alive, id, state] {
       if (state->taken || alive.expired()) {
         return;
       }
@@ -150,11 +168,11 @@ void MasterServer::Impl::Close(StreamSession& session) {
   if (!session.gone) {
     session.gone = true;
     for (OutputChunk& chunk : std::exchange(session.chunks, {})) {  // a crash's last words
-      options_.on_chunk(session.job_id, std::move(chunk), [] {});
+      options_.on_chunk(session.job, std::move(chunk), [] {});
     }
   }
   session.call->Finish(grpc::Status::OK);
-  if (Job* job = FindJob(session.job_id); job != nullptr) {
+  if (Job* job = FindJob(session.job); job != nullptr) {
     const auto it = job->streams.find(session.node);
     if (it != job->streams.end() && it->second == session.id) {
       job->streams.erase(it);

@@ -13,6 +13,7 @@
 #include "proto/wire/job_terms.h"
 #include "proto/wire/secret.h"
 #include "rendezvous/service/grpc_edge.h"
+#include "rendezvous/service/known_user.h"
 
 namespace muster {
 
@@ -25,6 +26,8 @@ struct AttendSession {
   std::unique_ptr<AttendCall> call;
   Handshake handshake;
   bool proved = false;
+  KnownUser user;     // that has proved it
+  std::string job;    // the key of its job
   bool gone = false;  // its end was handled; only kDone is awaited
   JobTerms terms;
   std::optional<NodeId> node;  // as which it was admitted
@@ -46,7 +49,7 @@ struct TakenState {
 struct StreamSession {
   uint64_t id = 0;
   std::unique_ptr<StreamCall> call;
-  std::string job_id;  // "" = not proved yet
+  std::string job;  // its key; "" = not proved yet
   NodeId node;
   Incarnation incarnation;
   bool gone = false;

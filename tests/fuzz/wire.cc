@@ -62,12 +62,13 @@ void CheckHello(absl::string_view bytes) {
   v1::Hello hello;
   if (hello.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     Handshake handshake{std::string(kNonceBytes, 'm'), "", ""};
-    const std::string why = RefusalOf(hello, "secret", "node0", &handshake);
+    KnownUser user;
+    const std::string why = RefusalOf(hello, {{"", "secret"}}, "node0", &handshake, &user);
     CHECK(!why.empty() && why.size() < 4096);  // nobody here knows the proof
     for (const char c : why) {
       CHECK(c >= ' ' && c <= '~');  // goes to a person's terminal
     }
-    (void)RefusalOf(hello, "", "node0", &handshake);
+    (void)RefusalOf(hello, {{"", ""}}, "node0", &handshake, &user);
   }
 }
 

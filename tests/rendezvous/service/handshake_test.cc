@@ -12,6 +12,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+const std::vector<KnownUser> kOne = {{"", "secret"}};
+
 v1::Hello GoodHello(absl::string_view secret, const std::string& master_nonce) {
   v1::Hello hello;
   hello.set_protocol(kProtocolVersion);
@@ -25,7 +27,8 @@ v1::Hello GoodHello(absl::string_view secret, const std::string& master_nonce) {
 
 TEST(Handshake, AGoodHelloIsAccepted) {
   Handshake handshake{"m", "", ""};
-  EXPECT_EQ(RefusalOf(GoodHello("secret", "m"), "secret", "boss", &handshake), "");
+  KnownUser user;
+  EXPECT_EQ(RefusalOf(GoodHello("secret", "m"), kOne, "boss", &handshake, &user), "");
   EXPECT_EQ(handshake.job_id, "job");
   EXPECT_EQ(handshake.agent_nonce, std::string(kNonceBytes, 'n'));
 }
@@ -38,7 +41,8 @@ TEST(Handshake, AnotherBuildIsRefusedByNameOfBoth) {
     }
     hello.set_build("0.0.9-abc\n\x1b[2J");
     Handshake handshake{"m", "", ""};
-    EXPECT_EQ(RefusalOf(hello, "secret", "boss", &handshake),
+    KnownUser user;
+    EXPECT_EQ(RefusalOf(hello, kOne, "boss", &handshake, &user),
               absl::StrCat("this master is muster ", BuildName(),
                            ", node1 runs 0.0.9-abc??[2J: install the same build"));
   }
@@ -48,12 +52,14 @@ TEST(Handshake, OnesOwnProofSentBackIsRefused) {
   v1::Hello hello = GoodHello("secret", "m");
   hello.set_proof(MasterProof("secret", {"m", hello.nonce(), "job"}));
   Handshake handshake{"m", "", ""};
-  EXPECT_THAT(RefusalOf(hello, "secret", "boss", &handshake), HasSubstr("boss:.config/muster"));
+  KnownUser user;
+  EXPECT_THAT(RefusalOf(hello, kOne, "boss", &handshake, &user), HasSubstr("boss:.config/muster"));
 }
 
 TEST(Handshake, AProofForAnotherChallengeIsRefused) {
   Handshake handshake{"another", "", ""};
-  EXPECT_NE(RefusalOf(GoodHello("secret", "m"), "secret", "boss", &handshake), "");
+  KnownUser user;
+  EXPECT_NE(RefusalOf(GoodHello("secret", "m"), kOne, "boss", &handshake, &user), "");
 }
 
 TEST(Handshake, AnEmptyNonceIsRefused) {
@@ -61,7 +67,8 @@ TEST(Handshake, AnEmptyNonceIsRefused) {
   hello.set_nonce("");
   hello.set_proof(AgentProof("secret", {"m", "", "job"}));
   Handshake handshake{"m", "", ""};
-  EXPECT_THAT(RefusalOf(hello, "secret", "boss", &handshake), HasSubstr("malformed"));
+  KnownUser user;
+  EXPECT_THAT(RefusalOf(hello, kOne, "boss", &handshake, &user), HasSubstr("malformed"));
 }
 
 TEST(Handshake, AStreamBelongsToItsAgentOnly) {

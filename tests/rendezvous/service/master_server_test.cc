@@ -68,7 +68,7 @@ class MasterServerTest : public testing::Test {
   }
   static MasterOptions OneJob(uint32_t nodes, const std::string& secret = "the secret") {
     MasterOptions options;
-    options.secret = secret;
+    options.users = OneSecret(secret);
     options.job.job_id = "job";
     options.job.nodes_min = nodes;
     options.job.nodes_max = nodes;
@@ -242,7 +242,7 @@ TEST_F(MasterServerTest, AMalformedJoinIsRefused) {
 
 TEST_F(MasterServerTest, ADaemonKeepsJobsApart) {
   MasterOptions options;
-  options.secret = "the secret";
+  options.users = OneSecret("the secret");
   options.many_jobs = true;
   options.epoch = 7;
   StartMaster(std::move(options));
@@ -269,9 +269,47 @@ TEST_F(MasterServerTest, ADaemonKeepsJobsApart) {
   EXPECT_THAT(ended_, testing::ElementsAre("a 130"));
 }
 
+TEST_F(MasterServerTest, ADaemonKeepsUsersApart) {
+  MasterOptions options;
+  options.many_jobs = true;
+  options.users = {{"alice", "hers"}, {"bob", "his"}};
+  StartMaster(std::move(options));
+  Listen();
+  TestAgent& hers = AddAgent(Client("hers"), JoinOf(0));
+  TestAgent& his = AddAgent(Client("his"), JoinOf(0));  // the same job id, the same place
+  TestAgent& stranger = AddAgent(Client("another"), JoinOf(1));
+  loop_.Until([&] { return hers.running && his.running; }, "a round for each");
+  EXPECT_EQ(hers.assignment.world_size, 1u);
+  EXPECT_THAT(rounds_, testing::UnorderedElementsAre("alice/job 1 on 1", "bob/job 1 on 1"));
+  loop_.Until([&] { return !stranger.refusals.empty(); }, "the refusal");
+  EXPECT_THAT(stranger.refusals.front(), HasSubstr("knows no user with the secret"));
+  master_->Post("alice/job", StopAsked{SIGINT, true});
+  loop_.Until([&] { return hers.end; }, "the end of hers");
+  EXPECT_FALSE(his.end);
+}
+
+TEST_F(MasterServerTest, UsersComeAndGo) {
+  MasterOptions options;
+  options.many_jobs = true;
+  StartMaster(std::move(options));  // nobody yet
+  Listen();
+  TestAgent& early = AddAgent(Client("hers"), JoinOf(0));
+  loop_.Until([&] { return !early.refusals.empty(); }, "the refusal");
+  TestAgent& open = AddAgent(Client(""), JoinOf(0));
+  loop_.Until([&] { return !open.refusals.empty(); }, "nobody is not everybody");
+  master_->SetUsers({{"alice", "hers"}});
+  TestAgent& later = AddAgent(Client("hers"), JoinOf(0));
+  loop_.Until([&] { return later.running; }, "her round");
+  master_->SetUsers({{"bob", "his"}});
+  later.SendBeat();
+  TestAgent& gone = AddAgent(Client("hers", "another"), JoinOf(0));
+  loop_.Until([&] { return !gone.refusals.empty(); }, "the refusal");
+  EXPECT_TRUE(later.downs.empty());  // what stands goes on
+}
+
 TEST_F(MasterServerTest, TheSameJobAgainIsANewOneAndOldBeatsAreNotItsOwn) {
   MasterOptions options;
-  options.secret = "the secret";
+  options.users = OneSecret("the secret");
   options.many_jobs = true;
   StartMaster(std::move(options));
   Listen();

@@ -21,7 +21,7 @@ class StreamsTest : public testing::Test {
  protected:
   void SetUp() override {
     MasterOptions options;
-    options.secret = "s";
+    options.users = OneSecret("s");
     options.job.job_id = "job";
     options.on_chunk = [this](const std::string& job, OutputChunk&& chunk,
                               std::function<void()> taken) {

@@ -1,0 +1,162 @@
+#include "rendezvous/daemon_options.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+namespace {
+
+using Settings = std::map<std::string, std::string>;  // by name without dashes; flags "true"
+
+constexpr const char* kWithValue[] = {"config", "listen", "secret-file", "users"};
+constexpr const char* kFlags[] = {"insecure", "help", "version"};
+
+template <size_t n>
+bool Has(const char* const (&names)[n], absl::string_view name) {
+  for (const char* one : names) {
+    if (name == one) {
+      return true;
+    }
+  }
+  return false;
+}
+
+absl::StatusOr<Settings> ParseWords(const std::vector<std::string>& words) {
+  Settings out;
+  for (size_t i = 0; i < words.size(); ++i) {
+    absl::string_view name = words[i];
+    const size_t equals = name.find('=');
+    const bool has_value = equals != absl::string_view::npos;
+    const std::string value = has_value ? words[i].substr(equals + 1) : "";
+    name = name == "-h" ? "--help" : name.substr(0, equals);
+    const bool dashes = absl::ConsumePrefix(&name, "--");
+    if (dashes && Has(kFlags, name) && !has_value) {
+      out[std::string(name)] = "true";
+    } else if (dashes && Has(kWithValue, name)) {
+      if (!has_value && i + 1 >= words.size()) {
+        return absl::InvalidArgumentError(absl::StrCat("--", name, ": want a value"));
+      }
+      out[std::string(name)] = has_value ? value : words[++i];
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown option '", words[i], "': see muster-rendezvous --help"));
+    }
+  }
+  return out;
+}
+
+absl::Status BadFile(const std::string& path, const YAML::Mark& mark, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ":", mark.line + 1, ": ", what));
+}
+
+absl::Status AddLine(const std::string& path, const YAML::Node& key, const YAML::Node& value,
+                     Settings& out) {
+  const std::string name = key.IsScalar() ? key.Scalar() : "";
+  const bool flag = name == "insecure";
+  if (!flag && (name == "config" || !Has(kWithValue, name))) {
+    return BadFile(
+        path, key.Mark(),
+        absl::StrCat("unknown key '", name, "': want listen, secret-file, users or insecure"));
+  }
+  if (!value.IsScalar() || value.Scalar().empty() ||
+      (flag && value.Scalar() != "true" && value.Scalar() != "false")) {
+    return BadFile(path, key.Mark(),
+                   absl::StrCat(name, ": want ", flag ? "true or false" : "one text"));
+  }
+  if (!out.emplace(name, value.Scalar()).second) {
+    return BadFile(path, key.Mark(), absl::StrCat(name, " is given twice"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Settings> ParseFile(const std::string& path, const std::string& text) {
+  Settings out;
+  try {
+    const YAML::Node file = YAML::Load(text);
+    if (!file.IsNull() && !file.IsMap()) {
+      return BadFile(path, file.Mark(), "want lines `key: value`");
+    }
+    for (const auto& line : file) {
+      RETURN_IF_ERROR(AddLine(path, line.first, line.second, out));
+    }
+  } catch (const YAML::Exception& error) {
+    return BadFile(path, error.mark, error.msg);
+  }
+  return out;
+}
+
+// Where the file has one of three that exclude each other, what is typed of them displaces it.
+void TakeFile(const Settings& file, Settings& typed) {
+  constexpr const char* kSecrets[] = {"secret-file", "users", "insecure"};
+  bool typed_secret = false;
+  for (const char* name : kSecrets) {
+    typed_secret = typed_secret || typed.count(name) != 0;
+  }
+  for (const auto& [name, value] : file) {
+    if (!typed_secret || !Has(kSecrets, name)) {
+      typed.emplace(name, value);
+    }
+  }
+}
+
+}  // namespace
+
+const char* DaemonHelp() {
+  return "usage: muster-rendezvous [options]\n"
+         "\n"
+         "Serves jobs that are started by the same `launch --rdzv-endpoint HOST:PORT` on every "
+         "node.\n"
+         "\n"
+         "  --listen ADDR:PORT   where nodes find it (default [::]:29400, every address of this "
+         "machine)\n"
+         "  --secret-file FILE   the secret that nodes have to know (default "
+         "~/.config/muster/secret,\n"
+         "                       made on first use)\n"
+         "  --users FOLDER       many users: in FOLDER/NAME the secret of each (a copy of the "
+         "user's "
+         "own\n"
+         "                       ~/.config/muster/secret), whose jobs no other user sees, joins "
+         "or\n"
+         "                       displaces; read again at SIGHUP\n"
+         "  --insecure           no secret: everybody who reaches the port may run jobs\n"
+         "  --config FILE        lines `listen: ...`, `users: ...` and so on; what is typed wins\n"
+         "  --version, --help\n";
+}
+
+absl::StatusOr<DaemonOptions> ParseDaemonOptions(
+    const std::vector<std::string>& arguments,
+    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read) {
+  ASSIGN_OR_RETURN(Settings settings, ParseWords(arguments));
+  if (const auto config = settings.find("config"); config != settings.end()) {
+    const std::string path = config->second;
+    const absl::StatusOr<std::string> text = read(path);
+    if (!text.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--config ", path, ": ", text.status().message()));
+    }
+    ASSIGN_OR_RETURN(const Settings file, ParseFile(path, *text));
+    TakeFile(file, settings);
+  }
+  DaemonOptions out;
+  if (const auto listen = settings.find("listen"); listen != settings.end()) {
+    out.listen = listen->second;
+  }
+  out.secret_file = settings["secret-file"];
+  out.users = settings["users"];
+  out.insecure = settings["insecure"] == "true";
+  out.help = settings.count("help") != 0;
+  out.version = settings.count("version") != 0;
+  if (int{out.insecure} + int{!out.secret_file.empty()} + int{!out.users.empty()} > 1) {
+    return absl::InvalidArgumentError("--insecure, --secret-file and --users: give one of them");
+  }
+  return out;
+}
+
+}  // namespace muster

@@ -1,0 +1,29 @@
+// What muster-rendezvous is told, on its command line and in its file.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster {
+
+struct DaemonOptions {
+  std::string listen = "[::]:29400";
+  std::string secret_file;  // "" = the user's own
+  std::string users;        // a folder with a secret for each user; "" = one secret for all
+  bool insecure = false;
+  bool help = false;
+  bool version = false;
+};
+
+const char* DaemonHelp();
+
+// `arguments` without the program's name; `read` gives a file's text. What is typed wins over the
+// file of --config. InvalidArgument: names the option or the file's line, and what is wanted.
+absl::StatusOr<DaemonOptions> ParseDaemonOptions(
+    const std::vector<std::string>& arguments,
+    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read);
+
+}  // namespace muster

@@ -1,0 +1,116 @@
+"""muster-rendezvous as a service of a site: its unit, its users, and jobs that meet there."""
+
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from harness import BIN, PATIENCE, ROOT, sh
+
+DAEMON = BIN / "muster-rendezvous"
+SECRETS = {name: f"{name}'s secret, {'x' * 32}\n" for name in ("alice", "bob", "carl")}
+
+
+@pytest.fixture
+def unit(tmp_path):
+    text = (ROOT / "deploy/systemd/muster-rendezvous.service.in").read_text()
+    path = tmp_path / "muster-rendezvous.service"
+    path.write_text(text.replace("@CMAKE_INSTALL_PREFIX@/bin", str(BIN)).replace("@CMAKE_INSTALL_PREFIX@", "/usr"))
+    return path
+
+
+def test_systemd_finds_nothing_wrong_with_the_unit(unit):
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = subprocess.run(["systemd-analyze", "security", "--offline=true", unit], capture_output=True, text=True)
+    (exposure,) = re.findall(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert float(exposure) <= 2.0, done.stdout
+
+
+class Site:
+    """The daemon on node0 with two users, and what a user types on a node."""
+
+    def __init__(self, shells, folder):
+        self.shells, self.folder = shells, folder
+        (folder / "users").mkdir(mode=0o700)
+        for name in SECRETS:
+            self.secret(folder / name, SECRETS[name])
+        for name in ("alice", "bob"):
+            self.secret(folder / "users" / name, SECRETS[name])
+        (folder / "site.yaml").write_text(f'listen: "10.77.0.1:29400"\nusers: {folder}/users\n')
+
+    def secret(self, path, text):
+        path.write_text(text)
+        path.chmod(0o600)
+
+    def serve(self, **env):
+        daemon = self.shells[0].start("--config", self.folder / "site.yaml", program=DAEMON, env=env)
+        daemon.expect("listens on 10.77.0.1:29400")
+        return daemon
+
+    def job(self, user, node, script, *more):
+        words = ["--nnodes", "2", "--rdzv-endpoint", "10.77.0.1:29400", "--rdzv-id", "job", "--node-rank", str(node)]
+        return self.shells[node + 1].start(*words, *more, "--secret-file", self.folder / user, *sh(script))
+
+
+@pytest.fixture
+def site(shells, scratch):
+    return Site(shells, scratch)
+
+
+def test_two_users_run_jobs_of_one_name_at_the_same_time(site):
+    daemon = site.serve()
+    script = f"echo {{}} rank $RANK of $WORLD_SIZE; while [ ! -e {site.folder}/go ]; do sleep 0.05; done"
+    jobs = {user: [site.job(user, node, script.format(user)) for node in range(2)] for user in ("alice", "bob")}
+    for user, both in jobs.items():
+        for node, job in enumerate(both):
+            job.expect(f"{user} rank {node} of 2")
+    (site.folder / "go").touch()
+    for both in jobs.values():
+        assert [job.finish().code for job in both] == [0, 0]
+    daemon.expect("job alice/job ended with 0", stream="err")
+    daemon.expect("job bob/job ended with 0", stream="err")
+    daemon.signal(signal.SIGTERM)
+    assert daemon.finish().code == 0
+
+
+def test_who_is_not_known_is_refused_until_the_users_are_read_again(site):
+    daemon = site.serve()
+    refused = site.job("carl", 0, "true").finish()
+    assert refused.code == 1 and "the master knows no user with the secret that node1 brings" in refused.errors, refused
+    site.secret(site.folder / "users/carl", SECRETS["carl"])
+    daemon.signal(signal.SIGHUP)
+    daemon.expect("3 users in", stream="err")
+    both = [site.job("carl", node, "true") for node in range(2)]
+    assert [job.finish().code for job in both] == [0, 0]
+    (site.folder / "users/alice").chmod(0o644)
+    daemon.signal(signal.SIGHUP)
+    daemon.expect("users/alice may be read or changed by others .* those of before stay", stream="err")
+    both = [site.job("alice", node, "true") for node in range(2)]
+    assert [job.finish().code for job in both] == [0, 0]
+
+
+def test_the_service_manager_hears_when_it_serves_and_when_it_stops(site):
+    heard = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(site.folder / "notify"))
+        manager.settimeout(PATIENCE)
+        daemon = site.serve(NOTIFY_SOCKET=str(site.folder / "notify"))
+        heard.append(manager.recv(100))
+        daemon.signal(signal.SIGTERM)
+        heard.append(manager.recv(100))
+    assert heard == [b"READY=1", b"STOPPING=1"]
+    assert daemon.finish().code == 0
+
+
+def test_what_is_wrong_is_said_before_it_serves(site):
+    run = lambda *words: site.shells[0].run(*words, program=DAEMON)
+    (site.folder / "site.yaml").write_text("listen: 10.77.0.1:29400\nuser: x\n")
+    result = run("--config", site.folder / "site.yaml")
+    assert result.code == 2 and "site.yaml:2: unknown key 'user'" in result.errors, result
+    result = run("--users", site.folder / "nobody")
+    assert result.code == 1 and "nobody: No such file" in result.errors, result
+    result = run("--users", site.folder / "users", "--listen", "10.77.0.99:29400")
+    assert result.code == 1 and "--listen: " in result.errors, result
