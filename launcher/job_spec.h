@@ -172,6 +172,7 @@ struct RendezvousSpec {
   absl::Duration join_timeout = kJoinTimeout;  // conf join_timeout, else timeout
   absl::Duration last_call = kLastCall;        // conf last_call_timeout
   std::optional<bool> is_host;                 // conf is_host; --serve sets JobSpec::serve
+  std::string step;  // "Slurm job 17, step 0", whose tasks are the nodes and share a screen; or ""
 };
 
 struct JobSpec {

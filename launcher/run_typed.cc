@@ -116,7 +116,8 @@ class TypedJob {
     if (have_report_) {
       return ShowReport(spec_, spec_.plan.job_id,
                         display_.nobody_reads() ? NobodyRead(report_) : report_);
-    } else if (!outcome_.headline.empty()) {
+    } else if (!outcome_.headline.empty() &&
+               (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
       LogError(absl::StrCat("job ", spec_.plan.job_id, ": ", outcome_.headline));
     }
     return display_.nobody_reads() ? kExitNobodyReads : code;
@@ -178,6 +179,11 @@ class TypedJob {
       server_.reset();  // another launch, or a daemon, serves here; or a stranger
       port_taken_ = std::string(port.status().message());
       return absl::OkStatus();
+    }
+    if (!port.ok() && !spec_.rendezvous.step.empty()) {
+      return absl::Status(port.status().code(),
+                          absl::StrCat(spec_.rendezvous.step, ": ", port.status().message(),
+                                       "; --port-range gives it another"));
     }
     RETURN_IF_ERROR(port.status());
     target_host_ = "127.0.0.1";
@@ -241,6 +247,12 @@ class TypedJob {
     if (!port_taken_.empty()) {
       LogInfo(absl::StrCat("no master answers at ", HostPort(target_host_, target_port_),
                            ", and none can be started there: ", port_taken_));
+      return;
+    }
+    if (!spec_.rendezvous.step.empty()) {
+      LogInfo(absl::StrCat("no master answers at ", HostPort(target_host_, target_port_),
+                           " yet; it is asked again and again. The task there says why if it has ",
+                           "ended (with srun -K this one ends, too); else look at its firewall"));
       return;
     }
     LogInfo(absl::StrCat(

@@ -20,6 +20,10 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
+// L4.
+constexpr PortRange kStepPorts{20000, 28999};
+constexpr uint64_t kStepsApart = 37;  // prime to the number of ports
+
 constexpr char kWayOut[] = "; --hosts or --standalone says where to run without Slurm's words";
 
 // The first of `names` that is set and not empty, or null.
@@ -118,6 +122,63 @@ bool IsShell(const Variables& environment) {
   return step != nullptr && (step->second == "4294967290" || step->second == "interactive");
 }
 
+// The list of the nodes that we are in, or null where we are in no job of Slurm's, or in a worker.
+struct Place {
+  const Variables::value_type* job = nullptr;
+  const Variables::value_type* nodes = nullptr;
+  bool step = false;
+};
+std::optional<Place> PlaceOf(const Variables& environment) {
+  Place out;
+  out.job = First(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
+  out.step = First(environment, {"SLURM_STEP_NODELIST"}) != nullptr && !IsShell(environment);
+  out.nodes = out.step ? First(environment, {"SLURM_STEP_NODELIST"})
+                       : First(environment, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  if (out.job == nullptr || out.nodes == nullptr || environment.count(kEnvJobId) != 0) {
+    return std::nullopt;
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<std::string>> NamesIn(const Variables::value_type& list) {
+  absl::StatusOr<std::vector<std::string>> names = ExpandHostList(list.second);
+  return names.ok() ? std::move(names) : NotSlurms(list, names.status().message());
+}
+
+// A number of the task that we are, 0..`max`.
+absl::StatusOr<uint32_t> NumberOf(const Variables& environment,
+                                  std::initializer_list<const char*> names, uint32_t max) {
+  const auto* variable = First(environment, names);
+  if (variable == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        *names.begin(), " is not set, although srun has started several tasks", kWayOut));
+  }
+  uint32_t number = 0;
+  if (!absl::SimpleAtoi(variable->second, &number) || number > max) {
+    return NotSlurms(*variable, absl::StrCat("want 0..", max));
+  }
+  return number;
+}
+
+// How many workers this node runs where nobody says so.
+absl::Status CountOwn(const Variables& environment, StepTask& out) {
+  const auto* gpus = First(environment, {"SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"});
+  if (gpus != nullptr) {
+    ASSIGN_OR_RETURN(const uint32_t each, Gpus(*gpus));
+    if (each > 0) {
+      out.workers = each;
+      out.workers_are = "GPUs";
+      return absl::OkStatus();
+    }
+  }
+  if (const auto* cpus = First(environment, {"SLURM_CPUS_ON_NODE"})) {
+    ASSIGN_OR_RETURN(const std::vector<uint32_t> one, NumberEach(*cpus, 1));
+    out.workers = one[0];
+    out.workers_are = "CPUs";
+  }
+  return absl::OkStatus();
+}
+
 // What names the job, its place and its settings for those in it; the rest says how a step is to
 // be, or was.
 bool IsOfJob(absl::string_view name) {
@@ -132,36 +193,55 @@ bool IsOfJob(absl::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environment) {
-  const auto* id = First(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
-  const bool step = First(environment, {"SLURM_STEP_NODELIST"}) != nullptr && !IsShell(environment);
-  const auto* list = step ? First(environment, {"SLURM_STEP_NODELIST"})
-                          : First(environment, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
-  if (id == nullptr || list == nullptr || environment.count(kEnvJobId) != 0) {
+absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment, PortRange ports) {
+  const std::optional<Place> place = PlaceOf(environment);
+  const auto* tasks = First(environment, {"SLURM_STEP_NUM_TASKS"});
+  if (!place || !place->step || tasks == nullptr || tasks->second == "1") {
     return std::nullopt;
   }
-  const absl::StatusOr<std::vector<std::string>> names = ExpandHostList(list->second);
-  if (!names.ok()) {
-    return NotSlurms(*list, names.status().message());
-  }
-  if (const auto* tasks = step ? First(environment, {"SLURM_STEP_NUM_TASKS"}) : nullptr;
-      tasks != nullptr && tasks->second != "1") {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(*place->nodes));
+  if (tasks->second != absl::StrCat(names.size())) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "srun has started launch ", tasks->second, " times (", tasks->first,
-        "), and each would start the whole job: leave srun out, say --rdzv-endpoint HOST:PORT and ",
-        "--nnodes with one launch a node, or --standalone for a job on each"));
+        "srun has started launch ", tasks->second, " times (", tasks->first, ") on ",
+        Plural(names.size(), "node", "nodes"), ": want one a node (srun --ntasks-per-node=1; ",
+        "--nproc-per-node says how many workers each has), or leave srun out: launch starts the ",
+        "nodes itself; --standalone makes a job of each"));
   }
+  constexpr uint32_t kAny = UINT32_MAX;
+  ASSIGN_OR_RETURN(const uint32_t job,
+                   NumberOf(environment, {"SLURM_JOB_ID", "SLURM_JOBID"}, kAny));
+  ASSIGN_OR_RETURN(const uint32_t step,
+                   NumberOf(environment, {"SLURM_STEP_ID", "SLURM_STEPID"}, kAny));
+  StepTask out;
+  out.step = absl::StrCat("Slurm job ", job, ", step ", step);
+  out.job_id = absl::StrCat("slurm-", job, ".", step);
+  out.first_host = names.front();
+  const PortRange range = ports.Any() ? kStepPorts : ports;
+  const uint64_t count = uint64_t{range.high} - range.low + 1;
+  out.port = static_cast<uint16_t>(range.low + (kStepsApart * job + step) % count);
+  out.nodes = static_cast<uint32_t>(names.size());
+  ASSIGN_OR_RETURN(out.node_rank, NumberOf(environment, {"SLURM_NODEID"}, out.nodes - 1));
+  RETURN_IF_ERROR(CountOwn(environment, out));
+  return std::optional<StepTask>(std::move(out));
+}
+
+absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environment) {
+  const std::optional<Place> place = PlaceOf(environment);
+  if (!place) {
+    return std::nullopt;
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(*place->nodes));
   GivenHosts out;
-  out.job = absl::StrCat("Slurm job ", id->second);
+  out.job = absl::StrCat("Slurm job ", place->job->second);
   if (const auto* here = First(environment, {"SLURMD_NODENAME"})) {
     out.here = here->second;
   }
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     HostEntry host;
     host.name = name;
     out.hosts.push_back(std::move(host));
   }
-  RETURN_IF_ERROR(CountSlots(environment, step, out));
+  RETURN_IF_ERROR(CountSlots(environment, place->step, out));
   return std::optional<GivenHosts>(std::move(out));
 }
 

@@ -6,9 +6,15 @@
 //     SLURM_PROCID and its kin exist in a batch script, too, and say nothing. The shell of an
 //     interactive allocation may be a step of its own, which is none of ours;
 //  L2 slots of a host = its tasks where tasks were asked for, else its GPUs, else its CPUs;
-//  L3 srun gets a command line that is whole: no variable of the job changes it.
+//  L3 srun gets a command line that is whole: no variable of the job changes it;
+//  L4 in a step of one task a node each task is a node of the job, and all of them know the same:
+//     the first node of the step serves, at port low + (37 * job id + step id) mod ports, of
+//     --port-range or of 20000 to 28999. So jobs that follow each other, and the first 37 steps of
+//     each, have ports of their own; the range is below those that kernels give away (32768) and
+//     those of torch (29400, 29500).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "launcher/schedule/hostfile.h"
+#include "proto/base/port_range.h"
 
 namespace muster {
 
@@ -28,9 +35,27 @@ struct GivenHosts {
   std::string here;              // the one that we are on; "" = none, or unknown
 };
 
-// No value: we are in no allocation, or in a worker of a job that launch has started there.
-// InvalidArgument: the variables contradict each other, or are not what Slurm writes; the text
-// names the variable, and the way out.
+// One of the tasks of a step in each of which srun has started launch, one a node (L4).
+struct StepTask {
+  std::string step;        // "Slurm job 17, step 0", for people
+  std::string job_id;      // "slurm-17.0", of no other step
+  std::string first_host;  // whose task serves
+  uint16_t port = 0;       // there
+  uint32_t nodes = 2;
+  uint32_t node_rank = 0;
+  uint32_t workers = 1;     // of this node
+  std::string workers_are;  // "GPUs", "CPUs"; "" = Slurm does not say
+};
+
+// Both functions have no value where we are in no allocation, or in a worker of a job that launch
+// has started there. InvalidArgument: the variables contradict each other, or are not what Slurm
+// writes; the text names the variable, and the way out.
+
+// No value either in a step of one task. Several on a node are an error.
+absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(
+    const std::map<std::string, std::string>& environment, PortRange ports = {});
+
+// For an allocation, or a step of one task in it.
 absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(
     const std::map<std::string, std::string>& environment);
 

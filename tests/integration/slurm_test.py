@@ -4,9 +4,7 @@ import os
 import re
 import signal
 
-import pytest
-
-from harness import LAUNCH
+from harness import LAUNCH, PYTHON
 
 WHERE = "echo $RANK/$WORLD_SIZE on $(hostname) task $SLURM_PROCID.$SLURM_LOCALID of $SLURM_NTASKS, master $MASTER_ADDR"
 # Ends by itself a moment after it is asked to, as a program that writes a checkpoint.
@@ -66,10 +64,60 @@ def test_a_launch_that_is_killed_leaves_nothing(slurm):
     running.finish()
 
 
-@pytest.mark.parametrize("srun", ["srun -n2 ", "srun --ntasks-per-node=1 -N2 "])
-def test_many_launches_of_one_step_are_refused_with_the_way_out(slurm, srun):
-    result = slurm.alloc(f"{srun}{LAUNCH} true", "-N2")
-    assert result.code == 2 and "srun has started launch 2 times" in result.errors and "leave srun out" in result.errors, result
+def test_a_launch_that_srun_starts_on_each_node_is_its_agent(slurm):
+    """The habit of torchrun's users; what counts is the step's, and the first node speaks for all."""
+    result = slurm.alloc(f"srun --ntasks-per-node=1 -c3 {LAUNCH} bash -c '{WHERE}'", "-N2", "-c3", "-w", "node1,node2")
+    assert ranks(result.text) == {
+        rank: f"/6 on node{1 + rank // 3} task {rank}.{rank % 3} of 6, master 10.77.0.2" for rank in range(6)
+    }, result
+    said = re.findall("^muster: (.*)", result.errors, re.M)
+    assert len(said) == 1 and re.match(r"Slurm job \d+, step 0: 2 nodes, 3 workers on the first, as many as its CPUs", said[0]), result
+
+
+def test_steps_of_launches_side_by_side_and_uneven_ones(slurm):
+    """Two jobs at once on the same nodes; a node for each component; a count of the command's own."""
+    script = f"""
+        srun -n2 --overlap {LAUNCH} --nproc-per-node 2 bash -c '{WHERE}' > first & one=$!
+        srun -n2 --overlap {LAUNCH} --nproc-per-node 2 bash -c '{WHERE}' > second; echo $?
+        wait $one; echo $?
+        srun -n2 {LAUNCH} -n 3 bash -c '{WHERE}' > third; echo $?
+    """
+    result = slurm.alloc(script, "-N2")
+    assert result.text.split() == ["0", "0", "0"], result
+    for name, count in (("first", 4), ("second", 4), ("third", 3)):
+        text = (slurm.folder / name).read_text()
+        assert sorted(ranks(text)) == list(range(count)) and f"of {count}, " in text, text
+
+
+def test_the_report_of_a_step_comes_once_and_the_code_is_srun_s(slurm):
+    result = slurm.alloc(f"srun -n2 {LAUNCH} --nproc-per-node 2 bash -c 'exit $((RANK == 3 ? 7 : 0))'", "-N2")
+    assert result.code == 7 and len(re.findall("rank 3 on node1 .* ended with exit code 7", result.errors)) == 1, result
+
+
+def test_a_port_that_a_stranger_has_is_named(slurm):
+    takes = "import socket, time; s = socket.create_server(('', 4321)); print('taken', flush=True); time.sleep(1000)"
+    script = f"""
+        {PYTHON} -c "{takes}" > taken & stranger=$!
+        until grep -q taken taken; do sleep 0.05; done
+        srun -n2 -K {LAUNCH} --port-range 4321-4321 --nproc-per-node 1 true; echo $?
+        kill $stranger
+    """
+    result = slurm.alloc(script, "-N2", "-w", "node0,node1")
+    assert "Slurm job" in result.errors and ":4321: the port is in use by" in result.errors, result
+    assert "--port-range gives it another" in result.errors and result.text != "0\n", result
+
+
+def test_many_tasks_on_a_node_are_refused_with_the_way_out(slurm):
+    result = slurm.alloc(f"srun -n4 {LAUNCH} true", "-N2", "-n4")
+    assert result.code == 2 and "srun has started launch 4 times (SLURM_STEP_NUM_TASKS) on 2 nodes" in result.errors, result
+    assert "srun --ntasks-per-node=1" in result.errors and "leave srun out" in result.errors, result
+
+
+def test_what_the_command_says_of_the_place_counts_more_than_the_step(slurm):
+    result = slurm.alloc(f"srun -n2 {LAUNCH} --standalone bash -c 'echo $RANK/$WORLD_SIZE'", "-N2")
+    assert result.text.split() == ["0/1", "0/1"] and result.code == 0, result
+    result = slurm.alloc(f"srun -n2 {LAUNCH} --nnodes 3 true", "-N2")
+    assert result.code == 2 and "--nnodes 3: srun has started launch on 2 nodes" in result.errors, result
 
 
 def test_an_srun_that_is_not_there_is_named(slurm):

@@ -159,6 +159,54 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"--hostfile bad p", "bad:1|got 'x'"}, Case{"-f two -f again p", "again: host 'b'"},
         Case{"-f mixed -n 3 p", "-n 3|'b'|slots=N"}));
 
+// What srun sets for a task that it has started on each of two nodes.
+Environment StepTaskOf(const char* node) {
+  return {{"SLURM_JOB_ID", "17"},
+          {"SLURM_STEP_ID", "2"},
+          {"SLURM_NODEID", node},
+          {"SLURM_STEP_NODELIST", "node[1-2]"},
+          {"SLURM_STEP_NUM_TASKS", "2"},
+          {"SLURM_CPUS_ON_NODE", "6"},
+          {"SLURM_JOB_NODELIST", "node[0-3]"}};
+}
+
+TEST(Resolve, TasksOfAStepAreTheNodesOfAJobThatNobodyDescribes) {
+  const auto first = Resolve("p", StepTaskOf("0"));
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->way, StartWay::kTyped);
+  EXPECT_EQ(first->nodes_min, 2U);
+  EXPECT_EQ(first->nodes_max, 2U);
+  EXPECT_EQ(first->plan.job_id, "slurm-17.2");
+  EXPECT_EQ(first->rendezvous.host, "node1");
+  EXPECT_EQ(first->rendezvous.is_host, true);
+  EXPECT_EQ(first->plan.workers, 6U);
+  EXPECT_THAT(first->notes,
+              ElementsAre("Slurm job 17, step 2: 2 nodes, 6 workers on the first, as many as its "
+                          "CPUs (--nproc-per-node says otherwise)"));
+  const auto second = Resolve("--nproc-per-node 3 --rdzv-id mine --tee 3 p", StepTaskOf("1"));
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->node_rank, 1U);
+  EXPECT_EQ(second->rendezvous.is_host, false);
+  EXPECT_EQ(second->rendezvous.port, first->rendezvous.port);
+  EXPECT_EQ(second->plan.job_id, "mine");
+  EXPECT_EQ(second->plan.workers, 3U);
+  EXPECT_THAT(second->notes, IsEmpty());  // the first node says them
+}
+
+TEST(Resolve, WhatTheCommandSaysOfAStepWinsOrIsRefused) {
+  const Environment task = StepTaskOf("1");
+  EXPECT_EQ(Shape("-n 3 p", task), "typed 2-2: own=1");
+  EXPECT_EQ(Shape("-n 4 p", task), "typed 2-2: own=2");
+  EXPECT_EQ(Shape("--nnodes 1:2 p", task), "typed 1-2: own=6");
+  EXPECT_EQ(Shape("--standalone p", task), "local 1-1: =1");
+  EXPECT_EQ(Shape("--hosts a,b p", task), "hosts 2-2: a=1 b=1");
+  EXPECT_EQ(Resolve("--nnodes 3 --rdzv-endpoint c:29400 p", task)->rendezvous.host, "c");
+  EXPECT_THAT(Shape("--nnodes 3 p", task),
+              HasSubstr("--nnodes 3: srun has started launch on 2 nodes (Slurm job 17, step 2): "
+                        "leave it out"));
+  EXPECT_THAT(Shape("--rankfile ranks p", task), HasSubstr("leave srun out"));
+}
+
 TEST(Resolve, ContradictionsWithTheEnvironmentAreNotes) {
   const auto hosts =
       Resolve("--hosts a,b p",

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -134,9 +136,103 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"SLURM_JOB_NODELIST=a SLURM_TASKS_PER_NODE=4000000", "want 1.."},
         Bad{"SLURM_JOB_NODELIST=a SLURM_GPUS_PER_NODE=many", "SLURM_GPUS_PER_NODE=many: want a"},
         Bad{"SLURM_JOB_NODELIST=a SLURM_GPUS_PER_NODE=99999999999", "want a number of GPUs"},
-        Bad{"SLURM_JOB_NODELIST=a[1-9999999]", "SLURM_JOB_NODELIST="},
-        Bad{"SLURM_JOB_NODELIST=a,b SLURM_STEP_NODELIST=a,b SLURM_STEP_NUM_TASKS=2",
-            "srun has started launch 2 times"}));
+        Bad{"SLURM_JOB_NODELIST=a[1-9999999]", "SLURM_JOB_NODELIST="}));
+
+// As captured of `srun --ntasks-per-node=1` in an allocation of two nodes; what follows replaces.
+std::map<std::string, std::string> Task(absl::string_view text) {
+  std::map<std::string, std::string> out = Env(text);
+  out.merge(Env(
+      "SLURM_JOB_ID=17 SLURM_JOBID=17 SLURM_STEP_ID=2 SLURM_STEPID=2 SLURM_NODEID=1 SLURM_PROCID=1 "
+      "SLURM_JOB_NODELIST=node[0-3] SLURM_STEP_NODELIST=node[1-2] SLURM_STEP_NUM_NODES=2 "
+      "SLURM_STEP_NUM_TASKS=2 SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_CPUS_ON_NODE=6 "
+      "SLURM_JOB_CPUS_PER_NODE=6(x4) SLURM_LOCALID=0 SLURM_GTIDS=1 SLURMD_NODENAME=node2"));
+  return out;
+}
+
+// "slurm-17.2 1/2 at node1:20631, 6 CPUs".
+std::string Describe(const StepTask& task) {
+  return absl::StrCat(task.job_id, " ", task.node_rank, "/", task.nodes, " at ", task.first_host,
+                      ":", task.port, ", ", task.workers, " ", task.workers_are);
+}
+
+class SlurmTask : public testing::TestWithParam<Case> {};
+
+TEST_P(SlurmTask, KnowsItsPlaceAndWhoServes) {
+  const auto task = TaskOfSlurm(Task(GetParam().environment));
+  ASSERT_TRUE(task.ok()) << task.status();
+  ASSERT_TRUE(task->has_value());
+  EXPECT_EQ(Describe(**task), GetParam().hosts);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Captured, SlurmTask,
+    testing::Values(
+        Case{"CPUs of the node", "", "slurm-17.2 1/2 at node1:20631, 6 CPUs"},
+        Case{"GPUs of the node come first", "SLURM_GPUS_ON_NODE=3 SLURM_GPUS_PER_NODE=4",
+             "slurm-17.2 1/2 at node1:20631, 3 GPUs"},
+        Case{"no GPU here", "SLURM_GPUS_ON_NODE=0", "slurm-17.2 1/2 at node1:20631, 6 CPUs"},
+        Case{"no counts", "SLURM_CPUS_ON_NODE=", "slurm-17.2 1/2 at node1:20631, 1 "},
+        Case{"the first of three, one padded",
+             "SLURM_NODEID=0 SLURM_STEP_NUM_TASKS=3 SLURM_STEP_NODELIST=r[1-2]n08,login",
+             "slurm-17.2 0/3 at r1n08:20631, 6 CPUs"},
+        Case{"a step of two components of a het job",
+             "SLURM_HET_SIZE=2 SLURM_JOB_NODELIST_HET_GROUP_1=node2 SLURM_CPUS_ON_NODE=3",
+             "slurm-17.2 1/2 at node1:20631, 3 CPUs"},
+        Case{"a large id", "SLURM_JOB_ID=4294967295 SLURM_STEP_ID=7",
+             "slurm-4294967295.7 1/2 at node1:26922, 6 CPUs"}));
+
+TEST(Slurm, ATaskAloneOrAShellIsNoNodeOfAStep) {
+  for (const char* none :
+       {"SLURM_STEP_NUM_TASKS=1", "SLURM_STEP_NODELIST=", "SLURM_STEP_ID=4294967290",
+        "SLURM_STEP_NUM_TASKS=", "MUSTER_JOB_ID=job-1", "SLURM_JOB_ID= SLURM_JOBID="}) {
+    const auto task = TaskOfSlurm(Task(none));
+    ASSERT_TRUE(task.ok()) << none;
+    EXPECT_FALSE(task->has_value()) << none;
+  }
+}
+
+TEST(Slurm, TheStepsOfAJobAndJobsThatFollowHavePortsOfTheirOwn) {
+  std::set<uint16_t> ports;
+  for (int job = 900; job < 910; ++job) {
+    for (int step = 0; step < 37; ++step) {
+      const auto task =
+          TaskOfSlurm(Task(absl::StrCat("SLURM_JOB_ID=", job, " SLURM_STEP_ID=", step)));
+      ports.insert((*task)->port);
+    }
+  }
+  EXPECT_EQ(ports.size(), 370U);
+  EXPECT_GE(*ports.begin(), 20000);
+  EXPECT_LE(*ports.rbegin(), 28999);
+  EXPECT_EQ((*TaskOfSlurm(Task(""), {5000, 5009}))->port, 5001);
+  EXPECT_EQ((*TaskOfSlurm(Task(""), {5000, 5000}))->port, 5000);
+}
+
+class BadTask : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadTask, IsRefusedWithTheVariableAndTheWayOut) {
+  const auto task = TaskOfSlurm(Task(GetParam().environment));
+  ASSERT_EQ(task.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(task.status().message()), HasSubstr(GetParam().says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Variables, BadTask,
+    testing::Values(
+        Bad{"SLURM_STEP_NUM_TASKS=4",
+            "4 times (SLURM_STEP_NUM_TASKS) on 2 nodes: want one a node "
+            "(srun --ntasks-per-node=1"},
+        Bad{"SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=a", "on 1 node: want one a node"},
+        Bad{"SLURM_STEP_NUM_TASKS=many", "launch many times"},
+        Bad{"SLURM_STEP_NODELIST=node[1-", "SLURM_STEP_NODELIST=node[1-: "},
+        Bad{"SLURM_NODEID=2", "SLURM_NODEID=2: want 0..1; --hosts or --standalone"},
+        Bad{"SLURM_NODEID=-1", "SLURM_NODEID=-1: want 0..1"},
+        Bad{"SLURM_NODEID=", "SLURM_NODEID is not set"},
+        Bad{"SLURM_STEP_ID=x", "SLURM_STEP_ID=x: want 0.."},
+        Bad{"SLURM_STEP_ID= SLURM_STEPID=", "SLURM_STEP_ID is not set"},
+        Bad{"SLURM_JOB_ID=17.node0", "SLURM_JOB_ID=17.node0: want 0.."},
+        Bad{"SLURM_CPUS_ON_NODE=0", "SLURM_CPUS_ON_NODE=0: want 1.."},
+        Bad{"SLURM_CPUS_ON_NODE=6(x2)", "SLURM_CPUS_ON_NODE=6(x2): "},
+        Bad{"SLURM_GPUS_ON_NODE=some", "SLURM_GPUS_ON_NODE=some: want a number of GPUs"}));
 
 TEST(Slurm, OneStepStartsAnAgentOnEachHost) {
   EXPECT_THAT(
