@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/agent_loop.h"
@@ -100,6 +101,7 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap) {
   options.config.tell_pids = options.plan.tell_pids;
   options.config.hold = options.plan.hold;
   options.config.join_timeout = bootstrap.terms.join_timeout;
+  options.config.grace = bootstrap.terms.grace;
   Join& join = options.config.join;
   join = std::move(bootstrap.join);
   join.hostname = options.facts.hostname;
@@ -108,6 +110,29 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap) {
   join.workers = workers;
   join.life = NewLife();
   return options;
+}
+
+// What a scheduler sends to the tasks of a step: launch hears it from us. Blocked until the loop is
+// there to take it, so that none is lost or ends us.
+constexpr int kSchedulerSignals[] = {SIGTERM, SIGUSR1, SIGUSR2};
+
+void MaskSchedulerSignals(int how) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signo : kSchedulerSignals) {
+    sigaddset(&set, signo);
+  }
+  pthread_sigmask(how, &set, nullptr);
+}
+
+std::vector<UvSignal> HearScheduler(uv_loop_t* loop, AgentLoop& agent) {
+  std::vector<UvSignal> out;
+  for (const int signo : kSchedulerSignals) {
+    out.emplace_back(loop, signo, [&agent, signo] { agent.SchedulerSignal(signo); });
+    out.back().Unref();
+  }
+  MaskSchedulerSignals(SIG_UNBLOCK);
+  return out;
 }
 
 // Until the job is over; the agent's exit status. `dialed`: that is 0 where launch knows the job's,
@@ -137,6 +162,8 @@ int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, Shepher
     AgentLoop agent(&loop, std::move(options), std::move(shepherd), &client.link(),
                     &client.output());
     agent.Start();
+    const std::vector<UvSignal> scheduler =
+        dialed ? HearScheduler(&loop, agent) : std::vector<UvSignal>();
     UvRunUntil(&loop, [&ended] { return ended; });
     if (agent.ended_locally() && !agent.joined()) {  // nobody else knows why
       LogError(headline);
@@ -250,8 +277,8 @@ int main(int argc, char** argv) {
   for (const int signo : {SIGINT, SIGHUP, SIGQUIT}) {
     signal(signo, [](int) {});  // a handler: what is ignored would stay ignored in the workers
   }
-  if (dials) {  // under a scheduler, which tells launch, too, and kills what stays too long
-    signal(SIGTERM, [](int) {});
+  if (dials) {
+    muster::MaskSchedulerSignals(SIG_BLOCK);
   }
   // launch waits for our end: no static destructors of gRPC.
   _exit(dials ? muster::RunDialed(node) : muster::RunOnChannel(muster::TakeChannel()));

@@ -174,6 +174,9 @@ class HostsJob {
       TellStarted(spec_, all.world_size, all.nodes);
       proctable_.Started();
     };
+    out.on_signal_heard = [this](const std::string&, const SignalHeard& heard) {
+      signals_.Heard(heard.signo, heard.node);
+    };
     out.on_job_ended = [this](const std::string&, const JobReport& report) { JobOver(report); };
     out.on_chunk = [this](const std::string&, OutputChunk&& chunk, std::function<void()> taken) {
       waiting_.push_back({std::move(chunk), std::move(taken)});

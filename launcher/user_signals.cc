@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "launcher/jobs/keeper_link.h"
+#include "proto/base/clock.h"
 
 namespace muster {
 
@@ -41,7 +42,19 @@ void UserSignals::OnKeeper() {
   }
 }
 
+void UserSignals::Heard(int signo, NodeId agent) {
+  if (fold_.IsNew(signo, agent, BootNow())) {
+    Obey(signo);
+  }
+}
+
 void UserSignals::On(int signo) {
+  if (fold_.IsNew(signo, std::nullopt, BootNow())) {
+    Obey(signo);
+  }
+}
+
+void UserSignals::Obey(int signo) {
   switch (signo) {
     case SIGUSR1:
     case SIGUSR2:

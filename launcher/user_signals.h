@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "launcher/signal_fold.h"
+#include "proto/base/ids.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -28,16 +30,21 @@ class UserSignals {
   // detached job comes from; -1 = there is none.
   UserSignals(uv_loop_t* loop, Callbacks callbacks, std::vector<int> also_stop, int keeper_fd);
 
+  // What the scheduler has sent to an agent counts as if it had come here, once for all of them.
+  void Heard(int signo, NodeId agent);
+
   // Stops this process until SIGCONT.
   static void SuspendSelf();
 
  private:
   void On(int signo);
+  void Obey(int signo);
   void OnKeeper();
 
   const Callbacks callbacks_;
   const std::vector<int> also_stop_;
   std::vector<UvSignal> signals_;
+  SignalFold fold_;
   bool interrupted_ = false;
   const int keeper_fd_;
   std::optional<UvPoll> keeper_;

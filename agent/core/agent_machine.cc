@@ -66,7 +66,8 @@ void AgentStep::On(const LinkDown& down) {
   if (down.final && !s_.outcome.has_value()) {
     EndLocally(1, absl::StrCat("lost the connection to the master", down.why.empty() ? "" : ": ",
                                down.why));
-    Stop(SIGTERM, config_.master_lost_grace);
+    Stop(SIGTERM, JobIsEnded() ? config_.grace : config_.master_lost_grace);
+    LiftLease();
   }
 }
 
@@ -93,6 +94,25 @@ void AgentStep::On(const UserStop& stop) {
   s_.stop_asked = stop.signo != 0 ? stop.signo : s_.stop_asked != 0 ? s_.stop_asked : SIGKILL;
   s_.kill_asked |= stop.now;
   beat_wanted_ = true;
+}
+
+// launch hears of it from us, and orders what follows. Where it has died of the same (the shell of
+// a batch script ends, and all that it runs is killed), the workers are given their time here.
+void AgentStep::On(const SchedulerSignal& signal) {
+  ++s_.heard[signal.signo];
+  beat_wanted_ = true;
+  if (JobIsEnded() && s_.ended_locally && Running() && !s_.killed) {
+    s_.kill_at = now_ + config_.grace;
+    LiftLease();
+  }
+}
+
+// No other round will come, so none has to be fenced off from these workers.
+void AgentStep::LiftLease() {
+  if (JobIsEnded() && s_.ended_locally && s_.lease_until != absl::InfinitePast()) {
+    s_.lease_until = absl::InfinitePast();
+    Emit(SetLease{absl::InfiniteFuture()});
+  }
 }
 
 void AgentStep::OnMessage(const Admitted& admitted) {
@@ -295,6 +315,9 @@ void AgentStep::SendBeat() {
     }
   }
   beat.awaited = s_.awaited;
+  for (const auto& [signo, times] : s_.heard) {
+    beat.heard.push_back({signo, times});
+  }
   if (Mutated(Mutation::kSoughtOnce)) {
     s_.sought.clear();
   }

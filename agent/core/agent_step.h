@@ -1,6 +1,7 @@
 // Inside the agent machine: one step's context. Not for others. Lives for one call of Step.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ class AgentStep {
   void On(const StorePortReady& ready);
   void On(const StorePortFailed& failed);
   void On(const UserStop& stop);
+  void On(const SchedulerSignal& signal);
   void On(const TimeElapsed&) {}
   void OnMessage(const Admitted& admitted);
   void OnMessage(const Refused& refused);
@@ -36,6 +38,8 @@ class AgentStep {
   void CheckUserStop();
   void RenewLease(absl::Time sent);
   bool HasLease() const;
+  bool JobIsEnded() const { return s_.heard.count(SIGTERM) != 0; }  // by the scheduler
+  void LiftLease();
   absl::Duration MasterWait() const;
   void SendJoin();
   void SendBeat();

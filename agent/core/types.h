@@ -23,6 +23,7 @@ struct AgentConfig {
   absl::Duration join_retry = absl::Seconds(1);      // until admitted, with the link up
   absl::Duration join_timeout = kJoinTimeout;        // not admitted for so long: give up
   absl::Duration master_lost_grace = kRestartGrace;  // link closed: TERM, then KILL after this
+  absl::Duration grace = kGrace;                     // ... where the scheduler ends the whole job
 };
 
 struct LinkUp {};  // a connection to the master stands
@@ -55,6 +56,9 @@ struct UserStop {
   int32_t signo = 0;
   bool now = false;
 };  // signal at an agent the user started himself
+struct SchedulerSignal {
+  int32_t signo = 0;
+};  // at an agent that is a task of the scheduler's, as are those of the other nodes
 struct PeerSought {
   RoundId round;
   NodeRank node_rank;
@@ -67,7 +71,7 @@ struct RestShown {};        // answers ShowRest
 struct TimeElapsed {};
 using AgentEvent = std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, StorePortFailed,
                                 WorkerSpawned, WorkerEnded, RoundCleared, PeerSought, PeersAwaited,
-                                UserStop, RestShown, TimeElapsed>;
+                                UserStop, SchedulerSignal, RestShown, TimeElapsed>;
 
 struct SendToMaster {
   AgentMessage message;
@@ -156,6 +160,7 @@ struct AgentState {
   bool paused = false;
   int32_t stop_asked = 0;
   bool kill_asked = false;
+  std::map<int32_t, uint32_t> heard;  // signals of the scheduler, how often
   std::string note;
   std::optional<JobOutcome> outcome;  // kEnd was received, or nothing is left to wait for
   bool ended_locally = false;         // the outcome is this agent's own, not the master's

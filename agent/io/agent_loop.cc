@@ -75,6 +75,8 @@ void AgentLoop::Start() {
 
 void AgentLoop::UserStop(int signo, bool now) { Post(muster::UserStop{signo, now}); }
 
+void AgentLoop::SchedulerSignal(int signo) { Post(muster::SchedulerSignal{signo}); }
+
 void AgentLoop::OutputClosed() { pump_.Discard(); }
 
 void AgentLoop::Post(AgentEvent event) {

@@ -49,6 +49,8 @@ class AgentLoop {
   void Start();
   // The user stops the job at this agent: by this signal; `now` = at once.
   void UserStop(int signo, bool now);
+  // A signal that the scheduler sent to this agent, as to those of the other nodes.
+  void SchedulerSignal(int signo);
   // A signal the user sent to this agent's launch, for the workers of this node.
   void PassSignal(int signo) { shepherd_.Signal(signo); }
   uint32_t workers_alive() const { return state_.workers_alive; }

@@ -78,6 +78,8 @@ inline constexpr size_t kExitBytesPerBeatMax = kMessageBytesMax / 2;  // of thei
 inline constexpr size_t kPeersPerBeatMax =
     64;  // nodes sought, workers awaited; a ring and a tree need few, more come one beat later
 
+inline constexpr size_t kHeardSignalsMax = 8;  // kinds that an agent tells of; it minds three
+
 // --- torch store (CONTRACTS.md section 6) ---
 inline constexpr size_t kStoreKeyBytesMax = 8u << 10;
 inline constexpr size_t kStoreValueBytesMax = 8u << 20;

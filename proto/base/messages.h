@@ -83,6 +83,13 @@ enum class AgentPhase : uint8_t {
   kStopping,  // ends the workers of `round`
 };
 
+// What the scheduler has sent to an agent of its step, and how often.
+struct HeardSignal {
+  int32_t signo = 0;
+  uint32_t times = 0;
+  auto operator<=>(const HeardSignal&) const = default;
+};
+
 struct Beat {
   NodeId node;
   Incarnation incarnation;
@@ -105,6 +112,7 @@ struct Beat {
   std::vector<NodeRank> sought;
   // Workers of other nodes with whom connections are awaited, at most kPeersPerBeatMax.
   std::vector<Rank> awaited;
+  std::vector<HeardSignal> heard;  // in the life of this agent, at most kHeardSignalsMax
 };
 
 struct Leave {  // the agent ends of its own will

@@ -93,6 +93,11 @@ void SetBeat(const Beat& beat, v1::Beat* wire) {
   for (const Rank rank : beat.awaited) {
     wire->add_awaited(rank.value);
   }
+  for (const HeardSignal& heard : beat.heard) {
+    v1::HeardSignal* out = wire->add_heard();
+    out->set_signo(heard.signo);
+    out->set_times(heard.times);
+  }
 }
 
 absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
@@ -119,12 +124,16 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   beat.kill_asked = wire.kill_asked();
   check.Bound("sought", static_cast<size_t>(wire.sought_size()), 0, kPeersPerBeatMax);
   check.Bound("awaited", static_cast<size_t>(wire.awaited_size()), 0, kPeersPerBeatMax);
+  check.Bound("heard", static_cast<size_t>(wire.heard_size()), 0, kHeardSignalsMax);
   RETURN_IF_ERROR(check.status());
   for (const uint32_t node : wire.sought()) {
     beat.sought.push_back({check.Number("sought", node, 0, kNodesMax - 1)});
   }
   for (const uint32_t rank : wire.awaited()) {
     beat.awaited.push_back({check.Number("awaited", rank, 0, kWorldSizeMax - 1)});
+  }
+  for (const v1::HeardSignal& heard : wire.heard()) {
+    beat.heard.push_back({check.Signal("heard.signo", heard.signo()), heard.times()});
   }
   RETURN_IF_ERROR(check.status());
   for (const v1::WorkerExit& one : wire.exits()) {

@@ -112,6 +112,16 @@ void TakeStarted(Machine& m, NodeId id, const NodeState& node, const Beat& beat)
   }
 }
 
+void TakeHeard(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
+  for (const HeardSignal& heard : beat.heard) {
+    uint32_t& told = node.heard_signals[heard.signo];
+    if (heard.times > told) {  // many at once are one, as in the kernel
+      told = heard.times;
+      m.out.push_back(SignalHeard{id, heard.signo});
+    }
+  }
+}
+
 void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   RoundState& s = m.state;
   if (beat.round != node.round) {
@@ -127,6 +137,7 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   if (!beat.pids.empty()) {
     node.pids = beat.pids;
   }
+  TakeHeard(m, id, node, beat);
   TakeStarted(m, id, node, beat);
   const Ends ends = TakeExits(m, id, node, beat);
   if (beat.stop_asked != 0 || beat.kill_asked) {

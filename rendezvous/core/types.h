@@ -116,10 +116,14 @@ struct WorkersStarted {
   RoundId round;
   uint32_t world_size = 0;
   uint32_t nodes = 0;
-};                   // every worker of the round runs, or ran; at most once a round
+};  // every worker of the round runs, or ran; at most once a round
+struct SignalHeard {
+  NodeId node;
+  int32_t signo = 0;
+};                   // an agent has been sent it by the scheduler; others may have been, too
 struct JobEnded {};  // state.report is final; every node has been told or is lost
-using RoundEffect =
-    std::variant<Reply, Send, Tell, ArmTimer, DropLink, RoundStarted, WorkersStarted, JobEnded>;
+using RoundEffect = std::variant<Reply, Send, Tell, ArmTimer, DropLink, RoundStarted,
+                                 WorkersStarted, SignalHeard, JobEnded>;
 
 // One worker's end, as the report shows it.
 struct ExitRecord {
@@ -172,6 +176,7 @@ struct NodeState {
   uint32_t exits_ok = 0;
   uint32_t exits_failed = 0;  // by themselves
   uint32_t signals_done = 0;
+  std::map<int32_t, uint32_t> heard_signals;  // the scheduler's, how often
   uint64_t beat_seq_last = 0;
   absl::Time expires;  // lost then (lease + slack, or the reconnect window)
   // Time of its entry in `expiries`, never after `expires`; InfinitePast = it has none.

@@ -212,6 +212,10 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
     if (options_.on_workers_started) {
       options_.on_workers_started(job_id, *all);
     }
+  } else if (auto* heard = std::get_if<SignalHeard>(&effect)) {
+    if (options_.on_signal_heard) {
+      options_.on_signal_heard(job_id, *heard);
+    }
   } else if (std::holds_alternative<JobEnded>(effect)) {
     if (options_.many_jobs) {
       job->forget_at = BootNow() + kEndedJobKept;

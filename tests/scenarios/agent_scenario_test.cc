@@ -61,7 +61,7 @@ class AgentScript {
     if (c.verb == "up") {
       return LinkUp{};
     } else if (c.verb == "down") {
-      return LinkDown{c.Word(0)};
+      return LinkDown{c.Word(0), c.Number("final", 0) != 0};
     } else if (c.verb == "port") {
       return StorePortReady{static_cast<uint16_t>(c.Number("port", 4000))};
     } else if (c.verb == "no-port") {
@@ -96,6 +96,8 @@ class AgentScript {
       return PeersAwaited{Round(c), ranks};
     } else if (c.verb == "ctrl-c") {
       return UserStop{SIGINT, c.Word(0) == "now"};
+    } else if (c.verb == "scheduler") {
+      return SchedulerSignal{SignalNumber(c.Word(0))};
     } else if (c.verb == "time") {
       return TimeElapsed{};
     }
@@ -186,6 +188,9 @@ class AgentScript {
     }
     for (const Rank rank : b.awaited) {
       absl::StrAppend(&out, " awaits ", rank.value);
+    }
+    for (const HeardSignal& heard : b.heard) {
+      absl::StrAppend(&out, " heard ", SignalName(heard.signo), ":", heard.times);
     }
     return out;
   }

@@ -156,6 +156,9 @@ class MasterScript {
         beat.sought.push_back({static_cast<uint32_t>(std::stoul(value))});
       } else if (name == "await") {
         beat.awaited.push_back({static_cast<uint32_t>(std::stoul(value))});
+      } else if (name == "heard") {
+        const std::vector<std::string> parts = absl::StrSplit(value, ':');
+        beat.heard.push_back({SignalNumber(parts[0]), static_cast<uint32_t>(std::stoul(parts[1]))});
       }
     }
     return beat;
@@ -233,6 +236,9 @@ class MasterScript {
   std::string Show(const WorkersStarted& all) {
     return absl::StrCat("ALL STARTED ", all.round.ToString(), " nodes ", all.nodes, " world ",
                         all.world_size);
+  }
+  std::string Show(const SignalHeard& heard) {
+    return absl::StrCat("HEARD ", SignalName(heard.signo), " at ", Name(heard.node));
   }
   std::string Show(const JobEnded&) {
     return absl::StrCat("ENDED exit code ", state_.report.exit_code,

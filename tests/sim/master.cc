@@ -83,6 +83,8 @@ void World::Do(const RoundStarted& effect) {
 
 void World::Do(const WorkersStarted& effect) { Mix(effect.round.Token()); }
 
+void World::Do(const SignalHeard& effect) { Mix(effect.node.value); }
+
 void World::Do(const JobEnded&) {
   over_ = now_;
   Heal();

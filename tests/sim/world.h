@@ -175,6 +175,7 @@ class World {
   void Do(const DropLink& effect);
   void Do(const RoundStarted& effect);
   void Do(const WorkersStarted& effect);
+  void Do(const SignalHeard& effect);
   void Do(const JobEnded& effect);
   void MasterClosed(uint64_t connection);
   void MasterAsked(uint64_t request);

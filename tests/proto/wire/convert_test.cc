@@ -219,6 +219,12 @@ TEST(Convert, WhatIsOutOfRangeIsRefusedByName) {
               HasSubstr("want 0..65535, got 65536"));
   EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->set_stop_asked(65); })),
               HasSubstr("beat.stop_asked"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->add_heard()->set_signo(65); })),
+              HasSubstr("beat.heard.signo"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) {
+                for (size_t i = 0; i <= kHeardSignalsMax; ++i) b->add_heard();
+              })),
+              HasSubstr("beat.heard: "));
   EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) {
                 for (size_t i = 0; i <= kExitsPerBeatMax; ++i) {
                   b->add_exits()->set_kind(v1::EXIT_KIND_EXITED);

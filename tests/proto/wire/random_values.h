@@ -116,6 +116,9 @@ class RandomValues {
     beat.kill_asked = Flag();
     for (uint32_t i = Below(4); i > 0; --i) beat.sought.push_back({Below(kNodesMax)});
     for (uint32_t i = Below(4); i > 0; --i) beat.awaited.push_back({Below(kWorldSizeMax)});
+    for (uint32_t i = Below(4); i > 0; --i) {
+      beat.heard.push_back({static_cast<int32_t>(Below(65)), static_cast<uint32_t>(Any())});
+    }
     return beat;
   }
   Assignment AnAssignment() {
