@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -43,6 +44,8 @@ constexpr char kHelp[] =
     "  muster-agent --dial [NODE]    read on stdin whom to call, and take orders there, as node "
     "NODE "
     "(SLURMD_NODENAME)\n"
+    "  muster-agent --dial NODE JOB KEY ADDRESS:PORT...    the same, by words: KEY is cookie:NONCE "
+    "(PBS_JOBCOOKIE), file:PATH or -\n"
     "  muster-agent --build    print the build; both sides of a job must be of the same\n"
     "  muster-agent --help\n";
 
@@ -225,11 +228,13 @@ int RunOnChannel(Channel channel) {
   return RunLoop(*bootstrap, *std::move(options), *std::move(shepherd), **relay, channel.dialed);
 }
 
-// `node`: as launch knows this node.
-int RunDialed(const std::string& node) {
+// `node`: as launch knows this node. `words`: the ticket; none where it comes on stdin.
+int RunDialed(const std::string& node, const std::vector<std::string>& words) {
   const absl::Time deadline = BootNow() + kBootstrapWithin;
   const Channel standard = TakeChannel();
-  const absl::StatusOr<DialTicket> ticket = ReadTicket(standard.in.get(), deadline);
+  const absl::StatusOr<DialTicket> ticket =
+      words.empty() ? ReadTicket(standard.in.get(), deadline)
+                    : TicketOfWords(words, std::getenv("PBS_JOBCOOKIE"));
   if (!ticket.ok()) {
     return Fail(ticket.status());
   }
@@ -250,7 +255,7 @@ int RunDialed(const std::string& node) {
 }  // namespace muster
 
 int main(int argc, char** argv) {
-  const std::string word = argc >= 2 && argc <= 4 ? argv[1] : "";
+  const std::string word = argc >= 2 ? argv[1] : "";
   if (word == "--build" || word == "--version") {
     std::printf("%s\n", std::string(muster::BuildName()).c_str());
     return 0;
@@ -259,14 +264,14 @@ int main(int argc, char** argv) {
     std::fputs(muster::kHelp, stdout);
     return 0;
   }
-  const bool dials = word == "--dial" && argc <= 3;
+  const bool dials = word == "--dial";
   const char* slurm = std::getenv("SLURMD_NODENAME");
-  const std::string node = dials && argc == 3 ? argv[2] : slurm != nullptr ? slurm : "";
-  if (dials ? node.empty() : word != "--stdio" || argc == 3) {
+  const std::string node = dials && argc >= 3 ? argv[2] : slurm != nullptr ? slurm : "";
+  if (dials ? node.empty() : word != "--stdio" || argc == 3 || argc > 4) {
     std::fputs(muster::kHelp, stderr);
     return 2;
   }
-  if (argc == 4 && argv[2] != muster::BuildName()) {
+  if (!dials && argc == 4 && argv[2] != muster::BuildName()) {
     execl("/bin/sh", "sh", "-c", argv[3], nullptr);
     return 127;
   }
@@ -279,7 +284,11 @@ int main(int argc, char** argv) {
   }
   if (dials) {
     muster::MaskSchedulerSignals(SIG_BLOCK);
+  } else if (std::getenv("PBS_JOBID") != nullptr) {
+    // PBS tells all on the first host, where we are launch's child; launch tells us.
+    signal(SIGTERM, [](int) {});
   }
   // launch waits for our end: no static destructors of gRPC.
-  _exit(dials ? muster::RunDialed(node) : muster::RunOnChannel(muster::TakeChannel()));
+  const std::vector<std::string> words(argv + std::min(argc, 3), argv + argc);
+  _exit(dials ? muster::RunDialed(node, words) : muster::RunOnChannel(muster::TakeChannel()));
 }

@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "agent/io/tcp_connector.h"
 #include "proto/base/await_fd.h"
 #include "proto/base/clock.h"
@@ -116,6 +117,22 @@ absl::StatusOr<DialTicket> ReadTicket(int fd, absl::Time deadline) {
     }
   }
   return ParseTicket(text);
+}
+
+absl::StatusOr<DialTicket> TicketOfWords(const std::vector<std::string>& words,
+                                         const char* cookie) {
+  ASSIGN_OR_RETURN(OpenTicket open, ParseTicketWords(words));
+  absl::string_view key = open.key;
+  if (absl::ConsumePrefix(&key, kFileKey)) {
+    ASSIGN_OR_RETURN(open.ticket.secret, LoadSecret(std::string(key)));
+  } else if (key != kNoKey) {
+    if (cookie == nullptr || *cookie == '\0') {
+      return absl::FailedPreconditionError(
+          "PBS_JOBCOOKIE is not set here, but the job's secret follows from it");
+    }
+    open.ticket.secret = CookieSecret(cookie, open.key);
+  }
+  return std::move(open.ticket);
 }
 
 absl::StatusOr<UniqueFd> Dial(const DialTicket& ticket, const std::string& node,

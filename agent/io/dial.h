@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -13,6 +14,10 @@ namespace muster {
 
 // Errors: DeadlineExceeded, Unavailable (its end came before the ticket's), InvalidArgument.
 absl::StatusOr<DialTicket> ReadTicket(int fd, absl::Time deadline);
+
+// Of the words that come in its place (TicketWords), with the secret from where they say. `cookie`:
+// PBS_JOBCOOKIE, or null. Errors: InvalidArgument, FailedPrecondition (no secret is there).
+absl::StatusOr<DialTicket> TicketOfWords(const std::vector<std::string>& words, const char* cookie);
 
 // A connection on which both sides have proven the secret. The addresses are tried in turn, again
 // and again. Errors: PermissionDenied, DeadlineExceeded with what was wrong last.

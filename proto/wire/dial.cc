@@ -95,6 +95,31 @@ absl::StatusOr<DialTicket> ParseTicket(absl::string_view text) {
   return out;
 }
 
+std::vector<std::string> TicketWords(const DialTicket& ticket, const std::string& key) {
+  std::vector<std::string> words = {ticket.job_id, key};
+  words.insert(words.end(), ticket.targets.begin(), ticket.targets.end());
+  return words;
+}
+
+absl::StatusOr<OpenTicket> ParseTicketWords(const std::vector<std::string>& words) {
+  const bool whole =
+      words.size() >= 3 &&
+      std::none_of(words.begin(), words.end(), [](const auto& word) { return word.empty(); });
+  if (!whole) {
+    return absl::InvalidArgumentError("want JOB KEY ADDRESS:PORT... behind the node's name");
+  }
+  const std::string& key = words[1];
+  if (key != kNoKey && !absl::StartsWith(key, kCookieKey) && !absl::StartsWith(key, kFileKey)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("KEY: want cookie:NONCE, file:PATH or -, got '", key, "'"));
+  }
+  return OpenTicket{{words[0], "", {words.begin() + 2, words.end()}}, key};
+}
+
+std::string CookieSecret(absl::string_view cookie, absl::string_view key) {
+  return absl::BytesToHexString(HmacSha256(cookie, absl::StrCat("muster job secret ", key)));
+}
+
 std::string DialGreeting(absl::string_view nonce) {
   return absl::StrCat(kLaunch, absl::BytesToHexString(nonce), "\n");
 }

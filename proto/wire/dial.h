@@ -1,6 +1,6 @@
 // How an agent that a scheduler has started comes to its launch: it calls it over TCP. What started
-// it hands it a ticket (srun: on stdin). On the connection come lines, then what comes over ssh,
-// too (bootstrap.h), but for the secret, which the ticket has:
+// it hands it a ticket (srun: on stdin; pbsdsh: as arguments). On the connection come lines, then
+// what comes over ssh, too (bootstrap.h), but for the secret, which the ticket has:
 //
 //   launch -> agent   muster-launch NONCE
 //   agent -> launch   muster-agent NODE NONCE PROOF    Handshake (secret.h) of both nonces,
@@ -36,6 +36,23 @@ struct DialTicket {
 std::string TicketText(const DialTicket& ticket);
 // InvalidArgument: not such a text.
 absl::StatusOr<DialTicket> ParseTicket(absl::string_view text);
+
+// Where nothing can hand a ticket over unseen (pbsdsh's tasks have no stdin): words of the agent's
+// command, which others may read: JOB KEY TARGET... KEY says where the secret is: "cookie:NONCE"
+// (CookieSecret), "file:PATH", "-" for --insecure.
+std::vector<std::string> TicketWords(const DialTicket& ticket, const std::string& key);
+struct OpenTicket {
+  DialTicket ticket;  // without its secret
+  std::string key;
+};
+absl::StatusOr<OpenTicket> ParseTicketWords(const std::vector<std::string>& words);
+
+inline constexpr absl::string_view kCookieKey = "cookie:";
+inline constexpr absl::string_view kFileKey = "file:";
+inline constexpr absl::string_view kNoKey = "-";
+// The secret that follows from what the scheduler has given to all processes of its job, and to
+// them alone. 64 hex digits; another one for each key.
+std::string CookieSecret(absl::string_view cookie, absl::string_view key);
 
 // launch's side.
 std::string DialGreeting(absl::string_view nonce);

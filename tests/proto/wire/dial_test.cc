@@ -12,6 +12,7 @@
 namespace muster {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -48,6 +49,38 @@ TEST(DialTicket, WhatIsNoneIsRefusedWithoutShowingIt) {
     EXPECT_EQ(ticket.status().code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_THAT(std::string(ticket.status().message()), Not(HasSubstr("aaaa")));
   }
+}
+
+TEST(DialTicket, AsWordsItHasNoSecret) {
+  const std::vector<std::string> words = TicketWords(Ticket(), "cookie:00ff");
+  EXPECT_THAT(words, ElementsAre("job7", "cookie:00ff", "10.0.0.1:4000", "[fd00::1]:4000"));
+  const auto back = ParseTicketWords(words);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->ticket.job_id, "job7");
+  EXPECT_EQ(back->ticket.secret, "");
+  EXPECT_EQ(back->ticket.targets, Ticket().targets);
+  EXPECT_EQ(back->key, "cookie:00ff");
+}
+
+TEST(DialTicket, WordsThatAreNoneAreRefused) {
+  for (const std::vector<std::string>& bad :
+       std::vector<std::vector<std::string>>{{},
+                                             {"job7"},
+                                             {"job7", "-"},
+                                             {"job7", "-", ""},
+                                             {"", "-", "a:1"},
+                                             {"job7", "/x", "a:1"},
+                                             {"job7", "cookie", "a:1"}}) {
+    EXPECT_EQ(ParseTicketWords(bad).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(CookieSecret, IsAnotherForEachCookieAndKey) {
+  const std::string one = CookieSecret("3D4EF134", "cookie:00");
+  EXPECT_EQ(one.size(), 2 * kSecretBytes);
+  EXPECT_EQ(one, CookieSecret("3D4EF134", "cookie:00"));
+  EXPECT_NE(one, CookieSecret("3D4EF134", "cookie:01"));
+  EXPECT_NE(one, CookieSecret("3D4EF135", "cookie:00"));
 }
 
 class DialTalk : public testing::TestWithParam<const char*> {
