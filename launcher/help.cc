@@ -25,7 +25,7 @@ constexpr Example kExamples[] = {
     {"launch --nproc-per-node 4 train.py",
      "4 workers on this machine; each finds its RANK, WORLD_SIZE, MASTER_ADDR ..."},
     {"launch --hosts node0,node1 --nproc-per-node 16 train.py --lr 0.1",
-     "16 on each of two machines over ssh; in a Slurm job, leave --hosts out: its nodes are used"},
+     "16 on each of two machines over ssh; in a Slurm or PBS job, leave --hosts out"},
     {"launch --nnodes 2 --nproc-per-node 16 train.py",
      "the same without ssh: prints the line to type on the other machine, and waits for it"},
     {"launch --nnodes 2 --nproc-per-node 16 --rdzv-endpoint node0:29400 train.py",

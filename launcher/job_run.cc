@@ -13,6 +13,7 @@
 #include "launcher/jobs/job_folder.h"
 #include "launcher/jobs/keeper_link.h"
 #include "launcher/report.h"
+#include "launcher/schedule/pbs.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
@@ -69,7 +70,9 @@ RoundConfig ConfigOf(const JobSpec& spec) {
 
 bool StartsHere(const JobSpec& spec, const HostEntry& host) {
   return spec.way == StartWay::kStandalone ||
-         (spec.given_hosts.has_value() && spec.given_hosts->here == host.name) ||
+         (spec.given_hosts.has_value() &&
+          (spec.given_hosts->scheduler == Scheduler::kPbs ? IsSameHost(host.name, Hostname())
+                                                          : spec.given_hosts->here == host.name)) ||
          (host.user.empty() && host.port == 0 && IsThisMachine(host.name));
 }
 

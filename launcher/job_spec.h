@@ -16,9 +16,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "launcher/schedule/allocation.h"
+#include "launcher/schedule/given_hosts.h"
 #include "launcher/schedule/hostfile.h"
 #include "launcher/schedule/pod.h"
-#include "launcher/schedule/slurm.h"
 #include "proto/base/limits.h"
 #include "proto/base/work_plan.h"
 

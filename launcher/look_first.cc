@@ -19,6 +19,8 @@
 #include "launcher/job_file_writer.h"
 #include "launcher/job_run.h"
 #include "launcher/node_overrides.h"
+#include "launcher/schedule/pbs.h"
+#include "launcher/schedule/slurm.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
@@ -109,19 +111,25 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max) 
   }
 }
 
-// What starts the agents of all nodes but this one; empty where nothing is to be started so.
-std::vector<std::string> StepCommand(const JobSpec& spec, const std::string& agent_path) {
+// What starts the agent of `host`, and by srun those of all other nodes but this one.
+std::vector<std::string> StepCommand(const JobSpec& spec, const std::string& host,
+                                     const std::string& agent_path) {
+  if (spec.given_hosts->scheduler == Scheduler::kPbs) {
+    return PbsdshCommand(host, agent_path, {"JOB", "KEY", "ADDRESS:PORT"});  // made at the start
+  }
   std::vector<std::string> hosts;
   for (const NodeWorkers& node : spec.nodes) {
-    if (spec.given_hosts.has_value() && !StartsHere(spec, node.host)) {
+    if (!StartsHere(spec, node.host)) {
       hosts.push_back(node.host.name);
     }
   }
-  return hosts.empty() ? hosts : SrunCommand(hosts, agent_path);
+  return SrunCommand(hosts, agent_path);
 }
 
 // Started on another machine, which we have not asked anything.
-bool IsRemote(const PlanNode& node) { return node.starter == "ssh" || node.starter == "srun"; }
+bool IsRemote(const PlanNode& node) {
+  return node.starter == "ssh" || node.starter == "srun" || node.starter == "pbsdsh";
+}
 
 }  // namespace
 
@@ -130,15 +138,15 @@ absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& 
   ssh.ssh = spec.ssh;
   ssh.agent_path = agent_path;
   LaunchPlan plan = PlanOf(spec);
-  const std::vector<std::string> srun = StepCommand(spec, agent_path);
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
     PlanNode& node = plan.nodes[i];
     if (node.starter == "joins") {
       continue;
     }
     if (spec.way == StartWay::kHosts && !StartsHere(spec, spec.nodes[i].host)) {
-      node.command =
-          spec.given_hosts.has_value() ? srun : SshCommand(ssh, SshTarget(spec.nodes[i].host));
+      const HostEntry& host = spec.nodes[i].host;
+      node.command = spec.given_hosts.has_value() ? StepCommand(spec, host.name, agent_path)
+                                                  : SshCommand(ssh, SshTarget(host));
       continue;
     }
     if (node.starter != "embedded") {

@@ -2,8 +2,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -21,6 +24,7 @@
 #include "launcher/run_hosts.h"
 #include "launcher/run_local.h"
 #include "launcher/run_typed.h"
+#include "launcher/schedule/pbs.h"
 #include "launcher/user_terminal.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
@@ -60,6 +64,32 @@ int Print(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0
              ? 0
              : 1;
+}
+
+// The user of a PBS batch script thinks of the folder where it was handed in; PBS begins it in
+// $HOME.
+void GoWhereSubmitted(const Environment& environment, JobSpec& spec) {
+  const std::string folder = SubmitFolder(environment);
+  const auto home = environment.find("HOME");
+  std::error_code error;  // what is not there is not the same
+  if (folder.empty() || home == environment.end() ||
+      !std::filesystem::equivalent(".", home->second, error) ||
+      !std::filesystem::is_directory(folder, error) ||
+      std::filesystem::equivalent(".", folder, error)) {
+    return;
+  }
+  const bool says_all = !spec.plan.wdir.empty() &&
+                        std::none_of(spec.plan.further.begin(), spec.plan.further.end(),
+                                     [](const FurtherProgram& one) { return one.wdir.empty(); });
+  if (says_all) {
+    return;
+  }
+  for (FurtherProgram& program : spec.plan.further) {
+    program.wdir = program.wdir.empty() ? folder : program.wdir;
+  }
+  spec.plan.wdir = spec.plan.wdir.empty() ? folder : spec.plan.wdir;
+  spec.notes.push_back(absl::StrCat("the workers run in ", folder, ", where the job was handed in ",
+                                    "(PBS_O_WORKDIR); cd elsewhere or --wdir says otherwise"));
 }
 
 int Run(JobSpec spec) {
@@ -120,11 +150,13 @@ int Main(int argc, char** argv) {
     SetLogLevel(spec.quiet ? LogLevel::kError : LogLevel::kDebug);
   }
   spec.launch_path = LaunchPath(argv[0]);
-  const absl::Status resolved = ResolveHosts(spec, ReadHostFile, EnvironmentMap(OwnEnvironment()));
+  const Environment environment = EnvironmentMap(OwnEnvironment());
+  const absl::Status resolved = ResolveHosts(spec, ReadHostFile, environment);
   if (!resolved.ok()) {
     LogError(resolved.message());
     return kExitUsage;
   }
+  GoWhereSubmitted(environment, spec);
   if (spec.plan_only) {
     return ShowPlan(spec, AgentPath());
   }

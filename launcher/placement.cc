@@ -306,7 +306,7 @@ absl::Status PlaceOnHosts(JobSpec& spec, const FileReader& read_file) {
   RETURN_IF_ERROR(ExcludeHosts(spec));
   RETURN_IF_ERROR(spec.Has(OptionId::kRankfile) ? PlaceByRankFile(spec, read_file)
                                                 : CountHosts(spec));
-  if (spec.given_hosts.has_value()) {
+  if (spec.given_hosts.has_value() && spec.given_hosts->scheduler == Scheduler::kSlurm) {
     spec.plan.slurm_nodelist = ListOfNodes(spec);
   }
   return absl::OkStatus();

@@ -185,7 +185,7 @@ LaunchPlan PlanOf(const JobSpec& spec) {
     planned.workers = node.wanted == WorkersWanted::kNumber ? node.workers : 0;
     planned.ranks = node.ranks;
     planned.starter = spec.way == StartWay::kLocal   ? "embedded"
-                      : spec.given_hosts.has_value() ? "srun"
+                      : spec.given_hosts.has_value() ? StepProgram(spec.given_hosts->scheduler)
                       : spec.way == StartWay::kHosts ? "ssh"
                                                      : "local";
     plan.nodes.push_back(std::move(planned));

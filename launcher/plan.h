@@ -19,7 +19,7 @@ struct PlanNode {
   uint32_t workers = 0;              // 0 = found out on the node (auto, cpu, gpu)
   uint32_t rank_first = 0;           // counted only while all nodes before it are known
   std::vector<uint32_t> ranks;       // in order of local rank; empty = from rank_first on
-  std::string starter;               // embedded | local | ssh | srun | joins
+  std::string starter;               // embedded | local | ssh | srun | pbsdsh | joins
   std::vector<std::string> command;  // that starts it; empty for embedded
 };
 

@@ -12,8 +12,8 @@
 #include "launcher/node_overrides.h"
 #include "launcher/options.h"
 #include "launcher/placement.h"
-#include "launcher/pod_options.h"
 #include "launcher/programs.h"
+#include "launcher/scheduler.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 
@@ -382,50 +382,6 @@ absl::Status SettleTerminal(JobSpec& spec) {
   return absl::OkStatus();
 }
 
-// What the user says about where to run counts more than the scheduler's allocation.
-bool SaysWhere(const JobSpec& spec) {
-  constexpr OptionId kPlaces[] = {
-      OptionId::kHosts,        OptionId::kHostfile,   OptionId::kStandalone, OptionId::kServe,
-      OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank};
-  return SaysProgram(spec, OptionId::kHosts) ||
-         std::any_of(std::begin(kPlaces), std::end(kPlaces),
-                     [&spec](OptionId id) { return spec.Has(id); });
-}
-
-// srun has started launch on every node: what a user would type there follows from the step.
-absl::Status TakeStepTask(const StepTask& task, JobSpec& spec) {
-  if (spec.Has(OptionId::kRankfile)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.Said(OptionId::kRankfile), ": srun has started launch on every node (",
-                     task.step, "): leave srun out, so that launch places the ranks"));
-  }
-  if (spec.Has(OptionId::kNnodes) && spec.nodes_max != task.nodes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.Said(OptionId::kNnodes), ": srun has started launch on ",
-                     Plural(task.nodes, "node", "nodes"), " (", task.step,
-                     "): leave it out, or give srun the same --nodes"));
-  }
-  if (!spec.Has(OptionId::kNnodes)) {
-    spec.nodes_min = spec.nodes_max = task.nodes;
-  }
-  spec.node_rank = task.node_rank;
-  RendezvousSpec& r = spec.rendezvous;
-  r.host = task.first_host;
-  r.port = task.port;
-  r.id = r.id.empty() ? task.job_id : r.id;
-  r.is_host = spec.serve = task.node_rank == 0;
-  r.step = task.step;
-  if (!spec.Has(OptionId::kNprocPerNode) && !spec.per_node && !spec.total) {
-    spec.plan.workers = task.workers;
-    const std::string why =
-        task.workers_are.empty() ? "" : absl::StrCat(", as many as its ", task.workers_are);
-    spec.notes.push_back(absl::StrCat(task.step, ": ", task.nodes, " nodes, ",
-                                      Plural(task.workers, "worker", "workers"), " on the first",
-                                      why, " (--nproc-per-node says otherwise)"));
-  }
-  return absl::OkStatus();
-}
-
 StartWay WayOf(const JobSpec& spec) {
   if (NamesHosts(spec)) {
     return StartWay::kHosts;
@@ -445,22 +401,12 @@ StartWay WayOf(const JobSpec& spec) {
 absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
                           const Environment& environment) {
   RETURN_IF_ERROR(CheckPairs(spec));
-  std::optional<StepTask> task;
-  if (!SaysWhere(spec)) {
-    ASSIGN_OR_RETURN(task, TaskOfSlurm(environment, spec.plan.ports));
-    if (!task) {
-      ASSIGN_OR_RETURN(spec.given_hosts, HostsOfSlurm(environment));
-    }
-  }
-  RETURN_IF_ERROR(TakePod(spec, read_file, environment));
+  RETURN_IF_ERROR(TakeScheduler(spec, read_file, environment));
   NoteDetached(spec);
   RETURN_IF_ERROR(CountPrograms(spec));
   RETURN_IF_ERROR(CheckCounts(spec));
   RETURN_IF_ERROR(SettleRendezvous(spec));
   SettleOutput(spec);
-  if (task) {
-    RETURN_IF_ERROR(TakeStepTask(*task, spec));
-  }
   spec.plan.job_id = spec.rendezvous.id;
   spec.way = WayOf(spec);
   if (spec.way != StartWay::kHosts) {
@@ -473,7 +419,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
     RETURN_IF_ERROR(CountOwn(spec));
     RETURN_IF_ERROR(SettleNodeOverrides(spec));
     RETURN_IF_ERROR(CheckRanks(spec));
-    if (task && task->node_rank > 0) {
+    if (!spec.rendezvous.step.empty() && spec.node_rank.value_or(0) > 0) {
       spec.notes.clear();  // the first node says them
     }
     return SettleTerminal(spec);

@@ -22,11 +22,14 @@
 #include "agent/io/worker_limits.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
+#include "launcher/job_secret.h"
 #include "launcher/jobs/job_id.h"
 #include "launcher/node_overrides.h"
 #include "launcher/proctable.h"
 #include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/local_starter.h"
+#include "launcher/schedule/pbs.h"
+#include "launcher/schedule/slurm.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "launcher/schedule/step_starter.h"
 #include "launcher/stdin_reader.h"
@@ -36,7 +39,6 @@
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
-#include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
 #include "rendezvous/service/master_server.h"
 
@@ -45,7 +47,7 @@ namespace {
 
 class HostsJob {
  public:
-  HostsJob(uv_loop_t* loop, JobSpec spec, std::string secret, const std::string& agent_path,
+  HostsJob(uv_loop_t* loop, JobSpec spec, JobSecret secret, const std::string& agent_path,
            const rlimit& files)
       : loop_(loop),
         spec_(std::move(spec)),
@@ -123,14 +125,24 @@ class HostsJob {
       return MakeSshStarter(loop_, Ssh(agent_path));
     }
     StepOptions out;
-    out.program = "srun";
-    out.command = [agent_path](const std::vector<std::string>& hosts) {
-      return SrunCommand(hosts, agent_path);
-    };
-    out.ended_hosts = EndedHosts;
-    out.environment = SrunEnvironment(OwnEnvironment());
+    out.program = StepProgram(spec_.given_hosts->scheduler);
+    if (spec_.given_hosts->scheduler == Scheduler::kPbs) {
+      out.command_of_one = [agent_path, key = secret_.key](const std::string& host,
+                                                           const DialTicket& ticket) {
+        return PbsdshCommand(host, agent_path, TicketWords(ticket, key));
+      };
+      out.agent_end = TaskEnd;
+      out.agents_outlive = true;
+      out.on_all_called = [file = secret_.file] { RemoveSecretFile(file); };
+    } else {
+      out.command = [agent_path](const std::vector<std::string>& hosts) {
+        return SrunCommand(hosts, agent_path);
+      };
+      out.ended_hosts = EndedHosts;
+      out.environment = SrunEnvironment(OwnEnvironment());
+    }
     out.job_id = spec_.plan.job_id;
-    out.secret = secret_;
+    out.secret = secret_.secret;
     out.listen = [this]() -> absl::StatusOr<StepDoor> {
       ASSIGN_OR_RETURN(const std::string address, OwnAddress());
       ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, spec_.plan.ports));
@@ -163,7 +175,7 @@ class HostsJob {
 
   MasterOptions MasterCallbacks() {
     MasterOptions out;
-    out.users = OneSecret(secret_);
+    out.users = OneSecret(secret_.secret);
     out.job = ConfigOf(spec_);
     out.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
     out.on_round_started = [this](const std::string&, const RoundStarted& round) {
@@ -283,7 +295,7 @@ class HostsJob {
                       ? SshTarget(node.host)
                       : ListName(index);
     AgentBootstrap& bootstrap = target.bootstrap;
-    bootstrap.secret = secret_;
+    bootstrap.secret = secret_.secret;
     bootstrap.nonce = server_.IssueNonce();
     bootstrap.job_id = spec_.plan.job_id;
     bootstrap.plan = spec_.plan;
@@ -371,6 +383,7 @@ class HostsJob {
     over_ = true;
     countdown_.End();
     stdin_.Stop();
+    RemoveSecretFile(secret_.file);
     MaybeEnd();
   }
 
@@ -388,7 +401,7 @@ class HostsJob {
 
   uv_loop_t* const loop_;
   const JobSpec spec_;
-  const std::string secret_;
+  const JobSecret secret_;
   const std::vector<WorkerLimit> own_limits_;
   Display display_;
   StdinReader stdin_;
@@ -434,7 +447,7 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
     return kExitFailed;
   }
   signal(SIGPIPE, SIG_IGN);
-  const absl::StatusOr<std::string> secret = spec.insecure ? std::string() : MakeSecret();
+  const absl::StatusOr<JobSecret> secret = MakeJobSecret(spec);
   if (!secret.ok()) {
     LogError(secret.status().message());
     return kExitFailed;

@@ -22,18 +22,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "launcher/schedule/hostfile.h"
+#include "launcher/schedule/given_hosts.h"
 #include "proto/base/port_range.h"
 
 namespace muster {
-
-// Hosts that a scheduler has given to the job that we are in.
-struct GivenHosts {
-  std::string job;               // "Slurm job 17", for people
-  std::vector<HostEntry> hosts;  // in the scheduler's order; each with its slots
-  std::string slots_are;         // "tasks", "GPUs", "CPUs"
-  std::string here;              // the one that we are on; "" = none, or unknown
-};
 
 // One of the tasks of a step in each of which srun has started launch, one a node (L4).
 struct StepTask {

@@ -97,11 +97,20 @@ class StepStarter final : public Starter {
     if (waiting_.empty()) {
       return;
     }
-    std::vector<size_t> nodes(waiting_.begin(), waiting_.end());
-    waiting_.clear();
+    if (!options_.command_of_one) {
+      return StartStep(std::exchange(waiting_, {}));
+    }
+    while (!waiting_.empty() && Awaited() < kStartsAtOnceMax) {
+      const size_t index = waiting_.front();
+      waiting_.pop_front();
+      StartStep({index});
+    }
+  }
+
+  void StartStep(const std::deque<size_t>& nodes) {
     absl::Status status = Listen();
     if (status.ok()) {
-      status = Spawn(nodes);
+      status = Spawn({nodes.begin(), nodes.end()});
     }
     for (const size_t index : nodes) {
       if (!status.ok()) {
@@ -132,7 +141,9 @@ class StepStarter final : public Starter {
     for (const size_t index : nodes) {
       hosts.push_back(nodes_.at(index).target.host);
     }
-    const std::vector<std::string> argv = options_.command(hosts);
+    const std::vector<std::string> argv =
+        options_.command_of_one ? options_.command_of_one(hosts.front(), door_->ticket())
+                                : options_.command(hosts);
     ASSIGN_OR_RETURN(Child child, SpawnChild(argv, options_.environment));
     LogDebug(absl::StrCat(options_.program, " runs, process ", child.pid, ": ",
                           absl::StrJoin(argv, " ")));
@@ -154,7 +165,7 @@ class StepStarter final : public Starter {
     step.late = std::make_unique<UvTimer>(loop_, [this, &step] { OnLate(step); });
     step.late->StartAfter(options_.answer_timeout);
     // It fits into the channel, which is empty. A child that is gone already says why by its exit.
-    const std::string text = TicketText(door_->ticket());
+    const std::string text = options_.command_of_one ? "" : TicketText(door_->ticket());
     (void)!send(step.channel.get(), text.data(), text.size(), MSG_NOSIGNAL);
     shutdown(step.channel.get(), SHUT_WR);
     MindDoor();
@@ -178,6 +189,9 @@ class StepStarter final : public Starter {
     if (all_there && !stopping_) {  // else it is in the sentence of a failure
       LogInfo(absl::StrCat(options_.program, ": ", line));
     }
+    if (!options_.ended_hosts) {
+      return;
+    }
     // The command goes on while other agents live.
     for (const std::string& host : options_.ended_hosts(line)) {
       if (const auto node = Find(host); node != nodes_.end() && node->second.step == &step) {
@@ -186,12 +200,23 @@ class StepStarter final : public Starter {
     }
   }
 
+  // Agents that were started and have not come.
+  size_t Awaited() const {
+    return static_cast<size_t>(std::count_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
+      return node.second.step != nullptr && !node.second.connected;
+    }));
+  }
+
   void MindDoor() {
-    if (door_ != nullptr && !stopping_) {
-      door_->Await(
-          static_cast<size_t>(std::count_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
-            return node.second.step != nullptr && !node.second.connected;
-          })));
+    if (door_ == nullptr || stopping_) {
+      return;
+    }
+    const size_t awaited = Awaited();
+    door_->Await(awaited);
+    if (!waiting_.empty()) {
+      pump_.StartAfter(absl::ZeroDuration());
+    } else if (awaited == 0 && options_.on_all_called) {
+      options_.on_all_called();
     }
   }
 
@@ -262,14 +287,29 @@ class StepStarter final : public Starter {
 
   void OnExit(std::list<Step>::iterator step, int status) {
     step->words->Finish();
-    const std::string how =
-        absl::StrCat(options_.program, " ", HowItEnded(status), step->words->Text());
+    const std::string how = HowAgentsEnded(*step, status);
     for (const size_t index : step->nodes) {
-      if (nodes_.at(index).step == &*step) {  // else it has failed before
+      Node& node = nodes_.at(index);
+      if (node.step != &*step) {
+        continue;  // it has failed before
+      }
+      if (options_.agents_outlive && node.connected && status != 0) {
+        node.step = nullptr;
+        LogDebug(absl::StrCat(node.target.host, ": ", how));
+      } else {
         Ended(index, how);
       }
     }
     steps_.erase(step);
+  }
+
+  std::string HowAgentsEnded(const Step& step, int status) const {
+    for (const std::string& line : step.words->lines()) {
+      if (std::string said = options_.agent_end ? options_.agent_end(line) : ""; !said.empty()) {
+        return said;
+      }
+    }
+    return absl::StrCat(options_.program, " ", HowItEnded(status), step.words->Text());
   }
 
   // This node's agent has ended, or will never come.

@@ -1,5 +1,5 @@
-// Agents that a scheduler starts, many by one command (srun). They call us over TCP
-// (proto/wire/dial.h). Loop thread only.
+// Agents that a scheduler starts, many by one command (srun) or each by its own (pbsdsh). They call
+// us over TCP (proto/wire/dial.h). Loop thread only.
 //
 // What such a command says on stderr belongs to all of its nodes: it is shown as the command's own.
 #pragma once
@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "launcher/schedule/starter.h"
 #include "proto/base/unique_fd.h"
+#include "proto/wire/dial.h"
 
 namespace muster {
 
@@ -29,10 +30,19 @@ struct StepOptions {
   std::string program;  // "srun", for sentences
   // That starts one agent on each host (muster-agent --dial); our ticket comes on stdin.
   std::function<std::vector<std::string>(const std::vector<std::string>& hosts)> command;
+  // In its place: that starts one agent, and has in its words what the ticket says.
+  std::function<std::vector<std::string>(const std::string& host, const DialTicket& ticket)>
+      command_of_one;
   // The hosts whose agents have ended, by a line that the command says: it goes on while others
   // live. Most lines speak of none.
   std::function<std::vector<std::string>(const std::string& line)> ended_hosts;
-  std::vector<std::string> environment;  // of the command, "K=V"
+  // Optional: what such a line says of the end of the agents; "" = nothing.
+  std::function<std::string(const std::string& line)> agent_end;
+  // Whether an agent that is connected may live on where its command was ended: then its
+  // connection tells.
+  bool agents_outlive = false;
+  std::function<void()> on_all_called;   // optional: until others are started, no agent is awaited
+  std::vector<std::string> environment;  // of the command, "K=V"; empty = ours
   std::string job_id;
   std::string secret;  // "" = --insecure
   std::function<absl::StatusOr<StepDoor>()> listen;

@@ -1,10 +1,12 @@
 // An agent that only takes its bootstrap, says so on the channel, and sends back what comes.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/dial.h"
@@ -14,11 +16,14 @@
 
 namespace {
 
-// Stdin and stdout are then the connection; the secret of the ticket.
-std::string Call() {
+// Stdin and stdout are then the connection; the secret of the ticket. `words`: it, behind the
+// node's name, where it does not come on stdin.
+std::string Call(const std::vector<std::string>& words) {
   const absl::Time deadline = muster::BootNow() + absl::Seconds(60);
-  const auto ticket = muster::ReadTicket(0, deadline);
-  const char* node = std::getenv("SLURMD_NODENAME");
+  const auto ticket = words.empty() ? muster::ReadTicket(0, deadline)
+                                    : muster::TicketOfWords({words.begin() + 1, words.end()},
+                                                            std::getenv("PBS_JOBCOOKIE"));
+  const char* node = words.empty() ? std::getenv("SLURMD_NODENAME") : words[0].c_str();
   const auto socket =
       ticket.ok() && node != nullptr ? muster::Dial(*ticket, node, deadline) : ticket.status();
   if (!socket.ok()) {
@@ -37,15 +42,15 @@ int main(int argc, char** argv) {
     std::printf("%s\n", std::string(muster::BuildName()).c_str());
     return 0;
   }
-  const bool dials = argc == 2 && std::strcmp(argv[1], "--dial") == 0;
+  const bool dials = argc >= 2 && std::strcmp(argv[1], "--dial") == 0;
   if (!dials && ((argc != 2 && argc != 4) || std::strcmp(argv[1], "--stdio") != 0)) {
     return 2;
   }
-  if (argc == 4 && argv[2] != muster::BuildName()) {
+  if (!dials && argc == 4 && argv[2] != muster::BuildName()) {
     execl("/bin/sh", "sh", "-c", argv[3], nullptr);
     return 127;
   }
-  const std::string secret = dials ? Call() : "";
+  const std::string secret = dials ? Call({argv + 2, argv + argc}) : "";
   const absl::Time deadline = muster::BootNow() + absl::Seconds(60);
   if (!muster::AnnounceAgent(1, deadline).ok()) {
     return 1;
@@ -60,6 +65,7 @@ int main(int argc, char** argv) {
   if (write(1, text.data(), text.size()) < 0) {
     return 1;
   }
+  fcntl(0, F_SETFL, 0);  // a dialed connection does not block
   char bytes[256];
   ssize_t n = 0;
   while ((n = read(0, bytes, sizeof(bytes))) > 0) {

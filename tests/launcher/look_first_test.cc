@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/io/node_facts.h"
 #include "launcher/job_run.h"
 #include "launcher/resolve.h"
 #include "tests/launcher/spec_of.h"
@@ -46,6 +47,21 @@ TEST(PlanFromHere, OnlyNodesHereAreCountedHere) {
   const LaunchPlan typed = Plan("--nnodes 2 --nproc-per-node cpu --node-rank 1 --master-addr a p");
   EXPECT_EQ(typed.nodes[0].workers, 0u);
   EXPECT_GT(typed.nodes[1].workers, 0u);
+}
+
+TEST(PlanFromHere, UnderPbsEachOtherHostHasItsPbsdsh) {
+  const Environment script = {{"PBS_JOBID", "21.node0"}, {"PBS_NODEFILE", "/aux/21"}};
+  const auto plan =
+      PlanFromHere(SpecOf("p", Hostname() + ".example.org\nfar\nfar\n", script), "/x/muster-agent");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->nodes[0].starter, "local");
+  EXPECT_EQ(plan->nodes[1].starter, "pbsdsh");
+  EXPECT_THAT(plan->nodes[1].command, ElementsAre("pbsdsh", "-h", "far", "--", "/x/muster-agent",
+                                                  "--dial", "far", "JOB", "KEY", "ADDRESS:PORT"));
+  EXPECT_THAT(plan->environment, Not(IsEmpty()));
+  EXPECT_THAT(plan->notes,
+              ElementsAre("PBS job 21.node0: 1,2 workers on 2 nodes, as many as its lines in "
+                          "PBS_NODEFILE (--nproc-per-node says otherwise)"));
 }
 
 // Another user, or the sshd of a container, is another place also under this machine's name.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "launcher/options.h"
+#include "launcher/schedule/pbs.h"
 #include "tests/launcher/spec_of.h"
 
 namespace muster {
@@ -313,6 +314,31 @@ TEST(Resolve, AWrapperForARankThatIsNotThereIsRefused) {
             "--wrap 2-4:time: there is no rank 4, the job has 4 workers");
   EXPECT_FALSE(Resolve("--hosts a:2,b:2 --wrap 4:time p").ok());
   EXPECT_TRUE(Resolve("--nproc-per-node auto --wrap 99:time p").ok());
+}
+
+TEST(Resolve, UnderPbsItsNodesAndItsTimeAreTaken) {
+  const Environment pbs = {{"PBS_JOBID", "3.s"}, {"PBS_NODEFILE", "two"}};
+  EXPECT_EQ(Shape("p", pbs), "hosts 2-2: a=2 b=2");
+  EXPECT_EQ(Shape("--nproc-per-node 5 p", pbs), "hosts 2-2: a=5 b=5");
+  EXPECT_EQ(Shape("--nnodes 1 -n 2 p", pbs), "hosts 1-1: a=2");
+  EXPECT_EQ(
+      Shape("-n 5 p", pbs),
+      "error: -n 5 does not fit: PBS job 3.s has 4 slots on 2 hosts; give the hosts their slots "
+      "(as in 'a:3'), or allow it with --oversubscribe");
+  EXPECT_EQ(Shape("--standalone p", pbs), "local 1-1: =1");
+  EXPECT_EQ(Shape("--hosts c p", pbs), "hosts 1-1: c=1");
+  EXPECT_EQ(Resolve("p", pbs)->plan.grace, kPbsGrace);
+  EXPECT_EQ(Resolve("--standalone p", pbs)->plan.grace, kPbsGrace);
+  EXPECT_EQ(Resolve("--stop-grace 20 p", pbs)->plan.grace, absl::Seconds(20));
+  EXPECT_EQ(Resolve("p")->plan.grace, kGrace);
+}
+
+TEST(Resolve, SlurmWinsOverPbs) {
+  EXPECT_EQ(Shape("p", {{"PBS_JOBID", "3.s"},
+                        {"PBS_NODEFILE", "two"},
+                        {"SLURM_JOB_ID", "7"},
+                        {"SLURM_JOB_NODELIST", "n[1-2]"}}),
+            "hosts 2-2: n1=1 n2=1");
 }
 
 TEST(Resolve, TheJobsNameIsTheRendezvousId) {

@@ -39,7 +39,7 @@ inline absl::StatusOr<JobSpec> Resolve(const Args& args, const std::string& file
   if (!command.ok()) {
     return command.status();
   }
-  const absl::Status resolved = ResolveHosts(command->spec, read);
+  const absl::Status resolved = ResolveHosts(command->spec, read, environment);
   return resolved.ok() ? absl::StatusOr<JobSpec>(std::move(command->spec)) : resolved;
 }
 

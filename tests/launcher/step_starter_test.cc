@@ -1,5 +1,5 @@
-// Agents that call: a shell script in srun's place (fake_srun), and an agent that calls as the real
-// one does, and then only echoes (fake_agent).
+// Agents that call: shell scripts in srun's and pbsdsh's place (fake_srun, fake_pbsdsh), and an
+// agent that calls as the real one does, and then only echoes (fake_agent).
 #include "launcher/schedule/step_starter.h"
 
 #include <gmock/gmock.h>
@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/io/torch_store_port.h"
+#include "launcher/schedule/pbs.h"
 #include "tests/launcher/starter_fixture.h"
 
 namespace muster {
@@ -43,6 +44,27 @@ class StepStarterTest : public StarterTest {
     options.listen = Listen;
     Use(MakeStepStarter(loop_.get(), options));
   }
+  void Pbsdsh(absl::Duration answer_timeout = absl::Seconds(50)) {
+    StepOptions options;
+    options.program = "pbsdsh";
+    const std::string key = "cookie:00";
+    options.command_of_one = [this, key](const std::string& host, const DialTicket& ticket) {
+      std::vector<std::string> command = {FAKE_PBSDSH, folder_,  host, "--",
+                                          FAKE_AGENT,  "--dial", host};
+      const std::vector<std::string> words = TicketWords(ticket, key);
+      command.insert(command.end(), words.begin(), words.end());
+      return command;
+    };
+    options.agent_end = TaskEnd;
+    options.agents_outlive = true;
+    options.on_all_called = [this] { ++all_called_; };
+    options.environment = {absl::StrCat("PATH=", std::getenv("PATH")), "PBS_JOBCOOKIE=keks"};
+    options.job_id = "j1";
+    options.secret = CookieSecret("keks", key);
+    options.answer_timeout = answer_timeout;
+    options.listen = Listen;
+    Use(MakeStepStarter(loop_.get(), options));
+  }
   static absl::StatusOr<StepDoor> Listen() {
     absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
     return StepDoor{std::move(bound->fd), {absl::StrCat("127.0.0.1:", bound->port)}};
@@ -51,6 +73,7 @@ class StepStarterTest : public StarterTest {
     std::ifstream in(absl::StrCat(folder_, "/", file));
     return {std::istreambuf_iterator<char>(in), {}};
   }
+  int all_called_ = 0;
 };
 
 TEST_F(StepStarterTest, OneCommandStartsAllAndEachGetsItsOwnBootstrap) {
@@ -112,6 +135,56 @@ TEST_F(StepStarterTest, WhoDoesNotKnowTheSecretOrIsNotAwaitedGetsNothing) {
   Until([this] { return absl::StrContains(Text("unasked"), "awaits no agent of 'unasked'"); },
         "the refusal of another");
   EXPECT_EQ(sockets_.size(), 1U);
+}
+
+TEST_F(StepStarterTest, ACommandForEachHostHasTheTicketInItsWordsButNotTheSecret) {
+  Pbsdsh();
+  Start(0, "node3");
+  Start(7, "node1");
+  Until([this] { return sockets_.size() == 2; }, "two agents");
+  const std::string secret = CookieSecret("keks", "cookie:00");
+  EXPECT_EQ(Line(0), absl::StrCat("job j1 secret ", secret, " node 0\n"));
+  EXPECT_EQ(Line(7), absl::StrCat("job j1 secret ", secret, " node 7\n"));
+  EXPECT_THAT(Text("calls"), AllOf(HasSubstr("--dial node3 j1 cookie:00 127.0.0.1:"),
+                                   HasSubstr("--dial node1 j1 "), Not(HasSubstr(secret))));
+  EXPECT_EQ(all_called_, 1);
+  sockets_.erase(0);  // the agent ends, and so does its command, and no other
+  Until([this] { return exited_.contains(0); }, "its end");
+  EXPECT_EQ(exited_[0], "node3: pbsdsh ended with status 0");
+  EXPECT_FALSE(exited_.contains(7));
+}
+
+TEST_F(StepStarterTest, HowAnAgentEndedIsSaidByWhatStartedIt) {
+  Pbsdsh();
+  EXPECT_THAT(FailureOf("missing"), HasSubstr("missing: PBS could not run the agent"));
+  EXPECT_EQ(all_called_, 1);
+  Start(1, "killed");
+  Until([this] { return sockets_.contains(1); }, "the agent");
+  sockets_.clear();
+  Until([this] { return exited_.contains(1); }, "its end");
+  EXPECT_EQ(exited_[1], "killed: the agent was ended by SIGKILL");
+}
+
+TEST_F(StepStarterTest, AnAgentThatOutlivesItsCommandIsNotSaidToHaveEnded) {
+  Pbsdsh();
+  Start(0, "outlives");
+  Until([this] { return sockets_.contains(0); }, "the agent");
+  std::ofstream(folder_ + "/go").put('\n');
+  Until([this] { return kill(pids_.front(), 0) != 0; }, "the end of the command");
+  EXPECT_THAT(Line(0), HasSubstr("node 0"));  // as ever
+  EXPECT_TRUE(exited_.empty());
+}
+
+TEST_F(StepStarterTest, OnlySoManyCommandsAreAwaitedAtOnce) {
+  Pbsdsh(absl::Milliseconds(1500));
+  const size_t hosts = kStartsAtOnceMax + 2;
+  for (size_t i = 0; i < hosts; ++i) {
+    Start(i, absl::StrCat("silent", i));
+  }
+  Until([this] { return !pids_.empty(); }, "the first ones");
+  EXPECT_EQ(pids_.size(), kStartsAtOnceMax);
+  Until([&] { return failed_.size() == hosts; }, "the failures of all");
+  EXPECT_EQ(pids_.size(), hosts);
 }
 
 TEST_F(StepStarterTest, AMissingProgramIsSaid) {

@@ -1,0 +1,27 @@
+// What a scheduler has given to the job that we are in. Values only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/schedule/hostfile.h"
+
+namespace muster {
+
+enum class Scheduler : uint8_t { kSlurm, kPbs };
+
+// What starts agents under it.
+constexpr const char* StepProgram(Scheduler scheduler) {
+  return scheduler == Scheduler::kPbs ? "pbsdsh" : "srun";
+}
+
+struct GivenHosts {
+  Scheduler scheduler = Scheduler::kSlurm;
+  std::string job;               // "Slurm job 17", for people
+  std::vector<HostEntry> hosts;  // in the scheduler's order; each with its slots
+  std::string slots_are;         // "tasks", "GPUs", "CPUs"
+  std::string here;              // the one that we are on; "" = none, or unknown
+};
+
+}  // namespace muster

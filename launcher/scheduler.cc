@@ -1,0 +1,131 @@
+#include "launcher/scheduler.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/placement.h"
+#include "launcher/programs.h"
+#include "launcher/schedule/pbs.h"
+#include "launcher/schedule/pod.h"
+#include "launcher/schedule/slurm.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+// What the user says about where to run counts more than the scheduler's allocation.
+bool SaysWhere(const JobSpec& spec) {
+  constexpr OptionId kPlaces[] = {
+      OptionId::kHosts,        OptionId::kHostfile,   OptionId::kStandalone, OptionId::kServe,
+      OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank};
+  return SaysProgram(spec, OptionId::kHosts) ||
+         std::any_of(std::begin(kPlaces), std::end(kPlaces),
+                     [&spec](OptionId id) { return spec.Has(id); });
+}
+
+// srun has started launch on every node: what a user would type there follows from the step.
+absl::Status TakeStepTask(const StepTask& task, JobSpec& spec) {
+  if (spec.Has(OptionId::kRankfile)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(OptionId::kRankfile), ": srun has started launch on every node (",
+                     task.step, "): leave srun out, so that launch places the ranks"));
+  }
+  if (spec.Has(OptionId::kNnodes) && spec.nodes_max != task.nodes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(OptionId::kNnodes), ": srun has started launch on ",
+                     Plural(task.nodes, "node", "nodes"), " (", task.step,
+                     "): leave it out, or give srun the same --nodes"));
+  }
+  if (!spec.Has(OptionId::kNnodes)) {
+    spec.nodes_min = spec.nodes_max = task.nodes;
+  }
+  spec.node_rank = task.node_rank;
+  RendezvousSpec& r = spec.rendezvous;
+  r.host = task.first_host;
+  r.port = task.port;
+  r.id = r.id.empty() ? task.job_id : r.id;
+  r.is_host = spec.serve = task.node_rank == 0;
+  r.step = task.step;
+  if (!spec.Has(OptionId::kNprocPerNode) && !spec.per_node && !spec.total) {
+    spec.plan.workers = task.workers;
+    const std::string why =
+        task.workers_are.empty() ? "" : absl::StrCat(", as many as its ", task.workers_are);
+    spec.notes.push_back(absl::StrCat(task.step, ": ", task.nodes, " nodes, ",
+                                      Plural(task.workers, "worker", "workers"), " on the first",
+                                      why, " (--nproc-per-node says otherwise)"));
+  }
+  return absl::OkStatus();
+}
+
+// The inner one where a job has both: PBS's names outlive a job that hands in Slurm's, and Slurm
+// has a layer that speaks PBS.
+absl::StatusOr<std::optional<GivenHosts>> HostsOfScheduler(const Environment& environment,
+                                                           const FileReader& read_file) {
+  ASSIGN_OR_RETURN(std::optional<GivenHosts> slurm, HostsOfSlurm(environment));
+  if (slurm.has_value()) {
+    return slurm;
+  }
+  return HostsOfPbs(environment, read_file);
+}
+
+// The pod of index 0 serves; each pod's index is its node rank.
+absl::Status TakePod(JobSpec& spec, const FileReader& read_file, const Environment& environment) {
+  if (spec.nodes_max == 1 || NamesHosts(spec) || spec.Has(OptionId::kStandalone) ||
+      spec.Has(OptionId::kNodeRank) || spec.serve) {
+    return absl::OkStatus();
+  }
+  // Without the file the pod's name in full is not known.
+  ASSIGN_OR_RETURN(spec.pod, PlaceOfPod(environment, read_file(kEtcHosts).value_or("")));
+  if (!spec.pod.has_value()) {
+    return absl::OkStatus();
+  }
+  RendezvousSpec& r = spec.rendezvous;
+  spec.node_rank = spec.pod->index;
+  if (r.id.empty()) {
+    r.id = spec.pod->job;
+  }
+  if (!r.file.empty() || !spec.master_addr.empty()) {
+    return absl::OkStatus();
+  }
+  if (r.host.empty() && spec.pod->first.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "this pod has no name by which others reach it: give the template of Job ", spec.pod->job,
+        " a `subdomain`, and make a headless Service of that name (deploy/kubernetes has both), ",
+        "or say --rdzv-endpoint HOST:PORT"));
+  }
+  if (r.host.empty()) {
+    r.host = spec.pod->first;
+    r.port = kRendezvousPort;
+    spec.notes.push_back(absl::StrCat("pod ", spec.pod->index, " of Job ", spec.pod->job,
+                                      ": its nodes meet at ", r.host));
+  }
+  const std::string first = absl::StrCat(spec.pod->job, "-0");
+  if (!r.is_host.has_value() && (r.host == first || absl::StartsWith(r.host, first + "."))) {
+    r.is_host = spec.pod->index == 0;  // its name may not be known yet, even to itself
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
+                           const Environment& environment) {
+  if (InPbs(environment) && !spec.Has(OptionId::kStopGrace)) {
+    spec.plan.grace = kPbsGrace;
+  }
+  if (!SaysWhere(spec)) {
+    ASSIGN_OR_RETURN(const std::optional<StepTask> task, TaskOfSlurm(environment, spec.plan.ports));
+    if (task.has_value()) {
+      return TakeStepTask(*task, spec);
+    }
+    ASSIGN_OR_RETURN(spec.given_hosts, HostsOfScheduler(environment, read_file));
+  }
+  return TakePod(spec, read_file, environment);
+}
+
+}  // namespace muster

@@ -1,0 +1,18 @@
+// What a scheduler's variables say of where to run: the nodes of a job, or that the same command
+// runs on each of them.
+#pragma once
+
+#include "absl/status/status.h"
+#include "launcher/job_spec.h"
+#include "launcher/options.h"
+
+namespace muster {
+
+// Before anything is counted: in a job of Slurm or PBS its hosts (JobSpec::given_hosts), in a step
+// of one task a node, and in a pod of an Indexed Job, where its nodes meet and which of them this
+// is. What the user says counts more. InvalidArgument: the variables are not what the scheduler
+// writes, or contradict the user's words.
+absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
+                           const Environment& environment);
+
+}  // namespace muster
