@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/env_names.h"
 
@@ -189,6 +190,22 @@ void Remove(EnvBase& base, const Reason& reason) {
   });
 }
 
+// PBS says OMP_NUM_THREADS = NCPUS, the CPUs of the job's first chunk, as if one process had them
+// all. Another number is somebody's wish (ompthreads), and stays.
+void TakeBackThreads(EnvBase& base) {
+  const char* cpus = base.Find("NCPUS");
+  const char* threads = base.Find("OMP_NUM_THREADS");
+  uint32_t number = 0;
+  if (base.Find("PBS_JOBID") == nullptr || cpus == nullptr || threads == nullptr ||
+      absl::string_view(cpus) != threads || !absl::SimpleAtoi(cpus, &number)) {
+    return;
+  }
+  base.pbs_cpus = number;
+  Remove(base, [](absl::string_view name) -> absl::string_view {
+    return name == "OMP_NUM_THREADS" ? "PBS's, for one process on all CPUs of a chunk" : "";
+  });
+}
+
 void RemoveIdentity(EnvBase& base) {
   Remove(base, [&](absl::string_view name) {
     const absl::string_view why = IdentityReason(name);
@@ -231,6 +248,7 @@ EnvBase FilterEnvironment(const std::vector<std::string>& inherited, const WorkP
   EnvBase base;
   base.entries = inherited;
   SortUnique(base.entries);
+  TakeBackThreads(base);  // before it stands in the way of the user's own
   std::vector<std::string> fill;
   std::vector<std::string> replace;
   for (const std::string& entry : plan.env_base) {
@@ -239,6 +257,8 @@ EnvBase FilterEnvironment(const std::vector<std::string>& inherited, const WorkP
   SortUnique(fill);
   SortUnique(replace);
   base.entries = Overlay(Overlay(std::move(fill), std::move(base.entries)), std::move(replace));
+
+  TakeBackThreads(base);
 
   if (plan.env_none) {  // first: then nothing below sees what the workers do not get
     Remove(base, [](absl::string_view name) -> absl::string_view {

@@ -38,6 +38,7 @@ struct EnvBase {
   SlurmMode slurm = SlurmMode::kNone;
   std::string slurm_nodelist;        // of launch's job, the step or the job, "" = unknown
   bool slurm_cpus_per_task = false;  // it was set
+  uint32_t pbs_cpus = 0;             // PBS has given each of its processes threads for so many
 
   // Value of a variable; null when it is not there. The pointer lives as long as `entries`.
   const char* Find(absl::string_view name) const;

@@ -1,5 +1,6 @@
 #include "agent/core/worker_env.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -108,11 +109,18 @@ std::vector<std::string> AsyncErrorNames(absl::string_view torch_version) {
                                                     : "TORCH_NCCL_ASYNC_ERROR_HANDLING"};
 }
 
-void AppendThreads(const WorkerEnvInput& input, uint32_t threads, VariableList& list) {
-  const uint32_t usable = input.facts.cpus_usable();
+// PBS need not keep a job from the CPUs of others.
+uint32_t CpusUsable(const NodeFacts& facts, const EnvBase& base) {
+  return base.pbs_cpus == 0 ? facts.cpus_usable() : std::min(facts.cpus_usable(), base.pbs_cpus);
+}
+
+void AppendThreads(const WorkerEnvInput& input, uint32_t usable, uint32_t threads,
+                   VariableList& list) {
   list.UnlessUserSet("OMP_NUM_THREADS", absl::StrCat(threads),
                      absl::StrCat(Plural(usable, "CPU", "CPUs"), " of ", input.facts.hostname,
-                                  usable < input.facts.cpus_allowed ? " (cgroup quota)" : "",
+                                  usable < input.facts.cpus_usable()  ? " (NCPUS)"
+                                  : usable < input.facts.cpus_allowed ? " (cgroup quota)"
+                                                                      : "",
                                   " for ", Plural(input.assignment.workers, "worker", "workers")));
   for (const std::string& name : AsyncErrorNames(input.torch_version)) {
     list.UnlessUserSet(name, "1", "as torchrun: a failed NCCL operation ends the worker");
@@ -166,7 +174,8 @@ const std::vector<std::string>& TuningNames() {
 
 std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& base) {
   const Place place = PlaceOf(input.assignment, input.local);
-  const uint32_t threads = ThreadsPerWorker(input.facts.cpus_usable(), input.assignment.workers);
+  const uint32_t usable = CpusUsable(input.facts, base);
+  const uint32_t threads = ThreadsPerWorker(usable, input.assignment.workers);
   VariableList list(base);
   AppendTorch(input, place, list);
   AppendStore(input, list);
@@ -174,7 +183,7 @@ std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& 
     AppendOwnGpu(base, place, list);
   }
   AppendElastic(input, list);
-  AppendThreads(input, threads, list);
+  AppendThreads(input, usable, threads, list);
   AppendInterface(input, list);
   if (base.slurm == SlurmMode::kRewrite) {
     AppendSlurm(input.assignment, place, base, input.facts.hostname, threads, list.list());

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from harness import LAUNCH
+from harness import BIN, EXAMPLES, LAUNCH, PYTHON, TORCH_PYTHON, wait_for
 
 WHERE = "echo $RANK/$WORLD_SIZE on $(hostname) in $PWD, master $MASTER_ADDR"
 # Ends by itself two seconds after it is asked to, as a program that writes a checkpoint.
@@ -35,3 +35,92 @@ def test_qdel_gives_the_workers_of_all_nodes_time_to_save(pbs):
     pbs.cancel(job)
     pbs.wait(job)
     assert pbs.output(job).count(" saved") == 4, pbs.output(job)
+
+
+def test_torch_trains_on_two_hosts(pbs):
+    text = pbs.run(f"exec {LAUNCH} {TORCH_PYTHON} {EXAMPLES}/sgd.py", "-l", "select=2:ncpus=4:mpiprocs=4")
+    assert "over 8 ranks" in text and "replicas are bit-equal" in text, text
+
+
+def test_workers_elsewhere_find_what_the_script_has_set(pbs):
+    tools = pbs.folder / "tools"
+    tools.mkdir()
+    (tools / "tool").write_text(f"#!{PYTHON}\nimport os\nprint('at', os.environ['RANK'], os.environ['PBS_NODENUM'], os.getcwd())\n")
+    (tools / "tool").chmod(0o755)
+    script = f"cd tools_of_home; export PATH={tools}:$PATH; exec {LAUNCH} --nproc-per-node 1 tool"
+    (pbs.lab[0].home / "tools_of_home").mkdir()
+    text = pbs.run(script, "-l", "select=2")
+    found = dict(re.findall(r"at (\d) (\d \S+)$", text, re.M))
+    assert found == {str(rank): f"{rank} {pbs.lab[0].home}/tools_of_home" for rank in range(2)}, text
+
+
+def test_a_node_file_with_domains_and_two_jobs_at_once(pbs):
+    """Of the first host only: the look-alike knows its hosts by their short names."""
+    one = f"{LAUNCH} --nproc-per-node 2 bash -c '{WHERE}'"
+    script = f"""
+        sed s/node0/node0.lab.example/ $PBS_NODEFILE > nodefile.$PBS_JOBID
+        export PBS_NODEFILE=$PWD/nodefile.$PBS_JOBID
+        {one} > $PBS_O_WORKDIR/a & {one} > $PBS_O_WORKDIR/b; wait $!
+    """
+    pbs.run(script, "-l", "select=2")
+    for name in "ab":
+        assert [rest.split(" in")[0] for _, rest in sorted(ranks((pbs.folder / name).read_text()).items())] == [
+            "/4 on node0", "/4 on node0", "/4 on node1", "/4 on node1"
+        ]  # fmt: skip
+
+
+def test_the_plan_and_the_environment_before_the_start(pbs):
+    script = f"{LAUNCH} --plan true; {LAUNCH} --nproc-per-node 2 --explain-env=3 true"
+    text = pbs.run(script, "-l", "select=2:ncpus=4:mpiprocs=2")
+    assert re.search(r"1 +node1 +2 +2-3 +pbsdsh: pbsdsh -h node1 -- \S+/muster-agent --dial node1 JOB KEY ADDRESS:PORT", text), text
+    assert f"in       {pbs.folder}\n" in text and re.search(r"^  RANK +3 ", text, re.M), text
+    assert re.search(r"^  OMP_NUM_THREADS +[12] +\d CPUs of node1( \(NCPUS\))? for 2 workers", text, re.M), text
+
+
+def test_an_agent_that_is_not_there_is_named(pbs):
+    for file in ("launch", "muster-agent"):  # /tmp is each host's own
+        pbs.lab[0].run(["cp", BIN / file, f"/tmp/{file}"], check=True)
+    job = pbs.submit("exec /tmp/launch --nproc-per-node 1 true", "-l", "select=2")
+    assert pbs.wait(job)["Exit_status"] == "1"
+    assert "node1: PBS could not run the agent (status 254): is its program at the same path there?" in pbs.output(job)
+
+
+def test_without_a_cookie_a_file_carries_the_secret_and_goes(pbs):
+    job = pbs.submit(f"unset PBS_JOBCOOKIE; exec {LAUNCH} --nproc-per-node 1 bash -c 'echo runs; exec sleep 1'", "-l", "select=2")
+    pbs.expect(job, "runs", 2)
+    assert list(pbs.folder.glob(".muster-*")) == []
+    assert pbs.wait(job)["Exit_status"] == "0", pbs.output(job)
+
+
+def processes(host, start):
+    return [pid for pid, line in host.processes().items() if line.startswith(start)]
+
+
+def test_a_job_outlives_its_pbsdsh(pbs):
+    go = pbs.folder / "go"
+    job = pbs.submit(f"exec {LAUNCH} --nproc-per-node 1 bash -c 'echo up; until [ -e {go} ]; do sleep 0.1; done; echo done'", "-l", "select=2")
+    pbs.expect(job, "up", 2)
+    (pbsdsh,) = [pid for pid, line in pbs.lab[0].processes().items() if "/pbsdsh -h node1" in line]
+    os.kill(pbsdsh, signal.SIGKILL)
+    wait_for(lambda: not [line for line in pbs.lab[0].processes().values() if "/pbsdsh -h node1" in line], 10, 0.05, lambda: "pbsdsh's end")
+    go.touch()
+    assert pbs.wait(job)["Exit_status"] == "0", pbs.output(job)
+    assert pbs.output(job).count("done") == 2 and "pbsdsh" not in pbs.output(job), pbs.output(job)
+
+
+def test_a_launch_that_is_killed_leaves_nothing(pbs):
+    """While the script goes on, which would keep the job's processes alive."""
+    go = pbs.folder / "go"
+    job = pbs.submit(f"{LAUNCH} --nproc-per-node 2 bash -c 'echo up; exec sleep 1000'; until [ -e {go} ]; do sleep 0.1; done", "-l", "select=2")
+    pbs.expect(job, "up", 4)
+    (launch,) = processes(pbs.lab[0], f"{LAUNCH} ")
+    os.kill(launch, signal.SIGKILL)
+    gone = lambda: not any(processes(host, words) for host in pbs.lab for words in ("sleep 1000", str(BIN)))
+    wait_for(gone, 20, 0.1, lambda: [host.processes() for host in pbs.lab])
+    go.touch()
+    pbs.wait(job)
+
+
+def test_tasks_of_pbsdsh_are_refused_with_the_way_out(pbs):
+    text = pbs.run(f"pbsdsh {LAUNCH} true", "-l", "select=2")
+    assert text.count("launch is a task of pbsdsh") == 2 and "leave pbsdsh out" in text, text

@@ -169,6 +169,25 @@ TEST(FilterTest, FindSeesValuesAndOnlyWholeNames) {
   EXPECT_EQ(base.Find(""), nullptr);
 }
 
+// An agent that pbsdsh has started has PBS's number, where launch may have the user's.
+TEST(PbsTest, ItsThreadsDoNotStandInTheWayOfTheUsers) {
+  const std::vector<std::string> inherited = {"NCPUS=4", "OMP_NUM_THREADS=4", "PBS_JOBID=3.s"};
+  WorkPlan plan;
+  plan.env_base = {"OMP_NUM_THREADS=2"};
+  EXPECT_STREQ(FilterEnvironment(inherited, plan).Find("OMP_NUM_THREADS"), "2");
+  plan.env_base = {"OMP_NUM_THREADS=4"};
+  const EnvBase base = FilterEnvironment(inherited, plan);
+  EXPECT_EQ(base.Find("OMP_NUM_THREADS"), nullptr);
+  EXPECT_EQ(base.pbs_cpus, 4u);
+  plan.env_set = {"OMP_NUM_THREADS=4"};
+  EXPECT_STREQ(FilterEnvironment(inherited, plan).Find("OMP_NUM_THREADS"), "4");
+  for (const char* none : {"NCPUS=8", "NCPUS=x", "OMP_NUM_THREADS=4"}) {
+    const EnvBase other = FilterEnvironment({none, "OMP_NUM_THREADS=4", "PBS_JOBID=3.s"}, {});
+    EXPECT_STREQ(other.Find("OMP_NUM_THREADS"), "4") << none;
+    EXPECT_EQ(other.pbs_cpus, 0u) << none;
+  }
+}
+
 TEST(SlurmTest, ModeFollowsTheEnvironmentAndTheDialect) {
   const std::vector<std::string> slurm = {"SLURM_JOB_ID=1", "SLURM_PROCID=0",
                                           "SLURM_STEP_NODELIST=n[1-2]", "SLURM_CPUS_PER_TASK=64"};

@@ -145,6 +145,22 @@ TEST(WorkerEnvTest, ThreadsFollowTheCpusThatMayBeUsed) {
   }
 }
 
+TEST(WorkerEnvTest, PbssThreadsAreDividedAmongTheWorkersAndTheUsersStay) {
+  Scene scene;
+  scene.assignment.workers = 2;
+  scene.inherited = {"NCPUS=8", "OMP_NUM_THREADS=8", "PBS_JOBID=3.s"};
+  for (const EnvVar& v : scene.Variables(0)) {
+    if (v.name == "OMP_NUM_THREADS") {
+      EXPECT_EQ(v.value, "4");
+      EXPECT_EQ(v.why, "8 CPUs of node1 (NCPUS) for 2 workers");
+    }
+  }
+  scene.facts.cpus_allowed = 6;  // PBS binds the job
+  EXPECT_EQ(scene.Values(0)["OMP_NUM_THREADS"], "3");
+  scene.inherited = {"NCPUS=8", "OMP_NUM_THREADS=2", "PBS_JOBID=3.s"};  // ompthreads=2
+  EXPECT_EQ(scene.Values(0).count("OMP_NUM_THREADS"), 0u);
+}
+
 TEST(WorkerEnvTest, InterfacesOnlyWhereNodesTalkOverANetwork) {
   const auto has = [](const Scene& scene) {
     const auto values = scene.Values();
