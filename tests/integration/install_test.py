@@ -49,6 +49,12 @@ def test_the_man_page_has_every_option(tree):
     assert (tree / "share/bash-completion/completions/launch").read_text() == COMPLETION.read_text()
 
 
+def test_the_batch_scripts_are_there(tree):
+    deploy = COMPLETION.parents[1]
+    for script in ("slurm/torch.sbatch", "pbs/torch.pbs"):
+        assert (tree / "share/muster" / script).read_text() == (deploy / script).read_text()
+
+
 PROGRAM = """
 #include <muster/communicator.h>
 #include <muster/muster.h>
