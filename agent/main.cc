@@ -24,6 +24,7 @@
 #include "agent/io/program_facts.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
+#include "agent/probe/run_probe.h"
 #include "proto/base/build_info.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -46,6 +47,7 @@ constexpr char kHelp[] =
     "(SLURMD_NODENAME)\n"
     "  muster-agent --dial NODE JOB KEY ADDRESS:PORT...    the same, by words: KEY is cookie:NONCE "
     "(PBS_JOBCOOKIE), file:PATH or -\n"
+    "  muster-agent --probe REQUEST    say what `launch doctor` wants to know of this node\n"
     "  muster-agent --build    print the build; both sides of a job must be of the same\n"
     "  muster-agent --help\n";
 
@@ -263,6 +265,10 @@ int main(int argc, char** argv) {
   if (word == "--help") {
     std::fputs(muster::kHelp, stdout);
     return 0;
+  }
+  if (word == "--probe" && argc == 3) {
+    signal(SIGPIPE, SIG_IGN);
+    _exit(muster::RunProbe(argv[2]));
   }
   const bool dials = word == "--dial";
   const char* slurm = std::getenv("SLURMD_NODENAME");

@@ -31,6 +31,9 @@ constexpr Example kExamples[] = {
     {"launch --nnodes 2 --nproc-per-node 16 --rdzv-endpoint node0:29400 train.py",
      "the same, typed on both machines in any order, as with torchrun"},
     {"launch --standalone --nnodes 2 --nproc-per-node 2 train.py", "try two nodes on one machine"},
+    {"launch doctor --hosts node0,node1",
+     "look at names, network, clocks, limits, versions of the nodes; what to do about what is "
+     "wrong"},
     {"launch --plan --hosts a:4,b:4 -n 1 ./server : -n 5 -x LR=0.1 ./worker",
      "by slots, as with mpirun: rank 0 on a runs one program, 1-5 another; --plan only shows it"},
 };

@@ -12,6 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/node_facts.h"
+#include "launcher/doctor/doctor_command.h"
+#include "launcher/doctor/run_doctor.h"
 #include "launcher/help.h"
 #include "launcher/job_run.h"
 #include "launcher/jobs/detach.h"
@@ -128,6 +130,9 @@ int Main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (!arguments.empty() && IsJobCommand(arguments[0])) {
     return RunJobCommand(arguments, LaunchPath(argv[0]));
+  }
+  if (!arguments.empty() && IsDoctorCommand(arguments[0])) {
+    return RunDoctor(arguments, AgentPath());
   }
   absl::StatusOr<ParsedCommand> command =
       ParseCommandLine(arguments, EnvironmentMap(OwnEnvironment()), ReadJobFile);

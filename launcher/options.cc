@@ -25,7 +25,7 @@ constexpr absl::string_view kExample =
     "as in 'launch --nproc-per-node 4 train.py' or 'launch -n 4 ./prog'";
 
 // First words that are kept for commands of our own; USERS.md section 3 names what they will do.
-constexpr absl::string_view kSubCommands[] = {"chaos", "doctor", "events", "top", "trace"};
+constexpr absl::string_view kSubCommands[] = {"chaos", "events", "top", "trace"};
 
 class Parser {
  public:

@@ -292,6 +292,16 @@ bool ResolvesHere(const std::string& host) {
          });
 }
 
+std::vector<std::string> OwnAddresses() {
+  std::vector<std::string> out;
+  for (const InterfaceAddress& own : ListInterfaces()) {
+    if (!own.address.IsLoopback() && !own.address.IsLinkLocal()) {
+      out.push_back(own.address.ToString());
+    }
+  }
+  return out;
+}
+
 absl::StatusOr<LocalAddress> ChooseAddress(const NodeQuery& query) {
   const std::vector<InterfaceAddress> interfaces = ListInterfaces();
   if (!query.iface.empty()) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -52,6 +53,9 @@ bool IsThisMachine(const std::string& host);
 // The same for any name: it resolves to addresses of this machine alone. Blocks as long as the
 // resolver does.
 bool ResolvesHere(const std::string& host);
+
+// Of interfaces that are up, but loopback and link-local ones.
+std::vector<std::string> OwnAddresses();
 
 struct LocalAddress {
   std::string address;

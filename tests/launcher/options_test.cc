@@ -257,7 +257,7 @@ TEST(CommandLine, UnknownOptionsGetAHint) {
 
 TEST(CommandLine, SubCommandsOnlyAsFirstWord) {
   EXPECT_THAT(Error({"top"}), HasSubstr("launch -- top"));
-  EXPECT_THAT(Error({"doctor", "--all"}), HasSubstr("launch -- doctor"));
+  EXPECT_THAT(Error({"trace", "--all"}), HasSubstr("launch -- trace"));
   EXPECT_EQ(Ok({"--", "ps"}).program, "ps");
   EXPECT_EQ(Ok({"./ps"}).program, "./ps");
   EXPECT_EQ(Ok({"-n", "2", "ps"}).program, "ps");

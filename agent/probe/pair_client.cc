@@ -1,0 +1,182 @@
+#include "agent/probe/pair_client.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/io/thread.h"
+#include "agent/probe/pair_io.h"
+#include "agent/probe/pair_server.h"
+#include "proto/base/await_fd.h"
+#include "proto/base/clock.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/unique_fd.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::Duration kConnectWithin = absl::Seconds(3);  // a lost SYN is sent again after 1 s
+constexpr absl::Duration kSmallWithin = absl::Seconds(2);
+constexpr absl::Duration kLargeWithin = absl::Seconds(3);
+constexpr size_t kLargeBytes = 64u << 10;  // many full segments, whatever the MTU
+constexpr size_t kRoundTrips = 20;
+constexpr size_t kSampleFrames = 64;
+constexpr absl::Duration kSampleSends = absl::Milliseconds(100);
+constexpr absl::Duration kSampleWithin = absl::Seconds(5);
+
+struct Pair {
+  const ProbePeer* peer = nullptr;  // of TryPeers' caller
+  UniqueFd fd;
+  PairResult result;
+};
+
+std::string SourceOf(int fd) {
+  sockaddr_storage own{};
+  socklen_t size = sizeof(own);
+  char text[NI_MAXHOST] = "";
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0) {
+    (void)getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof(text), nullptr, 0,
+                      NI_NUMERICHOST);
+  }
+  return text;
+}
+
+absl::StatusOr<UniqueFd> Connect(const ProbePeer& peer) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* raw = nullptr;
+  if (const int error =
+          getaddrinfo(peer.address.c_str(), std::to_string(peer.port).c_str(), &hints, &raw);
+      error != 0) {
+    return absl::InvalidArgumentError(gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> found(raw, freeaddrinfo);
+  UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) {
+    return absl::UnavailableError(absl::StrCat("socket: ", std::strerror(errno)));
+  }
+  if (connect(fd.get(), found->ai_addr, found->ai_addrlen) != 0) {
+    int error = errno;
+    if (error == EINPROGRESS) {
+      RETURN_IF_ERROR(AwaitFd(fd.get(), POLLOUT, BootNow() + kConnectWithin, "an answer"));
+      socklen_t size = sizeof(error);
+      getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+    if (error != 0) {
+      return absl::UnavailableError(std::strerror(error));
+    }
+  }
+  const int on = 1;
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  return fd;
+}
+
+absl::Status SendFrame(int fd, const std::string& bytes, absl::Time deadline) {
+  RETURN_IF_ERROR(SendFrameSize(fd, bytes.size(), deadline));
+  return SendAll(fd, bytes.data(), bytes.size(), deadline);
+}
+
+absl::Status Exchange(int fd, const std::string& bytes, absl::Time deadline) {
+  char answer = 0;
+  RETURN_IF_ERROR(SendFrame(fd, bytes, deadline));
+  return ReceiveAll(fd, &answer, 1, deadline);
+}
+
+void Fail(Pair& pair, absl::string_view step, const absl::Status& status) {
+  pair.result.failed = std::string(step);
+  pair.result.error = std::string(status.message());
+  pair.fd.Reset();
+}
+
+// Whether it can be had, and holds.
+void TryConnection(Pair& pair, const std::string& word) {
+  absl::StatusOr<UniqueFd> fd = Connect(*pair.peer);
+  if (!fd.ok()) {
+    return Fail(pair, "connect", fd.status());
+  }
+  pair.fd = *std::move(fd);
+  pair.result.source = SourceOf(pair.fd.get());
+  const absl::Time small_deadline = BootNow() + kSmallWithin;
+  absl::Status said = SendAll(pair.fd.get(), word.data(), word.size(), small_deadline);
+  if (said.ok()) {
+    said = Exchange(pair.fd.get(), "?", small_deadline);
+  }
+  if (!said.ok()) {
+    return Fail(pair, "small", said);
+  }
+  const std::string large(kLargeBytes, '.');
+  if (const absl::Status held = Exchange(pair.fd.get(), large, BootNow() + kLargeWithin);
+      !held.ok()) {
+    Fail(pair, "large", held);
+  }
+}
+
+absl::Status TakeSpeeds(Pair& pair) {
+  const int fd = pair.fd.get();
+  std::vector<double> trips;
+  const absl::Time trips_deadline = BootNow() + kSmallWithin;
+  for (size_t i = 0; i < kRoundTrips; ++i) {
+    const absl::Time sent = BootNow();
+    RETURN_IF_ERROR(Exchange(fd, "?", trips_deadline));
+    trips.push_back(absl::ToDoubleSeconds(BootNow() - sent));
+  }
+  std::nth_element(trips.begin(), trips.begin() + kRoundTrips / 2, trips.end());
+  pair.result.round_trip_s = trips[kRoundTrips / 2];
+
+  const std::string large(kLargeBytes, '.');
+  const absl::Time began = BootNow();
+  const absl::Time deadline = began + kSampleWithin;
+  size_t frames = 0;
+  while (frames < kSampleFrames && BootNow() < began + kSampleSends) {
+    RETURN_IF_ERROR(SendFrame(fd, large, deadline));
+    ++frames;
+  }
+  std::string answers(frames, '\0');
+  RETURN_IF_ERROR(ReceiveAll(fd, answers.data(), answers.size(), deadline));
+  pair.result.bytes_per_s =
+      static_cast<double>(frames * kLargeBytes) / absl::ToDoubleSeconds(BootNow() - began);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<PairResult> TryPeers(const std::vector<ProbePeer>& peers, const std::string& word) {
+  std::vector<Pair> pairs(peers.size());
+  {
+    std::vector<Thread> threads;
+    for (size_t i = 0; i < peers.size(); ++i) {
+      Pair& pair = pairs[i];
+      pair.peer = &peers[i];
+      pair.result.to = peers[i].rank;
+      absl::StatusOr<Thread> thread =
+          Thread::Start("muster-try", [&pair, &word] { TryConnection(pair, word); });
+      if (thread.ok()) {
+        threads.push_back(*std::move(thread));
+      } else {
+        Fail(pair, "connect", thread.status());
+      }
+    }
+  }
+  std::vector<PairResult> out;
+  for (Pair& pair : pairs) {
+    if (pair.fd.valid()) {
+      if (const absl::Status taken = TakeSpeeds(pair); !taken.ok()) {
+        Fail(pair, "large", taken);
+      }
+    }
+    out.push_back(std::move(pair.result));
+  }
+  return out;
+}
+
+}  // namespace muster

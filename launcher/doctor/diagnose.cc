@@ -1,0 +1,100 @@
+#include "launcher/doctor/diagnose.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "launcher/doctor/checks.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+constexpr std::array kChecks = {
+    CheckStart, CheckNames,   CheckAddresses, CheckPorts,  CheckConnections, CheckLargePackets,
+    CheckSpeed, CheckProxies, CheckClocks,    CheckLimits, CheckListenQueue, CheckSharedMemory,
+    CheckDisks, CheckCgroups, CheckCpus,      CheckGpus,   CheckVersions,    CheckProgram,
+};
+
+constexpr size_t kNodesNamedMax = 8;
+
+}  // namespace
+
+std::vector<DoctorRow> Diagnose(const Examination& examined) {
+  Rows rows;
+  for (const auto& check : kChecks) {
+    check(examined, rows);
+  }
+  return rows;
+}
+
+absl::string_view HealthName(Health health) {
+  constexpr absl::string_view kNames[] = {"ok", "warn", "bad"};
+  return kNames[static_cast<size_t>(health)];
+}
+
+void CheckStart(const Examination& examined, Rows& rows) {
+  CheckRows check("start", rows);
+  std::string build;
+  for (const ExaminedNode& node : examined.nodes) {
+    if (!node.facts.has_value()) {
+      check.Bad(
+          node.name,
+          node.start_words.empty() ? "no agent could be started there in time" : node.start_words,
+          absl::StrCat("see that `ssh ", node.name,
+                       " true` works from here without a password (in a Slurm job: `srun "
+                       "hostname`)"));
+    } else if (!node.results.has_value()) {
+      check.Bad(node.name, "its probe started, and never told what it found of the others",
+                "type the command again with -v; if it stays so, look at the node's load and "
+                "memory");
+    } else {
+      build = node.facts->build;
+    }
+  }
+  check.ElseWell(absl::StrCat(Plural(examined.nodes.size(), "node answers", "nodes answer"),
+                              ", build ", build));
+}
+
+std::string Bytes(uint64_t bytes) {
+  constexpr absl::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  constexpr double kStep = 1024;
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= kStep && unit + 1 < std::size(kUnits)) {
+    value /= kStep;
+    ++unit;
+  }
+  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+}
+
+void AddValue(const std::string& value, const std::string& node, Values& values) {
+  if (value.empty()) {
+    return;
+  }
+  const auto it = std::find_if(values.begin(), values.end(),
+                               [&](const auto& known) { return known.first == value; });
+  if (it == values.end()) {
+    values.push_back({value, {node}});
+  } else {
+    it->second.push_back(node);
+  }
+}
+
+std::string ValuesText(const Values& values) {
+  return absl::StrJoin(values, "; ", [](std::string* out, const auto& value) {
+    const std::vector<std::string>& nodes = value.second;
+    const std::vector<std::string> named(
+        nodes.begin(),
+        nodes.begin() + static_cast<ptrdiff_t>(std::min(nodes.size(), kNodesNamedMax)));
+    absl::StrAppend(out, value.first, " on ", absl::StrJoin(named, ", "),
+                    nodes.size() > named.size()
+                        ? absl::StrCat(" and ", nodes.size() - named.size(), " more")
+                        : "");
+  });
+}
+
+}  // namespace muster

@@ -1,0 +1,107 @@
+// Both ends of a tried connection, over loopback.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "agent/io/thread.h"
+#include "agent/io/torch_store_port.h"
+#include "agent/probe/name_facts.h"
+#include "agent/probe/pair_client.h"
+#include "agent/probe/pair_io.h"
+#include "agent/probe/pair_server.h"
+#include "proto/base/await_fd.h"
+#include "proto/base/clock.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kWord[] = "word";
+
+ProbePeer Peer(uint16_t port) { return {1, "b", "127.0.0.1", port}; }
+
+// The port of a probe that answers.
+uint16_t Serve() {
+  BoundPort bound = BindStorePort("127.0.0.1", 0).value();
+  EXPECT_TRUE(ServePairs(std::move(bound.fd), kWord).ok());
+  return bound.port;
+}
+
+TEST(Pairs, AGoodPairHasSpeeds) {
+  const auto results = TryPeers({Peer(Serve()), Peer(Serve())}, kWord);
+  ASSERT_EQ(results.size(), 2u);
+  for (const PairResult& result : results) {
+    EXPECT_EQ(result.failed, "") << result.error;
+    EXPECT_EQ(result.source, "127.0.0.1");
+    EXPECT_GT(result.round_trip_s, 0);
+    EXPECT_GT(result.bytes_per_s, 0);
+  }
+}
+
+TEST(Pairs, ARefusedConnectionIsSaid) {
+  BoundPort bound = ReservePort("127.0.0.1", 0).value();  // nobody listens
+  const auto results = TryPeers({Peer(bound.port)}, kWord);
+  EXPECT_EQ(results.at(0).failed, "connect");
+  EXPECT_THAT(results.at(0).error, HasSubstr("refused"));
+}
+
+TEST(Pairs, AStrangerGetsNoAnswer) {
+  const auto results = TryPeers({Peer(Serve())}, "other");
+  // "othe" is no word of theirs.
+  EXPECT_EQ(results.at(0).failed, "small");
+}
+
+TEST(Pairs, OneThatAnswersOnlyWhatIsSmall) {
+  BoundPort bound = BindStorePort("127.0.0.1", 0).value();
+  std::vector<PairResult> results;
+  absl::StatusOr<Thread> caller =
+      Thread::Start("caller", [&] { results = TryPeers({Peer(bound.port)}, kWord); });
+  ASSERT_TRUE(caller.ok());
+  {
+    const absl::Time deadline = BootNow() + absl::Seconds(60);
+    ASSERT_TRUE(AwaitFd(bound.fd.get(), POLLIN, deadline, "a caller").ok());
+    const UniqueFd fd(accept4(bound.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    char byte = 0;
+    std::string word(sizeof(kWord) - 1, '\0');
+    ASSERT_TRUE(ReceiveAll(fd.get(), word.data(), word.size(), deadline).ok());
+    EXPECT_EQ(ReceiveFrameSize(fd.get(), deadline).value(), 1u);
+    ASSERT_TRUE(ReceiveAll(fd.get(), &byte, 1, deadline).ok());
+    ASSERT_TRUE(SendAll(fd.get(), "!", 1, deadline).ok());
+    EXPECT_GT(ReceiveFrameSize(fd.get(), deadline).value(), 1500u);
+    const Thread joined = *std::move(caller);  // until it has given up
+  }
+  EXPECT_EQ(results.at(0).failed, "large");
+}
+
+TEST(Pairs, AFrameThatIsTooLargeEndsTheVisit) {
+  const uint16_t port = Serve();
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const absl::Time deadline = BootNow() + absl::Seconds(60);
+  ASSERT_TRUE(SendAll(fd.get(), kWord, sizeof(kWord) - 1, deadline).ok());
+  ASSERT_TRUE(SendFrameSize(fd.get(), kPairFrameBytesMax + 1, deadline).ok());
+  char byte = 0;
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveAll(fd.get(), &byte, 1, deadline)));
+}
+
+TEST(Names, ResolvedOrWhatIsWrong) {
+  const auto names = ResolveNames({"127.0.0.5", "muster.invalid"}, BootNow() + absl::Seconds(60));
+  EXPECT_THAT(names.at(0).addresses, ::testing::ElementsAre("127.0.0.5"));
+  EXPECT_EQ(names.at(1).name, "muster.invalid");
+  EXPECT_NE(names.at(1).error, "");
+}
+
+TEST(Names, NobodyIsWaitedForBehindTheDeadline) {
+  const auto names = ResolveNames({"muster.invalid"}, absl::InfinitePast());
+  EXPECT_NE(names.at(0).error, "");
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,330 @@
+"""launch doctor on emulated hosts: all is well, and each check turns red for what it is there to find."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness import BIN, PYTHON, wait_for
+from lab import Lab
+
+HOSTS = ["--hosts", "node0,node1,node2"]
+
+
+def doctor(shell, *args, code=1, **kw):
+    """{check: [its rows]} of a doctor that ends with `code`."""
+    result = shell.run("doctor", "--json", *args, **kw)
+    assert result.code == code, result
+    said = json.loads(result.text)
+    assert said["format"] == "muster-doctor-1" and said["ok"] == (code == 0), said
+    checks = {}
+    for row in said["checks"]:
+        checks.setdefault(row["check"], []).append(row)
+    return checks
+
+
+def red(checks):
+    """{check: [(where, seen)]} of what is bad; a row that is not well says what to do."""
+    rows = [row for rows in checks.values() for row in rows]
+    assert all(bool(row["fix"]) == (row["health"] != "ok") for row in rows), rows
+    found = {}
+    for row in rows:
+        if row["health"] == "bad":
+            found.setdefault(row["check"], []).append((row["where"], row["seen"]))
+    return found
+
+
+def only_red(checks, check, where=None):
+    """What the one bad check has seen."""
+    found = red(checks)
+    assert list(found) == [check], found
+    assert where is None or [place for place, _ in found[check]] == [where], found
+    return [seen for _, seen in found[check]]
+
+
+@pytest.fixture
+def restart_sshd(lab):
+    """Restarts node1's sshd under words of ours, or with more of its options; an ordinary one at the end."""
+    keys = lab.state / "ssh"
+
+    def restart(before=(), options=()):
+        stop = "p=$(cat /run/lab-ssh/pid); kill -- -$p || kill $p; rm -f /run/lab-ssh/pid"
+        lab[1].run(["bash", "-c", stop])
+        lab[1].check([*before, "/usr/sbin/sshd", "-f", keys / "sshd_config", "-o", "PidFile=/run/lab-ssh/pid", *options])
+        wait_for(lambda: lab[0].run(["ssh", "node1", "true"]).returncode == 0, what="node1's sshd")
+
+    yield restart
+    lab[1].run(["bash", "-c", "p=$(cat /run/lab-ssh/pid); kill $p; rm -f /run/lab-ssh/pid"])
+    lab.ssh("up")
+
+
+@pytest.fixture
+def in_environment(lab, restart_sshd):
+    """Variables that only logins at node1 have."""
+
+    def put(**variables):
+        words = " ".join(f"{name}={value}" for name, value in {"HOME": lab[1].home, **variables}.items())
+        restart_sshd(options=["-o", f"SetEnv={words}"])
+
+    return put
+
+
+def test_all_is_well(node0):
+    checks = doctor(node0, *HOSTS, code=0)
+    assert not red(checks) and len(checks) == 18, checks
+    assert "6 tries, all pairs" in checks["connections"][0]["seen"], checks
+    text = node0.run("doctor", *HOSTS)
+    assert text.code == 0 and text.text.endswith("all is well\n") and not text.errors and "\x1b" not in text.text, text
+
+
+@pytest.mark.parametrize("way", [[], ["--standalone", "--nnodes", "2"], ["--hosts", "node1"]])
+def test_other_ways_to_start(node0, way):
+    checks = doctor(node0, *way, code=0)
+    nodes = 2 if "--standalone" in way else 1
+    assert checks["start"][0]["seen"].startswith(f"{nodes} node"), checks
+
+
+def test_the_nodes_of_a_slurm_job(slurm):
+    out = slurm.sbatch(f"exec {BIN}/launch doctor --json", "-N3")
+    said = json.loads(out.text if hasattr(out, "text") else out)
+    assert said["ok"] and len(said["nodes"]) == 3, said
+
+
+def test_an_agent_that_had_to_be_sent(lab, node0):
+    """Where muster is not installed it comes through ssh, and has no name on its node."""
+    for i in 1, 2:
+        lab[i].check(["mount", "-t", "tmpfs", "tmpfs", str(BIN)])
+    try:
+        assert not red(doctor(node0, *HOSTS, code=0))
+    finally:
+        for i in 1, 2:
+            lab[i].check(["umount", str(BIN)])
+
+
+def test_wrong_words(node0):
+    for words, error in {
+        ("--hosts",): "--hosts: want LIST after it, got nothing",
+        ("--nnodes", "2", "--rdzv-endpoint", "node0:29400"): "does not say which nodes to examine",
+        (*HOSTS, "--all"): "unknown option '--all'",
+    }.items():
+        result = node0.run("doctor", *words)
+        assert result.code == 2 and error in result.errors, result
+    assert node0.run("doctor", "--help").text.startswith("launch doctor [--json]")
+
+
+def test_a_host_without_sshd(lab, node0):
+    lab[1].ssh_fault("refuse")
+    try:
+        seen = only_red(doctor(node0, *HOSTS), "start", "node1")
+    finally:
+        lab[1].ssh_fault("ok")
+    assert "Connection refused" in seen[0]
+
+
+def test_names_that_are_loopback(lab, node0):
+    hosts = lab[1].dir / "hosts"
+    kept = hosts.read_text()
+    hosts.write_text(kept.replace(f"{lab[1].addr} node1", "127.0.1.1 node1"))
+    try:
+        seen = only_red(doctor(node0, *HOSTS), "names", "node1")
+    finally:
+        hosts.write_text(kept)
+    assert "its own name node1 is 127.0.1.1" in seen[0]
+
+
+def test_a_name_that_is_another_address(lab, node0):
+    hosts = lab[2].dir / "hosts"
+    kept = hosts.read_text()
+    hosts.write_text(kept.replace(f"{lab[1].addr} node1", "10.77.0.99 node1"))
+    try:
+        seen = only_red(doctor(node0, *HOSTS), "names", "node2")
+    finally:
+        hosts.write_text(kept)
+    assert "node1 is 10.77.0.99 there; that node has 10.77.0.2" in seen[0]
+
+
+def test_an_interface_that_nobody_reaches(node0):
+    found = red(doctor(node0, *HOSTS, "--iface", "lo"))
+    assert len(found["addresses"]) == 3 and "would be told 127.0.0.1" in found["addresses"][0][1], found
+
+
+def test_ports_that_are_all_taken(lab, node0):
+    holder = "import socket, sys; s = [socket.create_server(('0.0.0.0', p)) for p in (20500,)]; print('up', flush=True); input()"
+    taken = lab[1].popen([PYTHON, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert taken.stdout.readline() == b"up\n"
+        found = red(doctor(node0, *HOSTS, "--port-range", "20500-20500"))
+    finally:
+        taken.communicate(b"\n")
+    assert any("20500" in seen for _, seen in found.get("ports", [])) or "start" in found, found
+
+
+@pytest.mark.parametrize("route", ["unreachable", "blackhole"])
+def test_a_route_that_is_missing(lab, node0, route):
+    lab[1].check(["ip", "route", "add", route, f"{lab[2].addr}/32"])
+    try:
+        found = red(doctor(node0, *HOSTS))
+    finally:
+        lab[1].check(["ip", "route", "del", route, f"{lab[2].addr}/32"])
+    assert list(found) == ["connections"] and "node1 -> node2" in dict(found["connections"]), found
+
+
+def test_a_firewall_in_one_direction(lab, node0):
+    """node2 lets nobody in but for what it asked for itself."""
+    rules = "add table inet t; add chain inet t in { type filter hook input priority 0; }; " \
+            "add rule inet t in iifname eth0 ct state established accept; add rule inet t in iifname eth0 tcp dport != 22 drop"
+    rules = rules.replace("add rule inet t in iifname eth0 ct state established accept; ", "")
+    rules = rules.replace("tcp dport != 22 drop", "tcp dport != 22 tcp flags & (syn | ack) == syn drop")
+    lab[2].check(["nft", rules])
+    try:
+        found = red(doctor(node0, *HOSTS))
+    finally:
+        lab[2].check(["nft", "delete table inet t"])
+    assert list(found) == ["connections"], found
+    assert sorted(where for where, _ in found["connections"]) == ["node0 -> node2", "node1 -> node2"], found
+
+
+def test_large_packets_that_are_lost(lab, node0):
+    """As where a switch or tunnel on the way has a smaller MTU, and tells nobody."""
+    rules = f"add table inet t; add chain inet t in {{ type filter hook input priority 0; }}; " \
+            f"add rule inet t in ip saddr {lab[1].addr} meta length > 1000 drop"
+    lab[2].check(["nft", rules])
+    try:
+        found = red(doctor(node0, *HOSTS))
+    finally:
+        lab[2].check(["nft", "delete table inet t"])
+    assert list(found) == ["large packets"] and found["large packets"][0][0] == "node1 -> node2", found
+
+
+def test_a_slow_link(lab, node0):
+    lab[1].limit("40mbit")
+    try:
+        found = red(doctor(node0, *HOSTS))
+    finally:
+        lab[1].limit("none")
+    assert list(found) == ["speed"] and all("node1" in where for where, _ in found["speed"]), found
+
+
+def test_proxies(node0, in_environment):
+    in_environment(http_proxy="http://proxy:3128", no_proxy="localhost,node1,10.77.0.2")
+    checks = doctor(node0, *HOSTS)
+    assert "http_proxy=http://proxy:3128" in only_red(checks, "proxies", "node1")[0]
+    assert "-x no_proxy=localhost,node1,10.77.0.2,node0,10.77.0.1" in checks["proxies"][0]["fix"], checks
+    doctor(node0, *HOSTS, "-x", checks["proxies"][0]["fix"].split()[1], code=0)
+
+
+def test_a_clock_that_is_a_day_off(node0, in_environment, scratch):
+    library = scratch / "day_off.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, Path(__file__).parent / "workers/day_off.c"], check=True)
+    in_environment(LD_PRELOAD=library)
+    assert "ahead of this machine" in only_red(doctor(node0, *HOSTS), "clocks", "node1")[0]
+
+
+def test_few_open_files(node0, restart_sshd):
+    restart_sshd(before=["prlimit", "--nofile=300:300", "--"])
+    assert "ulimit -n is 300" in only_red(doctor(node0, *HOSTS), "limits", "node1")[0]
+
+
+def test_a_short_listen_queue(lab, node0):
+    write = lambda value: lab[1].check(["bash", "-c", f"echo {value} > /proc/sys/net/core/somaxconn"])
+    kept = lab[1].check(["cat", "/proc/sys/net/core/somaxconn"]).strip()
+    write(16)
+    try:
+        assert "somaxconn is 16" in only_red(doctor(node0, *HOSTS), "listen queue", "node1")[0]
+    finally:
+        write(kept)
+
+
+def test_little_shared_memory(lab, node0):
+    lab[1].check(["mount", "-t", "tmpfs", "-o", "size=1M,mode=1777", "tmpfs", "/dev/shm"])
+    try:
+        assert "1.0 MiB" in only_red(doctor(node0, *HOSTS), "shared memory", "node1")[0]
+    finally:
+        lab[1].check(["umount", "/dev/shm"])
+
+
+def test_a_full_disk_and_a_missing_folder(lab, node0, scratch):
+    lab[1].check(["mount", "-t", "tmpfs", "-o", "size=1M,mode=1777", "tmpfs", "/tmp"])
+    lab[2].check(["mount", "-t", "tmpfs", "tmpfs", str(scratch.parent)])
+    try:
+        checks = doctor(node0, *HOSTS, "--wdir", scratch)
+    finally:
+        lab[1].check(["umount", "/tmp"])
+        lab[2].check(["umount", str(scratch.parent)])
+    seen = only_red(checks, "disks")
+    assert "temporary folder /tmp" in seen[0] and "No such file or directory" in seen[1], seen
+
+
+def test_a_cgroup_that_is_almost_full(lab, node0, restart_sshd):
+    group = Path("/sys/fs/cgroup/pids") / lab.name
+    group.mkdir()
+    try:
+        (group / "pids.max").write_text("100\n")
+        restart_sshd(before=["bash", "-c", f"echo $$ > {group}/cgroup.procs; exec \"$@\"", "-"])
+        assert "more processes and threads" in only_red(doctor(node0, *HOSTS), "cgroups", "node1")[0]
+        restart_sshd()
+    finally:
+        wait_for(lambda: not (group / "cgroup.procs").read_text(), what="the cgroup is empty")
+        group.rmdir()
+
+
+def test_a_narrow_cpu_mask(node0, restart_sshd):
+    first = min(os.sched_getaffinity(0))
+    restart_sshd(before=["taskset", "-c", str(first)])
+    assert "the CPU mask has 1 CPU" in only_red(doctor(node0, *HOSTS), "CPUs", "node1")[0]
+
+
+def test_a_process_on_a_gpu(lab, node0, in_environment, scratch):
+    """By what nvidia-smi says, which stands for the driver here."""
+    tool = scratch / "nvidia-smi"
+    tool.write_text("#!/bin/sh\ncase $1 in *driver*) echo 550.1;; *) echo 'NVIDIA H100, 4242, python3, 1024 MiB';; esac\n")
+    tool.chmod(0o755)
+    in_environment(PATH=f"{scratch}:/usr/bin:/bin")
+    seen = only_red(doctor(node0, *HOSTS), "GPUs", "node1")
+    assert "process 4242 (python3) holds 1024 MiB of NVIDIA H100" in seen[0]
+
+
+def test_another_python_and_torch(node0, scratch):
+    other = scratch / "python3"
+    other.write_text("#!/bin/sh\necho 3.9.1\n")
+    other.chmod(0o755)
+    prologue = f'[ "$MUSTER_NODE_RANK" = 1 ] && PATH={scratch}:$PATH'
+    seen = only_red(doctor(node0, *HOSTS, "--prologue", prologue, env={"PYTHON_EXEC": "python3"}), "versions")
+    assert any("3.9.1 on node1" in one for one in seen), seen
+
+
+def test_programs_that_differ(lab, node0, scratch):
+    program = scratch / "train.py"
+    program.write_text("print(1)\n")
+    other = scratch / "other.py"
+    other.write_text("print(2)\n")
+    assert "the same file" in doctor(node0, *HOSTS, program, code=0)["program"][0]["seen"]
+    lab[1].check(["mount", "--bind", other, program])
+    try:
+        assert "its content differs" in only_red(doctor(node0, *HOSTS, program), "program")[0]
+    finally:
+        lab[1].check(["umount", program])
+    assert "No such file" in only_red(doctor(node0, *HOSTS, scratch / "none.py"), "program")[0]
+
+
+def test_a_probe_that_hangs(lab, node0):
+    """One that stands still before it says anything holds nobody up for ever, and Ctrl-C ends all."""
+    job = node0.start("doctor", *HOSTS, "--prologue", '[ "$MUSTER_NODE_RANK" = 1 ] && exec sleep 1000')
+    wait_for(lambda: any("sleep 1000" in line for line in lab[1].processes().values()), what="the probe hangs")
+    job.signal(signal.SIGINT)
+    assert job.finish().code == 130
+    lab.expect_quiet()
+
+
+def test_a_sample_of_pairs():
+    with Lab(17) as many:
+        from harness import Shell
+
+        hosts = ["--hosts", ",".join(host.name for host in many)]
+        shell = Shell(many[0])
+        checks = doctor(shell, *hosts, code=0)
+        assert "85 tries, a sample of all pairs" in checks["connections"][0]["seen"], checks
+        many.expect_quiet()
