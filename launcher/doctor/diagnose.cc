@@ -41,12 +41,12 @@ void CheckStart(const Examination& examined, Rows& rows) {
   std::string build;
   for (const ExaminedNode& node : examined.nodes) {
     if (!node.facts.has_value()) {
-      check.Bad(
-          node.name,
-          node.start_words.empty() ? "no agent could be started there in time" : node.start_words,
-          absl::StrCat("see that `ssh ", node.name,
-                       " true` works from here without a password (in a Slurm job: `srun "
-                       "hostname`)"));
+      check.Bad(node.name,
+                node.start_words.empty() ? "launch could start no probe there, or it ended at once"
+                                         : node.start_words,
+                absl::StrCat("see that `ssh ", node.name,
+                             " true` works from here without a password (in a Slurm job: `srun "
+                             "hostname`)"));
     } else if (!node.results.has_value()) {
       check.Bad(node.name, "its probe started, and never told what it found of the others",
                 "type the command again with -v; if it stays so, look at the node's load and "

@@ -214,7 +214,9 @@ void CheckPorts(const Examination& examined, Rows& rows) {
     }
     const ProbeFacts& facts = *node.facts;
     if (!facts.port_error.empty()) {
-      check.Bad(node.name, facts.port_error, "give a range with free ports: --port-range LOW-HIGH");
+      check.Bad(node.name, facts.port_error,
+                "give a range with free ports, one more than the job needs for the doctor: "
+                "--port-range LOW-HIGH");
     } else if (!range.Any() && range.low <= facts.ephemeral_high &&
                facts.ephemeral_low <= range.high) {
       check.Suspect(node.name,

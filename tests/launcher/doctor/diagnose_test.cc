@@ -291,7 +291,7 @@ TEST(Diagnose, NothingWasHeardAtAll) {
   const std::vector<DoctorRow> rows = NotWell(examined);
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[1].where, "b");
-  EXPECT_THAT(rows[1].seen, HasSubstr("no agent could be started"));
+  EXPECT_THAT(rows[1].seen, HasSubstr("launch could start no probe there"));
 }
 
 }  // namespace
