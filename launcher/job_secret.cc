@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -13,15 +13,16 @@
 namespace muster {
 namespace {
 
-std::string Variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
+// "" = not set.
+std::string Value(const Environment& environment, const char* name) {
+  const auto at = environment.find(name);
+  return at == environment.end() ? "" : at->second;
 }
 
-absl::StatusOr<JobSecret> SecretByFile(const std::string& nonce) {
-  const std::string submitted = Variable("PBS_O_WORKDIR");
+absl::StatusOr<JobSecret> SecretByFile(const Environment& environment, const std::string& nonce) {
+  const std::string submitted = Value(environment, "PBS_O_WORKDIR");
   const std::string folder =
-      access(submitted.c_str(), W_OK | X_OK) == 0 ? submitted : Variable("HOME");
+      access(submitted.c_str(), W_OK | X_OK) == 0 ? submitted : Value(environment, "HOME");
   JobSecret out;
   out.file = absl::StrCat(folder, "/.muster-", nonce.substr(0, 16));
   out.key = absl::StrCat(kFileKey, out.file);
@@ -38,7 +39,7 @@ absl::StatusOr<JobSecret> SecretByFile(const std::string& nonce) {
 
 }  // namespace
 
-absl::StatusOr<JobSecret> MakeJobSecret(const JobSpec& spec) {
+absl::StatusOr<JobSecret> MakeJobSecret(const JobSpec& spec, const Environment& environment) {
   if (spec.insecure) {
     return JobSecret{"", std::string(kNoKey), ""};
   }
@@ -48,9 +49,9 @@ absl::StatusOr<JobSecret> MakeJobSecret(const JobSpec& spec) {
   }
   ASSIGN_OR_RETURN(const std::string bytes, MakeNonce());
   const std::string nonce = absl::BytesToHexString(bytes);
-  const std::string cookie = Variable("PBS_JOBCOOKIE");
+  const std::string cookie = Value(environment, "PBS_JOBCOOKIE");
   if (cookie.empty()) {
-    return SecretByFile(nonce);
+    return SecretByFile(environment, nonce);
   }
   const std::string key = absl::StrCat(kCookieKey, nonce);
   return JobSecret{CookieSecret(cookie, key), key, ""};

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/job_spec.h"
+#include "launcher/options.h"
 
 namespace muster {
 
@@ -16,7 +17,7 @@ struct JobSecret {
 
 // Under PBS it follows from the job's cookie; where there is none it lies in a file, mode 0600, in
 // the submit directory or the home directory.
-absl::StatusOr<JobSecret> MakeJobSecret(const JobSpec& spec);
+absl::StatusOr<JobSecret> MakeJobSecret(const JobSpec& spec, const Environment& environment);
 
 // "" or gone already: nothing.
 void RemoveSecretFile(const std::string& file);

@@ -24,6 +24,7 @@
 #include "launcher/job_run.h"
 #include "launcher/job_secret.h"
 #include "launcher/jobs/job_id.h"
+#include "launcher/look_first.h"
 #include "launcher/node_overrides.h"
 #include "launcher/proctable.h"
 #include "launcher/schedule/hostlist.h"
@@ -447,7 +448,7 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
     return kExitFailed;
   }
   signal(SIGPIPE, SIG_IGN);
-  const absl::StatusOr<JobSecret> secret = MakeJobSecret(spec);
+  const absl::StatusOr<JobSecret> secret = MakeJobSecret(spec, EnvironmentMap(OwnEnvironment()));
   if (!secret.ok()) {
     LogError(secret.status().message());
     return kExitFailed;

@@ -62,8 +62,6 @@ absl::Status TakeStepTask(const StepTask& task, JobSpec& spec) {
   return absl::OkStatus();
 }
 
-// The inner one where a job has both: PBS's names outlive a job that hands in Slurm's, and Slurm
-// has a layer that speaks PBS.
 absl::StatusOr<std::optional<GivenHosts>> HostsOfScheduler(const Environment& environment,
                                                            const FileReader& read_file) {
   ASSIGN_OR_RETURN(std::optional<GivenHosts> slurm, HostsOfSlurm(environment));

@@ -40,7 +40,8 @@ absl::StatusOr<uint32_t> SlotsByTorque(const Variables& environment) {
 }  // namespace
 
 bool InPbs(const Variables& environment) {
-  return !Value(environment, "PBS_JOBID").empty() && environment.count(kEnvJobId) == 0;
+  return !Value(environment, "PBS_JOBID").empty() && Value(environment, "SLURM_JOB_ID").empty() &&
+         environment.count(kEnvJobId) == 0;
 }
 
 absl::StatusOr<std::optional<GivenHosts>> HostsOfPbs(

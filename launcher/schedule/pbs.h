@@ -7,7 +7,8 @@
 //  P2 hosts are the names of the node file, in the order in which they first appear;
 //  P3 slots of a host = its lines, as mpirun counts them: one a chunk where no mpiprocs was asked
 //     for. NCPUS says nothing of other chunks than the first. A Torque that writes each host once
-//     says the number in PBS_NUM_PPN.
+//     says the number in PBS_NUM_PPN;
+//  P4 where Slurm's names are there, too, it is a job of Slurm, which has a layer that speaks PBS.
 #pragma once
 
 #include <functional>

@@ -85,6 +85,12 @@ def test_an_agent_that_is_not_there_is_named(pbs):
     assert "node1: PBS could not run the agent (status 254): is its program at the same path there?" in pbs.output(job)
 
 
+def test_a_pbsdsh_that_is_not_there_is_named(pbs):
+    job = pbs.submit(f"export PATH=/nonexistent; exec {LAUNCH} --nproc-per-node 1 /bin/true", "-l", "select=2")
+    assert pbs.wait(job)["Exit_status"] == "1"
+    assert "node1: pbsdsh: not found in PATH (/nonexistent)" in pbs.output(job), pbs.output(job)
+
+
 def test_without_a_cookie_a_file_carries_the_secret_and_goes(pbs):
     job = pbs.submit(f"unset PBS_JOBCOOKIE; exec {LAUNCH} --nproc-per-node 1 bash -c 'echo runs; exec sleep 1'", "-l", "select=2")
     pbs.expect(job, "runs", 2)

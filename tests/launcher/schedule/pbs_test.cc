@@ -97,6 +97,7 @@ TEST(Pbs, AJobOfAnArrayHasItsIndexInItsName) {
 TEST(Pbs, OutsideOfAJobThereIsNothing) {
   for (const char* none : {"", "PBS_NODEFILE=/x", "PBS_JOBID= PBS_NODEFILE=/x",
                            "PBS_JOBID=3 PBS_ENVIRONMENT=PBS_BATCH", "PBS_JOBID=3 PBS_NODEFILE=",
+                           "PBS_JOBID=3 PBS_NODEFILE=/x SLURM_JOB_ID=3",
                            "PBS_JOBID=3 PBS_NODEFILE=/x MUSTER_JOB_ID=job-1"}) {
     const auto given = Given(none, "a");
     ASSERT_TRUE(given.ok()) << none;
