@@ -59,8 +59,14 @@ JobTerms TermsOf(const JobSpec& spec) {
   return terms;
 }
 
+// MUSTER_ROUND grows also where Slurm runs the job again.
+uint32_t EpochOf(const JobSpec& spec) {
+  return 1 + (spec.slurm.has_value() ? spec.slurm->restarts : 0);
+}
+
 RoundConfig ConfigOf(const JobSpec& spec) {
   RoundConfig config = ConfigFromTerms(spec.plan.job_id, TermsOf(spec));
+  config.epoch = EpochOf(spec);
   for (size_t i = 0; i < spec.nodes.size(); ++i) {
     const std::string& name = spec.nodes[i].host.name;
     config.expected.push_back(name.empty() ? absl::StrCat("node", i) : name);
@@ -74,6 +80,17 @@ bool StartsHere(const JobSpec& spec, const HostEntry& host) {
           (spec.given_hosts->scheduler == Scheduler::kPbs ? IsSameHost(host.name, Hostname())
                                                           : spec.given_hosts->here == host.name)) ||
          (host.user.empty() && host.port == 0 && IsThisMachine(host.name));
+}
+
+absl::Duration GraceNow(const JobSpec& spec) {
+  return !spec.slurm.has_value() || spec.Has(OptionId::kStopGrace)
+             ? spec.plan.grace
+             : SlurmGrace(spec.slurm->ends, absl::Now());
+}
+
+absl::Duration TimeToStop(const JobSpec& spec) {
+  const absl::Duration grace = GraceNow(spec);
+  return spec.slurm.has_value() ? LeftOfGrace(grace, spec.slurm->ends, absl::Now()) : grace;
 }
 
 bool ManyWorkers(const JobSpec& spec) {
@@ -124,7 +141,8 @@ absl::Status CheckReportFile(const std::string& path) {
                                                     "can be written"));
 }
 
-int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& report) {
+int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report) {
+  report.requeued = spec.slurm.has_value() ? spec.slurm->restarts : 0;
   const std::string text =
       absl::StrCat(ReportText(report, job_id), spec.report_state ? StateText(report) : "");
   for (size_t at = 0; at < text.size();) {

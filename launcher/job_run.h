@@ -21,10 +21,18 @@ inline constexpr int kExitNobodyReads = 141;  // stdout was closed: 128 + SIGPIP
 
 JobTerms TermsOf(const JobSpec& spec);
 RoundConfig ConfigOf(const JobSpec& spec);
+// Of the job's rounds.
+uint32_t EpochOf(const JobSpec& spec);
 
 // Whether the node of `host` is a child of ours. Another user, or an sshd at another port (a
 // container's), is reached by ssh also where the name is this machine's.
 bool StartsHere(const JobSpec& spec, const HostEntry& host);
+
+// What a stop that begins now gives the workers before SIGKILL; under Slurm that depends on when
+// the job ends.
+absl::Duration GraceNow(const JobSpec& spec);
+// What is left of that where Slurm kills sooner; for people.
+absl::Duration TimeToStop(const JobSpec& spec);
 
 // Whether a host list or --standalone may run more than one worker; a count that is found out on
 // the node is taken for many.
@@ -43,7 +51,7 @@ bool WriteWhole(const std::string& path, const std::string& text, mode_t mode);
 absl::Status CheckReportFile(const std::string& path);
 
 // Shows the report on stderr, writes --report; the exit code of launch.
-int ShowReport(const JobSpec& spec, const std::string& job_id, const JobReport& report);
+int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report);
 
 // The report of a job that was stopped because our stdout was closed (`launch ... | head`).
 JobReport NobodyRead(JobReport report);

@@ -30,6 +30,7 @@
 #include "launcher/user_terminal.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -94,6 +95,17 @@ void GoWhereSubmitted(const Environment& environment, JobSpec& spec) {
                                     "(PBS_O_WORKDIR); cd elsewhere or --wdir says otherwise"));
 }
 
+// What the user may want to know of the end of the Slurm job that we are in.
+void TellSlurm(const JobSpec& spec) {
+  if (!spec.slurm.has_value()) {
+    return;
+  }
+  if (spec.slurm->ends != absl::InfiniteFuture()) {
+    LogDebug(
+        absl::StrCat(spec.slurm->name, " ends in ", ShortDuration(spec.slurm->ends - absl::Now())));
+  }
+}
+
 int Run(JobSpec spec) {
   if (spec.plan.pty.has_value()) {
     const OptionId asked = spec.debugger.empty() ? OptionId::kPty : OptionId::kGdb;
@@ -113,6 +125,7 @@ int Run(JobSpec spec) {
   for (const std::string& note : spec.notes) {
     LogInfo(note);
   }
+  TellSlurm(spec);
   switch (spec.way) {
     case StartWay::kLocal:
       return RunLocal(std::move(spec));

@@ -230,7 +230,10 @@ constexpr OptionRow kTable[] = {
      "root may run jobs", kNoEffect},
     {OptionId::kStopGrace, kRequired, false, "--grace --shutdown-timeout", "TIME",
      "PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT", kEnd,
-     "from the stop signal to SIGKILL when the job is stopped (default 30 s)", SetGrace},
+     "from the stop signal to SIGKILL when the job is stopped (default 30 s; in a Slurm job what "
+     "that "
+     "leaves: 25 s, or nearly until its end where that is near)",
+     SetGrace},
     {OptionId::kRestartStopGrace, kRequired, false, "--restart-grace", "TIME", "", kEnd,
      "the same before a restart (default 5 s)", SetRestartGrace},
     {OptionId::kTimeout, kRequired, true, "--timeout -timeout", "TIME", "MPIEXEC_TIMEOUT", kEnd,

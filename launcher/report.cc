@@ -150,6 +150,10 @@ std::string ReportText(const JobReport& report, const std::string& job_id) {
   if (!stopped.empty()) {
     absl::StrAppend(&out, "  stopped because of that: ", stopped, "\n");
   }
+  if (report.requeued > 0) {
+    absl::StrAppend(&out, "  before: Slurm has restarted this job ",
+                    Plural(report.requeued, "time", "times"), "\n");
+  }
   if (report.restarts > report.history.size()) {
     absl::StrAppend(&out, "  before: ", report.restarts - report.history.size(),
                     " rounds that are not shown\n");
@@ -182,11 +186,12 @@ std::string StateText(const JobReport& report) {
 
 std::string ReportJson(const JobReport& report, const std::string& job_id) {
   nlohmann::json out = {
-      {"format", "muster-report-1"},      {"job_id", job_id},
-      {"exit_code", report.exit_code},    {"cause", CauseName(report.cause)},
-      {"headline", report.headline},      {"lost_node", report.lost_node},
-      {"restarts", report.restarts},      {"history", report.history},
-      {"exits", nlohmann::json::array()}, {"lost_nodes", nlohmann::json::array()},
+      {"format", "muster-report-1"},           {"job_id", job_id},
+      {"exit_code", report.exit_code},         {"cause", CauseName(report.cause)},
+      {"headline", report.headline},           {"lost_node", report.lost_node},
+      {"restarts", report.restarts},           {"history", report.history},
+      {"requeued", report.requeued},           {"exits", nlohmann::json::array()},
+      {"lost_nodes", nlohmann::json::array()},
   };
   if (report.first.has_value()) {
     out["first"] = ExitJson(*report.first);

@@ -229,8 +229,8 @@ class HostsJob {
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now) {
-      countdown_.Begin(signo, now, spec_.plan.grace);
-      server_.Post(spec_.plan.job_id, StopAsked{signo, now});
+      countdown_.Begin(signo, now, TimeToStop(spec_));
+      server_.Post(spec_.plan.job_id, StopAsked{signo, now, GraceNow(spec_)});
     };
     out.on_pass = [this](int signo) { server_.Post(spec_.plan.job_id, SignalAsked{signo}); };
     out.on_suspend = [this] {

@@ -91,8 +91,8 @@ class LocalJob {
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now) {
-      countdown_.Begin(signo, now, spec_.plan.grace);
-      master_.Post(StopAsked{signo, now});
+      countdown_.Begin(signo, now, TimeToStop(spec_));
+      master_.Post(StopAsked{signo, now, GraceNow(spec_)});
     };
     out.on_pass = [this](int signo) { master_.Post(SignalAsked{signo}); };
     out.on_suspend = [this] {

@@ -197,7 +197,7 @@ class TypedJob {
 
   void StopJob(int signo, bool now) {
     if (server_ != nullptr) {
-      server_->Post(spec_.plan.job_id, StopAsked{signo, now});
+      server_->Post(spec_.plan.job_id, StopAsked{signo, now, GraceNow(spec_)});
     } else {
       agent_->UserStop(signo, now);
     }
@@ -206,7 +206,7 @@ class TypedJob {
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now) {
-      countdown_.Begin(signo, now, spec_.plan.grace);
+      countdown_.Begin(signo, now, TimeToStop(spec_));
       StopJob(signo, now);
     };
     out.on_pass = [this](int signo) {

@@ -109,6 +109,20 @@ absl::Status TakePod(JobSpec& spec, const FileReader& read_file, const Environme
   return absl::OkStatus();
 }
 
+void SettleSlurm(JobSpec& spec) {
+  if (!spec.slurm.has_value()) {
+    return;
+  }
+  if (!spec.Has(OptionId::kStopGrace)) {
+    spec.plan.grace = kSlurmKillWait - kSlurmFarewell;
+  }
+  if (spec.slurm->restarts > 0) {
+    spec.notes.push_back(absl::StrCat("Slurm has restarted this job ",
+                                      Plural(spec.slurm->restarts, "time", "times"),
+                                      " (SLURM_RESTART_COUNT)"));
+  }
+}
+
 }  // namespace
 
 absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
@@ -116,6 +130,8 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
   if (InPbs(environment) && !spec.Has(OptionId::kStopGrace)) {
     spec.plan.grace = kPbsGrace;
   }
+  ASSIGN_OR_RETURN(spec.slurm, ReadSlurmJob(environment));
+  SettleSlurm(spec);
   if (!SaysWhere(spec)) {
     ASSIGN_OR_RETURN(const std::optional<StepTask> task, TaskOfSlurm(environment, spec.plan.ports));
     if (task.has_value()) {

@@ -5,9 +5,9 @@
 namespace muster {
 
 // In every worker. MUSTER_ROUND is the fencing token (RoundId::Token()): it only grows within a
-// job, so a checkpoint that carries it shows which of two writers is the older one. The others
-// repeat what the torch names say; an inner launcher (torchrun in a worker) rewrites those, these
-// stay.
+// job, also where Slurm runs that again, so a checkpoint that carries it shows which of two writers
+// is the older one. The others repeat what the torch names say; an inner launcher (torchrun in a
+// worker) rewrites those, these stay.
 inline constexpr char kEnvJobId[] = "MUSTER_JOB_ID";
 inline constexpr char kEnvRound[] = "MUSTER_ROUND";
 inline constexpr char kEnvRank[] = "MUSTER_RANK";

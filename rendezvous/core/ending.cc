@@ -128,6 +128,8 @@ void Settle(Machine& m) {
   TryStart(m);
 }
 
+absl::Duration FinalGrace(const Machine& m) { return m.state.user_grace.value_or(m.config.grace); }
+
 void BeginStop(Machine& m, StopReason reason, int32_t signo, bool is_final) {
   RoundState& s = m.state;
   s.phase = JobPhase::kStopping;
@@ -135,7 +137,7 @@ void BeginStop(Machine& m, StopReason reason, int32_t signo, bool is_final) {
   s.stop_began = m.now;
   s.stop_is_final = is_final;
   s.stop_signal = signo;
-  s.stop_grace = is_final ? m.config.grace : m.config.restart_grace;
+  s.stop_grace = is_final ? FinalGrace(m) : m.config.restart_grace;
   Resume(m);  // a stopped process cannot handle the signal
   s.pending.clear();
   for (const Member& member : s.members) {
@@ -161,7 +163,7 @@ void Insist(Machine& m, int32_t signo, bool at_once) {
     s.stop_reason = StopReason::kUser;
     s.user_signo = signo;
     s.stop_signal = want;
-    s.stop_grace = m.config.grace;
+    s.stop_grace = FinalGrace(m);
     changed = true;
   } else if (at_once && s.stop_signal != 0) {
     s.stop_signal = 0;
@@ -251,13 +253,15 @@ void StopForTimeLimit(Machine& m) {
   }
 }
 
-void OnUserStop(Machine& m, int32_t signo, bool at_once) {
+void OnUserStop(Machine& m, const StopAsked& stop) {
   RoundState& s = m.state;
-  signo = signo != 0 ? signo : s.user_signo != 0 ? s.user_signo : SIGKILL;
+  const bool at_once = stop.now;
+  const int32_t signo = stop.signo != 0 ? stop.signo : s.user_signo != 0 ? s.user_signo : SIGKILL;
+  s.user_grace = stop.grace;
   switch (s.phase) {
     case JobPhase::kGathering:
       s.stop_signal = at_once ? 0 : signo;
-      s.stop_grace = m.config.grace;
+      s.stop_grace = FinalGrace(m);
       return EndJob(
           m, 128 + signo, CauseKind::kUser,
           absl::StrCat("stopped by the user (", SignalName(signo), ") before it started"));

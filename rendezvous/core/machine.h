@@ -54,7 +54,7 @@ bool GoesOn(const Machine& m);
 void StopForWorker(Machine& m);
 void StopForNode(Machine& m, const NodeState& node, const std::string& headline);
 void StopForTimeLimit(Machine& m);
-void OnUserStop(Machine& m, int32_t signo, bool at_once);
+void OnUserStop(Machine& m, const StopAsked& stop);
 // The round goes on without this member.
 void GoOnWithout(Machine& m, NodeId id, const std::string& headline);
 // Those of report.exits from `first` on are news, and the round goes on.

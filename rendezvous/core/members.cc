@@ -141,7 +141,7 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   TakeStarted(m, id, node, beat);
   const Ends ends = TakeExits(m, id, node, beat);
   if (beat.stop_asked != 0 || beat.kill_asked) {
-    OnUserStop(m, beat.stop_asked, beat.kill_asked);
+    OnUserStop(m, {beat.stop_asked, beat.kill_asked});
   }
   if (node.place >= 0 && s.phase == JobPhase::kRunning) {
     MemberOfRunningRound(m, id, node, ends);

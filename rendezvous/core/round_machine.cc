@@ -89,7 +89,7 @@ void Dispatch(Machine& m, const RoundEvent& event) {
   } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
     OnStartFailed(m, *failed);
   } else if (const auto* stop = std::get_if<StopAsked>(&event)) {
-    OnUserStop(m, stop->signo, stop->now);
+    OnUserStop(m, *stop);
   } else if (const auto* signal = std::get_if<SignalAsked>(&event)) {
     OnSignal(m, signal->signo);
   } else if (const auto* pause = std::get_if<PauseAsked>(&event)) {

@@ -77,7 +77,8 @@ struct StartFailed {
 struct StopAsked {
   int32_t signo = 0;
   bool now = false;
-};  // by the user; now = second Ctrl-C
+  std::optional<absl::Duration> grace = std::nullopt;  // none = that of the configuration
+};                                                     // by the user; now = second Ctrl-C
 struct SignalAsked {
   int32_t signo = 0;
 };  // pass on to every worker, nothing else
@@ -156,6 +157,7 @@ struct JobReport {
       exits;  // of the last round: all that failed or were stopped (bounded by world size)
   std::vector<LostNode> lost_nodes;  // of the last round, where it went on without them
   uint32_t restarts = 0;
+  uint32_t requeued = 0;  // how often the scheduler started the whole job again, as launch knows
   // One line for each earlier round, why it ended: of the last ones.
   std::vector<std::string> history;
 };
@@ -241,10 +243,11 @@ struct RoundState {
   bool stop_is_final = false;  // no restart after this stop
   StopReason stop_reason = StopReason::kNone;
   absl::Time stop_began = absl::InfinitePast();
-  int32_t user_signo = 0;            // kUser: what the user sent
-  std::string lost_node;             // kNode: host name
-  std::string lost_headline;         // kNode: what the report says
-  std::vector<SignalOrder> signals;  // of the present round
+  int32_t user_signo = 0;                    // kUser: what the user sent
+  std::optional<absl::Duration> user_grace;  // ... and leaves the workers
+  std::string lost_node;                     // kNode: host name
+  std::string lost_headline;                 // kNode: what the report says
+  std::vector<SignalOrder> signals;          // of the present round
   bool paused = false;
   absl::Time paused_since;
   Agreement agreed;  // of the first node; counts where the configuration has none

@@ -26,5 +26,35 @@ TEST(ManyWorkers, OneWorkerOnOneHostIsNotMany) {
   EXPECT_TRUE(ManyWorkers(SpecOf("--standalone --nnodes 2 p")));
 }
 
+// In a Slurm job; what `launch line` is there.
+JobSpec InSlurm(absl::string_view line, Environment environment) {
+  JobSpec spec = Ok(Words(line));
+  environment["SLURM_JOB_ID"] = "17";
+  EXPECT_TRUE(ResolveHosts(spec, NoFile, environment).ok());
+  return spec;
+}
+
+TEST(InSlurm, AStopTakesNoLongerThanTheJobHas) {
+  EXPECT_EQ(GraceNow(SpecOf("p")), kGrace);
+  EXPECT_EQ(TermsOf(InSlurm("p", {})).grace, absl::Seconds(25));
+  EXPECT_EQ(GraceNow(InSlurm("p", {})), absl::Seconds(25));
+  EXPECT_EQ(TimeToStop(InSlurm("p", {})), absl::Seconds(25));
+  const std::string over = "1000";  // long ago
+  EXPECT_EQ(GraceNow(InSlurm("p", {{"SLURM_JOB_END_TIME", over}})), absl::Seconds(25));
+  const JobSpec said = InSlurm("--grace 90 p", {{"SLURM_JOB_END_TIME", over}});
+  EXPECT_EQ(GraceNow(said), absl::Seconds(90));
+  EXPECT_EQ(TermsOf(said).grace, absl::Seconds(90));
+  EXPECT_EQ(TimeToStop(said), kSlurmKillWait);
+}
+
+TEST(InSlurm, RoundsGoOnWhereTheJobIsRunAgain) {
+  EXPECT_EQ(ConfigOf(SpecOf("p")).epoch, 1u);
+  EXPECT_EQ(ConfigOf(InSlurm("p", {})).epoch, 1u);
+  const JobSpec again = InSlurm("p", {{"SLURM_RESTART_COUNT", "2"}});
+  EXPECT_EQ(ConfigOf(again).epoch, 3u);
+  EXPECT_THAT(again.notes,
+              ElementsAre("Slurm has restarted this job 2 times (SLURM_RESTART_COUNT)"));
+}
+
 }  // namespace
 }  // namespace muster

@@ -126,9 +126,11 @@ TEST(ReportText, OldRoundsAreCounted) {
   report.exit_code = 1;
   report.headline = "rank 3 on node1 failed";
   report.restarts = 20;
+  report.requeued = 2;
   report.history = {"round 1.19: x", "round 1.20: y"};
   EXPECT_EQ(ReportText(report, "j"),
             "muster: job j: rank 3 on node1 failed\n"
+            "  before: Slurm has restarted this job 2 times\n"
             "  before: 18 rounds that are not shown\n"
             "  before: round 1.19: x\n"
             "  before: round 1.20: y\n"
@@ -157,6 +159,7 @@ TEST(ReportJson, HoldsTheSameFactsWithStableNames) {
   first.exit.core_dumped = true;
   JobReport report = Failed(first);
   report.restarts = 2;
+  report.requeued = 1;
   report.exits.push_back(Exit(4, ExitKind::kSpawnFailed, 2));
   report.exits.back().exit.detail = "exec x: No such file or directory";
   const std::string text = ReportJson(report, "job 1");
@@ -167,6 +170,7 @@ TEST(ReportJson, HoldsTheSameFactsWithStableNames) {
   EXPECT_EQ(json["exit_code"], 139);
   EXPECT_EQ(json["cause"], "worker");
   EXPECT_EQ(json["restarts"], 2);
+  EXPECT_EQ(json["requeued"], 1);
   EXPECT_EQ(json["first"]["rank"], 3);
   EXPECT_EQ(json["first"]["host"], "node1");
   EXPECT_EQ(json["first"]["pid"], 4003);

@@ -329,7 +329,7 @@ TEST(Resolve, UnderPbsItsNodesAndItsTimeAreTaken) {
   EXPECT_EQ(Shape("--hosts c p", pbs), "hosts 1-1: c=1");
   EXPECT_EQ(Resolve("p", pbs)->plan.grace, kPbsGrace);
   EXPECT_EQ(Resolve("--standalone p", pbs)->plan.grace, kPbsGrace);
-  EXPECT_EQ(Resolve("--stop-grace 20 p", pbs)->plan.grace, absl::Seconds(20));
+  EXPECT_EQ(Resolve("--grace 20 p", pbs)->plan.grace, absl::Seconds(20));
   EXPECT_EQ(Resolve("p")->plan.grace, kGrace);
 }
 

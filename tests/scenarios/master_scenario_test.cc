@@ -81,7 +81,11 @@ class MasterScript {
     } else if (c.verb == "failed") {
       return StartFailed{c.Word(0), absl::StrCat(c.Word(0), " could not be started")};
     } else if (c.verb == "stop") {
-      return StopAsked{SignalNumber(c.Word(0)), c.Word(1) == "now"};
+      StopAsked stop{SignalNumber(c.Word(0)), c.Word(1) == "now"};
+      if (c.values.count("grace") != 0) {
+        stop.grace = absl::Seconds(c.Number("grace", 0));
+      }
+      return stop;
     } else if (c.verb == "signal") {
       return SignalAsked{SignalNumber(c.Word(0))};
     } else if (c.verb == "pause") {

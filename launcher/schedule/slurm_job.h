@@ -1,0 +1,45 @@
+// What Slurm says of a job's time and past in the environment of its processes, and what follows
+// from that for its end (CONTRACTS.md section 8). Pure functions; thread-safe.
+//
+// Rules:
+//  J1 at the end of a job Slurm sends SIGTERM, and SIGKILL kSlurmKillWait later; a job that is
+//     stopped earlier by a warning (sbatch --signal) has the time until then;
+//  J2 so much of it is left to launch itself, to say how the job ended: kSlurmFarewell.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace muster {
+
+inline constexpr absl::Duration kSlurmKillWait = absl::Seconds(30);  // Slurm's own default
+inline constexpr absl::Duration kSlurmFarewell = absl::Seconds(5);
+// A stop that comes so shortly before the job's end is taken for the warning of it.
+inline constexpr absl::Duration kSlurmWarnedWithin = absl::Minutes(10);
+
+struct SlurmJob {
+  std::string name;                          // "Slurm job 17", for people
+  absl::Time ends = absl::InfiniteFuture();  // wall clock; infinite = older Slurms do not say
+  // We are in a batch script. Slurm sends what is meant for the job's workers to its steps, and
+  // when the script's shell dies, gives time to end well to its steps alone.
+  bool in_script = false;
+  uint32_t restarts = 0;  // how often it was started again as a whole
+};
+
+// No value: this is no job of Slurm's, or a worker in one. InvalidArgument: a variable is not what
+// Slurm writes; the text names it.
+absl::StatusOr<std::optional<SlurmJob>> ReadSlurmJob(
+    const std::map<std::string, std::string>& environment);
+
+// From the stop signal to SIGKILL where the user has not said --grace.
+absl::Duration SlurmGrace(absl::Time ends, absl::Time now);
+
+// What workers that are stopped now really have of `grace`.
+absl::Duration LeftOfGrace(absl::Duration grace, absl::Time ends, absl::Time now);
+
+}  // namespace muster
