@@ -74,12 +74,18 @@ RoundConfig ConfigOf(const JobSpec& spec) {
   return config;
 }
 
-bool StartsHere(const JobSpec& spec, const HostEntry& host) {
+bool IsHere(const JobSpec& spec, const HostEntry& host) {
   return spec.way == StartWay::kStandalone ||
          (spec.given_hosts.has_value() &&
           (spec.given_hosts->scheduler == Scheduler::kPbs ? IsSameHost(host.name, Hostname())
                                                           : spec.given_hosts->here == host.name)) ||
          (host.user.empty() && host.port == 0 && IsThisMachine(host.name));
+}
+
+bool StartsHere(const JobSpec& spec, const HostEntry& host) {
+  const bool in_step = spec.given_hosts.has_value() && spec.slurm.has_value() &&
+                       spec.slurm->in_script && spec.nodes.size() > 1;
+  return !in_step && IsHere(spec, host);
 }
 
 absl::Duration GraceNow(const JobSpec& spec) {

@@ -24,8 +24,12 @@ RoundConfig ConfigOf(const JobSpec& spec);
 // Of the job's rounds.
 uint32_t EpochOf(const JobSpec& spec);
 
-// Whether the node of `host` is a child of ours. Another user, or an sshd at another port (a
-// container's), is reached by ssh also where the name is this machine's.
+// Whether the node of `host` is here. Another user, or an sshd at another port (a container's), is
+// reached by ssh also where the name is this machine's.
+bool IsHere(const JobSpec& spec, const HostEntry& host);
+
+// Whether its agent is a child of ours. Those of several nodes in a batch script are all in one
+// step (SlurmJob::in_script).
 bool StartsHere(const JobSpec& spec, const HostEntry& host);
 
 // What a stop that begins now gives the workers before SIGKILL; under Slurm that depends on when

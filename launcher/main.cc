@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/node_facts.h"
+#include "launcher/batch_shell.h"
 #include "launcher/doctor/doctor_command.h"
 #include "launcher/doctor/run_doctor.h"
 #include "launcher/help.h"
@@ -103,6 +104,11 @@ void TellSlurm(const JobSpec& spec) {
   if (spec.slurm->ends != absl::InfiniteFuture()) {
     LogDebug(
         absl::StrCat(spec.slurm->name, " ends in ", ShortDuration(spec.slurm->ends - absl::Now())));
+  }
+  if (spec.slurm->in_script && !spec.detach && ShellEndsUnheard(Ancestors())) {
+    LogInfo(
+        "when Slurm stops this job, the script's shell dies at once, and launch with it before it "
+        "can report: write 'exec launch ...' as the last command, or 'trap : TERM' above it");
   }
 }
 

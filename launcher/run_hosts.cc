@@ -170,7 +170,7 @@ class HostsJob {
   std::string OtherMachine() const {
     const auto other =
         std::find_if(spec_.nodes.begin(), spec_.nodes.end(),
-                     [this](const NodeWorkers& node) { return !StartsHere(spec_, node.host); });
+                     [this](const NodeWorkers& node) { return !IsHere(spec_, node.host); });
     return other == spec_.nodes.end() ? "" : other->host.name;
   }
 

@@ -74,5 +74,20 @@ TEST(StartsHere, OnlyAsThePresentUserAndWithoutAPort) {
   EXPECT_FALSE(StartsHere(user, user.nodes[0].host));
 }
 
+// What Slurm signals, and gives time to when the script's shell dies, is a step.
+TEST(StartsHere, NotWhereABatchScriptHasSeveralNodes) {
+  JobSpec spec = SpecOf("--hostfile f p", "localhost\nelsewhere\n");
+  spec.given_hosts.emplace();
+  spec.given_hosts->here = "localhost";
+  EXPECT_TRUE(StartsHere(spec, spec.nodes[0].host));
+  spec.slurm.emplace();
+  EXPECT_TRUE(StartsHere(spec, spec.nodes[0].host));
+  spec.slurm->in_script = true;
+  EXPECT_FALSE(StartsHere(spec, spec.nodes[0].host));
+  EXPECT_TRUE(IsHere(spec, spec.nodes[0].host));
+  spec.nodes.pop_back();
+  EXPECT_TRUE(StartsHere(spec, spec.nodes[0].host));
+}
+
 }  // namespace
 }  // namespace muster

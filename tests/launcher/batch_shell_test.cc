@@ -1,0 +1,65 @@
+#include "launcher/batch_shell.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace muster {
+namespace {
+
+// As the kernel writes it.
+ProcessStatus Parsed(const std::string& ignored, const std::string& caught) {
+  return ParseProcessStatus(
+      "Name:\tslurm_script\nUmask:\t0022\nPid:\t159\nPPid:\t153\nSigQ:\t2/9\n"
+      "SigBlk:\t0000000000004000\nSigIgn:\t" +
+      ignored + "\nSigCgt:\t" + caught + "\nCapInh:\t0000000000000000\n");
+}
+
+TEST(ProcessStatus, NameParentAndWhetherItMindsSigterm) {
+  const ProcessStatus status = Parsed("0000000000000000", "0000000000010002");
+  EXPECT_EQ(status.name, "slurm_script");
+  EXPECT_EQ(status.parent, 153);
+  EXPECT_FALSE(status.minds_term);
+  EXPECT_TRUE(Parsed("0000000000000000", "0000000000014002").minds_term);
+  EXPECT_TRUE(Parsed("0000000000004000", "0000000000000000").minds_term);
+  EXPECT_TRUE(ParseProcessStatus("").name.empty());
+  EXPECT_EQ(ParseProcessStatus("PPid:\tx\n").parent, 0);
+}
+
+struct Case {
+  const char* what;
+  std::vector<ProcessStatus> ancestors;
+  bool want;
+};
+
+class BatchShell : public testing::TestWithParam<Case> {};
+
+TEST_P(BatchShell, EndsUnheard) {
+  EXPECT_EQ(ShellEndsUnheard(GetParam().ancestors), GetParam().want) << GetParam().what;
+}
+
+const ProcessStatus kShell{"slurm_script", 2, false};
+const ProcessStatus kWithTrap{"slurm_script", 2, true};
+const ProcessStatus kStepd{"slurmstepd", 1, true};
+const ProcessStatus kInit{"init", 0, true};
+
+INSTANTIATE_TEST_SUITE_P(
+    Ancestors, BatchShell,
+    testing::Values(
+        Case{"a child of the shell", {kShell, kStepd, kInit}, true},
+        Case{"with a trap", {kWithTrap, kStepd, kInit}, false},
+        Case{"exec launch", {kStepd, kInit}, false},
+        Case{"make minds, the script does not", {{"make", 3, true}, kShell, kStepd, kInit}, true},
+        Case{"make does not mind, the script does",
+             {{"make", 3, false}, kWithTrap, kStepd, kInit},
+             false},
+        Case{"no Slurm", {kShell, kInit}, false}, Case{"nothing to read", {}, false}));
+
+TEST(Ancestors, OursEndAtTheFirstProcess) {
+  const std::vector<ProcessStatus> ancestors = Ancestors();
+  ASSERT_FALSE(ancestors.empty());
+  EXPECT_FALSE(ancestors.front().name.empty());
+}
+
+}  // namespace
+}  // namespace muster
