@@ -1,5 +1,11 @@
 """How jobs of a real Slurm end, and what it sends them meanwhile."""
 
+import json
+import os
+import re
+import signal
+import time
+
 import pytest
 
 from harness import HERE, LAUNCH, PATIENCE, PYTHON, wait_for
@@ -46,3 +52,125 @@ def test_sigterm_of_scancel_stops_the_job_and_its_workers_save(slurm, how):
     assert slurm.wait(job)["ExitCode"] == "143:0"
     all_told(slurm, "SIGTERM", "saved")
     assert "stopped by the user (SIGTERM)" in slurm.output(job) and "stopping 4 workers" in slurm.output(job), slurm.output(job)
+
+
+SHELL_DIES = "the script's shell dies at once"
+
+
+def test_a_script_whose_shell_dies_of_scancel_leaves_the_workers_of_all_nodes_their_time(slurm):
+    """They save without launch, which is killed with the shell; it has said so at the start."""
+    job = slurm.submit(f"{RUN}; true", "-N2")
+    slurm.expect(job, "runs", 4)
+    assert slurm.output(job).count(SHELL_DIES) == 1 and "write 'exec launch ...'" in slurm.output(job), slurm.output(job)
+    slurm.cancel(job)
+    slurm.wait(job)
+    all_told(slurm, "SIGTERM", "saved")
+    assert "exit code" not in slurm.output(job), slurm.output(job)
+
+
+@pytest.mark.parametrize("script", ["exec {}", "trap : TERM\n{}; exit"], ids=["exec", "trap"])
+def test_a_script_that_does_as_it_is_told_has_the_report(slurm, script):
+    job = slurm.submit(script.format(RUN), "-N2")
+    slurm.expect(job, "runs", 4)
+    slurm.cancel(job)
+    slurm.wait(job)
+    all_told(slurm, "SIGTERM", "saved")
+    assert "  exit code 143\n" in slurm.output(job) and SHELL_DIES not in slurm.output(job), slurm.output(job)
+
+
+def test_an_allocation_s_shell_is_no_script(slurm):
+    result = slurm.alloc(f"{LAUNCH} --nproc-per-node 1 true; true", "-N2")
+    assert result.code == 0 and SHELL_DIES not in result.errors, result
+
+
+# By the job's end and the user's words: what launch says that a stop leaves the workers.
+LEFT = [("", "", r"25\.0 s"), ("60", "", r"[45]\d\.\d s"), ("3600", "", r"25\.0 s"), ("10", "--grace 300", r"3\d\.\d s"), ("", "--grace 17", r"17\.0 s")]
+
+
+@pytest.mark.parametrize("ends, options, left", LEFT)
+def test_a_stop_leaves_what_the_job_s_end_does(slurm, ends, options, left):
+    until = f"export SLURM_JOB_END_TIME=$(($(date +%s) + {ends}))" if ends else "unset SLURM_JOB_END_TIME"
+    job = slurm.submit(f"{until}; exec {LAUNCH} --verbose {options} --nproc-per-node 2 {TOLD}", "-N2")
+    slurm.expect(job, "runs", 4)
+    assert bool(ends) == (f"Slurm job {job} ends in " in slurm.output(job)), slurm.output(job)
+    slurm.cancel(job, "-b", "-s", "TERM")
+    slurm.wait(job)
+    assert re.search(f"SIGTERM: stopping 4 workers; what still runs in {left} is killed", slurm.output(job)), slurm.output(job)
+
+
+def test_an_end_that_is_no_time_is_refused_by_name(slurm):
+    result = slurm.alloc(f"SLURM_JOB_END_TIME=soon {LAUNCH} --nproc-per-node 1 true", "-N1")
+    assert result.code == 2 and "SLURM_JOB_END_TIME=soon: want a number" in result.errors, result
+
+
+def test_a_job_that_is_requeued_knows_it(slurm):
+    """In its first line, its report, and by a MUSTER_ROUND that has grown."""
+    worker = "echo round $MUSTER_ROUND restarts $SLURM_RESTART_COUNT.$TORCHELASTIC_RESTART_COUNT; exec sleep 1000"
+    job = slurm.submit(f"exec {LAUNCH} --report report.json --nproc-per-node 1 bash -c '{worker}'", "-N2", "--requeue")
+    slurm.expect(job, "round 4294967297 restarts .0", 2)
+    slurm.command("scontrol", "requeue", job)
+    slurm.wait(job, "PENDING")
+    # Slurm waits two minutes instead: a job that begins sooner is taken to have ended when its first life has.
+    wait_for(lambda: not any("slurmstepd" in line for p in slurm.lab.processes().values() for line in p.values()))
+    slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now")
+    slurm.expect(job, "round 8589934593 restarts 1.0", 2)
+    assert "muster: Slurm has restarted this job 1 time" in slurm.output(job), slurm.output(job)
+    slurm.cancel(job)
+    slurm.wait(job)
+    report = json.loads((slurm.folder / "report.json").read_text())
+    assert (report["requeued"], report["restarts"]) == (1, 0), report
+    assert "  before: Slurm has restarted this job 1 time\n" in slurm.output(job), slurm.output(job)
+
+
+# Slurm itself notices both after half a minute.
+GONE = {"crash": ("kill", "boot", "its connection closed"), "hang": ("freeze", "thaw", "no beat for")}
+
+
+@pytest.mark.parametrize("how", GONE)
+def test_a_job_goes_on_without_a_node_that_is_lost(slurm, how):
+    lose, back, why = GONE[how]
+    worker = "echo rank $RANK of $WORLD_SIZE; exec sleep 1000"
+    job = slurm.submit(f"exec {LAUNCH} --nnodes 2:3 --max-restarts 1 --nproc-per-node 1 bash -c '{worker}'", "-N3", "--no-kill")
+    slurm.expect(job, " of 3", 3)
+    began = time.monotonic()
+    getattr(slurm.lab[2], lose)()
+    try:
+        slurm.expect(job, " of 2", 2)
+        assert time.monotonic() - began < 20, slurm.output(job)
+        assert re.search(f"muster: node node2 was lost: {why}.*; restart 1 of 1", slurm.output(job)), slurm.output(job)
+    finally:
+        getattr(slurm.lab[2], back)()
+    slurm.cancel(job)
+    slurm.wait(job)
+
+
+def test_the_report_names_the_node_that_was_lost(slurm):
+    job = slurm.submit(f"exec {LAUNCH} --nproc-per-node 2 {TOLD}", "-N2", "-w", "node0,node2", "--no-requeue")
+    slurm.expect(job, "runs", 4)
+    slurm.lab[2].kill()
+    try:
+        slurm.expect(job, "exit code 1")
+        assert "node node2 was lost: its connection closed" in slurm.output(job), slurm.output(job)
+        assert told(slurm) == {0: ["SIGTERM", "saved"], 1: ["SIGTERM", "saved"], 2: [], 3: []}
+    finally:
+        slurm.lab[2].boot()
+    slurm.wait(job)
+
+
+# Until it is in this phase, and then it is killed.
+PHASES = {
+    "starting": ("exec sleep 1000", lambda slurm, job: wait_for(lambda: any("srun" in line for line in slurm.lab[0].processes().values()))),
+    "running": ("echo up; exec sleep 1000", lambda slurm, job: slurm.expect(job, "up", 4)),
+    "stopping": ("trap \"\" TERM; echo up; while :; do sleep 1; done", lambda slurm, job: (slurm.expect(job, "up", 4), slurm.cancel(job, "-b", "-s", "TERM"), slurm.expect(job, "stopping 4 workers"))),
+}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_launch_that_is_killed_leaves_nothing_on_any_node(slurm, phase):
+    worker, reach = PHASES[phase]
+    job = slurm.submit(f"exec {LAUNCH} --nproc-per-node 2 bash -c '{worker}'", "-N2", "-w", "node0,node1")
+    reach(slurm, job)
+    (launch,) = [pid for pid, line in slurm.lab[0].processes().items() if line.startswith(str(LAUNCH))]
+    os.kill(launch, signal.SIGKILL)
+    assert slurm.wait(job)["ExitCode"] == "0:9"
+    slurm.lab.expect_quiet()
