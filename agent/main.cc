@@ -240,7 +240,11 @@ int RunDialed(const std::string& node, const std::vector<std::string>& words) {
   if (!ticket.ok()) {
     return Fail(ticket.status());
   }
-  absl::StatusOr<UniqueFd> socket = Dial(*ticket, node, deadline);
+  absl::StatusOr<UniqueFd> socket =
+      Dial(*ticket, node, deadline, [&standard, &node](const std::string& why) {
+        const std::string line = UnreachableLine({node, why});
+        (void)!write(standard.out.get(), line.data(), line.size());  // launch waits without it
+      });
   if (!socket.ok()) {
     return Fail(absl::Status(socket.status().code(),
                              absl::StrCat(Hostname(), ": ", socket.status().message())));

@@ -251,6 +251,7 @@ struct JobSpec {
   std::string secret_file;                 // "" = made, or ~/.config/muster/secret
   bool insecure = false;
 
+  std::vector<std::string> command_line;  // the words behind "launch", for one elsewhere
   std::string launch_path =
       "launch";  // as typed, made absolute where it has a slash: for lines to copy
   std::vector<std::string> propagate;   // names of limits (limit_names.h); read where it runs

@@ -15,6 +15,7 @@
 #include "launcher/batch_shell.h"
 #include "launcher/doctor/doctor_command.h"
 #include "launcher/doctor/run_doctor.h"
+#include "launcher/first_node.h"
 #include "launcher/help.h"
 #include "launcher/job_run.h"
 #include "launcher/jobs/detach.h"
@@ -146,6 +147,7 @@ int Run(JobSpec spec) {
 }
 
 int Main(int argc, char** argv) {
+  const bool typed_elsewhere = TakeTypedPlace();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (!arguments.empty() && IsJobCommand(arguments[0])) {
     return RunJobCommand(arguments, LaunchPath(argv[0]));
@@ -174,6 +176,7 @@ int Main(int argc, char** argv) {
     SetLogLevel(spec.quiet ? LogLevel::kError : LogLevel::kDebug);
   }
   spec.launch_path = LaunchPath(argv[0]);
+  spec.command_line = arguments;
   const Environment environment = EnvironmentMap(OwnEnvironment());
   const absl::Status resolved = ResolveHosts(spec, ReadHostFile, environment);
   if (!resolved.ok()) {
@@ -181,6 +184,9 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
   GoWhereSubmitted(environment, spec);
+  if (typed_elsewhere) {
+    spec.notes.clear();  // said there
+  }
   if (spec.plan_only) {
     return ShowPlan(spec, AgentPath());
   }

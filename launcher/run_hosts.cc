@@ -21,6 +21,7 @@
 #include "agent/io/torch_store_port.h"
 #include "agent/io/worker_limits.h"
 #include "launcher/display.h"
+#include "launcher/first_node.h"
 #include "launcher/job_run.h"
 #include "launcher/job_secret.h"
 #include "launcher/jobs/job_id.h"
@@ -97,6 +98,8 @@ class HostsJob {
   }
 
   bool ended() const { return ended_ || !threads_.ok(); }
+  // Why no node can reach us, where another launch is to serve instead; else "".
+  const std::string& unreachable() const { return unreachable_; }
   int Report() {
     if (!threads_.ok()) {
       terminal_.reset();
@@ -121,7 +124,7 @@ class HostsJob {
   }
 
   // For the nodes of other machines.
-  std::unique_ptr<Starter> MakeRemoteStarter(const std::string& agent_path) const {
+  std::unique_ptr<Starter> MakeRemoteStarter(const std::string& agent_path) {
     if (!spec_.given_hosts.has_value()) {
       return MakeSshStarter(loop_, Ssh(agent_path));
     }
@@ -144,6 +147,14 @@ class HostsJob {
     }
     out.job_id = spec_.plan.job_id;
     out.secret = secret_.secret;
+    if (MayServeOnFirstNode(spec_)) {
+      out.on_unreachable = [this](const std::string& why) {
+        if (!over_ && !ending_) {
+          unreachable_ = why;
+          EndStarters();
+        }
+      };
+    }
     out.listen = [this]() -> absl::StatusOr<StepDoor> {
       ASSIGN_OR_RETURN(const std::string address, OwnAddress());
       ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, spec_.plan.ports));
@@ -205,6 +216,7 @@ class HostsJob {
   Starter::Callbacks StarterCallbacks() {
     Starter::Callbacks out;
     out.on_connected = [this](size_t, UniqueFd socket) {
+      StartStdin();
       server_.AdoptConnection(std::move(socket));
     };
     out.on_failed = [this](size_t index, const std::string& reason) {
@@ -250,6 +262,13 @@ class HostsJob {
       }
     };
     return out;
+  }
+
+  // Not before a node is there: until then another launch may be to read it.
+  void StartStdin() {
+    if (spec_.plan.stdin_mode != StdinMode::kNone && !over_) {
+      stdin_.Start();
+    }
   }
 
   static std::string KeyOf(size_t index) { return absl::StrCat("list/", index); }
@@ -382,6 +401,7 @@ class HostsJob {
   void JobOver(const JobReport& report) {
     report_ = report;
     over_ = true;
+    unreachable_.clear();
     countdown_.End();
     stdin_.Stop();
     RemoveSecretFile(secret_.file);
@@ -392,8 +412,12 @@ class HostsJob {
     if (!over_ || ending_ || !waiting_.empty() || !(display_.nobody_reads() || display_.Idle())) {
       return;
     }
-    ending_ = true;
     terminal_.reset();  // before the report
+    EndStarters();
+  }
+
+  void EndStarters() {
+    ending_ = true;
     left_to_stop_ = 2;
     const auto stopped = [this] { ended_ = --left_to_stop_ == 0; };
     local_->Stop(stopped);  // it takes its time; ssh is only killed
@@ -430,13 +454,7 @@ class HostsJob {
   bool ending_ = false;
   int left_to_stop_ = 0;  // starters
   bool ended_ = false;
-
- public:
-  void StartStdin() {
-    if (spec_.plan.stdin_mode != StdinMode::kNone) {
-      stdin_.Start();
-    }
-  }
+  std::string unreachable_;
 };
 
 }  // namespace
@@ -465,10 +483,18 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
   // agent has left, and main ends the process.
   auto* const loop = new uv_loop_t;
   uv_loop_init(loop);
-  HostsJob job(loop, std::move(spec), *secret, agent_path, *files);
-  job.StartStdin();
-  UvRunUntil(loop, [&job] { return job.ended(); });
-  return job.Report();
+  std::string why = " (--rdzv-conf is_host=0)";
+  if (spec.rendezvous.is_host != false || !MayServeOnFirstNode(spec)) {
+    HostsJob job(loop, spec, *secret, agent_path, *files);
+    UvRunUntil(loop, [&job] { return job.ended(); });
+    if (job.unreachable().empty()) {
+      return job.Report();
+    }
+    why = absl::StrCat(": its nodes cannot connect to this host (", job.unreachable(), ")");
+  }
+  LogInfo(absl::StrCat("launch runs on ", spec.nodes.front().host.name, ", the first node of ",
+                       spec.given_hosts->job, why));
+  return RunOnFirstNode(loop, spec, agent_path);
 }
 
 }  // namespace muster

@@ -136,7 +136,8 @@ absl::StatusOr<DialTicket> TicketOfWords(const std::vector<std::string>& words,
 }
 
 absl::StatusOr<UniqueFd> Dial(const DialTicket& ticket, const std::string& node,
-                              absl::Time deadline) {
+                              absl::Time deadline,
+                              const std::function<void(const std::string& why)>& on_unreachable) {
   std::string wrong;
   for (size_t i = 0; BootNow() < deadline; ++i) {
     const std::string& target = ticket.targets[i % ticket.targets.size()];
@@ -151,6 +152,9 @@ absl::StatusOr<UniqueFd> Dial(const DialTicket& ticket, const std::string& node,
     wrong = absl::StrCat(target, ": ", talked.message());
     if (absl::IsPermissionDenied(talked)) {
       return absl::PermissionDeniedError(wrong);
+    }
+    if (i + 1 == 2 * ticket.targets.size()) {
+      on_unreachable(wrong);
     }
   }
   return absl::DeadlineExceededError(absl::StrCat("launch cannot be reached: ", wrong));

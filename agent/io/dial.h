@@ -2,6 +2,7 @@
 // before any other thread exists.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,10 @@ absl::StatusOr<DialTicket> ReadTicket(int fd, absl::Time deadline);
 absl::StatusOr<DialTicket> TicketOfWords(const std::vector<std::string>& words, const char* cookie);
 
 // A connection on which both sides have proven the secret. The addresses are tried in turn, again
-// and again. Errors: PermissionDenied, DeadlineExceeded with what was wrong last.
+// and again; `on_unreachable` is called once, with what was wrong, when none has taken us twice.
+// Errors: PermissionDenied, DeadlineExceeded with what was wrong last.
 absl::StatusOr<UniqueFd> Dial(const DialTicket& ticket, const std::string& node,
-                              absl::Time deadline);
+                              absl::Time deadline,
+                              const std::function<void(const std::string& why)>& on_unreachable);
 
 }  // namespace muster

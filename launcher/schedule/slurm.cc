@@ -245,8 +245,7 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
   return std::optional<GivenHosts>(std::move(out));
 }
 
-std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts,
-                                     const std::string& agent_path) {
+std::vector<std::string> SrunOptions(const std::vector<std::string>& hosts) {
   const size_t n = hosts.size();
   return {"srun",
           absl::StrCat("--nodes=", n),
@@ -260,9 +259,14 @@ std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts,
           "--wait=0",
           "--no-kill",  // an agent's end is not the others'
           "--export=ALL",
-          "--job-name=muster",
-          agent_path,
-          "--dial"};
+          "--job-name=muster"};
+}
+
+std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts,
+                                     const std::string& agent_path) {
+  std::vector<std::string> out = SrunOptions(hosts);
+  out.insert(out.end(), {agent_path, "--dial"});
+  return out;
 }
 
 std::vector<std::string> SrunEnvironment(const std::vector<std::string>& own) {

@@ -51,7 +51,11 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(
 absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(
     const std::map<std::string, std::string>& environment);
 
-// One agent on each of `hosts`, all in one step. `agent_path`: the same on every node.
+// srun and its options for one task on each of `hosts`, all in one step, which changes nothing for
+// others and takes nothing from them.
+std::vector<std::string> SrunOptions(const std::vector<std::string>& hosts);
+
+// One agent on each of `hosts`. `agent_path`: the same on every node.
 std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts,
                                      const std::string& agent_path);
 

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <deque>
 #include <list>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,7 +53,7 @@ class StepStarter final : public Starter {
   void Start(StartTarget target) override {
     const size_t index = target.index;
     CHECK(nodes_.count(index) == 0 || nodes_.at(index).step == nullptr);
-    nodes_[index] = Node{std::move(target), nullptr, false, nullptr};
+    nodes_[index] = Node{std::move(target)};
     waiting_.push_back(index);
     pump_.StartAfter(absl::ZeroDuration());  // all that are asked for now come in one step
   }
@@ -78,16 +78,16 @@ class StepStarter final : public Starter {
   struct Step {
     pid_t pid = -1;
     std::vector<size_t> nodes;
-    UniqueFd channel;  // its stdin and stdout
-    std::unique_ptr<UvPoll> poll;
-    std::unique_ptr<LastWords> words;
+    std::unique_ptr<LastWords> told;   // by its agents, on stdout
+    std::unique_ptr<LastWords> words;  // its own
     std::unique_ptr<UvTimer> late;
   };
   struct Node {
     StartTarget target;
     Step* step = nullptr;  // in steps_; null: it does not run
     bool connected = false;
-    std::unique_ptr<BootstrapChannel> channel;
+    std::unique_ptr<BootstrapChannel> channel = nullptr;
+    bool unreachable = false;  // we are, for this one
   };
 
   void Pump() {
@@ -150,15 +150,12 @@ class StepStarter final : public Starter {
     Step& step = steps_.emplace_back();
     step.pid = child.pid;
     step.nodes = nodes;
-    step.channel = std::move(child.channel);
     for (const size_t index : nodes) {
       nodes_.at(index).step = &step;
       if (callbacks_.on_spawned) {
         callbacks_.on_spawned(index, step.pid);
       }
     }
-    step.poll = std::make_unique<UvPoll>(loop_, step.channel.get(), [&step](int) { Drain(step); });
-    step.poll->Start(UV_READABLE);
     step.words =
         std::make_unique<LastWords>(loop_, std::move(child.errors),
                                     [this, &step](const std::string& line) { OnLine(step, line); });
@@ -166,18 +163,29 @@ class StepStarter final : public Starter {
     step.late->StartAfter(options_.answer_timeout);
     // It fits into the channel, which is empty. A child that is gone already says why by its exit.
     const std::string text = options_.command_of_one ? "" : TicketText(door_->ticket());
-    (void)!send(step.channel.get(), text.data(), text.size(), MSG_NOSIGNAL);
-    shutdown(step.channel.get(), SHUT_WR);
+    (void)!send(child.channel.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    shutdown(child.channel.get(), SHUT_WR);
+    step.told =
+        std::make_unique<LastWords>(loop_, std::move(child.channel),
+                                    [this, &step](const std::string& line) { OnTold(step, line); });
     MindDoor();
     return absl::OkStatus();
   }
 
-  // What it writes on stdout is nothing of ours.
-  static void Drain(Step& step) {
-    char bytes[4096];
-    const ssize_t n = read(step.channel.get(), bytes, sizeof(bytes));
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-      step.poll.reset();
+  // Other lines are nothing of ours.
+  void OnTold(const Step& step, const std::string& line) {
+    const std::optional<Unreachable> said = ParseUnreachable(line);
+    const auto node = said ? Find(said->node) : nodes_.end();
+    if (node == nodes_.end() || node->second.step != &step || node->second.connected) {
+      return;
+    }
+    LogDebug(absl::StrCat(said->node, ": cannot connect to launch: ", said->why));
+    node->second.unreachable = true;
+    const bool all = std::all_of(nodes_.begin(), nodes_.end(), [](const auto& one) {
+      return one.second.unreachable && !one.second.connected;
+    });
+    if (all && !stopping_ && options_.on_unreachable) {
+      options_.on_unreachable(absl::StrCat(said->node, ": ", said->why));
     }
   }
 

@@ -46,6 +46,8 @@ struct StepOptions {
   std::string job_id;
   std::string secret;  // "" = --insecure
   std::function<absl::StatusOr<StepDoor>()> listen;
+  // Once, when every agent has said that it cannot connect to us; they go on trying. May be null.
+  std::function<void(const std::string& why)> on_unreachable;
   absl::Duration answer_timeout = absl::Seconds(60);  // from the command's start to a node's call
 };
 

@@ -18,6 +18,7 @@ constexpr absl::string_view kTicketEnd = "end";
 constexpr absl::string_view kLaunch = "muster-launch ";
 constexpr absl::string_view kAgent = "muster-agent ";
 constexpr absl::string_view kProof = "muster-proof ";
+constexpr absl::string_view kUnreachable = "muster-unreachable ";
 constexpr absl::string_view kNone = "-";
 
 absl::Status NoTicket(absl::string_view why) {
@@ -157,6 +158,20 @@ absl::Status CheckAnswer(const DialCall& call, absl::string_view line) {
     return absl::PermissionDeniedError("what answers there does not know this job's secret");
   }
   return absl::OkStatus();
+}
+
+std::string UnreachableLine(const Unreachable& said) {
+  const std::string line = absl::StrCat(kUnreachable, said.node, " ", said.why);
+  return absl::StrCat(line.substr(0, kDialLineBytesMax - 1), "\n");
+}
+
+std::optional<Unreachable> ParseUnreachable(absl::string_view line) {
+  if (!absl::ConsumePrefix(&line, kUnreachable)) {
+    return std::nullopt;
+  }
+  const std::pair<std::string, std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+  return IsWord(words.first) ? std::optional<Unreachable>({words.first, words.second})
+                             : std::nullopt;
 }
 
 }  // namespace muster

@@ -6,6 +6,10 @@
 //   agent -> launch   muster-agent NODE NONCE PROOF    Handshake (secret.h) of both nonces,
 //   "JOB/NODE" launch -> agent   muster-proof PROOF
 //
+// An agent that cannot connect says so on its stdout, which what started it brings to launch:
+//
+//   agent -> launch   muster-unreachable NODE WHY
+//
 // Nonces and proofs are hex digits; with --insecure a proof is "-". Pure; thread-safe.
 //
 // Invariants (cited by tests):
@@ -14,6 +18,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,5 +79,14 @@ struct DialCall {
 absl::StatusOr<DialCall> CallLaunch(const DialTicket& ticket, absl::string_view node,
                                     absl::string_view nonce, absl::string_view greeting);
 absl::Status CheckAnswer(const DialCall& call, absl::string_view line);
+
+struct Unreachable {
+  std::string node;
+  std::string why;
+};
+// A line of at most kDialLineBytesMax.
+std::string UnreachableLine(const Unreachable& said);
+// No value: it is another line.
+std::optional<Unreachable> ParseUnreachable(absl::string_view line);
 
 }  // namespace muster

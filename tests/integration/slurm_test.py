@@ -4,16 +4,25 @@ import os
 import re
 import signal
 
+import pytest
+
 from harness import LAUNCH, PYTHON
 
 WHERE = "echo $RANK/$WORLD_SIZE on $(hostname) task $SLURM_PROCID.$SLURM_LOCALID of $SLURM_NTASKS, master $MASTER_ADDR"
 # Ends by itself a moment after it is asked to, as a program that writes a checkpoint.
 SAVES = "trap 'sleep 1; echo rank $RANK saved; exit 0' TERM; echo rank $RANK runs; while :; do sleep 0.1; done"
 
+BYTES = bytes(range(256)) * 4096
+
 
 def ranks(text):
     """{rank: rest of its line} of WHERE."""
     return {int(rank): rest for rank, rest in re.findall(r"^(?:\[\S+\] )?(\d+)(/.*)$", text, re.M)}
+
+
+def here(slurm):
+    """Launches that run on node0."""
+    return [pid for pid, line in slurm.lab[0].processes().items() if line.startswith(str(LAUNCH))]
 
 
 def test_a_job_runs_as_many_workers_as_tasks_on_its_nodes(slurm):
@@ -58,9 +67,8 @@ def test_scancel_gives_the_workers_of_all_nodes_time_to_save(slurm):
 def test_a_launch_that_is_killed_leaves_nothing(slurm):
     running = slurm.start("salloc", "-Q", "-N2", "-w", "node1,node2", LAUNCH, "--nproc-per-node", 2, "bash", "-c", "echo up; exec sleep 1000")
     running.expect("up", 4)
-    launches = [pid for pid, line in slurm.lab[0].processes().items() if line.startswith(str(LAUNCH))]
-    assert len(launches) == 1, launches
-    os.kill(launches[0], signal.SIGKILL)
+    (launch,) = here(slurm)
+    os.kill(launch, signal.SIGKILL)
     running.finish()
 
 
@@ -118,6 +126,89 @@ def test_what_the_command_says_of_the_place_counts_more_than_the_step(slurm):
     assert result.text.split() == ["0/1", "0/1"] and result.code == 0, result
     result = slurm.alloc(f"srun -n2 {LAUNCH} --nnodes 3 true", "-N2")
     assert result.code == 2 and "--nnodes 3: srun has started launch on 2 nodes" in result.errors, result
+
+
+# A submit host that the nodes cannot connect to
+
+PORTS = "5000-5009"
+
+
+@pytest.fixture(params=["reject", "drop"])
+def firewall(slurm, request):
+    """node0 takes no connections to PORTS, but srun's."""
+    rules = f"""table inet wall {{
+        chain in {{ type filter hook input priority 0; iifname eth0 tcp dport {PORTS} {request.param}
+        }}
+    }}"""
+    host = slurm.lab[0]
+    done = host.run(["nft", "-f", "-"], input=rules.encode(), stdin=None)
+    assert done.returncode == 0, done
+    yield
+    host.check(["nft", "delete", "table", "inet", "wall"])
+
+
+def submit(slurm, *args, **kw):
+    """launch on node0 for two nodes of which that is none; it runs on the first of them."""
+    return slurm.start("salloc", "-Q", "-N2", "-w", "node1,node2", LAUNCH, *args, **kw)
+
+
+LAST_FAILS = "touch done$RANK; [ $RANK != 3 ] || { until [ -e done0 -a -e done1 -a -e done2 ]; do sleep 0.05; done; exit 7; }"
+THERE = ["--rdzv-conf", "is_host=0"]
+
+
+def test_a_submit_host_behind_a_firewall(slurm, firewall):
+    result = submit(slurm, "--port-range", PORTS, "--nproc-per-node", 2, "bash", "-c", f"{WHERE}; {LAST_FAILS}").finish()
+    assert ranks(result.text) == {
+        rank: f"/4 on node{1 + rank // 2} task {rank}.{rank % 2} of 4, master 10.77.0.2" for rank in range(4)
+    }, result
+    assert re.search(r"launch runs on node1, the first node of Slurm job \d+: its nodes cannot connect to this host \(node\d: 10.77", result.errors)
+    assert result.code == 7 and "rank 3 on node2" in result.errors and "srun: error" not in result.errors, result
+
+
+def test_bytes_pass_unharmed_to_and_from_the_first_node(slurm):
+    (slurm.folder / "in").write_bytes(BYTES)
+    script = f"{LAUNCH} {' '.join(THERE)} -n 1 bash -c 'cat; cat /dev/null >&2; printf end >&2' < in > out 2> err; echo $?"
+    result = slurm.alloc(script, "-N2", "-w", "node1,node2")
+    assert result.text == "0\n" and (slurm.folder / "out").read_bytes() == BYTES, result
+    errors = (slurm.folder / "err").read_text()
+    assert errors.endswith("end") and "muster-step" not in errors, errors
+
+
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
+def test_signals_reach_the_launch_on_the_first_node(slurm, signo):
+    job = submit(slurm, *THERE, "--nproc-per-node", 1, "bash", "-c", f"trap 'echo told' USR1; {SAVES.replace('TERM', signo.name[3:])}")
+    job.expect(" runs", 2)
+    (launch,) = here(slurm)
+    os.kill(launch, signal.SIGUSR1)
+    job.expect("told", 2)
+    os.kill(launch, signo)
+    result = job.finish()
+    assert result.text.count(" saved") == 2 and result.code == 128 + signo, result
+    assert f"stopped by the user ({signo.name})" in result.errors, result
+
+
+def test_the_second_ctrl_c_stops_the_job_at_once(slurm):
+    job = submit(slurm, *THERE, "--nproc-per-node", 1, "bash", "-c", "trap 'echo told' INT TERM; echo up; while :; do sleep 0.1; done")
+    job.expect("up", 2)
+    (launch,) = here(slurm)
+    os.kill(launch, signal.SIGINT)
+    job.expect("told", 2)
+    os.kill(launch, signal.SIGINT)
+    assert job.finish().code == 130
+
+
+def test_a_typed_launch_that_is_killed_leaves_nothing_on_any_node(slurm):
+    job = submit(slurm, *THERE, "--nproc-per-node", 2, "bash", "-c", "echo up; exec sleep 1000")
+    job.expect("up", 4)
+    (launch,) = here(slurm)
+    os.kill(launch, signal.SIGKILL)
+    job.finish()
+
+
+def test_a_reader_that_goes_ends_the_job_on_the_first_node(slurm):
+    script = f"{LAUNCH} {' '.join(THERE)} -n 2 bash -c 'while :; do echo line; sleep 0.01; done' | head -n 1; echo ${{PIPESTATUS[0]}}"
+    result = slurm.alloc(script, "-N2", "-w", "node1,node2")
+    assert re.fullmatch(r"\[\d@node1\] line\n141\n", result.text), result
 
 
 def test_an_srun_that_is_not_there_is_named(slurm):

@@ -25,7 +25,13 @@ std::string Call(const std::vector<std::string>& words) {
                                                             std::getenv("PBS_JOBCOOKIE"));
   const char* node = words.empty() ? std::getenv("SLURMD_NODENAME") : words[0].c_str();
   const auto socket =
-      ticket.ok() && node != nullptr ? muster::Dial(*ticket, node, deadline) : ticket.status();
+      ticket.ok() && node != nullptr
+          ? muster::Dial(*ticket, node, deadline,
+                         [node](const std::string& why) {
+                           const std::string line = muster::UnreachableLine({node, why});
+                           (void)!write(1, line.data(), line.size());
+                         })
+          : ticket.status();
   if (!socket.ok()) {
     std::fprintf(stderr, "%s\n", std::string(socket.status().message()).c_str());
     std::exit(1);

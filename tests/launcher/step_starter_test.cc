@@ -41,6 +41,7 @@ class StepStarterTest : public StarterTest {
     options.job_id = "j1";
     options.secret = "geheim";
     options.answer_timeout = answer_timeout;
+    options.on_unreachable = [this](const std::string& why) { unreachable_.push_back(why); };
     options.listen = Listen;
     Use(MakeStepStarter(loop_.get(), options));
   }
@@ -69,6 +70,7 @@ class StepStarterTest : public StarterTest {
     absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
     return StepDoor{std::move(bound->fd), {absl::StrCat("127.0.0.1:", bound->port)}};
   }
+  std::vector<std::string> unreachable_;
   std::string Text(const char* file) {
     std::ifstream in(absl::StrCat(folder_, "/", file));
     return {std::istreambuf_iterator<char>(in), {}};
@@ -113,6 +115,26 @@ TEST_F(StepStarterTest, ANodeThatDoesNotCallIsNamedWithWhatToLookAt) {
                                 HasSubstr("--port-range")));
   EXPECT_FALSE(failed_.contains(0));
   EXPECT_EQ(Line(0), "job j1 secret geheim node 0\n");
+}
+
+TEST_F(StepStarterTest, WhenNoAgentCanConnectThatIsSaidOnce) {
+  Srun();
+  Start(0, "cut");
+  Until([this] { return !unreachable_.empty(); }, "the word");
+  EXPECT_EQ(unreachable_, std::vector<std::string>{"cut: 127.0.0.1:1: Connection refused"});
+  EXPECT_TRUE(failed_.empty());  // it goes on trying
+}
+
+TEST_F(StepStarterTest, OneAgentThatConnectsIsEnough) {
+  Srun();
+  Start(0, "cut");
+  Start(1, "node1");
+  Start(2, "for-node9");  // speaks for a node that is not ours
+  Until([this] { return sockets_.contains(1); }, "the agent");
+  Until([this] { return absl::StrContains(Text("told"), "cut"); }, "what the other has said");
+  Start(3, "node3");
+  Until([this] { return sockets_.contains(3); }, "what comes later");
+  EXPECT_TRUE(unreachable_.empty());
 }
 
 TEST_F(StepStarterTest, TheEndOfOneAgentIsToldWhileOthersGoOn) {

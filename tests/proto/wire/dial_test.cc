@@ -150,5 +150,16 @@ TEST(Dial, AStrangerGetsNothing) {
   }
 }
 
+TEST(DialUnreachable, IsALineOfTheAgentsStdout) {
+  const auto said = ParseUnreachable(Line(UnreachableLine({"node1", "10.0.0.1:4: No route"})));
+  ASSERT_TRUE(said.has_value());
+  EXPECT_EQ(said->node, "node1");
+  EXPECT_EQ(said->why, "10.0.0.1:4: No route");
+  EXPECT_EQ(UnreachableLine({"node1", std::string(5000, 'x')}).size(), kDialLineBytesMax);
+  for (const char* other : {"", "muster-unreachable ", "muster-unreachable  why", "node1 why"}) {
+    EXPECT_FALSE(ParseUnreachable(other).has_value()) << other;
+  }
+}
+
 }  // namespace
 }  // namespace muster
