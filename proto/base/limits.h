@@ -80,6 +80,13 @@ inline constexpr size_t kPeersPerBeatMax =
 
 inline constexpr size_t kHeardSignalsMax = 8;  // kinds that an agent tells of; it minds three
 
+// --- files that launch ships to the nodes ---
+inline constexpr uint64_t kShipBytesMax =
+    uint64_t{16}
+    << 30;  // programs and their small data; more belongs on a file system of the nodes
+inline constexpr uint32_t kShipEntriesMax = 200000;  // a Python environment has some 30,000
+inline constexpr size_t kShipDigestBytes = 32;       // SHA-256; wire
+
 // --- torch store (CONTRACTS.md section 6) ---
 inline constexpr size_t kStoreKeyBytesMax = 8u << 10;
 inline constexpr size_t kStoreValueBytesMax = 8u << 20;

@@ -3,10 +3,12 @@
 //
 // The agent speaks first: one line, kAgentReadyLine + build name, after whatever a login shell may
 // have printed. Then comes one frame: 4 bytes length (big-endian) and a muster.v1.Bootstrap. Then
-// the channel carries gRPC. Blocking; single thread (call before any other thread exists).
+// come, where files are shipped, the lines of proto/ship/lines.h. Then the channel carries gRPC.
+// Blocking; single thread (call before any other thread exists).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/base/messages.h"
+#include "proto/base/ship_terms.h"
 #include "proto/base/work_plan.h"
 #include "proto/wire/job_terms.h"
 
@@ -34,6 +37,8 @@ struct AgentBootstrap {
   JobTerms terms;
   std::string route_to;  // another host of the job: the route to it tells the agent its own address
   std::string nonce;     // MasterServer::IssueNonce's; "" = the master's Challenge is awaited
+  // The agent gets these files before it joins (proto/ship/lines.h); none = nothing is shipped.
+  std::optional<ShipTerms> ship;
 };
 
 // The agent's side: says that it is there. Removes the pushed program (kAgentTempVariable) first.

@@ -282,6 +282,11 @@ v1::Bootstrap ToWire(const AgentBootstrap& bootstrap) {
   *wire.mutable_terms() = ToWire(bootstrap.terms);
   wire.set_route_to(bootstrap.route_to);
   wire.set_nonce(bootstrap.nonce);
+  if (bootstrap.ship.has_value()) {
+    wire.mutable_ship()->set_digest(bootstrap.ship->digest);
+    wire.mutable_ship()->set_bytes(bootstrap.ship->bytes);
+    wire.mutable_ship()->set_entries(bootstrap.ship->entries);
+  }
   return wire;
 }
 
@@ -297,6 +302,13 @@ absl::StatusOr<AgentBootstrap> FromWire(const v1::Bootstrap& wire) {
   bootstrap.job_id = check.Text("job_id", wire.job_id(), kNameBytesMax);
   bootstrap.route_to = check.Text("route_to", wire.route_to(), kNameBytesMax);
   bootstrap.nonce = check.Text("nonce", wire.nonce(), kNonceBytes);
+  if (wire.has_ship()) {
+    ShipTerms& ship = bootstrap.ship.emplace();
+    ship.digest = check.Text("ship.digest", wire.ship().digest(), kShipDigestBytes);
+    check.Bound("ship.digest", ship.digest.size(), kShipDigestBytes, kShipDigestBytes);
+    ship.bytes = check.Number("ship.bytes", wire.ship().bytes(), 0, kShipBytesMax);
+    ship.entries = check.Number("ship.entries", wire.ship().entries(), 0, kShipEntriesMax);
+  }
   RETURN_IF_ERROR(check.status());
   ASSIGN_OR_RETURN(bootstrap.plan, PlanOf(wire.plan()));
   ASSIGN_OR_RETURN(bootstrap.join, FromWire(wire.join()));
