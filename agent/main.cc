@@ -9,12 +9,16 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "agent/core/ship_dir.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/channel_relay.h"
 #include "agent/io/dial.h"
@@ -23,6 +27,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "agent/io/shepherd.h"
+#include "agent/io/ship_taker.h"
 #include "agent/io/thread.h"
 #include "agent/probe/run_probe.h"
 #include "proto/base/build_info.h"
@@ -60,7 +65,11 @@ absl::StatusOr<NodeFacts> Facts(const AgentBootstrap& bootstrap) {
   const char* ssh = std::getenv("SSH_CONNECTION");
   query.ssh_connection = ssh == nullptr ? "" : ssh;
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  return ReadNodeFacts(query);
+  ASSIGN_OR_RETURN(NodeFacts facts, ReadNodeFacts(query));
+  if (!bootstrap.join.address.empty()) {
+    facts.address = bootstrap.join.address;  // --standalone: the loopback address of this node
+  }
+  return facts;
 }
 
 int Fail(const absl::Status& status) {
@@ -87,14 +96,36 @@ Channel TakeChannel() {
   return channel;
 }
 
-// What the agent loop needs, from the starter's words and this machine.
-absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap) {
-  AgentLoop::Options options;
-  ASSIGN_OR_RETURN(options.facts, Facts(bootstrap));
-  if (!bootstrap.join.address.empty()) {
-    options.facts.address =
-        bootstrap.join.address;  // --standalone: the loopback address given to this node
+// The files that launch ships, if any; then the workers run where they are.
+absl::StatusOr<std::optional<ShippedFolder>> Shipped(AgentBootstrap& bootstrap,
+                                                     const NodeFacts& facts,
+                                                     const Channel& channel) {
+  if (!bootstrap.ship.has_value()) {
+    return std::nullopt;
   }
+  ShipTakerOptions options;
+  options.terms = *bootstrap.ship;
+  options.in = channel.in.get();
+  options.out = channel.out.get();
+  options.root = ShipRoot(bootstrap.plan);
+  options.address = facts.address;
+  options.only_there = bootstrap.plan.standalone;
+  options.ports = bootstrap.plan.ports;
+  options.secret = bootstrap.secret;
+  options.job_id = bootstrap.job_id;
+  // Until there is a shepherd, only we can remove the folder: the channel's end is what stops us.
+  const auto on_term = signal(SIGTERM, [](int) {});
+  absl::StatusOr<ShippedFolder> folder = TakeShipped(options);
+  signal(SIGTERM, on_term);
+  RETURN_IF_ERROR(folder.status());
+  RunInShipDir(folder->path(), bootstrap.plan);
+  return *std::move(folder);
+}
+
+// What the agent loop needs, from the starter's words and this machine.
+absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap, NodeFacts facts) {
+  AgentLoop::Options options;
+  options.facts = std::move(facts);
   ASSIGN_OR_RETURN(const uint32_t workers, WorkersOnNode(bootstrap.plan, options.facts));
   RETURN_IF_ERROR(MakeLogFolder(bootstrap.plan.output.log_dir));
   if (bootstrap.join.node_rank <= 0) {
@@ -201,7 +232,22 @@ int RunOnChannel(Channel channel) {
   if (!channel.secret.empty()) {
     bootstrap->secret = channel.secret;
   }
-  absl::StatusOr<AgentLoop::Options> options = OptionsOf(*bootstrap);
+  absl::StatusOr<NodeFacts> facts = Facts(*bootstrap);
+  if (!facts.ok()) {
+    return Fail(facts.status());
+  }
+  const absl::StatusOr<std::optional<ShippedFolder>> shipped = Shipped(*bootstrap, *facts, channel);
+  if (!shipped.ok()) {
+    return 1;  // launch has been told, and says it
+  }
+  // The shepherd does so if we are killed; we do if it is.
+  const std::function<void()> remove_shipped = [&shipped] {
+    if (shipped->has_value()) {
+      (*shipped)->Remove();
+    }
+  };
+  const absl::Cleanup remove = remove_shipped;
+  absl::StatusOr<AgentLoop::Options> options = OptionsOf(*bootstrap, *std::move(facts));
   if (!options.ok()) {
     return Fail(options.status());
   }
@@ -218,7 +264,7 @@ int RunOnChannel(Channel channel) {
   if (!limits.warning.empty()) {
     LogWarning(limits.warning);
   }
-  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(std::move(limits.limits));
+  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(std::move(limits.limits), remove_shipped);
   if (!shepherd.ok()) {
     return Fail(shepherd.status());
   }

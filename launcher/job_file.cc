@@ -326,7 +326,7 @@ absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, const std::string& 
 
 bool TakesList(OptionId id) {
   return id == OptionId::kHosts || id == OptionId::kHostfile || id == OptionId::kSshArgs ||
-         id == OptionId::kExclude || id == OptionId::kWrap;
+         id == OptionId::kExclude || id == OptionId::kWrap || id == OptionId::kShip;
 }
 
 bool MayBeInJobFile(OptionId id) {

@@ -70,6 +70,8 @@ std::vector<std::string> ValuesOf(const JobSpec& spec, OptionId id) {
       return spec.hostfiles;
     case OptionId::kExclude:
       return spec.exclude_texts;
+    case OptionId::kShip:
+      return spec.ship;
     case OptionId::kWrap:
       return spec.wrap_texts;
     case OptionId::kPrologue:

@@ -73,6 +73,7 @@ enum class OptionId : uint8_t {
   kGdb,
   kProctable,
   kWdir,
+  kShip,
   kConfigLines,
   kStdin,
   kVirtualLocalRank,
@@ -190,6 +191,10 @@ struct JobSpec {
   // what is a program's own (MaySayProgram of programs.h).
   std::vector<JobSpec> further;
   std::vector<std::string> forward_to_all;  // of `forward`: what holds for those, too (-genv)
+
+  std::vector<std::string> ship;  // --ship, one for each time it was given
+  uint64_t ship_bytes = 0;        // of those files; known once they have been looked at
+  size_t ship_entries = 0;        // likewise: files and folders
 
   // --- nodes and workers ---
   StartWay way = StartWay::kLocal;

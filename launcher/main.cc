@@ -29,6 +29,7 @@
 #include "launcher/run_local.h"
 #include "launcher/run_typed.h"
 #include "launcher/schedule/pbs.h"
+#include "launcher/ship/ship_files.h"
 #include "launcher/user_terminal.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
@@ -187,6 +188,13 @@ int Main(int argc, char** argv) {
   if (typed_elsewhere) {
     spec.notes.clear();  // said there
   }
+  const absl::StatusOr<ShipScan> shipped = ScanShip(spec.ship);
+  if (!shipped.ok()) {
+    LogError(shipped.status().message());
+    return kExitUsage;
+  }
+  spec.ship_bytes = shipped->bytes;
+  spec.ship_entries = shipped->sources.size();
   if (spec.plan_only) {
     return ShowPlan(spec, AgentPath());
   }

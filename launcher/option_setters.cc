@@ -255,6 +255,14 @@ absl::Status AddExclude(const OptionValue& v, JobSpec& s) {
   return AddHostList(v, s.exclude_texts);
 }
 
+absl::Status AddShip(const OptionValue& v, JobSpec& s) {
+  if (v.text.empty()) {
+    return WantError(v, "a file or a folder");
+  }
+  s.ship.emplace_back(v.text);
+  return absl::OkStatus();
+}
+
 absl::Status AddHostfile(const OptionValue& v, JobSpec& s) {
   s.hostfiles.emplace_back(v.text);
   return absl::OkStatus();

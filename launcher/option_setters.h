@@ -40,6 +40,7 @@ absl::Status SetGdb(const OptionValue& v, JobSpec& s);
 absl::Status NameDebugger(const Environment& environment, JobSpec& s);
 absl::Status AddPrologue(const OptionValue& v, JobSpec& s);
 absl::Status AddExclude(const OptionValue& v, JobSpec& s);
+absl::Status AddShip(const OptionValue& v, JobSpec& s);
 absl::Status AddHostfile(const OptionValue& v, JobSpec& s);
 absl::Status AddForward(const OptionValue& v, JobSpec& s);
 absl::Status SetStdin(const OptionValue& v, JobSpec& s);

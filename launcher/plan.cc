@@ -169,6 +169,9 @@ LaunchPlan PlanOf(const JobSpec& spec) {
   }
   plan.prologue = spec.plan.prologue;
   plan.wdir = spec.plan.wdir;
+  plan.ship = spec.ship;
+  plan.ship_entries = spec.ship_entries;
+  plan.ship_bytes = spec.ship_bytes;
   plan.on_failure = spec.on_failure;
   plan.rendezvous = spec.way == StartWay::kLocal ? "" : EndpointText(spec.rendezvous);
   plan.env_set = spec.plan.env_set;
@@ -254,6 +257,11 @@ std::string PlanText(const LaunchPlan& plan) {
                   world, " on ", Plural(plan.nodes.size(), "node", "nodes"),
                   elastic ? absl::StrCat(" (starts with ", plan.nodes_min, ")") : "", "\n");
   AppendPrograms(plan, out);
+  if (!plan.ship.empty()) {
+    absl::StrAppend(&out, "ship     ", CommandLine(plan.ship), ": ",
+                    Plural(plan.ship_entries, "file or folder", "files and folders"), ", ",
+                    Plural(plan.ship_bytes, "byte", "bytes"), ", to each node\n");
+  }
   for (const std::string& wrap : plan.wraps) {
     absl::StrAppend(&out, "wrap     ", wrap, "\n");
   }
@@ -327,6 +335,10 @@ std::string PlanJson(const LaunchPlan& plan) {
   out["wraps"] = plan.wraps;
   out["prologue"] = plan.prologue;
   out["wdir"] = plan.wdir;
+  if (!plan.ship.empty()) {
+    out["ship"] = {
+        {"paths", plan.ship}, {"entries", plan.ship_entries}, {"bytes", plan.ship_bytes}};
+  }
   out["on_failure"] = OnFailureName(plan.on_failure);
   out["rendezvous"] = plan.rendezvous;
   out["env_set"] = plan.env_set;

@@ -43,6 +43,9 @@ struct LaunchPlan {
   std::vector<std::string> wraps;     // "0-3:CMD" of --wrap
   std::string prologue;
   std::string wdir;
+  std::vector<std::string> ship;  // as typed
+  size_t ship_entries = 0;        // files and folders
+  uint64_t ship_bytes = 0;
   OnFailure on_failure = OnFailure::kStop;
   std::string rendezvous;                // where the nodes meet, "" when nothing listens
   std::vector<std::string> env_set;      // "K=V" of -x

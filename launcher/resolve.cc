@@ -14,6 +14,7 @@
 #include "launcher/placement.h"
 #include "launcher/programs.h"
 #include "launcher/scheduler.h"
+#include "launcher/ship_places.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 
@@ -418,6 +419,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
     }
     RETURN_IF_ERROR(CountOwn(spec));
     RETURN_IF_ERROR(SettleNodeOverrides(spec));
+    RETURN_IF_ERROR(SettleShip(spec));
     RETURN_IF_ERROR(CheckRanks(spec));
     if (!spec.rendezvous.step.empty() && spec.node_rank.value_or(0) > 0) {
       spec.notes.clear();  // the first node says them
@@ -428,6 +430,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
   RETURN_IF_ERROR(SettleNodeOverrides(spec));
   spec.plan.workers_wanted = spec.nodes.front().wanted;
   spec.plan.workers = spec.nodes.front().workers;
+  RETURN_IF_ERROR(SettleShip(spec));
   RETURN_IF_ERROR(CheckRanks(spec));
   return SettleTerminal(spec);
 }

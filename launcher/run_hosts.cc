@@ -18,7 +18,6 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
-#include "agent/io/torch_store_port.h"
 #include "agent/io/worker_limits.h"
 #include "launcher/display.h"
 #include "launcher/first_node.h"
@@ -28,12 +27,10 @@
 #include "launcher/look_first.h"
 #include "launcher/node_overrides.h"
 #include "launcher/proctable.h"
-#include "launcher/schedule/hostlist.h"
+#include "launcher/remote_starter.h"
 #include "launcher/schedule/local_starter.h"
-#include "launcher/schedule/pbs.h"
-#include "launcher/schedule/slurm.h"
-#include "launcher/schedule/ssh_starter.h"
-#include "launcher/schedule/step_starter.h"
+#include "launcher/ship/ship_files.h"
+#include "launcher/ship/shipper.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
@@ -50,7 +47,7 @@ namespace {
 class HostsJob {
  public:
   HostsJob(uv_loop_t* loop, JobSpec spec, JobSecret secret, const std::string& agent_path,
-           const rlimit& files)
+           const rlimit& files, std::optional<ShipArchive> shipped)
       : loop_(loop),
         spec_(std::move(spec)),
         secret_(std::move(secret)),
@@ -74,7 +71,8 @@ class HostsJob {
         pause_timer_(loop, UserSignals::SuspendSelf),
         check_threads_(loop, [this] { threads_ = CheckThreads(kThreadsOfGrpc); }),
         local_(MakeLocalStarter(loop, agent_path)),
-        remote_(MakeRemoteStarter(agent_path)) {
+        remote_(MakeRemoteStarter(loop, spec_, secret_, agent_path,
+                                  [this](const std::string& why) { OnUnreachable(why); })) {
     display_.on_writable = [this] { ShowWaiting(); };
     display_.on_closed = [this](const std::string&) {
       server_.Post(spec_.plan.job_id, StopAsked{SIGTERM, false});
@@ -82,6 +80,10 @@ class HostsJob {
     };
     for (Starter* starter : {local_.get(), remote_.get()}) {
       starter->SetCallbacks(StarterCallbacks());
+    }
+    if (shipped.has_value()) {
+      const bool all = spec_.nodes_min == spec_.nodes.size();
+      shipper_.emplace(loop, *std::move(shipped), all ? spec_.nodes.size() : 0, ShipCallbacks());
     }
     if (spec_.plan.pty.has_value()) {
       window_ = *spec_.plan.pty;
@@ -116,75 +118,6 @@ class HostsJob {
     std::function<void()> taken;
   };
 
-  SshOptions Ssh(const std::string& agent_path) const {
-    SshOptions out;
-    out.ssh = spec_.ssh;
-    out.agent_path = agent_path;
-    return out;
-  }
-
-  // For the nodes of other machines.
-  std::unique_ptr<Starter> MakeRemoteStarter(const std::string& agent_path) {
-    if (!spec_.given_hosts.has_value()) {
-      return MakeSshStarter(loop_, Ssh(agent_path));
-    }
-    StepOptions out;
-    out.program = StepProgram(spec_.given_hosts->scheduler);
-    if (spec_.given_hosts->scheduler == Scheduler::kPbs) {
-      out.command_of_one = [agent_path, key = secret_.key](const std::string& host,
-                                                           const DialTicket& ticket) {
-        return PbsdshCommand(host, agent_path, TicketWords(ticket, key));
-      };
-      out.agent_end = TaskEnd;
-      out.agents_outlive = true;
-      out.on_all_called = [file = secret_.file] { RemoveSecretFile(file); };
-    } else {
-      out.command = [agent_path](const std::vector<std::string>& hosts) {
-        return SrunCommand(hosts, agent_path);
-      };
-      out.ended_hosts = EndedHosts;
-      out.environment = SrunEnvironment(OwnEnvironment());
-    }
-    out.job_id = spec_.plan.job_id;
-    out.secret = secret_.secret;
-    if (MayServeOnFirstNode(spec_)) {
-      out.on_unreachable = [this](const std::string& why) {
-        if (!over_ && !ending_) {
-          unreachable_ = why;
-          EndStarters();
-        }
-      };
-    }
-    out.listen = [this]() -> absl::StatusOr<StepDoor> {
-      ASSIGN_OR_RETURN(const std::string address, OwnAddress());
-      ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, spec_.plan.ports));
-      return StepDoor{std::move(bound.fd), {HostPort(address, bound.port)}};
-    };
-    return MakeStepStarter(loop_, std::move(out));
-  }
-
-  // By which the other nodes reach us.
-  absl::StatusOr<std::string> OwnAddress() const {
-    if (!spec_.local_addr.empty()) {
-      return spec_.local_addr;
-    }
-    NodeQuery query;
-    query.other_nodes = true;
-    query.iface = spec_.plan.iface;
-    query.route_to = OtherMachine();
-    query.route_is_hint = true;
-    ASSIGN_OR_RETURN(LocalAddress chosen, ChooseAddress(query));
-    return std::move(chosen.address);
-  }
-
-  // "" = there is none.
-  std::string OtherMachine() const {
-    const auto other =
-        std::find_if(spec_.nodes.begin(), spec_.nodes.end(),
-                     [this](const NodeWorkers& node) { return !IsHere(spec_, node.host); });
-    return other == spec_.nodes.end() ? "" : other->host.name;
-  }
-
   MasterOptions MasterCallbacks() {
     MasterOptions out;
     out.users = OneSecret(secret_.secret);
@@ -215,11 +148,18 @@ class HostsJob {
 
   Starter::Callbacks StarterCallbacks() {
     Starter::Callbacks out;
-    out.on_connected = [this](size_t, UniqueFd socket) {
+    out.on_connected = [this](size_t index, UniqueFd socket) {
       StartStdin();
-      server_.AdoptConnection(std::move(socket));
+      if (shipper_) {
+        shipper_->Add(index, std::move(socket));
+      } else {
+        server_.AdoptConnection(std::move(socket));
+      }
     };
     out.on_failed = [this](size_t index, const std::string& reason) {
+      if (shipper_) {
+        shipper_->NotComing();
+      }
       server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), reason});
     };
     out.on_exit = [this](size_t index, const std::string& how) {
@@ -234,6 +174,17 @@ class HostsJob {
     };
     out.on_line = [this](size_t index, const std::string& line) {
       LogInfo(absl::StrCat(ListName(index), ": ", line));
+    };
+    return out;
+  }
+
+  Shipper::Callbacks ShipCallbacks() {
+    Shipper::Callbacks out;
+    out.name = [this](size_t index) { return ListName(index); };
+    out.on_done = [this](size_t, UniqueFd socket) { server_.AdoptConnection(std::move(socket)); };
+    out.on_failed = [this](size_t index, const std::string& why) {
+      server_.Post(spec_.plan.job_id,
+                   StartFailed{KeyOf(index), absl::StrCat(ListName(index), ": ", why)});
     };
     return out;
   }
@@ -262,6 +213,20 @@ class HostsJob {
       }
     };
     return out;
+  }
+
+  static void RunHere(WorkPlan& plan) {
+    plan.wdir = plan.wdir.empty() ? OwnFolder() : plan.wdir;
+    for (FurtherProgram& program : plan.further) {
+      program.wdir = program.wdir.empty() ? OwnFolder() : program.wdir;
+    }
+  }
+
+  void OnUnreachable(const std::string& why) {
+    if (!over_ && !ending_) {
+      unreachable_ = why;
+      EndStarters();
+    }
   }
 
   // Not before a node is there: until then another launch may be to read it.
@@ -298,7 +263,7 @@ class HostsJob {
     for (size_t i = 0; i < spec_.nodes.size(); ++i) {
       (StartsHere(spec_, spec_.nodes[i].host) ? here : there).push_back(i);
     }
-    route_to_ = OtherMachine();
+    route_to_ = OtherMachine(spec_);
     for (const size_t i : there) {
       remote_->Start(TargetOf(i, false));
     }
@@ -323,11 +288,10 @@ class HostsJob {
     TakeNodeOverrides(spec_, ListName(index), static_cast<uint32_t>(index), bootstrap.plan);
     bootstrap.plan.workers_wanted = node.wanted;
     bootstrap.plan.workers = node.workers;
-    if (bootstrap.plan.wdir.empty()) {
-      bootstrap.plan.wdir = OwnFolder();
-    }
-    for (FurtherProgram& program : bootstrap.plan.further) {
-      program.wdir = program.wdir.empty() ? OwnFolder() : program.wdir;
+    if (shipper_) {  // the agent has a folder of its own for the workers
+      bootstrap.ship = shipper_->terms();
+    } else {
+      RunHere(bootstrap.plan);
     }
     if (here) {  // our child has the descriptor limit that we raised for ourselves
       bootstrap.plan.limits.insert(bootstrap.plan.limits.begin(), own_limits_.begin(),
@@ -402,6 +366,9 @@ class HostsJob {
     report_ = report;
     over_ = true;
     unreachable_.clear();
+    if (shipper_) {
+      shipper_->Stop();
+    }
     countdown_.End();
     stdin_.Stop();
     RemoveSecretFile(secret_.file);
@@ -438,8 +405,9 @@ class HostsJob {
   UvTimer check_threads_;  // for gRPC, before it is used: while ssh connects
   absl::Status threads_;
   std::optional<UserTerminal> terminal_;
-  Terminal window_;             // --pty: as it is now
-  bool window_is_new_ = false;  // the worker's node has not been told
+  Terminal window_;                 // --pty: as it is now
+  bool window_is_new_ = false;      // the worker's node has not been told
+  std::optional<Shipper> shipper_;  // --ship
   std::unique_ptr<Starter> local_;
   std::unique_ptr<Starter> remote_;
   std::string route_to_;              // another machine of the job; "" = there is none
@@ -471,6 +439,11 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
     LogError(secret.status().message());
     return kExitFailed;
   }
+  absl::StatusOr<std::optional<ShipArchive>> shipped = ShipArchiveOf(spec.ship);
+  if (!shipped.ok()) {
+    LogError(shipped.status().message());
+    return kExitUsage;
+  }
   if (spec.plan.job_id.empty()) {
     spec.plan.job_id = MakeJobId();
   }
@@ -485,7 +458,7 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
   uv_loop_init(loop);
   std::string why = " (--rdzv-conf is_host=0)";
   if (spec.rendezvous.is_host != false || !MayServeOnFirstNode(spec)) {
-    HostsJob job(loop, spec, *secret, agent_path, *files);
+    HostsJob job(loop, spec, *secret, agent_path, *files, std::move(*shipped));
     UvRunUntil(loop, [&job] { return job.ended(); });
     if (job.unreachable().empty()) {
       return job.Report();

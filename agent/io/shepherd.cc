@@ -332,7 +332,8 @@ absl::StatusOr<rlimit> RaiseDescriptorLimit() {
   return before;
 }
 
-absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits) {
+absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
+                                             const std::function<void()>& at_end) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return absl::InternalError(absl::StrCat("shepherd: socketpair: ", std::strerror(errno)));
@@ -362,6 +363,9 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits) {
     prctl(PR_SET_NAME, "muster-shepherd");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     Shepherd(std::move(theirs), std::move(workers_door), std::move(limits)).Run();
+    if (at_end) {
+      at_end();
+    }
     _exit(0);
   }
   return ShepherdProcess{std::move(ours), std::move(door), pid};

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,7 +25,9 @@ struct ShepherdProcess {
 
 // Makes the caller a sub-reaper and forks the shepherd. Call while the process has one thread.
 // `limits` are what workers get (of descriptors the agent has more itself).
-absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits);
+// `at_end`, if any, is the last thing that it does, when nothing runs below it any more.
+absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
+                                             const std::function<void()>& at_end = nullptr);
 
 // Below this a process of ours cannot even say what it lacks.
 inline constexpr rlim_t kDescriptorsMin = 64;

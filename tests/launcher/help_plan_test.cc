@@ -96,6 +96,19 @@ TEST(Plan, ShowsWhatIsPutInFrontOfTheProgram) {
   const auto json = nlohmann::json::parse(PlanJson(plan));
   EXPECT_EQ(json["wraps"][0], "0:valgrind");
   EXPECT_EQ(json["prologue"], "ulimit");
+  EXPECT_FALSE(json.contains("ship"));
+}
+
+TEST(Plan, WhatIsShipped) {
+  JobSpec spec = SpecOf("--hosts a --ship train.py --ship data ./train.py");
+  spec.ship_entries = 4;
+  spec.ship_bytes = 1;
+  EXPECT_THAT(PlanText(PlanOf(spec)),
+              HasSubstr("\nship     train.py data: 4 files and folders, 1 byte, to each node\n"));
+  const nlohmann::json json = nlohmann::json::parse(PlanJson(PlanOf(spec)));
+  EXPECT_EQ(json["ship"]["paths"], (std::vector<std::string>{"train.py", "data"}));
+  EXPECT_EQ(json["ship"]["entries"], 4);
+  EXPECT_EQ(json["ship"]["bytes"], 1);
 }
 
 TEST(Plan, SaysThatTheOthersGoOn) {

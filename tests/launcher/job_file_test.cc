@@ -333,6 +333,7 @@ TEST(JobFile, J3WhatAddsUpAndWhatNeedsQuotes) {
                        "--prologue", "a; b",   "--prologue",  "c\n#d",  "-genv",
                        "A",          "b c",    "-genvlist",   "B",      "p"},
                       {{"B", "1"}});
+  ExpectReadAsWritten({"--ship", "train.py", "--ship", "my data/", "p"});
   ExpectReadAsWritten({"-x", "A", "-x", "B=", "-x", "C=1=2", "-x", "D_*", "-x", "E=null", "p"},
                       {{"A", "1"}, {"D_1", "d"}});
   for (const char* word :

@@ -1,0 +1,17 @@
+// What the folder of a job's shipped files (--ship) means for its workers. Pure.
+#pragma once
+
+#include <string>
+
+#include "proto/base/work_plan.h"
+
+namespace muster {
+
+// Every worker finds it by MUSTER_SHIP_DIR.
+void SetShipDir(const std::string& folder, WorkPlan& plan);
+
+// Workers run there, too; one with a relative --wdir below it, one with an absolute --wdir where
+// that says.
+void RunInShipDir(const std::string& folder, WorkPlan& plan);
+
+}  // namespace muster

@@ -1,0 +1,85 @@
+#include "launcher/remote_starter.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "agent/io/node_facts.h"
+#include "agent/io/torch_store_port.h"
+#include "launcher/first_node.h"
+#include "launcher/job_run.h"
+#include "launcher/schedule/hostlist.h"
+#include "launcher/schedule/pbs.h"
+#include "launcher/schedule/slurm.h"
+#include "launcher/schedule/ssh_starter.h"
+#include "launcher/schedule/step_starter.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+namespace {
+
+// By which the other nodes reach us.
+absl::StatusOr<std::string> OwnAddress(const JobSpec& spec) {
+  if (!spec.local_addr.empty()) {
+    return spec.local_addr;
+  }
+  NodeQuery query;
+  query.other_nodes = true;
+  query.iface = spec.plan.iface;
+  query.route_to = OtherMachine(spec);
+  query.route_is_hint = true;
+  ASSIGN_OR_RETURN(LocalAddress chosen, ChooseAddress(query));
+  return std::move(chosen.address);
+}
+
+absl::StatusOr<StepDoor> OpenDoor(const JobSpec& spec) {
+  ASSIGN_OR_RETURN(const std::string address, OwnAddress(spec));
+  ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, spec.plan.ports));
+  return StepDoor{std::move(bound.fd), {HostPort(address, bound.port)}};
+}
+
+}  // namespace
+
+std::string OtherMachine(const JobSpec& spec) {
+  const auto other =
+      std::find_if(spec.nodes.begin(), spec.nodes.end(),
+                   [&spec](const NodeWorkers& node) { return !IsHere(spec, node.host); });
+  return other == spec.nodes.end() ? "" : other->host.name;
+}
+
+std::unique_ptr<Starter> MakeRemoteStarter(
+    uv_loop_t* loop, const JobSpec& spec, const JobSecret& secret, const std::string& agent_path,
+    std::function<void(const std::string& why)> on_unreachable) {
+  if (!spec.given_hosts.has_value()) {
+    SshOptions ssh;
+    ssh.ssh = spec.ssh;
+    ssh.agent_path = agent_path;
+    return MakeSshStarter(loop, std::move(ssh));
+  }
+  StepOptions out;
+  out.program = StepProgram(spec.given_hosts->scheduler);
+  if (spec.given_hosts->scheduler == Scheduler::kPbs) {
+    out.command_of_one = [agent_path, key = secret.key](const std::string& host,
+                                                        const DialTicket& ticket) {
+      return PbsdshCommand(host, agent_path, TicketWords(ticket, key));
+    };
+    out.agent_end = TaskEnd;
+    out.agents_outlive = true;
+    out.on_all_called = [file = secret.file] { RemoveSecretFile(file); };
+  } else {
+    out.command = [agent_path](const std::vector<std::string>& hosts) {
+      return SrunCommand(hosts, agent_path);
+    };
+    out.ended_hosts = EndedHosts;
+    out.environment = SrunEnvironment(OwnEnvironment());
+  }
+  out.job_id = spec.plan.job_id;
+  out.secret = secret.secret;
+  if (MayServeOnFirstNode(spec)) {
+    out.on_unreachable = std::move(on_unreachable);
+  }
+  out.listen = [&spec] { return OpenDoor(spec); };
+  return MakeStepStarter(loop, std::move(out));
+}
+
+}  // namespace muster

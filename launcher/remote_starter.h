@@ -1,0 +1,25 @@
+// How agents of other machines are started: over ssh, or as the scheduler does whose job we are in.
+#pragma once
+
+#include <uv.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "launcher/job_secret.h"
+#include "launcher/job_spec.h"
+#include "launcher/schedule/starter.h"
+
+namespace muster {
+
+// A node of the list that is not this machine; "" = there is none.
+std::string OtherMachine(const JobSpec& spec);
+
+// `loop` and `spec` outlive the starter. `on_unreachable`: no node can connect to us, and another
+// launch may serve instead (MayServeOnFirstNode); else that is a failure of each node.
+std::unique_ptr<Starter> MakeRemoteStarter(
+    uv_loop_t* loop, const JobSpec& spec, const JobSecret& secret, const std::string& agent_path,
+    std::function<void(const std::string& why)> on_unreachable);
+
+}  // namespace muster

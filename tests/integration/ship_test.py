@@ -1,0 +1,161 @@
+"""--ship: files of one host come to all nodes, and the workers run where they are. /tmp is each host's own."""
+
+import re
+
+import pytest
+
+from harness import LAUNCH, by_rank, sh, wait_for
+
+HOSTS = ("--hosts", "node0,node1,node2", "--nproc-per-node", "1")
+TRAIN = """\
+import helper, os
+print(os.environ["RANK"], helper.WORD, open("data/x").read(), os.path.realpath("data/link") == os.path.realpath("data/x"),
+      os.getcwd() == os.environ["MUSTER_SHIP_DIR"], oct(os.stat("data/run").st_mode & 0o777), flush=True)
+"""
+
+
+@pytest.fixture
+def project(shells):
+    """A program that only node0 has; afterwards no host has anything more than before."""
+    before = [shell.host.files() for shell in shells]
+    home = "/tmp/project of mine"
+    write = lambda name, text: shells[0].host.check(["bash", "-c", f'cat > "{home}/{name}" <<"END"\n{text}\nEND'])
+    shells[0].host.check(["mkdir", "-p", f"{home}/data"])
+    write("train.py", TRAIN)
+    write("helper.py", 'WORD = "hello"')
+    write("data/x", "some data")
+    write("data/run", "#!/bin/sh\necho run by $0")
+    shells[0].host.check(["bash", "-c", f'cd "{home}/data" && chmod 750 run && ln -s x link'])
+    yield home
+    shells[0].host.check(["rm", "-rf", home])
+    for shell, files in zip(shells, before):
+        wait_for(lambda: shell.host.files() <= files, 15, what=lambda: shell.host.files() - files)
+
+
+def launch(shell, home, *args, **kw):
+    return shell.start("-c", 'cd "$0" && exec "$@"', home, LAUNCH, *args, program="bash", **kw)
+
+
+def folder_of(job):
+    return job.expect(r"in (/tmp/muster-ship-\w+)")[0]
+
+
+def test_what_only_this_host_has_runs_on_all(shells, project):
+    result = launch(shells[0], project, *HOSTS, "--ship", "train.py", "--ship", "helper.py", "--ship", "data", "train.py").finish()
+    assert result.code == 0, result
+    assert by_rank(result.out) == {r: [b"%d hello some data" % r, b" True True 0o750"] for r in range(3)}, result
+
+
+def test_the_folder_itself_and_a_program_named_by_its_whole_path(shells, project):
+    result = launch(shells[0], project, *HOSTS, "--ship", ".", "data/run").finish()
+    assert result.code == 0 and result.text.count("run by data/run") == 3, result
+    result = shells[0].run(*HOSTS, "--ship", f"{project}/data", f"{project}/data/run", cwd="/")
+    assert result.code == 0 and result.text.count("run by data/run") == 3, result
+
+
+def test_wdir_decides_where_workers_run(shells, project):
+    script = 'pwd; cat "$MUSTER_SHIP_DIR/data/x"'
+    result = launch(shells[0], project, *HOSTS, "--ship", "data", "--wdir", "/usr", *sh(script)).finish()
+    assert result.code == 0 and result.text.count("] /usr\n") == result.text.count("some data") == 3, result
+    result = launch(shells[0], project, *HOSTS, "--ship", "data", "--wdir", "data", *sh("cat x")).finish()
+    assert result.code == 0 and result.text.count("some data") == 3, result
+
+
+def test_a_job_file_ships_and_the_plan_shows_it(shells, project):
+    shells[0].host.check(["bash", "-c", f'echo "{{hosts: [node0, node1], ship: [data, helper.py], command: [cat, data/x]}}" > "{project}/job.yaml"'])
+    result = launch(shells[0], project, "--config", "job.yaml").finish()
+    assert result.code == 0 and result.text.count("some data") == 2, result
+    result = launch(shells[0], project, "--config", "job.yaml", "--plan").finish()
+    assert result.code == 0 and "ship     data helper.py: 5 files and folders, " in result.text, result
+
+
+def test_standalone_nodes_pass_it_on(shells, project):
+    """Each node has a folder of its own; launch sends two copies, the nodes the rest."""
+    shells[0].host.check(["dd", "if=/dev/urandom", f"of={project}/big", "bs=1M", "count=20", "status=none"])
+    digest = shells[0].host.check(["sha256sum", f"{project}/big"]).split()[0]
+    job = launch(shells[0], project, "-v", "--standalone", "--nnodes", "8", "--ship", "big", *sh('sha256sum < big; echo "in $PWD"'))
+    result = job.finish()
+    assert result.code == 0 and result.text.count(digest) == 8, result
+    assert len(set(re.findall(r"in (/tmp/\S+)", result.text))) == 8, result
+    sources = re.findall(r"gets the shipped files from (\w+)", result.errors)
+    assert len(sources) == 8 and sources.count("here") == 2, result
+
+
+def test_nodes_that_do_not_reach_each_other_get_it_from_launch(shells, project):
+    """Of what comes in, only ssh does."""
+    rules = "table inet closed { chain in { type filter hook input priority 0; tcp flags & (syn | ack) == syn tcp dport != 22 reject with tcp reset; }; }"
+    for shell in shells:
+        shell.host.check(["nft", rules])
+    try:
+        job = launch(shells[0], project, "-v", *HOSTS, "--ship", "data", "cat", "data/x")
+        result = job.finish()
+    finally:
+        for shell in shells:
+            shell.host.check(["nft", "delete table inet closed"])
+    assert result.code == 0 and result.text.count("some data") == 3, result
+    assert len(re.findall(r"gets the shipped files from here", result.errors)) == 3, result
+    assert re.search(r"gets the shipped files from node", result.errors), result  # tried in vain
+
+
+def test_what_workers_wrote_stays(shells, project):
+    job = launch(shells[0], project, "--hosts", "node1", "--ship", "data", *sh('echo "in $PWD"; echo weights > data/model; echo new > data/x; sync'))
+    assert job.finish().code == 0
+    folder = folder_of(job)
+    wait_for(lambda: f"{folder}/data/run" not in shells[1].host.files(), 15)
+    assert shells[1].host.files() >= {f"{folder}/data/model", f"{folder}/data/x"}
+    shells[1].host.check(["rm", "-rf", folder])
+
+
+@pytest.mark.parametrize("victim", ["muster-agent", "muster-shepherd"])
+def test_a_killed_agent_leaves_nothing(shells, project, victim):
+    job = launch(shells[0], project, "--hosts", "node1", "--ship", "data", *sh('echo "in $PWD"; exec sleep 1060'))
+    folder = folder_of(job)
+    assert folder in shells[1].host.files()
+    shells[1].host.check(["pkill", "-KILL", "-x", victim])
+    assert job.finish().code != 0
+    wait_for(lambda: folder not in shells[1].host.files(), 15)
+
+
+def test_a_stopped_launch_leaves_nothing(shells, project):
+    job = launch(shells[0], project, *HOSTS, "--ship", "data", *sh('echo "in $PWD"; exec sleep 1061'))
+    job.expect("in /tmp/muster-ship", count=3)
+    job.signal(9)
+    job.finish()
+
+
+def test_a_full_disk_is_that_nodes_failure(shells, project):
+    shells[0].host.check(["dd", "if=/dev/zero", f"of={project}/big", "bs=1M", "count=8", "status=none"])
+    shells[1].host.check(["bash", "-c", "mkdir /tmp/small && mount -t tmpfs -o size=2m none /tmp/small"])
+    shells[0].host.check(["mkdir", "/tmp/small"])
+    shells[2].host.check(["mkdir", "/tmp/small"])
+    try:
+        result = launch(shells[0], project, *HOSTS, "-x", "TMPDIR=/tmp/small", "--ship", "big", "true").finish()
+        assert result.code == 1, result
+        assert re.search(r"node1: no room for the shipped files \(\d+ bytes, twice\) in /tmp/small: No space left on device; name a larger folder: -x TMPDIR=", result.errors), result
+    finally:
+        shells[1].host.check(["umount", "/tmp/small"])
+        for shell in shells:
+            wait_for(lambda: shell.host.run(["rmdir", "/tmp/small"]).returncode == 0, 15)
+
+
+def test_what_cannot_be_shipped_is_said_before_anything_starts(shells, project):
+    for args, says in (
+        (["--ship", "nothing.py", *HOSTS], "--ship: nothing.py: No such file or directory: is it written as it is from here?"),
+        (["--ship", "data", "--nnodes", "2"], "--ship data: launch ships files to nodes that it starts itself"),
+        (["--ship", "", *HOSTS], "--ship: want a file or a folder, got ''"),
+        (["--ship", "/dev/null", *HOSTS], "--ship: /dev/null is neither a file nor a folder nor a link"),
+    ):
+        result = launch(shells[0], project, *args, "true").finish()
+        assert result.code == 2 and says in result.errors, result
+
+
+def test_with_a_restart_the_files_are_still_there(shells, project):
+    job = launch(shells[0], project, "--hosts", "node1", "--max-restarts", "1", "--ship", "data", *sh('cat data/x; [ $TORCHELASTIC_RESTART_COUNT = 1 ]'))
+    result = job.finish()
+    assert result.code == 0 and result.text.count("some data") == 2, result
+
+
+def test_one_machine_runs_in_a_folder_of_the_job_too(node0, project):
+    result = launch(node0, project, "--ship", "data", *sh("ls; rm data/x")).finish()
+    assert result.code == 0 and result.text == "data\n", result
+    assert "some data" in node0.host.check(["cat", f"{project}/data/x"])

@@ -1,0 +1,166 @@
+#include "launcher/ship/ship_routes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "proto/base/rng.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Route = ShipRoutes::Route;
+
+constexpr std::nullopt_t kLaunch = std::nullopt;
+
+TEST(ShipRoutes, R1LaunchSendsFewAndWhoHasThemPassesThemOn) {
+  ShipRoutes routes;
+  for (size_t i = 0; i < 6; ++i) {
+    routes.Wants(i);
+  }
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{0, kLaunch}, Route{1, kLaunch}));
+  EXPECT_THAT(routes.Begin(), IsEmpty());
+  routes.Has(1);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 1}, Route{3, 1}));
+  routes.Has(0);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{4, 0}, Route{5, 0}));
+  for (size_t i = 2; i < 6; ++i) {
+    EXPECT_FALSE(routes.Settled());
+    routes.Has(i);
+  }
+  EXPECT_TRUE(routes.Settled());
+}
+
+TEST(ShipRoutes, WhoGivesToTheFewestIsAskedFirst) {
+  ShipRoutes routes;
+  for (size_t i = 0; i < 3; ++i) {
+    routes.Wants(i);
+  }
+  routes.Begin();
+  routes.Has(0);
+  routes.Has(1);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 0}));
+  routes.Wants(3);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{3, 1}));
+}
+
+TEST(ShipRoutes, R2AfterMissesLaunchSendsThem) {
+  ShipRoutes routes;
+  for (size_t i = 0; i < 3; ++i) {
+    routes.Wants(i);
+  }
+  routes.Begin();
+  routes.Has(0);
+  routes.Has(1);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 0}));
+  routes.Missed(2);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 1}));
+  routes.Missed(2);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, kLaunch}));
+}
+
+TEST(ShipRoutes, NodesThatDoNotReachEachOtherAreNotTriedForEver) {
+  ShipRouteBounds bounds;
+  bounds.from_node = 100;
+  ShipRoutes routes(bounds);
+  routes.Wants(0);
+  routes.Begin();
+  routes.Has(0);
+  for (size_t i = 1; i <= bounds.distrust_after; ++i) {
+    routes.Wants(i);
+    EXPECT_THAT(routes.Begin(), ElementsAre(Route{i, 0}));
+  }
+  for (size_t i = 1; i <= bounds.distrust_after; ++i) {
+    routes.Missed(i);
+  }
+  routes.Wants(100);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{1, kLaunch}, Route{2, kLaunch}));
+  routes.Has(1);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{3, kLaunch}));
+}
+
+TEST(ShipRoutes, R3TheGiverGoes) {
+  ShipRoutes routes;
+  routes.Wants(0);
+  routes.Wants(1);
+  routes.Wants(2);
+  routes.Begin();
+  routes.Has(0);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 0}));
+  routes.Gone(0);
+  EXPECT_THAT(routes.Begin(), IsEmpty());  // 2 finds out by itself
+  routes.Missed(2);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, kLaunch}));
+  routes.Gone(1);
+  routes.Gone(2);
+  EXPECT_TRUE(routes.Settled());
+}
+
+// Nodes come, go, get the files and miss them at random; R1 to R3 hold after each event, and in the
+// end all that are left have them.
+TEST(ShipRoutes, RandomFailures) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SplitMix64 random(seed);
+    const ShipRouteBounds bounds;
+    ShipRoutes routes(bounds);
+    std::map<size_t, Route> under_way;
+    std::map<size_t, std::vector<size_t>> missed;
+    std::set<size_t> have;
+    std::set<size_t> all;
+    const size_t nodes = 1 + random.Next() % 40;
+    size_t events = 0;
+    for (size_t next = 0; next < nodes || !under_way.empty(); ++events) {
+      ASSERT_LT(events, 20 * nodes + 100) << "seed " << seed;
+      if (next < nodes && (under_way.empty() || random.Next() % 3 == 0)) {
+        routes.Wants(next);
+        all.insert(next++);
+      } else {
+        auto at = under_way.begin();
+        std::advance(at, random.Next() % under_way.size());
+        const Route route = at->second;
+        const uint64_t dice = random.Next() % 10;
+        under_way.erase(at);
+        if (dice == 0) {
+          routes.Gone(route.to);
+          all.erase(route.to);
+        } else if (route.from.has_value() && (dice < 4 || have.count(*route.from) == 0)) {
+          routes.Missed(route.to);
+          missed[route.to].push_back(*route.from);
+        } else {
+          routes.Has(route.to);
+          have.insert(route.to);
+          if (dice == 9) {  // and ends
+            routes.Gone(route.to);
+            have.erase(route.to);
+            all.erase(route.to);
+          }
+        }
+      }
+      for (const Route& route : routes.Begin()) {
+        ASSERT_TRUE(under_way.emplace(route.to, route).second) << "seed " << seed;
+        if (route.from.has_value()) {
+          const std::vector<size_t>& there = missed[route.to];
+          EXPECT_EQ(have.count(*route.from), 1u) << "seed " << seed;
+          EXPECT_EQ(std::count(there.begin(), there.end(), *route.from), 0) << "seed " << seed;
+          EXPECT_LT(there.size(), bounds.node_tries) << "seed " << seed;
+        }
+      }
+      std::map<std::optional<size_t>, uint32_t> gives;
+      for (const auto& [to, route] : under_way) {
+        ++gives[route.from];
+      }
+      for (const auto& [from, count] : gives) {
+        EXPECT_LE(count, from.has_value() ? bounds.from_node : bounds.from_launch);
+      }
+      EXPECT_EQ(routes.Settled(), have == all) << "seed " << seed;
+      EXPECT_TRUE(routes.Settled() || !under_way.empty()) << "R3, seed " << seed;
+    }
+    EXPECT_EQ(have, all) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace muster
