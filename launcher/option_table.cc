@@ -232,9 +232,8 @@ constexpr OptionRow kTable[] = {
      "root may run jobs", kNoEffect},
     {OptionId::kStopGrace, kRequired, false, "--grace --shutdown-timeout", "TIME",
      "PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT", kEnd,
-     "from the stop signal to SIGKILL when the job is stopped (default 30 s; in a Slurm job what "
-     "that "
-     "leaves: 25 s, or nearly until its end where that is near)",
+     "from the stop signal to SIGKILL when the job is stopped (default 30 s; in a Slurm job 25 s, or "
+     "nearly until its end; in a PBS job 8 s)",
      SetGrace},
     {OptionId::kRestartStopGrace, kRequired, false, "--restart-grace", "TIME", "", kEnd,
      "the same before a restart (default 5 s)", SetRestartGrace},

@@ -29,6 +29,7 @@
 #include "launcher/proctable.h"
 #include "launcher/remote_starter.h"
 #include "launcher/schedule/local_starter.h"
+#include "launcher/schedule/ssh_starter.h"
 #include "launcher/ship/ship_files.h"
 #include "launcher/ship/shipper.h"
 #include "launcher/stdin_reader.h"
