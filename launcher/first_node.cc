@@ -281,9 +281,10 @@ int RunOnFirstNode(uv_loop_t* loop, const JobSpec& spec, const std::string& agen
   std::vector<std::string> environment = SrunEnvironment(OwnEnvironment());
   environment.push_back(absl::StrCat(kEnvTypedSlurm, "=", PackSlurmVariables(OwnEnvironment())));
   const std::string launch = absl::StrCat(agent_path.substr(0, agent_path.rfind('/')), "/launch");
-  absl::StatusOr<Child> child =
-      SpawnChild(FirstNodeCommand(spec.nodes.front().host.name, launch, spec.command_line),
-                 std::move(environment));
+  absl::StatusOr<Child> child = SpawnChild(
+      FirstNodeCommand(SrunOptions({spec.nodes.front().host.name}, spec.given_hosts->gpus), launch,
+                       spec.command_line),
+      std::move(environment));
   if (!child.ok()) {
     LogError(child.status().message());
     return kExitFailed;
@@ -316,12 +317,12 @@ bool TakeTypedPlace() {
   return write(STDOUT_FILENO, line.data(), line.size()) == static_cast<ssize_t>(line.size());
 }
 
-std::vector<std::string> FirstNodeCommand(const std::string& host, const std::string& launch_path,
+std::vector<std::string> FirstNodeCommand(std::vector<std::string> srun,
+                                          const std::string& launch_path,
                                           const std::vector<std::string>& arguments) {
-  std::vector<std::string> out = SrunOptions({host});
-  out.insert(out.end(), {"--unbuffered", launch_path});
-  out.insert(out.end(), arguments.begin(), arguments.end());
-  return out;
+  srun.insert(srun.end(), {"--unbuffered", launch_path});
+  srun.insert(srun.end(), arguments.begin(), arguments.end());
+  return srun;
 }
 
 std::string PackSlurmVariables(const std::vector<std::string>& own) {

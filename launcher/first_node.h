@@ -34,7 +34,9 @@ bool TakeTypedPlace();
 
 // Pure, for the two above.
 
-std::vector<std::string> FirstNodeCommand(const std::string& host, const std::string& launch_path,
+// `srun`: SrunOptions of that node.
+std::vector<std::string> FirstNodeCommand(std::vector<std::string> srun,
+                                          const std::string& launch_path,
                                           const std::vector<std::string>& arguments);
 // Variables ("K=V") of Slurm's among `own` as one value.
 std::string PackSlurmVariables(const std::vector<std::string>& own);

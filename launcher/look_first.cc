@@ -124,7 +124,7 @@ std::vector<std::string> StepCommand(const JobSpec& spec, const std::string& hos
       hosts.push_back(node.host.name);
     }
   }
-  return SrunCommand(hosts, agent_path);
+  return SrunCommand(hosts, spec.given_hosts->gpus, agent_path);
 }
 
 // Started on another machine, which we have not asked anything.

@@ -67,8 +67,9 @@ std::unique_ptr<Starter> MakeRemoteStarter(
     out.agents_outlive = true;
     out.on_all_called = [file = secret.file] { RemoveSecretFile(file); };
   } else {
-    out.command = [agent_path](const std::vector<std::string>& hosts) {
-      return SrunCommand(hosts, agent_path);
+    out.command = [agent_path,
+                   gpus = spec.given_hosts->gpus](const std::vector<std::string>& hosts) {
+      return SrunCommand(hosts, gpus, agent_path);
     };
     out.ended_hosts = EndedHosts;
     out.environment = SrunEnvironment(OwnEnvironment());

@@ -22,6 +22,7 @@ struct GivenHosts {
   std::vector<HostEntry> hosts;  // in the scheduler's order; each with its slots
   std::string slots_are;         // "tasks", "GPUs", "CPUs"
   std::string here;              // the one that we are on; "" = none, or unknown
+  std::string gpus;              // of each, as srun wants it: "4", "a100:4"; "" = Slurm knows
 };
 
 }  // namespace muster

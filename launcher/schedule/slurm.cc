@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -84,6 +85,26 @@ void SetSlots(const std::vector<uint32_t>& slots, absl::string_view what, GivenH
     out.hosts[i].slots_given = true;
   }
   out.slots_are = std::string(what);
+}
+
+// What a step is to ask for. One of a task a node would get the GPUs of a single task where the job
+// has some for each. Uneven ones cannot be had in one step.
+absl::StatusOr<std::string> GpusEach(const Variables& environment, size_t hosts) {
+  if (const auto* each = First(environment, {"SLURM_GPUS_PER_NODE"})) {
+    return each->second;
+  }
+  const auto* each = First(environment, {"SLURM_GPUS_PER_TASK"});
+  const auto* tasks = First(environment, {"SLURM_TASKS_PER_NODE"});
+  if (each == nullptr || tasks == nullptr || absl::StrContains(each->second, ',')) {
+    return "";
+  }
+  ASSIGN_OR_RETURN(const uint32_t gpus, Gpus(*each));
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> counts, NumberEach(*tasks, hosts));
+  if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) != counts.end()) {
+    return "";
+  }
+  const std::string type = each->second.substr(0, each->second.rfind(':') + 1);
+  return absl::StrCat(type, uint64_t{gpus} * counts.front());
 }
 
 // L2.
@@ -242,29 +263,38 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
     out.hosts.push_back(std::move(host));
   }
   RETURN_IF_ERROR(CountSlots(environment, place->step, out));
+  if (!place->step) {
+    ASSIGN_OR_RETURN(out.gpus, GpusEach(environment, out.hosts.size()));
+  }
   return std::optional<GivenHosts>(std::move(out));
 }
 
-std::vector<std::string> SrunOptions(const std::vector<std::string>& hosts) {
+std::vector<std::string> SrunOptions(const std::vector<std::string>& hosts,
+                                     const std::string& gpus) {
   const size_t n = hosts.size();
-  return {"srun",
-          absl::StrCat("--nodes=", n),
-          absl::StrCat("--ntasks=", n),
-          "--ntasks-per-node=1",
-          absl::StrCat("--nodelist=", CompressHostList(hosts)),
-          "--overlap",        // other steps run beside it
-          "--cpu-bind=none",  // all CPUs of the allocation; --exact would leave one
-          "--mpi=none",
-          "--kill-on-bad-exit=0",
-          "--wait=0",
-          "--no-kill",  // an agent's end is not the others'
-          "--export=ALL",
-          "--job-name=muster"};
+  std::vector<std::string> out = {
+      "srun",
+      absl::StrCat("--nodes=", n),
+      absl::StrCat("--ntasks=", n),
+      "--ntasks-per-node=1",
+      absl::StrCat("--nodelist=", CompressHostList(hosts)),
+      "--overlap",        // other steps run beside it
+      "--cpu-bind=none",  // all CPUs of the allocation; --exact would leave one
+      "--mpi=none",
+      "--kill-on-bad-exit=0",
+      "--wait=0",
+      "--no-kill",  // an agent's end is not the others'
+      "--export=ALL",
+      "--job-name=muster"};
+  if (!gpus.empty()) {
+    out.push_back(absl::StrCat("--gpus-per-node=", gpus));
+  }
+  return out;
 }
 
-std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts,
+std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts, const std::string& gpus,
                                      const std::string& agent_path) {
-  std::vector<std::string> out = SrunOptions(hosts);
+  std::vector<std::string> out = SrunOptions(hosts, gpus);
   out.insert(out.end(), {agent_path, "--dial"});
   return out;
 }

@@ -52,11 +52,12 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(
     const std::map<std::string, std::string>& environment);
 
 // srun and its options for one task on each of `hosts`, all in one step, which changes nothing for
-// others and takes nothing from them.
-std::vector<std::string> SrunOptions(const std::vector<std::string>& hosts);
+// others and takes nothing from them. `gpus`: GivenHosts::gpus.
+std::vector<std::string> SrunOptions(const std::vector<std::string>& hosts,
+                                     const std::string& gpus);
 
 // One agent on each of `hosts`. `agent_path`: the same on every node.
-std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts,
+std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts, const std::string& gpus,
                                      const std::string& agent_path);
 
 // `own` ("K=V") without what srun would take for options, and what an outer step says of itself.

@@ -128,6 +128,29 @@ def test_what_the_command_says_of_the_place_counts_more_than_the_step(slurm):
     assert result.code == 2 and "--nnodes 3: srun has started launch on 2 nodes" in result.errors, result
 
 
+GPUS = {
+    "--gpus-per-node=2": "GPUs",
+    "--gres=gpu:2": "GPUs",
+    "-n4 --ntasks-per-node=2 --gpus-per-task=1": "tasks",
+}
+
+
+@pytest.mark.parametrize("options", GPUS)
+def test_workers_follow_the_gpus_and_see_those_that_slurm_gives(slurm, options):
+    """Those of the script's own node, and those of a step."""
+    show = "echo $RANK/$WORLD_SIZE on $(hostname) gpus $CUDA_VISIBLE_DEVICES, step $SLURM_STEP_GPUS"
+    text = slurm.run(f"exec {LAUNCH} bash -c '{show}'", "-N2", "-w", "node0,node1", *options.split())
+    found = ranks(text)
+    assert sorted(found) == [0, 1, 2, 3] and f"as many as its {GPUS[options]}" in text, text
+    assert all(rest.startswith(f"/4 on node{rank // 2} gpus 0,1, step") for rank, rest in found.items()), text
+    assert found[2].endswith("step 0,1") and found[3].endswith("step 0,1"), text
+
+
+def test_a_step_s_tasks_follow_the_gpus_of_their_nodes(slurm):
+    result = slurm.alloc(f"srun --ntasks-per-node=1 {LAUNCH} bash -c 'echo $RANK/$WORLD_SIZE on $CUDA_VISIBLE_DEVICES'", "-N2", "--gres=gpu:3")
+    assert ranks(result.text) == {rank: "/6 on 0,1,2" for rank in range(6)}, result
+
+
 # A submit host that the nodes cannot connect to
 
 PORTS = "5000-5009"

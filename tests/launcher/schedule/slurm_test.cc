@@ -236,10 +236,40 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Slurm, OneStepStartsAnAgentOnEachHost) {
   EXPECT_THAT(
-      SrunCommand({"node1", "node7"}, "/opt/muster-agent"),
+      SrunCommand({"node1", "node7"}, "", "/opt/muster-agent"),
       ElementsAre("srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=node[1,7]",
                   "--overlap", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0",
                   "--no-kill", "--export=ALL", "--job-name=muster", "/opt/muster-agent", "--dial"));
+}
+
+struct Asked {
+  const char* environment;
+  const char* gpus;
+};
+
+class SlurmGpus : public testing::TestWithParam<Asked> {};
+
+TEST_P(SlurmGpus, AreAskedForTheStepToo) {
+  const auto given = HostsOfSlurm(
+      Env(absl::StrCat("SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a,b ", GetParam().environment)));
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ((*given)->gpus, GetParam().gpus);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Captured, SlurmGpus,
+    testing::Values(Asked{"SLURM_TASKS_PER_NODE=1(x2)", ""},
+                    Asked{"SLURM_GPUS_PER_NODE=a100:4", "a100:4"},
+                    Asked{"SLURM_GPUS_ON_NODE=2", ""},  // --gres: a step has them all
+                    Asked{"SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=3(x2)", "3"},
+                    Asked{"SLURM_GPUS_PER_TASK=a100:2 SLURM_TASKS_PER_NODE=3(x2)", "a100:6"},
+                    Asked{"SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=3,1", ""},
+                    Asked{"SLURM_GPUS_PER_TASK=a:1,b:1 SLURM_TASKS_PER_NODE=3(x2)", ""},
+                    Asked{"SLURM_GPUS_PER_NODE=4 SLURM_STEP_NODELIST=a,b SLURM_STEP_NUM_TASKS=1",
+                          ""}));
+
+TEST(Slurm, TheStepAsksForTheGpusOfANode) {
+  EXPECT_THAT(SrunOptions({"a"}, "a100:2"), testing::Contains("--gpus-per-node=a100:2"));
 }
 
 TEST(Slurm, SrunSaysWhoseAgentsHaveFailed) {
