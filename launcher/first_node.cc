@@ -281,10 +281,10 @@ int RunOnFirstNode(uv_loop_t* loop, const JobSpec& spec, const std::string& agen
   std::vector<std::string> environment = SrunEnvironment(OwnEnvironment());
   environment.push_back(absl::StrCat(kEnvTypedSlurm, "=", PackSlurmVariables(OwnEnvironment())));
   const std::string launch = absl::StrCat(agent_path.substr(0, agent_path.rfind('/')), "/launch");
-  absl::StatusOr<Child> child = SpawnChild(
-      FirstNodeCommand(SrunOptions({spec.nodes.front().host.name}, spec.given_hosts->gpus), launch,
-                       spec.command_line),
-      std::move(environment));
+  absl::StatusOr<Child> child =
+      SpawnChild(FirstNodeCommand(SrunOptions(*spec.given_hosts, {spec.nodes.front().host.name}),
+                                  launch, spec.command_line),
+                 std::move(environment));
   if (!child.ok()) {
     LogError(child.status().message());
     return kExitFailed;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -124,7 +125,12 @@ std::vector<std::string> StepCommand(const JobSpec& spec, const std::string& hos
       hosts.push_back(node.host.name);
     }
   }
-  return SrunCommand(hosts, spec.given_hosts->gpus, agent_path);
+  for (const std::vector<std::string>& step : StepsFor(*spec.given_hosts, hosts)) {
+    if (std::find(step.begin(), step.end(), host) != step.end()) {
+      return SrunCommand(*spec.given_hosts, step, agent_path);
+    }
+  }
+  return {};
 }
 
 // Started on another machine, which we have not asked anything.

@@ -67,9 +67,11 @@ std::unique_ptr<Starter> MakeRemoteStarter(
     out.agents_outlive = true;
     out.on_all_called = [file = secret.file] { RemoveSecretFile(file); };
   } else {
-    out.command = [agent_path,
-                   gpus = spec.given_hosts->gpus](const std::vector<std::string>& hosts) {
-      return SrunCommand(hosts, gpus, agent_path);
+    out.steps = [&spec](const std::vector<std::string>& hosts) {
+      return StepsFor(*spec.given_hosts, hosts);
+    };
+    out.command = [&spec, agent_path](const std::vector<std::string>& hosts) {
+      return SrunCommand(*spec.given_hosts, hosts, agent_path);
     };
     out.ended_hosts = EndedHosts;
     out.environment = SrunEnvironment(OwnEnvironment());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,12 @@ constexpr const char* StepProgram(Scheduler scheduler) {
 
 struct GivenHosts {
   Scheduler scheduler = Scheduler::kSlurm;
-  std::string job;               // "Slurm job 17", for people
+  std::string job;               // "Slurm job 17", of an array "Slurm job 12_3", for people
   std::vector<HostEntry> hosts;  // in the scheduler's order; each with its slots
   std::string slots_are;         // "tasks", "GPUs", "CPUs"
   std::string here;              // the one that we are on; "" = none, or unknown
   std::string gpus;              // of each, as srun wants it: "4", "a100:4"; "" = Slurm knows
+  std::map<std::string, uint32_t> het_group;  // of a host, in a heterogeneous job; else empty
 };
 
 }  // namespace muster

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "launcher/schedule/hostlist.h"
 #include "proto/base/env_names.h"
 #include "proto/base/limits.h"
@@ -161,6 +162,15 @@ std::optional<Place> PlaceOf(const Variables& environment) {
   return out;
 }
 
+// For people; of an array as squeue writes it.
+std::string JobName(const Variables& environment, const std::string& id) {
+  const auto* array = First(environment, {"SLURM_ARRAY_JOB_ID"});
+  const auto* task = First(environment, {"SLURM_ARRAY_TASK_ID"});
+  return array == nullptr || task == nullptr
+             ? absl::StrCat("Slurm job ", id)
+             : absl::StrCat("Slurm job ", array->second, "_", task->second);
+}
+
 absl::StatusOr<std::vector<std::string>> NamesIn(const Variables::value_type& list) {
   absl::StatusOr<std::vector<std::string>> names = ExpandHostList(list.second);
   return names.ok() ? std::move(names) : NotSlurms(list, names.status().message());
@@ -214,6 +224,52 @@ bool IsOfJob(absl::string_view name) {
 
 }  // namespace
 
+namespace {
+
+// A heterogeneous job says of each component what another job says of itself, with the component's
+// number behind the name; names without are those of the first, or missing.
+absl::StatusOr<std::optional<GivenHosts>> HostsOfComponents(const Variables::value_type& size,
+                                                            const Variables& environment) {
+  uint32_t groups = 0;
+  if (!absl::SimpleAtoi(size.second, &groups) || groups == 0 || groups > kNodesMax) {
+    return NotSlurms(size, absl::StrCat("want 1..", kNodesMax));
+  }
+  GivenHosts out;
+  for (uint32_t group = 0; group < groups; ++group) {
+    Variables own = {{"SLURM_JOB_ID", "0"}};
+    const std::string suffix = absl::StrCat("_HET_GROUP_", group);
+    for (const auto& [name, value] : environment) {
+      if (absl::string_view base = name; absl::ConsumeSuffix(&base, suffix)) {
+        own[std::string(base)] = value;
+      }
+    }
+    ASSIGN_OR_RETURN(const std::optional<GivenHosts> one, HostsOfSlurm(own));
+    if (!one) {
+      return NotSlurms(size, absl::StrCat("SLURM_JOB_NODELIST", suffix, " is not set"));
+    }
+    out.slots_are =
+        group == 0 || out.slots_are == one->slots_are ? one->slots_are : "tasks, GPUs or CPUs";
+    for (const HostEntry& host : one->hosts) {
+      const bool known = !out.het_group.emplace(host.name, group).second;
+      if (!known) {
+        out.hosts.push_back(host);
+        continue;
+      }
+      std::find_if(out.hosts.begin(), out.hosts.end(), [&host](const HostEntry& there) {
+        return there.name == host.name;
+      })->slots += host.slots;  // two components share it
+    }
+  }
+  const auto* job = First(environment, {"SLURM_JOB_ID", "SLURM_JOB_ID_HET_GROUP_0"});
+  out.job = JobName(environment, job == nullptr ? "?" : job->second);
+  if (const auto* here = First(environment, {"SLURMD_NODENAME"})) {
+    out.here = here->second;
+  }
+  return std::optional<GivenHosts>(std::move(out));
+}
+
+}  // namespace
+
 absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment, PortRange ports) {
   const std::optional<Place> place = PlaceOf(environment);
   const auto* tasks = First(environment, {"SLURM_STEP_NUM_TASKS"});
@@ -234,7 +290,7 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment
   ASSIGN_OR_RETURN(const uint32_t step,
                    NumberOf(environment, {"SLURM_STEP_ID", "SLURM_STEPID"}, kAny));
   StepTask out;
-  out.step = absl::StrCat("Slurm job ", job, ", step ", step);
+  out.step = absl::StrCat(JobName(environment, place->job->second), ", step ", step);
   out.job_id = absl::StrCat("slurm-", job, ".", step);
   out.first_host = names.front();
   const PortRange range = ports.Any() ? kStepPorts : ports;
@@ -247,13 +303,18 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment
 }
 
 absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environment) {
+  const auto* het = First(environment, {"SLURM_HET_SIZE"});
+  if (het != nullptr && First(environment, {"SLURM_STEP_NODELIST"}) == nullptr &&
+      environment.count(kEnvJobId) == 0) {
+    return HostsOfComponents(*het, environment);
+  }
   const std::optional<Place> place = PlaceOf(environment);
   if (!place) {
     return std::nullopt;
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(*place->nodes));
   GivenHosts out;
-  out.job = absl::StrCat("Slurm job ", place->job->second);
+  out.job = JobName(environment, place->job->second);
   if (const auto* here = First(environment, {"SLURMD_NODENAME"})) {
     out.here = here->second;
   }
@@ -269,8 +330,7 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
   return std::optional<GivenHosts>(std::move(out));
 }
 
-std::vector<std::string> SrunOptions(const std::vector<std::string>& hosts,
-                                     const std::string& gpus) {
+std::vector<std::string> SrunOptions(const GivenHosts& job, const std::vector<std::string>& hosts) {
   const size_t n = hosts.size();
   std::vector<std::string> out = {
       "srun",
@@ -286,15 +346,32 @@ std::vector<std::string> SrunOptions(const std::vector<std::string>& hosts,
       "--no-kill",  // an agent's end is not the others'
       "--export=ALL",
       "--job-name=muster"};
-  if (!gpus.empty()) {
-    out.push_back(absl::StrCat("--gpus-per-node=", gpus));
+  if (!job.gpus.empty()) {
+    out.push_back(absl::StrCat("--gpus-per-node=", job.gpus));
+  }
+  if (const auto group = job.het_group.find(hosts.front()); group != job.het_group.end()) {
+    out.push_back(absl::StrCat("--het-group=", group->second));
   }
   return out;
 }
 
-std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts, const std::string& gpus,
+std::vector<std::vector<std::string>> StepsFor(const GivenHosts& job,
+                                               const std::vector<std::string>& hosts) {
+  std::map<uint32_t, std::vector<std::string>> steps;
+  for (const std::string& host : hosts) {
+    const auto group = job.het_group.find(host);
+    steps[group == job.het_group.end() ? 0 : group->second].push_back(host);
+  }
+  std::vector<std::vector<std::string>> out;
+  for (auto& [group, of_group] : steps) {
+    out.push_back(std::move(of_group));
+  }
+  return out;
+}
+
+std::vector<std::string> SrunCommand(const GivenHosts& job, const std::vector<std::string>& hosts,
                                      const std::string& agent_path) {
-  std::vector<std::string> out = SrunOptions(hosts, gpus);
+  std::vector<std::string> out = SrunOptions(job, hosts);
   out.insert(out.end(), {agent_path, "--dial"});
   return out;
 }

@@ -5,6 +5,7 @@
 //  L1 in an allocation (sbatch, salloc) the job's variables count, in a step (srun) the step's:
 //     SLURM_PROCID and its kin exist in a batch script, too, and say nothing. The shell of an
 //     interactive allocation may be a step of its own, which is none of ours;
+//     A heterogeneous job is all of its components, each with its counts, one behind the other;
 //  L2 slots of a host = its tasks where tasks were asked for, else its GPUs, else its CPUs;
 //  L3 srun gets a command line that is whole: no variable of the job changes it;
 //  L4 in a step of one task a node each task is a node of the job, and all of them know the same:
@@ -51,14 +52,17 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(
 absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(
     const std::map<std::string, std::string>& environment);
 
-// srun and its options for one task on each of `hosts`, all in one step, which changes nothing for
-// others and takes nothing from them. `gpus`: GivenHosts::gpus.
-std::vector<std::string> SrunOptions(const std::vector<std::string>& hosts,
-                                     const std::string& gpus);
+// srun and its options for one task on each of `hosts`, all of one component, in one step, which
+// changes nothing for others and takes nothing from them.
+std::vector<std::string> SrunOptions(const GivenHosts& job, const std::vector<std::string>& hosts);
 
 // One agent on each of `hosts`. `agent_path`: the same on every node.
-std::vector<std::string> SrunCommand(const std::vector<std::string>& hosts, const std::string& gpus,
+std::vector<std::string> SrunCommand(const GivenHosts& job, const std::vector<std::string>& hosts,
                                      const std::string& agent_path);
+
+// By component: srun takes several in one step, but gives stdin to the first of them alone.
+std::vector<std::vector<std::string>> StepsFor(const GivenHosts& job,
+                                               const std::vector<std::string>& hosts);
 
 // `own` ("K=V") without what srun would take for options, and what an outer step says of itself.
 std::vector<std::string> SrunEnvironment(const std::vector<std::string>& own);

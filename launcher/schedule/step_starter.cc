@@ -97,24 +97,31 @@ class StepStarter final : public Starter {
     if (waiting_.empty()) {
       return;
     }
-    if (!options_.command_of_one) {
-      return StartStep(std::exchange(waiting_, {}));
+    if (options_.command_of_one) {
+      while (!waiting_.empty() && Awaited() < kStartsAtOnceMax) {
+        const size_t index = waiting_.front();
+        waiting_.pop_front();
+        StartStep({nodes_.at(index).target.host});
+      }
+      return;
     }
-    while (!waiting_.empty() && Awaited() < kStartsAtOnceMax) {
-      const size_t index = waiting_.front();
-      waiting_.pop_front();
-      StartStep({index});
+    std::vector<std::string> hosts;
+    for (const size_t index : std::exchange(waiting_, {})) {
+      hosts.push_back(nodes_.at(index).target.host);
+    }
+    for (const std::vector<std::string>& step : options_.steps(hosts)) {
+      StartStep(step);
     }
   }
 
-  void StartStep(const std::deque<size_t>& nodes) {
+  void StartStep(const std::vector<std::string>& hosts) {
     absl::Status status = Listen();
     if (status.ok()) {
-      status = Spawn({nodes.begin(), nodes.end()});
+      status = Spawn(hosts);
     }
-    for (const size_t index : nodes) {
+    for (const std::string& host : hosts) {
       if (!status.ok()) {
-        Fail(index, std::string(status.message()));
+        Fail(Find(host)->first, std::string(status.message()));
       }
     }
   }
@@ -135,12 +142,7 @@ class StepStarter final : public Starter {
     return absl::OkStatus();
   }
 
-  absl::Status Spawn(const std::vector<size_t>& nodes) {
-    std::vector<std::string> hosts;
-    hosts.reserve(nodes.size());
-    for (const size_t index : nodes) {
-      hosts.push_back(nodes_.at(index).target.host);
-    }
+  absl::Status Spawn(const std::vector<std::string>& hosts) {
     const std::vector<std::string> argv =
         options_.command_of_one ? options_.command_of_one(hosts.front(), door_->ticket())
                                 : options_.command(hosts);
@@ -149,8 +151,9 @@ class StepStarter final : public Starter {
                           absl::StrJoin(argv, " ")));
     Step& step = steps_.emplace_back();
     step.pid = child.pid;
-    step.nodes = nodes;
-    for (const size_t index : nodes) {
+    for (const std::string& host : hosts) {
+      const size_t index = Find(host)->first;
+      step.nodes.push_back(index);
       nodes_.at(index).step = &step;
       if (callbacks_.on_spawned) {
         callbacks_.on_spawned(index, step.pid);

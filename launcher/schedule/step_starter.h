@@ -28,6 +28,8 @@ struct StepDoor {
 
 struct StepOptions {
   std::string program;  // "srun", for sentences
+  // Which of `hosts` one run of `command` starts together.
+  std::function<std::vector<std::vector<std::string>>(const std::vector<std::string>& hosts)> steps;
   // That starts one agent on each host (muster-agent --dial); our ticket comes on stdin.
   std::function<std::vector<std::string>(const std::vector<std::string>& hosts)> command;
   // In its place: that starts one agent, and has in its words what the ticket says.

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from harness import LAUNCH, PYTHON
+from harness import LAUNCH, PATIENCE, PYTHON, wait_for
 
 WHERE = "echo $RANK/$WORLD_SIZE on $(hostname) task $SLURM_PROCID.$SLURM_LOCALID of $SLURM_NTASKS, master $MASTER_ADDR"
 # Ends by itself a moment after it is asked to, as a program that writes a checkpoint.
@@ -126,6 +126,24 @@ def test_what_the_command_says_of_the_place_counts_more_than_the_step(slurm):
     assert result.text.split() == ["0/1", "0/1"] and result.code == 0, result
     result = slurm.alloc(f"srun -n2 {LAUNCH} --nnodes 3 true", "-N2")
     assert result.code == 2 and "--nnodes 3: srun has started launch on 2 nodes" in result.errors, result
+
+
+def test_a_heterogeneous_job_is_all_its_components(slurm):
+    """Each with its own counts, from a script on its first node and from salloc's shell."""
+    want = {0: "node0", 1: "node0", 2: "node1", 3: "node1", 4: "node1", 5: "node2"}
+    options = ["-N1", "-n2", "-w", "node0", ":", "-N2", "-n4", "-w", "node1,node2"]
+    text = slurm.run(f"exec {LAUNCH} bash -c '{WHERE}'", *options)
+    assert {rank: rest.split()[2] for rank, rest in ranks(text).items()} == want and "as many as its tasks" in text, text
+    result = slurm.alloc(f"{LAUNCH} bash -c '{WHERE}'; srun --het-group=0,1 --ntasks-per-node=1 -N1 -n1 {LAUNCH} -n 2 bash -c '{WHERE}'", *options)
+    assert len(ranks(result.text)) == 6 and result.text.count("/2 on node") == 2 and result.code == 0, result
+
+
+def test_jobs_of_an_array_are_jobs_of_their_own(slurm):
+    job = slurm.submit(f"exec {LAUNCH} --nproc-per-node 1 bash -c '{WHERE}, index '$SLURM_ARRAY_TASK_ID", "-N2", "-a", "4-5", "-o", f"{slurm.folder}/%a.out")
+    for index in (4, 5):
+        out = slurm.folder / f"{index}.out"
+        wait_for(lambda: out.exists() and len(ranks(out.read_text())) == 2, PATIENCE, 0.1, lambda: slurm.show(job))
+        assert out.read_text().count(f"index {index}") == 2
 
 
 GPUS = {

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 
 TEST(FirstNode, LaunchRunsThereWithTheSameWords) {
   const std::vector<std::string> command =
-      FirstNodeCommand(SrunOptions({"node1"}, ""), "/opt/bin/launch", {"-n", "2", "a b"});
+      FirstNodeCommand(SrunOptions({}, {"node1"}), "/opt/bin/launch", {"-n", "2", "a b"});
   EXPECT_EQ(command.front(), "srun");
   EXPECT_THAT(std::vector<std::string>(command.end() - 5, command.end()),
               ElementsAre("--unbuffered", "/opt/bin/launch", "-n", "2", "a b"));

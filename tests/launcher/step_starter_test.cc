@@ -27,6 +27,7 @@ class StepStarterTest : public StarterTest {
   void Srun(absl::Duration answer_timeout = absl::Seconds(50)) {
     StepOptions options;
     options.program = "srun";
+    options.steps = OneStep;
     options.command = [this](const std::vector<std::string>& hosts) {
       std::vector<std::string> command = {FAKE_SRUN, folder_};
       command.insert(command.end(), hosts.begin(), hosts.end());
@@ -65,6 +66,9 @@ class StepStarterTest : public StarterTest {
     options.answer_timeout = answer_timeout;
     options.listen = Listen;
     Use(MakeStepStarter(loop_.get(), options));
+  }
+  static std::vector<std::vector<std::string> > OneStep(const std::vector<std::string>& hosts) {
+    return {hosts};
   }
   static absl::StatusOr<StepDoor> Listen() {
     absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
@@ -212,6 +216,7 @@ TEST_F(StepStarterTest, OnlySoManyCommandsAreAwaitedAtOnce) {
 TEST_F(StepStarterTest, AMissingProgramIsSaid) {
   StepOptions options;
   options.program = "srun";
+  options.steps = OneStep;
   options.command = [](const std::vector<std::string>&) {
     return std::vector<std::string>{"/nonexistent/srun"};
   };
@@ -225,6 +230,7 @@ TEST_F(StepStarterTest, AMissingProgramIsSaid) {
 TEST_F(StepStarterTest, NoPortIsSaid) {
   StepOptions options;
   options.program = "srun";
+  options.steps = OneStep;
   options.listen = [] { return absl::ResourceExhaustedError("no port of 20000-20001 is free"); };
   Use(MakeStepStarter(loop_.get(), options));
   EXPECT_EQ(FailureOf("node1"), "node1: no port of 20000-20001 is free");

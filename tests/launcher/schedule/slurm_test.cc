@@ -101,6 +101,36 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"no counts at all", "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node[0,3]",
              "node0:1 node3:1 (nodes)"}));
 
+// As captured of `salloc -N1 -n2 : -N2 -n4`; a batch script has the first component's names, too.
+constexpr char kHet[] =
+    "SLURM_HET_SIZE=2 SLURM_JOB_ID=3 SLURM_NTASKS=6 SLURM_JOB_ID_HET_GROUP_0=3 "
+    "SLURM_JOB_ID_HET_GROUP_1=4 SLURM_JOB_NODELIST_HET_GROUP_0=node0 "
+    "SLURM_JOB_NODELIST_HET_GROUP_1=node[1-2] SLURM_NTASKS_HET_GROUP_0=2 "
+    "SLURM_NTASKS_HET_GROUP_1=4 SLURM_TASKS_PER_NODE_HET_GROUP_0=2 "
+    "SLURM_TASKS_PER_NODE_HET_GROUP_1=3,1 ";
+
+TEST(Slurm, AHeterogeneousJobIsAllItsComponents) {
+  for (const char* more : {"", "SLURM_JOB_NODELIST=node0 SLURM_TASKS_PER_NODE=2"}) {
+    const auto given = HostsOfSlurm(Env(absl::StrCat(kHet, more)));
+    ASSERT_TRUE(given.ok()) << given.status();
+    EXPECT_EQ(Describe(**given), "node0:2 node1:3 node2:1 (tasks)");
+    EXPECT_EQ((*given)->job, "Slurm job 3");
+    EXPECT_THAT(StepsFor(**given, {"node2", "node0", "node1"}),
+                ElementsAre(ElementsAre("node0"), ElementsAre("node2", "node1")));
+    EXPECT_THAT(SrunOptions(**given, {"node2"}), testing::Contains("--het-group=1"));
+  }
+  const auto shared = HostsOfSlurm(
+      Env("SLURM_HET_SIZE=2 SLURM_JOB_NODELIST_HET_GROUP_0=a SLURM_JOB_NODELIST_HET_GROUP_1=a,b "
+          "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0=2 SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=3,4"));
+  EXPECT_EQ(Describe(**shared), "a:5 b:4 (CPUs)");
+}
+
+TEST(Slurm, AJobOfAnArrayIsCalledAsSqueueCallsIt) {
+  const auto given = HostsOfSlurm(
+      Env("SLURM_JOB_ID=13 SLURM_ARRAY_JOB_ID=12 SLURM_ARRAY_TASK_ID=7 SLURM_JOB_NODELIST=a"));
+  EXPECT_EQ((*given)->job, "Slurm job 12_7");
+}
+
 TEST(Slurm, OutsideOfAJobThereIsNothing) {
   for (const char* none : {"", "SLURM_CONF=/etc/slurm.conf", "SLURM_JOB_ID=3",
                            "SLURM_JOB_NODELIST=a", "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=",
@@ -136,7 +166,10 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"SLURM_JOB_NODELIST=a SLURM_TASKS_PER_NODE=4000000", "want 1.."},
         Bad{"SLURM_JOB_NODELIST=a SLURM_GPUS_PER_NODE=many", "SLURM_GPUS_PER_NODE=many: want a"},
         Bad{"SLURM_JOB_NODELIST=a SLURM_GPUS_PER_NODE=99999999999", "want a number of GPUs"},
-        Bad{"SLURM_JOB_NODELIST=a[1-9999999]", "SLURM_JOB_NODELIST="}));
+        Bad{"SLURM_JOB_NODELIST=a[1-9999999]", "SLURM_JOB_NODELIST="},
+        Bad{"SLURM_HET_SIZE=x SLURM_JOB_NODELIST=a", "SLURM_HET_SIZE=x: want 1.."},
+        Bad{"SLURM_HET_SIZE=2 SLURM_JOB_NODELIST_HET_GROUP_0=a",
+            "SLURM_HET_SIZE=2: SLURM_JOB_NODELIST_HET_GROUP_1 is not set"}));
 
 // As captured of `srun --ntasks-per-node=1` in an allocation of two nodes; what follows replaces.
 std::map<std::string, std::string> Task(absl::string_view text) {
@@ -236,7 +269,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Slurm, OneStepStartsAnAgentOnEachHost) {
   EXPECT_THAT(
-      SrunCommand({"node1", "node7"}, "", "/opt/muster-agent"),
+      SrunCommand({}, {"node1", "node7"}, "/opt/muster-agent"),
       ElementsAre("srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=node[1,7]",
                   "--overlap", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0",
                   "--no-kill", "--export=ALL", "--job-name=muster", "/opt/muster-agent", "--dial"));
@@ -269,7 +302,9 @@ INSTANTIATE_TEST_SUITE_P(
                           ""}));
 
 TEST(Slurm, TheStepAsksForTheGpusOfANode) {
-  EXPECT_THAT(SrunOptions({"a"}, "a100:2"), testing::Contains("--gpus-per-node=a100:2"));
+  GivenHosts given;
+  given.gpus = "a100:2";
+  EXPECT_THAT(SrunOptions(given, {"a"}), testing::Contains("--gpus-per-node=a100:2"));
 }
 
 TEST(Slurm, SrunSaysWhoseAgentsHaveFailed) {
