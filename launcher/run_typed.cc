@@ -210,7 +210,8 @@ class TypedJob {
       StopJob(signo, now);
     };
     out.on_pass = [this](int signo) {
-      if (server_ != nullptr) {
+      const bool others_hear_it = spec_.slurm.has_value() && spec_.slurm->many_tasks;
+      if (server_ != nullptr && !others_hear_it) {
         server_->Post(spec_.plan.job_id, SignalAsked{signo});
       } else {
         agent_->PassSignal(signo);

@@ -42,6 +42,8 @@ absl::StatusOr<std::optional<SlurmJob>> ReadSlurmJob(
   }
   out.in_script =
       environment.count("SLURMD_NODENAME") != 0 && environment.count("SLURM_STEP_ID") == 0;
+  ASSIGN_OR_RETURN(const uint32_t tasks, NumberOf(environment, "SLURM_STEP_NUM_TASKS"));
+  out.many_tasks = tasks > 1;
   ASSIGN_OR_RETURN(out.restarts, NumberOf(environment, "SLURM_RESTART_COUNT"));
   return std::optional<SlurmJob>(std::move(out));
 }

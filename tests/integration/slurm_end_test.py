@@ -44,6 +44,18 @@ def test_a_signal_of_scancel_reaches_each_worker_once_and_the_job_goes_on(slurm,
     all_told(slurm, "SIGUSR1", "SIGUSR2", "SIGUSR1", "SIGTERM", "saved")
 
 
+def test_a_signal_to_a_launch_on_every_node_reaches_each_worker_once(slurm):
+    """Each of them hears it from Slurm, and passes it on to its own workers alone."""
+    typed = f"{LAUNCH} --nnodes 2 --nproc-per-node 2 --rdzv-endpoint node0:29471 {TOLD}"
+    job = slurm.submit(f"exec srun --ntasks-per-node=1 {typed}", "-N2", "-w", "node0,node1")
+    slurm.expect(job, "runs", 4)
+    slurm.cancel(job, "-s", "USR1")
+    all_told(slurm, "SIGUSR1")
+    slurm.cancel(job, "-s", "TERM")
+    all_told(slurm, "SIGUSR1", "SIGTERM", "saved")
+    slurm.wait(job)
+
+
 @pytest.mark.parametrize("how", HOW)
 def test_sigterm_of_scancel_stops_the_job_and_its_workers_save(slurm, how):
     job = slurm.submit(f"exec {RUN}", "-N2")

@@ -39,6 +39,14 @@ TEST(SlurmJob, ABatchScriptIsToldFromShellsAndTasks) {
   }
 }
 
+TEST(SlurmJob, OneTaskOfSeveralIsSentWhatAllAre) {
+  for (const auto& [tasks, many] : {std::pair("1", false), std::pair("2", true)}) {
+    const auto job = ReadSlurmJob({{"SLURM_JOB_ID", "3"}, {"SLURM_STEP_NUM_TASKS", tasks}});
+    ASSERT_TRUE(job.ok() && job->has_value());
+    EXPECT_EQ((*job)->many_tasks, many);
+  }
+}
+
 TEST(SlurmJob, OutsideAndInAWorkerThereIsNone) {
   const Variables none[] = {{},
                             {{"SLURM_JOB_ID", ""}},
@@ -52,7 +60,7 @@ TEST(SlurmJob, OutsideAndInAWorkerThereIsNone) {
 }
 
 TEST(SlurmJob, WhatIsNoNumberIsRefusedByName) {
-  for (const char* name : {"SLURM_JOB_END_TIME", "SLURM_RESTART_COUNT"}) {
+  for (const char* name : {"SLURM_JOB_END_TIME", "SLURM_RESTART_COUNT", "SLURM_STEP_NUM_TASKS"}) {
     for (const char* value : {"soon", "-1", "1.5", "99999999999"}) {
       const auto job = ReadSlurmJob({{"SLURM_JOB_ID", "3"}, {name, value}});
       EXPECT_THAT(std::string(job.status().message()),
