@@ -38,22 +38,24 @@ TEST_P(BatchShell, EndsUnheard) {
   EXPECT_EQ(ShellEndsUnheard(GetParam().ancestors), GetParam().want) << GetParam().what;
 }
 
-const ProcessStatus kShell{"slurm_script", 2, false};
-const ProcessStatus kWithTrap{"slurm_script", 2, true};
-const ProcessStatus kStepd{"slurmstepd", 1, true};
-const ProcessStatus kInit{"init", 0, true};
+ProcessStatus Shell() { return {"slurm_script", 2, false}; }
+ProcessStatus WithTrap() { return {"slurm_script", 2, true}; }
+ProcessStatus Stepd() { return {"slurmstepd", 1, true}; }
+ProcessStatus Init() { return {"init", 0, true}; }
 
 INSTANTIATE_TEST_SUITE_P(
     Ancestors, BatchShell,
-    testing::Values(
-        Case{"a child of the shell", {kShell, kStepd, kInit}, true},
-        Case{"with a trap", {kWithTrap, kStepd, kInit}, false},
-        Case{"exec launch", {kStepd, kInit}, false},
-        Case{"make minds, the script does not", {{"make", 3, true}, kShell, kStepd, kInit}, true},
-        Case{"make does not mind, the script does",
-             {{"make", 3, false}, kWithTrap, kStepd, kInit},
-             false},
-        Case{"no Slurm", {kShell, kInit}, false}, Case{"nothing to read", {}, false}));
+    testing::Values(Case{"a child of the shell", {Shell(), Stepd(), Init()}, true},
+                    Case{"with a trap", {WithTrap(), Stepd(), Init()}, false},
+                    Case{"exec launch", {Stepd(), Init()}, false},
+                    Case{"make minds, the script does not",
+                         {{"make", 3, true}, Shell(), Stepd(), Init()},
+                         true},
+                    Case{"make does not mind, the script does",
+                         {{"make", 3, false}, WithTrap(), Stepd(), Init()},
+                         false},
+                    Case{"no Slurm", {Shell(), Init()}, false},
+                    Case{"nothing to read", {}, false}));
 
 TEST(Ancestors, OursEndAtTheFirstProcess) {
   const std::vector<ProcessStatus> ancestors = Ancestors();
