@@ -113,6 +113,13 @@ void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan)
   output.partial_err = isatty(STDERR_FILENO) != 0;
 }
 
+void RunInOwnFolder(WorkPlan& plan) {
+  plan.wdir = plan.wdir.empty() ? OwnFolder() : plan.wdir;
+  for (FurtherProgram& program : plan.further) {
+    program.wdir = program.wdir.empty() ? OwnFolder() : program.wdir;
+  }
+}
+
 void LogRound(const RoundStarted& round) {
   LogDebug(absl::StrCat("round ", round.round.n,
                         " starts: ", Plural(round.world_size, "worker", "workers"), " on ",

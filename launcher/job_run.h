@@ -45,6 +45,9 @@ bool ManyWorkers(const JobSpec& spec);
 // What depends on the world's size and on where our output goes: prefix, growing lines, log folder.
 void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan);
 
+// Programs for which nothing else is said run in the folder that launch is in.
+void RunInOwnFolder(WorkPlan& plan);
+
 // For --verbose.
 void LogRound(const RoundStarted& round);
 

@@ -14,7 +14,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/core/programs.h"
-#include "agent/core/ship_dir.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "launcher/explain_env.h"
@@ -217,9 +216,6 @@ int ShowEnvironment(const JobSpec& spec) {
   WorkPlan work = spec.plan;
   TakeNodeOverrides(spec, NameOfNode(spec, node, *facts),
                     numbered ? std::optional<uint32_t>(node.node_rank) : std::nullopt, work);
-  if (!spec.ship.empty()) {
-    SetShipDir("/tmp/muster-ship-XXXXXX", work);  // its name is made up by the node
-  }
   const std::vector<PreparedProgram> programs = PreparePrograms(work, OwnEnvironment());
   const PreparedProgram& program = programs[ProgramOf(work, rank)];
   LocalRank local;

@@ -32,6 +32,7 @@
 #include "launcher/schedule/ssh_starter.h"
 #include "launcher/ship/ship_files.h"
 #include "launcher/ship/shipper.h"
+#include "launcher/start_failures.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
@@ -71,6 +72,10 @@ class HostsJob {
         signals_(loop, SignalCallbacks(), spec_.stop_signals, spec_.keeper_fd),
         pause_timer_(loop, UserSignals::SuspendSelf),
         check_threads_(loop, [this] { threads_ = CheckThreads(kThreadsOfGrpc); }),
+        failed_starts_(loop, spec_.nodes.size(),
+                       [this](size_t index, const std::string& reason) {
+                         server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), reason});
+                       }),
         local_(MakeLocalStarter(loop, agent_path)),
         remote_(MakeRemoteStarter(loop, spec_, secret_, agent_path,
                                   [this](const std::string& why) { OnUnreachable(why); })) {
@@ -150,6 +155,7 @@ class HostsJob {
   Starter::Callbacks StarterCallbacks() {
     Starter::Callbacks out;
     out.on_connected = [this](size_t index, UniqueFd socket) {
+      failed_starts_.Succeeded();
       StartStdin();
       if (shipper_) {
         shipper_->Add(index, std::move(socket));
@@ -161,7 +167,7 @@ class HostsJob {
       if (shipper_) {
         shipper_->NotComing();
       }
-      server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), reason});
+      failed_starts_.Failed(index, reason);
     };
     out.on_exit = [this](size_t index, const std::string& how) {
       if (!over_) {
@@ -214,13 +220,6 @@ class HostsJob {
       }
     };
     return out;
-  }
-
-  static void RunHere(WorkPlan& plan) {
-    plan.wdir = plan.wdir.empty() ? OwnFolder() : plan.wdir;
-    for (FurtherProgram& program : plan.further) {
-      program.wdir = program.wdir.empty() ? OwnFolder() : program.wdir;
-    }
   }
 
   void OnUnreachable(const std::string& why) {
@@ -292,7 +291,7 @@ class HostsJob {
     if (shipper_) {  // the agent has a folder of its own for the workers
       bootstrap.ship = shipper_->terms();
     } else {
-      RunHere(bootstrap.plan);
+      RunInOwnFolder(bootstrap.plan);
     }
     if (here) {  // our child has the descriptor limit that we raised for ourselves
       bootstrap.plan.limits.insert(bootstrap.plan.limits.begin(), own_limits_.begin(),
@@ -409,6 +408,7 @@ class HostsJob {
   Terminal window_;                 // --pty: as it is now
   bool window_is_new_ = false;      // the worker's node has not been told
   std::optional<Shipper> shipper_;  // --ship
+  StartFailures failed_starts_;
   std::unique_ptr<Starter> local_;
   std::unique_ptr<Starter> remote_;
   std::string route_to_;              // another machine of the job; "" = there is none

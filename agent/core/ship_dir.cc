@@ -14,19 +14,13 @@ std::string Below(const std::string& folder, const std::string& wdir) {
 
 }  // namespace
 
-void SetShipDir(const std::string& folder, WorkPlan& plan) {
+void RunInShipDir(const std::string& folder, WorkPlan& plan) {
   const std::string variable = absl::StrCat("MUSTER_SHIP_DIR=", folder);
+  plan.wdir = Below(folder, plan.wdir);
   plan.env_set.push_back(variable);
   for (FurtherProgram& program : plan.further) {
-    program.env_set.push_back(variable);
-  }
-}
-
-void RunInShipDir(const std::string& folder, WorkPlan& plan) {
-  SetShipDir(folder, plan);
-  plan.wdir = Below(folder, plan.wdir);
-  for (FurtherProgram& program : plan.further) {
     program.wdir = Below(folder, program.wdir);
+    program.env_set.push_back(variable);
   }
 }
 

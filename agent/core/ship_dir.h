@@ -7,11 +7,8 @@
 
 namespace muster {
 
-// Every worker finds it by MUSTER_SHIP_DIR.
-void SetShipDir(const std::string& folder, WorkPlan& plan);
-
-// Workers run there, too; one with a relative --wdir below it, one with an absolute --wdir where
-// that says.
+// Workers run there, one with a relative --wdir below it, one with an absolute --wdir where that
+// says; every one finds it by MUSTER_SHIP_DIR.
 void RunInShipDir(const std::string& folder, WorkPlan& plan);
 
 }  // namespace muster

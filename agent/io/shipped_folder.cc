@@ -84,11 +84,10 @@ void RemoveUnchanged(const ShipEntry& entry, const std::string& path) {
   if (lstat(path.c_str(), &info) != 0) {
     return;
   }
-  if (entry.kind == ShipKind::kLink && S_ISLNK(info.st_mode)) {
-    unlink(path.c_str());
-  } else if (entry.kind == ShipKind::kFile && S_ISREG(info.st_mode) &&
-             static_cast<uint64_t>(info.st_size) == entry.size &&
-             ModifiedNs(info) == entry.modified_ns) {
+  const bool same_file = S_ISREG(info.st_mode) &&
+                         static_cast<uint64_t>(info.st_size) == entry.size &&
+                         ModifiedNs(info) == entry.modified_ns;
+  if (entry.kind == ShipKind::kLink ? S_ISLNK(info.st_mode) : same_file) {
     unlink(path.c_str());
   }
 }

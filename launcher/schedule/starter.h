@@ -17,7 +17,9 @@
 
 namespace muster {
 
-inline constexpr size_t kStartsAtOnceMax = 32;  // sshd's and the shell's own limits, keys agents
+// More hardly come sooner: ssh's key exchange takes this machine's cores, and an agent of keys, or
+// a host that all are reached through, takes one at a time.
+inline constexpr size_t kStartsAtOnceMax = 64;
 
 struct StartTarget {
   size_t index = 0;  // of the node in the caller's list; handed back in the callbacks

@@ -260,3 +260,10 @@ def test_an_srun_that_is_not_there_is_named(slurm):
 def test_the_plan_names_the_command(slurm):
     result = slurm.alloc(f"{LAUNCH} --nproc-per-node 1 --plan true", "-N3")
     assert re.search(r"srun: srun --nodes=2 --ntasks=2 .*--nodelist=node\[1-2\]' .*muster-agent --dial", result.text), result
+
+
+def test_files_come_along_to_the_nodes_of_the_job(slurm):
+    """/tmp is each host's own; the launch of a batch script runs on the job's first node."""
+    script = f'mkdir /tmp/p && cd /tmp/p && echo "some data" >x && {LAUNCH} --nproc-per-node 1 --ship x bash -c "cat x; hostname; test $PWD != /tmp/p"; rm -r /tmp/p'
+    text = slurm.run(script.replace("$PWD", r"\$PWD"), "-N3")
+    assert text.count("some data") == 3 and all(f"node{i}" in text for i in range(3)), text
