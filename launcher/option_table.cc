@@ -91,7 +91,7 @@ constexpr OptionRow kTable[] = {
      "N", "", kCount, "workers on each node; with -n the last node gets the rest", SetPerNode},
     {OptionId::kHosts, kRequired, true,
      "--hosts -H --host -hosts -host -hostlist --hostlist -machine -machines", "LIST", "", kCount,
-     "start there over ssh: a:4,user@b,[::1]:2,node[01-16]:8 (:N slots)", AddHosts},
+     "start there over ssh: a:4,user@b,ssh://c:2222,node[01-16]:8 (:N slots)", AddHosts},
     {OptionId::kHostfile, kRequired, true, "--hostfile -f -hostfile -machinefile --machinefile",
      "FILE", "", kCount, "the same from a file: 'host', 'host slots=4', 'host:4', PBS, Slurm",
      AddHostfile},

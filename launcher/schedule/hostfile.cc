@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "launcher/schedule/hostlist.h"
 #include "proto/base/check.h"
 #include "proto/base/limits.h"
@@ -28,6 +29,14 @@ absl::StatusOr<uint32_t> ParseSlots(absl::string_view text) {
     return Want(absl::StrCat("1..", kWorkersPerNodeMax, " slots"), text);
   }
   return slots;
+}
+
+absl::StatusOr<uint16_t> ParsePort(absl::string_view text, absl::string_view behind) {
+  uint32_t port = 0;
+  if (!absl::SimpleAtoi(text, &port) || port < 1 || port > 65535) {
+    return Want(absl::StrCat("1..65535 after ", behind), text);
+  }
+  return static_cast<uint16_t>(port);
 }
 
 // Takes "user@" off the front of `item`.
@@ -57,10 +66,14 @@ std::string TakeIpv6(absl::string_view& item) {
   return address;
 }
 
-// One item: [user@]host-or-expression[:slots].
+// One item: [user@]host-or-expression[:slots], or as ssh has it: ssh://[user@]host[:port].
 absl::StatusOr<std::vector<HostEntry>> ParseItem(absl::string_view item) {
   const absl::string_view whole = item;
   HostEntry entry;
+  const bool uri = absl::ConsumePrefix(&item, "ssh://");
+  if (uri) {
+    absl::ConsumeSuffix(&item, "/");
+  }
   ASSIGN_OR_RETURN(entry.user, TakeUser(item));
   if (absl::StartsWith(item, "+")) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -78,8 +91,12 @@ absl::StatusOr<std::vector<HostEntry>> ParseItem(absl::string_view item) {
     if (!absl::ConsumePrefix(&item, ":")) {
       return Want("host or host:slots", whole);
     }
-    ASSIGN_OR_RETURN(entry.slots, ParseSlots(item));
-    entry.slots_given = true;
+    if (uri) {
+      ASSIGN_OR_RETURN(entry.port, ParsePort(item, "ssh://host:"));
+    } else {
+      ASSIGN_OR_RETURN(entry.slots, ParseSlots(item));
+      entry.slots_given = true;
+    }
   }
   std::vector<HostEntry> entries;
   for (std::string& name : names) {
@@ -151,11 +168,7 @@ absl::Status ParseWord(absl::string_view word, LineOptions& out) {
     }
     out.pattern.user = std::string(value);
   } else if (key == "port") {
-    uint32_t port = 0;
-    if (!absl::SimpleAtoi(value, &port) || port < 1 || port > 65535) {
-      return Want("1..65535 after port=", value);
-    }
-    out.pattern.port = static_cast<uint16_t>(port);
+    ASSIGN_OR_RETURN(out.pattern.port, ParsePort(value, "port="));
   } else if (key != "binding") {
     return Want("slots=N, max_slots=N, user=NAME, port=N or binding=... after the host", word);
   }

@@ -28,6 +28,7 @@ def test_names_of_the_ssh_configuration(shells, lab):
 
 
 def test_users_and_ports_of_the_list(shells, lab):
+    user = "root"  # who the lab's keys belong to
     sshd = ["/usr/sbin/sshd", "-D", "-p", "2222", "-f", str(lab.state / "ssh/sshd_config"), "-o", "PidFile=none", "-o", f"SetEnv=HOME={lab[1].home}"]
     extra = lab[1].popen(["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", *sshd])
     known = lab.state / "ssh/known_hosts"
@@ -38,6 +39,8 @@ def test_users_and_ports_of_the_list(shells, lab):
         file.write_text("root@node2\nnode1 port=2222\n")
         result = shells[0].run("--hostfile", file, "--nproc-per-node", "1", *WHERE)
         assert result.code == 0 and {r: h for r, (h, _) in where(result).items()} == {0: "node2", 1: "node1"}, result
+        result = shells[0].run("--hosts", f"ssh://{user}@node1:2222,node2", "--nproc-per-node", "1", *WHERE)
+        assert result.code == 0 and {r: h for r, (h, _) in where(result).items()} == {0: "node1", 1: "node2"}, result
         plan = shells[0].run("--hostfile", file, "--plan", "true")
         assert "ssh://node1:2222" in plan.text and "root@node2" in plan.text, plan
     finally:

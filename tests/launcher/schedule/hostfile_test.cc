@@ -102,6 +102,14 @@ TEST(HostListOption, ReadsSlotsUsersAndAddresses) {
   }
 }
 
+TEST(HostListOption, ReadsWhatSshCallsAUri) {
+  EXPECT_EQ(Text(*ParseHostList("ssh://a:2222,ssh://joe@b/,ssh://eva@[::1]:22,ssh://n[1-2]:3")),
+            "a!2222 joe@b eva@::1!22 n1!3 n2!3");
+  for (const char* bad : {"ssh://", "ssh://a:0", "ssh://a:65536", "ssh://a:x", "ssh://a/b"}) {
+    EXPECT_FALSE(ParseHostList(bad).ok()) << bad;
+  }
+}
+
 TEST(HostListOption, IsSaidAgainAsItWasMeant) {
   for (const char* text : {"a", "a:4,b:4", "node[0-3]", "node[0-3]:8", "[::1]:4,a", "a,b:2",
                            "[::1],[::2]", "n[1-2]:3,m:3"}) {
