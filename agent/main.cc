@@ -29,6 +29,9 @@
 #include "agent/io/shepherd.h"
 #include "agent/io/ship_taker.h"
 #include "agent/io/thread.h"
+#include "agent/io/worker_limits.h"
+#include "agent/probe/machine_facts.h"
+#include "agent/probe/node_checks.h"
 #include "agent/probe/run_probe.h"
 #include "proto/base/build_info.h"
 #include "proto/base/clock.h"
@@ -171,6 +174,17 @@ std::vector<UvSignal> HearScheduler(uv_loop_t* loop, AgentLoop& agent) {
   return out;
 }
 
+// What is wrong with this node, as far as that can be seen at once.
+std::vector<std::string> Doubts(const AgentLoop::Options& options, const NodeLimits& limits) {
+  const auto files =
+      std::find_if(limits.limits.begin(), limits.limits.end(),
+                   [](const ProcessLimit& limit) { return limit.resource == RLIMIT_NOFILE; });
+  const EnvBase& environment = options.programs.front().environment;
+  return QuickDoubts(options.facts.hostname,
+                     ReadQuickFacts(options.facts, files->value,
+                                    [&](const char* name) { return environment.Find(name); }));
+}
+
 // Until the job is over; the agent's exit status. `dialed`: that is 0 where launch knows the job's,
 // for a scheduler takes any other for a failure of its own step.
 int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, ShepherdProcess shepherd,
@@ -263,6 +277,9 @@ int RunOnChannel(Channel channel) {
   NodeLimits limits = LimitsOnNode(options->plan.limits, *worker_files, options->facts.hostname);
   if (!limits.warning.empty()) {
     LogWarning(limits.warning);
+  }
+  if (bootstrap->preflight) {
+    options->config.join.doubts = Doubts(*options, limits);
   }
   absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(std::move(limits.limits), remove_shipped);
   if (!shepherd.ok()) {

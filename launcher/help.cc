@@ -31,9 +31,6 @@ constexpr Example kExamples[] = {
     {"launch --nnodes 2 --nproc-per-node 16 --rdzv-endpoint node0:29400 train.py",
      "the same, typed on both machines in any order, as with torchrun"},
     {"launch --standalone --nnodes 2 --nproc-per-node 2 train.py", "try two nodes on one machine"},
-    {"launch doctor --hosts node0,node1",
-     "look at names, network, clocks, limits, versions of the nodes; what to do about what is "
-     "wrong"},
     {"launch --plan --hosts a:4,b:4 -n 1 ./server : -n 5 -x LR=0.1 ./worker",
      "by slots, as with mpirun: rank 0 on a runs one program, 1-5 another; --plan only shows it"},
 };
@@ -65,6 +62,10 @@ constexpr Example kJobCommands[] = {
     {"launch logs [-f] [-n N] JOB", "what it has printed, also after its end (--since 10m)"},
     {"launch stop [--now] JOB", "stop it, as Ctrl-C would"},
 };
+
+constexpr Example kDoctor = {"launch doctor [--json] [OPTIONS] [PROGRAM]",
+                             "look at the nodes of a job: names, network, clocks, limits, GPUs, "
+                             "versions, and what to do about what is wrong"};
 
 class Writer {
  public:
@@ -159,6 +160,8 @@ std::string HelpText(bool all, bool colour) {
   writer.Heading("Exit status");
   writer.Row("", kExit, kIndent);
   if (all) {
+    writer.Heading("When something is wrong with the nodes ('launch doctor --help' says more)");
+    writer.Row(kDoctor.command, kDoctor.says, kIndent + kLeftWidth + 2);
     writer.Heading("Detached jobs ('launch ps --help' and so on say more)");
     for (const Example& command : kJobCommands) {
       writer.Row(command.command, command.says, kIndent + kLeftWidth + 2);

@@ -53,6 +53,7 @@ enum class OptionId : uint8_t {
   kServe,
   kIface,
   kPortRange,
+  kNoPreflight,
   // the program and its surroundings
   kModule,
   kNoPython,
@@ -222,6 +223,8 @@ struct JobSpec {
   std::string master_addr;              // "" = of node rank 0, found out
   std::optional<uint16_t> master_port;  // 0 or none = reserved by us
   std::string local_addr;               // address other nodes shall use for this one
+
+  bool no_preflight = false;
 
   // --- when something ends ---
   uint32_t max_restarts = 0;

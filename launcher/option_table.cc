@@ -141,6 +141,9 @@ constexpr OptionRow kTable[] = {
     {OptionId::kPortRange, kRequired, false, "--port-range", "LOW-HIGH",
      "MPIEXEC_PORT_RANGE MPIR_CVAR_CH3_PORT_RANGE MPICH_PORT_RANGE", kMeet,
      "every port that launch chooses itself, on every node, is one of these", SetPortRange},
+    {OptionId::kNoPreflight, kNone, false, "--no-preflight", "", "", kMeet,
+     "agents do not look at their nodes beside the start (launch doctor does in full)",
+     SetFlag<&JobSpec::no_preflight>},
 
     {OptionId::kModule, kNone, true, "-m --module", "", "PET_MODULE", kProgram,
      "PROGRAM is a Python module, run with python3 -u -m", SetFlag<&JobSpec::module>},
@@ -353,7 +356,8 @@ constexpr OptionRow kTable[] = {
      "--report FILE has the exit code of each worker", kNoEffect},
 
     {OptionId::kHelp, kNone, true, "-h --help -help", "", "", kHelp, "this text", Shows},
-    {OptionId::kHelpAll, kNone, true, "--help-all", "", "", kHelp, "every option", Shows},
+    {OptionId::kHelpAll, kNone, true, "--help-all", "", "", kHelp,
+     "every option; launch doctor, ps, attach, logs, stop", Shows},
     {OptionId::kVersion, kNone, true, "-V --version -version", "", "", kHelp, "name of this build",
      Shows},
 };

@@ -26,6 +26,7 @@
 #include "launcher/jobs/job_id.h"
 #include "launcher/look_first.h"
 #include "launcher/node_overrides.h"
+#include "launcher/preflight.h"
 #include "launcher/proctable.h"
 #include "launcher/remote_starter.h"
 #include "launcher/schedule/local_starter.h"
@@ -114,8 +115,12 @@ class HostsJob {
       LogError(threads_.message());
       return kExitFailed;
     }
-    return ShowReport(spec_, spec_.plan.job_id,
-                      display_.nobody_reads() ? NobodyRead(report_) : report_);
+    const int code = ShowReport(spec_, spec_.plan.job_id,
+                                display_.nobody_reads() ? NobodyRead(report_) : report_);
+    if (report_.cause == CauseKind::kNeverFormed && PreflightWanted(spec_)) {
+      LogInfo(absl::StrCat("what is wrong with the nodes: ", DoctorLine(spec_)));
+    }
+    return code;
   }
 
  private:
@@ -131,6 +136,7 @@ class HostsJob {
     out.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
     out.on_round_started = [this](const std::string&, const RoundStarted& round) {
       LogRound(round);
+      ShowDoubts();
       SendStdin();
     };
     out.on_workers_started = [this](const std::string&, const WorkersStarted& all) {
@@ -309,6 +315,7 @@ class HostsJob {
     }
     bootstrap.terms = TermsOf(spec_);
     bootstrap.route_to = route_to_;
+    bootstrap.preflight = PreflightWanted(spec_);
     return target;
   }
 
@@ -361,8 +368,25 @@ class HostsJob {
     return state == nullptr ? 0 : WorkersLeft(*state);
   }
 
+  // What the agents have found wrong with their nodes; once.
+  void ShowDoubts() {
+    const RoundState* state = server_.FindJob(spec_.plan.job_id);
+    if (state == nullptr || std::exchange(doubts_shown_, true)) {
+      return;
+    }
+    std::vector<std::pair<std::string, std::vector<std::string>>> doubts;
+    for (const auto& [id, node] : state->nodes) {
+      doubts.emplace_back(ListName(static_cast<size_t>(std::max(node.join.node_rank, 0))),
+                          node.join.doubts);
+    }
+    for (const std::string& line : PreflightLines(spec_, doubts)) {
+      LogWarning(line);
+    }
+  }
+
   // The round machine is done; what was shown last may still be on its way to the terminal.
   void JobOver(const JobReport& report) {
+    ShowDoubts();
     report_ = report;
     over_ = true;
     unreachable_.clear();
@@ -419,6 +443,7 @@ class HostsJob {
   bool stdin_done_ = false;
   std::vector<std::unique_ptr<UvTimer>> start_failures_;  // about to be told to the master
   JobReport report_;
+  bool doubts_shown_ = false;
   bool over_ = false;
   bool ending_ = false;
   int left_to_stop_ = 0;  // starters

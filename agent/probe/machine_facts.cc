@@ -71,7 +71,36 @@ uint64_t LeftOf(const std::string& limit, const std::string& used) {
   return limit_value - std::min(limit_value, used_value);
 }
 
-void ReadNetworkFacts(const ProbeRequest& request, const std::string& root, ProbeFacts& facts) {
+std::vector<std::string> HostsFileAddresses(absl::string_view text, absl::string_view name) {
+  std::vector<std::string> out;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = line.substr(0, line.find('#'));
+    const std::vector<absl::string_view> words =
+        absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+    if (!words.empty() && std::find(words.begin() + 1, words.end(), name) != words.end()) {
+      out.emplace_back(words[0]);
+    }
+  }
+  return out;
+}
+
+ProbeFacts ReadQuickFacts(const NodeFacts& node, const rlimit& files, const FindVariable& find) {
+  ProbeFacts facts;
+  facts.hostname = node.hostname;
+  facts.address = node.address;
+  // Nobody is asked: what the file says is what most programs will find.
+  facts.own_name.name = node.hostname;
+  facts.own_name.addresses = HostsFileAddresses(ReadSmall("/etc/hosts"), node.hostname);
+  ReadNetworkFacts("", find, facts);
+  ReadLimitFacts("", facts);
+  facts.nofile = files.rlim_cur;
+  facts.nofile_hard = files.rlim_max;
+  ReadCpuFacts("", facts);
+  facts.shm = ReadDiskFacts("/dev/shm");
+  return facts;
+}
+
+void ReadAddressFacts(const ProbeRequest& request, ProbeFacts& facts) {
   NodeQuery query;
   query.other_nodes = true;
   query.iface = request.iface;
@@ -88,6 +117,9 @@ void ReadNetworkFacts(const ProbeRequest& request, const std::string& root, Prob
     facts.address_error = std::string(chosen.status().message());
   }
   facts.addresses = OwnAddresses();
+}
+
+void ReadNetworkFacts(const std::string& root, const FindVariable& find, ProbeFacts& facts) {
   (void)absl::SimpleAtoi(ReadSmall(absl::StrCat(root, "/proc/sys/net/core/somaxconn")),
                          &facts.somaxconn);
   const std::string ports = ReadSmall(absl::StrCat(root, "/proc/sys/net/ipv4/ip_local_port_range"));
@@ -100,12 +132,12 @@ void ReadNetworkFacts(const ProbeRequest& request, const std::string& root, Prob
     facts.ephemeral_high = static_cast<uint16_t>(high);
   }
   for (const char* name : kProxyNames) {
-    if (const char* value = std::getenv(name); value != nullptr && value[0] != '\0') {
+    if (const char* value = find(name); value != nullptr && value[0] != '\0') {
       facts.proxies.push_back(absl::StrCat(name, "=", value));
     }
   }
   for (const char* name : kNoProxyNames) {
-    if (const char* value = std::getenv(name); value != nullptr && facts.no_proxy.empty()) {
+    if (const char* value = find(name); value != nullptr && facts.no_proxy.empty()) {
       facts.no_proxy = value;
     }
   }

@@ -85,7 +85,8 @@ ProbeFacts ReadFacts(const ProbeRequest& request) {
   facts.build = std::string(BuildName());
   facts.hostname = Hostname();
   facts.user = UserName();
-  ReadNetworkFacts(request, "", facts);
+  ReadAddressFacts(request, facts);
+  ReadNetworkFacts("", std::getenv, facts);
   facts.own_name = ResolveNames({facts.hostname}, BootNow() + kNamesWithin).front();
   ReadLimitFacts("", facts);
   ReadCpuFacts("", facts);

@@ -43,6 +43,11 @@ class CheckRows {
   void Suspect(std::string where, std::string seen, std::string fix) {
     Add(Health::kSuspect, std::move(where), std::move(seen), std::move(fix));
   }
+  void Add(const std::string& where, const Findings& findings) {
+    for (const Finding& finding : findings) {
+      Add(finding.health, where, finding.seen, finding.fix);
+    }
+  }
   void ElseWell(std::string seen) {
     if (!any_) {
       Add(Health::kWell, "", std::move(seen), "");
@@ -59,9 +64,6 @@ class CheckRows {
   Rows& rows_;  // of Diagnose
   bool any_ = false;
 };
-
-// "1.5 GiB".
-std::string Bytes(uint64_t bytes);
 
 // One text for each value that the nodes have: "3.11.2 on node0, node1". Empty values are left out.
 using Values = std::vector<std::pair<std::string, std::vector<std::string>>>;  // value, nodes

@@ -59,18 +59,6 @@ void CheckStart(const Examination& examined, Rows& rows) {
                               ", build ", build));
 }
 
-std::string Bytes(uint64_t bytes) {
-  constexpr absl::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  constexpr double kStep = 1024;
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= kStep && unit + 1 < std::size(kUnits)) {
-    value /= kStep;
-    ++unit;
-  }
-  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-}
-
 void AddValue(const std::string& value, const std::string& node, Values& values) {
   if (value.empty()) {
     return;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "agent/probe/node_checks.h"
 #include "agent/probe/probe_lines.h"
 #include "proto/base/port_range.h"
 
@@ -37,8 +38,6 @@ struct Examination {
   bool several_machines = false;  // else what they see of each other is not a network
   PortRange ports;                // --port-range
 };
-
-enum class Health : uint8_t { kWell, kSuspect, kBad };
 
 struct DoctorRow {
   std::string check;

@@ -26,14 +26,6 @@ constexpr double kRoundTripBad = 50e-3;
 constexpr double kClockSuspect = 1;
 constexpr double kClockBad = 60;
 
-bool IsLoopback(absl::string_view address) {
-  return absl::StartsWith(address, "127.") || address == "::1";
-}
-
-bool AllLoopback(const std::vector<std::string>& addresses) {
-  return !addresses.empty() && std::all_of(addresses.begin(), addresses.end(), IsLoopback);
-}
-
 bool AnyOf(const std::vector<std::string>& wanted, const std::vector<std::string>& in) {
   return std::any_of(wanted.begin(), wanted.end(), [&](const std::string& one) {
     return std::find(in.begin(), in.end(), one) != in.end();
@@ -78,31 +70,6 @@ void EachName(const Examination& examined, const ExaminedNode& node, F take) {
 
 std::string Arrow(const ExaminedNode& from, const ExaminedNode& to) {
   return absl::StrCat(from.name, " -> ", to.name);
-}
-
-void CheckOwnName(const ExaminedNode& node, CheckRows& check) {
-  const ProbeFacts& facts = *node.facts;
-  const ResolvedName& own = facts.own_name;
-  if (AllLoopback(own.addresses)) {
-    check.Bad(node.name,
-              absl::StrCat("its own name ", own.name, " is ", own.addresses.front(),
-                           " there: a program that tells others its name tells them to call "
-                           "themselves"),
-              absl::StrCat("in /etc/hosts of ", node.name, " put '", facts.address, " ", own.name,
-                           "' in the place of the line of ", own.addresses.front()));
-  } else if (!own.error.empty()) {
-    check.Suspect(node.name,
-                  absl::StrCat("its own name ", own.name, " does not resolve there: ", own.error),
-                  absl::StrCat("add '", facts.address, " ", own.name, "' to /etc/hosts of ",
-                               node.name, ", or to DNS"));
-  } else if (own.took_s > kResolveSlow) {
-    check.Suspect(node.name,
-                  absl::StrFormat("its own name %s took %.1f s to resolve", own.name, own.took_s),
-                  absl::StrCat("see `getent hosts ", own.name,
-                               "` and the servers of "
-                               "/etc/resolv.conf on ",
-                               node.name));
-  }
 }
 
 void CheckOtherName(const ExaminedNode& node, const ExaminedNode& other, const ResolvedName& name,
@@ -161,7 +128,7 @@ void CheckNames(const Examination& examined, Rows& rows) {
     if (!node.facts.has_value()) {
       continue;
     }
-    CheckOwnName(node, check);
+    check.Add(node.name, OwnNameFindings(node.name, *node.facts));
     EachName(examined, node, [&](const ExaminedNode& other, const ResolvedName& name) {
       CheckOtherName(node, other, name, check);
       ++asked;

@@ -11,22 +11,6 @@
 namespace muster {
 namespace {
 
-// Loaders of data hold some hundred files and pipes, each connection one more; 1024 is what a
-// login has everywhere.
-constexpr uint64_t kFilesMin = 1024;
-constexpr uint64_t kProcessesMin = 1024;
-// What RDMA pins at least.
-constexpr uint64_t kMemlockMin = uint64_t{64} << 20;
-// Connections that may wait for a store which all ranks call at the same time.
-constexpr uint64_t kListenQueueMin = 128;
-// Above the 64 MiB of a container of which nobody asked for more: NCCL and torch's loaders of data
-// fill that.
-constexpr uint64_t kSharedMemoryMin = uint64_t{128} << 20;
-constexpr uint64_t kDiskMin = uint64_t{100} << 20;
-constexpr uint64_t kDiskSuspect = uint64_t{1} << 30;
-constexpr uint64_t kMemoryLeftMin = uint64_t{512} << 20;
-constexpr uint64_t kProcessesLeftMin = 256;
-
 // Calls `take(name, facts)` for each node that has said some.
 template <typename F>
 void EachNode(const Examination& examined, F take) {
@@ -51,142 +35,51 @@ Values MustAgree(const Examination& examined, absl::string_view what, F get, con
   return values;
 }
 
-void CheckDisk(const std::string& node, const DiskFacts& disk, absl::string_view what,
-               CheckRows& check) {
-  const std::string free =
-      absl::StrCat(what, " ", disk.path, ": ", Bytes(disk.bytes_free), " free");
-  const std::string fix = absl::StrCat("make room on ", node, ": `df -h ", disk.path, "`");
-  if (!disk.error.empty()) {
-    check.Bad(node, absl::StrCat(what, " ", disk.path, ": ", disk.error),
-              absl::StrCat("on ", node, ": mkdir -p ", ShellQuote(disk.path),
-                           ", mount what holds it there, or name another"));
-  } else if (disk.bytes_free < kDiskMin) {
-    check.Bad(node, free, fix);
-  } else if (disk.bytes_free < kDiskSuspect) {
-    check.Suspect(node, free, fix);
-  }
+// What `find` says of each node.
+void AddFindings(const Examination& examined, decltype(&LimitFindings) find, CheckRows& check) {
+  EachNode(examined, [&](const std::string& name, const ProbeFacts& facts) {
+    check.Add(name, find(name, facts));
+  });
 }
 
 }  // namespace
 
 void CheckLimits(const Examination& examined, Rows& rows) {
   CheckRows check("limits", rows);
-  EachNode(examined, [&](const std::string& name, const ProbeFacts& facts) {
-    if (facts.nofile < kFilesMin) {
-      check.Bad(name,
-                absl::StrCat("ulimit -n is ", facts.nofile, " for a worker, want ", kFilesMin,
-                             " or more"),
-                facts.nofile_hard >= kFilesMin
-                    ? absl::StrCat("ulimit -n ", kFilesMin,
-                                   " there before sshd or slurmd starts; "
-                                   "for one job: --prologue 'ulimit -n ",
-                                   kFilesMin, "'")
-                    : absl::StrCat("nofile in /etc/security/limits.conf of ", name,
-                                   ", or LimitNOFILE= of its sshd or slurmd"));
-    }
-    if (facts.nproc < kProcessesMin) {
-      check.Bad(name,
-                absl::StrCat("ulimit -u is ", facts.nproc, " for a worker, want ", kProcessesMin,
-                             " or more: threads count"),
-                absl::StrCat("nproc in /etc/security/limits.conf of ", name));
-    }
-    if (facts.rdma_devices > 0 && facts.memlock < kMemlockMin) {
-      check.Bad(name,
-                absl::StrCat("ulimit -l is ", Bytes(facts.memlock),
-                             ", and there is RDMA, which pins ", "memory"),
-                absl::StrCat("memlock unlimited in /etc/security/limits.conf of ", name,
-                             ", or LimitMEMLOCK=infinity of its sshd or slurmd"));
-    }
-  });
+  AddFindings(examined, LimitFindings, check);
   check.ElseWell("files, processes and pinned memory suffice");
 }
 
 void CheckListenQueue(const Examination& examined, Rows& rows) {
   CheckRows check("listen queue", rows);
-  EachNode(examined, [&](const std::string& name, const ProbeFacts& facts) {
-    if (facts.somaxconn > 0 && facts.somaxconn < kListenQueueMin) {
-      check.Bad(name,
-                absl::StrCat("net.core.somaxconn is ", facts.somaxconn, ", want ", kListenQueueMin,
-                             " or more: ranks that call a store together are refused"),
-                absl::StrCat("on ", name, ": sysctl -w net.core.somaxconn=4096"));
-    }
-  });
+  AddFindings(examined, ListenQueueFindings, check);
   check.ElseWell("net.core.somaxconn suffices");
 }
 
 void CheckSharedMemory(const Examination& examined, Rows& rows) {
   CheckRows check("shared memory", rows);
-  EachNode(examined, [&](const std::string& name, const ProbeFacts& facts) {
-    const DiskFacts& shm = facts.shm;
-    if (!shm.error.empty()) {
-      check.Bad(name, absl::StrCat(shm.path, ": ", shm.error),
-                absl::StrCat("on ", name, ": mount -t tmpfs -o mode=1777 tmpfs ", shm.path));
-    } else if (shm.bytes_free < kSharedMemoryMin) {
-      check.Bad(
-          name,
-          absl::StrCat(shm.path, " has ", Bytes(shm.bytes_free), " free of ",
-                       Bytes(shm.bytes_total), ", want ", Bytes(kSharedMemoryMin), " or more"),
-          absl::StrCat("a container: --shm-size=8g or --ipc=host; else on ", name,
-                       ": rm what "
-                       "is left in ",
-                       shm.path, ", or mount -o remount,size=50% ", shm.path));
-    }
-  });
+  AddFindings(examined, SharedMemoryFindings, check);
   check.ElseWell("/dev/shm has room");
 }
 
 void CheckDisks(const Examination& examined, Rows& rows) {
   CheckRows check("disks", rows);
-  EachNode(examined, [&](const std::string& name, const ProbeFacts& facts) {
-    CheckDisk(name, facts.tmp, "temporary folder", check);
-    CheckDisk(name, facts.folder, "working folder", check);
-  });
+  AddFindings(examined, DiskFindings, check);
   check.ElseWell("working and temporary folder are there, with room");
 }
 
 void CheckCgroups(const Examination& examined, Rows& rows) {
   CheckRows check("cgroups", rows);
-  EachNode(examined, [&](const std::string& name, const ProbeFacts& facts) {
-    const absl::string_view fix =
-        "ask the scheduler for more, or raise the limit of the container or of the login";
-    if (facts.memory_left < kMemoryLeftMin) {
-      check.Bad(name,
-                absl::StrCat("its cgroup allows ", Bytes(facts.memory_left), " more memory, want ",
-                             Bytes(kMemoryLeftMin), " or more"),
-                absl::StrCat(fix, " (memory.max)"));
-    }
-    if (facts.processes_left < kProcessesLeftMin) {
-      check.Bad(name,
-                absl::StrCat("its cgroup allows ", facts.processes_left,
-                             " more processes and threads, want ", kProcessesLeftMin, " or more"),
-                absl::StrCat(fix, " (pids.max)"));
-    }
-  });
+  AddFindings(examined, CgroupFindings, check);
   check.ElseWell("no limit of memory or processes is near");
 }
 
 void CheckCpus(const Examination& examined, Rows& rows) {
   CheckRows check("CPUs", rows);
+  AddFindings(examined, CpuFindings, check);
   Values counts;
   EachNode(examined, [&](const std::string& name, const ProbeFacts& facts) {
     AddValue(absl::StrCat(facts.cpus_mask), name, counts);
-    const uint32_t ours = facts.cpus_allocated == 0
-                              ? facts.cpus_here
-                              : std::min(facts.cpus_allocated, facts.cpus_here);
-    if (facts.cpus_mask < ours) {
-      check.Bad(
-          name,
-          absl::StrCat("the CPU mask has ", Plural(facts.cpus_mask, "CPU", "CPUs"), " of the ",
-                       ours, " that ", facts.cpus_allocated == 0 ? "are there" : "were allocated",
-                       ": all workers share these"),
-          "start without what binds (taskset, numactl, srun --exact or --cpu-bind; "
-          "CPUAffinity= of sshd)");
-    } else if (facts.cpu_quota > 0 && facts.cpu_quota < facts.cpus_mask) {
-      check.Suspect(name,
-                    absl::StrFormat("the cgroup's quota is %.1f of %u CPUs", facts.cpu_quota,
-                                    facts.cpus_mask),
-                    "raise it (cpu.max, docker --cpus), or start as many workers as it feeds");
-    }
   });
   check.ElseWell(absl::StrCat(ValuesText(counts), ": all that are there"));
 }

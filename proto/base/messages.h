@@ -74,6 +74,8 @@ struct Join {
       must_agree;  // option and value that must be equal on all nodes
   // Of its workers, in order of their local ranks; empty = the next ones behind the node before.
   std::vector<uint32_t> ranks;
+  // What the agent found wrong with its node, for people; at most kDoubtsMax.
+  std::vector<std::string> doubts;
 };
 
 enum class AgentPhase : uint8_t {

@@ -39,6 +39,7 @@ struct AgentBootstrap {
   std::string nonce;     // MasterServer::IssueNonce's; "" = the master's Challenge is awaited
   // The agent gets these files before it joins (proto/ship/lines.h); none = nothing is shipped.
   std::optional<ShipTerms> ship;
+  bool preflight = false;  // the agent looks at its node, and fills in join.doubts
 };
 
 // The agent's side: says that it is there. Removes the pushed program (kAgentTempVariable) first.

@@ -354,6 +354,9 @@ v1::Join ToWire(const Join& join) {
     option->set_value(value);
   }
   wire.mutable_ranks()->Assign(join.ranks.begin(), join.ranks.end());
+  for (const std::string& doubt : join.doubts) {
+    wire.add_doubts(doubt);
+  }
   return wire;
 }
 
@@ -379,6 +382,11 @@ absl::StatusOr<Join> FromWire(const v1::Join& wire) {
                                  check.Text("must_agree", option.value(), kTextBytesMax));
   }
   join.ranks = RanksOf("ranks", wire.ranks(), join.workers, kWorldSizeMax, check);
+  check.Bound("doubts", static_cast<size_t>(wire.doubts_size()), 0, kDoubtsMax);
+  RETURN_IF_ERROR(check.status());
+  for (const std::string& doubt : wire.doubts()) {
+    join.doubts.push_back(check.Text("doubts", doubt, kTextBytesMax));
+  }
   RETURN_IF_ERROR(check.status());
   return join;
 }

@@ -24,6 +24,7 @@ namespace muster {
 inline constexpr size_t kNameBytesMax = 1024;         // host, key, address, interface, job id
 inline constexpr size_t kTextBytesMax = 64u << 10;    // reasons, notes, headlines, error texts
 inline constexpr size_t kOptionsMax = 256;            // must_agree
+inline constexpr size_t kDoubtsMax = 16;              // of an agent about its node: checks
 inline constexpr size_t kPlanStringsMax = 1u << 17;   // arguments or environment entries
 inline constexpr size_t kLimitsMax = 64;              // the kernel has 16
 inline constexpr size_t kSignalOrdersMax = 1u << 12;  // of one round, not yet done

@@ -287,6 +287,7 @@ v1::Bootstrap ToWire(const AgentBootstrap& bootstrap) {
     wire.mutable_ship()->set_bytes(bootstrap.ship->bytes);
     wire.mutable_ship()->set_entries(bootstrap.ship->entries);
   }
+  wire.set_preflight(bootstrap.preflight);
   return wire;
 }
 
@@ -309,6 +310,7 @@ absl::StatusOr<AgentBootstrap> FromWire(const v1::Bootstrap& wire) {
     ship.bytes = check.Number("ship.bytes", wire.ship().bytes(), 0, kShipBytesMax);
     ship.entries = check.Number("ship.entries", wire.ship().entries(), 0, kShipEntriesMax);
   }
+  bootstrap.preflight = wire.preflight();
   RETURN_IF_ERROR(check.status());
   ASSIGN_OR_RETURN(bootstrap.plan, PlanOf(wire.plan()));
   ASSIGN_OR_RETURN(bootstrap.join, FromWire(wire.join()));

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 
@@ -63,17 +64,47 @@ TEST(NetworkFacts, FilesOfTheKernelAndProxies) {
   const Root root;
   root.Write("/proc/sys/net/core/somaxconn", "128\n");
   root.Write("/proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n");
-  setenv("https_proxy", "http://proxy:3128", 1);
-  setenv("no_proxy", "localhost", 1);
+  const std::map<std::string, const char*> variables = {
+      {"https_proxy", "http://proxy:3128"}, {"HTTP_PROXY", ""}, {"no_proxy", "localhost"}};
   ProbeFacts facts;
-  ReadNetworkFacts({}, root.path(), facts);
-  unsetenv("https_proxy");
-  unsetenv("no_proxy");
+  ReadNetworkFacts(
+      root.path(),
+      [&](const char* name) {
+        const auto it = variables.find(name);
+        return it == variables.end() ? nullptr : it->second;
+      },
+      facts);
   EXPECT_EQ(facts.somaxconn, 128u);
   EXPECT_EQ(facts.ephemeral_low, 32768);
   EXPECT_EQ(facts.ephemeral_high, 60999);
-  EXPECT_EQ(facts.proxies.at(0), "https_proxy=http://proxy:3128");
+  EXPECT_EQ(facts.proxies, std::vector<std::string>{"https_proxy=http://proxy:3128"});
   EXPECT_EQ(facts.no_proxy, "localhost");
+}
+
+TEST(HostsFile, AddressesOfAName) {
+  constexpr char kText[] =
+      "127.0.0.1\tlocalhost\n"
+      "127.0.1.1 node1.example node1  # set by the installer\n"
+      "# 10.0.0.9 node1\n"
+      "\n"
+      "10.0.0.2 node10 node1";
+  EXPECT_EQ(HostsFileAddresses(kText, "node1"),
+            (std::vector<std::string>{"127.0.1.1", "10.0.0.2"}));
+  EXPECT_TRUE(HostsFileAddresses(kText, "127.0.1.1").empty());
+  EXPECT_TRUE(HostsFileAddresses("", "node1").empty());
+}
+
+TEST(QuickFacts, OfThisMachine) {
+  NodeFacts node;
+  node.hostname = "node1";
+  node.address = "10.0.0.2";
+  const ProbeFacts facts =
+      ReadQuickFacts(node, {300, 4000}, [](const char*) -> const char* { return nullptr; });
+  EXPECT_EQ(facts.nofile, 300u);
+  EXPECT_EQ(facts.nofile_hard, 4000u);
+  EXPECT_EQ(facts.own_name.name, "node1");
+  EXPECT_GT(facts.cpus_mask, 0u);
+  EXPECT_TRUE(facts.proxies.empty());
 }
 
 TEST(CpuFacts, WhatASchedulerHasGiven) {

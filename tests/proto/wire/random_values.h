@@ -88,6 +88,9 @@ class RandomValues {
     for (uint32_t i = Below(4); i > 0; --i) {
       join.must_agree.emplace_back(Text(), Text());
     }
+    for (uint64_t i = Below(4); i > 0; --i) {
+      join.doubts.push_back(Text());
+    }
     if (join.workers < 99) join.ranks = Ranks(join.workers, kWorldSizeMax);
     return join;
   }
@@ -224,6 +227,7 @@ class RandomValues {
       bootstrap.ship = {std::string(kShipDigestBytes, static_cast<char>(Below(256))),
                         Below(1000000), Below(kShipEntriesMax + 1)};
     }
+    bootstrap.preflight = Below(2) == 0;
     bootstrap.join = AJoin();
     bootstrap.terms = Terms();
     WorkPlan& plan = bootstrap.plan;
