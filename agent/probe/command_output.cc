@@ -43,6 +43,7 @@ absl::StatusOr<std::string> ReadAll(int fd, absl::Time deadline) {
 absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& argv, int output) {
   std::vector<std::string> words = argv;
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) {
     pointers.push_back(word.data());
   }

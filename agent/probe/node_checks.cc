@@ -224,7 +224,7 @@ std::string Bytes(uint64_t bytes) {
     value /= kStep;
     ++unit;
   }
-  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, value, kUnits[unit]);
 }
 
 }  // namespace muster
