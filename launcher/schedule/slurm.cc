@@ -363,6 +363,7 @@ std::vector<std::vector<std::string>> StepsFor(const GivenHosts& job,
     steps[group == job.het_group.end() ? 0 : group->second].push_back(host);
   }
   std::vector<std::vector<std::string>> out;
+  out.reserve(steps.size());
   for (auto& [group, of_group] : steps) {
     out.push_back(std::move(of_group));
   }

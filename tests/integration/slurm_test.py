@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from harness import LAUNCH, PATIENCE, PYTHON, wait_for
+from harness import EXAMPLES, LAUNCH, PATIENCE, PYTHON, wait_for
 
 WHERE = "echo $RANK/$WORLD_SIZE on $(hostname) task $SLURM_PROCID.$SLURM_LOCALID of $SLURM_NTASKS, master $MASTER_ADDR"
 # Ends by itself a moment after it is asked to, as a program that writes a checkpoint.
@@ -95,6 +95,13 @@ def test_steps_of_launches_side_by_side_and_uneven_ones(slurm):
     for name, count in (("first", 4), ("second", 4), ("third", 3)):
         text = (slurm.folder / name).read_text()
         assert sorted(ranks(text)) == list(range(count)) and f"of {count}, " in text, text
+
+
+@pytest.mark.parametrize("srun", ["exec", "srun --ntasks-per-node=1"])
+def test_torch_trains_on_two_hosts(slurm, srun):
+    """gloo, with nothing said of nodes, ports or ranks."""
+    text = slurm.run(f"{srun} {LAUNCH} --nproc-per-node 2 {PYTHON} {EXAMPLES}/sgd.py", "-N2", "-w", "node0,node1")
+    assert "replicas are bit-equal" in text, text
 
 
 def test_the_report_of_a_step_comes_once_and_the_code_is_srun_s(slurm):
