@@ -235,7 +235,8 @@ constexpr OptionRow kTable[] = {
      "root may run jobs", kNoEffect},
     {OptionId::kStopGrace, kRequired, false, "--grace --shutdown-timeout", "TIME",
      "PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT", kEnd,
-     "from the stop signal to SIGKILL when the job is stopped (default 30 s; in a Slurm job 25 s, or "
+     "from the stop signal to SIGKILL when the job is stopped (default 30 s; in a Slurm job 25 s, "
+     "or "
      "nearly until its end; in a PBS job 8 s)",
      SetGrace},
     {OptionId::kRestartStopGrace, kRequired, false, "--restart-grace", "TIME", "", kEnd,
