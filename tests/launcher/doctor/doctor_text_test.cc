@@ -12,27 +12,29 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<DoctorRow> kRows = {
-    {"start", Health::kWell, "", "3 nodes answer", ""},
-    {"names", Health::kSuspect, "node1", "slow", "see DNS"},
-    {"limits", Health::kBad, "node1", "ulimit -n is 3", "raise it"},
-    {"limits", Health::kBad, "node2", "ulimit -n is 3", "raise it"},
-};
+std::vector<DoctorRow> Rows() {
+  return {
+      {"start", Health::kWell, "", "3 nodes answer", ""},
+      {"names", Health::kSuspect, "node1", "slow", "see DNS"},
+      {"limits", Health::kBad, "node1", "ulimit -n is 3", "raise it"},
+      {"limits", Health::kBad, "node2", "ulimit -n is 3", "raise it"},
+  };
+}
 
 TEST(DoctorTable, LinesFixesAndACount) {
-  EXPECT_EQ(DoctorTable(kRows, false),
+  EXPECT_EQ(DoctorTable(Rows(), false),
             "ok    start          3 nodes answer\n"
             "warn  names          node1: slow\n"
             "                     fix: see DNS\n"
             "BAD   limits         node1, node2: ulimit -n is 3\n"
             "                     fix: raise it\n"
             "2 faults, 1 warning\n");
-  EXPECT_EQ(DoctorTable({kRows[0]}, false), "ok    start          3 nodes answer\nall is well\n");
+  EXPECT_EQ(DoctorTable({Rows()[0]}, false), "ok    start          3 nodes answer\nall is well\n");
 }
 
 TEST(DoctorTable, ColourOnlyWhereAsked) {
-  EXPECT_THAT(DoctorTable(kRows, true), HasSubstr("\x1b[31mBAD \x1b[0m  limits"));
-  EXPECT_THAT(DoctorTable(kRows, false), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(DoctorTable(Rows(), true), HasSubstr("\x1b[31mBAD \x1b[0m  limits"));
+  EXPECT_THAT(DoctorTable(Rows(), false), Not(HasSubstr("\x1b")));
 }
 
 TEST(DoctorTable, ManyPlacesAreCounted) {
@@ -46,10 +48,10 @@ TEST(DoctorTable, ManyPlacesAreCounted) {
 TEST(DoctorJson, AllThatIsKnown) {
   Examination examined = HealthyNodes(2);
   examined.nodes.emplace_back().name = "gone";
-  const auto json = nlohmann::json::parse(DoctorJson(kRows, examined));
+  const auto json = nlohmann::json::parse(DoctorJson(Rows(), examined));
   EXPECT_EQ(json["format"], "muster-doctor-1");
   EXPECT_EQ(json["ok"], false);
-  EXPECT_EQ(json["checks"].size(), kRows.size());
+  EXPECT_EQ(json["checks"].size(), Rows().size());
   EXPECT_EQ(json["checks"][2]["health"], "bad");
   EXPECT_EQ(json["checks"][2]["fix"], "raise it");
   EXPECT_EQ(json["nodes"][1]["facts"]["address"], "10.0.0.2");
@@ -58,8 +60,8 @@ TEST(DoctorJson, AllThatIsKnown) {
 }
 
 TEST(AllWell, WarningsAreNoFaults) {
-  EXPECT_TRUE(AllWell({kRows[0], kRows[1]}));
-  EXPECT_FALSE(AllWell(kRows));
+  EXPECT_TRUE(AllWell({Rows()[0], Rows()[1]}));
+  EXPECT_FALSE(AllWell(Rows()));
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ TEST_F(SecretFileTest, RootMayLetAGroupReadOneOfItsOwn) {
     return;
   }
   chmod(folder_.c_str(), 0711);
-  for (const mode_t mode : {0440, 0640, 0660, 0444}) {
+  for (const mode_t mode : {0440U, 0640U, 0660U, 0444U}) {
     Write("secret", std::string(64, 'a'), mode);
     ASSERT_EQ(chown(Path("secret").c_str(), 0, 65534), 0);
     ASSERT_EQ(setegid(65534) + seteuid(65534), 0);

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::vector<KnownUser> kOne = {{"", "secret"}};
+std::vector<KnownUser> One() { return OneSecret("secret"); }
 
 v1::Hello GoodHello(absl::string_view secret, const std::string& master_nonce) {
   v1::Hello hello;
@@ -28,7 +28,7 @@ v1::Hello GoodHello(absl::string_view secret, const std::string& master_nonce) {
 TEST(Handshake, AGoodHelloIsAccepted) {
   Handshake handshake{"m", "", ""};
   KnownUser user;
-  EXPECT_EQ(RefusalOf(GoodHello("secret", "m"), kOne, "boss", &handshake, &user), "");
+  EXPECT_EQ(RefusalOf(GoodHello("secret", "m"), One(), "boss", &handshake, &user), "");
   EXPECT_EQ(handshake.job_id, "job");
   EXPECT_EQ(handshake.agent_nonce, std::string(kNonceBytes, 'n'));
 }
@@ -42,7 +42,7 @@ TEST(Handshake, AnotherBuildIsRefusedByNameOfBoth) {
     hello.set_build("0.0.9-abc\n\x1b[2J");
     Handshake handshake{"m", "", ""};
     KnownUser user;
-    EXPECT_EQ(RefusalOf(hello, kOne, "boss", &handshake, &user),
+    EXPECT_EQ(RefusalOf(hello, One(), "boss", &handshake, &user),
               absl::StrCat("this master is muster ", BuildName(),
                            ", node1 runs 0.0.9-abc??[2J: install the same build"));
   }
@@ -53,13 +53,13 @@ TEST(Handshake, OnesOwnProofSentBackIsRefused) {
   hello.set_proof(MasterProof("secret", {"m", hello.nonce(), "job"}));
   Handshake handshake{"m", "", ""};
   KnownUser user;
-  EXPECT_THAT(RefusalOf(hello, kOne, "boss", &handshake, &user), HasSubstr("boss:.config/muster"));
+  EXPECT_THAT(RefusalOf(hello, One(), "boss", &handshake, &user), HasSubstr("boss:.config/muster"));
 }
 
 TEST(Handshake, AProofForAnotherChallengeIsRefused) {
   Handshake handshake{"another", "", ""};
   KnownUser user;
-  EXPECT_NE(RefusalOf(GoodHello("secret", "m"), kOne, "boss", &handshake, &user), "");
+  EXPECT_NE(RefusalOf(GoodHello("secret", "m"), One(), "boss", &handshake, &user), "");
 }
 
 TEST(Handshake, AnEmptyNonceIsRefused) {
@@ -68,7 +68,7 @@ TEST(Handshake, AnEmptyNonceIsRefused) {
   hello.set_proof(AgentProof("secret", {"m", "", "job"}));
   Handshake handshake{"m", "", ""};
   KnownUser user;
-  EXPECT_THAT(RefusalOf(hello, kOne, "boss", &handshake, &user), HasSubstr("malformed"));
+  EXPECT_THAT(RefusalOf(hello, One(), "boss", &handshake, &user), HasSubstr("malformed"));
 }
 
 TEST(Handshake, AStreamBelongsToItsAgentOnly) {
