@@ -1,8 +1,5 @@
 #include "agent/io/dial.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <memory>
 #include <thread>
 #include <utility>
 
@@ -20,6 +16,7 @@
 #include "agent/io/tcp_connector.h"
 #include "proto/base/await_fd.h"
 #include "proto/base/clock.h"
+#include "proto/base/connect_tcp.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/secret.h"
 
@@ -46,40 +43,6 @@ absl::StatusOr<std::string> ReadLine(int fd, absl::Time deadline) {
     line.append(n == 1 ? 1 : 0, one);
   }
   return absl::InvalidArgumentError("what answers there is no launch");
-}
-
-absl::Status ConnectTo(int fd, const addrinfo& address, absl::Time deadline) {
-  if (connect(fd, address.ai_addr, address.ai_addrlen) == 0) {
-    return absl::OkStatus();
-  }
-  int error = errno;
-  if (error == EINPROGRESS) {
-    RETURN_IF_ERROR(AwaitFd(fd, POLLOUT, deadline, "an answer"));
-    socklen_t size = sizeof(error);
-    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-  }
-  return error == 0 ? absl::OkStatus() : absl::UnavailableError(std::strerror(error));
-}
-
-// No loop of libuv: its threads would be there before the shepherd is forked.
-absl::StatusOr<UniqueFd> Connect(const std::string& target) {
-  ASSIGN_OR_RETURN(const auto parts, SplitTarget(target));
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(parts.first.c_str(), parts.second.c_str(), &hints, &found);
-      error != 0) {
-    return absl::UnavailableError(gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-  UniqueFd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) {
-    return absl::UnavailableError(absl::StrCat("socket: ", std::strerror(errno)));
-  }
-  RETURN_IF_ERROR(ConnectTo(socket.get(), *found, BootNow() + kTryWithin));
-  const int on = 1;
-  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  return socket;
 }
 
 absl::Status Talk(const DialTicket& ticket, const std::string& node, int socket) {
@@ -144,7 +107,8 @@ absl::StatusOr<UniqueFd> Dial(const DialTicket& ticket, const std::string& node,
     if (i > 0 && i % ticket.targets.size() == 0) {
       std::this_thread::sleep_for(kBetweenRounds);
     }
-    absl::StatusOr<UniqueFd> socket = Connect(target);
+    ASSIGN_OR_RETURN(const auto parts, SplitTarget(target));
+    absl::StatusOr<UniqueFd> socket = ConnectTcp(parts.first, parts.second, BootNow() + kTryWithin);
     const absl::Status talked = socket.ok() ? Talk(ticket, node, socket->get()) : socket.status();
     if (talked.ok()) {
       return socket;

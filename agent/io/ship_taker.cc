@@ -1,6 +1,5 @@
 #include "agent/io/ship_taker.h"
 
-#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -8,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,6 +16,7 @@
 #include "agent/io/ship_giver.h"
 #include "agent/io/torch_store_port.h"
 #include "proto/base/clock.h"
+#include "proto/base/connect_tcp.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/ship/lines.h"
@@ -248,29 +247,9 @@ class Taker {
   }
 
   absl::StatusOr<UniqueFd> Connect(const ShipOrder& order) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-    addrinfo* found = nullptr;
-    if (const int error =
-            getaddrinfo(order.address.c_str(), absl::StrCat(order.port).c_str(), &hints, &found);
-        error != 0) {
-      return absl::UnavailableError(gai_strerror(error));
-    }
-    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-    UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd.valid()) {
-      return absl::UnavailableError(absl::StrCat("socket: ", std::strerror(errno)));
-    }
-    int error = connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-      RETURN_IF_ERROR(Await(fd.get(), POLLOUT, BootNow() + kConnectWithin));
-      socklen_t size = sizeof(error);
-      getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    }
-    if (error != 0) {
-      return absl::UnavailableError(std::strerror(error));
-    }
+    ASSIGN_OR_RETURN(UniqueFd fd, BeginConnect(order.address, absl::StrCat(order.port)));
+    RETURN_IF_ERROR(Await(fd.get(), POLLOUT, BootNow() + kConnectWithin));
+    RETURN_IF_ERROR(ConnectOutcome(fd.get()));
     return fd;
   }
 

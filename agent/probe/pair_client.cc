@@ -1,23 +1,19 @@
 #include "agent/probe/pair_client.h"
 
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/thread.h"
 #include "agent/probe/pair_io.h"
 #include "agent/probe/pair_server.h"
-#include "proto/base/await_fd.h"
 #include "proto/base/clock.h"
+#include "proto/base/connect_tcp.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 
@@ -50,37 +46,6 @@ std::string SourceOf(int fd) {
   return text;
 }
 
-absl::StatusOr<UniqueFd> Connect(const ProbePeer& peer) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST;
-  addrinfo* raw = nullptr;
-  if (const int error =
-          getaddrinfo(peer.address.c_str(), std::to_string(peer.port).c_str(), &hints, &raw);
-      error != 0) {
-    return absl::InvalidArgumentError(gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> found(raw, freeaddrinfo);
-  UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) {
-    return absl::UnavailableError(absl::StrCat("socket: ", std::strerror(errno)));
-  }
-  if (connect(fd.get(), found->ai_addr, found->ai_addrlen) != 0) {
-    int error = errno;
-    if (error == EINPROGRESS) {
-      RETURN_IF_ERROR(AwaitFd(fd.get(), POLLOUT, BootNow() + kConnectWithin, "an answer"));
-      socklen_t size = sizeof(error);
-      getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    }
-    if (error != 0) {
-      return absl::UnavailableError(std::strerror(error));
-    }
-  }
-  const int on = 1;
-  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  return fd;
-}
-
 absl::Status SendFrame(int fd, const std::string& bytes, absl::Time deadline) {
   RETURN_IF_ERROR(SendFrameSize(fd, bytes.size(), deadline));
   return SendAll(fd, bytes.data(), bytes.size(), deadline);
@@ -100,7 +65,8 @@ void Fail(Pair& pair, absl::string_view step, const absl::Status& status) {
 
 // Whether it can be had, and holds.
 void TryConnection(Pair& pair, const std::string& word) {
-  absl::StatusOr<UniqueFd> fd = Connect(*pair.peer);
+  absl::StatusOr<UniqueFd> fd =
+      ConnectTcp(pair.peer->address, absl::StrCat(pair.peer->port), BootNow() + kConnectWithin);
   if (!fd.ok()) {
     return Fail(pair, "connect", fd.status());
   }
