@@ -161,11 +161,14 @@ def test_log_files_as_torchrun_lays_them(shells, scratch):
     """Two nodes of one folder do not meet in it; chosen lines, error files and attempts have their places."""
     script = (
         'echo "loss of $RANK"; echo other; echo "warn $RANK" >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0\n'
-        '[ $RANK = 2 ] || exec sleep 1070; echo \'{"message": "boom"}\' > $TORCHELASTIC_ERROR_FILE; exit 3')
-    options = ("--log-layout", "torchrun", "--log-dir", scratch, "--rdzv-id", "j", "--duplicate-stdout-filters", "loss,none", "--max-restarts", "1")
+        f'touch {scratch}/$RANK; [ $RANK = 2 ] || exec sleep 1070; until [ $(ls {scratch} | wc -l) = 5 ]; do sleep 0.01; done\n'
+        'echo \'{"message": "boom"}\' > $TORCHELASTIC_ERROR_FILE; exit 3')
+    logs = scratch / "logs"
+    logs.mkdir(mode=0o777)
+    options = ("--log-layout", "torchrun", "--log-dir", logs, "--rdzv-id", "j", "--duplicate-stdout-filters", "loss,none", "--max-restarts", "1")
     result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "2", *options, *sh(script))
     assert result.code == 0 and result.out.count(b"other") == 8, result
-    runs = sorted(scratch.iterdir())
+    runs = sorted(logs.iterdir())
     assert len(runs) == 2 and all(re.fullmatch("j_[0-9a-f]{8}", run.name) for run in runs), runs
     if "loss of 2" in (runs[0] / "attempt_0/0/stdout.log").read_text():
         runs.reverse()
