@@ -35,7 +35,7 @@ MAY_INCLUDE = {
     "tests": ["proto", "rendezvous", "agent", "launcher", "worker_sdk", "tests"],
 }
 # Generated headers lie where the build puts them; these folders convert between them and our values.
-GENERATED_IN = ["proto/wire", "rendezvous/service", "agent/io", "launcher", "tests"]
+GENERATED_IN = ["proto/wire", "rendezvous/service", "rendezvous/etcd", "agent/io", "launcher", "tests"]
 
 # Says what went wrong before the program ends; no decision depends on it.
 CORE_TRUSTED = {"proto/base/check.h"}
