@@ -48,6 +48,7 @@ JobTerms TermsOf(const JobSpec& spec) {
   terms.nodes_min = spec.nodes_min;
   terms.nodes_max = spec.nodes_max;
   terms.restarts_max = spec.max_restarts;
+  terms.restart = spec.restart;
   terms.on_failure = spec.on_failure;
   terms.join_timeout = spec.rendezvous.join_timeout;
   terms.last_call = spec.rendezvous.last_call;

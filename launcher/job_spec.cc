@@ -44,6 +44,18 @@ absl::string_view OnFailureName(OnFailure on_failure) {
   return on_failure == OnFailure::kStop ? "stop" : "continue";
 }
 
+absl::string_view RestartModeName(RestartMode restart) {
+  switch (restart) {
+    case RestartMode::kAll:
+      return "all";
+    case RestartMode::kOne:
+      return "one";
+    case RestartMode::kNever:
+      return "never";
+  }
+  return "?";
+}
+
 absl::string_view StartWayName(StartWay way) {
   switch (way) {
     case StartWay::kLocal:

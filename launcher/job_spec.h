@@ -84,6 +84,7 @@ enum class OptionId : uint8_t {
   kStore,
   // when something ends
   kMaxRestarts,
+  kRestart,
   kOnFailure,
   kContinuous,
   kMonitorInterval,
@@ -228,6 +229,7 @@ struct JobSpec {
 
   // --- when something ends ---
   uint32_t max_restarts = 0;
+  RestartMode restart = RestartMode::kAll;
   OnFailure on_failure = OnFailure::kStop;
   std::vector<int> stop_signals;  // of SIGUSR1 and SIGUSR2: what stops the job, as SIGTERM does
   absl::Duration restart_grace = kRestartGrace;
@@ -293,7 +295,8 @@ std::vector<std::string> ValuesOf(const JobSpec& spec, OptionId id);
 std::vector<std::string> ProgramArgv(const JobSpec& spec, absl::string_view python);
 
 absl::string_view StartWayName(StartWay way);
-// As it is typed.
+// As they are typed.
 absl::string_view OnFailureName(OnFailure on_failure);
+absl::string_view RestartModeName(RestartMode restart);
 
 }  // namespace muster

@@ -209,7 +209,7 @@ int ShowEnvironment(const JobSpec& spec) {
   if (*assumed) {
     LogInfo("no other node is asked before the start: they are taken to be like this machine");
   }
-  assignment->restarts_max = spec.max_restarts;
+  assignment->restarts_max = spec.restart == RestartMode::kNever ? 0 : spec.max_restarts;
   assignment->round.epoch = EpochOf(spec);
   assignment->one_host = spec.way == StartWay::kLocal || spec.way == StartWay::kStandalone;
   const bool numbered = !spec.nodes.empty() || spec.node_rank.has_value();

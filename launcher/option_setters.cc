@@ -193,6 +193,12 @@ absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
+absl::Status SetRestart(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"all", "one", "never"}));
+  s.restart = static_cast<RestartMode>(word);
+  return absl::OkStatus();
+}
+
 absl::Status SetOnFailure(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"stop", "continue"}));
   s.on_failure = word == 0 ? OnFailure::kStop : OnFailure::kContinue;

@@ -214,6 +214,8 @@ constexpr OptionRow kTable[] = {
 
     {OptionId::kMaxRestarts, kRequired, true, "--max-restarts", "N", "PET_MAX_RESTARTS", kEnd,
      "times that all workers are started again after a failure (0)", SetMaxRestarts},
+    {OptionId::kRestart, kRequired, false, "--restart", "all|one|never", "", kEnd,
+     "who is started again: all workers (default), the one that failed, or nobody", SetRestart},
     {OptionId::kOnFailure, kRequired, false, "--on-failure", "stop|continue", "", kEnd,
      "when no restart is left: stop the others (default), or let them go on to their end",
      SetOnFailure},

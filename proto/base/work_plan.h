@@ -18,6 +18,7 @@ enum class StoreMode : uint8_t { kAuto, kAgent, kWorker };          // --store
 enum class StdinMode : uint8_t { kNone, kRank, kAll };              // --stdin
 enum class OverflowMode : uint8_t { kBlock, kDrop };                // --output-overflow
 enum class OnFailure : uint8_t { kStop, kContinue };                // --on-failure
+enum class RestartMode : uint8_t { kAll, kOne, kNever };            // --restart
 enum class LogLayout : uint8_t { kMuster, kTorchrun };              // --log-layout
 
 // torchrun's Std: bit 1 = stdout, bit 2 = stderr.

@@ -249,6 +249,7 @@ v1::JobTerms ToWire(const JobTerms& terms) {
   wire.set_time_limit(absl::ToInt64Nanoseconds(terms.time_limit));
   wire.set_master_port(terms.master_port);
   wire.set_master_addr(terms.master_addr);
+  wire.set_restart(ChoiceToWire(terms.restart));
   wire.set_continue_on_failure(terms.on_failure == OnFailure::kContinue);
   return wire;
 }
@@ -266,6 +267,7 @@ absl::StatusOr<JobTerms> FromWire(const v1::JobTerms& wire) {
   terms.time_limit = check.Time("time_limit", wire.time_limit());
   terms.master_port = check.Port("master_port", wire.master_port());
   terms.master_addr = check.Text("master_addr", wire.master_addr(), kNameBytesMax);
+  terms.restart = check.Choice("restart", wire.restart(), RestartMode::kNever);
   terms.on_failure = wire.continue_on_failure() ? OnFailure::kContinue : OnFailure::kStop;
   RETURN_IF_ERROR(check.status());
   return terms;

@@ -15,6 +15,7 @@ struct JobTerms {
   uint32_t nodes_min = 1;
   uint32_t nodes_max = 1;
   uint32_t restarts_max = 0;
+  RestartMode restart = RestartMode::kAll;
   OnFailure on_failure = OnFailure::kStop;
   absl::Duration join_timeout = kJoinTimeout;
   absl::Duration last_call = kLastCall;

@@ -20,7 +20,7 @@ Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   a.master_addr = s.master_addr;
   a.master_port = s.master_port;
   a.restart_count = s.report.restarts;
-  a.restarts_max = m.config.restarts_max;
+  a.restarts_max = m.config.restart == RestartMode::kNever ? 0 : m.config.restarts_max;
   a.one_host = s.one_host;
   a.layout = s.layout;
   a.ranks = member.ranks;

@@ -18,9 +18,11 @@ constexpr size_t kHistoryMax = 16;  // the reasons of earlier rounds, in a repor
 // Lines about failures while the round goes on; the report names all.
 constexpr uint32_t kFailuresToldMax = 16;
 
-bool MayRestart(const Machine& m) {
-  return m.state.report.restarts < m.config.restarts_max && m.state.live >= m.config.nodes_min;
+bool RestartsLeft(const Machine& m) {
+  return m.config.restart != RestartMode::kNever && m.state.report.restarts < m.config.restarts_max;
 }
+
+bool MayRestart(const Machine& m) { return RestartsLeft(m) && m.state.live >= m.config.nodes_min; }
 
 struct Cause {
   CauseKind kind = CauseKind::kNone;
@@ -231,8 +233,7 @@ void StopForNode(Machine& m, const NodeState& node, const std::string& headline)
   m.state.lost_node = node.join.hostname;
   m.state.lost_headline = headline;
   // A replacement may still come while the others stop: Settle decides whether there are enough.
-  const bool is_final = m.state.report.restarts >= m.config.restarts_max;
-  BeginStop(m, StopReason::kNode, SIGTERM, is_final);
+  BeginStop(m, StopReason::kNode, SIGTERM, /*is_final=*/!RestartsLeft(m));
 }
 
 void StopForTimeLimit(Machine& m) {

@@ -124,8 +124,9 @@ absl::Status CheckState(const RoundConfig& config, const RoundState& state) {
   RETURN_IF_ERROR(CheckRanks(state));
   RETURN_IF_ERROR(CheckSets(state));
   RETURN_IF_ERROR(CheckGoingOn(config, state));
-  if (state.report.restarts > config.restarts_max) {
-    return Broken("I4", state.report.restarts, " restarts, allowed are ", config.restarts_max);
+  const uint32_t allowed = config.restart == RestartMode::kNever ? 0 : config.restarts_max;
+  if (state.report.restarts > allowed) {
+    return Broken("I4", state.report.restarts, " restarts, allowed are ", allowed);
   }
   if (state.phase == JobPhase::kRunning &&
       (state.members.size() < config.nodes_min || state.members.size() > config.nodes_max)) {

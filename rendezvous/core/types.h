@@ -29,6 +29,7 @@ struct RoundConfig {
   uint32_t nodes_min = 1;
   uint32_t nodes_max = 1;
   uint32_t restarts_max = 0;
+  RestartMode restart = RestartMode::kAll;
   // kContinue: once no restart is possible, the other workers go on when some fail.
   OnFailure on_failure = OnFailure::kStop;
   absl::Duration join_timeout =

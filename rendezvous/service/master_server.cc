@@ -30,6 +30,7 @@ RoundConfig ConfigFromTerms(const std::string& job_id, const JobTerms& terms) {
   config.nodes_min = terms.nodes_min;
   config.nodes_max = terms.nodes_max;
   config.restarts_max = terms.restarts_max;
+  config.restart = terms.restart;
   config.on_failure = terms.on_failure;
   config.join_timeout = terms.join_timeout;
   config.last_call = terms.last_call;

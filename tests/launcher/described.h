@@ -44,17 +44,17 @@ inline std::string Described(const JobSpec& s) {
       s.rendezvous.file, " ", s.rendezvous.id, " ",
       absl::StrJoin(s.rendezvous.conf, ",", absl::PairFormatter("=")), " ", s.serve, " ",
       number(s.node_rank), " ", s.master_addr, " ", number(s.master_port), " ", s.local_addr, " ",
-      p.standalone, " ", p.iface, "\nend ", s.max_restarts, " ", OnFailureName(s.on_failure), " ",
-      absl::FormatDuration(s.restart_grace), " ", absl::FormatDuration(p.grace), " ",
-      absl::FormatDuration(s.timeout), " ", s.report_file, "\noutput ", number(s.prefix), " ",
-      s.quiet, s.verbose, " ", o.prefix_template, " ", o.timestamps, " ", o.log_dir, " ",
-      static_cast<int>(o.log_layout), " ", list(o.out_filters), " ", list(o.err_filters), " ",
-      streams(o.redirects), streams(o.tee), " ", list(o.show), " ", list(o.show_local), " ",
-      o.spool_bytes_max, " ", static_cast<int>(o.overflow), "\nssh ", list(s.ssh), " ",
-      s.secret_file, " ", s.insecure, "\nenv ", list(s.forward), " ", list(p.env_set), "\nwork ",
-      p.wdir, " ", p.role, " ", p.virtual_local_rank, " ", static_cast<int>(p.store), " ",
-      list(p.dialects), " ", static_cast<int>(p.stdin_mode), " ", p.stdin_rank, "\nports ",
-      p.ports.Text(), " ", s.proctable_file, nodes(s.node_overrides));
+      p.standalone, " ", p.iface, "\nend ", s.max_restarts, " ", RestartModeName(s.restart), " ",
+      OnFailureName(s.on_failure), " ", absl::FormatDuration(s.restart_grace), " ",
+      absl::FormatDuration(p.grace), " ", absl::FormatDuration(s.timeout), " ", s.report_file,
+      "\noutput ", number(s.prefix), " ", s.quiet, s.verbose, " ", o.prefix_template, " ",
+      o.timestamps, " ", o.log_dir, " ", static_cast<int>(o.log_layout), " ", list(o.out_filters),
+      " ", list(o.err_filters), " ", streams(o.redirects), streams(o.tee), " ", list(o.show), " ",
+      list(o.show_local), " ", o.spool_bytes_max, " ", static_cast<int>(o.overflow), "\nssh ",
+      list(s.ssh), " ", s.secret_file, " ", s.insecure, "\nenv ", list(s.forward), " ",
+      list(p.env_set), "\nwork ", p.wdir, " ", p.role, " ", p.virtual_local_rank, " ",
+      static_cast<int>(p.store), " ", list(p.dialects), " ", static_cast<int>(p.stdin_mode), " ",
+      p.stdin_rank, "\nports ", p.ports.Text(), " ", s.proctable_file, nodes(s.node_overrides));
 }
 
 }  // namespace muster

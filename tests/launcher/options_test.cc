@@ -127,6 +127,14 @@ TEST(CommandLine, WhatHasNoEffectIsSaid) {
   }
 }
 
+TEST(CommandLine, WhoIsStartedAgain) {
+  EXPECT_EQ(Ok({"p"}).restart, RestartMode::kAll);
+  EXPECT_EQ(Ok({"--restart", "one", "p"}).restart, RestartMode::kOne);
+  EXPECT_EQ(Ok({"--restart=never", "p"}).restart, RestartMode::kNever);
+  EXPECT_THAT(Error({"--restart", "some", "p"}),
+              HasSubstr("--restart: want all, one, never, got 'some'"));
+}
+
 TEST(CommandLine, OthersGoOnAfterAFailureWhereTheUserSaysSo) {
   EXPECT_EQ(Ok({"p"}).on_failure, OnFailure::kStop);
   EXPECT_EQ(Ok({"--on-failure", "continue", "p"}).on_failure, OnFailure::kContinue);

@@ -55,6 +55,9 @@ class MasterScript {
     config_.nodes_min = static_cast<uint32_t>(std::stoul(nodes.front()));
     config_.nodes_max = static_cast<uint32_t>(std::stoul(nodes.back()));
     config_.restarts_max = static_cast<uint32_t>(c.Number("restarts", 0));
+    if (c.Text("restart", "all") == "never") {
+      config_.restart = RestartMode::kNever;
+    }
     if (c.Text("failure", "stop") == "continue") {
       config_.on_failure = OnFailure::kContinue;
     }

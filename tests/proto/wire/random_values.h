@@ -214,6 +214,7 @@ class RandomValues {
     terms.time_limit = Time();
     terms.master_port = Port();
     terms.master_addr = Text();
+    terms.restart = static_cast<RestartMode>(Below(3));
     terms.on_failure = Below(2) == 0 ? OnFailure::kStop : OnFailure::kContinue;
     return terms;
   }
