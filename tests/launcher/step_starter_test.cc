@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 
 #include <string>
 #include <utility>
@@ -98,6 +100,16 @@ TEST_F(StepStarterTest, OneCommandStartsAllAndEachGetsItsOwnBootstrap) {
   Until([this] { return exited_.size() == 3; }, "the command's end");
   EXPECT_EQ(exited_[1], "node1: srun ended with status 0");
   EXPECT_TRUE(failed_.empty());
+}
+
+TEST_F(StepStarterTest, NothingWaitsOnAConnectionForAnAck) {
+  Srun();
+  Start(0, "node0");
+  Until([this] { return sockets_.contains(0); }, "the agent");
+  int on = 0;
+  socklen_t size = sizeof(on);
+  EXPECT_EQ(getsockopt(sockets_.at(0).get(), IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
+  EXPECT_NE(on, 0);
 }
 
 TEST_F(StepStarterTest, ACommandThatFailsIsQuotedForEachNode) {
