@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/node_facts.h"
+#include "launcher/jobs/drill_words.h"
 #include "launcher/jobs/job_folder.h"
-#include "launcher/jobs/keeper_link.h"
 #include "launcher/report.h"
 #include "launcher/schedule/pbs.h"
 #include "proto/base/log.h"
@@ -75,6 +76,11 @@ RoundConfig ConfigOf(const JobSpec& spec) {
   return config;
 }
 
+std::string ListName(const JobSpec& spec, size_t index) {
+  const bool named = spec.way != StartWay::kStandalone && index < spec.nodes.size();
+  return named ? spec.nodes[index].host.name : absl::StrCat("node", index);
+}
+
 bool IsHere(const JobSpec& spec, const HostEntry& host) {
   return spec.way == StartWay::kStandalone ||
          (spec.given_hosts.has_value() &&
@@ -125,6 +131,28 @@ void LogRound(const RoundStarted& round) {
   LogDebug(absl::StrCat("round ", round.round.n,
                         " starts: ", Plural(round.world_size, "worker", "workers"), " on ",
                         Plural(round.nodes, "node", "nodes")));
+}
+
+void TellAnswer(const JobSpec& spec, const DrillAnswered& answered) {
+  SendPacket(spec.keeper_fd, Packet::kAnswer,
+             NumberedText({answered.ask, AnswerText({answered.ok, answered.text})}));
+}
+
+std::function<void(uint64_t ask, const DrillWords& words)> DrillCallback(
+    const JobSpec& spec, std::function<void(RoundEvent)> post) {
+  return [&spec, post = std::move(post)](uint64_t ask, const DrillWords& words) {
+    absl::StatusOr<DrillSpec> drill = ParseDrill(words.words, words.length);
+    if (!drill.ok()) {  // another version's
+      return TellAnswer(spec, {ask, false, std::string(drill.status().message())});
+    }
+    DrillAsked asked;
+    asked.ask = ask;
+    asked.drill.kind = drill->kind;
+    asked.drill.delay = drill->delay;
+    asked.drill.length = drill->length;
+    asked.target = std::move(drill->target);
+    post(std::move(asked));
+  };
 }
 
 void TellStarted(const JobSpec& spec, uint32_t world_size, uint32_t nodes) {

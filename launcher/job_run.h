@@ -4,11 +4,13 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "agent/core/facts.h"
 #include "launcher/job_spec.h"
+#include "launcher/jobs/keeper_link.h"
 #include "proto/wire/job_terms.h"
 #include "rendezvous/core/types.h"
 
@@ -23,6 +25,9 @@ JobTerms TermsOf(const JobSpec& spec);
 RoundConfig ConfigOf(const JobSpec& spec);
 // Of the job's rounds.
 uint32_t EpochOf(const JobSpec& spec);
+
+// The node at this place of the list, for people.
+std::string ListName(const JobSpec& spec, size_t index);
 
 // Whether the node of `host` is here. Another user, or an sshd at another port (a container's), is
 // reached by ssh also where the name is this machine's.
@@ -62,6 +67,12 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
 
 // The report of a job that was stopped because our stdout was closed (`launch ... | head`).
 JobReport NobodyRead(JobReport report);
+
+// What `launch chaos` asks for goes to the master by `post`, or is answered as wrong. `spec`
+// outlives it.
+std::function<void(uint64_t ask, const DrillWords& words)> DrillCallback(
+    const JobSpec& spec, std::function<void(RoundEvent)> post);
+void TellAnswer(const JobSpec& spec, const DrillAnswered& answered);
 
 // To whoever waits for the start of a detached job.
 void TellStarted(const JobSpec& spec, uint32_t world_size, uint32_t nodes);

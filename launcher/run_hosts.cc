@@ -63,7 +63,7 @@ class HostsJob {
                    {[this] { return server_.FindJob(spec_.plan.job_id); },
                     [this](bool paused) {
                       if (paused || !pause_timer_.active()) {  // else the user pauses, too
-                        server_.Post(spec_.plan.job_id, PauseAsked{paused});
+                        Post(PauseAsked{paused});
                       }
                     },
                     [this](uint32_t node_rank) {
@@ -74,15 +74,13 @@ class HostsJob {
         pause_timer_(loop, UserSignals::SuspendSelf),
         check_threads_(loop, [this] { threads_ = CheckThreads(kThreadsOfGrpc); }),
         failed_starts_(loop, spec_.nodes.size(),
-                       [this](size_t index, const std::string& reason) {
-                         server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), reason});
-                       }),
+                       [this](size_t at, const std::string& why) { StartsNot(at, why); }),
         local_(MakeLocalStarter(loop, agent_path)),
         remote_(MakeRemoteStarter(loop, spec_, secret_, agent_path,
                                   [this](const std::string& why) { OnUnreachable(why); })) {
     display_.on_writable = [this] { ShowWaiting(); };
     display_.on_closed = [this](const std::string&) {
-      server_.Post(spec_.plan.job_id, StopAsked{SIGTERM, false});
+      Post(StopAsked{SIGTERM, false});
       ShowWaiting();
     };
     for (Starter* starter : {local_.get(), remote_.get()}) {
@@ -129,6 +127,9 @@ class HostsJob {
     std::function<void()> taken;
   };
 
+  void Post(RoundEvent event) { server_.Post(spec_.plan.job_id, std::move(event)); }
+  void StartsNot(size_t index, const std::string& why) { Post(StartFailed{KeyOf(index), why}); }
+
   MasterOptions MasterCallbacks() {
     MasterOptions out;
     out.users = OneSecret(secret_.secret);
@@ -145,6 +146,9 @@ class HostsJob {
     };
     out.on_signal_heard = [this](const std::string&, const SignalHeard& heard) {
       signals_.Heard(heard.signo, heard.node);
+    };
+    out.on_drill_answered = [this](const std::string&, const DrillAnswered& done) {
+      TellAnswer(spec_, done);
     };
     out.on_job_ended = [this](const std::string&, const JobReport& report) { JobOver(report); };
     out.on_chunk = [this](const std::string&, OutputChunk&& chunk, std::function<void()> taken) {
@@ -179,25 +183,23 @@ class HostsJob {
       if (!over_) {
         // Nobody starts it again: a job that still gathers need not wait for it. Its connection's
         // end goes first.
-        start_failures_.push_back(std::make_unique<UvTimer>(loop_, [this, index, how] {
-          server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), how});
-        }));
+        start_failures_.push_back(
+            std::make_unique<UvTimer>(loop_, [this, index, how] { StartsNot(index, how); }));
         start_failures_.back()->StartAfter(2 * kReconnectWindow);
       }
     };
-    out.on_line = [this](size_t index, const std::string& line) {
-      LogInfo(absl::StrCat(ListName(index), ": ", line));
+    out.on_line = [this](size_t at, const std::string& line) {
+      LogInfo(absl::StrCat(ListName(spec_, at), ": ", line));
     };
     return out;
   }
 
   Shipper::Callbacks ShipCallbacks() {
     Shipper::Callbacks out;
-    out.name = [this](size_t index) { return ListName(index); };
+    out.name = [this](size_t index) { return ListName(spec_, index); };
     out.on_done = [this](size_t, UniqueFd socket) { server_.AdoptConnection(std::move(socket)); };
     out.on_failed = [this](size_t index, const std::string& why) {
-      server_.Post(spec_.plan.job_id,
-                   StartFailed{KeyOf(index), absl::StrCat(ListName(index), ": ", why)});
+      StartsNot(index, absl::StrCat(ListName(spec_, index), ": ", why));
     };
     return out;
   }
@@ -206,19 +208,20 @@ class HostsJob {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now) {
       countdown_.Begin(signo, now, TimeToStop(spec_));
-      server_.Post(spec_.plan.job_id, StopAsked{signo, now, GraceNow(spec_)});
+      Post(StopAsked{signo, now, GraceNow(spec_)});
     };
-    out.on_pass = [this](int signo) { server_.Post(spec_.plan.job_id, SignalAsked{signo}); };
+    out.on_pass = [this](int signo) { Post(SignalAsked{signo}); };
+    out.on_drill = DrillCallback(spec_, [this](RoundEvent drill) { Post(std::move(drill)); });
     out.on_suspend = [this] {
       if (terminal_) {
         terminal_->Restore();
       }
-      server_.Post(spec_.plan.job_id, PauseAsked{true});
+      Post(PauseAsked{true});
       pause_timer_.StartAfter(UserSignals::kPauseSpreads);
     };
     out.on_continue = [this] {
       if (!proctable_.holds()) {
-        server_.Post(spec_.plan.job_id, PauseAsked{false});
+        Post(PauseAsked{false});
       }
       stdin_.Continued();
       if (terminal_) {
@@ -251,15 +254,7 @@ class HostsJob {
       const Join& join = state->nodes.at(state->members[node_rank].node).join;
       node_rank = static_cast<uint32_t>(join.node_rank);
     }
-    return ListName(node_rank);
-  }
-
-  // Of a place in the list.
-  std::string ListName(size_t index) const {
-    if (spec_.way == StartWay::kStandalone || index >= spec_.nodes.size()) {
-      return absl::StrCat("node", index);
-    }
-    return spec_.nodes[index].host.name;
+    return ListName(spec_, node_rank);
   }
 
   // Other machines first: they take longer to come.
@@ -284,14 +279,14 @@ class HostsJob {
     target.index = index;
     target.host = spec_.way == StartWay::kHosts && !spec_.given_hosts.has_value()
                       ? SshTarget(node.host)
-                      : ListName(index);
+                      : ListName(spec_, index);
     AgentBootstrap& bootstrap = target.bootstrap;
     bootstrap.secret = secret_.secret;
     bootstrap.nonce = server_.IssueNonce();
     bootstrap.job_id = spec_.plan.job_id;
     bootstrap.plan = spec_.plan;
     bootstrap.plan.standalone = spec_.way == StartWay::kStandalone;
-    TakeNodeOverrides(spec_, ListName(index), static_cast<uint32_t>(index), bootstrap.plan);
+    TakeNodeOverrides(spec_, ListName(spec_, index), static_cast<uint32_t>(index), bootstrap.plan);
     bootstrap.plan.workers_wanted = node.wanted;
     bootstrap.plan.workers = node.workers;
     if (shipper_) {  // the agent has a folder of its own for the workers
@@ -376,7 +371,7 @@ class HostsJob {
     }
     std::vector<std::pair<std::string, std::vector<std::string>>> doubts;
     for (const auto& [id, node] : state->nodes) {
-      doubts.emplace_back(ListName(static_cast<size_t>(std::max(node.join.node_rank, 0))),
+      doubts.emplace_back(ListName(spec_, static_cast<size_t>(std::max(node.join.node_rank, 0))),
                           node.join.doubts);
     }
     for (const std::string& line : PreflightLines(spec_, doubts)) {

@@ -53,6 +53,9 @@ class LocalJob {
       TellStarted(spec_, all.world_size, all.nodes);
       proctable_.Started();
     };
+    master_.on_drill_answered = [this](const DrillAnswered& answered) {
+      TellAnswer(spec_, answered);
+    };
     options.on_finish = [this](const JobOutcome& outcome) { End(outcome); };
     display_.on_writable = [this] { output_.Writable(); };
     display_.on_closed = [this](const std::string& why) {
@@ -95,6 +98,8 @@ class LocalJob {
       master_.Post(StopAsked{signo, now, GraceNow(spec_)});
     };
     out.on_pass = [this](int signo) { master_.Post(SignalAsked{signo}); };
+    out.on_drill =
+        DrillCallback(spec_, [this](RoundEvent drill) { master_.Post(std::move(drill)); });
     out.on_suspend = [this] {
       if (terminal_) {
         terminal_->Restore();

@@ -35,11 +35,28 @@ void UserSignals::OnKeeper() {
   while (const std::optional<KeeperPacket> packet = ReceivePacket(keeper_fd_, closed)) {
     if (const auto order = ParseStop(packet->text); packet->kind == Packet::kStop && order) {
       callbacks_.on_stop(order->signo, order->now);
+    } else if (packet->kind == Packet::kDrill) {
+      OnDrill(packet->text);
     }
   }
   if (closed) {
     keeper_->Stop();
   }
+}
+
+void UserSignals::OnDrill(const std::string& text) {
+  const std::optional<Numbered> ask = ParseNumbered(text);
+  const std::optional<DrillWords> drill =
+      ask.has_value() ? ParseDrillText(ask->text) : std::nullopt;
+  if (!drill.has_value()) {
+    return;
+  }
+  if (callbacks_.on_drill) {
+    return callbacks_.on_drill(ask->number, *drill);
+  }
+  SendPacket(
+      keeper_fd_, Packet::kAnswer,
+      NumberedText({ask->number, AnswerText({false, "this launch does not serve its job"})}));
 }
 
 void UserSignals::Heard(int signo, NodeId agent) {

@@ -5,10 +5,13 @@
 
 #include <uv.h>
 
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "launcher/jobs/keeper_link.h"
 #include "launcher/signal_fold.h"
 #include "proto/base/ids.h"
 #include "proto/wire/uv_handles.h"
@@ -22,12 +25,14 @@ class UserSignals {
     std::function<void(int signo)> on_pass;
     std::function<void()> on_suspend;   // pause the job, then call SuspendSelf()
     std::function<void()> on_continue;  // after SuspendSelf() has returned, and on any SIGCONT
+    // What `launch chaos` asks of the job, to be answered by TellAnswer; none = it cannot be done.
+    std::function<void(uint64_t ask, const DrillWords& drill)> on_drill;
   };
   // After SIGTSTP every node hears that it is paused before this process stops, too.
   static constexpr absl::Duration kPauseSpreads = absl::Milliseconds(300);
 
-  // `also_stop`: of USR1 and USR2 those that stop the job. `keeper_fd`: where `launch stop` of a
-  // detached job comes from; -1 = there is none.
+  // `also_stop`: of USR1 and USR2 those that stop the job. `keeper_fd`: where `launch stop` and
+  // `chaos` of a detached job come from; -1 = there is none.
   UserSignals(uv_loop_t* loop, Callbacks callbacks, std::vector<int> also_stop, int keeper_fd);
 
   // What the scheduler has sent to an agent counts as if it had come here, once for all of them.
@@ -40,6 +45,7 @@ class UserSignals {
   void On(int signo);
   void Obey(int signo);
   void OnKeeper();
+  void OnDrill(const std::string& text);
 
   const Callbacks callbacks_;
   const std::vector<int> also_stop_;

@@ -128,6 +128,7 @@ void AgentStep::OnMessage(const Admitted& admitted) {
   if (new_master) {
     s_.epoch_max = admitted.epoch;
     s_.exits_acked = 0;
+    s_.drills_done = 0;
   }
   s_.admitted = true;
   s_.node = admitted.node;
@@ -171,6 +172,7 @@ void AgentStep::OnMessage(const Directive& directive) {
   SetPaused(directive.paused);
   TakeAcks(directive);
   TakeSignals(directive);
+  TakeDrills(directive);
   TakePeers(directive);
   Obey(directive);
 }
@@ -305,6 +307,7 @@ void AgentStep::SendBeat() {
   }
   s_.exits_sent = static_cast<uint32_t>(end);
   beat.signals_done = s_.signals_done;
+  beat.drills_done = s_.drills_done;
   beat.paused = s_.paused;
   beat.stop_asked = s_.stop_asked;
   beat.kill_asked = s_.kill_asked;

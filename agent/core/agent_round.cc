@@ -88,6 +88,16 @@ void AgentStep::TakeSignals(const Directive& directive) {
   }
 }
 
+void AgentStep::TakeDrills(const Directive& directive) {
+  for (const DrillOrder& order : directive.drills) {
+    if (order.seq > s_.drills_done) {
+      s_.drills_done = order.seq;
+      beat_wanted_ = true;
+      Emit(Drill{order});
+    }
+  }
+}
+
 void AgentStep::On(const PeerSought& sought) {
   const bool known = sought.round == s_.round && s_.phase == AgentPhase::kRunning &&
                      sought.node_rank.value < s_.assignment->nodes &&

@@ -57,6 +57,7 @@ class AgentStep {
   void On(const RestShown& shown);
   void TakeAcks(const Directive& directive);
   void TakeSignals(const Directive& directive);
+  void TakeDrills(const Directive& directive);
   void TakePeers(const Directive& directive);
   void Obey(const Directive& directive);
   void ShouldRun(const Directive& directive);

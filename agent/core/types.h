@@ -76,6 +76,9 @@ using AgentEvent = std::variant<LinkUp, LinkDown, MessageReceived, StorePortRead
 struct SendToMaster {
   AgentMessage message;
 };
+struct Drill {
+  DrillOrder order;
+};                    // `launch chaos`: do it to this node
 struct OpenStore {};  // bind a port for the next round; answered by StorePortReady or -Failed
 struct SpawnRound {
   Assignment assignment;
@@ -113,9 +116,9 @@ struct Finish {
   JobOutcome outcome;
   bool all_shown = true;  // false: the master, through which it is shown, is gone
 };                        // the agent's work is over; everything is cleared
-using AgentEffect = std::variant<SendToMaster, OpenStore, SpawnRound, SignalRound, ReleaseHeld,
-                                 KillRound, CloseRound, PeerFound, PeerGone, SetLease, SetTimer,
-                                 ShowWaiting, ShowRest, Finish>;
+using AgentEffect = std::variant<SendToMaster, Drill, OpenStore, SpawnRound, SignalRound,
+                                 ReleaseHeld, KillRound, CloseRound, PeerFound, PeerGone, SetLease,
+                                 SetTimer, ShowWaiting, ShowRest, Finish>;
 
 struct WorkerState {
   int32_t pid = 0;
@@ -143,6 +146,7 @@ struct AgentState {
   std::vector<std::pair<WorkerExit, absl::Time>> exits;  // of `round`, in order seen, with the time
   uint32_t exits_acked = 0;
   uint32_t signals_done = 0;  // of `round`
+  uint32_t drills_done = 0;   // in the life of this agent
   bool stop_sent = false;     // a stop signal went to the workers of `round`
   bool killed = false;        // KillRound went out for `round`
   bool clearing = false;      // CloseRound or KillRound is out, RoundCleared is awaited

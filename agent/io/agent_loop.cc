@@ -17,6 +17,7 @@
 #include "agent/core/programs.h"
 #include "agent/core/worker_argv.h"
 #include "agent/io/exit_facts.h"
+#include "agent/io/freeze.h"
 #include "agent/io/pseudo_terminal.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -33,7 +34,8 @@ constexpr absl::Duration kLogWithin =
 AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd, MasterLink* master,
                      OutputLink* output)
     : options_(std::move(options)),
-      master_(master),
+      held_(loop, master),
+      master_(&held_),
       output_(output),
       door_(loop, std::move(shepherd.door), options_.facts.cpus_usable(),
             {options_.secret, options_.plan.job_id, {}},
@@ -114,6 +116,36 @@ void AgentLoop::Execute(const AgentEffect& effect) {
 }
 
 void AgentLoop::Do(const SendToMaster& effect) { master_->Send(effect.message); }
+
+void AgentLoop::Do(const Drill& effect) {
+  const DrillOrder& order = effect.order;
+  switch (order.kind) {
+    case DrillKind::kKillWorker:
+      return shepherd_.KillWorker(order.worker.value);
+    case DrillKind::kKillNode:
+      kill(shepherd_.pid(), SIGKILL);
+      raise(SIGKILL);
+      return;
+    case DrillKind::kFreeze:
+      return Freeze(order.length);
+    case DrillKind::kCut:
+      return held_.Hold(order.length, order.length);
+    case DrillKind::kSlow:
+      return held_.Hold(order.delay, order.length);
+  }
+}
+
+void AgentLoop::Freeze(absl::Duration length) {
+  std::vector<pid_t> others = {shepherd_.pid()};
+  for (const Worker& worker : workers_) {
+    if (worker.pid != 0 && !worker.ended) {
+      others.push_back(-worker.pid);  // with what it has started
+    }
+  }
+  if (const absl::Status frozen = FreezeFor(length, others); !frozen.ok()) {
+    LogError(frozen.message());
+  }
+}
 
 void AgentLoop::Do(const OpenStore&) {
   // On one machine nothing but loopback listens; between nodes workers come from outside.

@@ -14,6 +14,7 @@
 
 #include "agent/core/agent_machine.h"
 #include "agent/core/worker_env.h"
+#include "agent/io/held_link.h"
 #include "agent/io/links.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/output_pump.h"
@@ -78,6 +79,7 @@ class AgentLoop {
   void TellAwaited();
   void Execute(const AgentEffect& effect);
   void Do(const SendToMaster& effect);
+  void Do(const Drill& effect);
   void Do(const OpenStore& effect);
   void Do(const SpawnRound& effect);
   void Do(const SignalRound& effect);
@@ -93,6 +95,7 @@ class AgentLoop {
   void Do(const Finish& effect);
 
   ShepherdClient::Callbacks ShepherdCallbacks();
+  void Freeze(absl::Duration length);
   void SpawnWorker(LocalRank local);
   void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own);
   void SetWindow(uint16_t rows, uint16_t columns);
@@ -106,6 +109,7 @@ class AgentLoop {
   void MakeRunDir();
 
   const Options options_;
+  HeldLink held_;  // in front of the link to the master
   MasterLink* const master_;
   OutputLink* const output_;
   WorkerDoor door_;

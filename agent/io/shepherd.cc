@@ -104,6 +104,8 @@ class Shepherd {
         return SpawnWorker(std::move(frame));
       case ShepherdOrder::kSignal:
         return Signal(static_cast<int>(frame.value));
+      case ShepherdOrder::kKill:
+        return KillWorker(frame.index);
       case ShepherdOrder::kClear:
         return Clear(ShepherdNews::kCleared);
       case ShepherdOrder::kSetLease:
@@ -192,6 +194,14 @@ class Shepherd {
       let_go_ = false;
     } else if (signo != SIGUSR1 && signo != SIGUSR2) {
       LetGo();
+    }
+  }
+
+  void KillWorker(int32_t index) {
+    for (const auto& [pid, at] : workers_) {
+      if (static_cast<int64_t>(at) == index) {
+        kill(pid, SIGKILL);
+      }
     }
   }
 

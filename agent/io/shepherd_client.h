@@ -50,7 +50,8 @@ class ShepherdClient {
   // The same on a terminal of its own: the worker's end of it.
   void SpawnOnTerminal(uint32_t local_rank, const std::vector<std::string>& own_environment,
                        UniqueFd terminal);
-  void Signal(int signo);
+  void Signal(int signo);  // to every worker, and what it has started
+  void KillWorker(uint32_t local_rank);
   void Clear();
   void SetLease(int64_t boot_ns);
   void SetRunDir(const std::string& folder);

@@ -21,6 +21,7 @@ enum class ShepherdOrder : uint32_t {
   kSpawn,   // index; payload = PackedStrings of the worker's own environment; fds = stdin (absent:
             // /dev/null), out, err; value = 1: stdin is a terminal, and its controlling one
   kSignal,  // value = signal, to the process group of every living worker
+  kKill,    // index: SIGKILL to that worker alone
   kClear,   // SIGKILL everything below the shepherd until nothing is left; answered by kCleared
   kSetLease,  // value = CLOCK_BOOTTIME nanoseconds at which everything is killed; 0 = no lease
   kRunDir,    // payload = folder that the shepherd removes (with the files in it) when it ends

@@ -48,6 +48,18 @@ constexpr CommandRow kCommands[] = {
      "  --grace TIME     kill after this (default: the job's own --grace; at most that)\n"
      "  --now            kill at once\n"
      "Waits for the end. Exit status: 0 when nothing of the job runs any more.\n"},
+    {"chaos", " --for= --job= ",
+     "launch chaos [--for TIME] [--job JOB] WHAT    break a part of a detached job, as a drill\n"
+     "  kill rank R      SIGKILL to that worker\n"
+     "  kill NODE        SIGKILL to the node's agent and all its workers, as a power cut\n"
+     "  kill master      SIGKILL to the launcher that serves the job\n"
+     "  freeze NODE      the agent and its workers stand still, for TIME\n"
+     "  cut NODE         nothing goes between the node and the master, for TIME\n"
+     "  slow NODE DELAY  all between them arrives so much later, for TIME\n"
+     "  NODE             its host name, or its node rank\n"
+     "  --for TIME       then all is as before (default: 10s; at most 1h)\n"
+     "  --job JOB        its id, the beginning of that, or its name (default: the only one)\n"
+     "Needs no root. Exit status: 0 when it is on its way.\n"},
 };
 
 constexpr absl::string_view kWhen =
@@ -75,6 +87,14 @@ absl::Status Set(absl::string_view name, const std::string& text, absl::Time now
     out.lines = lines;
   } else if (name == "--since") {
     ASSIGN_OR_RETURN(out.since, ParseSince(value, now, zone));
+  } else if (name == "--job") {
+    out.job = text;
+  } else if (name == "--for") {
+    ASSIGN_OR_RETURN(out.length, ParseTime(value));
+    if (out.length <= absl::ZeroDuration() || out.length > kDrillLengthMax) {
+      return WantError(value,
+                       absl::StrCat("more than 0 and at most ", ShortDuration(kDrillLengthMax)));
+    }
   } else if (name == "--grace") {
     ASSIGN_OR_RETURN(out.grace, ParseTime(value));
   } else {
@@ -133,6 +153,8 @@ absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words
                                : equals != std::string::npos ? word.substr(equals + 1)
                                                              : words[++i];
       RETURN_IF_ERROR(Set(name, text, now, zone, out));
+    } else if (out.kind == Kind::kChaos) {
+      out.words.push_back(word);
     } else if (out.kind == Kind::kPs || !out.job.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("launch ", row.name, ": what is '", word, "'? ", hint,
@@ -140,6 +162,10 @@ absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words
     } else {
       out.job = word;
     }
+  }
+  if (out.kind == Kind::kChaos) {
+    ASSIGN_OR_RETURN(out.drill, ParseDrill(out.words, out.length));
+    return out;
   }
   if (out.kind != Kind::kPs && out.job.empty()) {
     return absl::InvalidArgumentError(

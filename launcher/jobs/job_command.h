@@ -1,4 +1,4 @@
-// The words after `launch ps`, `attach`, `logs` and `stop`. Pure.
+// The words after `launch ps`, `attach`, `logs`, `stop` and `chaos`. Pure.
 #pragma once
 
 #include <csignal>
@@ -10,14 +10,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "launcher/jobs/drill_words.h"
 
 namespace muster {
 
 struct JobCommand {
-  enum class Kind : uint8_t { kPs, kAttach, kLogs, kStop };
+  enum class Kind : uint8_t { kPs, kAttach, kLogs, kStop, kChaos };
   Kind kind = Kind::kPs;
   bool help = false;
-  std::string job;  // as typed; "" for ps
+  std::string job;  // as typed; "" for ps, and for chaos where there is only one
   bool all = false;
   bool json = false;
   bool follow = false;
@@ -26,6 +27,9 @@ struct JobCommand {
   int signal = SIGINT;
   std::optional<absl::Duration> grace;
   bool now = false;
+  absl::Duration length = absl::Seconds(10);  // chaos: --for
+  std::vector<std::string> words;             // chaos: what to do, as typed
+  DrillSpec drill;                            // ... and as it is meant
 };
 
 // Whether the first word of a command line is one of these commands.

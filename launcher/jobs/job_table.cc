@@ -99,6 +99,18 @@ absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::stri
   return found.front();
 }
 
+absl::StatusOr<size_t> FindOnlyJob(const std::vector<JobRecord>& records) {
+  const std::vector<size_t> live = Where(records, [](const JobRecord& r) { return r.live(); });
+  if (live.empty()) {
+    return absl::NotFoundError("no job of yours runs on this host (launch --detach starts one)");
+  }
+  if (live.size() > 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("several jobs run: ", Candidates(records, live), "; name one with --job"));
+  }
+  return live.front();
+}
+
 std::string JobTable(const std::vector<JobRecord>& records, absl::Time now, size_t width) {
   using Row = std::array<std::string, 7>;
   std::vector<Row> rows = {{"ID", "NAME", "STATE", "WORLD", "NODES", "AGE", "COMMAND"}};

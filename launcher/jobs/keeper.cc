@@ -144,6 +144,8 @@ class Keeper {
         listens_ = true;
       } else if (packet->kind == Packet::kStarted) {
         Started(packet->text);
+      } else if (packet->kind == Packet::kAnswer) {
+        Answer(packet->text);
       }
     }
     if (closed) {
@@ -213,10 +215,32 @@ class Keeper {
                  packet->kind == Packet::kStop && order.has_value()) {
         Stop(*order);
         SendPacket(client.fd.get(), Packet::kOk);
+      } else if (packet->kind == Packet::kDrill || packet->kind == Packet::kKill) {
+        Drill(number, *packet);
       }
     }
     if (closed) {
       clients_.erase(number);
+    }
+  }
+
+  void Drill(uint64_t number, const KeeperPacket& packet) {
+    OnLink();  // it may have said just now that it listens
+    if (packet.kind == Packet::kKill && !ended_) {
+      kill(launcher_, SIGKILL);
+      return Answer(NumberedText({number, AnswerText({true, "the launcher is killed"})}));
+    }
+    if (!listens_ || ended_ ||
+        !SendPacket(link_.get(), Packet::kDrill, NumberedText({number, packet.text}))) {
+      Answer(NumberedText({number, AnswerText({false, "nothing of it runs now: try again"})}));
+    }
+  }
+
+  void Answer(const std::string& text) {
+    const std::optional<Numbered> answer = ParseNumbered(text);
+    const auto client = answer.has_value() ? clients_.find(answer->number) : clients_.end();
+    if (client != clients_.end()) {
+      SendPacket(client->second.fd.get(), Packet::kAnswer, answer->text);
     }
   }
 

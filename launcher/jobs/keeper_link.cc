@@ -6,10 +6,12 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 namespace muster {
@@ -54,6 +56,48 @@ std::optional<StopOrder> ParseStop(absl::string_view text) {
       out.signo == SIGINT || out.signo == SIGTERM || out.signo == SIGHUP || out.signo == SIGQUIT;
   out.now = now != 0;
   return stops && out.grace_ms >= -1 ? std::optional(out) : std::nullopt;
+}
+
+std::string DrillText(const DrillWords& drill) {
+  return absl::StrCat(absl::ToInt64Milliseconds(drill.length), "\n",
+                      absl::StrJoin(drill.words, "\n"));
+}
+
+std::optional<DrillWords> ParseDrillText(absl::string_view text) {
+  DrillWords out;
+  out.words = absl::StrSplit(text, '\n');
+  int64_t ms = 0;
+  if (!absl::SimpleAtoi(out.words[0], &ms) || ms <= 0) {
+    return std::nullopt;
+  }
+  out.length = absl::Milliseconds(ms);
+  out.words.erase(out.words.begin());
+  return out;
+}
+
+std::string AnswerText(const DrillAnswer& answer) {
+  return NumberedText({answer.ok ? uint64_t{1} : 0, answer.text});
+}
+
+std::optional<DrillAnswer> ParseAnswer(absl::string_view text) {
+  std::optional<Numbered> parts = ParseNumbered(text);
+  return parts.has_value() && parts->number <= 1
+             ? std::optional(DrillAnswer{parts->number == 1, std::move(parts->text)})
+             : std::nullopt;
+}
+
+std::string NumberedText(const Numbered& numbered) {
+  return absl::StrCat(numbered.number, " ", numbered.text);
+}
+
+std::optional<Numbered> ParseNumbered(absl::string_view text) {
+  const size_t blank = text.find(' ');
+  Numbered out;
+  if (blank == absl::string_view::npos || !absl::SimpleAtoi(text.substr(0, blank), &out.number)) {
+    return std::nullopt;
+  }
+  out.text = std::string(text.substr(blank + 1));
+  return out;
 }
 
 }  // namespace muster

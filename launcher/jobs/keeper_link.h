@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace muster {
 
@@ -20,6 +23,9 @@ enum class Packet : char {
   kOutput = 'O',   // keeper -> `launch attach`: there is more in the log
   kFull = 'N',     // likewise: too many follow already
   kOk = 'K',       // keeper -> `launch stop`: it is under way
+  kDrill = 'D',    // `launch chaos` -> keeper -> launcher: DrillText; numbered by the keeper
+  kKill = 'M',     // `launch chaos` -> keeper: kill the launcher; answered by kAnswer
+  kAnswer = 'A',   // launcher -> keeper -> `launch chaos`: "OK text"; numbered likewise
 };
 
 inline constexpr size_t kPacketBytesMax = 32u << 10;  // longer texts are cut
@@ -41,5 +47,29 @@ struct StopOrder {
 };
 std::string StopText(const StopOrder& order);
 std::optional<StopOrder> ParseStop(absl::string_view text);
+
+// What a drill is to do: the length, and its words.
+struct DrillWords {
+  absl::Duration length;
+  std::vector<std::string> words;
+};
+std::string DrillText(const DrillWords& drill);
+std::optional<DrillWords> ParseDrillText(absl::string_view text);
+
+// Whether it could be done, and a sentence for the person.
+struct DrillAnswer {
+  bool ok = false;
+  std::string text;
+};
+std::string AnswerText(const DrillAnswer& answer);
+std::optional<DrillAnswer> ParseAnswer(absl::string_view text);
+
+// "7 text" between keeper and launcher: whose it is.
+struct Numbered {
+  uint64_t number = 0;
+  std::string text;
+};
+std::string NumberedText(const Numbered& numbered);
+std::optional<Numbered> ParseNumbered(absl::string_view text);
 
 }  // namespace muster

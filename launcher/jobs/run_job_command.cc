@@ -330,6 +330,30 @@ int Stop(const JobCommand& command, const StoredJob& job, const std::string& lau
   return kFailed;
 }
 
+int Chaos(const JobCommand& command, const StoredJob& job) {
+  const absl::StatusOr<UniqueFd> keeper = Connect(job);
+  if (!keeper.ok()) {
+    LogError(keeper.status().message());
+    return kFailed;
+  }
+  SendPacket(keeper->get(), command.drill.master ? Packet::kKill : Packet::kDrill,
+             DrillText({command.length, command.words}));
+  const WaitSignals signals;
+  const absl::Time until = BootNow() + kAnswer;
+  for (bool closed = false; !closed && BootNow() < until && !WaitSignals::Pending();) {
+    signals.Poll(keeper->get(), POLLIN, until - BootNow());
+    while (const auto packet = ReceivePacket(keeper->get(), closed)) {
+      if (const auto answer = ParseAnswer(packet->text);
+          packet->kind == Packet::kAnswer && answer.has_value()) {
+        answer->ok ? LogInfo(answer->text) : LogError(absl::StrCat("launch chaos: ", answer->text));
+        return answer->ok ? 0 : kFailed;
+      }
+    }
+  }
+  LogError(absl::StrCat(job.record.id, " has not answered"));
+  return kFailed;
+}
+
 }  // namespace
 
 int RunJobCommand(const std::vector<std::string>& words, const std::string& launch) {
@@ -350,7 +374,8 @@ int RunJobCommand(const std::vector<std::string>& words, const std::string& laun
   std::vector<JobRecord> records;
   std::transform(jobs.begin(), jobs.end(), std::back_inserter(records),
                  [](const StoredJob& job) { return job.record; });
-  const absl::StatusOr<size_t> found = FindJob(records, command->job);
+  const absl::StatusOr<size_t> found =
+      command->job.empty() ? FindOnlyJob(records) : FindJob(records, command->job);
   if (!found.ok()) {
     LogError(absl::StrCat("launch ", words[0], ": ", found.status().message()));
     return kUsage;
@@ -361,6 +386,8 @@ int RunJobCommand(const std::vector<std::string>& words, const std::string& laun
       return Attach(*command, job, launch);
     case JobCommand::Kind::kLogs:
       return Logs(*command, job, launch);
+    case JobCommand::Kind::kChaos:
+      return Chaos(*command, job);
     default:
       return Stop(*command, job, launch);
   }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/base/drill.h"
 #include "proto/base/ids.h"
 
 namespace muster {
@@ -106,6 +107,7 @@ struct Beat {
   uint32_t exits_from = 0;        // number of the first of `exits` within the round
   std::vector<WorkerExit> exits;  // not yet seen by the master, at most kExitsPerBeatMax
   uint32_t signals_done = 0;      // orders carried out so far
+  uint32_t drills_done = 0;       // likewise: the last one's number
   bool paused = false;
   int32_t stop_asked =
       0;  // signal by which the user stopped the job at this agent (typed on every node)
@@ -205,6 +207,7 @@ struct Directive {
   absl::Duration grace;              // then SIGKILL after this
   uint32_t exits_seen = 0;           // of the agent's round
   std::vector<SignalOrder> signals;  // not yet done by the agent
+  std::vector<DrillOrder> drills;    // likewise
   bool paused = false;  // stop the workers' clocks (SIGSTOP), suspend the lease while connected
   std::string note;     // kWait: what the job waits for, as a sentence
   JobOutcome outcome;   // kEnd

@@ -5,6 +5,7 @@
 
 #include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
+#include "proto/wire/convert_parts.h"
 #include "proto/wire/field_checker.h"
 
 namespace muster {
@@ -13,12 +14,6 @@ namespace {
 constexpr uint32_t kAny = std::numeric_limits<uint32_t>::max();
 
 std::string Cut(const std::string& text, size_t max) { return text.substr(0, max); }
-
-void SetRound(const RoundId& round, v1::RoundId* wire) {
-  wire->set_epoch(round.epoch);
-  wire->set_n(round.n);
-}
-RoundId RoundOf(const v1::RoundId& wire) { return RoundId{wire.epoch(), wire.n()}; }
 
 void SetExit(const WorkerExit& exit, v1::WorkerExit* wire) {
   wire->set_local_rank(exit.local_rank.value);
@@ -84,6 +79,7 @@ void SetBeat(const Beat& beat, v1::Beat* wire) {
     SetExit(exit, wire->add_exits());
   }
   wire->set_signals_done(beat.signals_done);
+  wire->set_drills_done(beat.drills_done);
   wire->set_paused(beat.paused);
   wire->set_stop_asked(beat.stop_asked);
   wire->set_kill_asked(beat.kill_asked);
@@ -119,6 +115,7 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   beat.exits_from = check.Number("exits_from", wire.exits_from(), 0, kWorkersPerNodeMax);
   check.Bound("exits", static_cast<size_t>(wire.exits_size()), 0, kExitsPerBeatMax);
   beat.signals_done = wire.signals_done();
+  beat.drills_done = wire.drills_done();
   beat.paused = wire.paused();
   beat.stop_asked = check.Signal("stop_asked", wire.stop_asked());
   beat.kill_asked = wire.kill_asked();
@@ -143,111 +140,6 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   return beat;
 }
 
-void SetAssignment(const Assignment& assignment, v1::Assignment* wire) {
-  SetRound(assignment.round, wire->mutable_round());
-  wire->set_node_rank(assignment.node_rank.value);
-  wire->set_nodes(assignment.nodes);
-  wire->set_rank_first(assignment.rank_first.value);
-  wire->set_workers(assignment.workers);
-  wire->set_world_size(assignment.world_size);
-  wire->set_master_addr(assignment.master_addr);
-  wire->set_master_port(assignment.master_port);
-  wire->set_restart_count(assignment.restart_count);
-  wire->set_restarts_max(assignment.restarts_max);
-  wire->set_one_host(assignment.one_host);
-  for (const auto& [workers, nodes] : assignment.layout) {
-    v1::LayoutRun* run = wire->add_layout();
-    run->set_workers(workers);
-    run->set_nodes(nodes);
-  }
-  wire->mutable_ranks()->Assign(assignment.ranks.begin(), assignment.ranks.end());
-  wire->mutable_ranks_by_node()->Assign(assignment.ranks_by_node.begin(),
-                                        assignment.ranks_by_node.end());
-}
-
-// Of the workers of a node: of all or, where they follow from the order of the nodes, of none.
-std::vector<uint32_t> RanksOf(absl::string_view field,
-                              const google::protobuf::RepeatedField<uint32_t>& wire,
-                              uint32_t workers, uint32_t world_size, FieldChecker& check) {
-  const auto count = static_cast<size_t>(wire.size());
-  check.Bound(field, count, count == 0 ? 0 : workers, count == 0 ? 0 : workers);
-  for (const uint32_t rank : wire) {
-    check.Bound(field, rank, 0, uint64_t{world_size} - 1);
-  }
-  return check.ok() ? std::vector<uint32_t>(wire.begin(), wire.end()) : std::vector<uint32_t>();
-}
-
-// The runs must be those of this round: names and tables are made from them.
-void SetLayoutOf(const v1::Assignment& wire, FieldChecker& check, Assignment& assignment) {
-  uint64_t nodes = 0;
-  uint64_t workers = 0;
-  for (const v1::LayoutRun& run : wire.layout()) {
-    check.Bound("assignment.layout.nodes", run.nodes(), 1, assignment.nodes);
-    check.Bound("assignment.layout.workers", run.workers(), 1, kWorkersPerNodeMax);
-    assignment.layout.emplace_back(run.workers(), run.nodes());
-    nodes += run.nodes();
-    workers += uint64_t{run.nodes()} * run.workers();
-  }
-  check.Bound("assignment.layout (nodes)", nodes, assignment.nodes, assignment.nodes);
-  check.Bound("assignment.layout (workers)", workers, assignment.world_size, assignment.world_size);
-}
-
-// Each rank of the world once, this node's among them where they belong; or none.
-void SetRanksByNode(const v1::Assignment& wire, FieldChecker& check, Assignment& assignment) {
-  constexpr absl::string_view kField = "assignment.ranks_by_node";
-  const auto count = static_cast<size_t>(wire.ranks_by_node_size());
-  const size_t wanted = assignment.ranks.empty() ? 0 : assignment.world_size;
-  check.Bound(kField, count, wanted, wanted);
-  if (!check.ok() || count == 0) {
-    return;
-  }
-  std::vector<bool> seen(count);
-  for (const uint32_t rank : wire.ranks_by_node()) {
-    if (rank >= count || seen[rank]) {
-      return check.Fail(kField, absl::StrCat("want each of 0..", count - 1, " once, got ", rank));
-    }
-    seen[rank] = true;
-  }
-  assignment.ranks_by_node.assign(wire.ranks_by_node().begin(), wire.ranks_by_node().end());
-  uint64_t node = 0;
-  uint64_t first = 0;  // of this node's
-  for (const auto& [workers, nodes] : assignment.layout) {
-    const uint64_t before =
-        std::min<uint64_t>(nodes, std::max<uint64_t>(assignment.node_rank.value, node) - node);
-    first += before * workers;
-    node += nodes;
-  }
-  if (!std::equal(assignment.ranks.begin(), assignment.ranks.end(),
-                  assignment.ranks_by_node.begin() + static_cast<ptrdiff_t>(first))) {
-    check.Fail(kField, "this node has others than assignment.ranks");
-  }
-}
-
-Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
-  Assignment assignment;
-  assignment.round = RoundOf(wire.round());
-  assignment.nodes = check.Number("assignment.nodes", wire.nodes(), 1, kNodesMax);
-  assignment.node_rank.value =
-      check.Number("assignment.node_rank", wire.node_rank(), 0, uint64_t{assignment.nodes} - 1);
-  assignment.world_size =
-      check.Number("assignment.world_size", wire.world_size(), 1, kWorldSizeMax);
-  assignment.workers = check.Number("assignment.workers", wire.workers(), 1,
-                                    std::min(kWorkersPerNodeMax, assignment.world_size));
-  assignment.rank_first.value = check.Number("assignment.rank_first", wire.rank_first(), 0,
-                                             uint64_t{assignment.world_size} - assignment.workers);
-  assignment.master_addr = check.Text("assignment.master_addr", wire.master_addr(), kNameBytesMax);
-  assignment.master_port = check.Port("assignment.master_port", wire.master_port());
-  assignment.restart_count = wire.restart_count();
-  assignment.restarts_max =
-      check.Number("assignment.restarts_max", wire.restarts_max(), 0, kRestartsMax);
-  assignment.one_host = wire.one_host();
-  SetLayoutOf(wire, check, assignment);
-  assignment.ranks =
-      RanksOf("assignment.ranks", wire.ranks(), assignment.workers, assignment.world_size, check);
-  SetRanksByNode(wire, check, assignment);
-  return assignment;
-}
-
 void SetDirective(const Directive& directive, v1::Directive* wire) {
   wire->set_node(directive.node.value);
   wire->set_incarnation(directive.incarnation.value);
@@ -265,6 +157,7 @@ void SetDirective(const Directive& directive, v1::Directive* wire) {
     one->set_seq(order.seq);
     one->set_signo(order.signo);
   }
+  SetDrills(directive.drills, wire);
   wire->set_paused(directive.paused);
   wire->set_note(Cut(directive.note, kTextBytesMax));
   wire->mutable_outcome()->set_exit_code(directive.outcome.exit_code);
@@ -301,6 +194,7 @@ absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
   for (const v1::SignalOrder& order : wire.signals()) {
     directive.signals.push_back({order.seq(), check.Signal("signals.signo", order.signo())});
   }
+  directive.drills = DrillsOf(wire, check);
   directive.paused = wire.paused();
   directive.note = check.Text("note", wire.note(), kTextBytesMax);
   directive.outcome.exit_code = wire.outcome().exit_code();

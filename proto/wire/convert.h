@@ -1,5 +1,5 @@
-// Between the values of proto/base and the messages of muster.proto; convert.cc and convert_plan.cc
-// are the only files that know both. Pure.
+// Between the values of proto/base and the messages of muster.proto; convert*.cc are
+// the only files that know both. Pure.
 //
 // Nothing from the wire is believed: FromWire checks every enumeration, count, size and range and
 // answers InvalidArgument with the field's name. What ToWire makes of a value within the limits,

@@ -100,6 +100,7 @@ void SendDirective(Machine& m, NodeId id, const Beat* answered) {
   }
   d.exits_seen = d.round == node.round ? node.exits_seen : 0;
   d.paused = m.state.paused;
+  d.drills = node.drills;
   if (Mutated(Mutation::kStopNotRepeated) && d.wanted == Wanted::kStop && beat_seq != 0) {
     d.wanted = Wanted::kWait;
   }

@@ -64,6 +64,10 @@ void MemberSettled(Machine& m, NodeId id, bool lost);
 void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline);
 void MaybeEnded(Machine& m);
 
+// --- drill.cc ---
+void OnDrill(Machine& m, const DrillAsked& asked);
+void TakeDrillsDone(NodeState& node, uint32_t done);
+
 // --- directive.cc ---
 // What the node should do now; null = sent unasked.
 void SendDirective(Machine& m, NodeId id, const Beat* answered);

@@ -134,6 +134,7 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   node.workers_alive = beat.workers_alive;
   node.paused = beat.paused;
   node.signals_done = beat.signals_done;
+  TakeDrillsDone(node, beat.drills_done);
   if (!beat.pids.empty()) {
     node.pids = beat.pids;
   }

@@ -94,6 +94,8 @@ void Dispatch(Machine& m, const RoundEvent& event) {
     OnSignal(m, signal->signo);
   } else if (const auto* pause = std::get_if<PauseAsked>(&event)) {
     OnPause(m, pause->paused);
+  } else if (const auto* drill = std::get_if<DrillAsked>(&event)) {
+    OnDrill(m, *drill);
   } else {
     OnTime(m);
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/base/drill.h"
 #include "proto/base/limits.h"
 #include "proto/base/messages.h"
 #include "proto/base/work_plan.h"
@@ -86,9 +87,14 @@ struct SignalAsked {
 struct PauseAsked {
   bool paused = false;
 };
+struct DrillAsked {
+  uint64_t ask = 0;    // comes back in its DrillAnswered
+  DrillOrder drill;    // without `seq` and `worker`
+  std::string target;  // a rank, or a node as people name it
+};
 struct TimePassed {};
 using RoundEvent = std::variant<JoinReceived, BeatReceived, LeaveReceived, LinkClosed, StartFailed,
-                                StopAsked, SignalAsked, PauseAsked, TimePassed>;
+                                StopAsked, SignalAsked, PauseAsked, DrillAsked, TimePassed>;
 
 struct Reply {
   ReplyId to;
@@ -122,10 +128,15 @@ struct WorkersStarted {
 struct SignalHeard {
   NodeId node;
   int32_t signo = 0;
-};                   // an agent has been sent it by the scheduler; others may have been, too
+};  // an agent has been sent it by the scheduler; others may have been, too
+struct DrillAnswered {
+  uint64_t ask = 0;
+  bool ok = false;   // it is on its way
+  std::string text;  // a sentence
+};
 struct JobEnded {};  // state.report is final; every node has been told or is lost
 using RoundEffect = std::variant<Reply, Send, Tell, ArmTimer, DropLink, RoundStarted,
-                                 WorkersStarted, SignalHeard, JobEnded>;
+                                 WorkersStarted, SignalHeard, DrillAnswered, JobEnded>;
 
 // One worker's end, as the report shows it.
 struct ExitRecord {
@@ -179,6 +190,7 @@ struct NodeState {
   uint32_t exits_ok = 0;
   uint32_t exits_failed = 0;  // by themselves
   uint32_t signals_done = 0;
+  std::vector<DrillOrder> drills;             // that it has not said to be done
   std::map<int32_t, uint32_t> heard_signals;  // the scheduler's, how often
   uint64_t beat_seq_last = 0;
   absl::Time expires;  // lost then (lease + slack, or the reconnect window)
@@ -249,6 +261,7 @@ struct RoundState {
   std::string lost_node;                     // kNode: host name
   std::string lost_headline;                 // kNode: what the report says
   std::vector<SignalOrder> signals;          // of the present round
+  uint32_t drills = 0;                       // asked for so far
   bool paused = false;
   absl::Time paused_since;
   Agreement agreed;  // of the first node; counts where the configuration has none

@@ -217,6 +217,10 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
     if (options_.on_signal_heard) {
       options_.on_signal_heard(job_id, *heard);
     }
+  } else if (auto* answered = std::get_if<DrillAnswered>(&effect)) {
+    if (options_.on_drill_answered) {
+      options_.on_drill_answered(job_id, *answered);
+    }
   } else if (std::holds_alternative<JobEnded>(effect)) {
     if (options_.many_jobs) {
       job->forget_at = BootNow() + kEndedJobKept;

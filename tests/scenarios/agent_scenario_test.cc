@@ -125,6 +125,11 @@ class AgentScript {
         d.peers.push_back({{static_cast<uint32_t>(std::stoul(parts[0]))},
                            parts[1],
                            static_cast<uint16_t>(std::stoul(parts[2]))});
+      } else if (name == "drill") {
+        DrillOrder order;
+        order.seq = static_cast<uint32_t>(std::stoul(value));
+        order.kind = DrillKind::kCut;
+        d.drills.push_back(order);
       } else if (name == "gone") {
         d.gone.push_back({static_cast<uint32_t>(std::stoul(value))});
       }
@@ -150,6 +155,9 @@ class AgentScript {
     return d;
   }
 
+  static std::string Show(const Drill& drill) {
+    return absl::StrCat("drill ", drill.order.seq, ":", static_cast<int>(drill.order.kind));
+  }
   std::string Show(const SendToMaster& send) {
     if (const auto* join = std::get_if<Join>(&send.message)) {
       return absl::StrCat("-> join port ", join->store_port);
@@ -177,6 +185,7 @@ class AgentScript {
                       muster::Show(b.exits[i]));
     }
     return absl::StrCat(out, b.signals_done != 0 ? absl::StrCat(" signals ", b.signals_done) : "",
+                        b.drills_done != 0 ? absl::StrCat(" drills ", b.drills_done) : "",
                         b.paused ? " paused" : "",
                         b.stop_asked != 0 ? absl::StrCat(" asks ", SignalName(b.stop_asked)) : "",
                         b.kill_asked ? " now" : "", Sought(b));

@@ -91,11 +91,28 @@ class MasterScript {
       return stop;
     } else if (c.verb == "signal") {
       return SignalAsked{SignalNumber(c.Word(0))};
+    } else if (c.verb == "drill") {
+      return DrillOf(c);
     } else if (c.verb == "pause") {
       return PauseAsked{c.Word(0) == "on"};
     }
     CHECK(c.verb == "time");
     return TimePassed{};
+  }
+
+  static DrillAsked DrillOf(const Command& c) {
+    const std::map<std::string, DrillKind> kinds = {{"kill", DrillKind::kKillWorker},
+                                                    {"crash", DrillKind::kKillNode},
+                                                    {"freeze", DrillKind::kFreeze},
+                                                    {"cut", DrillKind::kCut},
+                                                    {"slow", DrillKind::kSlow}};
+    DrillAsked asked;
+    asked.ask = 7;
+    asked.drill.kind = kinds.at(c.Word(0));
+    asked.drill.delay = absl::Milliseconds(200);
+    asked.drill.length = absl::Seconds(10);
+    asked.target = c.Word(1);
+    return asked;
   }
 
   JoinReceived JoinOf(const Command& c) {
@@ -147,6 +164,7 @@ class MasterScript {
     beat.workers_started = static_cast<uint32_t>(c.Number("started", 0));
     beat.stop_asked = SignalNumber(c.Text("stop", "0"));
     beat.signals_done = static_cast<uint32_t>(c.Number("signals", 0));
+    beat.drills_done = static_cast<uint32_t>(c.Number("drills", 0));
     beat.exits_from = agent.exits;
     for (const auto& [name, value] : c.all) {
       if (name == "exit") {
@@ -221,6 +239,10 @@ class MasterScript {
     for (const SignalOrder& order : d.signals) {
       absl::StrAppend(&out, " signal ", order.seq, ":", SignalName(order.signo));
     }
+    for (const DrillOrder& drill : d.drills) {
+      absl::StrAppend(&out, " drill ", drill.seq, ":", static_cast<int>(drill.kind), " worker ",
+                      drill.worker.value);
+    }
     for (const PeerNode& peer : d.peers) {
       absl::StrAppend(&out, " peer ", peer.node_rank.value, "=", peer.address, ":", peer.port);
     }
@@ -246,6 +268,9 @@ class MasterScript {
   }
   std::string Show(const SignalHeard& heard) {
     return absl::StrCat("HEARD ", SignalName(heard.signo), " at ", Name(heard.node));
+  }
+  static std::string Show(const DrillAnswered& answered) {
+    return absl::StrCat("ANSWER ", answered.ask, answered.ok ? " ok: " : " no: ", answered.text);
   }
   std::string Show(const JobEnded&) {
     return absl::StrCat("ENDED exit code ", state_.report.exit_code,

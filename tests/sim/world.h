@@ -140,6 +140,7 @@ class World {
   // --- node.cc ---
   void StepAgent(uint32_t who, const AgentEvent& event);
   void Do(uint32_t who, const struct SendToMaster& effect);
+  void Do(uint32_t, const Drill&) {}
   void Do(uint32_t who, const OpenStore& effect);
   void Do(uint32_t who, const SpawnRound& effect);
   void Do(uint32_t who, const SignalRound& effect);

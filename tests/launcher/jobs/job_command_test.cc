@@ -30,7 +30,7 @@ std::string Error(const std::vector<std::string>& words) {
 
 TEST(JobCommand, Words) {
   EXPECT_TRUE(IsJobCommand("ps") && IsJobCommand("attach") && IsJobCommand("logs") &&
-              IsJobCommand("stop"));
+              IsJobCommand("stop") && IsJobCommand("chaos"));
   EXPECT_FALSE(IsJobCommand("top") || IsJobCommand("") || IsJobCommand("./ps"));
   EXPECT_TRUE(Ok({"ps", "-a", "--json"}).all);
   EXPECT_EQ(Ok({"attach", "-n", "20", "x"}).lines, 20u);
@@ -62,6 +62,59 @@ TEST(JobCommand, WrongWords) {
   EXPECT_THAT(Error({"stop", "x", "--now=1"}), HasSubstr("--now: takes no value"));
   EXPECT_THAT(Error({"stop", "x", "--signal", "USR1"}), HasSubstr("INT, TERM, HUP or QUIT"));
   EXPECT_THAT(Error({"stop", "x", "--now", "--grace", "3"}), HasSubstr("contradict"));
+}
+
+TEST(JobCommand, ChaosSaysWhatToBreak) {
+  const JobCommand kill = Ok({"chaos", "kill", "rank", "3"});
+  EXPECT_EQ(kill.kind, Kind::kChaos);
+  EXPECT_EQ(kill.drill.kind, DrillKind::kKillWorker);
+  EXPECT_EQ(kill.drill.target, "3");
+  EXPECT_EQ(kill.job, "");
+  EXPECT_TRUE(Ok({"chaos", "--job", "night", "kill", "master"}).drill.master);
+  EXPECT_EQ(Ok({"chaos", "--job=night", "kill", "master"}).job, "night");
+  EXPECT_EQ(Ok({"chaos", "kill", "node1"}).drill.kind, DrillKind::kKillNode);
+  const JobCommand freeze = Ok({"chaos", "freeze", "1", "--for", "1m"});
+  EXPECT_EQ(freeze.drill.kind, DrillKind::kFreeze);
+  EXPECT_EQ(freeze.drill.target, "1");
+  EXPECT_EQ(freeze.drill.length, absl::Minutes(1));
+  EXPECT_EQ(Ok({"chaos", "cut", "node1"}).drill.length, absl::Seconds(10));
+  const JobCommand slow = Ok({"chaos", "slow", "node1", "200ms"});
+  EXPECT_EQ(slow.drill.kind, DrillKind::kSlow);
+  EXPECT_EQ(slow.drill.delay, absl::Milliseconds(200));
+}
+
+TEST(JobCommand, WrongChaos) {
+  EXPECT_THAT(Error({"chaos"}), HasSubstr("Want kill rank R, kill NODE"));
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"chaos", "kill"},
+                                             {"chaos", "break", "node1"},
+                                             {"chaos", "freeze", "node1", "node2"},
+                                             {"chaos", "slow", "node1"},
+                                             {"chaos", "kill", "rank", "3", "4"}}) {
+    EXPECT_THAT(Error(words), HasSubstr("Want kill rank R")) << words.back();
+  }
+  EXPECT_THAT(Error({"chaos", "kill", "rank", "-1x"}), HasSubstr("kill rank: want a rank"));
+  EXPECT_THAT(Error({"chaos", "slow", "node1", "fast"}), HasSubstr("slow: want"));
+  EXPECT_THAT(Error({"chaos", "slow", "node1", "0"}), HasSubstr("more than 0 and at most 1 h"));
+  EXPECT_THAT(Error({"chaos", "--for", "2h", "cut", "x"}),
+              HasSubstr("--for: want more than 0 and at most 1 h"));
+}
+
+TEST(Drill, OneFormForTheWayToTheLauncherAndBack) {
+  const auto drill = ParseDrillText(DrillText({absl::Seconds(10), {"freeze", "node 1"}}));
+  ASSERT_TRUE(drill.has_value());
+  EXPECT_EQ(drill->length, absl::Seconds(10));
+  EXPECT_EQ(drill->words, (std::vector<std::string>{"freeze", "node 1"}));
+  const auto answer = ParseAnswer(AnswerText({true, "node1 stands still"}));
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_TRUE(answer->ok);
+  EXPECT_EQ(answer->text, "node1 stands still");
+  for (const char* text : {"", "x", "-1\nkill", "0\nkill"}) {
+    EXPECT_FALSE(ParseDrillText(text).has_value()) << text;
+  }
+  for (const char* text : {"", "1", "2 x", "x y"}) {
+    EXPECT_FALSE(ParseAnswer(text).has_value()) << text;
+  }
 }
 
 TEST(StopOrder, OneFormForTheWayToTheLauncher) {

@@ -115,6 +115,7 @@ class RandomValues {
     beat.exits_from = Below(kWorkersPerNodeMax);
     for (uint32_t i = Below(4); i > 0; --i) beat.exits.push_back(Exit());
     beat.signals_done = static_cast<uint32_t>(Any());
+    beat.drills_done = static_cast<uint32_t>(Any());
     beat.stop_asked = static_cast<int32_t>(Below(65));
     beat.kill_asked = Flag();
     for (uint32_t i = Below(4); i > 0; --i) beat.sought.push_back({Below(kNodesMax)});
@@ -164,6 +165,12 @@ class RandomValues {
     directive.exits_seen = static_cast<uint32_t>(Any());
     for (uint32_t i = Below(4); i > 0; --i) {
       directive.signals.push_back({static_cast<uint32_t>(Any()), static_cast<int32_t>(Below(65))});
+    }
+    for (uint32_t i = Below(4); i > 0; --i) {
+      directive.drills.push_back({static_cast<uint32_t>(Any()), static_cast<DrillKind>(Below(5)),
+                                  LocalRank{Below(kWorkersPerNodeMax)},
+                                  absl::Milliseconds(Below(3'600'001)),
+                                  absl::Milliseconds(Below(3'600'001))});
     }
     directive.note = Text();
     directive.outcome = {static_cast<int32_t>(Any()), Text()};
