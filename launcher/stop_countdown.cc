@@ -26,6 +26,10 @@ void StopCountdown::Begin(int signo, bool now, absl::Duration grace) {
     LogInfo("killing the workers");
     return;
   }
+  if (timer_.active() && signo == signo_) {
+    return;  // a scheduler sends it again
+  }
+  signo_ = signo;
   deadline_ = BootNow() + grace;
   const uint32_t left = workers_left_();
   LogInfo(left == 0

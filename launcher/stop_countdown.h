@@ -17,6 +17,7 @@ namespace muster {
 class StopCountdown {
  public:
   StopCountdown(uv_loop_t* loop, std::function<uint32_t()> workers_left);
+  // The same once more changes nothing, unless it is to be `now`.
   void Begin(int signo, bool now, absl::Duration grace);
   void End();
 
@@ -25,6 +26,7 @@ class StopCountdown {
 
   const std::function<uint32_t()> workers_left_;
   UvTimer timer_;
+  int signo_ = 0;  // of the last Begin
   absl::Time deadline_;
 };
 
