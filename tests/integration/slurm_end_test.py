@@ -66,6 +66,51 @@ def test_sigterm_of_scancel_stops_the_job_and_its_workers_save(slurm, how):
     assert "stopped by the user (SIGTERM)" in slurm.output(job) and "stopping 4 workers" in slurm.output(job), slurm.output(job)
 
 
+# By sbatch's options: what each worker is sent, and how the job is called then. One that is about to end hears a warning.
+LIMITS = {
+    "": (["SIGTERM", "saved"], "TIMEOUT"),
+    "--signal=USR1@50": (["SIGUSR1"], "RUNNING"),
+    "--signal=B:USR1@50": (["SIGUSR1"], "RUNNING"),
+    "--signal=TERM@50": (["SIGTERM", "saved"], "FAILED"),
+    "--signal=B:TERM@50": (["SIGTERM", "saved"], "FAILED"),
+}
+
+
+def test_the_time_limit_and_its_warning_reach_each_worker_once(slurm):
+    """All at once: Slurm looks at its jobs' time every half minute."""
+    jobs = {}
+    for options in LIMITS:
+        (slurm.folder / f"of{options}").mkdir()
+        script = f"cd of{options}; exec {LAUNCH} --nproc-per-node 1 {TOLD}"
+        jobs[options] = slurm.submit(script, "-N2", "--time=1", *options.split())
+    for job in jobs.values():
+        slurm.expect(job, "runs", 2)
+    slurm.command("scontrol", "update", f"JobId={jobs['']}", "EndTime=now+1")
+    for options, (sent, state) in LIMITS.items():
+        said = lambda: [path.read_text().split() for path in (slurm.folder / f"of{options}").glob("told.*")]
+        wait_for(lambda: said() == [sent, sent], PATIENCE, 0.1, lambda: (options, said()))
+        assert slurm.wait(jobs[options], state)["JobState"] == state
+        times = slurm.output(jobs[options]).count("SIGTERM: stopping 2 workers")
+        assert times == sent.count("SIGTERM"), slurm.output(jobs[options])
+        slurm.cancel(jobs[options])
+    assert "DUE TO TIME LIMIT" in slurm.output(jobs[""]), slurm.output(jobs[""])
+
+
+# By the partition, which says what is done with jobs in the way of others.
+PREEMPTED = {"cancelled": "FAILED", "requeued": "PENDING"}
+
+
+@pytest.mark.parametrize("partition", PREEMPTED)
+def test_a_job_that_makes_room_for_another_saves_first(slurm, partition):
+    job = slurm.submit(f"exec {RUN}", "-N2", "--exclusive", "-w", "node0,node1", "-p", partition)
+    slurm.expect(job, "runs", 4)
+    other = slurm.submit("exec sleep 1000", "-N2", "--exclusive", "-w", "node0,node1")
+    slurm.wait(other, "RUNNING")
+    all_told(slurm, "SIGTERM", "saved")
+    assert slurm.show(job)["JobState"] == PREEMPTED[partition]
+    assert "  exit code 143\n" in slurm.output(job), slurm.output(job)
+
+
 SHELL_DIES = "the script's shell dies at once"
 
 
@@ -122,9 +167,10 @@ def test_a_job_that_is_requeued_knows_it(slurm):
     slurm.expect(job, "round 4294967297 restarts .0", 2)
     slurm.command("scontrol", "requeue", job)
     slurm.wait(job, "PENDING")
-    # Slurm waits two minutes instead: a job that begins sooner is taken to have ended when its first life has.
+    # Slurm waits two minutes instead: a job that begins sooner is taken to have ended when its first life has, and in the
+    # same second its credential is taken for the old one.
     wait_for(lambda: not any("slurmstepd" in line for p in slurm.lab.processes().values() for line in p.values()))
-    slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now")
+    slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now+2")
     slurm.expect(job, "round 8589934593 restarts 1.0", 2)
     assert "muster: Slurm has restarted this job 1 time" in slurm.output(job), slurm.output(job)
     slurm.cancel(job)
