@@ -34,6 +34,17 @@ inline constexpr absl::Duration kLeaseSlack =
 inline constexpr absl::Duration kReconnectWindow =
     absl::Milliseconds(250);  // closed connection -> lost
 
+// --- nodes that come and go ---
+// A round runs at least this long before it is stopped for a newcomer: programs take seconds to
+// load, and a node that comes and goes must not keep the others from working.
+inline constexpr absl::Duration kGrowthEvery = absl::Seconds(10);
+// A lost agent is started again: tries, and the first wait, which grows eightfold, with jitter.
+inline constexpr uint32_t kStartsAgainMax = 3;
+inline constexpr absl::Duration kStartAgainAfter = absl::Milliseconds(100);
+inline constexpr int kStartAgainGrowth = 8;
+// Of an agent that has lived this long earlier tries do not count.
+inline constexpr absl::Duration kStartsForgotten = absl::Minutes(1);
+
 // --- time-outs a user can change ---
 inline constexpr absl::Duration kJoinTimeout = absl::Seconds(600);
 inline constexpr absl::Duration kLastCall = absl::Seconds(30);

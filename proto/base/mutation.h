@@ -23,7 +23,12 @@ enum class Mutation : uint8_t {
   kSoughtOnce,              // a peer whose answer is lost is never sought again
   kFailureStopsAll,         // --on-failure=continue is forgotten
   kLostNodeForgotten,       // ... and so is a node that is lost meanwhile
-  kBlameNotFollowed,  // whoever fails first is the cause, also if it failed because of another
+  kBlameNotFollowed,    // whoever fails first is the cause, also if it failed because of another
+  kGrowsAtTheEnd,       // I8: a round whose workers have begun to end is stopped for a newcomer
+  kGrowsTooSoon,        // I8: ... and one that has just begun
+  kRegroupingCounted,   // nodes that come and go use up the restarts
+  kComebackForgotten,   // a lost agent is never started again
+  kStartsAgainEndless,  // I9: ... or without a limit
   kLast,
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/text.h"
 #include "rendezvous/core/liveness.h"
 #include "rendezvous/core/machine.h"
 
@@ -65,6 +66,16 @@ std::string TwiceAskedFor(const std::string& place, const Join& first, const Joi
                       "; give each node its own");
 }
 
+// The living holder of the very place that `join` asks for.
+const NodeState* Holder(const RoundState& state, const Join& join) {
+  const auto it = state.by_key.find(join.key);
+  if (!join.key_is_exact || it == state.by_key.end()) {
+    return nullptr;
+  }
+  const NodeState& node = state.nodes.at(it->second);
+  return node.status == NodeStatus::kAlive ? &node : nullptr;
+}
+
 // Why a new life cannot come in; "" if it can.
 std::string WhyNot(const Machine& m, const Join& join) {
   const RoundState& s = m.state;
@@ -79,10 +90,20 @@ std::string WhyNot(const Machine& m, const Join& join) {
   if (s.live >= kNodesMax) {
     return absl::StrCat("the job has ", s.live, " nodes already; the limit is ", kNodesMax);
   }
+  if (m.config.spares.has_value() && m.config.expected.empty()) {
+    const uint32_t others = s.live - (Holder(s, join) != nullptr ? 1 : 0);
+    if (others >= m.config.nodes_max + *m.config.spares) {
+      return absl::StrCat("the job has its ", Plural(m.config.nodes_max, "node", "nodes"), " and ",
+                          Plural(*m.config.spares, "spare", "spares"),
+                          " (--nnodes, --spares): start the command on ", join.hostname,
+                          " again when one of them has gone");
+    }
+  }
   if (join.node_rank >= 0) {
-    const bool too_high = static_cast<uint32_t>(join.node_rank) >= m.config.nodes_max;
+    const uint32_t places = m.config.nodes_max + m.config.spares.value_or(0);
+    const bool too_high = static_cast<uint32_t>(join.node_rank) >= places;
     if (too_high && m.config.expected.empty()) {
-      return absl::StrCat("--node-rank: want 0..", m.config.nodes_max - 1, " with --nnodes ",
+      return absl::StrCat("--node-rank: want 0..", places - 1, " with --nnodes ",
                           m.config.nodes_max, ", got ", join.node_rank, " on ", join.hostname);
     }
     const auto holder = s.by_wish.find(join.node_rank);
@@ -108,16 +129,6 @@ std::string KeyFor(const RoundState& state, const Join& join) {
     key = absl::StrCat(join.key, "#", n);
   }
   return key;
-}
-
-// The living holder of the very place that `join` asks for.
-const NodeState* Holder(const RoundState& state, const Join& join) {
-  const auto it = state.by_key.find(join.key);
-  if (!join.key_is_exact || it == state.by_key.end()) {
-    return nullptr;
-  }
-  const NodeState& node = state.nodes.at(it->second);
-  return node.status == NodeStatus::kAlive ? &node : nullptr;
 }
 
 // A newcomer for a place that is held: its holder may have crashed unseen, and then the newcomer
@@ -158,6 +169,9 @@ void Readmit(Machine& m, const JoinReceived& event, NodeId id, NodeState& node) 
   node.join.key = key;
   if (was_lost) {
     ++s.live;
+    s.start_failed.erase(key);
+    EndComeback(m, key);
+    node.admitted = m.now;
     node.incarnation = Incarnation{++s.incarnations};
     node.place = -1;
     node.phase = AgentPhase::kStopping;  // until it beats
@@ -190,7 +204,7 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
   node.join.key = key;
   node.incarnation = Incarnation{++s.incarnations};
   node.store_port = event.join.store_port;
-  node.heard = node.last_sign = m.now;
+  node.admitted = node.heard = node.last_sign = m.now;
   // Of a job that is over it needs to hear only that; nobody waits for it.
   node.ended = s.phase == JobPhase::kEnding || s.phase == JobPhase::kEnded;
   s.by_life[event.join.life] = id;
@@ -198,6 +212,7 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
     s.by_wish[event.join.node_rank] = id;
   }
   s.start_failed.erase(key);
+  EndComeback(m, key);
   if (NobodyBefore(s)) {
     s.agreed = {event.join.must_agree, event.join.hostname};
   }

@@ -75,6 +75,9 @@ Cause NameCause(RoundState& s) {
   if (s.stop_reason == StopReason::kTimeout) {
     return {CauseKind::kTimeout, 124, s.lost_headline};
   }
+  if (s.stop_reason == StopReason::kGrowth) {
+    return {CauseKind::kNone, 0, s.lost_headline};
+  }
   const ExitRecord* first = FirstCause(s.report.exits);
   if (s.stop_reason == StopReason::kNode || first == nullptr) {
     s.report.lost_node = s.lost_node;
@@ -110,21 +113,52 @@ bool AnySpawnFailed(const RoundState& s) {
   return false;
 }
 
+// A worker that failed before the others were stopped for a newcomer. What fails later may have
+// lost a peer that was stopped.
+bool FailedBefore(const RoundState& s) {
+  const ExitRecord* first = EarliestFailure(s.report.exits);
+  return first != nullptr && first->seen < s.stop_began;
+}
+
+// The round that follows is for other nodes, not for a failure.
+bool IsRegrouping(const Machine& m, const Cause& cause) {
+  const RoundState& s = m.state;
+  const bool moved =
+      s.stop_reason == StopReason::kGrowth || (cause.kind == CauseKind::kNodeLost && NodesMayGo(m));
+  return moved && s.live >= m.config.nodes_min && !Mutated(Mutation::kRegroupingCounted);
+}
+
+std::string WhatFollows(const Machine& m, bool regroups) {
+  if (m.state.stop_reason == StopReason::kGrowth) {
+    return "; a new round starts";
+  }
+  const JobReport& report = m.state.report;
+  const uint32_t nodes = std::min(m.state.live, m.config.nodes_max);
+  return regroups ? absl::StrCat("; a round of ", Plural(nodes, "node", "nodes"), " follows")
+                  : absl::StrCat("; restart ", report.restarts, " of ", m.config.restarts_max);
+}
+
 // Every member has reported everything, or is lost.
 void Settle(Machine& m) {
   RoundState& s = m.state;
-  Cause cause = NameCause(s);
-  if (s.stop_is_final || !MayRestart(m) || AnySpawnFailed(s)) {
-    return EndJob(m, cause.exit_code, cause.kind, std::move(cause.headline));
+  if (s.stop_reason == StopReason::kGrowth && FailedBefore(s)) {
+    s.stop_reason = StopReason::kWorker;
   }
-  s.report.restarts += Mutated(Mutation::kRestartNotCounted) ? 0 : 1;
+  Cause cause = NameCause(s);
+  const bool all_done = s.stop_reason == StopReason::kGrowth && s.finished == s.world_size;
+  const bool regroups = IsRegrouping(m, cause);
+  const bool restarts = RestartsLeft(m) && EnoughMayCome(m);
+  if (s.stop_is_final || all_done || !(regroups || restarts) || AnySpawnFailed(s)) {
+    return EndJob(m, cause.exit_code, cause.kind, all_done ? "" : std::move(cause.headline));
+  }
+  s.report.regroupings += regroups ? 1 : 0;
+  s.report.restarts += regroups || Mutated(Mutation::kRestartNotCounted) ? 0 : 1;
   std::vector<std::string>& history = s.report.history;
   history.push_back(absl::StrCat("round ", s.round.ToString(), ": ", cause.headline));
   if (history.size() > kHistoryMax) {
     history.erase(history.begin());
   }
-  m.out.push_back(Tell{absl::StrCat(cause.headline, "; restart ", s.report.restarts, " of ",
-                                    m.config.restarts_max)});
+  m.out.push_back(Tell{absl::StrCat(cause.headline, WhatFollows(m, regroups))});
   s.report.lost_node.clear();
   BeginGathering(m, /*restarting=*/true);
   TryStart(m);
@@ -225,7 +259,8 @@ void GoOnWithout(Machine& m, NodeId id, const std::string& headline) {
 }
 
 void StopForWorker(Machine& m) {
-  const bool is_final = !MayRestart(m) || AnySpawnFailed(m.state);
+  // It may have failed because a node is gone, of which we do not know yet.
+  const bool is_final = !(MayRestart(m) || NodesMayGo(m)) || AnySpawnFailed(m.state);
   BeginStop(m, StopReason::kWorker, SIGTERM, is_final);
 }
 
@@ -233,7 +268,12 @@ void StopForNode(Machine& m, const NodeState& node, const std::string& headline)
   m.state.lost_node = node.join.hostname;
   m.state.lost_headline = headline;
   // A replacement may still come while the others stop: Settle decides whether there are enough.
-  BeginStop(m, StopReason::kNode, SIGTERM, /*is_final=*/!RestartsLeft(m));
+  BeginStop(m, StopReason::kNode, SIGTERM, /*is_final=*/!(RestartsLeft(m) || NodesMayGo(m)));
+}
+
+void StopForGrowth(Machine& m, std::string headline) {
+  m.state.lost_headline = std::move(headline);
+  BeginStop(m, StopReason::kGrowth, SIGTERM, /*is_final=*/false);
 }
 
 void StopForTimeLimit(Machine& m) {
@@ -289,7 +329,8 @@ void MemberSettled(Machine& m, NodeId id, bool lost) {
   }
   const NodeState& node = s.nodes.at(id);
   // Silent since before the stop: its loss is what broke the others' connections.
-  if (lost && s.stop_reason == StopReason::kWorker && node.heard < s.stop_began) {
+  const bool first = s.stop_reason == StopReason::kWorker && node.heard < s.stop_began;
+  if (lost && (first || s.stop_reason == StopReason::kGrowth)) {
     s.stop_reason = StopReason::kNode;
     s.lost_node = node.join.hostname;
     s.lost_headline = LossSentence(node);

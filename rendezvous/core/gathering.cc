@@ -119,6 +119,8 @@ void StartRound(Machine& m) {
   SetMembers(m, order);
   s.unstarted = {order.begin(), order.end()};
   s.ended.assign(s.world_size, false);
+  s.finished = 0;
+  s.round_began = m.now;
   s.failures_told = 0;
   s.signals.clear();
   s.stop_reason = StopReason::kNone;
@@ -130,6 +132,18 @@ void StartRound(Machine& m) {
   s.report.first.reset();
   m.out.push_back(RoundStarted{s.round, s.world_size, static_cast<uint32_t>(order.size())});
   SendToMembers(m);
+}
+
+// Whether a spare of the host list would run only because a node before it takes longer to come.
+bool SpareBeforeItsTime(const Machine& m) {
+  const RoundState& s = m.state;
+  if (s.restarting || m.config.expected.size() <= m.config.nodes_max) {
+    return false;
+  }
+  const auto placed = std::count_if(s.ready.begin(), s.ready.end(), [&](NodeId id) {
+    return s.nodes.at(id).join.node_rank < static_cast<int32_t>(m.config.nodes_max);
+  });
+  return static_cast<size_t>(placed) + s.start_failed.size() < m.config.nodes_max;
 }
 
 }  // namespace
@@ -157,7 +171,7 @@ void TryStart(Machine& m) {
     return;
   }
   const size_t ready = s.ready.size();
-  if (ready >= m.config.nodes_max) {
+  if (ready >= m.config.nodes_max && !SpareBeforeItsTime(m)) {
     return StartRound(m);
   }
   if (ready < m.config.nodes_min) {
@@ -177,26 +191,30 @@ void TryStart(Machine& m) {
   }
 }
 
-void OnStartFailed(Machine& m, const StartFailed& event) {
+void GiveUpNode(Machine& m, const std::string& key, const std::string& reason) {
   RoundState& s = m.state;
-  const auto it = s.by_key.find(event.key);
+  const auto it = s.by_key.find(key);
   const bool came_by_another_way = it != s.by_key.end() && s.nodes.at(it->second).IsLive();
   if (!came_by_another_way) {
-    s.start_failed.insert(event.key);
+    s.start_failed.insert(key);
   }
   const size_t wanted = std::max<size_t>(m.config.expected.size(), m.config.nodes_max);
   const bool too_few = wanted < s.start_failed.size() + m.config.nodes_min;
   const bool ends = s.phase == JobPhase::kGathering && !came_by_another_way && too_few;
   const bool is_all = ends && s.start_failed.size() == 1;  // then the report says it
   if (!is_all) {
-    m.out.push_back(Tell{event.reason});
+    m.out.push_back(Tell{reason});
   }
-  if (ends) {
-    EndJob(m, 1, CauseKind::kNeverFormed,
-           is_all ? event.reason
-                  : absl::StrCat(s.start_failed.size(),
-                                 " nodes could not be started; the last: ", event.reason));
+  if (!ends) {
+    return;
   }
+  if (s.restarting && it != s.by_key.end()) {
+    s.report.lost_node = s.nodes.at(it->second).join.hostname;
+  }
+  EndJob(m, 1, s.report.lost_node.empty() ? CauseKind::kNeverFormed : CauseKind::kNodeLost,
+         is_all ? reason
+                : absl::StrCat(s.start_failed.size(),
+                               " nodes could not be started; the last: ", reason));
 }
 
 void TellWaiting(Machine& m) {
@@ -212,8 +230,8 @@ void TellWaiting(Machine& m) {
 const std::string& WaitingNote(Machine& m) {
   RoundState& s = m.state;
   if (s.note_stale && m.now >= s.note_made + kNoteEvery) {
-    s.note =
-        s.phase == JobPhase::kGathering ? WhyWaiting(m.config, s, m.now) : WhySpare(m.config, s);
+    s.note = s.phase == JobPhase::kGathering ? WhyWaiting(m.config, s, m.now)
+                                             : WhySpare(m.config, s, m.now);
     s.note_made = m.now;
     s.note_stale = false;
   }

@@ -1,6 +1,7 @@
 #include "rendezvous/core/invariants.h"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -74,6 +75,17 @@ absl::Status CheckSets(const RoundState& state) {
       }
     }
   }
+  uint32_t coming = 0;
+  for (const auto& [key, comeback] : state.comebacks) {
+    coming += comeback.awaited ? 1 : 0;
+    const bool is_due = comeback.due != absl::InfiniteFuture();
+    if (state.comebacks_due.count({comeback.due, key}) != (is_due ? 1u : 0u)) {
+      return Broken("I9", "the start of '", key, "' is ", is_due ? "not " : "", "in the queue");
+    }
+  }
+  if (coming != state.coming) {
+    return Broken("I9", coming, " nodes are to come back, counted ", state.coming);
+  }
   if (live != state.live || live != state.expiries.size()) {
     return Broken("L1", live, " nodes are live, counted ", state.live, ", watched ",
                   state.expiries.size());
@@ -90,6 +102,20 @@ absl::Status CheckPeers(const RoundState& state, const std::vector<Member>& memb
         peer.address != state.nodes.at(members[place].node).join.address) {
       return Broken("I2", "node rank ", place, " is said to be at ", peer.address, ":", peer.port);
     }
+  }
+  return absl::OkStatus();
+}
+
+// I4, when the job ends.
+absl::Status CheckLastLoss(const RoundConfig& config, const RoundState& state) {
+  const bool may_go = config.nodes_min < config.nodes_max || config.spares.value_or(0) > 0;
+  const bool never_ran = std::any_of(
+      state.report.exits.begin(), state.report.exits.end(),
+      [](const ExitRecord& record) { return record.exit.kind == ExitKind::kSpawnFailed; });
+  const bool all = config.on_failure == OnFailure::kStop && config.restart == RestartMode::kAll;
+  if (may_go && all && !never_ran && state.report.cause == CauseKind::kNodeLost &&
+      state.live >= config.nodes_min) {
+    return Broken("I4", "a lost node ends the job, but ", state.live, " nodes are left");
   }
   return absl::OkStatus();
 }
@@ -152,6 +178,12 @@ absl::Status InvariantChecker::Check(const RoundState& state,
   for (const RoundEffect& effect : effects) {
     if (const auto* started = std::get_if<RoundStarted>(&effect)) {
       RETURN_IF_ERROR(CheckRoundStarted(state, *started));
+    } else if (const auto* reply = std::get_if<Reply>(&effect)) {
+      if (const auto* admitted = std::get_if<Admitted>(&reply->message)) {
+        in_a_row_.erase(state.nodes.at(admitted->node).join.key);
+      }
+    } else if (const auto* again = std::get_if<StartAgain>(&effect)) {
+      RETURN_IF_ERROR(CheckStartAgain(state, *again));
     } else if (const auto* send = std::get_if<Send>(&effect)) {
       RETURN_IF_ERROR(CheckSend(state, *send));
     } else if (std::holds_alternative<JobEnded>(effect)) {
@@ -161,6 +193,7 @@ absl::Status InvariantChecker::Check(const RoundState& state,
       ended_ = true;
     }
   }
+  RETURN_IF_ERROR(CheckGrowth(state));
   if (state.round != last_) {
     return Broken("I2", "round ", state.round.ToString(), " was not announced");
   }
@@ -172,11 +205,12 @@ absl::Status InvariantChecker::CheckRoundStarted(const RoundState& state,
   if (started.round <= last_) {
     return Broken("I2", "round ", started.round.ToString(), " follows ", last_.ToString());
   }
-  if (!last_.IsNone() && state.report.restarts != restarts_ + 1) {
-    return Broken("I4", "round ", started.round.ToString(), " is a restart, but ",
-                  state.report.restarts, " are counted after ", restarts_);
+  const uint32_t counted = state.report.restarts + state.report.regroupings;
+  if (!last_.IsNone() && counted != counted_ + 1) {
+    return Broken("I4", "round ", started.round.ToString(), " follows another, but ", counted,
+                  " are counted after ", counted_);
   }
-  restarts_ = state.report.restarts;
+  counted_ = counted;
   last_ = started.round;
   rounds_[last_] = state.members;
   for (const Member& member : state.members) {
@@ -187,6 +221,36 @@ absl::Status InvariantChecker::CheckRoundStarted(const RoundState& state,
     if (node.phase != AgentPhase::kReady) {
       return Broken("I6", "node ", member.node.value, " of the round is not ready");
     }
+  }
+  return absl::OkStatus();
+}
+
+// I9
+absl::Status InvariantChecker::CheckStartAgain(const RoundState& state, const StartAgain& again) {
+  const auto node = state.by_key.find(again.key);
+  const bool is_live = node != state.by_key.end() && state.nodes.at(node->second).IsLive();
+  const bool is_next = again.attempt > std::exchange(attempts_[again.key], again.attempt);
+  const bool is_too_many = ++in_a_row_[again.key] > kStartsAgainMax;
+  if (!config_.starts_again || state.report.ended || is_live || !is_next || is_too_many) {
+    return Broken("I9", "attempt ", again.attempt, " to start '", again.key, "' again: ",
+                  is_live       ? "it is there"
+                  : !is_next    ? "it is not a later one"
+                  : is_too_many ? "there were too many"
+                                : "nobody can, or the job has ended");
+  }
+  return absl::OkStatus();
+}
+
+// I8
+absl::Status InvariantChecker::CheckGrowth(const RoundState& state) {
+  const bool begins = state.phase == JobPhase::kStopping && phase_ != JobPhase::kStopping &&
+                      state.stop_reason == StopReason::kGrowth;
+  phase_ = state.phase;
+  const bool early = state.stop_began - state.round_began < kGrowthEvery;
+  if (begins && (early || state.finished != 0 || config_.restart != RestartMode::kAll ||
+                 config_.on_failure != OnFailure::kStop)) {
+    return Broken("I8", "round ", state.round.ToString(), " is stopped for a newcomer ",
+                  early ? "too early" : "though its workers end");
   }
   return absl::OkStatus();
 }
@@ -233,6 +297,7 @@ absl::Status InvariantChecker::CheckReport(const RoundState& state) {
   const std::string now = absl::StrCat(state.report.exit_code, " ", state.report.headline);
   if (named_.empty()) {
     named_ = now;
+    RETURN_IF_ERROR(CheckLastLoss(config_, state));
   }
   if (named_ != now) {
     return Broken("I5", "the report said '", named_, "' and now says '", now, "'");

@@ -15,7 +15,8 @@ namespace muster {
 // What holds in every state by itself: I1, I4, I6 (bounds), and that counters and sets agree.
 absl::Status CheckState(const RoundConfig& config, const RoundState& state);
 
-// What holds over time: I2, I3, I5, and that the job ends once. One per job; every step in order.
+// What holds over time: I2, I3, I5, I8, I9, and that the job ends once. One per job; every step in
+// order.
 class InvariantChecker {
  public:
   explicit InvariantChecker(const RoundConfig& config) : config_(config) {}
@@ -26,13 +27,18 @@ class InvariantChecker {
 
  private:
   absl::Status CheckRoundStarted(const RoundState& state, const RoundStarted& started);
+  absl::Status CheckStartAgain(const RoundState& state, const StartAgain& again);
+  absl::Status CheckGrowth(const RoundState& state);
   absl::Status CheckSend(const RoundState& state, const Send& send);
   absl::Status CheckReport(const RoundState& state);
 
   const RoundConfig config_;
   std::map<RoundId, std::vector<Member>> rounds_;  // every round that started
   RoundId last_;
-  uint32_t restarts_ = 0;
+  uint32_t counted_ = 0;                      // restarts and regroupings
+  JobPhase phase_ = JobPhase::kGathering;     // after the last step
+  std::map<std::string, uint32_t> attempts_;  // the last one asked for, by key
+  std::map<std::string, uint32_t> in_a_row_;  // ... without a Join between them
   std::string named_;  // exit code and headline of the report, once it is final
   bool ended_ = false;
 };

@@ -44,9 +44,24 @@ void UpdateReady(Machine& m, NodeId id, const NodeState& node);
 void BeginGathering(Machine& m, bool restarting);
 // Starts the round, or ends the job, if it is time to.
 void TryStart(Machine& m);
-void OnStartFailed(Machine& m, const StartFailed& event);
+// Nobody starts the node of this key again. Ends a gathering that has no hope left.
+void GiveUpNode(Machine& m, const std::string& key, const std::string& reason);
 void TellWaiting(Machine& m);
 const std::string& WaitingNote(Machine& m);
+
+// --- membership.cc: nodes that come while a round runs, and lost ones that are started again ---
+// Whether a round without a lost node is no restart: the user has said that nodes may go.
+bool NodesMayGo(const Machine& m);
+// Whether min nodes are there, or to come.
+bool EnoughMayCome(const Machine& m);
+// Stops the round that runs, if it is time to, for one with the nodes that wait.
+void TryGrow(Machine& m);
+// The agent of this node, which is lost, is started again if it can be; else false.
+bool PlanComeback(Machine& m, const NodeState& node);
+void SendComebacks(Machine& m);
+// It has joined, or is given up.
+void EndComeback(Machine& m, const std::string& key);
+void OnStartFailed(Machine& m, const StartFailed& event);
 
 // --- ending.cc: stop, first cause, restart, end ---
 // Whether the round goes on when a worker or a node fails now.
@@ -54,6 +69,7 @@ bool GoesOn(const Machine& m);
 void StopForWorker(Machine& m);
 void StopForNode(Machine& m, const NodeState& node, const std::string& headline);
 void StopForTimeLimit(Machine& m);
+void StopForGrowth(Machine& m, std::string headline);
 void OnUserStop(Machine& m, const StopAsked& stop);
 // The round goes on without this member.
 void GoOnWithout(Machine& m, NodeId id, const std::string& headline);

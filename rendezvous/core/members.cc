@@ -46,6 +46,7 @@ void MarkEnded(RoundState& s, const NodeState& node, const WorkerExit& exit) {
   const bool by_itself = exit.Ok() || IsFailure(exit);
   if (by_itself && node.round == s.round && exit.rank.value < s.ended.size()) {
     s.ended[exit.rank.value] = true;
+    s.finished += exit.Ok() && !exit.stopped_by_us ? 1 : 0;
   }
 }
 
@@ -177,6 +178,8 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
   --s.live;
   s.note_stale = true;
   UpdateReady(m, id, node);
+  // One that was in no round and leaves has said why.
+  const bool comes_back = (in_round || status == NodeStatus::kLost) && PlanComeback(m, node);
   if (in_round && s.phase == JobPhase::kRunning) {
     NodeFailed(m, id, node,
                absl::StrCat("node ", node.join.hostname,
@@ -189,10 +192,10 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
     MaybeEnded(m);
   } else if (s.phase == JobPhase::kGathering) {
     std::string gone = absl::StrCat(node.join.hostname, " is gone: ", why);
-    if (m.config.expected.empty()) {
+    if (m.config.expected.empty() || comes_back) {
       m.out.push_back(Tell{std::move(gone)});
     } else {  // a host list: nobody starts it a second time
-      OnStartFailed(m, {node.join.key, std::move(gone)});
+      GiveUpNode(m, node.join.key, gone);
     }
     TryStart(m);
   }

@@ -68,6 +68,10 @@ absl::Time NextDeadline(const Machine& m) {
   if (!over && !(s.phase == JobPhase::kStopping && s.stop_is_final)) {
     at = std::min(at, s.begun + m.config.time_limit);
   }
+  if (!over) {
+    at = std::min(at, s.grow_at);
+    at = s.comebacks_due.empty() ? at : std::min(at, s.comebacks_due.begin()->first);
+  }
   if (s.phase == JobPhase::kGathering) {
     at = std::min({at, s.next_tell, s.last_call_at});
     if (s.ready.size() < m.config.nodes_min) {
@@ -113,6 +117,7 @@ void Resume(Machine& m) {
   s.begun += rest;
   s.gathering_since += rest;
   s.last_call_at += rest;
+  s.round_began += rest;
   s.next_tell += rest;
   RenewAll(m.config, s, m.now);
 }
@@ -125,6 +130,8 @@ std::vector<RoundEffect> Step(const RoundConfig& config, RoundState& state, cons
     BeginGathering(m, /*restarting=*/false);
   }
   Dispatch(m, event);
+  SendComebacks(m);
+  TryGrow(m);
   const bool fired = std::holds_alternative<TimePassed>(event);
   if (const absl::Time at = NextDeadline(m); at != state.timer_at || fired) {
     state.timer_at = at;

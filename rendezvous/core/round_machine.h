@@ -5,11 +5,16 @@
 //  I1 the ranks of a round are exactly 0..world_size-1, without gap or overlap;
 //  I2 a round id names one member list for ever, and round ids only grow;
 //  I3 nothing is sent to, or believed from, an incarnation older than the node's present one;
-//  I4 restarts never exceed restarts_max;
+//  I4 restarts never exceed restarts_max; a round that ends because nodes came, or went where they
+//  may, is no restart, and is counted beside them: where min nodes are left, the job goes on;
 //  I5 the first cause, once named, does not change; the exit code follows from it;
 //  I6 a round starts only with nodes_min..nodes_max ready members;
 //  I7 with OnFailure::kContinue a failure stops a round only if another round follows, or a worker
 //     never ran; a round that nothing stops ends when each of its workers has ended or is lost.
+//  I8 a round is stopped for nodes that came only while all its workers run, at the earliest
+//     kGrowthEvery after it began, and never with on_failure kContinue;
+//  I9 a lost node's agent is asked for again only by a starter, one attempt at a time, at most
+//     kStartsAgainMax times within kStartsForgotten, and not once the job ends.
 // Work per event: O(log N); O(N) only when a round starts, stops or ends, and once when the job
 // ends.
 #pragma once

@@ -29,6 +29,10 @@ struct RoundConfig {
   uint32_t epoch = 1;  // of this master
   uint32_t nodes_min = 1;
   uint32_t nodes_max = 1;
+  // Nodes beyond nodes_max that may wait for a place; none = any number.
+  std::optional<uint32_t> spares;
+  // A starter answers StartAgain. Else who is lost may come back by itself.
+  bool starts_again = false;
   uint32_t restarts_max = 0;
   RestartMode restart = RestartMode::kAll;
   // kContinue: once no restart is possible, the other workers go on when some fail.
@@ -75,7 +79,8 @@ struct LinkClosed {
 struct StartFailed {
   std::string key;
   std::string reason;
-};  // a starter gave up on a node (ssh refused ...)
+  uint32_t attempt = 0;  // that of StartAgain; 0 = the job's own first start
+};                       // a starter gave up on a node (ssh refused ...)
 struct StopAsked {
   int32_t signo = 0;
   bool now = false;
@@ -125,6 +130,12 @@ struct WorkersStarted {
   uint32_t world_size = 0;
   uint32_t nodes = 0;
 };  // every worker of the round runs, or ran; at most once a round
+// The agent of a lost node is wanted again, as a new life. Answered by its Join, or by StartFailed
+// with this attempt.
+struct StartAgain {
+  std::string key;
+  uint32_t attempt = 0;  // from 1 on
+};
 struct SignalHeard {
   NodeId node;
   int32_t signo = 0;
@@ -136,7 +147,7 @@ struct DrillAnswered {
 };
 struct JobEnded {};  // state.report is final; every node has been told or is lost
 using RoundEffect = std::variant<Reply, Send, Tell, ArmTimer, DropLink, RoundStarted,
-                                 WorkersStarted, SignalHeard, DrillAnswered, JobEnded>;
+                                 WorkersStarted, StartAgain, SignalHeard, DrillAnswered, JobEnded>;
 
 // One worker's end, as the report shows it.
 struct ExitRecord {
@@ -169,7 +180,8 @@ struct JobReport {
       exits;  // of the last round: all that failed or were stopped (bounded by world size)
   std::vector<LostNode> lost_nodes;  // of the last round, where it went on without them
   uint32_t restarts = 0;
-  uint32_t requeued = 0;  // how often the scheduler started the whole job again, as launch knows
+  uint32_t regroupings = 0;  // rounds that ended as nodes came or went: these are no restarts
+  uint32_t requeued = 0;     // how often the scheduler started the whole job again, as launch knows
   // One line for each earlier round, why it ended: of the last ones.
   std::vector<std::string> history;
 };
@@ -196,6 +208,7 @@ struct NodeState {
   absl::Time expires;  // lost then (lease + slack, or the reconnect window)
   // Time of its entry in `expiries`, never after `expires`; InfinitePast = it has none.
   absl::Time watched = absl::InfinitePast();
+  absl::Time admitted;                // this life
   absl::Time heard;                   // receipt of its last beat or Join
   absl::Time last_sign;               // the same, or the end of its connection since then
   std::optional<NodeRank> rank_kept;  // of the first round it was in: it gets it back
@@ -207,7 +220,15 @@ struct NodeState {
 };
 
 // What made the present stop necessary.
-enum class StopReason : uint8_t { kNone, kWorker, kNode, kUser, kTimeout };
+enum class StopReason : uint8_t { kNone, kWorker, kNode, kUser, kTimeout, kGrowth };
+
+// A lost node whose agent is started again. The tries are forgotten when it lives for long.
+struct Comeback {
+  uint32_t attempt = 0;                     // of StartAgain: each has its own
+  uint32_t tries = 0;                       // that count
+  bool awaited = false;                     // it has not come, and is not given up
+  absl::Time due = absl::InfiniteFuture();  // of StartAgain; infinite future = it was sent
+};
 
 enum class JobPhase : uint8_t { kGathering, kRunning, kStopping, kEnding, kEnded };
 
@@ -240,17 +261,24 @@ struct RoundState {
   std::set<NodeId> ready;  // alive, kReady with a port, and not in a round that goes on
   // By rank: has ended by itself, or its node is lost. Nobody needs to wait for it.
   std::vector<bool> ended;
+  uint32_t finished = 0;       // workers of `round` that ended well by themselves
   uint32_t failures_told = 0;  // on the user's terminal, of `round`, while it goes on
   // Who is still awaited. Running: members whose workers have not all ended; stopping: members
   // that have not reported everything; ending: nodes that have not acknowledged.
   std::set<NodeId> pending;
-  std::set<std::string> start_failed;  // keys that a starter gave up on
-  uint32_t node_ids = 0;               // given out
+  std::set<std::string> start_failed;                          // keys that a starter gave up on
+  std::map<std::string, Comeback> comebacks;                   // by key
+  std::set<std::pair<absl::Time, std::string>> comebacks_due;  // those with StartAgain to come
+  uint32_t coming = 0;                                         // comebacks that are awaited
+  uint32_t node_ids = 0;                                       // given out
   uint64_t incarnations = 0;
   absl::Time begun = absl::InfinitePast();            // first event; infinite past = none yet
   absl::Time gathering_since = absl::InfinitePast();  // infinite past = not begun
   bool restarting = false;                            // this gathering follows a round
   absl::Time last_call_at = absl::InfiniteFuture();
+  absl::Time round_began = absl::InfinitePast();
+  // Running: the round is stopped then, for one with the nodes that wait; infinite future = not.
+  absl::Time grow_at = absl::InfiniteFuture();
   int32_t stop_signal = 0;
   absl::Duration stop_grace;
   bool stop_is_final = false;  // no restart after this stop
@@ -259,7 +287,7 @@ struct RoundState {
   int32_t user_signo = 0;                    // kUser: what the user sent
   std::optional<absl::Duration> user_grace;  // ... and leaves the workers
   std::string lost_node;                     // kNode: host name
-  std::string lost_headline;                 // kNode: what the report says
+  std::string lost_headline;                 // kNode, kTimeout, kGrowth: what the report says
   std::vector<SignalOrder> signals;          // of the present round
   uint32_t drills = 0;                       // asked for so far
   bool paused = false;

@@ -102,10 +102,16 @@ std::vector<std::string> MissingNodes(const RoundConfig& config, const RoundStat
   return missing;
 }
 
-std::string WhySpare(const RoundConfig& config, const RoundState& state) {
-  return absl::StrCat(
-      "the job runs with ", Plural(state.members.size(), "node", "nodes"), "; this node ",
-      state.members.size() >= config.nodes_max ? "waits as a spare" : "joins the next round");
+std::string WhySpare(const RoundConfig& config, const RoundState& state, absl::Time now) {
+  const std::string runs =
+      absl::StrCat("the job runs with ", Plural(state.members.size(), "node", "nodes"));
+  if (state.members.size() >= config.nodes_max) {
+    return absl::StrCat(runs, "; this node waits as a spare");
+  }
+  return absl::StrCat(runs, "; this node joins the next round",
+                      state.grow_at == absl::InfiniteFuture()
+                          ? ""
+                          : absl::StrCat(", in ", ShortDuration(state.grow_at - now)));
 }
 
 }  // namespace muster

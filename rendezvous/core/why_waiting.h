@@ -21,6 +21,6 @@ std::string NeverFormed(const RoundConfig& config, const RoundState& state, absl
 std::vector<std::string> MissingNodes(const RoundConfig& config, const RoundState& state);
 
 // For a node that a round goes on without.
-std::string WhySpare(const RoundConfig& config, const RoundState& state);
+std::string WhySpare(const RoundConfig& config, const RoundState& state, absl::Time now);
 
 }  // namespace muster

@@ -67,6 +67,10 @@ class MasterScript {
     if (c.values.count("agree") != 0) {
       config_.agreed = {{absl::StrSplit(c.Text("agree", ""), absl::MaxSplits(':', 1))}, "server"};
     }
+    config_.starts_again = c.Number("starter", 0) != 0;
+    if (c.values.count("spares") != 0) {
+      config_.spares = static_cast<uint32_t>(c.Number("spares", 0));
+    }
     if (c.values.count("limit") != 0) {
       config_.time_limit = absl::Seconds(c.Number("limit", 0));
     }
@@ -82,7 +86,8 @@ class MasterScript {
     } else if (c.verb == "closed") {
       return LinkClosed{Of(c).node, Of(c).incarnation};
     } else if (c.verb == "failed") {
-      return StartFailed{c.Word(0), absl::StrCat(c.Word(0), " could not be started")};
+      return StartFailed{c.Word(0), absl::StrCat(c.Word(0), " could not be started"),
+                         static_cast<uint32_t>(c.Number("attempt", 0))};
     } else if (c.verb == "stop") {
       StopAsked stop{SignalNumber(c.Word(0)), c.Word(1) == "now"};
       if (c.values.count("grace") != 0) {
@@ -170,6 +175,7 @@ class MasterScript {
       if (name == "exit") {
         const std::vector<std::string> parts = absl::StrSplit(value, ':');
         WorkerExit exit = ExitOf(parts[1]);
+        exit.age = absl::Seconds(c.Number("age", 0));
         exit.local_rank = LocalRank{static_cast<uint32_t>(std::stoul(parts[0]))};
         exit.rank = Rank{agent.rank_first + exit.local_rank.value};
         if (parts.size() > 2) {
@@ -271,6 +277,9 @@ class MasterScript {
   }
   static std::string Show(const DrillAnswered& answered) {
     return absl::StrCat("ANSWER ", answered.ask, answered.ok ? " ok: " : " no: ", answered.text);
+  }
+  std::string Show(const StartAgain& again) {
+    return absl::StrCat("START AGAIN ", again.key, " attempt ", again.attempt);
   }
   std::string Show(const JobEnded&) {
     return absl::StrCat("ENDED exit code ", state_.report.exit_code,

@@ -10,12 +10,15 @@ namespace muster::sim {
 namespace {
 
 constexpr Nanos kKillTime = 10 * kMilli;  // from the decision to kill to the end of a process
+// Without a round, once healed: a freeze that lasts, a lease, a stop and a last call.
+constexpr Nanos kRoundWithin = 60 * kSecond;
 
 }  // namespace
 
 // A1, A2, A4, I1: one round at a time, each once, with a lease, no rank twice.
 void World::CheckSpawn(uint32_t who, const Assignment& assignment) {
   const Process& p = processes_[who];
+  CheckAlone(who);
   const std::string round = assignment.round.ToString();
   if (p.running != 0) {
     Fail(absl::StrCat("A1: ", p.config.join.hostname, " starts round ", round, " while ", p.running,
@@ -33,6 +36,29 @@ void World::CheckSpawn(uint32_t who, const Assignment& assignment) {
     if (!spawned_.emplace(std::make_pair(assignment.round, rank), who).second) {
       Fail(absl::StrCat("I1: rank ", rank, " of round ", round, " was started twice"));
     }
+  }
+}
+
+// A5: nothing runs beside what a shepherd that was here before has left.
+void World::CheckAlone(uint32_t who) {
+  const Process& mine = processes_[who];
+  for (uint32_t other = 0; other < who; ++other) {
+    const Process& p = processes_[other];
+    if (p.key == mine.key && p.shepherd_until > now_) {
+      Fail(absl::StrCat("A5: ", mine.config.join.hostname,
+                        " starts workers beside those of the shepherd before it"));
+    }
+  }
+}
+
+// Once nothing goes wrong any more, it does not take long until a round runs.
+void World::CheckProgress() {
+  const bool runs = master_.phase == JobPhase::kRunning || master_.phase == JobPhase::kEnded;
+  if (runs || master_.paused || !healed_ || !options_.faults) {
+    runs_last_ = now_;
+  } else if (now_ > runs_last_ + kRoundWithin) {
+    Fail(absl::StrCat("progress: no round runs ", (now_ - runs_last_) / kSecond,
+                      " s after everything healed; phase ", static_cast<int>(master_.phase)));
   }
 }
 
@@ -209,13 +235,20 @@ void World::CheckEnd() {
       if (report.lost_node.empty() || report.headline.empty()) {
         return Fail("exit: a node is blamed, but not named");
       }
+      if (config_.starts_again && config_.on_failure == OnFailure::kStop &&
+          report.restarts < config_.restarts_max && master_.comebacks.empty()) {
+        return Fail(absl::StrCat("exit: nobody tried to start it again: ", report.headline));
+      }
       return injected_ > 0 || wire_.loss > 0 || wire_.late_max >= kSecond
                  ? void()
                  : Fail(absl::StrCat("a node was lost without any fault: ", report.headline));
     case CauseKind::kUser:
       return report.exit_code == 130 ? void() : Fail("exit: a user's stop without 130");
-    case CauseKind::kTimeout:
     case CauseKind::kNeverFormed:
+      return config_.starts_again && injected_ + starts_failed_ > 0
+                 ? void()
+                 : Fail(absl::StrCat("exit: unexpected: ", report.headline));
+    case CauseKind::kTimeout:
       return Fail(absl::StrCat("exit: unexpected: ", report.headline));
   }
 }

@@ -31,6 +31,7 @@ enum class Kind : uint8_t {
   kToMaster,      // message in slot `slot`, over connection `number`
   kMasterTimer,   // valid if `number` is the present one
   kMasterClosed,  // the master sees connection `number` end
+  kStartFailed,   // the starter of place `who` gives up attempt `number`
   kMasterAsked,   // the user asks the master: request `number`
   kFault,         // fault `number` of the script
   kHeal,          // no more faults (the last one: names in Trace)

@@ -86,7 +86,10 @@ void World::Inject(Fault fault) {
       return Close(p.connection, true, true);
     case FaultKind::kCrash:
       Crash(who, fault.variant == 0);
-      return AddProcess(processes_[who].key, now_ + fault.length);
+      if (!config_.starts_again) {
+        AddProcess(processes_[who].key, now_ + fault.length);
+      }
+      return;
     case FaultKind::kFreeze:
       // Neither shorter nor less than a freeze that lasts: what waits for its end would come too
       // late.

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "tests/sim/world.h"
 
 namespace muster::sim {
@@ -14,6 +15,12 @@ void World::StepMaster(const RoundEvent& event) {
   const bool whole = options_.agents <= 256 || effects.size() > 4 ||
                      ++master_steps_ % (uint64_t{8} * options_.agents) == 0;
   FailIf(checker_->Check(master_, effects, whole));
+  CheckProgress();
+  if (master_.phase == JobPhase::kStopping && master_.stop_reason == StopReason::kGrowth &&
+      grown_last_ != master_.round) {
+    grown_last_ = master_.round;
+    ++grown_;
+  }
   for (const RoundEffect& effect : effects) {
     std::visit([this](const auto& one) { Do(one); }, effect);
   }
@@ -82,6 +89,23 @@ void World::Do(const RoundStarted& effect) {
 }
 
 void World::Do(const WorkersStarted& effect) { Mix(effect.round.Token()); }
+
+// A host that is frozen is not reached; at others it may fail for any reason.
+void World::Do(const StartAgain& effect) {
+  ++came_back_;
+  Mix(effect.attempt);
+  uint32_t key = 0;
+  (void)absl::SimpleAtoi(effect.key.substr(effect.key.find('/') + 1), &key);
+  bool reached = healed_ || !Chance(start_fail_chance_);
+  for (const Process& p : processes_) {
+    reached &= p.key != key || !p.alive || p.finished || p.frozen_until <= now_;
+  }
+  if (reached) {
+    return AddProcess(key, now_ + Between(20 * kMilli, kSecond), effect.attempt);
+  }
+  ++starts_failed_;
+  Post(Between(10 * kMilli, 3 * kSecond), Kind::kStartFailed, key, 0, effect.attempt);
+}
 
 void World::Do(const SignalHeard& effect) { Mix(effect.node.value); }
 

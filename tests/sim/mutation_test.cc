@@ -14,7 +14,7 @@ Mutation active_mutation = Mutation::kNone;
 namespace sim {
 namespace {
 
-constexpr uint64_t kSeedsMax = 400;
+constexpr uint64_t kSeedsMax = 2000;
 
 // The first run that breaks something; ok if none does.
 Result FirstBroken(Mutation mutation) {

@@ -111,7 +111,7 @@ void World::Plan(uint32_t who, uint32_t local) {
   Nanos length = std::max<Nanos>(run - now_, kSecond);
   WorkerExit exit = Exited(0);
   if (options_.faults) {
-    length = Between(kSecond, run / 4);
+    length = together_ ? run / 2 + Between(0, 2 * kSecond) : Between(kSecond, run / 4);
     const double each = fail_chance_ / static_cast<double>(options_.agents * workers_max_);
     if (!healed_ && Chance(2 * each)) {
       length = Between(0, length);
@@ -306,10 +306,43 @@ void World::LeaseEnds(const Event& event) {
   StepAgent(event.who, TimeElapsed{});
 }
 
+// The shepherd that was here before is gone, or the new agent goes on waiting for it, and at last
+// gives up.
+bool World::MayStart(const Event& event) {
+  const Process& mine = processes_[event.who];
+  bool held = false;
+  for (uint32_t who = 0; who < event.who; ++who) {
+    const Process& p = processes_[who];
+    const bool lives = mine.attempt != 0 && p.alive && !p.finished;
+    held |= p.key == mine.key && (lives || p.shepherd_until > now_);
+  }
+  if (!held) {
+    return true;
+  }
+  if (now_ < mine.waits_until || mine.attempt == 0) {
+    Event later = event;
+    later.at = now_ + 20 * kMilli;
+    queue_.Push(later);
+  } else {
+    ++starts_failed_;
+    Post(kMilli, Kind::kStartFailed, mine.key, 0, mine.attempt);
+  }
+  return false;
+}
+
+// Where one starter has all agents, it tells the master that one has ended.
+void World::TellStarter(const Process& p, Nanos delay) {
+  if (config_.starts_again && !master_.report.ended) {
+    Post(delay, Kind::kStartFailed, p.key, 0, p.attempt);
+  }
+}
+
 // Shepherd and I/O process watch each other: with the agent its workers end.
 void World::Crash(uint32_t who, bool silently) {
   Process& p = processes_[who];
   p.alive = false;
+  p.shepherd_until = now_ + (Chance(0.1) ? Between(0, 3 * kSecond) : Between(0, 50 * kMilli));
+  TellStarter(p, silently ? 15 * kSecond : 500 * kMilli);
   Close(p.connection, /*agent_sees=*/false, /*master_sees=*/!silently);
   p.connection = 0;
   p.running = 0;
@@ -336,7 +369,9 @@ void World::Do(uint32_t who, const Finish& effect) {
   for (const Process& other : processes_) {
     another |= other.key == p.key && other.alive && !other.finished;
   }
-  if (over_ < 0 && !master_.report.ended && user_stop_ == 0 && options_.faults && !another) {
+  TellStarter(p, 500 * kMilli);
+  const bool over = over_ >= 0 || master_.report.ended || user_stop_ != 0;
+  if (!over && !config_.starts_again && options_.faults && !another) {
     AddProcess(p.key, now_ + Between(kSecond, 5 * kSecond));  // its starter tries again
   }
 }

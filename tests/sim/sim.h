@@ -31,10 +31,12 @@ struct Result {
   absl::Status status;  // the first broken invariant, with the virtual time
   uint64_t events = 0;
   uint64_t digest = 0;
-  uint32_t faults = 0;   // injected
-  uint32_t racks = 0;    // that failed as a whole
-  uint32_t rounds = 0;   // started
-  absl::Duration ended;  // virtual time at the end
+  uint32_t faults = 0;     // injected
+  uint32_t racks = 0;      // that failed as a whole
+  uint32_t rounds = 0;     // started
+  uint32_t grown = 0;      // that were stopped for a newcomer
+  uint32_t came_back = 0;  // agents that were to be started again
+  absl::Duration ended;    // virtual time at the end
   JobReport report;
 };
 

@@ -39,17 +39,31 @@ TEST(Sim, SmallJobs) {
 TEST(Sim, FaultsAreInjectedAndJobsEndInEveryWay) {
   uint32_t faults = 0;
   uint32_t racks = 0;
+  uint32_t came_back = 0;
+  uint32_t regroupings = 0;
   std::set<CauseKind> causes;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     const Result result = sim::Run(Seed(seed, 8));
     faults += result.faults;
     racks += result.racks;
+    came_back += result.came_back;
+    regroupings += result.report.regroupings;
     causes.insert(result.report.cause);
   }
   EXPECT_GT(faults, 100u);
+  EXPECT_GT(came_back, 20u);
+  EXPECT_GT(regroupings, 10u);
   EXPECT_GT(racks, 20u);
   EXPECT_EQ(causes, (std::set<CauseKind>{CauseKind::kNone, CauseKind::kNodeLost, CauseKind::kWorker,
-                                         CauseKind::kUser}));
+                                         CauseKind::kUser, CauseKind::kNeverFormed}));
+}
+
+TEST(Sim, RoundsGrow) {
+  uint32_t grown = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    grown += sim::Run(Seed(seed, 32)).grown;
+  }
+  EXPECT_GT(grown, 10u);
 }
 
 TEST(Sim, WithoutFaultsTheJobSucceedsInOneRound) {

@@ -49,13 +49,26 @@ void World::MakeJob() {
   config_.nodes_min = choice == 0   ? options_.agents
                       : choice == 1 ? std::max(1u, options_.agents * 3 / 4)
                                     : 1;
+  config_.starts_again = Chance(0.5);
+  start_fail_chance_ = Chance(0.3) ? 0.7 : 0.1;
+  if (config_.starts_again) {
+    for (uint32_t key = 0; key < options_.agents; ++key) {
+      config_.expected.push_back(absl::StrCat("node", key));
+    }
+  }
+  if (options_.agents > 2 && Chance(0.25)) {
+    config_.spares = 1 + static_cast<uint32_t>(rng_.Below(options_.agents / 3));
+    config_.nodes_max = options_.agents - *config_.spares;
+    config_.nodes_min = std::min(config_.nodes_min, config_.nodes_max);
+  }
   config_.on_failure = options_.seed % 3 == 0 ? OnFailure::kContinue : OnFailure::kStop;
   config_.last_call = absl::Seconds(5);
   config_.grace = absl::Seconds(Chance(0.5) ? 2 : 10);
   fail_chance_ = Chance(0.5) ? 0.5 : 0.1;
   workers_max_ = 1 + static_cast<uint32_t>(rng_.Below(4));
   stays_ = Chance(0.5);
-  if (config_.nodes_min == config_.nodes_max && options_.seed % 2 == 0) {
+  together_ = Chance(0.5);
+  if (config_.nodes_min == options_.agents && options_.seed % 2 == 0) {
     DealRanks();
   }
 }
@@ -82,9 +95,11 @@ void World::DealRanks() {
   }
 }
 
-void World::AddProcess(uint32_t key, Nanos at) {
+void World::AddProcess(uint32_t key, Nanos at, uint32_t attempt) {
   Process p;
   p.key = key;
+  p.attempt = attempt;
+  p.waits_until = at + absl::ToInt64Nanoseconds(config_.lease);
   p.config.join.key = absl::StrCat("list/", key);
   p.config.join.key_is_exact = true;
   p.config.join.life = rng_.Next() | 1;
@@ -124,9 +139,10 @@ Result World::Run() {
   if (status_.ok()) {
     CheckEnd();
   }
-  return {
-      status_,       events_, digest_, injected_, racks_failed_, rounds_, absl::Nanoseconds(now_),
-      master_.report};
+  return {status_,       events_,       digest_,
+          injected_,     racks_failed_, rounds_,
+          grown_,        came_back_,    absl::Nanoseconds(now_),
+          master_.report};
 }
 
 // Who is frozen gets its events when it thaws, in the order in which they came.
@@ -136,6 +152,7 @@ bool World::Defer(const Event& event) {
     case Kind::kToMaster:
     case Kind::kMasterTimer:
     case Kind::kMasterClosed:
+    case Kind::kStartFailed:
     case Kind::kMasterAsked:
       until = master_frozen_;
       break;
@@ -165,6 +182,9 @@ void World::Dispatch(const Event& event) {
   const uint32_t who = event.who;
   switch (event.kind) {
     case Kind::kStart:
+      if (!MayStart(event)) {
+        return;
+      }
       processes_[who].alive = true;
       StepAgent(who, TimeElapsed{});
       return Connect(who);
@@ -205,6 +225,9 @@ void World::Dispatch(const Event& event) {
       return event.number == master_timer_ ? StepMaster(TimePassed{}) : void();
     case Kind::kMasterClosed:
       return MasterClosed(event.number);
+    case Kind::kStartFailed:
+      return StepMaster(StartFailed{absl::StrCat("list/", who), "a start failed",
+                                    static_cast<uint32_t>(event.number)});
     case Kind::kMasterAsked:
       return MasterAsked(event.number);
     case Kind::kFault:
@@ -216,10 +239,10 @@ void World::Dispatch(const Event& event) {
 
 void World::Trace(const Event& event) const {
   constexpr const char* kNames[] = {
-      "start",        "connect",   "link up",    "link down", "to agent",     "agent timer",
-      "port",         "no port",   "rest shown", "exit seen", "cleared",      "seek",
-      "agent stop",   "lease end", "worker end", "to master", "master timer", "master closed",
-      "master asked", "fault",     "heal"};
+      "start",        "connect",      "link up",    "link down", "to agent",     "agent timer",
+      "port",         "no port",      "rest shown", "exit seen", "cleared",      "seek",
+      "agent stop",   "lease end",    "worker end", "to master", "master timer", "master closed",
+      "start failed", "master asked", "fault",      "heal"};
   static_assert(std::size(kNames) == static_cast<size_t>(Kind::kHeal) + 1);
   const bool has_process = event.who < processes_.size();
   const Process& p = processes_[has_process ? event.who : 0];

@@ -42,7 +42,10 @@ struct Worker {
 
 // One agent process: a life.
 struct Process {
-  uint32_t key = 0;  // place in the host list
+  uint32_t key = 0;          // place in the host list
+  uint32_t attempt = 0;      // of the starter, that started it
+  Nanos waits_until = 0;     // for the end of the shepherd that was here before
+  Nanos shepherd_until = 0;  // of one that crashed: its workers end then
   AgentConfig config;
   AgentState state;
   bool alive = false;
@@ -108,7 +111,9 @@ class World {
  private:
   // --- world.cc ---
   void MakeJob();
-  void AddProcess(uint32_t key, Nanos at);
+  void AddProcess(uint32_t key, Nanos at, uint32_t attempt = 0);
+  bool MayStart(const Event& event);
+  void TellStarter(const Process& p, Nanos delay);
   uint32_t WorkersOf(uint32_t key) const;
   void DealRanks();
   void Dispatch(const Event& event);
@@ -177,6 +182,7 @@ class World {
   void Do(const RoundStarted& effect);
   void Do(const WorkersStarted& effect);
   void Do(const SignalHeard& effect);
+  void Do(const StartAgain& effect);
   void Do(const JobEnded& effect);
   void MasterClosed(uint64_t connection);
   void MasterAsked(uint64_t request);
@@ -192,6 +198,8 @@ class World {
   uint32_t Victim(uint32_t index) const;
 
   // --- checks.cc ---
+  void CheckAlone(uint32_t who);
+  void CheckProgress();
   void CheckSpawn(uint32_t who, const Assignment& assignment);
   void CheckPeer(RoundId round, const PeerNode& peer);
   void CheckGone(RoundId round, Rank rank);
@@ -239,12 +247,19 @@ class World {
   bool healed_ = false;
   uint32_t injected_ = 0;
   uint32_t racks_failed_ = 0;
-  double fail_chance_ = 0;  // that one worker of a round fails by itself
+  double fail_chance_ = 0;        // that one worker of a round fails by itself
+  double start_fail_chance_ = 0;  // that an agent cannot be started again
+  bool together_ = false;         // the workers of a round end at about the same time
   uint32_t workers_max_ = 2;
   std::vector<std::vector<uint32_t>> ranks_;  // by key, of a job with a rank file; else empty
   int32_t user_stop_ = 0;                     // what the user sent, 0 = not yet
   uint32_t signals_asked_ = 0;                // in the present round
   Nanos over_ = -1;                           // time of JobEnded
+  Nanos runs_last_ = 0;                       // a round ran then, or nothing could
+  uint32_t starts_failed_ = 0;
+  uint32_t grown_ = 0;  // rounds that were stopped for a newcomer
+  RoundId grown_last_;
+  uint32_t came_back_ = 0;  // starts that the master asked for
 
   // What really happened, for the checks.
   std::map<RoundId, WorkerExit> first_failure_;               // by itself

@@ -1,0 +1,191 @@
+// Nodes that come while a round runs, and lost ones whose agents are started again.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/base/mutation.h"
+#include "proto/base/rng.h"
+#include "proto/base/text.h"
+#include "rendezvous/core/machine.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kNewcomersNamed = 4;
+
+// Whether all workers may be stopped for the sake of a node that comes or goes.
+bool RegroupsAll(const RoundConfig& config) {
+  return config.on_failure == OnFailure::kStop && config.restart == RestartMode::kAll;
+}
+
+// "node3 came: 3 nodes"
+std::string WhoCame(const Machine& m) {
+  const RoundState& s = m.state;
+  const size_t places = m.config.nodes_max - s.members.size();
+  const size_t came = std::min(places, s.ready.size());
+  std::vector<std::string> names;
+  for (const NodeId id : s.ready) {
+    if (names.size() < std::min(came, kNewcomersNamed)) {
+      names.push_back(s.nodes.at(id).join.hostname);
+    }
+  }
+  if (came > names.size()) {
+    names.push_back(absl::StrCat(came - names.size(), " more"));
+  }
+  return absl::StrCat(absl::StrJoin(names, ", "),
+                      " came: ", Plural(s.members.size() + came, "node", "nodes"));
+}
+
+// Who has begun to end is not disturbed any more.
+bool MayGrow(const Machine& m) {
+  const RoundState& s = m.state;
+  const bool ends = s.finished != 0 && !Mutated(Mutation::kGrowsAtTheEnd);
+  return s.phase == JobPhase::kRunning && !s.paused && !ends && RegroupsAll(m.config) &&
+         s.members.size() < m.config.nodes_max && !s.ready.empty();
+}
+
+// Many nodes that are lost together do not come back in one moment.
+absl::Duration BackOff(const std::string& key, uint32_t attempt) {
+  uint64_t seed = attempt;
+  for (const char c : key) {
+    seed = seed * 31 + static_cast<unsigned char>(c);
+  }
+  absl::Duration wait = kStartAgainAfter;
+  for (uint32_t i = 1; i < attempt; ++i) {
+    wait *= kStartAgainGrowth;
+  }
+  return absl::Trunc(wait * (0.5 + SplitMix64(seed).Unit()), absl::Milliseconds(1));
+}
+
+void Schedule(Machine& m, const std::string& key, Comeback& comeback) {
+  RoundState& s = m.state;
+  ++comeback.attempt;
+  ++comeback.tries;
+  s.coming += comeback.awaited ? 0 : 1;
+  comeback.awaited = true;
+  comeback.due = m.now + BackOff(key, comeback.tries);
+  s.comebacks_due.insert({comeback.due, key});
+}
+
+bool MayTryAgain(const Comeback& comeback) {
+  return comeback.tries < kStartsAgainMax || Mutated(Mutation::kStartsAgainEndless);
+}
+
+// Whether a round may follow that has a place for a node that comes back.
+bool RoundMayFollow(const Machine& m) {
+  const RoundState& s = m.state;
+  switch (s.phase) {
+    case JobPhase::kGathering:
+      return true;
+    case JobPhase::kRunning:
+      return !GoesOn(m);
+    case JobPhase::kStopping:
+      return !s.stop_is_final;
+    case JobPhase::kEnding:
+    case JobPhase::kEnded:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool NodesMayGo(const Machine& m) {
+  return RegroupsAll(m.config) &&
+         (m.config.nodes_min < m.config.nodes_max || m.config.spares.value_or(0) > 0);
+}
+
+bool EnoughMayCome(const Machine& m) {
+  return m.config.expected.empty() || m.state.live + m.state.coming >= m.config.nodes_min;
+}
+
+void TryGrow(Machine& m) {
+  RoundState& s = m.state;
+  if (!MayGrow(m)) {
+    s.note_stale = s.note_stale || s.grow_at != absl::InfiniteFuture();
+    s.grow_at = absl::InfiniteFuture();
+    return;
+  }
+  const absl::Duration wait =
+      Mutated(Mutation::kGrowsTooSoon) ? absl::ZeroDuration() : kGrowthEvery;
+  const absl::Time earliest = s.round_began + wait;
+  const bool all = s.members.size() + s.ready.size() >= m.config.nodes_max;
+  if (s.grow_at == absl::InfiniteFuture()) {
+    s.grow_at = std::max(m.now + m.config.last_call, earliest);
+    s.note_stale = true;
+  }
+  if (all && s.grow_at > earliest) {
+    s.grow_at = earliest;
+    s.note_stale = true;
+  }
+  if (m.now >= s.grow_at) {
+    s.grow_at = absl::InfiniteFuture();
+    StopForGrowth(m, WhoCame(m));
+  }
+}
+
+bool PlanComeback(Machine& m, const NodeState& node) {
+  if (!m.config.starts_again || !RoundMayFollow(m) || Mutated(Mutation::kComebackForgotten)) {
+    return false;
+  }
+  const std::string& key = node.join.key;
+  Comeback& comeback = m.state.comebacks[key];
+  if (m.now - node.admitted >= kStartsForgotten) {
+    comeback.tries = 0;
+  }
+  if (!MayTryAgain(comeback)) {
+    m.state.start_failed.insert(key);
+    return false;
+  }
+  Schedule(m, key, comeback);
+  return true;
+}
+
+void SendComebacks(Machine& m) {
+  RoundState& s = m.state;
+  while (!s.comebacks_due.empty() && s.comebacks_due.begin()->first <= m.now) {
+    const std::string key = s.comebacks_due.begin()->second;
+    s.comebacks_due.erase(s.comebacks_due.begin());
+    Comeback& comeback = s.comebacks.at(key);
+    comeback.due = absl::InfiniteFuture();
+    if (!RoundMayFollow(m)) {
+      EndComeback(m, key);
+      continue;
+    }
+    m.out.push_back(StartAgain{key, comeback.attempt});
+  }
+}
+
+void EndComeback(Machine& m, const std::string& key) {
+  RoundState& s = m.state;
+  const auto it = s.comebacks.find(key);
+  if (it == s.comebacks.end() || !it->second.awaited) {
+    return;
+  }
+  s.comebacks_due.erase({it->second.due, key});
+  it->second.due = absl::InfiniteFuture();
+  it->second.awaited = false;
+  --s.coming;
+}
+
+void OnStartFailed(Machine& m, const StartFailed& event) {
+  RoundState& s = m.state;
+  const auto it = s.comebacks.find(event.key);
+  if (event.attempt != (it == s.comebacks.end() ? 0 : it->second.attempt)) {
+    return;  // of an earlier life, whose end has been seen
+  }
+  const bool awaited = it != s.comebacks.end() && it->second.awaited;
+  if (awaited && MayTryAgain(it->second) && RoundMayFollow(m)) {
+    Schedule(m, event.key, it->second);
+    m.out.push_back(Tell{absl::StrCat(event.reason, "; try ", it->second.tries, " of ",
+                                      kStartsAgainMax, " follows")});
+    return;
+  }
+  EndComeback(m, event.key);
+  GiveUpNode(m, event.key, event.reason);
+}
+
+}  // namespace muster
