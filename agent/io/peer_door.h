@@ -88,6 +88,8 @@ class PeerDoor {
   // `listening`: bound to the port that this node announced; not used on the first node, nor where
   // there is only one. The map is the door's owner's, of this round, and outlives it.
   void BeginRound(const Assignment& assignment, const RankMap* ranks, UniqueFd listening);
+  // For a BeginRound() on the same port; nobody is let in until then.
+  UniqueFd TakeListening();
   // Nothing is sought or held any more, and the port is free.
   void EndRound();
 

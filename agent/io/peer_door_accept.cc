@@ -57,6 +57,11 @@ void PeerDoor::Listen(UniqueFd socket) {
   }
 }
 
+UniqueFd PeerDoor::TakeListening() {
+  poll_.reset();
+  return std::move(door_);
+}
+
 // Who speaks of a round that is yet to come may stay until then.
 void PeerDoor::Unlisten() {
   poll_.reset();

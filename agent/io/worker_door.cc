@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "agent/core/group_hello.h"
-#include "agent/io/link_text.h"
+#include "agent/io/link_words.h"
 #include "proto/base/fd_message.h"
 #include "proto/base/status_macros.h"
 
@@ -19,19 +19,6 @@ namespace {
 
 static_assert(kLocalSizeMax == kWorkersPerNodeMax);
 constexpr int kTakenAtOnce = 64;  // hellos; then others of the loop have their turn
-
-void Welcome(int socket, LinkWelcome welcome, int memory) {
-  iovec part = {&welcome, sizeof(welcome)};
-  // An empty socket takes one message; a worker that is gone again needs none.
-  (void)SendWithFd(socket, &part, 1, memory, MSG_DONTWAIT);
-}
-
-void Refuse(int socket, absl::string_view why) {
-  LinkWelcome refusal;
-  refusal.answer = LinkAnswer::kRefused;
-  WriteText(why, refusal.why);
-  Welcome(socket, refusal, -1);
-}
 
 std::string NameOf(uint64_t group) { return absl::StrCat("group ", absl::Hex(group)); }
 
@@ -63,34 +50,49 @@ WorkerDoor::WorkerDoor(uv_loop_t* loop, UniqueFd door, uint32_t cpus, PeerOption
 
 void WorkerDoor::EndRound() {
   peers_.EndRound();
+  followers_.clear();
+  old_links_.clear();
+  EndMeetings();
+  rank_of_.clear();
+  ranks_.clear();
+  opened_.clear();
+  ended_.clear();
+  started_in_.clear();
+  replaces_.clear();
+  blamed_.clear();
+}
+
+void WorkerDoor::EndMeetings() {
   links_.clear();
   meetings_.clear();
   groups_ = 0;
   closed_in_order_.clear();
   closed_.clear();
   again_.Stop();
-  rank_of_.clear();
-  ranks_.clear();
-  opened_.clear();
-  ended_.clear();
-  blamed_.clear();
 }
 
 void WorkerDoor::BeginRound(const Assignment& assignment, UniqueFd listening) {
   EndRound();
+  SetRound(assignment);
+  ended_.assign(ranks_.size(), false);
+  started_in_.assign(ranks_.size(), round_);
+  replaces_.assign(ranks_.size(), false);
+  blamed_.assign(ranks_.size(), std::nullopt);
+  peers_.BeginRound(assignment, &map_, std::move(listening));
+}
+
+void WorkerDoor::SetRound(const Assignment& assignment) {
   round_ = assignment.round.Token();
   node_ = assignment.node_rank;
   map_ = RankMap(assignment);
+  rank_of_.clear();
   for (uint32_t i = 0; i < assignment.workers; ++i) {
     rank_of_.push_back(assignment.RankOf(LocalRank{i}).value);
   }
   ranks_ = rank_of_;
   std::sort(ranks_.begin(), ranks_.end());
   opened_.assign(ranks_.size(), 0);
-  ended_.assign(ranks_.size(), false);
-  blamed_.assign(ranks_.size(), std::nullopt);
   geometry_ = ArenaFor(assignment.workers, assignment.nodes, assignment.world_size);
-  peers_.BeginRound(assignment, &map_, std::move(listening));
 }
 
 void WorkerDoor::OnDoor() {
@@ -125,10 +127,23 @@ void WorkerDoor::Admit(UniqueFd fd, const LinkHello& hello, const std::vector<ui
                                          ": take both from one installation"));
   }
   const uint32_t worker = WorkerOf(hello.rank);
-  if (hello.round != round_ || worker == ranks_.size() || ended_[worker]) {
+  if (worker == ranks_.size() || ended_[worker] || hello.round < started_in_[worker] ||
+      hello.round > round_) {
     return Refuse(fd.get(), absl::StrCat("rank ", hello.rank, " of round ", hello.round,
                                          " is no worker of this node in round ", round_));
   }
+  if (hello.follows != 0 && hello.round == round_) {
+    return Follow(std::move(fd), worker);
+  }
+  if (hello.group != 0 && hello.round != round_) {
+    return Refuse(fd.get(), absl::StrCat("round ", hello.round, " is over, and its groups with it"),
+                  LinkAnswer::kOver);
+  }
+  Enter(std::move(fd), worker, hello, members);
+}
+
+void WorkerDoor::Enter(UniqueFd fd, uint32_t worker, const LinkHello& hello,
+                       const std::vector<uint32_t>& members) {
   const bool all = hello.group == 0;
   const LinkId id = {worker, all ? opened_[worker] : hello.group};
   const absl::StatusOr<WorkerMeeting*> found = all ? MeetingOf(worker) : GroupOf(hello, members);
@@ -136,6 +151,9 @@ void WorkerDoor::Admit(UniqueFd fd, const LinkHello& hello, const std::vector<ui
     return Refuse(fd.get(), found.status().message());
   }
   WorkerMeeting& meeting = **found;
+  if (opened_[worker] == 0) {
+    blamed_[worker].reset();  // what was in a round before this one is no cause any more
+  }
   opened_[worker] += all ? 1 : 0;
   meeting.Come(*meeting.PlaceOf(hello.rank));
   LinkWelcome welcome;
@@ -146,6 +164,8 @@ void WorkerDoor::Admit(UniqueFd fd, const LinkHello& hello, const std::vector<ui
   welcome.slot_bytes = meeting.geometry().slot_bytes;
   welcome.result_bytes = meeting.geometry().result_bytes;
   welcome.number = id.second;
+  welcome.round = round_;
+  welcome.replaces = replaces_[worker] ? 1 : 0;
   Welcome(fd.get(), welcome, meeting.memory().get());
   Link& link = links_[id];
   link.fd = std::move(fd);
@@ -275,6 +295,8 @@ std::optional<Rank> WorkerDoor::WorkerEnded(LocalRank local) {
     TakeLastWords(link->first);
     Gone(link->first, LineEnd::kDied);
   }
+  followers_.erase(worker);
+  LeaveOldLinks(worker);
   peers_.ForgetAll(Rank{rank});
   std::vector<uint64_t> awaited;  // where the others wait for it to come
   for (const auto& [number, meeting] : meetings_) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "agent/core/rank_map.h"
+#include "agent/io/link_words.h"
 #include "agent/io/peer_door.h"
 #include "agent/io/worker_meeting.h"
 #include "proto/base/ids.h"
@@ -40,6 +42,13 @@ class WorkerDoor {
   // Workers of this round are let in from now on, those of an earlier one no more. `listening`: as
   // PeerDoor::BeginRound.
   void BeginRound(const Assignment& assignment, UniqueFd listening = UniqueFd());
+  // The round is over, and the next one keeps its living workers: same ranks, same places. They are
+  // let in when they follow; in the places of those that have ended others come, unless
+  // WorkerEnded() says again that one has. Without `listening` the port stays as it is.
+  void KeepRound(const Assignment& assignment, UniqueFd listening = UniqueFd());
+  // Whether a round may follow that keeps workers: those that ask for it wait, or are refused.
+  // False at first; a round that begins or ends changes nothing.
+  void LetFollow(bool may);
   // Its workers are gone.
   void EndRound();
   // This worker's process has ended: also where a child of it still holds its link. Whose end made
@@ -62,6 +71,12 @@ class WorkerDoor {
     std::set<Sought> sought;
     std::deque<Result> results;  // not sent yet: of open seeks, and of the last word
   };
+  // Of a round before this one: nothing is asked on it any more.
+  struct OldLink {
+    uint32_t worker = 0;
+    UniqueFd fd;
+    std::optional<UvPoll> poll;
+  };
   // The worker, and the communicator's number: below kGroupMin the n-th one of all ranks (each has
   // an arena of its own), else the group's.
   using LinkId = std::pair<uint32_t, uint64_t>;
@@ -69,6 +84,8 @@ class WorkerDoor {
   void OnDoor();
   bool TakeOne();
   void Admit(UniqueFd fd, const LinkHello& hello, const std::vector<uint32_t>& members);
+  void Enter(UniqueFd fd, uint32_t worker, const LinkHello& hello,
+             const std::vector<uint32_t>& members);
   absl::StatusOr<WorkerMeeting*> MeetingOf(uint32_t worker);
   absl::StatusOr<WorkerMeeting*> GroupOf(const LinkHello& hello,
                                          const std::vector<uint32_t>& members);
@@ -81,6 +98,16 @@ class WorkerDoor {
   void End(LinkId id, LineEnd how);
   bool MaySeek(uint64_t communicator, Rank mine) const;
   uint32_t WorkerOf(uint32_t rank) const;  // ranks_.size(): not of this node
+  void SetRound(const Assignment& assignment);
+  void EndMeetings();
+
+  // --- worker_door_keep.cc ---
+  void TellOver();
+  void Follow(UniqueFd fd, uint32_t worker);
+  void LetFollowersIn();
+  void OnOldLink(std::list<OldLink>::iterator at);
+  Came TakeOldWord(const OldLink& link);
+  void LeaveOldLinks(uint32_t worker);
 
   // --- worker_door_seek.cc ---
   void OnLink(LinkId id);
@@ -108,6 +135,8 @@ class WorkerDoor {
   std::vector<uint32_t> ranks_;
   std::vector<uint32_t> opened_;             // communicators of all ranks so far, by worker
   std::vector<bool> ended_;                  // by worker
+  std::vector<uint64_t> started_in_;         // the round of its process, by worker
+  std::vector<bool> replaces_;               // one that has ended, by worker
   std::vector<std::optional<Rank>> blamed_;  // by worker
   std::map<uint64_t, std::unique_ptr<WorkerMeeting>> meetings_;
   const size_t groups_max_;
@@ -116,6 +145,9 @@ class WorkerDoor {
   std::deque<uint64_t> closed_in_order_;
   std::set<uint64_t> closed_;
   std::map<LinkId, Link> links_;
+  bool may_follow_ = false;
+  std::map<uint32_t, UniqueFd> followers_;  // until the next round, by worker: the last to ask
+  std::list<OldLink> old_links_;
   PeerDoor peers_;
   UvTimer again_;  // results, where the kernel has too many descriptors under way
 };

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "agent/io/link_text.h"
+#include "agent/io/link_words.h"
 #include "agent/io/worker_door.h"
 #include "proto/base/arena_memory.h"
 #include "proto/base/fd_message.h"
@@ -16,26 +16,12 @@
 namespace muster {
 namespace {
 
-constexpr int kTakenAtOnce = 64;     // words; then others of the loop have their turn
-constexpr int kLastWordsMax = 1024;  // more than a socket holds; a child of the worker may go on
 constexpr absl::Duration kSendPause = absl::Milliseconds(50);
-
-enum class Came : uint8_t { kNothing, kWord, kNonsense };  // kNonsense: or its end
-
-Came Receive(int link, LinkWord* word) {
-  iovec part = {word, sizeof(*word)};
-  UniqueFd fd;
-  const ssize_t got = ReceiveWithFd(link, &part, 1, fd, MSG_DONTWAIT);
-  if (got < 0 && errno == EAGAIN) {
-    return Came::kNothing;
-  }
-  return got == sizeof(*word) && word->magic == kLinkMagic ? Came::kWord : Came::kNonsense;
-}
 
 }  // namespace
 
 void WorkerDoor::OnLink(LinkId id) {
-  for (int i = 0; i < kTakenAtOnce && SendResults(id) && TakeWord(id); ++i) {
+  for (int i = 0; i < kWordsAtOnce && SendResults(id) && TakeWord(id); ++i) {
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "agent/io/link_words.h"
 #include "proto/base/arena_memory.h"
 #include "proto/base/check.h"
 
@@ -70,6 +71,14 @@ void WorkerMeeting::End(uint32_t place, LineEnd how) {
   ++ended_;
   std::atomic_ref<uint32_t>(LineOf(mapped_, place).gone)
       .store(static_cast<uint32_t>(how), std::memory_order_release);
+}
+
+void WorkerMeeting::TellOver(absl::string_view why, std::optional<uint32_t> rank) {
+  auto& header = *reinterpret_cast<ArenaHeader*>(mapped_);
+  const std::optional<uint32_t> place = rank.has_value() ? PlaceOf(*rank) : std::nullopt;
+  WriteText(why, header.over_why);
+  header.over_place = place.has_value() ? static_cast<int32_t>(*place) : -1;
+  std::atomic_ref<uint32_t>(header.over).store(1, std::memory_order_release);
 }
 
 bool WorkerMeeting::MeetsInPipe(uint32_t place, uint32_t other) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
 
@@ -34,6 +35,9 @@ class WorkerMeeting {
   void Come(uint32_t place) { seats_[place].come = true; }
   // Also of one that will not come any more. The others see it in the arena.
   void End(uint32_t place, LineEnd how);
+  // The round is over: whoever still waits in the arena is told so. `rank`: whose end is why, if it
+  // is one of this node's.
+  void TellOver(absl::string_view why, std::optional<uint32_t> rank);
   bool MayCome(uint32_t place) const { return !seats_[place].come && !IsOver(place); }
   LineEnd EndOf(uint32_t place) const { return seats_[place].end; }
   bool IsOver() const { return ended_ == seats_.size(); }

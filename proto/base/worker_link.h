@@ -6,6 +6,11 @@
 // LinkHello. From then on the two talk on that pair (SOCK_SEQPACKET, one struct a message, host
 // byte order: both are on one machine), and its end tells the agent that the worker is gone. A
 // worker that never calls the SDK costs nothing.
+//
+// A round may be kept (launch --restart=one): the next one has the same ranks at the same places,
+// and living workers go on in it. What they shared in the old round is over then: ArenaHeader::over
+// says so to those that wait. A worker follows with a new hello, which is answered when there is a
+// next round.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +19,7 @@
 namespace muster {
 
 inline constexpr uint32_t kLinkMagic = 0x4b4c534d;  // "MSLK"
-inline constexpr uint32_t kLinkVersion = 5;
+inline constexpr uint32_t kLinkVersion = 6;
 // In the worker; above what programs expect to get from their first open(), below small limits.
 inline constexpr int kWorkerDoorFd = 100;
 // Workers of a node: what limits.h allows; a larger number in the environment is a mistake.
@@ -27,7 +32,7 @@ inline constexpr uint64_t kGroupMin = uint64_t{1} << 32;
 struct LinkHello {
   uint32_t magic = kLinkMagic;
   uint32_t version = kLinkVersion;
-  uint64_t round = 0;  // RoundId::Token()
+  uint64_t round = 0;  // RoundId::Token(): the last one that the worker knows of
   uint32_t rank = 0;   // in the round, wherever a rank is said on the link
   uint32_t place = 0;  // of a group: ours among its ranks of this node
   // 0: all ranks of the round. Otherwise a number from kGroupMin on that all ranks of a group, and
@@ -37,10 +42,13 @@ struct LinkHello {
   uint32_t local_size = 0;
   uint32_t nodes = 0;
   uint32_t world_size = 0;
-  uint32_t reserved = 0;
+  // 1: into the round that keeps the worker after `round`, please, when there is one. Not of a
+  // group.
+  uint32_t follows = 0;
 };
 
-enum class LinkAnswer : uint32_t { kWelcome = 1, kRefused = 2 };
+// kOver: refused, as the round is over, or no other one follows.
+enum class LinkAnswer : uint32_t { kWelcome = 1, kRefused = 2, kOver = 3 };
 
 // agent -> worker, with the arena's descriptor if kWelcome.
 struct LinkWelcome {
@@ -53,7 +61,11 @@ struct LinkWelcome {
   uint64_t slot_bytes = 0;
   uint64_t result_bytes = 0;
   uint64_t number = 0;  // of the communicator, the same for all its ranks
-  char why[192] = {};   // kRefused: a sentence
+  uint64_t round = 0;   // that it is of
+  // 1: the worker was started in a round that keeps others, in the place of one that ended.
+  uint32_t replaces = 0;
+  uint32_t reserved = 0;
+  char why[192] = {};  // kRefused, kOver: a sentence
 };
 
 enum class LinkVerb : uint32_t {
@@ -133,7 +145,12 @@ struct ArenaHeader {
   uint32_t failed;  // a StatusCode of the SDK
   char failure[1024];
   int32_t failure_peer;  // Status::peer()
+  // From the agent: the round is over, and nobody waits here for anything any more. Set last.
+  uint32_t over;
+  int32_t over_place;  // of the rank whose end is why; -1: none of these
+  char over_why[192];
 };
+static_assert(sizeof(ArenaHeader) <= ArenaGeometry::kPage);
 
 // What a rank calls: others compare it with their own call.
 struct CallMark {
