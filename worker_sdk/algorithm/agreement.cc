@@ -19,6 +19,8 @@ std::string Describe(int64_t settings) {
          " MUSTER_CHECK=" + ((settings & 2) != 0 ? "crc" : "off");
 }
 
+constexpr int64_t kNoVote = INT64_MAX;
+
 }  // namespace
 
 uint32_t CarriersFor(const Layout& layout, int64_t cpus) {
@@ -62,6 +64,32 @@ Status CheckVotes(const SettingsVote& smallest) {
   return {StatusCode::kFailedPrecondition,
           "ranks disagree on how to work together: " + low_rank + " has " + Describe(low) + ", " +
               high_rank + " has " + Describe(high) + ": give all the same (launch -x NAME=VALUE)"};
+}
+
+// A rank without state has nothing to say, but which calls it has made: numbers only grow.
+StandingVote VoteOf(const Standing& standing, uint32_t rank) {
+  const auto started = -static_cast<int64_t>(standing.started);
+  if (!standing.has_state) {
+    return {kNoVote, started, kNoVote, kNoVote, kNoVote};
+  }
+  return {static_cast<int64_t>(standing.completed), started, standing.committed,
+          -standing.committed, int64_t{rank}};
+}
+
+Agreed AgreedOf(const StandingVote& smallest) {
+  const auto [completed, started, committed, committed_last, holder] = smallest;
+  Agreed out;
+  out.started = static_cast<uint64_t>(-started);
+  if (holder == kNoVote) {
+    out.completed = out.started;
+    out.holder = Agreed::kNone;
+    return out;
+  }
+  out.completed = static_cast<uint64_t>(completed);
+  out.committed = committed;
+  out.committed_last = -committed_last;
+  out.holder = static_cast<int>(holder);
+  return out;
 }
 
 }  // namespace muster

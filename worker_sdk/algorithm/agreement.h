@@ -1,9 +1,11 @@
-// What the ranks of a communicator agree on before their first call, so that their schedules cannot
-// differ. Pure.
+// What the ranks of a communicator agree on before their first call: what schedules depend on, and
+// where the program stands. Pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
+#include "muster/communicator.h"
 #include "muster/status.h"
 #include "muster/types.h"
 #include "worker_sdk/algorithm/layout.h"
@@ -34,5 +36,19 @@ struct SettingsVote {
 SettingsVote VoteOf(const Settings& settings, uint32_t rank);
 // `smallest`: each of the two over all ranks. FailedPrecondition: two ranks, and what they have.
 Status CheckVotes(const SettingsVote& smallest);
+
+// Where a rank stands when it comes into a round.
+struct Standing {
+  bool has_state = true;   // of the program; not in the place of one that had it
+  uint64_t completed = 0;  // its last collective call that has succeeded
+  uint64_t started = 0;
+  int64_t committed = Agreed::kNone;
+};
+
+// Such that the smallest of all ranks' votes says what is agreed.
+using StandingVote = std::array<int64_t, 5>;
+StandingVote VoteOf(const Standing& standing, uint32_t rank);
+// `smallest`: each number over all ranks.
+Agreed AgreedOf(const StandingVote& smallest);
 
 }  // namespace muster

@@ -30,6 +30,17 @@ StatusOr<Meeting> MeetAt(AgentLink link, Layout layout, uint32_t rank, const Wor
   return Meeting{std::move(link), *std::move(arena), std::move(layout), rank};
 }
 
+StatusOr<Meeting> MeetAllAt(StatusOr<AgentLink> link, const WorkerIdentity& job) {
+  if (!link.ok()) {
+    return link.status();
+  }
+  StatusOr<Layout> layout = link->ReadLayout();
+  if (!layout.ok()) {
+    return layout.status();
+  }
+  return MeetAt(*std::move(link), *std::move(layout), job.rank, job);
+}
+
 StatusOr<Meeting> Enter(SplitGroup group, const WorkerIdentity& job, uint64_t number) {
   const Layout& layout = group.layout;
   if (layout.world() == 1) {
@@ -78,15 +89,12 @@ StatusOr<Meeting> MeetAlone(Layout layout) {
 }
 
 StatusOr<Meeting> MeetAtAgent(const WorkerIdentity& job) {
-  StatusOr<AgentLink> link = AgentLink::Open(job, kWelcomeWithin);
-  if (!link.ok()) {
-    return link.status();
-  }
-  StatusOr<Layout> layout = link->ReadLayout();
-  if (!layout.ok()) {
-    return layout.status();
-  }
-  return MeetAt(*std::move(link), *std::move(layout), job.rank, job);
+  return MeetAllAt(AgentLink::Open(job, kWelcomeWithin), job);
+}
+
+StatusOr<Meeting> MeetInNextRound(const WorkerIdentity& job,
+                                  const std::function<Status()>& give_up) {
+  return MeetAllAt(AgentLink::Follow(job, give_up), job);
 }
 
 StatusOr<std::optional<Meeting>> MeetInGroup(Executor& all, const WorkerIdentity& job,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -27,6 +28,9 @@ struct Meeting {
 StatusOr<Meeting> MeetAlone(Layout layout);
 // All ranks of the job.
 StatusOr<Meeting> MeetAtAgent(const WorkerIdentity& job);
+// In the round after that of `job`, when there is one: AgentLink::Follow.
+StatusOr<Meeting> MeetInNextRound(const WorkerIdentity& job,
+                                  const std::function<Status()>& give_up);
 
 // A split of a communicator: the same two numbers on all its ranks.
 struct SplitId {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kTakenWithin{10};  // a message to the agent
 constexpr std::chrono::milliseconds kLookAround{10};
+constexpr std::chrono::milliseconds kFollowLook{50};
 
 Status NoAgent(const std::string& what) {
   return {StatusCode::kUnavailable, "cannot reach the agent that started this worker: " + what};
@@ -63,8 +64,35 @@ StatusOr<AgentLink> AgentLink::Open(const WorkerIdentity& me, std::chrono::milli
   }
   AgentLink link;
   Status status = link.Knock(me.agent_fd, hello, group.ranks_here, until);
+  if (status.ok() && PollUntil(link.socket_.get(), POLLIN, until) == 0) {
+    status = {StatusCode::kDeadlineExceeded, "the agent of this node does not answer"};
+  }
   if (status.ok()) {
     status = link.TakeWelcome(expected);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  return link;
+}
+
+StatusOr<AgentLink> AgentLink::Follow(const WorkerIdentity& me,
+                                      const std::function<Status()>& give_up) {
+  using Clock = std::chrono::steady_clock;
+  LinkHello hello;
+  hello.round = me.round;
+  hello.rank = me.rank;
+  hello.follows = 1;
+  AgentLink link;
+  Status status = link.Knock(me.agent_fd, hello, {}, Clock::now() + kTakenWithin);
+  while (status.ok() && PollUntil(link.socket_.get(), POLLIN, Clock::now() + kFollowLook) == 0) {
+    status = give_up();
+  }
+  if (status.ok()) {
+    hello.local_size = me.local_size;
+    hello.nodes = me.nodes;
+    hello.world_size = me.size;
+    status = link.TakeWelcome(hello);
   }
   if (!status.ok()) {
     return status;
@@ -95,9 +123,6 @@ Status AgentLink::Knock(int door, LinkHello hello, std::vector<uint32_t> members
       }
     }
   }
-  if (PollUntil(socket_.get(), POLLIN, until) == 0) {
-    return {StatusCode::kDeadlineExceeded, "the agent of this node does not answer"};
-  }
   return {};
 }
 
@@ -110,8 +135,11 @@ Status AgentLink::TakeWelcome(const LinkHello& expected) {
   if (got < static_cast<ssize_t>(sizeof(welcome_)) || welcome_.magic != kLinkMagic) {
     return {StatusCode::kInternal, "the agent's answer is none of ours"};
   }
-  if (welcome_.answer == LinkAnswer::kRefused) {
-    return Refused(welcome_.why);
+  if (welcome_.answer != LinkAnswer::kWelcome) {
+    const Status refused = Refused(welcome_.why);
+    return welcome_.answer == LinkAnswer::kOver
+               ? Status(StatusCode::kUnavailable, refused.message())
+               : refused;
   }
   if (!arena_.valid() || welcome_.local_size != expected.local_size ||
       welcome_.nodes != expected.nodes || welcome_.world_size != expected.world_size) {
@@ -236,7 +264,7 @@ void AgentLink::Hear() const {
       return;
     }
     Status why;
-    if (peer.answer == LinkAnswer::kRefused) {
+    if (peer.answer != LinkAnswer::kWelcome) {
       const char* const whose = number() < kGroupMin ? "" : "counting ranks as the job does: ";
       why = {StatusCode::kUnavailable, whose + Refused(peer.why).message(),
              static_cast<int>(peer.rank)};

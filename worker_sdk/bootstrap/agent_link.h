@@ -34,6 +34,11 @@ class AgentLink {
   // agent there), FailedPrecondition (it refused: the text says why), DeadlineExceeded.
   static StatusOr<AgentLink> Open(const WorkerIdentity& me, std::chrono::milliseconds within,
                                   const LinkGroup& group = {});
+  // As a worker whose round is over: waits until there is a round after `me.round` that keeps it.
+  // `give_up` is asked every 50 ms or so; with any other answer than OK the wait ends with it.
+  // Unavailable: there is no agent, or no round will follow.
+  static StatusOr<AgentLink> Follow(const WorkerIdentity& me,
+                                    const std::function<Status()>& give_up);
 
   AgentLink(AgentLink&&) = default;
   AgentLink& operator=(AgentLink&&) = delete;
@@ -43,6 +48,9 @@ class AgentLink {
   ArenaGeometry geometry() const;
   uint32_t cpus() const { return welcome_.cpus; }
   uint64_t number() const { return welcome_.number; }  // of the communicator
+  uint64_t round() const { return welcome_.round; }
+  // This process was started in the place of one that had ended, while others went on.
+  bool replaces() const { return welcome_.replaces != 0; }
   // Of the whole round, from the arena's map of all its ranks. Internal: it makes no sense.
   StatusOr<Layout> ReadLayout() const;
 

@@ -137,9 +137,7 @@ Status Executor::RunAs(const CallMark& mark, uint64_t bytes, const Steps& steps)
     status = Try(steps);
   }
   if (!status.ok()) {
-    // The others need not wait for us.
-    arena_->Fail(status);
-    peers_.Fail(status);
+    TellAll(status);
     broken_ = Status(status.code(),
                      std::string(Name(static_cast<OpKind>(mark_.kind))) + " (call " +
                          std::to_string(number_) + ") on " + layout_.NameOf(rank_) + ": " +
@@ -150,6 +148,19 @@ Status Executor::RunAs(const CallMark& mark, uint64_t bytes, const Steps& steps)
     bytes_ += bytes;
   }
   return broken_;
+}
+
+// The others need not wait for us.
+void Executor::TellAll(const Status& why) {
+  arena_->Fail(why);
+  peers_.Fail(why);
+}
+
+void Executor::End(const Status& why) {
+  if (broken_.ok()) {
+    TellAll(why);
+    broken_ = why;
+  }
 }
 
 // `sent`: by every rank to every other; `expected`: what we want of each.

@@ -51,10 +51,13 @@ class Executor {
   // From now on, large parts are read straight from the memory of other ranks; the same on every
   // rank. It has met them, and outlives this.
   void SetDirect(const DirectReader* reader);
+  bool broken() const { return !broken_.ok(); }
   Counters counters() const;
   std::chrono::nanoseconds WaitedFor(uint32_t rank) const;
   // Every error but InvalidArgument is for good: each later call returns it again.
   Status Run(const Call& call, const void* in, void* out);
+  // Ends it for `why`, as a call that fails would: the other ranks are told.
+  void End(const Status& why);
   // A kAllToAllV of which each rank knows its own numbers only: `call.parts` has the elements for
   // each rank, `expected` those from each. Ranks tell each other in a call of its own before.
   // FailedPrecondition: a rank sends another one more, or less, than that one expects.
@@ -69,6 +72,7 @@ class Executor {
   Status CompareColumn(const std::vector<uint64_t>& sent, const uint64_t* expected) const;
   Status RunSteps(const Group& group, const Call& call, const void* in, void* out);
   Status RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
+  void TellAll(const Status& why);
   Status Prepare();
   bool AllHaveTold();
   Status EndLast();

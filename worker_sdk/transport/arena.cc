@@ -223,11 +223,21 @@ void Arena::Fail(const Status& why) {
 Status Arena::failure() const {
   const uint32_t code = std::atomic_ref<uint32_t>(header().failed).load(std::memory_order_acquire);
   if (code == 0) {
-    return {};
+    return over();
   }
   const size_t length = strnlen(header().failure, sizeof(header().failure));
   return {static_cast<StatusCode>(code), std::string(header().failure, length),
           header().failure_peer};
+}
+
+Status Arena::over() const {
+  if (std::atomic_ref<uint32_t>(header().over).load(std::memory_order_acquire) == 0) {
+    return {};
+  }
+  const auto place = static_cast<uint32_t>(header().over_place);  // -1: none of ours
+  const size_t length = strnlen(header().over_why, sizeof(header().over_why));
+  return {StatusCode::kUnavailable, std::string(header().over_why, length),
+          place < geometry_.local_size ? static_cast<int>(rank_of_[place]) : -1};
 }
 
 }  // namespace muster

@@ -80,7 +80,9 @@ class Arena {
 
   // The first failure counts; every rank that waits ends with it.
   void Fail(const Status& why);
-  Status failure() const;  // OK: none
+  Status failure() const;  // OK: none; else also the round's end
+  // Unavailable: the round is over, says the agent, and with it all that its ranks share.
+  Status over() const;
 
  private:
   Arena(uint8_t* memory, ArenaGeometry geometry, uint32_t place, std::vector<uint32_t> rank_of,

@@ -113,6 +113,9 @@ Status Messages::DoNow(uint32_t rank, Way way, Transfer what, std::chrono::nanos
 
 Messages::Peer& Messages::BeginLocked(uint32_t rank, Way way, const TransferPtr& transfer) {
   Peer& peer = PeerOf(rank);
+  if (!dropped_.ok()) {
+    peer.conversation.End(dropped_);
+  }
   if (way == Way::kSend) {
     peer.conversation.Send(transfer);
   } else {
@@ -288,8 +291,13 @@ bool Messages::Connect(uint32_t rank, Peer& peer) {
 
 void Messages::LookAround() {
   const std::lock_guard lock(mutex_);
+  const Status over = arena_->over();
   for (const uint32_t rank : active_) {
     Peer& peer = peers_.at(rank);
+    if (!over.ok()) {
+      peer.conversation.End(over);
+      continue;
+    }
     const LineEnd end = peer.place.has_value() ? arena_->EndOf(*peer.place) : LineEnd::kNone;
     if (end == LineEnd::kNone || !peer.channel) {
       continue;

@@ -80,6 +80,9 @@ class Messages {
   // Sends what is on its way, until nothing has moved for `within`; then everything ends. Nothing
   // is sent or received any more.
   void Close(std::chrono::nanoseconds within = kCloseWithin);
+  // The same at once, for `why`, and nobody is told: the other ranks come to their end by
+  // themselves. What they read from our memory meanwhile does not count.
+  void Drop(const Status& why);
 
  private:
   struct Peer {
@@ -121,6 +124,8 @@ class Messages {
   void WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   void Sleep(uint32_t rank, const TransferPtr& transfer);
   bool Flush(bool* done);
+  // Until nobody waits here any more.
+  void AwaitLeaving(std::unique_lock<std::mutex>& lock);
   bool IsHeldBack(uint32_t rank, const TransferPtr& transfer);
   void GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why);
 
@@ -137,6 +142,7 @@ class Messages {
   std::atomic<bool> idle_{true};       // active_ is empty
   std::atomic<uint32_t> waiting_ = 0;  // threads in Wait
   bool closed_ = false;
+  Status dropped_;  // why nothing begins any more, after Drop()
 };
 
 }  // namespace muster

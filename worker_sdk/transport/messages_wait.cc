@@ -192,6 +192,30 @@ bool Messages::Flush(bool* done) {
   return moved;
 }
 
+void Messages::Drop(const Status& why) {
+  Leave();
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  dropped_ = why;
+  for (auto& [rank, peer] : peers_) {
+    if (peer.channel) {
+      peer.channel->Withdraw();
+    }
+    peer.conversation.End(why);
+  }
+  active_.clear();
+  idle_.store(true, std::memory_order_relaxed);
+  AwaitLeaving(lock);
+}
+
+void Messages::AwaitLeaving(std::unique_lock<std::mutex>& lock) {
+  while (waiting_ > 0) {  // for a nap at most
+    lock.unlock();
+    std::this_thread::sleep_for(kShortNap);
+    lock.lock();
+  }
+}
+
 void Messages::Close(std::chrono::nanoseconds within) {
   Leave();
   // For as long as something moves now and then.
@@ -242,11 +266,7 @@ void Messages::Close(std::chrono::nanoseconds within) {
   }
   active_.clear();
   idle_.store(true, std::memory_order_relaxed);
-  while (waiting_ > 0) {  // for a nap at most
-    lock.unlock();
-    std::this_thread::sleep_for(kShortNap);
-    lock.lock();
-  }
+  AwaitLeaving(lock);
 }
 
 }  // namespace muster

@@ -16,6 +16,20 @@
 // After any but the first the contents of output buffers are unspecified and the communicator is
 // dead: each later call returns the same error.
 //
+// A job that `launch --restart=one` started survives the death of a rank: another process takes its
+// place, and the others go on with their memory. Whoever gets Unavailable calls Reform(); the
+// newcomer calls FromEnvironment() as every process does. Both get a communicator of the next
+// round, and agreed() says, alike to all, where the survivors stand:
+//
+//   for (int64_t step = comm.agreed().committed;;) {  // after `step` is restored everywhere
+//     muster::Status done = Train(comm, state, step);  // comm.Commit(step) when a step is whole
+//     if (done.code() != muster::StatusCode::kUnavailable) return done;
+//     muster::StatusOr<muster::Communicator> next = comm.Reform();
+//     ...
+//   }
+//
+// examples/elastic_sgd.cc is a whole program.
+//
 // Results: every rank ends with equal bits, and a second run of the same layout gives them again.
 // MUSTER_CHECK=crc makes sure of it: after every AllReduce, Broadcast, AllGather and AllGatherV the
 // ranks compare a CRC-32C of their outputs, in a call of its own that counts as one. Where they
@@ -30,6 +44,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "muster/export.h"
 #include "muster/status.h"
@@ -111,14 +126,68 @@ struct Counters {
   std::chrono::nanoseconds waited_between_nodes{0};
 };
 
+// Where the program stood when a communicator of all ranks began; the same on every rank. A rank
+// has the program's state but where it has just taken another's place, until it calls
+// BroadcastState() or Commit(). In a job's first round nothing is completed, and rank 0 has it.
+struct Agreed {
+  static constexpr int kNone = -1;
+  // Collective calls, as last_call() counts them, of the communicators before this one. Those in
+  // between may be complete on some ranks and not on others.
+  uint64_t completed = 0;  // the last one that is complete on all ranks that have the state
+  uint64_t started = 0;    // the last one that any rank has started
+  // Steps (Commit) of the ranks that have the state: the smallest, and the largest. kNone: one of
+  // them has committed none; none of them has.
+  int64_t committed = kNone;
+  int64_t committed_last = kNone;
+  int holder = 0;  // the lowest rank that has the state; kNone: nobody has, all begin anew
+};
+
+// A part of the program's state, for BroadcastState().
+struct StateBuffer {
+  void* data = nullptr;
+  int64_t count = 0;
+  DType dtype = DType::kUInt8;
+};
+template <typename T>
+StateBuffer StateOf(T* data, int64_t count) {
+  return {data, count, DTypeOf<T>::kValue};
+}
+
 class MUSTER_EXPORT Communicator {
  public:
   // All ranks of this round of the job, from what `launch` put into the environment. Started
   // without `launch`: a world of one. Blocks until every rank has called it, as any collective.
   // Errors: InvalidArgument (a variable that makes no sense), Unavailable (the agent or a peer is
   // gone), FailedPrecondition (the agent refuses: of another version, or another round),
-  // DeadlineExceeded.
+  // DeadlineExceeded. With `launch --restart=one` a rank that dies meanwhile is waited for, as
+  // Reform() does.
   static StatusOr<Communicator> FromEnvironment();
+
+  // In a job with --restart=one, on the communicator of all ranks, which is dead from now on: waits
+  // for the round in which others have taken the places of ranks that died, and until all ranks
+  // have come into it. Where one more dies meanwhile, for the round after that. The timeout counts
+  // for all of it. Every survivor calls it; the new communicator has this one's timeout and wire.
+  // When it returns no rank reads this one's memory for a call of before: until then buffers of a
+  // call that failed must stay as they are. Groups are dead as well: make them anew with Split(),
+  // and have none of their calls under way here.
+  // Errors: Unavailable (no round follows: the job stops, or has no --restart=one),
+  // FailedPrecondition (of a group, or not started by launch), DeadlineExceeded (it may be called
+  // again).
+  StatusOr<Communicator> Reform();
+  // When this communicator began. Of a group: as of its parent.
+  const Agreed& agreed() const;
+  // This process has taken the place of one that died, and had no state yet when the communicator
+  // began.
+  bool is_replacement() const;
+  // This rank has `step` whole: agreed() counts on it from now on. Local, and cheap. After a
+  // Reform() that agreed on an earlier step, that one counts. Negative: InvalidArgument.
+  Status Commit(int64_t step);
+  // Every rank gets the state of agreed().holder (rank 0 if there is none), in place. A collective
+  // call, and one only, whatever the number of buffers.
+  Status BroadcastState(const std::vector<StateBuffer>& state);
+  // The number of the last collective call here that has begun: 1, 2, ..., the same on every rank.
+  // A communicator of the next round counts on from agreed().started.
+  uint64_t last_call() const;
 
   // Ranks that give the same color become a communicator of their own, ordered by key, and by their
   // ranks here where keys are equal; its rank(), size(), local_size(), nodes(), ... are the

@@ -1,0 +1,217 @@
+#include "worker_sdk/api/communicator_impl.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace muster {
+namespace {
+
+// One that was started.
+class MessageWork : public Pending {
+ public:
+  MessageWork(std::shared_ptr<Messages> messages, uint32_t rank, TransferPtr transfer,
+              std::chrono::nanoseconds timeout)
+      : messages_(std::move(messages)),
+        rank_(rank),
+        transfer_(std::move(transfer)),
+        timeout_(timeout) {}
+  Status Wait() override { return messages_->Wait(rank_, transfer_, timeout_); }
+  bool Test() override { return messages_->Test(transfer_); }
+
+ private:
+  const std::shared_ptr<Messages> messages_;
+  const uint32_t rank_;
+  const TransferPtr transfer_;
+  const std::chrono::nanoseconds timeout_;
+};
+
+}  // namespace
+
+Communicator::Impl::Impl(const WorkerIdentity& job, const WorkerIdentity& me, Meeting meeting,
+                         const Settled& settled)
+    : job_(job),
+      me_(me),
+      is_group_(settled.is_group),
+      wire_(settled.wire),
+      link_(std::move(meeting.link)),
+      executor_(std::move(meeting.arena), std::move(meeting.layout),
+                [this](const std::vector<uint32_t>& ranks, const Executor::Take& take,
+                       const Peers::GiveUp& give_up) {
+                  return Connect(*link_, executor_.layout(), ranks, take, give_up);
+                }),
+      timeout_(settled.timeout),
+      source_(link_, executor_.layout(), me.rank),
+      messages_(std::make_shared<Messages>(&executor_.arena(), &executor_.layout(), &source_)) {
+  executor_.SetBackground(&Messages::ProgressAll);
+}
+
+Communicator::Impl::~Impl() {
+  (void)queue_.Run([] { return Status(); });  // it has come to its end
+  messages_->Close();
+}
+
+Status Communicator::Impl::Meet(const Standing& mine) { return Told(MeetAll(mine)); }
+
+Work Communicator::Impl::Start(const Collective& it) {
+  if (!it.wrong.ok()) {
+    return Work(it.wrong);
+  }
+  StatusOr<std::shared_ptr<Pending>> started =
+      queue_.Start([this, it, timeout = timeout_] { return RunNow(it, timeout); });
+  return started.ok() ? Work(*std::move(started)) : Work(started.status());
+}
+
+Status Communicator::Impl::Send(const OneMessage& it) {
+  return it.wrong.ok() ? messages_->SendNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_)
+                       : it.wrong;
+}
+
+Work Communicator::Impl::StartSend(const OneMessage& it) {
+  return it.wrong.ok()
+             ? Started(it.peer, messages_->Send(it.peer, it.tag, it.dtype, it.data, it.bytes))
+             : Work(it.wrong);
+}
+
+Status Communicator::Impl::Receive(const OneMessage& it) {
+  return it.wrong.ok()
+             ? messages_->ReceiveNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_)
+             : it.wrong;
+}
+
+Work Communicator::Impl::StartReceive(const OneMessage& it) {
+  return it.wrong.ok()
+             ? Started(it.peer, messages_->Receive(it.peer, it.tag, it.dtype, it.data, it.bytes))
+             : Work(it.wrong);
+}
+
+StatusOr<std::optional<Meeting>> Communicator::Impl::Split(const SplitWish& wish) {
+  const uint64_t number = link_.has_value() ? link_->number() : 0;
+  return queue_.Run([&] {
+    executor_.SetTimeout(timeout_);
+    return Counted([&] {
+      StatusOr<std::optional<Meeting>> met =
+          MeetInGroup(executor_, job_, {number, splits_++}, wish);
+      (void)Told(met.status());
+      return met;
+    });
+  });
+}
+
+Work Communicator::Impl::Started(uint32_t peer, TransferPtr transfer) {
+  return Work(std::make_shared<MessageWork>(messages_, peer, std::move(transfer), timeout_));
+}
+
+Status Communicator::Impl::MeetAll(const Standing& mine) {
+  executor_.SetTimeout(timeout_);
+  const SettingsVote settings = VoteOf({me_.wire, me_.check}, me_.rank);
+  StatusOr<bool> direct = MeetDirectly();
+  if (!direct.ok()) {
+    return direct.status();
+  }
+  const StandingVote standing = VoteOf(mine, me_.rank);
+  std::vector<int64_t> all = {link_.has_value() ? link_->cpus() : 1, settings.least, settings.most,
+                              *direct ? 1 : 0};
+  const size_t standing_at = all.size();
+  all.insert(all.end(), standing.begin(), standing.end());
+  if (Status status = Smallest(all); !status.ok()) {
+    return status;
+  }
+  executor_.SetCarriers(CarriersFor(executor_.layout(), all[0]));
+  if (all[3] != 0) {
+    executor_.SetDirect(&direct_);
+    messages_->SetDirect(&direct_);
+  }
+  if (Status status = CheckVotes({all[1], all[2]}); !status.ok()) {
+    return status;
+  }
+  StandingVote agreed;
+  std::copy_n(all.begin() + static_cast<ptrdiff_t>(standing_at), agreed.size(), agreed.begin());
+  Settle(mine, AgreedOf(agreed));
+  return executor_.layout().nodes() == 1 ? Status() : MeasureDelay();
+}
+
+void Communicator::Impl::Settle(const Standing& mine, const Agreed& agreed) {
+  agreed_ = agreed;
+  is_replacement_ = !mine.has_state;
+  standing_ = {mine.has_state, mine.has_state ? mine.completed : agreed.completed, agreed.started,
+               mine.has_state ? agreed.committed : Agreed::kNone};
+}
+
+// How a call of ours has gone: the agent hears which rank is to blame, if one is.
+Status Communicator::Impl::Told(Status status) {
+  if (status.peer() >= 0) {
+    source_.Blame(static_cast<uint32_t>(status.peer()));
+  }
+  return status;
+}
+
+// In place.
+Status Communicator::Impl::Smallest(std::vector<int64_t>& values) {
+  return executor_.Run({OpKind::kAllReduce, DType::kInt64, ReduceOp::kMin, 0, values.size()},
+                       values.data(), values.data());
+}
+
+// Whether we can read from all ranks of this node.
+StatusOr<bool> Communicator::Impl::MeetDirectly() {
+  if (me_.direct && me_.local_size > 1) {
+    DirectReader::Allow();
+  }
+  const DirectCard mine = direct_.card();
+  std::vector<DirectCard> cards(executor_.arena().geometry().local_size);
+  if (Status status = executor_.GatherOnNode(&mine, cards.data(), sizeof(mine)); !status.ok()) {
+    return status;
+  }
+  return me_.direct && direct_.Meet(std::move(cards));
+}
+
+// How long a small call takes, connections standing: all agree on the shortest. Of several in a
+// row, as a message that came early makes one call short and the next one long.
+Status Communicator::Impl::MeasureDelay() {
+  constexpr int kCalls = 4;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCalls; ++i) {
+    if (Status status = executor_.Run({OpKind::kBarrier}, nullptr, nullptr); !status.ok()) {
+      return status;
+    }
+  }
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
+  std::vector<int64_t> delay = {took.count() / kCalls};
+  Status status = Smallest(delay);
+  executor_.SetDelay(std::chrono::nanoseconds(delay[0]));
+  return status;
+}
+
+Status Communicator::Impl::RunNow(const Collective& it, std::chrono::nanoseconds timeout) {
+  executor_.SetTimeout(timeout);
+  return Counted([&] { return RunPart(it); });
+}
+
+Status Communicator::Impl::RunAll(const std::vector<Collective>& parts) {
+  for (const Collective& it : parts) {
+    if (!it.wrong.ok()) {
+      return it.wrong;
+    }
+  }
+  return queue_.Run([&] {
+    executor_.SetTimeout(timeout_);
+    return Counted([&] {
+      Status status;
+      for (size_t i = 0; i < parts.size() && status.ok(); ++i) {
+        status = RunPart(parts[i]);
+      }
+      return status;
+    });
+  });
+}
+
+Status Communicator::Impl::RunPart(const Collective& it) {
+  Call call = it.call;
+  call.parts = it.parts.empty() ? nullptr : it.parts.data();
+  Status status = call.kind == OpKind::kAllToAllV
+                      ? executor_.RunAllToAllV(call, it.expected.data(), it.in, it.out)
+                      : executor_.Run(call, it.in, it.out);
+  return Told(status.ok() && me_.check ? executor_.Check(call, it.out) : std::move(status));
+}
+
+}  // namespace muster

@@ -1,0 +1,133 @@
+// What is behind a Communicator.
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "muster/communicator.h"
+#include "worker_sdk/algorithm/agreement.h"
+#include "worker_sdk/algorithm/split.h"
+#include "worker_sdk/api/calls.h"
+#include "worker_sdk/api/link_source.h"
+#include "worker_sdk/api/meeting.h"
+#include "worker_sdk/bootstrap/agent_link.h"
+#include "worker_sdk/bootstrap/environment.h"
+#include "worker_sdk/executor/call_queue.h"
+#include "worker_sdk/executor/executor.h"
+#include "worker_sdk/transport/direct_read.h"
+#include "worker_sdk/transport/messages.h"
+
+namespace muster {
+
+// What is known of a communicator before its ranks meet.
+struct Settled {
+  std::chrono::nanoseconds timeout{0};
+  Wire wire = Wire::kFull;
+  bool is_group = false;
+};
+
+class Communicator::Impl {
+ public:
+  // All ranks of the job: in the round of `job`, which becomes the one that this is in; `survivor`:
+  // in one that follows. Where a rank dies meanwhile, again in the round that follows then.
+  static StatusOr<std::unique_ptr<Impl>> Come(WorkerIdentity& job, const Settled& settled,
+                                              const std::optional<Standing>& survivor);
+  // `job`: as the agent knows this process; `me`: in this communicator.
+  Impl(const WorkerIdentity& job, const WorkerIdentity& me, Meeting meeting,
+       const Settled& settled);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // The first calls of all ranks: they agree on what schedules depend on, and on where they stand.
+  Status Meet(const Standing& mine);
+
+  pid_t process() const { return process_; }
+  WorkerIdentity& job() { return job_; }
+  const WorkerIdentity& me() const { return me_; }
+  bool is_group() const { return is_group_; }
+
+  std::chrono::nanoseconds timeout() const { return timeout_; }
+  Wire wire() const { return wire_; }
+  void SetWire(Wire wire) { wire_ = wire; }
+  // With its arguments checked.
+  Calls calls() const { return {static_cast<int>(me_.rank), static_cast<int>(me_.size), wire_}; }
+  void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+  Status Run(const Collective& it) {
+    return it.wrong.ok() ? queue_.Run([&] { return RunNow(it, timeout_); }) : it.wrong;
+  }
+  // One call, of several parts.
+  Status RunAll(const std::vector<Collective>& parts);
+  Work Start(const Collective& it);
+  Counters counters() {
+    return queue_.Run([&] { return executor_.counters(); });
+  }
+  std::chrono::nanoseconds WaitedFor(uint32_t rank) {
+    return queue_.Run([&] { return executor_.WaitedFor(rank); });
+  }
+  Status Send(const OneMessage& it);
+  Work StartSend(const OneMessage& it);
+  Status Receive(const OneMessage& it);
+  Work StartReceive(const OneMessage& it);
+  // Where this rank's group has met; nullopt: it wants none.
+  StatusOr<std::optional<Meeting>> Split(const SplitWish& wish);
+
+  // --- rounds that keep their workers ---
+  const Agreed& agreed() const { return agreed_; }
+  bool is_replacement() const { return is_replacement_; }
+  void Commit(int64_t step) {
+    standing_.committed = step;
+    standing_.has_state = true;
+  }
+  void HasState() { standing_.has_state = true; }
+  uint64_t last_call() {
+    return queue_.Run([&] { return standing_.started; });
+  }
+  // Nothing goes on here any more; where this rank has come to.
+  Standing Leave();
+
+ private:
+  Work Started(uint32_t peer, TransferPtr transfer);
+  Status MeetAll(const Standing& mine);
+  Status Told(Status status);
+  Status Smallest(std::vector<int64_t>& values);
+  StatusOr<bool> MeetDirectly();
+  Status MeasureDelay();
+  Status RunNow(const Collective& it, std::chrono::nanoseconds timeout);
+  Status RunPart(const Collective& it);
+  void Settle(const Standing& mine, const Agreed& agreed);
+  // A collective call of the program. One that finds the communicator dead does not begin.
+  template <typename Function>
+  auto Counted(const Function& call) {
+    standing_.started += executor_.broken() ? 0 : 1;
+    auto result = call();
+    if (result.ok()) {
+      standing_.completed = standing_.started;
+    }
+    return result;
+  }
+
+  const pid_t process_ = getpid();
+  WorkerIdentity job_;
+  const WorkerIdentity me_;
+  const bool is_group_;
+  uint64_t splits_ = 0;  // so far, the same on every rank
+  Wire wire_;
+  Agreed agreed_;
+  Standing standing_;
+  bool is_replacement_ = false;
+  std::optional<AgentLink> link_;
+  DirectReader direct_;
+  Executor executor_;
+  std::chrono::nanoseconds timeout_;
+  LinkSource source_;
+  const std::shared_ptr<Messages> messages_;
+  CallQueue queue_;  // its thread uses all of the above
+};
+
+}  // namespace muster
