@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -148,6 +149,7 @@ class WorkerDoor {
   bool may_follow_ = false;
   std::map<uint32_t, UniqueFd> followers_;  // until the next round, by worker: the last to ask
   std::list<OldLink> old_links_;
+  std::string over_;  // why the round before this one is
   PeerDoor peers_;
   UvTimer again_;  // results, where the kernel has too many descriptors under way
 };

@@ -54,8 +54,9 @@ void WorkerDoor::TellOver() {
   }
   const std::string who =
       rank.has_value() ? absl::StrCat("rank ", *rank) : "a worker of another node";
+  over_ = absl::StrCat(who, " has ended, and this round with it");
   for (const auto& [number, meeting] : meetings_) {
-    meeting->TellOver(absl::StrCat(who, " has ended, and this round with it"), rank);
+    meeting->TellOver(over_, rank);
   }
 }
 
@@ -110,7 +111,7 @@ Came WorkerDoor::TakeOldWord(const OldLink& link) {
   }
   if (word.verb == LinkVerb::kSeek) {
     LinkPeer answer = {kLinkMagic, LinkAnswer::kOver, word.rank, word.channel, {}};
-    WriteText("the round is over", answer.why);
+    WriteText(over_, answer.why);
     iovec part = {&answer, sizeof(answer)};
     // Whom it does not reach looks into the arena now and then.
     (void)SendWithFd(link.fd.get(), &part, 1, -1, MSG_DONTWAIT);

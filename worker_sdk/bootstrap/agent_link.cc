@@ -264,7 +264,9 @@ void AgentLink::Hear() const {
       return;
     }
     Status why;
-    if (peer.answer != LinkAnswer::kWelcome) {
+    if (peer.answer == LinkAnswer::kOver) {
+      why = {StatusCode::kUnavailable, Refused(peer.why).message()};
+    } else if (peer.answer == LinkAnswer::kRefused) {
       const char* const whose = number() < kGroupMin ? "" : "counting ranks as the job does: ";
       why = {StatusCode::kUnavailable, whose + Refused(peer.why).message(),
              static_cast<int>(peer.rank)};

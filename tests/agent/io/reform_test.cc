@@ -1,224 +1,20 @@
-// Workers that lose each other and go on: real processes with the SDK, the doors of their nodes,
-// and this test as agents and master. Two workers a node, ranks 2n and 2n + 1 on node n.
-#include <fcntl.h>
+// How survivors and newcomers come together again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <csignal>
+#include <chrono>
 #include <cstdlib>
-#include <functional>
-#include <map>
-#include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "agent/io/torch_store_port.h"
-#include "agent/io/worker_door.h"
-#include "muster/communicator.h"
-#include "proto/base/env_names.h"
-#include "proto/base/rng.h"
-#include "tests/agent/io/loop_test.h"
-#include "tests/agent/io/peers_test.h"
+#include "tests/agent/io/reform_fixture.h"
 
 namespace muster {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr int kFailed = 3;  // a worker that said why
-
-class ReformTest : public TickingLoopTest {
- protected:
-  // What a worker does; its word goes to Said().
-  using Program = std::function<int()>;
-
-  ~ReformTest() override {
-    for (const auto& [rank, worker] : workers_) {
-      if (!worker.ended) {
-        kill(worker.pid, SIGKILL);
-        waitpid(worker.pid, nullptr, 0);
-      }
-    }
-    nodes_.clear();
-  }
-
-  void Start(uint32_t nodes, Program program) {
-    program_ = std::move(program);
-    for (uint32_t i = 0; i < nodes; ++i) {
-      int ends[2];
-      ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends), 0);
-      Node& node = nodes_.emplace_back();
-      node.outside.Reset(ends[1]);
-      node.door = std::make_unique<WorkerDoor>(
-          &loop_, UniqueFd(ends[0]), 4, PeerOptions{"geheim", "job", {}},
-          [this, i](NodeRank sought) {
-            nodes_[i].door->Found({sought, "127.0.0.1", nodes_[sought.value].port});
-          });
-      node.door->LetFollow(may_follow_);
-      absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
-      ASSERT_TRUE(bound.ok());
-      node.port = bound->port;
-      node.door->BeginRound(TwoEach(i, nodes, round_), std::move(bound->fd));
-    }
-    for (uint32_t rank = 0; rank < 2 * nodes; ++rank) {
-      Spawn(rank);
-    }
-  }
-
-  // In its environment: how many had this rank before it.
-  void Spawn(uint32_t rank) {
-    TestPipe pipe = MakePipe();
-    const auto nodes = static_cast<uint32_t>(nodes_.size());
-    const std::vector<std::pair<const char*, uint64_t>> variables = {
-        {kEnvRank, rank},
-        {kEnvWorldSize, 2 * nodes},
-        {kEnvLocalRank, rank % 2},
-        {kEnvLocalSize, 2},
-        {kEnvNodeRank, rank / 2},
-        {kEnvNodes, nodes},
-        {kEnvAgentFd, kWorkerDoorFd},
-        {kEnvRound, RoundId{1, round_}.Token()},
-        {"LIFE", lives_[rank]++}};
-    const pid_t pid = fork();
-    if (pid == 0) {
-      dup2(nodes_[rank / 2].outside.get(), kWorkerDoorFd);
-      dup2(pipe.writer.get(), STDOUT_FILENO);
-      close_range(STDERR_FILENO + 1, kWorkerDoorFd - 1, 0);
-      close_range(kWorkerDoorFd + 1, ~0U, 0);
-      for (const auto& [name, value] : variables) {
-        setenv(name, std::to_string(value).c_str(), 1);
-      }
-      _exit(program_());
-    }
-    Worker& worker = workers_[rank];
-    worker.pid = pid;
-    worker.ended = false;
-    worker.out = std::move(pipe.reader);
-    fcntl(worker.out.get(), F_SETFL, O_NONBLOCK);
-  }
-
-  // As agents and master: whoever is killed is replaced in a round that keeps the others. Whether
-  // all have ended.
-  bool Tend() {
-    bool died = false;
-    bool all = true;
-    for (auto& [rank, worker] : workers_) {
-      char text[4096];
-      for (ssize_t n = 0; (n = read(worker.out.get(), text, sizeof(text))) > 0;) {
-        said_[rank].append(text, static_cast<size_t>(n));
-      }
-      int status = 0;
-      if (!worker.ended && waitpid(worker.pid, &status, WNOHANG) == worker.pid) {
-        worker.ended = true;
-        worker.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-        nodes_[rank / 2].door->WorkerEnded(LocalRank{rank % 2});
-        for (Node& node : nodes_) {
-          node.door->PeerGone(Rank{rank});
-        }
-        died |= WIFSIGNALED(status);
-      }
-      all &= worker.ended;
-    }
-    if (died && may_follow_) {
-      NextRound();
-      return false;
-    }
-    return all;
-  }
-  void NextRound() {
-    ++round_;
-    for (uint32_t i = 0; i < nodes_.size(); ++i) {
-      nodes_[i].door->KeepRound(TwoEach(i, static_cast<uint32_t>(nodes_.size()), round_));
-    }
-    for (auto& [rank, worker] : workers_) {
-      if (worker.ended && worker.code < 0) {
-        Spawn(rank);
-      } else if (worker.ended) {
-        nodes_[rank / 2].door->WorkerEnded(LocalRank{rank % 2});
-      }
-    }
-  }
-  void RunToEnd() {
-    ASSERT_TRUE(RunUntil([&] { return Tend(); })) << Everything();
-    for (const auto& [rank, worker] : workers_) {
-      EXPECT_EQ(worker.code, may_follow_ ? 0 : worker.code) << Everything();
-    }
-  }
-  std::string Everything() {
-    return absl::StrJoin(said_, "\n", [](std::string* out, const auto& one) {
-      absl::StrAppend(out, "rank ", one.first, ": ", one.second);
-    });
-  }
-
-  struct Node {
-    UniqueFd outside;  // what workers inherit
-    std::unique_ptr<WorkerDoor> door;
-    uint16_t port = 0;
-  };
-  struct Worker {
-    pid_t pid = -1;
-    bool ended = false;
-    int code = 0;  // below 0: a signal
-    UniqueFd out;
-  };
-  std::vector<Node> nodes_;
-  std::map<uint32_t, Worker> workers_;  // by rank
-  std::map<uint32_t, std::string> said_;
-  std::map<uint32_t, uint64_t> lives_;
-  Program program_;
-  bool may_follow_ = true;
-  uint32_t round_ = 7;
-};
-
-// --- what workers do ---
-
-void Say(const std::string& word) {
-  [[maybe_unused]] const ssize_t n = write(STDOUT_FILENO, word.data(), word.size());
-}
-int Fail(const Status& status) {
-  Say(status.ToString() + ";");
-  return kFailed;
-}
-void Die() { kill(getpid(), SIGKILL); }
-
-std::string Text(const Agreed& agreed) {
-  return absl::StrCat("completed ", agreed.completed, " started ", agreed.started, " committed ",
-                      agreed.committed, "..", agreed.committed_last, " holder ", agreed.holder);
-}
-bool IsSum(const Communicator& comm, const std::vector<int64_t>& data) {
-  const int64_t want = int64_t{comm.size()} * (comm.size() + 1) / 2;
-  return std::all_of(data.begin(), data.end(), [&](int64_t value) { return value == want; });
-}
-Status Reduce(Communicator& comm, size_t count = 100'000) {
-  std::vector<int64_t> data(count, comm.rank() + 1);
-  Status status = comm.AllReduce(data.data(), static_cast<int64_t>(count));
-  return status.ok() && !IsSum(comm, data) ? Status(StatusCode::kInternal, "a wrong sum") : status;
-}
-// The communicator of the next round, once `status` says that a rank has died.
-StatusOr<Communicator> Next(Communicator& comm, const Status& status) {
-  if (status.code() != StatusCode::kUnavailable) {
-    return status.ok() ? Status(StatusCode::kInternal, "it did not fail") : status;
-  }
-  return comm.Reform();
-}
-// All that are here can work together.
-int End(Communicator& comm) {
-  if (Status status = Reduce(comm); !status.ok()) {
-    return Fail(status);
-  }
-  Say(absl::StrCat(Text(comm.agreed()), " last ", comm.last_call(),
-                   comm.is_replacement() ? " new" : "", ";"));
-  const Status status = comm.Barrier();
-  return status.ok() ? 0 : Fail(status);
-}
 
 // Three calls; the rank dies before the third one.
 int ThreeCalls(int dies) {
@@ -296,13 +92,153 @@ TEST_P(ReformNodesTest, MoreDeathsMeanwhileAreFollowedToTheRoundAfter) {
   EXPECT_EQ(lives_[0], 2u);
   EXPECT_EQ(lives_[static_cast<uint32_t>(last)], 3u);
   // With one node nobody is left who has the state.
-  const std::string agreed =
-      GetParam() == 1 ? "completed 0 started 0 committed -1..-1 holder -1 last 1"
-                      : "completed 0 started 1 committed -1..-1 holder 1 last 2";
+  const std::string agreed = GetParam() == 1
+                                 ? "completed 0 started 0 committed -1..-1 holder -1 last 1"
+                                 : "completed 0 started 1 committed -1..-1 holder 1 last 2";
   for (const auto& [rank, said] : said_) {
     const bool is_new = rank == 0 || static_cast<int>(rank) == last;
     EXPECT_EQ(said, agreed + (is_new ? " new;" : ";")) << rank;
   }
+}
+
+// Ranks that wait for nobody but each other.
+TEST_F(ReformTest, WaitsForALivingRankEndToo) {
+  Start(2, [] {
+    StatusOr<Communicator> comm = Communicator::FromEnvironment();
+    if (!comm.ok()) {
+      return Fail(comm.status());
+    }
+    if (!comm->is_replacement()) {
+      if (comm->rank() == 3) {
+        Die();
+      }
+      std::vector<char> data(1 << 20);
+      const int other = (comm->rank() + 1) % 3;
+      const Status status =
+          comm->Recv(data.data(), static_cast<int64_t>(data.size()), DType::kInt8, other);
+      if (comm->rank() == 0) {
+        Say(status.ToString() + ";");
+      }
+      const Status late = comm->Send(data.data(), 1, DType::kInt8, other);
+      comm = Next(*comm, status);
+      if (!comm.ok() || late.code() == StatusCode::kFailedPrecondition) {
+        return Fail(comm.ok() ? late : comm.status());
+      }
+    }
+    return End(*comm);
+  });
+  RunToEnd();
+  EXPECT_THAT(said_[0], HasSubstr("a worker of another node has ended, and this round with it"));
+  EXPECT_EQ(said_[3], "completed 0 started 0 committed -1..-1 holder 0 last 1 new;");
+}
+
+TEST_F(ReformTest, AGroupEndsWithItsRound) {
+  Start(2, [] {
+    StatusOr<Communicator> comm = Communicator::FromEnvironment();
+    if (!comm.ok()) {
+      return Fail(comm.status());
+    }
+    if (!comm->is_replacement()) {
+      StatusOr<std::optional<Communicator>> group = comm->Split(comm->rank() == 3 ? 1 : 0);
+      if (!group.ok()) {
+        return Fail(group.status());
+      }
+      // Rank 3 dies when all have their group.
+      char word = 0;
+      for (int rank = 0; rank < 3; ++rank) {
+        if (comm->rank() == 3) {
+          (void)comm->Recv(&word, 1, DType::kInt8, rank);
+        } else if (comm->rank() == rank) {
+          (void)comm->Send(&word, 1, DType::kInt8, 3);
+        }
+      }
+      if (comm->rank() == 3) {
+        Die();
+      }
+      if (comm->rank() == 2) {  // for whom the group waits
+        const Status status = comm->Barrier();
+        comm = Next(*comm, status);
+      } else {
+        const Status status = (*group)->Barrier();
+        if ((*group)->Reform().status().code() != StatusCode::kFailedPrecondition ||
+            (*group)->Commit(1).code() != StatusCode::kFailedPrecondition) {
+          return kFailed;
+        }
+        comm = Next(*comm, status);
+      }
+      if (!comm.ok()) {
+        return Fail(comm.status());
+      }
+    }
+    return End(*comm);
+  });
+  RunToEnd();
+  EXPECT_EQ(said_[0], "completed 1 started 2 committed -1..-1 holder 0 last 3;");
+  EXPECT_EQ(said_[3], "completed 1 started 2 committed -1..-1 holder 0 last 3 new;");
+}
+
+TEST_F(ReformTest, WhereNoRoundFollowsThatIsSaid) {
+  may_follow_ = false;
+  Start(1, [] {
+    StatusOr<Communicator> comm = Communicator::FromEnvironment();
+    if (!comm.ok()) {
+      return Fail(comm.status());
+    }
+    if (comm->rank() == 1) {
+      Die();
+    }
+    return Fail(Next(*comm, comm->Barrier()).status());
+  });
+  RunToEnd();
+  EXPECT_THAT(said_[0], HasSubstr("UNAVAILABLE: no round follows that keeps this worker"));
+  EXPECT_EQ(workers_[0].code, kFailed);
+}
+
+TEST_F(ReformTest, AStopEndsTheWait) {
+  Start(1, [] {
+    StatusOr<Communicator> comm = Communicator::FromEnvironment();
+    if (!comm.ok()) {
+      return Fail(comm.status());
+    }
+    Say("here;");
+    StatusOr<Communicator> next = comm->Reform();
+    const Status after = comm->Barrier();
+    return Fail(next.ok() || after.ok() ? Status() : next.status());
+  });
+  ASSERT_TRUE(RunUntil([&] {
+    (void)Tend();
+    return said_[0] == "here;" && said_[1] == "here;";
+  }));
+  nodes_[0].door->LetFollow(false);
+  ASSERT_TRUE(RunUntil([&] { return Tend(); }));
+  for (const auto& [rank, said] : said_) {
+    EXPECT_THAT(said, HasSubstr("UNAVAILABLE: ")) << rank;
+  }
+}
+
+TEST_F(ReformTest, TheTimeoutEndsTheWaitAndReformMayBeCalledAgain) {
+  Start(1, [] {
+    StatusOr<Communicator> comm = Communicator::FromEnvironment();
+    if (!comm.ok()) {
+      return Fail(comm.status());
+    }
+    if (comm->is_replacement()) {
+      return End(*comm);
+    }
+    if (comm->rank() == 1) {
+      (void)comm->Barrier();  // rank 0 has left
+      Die();
+    }
+    comm->SetTimeout(std::chrono::milliseconds(1));
+    StatusOr<Communicator> next = comm->Reform();
+    Say(next.status().ToString() + ";");
+    comm->SetTimeout(std::chrono::nanoseconds::zero());
+    next = comm->Reform();
+    return next.ok() ? End(*next) : Fail(next.status());
+  });
+  RunToEnd();
+  EXPECT_THAT(said_[0], HasSubstr("reform on rank 0: no round has followed within 1 ms"));
+  EXPECT_THAT(said_[0], HasSubstr("holder 0 last 1;"));
 }
 
 }  // namespace
