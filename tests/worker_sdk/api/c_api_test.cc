@@ -276,6 +276,51 @@ TEST_F(CApi, SplitOfNothing) {
   EXPECT_EQ(group, nullptr);
 }
 
+TEST_F(CApi, ReformGivesTheNextCommunicator) {
+  muster_comm* next = nullptr;
+  EXPECT_EQ(muster_reform(comm_, &next), MUSTER_OK);
+  ASSERT_NE(next, nullptr);
+  EXPECT_EQ(TheFake().alive, 2);
+  muster_agreed agreed{};
+  EXPECT_EQ(muster_get_agreed(next, &agreed), MUSTER_OK);
+  EXPECT_EQ(agreed.completed, 5U);
+  EXPECT_EQ(agreed.started, 6U);
+  EXPECT_EQ(agreed.committed, 7);
+  EXPECT_EQ(agreed.committed_last, 8);
+  EXPECT_EQ(agreed.holder, 2);
+  EXPECT_EQ(muster_is_replacement(next), 1);
+  EXPECT_EQ(muster_last_call(next), 9U);
+  muster_free(next);
+  TheFake().answer = Status(StatusCode::kUnavailable, "no round follows");
+  next = comm_;
+  EXPECT_EQ(muster_reform(comm_, &next), MUSTER_UNAVAILABLE);
+  EXPECT_EQ(next, nullptr);
+  TheFake().calls.clear();
+  ExpectInvalid(muster_reform(comm_, nullptr), "reform: out: a null pointer");
+  ExpectInvalid(muster_get_agreed(comm_, nullptr), "get_agreed: out: a null pointer");
+  EXPECT_EQ(muster_is_replacement(nullptr), 0);
+  EXPECT_EQ(muster_last_call(nullptr), 0U);
+}
+
+TEST_F(CApi, StateOfSeveralBuffers) {
+  float weights[3] = {};
+  int64_t step = 4;
+  void* const data[] = {weights, &step};
+  const int64_t counts[] = {3, 1};
+  int dtypes[] = {MUSTER_FLOAT32, MUSTER_INT64};
+  EXPECT_EQ(muster_commit(comm_, 4), MUSTER_OK);
+  EXPECT_EQ(muster_broadcast_state(comm_, data, counts, dtypes, 2), MUSTER_OK);
+  EXPECT_EQ(TheFake().calls, "commit 4;broadcast_state 3 float32 1 int64;");
+  TheFake().calls.clear();
+  ExpectInvalid(muster_broadcast_state(comm_, data, counts, dtypes, 0),
+                "broadcast_state: buffers: want 1 or more, got 0");
+  ExpectInvalid(muster_broadcast_state(comm_, data, nullptr, dtypes, 2),
+                "broadcast_state: data, counts or dtypes: a null pointer");
+  dtypes[1] = 12;
+  ExpectInvalid(muster_broadcast_state(comm_, data, counts, dtypes, 2),
+                "broadcast_state: dtypes[1]: want 0..11 (muster_dtype), got 12");
+}
+
 TEST_F(CApi, TimeoutsAreRoundedUpAndBounded) {
   const auto given = [&](double seconds) {
     muster_set_timeout(comm_, seconds);

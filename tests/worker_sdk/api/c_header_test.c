@@ -56,6 +56,21 @@ static void Started(muster_comm* comm) {
   muster_work_free(work);
 }
 
+static void Rounds(muster_comm* comm) {
+  int64_t step = 1;
+  void* data[1] = {&step};
+  const int64_t counts[1] = {1};
+  const int dtypes[1] = {MUSTER_INT64};
+  struct muster_agreed agreed = {0, 0, 0, 0, 0};
+  muster_comm* next = NULL;
+  Expect(muster_reform(comm, &next) == MUSTER_OK && next != NULL, "reform");
+  Expect(muster_get_agreed(next, &agreed) == MUSTER_OK && agreed.holder == 2, "agreed");
+  Expect(muster_is_replacement(next) == 1 && muster_last_call(next) == 9, "replacement");
+  Expect(muster_commit(next, step) == MUSTER_OK, "commit");
+  Expect(muster_broadcast_state(next, data, counts, dtypes, 1) == MUSTER_OK, "broadcast_state");
+  muster_free(next);
+}
+
 int main(void) {
   muster_comm* comm = NULL;
   muster_comm* group = NULL;
@@ -70,6 +85,7 @@ int main(void) {
   Parts(comm);
   Messages(comm);
   Started(comm);
+  Rounds(comm);
   Expect(muster_split(comm, 0, 1, &group) == MUSTER_OK && group != NULL, "split");
   muster_free(group);
   muster_set_timeout(comm, 1.5);

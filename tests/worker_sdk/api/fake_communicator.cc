@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "muster/communicator.h"
 #include "worker_sdk/base/pending.h"
@@ -72,6 +73,26 @@ StatusOr<std::optional<Communicator>> Communicator::Split(int64_t color, int64_t
   if (color >= 0) out = Communicator(std::make_unique<Impl>());
   return out;
 }
+
+StatusOr<Communicator> Communicator::Reform() {
+  const Status status = Noted("reform");
+  if (!status.ok()) return status;
+  return Communicator(std::make_unique<Impl>());
+}
+const Agreed& Communicator::agreed() const {
+  static const Agreed agreed = {5, 6, 7, 8, 2};
+  return agreed;
+}
+bool Communicator::is_replacement() const { return true; }
+Status Communicator::Commit(int64_t step) { return Noted("commit " + std::to_string(step)); }
+Status Communicator::BroadcastState(const std::vector<StateBuffer>& state) {
+  std::string all = "broadcast_state";
+  for (const StateBuffer& one : state) {
+    all += " " + Of(one.count, one.dtype);
+  }
+  return Noted(all);
+}
+uint64_t Communicator::last_call() const { return 9; }
 
 int Communicator::rank() const { return 1; }
 int Communicator::size() const { return 3; }

@@ -49,6 +49,27 @@ class FakeLibrary:
     def round(self, handle):
         return 3
 
+    def reform(self, handle, next_one):
+        if not self.answer:
+            next_one._obj.value = handle + 1
+        return self._noted("reform")
+
+    def agreed(self, handle):
+        return (0, 0, -1, -1, 0) if handle == 77 else (5, 6, 3, 4, 2)
+
+    def is_replacement(self, handle):
+        return 0
+
+    def last_call(self, handle):
+        return 9
+
+    def commit(self, handle, step):
+        return self._noted("commit", step)
+
+    def broadcast_state(self, handle, data, counts, dtypes, buffers):
+        ctypes.memset(data[0], 1, 1)
+        return self._noted("broadcast_state", list(counts), list(dtypes), buffers)
+
     def set_timeout(self, handle, seconds):
         self.calls.append(("set_timeout", seconds))
 

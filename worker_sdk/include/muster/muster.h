@@ -60,6 +60,15 @@ struct muster_counters {
   uint64_t waited_between_nodes_ns;
 };
 
+/* What muster::Agreed says; -1: none. */
+struct muster_agreed {
+  uint64_t completed;
+  uint64_t started;
+  int64_t committed;
+  int64_t committed_last;
+  int holder;
+};
+
 #pragma GCC visibility push(default) /* the rest of libmuster is hidden */
 
 /* "0.1.0" */
@@ -72,6 +81,18 @@ void muster_free(muster_comm* comm); /* may block: see ~Communicator; NULL is al
 /* The ranks of one color, ordered by key; a negative color takes part and gets NULL, with
  * MUSTER_OK. muster_free() ends the group, before or after `comm`. */
 int muster_split(muster_comm* comm, int64_t color, int64_t key, muster_comm** out);
+
+/* The communicator of the next round, in a job with --restart=one. `comm` is dead, and still to be
+ * freed. */
+int muster_reform(muster_comm* comm, muster_comm** out);
+int muster_get_agreed(const muster_comm* comm, struct muster_agreed* out);
+int muster_commit(muster_comm* comm, int64_t step);
+/* One call for `buffers` of them: counts[i] elements of type dtypes[i] at data[i]. */
+int muster_broadcast_state(muster_comm* comm, void* const* data, const int64_t* counts,
+                           const int* dtypes, int buffers);
+/* Of a null communicator: 0. */
+int muster_is_replacement(const muster_comm* comm);
+uint64_t muster_last_call(const muster_comm* comm);
 
 /* Of a null communicator: -1, and round 0. */
 int muster_rank(const muster_comm* comm);

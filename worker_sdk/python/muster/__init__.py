@@ -10,9 +10,11 @@
 from ._communicator import Communicator, init
 from ._counters import Counters
 from ._errors import Code, DeadlineExceeded, Error, FailedPrecondition, ResourceExhausted, Unavailable, Unimplemented
+from ._rounds import Agreed
 from ._work import Work
 
 __all__ = [
+    "Agreed",
     "Code",
     "Communicator",
     "Counters",

@@ -12,6 +12,7 @@ from ._buffers import Buffer, view
 from ._counters import Counters
 from ._errors import FailedPrecondition, check
 from ._parts import PartsCalls
+from ._rounds import RoundCalls
 from ._work import Work
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ _LOOK_AT_MIN = 16
 _INT64 = (-(2**63), 2**63 - 1)
 
 
-class Communicator(PartsCalls):
+class Communicator(PartsCalls, RoundCalls):
     """The ranks of a job, and what they do together; :func:`muster.init` makes one, :meth:`split`
     those of groups.
 
@@ -59,7 +60,8 @@ class Communicator(PartsCalls):
     muster.ResourceExhausted
         No memory is left on a rank.
 
-    After the last four, outputs are unspecified and each later call raises the same.
+    After the last four, outputs are unspecified and each later call raises the same; in a job with
+    ``--restart=one`` :meth:`reform` leads on.
     """
 
     def __init__(self, library: Any, handle: int = 0) -> None:
@@ -85,6 +87,7 @@ class Communicator(PartsCalls):
         self.nodes: int = library.nodes(self._handle)
         #: Grows with each start of the job's processes.
         self.round: int = library.round(self._handle)
+        self._enter_round()
 
     def __repr__(self) -> str:
         closed = "" if self._handle else ", closed"

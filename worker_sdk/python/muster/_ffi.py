@@ -17,6 +17,16 @@ class _Counters(ctypes.Structure):
     ]
 
 
+class _Agreed(ctypes.Structure):
+    _fields_ = [
+        ("completed", ctypes.c_uint64),
+        ("started", ctypes.c_uint64),
+        ("committed", ctypes.c_int64),
+        ("committed_last", ctypes.c_int64),
+        ("holder", ctypes.c_int),
+    ]
+
+
 # Name without "muster_" -> (result, arguments).
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "version": (ctypes.c_char_p, []),
@@ -36,6 +46,12 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "get_wire": (_INT, [_HANDLE]),
     "get_counters": (_INT, [_HANDLE, ctypes.POINTER(_Counters)]),
     "waited_for": (ctypes.c_uint64, [_HANDLE, _INT]),
+    "reform": (_INT, [_HANDLE, ctypes.POINTER(_HANDLE)]),
+    "get_agreed": (_INT, [_HANDLE, ctypes.POINTER(_Agreed)]),
+    "is_replacement": (_INT, [_HANDLE]),
+    "last_call": (ctypes.c_uint64, [_HANDLE]),
+    "commit": (_INT, [_HANDLE, ctypes.c_int64]),
+    "broadcast_state": (_INT, [_HANDLE, ctypes.POINTER(_BUFFER), _COUNTS, ctypes.POINTER(_INT), _INT]),
     "barrier": (_INT, [_HANDLE]),
     "all_reduce": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT]),
     "reduce": (_INT, [_HANDLE, _BUFFER, _BUFFER, _COUNT, _INT, _INT, _INT]),
@@ -93,6 +109,12 @@ class Library:
         counted = _Counters()
         self.get_counters(handle, ctypes.byref(counted))  # type: ignore[attr-defined]
         return counted.calls, counted.bytes, counted.waited_on_node_ns, counted.waited_between_nodes_ns
+
+    def agreed(self, handle: int) -> tuple[int, int, int, int, int]:
+        """``muster_get_agreed()`` of a communicator: the fields in their order."""
+        agreed = _Agreed()
+        self.get_agreed(handle, ctypes.byref(agreed))  # type: ignore[attr-defined]
+        return agreed.completed, agreed.started, agreed.committed, agreed.committed_last, agreed.holder
 
 
 _loaded: Library | None = None
