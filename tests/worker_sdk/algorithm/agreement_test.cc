@@ -84,5 +84,36 @@ TEST(Agreement, MoreIsSentAheadTheLongerAMessageTakes) {
   EXPECT_EQ(AheadFor(int64_t{3'600'000'000}, kSlot), kAheadMax);
 }
 
+// What all ranks read from the smallest of their votes.
+std::string AgreedStanding(const std::vector<Standing>& by_rank) {
+  StandingVote smallest = VoteOf(by_rank[0], 0);
+  for (uint32_t rank = 1; rank < by_rank.size(); ++rank) {
+    const StandingVote vote = VoteOf(by_rank[rank], rank);
+    for (size_t i = 0; i < vote.size(); ++i) {
+      smallest[i] = std::min(smallest[i], vote[i]);
+    }
+  }
+  const muster::Agreed agreed = AgreedOf(smallest);
+  return "completed " + std::to_string(agreed.completed) + " started " +
+         std::to_string(agreed.started) + " committed " + std::to_string(agreed.committed) + ".." +
+         std::to_string(agreed.committed_last) + " holder " + std::to_string(agreed.holder);
+}
+
+TEST(Agreement, WhereTheProgramStands) {
+  constexpr bool kNew = false;
+  EXPECT_EQ(AgreedStanding({{}, {}}), "completed 0 started 0 committed -1..-1 holder 0");
+  EXPECT_EQ(AgreedStanding({{true, 7, 7, 4}, {true, 6, 8, 5}}),
+            "completed 6 started 8 committed 4..5 holder 0");
+  EXPECT_EQ(AgreedStanding({{kNew}, {true, 6, 7, 0}, {true, 7, 7, 1}}),
+            "completed 6 started 7 committed 0..1 holder 1");
+  EXPECT_EQ(AgreedStanding({{true, 6, 7, -1}, {true, 7, 7, 1}}),
+            "completed 6 started 7 committed -1..1 holder 0");
+  // One that died again before it was given the state: its numbers only grow.
+  EXPECT_EQ(AgreedStanding({{kNew, 6, 9, 3}, {true, 6, 8, 4}}),
+            "completed 6 started 9 committed 4..4 holder 1");
+  EXPECT_EQ(AgreedStanding({{kNew, 6, 9, 3}, {kNew}}),
+            "completed 9 started 9 committed -1..-1 holder -1");
+}
+
 }  // namespace
 }  // namespace muster

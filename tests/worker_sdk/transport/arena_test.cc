@@ -32,6 +32,18 @@ void MarkGone(const UniqueFd& memory, const ArenaGeometry& geometry, uint32_t pl
   munmap(mapped, geometry.Bytes());
 }
 
+// What it writes when the round is over.
+void MarkOver(const UniqueFd& memory, const std::string& why, int32_t place) {
+  void* mapped =
+      mmap(nullptr, sizeof(ArenaHeader), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* header = reinterpret_cast<ArenaHeader*>(mapped);
+  why.copy(header->over_why, sizeof(header->over_why));  // no end: it is as long as can be
+  header->over_place = place;
+  std::atomic_ref<uint32_t>(header->over).store(1);
+  munmap(mapped, sizeof(ArenaHeader));
+}
+
 TEST(ArenaTest, GeometryHasRoomForEveryone) {
   for (const uint32_t size : {1u, 2u, 3u, 8u, 9u, 32u, 33u, 1024u, 4096u}) {
     const ArenaGeometry geometry = OneNode(size);
@@ -123,6 +135,25 @@ TEST(ArenaTest, TheFirstFailureEndsEveryWait) {
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), std::string(sizeof(ArenaHeader::failure) - 1, 'x'));
   EXPECT_EQ(status.peer(), 2);
+}
+
+TEST(ArenaTest, TheEndOfTheRoundEndsEveryWaitButAFailureSaysMore) {
+  const ArenaGeometry geometry = OneNode(3);
+  const UniqueFd memory = MakeArenaMemory(geometry);
+  StatusOr<std::unique_ptr<Arena>> mapped = Arena::Map(memory, geometry, 0, {4, 6, 8}, {});
+  ASSERT_TRUE(mapped.ok());
+  Arena& arena = **mapped;
+  EXPECT_TRUE(arena.over().ok());
+  MarkOver(memory, std::string(1000, 'x'), 2);
+  arena.Publish();
+  const Status status = arena.WaitForAll(never);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), std::string(sizeof(ArenaHeader::over_why), 'x'));
+  EXPECT_EQ(status.peer(), 8);
+  MarkOver(memory, "", -1);
+  EXPECT_EQ(arena.over().peer(), -1);
+  arena.Fail({StatusCode::kUnavailable, "rank 6 has died", 6});
+  EXPECT_EQ(arena.WaitForAll(never).message(), "rank 6 has died");
 }
 
 TEST(ArenaTest, AWaitCountsForWhomItWas) {

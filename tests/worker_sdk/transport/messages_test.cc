@@ -65,15 +65,22 @@ class World {
   // As the agent, that this rank's process has ended.
   void Mark(uint32_t rank, LineEnd how) {
     const Layout::Seat seat = layout.SeatOf(rank);
-    const ArenaGeometry geometry = GeometryOf(seat.node);
-    void* const mapped = mmap(nullptr, geometry.Bytes(), PROT_READ | PROT_WRITE, MAP_SHARED,
-                              memory_[seat.node].get(), 0);
-    CHECK(mapped != MAP_FAILED);
-    auto* const line =
-        reinterpret_cast<ArenaLine*>(static_cast<uint8_t*>(mapped) + geometry.LinesAt() +
-                                     seat.place * ArenaGeometry::kLineBytes);
-    std::atomic_ref(line->gone).store(static_cast<uint32_t>(how));
-    munmap(mapped, geometry.Bytes());
+    InArena(seat.node, [&](uint8_t* arena) {
+      auto* const line = reinterpret_cast<ArenaLine*>(arena + ArenaGeometry().LinesAt() +
+                                                      seat.place * ArenaGeometry::kLineBytes);
+      std::atomic_ref(line->gone).store(static_cast<uint32_t>(how));
+    });
+  }
+  // As the agents, that the round is over.
+  void MarkOver() {
+    for (uint32_t node = 0; node < layout.nodes(); ++node) {
+      InArena(node, [](uint8_t* arena) {
+        auto* const header = reinterpret_cast<ArenaHeader*>(arena);
+        header->over_place = -1;
+        std::string("over").copy(header->over_why, sizeof(header->over_why));
+        std::atomic_ref(header->over).store(1);
+      });
+    }
   }
 
   const Layout layout;
@@ -85,6 +92,14 @@ class World {
  private:
   ArenaGeometry GeometryOf(uint32_t node) const {
     return ArenaFor(layout.SizeOf(node), layout.nodes(), layout.world());
+  }
+  void InArena(uint32_t node, const std::function<void(uint8_t*)>& write) const {
+    const uint64_t bytes = GeometryOf(node).Bytes();
+    void* const mapped =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_[node].get(), 0);
+    CHECK(mapped != MAP_FAILED);
+    write(static_cast<uint8_t*>(mapped));
+    munmap(mapped, bytes);
   }
   std::unique_ptr<Arena> Open(uint32_t rank) {
     const Layout::Seat seat = layout.SeatOf(rank);
@@ -310,6 +325,26 @@ TEST_P(PairTest, CloseEndsWhatIsStillToBeReceived) {
   waits.join();
   const TransferPtr late = me.messages.Receive(1, 2, DType::kUInt8, &byte, 1);
   EXPECT_EQ(me.messages.Wait(1, late, kNever).message(), "the communicator is closed");
+}
+
+TEST_P(PairTest, WhoDropsTellsNobodyAndTheEndOfTheRoundEndsTheOthersWaits) {
+  World::Rank me(&world, 0);
+  World::Rank other(&world, 1);
+  uint8_t byte = 0;
+  const TransferPtr greeted = other.messages.Receive(0, 1, DType::kUInt8, &byte, 1);
+  EXPECT_TRUE(me.messages.SendNow(1, 1, DType::kUInt8, &byte, 1, kLong).ok());
+  EXPECT_TRUE(other.messages.Wait(0, greeted, kLong).ok());
+  const TransferPtr mine = me.messages.Receive(1, 2, DType::kUInt8, &byte, 1);
+  const TransferPtr theirs = other.messages.Receive(0, 2, DType::kUInt8, &byte, 1);
+  me.messages.Drop({StatusCode::kUnavailable, "dropped"});
+  EXPECT_EQ(me.messages.Wait(1, mine, kLong).ToString(), "UNAVAILABLE: dropped");
+  EXPECT_EQ(me.messages.SendNow(1, 3, DType::kUInt8, &byte, 1, kLong).message(), "dropped");
+  EXPECT_FALSE(other.messages.Test(theirs));
+  world.MarkOver();
+  EXPECT_EQ(other.messages.Wait(0, theirs, kLong).ToString(), "UNAVAILABLE: over");
+  EXPECT_TRUE(other.source.blamed.empty());
+  me.messages.Close();
+  other.messages.Close();
 }
 
 // Rank 0 talks with rank 1 of its node; both are threads of this process.
