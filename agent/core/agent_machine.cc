@@ -117,8 +117,8 @@ void AgentStep::LiftLease() {
 
 void AgentStep::OnMessage(const Admitted& admitted) {
   const bool new_master = admitted.epoch > s_.epoch_max;
-  const bool stale =
-      admitted.epoch < s_.epoch_max || (!new_master && admitted.incarnation < s_.incarnation);
+  const bool older = admitted.epoch < s_.epoch_max && !Mutated(Mutation::kLowerEpochBelieved);
+  const bool stale = older || (!new_master && admitted.incarnation < s_.incarnation);
   if (admitted.life != config_.join.life || !s_.link_up || stale) {
     return;  // A5
   }
@@ -135,6 +135,7 @@ void AgentStep::OnMessage(const Admitted& admitted) {
   s_.incarnation = admitted.incarnation;
   s_.beat_interval = admitted.beat_interval;
   s_.lease = admitted.lease;
+  s_.master_returns = admitted.journal;
   s_.exits_sent = s_.exits_acked;
   s_.beats_unanswered.clear();
   s_.link_lost_at = absl::InfiniteFuture();
@@ -220,7 +221,7 @@ void AgentStep::CheckDeadlines() {
   }
   const bool may_wait = s_.paused && s_.link_up;  // the master stands still as well
   if (!s_.admitted && !s_.outcome.has_value() && !may_wait) {
-    if (Running() && now_ >= s_.link_lost_at + kReconnectWindow) {
+    if (Running() && !s_.master_returns && now_ >= s_.link_lost_at + kReconnectWindow) {
       Stop(SIGTERM, config_.master_lost_grace);
     }
     if (now_ >= s_.link_lost_at + MasterWait()) {
@@ -273,6 +274,7 @@ void AgentStep::SendWhatIsDue() {
 void AgentStep::SendJoin() {
   Join join = config_.join;
   join.store_port = s_.store_port;
+  join.holds = s_.phase == AgentPhase::kReady ? RoundId() : s_.round;
   s_.first_join = std::min(s_.first_join, now_);
   s_.next_join = now_ + config_.join_retry;
   Emit(SendToMaster{std::move(join)});
@@ -354,7 +356,7 @@ absl::Time AgentStep::NextDeadline() const {
   if (!s_.admitted && !s_.outcome.has_value()) {
     at = std::min(at, s_.link_up ? s_.next_join : at);
     at = std::min(at, s_.link_lost_at + MasterWait());
-    if (Running() && !s_.stop_sent && !s_.killed) {
+    if (Running() && !s_.master_returns && !s_.stop_sent && !s_.killed) {
       at = std::min(at, s_.link_lost_at + kReconnectWindow);
     }
   }

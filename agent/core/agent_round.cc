@@ -153,8 +153,9 @@ void AgentStep::Obey(const Directive& directive) {
 
 void AgentStep::ShouldRun(const Directive& directive) {
   const bool again = Mutated(Mutation::kEndedRoundStarts) && directive.round == s_.round;
-  if ((directive.round <= s_.round && !again) || directive.round.epoch < s_.epoch_max) {
-    return;  // A2, A5
+  // Of the present master; its round may be one of the master before it, which it has taken over.
+  if (directive.round <= s_.round && !again) {
+    return;  // A2
   }
   if (s_.phase == AgentPhase::kRunning) {
     return Stop(SIGTERM, config_.master_lost_grace);  // A1

@@ -134,6 +134,7 @@ struct AgentState {
   uint32_t epoch_max = 0;
   absl::Duration beat_interval = kBeatInterval;
   absl::Duration lease = kLease;
+  bool master_returns = false;  // it has a journal: workers go on without it, until the lease ends
 
   AgentPhase phase = AgentPhase::kReady;
   RoundId round;  // held or last held

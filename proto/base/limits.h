@@ -29,6 +29,8 @@ inline constexpr uint32_t kProgramsMax = 1024;  // of a job; each has words and 
 inline constexpr absl::Duration kBeatInterval = absl::Seconds(1);
 inline constexpr absl::Duration kLease =
     absl::Seconds(5);  // agent: from the send time of its last answered beat
+// The same where the master has a journal: the time that it has to come back.
+inline constexpr absl::Duration kLeaseWithJournal = absl::Seconds(30);
 inline constexpr absl::Duration kLeaseSlack =
     absl::Seconds(2);  // master: lease + this from receipt
 inline constexpr absl::Duration kReconnectWindow =

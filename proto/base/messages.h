@@ -77,6 +77,7 @@ struct Join {
   std::vector<uint32_t> ranks;
   // What the agent found wrong with its node, for people; at most kDoubtsMax.
   std::vector<std::string> doubts;
+  RoundId holds;  // the round whose workers it has; none = it holds nothing
 };
 
 enum class AgentPhase : uint8_t {
@@ -137,6 +138,8 @@ struct Admitted {
   absl::Duration beat_interval;
   absl::Duration lease;
   uint32_t epoch = 0;  // of the master; an agent refuses a lower one than it has seen
+  // The master has a journal: when its connection closes, workers go on until the lease ends.
+  bool journal = false;
 };
 
 struct Refused {

@@ -29,6 +29,10 @@ enum class Mutation : uint8_t {
   kRegroupingCounted,   // nodes that come and go use up the restarts
   kComebackForgotten,   // a lost agent is never started again
   kStartsAgainEndless,  // I9: ... or without a limit
+  kSentBeforeDurable,   // agents hear of what the journal does not have yet
+  kRoundNotKept,        // the journal never hears of a round that follows another
+  kReplayKeepsNoExits,  // exits are told a second time to the next master
+  kLowerEpochBelieved,  // A5: a master that another has replaced still counts
   kLast,
 };
 

@@ -225,6 +225,7 @@ absl::StatusOr<MasterMessage> AdmittedOf(const v1::Admitted& wire) {
   }
   admitted.lease = check.Time("lease", wire.lease());
   admitted.epoch = wire.epoch();
+  admitted.journal = wire.journal();
   RETURN_IF_ERROR(check.status());
   return admitted;
 }
@@ -251,6 +252,7 @@ v1::Join ToWire(const Join& join) {
   for (const std::string& doubt : join.doubts) {
     wire.add_doubts(doubt);
   }
+  SetRound(join.holds, wire.mutable_holds());
   return wire;
 }
 
@@ -275,6 +277,7 @@ absl::StatusOr<Join> FromWire(const v1::Join& wire) {
     join.must_agree.emplace_back(check.Text("must_agree", option.name(), kNameBytesMax),
                                  check.Text("must_agree", option.value(), kTextBytesMax));
   }
+  join.holds = RoundOf(wire.holds());
   join.ranks = RanksOf("ranks", wire.ranks(), join.workers, kWorldSizeMax, check);
   check.Bound("doubts", static_cast<size_t>(wire.doubts_size()), 0, kDoubtsMax);
   RETURN_IF_ERROR(check.status());
@@ -335,6 +338,7 @@ v1::MasterFrame ToWire(const MasterMessage& message) {
     wire->set_beat_interval(absl::ToInt64Nanoseconds(admitted->beat_interval));
     wire->set_lease(absl::ToInt64Nanoseconds(admitted->lease));
     wire->set_epoch(admitted->epoch);
+    wire->set_journal(admitted->journal);
   } else if (const auto* refused = std::get_if<Refused>(&message)) {
     frame.mutable_refused()->set_life(refused->life);
     frame.mutable_refused()->set_reason(Cut(refused->reason, kTextBytesMax));

@@ -16,8 +16,9 @@ void Refuse(Machine& m, const JoinReceived& event, std::string reason) {
 }
 
 void Admit(Machine& m, ReplyId reply, NodeId id, const NodeState& node) {
-  m.out.push_back(Reply{reply, Admitted{node.join.life, id, node.incarnation,
-                                        m.config.beat_interval, m.config.lease, m.config.epoch}});
+  m.out.push_back(
+      Reply{reply, Admitted{node.join.life, id, node.incarnation, m.config.beat_interval,
+                            m.config.lease, m.config.epoch, m.config.journal}});
 }
 
 const std::string* Find(const std::vector<std::pair<std::string, std::string>>& list,
@@ -66,14 +67,17 @@ std::string TwiceAskedFor(const std::string& place, const Join& first, const Joi
                       "; give each node its own");
 }
 
-// The living holder of the very place that `join` asks for.
-const NodeState* Holder(const RoundState& state, const Join& join) {
+// The living holder of the very place that `join` asks for. With a journal also one without a
+// connection: its workers may run.
+const NodeState* Holder(const Machine& m, const Join& join) {
+  const RoundState& state = m.state;
   const auto it = state.by_key.find(join.key);
   if (!join.key_is_exact || it == state.by_key.end()) {
     return nullptr;
   }
   const NodeState& node = state.nodes.at(it->second);
-  return node.status == NodeStatus::kAlive ? &node : nullptr;
+  const bool holds = node.status == NodeStatus::kAlive || (m.config.journal && node.IsLive());
+  return holds ? &node : nullptr;
 }
 
 // Why a new life cannot come in; "" if it can.
@@ -91,7 +95,7 @@ std::string WhyNot(const Machine& m, const Join& join) {
     return absl::StrCat("the job has ", s.live, " nodes already; the limit is ", kNodesMax);
   }
   if (m.config.spares.has_value() && m.config.expected.empty()) {
-    const uint32_t others = s.live - (Holder(s, join) != nullptr ? 1 : 0);
+    const uint32_t others = s.live - (Holder(m, join) != nullptr ? 1 : 0);
     if (others >= m.config.nodes_max + *m.config.spares) {
       return absl::StrCat("the job has its ", Plural(m.config.nodes_max, "node", "nodes"), " and ",
                           Plural(*m.config.spares, "spare", "spares"),
@@ -136,7 +140,7 @@ std::string KeyFor(const RoundState& state, const Join& join) {
 // too many. False: it has to ask again.
 bool MayReplace(Machine& m, const JoinReceived& event) {
   std::map<uint64_t, absl::Time>& contenders = m.state.contenders;
-  const NodeState* holder = Holder(m.state, event.join);
+  const NodeState* holder = Holder(m, event.join);
   if (holder == nullptr) {
     contenders.erase(event.join.life);
     return true;
@@ -163,6 +167,7 @@ void Readmit(Machine& m, const JoinReceived& event, NodeId id, NodeState& node) 
   // A Join proves only that it can speak, not that it hears: it does not renew a live node.
   if (node.status != NodeStatus::kAlive) {
     node.status = NodeStatus::kAlive;
+    node.awaited = false;
     Watch(s, id, node, m.now + m.config.lease + m.config.lease_slack);
   }
   node.join = event.join;
@@ -234,6 +239,14 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
 
 void OnJoin(Machine& m, const JoinReceived& event) {
   RoundState& s = m.state;
+  if (event.join.holds > s.round) {
+    return Refuse(
+        m, event,
+        absl::StrCat("this master does not know round ", event.join.holds.ToString(), ", which ",
+                     event.join.hostname,
+                     " runs: the master that started it has ended, and no journal brought "
+                     "the job to this one; start the job again"));
+  }
   const auto known = s.by_life.find(event.join.life);
   if (known == s.by_life.end()) {
     if (std::string why = WhyNot(m, event.join); !why.empty()) {

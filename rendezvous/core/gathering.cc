@@ -37,44 +37,6 @@ bool IsLoopback(const std::string& address) {
   return absl::StartsWith(address, "127.") || address == "::1";
 }
 
-void SetMembers(Machine& m, const std::vector<NodeId>& order) {
-  RoundState& s = m.state;
-  s.members.clear();
-  s.layout.clear();
-  s.ranks_by_node.clear();
-  s.pending.clear();
-  s.world_size = 0;
-  for (size_t i = 0; i < order.size(); ++i) {
-    NodeState& node = s.nodes.at(order[i]);
-    const uint32_t workers = node.join.workers;
-    const std::vector<uint32_t>& ranks = node.join.ranks;
-    s.members.push_back(
-        {order[i], node.incarnation, Rank{s.world_size}, workers, ranks, node.store_port});
-    s.ranks_by_node.insert(s.ranks_by_node.end(), ranks.begin(), ranks.end());
-    s.world_size += workers;
-    node.place = static_cast<int32_t>(i);
-    if (!node.rank_kept.has_value()) {
-      node.rank_kept = NodeRank{static_cast<uint32_t>(i)};
-    }
-    s.pending.insert(order[i]);
-    s.ready.erase(order[i]);
-    if (!s.layout.empty() && s.layout.back().first == workers) {
-      ++s.layout.back().second;
-    } else {
-      s.layout.push_back({workers, 1});
-    }
-  }
-  const NodeState& first = s.nodes.at(order.front());
-  s.master_addr = m.config.master_addr.empty() ? first.join.address : m.config.master_addr;
-  s.master_port = m.config.master_port != 0 ? m.config.master_port : first.store_port;
-  const bool same = std::all_of(order.begin(), order.end(), [&](NodeId id) {
-    return s.nodes.at(id).join.address == first.join.address;
-  });
-  s.one_host = same || std::all_of(order.begin(), order.end(), [&](NodeId id) {
-                 return IsLoopback(s.nodes.at(id).join.address);
-               });
-}
-
 // Whether the nodes of `order` have, all together, each rank of the world once: from their places,
 // or as they ask.
 bool RanksAreWhole(const RoundState& s, const std::vector<NodeId>& order, uint64_t world) {
@@ -130,6 +92,9 @@ void StartRound(Machine& m) {
   s.report.exits.clear();
   s.report.lost_nodes.clear();
   s.report.first.reset();
+  if (m.config.journal && !(Mutated(Mutation::kRoundNotKept) && s.restarting)) {
+    m.record.round = KeepRound(s);
+  }
   m.out.push_back(RoundStarted{s.round, s.world_size, static_cast<uint32_t>(order.size())});
   SendToMembers(m);
 }
@@ -147,6 +112,44 @@ bool SpareBeforeItsTime(const Machine& m) {
 }
 
 }  // namespace
+
+void SetMembers(Machine& m, const std::vector<NodeId>& order) {
+  RoundState& s = m.state;
+  s.members.clear();
+  s.layout.clear();
+  s.ranks_by_node.clear();
+  s.pending.clear();
+  s.world_size = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    NodeState& node = s.nodes.at(order[i]);
+    const uint32_t workers = node.join.workers;
+    const std::vector<uint32_t>& ranks = node.join.ranks;
+    s.members.push_back(
+        {order[i], node.incarnation, Rank{s.world_size}, workers, ranks, node.store_port});
+    s.ranks_by_node.insert(s.ranks_by_node.end(), ranks.begin(), ranks.end());
+    s.world_size += workers;
+    node.place = static_cast<int32_t>(i);
+    if (!node.rank_kept.has_value()) {
+      node.rank_kept = NodeRank{static_cast<uint32_t>(i)};
+    }
+    s.pending.insert(order[i]);
+    s.ready.erase(order[i]);
+    if (!s.layout.empty() && s.layout.back().first == workers) {
+      ++s.layout.back().second;
+    } else {
+      s.layout.push_back({workers, 1});
+    }
+  }
+  const NodeState& first = s.nodes.at(order.front());
+  s.master_addr = m.config.master_addr.empty() ? first.join.address : m.config.master_addr;
+  s.master_port = m.config.master_port != 0 ? m.config.master_port : first.store_port;
+  const bool same = std::all_of(order.begin(), order.end(), [&](NodeId id) {
+    return s.nodes.at(id).join.address == first.join.address;
+  });
+  s.one_host = same || std::all_of(order.begin(), order.end(), [&](NodeId id) {
+                 return IsLoopback(s.nodes.at(id).join.address);
+               });
+}
 
 void BeginGathering(Machine& m, bool restarting) {
   RoundState& s = m.state;

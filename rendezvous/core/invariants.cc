@@ -60,6 +60,22 @@ absl::Status CheckRanks(const RoundState& state) {
   return absl::OkStatus();
 }
 
+// I10
+absl::Status CheckExits(const RoundState& state) {
+  std::set<Rank> ranks;
+  for (const ExitRecord& record : state.report.exits) {
+    if (!ranks.insert(record.exit.rank).second) {
+      return Broken("I10", "the exit of rank ", record.exit.rank.value, " is in the report twice");
+    }
+  }
+  for (const auto& [id, node] : state.nodes) {
+    if (node.exits_ok + node.exits_failed > node.join.workers) {
+      return Broken("I10", "node ", id.value, " has told of more exits than it has workers");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSets(const RoundState& state) {
   uint32_t live = 0;
   for (const auto& [id, node] : state.nodes) {
@@ -149,6 +165,7 @@ absl::Status CheckGoingOn(const RoundConfig& config, const RoundState& state) {
 absl::Status CheckState(const RoundConfig& config, const RoundState& state) {
   RETURN_IF_ERROR(CheckRanks(state));
   RETURN_IF_ERROR(CheckSets(state));
+  RETURN_IF_ERROR(CheckExits(state));
   RETURN_IF_ERROR(CheckGoingOn(config, state));
   const uint32_t allowed = config.restart == RestartMode::kNever ? 0 : config.restarts_max;
   if (state.report.restarts > allowed) {
@@ -198,6 +215,18 @@ absl::Status InvariantChecker::Check(const RoundState& state,
     return Broken("I2", "round ", state.round.ToString(), " was not announced");
   }
   return whole ? CheckReport(state) : absl::OkStatus();
+}
+
+void InvariantChecker::TakenOver(const RoundState& state) {
+  rounds_.erase(rounds_.upper_bound(state.round), rounds_.end());
+  last_ = state.round;
+  phase_ = state.phase;
+  counted_ = state.report.restarts + state.report.regroupings;
+  counted_ -= state.phase == JobPhase::kGathering && !state.round.IsNone() ? 1 : 0;
+  if (!state.report.ended) {
+    named_.clear();
+  }
+  ended_ = state.phase == JobPhase::kEnded;
 }
 
 absl::Status InvariantChecker::CheckRoundStarted(const RoundState& state,

@@ -21,6 +21,8 @@ class InvariantChecker {
  public:
   explicit InvariantChecker(const RoundConfig& config) : config_(config) {}
 
+  // Another master has taken the job over, and nobody heard of what it does not know.
+  void TakenOver(const RoundState& state);
   // After a step: its effects and the state after it. Without `whole` only what costs O(log N).
   absl::Status Check(const RoundState& state, const std::vector<RoundEffect>& effects,
                      bool whole = true);

@@ -4,6 +4,10 @@
 
 namespace muster {
 
+absl::Duration SuspectTime(const RoundConfig& config) {
+  return config.journal ? config.lease + config.lease_slack : config.reconnect_window;
+}
+
 void Watch(RoundState& state, NodeId id, NodeState& node, absl::Time expires) {
   node.expires = expires;
   if (node.watched != absl::InfinitePast()) {
@@ -48,7 +52,7 @@ void RenewAll(const RoundConfig& config, RoundState& state, absl::Time now) {
       Unwatch(state, id, node);
       Watch(state, id, node,
             now + (node.status == NodeStatus::kAlive ? config.lease + config.lease_slack
-                                                     : config.reconnect_window));
+                                                     : SuspectTime(config)));
     }
   }
 }

@@ -17,6 +17,10 @@ namespace muster {
 // A timer this late means that the master itself did not run: that time counts against nobody.
 inline constexpr absl::Duration kStallTolerance = absl::Milliseconds(500);
 
+// How long a node may be without a connection. With a journal as long as it may be silent: it takes
+// a connection that closes for the end of the master, and keeps its workers.
+absl::Duration SuspectTime(const RoundConfig& config);
+
 // From now on the node is lost at `expires`; earlier or later than before.
 void Watch(RoundState& state, NodeId id, NodeState& node, absl::Time expires);
 void Unwatch(RoundState& state, NodeId id, NodeState& node);

@@ -21,6 +21,7 @@ struct Machine {
   const absl::Time now;
   std::vector<RoundEffect> out;
   NodeId answering;  // its directive follows at the end of the step: broadcasts leave it out
+  JournalRecord record = {};  // what of this step the journal has to know, but for the progress
 };
 
 // --- round_machine.cc ---
@@ -37,11 +38,15 @@ void OnLinkClosed(Machine& m, const LinkClosed& event);
 // A live node is gone: consequences for the round, the gathering, the end.
 void Lose(Machine& m, NodeId id, const std::string& why);
 void ExpireNodes(Machine& m);
+// The exits of a beat that the journal has kept.
+void RetakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat);
 // Keeps state.ready right after any change of the node.
 void UpdateReady(Machine& m, NodeId id, const NodeState& node);
 
 // --- gathering.cc ---
 void BeginGathering(Machine& m, bool restarting);
+// The members of state.round: the nodes of `order`, and what follows from who they are.
+void SetMembers(Machine& m, const std::vector<NodeId>& order);
 // Starts the round, or ends the job, if it is time to.
 void TryStart(Machine& m);
 // Nobody starts the node of this key again. Ends a gathering that has no hope left.
@@ -89,5 +94,12 @@ void TakeDrillsDone(NodeState& node, uint32_t done);
 void SendDirective(Machine& m, NodeId id, const Beat* answered);
 void SendToMembers(Machine& m);
 void SendToAll(Machine& m);
+
+// --- journal.cc ---
+// The round that starts, as the journal keeps it.
+DurableRound KeepRound(const RoundState& state);
+DurableProgress KeepProgress(const RoundState& state);
+// Puts what of this step has to be durable in front of its effects.
+void Keep(Machine& m);
 
 }  // namespace muster

@@ -27,6 +27,11 @@ bool InRound(const RoundState& s, const NodeState& node) {
   return node.place >= 0 && (s.phase == JobPhase::kRunning || s.phase == JobPhase::kStopping);
 }
 
+// Of the present or last round, as it knows.
+bool IsMember(const RoundState& s, const NodeState& node) {
+  return node.place >= 0 && node.round == s.round;
+}
+
 void Record(Machine& m, NodeId id, const NodeState& node, const WorkerExit& exit) {
   RoundState& s = m.state;
   if (exit.Ok() || node.round != s.round || s.report.exits.size() >= s.world_size) {
@@ -61,6 +66,7 @@ struct Ends {
 Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   Ends ends;
   ends.first_recorded = m.state.report.exits.size();
+  const uint32_t before = node.exits_seen;
   for (size_t i = 0; i < beat.exits.size(); ++i) {
     if (beat.exits_from + i != node.exits_seen) {
       continue;
@@ -74,6 +80,14 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
     ends.stopped |= !exit.Ok() && exit.stopped_by_us;
     Record(m, id, node, exit);
     MarkEnded(m.state, node, exit);
+  }
+  if (m.config.journal && node.exits_seen != before && IsMember(m.state, node)) {
+    Beat& kept = m.record.exits.emplace();
+    kept.node = id;
+    kept.incarnation = node.incarnation;
+    kept.round = node.round;
+    kept.exits_from = beat.exits_from;
+    kept.exits = beat.exits;
   }
   return ends;
 }
@@ -169,9 +183,23 @@ NodeState* Sender(Machine& m, NodeId id, Incarnation incarnation) {
   return incarnation == it->second.incarnation ? &it->second : nullptr;  // I3
 }
 
+std::string WhyExpired(const Machine& m, const NodeState& node) {
+  if (node.awaited) {
+    return absl::StrCat("it did not come back within ", ShortDuration(m.now - node.heard),
+                        " after the master did");
+  }
+  return node.status == NodeStatus::kSuspect
+             ? absl::StrCat("its connection closed and did not come back within ",
+                            ShortDuration(SuspectTime(m.config)))
+             : absl::StrCat("no beat for ", ShortDuration(m.now - node.heard));
+}
+
 void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::string& why) {
   RoundState& s = m.state;
   const bool in_round = InRound(s, node);
+  if (m.config.journal && node.place >= 0) {
+    m.record.losses.push_back({id, status == NodeStatus::kLeft, why});
+  }
   Unwatch(s, id, node);
   node.status = status;
   node.lost_why = why;
@@ -214,6 +242,10 @@ void UpdateReady(Machine& m, NodeId id, const NodeState& node) {
   }
 }
 
+void RetakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
+  TakeExits(m, id, node, beat);
+}
+
 void OnBeat(Machine& m, const Beat& beat) {
   NodeState* node = Sender(m, beat.node, beat.incarnation);
   if (node == nullptr || beat.seq <= node->beat_seq_last) {
@@ -222,6 +254,7 @@ void OnBeat(Machine& m, const Beat& beat) {
   node->beat_seq_last = beat.seq;
   node->heard = node->last_sign = m.now;
   node->status = NodeStatus::kAlive;
+  node->awaited = false;
   Watch(m.state, beat.node, *node, m.now + m.config.lease + m.config.lease_slack);
   m.answering = beat.node;
   Absorb(m, beat.node, *node, beat);
@@ -251,7 +284,7 @@ void OnLinkClosed(Machine& m, const LinkClosed& event) {
   }
   node.status = NodeStatus::kSuspect;
   node.last_sign = m.now;
-  Watch(s, event.node, node, m.now + m.config.reconnect_window);
+  Watch(s, event.node, node, m.now + SuspectTime(m.config));
   UpdateReady(m, event.node, node);
   TryStart(m);
 }
@@ -268,11 +301,7 @@ void ExpireNodes(Machine& m) {
   std::vector<std::pair<NodeId, std::string>> expired;
   for (const NodeId id : TakeExpired(m.state, m.now)) {
     NodeState& node = m.state.nodes.at(id);
-    expired.emplace_back(id,
-                         node.status == NodeStatus::kSuspect
-                             ? absl::StrCat("its connection closed and did not come back within ",
-                                            ShortDuration(m.config.reconnect_window))
-                             : absl::StrCat("no beat for ", ShortDuration(m.now - node.heard)));
+    expired.emplace_back(id, WhyExpired(m, node));
     node.status = NodeStatus::kSuspect;  // the loss of one may start a round, without the others
     UpdateReady(m, id, node);
   }

@@ -56,6 +56,7 @@ void OnTime(Machine& m) {
   }
   TryStart(m);
   TellWaiting(m);
+  MaybeEnded(m);  // a job from the journal of which nobody is left
 }
 
 absl::Time NextDeadline(const Machine& m) {
@@ -132,6 +133,9 @@ std::vector<RoundEffect> Step(const RoundConfig& config, RoundState& state, cons
   Dispatch(m, event);
   SendComebacks(m);
   TryGrow(m);
+  if (config.journal) {
+    Keep(m);
+  }
   const bool fired = std::holds_alternative<TimePassed>(event);
   if (const absl::Time at = NextDeadline(m); at != state.timer_at || fired) {
     state.timer_at = at;

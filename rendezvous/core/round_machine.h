@@ -10,11 +10,15 @@
 //  I5 the first cause, once named, does not change; the exit code follows from it;
 //  I6 a round starts only with nodes_min..nodes_max ready members;
 //  I7 with OnFailure::kContinue a failure stops a round only if another round follows, or a worker
-//     never ran; a round that nothing stops ends when each of its workers has ended or is lost.
+//     never ran; a round that nothing stops ends when each of its workers has ended or is lost;
 //  I8 a round is stopped for nodes that came only while all its workers run, at the earliest
 //     kGrowthEvery after it began, and never with on_failure kContinue;
 //  I9 a lost node's agent is asked for again only by a starter, one attempt at a time, at most
-//     kStartsAgainMax times within kStartsForgotten, and not once the job ends.
+//     kStartsAgainMax times within kStartsForgotten, and not once the job ends;
+//  I10 a worker's exit is taken once, whoever tells of it and however often, and whichever master
+//     was there when it happened;
+//  I11 with a journal: what follows a Persist is done only when that is durable, so nobody has heard
+//     of what the next master does not know.
 // Work per event: O(log N); O(N) only when a round starts, stops or ends, and once when the job
 // ends.
 #pragma once

@@ -15,18 +15,16 @@
 #include "proto/base/limits.h"
 #include "proto/base/messages.h"
 #include "proto/base/work_plan.h"
+#include "rendezvous/core/journal_record.h"
 
 namespace muster {
-
-// What every node's must_agree is held against, and the host whose words they are.
-struct Agreement {
-  std::vector<std::pair<std::string, std::string>> options;
-  std::string by;  // "" = there is none yet
-};
 
 struct RoundConfig {
   std::string job_id;
   uint32_t epoch = 1;  // of this master
+  // What is decided is durable before anybody hears of it, and agents keep their workers while
+  // there is no master: so a node without a connection keeps its place for as long as its lease.
+  bool journal = false;
   uint32_t nodes_min = 1;
   uint32_t nodes_max = 1;
   // Nodes beyond nodes_max that may wait for a place; none = any number.
@@ -101,6 +99,10 @@ struct TimePassed {};
 using RoundEvent = std::variant<JoinReceived, BeatReceived, LeaveReceived, LinkClosed, StartFailed,
                                 StopAsked, SignalAsked, PauseAsked, DrillAsked, TimePassed>;
 
+// What follows it is done only when this is durable.
+struct Persist {
+  JournalRecord record;
+};
 struct Reply {
   ReplyId to;
   MasterMessage message;
@@ -146,8 +148,9 @@ struct DrillAnswered {
   std::string text;  // a sentence
 };
 struct JobEnded {};  // state.report is final; every node has been told or is lost
-using RoundEffect = std::variant<Reply, Send, Tell, ArmTimer, DropLink, RoundStarted,
-                                 WorkersStarted, StartAgain, SignalHeard, DrillAnswered, JobEnded>;
+using RoundEffect =
+    std::variant<Persist, Reply, Send, Tell, ArmTimer, DropLink, RoundStarted, WorkersStarted,
+                 StartAgain, SignalHeard, DrillAnswered, JobEnded>;
 
 // One worker's end, as the report shows it.
 struct ExitRecord {
@@ -157,16 +160,6 @@ struct ExitRecord {
   WorkerExit exit;
   absl::Time seen;  // master's clock, less the age the agent gave
 };
-
-// A node that is gone while the others go on, as the report shows it.
-struct LostNode {
-  std::string hostname;
-  std::string headline;
-  std::vector<uint32_t> ranks;  // that ran there until then
-  absl::Time last_sign;         // of it: what failed later may have failed because of it
-};
-
-enum class CauseKind : uint8_t { kNone, kNodeLost, kWorker, kUser, kTimeout, kNeverFormed };
 
 struct JobReport {
   bool ended = false;
@@ -214,13 +207,11 @@ struct NodeState {
   std::optional<NodeRank> rank_kept;  // of the first round it was in: it gets it back
   int32_t place = -1;  // index in `members`, as this incarnation; -1 = not in the present round
   std::string lost_why;
-  bool ended = false;  // it has acknowledged kEnd (left, or link closed after it)
+  bool awaited = false;  // since this master took the job over from the journal
+  bool ended = false;    // it has acknowledged kEnd (left, or link closed after it)
 
   bool IsLive() const { return status == NodeStatus::kAlive || status == NodeStatus::kSuspect; }
 };
-
-// What made the present stop necessary.
-enum class StopReason : uint8_t { kNone, kWorker, kNode, kUser, kTimeout, kGrowth };
 
 // A lost node whose agent is started again. The tries are forgotten when it lives for long.
 struct Comeback {
@@ -229,8 +220,6 @@ struct Comeback {
   bool awaited = false;                     // it has not come, and is not given up
   absl::Time due = absl::InfiniteFuture();  // of StartAgain; infinite future = it was sent
 };
-
-enum class JobPhase : uint8_t { kGathering, kRunning, kStopping, kEnding, kEnded };
 
 struct Member {
   NodeId node;
@@ -307,6 +296,8 @@ struct RoundState {
   bool note_stale = true;                         // who is there has changed since
   absl::Time next_tell = absl::InfiniteFuture();  // to the user's terminal
   absl::Time timer_at = absl::InfiniteFuture();   // what ArmTimer said last
+  DurableProgress journaled;                      // as the journal has it
+  size_t lost_nodes_journaled = 0;                // of report.lost_nodes
   JobReport report;
   // The implementation may add fields it needs; every field has a comment that says what it means.
 };

@@ -71,7 +71,8 @@ class AgentScript {
     } else if (c.verb == "admitted") {
       incarnation_ = static_cast<uint64_t>(c.Number("inc", 1));
       return Received(Admitted{kLife, NodeId{1}, Incarnation{incarnation_}, kBeatInterval, kLease,
-                               static_cast<uint32_t>(c.Number("epoch", 1))});
+                               static_cast<uint32_t>(c.Number("epoch", 1)),
+                               c.Number("journal", 0) != 0});
     } else if (c.verb == "refused") {
       return Received(Refused{kLife, absl::StrJoin(c.words, " ")});
     } else if (c.verb == "ended") {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,6 +10,7 @@
 #include "proto/base/check.h"
 #include "proto/base/text.h"
 #include "rendezvous/core/invariants.h"
+#include "rendezvous/core/replay.h"
 #include "rendezvous/core/round_machine.h"
 #include "tests/scenarios/transcript.h"
 
@@ -21,6 +23,7 @@ struct Agent {
   NodeId node;
   Incarnation incarnation;
   uint64_t seq = 0;
+  uint32_t epoch = 0;  // of the master that admitted it
   RoundId round;
   uint32_t rank_first = 0;
   uint32_t exits = 0;  // of `round`
@@ -37,6 +40,9 @@ class MasterScript {
       now_ = AtSeconds(c.Word(0));
       return "";
     }
+    if (c.verb == "killed") {
+      return TakeOver();
+    }
     const std::vector<RoundEffect> effects = Step(config_, state_, EventOf(c), now_);
     if (checker_ == nullptr) {
       checker_ = std::make_unique<InvariantChecker>(config_);
@@ -50,6 +56,23 @@ class MasterScript {
   }
 
  private:
+  // The next master, which has what the journal was given.
+  std::string TakeOver() {
+    ++config_.epoch;
+    state_ = RoundState();
+    for (const JournalRecord& record : journal_) {
+      const absl::Status replayed = Replay(config_, state_, record, absl::ZeroDuration());
+      if (!replayed.ok()) {
+        return absl::StrCat("BROKEN ", replayed.message(), "\n");
+      }
+    }
+    if (!journal_.empty()) {
+      Resurrect(config_, state_, now_);
+    }
+    checker_->TakenOver(state_);
+    return absl::StrCat("knows round ", state_.round.ToString(), "\n");
+  }
+
   void Configure(const Command& c) {
     const std::vector<std::string> nodes = absl::StrSplit(c.Text("nodes", "1"), ':');
     config_.nodes_min = static_cast<uint32_t>(std::stoul(nodes.front()));
@@ -71,6 +94,7 @@ class MasterScript {
     if (c.values.count("spares") != 0) {
       config_.spares = static_cast<uint32_t>(c.Number("spares", 0));
     }
+    config_.journal = c.Number("journal", 0) != 0;
     if (c.values.count("limit") != 0) {
       config_.time_limit = absl::Seconds(c.Number("limit", 0));
     }
@@ -137,6 +161,7 @@ class MasterScript {
     join.hostname = name;
     join.address = c.Text("addr", absl::StrCat("10.0.0.", number));
     join.workers = static_cast<uint32_t>(c.Number("workers", 1));
+    join.holds = agent.round;
     join.store_port = static_cast<uint16_t>(c.Number("port", 4000));
     if (c.values.count("agree") != 0) {
       join.must_agree = {absl::StrSplit(c.Text("agree", ""), absl::MaxSplits(':', 1))};
@@ -204,6 +229,34 @@ class MasterScript {
     return absl::StrCat("node ", node.value);
   }
 
+  std::string Show(const Persist& persist) {
+    const JournalRecord& record = persist.record;
+    if (record.round.has_value()) {
+      journal_.clear();
+    }
+    journal_.push_back(record);
+    std::string out = "KEEP";
+    if (record.round.has_value()) {
+      absl::StrAppend(&out, " round ", record.round->round.ToString());
+    }
+    if (record.exits.has_value()) {
+      absl::StrAppend(&out, " exits ", record.exits->exits_from, "+", record.exits->exits.size(),
+                      " of ", Name(record.exits->node));
+    }
+    for (const DurableLoss& loss : record.losses) {
+      absl::StrAppend(&out, " loss of ", Name(loss.node));
+    }
+    for (const LostNode& lost : record.lost_nodes) {
+      absl::StrAppend(&out, " without ", lost.hostname);
+    }
+    if (record.progress.has_value()) {
+      constexpr const char* kPhases[] = {"gathering", "running", "stopping", "ending", "ended"};
+      absl::StrAppend(&out, " ", kPhases[static_cast<size_t>(record.progress->phase)], " restarts ",
+                      record.progress->restarts);
+    }
+    return out;
+  }
+
   std::string Show(const Reply& reply) {
     const std::string& name = replies_[reply.to.value];
     if (const auto* refused = std::get_if<Refused>(&reply.message)) {
@@ -213,6 +266,7 @@ class MasterScript {
     Agent& agent = agents_[name];
     agent.node = admitted.node;
     agent.incarnation = admitted.incarnation;
+    agent.exits = std::exchange(agent.epoch, admitted.epoch) == admitted.epoch ? agent.exits : 0;
     return absl::StrCat(name, " <- admitted node ", admitted.node.value, " life ",
                         admitted.incarnation.value);
   }
@@ -289,6 +343,7 @@ class MasterScript {
   RoundConfig config_;
   RoundState state_;
   std::unique_ptr<InvariantChecker> checker_;
+  std::vector<JournalRecord> journal_;
   absl::Time now_ = AtSeconds("0");
   std::map<std::string, Agent> agents_;
   std::map<uint64_t, std::string> replies_;

@@ -1,4 +1,4 @@
-// What must hold across master, agents and workers (round_machine.h I1-I7 are checked by
+// What must hold across master, agents and workers (round_machine.h I1-I10 are checked by
 // invariants.h, these need to see everybody).
 #include <algorithm>
 #include <optional>
@@ -107,6 +107,21 @@ void World::CheckOrder() {
       Fail(absl::StrCat("order: node ", place, " of the list follows node ", last));
     }
     last = place;
+  }
+}
+
+// I11: a master that takes over knows every round of which anybody has heard, and how the job ended
+// if anybody has.
+void World::CheckTakenOver() {
+  if (!spawned_.empty() && spawned_.rbegin()->first.first > master_.round) {
+    Fail(absl::StrCat("I11: round ", spawned_.rbegin()->first.first.ToString(),
+                      " was started, and the next master knows ", master_.round.ToString()));
+  }
+  for (const Process& p : processes_) {
+    if (p.state.outcome.has_value() && !p.state.ended_locally && !master_.report.ended) {
+      Fail(absl::StrCat("I11: ", p.config.join.hostname,
+                        " has heard that the job is over, the next master has not"));
+    }
   }
 }
 

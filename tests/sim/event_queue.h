@@ -33,6 +33,8 @@ enum class Kind : uint8_t {
   kMasterClosed,  // the master sees connection `number` end
   kStartFailed,   // the starter of place `who` gives up attempt `number`
   kMasterAsked,   // the user asks the master: request `number`
+  kPersisted,     // the journal of master life `number` has its next record
+  kMasterBack,    // the next master takes over
   kFault,         // fault `number` of the script
   kHeal,          // no more faults (the last one: names in Trace)
 };

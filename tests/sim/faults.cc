@@ -52,6 +52,25 @@ void World::WriteScript() {
   queue_.Push({half, 0, 0, 0, 0, Kind::kHeal});
 }
 
+// A third of the jobs have a journal, and masters that are killed, some of them soon after each
+// other; none of those whose master starts agents, as that one dies with what it has started. Drawn
+// apart: the other jobs are what they were.
+void World::WriteMasterScript() {
+  SplitMix64 rng(options_.seed * 3);
+  config_.journal = !config_.starts_again && rng.Below(3) != 0;
+  if (!config_.journal) {
+    return;
+  }
+  config_.lease = kLeaseWithJournal;
+  const Nanos half = absl::ToInt64Nanoseconds(options_.run) / 2;
+  for (uint64_t i = rng.Below(4); i > 0; --i) {
+    const auto at = static_cast<Nanos>(rng.Below(static_cast<uint64_t>(half)));
+    const auto length = static_cast<Nanos>(rng.Below(uint64_t{12} * kSecond));
+    faults_.push_back({FaultKind::kCrashMaster, 0, length, 0});
+    queue_.Push({at, 0, faults_.size() - 1, 0, 0, Kind::kFault});
+  }
+}
+
 // A living process, counted from a random index; the last process if none lives.
 uint32_t World::Victim(uint32_t index) const {
   const auto size = static_cast<uint32_t>(processes_.size());
@@ -119,6 +138,8 @@ void World::Inject(Fault fault) {
     case FaultKind::kFreezeMaster:
       master_frozen_ = now_ + fault.length;
       return;
+    case FaultKind::kCrashMaster:
+      return CrashMaster(fault.length);
     case FaultKind::kRack:
       return InjectRack(fault);
   }

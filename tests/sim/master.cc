@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "rendezvous/core/replay.h"
 #include "tests/sim/world.h"
 
 namespace muster::sim {
@@ -21,8 +22,85 @@ void World::StepMaster(const RoundEvent& event) {
     grown_last_ = master_.round;
     ++grown_;
   }
+  DoAll(effects);
+}
+
+// As the service does: what follows a Persist waits for the disk.
+void World::DoAll(const std::vector<RoundEffect>& effects) {
   for (const RoundEffect& effect : effects) {
+    if (const auto* persist = std::get_if<Persist>(&effect)) {
+      unwritten_.push_back(persist->record);
+      const Nanos delay = Chance(0.05) ? Between(0, 2 * kSecond) : Between(kMilli / 10, 5 * kMilli);
+      written_at_ = std::max(written_at_, now_ + delay);
+      queue_.Push({written_at_, 0, config_.epoch, 0, 0, Kind::kPersisted});
+    }
+    if (const auto* arm = std::get_if<ArmTimer>(&effect)) {
+      Do(*arm);
+    } else if (!held_.empty() || std::holds_alternative<Persist>(effect)) {
+      held_.push_back(effect);
+    } else {
+      std::visit([this](const auto& one) { Do(one); }, effect);
+    }
+  }
+}
+
+void World::Persisted(uint64_t epoch) {
+  if (epoch != config_.epoch || now_ < master_down_) {
+    return;  // of a master that is no more
+  }
+  if (unwritten_.front().round.has_value()) {
+    journal_.clear();
+  }
+  journal_.push_back(std::move(unwritten_.front()));
+  unwritten_.pop_front();
+  do {
+    const RoundEffect effect = std::move(held_.front());
+    held_.pop_front();
     std::visit([this](const auto& one) { Do(one); }, effect);
+  } while (!held_.empty() && !std::holds_alternative<Persist>(held_.front()));
+}
+
+// kill -9. Of what it was writing some may be on the disk.
+void World::CrashMaster(Nanos length) {
+  if (over_ >= 0 || now_ < master_down_) {
+    return;
+  }
+  for (uint64_t whole = rng_.Below(unwritten_.size() + 1); whole > 0; --whole) {
+    if (unwritten_.front().round.has_value()) {
+      journal_.clear();
+    }
+    journal_.push_back(std::move(unwritten_.front()));
+    unwritten_.pop_front();
+  }
+  unwritten_.clear();
+  held_.clear();
+  ++master_timer_;
+  master_frozen_ = 0;
+  master_down_ = now_ + std::max(length, kMilli);
+  connection_of_.clear();
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    if (connections_[i].open) {
+      connections_[i].open = false;
+      Close(i + 1, /*agent_sees=*/true, /*master_sees=*/false);
+    }
+  }
+  queue_.Push({master_down_, 0, 0, 0, 0, Kind::kMasterBack});
+}
+
+void World::TakeOver() {
+  ++config_.epoch;
+  master_ = RoundState();
+  for (const JournalRecord& record : journal_) {
+    FailIf(Replay(config_, master_, record, absl::ZeroDuration()));
+  }
+  if (!journal_.empty()) {
+    Resurrect(config_, master_, ToTime(now_));
+  }
+  checker_->TakenOver(master_);
+  CheckTakenOver();
+  StepMaster(TimePassed{});
+  if (user_stop_ != 0 && master_.user_signo == 0 && !master_.report.ended) {
+    StepMaster(StopAsked{user_stop_, false});  // nobody had heard of it: the user says it again
   }
 }
 
@@ -83,7 +161,6 @@ void World::Do(const DropLink& effect) {
 
 void World::Do(const RoundStarted& effect) {
   ++rounds_;
-  signals_asked_ = 0;
   Mix(effect.round.Token());
   CheckOrder();
 }
@@ -139,7 +216,7 @@ void World::MasterClosed(uint64_t connection) {
 void World::MasterAsked(uint64_t request) {
   switch (request) {
     case 0:
-      signals_asked_ += master_.phase == JobPhase::kRunning ? 1 : 0;
+      signals_asked_[master_.round] += master_.phase == JobPhase::kRunning ? 1 : 0;
       return StepMaster(SignalAsked{SIGUSR1});
     case 1:
       return StepMaster(PauseAsked{true});

@@ -1,6 +1,8 @@
 // Connections and what travels on them.
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tests/sim/world.h"
 
 namespace muster::sim {
@@ -8,6 +10,7 @@ namespace {
 
 constexpr Nanos kWireMin = 100'000;  // one way, without faults
 constexpr Nanos kWireMax = 300'000;
+constexpr Incarnation kOfOldMaster = {~uint64_t{0}};
 
 }  // namespace
 
@@ -17,10 +20,10 @@ void World::Connect(uint32_t who) {
   if (!p.alive || p.finished || p.connection != 0) {
     return;
   }
-  if (!serving_ || p.cut_in || p.cut_out || now_ < master_frozen_) {
+  if (!serving_ || p.cut_in || p.cut_out || now_ < std::max(master_frozen_, master_down_)) {
     return Post(Between(200 * kMilli, 1000 * kMilli), Kind::kConnect, who);
   }
-  connections_.push_back({who, true, NodeId(), Incarnation()});
+  connections_.push_back({who, true, config_.epoch, NodeId(), Incarnation()});
   p.connection = connections_.size();
   Post(Between(kWireMin, kWireMax), Kind::kLinkUp, who, 0, p.connection);
 }
@@ -29,6 +32,11 @@ void World::LinkIsUp(const Event& event) {
   const Process& p = processes_[event.who];
   if (p.alive && p.connection == event.number) {
     StepAgent(event.who, LinkUp{});
+    if (p.state.epoch_max > 1 && now_ % 2 == 0) {  // a master that another has replaced wakes up
+      SendToAgent(event.number,
+                  Admitted{p.config.join.life, NodeId{1}, Incarnation{~uint64_t{0}},
+                           config_.beat_interval, config_.lease, p.state.epoch_max - 1, true});
+    }
   }
 }
 
@@ -99,8 +107,9 @@ void World::SendToAgent(uint64_t connection, MasterMessage message) {
 void World::ArrivedAtMaster(const Event& event) {
   AgentMessage message = to_master_.Take(event.slot);
   // What a master's queue held when it closed the connection still comes out of it.
-  const bool queued = !healed_ && serving_ && std::holds_alternative<Beat>(message) && Chance(0.3);
-  if (!serving_ || (!connections_[event.number - 1].open && !queued)) {
+  const bool queued = !healed_ && serving_ && std::holds_alternative<Beat>(message) &&
+                      connections_[event.number - 1].epoch == config_.epoch && Chance(0.3);
+  if (!serving_ || now_ < master_down_ || (!connections_[event.number - 1].open && !queued)) {
     return Close(event.number, /*agent_sees=*/true, /*master_sees=*/false);
   }
   processes_[event.who].heard = now_;
@@ -123,6 +132,9 @@ void World::ArrivedAtAgent(const Event& event) {
   const Process& p = processes_[event.who];
   if (p.alive && p.connection == event.number) {
     StepAgent(event.who, MessageReceived{std::move(message)});
+  }
+  if (p.state.incarnation == kOfOldMaster) {
+    Fail(absl::StrCat("A5: ", p.config.join.hostname, " believes a master of a lower epoch"));
   }
 }
 

@@ -217,7 +217,7 @@ void World::SignalWorker(uint32_t who, uint32_t local, int32_t signo) {
       EndIn(who, local, Between(0, 5 * kSecond), w.exit);
     }
   } else if (signo == SIGUSR1) {
-    if (++w.signals > signals_asked_) {
+    if (++w.signals > signals_asked_[processes_[who].round]) {
       Fail("a worker got a signal more often than it was asked for");
     }
   } else if (w.stopped) {
@@ -242,11 +242,11 @@ void World::Do(uint32_t who, const KillRound& effect) {
       w.stopped = false;
     }
   }
-  Post(last + 2 * kMilli, Kind::kCleared, who, 0, effect.round.n);
+  Post(last + 2 * kMilli, Kind::kCleared, who, 0, effect.round.Token());
 }
 
 void World::Do(uint32_t who, const CloseRound& effect) {
-  Post(Between(1000, kMilli), Kind::kCleared, who, 0, effect.round.n);
+  Post(Between(1000, kMilli), Kind::kCleared, who, 0, effect.round.Token());
 }
 
 void World::Do(uint32_t who, const SetLease& effect) {

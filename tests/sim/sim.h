@@ -3,9 +3,9 @@
 //
 // First faults (messages lost, late, repeated, out of order; links closed or cut one way; agents
 // that crash, freeze, come back; whole racks that do; clocks that differ and jump; workers that
-// die; a master that stands still), then everything heals and the job must come to its end, with
-// the right exit code and nobody left. Invariants are checked after every event. Same options, same
-// digest, everywhere.
+// die; a master that stands still, or is killed and followed by another with its journal), then
+// everything heals and the job must come to its end, with the right exit code and nobody left.
+// Invariants are checked after every event. Same options, same digest, everywhere.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,14 @@ struct Result {
   absl::Status status;  // the first broken invariant, with the virtual time
   uint64_t events = 0;
   uint64_t digest = 0;
-  uint32_t faults = 0;     // injected
-  uint32_t racks = 0;      // that failed as a whole
-  uint32_t rounds = 0;     // started
-  uint32_t grown = 0;      // that were stopped for a newcomer
-  uint32_t came_back = 0;  // agents that were to be started again
-  absl::Duration ended;    // virtual time at the end
+  uint32_t faults = 0;      // injected
+  uint32_t racks = 0;       // that failed as a whole
+  uint32_t rounds = 0;      // started
+  uint32_t grown = 0;       // that were stopped for a newcomer
+  uint32_t came_back = 0;   // agents that were to be started again
+  uint32_t taken_over = 0;  // masters that followed another, with its journal
+  bool went_on = false;     // the last round ended well, with another master than it began with
+  absl::Duration ended;     // virtual time at the end
   JobReport report;
 };
 

@@ -54,9 +54,10 @@ int main(int argc, char** argv) {
   std::printf("events %llu in %.2f s: %.0f events/s\n",
               static_cast<unsigned long long>(result.events), took.count(),
               static_cast<double>(result.events) / took.count());
-  std::printf("virtual %s, faults %u, racks %u, rounds %u, exit code %d %s\n",
+  std::printf("virtual %s, faults %u, racks %u, masters %u, rounds %u, exit code %d %s\n",
               muster::ShortDuration(result.ended).c_str(), result.faults, result.racks,
-              result.rounds, result.report.exit_code, result.report.headline.c_str());
+              result.taken_over + 1, result.rounds, result.report.exit_code,
+              result.report.headline.c_str());
   std::printf("digest %016llx\n", static_cast<unsigned long long>(result.digest));
   if (!result.status.ok()) {
     std::printf("FAILED %s\n", std::string(result.status.message()).c_str());

@@ -66,6 +66,18 @@ TEST(Sim, RoundsGrow) {
   EXPECT_GT(grown, 10u);
 }
 
+TEST(Sim, MastersAreKilledAndOthersTakeOver) {
+  uint32_t taken_over = 0;
+  uint32_t went_on = 0;  // a round that a master had started ended well with another
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const Result result = sim::Run(Seed(seed, 8));
+    taken_over += result.taken_over;
+    went_on += result.went_on ? 1 : 0;
+  }
+  EXPECT_GT(taken_over, 50u);
+  EXPECT_GT(went_on, 10u);
+}
+
 TEST(Sim, WithoutFaultsTheJobSucceedsInOneRound) {
   Options options = Seed(7, 64);
   options.faults = false;

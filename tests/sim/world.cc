@@ -31,6 +31,7 @@ World::World(const Options& options) : options_(options), rng_(options.seed) {
   }
   if (options_.faults) {
     WriteScript();
+    WriteMasterScript();
   } else {
     healed_ = true;
   }
@@ -139,9 +140,11 @@ Result World::Run() {
   if (status_.ok()) {
     CheckEnd();
   }
-  return {status_,       events_,       digest_,
-          injected_,     racks_failed_, rounds_,
-          grown_,        came_back_,    absl::Nanoseconds(now_),
+  const bool went_on = master_.report.exit_code == 0 && master_.round.epoch < config_.epoch;
+  return {status_,           events_,       digest_,
+          injected_,         racks_failed_, rounds_,
+          grown_,            came_back_,    config_.epoch - 1,
+          went_on,           absl::Nanoseconds(now_),
           master_.report};
 }
 
@@ -153,8 +156,11 @@ bool World::Defer(const Event& event) {
     case Kind::kMasterTimer:
     case Kind::kMasterClosed:
     case Kind::kStartFailed:
-    case Kind::kMasterAsked:
+    case Kind::kPersisted:
       until = master_frozen_;
+      break;
+    case Kind::kMasterAsked:
+      until = std::max(master_frozen_, master_down_);
       break;
     case Kind::kLeaseEnd:
     case Kind::kWorkerEnd: {
@@ -165,6 +171,7 @@ bool World::Defer(const Event& event) {
     case Kind::kFault:
     case Kind::kHeal:
     case Kind::kStart:
+    case Kind::kMasterBack:
       break;
     default:
       until = processes_[event.who].frozen_until;
@@ -210,7 +217,8 @@ void World::Dispatch(const Event& event) {
       return StepAgent(who, WorkerEnded{round, std::move(exit)});
     }
     case Kind::kCleared:
-      return StepAgent(who, RoundCleared{{1, static_cast<uint32_t>(event.number)}});
+      return StepAgent(who, RoundCleared{{static_cast<uint32_t>(event.number >> 32),
+                                          static_cast<uint32_t>(event.number)}});
     case Kind::kSeek:
       return Seek(event);
     case Kind::kAgentStop:
@@ -230,6 +238,10 @@ void World::Dispatch(const Event& event) {
                                     static_cast<uint32_t>(event.number)});
     case Kind::kMasterAsked:
       return MasterAsked(event.number);
+    case Kind::kPersisted:
+      return Persisted(event.number);
+    case Kind::kMasterBack:
+      return TakeOver();
     case Kind::kFault:
       return healed_ ? void() : Inject(faults_[event.number]);
     case Kind::kHeal:
@@ -242,7 +254,7 @@ void World::Trace(const Event& event) const {
       "start",        "connect",      "link up",    "link down", "to agent",     "agent timer",
       "port",         "no port",      "rest shown", "exit seen", "cleared",      "seek",
       "agent stop",   "lease end",    "worker end", "to master", "master timer", "master closed",
-      "start failed", "master asked", "fault",      "heal"};
+      "start failed", "master asked", "persisted",  "master back", "fault",      "heal"};
   static_assert(std::size(kNames) == static_cast<size_t>(Kind::kHeal) + 1);
   const bool has_process = event.who < processes_.size();
   const Process& p = processes_[has_process ? event.who : 0];

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -72,8 +73,9 @@ struct Process {
 
 struct Connection {
   uint32_t process = 0;
-  bool open = true;  // at the master
-  NodeId node;       // 0 until admitted
+  bool open = true;    // at the master
+  uint32_t epoch = 0;  // of that master
+  NodeId node;         // 0 until admitted
   Incarnation incarnation;
 };
 
@@ -87,7 +89,8 @@ enum class FaultKind : uint8_t {
   kClockJump,
   kKillWorker,
   kFreezeMaster,
-  kRack,  // one of the others, on every node of a rack at the same moment
+  kCrashMaster,  // where there is a journal
+  kRack,         // one of the others, on every node of a rack at the same moment
 };
 struct Fault {
   FaultKind kind;
@@ -174,6 +177,11 @@ class World {
 
   // --- master.cc ---
   void StepMaster(const RoundEvent& event);
+  void DoAll(const std::vector<RoundEffect>& effects);
+  void Persisted(uint64_t epoch);
+  void CrashMaster(Nanos length);
+  void TakeOver();
+  void Do(const Persist&) {}  // see DoAll
   void Do(const Reply& effect);
   void Do(const Send& effect);
   void Do(const Tell& effect);
@@ -192,6 +200,7 @@ class World {
 
   // --- faults.cc ---
   void WriteScript();
+  void WriteMasterScript();
   void Inject(Fault fault);
   void InjectRack(const Fault& fault);
   void Heal();
@@ -205,6 +214,7 @@ class World {
   void CheckGone(RoundId round, Rank rank);
   void CheckLease(uint32_t who);
   void CheckOrder();
+  void CheckTakenOver();
   absl::Time HeardOf(NodeId node) const;
   void CheckOldLife(NodeId node, Incarnation incarnation, absl::Time heard_before);
   void CheckFirstCause();
@@ -224,10 +234,15 @@ class World {
   RoundConfig config_;
   RoundState master_;
   std::unique_ptr<InvariantChecker> checker_;
-  bool serving_ = true;        // the master can be reached
-  bool stays_ = true;          // and can be after the job's end (a daemon)
-  Nanos master_frozen_ = 0;    // until
-  uint64_t master_timer_ = 0;  // number of the present one
+  bool serving_ = true;                  // the master can be reached
+  bool stays_ = true;                    // and can be after the job's end (a daemon)
+  Nanos master_frozen_ = 0;              // until
+  Nanos master_down_ = 0;                // until
+  std::vector<JournalRecord> journal_;   // on the disk
+  std::deque<JournalRecord> unwritten_;  // each has its Persist in held_
+  std::deque<RoundEffect> held_;         // from the first Persist that is not durable on
+  Nanos written_at_ = 0;                 // the last of unwritten_
+  uint64_t master_timer_ = 0;            // number of the present one
   uint64_t master_steps_ = 0;
   uint32_t rounds_ = 0;
 
@@ -253,9 +268,9 @@ class World {
   uint32_t workers_max_ = 2;
   std::vector<std::vector<uint32_t>> ranks_;  // by key, of a job with a rank file; else empty
   int32_t user_stop_ = 0;                     // what the user sent, 0 = not yet
-  uint32_t signals_asked_ = 0;                // in the present round
-  Nanos over_ = -1;                           // time of JobEnded
-  Nanos runs_last_ = 0;                       // a round ran then, or nothing could
+  std::map<RoundId, uint32_t> signals_asked_;
+  Nanos over_ = -1;      // time of JobEnded
+  Nanos runs_last_ = 0;  // a round ran then, or nothing could
   uint32_t starts_failed_ = 0;
   uint32_t grown_ = 0;  // rounds that were stopped for a newcomer
   RoundId grown_last_;

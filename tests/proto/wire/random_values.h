@@ -85,6 +85,7 @@ class RandomValues {
     join.interface = Text();
     join.workers = 1 + Below(kWorkersPerNodeMax);
     join.store_port = Port();
+    join.holds = Round();
     for (uint32_t i = Below(4); i > 0; --i) {
       join.must_agree.emplace_back(Text(), Text());
     }
@@ -194,7 +195,7 @@ class RandomValues {
     switch (Below(3)) {
       case 0:
         return Admitted{Any(),  {Below(9)}, {Any()}, Time() + absl::Milliseconds(1),
-                        Time(), Below(9)};
+                        Time(), Below(9),   Flag()};
       case 1:
         return Refused{Any(), Text()};
       default:

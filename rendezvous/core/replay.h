@@ -1,0 +1,22 @@
+// A job from the records of its journal, for the master that takes it over. Pure.
+//
+// In order: Replay for each record of the newest round, its own first; then Resurrect, once. After
+// that the job goes on as the master before had left it: no directive is made, no rank is given
+// away, before the members of the round have come back, or their leases have ended.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "rendezvous/core/types.h"
+
+namespace muster {
+
+// `shift`: this master's clock less that of the one that wrote the record. InvalidArgument: the
+// record cannot follow those before it; says why.
+absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalRecord& record,
+                    absl::Duration shift);
+
+// `now` is the time at which this master begins: its members have a whole lease from now.
+void Resurrect(const RoundConfig& config, RoundState& state, absl::Time now);
+
+}  // namespace muster
