@@ -15,7 +15,7 @@ namespace {
 
 using Settings = std::map<std::string, std::string>;  // by name without dashes; flags "true"
 
-constexpr const char* kWithValue[] = {"config", "listen", "secret-file", "users"};
+constexpr const char* kWithValue[] = {"config", "journal", "listen", "secret-file", "users"};
 constexpr const char* kFlags[] = {"insecure", "help", "version"};
 
 template <size_t n>
@@ -61,9 +61,9 @@ absl::Status AddLine(const std::string& path, const YAML::Node& key, const YAML:
   const std::string name = key.IsScalar() ? key.Scalar() : "";
   const bool flag = name == "insecure";
   if (!flag && (name == "config" || !Has(kWithValue, name))) {
-    return BadFile(
-        path, key.Mark(),
-        absl::StrCat("unknown key '", name, "': want listen, secret-file, users or insecure"));
+    return BadFile(path, key.Mark(),
+                   absl::StrCat("unknown key '", name,
+                                "': want journal, listen, secret-file, users or insecure"));
   }
   if (!value.IsScalar() || value.Scalar().empty() ||
       (flag && value.Scalar() != "true" && value.Scalar() != "false")) {
@@ -125,6 +125,14 @@ const char* DaemonHelp() {
          "                       ~/.config/muster/secret), whose jobs no other user sees, joins "
          "or\n"
          "                       displaces; read again at SIGHUP\n"
+         "  --journal FOLDER     jobs outlive this daemon: what they need is kept in FOLDER (made "
+         "if "
+         "not\n"
+         "                       there). Killed and started again with it, it goes on with them; "
+         "workers\n"
+         "                       do not notice while that takes less than 30 s. A node that is "
+         "lost\n"
+         "                       without a word is waited for as long\n"
          "  --insecure           no secret: everybody who reaches the port may run jobs\n"
          "  --config FILE        lines `listen: ...`, `users: ...` and so on; what is typed wins\n"
          "  --version, --help\n";
@@ -150,6 +158,12 @@ absl::StatusOr<DaemonOptions> ParseDaemonOptions(
   }
   out.secret_file = settings["secret-file"];
   out.users = settings["users"];
+  if (const auto journal = settings.find("journal"); journal != settings.end()) {
+    out.journal = journal->second;
+    if (out.journal.empty()) {
+      return absl::InvalidArgumentError("--journal: want a folder, got ''");
+    }
+  }
   out.insecure = settings["insecure"] == "true";
   out.help = settings.count("help") != 0;
   out.version = settings.count("version") != 0;

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
 #include "rendezvous/daemon_options.h"
+#include "rendezvous/service/journal.h"
 #include "rendezvous/service/master_server.h"
 #include "rendezvous/users.h"
 
@@ -80,6 +82,7 @@ class Daemon {
         interrupt_(loop, SIGINT, [this] { Stop(); }),
         hangup_(loop, SIGHUP, [this] { Reread(); }) {}
   absl::StatusOr<uint16_t> Listen(const std::string& address) { return master_.Listen(address); }
+  absl::StatusOr<size_t> TakeOver() { return master_.TakeOver(); }
 
   // Serves until SIGTERM or SIGINT.
   void Run(uv_loop_t* loop) {
@@ -89,7 +92,6 @@ class Daemon {
  private:
   static MasterOptions WithLog(MasterOptions options) {
     options.many_jobs = true;
-    options.epoch = EpochNow();
     options.on_tell = [](const std::string& job, const std::string& text) {
       LogInfo(absl::StrCat("job ", job, ": ", text));
     };
@@ -140,6 +142,10 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
+absl::Status Of(absl::string_view option, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(option, ": ", status.message()));
+}
+
 int Main(int argc, char** argv) {
   const absl::StatusOr<DaemonOptions> options =
       ParseDaemonOptions({argv + 1, argv + argc}, ReadConfig);
@@ -168,11 +174,29 @@ int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   uv_loop_t loop;
   uv_loop_init(&loop);
+  std::unique_ptr<Journal> journal;
+  master.epoch = EpochNow();
+  if (!options->journal.empty()) {
+    absl::StatusOr<std::unique_ptr<Journal>> opened =
+        Journal::Open(&loop, options->journal, master.epoch);
+    if (!opened.ok()) {
+      return Fail(Of("--journal", opened.status()), 1);
+    }
+    journal = *std::move(opened);
+    master.journal = journal.get();
+    master.epoch = journal->epoch();
+  }
   Daemon daemon(&loop, std::move(master), options->users);
+  const absl::StatusOr<size_t> jobs = daemon.TakeOver();
+  if (!jobs.ok()) {
+    return Fail(Of("--journal", jobs.status()), 1);
+  }
+  if (*jobs > 0) {
+    LogInfo(absl::StrCat(Plural(*jobs, "job goes", "jobs go"), " on from ", options->journal));
+  }
   const absl::StatusOr<uint16_t> port = daemon.Listen(options->listen);
   if (!port.ok()) {
-    return Fail(
-        absl::Status(port.status().code(), absl::StrCat("--listen: ", port.status().message())), 1);
+    return Fail(Of("--listen", port.status()), 1);
   }
   const size_t colon = options->listen.rfind(':');
   std::printf("muster-rendezvous %s listens on %s:%u%s\n", std::string(Version()).c_str(),

@@ -24,6 +24,9 @@ constexpr absl::Duration kStopTime =
     absl::Milliseconds(800);  // Stop's `done` comes within a second
 // A channel cannot be opened again, and the master may have a thousand to answer.
 constexpr absl::Duration kChannelTime = absl::Seconds(60);
+// Between tries to reach a master that comes back: its jobs run without it, for as long as leases
+// last.
+constexpr absl::Duration kReturnRetryMax = absl::Milliseconds(500);
 // Each call has at most 4 events under way, and there are at most a few calls: the present two and
 // dying ones.
 constexpr size_t kClientEventsMax = 1024;
@@ -326,8 +329,10 @@ void MasterClient::Impl::Down(const std::string& why) {
   }
   // Back-off doubles up to the maximum; jitter keeps a thousand agents from coming back together.
   const double factor = 0.5 + jitter_.Unit();
+  const bool returns = admitted_.has_value() && admitted_->journal;
   const absl::Duration wait =
-      std::min(options_.retry_max, options_.retry_min * (int64_t{1} << std::min(failures_, 16)));
+      std::min(returns ? std::min(kReturnRetryMax, options_.retry_max) : options_.retry_max,
+               options_.retry_min * (int64_t{1} << std::min(failures_, 16)));
   ++failures_;
   state_ = State::kWaiting;
   deadline_->StartAfter(wait * factor);

@@ -167,7 +167,6 @@ void Readmit(Machine& m, const JoinReceived& event, NodeId id, NodeState& node) 
   // A Join proves only that it can speak, not that it hears: it does not renew a live node.
   if (node.status != NodeStatus::kAlive) {
     node.status = NodeStatus::kAlive;
-    node.awaited = false;
     Watch(s, id, node, m.now + m.config.lease + m.config.lease_slack);
   }
   node.join = event.join;

@@ -183,6 +183,11 @@ NodeState* Sender(Machine& m, NodeId id, Incarnation incarnation) {
   return incarnation == it->second.incarnation ? &it->second : nullptr;  // I3
 }
 
+void NotAwaited(RoundState& s, NodeState& node) {
+  s.awaited -= node.awaited ? 1 : 0;
+  node.awaited = false;
+}
+
 std::string WhyExpired(const Machine& m, const NodeState& node) {
   if (node.awaited) {
     return absl::StrCat("it did not come back within ", ShortDuration(m.now - node.heard),
@@ -204,6 +209,7 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
   node.status = status;
   node.lost_why = why;
   --s.live;
+  NotAwaited(s, node);
   s.note_stale = true;
   UpdateReady(m, id, node);
   // One that was in no round and leaves has said why.
@@ -254,7 +260,13 @@ void OnBeat(Machine& m, const Beat& beat) {
   node->beat_seq_last = beat.seq;
   node->heard = node->last_sign = m.now;
   node->status = NodeStatus::kAlive;
-  node->awaited = false;
+  if (node->awaited) {
+    NotAwaited(m.state, *node);
+    if (m.state.awaited == 0) {
+      m.out.push_back(Tell{absl::StrCat("the nodes of round ", m.state.round.ToString(),
+                                        " are back: the job goes on")});
+    }
+  }
   Watch(m.state, beat.node, *node, m.now + m.config.lease + m.config.lease_slack);
   m.answering = beat.node;
   Absorb(m, beat.node, *node, beat);

@@ -175,6 +175,7 @@ void Resurrect(const RoundConfig& config, RoundState& s, absl::Time now) {
     node.status = NodeStatus::kSuspect;
     node.awaited = true;
     ++s.live;
+    ++s.awaited;
     Watch(s, id, node, now + SuspectTime(config));
     if (s.phase != JobPhase::kRunning || HasWorkers(node)) {
       s.pending.insert(id);

@@ -21,13 +21,43 @@ Job::Job(uv_loop_t* loop, RoundConfig config, std::function<void(RoundEffect)> e
   }
 }
 
+Job::Job(uv_loop_t* loop, RoundConfig config, RoundState state,
+         std::function<void(RoundEffect)> execute)
+    : Job(loop, std::move(config), std::move(execute)) {
+  state_ = std::move(state);
+  ended_ = state_.phase == JobPhase::kEnded;
+}
+
 void Job::Feed(RoundEvent event) {
   events_.push_back(std::move(event));
+  Run();
+}
+
+void Job::Durable() {
+  ++durable_;
+  Run();
+}
+
+void Job::Run() {
   if (busy_) {
     return;  // an effect's callback came back: after the effects at hand
   }
   busy_ = true;
-  while (!events_.empty()) {
+  while (true) {
+    const bool persist = !effects_.empty() && std::holds_alternative<Persist>(effects_.front());
+    if (!effects_.empty() && (!persist || durable_ > 0)) {
+      RoundEffect effect = std::move(effects_.front());
+      effects_.pop_front();
+      durable_ -= persist ? 1 : 0;
+      ended_ = ended_ || std::holds_alternative<JobEnded>(effect);
+      if (!persist) {
+        execute_(std::move(effect));
+      }
+      continue;
+    }
+    if (events_.empty()) {
+      break;
+    }
     const RoundEvent next = std::move(events_.front());
     events_.pop_front();
     for (RoundEffect& effect : Step(config_, state_, next, BootNow())) {
@@ -35,8 +65,10 @@ void Job::Feed(RoundEvent event) {
         timer_.StartAt(arm->at);
         continue;
       }
-      ended_ = ended_ || std::holds_alternative<JobEnded>(effect);
-      execute_(std::move(effect));
+      if (auto* record = std::get_if<Persist>(&effect)) {
+        execute_(std::exchange(*record, Persist()));
+      }
+      effects_.push_back(std::move(effect));
     }
   }
   busy_ = false;

@@ -1,4 +1,5 @@
-// One job: its round machine, its timer. Loop thread only.
+// One job: its round machine, its timer, and the effects that wait for the journal. Loop thread
+// only.
 #pragma once
 
 #include <uv.h>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "proto/wire/job_terms.h"
 #include "proto/wire/uv_handles.h"
 #include "rendezvous/core/round_machine.h"
 #include "rendezvous/core/types.h"
@@ -19,10 +21,16 @@ namespace muster {
 
 class Job {
  public:
-  // `execute` carries out one effect; it may feed events, which come after the effects at hand.
+  // `execute` carries out one effect; it may feed events, which come after the effects at hand. For
+  // a Persist it begins the writing, at once; what follows waits until Durable.
   Job(uv_loop_t* loop, RoundConfig config, std::function<void(RoundEffect)> execute);
+  // One that a master before has left.
+  Job(uv_loop_t* loop, RoundConfig config, RoundState state,
+      std::function<void(RoundEffect)> execute);
 
   void Feed(RoundEvent event);
+  // The earliest Persist that waits is on the disk, or there is no journal any more.
+  void Durable();
 
   const RoundConfig& config() const { return config_; }
   const RoundState& state() const { return state_; }
@@ -36,12 +44,19 @@ class Job {
   std::map<NodeId, uint64_t> links;
   std::map<NodeId, uint64_t> streams;
   absl::Time forget_at = absl::InfiniteFuture();  // a daemon's job that has ended
+  JobTerms terms;                                 // for the journal
+  uint64_t file = 0;                              // of the journal; 0 = nothing is written yet
+  bool journal_lost = false;
 
  private:
+  void Run();
+
   const RoundConfig config_;
   const std::function<void(RoundEffect)> execute_;
   RoundState state_;
   std::deque<RoundEvent> events_;
+  std::deque<RoundEffect> effects_;  // bounded by the journal's deadline
+  size_t durable_ = 0;               // of the Persists in effects_
   bool busy_ = false;
   bool ended_ = false;
   UvTimer timer_;

@@ -14,6 +14,7 @@
 
 #include "rendezvous/service/grpc_edge.h"
 #include "rendezvous/service/job.h"
+#include "rendezvous/service/journal.h"
 #include "rendezvous/service/listener.h"
 #include "rendezvous/service/master_server.h"
 #include "rendezvous/service/sessions.h"
@@ -38,6 +39,7 @@ class MasterServer::Impl {
   bool SendStdin(const std::string& job_id, StdinTo to, absl::string_view bytes, bool eof);
   bool SendWindow(const std::string& job_id, Rank rank, uint16_t rows, uint16_t columns);
   Job* FindJob(const std::string& job_id);
+  absl::StatusOr<size_t> TakeOver();
   void Shutdown(std::function<void()> done);
   void CheckThread() const;
 
@@ -68,12 +70,18 @@ class MasterServer::Impl {
 
   // Jobs
   Job* JobFor(const AttendSession& session, const Join& join, std::string* refusal);
-  void AddJob(const std::string& key, const RoundConfig& config);
+  void AddJob(const std::string& key, const RoundConfig& config, const JobTerms& terms);
+  RoundConfig ConfigFor(const std::string& job_id, const JobTerms& terms) const;
+  absl::Status TakeOverOne(Journal::Found found);
+  void Write(const std::string& key, const JournalRecord& record);
+  void Written(const std::string& key, uint64_t file, const absl::Status& status);
+  void RemoveFile(Job& job);
   void Execute(const std::string& job_id, RoundEffect effect);
   void Deliver(const std::string& job_id, ReplyId to, MasterMessage message);
   void Bind(Job& job, AttendSession& session, NodeId node, Incarnation incarnation);
   void FinishLink(Job& job, NodeId node, Incarnation incarnation);
   void CloseLinks(Job& job);
+  void ForgetLater(Job& job);
   void ForgetJobs();
   AttendSession* LinkOf(const Job& job, NodeId node);
 

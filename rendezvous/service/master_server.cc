@@ -85,6 +85,10 @@ const RoundState* MasterServer::FindJob(const std::string& job_id) const {
   const Job* job = impl_->FindJob(job_id);
   return job == nullptr ? nullptr : &job->state();
 }
+absl::StatusOr<size_t> MasterServer::TakeOver() {
+  impl_->CheckThread();
+  return impl_->TakeOver();
+}
 void MasterServer::Shutdown(std::function<void()> done) {
   impl_->CheckThread();
   impl_->Shutdown(std::move(done));
@@ -104,7 +108,7 @@ MasterServer::Impl::Impl(uv_loop_t* loop, MasterOptions options)
       sweep_(loop, [this] { SweepUnproved(); }),
       forget_(loop, [this] { ForgetJobs(); }) {
   if (!options_.many_jobs) {
-    AddJob(options_.job.job_id, options_.job);
+    AddJob(options_.job.job_id, options_.job, JobTerms());
   }
 }
 
@@ -139,13 +143,16 @@ void MasterServer::Impl::Post(const std::string& job_id, RoundEvent event) {
   }
 }
 
-void MasterServer::Impl::AddJob(const std::string& key, const RoundConfig& config) {
+void MasterServer::Impl::AddJob(const std::string& key, const RoundConfig& config,
+                                const JobTerms& terms) {
   if (Job* old = FindJob(key); old != nullptr) {
     CloseLinks(*old);
+    RemoveFile(*old);
     jobs_.erase(key);
   }
   const auto added = jobs_.try_emplace(
       key, loop_, config, [this, key](RoundEffect effect) { Execute(key, std::move(effect)); });
+  added.first->second.terms = terms;
   added.first->second.Feed(TimePassed{});  // arms the first timer: a job that nobody joins ends too
 }
 
@@ -179,9 +186,7 @@ Job* MasterServer::Impl::JobFor(const AttendSession& session, const Join& join,
                             " jobs at this master, the limit of a user: try again later");
     return nullptr;
   }
-  RoundConfig config = ConfigFromTerms(session.handshake.job_id, session.terms);
-  config.epoch = options_.epoch;
-  AddJob(session.job, config);
+  AddJob(session.job, ConfigFor(session.handshake.job_id, session.terms), session.terms);
   return FindJob(session.job);
 }
 
@@ -199,6 +204,8 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
       link->directive = std::move(send->directive);
       Pump(*link);
     }
+  } else if (const auto* persist = std::get_if<Persist>(&effect)) {
+    Write(job_id, persist->record);
   } else if (auto* drop = std::get_if<DropLink>(&effect)) {
     FinishLink(*job, drop->node, drop->incarnation);
   } else if (auto* tell = std::get_if<Tell>(&effect)) {
@@ -223,10 +230,7 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
     }
   } else if (std::holds_alternative<JobEnded>(effect)) {
     if (options_.many_jobs) {
-      job->forget_at = BootNow() + kEndedJobKept;
-      if (!forget_.active()) {  // ForgetJobs sets it again for those that end later
-        forget_.StartAfter(kEndedJobKept);
-      }
+      ForgetLater(*job);
     }
     if (options_.on_job_ended) {
       options_.on_job_ended(job_id, job->state().report);
@@ -296,12 +300,20 @@ void MasterServer::Impl::CloseLinks(Job& job) {
   }
 }
 
+void MasterServer::Impl::ForgetLater(Job& job) {
+  job.forget_at = BootNow() + kEndedJobKept;
+  if (!forget_.active()) {  // ForgetJobs sets it again for those that end later
+    forget_.StartAfter(kEndedJobKept);
+  }
+}
+
 void MasterServer::Impl::ForgetJobs() {
   const absl::Time now = BootNow();
   absl::Time next = absl::InfiniteFuture();
   for (auto it = jobs_.begin(); it != jobs_.end();) {
     if (it->second.forget_at <= now) {
       CloseLinks(it->second);
+      RemoveFile(it->second);
       it = jobs_.erase(it);
     } else {
       next = std::min(next, it->second.forget_at);

@@ -30,11 +30,16 @@
 
 namespace muster {
 
+class Journal;
+
 struct MasterOptions {
   std::vector<KnownUser> users;  // who may run jobs here; see SetUsers
   bool many_jobs = false;        // a daemon: jobs are made by the terms their first agent brings
   RoundConfig job;               // the one job, when not many_jobs
   uint32_t epoch = 1;            // many_jobs: of every job made here
+  // many_jobs: what is written to it outlives this master, and what it holds is taken over; null =
+  // jobs end with it. Outlives the server.
+  Journal* journal = nullptr;
 
   // All optional. `job_id`: of a user's job "USER/ID".
   std::function<void(const std::string& job_id, const std::string& text)> on_tell;
@@ -97,6 +102,10 @@ class MasterServer {
   // The size of the user's terminal, for the worker of this rank that has one. False as above.
   [[nodiscard]] bool SendWindow(const std::string& job_id, Rank rank, uint16_t rows,
                                 uint16_t columns);
+
+  // The jobs in the journal that this master goes on with. Once, before the first connection; then
+  // how many there are. Errors name the file: its records do not fit together.
+  absl::StatusOr<size_t> TakeOver();
 
   // Null for an unknown job. Valid until the next event.
   const RoundState* FindJob(const std::string& job_id) const;

@@ -1,0 +1,339 @@
+#include "rendezvous/service/journal_codec.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/build_info.h"
+#include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
+#include "proto/wire/convert.h"
+#include "proto/wire/field_checker.h"
+
+namespace muster {
+namespace {
+
+constexpr uint32_t kFormat = 1;
+constexpr size_t kNumberBytes = 4;
+constexpr size_t kFrameBytes = 3 * kNumberBytes;
+
+uint32_t Crc(absl::string_view bytes) {
+  return static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()),
+                                       static_cast<z_size_t>(bytes.size())));
+}
+
+void PutNumber(uint32_t value, std::string& out) {
+  for (size_t i = 0; i < kNumberBytes; ++i) {
+    out.push_back(static_cast<char>(value >> (8 * i)));
+  }
+}
+
+uint32_t NumberAt(absl::string_view bytes, size_t offset) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < kNumberBytes; ++i) {
+    value |= uint32_t{static_cast<unsigned char>(bytes[offset + i])} << (8 * i);
+  }
+  return value;
+}
+
+int64_t ToNanos(absl::Time time) { return absl::ToUnixNanos(time); }
+absl::Time ToTime(int64_t nanos) { return absl::FromUnixNanos(nanos); }
+
+template <typename Enum>
+uint32_t Choice(Enum value) {
+  return static_cast<uint32_t>(ChoiceToWire(value));
+}
+
+void SetNode(const DurableNode& node, v1::KeptNode* wire) {
+  wire->set_node(node.node.value);
+  wire->set_incarnation(node.incarnation.value);
+  *wire->mutable_join() = ToWire(node.join);
+  wire->set_store_port(node.store_port);
+  if (node.rank_kept.has_value()) {
+    wire->set_rank_kept(node.rank_kept->value);
+  }
+}
+
+absl::StatusOr<DurableNode> NodeOf(const v1::KeptNode& wire) {
+  FieldChecker check("node");
+  DurableNode node;
+  node.node.value = wire.node();
+  node.incarnation.value = wire.incarnation();
+  node.store_port = check.Port("store_port", wire.store_port());
+  if (wire.has_rank_kept()) {
+    node.rank_kept = NodeRank{check.Number("rank_kept", wire.rank_kept(), 0, kNodesMax - 1)};
+  }
+  RETURN_IF_ERROR(check.status());
+  ASSIGN_OR_RETURN(node.join, FromWire(wire.join()));
+  return node;
+}
+
+void SetRound(const DurableRound& round, v1::KeptRound* wire) {
+  wire->mutable_round()->set_epoch(round.round.epoch);
+  wire->mutable_round()->set_n(round.round.n);
+  for (const DurableNode& member : round.members) {
+    SetNode(member, wire->add_members());
+  }
+  for (const DurableNode& other : round.others) {
+    SetNode(other, wire->add_others());
+  }
+  wire->set_node_ids(round.node_ids);
+  wire->set_incarnations(round.incarnations);
+  for (const auto& [name, value] : round.agreed.options) {
+    v1::Option* option = wire->add_agreed();
+    option->set_name(name);
+    option->set_value(value);
+  }
+  wire->set_agreed_by(round.agreed.by);
+  wire->set_begun(ToNanos(round.begun));
+}
+
+absl::StatusOr<DurableRound> RoundOf(const v1::KeptRound& wire) {
+  DurableRound round;
+  round.round = {wire.round().epoch(), wire.round().n()};
+  for (const v1::KeptNode& member : wire.members()) {
+    ASSIGN_OR_RETURN(DurableNode node, NodeOf(member));
+    round.members.push_back(std::move(node));
+  }
+  for (const v1::KeptNode& other : wire.others()) {
+    ASSIGN_OR_RETURN(DurableNode node, NodeOf(other));
+    round.others.push_back(std::move(node));
+  }
+  round.node_ids = wire.node_ids();
+  round.incarnations = wire.incarnations();
+  for (const v1::Option& option : wire.agreed()) {
+    round.agreed.options.emplace_back(option.name(), option.value());
+  }
+  round.agreed.by = wire.agreed_by();
+  round.begun = ToTime(wire.begun());
+  return round;
+}
+
+void SetProgress(const DurableProgress& progress, v1::KeptProgress* wire) {
+  wire->set_phase(Choice(progress.phase));
+  wire->set_stop_reason(Choice(progress.stop_reason));
+  wire->set_stop_signal(progress.stop_signal);
+  wire->set_stop_grace(absl::ToInt64Nanoseconds(progress.stop_grace));
+  wire->set_stop_is_final(progress.stop_is_final);
+  wire->set_user_signo(progress.user_signo);
+  wire->set_lost_node(progress.lost_node);
+  wire->set_lost_headline(progress.lost_headline);
+  for (const SignalOrder& order : progress.signals) {
+    v1::SignalOrder* one = wire->add_signals();
+    one->set_seq(order.seq);
+    one->set_signo(order.signo);
+  }
+  wire->set_restarts(progress.restarts);
+  wire->set_regroupings(progress.regroupings);
+  wire->set_ended(progress.ended);
+  wire->set_exit_code(progress.exit_code);
+  wire->set_cause(Choice(progress.cause));
+  wire->set_headline(progress.headline);
+  wire->set_blamed_node(progress.blamed_node);
+  if (progress.first.has_value()) {
+    wire->set_first(progress.first->value);
+  }
+  for (const std::string& line : progress.history) {
+    wire->add_history(line);
+  }
+}
+
+absl::StatusOr<DurableProgress> ProgressOf(const v1::KeptProgress& wire) {
+  FieldChecker check("progress");
+  DurableProgress progress;
+  progress.phase = check.Choice("phase", wire.phase(), JobPhase::kEnded);
+  progress.stop_reason = check.Choice("stop_reason", wire.stop_reason(), StopReason::kGrowth);
+  progress.stop_signal = check.Signal("stop_signal", wire.stop_signal());
+  progress.stop_grace = check.Time("stop_grace", wire.stop_grace());
+  progress.stop_is_final = wire.stop_is_final();
+  progress.user_signo = check.Signal("user_signo", wire.user_signo());
+  progress.lost_node = wire.lost_node();
+  progress.lost_headline = wire.lost_headline();
+  for (const v1::SignalOrder& order : wire.signals()) {
+    progress.signals.push_back({order.seq(), check.Signal("signals.signo", order.signo())});
+  }
+  progress.restarts = check.Number("restarts", wire.restarts(), 0, kRestartsMax);
+  progress.regroupings = wire.regroupings();
+  progress.ended = wire.ended();
+  progress.exit_code = wire.exit_code();
+  progress.cause = check.Choice("cause", wire.cause(), CauseKind::kNeverFormed);
+  progress.headline = wire.headline();
+  progress.blamed_node = wire.blamed_node();
+  if (wire.has_first()) {
+    progress.first = Rank{check.Number("first", wire.first(), 0, kWorldSizeMax - 1)};
+  }
+  progress.history.assign(wire.history().begin(), wire.history().end());
+  RETURN_IF_ERROR(check.status());
+  return progress;
+}
+
+absl::StatusOr<JournalRecord> RecordOf(v1::JournalRecord&& wire) {
+  JournalRecord record;
+  record.at = ToTime(wire.at());
+  if (wire.has_round()) {
+    ASSIGN_OR_RETURN(record.round, RoundOf(wire.round()));
+  }
+  if (wire.has_exits()) {
+    v1::AgentFrame frame;
+    *frame.mutable_beat() = std::move(*wire.mutable_exits());
+    ASSIGN_OR_RETURN(AgentMessage beat, FromWire(frame));
+    record.exits = std::get<Beat>(std::move(beat));
+  }
+  for (const v1::KeptLoss& loss : wire.losses()) {
+    record.losses.push_back({{loss.node()}, loss.left(), loss.why()});
+  }
+  for (const v1::KeptLostNode& lost : wire.lost_nodes()) {
+    record.lost_nodes.push_back({lost.hostname(),
+                                 lost.headline(),
+                                 {lost.ranks().begin(), lost.ranks().end()},
+                                 ToTime(lost.last_sign())});
+  }
+  if (wire.has_progress()) {
+    ASSIGN_OR_RETURN(record.progress, ProgressOf(wire.progress()));
+  }
+  return record;
+}
+
+absl::StatusOr<JournalHeader> HeaderOf(const v1::JournalHeader& wire) {
+  if (wire.format() != kFormat || wire.build() != std::string(BuildName())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "muster ", wire.build(), " wrote it (format ", wire.format(), "), this is ", BuildName(),
+        " (format ", kFormat, "): start that one, or remove the file to give its job up"));
+  }
+  ASSIGN_OR_RETURN(JobTerms terms, FromWire(wire.terms()));
+  return JournalHeader{wire.key(), wire.job_id(), wire.clock(), std::move(terms)};
+}
+
+struct Frame {
+  absl::string_view payload;
+  bool whole = false;
+};
+
+// The frame at `offset`; not whole: it was never confirmed, and ends the file.
+absl::StatusOr<Frame> FrameAt(absl::string_view bytes, size_t offset) {
+  const absl::string_view rest = bytes.substr(offset);
+  if (rest.size() < kFrameBytes) {
+    return Frame();
+  }
+  const size_t size = NumberAt(rest, 0);
+  const bool lengths_hold =
+      NumberAt(rest, 2 * kNumberBytes) == Crc(rest.substr(0, 2 * kNumberBytes));
+  if (!lengths_hold && rest.find_first_not_of('\0') == absl::string_view::npos) {
+    return Frame();  // room that the file system had given, and nothing was written to
+  }
+  if (!lengths_hold || size > kJournalRecordBytesMax) {
+    return absl::DataLossError(absl::StrCat("damaged at byte ", offset));
+  }
+  if (size > rest.size() - kFrameBytes) {
+    return Frame();
+  }
+  const Frame frame{rest.substr(kFrameBytes, size), true};
+  if (NumberAt(rest, kNumberBytes) == Crc(frame.payload)) {
+    return frame;
+  }
+  return size == rest.size() - kFrameBytes
+             ? absl::StatusOr<Frame>(Frame())
+             : absl::DataLossError(absl::StrCat("damaged at byte ", offset));
+}
+
+template <typename Message>
+absl::StatusOr<Message> Parsed(absl::string_view payload, size_t offset) {
+  Message message;
+  if (!message.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    return absl::DataLossError(absl::StrCat("no record at byte ", offset));
+  }
+  return message;
+}
+
+absl::Status At(size_t offset, const absl::Status& status) {
+  return absl::DataLossError(absl::StrCat("at byte ", offset, ": ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FrameJournal(const std::string& payload) {
+  if (payload.size() > kJournalRecordBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a record of ", payload.size(), " bytes; the limit is ", kJournalRecordBytesMax));
+  }
+  std::string out;
+  PutNumber(static_cast<uint32_t>(payload.size()), out);
+  PutNumber(Crc(payload), out);
+  PutNumber(Crc(out), out);
+  out += payload;
+  return out;
+}
+
+absl::StatusOr<std::string> EncodeHeader(const JournalHeader& header) {
+  v1::JournalHeader wire;
+  wire.set_format(kFormat);
+  wire.set_build(std::string(BuildName()));
+  wire.set_clock(header.clock);
+  wire.set_key(header.key);
+  wire.set_job_id(header.job_id);
+  *wire.mutable_terms() = ToWire(header.terms);
+  return FrameJournal(wire.SerializeAsString());
+}
+
+absl::StatusOr<std::string> EncodeRecord(const JournalRecord& record) {
+  v1::JournalRecord wire;
+  wire.set_at(ToNanos(record.at));
+  if (record.round.has_value()) {
+    SetRound(*record.round, wire.mutable_round());
+  }
+  if (record.exits.has_value()) {
+    *wire.mutable_exits() = std::move(*ToWire(AgentMessage(*record.exits)).mutable_beat());
+  }
+  for (const DurableLoss& loss : record.losses) {
+    v1::KeptLoss* one = wire.add_losses();
+    one->set_node(loss.node.value);
+    one->set_left(loss.left);
+    one->set_why(loss.why);
+  }
+  for (const LostNode& lost : record.lost_nodes) {
+    v1::KeptLostNode* one = wire.add_lost_nodes();
+    one->set_hostname(lost.hostname);
+    one->set_headline(lost.headline);
+    one->mutable_ranks()->Assign(lost.ranks.begin(), lost.ranks.end());
+    one->set_last_sign(ToNanos(lost.last_sign));
+  }
+  if (record.progress.has_value()) {
+    SetProgress(*record.progress, wire.mutable_progress());
+  }
+  return FrameJournal(wire.SerializeAsString());
+}
+
+absl::StatusOr<JournalFile> DecodeJournal(absl::string_view bytes) {
+  JournalFile out;
+  bool has_header = false;
+  while (out.good_bytes < bytes.size()) {
+    const size_t offset = out.good_bytes;
+    ASSIGN_OR_RETURN(const Frame frame, FrameAt(bytes, offset));
+    if (!frame.whole) {
+      break;
+    }
+    if (!has_header) {
+      ASSIGN_OR_RETURN(const auto wire, Parsed<v1::JournalHeader>(frame.payload, offset));
+      ASSIGN_OR_RETURN(out.header, HeaderOf(wire));
+      has_header = true;
+    } else {
+      ASSIGN_OR_RETURN(auto wire, Parsed<v1::JournalRecord>(frame.payload, offset));
+      absl::StatusOr<JournalRecord> record = RecordOf(std::move(wire));
+      if (!record.ok()) {
+        return At(offset, record.status());
+      }
+      out.records.push_back(*std::move(record));
+    }
+    out.good_bytes += kFrameBytes + frame.payload.size();
+  }
+  if (out.records.empty()) {  // a file gets its name when these are on the disk
+    return absl::DataLossError(absl::StrCat("damaged at byte ", out.good_bytes));
+  }
+  return out;
+}
+
+}  // namespace muster

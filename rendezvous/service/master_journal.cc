@@ -1,0 +1,111 @@
+// What the jobs of this master leave in its journal, and what it finds there.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/check.h"
+#include "proto/base/clock.h"
+#include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
+#include "rendezvous/core/replay.h"
+#include "rendezvous/service/master_impl.h"
+
+namespace muster {
+
+RoundConfig MasterServer::Impl::ConfigFor(const std::string& job_id, const JobTerms& terms) const {
+  RoundConfig config = ConfigFromTerms(job_id, terms);
+  config.epoch = options_.epoch;
+  config.journal = options_.journal != nullptr;
+  config.lease = config.journal ? kLeaseWithJournal : config.lease;
+  return config;
+}
+
+absl::StatusOr<size_t> MasterServer::Impl::TakeOver() {
+  if (options_.journal == nullptr) {
+    return size_t{0};
+  }
+  for (Journal::Found& found : options_.journal->TakeFound()) {
+    RETURN_IF_ERROR(TakeOverOne(std::move(found)));
+  }
+  return jobs_.size();
+}
+
+absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
+  const JournalHeader& header = found.content.header;
+  const RoundConfig config = ConfigFor(header.job_id, header.terms);
+  const absl::Time now = BootNow();
+  // After a reboot the clock began anew: the job goes on where it was.
+  const absl::Duration shift =
+      found.same_clock ? absl::ZeroDuration() : now - found.content.records.back().at;
+  RoundState state;
+  for (const JournalRecord& record : found.content.records) {
+    const absl::Status replayed = Replay(config, state, record, shift);
+    if (!replayed.ok()) {
+      return absl::DataLossError(absl::StrCat(found.path, ": ", replayed.message(),
+                                              "; remove the file to give its job up"));
+    }
+  }
+  Resurrect(config, state, now);
+  const std::string key = header.key;
+  const auto added =
+      jobs_.try_emplace(key, loop_, config, std::move(state),
+                        [this, key](RoundEffect effect) { Execute(key, std::move(effect)); });
+  Job& job = added.first->second;
+  job.terms = header.terms;
+  job.file = found.file;
+  if (job.ended()) {
+    ForgetLater(job);
+  }
+  job.Feed(TimePassed{});
+  return absl::OkStatus();
+}
+
+void MasterServer::Impl::Write(const std::string& key, const JournalRecord& record) {
+  Job* job = FindJob(key);
+  if (job->journal_lost) {
+    return job->Durable();
+  }
+  const bool anew = job->file == 0 || record.round.has_value();
+  job->file = job->file == 0 ? options_.journal->NewFile() : job->file;
+  absl::StatusOr<std::string> bytes = EncodeRecord(record);
+  if (bytes.ok() && anew) {
+    absl::StatusOr<std::string> header =
+        EncodeHeader({key, job->config().job_id, options_.journal->clock(), job->terms});
+    bytes = header.ok() ? absl::StrCat(*header, *bytes) : header;
+  }
+  if (!bytes.ok()) {
+    return Written(key, job->file, bytes.status());
+  }
+  options_.journal->Write(job->file, anew, *std::move(bytes),
+                          [this, alive = std::weak_ptr<const bool>(alive_), key,
+                           file = job->file](const absl::Status& status) {
+                            if (!alive.expired()) {
+                              Written(key, file, status);
+                            }
+                          });
+}
+
+void MasterServer::Impl::Written(const std::string& key, uint64_t file,
+                                 const absl::Status& status) {
+  Job* job = FindJob(key);
+  if (job == nullptr || job->file != file || closing_) {
+    return;
+  }
+  if (!status.ok() && !job->journal_lost) {
+    job->journal_lost = true;
+    options_.journal->Remove(file);
+    if (options_.on_tell) {
+      options_.on_tell(
+          key, absl::StrCat("this job can no longer survive a master restart: ", status.message()));
+    }
+  }
+  job->Durable();
+}
+
+void MasterServer::Impl::RemoveFile(Job& job) {
+  if (job.file != 0 && !job.journal_lost) {
+    options_.journal->Remove(job.file);
+  }
+}
+
+}  // namespace muster

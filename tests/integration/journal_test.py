@@ -1,0 +1,196 @@
+"""A daemon with a journal is killed, and the next one goes on with its jobs."""
+
+import re
+import signal
+
+import pytest
+
+from harness import BIN, PATIENCE, sh, wait_for
+
+DAEMON = BIN / "muster-rendezvous"
+SECRET = "a secret of the tests, long enough\n"
+ENDPOINT = "10.77.0.1:29400"
+# Counts as long as it may; each step says who counts, and when.
+STEPS = """
+  trap 'exit 9' TERM; n=0
+  until [ -e {go} ]; do n=$((n + 1)); echo "step $n of $$ at $EPOCHREALTIME"; sleep 0.05; done"""
+
+
+class Site:
+    """The daemon on node0, and a job on the two others."""
+
+    def __init__(self, shells, folder):
+        self.shells, self.folder, self.journal, self.go = shells, folder, folder / "journal", folder / "go"
+        self.secret = folder / "secret"
+        self.secret.write_text(SECRET)
+        self.secret.chmod(0o600)
+
+    def words(self):
+        return ["--listen", ENDPOINT, "--secret-file", self.secret, "--journal", self.journal]
+
+    def serve(self):
+        daemon = self.shells[0].start(*self.words(), program=DAEMON)
+        daemon.expect(f"listens on {ENDPOINT}")
+        return daemon
+
+    def refused(self):
+        result = self.shells[0].run(*self.words(), program=DAEMON)
+        assert result.code == 1 and result.text == "", result
+        return result.errors
+
+    def job(self, script, *more):
+        words = ["--nnodes", "2", "--rdzv-endpoint", ENDPOINT, "--rdzv-id", "job", "--secret-file", self.secret]
+        script = script.replace("{go}", str(self.go))
+        return [self.shells[i + 1].start(*words, "--node-rank", str(i), *more, *sh(script)) for i in range(2)]
+
+    def file(self):
+        """The journal of the only job."""
+        (path,) = self.journal.glob("job-*")
+        return path
+
+
+@pytest.fixture
+def site(shells, scratch):
+    return Site(shells, scratch)
+
+
+def steps(result):
+    """(number, pid, time) of each step that a worker has counted."""
+    return [(int(n), int(pid), float(at)) for n, pid, at in re.findall(r"step (\d+) of (\d+) at ([\d.]+)", result.text)]
+
+
+def test_workers_do_not_notice_that_the_master_was_killed(site):
+    daemon = site.serve()
+    both = site.job(STEPS)
+    for job in both:
+        job.expect("step 5 ")
+    daemon.signal(signal.SIGKILL)
+    daemon.finish()
+    for job in both:  # a good deal longer than the 250 ms that a master without a journal has
+        job.expect("step ", count=60)
+    daemon = site.serve()
+    daemon.expect("1 job goes on from", stream="err")
+    daemon.expect("the nodes of round .* are back", stream="err")
+    site.go.touch()
+    for job in both:
+        result = job.finish()
+        assert result.code == 0, result
+        counted = steps(result)
+        assert [n for n, _, _ in counted] == list(range(1, len(counted) + 1))
+        assert len({pid for _, pid, _ in counted}) == 1
+    daemon.expect("job job ended with 0", stream="err")
+
+
+def test_what_ends_while_there_is_no_master_is_reported_once(site):
+    daemon = site.serve()
+    both = site.job(STEPS + "; [ $RANK = 0 ] || { echo ends; exit 7; }; until [ -e {go}2 ]; do sleep 0.05; done")
+    for job in both:
+        job.expect("step 5 ")
+    daemon.signal(signal.SIGKILL)
+    daemon.finish()
+    site.go.touch()
+    both[1].expect("ends")
+    daemon = site.serve()
+    results = [job.finish() for job in both]
+    assert [result.code for result in results] == [7, 7], results
+    assert "rank 1 on node2" in results[0].errors and "exit code 7" in results[0].errors, results[0]
+    daemon.expect("job job ended with 7: rank 1 on node2", stream="err")
+    daemon.signal(signal.SIGTERM)
+    assert daemon.finish().errors.count("job job ended") == 1
+    # Nothing of a job that has ended is told again.
+    daemon = site.serve()
+    daemon.signal(signal.SIGTERM)
+    assert "job job ended" not in daemon.finish().errors
+
+
+def test_a_restart_counts_on_with_the_next_master(site):
+    daemon = site.serve()
+    script = STEPS.replace("-e {go} ", "-e {go}.$TORCHELASTIC_RESTART_COUNT ") + "; [ $RANK = 0 ] || exit 3"
+    both = site.job("echo round $MUSTER_ROUND restart $TORCHELASTIC_RESTART_COUNT;" + script, "--max-restarts", "1")
+    rounds = []
+    for restart in range(2):
+        rounds += [both[0].expect(rf"round (\d+) restart {restart}")[0]]
+        both[1].expect(rf"restart {restart}")
+        daemon.signal(signal.SIGKILL)
+        daemon.finish()
+        daemon = site.serve()
+        daemon.expect("are back", stream="err")
+        site.go.with_suffix(f".{restart}").touch()
+    assert [job.finish().code for job in both] == [3, 3]
+    assert int(rounds[1]) >> 32 > int(rounds[0]) >> 32, rounds
+
+
+def test_a_master_that_has_lost_its_journal_refuses_and_starts_nothing_again(site):
+    daemon = site.serve()
+    both = site.job("echo begins;" + STEPS)
+    for job in both:
+        job.expect("step 5 ")
+    daemon.signal(signal.SIGKILL)
+    daemon.finish()
+    site.file().unlink()
+    site.serve()
+    for job in both:
+        result = job.finish()
+        assert result.code == 1 and "this master does not know round" in result.errors, result
+        assert result.text.count("begins") == 1
+
+
+def test_a_full_disk_is_said_once_and_the_job_goes_on(site):
+    bash = lambda script: site.shells[0].run("-c", script, program="/bin/bash")
+    assert bash(f"mkdir {site.journal} && mount -t tmpfs -o size=256k,mode=700 none {site.journal}").code == 0
+    try:
+        daemon = site.serve()
+        # Its last words are more than the last page of the file has room for.
+        both = site.job(STEPS + "; [ $RANK = 0 ] || { seq 5000 >&2; exit 0; }; until [ -e {go}2 ]; do sleep 0.05; done; exit 4")
+        for job in both:
+            job.expect("step 5 ")
+        assert "No space left" in bash(f"head -c 9M /dev/zero > {site.journal}/filler").errors
+        site.go.touch()
+        sentence = "job job: this job can no longer survive a master restart: .*No space left on device"
+        daemon.expect(sentence, stream="err")
+        site.go.with_name("go2").touch()
+        assert [job.finish().code for job in both] == [4, 4]
+        daemon.expect("job job ended with 4", stream="err")
+        daemon.signal(signal.SIGTERM)
+        assert daemon.finish().errors.count("no longer survive") == 1
+        assert bash(f"rm {site.journal}/filler; ls {site.journal}").text == "lock\n"
+    finally:
+        site.shells[0].abandon()
+        assert bash(f"umount {site.journal}").code == 0
+
+
+def test_two_daemons_do_not_share_a_journal(site):
+    site.serve()
+    assert re.search("--journal: .*journal is in use by another muster-rendezvous: end that one", site.refused())
+
+
+def test_what_is_damaged_or_of_another_build_is_named(site):
+    daemon = site.serve()
+    both = site.job(STEPS)
+    for job in both:
+        job.expect("step 5 ")
+    daemon.signal(signal.SIGKILL)
+    daemon.finish()
+    path = site.file()
+    good = path.read_bytes()
+    first = 12 + int.from_bytes(good[:4], "little")  # the header's frame
+    for at in (4, 20, first, first + 40):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :] + bytes(12))
+        errors = site.refused()
+        offset = 0 if at < first else first
+        assert f"{path}: damaged at byte {offset}; remove the file to give its job up" in errors, (at, errors)
+    path.write_bytes(good + good[first : first + 50])  # what a kill leaves of a record
+    daemon = site.serve()
+    daemon.expect("its last 50 bytes were not written to the end", stream="err")
+    daemon.expect("are back", stream="err")
+    assert path.read_bytes()[: len(good)] == good
+    site.go.touch()
+    assert [job.finish().code for job in both] == [0, 0]
+
+
+def test_the_folder_must_be_one(site):
+    site.journal.write_text("")
+    assert "--journal: " in site.refused()
+    site.journal.unlink()
+    result = site.shells[0].run("--journal", "", program=DAEMON)
+    assert result.code == 2 and "--journal: want a folder, got ''" in result.errors, result
