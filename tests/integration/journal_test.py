@@ -141,7 +141,7 @@ def test_a_full_disk_is_said_once_and_the_job_goes_on(site):
     try:
         daemon = site.serve()
         # Its last words are more than the last page of the file has room for.
-        both = site.job(STEPS + "; [ $RANK = 0 ] || { seq 5000 >&2; exit 0; }; until [ -e {go}2 ]; do sleep 0.05; done; exit 4")
+        both = site.job(STEPS + "; [ $RANK = 0 ] || { printf %09999d 0 >&2; exit 0; }; until [ -e {go}2 ]; do sleep 0.05; done; exit 4")
         for job in both:
             job.expect("step 5 ")
         assert "No space left" in bash(f"head -c 9M /dev/zero > {site.journal}/filler").errors
