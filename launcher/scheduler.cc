@@ -138,6 +138,9 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
       return TakeStepTask(*task, spec);
     }
     ASSIGN_OR_RETURN(spec.given_hosts, HostsOfScheduler(environment, read_file));
+    if (spec.given_hosts.has_value() && !spec.given_hosts->note.empty()) {
+      spec.notes.push_back(absl::StrCat(spec.given_hosts->job, ": ", spec.given_hosts->note));
+    }
   }
   return TakePod(spec, read_file, environment);
 }

@@ -23,7 +23,9 @@ struct GivenHosts {
   std::vector<HostEntry> hosts;  // in the scheduler's order; each with its slots
   std::string slots_are;         // "tasks", "GPUs", "CPUs"
   std::string here;              // the one that we are on; "" = none, or unknown
-  std::string gpus;              // of each, as srun wants it: "4", "a100:4"; "" = Slurm knows
+  std::string note;              // for the user, behind the job's name; "" = none
+  // Of a host, as srun wants it: "4", "a100:4"; "" or none = Slurm knows.
+  std::map<std::string, std::string> gpus;
   std::map<std::string, uint32_t> het_group;  // of a host, in a heterogeneous job; else empty
 };
 

@@ -88,11 +88,33 @@ void SetSlots(const std::vector<uint32_t>& slots, absl::string_view what, GivenH
   out.slots_are = std::string(what);
 }
 
+// Of each node, where the job has asked for GPUs in all (--gpus=8): which are the same on each, as
+// far as we are told, or no value.
+absl::StatusOr<std::optional<uint32_t>> ShareOfGpus(const Variables& environment,
+                                                    const Variables::value_type& all,
+                                                    size_t hosts) {
+  ASSIGN_OR_RETURN(const uint32_t gpus, Gpus(all));
+  const auto share = static_cast<uint32_t>(gpus / hosts);
+  const auto* here = First(environment, {"SLURM_GPUS_ON_NODE"});
+  ASSIGN_OR_RETURN(const uint32_t own, here == nullptr ? share : Gpus(*here));
+  return own == share && gpus % hosts == 0 ? std::optional<uint32_t>(share) : std::nullopt;
+}
+
+// "a100:" of "a100:4".
+std::string TypeOfGpus(const Variables::value_type& variable) {
+  return variable.second.substr(0, variable.second.rfind(':') + 1);
+}
+
 // What a step is to ask for. One of a task a node would get the GPUs of a single task where the job
-// has some for each. Uneven ones cannot be had in one step.
+// has some for each, and one on the first node where it has some in all. Uneven ones cannot be had.
 absl::StatusOr<std::string> GpusEach(const Variables& environment, size_t hosts) {
   if (const auto* each = First(environment, {"SLURM_GPUS_PER_NODE"})) {
     return each->second;
+  }
+  if (const auto* all = First(environment, {"SLURM_GPUS"})) {
+    ASSIGN_OR_RETURN(const std::optional<uint32_t> share, ShareOfGpus(environment, *all, hosts));
+    return share && !absl::StrContains(all->second, ',') ? absl::StrCat(TypeOfGpus(*all), *share)
+                                                         : "";
   }
   const auto* each = First(environment, {"SLURM_GPUS_PER_TASK"});
   const auto* tasks = First(environment, {"SLURM_TASKS_PER_NODE"});
@@ -104,8 +126,26 @@ absl::StatusOr<std::string> GpusEach(const Variables& environment, size_t hosts)
   if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) != counts.end()) {
     return "";
   }
-  const std::string type = each->second.substr(0, each->second.rfind(':') + 1);
-  return absl::StrCat(type, uint64_t{gpus} * counts.front());
+  return absl::StrCat(TypeOfGpus(*each), uint64_t{gpus} * counts.front());
+}
+
+// How many GPUs each node has for workers; 0 = none are known.
+absl::StatusOr<uint32_t> CountGpus(const Variables& environment, GivenHosts& out) {
+  if (const auto* each = First(environment, {"SLURM_GPUS_PER_NODE"})) {
+    return Gpus(*each);
+  }
+  const size_t hosts = out.hosts.size();
+  if (const auto* all = First(environment, {"SLURM_GPUS"})) {
+    ASSIGN_OR_RETURN(const std::optional<uint32_t> share, ShareOfGpus(environment, *all, hosts));
+    if (!share) {
+      out.note = absl::StrCat("its ", all->second, " GPUs are spread unevenly over ", hosts,
+                              " nodes, and Slurm gives a step one on each: ask for ",
+                              "--gpus-per-node=N in place of --gpus=", all->second);
+    }
+    return share.value_or(1);
+  }
+  const auto* here = First(environment, {"SLURM_GPUS_ON_NODE"});
+  return here == nullptr ? 0 : Gpus(*here);
 }
 
 // L2.
@@ -122,12 +162,10 @@ absl::Status CountSlots(const Variables& environment, bool step, GivenHosts& out
     SetSlots(slots, "tasks", out);
     return absl::OkStatus();
   }
-  if (const auto* gpus = First(environment, {"SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"})) {
-    ASSIGN_OR_RETURN(const uint32_t each, Gpus(*gpus));
-    if (each > 0) {
-      SetSlots(std::vector<uint32_t>(hosts, each), "GPUs", out);
-      return absl::OkStatus();
-    }
+  ASSIGN_OR_RETURN(const uint32_t gpus, CountGpus(environment, out));
+  if (gpus > 0) {
+    SetSlots(std::vector<uint32_t>(hosts, gpus), "GPUs", out);
+    return absl::OkStatus();
   }
   if (const auto* cpus = First(environment, {"SLURM_JOB_CPUS_PER_NODE"})) {
     ASSIGN_OR_RETURN(const std::vector<uint32_t> slots, NumberEach(*cpus, hosts));
@@ -247,6 +285,8 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfComponents(const Variables::val
     if (!one) {
       return NotSlurms(size, absl::StrCat("SLURM_JOB_NODELIST", suffix, " is not set"));
     }
+    out.gpus.insert(one->gpus.begin(), one->gpus.end());
+    out.note = one->note.empty() ? out.note : one->note;
     out.slots_are =
         group == 0 || out.slots_are == one->slots_are ? one->slots_are : "tasks, GPUs or CPUs";
     for (const HostEntry& host : one->hosts) {
@@ -325,7 +365,10 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
   }
   RETURN_IF_ERROR(CountSlots(environment, place->step, out));
   if (!place->step) {
-    ASSIGN_OR_RETURN(out.gpus, GpusEach(environment, out.hosts.size()));
+    ASSIGN_OR_RETURN(const std::string gpus, GpusEach(environment, out.hosts.size()));
+    for (const std::string& name : names) {
+      out.gpus.emplace(name, gpus);
+    }
   }
   return std::optional<GivenHosts>(std::move(out));
 }
@@ -346,8 +389,9 @@ std::vector<std::string> SrunOptions(const GivenHosts& job, const std::vector<st
       "--no-kill",  // an agent's end is not the others'
       "--export=ALL",
       "--job-name=muster"};
-  if (!job.gpus.empty()) {
-    out.push_back(absl::StrCat("--gpus-per-node=", job.gpus));
+  const auto gpus = job.gpus.find(hosts.front());
+  if (gpus != job.gpus.end() && !gpus->second.empty()) {
+    out.push_back(absl::StrCat("--gpus-per-node=", gpus->second));
   }
   if (const auto group = job.het_group.find(hosts.front()); group != job.het_group.end()) {
     out.push_back(absl::StrCat("--het-group=", group->second));

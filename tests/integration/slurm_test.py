@@ -171,6 +171,31 @@ def test_workers_follow_the_gpus_and_see_those_that_slurm_gives(slurm, options):
     assert found[2].endswith("step 0,1") and found[3].endswith("step 0,1"), text
 
 
+SHOW_GPUS = "echo $RANK/$WORLD_SIZE on $(hostname) gpus $CUDA_VISIBLE_DEVICES"
+
+
+def test_gpus_that_a_job_has_in_all_are_each_node_s_share(slurm):
+    """Slurm would give a step one of the first node's. A job of one command and one of salloc's shell."""
+    text = slurm.run(f"exec {LAUNCH} bash -c '{SHOW_GPUS}'", "-N2", "-w", "node0,node1", "--gpus=8")
+    want = {rank: f"/8 on node{rank // 4} gpus 0,1,2,3" for rank in range(8)}
+    assert ranks(text) == want and "as many as its GPUs" in text, text
+    assert ranks(slurm.alloc(f"{LAUNCH} bash -c '{SHOW_GPUS}'", "-N2", "-w", "node0,node1", "--gpus=8").text)[7] == want[7]
+
+
+def test_gpus_that_are_spread_unevenly_are_said(slurm):
+    text = slurm.run(f"exec {LAUNCH} bash -c '{SHOW_GPUS}'", "-N2", "-w", "node0,node1", "--gpus=3")
+    assert ranks(text) == {rank: f"/2 on node{rank} gpus 0" for rank in range(2)}, text
+    assert re.search(r"muster: Slurm job \d+: its 3 GPUs are spread unevenly over 2 nodes", text), text
+    assert "--gpus-per-node=N in place of --gpus=3" in text, text
+
+
+def test_components_have_gpus_of_their_own(slurm):
+    options = ["-N1", "-n2", "--gpus-per-task=1", "-w", "node0", ":", "-N2", "--gpus=8", "-w", "node1,node2"]
+    text = slurm.run(f"exec {LAUNCH} bash -c '{SHOW_GPUS}'", *options)
+    first = {rank: "/10 on node0 gpus 0,1" for rank in range(2)}
+    assert ranks(text) == {**first, **{2 + i: f"/10 on node{1 + i // 4} gpus 0,1,2,3" for i in range(8)}}, text
+
+
 def test_a_step_s_tasks_follow_the_gpus_of_their_nodes(slurm):
     result = slurm.alloc(f"srun --ntasks-per-node=1 {LAUNCH} bash -c 'echo $RANK/$WORLD_SIZE on $CUDA_VISIBLE_DEVICES'", "-N2", "--gres=gpu:3")
     assert ranks(result.text) == {rank: "/6 on 0,1,2" for rank in range(6)}, result

@@ -283,10 +283,11 @@ struct Asked {
 class SlurmGpus : public testing::TestWithParam<Asked> {};
 
 TEST_P(SlurmGpus, AreAskedForTheStepToo) {
-  const auto given = HostsOfSlurm(
+  auto given = HostsOfSlurm(
       Env(absl::StrCat("SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a,b ", GetParam().environment)));
   ASSERT_TRUE(given.ok()) << given.status();
-  EXPECT_EQ((*given)->gpus, GetParam().gpus);
+  EXPECT_EQ((*given)->gpus["a"], GetParam().gpus);
+  EXPECT_EQ((*given)->gpus["b"], GetParam().gpus);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -294,6 +295,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Asked{"SLURM_TASKS_PER_NODE=1(x2)", ""},
                     Asked{"SLURM_GPUS_PER_NODE=a100:4", "a100:4"},
                     Asked{"SLURM_GPUS_ON_NODE=2", ""},  // --gres: a step has them all
+                    Asked{"SLURM_GPUS=8 SLURM_GPUS_ON_NODE=4", "4"},
+                    Asked{"SLURM_GPUS=a100:8", "a100:4"},  // behind salloc
+                    Asked{"SLURM_GPUS=3 SLURM_GPUS_ON_NODE=2", ""},
+                    Asked{"SLURM_GPUS=4 SLURM_GPUS_ON_NODE=3", ""}, Asked{"SLURM_GPUS=3", ""},
+                    Asked{"SLURM_GPUS=a:2,b:2 SLURM_GPUS_ON_NODE=2", ""},
                     Asked{"SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=3(x2)", "3"},
                     Asked{"SLURM_GPUS_PER_TASK=a100:2 SLURM_TASKS_PER_NODE=3(x2)", "a100:6"},
                     Asked{"SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=3,1", ""},
@@ -303,8 +309,33 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Slurm, TheStepAsksForTheGpusOfANode) {
   GivenHosts given;
-  given.gpus = "a100:2";
+  given.gpus = {{"a", "a100:2"}};
   EXPECT_THAT(SrunOptions(given, {"a"}), testing::Contains("--gpus-per-node=a100:2"));
+}
+
+TEST(Slurm, AComponentAsksForItsOwnGpus) {
+  const auto given =
+      HostsOfSlurm(Env("SLURM_JOB_ID=3 SLURM_HET_SIZE=3 SLURM_GPUS_ON_NODE=2 "
+                       "SLURM_JOB_NODELIST_HET_GROUP_0=a SLURM_GPUS_PER_TASK_HET_GROUP_0=1 "
+                       "SLURM_NTASKS_HET_GROUP_0=2 SLURM_TASKS_PER_NODE_HET_GROUP_0=2 "
+                       "SLURM_JOB_NODELIST_HET_GROUP_1=b,c SLURM_GPUS_HET_GROUP_1=8 "
+                       "SLURM_JOB_NODELIST_HET_GROUP_2=d SLURM_JOB_CPUS_PER_NODE_HET_GROUP_2=5"));
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(Describe(**given), "a:2 b:4 c:4 d:5 (tasks, GPUs or CPUs)");
+  EXPECT_THAT(SrunOptions(**given, {"a"}), testing::Contains("--gpus-per-node=2"));
+  EXPECT_THAT(SrunOptions(**given, {"b", "c"}), testing::Contains("--gpus-per-node=4"));
+  EXPECT_THAT(SrunOptions(**given, {"d"}),
+              testing::Not(testing::Contains(testing::StartsWith("--gpus-per-node"))));
+}
+
+TEST(Slurm, GpusThatAreSpreadUnevenlyAreOneForEachNodeAndSaid) {
+  const auto given =
+      HostsOfSlurm(Env("SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a,b SLURM_GPUS=3 SLURM_GPUS_ON_NODE=2"));
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(Describe(**given), "a:1 b:1 (GPUs)");
+  EXPECT_THAT((*given)->note, HasSubstr("its 3 GPUs are spread unevenly over 2 "
+                                        "nodes"));
+  EXPECT_THAT((*given)->note, HasSubstr("--gpus-per-node=N in place of --gpus=3"));
 }
 
 TEST(Slurm, SrunSaysWhoseAgentsHaveFailed) {
