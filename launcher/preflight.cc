@@ -1,6 +1,7 @@
 #include "launcher/preflight.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "launcher/options.h"
 #include "proto/base/text.h"
 
@@ -21,18 +22,27 @@ bool PreflightWanted(const JobSpec& spec) {
   return spec.way == StartWay::kHosts && spec.nodes.size() > 1 && !spec.no_preflight;
 }
 
-std::string DoctorLine(const JobSpec& spec) {
-  std::string out = absl::StrCat(ShellQuote(spec.launch_path), " doctor");
+std::vector<std::string> DoctorWords(const JobSpec& spec) {
+  std::vector<std::string> out = {spec.launch_path, "doctor"};
   for (const OptionId id : kOfNodes) {
     if (!spec.Has(id)) {
       continue;
     }
     for (const std::string& value : ValuesOf(spec, id)) {
-      absl::StrAppend(&out, " ", OptionName(id), id == OptionId::kSshArgs ? "=" : " ",
-                      ShellQuote(value));
+      if (id == OptionId::kSshArgs) {  // which may begin with a dash
+        out.push_back(absl::StrCat(OptionName(id), "=", value));
+      } else {
+        out.insert(out.end(), {std::string(OptionName(id)), value});
+      }
     }
   }
   return out;
+}
+
+std::string DoctorLine(const JobSpec& spec) {
+  return absl::StrJoin(DoctorWords(spec), " ", [](std::string* out, const std::string& word) {
+    out->append(ShellQuote(word));
+  });
 }
 
 std::vector<std::string> PreflightLines(

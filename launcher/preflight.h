@@ -13,7 +13,8 @@ namespace muster {
 // Whether the agents are to look at their nodes: several machines, and not --no-preflight.
 bool PreflightWanted(const JobSpec& spec);
 
-// The line to type for all that can be said of the nodes of this job.
+// The command for all that can be said of the nodes of this job, and as a line to type.
+std::vector<std::string> DoctorWords(const JobSpec& spec);
 std::string DoctorLine(const JobSpec& spec);
 
 // A line for each thing that agents found wrong with their nodes, in the order of `doubts` (the

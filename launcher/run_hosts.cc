@@ -20,6 +20,7 @@
 #include "agent/io/thread.h"
 #include "agent/io/worker_limits.h"
 #include "launcher/display.h"
+#include "launcher/failed_start.h"
 #include "launcher/first_node.h"
 #include "launcher/job_run.h"
 #include "launcher/job_secret.h"
@@ -116,7 +117,7 @@ class HostsJob {
     const int code = ShowReport(spec_, spec_.plan.job_id,
                                 display_.nobody_reads() ? NobodyRead(report_) : report_);
     if (report_.cause == CauseKind::kNeverFormed && PreflightWanted(spec_)) {
-      LogInfo(absl::StrCat("what is wrong with the nodes: ", DoctorLine(spec_)));
+      ExamineNodes(spec_);
     }
     return code;
   }

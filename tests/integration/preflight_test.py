@@ -1,6 +1,8 @@
-"""What launch says of the nodes beside a start over several hosts, and where it points when that fails."""
+"""What launch says of the nodes beside a start over several hosts, and what it finds when that fails."""
 
+import re
 import shlex
+import signal
 
 import pytest
 
@@ -46,15 +48,39 @@ def test_proxies_of_the_login_and_of_the_job(node0):
     assert not node0.run(*HOSTS, "-x", "https_proxy=http://p:3128", "-x", "no_proxy=*", "true").errors
 
 
-def test_a_start_that_fails_points_to_the_doctor(lab, node0, doubtful):
+@pytest.fixture
+def refusing(lab):
+    """ssh to node2 is refused."""
     lab[2].ssh_fault("refuse")
+    yield
+    lab[2].ssh_fault("ok")
+
+
+BAD_NAME = "BAD   names          node1: its own name"
+
+
+def test_a_start_that_fails_shows_what_the_doctor_finds(node0, doubtful, refusing):
+    result = node0.run(*HOSTS, "true")
+    said, line, table = result.errors.partition("muster: what is wrong with the nodes: ")
+    assert result.code == 1 and not result.text and "its own name node1 is 127.0.1.1" in said, result
+    typed, _, table = table.partition("\n")
+    assert shlex.split(typed) == [str(LAUNCH), "doctor", "--hosts", "node0,node1,node2"], result
+    assert BAD_NAME in table and re.search("^BAD   start +node2: .*refused", table, re.M), result
+    assert re.fullmatch(r"\d+ faults, \d+ warnings", table.splitlines()[-1]), result
+
+
+@pytest.mark.parametrize("words", [["--no-preflight"], ["--quiet"]])
+def test_a_start_that_fails_without_the_doctor(node0, doubtful, refusing, words):
+    result = node0.run(*HOSTS, *words, "true")
+    assert result.code == 1 and "doctor" not in result.errors and BAD_NAME not in result.errors, result
+
+
+def test_a_signal_ends_the_doctor(node0, refusing, lab):
+    lab[1].ssh_fault("hang")
     try:
-        result = node0.run(*HOSTS, "true")
+        job = node0.start(*HOSTS, "true")
+        job.expect("what is wrong with the nodes", stream="err")
+        job.signal(signal.SIGINT)
+        assert job.finish().code == 1
     finally:
-        lab[2].ssh_fault("ok")
-    lines = result.errors.splitlines()
-    assert result.code == 1 and any("its own name node1 is 127.0.1.1" in line for line in lines), result
-    words = shlex.split(lines[-1].partition("what is wrong with the nodes: ")[2])
-    assert words == [str(LAUNCH), "doctor", "--hosts", "node0,node1,node2"], result
-    found = node0.run(*words[1:])
-    assert found.code == 1 and "BAD   names          node1: its own name" in found.text, found
+        lab[1].ssh_fault("ok")

@@ -25,6 +25,8 @@ TEST(Preflight, TheLineToType) {
             "launch doctor --hosts a:4,b:4 --iface ib0 --ssh-args=-v");
   EXPECT_EQ(DoctorLine(SpecOf("-H a,b -H c,d --exclude d --nnodes 2 p")),
             "launch doctor --hosts a,b --hosts c,d --exclude d --nnodes 2");
+  EXPECT_THAT(DoctorWords(Ok({"--hosts", "a,b", "--ssh-args", "-p 22 -v", "p"})),
+              ElementsAre("launch", "doctor", "--hosts", "a,b", "--ssh-args=-p 22 -v"));
   JobSpec spec = SpecOf("-f f p", "a\nb\n");
   spec.launch_path = "/opt/my launch";
   EXPECT_EQ(DoctorLine(spec), "'/opt/my launch' doctor --hostfile f");
