@@ -150,6 +150,9 @@ std::string ReportText(const JobReport& report, const std::string& job_id) {
   if (!stopped.empty()) {
     absl::StrAppend(&out, "  stopped because of that: ", stopped, "\n");
   }
+  if (!report.no_restart.empty()) {
+    absl::StrAppend(&out, "  not started again: ", report.no_restart, "\n");
+  }
   if (report.requeued > 0) {
     absl::StrAppend(&out, "  before: Slurm has restarted this job ",
                     Plural(report.requeued, "time", "times"), "\n");
@@ -186,12 +189,13 @@ std::string StateText(const JobReport& report) {
 
 std::string ReportJson(const JobReport& report, const std::string& job_id) {
   nlohmann::json out = {
-      {"format", "muster-report-1"},           {"job_id", job_id},
-      {"exit_code", report.exit_code},         {"cause", CauseName(report.cause)},
-      {"headline", report.headline},           {"lost_node", report.lost_node},
-      {"restarts", report.restarts},           {"history", report.history},
-      {"requeued", report.requeued},           {"exits", nlohmann::json::array()},
-      {"lost_nodes", nlohmann::json::array()},
+      {"format", "muster-report-1"},         {"job_id", job_id},
+      {"exit_code", report.exit_code},       {"cause", CauseName(report.cause)},
+      {"headline", report.headline},         {"lost_node", report.lost_node},
+      {"restarts", report.restarts},         {"history", report.history},
+      {"no_restart", report.no_restart},     {"restarts_used", report.restarts_used},
+      {"restarts_max", report.restarts_max}, {"requeued", report.requeued},
+      {"exits", nlohmann::json::array()},    {"lost_nodes", nlohmann::json::array()},
   };
   if (report.first.has_value()) {
     out["first"] = ExitJson(*report.first);

@@ -33,6 +33,10 @@ enum class Mutation : uint8_t {
   kRoundNotKept,        // the journal never hears of a round that follows another
   kReplayKeepsNoExits,  // exits are told a second time to the next master
   kLowerEpochBelieved,  // A5: a master that another has replaced still counts
+  kOwnBudgetForgotten,  // I4: restarts of a rank or a node are not counted
+  kFreeCharged,         // ... and what is free of charge is
+  kBackoffSkipped,      // every restart is at once
+  kSetAsideChosen,      // a node that is set aside is taken though the others are enough
   kLast,
 };
 

@@ -3,6 +3,7 @@
 
 #include "proto/base/mutation.h"
 #include "rendezvous/core/machine.h"
+#include "rendezvous/core/why_waiting.h"
 
 namespace muster {
 namespace {
@@ -81,7 +82,8 @@ void FillWanted(Machine& m, const NodeState& node, Directive& d) {
     d.grace = m.config.restart_grace;
   } else {
     d.wanted = Wanted::kWait;
-    d.note = WaitingNote(m);
+    d.note =
+        IsSetAside(s, d.node, m.now) ? WhySetAside(s.set_aside.at(d.node), m.now) : WaitingNote(m);
   }
 }
 

@@ -14,20 +14,21 @@
 namespace muster {
 namespace {
 
-constexpr size_t kHistoryMax = 16;  // the reasons of earlier rounds, in a report on one page
 // Lines about failures while the round goes on; the report names all.
 constexpr uint32_t kFailuresToldMax = 16;
 
-bool RestartsLeft(const Machine& m) {
-  return m.config.restart != RestartMode::kNever && m.state.report.restarts < m.config.restarts_max;
-}
-
-bool MayRestart(const Machine& m) { return RestartsLeft(m) && m.state.live >= m.config.nodes_min; }
+// What is known of the restart when a stop begins.
+enum class Outlook : uint8_t {
+  kRestart,    // one follows
+  kNoRestart,  // none does, unless another first cause comes up
+  kFinal,
+};
 
 struct Cause {
   CauseKind kind = CauseKind::kNone;
   int32_t exit_code = 1;
   std::string headline;
+  Failure failure;  // kWorker, kNodeLost
 };
 
 std::string LossSentence(const NodeState& node) {
@@ -48,40 +49,67 @@ std::optional<LostNode> LostWith(const RoundState& s, Rank rank) {
     const NodeState& node = s.nodes.at(member.node);
     const bool lost = node.incarnation != member.incarnation || !node.IsLive();
     if (lost && member.Runs(rank)) {
-      return LostNode{node.join.hostname, LossSentence(node), {}, node.last_sign};
+      return LostNode{node.join.hostname, LossSentence(node), {}, node.last_sign, member.node};
     }
   }
   return std::nullopt;
 }
 
-// This failure, or what it follows.
-Cause NameWorker(RoundState& s, const ExitRecord& failure) {
+// What a failure follows: another worker's, or the loss of a node.
+struct Root {
+  const ExitRecord* worker = nullptr;
+  std::optional<LostNode> lost;
+};
+
+Root FindRoot(const RoundState& s, const ExitRecord& failure) {
   const ExitRecord& root = RootOf(s.report.exits, failure);
   if (root.exit.because_of.has_value()) {
     if (std::optional<LostNode> lost = LostWith(s, *root.exit.because_of); lost.has_value()) {
-      s.report.lost_node = std::move(lost->hostname);
-      return {CauseKind::kNodeLost, 1, std::move(lost->headline)};
+      return {nullptr, std::move(lost)};
     }
   }
-  s.report.first = root;
-  return {CauseKind::kWorker, root.exit.ExitCode(), ExitSentence(root)};
+  return {&root, std::nullopt};
+}
+
+// This failure, or what it follows.
+Cause NameWorker(RoundState& s, const ExitRecord& failure) {
+  Root root = FindRoot(s, failure);
+  if (root.lost.has_value()) {
+    s.report.lost_node = std::move(root.lost->hostname);
+    return {CauseKind::kNodeLost, 1, std::move(root.lost->headline), {root.lost->node}};
+  }
+  s.report.first = *root.worker;
+  const ExitRecord& first = *s.report.first;
+  return {CauseKind::kWorker, first.exit.ExitCode(), ExitSentence(first), {first.node, &first}};
+}
+
+// As far as it is known while workers may still fail.
+Failure PresentFailure(const RoundState& s) {
+  const ExitRecord* first = FirstCause(s.report.exits);
+  if (first == nullptr) {
+    return {};
+  }
+  const Root root = FindRoot(s, *first);
+  return root.lost.has_value() ? Failure{root.lost->node} : Failure{root.worker->node, root.worker};
 }
 
 Cause NameCause(RoundState& s) {
   if (s.stop_reason == StopReason::kUser) {
-    return {CauseKind::kUser, 128 + s.user_signo,
-            absl::StrCat("stopped by the user (", SignalName(s.user_signo), ")")};
+    return {CauseKind::kUser,
+            128 + s.user_signo,
+            absl::StrCat("stopped by the user (", SignalName(s.user_signo), ")"),
+            {}};
   }
   if (s.stop_reason == StopReason::kTimeout) {
-    return {CauseKind::kTimeout, 124, s.lost_headline};
+    return {CauseKind::kTimeout, 124, s.lost_headline, {}};
   }
   if (s.stop_reason == StopReason::kGrowth) {
-    return {CauseKind::kNone, 0, s.lost_headline};
+    return {CauseKind::kNone, 0, s.lost_headline, {}};
   }
   const ExitRecord* first = FirstCause(s.report.exits);
   if (s.stop_reason == StopReason::kNode || first == nullptr) {
     s.report.lost_node = s.lost_node;
-    return {CauseKind::kNodeLost, 1, s.lost_headline};
+    return {CauseKind::kNodeLost, 1, s.lost_headline, {s.lost_id}};
   }
   return NameWorker(s, *first);
 }
@@ -95,10 +123,10 @@ Cause NameFirstFailure(RoundState& s) {
       [](const LostNode& one, const LostNode& other) { return one.last_sign < other.last_sign; });
   if (node != lost.end() && (worker == nullptr || node->last_sign < worker->seen)) {
     s.report.lost_node = node->hostname;
-    return {CauseKind::kNodeLost, 1, node->headline};
+    return {CauseKind::kNodeLost, 1, node->headline, {node->node}};
   }
   if (worker == nullptr) {
-    return {CauseKind::kNone, 0, ""};
+    return {CauseKind::kNone, 0, "", {}};
   }
   return NameWorker(s, *worker);
 }
@@ -121,21 +149,45 @@ bool FailedBefore(const RoundState& s) {
 }
 
 // The round that follows is for other nodes, not for a failure.
-bool IsRegrouping(const Machine& m, const Cause& cause) {
+bool IsRegrouping(const Machine& m, const Cause& cause, const Verdict& verdict) {
   const RoundState& s = m.state;
-  const bool moved =
-      s.stop_reason == StopReason::kGrowth || (cause.kind == CauseKind::kNodeLost && NodesMayGo(m));
+  const bool moved = s.stop_reason == StopReason::kGrowth ||
+                     (cause.kind == CauseKind::kNodeLost && NodesMayGo(m) && verdict.rule.empty());
   return moved && s.live >= m.config.nodes_min && !Mutated(Mutation::kRegroupingCounted);
 }
 
-std::string WhatFollows(const Machine& m, bool regroups) {
-  if (m.state.stop_reason == StopReason::kGrowth) {
-    return "; a new round starts";
+void Regroup(Machine& m, const Cause& cause, const Verdict& verdict) {
+  RoundState& s = m.state;
+  ++s.report.regroupings;
+  if (s.stop_reason == StopReason::kGrowth) {
+    return TellNext(m, absl::StrCat(cause.headline, "; a new round starts"));
   }
-  const JobReport& report = m.state.report;
-  const uint32_t nodes = std::min(m.state.live, m.config.nodes_max);
-  return regroups ? absl::StrCat("; a round of ", Plural(nodes, "node", "nodes"), " follows")
-                  : absl::StrCat("; restart ", report.restarts, " of ", m.config.restarts_max);
+  const uint32_t nodes = std::min(s.live, m.config.nodes_max);
+  TellNext(m, absl::StrCat(cause.headline, "; a round of ", Plural(nodes, "node", "nodes"),
+                           " follows", NoteFailure(m, cause.failure, verdict)));
+}
+
+bool MayRestart(const Machine& m, const Failure& failure) {
+  return m.state.live >= m.config.nodes_min && Judge(m.config, m.state, failure).why_not.empty();
+}
+
+Outlook OutlookAfter(const Machine& m, const Failure& failure) {
+  return !MayEverRestart(m.config, m.state)                  ? Outlook::kFinal
+         : Judge(m.config, m.state, failure).why_not.empty() ? Outlook::kRestart
+                                                             : Outlook::kNoRestart;
+}
+
+// For the report of a job that could have been started again; else "".
+std::string WhyNoRestart(const Machine& m, const Cause& cause, const Verdict& verdict) {
+  const bool failed = cause.kind == CauseKind::kWorker || cause.kind == CauseKind::kNodeLost;
+  const bool wanted = m.config.restarts_max > 0 || !m.config.rules.on_exit.empty();
+  if (!failed || !wanted || AnySpawnFailed(m.state)) {
+    return "";
+  }
+  return !verdict.why_not.empty() || EnoughMayCome(m)
+             ? verdict.why_not
+             : absl::StrCat(Plural(m.state.live, "node is", "nodes are"), " left, the job needs ",
+                            m.config.nodes_min);
 }
 
 // Every member has reported everything, or is lost.
@@ -144,21 +196,21 @@ void Settle(Machine& m) {
   if (s.stop_reason == StopReason::kGrowth && FailedBefore(s)) {
     s.stop_reason = StopReason::kWorker;
   }
+  s.lived = s.stop_began - s.round_began;
   Cause cause = NameCause(s);
+  const Verdict verdict = Judge(m.config, s, cause.failure);
   const bool all_done = s.stop_reason == StopReason::kGrowth && s.finished == s.world_size;
-  const bool regroups = IsRegrouping(m, cause);
-  const bool restarts = RestartsLeft(m) && EnoughMayCome(m);
+  const bool regroups = IsRegrouping(m, cause, verdict);
+  const bool restarts = verdict.why_not.empty() && EnoughMayCome(m);
   if (s.stop_is_final || all_done || !(regroups || restarts) || AnySpawnFailed(s)) {
+    s.report.no_restart = WhyNoRestart(m, cause, verdict);
     return EndJob(m, cause.exit_code, cause.kind, all_done ? "" : std::move(cause.headline));
   }
-  s.report.regroupings += regroups ? 1 : 0;
-  s.report.restarts += regroups || Mutated(Mutation::kRestartNotCounted) ? 0 : 1;
-  std::vector<std::string>& history = s.report.history;
-  history.push_back(absl::StrCat("round ", s.round.ToString(), ": ", cause.headline));
-  if (history.size() > kHistoryMax) {
-    history.erase(history.begin());
+  if (regroups) {
+    Regroup(m, cause, verdict);
+  } else {
+    CountRestart(m, cause.failure, verdict, cause.headline);
   }
-  m.out.push_back(Tell{absl::StrCat(cause.headline, WhatFollows(m, regroups))});
   s.report.lost_node.clear();
   BeginGathering(m, /*restarting=*/true);
   TryStart(m);
@@ -166,14 +218,14 @@ void Settle(Machine& m) {
 
 absl::Duration FinalGrace(const Machine& m) { return m.state.user_grace.value_or(m.config.grace); }
 
-void BeginStop(Machine& m, StopReason reason, int32_t signo, bool is_final) {
+void BeginStop(Machine& m, StopReason reason, int32_t signo, Outlook outlook) {
   RoundState& s = m.state;
   s.phase = JobPhase::kStopping;
   s.stop_reason = reason;
   s.stop_began = m.now;
-  s.stop_is_final = is_final;
+  s.stop_is_final = outlook == Outlook::kFinal;
   s.stop_signal = signo;
-  s.stop_grace = is_final ? FinalGrace(m) : m.config.restart_grace;
+  s.stop_grace = outlook == Outlook::kRestart ? m.config.restart_grace : FinalGrace(m);
   Resume(m);  // a stopped process cannot handle the signal
   s.pending.clear();
   for (const Member& member : s.members) {
@@ -223,8 +275,18 @@ void TellFailure(Machine& m, const std::string& what) {
 }  // namespace
 
 bool GoesOn(const Machine& m) {
-  return m.config.on_failure == OnFailure::kContinue && !MayRestart(m) &&
-         !Mutated(Mutation::kFailureStopsAll);
+  return m.config.on_failure == OnFailure::kContinue && !Mutated(Mutation::kFailureStopsAll) &&
+         !(MayEverRestart(m.config, m.state) && m.state.live >= m.config.nodes_min);
+}
+
+bool GoesOnAfterWorker(const Machine& m) {
+  return m.config.on_failure == OnFailure::kContinue && !Mutated(Mutation::kFailureStopsAll) &&
+         (!MayEverRestart(m.config, m.state) || !MayRestart(m, PresentFailure(m.state)));
+}
+
+bool GoesOnWithout(const Machine& m, NodeId id) {
+  return m.config.on_failure == OnFailure::kContinue && !Mutated(Mutation::kFailureStopsAll) &&
+         !MayRestart(m, {id});
 }
 
 void TellFailures(Machine& m, size_t first) {
@@ -243,7 +305,7 @@ void GoOnWithout(Machine& m, NodeId id, const std::string& headline) {
   }
   const NodeState& node = s.nodes.at(id);
   const Member& member = s.members[static_cast<size_t>(node.place)];
-  LostNode lost{node.join.hostname, headline, {}, node.last_sign};
+  LostNode lost{node.join.hostname, headline, {}, node.last_sign, id};
   for (uint32_t local = 0; local < member.workers; ++local) {
     const uint32_t rank = member.RankAt(local);
     if (!s.ended[rank]) {
@@ -260,20 +322,26 @@ void GoOnWithout(Machine& m, NodeId id, const std::string& headline) {
 
 void StopForWorker(Machine& m) {
   // It may have failed because a node is gone, of which we do not know yet.
-  const bool is_final = !(MayRestart(m) || NodesMayGo(m)) || AnySpawnFailed(m.state);
-  BeginStop(m, StopReason::kWorker, SIGTERM, is_final);
+  const bool goes_on = NodesMayGo(m);
+  const bool never = AnySpawnFailed(m.state) || (!goes_on && m.state.live < m.config.nodes_min);
+  BeginStop(m, StopReason::kWorker, SIGTERM,
+            never     ? Outlook::kFinal
+            : goes_on ? Outlook::kRestart
+                      : OutlookAfter(m, PresentFailure(m.state)));
 }
 
-void StopForNode(Machine& m, const NodeState& node, const std::string& headline) {
-  m.state.lost_node = node.join.hostname;
+void StopForNode(Machine& m, NodeId id, const std::string& headline) {
+  m.state.lost_id = id;
+  m.state.lost_node = m.state.nodes.at(id).join.hostname;
   m.state.lost_headline = headline;
   // A replacement may still come while the others stop: Settle decides whether there are enough.
-  BeginStop(m, StopReason::kNode, SIGTERM, /*is_final=*/!(RestartsLeft(m) || NodesMayGo(m)));
+  const bool goes_on = NodesMayGo(m) && Judge(m.config, m.state, {id}).rule.empty();
+  BeginStop(m, StopReason::kNode, SIGTERM, goes_on ? Outlook::kRestart : OutlookAfter(m, {id}));
 }
 
 void StopForGrowth(Machine& m, std::string headline) {
   m.state.lost_headline = std::move(headline);
-  BeginStop(m, StopReason::kGrowth, SIGTERM, /*is_final=*/false);
+  BeginStop(m, StopReason::kGrowth, SIGTERM, Outlook::kRestart);
 }
 
 void StopForTimeLimit(Machine& m) {
@@ -285,7 +353,7 @@ void StopForTimeLimit(Machine& m) {
   }
   if (s.phase == JobPhase::kRunning) {
     s.lost_headline = headline;
-    return BeginStop(m, StopReason::kTimeout, SIGTERM, /*is_final=*/true);
+    return BeginStop(m, StopReason::kTimeout, SIGTERM, Outlook::kFinal);
   }
   if (s.phase == JobPhase::kStopping && !s.stop_is_final) {
     Insist(m, SIGTERM, /*at_once=*/false);
@@ -308,7 +376,7 @@ void OnUserStop(Machine& m, const StopAsked& stop) {
           absl::StrCat("stopped by the user (", SignalName(signo), ") before it started"));
     case JobPhase::kRunning:
       s.user_signo = signo;
-      return BeginStop(m, StopReason::kUser, at_once ? 0 : signo, /*is_final=*/true);
+      return BeginStop(m, StopReason::kUser, at_once ? 0 : signo, Outlook::kFinal);
     case JobPhase::kStopping:
       return Insist(m, signo, at_once);
     case JobPhase::kEnding:
@@ -332,6 +400,7 @@ void MemberSettled(Machine& m, NodeId id, bool lost) {
   const bool first = s.stop_reason == StopReason::kWorker && node.heard < s.stop_began;
   if (lost && (first || s.stop_reason == StopReason::kGrowth)) {
     s.stop_reason = StopReason::kNode;
+    s.lost_id = id;
     s.lost_node = node.join.hostname;
     s.lost_headline = LossSentence(node);
   }
@@ -355,6 +424,8 @@ void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline
   s.last_call_at = s.next_tell = absl::InfiniteFuture();
   s.report.ended = true;
   s.report.exit_code = exit_code;
+  s.report.restarts_used = s.used.job;
+  s.report.restarts_max = m.config.restarts_max;
   s.report.cause = cause;
   s.report.headline = std::move(headline);
   s.pending.clear();

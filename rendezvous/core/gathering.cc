@@ -27,6 +27,9 @@ std::vector<NodeId> ChooseMembers(const Machine& m) {
   }
   std::vector<Candidate> candidates;
   for (const NodeId id : s.ready) {
+    if (IsLeftOut(m.config, s, id, m.now)) {
+      continue;
+    }
     const NodeState& node = s.nodes.at(id);
     candidates.push_back({id, node.join.node_rank, node.rank_kept, last.count(id) != 0});
   }
@@ -54,6 +57,15 @@ bool RanksAreWhole(const RoundState& s, const std::vector<NodeId>& order, uint64
   return asked == 0 || asked == world;
 }
 
+void TellTakenBack(Machine& m, const std::vector<NodeId>& order) {
+  for (const NodeId id : order) {
+    if (IsSetAside(m.state, id, m.now)) {
+      m.out.push_back(Tell{absl::StrCat(m.state.nodes.at(id).join.hostname,
+                                        " was set aside and is taken: the others are too few")});
+    }
+  }
+}
+
 void StartRound(Machine& m) {
   RoundState& s = m.state;
   std::vector<NodeId> order = ChooseMembers(m);
@@ -74,6 +86,7 @@ void StartRound(Machine& m) {
                   absl::StrCat("the ranks that the nodes ask for are not 0..", world - 1,
                                ", each once: all nodes of the list must be there"));
   }
+  TellTakenBack(m, order);
   s.phase = JobPhase::kRunning;
   if (!Mutated(Mutation::kRoundIdReused) || s.round.IsNone()) {
     s.round = {m.config.epoch, s.round.n + 1};
@@ -173,10 +186,7 @@ void TryStart(Machine& m) {
   if (s.phase != JobPhase::kGathering || s.paused) {
     return;
   }
-  const size_t ready = s.ready.size();
-  if (ready >= m.config.nodes_max && !SpareBeforeItsTime(m)) {
-    return StartRound(m);
-  }
+  const size_t ready = ReadyCount(m.config, s, m.now);
   if (ready < m.config.nodes_min) {
     s.last_call_at = absl::InfiniteFuture();
     if (m.now >= s.gathering_since + m.config.join_timeout) {
@@ -189,7 +199,9 @@ void TryStart(Machine& m) {
     s.note_stale = true;
   }
   // After a restart nobody else is expected: the nodes that are there go on at once.
-  if (m.now >= s.last_call_at || (s.restarting && ready == s.live)) {
+  const bool all = (ready >= m.config.nodes_max && !SpareBeforeItsTime(m)) ||
+                   (s.restarting && ready == LiveCount(m.config, s, m.now));
+  if (m.now >= s.last_restart.not_before && (all || m.now >= s.last_call_at)) {
     StartRound(m);
   }
 }

@@ -1,6 +1,7 @@
 #include "rendezvous/core/invariants.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -129,11 +130,64 @@ absl::Status CheckLastLoss(const RoundConfig& config, const RoundState& state) {
       state.report.exits.begin(), state.report.exits.end(),
       [](const ExitRecord& record) { return record.exit.kind == ExitKind::kSpawnFailed; });
   const bool all = config.on_failure == OnFailure::kStop && config.restart == RestartMode::kAll;
-  if (may_go && all && !never_ran && state.report.cause == CauseKind::kNodeLost &&
+  const bool ruled =
+      std::any_of(config.rules.on_exit.begin(), config.rules.on_exit.end(),
+                  [](const ExitRule& rule) { return rule.match == ExitMatch::kNodeLost; });
+  if (may_go && all && !ruled && !never_ran && state.report.cause == CauseKind::kNodeLost &&
       state.live >= config.nodes_min) {
     return Broken("I4", "a lost node ends the job, but ", state.live, " nodes are left");
   }
   return absl::OkStatus();
+}
+
+// I4
+absl::Status CheckBudgets(const RoundConfig& config, const RoundState& state) {
+  const RestartRules& rules = config.rules;
+  const RestartsUsed& used = state.used;
+  const bool never = config.restart == RestartMode::kNever;
+  if (used.job > config.restarts_max || (never && state.report.restarts > 0)) {
+    return Broken("I4", used.job, " restarts count of ", state.report.restarts, ", allowed are ",
+                  never ? 0 : config.restarts_max);
+  }
+  for (const auto& [rank, restarts] : used.by_rank) {
+    if (restarts > rules.of_rank.value_or(config.restarts_max)) {
+      return Broken("I4", restarts, " restarts count for rank ", rank.value);
+    }
+  }
+  for (const auto& [node, restarts] : used.by_node) {
+    if (restarts > rules.of_node.value_or(config.restarts_max)) {
+      return Broken("I4", restarts, " restarts count for node ", node.value);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What --on-exit says of this end; none = nothing. A second, simple reading of the rules.
+std::optional<ExitAction> SaidOf(const RestartRules& rules, const std::optional<WorkerExit>& end) {
+  for (const ExitRule& rule : rules.on_exit) {
+    const auto has = [&](int32_t value) {
+      return std::count(rule.values.begin(), rule.values.end(), static_cast<uint32_t>(value)) > 0;
+    };
+    bool fits = false;
+    switch (rule.match) {
+      case ExitMatch::kCode:
+        fits = end.has_value() && end->kind == ExitKind::kExited && has(end->code);
+        break;
+      case ExitMatch::kSignal:
+        fits = end.has_value() && end->kind == ExitKind::kSignaled && has(end->code);
+        break;
+      case ExitMatch::kOom:
+        fits = end.has_value() && end->oom_killed;
+        break;
+      case ExitMatch::kNodeLost:
+        fits = !end.has_value();
+        break;
+    }
+    if (fits) {
+      return rule.action;
+    }
+  }
+  return std::nullopt;
 }
 
 // I7
@@ -167,10 +221,7 @@ absl::Status CheckState(const RoundConfig& config, const RoundState& state) {
   RETURN_IF_ERROR(CheckSets(state));
   RETURN_IF_ERROR(CheckExits(state));
   RETURN_IF_ERROR(CheckGoingOn(config, state));
-  const uint32_t allowed = config.restart == RestartMode::kNever ? 0 : config.restarts_max;
-  if (state.report.restarts > allowed) {
-    return Broken("I4", state.report.restarts, " restarts, allowed are ", allowed);
-  }
+  RETURN_IF_ERROR(CheckBudgets(config, state));
   if (state.phase == JobPhase::kRunning &&
       (state.members.size() < config.nodes_min || state.members.size() > config.nodes_max)) {
     return Broken("I6", state.members.size(), " nodes run, want ", config.nodes_min, "..",
@@ -221,6 +272,9 @@ void InvariantChecker::TakenOver(const RoundState& state) {
   rounds_.erase(rounds_.upper_bound(state.round), rounds_.end());
   last_ = state.round;
   phase_ = state.phase;
+  restarts_ = state.report.restarts;
+  used_ = state.used;
+  short_rounds_ = state.short_rounds;
   counted_ = state.report.restarts + state.report.regroupings;
   counted_ -= state.phase == JobPhase::kGathering && !state.round.IsNone() ? 1 : 0;
   if (!state.report.ended) {
@@ -240,6 +294,15 @@ absl::Status InvariantChecker::CheckRoundStarted(const RoundState& state,
                   " are counted after ", counted_);
   }
   counted_ = counted;
+  if (!last_.IsNone() && config_.rules.window > absl::ZeroDuration() &&
+      state.lived >= config_.rules.window) {
+    used_ = RestartsUsed();
+  }
+  if (state.report.restarts != restarts_) {
+    RETURN_IF_ERROR(CheckRestart(state));
+  }
+  RETURN_IF_ERROR(CheckSetAside(state));
+  restarts_ = state.report.restarts;
   last_ = started.round;
   rounds_[last_] = state.members;
   for (const Member& member : state.members) {
@@ -270,6 +333,40 @@ absl::Status InvariantChecker::CheckStartAgain(const RoundState& state, const St
   return absl::OkStatus();
 }
 
+// I4
+absl::Status InvariantChecker::CheckRestart(const RoundState& state) {
+  const RestartRules& rules = config_.rules;
+  const RestartRecord& last = state.last_restart;
+  const std::optional<ExitAction> said = SaidOf(rules, last.worker);
+  if (said == ExitAction::kStop) {
+    return Broken("I4", "round ", state.round.ToString(), " follows an end that was to stop it");
+  }
+  if (said != ExitAction::kRestartFree) {
+    ++used_.job;
+    ++used_.by_node[last.origin.node];
+    if (last.origin.rank.has_value()) {
+      ++used_.by_rank[*last.origin.rank];
+    }
+  }
+  if (used_.job != state.used.job || used_.by_rank != state.used.by_rank ||
+      used_.by_node != state.used.by_node) {
+    return Broken("I4", "after ", last.text, " ", used_.job, " restarts should count, not ",
+                  state.used.job, ", or another rank's or node's");
+  }
+  short_rounds_ = state.lived < rules.wait_max ? short_rounds_ + 1 : 0;
+  absl::Duration least = short_rounds_ < 2 ? absl::ZeroDuration() : rules.wait_first;
+  for (uint32_t i = 2; i < short_rounds_ && least < rules.wait_max; ++i) {
+    least *= 2;
+  }
+  least = std::min(least, rules.wait_max) * 0.8 - absl::Milliseconds(1);
+  if (state.round_began - last.decided < least || last.not_before - last.decided > rules.wait_max) {
+    return Broken("I4", "after ", short_rounds_, " short rounds a restart waits ",
+                  absl::FormatDuration(state.round_began - last.decided), ", want ",
+                  absl::FormatDuration(least), " or more");
+  }
+  return absl::OkStatus();
+}
+
 // I8
 absl::Status InvariantChecker::CheckGrowth(const RoundState& state) {
   const bool begins = state.phase == JobPhase::kStopping && phase_ != JobPhase::kStopping &&
@@ -280,6 +377,28 @@ absl::Status InvariantChecker::CheckGrowth(const RoundState& state) {
                  config_.on_failure != OnFailure::kStop)) {
     return Broken("I8", "round ", state.round.ToString(), " is stopped for a newcomer ",
                   early ? "too early" : "though its workers end");
+  }
+  return absl::OkStatus();
+}
+
+// I12
+absl::Status InvariantChecker::CheckSetAside(const RoundState& state) const {
+  size_t others = 0;
+  std::set<NodeId> aside;
+  for (const auto& [id, node] : state.nodes) {
+    const auto it = state.set_aside.find(id);
+    if (it != state.set_aside.end() && it->second.until > state.round_began) {
+      aside.insert(id);
+    } else {
+      others += node.IsLive() ? 1 : 0;
+    }
+  }
+  const bool in_time = state.round_began < state.gathering_since + config_.join_timeout;
+  for (const Member& member : state.members) {
+    if (aside.count(member.node) != 0 && others >= config_.nodes_min && in_time) {
+      return Broken("I12", "node ", member.node.value, " is set aside, ", others,
+                    " others are there, and round ", state.round.ToString(), " takes it");
+    }
   }
   return absl::OkStatus();
 }

@@ -15,7 +15,8 @@ namespace muster {
 // What holds in every state by itself: I1, I4, I6 (bounds), and that counters and sets agree.
 absl::Status CheckState(const RoundConfig& config, const RoundState& state);
 
-// What holds over time: I2, I3, I5, I8, I9, and that the job ends once. One per job; every step in
+// What holds over time: I2, I3, I4, I5, I8, I9, I12, and that the job ends once. One per job; every
+// step in
 // order.
 class InvariantChecker {
  public:
@@ -31,6 +32,8 @@ class InvariantChecker {
   absl::Status CheckRoundStarted(const RoundState& state, const RoundStarted& started);
   absl::Status CheckStartAgain(const RoundState& state, const StartAgain& again);
   absl::Status CheckGrowth(const RoundState& state);
+  absl::Status CheckRestart(const RoundState& state);
+  absl::Status CheckSetAside(const RoundState& state) const;
   absl::Status CheckSend(const RoundState& state, const Send& send);
   absl::Status CheckReport(const RoundState& state);
 
@@ -41,6 +44,9 @@ class InvariantChecker {
   JobPhase phase_ = JobPhase::kGathering;     // after the last step
   std::map<std::string, uint32_t> attempts_;  // the last one asked for, by key
   std::map<std::string, uint32_t> in_a_row_;  // ... without a Join between them
+  uint32_t restarts_ = 0;
+  RestartsUsed used_;
+  uint32_t short_rounds_ = 0;
   std::string named_;  // exit code and headline of the report, once it is final
   bool ended_ = false;
 };

@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "proto/base/messages.h"
+#include "rendezvous/core/policy.h"
 #include "rendezvous/core/types.h"
 
 namespace muster {
@@ -67,12 +68,25 @@ void SendComebacks(Machine& m);
 // It has joined, or is given up.
 void EndComeback(Machine& m, const std::string& key);
 void OnStartFailed(Machine& m, const StartFailed& event);
+// --- policy.cc ---
+// Fills the budgets if it is time to.
+void Refill(Machine& m);
+// Counts a restart and says so: the round that follows is gathered next.
+void CountRestart(Machine& m, const Failure& failure, const Verdict& verdict,
+                  const std::string& headline);
+// A failure began on this node, which may be set aside; what the line says about it.
+std::string NoteFailure(Machine& m, const Failure& failure, const Verdict& verdict);
+// Why the round ended and what follows: for the user's terminal, and the history.
+void TellNext(Machine& m, std::string line);
 
 // --- ending.cc: stop, first cause, restart, end ---
-// Whether the round goes on when a worker or a node fails now.
+// Whether it goes on whatever fails now.
 bool GoesOn(const Machine& m);
+// Whether the round goes on when a worker has failed, or this node is lost.
+bool GoesOnAfterWorker(const Machine& m);
+bool GoesOnWithout(const Machine& m, NodeId id);
 void StopForWorker(Machine& m);
-void StopForNode(Machine& m, const NodeState& node, const std::string& headline);
+void StopForNode(Machine& m, NodeId id, const std::string& headline);
 void StopForTimeLimit(Machine& m);
 void StopForGrowth(Machine& m, std::string headline);
 void OnUserStop(Machine& m, const StopAsked& stop);

@@ -92,11 +92,11 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   return ends;
 }
 
-void NodeFailed(Machine& m, NodeId id, const NodeState& node, const std::string& headline) {
-  if (GoesOn(m)) {
+void NodeFailed(Machine& m, NodeId id, const std::string& headline) {
+  if (GoesOnWithout(m, id)) {
     GoOnWithout(m, id, headline);
   } else {
-    StopForNode(m, node, headline);
+    StopForNode(m, id, headline);
   }
 }
 
@@ -104,14 +104,14 @@ void MemberOfRunningRound(Machine& m, NodeId id, const NodeState& node, const En
   if (node.round != m.state.round) {
     return;  // it has not heard of the round yet
   }
-  if (ends.failed && (ends.never_ran || !GoesOn(m))) {
+  if (ends.failed && (ends.never_ran || !GoesOnAfterWorker(m))) {
     return StopForWorker(m);
   }
   TellFailures(m, ends.first_recorded);
   if (node.exits_ok + node.exits_failed == node.join.workers) {
     MemberSettled(m, id, /*lost=*/false);
   } else if (ends.stopped || node.phase != AgentPhase::kRunning) {
-    NodeFailed(m, id, node,
+    NodeFailed(m, id,
                absl::StrCat("node ", node.join.hostname,
                             " ended its workers: it had lost its connection to the master"));
   }
@@ -215,7 +215,7 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
   // One that was in no round and leaves has said why.
   const bool comes_back = (in_round || status == NodeStatus::kLost) && PlanComeback(m, node);
   if (in_round && s.phase == JobPhase::kRunning) {
-    NodeFailed(m, id, node,
+    NodeFailed(m, id,
                absl::StrCat("node ", node.join.hostname,
                             status == NodeStatus::kLeft ? " left: " : " was lost: ", why));
   } else if (in_round) {

@@ -25,10 +25,10 @@ bool RegroupsAll(const RoundConfig& config) {
 std::string WhoCame(const Machine& m) {
   const RoundState& s = m.state;
   const size_t places = m.config.nodes_max - s.members.size();
-  const size_t came = std::min(places, s.ready.size());
+  const size_t came = std::min(places, NewcomersCount(s, m.now));
   std::vector<std::string> names;
   for (const NodeId id : s.ready) {
-    if (names.size() < std::min(came, kNewcomersNamed)) {
+    if (names.size() < std::min(came, kNewcomersNamed) && !IsSetAside(s, id, m.now)) {
       names.push_back(s.nodes.at(id).join.hostname);
     }
   }
@@ -44,7 +44,7 @@ bool MayGrow(const Machine& m) {
   const RoundState& s = m.state;
   const bool ends = s.finished != 0 && !Mutated(Mutation::kGrowsAtTheEnd);
   return s.phase == JobPhase::kRunning && !s.paused && !ends && RegroupsAll(m.config) &&
-         s.members.size() < m.config.nodes_max && !s.ready.empty();
+         s.members.size() < m.config.nodes_max && NewcomersCount(s, m.now) > 0;
 }
 
 // Many nodes that are lost together do not come back in one moment.
@@ -112,7 +112,7 @@ void TryGrow(Machine& m) {
   const absl::Duration wait =
       Mutated(Mutation::kGrowsTooSoon) ? absl::ZeroDuration() : kGrowthEvery;
   const absl::Time earliest = s.round_began + wait;
-  const bool all = s.members.size() + s.ready.size() >= m.config.nodes_max;
+  const bool all = s.members.size() + NewcomersCount(s, m.now) >= m.config.nodes_max;
   if (s.grow_at == absl::InfiniteFuture()) {
     s.grow_at = std::max(m.now + m.config.last_call, earliest);
     s.note_stale = true;

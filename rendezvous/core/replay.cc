@@ -104,7 +104,9 @@ void ReplayLostNode(RoundState& s, const LostNode& lost, absl::Duration shift) {
   }
 }
 
-void ReplayProgress(RoundState& s, const DurableProgress& kept) {
+// Not done: which of the restarts were free of charge, what ranks and nodes have used, and which
+// nodes are set aside is not kept.
+void ReplayProgress(const RoundConfig& config, RoundState& s, const DurableProgress& kept) {
   s.phase = kept.phase;
   s.stop_reason = kept.stop_reason;
   s.stop_signal = kept.stop_signal;
@@ -115,6 +117,7 @@ void ReplayProgress(RoundState& s, const DurableProgress& kept) {
   s.lost_headline = kept.lost_headline;
   s.signals = kept.signals;
   s.report.restarts = kept.restarts;
+  s.used.job = std::min(kept.restarts, config.restarts_max);
   s.report.regroupings = kept.regroupings;
   s.report.ended = kept.ended;
   s.report.exit_code = kept.exit_code;
@@ -158,7 +161,7 @@ absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalR
   }
   state.lost_nodes_journaled = state.report.lost_nodes.size();
   if (record.progress.has_value()) {
-    ReplayProgress(state, *record.progress);
+    ReplayProgress(config, state, *record.progress);
   }
   return absl::OkStatus();
 }

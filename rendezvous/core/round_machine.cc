@@ -64,7 +64,7 @@ absl::Time NextDeadline(const Machine& m) {
   if (s.paused) {
     return absl::InfiniteFuture();
   }
-  absl::Time at = NextExpiry(s);
+  absl::Time at = std::min(NextExpiry(s), RefilledAt(m.config, s));
   const bool over = s.phase == JobPhase::kEnding || s.phase == JobPhase::kEnded;
   if (!over && !(s.phase == JobPhase::kStopping && s.stop_is_final)) {
     at = std::min(at, s.begun + m.config.time_limit);
@@ -74,8 +74,12 @@ absl::Time NextDeadline(const Machine& m) {
     at = s.comebacks_due.empty() ? at : std::min(at, s.comebacks_due.begin()->first);
   }
   if (s.phase == JobPhase::kGathering) {
-    at = std::min({at, s.next_tell, s.last_call_at});
-    if (s.ready.size() < m.config.nodes_min) {
+    const absl::Time restart_at = s.last_restart.not_before;
+    at = std::min({at, s.next_tell, m.now < restart_at ? restart_at : s.last_call_at});
+    for (const auto& [id, one] : s.set_aside) {
+      at = one.until > m.now ? std::min(at, one.until) : at;
+    }
+    if (ReadyCount(m.config, s, m.now) < m.config.nodes_min) {
       at = std::min(at, s.gathering_since + m.config.join_timeout);
     }
   }
@@ -117,6 +121,8 @@ void Resume(Machine& m) {
   const absl::Duration rest = m.now - s.paused_since;
   s.begun += rest;
   s.gathering_since += rest;
+  s.last_restart.decided += rest;
+  s.last_restart.not_before += rest;
   s.last_call_at += rest;
   s.round_began += rest;
   s.next_tell += rest;
@@ -130,6 +136,7 @@ std::vector<RoundEffect> Step(const RoundConfig& config, RoundState& state, cons
     state.begun = now;
     BeginGathering(m, /*restarting=*/false);
   }
+  Refill(m);
   Dispatch(m, event);
   SendComebacks(m);
   TryGrow(m);

@@ -5,8 +5,10 @@
 //  I1 the ranks of a round are exactly 0..world_size-1, without gap or overlap;
 //  I2 a round id names one member list for ever, and round ids only grow;
 //  I3 nothing is sent to, or believed from, an incarnation older than the node's present one;
-//  I4 restarts never exceed restarts_max; a round that ends because nodes came, or went where they
-//  may, is no restart, and is counted beside them: where min nodes are left, the job goes on;
+//  I4 restarts that count never exceed restarts_max, nor the limits of a rank and of a node; one
+//     free of charge does not count; the next round waits as budget.h says. A round that ends
+//     because nodes came, or went where they may, is no restart, and is counted beside them: where
+//     min nodes are left, the job goes on;
 //  I5 the first cause, once named, does not change; the exit code follows from it;
 //  I6 a round starts only with nodes_min..nodes_max ready members;
 //  I7 with OnFailure::kContinue a failure stops a round only if another round follows, or a worker
@@ -17,8 +19,10 @@
 //     kStartsAgainMax times within kStartsForgotten, and not once the job ends;
 //  I10 a worker's exit is taken once, whoever tells of it and however often, and whichever master
 //     was there when it happened;
-//  I11 with a journal: what follows a Persist is done only when that is durable, so nobody has heard
-//     of what the next master does not know.
+//  I11 with a journal: what follows a Persist is done only when that is durable, so nobody has
+//  heard
+//     of what the next master does not know;
+//  I12 a node that is set aside is in no new round while the others are enough (policy.h P3).
 // Work per event: O(log N); O(N) only when a round starts, stops or ends, and once when the job
 // ends.
 #pragma once

@@ -14,7 +14,9 @@
 #include "proto/base/drill.h"
 #include "proto/base/limits.h"
 #include "proto/base/messages.h"
+#include "proto/base/restart_rules.h"
 #include "proto/base/work_plan.h"
+#include "rendezvous/core/budget.h"
 #include "rendezvous/core/journal_record.h"
 
 namespace muster {
@@ -33,6 +35,8 @@ struct RoundConfig {
   bool starts_again = false;
   uint32_t restarts_max = 0;
   RestartMode restart = RestartMode::kAll;
+  RestartRules rules;
+  uint64_t seed = 0;  // of what is left to chance
   // kContinue: once no restart is possible, the other workers go on when some fail.
   OnFailure on_failure = OnFailure::kStop;
   absl::Duration join_timeout =
@@ -148,9 +152,8 @@ struct DrillAnswered {
   std::string text;  // a sentence
 };
 struct JobEnded {};  // state.report is final; every node has been told or is lost
-using RoundEffect =
-    std::variant<Persist, Reply, Send, Tell, ArmTimer, DropLink, RoundStarted, WorkersStarted,
-                 StartAgain, SignalHeard, DrillAnswered, JobEnded>;
+using RoundEffect = std::variant<Persist, Reply, Send, Tell, ArmTimer, DropLink, RoundStarted,
+                                 WorkersStarted, StartAgain, SignalHeard, DrillAnswered, JobEnded>;
 
 // One worker's end, as the report shows it.
 struct ExitRecord {
@@ -172,10 +175,13 @@ struct JobReport {
   std::vector<ExitRecord>
       exits;  // of the last round: all that failed or were stopped (bounded by world size)
   std::vector<LostNode> lost_nodes;  // of the last round, where it went on without them
-  uint32_t restarts = 0;
+  uint32_t restarts = 0;             // all of them, also those that no budget counts
+  uint32_t restarts_used = 0;        // of the job's budget, when the job ended
+  uint32_t restarts_max = 0;
+  std::string no_restart;    // why the last round was not started again, where that could be
   uint32_t regroupings = 0;  // rounds that ended as nodes came or went: these are no restarts
   uint32_t requeued = 0;     // how often the scheduler started the whole job again, as launch knows
-  // One line for each earlier round, why it ended: of the last ones.
+  // One line for each earlier round, why it ended and what followed: of the last ones.
   std::vector<std::string> history;
 };
 
@@ -234,6 +240,22 @@ struct Member {
   }
 };
 
+// How the present round came to follow another.
+struct RestartRecord {
+  Origin origin;
+  std::optional<WorkerExit> worker;  // the first cause; none = the node was lost
+  ExitAction action = ExitAction::kRestart;
+  absl::Time decided = absl::InfinitePast();     // infinite past = no restart yet
+  absl::Time not_before = absl::InfinitePast();  // the next round
+  std::string text;                              // "restart 2 of 3"
+};
+
+// A node that rounds do without while the others are enough.
+struct SetAside {
+  absl::Time until;
+  std::string why;
+};
+
 struct RoundState {
   JobPhase phase = JobPhase::kGathering;
   RoundId round;                // the present or last one
@@ -269,6 +291,12 @@ struct RoundState {
   absl::Time round_began = absl::InfinitePast();
   // Running: the round is stopped then, for one with the nodes that wait; infinite future = not.
   absl::Time grow_at = absl::InfiniteFuture();
+  absl::Duration lived;  // the round before
+  RestartsUsed used;
+  uint32_t short_rounds = 0;            // in a row, as budget.h counts them
+  RestartRecord last_restart;           // none = default
+  std::map<NodeId, uint32_t> failures;  // that began there and counted, since it was set aside last
+  std::map<NodeId, SetAside> set_aside;  // also those whose time is over, until they fail again
   int32_t stop_signal = 0;
   absl::Duration stop_grace;
   bool stop_is_final = false;  // no restart after this stop
@@ -276,6 +304,7 @@ struct RoundState {
   absl::Time stop_began = absl::InfinitePast();
   int32_t user_signo = 0;                    // kUser: what the user sent
   std::optional<absl::Duration> user_grace;  // ... and leaves the workers
+  NodeId lost_id;                            // kNode: which
   std::string lost_node;                     // kNode: host name
   std::string lost_headline;                 // kNode, kTimeout, kGrowth: what the report says
   std::vector<SignalOrder> signals;          // of the present round

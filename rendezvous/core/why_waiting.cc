@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/text.h"
+#include "rendezvous/core/policy.h"
 
 namespace muster {
 namespace {
@@ -33,11 +34,13 @@ std::string NotReadyBecause(const NodeState& node) {
 }
 
 // "have a, b; not ready: c (...); missing d", each part only where there is one.
-std::string WhoIsThere(const RoundConfig& config, const RoundState& state) {
+std::string WhoIsThere(const RoundConfig& config, const RoundState& state, absl::Time now) {
   std::vector<std::string> have;
   std::vector<std::string> not_ready;
   for (const auto& [id, node] : state.nodes) {
-    if (state.ready.count(id) != 0) {
+    if (IsSetAside(state, id, now) && node.IsLive()) {
+      not_ready.push_back(absl::StrCat(node.join.hostname, " (set aside)"));
+    } else if (state.ready.count(id) != 0) {
       have.push_back(node.join.hostname);
     } else if (node.IsLive()) {
       not_ready.push_back(NotReadyBecause(node));
@@ -59,14 +62,19 @@ std::string NodesWanted(const RoundConfig& config) {
 }  // namespace
 
 std::string WhyWaiting(const RoundConfig& config, const RoundState& state, absl::Time now) {
-  const size_t have = state.ready.size();
+  const size_t have = ReadyCount(config, state, now);
+  const RestartRecord& last = state.last_restart;
   const std::string waited = ShortDuration(now - state.gathering_since);
+  if (have >= config.nodes_min && now < last.not_before) {
+    return absl::StrCat(last.text, " in ", ShortDuration(last.not_before - now),
+                        ": the last round lived ", ShortDuration(state.lived));
+  }
   if (have >= config.nodes_min) {
     return absl::StrCat("have ", have, " of ", NodesWanted(config), "; starting in ",
                         ShortDuration(state.last_call_at - now), " unless more come");
   }
   return absl::StrCat("waiting for ", config.nodes_min - have, " of ", NodesWanted(config), ": ",
-                      WhoIsThere(config, state), "; ", waited,
+                      WhoIsThere(config, state, now), "; ", waited,
                       config.join_timeout == absl::InfiniteDuration()
                           ? ""
                           : absl::StrCat(", until ", Minutes(config.join_timeout)));
@@ -75,7 +83,7 @@ std::string WhyWaiting(const RoundConfig& config, const RoundState& state, absl:
 std::string NeverFormed(const RoundConfig& config, const RoundState& state, absl::Time now) {
   return absl::StrCat("only ", state.ready.size(), " of ", NodesWanted(config),
                       " came together within ", Minutes(now - state.gathering_since), ": ",
-                      WhoIsThere(config, state),
+                      WhoIsThere(config, state, now),
                       "; check that the command runs on every node and that each can reach this "
                       "one, or give more time (--rdzv-conf join_timeout=SECONDS)");
 }
@@ -100,6 +108,11 @@ std::vector<std::string> MissingNodes(const RoundConfig& config, const RoundStat
     }
   }
   return missing;
+}
+
+std::string WhySetAside(const SetAside& one, absl::Time now) {
+  return absl::StrCat("this node is set aside for another ", ShortDuration(one.until - now), ": ",
+                      one.why);
 }
 
 std::string WhySpare(const RoundConfig& config, const RoundState& state, absl::Time now) {

@@ -20,6 +20,9 @@ std::string NeverFormed(const RoundConfig& config, const RoundState& state, absl
 // Names of the configuration's `expected` that no live node stands for, in order.
 std::vector<std::string> MissingNodes(const RoundConfig& config, const RoundState& state);
 
+// For a node that is set aside.
+std::string WhySetAside(const SetAside& one, absl::Time now);
+
 // For a node that a round goes on without.
 std::string WhySpare(const RoundConfig& config, const RoundState& state, absl::Time now);
 

@@ -93,8 +93,8 @@ TEST(ReportText, NamesWhoWasLostWithNodesWhileTheOthersWentOn) {
   report.exit_code = 1;
   report.cause = CauseKind::kNodeLost;
   report.headline = "node node2 was lost: no beat for 7.0 s";
-  report.lost_nodes = {{"node2", report.headline, {4, 5}, {}},
-                       {"node1", "node node1 left: asked to", {2}, {}}};
+  report.lost_nodes = {{"node2", report.headline, {4, 5}, {}, {}},
+                       {"node1", "node node1 left: asked to", {2}, {}, {}}};
   report.exits = {Exit(0, ExitKind::kExited, 3)};
   EXPECT_EQ(ReportText(report, "job1"),
             "muster: job job1: node node2 was lost: no beat for 7.0 s\n"
@@ -135,6 +135,22 @@ TEST(ReportText, OldRoundsAreCounted) {
             "  before: round 1.19: x\n"
             "  before: round 1.20: y\n"
             "  exit code 1\n");
+}
+
+TEST(ReportText, SaysWhyThereWasNoRestart) {
+  JobReport report = Failed(Exit(3, ExitKind::kExited, 3));
+  report.restarts = 3;
+  report.restarts_used = 2;
+  report.restarts_max = 5;
+  report.no_restart = "rank 3 has used all its 2 restarts (--restarts-per-rank)";
+  EXPECT_THAT(
+      ReportText(report, "j"),
+      HasSubstr("  not started again: rank 3 has used all its 2 restarts (--restarts-per-rank)\n"));
+  const auto json = nlohmann::json::parse(ReportJson(report, "j"));
+  EXPECT_EQ(json["no_restart"], report.no_restart);
+  EXPECT_EQ(json["restarts"], 3);
+  EXPECT_EQ(json["restarts_used"], 2);
+  EXPECT_EQ(json["restarts_max"], 5);
 }
 
 TEST(ReportText, OutOfMemorySaysWhatToDo) {

@@ -1,6 +1,7 @@
 // The round machine's transcripts: master_*.txt.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <memory>
 #include <utility>
 
@@ -81,6 +82,7 @@ class MasterScript {
     if (c.Text("restart", "all") == "never") {
       config_.restart = RestartMode::kNever;
     }
+    ConfigureRules(c, config_.rules);
     if (c.Text("failure", "stop") == "continue") {
       config_.on_failure = OnFailure::kContinue;
     }
@@ -97,6 +99,27 @@ class MasterScript {
     config_.journal = c.Number("journal", 0) != 0;
     if (c.values.count("limit") != 0) {
       config_.time_limit = absl::Seconds(c.Number("limit", 0));
+    }
+  }
+
+  static void ConfigureRules(const Command& c, RestartRules& rules) {
+    rules.wait_first = absl::Seconds(c.Number("wait", 1));
+    rules.window = absl::Seconds(c.Number("window", 0));
+    if (c.values.count("of_rank") != 0) {
+      rules.of_rank = static_cast<uint32_t>(c.Number("of_rank", 0));
+    }
+    if (c.values.count("of_node") != 0) {
+      rules.of_node = static_cast<uint32_t>(c.Number("of_node", 0));
+    }
+    rules.bad_node_after = static_cast<uint32_t>(c.Number("bad_after", 3));
+    rules.bad_node_for = absl::Seconds(c.Number("bad_for", 300));
+    const std::map<std::string, ExitRule> known = {
+        {"free75", {ExitMatch::kCode, {75}, ExitAction::kRestartFree}},
+        {"stop2", {ExitMatch::kCode, {2}, ExitAction::kStop}},
+        {"replace_bus", {ExitMatch::kSignal, {SIGBUS}, ExitAction::kReplaceNode}}};
+    for (const absl::string_view rule :
+         absl::StrSplit(c.Text("rules", ""), ',', absl::SkipEmpty())) {
+      rules.on_exit.push_back(known.at(std::string(rule)));
     }
   }
 

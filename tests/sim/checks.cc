@@ -13,6 +13,12 @@ constexpr Nanos kKillTime = 10 * kMilli;  // from the decision to kill to the en
 // Without a round, once healed: a freeze that lasts, a lease, a stop and a last call.
 constexpr Nanos kRoundWithin = 60 * kSecond;
 
+// Only --max-restarts has a say in what follows the loss of a node.
+bool NoRuleForbids(const RoundConfig& config) {
+  return config.restart == RestartMode::kAll && !config.rules.of_node.has_value() &&
+         config.rules.on_exit.empty();
+}
+
 }  // namespace
 
 // A1, A2, A4, I1: one round at a time, each once, with a lease, no rank twice.
@@ -251,7 +257,8 @@ void World::CheckEnd() {
         return Fail("exit: a node is blamed, but not named");
       }
       if (config_.starts_again && config_.on_failure == OnFailure::kStop &&
-          report.restarts < config_.restarts_max && master_.comebacks.empty()) {
+          report.restarts < config_.restarts_max && NoRuleForbids(config_) &&
+          master_.comebacks.empty()) {
         return Fail(absl::StrCat("exit: nobody tried to start it again: ", report.headline));
       }
       return injected_ > 0 || wire_.loss > 0 || wire_.late_max >= kSecond

@@ -1,7 +1,9 @@
 #include "tests/sim/world.h"
 
 #include <algorithm>
+#include <csignal>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,6 +65,7 @@ void World::MakeJob() {
     config_.nodes_min = std::min(config_.nodes_min, config_.nodes_max);
   }
   config_.on_failure = options_.seed % 3 == 0 ? OnFailure::kContinue : OnFailure::kStop;
+  MakeRestartRules();
   config_.last_call = absl::Seconds(5);
   config_.grace = absl::Seconds(Chance(0.5) ? 2 : 10);
   fail_chance_ = Chance(0.5) ? 0.5 : 0.1;
@@ -71,6 +74,32 @@ void World::MakeJob() {
   together_ = Chance(0.5);
   if (config_.nodes_min == options_.agents && options_.seed % 2 == 0) {
     DealRanks();
+  }
+}
+
+void World::MakeRestartRules() {
+  SplitMix64 rng(options_.seed * 31);
+  RestartRules& rules = config_.rules;
+  config_.seed = options_.seed;
+  config_.restart = rng.Below(16) == 0 ? RestartMode::kNever : RestartMode::kAll;
+  if (rng.Below(3) == 0) {
+    rules.of_rank = static_cast<uint32_t>(rng.Below(3));
+  }
+  if (rng.Below(3) == 0) {
+    rules.of_node = static_cast<uint32_t>(rng.Below(4));
+  }
+  rules.window = rng.Below(2) == 0 ? absl::ZeroDuration() : absl::Seconds(6);
+  rules.wait_first = absl::Milliseconds(500) * static_cast<int64_t>(rng.Below(4));
+  rules.wait_max = rng.Below(2) == 0 ? absl::Seconds(8) : absl::Seconds(30);
+  rules.bad_node_after = static_cast<uint32_t>(rng.Below(3));
+  rules.bad_node_for = absl::Seconds(40);
+  if (rng.Below(2) == 0) {
+    std::vector<uint32_t> codes(50);
+    std::iota(codes.begin(), codes.end(), 1u);
+    rules.on_exit = {{ExitMatch::kCode, codes, ExitAction::kRestartFree},
+                     {ExitMatch::kCode, {60, 61, 62}, ExitAction::kStop},
+                     {ExitMatch::kSignal, {SIGSEGV}, ExitAction::kReplaceNode},
+                     {ExitMatch::kNodeLost, {}, ExitAction::kRestart}};
   }
 }
 

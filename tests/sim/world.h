@@ -114,6 +114,7 @@ class World {
  private:
   // --- world.cc ---
   void MakeJob();
+  void MakeRestartRules();
   void AddProcess(uint32_t key, Nanos at, uint32_t attempt = 0);
   bool MayStart(const Event& event);
   void TellStarter(const Process& p, Nanos delay);
@@ -190,6 +191,7 @@ class World {
   void Do(const RoundStarted& effect);
   void Do(const WorkersStarted& effect);
   void Do(const SignalHeard& effect);
+  void Do(const DrillAnswered&) {}  // nobody asks for drills here
   void Do(const StartAgain& effect);
   void Do(const JobEnded& effect);
   void MasterClosed(uint64_t connection);

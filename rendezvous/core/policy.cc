@@ -1,0 +1,208 @@
+#include "rendezvous/core/policy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/mutation.h"
+#include "proto/base/text.h"
+#include "rendezvous/core/machine.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kHistoryMax = 16;  // the reasons of earlier rounds, in a report on one page
+
+bool Fits(const ExitRule& rule, const ExitRecord* worker) {
+  if (worker == nullptr || rule.match == ExitMatch::kNodeLost) {
+    return worker == nullptr && rule.match == ExitMatch::kNodeLost;
+  }
+  const WorkerExit& exit = worker->exit;
+  if (rule.match == ExitMatch::kOom) {
+    return exit.oom_killed;
+  }
+  const ExitKind kind = rule.match == ExitMatch::kSignal ? ExitKind::kSignaled : ExitKind::kExited;
+  return exit.kind == kind &&
+         std::count(rule.values.begin(), rule.values.end(), static_cast<uint32_t>(exit.code)) != 0;
+}
+
+Origin OriginOf(const RoundState& state, const Failure& failure) {
+  if (failure.worker != nullptr) {
+    return {failure.worker->exit.rank, failure.node, failure.worker->hostname};
+  }
+  const auto it = state.nodes.find(failure.node);
+  return {std::nullopt, failure.node, it == state.nodes.end() ? "" : it->second.join.hostname};
+}
+
+// Of `nodes`, those that are not set aside.
+template <typename Contains>
+size_t Without(const RoundState& state, size_t nodes, absl::Time now, const Contains& contains) {
+  for (const auto& [id, one] : state.set_aside) {
+    nodes -= one.until > now && contains(id) ? 1 : 0;
+  }
+  return nodes;
+}
+
+// Live nodes that are not set aside.
+size_t GoodCount(const RoundState& state, absl::Time now) {
+  return Without(state, state.live, now, [&](NodeId id) { return state.nodes.at(id).IsLive(); });
+}
+
+// Whether the others are enough. At the end of the time to come together anybody is welcome.
+bool AreEnough(const RoundConfig& config, const RoundState& state, absl::Time now) {
+  return GoodCount(state, now) >= config.nodes_min &&
+         now < state.gathering_since + config.join_timeout;
+}
+
+// "restart 2 of 3 (rank 5: 1 of 2), as --on-exit code=75:restart says"
+std::string RestartText(const Machine& m, const Origin& origin, const Verdict& verdict) {
+  const std::string used = UsedText(m.config.rules, m.config.restarts_max, m.state.used, origin);
+  if (verdict.action == ExitAction::kRestartFree) {
+    return absl::StrCat("restart free of charge, as --on-exit ", verdict.rule, " says; used are ",
+                        used);
+  }
+  return absl::StrCat(
+      "restart ", used,
+      verdict.rule.empty() ? "" : absl::StrCat(", as --on-exit ", verdict.rule, " says"));
+}
+
+}  // namespace
+
+Verdict Judge(const RoundConfig& config, const RoundState& state, const Failure& failure) {
+  Verdict verdict;
+  const auto rule = std::find_if(config.rules.on_exit.begin(), config.rules.on_exit.end(),
+                                 [&](const ExitRule& one) { return Fits(one, failure.worker); });
+  if (rule != config.rules.on_exit.end()) {
+    verdict.action = rule->action;
+    verdict.rule = ExitRuleText(*rule);
+  }
+  if (config.restart == RestartMode::kNever) {
+    verdict.why_not = "--restart=never";
+  } else if (verdict.action == ExitAction::kStop) {
+    verdict.why_not = absl::StrCat("--on-exit ", verdict.rule);
+  } else if (state.report.restarts >= kRestartsMax) {
+    verdict.why_not = absl::StrCat("a job is started again at most ", kRestartsMax, " times");
+  } else if (verdict.action != ExitAction::kRestartFree) {
+    verdict.why_not =
+        UsedUp(config.rules, config.restarts_max, state.used, OriginOf(state, failure));
+  }
+  return verdict;
+}
+
+bool MayEverRestart(const RoundConfig& config, const RoundState& state) {
+  const auto is_free = [](const ExitRule& rule) { return rule.action == ExitAction::kRestartFree; };
+  const std::vector<ExitRule>& rules = config.rules.on_exit;
+  return config.restart != RestartMode::kNever && state.report.restarts < kRestartsMax &&
+         (state.used.job < config.restarts_max || std::any_of(rules.begin(), rules.end(), is_free));
+}
+
+absl::Time RefilledAt(const RoundConfig& config, const RoundState& state) {
+  const bool waits = config.rules.window > absl::ZeroDuration() &&
+                     state.phase == JobPhase::kRunning && !state.paused &&
+                     (state.used.job > 0 || !state.failures.empty());
+  return waits ? state.round_began + config.rules.window : absl::InfiniteFuture();
+}
+
+bool IsSetAside(const RoundState& state, NodeId node, absl::Time now) {
+  const auto it = state.set_aside.find(node);
+  return it != state.set_aside.end() && it->second.until > now;
+}
+
+bool IsLeftOut(const RoundConfig& config, const RoundState& state, NodeId node, absl::Time now) {
+  return IsSetAside(state, node, now) && AreEnough(config, state, now) &&
+         !Mutated(Mutation::kSetAsideChosen);
+}
+
+size_t NewcomersCount(const RoundState& state, absl::Time now) {
+  return Without(state, state.ready.size(), now,
+                 [&](NodeId id) { return state.ready.count(id) != 0; });
+}
+
+size_t ReadyCount(const RoundConfig& config, const RoundState& state, absl::Time now) {
+  return AreEnough(config, state, now) ? NewcomersCount(state, now) : state.ready.size();
+}
+
+size_t LiveCount(const RoundConfig& config, const RoundState& state, absl::Time now) {
+  return AreEnough(config, state, now) ? GoodCount(state, now) : state.live;
+}
+
+void Refill(Machine& m) {
+  RoundState& s = m.state;
+  if (m.now < RefilledAt(m.config, s)) {
+    return;
+  }
+  s.used = RestartsUsed();
+  s.failures.clear();
+  m.out.push_back(Tell{absl::StrCat("round ", s.round.ToString(), " has run for ",
+                                    ShortDuration(m.config.rules.window), ": all ",
+                                    Plural(m.config.restarts_max, "restart is", "restarts are"),
+                                    " there again (--restart-window)")});
+}
+
+// P3
+std::string NoteFailure(Machine& m, const Failure& failure, const Verdict& verdict) {
+  const Origin origin = OriginOf(m.state, failure);
+  RoundState& s = m.state;
+  const RestartRules& rules = m.config.rules;
+  const bool asked = verdict.action == ExitAction::kReplaceNode;
+  if (verdict.action == ExitAction::kRestartFree || s.nodes.count(origin.node) == 0) {
+    return "";
+  }
+  const uint32_t failures = ++s.failures[origin.node];
+  const bool bad = rules.bad_node_after > 0 && failures >= rules.bad_node_after;
+  if ((!asked && !bad) || s.nodes.size() == 1) {
+    return "";
+  }
+  const std::string began = absl::StrCat(Plural(failures, "failure", "failures"), " began there");
+  s.set_aside[origin.node] = {m.now + rules.bad_node_for,
+                              asked ? absl::StrCat("--on-exit ", verdict.rule) : began};
+  if (const size_t others = GoodCount(s, m.now); others < m.config.nodes_min) {
+    s.set_aside.erase(origin.node);
+    return absl::StrCat("; ", origin.hostname, " stays in", asked ? "" : " though " + began,
+                        ": there ", others == 1 ? "is " : "are ",
+                        Plural(others, "other node", "other nodes"), ", the job needs ",
+                        m.config.nodes_min);
+  }
+  s.failures.erase(origin.node);
+  return absl::StrCat("; ", origin.hostname, " is set aside for ",
+                      ShortDuration(rules.bad_node_for), asked ? "" : ": " + began);
+}
+
+void CountRestart(Machine& m, const Failure& failure, const Verdict& verdict,
+                  const std::string& headline) {
+  RoundState& s = m.state;
+  const RestartRules& rules = m.config.rules;
+  const Origin origin = OriginOf(s, failure);
+  const bool is_free = verdict.action == ExitAction::kRestartFree;
+  ++s.report.restarts;
+  if (!is_free || Mutated(Mutation::kFreeCharged)) {
+    Charge(s.used, origin);
+  }
+  RestartRecord& last = s.last_restart;
+  last = {origin, std::nullopt, verdict.action, m.now, m.now, RestartText(m, origin, verdict)};
+  if (failure.worker != nullptr) {
+    last.worker = failure.worker->exit;
+  }
+  s.short_rounds = s.lived < rules.wait_max ? s.short_rounds + 1 : 0;
+  const absl::Duration wait =
+      WaitBeforeRestart(rules, s.short_rounds, m.config.seed + s.report.restarts);
+  last.not_before = m.now + wait;
+  std::string line = absl::StrCat(headline, "; ", last.text);
+  if (wait > absl::ZeroDuration()) {
+    absl::StrAppend(&line, " in ", ShortDuration(wait), ": the last round lived ",
+                    ShortDuration(s.lived));
+  }
+  line += NoteFailure(m, failure, verdict);
+  TellNext(m, std::move(line));
+}
+
+void TellNext(Machine& m, std::string line) {
+  std::vector<std::string>& history = m.state.report.history;
+  history.push_back(absl::StrCat("round ", m.state.round.ToString(), ": ", line));
+  if (history.size() > kHistoryMax) {
+    history.erase(history.begin());
+  }
+  m.out.push_back(Tell{std::move(line)});
+}
+
+}  // namespace muster
