@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "launcher/config_file.h"
@@ -153,6 +154,11 @@ class Reader {
                                                " in a list, got ", value.items.size()));
       }
       for (const YamlValue& item : value.items) {
+        if (row.id == OptionId::kOnExit && item.kind == YamlValue::Kind::kMap) {
+          ASSIGN_OR_RETURN(std::string rule, ExitRuleOf(item, key.text));
+          Add(row.id, key, item, std::move(rule));
+          continue;
+        }
         if (item.kind != YamlValue::Kind::kText) {
           return WrongKind(item, key.text, "a list of texts");
         }
@@ -169,6 +175,57 @@ class Reader {
     }
     Add(row.id, key, value, value.text);
     return absl::OkStatus();
+  }
+
+  // "code=3,64-78:stop" of {code: [3, 64-78], do: stop}; the option's row knows the values.
+  absl::StatusOr<std::string> ExitRuleOf(const YamlValue& map, absl::string_view key) {
+    constexpr absl::string_view kKeys = "code, signal, oom or node-lost, and do";
+    std::string match;
+    std::string action;
+    for (size_t i = 0; i < map.items.size(); i += 2) {
+      const YamlValue& name = map.items[i];
+      const YamlValue& value = map.items[i + 1];
+      const bool flag = name.text == "oom" || name.text == "node-lost";
+      const bool listed = name.text == "code" || name.text == "signal";
+      if (!flag && !listed && name.text != "do") {
+        return Error(name.place,
+                     absl::StrCat(key, ": unknown key '", Shown(name.text), "', want ", kKeys));
+      }
+      std::string& out = name.text == "do" ? action : match;
+      if (!out.empty()) {
+        return Error(name.place, absl::StrCat(key, ": want one of ", kKeys, " in a rule"));
+      }
+      bool on = false;
+      if (flag && (!IsBool(value, on) || !on)) {
+        return WrongKind(value, absl::StrCat(key, ": ", name.text), "true (without quotes)");
+      }
+      ASSIGN_OR_RETURN(const std::string values,
+                       TextsOf(value, absl::StrCat(key, ": ", name.text)));
+      out = listed ? absl::StrCat(name.text, "=", values) : flag ? name.text : values;
+    }
+    if (match.empty() || action.empty()) {
+      return Error(map.place,
+                   absl::StrCat(key, ": want ", kKeys, ", as in {code: 75, do: restart-free}"));
+    }
+    return absl::StrCat(match, ":", action);
+  }
+
+  // One text, or those of a list with commas between them.
+  absl::StatusOr<std::string> TextsOf(const YamlValue& value, absl::string_view key) {
+    if (value.kind == YamlValue::Kind::kText) {
+      return value.text;
+    }
+    std::vector<std::string> texts;
+    for (const YamlValue& item : value.items) {
+      if (value.kind != YamlValue::Kind::kList || item.kind != YamlValue::Kind::kText) {
+        return WrongKind(item, key, "a text, or a list of texts");
+      }
+      texts.push_back(item.text);
+    }
+    if (texts.empty()) {
+      return WrongKind(value, key, "a text, or a list of texts");
+    }
+    return absl::StrJoin(texts, ",");
   }
 
   absl::Status ReadEnv(const YamlValue& key, const YamlValue& value) {
@@ -326,7 +383,8 @@ absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, const std::string& 
 
 bool TakesList(OptionId id) {
   return id == OptionId::kHosts || id == OptionId::kHostfile || id == OptionId::kSshArgs ||
-         id == OptionId::kExclude || id == OptionId::kWrap || id == OptionId::kShip;
+         id == OptionId::kExclude || id == OptionId::kWrap || id == OptionId::kShip ||
+         id == OptionId::kOnExit;
 }
 
 bool MayBeInJobFile(OptionId id) {

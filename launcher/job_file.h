@@ -8,6 +8,7 @@
 // `programs:`, in place of a command, is a list of several: maps of `np`, `env`, `wdir`, `hosts`,
 // `command` and what else each may say for itself (programs.h). `nodes:` is a map of hosts, or of
 // their places in the list, to maps of what is different there (node_overrides.h).
+// A rule of `on-exit:` is the option's text, or a map as in {code: [3, 64-78], do: stop}.
 //
 // Rules:
 //  J1 what a key may be set to is known to its option's row (option_table.cc) alone; here is YAML;

@@ -50,6 +50,7 @@ JobTerms TermsOf(const JobSpec& spec) {
   terms.nodes_max = spec.nodes_max;
   terms.restarts_max = spec.max_restarts;
   terms.restart = spec.restart;
+  terms.restart_rules = spec.restart_rules;
   terms.on_failure = spec.on_failure;
   terms.join_timeout = spec.rendezvous.join_timeout;
   terms.last_call = spec.rendezvous.last_call;

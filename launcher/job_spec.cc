@@ -86,6 +86,13 @@ std::vector<std::string> ValuesOf(const JobSpec& spec, OptionId id) {
       return spec.ship;
     case OptionId::kWrap:
       return spec.wrap_texts;
+    case OptionId::kOnExit: {
+      std::vector<std::string> rules;
+      for (const ExitRule& rule : spec.restart_rules.on_exit) {
+        rules.push_back(ExitRuleText(rule));
+      }
+      return rules;
+    }
     case OptionId::kPrologue:
       return {spec.plan.prologue};  // lines, however many times
     default:

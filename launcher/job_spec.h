@@ -21,6 +21,7 @@
 #include "launcher/schedule/pod.h"
 #include "launcher/schedule/slurm_job.h"
 #include "proto/base/limits.h"
+#include "proto/base/restart_rules.h"
 #include "proto/base/work_plan.h"
 
 namespace muster {
@@ -85,6 +86,14 @@ enum class OptionId : uint8_t {
   // when something ends
   kMaxRestarts,
   kRestart,
+  kRestartWindow,
+  kRestartsPerRank,
+  kRestartsPerNode,
+  kRestartWait,
+  kRestartWaitMax,
+  kBadNodeAfter,
+  kBadNodeFor,
+  kOnExit,
   kOnFailure,
   kContinuous,
   kMonitorInterval,
@@ -230,6 +239,7 @@ struct JobSpec {
   // --- when something ends ---
   uint32_t max_restarts = 0;
   RestartMode restart = RestartMode::kAll;
+  RestartRules restart_rules;
   OnFailure on_failure = OnFailure::kStop;
   std::vector<int> stop_signals;  // of SIGUSR1 and SIGUSR2: what stops the job, as SIGTERM does
   absl::Duration restart_grace = kRestartGrace;

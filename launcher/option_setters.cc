@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "launcher/exit_rules.h"
 #include "launcher/option_values.h"
 #include "launcher/schedule/hostlist.h"
 #include "proto/base/limit_names.h"
@@ -196,6 +197,15 @@ absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s) {
 absl::Status SetRestart(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"all", "one", "never"}));
   s.restart = static_cast<RestartMode>(word);
+  return absl::OkStatus();
+}
+
+absl::Status AddExitRule(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(ExitRule rule, ParseExitRule(v));
+  if (s.restart_rules.on_exit.size() == kExitRulesMax) {
+    return WantError(v, absl::StrCat("at most ", kExitRulesMax, " rules"));
+  }
+  s.restart_rules.on_exit.push_back(std::move(rule));
   return absl::OkStatus();
 }
 

@@ -27,6 +27,7 @@ absl::Status SetJobName(const OptionValue& v, JobSpec& s);
 absl::Status SetJobLog(const OptionValue& v, JobSpec& s);
 absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s);
 absl::Status SetRestart(const OptionValue& v, JobSpec& s);
+absl::Status AddExitRule(const OptionValue& v, JobSpec& s);
 absl::Status SetOnFailure(const OptionValue& v, JobSpec& s);
 absl::Status SetContinuous(const OptionValue& v, JobSpec& s);
 absl::Status SetSignalsToHandle(const OptionValue& v, JobSpec& s);

@@ -55,6 +55,18 @@ absl::Status SetOutput(const OptionValue& v, JobSpec& s) {
 }
 
 template <auto Field>
+absl::Status SetRestartsOf(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.restart_rules.*Field, ParseNumber(v, 0, kRestartsMax));
+  return absl::OkStatus();
+}
+
+template <auto Field>
+absl::Status SetRestartTime(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.restart_rules.*Field, ParseTime(v));
+  return absl::OkStatus();
+}
+
+template <auto Field>
 absl::Status SetFilePattern(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(s.plan.output.*Field, ParseFilePattern(v));
   return absl::OkStatus();
@@ -216,6 +228,31 @@ constexpr OptionRow kTable[] = {
      "times that all workers are started again after a failure (0)", SetMaxRestarts},
     {OptionId::kRestart, kRequired, false, "--restart", "all|one|never", "", kEnd,
      "who is started again: all workers (default), the one that failed, or nobody", SetRestart},
+    {OptionId::kRestartWindow, kRequired, false, "--restart-window", "TIME", "", kEnd,
+     "after a round that lived this long all restarts are there again (default: never)",
+     SetRestartTime<&RestartRules::window>},
+    {OptionId::kRestartsPerRank, kRequired, false, "--restarts-per-rank", "N", "", kEnd,
+     "of these restarts, how many one rank may cause (default: all)",
+     SetRestartsOf<&RestartRules::of_rank>},
+    {OptionId::kRestartsPerNode, kRequired, false, "--restarts-per-node", "N", "", kEnd,
+     "... and one node (default: all)", SetRestartsOf<&RestartRules::of_node>},
+    {OptionId::kRestartWait, kRequired, false, "--restart-wait", "TIME", "", kEnd,
+     "before a restart after the second short round in a row, then twice that, and so on (default "
+     "1 s; 0: never wait)",
+     SetRestartTime<&RestartRules::wait_first>},
+    {OptionId::kRestartWaitMax, kRequired, false, "--restart-wait-max", "TIME", "", kEnd,
+     "it waits no longer, and a round that lived that long is not short (default 30 s)",
+     SetRestartTime<&RestartRules::wait_max>},
+    {OptionId::kBadNodeAfter, kRequired, false, "--bad-node-after", "N", "", kEnd,
+     "failures on a node after which others take its place, where there are enough (default 3; 0: "
+     "never)",
+     SetRestartsOf<&RestartRules::bad_node_after>},
+    {OptionId::kBadNodeFor, kRequired, false, "--bad-node-for", "TIME", "", kEnd,
+     "for how long (default 5 min)", SetRestartTime<&RestartRules::bad_node_for>},
+    {OptionId::kOnExit, kRequired, false, "--on-exit", "MATCH:ACTION", "", kEnd,
+     "code=N,N-N, signal=NAME, oom or node-lost: stop, restart, restart-free or replace-node; the "
+     "first that fits counts",
+     AddExitRule},
     {OptionId::kOnFailure, kRequired, false, "--on-failure", "stop|continue", "", kEnd,
      "when no restart is left: stop the others (default), or let them go on to their end",
      SetOnFailure},

@@ -20,6 +20,7 @@
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
 #include "launcher/display.h"
+#include "launcher/exit_rules.h"
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
 #include "launcher/local_output.h"
@@ -48,13 +49,18 @@ constexpr absl::Duration kNoServerHint =
 
 // What must be the same on every node; the master names both nodes where it is not.
 std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec) {
-  return {{"--nnodes", spec.nodes_min == spec.nodes_max
-                           ? absl::StrCat(spec.nodes_max)
-                           : absl::StrCat(spec.nodes_min, ":", spec.nodes_max)},
-          {"--max-restarts", absl::StrCat(spec.max_restarts)},
-          {"--restart", std::string(RestartModeName(spec.restart))},
-          {"--on-failure", std::string(OnFailureName(spec.on_failure))},
-          {"program", DescribePrograms(spec)}};
+  std::vector<std::pair<std::string, std::string>> out = {
+      {"--nnodes", spec.nodes_min == spec.nodes_max
+                       ? absl::StrCat(spec.nodes_max)
+                       : absl::StrCat(spec.nodes_min, ":", spec.nodes_max)},
+      {"--max-restarts", absl::StrCat(spec.max_restarts)},
+      {"--restart", std::string(RestartModeName(spec.restart))},
+      {"--on-failure", std::string(OnFailureName(spec.on_failure))},
+      {"program", DescribePrograms(spec)}};
+  for (auto& rule : RestartRulesTexts(spec.restart_rules)) {
+    out.push_back(std::move(rule));
+  }
+  return out;
 }
 
 class TypedJob {

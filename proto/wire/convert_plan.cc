@@ -235,6 +235,53 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   return plan;
 }
 
+void SetRules(const RestartRules& rules, v1::RestartRules* wire) {
+  wire->set_window(absl::ToInt64Nanoseconds(rules.window));
+  if (rules.of_rank.has_value()) {
+    wire->set_of_rank(*rules.of_rank);
+  }
+  if (rules.of_node.has_value()) {
+    wire->set_of_node(*rules.of_node);
+  }
+  wire->set_wait_first(absl::ToInt64Nanoseconds(rules.wait_first));
+  wire->set_wait_max(absl::ToInt64Nanoseconds(rules.wait_max));
+  wire->set_bad_node_after(rules.bad_node_after);
+  wire->set_bad_node_for(absl::ToInt64Nanoseconds(rules.bad_node_for));
+  for (const ExitRule& rule : rules.on_exit) {
+    v1::ExitRule* out = wire->add_on_exit();
+    out->set_match(ChoiceToWire(rule.match));
+    out->mutable_values()->Assign(rule.values.begin(), rule.values.end());
+    out->set_action(ChoiceToWire(rule.action));
+  }
+}
+
+RestartRules RulesOf(const v1::RestartRules& wire, FieldChecker& check) {
+  RestartRules rules;
+  rules.window = check.Time("window", wire.window());
+  if (wire.has_of_rank()) {
+    rules.of_rank = check.Number("of_rank", wire.of_rank(), 0, kRestartsMax);
+  }
+  if (wire.has_of_node()) {
+    rules.of_node = check.Number("of_node", wire.of_node(), 0, kRestartsMax);
+  }
+  rules.wait_first = check.Time("wait_first", wire.wait_first());
+  rules.wait_max = check.Time("wait_max", wire.wait_max());
+  rules.bad_node_after = check.Number("bad_node_after", wire.bad_node_after(), 0, kRestartsMax);
+  rules.bad_node_for = check.Time("bad_node_for", wire.bad_node_for());
+  check.Bound("on_exit", static_cast<size_t>(wire.on_exit_size()), 0, kExitRulesMax);
+  for (const v1::ExitRule& rule : wire.on_exit()) {
+    check.Bound("on_exit.values", static_cast<size_t>(rule.values_size()), 0, kExitCodeMax);
+    if (!check.ok()) {
+      break;
+    }
+    rules.on_exit.push_back(
+        {check.Choice("on_exit.match", rule.match(), ExitMatch::kNodeLost),
+         {rule.values().begin(), rule.values().end()},
+         check.Choice("on_exit.action", rule.action(), ExitAction::kReplaceNode)});
+  }
+  return rules;
+}
+
 }  // namespace
 
 v1::JobTerms ToWire(const JobTerms& terms) {
@@ -250,6 +297,7 @@ v1::JobTerms ToWire(const JobTerms& terms) {
   wire.set_master_port(terms.master_port);
   wire.set_master_addr(terms.master_addr);
   wire.set_restart(ChoiceToWire(terms.restart));
+  SetRules(terms.restart_rules, wire.mutable_restart_rules());
   wire.set_continue_on_failure(terms.on_failure == OnFailure::kContinue);
   return wire;
 }
@@ -268,6 +316,7 @@ absl::StatusOr<JobTerms> FromWire(const v1::JobTerms& wire) {
   terms.master_port = check.Port("master_port", wire.master_port());
   terms.master_addr = check.Text("master_addr", wire.master_addr(), kNameBytesMax);
   terms.restart = check.Choice("restart", wire.restart(), RestartMode::kNever);
+  terms.restart_rules = RulesOf(wire.restart_rules(), check);
   terms.on_failure = wire.continue_on_failure() ? OnFailure::kContinue : OnFailure::kStop;
   RETURN_IF_ERROR(check.status());
   return terms;

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "proto/base/limits.h"
+#include "proto/base/restart_rules.h"
 #include "proto/base/work_plan.h"
 
 namespace muster {
@@ -16,6 +17,7 @@ struct JobTerms {
   uint32_t nodes_max = 1;
   uint32_t restarts_max = 0;
   RestartMode restart = RestartMode::kAll;
+  RestartRules restart_rules;
   OnFailure on_failure = OnFailure::kStop;
   absl::Duration join_timeout = kJoinTimeout;
   absl::Duration last_call = kLastCall;

@@ -20,6 +20,15 @@ std::string OwnHostName() {
   return name;
 }
 
+// The jobs of one master that fail together do not come back together (FNV-1a).
+uint64_t SeedOf(const std::string& job_id) {
+  uint64_t seed = 0xCBF29CE484222325u;
+  for (const char c : job_id) {
+    seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  }
+  return seed;
+}
+
 grpc::Status Ended() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the master ends"); }
 
 }  // namespace
@@ -31,6 +40,8 @@ RoundConfig ConfigFromTerms(const std::string& job_id, const JobTerms& terms) {
   config.nodes_max = terms.nodes_max;
   config.restarts_max = terms.restarts_max;
   config.restart = terms.restart;
+  config.rules = terms.restart_rules;
+  config.seed = SeedOf(job_id);
   config.on_failure = terms.on_failure;
   config.join_timeout = terms.join_timeout;
   config.last_call = terms.last_call;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "launcher/exit_rules.h"
 #include "launcher/job_file.h"
 #include "launcher/job_spec.h"
 
@@ -45,6 +46,7 @@ inline std::string Described(const JobSpec& s) {
       absl::StrJoin(s.rendezvous.conf, ",", absl::PairFormatter("=")), " ", s.serve, " ",
       number(s.node_rank), " ", s.master_addr, " ", number(s.master_port), " ", s.local_addr, " ",
       p.standalone, " ", p.iface, "\nend ", s.max_restarts, " ", RestartModeName(s.restart), " ",
+      absl::StrJoin(RestartRulesTexts(s.restart_rules), " ", absl::PairFormatter("=")), " ",
       OnFailureName(s.on_failure), " ", absl::FormatDuration(s.restart_grace), " ",
       absl::FormatDuration(p.grace), " ", absl::FormatDuration(s.timeout), " ", s.report_file,
       "\noutput ", number(s.prefix), " ", s.quiet, s.verbose, " ", o.prefix_template, " ",

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -142,6 +143,23 @@ TEST(JobFile, TheCommandLineMayBringTheCommand) {
   EXPECT_EQ(missing.status().message(), "--config gone.yaml: No such file or directory");
 }
 
+TEST(JobFile, RulesOfOnExitAreMapsOrTexts) {
+  const JobSpec spec =
+      Ok("on-exit:\n"
+         "- {code: [3, 64-66], do: stop}\n"
+         "- {do: replace-node, signal: BUS}\n"
+         "- {oom: true, do: restart}\n"
+         "- node-lost:restart-free\n",
+         {"p"});
+  EXPECT_EQ(spec.restart_rules.on_exit,
+            (std::vector<ExitRule>{{ExitMatch::kCode, {3, 64, 65, 66}, ExitAction::kStop},
+                                   {ExitMatch::kSignal, {SIGBUS}, ExitAction::kReplaceNode},
+                                   {ExitMatch::kOom, {}, ExitAction::kRestart},
+                                   {ExitMatch::kNodeLost, {}, ExitAction::kRestartFree}}));
+  ExpectReadAsWritten({"--on-exit", "code=3,64-66:stop", "--on-exit", "signal=7,SEGV:restart",
+                       "--on-exit", "oom:stop", "p"});
+}
+
 struct Bad {
   const char* text;
   const char* says;
@@ -172,6 +190,24 @@ INSTANTIATE_TEST_SUITE_P(
             "job.yaml:3:21: nproc-per-node: want 1..4096, auto, cpu or gpu, got 'x'"},
         Bad{"programs: [{np: 1, command: p, nodes: {}}]\n",
             "job.yaml:1:32: 'nodes' holds for the whole job: it stands beside programs"},
+        Bad{"on-exit: [{cod: 3, do: stop}]\n",
+            "job.yaml:1:12: on-exit: unknown key 'cod', want code, signal, oom or node-lost, and "
+            "do"},
+        Bad{"on-exit: [{code: 3, oom: true, do: stop}]\n",
+            "job.yaml:1:21: on-exit: want one of code, signal, oom or node-lost, and do in a rule"},
+        Bad{"on-exit:\n- {code: 3}\n", "job.yaml:2:3: on-exit: want code, signal, oom or "},
+        Bad{"on-exit: [{oom: false, do: stop}]\n",
+            "job.yaml:1:17: on-exit: oom: want true (without quotes), got false"},
+        Bad{"on-exit: [{code: {a: 1}, do: stop}]\n",
+            "job.yaml:1:19: on-exit: code: want a text, or a list of texts, got 'a'"},
+        Bad{"on-exit: [{code: [], do: stop}]\n",
+            "job.yaml:1:18: on-exit: code: want a text, or a list of texts, got a list"},
+        Bad{"on-exit:\n- {code: 0, do: stop}\n",
+            "job.yaml:2:3: on-exit: want exit codes of 1..255, as in code=3,64-78, got "
+            "'code=0:stop'"},
+        Bad{"on-exit: oom:ignore\n",
+            "job.yaml:1:10: on-exit: want stop, restart, restart-free or replace-node behind the "
+            "colon, got 'oom:ignore'"},
         Bad{"comand: p\n",
             "job.yaml:1:1: unknown key 'comand'; the program and its arguments are "},
         Bad{"<<: {nnodes: 2}\n", "job.yaml:1:1: unknown key '<<'"},
@@ -244,9 +280,9 @@ std::optional<std::string> GoodValue(const OptionRow& row) {
     return "";
   }
   for (const char* text :
-       {"2",        "a",    "a:2000",   "k=v",         "auto",     "c10d",   "none",  "slurm",
-        "agent",    "drop", "continue", "0:1",         "0,2-3",    "slot",   "never", "f.%r",
-        "-p '2 2'", "1G",   "8000",     "20000-20100", "torchrun", "SIGTERM"}) {
+       {"2",     "a",        "a:2000",   "k=v",  "auto",        "c10d",     "none",   "slurm",
+        "agent", "drop",     "continue", "0:1",  "0,2-3",       "slot",     "never",  "oom:stop",
+        "f.%r",  "-p '2 2'", "1G",       "8000", "20000-20100", "torchrun", "SIGTERM"}) {
     if (ParseCommandLine({std::string(OptionName(row.id)), text, "p"}, {}).ok()) {
       return text;
     }

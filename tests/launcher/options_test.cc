@@ -135,6 +135,42 @@ TEST(CommandLine, WhoIsStartedAgain) {
               HasSubstr("--restart: want all, one, never, got 'some'"));
 }
 
+TEST(CommandLine, WhatRestartsMayCost) {
+  EXPECT_EQ(Ok({"p"}).restart_rules, RestartRules());
+  const RestartRules rules =
+      Ok({"--restart-window", "10m", "--restarts-per-rank", "2", "--restarts-per-node=0",
+          "--restart-wait", "500ms", "--restart-wait-max", "1m", "--bad-node-after", "5",
+          "--bad-node-for", "1h", "--on-exit", "code=75:restart-free", "p"})
+          .restart_rules;
+  EXPECT_EQ(rules.window, absl::Minutes(10));
+  EXPECT_EQ(rules.of_rank, 2u);
+  EXPECT_EQ(rules.of_node, 0u);
+  EXPECT_EQ(rules.wait_first, absl::Milliseconds(500));
+  EXPECT_EQ(rules.wait_max, absl::Minutes(1));
+  EXPECT_EQ(rules.bad_node_after, 5u);
+  EXPECT_EQ(rules.bad_node_for, absl::Hours(1));
+  EXPECT_EQ(rules.on_exit,
+            (std::vector<ExitRule>{{ExitMatch::kCode, {75}, ExitAction::kRestartFree}}));
+  const std::pair<const char*, const char*> bad[] = {
+      {"75:stop",
+       "--on-exit: want code=..., signal=..., oom or node-lost in front of the colon, "
+       "got '75:stop'"},
+      {"oom", "--on-exit: want MATCH:ACTION, as in code=75:restart-free, "},
+      {"code=256:stop", "--on-exit: want exit codes of 1..255, as in code=3,64-78"},
+      {"code=:stop", "--on-exit: want exit codes of 1..255"},
+      {"signal=NONE:stop", "--on-exit: want names of signals, as in signal=SIGBUS,SIGSEGV"},
+      {"oom:ignore", "--on-exit: want stop, restart, restart-free or replace-node behind the "}};
+  for (const auto& [text, says] : bad) {
+    EXPECT_THAT(Error({"--on-exit", text, "p"}), HasSubstr(says));
+  }
+  Args many;
+  for (size_t i = 0; i <= kExitRulesMax; ++i) {
+    many.insert(many.end(), {"--on-exit", "oom:stop"});
+  }
+  many.emplace_back("p");
+  EXPECT_THAT(Error(many), HasSubstr("--on-exit: want at most 64 rules"));
+}
+
 TEST(CommandLine, OthersGoOnAfterAFailureWhereTheUserSaysSo) {
   EXPECT_EQ(Ok({"p"}).on_failure, OnFailure::kStop);
   EXPECT_EQ(Ok({"--on-failure", "continue", "p"}).on_failure, OnFailure::kContinue);

@@ -210,6 +210,26 @@ class RandomValues {
     }
     return select;
   }
+  RestartRules Rules() {
+    RestartRules rules;
+    rules.window = Time();
+    if (Below(2) == 0) {
+      rules.of_rank = Below(kRestartsMax + 1);
+    }
+    if (Below(2) == 0) {
+      rules.of_node = Below(kRestartsMax + 1);
+    }
+    rules.wait_first = Time();
+    rules.wait_max = Time();
+    rules.bad_node_after = Below(kRestartsMax + 1);
+    rules.bad_node_for = Time();
+    for (uint32_t i = Below(3); i > 0; --i) {
+      rules.on_exit.push_back({static_cast<ExitMatch>(Below(4)),
+                               {Below(256), Below(256)},
+                               static_cast<ExitAction>(Below(4))});
+    }
+    return rules;
+  }
   JobTerms Terms() {
     JobTerms terms;
     terms.nodes_max = 1 + Below(kNodesMax);
@@ -223,6 +243,7 @@ class RandomValues {
     terms.master_port = Port();
     terms.master_addr = Text();
     terms.restart = static_cast<RestartMode>(Below(3));
+    terms.restart_rules = Rules();
     terms.on_failure = Below(2) == 0 ? OnFailure::kStop : OnFailure::kContinue;
     return terms;
   }
