@@ -25,6 +25,7 @@
 #include "agent/io/log_file.h"
 #include "agent/io/master_client.h"
 #include "agent/io/node_facts.h"
+#include "agent/io/node_hold.h"
 #include "agent/io/program_facts.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/ship_taker.h"
@@ -280,6 +281,11 @@ int RunOnChannel(Channel channel) {
   }
   if (bootstrap->preflight) {
     options->config.join.doubts = Doubts(*options, limits);
+  }
+  // Kept by us and by the shepherd. Who was here before has a lease at the most.
+  const absl::StatusOr<UniqueFd> hold = TakeNodeHold(bootstrap->hold, kLease + kLeaseSlack);
+  if (!hold.ok()) {
+    return Fail(hold.status());
   }
   absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(std::move(limits.limits), remove_shipped);
   if (!shepherd.ok()) {

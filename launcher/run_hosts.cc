@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/core/env_filter.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
@@ -26,15 +25,10 @@
 #include "launcher/job_secret.h"
 #include "launcher/jobs/job_id.h"
 #include "launcher/look_first.h"
-#include "launcher/node_overrides.h"
+#include "launcher/node_starts.h"
 #include "launcher/preflight.h"
 #include "launcher/proctable.h"
-#include "launcher/remote_starter.h"
-#include "launcher/schedule/local_starter.h"
-#include "launcher/schedule/ssh_starter.h"
 #include "launcher/ship/ship_files.h"
-#include "launcher/ship/shipper.h"
-#include "launcher/start_failures.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
@@ -55,7 +49,6 @@ class HostsJob {
       : loop_(loop),
         spec_(std::move(spec)),
         secret_(std::move(secret)),
-        own_limits_(OwnLimits({"nofile"}, files)),
         display_(loop, spec_.plan.output, spec_.plan.role, ManyWorkers(spec_),
                  [this](uint32_t node_rank) { return NodeName(node_rank); }),
         stdin_(loop, [this](const std::string& bytes, bool eof) { OnStdin(bytes, eof); }),
@@ -74,23 +67,13 @@ class HostsJob {
         signals_(loop, SignalCallbacks(), spec_.stop_signals, spec_.keeper_fd),
         pause_timer_(loop, UserSignals::SuspendSelf),
         check_threads_(loop, [this] { threads_ = CheckThreads(kThreadsOfGrpc); }),
-        failed_starts_(loop, spec_.nodes.size(),
-                       [this](size_t at, const std::string& why) { StartsNot(at, why); }),
-        local_(MakeLocalStarter(loop, agent_path)),
-        remote_(MakeRemoteStarter(loop, spec_, secret_, agent_path,
-                                  [this](const std::string& why) { OnUnreachable(why); })) {
+        starts_(loop, spec_, secret_, server_,
+                StartOptions(agent_path, files, std::move(shipped))) {
     display_.on_writable = [this] { ShowWaiting(); };
     display_.on_closed = [this](const std::string&) {
       Post(StopAsked{SIGTERM, false});
       ShowWaiting();
     };
-    for (Starter* starter : {local_.get(), remote_.get()}) {
-      starter->SetCallbacks(StarterCallbacks());
-    }
-    if (shipped.has_value()) {
-      const bool all = spec_.nodes_min == spec_.nodes.size();
-      shipper_.emplace(loop, *std::move(shipped), all ? spec_.nodes.size() : 0, ShipCallbacks());
-    }
     if (spec_.plan.pty.has_value()) {
       window_ = *spec_.plan.pty;
       display_.SetRaw(window_.rank);
@@ -101,7 +84,7 @@ class HostsJob {
         SendWindow();
       });
     }
-    StartNodes();
+    starts_.StartAll();
     check_threads_.StartAfter(absl::ZeroDuration());  // after the starters' timers
   }
 
@@ -129,12 +112,15 @@ class HostsJob {
   };
 
   void Post(RoundEvent event) { server_.Post(spec_.plan.job_id, std::move(event)); }
-  void StartsNot(size_t index, const std::string& why) { Post(StartFailed{KeyOf(index), why}); }
 
   MasterOptions MasterCallbacks() {
     MasterOptions out;
     out.users = OneSecret(secret_.secret);
     out.job = ConfigOf(spec_);
+    out.job.starts_again = true;
+    out.on_start_again = [this](const std::string&, const StartAgain& wanted) {
+      starts_.Again(wanted);
+    };
     out.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
     out.on_round_started = [this](const std::string&, const RoundStarted& round) {
       LogRound(round);
@@ -163,45 +149,14 @@ class HostsJob {
     return out;
   }
 
-  Starter::Callbacks StarterCallbacks() {
-    Starter::Callbacks out;
-    out.on_connected = [this](size_t index, UniqueFd socket) {
-      failed_starts_.Succeeded();
-      StartStdin();
-      if (shipper_) {
-        shipper_->Add(index, std::move(socket));
-      } else {
-        server_.AdoptConnection(std::move(socket));
-      }
-    };
-    out.on_failed = [this](size_t index, const std::string& reason) {
-      if (shipper_) {
-        shipper_->NotComing();
-      }
-      failed_starts_.Failed(index, reason);
-    };
-    out.on_exit = [this](size_t index, const std::string& how) {
-      if (!over_) {
-        // Nobody starts it again: a job that still gathers need not wait for it. Its connection's
-        // end goes first.
-        start_failures_.push_back(
-            std::make_unique<UvTimer>(loop_, [this, index, how] { StartsNot(index, how); }));
-        start_failures_.back()->StartAfter(2 * kReconnectWindow);
-      }
-    };
-    out.on_line = [this](size_t at, const std::string& line) {
-      LogInfo(absl::StrCat(ListName(spec_, at), ": ", line));
-    };
-    return out;
-  }
-
-  Shipper::Callbacks ShipCallbacks() {
-    Shipper::Callbacks out;
-    out.name = [this](size_t index) { return ListName(spec_, index); };
-    out.on_done = [this](size_t, UniqueFd socket) { server_.AdoptConnection(std::move(socket)); };
-    out.on_failed = [this](size_t index, const std::string& why) {
-      StartsNot(index, absl::StrCat(ListName(spec_, index), ": ", why));
-    };
+  NodeStartsOptions StartOptions(const std::string& agent_path, const rlimit& files,
+                                 std::optional<ShipArchive> shipped) {
+    NodeStartsOptions out;
+    out.agent_path = agent_path;
+    out.own_limits = OwnLimits({"nofile"}, files);
+    out.shipped = std::move(shipped);
+    out.on_connected = [this] { StartStdin(); };
+    out.on_unreachable = [this](const std::string& why) { OnUnreachable(why); };
     return out;
   }
 
@@ -246,8 +201,6 @@ class HostsJob {
     }
   }
 
-  static std::string KeyOf(size_t index) { return absl::StrCat("list/", index); }
-
   // Node ranks are those of the round: without a node that failed to start, say, not the list's.
   std::string NodeName(uint32_t node_rank) const {
     const RoundState* state = server_.FindJob(spec_.plan.job_id);
@@ -256,63 +209,6 @@ class HostsJob {
       node_rank = static_cast<uint32_t>(join.node_rank);
     }
     return ListName(spec_, node_rank);
-  }
-
-  // Other machines first: they take longer to come.
-  void StartNodes() {
-    std::vector<size_t> here;
-    std::vector<size_t> there;
-    for (size_t i = 0; i < spec_.nodes.size(); ++i) {
-      (StartsHere(spec_, spec_.nodes[i].host) ? here : there).push_back(i);
-    }
-    route_to_ = OtherMachine(spec_);
-    for (const size_t i : there) {
-      remote_->Start(TargetOf(i, false));
-    }
-    for (const size_t i : here) {
-      local_->Start(TargetOf(i, true));
-    }
-  }
-
-  StartTarget TargetOf(size_t index, bool here) {
-    const NodeWorkers& node = spec_.nodes[index];
-    StartTarget target;
-    target.index = index;
-    target.host = spec_.way == StartWay::kHosts && !spec_.given_hosts.has_value()
-                      ? SshTarget(node.host)
-                      : ListName(spec_, index);
-    AgentBootstrap& bootstrap = target.bootstrap;
-    bootstrap.secret = secret_.secret;
-    bootstrap.nonce = server_.IssueNonce();
-    bootstrap.job_id = spec_.plan.job_id;
-    bootstrap.plan = spec_.plan;
-    bootstrap.plan.standalone = spec_.way == StartWay::kStandalone;
-    TakeNodeOverrides(spec_, ListName(spec_, index), static_cast<uint32_t>(index), bootstrap.plan);
-    bootstrap.plan.workers_wanted = node.wanted;
-    bootstrap.plan.workers = node.workers;
-    if (shipper_) {  // the agent has a folder of its own for the workers
-      bootstrap.ship = shipper_->terms();
-    } else {
-      RunInOwnFolder(bootstrap.plan);
-    }
-    if (here) {  // our child has the descriptor limit that we raised for ourselves
-      bootstrap.plan.limits.insert(bootstrap.plan.limits.begin(), own_limits_.begin(),
-                                   own_limits_.end());
-    } else {
-      bootstrap.plan.env_base = EnvironmentToForward(OwnEnvironment(), spec_.plan);
-    }
-    bootstrap.join.key = KeyOf(index);
-    bootstrap.join.key_is_exact = true;
-    bootstrap.join.node_rank = static_cast<int32_t>(index);
-    bootstrap.join.ranks = node.ranks;
-    bootstrap.join.workers = static_cast<uint32_t>(node.ranks.size());
-    if (spec_.way == StartWay::kStandalone) {
-      bootstrap.join.address = absl::StrCat("127.0.", index / 250, ".", index % 250 + 1);
-    }
-    bootstrap.terms = TermsOf(spec_);
-    bootstrap.route_to = route_to_;
-    bootstrap.preflight = PreflightWanted(spec_);
-    return target;
   }
 
   // What it calls may call it: the display that finds its reader gone, a node whose next chunk
@@ -372,8 +268,9 @@ class HostsJob {
     }
     std::vector<std::pair<std::string, std::vector<std::string>>> doubts;
     for (const auto& [id, node] : state->nodes) {
-      doubts.emplace_back(ListName(spec_, static_cast<size_t>(std::max(node.join.node_rank, 0))),
-                          node.join.doubts);
+      doubts.emplace_back(
+          ListName(spec_, static_cast<size_t>(std::max(node.join.node_rank, 0))),
+          node.join.doubts);
     }
     for (const std::string& line : PreflightLines(spec_, doubts)) {
       LogWarning(line);
@@ -386,9 +283,7 @@ class HostsJob {
     report_ = report;
     over_ = true;
     unreachable_.clear();
-    if (shipper_) {
-      shipper_->Stop();
-    }
+    starts_.JobOver();
     countdown_.End();
     stdin_.Stop();
     RemoveSecretFile(secret_.file);
@@ -405,16 +300,12 @@ class HostsJob {
 
   void EndStarters() {
     ending_ = true;
-    left_to_stop_ = 2;
-    const auto stopped = [this] { ended_ = --left_to_stop_ == 0; };
-    local_->Stop(stopped);  // it takes its time; ssh is only killed
-    remote_->Stop(stopped);
+    starts_.Stop([this] { ended_ = true; });
   }
 
   uv_loop_t* const loop_;
   const JobSpec spec_;
   const JobSecret secret_;
-  const std::vector<WorkerLimit> own_limits_;
   Display display_;
   StdinReader stdin_;
   MasterServer& server_;  // lasts as long as the process: RunHosts
@@ -425,24 +316,18 @@ class HostsJob {
   UvTimer check_threads_;  // for gRPC, before it is used: while ssh connects
   absl::Status threads_;
   std::optional<UserTerminal> terminal_;
-  Terminal window_;                 // --pty: as it is now
-  bool window_is_new_ = false;      // the worker's node has not been told
-  std::optional<Shipper> shipper_;  // --ship
-  StartFailures failed_starts_;
-  std::unique_ptr<Starter> local_;
-  std::unique_ptr<Starter> remote_;
-  std::string route_to_;              // another machine of the job; "" = there is none
+  Terminal window_;             // --pty: as it is now
+  bool window_is_new_ = false;  // the worker's node has not been told
+  NodeStarts starts_;
   std::deque<WaitingChunk> waiting_;  // at most one a node
   bool showing_ = false;
   std::string stdin_bytes_;
   bool stdin_eof_ = false;
   bool stdin_done_ = false;
-  std::vector<std::unique_ptr<UvTimer>> start_failures_;  // about to be told to the master
   JobReport report_;
   bool doubts_shown_ = false;
   bool over_ = false;
   bool ending_ = false;
-  int left_to_stop_ = 0;  // starters
   bool ended_ = false;
   std::string unreachable_;
 };

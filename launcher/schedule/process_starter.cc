@@ -48,12 +48,28 @@ ProcessStarter::~ProcessStarter() {
 
 void ProcessStarter::Start(StartTarget target) {
   const size_t index = target.index;
-  const auto old = nodes_.find(index);
-  CHECK(old == nodes_.end() || (old->second.pid <= 0 && !old->second.starting));
-  nodes_.erase(index);
+  if (const auto old = nodes_.find(index); old != nodes_.end()) {
+    CHECK(!old->second.starting);
+    Abandon(old->second);
+    nodes_.erase(old);
+  }
   nodes_[index].target = std::move(target);
   waiting_.push_back(index);
   pump_.StartAfter(absl::ZeroDuration());
+}
+
+// An agent's shepherd tidies up by itself.
+void ProcessStarter::Abandon(Node& node) {
+  if (node.pid > 0) {
+    kill(options_.ends_group ? -node.pid : node.pid, SIGKILL);
+    abandoned_.push_back(node.pid);
+  }
+}
+
+void ProcessStarter::ReapAbandoned() {
+  const auto left = std::remove_if(abandoned_.begin(), abandoned_.end(),
+                                   [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
+  abandoned_.erase(left, abandoned_.end());
 }
 
 void ProcessStarter::Pump() {
@@ -152,6 +168,7 @@ void ProcessStarter::End(Node& node, const std::string& why) {
 }
 
 void ProcessStarter::Reap() {
+  ReapAbandoned();
   std::vector<std::pair<size_t, int>> ended;
   for (auto& [index, node] : nodes_) {
     siginfo_t info{};
@@ -283,8 +300,9 @@ void ProcessStarter::KillOrGiveUp() {
 }
 
 void ProcessStarter::CheckStopped() {
-  const bool left = std::any_of(nodes_.begin(), nodes_.end(),
-                                [](const auto& node) { return node.second.pid > 0; });
+  const bool left =
+      !abandoned_.empty() || std::any_of(nodes_.begin(), nodes_.end(),
+                                         [](const auto& node) { return node.second.pid > 0; });
   if (stopping_ && !left && stop_done_ != nullptr) {
     kill_.reset();
     std::exchange(stop_done_, nullptr)();

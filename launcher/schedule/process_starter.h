@@ -64,6 +64,8 @@ class ProcessStarter final : public Starter {
 
   void Pump();
   void Spawn(Node& node);
+  void Abandon(Node& node);
+  void ReapAbandoned();
   void OnReady(size_t index, UniqueFd socket);
   void OnChannelFailed(size_t index, const std::string& why, bool closed);
   void End(Node& node, const std::string& why);
@@ -82,6 +84,7 @@ class ProcessStarter final : public Starter {
   AgentProgram program_;
   SplitMix64 jitter_;
   std::map<size_t, Node> nodes_;
+  std::vector<pid_t> abandoned_;  // killed, not reaped yet
   std::deque<size_t> waiting_;
   size_t starting_ = 0;
   bool stopping_ = false;

@@ -44,7 +44,8 @@ class Starter {
   };
   virtual ~Starter() = default;
   virtual void SetCallbacks(Callbacks callbacks) = 0;  // before the first Start
-  // May be called again for an index whose earlier start failed or exited.
+  // May be called again for an index: what is left of the earlier start is ended, and no callback
+  // of that comes any more.
   virtual void Start(StartTarget target) = 0;
   // Closes what is not connected yet, ends every child (KILL at the latest after 2 s), reaps, then
   // `done`.

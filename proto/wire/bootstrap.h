@@ -39,6 +39,8 @@ struct AgentBootstrap {
   std::string nonce;     // MasterServer::IssueNonce's; "" = the master's Challenge is awaited
   // The agent gets these files before it joins (proto/ship/lines.h); none = nothing is shipped.
   std::optional<ShipTerms> ship;
+  // The agent's place in this run of the job (agent/io/node_hold.h).
+  std::string hold;
   bool preflight = false;  // the agent looks at its node, and fills in join.doubts
 };
 

@@ -333,6 +333,7 @@ v1::Bootstrap ToWire(const AgentBootstrap& bootstrap) {
   *wire.mutable_terms() = ToWire(bootstrap.terms);
   wire.set_route_to(bootstrap.route_to);
   wire.set_nonce(bootstrap.nonce);
+  wire.set_hold(bootstrap.hold);
   if (bootstrap.ship.has_value()) {
     wire.mutable_ship()->set_digest(bootstrap.ship->digest);
     wire.mutable_ship()->set_bytes(bootstrap.ship->bytes);
@@ -353,6 +354,7 @@ absl::StatusOr<AgentBootstrap> FromWire(const v1::Bootstrap& wire) {
   bootstrap.secret = check.Text("secret", wire.secret(), kNameBytesMax);
   bootstrap.job_id = check.Text("job_id", wire.job_id(), kNameBytesMax);
   bootstrap.route_to = check.Text("route_to", wire.route_to(), kNameBytesMax);
+  bootstrap.hold = check.Text("hold", wire.hold(), kNameBytesMax);
   bootstrap.nonce = check.Text("nonce", wire.nonce(), kNonceBytes);
   if (wire.has_ship()) {
     ShipTerms& ship = bootstrap.ship.emplace();

@@ -239,6 +239,10 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
     if (options_.on_drill_answered) {
       options_.on_drill_answered(job_id, *answered);
     }
+  } else if (auto* again = std::get_if<StartAgain>(&effect)) {
+    if (options_.on_start_again) {
+      options_.on_start_again(job_id, *again);
+    }
   } else if (std::holds_alternative<JobEnded>(effect)) {
     if (options_.many_jobs) {
       ForgetLater(*job);

@@ -1,6 +1,6 @@
 """--nnodes MIN:MAX with real nodes: the last call, a node that is late, one that is lost, and one that comes back."""
 
-from harness import kill_all, sh
+from harness import sh
 
 ROUND = 'echo "round $TORCHELASTIC_RESTART_COUNT rank $RANK of $WORLD_SIZE fence $MUSTER_ROUND"; exec sleep 1080'
 
@@ -27,17 +27,15 @@ def test_a_late_node_takes_the_place_of_a_lost_one_which_comes_back(shells, lab)
     late.expect("joins the next round", stream="err")
     try:
         lab[1].kill()
-        late.expect(r"round 1 rank 1 of 2", seconds=40)
-        jobs[0].expect(r"round 1 rank 0 of 2")
+        late.expect(r"round 0 rank 1 of 2", seconds=40)  # nodes may go: that is no restart
+        jobs[0].expect(r"round 0 rank 0 of 2", 2)
     finally:
         lab[1].boot()
     back = shells[1].start(*elastic(29496, "--max-restarts", "5", "--node-rank", "1"))
     back.expect("joins the next round", stream="err")
-    (worker,) = shells[2].called("sleep 1080")
-    kill_all([worker])
-    back.expect(r"round 2 rank 1 of 3")  # its own
-    late.expect(r"round 2 rank 2 of 3")
-    jobs[0].expect(r"round 2 rank 0 of 3")
+    back.expect(r"round 0 rank 1 of 3")  # its own
+    late.expect(r"round 0 rank 2 of 3")
+    jobs[0].expect(r"round 0 rank 0 of 3")
     fences = [int(fence) for fence in jobs[0].expect(r"fence (\d+)", 3)]
     assert fences == sorted(set(fences)), fences
     jobs[0].signal(2)

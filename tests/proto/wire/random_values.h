@@ -253,6 +253,7 @@ class RandomValues {
     bootstrap.job_id = Text();
     bootstrap.route_to = Text();
     bootstrap.nonce = Text(kNonceBytes);
+    bootstrap.hold = Text();
     if (Below(2) == 0) {
       bootstrap.ship = {std::string(kShipDigestBytes, static_cast<char>(Below(256))),
                         Below(1000000), Below(kShipEntriesMax + 1)};

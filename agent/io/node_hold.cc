@@ -1,0 +1,104 @@
+#include "agent/io/node_hold.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/clock.h"
+#include "proto/base/text.h"
+
+namespace muster {
+namespace {
+
+constexpr int kWaitersMax = 16;  // a starter has one agent at a time on its way to a node
+
+struct Address {
+  sockaddr_un name{};
+  socklen_t size = 0;
+};
+
+// "\0muster-hold/UID/NAME"
+Address AddressOf(const std::string& name) {
+  const std::string path = absl::StrCat("muster-hold/", getuid(), "/", name);
+  Address out;
+  out.name.sun_family = AF_UNIX;
+  std::memcpy(out.name.sun_path + 1, path.data(), path.size());
+  out.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+  return out;
+}
+
+absl::Status Unavailable(const char* what) {
+  return absl::UnavailableError(
+      absl::StrCat("cannot see whether an earlier agent of this job lives here: ", what, ": ",
+                   std::strerror(errno)));
+}
+
+// Until the holder's end, which ends the connection, or `until`.
+absl::Status AwaitHolder(const Address& address, absl::Time until, absl::Duration within) {
+  const UniqueFd holder(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!holder.valid()) {
+    return Unavailable("socket");
+  }
+  const auto* name = reinterpret_cast<const sockaddr*>(&address.name);
+  if (connect(holder.get(), name, address.size) != 0) {
+    return errno == ECONNREFUSED ? absl::OkStatus() : Unavailable("connect");
+  }
+  ucred who{};
+  socklen_t size = sizeof(who);
+  if (getsockopt(holder.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) {
+    return Unavailable("getsockopt");
+  }
+  if (who.uid != getuid()) {
+    return absl::UnavailableError(absl::StrCat("process ", who.pid, " of user id ", who.uid,
+                                               " has taken the name of this job's agent"));
+  }
+  pollfd fd = {holder.get(), POLLIN, 0};
+  while (fd.revents == 0) {
+    const absl::Duration left = until - BootNow();
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "an earlier agent of this job (process ", who.pid, ") or its shepherd still lives here ",
+          ShortDuration(within), " later: no worker was started"));
+    }
+    if (poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1) < 0 && errno != EINTR) {
+      return Unavailable("poll");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> TakeNodeHold(const std::string& name, absl::Duration within) {
+  if (name.empty() || name.size() > kHoldNameBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hold: want 1..", kHoldNameBytesMax, " characters, got ", name.size()));
+  }
+  const Address address = AddressOf(name);
+  const absl::Time until = BootNow() + within;
+  UniqueFd mine(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!mine.valid()) {
+    return Unavailable("socket");
+  }
+  while (bind(mine.get(), reinterpret_cast<const sockaddr*>(&address.name), address.size) != 0) {
+    if (errno != EADDRINUSE) {
+      return Unavailable("bind");
+    }
+    if (absl::Status status = AwaitHolder(address, until, within); !status.ok()) {
+      return status;
+    }
+  }
+  if (listen(mine.get(), kWaitersMax) != 0) {
+    return Unavailable("listen");
+  }
+  return mine;
+}
+
+}  // namespace muster

@@ -1,0 +1,95 @@
+"""Nodes of a host list that are lost, replaced by spares, started again, and that come back."""
+
+import os
+import re
+import signal
+import time
+
+from harness import kill_all, sh, wait_for
+
+HOSTS = ("--hosts", "node0,node1,node2", "--nproc-per-node", "1")
+ROUND = 'echo "restarts $TORCHELASTIC_RESTART_COUNT: rank $RANK of $WORLD_SIZE on $(hostname), fence $MUSTER_ROUND."; exec sleep 1090'
+
+
+def kill_agent(shell):
+    """Both of its processes, at one moment."""
+    agents = list(shell.ours())
+    assert len(agents) == 2, agents
+    kill_all(agents)
+    return time.monotonic()
+
+
+def ranks_of(job, world, count):
+    """{host: rank} of the `count` last workers that said they are in a world of that size."""
+    found = job.expect(rf"rank (\d) of {world} on (\w+),", count)
+    return {host: rank for rank, host in found[-count:]}
+
+
+def test_an_agent_is_killed_the_others_go_on_and_it_comes_back(shells):
+    job = shells[0].start("--nnodes", "1:3", *HOSTS, "--rdzv-conf", "last_call_timeout=1", *sh(ROUND))
+    first = ranks_of(job, 3, 3)
+    assert first == {"node0": "0", "node1": "1", "node2": "2"}
+    killed = kill_agent(shells[1])
+    ranks_of(job, 2, 2)
+    print(f"two nodes run again {time.monotonic() - killed:.2f} s after the kill")
+    job.expect("node1: its agent is started again", stream="err")
+    job.expect("node1 came: 3 nodes", stream="err")  # once the round of two has run for a while
+    job.expect(r"rank \d of 3", 6)
+    assert ranks_of(job, 3, 6) == first
+    assert not re.search("restarts [1-9]", job.out.data.decode()), job.out.data
+    fences = sorted({int(fence) for fence in job.expect(r"fence (\d+)\.", 8)})
+    assert len(fences) == 3, fences
+    job.signal(2)
+    assert job.finish().code == 130
+
+
+def test_both_nodes_are_needed_and_one_is_started_again(shells):
+    job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "1", "--max-restarts", "1", *sh(ROUND))
+    assert ranks_of(job, 2, 2) == {"node0": "0", "node1": "1"}
+    killed = kill_agent(shells[1])
+    job.expect("restarts 1: rank 0 of 2 on node0")
+    job.expect("restarts 1: rank 1 of 2 on node1")
+    print(f"both run again {time.monotonic() - killed:.2f} s after the kill")
+    # No restart is left.
+    kill_agent(shells[1])
+    result = job.finish()
+    assert result.code == 1 and "node1 was lost" in result.errors, result
+
+
+def test_the_shepherd_lives_a_little_longer_than_its_agent(shells):
+    job = shells[0].start("--nnodes", "1:3", *HOSTS, "--rdzv-conf", "last_call_timeout=1", *sh(ROUND))
+    first = ranks_of(job, 3, 3)
+    kill_all([min(shells[1].ours())])
+    ranks_of(job, 2, 2)
+    job.expect("node1 came: 3 nodes", stream="err")
+    assert ranks_of(job, 3, 6) == first
+    assert len(shells[1].called("sleep 1090")) == 1
+    job.signal(2)
+    assert job.finish().code == 130
+
+
+def test_a_shepherd_that_lives_keeps_the_next_agent_from_running_workers(shells):
+    job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "1", "--max-restarts", "3", *sh(ROUND))
+    ranks_of(job, 2, 2)
+    agent, shepherd = sorted(shells[1].ours())
+    os.kill(shepherd, signal.SIGSTOP)
+    try:
+        kill_all([agent])
+        job.expect(r"earlier agent of this job .* still lives here", stream="err")
+        assert "restarts 1" not in job.out.data.decode()
+    finally:
+        os.kill(shepherd, signal.SIGCONT)
+    job.expect("restarts 1: rank 1 of 2 on node1")
+    wait_for(lambda: len(shells[1].called("sleep 1090")) == 1, 10, what="nothing of the life before is left")
+    job.signal(2)
+    assert job.finish().code == 130
+
+
+def test_standalone_nodes_are_started_again(node0):
+    job = node0.start("--standalone", "--nnodes", "2", "--nproc-per-node", "1", "--max-restarts", "1", *sh(ROUND))
+    job.expect(r"rank \d of 2", 2)
+    agents = sorted(pid for pid, line in node0.ours().items() if "muster-agent" in line)
+    kill_all(agents[:1])
+    job.expect(r"restarts 1: rank \d of 2", 2)
+    job.signal(2)
+    assert job.finish().code == 130
