@@ -70,6 +70,7 @@ uint32_t EpochOf(const JobSpec& spec) {
 RoundConfig ConfigOf(const JobSpec& spec) {
   RoundConfig config = ConfigFromTerms(spec.plan.job_id, TermsOf(spec));
   config.epoch = EpochOf(spec);
+  config.spares = spec.spares;
   for (size_t i = 0; i < spec.nodes.size(); ++i) {
     const std::string& name = spec.nodes[i].host.name;
     config.expected.push_back(name.empty() ? absl::StrCat("node", i) : name);

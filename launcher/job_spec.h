@@ -30,6 +30,7 @@ namespace muster {
 enum class OptionId : uint8_t {
   // how many, and where
   kNnodes,
+  kSpares,
   kNprocPerNode,
   kTotal,
   kPpn,
@@ -210,7 +211,8 @@ struct JobSpec {
   // --- nodes and workers ---
   StartWay way = StartWay::kLocal;
   uint32_t nodes_min = 1;
-  uint32_t nodes_max = 1;
+  uint32_t nodes_max = 1;                 // nodes beyond are spares
+  std::optional<uint32_t> spares;         // --spares
   std::optional<uint32_t> total;          // -n; once resolved, of all programs together
   std::optional<uint32_t> per_node;       // -ppn
   std::vector<std::string> hosts_texts;   // --hosts, one for each time it was given

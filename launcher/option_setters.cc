@@ -35,6 +35,11 @@ absl::Status SetNnodes(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
+absl::Status SetSpares(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.spares, ParseNumber(v, 0, kNodesMax));
+  return absl::OkStatus();
+}
+
 absl::Status SetNprocPerNode(const OptionValue& v, JobSpec& s) {
   const std::string word = absl::AsciiStrToLower(v.text);
   s.plan.workers_wanted = word == "auto"  ? WorkersWanted::kAuto

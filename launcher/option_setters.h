@@ -10,6 +10,7 @@
 namespace muster {
 
 absl::Status SetNnodes(const OptionValue& v, JobSpec& s);
+absl::Status SetSpares(const OptionValue& v, JobSpec& s);
 absl::Status SetNprocPerNode(const OptionValue& v, JobSpec& s);
 absl::Status SetRdzvEndpoint(const OptionValue& v, JobSpec& s);
 absl::Status CheckRdzvBackend(const OptionValue& v, JobSpec& s);

@@ -94,7 +94,9 @@ constexpr char kOwnAgents[] = "it concerns how mpirun or mpiexec itself works";
 
 constexpr OptionRow kTable[] = {
     {OptionId::kNnodes, kRequired, true, "--nnodes", "N|MIN:MAX", "PET_NNODES", kCount,
-     "nodes of the job; MIN:MAX starts with MIN after a last call", SetNnodes},
+     "nodes of the job; with MIN:MAX they may come and go", SetNnodes},
+    {OptionId::kSpares, kRequired, false, "--spares", "K", "", kCount,
+     "K nodes more that wait ready, and take the place of one that is lost", SetSpares},
     {OptionId::kNprocPerNode, kRequired, true, "--nproc-per-node", "N", "PET_NPROC_PER_NODE",
      kCount, "workers on each node: a number, auto, cpu or gpu (default 1)", SetNprocPerNode},
     {OptionId::kTotal, kRequired, true, "-n -np --np --n --ntasks", "N", "", kCount,

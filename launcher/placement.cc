@@ -92,6 +92,33 @@ std::string WorkersBySlots(const JobSpec& spec) {
                       spec.given_hosts->slots_are, " (--nproc-per-node says otherwise)");
 }
 
+// The last hosts are the spares. Any may take the place of any other node.
+absl::Status SetSparesAside(JobSpec& spec, const AllocationRequest& request) {
+  const uint32_t spares = *spec.spares;
+  const size_t hosts = spec.nodes.size();
+  const uint32_t least = request.nodes_min ? request.nodes_min->value : 1;
+  if (hosts < size_t{least} + spares) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(OptionId::kSpares), " and ", Plural(least, "node", "nodes"),
+                     " to run on want ", least + spares, " hosts, but ", request.hosts_said,
+                     " names ", hosts, ": name more hosts, or ask for fewer spares"));
+  }
+  const NodeWorkers& first = spec.nodes.front();
+  for (const NodeWorkers& node : spec.nodes) {
+    if (node.wanted == WorkersWanted::kNumber && node.workers != first.workers) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(spec.Said(OptionId::kSpares), ": ", first.host.name, " would run ",
+                       first.workers, " and ", node.host.name, " ", node.workers,
+                       " workers, but a spare may take the place of any: say --nproc-per-node"));
+    }
+  }
+  spec.nodes_max = static_cast<uint32_t>(hosts) - spares;
+  const bool elastic =
+      request.nodes_min && request.nodes_min->value + spares < request.nodes_max->value;
+  spec.nodes_min = elastic ? request.nodes_min->value : spec.nodes_max;
+  return absl::OkStatus();
+}
+
 absl::Status CountHosts(JobSpec& spec) {
   AllocationRequest request;
   request.hosts = spec.hosts;
@@ -100,6 +127,10 @@ absl::Status CountHosts(JobSpec& spec) {
                                                     : spec.Said(OptionId::kHostfile);
   request.nodes_min = Named(spec, OptionId::kNnodes, spec.nodes_min);
   request.nodes_max = Named(spec, OptionId::kNnodes, spec.nodes_max);
+  const uint32_t spares = spec.spares.value_or(0);
+  if (request.nodes_max) {
+    request.nodes_max->value += spares;
+  }
   if (spec.total) {
     request.total = NamedCount{*spec.total, TotalSaid(spec)};
   }
@@ -111,6 +142,9 @@ absl::Status CountHosts(JobSpec& spec) {
   spec.nodes = std::move(allocation.nodes);
   spec.nodes_min = allocation.nodes_min;
   spec.nodes_max = static_cast<uint32_t>(spec.nodes.size());
+  if (spares > 0) {
+    RETURN_IF_ERROR(SetSparesAside(spec, request));
+  }
   spec.notes.insert(spec.notes.end(), allocation.notes.begin(), allocation.notes.end());
   if (spec.given_hosts.has_value() && !request.total && !request.per_node && !request.exact) {
     spec.notes.push_back(WorkersBySlots(spec));

@@ -183,6 +183,10 @@ LaunchPlan PlanOf(const JobSpec& spec) {
     plan.only.push_back(DescribeOverride(one));
   }
   for (const NodeWorkers& node : spec.nodes) {
+    if (plan.nodes.size() == spec.nodes_max) {
+      plan.spares.push_back(node.host.name.empty() ? "this machine" : node.host.name);
+      continue;
+    }
     PlanNode planned;
     planned.name = node.host.name;
     planned.workers = node.wanted == WorkersWanted::kNumber ? node.workers : 0;
@@ -256,6 +260,9 @@ std::string PlanText(const LaunchPlan& plan) {
   absl::StrAppend(&out, "job      ", plan.job_id.empty() ? "" : absl::StrCat(plan.job_id, ": "),
                   world, " on ", Plural(plan.nodes.size(), "node", "nodes"),
                   elastic ? absl::StrCat(" (starts with ", plan.nodes_min, ")") : "", "\n");
+  if (!plan.spares.empty()) {
+    absl::StrAppend(&out, "spares   ", absl::StrJoin(plan.spares, ", "), "\n");
+  }
   AppendPrograms(plan, out);
   if (!plan.ship.empty()) {
     absl::StrAppend(&out, "ship     ", CommandLine(plan.ship), ": ",
@@ -320,6 +327,7 @@ std::string PlanJson(const LaunchPlan& plan) {
   out["job_id"] = plan.job_id;
   out["way"] = plan.way;
   out["nodes_min"] = plan.nodes_min;
+  out["spares"] = plan.spares;
   out["world_size"] = plan.world_size == 0 ? nlohmann::ordered_json(nullptr)
                                            : nlohmann::ordered_json(plan.world_size);
   out["argv"] = plan.argv;

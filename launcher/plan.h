@@ -37,7 +37,8 @@ struct LaunchPlan {
   std::string way;     // StartWayName
   std::vector<PlanNode> nodes;
   uint32_t nodes_min = 1;
-  uint32_t world_size = 0;  // 0 = not known before the nodes are asked
+  std::vector<std::string> spares;  // names of hosts that wait for a place
+  uint32_t world_size = 0;          // 0 = not known before the nodes are asked
   std::vector<std::string> argv;
   std::vector<PlanProgram> programs;  // where there are several: all of them
   std::vector<std::string> wraps;     // "0-3:CMD" of --wrap

@@ -41,6 +41,9 @@ constexpr Pair kPairs[] = {
     {OptionId::kRankfile, OptionId::kPpn, kPlacesAll},
     {OptionId::kRankfile, OptionId::kNnodes, kPlacesAll},
     {OptionId::kRankfile, OptionId::kStandalone, kOneMachine},
+    {OptionId::kRankfile, OptionId::kSpares, kPlacesAll},
+    {OptionId::kTotal, OptionId::kSpares,
+     "a spare may take the place of any node, so each runs as many workers: say --nproc-per-node"},
     {OptionId::kRankfile, OptionId::kRdzvEndpoint, kStartsItself},
     {OptionId::kRankfile, OptionId::kNodeRank, kStartsItself},
     {OptionId::kRankfile, OptionId::kServe, kStartsItself},
@@ -161,9 +164,10 @@ absl::Status SettleRendezvous(JobSpec& spec) {
                                       " says where the nodes meet"));
     spec.master_addr.clear();
   }
-  if (spec.node_rank && *spec.node_rank >= spec.nodes_max) {
+  const uint32_t places = spec.nodes_max + spec.spares.value_or(0);
+  if (spec.node_rank && *spec.node_rank >= places) {
     return absl::InvalidArgumentError(absl::StrCat(
-        spec.Said(OptionId::kNodeRank), ": want 0..", spec.nodes_max - 1, " with ",
+        spec.Said(OptionId::kNodeRank), ": want 0..", places - 1, " with ",
         spec.Has(OptionId::kNnodes) ? spec.Said(OptionId::kNnodes) : "one node (no --nnodes)"));
   }
   if (spec.nodes_max == 1) {
@@ -309,28 +313,36 @@ absl::Status CountOwn(JobSpec& spec) {
                                                    kWorldSizeMax, " workers in a job, got ",
                                                    world));
   }
+  const uint32_t spares = spec.spares.value_or(0);
+  if (spares > 0 && spec.way == StartWay::kLocal) {
+    return absl::InvalidArgumentError(absl::StrCat(spec.Said(OptionId::kSpares),
+                                                   ": nobody can wait beside one node: say ",
+                                                   "--hosts with more of them, or --nnodes"));
+  }
   if (spec.way == StartWay::kLocal || spec.way == StartWay::kStandalone) {
     for (const uint32_t count : counts) {
       spec.nodes.push_back({HostEntry{}, spec.plan.workers_wanted, count});
     }
+    spec.nodes.resize(spec.nodes.size() + spares, spec.nodes.front());
   }
   if (counts.front() != counts.back() && !spec.node_rank && spec.nodes.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         TotalSaid(spec), " cannot be shared out evenly over ", spec.Said(OptionId::kNnodes),
         ": say --node-rank on every node, or --nproc-per-node"));
   }
-  spec.plan.workers = counts[spec.nodes.empty() ? spec.node_rank.value_or(0) : 0];
+  const size_t own = spec.nodes.empty() ? spec.node_rank.value_or(0) : 0;
+  spec.plan.workers = counts[std::min(own, counts.size() - 1)];
   return absl::OkStatus();
 }
 
 // Workers of the job; 0 where they are found out later.
 uint64_t WorldOf(const JobSpec& spec) {
   uint64_t world = 0;
-  for (const NodeWorkers& node : spec.nodes) {
-    if (node.wanted != WorkersWanted::kNumber) {
+  for (size_t i = 0; i < std::min<size_t>(spec.nodes.size(), spec.nodes_max); ++i) {
+    if (spec.nodes[i].wanted != WorkersWanted::kNumber) {
       return 0;
     }
-    world += node.workers;
+    world += spec.nodes[i].workers;
   }
   return world;
 }

@@ -53,6 +53,7 @@ std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec) 
       {"--nnodes", spec.nodes_min == spec.nodes_max
                        ? absl::StrCat(spec.nodes_max)
                        : absl::StrCat(spec.nodes_min, ":", spec.nodes_max)},
+      {"--spares", spec.spares.has_value() ? absl::StrCat(*spec.spares) : ""},
       {"--max-restarts", absl::StrCat(spec.max_restarts)},
       {"--restart", std::string(RestartModeName(spec.restart))},
       {"--on-failure", std::string(OnFailureName(spec.on_failure))},

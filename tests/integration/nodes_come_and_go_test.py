@@ -93,3 +93,33 @@ def test_standalone_nodes_are_started_again(node0):
     job.expect(r"restarts 1: rank \d of 2", 2)
     job.signal(2)
     assert job.finish().code == 130
+
+
+def test_a_spare_takes_the_place_of_a_lost_node_and_the_lost_one_is_the_spare(shells):
+    job = shells[0].start("--nnodes", "2", "--spares", "1", *HOSTS, *sh(ROUND))
+    assert ranks_of(job, 2, 2) == {"node0": "0", "node1": "1"}
+    assert not shells[2].called("sleep 1090")
+    killed = kill_agent(shells[1])
+    job.expect(r"rank \d of 2", 4)
+    print(f"with the spare {time.monotonic() - killed:.2f} s after the kill")
+    assert ranks_of(job, 2, 4) == {"node0": "0", "node2": "1"}
+    job.expect("node1 waits as a spare", stream="err")
+    kill_agent(shells[2])
+    job.expect(r"rank 1 of 2 on node1", 2)
+    assert "restarts 1" not in job.out.data.decode()
+    job.signal(2)
+    assert job.finish().code == 130
+
+
+def test_what_spares_cannot_be(node0):
+    for args, said in {
+        ("--spares", "1", "true"): "--spares 1: nobody can wait beside one node",
+        ("--hosts", "node0,node1", "--nnodes", "2", "--spares", "1", "true"): "want 3 hosts, but --hosts node0,node1 names 2",
+        ("--hosts", "node0:1,node1:2,node2:1", "--spares", "1", "true"): "say --nproc-per-node",
+        ("--hosts", "node0,node1", "-n", "1", "--spares", "1", "true"): "-n 1 and --spares 1 contradict",
+        ("--spares", "-1", "true"): "--spares: want a number",
+    }.items():
+        result = node0.run(*args)
+        assert result.code == 2 and said in result.errors, result
+    plan = node0.run("--plan", *HOSTS, "--spares", "1", "true")
+    assert "2 workers on 2 nodes" in plan.text and "spares   node2" in plan.text, plan
