@@ -35,6 +35,9 @@ TEST(DaemonOptions, WordsAndFile) {
             "10.0.0.1:29400  /etc/muster/users 0");
   EXPECT_EQ(Shape("--config=f", "insecure: true"), "[::]:29400   1");
   EXPECT_EQ(Shape("--config f", "listen: '[::]:1'\ninsecure: false"), "[::]:1   0");
+  EXPECT_EQ(Parse("")->journal, "");
+  EXPECT_EQ(Parse("--journal /j")->journal, "/j");
+  EXPECT_EQ(Parse("--config f --users u", "journal: /j")->journal, "/j");
   EXPECT_TRUE(Parse("-h")->help);
   EXPECT_TRUE(Parse("--version")->version);
 }
@@ -50,6 +53,7 @@ TEST(DaemonOptions, Refused) {
       {"--lisen a:1", "unknown option '--lisen'"},
       {"listen", "unknown option 'listen'"},
       {"--listen", "--listen: want a value"},
+      {"--journal=", "--journal: want a folder, got ''"},
       {"--insecure=1", "unknown option '--insecure=1'"},
       {"--insecure --users u", "give one of them"},
       {"--secret-file s --users u", "give one of them"},
