@@ -25,6 +25,8 @@ namespace muster {
 namespace {
 
 constexpr absl::Duration kExamineWithin = absl::Seconds(20);
+// One that has not come for the job will not come for the doctor.
+constexpr char kNodesThatCome[] = "last_call_timeout=3";
 constexpr absl::Duration kEndWithin = absl::Seconds(2);  // then SIGKILL
 constexpr size_t kTableBytesMax = 1u << 20;
 
@@ -70,6 +72,7 @@ void ExamineNodes(const JobSpec& spec) {
   }
   std::vector<std::string> words = DoctorWords(spec);
   words.front() = "/proc/self/exe";
+  words.insert(words.end(), {"--rdzv-conf", kNodesThatCome});
   const WaitSignals signals;
   const absl::StatusOr<Child> child = SpawnChild(std::move(words));
   if (!child.ok()) {

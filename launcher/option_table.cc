@@ -156,7 +156,7 @@ constexpr OptionRow kTable[] = {
      "MPIEXEC_PORT_RANGE MPIR_CVAR_CH3_PORT_RANGE MPICH_PORT_RANGE", kMeet,
      "every port that launch chooses itself, on every node, is one of these", SetPortRange},
     {OptionId::kNoPreflight, kNone, false, "--no-preflight", "", "", kMeet,
-     "agents do not look at their nodes beside the start (launch doctor does in full)",
+     "do not look at the nodes beside the start, nor in full (launch doctor) when it fails",
      SetFlag<&JobSpec::no_preflight>},
 
     {OptionId::kModule, kNone, true, "-m --module", "", "PET_MODULE", kProgram,

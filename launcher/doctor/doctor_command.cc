@@ -1,9 +1,11 @@
 #include "launcher/doctor/doctor_command.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "launcher/resolve.h"
 #include "launcher/schedule/hostlist.h"
 #include "proto/base/status_macros.h"
@@ -12,8 +14,10 @@
 namespace muster {
 namespace {
 
-// How long the nodes may take to come, and the last of them after the first one.
-constexpr char kPatience[] = "join_timeout=60,last_call_timeout=15";
+// How long the nodes may take to come, and the last of them after the first one, where --rdzv-conf
+// does not say less.
+constexpr char kPatience[] = "join_timeout=60,last_call_timeout=";
+constexpr absl::Duration kLastCallMax = absl::Seconds(15);
 // A bound for everything: nobody waits for a doctor any longer.
 constexpr char kTimeout[] = "150";
 
@@ -147,7 +151,9 @@ std::string DoctorHosts(const JobSpec& spec) {
 
 std::vector<std::string> ProbeJob(const JobSpec& spec, const std::string& agent_path,
                                   const std::string& host_file, const std::string& request) {
-  std::vector<std::string> words = {"--no-python",
+  const absl::Duration last_call = std::min(spec.rendezvous.last_call, kLastCallMax);
+  std::vector<std::string> words = {"--no-preflight",  // nor a doctor of its own
+                                    "--no-python",
                                     "--stdin",
                                     "all",
                                     "--wdir",
@@ -155,7 +161,7 @@ std::vector<std::string> ProbeJob(const JobSpec& spec, const std::string& agent_
                                     "--timeout",
                                     kTimeout,
                                     "--rdzv-conf",
-                                    kPatience,
+                                    absl::StrCat(kPatience, absl::ToDoubleSeconds(last_call)),
                                     "--store",
                                     "worker",
                                     "--on-failure",

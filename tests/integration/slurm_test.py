@@ -287,6 +287,7 @@ def test_a_reader_that_goes_ends_the_job_on_the_first_node(slurm):
 def test_an_srun_that_is_not_there_is_named(slurm):
     result = slurm.alloc(f"PATH=/nonexistent {LAUNCH} --nproc-per-node 1 /bin/true", "-N2", "-w", "node1,node2")
     assert result.code == 1 and "srun: not found in PATH (/nonexistent)" in result.errors, result
+    assert "the line above has the time it wants" not in result.errors, result  # the doctor has ended
 
 
 def test_the_plan_names_the_command(slurm):

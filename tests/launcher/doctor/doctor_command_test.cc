@@ -35,6 +35,14 @@ std::string Job(absl::string_view line, const Environment& environment = {}) {
                        " ");
 }
 
+TEST(DoctorCommand, TheLastNodeIsNotAwaitedLongerThanTheUserSays) {
+  EXPECT_THAT(Job("doctor --hosts a,b"), HasSubstr(",last_call_timeout=15 "));
+  EXPECT_THAT(Job("doctor --hosts a,b --rdzv-conf last_call_timeout=3"),
+              HasSubstr(",last_call_timeout=3 "));
+  EXPECT_THAT(Job("doctor --hosts a,b --rdzv-conf last_call_timeout=300"),
+              HasSubstr(",last_call_timeout=15 "));
+}
+
 TEST(DoctorCommand, AProgramMayBeLeftOut) {
   EXPECT_TRUE(IsDoctorCommand("doctor"));
   EXPECT_FALSE(IsDoctorCommand("./doctor"));
