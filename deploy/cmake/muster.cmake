@@ -73,18 +73,21 @@ function(muster_library name)
   target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
 endfunction()
 
-# muster_proto(NAME PATH): what protoc makes of the services in PATH; no warnings of ours, headers as system headers.
-function(muster_proto name path)
+# muster_proto(NAME PATHS...): what protoc makes of the files; no warnings of ours, headers as system headers.
+function(muster_proto name)
   set(gen ${CMAKE_BINARY_DIR}/gen)
   file(MAKE_DIRECTORY ${gen})
-  string(REGEX REPLACE "\\.proto$" "" stem ${gen}/${path})
-  add_custom_command(
-    OUTPUT ${stem}.pb.cc ${stem}.pb.h ${stem}.grpc.pb.cc ${stem}.grpc.pb.h
-    COMMAND protobuf::protoc -I ${CMAKE_SOURCE_DIR} --cpp_out=${gen} --grpc_out=${gen}
-            --plugin=protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin> ${path}
-    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
-    DEPENDS ${CMAKE_SOURCE_DIR}/${path} VERBATIM)
-  add_library(${name} STATIC ${stem}.pb.cc ${stem}.grpc.pb.cc)
+  foreach(path ${ARGN})
+    string(REGEX REPLACE "\\.proto$" "" stem ${gen}/${path})
+    add_custom_command(
+      OUTPUT ${stem}.pb.cc ${stem}.pb.h ${stem}.grpc.pb.cc ${stem}.grpc.pb.h
+      COMMAND protobuf::protoc -I ${CMAKE_SOURCE_DIR} --cpp_out=${gen} --grpc_out=${gen}
+              --plugin=protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin> ${path}
+      WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+      DEPENDS ${CMAKE_SOURCE_DIR}/${path} VERBATIM)
+    list(APPEND sources ${stem}.pb.cc ${stem}.grpc.pb.cc)
+  endforeach()
+  add_library(${name} STATIC ${sources})
   target_include_directories(${name} SYSTEM PUBLIC ${gen})
   target_link_libraries(${name} PUBLIC muster_grpc_static)
 endfunction()

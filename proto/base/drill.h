@@ -24,7 +24,7 @@ struct DrillOrder {
   LocalRank worker;       // kKillWorker
   absl::Duration delay;   // kSlow
   absl::Duration length;  // kFreeze, kCut, kSlow: then all is as before
-  auto operator<=>(const DrillOrder&) const = default;
+  bool operator==(const DrillOrder&) const = default;
 };
 
 }  // namespace muster

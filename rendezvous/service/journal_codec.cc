@@ -13,6 +13,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/field_checker.h"
+#include "proto/wire/journal.pb.h"
 
 namespace muster {
 namespace {

@@ -1,6 +1,7 @@
 #include "agent/io/node_hold.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,7 +50,7 @@ class Holder {
   void KillLater() {
     killer_ = fork();
     if (killer_ == 0) {
-      usleep(50000);
+      (void)poll(nullptr, 0, 50);
       kill(pid_, SIGKILL);
       _exit(0);
     }

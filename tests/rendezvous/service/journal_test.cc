@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "proto/wire/muster.pb.h"
+#include "proto/wire/journal.pb.h"
 #include "tests/proto/wire/test_loop.h"
 
 namespace muster {
