@@ -263,8 +263,8 @@ void OnBeat(Machine& m, const Beat& beat) {
   if (node->awaited) {
     NotAwaited(m.state, *node);
     if (m.state.awaited == 0) {
-      m.out.push_back(Tell{absl::StrCat("the nodes of round ", m.state.round.ToString(),
-                                        " are back: the job goes on")});
+      m.out.push_back(
+          Tell{absl::StrCat("the nodes of round ", m.state.round.ToString(), " are back")});
     }
   }
   Watch(m.state, beat.node, *node, m.now + m.config.lease + m.config.lease_slack);
