@@ -52,7 +52,8 @@ NodeStarts::NodeStarts(uv_loop_t* loop, const JobSpec& spec, const JobSecret& se
   }
   if (options_.shipped.has_value()) {
     const bool all = spec_.nodes_min == spec_.nodes.size();
-    shipper_.emplace(loop, *std::move(options_.shipped), all ? spec_.nodes.size() : 0, ShipCallbacks());
+    shipper_.emplace(loop, *std::move(options_.shipped), all ? spec_.nodes.size() : 0,
+                     ShipCallbacks());
   }
 }
 

@@ -54,6 +54,11 @@ absl::Status SetOutput(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
+absl::Status SetTimestamps(const OptionValue& v, JobSpec& s) {
+  s.plan.output.timestamps = !v.undone;
+  return absl::OkStatus();
+}
+
 template <auto Field>
 absl::Status SetRestartsOf(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(s.restart_rules.*Field, ParseNumber(v, 0, kRestartsMax));
@@ -239,21 +244,18 @@ constexpr OptionRow kTable[] = {
     {OptionId::kRestartsPerNode, kRequired, false, "--restarts-per-node", "N", "", kEnd,
      "... and one node (default: all)", SetRestartsOf<&RestartRules::of_node>},
     {OptionId::kRestartWait, kRequired, false, "--restart-wait", "TIME", "", kEnd,
-     "before a restart after the second short round in a row, then twice that, and so on (default "
-     "1 s; 0: never wait)",
+     "before a restart after two short rounds in a row, then twice that ... (default 1 s)",
      SetRestartTime<&RestartRules::wait_first>},
     {OptionId::kRestartWaitMax, kRequired, false, "--restart-wait-max", "TIME", "", kEnd,
      "it waits no longer, and a round that lived that long is not short (default 30 s)",
      SetRestartTime<&RestartRules::wait_max>},
     {OptionId::kBadNodeAfter, kRequired, false, "--bad-node-after", "N", "", kEnd,
-     "failures on a node after which others take its place, where there are enough (default 3; 0: "
-     "never)",
+     "failures on a node after which others take its place (default 3; 0: never)",
      SetRestartsOf<&RestartRules::bad_node_after>},
     {OptionId::kBadNodeFor, kRequired, false, "--bad-node-for", "TIME", "", kEnd,
      "for how long (default 5 min)", SetRestartTime<&RestartRules::bad_node_for>},
     {OptionId::kOnExit, kRequired, false, "--on-exit", "MATCH:ACTION", "", kEnd,
-     "code=N,N-N, signal=NAME, oom or node-lost: stop, restart, restart-free or replace-node; the "
-     "first that fits counts",
+     "code=N-N, signal=NAME, oom, node-lost: stop, restart, restart-free, replace-node",
      AddExitRule},
     {OptionId::kOnFailure, kRequired, false, "--on-failure", "stop|continue", "", kEnd,
      "when no restart is left: stop the others (default), or let them go on to their end",
@@ -300,11 +302,7 @@ constexpr OptionRow kTable[] = {
     {OptionId::kNoPrefix, kNone, true, "--no-prefix", "", "", kOutput,
      "lines as the workers write them", SetNoPrefix},
     {OptionId::kTimestamps, kNone, false, "--timestamps --timestamp-output", "", "", kOutput,
-     "the time in front of each line",
-     [](const OptionValue& v, JobSpec& s) {
-       s.plan.output.timestamps = !v.undone;
-       return absl::OkStatus();
-     }},
+     "the time in front of each line", SetTimestamps},
     {OptionId::kShow, kRequired, true, "--show", "RANKS", "", kOutput,
      "show only these ranks: 0,3-5", SetOutput<&OutputOptions::show, ParseRanks>},
     {OptionId::kShowLocal, kRequired, false, "--local-ranks-filter", "RANKS",

@@ -268,9 +268,8 @@ class HostsJob {
     }
     std::vector<std::pair<std::string, std::vector<std::string>>> doubts;
     for (const auto& [id, node] : state->nodes) {
-      doubts.emplace_back(
-          ListName(spec_, static_cast<size_t>(std::max(node.join.node_rank, 0))),
-          node.join.doubts);
+      doubts.emplace_back(ListName(spec_, static_cast<size_t>(std::max(node.join.node_rank, 0))),
+                          node.join.doubts);
     }
     for (const std::string& line : PreflightLines(spec_, doubts)) {
       LogWarning(line);

@@ -170,11 +170,9 @@ Result World::Run() {
     CheckEnd();
   }
   const bool went_on = master_.report.exit_code == 0 && master_.round.epoch < config_.epoch;
-  return {status_,           events_,       digest_,
-          injected_,         racks_failed_, rounds_,
-          grown_,            came_back_,    config_.epoch - 1,
-          went_on,           absl::Nanoseconds(now_),
-          master_.report};
+  return {
+      status_, events_,    digest_,           injected_, racks_failed_,           rounds_,
+      grown_,  came_back_, config_.epoch - 1, went_on,   absl::Nanoseconds(now_), master_.report};
 }
 
 // Who is frozen gets its events when it thaws, in the order in which they came.
@@ -280,10 +278,10 @@ void World::Dispatch(const Event& event) {
 
 void World::Trace(const Event& event) const {
   constexpr const char* kNames[] = {
-      "start",        "connect",      "link up",    "link down", "to agent",     "agent timer",
-      "port",         "no port",      "rest shown", "exit seen", "cleared",      "seek",
-      "agent stop",   "lease end",    "worker end", "to master", "master timer", "master closed",
-      "start failed", "master asked", "persisted",  "master back", "fault",      "heal"};
+      "start",        "connect",      "link up",    "link down",   "to agent",     "agent timer",
+      "port",         "no port",      "rest shown", "exit seen",   "cleared",      "seek",
+      "agent stop",   "lease end",    "worker end", "to master",   "master timer", "master closed",
+      "start failed", "master asked", "persisted",  "master back", "fault",        "heal"};
   static_assert(std::size(kNames) == static_cast<size_t>(Kind::kHeal) + 1);
   const bool has_process = event.who < processes_.size();
   const Process& p = processes_[has_process ? event.who : 0];
