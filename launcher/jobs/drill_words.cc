@@ -7,7 +7,6 @@
 #include "absl/strings/str_join.h"
 #include "launcher/option_values.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -41,8 +40,7 @@ absl::StatusOr<DrillSpec> ParseDrill(const std::vector<std::string>& words, absl
     out.kind = DrillKind::kSlow;
     ASSIGN_OR_RETURN(out.delay, ParseTime({"slow", words[2]}));
     if (out.delay <= absl::ZeroDuration() || out.delay > kDrillLengthMax) {
-      return WantError({"slow", words[2]},
-                       absl::StrCat("more than 0 and at most ", ShortDuration(kDrillLengthMax)));
+      return WantError({"slow", words[2]}, kDrillTimes);
     }
     return out;
   }

@@ -11,6 +11,9 @@
 
 namespace muster {
 
+// What a length or a delay may be: kDrillLengthMax.
+inline constexpr absl::string_view kDrillTimes = "more than 0 and at most 1h";
+
 struct DrillSpec {
   bool master = false;  // the launcher itself is killed; the rest says nothing then
   DrillKind kind = DrillKind::kKillWorker;

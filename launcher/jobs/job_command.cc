@@ -92,8 +92,7 @@ absl::Status Set(absl::string_view name, const std::string& text, absl::Time now
   } else if (name == "--for") {
     ASSIGN_OR_RETURN(out.length, ParseTime(value));
     if (out.length <= absl::ZeroDuration() || out.length > kDrillLengthMax) {
-      return WantError(value,
-                       absl::StrCat("more than 0 and at most ", ShortDuration(kDrillLengthMax)));
+      return WantError(value, kDrillTimes);
     }
   } else if (name == "--grace") {
     ASSIGN_OR_RETURN(out.grace, ParseTime(value));

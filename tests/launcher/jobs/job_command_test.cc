@@ -93,11 +93,12 @@ TEST(JobCommand, WrongChaos) {
                                              {"chaos", "kill", "rank", "3", "4"}}) {
     EXPECT_THAT(Error(words), HasSubstr("Want kill rank R")) << words.back();
   }
-  EXPECT_THAT(Error({"chaos", "kill", "rank", "-1x"}), HasSubstr("kill rank: want a rank"));
+  EXPECT_THAT(Error({"chaos", "kill", "rank", "x1"}), HasSubstr("kill rank: want a rank"));
   EXPECT_THAT(Error({"chaos", "slow", "node1", "fast"}), HasSubstr("slow: want"));
-  EXPECT_THAT(Error({"chaos", "slow", "node1", "0"}), HasSubstr("more than 0 and at most 1 h"));
+  EXPECT_THAT(Error({"chaos", "slow", "node1", "0"}),
+              HasSubstr("slow: want more than 0 and at most 1h"));
   EXPECT_THAT(Error({"chaos", "--for", "2h", "cut", "x"}),
-              HasSubstr("--for: want more than 0 and at most 1 h"));
+              HasSubstr("--for: want more than 0 and at most 1h"));
 }
 
 TEST(Drill, OneFormForTheWayToTheLauncherAndBack) {
