@@ -107,8 +107,7 @@ void ReplayLostNode(RoundState& s, const LostNode& lost, absl::Duration shift) {
 // Not done: which of the restarts were free of charge, what ranks and nodes have used, and which
 // nodes are set aside is not kept.
 void ReplayProgress(const RoundConfig& config, RoundState& s, const DurableProgress& kept) {
-  // That it is over may have been told to nobody.
-  s.phase = kept.phase == JobPhase::kEnded ? JobPhase::kEnding : kept.phase;
+  s.phase = kept.phase;
   s.stop_reason = kept.stop_reason;
   s.stop_signal = kept.stop_signal;
   s.stop_grace = kept.stop_grace;

@@ -20,9 +20,9 @@ def kill_agent(shell):
 
 
 def ranks_of(job, world, count):
-    """{host: rank} of the `count` last workers that said they are in a world of that size."""
+    """{host: rank} of the last world of that size, once `count` workers have said that they are in such a one."""
     found = job.expect(rf"rank (\d) of {world} on (\w+),", count)
-    return {host: rank for rank, host in found[-count:]}
+    return {host: rank for rank, host in found[-world:]}
 
 
 def test_an_agent_is_killed_the_others_go_on_and_it_comes_back(shells):
@@ -117,7 +117,7 @@ def test_what_spares_cannot_be(node0):
         ("--hosts", "node0,node1", "--nnodes", "2", "--spares", "1", "true"): "want 3 hosts, but --hosts node0,node1 names 2",
         ("--hosts", "node0:1,node1:2,node2:1", "--spares", "1", "true"): "say --nproc-per-node",
         ("--hosts", "node0,node1", "-n", "1", "--spares", "1", "true"): "-n 1 and --spares 1 contradict",
-        ("--spares", "-1", "true"): "--spares: want a number",
+        ("--spares", "-1", "true"): "--spares: want 0..16384, got '-1'",
     }.items():
         result = node0.run(*args)
         assert result.code == 2 and said in result.errors, result

@@ -98,6 +98,9 @@ void World::TakeOver() {
   }
   checker_->TakenOver(master_);
   CheckTakenOver();
+  if (master_.phase == JobPhase::kEnded) {
+    return Do(JobEnded{});  // the master before had written it down, and died of the next step
+  }
   StepMaster(TimePassed{});
   if (user_stop_ != 0 && master_.user_signo == 0 && !master_.report.ended) {
     StepMaster(StopAsked{user_stop_, false});  // nobody had heard of it: the user says it again
