@@ -234,7 +234,7 @@ constexpr OptionRow kTable[] = {
     {OptionId::kMaxRestarts, kRequired, true, "--max-restarts", "N", "PET_MAX_RESTARTS", kEnd,
      "times that all workers are started again after a failure (0)", SetMaxRestarts},
     {OptionId::kRestart, kRequired, false, "--restart", "all|one|never", "", kEnd,
-     "who is started again: all workers (default), the one that failed, or nobody", SetRestart},
+     "who is started again: all workers (default), or nobody; one: so far as all", SetRestart},
     {OptionId::kRestartWindow, kRequired, false, "--restart-window", "TIME", "", kEnd,
      "after a round that lived this long all restarts are there again (default: never)",
      SetRestartTime<&RestartRules::window>},

@@ -1,4 +1,7 @@
-"""Going on after a rank has died, in a job that ``launch --restart=one`` started."""
+"""Going on after a rank has died, in a job that ``launch --restart=one`` started.
+
+So far ``launch`` starts all ranks again also then: this is the library's half.
+"""
 
 import ctypes
 from collections.abc import Callable
