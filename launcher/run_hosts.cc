@@ -46,8 +46,7 @@ class HostsJob {
  public:
   HostsJob(uv_loop_t* loop, JobSpec spec, JobSecret secret, const std::string& agent_path,
            const rlimit& files, std::optional<ShipArchive> shipped)
-      : loop_(loop),
-        spec_(std::move(spec)),
+      : spec_(std::move(spec)),
         secret_(std::move(secret)),
         display_(loop, spec_.plan.output, spec_.plan.role, ManyWorkers(spec_),
                  [this](uint32_t node_rank) { return NodeName(node_rank); }),
@@ -302,7 +301,6 @@ class HostsJob {
     starts_.Stop([this] { ended_ = true; });
   }
 
-  uv_loop_t* const loop_;
   const JobSpec spec_;
   const JobSecret secret_;
   Display display_;

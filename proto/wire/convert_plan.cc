@@ -249,9 +249,9 @@ void SetRules(const RestartRules& rules, v1::RestartRules* wire) {
   wire->set_bad_node_for(absl::ToInt64Nanoseconds(rules.bad_node_for));
   for (const ExitRule& rule : rules.on_exit) {
     v1::ExitRule* out = wire->add_on_exit();
-    out->set_match(ChoiceToWire(rule.match));
+    out->set_match(static_cast<uint32_t>(ChoiceToWire(rule.match)));
     out->mutable_values()->Assign(rule.values.begin(), rule.values.end());
-    out->set_action(ChoiceToWire(rule.action));
+    out->set_action(static_cast<uint32_t>(ChoiceToWire(rule.action)));
   }
 }
 
@@ -296,7 +296,7 @@ v1::JobTerms ToWire(const JobTerms& terms) {
   wire.set_time_limit(absl::ToInt64Nanoseconds(terms.time_limit));
   wire.set_master_port(terms.master_port);
   wire.set_master_addr(terms.master_addr);
-  wire.set_restart(ChoiceToWire(terms.restart));
+  wire.set_restart(static_cast<uint32_t>(ChoiceToWire(terms.restart)));
   SetRules(terms.restart_rules, wire.mutable_restart_rules());
   wire.set_continue_on_failure(terms.on_failure == OnFailure::kContinue);
   return wire;

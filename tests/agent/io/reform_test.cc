@@ -16,6 +16,11 @@ namespace {
 
 using testing::HasSubstr;
 
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 // Three calls; the rank dies before the third one.
 int ThreeCalls(int dies) {
   StatusOr<Communicator> comm = Communicator::FromEnvironment();
@@ -65,8 +70,7 @@ TEST_P(ReformNodesTest, TheFirstRankCanBeLostToo) {
 TEST_P(ReformNodesTest, MoreDeathsMeanwhileAreFollowedToTheRoundAfter) {
   const auto last = static_cast<int>(2 * GetParam() - 1);
   Start(GetParam(), [last] {
-    if (std::string(std::getenv("LIFE")) == "1" &&
-        std::string(std::getenv("MUSTER_RANK")) == std::to_string(last)) {
+    if (Variable("LIFE") == "1" && Variable("MUSTER_RANK") == std::to_string(last)) {
       Die();
     }
     StatusOr<Communicator> comm = Communicator::FromEnvironment();

@@ -8,13 +8,13 @@
 namespace muster {
 namespace {
 
-const Origin kRank5 = {Rank{5}, NodeId{2}, "node1"};
-const Origin kLost = {std::nullopt, NodeId{2}, "node1"};
+const Origin rank_5 = {Rank{5}, NodeId{2}, "node1"};
+const Origin lost_node = {std::nullopt, NodeId{2}, "node1"};
 
 TEST(Budget, ARestartCountsForJobRankAndNode) {
   RestartsUsed used;
-  Charge(used, kRank5);
-  Charge(used, kLost);
+  Charge(used, rank_5);
+  Charge(used, lost_node);
   EXPECT_EQ(used.job, 2u);
   EXPECT_EQ(used.by_rank, (std::map<Rank, uint32_t>{{Rank{5}, 1}}));
   EXPECT_EQ(used.by_node, (std::map<NodeId, uint32_t>{{NodeId{2}, 2}}));
@@ -39,10 +39,10 @@ TEST_P(BudgetTest, SaysWhatIsUsed) {
   rules.of_node = c.of_node;
   RestartsUsed used;
   for (int i = 0; i < c.charged; ++i) {
-    Charge(used, kRank5);
+    Charge(used, rank_5);
   }
-  EXPECT_EQ(UsedUp(rules, c.max, used, kRank5), c.want_up);
-  EXPECT_EQ(UsedText(rules, c.max, used, kRank5), c.want_text);
+  EXPECT_EQ(UsedUp(rules, c.max, used, rank_5), c.want_up);
+  EXPECT_EQ(UsedText(rules, c.max, used, rank_5), c.want_text);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -73,8 +73,8 @@ TEST(Budget, ALostNodeIsNoRanksRestart) {
   RestartRules rules;
   rules.of_rank = 0;
   RestartsUsed used;
-  EXPECT_EQ(UsedUp(rules, 3, used, kLost), "");
-  EXPECT_EQ(UsedText(rules, 3, used, kLost), "0 of 3");
+  EXPECT_EQ(UsedUp(rules, 3, used, lost_node), "");
+  EXPECT_EQ(UsedText(rules, 3, used, lost_node), "0 of 3");
 }
 
 TEST(Budget, WaitsGrowFromTheSecondShortRoundOn) {

@@ -191,8 +191,11 @@ class JournalTest : public testing::Test {
   absl::Status Open(uint32_t epoch = 1) {
     journal_.reset();
     absl::StatusOr<std::unique_ptr<Journal>> opened = Journal::Open(loop_.get(), folder_, epoch);
-    journal_ = opened.ok() ? *std::move(opened) : nullptr;
-    return opened.status();
+    if (!opened.ok()) {
+      return opened.status();
+    }
+    journal_ = *std::move(opened);
+    return absl::OkStatus();
   }
   void Write(uint64_t file, bool anew, const std::string& bytes) {
     journal_->Write(file, anew, bytes,
