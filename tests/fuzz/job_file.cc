@@ -42,7 +42,14 @@ std::vector<std::string> Seeds() {
           "log-dir: x\nredirects: '0:1,1:3'\ntee: 3\nexclude: [a]\nnp: 3\n",
           "env: [A]\ncommand: p\n",
           "command: []x\n",
-          "env: {A: [1]}\ncommand: p\n"};
+          "env: {A: [1]}\ncommand: p\n",
+          "on-exit:\n- {code: [3, 64-66], do: stop}\n- {do: replace-node, signal: BUS}\n"
+          "- {oom: true, do: restart}\n- node-lost:restart-free\ncommand: p\n",
+          "on-exit: [{cod: 3, do: stop}]\ncommand: p\n",
+          "on-exit: [{code: 3, oom: true, do: stop}]\ncommand: p\n",
+          "on-exit: [{oom: false, do: stop}]\ncommand: p\n",
+          "on-exit: [{code: {a: 1}, do: stop}]\ncommand: p\n",
+          "on-exit: [{code: []}]\ncommand: p\n"};
 }
 
 void Run(absl::string_view bytes) {
