@@ -113,7 +113,7 @@ class Target:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default="build/fuzz", help="the build folder (build/fuzz)")
+    parser.add_argument("--build", default="build/asan", help="the build folder (build/asan)")
     parser.add_argument("--seconds", type=int, default=0, help="for each fuzzer, in place of its fixed number of runs")
     parser.add_argument("names", nargs="*", help="only these")
     options = parser.parse_args()

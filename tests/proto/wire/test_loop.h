@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "proto/base/unique_fd.h"
@@ -14,6 +15,8 @@
 namespace muster {
 
 class TestLoop {
+  static constexpr absl::Duration kLookAgain = absl::Milliseconds(10);
+
  public:
   TestLoop() { uv_loop_init(&loop_); }
   ~TestLoop() {
@@ -28,6 +31,10 @@ class TestLoop {
     {
       UvTimer guard(&loop_, [&late] { late = true; });
       guard.StartAfter(absl::Seconds(60));
+      // What a file says changes without an event here.
+      std::unique_ptr<UvTimer> again;
+      again = std::make_unique<UvTimer>(&loop_, [&again] { again->StartAfter(kLookAgain); });
+      again->StartAfter(kLookAgain);
       // A timer's callback may make it true, and nothing else may ever happen.
       UvPrepare look(&loop_, [this, &condition] {
         if (condition()) {
