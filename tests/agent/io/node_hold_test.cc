@@ -20,10 +20,10 @@ std::string OwnName() {
                       testing::UnitTest::GetInstance()->current_test_info()->name());
 }
 
-// A process that holds `name`, or has it from us, until it is killed.
+// A process that holds `name` until it is killed, or until somebody waits for its end.
 class Holder {
  public:
-  explicit Holder(const std::string& name) {
+  explicit Holder(const std::string& name, bool until_awaited = false) {
     int ready[2];
     EXPECT_EQ(pipe(ready), 0);
     pid_ = fork();
@@ -31,7 +31,8 @@ class Holder {
       const absl::StatusOr<UniqueFd> hold = TakeNodeHold(name, kLong);
       const char ok = hold.ok() ? 1 : 0;
       (void)!write(ready[1], &ok, 1);
-      pause();
+      pollfd caller = {hold.ok() && until_awaited ? hold->get() : -1, POLLIN, 0};
+      poll(&caller, 1, -1);
       _exit(0);
     }
     close(ready[1]);
@@ -47,22 +48,9 @@ class Holder {
       waitpid(std::exchange(pid_, -1), nullptr, 0);
     }
   }
-  void KillLater() {
-    killer_ = fork();
-    if (killer_ == 0) {
-      (void)poll(nullptr, 0, 50);
-      kill(pid_, SIGKILL);
-      _exit(0);
-    }
-  }
-  void Reap() {
-    waitpid(std::exchange(killer_, -1), nullptr, 0);
-    waitpid(std::exchange(pid_, -1), nullptr, 0);
-  }
 
  private:
   pid_t pid_ = -1;
-  pid_t killer_ = -1;
 };
 
 TEST(NodeHold, IsHeldByOne) {
@@ -85,11 +73,9 @@ TEST(NodeHold, IsFreeWithItsHolder) {
 }
 
 TEST(NodeHold, IsAwaited) {
-  Holder holder(OwnName());
-  holder.KillLater();
+  Holder holder(OwnName(), true);
   const absl::StatusOr<UniqueFd> next = TakeNodeHold(OwnName(), kLong);
   EXPECT_TRUE(next.ok()) << next.status();
-  holder.Reap();
 }
 
 // The shepherd has it from the agent: the end of one is not the end of the other.
