@@ -50,8 +50,9 @@ class Shepherd {
     signals_.Reset(signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC));
     timer_.Reset(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC));
     null_.Reset(open("/dev/null", O_RDWR | O_CLOEXEC));
+    LiveByPipe();
     // Without one of them an exit or the lease would go unnoticed: our end tells at once.
-    orphaned_ = !signals_.valid() || !timer_.valid() || !null_.valid();
+    orphaned_ = !signals_.valid() || !timer_.valid() || !null_.valid() || !life_.valid();
     while (!orphaned_) {
       const auto wanted = static_cast<int16_t>(news_.empty() ? POLLIN : POLLIN | POLLOUT);
       pollfd fds[3] = {
@@ -83,6 +84,17 @@ class Shepherd {
   }
 
  private:
+  // While we have both ends of it; nobody ever writes.
+  void LiveByPipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) == 0) {
+      life_.Reset(ends[0]);
+      alive_.Reset(ends[1]);
+      life_path_ = absl::StrCat("/proc/self/fd/", life_.get());
+      request_.life = life_path_.c_str();
+    }
+  }
+
   void ReadOrders() {
     for (int i = 0; i < 64 && !orphaned_;
          ++i) {  // let exits through between the spawns of a big round
@@ -315,6 +327,9 @@ class Shepherd {
   UniqueFd signals_;
   UniqueFd timer_;
   UniqueFd null_;
+  UniqueFd life_;   // a pipe of which workers get the end that is read
+  UniqueFd alive_;  // the other one, which is ours alone
+  std::string life_path_;
   std::string programs_;  // owns what request_ and environment_ point into
   std::vector<char*> environment_;
   SpawnRequest request_;

@@ -12,8 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "proto/base/worker_link.h"
-
 namespace muster {
 namespace {
 
@@ -71,6 +69,17 @@ void ExecFirst(const SpawnRequest& request, char** argv_with_slot) {
 // moves out of the way before dup2 takes the numbers. A failure shows in dup2.
 int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
 
+// The death signal reaches this process alone, and none that it forks: to its group the kernel
+// sends one when the pipe has no writer any more. It is the open file that has an owner, so each
+// worker opens its own. A failure leaves the death signal.
+void DieAsGroup(const char* life) {
+  const int fd = open(life, O_RDONLY | O_CLOEXEC);
+  fcntl(fd, F_SETOWN, -getpid());
+  fcntl(fd, F_SETSIG, SIGKILL);
+  fcntl(fd, F_SETFL, O_ASYNC);
+  dup2(fd, kWorkerLifeFd);
+}
+
 [[noreturn]] void RunChild(const SpawnRequest& request, pid_t parent, char** argv_with_slot,
                            ChildError* out) {
   if (request.terminal) {
@@ -79,6 +88,9 @@ int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_C
     setpgid(0, 0);
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (request.life != nullptr) {
+    DieAsGroup(request.life);
+  }
   if (getppid() != parent) {
     _exit(127);  // the parent died before the death signal was armed
   }

@@ -8,8 +8,12 @@
 #include <vector>
 
 #include "agent/io/worker_limits.h"
+#include "proto/base/worker_link.h"
 
 namespace muster {
+
+// In the worker, which does nothing with it.
+inline constexpr int kWorkerLifeFd = kWorkerDoorFd + 1;
 
 struct SpawnRequest {
   const char* wdir = nullptr;     // nullptr or "" = stay
@@ -20,6 +24,9 @@ struct SpawnRequest {
   int stdout_fd = -1;
   int stderr_fd = -1;
   int door_fd = -1;  // becomes kWorkerDoorFd; -1 = none
+  // Path of a pipe whose only writer is the caller: when that closes, the kernel kills the worker's
+  // process group. It becomes kWorkerLifeFd. nullptr = none.
+  const char* life = nullptr;
   std::vector<ProcessLimit> limits;
   // Stands still before its first instruction, stopped by SIGSTOP, and can be attached to: as
   // debuggers of parallel programs know it from srun.
@@ -37,9 +44,9 @@ struct SpawnResult {
 // stays ignored, but SIGPIPE.
 void ResetSignals();
 
-// The worker leads a process group of its own, dies with the calling process (PR_SET_PDEATHSIG) and
-// starts with the caller's signal dispositions and an empty signal mask. Returns after its exec has
-// succeeded or failed.
+// The worker leads a process group of its own, dies with the calling process (PR_SET_PDEATHSIG; its
+// group does by `life`) and starts with the caller's signal dispositions and an empty signal mask.
+// Returns after its exec has succeeded or failed.
 SpawnResult Spawn(const SpawnRequest& request);
 
 }  // namespace muster

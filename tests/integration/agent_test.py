@@ -50,6 +50,16 @@ def test_kill_9_of_all_processes_of_ours_but_one(node0, suid_sleep, lab):
         job.finish()
 
 
+def test_kill_9_of_all_processes_of_ours_at_once(node0, lab):
+    """Then nobody is left to clean up, and the kernel does it; not for those with a group of their own."""
+    job = node0.start("-n", "2", *sh("(sleep 1017 & wait) & echo ready; wait"))
+    job.expect("ready", 2)
+    wait_for(lambda: len(node0.called("sleep 1017")) == 2, 10, what="the workers' own processes")
+    kill_all(list(node0.ours()))
+    lab.expect_quiet(1)
+    job.finish()
+
+
 @pytest.mark.parametrize("where", [0, 1])
 def test_kill_9_of_any_process_of_ours_on_two_hosts(shells, suid_sleep, lab, where):
     args = ("--hosts", "node0,node1", "--nproc-per-node", "1")

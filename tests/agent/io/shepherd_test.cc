@@ -23,6 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/io/process_tree.h"
 #include "agent/io/shepherd_client.h"
+#include "agent/io/spawn.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/worker_link.h"
@@ -117,7 +118,7 @@ std::set<int> OpenWithoutCloexec() {
 TEST_F(ShepherdTest, WorkerHasOnlyTheDescriptorsItShould) {
   const TestPipe of_caller = MakePipe(0);  // left open on purpose: a job server, a lock
   std::set<int> expected = OpenWithoutCloexec();
-  expected.insert({0, 1, 2, kWorkerDoorFd});
+  expected.insert({0, 1, 2, kWorkerDoorFd, kWorkerLifeFd});
   const std::string out = RunOne(
       Shell("i=0; while [ $i -lt 256 ]; do [ -e /proc/$$/fd/$i ] && echo $i; i=$((i+1)); done"));
   std::set<int> open_there;

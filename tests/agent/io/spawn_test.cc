@@ -230,5 +230,35 @@ TEST_F(SpawnTest, PipesOnStandardNumbersReachTheirPlace) {
   EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
 }
 
+// The pipe's end alone must do it: the caller lives on, and no death signal is sent.
+TEST_F(SpawnTest, ItsGroupIsKilledWhenThePipeOfItsLifeHasNoWriter) {
+  TestPipe life = MakePipe();
+  TestPipe out = MakePipe();
+  const std::string path = absl::StrCat("/proc/self/fd/", life.reader.get());
+  char program[] = "/bin/sh";
+  char flag[] = "-c";
+  char script[] = "(echo begins; sleep 5; echo lives) & wait";
+  SpawnRequest request;
+  request.candidates = {program};
+  request.argv = {program, flag, script, nullptr};
+  request.envp = {nullptr};
+  request.stdin_fd = life.reader.get();
+  request.stdout_fd = out.writer.get();
+  request.stderr_fd = out.writer.get();
+  request.limits = {{RLIMIT_NOFILE, files_}};
+  request.life = path.c_str();
+  const SpawnResult spawned = Spawn(request);
+  ASSERT_EQ(spawned.error, 0);
+  out.writer.Reset();
+  ASSERT_EQ(ReadBytes(out.reader.get(), 7), "begins\n");
+  life.writer.Reset();
+  EXPECT_EQ(ReadToEnd(out.reader.get()), "");
+  int status = 0;
+  EXPECT_EQ(waitpid(spawned.pid, &status, 0), spawned.pid);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  while (waitpid(-1, nullptr, 0) > 0) {  // its children are ours where we are a sub-reaper
+  }
+}
+
 }  // namespace
 }  // namespace muster
