@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """DistributedDataParallel with a DistributedSampler and a checkpoint written by rank 0, on data made here. Started
-again with the same --checkpoint it goes on where it stopped.
+again with the same --checkpoint it goes on where it stopped, also when launch does that with another number of nodes.
 
     launch --standalone --nnodes 2 --nproc-per-node 2 examples/ddp.py --checkpoint /tmp/ddp.pt
     launch --hosts node0,node1 --nproc-per-node 16 examples/ddp.py --epochs 8
+    launch --hosts node0,node1 --nnodes 1:2 --nproc-per-node 16 examples/ddp.py --checkpoint /shared/ddp.pt --epochs 800
 """
 
 import argparse
@@ -71,7 +72,7 @@ def main():
             total += torch.tensor([loss.item(), 1.0])
         dist.all_reduce(total)
         if rank == 0:
-            print(f"epoch {epoch}: loss {total[0] / total[1]:.4f}", flush=True)
+            print(f"epoch {epoch}: loss {total[0] / total[1]:.4f} over {dist.get_world_size()} ranks", flush=True)
         save(options.checkpoint, epoch, model, optimizer)
     if rank == 0:
         print(f"done: epochs {first}..{options.epochs - 1}, world {dist.get_world_size()}", flush=True)
