@@ -81,7 +81,7 @@ def recover(name, shells):
     began = job.expect(rf"world {loss.after} at (\d+\.\d+)", loss.after + (loss.world if loss.world == loss.after else 0))
     again = last_ms(since, began) - (told if name == "cable" else 0)
     shells[1].host.heal()
-    job.signal(2)
+    job.signal(15)  # a shell with job control off leaves us without SIGINT
     job.finish()
     return {"told": told, "again": again}
 
