@@ -1,14 +1,15 @@
-// The master's journal: a folder with a file for each job that has a round.
+// The master's journal: a file for each job that has a round, in a folder or in etcd.
 //
-// Thread rule: everything on the thread of the loop given. The disk is touched by a thread of
+// Thread rule: everything on the thread of the loop given. The store is touched by a thread of
 // libuv's pool, in one batch at a time; what comes meanwhile is the next batch (group commit).
 // Invariants:
-//  J1 `done` comes in the order of Write, from the loop, after the bytes are on the disk;
-//  J2 a file has its name only when it is whole: a new one displaces the old one by rename;
-//  J3 a disk that takes nothing for kJournalWriteMax fails what waits for it, and all that comes
+//  J1 `done` comes in the order of Write, from the loop, after the bytes are durable;
+//  J2 a store that takes nothing for kJournalWriteMax fails what waits for it, and all that comes
 //     until it answers;
-//  J4 one process has the folder (flock), and each that has it gets a higher epoch, on the disk
-//     before Open returns.
+//  J3 one master has the store, and each that has it gets a higher epoch, durable before Open
+//     returns;
+//  J4 once the store says that another master has it, no `done` comes any more: what this one
+//     would say is not true.
 // Bounded: a file holds the records of one round; what waits, what comes within kJournalWriteMax.
 #pragma once
 
@@ -24,14 +25,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/base/unique_fd.h"
 #include "proto/wire/uv_handles.h"
 #include "rendezvous/service/journal_codec.h"
+#include "rendezvous/service/journal_store.h"
 
 namespace muster {
 
 inline constexpr absl::Duration kJournalWriteMax = absl::Seconds(10);
-inline constexpr size_t kJournalFileBytesMax = size_t{1} << 30;
 
 class Journal {
  public:
@@ -42,16 +42,21 @@ class Journal {
     bool same_clock = false;  // its times are of this boot
   };
 
-  // Makes the folder if it is not there. `epoch`: at least this. Errors name the folder or the
-  // file, and what to do: AlreadyExists (another process has it), DataLoss, FailedPrecondition
-  // (another build), and those of the file system.
+  // In a folder (FolderStore::Open has its errors). Both name the file that they cannot read, and
+  // what to do: DataLoss, FailedPrecondition (another build).
   static absl::StatusOr<std::unique_ptr<Journal>> Open(uv_loop_t* loop, const std::string& folder,
                                                        uint32_t epoch);
+  // `on_superseded`: another master has the store (J4); once. Not for a store that never says so.
+  // `write_max`: see J2.
+  static absl::StatusOr<std::unique_ptr<Journal>> On(uv_loop_t* loop,
+                                                     std::shared_ptr<JournalStore> store,
+                                                     std::function<void()> on_superseded = nullptr,
+                                                     absl::Duration write_max = kJournalWriteMax);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  uint32_t epoch() const { return epoch_; }
+  uint32_t epoch() const { return store_->epoch(); }
   const std::string& clock() const { return clock_; }
   // The jobs of the masters before, once.
   std::vector<Found> TakeFound() { return std::move(found_); }
@@ -62,38 +67,37 @@ class Journal {
   void Remove(uint64_t file);
 
  private:
-  enum class What : uint8_t { kAppend, kReplace, kRemove };
-  struct Task {
-    What what = What::kAppend;
-    uint64_t file = 0;
-    std::string bytes;
+  struct Waiting {
+    JournalTask task;
     std::function<void(absl::Status)> done;
-    absl::Status status;
   };
   struct Batch {
     uv_work_t request{};
-    std::string folder;
-    std::vector<Task> tasks;
+    std::shared_ptr<JournalStore> store;
+    std::vector<JournalTask> tasks;
+    bool superseded = false;
     std::weak_ptr<Journal*> owner;
   };
-  Journal(uv_loop_t* loop, std::string folder);
+  Journal(uv_loop_t* loop, std::shared_ptr<JournalStore> store, std::function<void()> on_superseded,
+          absl::Duration write_max);
 
-  absl::Status Lock(uint32_t epoch);
   absl::Status Find();
-  absl::Status FindFile(const std::string& name);
+  // `mends`: gets what is to be done to the file before it is used.
+  absl::StatusOr<Found> Decode(const StoredFile& stored, std::vector<JournalTask>& mends) const;
+  absl::Status TookNothing() const;
   void Start();
   void Ended(Batch& batch);
   void Late();
-  static void Execute(Batch& batch);
 
   uv_loop_t* const loop_;
-  const std::string folder_;
+  // Shared with the batch under way, which a store that hangs keeps for longer than this lives.
+  const std::shared_ptr<JournalStore> store_;
+  const std::function<void()> on_superseded_;
+  const absl::Duration write_max_;
   std::string clock_;
-  UniqueFd lock_;
-  uint32_t epoch_ = 0;
   uint64_t files_ = 0;
   std::vector<Found> found_;
-  std::deque<Task> waiting_;
+  std::deque<Waiting> waiting_;
   std::vector<std::function<void(absl::Status)>> under_way_;  // of the batch, in order
   bool busy_ = false;
   bool stuck_ = false;

@@ -203,7 +203,7 @@ absl::StatusOr<JournalHeader> HeaderOf(const v1::JournalHeader& wire) {
   if (wire.format() != kFormat || wire.build() != std::string(BuildName())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "muster ", wire.build(), " wrote it (format ", wire.format(), "), this is ", BuildName(),
-        " (format ", kFormat, "): start that one, or remove the file to give its job up"));
+        " (format ", kFormat, "): start that one, or remove it to give its job up"));
   }
   ASSIGN_OR_RETURN(JobTerms terms, FromWire(wire.terms()));
   return JournalHeader{wire.key(), wire.job_id(), wire.clock(), std::move(terms)};

@@ -41,8 +41,8 @@ absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
   for (const JournalRecord& record : found.content.records) {
     const absl::Status replayed = Replay(config, state, record, shift);
     if (!replayed.ok()) {
-      return absl::DataLossError(absl::StrCat(found.path, ": ", replayed.message(),
-                                              "; remove the file to give its job up"));
+      return absl::DataLossError(
+          absl::StrCat(found.path, ": ", replayed.message(), "; remove it to give its job up"));
     }
   }
   Resurrect(config, state, now);

@@ -132,7 +132,7 @@ def test_what_is_damaged_or_of_another_build_is_named(site):
         path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :] + bytes(12))
         errors = site.refused()
         offset = 0 if at < first else first
-        assert f"{path}: damaged at byte {offset}; remove the file to give its job up" in errors, (at, errors)
+        assert f"{path}: damaged at byte {offset}; remove it to give its job up" in errors, (at, errors)
     path.write_bytes(good + good[first : first + 50])  # what a kill leaves of a record
     daemon = site.serve()
     daemon.expect("its last 50 bytes were not written to the end", stream="err")

@@ -234,7 +234,7 @@ TEST_F(JournalTest, TheNextOneFindsWhatWasWritten) {
   EXPECT_FALSE(found[0].same_clock);
   EXPECT_THAT(found[0].content.records, SizeIs(2));
   EXPECT_GT(journal_->NewFile(), file);
-  EXPECT_FALSE(std::filesystem::exists(Path(9) + ".new"));  // J2
+  EXPECT_FALSE(std::filesystem::exists(Path(9) + ".new"));  // F1
 }
 
 TEST_F(JournalTest, EachMasterHasAHigherEpoch) {
@@ -279,7 +279,7 @@ TEST_F(JournalTest, ATornTailIsCutOffAndDamageIsNamed) {
   const absl::Status damaged = Open();
   EXPECT_TRUE(absl::IsDataLoss(damaged)) << damaged;
   EXPECT_EQ(damaged.message(), absl::StrCat(Path(1), ": damaged at byte ", Whole().size(),
-                                            "; remove the file to give its job up"));
+                                            "; remove it to give its job up"));
 }
 
 }  // namespace

@@ -1,0 +1,128 @@
+// What a journal makes of a store that is slow, refuses, or belongs to another master by now.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/mutex.h"
+#include "rendezvous/service/journal.h"
+#include "tests/proto/wire/test_loop.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Says of each batch what it was; answers as it is told to.
+class FakeStore final : public JournalStore {
+ public:
+  uint32_t epoch() const override { return 7; }
+  std::string who() const override { return "the fake"; }
+  absl::StatusOr<std::vector<StoredFile>> ReadAll() override { return std::vector<StoredFile>(); }
+  bool Do(std::vector<JournalTask>& tasks) override {
+    if (tasks.empty()) {
+      return true;
+    }
+    if (gate.valid()) {
+      gate.wait();
+    }
+    std::string batch;
+    for (JournalTask& task : tasks) {
+      absl::StrAppend(&batch, task.file, task.bytes, " ");
+      task.status = answer;
+    }
+    const MutexLock lock(mutex);
+    batches.push_back(batch);
+    return !superseded;
+  }
+
+  std::shared_future<void> gate;  // each batch waits for it
+  absl::Status answer;
+  bool superseded = false;
+  Mutex mutex;
+  std::vector<std::string> batches MUSTER_GUARDED_BY(mutex);
+};
+
+class JournalStoreTest : public testing::Test {
+ protected:
+  ~JournalStoreTest() override { journal_.reset(); }
+  void Open(absl::Duration write_max = kJournalWriteMax) {
+    journal_ = *Journal::On(
+        loop_.get(), store_, [this] { superseded_ = true; }, write_max);
+  }
+  void Write(uint64_t file, const std::string& bytes) {
+    journal_->Write(file, false, bytes, [this, bytes](const absl::Status& status) {
+      done_.push_back(absl::StrCat(bytes, ": ", status.message()));
+    });
+  }
+  std::vector<std::string> Batches() {
+    const MutexLock lock(store_->mutex);
+    return store_->batches;
+  }
+
+  TestLoop loop_;
+  const std::shared_ptr<FakeStore> store_ = std::make_shared<FakeStore>();
+  std::unique_ptr<Journal> journal_;
+  std::vector<std::string> done_;
+  bool superseded_ = false;
+};
+
+TEST_F(JournalStoreTest, WhatComesWhileItIsBusyIsOneBatch) {
+  std::promise<void> open;
+  store_->gate = open.get_future().share();
+  Open();
+  for (const char* bytes : {"a", "b", "c"}) {
+    Write(1, bytes);
+  }
+  EXPECT_THAT(done_, IsEmpty());  // J1
+  open.set_value();
+  loop_.Until([&] { return done_.size() == 3; }, "the store");
+  EXPECT_THAT(done_, ElementsAre("a: ", "b: ", "c: "));
+  EXPECT_THAT(Batches(), ElementsAre("1a ", "1b 1c "));
+}
+
+TEST_F(JournalStoreTest, PassesOnWhatTheStoreRefuses) {
+  store_->answer = absl::ResourceExhaustedError("it is full");
+  Open();
+  Write(1, "a");
+  loop_.Until([&] { return done_.size() == 1; }, "the store");
+  EXPECT_THAT(done_, ElementsAre("a: it is full"));
+}
+
+// J2
+TEST_F(JournalStoreTest, OneThatHangsFailsWhatWaitsAndWhatComesUntilItAnswers) {
+  std::promise<void> open;
+  store_->gate = open.get_future().share();
+  Open(absl::Milliseconds(5));
+  Write(1, "a");
+  Write(1, "b");
+  journal_->Remove(2);
+  loop_.Until([&] { return done_.size() == 2; }, "its deadline");
+  Write(1, "c");
+  EXPECT_THAT(done_, ElementsAre(HasSubstr("a: the fake took nothing for"),
+                                 HasSubstr("b: the fake"), HasSubstr("c: the fake")));
+  open.set_value();
+  loop_.Until([&] { return Batches().size() == 2; }, "what is to be removed");
+  EXPECT_THAT(Batches(), ElementsAre("1a ", "2 "));
+}
+
+// J4
+TEST_F(JournalStoreTest, OneOfAnotherMasterAnswersNoMore) {
+  store_->superseded = true;
+  Open();
+  Write(1, "a");
+  loop_.Until([&] { return superseded_; }, "the news");
+  Write(1, "b");
+  EXPECT_THAT(done_, IsEmpty());
+  EXPECT_THAT(Batches(), ElementsAre("1a "));
+}
+
+}  // namespace
+}  // namespace muster
