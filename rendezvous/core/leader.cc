@@ -41,9 +41,10 @@ LeaderAct NextAct(LeaderState& state, absl::Time now) {
   return !state.leads && now >= state.take_at ? LeaderAct::kTake : LeaderAct::kWait;
 }
 
-absl::Duration ActLimit(const LeaderState& state, absl::Time now) {
+absl::Duration ActLimit(const LeaderConfig& config, const LeaderState& state, absl::Time now) {
   constexpr absl::Duration kWithoutLease = absl::Seconds(2);
-  return state.lease == 0 ? kWithoutLease : state.lease_until - now;
+  // One call that hangs leaves time for others.
+  return state.lease == 0 ? kWithoutLease : std::min(state.lease_until - now, RenewEvery(config));
 }
 
 void OnGranted(const LeaderConfig& config, LeaderState& state, int64_t lease, absl::Time sent) {
@@ -72,6 +73,12 @@ void OnRenewFailed(const LeaderConfig& config, LeaderState& state, bool gone, ab
   }
   state.grant_at = now;
   state.renew_at = now + std::min(config.look_every, RenewEvery(config)) / 4;
+}
+
+void OnStoreDown(const LeaderConfig& config, LeaderState& state, absl::Time since) {
+  if (state.leads && since < state.lease_until) {
+    state.lease_until = std::max(state.lease_until, since + config.lease);
+  }
 }
 
 }  // namespace muster

@@ -3,7 +3,8 @@
 //
 // Invariants:
 //  E1 a master leads only while its lease cannot have ended: counted by its own clock from when it
-//     SENT what the store granted or renewed it by;
+//     SENT what the store granted or renewed it by, or from when it began to see that no member of
+//     the store runs, for one that is back gives every lease its whole length anew;
 //  E2 one that has lost its lease never leads again: a new life, with a higher epoch, may.
 #pragma once
 
@@ -42,7 +43,7 @@ struct LeaderState {
 // What to do now. Forgets a lease that may have ended.
 LeaderAct NextAct(LeaderState& state, absl::Time now);
 // How long the call that follows from it may take.
-absl::Duration ActLimit(const LeaderState& state, absl::Time now);
+absl::Duration ActLimit(const LeaderConfig& config, const LeaderState& state, absl::Time now);
 
 // Answers. `sent`: when the request left.
 void OnGranted(const LeaderConfig& config, LeaderState& state, int64_t lease, absl::Time sent);
@@ -51,5 +52,7 @@ void OnTaken(const LeaderConfig& config, LeaderState& state, bool ours, absl::Ti
 void OnRenewed(const LeaderConfig& config, LeaderState& state, absl::Time sent);
 // `gone`: the store says that there is no such lease; else nobody answered.
 void OnRenewFailed(const LeaderConfig& config, LeaderState& state, bool gone, absl::Time now);
+// Every member has said, after `since`, that it does not run.
+void OnStoreDown(const LeaderConfig& config, LeaderState& state, absl::Time since);
 
 }  // namespace muster

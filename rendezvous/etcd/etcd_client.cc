@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -25,7 +26,9 @@ constexpr absl::string_view kScheme = "etcd://";
 constexpr size_t kMembersMax = 16;
 // A member that is down refuses at once; one that is cut off is left for the next one after this.
 constexpr std::chrono::milliseconds kEachMember{1000};
-constexpr int64_t kPage = 1000;  // entries of one answer, which gRPC bounds
+// After all have said that they cannot answer now (they choose a leader of their own).
+constexpr std::chrono::milliseconds kBetweenRounds{50};
+constexpr int64_t kPage = 100;  // entries of one answer, of up to a MiB each
 
 absl::Status BadPlace(absl::string_view text, absl::string_view what) {
   return absl::InvalidArgumentError(
@@ -41,7 +44,7 @@ bool IsMember(absl::string_view text) {
 
 // The first key behind all that begin so.
 std::string EndOf(std::string prefix) {
-  ++prefix.back();  // ours end with '/'
+  ++prefix.back();  // ours end with '/' or a letter
   return prefix;
 }
 
@@ -131,6 +134,9 @@ absl::Status EtcdClient::Try(absl::Duration limit, const Call& call) {
   std::string last = "no time was left";
   for (size_t tries = 0; std::chrono::system_clock::now() < until; ++tries) {
     const size_t at = (last_ + tries) % members_.size();
+    if (tries > 0 && tries % members_.size() == 0) {
+      std::this_thread::sleep_for(kBetweenRounds);
+    }
     grpc::ClientContext context;
     context.set_deadline(std::min(until, std::chrono::system_clock::now() + kEachMember));
     // A connection that is being made is waited for; with others to ask, that is their turn.

@@ -12,11 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "rendezvous/etcd/nobody_listens.h"
 
 namespace muster {
 namespace {
 
 constexpr absl::Duration kFarewell = absl::Seconds(1);
+constexpr absl::Duration kLookWithin = absl::Milliseconds(500);
 constexpr absl::Duration kLongWait = absl::Minutes(1);
 
 std::string LeaderKey(const std::string& root) { return root + "lead/leader"; }
@@ -47,10 +49,12 @@ absl::StatusOr<uint32_t> EpochOf(const EtcdEntry* entry) {
 
 std::string EtcdRoot(const EtcdPlace& place) { return absl::StrCat("/muster/", place.name, "/"); }
 
-Leadership::Leadership(const EtcdPlace& place, std::string self, LeadershipEvents events,
-                       LeaderConfig config)
+Leadership::Leadership(const EtcdPlace& place, std::string self, uint32_t epoch_min,
+                       LeadershipEvents events, LeaderConfig config)
     : root_(EtcdRoot(place)),
       self_(std::move(self)),
+      members_(place.members),
+      epoch_min_(epoch_min),
       events_(std::move(events)),
       config_(config),
       client_(place),
@@ -63,6 +67,7 @@ void Leadership::Run() {
       return events_.on_lost();
     }
     Act(act);
+    leads_until_ = state_.leads ? absl::ToUnixNanos(state_.lease_until) : 0;
     if (!WaitUntil(act == LeaderAct::kWait ? state_.ActAt() : absl::InfinitePast())) {
       break;
     }
@@ -73,6 +78,8 @@ void Leadership::Run() {
 }
 
 void Leadership::Stop() { eventfd_write(stop_.get(), 1); }
+
+bool Leadership::Leads() const { return absl::ToUnixNanos(BootNow()) < leads_until_.load(); }
 
 void Leadership::Act(LeaderAct act) {
   if (act == LeaderAct::kGrant) {
@@ -86,7 +93,8 @@ void Leadership::Act(LeaderAct act) {
 
 void Leadership::Grant() {
   const absl::Time sent = BootNow();
-  const absl::StatusOr<int64_t> lease = client_.Grant(config_.lease, ActLimit(state_, sent));
+  const absl::StatusOr<int64_t> lease =
+      client_.Grant(config_.lease, ActLimit(config_, state_, sent));
   if (lease.ok()) {
     OnGranted(config_, state_, *lease, sent);
   } else {
@@ -103,12 +111,13 @@ void Leadership::Take() {
     return Waiting(std::string(ours.status().message()));
   }
   if (*ours) {
+    leads_until_ = absl::ToUnixNanos(state_.lease_until);
     events_.on_led(right);
   }
 }
 
 absl::StatusOr<bool> Leadership::TryTake(LeadRight& right) {
-  const absl::Duration limit = ActLimit(state_, BootNow());
+  const absl::Duration limit = ActLimit(config_, state_, BootNow());
   ASSIGN_OR_RETURN(const std::vector<EtcdEntry> now, client_.Read(root_ + "lead/", limit));
   const EtcdEntry* leader = Find(now, LeaderKey(root_));
   const EtcdEntry* last = Find(now, EpochKey(root_));
@@ -122,23 +131,28 @@ absl::StatusOr<bool> Leadership::TryTake(LeadRight& right) {
     Waiting(absl::StrCat(leader->value.substr(leader->value.find(' ') + 1), " leads"));
     return false;
   }
+  const uint32_t next = std::max(epoch + 1, epoch_min_);
   EtcdChange change;
   change.guards = {{LeaderKey(root_), 0},
                    {EpochKey(root_), last == nullptr ? 0 : last->mod_revision}};
-  change.puts = {{LeaderKey(root_), value, state_.lease},
-                 {EpochKey(root_), absl::StrCat(epoch + 1), 0}};
-  ASSIGN_OR_RETURN(const int64_t revision, client_.Change(change, ActLimit(state_, BootNow())));
-  right = {epoch + 1, {LeaderKey(root_), revision}};
+  change.puts = {{LeaderKey(root_), value, state_.lease}, {EpochKey(root_), absl::StrCat(next), 0}};
+  ASSIGN_OR_RETURN(const int64_t revision,
+                   client_.Change(change, ActLimit(config_, state_, BootNow())));
+  right = {next, {LeaderKey(root_), revision}};
   return revision != 0;
 }
 
 void Leadership::Renew() {
   const absl::Time sent = BootNow();
-  const absl::Status renewed = client_.KeepAlive(state_.lease, ActLimit(state_, sent));
+  const absl::Status renewed = client_.KeepAlive(state_.lease, ActLimit(config_, state_, sent));
   if (renewed.ok()) {
     OnRenewed(config_, state_, sent);
   } else {
     OnRenewFailed(config_, state_, absl::IsNotFound(renewed), BootNow());
+    const absl::Time since = BootNow();
+    if (state_.leads && NobodyListens(members_, since + kLookWithin)) {
+      OnStoreDown(config_, state_, since);
+    }
   }
 }
 

@@ -2,9 +2,11 @@
 // thread of its own (rendezvous/core/leader.h decides).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/base/unique_fd.h"
@@ -30,14 +32,18 @@ std::string EtcdRoot(const EtcdPlace& place);
 
 class Leadership {
  public:
-  // `self`: this master's address, for people. Events come on Run's thread.
-  Leadership(const EtcdPlace& place, std::string self, LeadershipEvents events,
+  // `self`: this master's address, for people. `epoch_min`: of its lead, at least. Events come on
+  // Run's thread.
+  Leadership(const EtcdPlace& place, std::string self, uint32_t epoch_min, LeadershipEvents events,
              LeaderConfig config = {});
 
   // Blocks until Stop, or the lead is lost. The lead is given back at the end, so that the next
   // one need not wait for the lease.
   void Run();
   void Stop();  // any thread, also from within an event
+  // Whether this master leads for certain. Any thread; true after on_led, until E1 ends it, also
+  // where Run's thread has had no time yet to say so.
+  bool Leads() const;
 
  private:
   void Act(LeaderAct act);
@@ -52,12 +58,15 @@ class Leadership {
 
   const std::string root_;
   const std::string self_;
+  const std::vector<std::string> members_;
+  const uint32_t epoch_min_;
   const LeadershipEvents events_;
   const LeaderConfig config_;
   EtcdClient client_;
   LeaderState state_;
-  std::string waiting_;  // as on_waiting was told last
-  const UniqueFd stop_;  // eventfd: readable once stopped
+  std::atomic<int64_t> leads_until_{0};  // nanoseconds of BootNow()
+  std::string waiting_;                  // as on_waiting was told last
+  const UniqueFd stop_;                  // eventfd: readable once stopped
 };
 
 }  // namespace muster

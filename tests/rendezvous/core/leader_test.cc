@@ -81,8 +81,38 @@ TEST(Leader, OneThatOnlyWaitedAsksForAnotherLease) {
 
 TEST(Leader, ACallEndsWithTheLease) {
   LeaderState state = Leads(0);
-  EXPECT_EQ(ActLimit(state, At(4)), absl::Seconds(1));
-  EXPECT_EQ(ActLimit(LeaderState(), At(4)), absl::Seconds(2));
+  EXPECT_EQ(ActLimit(kConfig, state, At(4)), absl::Seconds(1));
+  EXPECT_EQ(ActLimit(kConfig, LeaderState(), At(4)), absl::Seconds(2));
+}
+
+TEST(Leader, ACallThatHangsLeavesTimeForAnother) {
+  EXPECT_EQ(ActLimit(kConfig, Leads(0), At(1)), kConfig.lease / 3);
+}
+
+// E1: a store that is back gives every lease its whole length.
+TEST(Leader, GoesOnWhileNoMemberOfTheStoreRuns) {
+  LeaderState state = Leads(0);
+  for (double at = 2; at < 60; at += 2) {
+    OnRenewFailed(kConfig, state, /*gone=*/false, At(at));
+    OnStoreDown(kConfig, state, At(at));
+    EXPECT_EQ(NextAct(state, At(at)), LeaderAct::kWait) << at;
+  }
+  EXPECT_EQ(state.lease_until, At(63));
+  EXPECT_EQ(NextAct(state, At(63)), LeaderAct::kLost);
+}
+
+TEST(Leader, IsNotBroughtBackByAStoreThatIsDown) {
+  LeaderState late = Leads(0);
+  OnStoreDown(kConfig, late, At(5));
+  EXPECT_EQ(NextAct(late, At(5)), LeaderAct::kLost);
+  LeaderState gone = Leads(0);
+  OnRenewFailed(kConfig, gone, /*gone=*/true, At(1));
+  OnStoreDown(kConfig, gone, At(1));
+  EXPECT_EQ(NextAct(gone, At(1)), LeaderAct::kLost);
+  LeaderState waits;
+  OnGranted(kConfig, waits, 7, At(0));
+  OnStoreDown(kConfig, waits, At(4));
+  EXPECT_EQ(NextAct(waits, At(5)), LeaderAct::kGrant);
 }
 
 }  // namespace

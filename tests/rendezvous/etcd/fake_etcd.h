@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -133,6 +134,9 @@ class FakeEtcd {
     if (!refusal_.ok()) {
       return refusal_;
     }
+    if (const grpc::Status wrong = Check(request); !wrong.ok()) {
+      return wrong;
+    }
     for (const etcd::Compare& compare : request.compare()) {
       const auto at = entries_.find(compare.key());
       if ((at == entries_.end() ? 0 : at->second.revision) != compare.mod_revision()) {
@@ -155,6 +159,32 @@ class FakeEtcd {
     response.set_succeeded(true);
     response.mutable_header()->set_revision(revision_);
     return Answer();
+  }
+
+  // What etcd takes by its defaults.
+  static grpc::Status Check(const etcd::TxnRequest& request) {
+    std::set<std::string> puts;
+    for (const etcd::RequestOp& one : request.success()) {
+      if (one.has_request_put() && !puts.insert(one.request_put().key()).second) {
+        return {grpc::StatusCode::INVALID_ARGUMENT,
+                "etcdserver: duplicate key given in txn request"};
+      }
+    }
+    for (const etcd::RequestOp& one : request.success()) {
+      const auto at = puts.lower_bound(one.request_delete_range().key());
+      if (!one.has_request_put() && at != puts.end() &&
+          *at < one.request_delete_range().range_end()) {
+        return {grpc::StatusCode::INVALID_ARGUMENT,
+                "etcdserver: duplicate key given in txn request"};
+      }
+    }
+    if (request.success_size() > 128 || request.compare_size() > 128) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, "etcdserver: too many operations in txn request"};
+    }
+    if (request.ByteSizeLong() > 1536 * 1024) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, "etcdserver: request is too large"};
+    }
+    return grpc::Status::OK;
   }
 
   grpc::Status Answer() MUSTER_ANNOTATE(requires_capability(mutex_)) {

@@ -21,8 +21,8 @@ constexpr LeaderConfig kQuick = {absl::Seconds(2), absl::Milliseconds(20)};
 // A master, as far as its leadership goes.
 class Candidate {
  public:
-  Candidate(const std::string& member, const std::string& name)
-      : leadership_({{member}, "x"}, name,
+  Candidate(const std::string& member, const std::string& name, uint32_t epoch_min = 1)
+      : leadership_({{member}, "x"}, name, epoch_min,
                     {[this](const LeadRight& right) { led_.set_value(right); },
                      [this] { lost_.set_value(); },
                      [this](const std::string& who) {
@@ -41,6 +41,7 @@ class Candidate {
     }
   }
 
+  bool Leads() const { return leadership_.Leads(); }
   LeadRight Led() { return led_.get_future().get(); }
   std::string Waits() { return waits_.get_future().get(); }
   void Lost() { lost_.get_future().get(); }
@@ -70,6 +71,7 @@ TEST(Leadership, EndsWithItsLeaseAndAnotherLeads) {
   const LeadRight before = first.Led();
   etcd.EndLease(etcd.LeaseOf(kLeader));
   first.Lost();
+  EXPECT_FALSE(first.Leads());
   Candidate second(etcd.member(), "h2:29400");
   const LeadRight now = second.Led();
   EXPECT_EQ(now.epoch, 2U);
@@ -87,6 +89,16 @@ TEST(Leadership, KnowsItselfWhereTheAnswerWasLost) {
   EXPECT_EQ(right.epoch, 1U);
   EtcdClient client({{etcd.member()}, "x"});
   EXPECT_GT(*client.Change({{right.guard}, {{"/k", "v", 0}}, {}}, absl::Seconds(5)), 0);
+}
+
+TEST(Leadership, BeginsWithTheEpochItIsTold) {
+  FakeEtcd etcd;
+  Candidate first(etcd.member(), "h1:29400", 100);
+  EXPECT_EQ(first.Led().epoch, 100U);
+  EXPECT_TRUE(first.Leads());
+  first.Stop();
+  Candidate second(etcd.member(), "h2:29400", 7);
+  EXPECT_EQ(second.Led().epoch, 101U);
 }
 
 TEST(Leadership, SaysThatEtcdIsAway) {
