@@ -61,6 +61,7 @@ constexpr Example kJobCommands[] = {
     {"launch attach [-n N] JOB", "show its output from now on (--since: from then on)"},
     {"launch logs [-f] [-n N] JOB", "what it has printed, also after its end (--since 10m)"},
     {"launch stop [--now] JOB", "stop it, as Ctrl-C would"},
+    {"launch restart [JOB]", "start all its workers again, free of charge"},
     {"launch chaos WHAT", "kill a worker, freeze or cut off a node: a drill"},
 };
 

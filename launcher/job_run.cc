@@ -135,7 +135,7 @@ void LogRound(const RoundStarted& round) {
                         Plural(round.nodes, "node", "nodes")));
 }
 
-void TellAnswer(const JobSpec& spec, const DrillAnswered& answered) {
+void TellAnswer(const JobSpec& spec, const OrderAnswered& answered) {
   SendPacket(spec.keeper_fd, Packet::kAnswer,
              NumberedText({answered.ask, AnswerText({answered.ok, answered.text})}));
 }

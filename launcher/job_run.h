@@ -72,7 +72,7 @@ JobReport NobodyRead(JobReport report);
 // outlives it.
 std::function<void(uint64_t ask, const DrillWords& words)> DrillCallback(
     const JobSpec& spec, std::function<void(RoundEvent)> post);
-void TellAnswer(const JobSpec& spec, const DrillAnswered& answered);
+void TellAnswer(const JobSpec& spec, const OrderAnswered& answered);
 
 // To whoever waits for the start of a detached job.
 void TellStarted(const JobSpec& spec, uint32_t world_size, uint32_t nodes);

@@ -64,8 +64,8 @@ void LocalMaster::Execute(const RoundEffect& effect) {
     LogRound(*round);
   } else if (const auto* all = std::get_if<WorkersStarted>(&effect)) {
     on_workers_started(*all);
-  } else if (const auto* answered = std::get_if<DrillAnswered>(&effect)) {
-    on_drill_answered(*answered);
+  } else if (const auto* answered = std::get_if<OrderAnswered>(&effect)) {
+    on_order_answered(*answered);
   }
 }
 

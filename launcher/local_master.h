@@ -23,7 +23,7 @@ class LocalMaster : public MasterLink {
   void Stop(std::function<void()> done) override;
 
   std::function<void(const WorkersStarted&)> on_workers_started;  // once a round
-  std::function<void(const DrillAnswered&)> on_drill_answered;
+  std::function<void(const OrderAnswered&)> on_order_answered;
 
   void Post(RoundEvent event);
   const JobReport& report() const { return state_.report; }

@@ -133,7 +133,7 @@ class HostsJob {
     out.on_signal_heard = [this](const std::string&, const SignalHeard& heard) {
       signals_.Heard(heard.signo, heard.node);
     };
-    out.on_drill_answered = [this](const std::string&, const DrillAnswered& done) {
+    out.on_order_answered = [this](const std::string&, const OrderAnswered& done) {
       TellAnswer(spec_, done);
     };
     out.on_job_ended = [this](const std::string&, const JobReport& report) { JobOver(report); };
@@ -167,6 +167,7 @@ class HostsJob {
     };
     out.on_pass = [this](int signo) { Post(SignalAsked{signo}); };
     out.on_drill = DrillCallback(spec_, [this](RoundEvent drill) { Post(std::move(drill)); });
+    out.on_restart = [this](uint64_t ask) { Post(RestartAsked{ask}); };
     out.on_suspend = [this] {
       if (terminal_) {
         terminal_->Restore();

@@ -53,7 +53,7 @@ class LocalJob {
       TellStarted(spec_, all.world_size, all.nodes);
       proctable_.Started();
     };
-    master_.on_drill_answered = [this](const DrillAnswered& answered) {
+    master_.on_order_answered = [this](const OrderAnswered& answered) {
       TellAnswer(spec_, answered);
     };
     options.on_finish = [this](const JobOutcome& outcome) { End(outcome); };
@@ -100,6 +100,7 @@ class LocalJob {
     out.on_pass = [this](int signo) { master_.Post(SignalAsked{signo}); };
     out.on_drill =
         DrillCallback(spec_, [this](RoundEvent drill) { master_.Post(std::move(drill)); });
+    out.on_restart = [this](uint64_t ask) { master_.Post(RestartAsked{ask}); };
     out.on_suspend = [this] {
       if (terminal_) {
         terminal_->Restore();

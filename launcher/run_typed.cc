@@ -166,6 +166,9 @@ class TypedJob {
         return state.nodes.at(state.members[node_rank].node).join.hostname;
       });
     };
+    master.on_order_answered = [this](const std::string&, const OrderAnswered& done) {
+      TellAnswer(spec_, done);
+    };
     master.on_job_ended = [this](const std::string&, const JobReport& report) {
       report_ = report;
       have_report_ = true;
@@ -224,6 +227,15 @@ class TypedJob {
       } else {
         agent_->PassSignal(signo);
       }
+    };
+    out.on_restart = [this](uint64_t ask) {
+      if (server_ != nullptr) {
+        return server_->Post(spec_.plan.job_id, RestartAsked{ask});
+      }
+      const bool asked = agent_->UserRestart();
+      TellAnswer(spec_, {ask, asked,
+                         asked ? "the master has been asked to restart the job"
+                               : "no round runs here now"});
     };
     out.on_suspend = [this] {
       if (server_ != nullptr) {

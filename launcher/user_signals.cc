@@ -37,6 +37,9 @@ void UserSignals::OnKeeper() {
       callbacks_.on_stop(order->signo, order->now);
     } else if (packet->kind == Packet::kDrill) {
       OnDrill(packet->text);
+    } else if (const auto ask = ParseNumbered(packet->text);
+               packet->kind == Packet::kRestart && ask.has_value()) {
+      callbacks_.on_restart(ask->number);
     }
   }
   if (closed) {

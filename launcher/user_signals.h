@@ -27,12 +27,13 @@ class UserSignals {
     std::function<void()> on_continue;  // after SuspendSelf() has returned, and on any SIGCONT
     // What `launch chaos` asks of the job, to be answered by TellAnswer; none = it cannot be done.
     std::function<void(uint64_t ask, const DrillWords& drill)> on_drill;
+    std::function<void(uint64_t ask)> on_restart;  // `launch restart`; answered likewise
   };
   // After SIGTSTP every node hears that it is paused before this process stops, too.
   static constexpr absl::Duration kPauseSpreads = absl::Milliseconds(300);
 
-  // `also_stop`: of USR1 and USR2 those that stop the job. `keeper_fd`: where `launch stop` and
-  // `chaos` of a detached job come from; -1 = there is none.
+  // `also_stop`: of USR1 and USR2 those that stop the job. `keeper_fd`: where `launch stop`,
+  // `restart` and `chaos` of a detached job come from; -1 = there is none.
   UserSignals(uv_loop_t* loop, Callbacks callbacks, std::vector<int> also_stop, int keeper_fd);
 
   // What the scheduler has sent to an agent counts as if it had come here, once for all of them.

@@ -96,6 +96,11 @@ void AgentStep::On(const UserStop& stop) {
   beat_wanted_ = true;
 }
 
+void AgentStep::On(const UserRestart&) {
+  s_.restart_asked = s_.round;
+  beat_wanted_ = true;
+}
+
 // launch hears of it from us, and orders what follows. Where it has died of the same (the shell of
 // a batch script ends, and all that it runs is killed), the workers are given their time here.
 void AgentStep::On(const SchedulerSignal& signal) {
@@ -313,6 +318,7 @@ void AgentStep::SendBeat() {
   beat.paused = s_.paused;
   beat.stop_asked = s_.stop_asked;
   beat.kill_asked = s_.kill_asked;
+  beat.restart_asked = s_.restart_asked;
   for (const NodeRank node : s_.sought) {
     if (beat.sought.size() < kPeersPerBeatMax) {
       beat.sought.push_back(node);

@@ -27,6 +27,7 @@ class AgentStep {
   void On(const StorePortReady& ready);
   void On(const StorePortFailed& failed);
   void On(const UserStop& stop);
+  void On(const UserRestart& restart);
   void On(const SchedulerSignal& signal);
   void On(const TimeElapsed&) {}
   void OnMessage(const Admitted& admitted);

@@ -55,7 +55,8 @@ struct RoundCleared {
 struct UserStop {
   int32_t signo = 0;
   bool now = false;
-};  // signal at an agent the user started himself
+};                      // signal at an agent the user started himself
+struct UserRestart {};  // by the same: another round is to follow the one held
 struct SchedulerSignal {
   int32_t signo = 0;
 };  // at an agent that is a task of the scheduler's, as are those of the other nodes
@@ -71,7 +72,7 @@ struct RestShown {};        // answers ShowRest
 struct TimeElapsed {};
 using AgentEvent = std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, StorePortFailed,
                                 WorkerSpawned, WorkerEnded, RoundCleared, PeerSought, PeersAwaited,
-                                UserStop, SchedulerSignal, RestShown, TimeElapsed>;
+                                UserStop, UserRestart, SchedulerSignal, RestShown, TimeElapsed>;
 
 struct SendToMaster {
   AgentMessage message;
@@ -165,6 +166,7 @@ struct AgentState {
   bool paused = false;
   int32_t stop_asked = 0;
   bool kill_asked = false;
+  RoundId restart_asked;              // a round that the user wants another one to follow
   std::map<int32_t, uint32_t> heard;  // signals of the scheduler, how often
   std::string note;
   std::optional<JobOutcome> outcome;  // kEnd was received, or nothing is left to wait for

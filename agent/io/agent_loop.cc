@@ -77,6 +77,14 @@ void AgentLoop::Start() {
 
 void AgentLoop::UserStop(int signo, bool now) { Post(muster::UserStop{signo, now}); }
 
+bool AgentLoop::UserRestart() {
+  if (state_.phase != AgentPhase::kRunning || !state_.admitted) {
+    return false;
+  }
+  Post(muster::UserRestart{});
+  return true;
+}
+
 void AgentLoop::SchedulerSignal(int signo) { Post(muster::SchedulerSignal{signo}); }
 
 void AgentLoop::OutputClosed() { pump_.Discard(); }

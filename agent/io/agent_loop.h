@@ -50,6 +50,9 @@ class AgentLoop {
   void Start();
   // The user stops the job at this agent: by this signal; `now` = at once.
   void UserStop(int signo, bool now);
+  // The user wants another round to follow the one held. False: none is, or nobody
+  // can be asked.
+  bool UserRestart();
   // A signal that the scheduler sent to this agent, as to those of the other nodes.
   void SchedulerSignal(int signo);
   // A signal the user sent to this agent's launch, for the workers of this node.

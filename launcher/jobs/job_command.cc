@@ -48,6 +48,17 @@ constexpr CommandRow kCommands[] = {
      "  --grace TIME     kill after this (default: the job's own --grace; at most that)\n"
      "  --now            kill at once\n"
      "Waits for the end. Exit status: 0 when nothing of the job runs any more.\n"},
+    {"restart", " --json ",
+     "launch restart [--json] [JOB]    start all workers of a detached job again\n"
+     "  JOB              its id, the beginning of that, or its name (default: the only one)\n"
+     "  --json           the answer as JSON\n"
+     "They are stopped as before any restart (--restart-grace), and a new round follows. It is "
+     "free\n"
+     "of charge: --max-restarts and the other budgets do not count it, and --restart=never does "
+     "not\n"
+     "forbid it. Where the job's master is elsewhere (--rdzv-endpoint) it is asked. Exit status: "
+     "0\n"
+     "when it is on its way.\n"},
     {"chaos", " --for= --job= ",
      "launch chaos [--for TIME] [--job JOB] WHAT    break a part of a detached job, as a drill\n"
      "  kill rank R      SIGKILL to that worker\n"
@@ -166,7 +177,7 @@ absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words
     ASSIGN_OR_RETURN(out.drill, ParseDrill(out.words, out.length));
     return out;
   }
-  if (out.kind != Kind::kPs && out.job.empty()) {
+  if (out.kind != Kind::kPs && out.kind != Kind::kRestart && out.job.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("launch ", row.name, ": which job? 'launch ps' lists them ", hint));
   }

@@ -1,4 +1,4 @@
-// The words after `launch ps`, `attach`, `logs`, `stop` and `chaos`. Pure.
+// The words after `launch ps`, `attach`, `logs`, `stop`, `restart` and `chaos`. Pure.
 #pragma once
 
 #include <csignal>
@@ -15,10 +15,10 @@
 namespace muster {
 
 struct JobCommand {
-  enum class Kind : uint8_t { kPs, kAttach, kLogs, kStop, kChaos };
+  enum class Kind : uint8_t { kPs, kAttach, kLogs, kStop, kRestart, kChaos };
   Kind kind = Kind::kPs;
   bool help = false;
-  std::string job;  // as typed; "" for ps, and for chaos where there is only one
+  std::string job;  // as typed; "" for ps; for restart and chaos: the only one
   bool all = false;
   bool json = false;
   bool follow = false;

@@ -99,14 +99,14 @@ absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::stri
   return found.front();
 }
 
-absl::StatusOr<size_t> FindOnlyJob(const std::vector<JobRecord>& records) {
+absl::StatusOr<size_t> FindOnlyJob(const std::vector<JobRecord>& records, absl::string_view how) {
   const std::vector<size_t> live = Where(records, [](const JobRecord& r) { return r.live(); });
   if (live.empty()) {
     return absl::NotFoundError("no job of yours runs on this host (launch --detach starts one)");
   }
   if (live.size() > 1) {
     return absl::FailedPreconditionError(
-        absl::StrCat("several jobs run: ", Candidates(records, live), "; name one with --job"));
+        absl::StrCat("several jobs run: ", Candidates(records, live), "; name one", how));
   }
   return live.front();
 }
@@ -138,6 +138,15 @@ std::string JobTable(const std::vector<JobRecord>& records, absl::Time now, size
     absl::StrAppend(&out, line, "\n");
   }
   return out;
+}
+
+std::string RestartJson(const JobRecord& record, bool restarts, const std::string& text) {
+  nlohmann::ordered_json out;
+  out["id"] = record.id;
+  out["name"] = record.name;
+  out["restarts"] = restarts;
+  out["text"] = text;
+  return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::string JobsJson(const std::vector<JobRecord>& records) {

@@ -17,11 +17,13 @@ namespace muster {
 // FailedPrecondition (several); both list what there is.
 absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::string_view word);
 
-// The only one that runs. Errors as of FindJob.
-absl::StatusOr<size_t> FindOnlyJob(const std::vector<JobRecord>& records);
+// The only one that runs. Errors as of FindJob; `how`: to name one of several, as in " with --job".
+absl::StatusOr<size_t> FindOnlyJob(const std::vector<JobRecord>& records, absl::string_view how);
 
 // The table, one line a job, newest last; lines are cut at `width` characters (0 = never).
 std::string JobTable(const std::vector<JobRecord>& records, absl::Time now, size_t width);
 std::string JobsJson(const std::vector<JobRecord>& records);
+// What `launch restart` was answered.
+std::string RestartJson(const JobRecord& record, bool restarts, const std::string& text);
 
 }  // namespace muster

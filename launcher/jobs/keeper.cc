@@ -215,8 +215,10 @@ class Keeper {
                  packet->kind == Packet::kStop && order.has_value()) {
         Stop(*order);
         SendPacket(client.fd.get(), Packet::kOk);
-      } else if (packet->kind == Packet::kDrill || packet->kind == Packet::kKill) {
-        Drill(number, *packet);
+      } else if (packet->kind == Packet::kKill) {
+        KillLauncher(number);
+      } else if (packet->kind == Packet::kDrill || packet->kind == Packet::kRestart) {
+        Ask(number, *packet);
       }
     }
     if (closed) {
@@ -224,16 +226,24 @@ class Keeper {
     }
   }
 
-  void Drill(uint64_t number, const KeeperPacket& packet) {
+  void KillLauncher(uint64_t number) {
+    if (ended_) {
+      return NothingRuns(number);
+    }
+    kill(launcher_, SIGKILL);
+    Answer(NumberedText({number, AnswerText({true, "the launcher is killed"})}));
+  }
+
+  void Ask(uint64_t number, const KeeperPacket& packet) {
     OnLink();  // it may have said just now that it listens
-    if (packet.kind == Packet::kKill && !ended_) {
-      kill(launcher_, SIGKILL);
-      return Answer(NumberedText({number, AnswerText({true, "the launcher is killed"})}));
-    }
     if (!listens_ || ended_ ||
-        !SendPacket(link_.get(), Packet::kDrill, NumberedText({number, packet.text}))) {
-      Answer(NumberedText({number, AnswerText({false, "nothing of it runs now: try again"})}));
+        !SendPacket(link_.get(), packet.kind, NumberedText({number, packet.text}))) {
+      NothingRuns(number);
     }
+  }
+
+  void NothingRuns(uint64_t number) {
+    Answer(NumberedText({number, AnswerText({false, "nothing of it runs now: try again"})}));
   }
 
   void Answer(const std::string& text) {

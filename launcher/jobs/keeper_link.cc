@@ -75,14 +75,14 @@ std::optional<DrillWords> ParseDrillText(absl::string_view text) {
   return out;
 }
 
-std::string AnswerText(const DrillAnswer& answer) {
+std::string AnswerText(const OrderAnswer& answer) {
   return NumberedText({answer.ok ? uint64_t{1} : 0, answer.text});
 }
 
-std::optional<DrillAnswer> ParseAnswer(absl::string_view text) {
+std::optional<OrderAnswer> ParseAnswer(absl::string_view text) {
   std::optional<Numbered> parts = ParseNumbered(text);
   return parts.has_value() && parts->number <= 1
-             ? std::optional(DrillAnswer{parts->number == 1, std::move(parts->text)})
+             ? std::optional(OrderAnswer{parts->number == 1, std::move(parts->text)})
              : std::nullopt;
 }
 

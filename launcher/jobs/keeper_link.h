@@ -25,7 +25,8 @@ enum class Packet : char {
   kOk = 'K',       // keeper -> `launch stop`: it is under way
   kDrill = 'D',    // `launch chaos` -> keeper -> launcher: DrillText; numbered by the keeper
   kKill = 'M',     // `launch chaos` -> keeper: kill the launcher; answered by kAnswer
-  kAnswer = 'A',   // launcher -> keeper -> `launch chaos`: "OK text"; numbered likewise
+  kRestart = 'R',  // `launch restart` -> keeper -> launcher; numbered likewise
+  kAnswer = 'A',   // launcher -> keeper -> `launch chaos`, `restart`: "OK text"; numbered likewise
 };
 
 inline constexpr size_t kPacketBytesMax = 32u << 10;  // longer texts are cut
@@ -57,12 +58,12 @@ std::string DrillText(const DrillWords& drill);
 std::optional<DrillWords> ParseDrillText(absl::string_view text);
 
 // Whether it could be done, and a sentence for the person.
-struct DrillAnswer {
+struct OrderAnswer {
   bool ok = false;
   std::string text;
 };
-std::string AnswerText(const DrillAnswer& answer);
-std::optional<DrillAnswer> ParseAnswer(absl::string_view text);
+std::string AnswerText(const OrderAnswer& answer);
+std::optional<OrderAnswer> ParseAnswer(absl::string_view text);
 
 // "7 text" between keeper and launcher: whose it is.
 struct Numbered {

@@ -330,28 +330,51 @@ int Stop(const JobCommand& command, const StoredJob& job, const std::string& lau
   return kFailed;
 }
 
-int Chaos(const JobCommand& command, const StoredJob& job) {
+// Asks the launcher of the job for something, and waits for the answer; none = there was none, and
+// the user knows why.
+std::optional<OrderAnswer> Ask(const StoredJob& job, Packet kind, const std::string& text) {
   const absl::StatusOr<UniqueFd> keeper = Connect(job);
-  if (!keeper.ok()) {
-    LogError(keeper.status().message());
-    return kFailed;
+  if (!job.record.live() || !keeper.ok()) {
+    LogError(job.record.live() ? keeper.status().message() : HowEnded(job.record));
+    return std::nullopt;
   }
-  SendPacket(keeper->get(), command.drill.master ? Packet::kKill : Packet::kDrill,
-             DrillText({command.length, command.words}));
+  SendPacket(keeper->get(), kind, text);
   const WaitSignals signals;
   const absl::Time until = BootNow() + kAnswer;
   for (bool closed = false; !closed && BootNow() < until && !WaitSignals::Pending();) {
     signals.Poll(keeper->get(), POLLIN, until - BootNow());
     while (const auto packet = ReceivePacket(keeper->get(), closed)) {
-      if (const auto answer = ParseAnswer(packet->text);
+      if (auto answer = ParseAnswer(packet->text);
           packet->kind == Packet::kAnswer && answer.has_value()) {
-        answer->ok ? LogInfo(answer->text) : LogError(absl::StrCat("launch chaos: ", answer->text));
-        return answer->ok ? 0 : kFailed;
+        return answer;
       }
     }
   }
   LogError(absl::StrCat(job.record.id, " has not answered"));
-  return kFailed;
+  return std::nullopt;
+}
+
+int Show(const std::string& command, const OrderAnswer& answer) {
+  answer.ok ? LogInfo(answer.text) : LogError(absl::StrCat("launch ", command, ": ", answer.text));
+  return answer.ok ? 0 : kFailed;
+}
+
+int Chaos(const JobCommand& command, const StoredJob& job) {
+  const auto answer = Ask(job, command.drill.master ? Packet::kKill : Packet::kDrill,
+                          DrillText({command.length, command.words}));
+  return answer.has_value() ? Show("chaos", *answer) : kFailed;
+}
+
+int Restart(const JobCommand& command, const StoredJob& job) {
+  const auto answer = Ask(job, Packet::kRestart, "");
+  if (!answer.has_value()) {
+    return kFailed;
+  }
+  if (!command.json) {
+    return Show("restart", *answer);
+  }
+  const bool good = Print(RestartJson(job.record, answer->ok, answer->text));
+  return !good ? kNobodyReads : answer->ok ? 0 : kFailed;
 }
 
 }  // namespace
@@ -375,7 +398,10 @@ int RunJobCommand(const std::vector<std::string>& words, const std::string& laun
   std::transform(jobs.begin(), jobs.end(), std::back_inserter(records),
                  [](const StoredJob& job) { return job.record; });
   const absl::StatusOr<size_t> found =
-      command->job.empty() ? FindOnlyJob(records) : FindJob(records, command->job);
+      !command->job.empty() ? FindJob(records, command->job)
+                            : FindOnlyJob(records, command->kind == JobCommand::Kind::kChaos
+                                                       ? " with --job"
+                                                       : ": launch restart JOB");
   if (!found.ok()) {
     LogError(absl::StrCat("launch ", words[0], ": ", found.status().message()));
     return kUsage;
@@ -386,6 +412,8 @@ int RunJobCommand(const std::vector<std::string>& words, const std::string& laun
       return Attach(*command, job, launch);
     case JobCommand::Kind::kLogs:
       return Logs(*command, job, launch);
+    case JobCommand::Kind::kRestart:
+      return Restart(*command, job);
     case JobCommand::Kind::kChaos:
       return Chaos(*command, job);
     default:

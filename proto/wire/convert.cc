@@ -83,6 +83,9 @@ void SetBeat(const Beat& beat, v1::Beat* wire) {
   wire->set_paused(beat.paused);
   wire->set_stop_asked(beat.stop_asked);
   wire->set_kill_asked(beat.kill_asked);
+  if (!beat.restart_asked.IsNone()) {
+    SetRound(beat.restart_asked, wire->mutable_restart_asked());
+  }
   for (const NodeRank node : beat.sought) {
     wire->add_sought(node.value);
   }
@@ -119,6 +122,7 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   beat.paused = wire.paused();
   beat.stop_asked = check.Signal("stop_asked", wire.stop_asked());
   beat.kill_asked = wire.kill_asked();
+  beat.restart_asked = RoundOf(wire.restart_asked());
   check.Bound("sought", static_cast<size_t>(wire.sought_size()), 0, kPeersPerBeatMax);
   check.Bound("awaited", static_cast<size_t>(wire.awaited_size()), 0, kPeersPerBeatMax);
   check.Bound("heard", static_cast<size_t>(wire.heard_size()), 0, kHeardSignalsMax);

@@ -132,7 +132,7 @@ void OnDrill(Machine& m, const DrillAsked& asked) {
   if (done.ok()) {
     m.out.push_back(Tell{absl::StrCat("launch chaos: ", *done)});
   }
-  m.out.push_back(DrillAnswered{asked.ask, done.ok(),
+  m.out.push_back(OrderAnswered{asked.ask, done.ok(),
                                 done.ok() ? *done : std::string(done.status().message())});
 }
 

@@ -93,6 +93,11 @@ Failure PresentFailure(const RoundState& s) {
   return root.lost.has_value() ? Failure{root.lost->node} : Failure{root.worker->node, root.worker};
 }
 
+// Nothing has failed: the round is stopped for the sake of another one.
+bool IsByChoice(const RoundState& s) {
+  return s.stop_reason == StopReason::kGrowth || s.stop_reason == StopReason::kUserRestart;
+}
+
 Cause NameCause(RoundState& s) {
   if (s.stop_reason == StopReason::kUser) {
     return {CauseKind::kUser,
@@ -103,7 +108,7 @@ Cause NameCause(RoundState& s) {
   if (s.stop_reason == StopReason::kTimeout) {
     return {CauseKind::kTimeout, 124, s.lost_headline, {}};
   }
-  if (s.stop_reason == StopReason::kGrowth) {
+  if (IsByChoice(s)) {
     return {CauseKind::kNone, 0, s.lost_headline, {}};
   }
   const ExitRecord* first = FirstCause(s.report.exits);
@@ -198,8 +203,9 @@ void Settle(Machine& m) {
   }
   s.lived = s.stop_began - s.round_began;
   Cause cause = NameCause(s);
-  const Verdict verdict = Judge(m.config, s, cause.failure);
-  const bool all_done = s.stop_reason == StopReason::kGrowth && s.finished == s.world_size;
+  const bool asked = s.stop_reason == StopReason::kUserRestart;
+  const Verdict verdict = asked ? Verdict() : Judge(m.config, s, cause.failure);
+  const bool all_done = IsByChoice(s) && s.finished == s.world_size;
   const bool regroups = IsRegrouping(m, cause, verdict);
   const bool restarts = verdict.why_not.empty() && EnoughMayCome(m);
   if (s.stop_is_final || all_done || !(regroups || restarts) || AnySpawnFailed(s)) {
@@ -208,6 +214,8 @@ void Settle(Machine& m) {
   }
   if (regroups) {
     Regroup(m, cause, verdict);
+  } else if (asked) {
+    CountUserRestart(m);
   } else {
     CountRestart(m, cause.failure, verdict, cause.headline);
   }
@@ -344,6 +352,11 @@ void StopForGrowth(Machine& m, std::string headline) {
   BeginStop(m, StopReason::kGrowth, SIGTERM, Outlook::kRestart);
 }
 
+void StopForUserRestart(Machine& m) {
+  m.state.lost_headline = "restarted by the user";
+  BeginStop(m, StopReason::kUserRestart, SIGTERM, Outlook::kRestart);
+}
+
 void StopForTimeLimit(Machine& m) {
   RoundState& s = m.state;
   const std::string headline = absl::StrCat("the job was still running after its time limit of ",
@@ -398,7 +411,7 @@ void MemberSettled(Machine& m, NodeId id, bool lost) {
   const NodeState& node = s.nodes.at(id);
   // Silent since before the stop: its loss is what broke the others' connections.
   const bool first = s.stop_reason == StopReason::kWorker && node.heard < s.stop_began;
-  if (lost && (first || s.stop_reason == StopReason::kGrowth)) {
+  if (lost && (first || IsByChoice(s))) {
     s.stop_reason = StopReason::kNode;
     s.lost_id = id;
     s.lost_node = node.join.hostname;

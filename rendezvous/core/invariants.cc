@@ -144,10 +144,9 @@ absl::Status CheckLastLoss(const RoundConfig& config, const RoundState& state) {
 absl::Status CheckBudgets(const RoundConfig& config, const RoundState& state) {
   const RestartRules& rules = config.rules;
   const RestartsUsed& used = state.used;
-  const bool never = config.restart == RestartMode::kNever;
-  if (used.job > config.restarts_max || (never && state.report.restarts > 0)) {
+  if (used.job > config.restarts_max) {
     return Broken("I4", used.job, " restarts count of ", state.report.restarts, ", allowed are ",
-                  never ? 0 : config.restarts_max);
+                  config.restarts_max);
   }
   for (const auto& [rank, restarts] : used.by_rank) {
     if (restarts > rules.of_rank.value_or(config.restarts_max)) {
@@ -337,8 +336,13 @@ absl::Status InvariantChecker::CheckStartAgain(const RoundState& state, const St
 absl::Status InvariantChecker::CheckRestart(const RoundState& state) {
   const RestartRules& rules = config_.rules;
   const RestartRecord& last = state.last_restart;
+  if (last.by_user) {
+    short_rounds_ = 0;
+    return used_.job == state.used.job ? absl::OkStatus()
+                                       : Broken("I4", "a restart by the user is counted");
+  }
   const std::optional<ExitAction> said = SaidOf(rules, last.worker);
-  if (said == ExitAction::kStop) {
+  if (said == ExitAction::kStop || config_.restart == RestartMode::kNever) {
     return Broken("I4", "round ", state.round.ToString(), " follows an end that was to stop it");
   }
   if (said != ExitAction::kRestartFree) {

@@ -33,7 +33,15 @@ struct LostNode {
 enum class CauseKind : uint8_t { kNone, kNodeLost, kWorker, kUser, kTimeout, kNeverFormed };
 
 // What made the present stop necessary.
-enum class StopReason : uint8_t { kNone, kWorker, kNode, kUser, kTimeout, kGrowth };
+enum class StopReason : uint8_t {
+  kNone,
+  kWorker,
+  kNode,
+  kUser,
+  kTimeout,
+  kGrowth,
+  kUserRestart,
+};
 
 enum class JobPhase : uint8_t { kGathering, kRunning, kStopping, kEnding, kEnded };
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/base/messages.h"
 #include "rendezvous/core/policy.h"
@@ -74,6 +75,8 @@ void Refill(Machine& m);
 // Counts a restart and says so: the round that follows is gathered next.
 void CountRestart(Machine& m, const Failure& failure, const Verdict& verdict,
                   const std::string& headline);
+// The same for one that the user has asked for: no budget counts it, and it waits for nothing.
+void CountUserRestart(Machine& m);
 // A failure began on this node, which may be set aside; what the line says about it.
 std::string NoteFailure(Machine& m, const Failure& failure, const Verdict& verdict);
 // Why the round ended and what follows: for the user's terminal, and the history.
@@ -89,6 +92,7 @@ void StopForWorker(Machine& m);
 void StopForNode(Machine& m, NodeId id, const std::string& headline);
 void StopForTimeLimit(Machine& m);
 void StopForGrowth(Machine& m, std::string headline);
+void StopForUserRestart(Machine& m);
 void OnUserStop(Machine& m, const StopAsked& stop);
 // The round goes on without this member.
 void GoOnWithout(Machine& m, NodeId id, const std::string& headline);
@@ -102,6 +106,11 @@ void MaybeEnded(Machine& m);
 // --- drill.cc ---
 void OnDrill(Machine& m, const DrillAsked& asked);
 void TakeDrillsDone(NodeState& node, uint32_t done);
+
+// --- user_restart.cc ---
+// Stops the round that runs for another one. The answer, for the user.
+absl::StatusOr<std::string> RestartRound(Machine& m);
+void OnRestart(Machine& m, const RestartAsked& asked);
 
 // --- directive.cc ---
 // What the node should do now; null = sent unasked.

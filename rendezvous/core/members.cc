@@ -159,6 +159,9 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   if (beat.stop_asked != 0 || beat.kill_asked) {
     OnUserStop(m, {beat.stop_asked, beat.kill_asked});
   }
+  if (!beat.restart_asked.IsNone() && beat.restart_asked == s.round) {
+    (void)RestartRound(m);  // who has asked sees it stop, or why the job goes on as it is
+  }
   if (node.place >= 0 && s.phase == JobPhase::kRunning) {
     MemberOfRunningRound(m, id, node, ends);
   } else if (node.place >= 0 && s.phase == JobPhase::kStopping &&

@@ -179,7 +179,11 @@ void CountRestart(Machine& m, const Failure& failure, const Verdict& verdict,
     Charge(s.used, origin);
   }
   RestartRecord& last = s.last_restart;
-  last = {origin, std::nullopt, verdict.action, m.now, m.now, RestartText(m, origin, verdict)};
+  last = RestartRecord();
+  last.origin = origin;
+  last.action = verdict.action;
+  last.decided = m.now;
+  last.text = RestartText(m, origin, verdict);
   if (failure.worker != nullptr) {
     last.worker = failure.worker->exit;
   }
@@ -194,6 +198,18 @@ void CountRestart(Machine& m, const Failure& failure, const Verdict& verdict,
   }
   line += NoteFailure(m, failure, verdict);
   TellNext(m, std::move(line));
+}
+
+void CountUserRestart(Machine& m) {
+  RoundState& s = m.state;
+  ++s.report.restarts;
+  s.short_rounds = 0;
+  s.last_restart = RestartRecord();
+  s.last_restart.by_user = true;
+  s.last_restart.action = ExitAction::kRestartFree;
+  s.last_restart.decided = s.last_restart.not_before = m.now;
+  s.last_restart.text = s.lost_headline;
+  TellNext(m, absl::StrCat(s.lost_headline, ", free of charge"));
 }
 
 void TellNext(Machine& m, std::string line) {

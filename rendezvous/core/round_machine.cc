@@ -105,6 +105,8 @@ void Dispatch(Machine& m, const RoundEvent& event) {
     OnPause(m, pause->paused);
   } else if (const auto* drill = std::get_if<DrillAsked>(&event)) {
     OnDrill(m, *drill);
+  } else if (const auto* restart = std::get_if<RestartAsked>(&event)) {
+    OnRestart(m, *restart);
   } else {
     OnTime(m);
   }

@@ -95,13 +95,17 @@ struct PauseAsked {
   bool paused = false;
 };
 struct DrillAsked {
-  uint64_t ask = 0;    // comes back in its DrillAnswered
+  uint64_t ask = 0;    // comes back in its OrderAnswered
   DrillOrder drill;    // without `seq` and `worker`
   std::string target;  // a rank, or a node as people name it
 };
+struct RestartAsked {
+  uint64_t ask = 0;  // likewise
+};  // by the user: another round is to follow the one that runs, whatever the budgets say
 struct TimePassed {};
-using RoundEvent = std::variant<JoinReceived, BeatReceived, LeaveReceived, LinkClosed, StartFailed,
-                                StopAsked, SignalAsked, PauseAsked, DrillAsked, TimePassed>;
+using RoundEvent =
+    std::variant<JoinReceived, BeatReceived, LeaveReceived, LinkClosed, StartFailed, StopAsked,
+                 SignalAsked, PauseAsked, DrillAsked, RestartAsked, TimePassed>;
 
 // What follows it is done only when this is durable.
 struct Persist {
@@ -146,14 +150,14 @@ struct SignalHeard {
   NodeId node;
   int32_t signo = 0;
 };  // an agent has been sent it by the scheduler; others may have been, too
-struct DrillAnswered {
+struct OrderAnswered {
   uint64_t ask = 0;
-  bool ok = false;   // it is on its way
+  bool ok = false;   // what was asked for is on its way
   std::string text;  // a sentence
 };
 struct JobEnded {};  // state.report is final; every node has been told or is lost
 using RoundEffect = std::variant<Persist, Reply, Send, Tell, ArmTimer, DropLink, RoundStarted,
-                                 WorkersStarted, StartAgain, SignalHeard, DrillAnswered, JobEnded>;
+                                 WorkersStarted, StartAgain, SignalHeard, OrderAnswered, JobEnded>;
 
 // One worker's end, as the report shows it.
 struct ExitRecord {
@@ -244,6 +248,7 @@ struct Member {
 struct RestartRecord {
   Origin origin;
   std::optional<WorkerExit> worker;  // the first cause; none = the node was lost
+  bool by_user = false;              // neither of them: `launch restart`
   ExitAction action = ExitAction::kRestart;
   absl::Time decided = absl::InfinitePast();     // infinite past = no restart yet
   absl::Time not_before = absl::InfinitePast();  // the next round
@@ -306,7 +311,7 @@ struct RoundState {
   std::optional<absl::Duration> user_grace;  // ... and leaves the workers
   NodeId lost_id;                            // kNode: which
   std::string lost_node;                     // kNode: host name
-  std::string lost_headline;                 // kNode, kTimeout, kGrowth: what the report says
+  std::string lost_headline;                 // kNode, kTimeout, kGrowth, kUserRestart: the line
   std::vector<SignalOrder> signals;          // of the present round
   uint32_t drills = 0;                       // asked for so far
   bool paused = false;

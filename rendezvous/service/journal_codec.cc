@@ -147,7 +147,7 @@ absl::StatusOr<DurableProgress> ProgressOf(const v1::KeptProgress& wire) {
   FieldChecker check("progress");
   DurableProgress progress;
   progress.phase = check.Choice("phase", wire.phase(), JobPhase::kEnded);
-  progress.stop_reason = check.Choice("stop_reason", wire.stop_reason(), StopReason::kGrowth);
+  progress.stop_reason = check.Choice("stop_reason", wire.stop_reason(), StopReason::kUserRestart);
   progress.stop_signal = check.Signal("stop_signal", wire.stop_signal());
   progress.stop_grace = check.Time("stop_grace", wire.stop_grace());
   progress.stop_is_final = wire.stop_is_final();

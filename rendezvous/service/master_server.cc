@@ -235,9 +235,9 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
     if (options_.on_signal_heard) {
       options_.on_signal_heard(job_id, *heard);
     }
-  } else if (auto* answered = std::get_if<DrillAnswered>(&effect)) {
-    if (options_.on_drill_answered) {
-      options_.on_drill_answered(job_id, *answered);
+  } else if (auto* answered = std::get_if<OrderAnswered>(&effect)) {
+    if (options_.on_order_answered) {
+      options_.on_order_answered(job_id, *answered);
     }
   } else if (auto* again = std::get_if<StartAgain>(&effect)) {
     if (options_.on_start_again) {

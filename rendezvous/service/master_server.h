@@ -46,7 +46,7 @@ struct MasterOptions {
   std::function<void(const std::string& job_id, const RoundStarted&)> on_round_started;
   std::function<void(const std::string& job_id, const WorkersStarted&)> on_workers_started;
   std::function<void(const std::string& job_id, const SignalHeard&)> on_signal_heard;
-  std::function<void(const std::string& job_id, const DrillAnswered&)> on_drill_answered;
+  std::function<void(const std::string& job_id, const OrderAnswered&)> on_order_answered;
   std::function<void(const std::string& job_id, const StartAgain&)> on_start_again;
   std::function<void(const std::string& job_id, const JobReport&)> on_job_ended;  // once a job
   // Output of a worker; the agent's next chunk comes after taken(), which may be called at once or

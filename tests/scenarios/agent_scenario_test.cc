@@ -97,6 +97,8 @@ class AgentScript {
       return PeersAwaited{Round(c), ranks};
     } else if (c.verb == "ctrl-c") {
       return UserStop{SIGINT, c.Word(0) == "now"};
+    } else if (c.verb == "restart") {
+      return UserRestart{};
     } else if (c.verb == "scheduler") {
       return SchedulerSignal{SignalNumber(c.Word(0))};
     } else if (c.verb == "time") {
@@ -189,7 +191,11 @@ class AgentScript {
                         b.drills_done != 0 ? absl::StrCat(" drills ", b.drills_done) : "",
                         b.paused ? " paused" : "",
                         b.stop_asked != 0 ? absl::StrCat(" asks ", SignalName(b.stop_asked)) : "",
-                        b.kill_asked ? " now" : "", Sought(b));
+                        b.kill_asked ? " now" : "",
+                        b.restart_asked.IsNone()
+                            ? ""
+                            : absl::StrCat(" asks to restart ", b.restart_asked.ToString()),
+                        Sought(b));
   }
   static std::string Sought(const Beat& b) {
     std::string out;

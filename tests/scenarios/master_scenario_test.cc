@@ -145,6 +145,8 @@ class MasterScript {
       return SignalAsked{SignalNumber(c.Word(0))};
     } else if (c.verb == "drill") {
       return DrillOf(c);
+    } else if (c.verb == "restart") {
+      return RestartAsked{8};
     } else if (c.verb == "pause") {
       return PauseAsked{c.Word(0) == "on"};
     }
@@ -218,6 +220,9 @@ class MasterScript {
     beat.stop_asked = SignalNumber(c.Text("stop", "0"));
     beat.signals_done = static_cast<uint32_t>(c.Number("signals", 0));
     beat.drills_done = static_cast<uint32_t>(c.Number("drills", 0));
+    if (const int64_t asked = c.Number("restart", 0); asked != 0) {
+      beat.restart_asked = {1, static_cast<uint32_t>(asked)};
+    }
     beat.exits_from = agent.exits;
     for (const auto& [name, value] : c.all) {
       if (name == "exit") {
@@ -352,7 +357,7 @@ class MasterScript {
   std::string Show(const SignalHeard& heard) {
     return absl::StrCat("HEARD ", SignalName(heard.signo), " at ", Name(heard.node));
   }
-  static std::string Show(const DrillAnswered& answered) {
+  static std::string Show(const OrderAnswered& answered) {
     return absl::StrCat("ANSWER ", answered.ask, answered.ok ? " ok: " : " no: ", answered.text);
   }
   std::string Show(const StartAgain& again) {

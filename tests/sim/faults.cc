@@ -49,6 +49,11 @@ void World::WriteScript() {
     const auto who = static_cast<uint32_t>(rng_.Below(options_.agents));
     queue_.Push({Between(kSecond, half), 0, rng_.Below(2), who, 0, Kind::kAgentStop});
   }
+  // Drawn apart: the other jobs are what they were.
+  if (SplitMix64 user(options_.seed * 5); user.Below(4) == 0) {
+    const auto at = static_cast<Nanos>(user.Below(static_cast<uint64_t>(half)));
+    queue_.Push({at, 0, 5, 0, 0, Kind::kMasterAsked});
+  }
   queue_.Push({half, 0, 0, 0, 0, Kind::kHeal});
 }
 

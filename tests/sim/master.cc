@@ -225,6 +225,8 @@ void World::MasterAsked(uint64_t request) {
       return StepMaster(PauseAsked{true});
     case 2:
       return StepMaster(PauseAsked{false});
+    case 5:
+      return StepMaster(RestartAsked{});
     default:
       user_stop_ = SIGINT;
       return StepMaster(StopAsked{SIGINT, request == 4});

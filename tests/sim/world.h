@@ -191,7 +191,7 @@ class World {
   void Do(const RoundStarted& effect);
   void Do(const WorkersStarted& effect);
   void Do(const SignalHeard& effect);
-  void Do(const DrillAnswered&) {}  // nobody asks for drills here
+  void Do(const OrderAnswered&) {}  // nobody asks for drills here
   void Do(const StartAgain& effect);
   void Do(const JobEnded& effect);
   void MasterClosed(uint64_t connection);

@@ -30,7 +30,7 @@ std::string Error(const std::vector<std::string>& words) {
 
 TEST(JobCommand, Words) {
   EXPECT_TRUE(IsJobCommand("ps") && IsJobCommand("attach") && IsJobCommand("logs") &&
-              IsJobCommand("stop") && IsJobCommand("chaos"));
+              IsJobCommand("stop") && IsJobCommand("restart") && IsJobCommand("chaos"));
   EXPECT_FALSE(IsJobCommand("top") || IsJobCommand("") || IsJobCommand("./ps"));
   EXPECT_TRUE(Ok({"ps", "-a", "--json"}).all);
   EXPECT_EQ(Ok({"attach", "-n", "20", "x"}).lines, 20u);
@@ -47,6 +47,17 @@ TEST(JobCommand, Words) {
   EXPECT_EQ(stop.job, "night");
   EXPECT_EQ(Ok({"stop", "x"}).signal, SIGINT);
   EXPECT_TRUE(Ok({"stop", "--help"}).help);
+}
+
+TEST(JobCommand, RestartOfTheOnlyJobOrOfOneThatIsNamed) {
+  EXPECT_EQ(Ok({"restart"}).kind, Kind::kRestart);
+  EXPECT_EQ(Ok({"restart"}).job, "");
+  const JobCommand restart = Ok({"restart", "--json", "night"});
+  EXPECT_EQ(restart.job, "night");
+  EXPECT_TRUE(restart.json);
+  EXPECT_THAT(Error({"restart", "a", "b"}), HasSubstr("what is 'b'?"));
+  EXPECT_THAT(Error({"restart", "--now", "a"}), HasSubstr("unknown option '--now'"));
+  EXPECT_THAT(JobCommandHelp(Kind::kRestart), HasSubstr("--max-restarts"));
 }
 
 TEST(JobCommand, WrongWords) {

@@ -90,6 +90,15 @@ TEST(JobTable, Ages) {
   }
 }
 
+TEST(RestartJson, SaysWhichJobAndWhatFollows) {
+  JobRecord record;
+  record.id = "job-1";
+  record.name = "night";
+  EXPECT_EQ(RestartJson(record, true, "round 1.1 is stopped"),
+            "{\n  \"id\": \"job-1\",\n  \"name\": \"night\",\n  \"restarts\": true,\n"
+            "  \"text\": \"round 1.1 is stopped\"\n}\n");
+}
+
 TEST(JobsJson, IsAListOfRecords) {
   EXPECT_EQ(JobsJson({}), "[]\n");
   EXPECT_THAT(JobsJson(Jobs()), HasSubstr("\"id\": \"job-fff00000\""));
