@@ -1,6 +1,7 @@
 // What `launch chaos` does to one node, so that users see what their job makes of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/time/time.h"
@@ -17,6 +18,7 @@ enum class DrillKind : uint8_t {
 };
 
 inline constexpr absl::Duration kDrillLengthMax = absl::Hours(1);
+inline constexpr size_t kDrillsMax = 16;  // of one node, not yet done
 
 struct DrillOrder {
   uint32_t seq = 0;  // 1, 2, ... of the whole job

@@ -26,7 +26,6 @@ std::vector<uint32_t> RanksOf(absl::string_view field,
 void SetAssignment(const Assignment& assignment, v1::Assignment* wire);
 Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check);
 
-inline constexpr size_t kDrillsMax = 64;  // of one node, not yet done
 void SetDrills(const std::vector<DrillOrder>& drills, v1::Directive* wire);
 std::vector<DrillOrder> DrillsOf(const v1::Directive& wire, FieldChecker& check);
 

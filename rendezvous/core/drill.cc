@@ -15,9 +15,6 @@
 namespace muster {
 namespace {
 
-// Not yet carried out, of one node.
-constexpr size_t kDrillsMax = 16;
-
 struct Hit {
   NodeId node;
   LocalRank worker;
