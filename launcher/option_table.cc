@@ -232,9 +232,9 @@ constexpr OptionRow kTable[] = {
      "torch's store: agent (we serve it), worker (rank 0 does), auto (default)", SetStore},
 
     {OptionId::kMaxRestarts, kRequired, true, "--max-restarts", "N", "PET_MAX_RESTARTS", kEnd,
-     "times that all workers are started again after a failure (0)", SetMaxRestarts},
+     "times that workers are started again after a failure (0)", SetMaxRestarts},
     {OptionId::kRestart, kRequired, false, "--restart", "all|one|never", "", kEnd,
-     "who is started again: all workers (default), or nobody; one: so far as all", SetRestart},
+     "who starts again: all (default), nobody, or one: who failed (call Reform)", SetRestart},
     {OptionId::kRestartWindow, kRequired, false, "--restart-window", "TIME", "", kEnd,
      "after a round that lived this long all restarts are there again (default: never)",
      SetRestartTime<&RestartRules::window>},

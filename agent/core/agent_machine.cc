@@ -301,7 +301,7 @@ void AgentStep::SendBeat() {
     }
   }
   const uint32_t from = Mutated(Mutation::kExitsSentOnce) ? s_.exits_sent : s_.exits_acked;
-  beat.exits_from = from;
+  beat.exits_from = s_.exits_dropped + from;
   // As many as fit into one message; the others go when these are acknowledged.
   size_t bytes = 0;
   size_t end = from;

@@ -2,12 +2,15 @@
 // in, effects out.
 //
 // Invariants (cited by tests):
-//  A1 workers of two rounds never run at the same time;
+//  A1 workers of two rounds never run at the same time, but for rounds that keep the workers of an
+//     earlier one (Assignment::keeps_from): of those the living ones go on, and only the others are
+//     started anew;
 //  A2 a round is held at most once: a directive for an older or an already ended round starts
-//  nothing; A3 the exit of every worker started is reported, exactly once in the master's eyes
-//  (exits_from + exits); A4 after the lease ended nothing runs, and nothing starts until the agent
-//  is admitted anew; A5 messages for another incarnation, or from a lower epoch than seen, change
-//  nothing.
+//     nothing;
+//  A3 the exit of every worker started is reported, exactly once in the master's eyes (exits_from +
+//     exits, numbered through the rounds that keep each other's workers);
+//  A4 after the lease ended nothing runs, and nothing starts until the agent is admitted anew;
+//  A5 messages for another incarnation, or from a lower epoch than seen, change nothing.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 namespace muster {
 
 void AgentStep::On(const WorkerSpawned& spawned) {
-  if (spawned.round == s_.round && spawned.local_rank.value < s_.workers.size()) {
+  if (IsOfRound(spawned.round) && spawned.local_rank.value < s_.workers.size()) {
     WorkerState& worker = s_.workers[spawned.local_rank.value];
     s_.workers_started += worker.pid == 0 ? 1 : 0;
     worker.pid = spawned.pid;
@@ -20,7 +20,7 @@ void AgentStep::On(const WorkerSpawned& spawned) {
 
 void AgentStep::On(const WorkerEnded& ended) {
   const uint32_t local_rank = ended.exit.local_rank.value;
-  if (ended.round == s_.round && local_rank < s_.workers.size() && !s_.workers[local_rank].ended) {
+  if (IsOfRound(ended.round) && local_rank < s_.workers.size() && !s_.workers[local_rank].ended) {
     AddExit(ended.exit);
   }
 }
@@ -31,6 +31,7 @@ void AgentStep::On(const RoundCleared& cleared) {
   }
   s_.clearing = false;
   s_.cleared = true;
+  beat_wanted_ |= std::exchange(s_.keep_awaits, false);  // its answer brings it again
   // Stuck in the kernel: it will never run again, and its end must be told (A3).
   for (uint32_t i = 0; i < s_.workers.size(); ++i) {
     if (!s_.workers[i].ended) {
@@ -47,24 +48,33 @@ void AgentStep::On(const RoundCleared& cleared) {
 }
 
 void AgentStep::AddExit(WorkerExit exit) {
-  s_.workers[exit.local_rank.value].ended = true;
+  WorkerState& worker = s_.workers[exit.local_rank.value];
+  worker.ended = true;
+  worker.ended_well = exit.Ok();
   --s_.workers_alive;
   exit.stopped_by_us |= s_.stop_sent || s_.killed;
   s_.exits.emplace_back(std::move(exit), now_);
   // One beat with exits is under way at a time: many that end at once share the next.
   beat_wanted_ |= s_.exits_sent == s_.exits_acked;
-  if (s_.workers_alive == 0 && !s_.clearing && !s_.cleared) {
-    s_.clearing = true;
-    s_.held_until = absl::InfiniteFuture();
-    Emit(CloseRound{s_.round});
+}
+
+// Not yet where one that failed may be replaced: what serves the others of the round stays.
+bool AgentStep::MayClose() const {
+  if (s_.phase == AgentPhase::kReady || Running() || s_.clearing || s_.cleared) {
+    return false;
   }
+  const bool stops = s_.phase == AgentPhase::kStopping || s_.outcome.has_value();
+  return stops || s_.assignment->started_in.empty() ||
+         std::all_of(s_.workers.begin(), s_.workers.end(),
+                     [](const WorkerState& worker) { return worker.ended_well; });
 }
 
 void AgentStep::TakeAcks(const Directive& directive) {
-  if (directive.round != s_.round) {
+  if (directive.round < s_.round || directive.exits_seen < s_.exits_dropped) {
     return;
   }
-  const uint32_t seen = std::min(directive.exits_seen, static_cast<uint32_t>(s_.exits.size()));
+  const uint32_t seen =
+      std::min(directive.exits_seen - s_.exits_dropped, static_cast<uint32_t>(s_.exits.size()));
   if (seen > s_.exits_acked) {
     s_.exits_acked = seen;
     s_.exits_sent = std::max(s_.exits_sent, seen);
@@ -99,7 +109,7 @@ void AgentStep::TakeDrills(const Directive& directive) {
 }
 
 void AgentStep::On(const PeerSought& sought) {
-  const bool known = sought.round == s_.round && s_.phase == AgentPhase::kRunning &&
+  const bool known = IsOfRound(sought.round) && s_.phase == AgentPhase::kRunning &&
                      sought.node_rank.value < s_.assignment->nodes &&
                      sought.node_rank != s_.assignment->node_rank;
   if (known && s_.sought.insert(sought.node_rank).second) {
@@ -110,7 +120,7 @@ void AgentStep::On(const PeerSought& sought) {
 
 // With the next beat: whoever is awaited comes within a moment, or not at all.
 void AgentStep::On(const PeersAwaited& awaited) {
-  if (awaited.round == s_.round && s_.phase == AgentPhase::kRunning) {
+  if (IsOfRound(awaited.round) && s_.phase == AgentPhase::kRunning) {
     s_.awaited = awaited.ranks;
   }
 }
@@ -154,18 +164,37 @@ void AgentStep::Obey(const Directive& directive) {
 void AgentStep::ShouldRun(const Directive& directive) {
   const bool again = Mutated(Mutation::kEndedRoundStarts) && directive.round == s_.round;
   // Of the present master; its round may be one of the master before it, which it has taken over.
-  if (directive.round <= s_.round && !again) {
+  if (directive.round <= std::max(s_.round, s_.stop_up_to) && !again) {
     return;  // A2
   }
-  if (s_.phase == AgentPhase::kRunning) {
+  const Assignment& assignment = directive.assignment;
+  const bool keeps = s_.phase == AgentPhase::kRunning && !assignment.keeps_from.IsNone() &&
+                     assignment.keeps_from <= s_.round &&
+                     assignment.started_in.size() == s_.workers.size() &&
+                     !Mutated(Mutation::kReplacedStopsAll);
+  if (s_.phase == AgentPhase::kRunning && !keeps) {
     return Stop(SIGTERM, config_.master_lost_grace);  // A1
   }
-  const bool may_start = s_.phase == AgentPhase::kReady && !s_.outcome.has_value() &&
-                         s_.stop_asked == 0 && directive.assignment.round == directive.round;
-  if (may_start && (HasLease() || Mutated(Mutation::kLeaseIgnored))) {
-    Start(directive.assignment);
+  const bool may_start = (keeps || s_.phase == AgentPhase::kReady) && !s_.outcome.has_value() &&
+                         s_.stop_asked == 0 && assignment.round == directive.round;
+  if (!may_start) {
+    return;
+  }
+  const bool all_ended_well =
+      !assignment.started_in.empty() &&
+      std::all_of(assignment.started_in.begin(), assignment.started_in.end(),
+                  [](uint32_t n) { return n == 0; });
+  if (!keeps && all_ended_well) {
+    return NeverHeld(directive.round);
+  }
+  if (!HasLease() && !Mutated(Mutation::kLeaseIgnored)) {
+    beat_wanted_ = true;  // its answer brings the lease, and this directive again
+  } else if (!keeps) {
+    Start(assignment);
+  } else if (s_.clearing) {
+    s_.keep_awaits = true;
   } else {
-    beat_wanted_ |= may_start;  // its answer brings the lease, and this directive again
+    Keep(assignment);
   }
 }
 
@@ -173,20 +202,27 @@ void AgentStep::ShouldStop(const Directive& directive) {
   if (directive.round < s_.round) {
     return;  // it is over
   }
-  if (directive.round > s_.round && s_.phase == AgentPhase::kReady) {
-    // Never held, and never will be (A2).
-    s_.round = directive.round;
-    s_.assignment.reset();
-    s_.workers.clear();
-    s_.workers_started = 0;
-    s_.exits.clear();
-    s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
-    s_.sought.clear();
-    s_.awaited.clear();
-    beat_wanted_ = true;
-    return;
+  s_.stop_up_to = std::max(s_.stop_up_to, directive.round);
+  if (s_.phase == AgentPhase::kReady) {
+    return NeverHeld(directive.round);
   }
   Stop(directive.stop_signal, directive.grace);
+}
+
+// ... and never will be (A2).
+void AgentStep::NeverHeld(RoundId round) {
+  if (round <= s_.round) {
+    return;
+  }
+  s_.round = round;
+  s_.assignment.reset();
+  s_.workers.clear();
+  s_.workers_started = 0;
+  s_.exits.clear();
+  s_.exits_dropped = s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
+  s_.sought.clear();
+  s_.awaited.clear();
+  beat_wanted_ = true;
 }
 
 void AgentStep::Start(const Assignment& assignment) {
@@ -194,11 +230,13 @@ void AgentStep::Start(const Assignment& assignment) {
   s_.round = assignment.round;
   s_.assignment = assignment;
   s_.workers.assign(assignment.workers, WorkerState());
-  s_.workers_alive = assignment.workers;
-  s_.workers_started = 0;
+  s_.workers_alive = s_.workers_started = 0;
+  for (uint32_t i = 0; i < assignment.workers; ++i) {
+    StartWorker(assignment, LocalRank{i});
+  }
   s_.exits.clear();
-  s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
-  s_.stop_sent = s_.killed = s_.clearing = s_.cleared = false;
+  s_.exits_dropped = s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
+  s_.stop_sent = s_.killed = s_.clearing = s_.cleared = s_.keep_awaits = false;
   s_.stop_signal = 0;
   s_.sought.clear();
   s_.awaited.clear();
@@ -208,6 +246,51 @@ void AgentStep::Start(const Assignment& assignment) {
   Show("");
   Emit(SpawnRound{assignment});
   beat_wanted_ = true;
+}
+
+void AgentStep::StartWorker(const Assignment& assignment, LocalRank local) {
+  WorkerState& worker = s_.workers[local.value];
+  worker = WorkerState();
+  worker.started_in =
+      assignment.started_in.empty() ? assignment.round.n : assignment.started_in[local.value];
+  worker.ended = worker.ended_well = assignment.HasEndedWell(local);
+  s_.workers_alive += worker.ended ? 0 : 1;
+  s_.workers_started += worker.ended ? 1 : 0;
+}
+
+// The numbers of the exits go on (A3); those that the master has seen are no longer needed.
+void AgentStep::Keep(const Assignment& assignment) {
+  std::vector<LocalRank> starts;
+  for (uint32_t i = 0; i < s_.workers.size(); ++i) {
+    const WorkerState& worker = s_.workers[i];
+    const bool anew = assignment.started_in[i] > worker.started_in ||
+                      (Mutated(Mutation::kReplacesEndedWell) && worker.ended_well);
+    if (worker.ended && anew) {
+      s_.workers_started -= worker.pid != 0 ? 1 : 0;
+      StartWorker(assignment, LocalRank{i});
+      starts.push_back(LocalRank{i});
+    }
+  }
+  s_.round = assignment.round;
+  s_.assignment = assignment;
+  s_.exits.erase(s_.exits.begin(), s_.exits.begin() + s_.exits_acked);
+  s_.exits_dropped += Mutated(Mutation::kExitsNumberedAnew) ? 0 : s_.exits_acked;
+  s_.exits_sent -= s_.exits_acked;
+  s_.exits_acked = 0;
+  s_.cleared = s_.cleared && starts.empty();
+  s_.sought.clear();
+  s_.awaited.clear();
+  if (config_.hold && !starts.empty()) {
+    s_.held_until = now_ + kHeldMax;
+  }
+  Emit(KeepRound{assignment, std::move(starts)});
+  beat_wanted_ = true;
+}
+
+bool AgentStep::IsOfRound(RoundId round) const {
+  const bool kept = s_.assignment.has_value() && !s_.assignment->keeps_from.IsNone() &&
+                    round >= s_.assignment->keeps_from && round < s_.round;
+  return round == s_.round || kept;
 }
 
 void AgentStep::SetPaused(bool paused) {
@@ -300,6 +383,11 @@ void AgentStep::Finished(bool all_shown) {
 }
 
 void AgentStep::MoveOn() {
+  if (MayClose()) {
+    s_.clearing = true;
+    s_.held_until = absl::InfiniteFuture();
+    Emit(CloseRound{s_.round});
+  }
   if (s_.showing || s_.finished) {
     return;
   }
@@ -319,6 +407,7 @@ void AgentStep::MoveOn() {
   if (s_.exits_acked == s_.exits.size()) {
     s_.phase = AgentPhase::kReady;
     beat_wanted_ = true;
+    NeverHeld(s_.stop_up_to);
   }
 }
 

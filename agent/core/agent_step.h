@@ -64,6 +64,9 @@ class AgentStep {
   void ShouldRun(const Directive& directive);
   void ShouldStop(const Directive& directive);
   void Start(const Assignment& assignment);
+  void Keep(const Assignment& assignment);
+  void StartWorker(const Assignment& assignment, LocalRank local);
+  void NeverHeld(RoundId round);
   void SetPaused(bool paused);
   void OpenStoreNow();
   void Stop(int32_t signo, absl::Duration grace);  // signo 0 = SIGKILL at once
@@ -75,6 +78,9 @@ class AgentStep {
   void Finished(bool all_shown);
 
   bool SoughtUnderWay() const { return s_.beats_unanswered.count(s_.sought_in) != 0; }
+  // Of the round held, or of an earlier one whose workers it keeps.
+  bool IsOfRound(RoundId round) const;
+  bool MayClose() const;
   bool Running() const { return s_.workers_alive > 0; }
   template <typename Effect>
   void Emit(Effect effect) {

@@ -76,8 +76,9 @@ constexpr Rule kIdentity[] = {
 };
 
 // Our own, from an outer job. Pointers, as a string_view of an array is no constant under UBSan.
-constexpr const char* kOurNames[] = {kEnvJobId,     kEnvRound,     kEnvRank,     kEnvWorldSize,
-                                     kEnvLocalRank, kEnvLocalSize, kEnvNodeRank, kEnvNodes};
+constexpr const char* kOurNames[] = {kEnvJobId,     kEnvRound,     kEnvRank,
+                                     kEnvWorldSize, kEnvLocalRank, kEnvLocalSize,
+                                     kEnvNodeRank,  kEnvNodes,     kEnvReplacement};
 
 // Of a Slurm task; section 23.3. What of these a worker gets is set for it.
 constexpr absl::string_view kSlurmWhy = "describes the task that runs the agent, not a worker";

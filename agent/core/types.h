@@ -84,6 +84,11 @@ struct OpenStore {};  // bind a port for the next round; answered by StorePortRe
 struct SpawnRound {
   Assignment assignment;
 };  // start all workers of it
+struct KeepRound {
+  Assignment assignment;
+  std::vector<LocalRank> starts;
+};  // living workers go on in it; these are started, each after what descends from its last life
+    // ended
 struct SignalRound {
   RoundId round;
   int32_t signo = 0;
@@ -117,13 +122,15 @@ struct Finish {
   JobOutcome outcome;
   bool all_shown = true;  // false: the master, through which it is shown, is gone
 };                        // the agent's work is over; everything is cleared
-using AgentEffect = std::variant<SendToMaster, Drill, OpenStore, SpawnRound, SignalRound,
+using AgentEffect = std::variant<SendToMaster, Drill, OpenStore, SpawnRound, KeepRound, SignalRound,
                                  ReleaseHeld, KillRound, CloseRound, PeerFound, PeerGone, SetLease,
                                  SetTimer, ShowWaiting, ShowRest, Finish>;
 
 struct WorkerState {
   int32_t pid = 0;
   bool ended = false;
+  bool ended_well = false;
+  uint32_t started_in = 0;  // as Assignment::started_in
 };
 
 struct AgentState {
@@ -142,16 +149,21 @@ struct AgentState {
   std::optional<Assignment> assignment;
   std::vector<WorkerState> workers;  // by local rank, of `round`
   uint32_t workers_alive = 0;
-  uint32_t workers_started = 0;  // of `round`: that have a pid, or had one
+  uint32_t workers_started = 0;  // of `round`: that have a pid, or had one, or need none
   uint16_t store_port = 0;       // 0 = being opened
 
-  std::vector<std::pair<WorkerExit, absl::Time>> exits;  // of `round`, in order seen, with the time
-  uint32_t exits_acked = 0;
+  // Since the agent started `round`, or the first of those that keep its workers, from nothing: in
+  // order seen, with the time; without the first `exits_dropped`, which the master has seen.
+  std::vector<std::pair<WorkerExit, absl::Time>> exits;
+  uint32_t exits_dropped = 0;
+  uint32_t exits_acked = 0;   // of `exits`
   uint32_t signals_done = 0;  // of `round`
   uint32_t drills_done = 0;   // in the life of this agent
   bool stop_sent = false;     // a stop signal went to the workers of `round`
   bool killed = false;        // KillRound went out for `round`
   bool clearing = false;      // CloseRound or KillRound is out, RoundCleared is awaited
+  bool keep_awaits = false;   // ... and then the round that keeps what there is of `round`
+  RoundId stop_up_to;         // neither `round` nor a later one up to this will be started
   absl::Time kill_at = absl::InfiniteFuture();
   absl::Time held_until = absl::InfiniteFuture();  // of `round`, unless somebody comes for them
 

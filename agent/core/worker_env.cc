@@ -157,6 +157,9 @@ void AppendMuster(const WorkerEnvInput& input, const Place& place, VariableList&
   list.Ours(kEnvNodes, absl::StrCat(place.nodes), "GROUP_WORLD_SIZE");
   list.Ours(kEnvAgentFd, absl::StrCat(kWorkerDoorFd),
             "where the worker SDK meets this node's agent");
+  if (input.assignment.IsReplacement(input.local)) {
+    list.Ours(kEnvReplacement, "1", "--restart=one: in place of a worker that failed");
+  }
 }
 
 }  // namespace

@@ -115,8 +115,17 @@ void AgentLoop::TakeEvents() {
     for (const AgentEffect& effect : Step(options_.config, state_, next, BootNow())) {
       Execute(effect);
     }
+    TellFollowers();
   }
   stepping_ = false;
+}
+
+// Workers that wait for a round that keeps them need to hear that none comes.
+void AgentLoop::TellFollowers() {
+  const bool may = state_.phase == AgentPhase::kRunning && !assignment_.started_in.empty();
+  if (std::exchange(may_follow_, may) != may) {
+    door_.LetFollow(may);
+  }
 }
 
 void AgentLoop::Execute(const AgentEffect& effect) {
@@ -182,7 +191,38 @@ void AgentLoop::Do(const SpawnRound& effect) {
   pump_.BeginRound(assignment_);
   door_.BeginRound(assignment_, std::move(port));
   for (uint32_t i = 0; i < assignment_.workers; ++i) {
-    SpawnWorker(LocalRank{i});
+    if (assignment_.HasEndedWell(LocalRank{i})) {
+      workers_[i].ended = true;
+    } else {
+      SpawnWorker(LocalRank{i});
+    }
+  }
+}
+
+// The store stays as it is: workers that live are connected to it.
+void AgentLoop::Do(const KeepRound& effect) {
+  assignment_ = effect.assignment;
+  pump_.KeepRound(assignment_, effect.starts);
+  KeepDoor(effect.starts);
+  for (const LocalRank local : effect.starts) {
+    shepherd_.ClearWorker(local.value);
+    alone_ = false;
+    workers_[local.value] = Worker();
+    SpawnWorker(local);
+  }
+}
+
+// Nobody comes any more where all have ended well, and been cleared.
+void AgentLoop::KeepDoor(const std::vector<LocalRank>& starts) {
+  if (state_.cleared) {
+    return;
+  }
+  door_.KeepRound(assignment_);
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    const bool starts_anew = std::find(starts.begin(), starts.end(), LocalRank{i}) != starts.end();
+    if (workers_[i].ended && !starts_anew) {
+      door_.WorkerEnded(LocalRank{i});
+    }
   }
 }
 

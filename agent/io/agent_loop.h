@@ -80,11 +80,13 @@ class AgentLoop {
   void Post(AgentEvent event);
   void TakeEvents();
   void TellAwaited();
+  void TellFollowers();
   void Execute(const AgentEffect& effect);
   void Do(const SendToMaster& effect);
   void Do(const Drill& effect);
   void Do(const OpenStore& effect);
   void Do(const SpawnRound& effect);
+  void Do(const KeepRound& effect);
   void Do(const SignalRound& effect);
   void Do(const ReleaseHeld& effect);
   void Do(const KillRound& effect);
@@ -110,6 +112,7 @@ class AgentLoop {
   void CheckShown();
   void EndOutput();
   void MakeRunDir();
+  void KeepDoor(const std::vector<LocalRank>& starts);
 
   const Options options_;
   HeldLink held_;  // in front of the link to the master
@@ -131,8 +134,9 @@ class AgentLoop {
   Assignment assignment_;
   std::vector<Worker> workers_;
   bool program_sent_ = false;
-  bool alone_ = true;      // nothing is left below the shepherd
-  bool clearing_ = false;  // the shepherd's kCleared is awaited
+  bool may_follow_ = false;  // as the door knows
+  bool alone_ = true;        // nothing is left below the shepherd
+  bool clearing_ = false;    // the shepherd's kCleared is awaited
   uint64_t oom_kills_ = 0;
   std::string run_dir_;  // error files
   UvTimer show_timer_;

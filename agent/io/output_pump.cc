@@ -102,6 +102,20 @@ void OutputPump::BeginRound(const Assignment& assignment) {
   filtered_[0] = filtered_[1] = nullptr;
 }
 
+void OutputPump::KeepRound(const Assignment& assignment, const std::vector<LocalRank>& starts) {
+  std::erase_if(streams_, [&](const std::unique_ptr<Stream>& stream) {
+    const bool closes =
+        std::find(starts.begin(), starts.end(), LocalRank{stream->local_rank}) != starts.end();
+    if (closes) {
+      CloseStream(*stream);
+    }
+    return closes;
+  });
+  Pump();
+  assignment_ = assignment;
+  std::erase_if(logs_, [](const auto& log) { return log->idle() && log.use_count() == 1; });
+}
+
 absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
   WorkerEnds ends;
   for (const uint8_t number : {uint8_t{1}, uint8_t{2}}) {
@@ -447,14 +461,18 @@ void OutputPump::FinishStream(Stream& stream) {
   --open_streams_;
 }
 
+// A descriptor that escaped (passed to a daemon) must not hold us up, even when it is written to
+// for ever.
+void OutputPump::CloseStream(Stream& stream) {
+  if (stream.poll != nullptr) {
+    ReadSome(stream, PipeBytes(stream.fd.get()));
+    FinishStream(stream);
+  }
+}
+
 void OutputPump::CloseRound() {
-  // A descriptor that escaped (passed to a daemon) must not hold us up, even when it is written to
-  // for ever.
   for (const auto& stream : streams_) {
-    if (stream->poll != nullptr) {
-      ReadSome(*stream, PipeBytes(stream->fd.get()));
-      FinishStream(*stream);
-    }
+    CloseStream(*stream);
   }
   Pump();
 }

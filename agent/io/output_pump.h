@@ -60,6 +60,9 @@ class OutputPump {
   };
   // The round before is closed. Afterwards one Open a worker.
   void BeginRound(const Assignment& assignment);
+  // The round goes on as another one, in which these workers are started anew, with one Open each.
+  // As CloseRound for what they had.
+  void KeepRound(const Assignment& assignment, const std::vector<LocalRank>& starts);
   absl::StatusOr<WorkerEnds> Open(uint32_t local_rank);
   // The same for a worker that writes to a terminal, whose other side `terminal` is: what it writes
   // is handed on as it comes, not in lines.
@@ -108,6 +111,7 @@ class OutputPump {
   void Take(Stream& stream, absl::string_view bytes);
   void Emit(Stream& stream, LineAssembler::Piece piece);
   void FinishStream(Stream& stream);
+  void CloseStream(Stream& stream);
   std::string FileOf(const std::string& named_file, LocalRank local, uint8_t number) const;
   absl::StatusOr<std::shared_ptr<LogFile>> MakeLog(std::string path);
   absl::Status OpenLogs(Stream& stream, bool to_file, bool teed);

@@ -93,16 +93,9 @@ bool HasChildrenLists() {
   return has;
 }
 
-}  // namespace
-
-bool IsTraced(pid_t pid) {
-  const std::string status = ReadSmallFile(absl::StrCat("/proc/", pid, "/status"));
-  constexpr absl::string_view kField = "\nTracerPid:\t";
-  const size_t at = absl::string_view(status).find(kField);
-  return at != std::string::npos && status[at + kField.size()] != '0';
-}
-
-std::vector<pid_t> Descendants(const std::set<pid_t>& spare) {
+// All processes below this one that `take` (child, its parent) does not leave out, with what is
+// below them; parents before children.
+std::vector<pid_t> Below(const std::function<bool(pid_t, pid_t)>& take) {
   const bool lists = HasChildrenLists();
   const std::multimap<pid_t, pid_t> by_parent =
       lists ? std::multimap<pid_t, pid_t>() : AllByParent();
@@ -118,7 +111,7 @@ std::vector<pid_t> Descendants(const std::set<pid_t>& spare) {
       }
     }
     for (const pid_t child : children) {
-      if (spare.count(child) == 0) {
+      if (take(child, out[i])) {
         out.push_back(child);
       }
     }
@@ -127,13 +120,14 @@ std::vector<pid_t> Descendants(const std::set<pid_t>& spare) {
   return out;
 }
 
-KillResult KillDescendants(const std::set<pid_t>& spare, absl::Duration within,
-                           const std::function<void(pid_t, int, uint64_t)>& reaped) {
+// SIGKILLs all that `look` finds, until that is nothing.
+KillResult KillAll(const std::function<std::vector<pid_t>()>& look, absl::Duration within,
+                   const std::function<void(pid_t, int, uint64_t)>& reaped) {
   const absl::Time deadline = BootNow() + within;
   // Repeats, because a process can fork between the look and the kill: its children show up in the
   // next round.
   for (int64_t pause_us = 100;; pause_us = std::min<int64_t>(pause_us * 2, 20000)) {
-    KillResult result{Descendants(spare)};
+    KillResult result{look()};
     std::vector<pid_t>& left = result.survivors;
     if (left.empty()) {
       return result;
@@ -164,6 +158,42 @@ KillResult KillDescendants(const std::set<pid_t>& spare, absl::Duration within,
     const timespec pause = {0, pause_us * 1000};
     nanosleep(&pause, nullptr);
   }
+}
+
+}  // namespace
+
+bool IsTraced(pid_t pid) {
+  const std::string status = ReadSmallFile(absl::StrCat("/proc/", pid, "/status"));
+  constexpr absl::string_view kField = "\nTracerPid:\t";
+  const size_t at = absl::string_view(status).find(kField);
+  return at != std::string::npos && status[at + kField.size()] != '0';
+}
+
+std::vector<pid_t> Descendants(const std::set<pid_t>& spare) {
+  return Below([&spare](pid_t child, pid_t) { return spare.count(child) == 0; });
+}
+
+KillResult KillDescendants(const std::set<pid_t>& spare, absl::Duration within,
+                           const std::function<void(pid_t, int, uint64_t)>& reaped) {
+  return KillAll([&spare] { return Descendants(spare); }, within, reaped);
+}
+
+KillResult KillTrees(const std::function<bool(pid_t)>& mine, absl::Duration within,
+                     const std::function<void(pid_t, int, uint64_t)>& reaped) {
+  const pid_t self = getpid();
+  const auto look = [&mine, self] {
+    return Below(
+        [&mine, self](pid_t child, pid_t parent) { return parent != self || mine(child); });
+  };
+  return KillAll(look, within, reaped);
+}
+
+bool HasInEnvironment(pid_t pid, const std::vector<std::string>& entries) {
+  const std::string text = ReadSmallFile(absl::StrCat("/proc/", pid, "/environ"));
+  const std::vector<absl::string_view> has = absl::StrSplit(text, '\0');
+  return std::all_of(entries.begin(), entries.end(), [&has](const std::string& entry) {
+    return std::find(has.begin(), has.end(), entry) != has.end();
+  });
 }
 
 }  // namespace muster

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -33,5 +34,13 @@ struct KillResult {
 // memory in bytes).
 KillResult KillDescendants(const std::set<pid_t>& spare, absl::Duration within,
                            const std::function<void(pid_t, int, uint64_t)>& reaped);
+
+// The same for those children of the caller that `mine` says, and everything below them.
+KillResult KillTrees(const std::function<bool(pid_t)>& mine, absl::Duration within,
+                     const std::function<void(pid_t, int, uint64_t)>& reaped);
+
+// Whether the process had all these entries ("NAME=value") in its environment when it began, and
+// is not hidden from us. A child of it that has not called exec has them, too.
+bool HasInEnvironment(pid_t pid, const std::vector<std::string>& entries);
 
 }  // namespace muster

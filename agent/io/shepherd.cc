@@ -22,17 +22,37 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/io/process_tree.h"
 #include "agent/io/shepherd_protocol.h"
 #include "agent/io/spawn.h"
+#include "proto/base/env_names.h"
 
 namespace muster {
 namespace {
 
 constexpr int kLookAtHeldMs = 500;  // whether their debugger has left
+
+// By which processes that descend from a worker are known once it has ended.
+struct Trace {
+  pid_t group = -1;                // that it led
+  std::vector<std::string> marks;  // in its environment: its job, and its place on this node
+};
+
+std::vector<std::string> MarksOf(const std::vector<char*>& own) {
+  std::vector<std::string> marks;
+  for (const char* const name : {kEnvJobId, kEnvLocalRank}) {
+    for (const absl::string_view variable : own) {
+      if (absl::StartsWith(variable, absl::StrCat(name, "="))) {
+        marks.emplace_back(variable);
+      }
+    }
+  }
+  return marks;
+}
 
 class Shepherd {
  public:
@@ -118,6 +138,8 @@ class Shepherd {
         return Signal(static_cast<int>(frame.value));
       case ShepherdOrder::kKill:
         return KillWorker(frame.index);
+      case ShepherdOrder::kClearWorker:
+        return ClearWorker(frame.index);
       case ShepherdOrder::kClear:
         return Clear(ShepherdNews::kCleared);
       case ShepherdOrder::kSetLease:
@@ -186,6 +208,7 @@ class Shepherd {
                   absl::StrCat(step, " ", object, ": ", std::strerror(result.error)));
     }
     workers_[result.pid] = frame.index;
+    traces_[frame.index] = {result.pid, MarksOf(own)};
     if (request_.held) {
       held_.insert(result.pid);
     }
@@ -252,11 +275,32 @@ class Shepherd {
     Tell(ShepherdNews::kEnded, index, status, peak_bytes, "", alone);
   }
 
+  // What a worker left behind has become a child of ours, as has a daemon of one that lives: the
+  // environment tells them apart or, where that says nothing, the process group. One that has given
+  // up both stays until kClear, and what cannot be ended now is told then.
+  void ClearWorker(int32_t index) {
+    const auto found = traces_.find(index);
+    if (found == traces_.end()) {
+      return;
+    }
+    const Trace& trace = found->second;
+    const auto is_left = [this, &trace](pid_t child) {
+      if (workers_.count(child) != 0) {
+        return false;
+      }
+      const bool marked = trace.marks.size() == 2 && HasInEnvironment(child, {trace.marks[0]});
+      return marked ? HasInEnvironment(child, {trace.marks[1]}) : getpgid(child) == trace.group;
+    };
+    KillTrees(is_left, kKillWithin,
+              [this](pid_t child, int status, uint64_t peak) { Ended(child, status, peak); });
+  }
+
   void Clear(ShepherdNews news) {
     const KillResult result =
         KillDescendants({}, kKillWithin,
                         [this](pid_t pid, int status, uint64_t peak) { Ended(pid, status, peak); });
     held_.clear();
+    traces_.clear();
     let_go_ = false;
     workers_.clear();  // what survived is no worker of the next round: its end is no news
     Tell(news, -1, static_cast<int64_t>(result.survivors.size()), 0,
@@ -334,6 +378,7 @@ class Shepherd {
   std::vector<char*> environment_;
   SpawnRequest request_;
   std::map<pid_t, int32_t> workers_;
+  std::map<int32_t, Trace> traces_;  // by worker, of its last life
   std::set<pid_t> held_;  // of workers_: those that stand still, or that a debugger has since
   bool let_go_ = false;   // they may go on
   std::deque<ShepherdFrame> news_;  // not sent yet; bounded by the orders taken, two a worker

@@ -172,6 +172,13 @@ void ShepherdClient::KillWorker(uint32_t local_rank) {
   Send(std::move(frame));
 }
 
+void ShepherdClient::ClearWorker(uint32_t local_rank) {
+  ShepherdFrame frame;
+  frame.type = static_cast<uint32_t>(ShepherdOrder::kClearWorker);
+  frame.index = static_cast<int32_t>(local_rank);
+  Send(std::move(frame));
+}
+
 void ShepherdClient::Clear() {
   if (dead_) {
     return callbacks_.on_cleared("");

@@ -52,6 +52,8 @@ class ShepherdClient {
                        UniqueFd terminal);
   void Signal(int signo);  // to every worker, and what it has started
   void KillWorker(uint32_t local_rank);
+  // Ends what this worker, which has ended, left behind, before a later Spawn.
+  void ClearWorker(uint32_t local_rank);
   void Clear();
   void SetLease(int64_t boot_ns);
   void SetRunDir(const std::string& folder);
@@ -76,7 +78,7 @@ class ShepherdClient {
   Callbacks callbacks_;
   std::optional<UvPoll> poll_;       // none once closed
   int watched_ = 0;                  // what it waits for
-  std::deque<ShepherdFrame> queue_;  // bounded by the orders of one round: workers + a few
+  std::deque<ShepherdFrame> queue_;  // bounded by the orders of one round: two a worker + a few
   bool dead_ = false;
   UvTimer clear_timer_;
   bool killed_ = false;  // because it did not answer

@@ -22,7 +22,8 @@ enum class ShepherdOrder : uint32_t {
             // /dev/null), out, err; value = 1: stdin is a terminal, and its controlling one
   kSignal,  // value = signal, to the process group of every living worker
   kKill,    // index: SIGKILL to that worker alone
-  kClear,   // SIGKILL everything below the shepherd until nothing is left; answered by kCleared
+  kClearWorker,  // index, of a worker that has ended: SIGKILL what it left behind
+  kClear,     // SIGKILL everything below the shepherd until nothing is left; answered by kCleared
   kSetLease,  // value = CLOCK_BOOTTIME nanoseconds at which everything is killed; 0 = no lease
   kRunDir,    // payload = folder that the shepherd removes (with the files in it) when it ends
 };

@@ -77,6 +77,9 @@ void WorkerDoor::BeginRound(const Assignment& assignment, UniqueFd listening) {
   ended_.assign(ranks_.size(), false);
   started_in_.assign(ranks_.size(), round_);
   replaces_.assign(ranks_.size(), false);
+  for (uint32_t i = 0; i < assignment.workers; ++i) {
+    replaces_[WorkerOf(rank_of_[i])] = assignment.IsReplacement(LocalRank{i});
+  }
   blamed_.assign(ranks_.size(), std::nullopt);
   peers_.BeginRound(assignment, &map_, std::move(listening));
 }

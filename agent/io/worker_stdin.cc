@@ -26,6 +26,7 @@ UniqueFd WorkerStdin::Open() {
 void WorkerStdin::OpenTerminal(UniqueFd terminal) { Add(std::move(terminal)); }
 
 void WorkerStdin::Add(UniqueFd fd) {
+  std::erase_if(pipes_, [](const auto& gone) { return !gone->fd.valid(); });
   auto pipe = std::make_unique<Pipe>();
   fcntl(fd.get(), F_SETFL, O_NONBLOCK);
   pipe->fd = std::move(fd);

@@ -18,6 +18,10 @@ inline constexpr char kEnvNodeRank[] = "MUSTER_NODE_RANK";
 inline constexpr char kEnvNodes[] = "MUSTER_NODES";
 inline constexpr char kEnvAgentFd[] = "MUSTER_AGENT_FD";  // the door: proto/base/worker_link.h
 
+// "1" in a worker that --restart=one started in place of one that failed, while the others live on;
+// absent in all others.
+inline constexpr char kEnvReplacement[] = "MUSTER_REPLACEMENT";
+
 // Between our own programs; removed from what workers inherit.
 inline constexpr char kEnvSecret[] = "MUSTER_SECRET";
 

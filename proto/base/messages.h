@@ -105,7 +105,7 @@ struct Beat {
   uint32_t workers_started = 0;  // of `round`: whose program runs, or ran
   // Of the workers, by local rank, once all have been started; only if WorkPlan::tell_pids.
   std::vector<int32_t> pids;
-  uint32_t exits_from = 0;        // number of the first of `exits` within the round
+  uint32_t exits_from = 0;  // number of the first of `exits` since the agent started from nothing
   std::vector<WorkerExit> exits;  // not yet seen by the master, at most kExitsPerBeatMax
   uint32_t signals_done = 0;      // orders carried out so far
   uint32_t drills_done = 0;       // likewise: the last one's number
@@ -175,6 +175,19 @@ struct Assignment {
   // Of all workers, node by node, by local rank; empty = they ascend with the nodes. Told where the
   // nodes asked for their ranks.
   std::vector<uint32_t> ranks_by_node;
+  // Workers that live since this round, or a later one before `round`, go on in `round`; none where
+  // all are started by it.
+  RoundId keeps_from;
+  // By local rank: the number of the round that started the worker, or is to; 0 = it has ended
+  // well, and none does. Empty = no later round will keep workers of this one.
+  std::vector<uint32_t> started_in;
+  // A round that keeps workers starts it in place of one that failed.
+  bool IsReplacement(LocalRank local) const {
+    return !keeps_from.IsNone() && started_in[local.value] > keeps_from.n;
+  }
+  bool HasEndedWell(LocalRank local) const {
+    return !started_in.empty() && started_in[local.value] == 0;
+  }
   Rank RankOf(LocalRank local) const {
     return ranks.empty() ? Rank{rank_first.value + local.value} : Rank{ranks[local.value]};
   }
@@ -209,7 +222,7 @@ struct Directive {
   Assignment assignment;             // kRun, as long as the agent's beats do not hold `round`
   int32_t stop_signal = 0;           // kStop, kEnd: first signal; 0 = SIGKILL at once
   absl::Duration grace;              // then SIGKILL after this
-  uint32_t exits_seen = 0;           // of the agent's round
+  uint32_t exits_seen = 0;           // of the agent's round, numbered as in its beats
   std::vector<SignalOrder> signals;  // not yet done by the agent
   std::vector<DrillOrder> drills;    // likewise
   bool paused = false;  // stop the workers' clocks (SIGSTOP), suspend the lease while connected

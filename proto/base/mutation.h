@@ -37,6 +37,10 @@ enum class Mutation : uint8_t {
   kFreeCharged,         // ... and what is free of charge is
   kBackoffSkipped,      // every restart is at once
   kSetAsideChosen,      // a node that is set aside is taken though the others are enough
+  kPlaceTakenAtOnce,    // a node takes the place of a lost one whose workers may still run
+  kReplacedStopsAll,    // A1: a round that keeps workers stops them
+  kExitsNumberedAnew,   // ... and its agent forgets which exits it has told
+  kReplacesEndedWell,   // ... and starts those anew that have ended well
   kLast,
 };
 

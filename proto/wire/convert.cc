@@ -115,7 +115,7 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   if (check.ok()) {
     beat.pids.assign(wire.pids().begin(), wire.pids().end());
   }
-  beat.exits_from = check.Number("exits_from", wire.exits_from(), 0, kWorkersPerNodeMax);
+  beat.exits_from = wire.exits_from();
   check.Bound("exits", static_cast<size_t>(wire.exits_size()), 0, kExitsPerBeatMax);
   beat.signals_done = wire.signals_done();
   beat.drills_done = wire.drills_done();

@@ -57,6 +57,24 @@ void SetRanksByNode(const v1::Assignment& wire, FieldChecker& check, Assignment&
   }
 }
 
+// Of each worker of this node, or of none; a round keeps workers of earlier ones only.
+void SetKept(const v1::Assignment& wire, FieldChecker& check, Assignment& assignment) {
+  assignment.keeps_from = RoundOf(wire.keeps_from());
+  const bool keeps = !assignment.keeps_from.IsNone();
+  if (keeps && assignment.keeps_from >= assignment.round) {
+    check.Fail("assignment.keeps_from",
+               absl::StrCat("want a round before ", assignment.round.ToString(), ", got ",
+                            assignment.keeps_from.ToString()));
+  }
+  const auto count = static_cast<size_t>(wire.started_in_size());
+  const uint32_t wanted = keeps || count > 0 ? assignment.workers : 0;
+  check.Bound("assignment.started_in (workers)", count, wanted, wanted);
+  for (const uint32_t n : wire.started_in()) {
+    check.Bound("assignment.started_in", n, 0, assignment.round.n);
+  }
+  assignment.started_in.assign(wire.started_in().begin(), wire.started_in().end());
+}
+
 }  // namespace
 
 std::vector<uint32_t> RanksOf(absl::string_view field,
@@ -90,6 +108,8 @@ void SetAssignment(const Assignment& assignment, v1::Assignment* wire) {
   wire->mutable_ranks()->Assign(assignment.ranks.begin(), assignment.ranks.end());
   wire->mutable_ranks_by_node()->Assign(assignment.ranks_by_node.begin(),
                                         assignment.ranks_by_node.end());
+  SetRound(assignment.keeps_from, wire->mutable_keeps_from());
+  wire->mutable_started_in()->Assign(assignment.started_in.begin(), assignment.started_in.end());
 }
 
 Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
@@ -114,6 +134,7 @@ Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
   assignment.ranks =
       RanksOf("assignment.ranks", wire.ranks(), assignment.workers, assignment.world_size, check);
   SetRanksByNode(wire, check, assignment);
+  SetKept(wire, check, assignment);
   return assignment;
 }
 

@@ -227,7 +227,8 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
   Admit(m, event.reply, id, node);
   if (node.ended) {
     SendDirective(m, id, 0);
-  } else if (s.phase == JobPhase::kRunning && s.members.size() >= m.config.nodes_max) {
+  } else if (s.phase == JobPhase::kRunning && s.next.vacant.empty() &&
+             s.members.size() >= m.config.nodes_max) {
     m.out.push_back(
         Tell{absl::StrCat(event.join.hostname, " waits as a spare: the job runs with ",
                           s.members.size(), " of at most ", m.config.nodes_max, " nodes")});

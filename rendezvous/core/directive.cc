@@ -1,4 +1,5 @@
 // What a node should do: one answer, made anew from the state each time (level, not edge).
+#include <algorithm>
 #include <csignal>
 
 #include "proto/base/mutation.h"
@@ -26,11 +27,16 @@ Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   a.layout = s.layout;
   a.ranks = member.ranks;
   a.ranks_by_node = s.ranks_by_node;
+  a.keeps_from = s.chain == s.round ? RoundId() : s.chain;
+  for (uint32_t local = 0; !s.started_in.empty() && local < member.workers; ++local) {
+    a.started_in.push_back(s.started_in[member.RankAt(local)]);
+  }
   return a;
 }
 
 void FillSignals(const RoundState& s, const NodeState& node, Directive& d) {
-  const uint32_t done = node.round == s.round ? node.signals_done : 0;
+  const uint32_t done =
+      std::max(node.signals_before, HoldsRound(s, node) ? node.signals_done : uint32_t{0});
   for (const SignalOrder& order : s.signals) {
     if (order.seq > done) {
       d.signals.push_back(order);
@@ -100,7 +106,7 @@ void SendDirective(Machine& m, NodeId id, const Beat* answered) {
   if (answered != nullptr) {
     FillPeers(m.state, *answered, d);
   }
-  d.exits_seen = d.round == node.round ? node.exits_seen : 0;
+  d.exits_seen = d.round == node.round || HoldsRound(m.state, node) ? node.exits_seen : 0;
   d.paused = m.state.paused;
   d.drills = node.drills;
   if (Mutated(Mutation::kStopNotRepeated) && d.wanted == Wanted::kStop && beat_seq != 0) {

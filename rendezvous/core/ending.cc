@@ -172,12 +172,18 @@ void Regroup(Machine& m, const Cause& cause, const Verdict& verdict) {
                            " follows", NoteFailure(m, cause.failure, verdict)));
 }
 
+// Where replace.cc mends failures, a round is stopped only for one that it cannot mend.
+bool AllMayRestart(const Machine& m) {
+  return m.config.restart != RestartMode::kOne && MayEverRestart(m.config, m.state);
+}
+
 bool MayRestart(const Machine& m, const Failure& failure) {
-  return m.state.live >= m.config.nodes_min && Judge(m.config, m.state, failure).why_not.empty();
+  return AllMayRestart(m) && m.state.live >= m.config.nodes_min &&
+         Judge(m.config, m.state, failure).why_not.empty();
 }
 
 Outlook OutlookAfter(const Machine& m, const Failure& failure) {
-  return !MayEverRestart(m.config, m.state)                  ? Outlook::kFinal
+  return !AllMayRestart(m)                                   ? Outlook::kFinal
          : Judge(m.config, m.state, failure).why_not.empty() ? Outlook::kRestart
                                                              : Outlook::kNoRestart;
 }
@@ -284,12 +290,12 @@ void TellFailure(Machine& m, const std::string& what) {
 
 bool GoesOn(const Machine& m) {
   return m.config.on_failure == OnFailure::kContinue && !Mutated(Mutation::kFailureStopsAll) &&
-         !(MayEverRestart(m.config, m.state) && m.state.live >= m.config.nodes_min);
+         !(AllMayRestart(m) && m.state.live >= m.config.nodes_min);
 }
 
 bool GoesOnAfterWorker(const Machine& m) {
   return m.config.on_failure == OnFailure::kContinue && !Mutated(Mutation::kFailureStopsAll) &&
-         (!MayEverRestart(m.config, m.state) || !MayRestart(m, PresentFailure(m.state)));
+         (!AllMayRestart(m) || !MayRestart(m, PresentFailure(m.state)));
 }
 
 bool GoesOnWithout(const Machine& m, NodeId id) {
@@ -325,6 +331,7 @@ void GoOnWithout(Machine& m, NodeId id, const std::string& headline) {
     s.report.lost_nodes.push_back(std::move(lost));
   }
   TellFailure(m, headline);
+  NotReplaced(m, id);
   MemberSettled(m, id, /*lost=*/true);
 }
 
@@ -417,7 +424,7 @@ void MemberSettled(Machine& m, NodeId id, bool lost) {
     s.lost_node = node.join.hostname;
     s.lost_headline = LossSentence(node);
   }
-  if (!s.pending.empty()) {
+  if (!s.pending.empty() || (s.phase == JobPhase::kRunning && !s.next.IsNone())) {
     return;
   }
   if (s.phase == JobPhase::kRunning) {

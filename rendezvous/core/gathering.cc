@@ -96,6 +96,11 @@ void StartRound(Machine& m) {
   s.ended.assign(s.world_size, false);
   s.finished = 0;
   s.round_began = m.now;
+  s.chain = s.round;
+  s.started_in.assign(m.config.restart == RestartMode::kOne ? s.world_size : 0, s.round.n);
+  s.next = Replacement();
+  s.lost_in_place.clear();
+  s.paid_for.clear();
   s.failures_told = 0;
   s.signals.clear();
   s.stop_reason = StopReason::kNone;
@@ -138,7 +143,8 @@ void SetMembers(Machine& m, const std::vector<NodeId>& order) {
     const uint32_t workers = node.join.workers;
     const std::vector<uint32_t>& ranks = node.join.ranks;
     s.members.push_back(
-        {order[i], node.incarnation, Rank{s.world_size}, workers, ranks, node.store_port});
+        {order[i], node.incarnation, Rank{s.world_size}, workers, ranks, node.store_port, s.round});
+    node.signals_before = 0;
     s.ranks_by_node.insert(s.ranks_by_node.end(), ranks.begin(), ranks.end());
     s.world_size += workers;
     node.place = static_cast<int32_t>(i);
@@ -153,15 +159,21 @@ void SetMembers(Machine& m, const std::vector<NodeId>& order) {
       s.layout.push_back({workers, 1});
     }
   }
-  const NodeState& first = s.nodes.at(order.front());
-  s.master_addr = m.config.master_addr.empty() ? first.join.address : m.config.master_addr;
-  s.master_port = m.config.master_port != 0 ? m.config.master_port : first.store_port;
-  const bool same = std::all_of(order.begin(), order.end(), [&](NodeId id) {
-    return s.nodes.at(id).join.address == first.join.address;
-  });
-  s.one_host = same || std::all_of(order.begin(), order.end(), [&](NodeId id) {
-                 return IsLoopback(s.nodes.at(id).join.address);
-               });
+  SetAddresses(m.config, s);
+}
+
+void SetAddresses(const RoundConfig& config, RoundState& state) {
+  const Member& first = state.members.front();
+  const auto address = [&state](const Member& member) -> const std::string& {
+    return state.nodes.at(member.node).join.address;
+  };
+  const auto all = [&state](const auto& holds) {
+    return std::all_of(state.members.begin(), state.members.end(), holds);
+  };
+  state.master_addr = config.master_addr.empty() ? address(first) : config.master_addr;
+  state.master_port = config.master_port != 0 ? config.master_port : first.port;
+  state.one_host = all([&](const Member& member) { return address(member) == address(first); }) ||
+                   all([&](const Member& member) { return IsLoopback(address(member)); });
 }
 
 void BeginGathering(Machine& m, bool restarting) {
@@ -183,6 +195,7 @@ void BeginGathering(Machine& m, bool restarting) {
 
 void TryStart(Machine& m) {
   RoundState& s = m.state;
+  TryReplace(m);
   if (s.phase != JobPhase::kGathering || s.paused) {
     return;
   }

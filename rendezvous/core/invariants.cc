@@ -7,19 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "rendezvous/core/invariants_impl.h"
 
 namespace muster {
 namespace {
-
-template <typename... T>
-absl::Status Broken(const char* invariant, const T&... text) {
-  return absl::InternalError(absl::StrCat(invariant, ": ", text...));
-}
-
-bool Same(const Member& a, const Member& b) {
-  return a.node == b.node && a.incarnation == b.incarnation && a.rank_first == b.rank_first &&
-         a.workers == b.workers && a.ranks == b.ranks && a.port == b.port;
-}
 
 // Where nodes ask for ranks of their own, they have all of the world's, each once.
 absl::Status CheckAskedRanks(const RoundState& state) {
@@ -161,41 +152,14 @@ absl::Status CheckBudgets(const RoundConfig& config, const RoundState& state) {
   return absl::OkStatus();
 }
 
-// What --on-exit says of this end; none = nothing. A second, simple reading of the rules.
-std::optional<ExitAction> SaidOf(const RestartRules& rules, const std::optional<WorkerExit>& end) {
-  for (const ExitRule& rule : rules.on_exit) {
-    const auto has = [&](int32_t value) {
-      return std::count(rule.values.begin(), rule.values.end(), static_cast<uint32_t>(value)) > 0;
-    };
-    bool fits = false;
-    switch (rule.match) {
-      case ExitMatch::kCode:
-        fits = end.has_value() && end->kind == ExitKind::kExited && has(end->code);
-        break;
-      case ExitMatch::kSignal:
-        fits = end.has_value() && end->kind == ExitKind::kSignaled && has(end->code);
-        break;
-      case ExitMatch::kOom:
-        fits = end.has_value() && end->oom_killed;
-        break;
-      case ExitMatch::kNodeLost:
-        fits = !end.has_value();
-        break;
-    }
-    if (fits) {
-      return rule.action;
-    }
-  }
-  return std::nullopt;
-}
-
 // I7
 absl::Status CheckGoingOn(const RoundConfig& config, const RoundState& state) {
   const auto never_ran = [](const ExitRecord& record) {
     return record.exit.kind == ExitKind::kSpawnFailed;
   };
   const bool by_failure =
-      state.stop_reason == StopReason::kWorker || state.stop_reason == StopReason::kNode;
+      state.stop_reason == StopReason::kWorker ||
+      (state.stop_reason == StopReason::kNode && config.restart != RestartMode::kOne);
   if (config.on_failure == OnFailure::kContinue && state.phase == JobPhase::kStopping &&
       by_failure && state.stop_is_final &&
       std::none_of(state.report.exits.begin(), state.report.exits.end(), never_ran)) {
@@ -273,6 +237,7 @@ void InvariantChecker::TakenOver(const RoundState& state) {
   phase_ = state.phase;
   restarts_ = state.report.restarts;
   used_ = state.used;
+  used_.job -= std::min(used_.job, state.next.restarts);  // its round is yet to come
   short_rounds_ = state.short_rounds;
   counted_ = state.report.restarts + state.report.regroupings;
   counted_ -= state.phase == JobPhase::kGathering && !state.round.IsNone() ? 1 : 0;
@@ -288,7 +253,9 @@ absl::Status InvariantChecker::CheckRoundStarted(const RoundState& state,
     return Broken("I2", "round ", started.round.ToString(), " follows ", last_.ToString());
   }
   const uint32_t counted = state.report.restarts + state.report.regroupings;
-  if (!last_.IsNone() && counted != counted_ + 1) {
+  if (state.chain != state.round) {
+    RETURN_IF_ERROR(CheckKept(state));
+  } else if (!last_.IsNone() && counted != counted_ + 1) {
     return Broken("I4", "round ", started.round.ToString(), " follows another, but ", counted,
                   " are counted after ", counted_);
   }
@@ -297,7 +264,9 @@ absl::Status InvariantChecker::CheckRoundStarted(const RoundState& state,
       state.lived >= config_.rules.window) {
     used_ = RestartsUsed();
   }
-  if (state.report.restarts != restarts_) {
+  if (config_.restart == RestartMode::kOne) {
+    used_ = state.used;
+  } else if (state.report.restarts != restarts_) {
     RETURN_IF_ERROR(CheckRestart(state));
   }
   RETURN_IF_ERROR(CheckSetAside(state));
@@ -305,6 +274,9 @@ absl::Status InvariantChecker::CheckRoundStarted(const RoundState& state,
   last_ = started.round;
   rounds_[last_] = state.members;
   for (const Member& member : state.members) {
+    if (member.since != state.round) {
+      continue;  // it is kept, whatever its node is doing
+    }
     const NodeState& node = state.nodes.at(member.node);
     if (node.incarnation != member.incarnation || node.status != NodeStatus::kAlive) {
       return Broken("I6", "node ", member.node.value, " of the round is not alive");
@@ -328,45 +300,6 @@ absl::Status InvariantChecker::CheckStartAgain(const RoundState& state, const St
                   : !is_next    ? "it is not a later one"
                   : is_too_many ? "there were too many"
                                 : "nobody can, or the job has ended");
-  }
-  return absl::OkStatus();
-}
-
-// I4
-absl::Status InvariantChecker::CheckRestart(const RoundState& state) {
-  const RestartRules& rules = config_.rules;
-  const RestartRecord& last = state.last_restart;
-  if (last.by_user) {
-    short_rounds_ = 0;
-    return used_.job == state.used.job ? absl::OkStatus()
-                                       : Broken("I4", "a restart by the user is counted");
-  }
-  const std::optional<ExitAction> said = SaidOf(rules, last.worker);
-  if (said == ExitAction::kStop || config_.restart == RestartMode::kNever) {
-    return Broken("I4", "round ", state.round.ToString(), " follows an end that was to stop it");
-  }
-  if (said != ExitAction::kRestartFree) {
-    ++used_.job;
-    ++used_.by_node[last.origin.node];
-    if (last.origin.rank.has_value()) {
-      ++used_.by_rank[*last.origin.rank];
-    }
-  }
-  if (used_.job != state.used.job || used_.by_rank != state.used.by_rank ||
-      used_.by_node != state.used.by_node) {
-    return Broken("I4", "after ", last.text, " ", used_.job, " restarts should count, not ",
-                  state.used.job, ", or another rank's or node's");
-  }
-  short_rounds_ = state.lived < rules.wait_max ? short_rounds_ + 1 : 0;
-  absl::Duration least = short_rounds_ < 2 ? absl::ZeroDuration() : rules.wait_first;
-  for (uint32_t i = 2; i < short_rounds_ && least < rules.wait_max; ++i) {
-    least *= 2;
-  }
-  least = std::min(least, rules.wait_max) * 0.8 - absl::Milliseconds(1);
-  if (state.round_began - last.decided < least || last.not_before - last.decided > rules.wait_max) {
-    return Broken("I4", "after ", short_rounds_, " short rounds a restart waits ",
-                  absl::FormatDuration(state.round_began - last.decided), ", want ",
-                  absl::FormatDuration(least), " or more");
   }
   return absl::OkStatus();
 }
@@ -429,7 +362,8 @@ absl::Status InvariantChecker::CheckSend(const RoundState& state, const Send& se
   }
   const bool in_round = a.node_rank.value < round->second.size();
   const uint16_t port = in_round ? round->second[a.node_rank.value].port : uint16_t{0};
-  const Member mine{send.node, send.incarnation, a.rank_first, a.workers, a.ranks, port};
+  const RoundId since = in_round ? round->second[a.node_rank.value].since : RoundId();
+  const Member mine{send.node, send.incarnation, a.rank_first, a.workers, a.ranks, port, since};
   if (a.round != send.directive.round || !in_round ||
       !Same(round->second[a.node_rank.value], mine)) {
     return Broken("I2", "node ", send.node.value, " is told another place in round ",

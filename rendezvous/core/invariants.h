@@ -15,9 +15,8 @@ namespace muster {
 // What holds in every state by itself: I1, I4, I6 (bounds), and that counters and sets agree.
 absl::Status CheckState(const RoundConfig& config, const RoundState& state);
 
-// What holds over time: I2, I3, I4, I5, I8, I9, I12, and that the job ends once. One per job; every
-// step in
-// order.
+// What holds over time: I2, I3, I4, I5, I8, I9, I12, I13, and that the job ends once. One per job;
+// every step in order.
 class InvariantChecker {
  public:
   explicit InvariantChecker(const RoundConfig& config) : config_(config) {}
@@ -34,6 +33,7 @@ class InvariantChecker {
   absl::Status CheckGrowth(const RoundState& state);
   absl::Status CheckRestart(const RoundState& state);
   absl::Status CheckSetAside(const RoundState& state) const;
+  absl::Status CheckKept(const RoundState& state) const;
   absl::Status CheckSend(const RoundState& state, const Send& send);
   absl::Status CheckReport(const RoundState& state);
 

@@ -1,5 +1,8 @@
 // What the journal is given: all that a master needs that takes the job over.
+#include <map>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "proto/base/mutation.h"
 #include "rendezvous/core/machine.h"
@@ -11,16 +14,73 @@ DurableNode KeepNode(NodeId id, const NodeState& node) {
   return {id, node.incarnation, node.join, node.store_port, node.rank_kept};
 }
 
+bool IsThere(const RoundState& s, const Member& member) {
+  const NodeState& node = s.nodes.at(member.node);
+  return node.IsLive() && node.incarnation == member.incarnation;
+}
+
+// As it took its place; its node may have a new life since then. `told`: its exits in the report.
+DurableNode KeepMember(const RoundState& s, const Member& member, uint32_t told) {
+  const NodeState& node = s.nodes.at(member.node);
+  DurableNode out = KeepNode(member.node, node);
+  out.incarnation = member.incarnation;
+  out.store_port = member.port;
+  out.join.workers = member.workers;
+  out.join.ranks = member.ranks;
+  out.since = member.since;
+  out.signals_before = node.signals_before;
+  if (IsThere(s, member) && member.since != s.round) {
+    out.exits_before = node.exits_seen - told;
+  }
+  return out;
+}
+
+// Of the round that has just started: exits that the report still has, of workers that it keeps.
+std::vector<Beat> KeepExits(const Machine& m, const DurableRound& round) {
+  std::map<NodeId, uint32_t> numbers;
+  for (const DurableNode& member : round.members) {
+    numbers[member.node] = member.exits_before;
+  }
+  std::vector<Beat> out;
+  for (const ExitRecord& record : m.state.report.exits) {
+    Beat& beat = out.emplace_back();
+    beat.node = record.node;
+    beat.round = round.round;
+    beat.exits_from = numbers.at(record.node)++;
+    beat.exits.push_back(record.exit);
+    beat.exits.back().age = m.now - record.seen;
+  }
+  return out;
+}
+
+// Members that it has though they are gone.
+std::vector<DurableLoss> KeepLosses(const RoundState& s) {
+  std::vector<DurableLoss> out;
+  for (const Member& member : s.members) {
+    if (!IsThere(s, member)) {
+      const NodeState& node = s.nodes.at(member.node);
+      out.push_back({member.node, node.status == NodeStatus::kLeft, node.lost_why});
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 DurableRound KeepRound(const RoundState& s) {
   DurableRound out;
   out.round = s.round;
+  std::map<NodeId, uint32_t> told;
+  for (const ExitRecord& record : s.report.exits) {
+    ++told[record.node];
+  }
+  std::set<NodeId> members;
   for (const Member& member : s.members) {
-    out.members.push_back(KeepNode(member.node, s.nodes.at(member.node)));
+    out.members.push_back(KeepMember(s, member, told[member.node]));
+    members.insert(member.node);
   }
   for (const auto& [id, node] : s.nodes) {
-    if (node.place < 0 && node.rank_kept.has_value()) {
+    if (members.count(id) == 0 && node.rank_kept.has_value()) {
       out.others.push_back(KeepNode(id, node));
     }
   }
@@ -28,6 +88,8 @@ DurableRound KeepRound(const RoundState& s) {
   out.incarnations = s.incarnations;
   out.agreed = s.agreed;
   out.begun = s.begun;
+  out.chain = s.chain;
+  out.started_in = s.started_in;
   return out;
 }
 
@@ -42,6 +104,13 @@ DurableProgress KeepProgress(const RoundState& s) {
   out.lost_node = s.lost_node;
   out.lost_headline = s.lost_headline;
   out.signals = s.signals;
+  out.next.ranks.assign(s.next.ranks.begin(), s.next.ranks.end());
+  for (const auto& [place, vacancy] : s.next.vacant) {
+    out.next.vacant.emplace_back(place, vacancy.headline);
+  }
+  out.next.restarts = s.next.restarts;
+  out.next.lines = s.next.lines;
+  out.paid_for.assign(s.paid_for.begin(), s.paid_for.end());
   out.restarts = s.report.restarts;
   out.regroupings = s.report.regroupings;
   out.ended = s.report.ended;
@@ -62,8 +131,8 @@ void Keep(Machine& m) {
     return;  // nobody holds anything yet: such a job begins anew with another master
   }
   if (m.record.round.has_value()) {  // it says all
-    m.record.exits.reset();
-    m.record.losses.clear();
+    m.record.exits = KeepExits(m, *m.record.round);
+    m.record.losses = KeepLosses(s);
     s.lost_nodes_journaled = 0;
   }
   const std::vector<LostNode>& lost = s.report.lost_nodes;

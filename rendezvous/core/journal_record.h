@@ -51,6 +51,11 @@ struct DurableNode {
   Join join;                // of its life, under the key that it is kept by
   uint16_t store_port = 0;  // that it had announced
   std::optional<NodeRank> rank_kept;
+  // Of a member: since which round, the newest signal order before that, and the number of exits
+  // taken, less those that the record has.
+  RoundId since = {};
+  uint32_t signals_before = 0;
+  uint32_t exits_before = 0;
 };
 
 // A round, as it starts, with all that the job is by then.
@@ -62,6 +67,18 @@ struct DurableRound {
   uint64_t incarnations = 0;
   Agreement agreed;
   absl::Time begun;  // the job
+  // As RoundState has them.
+  RoundId chain;
+  std::vector<uint32_t> started_in;
+};
+
+// As Replacement, but for its times.
+struct DurableReplacement {
+  std::vector<uint32_t> ranks;
+  std::vector<std::pair<uint32_t, std::string>> vacant;  // place, headline
+  uint32_t restarts = 0;
+  std::vector<std::string> lines;
+  bool operator==(const DurableReplacement&) const = default;
 };
 
 // Where the job stands. Small, and written anew whenever any of it changes.
@@ -75,6 +92,8 @@ struct DurableProgress {
   std::string lost_node;
   std::string lost_headline;
   std::vector<SignalOrder> signals;
+  DurableReplacement next;
+  std::vector<uint32_t> paid_for;  // as RoundState has it
   // Of the report.
   uint32_t restarts = 0;
   uint32_t regroupings = 0;
@@ -97,12 +116,13 @@ struct DurableLoss {
 struct JournalRecord {
   absl::Time at;
   std::optional<DurableRound> round;  // what was before it counts no more
-  std::optional<Beat> exits;          // of a member, those that were news
-  std::vector<DurableLoss> losses;    // of members
-  std::vector<LostNode> lost_nodes;   // new ones of the report
+  // Of members, those that were news; with a round, those of the workers that it keeps.
+  std::vector<Beat> exits;
+  std::vector<DurableLoss> losses;   // of members
+  std::vector<LostNode> lost_nodes;  // new ones of the report
   std::optional<DurableProgress> progress;
   bool IsEmpty() const {
-    return !round.has_value() && !exits.has_value() && losses.empty() && lost_nodes.empty() &&
+    return !round.has_value() && exits.empty() && losses.empty() && lost_nodes.empty() &&
            !progress.has_value();
   }
 };

@@ -42,6 +42,8 @@ void Lose(Machine& m, NodeId id, const std::string& why);
 void ExpireNodes(Machine& m);
 // The exits of a beat that the journal has kept.
 void RetakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat);
+// Of the workers of this member those that no round starts any more, whoever ran them.
+uint32_t EndedWell(const RoundState& state, const NodeState& node);
 // Keeps state.ready right after any change of the node.
 void UpdateReady(Machine& m, NodeId id, const NodeState& node);
 
@@ -53,6 +55,8 @@ void SetMembers(Machine& m, const std::vector<NodeId>& order);
 void TryStart(Machine& m);
 // Nobody starts the node of this key again. Ends a gathering that has no hope left.
 void GiveUpNode(Machine& m, const std::string& key, const std::string& reason);
+// The address that workers meet at, and whether all are on one host, from the members.
+void SetAddresses(const RoundConfig& config, RoundState& state);
 void TellWaiting(Machine& m);
 const std::string& WaitingNote(Machine& m);
 
@@ -69,9 +73,12 @@ void SendComebacks(Machine& m);
 // It has joined, or is given up.
 void EndComeback(Machine& m, const std::string& key);
 void OnStartFailed(Machine& m, const StartFailed& event);
+
 // --- policy.cc ---
 // Fills the budgets if it is time to.
 void Refill(Machine& m);
+// It costs a restart, as the verdict says; the text of that: "restart 2 of 3".
+std::string ChargeRestart(Machine& m, const Failure& failure, const Verdict& verdict);
 // Counts a restart and says so: the round that follows is gathered next.
 void CountRestart(Machine& m, const Failure& failure, const Verdict& verdict,
                   const std::string& headline);
@@ -81,6 +88,22 @@ void CountUserRestart(Machine& m);
 std::string NoteFailure(Machine& m, const Failure& failure, const Verdict& verdict);
 // Why the round ended and what follows: for the user's terminal, and the history.
 void TellNext(Machine& m, std::string line);
+
+// --- replace.cc: RestartMode::kOne ---
+// The node is a member, and runs the present round or one whose workers it keeps.
+bool HoldsRound(const RoundState& state, const NodeState& node);
+// The failures of report.exits from `first` on, of workers of this member, are mended by the next
+// round; false where they cannot be, and then nothing has changed.
+bool ReplaceWorkers(Machine& m, NodeState& node, size_t first);
+// Another node, or this one again, is to take the place of a member that is lost; false where none
+// may.
+bool ReplaceNode(Machine& m, NodeId id, const std::string& headline);
+// The others go on without this member, and nothing takes its place.
+void NotReplaced(Machine& m, NodeId id);
+// Starts the round that replaces, once each place has a node.
+void TryReplace(Machine& m);
+// When TryReplace has to look again; InfiniteFuture if only events matter.
+absl::Time NextReplacement(const Machine& m);
 
 // --- ending.cc: stop, first cause, restart, end ---
 // Whether it goes on whatever fails now.

@@ -27,14 +27,9 @@ bool InRound(const RoundState& s, const NodeState& node) {
   return node.place >= 0 && (s.phase == JobPhase::kRunning || s.phase == JobPhase::kStopping);
 }
 
-// Of the present or last round, as it knows.
-bool IsMember(const RoundState& s, const NodeState& node) {
-  return node.place >= 0 && node.round == s.round;
-}
-
 void Record(Machine& m, NodeId id, const NodeState& node, const WorkerExit& exit) {
   RoundState& s = m.state;
-  if (exit.Ok() || node.round != s.round || s.report.exits.size() >= s.world_size) {
+  if (exit.Ok() || !HoldsRound(s, node) || s.report.exits.size() >= s.world_size) {
     return;
   }
   if (Mutated(Mutation::kExitAckedUnrecorded) && exit.kind == ExitKind::kSignaled) {
@@ -49,9 +44,13 @@ void Record(Machine& m, NodeId id, const NodeState& node, const WorkerExit& exit
 
 void MarkEnded(RoundState& s, const NodeState& node, const WorkerExit& exit) {
   const bool by_itself = exit.Ok() || IsFailure(exit);
-  if (by_itself && node.round == s.round && exit.rank.value < s.ended.size()) {
-    s.ended[exit.rank.value] = true;
-    s.finished += exit.Ok() && !exit.stopped_by_us ? 1 : 0;
+  if (!by_itself || !HoldsRound(s, node) || exit.rank.value >= s.ended.size()) {
+    return;
+  }
+  s.ended[exit.rank.value] = true;
+  s.finished += exit.Ok() && !exit.stopped_by_us ? 1 : 0;
+  if (exit.Ok() && !s.started_in.empty()) {
+    s.started_in[exit.rank.value] = 0;
   }
 }
 
@@ -81,11 +80,11 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
     Record(m, id, node, exit);
     MarkEnded(m.state, node, exit);
   }
-  if (m.config.journal && node.exits_seen != before && IsMember(m.state, node)) {
-    Beat& kept = m.record.exits.emplace();
+  if (m.config.journal && node.exits_seen != before && HoldsRound(m.state, node)) {
+    Beat& kept = m.record.exits.emplace_back();
     kept.node = id;
     kept.incarnation = node.incarnation;
-    kept.round = node.round;
+    kept.round = m.state.round;
     kept.exits_from = beat.exits_from;
     kept.exits = beat.exits;
   }
@@ -93,6 +92,9 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
 }
 
 void NodeFailed(Machine& m, NodeId id, const std::string& headline) {
+  if (ReplaceNode(m, id, headline)) {
+    return;
+  }
   if (GoesOnWithout(m, id)) {
     GoOnWithout(m, id, headline);
   } else {
@@ -100,20 +102,26 @@ void NodeFailed(Machine& m, NodeId id, const std::string& headline) {
   }
 }
 
-void MemberOfRunningRound(Machine& m, NodeId id, const NodeState& node, const Ends& ends) {
-  if (node.round != m.state.round) {
+void MemberOfRunningRound(Machine& m, NodeId id, NodeState& node, const Ends& ends) {
+  if (!HoldsRound(m.state, node)) {
     return;  // it has not heard of the round yet
   }
-  if (ends.failed && (ends.never_ran || !GoesOnAfterWorker(m))) {
+  const bool replaced =
+      ends.failed && !ends.never_ran && ReplaceWorkers(m, node, ends.first_recorded);
+  if (ends.failed && !replaced && (ends.never_ran || !GoesOnAfterWorker(m))) {
     return StopForWorker(m);
   }
-  TellFailures(m, ends.first_recorded);
+  if (!replaced) {
+    TellFailures(m, ends.first_recorded);
+  }
   if (node.exits_ok + node.exits_failed == node.join.workers) {
     MemberSettled(m, id, /*lost=*/false);
   } else if (ends.stopped || node.phase != AgentPhase::kRunning) {
-    NodeFailed(m, id,
-               absl::StrCat("node ", node.join.hostname,
-                            " ended its workers: it had lost its connection to the master"));
+    const std::string why = "it had lost its connection to the master";
+    if (m.config.restart == RestartMode::kOne) {
+      return Lose(m, id, why);  // in its next life it is a node as any other that comes
+    }
+    NodeFailed(m, id, absl::StrCat("node ", node.join.hostname, " ended its workers: ", why));
   }
 }
 
@@ -140,8 +148,12 @@ void TakeHeard(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
 void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   RoundState& s = m.state;
   if (beat.round != node.round) {
+    const bool held = HoldsRound(s, node);
     node.round = beat.round;
-    node.exits_seen = node.exits_ok = node.exits_failed = 0;
+    if (!held || !HoldsRound(s, node)) {
+      node.exits_seen = node.exits_failed = 0;
+      node.exits_ok = EndedWell(s, node);
+    }
     node.pids.clear();
   }
   node.phase = beat.phase;
@@ -159,13 +171,14 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   if (beat.stop_asked != 0 || beat.kill_asked) {
     OnUserStop(m, {beat.stop_asked, beat.kill_asked});
   }
-  if (!beat.restart_asked.IsNone() && beat.restart_asked == s.round) {
+  if (!beat.restart_asked.IsNone() && beat.restart_asked >= s.chain &&
+      beat.restart_asked <= s.round) {
     (void)RestartRound(m);  // who has asked sees it stop, or why the job goes on as it is
   }
   if (node.place >= 0 && s.phase == JobPhase::kRunning) {
     MemberOfRunningRound(m, id, node, ends);
   } else if (node.place >= 0 && s.phase == JobPhase::kStopping &&
-             node.phase == AgentPhase::kReady && node.round == s.round) {
+             node.phase == AgentPhase::kReady && HoldsRound(s, node)) {
     MemberSettled(m, id, /*lost=*/false);
   }
   UpdateReady(m, id, node);
@@ -240,6 +253,17 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
 
 }  // namespace
 
+uint32_t EndedWell(const RoundState& s, const NodeState& node) {
+  uint32_t count = 0;
+  if (node.place >= 0 && !s.started_in.empty()) {
+    const Member& member = s.members[static_cast<size_t>(node.place)];
+    for (uint32_t local = 0; local < member.workers; ++local) {
+      count += s.started_in[member.RankAt(local)] == 0 ? 1 : 0;
+    }
+  }
+  return count;
+}
+
 void UpdateReady(Machine& m, NodeId id, const NodeState& node) {
   RoundState& s = m.state;
   const bool has_port = node.store_port != 0 || Mutated(Mutation::kStartsUnready);
@@ -283,6 +307,7 @@ void OnLeave(Machine& m, const Leave& leave) {
   NodeState* node = Sender(m, leave.node, leave.incarnation);
   if (node != nullptr) {
     Gone(m, leave.node, *node, NodeStatus::kLeft, leave.reason.empty() ? "it ended" : leave.reason);
+    TryStart(m);
   }
 }
 

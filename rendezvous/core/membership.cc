@@ -81,7 +81,7 @@ bool RoundMayFollow(const Machine& m) {
     case JobPhase::kGathering:
       return true;
     case JobPhase::kRunning:
-      return !GoesOn(m);
+      return !GoesOn(m) || m.config.restart == RestartMode::kOne;
     case JobPhase::kStopping:
       return !s.stop_is_final;
     case JobPhase::kEnding:

@@ -80,7 +80,7 @@ Verdict Judge(const RoundConfig& config, const RoundState& state, const Failure&
     verdict.why_not = "--restart=never";
   } else if (verdict.action == ExitAction::kStop) {
     verdict.why_not = absl::StrCat("--on-exit ", verdict.rule);
-  } else if (state.report.restarts >= kRestartsMax) {
+  } else if (state.report.restarts + state.next.restarts >= kRestartsMax) {
     verdict.why_not = absl::StrCat("a job is started again at most ", kRestartsMax, " times");
   } else if (verdict.action != ExitAction::kRestartFree) {
     verdict.why_not =
@@ -168,22 +168,25 @@ std::string NoteFailure(Machine& m, const Failure& failure, const Verdict& verdi
                       ShortDuration(rules.bad_node_for), asked ? "" : ": " + began);
 }
 
+std::string ChargeRestart(Machine& m, const Failure& failure, const Verdict& verdict) {
+  const Origin origin = OriginOf(m.state, failure);
+  if (verdict.action != ExitAction::kRestartFree || Mutated(Mutation::kFreeCharged)) {
+    Charge(m.state.used, origin);
+  }
+  return RestartText(m, origin, verdict);
+}
+
 void CountRestart(Machine& m, const Failure& failure, const Verdict& verdict,
                   const std::string& headline) {
   RoundState& s = m.state;
   const RestartRules& rules = m.config.rules;
-  const Origin origin = OriginOf(s, failure);
-  const bool is_free = verdict.action == ExitAction::kRestartFree;
   ++s.report.restarts;
-  if (!is_free || Mutated(Mutation::kFreeCharged)) {
-    Charge(s.used, origin);
-  }
   RestartRecord& last = s.last_restart;
   last = RestartRecord();
-  last.origin = origin;
+  last.origin = OriginOf(s, failure);
   last.action = verdict.action;
   last.decided = m.now;
-  last.text = RestartText(m, origin, verdict);
+  last.text = ChargeRestart(m, failure, verdict);
   if (failure.worker != nullptr) {
     last.worker = failure.worker->exit;
   }

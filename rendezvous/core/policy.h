@@ -5,7 +5,9 @@
 //  P2 a restart happens only within every budget (budget.h), but for one free of charge;
 //  P3 a node where bad_node_after counted failures began, or that a rule wants replaced, is set
 //     aside for bad_node_for: no round takes it while the others are enough. Where they are not
-//     when that is decided, it stays in, and the line says so.
+//     when that is decided, it stays in, and the line says so;
+//  P4 where only who failed is started anew (replace.cc), P1 and P2 hold for each; nothing waits,
+//     and no node is set aside: the others of a place live on.
 #pragma once
 
 #include <cstdint>

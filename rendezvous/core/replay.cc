@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/mutation.h"
 #include "proto/base/status_macros.h"
+#include "rendezvous/core/cause.h"
 #include "rendezvous/core/liveness.h"
 #include "rendezvous/core/machine.h"
 
@@ -45,6 +46,11 @@ absl::Status CheckRound(const DurableRound& kept) {
     return absl::InvalidArgumentError(
         absl::StrCat("round ", kept.round.ToString(), " has ", world, " workers"));
   }
+  const bool knows_all = kept.started_in.empty() || kept.started_in.size() == world;
+  if (kept.chain.IsNone() || kept.chain > kept.round || !knows_all) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "round ", kept.round.ToString(), " keeps workers of round ", kept.chain.ToString()));
+  }
   return absl::OkStatus();
 }
 
@@ -66,7 +72,20 @@ void ReplayRound(Machine& m, const DurableRound& kept, absl::Duration shift) {
     order.push_back(member.node);
   }
   SetMembers(m, order);
+  s.chain = kept.chain;
+  s.started_in = kept.started_in;
   s.ended.assign(s.world_size, false);
+  for (size_t rank = 0; rank < s.started_in.size(); ++rank) {
+    s.ended[rank] = s.started_in[rank] == 0;
+    s.finished += s.ended[rank] ? 1 : 0;
+  }
+  for (size_t i = 0; i < order.size(); ++i) {
+    s.members[i].since = kept.members[i].since;
+    NodeState& node = s.nodes.at(order[i]);
+    node.signals_before = kept.members[i].signals_before;
+    node.exits_seen = kept.members[i].exits_before;
+    node.exits_ok = EndedWell(s, node);
+  }
 }
 
 absl::Status ReplayExits(Machine& m, const Beat& beat) {
@@ -104,6 +123,24 @@ void ReplayLostNode(RoundState& s, const LostNode& lost, absl::Duration shift) {
   }
 }
 
+void ReplayReplacement(RoundState& s, const DurableReplacement& kept) {
+  s.next = Replacement();
+  s.next.ranks.insert(kept.ranks.begin(), kept.ranks.end());
+  s.next.restarts = kept.restarts;
+  s.next.lines = kept.lines;
+  for (const auto& [place, headline] : kept.vacant) {
+    if (place >= s.members.size()) {
+      continue;
+    }
+    const Member& member = s.members[place];
+    s.next.vacant[place].headline = headline;
+    s.nodes.at(member.node).place = -1;
+    for (uint32_t local = 0; local < member.workers; ++local) {
+      s.ended[member.RankAt(local)] = true;
+    }
+  }
+}
+
 // Not done: which of the restarts were free of charge, what ranks and nodes have used, and which
 // nodes are set aside is not kept.
 void ReplayProgress(const RoundConfig& config, RoundState& s, const DurableProgress& kept) {
@@ -116,8 +153,10 @@ void ReplayProgress(const RoundConfig& config, RoundState& s, const DurableProgr
   s.lost_node = kept.lost_node;
   s.lost_headline = kept.lost_headline;
   s.signals = kept.signals;
+  ReplayReplacement(s, kept.next);
+  s.paid_for = {kept.paid_for.begin(), kept.paid_for.end()};
   s.report.restarts = kept.restarts;
-  s.used.job = std::min(kept.restarts, config.restarts_max);
+  s.used.job = std::min(kept.restarts + kept.next.restarts, config.restarts_max);
   s.report.regroupings = kept.regroupings;
   s.report.ended = kept.ended;
   s.report.exit_code = kept.exit_code;
@@ -132,6 +171,27 @@ void ReplayProgress(const RoundConfig& config, RoundState& s, const DurableProgr
     }
   }
   s.journaled = kept;
+}
+
+// What was to be replaced still is; a place that is vacant waits anew for its node, and as long as
+// a lease before another one takes it.
+void ResurrectReplacement(Machine& m) {
+  RoundState& s = m.state;
+  s.next.since = m.now;
+  for (auto& [place, vacancy] : s.next.vacant) {
+    vacancy.free_at = m.now + m.config.lease + m.config.lease_slack;
+  }
+  for (const Member& member : s.members) {
+    NodeState& node = s.nodes.at(member.node);
+    node.exits_failed = 0;
+    if (node.place >= 0 && !node.IsLive()) {
+      s.lost_in_place.insert(member.node);
+    }
+  }
+  for (const ExitRecord& record : s.report.exits) {
+    const bool counts = IsFailure(record.exit) && s.next.ranks.count(record.exit.rank.value) == 0;
+    s.nodes.at(record.node).exits_failed += counts ? 1 : 0;
+  }
 }
 
 bool HasWorkers(const NodeState& node) {
@@ -150,8 +210,8 @@ absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalR
              !(record.progress.has_value() && record.progress->ended)) {
     return absl::InvalidArgumentError("it begins without a round");
   }
-  if (record.exits.has_value()) {
-    RETURN_IF_ERROR(ReplayExits(m, *record.exits));
+  for (const Beat& exits : record.exits) {
+    RETURN_IF_ERROR(ReplayExits(m, exits));
   }
   for (const DurableLoss& loss : record.losses) {
     RETURN_IF_ERROR(ReplayLoss(state, loss));
@@ -170,6 +230,9 @@ void Resurrect(const RoundConfig& config, RoundState& s, absl::Time now) {
   Machine m{config, s, now, {}, NodeId()};
   s.begun = s.round.IsNone() ? now : s.begun;  // without a round it is a job that has ended
   s.pending.clear();
+  if (s.phase == JobPhase::kRunning && config.restart == RestartMode::kOne) {
+    ResurrectReplacement(m);
+  }
   for (auto& [id, node] : s.nodes) {
     node.heard = node.last_sign = now;
     if (node.status != NodeStatus::kAlive) {

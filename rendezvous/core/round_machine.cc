@@ -64,7 +64,7 @@ absl::Time NextDeadline(const Machine& m) {
   if (s.paused) {
     return absl::InfiniteFuture();
   }
-  absl::Time at = std::min(NextExpiry(s), RefilledAt(m.config, s));
+  absl::Time at = std::min({NextExpiry(s), RefilledAt(m.config, s), NextReplacement(m)});
   const bool over = s.phase == JobPhase::kEnding || s.phase == JobPhase::kEnded;
   if (!over && !(s.phase == JobPhase::kStopping && s.stop_is_final)) {
     at = std::min(at, s.begun + m.config.time_limit);
@@ -127,6 +127,7 @@ void Resume(Machine& m) {
   s.last_restart.not_before += rest;
   s.last_call_at += rest;
   s.round_began += rest;
+  s.next.since += rest;
   s.next_tell += rest;
   RenewAll(m.config, s, m.now);
 }

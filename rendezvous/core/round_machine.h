@@ -11,8 +11,9 @@
 //     min nodes are left, the job goes on;
 //  I5 the first cause, once named, does not change; the exit code follows from it;
 //  I6 a round starts only with nodes_min..nodes_max ready members;
-//  I7 with OnFailure::kContinue a failure stops a round only if another round follows, or a worker
-//     never ran; a round that nothing stops ends when each of its workers has ended or is lost;
+//  I7 with OnFailure::kContinue a failure stops a round only if another round follows, a worker
+//     never ran, or (RestartMode::kOne) no node came to take the place of one that was lost; a
+//     round that nothing stops ends when each of its workers has ended or is lost;
 //  I8 a round is stopped for nodes that came only while all its workers run, at the earliest
 //     kGrowthEvery after it began, and never with on_failure kContinue;
 //  I9 a lost node's agent is asked for again only by a starter, one attempt at a time, at most
@@ -20,9 +21,11 @@
 //  I10 a worker's exit is taken once, whoever tells of it and however often, and whichever master
 //     was there when it happened;
 //  I11 with a journal: what follows a Persist is done only when that is durable, so nobody has
-//  heard
-//     of what the next master does not know;
-//  I12 a node that is set aside is in no new round while the others are enough (policy.h P3).
+//     heard of what the next master does not know;
+//  I12 a node that is set aside is in no new round while the others are enough (policy.h P3);
+//  I13 a round that keeps workers (RestartMode::kOne) has the places, ranks and world of the one
+//     before it, and starts at least one worker anew, in place of one that has failed or whose node
+//     is lost.
 // Work per event: O(log N); O(N) only when a round starts, stops or ends, and once when the job
 // ends.
 #pragma once

@@ -201,11 +201,12 @@ struct NodeState {
   uint32_t workers_alive = 0;
   bool paused = false;        // its workers stand still, as its last beat said
   std::vector<int32_t> pids;  // of its workers in `round`, by local rank; empty = not told
-  uint32_t exits_seen = 0;    // of `round`
+  uint32_t exits_seen = 0;    // of `round`, and of earlier ones whose workers it keeps
   uint32_t exits_ok = 0;
-  uint32_t exits_failed = 0;  // by themselves
+  uint32_t exits_failed = 0;  // by themselves; without those that are replaced
   uint32_t signals_done = 0;
-  std::vector<DrillOrder> drills;             // that it has not said to be done
+  std::vector<DrillOrder> drills;  // that it has not said to be done
+  uint32_t signals_before = 0;     // of the orders those that are older than its place in the round
   std::map<int32_t, uint32_t> heard_signals;  // the scheduler's, how often
   uint64_t beat_seq_last = 0;
   absl::Time expires;  // lost then (lease + slack, or the reconnect window)
@@ -238,6 +239,7 @@ struct Member {
   uint32_t workers = 0;
   std::vector<uint32_t> ranks;  // as its Join asked; empty = from rank_first on
   uint16_t port = 0;            // that its node had announced when the round started
+  RoundId since;                // the round with which this node took the place
   bool Runs(Rank rank) const;
   uint32_t RankAt(uint32_t local) const {
     return ranks.empty() ? rank_first.value + local : ranks[local];
@@ -261,6 +263,22 @@ struct SetAside {
   std::string why;
 };
 
+// A place whose node is lost.
+struct Vacancy {
+  absl::Time free_at;  // for other nodes: the workers of the lost one have ended by then
+  std::string headline;
+};
+
+// What the next round that keeps workers starts anew (replace.cc). Nothing: none is due.
+struct Replacement {
+  std::set<uint32_t> ranks;  // that failed, on nodes that are there
+  std::map<uint32_t, Vacancy> vacant;
+  uint32_t restarts = 0;           // that it costs; the budgets are charged
+  std::vector<std::string> lines;  // one for each of these
+  absl::Time since;                // when the first place became vacant
+  bool IsNone() const { return ranks.empty() && vacant.empty(); }
+};
+
 struct RoundState {
   JobPhase phase = JobPhase::kGathering;
   RoundId round;                // the present or last one
@@ -278,7 +296,18 @@ struct RoundState {
   std::set<NodeId> ready;  // alive, kReady with a port, and not in a round that goes on
   // By rank: has ended by itself, or its node is lost. Nobody needs to wait for it.
   std::vector<bool> ended;
-  uint32_t finished = 0;       // workers of `round` that ended well by themselves
+  uint32_t finished = 0;  // workers of `round` that ended well by themselves
+  // The first round of those that keep each other's workers up to `round`; `round` where it has
+  // started all anew.
+  RoundId chain;
+  // By rank: as Assignment::started_in; of RestartMode::kOne, else empty.
+  std::vector<uint32_t> started_in;
+  Replacement next;
+  // Members that are lost and keep their places, as their workers had ended, or as the others go on
+  // without them: they take no other place.
+  std::set<NodeId> lost_in_place;
+  // Ranks that another one blamed for its own failure, which has cost a restart: theirs does not.
+  std::set<uint32_t> paid_for;
   uint32_t failures_told = 0;  // on the user's terminal, of `round`, while it goes on
   // Who is still awaited. Running: members whose workers have not all ended; stopping: members
   // that have not reported everything; ending: nodes that have not acknowledged.

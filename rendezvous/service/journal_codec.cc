@@ -49,6 +49,11 @@ uint32_t Choice(Enum value) {
   return static_cast<uint32_t>(ChoiceToWire(value));
 }
 
+void SetRoundId(RoundId round, v1::RoundId* wire) {
+  wire->set_epoch(round.epoch);
+  wire->set_n(round.n);
+}
+
 void SetNode(const DurableNode& node, v1::KeptNode* wire) {
   wire->set_node(node.node.value);
   wire->set_incarnation(node.incarnation.value);
@@ -57,6 +62,9 @@ void SetNode(const DurableNode& node, v1::KeptNode* wire) {
   if (node.rank_kept.has_value()) {
     wire->set_rank_kept(node.rank_kept->value);
   }
+  SetRoundId(node.since, wire->mutable_since());
+  wire->set_signals_before(node.signals_before);
+  wire->set_exits_before(node.exits_before);
 }
 
 absl::StatusOr<DurableNode> NodeOf(const v1::KeptNode& wire) {
@@ -65,6 +73,9 @@ absl::StatusOr<DurableNode> NodeOf(const v1::KeptNode& wire) {
   node.node.value = wire.node();
   node.incarnation.value = wire.incarnation();
   node.store_port = check.Port("store_port", wire.store_port());
+  node.since = {wire.since().epoch(), wire.since().n()};
+  node.signals_before = wire.signals_before();
+  node.exits_before = wire.exits_before();
   if (wire.has_rank_kept()) {
     node.rank_kept = NodeRank{check.Number("rank_kept", wire.rank_kept(), 0, kNodesMax - 1)};
   }
@@ -74,8 +85,7 @@ absl::StatusOr<DurableNode> NodeOf(const v1::KeptNode& wire) {
 }
 
 void SetRound(const DurableRound& round, v1::KeptRound* wire) {
-  wire->mutable_round()->set_epoch(round.round.epoch);
-  wire->mutable_round()->set_n(round.round.n);
+  SetRoundId(round.round, wire->mutable_round());
   for (const DurableNode& member : round.members) {
     SetNode(member, wire->add_members());
   }
@@ -91,6 +101,8 @@ void SetRound(const DurableRound& round, v1::KeptRound* wire) {
   }
   wire->set_agreed_by(round.agreed.by);
   wire->set_begun(ToNanos(round.begun));
+  SetRoundId(round.chain, wire->mutable_chain());
+  wire->mutable_started_in()->Assign(round.started_in.begin(), round.started_in.end());
 }
 
 absl::StatusOr<DurableRound> RoundOf(const v1::KeptRound& wire) {
@@ -111,7 +123,33 @@ absl::StatusOr<DurableRound> RoundOf(const v1::KeptRound& wire) {
   }
   round.agreed.by = wire.agreed_by();
   round.begun = ToTime(wire.begun());
+  round.chain = {wire.chain().epoch(), wire.chain().n()};
+  round.started_in.assign(wire.started_in().begin(), wire.started_in().end());
   return round;
+}
+
+void SetReplacement(const DurableReplacement& next, v1::KeptReplacement* wire) {
+  wire->mutable_ranks()->Assign(next.ranks.begin(), next.ranks.end());
+  for (const auto& [place, headline] : next.vacant) {
+    v1::KeptVacancy* one = wire->add_vacant();
+    one->set_place(place);
+    one->set_headline(headline);
+  }
+  wire->set_restarts(next.restarts);
+  for (const std::string& line : next.lines) {
+    wire->add_lines(line);
+  }
+}
+
+DurableReplacement ReplacementOf(const v1::KeptReplacement& wire) {
+  DurableReplacement next;
+  next.ranks.assign(wire.ranks().begin(), wire.ranks().end());
+  for (const v1::KeptVacancy& one : wire.vacant()) {
+    next.vacant.emplace_back(one.place(), one.headline());
+  }
+  next.restarts = wire.restarts();
+  next.lines.assign(wire.lines().begin(), wire.lines().end());
+  return next;
 }
 
 void SetProgress(const DurableProgress& progress, v1::KeptProgress* wire) {
@@ -128,6 +166,8 @@ void SetProgress(const DurableProgress& progress, v1::KeptProgress* wire) {
     one->set_seq(order.seq);
     one->set_signo(order.signo);
   }
+  SetReplacement(progress.next, wire->mutable_next());
+  wire->mutable_paid_for()->Assign(progress.paid_for.begin(), progress.paid_for.end());
   wire->set_restarts(progress.restarts);
   wire->set_regroupings(progress.regroupings);
   wire->set_ended(progress.ended);
@@ -157,6 +197,8 @@ absl::StatusOr<DurableProgress> ProgressOf(const v1::KeptProgress& wire) {
   for (const v1::SignalOrder& order : wire.signals()) {
     progress.signals.push_back({order.seq(), check.Signal("signals.signo", order.signo())});
   }
+  progress.next = ReplacementOf(wire.next());
+  progress.paid_for.assign(wire.paid_for().begin(), wire.paid_for().end());
   progress.restarts = check.Number("restarts", wire.restarts(), 0, kRestartsMax);
   progress.regroupings = wire.regroupings();
   progress.ended = wire.ended();
@@ -178,11 +220,11 @@ absl::StatusOr<JournalRecord> RecordOf(v1::JournalRecord&& wire) {
   if (wire.has_round()) {
     ASSIGN_OR_RETURN(record.round, RoundOf(wire.round()));
   }
-  if (wire.has_exits()) {
+  for (v1::Beat& exits : *wire.mutable_exits()) {
     v1::AgentFrame frame;
-    *frame.mutable_beat() = std::move(*wire.mutable_exits());
+    *frame.mutable_beat() = std::move(exits);
     ASSIGN_OR_RETURN(AgentMessage beat, FromWire(frame));
-    record.exits = std::get<Beat>(std::move(beat));
+    record.exits.push_back(std::get<Beat>(std::move(beat)));
   }
   for (const v1::KeptLoss& loss : wire.losses()) {
     record.losses.push_back({{loss.node()}, loss.left(), loss.why()});
@@ -286,8 +328,8 @@ absl::StatusOr<std::string> EncodeRecord(const JournalRecord& record) {
   if (record.round.has_value()) {
     SetRound(*record.round, wire.mutable_round());
   }
-  if (record.exits.has_value()) {
-    *wire.mutable_exits() = std::move(*ToWire(AgentMessage(*record.exits)).mutable_beat());
+  for (const Beat& exits : record.exits) {
+    *wire.add_exits() = std::move(*ToWire(AgentMessage(exits)).mutable_beat());
   }
   for (const DurableLoss& loss : record.losses) {
     v1::KeptLoss* one = wire.add_losses();

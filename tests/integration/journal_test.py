@@ -74,6 +74,27 @@ def test_a_restart_counts_on_with_the_next_master(site):
     assert int(rounds[1]) >> 32 > int(rounds[0]) >> 32, rounds
 
 
+def test_with_restart_one_the_next_master_stops_nobody_who_lives_on(site):
+    daemon = site.serve()
+    begins = "echo round $MUSTER_ROUND restart $TORCHELASTIC_RESTART_COUNT; [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ] && exit 3;"
+    both = site.job(begins + STEPS + "; [ $RANK$TORCHELASTIC_RESTART_COUNT = 11 ] && exit 3; exit 0", "--restart=one", "--max-restarts", "2")
+    daemon.expect("rank 1 on node2 .* ended with exit code 3 .*; replaced: restart 1 of 2", stream="err")
+    for job in both:
+        job.expect("step 5 ")
+    daemon.signal(signal.SIGKILL)
+    daemon.finish()
+    daemon = site.serve()
+    daemon.expect("are back", stream="err")
+    site.go.touch()
+    daemon.expect("replaced: restart 2 of 2", stream="err")
+    survivor, replaced = [job.finish() for job in both]
+    assert (survivor.code, replaced.code) == (0, 0), (survivor, replaced)
+    counted = steps(survivor)
+    assert [n for n, _, _ in counted] == list(range(1, len(counted) + 1)), survivor
+    rounds = [(int(token) >> 32, int(restart)) for token, restart in re.findall(r"round (\d+) restart (\d+)", replaced.text)]
+    assert rounds == [(rounds[0][0], 0), (rounds[0][0], 1), (rounds[0][0] + 1, 2)], rounds
+
+
 def test_a_master_that_has_lost_its_journal_refuses_and_starts_nothing_again(site):
     daemon = site.serve()
     both = site.job("echo begins;" + STEPS)

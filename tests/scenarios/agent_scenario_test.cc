@@ -144,6 +144,11 @@ class AgentScript {
         d.assignment.workers = config_.join.workers;
         d.assignment.world_size = 4;
         d.assignment.nodes = static_cast<uint32_t>(c.Number("nodes", 2));
+        for (const auto text : absl::StrSplit(c.Text("started", ""), ',', absl::SkipEmpty())) {
+          d.assignment.started_in.push_back(static_cast<uint32_t>(std::stoul(std::string(text))));
+        }
+        const auto keeps = static_cast<uint32_t>(c.Number("keeps", 0));
+        d.assignment.keeps_from = keeps == 0 ? RoundId() : RoundId{1, keeps};
       }
     } else if (c.verb == "stop") {
       d.wanted = Wanted::kStop;
@@ -214,6 +219,13 @@ class AgentScript {
   std::string Show(const ShowRest&) { return "show the rest"; }
   std::string Show(const SpawnRound& spawn) {
     return absl::StrCat("SPAWN ", spawn.assignment.round.ToString());
+  }
+  std::string Show(const KeepRound& keep) {
+    std::string out = absl::StrCat("KEEP ", keep.assignment.round.ToString());
+    for (const LocalRank local : keep.starts) {
+      absl::StrAppend(&out, " start ", local.value);
+    }
+    return out;
   }
   std::string Show(const SignalRound& signal) {
     return absl::StrCat("signal ", signal.round.ToString(), " ", SignalName(signal.signo));

@@ -79,9 +79,10 @@ class MasterScript {
     config_.nodes_min = static_cast<uint32_t>(std::stoul(nodes.front()));
     config_.nodes_max = static_cast<uint32_t>(std::stoul(nodes.back()));
     config_.restarts_max = static_cast<uint32_t>(c.Number("restarts", 0));
-    if (c.Text("restart", "all") == "never") {
-      config_.restart = RestartMode::kNever;
-    }
+    const std::string restart = c.Text("restart", "all");
+    config_.restart = restart == "never" ? RestartMode::kNever
+                      : restart == "one" ? RestartMode::kOne
+                                         : RestartMode::kAll;
     ConfigureRules(c, config_.rules);
     if (c.Text("failure", "stop") == "continue") {
       config_.on_failure = OnFailure::kContinue;
@@ -205,10 +206,11 @@ class MasterScript {
         static_cast<uint64_t>(c.Number("inc", static_cast<int64_t>(agent.incarnation.value)))};
     beat.seq = ++agent.seq;
     const auto n = static_cast<uint32_t>(c.Number("round", agent.round.n));
-    beat.round = n == 0 ? RoundId() : RoundId{1, n};
+    const auto epoch = static_cast<uint32_t>(c.Number("epoch", std::max(agent.round.epoch, 1u)));
+    beat.round = n == 0 ? RoundId() : RoundId{epoch, n};
     if (beat.round != agent.round) {
       agent.round = beat.round;
-      agent.exits = 0;
+      agent.exits = c.Number("kept", 0) != 0 ? agent.exits : 0;
     }
     const std::string phase = c.Text("phase", n == 0 ? "ready" : "running");
     beat.phase = phase == "ready"     ? AgentPhase::kReady
@@ -267,9 +269,9 @@ class MasterScript {
     if (record.round.has_value()) {
       absl::StrAppend(&out, " round ", record.round->round.ToString());
     }
-    if (record.exits.has_value()) {
-      absl::StrAppend(&out, " exits ", record.exits->exits_from, "+", record.exits->exits.size(),
-                      " of ", Name(record.exits->node));
+    for (const Beat& exits : record.exits) {
+      absl::StrAppend(&out, " exits ", exits.exits_from, "+", exits.exits.size(), " of ",
+                      Name(exits.node));
     }
     for (const DurableLoss& loss : record.losses) {
       absl::StrAppend(&out, " loss of ", Name(loss.node));
@@ -313,6 +315,12 @@ class MasterScript {
                         a.rank_first.value, "+", a.workers, "/", a.world_size, " at ",
                         a.master_addr, ":", a.master_port, " restart ", a.restart_count, "/",
                         a.restarts_max, a.one_host ? " one host" : "");
+        if (!a.started_in.empty()) {
+          absl::StrAppend(&out, " started in ", absl::StrJoin(a.started_in, ","));
+        }
+        if (!a.keeps_from.IsNone()) {
+          absl::StrAppend(&out, " keeps from ", a.keeps_from.ToString());
+        }
       }
     } else if (d.wanted == Wanted::kWait) {
       absl::StrAppend(&out, "wait '", d.note, "'");

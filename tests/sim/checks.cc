@@ -1,4 +1,4 @@
-// What must hold across master, agents and workers (round_machine.h I1-I10 are checked by
+// What must hold across master, agents and workers (round_machine.h I1-I13 are checked by
 // invariants.h, these need to see everybody).
 #include <algorithm>
 #include <optional>
@@ -39,7 +39,9 @@ void World::CheckSpawn(uint32_t who, const Assignment& assignment) {
   }
   for (uint32_t i = 0; i < assignment.workers; ++i) {
     const uint32_t rank = assignment.RankOf(LocalRank{i}).value;
-    if (!spawned_.emplace(std::make_pair(assignment.round, rank), who).second) {
+    if (assignment.HasEndedWell(LocalRank{i})) {
+      CheckEndedWell(assignment.keeps_from, rank);
+    } else if (!spawned_.emplace(std::make_pair(assignment.round, rank), who).second) {
       Fail(absl::StrCat("I1: rank ", rank, " of round ", round, " was started twice"));
     }
   }
@@ -57,6 +59,38 @@ void World::CheckAlone(uint32_t who) {
   }
 }
 
+void World::CheckEndedWell(RoundId chain, uint32_t rank) {
+  const auto end = ends_.find({chain, rank});
+  if (end == ends_.end() || !end->second.Ok()) {
+    Fail(absl::StrCat("A3: rank ", rank, " is said to have ended well, and has not"));
+  }
+}
+
+// A1, A2, A4: the round held goes on, and only workers that failed are started anew, with a lease.
+void World::CheckKeep(uint32_t who, const KeepRound& effect) {
+  const Process& p = processes_[who];
+  const Assignment& a = effect.assignment;
+  const std::string round = a.round.ToString();
+  if (p.chain != a.keeps_from || a.round <= p.round) {
+    Fail(absl::StrCat("A2: ", p.config.join.hostname, " keeps workers of round ",
+                      p.round.ToString(), " in round ", round));
+  }
+  if (!p.state.paused && p.lease_until <= ClockOf(p)) {
+    Fail(absl::StrCat("A4: ", p.config.join.hostname, " keeps round ", round, " without a lease"));
+  }
+  for (const LocalRank local : effect.starts) {
+    const uint32_t rank = a.RankOf(local).value;
+    const auto end = ends_.find({p.chain, rank});
+    if (p.workers[local.value].running || end == ends_.end() || end->second.Ok()) {
+      Fail(absl::StrCat("A1: rank ", rank, " is started anew in round ", round,
+                        ", and has not failed"));
+    }
+    if (!spawned_.emplace(std::make_pair(a.round, rank), who).second) {
+      Fail(absl::StrCat("I1: rank ", rank, " of round ", round, " was started twice"));
+    }
+  }
+}
+
 // Once nothing goes wrong any more, it does not take long until a round runs.
 void World::CheckProgress() {
   const bool runs = master_.phase == JobPhase::kRunning || master_.phase == JobPhase::kEnded;
@@ -65,6 +99,39 @@ void World::CheckProgress() {
   } else if (now_ > runs_last_ + kRoundWithin) {
     Fail(absl::StrCat("progress: no round runs ", (now_ - runs_last_) / kSecond,
                       " s after everything healed; phase ", static_cast<int>(master_.phase)));
+  }
+}
+
+// No two live processes hold one rank, whatever the round of the chain. A node that is started a
+// second time while it is frozen has its fence from whoever starts it.
+void World::CheckOneLife(uint32_t who, Rank rank) {
+  const Process& mine = processes_[who];
+  for (const Process& other : processes_) {
+    if (&other == &mine || !other.alive || other.key == mine.key || other.chain != mine.chain ||
+        now_ < other.frozen_until || other.thawed == now_) {
+      continue;
+    }
+    for (uint32_t local = 0; local < other.workers.size(); ++local) {
+      if (other.workers[local].running &&
+          other.state.assignment->RankOf(LocalRank{local}) == rank) {
+        Fail(absl::StrCat("fence: rank ", rank.value, " is started on ", mine.config.join.hostname,
+                          " while it runs on ", other.config.join.hostname));
+      }
+    }
+  }
+}
+
+// Whoever is a member of a round that goes on, and hears the master, does not end its workers.
+void World::CheckSurvivors(uint32_t who) {
+  const Process& p = processes_[who];
+  const auto node = master_.nodes.find(p.state.node);
+  const bool hears = p.state.admitted && p.state.outcome == std::nullopt &&
+                     p.state.stop_asked == 0 && now_ != p.thawed && p.lease_until > ClockOf(p);
+  if (config_.restart == RestartMode::kOne && master_.phase == JobPhase::kRunning && hears &&
+      node != master_.nodes.end() && node->second.incarnation == p.state.incarnation &&
+      node->second.place >= 0) {
+    Fail(absl::StrCat("survivors: ", p.config.join.hostname,
+                      " ends its workers, but the job goes on with them"));
   }
 }
 
@@ -80,7 +147,8 @@ void World::CheckPeer(RoundId round, const PeerNode& peer) {
 
 // Whoever is said to be gone has ended, or runs on a node that the master has lost.
 void World::CheckGone(RoundId round, Rank rank) {
-  bool gone = ends_.count({round, rank.value}) != 0;
+  const RoundId chain = config_.restart == RestartMode::kOne ? master_.chain : round;
+  bool gone = ends_.count({chain, rank.value}) != 0 || lost_.count({chain, rank.value}) != 0;
   for (const LostNode& node : master_.report.lost_nodes) {
     gone |= std::find(node.ranks.begin(), node.ranks.end(), rank.value) != node.ranks.end();
   }
@@ -109,10 +177,10 @@ void World::CheckOrder() {
   int32_t last = -1;
   for (const Member& member : master_.members) {
     const int32_t place = master_.nodes.at(member.node).join.node_rank;
-    if (place <= last) {
+    if (place >= 0 && place <= last) {
       Fail(absl::StrCat("order: node ", place, " of the list follows node ", last));
     }
-    last = place;
+    last = std::max(last, place);
   }
 }
 
@@ -198,10 +266,36 @@ void World::CheckFailuresNamed() {
     named.insert(node.ranks.begin(), node.ranks.end());
   }
   for (uint32_t rank = 0; rank < master_.world_size; ++rank) {
-    const auto end = ends_.find({master_.round, rank});
+    const auto end = ends_.find({master_.chain, rank});
     const bool ended_well = end != ends_.end() && end->second.Ok();
     if (!ended_well && named.count(rank) == 0) {
       Fail(absl::StrCat("report: rank ", rank, " failed and is not named"));
+    }
+  }
+}
+
+// With restart=one a worker's failure ends the job only where the budget does not mend it.
+void World::CheckBudgetUsedUp() {
+  uint32_t failed = 0;
+  for (const ExitRecord& record : master_.report.exits) {
+    failed += record.exit.stopped_by_us ? 0 : 1;
+  }
+  const RestartRules& rules = config_.rules;
+  if (config_.restart == RestartMode::kOne && rules.on_exit.empty() && !rules.of_rank.has_value() &&
+      !rules.of_node.has_value() &&
+      master_.report.restarts + master_.next.restarts + failed <= config_.restarts_max) {
+    Fail(absl::StrCat("restarts: ", master_.report.restarts, " of ", config_.restarts_max,
+                      " are used, but the job ended: ", master_.report.headline));
+  }
+}
+
+// A place is given up only where its own node is not there to take it.
+void World::CheckGivenUp() {
+  for (const auto& [place, vacancy] : master_.next.vacant) {
+    const NodeState& node = master_.nodes.at(master_.members[place].node);
+    if (node.status == NodeStatus::kAlive && node.phase == AgentPhase::kReady &&
+        node.store_port != 0 && node.heard > node.admitted) {
+      Fail(absl::StrCat("places: ", node.join.hostname, " is ready, but its place was given up"));
     }
   }
 }
@@ -236,7 +330,7 @@ void World::CheckEnd() {
   switch (report.cause) {
     case CauseKind::kNone:
       for (uint32_t rank = 0; rank < master_.world_size; ++rank) {
-        const auto end = ends_.find({master_.round, rank});
+        const auto end = ends_.find({master_.chain, rank});
         if (end == ends_.end() || !end->second.Ok()) {
           Fail(absl::StrCat("exit: success is reported, but rank ", rank, " did not end well"));
         }
@@ -244,15 +338,17 @@ void World::CheckEnd() {
       return report.exit_code == 0 ? void() : Fail("exit: success with a code");
     case CauseKind::kWorker: {
       const WorkerExit& first = report.first->exit;
-      const auto end = ends_.find({report.first->round, first.rank.value});
+      const auto end = ends_.find({master_.chain, first.rank.value});
       if (end == ends_.end() || end->second.ExitCode() != report.exit_code ||
           end->second.pid != first.pid) {
         Fail("exit: the first cause is not what happened");
       }
       CheckBlame();
+      CheckBudgetUsedUp();
       return went_on ? void() : CheckFirstCause();
     }
     case CauseKind::kNodeLost:
+      CheckGivenUp();
       if (report.lost_node.empty() || report.headline.empty()) {
         return Fail("exit: a node is blamed, but not named");
       }

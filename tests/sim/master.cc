@@ -22,6 +22,11 @@ void World::StepMaster(const RoundEvent& event) {
     grown_last_ = master_.round;
     ++grown_;
   }
+  for (const auto& [place, vacancy] : master_.next.vacant) {
+    for (uint32_t local = 0; local < master_.members[place].workers; ++local) {
+      lost_.insert({master_.chain, master_.members[place].RankAt(local)});
+    }
+  }
   DoAll(effects);
 }
 
@@ -165,7 +170,9 @@ void World::Do(const DropLink& effect) {
 void World::Do(const RoundStarted& effect) {
   ++rounds_;
   Mix(effect.round.Token());
-  CheckOrder();
+  if (master_.chain == effect.round) {
+    CheckOrder();
+  }
 }
 
 void World::Do(const WorkersStarted& effect) { Mix(effect.round.Token()); }
@@ -219,7 +226,7 @@ void World::MasterClosed(uint64_t connection) {
 void World::MasterAsked(uint64_t request) {
   switch (request) {
     case 0:
-      signals_asked_[master_.round] += master_.phase == JobPhase::kRunning ? 1 : 0;
+      signals_asked_[master_.chain] += master_.phase == JobPhase::kRunning ? 1 : 0;
       return StepMaster(SignalAsked{SIGUSR1});
     case 1:
       return StepMaster(PauseAsked{true});

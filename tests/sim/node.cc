@@ -51,12 +51,25 @@ void World::Do(uint32_t who, const OpenStore&) {
 void World::Do(uint32_t who, const SpawnRound& effect) {
   Process& p = processes_[who];
   CheckSpawn(who, effect.assignment);
+  const Assignment& a = effect.assignment;
+  p.round = a.round;
+  p.chain = a.keeps_from.IsNone() ? a.round : a.keeps_from;
+  p.workers.assign(a.workers, Worker());
+  PlanSeeks(who, a);
+  for (uint32_t local = 0; local < a.workers; ++local) {
+    if (!a.HasEndedWell(LocalRank{local})) {
+      Plan(who, local);
+    }
+  }
+}
+
+void World::Do(uint32_t who, const KeepRound& effect) {
+  Process& p = processes_[who];
+  CheckKeep(who, effect);
   p.round = effect.assignment.round;
-  p.workers.assign(effect.assignment.workers, Worker());
-  p.running = effect.assignment.workers;
   PlanSeeks(who, effect.assignment);
-  for (uint32_t local = 0; local < effect.assignment.workers; ++local) {
-    Plan(who, local);
+  for (const LocalRank local : effect.starts) {
+    Plan(who, local.value);
   }
 }
 
@@ -103,7 +116,10 @@ void World::Do(uint32_t who, const PeerGone& effect) {
 void World::Plan(uint32_t who, uint32_t local) {
   Process& p = processes_[who];
   Worker& w = p.workers[local];
+  CheckOneLife(who, p.state.assignment->RankOf(LocalRank{local}));
+  w = Worker();
   w.running = true;
+  ++p.running;
   w.started = now_;
   w.pid = ++pids_;
   w.ignores_term = options_.faults && Chance(0.05);
@@ -154,23 +170,24 @@ void World::WorkerEnds(const Event& event) {
   }
   w.running = false;
   --p.running;
-  ends_[{p.round, w.exit.rank.value}] = w.exit;
+  WorkerExit& last = ends_[{p.chain, w.exit.rank.value}];
+  last = w.exit.pid > last.pid ? w.exit : last;  // one that was frozen may end after its successor
   Post(Between(1000, kMilli), Kind::kExitSeen, event.who, exits_seen_.Put({p.round, w.exit}));
   const bool asked = p.state.stop_sent || p.state.killed;
   if (!w.exit.Ok() && !asked && !w.doomed) {
     first_failure_.emplace(p.round, w.exit);
-    PeersNotice(p.round, w.exit.rank);
+    PeersNotice(p.chain, w.exit.rank);
   }
 }
 
 // Peers of a worker that died: some fail as well, some wait for it for ever, some do not care.
-// Where the job goes on, the SDK ends their waiting.
-void World::PeersNotice(RoundId round, Rank who_died) {
+// Where the job goes on, or waits for a replacement, the SDK ends their waiting.
+void World::PeersNotice(RoundId chain, Rank who_died) {
   if (!options_.faults) {
     return;
   }
   for (uint32_t who = 0; who < processes_.size(); ++who) {
-    if (!processes_[who].alive || processes_[who].round != round) {
+    if (!processes_[who].alive || processes_[who].chain != chain) {
       continue;
     }
     for (uint32_t local = 0; local < processes_[who].workers.size(); ++local) {
@@ -184,7 +201,8 @@ void World::PeersNotice(RoundId round, Rank who_died) {
         WorkerExit exit = Exited(1);
         exit.because_of = who_died;
         EndIn(who, local, Between(0, 500 * kMilli), std::move(exit));
-      } else if (choice < 8 && config_.on_failure == OnFailure::kStop) {
+      } else if (choice < 8 && config_.on_failure == OnFailure::kStop &&
+                 config_.restart != RestartMode::kOne) {
         Hang(who, local);
       }
     }
@@ -192,6 +210,9 @@ void World::PeersNotice(RoundId round, Rank who_died) {
 }
 
 void World::Do(uint32_t who, const SignalRound& effect) {
+  if (effect.signo == SIGTERM || effect.signo == SIGINT) {
+    CheckSurvivors(who);
+  }
   for (uint32_t local = 0; local < processes_[who].workers.size(); ++local) {
     if (processes_[who].workers[local].running && effect.round == processes_[who].round) {
       SignalWorker(who, local, effect.signo);
@@ -217,7 +238,7 @@ void World::SignalWorker(uint32_t who, uint32_t local, int32_t signo) {
       EndIn(who, local, Between(0, 5 * kSecond), w.exit);
     }
   } else if (signo == SIGUSR1) {
-    if (++w.signals > signals_asked_[processes_[who].round]) {
+    if (++w.signals > signals_asked_[processes_[who].chain]) {
       Fail("a worker got a signal more often than it was asked for");
     }
   } else if (w.stopped) {
@@ -231,6 +252,7 @@ void World::SignalWorker(uint32_t who, uint32_t local, int32_t signo) {
 void World::Do(uint32_t, const ReleaseHeld&) { CHECK(false); }  // no agent here holds any
 
 void World::Do(uint32_t who, const KillRound& effect) {
+  CheckSurvivors(who);
   Nanos last = 0;
   for (uint32_t local = 0; local < processes_[who].workers.size(); ++local) {
     Worker& w = processes_[who].workers[local];
@@ -346,10 +368,10 @@ void World::Crash(uint32_t who, bool silently) {
   Close(p.connection, /*agent_sees=*/false, /*master_sees=*/!silently);
   p.connection = 0;
   p.running = 0;
-  const RoundId round = p.round;
+  const RoundId chain = p.chain;
   p.workers.clear();
-  if (!round.IsNone() && p.state.assignment.has_value()) {
-    PeersNotice(round, p.state.assignment->RankOf(LocalRank{0}));
+  if (!chain.IsNone() && p.state.assignment.has_value()) {
+    PeersNotice(chain, p.state.assignment->RankOf(LocalRank{0}));
   }
 }
 

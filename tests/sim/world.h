@@ -66,6 +66,7 @@ struct Process {
   Nanos heard = -1;          // a message of this life reached the master last
   uint16_t port = 0;         // opened last
   RoundId round;             // workers are of it
+  RoundId chain;             // the first of those that keep workers up to `round`
   std::set<NodeRank> seeks;  // of it, not yet answered
   uint32_t running = 0;
   std::vector<Worker> workers;
@@ -152,6 +153,7 @@ class World {
   void Do(uint32_t, const Drill&) {}
   void Do(uint32_t who, const OpenStore& effect);
   void Do(uint32_t who, const SpawnRound& effect);
+  void Do(uint32_t who, const KeepRound& effect);
   void Do(uint32_t who, const SignalRound& effect);
   void Do(uint32_t who, const ReleaseHeld& effect);
   void Do(uint32_t who, const KillRound& effect);
@@ -172,7 +174,7 @@ class World {
   void SignalWorker(uint32_t who, uint32_t local, int32_t signo);
   void WorkerEnds(const Event& event);
   void LeaseEnds(const Event& event);
-  void PeersNotice(RoundId round, Rank who_died);
+  void PeersNotice(RoundId chain, Rank who_died);
   void Crash(uint32_t who, bool silently);
   Nanos ClockOf(const Process& p) const { return now_ + p.offset; }
 
@@ -212,6 +214,10 @@ class World {
   void CheckAlone(uint32_t who);
   void CheckProgress();
   void CheckSpawn(uint32_t who, const Assignment& assignment);
+  void CheckKeep(uint32_t who, const KeepRound& effect);
+  void CheckEndedWell(RoundId chain, uint32_t rank);
+  void CheckOneLife(uint32_t who, Rank rank);
+  void CheckSurvivors(uint32_t who);
   void CheckPeer(RoundId round, const PeerNode& peer);
   void CheckGone(RoundId round, Rank rank);
   void CheckLease(uint32_t who);
@@ -222,6 +228,8 @@ class World {
   void CheckFirstCause();
   void CheckBlame();
   void CheckFailuresNamed();
+  void CheckBudgetUsedUp();
+  void CheckGivenUp();
   void CheckEnd();
   void CheckFinish(uint32_t who, const JobOutcome& outcome);
 
@@ -240,6 +248,7 @@ class World {
   bool stays_ = true;                    // and can be after the job's end (a daemon)
   Nanos master_frozen_ = 0;              // until
   Nanos master_down_ = 0;                // until
+  Nanos asked_until_ = 0;                // what people asked of it before is heard then: in order
   std::vector<JournalRecord> journal_;   // on the disk
   std::deque<JournalRecord> unwritten_;  // each has its Persist in held_
   std::deque<RoundEffect> held_;         // from the first Persist that is not durable on
@@ -268,6 +277,7 @@ class World {
   double start_fail_chance_ = 0;  // that an agent cannot be started again
   bool together_ = false;         // the workers of a round end at about the same time
   uint32_t workers_max_ = 2;
+  uint32_t spares_ = 0;                       // the last nodes of the list
   std::vector<std::vector<uint32_t>> ranks_;  // by key, of a job with a rank file; else empty
   int32_t user_stop_ = 0;                     // what the user sent, 0 = not yet
   std::map<RoundId, uint32_t> signals_asked_;
@@ -280,7 +290,8 @@ class World {
 
   // What really happened, for the checks.
   std::map<RoundId, WorkerExit> first_failure_;               // by itself
-  std::map<std::pair<RoundId, uint32_t>, WorkerExit> ends_;   // round, rank
+  std::map<std::pair<RoundId, uint32_t>, WorkerExit> ends_;   // chain, rank: its last life
+  std::set<std::pair<RoundId, uint32_t>> lost_;               // chain, rank: with its node
   std::map<std::pair<RoundId, uint32_t>, uint32_t> spawned_;  // round, rank -> process
   std::map<std::pair<RoundId, NodeRank>, PeerNode> peers_;    // as it is there, or was told
 };

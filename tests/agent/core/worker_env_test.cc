@@ -76,6 +76,19 @@ TEST(WorkerEnvTest, TheWholeListInItsOrder) {
                   "MUSTER_NODE_RANK=1", "MUSTER_NODES=2", "MUSTER_AGENT_FD=100"));
 }
 
+TEST(WorkerEnvTest, OnlyAReplacementIsCalledSo) {
+  Scene scene;
+  scene.inherited.push_back("MUSTER_REPLACEMENT=1");  // an outer launch's
+  EXPECT_EQ(scene.Base().Find("MUSTER_REPLACEMENT"), nullptr);
+  const auto is_called_so = [&scene] { return scene.Values().count("MUSTER_REPLACEMENT") != 0; };
+  EXPECT_FALSE(is_called_so());
+  scene.assignment.started_in.assign(16, 2);
+  scene.assignment.keeps_from = {1, 2};  // its node missed that round: it is the first one
+  EXPECT_FALSE(is_called_so());
+  scene.assignment.started_in[3] = 3;
+  EXPECT_EQ(scene.Values()["MUSTER_REPLACEMENT"], "1");
+}
+
 TEST(WorkerEnvTest, AVirtualLocalRankSeesOneGpu) {
   Scene scene;
   scene.plan.virtual_local_rank = true;

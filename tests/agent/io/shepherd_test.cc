@@ -191,6 +191,36 @@ TEST_F(ShepherdTest, ClearEndsSessionsAndDoubleForks) {
   ASSERT_TRUE(RunUntil([this] { return cleared_ == 2; }));
 }
 
+// What a worker left behind is told from what another one has: by the environment, also in a
+// session of its own, and by the process group, also without an environment.
+TEST_F(ShepherdTest, ClearWorkerEndsWhatThatOneLeftBehind) {
+  Start().SetProgram(
+      Shell("setsid sleep 1000 & (env -i sleep 1000 &); echo ready; exec sleep 1000"));
+  std::vector<TestPipe> outputs;
+  for (uint32_t i = 0; i < 2; ++i) {
+    outputs.push_back(MakePipe());
+    SpawnOn(i, outputs[i], {"MUSTER_JOB_ID=j", absl::StrCat("MUSTER_LOCAL_RANK=", i)});
+    outputs[i].writer.Reset();
+    EXPECT_EQ(ReadBytes(outputs[i].reader.get(), 6), "ready\n");
+  }
+  ASSERT_TRUE(RunUntil([this] { return pids_.size() == 2; }));
+  kill(pids_[0], SIGKILL);
+  ASSERT_TRUE(RunUntil([this] { return ends_.size() == 1; }));
+  client_->ClearWorker(0);
+  EXPECT_EQ(ReadToEnd(outputs[0].reader.get()), "");
+  EXPECT_EQ(Descendants({}).size(), 1u + 3u);  // the shepherd, and all of the other one
+  // One that never ran left nothing, and an index begins anew.
+  client_->ClearWorker(2);
+  pids_.erase(0);
+  ends_.erase(0);
+  outputs[0] = MakePipe();
+  SpawnOn(0, outputs[0]);
+  outputs[0].writer.Reset();
+  EXPECT_EQ(ReadBytes(outputs[0].reader.get(), 6), "ready\n");
+  client_->Clear();
+  ASSERT_TRUE(RunUntil([this] { return cleared_ == 1; }));
+}
+
 TEST_F(ShepherdTest, KilledShepherdLeavesNothing) {
   Start().SetProgram(Shell(kEvasiveScript));
   TestPipe output = MakePipe();

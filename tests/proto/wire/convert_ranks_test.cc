@@ -50,6 +50,24 @@ TEST(Convert, RanksAreThoseOfAllWorkersOrOfNone) {
   EXPECT_THAT(status({3, 4}), HasSubstr("assignment.ranks: want 0..3, got 4"));
 }
 
+TEST(Convert, WorkersAreKeptFromAnEarlierRoundAndAllAreAccountedFor) {
+  Directive directive = HalfTheWorld();
+  directive.assignment.round = {1, 3};
+  const auto status = [&](RoundId keeps_from, std::vector<uint32_t> started_in) {
+    directive.assignment.keeps_from = keeps_from;
+    directive.assignment.started_in = std::move(started_in);
+    return std::string(FromWire(ToWire(MasterMessage(directive))).status().message());
+  };
+  EXPECT_EQ(status({}, {}), "");
+  EXPECT_EQ(status({}, {3, 3}), "");
+  EXPECT_EQ(status({1, 2}, {0, 3}), "");
+  EXPECT_THAT(status({1, 3}, {3, 3}),
+              HasSubstr("assignment.keeps_from: want a round before 1.3, got 1.3"));
+  EXPECT_THAT(status({1, 2}, {}), HasSubstr("started_in (workers): want 2..2, got 0"));
+  EXPECT_THAT(status({}, {3}), HasSubstr("started_in (workers): want 2..2, got 1"));
+  EXPECT_THAT(status({1, 2}, {2, 4}), HasSubstr("assignment.started_in: want 0..3, got 4"));
+}
+
 TEST(Convert, RanksOfAllNodesAreEachOnceAndAgreeWithThisNodes) {
   Directive directive = HalfTheWorld();
   const auto status = [&](uint32_t node, std::vector<uint32_t> ranks, std::vector<uint32_t> all) {

@@ -155,6 +155,12 @@ class RandomValues {
                          ptrdiff_t{assignment.workers} * assignment.node_rank.value;
       assignment.ranks.assign(first, first + assignment.workers);
     }
+    if (assignment.round.n > 0 && Flag()) {
+      if (Flag()) assignment.keeps_from = {assignment.round.epoch, assignment.round.n - 1};
+      for (uint32_t i = 0; i < assignment.workers; ++i) {
+        assignment.started_in.push_back(Below(uint64_t{assignment.round.n} + 1));
+      }
+    }
     return assignment;
   }
   Directive ADirective() {

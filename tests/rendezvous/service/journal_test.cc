@@ -61,6 +61,11 @@ JournalRecord RoundRecord() {
   round.incarnations = 77;
   round.agreed = {{{"--nnodes", "7"}}, "host2"};
   round.begun = absl::FromUnixNanos(42);
+  round.chain = {5, 2};
+  round.started_in = {3, 0};
+  round.members[0].since = {5, 2};
+  round.members[0].signals_before = 8;
+  round.members[0].exits_before = 9;
   DurableProgress& progress = record.progress.emplace();
   progress.phase = JobPhase::kRunning;
   progress.signals = {{3, 10}};
@@ -73,7 +78,7 @@ JournalRecord RoundRecord() {
 JournalRecord ExitRecord() {
   JournalRecord record;
   record.at = absl::FromUnixNanos(223456789);
-  Beat& beat = record.exits.emplace();
+  Beat& beat = record.exits.emplace_back();
   beat.node = NodeId{2};
   beat.round = {5, 3};
   beat.exits_from = 1;
@@ -91,6 +96,8 @@ JournalRecord ExitRecord() {
   progress.stop_signal = 15;
   progress.stop_grace = absl::Seconds(30);
   progress.stop_is_final = true;
+  progress.next = {{1, 4}, {{2, "node host2 was lost"}}, 2, {"rank 1 ended", "host2 was lost"}};
+  progress.paid_for = {7};
   progress.user_signo = 2;
   progress.lost_node = "host1";
   progress.lost_headline = "it is lost";
@@ -121,13 +128,19 @@ TEST(JournalCodec, WhatIsWrittenIsRead) {
   EXPECT_EQ(round.round, (RoundId{5, 3}));
   EXPECT_EQ(round.agreed, RoundRecord().round->agreed);
   EXPECT_EQ(round.begun, RoundRecord().round->begun);
+  EXPECT_EQ(round.chain, RoundRecord().round->chain);
+  EXPECT_EQ(round.started_in, RoundRecord().round->started_in);
+  EXPECT_EQ(round.members[0].since, RoundRecord().round->members[0].since);
+  EXPECT_EQ(round.members[0].signals_before, 8u);
+  EXPECT_EQ(round.members[0].exits_before, 9u);
   EXPECT_EQ(round.members[0].incarnation, Node(2).incarnation);
   EXPECT_EQ(round.members[0].join.ranks, Node(2).join.ranks);
   EXPECT_EQ(round.others[0].rank_kept, Node(1).rank_kept);
   EXPECT_EQ(file->records[1].progress, ExitRecord().progress);
   EXPECT_EQ(file->records[1].lost_nodes, ExitRecord().lost_nodes);
   EXPECT_TRUE(file->records[1].losses[0].left);
-  EXPECT_EQ(file->records[1].exits->exits[0].stderr_tail, ExitRecord().exits->exits[0].stderr_tail);
+  EXPECT_EQ(file->records[1].exits[0].exits[0].stderr_tail,
+            ExitRecord().exits[0].exits[0].stderr_tail);
   // All of it: what was read is written as it was.
   EXPECT_EQ(absl::StrCat(*EncodeHeader(file->header), *EncodeRecord(file->records[0]),
                          *EncodeRecord(file->records[1])),
