@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/base/cpu_binding.h"
 #include "proto/base/port_range.h"
 
 namespace muster {
@@ -108,6 +109,7 @@ struct WorkPlan {
   OutputOptions output;
   std::vector<WorkerLimit> limits;
   std::optional<Terminal> pty;
+  CpuBinding binding;
   PortRange ports;          // of those that a node chooses itself
   bool tell_pids = false;   // beats say the pids of the workers: for parallel debuggers
   bool hold = false;        // each worker stands still before its first instruction until a SIGCONT

@@ -140,6 +140,37 @@ PortRange PortsOf(const v1::PortRange& wire, FieldChecker& check) {
   return out;
 }
 
+void SetBinding(const CpuBinding& binding, v1::CpuBinding* wire) {
+  wire->set_bind_to(static_cast<uint32_t>(ChoiceToWire(binding.bind_to)));
+  wire->set_map_by(static_cast<uint32_t>(ChoiceToWire(binding.map_by)));
+  wire->set_workers_per_object(binding.workers_per_object);
+  wire->set_cores_per_worker(binding.cores_per_worker);
+  wire->set_overload(binding.overload);
+  wire->set_cpu_list(binding.cpu_list);
+  wire->set_memory(static_cast<uint32_t>(ChoiceToWire(binding.memory)));
+  wire->set_gpu_mode(static_cast<uint32_t>(ChoiceToWire(binding.gpu_mode)));
+  wire->set_gpus_per_worker(binding.gpus_per_worker);
+  wire->set_report(binding.report);
+}
+
+CpuBinding BindingOf(const v1::CpuBinding& wire, FieldChecker& check) {
+  CpuBinding out;
+  out.bind_to = check.Choice("binding.bind_to", wire.bind_to(), BindTo::kPackage);
+  out.map_by = check.Choice("binding.map_by", wire.map_by(), MapBy::kGpu);
+  out.workers_per_object = check.Number("binding.workers_per_object", wire.workers_per_object(), 0,
+                                        kWorkersPerNodeMax);
+  out.cores_per_worker =
+      check.Number("binding.cores_per_worker", wire.cores_per_worker(), 0, kCpusMax);
+  out.overload = wire.overload();
+  out.cpu_list = check.Text("binding.cpu_list", wire.cpu_list(), kTextBytesMax);
+  out.memory = check.Choice("binding.memory", wire.memory(), MemoryBinding::kInterleave);
+  out.gpu_mode = check.Choice("binding.gpu_mode", wire.gpu_mode(), GpuMode::kUuid);
+  out.gpus_per_worker =
+      check.Number("binding.gpus_per_worker", wire.gpus_per_worker(), 0, kGpusPerNodeMax);
+  out.report = wire.report();
+  return out;
+}
+
 void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_job_id(plan.job_id);
   SetStrings(plan.argv, wire->mutable_argv());
@@ -173,6 +204,7 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
     out->set_wdir(program.wdir);
     SetStrings(program.env_set, out->mutable_env_set());
   }
+  SetBinding(plan.binding, wire->mutable_binding());
   wire->mutable_ports()->set_low(plan.ports.low);
   wire->mutable_ports()->set_high(plan.ports.high);
   wire->set_tell_pids(plan.tell_pids);
@@ -228,6 +260,7 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   if (wire.has_pty()) {
     plan.pty = TerminalOf(wire.pty(), check);
   }
+  plan.binding = BindingOf(wire.binding(), check);
   plan.ports = PortsOf(wire.ports(), check);
   plan.tell_pids = wire.tell_pids();
   plan.hold = wire.hold();

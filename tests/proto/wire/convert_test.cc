@@ -80,6 +80,7 @@ TEST(Convert, BootstrapSurvives) {
     EXPECT_EQ(got->plan.ports, sent.plan.ports);
     EXPECT_EQ(got->plan.tell_pids, sent.plan.tell_pids);
     EXPECT_EQ(got->plan.hold, sent.plan.hold);
+    EXPECT_EQ(got->plan.binding, sent.plan.binding);
     EXPECT_EQ(got->plan.slurm_nodelist, sent.plan.slurm_nodelist);
     EXPECT_EQ(got->plan.output.log_layout, sent.plan.output.log_layout);
     EXPECT_EQ(got->plan.output.out_filters, sent.plan.output.out_filters);
