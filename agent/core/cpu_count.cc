@@ -5,14 +5,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/limits.h"
 
 namespace muster {
-namespace {
-
-constexpr uint32_t kCpuMax = 65535;  // a list that names more is not a list of CPUs
-
-}  // namespace
 
 void CpuSet::Add(uint32_t cpu) {
   if (words_.size() <= cpu / 64) {
@@ -40,6 +37,40 @@ void CpuSet::Intersect(const CpuSet& other) {
   }
 }
 
+void CpuSet::Unite(const CpuSet& other) {
+  words_.resize(std::max(words_.size(), other.words_.size()));
+  for (size_t i = 0; i < other.words_.size(); ++i) {
+    words_[i] |= other.words_[i];
+  }
+}
+
+std::vector<uint32_t> CpuSet::Members() const {
+  std::vector<uint32_t> out;
+  for (uint32_t w = 0; w < words_.size(); ++w) {
+    for (uint64_t left = words_[w]; left != 0; left &= left - 1) {
+      out.push_back(64 * w + static_cast<uint32_t>(std::countr_zero(left)));
+    }
+  }
+  return out;
+}
+
+std::string CpuSet::Text() const {
+  const std::vector<uint32_t> members = Members();
+  std::string out;
+  for (size_t i = 0; i < members.size();) {
+    size_t end = i + 1;
+    while (end < members.size() && members[end] == members[end - 1] + 1) {
+      ++end;
+    }
+    absl::StrAppend(&out, out.empty() ? "" : ",", members[i]);
+    if (end - i > 1) {
+      absl::StrAppend(&out, "-", members[end - 1]);
+    }
+    i = end;
+  }
+  return out;
+}
+
 bool CpuSet::operator==(const CpuSet& other) const {
   CpuSet both = *this;
   both.Intersect(other);
@@ -63,7 +94,7 @@ std::optional<CpuSet> ParseCpuList(absl::string_view text) {
     if (item.size() != ends.first.size() && !absl::SimpleAtoi(ends.second, &last)) {
       return std::nullopt;
     }
-    if (last < first || last > kCpuMax) {
+    if (last < first || last >= kCpusMax) {
       return std::nullopt;
     }
     for (uint32_t cpu = first; cpu <= last; ++cpu) {

@@ -23,6 +23,12 @@ class CpuSet {
   uint32_t Count() const;
   // Keeps only what `other` has too.
   void Intersect(const CpuSet& other);
+  void Unite(const CpuSet& other);
+  bool empty() const { return Count() == 0; }
+  const std::vector<uint64_t>& words() const { return words_; }
+  std::vector<uint32_t> Members() const;
+  // "0-3,8", as ParseCpuList reads it; "" for none.
+  std::string Text() const;
   bool operator==(const CpuSet& other) const;
 
  private:

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "agent/core/cpu_count.h"
 #include "proto/base/work_plan.h"
 
 namespace muster {
@@ -17,7 +18,9 @@ struct NodeFacts {
   std::string interface;              // that has it; "" = not found
   std::string address_why;            // "the route to 10.0.0.1"
   bool address_is_loopback = true;
-  uint32_t cpus_allowed = 1;  // affinity mask ∩ cgroup cpuset
+  CpuSet cpus;                // that workers may use (allowed_cpus.h); empty = not known
+  uint32_t cpus_allowed = 1;  // how many these are
+  std::string cpus_notice;    // about them, for the user; "" = nothing
   double cpu_quota = 0;       // cores, of the cgroup; 0 = none
   uint32_t gpus = 0;          // NVIDIA GPUs that workers may see
   uint32_t rdma_devices = 0;  // InfiniBand or RoCE: UCX must not be tied to an Ethernet interface

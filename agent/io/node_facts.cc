@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "agent/core/allowed_cpus.h"
 #include "agent/io/small_file.h"
 #include "proto/base/status_macros.h"
 
@@ -112,7 +113,12 @@ uint32_t VisibleGpus(uint32_t present, absl::string_view list) {
 absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query) {
   NodeFacts facts;
   facts.hostname = Hostname();
-  facts.cpus_allowed = std::max(AllowedCpus(AffinityMask(), query.root).Count(), 1u);
+  ASSIGN_OR_RETURN(CpusForWorkers allowed,
+                   AllowedOf({AffinityMask(), CgroupCpus(query.root), OnlineCpus(query.root),
+                              query.slurm, query.cpu_list}));
+  facts.cpus_allowed = std::max(allowed.cpus.Count(), 1u);
+  facts.cpus = std::move(allowed.cpus);
+  facts.cpus_notice = std::move(allowed.notice);
   facts.cpu_quota = CpuQuota(query.root);
   facts.gpus = CountGpus(query.root, query.cuda_visible);
   if (!query.other_nodes) {
@@ -175,12 +181,12 @@ CpuSet AffinityMask() {
   return set;
 }
 
-CpuSet AllowedCpus(CpuSet mask, const std::string& root) {
+std::optional<CpuSet> CgroupCpus(const std::string& root) {
   const std::vector<CgroupLine> lines =
       ParseCgroupFile(ReadSmall(absl::StrCat(root, "/proc/self/cgroup")));
   const CgroupLine* line = FindCgroup(lines, "cpuset");
   if (line == nullptr) {
-    return mask;
+    return std::nullopt;
   }
   const std::string mount = CgroupMount(root, *line, "cpuset");
   const bool v2 = line->controllers.empty();
@@ -192,14 +198,21 @@ CpuSet AllowedCpus(CpuSet mask, const std::string& root) {
     for (const char* name :
          v2 ? std::array<const char*, 2>{"/cpuset.cpus.effective", "/cpuset.cpus"}
             : std::array<const char*, 2>{"/cpuset.effective_cpus", "/cpuset.cpus"}) {
-      if (const auto set = ParseCpuList(ReadSmall(folder + name)); set.has_value()) {
-        CpuSet both = mask;
-        both.Intersect(*set);
-        return both.Count() > 0 ? both : mask;  // N2: nothing in common is nothing known
+      if (auto set = ParseCpuList(ReadSmall(folder + name)); set.has_value()) {
+        return set;
       }
     }
   } while (ToParent(path));
-  return mask;
+  return std::nullopt;
+}
+
+CpuSet AllowedCpus(CpuSet mask, const std::string& root) {
+  return AllowedOf({std::move(mask), CgroupCpus(root), {}, false, ""})->cpus;  // N2
+}
+
+CpuSet OnlineCpus(const std::string& root) {
+  return ParseCpuList(ReadSmall(absl::StrCat(root, "/sys/devices/system/cpu/online")))
+      .value_or(CpuSet());
 }
 
 double CpuQuota(const std::string& root) {

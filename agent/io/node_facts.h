@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,12 @@ struct NodeQuery {
   bool route_is_hint = false;          // a name that only ssh or a scheduler knows is left out
   std::string ssh_connection;          // $SSH_CONNECTION: where sshd was reached; else the route
   const char* cuda_visible = nullptr;  // $CUDA_VISIBLE_DEVICES; null = not set
+  std::string cpu_list;                // --cpu-list
+  bool slurm = false;                  // a step of Slurm's started this process
   std::string root;                    // in front of /proc, /sys and /dev; tests only
 };
 
-// Errors: InvalidArgument (--iface names nothing here; the text lists what there is),
+// Errors: InvalidArgument (--iface or --cpu-list names nothing here; the text says what there is),
 // Unavailable (route_to does not resolve).
 absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query);
 
@@ -40,6 +43,9 @@ std::string OwnFolder();
 // The parts, each with the files below `root`.
 std::string Hostname();
 CpuSet AffinityMask();
+// The cgroup's cpuset; nullopt = it has none, or it cannot be read.
+std::optional<CpuSet> CgroupCpus(const std::string& root);
+CpuSet OnlineCpus(const std::string& root);
 // `mask` ∩ the cgroup's cpuset.
 CpuSet AllowedCpus(CpuSet mask, const std::string& root);
 // Cores that the cgroup's quota allows, over all levels of it; 0 = none.

@@ -38,6 +38,16 @@ TEST(CpuSetTest, IntersectsSetsOfDifferentLength) {
   EXPECT_FALSE(Cpus({1}) == Cpus({2}));
 }
 
+TEST(CpuSetTest, UnitesAndShows) {
+  CpuSet set = Cpus({1});
+  set.Unite(Cpus({2, 3, 70, 72}));
+  EXPECT_EQ(set.Members(), std::vector<uint32_t>({1, 2, 3, 70, 72}));
+  EXPECT_EQ(set.Text(), "1-3,70,72");
+  EXPECT_EQ(ParseCpuList(set.Text()), set);
+  EXPECT_TRUE(CpuSet().empty());
+  EXPECT_EQ(CpuSet().Text(), "");
+}
+
 TEST(QuotaTest, ReadsBothGenerations) {
   EXPECT_DOUBLE_EQ(ParseCpuMax("150000 100000\n"), 1.5);
   EXPECT_DOUBLE_EQ(ParseCpuMax("max 100000\n"), 0);

@@ -1,0 +1,64 @@
+#include "agent/core/allowed_cpus.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+CpuSet Set(const char* text) { return ParseCpuList(text).value_or(CpuSet()); }
+
+struct Case {
+  const char* name;
+  const char* mask;
+  const char* cpuset;  // "" = not known
+  bool slurm;
+  const char* cpu_list;
+  const char* want;
+  const char* notice;  // a part of it; "" = none
+};
+
+class AllowedTest : public testing::TestWithParam<Case> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Bounds, AllowedTest,
+    testing::Values(Case{"All", "0-15", "", false, "", "0-15", ""},
+                    Case{"Cpuset", "0-15", "4-7", false, "", "4-7", ""},
+                    Case{"NothingInCommonIsNothingKnown", "0-3", "8-9", false, "", "0-3", ""},
+                    Case{"List", "0-15", "4-11", false, "0-5,9", "4-5,9", ""},
+                    Case{"OneCpu", "3", "", false, "", "3", "CPU 3 alone, and there are 16"},
+                    Case{"OneCpuOfCpuset", "3", "2-5", false, "", "3", "there are 4"},
+                    Case{"OneCpuIsAllThereIs", "3", "3", false, "", "3", ""},
+                    Case{"OneCpuThatIsAskedFor", "3", "", false, "3", "3", ""},
+                    Case{"SlurmStepOfOne", "3", "2-5", true, "", "2-5", "the job has CPUs 2-5"},
+                    Case{"SlurmStepWithoutCpuset", "3", "", true, "", "3", "srun"},
+                    Case{"SlurmStepOfTwo", "3-4", "2-5", true, "", "3-4", ""},
+                    Case{"ListOfWidened", "3", "2-5", true, "5", "5", "2-5"}),
+    [](const auto& one) { return std::string(one.param.name); });
+
+TEST_P(AllowedTest, IsWhatAllBoundsLeave_A1) {
+  const Case& c = GetParam();
+  CpuBounds bounds = {Set(c.mask), ParseCpuList(c.cpuset), Set("0-15"), c.slurm, c.cpu_list};
+  const absl::StatusOr<CpusForWorkers> got = AllowedOf(bounds);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->cpus.Text(), c.want);
+  EXPECT_THAT(got->notice, HasSubstr(c.notice));
+  EXPECT_EQ(got->notice.empty(), *c.notice == '\0') << got->notice;
+}
+
+TEST(AllowedTest, AListThatNamesNoneOfThemIsRefused) {
+  for (const char* list : {"8-9", "x"}) {
+    EXPECT_THAT(
+        std::string(
+            AllowedOf({Set("0-3"), std::nullopt, Set("0-15"), false, list}).status().message()),
+        AllOf(HasSubstr("--cpu-list"), HasSubstr(list), HasSubstr("may use CPUs 0-3")));
+  }
+}
+
+}  // namespace
+}  // namespace muster
