@@ -1,7 +1,6 @@
 #include "worker_sdk/transport/wait_policy.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,19 +14,16 @@ constexpr std::chrono::microseconds kBeforeWeAsk{20};
 // With many cores it takes longer.
 constexpr std::chrono::milliseconds kAskEvery{1};
 
-// Where we may not run on all cores, the number says nothing of ours.
-bool MayRunAnywhere(long cores) {
-  cpu_set_t mask;
-  return sched_getaffinity(0, sizeof(mask), &mask) == 0 && CPU_COUNT(&mask) >= cores;
+long Cores() {
+  static const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return cores;
 }
 
 bool LooksCrowded() {
   static const int load = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-  static const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  static const bool anywhere = MayRunAnywhere(cores);
   char text[64];
-  const ssize_t size = anywhere ? pread(load, text, sizeof(text), 0) : 0;
-  return size > 0 && IsCrowded({text, static_cast<size_t>(size)}, cores);
+  const ssize_t size = pread(load, text, sizeof(text), 0);
+  return size > 0 && IsCrowded({text, static_cast<size_t>(size)}, Cores());
 }
 
 }  // namespace
@@ -36,6 +32,7 @@ WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus) {
   WaitPolicy policy;
   // A wake-up across cores costs 70 us on virtual machines; a spin of that length costs no more.
   policy.spins = local_size <= cpus ? 200 : 0;
+  policy.whole_machine = cpus >= Cores();
   return policy;
 }
 
@@ -44,7 +41,7 @@ WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus) {
 // there, too, the awaited rank may stand behind one that waits: once that one sleeps, it goes on.
 // More ranks than cores are one group, and yields serve them.
 bool WaitPolicy::IsLong(std::chrono::nanoseconds waited, bool shares_core) const {
-  const bool asks = spins > 0 && (shares_core || waited >= kBeforeWeAsk);
+  const bool asks = whole_machine && spins > 0 && (shares_core || waited >= kBeforeWeAsk);
   return waited >= yields || (asks && IsCrowded());
 }
 

@@ -26,6 +26,7 @@ TEST(WaitPolicy, AShortWaitIsNotLongAndALongOneIs) {
 }
 
 TEST(WaitPolicy, OnACrowdedMachineAWaitIsLongEarlyUnlessTheCrowdIsOurs) {
+  const auto cores = static_cast<uint32_t>(sysconf(_SC_NPROCESSORS_ONLN));
   std::atomic<bool> done = false;
   std::vector<std::thread> crowd(static_cast<size_t>(2 * sysconf(_SC_NPROCESSORS_ONLN) + 1));
   for (std::thread& one : crowd) {
@@ -38,13 +39,15 @@ TEST(WaitPolicy, OnACrowdedMachineAWaitIsLongEarlyUnlessTheCrowdIsOurs) {
   bool early = false;
   bool at_once = false;
   while (!(early && at_once) && std::chrono::steady_clock::now() < limit) {
-    early |= WaitPolicyFor(1, 1).IsLong(microseconds(20));
-    at_once |= WaitPolicyFor(1, 1).IsLong(microseconds(0), /*shares_core=*/true);
+    early |= WaitPolicyFor(1, cores).IsLong(microseconds(20));
+    at_once |= WaitPolicyFor(1, cores).IsLong(microseconds(0), /*shares_core=*/true);
   }
   EXPECT_TRUE(early);
   EXPECT_TRUE(at_once);
-  EXPECT_FALSE(WaitPolicyFor(1, 1).IsLong(microseconds(19)));
-  EXPECT_FALSE(WaitPolicyFor(2, 1).IsLong(microseconds(199), /*shares_core=*/true));
+  EXPECT_FALSE(WaitPolicyFor(1, cores).IsLong(microseconds(19)));
+  // With a part of the machine only, the number says nothing of ours.
+  EXPECT_FALSE(WaitPolicyFor(1, cores - 1).IsLong(microseconds(199), /*shares_core=*/true));
+  EXPECT_FALSE(WaitPolicyFor(cores + 1, cores).IsLong(microseconds(199), /*shares_core=*/true));
   done = true;
   for (std::thread& one : crowd) {
     one.join();
