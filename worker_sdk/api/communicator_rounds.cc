@@ -13,12 +13,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// With the wait for a next round: an end, if there is a timeout, and a line a minute.
+// With waits for the next round: an end, if there is a timeout, and a line a minute.
 class Patience {
  public:
   Patience(uint32_t rank, std::chrono::nanoseconds timeout) : rank_(rank), timeout_(timeout) {}
 
-  Status Ask() {
+  // `why` we wait, if there is more to say.
+  Status Ask(const Status& why) {
     const auto waited = Clock::now() - begin_;
     if (timeout_.count() != 0 && waited >= timeout_) {
       const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
@@ -29,8 +30,9 @@ class Patience {
     const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
     if (minutes > told_) {
       told_ = minutes;
-      std::fprintf(stderr, "muster: rank %u has waited for the next round for %ld min\n", rank_,
-                   static_cast<long>(minutes.count()));
+      std::fprintf(stderr, "muster: rank %u has waited for the next round for %ld min%s\n", rank_,
+                   static_cast<long>(minutes.count()),
+                   why.ok() ? "" : (": " + why.message()).c_str());
     }
     return {};
   }
@@ -52,9 +54,9 @@ Status OfAllOnly(const char* call) {
 StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Come(
     WorkerIdentity& job, const Settled& settled, const std::optional<Standing>& survivor) {
   Patience patience(job.rank, settled.timeout);
-  const auto ask = [&patience] { return patience.Ask(); };
   std::unique_ptr<Impl> out;
-  Status why;  // we follow
+  Status why;  // we follow once more
+  const auto ask = [&] { return patience.Ask(why); };
   for (;;) {
     const bool follows = survivor.has_value() || !why.ok();
     StatusOr<Meeting> meeting = follows ? MeetInNextRound(job, ask) : MeetAtAgent(job);
