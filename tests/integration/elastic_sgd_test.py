@@ -12,7 +12,7 @@ import pytest
 from harness import BIN, EXAMPLES, PATIENCE, PYTHON, kill_all, wait_for
 
 KILLS = 50 if os.environ.get("MUSTER_LONG") == "1" else 5
-STEPS_EACH = 2000  # some tenths of a second between two kills
+STEPS_EACH = 4000  # half a second or more between two kills
 LAYOUTS = {"one node": ("-n", "4"), "two nodes": ("--standalone", "--nnodes", "2", "-n", "4"), "two hosts": ("--hosts", "node0:2,node1:2")}
 PROGRAMS = {"C++": [BIN.parent / "examples/elastic_sgd"], "Python": [PYTHON, EXAMPLES / "elastic_sgd.py"]}
 
@@ -53,8 +53,8 @@ def test_the_losses_keep_their_bits_whoever_is_killed(shells, layout, program):
     for kill in range(KILLS):
         job.expect("step ", (kill + 1) * STEPS_EACH // 10, seconds=PATIENCE)
         victim = chance.randrange(4) if kill else 0
-        wait_for(lambda: victim in workers(shells, words), PATIENCE, what=lambda: f"rank {victim} lives: {job._so_far()}")
-        kill_all([workers(shells, words)[victim]])
+        lives = f"rank {victim} lives"
+        kill_all([wait_for(lambda: workers(shells, words).get(victim), PATIENCE, what=lambda: f"{lives}: {job._so_far()}")])
     result = job.finish()
     assert result.code == 0, result
     assert losses(result) == losses(undisturbed), result

@@ -143,6 +143,16 @@ TEST_F(WorkerDoorKeepTest, WhomNobodyReplacesHasEndedInTheNextRoundToo) {
   EXPECT_EQ(EndOf(next, 1), LineEnd::kDied);
 }
 
+TEST_F(WorkerDoorKeepTest, ANodeThatComesLaterHasNewcomersOnly) {
+  Assignment later = TwoEach(0, 3, 8);
+  later.keeps_from = {1, 7};
+  later.started_in = {8, 8};
+  a_.door->BeginRound(later);
+  LinkHello hello = Hello(0);
+  hello.round = later.round.Token();
+  EXPECT_EQ(Knock(a_, hello).welcome.replaces, 1u);
+}
+
 TEST_F(WorkerDoorKeepTest, WithoutANextRoundNobodyWaits) {
   a_.door->LetFollow(false);
   Worker refused = Ask(a_, Following(0));
