@@ -11,7 +11,7 @@ import sys
 import muster
 import numpy as np
 
-FEATURES, SAMPLES, RATE = 8, 4096, 0.01
+FEATURES, SAMPLES, RATE = 8, 4096, 0.001  # it learns on for a hundred thousand steps
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 50
 
 
