@@ -28,8 +28,7 @@
 //     ...
 //   }
 //
-// examples/elastic_sgd.cc is a whole program. So far `launch` starts all ranks again also with
-// --restart=one: this is the library's half.
+// examples/elastic_sgd.cc is a whole program.
 //
 // Results: every rank ends with equal bits, and a second run of the same layout gives them again.
 // MUSTER_CHECK=crc makes sure of it: after every AllReduce, Broadcast, AllGather and AllGatherV the

@@ -1,7 +1,4 @@
-"""Going on after a rank has died, in a job that ``launch --restart=one`` started.
-
-So far ``launch`` starts all ranks again also then: this is the library's half.
-"""
+"""Going on after a rank has died, in a job that ``launch --restart=one`` started."""
 
 import ctypes
 from collections.abc import Callable
