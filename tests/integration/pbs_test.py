@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from harness import BIN, EXAMPLES, LAUNCH, PYTHON, TORCH_PYTHON, wait_for
+from harness import BIN, EXAMPLES, LAUNCH, PYTHON, TORCH_PYTHON, kill_all, wait_for
 
 WHERE = "echo $RANK/$WORLD_SIZE on $(hostname) in $PWD, master $MASTER_ADDR"
 # Ends by itself two seconds after it is asked to, as a program that writes a checkpoint.
@@ -35,6 +35,17 @@ def test_qdel_gives_the_workers_of_all_nodes_time_to_save(pbs):
     pbs.cancel(job)
     pbs.wait(job)
     assert pbs.output(job).count(" saved") == 4, pbs.output(job)
+
+
+def test_an_agent_that_is_killed_is_started_again_by_pbsdsh(pbs):
+    worker = "echo restarts $TORCHELASTIC_RESTART_COUNT on $(hostname); exec sleep 1000"
+    job = pbs.submit(f"exec {LAUNCH} --nproc-per-node 1 --max-restarts 1 bash -c '{worker}'", "-l", "select=2")
+    pbs.expect(job, "restarts 0 on node", 2)
+    kill_all(list(pbs.shells[1].ours()))
+    pbs.expect(job, "restarts 1 on node", 2)
+    assert "node1: its agent is started again" in pbs.output(job), pbs.output(job)
+    pbs.cancel(job)
+    pbs.wait(job)
 
 
 def test_torch_trains_on_two_hosts(pbs):

@@ -155,6 +155,18 @@ def test_with_a_restart_the_files_are_still_there(shells, project):
     assert result.code == 0 and result.text.count("some data") == 2, result
 
 
+def test_an_agent_that_is_started_again_has_the_files_again(shells, project):
+    job = launch(shells[0], project, "--hosts", "node0,node1", "--nproc-per-node", "1", "--max-restarts", "1", "--ship", "data",
+                 *sh('echo "$(cat data/x) $TORCHELASTIC_RESTART_COUNT on $(hostname) in $PWD"; exec sleep 1062'))  # fmt: skip
+    job.expect("some data 0 on node", 2)
+    shells[1].host.check(["pkill", "-KILL", "-x", "muster-agent"])
+    job.expect("some data 1 on node", 2)
+    first, second = re.findall(r"on node1 in (\S+)", job.out.data.decode())
+    assert first != second
+    job.signal(15)
+    assert job.finish().code == 143
+
+
 def test_one_machine_runs_in_a_folder_of_the_job_too(node0, project):
     result = launch(node0, project, "--ship", "data", *sh("ls; rm data/x")).finish()
     assert result.code == 0 and result.text == "data\n", result

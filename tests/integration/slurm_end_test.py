@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import HERE, LAUNCH, PATIENCE, PYTHON, wait_for
+from harness import HERE, LAUNCH, PATIENCE, PYTHON, kill_all, wait_for
 
 TOLD = f"{PYTHON} {HERE}/workers/told.py ."
 RUN = f"{LAUNCH} --nproc-per-node 2 {TOLD}"
@@ -198,6 +198,18 @@ def test_a_job_goes_on_without_a_node_that_is_lost(slurm, how):
         assert re.search(f"muster: node node2 was lost: {why}.*; a round of 2 nodes follows", slurm.output(job)), slurm.output(job)
     finally:
         getattr(slurm.lab[2], back)()
+    slurm.cancel(job)
+    slurm.wait(job)
+
+
+def test_an_agent_that_is_killed_is_started_again_by_srun(slurm):
+    worker = "echo restarts $TORCHELASTIC_RESTART_COUNT on $(hostname); exec sleep 1000"
+    job = slurm.submit(f"exec {LAUNCH} --nproc-per-node 1 --max-restarts 1 bash -c '{worker}'", "-N2", "-w", "node0,node1")
+    slurm.expect(job, "restarts 0 on node", 2)
+    kill_all(list(slurm.shells[1].ours()))
+    slurm.expect(job, "restarts 1 on node", 2)
+    assert "node1: its agent is started again" in slurm.output(job), slurm.output(job)
+    assert slurm.show(job)["JobState"] == "RUNNING"
     slurm.cancel(job)
     slurm.wait(job)
 
