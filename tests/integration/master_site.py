@@ -36,9 +36,12 @@ class Site:
         return result.errors
 
     def job(self, script, *more):
+        return [self.node(i, script.replace("{go}", str(self.go)), *more) for i in range(2)]
+
+    def node(self, rank, script, *more):
+        """One of the two, on the host behind the daemon's."""
         words = ["--nnodes", "2", "--rdzv-endpoint", ENDPOINT, "--rdzv-id", "job", "--secret-file", self.secret]
-        script = script.replace("{go}", str(self.go))
-        return [self.shells[i + 1].start(*words, "--node-rank", str(i), *more, *sh(script)) for i in range(2)]
+        return self.shells[rank + 1].start(*words, "--node-rank", str(rank), *more, *sh(script))
 
     def file(self):
         """The journal of the only job."""
