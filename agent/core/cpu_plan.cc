@@ -386,7 +386,7 @@ bool WantsPlan(const CpuBinding& binding, uint32_t workers) {
 uint32_t CpusToWaitWith(const CpuPlan& plan, uint32_t usable) {
   uint64_t out = usable;
   for (const WorkerShare& share : plan.workers) {
-    if (share.bound) {
+    if (share.sharers > share.cpus.Count()) {
       out = std::min(out, uint64_t{share.cpus.Count()} * plan.workers.size() / share.sharers);
     }
   }
