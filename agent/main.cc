@@ -69,6 +69,8 @@ absl::StatusOr<NodeFacts> Facts(const AgentBootstrap& bootstrap) {
   const char* ssh = std::getenv("SSH_CONNECTION");
   query.ssh_connection = ssh == nullptr ? "" : ssh;
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  query.cpu_list = bootstrap.plan.binding.cpu_list;
+  query.slurm = std::getenv("SLURM_JOB_ID") != nullptr;
   ASSIGN_OR_RETURN(NodeFacts facts, ReadNodeFacts(query));
   if (!bootstrap.join.address.empty()) {
     facts.address = bootstrap.join.address;  // --standalone: the loopback address of this node
@@ -131,6 +133,7 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap, NodeFact
   AgentLoop::Options options;
   options.facts = std::move(facts);
   ASSIGN_OR_RETURN(const uint32_t workers, WorkersOnNode(bootstrap.plan, options.facts));
+  RETURN_IF_ERROR(CheckPlacement(bootstrap.plan, options.facts, workers));
   RETURN_IF_ERROR(MakeLogFolder(bootstrap.plan.output.log_dir));
   if (bootstrap.join.node_rank <= 0) {
     options.store_port = bootstrap.terms.master_port;
@@ -274,6 +277,7 @@ int RunOnChannel(Channel channel) {
       LogWarning(notice);
     }
   }
+  WarnOfCpus(options->facts, options->programs.front().environment, workers);
   // Before gRPC and the relay have threads.
   NodeLimits limits = LimitsOnNode(options->plan.limits, *worker_files, options->facts.hostname);
   if (!limits.warning.empty()) {

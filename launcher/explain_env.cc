@@ -41,9 +41,15 @@ bool KnownBeforeStart(const ExplainInput& input, const std::string& name) {
 Explanation Explain(const ExplainInput& input) {
   Explanation out;
   out.place = PlaceOf(input.assignment, input.local);
-  const WorkerEnvInput worker{
-      input.plan,  input.assignment,           input.facts, input.store_is_agent, "",
-      input.local, input.program.torch_version};
+  const WorkerEnvInput worker{input.plan,
+                              input.assignment,
+                              input.facts,
+                              input.store_is_agent,
+                              "",
+                              input.local,
+                              input.program.torch_version,
+                              input.share,
+                              input.topology};
   for (EnvVar& variable : WorkerVariables(worker, input.base)) {
     std::optional<std::string> value;
     if (KnownBeforeStart(input, variable.name)) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "agent/core/cpu_plan.h"
 #include "agent/core/env_filter.h"
 #include "agent/core/facts.h"
 #include "proto/base/ids.h"
@@ -23,6 +24,8 @@ struct ExplainInput {
   const EnvBase& base;
   bool store_is_agent = false;
   LocalRank local;
+  const WorkerShare* share = nullptr;  // as in WorkerEnvInput
+  const Topology* topology = nullptr;
 };
 
 std::string ExplainEnvText(const ExplainInput& input);

@@ -42,6 +42,15 @@ enum class OptionId : uint8_t {
   kMapBy,
   kRankBy,
   kNoOversubscribe,
+  // where on its node each worker runs
+  kBindTo,
+  kCoresPerWorker,
+  kCpuList,
+  kMemoryBinding,
+  kGpusPerWorker,
+  kGpuMode,
+  kNumaBinding,
+  kReportBindings,
   // how nodes find each other
   kStandalone,
   kRdzvEndpoint,
@@ -80,7 +89,6 @@ enum class OptionId : uint8_t {
   kConfigLines,
   kStdin,
   kVirtualLocalRank,
-  kNumaBinding,
   kRole,
   kDialect,
   kStore,
@@ -140,8 +148,7 @@ enum class OptionId : uint8_t {
   kInsecure,
   // of other launchers, without effect here
   kMpiSetting,
-  kBindTo,
-  kReportBindings,
+  kHwthreadCpus,
   kDisplay,
   kDisplayFlag,
   kLauncher,

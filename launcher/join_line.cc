@@ -22,7 +22,7 @@ bool StaysHere(const OptionRow& row) {
     case OptionId::kNodeRank:
     case OptionId::kSetEnvPair:  // said with -x
     case OptionId::kEnvList:
-    case OptionId::kMapBy:  // said with -ppn
+    case OptionId::kMapBy:  // what it says of nodes is said with -ppn
     case OptionId::kMpiSetting:
     case OptionId::kLauncher:
     case OptionId::kRankBy:
@@ -86,7 +86,10 @@ void AddOptions(const JobSpec& spec, std::vector<std::string>& words) {
   for (const OptionRow& row : OptionTable()) {
     // The options of a job file are given one by one; single nodes only it can name.
     const bool said_one_by_one = row.id == OptionId::kConfig && spec.node_overrides.empty();
-    if (!spec.Has(row.id) || StaysHere(row) || said_one_by_one) {
+    const CpuBinding& binding = spec.plan.binding;
+    const bool within_node = row.id == OptionId::kMapBy &&
+                             (binding.map_by != MapBy::kAuto || binding.cores_per_worker > 0);
+    if (!spec.Has(row.id) || (StaysHere(row) && !within_node) || said_one_by_one) {
       continue;
     }
     for (const std::string& value : ValuesThere(spec, row.id)) {

@@ -16,6 +16,7 @@
 #include "agent/core/programs.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
+#include "agent/io/worker_placement.h"
 #include "launcher/explain_env.h"
 #include "launcher/job_file_writer.h"
 #include "launcher/job_run.h"
@@ -46,6 +47,8 @@ absl::StatusOr<NodeFacts> FactsHere(const JobSpec& spec) {
   query.route_to = spec.rendezvous.host;
   query.route_is_hint = spec.pod.has_value();
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  query.cpu_list = spec.plan.binding.cpu_list;
+  query.slurm = spec.slurm.has_value();
   return ReadNodeFacts(query);
 }
 
@@ -58,6 +61,8 @@ absl::StatusOr<uint32_t> WorkersLikeHere(const JobSpec& spec, size_t index) {
   }
   NodeQuery query;  // no address: a plan can be shown where the names do not resolve
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  query.cpu_list = spec.plan.binding.cpu_list;
+  query.slurm = spec.slurm.has_value();
   ASSIGN_OR_RETURN(const NodeFacts facts, ReadNodeFacts(query));
   return WorkersOnNode(work, facts);
 }
@@ -222,10 +227,21 @@ int ShowEnvironment(const JobSpec& spec) {
   while (assignment->RankOf(local).value != rank) {
     ++local.value;
   }
-  const ExplainInput input = {
-      program.plan,  *assignment,         *facts,
-      program.facts, program.environment, StoreIsAgent(spec.plan.store, programs.front().facts),
-      local};
+  WorkerPlacement placement(work, *facts);
+  if (const absl::Status placed =
+          placement.PlaceAll(assignment->workers, assignment->one_host && assignment->nodes > 1);
+      !placed.ok()) {
+    return Refuse(placed);
+  }
+  const ExplainInput input = {program.plan,
+                              *assignment,
+                              *facts,
+                              program.facts,
+                              program.environment,
+                              StoreIsAgent(spec.plan.store, programs.front().facts),
+                              local,
+                              placement.ShareOf(local),
+                              placement.topology()};
   return Print(spec.json ? ExplainEnvJson(input) : ExplainEnvText(input));
 }
 

@@ -10,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "launcher/binding_options.h"
 #include "launcher/option_setters.h"
 #include "launcher/option_values.h"
+#include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -64,7 +66,16 @@ absl::Status AddForwardList(const OptionValue& v, JobSpec& s) {
 absl::Status SetMapBy(const OptionValue& v, JobSpec& s) {
   std::vector<std::string> parts = absl::StrSplit(absl::AsciiStrToLower(v.text), ':');
   size_t used = 1;
-  if (parts[0] == "ppr") {
+  CpuBinding& binding = s.plan.binding;
+  // "device=gpu" is how Open MPI 5 says it.
+  if (parts[0] == "device=gpu") {
+    parts[0] = "gpu";
+  }
+  if (parts[0] == "ppr" && parts.size() >= 3 && MapByObject(parts[2], binding)) {
+    ASSIGN_OR_RETURN(binding.workers_per_object,
+                     ParseNumber({v.name, parts[1]}, 1, kWorkersPerNodeMax));
+    used = 3;
+  } else if (parts[0] == "ppr") {
     if (parts.size() < 3 || parts[2] != "node") {
       return NoSuchOrder(v);
     }
@@ -72,16 +83,14 @@ absl::Status SetMapBy(const OptionValue& v, JobSpec& s) {
     s.given.insert_or_assign(OptionId::kPpn,
                              Given{false, std::string(OptionName(OptionId::kPpn)), parts[1], ""});
     used = 3;
-  } else if (!parts[0].empty() && !FillsInOrder(parts[0])) {
+  } else if (!parts[0].empty() && !MapByObject(parts[0], binding) && !FillsInOrder(parts[0])) {
     return NoSuchOrder(v);
   }
   for (size_t i = used; i < parts.size(); ++i) {
+    ASSIGN_OR_RETURN(const bool taken, TakeMapModifier(v, parts[i], binding));
     if (parts[i] == "oversubscribe") {
       s.oversubscribe = true;
-    } else if (absl::StartsWith(parts[i], "pe=")) {
-      s.notes.push_back(
-          absl::StrCat(v.name, " ", v.text, ": workers are not bound to CPUs, each may use all"));
-    } else if (parts[i] != "nooversubscribe") {
+    } else if (!taken && parts[i] != "nooversubscribe") {
       return NoSuchOrder(v);
     }
   }

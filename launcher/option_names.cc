@@ -30,7 +30,7 @@ constexpr Habit kHabits[] = {
     {"--nodes", "the number of nodes is --nnodes"},
     {"--export", "say -x NAME or -x NAME=VALUE, once for each"},
     {"--output", "say --tag-output, --timestamps, --log-dir DIR or --output-filename DIR"},
-    {"--cpu-bind", "workers are not bound to CPUs: leave it out"},
+    {"--cpu-bind", "--bind-to none, core, numa ... says where workers run"},
     {"-rankmap", "say --rankfile FILE, with a line 'rank 0=HOST' for each rank"},
     {"-order-nodes", "give the hosts in the order you want: --hosts a,b"},
     {"--nolocal", "name this machine with --exclude"},

@@ -2,6 +2,7 @@
 // and, for a new kind of value, option_setters.cc, the only place to touch for a new option. What
 // two options say together is checked in resolve.cc.
 #include "absl/strings/str_cat.h"
+#include "launcher/binding_options.h"
 #include "launcher/mpi_options.h"
 #include "launcher/option_setters.h"
 #include "launcher/option_values.h"
@@ -83,6 +84,7 @@ constexpr auto kNoEffect = nullptr;
 absl::Status Shows(const OptionValue&, JobSpec&) { return absl::OkStatus(); }
 
 constexpr char kCount[] = "How many workers, and where";
+constexpr char kPlaces[] = "Where on its node each worker runs";
 constexpr char kMeet[] = "How the nodes find each other";
 constexpr char kProgram[] = "The program and its surroundings";
 constexpr char kEnd[] = "When something ends";
@@ -93,7 +95,6 @@ constexpr char kElsewhere[] = "Of mpirun and mpiexec";
 constexpr char kHelp[] = "Help";
 
 // Why options of other launchers have no effect.
-constexpr char kNotBound[] = "workers are not bound to CPUs or memory";
 constexpr char kSeePlan[] = "--plan shows nodes and ranks, and starts nothing";
 constexpr char kOwnAgents[] = "it concerns how mpirun or mpiexec itself works";
 
@@ -123,12 +124,33 @@ constexpr OptionRow kTable[] = {
      "where each rank runs: a line 'rank 0=HOST slot=...' for each, +n0 = first host of the list",
      SetText<&JobSpec::rankfile>},
     {OptionId::kMapBy, kRequired, false, "--map-by -map-by", "HOW", "", kCount,
-     "slot, core, socket, numa ...: ranks fill the hosts in order; ppr:N:node: N on each",
+     "core, l3cache, numa, package, gpu or ppr:N:OBJECT in each node; ppr:N:node: N on each node",
      SetMapBy},
     {OptionId::kRankBy, kRequired, false, "--rank-by -rank-by", "HOW", "", kCount,
      "slot, core, socket, numa ...: ranks fill the hosts in order", CheckRankBy},
     {OptionId::kNoOversubscribe, kNone, false, "--nooversubscribe -nooversubscribe", "", "", kCount,
      "more workers than slots are refused unless --oversubscribe is given", kNoEffect},
+
+    {OptionId::kBindTo, kRequired, true, "--bind-to -bind-to -binding", "HOW", "", kPlaces,
+     "auto (default): a share of the cores each; none, hwthread, core, l3cache, numa, package",
+     SetBindTo},
+    {OptionId::kCoresPerWorker, kRequired, false, "--pe --cpus-per-rank --cpus-per-proc", "N", "",
+     kPlaces, "so many cores for each worker, and no more", SetCoresPerWorker},
+    {OptionId::kCpuList, kRequired, false, "--cpu-list --cpu-set", "LIST", "", kPlaces,
+     "workers use these CPUs of each node only: 0-3,8", SetCpuList},
+    {OptionId::kMemoryBinding, kRequired, false, "--membind -membind", "HOW", "", kPlaces,
+     "none (default), local, bind or interleave: memory of the NUMA nodes of a worker's CPUs",
+     SetMemoryBinding},
+    {OptionId::kGpusPerWorker, kRequired, false, "--gpus-per-proc -gpus-per-proc", "N", "", kPlaces,
+     "so many GPUs are each worker's, and it runs near them (default 1, where there are enough)",
+     SetGpusPerWorker},
+    {OptionId::kGpuMode, kRequired, false, "--gpu-mode", "all|one|uuid", "", kPlaces,
+     "GPUs that a worker sees: all (default), its own, or its own by UUID", SetGpuMode},
+    {OptionId::kNumaBinding, kRequired, false, "--numa-binding", "HOW", "PET_NUMA_BINDING", kPlaces,
+     "as torchrun has it: node, socket, exclusive or core-complex, near each worker's GPU",
+     SetNumaBinding},
+    {OptionId::kReportBindings, kNone, false, "--report-bindings -report-bindings", "", "", kPlaces,
+     "show who runs where on each node, and what the kernel says of it", SetReportBindings},
 
     {OptionId::kStandalone, kNone, true, "--standalone", "", "PET_STANDALONE", kMeet,
      "all nodes are this machine: try --nnodes N without a cluster",
@@ -222,8 +244,6 @@ constexpr OptionRow kTable[] = {
      "PET_VIRTUAL_LOCAL_RANK", kProgram,
      "each worker sees its own GPU only, and LOCAL_RANK is 0 for all",
      SetPlanFlag<&WorkPlan::virtual_local_rank>},
-    {OptionId::kNumaBinding, kRequired, false, "--numa-binding", "HOW", "PET_NUMA_BINDING",
-     kProgram, "workers are not bound to CPUs yet", kNoEffect},
     {OptionId::kRole, kRequired, false, "--role", "NAME", "PET_ROLE", kProgram,
      "ROLE_NAME of the workers (default 'default')", SetPlanText<&WorkPlan::role>},
     {OptionId::kDialect, kRequired, false, "--dialect", "LIST", "", kProgram,
@@ -373,12 +393,8 @@ constexpr OptionRow kTable[] = {
     {OptionId::kMpiSetting, kTwoWords, false, "--mca -mca --gmca -gmca --omca --prtemca --pmixmca",
      "KEY V", "", kElsewhere, "settings of Open MPI itself: without effect, which one line says",
      IgnoreSetting},
-    {OptionId::kBindTo, kRequired, false,
-     "--bind-to -bind-to -binding -membind --cpu-set --cpu-list", "HOW", "", kElsewhere, kNotBound,
-     kNoEffect},
-    {OptionId::kReportBindings, kNone, false,
-     "--report-bindings -report-bindings --use-hwthread-cpus", "", "", kElsewhere, kNotBound,
-     kNoEffect},
+    {OptionId::kHwthreadCpus, kNone, false, "--use-hwthread-cpus", "", "", kElsewhere,
+     "--bind-to hwthread gives each worker a hardware thread", kNoEffect},
     {OptionId::kDisplay, kRequired, false, "--display", "WHAT", "", kElsewhere, kSeePlan,
      kNoEffect},
     {OptionId::kDisplayFlag, kNone, false,

@@ -291,7 +291,7 @@ absl::Status PlaceByRankFile(JobSpec& spec, const FileReader& read_file) {
   dealer.Take(spec);
   if (std::any_of(places.begin(), places.end(), [](const RankPlace& p) { return p.slots; })) {
     spec.notes.push_back(absl::StrCat(spec.Said(OptionId::kRankfile),
-                                      ": slot= has no effect, workers are not bound to CPUs; ",
+                                      ": slot= has no effect, --bind-to and --cpu-list have; ",
                                       "the host of each rank is as the file says"));
   }
   return absl::OkStatus();

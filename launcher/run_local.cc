@@ -162,6 +162,8 @@ int RunLocal(JobSpec spec) {
   AgentLoop::Options options;
   NodeQuery query;
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  query.cpu_list = spec.plan.binding.cpu_list;
+  query.slurm = spec.slurm.has_value();
   absl::StatusOr<NodeFacts> facts = ReadNodeFacts(query);
   if (!facts.ok()) {
     LogError(facts.status().message());
@@ -172,6 +174,10 @@ int RunLocal(JobSpec spec) {
   const absl::StatusOr<uint32_t> workers = WorkersOnNode(spec.plan, options.facts);
   if (!workers.ok()) {
     LogError(workers.status().message());
+    return kExitUsage;
+  }
+  if (const absl::Status can = CheckPlacement(spec.plan, options.facts, *workers); !can.ok()) {
+    LogError(can.message());
     return kExitUsage;
   }
   if (const absl::Status made = MakeLogFolder(spec.plan.output.log_dir); !made.ok()) {
@@ -189,6 +195,7 @@ int RunLocal(JobSpec spec) {
   for (const std::string& notice : MpiNotices(options.programs, *workers)) {
     LogWarning(notice);
   }
+  WarnOfCpus(options.facts, options.programs.front().environment, *workers);
   options.plan = spec.plan;
   options.store_port = spec.master_port.value_or(0);
   options.config.tell_pids = spec.plan.tell_pids;

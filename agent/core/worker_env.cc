@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "agent/core/cpu_count.h"
 #include "agent/core/dialects.h"
@@ -84,6 +85,22 @@ void AppendOwnGpu(const EnvBase& base, const Place& place, VariableList& list) {
       "--virtual-local-rank: its own GPU only");
 }
 
+// --gpu-mode: the worker's own ones. CUDA counts them from 0 then.
+void AppendGpus(const WorkerEnvInput& input, const EnvBase& base, VariableList& list) {
+  constexpr char kName[] = "CUDA_VISIBLE_DEVICES";
+  const char* inherited = base.Find(kName);
+  const std::vector<std::string> visible =
+      absl::StrSplit(inherited == nullptr ? "" : inherited, ',', absl::SkipWhitespace());
+  std::vector<std::string> own;
+  for (const uint32_t gpu : input.share->gpus) {
+    const std::string& uuid = input.topology->gpus[gpu].uuid;
+    own.push_back(input.plan.binding.gpu_mode == GpuMode::kUuid && !uuid.empty() ? uuid
+                  : gpu < visible.size()                                         ? visible[gpu]
+                                         : absl::StrCat(gpu));
+  }
+  list.Ours(kName, absl::StrJoin(own, ","), "--gpu-mode: its own GPUs only");
+}
+
 void AppendElastic(const WorkerEnvInput& input, VariableList& list) {
   const Assignment& a = input.assignment;
   list.Ours("TORCHELASTIC_RESTART_COUNT", absl::StrCat(a.restart_count),
@@ -114,14 +131,41 @@ uint32_t CpusUsable(const NodeFacts& facts, const EnvBase& base) {
   return base.pbs_cpus == 0 ? facts.cpus_usable() : std::min(facts.cpus_usable(), base.pbs_cpus);
 }
 
+// Cores where they are a worker's own: a second thread on each adds little to what OpenMP does.
+uint32_t ThreadsOnShare(const WorkerShare& share) {
+  return share.sharers == 1 ? share.cores : ThreadsPerWorker(share.cpus.Count(), share.sharers);
+}
+
+uint32_t Threads(const WorkerEnvInput& input, uint32_t usable) {
+  const uint32_t of_node = ThreadsPerWorker(usable, input.assignment.workers);
+  if (input.share == nullptr || !input.share->bound) {
+    return of_node;
+  }
+  // A quota holds for all CPUs together.
+  const uint32_t on_share = ThreadsOnShare(*input.share);
+  return usable < input.facts.cpus_allowed ? std::min(on_share, of_node) : on_share;
+}
+
+std::string WhyThreads(const WorkerEnvInput& input, uint32_t usable, uint32_t threads) {
+  if (input.share != nullptr && input.share->bound && threads == ThreadsOnShare(*input.share)) {
+    return absl::StrCat("CPUs ", input.share->cpus.Text(), " of ", input.facts.hostname,
+                        input.share->sharers == 1
+                            ? absl::StrCat(": ", Plural(threads, "core", "cores"), " of its own")
+                            : absl::StrCat(" for ", input.share->sharers, " workers"));
+  }
+  return absl::StrCat(Plural(usable, "CPU", "CPUs"), " of ", input.facts.hostname,
+                      usable < input.facts.cpus_usable()  ? " (NCPUS)"
+                      : usable < input.facts.cpus_allowed ? " (cgroup quota)"
+                                                          : "",
+                      " for ", Plural(input.assignment.workers, "worker", "workers"));
+}
+
+// MKL, OpenBLAS and torch follow OMP_NUM_THREADS where they have no setting of their own.
+// OMP_PLACES and OMP_PROC_BIND stay unset: with either, OpenMP ties the first thread to one core,
+// and each process that it forks (a DataLoader's) with it; the worker's CPUs bound all of them.
 void AppendThreads(const WorkerEnvInput& input, uint32_t usable, uint32_t threads,
                    VariableList& list) {
-  list.UnlessUserSet("OMP_NUM_THREADS", absl::StrCat(threads),
-                     absl::StrCat(Plural(usable, "CPU", "CPUs"), " of ", input.facts.hostname,
-                                  usable < input.facts.cpus_usable()  ? " (NCPUS)"
-                                  : usable < input.facts.cpus_allowed ? " (cgroup quota)"
-                                                                      : "",
-                                  " for ", Plural(input.assignment.workers, "worker", "workers")));
+  list.UnlessUserSet("OMP_NUM_THREADS", absl::StrCat(threads), WhyThreads(input, usable, threads));
   for (const std::string& name : AsyncErrorNames(input.torch_version)) {
     list.UnlessUserSet(name, "1", "as torchrun: a failed NCCL operation ends the worker");
   }
@@ -164,6 +208,21 @@ void AppendMuster(const WorkerEnvInput& input, const Place& place, VariableList&
 
 }  // namespace
 
+std::string PinNotice(const EnvBase& base, uint32_t workers) {
+  const char* gomp = base.Find("GOMP_CPU_AFFINITY");
+  const char* kmp = base.Find("KMP_AFFINITY");
+  // Of Intel's runtime, what keeps to the CPUs that a worker has is no matter.
+  const bool by_number =
+      kmp != nullptr && (absl::StrContains(kmp, "explicit") || absl::StrContains(kmp, "proclist") ||
+                         absl::StrContains(kmp, "norespect"));
+  if (workers < 2 || (gomp == nullptr && !by_number)) {
+    return "";
+  }
+  return absl::StrCat(gomp != nullptr ? "GOMP_CPU_AFFINITY=" : "KMP_AFFINITY=",
+                      gomp != nullptr ? gomp : kmp, " ties the threads of all ", workers,
+                      " workers to the same CPUs, whatever CPUs each has: unset it");
+}
+
 const std::vector<std::string>& TuningNames() {
   static const std::vector<std::string> names = {"OMP_NUM_THREADS",
                                                  "TORCH_NCCL_ASYNC_ERROR_HANDLING",
@@ -178,12 +237,15 @@ const std::vector<std::string>& TuningNames() {
 std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& base) {
   const Place place = PlaceOf(input.assignment, input.local);
   const uint32_t usable = CpusUsable(input.facts, base);
-  const uint32_t threads = ThreadsPerWorker(usable, input.assignment.workers);
+  const uint32_t threads = Threads(input, usable);
   VariableList list(base);
   AppendTorch(input, place, list);
   AppendStore(input, list);
   if (input.plan.virtual_local_rank) {
     AppendOwnGpu(base, place, list);
+  }
+  if (input.share != nullptr && input.plan.binding.gpu_mode != GpuMode::kAll) {
+    AppendGpus(input, base, list);
   }
   AppendElastic(input, list);
   AppendThreads(input, usable, threads, list);

@@ -8,9 +8,11 @@
 //  W4 no variable promises a server that does not run (PMI_FD, PMI_PORT, PMIX_SERVER_*).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "agent/core/cpu_plan.h"
 #include "agent/core/env_filter.h"
 #include "agent/core/facts.h"
 #include "proto/base/ids.h"
@@ -27,10 +29,16 @@ struct WorkerEnvInput {
   std::string error_file;  // TORCHELASTIC_ERROR_FILE; "" = none
   LocalRank local;
   std::string torch_version;  // ProgramFacts: torch below 2.2 knows older names; "" = unknown
+  const WorkerShare* share = nullptr;  // of the node's plan; null = none was made
+  const Topology* topology = nullptr;  // that the plan is of
 };
 
 // In a fixed order.
 std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& base);
+
+// One line for the user where a variable that workers inherit ties the threads of each of them to
+// the same CPUs; "" = nothing to say.
+std::string PinNotice(const EnvBase& base, uint32_t workers);
 
 // Names that are ours to set only where the user has not (W2).
 const std::vector<std::string>& TuningNames();

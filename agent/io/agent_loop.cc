@@ -37,6 +37,8 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       held_(loop, master),
       master_(&held_),
       output_(output),
+      placement_(options_.plan, options_.facts),
+      bindings_(loop, options_.facts.hostname),
       door_(loop, std::move(shepherd.door), options_.facts.cpus_usable(),
             {options_.secret, options_.plan.job_id, {}},
             [this](NodeRank node) {
@@ -190,11 +192,18 @@ void AgentLoop::Do(const SpawnRound& effect) {
   MakeRunDir();
   pump_.BeginRound(assignment_);
   door_.BeginRound(assignment_, std::move(port));
+  const absl::Status placed =
+      placement_.PlaceAll(assignment_.workers, assignment_.one_host && assignment_.nodes > 1);
+  if (const CpuPlan* plan = placement_.plan(); plan != nullptr) {
+    door_.SetCpus(CpusToWaitWith(*plan, options_.facts.cpus_usable()));
+  }
   for (uint32_t i = 0; i < assignment_.workers; ++i) {
     if (assignment_.HasEndedWell(LocalRank{i})) {
       workers_[i].ended = true;
-    } else {
+    } else if (placed.ok()) {
       SpawnWorker(LocalRank{i});
+    } else {
+      OnSpawnFailed(i, EINVAL, std::string(placed.message()));
     }
   }
 }
@@ -250,10 +259,10 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     worker.error_file =
         absl::StrCat(run_dir_, "/error-", assignment_.round.n, "-", local.value, ".json");
   }
-  std::vector<EnvVar> variables =
-      WorkerVariables({plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
-                       program.facts.torch_version},
-                      program.environment);
+  std::vector<EnvVar> variables = WorkerVariables(
+      {plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
+       program.facts.torch_version, placement_.ShareOf(local), placement_.topology()},
+      program.environment);
   const bool on_terminal = plan.pty.has_value() && plan.pty->rank == rank;
   if (on_terminal && !plan.pty->term.empty()) {
     variables.push_back({"TERM", plan.pty->term, "--pty: that of the user's terminal"});
@@ -281,8 +290,8 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   }
   const bool reads = plan.stdin_mode == StdinMode::kAll ||
                      (plan.stdin_mode == StdinMode::kRank && plan.stdin_rank == rank);
-  shepherd_.Spawn(local.value, own, reads ? stdin_.Open() : UniqueFd(), std::move(ends->out),
-                  std::move(ends->err));
+  shepherd_.Spawn(local.value, own, placement_.BindingOf(local), reads ? stdin_.Open() : UniqueFd(),
+                  std::move(ends->out), std::move(ends->err));
 }
 
 void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own) {
@@ -300,7 +309,8 @@ void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>&
     return OnSpawnFailed(local.value, EMFILE, std::string(opened.message()));
   }
   stdin_.OpenTerminal(std::move(typed));
-  shepherd_.SpawnOnTerminal(local.value, own, std::move(terminal->workers));
+  shepherd_.SpawnOnTerminal(local.value, own, placement_.BindingOf(local),
+                            std::move(terminal->workers));
 }
 
 // Its foreground processes get SIGWINCH from the kernel.
@@ -317,8 +327,11 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   out.on_spawned = [this](uint32_t local_rank, pid_t pid) {
     workers_[local_rank].pid = pid;
     Post(WorkerSpawned{assignment_.round, LocalRank{local_rank}, pid});
-    if (state_.workers_started == assignment_.workers && options_.on_workers_started) {
-      options_.on_workers_started(assignment_);
+    if (state_.workers_started == assignment_.workers) {
+      ReportBindings();
+      if (options_.on_workers_started) {
+        options_.on_workers_started(assignment_);
+      }
     }
   };
   out.on_spawn_failed = [this](uint32_t local_rank, int error, std::string what) {
@@ -331,6 +344,19 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   out.on_lease_ended = [this] { Post(TimeElapsed{}); };
   out.on_dead = [this] { OnShepherdDead(); };
   return out;
+}
+
+void AgentLoop::ReportBindings() {
+  if (!options_.plan.binding.report || placement_.plan() == nullptr) {
+    return;
+  }
+  std::vector<uint32_t> ranks;
+  std::vector<pid_t> pids;
+  for (uint32_t i = 0; i < assignment_.workers; ++i) {
+    ranks.push_back(assignment_.RankOf(LocalRank{i}).value);
+    pids.push_back(workers_[i].pid);
+  }
+  bindings_.Begin(placement_, std::move(ranks), pids);
 }
 
 void AgentLoop::OnSpawnFailed(uint32_t local_rank, int error, std::string what) {
@@ -422,6 +448,7 @@ void AgentLoop::OnCleared(const std::string& survivors) {
                             ": stuck in the kernel, or not ours to kill"));
   }
   clearing_ = false;
+  bindings_.End();
   stdin_.CloseAll();
   terminal_.Reset();
   door_.EndRound();

@@ -14,6 +14,7 @@
 
 #include "agent/core/agent_machine.h"
 #include "agent/core/worker_env.h"
+#include "agent/io/bindings_watch.h"
 #include "agent/io/held_link.h"
 #include "agent/io/links.h"
 #include "agent/io/node_facts.h"
@@ -22,6 +23,7 @@
 #include "agent/io/shepherd_client.h"
 #include "agent/io/store_port.h"
 #include "agent/io/worker_door.h"
+#include "agent/io/worker_placement.h"
 #include "agent/io/worker_stdin.h"
 #include "proto/base/work_plan.h"
 
@@ -102,6 +104,7 @@ class AgentLoop {
   ShepherdClient::Callbacks ShepherdCallbacks();
   void Freeze(absl::Duration length);
   void SpawnWorker(LocalRank local);
+  void ReportBindings();
   void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own);
   void SetWindow(uint16_t rows, uint16_t columns);
   void OnSpawnFailed(uint32_t local_rank, int error, std::string what);
@@ -118,6 +121,8 @@ class AgentLoop {
   HeldLink held_;  // in front of the link to the master
   MasterLink* const master_;
   OutputLink* const output_;
+  WorkerPlacement placement_;
+  BindingsWatch bindings_;
   WorkerDoor door_;
   ShepherdClient shepherd_;
   WorkerStdin stdin_;

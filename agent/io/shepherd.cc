@@ -195,7 +195,8 @@ class Shepherd {
     request_.stderr_fd = frame.fds[fds - 1].get();
     request_.envp = environment_;
     const std::vector<char*> own = UnpackStrings(frame.payload);
-    request_.envp.insert(request_.envp.end(), own.begin(), own.end());
+    request_.binding = UnpackBinding(own);
+    request_.envp.insert(request_.envp.end(), own.begin() + kBindingWords, own.end());
     request_.envp.push_back(nullptr);
     const SpawnResult result = Spawn(request_);
     if (result.error != 0) {
@@ -203,6 +204,7 @@ class Shepherd {
       const char* object = step == "chdir"  ? request_.wdir
                            : step == "exec" ? request_.argv[0]
                            : step == "hold" ? "a process for the debugger"
+                           : step == "bind" ? "a process to its CPUs or memory"
                                             : "a process";
       return Tell(ShepherdNews::kSpawnFailed, frame.index, result.error, 0,
                   absl::StrCat(step, " ", object, ": ", std::strerror(result.error)));

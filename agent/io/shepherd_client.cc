@@ -117,19 +117,20 @@ void ShepherdClient::SetProgram(const WorkerProgram& program) {
 }
 
 void ShepherdClient::Spawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
-                           UniqueFd stdin_fd, UniqueFd stdout_fd, UniqueFd stderr_fd) {
+                           const SpawnBinding& binding, UniqueFd stdin_fd, UniqueFd stdout_fd,
+                           UniqueFd stderr_fd) {
   ShepherdFrame frame;
   if (stdin_fd.valid()) {
     frame.fds.push_back(std::move(stdin_fd));
   }
   frame.fds.push_back(std::move(stdout_fd));
   frame.fds.push_back(std::move(stderr_fd));
-  SendSpawn(local_rank, own_environment, std::move(frame));
+  SendSpawn(local_rank, own_environment, binding, std::move(frame));
 }
 
 void ShepherdClient::SpawnOnTerminal(uint32_t local_rank,
                                      const std::vector<std::string>& own_environment,
-                                     UniqueFd terminal) {
+                                     const SpawnBinding& binding, UniqueFd terminal) {
   ShepherdFrame frame;
   frame.value = 1;
   for (int i = 0; i < 2; ++i) {
@@ -141,14 +142,14 @@ void ShepherdClient::SpawnOnTerminal(uint32_t local_rank,
     frame.fds.push_back(std::move(copy));
   }
   frame.fds.push_back(std::move(terminal));
-  SendSpawn(local_rank, own_environment, std::move(frame));
+  SendSpawn(local_rank, own_environment, binding, std::move(frame));
 }
 
 void ShepherdClient::SendSpawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
-                               ShepherdFrame frame) {
+                               const SpawnBinding& binding, ShepherdFrame frame) {
   frame.type = static_cast<uint32_t>(ShepherdOrder::kSpawn);
   frame.index = static_cast<int32_t>(local_rank);
-  frame.payload = PackStrings(own_environment);
+  frame.payload = PackStrings(PackBinding(binding)) + PackStrings(own_environment);
   if (frame.payload.size() > kShepherdFrameBytesMax / 2) {
     return callbacks_.on_spawn_failed(
         local_rank, E2BIG,

@@ -46,10 +46,11 @@ class ShepherdClient {
   // `stdin_fd` may be invalid: /dev/null. The descriptors are the worker's ends and are closed here
   // once sent.
   void Spawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
-             UniqueFd stdin_fd, UniqueFd stdout_fd, UniqueFd stderr_fd);
+             const SpawnBinding& binding, UniqueFd stdin_fd, UniqueFd stdout_fd,
+             UniqueFd stderr_fd);
   // The same on a terminal of its own: the worker's end of it.
   void SpawnOnTerminal(uint32_t local_rank, const std::vector<std::string>& own_environment,
-                       UniqueFd terminal);
+                       const SpawnBinding& binding, UniqueFd terminal);
   void Signal(int signo);  // to every worker, and what it has started
   void KillWorker(uint32_t local_rank);
   // Ends what this worker, which has ended, left behind, before a later Spawn.
@@ -65,7 +66,7 @@ class ShepherdClient {
 
  private:
   void SendSpawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
-                 ShepherdFrame frame);
+                 const SpawnBinding& binding, ShepherdFrame frame);
   void Send(ShepherdFrame frame);
   void Flush();
   void Watch();

@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -114,6 +115,21 @@ std::string PackStrings(const std::vector<std::string>& strings) {
     out.append(s);
     out.push_back('\0');
   }
+  return out;
+}
+
+std::vector<std::string> PackBinding(const SpawnBinding& binding) {
+  return {binding.cpus.Text(), std::to_string(static_cast<int>(binding.memory)),
+          binding.memory_nodes.Text(), binding.must ? "must" : ""};
+}
+
+SpawnBinding UnpackBinding(const std::vector<char*>& strings) {
+  CHECK(strings.size() >= kBindingWords);
+  SpawnBinding out;
+  out.cpus = ParseCpuList(strings[0]).value_or(CpuSet());
+  out.memory = static_cast<MemoryBinding>(std::atoi(strings[1]));
+  out.memory_nodes = ParseCpuList(strings[2]).value_or(CpuSet());
+  out.must = *strings[3] != '\0';
   return out;
 }
 

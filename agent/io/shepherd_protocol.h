@@ -9,19 +9,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "agent/io/spawn.h"
 #include "proto/base/unique_fd.h"
 
 namespace muster {
 
 // I/O process -> shepherd
 enum class ShepherdOrder : uint32_t {
-  kPrograms,  // payload none; fd = memfd with a PackedStrings: wdir, count of argv, argv...,
-              // environment...; value = 1: its workers are held at their exec, until a kSignal
-              // other than SIGSTOP, SIGUSR1 and SIGUSR2
-  kSpawn,   // index; payload = PackedStrings of the worker's own environment; fds = stdin (absent:
-            // /dev/null), out, err; value = 1: stdin is a terminal, and its controlling one
-  kSignal,  // value = signal, to the process group of every living worker
-  kKill,    // index: SIGKILL to that worker alone
+  kPrograms,     // payload none; fd = memfd with a PackedStrings: wdir, count of argv, argv...,
+                 // environment...; value = 1: its workers are held at their exec, until a kSignal
+                 // other than SIGSTOP, SIGUSR1 and SIGUSR2
+  kSpawn,        // index; payload = PackedStrings: where it runs (PackBinding), the worker's own
+                 // environment; fds = stdin (absent: /dev/null), out, err; value = 1: stdin is a
+                 // terminal, and its controlling one
+  kSignal,       // value = signal, to the process group of every living worker
+  kKill,         // index: SIGKILL to that worker alone
   kClearWorker,  // index, of a worker that has ended: SIGKILL what it left behind
   kClear,     // SIGKILL everything below the shepherd until nothing is left; answered by kCleared
   kSetLease,  // value = CLOCK_BOOTTIME nanoseconds at which everything is killed; 0 = no lease
@@ -61,6 +63,10 @@ absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket);
 // Strings one after the other, each ended by a NUL (arguments and environment entries cannot hold
 // one).
 std::string PackStrings(const std::vector<std::string>& strings);
+// The first words of a kSpawn, always so many.
+inline constexpr size_t kBindingWords = 4;
+std::vector<std::string> PackBinding(const SpawnBinding& binding);
+SpawnBinding UnpackBinding(const std::vector<char*>& strings);
 // Pointers into `packed`, which must outlive them.
 std::vector<char*> UnpackStrings(std::string& packed);
 

@@ -1,9 +1,12 @@
 #include "agent/io/spawn.h"
 
 #include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +72,29 @@ void ExecFirst(const SpawnRequest& request, char** argv_with_slot) {
 // moves out of the way before dup2 takes the numbers. A failure shows in dup2.
 int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
 
+// System calls only, on what the caller has prepared. False with errno.
+bool Bind(const SpawnBinding& binding) {
+  const std::vector<uint64_t>& cpus = binding.cpus.words();
+  if (!cpus.empty() && sched_setaffinity(0, cpus.size() * sizeof(uint64_t),
+                                         reinterpret_cast<const cpu_set_t*>(cpus.data())) != 0) {
+    return false;
+  }
+  const std::vector<uint64_t>& nodes = binding.memory_nodes.words();
+  // The kernel counts one bit more than it reads.
+  const size_t bits = nodes.size() * 64 + 1;
+  switch (binding.memory) {
+    case MemoryBinding::kNone:
+      return true;
+    case MemoryBinding::kLocal:
+      return syscall(SYS_set_mempolicy, MPOL_LOCAL, nullptr, 0) == 0;
+    case MemoryBinding::kBind:
+      return nodes.empty() || syscall(SYS_set_mempolicy, MPOL_BIND, nodes.data(), bits) == 0;
+    case MemoryBinding::kInterleave:
+      return nodes.empty() || syscall(SYS_set_mempolicy, MPOL_INTERLEAVE, nodes.data(), bits) == 0;
+  }
+  return true;
+}
+
 // The death signal reaches this process alone, and none that it forks: to its group the kernel
 // sends one when the pipe has no writer any more. It is the open file that has an owner, so each
 // worker opens its own. A failure leaves the death signal.
@@ -109,6 +135,9 @@ void DieAsGroup(const char* life) {
   }
   for (const ProcessLimit& limit : request.limits) {
     setrlimit(limit.resource, &limit.value);
+  }
+  if (!Bind(request.binding) && request.binding.must) {
+    Fail(out, "bind");
   }
   if (request.wdir != nullptr && *request.wdir != '\0' && chdir(request.wdir) != 0) {
     Fail(out, "chdir");

@@ -7,13 +7,23 @@
 
 #include <vector>
 
+#include "agent/core/cpu_count.h"
 #include "agent/io/worker_limits.h"
+#include "proto/base/cpu_binding.h"
 #include "proto/base/worker_link.h"
 
 namespace muster {
 
 // In the worker, which does nothing with it.
 inline constexpr int kWorkerLifeFd = kWorkerDoorFd + 1;
+
+// Where a worker runs from its first instruction on, and all that it starts.
+struct SpawnBinding {
+  CpuSet cpus;  // empty = as the caller
+  MemoryBinding memory = MemoryBinding::kNone;
+  CpuSet memory_nodes;  // of kBind and kInterleave
+  bool must = false;    // it does not start where this cannot be had
+};
 
 struct SpawnRequest {
   const char* wdir = nullptr;     // nullptr or "" = stay
@@ -28,6 +38,7 @@ struct SpawnRequest {
   // process group. It becomes kWorkerLifeFd. nullptr = none.
   const char* life = nullptr;
   std::vector<ProcessLimit> limits;
+  SpawnBinding binding;
   // Stands still before its first instruction, stopped by SIGSTOP, and can be attached to: as
   // debuggers of parallel programs know it from srun.
   bool held = false;
@@ -37,7 +48,7 @@ struct SpawnRequest {
 struct SpawnResult {
   pid_t pid = -1;         // -1: failed
   int error = 0;          // errno
-  const char* step = "";  // what failed: "fork", "dup2", "chdir", "hold", "exec"
+  const char* step = "";  // what failed: "fork", "dup2", "bind", "chdir", "hold", "exec"
 };
 
 // Gives this process, and so its workers, default signal dispositions. What its caller ignored

@@ -40,6 +40,8 @@ class WorkerDoor {
   WorkerDoor(uv_loop_t* loop, UniqueFd door, uint32_t cpus, PeerOptions peers = {},
              std::function<void(NodeRank)> ask = {}, size_t groups_max = kGroupsOpenMax);
 
+  // What workers that come from now on are told of their node.
+  void SetCpus(uint32_t cpus) { cpus_ = cpus; }
   // Workers of this round are let in from now on, those of an earlier one no more. `listening`: as
   // PeerDoor::BeginRound.
   void BeginRound(const Assignment& assignment, UniqueFd listening = UniqueFd());
@@ -126,7 +128,7 @@ class WorkerDoor {
   uv_loop_t* const loop_;  // of the agent; outlives this
   const UniqueFd door_;
   std::optional<UvPoll> poll_;
-  const uint32_t cpus_;
+  uint32_t cpus_;
   uint64_t round_ = 0;
   NodeRank node_;
   RankMap map_;

@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"variables_in_mpiexecs_words", "--nnodes 2 -genv A 1 -genvlist HOME,B -genvnone",
              "--nnodes 2 -x A=1 -x HOME -x B --env-none"},
         Case{"of_mpirun", "--nnodes 2 --mca a b --map-by ppr:3:node --bind-to core",
-             "--nnodes 2 -ppn 3"},
+             "--nnodes 2 -ppn 3 --bind-to core"},
         Case{"in_front", "--nnodes 2 --wrap 0:time --prologue a --wrap 1:nice --prologue b",
              "--nnodes 2 --wrap 0:time --wrap 1:nice --prologue 'a\nb'"},
         Case{"rest", "--nnodes 2 --rdzv-id j --max-restarts 3 --secret-file /s --timeout 5m",

@@ -52,8 +52,7 @@ TEST(Placement, InOrderOrANumberOnEachNode) {
   const JobSpec each = Ok({"--map-by", "ppr:4:node", "p"});
   EXPECT_EQ(*each.per_node, 4u);
   EXPECT_EQ(each.Said(OptionId::kPpn), "-ppn 4");
-  EXPECT_THAT(Ok({"--map-by", "numa:PE=4", "p"}).notes, ElementsAre(HasSubstr("not bound")));
-  for (const char* how : {"node", "ppr:2:socket", "ppr:2", "seq", "slot:NOLOCAL", "dist"}) {
+  for (const char* how : {"node", "ppr:2:board", "ppr:2", "seq", "slot:NOLOCAL", "dist"}) {
     EXPECT_THAT(Error({"--map-by", how, "p"}), HasSubstr("--hosts a:2,b:2")) << how;
   }
   EXPECT_THAT(Error({"--map-by", "ppr:x:node", "p"}), HasSubstr("--map-by: want 1..4096, got 'x'"));
@@ -70,10 +69,7 @@ TEST(OutputFiles, HydrasPatternsAndOpenMpisFolder) {
   EXPECT_THAT(Error({"-outfile", "all", "p"}), HasSubstr("say > FILE"));
 }
 
-TEST(Placement, NothingIsBoundAndThatIsSaid) {
-  EXPECT_THAT(Ok({"--bind-to", "core", "--report-bindings", "p"}).notes,
-              ElementsAre(HasSubstr("--bind-to has no effect: workers are not bound"),
-                          HasSubstr("--report-bindings has no effect")));
+TEST(Placement, OfMpirunsOwnDisplayIsThePlan) {
   EXPECT_THAT(Ok({"--display-map", "p"}).notes, ElementsAre(HasSubstr("--plan shows")));
 }
 

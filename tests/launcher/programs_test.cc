@@ -69,8 +69,8 @@ TEST(Programs, M3WhatHoldsForTheJobStandsBeforeTheFirst) {
   EXPECT_THAT(Refusal(Words("-n 1 a : -n 1 --help b")), HasSubstr("before the first program"));
   EXPECT_THAT(Refusal(Words("-n 1 a : -n 1 --nprco 2 b")),
               HasSubstr("program 2: unknown option '--nprco'"));
-  EXPECT_THAT(SpecOf("--mca x 1 -n 1 a : --mca y 2 -n 1 --bind-to core b").notes,
-              ElementsAre(HasSubstr("--bind-to has no effect"), HasSubstr("x, y (")));
+  EXPECT_THAT(SpecOf("--mca x 1 -n 1 a : --mca y 2 -n 1 --use-hwthread-cpus b").notes,
+              ElementsAre(HasSubstr("--use-hwthread-cpus has no effect"), HasSubstr("x, y (")));
 }
 
 TEST(Programs, M1AColonSeparatesWhereverItStands) {

@@ -1,11 +1,13 @@
 #include "agent/core/worker_env.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/agent/core/machines.h"
 
 namespace muster {
 namespace {
@@ -21,6 +23,8 @@ struct Scene {
   std::vector<std::string> inherited = {"HOME=/h", "PATH=/bin"};
   bool agent_store = true;
   std::string torch_version = "2.3.0";
+  std::optional<WorkerShare> share;
+  Topology topology;
 
   Scene() {
     plan.job_id = "job7";
@@ -44,8 +48,16 @@ struct Scene {
   }
   EnvBase Base() const { return FilterEnvironment(inherited, plan); }
   std::vector<EnvVar> Variables(uint32_t local = 3) const {
-    return WorkerVariables(
-        {plan, assignment, facts, agent_store, "/tmp/e/3.json", {local}, torch_version}, Base());
+    return WorkerVariables({plan,
+                            assignment,
+                            facts,
+                            agent_store,
+                            "/tmp/e/3.json",
+                            {local},
+                            torch_version,
+                            share.has_value() ? &*share : nullptr,
+                            &topology},
+                           Base());
   }
   std::map<std::string, std::string> Values(uint32_t local = 3) const {
     std::map<std::string, std::string> out;
@@ -156,6 +168,55 @@ TEST(WorkerEnvTest, ThreadsFollowTheCpusThatMayBeUsed) {
       EXPECT_EQ(v.why, "1 CPU of node1 (cgroup quota) for 2 workers");
     }
   }
+}
+
+TEST(WorkerEnvTest, ThreadsAreTheCoresOfAShare) {
+  Scene scene;
+  scene.share = WorkerShare{CpusFrom(8, 16), /*bound=*/true, /*cores=*/8, 1, {0}, {}, {}};
+  const auto said = [&] {
+    for (const EnvVar& v : scene.Variables(0)) {
+      if (v.name == "OMP_NUM_THREADS") {
+        return v.value + ": " + v.why;
+      }
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said(), "8: CPUs 8-23 of node1: 8 cores of its own");
+  scene.share->sharers = 5;
+  EXPECT_EQ(said(), "3: CPUs 8-23 of node1 for 5 workers");
+  scene.share->sharers = 40;
+  EXPECT_EQ(said(), "1: CPUs 8-23 of node1 for 40 workers");
+  scene.share->sharers = 1;
+  scene.facts.cpu_quota = 32;  // for 16 workers
+  EXPECT_EQ(said(), "2: 32 CPUs of node1 (cgroup quota) for 16 workers");
+  scene.facts.cpu_quota = 0;
+  scene.share->bound = false;
+  EXPECT_EQ(said(), "4: 64 CPUs of node1 for 16 workers");
+}
+
+TEST(WorkerEnvTest, ItsOwnGpusOnlyWhereThatIsAskedFor) {
+  Scene scene;
+  scene.topology.gpus = {{"a", "GPU-1", {}}, {"b", "GPU-2", {}}, {"c", "", {}}};
+  scene.share = WorkerShare{CpusFrom(0, 4), true, 4, 1, {}, {1, 2}, {}};
+  EXPECT_EQ(scene.Values().count("CUDA_VISIBLE_DEVICES"), 0u);
+  scene.plan.binding.gpu_mode = GpuMode::kOne;
+  EXPECT_EQ(scene.Values()["CUDA_VISIBLE_DEVICES"], "1,2");
+  scene.inherited.push_back("CUDA_VISIBLE_DEVICES=4,5,6");
+  EXPECT_EQ(scene.Values()["CUDA_VISIBLE_DEVICES"], "5,6");
+  scene.plan.binding.gpu_mode = GpuMode::kUuid;
+  EXPECT_EQ(scene.Values()["CUDA_VISIBLE_DEVICES"], "GPU-2,6") << "one is not known";
+}
+
+TEST(WorkerEnvTest, ThreadsThatAreTiedToTheSameCpusAreNoticed) {
+  const auto notice = [](const char* variable, uint32_t workers) {
+    return PinNotice(FilterEnvironment({variable}, {}), workers);
+  };
+  EXPECT_THAT(notice("GOMP_CPU_AFFINITY=0-3", 2),
+              HasSubstr("GOMP_CPU_AFFINITY=0-3 ties the threads of all 2 workers"));
+  EXPECT_THAT(notice("KMP_AFFINITY=explicit,proclist=[0-3]", 2), HasSubstr("KMP_AFFINITY=expl"));
+  EXPECT_EQ(notice("KMP_AFFINITY=granularity=fine,compact,1,0", 2), "");
+  EXPECT_EQ(notice("GOMP_CPU_AFFINITY=0-3", 1), "");
+  EXPECT_EQ(notice("HOME=/h", 2), "");
 }
 
 TEST(WorkerEnvTest, PbssThreadsAreDividedAmongTheWorkersAndTheUsersStay) {

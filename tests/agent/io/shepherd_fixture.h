@@ -60,8 +60,10 @@ class ShepherdTest : public LoopTest {
   }
 
   // A worker of /bin/sh; its stdout and stderr are `output`'s writer.
-  void SpawnOn(uint32_t rank, const TestPipe& output, const std::vector<std::string>& own = {}) {
-    client_->Spawn(rank, own, UniqueFd(), UniqueFd(fcntl(output.writer.get(), F_DUPFD_CLOEXEC, 3)),
+  void SpawnOn(uint32_t rank, const TestPipe& output, const std::vector<std::string>& own = {},
+               const SpawnBinding& binding = {}) {
+    client_->Spawn(rank, own, binding, UniqueFd(),
+                   UniqueFd(fcntl(output.writer.get(), F_DUPFD_CLOEXEC, 3)),
                    UniqueFd(fcntl(output.writer.get(), F_DUPFD_CLOEXEC, 3)));
   }
   // Runs one worker to its end; what it wrote.

@@ -1,0 +1,97 @@
+#include "agent/io/bindings_watch.h"
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "agent/io/small_file.h"
+#include "proto/base/log.h"
+
+namespace muster {
+namespace {
+
+// After 1 s, 5 s, 25 s and 125 s: by then torch, MKL and OpenBLAS have their threads, if the
+// program has begun to compute.
+constexpr absl::Duration kFirstLook = absl::Seconds(1);
+constexpr absl::Duration kLastLook = absl::Seconds(125);
+constexpr int kLaterBy = 5;
+constexpr size_t kStatusBytesMax = 64u << 10;
+
+std::optional<CpuSet> CpusOfStatus(const std::string& text) {
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::ConsumePrefix(&line, "Cpus_allowed_list:")) {
+      return ParseCpuList(line);
+    }
+  }
+  return std::nullopt;
+}
+
+void LogLines(const std::string& text) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    LogInfo(line);
+  }
+}
+
+}  // namespace
+
+std::vector<ThreadCpus> ReadThreads(pid_t pid, const std::string& root) {
+  std::vector<ThreadCpus> out;
+  std::error_code error;
+  const std::string folder = absl::StrCat(root, "/proc/", pid, "/task");
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    ThreadCpus thread;
+    std::optional<CpuSet> cpus =
+        CpusOfStatus(ReadHead((it->path() / "status").string(), kStatusBytesMax));
+    if (absl::SimpleAtoi(it->path().filename().string(), &thread.tid) && cpus.has_value()) {
+      thread.cpus = *std::move(cpus);
+      out.push_back(std::move(thread));
+    }
+  }
+  return out;
+}
+
+BindingsWatch::BindingsWatch(uv_loop_t* loop, std::string host)
+    : host_(std::move(host)), timer_(loop, [this] { LookAgain(); }) {}
+
+void BindingsWatch::Begin(const WorkerPlacement& placement, std::vector<uint32_t> ranks,
+                          const std::vector<pid_t>& pids) {
+  const CpuPlan& plan = *placement.plan();
+  LogLines(PlacesText({host_, *placement.topology(), placement.allowed(), ranks, plan}));
+  workers_.clear();
+  for (size_t local = 0; local < pids.size(); ++local) {
+    workers_.push_back({ranks[local], pids[local], plan.workers[local].cpus});
+    const std::vector<ThreadCpus> threads = ReadThreads(pids[local]);
+    if (!threads.empty()) {
+      LogInfo(absl::StrCat(
+          host_, ": ", ThreadsText(ranks[local], pids[local], workers_.back().planned, threads)));
+    }
+  }
+  wait_ = kFirstLook;
+  timer_.StartAfter(wait_);
+}
+
+void BindingsWatch::LookAgain() {
+  for (Watched& worker : workers_) {
+    if (worker.told) {
+      continue;
+    }
+    const std::vector<ThreadCpus> threads = ReadThreads(worker.pid);
+    if (Drifted(worker.planned, threads)) {
+      worker.told = true;
+      LogWarning(
+          absl::StrCat(host_, ": ", ThreadsText(worker.rank, worker.pid, worker.planned, threads)));
+    }
+  }
+  if (wait_ < kLastLook) {
+    wait_ *= kLaterBy;
+    timer_.StartAfter(wait_);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,82 @@
+#include "agent/io/worker_placement.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "agent/core/worker_env.h"
+#include "agent/io/node_facts.h"
+#include "agent/io/topology_reader.h"
+#include "proto/base/log.h"
+
+namespace muster {
+namespace {
+
+// What `auto` gives, may fail: the worker runs as well without it.
+bool IsAsked(const CpuBinding& binding) {
+  return !AsTheyCome(binding) || binding.memory != MemoryBinding::kNone ||
+         !binding.cpu_list.empty();
+}
+
+}  // namespace
+
+void WarnOfCpus(const NodeFacts& facts, const EnvBase& environment, uint32_t workers) {
+  if (!facts.cpus_notice.empty()) {
+    LogWarning(absl::StrCat(facts.hostname, ": ", facts.cpus_notice));
+  }
+  if (const std::string notice = PinNotice(environment, workers); !notice.empty()) {
+    LogWarning(absl::StrCat(facts.hostname, ": ", notice));
+  }
+}
+
+absl::Status CheckPlacement(const WorkPlan& plan, const NodeFacts& facts, uint32_t workers) {
+  return IsAsked(plan.binding) || plan.binding.gpus_per_worker > 0 ||
+                 plan.binding.gpu_mode != GpuMode::kAll
+             ? WorkerPlacement(plan, facts).PlaceAll(workers, /*shared=*/false)
+             : absl::OkStatus();
+}
+
+WorkerPlacement::WorkerPlacement(const WorkPlan& plan, const NodeFacts& facts)
+    : binding_(plan.binding),
+      inherited_(AffinityMask()),
+      allowed_(facts.cpus.empty() ? inherited_ : facts.cpus) {}
+
+absl::Status WorkerPlacement::PlaceAll(uint32_t workers, bool shared) {
+  plan_.reset();
+  CpuBinding binding = binding_;
+  if (shared && AsTheyCome(binding)) {
+    binding.bind_to = BindTo::kNone;
+  }
+  // One that runs as it comes still keeps to the CPUs that are its node's workers'.
+  if (allowed_ == inherited_ && !WantsPlan(binding, workers)) {
+    return absl::OkStatus();
+  }
+  if (!topology_.has_value()) {
+    topology_ = ReadTopology(allowed_, std::getenv("CUDA_VISIBLE_DEVICES"));
+  }
+  absl::StatusOr<CpuPlan> plan = PlanCpus(*topology_, allowed_, workers, binding);
+  if (!plan.ok()) {
+    return plan.status();
+  }
+  plan_ = *std::move(plan);
+  return absl::OkStatus();
+}
+
+SpawnBinding WorkerPlacement::BindingOf(LocalRank local) const {
+  SpawnBinding out;
+  const WorkerShare* share = ShareOf(local);
+  if (share == nullptr) {
+    return out;
+  }
+  out.must = IsAsked(binding_);
+  if (!(share->cpus == inherited_)) {
+    out.cpus = share->cpus;
+  }
+  out.memory = binding_.memory;
+  for (const uint32_t node : share->memory) {
+    out.memory_nodes.Add(node);
+  }
+  return out;
+}
+
+}  // namespace muster

@@ -1,0 +1,49 @@
+// Places the workers of a node: reads what it is made of when that is first needed, and keeps it.
+// Loop thread only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "agent/core/cpu_plan.h"
+#include "agent/core/env_filter.h"
+#include "agent/core/facts.h"
+#include "agent/io/spawn.h"
+#include "proto/base/messages.h"
+#include "proto/base/work_plan.h"
+
+namespace muster {
+
+// Says what is odd about the CPUs that workers may use, or about their use of them.
+void WarnOfCpus(const NodeFacts& facts, const EnvBase& environment, uint32_t workers);
+
+// What was asked for can be had, as far as that can be seen before the start.
+absl::Status CheckPlacement(const WorkPlan& plan, const NodeFacts& facts, uint32_t workers);
+
+class WorkerPlacement {
+ public:
+  WorkerPlacement(const WorkPlan& plan, const NodeFacts& facts);
+
+  // For so many workers. `shared`: other nodes of the job are this machine, too, and only what the
+  // user asked for holds. An error says which option cannot be had here.
+  absl::Status PlaceAll(uint32_t workers, bool shared);
+
+  // Of the last PlaceAll; null where none was needed.
+  const CpuPlan* plan() const { return plan_.has_value() ? &*plan_ : nullptr; }
+  const CpuSet& allowed() const { return allowed_; }
+  const Topology* topology() const { return topology_.has_value() ? &*topology_ : nullptr; }
+  const WorkerShare* ShareOf(LocalRank local) const {
+    return plan_.has_value() ? &plan_->workers[local.value] : nullptr;
+  }
+  SpawnBinding BindingOf(LocalRank local) const;
+
+ private:
+  const CpuBinding binding_;
+  const CpuSet inherited_;  // what a worker has that nobody binds
+  const CpuSet allowed_;
+  std::optional<Topology> topology_;
+  std::optional<CpuPlan> plan_;
+};
+
+}  // namespace muster

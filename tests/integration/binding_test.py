@@ -1,0 +1,123 @@
+"""Where workers run: the CPUs that the kernel says each has, read back by the workers themselves."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness import LAUNCH, PYTHON, by_rank, sh
+
+ASK = sh('sed -n "s/^Cpus_allowed_list:\\t//p" /proc/self/status; echo $OMP_NUM_THREADS')
+
+
+def numbers(text):
+    """'0-2,5' as a set."""
+    ends = [part.split("-") for part in text.strip().split(",")]
+    return frozenset(cpu for one in ends for cpu in range(int(one[0]), int(one[-1]) + 1))
+
+
+MASK = frozenset(os.sched_getaffinity(0))
+SYS = Path("/sys/devices/system")
+CORES = {numbers((SYS / f"cpu/cpu{cpu}/topology/thread_siblings_list").read_text()) & MASK for cpu in MASK}
+NODES = {numbers(list_.read_text()) & MASK for list_ in SYS.glob("node/node*/cpulist") if list_.read_text().strip()} or {MASK}
+
+
+def bound(result):
+    """What each rank may run on, and its OMP_NUM_THREADS."""
+    assert result.code == 0, result
+    rows = by_rank(result.out)
+    return [(numbers(rows[rank][0].decode()), int(rows[rank][1])) for rank in sorted(rows)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 32])
+def test_a_share_for_each_or_a_numa_node_for_several(node0, workers):
+    rows = bound(node0.run("-n", str(workers), "--log-prefix", "[{rank}@{host}] ", *ASK))
+    assert len(rows) == workers
+    sets = [cpus for cpus, _ in rows]
+    if workers == 1:
+        assert sets == [MASK]
+    elif workers <= len(CORES):
+        assert sum(map(len, sets)) == len(frozenset().union(*sets)), "two on one core"
+        assert all(any(cpus <= node for node in NODES) for cpus in sets) or workers < len(NODES)
+        assert [threads for _, threads in rows] == [len({core for core in CORES if core & cpus}) for cpus in sets]
+    else:
+        assert set(sets) == NODES and all(threads >= 1 for _, threads in rows)
+
+
+def test_what_is_asked_for(node0):
+    first, last = min(MASK), max(MASK)
+    assert [cpus for cpus, _ in bound(node0.run("-n", "2", "--bind-to", "none", *ASK))] == [MASK, MASK]
+    rows = bound(node0.run("-n", "2", "--cpu-list", str(last), *ASK))
+    assert rows == [(frozenset([last]), 1)] * 2
+    rows = bound(node0.run("-n", "2", "--bind-to", "hwthread:overload-allowed", "--cpu-list", str(first), *ASK))
+    assert [cpus for cpus, _ in rows] == [frozenset([first])] * 2
+    rows = bound(node0.run("-n", "1", "--bind-to", "core", "--log-prefix", "[{rank}@{host}] ", *ASK))
+    assert rows[0][0] in CORES and rows[0][1] == 1
+
+
+@pytest.mark.parametrize("where", [[], ["--hosts", "node0"], ["--hosts", "node1"]], ids=["here", "hosts", "elsewhere"])
+def test_too_many_for_the_cores_is_said_before_anything_runs(shells, where):
+    count = len(CORES) + 1
+    result = shells[0].run(*where, "-n", str(count), "--oversubscribe", "--bind-to", "core", "echo", "ran")
+    assert result.code != 0 and result.out == b"", result
+    assert f"--bind-to core: {count} workers want 1 core each" in result.errors and "overload-allowed" in result.errors, result
+
+
+def test_a_list_without_one_of_our_cpus(node0):
+    result = node0.run("-n", "1", "--cpu-list", "60000", "true")
+    assert result.code == 2 and "--cpu-list 60000: the workers of this node may use CPUs" in result.errors, result
+
+
+def test_on_each_host(shells):
+    """Agents elsewhere bind theirs; nodes that are one machine share it, and auto leaves it to the kernel."""
+    core = ["--bind-to", "hwthread", *ASK]
+    for where in (["--hosts", "node0,node1"], ["--standalone", "--nnodes", "2"]):
+        rows = bound(shells[0].run(*where, "--nproc-per-node", "2", *core)) if len(MASK) > 1 else []
+        assert all(len(cpus) == 1 for cpus, _ in rows) and len({cpus for cpus, _ in rows}) == min(2, len(MASK)), rows
+    rows = bound(shells[0].run("--standalone", "--nnodes", "2", "--nproc-per-node", "2", *ASK))
+    assert [cpus for cpus, _ in rows] == [MASK] * 4
+
+
+def test_one_cpu_by_accident_is_noticed(node0):
+    if len(MASK) == 1:
+        pytest.skip("this machine has one CPU")
+    result = node0.run("-c", f"exec taskset -c {max(MASK)} \"$0\" \"$@\"", LAUNCH, "-n", "2", *ASK, program="bash")
+    assert [cpus for cpus, _ in bound(result)] == [frozenset([max(MASK)])] * 2
+    assert f"workers may use CPU {max(MASK)} alone" in result.errors, result
+
+
+CPUSET = Path("/sys/fs/cgroup/cpuset")
+
+
+@pytest.fixture
+def cpuset():
+    """A cgroup (v1) with the last CPU alone."""
+    if not (CPUSET / "cpuset.cpus").exists() or not os.access(CPUSET, os.W_OK):
+        pytest.skip("no cpuset hierarchy here in which a cgroup can be made")
+    folder = CPUSET / f"muster-{os.getpid()}"
+    folder.mkdir()
+    (folder / "cpuset.cpus").write_text(str(max(MASK)))
+    (folder / "cpuset.mems").write_text("0")
+    yield folder
+    folder.rmdir()
+
+
+def test_in_a_cpuset(node0, cpuset):
+    into = f'echo $$ > {cpuset}/cgroup.procs; exec "$0" "$@"'
+    rows = bound(node0.run("-c", into, LAUNCH, "-n", "3", *ASK, program="bash"))
+    assert rows == [(frozenset([max(MASK)]), 1)] * 3
+
+
+def test_the_report_has_a_picture_and_the_kernels_word(shells):
+    """Each node's workers, and a thread that has moved itself is named."""
+    moves = "import os, time; os.sched_setaffinity(0, {%d}); time.sleep(60 if os.environ['RANK'] == '0' else 0)" % min(MASK)
+    job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "1", "--bind-to", "none", "--report-bindings", PYTHON, "-c", moves)
+    if len(MASK) > 1:
+        job.expect("a library has moved them: thread", stream="err")
+    job.signal(signal.SIGTERM)
+    said = job.finish().errors
+    for rank in (0, 1):
+        assert f"bindings on node{rank}: 1 worker, " in said and f"rank {rank}: CPUs " in said, said
+        assert re.search(rf"node{rank}: rank {rank} \(pid \d+\): 1 thread on CPUs [0-9,-]+, as planned", said) or "not on CPUs" in said, said
