@@ -21,6 +21,7 @@
 #include "launcher/job_file_writer.h"
 #include "launcher/job_run.h"
 #include "launcher/node_overrides.h"
+#include "launcher/planned_places.h"
 #include "launcher/schedule/pbs.h"
 #include "launcher/schedule/slurm.h"
 #include "launcher/schedule/ssh_starter.h"
@@ -180,9 +181,12 @@ int ShowPlan(const JobSpec& spec, const std::string& agent_path) {
     const absl::StatusOr<std::string> file = WriteJobFile(spec);
     return file.ok() ? Print(*file) : Refuse(file.status());
   }
-  const absl::StatusOr<LaunchPlan> plan = PlanFromHere(spec, agent_path);
+  absl::StatusOr<LaunchPlan> plan = PlanFromHere(spec, agent_path);
   if (!plan.ok()) {
     return Refuse(plan.status());
+  }
+  if (const absl::Status placed = AddPlaces(spec, *plan); !placed.ok()) {
+    return Refuse(placed);
   }
   return Print(spec.json ? PlanJson(*plan) : PlanText(*plan));
 }

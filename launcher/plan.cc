@@ -296,6 +296,9 @@ std::string PlanText(const LaunchPlan& plan) {
                     Start(node)});
   }
   absl::StrAppend(&out, Table(rows));
+  for (const PlannedPlaces& node : plan.places) {
+    absl::StrAppend(&out, node.text);
+  }
   for (const std::string& one : plan.only) {
     absl::StrAppend(&out, "only     ", one, "\n");
   }
@@ -352,6 +355,20 @@ std::string PlanJson(const LaunchPlan& plan) {
   out["env_set"] = plan.env_set;
   out["environment"] = Names(plan.environment);
   out["nodes"] = std::move(nodes);
+  out["bindings"] = nlohmann::ordered_json::array();
+  for (const PlannedPlaces& node : plan.places) {
+    nlohmann::ordered_json workers = nlohmann::ordered_json::array();
+    for (const PlannedPlaces::Worker& worker : node.workers) {
+      workers.push_back({{"rank", worker.rank},
+                         {"bound", worker.bound},
+                         {"cpus", worker.cpus},
+                         {"cores", worker.cores},
+                         {"sharers", worker.sharers},
+                         {"memory", worker.memory},
+                         {"gpus", worker.gpus}});
+    }
+    out["bindings"].push_back(std::move(workers));
+  }
   out["only"] = plan.only;
   out["notes"] = plan.notes;
   return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -32,6 +32,21 @@ struct PlanProgram {
   std::vector<std::string> env_set;
 };
 
+// Where the workers of a node run.
+struct PlannedPlaces {
+  struct Worker {
+    uint32_t rank = 0;
+    bool bound = false;
+    std::string cpus;
+    uint32_t cores = 0;
+    uint32_t sharers = 1;
+    std::vector<uint32_t> memory;  // NUMA nodes
+    std::vector<uint32_t> gpus;
+  };
+  std::string text;  // a picture of the node, and a line for each worker
+  std::vector<Worker> workers;
+};
+
 struct LaunchPlan {
   std::string job_id;  // "" = made at the start
   std::string way;     // StartWayName
@@ -52,6 +67,7 @@ struct LaunchPlan {
   std::vector<std::string> env_set;      // "K=V" of -x
   std::vector<std::string> environment;  // "K=V" sent along from here; only the names are shown
   std::vector<std::string> only;         // what single nodes have: "node1: A=1, in /data"
+  std::vector<PlannedPlaces> places;     // one of each kind of node, where that is known
   std::vector<std::string> notes;
 };
 

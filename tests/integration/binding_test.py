@@ -1,5 +1,6 @@
 """Where workers run: the CPUs that the kernel says each has, read back by the workers themselves."""
 
+import json
 import os
 import re
 import signal
@@ -17,6 +18,16 @@ def numbers(text):
     ends = [part.split("-") for part in text.strip().split(",")]
     return frozenset(cpu for one in ends for cpu in range(int(one[0]), int(one[-1]) + 1))
 
+
+# Two packages of a core each, their NUMA nodes numbered 0 and 3.
+PACKAGE = """<object type="Package" os_index="{p}" cpuset="{set}" complete_cpuset="{set}" nodeset="{nodes}" complete_nodeset="{nodes}" gp_index="{p}1">
+<object type="NUMANode" os_index="{numa}" cpuset="{set}" complete_cpuset="{set}" nodeset="{nodes}" complete_nodeset="{nodes}" gp_index="{p}2" local_memory="1073741824"/>
+<object type="Core" os_index="0" cpuset="{set}" complete_cpuset="{set}" nodeset="{nodes}" complete_nodeset="{nodes}" gp_index="{p}3">
+<object type="PU" os_index="{p}" cpuset="{set}" complete_cpuset="{set}" nodeset="{nodes}" complete_nodeset="{nodes}" gp_index="{p}4"/></object></object>"""
+XML = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0"><object type="Machine" os_index="0" cpuset="0x3" complete_cpuset="0x3" allowed_cpuset="0x3" nodeset="0x9" complete_nodeset="0x9" allowed_nodeset="0x9" gp_index="1">
+""" + PACKAGE.format(p=0, numa=0, set="0x1", nodes="0x1") + PACKAGE.format(p=1, numa=3, set="0x2", nodes="0x8") + "</object></topology>"
 
 MASK = frozenset(os.sched_getaffinity(0))
 SYS = Path("/sys/devices/system")
@@ -121,3 +132,22 @@ def test_the_report_has_a_picture_and_the_kernels_word(shells):
     for rank in (0, 1):
         assert f"bindings on node{rank}: 1 worker, " in said and f"rank {rank}: CPUs " in said, said
         assert re.search(rf"node{rank}: rank {rank} \(pid \d+\): 1 thread on CPUs [0-9,-]+, as planned", said) or "not on CPUs" in said, said
+
+
+def test_the_plan_of_a_machine_elsewhere(node0, scratch):
+    """As hwloc describes it; nothing of this machine counts."""
+    def plan(*words, **variables):
+        return node0.run("--plan", *words, "prog", env=variables)
+
+    said = plan("-n", "16", HWLOC_SYNTHETIC="pack:2 numa:4 core:8 pu:2")
+    assert said.code == 0 and "  package 1  NUMA node 7  [14 14 14 14 15 15 15 15]\n" in said.text, said
+    assert "  rank 15: CPUs 120-127, 4 cores, memory of NUMA node 7\n" in said.text, said
+    bindings = json.loads(plan("-n", "2", "--json", "--bind-to", "core", HWLOC_SYNTHETIC="numa:2 core:2 pu:1").text)["bindings"]
+    assert [worker["cpus"] for worker in bindings[0]] == ["0", "1"]
+    xml = scratch / "node.xml"
+    xml.write_text(XML)
+    said = plan("-n", "2", HWLOC_XMLFILE=str(xml))
+    assert "  package 0  NUMA node 0  [0]\n  package 1  NUMA node 3  [1]\n" in said.text, said
+    for name, value in (("HWLOC_SYNTHETIC", "pack:x"), ("HWLOC_XMLFILE", "/nonexistent.xml")):
+        said = plan("-n", "2", **{name: value})
+        assert said.code == 2 and f"{name}={value}: want " in said.errors, said

@@ -1,0 +1,83 @@
+#include "launcher/planned_places.h"
+
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "agent/core/bindings_report.h"
+#include "agent/io/node_facts.h"
+#include "agent/io/topology_reader.h"
+#include "launcher/described_topology.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+namespace {
+
+absl::StatusOr<DescribedTopology> ThisMachine(const JobSpec& spec) {
+  DescribedTopology out;
+  NodeQuery query;
+  query.cpu_list = spec.plan.binding.cpu_list;
+  query.slurm = spec.slurm.has_value();
+  ASSIGN_OR_RETURN(NodeFacts facts, ReadNodeFacts(query));
+  out.allowed = std::move(facts.cpus);
+  out.topology = ReadTopology(out.allowed, std::getenv("CUDA_VISIBLE_DEVICES"));
+  return out;
+}
+
+std::vector<uint32_t> RanksOf(const PlanNode& node) {
+  std::vector<uint32_t> out = node.ranks;
+  for (uint32_t i = 0; out.size() < node.workers; ++i) {
+    out.push_back(node.rank_first + i);
+  }
+  return out;
+}
+
+PlannedPlaces Placed(const NodePlaces& node) {
+  PlannedPlaces out;
+  out.text = PlacesText(node);
+  for (size_t local = 0; local < node.plan.workers.size(); ++local) {
+    const WorkerShare& share = node.plan.workers[local];
+    out.workers.push_back({node.ranks[local], share.bound, share.cpus.Text(), share.cores,
+                           share.sharers, share.memory, share.gpus});
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::Status AddPlaces(const JobSpec& spec, LaunchPlan& plan) {
+  ASSIGN_OR_RETURN(std::optional<DescribedTopology> described, ReadDescribedTopology());
+  const bool all = described.has_value();
+  if (all && !spec.plan.binding.cpu_list.empty()) {
+    described->allowed.Intersect(*ParseCpuList(spec.plan.binding.cpu_list));
+  }
+  CpuBinding binding = spec.plan.binding;
+  if (spec.way == StartWay::kStandalone && AsTheyCome(binding)) {
+    binding.bind_to = BindTo::kNone;  // its nodes share this machine
+  }
+  std::set<uint32_t> told;
+  for (const PlanNode& node : plan.nodes) {
+    const bool here = node.starter == "embedded" || node.starter == "local";
+    if (node.workers == 0 || !(all || here) || !WantsPlan(binding, node.workers) ||
+        !told.insert(node.workers).second) {
+      continue;
+    }
+    if (!described.has_value()) {
+      ASSIGN_OR_RETURN(described, ThisMachine(spec));
+    }
+    ASSIGN_OR_RETURN(const CpuPlan places,
+                     PlanCpus(described->topology, described->allowed, node.workers, binding));
+    const std::string host = all                 ? described->source
+                             : node.name.empty() ? "this machine"
+                                                 : node.name;
+    plan.places.push_back(
+        Placed({host, described->topology, described->allowed, RanksOf(node), places}));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster
