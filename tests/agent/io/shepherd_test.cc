@@ -12,8 +12,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -28,7 +26,6 @@
 #include "agent/io/spawn.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
-#include "proto/base/worker_link.h"
 #include "tests/agent/io/shepherd_fixture.h"
 
 namespace muster {
