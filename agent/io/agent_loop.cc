@@ -1,6 +1,5 @@
 #include "agent/io/agent_loop.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,11 +13,8 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "agent/core/programs.h"
-#include "agent/core/worker_argv.h"
 #include "agent/io/exit_facts.h"
 #include "agent/io/freeze.h"
-#include "agent/io/pseudo_terminal.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
@@ -249,79 +245,6 @@ void AgentLoop::MakeRunDir() {
   // Without one workers have no error file; their exit codes still tell.
 }
 
-void AgentLoop::SpawnWorker(LocalRank local) {
-  const uint32_t rank = assignment_.RankOf(local).value;
-  const PreparedProgram& program = options_.programs[ProgramOf(options_.plan, rank)];
-  const WorkPlan& plan = program.plan;
-  Worker& worker = workers_[local.value];
-  worker.started = BootNow();
-  if (!run_dir_.empty()) {
-    worker.error_file =
-        absl::StrCat(run_dir_, "/error-", assignment_.round.n, "-", local.value, ".json");
-  }
-  std::vector<EnvVar> variables = WorkerVariables(
-      {plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
-       program.facts.torch_version, placement_.ShareOf(local), placement_.topology()},
-      program.environment);
-  const bool on_terminal = plan.pty.has_value() && plan.pty->rank == rank;
-  if (on_terminal && !plan.pty->term.empty()) {
-    variables.push_back({"TERM", plan.pty->term, "--pty: that of the user's terminal"});
-  }
-  // With wrappers, or several programs, the words differ between workers; TERM with a terminal.
-  if (!program_sent_ || !plan.wraps.empty() || plan.pty.has_value() ||
-      options_.programs.size() > 1) {
-    program_sent_ = true;
-    const WorkerNames names = {rank, local.value, assignment_.node_rank.value,
-                               options_.facts.hostname, assignment_.world_size};
-    shepherd_.SetProgram({plan.wdir, WorkerArgv(plan, names),
-                          EntriesWithout(program.environment, variables), plan.hold});
-  }
-  std::vector<std::string> own;
-  own.reserve(variables.size());
-  for (const EnvVar& variable : variables) {
-    own.push_back(absl::StrCat(variable.name, "=", variable.value));
-  }
-  if (on_terminal) {
-    return SpawnOnTerminal(local, own);
-  }
-  absl::StatusOr<OutputPump::WorkerEnds> ends = pump_.Open(local.value);
-  if (!ends.ok()) {
-    return OnSpawnFailed(local.value, EMFILE, std::string(ends.status().message()));
-  }
-  const bool reads = plan.stdin_mode == StdinMode::kAll ||
-                     (plan.stdin_mode == StdinMode::kRank && plan.stdin_rank == rank);
-  shepherd_.Spawn(local.value, own, placement_.BindingOf(local), reads ? stdin_.Open() : UniqueFd(),
-                  std::move(ends->out), std::move(ends->err));
-}
-
-void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own) {
-  absl::StatusOr<PseudoTerminal> terminal = OpenPseudoTerminal(window_.rows, window_.columns);
-  if (!terminal.ok()) {
-    return OnSpawnFailed(local.value, ENXIO, std::string(terminal.status().message()));
-  }
-  terminal_ = std::move(terminal->ours);
-  UniqueFd seen(fcntl(terminal_.get(), F_DUPFD_CLOEXEC, 3));
-  UniqueFd typed(fcntl(terminal_.get(), F_DUPFD_CLOEXEC, 3));
-  if (!seen.valid() || !typed.valid()) {
-    return OnSpawnFailed(local.value, EMFILE, "no descriptors left for its terminal");
-  }
-  if (const absl::Status opened = pump_.OpenTerminal(local.value, std::move(seen)); !opened.ok()) {
-    return OnSpawnFailed(local.value, EMFILE, std::string(opened.message()));
-  }
-  stdin_.OpenTerminal(std::move(typed));
-  shepherd_.SpawnOnTerminal(local.value, own, placement_.BindingOf(local),
-                            std::move(terminal->workers));
-}
-
-// Its foreground processes get SIGWINCH from the kernel.
-void AgentLoop::SetWindow(uint16_t rows, uint16_t columns) {
-  window_.rows = rows;
-  window_.columns = columns;
-  if (terminal_.valid()) {
-    SetTerminalSize(terminal_.get(), rows, columns);
-  }
-}
-
 ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   ShepherdClient::Callbacks out;
   out.on_spawned = [this](uint32_t local_rank, pid_t pid) {
@@ -344,19 +267,6 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   out.on_lease_ended = [this] { Post(TimeElapsed{}); };
   out.on_dead = [this] { OnShepherdDead(); };
   return out;
-}
-
-void AgentLoop::ReportBindings() {
-  if (!options_.plan.binding.report || placement_.plan() == nullptr) {
-    return;
-  }
-  std::vector<uint32_t> ranks;
-  std::vector<pid_t> pids;
-  for (uint32_t i = 0; i < assignment_.workers; ++i) {
-    ranks.push_back(assignment_.RankOf(LocalRank{i}).value);
-    pids.push_back(workers_[i].pid);
-  }
-  bindings_.Begin(placement_, std::move(ranks), pids);
 }
 
 void AgentLoop::OnSpawnFailed(uint32_t local_rank, int error, std::string what) {

@@ -1,7 +1,6 @@
 #include "agent/io/shepherd.h"
 
 #include <dirent.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -20,7 +19,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "agent/io/node_facts.h"
 #include "agent/io/process_tree.h"
 #include "agent/io/shepherd_client.h"
 #include "agent/io/spawn.h"
@@ -39,50 +37,6 @@ constexpr char kEvasiveScript[] =
     "(trap '' TERM HUP INT; echo 2; sleep 1000; sleep 1000) &\n"
     "echo 3\n"
     "exec sleep 1000\n";
-
-TEST_F(ShepherdTest, AWorkerRunsOnItsCpus) {
-  const CpuSet all = AffinityMask();
-  SpawnBinding binding;
-  binding.cpus.Add(all.Members().back());
-  Start().SetProgram({"", {"/bin/sh", "-c", "grep Cpus_allowed_list /proc/self/status"}, {kPath}});
-  TestPipe bound = MakePipe();
-  TestPipe free = MakePipe();
-  SpawnOn(0, bound, {}, binding);
-  SpawnOn(1, free);
-  bound.writer.Reset();
-  free.writer.Reset();
-  EXPECT_TRUE(RunUntil([this] { return ends_.size() == 2; }));
-  EXPECT_EQ(ReadToEnd(bound.reader.get()),
-            absl::StrCat("Cpus_allowed_list:\t", binding.cpus.Text(), "\n"));
-  EXPECT_EQ(ReadToEnd(free.reader.get()), absl::StrCat("Cpus_allowed_list:\t", all.Text(), "\n"));
-}
-
-TEST_F(ShepherdTest, CpusThatAreNotThereStopOnlyAWorkerThatMustHaveThem) {
-  SpawnBinding binding;
-  binding.cpus.Add(4000);
-  Start().SetProgram({"", {"/bin/true"}, {kPath}});
-  TestPipe output = MakePipe();
-  SpawnOn(0, output, {}, binding);
-  binding.must = true;
-  SpawnOn(1, output, {}, binding);
-  EXPECT_TRUE(RunUntil([this] { return ends_.size() + failures_.size() == 2; }));
-  EXPECT_EQ(ends_[0].status, 0);
-  EXPECT_EQ(failures_[1].first, EINVAL);
-  EXPECT_EQ(failures_[1].second, "bind a process to its CPUs or memory: Invalid argument");
-}
-
-TEST_F(ShepherdTest, AWorkerHasItsMemoryPolicy) {
-  SpawnBinding binding;
-  binding.memory = MemoryBinding::kBind;
-  binding.memory_nodes.Add(0);
-  binding.must = true;
-  Start().SetProgram({"", {"/bin/sh", "-c", "head -n 1 /proc/self/numa_maps"}, {kPath}});
-  TestPipe output = MakePipe();
-  SpawnOn(0, output, {}, binding);
-  output.writer.Reset();
-  EXPECT_TRUE(RunUntil([this] { return ends_.size() + failures_.size() == 1; }));
-  EXPECT_THAT(ReadToEnd(output.reader.get()), testing::HasSubstr(" bind:0 "));
-}
 
 TEST_F(ShepherdTest, RunsAWorker) {
   const std::string out = RunOne(
