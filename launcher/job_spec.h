@@ -185,7 +185,9 @@ inline constexpr uint16_t kRendezvousPort = 29400;  // torchrun's default for c1
 struct RendezvousSpec {
   std::string host;   // of --rdzv-endpoint, or --master-addr in the static form; "" = none
   uint16_t port = 0;  // 0 = any
-  std::string file;   // path of --rdzv-endpoint file:///path; then host is ""
+  std::vector<std::string> others;  // HOST:PORT, further ones of --rdzv-endpoint: of daemons that
+                                    // share a store; no node serves then
+  std::string file;                 // path of --rdzv-endpoint file:///path; then host is ""
   bool is_static =
       false;       // torchrun's static form: rendezvous and store share master_addr:master_port
   std::string id;  // "" = launch makes one

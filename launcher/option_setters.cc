@@ -60,10 +60,14 @@ absl::Status SetNprocPerNode(const OptionValue& v, JobSpec& s) {
 }
 
 absl::Status SetRdzvEndpoint(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(v, kRendezvousPort));
-  s.rendezvous.host = std::move(endpoint.host);
-  s.rendezvous.port = endpoint.port;
-  s.rendezvous.file = std::move(endpoint.file);
+  ASSIGN_OR_RETURN(std::vector<Endpoint> endpoints, ParseEndpoints(v, kRendezvousPort));
+  s.rendezvous.host = std::move(endpoints.front().host);
+  s.rendezvous.port = endpoints.front().port;
+  s.rendezvous.file = std::move(endpoints.front().file);
+  s.rendezvous.others.clear();
+  for (size_t i = 1; i < endpoints.size(); ++i) {
+    s.rendezvous.others.push_back(HostPort(endpoints[i].host, endpoints[i].port));
+  }
   return absl::OkStatus();
 }
 

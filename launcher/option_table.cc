@@ -156,7 +156,7 @@ constexpr OptionRow kTable[] = {
      "all nodes are this machine: try --nnodes N without a cluster",
      SetPlanFlag<&WorkPlan::standalone>},
     {OptionId::kRdzvEndpoint, kRequired, true, "--rdzv-endpoint", "HOST:PORT", "PET_RDZV_ENDPOINT",
-     kMeet, "nodes meet here, or at file:///PATH; type the same on each (port 29400)",
+     kMeet, "nodes meet here, or at file:///PATH; a:1,b:2: at the master that leads (port 29400)",
      SetRdzvEndpoint},
     {OptionId::kRdzvBackend, kRequired, false, "--rdzv-backend", "NAME", "PET_RDZV_BACKEND", kMeet,
      "c10d or static, for torchrun's sake: both are served by our rendezvous", CheckRdzvBackend},

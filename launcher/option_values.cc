@@ -264,6 +264,29 @@ absl::StatusOr<Endpoint> ParseEndpoint(const OptionValue& value, uint16_t port_d
   return out;
 }
 
+absl::StatusOr<std::vector<Endpoint>> ParseEndpoints(const OptionValue& value,
+                                                     uint16_t port_default) {
+  constexpr size_t kEndpointsMax = 16;
+  if (absl::StartsWith(value.text, "file://")) {
+    ASSIGN_OR_RETURN(Endpoint file, ParseEndpoint(value, port_default));
+    return std::vector<Endpoint>{std::move(file)};
+  }
+  std::vector<Endpoint> out;
+  for (std::string& text : std::vector<std::string>(absl::StrSplit(value.text, ','))) {
+    ASSIGN_OR_RETURN(Endpoint one, ParseEndpoint({value.name, std::move(text)}, port_default));
+    out.push_back(std::move(one));
+  }
+  const bool many = out.size() > 1;
+  if (many && std::any_of(out.begin(), out.end(),
+                          [](const Endpoint& one) { return one.port == 0 || !one.file.empty(); })) {
+    return WantError(value, "a HOST:PORT for each, with a port that every node knows");
+  }
+  if (out.size() > kEndpointsMax) {
+    return WantError(value, absl::StrCat("at most ", kEndpointsMax, " addresses"));
+  }
+  return out;
+}
+
 absl::StatusOr<size_t> ParseWord(const OptionValue& value,
                                  absl::Span<const absl::string_view> words) {
   for (size_t i = 0; i < words.size(); ++i) {

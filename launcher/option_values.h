@@ -42,6 +42,9 @@ struct Endpoint {
 };
 // HOST, HOST:PORT, [::1]:PORT, ::1, file:///path.
 absl::StatusOr<Endpoint> ParseEndpoint(const OptionValue& value, uint16_t port_default);
+// One, or several separated by commas, each with a port that is not 0; file:// stands alone.
+absl::StatusOr<std::vector<Endpoint>> ParseEndpoints(const OptionValue& value,
+                                                     uint16_t port_default);
 // 0 or 1024..65535: what lies below belongs to system services (22 was somebody's sshd).
 absl::StatusOr<uint16_t> ParsePort(const OptionValue& value);
 // "20000-20100", or "20000:20100" as MPICH has it.

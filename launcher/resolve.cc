@@ -143,6 +143,7 @@ absl::Status SettleRendezvous(JobSpec& spec) {
       }
     }
     r.host.clear();
+    r.others.clear();
     r.file.clear();
     r.port = 0;
     spec.master_addr.clear();
@@ -190,6 +191,12 @@ absl::Status SettleRendezvous(JobSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat(spec.Said(OptionId::kNodeRank),
                      ": say also where node 0 is, with --master-addr or --rdzv-endpoint"));
+  }
+  if (!r.others.empty() && (spec.serve || r.is_host == true)) {
+    return Contradiction(spec, spec.serve ? OptionId::kServe : OptionId::kRdzvConf,
+                         OptionId::kRdzvEndpoint,
+                         "several addresses are those of muster-rendezvous daemons, one of which "
+                         "leads; no node serves");
   }
   if (spec.serve && r.is_host == false) {
     return Contradiction(spec, OptionId::kServe, OptionId::kRdzvConf,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/log_file.h"
 #include "agent/io/master_client.h"
@@ -86,19 +87,22 @@ class TypedJob {
     agent_key_ = options.config.join.key;
     RETURN_IF_ERROR(MaybeServe(options.facts));
     MasterClientOptions client;
-    client.target = HostPort(target_host_, target_port_);
+    client.targets = spec_.rendezvous.others;
+    client.targets.insert(client.targets.begin(), HostPort(target_host_, target_port_));
     client.secret = secret_;
     client.job_id = spec_.plan.job_id;
     client.hostname = hostname_;
     client.life = options.config.join.life;
     client.terms = TermsOf(spec_);
-    LogDebug(absl::StrCat("joins job ", client.job_id, " at ", client.target,
+    LogDebug(absl::StrCat("joins job ", client.job_id, " at ", Places(),
                           server_ == nullptr ? "" : ", served here"));
     client_ = std::make_unique<MasterClient>(loop_, std::move(client));
     options.secret = secret_;
     options.config.join.must_agree = MustAgree(spec_);
     options.show_waiting = [this](const std::string& note) { OnNote(note); };
+    options.on_no_master = [this](const std::string& told) { no_master_ = told; };
     options.on_workers_started = [this](const Assignment& round) {
+      no_master_.clear();
       TellStarted(spec_, round.world_size, round.nodes);
     };
     options.on_finish = [this](const JobOutcome& outcome) { AgentDone(outcome); };
@@ -127,12 +131,18 @@ class TypedJob {
     } else if (!outcome_.headline.empty() &&
                (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
       LogError(absl::StrCat("job ", spec_.plan.job_id, ": ", outcome_.headline));
+      if (agent_->ended_locally() && !no_master_.empty()) {
+        LogInfo(absl::StrCat("what was tried last: ", no_master_));
+      }
     }
     return display_.nobody_reads() ? kExitNobodyReads : code;
   }
 
  private:
   bool ShallServe() const {
+    if (!spec_.rendezvous.others.empty()) {
+      return false;
+    }
     const bool rank_says = spec_.rendezvous.is_static && spec_.node_rank.has_value();
     if (spec_.way == StartWay::kServe || spec_.serve || spec_.rendezvous.is_host.value_or(false)) {
       return true;
@@ -256,9 +266,20 @@ class TypedJob {
 
   void OnNote(const std::string& note) {
     noted_ = true;
+    if (note.empty()) {  // connected again
+      no_master_.clear();
+    }
     if (server_ == nullptr && !note.empty()) {
       LogInfo(note);
     }
+  }
+
+  // Where the master is looked for.
+  std::string Places() const {
+    const std::string first = HostPort(target_host_, target_port_);
+    return spec_.rendezvous.others.empty()
+               ? first
+               : absl::StrCat(first, " or ", absl::StrJoin(spec_.rendezvous.others, " or "));
   }
 
   void NoServerHint() {
@@ -268,6 +289,13 @@ class TypedJob {
     if (!port_taken_.empty()) {
       LogInfo(absl::StrCat("no master answers at ", HostPort(target_host_, target_port_),
                            ", and none can be started there: ", port_taken_));
+      return;
+    }
+    if (!spec_.rendezvous.others.empty()) {
+      LogInfo(absl::StrCat(
+          "no master that leads answers yet: ", no_master_.empty() ? Places() : no_master_,
+          "; they are asked again and again. Each is a muster-rendezvous with the "
+          "same --rdzv-store"));
       return;
     }
     if (!spec_.rendezvous.step.empty()) {
@@ -323,6 +351,7 @@ class TypedJob {
   std::unique_ptr<AgentLoop> agent_;
   std::string target_host_;
   uint16_t target_port_ = 0;
+  std::string no_master_;   // what each address has said, when none was a master's
   std::string port_taken_;  // why this node, which should, does not serve
   JobReport report_;
   JobOutcome outcome_;

@@ -67,6 +67,7 @@ void AgentLoop::Start() {
   events_.push_back(TimeElapsed{});
   MasterLink::Callbacks master;
   master.on_up = [this] { Post(LinkUp{}); };
+  master.on_try_failed = options_.on_no_master;
   master.on_down = [this](std::string why) { Post(LinkDown{std::move(why), master_->IsFinal()}); };
   master.on_message = [this](MasterMessage message) { Post(MessageReceived{std::move(message)}); };
   master_->Start(std::move(master));

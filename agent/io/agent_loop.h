@@ -41,6 +41,8 @@ class AgentLoop {
         0;  // MASTER_PORT that the user wants, if this may be the node of rank 0; 0 = any
     std::function<void(const Assignment&)> on_workers_started;  // all of this node's; once a round
     std::function<void(const std::string&)> show_waiting;
+    // Optional: what the master's addresses have said, each time none of them was the master's.
+    std::function<void(const std::string&)> on_no_master;
     std::function<void(const JobOutcome&)>
         on_finish;  // everything is ended and shown; may destroy nothing
   };

@@ -14,6 +14,7 @@
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
 #include "proto/base/limits.h"
+#include "proto/base/text.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/grpc_runtime.h"
 
@@ -100,6 +101,7 @@ MasterClient::Impl::Impl(uv_loop_t* loop, MasterClientOptions options)
     : loop_(loop),
       options_(std::move(options)),
       final_(options_.socket.valid()),
+      turns_(options_.targets),
       output_(loop, this) {}
 
 void MasterClient::Impl::Connect() {
@@ -108,7 +110,7 @@ void MasterClient::Impl::Connect() {
     Open(std::move(options_.socket));
     return;
   }
-  connector_ = std::make_unique<TcpConnector>(loop_, options_.target, options_.connect_timeout,
+  connector_ = std::make_unique<TcpConnector>(loop_, turns_.target(), options_.connect_timeout,
                                               [this](absl::StatusOr<UniqueFd> socket) {
                                                 connector_.reset();
                                                 if (socket.ok()) {
@@ -157,6 +159,7 @@ void MasterClient::Impl::OnEvent(const ClientEvent& event) {
   } else if (event.call == call_) {
     switch (event.kind) {
       case ClientEventKind::kRead:
+        HeardFrom();
         for (const v1::MasterFrame* frame = &call_->incoming();
              frame != nullptr && call_ != nullptr;
              frame = frame->has_next() ? &frame->next() : nullptr) {
@@ -241,7 +244,7 @@ void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
       Refused(absl::StrCat("this master is muster ", master_build_, ", ", options_.hostname,
                            " runs ", BuildName(), ": install the same build"));
     } else if (!ProofHolds(MasterProof(options_.secret, handshake_), frame.welcome().proof())) {
-      Refused(absl::StrCat("what answers at ", final_ ? "the channel" : options_.target,
+      Refused(absl::StrCat("what answers at ", Where(),
                            " does not know this job's secret: is it the master of this job?"));
     } else {
       proved_ = true;
@@ -257,8 +260,9 @@ void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
 void MasterClient::Impl::Up() {
   state_ = State::kUp;
   was_up_ = true;
-  failures_ = 0;
+  turns_.Answered();
   deadline_->Stop();
+  HeardFrom();
   callbacks_.on_up();
 }
 
@@ -327,44 +331,40 @@ void MasterClient::Impl::Down(const std::string& why) {
     callbacks_.on_down(why);
     return;
   }
-  // Back-off doubles up to the maximum; jitter keeps a thousand agents from coming back together.
-  const double factor = 0.5 + jitter_.Unit();
   const bool returns = admitted_.has_value() && admitted_->journal;
-  const absl::Duration wait =
-      std::min(returns ? std::min(kReturnRetryMax, options_.retry_max) : options_.retry_max,
-               options_.retry_min * (int64_t{1} << std::min(failures_, 16)));
-  ++failures_;
+  const TargetTurns::Next next = turns_.Failed(
+      why, options_.retry_min,
+      returns ? std::min(kReturnRetryMax, options_.retry_max) : options_.retry_max, jitter_.Unit());
   state_ = State::kWaiting;
-  deadline_->StartAfter(wait * factor);
+  deadline_->StartAfter(next.wait);
   output_.OnLinkDown(why, false);
   if (was_up) {
     callbacks_.on_down(why);
-  } else if (callbacks_.on_try_failed) {
-    callbacks_.on_try_failed(why);
+  } else if (callbacks_.on_try_failed && !next.told.empty()) {
+    callbacks_.on_try_failed(next.told);
   }
 }
 
 void MasterClient::Impl::Refused(const std::string& reason) {
   state_ = State::kWaiting;  // without a timer: for good
   deadline_->Stop();
-  call_->Cancel();
-  call_->Release();
-  call_ = nullptr;  // its kDone finds nobody
+  Drop();
   output_.OnLinkDown(reason, true);
   callbacks_.on_message(muster::Refused{options_.life, reason});
 }
 
-// The one timer: the handshake took too long, the wait before a retry is over, or stopping did.
+// The one timer: the handshake took too long, the wait before a retry is over, the master is
+// silent, or stopping took too long.
 void MasterClient::Impl::Late() {
   switch (state_) {
-    case State::kHandshake: {
-      call_->Cancel();
-      call_->Release();
-      call_ = nullptr;
-      Down(absl::StrCat("what listens at ", final_ ? "the channel" : options_.target,
-                        " does not answer like a muster master"));
+    case State::kHandshake:
+      Drop();
+      Down(absl::StrCat("what listens at ", Where(), " does not answer like a muster master"));
       return;
-    }
+    case State::kUp:
+      Drop();
+      Down(absl::StrCat(Where(), ": silent for ", ShortDuration(options_.silence_max)));
+      return;
     case State::kWaiting:
       Connect();
       return;
@@ -381,6 +381,21 @@ void MasterClient::Impl::Late() {
       return;
   }
 }
+
+// What comes of the present call finds nobody.
+void MasterClient::Impl::Drop() {
+  call_->Cancel();
+  call_->Release();
+  call_ = nullptr;
+}
+
+void MasterClient::Impl::HeardFrom() {
+  if (state_ == State::kUp && turns_.many()) {
+    deadline_->StartAfter(options_.silence_max);
+  }
+}
+
+std::string MasterClient::Impl::Where() const { return final_ ? "the channel" : turns_.target(); }
 
 void MasterClient::Impl::Stop(std::function<void()> done) {
   CHECK(stop_done_ == nullptr);

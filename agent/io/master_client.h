@@ -9,8 +9,9 @@
 //     at once, for the secret and the nonce came from the master through this very socket: a master
 //     that cannot prove the secret is refused all the same;
 //
-//  C2 a target is tried again for ever, with back-off and jitter, each try with its own deadline; a
-//     descriptor never;
+//  C2 targets are tried in turn and again for ever, with back-off and jitter, each try with its own
+//     deadline; a descriptor never. Of several, one that was the master and is silent for
+//     silence_max is left for the next;
 //
 //  C3 after a refusal of the handshake, by either side, nothing more is tried;
 //
@@ -23,6 +24,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "agent/io/links.h"
@@ -36,8 +38,8 @@ uint64_t NewLife();
 
 struct MasterClientOptions {
   // One of the two:
-  std::string target;  // "HOST:PORT", "[ADDR]:PORT"
-  UniqueFd socket;     // a connected stream socket: the only connection there will ever be
+  std::vector<std::string> targets;  // "HOST:PORT", "[ADDR]:PORT"; the first is tried first
+  UniqueFd socket;  // a connected stream socket: the only connection there will ever be
 
   std::string nonce;   // `socket`: of the master, for one Hello; "" = its Challenge is awaited
   std::string secret;  // "" = --insecure
@@ -48,6 +50,9 @@ struct MasterClientOptions {
   absl::Duration connect_timeout = absl::Seconds(5);  // until the handshake is through
   absl::Duration retry_min = absl::Milliseconds(100);
   absl::Duration retry_max = absl::Seconds(2);
+  // Every beat is answered at once. Much less than the lease that masters with a store give, so
+  // that the one that takes over is found while workers still run.
+  absl::Duration silence_max = absl::Seconds(5);
 };
 
 class MasterClient {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/core/target_turns.h"
 #include "agent/io/client_call.h"
 #include "agent/io/master_client.h"
 #include "agent/io/tcp_connector.h"
@@ -125,18 +126,21 @@ class MasterClient::Impl {
   void Refused(const std::string& reason);
   void Pump();
   void Late();
+  void Drop();
+  void HeardFrom();  // the master, just now
+  std::string Where() const;
   void Stop(std::function<void()> done);
   void CheckStopped();
 
   uv_loop_t* const loop_;
   MasterClientOptions options_;
   const bool final_;  // a descriptor was given
+  TargetTurns turns_;
   MasterLink::Callbacks callbacks_;
   State state_ = State::kIdle;
   bool was_up_ = false;  // on the present connection
   bool identified_ = false;
   SplitMix64 jitter_{1};
-  int failures_ = 0;
   std::unique_ptr<TcpConnector> connector_;
   std::unique_ptr<ClientCalls> calls_;
   std::shared_ptr<grpc::Channel> channel_;  // shared with its calls, by gRPC's own interface

@@ -76,7 +76,7 @@ class Agent {
  private:
   MasterClientOptions OptionsOf(const JobOfMany& job, uint32_t number) {
     MasterClientOptions options;
-    options.target = job.target;
+    options.targets = {job.target};
     options.secret = job.secret;
     options.job_id = job.id;
     options.terms.nodes_min = options.terms.nodes_max = job.agents;

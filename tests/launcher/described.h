@@ -42,7 +42,7 @@ inline std::string Described(const JobSpec& s) {
       "\ncounts ", number(s.total), " ", number(s.per_node), " ", p.workers, " ",
       static_cast<int>(p.workers_wanted), "\nhosts ", list(s.hosts_texts), " ", list(s.hostfiles),
       " ", s.oversubscribe, "\nmeet ", s.rendezvous.host, " ", s.rendezvous.port, " ",
-      s.rendezvous.file, " ", s.rendezvous.id, " ",
+      absl::StrJoin(s.rendezvous.others, ","), " ", s.rendezvous.file, " ", s.rendezvous.id, " ",
       absl::StrJoin(s.rendezvous.conf, ",", absl::PairFormatter("=")), " ", s.serve, " ",
       number(s.node_rank), " ", s.master_addr, " ", number(s.master_port), " ", s.local_addr, " ",
       p.standalone, " ", p.iface, "\nend ", s.max_restarts, " ", RestartModeName(s.restart), " ",

@@ -107,6 +107,26 @@ std::string EndpointText(absl::string_view text) {
   return e.ok() ? e->file.empty() ? absl::StrCat(e->host, " ", e->port) : e->file : "refused";
 }
 
+std::string EndpointTexts(absl::string_view text) {
+  const auto all = ParseEndpoints(V(text), 29400);
+  std::string out;
+  for (const Endpoint& e : all.ok() ? *all : std::vector<Endpoint>()) {
+    absl::StrAppend(&out, out.empty() ? "" : "|", e.file.empty() ? e.host : e.file, " ", e.port);
+  }
+  return all.ok() ? out : std::string(all.status().message());
+}
+
+TEST(Endpoints, OneOrSeveral) {
+  EXPECT_EQ(EndpointTexts("localhost:0"), "localhost 0");
+  EXPECT_EQ(EndpointTexts("a,b:2000,[::1]:2001"), "a 29400|b 2000|::1 2001");
+  EXPECT_EQ(EndpointTexts("file:///a,b"), "/a,b 29400");
+  EXPECT_THAT(EndpointTexts("a:2000,b:0"), HasSubstr("want a HOST:PORT for each"));
+  EXPECT_THAT(EndpointTexts("a:2000,file:///b"), HasSubstr("want a HOST:PORT for each"));
+  EXPECT_THAT(EndpointTexts("a:2000,"), HasSubstr("want HOST:PORT"));
+  EXPECT_THAT(EndpointTexts("a:2000,b:22"), HasSubstr("b:22"));
+  EXPECT_THAT(EndpointTexts("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a"), HasSubstr("at most 16"));
+}
+
 TEST(Endpoints, InEveryForm) {
   EXPECT_EQ(EndpointText("node0"), "node0 29400");
   EXPECT_EQ(EndpointText("node0:2000"), "node0 2000");

@@ -116,6 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"--nnodes 2 -n 8 --rdzv-endpoint a p", "typed 2-2: own=4"},
         Case{"--nnodes 2 -n 5 --node-rank 1 --master-addr a p", "typed 2-2: own=2"},
         Case{"--nnodes 2 --rdzv-endpoint file:///s/j p", "typed 2-2: own=1"},
+        Case{"--nnodes 2 --rdzv-endpoint a:2000,b:2000 p", "typed 2-2: own=1"},
         // neither
         Case{"--nnodes 2 --nproc-per-node 16 p", "serve 2-2: own=16"},
         Case{"--nnodes 2 --node-rank 0 p", "serve 2-2: own=1"}));
@@ -164,6 +165,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"-n 5000 p", "-n 5000|4096"},
         Case{"--nnodes 16384 --nproc-per-node 4096 --standalone p", "--nnodes 16384|1048576"},
         Case{"--serve --nnodes 2 --rdzv-conf is_host=0 --rdzv-endpoint a p", "--serve|is_host=0"},
+        Case{"--serve --nnodes 2 --rdzv-endpoint a,b p",
+             "--serve|--rdzv-endpoint a,b|no node serves"},
+        Case{"--nnodes 2 --rdzv-conf is_host=1 --rdzv-endpoint a,b p", "is_host=1|--rdzv-endpoint"},
         Case{"--insecure --secret-file f p", "--insecure|--secret-file f"},
         Case{"--plan --explain-env p", "--plan|--explain-env"},
         Case{"--hostfile nope p", "--hostfile nope|No such file"},
@@ -242,6 +246,8 @@ TEST(Resolve, StaticFormSharesOnePort) {
   EXPECT_EQ(given->master_port, 29501);
   EXPECT_EQ(Resolve("--nnodes 2 --master-addr node0 p")->rendezvous.port, 29500);
   EXPECT_EQ(Resolve("--nnodes 2 --master-addr node0 p")->master_port, 29500);
+  EXPECT_EQ(Resolve("--nnodes 2 --rdzv-endpoint a,b:2000,[::1] p")->rendezvous.others,
+            (std::vector<std::string>{"b:2000", "[::1]:29400"}));
   const auto endpoint = Resolve("--nnodes 2 --master-addr node0 --rdzv-endpoint node1 p");
   EXPECT_EQ(endpoint->rendezvous.host, "node1");
   EXPECT_EQ(endpoint->rendezvous.port, 29400);

@@ -75,7 +75,7 @@ class MasterClientTest : public testing::Test {
   }
   static MasterClientOptions Options(const std::string& target) {
     MasterClientOptions options;
-    options.target = target;
+    options.targets = {target};
     options.secret = "the secret";
     options.job_id = "job";
     options.hostname = "node1";
@@ -119,6 +119,31 @@ TEST_F(MasterClientTest, OurOwnProofSentBackIsRefused) {
   });
   StartAt(master.port());
   EXPECT_THAT(Refusal(), HasSubstr("does not know this job's secret"));
+}
+
+TEST_F(MasterClientTest, OfSeveralMastersASilentOneIsLeftForTheNext) {
+  const auto welcome = [](const v1::Hello& hello, v1::MasterFrame* answer) {
+    answer->mutable_welcome()->set_proof(
+        MasterProof("the secret", {std::string(kNonceBytes, 'm'), hello.nonce(), "job"}));
+  };
+  const FalseMaster first(welcome);
+  const FalseMaster second(welcome);
+  MasterClientOptions options = Options(absl::StrCat("127.0.0.1:", first.port()));
+  options.targets.push_back(absl::StrCat("127.0.0.1:", second.port()));
+  options.silence_max = absl::Milliseconds(20);
+  Start(std::move(options));
+  loop_.Until([this] { return agent_->downs.size() >= 2; }, "the silence of both");
+  EXPECT_EQ(agent_->downs[0], absl::StrCat("127.0.0.1:", first.port(), ": silent for 20 ms"));
+  EXPECT_EQ(agent_->downs[1], absl::StrCat("127.0.0.1:", second.port(), ": silent for 20 ms"));
+}
+
+TEST_F(MasterClientTest, WhereNoneOfSeveralAnswersEachIsNamed) {
+  MasterClientOptions options = Options("127.0.0.1:1");
+  options.targets.emplace_back("[::1]:1");
+  Start(std::move(options));
+  loop_.Until([this] { return !agent_->tries_failed.empty(); }, "both refuse");
+  EXPECT_THAT(agent_->tries_failed[0], HasSubstr("127.0.0.1:1: "));
+  EXPECT_THAT(agent_->tries_failed[0], HasSubstr("; [::1]:1: "));
 }
 
 TEST_F(MasterClientTest, AnEmptyProofIsRefused) {

@@ -79,7 +79,7 @@ class MasterServerTest : public testing::Test {
     auto [ours, theirs] = SocketPair();
     master_->AdoptConnection(std::move(ours), absl::StrCat("10.0.0.", index));
     MasterClientOptions options = Client(secret);
-    options.target.clear();
+    options.targets.clear();
     options.socket = std::move(theirs);
     options.nonce = nonce;
     return AddAgent(std::move(options), JoinOf(index));
@@ -92,7 +92,7 @@ class MasterServerTest : public testing::Test {
   MasterClientOptions Client(const std::string& secret = "the secret",
                              const std::string& job_id = "job") const {
     MasterClientOptions options;
-    options.target = absl::StrCat("127.0.0.1:", port_);
+    options.targets = {absl::StrCat("127.0.0.1:", port_)};
     options.secret = secret;
     options.job_id = job_id;
     options.hostname = "node1";
@@ -153,7 +153,7 @@ TEST_F(MasterServerTest, ConnectedSocketsNeedNoPort) {
     auto [ours, theirs] = SocketPair();
     master_->AdoptConnection(std::move(ours), absl::StrCat("10.0.0.", i));
     MasterClientOptions options = Client();
-    options.target.clear();
+    options.targets.clear();
     options.socket = std::move(theirs);
     agents.push_back(&AddAgent(std::move(options), JoinOf(i)));
   }
@@ -365,7 +365,7 @@ TEST_F(MasterServerTest, AnAddressWithoutIPv4) {
     return;
   }
   MasterClientOptions client = Client();
-  client.target = absl::StrCat("[::1]:", *port);
+  client.targets = {absl::StrCat("[::1]:", *port)};
   TestAgent& agent = AddAgent(std::move(client), JoinOf(0));
   loop_.Until([&] { return agent.running; }, "the round");
   EXPECT_EQ(agent.assignment.master_addr, "::1");
