@@ -2,6 +2,8 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "absl/strings/match.h"
@@ -15,7 +17,8 @@ namespace {
 
 using Settings = std::map<std::string, std::string>;  // by name without dashes; flags "true"
 
-constexpr const char* kWithValue[] = {"config", "journal", "listen", "secret-file", "users"};
+constexpr const char* kWithValue[] = {"config",     "journal",     "listen",
+                                      "rdzv-store", "secret-file", "users"};
 constexpr const char* kFlags[] = {"insecure", "help", "version"};
 
 template <size_t n>
@@ -61,9 +64,10 @@ absl::Status AddLine(const std::string& path, const YAML::Node& key, const YAML:
   const std::string name = key.IsScalar() ? key.Scalar() : "";
   const bool flag = name == "insecure";
   if (!flag && (name == "config" || !Has(kWithValue, name))) {
-    return BadFile(path, key.Mark(),
-                   absl::StrCat("unknown key '", name,
-                                "': want journal, listen, secret-file, users or insecure"));
+    return BadFile(
+        path, key.Mark(),
+        absl::StrCat("unknown key '", name,
+                     "': want journal, listen, rdzv-store, secret-file, users or insecure"));
   }
   if (!value.IsScalar() || value.Scalar().empty() ||
       (flag && value.Scalar() != "true" && value.Scalar() != "false")) {
@@ -92,15 +96,20 @@ absl::StatusOr<Settings> ParseFile(const std::string& path, const std::string& t
   return out;
 }
 
-// Where the file has one of three that exclude each other, what is typed of them displaces it.
+template <size_t n>
+bool HasOneOf(const char* const (&names)[n], const Settings& settings) {
+  return std::any_of(std::begin(names), std::end(names),
+                     [&settings](const char* name) { return settings.count(name) != 0; });
+}
+
+// Where the file has one of those that exclude each other, what is typed of them displaces it.
 void TakeFile(const Settings& file, Settings& typed) {
   constexpr const char* kSecrets[] = {"secret-file", "users", "insecure"};
-  bool typed_secret = false;
-  for (const char* name : kSecrets) {
-    typed_secret = typed_secret || typed.count(name) != 0;
-  }
+  constexpr const char* kKept[] = {"journal", "rdzv-store"};
+  const bool typed_secret = HasOneOf(kSecrets, typed);
+  const bool typed_kept = HasOneOf(kKept, typed);
   for (const auto& [name, value] : file) {
-    if (!typed_secret || !Has(kSecrets, name)) {
+    if (!(typed_secret && Has(kSecrets, name)) && !(typed_kept && Has(kKept, name))) {
       typed.emplace(name, value);
     }
   }
@@ -133,6 +142,14 @@ const char* DaemonHelp() {
          "                       do not notice while that takes less than 30 s. A node that is "
          "lost\n"
          "                       without a word is waited for as long\n"
+         "  --rdzv-store etcd://HOST:PORT[,HOST:PORT...][/NAME]\n"
+         "                       the same, and several daemons share it: one leads, and another "
+         "takes its\n"
+         "                       place within 10 s of its death; launch is given all of them "
+         "(--rdzv-endpoint\n"
+         "                       a:29400,b:29400). NAME (default) is theirs among other users of "
+         "that etcd: keys\n"
+         "                       begin with /muster/NAME/\n"
          "  --insecure           no secret: everybody who reaches the port may run jobs\n"
          "  --config FILE        lines `listen: ...`, `users: ...` and so on; what is typed wins\n"
          "  --version, --help\n";
@@ -163,6 +180,17 @@ absl::StatusOr<DaemonOptions> ParseDaemonOptions(
     if (out.journal.empty()) {
       return absl::InvalidArgumentError("--journal: want a folder, got ''");
     }
+  }
+  if (const auto store = settings.find("rdzv-store"); store != settings.end()) {
+    out.store = store->second;
+    if (out.store.empty()) {
+      return absl::InvalidArgumentError(
+          "--rdzv-store: want etcd://HOST:PORT[,HOST:PORT...][/NAME], got ''");
+    }
+  }
+  if (!out.journal.empty() && !out.store.empty()) {
+    return absl::InvalidArgumentError(
+        "--journal and --rdzv-store: give one of them; jobs are kept in a folder or in etcd");
   }
   out.insecure = settings["insecure"] == "true";
   out.help = settings.count("help") != 0;

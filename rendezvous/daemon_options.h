@@ -13,7 +13,8 @@ struct DaemonOptions {
   std::string listen = "[::]:29400";
   std::string secret_file;  // "" = the user's own
   std::string users;        // a folder with a secret for each user; "" = one secret for all
-  std::string journal;      // a folder; "" = jobs end with the daemon
+  std::string journal;      // a folder; "" = jobs end with the daemon, if `store` is "" too
+  std::string store;        // as ParseEtcdPlace takes it; "" = none
   bool insecure = false;
   bool help = false;
   bool version = false;

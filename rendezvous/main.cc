@@ -1,10 +1,13 @@
 // muster-rendezvous: the master as a daemon, for any number of jobs.
+#include <linux/close_range.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
@@ -21,11 +24,14 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
 #include "rendezvous/daemon_options.h"
+#include "rendezvous/etcd/etcd_store.h"
+#include "rendezvous/etcd/lead_thread.h"
 #include "rendezvous/service/journal.h"
 #include "rendezvous/service/master_server.h"
 #include "rendezvous/users.h"
@@ -73,10 +79,40 @@ uint32_t EpochNow() {
   return static_cast<uint32_t>(std::max<int64_t>(1, std::time(nullptr) - kStartOf2020));
 }
 
+// Begins this program anew with the same words, in the same process: all that it knew is forgotten,
+// every connection is closed.
+[[noreturn]] void BeginAnew(char** argv) {
+  constexpr unsigned kFirst = 3;
+  (void)close_range(kFirst, ~0U, CLOSE_RANGE_CLOEXEC);
+  std::string path(PATH_MAX, '\0');
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  path.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  execv(path.c_str(), argv);
+  LogError(absl::StrCat(path, ": cannot be started again: ", std::strerror(errno)));
+  std::_Exit(1);
+}
+
+// By which other hosts know what listens at `listen`.
+std::string OwnAddress(const std::string& listen, uint16_t port) {
+  const std::string host = listen.substr(0, listen.rfind(':'));
+  const bool all = host.empty() || host == "*" || host == "[::]" || host == "0.0.0.0";
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return absl::StrCat(all ? name : host, ":", port);
+}
+
+// Of the jobs of the masters before.
+std::string GoOn(size_t jobs, absl::string_view before, absl::string_view from) {
+  return jobs == 0 ? ""
+                   : absl::StrCat(before, Plural(jobs, "job goes", "jobs go"), " on from ", from);
+}
+
 class Daemon {
  public:
-  Daemon(uv_loop_t* loop, MasterOptions options, std::string users)
-      : users_(std::move(users)),
+  Daemon(uv_loop_t* loop, MasterOptions options, std::string users, char** argv)
+      : loop_(loop),
+        argv_(argv),
+        users_(std::move(users)),
         master_(loop, WithLog(std::move(options))),
         term_(loop, SIGTERM, [this] { Stop(); }),
         interrupt_(loop, SIGINT, [this] { Stop(); }),
@@ -84,12 +120,53 @@ class Daemon {
   absl::StatusOr<uint16_t> Listen(const std::string& address) { return master_.Listen(address); }
   absl::StatusOr<size_t> TakeOver() { return master_.TakeOver(); }
 
-  // Serves until SIGTERM or SIGINT.
-  void Run(uv_loop_t* loop) {
-    UvRunUntil(loop, [this] { return stopped_; });
+  // From now on it serves only while it leads those that share `place`.
+  void StandForLead(const EtcdPlace& place, const std::string& self, uint32_t epoch_min) {
+    const std::string follows = absl::StrCat(self, " does not lead: ");
+    master_.StandBy(follows + "it has just been started");
+    lead_ = std::make_unique<LeadThread>(
+        loop_, place, self, epoch_min,
+        LeadershipEvents{[this, place](const LeadRight& right) { TakeLead(place, right); },
+                         [this] { LoseLead("its lease in etcd has ended"); },
+                         [this, follows](const std::string& who) {
+                           LogInfo(absl::StrCat("waits for the lead: ", who));
+                           master_.StandBy(follows + who);
+                         }});
+  }
+
+  // Serves until SIGTERM or SIGINT; the exit status.
+  int Run() {
+    UvRunUntil(loop_, [this] { return stopped_; });
+    lead_.reset();  // the next one need not wait for the lease
+    return code_;
   }
 
  private:
+  void TakeLead(const EtcdPlace& place, const LeadRight& right) {
+    const absl::StatusOr<size_t> jobs = TakeOverFrom(place, right);
+    if (jobs.ok()) {
+      LogInfo(absl::StrCat("leads, in epoch ", right.epoch, GoOn(*jobs, "; ", "etcd")));
+    } else if (absl::IsDeadlineExceeded(jobs.status()) || absl::IsAborted(jobs.status())) {
+      LoseLead(jobs.status().message());
+    } else {
+      LogError(absl::StrCat("--rdzv-store: ", jobs.status().message()));
+      code_ = 1;
+      Stop();
+    }
+  }
+
+  absl::StatusOr<size_t> TakeOverFrom(const EtcdPlace& place, const LeadRight& right) {
+    ASSIGN_OR_RETURN(journal_, Journal::On(loop_, std::make_shared<EtcdStore>(place, right),
+                                           [this] { LoseLead("another one has taken it"); }));
+    return master_.Lead(journal_.get(), [this] { return lead_->Leads(); });
+  }
+
+  // What another one leads by now is none of ours.
+  void LoseLead(absl::string_view why) {
+    LogWarning(absl::StrCat("has lost the lead: ", why, "; begins anew as one that waits for it"));
+    BeginAnew(argv_);
+  }
+
   static MasterOptions WithLog(MasterOptions options) {
     options.many_jobs = true;
     options.on_tell = [](const std::string& job, const std::string& text) {
@@ -128,13 +205,18 @@ class Daemon {
     }
   }
 
+  uv_loop_t* const loop_;    // main's
+  char** const argv_;        // main's
   const std::string users_;  // the folder
+  std::unique_ptr<LeadThread> lead_;
+  std::unique_ptr<Journal> journal_;  // in etcd, while it leads
   MasterServer master_;
   UvSignal term_;
   UvSignal interrupt_;
   UvSignal hangup_;
   bool stopping_ = false;
   bool stopped_ = false;
+  int code_ = 0;
 };
 
 int Fail(const absl::Status& status, int code) {
@@ -171,6 +253,13 @@ int Main(int argc, char** argv) {
     }
     master.users = OneSecret(*std::move(secret));
   }
+  absl::StatusOr<EtcdPlace> store = EtcdPlace();
+  if (!options->store.empty()) {
+    store = ParseEtcdPlace(options->store);
+    if (!store.ok()) {
+      return Fail(Of("--rdzv-store", store.status()), 2);
+    }
+  }
   std::signal(SIGPIPE, SIG_IGN);
   uv_loop_t loop;
   uv_loop_init(&loop);
@@ -186,13 +275,14 @@ int Main(int argc, char** argv) {
     master.journal = journal.get();
     master.epoch = journal->epoch();
   }
-  Daemon daemon(&loop, std::move(master), options->users);
+  const uint32_t epoch = master.epoch;
+  Daemon daemon(&loop, std::move(master), options->users, argv);
   const absl::StatusOr<size_t> jobs = daemon.TakeOver();
   if (!jobs.ok()) {
     return Fail(Of("--journal", jobs.status()), 1);
   }
   if (*jobs > 0) {
-    LogInfo(absl::StrCat(Plural(*jobs, "job goes", "jobs go"), " on from ", options->journal));
+    LogInfo(GoOn(*jobs, "", options->journal));
   }
   const absl::StatusOr<uint16_t> port = daemon.Listen(options->listen);
   if (!port.ok()) {
@@ -203,9 +293,11 @@ int Main(int argc, char** argv) {
               options->listen.substr(0, colon).c_str(), unsigned{*port},
               options->insecure ? " (insecure: everybody who reaches it may run jobs)" : "");
   std::fflush(stdout);
+  if (!options->store.empty()) {
+    daemon.StandForLead(*store, OwnAddress(options->listen, *port), epoch);
+  }
   Notify("READY=1");
-  daemon.Run(&loop);
-  return 0;
+  return daemon.Run();
 }
 
 }  // namespace

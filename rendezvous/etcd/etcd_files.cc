@@ -1,6 +1,5 @@
 #include "rendezvous/etcd/etcd_files.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"

@@ -49,8 +49,8 @@ void MasterServer::Impl::OnEvent(const CallEvent& event) {
 void MasterServer::Impl::OnAttend(AttendSession& session, CallEventKind kind) {
   switch (kind) {
     case CallEventKind::kOpened: {
-      if (closing_) {
-        session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the master ends"));
+      if (const grpc::Status status = Unserved(); !status.ok()) {
+        session.call->Finish(status);
         return;
       }
       absl::StatusOr<std::string> nonce = MakeNonce();
@@ -104,6 +104,12 @@ void MasterServer::Impl::OnAttend(AttendSession& session, CallEventKind kind) {
       Close(session);
       return;
   }
+}
+
+grpc::Status MasterServer::Impl::Unserved() const {
+  return closing_           ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the master ends")
+         : standby_.empty() ? grpc::Status::OK
+                            : grpc::Status(grpc::StatusCode::UNAVAILABLE, standby_);
 }
 
 void MasterServer::Impl::OnHello(AttendSession& session, const v1::Hello& hello) {
@@ -200,7 +206,8 @@ void MasterServer::Impl::Refuse(AttendSession& session, const std::string& reaso
 }
 
 void MasterServer::Impl::Pump(AttendSession& session) {
-  if (session.id == reading_ || session.call->writing() || session.call->finishing()) {
+  if (session.id == reading_ || session.call->writing() || session.call->finishing() ||
+      !standby_.empty() || !leads_()) {
     return;
   }
   v1::MasterFrame frame;

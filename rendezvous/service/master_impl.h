@@ -40,6 +40,8 @@ class MasterServer::Impl {
   bool SendWindow(const std::string& job_id, Rank rank, uint16_t rows, uint16_t columns);
   Job* FindJob(const std::string& job_id);
   absl::StatusOr<size_t> TakeOver();
+  void StandBy(std::string why) { standby_ = std::move(why); }
+  absl::StatusOr<size_t> Lead(Journal* journal, std::function<bool()> leads);
   void Shutdown(std::function<void()> done);
   void CheckThread() const;
 
@@ -68,6 +70,9 @@ class MasterServer::Impl {
   // Streams of the workers that `to` means; empty when one is missing.
   std::vector<StreamSession*> StreamsOf(const std::string& job_id, StdinTo to);
 
+  // Why no call is served now; OK = it is.
+  grpc::Status Unserved() const;
+
   // Jobs
   Job* JobFor(const AttendSession& session, const Join& join, std::string* refusal);
   void AddJob(const std::string& key, const RoundConfig& config, const JobTerms& terms);
@@ -87,7 +92,9 @@ class MasterServer::Impl {
 
   uv_loop_t* const loop_;
   const uv_thread_t thread_;
-  const MasterOptions options_;
+  MasterOptions options_;  // all but the journal and the epoch, which Lead sets, stay as given
+  std::string standby_;    // why it serves nobody; "" = it does
+  std::function<bool()> leads_ = [] { return true; };
   const std::string host_;  // for sentences
   std::vector<KnownUser> users_;
   GrpcEdge edge_;

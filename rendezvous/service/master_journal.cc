@@ -30,6 +30,14 @@ absl::StatusOr<size_t> MasterServer::Impl::TakeOver() {
   return jobs_.size();
 }
 
+absl::StatusOr<size_t> MasterServer::Impl::Lead(Journal* journal, std::function<bool()> leads) {
+  options_.journal = journal;
+  options_.epoch = journal->epoch();
+  leads_ = std::move(leads);
+  standby_.clear();
+  return TakeOver();
+}
+
 absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
   const JournalHeader& header = found.content.header;
   const RoundConfig config = ConfigFor(header.job_id, header.terms);

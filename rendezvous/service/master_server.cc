@@ -100,6 +100,14 @@ absl::StatusOr<size_t> MasterServer::TakeOver() {
   impl_->CheckThread();
   return impl_->TakeOver();
 }
+void MasterServer::StandBy(std::string why) {
+  impl_->CheckThread();
+  impl_->StandBy(std::move(why));
+}
+absl::StatusOr<size_t> MasterServer::Lead(Journal* journal, std::function<bool()> leads) {
+  impl_->CheckThread();
+  return impl_->Lead(journal, std::move(leads));
+}
 void MasterServer::Shutdown(std::function<void()> done) {
   impl_->CheckThread();
   impl_->Shutdown(std::move(done));

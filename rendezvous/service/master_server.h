@@ -108,6 +108,13 @@ class MasterServer {
   // how many there are. Errors name the file: its records do not fit together.
   absl::StatusOr<size_t> TakeOver();
 
+  // One of several masters that share a store. StandBy: every call is ended with `why`, which names
+  // who leads, so that the agent asks there. Lead: this one serves from now on, with `journal` in
+  // the place of the option's; then as TakeOver. Where `leads` says no, nothing more is said to any
+  // agent: another master may lead by now.
+  void StandBy(std::string why);
+  absl::StatusOr<size_t> Lead(Journal* journal, std::function<bool()> leads);
+
   // Null for an unknown job. Valid until the next event.
   const RoundState* FindJob(const std::string& job_id) const;
 

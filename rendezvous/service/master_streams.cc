@@ -13,7 +13,9 @@ namespace muster {
 void MasterServer::Impl::OnStream(StreamSession& session, CallEventKind kind) {
   switch (kind) {
     case CallEventKind::kOpened:
-      if (closing_ || !options_.on_chunk) {
+      if (const grpc::Status status = Unserved(); !status.ok()) {
+        session.call->Finish(status);
+      } else if (!options_.on_chunk) {
         session.call->Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
                                           "this master shows no output of other nodes"));
       } else {

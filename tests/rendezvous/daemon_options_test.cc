@@ -38,6 +38,8 @@ TEST(DaemonOptions, WordsAndFile) {
   EXPECT_EQ(Parse("")->journal, "");
   EXPECT_EQ(Parse("--journal /j")->journal, "/j");
   EXPECT_EQ(Parse("--config f --users u", "journal: /j")->journal, "/j");
+  EXPECT_EQ(Parse("--rdzv-store etcd://h:1")->store, "etcd://h:1");
+  EXPECT_EQ(Parse("--config f", "rdzv-store: etcd://h:1")->store, "etcd://h:1");
   EXPECT_TRUE(Parse("-h")->help);
   EXPECT_TRUE(Parse("--version")->version);
 }
@@ -46,6 +48,9 @@ TEST(DaemonOptions, WhatIsTypedWins) {
   EXPECT_EQ(Shape("--config f --listen b:2", "listen: a:1\nusers: u"), "b:2  u 0");
   EXPECT_EQ(Shape("--config f --insecure", "listen: a:1\nusers: u"), "a:1   1");
   EXPECT_EQ(Shape("--config f --secret-file s", "insecure: true"), "[::]:29400 s  0");
+  const auto store = Parse("--config f --rdzv-store etcd://h:1", "journal: /j");
+  EXPECT_EQ(store->journal, "");
+  EXPECT_EQ(store->store, "etcd://h:1");
 }
 
 TEST(DaemonOptions, Refused) {
@@ -54,6 +59,8 @@ TEST(DaemonOptions, Refused) {
       {"listen", "unknown option 'listen'"},
       {"--listen", "--listen: want a value"},
       {"--journal=", "--journal: want a folder, got ''"},
+      {"--rdzv-store=", "--rdzv-store: want etcd://HOST:PORT"},
+      {"--journal /j --rdzv-store etcd://h:1", "--journal and --rdzv-store: give one of them"},
       {"--insecure=1", "unknown option '--insecure=1'"},
       {"--insecure --users u", "give one of them"},
       {"--secret-file s --users u", "give one of them"},

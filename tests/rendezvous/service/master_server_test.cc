@@ -16,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/limits.h"
 #include "proto/wire/secret.h"
+#include "rendezvous/service/journal.h"
+#include "tests/rendezvous/service/fake_store.h"
 #include "tests/rendezvous/service/test_agent.h"
 
 namespace muster {
@@ -107,6 +109,7 @@ class MasterServerTest : public testing::Test {
   }
 
   TestLoop loop_;
+  std::unique_ptr<Journal> journal_;
   std::unique_ptr<MasterServer> master_;
   std::vector<std::unique_ptr<TestAgent>> agents_;
   uint16_t port_ = 0;
@@ -267,6 +270,45 @@ TEST_F(MasterServerTest, ADaemonKeepsJobsApart) {
   EXPECT_FALSE(agents[2]->end);
   loop_.Until([&] { return !ended_.empty(); }, "the report of a");
   EXPECT_THAT(ended_, testing::ElementsAre("a 130"));
+}
+
+TEST_F(MasterServerTest, OneThatStandsBySaysWhoLeadsUntilItDoesItself) {
+  MasterOptions options;
+  options.users = OneSecret("the secret");
+  options.many_jobs = true;
+  StartMaster(std::move(options));
+  master_->StandBy("b:2 does not lead: a:1 leads");
+  Listen();
+  TestAgent& agent = AddAgent(Client(), JoinOf(0));
+  loop_.Until([&] { return !agent.tries_failed.empty(); }, "the answer");
+  EXPECT_THAT(agent.tries_failed[0], HasSubstr("b:2 does not lead: a:1 leads"));
+  EXPECT_EQ(agent.ups, 0);
+  journal_ = *Journal::On(loop_.get(), std::make_shared<FakeStore>());
+  EXPECT_EQ(*master_->Lead(journal_.get(), [] { return true; }), 0u);
+  loop_.Until([&] { return agent.running; }, "its round");
+  EXPECT_EQ(agent.assignment.round.epoch, 7u);  // the store's
+}
+
+TEST_F(MasterServerTest, OneThatDoesNotLeadAnyMoreSaysNothing) {
+  MasterOptions options;
+  options.users = OneSecret("the secret");
+  options.many_jobs = true;
+  StartMaster(std::move(options));
+  Listen();
+  bool leads = true;
+  int asked = 0;
+  journal_ = *Journal::On(loop_.get(), std::make_shared<FakeStore>());
+  ASSERT_TRUE(master_->Lead(journal_.get(), [&] { return ++asked > 0 && leads; }).ok());
+  TestAgent& agent = AddAgent(Client(), JoinOf(0));
+  loop_.Until([&] { return agent.running; }, "its round");
+  leads = false;
+  asked = 0;
+  agent.SendBeat();  // its third, after those of its admission and its start
+  TestAgent& late = AddAgent(Client(), JoinOf(1));
+  loop_.Until([&] { return asked > 2 && late.tries_failed.empty(); }, "both are heard");
+  EXPECT_LT(agent.directives.back().beat_seq, 3u);
+  EXPECT_TRUE(late.admissions.empty());
+  EXPECT_TRUE(late.refusals.empty());
 }
 
 TEST_F(MasterServerTest, ADaemonKeepsUsersApart) {
