@@ -36,6 +36,7 @@ enum class Mutation : uint8_t {
   kOwnBudgetForgotten,  // I4: restarts of a rank or a node are not counted
   kFreeCharged,         // ... and what is free of charge is
   kBackoffSkipped,      // every restart is at once
+  kBudgetsNotKept,      // the next master does not know what nodes have used
   kSetAsideChosen,      // a node that is set aside is taken though the others are enough
   kPlaceTakenAtOnce,    // a node takes the place of a lost one whose workers may still run
   kReplacedStopsAll,    // A1: a round that keeps workers stops them

@@ -21,6 +21,7 @@ struct RestartsUsed {
   uint32_t job = 0;
   std::map<Rank, uint32_t> by_rank;
   std::map<NodeId, uint32_t> by_node;
+  bool operator==(const RestartsUsed&) const = default;
 };
 
 // Where a round's end began.

@@ -231,7 +231,14 @@ absl::Status InvariantChecker::Check(const RoundState& state,
   return whole ? CheckReport(state) : absl::OkStatus();
 }
 
-void InvariantChecker::TakenOver(const RoundState& state) {
+absl::Status InvariantChecker::TakenOver(const RoundState& state) {
+  const bool refilled = config_.rules.window > absl::ZeroDuration() && state.used == RestartsUsed();
+  const bool same_round = state.phase == JobPhase::kRunning && state.round == last_ &&
+                          state.next.IsNone();  // what is to be replaced has been charged
+  if (same_round && !refilled && state.used != used_) {
+    return Broken("I4", "the next master knows of ", state.used.job, " restarts that count, not ",
+                  used_.job, ", or of another rank's or node's");
+  }
   rounds_.erase(rounds_.upper_bound(state.round), rounds_.end());
   last_ = state.round;
   phase_ = state.phase;
@@ -245,6 +252,7 @@ void InvariantChecker::TakenOver(const RoundState& state) {
     named_.clear();
   }
   ended_ = state.phase == JobPhase::kEnded;
+  return absl::OkStatus();
 }
 
 absl::Status InvariantChecker::CheckRoundStarted(const RoundState& state,

@@ -21,8 +21,9 @@ class InvariantChecker {
  public:
   explicit InvariantChecker(const RoundConfig& config) : config_(config) {}
 
-  // Another master has taken the job over, and nobody heard of what it does not know.
-  void TakenOver(const RoundState& state);
+  // Another master has taken the job over, and nobody heard of what it does not know. I4: what
+  // restarts have cost is what it was when the round began.
+  absl::Status TakenOver(const RoundState& state);
   // After a step: its effects and the state after it. Without `whole` only what costs O(log N).
   absl::Status Check(const RoundState& state, const std::vector<RoundEffect>& effects,
                      bool whole = true);

@@ -87,7 +87,6 @@ DurableRound KeepRound(const RoundState& s) {
   out.node_ids = s.node_ids;
   out.incarnations = s.incarnations;
   out.agreed = s.agreed;
-  out.begun = s.begun;
   out.chain = s.chain;
   out.started_in = s.started_in;
   return out;
@@ -111,6 +110,18 @@ DurableProgress KeepProgress(const RoundState& s) {
   out.next.restarts = s.next.restarts;
   out.next.lines = s.next.lines;
   out.paid_for.assign(s.paid_for.begin(), s.paid_for.end());
+  out.used = s.used;
+  out.failures = s.failures;
+  out.set_aside = s.set_aside;
+  out.short_rounds = s.short_rounds;
+  out.not_before = s.last_restart.not_before;
+  out.restart_text = s.last_restart.text;
+  out.lived = s.lived;
+  out.begun = s.begun;
+  out.round_began = s.round_began;
+  if (s.paused) {
+    out.paused_since = s.paused_since;
+  }
   out.restarts = s.report.restarts;
   out.regroupings = s.report.regroupings;
   out.ended = s.report.ended;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "proto/base/messages.h"
+#include "rendezvous/core/budget.h"
 
 namespace muster {
 
@@ -45,6 +47,13 @@ enum class StopReason : uint8_t {
 
 enum class JobPhase : uint8_t { kGathering, kRunning, kStopping, kEnding, kEnded };
 
+// A node that rounds do without while the others are enough.
+struct SetAside {
+  absl::Time until;
+  std::string why;
+  bool operator==(const SetAside&) const = default;
+};
+
 struct DurableNode {
   NodeId node;
   Incarnation incarnation;
@@ -66,7 +75,6 @@ struct DurableRound {
   uint32_t node_ids = 0;
   uint64_t incarnations = 0;
   Agreement agreed;
-  absl::Time begun;  // the job
   // As RoundState has them.
   RoundId chain;
   std::vector<uint32_t> started_in;
@@ -94,6 +102,18 @@ struct DurableProgress {
   std::vector<SignalOrder> signals;
   DurableReplacement next;
   std::vector<uint32_t> paid_for;  // as RoundState has it
+  // What restarts have cost, and what follows from it.
+  RestartsUsed used;
+  std::map<NodeId, uint32_t> failures;
+  std::map<NodeId, SetAside> set_aside;
+  uint32_t short_rounds = 0;
+  absl::Time not_before = absl::InfinitePast();  // the next round; infinite past = at once
+  std::string restart_text;                      // of the last restart
+  absl::Duration lived;                          // the round before
+  // The job and its round; a pause moves them.
+  absl::Time begun;
+  absl::Time round_began = absl::InfinitePast();  // infinite past = none has
+  std::optional<absl::Time> paused_since;
   // Of the report.
   uint32_t restarts = 0;
   uint32_t regroupings = 0;

@@ -54,15 +54,13 @@ absl::Status CheckRound(const DurableRound& kept) {
   return absl::OkStatus();
 }
 
-void ReplayRound(Machine& m, const DurableRound& kept, absl::Duration shift) {
+void ReplayRound(Machine& m, const DurableRound& kept) {
   RoundState& s = m.state;
   s = RoundState();
   s.round = kept.round;
   s.node_ids = kept.node_ids;
   s.incarnations = kept.incarnations + kLivesSkipped;
   s.agreed = kept.agreed;
-  s.begun = kept.begun + shift;
-  s.round_began = m.now;
   for (const DurableNode& other : kept.others) {
     AddNode(s, other).status = NodeStatus::kLost;
   }
@@ -141,9 +139,23 @@ void ReplayReplacement(RoundState& s, const DurableReplacement& kept) {
   }
 }
 
-// Not done: which of the restarts were free of charge, what ranks and nodes have used, and which
-// nodes are set aside is not kept.
-void ReplayProgress(const RoundConfig& config, RoundState& s, const DurableProgress& kept) {
+void ReplayRestarts(RoundState& s, const DurableProgress& kept, absl::Duration shift) {
+  s.used = kept.used;
+  s.failures = kept.failures;
+  s.set_aside = kept.set_aside;
+  for (auto& [id, aside] : s.set_aside) {
+    aside.until += shift;
+  }
+  s.short_rounds = kept.short_rounds;
+  s.last_restart.not_before = kept.not_before + shift;
+  s.last_restart.text = kept.restart_text;
+  s.lived = kept.lived;
+  if (Mutated(Mutation::kBudgetsNotKept)) {
+    s.used.by_node.clear();
+  }
+}
+
+void ReplayProgress(RoundState& s, const DurableProgress& kept, absl::Duration shift) {
   s.phase = kept.phase;
   s.stop_reason = kept.stop_reason;
   s.stop_signal = kept.stop_signal;
@@ -155,8 +167,12 @@ void ReplayProgress(const RoundConfig& config, RoundState& s, const DurableProgr
   s.signals = kept.signals;
   ReplayReplacement(s, kept.next);
   s.paid_for = {kept.paid_for.begin(), kept.paid_for.end()};
+  ReplayRestarts(s, kept, shift);
+  s.begun = kept.begun + shift;
+  s.round_began = kept.round_began + shift;
+  s.paused = kept.paused_since.has_value();
+  s.paused_since = kept.paused_since.value_or(absl::Time()) + shift;
   s.report.restarts = kept.restarts;
-  s.used.job = std::min(kept.restarts + kept.next.restarts, config.restarts_max);
   s.report.regroupings = kept.regroupings;
   s.report.ended = kept.ended;
   s.report.exit_code = kept.exit_code;
@@ -205,7 +221,7 @@ absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalR
   Machine m{config, state, record.at + shift, {}, NodeId()};
   if (record.round.has_value()) {
     RETURN_IF_ERROR(CheckRound(*record.round));
-    ReplayRound(m, *record.round, shift);
+    ReplayRound(m, *record.round);
   } else if (state.round.IsNone() && !state.report.ended &&
              !(record.progress.has_value() && record.progress->ended)) {
     return absl::InvalidArgumentError("it begins without a round");
@@ -221,7 +237,7 @@ absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalR
   }
   state.lost_nodes_journaled = state.report.lost_nodes.size();
   if (record.progress.has_value()) {
-    ReplayProgress(config, state, *record.progress);
+    ReplayProgress(state, *record.progress, shift);
   }
   return absl::OkStatus();
 }
@@ -247,6 +263,7 @@ void Resurrect(const RoundConfig& config, RoundState& s, absl::Time now) {
       s.pending.insert(id);
     }
   }
+  Resume(m);  // agents let their workers go on when the connection to their master closed
   if (s.phase == JobPhase::kGathering) {
     BeginGathering(m, /*restarting=*/true);
   }

@@ -16,7 +16,8 @@ namespace muster {
 absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalRecord& record,
                     absl::Duration shift);
 
-// `now` is the time at which this master begins: its members have a whole lease from now.
+// `now` is the time at which this master begins: its members have a whole lease from now, and a
+// pause is over.
 void Resurrect(const RoundConfig& config, RoundState& state, absl::Time now);
 
 }  // namespace muster

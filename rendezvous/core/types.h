@@ -257,12 +257,6 @@ struct RestartRecord {
   std::string text;                              // "restart 2 of 3"
 };
 
-// A node that rounds do without while the others are enough.
-struct SetAside {
-  absl::Time until;
-  std::string why;
-};
-
 // A place whose node is lost.
 struct Vacancy {
   absl::Time free_at;  // for other nodes: the workers of the lost one have ended by then

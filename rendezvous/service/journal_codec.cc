@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <variant>
 
@@ -100,7 +101,6 @@ void SetRound(const DurableRound& round, v1::KeptRound* wire) {
     option->set_value(value);
   }
   wire->set_agreed_by(round.agreed.by);
-  wire->set_begun(ToNanos(round.begun));
   SetRoundId(round.chain, wire->mutable_chain());
   wire->mutable_started_in()->Assign(round.started_in.begin(), round.started_in.end());
 }
@@ -122,7 +122,6 @@ absl::StatusOr<DurableRound> RoundOf(const v1::KeptRound& wire) {
     round.agreed.options.emplace_back(option.name(), option.value());
   }
   round.agreed.by = wire.agreed_by();
-  round.begun = ToTime(wire.begun());
   round.chain = {wire.chain().epoch(), wire.chain().n()};
   round.started_in.assign(wire.started_in().begin(), wire.started_in().end());
   return round;
@@ -152,6 +151,62 @@ DurableReplacement ReplacementOf(const v1::KeptReplacement& wire) {
   return next;
 }
 
+template <typename Key>
+void SetCounts(const std::map<Key, uint32_t>& counts,
+               google::protobuf::RepeatedPtrField<v1::KeptCount>* wire) {
+  for (const auto& [key, count] : counts) {
+    v1::KeptCount* one = wire->Add();
+    one->set_of(key.value);
+    one->set_count(count);
+  }
+}
+
+template <typename Key>
+std::map<Key, uint32_t> CountsOf(const google::protobuf::RepeatedPtrField<v1::KeptCount>& wire) {
+  std::map<Key, uint32_t> counts;
+  for (const v1::KeptCount& one : wire) {
+    counts[Key{one.of()}] = one.count();
+  }
+  return counts;
+}
+
+void SetRestarts(const DurableProgress& progress, v1::KeptProgress* wire) {
+  wire->set_restarts(progress.restarts);
+  wire->set_used(progress.used.job);
+  SetCounts(progress.used.by_rank, wire->mutable_used_by_rank());
+  SetCounts(progress.used.by_node, wire->mutable_used_by_node());
+  SetCounts(progress.failures, wire->mutable_failures());
+  for (const auto& [node, aside] : progress.set_aside) {
+    v1::KeptAside* one = wire->add_set_aside();
+    one->set_node(node.value);
+    one->set_until(ToNanos(aside.until));
+    one->set_why(aside.why);
+  }
+  wire->set_short_rounds(progress.short_rounds);
+  if (progress.not_before != absl::InfinitePast()) {
+    wire->set_not_before(ToNanos(progress.not_before));
+  }
+  wire->set_restart_text(progress.restart_text);
+  wire->set_lived(absl::ToInt64Nanoseconds(progress.lived));
+}
+
+void TakeRestarts(const v1::KeptProgress& wire, FieldChecker& check, DurableProgress& progress) {
+  progress.restarts = check.Number("restarts", wire.restarts(), 0, kRestartsMax);
+  progress.used.job = check.Number("used", wire.used(), 0, kRestartsMax);
+  progress.used.by_rank = CountsOf<Rank>(wire.used_by_rank());
+  progress.used.by_node = CountsOf<NodeId>(wire.used_by_node());
+  progress.failures = CountsOf<NodeId>(wire.failures());
+  for (const v1::KeptAside& one : wire.set_aside()) {
+    progress.set_aside[NodeId{one.node()}] = {ToTime(one.until()), one.why()};
+  }
+  progress.short_rounds = wire.short_rounds();
+  if (wire.has_not_before()) {
+    progress.not_before = ToTime(wire.not_before());
+  }
+  progress.restart_text = wire.restart_text();
+  progress.lived = check.Time("lived", wire.lived());
+}
+
 void SetProgress(const DurableProgress& progress, v1::KeptProgress* wire) {
   wire->set_phase(Choice(progress.phase));
   wire->set_stop_reason(Choice(progress.stop_reason));
@@ -168,7 +223,14 @@ void SetProgress(const DurableProgress& progress, v1::KeptProgress* wire) {
   }
   SetReplacement(progress.next, wire->mutable_next());
   wire->mutable_paid_for()->Assign(progress.paid_for.begin(), progress.paid_for.end());
-  wire->set_restarts(progress.restarts);
+  SetRestarts(progress, wire);
+  wire->set_begun(ToNanos(progress.begun));
+  if (progress.round_began != absl::InfinitePast()) {
+    wire->set_round_began(ToNanos(progress.round_began));
+  }
+  if (progress.paused_since.has_value()) {
+    wire->set_paused_since(ToNanos(*progress.paused_since));
+  }
   wire->set_regroupings(progress.regroupings);
   wire->set_ended(progress.ended);
   wire->set_exit_code(progress.exit_code);
@@ -199,7 +261,14 @@ absl::StatusOr<DurableProgress> ProgressOf(const v1::KeptProgress& wire) {
   }
   progress.next = ReplacementOf(wire.next());
   progress.paid_for.assign(wire.paid_for().begin(), wire.paid_for().end());
-  progress.restarts = check.Number("restarts", wire.restarts(), 0, kRestartsMax);
+  TakeRestarts(wire, check, progress);
+  progress.begun = ToTime(wire.begun());
+  if (wire.has_round_began()) {
+    progress.round_began = ToTime(wire.round_began());
+  }
+  if (wire.has_paused_since()) {
+    progress.paused_since = ToTime(wire.paused_since());
+  }
   progress.regroupings = wire.regroupings();
   progress.ended = wire.ended();
   progress.exit_code = wire.exit_code();

@@ -70,8 +70,9 @@ class MasterScript {
     if (!journal_.empty()) {
       Resurrect(config_, state_, now_);
     }
-    checker_->TakenOver(state_);
-    return absl::StrCat("knows round ", state_.round.ToString(), "\n");
+    const absl::Status checked = checker_->TakenOver(state_);
+    return checked.ok() ? absl::StrCat("knows round ", state_.round.ToString(), "\n")
+                        : absl::StrCat("BROKEN ", checked.message(), "\n");
   }
 
   void Configure(const Command& c) {

@@ -101,7 +101,7 @@ void World::TakeOver() {
   if (!journal_.empty()) {
     Resurrect(config_, master_, ToTime(now_));
   }
-  checker_->TakenOver(master_);
+  FailIf(checker_->TakenOver(master_));
   CheckTakenOver();
   if (master_.phase == JobPhase::kEnded) {
     return Do(JobEnded{});  // the master before had written it down, and died of the next step

@@ -60,7 +60,6 @@ JournalRecord RoundRecord() {
   round.node_ids = 2;
   round.incarnations = 77;
   round.agreed = {{{"--nnodes", "7"}}, "host2"};
-  round.begun = absl::FromUnixNanos(42);
   round.chain = {5, 2};
   round.started_in = {3, 0};
   round.members[0].since = {5, 2};
@@ -69,7 +68,19 @@ JournalRecord RoundRecord() {
   DurableProgress& progress = record.progress.emplace();
   progress.phase = JobPhase::kRunning;
   progress.signals = {{3, 10}};
-  progress.restarts = 2;
+  progress.restarts = 4;
+  progress.used.job = 3;
+  progress.used.by_rank = {{Rank{1}, 2}, {Rank{5}, 1}};
+  progress.used.by_node = {{NodeId{1}, 3}};
+  progress.failures = {{NodeId{2}, 2}};
+  progress.set_aside = {{NodeId{1}, {absl::FromUnixNanos(99), "3 failures began there"}}};
+  progress.short_rounds = 2;
+  progress.not_before = absl::FromUnixNanos(77);
+  progress.restart_text = "restart 3 of 5";
+  progress.lived = absl::Milliseconds(300);
+  progress.begun = absl::FromUnixNanos(42);
+  progress.round_began = absl::FromUnixNanos(66);
+  progress.paused_since = absl::FromUnixNanos(88);
   progress.regroupings = 1;
   progress.history = {"round 5.1: x", "round 5.2: y"};
   return record;
@@ -127,7 +138,6 @@ TEST(JournalCodec, WhatIsWrittenIsRead) {
   const DurableRound& round = *file->records[0].round;
   EXPECT_EQ(round.round, (RoundId{5, 3}));
   EXPECT_EQ(round.agreed, RoundRecord().round->agreed);
-  EXPECT_EQ(round.begun, RoundRecord().round->begun);
   EXPECT_EQ(round.chain, RoundRecord().round->chain);
   EXPECT_EQ(round.started_in, RoundRecord().round->started_in);
   EXPECT_EQ(round.members[0].since, RoundRecord().round->members[0].since);
