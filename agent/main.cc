@@ -287,7 +287,8 @@ int RunOnChannel(Channel channel) {
     options->config.join.doubts = Doubts(*options, limits);
   }
   // Kept by us and by the shepherd. Who was here before has a lease at the most.
-  const absl::StatusOr<UniqueFd> hold = TakeNodeHold(bootstrap->hold, kLease + kLeaseSlack);
+  const absl::StatusOr<UniqueFd> hold =
+      TakeNodeHold(bootstrap->hold, bootstrap->terms.lease.value_or(kLease) + kLeaseSlack);
   if (!hold.ok()) {
     return Fail(hold.status());
   }

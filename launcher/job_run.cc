@@ -11,8 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/node_facts.h"
+#include "launcher/exit_rules.h"
 #include "launcher/jobs/drill_words.h"
 #include "launcher/jobs/job_folder.h"
+#include "launcher/programs.h"
 #include "launcher/report.h"
 #include "launcher/schedule/pbs.h"
 #include "proto/base/log.h"
@@ -48,6 +50,8 @@ JobTerms TermsOf(const JobSpec& spec) {
   JobTerms terms;
   terms.nodes_min = spec.nodes_min;
   terms.nodes_max = spec.nodes_max;
+  terms.spares = spec.spares;
+  terms.lease = spec.lease;
   terms.restarts_max = spec.max_restarts;
   terms.restart = spec.restart;
   terms.restart_rules = spec.restart_rules;
@@ -62,6 +66,23 @@ JobTerms TermsOf(const JobSpec& spec) {
   return terms;
 }
 
+std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec) {
+  std::vector<std::pair<std::string, std::string>> out = {
+      {"--nnodes", spec.nodes_min == spec.nodes_max
+                       ? absl::StrCat(spec.nodes_max)
+                       : absl::StrCat(spec.nodes_min, ":", spec.nodes_max)},
+      {"--spares", spec.spares.has_value() ? absl::StrCat(*spec.spares) : ""},
+      {"--lease", spec.lease.has_value() ? ShortDuration(*spec.lease) : ""},
+      {"--max-restarts", absl::StrCat(spec.max_restarts)},
+      {"--restart", std::string(RestartModeName(spec.restart))},
+      {"--on-failure", std::string(OnFailureName(spec.on_failure))},
+      {"program", DescribePrograms(spec)}};
+  for (auto& rule : RestartRulesTexts(spec.restart_rules)) {
+    out.push_back(std::move(rule));
+  }
+  return out;
+}
+
 // MUSTER_ROUND grows also where Slurm runs the job again.
 uint32_t EpochOf(const JobSpec& spec) {
   return 1 + (spec.slurm.has_value() ? spec.slurm->restarts : 0);
@@ -70,7 +91,6 @@ uint32_t EpochOf(const JobSpec& spec) {
 RoundConfig ConfigOf(const JobSpec& spec) {
   RoundConfig config = ConfigFromTerms(spec.plan.job_id, TermsOf(spec));
   config.epoch = EpochOf(spec);
-  config.spares = spec.spares;
   for (size_t i = 0; i < spec.nodes.size(); ++i) {
     const std::string& name = spec.nodes[i].host.name;
     config.expected.push_back(name.empty() ? absl::StrCat("node", i) : name);

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/core/facts.h"
@@ -23,6 +24,9 @@ inline constexpr int kExitNobodyReads = 141;  // stdout was closed: 128 + SIGPIP
 
 JobTerms TermsOf(const JobSpec& spec);
 RoundConfig ConfigOf(const JobSpec& spec);
+// Where the command is typed on every node: what must be the same on each; the master names both
+// nodes where it is not.
+std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec);
 // Of the job's rounds.
 uint32_t EpochOf(const JobSpec& spec);
 

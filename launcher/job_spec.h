@@ -115,6 +115,7 @@ enum class OptionId : uint8_t {
   kTimeout,
   kReportState,
   kReport,
+  kLeaseTime,
   // output
   kLogPrefix,
   kLabel,
@@ -255,7 +256,8 @@ struct JobSpec {
   std::vector<int> stop_signals;  // of SIGUSR1 and SIGUSR2: what stops the job, as SIGTERM does
   absl::Duration restart_grace = kRestartGrace;
   absl::Duration timeout = absl::InfiniteDuration();
-  std::string report_file;  // "" = none
+  std::optional<absl::Duration> lease;  // --lease; none = the master's own
+  std::string report_file;              // "" = none
   bool report_state = false;
 
   // --- output (the rest is in plan.output) ---

@@ -19,6 +19,7 @@
 #include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
+#include "proto/wire/job_terms.h"
 
 namespace muster {
 namespace {}  // namespace
@@ -175,6 +176,12 @@ absl::Status SetTimeout(const OptionValue& v, JobSpec& s) {
     s.timeout = absl::InfiniteDuration();
   }
   return absl::OkStatus();
+}
+
+absl::Status SetLease(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.lease, ParseTime(v));
+  return *s.lease >= kLeaseMin && *s.lease <= kLeaseMax ? absl::OkStatus()
+                                                        : WantError(v, "a time from 1 s to 1 h");
 }
 
 absl::Status SetJobName(const OptionValue& v, JobSpec& s) {

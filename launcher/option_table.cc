@@ -311,6 +311,9 @@ constexpr OptionRow kTable[] = {
      SetFlag<&JobSpec::report_state>},
     {OptionId::kReport, kRequired, false, "--report", "FILE", "", kEnd,
      "write how the job ended as JSON", SetText<&JobSpec::report_file>},
+    {OptionId::kLeaseTime, kRequired, false, "--lease", "TIME", "", kEnd,
+     "a node that is silent for so long is lost, 2 s later (default 5 s; with a journal 30 s)",
+     SetLease},
 
     {OptionId::kLogPrefix, kRequired, true, "--log-prefix", "TEMPLATE",
      "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", kOutput,

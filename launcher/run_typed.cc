@@ -21,7 +21,6 @@
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
 #include "launcher/display.h"
-#include "launcher/exit_rules.h"
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
 #include "launcher/local_output.h"
@@ -47,23 +46,6 @@ namespace {
 
 constexpr absl::Duration kNoServerHint =
     absl::Seconds(10);  // then each node says so, and how to mend it
-
-// What must be the same on every node; the master names both nodes where it is not.
-std::vector<std::pair<std::string, std::string>> MustAgree(const JobSpec& spec) {
-  std::vector<std::pair<std::string, std::string>> out = {
-      {"--nnodes", spec.nodes_min == spec.nodes_max
-                       ? absl::StrCat(spec.nodes_max)
-                       : absl::StrCat(spec.nodes_min, ":", spec.nodes_max)},
-      {"--spares", spec.spares.has_value() ? absl::StrCat(*spec.spares) : ""},
-      {"--max-restarts", absl::StrCat(spec.max_restarts)},
-      {"--restart", std::string(RestartModeName(spec.restart))},
-      {"--on-failure", std::string(OnFailureName(spec.on_failure))},
-      {"program", DescribePrograms(spec)}};
-  for (auto& rule : RestartRulesTexts(spec.restart_rules)) {
-    out.push_back(std::move(rule));
-  }
-  return out;
-}
 
 class TypedJob {
  public:

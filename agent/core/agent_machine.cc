@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-// Beats whose answers may still come; more than a lease holds at any interval we use.
+// Beats whose answers may still come: of more, the oldest would hardly prolong the lease.
 constexpr size_t kUnansweredMax = 64;
 
 }  // namespace

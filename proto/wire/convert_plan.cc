@@ -157,8 +157,8 @@ CpuBinding BindingOf(const v1::CpuBinding& wire, FieldChecker& check) {
   CpuBinding out;
   out.bind_to = check.Choice("binding.bind_to", wire.bind_to(), BindTo::kPackage);
   out.map_by = check.Choice("binding.map_by", wire.map_by(), MapBy::kGpu);
-  out.workers_per_object = check.Number("binding.workers_per_object", wire.workers_per_object(), 0,
-                                        kWorkersPerNodeMax);
+  out.workers_per_object =
+      check.Number("binding.workers_per_object", wire.workers_per_object(), 0, kWorkersPerNodeMax);
   out.cores_per_worker =
       check.Number("binding.cores_per_worker", wire.cores_per_worker(), 0, kCpusMax);
   out.overload = wire.overload();
@@ -321,6 +321,12 @@ v1::JobTerms ToWire(const JobTerms& terms) {
   v1::JobTerms wire;
   wire.set_nodes_min(terms.nodes_min);
   wire.set_nodes_max(terms.nodes_max);
+  if (terms.spares.has_value()) {
+    wire.set_spares(*terms.spares);
+  }
+  if (terms.lease.has_value()) {
+    wire.set_lease(absl::ToInt64Nanoseconds(*terms.lease));
+  }
   wire.set_restarts_max(terms.restarts_max);
   wire.set_join_timeout(absl::ToInt64Nanoseconds(terms.join_timeout));
   wire.set_last_call(absl::ToInt64Nanoseconds(terms.last_call));
@@ -340,6 +346,15 @@ absl::StatusOr<JobTerms> FromWire(const v1::JobTerms& wire) {
   JobTerms terms;
   terms.nodes_max = check.Number("nodes_max", wire.nodes_max(), 1, kNodesMax);
   terms.nodes_min = check.Number("nodes_min", wire.nodes_min(), 1, terms.nodes_max);
+  if (wire.has_spares()) {
+    terms.spares = check.Number("spares", wire.spares(), 0, kNodesMax);
+  }
+  if (wire.has_lease()) {
+    terms.lease = check.Time("lease", wire.lease());
+    if (*terms.lease < kLeaseMin || *terms.lease > kLeaseMax) {
+      check.Fail("lease", "not 1 s to 1 h");
+    }
+  }
   terms.restarts_max = check.Number("restarts_max", wire.restarts_max(), 0, kRestartsMax);
   terms.join_timeout = check.Time("join_timeout", wire.join_timeout());
   terms.last_call = check.Time("last_call", wire.last_call());

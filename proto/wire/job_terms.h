@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -12,9 +13,16 @@
 
 namespace muster {
 
+// --lease. An agent beats five times in a lease, and a beat takes some time; nobody wants to hear
+// only after an hour that a node is gone. wire
+inline constexpr absl::Duration kLeaseMin = absl::Seconds(1);
+inline constexpr absl::Duration kLeaseMax = absl::Hours(1);
+
 struct JobTerms {
   uint32_t nodes_min = 1;
   uint32_t nodes_max = 1;
+  std::optional<uint32_t> spares;       // none = as many as come
+  std::optional<absl::Duration> lease;  // none = the master's own
   uint32_t restarts_max = 0;
   RestartMode restart = RestartMode::kAll;
   RestartRules restart_rules;

@@ -16,7 +16,9 @@ RoundConfig MasterServer::Impl::ConfigFor(const std::string& job_id, const JobTe
   RoundConfig config = ConfigFromTerms(job_id, terms);
   config.epoch = options_.epoch;
   config.journal = options_.journal != nullptr;
-  config.lease = config.journal ? kLeaseWithJournal : config.lease;
+  if (config.journal && !terms.lease.has_value()) {
+    config.lease = kLeaseWithJournal;
+  }
   return config;
 }
 

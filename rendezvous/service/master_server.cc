@@ -29,6 +29,9 @@ uint64_t SeedOf(const std::string& job_id) {
   return seed;
 }
 
+// An agent's in a lease: a few may be lost.
+constexpr int kBeatsOfLease = 5;
+
 grpc::Status Ended() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the master ends"); }
 
 }  // namespace
@@ -38,6 +41,9 @@ RoundConfig ConfigFromTerms(const std::string& job_id, const JobTerms& terms) {
   config.job_id = job_id;
   config.nodes_min = terms.nodes_min;
   config.nodes_max = terms.nodes_max;
+  config.spares = terms.spares;
+  config.lease = terms.lease.value_or(kLease);
+  config.beat_interval = std::min(kBeatInterval, config.lease / kBeatsOfLease);
   config.restarts_max = terms.restarts_max;
   config.restart = terms.restart;
   config.rules = terms.restart_rules;

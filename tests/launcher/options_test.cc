@@ -135,6 +135,16 @@ TEST(CommandLine, WhoIsStartedAgain) {
               HasSubstr("--restart: want all, one, never, got 'some'"));
 }
 
+TEST(CommandLine, TheLease) {
+  EXPECT_EQ(Ok({"p"}).lease, std::nullopt);
+  EXPECT_EQ(Ok({"--lease", "1", "p"}).lease, absl::Seconds(1));
+  EXPECT_EQ(Ok({"--lease=1h", "p"}).lease, absl::Hours(1));
+  for (const char* bad : {"0", "999ms", "3601"}) {
+    EXPECT_THAT(Error({"--lease", bad, "p"}), HasSubstr(absl::StrCat("got '", bad, "'")));
+    EXPECT_THAT(Error({"--lease", bad, "p"}), HasSubstr("--lease: want a time from 1 s to 1 h"));
+  }
+}
+
 TEST(CommandLine, WhatRestartsMayCost) {
   EXPECT_EQ(Ok({"p"}).restart_rules, RestartRules());
   const RestartRules rules =

@@ -297,6 +297,9 @@ TEST(Convert, TermsOfNobodyAreRefused) {
            [](JobTerms& t) { t.nodes_min = 0; }, [](JobTerms& t) { t.nodes_min = 2; },
            [](JobTerms& t) { t.nodes_max = kNodesMax + 1; },
            [](JobTerms& t) { t.restarts_max = kRestartsMax + 1; },
+           [](JobTerms& t) { t.spares = kNodesMax + 1; },
+           [](JobTerms& t) { t.lease = kLeaseMin - absl::Nanoseconds(1); },
+           [](JobTerms& t) { t.lease = kLeaseMax + absl::Nanoseconds(1); },
            [](JobTerms& t) { t.join_timeout = -absl::Seconds(1); }}) {
     JobTerms terms;
     change(terms);

@@ -241,6 +241,10 @@ class RandomValues {
     JobTerms terms;
     terms.nodes_max = 1 + Below(kNodesMax);
     terms.nodes_min = 1 + Below(terms.nodes_max);
+    if (Flag()) {
+      terms.spares = Below(kNodesMax + 1);
+      terms.lease = kLeaseMin + absl::Milliseconds(Below(3599001));
+    }
     terms.restarts_max = Below(kRestartsMax + 1);
     terms.join_timeout = Time();
     terms.last_call = Time();
