@@ -14,7 +14,7 @@
 namespace {
 
 constexpr int kFeatures = 8;
-constexpr int kSamples = 4096;  // of all ranks together
+constexpr int kSamples = 4096;   // of all ranks together
 constexpr double kRate = 0.001;  // it learns on for a hundred thousand steps
 
 using Weights = std::array<double, kFeatures + 1>;

@@ -22,7 +22,6 @@
 #include "proto/wire/job_terms.h"
 
 namespace muster {
-namespace {}  // namespace
 
 absl::Status SetNnodes(const OptionValue& v, JobSpec& s) {
   const std::pair<absl::string_view, absl::string_view> pair =

@@ -14,8 +14,8 @@ inline constexpr uint32_t kProtocolVersion = 1;
 
 // --- sizes of a job ---
 inline constexpr uint32_t kNodesMax = 16384;  // a daemon's memory: 50 kB per agent
-inline constexpr uint32_t kWorkersPerNodeMax =
-    4096;  // two pipes each must fit the descriptor limit
+// Two pipes each must fit the descriptor limit.
+inline constexpr uint32_t kWorkersPerNodeMax = 4096;
 inline constexpr uint32_t kCpusMax = 65536;  // a list that names more is not one of CPUs
 inline constexpr uint32_t kGpusPerNodeMax = 256;
 inline constexpr uint32_t kWorldSizeMax = 1u << 20;
