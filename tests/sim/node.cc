@@ -222,6 +222,9 @@ void World::Do(uint32_t who, const SignalRound& effect) {
 
 void World::SignalWorker(uint32_t who, uint32_t local, int32_t signo) {
   Worker& w = processes_[who].workers[local];
+  if (w.killed) {
+    return;
+  }
   if (signo == SIGSTOP) {
     w.stopped = true;  // its planned end waits until SIGCONT
     w.held = w.ends != 0;
@@ -256,7 +259,7 @@ void World::Do(uint32_t who, const KillRound& effect) {
   Nanos last = 0;
   for (uint32_t local = 0; local < processes_[who].workers.size(); ++local) {
     Worker& w = processes_[who].workers[local];
-    w.doomed = true;
+    w.doomed = w.killed = true;
     const Nanos delay = Between(0, 5 * kMilli);
     last = std::max(last, delay);
     if (w.running && (w.ends == 0 || w.ends > now_ + delay)) {

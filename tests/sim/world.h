@@ -29,6 +29,7 @@ inline Nanos ToNanos(absl::Time at) { return absl::ToInt64Nanoseconds(at - absl:
 struct Worker {
   bool running = false;
   bool doomed = false;  // its end is decided: what happens to peers changes nothing
+  bool killed = false;  // SIGKILL: no other signal changes anything
   bool ignores_term = false;
   bool stopped = false;       // SIGSTOP
   bool held = false;          // it had a planned end when it was stopped
