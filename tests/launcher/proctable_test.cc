@@ -20,8 +20,8 @@ std::string NodeName(uint32_t node_rank) { return absl::StrCat("n", node_rank); 
 RoundState TwoNodes() {
   RoundState state;
   state.world_size = 4;
-  state.members.push_back({NodeId{7}, {}, Rank{1}, 2, {}});
-  state.members.push_back({NodeId{2}, {}, Rank{0}, 2, {0, 3}});
+  state.members.push_back({NodeId{7}, {}, Rank{1}, 2, {}, 0, {}});
+  state.members.push_back({NodeId{2}, {}, Rank{0}, 2, {0, 3}, 0, {}});
   state.nodes[NodeId{7}].pids = {101, 102};
   state.nodes[NodeId{2}].pids = {200, 203};
   return state;
