@@ -230,6 +230,17 @@ int RunLoop(const AgentBootstrap& bootstrap, AgentLoop::Options options, Shepher
   return code;
 }
 
+void WarnOfPrograms(const AgentBootstrap& bootstrap, const AgentLoop::Options& options) {
+  const uint32_t workers = options.config.join.workers;
+  if (options.config.join.node_rank <= 0) {  // one node tells the user about the whole job
+    for (const std::string& notice :
+         MpiNotices(options.programs, bootstrap.terms.nodes_max > 1 ? 0 : workers)) {
+      LogWarning(notice);
+    }
+  }
+  WarnOfCpus(options.facts, options.programs.front().environment, workers);
+}
+
 int RunOnChannel(Channel channel) {
   const absl::Time deadline = BootNow() + kBootstrapWithin;
   if (const absl::Status status = AnnounceAgent(channel.out.get(), deadline); !status.ok()) {
@@ -269,15 +280,7 @@ int RunOnChannel(Channel channel) {
   if (!options.ok()) {
     return Fail(options.status());
   }
-  // One node tells the user about the whole job.
-  const uint32_t workers = options->config.join.workers;
-  if (options->config.join.node_rank <= 0) {
-    for (const std::string& notice :
-         MpiNotices(options->programs, bootstrap->terms.nodes_max > 1 ? 0 : workers)) {
-      LogWarning(notice);
-    }
-  }
-  WarnOfCpus(options->facts, options->programs.front().environment, workers);
+  WarnOfPrograms(*bootstrap, *options);
   // Before gRPC and the relay have threads.
   NodeLimits limits = LimitsOnNode(options->plan.limits, *worker_files, options->facts.hostname);
   if (!limits.warning.empty()) {

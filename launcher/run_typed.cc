@@ -20,6 +20,7 @@
 #include "agent/io/program_facts.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
+#include "agent/io/worker_placement.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
@@ -465,6 +466,7 @@ int RunTyped(JobSpec spec) {
        MpiNotices(options->programs, spec.nodes_max > 1 ? 0 : workers)) {
     LogWarning(notice);
   }
+  WarnOfCpus(options->facts, options->programs.front().environment, workers);
   int code = kExitFailed;
   {
     TypedJob job(&loop, std::move(spec), *secret);
