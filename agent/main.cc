@@ -18,6 +18,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "agent/core/allowed_cpus.h"
 #include "agent/core/ship_dir.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/channel_relay.h"
@@ -70,7 +71,7 @@ absl::StatusOr<NodeFacts> Facts(const AgentBootstrap& bootstrap) {
   query.ssh_connection = ssh == nullptr ? "" : ssh;
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
   query.cpu_list = bootstrap.plan.binding.cpu_list;
-  query.slurm = std::getenv("SLURM_JOB_ID") != nullptr;
+  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
   ASSIGN_OR_RETURN(NodeFacts facts, ReadNodeFacts(query));
   if (!bootstrap.join.address.empty()) {
     facts.address = bootstrap.join.address;  // --standalone: the loopback address of this node

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/allowed_cpus.h"
 #include "agent/core/programs.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
@@ -49,7 +50,7 @@ absl::StatusOr<NodeFacts> FactsHere(const JobSpec& spec) {
   query.route_is_hint = spec.pod.has_value();
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
   query.cpu_list = spec.plan.binding.cpu_list;
-  query.slurm = spec.slurm.has_value();
+  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
   return ReadNodeFacts(query);
 }
 
@@ -63,7 +64,7 @@ absl::StatusOr<uint32_t> WorkersLikeHere(const JobSpec& spec, size_t index) {
   NodeQuery query;  // no address: a plan can be shown where the names do not resolve
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
   query.cpu_list = spec.plan.binding.cpu_list;
-  query.slurm = spec.slurm.has_value();
+  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
   ASSIGN_OR_RETURN(const NodeFacts facts, ReadNodeFacts(query));
   return WorkersOnNode(work, facts);
 }

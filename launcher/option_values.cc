@@ -272,8 +272,8 @@ absl::StatusOr<std::vector<Endpoint>> ParseEndpoints(const OptionValue& value,
     return std::vector<Endpoint>{std::move(file)};
   }
   std::vector<Endpoint> out;
-  for (std::string& text : std::vector<std::string>(absl::StrSplit(value.text, ','))) {
-    ASSIGN_OR_RETURN(Endpoint one, ParseEndpoint({value.name, std::move(text)}, port_default));
+  for (const std::string& text : std::vector<std::string>(absl::StrSplit(value.text, ','))) {
+    ASSIGN_OR_RETURN(Endpoint one, ParseEndpoint({value.name, text}, port_default));
     out.push_back(std::move(one));
   }
   const bool many = out.size() > 1;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/allowed_cpus.h"
 #include "agent/core/bindings_report.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/topology_reader.h"
@@ -21,7 +22,7 @@ absl::StatusOr<DescribedTopology> ThisMachine(const JobSpec& spec) {
   DescribedTopology out;
   NodeQuery query;
   query.cpu_list = spec.plan.binding.cpu_list;
-  query.slurm = spec.slurm.has_value();
+  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
   ASSIGN_OR_RETURN(NodeFacts facts, ReadNodeFacts(query));
   out.allowed = std::move(facts.cpus);
   out.topology = ReadTopology(out.allowed, std::getenv("CUDA_VISIBLE_DEVICES"));

@@ -131,6 +131,22 @@ absl::Status CheckCounts(const JobSpec& spec) {
   return absl::OkStatus();
 }
 
+// What contradicts that this node serves.
+absl::Status CheckServing(const JobSpec& spec) {
+  const RendezvousSpec& r = spec.rendezvous;
+  if (!r.others.empty() && (spec.serve || r.is_host == true)) {
+    return Contradiction(spec, spec.serve ? OptionId::kServe : OptionId::kRdzvConf,
+                         OptionId::kRdzvEndpoint,
+                         "several addresses are those of muster-rendezvous daemons, one of which "
+                         "leads; no node serves");
+  }
+  if (spec.serve && r.is_host == false) {
+    return Contradiction(spec, OptionId::kServe, OptionId::kRdzvConf,
+                         "is_host=0 says that this node does not serve");
+  }
+  return absl::OkStatus();
+}
+
 // torchrun's words about where the nodes meet, brought into one form.
 absl::Status SettleRendezvous(JobSpec& spec) {
   RendezvousSpec& r = spec.rendezvous;
@@ -192,17 +208,7 @@ absl::Status SettleRendezvous(JobSpec& spec) {
         absl::StrCat(spec.Said(OptionId::kNodeRank),
                      ": say also where node 0 is, with --master-addr or --rdzv-endpoint"));
   }
-  if (!r.others.empty() && (spec.serve || r.is_host == true)) {
-    return Contradiction(spec, spec.serve ? OptionId::kServe : OptionId::kRdzvConf,
-                         OptionId::kRdzvEndpoint,
-                         "several addresses are those of muster-rendezvous daemons, one of which "
-                         "leads; no node serves");
-  }
-  if (spec.serve && r.is_host == false) {
-    return Contradiction(spec, OptionId::kServe, OptionId::kRdzvConf,
-                         "is_host=0 says that this node does not serve");
-  }
-  return absl::OkStatus();
+  return CheckServing(spec);
 }
 
 void SettleOutput(JobSpec& spec) {

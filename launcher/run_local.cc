@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/allowed_cpus.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/log_file.h"
 #include "agent/io/node_facts.h"
@@ -163,7 +164,7 @@ int RunLocal(JobSpec spec) {
   NodeQuery query;
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
   query.cpu_list = spec.plan.binding.cpu_list;
-  query.slurm = spec.slurm.has_value();
+  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
   absl::StatusOr<NodeFacts> facts = ReadNodeFacts(query);
   if (!facts.ok()) {
     LogError(facts.status().message());

@@ -1,6 +1,10 @@
 #include "agent/core/allowed_cpus.h"
 
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace muster {
 namespace {
@@ -16,18 +20,31 @@ CpuSet Cut(const CpuSet& set, const std::optional<CpuSet>& bound) {
 
 }  // namespace
 
+uint32_t SlurmCpus(const char* per_node) {
+  uint32_t most = 0;
+  for (const absl::string_view run : absl::StrSplit(per_node == nullptr ? "" : per_node, ',')) {
+    uint32_t cpus = 0;
+    if (absl::SimpleAtoi(run.substr(0, run.find('(')), &cpus)) {
+      most = std::max(most, cpus);
+    }
+  }
+  return most;
+}
+
 absl::StatusOr<CpusForWorkers> AllowedOf(const CpuBounds& bounds) {
   CpusForWorkers out;
   out.cpus = Cut(bounds.mask, bounds.cpuset);
   const CpuSet there =
       bounds.cpuset.has_value() ? Cut(*bounds.cpuset, bounds.online) : bounds.online;
   const std::string cpu = out.cpus.Text();
-  if (out.cpus.Count() == 1 && there.Count() > 1 && bounds.slurm && bounds.cpuset.has_value()) {
+  const bool accident = out.cpus.Count() == 1 && there.Count() > 1 && bounds.slurm_cpus != 1;
+  // Where Slurm makes no cgroups, what is there is not the job's.
+  if (accident && bounds.cpuset.has_value() && there.Count() <= bounds.slurm_cpus) {
     out.cpus = there;
     out.notice = absl::StrCat("the Slurm step gave CPU ", cpu, " alone to this agent, and the job ",
                               "has CPUs ", there.Text(),
                               ": workers get these (srun --cpus-per-task says so beforehand)");
-  } else if (out.cpus.Count() == 1 && there.Count() > 1 && bounds.cpu_list.empty()) {
+  } else if (accident && bounds.cpu_list.empty()) {
     out.notice = absl::StrCat(
         "workers may use CPU ", cpu, " alone, and there are ", there.Count(),
         " here: something before launch bound it (taskset, srun without --cpus-per-task, ",

@@ -5,6 +5,7 @@
 //     is refused then.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -17,8 +18,8 @@ struct CpuBounds {
   CpuSet mask;                   // of the agent: what taskset, numactl and srun set
   std::optional<CpuSet> cpuset;  // of its cgroup
   CpuSet online;
-  bool slurm = false;    // in a step of Slurm's
-  std::string cpu_list;  // --cpu-list; "" = all
+  uint32_t slurm_cpus = 0;  // that a job of Slurm's has on a node; 0 = not in one
+  std::string cpu_list;     // --cpu-list; "" = all
 };
 
 struct CpusForWorkers {
@@ -26,8 +27,13 @@ struct CpusForWorkers {
   std::string notice;  // for people: one CPU that nobody may have meant; "" = nothing to say
 };
 
+// The most that any node of the job has, by SLURM_JOB_CPUS_PER_NODE ("16(x2),8"); 0 = it says
+// nothing.
+uint32_t SlurmCpus(const char* per_node);
+
 // A mask of a single CPU is mostly an accident: a step of srun without --cpus-per-task, or a parent
-// whose threads were pinned. In a step of Slurm's whose cgroup has more the workers get these.
+// whose threads were pinned. In a step of Slurm's whose cgroup has more the workers get these, if
+// the job has as many.
 // Errors: InvalidArgument (--cpu-list names none of them).
 absl::StatusOr<CpusForWorkers> AllowedOf(const CpuBounds& bounds);
 

@@ -115,7 +115,7 @@ absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query) {
   facts.hostname = Hostname();
   ASSIGN_OR_RETURN(CpusForWorkers allowed,
                    AllowedOf({AffinityMask(), CgroupCpus(query.root), OnlineCpus(query.root),
-                              query.slurm, query.cpu_list}));
+                              query.slurm_cpus, query.cpu_list}));
   facts.cpus_allowed = std::max(allowed.cpus.Count(), 1u);
   facts.cpus = std::move(allowed.cpus);
   facts.cpus_notice = std::move(allowed.notice);

@@ -26,7 +26,7 @@ struct NodeQuery {
   std::string ssh_connection;          // $SSH_CONNECTION: where sshd was reached; else the route
   const char* cuda_visible = nullptr;  // $CUDA_VISIBLE_DEVICES; null = not set
   std::string cpu_list;                // --cpu-list
-  bool slurm = false;                  // a step of Slurm's started this process
+  uint32_t slurm_cpus = 0;             // of CpuBounds
   std::string root;                    // in front of /proc, /sys and /dev; tests only
 };
 

@@ -134,7 +134,7 @@ class FakeEtcd {
     if (!refusal_.ok()) {
       return refusal_;
     }
-    if (const grpc::Status wrong = Check(request); !wrong.ok()) {
+    if (grpc::Status wrong = Check(request); !wrong.ok()) {
       return wrong;
     }
     for (const etcd::Compare& compare : request.compare()) {
@@ -181,7 +181,7 @@ class FakeEtcd {
     if (request.success_size() > 128 || request.compare_size() > 128) {
       return {grpc::StatusCode::INVALID_ARGUMENT, "etcdserver: too many operations in txn request"};
     }
-    if (request.ByteSizeLong() > 1536 * 1024) {
+    if (request.ByteSizeLong() > size_t{1536} * 1024) {
       return {grpc::StatusCode::INVALID_ARGUMENT, "etcdserver: request is too large"};
     }
     return grpc::Status::OK;
