@@ -144,6 +144,22 @@ class LocalJob {
   bool ended_ = false;
 };
 
+// What follows from the plan and from what this node is.
+void Settle(const JobSpec& spec, uint32_t workers, AgentLoop::Options& options) {
+  options.plan = spec.plan;
+  options.store_port = spec.master_port.value_or(0);
+  options.config.tell_pids = spec.plan.tell_pids;
+  options.config.hold = spec.plan.hold;
+  options.config.in_process = true;
+  options.config.join.key = "local";
+  options.config.join.key_is_exact = true;
+  options.config.join.life = 1;
+  options.config.join.hostname = options.facts.hostname;
+  options.config.join.address = options.facts.address;
+  options.config.join.interface = options.facts.interface;
+  options.config.join.workers = workers;
+}
+
 }  // namespace
 
 int RunLocal(JobSpec spec) {
@@ -197,18 +213,7 @@ int RunLocal(JobSpec spec) {
     LogWarning(notice);
   }
   WarnOfCpus(options.facts, options.programs.front().environment, *workers);
-  options.plan = spec.plan;
-  options.store_port = spec.master_port.value_or(0);
-  options.config.tell_pids = spec.plan.tell_pids;
-  options.config.hold = spec.plan.hold;
-  options.config.in_process = true;
-  options.config.join.key = "local";
-  options.config.join.key_is_exact = true;
-  options.config.join.life = 1;
-  options.config.join.hostname = options.facts.hostname;
-  options.config.join.address = options.facts.address;
-  options.config.join.interface = options.facts.interface;
-  options.config.join.workers = *workers;
+  Settle(spec, *workers, options);
 
   uv_loop_t loop;
   uv_loop_init(&loop);

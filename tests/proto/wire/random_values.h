@@ -258,6 +258,20 @@ class RandomValues {
     terms.on_failure = Below(2) == 0 ? OnFailure::kStop : OnFailure::kContinue;
     return terms;
   }
+  CpuBinding Binding() {
+    CpuBinding binding;
+    binding.bind_to = static_cast<BindTo>(Below(7));
+    binding.map_by = static_cast<MapBy>(Below(6));
+    binding.workers_per_object = Below(kWorkersPerNodeMax + 1);
+    binding.cores_per_worker = Below(kCpusMax + 1);
+    binding.overload = Flag();
+    binding.cpu_list = Text();
+    binding.memory = static_cast<MemoryBinding>(Below(4));
+    binding.gpu_mode = static_cast<GpuMode>(Below(3));
+    binding.gpus_per_worker = Below(kGpusPerNodeMax + 1);
+    binding.report = Flag();
+    return binding;
+  }
   AgentBootstrap Bootstrap() {
     AgentBootstrap bootstrap;
     bootstrap.secret = Text();
@@ -300,16 +314,7 @@ class RandomValues {
     }
     plan.ports.high = Port();
     plan.ports.low = static_cast<uint16_t>(Below(uint64_t{plan.ports.high} + 1));
-    plan.binding.bind_to = static_cast<BindTo>(Below(7));
-    plan.binding.map_by = static_cast<MapBy>(Below(6));
-    plan.binding.workers_per_object = Below(kWorkersPerNodeMax + 1);
-    plan.binding.cores_per_worker = Below(kCpusMax + 1);
-    plan.binding.overload = Flag();
-    plan.binding.cpu_list = Text();
-    plan.binding.memory = static_cast<MemoryBinding>(Below(4));
-    plan.binding.gpu_mode = static_cast<GpuMode>(Below(3));
-    plan.binding.gpus_per_worker = Below(kGpusPerNodeMax + 1);
-    plan.binding.report = Flag();
+    plan.binding = Binding();
     plan.tell_pids = Flag();
     plan.hold = Flag();
     plan.slurm_nodelist = Text();

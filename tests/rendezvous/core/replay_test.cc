@@ -7,11 +7,11 @@ namespace {
 
 // Of a master whose clock is an hour behind ours.
 constexpr absl::Duration kShift = absl::Hours(1);
-const absl::Time kWritten = absl::UnixEpoch() + absl::Minutes(10);
+const absl::Time written_at = absl::UnixEpoch() + absl::Minutes(10);
 
 JournalRecord Record() {
   JournalRecord record;
-  record.at = kWritten;
+  record.at = written_at;
   DurableRound& round = record.round.emplace();
   round.round = round.chain = {1, 3};
   round.started_in = {3, 3};
@@ -28,11 +28,11 @@ JournalRecord Record() {
   progress.used.by_rank = {{Rank{1}, 2}};
   progress.used.by_node = {{NodeId{1}, 1}, {NodeId{2}, 1}};
   progress.failures = {{NodeId{1}, 2}};
-  progress.set_aside = {{NodeId{2}, {kWritten + absl::Minutes(5), "3 failures began there"}}};
+  progress.set_aside = {{NodeId{2}, {written_at + absl::Minutes(5), "3 failures began there"}}};
   progress.short_rounds = 3;
-  progress.not_before = kWritten + absl::Seconds(2);
-  progress.begun = kWritten - absl::Minutes(9);
-  progress.round_began = kWritten - absl::Minutes(1);
+  progress.not_before = written_at + absl::Seconds(2);
+  progress.begun = written_at - absl::Minutes(9);
+  progress.round_began = written_at - absl::Minutes(1);
   return record;
 }
 
@@ -49,7 +49,7 @@ RoundState TakenOver(const JournalRecord& record, absl::Time now) {
 
 TEST(Replay, KnowsWhatRestartsHaveCost) {
   const DurableProgress kept = *Record().progress;
-  const RoundState state = TakenOver(Record(), kWritten + kShift);
+  const RoundState state = TakenOver(Record(), written_at + kShift);
   EXPECT_EQ(state.report.restarts, 4u);
   EXPECT_EQ(state.used, kept.used);
   EXPECT_EQ(state.failures, kept.failures);
@@ -58,8 +58,8 @@ TEST(Replay, KnowsWhatRestartsHaveCost) {
 
 TEST(Replay, MovesTimesToTheClockOfThisMaster) {
   const DurableProgress kept = *Record().progress;
-  const RoundState state = TakenOver(Record(), kWritten + kShift);
-  EXPECT_EQ(state.set_aside.at(NodeId{2}).until, kWritten + absl::Minutes(5) + kShift);
+  const RoundState state = TakenOver(Record(), written_at + kShift);
+  EXPECT_EQ(state.set_aside.at(NodeId{2}).until, written_at + absl::Minutes(5) + kShift);
   EXPECT_EQ(state.set_aside.at(NodeId{2}).why, "3 failures began there");
   EXPECT_EQ(state.last_restart.not_before, kept.not_before + kShift);
   EXPECT_EQ(state.begun, kept.begun + kShift);
@@ -68,9 +68,9 @@ TEST(Replay, MovesTimesToTheClockOfThisMaster) {
 
 TEST(Replay, EndsAPauseAndCountsItForNothing) {
   JournalRecord record = Record();
-  record.progress->paused_since = kWritten;
+  record.progress->paused_since = written_at;
   constexpr absl::Duration kPause = absl::Minutes(30);
-  const RoundState state = TakenOver(record, kWritten + kShift + kPause);
+  const RoundState state = TakenOver(record, written_at + kShift + kPause);
   EXPECT_FALSE(state.paused);
   EXPECT_EQ(state.begun, record.progress->begun + kShift + kPause);
   EXPECT_EQ(state.round_began, record.progress->round_began + kShift + kPause);
@@ -82,7 +82,7 @@ TEST(Replay, OfAJobThatNeverHadARoundNothingMoves) {
   record.progress->ended = true;
   record.progress->phase = JobPhase::kEnded;
   record.progress->not_before = record.progress->round_began = absl::InfinitePast();
-  const RoundState state = TakenOver(record, kWritten + kShift);
+  const RoundState state = TakenOver(record, written_at + kShift);
   EXPECT_EQ(state.last_restart.not_before, absl::InfinitePast());
   EXPECT_EQ(state.round_began, absl::InfinitePast());
 }

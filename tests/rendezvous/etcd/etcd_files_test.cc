@@ -105,7 +105,7 @@ TEST(EtcdFiles, WhatWasLeftOfAnUnfinishedOneIsGarbage) {
   Keys keys;
   Apply(files.PlanFor({Task(What::kReplace, 1, "old")}).changes.front(), keys);
   const std::string large(kEtcdChangeBytesMax + 1, 'x');
-  for (const uint64_t file : {1, 2}) {
+  for (const uint64_t file : {uint64_t{1}, uint64_t{2}}) {
     Apply(files.PlanFor({Task(What::kReplace, file, large)}).changes.front(), keys);
   }
   for (const EtcdChange& change : Listed(keys).garbage) {
