@@ -30,8 +30,8 @@ def test_a_daemon_knows_how_many_spares_a_job_has(site):
     refused = site(0, "--spares", "1").finish()
     assert refused.code == 1 and "the job has its 2 nodes and 1 spare (--nnodes, --spares)" in refused.errors, refused
     second.signal(signal.SIGKILL)
-    spare.expect("rank 1 of 2 restarts 0")
-    first.expect("rank 0 of 2 restarts 0", 2)
+    spare.expect(r"rank \d of 2 restarts 0")
+    first.expect(r"rank \d of 2 restarts 0", 2)
     first.signal(signal.SIGINT)
     assert [job.finish().code for job in (first, spare)] == [130, 130]
 
@@ -50,7 +50,7 @@ def test_what_is_shipped_is_on_a_spare_before_it_is_needed(shells, scratch):
     (scratch / "data" / "x").write_text("some data")
     shipped = lambda shell: [name for name in shell.host.files() if name.endswith("/data/x") and "/muster-ship-" in name]
     options = ("--hosts", "node0,node1,node2", "--nnodes", "2", "--spares", "1", "--nproc-per-node", "1")
-    job = shells[0].start(*options, "--ship", scratch / "data", *sh('cat "$MUSTER_SHIP_DIR/data/x"; ' + ROUND))
+    job = shells[0].start(*options, "--ship", scratch / "data", *sh('cat "$MUSTER_SHIP_DIR/data/x"; echo; ' + ROUND))
     job.expect("of 2 restarts 0", 2)
     wait_for(lambda: shipped(shells[2]), 10, what="the spare has it")
     assert not shells[2].called("sleep 2601")
