@@ -32,9 +32,15 @@ ShepherdFrame AFrame(uint32_t type, std::string payload) {
 
 std::vector<std::string> Seeds() {
   std::vector<std::string> seeds;
-  for (uint32_t type = 0; type < 6; ++type) {
+  SpawnBinding bound;
+  bound.cpus.Add(3);
+  bound.memory = MemoryBinding::kBind;
+  bound.must = true;
+  for (uint32_t type = 0; type < 7; ++type) {
     const Pair pair = MakePair();
-    CHECK(SendFrame(pair.a.get(), AFrame(type, PackStrings({"A=b", "", "C"}))).ok());
+    const std::vector<std::string> words =
+        type < 6 ? std::vector<std::string>{"A=b", "", "C"} : PackBinding(bound);
+    CHECK(SendFrame(pair.a.get(), AFrame(type, PackStrings(words))).ok());
     std::string bytes(1024, '\0');
     const ssize_t n = recv(pair.b.get(), bytes.data(), bytes.size(), 0);
     CHECK(n > 0);
@@ -52,8 +58,14 @@ void Run(absl::string_view bytes) {
     CHECK(absl::IsOutOfRange(frame.status()));
     return;
   }
-  for (const char* text : UnpackStrings(frame->payload)) {
+  const std::vector<char*> words = UnpackStrings(frame->payload);
+  for (const char* text : words) {
     CHECK(text >= frame->payload.data() && text < frame->payload.data() + frame->payload.size());
+  }
+  if (words.size() >= kBindingWords) {
+    const std::vector<std::string> binding = PackBinding(UnpackBinding(words));
+    std::string packed = PackStrings(binding);
+    CHECK(PackBinding(UnpackBinding(UnpackStrings(packed))) == binding);
   }
   // Sent on as it came, with descriptors: it arrives as it was sent.
   frame->fds.clear();
