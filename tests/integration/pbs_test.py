@@ -85,7 +85,7 @@ def test_the_plan_and_the_environment_before_the_start(pbs):
     text = pbs.run(script, "-l", "select=2:ncpus=4:mpiprocs=2")
     assert re.search(r"1 +node1 +2 +2-3 +pbsdsh: pbsdsh -h node1 -- \S+/muster-agent --dial node1 JOB KEY ADDRESS:PORT", text), text
     assert f"in       {pbs.folder}\n" in text and re.search(r"^  RANK +3 ", text, re.M), text
-    assert re.search(r"^  OMP_NUM_THREADS +[12] +\d CPUs of node1( \(NCPUS\))? for 2 workers", text, re.M), text
+    assert re.search(r"^  OMP_NUM_THREADS +\d+ +CPUs [\d,-]+ of node1: \d+ cores? of its own", text, re.M), text
 
 
 def test_an_agent_that_is_not_there_is_named(pbs):

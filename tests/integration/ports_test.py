@@ -74,7 +74,7 @@ def test_one_port_a_node_also_for_workers_that_use_the_sdk(shells, scratch):
 
 
 def test_of_a_restarted_job(shells):
-    script = '[ $RANK != 0 ] || echo "port $MASTER_PORT"; [ $TORCHELASTIC_RESTART_COUNT = 2 ]'
+    script = '[ $RANK != 0 ] || { echo "port $MASTER_PORT"; [ $TORCHELASTIC_RESTART_COUNT = 2 ]; }'
     result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "1", "--max-restarts", "2", *RANGE, *sh(script))
     ports = re.findall(r"port (\d+)", result.text)
     assert result.code == 0 and len(ports) == 3 and all(map(in_range, ports)), result
