@@ -62,7 +62,8 @@ std::vector<std::string> TakeLines(std::string& text) {
 // The job of probes, and what was heard of it.
 class ProbeSession {
  public:
-  explicit ProbeSession(Child child) : child_(std::move(child)) {}
+  ProbeSession(Child child, const WaitSignals& signals)
+      : child_(std::move(child)), signals_(signals) {}
   ~ProbeSession() { End(); }
   ProbeSession(const ProbeSession&) = delete;
   ProbeSession& operator=(const ProbeSession&) = delete;
@@ -208,7 +209,7 @@ class ProbeSession {
   }
 
   Child child_;
-  WaitSignals signals_;
+  const WaitSignals& signals_;
   std::map<uint32_t, ExaminedNode> nodes_;
   std::vector<std::string> errors_;
   std::string text_;        // that is not a whole line yet
@@ -323,8 +324,9 @@ absl::StatusOr<int> Examine(const DoctorCommand& command, const Environment& env
       ProbeJob(command.spec, agent_path, absl::StrCat("/proc/", getpid(), "/fd/", hosts.get()),
                ToLine(RequestOf(command, environment)));
   argv.insert(argv.begin(), "/proc/self/exe");
+  const WaitSignals signals;  // before there is a child, which looks whether we mind them
   ASSIGN_OR_RETURN(Child child, SpawnChild(std::move(argv), WithoutDefaults(OwnEnvironment())));
-  ProbeSession session(std::move(child));
+  ProbeSession session(std::move(child), signals);
   session.AwaitFacts();
   if (session.signo() == 0 && !session.nodes().empty()) {
     session.AwaitResults(PlanOf(session.nodes(), std::move(word)));
