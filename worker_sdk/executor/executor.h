@@ -95,6 +95,10 @@ class Executor {
   struct alignas(64) CacheLine {
     uint8_t bytes[64];
   };
+  // Of all lines, which are one piece of memory.
+  static uint8_t* BytesOf(std::vector<CacheLine>& lines) {
+    return reinterpret_cast<uint8_t*>(lines.data());
+  }
 
   const std::unique_ptr<Arena> arena_;
   const Layout layout_;

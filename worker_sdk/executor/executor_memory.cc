@@ -22,9 +22,9 @@ const uint8_t* Executor::Source(const Ref& ref, const uint8_t* in, const uint8_t
     case Space::kResult:
       return arena_->ResultNow() + ref.offset;
     case Space::kScratch:
-      return scratch_.data()->bytes + ref.offset;
+      return BytesOf(scratch_) + ref.offset;
     case Space::kNarrow:
-      return narrow_.data()->bytes + OfNarrow(ref.offset);
+      return BytesOf(narrow_) + OfNarrow(ref.offset);
     case Space::kTheirs:
       break;  // not in our memory
   }
@@ -42,9 +42,9 @@ uint8_t* Executor::Target(const Ref& ref, uint8_t* out) {
     case Space::kResult:
       return arena_->ResultNext() + ref.offset;
     case Space::kScratch:
-      return scratch_.data()->bytes + ref.offset;
+      return BytesOf(scratch_) + ref.offset;
     case Space::kNarrow:
-      return narrow_.data()->bytes + OfNarrow(ref.offset);
+      return BytesOf(narrow_) + OfNarrow(ref.offset);
     case Space::kIn:
     case Space::kTheirs:
       break;  // nobody writes there
