@@ -7,62 +7,40 @@ import time
 
 import pytest
 
-from harness import sh  # first: it knows where the lab is
+from master_site import DAEMON, SECRET, STEPS, Site, undisturbed  # first: it knows where the lab is
 from etcd import Etcd
-from master_site import DAEMON, SECRET, STEPS, steps
 
 PORT = 29400
 
 
-class Site:
+class Masters(Site):
     """Daemons on node0 and node1, which run the jobs as well; etcd on node2."""
 
     def __init__(self, shells, folder):
-        self.shells, self.folder, self.go = shells, folder, folder / "go"
         self.etcd = Etcd(shells[2], folder)
-        self.secret = folder / "secret"
-        self.secret.write_text(SECRET)
-        self.secret.chmod(0o600)
         self.places = [f"{shell.host.addr}:{PORT}" for shell in shells[:2]]
-
-    def serve(self, i, store=None):
-        words = ["--listen", self.places[i], "--secret-file", self.secret, "--rdzv-store", store or self.etcd.store]
-        daemon = self.shells[i].start(*words, program=DAEMON)
-        daemon.expect(f"listens on {self.places[i]}")
-        return daemon
+        super().__init__(shells, folder, ["--rdzv-store", self.etcd.store])
 
     def pair(self):
         """(the one that leads, the one that waits)"""
-        first = self.serve(0)
+        first = self.serve(0, self.places[0])
         first.expect("leads, in epoch", stream="err")
-        second = self.serve(1)
+        second = self.serve(1, self.places[1])
         second.expect(f"waits for the lead: {self.places[0]} leads", stream="err")
         return first, second
 
-    def job(self, script, *more, places=None):
+    def job(self, script, *more):
         # The one that waits comes first: it says who leads.
-        words = ["--nnodes", "2", "--rdzv-endpoint", ",".join(places or self.places[::-1]), "--rdzv-id", "job", "--secret-file", self.secret]
-        script = script.replace("{go}", str(self.go))
-        return [self.shells[i].start(*words, "--node-rank", str(i), *more, *sh(script)) for i in range(2)]
+        return [self.node(i, script, *more, host=i, endpoint=",".join(self.places[::-1])) for i in range(2)]
 
 
 @pytest.fixture
 def site(shells, scratch):
-    return Site(shells, scratch)
+    return Masters(shells, scratch)
 
 
 def epoch(daemon):
     return int(daemon.expect(r"leads, in epoch (\d+)", stream="err")[-1])
-
-
-def undisturbed(jobs):
-    """Each has counted without a gap, in one process, and has ended well."""
-    for job in jobs:
-        result = job.finish()
-        assert result.code == 0, result
-        counted = steps(result)
-        assert [n for n, _, _ in counted] == list(range(1, len(counted) + 1))
-        assert len({pid for _, pid, _ in counted}) == 1
 
 
 def test_another_master_takes_over_and_workers_do_not_notice(site):
@@ -162,7 +140,7 @@ def test_what_is_none_of_ours_is_named(site):
     key = "/muster/default/jobs/mine"
     site.etcd.leader()
     assert site.etcd.ctl("put", key, "x") is not None
-    result = site.serve(0).finish()
+    result = site.serve(0, site.places[0]).finish()
     assert result.code == 1 and f"--rdzv-store: etcd: {key} is not of a journal; remove it" in result.errors, result
 
 
@@ -178,14 +156,11 @@ def test_bad_values_teach(shells):
 
 
 def test_without_etcd_a_daemon_says_so_and_each_endpoint_is_named(shells, scratch):
-    secret = scratch / "secret"
-    secret.write_text(SECRET)
-    secret.chmod(0o600)
-    place = f"{shells[0].host.addr}:{PORT}"
-    daemon = shells[0].start("--listen", place, "--secret-file", secret, "--rdzv-store", "etcd://10.77.0.3:1", program=DAEMON)
+    site = Site(shells, scratch, ["--rdzv-store", "etcd://10.77.0.3:1"])
+    place, nobody = f"{shells[0].host.addr}:{PORT}", f"10.77.0.2:{PORT}"
+    daemon = site.serve(0, place)
     daemon.expect("waits for the lead: no etcd member has answered; 10.77.0.3:1: ", stream="err")
-    words = ["--nnodes", "2", "--rdzv-endpoint", f"{place},10.77.0.2:{PORT}", "--secret-file", secret]
-    result = shells[1].run(*words, "--rdzv-conf", "join_timeout=2", "true")
+    result = shells[1].run(*site.meeting(f"{place},{nobody}"), "--rdzv-conf", "join_timeout=2", "true")
     assert result.code == 1, result
     assert re.search(f"what was tried last: .*{place} does not lead: no etcd member has answered", result.errors), result
-    assert re.search(f"10.77.0.2:{PORT}: .*refused", result.errors), result
+    assert re.search(f"{nobody}: .*refused", result.errors), result

@@ -5,31 +5,16 @@ import signal
 
 import pytest
 
-from harness import BIN, sh
+from harness import sh
+from master_site import Site
 
-ENDPOINT = "10.77.0.1:29400"
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
 LIFE = "echo life $TORCHELASTIC_RESTART_COUNT world $WORLD_SIZE; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; exec sleep 2401"
 
 
-class Site:
-    """A daemon with a journal on node0."""
-
-    def __init__(self, shells, folder):
-        self.shells, self.secret = shells, folder / "secret"
-        self.secret.write_text("a secret of the tests, long enough\n")
-        self.secret.chmod(0o600)
-        words = ["--listen", ENDPOINT, "--secret-file", self.secret, "--journal", folder / "journal"]
-        self.daemon = shells[0].start(*words, program=BIN / "muster-rendezvous")
-        self.daemon.expect("listens on")
-
-    def job(self, shell, node, *more):
-        words = ["--nnodes", "2", "--rdzv-endpoint", ENDPOINT, "--rdzv-id", "job", "--secret-file", self.secret]
-        return self.shells[shell].start(*words, *node, *more, *sh(LIFE))
-
-
 @pytest.fixture
 def site(shells, scratch):
+    """Its daemon has a journal."""
     return Site(shells, scratch)
 
 
@@ -42,7 +27,8 @@ def test_a_node_is_lost_two_seconds_after_its_lease(desk):
 
 
 def test_a_lease_of_a_job_at_a_daemon_with_a_journal(site):
-    both = [site.job(1 + rank, ("--node-rank", str(rank)), "--lease", "1s") for rank in range(2)]
+    site.serve()
+    both = site.job(LIFE, "--lease", "1s")
     for job in both:
         job.expect("life 0 world 2")
     both[1].signal(signal.SIGKILL)
@@ -51,9 +37,10 @@ def test_a_lease_of_a_job_at_a_daemon_with_a_journal(site):
 
 
 def test_all_nodes_have_one_lease(site):
-    first = site.job(1, ("--node-rank", "0"), "--lease", "2s")
-    site.daemon.expect("waiting for 1 of 2 nodes", stream="err", seconds=20)
-    other = site.job(2, ("--node-rank", "1")).finish()
+    daemon = site.serve()
+    first = site.node(0, LIFE, "--lease", "2s")
+    daemon.expect("waiting for 1 of 2 nodes", stream="err", seconds=20)
+    other = site.node(1, LIFE).finish()
     assert other.code == 1 and "--lease: node1 has '2.0 s', node2 has ''; give the same value" in other.errors, other
     first.signal(signal.SIGINT)
     first.finish()

@@ -14,20 +14,26 @@ STEPS = """
 
 
 class Site:
-    """The daemon on node0, and a job on the two others."""
+    """The daemon on node0, and a job on the two others. `keep`: the daemon's words about where jobs are kept; None: in
+    a folder."""
 
-    def __init__(self, shells, folder):
+    def __init__(self, shells, folder, keep=None):
         self.shells, self.folder, self.journal, self.go = shells, folder, folder / "journal", folder / "go"
+        self.keep = ["--journal", self.journal] if keep is None else keep
         self.secret = folder / "secret"
         self.secret.write_text(SECRET)
         self.secret.chmod(0o600)
 
-    def words(self):
-        return ["--listen", ENDPOINT, "--secret-file", self.secret, "--journal", self.journal]
+    def words(self, endpoint=ENDPOINT):
+        return ["--listen", endpoint, "--secret-file", self.secret, *self.keep]
 
-    def serve(self):
-        daemon = self.shells[0].start(*self.words(), program=DAEMON)
-        daemon.expect(f"listens on {ENDPOINT}")
+    def meeting(self, endpoint=ENDPOINT):
+        """launch's words for a job of two nodes that meet there."""
+        return ["--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-id", "job", "--secret-file", self.secret]
+
+    def serve(self, host=0, endpoint=ENDPOINT):
+        daemon = self.shells[host].start(*self.words(endpoint), program=DAEMON)
+        daemon.expect(f"listens on {endpoint}")
         return daemon
 
     def refused(self):
@@ -36,17 +42,28 @@ class Site:
         return result.errors
 
     def job(self, script, *more):
-        return [self.node(i, script.replace("{go}", str(self.go)), *more) for i in range(2)]
+        return [self.node(i, script, *more) for i in range(2)]
 
-    def node(self, rank, script, *more):
+    def node(self, rank, script, *more, host=None, endpoint=ENDPOINT):
         """One of the two, on the host behind the daemon's."""
-        words = ["--nnodes", "2", "--rdzv-endpoint", ENDPOINT, "--rdzv-id", "job", "--secret-file", self.secret]
-        return self.shells[rank + 1].start(*words, "--node-rank", str(rank), *more, *sh(script))
+        script = script.replace("{go}", str(self.go))
+        shell = self.shells[rank + 1 if host is None else host]
+        return shell.start(*self.meeting(endpoint), "--node-rank", str(rank), *more, *sh(script))
 
     def file(self):
         """The journal of the only job."""
         (path,) = self.journal.glob("job-*")
         return path
+
+
+def undisturbed(jobs):
+    """Each has counted without a gap, in one process, and has ended well."""
+    for job in jobs:
+        result = job.finish()
+        assert result.code == 0, result
+        counted = steps(result)
+        assert [n for n, _, _ in counted] == list(range(1, len(counted) + 1))
+        assert len({pid for _, pid, _ in counted}) == 1
 
 
 def steps(result):

@@ -4,20 +4,18 @@ import signal
 
 import pytest
 
-from harness import BIN, kill_all, sh, wait_for
+from harness import kill_all, sh, wait_for
+from master_site import Site
 
 ROUND = "echo rank $RANK of $WORLD_SIZE restarts $TORCHELASTIC_RESTART_COUNT; exec sleep 2601"
 
 
 @pytest.fixture
 def site(shells, scratch):
-    secret = scratch / "secret"
-    secret.write_text("a secret of the tests, long enough\n")
-    secret.chmod(0o600)
-    daemon = shells[0].start("--listen", "10.77.0.1:29400", "--secret-file", secret, program=BIN / "muster-rendezvous")
-    daemon.expect("listens on")
-    words = ["--rdzv-endpoint", "10.77.0.1:29400", "--rdzv-id", "job", "--secret-file", secret, "--nnodes", "2"]
-    return lambda shell, *more: shells[shell].start(*words, *more, *sh(ROUND))
+    """Starts a node of a job at a daemon; nobody says which rank it is."""
+    site = Site(shells, scratch, keep=[])
+    site.serve()
+    return lambda shell, *more: shells[shell].start(*site.meeting(), *more, *sh(ROUND))
 
 
 def test_a_daemon_knows_how_many_spares_a_job_has(site):

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from desk import Desk
-from harness import BIN, sh, wait_for
+from harness import sh
+from master_site import Site
 
 COUNT = "$TORCHELASTIC_RESTART_COUNT"
 # Ends by itself only in its second life.
@@ -53,16 +54,12 @@ def test_the_answer_as_json_and_what_cannot_be_restarted(desk):
 
 
 def test_a_job_at_a_daemon_is_restarted_from_any_of_its_nodes(shells, scratch):
-    secret = scratch / "secret"
-    secret.write_text("a secret of the tests, long enough\n")
-    secret.chmod(0o600)
-    daemon = shells[0].start("--listen", "10.77.0.1:29400", "--secret-file", secret, program=BIN / "muster-rendezvous")
-    daemon.expect("listens on")
-    words = ["--nnodes", "2", "--rdzv-endpoint", "10.77.0.1:29400", "--rdzv-id", "job", "--secret-file", secret]
-    other = shells[1].start(*words, "--node-rank", "0", *sh(SCRIPT))
+    site = Site(shells, scratch, keep=[])
+    daemon = site.serve()
+    other = site.node(0, SCRIPT)
     (scratch / "run").mkdir(mode=0o700)
     desk = Desk(shells[2], scratch / "run")
-    job = desk.detach(*words, "--node-rank", "1", *sh(SCRIPT))
+    job = desk.detach(*site.meeting(), "--node-rank", "1", *sh(SCRIPT))
     assert "the master has been asked to restart the job" in restart(desk, job).errors
     assert desk.ended(job)["exit_code"] == 0
     result = other.finish()
