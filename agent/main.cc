@@ -18,7 +18,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "agent/core/allowed_cpus.h"
 #include "agent/core/ship_dir.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/channel_relay.h"
@@ -62,16 +61,13 @@ constexpr char kHelp[] =
     "  muster-agent --help\n";
 
 absl::StatusOr<NodeFacts> Facts(const AgentBootstrap& bootstrap) {
-  NodeQuery query;
+  NodeQuery query = OwnQuery(bootstrap.plan.binding.cpu_list);
   query.other_nodes = !bootstrap.plan.standalone;
   query.iface = bootstrap.plan.iface;
   query.route_to = bootstrap.route_to;
   query.route_is_hint = true;
   const char* ssh = std::getenv("SSH_CONNECTION");
   query.ssh_connection = ssh == nullptr ? "" : ssh;
-  query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  query.cpu_list = bootstrap.plan.binding.cpu_list;
-  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
   ASSIGN_OR_RETURN(NodeFacts facts, ReadNodeFacts(query));
   if (!bootstrap.join.address.empty()) {
     facts.address = bootstrap.join.address;  // --standalone: the loopback address of this node

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/core/allowed_cpus.h"
 #include "agent/core/programs.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
@@ -43,14 +42,11 @@ int Print(const std::string& text) {
 }
 
 absl::StatusOr<NodeFacts> FactsHere(const JobSpec& spec) {
-  NodeQuery query;
+  NodeQuery query = OwnQuery(spec.plan.binding.cpu_list);
   query.other_nodes = spec.way != StartWay::kLocal && spec.way != StartWay::kStandalone;
   query.iface = spec.plan.iface;
   query.route_to = spec.rendezvous.host;
   query.route_is_hint = spec.pod.has_value();
-  query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  query.cpu_list = spec.plan.binding.cpu_list;
-  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
   return ReadNodeFacts(query);
 }
 
@@ -61,11 +57,8 @@ absl::StatusOr<uint32_t> WorkersLikeHere(const JobSpec& spec, size_t index) {
     work.workers_wanted = spec.nodes[index].wanted;
     work.workers = spec.nodes[index].workers;
   }
-  NodeQuery query;  // no address: a plan can be shown where the names do not resolve
-  query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  query.cpu_list = spec.plan.binding.cpu_list;
-  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
-  ASSIGN_OR_RETURN(const NodeFacts facts, ReadNodeFacts(query));
+  // No address: a plan can be shown where the names do not resolve.
+  ASSIGN_OR_RETURN(const NodeFacts facts, ReadNodeFacts(OwnQuery(spec.plan.binding.cpu_list)));
   return WorkersOnNode(work, facts);
 }
 

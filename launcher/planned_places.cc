@@ -1,6 +1,5 @@
 #include "launcher/planned_places.h"
 
-#include <cstdlib>
 #include <optional>
 #include <set>
 #include <string>
@@ -8,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/core/allowed_cpus.h"
 #include "agent/core/bindings_report.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/topology_reader.h"
@@ -20,12 +18,10 @@ namespace {
 
 absl::StatusOr<DescribedTopology> ThisMachine(const JobSpec& spec) {
   DescribedTopology out;
-  NodeQuery query;
-  query.cpu_list = spec.plan.binding.cpu_list;
-  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
+  const NodeQuery query = OwnQuery(spec.plan.binding.cpu_list);
   ASSIGN_OR_RETURN(NodeFacts facts, ReadNodeFacts(query));
   out.allowed = std::move(facts.cpus);
-  out.topology = ReadTopology(out.allowed, std::getenv("CUDA_VISIBLE_DEVICES"));
+  out.topology = ReadTopology(out.allowed, query.cuda_visible);
   return out;
 }
 

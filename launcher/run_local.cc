@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/core/allowed_cpus.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/log_file.h"
 #include "agent/io/node_facts.h"
@@ -177,11 +176,7 @@ int RunLocal(JobSpec spec) {
     return kExitFailed;
   }
   AgentLoop::Options options;
-  NodeQuery query;
-  query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  query.cpu_list = spec.plan.binding.cpu_list;
-  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
-  absl::StatusOr<NodeFacts> facts = ReadNodeFacts(query);
+  absl::StatusOr<NodeFacts> facts = ReadNodeFacts(OwnQuery(spec.plan.binding.cpu_list));
   if (!facts.ok()) {
     LogError(facts.status().message());
     return kExitUsage;

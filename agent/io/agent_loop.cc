@@ -285,6 +285,7 @@ void AgentLoop::OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_byte
   alone_ = alone;
   Worker& worker = workers_[local_rank];
   worker.ended = true;
+  bindings_.WorkerEnded(local_rank);
   WorkerExit exit;
   exit.because_of = door_.WorkerEnded(LocalRank{local_rank});
   exit.local_rank = LocalRank{local_rank};

@@ -76,14 +76,20 @@ void BindingsWatch::Begin(const WorkerPlacement& placement, std::vector<uint32_t
   timer_.StartAfter(wait_);
 }
 
+void BindingsWatch::WorkerEnded(uint32_t local_rank) {
+  if (local_rank < workers_.size()) {
+    workers_[local_rank].done = true;
+  }
+}
+
 void BindingsWatch::LookAgain() {
   for (Watched& worker : workers_) {
-    if (worker.told) {
+    if (worker.done) {
       continue;
     }
     const std::vector<ThreadCpus> threads = ReadThreads(worker.pid);
     if (Drifted(worker.planned, threads)) {
-      worker.told = true;
+      worker.done = true;
       LogWarning(
           absl::StrCat(host_, ": ", ThreadsText(worker.rank, worker.pid, worker.planned, threads)));
     }

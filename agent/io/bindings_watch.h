@@ -26,6 +26,8 @@ class BindingsWatch {
   // All of a round have started: `ranks` and `pids` by local rank.
   void Begin(const WorkerPlacement& placement, std::vector<uint32_t> ranks,
              const std::vector<pid_t>& pids);
+  // This worker of the round has ended: its process id may be another's by now.
+  void WorkerEnded(uint32_t local_rank);
   // The round is over.
   void End() { timer_.Stop(); }
 
@@ -34,7 +36,7 @@ class BindingsWatch {
     uint32_t rank;
     pid_t pid;
     CpuSet planned;
-    bool told = false;  // that some of its threads are elsewhere
+    bool done = false;  // it has ended, or was said to have threads elsewhere
   };
   void LookAgain();
 

@@ -90,25 +90,15 @@ bool IsGpuName(absl::string_view name) {
   return absl::ConsumePrefix(&name, "nvidia") && absl::SimpleAtoi(name, &number);
 }
 
-// CUDA's rule: the list ends at the first entry that names nothing.
-uint32_t VisibleGpus(uint32_t present, absl::string_view list) {
-  uint32_t n = 0;
-  for (const absl::string_view raw : absl::StrSplit(list, ',')) {
-    const absl::string_view item = absl::StripAsciiWhitespace(raw);
-    uint32_t index = 0;
-    if (absl::SimpleAtoi(item, &index)) {
-      if (index >= present) {
-        break;
-      }
-    } else if (!absl::StartsWith(item, "GPU-") && !absl::StartsWith(item, "MIG-")) {
-      break;
-    }
-    ++n;
-  }
-  return n;
-}
-
 }  // namespace
+
+NodeQuery OwnQuery(const std::string& cpu_list) {
+  NodeQuery query;
+  query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  query.cpu_list = cpu_list;
+  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
+  return query;
+}
 
 absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query) {
   NodeFacts facts;
@@ -207,7 +197,7 @@ std::optional<CpuSet> CgroupCpus(const std::string& root) {
 }
 
 CpuSet AllowedCpus(CpuSet mask, const std::string& root) {
-  return AllowedOf({std::move(mask), CgroupCpus(root), {}, false, ""})->cpus;  // N2
+  return AllowedOf({std::move(mask), CgroupCpus(root), {}, 0, ""})->cpus;  // N2
 }
 
 CpuSet OnlineCpus(const std::string& root) {
@@ -231,6 +221,22 @@ double CpuQuota(const std::string& root) {
   return quota;
 }
 
+std::vector<VisibleGpu> VisibleGpus(size_t present, absl::string_view list) {
+  std::vector<VisibleGpu> out;
+  for (const absl::string_view raw : absl::StrSplit(list, ',')) {
+    const absl::string_view item = absl::StripAsciiWhitespace(raw);
+    uint32_t index = 0;
+    if (absl::SimpleAtoi(item, &index) && index < present) {
+      out.push_back({index, ""});
+    } else if (absl::StartsWith(item, "GPU-") || absl::StartsWith(item, "MIG-")) {
+      out.push_back({std::nullopt, std::string(item)});
+    } else {
+      break;
+    }
+  }
+  return out;
+}
+
 uint32_t CountGpus(const std::string& root, const char* cuda_visible) {
   uint32_t present = 0;
   ForEachName(absl::StrCat(root, "/proc/driver/nvidia/gpus"),
@@ -244,7 +250,8 @@ uint32_t CountGpus(const std::string& root, const char* cuda_visible) {
     present =
         present == 0 || devices == 0 ? std::max(present, devices) : std::min(present, devices);
   }
-  return cuda_visible == nullptr ? present : VisibleGpus(present, cuda_visible);
+  return cuda_visible == nullptr ? present
+                                 : static_cast<uint32_t>(VisibleGpus(present, cuda_visible).size());
 }
 
 uint32_t CountRdmaDevices(const std::string& root) {

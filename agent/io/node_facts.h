@@ -30,6 +30,9 @@ struct NodeQuery {
   std::string root;                    // in front of /proc, /sys and /dev; tests only
 };
 
+// What this process's environment says, and --cpu-list; no other node is asked for.
+NodeQuery OwnQuery(const std::string& cpu_list);
+
 // Errors: InvalidArgument (--iface or --cpu-list names nothing here; the text says what there is),
 // Unavailable (route_to does not resolve).
 absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query);
@@ -51,6 +54,13 @@ CpuSet AllowedCpus(CpuSet mask, const std::string& root);
 // Cores that the cgroup's quota allows, over all levels of it; 0 = none.
 double CpuQuota(const std::string& root);
 uint32_t CountGpus(const std::string& root, const char* cuda_visible);
+// What an entry of CUDA_VISIBLE_DEVICES names: a number, or the beginning of a UUID.
+struct VisibleGpu {
+  std::optional<uint32_t> number;
+  std::string uuid;
+};
+// By CUDA's rule: the list ends at the first entry that names nothing.
+std::vector<VisibleGpu> VisibleGpus(size_t present, absl::string_view list);
 uint32_t CountRdmaDevices(const std::string& root);
 
 // Whether `host` is a name of this machine that needs no resolver: localhost, its own, or one of

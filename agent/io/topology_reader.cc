@@ -174,19 +174,15 @@ std::vector<TopologyDevice> Visible(std::vector<TopologyDevice> gpus, const char
     return gpus;
   }
   std::vector<TopologyDevice> out;
-  for (const absl::string_view raw : absl::StrSplit(cuda_visible, ',')) {
-    const absl::string_view item = absl::StripAsciiWhitespace(raw);
-    size_t place = 0;
-    if (absl::SimpleAtoi(item, &place) && place < gpus.size()) {
-      out.push_back(gpus[place]);
-    } else if (absl::StartsWith(item, "GPU-") || absl::StartsWith(item, "MIG-")) {
-      const auto named = std::find_if(gpus.begin(), gpus.end(), [item](const TopologyDevice& gpu) {
-        return absl::StartsWith(gpu.uuid, item);  // CUDA takes the beginning of one, too
-      });
-      out.push_back(named != gpus.end() ? *named : TopologyDevice{"", std::string(item), CpuSet()});
-    } else {
-      break;  // as CUDA does
+  for (VisibleGpu& one : VisibleGpus(gpus.size(), cuda_visible)) {
+    if (one.number.has_value()) {
+      out.push_back(gpus[*one.number]);
+      continue;
     }
+    const auto named = std::find_if(gpus.begin(), gpus.end(), [&one](const TopologyDevice& gpu) {
+      return absl::StartsWith(gpu.uuid, one.uuid);
+    });
+    out.push_back(named != gpus.end() ? *named : TopologyDevice{"", std::move(one.uuid), CpuSet()});
   }
   return out;
 }
