@@ -3,6 +3,7 @@
 the next round is exec'ed. Needs root.
 
 worker  kill -9 of one of 2 x 2 workers; theirs end as soon as they are told
+one     the same with --restart=one and the SDK (in Python): until all are in the first sum with the replacement
 agent   kill -9 of an agent (both its processes) of three nodes, --nnodes 1:3: the two others go on after 250 ms in which
         it might have come back
 back    the same of two nodes that are both needed: the agent is started again over ssh
@@ -22,7 +23,7 @@ from typing import Callable, NamedTuple
 from pairs import LIMIT, ROOT, Bench
 
 sys.path.insert(0, str(ROOT / "tests/integration"))
-from harness import Lab, Shell, kill_all, leave_nothing, sh  # noqa: E402
+from harness import BIN, PYTHON, Lab, Shell, kill_all, leave_nothing, sh  # noqa: E402
 from master_site import STEPS, Site, steps  # noqa: E402
 
 # Each worker says when it is there and when it is told to stop, by the clock that all hosts share.
@@ -38,10 +39,11 @@ class Loss(NamedTuple):
     happens: Callable
     told: int
     after: int
+    program: list[str] = sh(WORKER)
 
 
 def kill_worker(shell):
-    kill_all(shell.called(" ".join(sh(WORKER)))[:1])
+    kill_all((shell.called(" ".join(sh(WORKER))) + shell.called(" ".join(map(str, SUMS))))[:1])
 
 
 def kill_agent(shell):
@@ -52,16 +54,18 @@ def cut(shell):
     shell.host.cut()
 
 
+SUMS = [PYTHON, "-u", ROOT / "tests/integration/workers/reforms.py"]
 ALL, TWO = ["--hosts", "node0,node1,node2", "--nnodes", "1:3"], ["--hosts", "node0,node1", "--max-restarts", "1"]
 LOSSES = {
     "worker": Loss([*TWO, "--nproc-per-node", "2"], 4, kill_worker, told=3, after=4),
+    "one": Loss([*TWO, "--restart=one", "--nproc-per-node", "2"], 4, kill_worker, told=3, after=4, program=SUMS),
     "agent": Loss([*ALL, "--nproc-per-node", "1"], 3, kill_agent, told=2, after=2),
     "back": Loss([*TWO, "--nproc-per-node", "1"], 2, kill_agent, told=1, after=2),
     "cable": Loss([*ALL, "--nproc-per-node", "1"], 3, cut, told=2, after=2),
 }
 # Milliseconds; `told` of an agent includes the 250 that it has to come back.
 LIMITS = {
-    "worker": {"told": 100, "again": 250}, "agent": {"told": 350, "again": 500},
+    "worker": {"told": 100, "again": 250}, "one": {"told": 100, "again": 300}, "agent": {"told": 350, "again": 500},
     "cable": {"told": CABLE_LOST_MS, "again": 500}, "master": {"attached": 1000, "step": 150},
 }  # fmt: skip
 
@@ -72,7 +76,7 @@ def last_ms(since, seen):
 
 def recover(name, shells):
     loss = LOSSES[name]
-    job = shells[0].start(*loss.words, *sh(WORKER))
+    job = shells[0].start(*loss.words, *loss.program, env={"PYTHONPATH": str(BIN.parent / "python")})
     job.expect(f"world {loss.world} at", loss.world)
     since = time.time()
     loss.happens(shells[1])
