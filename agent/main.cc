@@ -82,6 +82,7 @@ int Fail(const absl::Status& status) {
 
 // What launch says comes in, and what it is told goes out.
 struct Channel {
+  std::unique_ptr<TlsThread> tls;  // that both go through; null: none. After them, so before here
   UniqueFd in;
   UniqueFd out;
   bool dialed = false;
@@ -129,12 +130,14 @@ absl::StatusOr<std::optional<ShippedFolder>> Shipped(AgentBootstrap& bootstrap,
 absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap, NodeFacts facts) {
   AgentLoop::Options options;
   options.facts = std::move(facts);
+  CountObjects(options.facts, bootstrap.plan);
   ASSIGN_OR_RETURN(const uint32_t workers, WorkersOnNode(bootstrap.plan, options.facts));
   RETURN_IF_ERROR(CheckPlacement(bootstrap.plan, options.facts, workers));
   RETURN_IF_ERROR(MakeLogFolder(bootstrap.plan.output.log_dir));
   if (bootstrap.join.node_rank <= 0) {
     options.store_port = bootstrap.terms.master_port;
   }
+  options.master_addr_given = !bootstrap.terms.master_addr.empty();
   options.secret = bootstrap.secret;
   options.plan = std::move(bootstrap.plan);
   options.programs = PreparePrograms(options.plan, OwnEnvironment());
@@ -147,6 +150,7 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap, NodeFact
   join.hostname = options.facts.hostname;
   join.address = options.facts.address;
   join.interface = options.facts.interface;
+  join.addresses = options.facts.addresses;
   join.workers = workers;
   join.life = NewLife();
   return options;
@@ -238,6 +242,19 @@ void WarnOfPrograms(const AgentBootstrap& bootstrap, const AgentLoop::Options& o
   WarnOfCpus(options.facts, options.programs.front().environment, workers);
 }
 
+// `tls`: its thread, which holds no lock meanwhile; nullptr = there is none.
+absl::StatusOr<ShepherdProcess> ForkBeside(TlsThread* tls, std::vector<ProcessLimit> limits,
+                                           const std::function<void()>& at_end) {
+  if (tls != nullptr) {
+    tls->Rest();
+  }
+  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(std::move(limits), at_end);
+  if (tls != nullptr) {
+    tls->Resume();
+  }
+  return shepherd;
+}
+
 int RunOnChannel(Channel channel) {
   const absl::Time deadline = BootNow() + kBootstrapWithin;
   if (const absl::Status status = AnnounceAgent(channel.out.get(), deadline); !status.ok()) {
@@ -287,12 +304,14 @@ int RunOnChannel(Channel channel) {
     options->config.join.doubts = Doubts(*options, limits);
   }
   // Kept by us and by the shepherd. Who was here before has a lease at the most.
-  const absl::StatusOr<UniqueFd> hold =
+  const absl::StatusOr<NodeHold> hold =
       TakeNodeHold(bootstrap->hold, bootstrap->terms.lease.value_or(kLease) + kLeaseSlack);
   if (!hold.ok()) {
     return Fail(hold.status());
   }
-  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(std::move(limits.limits), remove_shipped);
+  options->config.join.hold = hold->hold;
+  absl::StatusOr<ShepherdProcess> shepherd =
+      ForkBeside(channel.tls.get(), std::move(limits.limits), remove_shipped);
   if (!shepherd.ok()) {
     return Fail(shepherd.status());
   }
@@ -314,18 +333,19 @@ int RunDialed(const std::string& node, const std::vector<std::string>& words) {
   if (!ticket.ok()) {
     return Fail(ticket.status());
   }
-  absl::StatusOr<UniqueFd> socket =
+  absl::StatusOr<Dialed> dialed =
       Dial(*ticket, node, deadline, [&standard, &node](const std::string& why) {
         const std::string line = UnreachableLine({node, why});
         (void)!write(standard.out.get(), line.data(), line.size());  // launch waits without it
       });
-  if (!socket.ok()) {
-    return Fail(absl::Status(socket.status().code(),
-                             absl::StrCat(Hostname(), ": ", socket.status().message())));
+  if (!dialed.ok()) {
+    return Fail(absl::Status(dialed.status().code(),
+                             absl::StrCat(Hostname(), ": ", dialed.status().message())));
   }
   Channel channel;
-  channel.in.Reset(fcntl(socket->get(), F_DUPFD_CLOEXEC, 3));
-  channel.out = *std::move(socket);
+  channel.tls = std::move(dialed->tls);
+  channel.in.Reset(fcntl(dialed->socket.get(), F_DUPFD_CLOEXEC, 3));
+  channel.out = std::move(dialed->socket);
   channel.dialed = true;
   channel.secret = ticket->secret;
   return RunOnChannel(std::move(channel));

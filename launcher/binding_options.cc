@@ -1,5 +1,7 @@
 #include "launcher/binding_options.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -7,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/core/cpu_count.h"
+#include "agent/core/cpu_plan.h"
 #include "launcher/option_values.h"
 #include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
@@ -34,6 +37,14 @@ bool BindToObject(absl::string_view word, BindTo& out) {
     }
   }
   return false;
+}
+
+constexpr absl::string_view kMemoryWords =
+    "none, local, bind or interleave; the last two may name NUMA nodes (interleave:0-1, "
+    "interleave:all), and 0,1 alone is bind:0,1";
+
+bool IsNodeList(absl::string_view word) {
+  return word == kAllMemoryNodes || ParseCpuList(word).has_value();
 }
 
 bool IsOverload(absl::string_view word) { return word == "overload-allowed"; }
@@ -75,11 +86,25 @@ absl::Status SetCpuList(const OptionValue& v, JobSpec& s) {
 }
 
 absl::Status SetMemoryBinding(const OptionValue& v, JobSpec& s) {
-  // Hydra says firsttouch for what the kernel does by itself.
-  const absl::string_view text = v.text == "firsttouch" ? "local" : v.text;
-  ASSIGN_OR_RETURN(const size_t word,
-                   ParseWord({v.name, text}, {"none", "local", "bind", "interleave"}));
-  s.plan.binding.memory = static_cast<MemoryBinding>(word);
+  // Hydra says firsttouch for what the kernel does by itself; a list alone is numactl's.
+  std::vector<absl::string_view> parts = absl::StrSplit(v.text, absl::MaxSplits(':', 1));
+  if (IsNodeList(parts[0])) {
+    parts.insert(parts.begin(), "bind");
+  }
+  const absl::string_view how = parts[0] == "firsttouch" ? "local" : parts[0];
+  CpuBinding& binding = s.plan.binding;
+  static constexpr absl::string_view kWords[] = {"none", "local", "bind", "interleave"};
+  const auto* const word = std::find(std::begin(kWords), std::end(kWords), how);
+  if (word == std::end(kWords)) {
+    return WantError(v, kMemoryWords);
+  }
+  binding.memory = static_cast<MemoryBinding>(word - std::begin(kWords));
+  const bool may_name =
+      binding.memory == MemoryBinding::kBind || binding.memory == MemoryBinding::kInterleave;
+  if (parts.size() == 2 && !(may_name && IsNodeList(parts[1]))) {
+    return WantError(v, kMemoryWords);
+  }
+  binding.memory_nodes = parts.size() == 2 ? std::string(parts[1]) : "";
   return absl::OkStatus();
 }
 

@@ -48,6 +48,7 @@ Explanation Explain(const ExplainInput& input) {
                               "",
                               input.local,
                               input.program.torch_version,
+                              MpiServed(input.plan.mpi, input.program),
                               input.share,
                               input.topology};
   for (EnvVar& variable : WorkerVariables(worker, input.base)) {
@@ -68,7 +69,7 @@ Explanation Explain(const ExplainInput& input) {
     }
   }
   out.backend = AdviseBackend(input.facts, input.program, input.assignment.workers);
-  const std::string mpi = MpiNotice(input.program, out.place.world_size);
+  const std::string mpi = MpiNotice(input.plan.mpi, input.program, out.place.world_size);
   if (!mpi.empty()) {
     out.notes.push_back(mpi);
   }

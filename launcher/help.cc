@@ -69,6 +69,10 @@ constexpr Example kDoctor = {"launch doctor [--json] [OPTIONS] [PROGRAM]",
                              "look at the nodes of a job: names, network, clocks, limits, GPUs, "
                              "versions, and what to do about what is wrong"};
 
+constexpr Example kSweep = {"launch sweep --nproc-per-node LIST ...",
+                            "try numbers of workers and bindings for some seconds each, and say "
+                            "which is best"};
+
 class Writer {
  public:
   explicit Writer(bool colour) : colour_(colour) {}
@@ -164,6 +168,8 @@ std::string HelpText(bool all, bool colour) {
   if (all) {
     writer.Heading("When something is wrong with the nodes ('launch doctor --help' says more)");
     writer.Row(kDoctor.command, kDoctor.says, kIndent + kLeftWidth + 2);
+    writer.Heading("How many workers, and bound how ('launch sweep --help' says more)");
+    writer.Row(kSweep.command, kSweep.says, kIndent + kLeftWidth + 2);
     writer.Heading("Detached jobs ('launch ps --help' and so on say more)");
     for (const Example& command : kJobCommands) {
       writer.Row(command.command, command.says, kIndent + kLeftWidth + 2);

@@ -208,7 +208,8 @@ absl::Status CheckReportFile(const std::string& path) {
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report) {
   report.requeued = spec.slurm.has_value() ? spec.slurm->restarts : 0;
   const std::string text =
-      absl::StrCat(ReportText(report, job_id), spec.report_state ? StateText(report) : "");
+      absl::StrCat(ReportText(report, job_id), spec.report_state ? StateText(report) : "",
+                   spec.advise ? AdviceText(report) : "");
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = write(STDERR_FILENO, text.data() + at, text.size() - at);
     if (n < 0 && errno != EINTR) {

@@ -51,6 +51,7 @@ enum class OptionId : uint8_t {
   kGpuMode,
   kNumaBinding,
   kReportBindings,
+  kAdvise,
   // how nodes find each other
   kStandalone,
   kRdzvEndpoint,
@@ -62,6 +63,7 @@ enum class OptionId : uint8_t {
   kMasterPort,
   kLocalAddr,
   kServe,
+  kJournal,
   kIface,
   kPortRange,
   kNoPreflight,
@@ -92,6 +94,9 @@ enum class OptionId : uint8_t {
   kRole,
   kDialect,
   kStore,
+  kStoreFrom,
+  kNoNewPrivs,
+  kMpi,
   // when something ends
   kMaxRestarts,
   kRestart,
@@ -241,6 +246,7 @@ struct JobSpec {
   // --- how nodes find each other ---
   RendezvousSpec rendezvous;
   bool serve = false;
+  std::string journal;  // --journal; "" = the job ends with the launch that serves it
   std::optional<uint32_t> node_rank;
   std::string master_addr;              // "" = of node rank 0, found out
   std::optional<uint16_t> master_port;  // 0 or none = reserved by us
@@ -259,6 +265,7 @@ struct JobSpec {
   std::optional<absl::Duration> lease;  // --lease; none = the master's own
   std::string report_file;              // "" = none
   bool report_state = false;
+  bool advise = false;
 
   // --- output (the rest is in plan.output) ---
   std::optional<bool>

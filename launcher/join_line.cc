@@ -27,6 +27,7 @@ bool StaysHere(const OptionRow& row) {
     case OptionId::kLauncher:
     case OptionId::kRankBy:
     case OptionId::kServe:
+    case OptionId::kJournal:
     case OptionId::kLocalAddr:
     case OptionId::kReport:
     case OptionId::kReportState:

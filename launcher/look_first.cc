@@ -17,6 +17,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "agent/io/worker_placement.h"
+#include "launcher/described_topology.h"
 #include "launcher/explain_env.h"
 #include "launcher/job_file_writer.h"
 #include "launcher/job_run.h"
@@ -59,6 +60,7 @@ absl::StatusOr<uint32_t> WorkersLikeHere(const JobSpec& spec, size_t index) {
   }
   // No address: a plan can be shown where the names do not resolve.
   ASSIGN_OR_RETURN(const NodeFacts facts, ReadNodeFacts(OwnQuery(spec.plan.binding.cpu_list)));
+  CountObjects(facts, work);
   return WorkersOnNode(work, facts);
 }
 
@@ -175,11 +177,19 @@ int ShowPlan(const JobSpec& spec, const std::string& agent_path) {
     const absl::StatusOr<std::string> file = WriteJobFile(spec);
     return file.ok() ? Print(*file) : Refuse(file.status());
   }
-  absl::StatusOr<LaunchPlan> plan = PlanFromHere(spec, agent_path);
+  absl::StatusOr<std::optional<DescribedTopology>> described = ReadDescribedTopology();
+  if (!described.ok()) {
+    return Refuse(described.status());
+  }
+  JobSpec counted = spec;
+  if (described->has_value()) {
+    CountDescribed(**described, counted);
+  }
+  absl::StatusOr<LaunchPlan> plan = PlanFromHere(counted, agent_path);
   if (!plan.ok()) {
     return Refuse(plan.status());
   }
-  if (const absl::Status placed = AddPlaces(spec, *plan); !placed.ok()) {
+  if (const absl::Status placed = AddPlaces(counted, *std::move(described), *plan); !placed.ok()) {
     return Refuse(placed);
   }
   return Print(spec.json ? PlanJson(*plan) : PlanText(*plan));

@@ -30,6 +30,8 @@
 #include "launcher/run_typed.h"
 #include "launcher/schedule/pbs.h"
 #include "launcher/ship/ship_files.h"
+#include "launcher/sweep/run_sweep.h"
+#include "launcher/sweep/sweep_command.h"
 #include "launcher/user_terminal.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
@@ -155,6 +157,9 @@ int Main(int argc, char** argv) {
   }
   if (!arguments.empty() && IsDoctorCommand(arguments[0])) {
     return RunDoctor(arguments, AgentPath());
+  }
+  if (!arguments.empty() && IsSweepCommand(arguments[0])) {
+    return RunSweep(arguments);
   }
   absl::StatusOr<ParsedCommand> command =
       ParseCommandLine(arguments, EnvironmentMap(OwnEnvironment()), ReadJobFile);

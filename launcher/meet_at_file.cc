@@ -30,6 +30,7 @@ std::string Where(const RendezvousPoint& point) {
 Answer AskOn(uv_loop_t* loop, UniqueFd socket, const RendezvousPoint& point) {
   MasterClientOptions options;
   options.socket = std::move(socket);
+  options.is_tcp = true;
   options.secret = point.secret;
   options.job_id = point.job_id;
   options.hostname = point.host;
@@ -38,7 +39,8 @@ Answer AskOn(uv_loop_t* loop, UniqueFd socket, const RendezvousPoint& point) {
   const auto first = [&answer](Answer one) { answer = answer.value_or(one); };
   client.link().Start({[first] { first(Answer::kMaster); },
                        [first](const std::string&) { first(Answer::kStranger); },
-                       [first](const MasterMessage&) { first(Answer::kStranger); }, nullptr});
+                       [first](const MasterMessage&) { first(Answer::kStranger); },
+                       [first](const FencePiece&) { first(Answer::kStranger); }, nullptr});
   UvTimer timer(loop, [first] { first(Answer::kSilence); });
   timer.StartAfter(kAnswerWithin);
   UvRunUntil(loop, [&answer] { return answer.has_value(); });

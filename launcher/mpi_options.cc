@@ -182,6 +182,12 @@ void NoteIgnoredSettings(JobSpec& s) {
   }
 }
 
+absl::Status SetMpi(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"auto", "pmi1", "none"}));
+  s.plan.mpi = word == 0 ? MpiMode::kAuto : word == 1 ? MpiMode::kPmi1 : MpiMode::kNone;
+  return absl::OkStatus();
+}
+
 absl::Status CheckLauncher(const OptionValue& v, JobSpec& s) {
   if (v.text != "ssh") {
     s.notes.push_back(absl::StrCat(v.name, " ", v.text,

@@ -1,4 +1,4 @@
-// What options do that mpirun and mpiexec users type out of habit. Pure; thread-safe.
+// What options do that mpirun and mpiexec users type out of habit, and --mpi. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -29,6 +29,9 @@ absl::Status SetOutputFilename(const OptionValue& v, JobSpec& s);
 absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s);
 // One note about all of them, if there are any.
 void NoteIgnoredSettings(JobSpec& s);
+
+// --mpi: what is served to the program's MPI.
+absl::Status SetMpi(const OptionValue& v, JobSpec& s);
 
 // -launcher NAME: other names than ssh are noted.
 absl::Status CheckLauncher(const OptionValue& v, JobSpec& s);

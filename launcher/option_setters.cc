@@ -403,6 +403,12 @@ absl::Status SetStore(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
+absl::Status SetStoreFrom(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"nodes", "any"}));
+  s.plan.store_from_any = word == 1;
+  return absl::OkStatus();
+}
+
 absl::Status SetDialect(const OptionValue& v, JobSpec& s) {
   static constexpr absl::string_view kDialects[] = {"torch", "slurm",   "ompi", "pmi",
                                                     "mpich", "horovod", "jsm",  "flux"};

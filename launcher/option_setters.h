@@ -49,6 +49,7 @@ absl::Status AddHostfile(const OptionValue& v, JobSpec& s);
 absl::Status AddForward(const OptionValue& v, JobSpec& s);
 absl::Status SetStdin(const OptionValue& v, JobSpec& s);
 absl::Status SetStore(const OptionValue& v, JobSpec& s);
+absl::Status SetStoreFrom(const OptionValue& v, JobSpec& s);
 absl::Status SetDialect(const OptionValue& v, JobSpec& s);
 absl::Status SetLogPrefix(const OptionValue& v, JobSpec& s);
 absl::Status SetLabel(const OptionValue& v, JobSpec& s);

@@ -146,7 +146,8 @@ absl::Status CountHosts(JobSpec& spec) {
     RETURN_IF_ERROR(SetSparesAside(spec, request));
   }
   spec.notes.insert(spec.notes.end(), allocation.notes.begin(), allocation.notes.end());
-  if (spec.given_hosts.has_value() && !request.total && !request.per_node && !request.exact) {
+  if (spec.given_hosts.has_value() && !request.total && !request.per_node && !request.exact &&
+      spec.plan.workers_wanted == WorkersWanted::kNumber) {
     spec.notes.push_back(WorkersBySlots(spec));
   }
   return absl::OkStatus();

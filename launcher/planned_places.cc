@@ -1,6 +1,5 @@
 #include "launcher/planned_places.h"
 
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -10,7 +9,6 @@
 #include "agent/core/bindings_report.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/topology_reader.h"
-#include "launcher/described_topology.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -46,12 +44,26 @@ PlannedPlaces Placed(const NodePlaces& node) {
 
 }  // namespace
 
-absl::Status AddPlaces(const JobSpec& spec, LaunchPlan& plan) {
-  ASSIGN_OR_RETURN(std::optional<DescribedTopology> described, ReadDescribedTopology());
-  const bool all = described.has_value();
-  if (all && !spec.plan.binding.cpu_list.empty()) {
-    described->allowed.Intersect(*ParseCpuList(spec.plan.binding.cpu_list));
+void CountDescribed(DescribedTopology& described, JobSpec& spec) {
+  const CpuBinding& binding = spec.plan.binding;
+  if (!binding.cpu_list.empty()) {
+    described.allowed.Intersect(*ParseCpuList(binding.cpu_list));
   }
+  const auto count = [&](WorkersWanted& wanted, uint32_t& workers) {
+    if (wanted == WorkersWanted::kObjects) {
+      wanted = WorkersWanted::kNumber;
+      workers = PlacesByObjects(described.topology, described.allowed, binding);
+    }
+  };
+  count(spec.plan.workers_wanted, spec.plan.workers);
+  for (NodeWorkers& node : spec.nodes) {
+    count(node.wanted, node.workers);
+  }
+}
+
+absl::Status AddPlaces(const JobSpec& spec, std::optional<DescribedTopology> described,
+                       LaunchPlan& plan) {
+  const bool all = described.has_value();
   CpuBinding binding = spec.plan.binding;
   if (spec.way == StartWay::kStandalone && AsTheyCome(binding)) {
     binding.bind_to = BindTo::kNone;  // its nodes share this machine

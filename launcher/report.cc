@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "launcher/cpu_advice.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -117,6 +118,26 @@ nlohmann::json ExitJson(const ExitRecord& record) {
   return out;
 }
 
+nlohmann::json UseJson(const UseRecord& record) {
+  const NodeUse& use = record.use;
+  nlohmann::json out = {
+      {"host", record.hostname},
+      {"workers", use.workers},
+      {"cpus", use.cpus},
+      {"lasted_s", absl::ToDoubleSeconds(use.lasted)},
+      {"cpu_s", absl::ToDoubleSeconds(use.cpu_time)},
+      {"ran_s", absl::ToDoubleSeconds(use.ran)},
+      {"waited_s", absl::ToDoubleSeconds(use.waited)},
+      {"waited_share", WaitedShare(use)},
+      {"pressed_s", absl::ToDoubleSeconds(use.pressed)},
+      {"steps", use.steps},
+  };
+  if (use.steps > 0) {
+    out["steps_per_s"] = static_cast<double>(use.steps) / absl::ToDoubleSeconds(use.steps_took);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string ReportText(const JobReport& report, const std::string& job_id) {
@@ -187,6 +208,10 @@ std::string StateText(const JobReport& report) {
   return out;
 }
 
+std::string AdviceText(const JobReport& report) {
+  return absl::StrCat("muster: ", CpuAdvice(report.uses), "\n");
+}
+
 std::string ReportJson(const JobReport& report, const std::string& job_id) {
   nlohmann::json out = {
       {"format", "muster-report-1"},         {"job_id", job_id},
@@ -196,6 +221,7 @@ std::string ReportJson(const JobReport& report, const std::string& job_id) {
       {"no_restart", report.no_restart},     {"restarts_used", report.restarts_used},
       {"restarts_max", report.restarts_max}, {"requeued", report.requeued},
       {"exits", nlohmann::json::array()},    {"lost_nodes", nlohmann::json::array()},
+      {"uses", nlohmann::json::array()},     {"advice", CpuAdvice(report.uses)},
   };
   if (report.first.has_value()) {
     out["first"] = ExitJson(*report.first);
@@ -206,6 +232,9 @@ std::string ReportJson(const JobReport& report, const std::string& job_id) {
   for (const LostNode& node : report.lost_nodes) {
     out["lost_nodes"].push_back(
         {{"host", node.hostname}, {"headline", node.headline}, {"ranks", node.ranks}});
+  }
+  for (const UseRecord& record : report.uses) {
+    out["uses"].push_back(UseJson(record));
   }
   // Bytes of a worker's stderr need not be UTF-8.
   return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -16,6 +16,9 @@ std::string ReportText(const JobReport& report, const std::string& job_id);
 // limit was not the end.
 std::string StateText(const JobReport& report);
 
+// For --advise: a line, how long the workers waited for CPUs, and what may be better.
+std::string AdviceText(const JobReport& report);
+
 // For --report FILE; stable names, see launcher/README.md.
 std::string ReportJson(const JobReport& report, const std::string& job_id);
 

@@ -71,6 +71,10 @@ constexpr Pair kPairs[] = {
     {OptionId::kQuiet, OptionId::kVerbose, "keep one of the two"},
     {OptionId::kOnFailure, OptionId::kContinuous, "keep one of the two"},
     {OptionId::kPty, OptionId::kGdb, "there is one terminal; keep one of the two"},
+    {OptionId::kJournal, OptionId::kStandalone,
+     "with --standalone all nodes end with the launch; drop one of the two"},
+    {OptionId::kJournal, OptionId::kDetach,
+     "a launch that can be typed again stays where it was typed (nohup, systemd)"},
     {OptionId::kPty, OptionId::kDetach,
      "a detached job has no terminal; launch attach shows its output"},
     {OptionId::kGdb, OptionId::kDetach,
@@ -109,6 +113,16 @@ void NoteDetached(JobSpec& spec) {
   if (spec.Has(OptionId::kStdin) && spec.detach && spec.plan.stdin_mode != StdinMode::kNone) {
     spec.notes.push_back(
         absl::StrCat(spec.Said(OptionId::kStdin), " has no effect: a detached job has no stdin"));
+  }
+}
+
+// As mpirun has it: so many for each object are the workers of a node, where nothing else says how
+// many these are.
+void CountByObjects(JobSpec& spec) {
+  const bool counted = spec.Has(OptionId::kNprocPerNode) || spec.Has(OptionId::kRankfile) ||
+                       spec.total || spec.per_node || !spec.further.empty();
+  if (spec.plan.binding.workers_per_object > 0 && !counted) {
+    spec.plan.workers_wanted = WorkersWanted::kObjects;
   }
 }
 
@@ -151,6 +165,12 @@ absl::Status CheckServing(const JobSpec& spec) {
 absl::Status SettleRendezvous(JobSpec& spec) {
   RendezvousSpec& r = spec.rendezvous;
   bool endpoint = !r.host.empty() || !r.file.empty();
+  if (!spec.journal.empty() &&
+      (!spec.serve || !spec.node_rank || r.host.empty() || spec.nodes_max == 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec.Said(OptionId::kJournal), ": want --nnodes, --serve, --node-rank and --rdzv-endpoint ",
+        "HOST:PORT, too: the nodes look there for the launch that follows, and it for its agent"));
+  }
   if (spec.Has(OptionId::kStandalone)) {  // as torchrun: standalone wins
     for (const OptionId id :
          {OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank}) {
@@ -427,6 +447,7 @@ StartWay WayOf(const JobSpec& spec) {
 absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
                           const Environment& environment) {
   RETURN_IF_ERROR(CheckPairs(spec));
+  CountByObjects(spec);
   RETURN_IF_ERROR(TakeScheduler(spec, read_file, environment));
   NoteDetached(spec);
   RETURN_IF_ERROR(CountPrograms(spec));

@@ -183,6 +183,7 @@ int RunLocal(JobSpec spec) {
   }
   options.facts = *std::move(facts);
   TakeNodeOverrides(spec, options.facts.hostname, 0, spec.plan);
+  CountObjects(options.facts, spec.plan);
   const absl::StatusOr<uint32_t> workers = WorkersOnNode(spec.plan, options.facts);
   if (!workers.ok()) {
     LogError(workers.status().message());

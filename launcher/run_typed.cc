@@ -1,11 +1,14 @@
 #include "launcher/run_typed.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
 
+#include <cerrno>
 #include <csignal>
-#include <cstdlib>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,10 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/io/agent_loop.h"
-#include "agent/io/log_file.h"
 #include "agent/io/master_client.h"
 #include "agent/io/node_facts.h"
-#include "agent/io/program_facts.h"
+#include "agent/io/node_hold.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
 #include "agent/io/worker_placement.h"
@@ -25,13 +27,15 @@
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
 #include "launcher/local_output.h"
-#include "launcher/meet_at_file.h"
 #include "launcher/node_overrides.h"
 #include "launcher/proctable.h"
 #include "launcher/programs.h"
+#include "launcher/run_served.h"
 #include "launcher/schedule/hostlist.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
+#include "launcher/typed_node.h"
+#include "launcher/typed_place.h"
 #include "launcher/user_signals.h"
 #include "proto/base/build_info.h"
 #include "proto/base/clock.h"
@@ -48,12 +52,19 @@ namespace {
 constexpr absl::Duration kNoServerHint =
     absl::Seconds(10);  // then each node says so, and how to mend it
 
+// Of this process among others.
+struct Place {
+  Hold hold;         // of the node's place; none = it could not be had
+  pid_t server = 0;  // --journal: the process that serves, and has started this one; 0 = none has
+};
+
 class TypedJob {
  public:
-  TypedJob(uv_loop_t* loop, JobSpec spec, std::string secret)
+  TypedJob(uv_loop_t* loop, JobSpec spec, std::string secret, Place place)
       : loop_(loop),
         spec_(std::move(spec)),
         secret_(std::move(secret)),
+        place_(std::move(place)),
         display_(loop, spec_.plan.output, spec_.plan.role, /*many_workers=*/true,
                  [this](uint32_t) { return hostname_; }),
         stdin_(loop, [this](std::string bytes, bool eof) { output_.Stdin(std::move(bytes), eof); }),
@@ -82,6 +93,7 @@ class TypedJob {
     client_ = std::make_unique<MasterClient>(loop_, std::move(client));
     options.secret = secret_;
     options.config.join.must_agree = MustAgree(spec_);
+    options.config.join.hold = place_.hold;
     options.show_waiting = [this](const std::string& note) { OnNote(note); };
     options.on_no_master = [this](const std::string& told) { no_master_ = told; };
     options.on_workers_started = [this](const Assignment& round) {
@@ -111,7 +123,7 @@ class TypedJob {
     if (have_report_) {
       return ShowReport(spec_, spec_.plan.job_id,
                         display_.nobody_reads() ? NobodyRead(report_) : report_);
-    } else if (!outcome_.headline.empty() &&
+    } else if (!outcome_.headline.empty() && !IsServed() &&
                (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
       LogError(absl::StrCat("job ", spec_.plan.job_id, ": ", outcome_.headline));
       if (agent_->ended_locally() && !no_master_.empty()) {
@@ -122,6 +134,9 @@ class TypedJob {
   }
 
  private:
+  // Who serves says what there is to say, and has heard of the same signals.
+  bool IsServed() const { return place_.server != 0 && getppid() == place_.server; }
+
   bool ShallServe() const {
     if (!spec_.rendezvous.others.empty()) {
       return false;
@@ -214,6 +229,9 @@ class TypedJob {
       StopJob(signo, now);
     };
     out.on_pass = [this](int signo) {
+      if (IsServed()) {
+        return;
+      }
       const bool others_hear_it = spec_.slurm.has_value() && spec_.slurm->many_tasks;
       if (server_ != nullptr && !others_hear_it) {
         server_->Post(spec_.plan.job_id, SignalAsked{signo});
@@ -234,7 +252,7 @@ class TypedJob {
       if (server_ != nullptr) {
         server_->Post(spec_.plan.job_id, PauseAsked{true});
         pause_timer_.StartAfter(UserSignals::kPauseSpreads);
-      } else {
+      } else if (!IsServed()) {
         LogInfo("Ctrl-Z pauses the job only at the node that serves it");
       }
     };
@@ -252,7 +270,7 @@ class TypedJob {
     if (note.empty()) {  // connected again
       no_master_.clear();
     }
-    if (server_ == nullptr && !note.empty()) {
+    if (server_ == nullptr && !IsServed() && !note.empty()) {
       LogInfo(note);
     }
   }
@@ -320,6 +338,7 @@ class TypedJob {
   uv_loop_t* const loop_;
   const JobSpec spec_;
   const std::string secret_;
+  const Place place_;
   std::string hostname_;
   std::string agent_key_;
   Display display_;
@@ -345,87 +364,13 @@ class TypedJob {
   bool ended_ = false;
 };
 
-absl::StatusOr<AgentLoop::Options> AgentOptions(JobSpec& spec) {
-  AgentLoop::Options options;
-  NodeQuery query;
-  query.other_nodes = true;
-  query.iface = spec.plan.iface;
-  query.route_to = spec.rendezvous.host;
-  query.route_is_hint = spec.pod.has_value();  // the first pod's name comes when it does
-  query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  ASSIGN_OR_RETURN(options.facts, ReadNodeFacts(query));
-  if (!spec.local_addr.empty()) {
-    options.facts.address = spec.local_addr;
-  }
-  ASSIGN_OR_RETURN(const uint32_t workers, WorkersOnNode(spec.plan, options.facts));
-  RETURN_IF_ERROR(MakeLogFolder(spec.plan.output.log_dir));
-  FinishOutputOptions(spec, /*many_workers=*/true, spec.plan);
-  if (StdinReader::NothingThere()) {
-    spec.plan.stdin_mode = StdinMode::kNone;
-  }
-  if (spec.rendezvous.is_static && spec.plan.store == StoreMode::kAuto) {
-    spec.plan.store = StoreMode::kAgent;  // the port is ours: rank 0 could not bind it
-  } else if (spec.rendezvous.is_static && spec.plan.store == StoreMode::kWorker) {
-    spec.master_port.reset();  // rank 0 binds another one, reserved for it
-  }
-  options.plan = spec.plan;
-  if (!spec.rendezvous.is_static && spec.node_rank.value_or(0) == 0) {
-    options.store_port = spec.master_port.value_or(0);
-  }
-  options.programs = PreparePrograms(spec.plan, OwnEnvironment());
-  options.config.tell_pids = spec.plan.tell_pids;
-  options.config.join_timeout = spec.rendezvous.join_timeout;
-  Join& join = options.config.join;
-  join.key = spec.node_rank.has_value() ? absl::StrCat("rank/", *spec.node_rank)
-                                        : absl::StrCat("host/", options.facts.hostname);
-  join.key_is_exact = spec.node_rank.has_value();
-  join.node_rank = spec.node_rank.has_value() ? static_cast<int32_t>(*spec.node_rank) : -1;
-  join.life = NewLife();
-  join.hostname = options.facts.hostname;
-  join.address = options.facts.address;
-  join.interface = options.facts.interface;
-  join.workers = workers;
-  return options;
-}
-
-// Makes of file:///path the endpoint that its nodes agreed on.
-absl::StatusOr<std::unique_ptr<FileMeeting>> GoToMeeting(uv_loop_t* loop, JobSpec& spec) {
-  RendezvousPoint own;
-  own.job_id = spec.plan.job_id;
-  own.build = std::string(BuildName());
-  own.host = Hostname();
-  own.address = spec.local_addr;
-  if (own.address.empty()) {
-    NodeQuery query;
-    query.other_nodes = true;
-    query.iface = spec.plan.iface;
-    ASSIGN_OR_RETURN(const LocalAddress chosen, ChooseAddress(query));
-    own.address = chosen.address;
-  }
-  absl::StatusOr<std::unique_ptr<FileMeeting>> meeting = MeetAtFile(
-      loop, spec.rendezvous.file, std::move(own), spec.plan.ports, spec.rendezvous.join_timeout);
-  if (!meeting.ok()) {
-    return absl::Status(meeting.status().code(),
-                        absl::StrCat("--rdzv-endpoint file://", spec.rendezvous.file, ": ",
-                                     meeting.status().message()));
-  }
-  const RendezvousPoint& point = (*meeting)->point();
-  const bool serves = (*meeting)->serves();
-  spec.rendezvous.host = point.address;
-  spec.rendezvous.port = point.port;
-  spec.rendezvous.is_host = spec.serve = serves;
-  LogDebug(absl::StrCat(spec.rendezvous.file, ": ", serves ? "this node" : point.host, " serves"));
-  return meeting;
-}
-
 int Fail(const absl::Status& status, int code) {
   LogError(status.message());
   return code;
 }
 
-}  // namespace
-
-int RunTyped(JobSpec spec) {
+// Joins as an agent, and serves where nobody else does.
+int RunAgent(JobSpec spec, Place place) {
   const absl::StatusOr<rlimit> worker_files = RaiseDescriptorLimit();
   if (!worker_files.ok()) {
     return Fail(worker_files.status(), kExitFailed);
@@ -441,8 +386,6 @@ int RunTyped(JobSpec spec) {
     return Fail(status, kExitFailed);
   }
   TakeNodeOverrides(spec, Hostname(), spec.node_rank, spec.plan);
-  // Every node must name the same job, so a random id will not do.
-  spec.plan.job_id = spec.rendezvous.id.empty() ? "default" : spec.rendezvous.id;
   uv_loop_t loop;
   uv_loop_init(&loop);
   absl::StatusOr<std::unique_ptr<FileMeeting>> meeting;  // its file goes when this does
@@ -457,7 +400,7 @@ int RunTyped(JobSpec spec) {
   if (!secret.ok()) {
     return Fail(secret.status(), kExitFailed);
   }
-  absl::StatusOr<AgentLoop::Options> options = AgentOptions(spec);
+  absl::StatusOr<AgentLoop::Options> options = TypedAgent(spec);
   if (!options.ok()) {
     return Fail(options.status(), kExitUsage);
   }
@@ -469,7 +412,7 @@ int RunTyped(JobSpec spec) {
   WarnOfCpus(options->facts, options->programs.front().environment, workers);
   int code = kExitFailed;
   {
-    TypedJob job(&loop, std::move(spec), *secret);
+    TypedJob job(&loop, std::move(spec), *secret, std::move(place));
     const absl::Status started = job.Start(*std::move(shepherd), *std::move(options));
     if (!started.ok()) {
       return Fail(started, kExitFailed);
@@ -479,6 +422,59 @@ int RunTyped(JobSpec spec) {
   }
   uv_run(&loop, UV_RUN_NOWAIT);
   return code;
+}
+
+// This node's agent, which goes on when we are killed; before any thread.
+absl::StatusOr<ServedAgent> ForkAgent(JobSpec spec, NodeHold hold) {
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot make a pipe: ", std::strerror(errno)));
+  }
+  UniqueFd heard(go[0]);
+  ServedAgent out{0, UniqueFd(go[1])};
+  const pid_t server = getpid();
+  out.pid = fork();
+  if (out.pid < 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start a process: ", std::strerror(errno)));
+  }
+  if (out.pid != 0) {
+    return out;
+  }
+  out.go.Reset();
+  char byte = 0;
+  if (read(heard.get(), &byte, 1) != 1) {
+    _exit(kExitFailed);  // nobody serves; why not is said there
+  }
+  spec.serve = false;
+  spec.rendezvous.is_host = false;
+  const int code = RunAgent(std::move(spec), {hold.hold, server});
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+}  // namespace
+
+int RunTyped(JobSpec spec) {
+  // Every node must name the same job, so a random id will not do.
+  spec.plan.job_id = spec.rendezvous.id.empty() ? "default" : spec.rendezvous.id;
+  absl::StatusOr<NodeHold> hold = TakePlace(spec);
+  if (spec.journal.empty()) {
+    // Without it we are let in as well, only later where an agent of this place was killed.
+    return RunAgent(std::move(spec), {hold.ok() ? hold->hold : Hold(), 0});
+  }
+  if (absl::IsDeadlineExceeded(hold.status())) {
+    LogInfo("the agent of this node lives: this launch only serves");
+    return RunServed(std::move(spec), ServedAgent());
+  }
+  if (!hold.ok()) {
+    return Fail(hold.status(), kExitFailed);
+  }
+  absl::StatusOr<ServedAgent> agent = ForkAgent(spec, *std::move(hold));
+  if (!agent.ok()) {
+    return Fail(agent.status(), kExitFailed);
+  }
+  return RunServed(std::move(spec), *std::move(agent));
 }
 
 }  // namespace muster

@@ -51,7 +51,8 @@ absl::Status TakeStepTask(const StepTask& task, JobSpec& spec) {
   r.id = r.id.empty() ? task.job_id : r.id;
   r.is_host = spec.serve = task.node_rank == 0;
   r.step = task.step;
-  if (!spec.Has(OptionId::kNprocPerNode) && !spec.per_node && !spec.total) {
+  if (spec.plan.workers_wanted == WorkersWanted::kNumber && !spec.Has(OptionId::kNprocPerNode) &&
+      !spec.per_node && !spec.total) {
     spec.plan.workers = task.workers;
     const std::string why =
         task.workers_are.empty() ? "" : absl::StrCat(", as many as its ", task.workers_are);

@@ -1,5 +1,6 @@
 // muster-rendezvous: the master as a daemon, for any number of jobs.
 #include <linux/close_range.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -77,6 +78,15 @@ void Notify(const std::string& state) {
 uint32_t EpochNow() {
   constexpr int64_t kStartOf2020 = 1577836800;
   return static_cast<uint32_t>(std::max<int64_t>(1, std::time(nullptr) - kStartOf2020));
+}
+
+// As many descriptors as we may have: of each agent there are three.
+void RaiseDescriptorLimit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
 }
 
 // Begins this program anew with the same words, in the same process: all that it knew is forgotten,
@@ -228,6 +238,14 @@ absl::Status Of(absl::string_view option, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(option, ": ", status.message()));
 }
 
+absl::StatusOr<std::vector<KnownUser>> UsersOf(const DaemonOptions& options) {
+  if (!options.users.empty()) {
+    return ReadUsers(options.users);
+  }
+  ASSIGN_OR_RETURN(std::string secret, SecretFor(options.insecure, options.secret_file));
+  return OneSecret(std::move(secret));
+}
+
 int Main(int argc, char** argv) {
   const absl::StatusOr<DaemonOptions> options =
       ParseDaemonOptions({argv + 1, argv + argc}, ReadConfig);
@@ -239,20 +257,12 @@ int Main(int argc, char** argv) {
                stdout);
     return 0;
   }
-  MasterOptions master;
-  if (!options->users.empty()) {
-    absl::StatusOr<std::vector<KnownUser>> users = ReadUsers(options->users);
-    if (!users.ok()) {
-      return Fail(users.status(), 1);
-    }
-    master.users = *std::move(users);
-  } else {
-    absl::StatusOr<std::string> secret = SecretFor(options->insecure, options->secret_file);
-    if (!secret.ok()) {
-      return Fail(secret.status(), 1);
-    }
-    master.users = OneSecret(*std::move(secret));
+  absl::StatusOr<std::vector<KnownUser>> users = UsersOf(*options);
+  if (!users.ok()) {
+    return Fail(users.status(), 1);
   }
+  MasterOptions master;
+  master.users = *std::move(users);
   absl::StatusOr<EtcdPlace> store = EtcdPlace();
   if (!options->store.empty()) {
     store = ParseEtcdPlace(options->store);
@@ -261,6 +271,7 @@ int Main(int argc, char** argv) {
     }
   }
   std::signal(SIGPIPE, SIG_IGN);
+  RaiseDescriptorLimit();
   uv_loop_t loop;
   uv_loop_init(&loop);
   std::unique_ptr<Journal> journal;

@@ -329,6 +329,7 @@ void AgentStep::SendBeat() {
   for (const auto& [signo, times] : s_.heard) {
     beat.heard.push_back({signo, times});
   }
+  beat.use = s_.use;
   if (Mutated(Mutation::kSoughtOnce)) {
     s_.sought.clear();
   }

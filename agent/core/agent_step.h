@@ -29,6 +29,7 @@ class AgentStep {
   void On(const UserStop& stop);
   void On(const UserRestart& restart);
   void On(const SchedulerSignal& signal);
+  void On(const UseSeen& seen) { s_.use = seen.use; }
   void On(const TimeElapsed&) {}
   void OnMessage(const Admitted& admitted);
   void OnMessage(const Refused& refused);

@@ -73,7 +73,7 @@ std::string WorkerLine(const NodePlaces& node, size_t local) {
       : share.sharers > 1
           ? absl::StrCat(Plural(share.cores, "core", "cores"), " for ", share.sharers, " workers")
           : Plural(share.cores, "core", "cores"));
-  if (share.bound && !share.memory.empty()) {
+  if ((share.bound || share.memory_named) && !share.memory.empty()) {
     absl::StrAppend(&out, ", memory of NUMA node ", absl::StrJoin(share.memory, ","));
   }
   if (!share.gpus.empty()) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/core/cpu_shares.h"
+#include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 
@@ -18,6 +19,29 @@ size_t InCommon(const CpuSet& a, const CpuSet& b) {
   CpuSet both = a;
   both.Intersect(b);
   return both.Count();
+}
+
+Level MapLevelOf(const CpuBinding& binding) {
+  switch (binding.map_by) {
+    case MapBy::kL3Cache:
+      return Level::kL3Cache;
+    case MapBy::kNuma:
+    case MapBy::kGpu:
+      return Level::kNuma;
+    case MapBy::kPackage:
+      return Level::kPackage;
+    case MapBy::kCore:  // in order, as they are dealt out anyway
+    case MapBy::kAuto:
+      break;
+  }
+  switch (binding.bind_to) {
+    case BindTo::kL3Cache:
+      return Level::kL3Cache;
+    case BindTo::kPackage:
+      return Level::kPackage;
+    default:
+      return Level::kNuma;
+  }
 }
 
 class Planner {
@@ -48,6 +72,7 @@ class Planner {
       RETURN_IF_ERROR(Bind());
     }
     Finish();
+    RETURN_IF_ERROR(NameMemory());
     return std::move(plan_);
   }
 
@@ -91,32 +116,9 @@ class Planner {
            });
   }
 
-  Level MapLevel() const {
-    switch (binding_.map_by) {
-      case MapBy::kL3Cache:
-        return Level::kL3Cache;
-      case MapBy::kNuma:
-      case MapBy::kGpu:
-        return Level::kNuma;
-      case MapBy::kPackage:
-        return Level::kPackage;
-      case MapBy::kCore:  // in order, as they are dealt out anyway
-      case MapBy::kAuto:
-        break;
-    }
-    switch (binding_.bind_to) {
-      case BindTo::kL3Cache:
-        return Level::kL3Cache;
-      case BindTo::kPackage:
-        return Level::kPackage;
-      default:
-        return Level::kNuma;
-    }
-  }
-
   // objects_, and object_of_ but for those that are found while they are bound.
   absl::Status Map() {
-    objects_ = Objects(cores_, MapLevel());
+    objects_ = Objects(cores_, MapLevelOf(binding_));
     const uint32_t each = binding_.workers_per_object;
     if (each > 0) {
       if (workers_ > uint64_t{each} * objects_.size()) {
@@ -353,6 +355,34 @@ class Planner {
     }
   }
 
+  // --membind with a list: the same for all.
+  absl::Status NameMemory() {
+    if (binding_.memory_nodes.empty()) {
+      return absl::OkStatus();
+    }
+    const std::vector<uint32_t>& present = topology_.numa_nodes;
+    const bool all = binding_.memory_nodes == kAllMemoryNodes;
+    const std::vector<uint32_t> wanted =
+        all ? present : ParseCpuList(binding_.memory_nodes).value_or(CpuSet()).Members();
+    const bool there = std::all_of(wanted.begin(), wanted.end(), [&](uint32_t node) {
+      return std::find(present.begin(), present.end(), node) != present.end();
+    });
+    if (wanted.empty() || !there) {
+      std::vector<uint32_t> sorted = present;
+      std::sort(sorted.begin(), sorted.end());
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--membind ", binding_.memory_nodes, ": ",
+          present.empty() ? "nothing is known of this node's NUMA nodes: leave the list out"
+                          : absl::StrCat("this node's NUMA nodes with CPUs are ", RangeList(sorted),
+                                         ": name some of these, or all")));
+    }
+    for (WorkerShare& share : plan_.workers) {
+      share.memory = wanted;
+      share.memory_named = true;
+    }
+    return absl::OkStatus();
+  }
+
   const Topology& topology_;  // of the caller's, for the one call that we live in
   const CpuBinding& binding_;
   const uint32_t workers_;
@@ -381,6 +411,13 @@ bool WantsPlan(const CpuBinding& binding, uint32_t workers) {
   return binding.report || binding.gpu_mode != GpuMode::kAll || binding.gpus_per_worker > 0 ||
          binding.memory != MemoryBinding::kNone ||
          (binding.bind_to != BindTo::kNone && !(AsTheyCome(binding) && workers == 1));
+}
+
+uint32_t PlacesByObjects(const Topology& topology, const CpuSet& allowed,
+                         const CpuBinding& binding) {
+  const size_t objects = Objects(UsableCores(topology, allowed), MapLevelOf(binding)).size();
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(uint64_t{binding.workers_per_object} * objects, 1, kWorkersPerNodeMax));
 }
 
 uint32_t CpusToWaitWith(const CpuPlan& plan, uint32_t usable) {

@@ -8,7 +8,7 @@
 //  P3 with `auto` and no GPUs the workers of two NUMA nodes differ by at most one from what their
 //     cores ask for, and those of one node's shares by at most one core;
 //  P4 with `auto` and more workers than cores no core is left to nobody;
-//  P5 a worker has the memory of its own CPUs.
+//  P5 a worker has the memory of its own CPUs, unless --membind names nodes.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,16 @@
 
 namespace muster {
 
+// CpuBinding::memory_nodes, in place of a list.
+inline constexpr char kAllMemoryNodes[] = "all";
+
 struct WorkerShare {
   CpuSet cpus;  // all allowed ones where it is not bound
   bool bound = false;
+  bool memory_named = false;     // by --membind
   uint32_t cores = 0;            // that `cpus` are of, in whole or in part
   uint32_t sharers = 1;          // workers of the node, with it, that run on any of these cores
-  std::vector<uint32_t> memory;  // the kernel's numbers of its NUMA nodes
+  std::vector<uint32_t> memory;  // the kernel's numbers of its NUMA nodes, or of those asked for
   std::vector<uint32_t> gpus;    // places in Topology::gpus
   std::optional<uint32_t> nic;   // the nearest of Topology::nics
 };
@@ -47,6 +51,10 @@ bool AsTheyCome(const CpuBinding& binding);
 // Whether anything is to be found out for so many workers: one that is not asked to be anywhere
 // else stays where it is.
 bool WantsPlan(const CpuBinding& binding, uint32_t workers);
+
+// For how many workers --map-by ppr:N:OBJECT has places on a node; at least one.
+uint32_t PlacesByObjects(const Topology& topology, const CpuSet& allowed,
+                         const CpuBinding& binding);
 
 // As many CPUs as would give every worker what those have who share most: `usable`, but where
 // workers are crowded on some of them.

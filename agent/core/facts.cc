@@ -32,29 +32,37 @@ bool TorchLacksLibuv(absl::string_view torch_version) {
   return absl::EndsWith(torch_version, "+debian");
 }
 
-std::string MpiNotice(const ProgramFacts& facts, uint32_t world_size) {
-  if (facts.mpi.empty() || world_size == 1) {
+MpiMode MpiServed(MpiMode mode, const ProgramFacts& facts) {
+  if (mode != MpiMode::kAuto) {
+    return mode;
+  }
+  return facts.mpi == "MPICH" ? MpiMode::kPmi1 : MpiMode::kNone;
+}
+
+std::string MpiNotice(MpiMode mode, const ProgramFacts& facts, uint32_t world_size) {
+  if (facts.mpi.empty() || world_size == 1 || mode != MpiMode::kAuto ||
+      MpiServed(mode, facts) != MpiMode::kNone) {
     return "";
   }
   const bool open_mpi = facts.mpi == "Open MPI";
-  const absl::string_view protocol = open_mpi ? "PMIx" : facts.mpi == "MPICH" ? "PMI" : "PMI(x)";
-  const absl::string_view peer = open_mpi               ? "mpirun"
-                                 : facts.mpi == "MPICH" ? "mpiexec.hydra"
-                                                        : "mpirun or mpiexec";
+  const absl::string_view protocol = open_mpi ? "PMIx" : "PMI(x)";
+  const absl::string_view peer = open_mpi ? "mpirun" : "mpirun or mpiexec";
   return absl::StrCat(
       facts.program,
       facts.mpi == "MPI" ? " uses an MPI through mpi4py"
                          : absl::StrCat(facts.is_python ? " uses " : " links ", facts.mpi),
-      ", and MPI needs its launcher to speak ", protocol, ", which muster does not serve yet.\n",
+      ", and MPI needs its launcher to speak ", protocol,
+      open_mpi ? ", which muster does not serve.\n" : "; which one cannot be seen.\n",
       "Where it calls MPI_Init, ",
       world_size > 1 ? absl::StrCat("each of the ", world_size, " workers") : "each worker",
       " would start as a world of its own (rank 0 of 1). Start it with ", peer,
-      " until muster serves MPI.");
+      open_mpi ? "." : ", or with --mpi pmi1 if its MPI is MPICH or a relative.");
 }
 
 absl::StatusOr<uint32_t> WorkersOnNode(const WorkPlan& plan, const NodeFacts& facts) {
   switch (plan.workers_wanted) {
     case WorkersWanted::kNumber:
+    case WorkersWanted::kObjects:
       return plan.workers;
     case WorkersWanted::kCpu:
       return facts.cpus_usable();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -18,6 +19,8 @@ struct NodeFacts {
   std::string interface;              // that has it; "" = not found
   std::string address_why;            // "the route to 10.0.0.1"
   bool address_is_loopback = true;
+  std::vector<std::string>
+      addresses;              // all but loopback and link-local ones, at most kNodeAddressesMax
   CpuSet cpus;                // that workers may use (allowed_cpus.h); empty = not known
   uint32_t cpus_allowed = 1;  // how many these are
   std::string cpus_notice;    // about them, for the user; "" = nothing
@@ -45,11 +48,16 @@ bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts);
 // libuv is asked: a store of its own unless USE_LIBUV=0, an agent's store always.
 bool TorchLacksLibuv(absl::string_view torch_version);
 
-// One or two lines for the user, when `world_size` workers of a program that links an MPI would
-// start as worlds of one each; 0 = not known yet, more than one. "" when there is nothing to say.
-std::string MpiNotice(const ProgramFacts& facts, uint32_t world_size);
+// How the program's MPI is served: --mpi as given; auto as the MPI that it links wants it.
+MpiMode MpiServed(MpiMode mode, const ProgramFacts& facts);
 
-// --nproc-per-node on this node. Errors: FailedPrecondition (gpu, and there is none).
+// One or two lines for the user, when `world_size` workers of a program that links an MPI would
+// start as worlds of one each, and nobody has asked for that; 0 = not known yet, more than one. ""
+// when there is nothing to say.
+std::string MpiNotice(MpiMode mode, const ProgramFacts& facts, uint32_t world_size);
+
+// --nproc-per-node on this node; of kObjects what CountObjects (worker_placement.h) has put into
+// the plan. Errors: FailedPrecondition (gpu, and there is none).
 absl::StatusOr<uint32_t> WorkersOnNode(const WorkPlan& plan, const NodeFacts& facts);
 
 }  // namespace muster

@@ -68,11 +68,15 @@ struct PeersAwaited {
   RoundId round;
   std::vector<Rank> ranks;  // all of them, or as many as one beat tells
 };                          // workers of other nodes with whom ours wait to be connected
-struct RestShown {};        // answers ShowRest
+struct UseSeen {
+  NodeUse use;
+};                    // goes with the next beat
+struct RestShown {};  // answers ShowRest
 struct TimeElapsed {};
-using AgentEvent = std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, StorePortFailed,
-                                WorkerSpawned, WorkerEnded, RoundCleared, PeerSought, PeersAwaited,
-                                UserStop, UserRestart, SchedulerSignal, RestShown, TimeElapsed>;
+using AgentEvent =
+    std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, StorePortFailed, WorkerSpawned,
+                 WorkerEnded, RoundCleared, PeerSought, PeersAwaited, UserStop, UserRestart,
+                 SchedulerSignal, UseSeen, RestShown, TimeElapsed>;
 
 struct SendToMaster {
   AgentMessage message;
@@ -176,6 +180,7 @@ struct AgentState {
   absl::Time next_beat = absl::InfiniteFuture();
   absl::Time lease_until = absl::InfinitePast();  // nothing may run after it; unused in_process
   bool paused = false;
+  NodeUse use;  // as seen last
   int32_t stop_asked = 0;
   bool kill_asked = false;
   RoundId restart_asked;              // a round that the user wants another one to follow

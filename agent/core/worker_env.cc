@@ -189,6 +189,27 @@ void AppendInterface(const WorkerEnvInput& input, VariableList& list) {
   }
 }
 
+void AppendPmi1(const Place& place, VariableList& list) {
+  constexpr absl::string_view kWhy = "--mpi: the agent serves PMI-1 to MPICH and its relatives";
+  list.Ours("PMI_FD", absl::StrCat(kWorkerPmiFd), kWhy);
+  list.Ours("PMI_RANK", absl::StrCat(place.rank), "RANK");
+  list.Ours("PMI_SIZE", absl::StrCat(place.world_size), "WORLD_SIZE");
+  list.Ours("PMI_SPAWNED", "0", "not started by MPI_Comm_spawn");
+  list.Ours("MPI_LOCALRANKID", absl::StrCat(place.local_rank), "LOCAL_RANK");
+  list.Ours("MPI_LOCALNRANKS", absl::StrCat(place.local_size), "LOCAL_WORLD_SIZE");
+}
+
+// What the place is called for those that are not served.
+void AppendOthers(const WorkerEnvInput& input, const Place& place, VariableList& list) {
+  std::vector<std::string> dialects = input.plan.dialects;
+  if (input.mpi == MpiMode::kPmi1) {
+    AppendPmi1(place, list);
+    std::erase(dialects, "pmi");
+    std::erase(dialects, "mpich");
+  }
+  AppendDialects(dialects, place, list.list());
+}
+
 void AppendMuster(const WorkerEnvInput& input, const Place& place, VariableList& list) {
   list.Ours(kEnvJobId, input.plan.job_id, "this job's id");
   list.Ours(kEnvRound, absl::StrCat(input.assignment.round.Token()),
@@ -253,7 +274,7 @@ std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& 
   if (base.slurm == SlurmMode::kRewrite) {
     AppendSlurm(input.assignment, place, base, input.facts.hostname, threads, list.list());
   }
-  AppendDialects(input.plan.dialects, place, list.list());
+  AppendOthers(input, place, list);
   AppendMuster(input, place, list);
   return std::move(list.list());
 }

@@ -28,7 +28,8 @@ struct WorkerEnvInput {
   bool store_is_agent = false;
   std::string error_file;  // TORCHELASTIC_ERROR_FILE; "" = none
   LocalRank local;
-  std::string torch_version;  // ProgramFacts: torch below 2.2 knows older names; "" = unknown
+  std::string torch_version;     // ProgramFacts: torch below 2.2 knows older names; "" = unknown
+  MpiMode mpi = MpiMode::kNone;  // as it is served; never kAuto
   const WorkerShare* share = nullptr;  // of the node's plan; null = none was made
   const Topology* topology = nullptr;  // that the plan is of
 };

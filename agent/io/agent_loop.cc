@@ -41,7 +41,12 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
               Post(PeerSought{assignment_.round, node});
             }),
       shepherd_(loop, std::move(shepherd), ShepherdCallbacks()),
+      use_(
+          loop, shepherd_.pid(), options_.facts.cpus_usable(), [this] { return door_.Steps(); },
+          [this](const NodeUse& use) { Post(UseSeen{use}); }),
       stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
+      pmi_(loop, {[this](std::string pairs) { EnterFence(std::move(pairs)); },
+                  [this](LocalRank local) { shepherd_.KillWorker(local.value); }}),
       pump_(loop, options_.plan.output, options_.plan.job_id, options_.facts.hostname, output),
       store_(loop, [this](std::string why) { Post(StorePortFailed{std::move(why)}); }),
       // Of the first program on every node: rank 0's, so that all nodes say the same.
@@ -69,7 +74,14 @@ void AgentLoop::Start() {
   master.on_up = [this] { Post(LinkUp{}); };
   master.on_try_failed = options_.on_no_master;
   master.on_down = [this](std::string why) { Post(LinkDown{std::move(why), master_->IsFinal()}); };
-  master.on_message = [this](MasterMessage message) { Post(MessageReceived{std::move(message)}); };
+  master.on_message = [this](MasterMessage message) {
+    const bool admitted = std::holds_alternative<Admitted>(message);
+    Post(MessageReceived{std::move(message)});
+    if (admitted) {
+      SendFences(fences_.Again());
+    }
+  };
+  master.on_fence = [this](const FencePiece& piece) { TakeFence(piece); };
   master_->Start(std::move(master));
   TakeEvents();
 }
@@ -164,10 +176,13 @@ void AgentLoop::Freeze(absl::Duration length) {
 }
 
 void AgentLoop::Do(const OpenStore&) {
-  // On one machine nothing but loopback listens; between nodes workers come from outside.
-  const std::string address = options_.facts.address_is_loopback ? options_.facts.address : "";
+  // What we serve listens where the workers are told to come, and on one machine nothing but
+  // loopback does. What is only kept must be free on every address, as rank 0 listens on all.
+  const bool one_address =
+      options_.facts.address_is_loopback || (store_is_agent_ && !options_.master_addr_given);
   const absl::StatusOr<uint16_t> port =
-      store_.Open(address, options_.store_port, options_.plan.ports, store_is_agent_);
+      store_.Open(one_address ? options_.facts.address : "", options_.store_port,
+                  options_.plan.ports, store_is_agent_);
   if (!port.ok()) {
     return Post(StorePortFailed{absl::StrCat(
         options_.store_port != 0 ? "--master-port: " : "no port for the workers' store: ",
@@ -182,18 +197,23 @@ void AgentLoop::Do(const SpawnRound& effect) {
   alone_ = clearing_ = false;
   UniqueFd port;
   if (assignment_.node_rank.value == 0) {
-    store_.Serve(assignment_.world_size);
+    store_.Serve(assignment_.world_size, options_.plan.store_from_any
+                                             ? std::nullopt
+                                             : std::optional(assignment_.worker_addresses));
   } else {
     port = store_.Release();
   }
   MakeRunDir();
   pump_.BeginRound(assignment_);
   door_.BeginRound(assignment_, std::move(port));
+  pmi_.BeginRound(Pmi1RoundOf(options_.plan, assignment_));
+  fences_.BeginRound(assignment_.round);
   const absl::Status placed =
       placement_.PlaceAll(assignment_.workers, assignment_.one_host && assignment_.nodes > 1);
   if (const CpuPlan* plan = placement_.plan(); plan != nullptr) {
     door_.SetCpus(CpusToWaitWith(*plan, options_.facts.cpus_usable()));
   }
+  use_.Begin(assignment_.workers);
   for (uint32_t i = 0; i < assignment_.workers; ++i) {
     if (assignment_.HasEndedWell(LocalRank{i})) {
       workers_[i].ended = true;
@@ -232,6 +252,35 @@ void AgentLoop::KeepDoor(const std::vector<LocalRank>& starts) {
   }
 }
 
+// All workers of this node are in a barrier.
+void AgentLoop::EnterFence(std::string pairs) {
+  if (assignment_.nodes == 1) {
+    return pmi_.Fenced(std::move(pairs));
+  }
+  SendFences(fences_.Enter(std::move(pairs)));
+}
+
+// What finds no connection is sent again on the next one.
+void AgentLoop::SendFences(FenceMember::Pieces pieces) {
+  for (FencePiece& piece : pieces) {
+    piece.node = state_.node;
+    piece.incarnation = state_.incarnation;
+    master_->SendFence(std::move(piece));
+  }
+}
+
+void AgentLoop::TakeFence(const FencePiece& piece) {
+  if (piece.node != state_.node || piece.incarnation != state_.incarnation) {
+    return;
+  }
+  FenceMember::Taken taken = fences_.Take(piece);
+  if (taken.ask.has_value()) {
+    SendFences({*std::move(taken.ask)});
+  } else if (taken.result.has_value()) {
+    pmi_.Fenced(*taken.result);
+  }
+}
+
 void AgentLoop::MakeRunDir() {
   if (!run_dir_.empty()) {
     return;
@@ -250,6 +299,7 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   ShepherdClient::Callbacks out;
   out.on_spawned = [this](uint32_t local_rank, pid_t pid) {
     workers_[local_rank].pid = pid;
+    use_.WorkerStarted(pid);
     Post(WorkerSpawned{assignment_.round, LocalRank{local_rank}, pid});
     if (state_.workers_started == assignment_.workers) {
       ReportBindings();
@@ -261,9 +311,7 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   out.on_spawn_failed = [this](uint32_t local_rank, int error, std::string what) {
     OnSpawnFailed(local_rank, error, std::move(what));
   };
-  out.on_ended = [this](uint32_t local_rank, int status, uint64_t peak, bool alone) {
-    OnEnded(local_rank, status, peak, alone);
-  };
+  out.on_ended = [this](uint32_t local_rank, const WorkerEnd& end) { OnEnded(local_rank, end); };
   out.on_cleared = [this](const std::string& survivors) { OnCleared(survivors); };
   out.on_lease_ended = [this] { Post(TimeElapsed{}); };
   out.on_dead = [this] { OnShepherdDead(); };
@@ -281,18 +329,20 @@ void AgentLoop::OnSpawnFailed(uint32_t local_rank, int error, std::string what) 
   Post(WorkerEnded{assignment_.round, std::move(exit)});
 }
 
-void AgentLoop::OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_bytes, bool alone) {
-  alone_ = alone;
+void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end) {
+  const int wait_status = end.wait_status;
+  alone_ = end.alone;
   Worker& worker = workers_[local_rank];
   worker.ended = true;
   bindings_.WorkerEnded(local_rank);
+  use_.WorkerEnded(worker.pid, end.times);
   WorkerExit exit;
   exit.because_of = door_.WorkerEnded(LocalRank{local_rank});
   exit.local_rank = LocalRank{local_rank};
   exit.rank = assignment_.RankOf(LocalRank{local_rank});
   exit.pid = worker.pid;
   exit.ran_for = BootNow() - worker.started;
-  exit.rss_max_bytes = peak_bytes;
+  exit.rss_max_bytes = end.peak_bytes;
   if (WIFSIGNALED(wait_status)) {
     exit.kind = ExitKind::kSignaled;
     exit.code = WTERMSIG(wait_status);
@@ -300,6 +350,7 @@ void AgentLoop::OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_byte
   } else {
     exit.code = WEXITSTATUS(wait_status);
   }
+  TellOfMpi(pmi_.WorkerEnded(LocalRank{local_rank}), exit);
   exit.stderr_tail = pump_.Drain(local_rank);
   if (!exit.Ok()) {
     if (exit.kind == ExitKind::kSignaled && exit.code == SIGKILL) {
@@ -322,7 +373,7 @@ void AgentLoop::OnShepherdDead() {
   std::filesystem::remove_all(run_dir_, ignored);  // which it would have done
   for (uint32_t i = 0; i < workers_.size(); ++i) {
     if (!workers_[i].ended && workers_[i].pid != 0) {
-      OnEnded(i, SIGKILL, 0, /*alone=*/true);
+      OnEnded(i, {SIGKILL, 0, /*alone=*/true, {}});
     } else if (!workers_[i].ended) {
       OnSpawnFailed(i, ECHILD, "the shepherd process was killed");
     }
@@ -332,7 +383,10 @@ void AgentLoop::OnShepherdDead() {
   }
 }
 
-void AgentLoop::Do(const SignalRound& effect) { shepherd_.Signal(effect.signo); }
+void AgentLoop::Do(const SignalRound& effect) {
+  use_.LookBeforeEnd();
+  shepherd_.Signal(effect.signo);
+}
 
 void AgentLoop::Do(const ReleaseHeld&) {
   LogWarning(absl::StrCat("not all workers have been started for ", ShortDuration(kHeldMax),
@@ -361,9 +415,11 @@ void AgentLoop::OnCleared(const std::string& survivors) {
   }
   clearing_ = false;
   bindings_.End();
+  use_.End();
   stdin_.CloseAll();
   terminal_.Reset();
   door_.EndRound();
+  pmi_.EndRound();
   pump_.CloseRound();  // the store stays: workers of other nodes may still run
   Post(RoundCleared{assignment_.round});
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "agent/core/agent_machine.h"
+#include "agent/core/fence_member.h"
 #include "agent/core/worker_env.h"
 #include "agent/io/bindings_watch.h"
 #include "agent/io/held_link.h"
@@ -22,8 +23,10 @@
 #include "agent/io/program_facts.h"
 #include "agent/io/shepherd_client.h"
 #include "agent/io/store_port.h"
+#include "agent/io/use_watch.h"
 #include "agent/io/worker_door.h"
 #include "agent/io/worker_placement.h"
+#include "agent/io/worker_pmi.h"
 #include "agent/io/worker_stdin.h"
 #include "proto/base/work_plan.h"
 
@@ -39,6 +42,7 @@ class AgentLoop {
     std::string secret;  // of the job, for connections between its nodes; "" = --insecure
     uint16_t store_port =
         0;  // MASTER_PORT that the user wants, if this may be the node of rank 0; 0 = any
+    bool master_addr_given = false;  // by the user: workers may come to any address of the node
     std::function<void(const Assignment&)> on_workers_started;  // all of this node's; once a round
     std::function<void(const std::string&)> show_waiting;
     // Optional: what the master's addresses have said, each time none of them was the master's.
@@ -107,16 +111,19 @@ class AgentLoop {
   void Freeze(absl::Duration length);
   void SpawnWorker(LocalRank local);
   void ReportBindings();
-  void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own);
+  void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own, UniqueFd pmi);
   void SetWindow(uint16_t rows, uint16_t columns);
   void OnSpawnFailed(uint32_t local_rank, int error, std::string what);
-  void OnEnded(uint32_t local_rank, int wait_status, uint64_t peak_bytes, bool alone);
+  void OnEnded(uint32_t local_rank, const WorkerEnd& end);
   void OnShepherdDead();
   void ClearRound();
   void OnCleared(const std::string& survivors);
   void CheckShown();
   void EndOutput();
   void MakeRunDir();
+  void EnterFence(std::string pairs);
+  void SendFences(FenceMember::Pieces pieces);
+  void TakeFence(const FencePiece& piece);
   void KeepDoor(const std::vector<LocalRank>& starts);
 
   const Options options_;
@@ -127,7 +134,10 @@ class AgentLoop {
   BindingsWatch bindings_;
   WorkerDoor door_;
   ShepherdClient shepherd_;
+  UseWatch use_;
   WorkerStdin stdin_;
+  WorkerPmi pmi_;
+  FenceMember fences_;
   Terminal window_;    // --pty: as it is now
   UniqueFd terminal_;  // our side of the worker's, where it is on this node
   OutputPump pump_;

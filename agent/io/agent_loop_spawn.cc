@@ -25,9 +25,10 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     worker.error_file =
         absl::StrCat(run_dir_, "/error-", assignment_.round.n, "-", local.value, ".json");
   }
+  const MpiMode mpi = MpiServed(plan.mpi, program.facts);
   std::vector<EnvVar> variables = WorkerVariables(
       {plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
-       program.facts.torch_version, placement_.ShareOf(local), placement_.topology()},
+       program.facts.torch_version, mpi, placement_.ShareOf(local), placement_.topology()},
       program.environment);
   const bool on_terminal = plan.pty.has_value() && plan.pty->rank == rank;
   if (on_terminal && !plan.pty->term.empty()) {
@@ -40,15 +41,30 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     const WorkerNames names = {rank, local.value, assignment_.node_rank.value,
                                options_.facts.hostname, assignment_.world_size};
     shepherd_.SetProgram({plan.wdir, WorkerArgv(plan, names),
-                          EntriesWithout(program.environment, variables), plan.hold});
+                          EntriesWithout(program.environment, variables), plan.hold,
+                          plan.no_new_privileges});
   }
   std::vector<std::string> own;
   own.reserve(variables.size());
   for (const EnvVar& variable : variables) {
     own.push_back(absl::StrCat(variable.name, "=", variable.value));
   }
+  UniqueFd pmi;
+  if (mpi == MpiMode::kPmi1) {
+    if (!assignment_.started_in.empty()) {
+      return OnSpawnFailed(
+          local.value, EINVAL,
+          "--restart=one puts a new worker among living ones, which its MPI cannot "
+          "take in: use --restart=all, or --mpi none if it calls no MPI_Init");
+    }
+    absl::StatusOr<UniqueFd> opened = pmi_.Open(local);
+    if (!opened.ok()) {
+      return OnSpawnFailed(local.value, EMFILE, std::string(opened.status().message()));
+    }
+    pmi = *std::move(opened);
+  }
   if (on_terminal) {
-    return SpawnOnTerminal(local, own);
+    return SpawnOnTerminal(local, own, std::move(pmi));
   }
   absl::StatusOr<OutputPump::WorkerEnds> ends = pump_.Open(local.value);
   if (!ends.ok()) {
@@ -57,10 +73,11 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   const bool reads = plan.stdin_mode == StdinMode::kAll ||
                      (plan.stdin_mode == StdinMode::kRank && plan.stdin_rank == rank);
   shepherd_.Spawn(local.value, own, placement_.BindingOf(local), reads ? stdin_.Open() : UniqueFd(),
-                  std::move(ends->out), std::move(ends->err));
+                  std::move(ends->out), std::move(ends->err), std::move(pmi));
 }
 
-void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own) {
+void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own,
+                                UniqueFd pmi) {
   absl::StatusOr<PseudoTerminal> terminal = OpenPseudoTerminal(window_.rows, window_.columns);
   if (!terminal.ok()) {
     return OnSpawnFailed(local.value, ENXIO, std::string(terminal.status().message()));
@@ -76,7 +93,7 @@ void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>&
   }
   stdin_.OpenTerminal(std::move(typed));
   shepherd_.SpawnOnTerminal(local.value, own, placement_.BindingOf(local),
-                            std::move(terminal->workers));
+                            std::move(terminal->workers), std::move(pmi));
 }
 
 // Its foreground processes get SIGWINCH from the kernel.

@@ -45,11 +45,17 @@ absl::StatusOr<std::string> ReadLine(int fd, absl::Time deadline) {
   return absl::InvalidArgumentError("what answers there is no launch");
 }
 
-absl::Status Talk(const DialTicket& ticket, const std::string& node, int socket) {
+// `tls`: what became of its handshake; null = there is none.
+absl::Status Talk(const DialTicket& ticket, const std::string& node, int socket,
+                  const TlsOutcome* tls) {
   const absl::Time deadline = BootNow() + kTalkWithin;
   ASSIGN_OR_RETURN(const std::string nonce, MakeNonce());
-  ASSIGN_OR_RETURN(const std::string greeting, ReadLine(socket, deadline));
-  ASSIGN_OR_RETURN(const DialCall call, CallLaunch(ticket, node, nonce, greeting));
+  const absl::StatusOr<std::string> greeting = ReadLine(socket, deadline);
+  const TlsOutcome::Facts* facts = tls == nullptr ? nullptr : tls->facts();
+  RETURN_IF_ERROR(facts == nullptr ? absl::OkStatus() : facts->status);
+  RETURN_IF_ERROR(greeting.status());
+  ASSIGN_OR_RETURN(const DialCall call, CallLaunch(ticket, node, nonce, *greeting,
+                                                   facts == nullptr ? "" : facts->channel));
   if (send(socket, call.line.data(), call.line.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(call.line.size())) {  // the first bytes of a connection: there is room
     return absl::UnavailableError(absl::StrCat("send: ", std::strerror(errno)));
@@ -61,6 +67,24 @@ absl::Status Talk(const DialTicket& ticket, const std::string& node, int socket)
   }
   RETURN_IF_ERROR(answer.status());
   return CheckAnswer(call, *answer);
+}
+
+absl::Status Call(const DialTicket& ticket, const std::string& node, const std::string& target,
+                  Dialed& out) {
+  ASSIGN_OR_RETURN(const auto parts, SplitTarget(target));
+  ASSIGN_OR_RETURN(out.socket, ConnectTcp(parts.first, parts.second, BootNow() + kTryWithin));
+  if (ticket.secret.empty()) {
+    return Talk(ticket, node, out.socket.get(), nullptr);
+  }
+  if (out.tls == nullptr) {
+    out.tls = std::make_unique<TlsThread>();
+  }
+  TlsExpected expected;
+  expected.fingerprint = TlsIdentity::OfSecret(ticket.secret).fingerprint();
+  ASSIGN_OR_RETURN(TlsThread::Dialed dialed,
+                   out.tls->Connect(std::move(out.socket), std::move(expected), kTalkWithin));
+  out.socket = std::move(dialed.inner);
+  return Talk(ticket, node, out.socket.get(), dialed.outcome.get());
 }
 
 }  // namespace
@@ -98,20 +122,18 @@ absl::StatusOr<DialTicket> TicketOfWords(const std::vector<std::string>& words,
   return std::move(open.ticket);
 }
 
-absl::StatusOr<UniqueFd> Dial(const DialTicket& ticket, const std::string& node,
-                              absl::Time deadline,
-                              const std::function<void(const std::string& why)>& on_unreachable) {
+absl::StatusOr<Dialed> Dial(const DialTicket& ticket, const std::string& node, absl::Time deadline,
+                            const std::function<void(const std::string& why)>& on_unreachable) {
+  Dialed out;
   std::string wrong;
   for (size_t i = 0; BootNow() < deadline; ++i) {
     const std::string& target = ticket.targets[i % ticket.targets.size()];
     if (i > 0 && i % ticket.targets.size() == 0) {
       std::this_thread::sleep_for(kBetweenRounds);
     }
-    ASSIGN_OR_RETURN(const auto parts, SplitTarget(target));
-    absl::StatusOr<UniqueFd> socket = ConnectTcp(parts.first, parts.second, BootNow() + kTryWithin);
-    const absl::Status talked = socket.ok() ? Talk(ticket, node, socket->get()) : socket.status();
+    const absl::Status talked = Call(ticket, node, target, out);
     if (talked.ok()) {
-      return socket;
+      return out;
     }
     wrong = absl::StrCat(target, ": ", talked.message());
     if (absl::IsPermissionDenied(talked)) {

@@ -23,11 +23,18 @@ void HeldLink::Start(Callbacks callbacks) {
   callbacks.on_message = [this](MasterMessage message) {
     Deliver([this, message = std::move(message)] { callbacks_.on_message(message); });
   };
+  callbacks.on_fence = [this](FencePiece piece) {
+    Deliver([this, piece = std::move(piece)] { callbacks_.on_fence(piece); });
+  };
   link_->Start(std::move(callbacks));
 }
 
 void HeldLink::Send(AgentMessage message) {
   Deliver([this, message = std::move(message)] { link_->Send(message); });
+}
+
+void HeldLink::SendFence(FencePiece piece) {
+  Deliver([this, piece = std::move(piece)] { link_->SendFence(piece); });
 }
 
 void HeldLink::Stop(std::function<void()> done) {

@@ -21,6 +21,7 @@ class HeldLink : public MasterLink {
 
   void Start(Callbacks callbacks) override;
   void Send(AgentMessage message) override;
+  void SendFence(FencePiece piece) override;
   void Stop(std::function<void()> done) override;
   bool IsFinal() const override { return link_->IsFinal(); }
 

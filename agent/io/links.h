@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "proto/base/fence.h"
 #include "proto/base/messages.h"
 #include "proto/base/output_chunk.h"
 
@@ -22,12 +23,15 @@ class MasterLink {
     std::function<void(std::string why)>
         on_down;  // the link retries by itself, with jitter, until Stop
     std::function<void(MasterMessage)> on_message;
+    std::function<void(FencePiece)> on_fence;  // of the round, or an earlier one
     // Optional: a try to connect failed (before on_up, or between on_down and the next on_up).
     std::function<void(std::string why)> on_try_failed;
   };
   virtual ~MasterLink() = default;
   virtual void Start(Callbacks callbacks) = 0;
   virtual void Send(AgentMessage message) = 0;
+  // For the node that was admitted last. None is lost while the link is up.
+  virtual void SendFence(FencePiece piece) = 0;
   // Sends what is queued, then closes; `done` always comes, within a second.
   virtual void Stop(std::function<void()> done) = 0;
   // The link cannot come back after on_down: it was one connected descriptor (an ssh channel).

@@ -14,8 +14,10 @@
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
 #include "proto/base/limits.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/wire/convert.h"
+#include "proto/wire/convert_fence.h"
 #include "proto/wire/grpc_runtime.h"
 
 namespace muster {
@@ -94,6 +96,13 @@ void MasterClient::Impl::Control::Send(AgentMessage message) {
   impl_->Pump();
 }
 
+void MasterClient::Impl::Control::SendFence(FencePiece piece) {
+  if (impl_->state_ == State::kUp) {
+    impl_->fences_.push_back(std::move(piece));
+    impl_->Pump();
+  }
+}
+
 void MasterClient::Impl::Control::Stop(std::function<void()> done) { impl_->Stop(std::move(done)); }
 bool MasterClient::Impl::Control::IsFinal() const { return impl_->final_; }
 
@@ -107,18 +116,46 @@ MasterClient::Impl::Impl(uv_loop_t* loop, MasterClientOptions options)
 void MasterClient::Impl::Connect() {
   state_ = State::kConnecting;
   if (final_) {
-    Open(std::move(options_.socket));
+    Connected(std::move(options_.socket), options_.is_tcp);
     return;
   }
   connector_ = std::make_unique<TcpConnector>(loop_, turns_.target(), options_.connect_timeout,
                                               [this](absl::StatusOr<UniqueFd> socket) {
                                                 connector_.reset();
-                                                if (socket.ok()) {
-                                                  Open(*std::move(socket));
-                                                } else {
-                                                  Down(std::string(socket.status().message()));
-                                                }
+                                                Connected(std::move(socket), true);
                                               });
+}
+
+void MasterClient::Impl::Connected(absl::StatusOr<UniqueFd> socket, bool is_tcp) {
+  if (socket.ok() && is_tcp) {
+    socket = Secure(*std::move(socket));
+  }
+  if (socket.ok()) {
+    Open(*std::move(socket));
+  } else {
+    Down(std::string(socket.status().message()));
+  }
+}
+
+// What is sent on the socket given back goes over TLS, if there is a secret.
+absl::StatusOr<UniqueFd> MasterClient::Impl::Secure(UniqueFd socket) {
+  tls_outcome_.reset();
+  if (options_.secret.empty()) {
+    return socket;
+  }
+  if (options_.tls == nullptr) {
+    own_tls_ = std::make_unique<TlsThread>();
+    options_.tls = own_tls_.get();
+  }
+  if (expected_.fingerprint.empty()) {
+    expected_.fingerprint = TlsIdentity::OfSecret(options_.secret).fingerprint();
+    expected_.any_site = true;  // the channel is part of what it has to prove
+  }
+  ASSIGN_OR_RETURN(TlsThread::Dialed dialed,
+                   options_.tls->Connect(std::move(socket), expected_,
+                                         2 * options_.connect_timeout));  // ours ends before
+  tls_outcome_ = std::move(dialed.outcome);
+  return std::move(dialed.inner);
 }
 
 void MasterClient::Impl::Open(UniqueFd socket) {
@@ -183,7 +220,7 @@ void MasterClient::Impl::OnEvent(const ClientEvent& event) {
       case ClientEventKind::kDone: {
         const std::string why = call_->status().error_message();
         call_ = nullptr;
-        Down(why.empty() ? "the master closed the connection" : why);
+        Ended(why.empty() ? "the master closed the connection" : why);
         break;
       }
     }
@@ -193,6 +230,26 @@ void MasterClient::Impl::OnEvent(const ClientEvent& event) {
   if (event.kind == ClientEventKind::kDone && state_ == State::kStopping) {
     deadline_->StartAfter(absl::ZeroDuration());  // looks again when this call is destroyed
   }
+}
+
+// The call is over; where there never was a connection for it, TLS knows why.
+void MasterClient::Impl::Ended(const std::string& why) {
+  const TlsOutcome::Facts* tls = Tls();
+  if (tls == nullptr || tls->status.ok() || state_ != State::kHandshake) {
+    return Down(why);
+  }
+  const std::string at = absl::StrCat(Where(), ": ", tls->status.message());
+  if (absl::IsPermissionDenied(tls->status)) {
+    const std::string host = Where().substr(0, Where().rfind(':'));
+    return Refused(absl::StrCat(at, ": copy the one that it has with  scp -p ", host,
+                                ":.config/muster/secret ~/.config/muster/secret  (or give both "
+                                "the same --secret-file)"));
+  }
+  if (absl::IsFailedPrecondition(tls->status)) {
+    return Refused(absl::StrCat(at, ", ", options_.hostname,
+                                " brings a secret: give --insecure to all or to none"));
+  }
+  Down(at);
 }
 
 void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
@@ -209,6 +266,10 @@ void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
   if (frame.has_refusal()) {
     Refused(frame.refusal().reason());
     return;
+  }
+  if (frame.has_fence()) {
+    absl::StatusOr<FencePiece> piece = FenceOf(frame.fence());
+    return piece.ok() ? callbacks_.on_fence(*std::move(piece)) : call_->Cancel();
   }
   absl::StatusOr<MasterMessage> message = FromWire(frame);
   if (!message.ok()) {
@@ -272,7 +333,8 @@ void MasterClient::Impl::SayHello(const std::string& master_nonce) {
     call_->Cancel();
     return;
   }
-  handshake_ = {master_nonce, *nonce, options_.job_id};
+  const TlsOutcome::Facts* tls = Tls();
+  handshake_ = {master_nonce, *nonce, options_.job_id, tls == nullptr ? "" : tls->channel};
   hello_.emplace();
   v1::Hello* hello = hello_->mutable_hello();
   hello->set_protocol(kProtocolVersion);
@@ -302,6 +364,11 @@ void MasterClient::Impl::Pump() {
     call_->Write(ToWire(AgentMessage(*std::exchange(join_, std::nullopt))));
   } else if (beat_.has_value()) {
     call_->Write(ToWire(AgentMessage(*std::exchange(beat_, std::nullopt))));
+  } else if (!fences_.empty()) {
+    v1::AgentFrame frame;
+    SetFence(fences_.front(), frame.mutable_fence());
+    fences_.pop_front();
+    call_->Write(std::move(frame));
   } else if (leave_.has_value()) {
     call_->Write(ToWire(AgentMessage(*std::exchange(leave_, std::nullopt))));
   } else if (state_ == State::kStopping) {
@@ -323,6 +390,7 @@ void MasterClient::Impl::Down(const std::string& why) {
   join_.reset();
   beat_.reset();
   leave_.reset();
+  fences_.clear();
   identified_ = false;
   deadline_->Stop();
   if (final_) {
@@ -384,9 +452,11 @@ void MasterClient::Impl::Late() {
 
 // What comes of the present call finds nobody.
 void MasterClient::Impl::Drop() {
-  call_->Cancel();
-  call_->Release();
-  call_ = nullptr;
+  if (call_ != nullptr) {
+    call_->Cancel();
+    call_->Release();
+    call_ = nullptr;
+  }
 }
 
 void MasterClient::Impl::HeardFrom() {

@@ -33,6 +33,8 @@
 
 namespace muster {
 
+class TlsThread;
+
 // Tells one agent process from every other: Join::life.
 uint64_t NewLife();
 
@@ -40,6 +42,11 @@ struct MasterClientOptions {
   // One of the two:
   std::vector<std::string> targets;  // "HOST:PORT", "[ADDR]:PORT"; the first is tried first
   UniqueFd socket;  // a connected stream socket: the only connection there will ever be
+
+  // What speaks TLS over TCP, the caller's, for several clients; null = one of its own.
+  TlsThread* tls = nullptr;
+
+  bool is_tcp = false;  // `socket`: TLS is spoken on it, if there is a secret
 
   std::string nonce;   // `socket`: of the master, for one Hello; "" = its Challenge is awaited
   std::string secret;  // "" = --insecure

@@ -17,6 +17,7 @@
 #include "agent/io/master_client.h"
 #include "agent/io/tcp_connector.h"
 #include "proto/base/rng.h"
+#include "proto/tls/tls_thread.h"
 #include "proto/wire/muster.grpc.pb.h"
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
@@ -60,6 +61,7 @@ class MasterClient::Impl {
     explicit Control(Impl* impl) : impl_(impl) {}
     void Start(Callbacks callbacks) override;
     void Send(AgentMessage message) override;
+    void SendFence(FencePiece piece) override;
     void Stop(std::function<void()> done) override;
     bool IsFinal() const override;
 
@@ -129,6 +131,11 @@ class MasterClient::Impl {
   void Drop();
   void HeardFrom();  // the master, just now
   std::string Where() const;
+  // What the TLS handshake of the present connection came to; null: there is none, or not yet.
+  const TlsOutcome::Facts* Tls() const { return tls_outcome_ ? tls_outcome_->facts() : nullptr; }
+  void Connected(absl::StatusOr<UniqueFd> socket, bool is_tcp);
+  absl::StatusOr<UniqueFd> Secure(UniqueFd socket);
+  void Ended(const std::string& why);
   void Stop(std::function<void()> done);
   void CheckStopped();
 
@@ -141,6 +148,9 @@ class MasterClient::Impl {
   bool was_up_ = false;  // on the present connection
   bool identified_ = false;
   SplitMix64 jitter_{1};
+  std::unique_ptr<TlsThread> own_tls_;
+  TlsExpected expected_;
+  std::shared_ptr<const TlsOutcome> tls_outcome_;  // of the present connection
   std::unique_ptr<TcpConnector> connector_;
   std::unique_ptr<ClientCalls> calls_;
   std::shared_ptr<grpc::Channel> channel_;  // shared with its calls, by gRPC's own interface
@@ -151,6 +161,7 @@ class MasterClient::Impl {
   std::optional<Join> join_;
   std::optional<Beat> beat_;
   std::optional<Leave> leave_;
+  std::deque<FencePiece> fences_;        // of two fences at most, which kFenceBytesMax bounds
   bool proved_ = false;                  // the master, on this connection
   bool heard_ = false;                   // a message of the master, on this connection
   std::optional<v1::AgentFrame> hello_;  // goes before them, with the Join if there is one

@@ -229,7 +229,7 @@ absl::StatusOr<LocalAddress> ByIface(const std::string& iface,
 // Interfaces that often have the same address on every host.
 bool IsVirtualBridge(absl::string_view name) {
   for (const absl::string_view prefix : {"docker", "br-", "virbr", "veth", "lxc", "lxdbr", "cni",
-                                         "flannel", "podman", "vmnet", "vboxnet"}) {
+                                         "kube-", "flannel", "podman", "vmnet", "vboxnet"}) {
     if (absl::StartsWith(name, prefix)) {
       return true;
     }
@@ -294,9 +294,13 @@ bool ResolvesHere(const std::string& host) {
 
 std::vector<std::string> OwnAddresses() {
   std::vector<std::string> out;
-  for (const InterfaceAddress& own : ListInterfaces()) {
-    if (!own.address.IsLoopback() && !own.address.IsLinkLocal()) {
-      out.push_back(own.address.ToString());
+  const std::vector<InterfaceAddress> interfaces = ListInterfaces();
+  for (const bool bridges : {false, true}) {
+    for (const InterfaceAddress& own : interfaces) {
+      if (!own.address.IsLoopback() && !own.address.IsLinkLocal() &&
+          IsVirtualBridge(own.name) == bridges) {
+        out.push_back(own.address.ToString());
+      }
     }
   }
   return out;

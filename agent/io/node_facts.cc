@@ -20,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/core/allowed_cpus.h"
 #include "agent/io/small_file.h"
+#include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
 
 extern char** environ;
@@ -121,6 +122,8 @@ absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query) {
   facts.interface = chosen.interface;
   facts.address_why = chosen.why;
   facts.address_is_loopback = absl::StartsWith(chosen.address, "127.") || chosen.address == "::1";
+  facts.addresses = OwnAddresses();
+  facts.addresses.resize(std::min(facts.addresses.size(), kNodeAddressesMax));
   return facts;
 }
 

@@ -70,7 +70,8 @@ bool IsThisMachine(const std::string& host);
 // resolver does.
 bool ResolvesHere(const std::string& host);
 
-// Of interfaces that are up, but loopback and link-local ones.
+// Of interfaces that are up, but loopback and link-local ones; those of bridges of containers and
+// virtual machines come last.
 std::vector<std::string> OwnAddresses();
 
 struct LocalAddress {

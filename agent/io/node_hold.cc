@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -11,13 +12,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/io/small_file.h"
 #include "proto/base/clock.h"
 #include "proto/base/text.h"
 
 namespace muster {
 namespace {
 
-constexpr int kWaitersMax = 16;  // a starter has one agent at a time on its way to a node
+constexpr size_t kBootIdBytes = 36;  // without the end of its line
+constexpr int kWaitersMax = 16;      // a starter has one agent at a time on its way to a node
 
 struct Address {
   sockaddr_un name{};
@@ -74,9 +77,20 @@ absl::Status AwaitHolder(const Address& address, absl::Time until, absl::Duratio
   return absl::OkStatus();
 }
 
+// By a caller that holds `name`.
+Hold HoldOf(const std::string& name) {
+  struct stat network {};
+  const std::string boot = ReadHead("/proc/sys/kernel/random/boot_id", kBootIdBytes);
+  if (boot.empty() || stat("/proc/self/ns/net", &network) != 0) {
+    return {};
+  }
+  return {absl::StrCat(boot, "/", network.st_ino, "/", getuid(), "/", name),
+          static_cast<uint64_t>(absl::ToUnixNanos(BootNow()))};
+}
+
 }  // namespace
 
-absl::StatusOr<UniqueFd> TakeNodeHold(const std::string& name, absl::Duration within) {
+absl::StatusOr<NodeHold> TakeNodeHold(const std::string& name, absl::Duration within) {
   if (name.empty() || name.size() > kHoldNameBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("hold: want 1..", kHoldNameBytesMax, " characters, got ", name.size()));
@@ -98,7 +112,7 @@ absl::StatusOr<UniqueFd> TakeNodeHold(const std::string& name, absl::Duration wi
   if (listen(mine.get(), kWaitersMax) != 0) {
     return Unavailable("listen");
   }
-  return mine;
+  return NodeHold{std::move(mine), HoldOf(name)};
 }
 
 }  // namespace muster

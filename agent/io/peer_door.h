@@ -45,7 +45,7 @@ namespace muster {
 // Times a test may shorten.
 struct PeerTimes {
   absl::Duration prove_within = absl::Seconds(10);
-  absl::Duration prove_soon = absl::Seconds(1);
+  absl::Duration prove_soon = absl::Milliseconds(250);
   absl::Duration connect_within = absl::Seconds(20);
   // From the first try: the other agent may not have heard of the round yet.
   absl::Duration retry_for = absl::Seconds(60);
@@ -58,7 +58,8 @@ struct PeerOptions {
   std::string secret;  // of the job; "" = --insecure
   std::string job_id;
   PeerTimes times;
-  size_t unproven_max = 128;
+  // 10,000 strangers that say nothing delay one of us by 2.5 s; who is dropped tries again.
+  size_t unproven_max = 1024;
 };
 
 // Two workers' ends of one communicator, as this node sees them.

@@ -93,13 +93,13 @@ bool HasChildrenLists() {
   return has;
 }
 
-// All processes below this one that `take` (child, its parent) does not leave out, with what is
-// below them; parents before children.
-std::vector<pid_t> Below(const std::function<bool(pid_t, pid_t)>& take) {
+// All processes below `root` that `take` (child, its parent) does not leave out, with what is below
+// them; parents before children.
+std::vector<pid_t> Below(pid_t root, const std::function<bool(pid_t, pid_t)>& take) {
   const bool lists = HasChildrenLists();
   const std::multimap<pid_t, pid_t> by_parent =
       lists ? std::multimap<pid_t, pid_t>() : AllByParent();
-  std::vector<pid_t> out = {getpid()};
+  std::vector<pid_t> out = {root};
   for (size_t i = 0; i < out.size(); ++i) {
     std::vector<pid_t> children;
     if (lists) {
@@ -170,7 +170,28 @@ bool IsTraced(pid_t pid) {
 }
 
 std::vector<pid_t> Descendants(const std::set<pid_t>& spare) {
-  return Below([&spare](pid_t child, pid_t) { return spare.count(child) == 0; });
+  return Below(getpid(), [&spare](pid_t child, pid_t) { return spare.count(child) == 0; });
+}
+
+std::vector<pid_t> ProcessesBelow(pid_t root) {
+  return Below(root, [](pid_t, pid_t) { return true; });
+}
+
+ThreadTimes ReadThreadTimes(pid_t pid) {
+  return ParseSchedstat(ReadSmallFile(absl::StrCat("/proc/", pid, "/task/", pid, "/schedstat")));
+}
+
+void ReadThreadTimes(pid_t pid, size_t threads_max, std::map<int32_t, ThreadTimes>& out) {
+  const std::string folder = absl::StrCat("/proc/", pid, "/task");
+  for (const pid_t thread : NumbersIn(folder)) {
+    if (out.size() >= threads_max) {
+      return;
+    }
+    const std::string text = ReadSmallFile(absl::StrCat(folder, "/", thread, "/schedstat"));
+    if (!text.empty()) {  // else it has ended meanwhile
+      out[thread] = ParseSchedstat(text);
+    }
+  }
 }
 
 KillResult KillDescendants(const std::set<pid_t>& spare, absl::Duration within,
@@ -183,7 +204,7 @@ KillResult KillTrees(const std::function<bool(pid_t)>& mine, absl::Duration with
   const pid_t self = getpid();
   const auto look = [&mine, self] {
     return Below(
-        [&mine, self](pid_t child, pid_t parent) { return parent != self || mine(child); });
+        self, [&mine, self](pid_t child, pid_t parent) { return parent != self || mine(child); });
   };
   return KillAll(look, within, reaped);
 }

@@ -6,17 +6,28 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "agent/core/thread_tally.h"
 
 namespace muster {
 
 // All processes below this one, by the kernel's lists of children; parents before children. Those
 // in `spare` and everything below them are left out.
 std::vector<pid_t> Descendants(const std::set<pid_t>& spare);
+
+// All processes below `root`, likewise; parents before children.
+std::vector<pid_t> ProcessesBelow(pid_t root);
+
+// Of its first thread, also when the process has ended and is not reaped yet. Zero where the kernel
+// does not say.
+ThreadTimes ReadThreadTimes(pid_t pid);
+// Of all threads of a process, added to `out`; at most until that has `threads_max`.
+void ReadThreadTimes(pid_t pid, size_t threads_max, std::map<int32_t, ThreadTimes>& out);
 
 // Whether a debugger has this process.
 bool IsTraced(pid_t pid);

@@ -83,15 +83,30 @@ std::string ScriptOf(const std::vector<std::string>& argv, std::string& name) {
   return "";
 }
 
-// A line that begins with "import mpi4py" or "from mpi4py".
-bool ImportsMpi4py(const std::string& script) {
-  const std::string text = ReadHead(script, kScriptBytesMax);
+// A statement that begins with "import mpi4py" or "from mpi4py".
+bool ImportsMpi4py(const std::string& text) {
   for (size_t at = text.find("mpi4py"); at != std::string::npos; at = text.find("mpi4py", at + 1)) {
-    const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;  // npos + 1 == 0
+    const size_t begin = at == 0 ? 0 : text.find_last_of("\n;", at - 1) + 1;  // npos + 1 == 0
     const absl::string_view before =
         absl::StripAsciiWhitespace(absl::string_view(text).substr(begin, at - begin));
     if (before == "import" || before == "from") {
       return true;
+    }
+  }
+  return false;
+}
+
+// As a script, as `python -c TEXT`, or as `python -m mpi4py.bench`.
+bool UsesMpi4py(const std::vector<std::string>& argv, const std::string& script) {
+  if (!script.empty()) {
+    return ImportsMpi4py(ReadHead(script, kScriptBytesMax));
+  }
+  for (size_t i = 1; i + 1 < argv.size(); ++i) {
+    if (argv[i] == "-c") {
+      return ImportsMpi4py(argv[i + 1]);
+    }
+    if (argv[i] == "-m") {
+      return argv[i + 1] == "mpi4py" || absl::StartsWith(argv[i + 1], "mpi4py.");
     }
   }
   return false;
@@ -115,8 +130,8 @@ std::string MpiOfMpi4py(const std::vector<std::string>& folders) {
   return "MPI";
 }
 
-void LookAtPython(const std::string& interpreter, const std::string& script,
-                  const std::string& wdir, const EnvBase& env, ProgramFacts& facts) {
+void LookAtPython(const std::string& interpreter, bool uses_mpi4py, const std::string& wdir,
+                  const EnvBase& env, ProgramFacts& facts) {
   facts.is_python = true;
   facts.interpreter = ThroughPyenv(interpreter, wdir, env);
   std::vector<std::string> folders;
@@ -133,7 +148,7 @@ void LookAtPython(const std::string& interpreter, const std::string& script,
       break;
     }
   }
-  if (!script.empty() && ImportsMpi4py(script)) {
+  if (uses_mpi4py) {
     facts.mpi = MpiOfMpi4py(folders);
   }
 }
@@ -171,7 +186,8 @@ ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::stri
   }
   if (IsPythonName(path)) {
     const std::string script = ScriptOf(argv, facts.program);
-    LookAtPython(path, script.empty() ? "" : Absolute(script, wdir), wdir, env, facts);
+    LookAtPython(path, UsesMpi4py(argv, script.empty() ? "" : Absolute(script, wdir)), wdir, env,
+                 facts);
     return facts;
   }
   const UniqueFd fd = OpenRegular(path);
@@ -185,7 +201,7 @@ ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::stri
   }
   const std::string interpreter = ShebangProgram(head, wdir, env);
   if (IsPythonName(interpreter)) {
-    LookAtPython(interpreter, path, wdir, env, facts);
+    LookAtPython(interpreter, UsesMpi4py(argv, path), wdir, env, facts);
   }
   return facts;
 }
@@ -207,7 +223,7 @@ std::vector<std::string> MpiNotices(const std::vector<PreparedProgram>& programs
                                     uint32_t world_size) {
   std::vector<std::string> out;
   for (const PreparedProgram& program : programs) {
-    std::string notice = MpiNotice(program.facts, world_size);
+    std::string notice = MpiNotice(program.plan.mpi, program.facts, world_size);
     if (!notice.empty() && std::find(out.begin(), out.end(), notice) == out.end()) {
       out.push_back(std::move(notice));
     }

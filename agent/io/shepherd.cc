@@ -154,7 +154,8 @@ class Shepherd {
   // environment...
   void TakePrograms(const ShepherdFrame& frame) {
     programs_.clear();
-    request_.held = frame.value == 1;
+    request_.held = (frame.value & kProgramsHeld) != 0;
+    request_.no_new_privileges = (frame.value & kProgramsNoNewPrivileges) != 0;
     struct stat facts {};
     if (frame.fds.size() == 1 && fstat(frame.fds[0].get(), &facts) == 0) {
       programs_.resize(static_cast<size_t>(facts.st_size));
@@ -184,12 +185,20 @@ class Shepherd {
   }
 
   void SpawnWorker(ShepherdFrame frame) {
-    const size_t fds = frame.fds.size();
-    if (fds < 2 || fds != frame.fd_count) {  // our descriptor limit cuts off the last ones
+    size_t fds = frame.fds.size();
+    UniqueFd pmi;
+    if (fds < 2 + frame.extra ||
+        fds != frame.fd_count) {  // our descriptor limit cuts off the last ones
       return Tell(ShepherdNews::kSpawnFailed, frame.index, EMFILE, 0,
                   "no descriptors left in the shepherd: raise `ulimit -n`");
     }
     request_.terminal = frame.value == 1;
+    request_.pmi_fd = -1;
+    if (frame.extra == kSpawnWithPmi) {
+      pmi = std::move(frame.fds.back());
+      request_.pmi_fd = pmi.get();
+      --fds;
+    }
     request_.stdin_fd = fds == 3 ? frame.fds[0].get() : null_.get();
     request_.stdout_fd = frame.fds[fds - 2].get();
     request_.stderr_fd = frame.fds[fds - 1].get();
@@ -204,6 +213,7 @@ class Shepherd {
       const char* object = step == "chdir"  ? request_.wdir
                            : step == "exec" ? request_.argv[0]
                            : step == "hold" ? "a process for the debugger"
+                           : step == "PMI"  ? "descriptor of a process"
                            : step == "bind" ? "a process to its CPUs or memory"
                                             : "a process";
       return Tell(ShepherdNews::kSpawnFailed, frame.index, result.error, 0,
@@ -256,15 +266,27 @@ class Shepherd {
     let_go_ = !held_.empty();
   }
 
+  // Until it is reaped, the kernel still says how long the first thread of a process has waited.
   void Reap() {
-    int status = 0;
-    rusage usage{};
-    for (pid_t pid = 0; (pid = wait4(-1, &status, WNOHANG, &usage)) > 0;) {
-      Ended(pid, status, static_cast<uint64_t>(usage.ru_maxrss) * 1024);
+    siginfo_t next{};
+    while (waitid(P_ALL, 0, &next, WEXITED | WNOHANG | WNOWAIT) == 0 && next.si_pid > 0) {
+      const pid_t pid = next.si_pid;
+      const ThreadTimes first = workers_.count(pid) != 0 ? ReadThreadTimes(pid) : ThreadTimes();
+      int status = 0;
+      rusage usage{};
+      if (wait4(pid, &status, WNOHANG, &usage) != pid) {
+        return;
+      }
+      const absl::Duration cpu =
+          absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
+      Ended(pid, status, static_cast<uint64_t>(usage.ru_maxrss) * 1024,
+            {absl::ToInt64Nanoseconds(cpu), absl::ToInt64Nanoseconds(first.ran),
+             absl::ToInt64Nanoseconds(first.waited)});
+      next = {};
     }
   }
 
-  void Ended(pid_t pid, int status, uint64_t peak_bytes) {
+  void Ended(pid_t pid, int status, uint64_t peak_bytes, const EndTimes& times = {}) {
     const auto it = workers_.find(pid);
     if (it == workers_.end()) {
       return;  // an orphan of a worker that we inherited
@@ -274,7 +296,11 @@ class Shepherd {
     held_.erase(pid);
     // What remains of its process group has lost its leader; everything else is ended by kClear.
     const bool alone = workers_.empty() && Descendants({}).empty();
-    Tell(ShepherdNews::kEnded, index, status, peak_bytes, "", alone);
+    ShepherdFrame frame = FrameOf(ShepherdNews::kEnded, index, status, peak_bytes, "");
+    frame.alone = alone ? 1 : 0;
+    frame.times = times;
+    news_.push_back(std::move(frame));
+    SendNews();
   }
 
   // What a worker left behind has become a child of ours, as has a daemon of one that lives: the
@@ -337,23 +363,27 @@ class Shepherd {
   }
 
   void Tell(ShepherdNews news, int32_t index, int64_t value, uint64_t extra,
-            const std::string& text, bool alone = false) {
-    Note(news, index, value, extra, text, alone);
+            const std::string& text) {
+    Note(news, index, value, extra, text);
     SendNews();
   }
 
   // What waits for the end of the orders at hand: else each start would wake the I/O process, which
   // takes a core from those that are starting.
   void Note(ShepherdNews news, int32_t index, int64_t value, uint64_t extra,
-            const std::string& text, bool alone = false) {
+            const std::string& text) {
+    news_.push_back(FrameOf(news, index, value, extra, text));
+  }
+
+  static ShepherdFrame FrameOf(ShepherdNews news, int32_t index, int64_t value, uint64_t extra,
+                               const std::string& text) {
     ShepherdFrame frame;
     frame.type = static_cast<uint32_t>(news);
     frame.index = index;
     frame.value = value;
     frame.extra = extra;
-    frame.alone = alone ? 1 : 0;
     frame.payload = text.substr(0, 4096);
-    news_.push_back(std::move(frame));
+    return frame;
   }
 
   // Never waits: a frozen I/O process must not keep us from the lease.

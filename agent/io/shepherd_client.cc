@@ -109,7 +109,8 @@ void ShepherdClient::SetProgram(const WorkerProgram& program) {
   }
   ShepherdFrame frame;
   frame.type = static_cast<uint32_t>(ShepherdOrder::kPrograms);
-  frame.value = program.hold ? 1 : 0;
+  frame.value = (program.hold ? kProgramsHeld : 0) |
+                (program.no_new_privileges ? kProgramsNoNewPrivileges : 0);
   if (memory.valid()) {
     frame.fds.push_back(std::move(memory));
   }
@@ -118,19 +119,20 @@ void ShepherdClient::SetProgram(const WorkerProgram& program) {
 
 void ShepherdClient::Spawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
                            const SpawnBinding& binding, UniqueFd stdin_fd, UniqueFd stdout_fd,
-                           UniqueFd stderr_fd) {
+                           UniqueFd stderr_fd, UniqueFd pmi_fd) {
   ShepherdFrame frame;
   if (stdin_fd.valid()) {
     frame.fds.push_back(std::move(stdin_fd));
   }
   frame.fds.push_back(std::move(stdout_fd));
   frame.fds.push_back(std::move(stderr_fd));
-  SendSpawn(local_rank, own_environment, binding, std::move(frame));
+  SendSpawn(local_rank, own_environment, binding, std::move(pmi_fd), std::move(frame));
 }
 
 void ShepherdClient::SpawnOnTerminal(uint32_t local_rank,
                                      const std::vector<std::string>& own_environment,
-                                     const SpawnBinding& binding, UniqueFd terminal) {
+                                     const SpawnBinding& binding, UniqueFd terminal,
+                                     UniqueFd pmi_fd) {
   ShepherdFrame frame;
   frame.value = 1;
   for (int i = 0; i < 2; ++i) {
@@ -142,11 +144,15 @@ void ShepherdClient::SpawnOnTerminal(uint32_t local_rank,
     frame.fds.push_back(std::move(copy));
   }
   frame.fds.push_back(std::move(terminal));
-  SendSpawn(local_rank, own_environment, binding, std::move(frame));
+  SendSpawn(local_rank, own_environment, binding, std::move(pmi_fd), std::move(frame));
 }
 
 void ShepherdClient::SendSpawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
-                               const SpawnBinding& binding, ShepherdFrame frame) {
+                               const SpawnBinding& binding, UniqueFd pmi_fd, ShepherdFrame frame) {
+  if (pmi_fd.valid()) {
+    frame.extra = kSpawnWithPmi;
+    frame.fds.push_back(std::move(pmi_fd));
+  }
   frame.type = static_cast<uint32_t>(ShepherdOrder::kSpawn);
   frame.index = static_cast<int32_t>(local_rank);
   frame.payload = PackStrings(PackBinding(binding)) + PackStrings(own_environment);
@@ -272,8 +278,8 @@ void ShepherdClient::Handle(const ShepherdFrame& frame) {
     case ShepherdNews::kSpawnFailed:
       return callbacks_.on_spawn_failed(local_rank, static_cast<int>(frame.value), frame.payload);
     case ShepherdNews::kEnded:
-      return callbacks_.on_ended(local_rank, static_cast<int>(frame.value), frame.extra,
-                                 frame.alone != 0);
+      return callbacks_.on_ended(
+          local_rank, {static_cast<int>(frame.value), frame.extra, frame.alone != 0, frame.times});
     case ShepherdNews::kCleared:
       clear_timer_.Stop();
       return callbacks_.on_cleared(frame.payload);

@@ -23,6 +23,14 @@ struct WorkerProgram {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // of all workers; PATH in it finds argv[0]
   bool hold = false;  // each stands still before its first instruction until Signal(SIGCONT)
+  bool no_new_privileges = false;  // SpawnRequest::no_new_privileges
+};
+
+struct WorkerEnd {
+  int wait_status = 0;
+  uint64_t peak_bytes = 0;
+  bool alone = false;  // nothing at all is left below the shepherd
+  EndTimes times;
 };
 
 class ShepherdClient {
@@ -30,9 +38,7 @@ class ShepherdClient {
   struct Callbacks {
     std::function<void(uint32_t local_rank, pid_t pid)> on_spawned;
     std::function<void(uint32_t local_rank, int error, std::string what)> on_spawn_failed;
-    // `alone`: nothing at all is left below the shepherd
-    std::function<void(uint32_t local_rank, int wait_status, uint64_t peak_bytes, bool alone)>
-        on_ended;
+    std::function<void(uint32_t local_rank, const WorkerEnd& end)> on_ended;
     std::function<void(std::string survivors)> on_cleared;
     std::function<void()> on_lease_ended;
     std::function<void()>
@@ -43,14 +49,15 @@ class ShepherdClient {
   ~ShepherdClient();
 
   void SetProgram(const WorkerProgram& program);
-  // `stdin_fd` may be invalid: /dev/null. The descriptors are the worker's ends and are closed here
-  // once sent.
+  // `stdin_fd` may be invalid: /dev/null, and `pmi_fd`: none. The descriptors are the worker's ends
+  // and are closed here once sent.
   void Spawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
-             const SpawnBinding& binding, UniqueFd stdin_fd, UniqueFd stdout_fd,
-             UniqueFd stderr_fd);
+             const SpawnBinding& binding, UniqueFd stdin_fd, UniqueFd stdout_fd, UniqueFd stderr_fd,
+             UniqueFd pmi_fd = UniqueFd());
   // The same on a terminal of its own: the worker's end of it.
   void SpawnOnTerminal(uint32_t local_rank, const std::vector<std::string>& own_environment,
-                       const SpawnBinding& binding, UniqueFd terminal);
+                       const SpawnBinding& binding, UniqueFd terminal,
+                       UniqueFd pmi_fd = UniqueFd());
   void Signal(int signo);  // to every worker, and what it has started
   void KillWorker(uint32_t local_rank);
   // Ends what this worker, which has ended, left behind, before a later Spawn.
@@ -66,7 +73,7 @@ class ShepherdClient {
 
  private:
   void SendSpawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
-                 const SpawnBinding& binding, ShepherdFrame frame);
+                 const SpawnBinding& binding, UniqueFd pmi_fd, ShepherdFrame frame);
   void Send(ShepherdFrame frame);
   void Flush();
   void Watch();

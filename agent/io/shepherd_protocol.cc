@@ -20,6 +20,7 @@ struct Header {
   uint64_t extra;
   uint32_t alone;
   uint32_t fd_count;
+  EndTimes times;
 };
 
 }  // namespace
@@ -28,7 +29,8 @@ absl::Status SendFrame(int socket, const ShepherdFrame& frame) {
   CHECK(frame.payload.size() + sizeof(Header) <= kShepherdFrameBytesMax);
   CHECK(frame.fds.size() <= kShepherdFdsMax);
   Header header = {frame.type,  frame.index, frame.value,
-                   frame.extra, frame.alone, static_cast<uint32_t>(frame.fds.size())};
+                   frame.extra, frame.alone, static_cast<uint32_t>(frame.fds.size()),
+                   frame.times};
   iovec parts[2] = {{&header, sizeof(header)},
                     {const_cast<char*>(frame.payload.data()), frame.payload.size()}};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kShepherdFdsMax)] = {};
@@ -90,6 +92,7 @@ absl::StatusOr<ShepherdFrame> ReceiveFrame(int socket) {
   frame.extra = header.extra;
   frame.alone = header.alone;
   frame.fd_count = header.fd_count;
+  frame.times = header.times;
   frame.payload.assign(buffer.get() + sizeof(Header), static_cast<size_t>(n) - sizeof(Header));
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {

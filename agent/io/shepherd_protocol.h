@@ -17,11 +17,11 @@ namespace muster {
 // I/O process -> shepherd
 enum class ShepherdOrder : uint32_t {
   kPrograms,     // payload none; fd = memfd with a PackedStrings: wdir, count of argv, argv...,
-                 // environment...; value = 1: its workers are held at their exec, until a kSignal
-                 // other than SIGSTOP, SIGUSR1 and SIGUSR2
+                 // environment...; value = sum of the bits below
   kSpawn,        // index; payload = PackedStrings: where it runs (PackBinding), the worker's own
                  // environment; fds = stdin (absent: /dev/null), out, err; value = 1: stdin is a
-                 // terminal, and its controlling one
+                 // terminal, and its controlling one; extra = kSpawnWithPmi: the last of fds is
+                 // for PMI
   kSignal,       // value = signal, to the process group of every living worker
   kKill,         // index: SIGKILL to that worker alone
   kClearWorker,  // index, of a worker that has ended: SIGKILL what it left behind
@@ -35,9 +35,21 @@ enum class ShepherdNews : uint32_t {
   kSpawned,      // index, value = pid
   kSpawnFailed,  // index, value = errno; payload = what failed
   kEnded,  // index, value = wait status; extra = peak memory in bytes; alone = nothing else is left
-           // below
+           // below; times
   kCleared,     // value = number of processes that could not be ended; payload says which
   kLeaseEnded,  // everything was killed because the lease ran out
+};
+
+// Bits of kPrograms' value: its workers are held at their exec, until a kSignal other than SIGSTOP,
+// SIGUSR1 and SIGUSR2; they gain no privileges (SpawnRequest::no_new_privileges).
+inline constexpr int64_t kProgramsHeld = 1;
+inline constexpr int64_t kProgramsNoNewPrivileges = 2;
+
+// Of a worker that has ended, in nanoseconds.
+struct EndTimes {
+  int64_t cpu = 0;     // on a CPU, with its ended threads and the children that it waited for
+  int64_t ran = 0;     // on a CPU: its first thread alone
+  int64_t waited = 0;  // for one: likewise
 };
 
 struct ShepherdFrame {
@@ -47,12 +59,14 @@ struct ShepherdFrame {
   uint64_t extra = 0;
   uint32_t alone = 0;
   uint32_t fd_count = 0;  // that travel with the frame
+  EndTimes times;         // kEnded
   std::string payload;
   std::vector<UniqueFd> fds;
 };
 
 inline constexpr size_t kShepherdFrameBytesMax = 128u << 10;  // below the default socket buffer
-inline constexpr size_t kShepherdFdsMax = 3;
+inline constexpr size_t kShepherdFdsMax = 4;
+inline constexpr uint64_t kSpawnWithPmi = 1;
 
 // Neither waits. Sends one frame. Unavailable when the socket is full (try again when writable), or
 // the other side is gone (FailedPrecondition). The descriptors stay the caller's.

@@ -133,6 +133,9 @@ void DieAsGroup(const char* life) {
   if (request.door_fd >= 0) {
     dup2(request.door_fd, kWorkerDoorFd);  // a limit below it: the SDK will say so, if it is used
   }
+  if (request.pmi_fd >= 0 && dup2(request.pmi_fd, kWorkerPmiFd) < 0) {
+    Fail(out, "PMI");  // without it each worker would be a world of its own
+  }
   for (const ProcessLimit& limit : request.limits) {
     setrlimit(limit.resource, &limit.value);
   }
@@ -143,6 +146,9 @@ void DieAsGroup(const char* life) {
     Fail(out, "chdir");
   }
   SetSignalMask(request.held);
+  if (request.no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    Fail(out, "no new privileges");
+  }
   if (request.held && ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) {
     Fail(out, "hold");
   }

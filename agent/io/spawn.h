@@ -16,6 +16,7 @@ namespace muster {
 
 // In the worker, which does nothing with it.
 inline constexpr int kWorkerLifeFd = kWorkerDoorFd + 1;
+static_assert(kWorkerLifeFd != kWorkerPmiFd);
 
 // Where a worker runs from its first instruction on, and all that it starts.
 struct SpawnBinding {
@@ -34,6 +35,7 @@ struct SpawnRequest {
   int stdout_fd = -1;
   int stderr_fd = -1;
   int door_fd = -1;  // becomes kWorkerDoorFd; -1 = none
+  int pmi_fd = -1;   // becomes kWorkerPmiFd; -1 = none
   // Path of a pipe whose only writer is the caller: when that closes, the kernel kills the worker's
   // process group. It becomes kWorkerLifeFd. nullptr = none.
   const char* life = nullptr;
@@ -42,13 +44,14 @@ struct SpawnRequest {
   // Stands still before its first instruction, stopped by SIGSTOP, and can be attached to: as
   // debuggers of parallel programs know it from srun.
   bool held = false;
+  bool no_new_privileges = false;  // what it runs gains none, as by set-user-ID programs
   bool terminal = false;  // its stdin becomes its controlling terminal, in a session of its own
 };
 
 struct SpawnResult {
   pid_t pid = -1;         // -1: failed
   int error = 0;          // errno
-  const char* step = "";  // what failed: "fork", "dup2", "bind", "chdir", "hold", "exec"
+  const char* step = "";  // what failed: "fork", "dup2", "PMI", "bind", "chdir", "hold", "exec"
 };
 
 // Gives this process, and so its workers, default signal dispositions. What its caller ignored

@@ -34,8 +34,9 @@ class StorePort {
                                 bool serve);
   // A client that came to another socket; only after Serve.
   void Adopt(UniqueFd client);
-  // Clients may come now: `world_size` workers.
-  void Serve(uint32_t world_size);
+  // Clients may come now: `world_size` workers. `from`: the nodes' addresses (StoreGuard); none =
+  // anybody.
+  void Serve(uint32_t world_size, std::optional<std::vector<std::string>> from);
   // What was opened, for another use: bound, and perhaps listening.
   UniqueFd Release();
   void Close();
@@ -47,7 +48,8 @@ class StorePort {
   const std::function<void(std::string why)> on_failed_;
   UniqueFd fd_;
   bool serve_ = false;
-  uint32_t world_size_ = 0;      // 0 = no round is served
+  uint32_t world_size_ = 0;  // 0 = no round is served
+  std::optional<std::vector<std::string>> from_;
   std::vector<UniqueFd> early_;  // adopted before Serve
   std::optional<UvPoll> poll_;
   std::unique_ptr<TorchStoreServer> server_;

@@ -65,6 +65,7 @@ class TorchStoreServer::Loop {
   void Apply(std::vector<StoreEffect> effects);
   void Drop(uint64_t id);
   void Refuse(const std::string& peer, const std::string& reason);
+  void SayRefusals();
   void Say(std::string line);
   int TimeoutMs() const;
   void OnTime();
@@ -79,7 +80,7 @@ class TorchStoreServer::Loop {
   std::map<uint64_t, Client> clients_;
   std::vector<char> buffer_ = std::vector<char>(kReadBytes);
   uint64_t next_id_ = kFirstClientId;
-  size_t refusals_ = 0;
+  size_t refusals_ = 0;  // connections that were closed for what they are or said
   bool accepting_ = true;
   bool said_no_descriptor_ = false;
   Clock::time_point accept_again_;

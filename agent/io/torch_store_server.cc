@@ -136,7 +136,8 @@ void TorchStoreServer::Loop::Run() {
     for (int i = 0; i < n; ++i) {
       const uint64_t id = events[static_cast<size_t>(i)].data.u64;
       if (id == kStopId) {
-        TakeAdopted();   // nobody else owns what is still in the pipe
+        TakeAdopted();  // nobody else owns what is still in the pipe
+        SayRefusals();
         epoll_.Reset();  // first: taking thousands of sockets out of it one by one takes longer
         clients_.clear();
         return;
@@ -191,6 +192,12 @@ void TorchStoreServer::Loop::Accept() {
 
 // False: no room to watch it.
 bool TorchStoreServer::Loop::AddClient(UniqueFd fd, std::string peer) {
+  if (options_.refusal) {
+    if (const std::string why = options_.refusal(fd.get()); !why.empty()) {
+      Refuse(peer, why);
+      return true;
+    }
+  }
   const uint64_t id = next_id_++;
   if (id == kFirstClientId) {
     first_client_ = Clock::now();
@@ -354,6 +361,12 @@ void TorchStoreServer::Loop::Refuse(const std::string& peer, const std::string& 
   if (++refusals_ <= kRefusalsSaidMax) {
     Say(absl::StrCat("the torch store closed a connection from ", peer, ": ", reason,
                      refusals_ == kRefusalsSaidMax ? " (further ones are not shown)" : ""));
+  }
+}
+
+void TorchStoreServer::Loop::SayRefusals() {
+  if (refusals_ > kRefusalsSaidMax) {
+    Say(absl::StrCat("the torch store closed ", refusals_, " connections for such reasons in all"));
   }
 }
 

@@ -24,10 +24,13 @@ class TorchStoreServer {
  public:
   struct Options {
     uint32_t world_size = 0;  // 0 = unknown: no progress lines
-    // One line for people, without a prefix: who has not connected yet, who was refused and why.
+    // One line for people, without a prefix: who has not connected yet, who was refused and why,
+    // how many were at the end.
     std::function<void(std::string)> say;
     // From the first connection on, while workers are missing; each next line after twice the time.
     absl::Duration progress_after = absl::Seconds(60);
+    // Why a client is not let in, "" = it is; on the server's thread, before anything is read.
+    std::function<std::string(int client)> refusal;
     StoreLimits limits;
   };
 

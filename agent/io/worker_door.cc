@@ -20,6 +20,13 @@ namespace {
 static_assert(kLocalSizeMax == kWorkersPerNodeMax);
 constexpr int kTakenAtOnce = 64;  // hellos; then others of the loop have their turn
 
+// Groups count no steps.
+void Count(uint64_t number, const WorkerMeeting& meeting, StepCount& out) {
+  const StepCount steps = number < kGroupMin ? meeting.Steps() : StepCount();
+  out.steps += steps.steps;
+  out.took += steps.took;
+}
+
 std::string NameOf(uint64_t group) { return absl::StrCat("group ", absl::Hex(group)); }
 
 }  // namespace
@@ -64,6 +71,9 @@ void WorkerDoor::EndRound() {
 
 void WorkerDoor::EndMeetings() {
   links_.clear();
+  for (const auto& [number, meeting] : meetings_) {
+    Count(number, *meeting, steps_);
+  }
   meetings_.clear();
   groups_ = 0;
   closed_in_order_.clear();
@@ -234,7 +244,16 @@ absl::StatusOr<WorkerMeeting*> WorkerDoor::OpenMeeting(uint64_t number,
   return (meetings_[number] = std::move(meeting)).get();
 }
 
+StepCount WorkerDoor::Steps() const {
+  StepCount all = steps_;
+  for (const auto& [number, meeting] : meetings_) {
+    Count(number, *meeting, all);
+  }
+  return all;
+}
+
 void WorkerDoor::CloseMeeting(uint64_t number) {
+  Count(number, *meetings_.at(number), steps_);
   meetings_.erase(number);
   if (number < kGroupMin) {
     return;

@@ -61,6 +61,8 @@ class WorkerDoor {
   // As PeerDoor has them.
   std::vector<Rank> Awaited(size_t max) { return peers_.Awaited(max); }
   void PeerGone(Rank rank) { peers_.Gone(rank); }
+  // That workers of this node have counted (Commit), in all rounds.
+  StepCount Steps() const;
 
  private:
   using Sought = std::pair<uint32_t, LinkChannel>;  // a rank
@@ -144,6 +146,7 @@ class WorkerDoor {
   std::map<uint64_t, std::unique_ptr<WorkerMeeting>> meetings_;
   const size_t groups_max_;
   size_t groups_ = 0;  // of `meetings_`
+  StepCount steps_;    // of those of all ranks that are closed
   // Groups that all have left, the oldest first; older ones than these are forgotten.
   std::deque<uint64_t> closed_in_order_;
   std::set<uint64_t> closed_;

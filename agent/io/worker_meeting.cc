@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -21,6 +22,19 @@ namespace {
 ArenaLine& LineOf(uint8_t* arena, uint32_t place) {
   return *reinterpret_cast<ArenaLine*>(arena + ArenaGeometry().LinesAt() +
                                        place * ArenaGeometry::kLineBytes);
+}
+
+// Written by the worker alone, which may write nonsense.
+StepCount StepsOf(uint8_t* arena, uint32_t place) {
+  auto& bell = *reinterpret_cast<ArenaBell*>(&LineOf(arena, place) + 1);
+  const uint64_t commits = std::atomic_ref(bell.commits).load(std::memory_order_acquire);
+  const uint64_t first = std::atomic_ref(bell.commit_first).load(std::memory_order_relaxed);
+  const uint64_t last = std::atomic_ref(bell.commit_last).load(std::memory_order_relaxed);
+  constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (commits < 2 || last <= first || last - first > kMax) {
+    return {};
+  }
+  return {commits - 1, absl::Nanoseconds(static_cast<int64_t>(last - first))};
 }
 
 }  // namespace
@@ -79,6 +93,15 @@ void WorkerMeeting::TellOver(absl::string_view why, std::optional<uint32_t> rank
   WriteText(why, header.over_why);
   header.over_place = place.has_value() ? static_cast<int32_t>(*place) : -1;
   std::atomic_ref<uint32_t>(header.over).store(1, std::memory_order_release);
+}
+
+StepCount WorkerMeeting::Steps() const {
+  StepCount most;
+  for (uint32_t place = 0; place < seats_.size(); ++place) {
+    const StepCount steps = StepsOf(mapped_, place);
+    most = steps.steps > most.steps ? steps : most;
+  }
+  return most;
 }
 
 bool WorkerMeeting::MeetsInPipe(uint32_t place, uint32_t other) {

@@ -11,10 +11,17 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
 
 namespace muster {
+
+// Steps of a program, and the time that they took.
+struct StepCount {
+  uint64_t steps = 0;
+  absl::Duration took;
+};
 
 class WorkerMeeting {
  public:
@@ -41,6 +48,9 @@ class WorkerMeeting {
   bool MayCome(uint32_t place) const { return !seats_[place].come && !IsOver(place); }
   LineEnd EndOf(uint32_t place) const { return seats_[place].end; }
   bool IsOver() const { return ended_ == seats_.size(); }
+
+  // From a rank's first Commit() to its last: of the rank that has done most.
+  StepCount Steps() const;
 
   // `place` seeks a pipe with `other`. Whether that one has sought it before: then the two have
   // met, otherwise it is kept in mind.

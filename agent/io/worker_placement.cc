@@ -29,6 +29,13 @@ void WarnOfCpus(const NodeFacts& facts, const EnvBase& environment, uint32_t wor
   }
 }
 
+void CountObjects(const NodeFacts& facts, WorkPlan& plan) {
+  if (plan.workers_wanted == WorkersWanted::kObjects) {
+    plan.workers = PlacesByObjects(ReadTopology(facts.cpus, std::getenv("CUDA_VISIBLE_DEVICES")),
+                                   facts.cpus, plan.binding);
+  }
+}
+
 absl::Status CheckPlacement(const WorkPlan& plan, const NodeFacts& facts, uint32_t workers) {
   return IsAsked(plan.binding) || plan.binding.gpus_per_worker > 0 ||
                  plan.binding.gpu_mode != GpuMode::kAll

@@ -18,6 +18,9 @@ namespace muster {
 // Says what is odd about the CPUs that workers may use, or about their use of them.
 void WarnOfCpus(const NodeFacts& facts, const EnvBase& environment, uint32_t workers);
 
+// WorkersWanted::kObjects: puts the number that this node has places for into `plan`.
+void CountObjects(const NodeFacts& facts, WorkPlan& plan);
+
 // What was asked for can be had, as far as that can be seen before the start.
 absl::Status CheckPlacement(const WorkPlan& plan, const NodeFacts& facts, uint32_t workers);
 

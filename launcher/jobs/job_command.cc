@@ -70,6 +70,8 @@ constexpr CommandRow kCommands[] = {
      "  NODE             its host name, or its node rank\n"
      "  --for TIME       then all is as before (default: 10s; at most 1h)\n"
      "  --job JOB        its id, the beginning of that, or its name (default: the only one)\n"
+     "cut and slow act on what the agent and the master tell each other, and on nothing else:\n"
+     "what goes between the workers themselves, and what they print, is not held up.\n"
      "Needs no root. Exit status: 0 when it is on its way.\n"},
 };
 

@@ -35,7 +35,13 @@ DialDoor::DialDoor(uv_loop_t* loop, UniqueFd socket, DialTicket ticket, Callback
       ticket_(std::move(ticket)),
       callbacks_(std::move(callbacks)),
       poll_(loop, socket_.get(), [this](int) { OnDoor(); }),
-      again_(loop, [this] { Await(awaited_); }) {}
+      again_(loop, [this] { Await(awaited_); }) {
+  if (!ticket_.secret.empty()) {
+    tls_ = std::make_unique<TlsDoor>(
+        loop, TlsIdentity::OfSecret(ticket_.secret), /*hear=*/false,
+        [this](TlsDoor::Caller&& caller) { OnTlsCaller(std::move(caller)); });
+  }
+}
 
 void DialDoor::Await(size_t agents) {
   awaited_ = agents;
@@ -56,14 +62,36 @@ void DialDoor::OnDoor() {
     poll_.Stop();
     again_.StartAfter(kAcceptPause);
   }
-  absl::StatusOr<std::string> nonce = MakeNonce();
-  if (!socket.valid() || !nonce.ok() || callers_.size() >= awaited_ + kStrangersMax) {
+  if (!socket.valid() || shaking_ + callers_.size() >= awaited_ + kStrangersMax) {
     return;  // it tries again
   }
   const int on = 1;  // else small messages wait for the other side's delayed ACK, 40 ms
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (tls_ == nullptr) {
+    return Greet(std::move(socket), "");
+  }
+  ++shaking_;
+  tls_->Take(std::move(socket), "", kProveWithin);
+}
+
+void DialDoor::OnTlsCaller(TlsDoor::Caller&& caller) {
+  --shaking_;
+  if (!caller.arrival.ok()) {
+    LogDebug(absl::StrCat("a caller is dropped: ", caller.arrival.status().message()));
+  } else if (awaited_ > 0) {
+    tls_->Keep(caller.arrival->id);  // our own timer goes on from here
+    Greet(std::move(caller.arrival->inner), std::move(caller.arrival->channel));
+  }
+}
+
+void DialDoor::Greet(UniqueFd socket, std::string channel) {
+  absl::StatusOr<std::string> nonce = MakeNonce();
+  if (!nonce.ok()) {
+    return;  // it tries again
+  }
   const auto at = callers_.insert(callers_.end(), Caller{});
   at->socket = std::move(socket);
+  at->channel = std::move(channel);
   at->nonce = *std::move(nonce);
   if (!SendLine(at->socket, DialGreeting(at->nonce))) {
     return Drop(at, "it has closed the connection");
@@ -97,7 +125,7 @@ void DialDoor::OnCaller(Callers::iterator at) {
 }
 
 void DialDoor::OnCall(Callers::iterator at) {
-  const absl::StatusOr<DialCaller> caller = TakeCall(ticket_, at->nonce, at->line);
+  const absl::StatusOr<DialCaller> caller = TakeCall(ticket_, at->nonce, at->line, at->channel);
   if (!caller.ok()) {
     return Drop(at, caller.status().message());
   }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "proto/base/unique_fd.h"
+#include "proto/tls/tls_door.h"
 #include "proto/wire/dial.h"
 #include "proto/wire/uv_handles.h"
 
@@ -37,6 +38,7 @@ class DialDoor {
   // A connection that has not said yet which node it is.
   struct Caller {
     UniqueFd socket;
+    std::string channel;  // TlsThread::Arrival's
     std::string nonce;
     std::string line;
     std::unique_ptr<UvPoll> poll;
@@ -45,6 +47,8 @@ class DialDoor {
   using Callers = std::list<Caller>;
 
   void OnDoor();
+  void OnTlsCaller(TlsDoor::Caller&& caller);
+  void Greet(UniqueFd socket, std::string channel);
   void OnCaller(Callers::iterator at);
   void OnCall(Callers::iterator at);
   void Drop(Callers::iterator at, absl::string_view why);
@@ -54,6 +58,8 @@ class DialDoor {
   const DialTicket ticket_;
   const Callbacks callbacks_;
   size_t awaited_ = 0;
+  size_t shaking_ = 0;            // with tls_
+  std::unique_ptr<TlsDoor> tls_;  // null: --insecure
   Callers callers_;
   UvPoll poll_;
   UvTimer again_;  // accepting

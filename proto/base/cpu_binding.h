@@ -34,6 +34,7 @@ struct CpuBinding {
   bool overload = false;            // two workers may get the same core
   std::string cpu_list;             // only these CPUs of each node: "0-3,8"; "" = all
   MemoryBinding memory = MemoryBinding::kNone;
+  std::string memory_nodes;  // of kBind, kInterleave: "0,2-3"; "" = those of a worker's CPUs
   GpuMode gpu_mode = GpuMode::kAll;
   uint32_t gpus_per_worker = 0;  // 0 = one, where gpu_mode is not kAll
   bool report = false;           // --report-bindings

@@ -25,6 +25,8 @@ inline constexpr size_t kGroupsOpenMax =
     4096;  // of a node's workers, at once; a descriptor and a mapping each
 inline constexpr size_t kGroupsClosedMax = 65536;  // of a round that a node remembers
 
+inline constexpr size_t kNodeAddressesMax = 16;  // that a node names; it has one per interface
+
 inline constexpr uint32_t kProgramsMax = 1024;  // of a job; each has words and an environment
 
 // --- liveness (ARCHITECTURE.md section 8) ---
@@ -101,6 +103,11 @@ inline constexpr uint64_t kShipBytesMax =
     << 30;  // programs and their small data; more belongs on a file system of the nodes
 inline constexpr uint32_t kShipEntriesMax = 200000;  // a Python environment has some 30,000
 inline constexpr size_t kShipDigestBytes = 32;       // SHA-256; wire
+
+// --- programs that link an MPI (CONTRACTS.md sections 12 and 13) ---
+// What the ranks of a round tell each other in one barrier; a business card has a few hundred
+// bytes.
+inline constexpr size_t kFenceBytesMax = 64u << 20;
 
 // --- torch store (CONTRACTS.md section 6) ---
 inline constexpr size_t kStoreKeyBytesMax = 8u << 10;

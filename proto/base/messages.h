@@ -46,7 +46,8 @@ struct WorkerExit {
   absl::Duration ran_for;
   absl::Duration age;  // since the exit was seen, at the moment of sending
   uint64_t rss_max_bytes = 0;
-  std::string detail;           // spawn failure: "chdir /x: No such file or directory"
+  // Spawn failure: "chdir /x: No such file or directory"; else what its MPI said, "" if nothing.
+  std::string detail;
   std::string error_message;    // of the torch error file, "" if none
   int64_t error_timestamp = 0;  // seconds, of the torch error file; 0 if none
   std::string stderr_tail;      // last lines, at most kStderrTailBytes
@@ -56,6 +57,13 @@ struct WorkerExit {
   // What a shell would report: code, 128 + signal, 127 or 126.
   int ExitCode() const;
   bool Ok() const { return kind == ExitKind::kExited && code == 0; }
+};
+
+// What only one life of an agent, and what is below it, can have at a time (agent/io/node_hold.h):
+// who has it later shows that the one before has ended. A Join may be late; its Hold tells.
+struct Hold {
+  std::string id;      // "" = none
+  uint64_t taken = 0;  // ns of its machine's clock since the boot
 };
 
 struct Join {
@@ -69,7 +77,9 @@ struct Join {
   std::string address;    // how other nodes reach this one; the service fills it in where the agent
                           // left it ""
   std::string interface;  // that carries it, for people
-  uint32_t workers = 0;   // it will run
+  // Others that connections of its workers may come from, at most kNodeAddressesMax.
+  std::vector<std::string> addresses;
+  uint32_t workers = 0;     // it will run
   uint16_t store_port = 0;  // bound by the agent for the next round's MASTER_PORT
   std::vector<std::pair<std::string, std::string>>
       must_agree;  // option and value that must be equal on all nodes
@@ -78,6 +88,7 @@ struct Join {
   // What the agent found wrong with its node, for people; at most kDoubtsMax.
   std::vector<std::string> doubts;
   RoundId holds;  // the round whose workers it has; none = it holds nothing
+  Hold hold;
 };
 
 enum class AgentPhase : uint8_t {
@@ -92,6 +103,20 @@ struct HeardSignal {
   int32_t signo = 0;
   uint32_t times = 0;
   auto operator<=>(const HeardSignal&) const = default;
+};
+
+// What the workers of a node have used since its agent started the first of them.
+struct NodeUse {
+  uint32_t workers = 0;       // of the round held last; 0 = nothing is known
+  uint32_t cpus = 0;          // that they may use, whole ones
+  absl::Duration lasted;      // so far
+  absl::Duration cpu_time;    // of those that have ended, with every thread they ever had
+  absl::Duration ran;         // on a CPU: of all threads that were looked at, as seen last
+  absl::Duration waited;      // for one, though ready to run: likewise
+  absl::Duration pressed;     // of `lasted`: any process of the node waited for a CPU
+  uint64_t steps = 0;         // between a worker's first Commit() and its last
+  absl::Duration steps_took;  // the time between these
+  bool operator==(const NodeUse&) const = default;
 };
 
 struct Beat {
@@ -119,6 +144,7 @@ struct Beat {
   // Workers of other nodes with whom connections are awaited, at most kPeersPerBeatMax.
   std::vector<Rank> awaited;
   std::vector<HeardSignal> heard;  // in the life of this agent, at most kHeardSignalsMax
+  NodeUse use;
 };
 
 struct Leave {  // the agent ends of its own will
@@ -165,6 +191,8 @@ struct Assignment {
   uint32_t world_size = 0;
   std::string master_addr;
   uint16_t master_port = 0;
+  // To the node of rank 0, which serves the store: every address that the round's nodes have named.
+  std::vector<std::string> worker_addresses;
   uint32_t restart_count = 0;  // of the whole job
   uint32_t restarts_max = 0;
   bool one_host = false;  // all nodes of the round have one address or loopback ones

@@ -38,6 +38,7 @@ enum class Mutation : uint8_t {
   kBackoffSkipped,      // every restart is at once
   kBudgetsNotKept,      // the next master does not know what nodes have used
   kSetAsideChosen,      // a node that is set aside is taken though the others are enough
+  kHoldNotCompared,     // whoever holds anything shows that the life before has ended
   kPlaceTakenAtOnce,    // a node takes the place of a lost one whose workers may still run
   kReplacedStopsAll,    // A1: a round that keeps workers stops them
   kExitsNumberedAnew,   // ... and its agent forgets which exits it has told

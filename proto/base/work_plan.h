@@ -14,13 +14,20 @@
 
 namespace muster {
 
-enum class WorkersWanted : uint8_t { kNumber, kAuto, kCpu, kGpu };  // --nproc-per-node
-enum class StoreMode : uint8_t { kAuto, kAgent, kWorker };          // --store
-enum class StdinMode : uint8_t { kNone, kRank, kAll };              // --stdin
-enum class OverflowMode : uint8_t { kBlock, kDrop };                // --output-overflow
-enum class OnFailure : uint8_t { kStop, kContinue };                // --on-failure
-enum class RestartMode : uint8_t { kAll, kOne, kNever };            // --restart
-enum class LogLayout : uint8_t { kMuster, kTorchrun };              // --log-layout
+enum class WorkersWanted : uint8_t {  // --nproc-per-node
+  kNumber,
+  kAuto,
+  kCpu,
+  kGpu,
+  kObjects,  // as many as --map-by ppr:N:OBJECT has places for
+};
+enum class StoreMode : uint8_t { kAuto, kAgent, kWorker };    // --store
+enum class MpiMode : uint8_t { kAuto, kPmi1, kPmix, kNone };  // --mpi
+enum class StdinMode : uint8_t { kNone, kRank, kAll };        // --stdin
+enum class OverflowMode : uint8_t { kBlock, kDrop };          // --output-overflow
+enum class OnFailure : uint8_t { kStop, kContinue };          // --on-failure
+enum class RestartMode : uint8_t { kAll, kOne, kNever };      // --restart
+enum class LogLayout : uint8_t { kMuster, kTorchrun };        // --log-layout
 
 // torchrun's Std: bit 1 = stdout, bit 2 = stderr.
 struct StreamSelect {
@@ -101,6 +108,9 @@ struct WorkPlan {
   std::string role = "default";
   bool virtual_local_rank = false;  // each worker sees one GPU, and itself as local rank 0
   StoreMode store = StoreMode::kAuto;
+  bool store_from_any = false;     // whoever can connect may use the agent's store
+  bool no_new_privileges = false;  // of workers: set-user-ID programs gain them nothing
+  MpiMode mpi = MpiMode::kAuto;
   std::vector<std::string>
       dialects;       // "torch" is always there; slurm, ompi, pmi, mpich, horovod, jsm, flux
   std::string iface;  // NAME or CIDR, "" = by the route

@@ -19,9 +19,11 @@
 namespace muster {
 
 inline constexpr uint32_t kLinkMagic = 0x4b4c534d;  // "MSLK"
-inline constexpr uint32_t kLinkVersion = 6;
+inline constexpr uint32_t kLinkVersion = 7;
 // In the worker; above what programs expect to get from their first open(), below small limits.
 inline constexpr int kWorkerDoorFd = 100;
+// Where a worker whose MPI speaks PMI-1 talks to its agent (PMI_FD).
+inline constexpr int kWorkerPmiFd = 102;
 // Workers of a node: what limits.h allows; a larger number in the environment is a mistake.
 inline constexpr uint32_t kLocalSizeMax = 4096;
 // Numbers below count the communicators of all ranks of the round.
@@ -182,6 +184,11 @@ struct alignas(64) ArenaBell {
   uint32_t rings;     // so far
   uint32_t sleepers;  // threads of that rank that sleep until `rings` changes
   uint32_t core;      // on which that rank waited last, counted from 1; it alone writes here
+  // Commit() on this communicator, for the agent: how often, and when first and last (nanoseconds
+  // of CLOCK_MONOTONIC). The rank alone writes here.
+  uint64_t commits;
+  uint64_t commit_first;
+  uint64_t commit_last;
 };
 static_assert(sizeof(ArenaLine) + sizeof(ArenaBell) == ArenaGeometry::kLineBytes);
 

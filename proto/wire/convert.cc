@@ -64,6 +64,32 @@ absl::StatusOr<WorkerExit> ExitOf(const v1::WorkerExit& wire) {
   return exit;
 }
 
+void SetUse(const NodeUse& use, v1::NodeUse* wire) {
+  wire->set_workers(use.workers);
+  wire->set_cpus(use.cpus);
+  wire->set_lasted(absl::ToInt64Nanoseconds(use.lasted));
+  wire->set_cpu_time(absl::ToInt64Nanoseconds(use.cpu_time));
+  wire->set_ran(absl::ToInt64Nanoseconds(use.ran));
+  wire->set_waited(absl::ToInt64Nanoseconds(use.waited));
+  wire->set_pressed(absl::ToInt64Nanoseconds(use.pressed));
+  wire->set_steps(use.steps);
+  wire->set_steps_took(absl::ToInt64Nanoseconds(use.steps_took));
+}
+
+NodeUse UseOf(const v1::NodeUse& wire, FieldChecker& check) {
+  NodeUse use;
+  use.workers = check.Number("use.workers", wire.workers(), 0, kWorkersPerNodeMax);
+  use.cpus = check.Number("use.cpus", wire.cpus(), 0, kCpusMax);
+  use.lasted = check.Time("use.lasted", wire.lasted());
+  use.cpu_time = check.Time("use.cpu_time", wire.cpu_time());
+  use.ran = check.Time("use.ran", wire.ran());
+  use.waited = check.Time("use.waited", wire.waited());
+  use.pressed = check.Time("use.pressed", wire.pressed());
+  use.steps = wire.steps();
+  use.steps_took = check.Time("use.steps_took", wire.steps_took());
+  return use;
+}
+
 void SetBeat(const Beat& beat, v1::Beat* wire) {
   wire->set_node(beat.node.value);
   wire->set_incarnation(beat.incarnation.value);
@@ -97,6 +123,9 @@ void SetBeat(const Beat& beat, v1::Beat* wire) {
     out->set_signo(heard.signo);
     out->set_times(heard.times);
   }
+  if (beat.use != NodeUse()) {
+    SetUse(beat.use, wire->mutable_use());
+  }
 }
 
 absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
@@ -123,6 +152,7 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   beat.stop_asked = check.Signal("stop_asked", wire.stop_asked());
   beat.kill_asked = wire.kill_asked();
   beat.restart_asked = RoundOf(wire.restart_asked());
+  beat.use = UseOf(wire.use(), check);
   check.Bound("sought", static_cast<size_t>(wire.sought_size()), 0, kPeersPerBeatMax);
   check.Bound("awaited", static_cast<size_t>(wire.awaited_size()), 0, kPeersPerBeatMax);
   check.Bound("heard", static_cast<size_t>(wire.heard_size()), 0, kHeardSignalsMax);
@@ -257,6 +287,11 @@ v1::Join ToWire(const Join& join) {
     wire.add_doubts(doubt);
   }
   SetRound(join.holds, wire.mutable_holds());
+  for (const std::string& address : join.addresses) {
+    wire.add_addresses(address);
+  }
+  wire.set_hold(join.hold.id);
+  wire.set_hold_taken(join.hold.taken);
   return wire;
 }
 
@@ -282,11 +317,17 @@ absl::StatusOr<Join> FromWire(const v1::Join& wire) {
                                  check.Text("must_agree", option.value(), kTextBytesMax));
   }
   join.holds = RoundOf(wire.holds());
+  join.hold = {check.Text("hold", wire.hold(), kNameBytesMax), wire.hold_taken()};
   join.ranks = RanksOf("ranks", wire.ranks(), join.workers, kWorldSizeMax, check);
   check.Bound("doubts", static_cast<size_t>(wire.doubts_size()), 0, kDoubtsMax);
   RETURN_IF_ERROR(check.status());
   for (const std::string& doubt : wire.doubts()) {
     join.doubts.push_back(check.Text("doubts", doubt, kTextBytesMax));
+  }
+  check.Bound("addresses", static_cast<size_t>(wire.addresses_size()), 0, kNodeAddressesMax);
+  RETURN_IF_ERROR(check.status());
+  for (const std::string& address : wire.addresses()) {
+    join.addresses.push_back(check.Text("addresses", address, kNameBytesMax));
   }
   RETURN_IF_ERROR(check.status());
   return join;

@@ -75,6 +75,15 @@ void SetKept(const v1::Assignment& wire, FieldChecker& check, Assignment& assign
   assignment.started_in.assign(wire.started_in().begin(), wire.started_in().end());
 }
 
+void SetWorkerAddresses(const v1::Assignment& wire, FieldChecker& check, Assignment& assignment) {
+  check.Bound("assignment.worker_addresses", static_cast<size_t>(wire.worker_addresses_size()), 0,
+              size_t{assignment.nodes} * (kNodeAddressesMax + 1));
+  for (int i = 0; check.ok() && i < wire.worker_addresses_size(); ++i) {
+    assignment.worker_addresses.push_back(
+        check.Text("assignment.worker_addresses", wire.worker_addresses(i), kNameBytesMax));
+  }
+}
+
 }  // namespace
 
 std::vector<uint32_t> RanksOf(absl::string_view field,
@@ -110,6 +119,9 @@ void SetAssignment(const Assignment& assignment, v1::Assignment* wire) {
                                         assignment.ranks_by_node.end());
   SetRound(assignment.keeps_from, wire->mutable_keeps_from());
   wire->mutable_started_in()->Assign(assignment.started_in.begin(), assignment.started_in.end());
+  for (const std::string& address : assignment.worker_addresses) {
+    wire->add_worker_addresses(address);
+  }
 }
 
 Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
@@ -135,6 +147,7 @@ Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
       RanksOf("assignment.ranks", wire.ranks(), assignment.workers, assignment.world_size, check);
   SetRanksByNode(wire, check, assignment);
   SetKept(wire, check, assignment);
+  SetWorkerAddresses(wire, check, assignment);
   return assignment;
 }
 

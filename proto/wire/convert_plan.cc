@@ -148,6 +148,7 @@ void SetBinding(const CpuBinding& binding, v1::CpuBinding* wire) {
   wire->set_overload(binding.overload);
   wire->set_cpu_list(binding.cpu_list);
   wire->set_memory(static_cast<uint32_t>(ChoiceToWire(binding.memory)));
+  wire->set_memory_nodes(binding.memory_nodes);
   wire->set_gpu_mode(static_cast<uint32_t>(ChoiceToWire(binding.gpu_mode)));
   wire->set_gpus_per_worker(binding.gpus_per_worker);
   wire->set_report(binding.report);
@@ -164,6 +165,7 @@ CpuBinding BindingOf(const v1::CpuBinding& wire, FieldChecker& check) {
   out.overload = wire.overload();
   out.cpu_list = check.Text("binding.cpu_list", wire.cpu_list(), kTextBytesMax);
   out.memory = check.Choice("binding.memory", wire.memory(), MemoryBinding::kInterleave);
+  out.memory_nodes = check.Text("binding.memory_nodes", wire.memory_nodes(), kTextBytesMax);
   out.gpu_mode = check.Choice("binding.gpu_mode", wire.gpu_mode(), GpuMode::kUuid);
   out.gpus_per_worker =
       check.Number("binding.gpus_per_worker", wire.gpus_per_worker(), 0, kGpusPerNodeMax);
@@ -182,6 +184,7 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_workers(plan.workers);
   wire->set_role(plan.role);
   wire->set_store(static_cast<uint32_t>(ChoiceToWire(plan.store)));
+  wire->set_mpi(static_cast<uint32_t>(ChoiceToWire(plan.mpi)));
   SetStrings(plan.dialects, wire->mutable_dialects());
   wire->set_iface(plan.iface);
   wire->set_stdin_mode(static_cast<uint32_t>(ChoiceToWire(plan.stdin_mode)));
@@ -190,6 +193,8 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_standalone(plan.standalone);
   wire->set_grace(absl::ToInt64Nanoseconds(plan.grace));
   wire->set_virtual_local_rank(plan.virtual_local_rank);
+  wire->set_store_from_any(plan.store_from_any);
+  wire->set_no_new_privileges(plan.no_new_privileges);
   wire->set_env_none(plan.env_none);
   for (const Wrap& wrap : plan.wraps) {
     v1::Wrap* out = wire->add_wraps();
@@ -232,10 +237,12 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   plan.env_base = StringsOf("env_base", wire.env_base(), check);
   plan.env_set = StringsOf("env_set", wire.env_set(), check);
   plan.env_unset = StringsOf("env_unset", wire.env_unset(), check);
-  plan.workers_wanted = check.Choice("workers_wanted", wire.workers_wanted(), WorkersWanted::kGpu);
+  plan.workers_wanted =
+      check.Choice("workers_wanted", wire.workers_wanted(), WorkersWanted::kObjects);
   plan.workers = check.Number("workers", wire.workers(), 0, kWorkersPerNodeMax);
   plan.role = check.Text("role", wire.role(), kTextBytesMax);
   plan.store = check.Choice("store", wire.store(), StoreMode::kWorker);
+  plan.mpi = check.Choice("mpi", wire.mpi(), MpiMode::kNone);
   plan.dialects = StringsOf("dialects", wire.dialects(), check);
   plan.iface = check.Text("iface", wire.iface(), kNameBytesMax);
   plan.stdin_mode = check.Choice("stdin_mode", wire.stdin_mode(), StdinMode::kAll);
@@ -245,6 +252,8 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   plan.slurm_nodelist = check.Text("slurm_nodelist", wire.slurm_nodelist(), kTextBytesMax);
   plan.grace = check.Time("grace", wire.grace());
   plan.virtual_local_rank = wire.virtual_local_rank();
+  plan.store_from_any = wire.store_from_any();
+  plan.no_new_privileges = wire.no_new_privileges();
   plan.env_none = wire.env_none();
   check.Bound("wraps", static_cast<size_t>(wire.wraps_size()), 0, kPlanStringsMax);
   for (const v1::Wrap& wrap : wire.wraps()) {

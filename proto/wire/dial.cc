@@ -39,9 +39,9 @@ std::string Bytes(absl::string_view word) {
 }
 
 Handshake Of(const DialTicket& ticket, absl::string_view launch_nonce,
-             absl::string_view agent_nonce, absl::string_view node) {
+             absl::string_view agent_nonce, absl::string_view node, absl::string_view channel) {
   return {std::string(launch_nonce), std::string(agent_nonce),
-          absl::StrCat(ticket.job_id, "/", node)};
+          absl::StrCat(ticket.job_id, "/", node), std::string(channel)};
 }
 
 bool IsWord(absl::string_view text) {
@@ -126,7 +126,7 @@ std::string DialGreeting(absl::string_view nonce) {
 }
 
 absl::StatusOr<DialCaller> TakeCall(const DialTicket& ticket, absl::string_view nonce,
-                                    absl::string_view line) {
+                                    absl::string_view line, absl::string_view channel) {
   std::vector<absl::string_view> words;
   if (absl::ConsumePrefix(&line, kAgent)) {
     words = absl::StrSplit(line, ' ');
@@ -134,7 +134,8 @@ absl::StatusOr<DialCaller> TakeCall(const DialTicket& ticket, absl::string_view 
   if (words.size() != 3 || !IsWord(words[0]) || !IsHex(words[1], kNonceBytes)) {
     return absl::InvalidArgumentError("it does not speak this protocol");
   }
-  const Handshake handshake = Of(ticket, nonce, absl::HexStringToBytes(words[1]), words[0]);
+  const Handshake handshake =
+      Of(ticket, nonce, absl::HexStringToBytes(words[1]), words[0], channel);
   if (!ProofHolds(AgentProof(ticket.secret, handshake), Bytes(words[2]))) {
     return absl::PermissionDeniedError("it does not know this job's secret, or is of another job");
   }
@@ -143,11 +144,12 @@ absl::StatusOr<DialCaller> TakeCall(const DialTicket& ticket, absl::string_view 
 }
 
 absl::StatusOr<DialCall> CallLaunch(const DialTicket& ticket, absl::string_view node,
-                                    absl::string_view nonce, absl::string_view greeting) {
+                                    absl::string_view nonce, absl::string_view greeting,
+                                    absl::string_view channel) {
   if (!absl::ConsumePrefix(&greeting, kLaunch) || !IsHex(greeting, kNonceBytes)) {
     return absl::InvalidArgumentError("what answers there is no launch");
   }
-  const Handshake handshake = Of(ticket, absl::HexStringToBytes(greeting), nonce, node);
+  const Handshake handshake = Of(ticket, absl::HexStringToBytes(greeting), nonce, node, channel);
   return DialCall{absl::StrCat(kAgent, node, " ", absl::BytesToHexString(nonce), " ",
                                Hex(AgentProof(ticket.secret, handshake)), "\n"),
                   MasterProof(ticket.secret, handshake)};

@@ -1,6 +1,7 @@
 // How an agent that a scheduler has started comes to its launch: it calls it over TCP. What started
-// it hands it a ticket (srun: on stdin; pbsdsh: as arguments). On the connection come lines, then
-// what comes over ssh, too (bootstrap.h), but for the secret, which the ticket has:
+// it hands it a ticket (srun: on stdin; pbsdsh: as arguments). The connection is TLS, by the key
+// that follows from the secret. On it come lines, then what comes over ssh, too (bootstrap.h), but
+// for the secret, which the ticket has:
 //
 //   launch -> agent   muster-launch NONCE
 //   agent -> launch   muster-agent NODE NONCE PROOF    Handshake (secret.h) of both nonces,
@@ -10,11 +11,12 @@
 //
 //   agent -> launch   muster-unreachable NODE WHY
 //
-// Nonces and proofs are hex digits; with --insecure a proof is "-". Pure; thread-safe.
+// Nonces and proofs are hex digits; with --insecure a proof is "-", and there is no TLS. Pure;
+// thread-safe.
 //
 // Invariants (cited by tests):
 //  D1 neither side says or learns anything of the job before the other has proven the secret;
-//  D2 a proof holds for one job, one node and the two nonces of one connection.
+//  D2 a proof holds for one job, one node, the two nonces of one connection, and that connection.
 #pragma once
 
 #include <cstddef>
@@ -65,19 +67,21 @@ struct DialCaller {
   std::string node;
   std::string answer;  // the line for it
 };
-// `line`: what came after the greeting with `nonce`. InvalidArgument: it does not speak this
+// `line`: what came after the greeting with `nonce`; `channel`: TlsSession's, "" = none.
+// InvalidArgument: it does not speak this
 // protocol; PermissionDenied: it does not know the secret, or is of another job.
 absl::StatusOr<DialCaller> TakeCall(const DialTicket& ticket, absl::string_view nonce,
-                                    absl::string_view line);
+                                    absl::string_view line, absl::string_view channel);
 
 // The agent's side.
 struct DialCall {
   std::string line;   // to be sent
   std::string proof;  // wanted in return
 };
-// `greeting`: the line that came; `nonce`: ours.
+// `greeting`: the line that came; `nonce`: ours; `channel`: as above.
 absl::StatusOr<DialCall> CallLaunch(const DialTicket& ticket, absl::string_view node,
-                                    absl::string_view nonce, absl::string_view greeting);
+                                    absl::string_view nonce, absl::string_view greeting,
+                                    absl::string_view channel);
 absl::Status CheckAnswer(const DialCall& call, absl::string_view line);
 
 struct Unreachable {

@@ -38,6 +38,7 @@ std::string HandshakeText(absl::string_view role, const Handshake& handshake) {
   AppendField(handshake.master_nonce, &text);
   AppendField(handshake.agent_nonce, &text);
   AppendField(handshake.job_id, &text);
+  AppendField(handshake.channel, &text);
   return text;
 }
 

@@ -42,6 +42,9 @@ struct Handshake {
   std::string master_nonce;
   std::string agent_nonce;
   std::string job_id;
+  // Of the TLS connection that carries it (TlsSession::channel): a proof that somebody between the
+  // two passes on from another connection does not hold. "" where the channel is not TCP.
+  std::string channel = {};
 };
 // "" when `secret` is "" (--insecure).
 std::string AgentProof(absl::string_view secret, const Handshake& handshake);

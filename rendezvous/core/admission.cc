@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/mutation.h"
 #include "proto/base/text.h"
 #include "rendezvous/core/liveness.h"
 #include "rendezvous/core/machine.h"
@@ -67,8 +68,17 @@ std::string TwiceAskedFor(const std::string& place, const Join& first, const Joi
                       "; give each node its own");
 }
 
+// Whether `join` shows that nothing of this life is left: it has what that one held to its end. Of
+// two machines that say the same (a clone of one that ran) only one has the address. A Join that
+// was sent by a life before this one, and comes late, shows nothing.
+bool Follows(const Join& join, const NodeState& node) {
+  const bool same = join.hold.id == node.join.hold.id || Mutated(Mutation::kHoldNotCompared);
+  return !join.hold.id.empty() && same && join.hold.taken > node.join.hold.taken &&
+         join.address == node.join.address && join.life != node.join.life;
+}
+
 // The living holder of the very place that `join` asks for. With a journal also one without a
-// connection: its workers may run.
+// connection: its workers may run, unless `join` shows that they do not.
 const NodeState* Holder(const Machine& m, const Join& join) {
   const RoundState& state = m.state;
   const auto it = state.by_key.find(join.key);
@@ -77,7 +87,22 @@ const NodeState* Holder(const Machine& m, const Join& join) {
   }
   const NodeState& node = state.nodes.at(it->second);
   const bool holds = node.status == NodeStatus::kAlive || (m.config.journal && node.IsLive());
-  return holds ? &node : nullptr;
+  return holds && !Follows(join, node) ? &node : nullptr;
+}
+
+// The key under which a new life is kept. A key that names a machine, not a place, may have several
+// live holders.
+std::string KeyFor(const RoundState& state, const Join& join) {
+  std::string key = join.key;
+  for (uint32_t n = 2; !join.key_is_exact; ++n) {
+    const auto it = state.by_key.find(key);
+    if (it == state.by_key.end() || !state.nodes.at(it->second).IsLive() ||
+        Follows(join, state.nodes.at(it->second))) {
+      break;
+    }
+    key = absl::StrCat(join.key, "#", n);
+  }
+  return key;
 }
 
 // Why a new life cannot come in; "" if it can.
@@ -95,7 +120,9 @@ std::string WhyNot(const Machine& m, const Join& join) {
     return absl::StrCat("the job has ", s.live, " nodes already; the limit is ", kNodesMax);
   }
   if (m.config.spares.has_value() && m.config.expected.empty()) {
-    const uint32_t others = s.live - (Holder(m, join) != nullptr ? 1 : 0);
+    const auto before = s.by_key.find(KeyFor(s, join));
+    const bool takes_over = before != s.by_key.end() && s.nodes.at(before->second).IsLive();
+    const uint32_t others = s.live - (takes_over ? 1 : 0);
     if (others >= m.config.nodes_max + *m.config.spares) {
       return absl::StrCat("the job has its ", Plural(m.config.nodes_max, "node", "nodes"), " and ",
                           Plural(*m.config.spares, "spare", "spares"),
@@ -119,20 +146,6 @@ std::string WhyNot(const Machine& m, const Join& join) {
     }
   }
   return Disagreement(m, join);
-}
-
-// The key under which a new life is kept. A key that names a machine, not a place, may have several
-// live holders.
-std::string KeyFor(const RoundState& state, const Join& join) {
-  std::string key = join.key;
-  for (uint32_t n = 2; !join.key_is_exact; ++n) {
-    const auto it = state.by_key.find(key);
-    if (it == state.by_key.end() || !state.nodes.at(it->second).IsLive()) {
-      break;
-    }
-    key = absl::StrCat(join.key, "#", n);
-  }
-  return key;
 }
 
 // A newcomer for a place that is held: its holder may have crashed unseen, and then the newcomer
@@ -195,7 +208,9 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
   NodeId id;
   if (const auto it = s.by_key.find(key); it != s.by_key.end()) {
     id = it->second;
+    m.admits = true;  // OnJoin looks whether a round can start
     Lose(m, id, absl::StrCat("a new agent on ", event.join.hostname, " took its place"));
+    m.admits = false;
   } else {
     id = NodeId{++s.node_ids};
     s.by_key[key] = id;

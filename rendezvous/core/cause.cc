@@ -85,7 +85,8 @@ std::string ExitSentence(const ExitRecord& record) {
     return absl::StrCat(with_pid, "was ended by ", SignalName(exit.code), " (",
                         SignalWords(exit.code), exit.core_dumped ? ", core dumped)" : ")", after);
   }
-  return absl::StrCat(with_pid, "ended with exit code ", exit.code, after);
+  return absl::StrCat(with_pid, "ended with exit code ", exit.code, after,
+                      exit.detail.empty() ? "" : ": ", exit.detail);
 }
 
 }  // namespace muster

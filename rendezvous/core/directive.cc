@@ -1,13 +1,39 @@
 // What a node should do: one answer, made anew from the state each time (level, not edge).
 #include <algorithm>
 #include <csignal>
+#include <set>
+#include <string>
+#include <vector>
 
+#include "proto/base/limits.h"
 #include "proto/base/mutation.h"
 #include "rendezvous/core/machine.h"
 #include "rendezvous/core/why_waiting.h"
 
 namespace muster {
 namespace {
+
+constexpr size_t kAddressBytesMax = kMessageBytesMax / 2;
+constexpr size_t kAddressFrameBytes = 3;  // a tag and a length
+
+// Each once, in order: that of every node, and of the others as many as fit a message.
+std::vector<std::string> AddressesOf(const RoundState& s) {
+  std::set<std::string> all;
+  size_t bytes = 0;
+  const auto add = [&](const std::string& address) {
+    if (bytes < kAddressBytesMax && all.insert(address).second) {
+      bytes += address.size() + kAddressFrameBytes;
+    }
+  };
+  for (const Member& member : s.members) {
+    add(s.nodes.at(member.node).join.address);
+  }
+  for (const Member& member : s.members) {
+    const Join& join = s.nodes.at(member.node).join;
+    std::for_each(join.addresses.begin(), join.addresses.end(), add);
+  }
+  return {all.begin(), all.end()};
+}
 
 Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   const RoundState& s = m.state;
@@ -28,6 +54,9 @@ Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   a.ranks = member.ranks;
   a.ranks_by_node = s.ranks_by_node;
   a.keeps_from = s.chain == s.round ? RoundId() : s.chain;
+  if (node.place == 0) {
+    a.worker_addresses = AddressesOf(s);
+  }
   for (uint32_t local = 0; !s.started_in.empty() && local < member.workers; ++local) {
     a.started_in.push_back(s.started_in[member.RankAt(local)]);
   }

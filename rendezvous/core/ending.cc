@@ -136,6 +136,16 @@ Cause NameFirstFailure(RoundState& s) {
   return NameWorker(s, *worker);
 }
 
+// Of the nodes of the last round; of one that is lost what it had said until then.
+void KeepUses(RoundState& s) {
+  for (const Member& member : s.members) {
+    const auto node = s.nodes.find(member.node);
+    if (node != s.nodes.end() && node->second.use.workers > 0) {
+      s.report.uses.push_back({node->second.join.hostname, node->second.use});
+    }
+  }
+}
+
 // What never started once starts no better the second time.
 bool AnySpawnFailed(const RoundState& s) {
   for (const ExitRecord& record : s.report.exits) {
@@ -448,6 +458,7 @@ void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline
   s.report.restarts_max = m.config.restarts_max;
   s.report.cause = cause;
   s.report.headline = std::move(headline);
+  KeepUses(s);
   s.pending.clear();
   s.ready.clear();
   for (const auto& [id, node] : s.nodes) {

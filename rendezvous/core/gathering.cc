@@ -195,6 +195,9 @@ void BeginGathering(Machine& m, bool restarting) {
 
 void TryStart(Machine& m) {
   RoundState& s = m.state;
+  if (m.admits) {
+    return;
+  }
   TryReplace(m);
   if (s.phase != JobPhase::kGathering || s.paused) {
     return;

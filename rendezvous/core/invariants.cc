@@ -328,6 +328,9 @@ absl::Status InvariantChecker::CheckGrowth(const RoundState& state) {
 
 // I12
 absl::Status InvariantChecker::CheckSetAside(const RoundState& state) const {
+  if (state.chain != state.round) {
+    return absl::OkStatus();  // it keeps the others, and takes whoever fills their gaps (P4)
+  }
   size_t others = 0;
   std::set<NodeId> aside;
   for (const auto& [id, node] : state.nodes) {

@@ -24,6 +24,7 @@ struct Machine {
   std::vector<RoundEffect> out;
   NodeId answering;  // its directive follows at the end of the step: broadcasts leave it out
   JournalRecord record = {};  // what of this step the journal has to know, but for the progress
+  bool admits = false;        // somebody is on its way in: no round starts without it
 };
 
 // --- round_machine.cc ---

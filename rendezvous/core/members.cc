@@ -285,6 +285,7 @@ void OnBeat(Machine& m, const Beat& beat) {
     return;  // repeated or overtaken: the later beat said more
   }
   node->beat_seq_last = beat.seq;
+  node->use = beat.use;
   node->heard = node->last_sign = m.now;
   node->status = NodeStatus::kAlive;
   if (node->awaited) {

@@ -7,7 +7,8 @@
 //     aside for bad_node_for: no round takes it while the others are enough. Where they are not
 //     when that is decided, it stays in, and the line says so;
 //  P4 where only who failed is started anew (replace.cc), P1 and P2 hold for each; nothing waits,
-//     and no node is set aside: the others of a place live on.
+//     and no node is set aside: the others of a place live on. One that was set aside before takes
+//     a vacant place only where nobody else is there for it.
 #pragma once
 
 #include <cstdint>

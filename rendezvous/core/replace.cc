@@ -70,7 +70,8 @@ bool IsFree(const Machine& m, const Member& place, absl::Time free_at) {
   return Mutated(Mutation::kPlaceTakenAtOnce) || (m.now >= free_at && !holds);
 }
 
-// Which node takes each vacant place: its own if it is back, else any that fits.
+// Which node takes each vacant place: its own if it is back, else any that fits, one that is set
+// aside last.
 std::map<uint32_t, NodeId> Takers(const Machine& m) {
   const RoundState& s = m.state;
   std::map<uint32_t, NodeId> takers;
@@ -87,8 +88,12 @@ std::map<uint32_t, NodeId> Takers(const Machine& m) {
   }
   for (const auto& [place, vacancy] : s.next.vacant) {
     const Member& member = s.members[place];
-    const auto taker = std::find_if(left.begin(), left.end(),
-                                    [&](NodeId id) { return Fits(member, s.nodes.at(id)); });
+    const auto fits = [&](NodeId id) { return Fits(member, s.nodes.at(id)); };
+    auto taker = std::find_if(left.begin(), left.end(),
+                              [&](NodeId id) { return fits(id) && !IsSetAside(s, id, m.now); });
+    if (taker == left.end()) {
+      taker = std::find_if(left.begin(), left.end(), fits);
+    }
     if (takers.count(place) == 0 && taker != left.end() && IsFree(m, member, vacancy.free_at)) {
       takers[place] = *taker;
       left.erase(taker);

@@ -147,7 +147,10 @@ std::vector<RoundEffect> Step(const RoundConfig& config, RoundState& state, cons
     Keep(m);
   }
   const bool fired = std::holds_alternative<TimePassed>(event);
-  if (const absl::Time at = NextDeadline(m); at != state.timer_at || fired) {
+  // A timer that lies behind tells of a stall (OnTime), until it has fired: what has only just
+  // become due was not missed.
+  const absl::Time earliest = fired ? now : std::min(now, state.timer_at);
+  if (const absl::Time at = std::max(NextDeadline(m), earliest); at != state.timer_at || fired) {
     state.timer_at = at;
     m.out.push_back(ArmTimer{at});
   }

@@ -22,7 +22,8 @@
 //     was there when it happened;
 //  I11 with a journal: what follows a Persist is done only when that is durable, so nobody has
 //     heard of what the next master does not know;
-//  I12 a node that is set aside is in no new round while the others are enough (policy.h P3);
+//  I12 a node that is set aside is in no new round while the others are enough (policy.h P3), but
+//     for one that keeps workers (P4);
 //  I13 a round that keeps workers (RestartMode::kOne) has the places, ranks and world of the one
 //     before it, and starts at least one worker anew, in place of one that has failed or whose node
 //     is lost.

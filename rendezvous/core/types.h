@@ -168,6 +168,12 @@ struct ExitRecord {
   absl::Time seen;  // master's clock, less the age the agent gave
 };
 
+// What a node's workers have used, as its agent said last.
+struct UseRecord {
+  std::string hostname;
+  NodeUse use;
+};
+
 struct JobReport {
   bool ended = false;
   int32_t exit_code = 0;
@@ -187,6 +193,7 @@ struct JobReport {
   uint32_t requeued = 0;     // how often the scheduler started the whole job again, as launch knows
   // One line for each earlier round, why it ended and what followed: of the last ones.
   std::vector<std::string> history;
+  std::vector<UseRecord> uses;  // of the last round's nodes, in order of node rank, where known
 };
 
 enum class NodeStatus : uint8_t { kAlive, kSuspect, kLost, kLeft };
@@ -201,6 +208,7 @@ struct NodeState {
   uint32_t workers_alive = 0;
   bool paused = false;        // its workers stand still, as its last beat said
   std::vector<int32_t> pids;  // of its workers in `round`, by local rank; empty = not told
+  NodeUse use;                // as its last beat said
   uint32_t exits_seen = 0;    // of `round`, and of earlier ones whose workers it keeps
   uint32_t exits_ok = 0;
   uint32_t exits_failed = 0;  // by themselves; without those that are replaced

@@ -94,7 +94,7 @@ void GrpcEdge::Start() {
   CHECK(server_ != nullptr);  // nothing is bound here, so nothing can fail
 }
 
-void GrpcEdge::Adopt(UniqueFd socket, std::string peer) {
+void GrpcEdge::Adopt(UniqueFd socket, EdgePeer peer) {
   if (server_ == nullptr) {
     Start();
   }
@@ -105,9 +105,9 @@ void GrpcEdge::Adopt(UniqueFd socket, std::string peer) {
   grpc::AddInsecureChannelFromFd(server_.get(), socket.Release());
 }
 
-std::string GrpcEdge::PeerOf(const std::string& grpc_peer) const {
+EdgePeer GrpcEdge::PeerOf(const std::string& grpc_peer) const {
   const auto it = peers_.find(grpc_peer);
-  return it == peers_.end() ? std::string() : it->second;
+  return it == peers_.end() ? EdgePeer() : it->second;
 }
 
 void GrpcEdge::Shutdown(std::function<void()> done) {

@@ -13,6 +13,7 @@
 
 #include "proto/wire/job_terms.h"
 #include "proto/wire/uv_handles.h"
+#include "rendezvous/core/fence_board.h"
 #include "rendezvous/core/round_machine.h"
 #include "rendezvous/core/types.h"
 #include "rendezvous/service/server_call.h"
@@ -43,6 +44,7 @@ class Job {
   // The node's control stream and output stream; each call's number is in MasterServer's tables.
   std::map<NodeId, uint64_t> links;
   std::map<NodeId, uint64_t> streams;
+  FenceBoard fences;
   absl::Time forget_at = absl::InfiniteFuture();  // a daemon's job that has ended
   JobTerms terms;                                 // for the journal
   uint64_t file = 0;                              // of the journal; 0 = nothing is written yet

@@ -65,6 +65,8 @@ class Journal {
   // Appends to the file, or, `anew`, takes its place. After an error the file is to be removed.
   void Write(uint64_t file, bool anew, std::string bytes, std::function<void(absl::Status)> done);
   void Remove(uint64_t file);
+  // Nothing waits for the disk.
+  bool idle() const { return !busy_ && waiting_.empty(); }
 
  private:
   struct Waiting {

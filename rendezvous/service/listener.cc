@@ -19,6 +19,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
+#include "proto/tls/session.h"
 
 namespace muster {
 namespace {
@@ -250,13 +251,14 @@ void Listener::FirstBytes(std::list<Silent>::iterator silent) {
     silent_.erase(silent);
     return;
   }
-  // One byte tells: nothing else that may come here starts with 'P'.
+  // One byte tells: nothing else that may come here starts with either.
+  const bool tls = bytes[0] == kTlsFirstByte;
   const bool grpc = bytes[0] == kHttp2Preface[0];
   silent->poll.reset();
   UniqueFd socket = std::move(silent->socket);
   std::string peer = std::move(silent->peer);
   silent_.erase(silent);
-  const auto& next = grpc ? callbacks_.on_grpc : callbacks_.on_foreign;
+  const auto& next = tls ? callbacks_.on_tls : grpc ? callbacks_.on_grpc : callbacks_.on_foreign;
   if (next) {
     next(std::move(socket), std::move(peer));
   }

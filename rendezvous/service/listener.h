@@ -1,5 +1,6 @@
 // Listening sockets of the master and the connections on their way in: told apart by their first
-// bytes, so that one port can serve agents (HTTP/2) and torch's store. Loop thread only.
+// bytes, so that one port can serve agents (TLS, or HTTP/2 in the clear) and torch's store. Loop
+// thread only.
 //
 // Bounded: at most kSilentConnectionsMax connections that have not said anything, each for at most
 // kFirstBytesTime.
@@ -30,7 +31,8 @@ inline constexpr absl::Duration kFirstBytesTime = absl::Seconds(10);
 class Listener {
  public:
   struct Callbacks {
-    std::function<void(UniqueFd socket, std::string peer)> on_grpc;
+    std::function<void(UniqueFd socket, std::string peer)> on_tls;
+    std::function<void(UniqueFd socket, std::string peer)> on_grpc;  // in the clear
     std::function<void(UniqueFd socket, std::string peer)> on_foreign;
   };
   Listener(uv_loop_t* loop, Callbacks callbacks);

@@ -1,4 +1,5 @@
 // The control streams: handshake, messages up, messages down.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "proto/base/limits.h"
 #include "proto/base/log.h"
 #include "proto/wire/convert.h"
+#include "proto/wire/convert_fence.h"
 #include "rendezvous/service/handshake.h"
 #include "rendezvous/service/master_impl.h"
 
@@ -24,6 +26,8 @@ void MasterServer::Impl::OnEvent(const CallEvent& event) {
     if (auto* attend = dynamic_cast<AttendCall*>(event.call)) {
       AttendSession& session = attends_[id];
       session.id = id;
+      session.peer = edge_.PeerOf(attend->peer());
+      session.handshake.channel = session.peer.channel;
       session.call.reset(attend);
     } else {
       StreamSession& session = streams_[id];
@@ -127,20 +131,27 @@ void MasterServer::Impl::OnHello(AttendSession& session, const v1::Hello& hello)
   }
   v1::MasterFrame frame;
   if (!refusal.empty()) {
-    LogWarning(
-        absl::StrCat("refused an agent from ", edge_.PeerOf(session.call->peer()), ": ", refusal));
+    LogWarning(absl::StrCat("refused an agent from ", session.peer.address, ": ", refusal));
     frame.mutable_refusal()->set_reason(refusal);
     session.call->Write(std::move(frame));
     session.call->Finish(grpc::Status(grpc::StatusCode::PERMISSION_DENIED, refusal));
     return;
   }
   session.proved = true;
+  if (session.peer.tls_id != 0) {
+    tls_->Keep(session.peer.tls_id);
+  }
   session.job = session.user.KeyOf(session.handshake.job_id);
   unproved_.erase(session.id);
   session.welcome.emplace().set_proof(MasterProof(session.user.secret, session.handshake));
 }
 
 void MasterServer::Impl::OnFrame(AttendSession& session, const v1::AgentFrame& frame) {
+  if (frame.has_fence()) {
+    const absl::StatusOr<FencePiece> piece = FenceOf(frame.fence());
+    return piece.ok() ? OnFence(session, *piece)
+                      : Refuse(session, std::string(piece.status().message()));
+  }
   absl::StatusOr<AgentMessage> message = FromWire(frame);
   if (!message.ok()) {
     Refuse(session, std::string(message.status().message()));
@@ -157,7 +168,7 @@ void MasterServer::Impl::OnFrame(AttendSession& session, const v1::AgentFrame& f
 
 void MasterServer::Impl::OnJoin(AttendSession& session, Join join) {
   if (join.address.empty()) {
-    join.address = edge_.PeerOf(session.call->peer());
+    join.address = session.peer.address;
   }
   if (join.address.empty()) {
     Refuse(session, absl::StrCat(join.hostname,
@@ -189,6 +200,31 @@ void MasterServer::Impl::OnBeat(AttendSession& session, Beat beat) {
   job->Feed(BeatReceived{std::move(beat)});
 }
 
+// Of the round that runs, from one of its nodes; what else comes is of one that is over.
+void MasterServer::Impl::OnFence(const AttendSession& session, const FencePiece& piece) {
+  Job* job = FindJob(session.job);
+  if (job == nullptr || session.node != piece.node || session.incarnation != piece.incarnation) {
+    return;
+  }
+  const RoundState& state = job->state();
+  const auto node = state.nodes.find(piece.node);
+  if (state.phase != JobPhase::kRunning || state.round != piece.round ||
+      node == state.nodes.end() || node->second.place < 0) {
+    return;
+  }
+  for (FenceBoard::Answer& answer :
+       job->fences.Take(piece, static_cast<uint32_t>(node->second.place),
+                        static_cast<uint32_t>(state.members.size()))) {
+    const NodeId to = state.members[answer.place].node;
+    if (AttendSession* link = LinkOf(*job, to); link != nullptr) {
+      answer.piece.node = to;
+      answer.piece.incarnation = link->incarnation;
+      link->fences.push_back(std::move(answer.piece));
+      Pump(*link);
+    }
+  }
+}
+
 void MasterServer::Impl::OnLeave(AttendSession& session, Leave leave) {
   Job* job = FindJob(session.job);
   if (job != nullptr && session.node == leave.node && session.incarnation == leave.incarnation) {
@@ -197,8 +233,8 @@ void MasterServer::Impl::OnLeave(AttendSession& session, Leave leave) {
 }
 
 void MasterServer::Impl::Refuse(AttendSession& session, const std::string& reason) {
-  LogWarning(absl::StrCat("closed the connection of an agent (", edge_.PeerOf(session.call->peer()),
-                          "): ", reason));
+  LogWarning(
+      absl::StrCat("closed the connection of an agent (", session.peer.address, "): ", reason));
   v1::MasterFrame frame;
   frame.mutable_refusal()->set_reason(reason);
   session.call->Write(std::move(frame));
@@ -228,6 +264,12 @@ void MasterServer::Impl::Pump(AttendSession& session) {
   }
   if (session.directive.has_value() && !refused) {
     add(ToWire(MasterMessage(*std::exchange(session.directive, std::nullopt))));
+  }
+  if (!session.fences.empty() && !refused) {
+    v1::MasterFrame fence;
+    SetFence(session.fences.front(), fence.mutable_fence());
+    session.fences.pop_front();
+    add(std::move(fence));
   }
   if (next->kind_case() != v1::MasterFrame::KIND_NOT_SET) {
     session.call->Write(std::move(frame));
@@ -270,9 +312,13 @@ void MasterServer::Impl::SweepUnproved() {
       stream->second.call->Finish(late);
     }
   }
-  if (!unproved_.empty()) {
-    sweep_.StartAt(unproved_.begin()->second);
+  while (!guests_.empty() && guests_.front().until <= now) {
+    guests_.pop_front();
   }
+  const absl::Time next =
+      std::min(unproved_.empty() ? absl::InfiniteFuture() : unproved_.begin()->second,
+               guests_.empty() ? absl::InfiniteFuture() : guests_.front().until);
+  sweep_.StartAt(next);
 }
 
 }  // namespace muster

@@ -4,6 +4,7 @@
 #include <uv.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/tls/tls_door.h"
 #include "rendezvous/service/grpc_edge.h"
 #include "rendezvous/service/job.h"
 #include "rendezvous/service/journal.h"
@@ -30,8 +32,8 @@ class MasterServer::Impl {
   Impl(uv_loop_t* loop, MasterOptions options);
   ~Impl();
 
-  Listener& listener() { return listener_; }
-  void Adopt(UniqueFd socket, std::string peer);
+  absl::StatusOr<uint16_t> Listen(absl::string_view address, PortRange ports);
+  void Adopt(UniqueFd socket, EdgePeer peer);
   std::string IssueNonce();
   void SetUsers(std::vector<KnownUser> users) { users_ = std::move(users); }
   void Post(const std::string& job_id, RoundEvent event);
@@ -46,6 +48,23 @@ class MasterServer::Impl {
   void CheckThread() const;
 
  private:
+  // One that speaks gRPC in the clear where TLS is asked for: cut after a while.
+  struct Guest {
+    Guest() = default;
+    ~Guest();
+    Guest(const Guest&) = delete;
+    Guest& operator=(const Guest&) = delete;
+    UniqueFd socket;
+    absl::Time until;
+  };
+
+  // Connections over TCP (master_door.cc)
+  bool Insecure() const;
+  absl::StatusOr<TlsIdentity> Identity() const;
+  void TakeTls(UniqueFd socket, std::string peer);
+  void OnTlsCaller(TlsDoor::Caller&& caller);
+  void TakeClear(UniqueFd socket, std::string peer);
+
   // gRPC's events (master_calls.cc)
   void OnEvent(const CallEvent& event);
   void OnAttend(AttendSession& session, CallEventKind kind);
@@ -53,6 +72,7 @@ class MasterServer::Impl {
   void OnFrame(AttendSession& session, const v1::AgentFrame& frame);
   void OnJoin(AttendSession& session, Join join);
   void OnBeat(AttendSession& session, Beat beat);
+  void OnFence(const AttendSession& session, const FencePiece& piece);
   void OnLeave(AttendSession& session, Leave leave);
   void Refuse(AttendSession& session, const std::string& reason);
   void Close(AttendSession& session);
@@ -77,6 +97,7 @@ class MasterServer::Impl {
   Job* JobFor(const AttendSession& session, const Join& join, std::string* refusal);
   void AddJob(const std::string& key, const RoundConfig& config, const JobTerms& terms);
   RoundConfig ConfigFor(const std::string& job_id, const JobTerms& terms) const;
+  absl::Status CheckOwn(const Journal::Found& found) const;
   absl::Status TakeOverOne(Journal::Found found);
   void Write(const std::string& key, const JournalRecord& record);
   void Written(const std::string& key, uint64_t file, const absl::Status& status);
@@ -99,6 +120,8 @@ class MasterServer::Impl {
   std::vector<KnownUser> users_;
   GrpcEdge edge_;
   Listener listener_;
+  std::unique_ptr<TlsDoor> tls_;     // where it listens and is not insecure
+  std::deque<Guest> guests_;         // in order of their ends
   std::map<std::string, Job> jobs_;  // by KnownUser::KeyOf
   std::set<std::string> issued_;     // nonces for one Hello each
   uint64_t next_id_ = 0;

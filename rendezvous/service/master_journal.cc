@@ -13,8 +13,8 @@
 namespace muster {
 
 RoundConfig MasterServer::Impl::ConfigFor(const std::string& job_id, const JobTerms& terms) const {
-  RoundConfig config = ConfigFromTerms(job_id, terms);
-  config.epoch = options_.epoch;
+  RoundConfig config = options_.many_jobs ? ConfigFromTerms(job_id, terms) : options_.job;
+  config.epoch = options_.many_jobs ? options_.epoch : config.epoch;
   config.journal = options_.journal != nullptr;
   if (config.journal && !terms.lease.has_value()) {
     config.lease = kLeaseWithJournal;
@@ -26,10 +26,33 @@ absl::StatusOr<size_t> MasterServer::Impl::TakeOver() {
   if (options_.journal == nullptr) {
     return size_t{0};
   }
+  size_t jobs = 0;
   for (Journal::Found& found : options_.journal->TakeFound()) {
+    RETURN_IF_ERROR(CheckOwn(found));
     RETURN_IF_ERROR(TakeOverOne(std::move(found)));
+    ++jobs;
   }
-  return jobs_.size();
+  return jobs;
+}
+
+// Who serves one job goes on with that one, as it was.
+absl::Status MasterServer::Impl::CheckOwn(const Journal::Found& found) const {
+  const JournalHeader& header = found.content.header;
+  if (options_.many_jobs) {
+    return absl::OkStatus();
+  }
+  if (header.key != options_.job.job_id) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(found.path, " is of the job '", header.key, "', this is '",
+                     options_.job.job_id, "': give each a folder of its own (--rdzv-id names it)"));
+  }
+  if (header.terms != options_.terms) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(found.path,
+                     " is of this job with other options: type the same as before, or "
+                     "remove the file to give that one up"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<size_t> MasterServer::Impl::Lead(Journal* journal, std::function<bool()> leads) {
@@ -57,12 +80,17 @@ absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
   }
   Resurrect(config, state, now);
   const std::string key = header.key;
+  jobs_.erase(key);  // one that nobody has joined yet
   const auto added =
       jobs_.try_emplace(key, loop_, config, std::move(state),
                         [this, key](RoundEffect effect) { Execute(key, std::move(effect)); });
   Job& job = added.first->second;
   job.terms = header.terms;
   job.file = found.file;
+  if (job.ended() && !options_.many_jobs) {
+    Execute(key, JobEnded{});  // who was to hear of it was killed at that moment
+    return absl::OkStatus();
+  }
   if (job.ended()) {
     ForgetLater(job);
   }

@@ -65,11 +65,11 @@ MasterServer::~MasterServer() = default;
 
 absl::StatusOr<uint16_t> MasterServer::Listen(absl::string_view address, PortRange ports) {
   impl_->CheckThread();
-  return impl_->listener().Listen(address, ports);
+  return impl_->Listen(address, ports);
 }
 void MasterServer::AdoptConnection(UniqueFd socket, std::string peer) {
   impl_->CheckThread();
-  impl_->Adopt(std::move(socket), std::move(peer));
+  impl_->Adopt(std::move(socket), {std::move(peer)});
 }
 void MasterServer::SetUsers(std::vector<KnownUser> users) {
   impl_->CheckThread();
@@ -127,13 +127,16 @@ MasterServer::Impl::Impl(uv_loop_t* loop, MasterOptions options)
       users_(options_.users),
       edge_(loop, [this](const CallEvent& event) { OnEvent(event); }),
       listener_(loop, {[this](UniqueFd socket, std::string peer) {
-                         Adopt(std::move(socket), std::move(peer));
+                         TakeTls(std::move(socket), std::move(peer));
+                       },
+                       [this](UniqueFd socket, std::string peer) {
+                         TakeClear(std::move(socket), std::move(peer));
                        },
                        options_.on_foreign}),
       sweep_(loop, [this] { SweepUnproved(); }),
       forget_(loop, [this] { ForgetJobs(); }) {
   if (!options_.many_jobs) {
-    AddJob(options_.job.job_id, options_.job, JobTerms());
+    AddJob(options_.job.job_id, ConfigFor(options_.job.job_id, options_.terms), options_.terms);
   }
 }
 
@@ -144,7 +147,7 @@ void MasterServer::Impl::CheckThread() const {
   CHECK(uv_thread_equal(&self, &thread_) != 0);
 }
 
-void MasterServer::Impl::Adopt(UniqueFd socket, std::string peer) {
+void MasterServer::Impl::Adopt(UniqueFd socket, EdgePeer peer) {
   if (!closing_) {
     edge_.Adopt(std::move(socket), std::move(peer));
   }
@@ -260,6 +263,8 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
   } else if (std::holds_alternative<JobEnded>(effect)) {
     if (options_.many_jobs) {
       ForgetLater(*job);
+    } else {
+      RemoveFile(*job);
     }
     if (options_.on_job_ended) {
       options_.on_job_ended(job_id, job->state().report);
@@ -368,6 +373,7 @@ void MasterServer::Impl::Shutdown(std::function<void()> done) {
   edge_.Shutdown([this, done = std::move(done)] {
     // Every call has ended by now; its last event may still lie in the mailbox.
     edge_.Drain();
+    tls_.reset();  // sends what is left
     jobs_.clear();
     done();
   });

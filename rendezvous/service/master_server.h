@@ -34,11 +34,15 @@ class Journal;
 
 struct MasterOptions {
   std::vector<KnownUser> users;  // who may run jobs here; see SetUsers
-  bool many_jobs = false;        // a daemon: jobs are made by the terms their first agent brings
-  RoundConfig job;               // the one job, when not many_jobs
-  uint32_t epoch = 1;            // many_jobs: of every job made here
-  // many_jobs: what is written to it outlives this master, and what it holds is taken over; null =
-  // jobs end with it. Outlives the server.
+  // Of the key by which users know a daemon that has several (TlsIdentity::OfSite); "" = another
+  // one in each life. With one secret the key follows from that.
+  std::string site_seed;
+  bool many_jobs = false;  // a daemon: jobs are made by the terms their first agent brings
+  RoundConfig job;         // the one job, when not many_jobs
+  JobTerms terms;          // of `job`, for the journal
+  uint32_t epoch = 1;      // many_jobs: of every job made here
+  // What is written to it outlives this master, and what it holds is taken over; null = jobs end
+  // with it. Outlives the server.
   Journal* journal = nullptr;
 
   // All optional. `job_id`: of a user's job "USER/ID".

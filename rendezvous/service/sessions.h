@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "proto/base/fence.h"
 #include "proto/base/messages.h"
 #include "proto/base/output_chunk.h"
 #include "proto/wire/job_terms.h"
@@ -24,6 +25,7 @@ inline constexpr absl::Duration kHelloTime = absl::Seconds(10);
 struct AttendSession {
   uint64_t id = 0;
   std::unique_ptr<AttendCall> call;
+  EdgePeer peer;
   Handshake handshake;
   bool proved = false;
   KnownUser user;     // that has proved it
@@ -36,6 +38,7 @@ struct AttendSession {
   std::optional<v1::Welcome> welcome;
   std::optional<MasterMessage> reply;
   std::optional<Directive> directive;
+  std::deque<FencePiece> fences;  // one for each that the agent has sent, and one unasked
 };
 
 // Of one chunk given to a consumer. Shared by the loop that gave it and the consumer's `taken`,

@@ -25,6 +25,7 @@ CLEAN = {
     "launcher/schedule/hostlist.cc": '#include "proto/base/ids.h"\n',
     "worker_sdk/api/call.cc": '#include "proto/base/ids.h"\n',
     "examples/hello.cc": '#include "worker_sdk/include/muster.h"\n',
+    "deploy/SECURITY.md": "| who tries what |\n|---|\n| x | y | `tests/sim/world.cc::machine` |\n",
     "tests/sim/world.cc": '#include "agent/core/agent.h"\n#include "rendezvous/core/machine.h"\n',
     "tests/rendezvous/core/machine_test.cc": '#include "rendezvous/core/machine.h"\n',
 }
@@ -70,6 +71,8 @@ PLANTED = [
     ("using namespace", "launcher/x.cc", "using namespace std;\n", 1, "'using namespace'"),
     ("sleep in a unit test", "tests/agent/x_test.cc", "absl::SleepFor(absl::Seconds(1));\n", 1, "instead of sleeping"),
     ("unguarded header", "agent/io/x.h", "int a;\n", 1, "#pragma once"),
+    ("threat without a test", "deploy/SECURITY.md", "| who tries what |\n|---|\n| x | y | it is fine |\n", 3, "a threat without a test"),
+    ("threat whose test is gone", "deploy/SECURITY.md", "\n| x | y | `tests/sim/world.cc::machine`, `tests/sim/world.cc::Gone` |\n", 2, "no such test"),
     ("glob", "agent/CMakeLists.txt", "\nfile(GLOB all *.cc)\n", 2, "no file globs"),
 ]
 

@@ -65,8 +65,10 @@ WORDS = [
 ]
 ONE_MACHINE = "a path of one machine: name it relative to the tree, or let the user give it"
 UNIT_TEST_CALLS = [(r"\b(usleep|nanosleep|sleep_for|sleep_until|SleepFor)\s*\(|(?<![\w.:])sleep\s*\(", "wait for the condition instead of sleeping")]
-# Where exceptions end: yaml-cpp's, and those of a program that has no memory or thread left.
-EXCEPTION_FILES = ("launcher/config_file.cc", "rendezvous/daemon_options.cc", "worker_sdk/api/c_call.h", "worker_sdk/executor/call_queue.cc", "worker_sdk/executor/executor.cc")
+SECURITY = "deploy/SECURITY.md"
+# Where exceptions end: yaml-cpp's, and those of a program that has no memory or thread left. In a folder of torch's back
+# end they are what torch wants to hear.
+EXCEPTION_FILES = ("worker_sdk/torch/", "tests/worker_sdk/torch/", "launcher/config_file.cc", "rendezvous/daemon_options.cc", "worker_sdk/api/c_call.h", "worker_sdk/executor/call_queue.cc", "worker_sdk/executor/executor.cc")
 
 
 def tree(root):
@@ -197,7 +199,7 @@ class Checker:
         for path in self.includes:
             text = strip(self.texts[path])
             for number, line in enumerate(text.splitlines(), 1):
-                if path not in EXCEPTION_FILES and (match := re.search(r"\b(throw|try|catch)\b\s*[\w({]", line)):
+                if not path.startswith(EXCEPTION_FILES) and (match := re.search(r"\b(throw|try|catch)\b\s*[\w({]", line)):
                     self.say(path, number, f"'{match[1]}': errors are absl::Status; exceptions end in {', '.join(EXCEPTION_FILES)}")
                 if re.match(r"\s*using namespace\b", line):
                     self.say(path, number, "'using namespace': name what you use")
@@ -215,9 +217,21 @@ class Checker:
                     if re.search(r"^\s*file\s*\(\s*GLOB|^\s*include_directories\s*\(", line, re.I):
                         self.say(path, number, "no file globs and no global include paths: name them per target")
 
+    def check_security(self):
+        """Each row of the table of threats names tests that exist."""
+        for number, line in enumerate(self.texts.get(SECURITY, "").splitlines(), 1):
+            if not line.startswith("| ") or line.startswith("| who tries what"):
+                continue
+            tests = re.findall(r"`(tests/[\w./]+)::(\w+)`", line)
+            if not tests:
+                self.say(SECURITY, number, "a threat without a test: name one, as `tests/FILE::NAME`")
+            for path, name in tests:
+                if not re.search(rf"\b{name}\b", self.texts.get(path, "")):
+                    self.say(SECURITY, number, f"'{path}::{name}': there is no such test")
+
     def run(self):
         for check in (self.check_top, self.check_size, self.check_words, self.check_includes, self.check_cores,
-                      self.check_code, self.check_cmake):
+                      self.check_code, self.check_cmake, self.check_security):
             check()
         return sorted(set(self.found))
 

@@ -26,6 +26,7 @@
 #include "agent/core/agent_machine.h"
 #include "agent/io/master_client.h"
 #include "proto/base/clock.h"
+#include "proto/tls/tls_thread.h"
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
 #include "tests/bench/tcp_bytes.h"
@@ -41,6 +42,7 @@ struct JobOfMany {
   std::string secret;
   uint32_t agents = 0;
   std::string id;
+  TlsThread* tls = nullptr;  // Main's; one for all, as a process has
 };
 
 // The loop around one agent's decisions; its workers are for ever about to start, since what an
@@ -64,7 +66,7 @@ class Agent {
                           },
                           [this](const std::string& why) { Post(LinkDown{why}); },
                           [this](const MasterMessage& message) { Post(MessageReceived{message}); },
-                          nullptr});
+                          nullptr, nullptr});
   }
   void Stop(const std::function<void()>& done) { client_.link().Stop(done); }
 
@@ -78,6 +80,7 @@ class Agent {
     MasterClientOptions options;
     options.targets = {job.target};
     options.secret = job.secret;
+    options.tls = job.tls;
     options.job_id = job.id;
     options.terms.nodes_min = options.terms.nodes_max = job.agents;
     options.connect_timeout = absl::Seconds(60);  // one process makes every connection
@@ -223,9 +226,10 @@ int Main(int argc, char** argv) {
   }
   uv_loop_t loop;
   uv_loop_init(&loop);
+  TlsThread tls;
   const auto runs = [](const Agent& agent) { return agent.runs_at < absl::InfiniteFuture(); };
 
-  Job at_once(&loop, {argv[1], *secret, agents, "at-once"});
+  Job at_once(&loop, {argv[1], *secret, agents, "at-once", &tls});
   at_once.Start(0, agents);
   at_once.RunUntil("running", agents, runs);
   std::printf("job 1: all_ms %.1f\n", at_once.AllMs());
@@ -233,7 +237,7 @@ int Main(int argc, char** argv) {
   AwaitLine(&loop);
   at_once.Stop();
 
-  Job one_late(&loop, {argv[1], *secret, agents, "one-late"});
+  Job one_late(&loop, {argv[1], *secret, agents, "one-late", &tls});
   const auto admitted = [](const Agent& agent) { return agent.admitted(); };
   one_late.Start(0, agents / 8);
   one_late.RunUntil("admitted", agents / 8, admitted);

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A thousand agents at one muster-rendezvous over real gRPC, a connection each, from one process on the same machine.
-Limits: all have their ranks 1.0 s after the first connects and 100 ms after the last joins; 50 kB of the master's
+"""A thousand agents at one muster-rendezvous over real gRPC and TLS, a connection each, from one process on the same machine.
+Limits: all have their ranks 2.5 s after the first connects and 100 ms after the last joins; 110 kB of the master's
 memory an agent; what the master sends to one agent grows by at most 5 % from 64 agents to 1,000; a real agent with its
 shepherd takes 20 MB."""
 
@@ -86,9 +86,9 @@ def main():
     growth = statistics.median(one["bytes"] for one in many) / statistics.median(one["bytes"] for one in few)
     slack = LIMIT if bench.smoke else 1  # for times: with few repetitions none may meet a quiet machine
     limits = [
-        ("ms until 1,000 agents have their ranks", best["all_ms"], 1000 * slack),
+        ("ms until 1,000 agents have their ranks", best["all_ms"], 2500 * slack),
         ("ms from the last join until all have", best["last_ms"], 100 * slack),
-        ("kB of the master's memory an agent", best["kB_per_agent"], 50),
+        ("kB of the master's memory an agent", best["kB_per_agent"], 110),
         ("times the bytes of 64 agents", growth, 1.05),
         ("MB an agent and its shepherd", agent_mb, 20),
     ]

@@ -81,7 +81,7 @@ class Bench:
         return values
 
     def case(self, case, tools, repeat, peer=None):
-        """Interleaves `tools`; `peer` names the one that counts (default: the second)."""
+        """Interleaves `tools`; `peer` names the one that counts (default: the second; "best": the best of the others)."""
         median, worse = self._rows(case, self._take_turns(tools, repeat), peer)
         self.worst = max(self.worst, worse)
         return median
@@ -100,6 +100,8 @@ class Bench:
         ours, *others = values
         peer = peer or (others[0] if others else None)
         median = {tool: statistics.median(v) for tool, v in values.items()}
+        if peer == "best":
+            peer = (max if self.more_is_better else min)(others, key=median.get)
         worse = 0.0  # than the peer, if there is one
         for tool, v in values.items():
             ratio = ""

@@ -115,10 +115,49 @@ def cpuset():
     folder.rmdir()
 
 
-def test_in_a_cpuset(node0, cpuset):
+@pytest.mark.parametrize("workers", [1, 2, 3, 32])
+def test_in_a_cpuset(node0, cpuset, workers):
     into = f'echo $$ > {cpuset}/cgroup.procs; exec "$0" "$@"'
-    rows = bound(node0.run("-c", into, LAUNCH, "-n", "3", *ASK, program="bash"))
-    assert rows == [(frozenset([max(MASK)]), 1)] * 3
+    rows = bound(node0.run("-c", into, LAUNCH, "-n", str(workers), "--log-prefix", "[{rank}@{host}] ", *ASK, program="bash"))
+    assert rows == [(frozenset([max(MASK)]), 1)] * workers
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_start_never_loads_hwloc(node0, workers):
+    """The worker looks at its parent's parent: the shepherd's, which is launch."""
+    looks = "launch=$(cut -d' ' -f4 /proc/$PPID/stat); cat /proc/$launch/comm; grep -c hwloc /proc/$launch/maps || true"
+    result = node0.run("-n", str(workers), "--no-prefix", *sh(looks))
+    assert result.code == 0 and sorted(result.text.split()) == ["0"] * workers + ["launch"] * workers, result
+
+
+def test_a_worker_of_torch_has_the_threads_of_its_share(node0):
+    asks = "import os, torch; print(torch.get_num_threads(), os.environ['OMP_NUM_THREADS'], flush=True)"
+    rows = by_rank(node0.run("-n", "2", PYTHON, "-c", asks).out)
+    share = max(1, len(CORES) // 2)
+    assert [rows[rank] for rank in (0, 1)] == [[b"%d %d" % (share, share)]] * 2, rows
+
+
+def test_so_many_to_an_object_are_so_many_workers(node0):
+    """As with mpirun; --nproc-per-node may say fewer, not more."""
+    assert len(bound(node0.run("--map-by", "ppr:2:package", "--log-prefix", "[{rank}@{host}] ", *ASK))) % 2 == 0
+    said = node0.run("--plan", "--json", "--map-by", "ppr:3:numa", "prog", env={"HWLOC_SYNTHETIC": "pack:2 numa:2 core:4 pu:1"})
+    assert said.code == 0 and len(json.loads(said.text)["bindings"][0]) == 12, said
+    fewer = node0.run("--plan", "-n", "5", "--map-by", "ppr:3:numa", "prog", env={"HWLOC_SYNTHETIC": "pack:2 numa:2 core:4 pu:1"})
+    assert fewer.code == 0 and "5 workers" in fewer.text, fewer
+    more = node0.run("--plan", "-n", "13", "--map-by", "ppr:3:numa", "prog", env={"HWLOC_SYNTHETIC": "pack:2 numa:2 core:4 pu:1"})
+    assert more.code == 2 and "--map-by ppr:3: 13 workers want 5 of these, and this node's workers may use 4" in more.errors, more
+
+
+def test_memory_of_named_nodes(node0):
+    """The kernel's word for it: numa_maps has the policy of every mapping."""
+    if not Path("/proc/self/numa_maps").exists():
+        pytest.skip("this kernel knows no NUMA nodes")
+    looks = sh("grep -m1 -o 'bind:[0-9,-]*\\|interleave:[0-9,-]*' /proc/self/numa_maps; true")
+    for how, want in (("0", "bind:0"), ("bind:0", "bind:0"), ("interleave:all", "interleave:0")):
+        result = node0.run("-n", "1", "--no-prefix", "--membind", how, *looks)
+        assert result.code == 0 and result.text.startswith(want), (how, result)
+    result = node0.run("-n", "1", "--membind", "0,61", "true")
+    assert result.code == 2 and "--membind 0,61: this node's NUMA nodes with CPUs are " in result.errors, result
 
 
 def test_the_report_has_a_picture_and_the_kernels_word(shells):

@@ -36,6 +36,11 @@ def test_errors_name_what_there_is(desk):
     desk.run("stop", "--now", other)
 
 
+def test_help_says_what_is_not_cut(node0):
+    text = " ".join(node0.run("chaos", "--help").text.split())
+    assert "what goes between the workers themselves, and what they print, is not held up" in text
+
+
 def test_what_lasts_less_than_the_lease_does_no_harm(desk):
     job = desk.detach(*TWO_HOSTS, *sh("sleep 4"))
     assert "node1 stands still for 1.0 s" in chaos(desk, "--for", "1s", "freeze", "node1")

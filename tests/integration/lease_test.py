@@ -1,11 +1,11 @@
-"""--lease: how long a node may be silent."""
+"""--lease, and what is known of a node before it ends: a new agent of the same place shows that the old one has."""
 
 import re
 import signal
 
 import pytest
 
-from harness import sh
+from harness import sh, wait_for
 from master_site import Site
 
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
@@ -44,6 +44,27 @@ def test_all_nodes_have_one_lease(site):
     assert other.code == 1 and "--lease: node1 has '2.0 s', node2 has ''; give the same value" in other.errors, other
     first.signal(signal.SIGINT)
     first.finish()
+
+
+# Without that the daemon waits for 30 s + 2 s, as workers may go on without their connection.
+@pytest.mark.parametrize("by_rank", [True, False], ids=["by_rank", "by_host"])
+def test_who_is_typed_again_on_the_machine_takes_the_place_at_once(site, by_rank):
+    daemon = site.serve()
+
+    def typed(rank):
+        words = ("--node-rank", str(rank)) if by_rank else ()
+        return site.shells[rank + 1].start(*site.meeting(), *words, "--max-restarts", "1", *sh(LIFE))
+
+    both = [typed(rank) for rank in range(2)]
+    for job in both:
+        job.expect("life 0 world 2")
+    both[1].signal(signal.SIGKILL)
+    both[1].finish()
+    again = typed(1)
+    again.expect("life 1 world 2", seconds=15)
+    assert [job.finish().code for job in (both[0], again)] == [0, 0]
+    daemon.expect("a new agent on node2 took its place", stream="err")
+    wait_for(lambda: not site.shells[2].called("sleep 2401"), 5, what="the first life's worker ends")
 
 
 @pytest.mark.parametrize("value", ["0", "500ms", "2h"])

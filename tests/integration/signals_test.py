@@ -29,7 +29,7 @@ def test_user_signals_reach_every_worker_and_the_job_goes_on(shells, where):
 
 @pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
 def test_a_user_signal_stops_the_job_where_the_user_says_so(shells, where):
-    job = shells[0].start(*where, "--signals-to-handle", "SIGTERM,SIGUSR1", "--no-prefix", WORKERS / "catch", "LEAVE")
+    job = shells[0].start(*where, "--grace", "1", "--signals-to-handle", "SIGTERM,SIGUSR1", "--no-prefix", WORKERS / "catch", "LEAVE")
     job.expect("ready", 2)
     job.signal(signal.SIGUSR1)
     result = job.finish()

@@ -68,7 +68,17 @@ TEST(Places, OfCpusMemoryAndGpus) {
   EXPECT_THAT(Error({"--cpu-list", "a", "p"}), HasSubstr("--cpu-list: want numbers of CPUs"));
   EXPECT_EQ(With({"--membind", "interleave"}).memory, MemoryBinding::kInterleave);
   EXPECT_EQ(With({"-membind", "firsttouch"}).memory, MemoryBinding::kLocal);
-  EXPECT_THAT(Error({"--membind", "all", "p"}), HasSubstr("none, local, bind"));
+  EXPECT_EQ(With({"--membind", "bind"}).memory_nodes, "");
+  for (const char* text : {"0,2-3", "bind:0,2-3"}) {
+    EXPECT_EQ(With({"--membind", text}).memory, MemoryBinding::kBind) << text;
+    EXPECT_EQ(With({"--membind", text}).memory_nodes, "0,2-3") << text;
+  }
+  EXPECT_EQ(With({"-membind", "interleave:all"}).memory, MemoryBinding::kInterleave);
+  EXPECT_EQ(With({"-membind", "interleave:all"}).memory_nodes, "all");
+  for (const char* text : {"", "every", "local:0", "none:0", "bind:", "bind:x", "interleave:0:1"}) {
+    EXPECT_THAT(Error({"--membind", text, "p"}), HasSubstr("--membind: want none, local, bind"))
+        << text;
+  }
   EXPECT_EQ(With({"--pe", "3"}).cores_per_worker, 3u);
   EXPECT_THAT(Error({"--pe", "0", "p"}), HasSubstr("--pe: want 1..65536, got '0'"));
   EXPECT_EQ(With({"--gpus-per-proc", "2"}).gpus_per_worker, 2u);

@@ -85,8 +85,8 @@ TEST(ExplainTextTest, WhatIsYoursAndWhatIsNotInherited) {
 
 TEST(ExplainTextTest, AnMpiProgramIsNoticed) {
   Scene scene;
-  scene.program.mpi = "MPICH";
-  EXPECT_THAT(scene.Text(), HasSubstr("Note: train.py uses MPICH"));
+  scene.program.mpi = "Open MPI";
+  EXPECT_THAT(scene.Text(), HasSubstr("Note: train.py uses Open MPI"));
   EXPECT_THAT(scene.Text(), HasSubstr("each of the 8 workers would start as a world"));
 }
 

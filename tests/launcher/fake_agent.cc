@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,32 +19,30 @@ namespace {
 
 // Stdin and stdout are then the connection; the secret of the ticket. `words`: it, behind the
 // node's name, where it does not come on stdin.
-std::string Call(const std::vector<std::string>& words) {
+std::string Call(const std::vector<std::string>& words, muster::Dialed* dialed) {
   const absl::Time deadline = muster::BootNow() + absl::Seconds(60);
   const auto ticket = words.empty() ? muster::ReadTicket(0, deadline)
                                     : muster::TicketOfWords({words.begin() + 1, words.end()},
                                                             std::getenv("PBS_JOBCOOKIE"));
   const char* node = words.empty() ? std::getenv("SLURMD_NODENAME") : words[0].c_str();
-  const auto socket =
-      ticket.ok() && node != nullptr
-          ? muster::Dial(*ticket, node, deadline,
-                         [node](const std::string& why) {
-                           const std::string line = muster::UnreachableLine({node, why});
-                           (void)!write(1, line.data(), line.size());
-                         })
-          : ticket.status();
+  auto socket = ticket.ok() && node != nullptr
+                    ? muster::Dial(*ticket, node, deadline,
+                                   [node](const std::string& why) {
+                                     const std::string line = muster::UnreachableLine({node, why});
+                                     (void)!write(1, line.data(), line.size());
+                                   })
+                    : ticket.status();
   if (!socket.ok()) {
     std::fprintf(stderr, "%s\n", std::string(socket.status().message()).c_str());
     std::exit(1);
   }
-  dup2(socket->get(), 0);
-  dup2(socket->get(), 1);
+  dup2(socket->socket.get(), 0);
+  dup2(socket->socket.get(), 1);
+  dialed->tls = std::move(socket->tls);
   return ticket->secret;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Run(int argc, char** argv, muster::Dialed* dialed) {
   if (argc == 2 && std::strcmp(argv[1], "--build") == 0) {
     std::printf("%s\n", std::string(muster::BuildName()).c_str());
     return 0;
@@ -56,7 +55,7 @@ int main(int argc, char** argv) {
     execl("/bin/sh", "sh", "-c", argv[3], nullptr);
     return 127;
   }
-  const std::string secret = dials ? Call({argv + 2, argv + argc}) : "";
+  const std::string secret = dials ? Call({argv + 2, argv + argc}, dialed) : "";
   const absl::Time deadline = muster::BootNow() + absl::Seconds(60);
   if (!muster::AnnounceAgent(1, deadline).ok()) {
     return 1;
@@ -84,4 +83,14 @@ int main(int argc, char** argv) {
     }
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  muster::Dialed dialed;
+  const int code = Run(argc, argv, &dialed);
+  close(0);  // what was written goes out when these are closed
+  close(1);
+  return code;
 }

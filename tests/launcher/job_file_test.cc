@@ -283,7 +283,7 @@ std::optional<std::string> GoodValue(const OptionRow& row) {
        {"2",        "a",        "a:2000", "k=v",      "auto", "c10d",  "none",
         "slurm",    "agent",    "drop",   "continue", "0:1",  "0,2-3", "slot",
         "never",    "oom:stop", "f.%r",   "-p '2 2'", "1G",   "8000",  "20000-20100",
-        "torchrun", "SIGTERM",  "uuid",   "node"}) {
+        "torchrun", "SIGTERM",  "uuid",   "node",     "any"}) {
     if (ParseCommandLine({std::string(OptionName(row.id)), text, "p"}, {}).ok()) {
       return text;
     }

@@ -369,6 +369,8 @@ TEST(Values, ReachTheirFields) {
                            "all",
                            "--store",
                            "worker",
+                           "--mpi",
+                           "pmi1",
                            "--dialect",
                            "torch,slurm,pmi",
                            "--output-spool",
@@ -393,6 +395,7 @@ TEST(Values, ReachTheirFields) {
   EXPECT_EQ(spec.rendezvous.conf.at("x"), "y");
   EXPECT_EQ(spec.plan.stdin_mode, StdinMode::kAll);
   EXPECT_EQ(spec.plan.store, StoreMode::kWorker);
+  EXPECT_EQ(spec.plan.mpi, MpiMode::kPmi1);
   EXPECT_THAT(spec.plan.dialects, ElementsAre("slurm", "pmi"));
   EXPECT_EQ(spec.plan.output.spool_bytes_max, uint64_t{2} << 30);
   EXPECT_EQ(spec.plan.output.overflow, OverflowMode::kDrop);
@@ -458,7 +461,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"--master-addr", "a:2000", "--master-port"}, Bad{"--master-port", "22", "got '22'"},
         Bad{"--master-port", "70000", "got '70000'"}, Bad{"--max-restarts", "-1", "got '-1'"},
         Bad{"--stdin", "some", "a rank, none or all"}, Bad{"--store", "x", "auto, agent, worker"},
-        Bad{"--log-layout", "x", "muster, torchrun"},
+        Bad{"--mpi", "pmi2", "auto, pmi1, none"}, Bad{"--log-layout", "x", "muster, torchrun"},
         Bad{"--dialect", "slurm,klingon", "got 'klingon'"}, Bad{"--log-prefix", "{who}", "{rank}"},
         Bad{"--log-prefix", "{rank", "{rank}"}, Bad{"--show", "x", "0,3-5"},
         Bad{"--wrap", "valgrind", "RANKS:CMD"}, Bad{"--wrap", "x:valgrind", "0,3-5"},

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+
 namespace muster {
 namespace {
 
@@ -199,6 +201,29 @@ TEST(ReportJson, HoldsTheSameFactsWithStableNames) {
   EXPECT_EQ(json["exits"][1]["how"], "not started: exec x: No such file or directory");
   EXPECT_FALSE(json["exits"][1].contains("signal"));
   EXPECT_EQ(json["exits"][1]["round"], "1.2");
+}
+
+TEST(ReportJson, SaysWhatEachNodeHasUsed) {
+  JobReport report;
+  NodeUse use;
+  use.workers = 32;
+  use.cpus = 16;
+  use.lasted = absl::Seconds(10);
+  use.cpu_time = absl::Seconds(100);
+  use.ran = absl::Seconds(96);
+  use.waited = absl::Seconds(32);
+  use.pressed = absl::Seconds(5);
+  report.uses = {{"node1", use}};
+  const nlohmann::json json = nlohmann::json::parse(ReportJson(report, "j"));
+  EXPECT_EQ(json["uses"], nlohmann::json::parse(R"([{"host": "node1", "workers": 32, "cpus": 16,
+      "lasted_s": 10.0, "cpu_s": 100.0, "ran_s": 96.0, "waited_s": 32.0, "waited_share": 0.25,
+      "pressed_s": 5.0, "steps": 0}])"));
+  EXPECT_EQ(json["advice"],
+            "32 workers on 16 CPUs waited 25 % of the time for a CPU: try --nproc-per-node 16");
+  EXPECT_EQ(AdviceText(report), absl::StrCat("muster: ", json["advice"].get<std::string>(), "\n"));
+  report.uses[0].use.steps = 100;
+  report.uses[0].use.steps_took = absl::Seconds(8);
+  EXPECT_EQ(nlohmann::json::parse(ReportJson(report, "j"))["uses"][0]["steps_per_s"], 12.5);
 }
 
 TEST(ReportJson, GoodJobHasNoFirst) {

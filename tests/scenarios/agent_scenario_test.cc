@@ -101,6 +101,11 @@ class AgentScript {
       return UserRestart{};
     } else if (c.verb == "scheduler") {
       return SchedulerSignal{SignalNumber(c.Word(0))};
+    } else if (c.verb == "used") {
+      NodeUse use;
+      use.workers = 2;
+      use.waited = absl::Seconds(c.Number("waited", 0));
+      return UseSeen{use};
     } else if (c.verb == "time") {
       return TimeElapsed{};
     }
@@ -212,6 +217,9 @@ class AgentScript {
     }
     for (const HeardSignal& heard : b.heard) {
       absl::StrAppend(&out, " heard ", SignalName(heard.signo), ":", heard.times);
+    }
+    if (b.use.workers != 0) {
+      absl::StrAppend(&out, " waited ", ShortDuration(b.use.waited));
     }
     return out;
   }

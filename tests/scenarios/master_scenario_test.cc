@@ -187,8 +187,10 @@ class MasterScript {
     join.node_rank = static_cast<int32_t>(c.Number("rank", -1));
     join.hostname = name;
     join.address = c.Text("addr", absl::StrCat("10.0.0.", number));
+    join.addresses = absl::StrSplit(c.Text("also", ""), ',', absl::SkipEmpty());
     join.workers = static_cast<uint32_t>(c.Number("workers", 1));
     join.holds = agent.round;
+    join.hold = {c.Text("hold", ""), static_cast<uint64_t>(c.Number("taken", number))};
     join.store_port = static_cast<uint16_t>(c.Number("port", 4000));
     if (c.values.count("agree") != 0) {
       join.must_agree = {absl::StrSplit(c.Text("agree", ""), absl::MaxSplits(':', 1))};
@@ -220,6 +222,8 @@ class MasterScript {
     beat.store_port = static_cast<uint16_t>(c.Number("port", phase == "ready" ? 4000 : 0));
     beat.workers_alive = static_cast<uint32_t>(c.Number("alive", phase == "ready" ? 0 : 1));
     beat.workers_started = static_cast<uint32_t>(c.Number("started", 0));
+    beat.use.waited = absl::Seconds(c.Number("waited", 0));
+    beat.use.workers = c.values.count("waited") != 0 ? 1 : 0;
     beat.stop_asked = SignalNumber(c.Text("stop", "0"));
     beat.signals_done = static_cast<uint32_t>(c.Number("signals", 0));
     beat.drills_done = static_cast<uint32_t>(c.Number("drills", 0));
@@ -316,6 +320,9 @@ class MasterScript {
                         a.rank_first.value, "+", a.workers, "/", a.world_size, " at ",
                         a.master_addr, ":", a.master_port, " restart ", a.restart_count, "/",
                         a.restarts_max, a.one_host ? " one host" : "");
+        if (a.worker_addresses.size() > a.nodes) {
+          absl::StrAppend(&out, " workers from ", absl::StrJoin(a.worker_addresses, ","));
+        }
         if (!a.started_in.empty()) {
           absl::StrAppend(&out, " started in ", absl::StrJoin(a.started_in, ","));
         }
@@ -373,8 +380,13 @@ class MasterScript {
     return absl::StrCat("START AGAIN ", again.key, " attempt ", again.attempt);
   }
   std::string Show(const JobEnded&) {
-    return absl::StrCat("ENDED exit code ", state_.report.exit_code,
-                        state_.report.headline.empty() ? "" : ": ", state_.report.headline);
+    std::string out =
+        absl::StrCat("ENDED exit code ", state_.report.exit_code,
+                     state_.report.headline.empty() ? "" : ": ", state_.report.headline);
+    for (const UseRecord& one : state_.report.uses) {
+      absl::StrAppend(&out, ", ", one.hostname, " waited ", ShortDuration(one.use.waited));
+    }
+    return out;
   }
 
   RoundConfig config_;

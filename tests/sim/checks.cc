@@ -102,13 +102,15 @@ void World::CheckProgress() {
   }
 }
 
-// No two live processes hold one rank, whatever the round of the chain. A node that is started a
-// second time while it is frozen has its fence from whoever starts it.
+// No two live processes hold one rank, frozen ones aside: with a journal whatever their rounds and
+// their nodes, as nothing there is replaced before its lease has ended or its end is shown; else of
+// one chain, where a node that is started a second time has its fence from whoever starts it.
 void World::CheckOneLife(uint32_t who, Rank rank) {
   const Process& mine = processes_[who];
   for (const Process& other : processes_) {
-    if (&other == &mine || !other.alive || other.key == mine.key || other.chain != mine.chain ||
-        now_ < other.frozen_until || other.thawed == now_) {
+    const bool judged = config_.journal || (other.key != mine.key && other.chain == mine.chain);
+    if (&other == &mine || !other.alive || !judged || now_ < other.frozen_until ||
+        other.thawed == now_) {
       continue;
     }
     for (uint32_t local = 0; local < other.workers.size(); ++local) {

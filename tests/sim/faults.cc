@@ -121,6 +121,12 @@ void World::Inject(Fault fault) {
       p.frozen_until = p.thawed = std::max(p.frozen_until, now_ + fault.length);
       return;
     case FaultKind::kZombie:
+      if (config_.journal && fault.variant == 2) {  // it is well, and only cut off
+        p.cut_out = p.cut_in = true;
+        faults_.push_back({FaultKind::kUncut, who, 0, 0});
+        Post(fault.length, Kind::kFault, 0, 0, faults_.size() - 1);
+        return AddProcess(p.key, now_ + fault.length / 2);
+      }
       p.frozen_until = p.thawed = std::max(p.frozen_until, now_ + fault.length);
       p.frozen_shepherd = true;
       if (fault.variant >= 3) {  // its connection is taken for dead, so its place is free at once

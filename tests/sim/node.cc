@@ -1,4 +1,5 @@
 // A node: its agent, the shepherd beside it, and scripted workers.
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -353,6 +354,17 @@ bool World::MayStart(const Event& event) {
     Post(kMilli, Kind::kStartFailed, mine.key, 0, mine.attempt);
   }
   return false;
+}
+
+// It is on the machine of the life before; but where that one lives, they are two machines.
+void World::TakeHold(uint32_t who) {
+  Process& mine = processes_[who];
+  const bool another = std::any_of(processes_.begin(), processes_.end(), [&](const Process& p) {
+    return p.key == mine.key && p.alive && !p.finished;
+  });
+  mine.config.join.hold = {
+      another ? absl::StrCat("other machine/", who) : absl::StrCat("machine/", mine.key),
+      static_cast<uint64_t>(now_)};
 }
 
 // Where one starter has all agents, it tells the master that one has ended.

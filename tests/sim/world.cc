@@ -230,6 +230,7 @@ void World::Dispatch(const Event& event) {
       if (!MayStart(event)) {
         return;
       }
+      TakeHold(who);
       processes_[who].alive = true;
       StepAgent(who, TimeElapsed{});
       return Connect(who);

@@ -119,6 +119,7 @@ class World {
   void MakeRestartRules();
   void AddProcess(uint32_t key, Nanos at, uint32_t attempt = 0);
   bool MayStart(const Event& event);
+  void TakeHold(uint32_t who);
   void TellStarter(const Process& p, Nanos delay);
   uint32_t WorkersOf(uint32_t key) const;
   void DealRanks();

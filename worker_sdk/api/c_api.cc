@@ -23,6 +23,39 @@ std::string& LastError() {
 
 }  // namespace muster
 
+namespace {
+
+class CStore : public muster::Store {
+ public:
+  explicit CStore(const muster_store& store) : store_(store) {}
+
+  muster::Status Set(const std::string& key, const std::string& value) override {
+    const auto bytes = static_cast<int64_t>(value.size());
+    return store_.set(store_.context, key.c_str(), value.data(), bytes) == 0 ? muster::Status()
+                                                                             : Failed("set", key);
+  }
+  muster::StatusOr<std::string> Get(const std::string& key) override {
+    const auto value = std::make_unique_for_overwrite<char[]>(kValueMax);
+    int64_t bytes = 0;
+    if (store_.get(store_.context, key.c_str(), value.get(), kValueMax, &bytes) != 0 || bytes < 0 ||
+        bytes > kValueMax) {
+      return Failed("get", key);
+    }
+    return std::string(value.get(), static_cast<size_t>(bytes));
+  }
+
+ private:
+  static constexpr int64_t kValueMax = int64_t{8} << 20;  // of ten thousand ranks
+
+  static muster::Status Failed(const std::string& call, const std::string& key) {
+    return {muster::StatusCode::kUnavailable, "the store could not " + call + " " + key};
+  }
+
+  const muster_store store_;
+};
+
+}  // namespace
+
 const char* muster_version(void) { return MUSTER_VERSION; }
 const char* muster_last_error(void) { return muster::LastError().c_str(); }
 
@@ -31,6 +64,24 @@ int muster_init(muster_comm** out) {
     if (out == nullptr) return muster::CodeOf(muster::Invalid("init", "out: a null pointer"));
     *out = nullptr;
     muster::StatusOr<muster::Communicator> made = muster::Communicator::FromEnvironment();
+    if (!made.ok()) return muster::CodeOf(made.status());
+    *out = std::make_unique<muster_comm>(muster_comm{*std::move(made)}).release();
+    return MUSTER_OK;
+  });
+}
+
+int muster_init_at_store(const muster_store* store, int rank, int size, muster_comm** out) {
+  return muster::Guarded([&]() -> int {
+    if (out == nullptr)
+      return muster::CodeOf(muster::Invalid("init_at_store", "out: a null pointer"));
+    *out = nullptr;
+    if (store == nullptr || store->set == nullptr || store->get == nullptr) {
+      return muster::CodeOf(
+          muster::Invalid("init_at_store", "store: a null pointer, or one in it"));
+    }
+    CStore given(*store);
+    muster::StatusOr<muster::Communicator> made =
+        muster::Communicator::FromStore(given, rank, size);
     if (!made.ok()) return muster::CodeOf(made.status());
     *out = std::make_unique<muster_comm>(muster_comm{*std::move(made)}).release();
     return MUSTER_OK;

@@ -41,9 +41,12 @@ Communicator::Impl::Impl(const WorkerIdentity& job, const WorkerIdentity& me, Me
                   return Connect(*link_, executor_.layout(), ranks, take, give_up);
                 }),
       timeout_(settled.timeout),
-      source_(link_, executor_.layout(), me.rank),
+      source_(link_.get(), executor_.layout(), me.rank),
       messages_(std::make_shared<Messages>(&executor_.arena(), &executor_.layout(), &source_)) {
   executor_.SetBackground(&Messages::ProgressAll);
+  if (link_ != nullptr) {
+    executor_.arena().SetWatch([this] { link_->Watch(); });
+  }
 }
 
 Communicator::Impl::~Impl() {
@@ -86,7 +89,7 @@ Work Communicator::Impl::StartReceive(const OneMessage& it) {
 }
 
 StatusOr<std::optional<Meeting>> Communicator::Impl::Split(const SplitWish& wish) {
-  const uint64_t number = link_.has_value() ? link_->number() : 0;
+  const uint64_t number = link_ != nullptr ? link_->number() : 0;
   return queue_.Run([&] {
     executor_.SetTimeout(timeout_);
     return Counted([&] {
@@ -110,7 +113,7 @@ Status Communicator::Impl::MeetAll(const Standing& mine) {
     return direct.status();
   }
   const StandingVote standing = VoteOf(mine, me_.rank);
-  std::vector<int64_t> all = {link_.has_value() ? link_->cpus() : 1, settings.least, settings.most,
+  std::vector<int64_t> all = {link_ != nullptr ? link_->cpus() : 1, settings.least, settings.most,
                               *direct ? 1 : 0};
   const size_t standing_at = all.size();
   all.insert(all.end(), standing.begin(), standing.end());

@@ -15,8 +15,8 @@
 #include "worker_sdk/api/calls.h"
 #include "worker_sdk/api/link_source.h"
 #include "worker_sdk/api/meeting.h"
-#include "worker_sdk/bootstrap/agent_link.h"
 #include "worker_sdk/bootstrap/environment.h"
+#include "worker_sdk/bootstrap/link.h"
 #include "worker_sdk/executor/call_queue.h"
 #include "worker_sdk/executor/executor.h"
 #include "worker_sdk/transport/direct_read.h"
@@ -83,6 +83,7 @@ class Communicator::Impl {
   void Commit(int64_t step) {
     standing_.committed = step;
     standing_.has_state = true;
+    executor_.arena().CountStep();
   }
   void HasState() { standing_.has_state = true; }
   uint64_t last_call() {
@@ -121,7 +122,7 @@ class Communicator::Impl {
   Agreed agreed_;
   Standing standing_;
   bool is_replacement_ = false;
-  std::optional<AgentLink> link_;
+  const std::unique_ptr<Link> link_;
   DirectReader direct_;
   Executor executor_;
   std::chrono::nanoseconds timeout_;

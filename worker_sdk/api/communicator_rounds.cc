@@ -1,5 +1,8 @@
 // How communicators begin, and go on in the next round.
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -7,6 +10,7 @@
 
 #include "muster/communicator.h"
 #include "worker_sdk/api/communicator_impl.h"
+#include "worker_sdk/api/store_meeting.h"
 
 namespace muster {
 namespace {
@@ -44,6 +48,13 @@ class Patience {
   std::chrono::minutes told_{0};
 };
 
+std::chrono::nanoseconds SecondsOf(double seconds) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+}
+
+// The last round that this process has come into; its environment knows the first one only.
+std::atomic<uint64_t> latest_round{0};
+
 Status OfAllOnly(const char* call) {
   return {StatusCode::kFailedPrecondition,
           std::string(call) + ": this is a group: call it on the communicator of all ranks"};
@@ -64,8 +75,9 @@ StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Come(
       const bool none_follows = meeting.status().code() == StatusCode::kUnavailable;
       return none_follows && !why.ok() ? why : meeting.status();
     }
-    job.round = meeting->link->round();
-    const Standing mine = survivor.value_or(Standing{.has_state = !meeting->link->replaces()});
+    job.round = meeting->round;
+    latest_round = job.round;
+    const Standing mine = survivor.value_or(Standing{.has_state = !meeting->replaces});
     // One that has failed is left now: its round is over, and that it ends is no news to others.
     out = std::make_unique<Impl>(job, job, *std::move(meeting), settled);
     why = out->Meet(mine);
@@ -97,8 +109,7 @@ StatusOr<Communicator> Communicator::FromEnvironment() {
   if (!me->notice.empty()) {
     std::fprintf(stderr, "%s\n", me->notice.c_str());
   }
-  const Settled settled = {std::chrono::nanoseconds(static_cast<int64_t>(me->timeout_s * 1e9)),
-                           me->wire};
+  const Settled settled = {SecondsOf(me->timeout_s), me->wire};
   if (me->launched) {
     StatusOr<std::unique_ptr<Impl>> come = Impl::Come(*me, settled, std::nullopt);
     return come.ok() ? StatusOr<Communicator>(Communicator(*std::move(come))) : come.status();
@@ -110,6 +121,32 @@ StatusOr<Communicator> Communicator::FromEnvironment() {
   Communicator out(std::make_unique<Impl>(*me, *me, *std::move(alone), settled));
   if (Status met = out.impl_->Meet({}); !met.ok()) {
     return met;
+  }
+  return out;
+}
+
+StatusOr<Communicator> Communicator::FromStore(Store& store, int rank, int size) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    return Status(StatusCode::kInvalidArgument,
+                  "from_store: want a size from 1 on and a rank in 0..size-1, got rank " +
+                      std::to_string(rank) + " of " + std::to_string(size));
+  }
+  StatusOr<WorkerIdentity> job =
+      ReadIdentity([](const char* name) -> const char* { return std::getenv(name); });
+  if (!job.ok()) {
+    return job.status();
+  }
+  job->round = std::max(job->round, latest_round.load());
+  StatusOr<Meeting> met =
+      MeetAtStore(store, static_cast<uint32_t>(rank), static_cast<uint32_t>(size), *job);
+  if (!met.ok()) {
+    return met.status();
+  }
+  const WorkerIdentity me = IdentityIn(met->layout, met->rank, *job);
+  const Settled settled = {SecondsOf(job->timeout_s), job->wire, /*is_group=*/true};
+  Communicator out(std::make_unique<Impl>(*job, me, *std::move(met), settled));
+  if (Status status = out.impl_->Meet({}); !status.ok()) {
+    return status;
   }
   return out;
 }

@@ -10,14 +10,14 @@
 #include "proto/base/unique_fd.h"
 #include "worker_sdk/algorithm/layout.h"
 #include "worker_sdk/api/meeting.h"
-#include "worker_sdk/bootstrap/agent_link.h"
+#include "worker_sdk/bootstrap/link.h"
 #include "worker_sdk/transport/messages.h"
 
 namespace muster {
 
 class LinkSource : public MessageSource {
  public:
-  LinkSource(const std::optional<AgentLink>& link, const Layout& layout, uint32_t mine)
+  LinkSource(const Link* link, const Layout& layout, uint32_t mine)
       : link_(link), layout_(layout), mine_(mine) {}
   Status Seek(uint32_t rank) override {
     return link_->Seek(layout_.InJob(rank), LinkChannel::kMessages);
@@ -32,13 +32,14 @@ class LinkSource : public MessageSource {
   }
   // Once: what fails later may fail because of that. Of a rank that others have told us of, too.
   void Blame(uint32_t rank) override {
-    if (link_.has_value() && rank < layout_.world() && rank != mine_ && !blamed_.exchange(true)) {
+    if (link_ != nullptr && rank < layout_.world() && rank != mine_ && !blamed_.exchange(true)) {
       link_->Blame(layout_.InJob(rank));
     }
   }
 
  private:
-  const std::optional<AgentLink>& link_;  // a world of one sends to itself only, and needs none
+  const Link* const
+      link_;  // the communicator's; a world of one sends to itself only, and needs none
   const Layout& layout_;
   const uint32_t mine_;
   std::atomic<bool> blamed_ = false;

@@ -18,44 +18,23 @@ Status InSplit(const Status& status) {
   return {status.code(), "split: " + status.message(), status.peer()};
 }
 
-// At the arena that the agent has handed out. `job` says how many share the cores.
-StatusOr<Meeting> MeetAt(AgentLink link, Layout layout, uint32_t rank, const WorkerIdentity& job) {
-  const Layout::Seat seat = layout.SeatOf(rank);
-  StatusOr<std::unique_ptr<Arena>> arena =
-      Arena::Map(link.arena(), link.geometry(), seat.place, layout.RanksOf(seat.node),
-                 WaitPolicyFor(job.local_size, link.cpus()));
-  if (!arena.ok()) {
-    return arena.status();
-  }
-  return Meeting{std::move(link), *std::move(arena), std::move(layout), rank};
-}
-
-StatusOr<Meeting> MeetAllAt(StatusOr<AgentLink> link, const WorkerIdentity& job) {
+StatusOr<Meeting> MeetAllAt(StatusOr<std::unique_ptr<AgentLink>> link, const WorkerIdentity& job) {
   if (!link.ok()) {
     return link.status();
   }
-  StatusOr<Layout> layout = link->ReadLayout();
+  const AgentLink& agent = **link;
+  StatusOr<Layout> layout = agent.ReadLayout();
   if (!layout.ok()) {
     return layout.status();
   }
-  return MeetAt(*std::move(link), *std::move(layout), job.rank, job);
-}
-
-StatusOr<Meeting> Enter(SplitGroup group, const WorkerIdentity& job, uint64_t number) {
-  const Layout& layout = group.layout;
-  if (layout.world() == 1) {
-    return MeetAlone(std::move(group.layout));
+  const uint64_t round = agent.round();
+  const bool replaces = agent.replaces();
+  StatusOr<Meeting> out = MeetAt(*std::move(link), *std::move(layout), job.rank, job.local_size);
+  if (out.ok()) {
+    out->round = round;
+    out->replaces = replaces;
   }
-  const Layout::Seat seat = layout.SeatOf(group.rank);
-  LinkGroup link_group = {number, seat.place, layout.nodes(), layout.world(), {}};
-  for (const uint32_t rank : layout.RanksOf(seat.node)) {
-    link_group.ranks_here.push_back(layout.InJob(rank));
-  }
-  StatusOr<AgentLink> link = AgentLink::Open(job, kWelcomeWithin, link_group);
-  if (!link.ok()) {
-    return link.status();
-  }
-  return MeetAt(*std::move(link), std::move(group.layout), group.rank, job);
+  return out;
 }
 
 // Nobody waits in a group for a rank that could not enter it.
@@ -85,7 +64,19 @@ StatusOr<Meeting> MeetAlone(Layout layout) {
   if (!arena.ok()) {
     return arena.status();
   }
-  return Meeting{std::nullopt, *std::move(arena), std::move(layout), 0};
+  return Meeting{nullptr, *std::move(arena), std::move(layout), 0};
+}
+
+StatusOr<Meeting> MeetAt(std::unique_ptr<Link> link, Layout layout, uint32_t rank,
+                         uint32_t local_size) {
+  const Layout::Seat seat = layout.SeatOf(rank);
+  StatusOr<std::unique_ptr<Arena>> arena =
+      Arena::Map(link->arena(), link->geometry(), seat.place, layout.RanksOf(seat.node),
+                 WaitPolicyFor(local_size, link->cpus()));
+  if (!arena.ok()) {
+    return arena.status();
+  }
+  return Meeting{std::move(link), *std::move(arena), std::move(layout), rank};
 }
 
 StatusOr<Meeting> MeetAtAgent(const WorkerIdentity& job) {
@@ -95,6 +86,27 @@ StatusOr<Meeting> MeetAtAgent(const WorkerIdentity& job) {
 StatusOr<Meeting> MeetInNextRound(const WorkerIdentity& job,
                                   const std::function<Status()>& give_up) {
   return MeetAllAt(AgentLink::Follow(job, give_up), job);
+}
+
+StatusOr<Meeting> MeetAsGroup(SplitGroup group, const WorkerIdentity& job, uint64_t number) {
+  const Layout& layout = group.layout;
+  if (layout.world() == 1) {
+    return MeetAlone(std::move(group.layout));
+  }
+  const Layout::Seat seat = layout.SeatOf(group.rank);
+  LinkGroup link_group = {number, seat.place, layout.nodes(), layout.world(), {}};
+  for (const uint32_t rank : layout.RanksOf(seat.node)) {
+    link_group.ranks_here.push_back(layout.InJob(rank));
+  }
+  if (!job.launched) {
+    return Status(StatusCode::kUnimplemented,
+                  "these processes met at a store: make the group at a store of its own");
+  }
+  StatusOr<std::unique_ptr<AgentLink>> link = AgentLink::Open(job, kWelcomeWithin, link_group);
+  if (!link.ok()) {
+    return link.status();
+  }
+  return MeetAt(*std::move(link), std::move(group.layout), group.rank, job.local_size);
 }
 
 StatusOr<std::optional<Meeting>> MeetInGroup(Executor& all, const WorkerIdentity& job,
@@ -108,8 +120,8 @@ StatusOr<std::optional<Meeting>> MeetInGroup(Executor& all, const WorkerIdentity
   std::optional<Meeting> out;
   Status entered;
   if (wish.color >= 0) {
-    StatusOr<Meeting> met = Enter(GroupOf(all.layout(), wishes, all.rank()), job,
-                                  GroupNumber(id.communicator, id.splits, wish.color));
+    StatusOr<Meeting> met = MeetAsGroup(GroupOf(all.layout(), wishes, all.rank()), job,
+                                        GroupNumber(id.communicator, id.splits, wish.color));
     entered = met.status();
     if (met.ok()) {
       out.emplace(*std::move(met));
@@ -137,7 +149,7 @@ Status AboutPeer(const Status& status, uint32_t rank) {
   return {status.code(), status.message(), status.peer() < 0 ? -1 : static_cast<int>(rank)};
 }
 
-Status Connect(AgentLink& link, const Layout& layout, const std::vector<uint32_t>& ranks,
+Status Connect(const Link& link, const Layout& layout, const std::vector<uint32_t>& ranks,
                const Executor::Take& take, const Peers::GiveUp& give_up) {
   std::vector<uint32_t> in_job;
   in_job.reserve(ranks.size());

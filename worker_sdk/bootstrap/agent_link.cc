@@ -44,8 +44,9 @@ int PollUntil(int fd, int16_t events, std::chrono::steady_clock::time_point unti
 
 }  // namespace
 
-StatusOr<AgentLink> AgentLink::Open(const WorkerIdentity& me, std::chrono::milliseconds within,
-                                    const LinkGroup& group) {
+StatusOr<std::unique_ptr<AgentLink>> AgentLink::Open(const WorkerIdentity& me,
+                                                     std::chrono::milliseconds within,
+                                                     const LinkGroup& group) {
   const auto until = std::chrono::steady_clock::now() + within;
   LinkHello hello;
   hello.round = me.round;
@@ -62,13 +63,13 @@ StatusOr<AgentLink> AgentLink::Open(const WorkerIdentity& me, std::chrono::milli
     hello.world_size = group.world_size;
     expected = hello;
   }
-  AgentLink link;
-  Status status = link.Knock(me.agent_fd, hello, group.ranks_here, until);
-  if (status.ok() && PollUntil(link.socket_.get(), POLLIN, until) == 0) {
+  std::unique_ptr<AgentLink> link(new AgentLink());
+  Status status = link->Knock(me.agent_fd, hello, group.ranks_here, until);
+  if (status.ok() && PollUntil(link->socket_.get(), POLLIN, until) == 0) {
     status = {StatusCode::kDeadlineExceeded, "the agent of this node does not answer"};
   }
   if (status.ok()) {
-    status = link.TakeWelcome(expected);
+    status = link->TakeWelcome(expected);
   }
   if (!status.ok()) {
     return status;
@@ -76,23 +77,23 @@ StatusOr<AgentLink> AgentLink::Open(const WorkerIdentity& me, std::chrono::milli
   return link;
 }
 
-StatusOr<AgentLink> AgentLink::Follow(const WorkerIdentity& me,
-                                      const std::function<Status()>& give_up) {
+StatusOr<std::unique_ptr<AgentLink>> AgentLink::Follow(const WorkerIdentity& me,
+                                                       const std::function<Status()>& give_up) {
   using Clock = std::chrono::steady_clock;
   LinkHello hello;
   hello.round = me.round;
   hello.rank = me.rank;
   hello.follows = 1;
-  AgentLink link;
-  Status status = link.Knock(me.agent_fd, hello, {}, Clock::now() + kTakenWithin);
-  while (status.ok() && PollUntil(link.socket_.get(), POLLIN, Clock::now() + kFollowLook) == 0) {
+  std::unique_ptr<AgentLink> link(new AgentLink());
+  Status status = link->Knock(me.agent_fd, hello, {}, Clock::now() + kTakenWithin);
+  while (status.ok() && PollUntil(link->socket_.get(), POLLIN, Clock::now() + kFollowLook) == 0) {
     status = give_up();
   }
   if (status.ok()) {
     hello.local_size = me.local_size;
     hello.nodes = me.nodes;
     hello.world_size = me.size;
-    status = link.TakeWelcome(hello);
+    status = link->TakeWelcome(hello);
   }
   if (!status.ok()) {
     return status;
@@ -235,23 +236,23 @@ Status AgentLink::Say(const LinkWord& word) const {
 }
 
 std::optional<StatusOr<UniqueFd>> AgentLink::Take(uint32_t rank, LinkChannel channel) const {
-  const std::lock_guard lock(answers_->mutex);
+  const std::lock_guard lock(answers_.mutex);
   Hear();
-  const auto at = answers_->of.find({rank, channel});
-  if (at != answers_->of.end()) {
+  const auto at = answers_.of.find({rank, channel});
+  if (at != answers_.of.end()) {
     StatusOr<UniqueFd> answer = std::move(at->second);
-    answers_->of.erase(at);
+    answers_.of.erase(at);
     return answer;
   }
-  if (!answers_->end.ok()) {
-    return StatusOr<UniqueFd>(answers_->end);
+  if (!answers_.end.ok()) {
+    return StatusOr<UniqueFd>(answers_.end);
   }
   return std::nullopt;
 }
 
 // All that is there.
 void AgentLink::Hear() const {
-  while (answers_->end.ok()) {
+  while (answers_.end.ok()) {
     LinkPeer peer;
     UniqueFd fd;
     iovec part = {&peer, sizeof(peer)};
@@ -259,8 +260,8 @@ void AgentLink::Hear() const {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
       return;
     }
-    answers_->end = Read(got, peer);
-    if (!answers_->end.ok()) {
+    answers_.end = Read(got, peer);
+    if (!answers_.end.ok()) {
       return;
     }
     Status why;
@@ -276,7 +277,7 @@ void AgentLink::Hear() const {
     }
     StatusOr<UniqueFd> answer =
         why.ok() ? StatusOr<UniqueFd>(std::move(fd)) : StatusOr<UniqueFd>(why);
-    answers_->of.insert_or_assign({peer.rank, peer.channel}, std::move(answer));
+    answers_.of.insert_or_assign({peer.rank, peer.channel}, std::move(answer));
   }
 }
 

@@ -143,6 +143,7 @@ Status Arena::WaitSince(std::chrono::steady_clock::time_point begin, uint32_t pl
 
 Status Arena::LookAround(uint32_t place,
                          const std::function<Status(uint32_t rank)>& give_up) const {
+  Watch();
   Status gone = Gone(place);
   if (Status failed = failure(); !failed.ok()) {  // it may be why that rank is gone
     return failed;
@@ -202,6 +203,19 @@ bool Arena::SharesCore(uint32_t place) const {
     ours.store(core, std::memory_order_relaxed);
   }
   return core == std::atomic_ref(Bell(place).core).load(std::memory_order_relaxed);
+}
+
+void Arena::CountStep() {
+  ArenaBell& bell = Bell(place_);
+  const std::atomic_ref<uint64_t> commits(bell.commits);
+  const uint64_t before = commits.load(std::memory_order_relaxed);
+  const auto now =
+      static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  if (before == 0) {
+    std::atomic_ref(bell.commit_first).store(now, std::memory_order_relaxed);
+  }
+  std::atomic_ref(bell.commit_last).store(now, std::memory_order_relaxed);
+  commits.store(before + 1, std::memory_order_release);
 }
 
 void Arena::Fail(const Status& why) {

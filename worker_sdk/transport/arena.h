@@ -44,6 +44,13 @@ class Arena {
   uint8_t* ResultNext() { return Result(phase_ + 1); }
 
   void SetNames(RankName name) { name_ = std::move(name); }
+  // Done before we look, once in a while, which ranks are gone.
+  void SetWatch(std::function<void()> watch) { watch_ = std::move(watch); }
+  void Watch() const {
+    if (watch_) {
+      watch_();
+    }
+  }
   // Done between looks while we wait for a rank; false: nothing is left to do, look rarely.
   void SetWork(std::function<bool()> work) { work_ = std::move(work); }
 
@@ -75,6 +82,8 @@ class Arena {
   // Whether the rank at `place` waited last on the core that we are on: if we spin, it cannot run.
   // Of a rank that is about to wait; any thread.
   bool SharesCore(uint32_t place) const;
+  // A step of the program is whole: the agent looks now and then how many there are.
+  void CountStep();
   // For the rank at `place`, in waits that took more than a spin.
   std::chrono::nanoseconds waited(uint32_t place) const { return waited_[place]; }
 
@@ -128,6 +137,7 @@ class Arena {
   RankName name_ = PlainRankName;
   std::vector<std::chrono::nanoseconds> waited_;  // by place
   std::function<bool()> work_;
+  std::function<void()> watch_;
   uint64_t phase_ = 0;
   uint64_t all_reached_ = 0;  // all have published this phase, as we have seen
 };

@@ -291,6 +291,7 @@ bool Messages::Connect(uint32_t rank, Peer& peer) {
 
 void Messages::LookAround() {
   const std::lock_guard lock(mutex_);
+  arena_->Watch();
   const Status over = arena_->over();
   for (const uint32_t rank : active_) {
     Peer& peer = peers_.at(rank);

@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/limits.h"
 #include "tests/agent/core/machines.h"
 
 namespace muster {
@@ -289,6 +290,42 @@ TEST(CpuPlanTest, SoManyToAnObject) {
   EXPECT_THAT(Texts(node, 3, binding), ElementsAre("0-1", "2-3", "4-7"));
   EXPECT_THAT(Error(node, 5, binding),
               AllOf(HasSubstr("ppr:2"), HasSubstr("5 workers want 3"), HasSubstr("may use 2")));
+}
+
+TEST(CpuPlanTest, SoManyToAnObjectAreSoManyWorkers) {
+  const Topology node = Machine({2, 2, 1, 4, 2});
+  CpuSet allowed = AllCpus(node);
+  const auto places = [&](MapBy map_by, uint32_t each) {
+    CpuBinding binding = To(BindTo::kAuto, map_by);
+    binding.workers_per_object = each;
+    return PlacesByObjects(node, allowed, binding);
+  };
+  EXPECT_EQ(places(MapBy::kNuma, 3), 12u);
+  EXPECT_EQ(places(MapBy::kPackage, 1), 2u);
+  EXPECT_EQ(places(MapBy::kNuma, kWorkersPerNodeMax), kWorkersPerNodeMax);
+  allowed.Intersect(node.cores.front().cpus);
+  EXPECT_EQ(places(MapBy::kNuma, 3), 3u);
+  EXPECT_EQ(PlacesByObjects({}, {}, To(BindTo::kAuto)), 1u);
+}
+
+TEST(CpuPlanTest, MemoryOfNamedNodes) {
+  const Topology node = Machine({2, 1, 1, 4, 1});
+  CpuBinding binding = To(BindTo::kCore);
+  binding.memory = MemoryBinding::kInterleave;
+  binding.memory_nodes = "0-1";
+  const absl::StatusOr<CpuPlan> plan = PlanCpus(node, AllCpus(node), 2, binding);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const WorkerShare& share : plan->workers) {
+    EXPECT_THAT(share.memory, ElementsAre(0, 1));
+  }
+  binding.memory_nodes = "all";
+  EXPECT_THAT(PlanCpus(node, AllCpus(node), 2, binding)->workers[1].memory, ElementsAre(0, 1));
+  binding.memory_nodes = "1,7";
+  EXPECT_THAT(Error(node, 2, binding),
+              AllOf(HasSubstr("--membind 1,7: "), HasSubstr("NUMA nodes with CPUs are 0-1")));
+  Topology unknown = node;
+  unknown.numa_nodes.clear();
+  EXPECT_THAT(Error(unknown, 2, binding), HasSubstr("leave the list out"));
 }
 
 TEST(CpuPlanTest, SoManyCoresEach) {

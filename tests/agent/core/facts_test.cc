@@ -35,20 +35,32 @@ TEST(StoreIsAgentTest, TheUsersWordCounts) {
   EXPECT_FALSE(StoreIsAgent(StoreMode::kWorker, WithTorch("1.13.0")));
 }
 
+TEST(MpiServedTest, AutoIsWhatTheProgramLinks) {
+  ProgramFacts facts;
+  EXPECT_EQ(MpiServed(MpiMode::kAuto, facts), MpiMode::kNone);
+  EXPECT_EQ(MpiServed(MpiMode::kPmi1, facts), MpiMode::kPmi1) << "as asked";
+  facts.mpi = "MPICH";
+  EXPECT_EQ(MpiServed(MpiMode::kAuto, facts), MpiMode::kPmi1);
+  EXPECT_EQ(MpiServed(MpiMode::kNone, facts), MpiMode::kNone);
+}
+
 TEST(MpiNoticeTest, SaysWhatWouldHappenAndTheWayRound) {
   ProgramFacts facts;
   facts.program = "cpi";
-  EXPECT_EQ(MpiNotice(facts, 4), "");
+  EXPECT_EQ(MpiNotice(MpiMode::kAuto, facts, 4), "");
   facts.mpi = "Open MPI";
-  EXPECT_THAT(MpiNotice(facts, 4), HasSubstr("cpi links Open MPI"));
-  EXPECT_THAT(MpiNotice(facts, 4), HasSubstr("each of the 4 workers would start as a world"));
-  EXPECT_THAT(MpiNotice(facts, 4), HasSubstr("Start it with mpirun"));
-  EXPECT_EQ(MpiNotice(facts, 1), "") << "a world of one is right then";
+  EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 4), HasSubstr("cpi links Open MPI"));
+  EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 4),
+              HasSubstr("each of the 4 workers would start as a world"));
+  EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 4), HasSubstr("Start it with mpirun"));
+  EXPECT_EQ(MpiNotice(MpiMode::kAuto, facts, 1), "") << "a world of one is right then";
+  EXPECT_EQ(MpiNotice(MpiMode::kNone, facts, 4), "") << "it was asked for";
   facts.mpi = "MPICH";
-  EXPECT_THAT(MpiNotice(facts, 4), HasSubstr("Start it with mpiexec.hydra"));
+  EXPECT_EQ(MpiNotice(MpiMode::kAuto, facts, 4), "") << "it is served";
   facts.mpi = "MPI";
   facts.is_python = true;
-  EXPECT_THAT(MpiNotice(facts, 0), HasSubstr("uses an MPI through mpi4py"));
+  EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 0), HasSubstr("uses an MPI through mpi4py"));
+  EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 0), HasSubstr("--mpi pmi1"));
 }
 
 TEST(WorkersOnNodeTest, FollowsTheOption) {

@@ -23,6 +23,7 @@ struct Scene {
   std::vector<std::string> inherited = {"HOME=/h", "PATH=/bin"};
   bool agent_store = true;
   std::string torch_version = "2.3.0";
+  MpiMode mpi = MpiMode::kNone;
   std::optional<WorkerShare> share;
   Topology topology;
 
@@ -55,6 +56,7 @@ struct Scene {
                             "/tmp/e/3.json",
                             {local},
                             torch_version,
+                            mpi,
                             share.has_value() ? &*share : nullptr,
                             &topology},
                            Base());
@@ -172,7 +174,7 @@ TEST(WorkerEnvTest, ThreadsFollowTheCpusThatMayBeUsed) {
 
 TEST(WorkerEnvTest, ThreadsAreTheCoresOfAShare) {
   Scene scene;
-  scene.share = WorkerShare{CpusFrom(8, 16), /*bound=*/true, /*cores=*/8, 1, {0}, {}, {}};
+  scene.share = WorkerShare{CpusFrom(8, 16), /*bound=*/true, false, /*cores=*/8, 1, {0}, {}, {}};
   const auto said = [&] {
     for (const EnvVar& v : scene.Variables(0)) {
       if (v.name == "OMP_NUM_THREADS") {
@@ -197,7 +199,7 @@ TEST(WorkerEnvTest, ThreadsAreTheCoresOfAShare) {
 TEST(WorkerEnvTest, ItsOwnGpusOnlyWhereThatIsAskedFor) {
   Scene scene;
   scene.topology.gpus = {{"a", "GPU-1", {}}, {"b", "GPU-2", {}}, {"c", "", {}}};
-  scene.share = WorkerShare{CpusFrom(0, 4), true, 4, 1, {}, {1, 2}, {}};
+  scene.share = WorkerShare{CpusFrom(0, 4), true, false, 4, 1, {}, {1, 2}, {}};
   EXPECT_EQ(scene.Values().count("CUDA_VISIBLE_DEVICES"), 0u);
   scene.plan.binding.gpu_mode = GpuMode::kOne;
   EXPECT_EQ(scene.Values()["CUDA_VISIBLE_DEVICES"], "1,2");
@@ -304,6 +306,28 @@ TEST(WorkerEnvTest, UnderSlurmTheTaskVariablesAreTheWorkers) {
   EXPECT_EQ(scene.Values()["SLURM_NTASKS"], "32");
   scene.plan.dialects = {"slurm-scrub"};
   EXPECT_EQ(scene.Values().count("SLURM_PROCID"), 0u);
+}
+
+// W3, W4
+TEST(WorkerEnvTest, PmiIsPromisedWhereItIsServed) {
+  Scene scene;
+  scene.plan.dialects = {"pmi", "mpich"};
+  const auto names = [&] {
+    std::map<std::string, std::string> out;
+    for (const EnvVar& variable : scene.Variables()) {
+      EXPECT_TRUE(out.emplace(variable.name, variable.value).second) << variable.name;
+    }
+    return out;
+  };
+  EXPECT_EQ(names().count("PMI_FD"), 0u);
+  EXPECT_EQ(names()["PMI_RANK"], "19");
+  scene.mpi = MpiMode::kPmi1;
+  EXPECT_EQ(names()["PMI_FD"], "102");
+  EXPECT_EQ(names()["PMI_RANK"], "19");
+  EXPECT_EQ(names()["PMI_SIZE"], "32");
+  EXPECT_EQ(names()["PMI_SPAWNED"], "0");
+  EXPECT_EQ(names()["MPI_LOCALRANKID"], "3");
+  EXPECT_EQ(names()["MPI_LOCALNRANKS"], "16");
 }
 
 }  // namespace

@@ -17,8 +17,10 @@ class FakeLink : public MasterLink {
   void Send(AgentMessage message) override {
     seen.push_back(std::get<Leave>(std::move(message)).reason);
   }
+  void SendFence(FencePiece piece) override { seen.push_back(std::move(piece.bytes)); }
   void Stop(std::function<void()> done) override { done(); }
   void Say(const std::string& reason) { callbacks_.on_message(Refused{0, reason}); }
+  void SayFence(FencePiece piece) { callbacks_.on_fence(std::move(piece)); }
 
   std::vector<std::string> seen;
 
@@ -33,6 +35,7 @@ class HeldLinkTest : public TickingLoopTest {
     callbacks.on_message = [this](const MasterMessage& message) {
       heard_.push_back(std::get<Refused>(message).reason);
     };
+    callbacks.on_fence = [this](FencePiece piece) { heard_.push_back(std::move(piece.bytes)); };
     held_.Start(std::move(callbacks));
   }
   void Say(const std::string& reason) { held_.Send(Leave{NodeId(), Incarnation(), reason}); }
@@ -49,6 +52,20 @@ TEST_F(HeldLinkTest, PassesAllOnAtOnce) {
   link_.Say("b");
   EXPECT_EQ(link_.seen, Texts{"a"});
   EXPECT_EQ(heard_, Texts{"b"});
+}
+
+TEST_F(HeldLinkTest, AFenceKeepsItsPlaceAmongTheMessages) {
+  FencePiece piece;
+  piece.bytes = "fence";
+  held_.Hold(absl::Milliseconds(50), absl::Milliseconds(50));
+  Say("a");
+  held_.SendFence(piece);
+  Say("b");
+  link_.Say("c");
+  link_.SayFence(piece);
+  RunUntil([&] { return heard_.size() == 2; });
+  EXPECT_EQ(link_.seen, (Texts{"a", "fence", "b"}));
+  EXPECT_EQ(heard_, (Texts{"c", "fence"}));
 }
 
 TEST_F(HeldLinkTest, WhatIsCutComesInOrderWhenItIsOver) {

@@ -16,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/build_info.h"
 #include "proto/base/limits.h"
+#include "proto/base/mutex.h"
+#include "proto/tls/tls_door.h"
 #include "proto/wire/muster.grpc.pb.h"
 #include "proto/wire/secret.h"
 #include "tests/rendezvous/service/test_agent.h"
@@ -25,14 +27,45 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// A port that listens, and does with connections what the kernel does.
+UniqueFd SilentPort(uint16_t* port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(listen(fd.get(), 64), 0);
+  EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  *port = ntohs(address.sin_port);
+  return fd;
+}
+
+// `channel`: of the connection that the hello came on.
+using Answer = std::function<void(const v1::Hello&, const std::string& channel, v1::MasterFrame*)>;
+
 // Answers a hello with what the test says.
 class FalseMaster final : public v1::Rendezvous::Service {
  public:
-  explicit FalseMaster(std::function<void(const v1::Hello&, v1::MasterFrame*)> answer,
-                       std::string build = std::string(BuildName()))
-      : answer_(std::move(answer)), build_(std::move(build)) {
+  explicit FalseMaster(uv_loop_t* loop, Answer answer, std::string build = std::string(BuildName()),
+                       const TlsIdentity& identity = TlsIdentity::OfSecret("the secret"))
+      : answer_(std::move(answer)),
+        build_(std::move(build)),
+        socket_(SilentPort(&port_)),
+        door_(loop, identity, /*hear=*/true,
+              [this](TlsDoor::Caller&& caller) {
+                if (caller.arrival.ok()) {
+                  MutexLock lock(mutex_);
+                  channel_ = caller.arrival->channel;
+                  AddInsecureChannelFromFd(server_.get(), caller.arrival->inner.Release());
+                }
+              }),
+        poll_(loop, socket_.get(), [this](int) {
+          door_.Take(UniqueFd(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK)), "",
+                     absl::Minutes(1));
+        }) {
+    poll_.Start(UV_READABLE);
     grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }
@@ -49,7 +82,12 @@ class FalseMaster final : public v1::Rendezvous::Service {
     v1::AgentFrame hello;
     if (stream->Read(&hello)) {
       v1::MasterFrame answer;
-      answer_(hello.hello(), &answer);
+      std::string channel;
+      {
+        MutexLock lock(mutex_);
+        channel = channel_;
+      }
+      answer_(hello.hello(), channel, &answer);
       stream->Write(answer);
       while (stream->Read(&hello)) {
       }
@@ -58,10 +96,15 @@ class FalseMaster final : public v1::Rendezvous::Service {
   }
 
  private:
-  const std::function<void(const v1::Hello&, v1::MasterFrame*)> answer_;
+  const Answer answer_;
   const std::string build_;
-  int port_ = 0;
+  Mutex mutex_;
+  std::string channel_ MUSTER_GUARDED_BY(mutex_);  // of the last connection
+  uint16_t port_ = 0;
+  const UniqueFd socket_;
   std::unique_ptr<grpc::Server> server_;
+  TlsDoor door_;
+  UvPoll poll_;
 };
 
 class MasterClientTest : public testing::Test {
@@ -95,39 +138,28 @@ class MasterClientTest : public testing::Test {
     EXPECT_EQ(agent_->ups, 0);
     return agent_->refusals.empty() ? "" : agent_->refusals[0];
   }
-  // A port that listens, and does with connections what the kernel does.
-  UniqueFd SilentPort(uint16_t* port) {
-    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(fd.get(), 64), 0);
-    EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    *port = ntohs(address.sin_port);
-    return fd;
-  }
 
   TestLoop loop_;
   std::unique_ptr<TestAgent> agent_;
 };
 
 TEST_F(MasterClientTest, OurOwnProofSentBackIsRefused) {
-  const FalseMaster master([](const v1::Hello& hello, v1::MasterFrame* answer) {
-    answer->mutable_welcome()->set_proof(hello.proof());
-  });
+  const FalseMaster master(loop_.get(),
+                           [](const v1::Hello& hello, const std::string&, v1::MasterFrame* answer) {
+                             answer->mutable_welcome()->set_proof(hello.proof());
+                           });
   StartAt(master.port());
   EXPECT_THAT(Refusal(), HasSubstr("does not know this job's secret"));
 }
 
 TEST_F(MasterClientTest, OfSeveralMastersASilentOneIsLeftForTheNext) {
-  const auto welcome = [](const v1::Hello& hello, v1::MasterFrame* answer) {
+  const auto welcome = [](const v1::Hello& hello, const std::string& channel,
+                          v1::MasterFrame* answer) {
     answer->mutable_welcome()->set_proof(
-        MasterProof("the secret", {std::string(kNonceBytes, 'm'), hello.nonce(), "job"}));
+        MasterProof("the secret", {std::string(kNonceBytes, 'm'), hello.nonce(), "job", channel}));
   };
-  const FalseMaster first(welcome);
-  const FalseMaster second(welcome);
+  const FalseMaster first(loop_.get(), welcome);
+  const FalseMaster second(loop_.get(), welcome);
   MasterClientOptions options = Options(absl::StrCat("127.0.0.1:", first.port()));
   options.targets.push_back(absl::StrCat("127.0.0.1:", second.port()));
   options.silence_max = absl::Milliseconds(20);
@@ -146,18 +178,53 @@ TEST_F(MasterClientTest, WhereNoneOfSeveralAnswersEachIsNamed) {
   EXPECT_THAT(agent_->tries_failed[0], HasSubstr("; [::1]:1: "));
 }
 
-TEST_F(MasterClientTest, AnEmptyProofIsRefused) {
+TEST_F(MasterClientTest, AProofForAnotherChannelIsRefused) {
+  const FalseMaster between(
+      loop_.get(), [](const v1::Hello& hello, const std::string&, v1::MasterFrame* answer) {
+        answer->mutable_welcome()->set_proof(MasterProof(
+            "the secret", {std::string(kNonceBytes, 'm'), hello.nonce(), "job", "another"}));
+      });
+  StartAt(between.port());
+  EXPECT_THAT(Refusal(), HasSubstr("does not know this job's secret"));
+}
+
+TEST_F(MasterClientTest, ASiteHasToProveTheSecret) {
+  const FalseMaster site(
+      loop_.get(),
+      [](const v1::Hello&, const std::string&, v1::MasterFrame* answer) {
+        answer->mutable_welcome()->set_proof("a proof");
+      },
+      std::string(BuildName()), TlsIdentity::OfSite(std::string(kTlsSeedBytes, 's')));
+  StartAt(site.port());
+  EXPECT_THAT(Refusal(), HasSubstr("does not know this job's secret"));
+}
+
+TEST_F(MasterClientTest, AMasterWithTheKeyOfAnotherSecretHearsNothing) {
   const FalseMaster master(
-      [](const v1::Hello&, v1::MasterFrame* answer) { answer->mutable_welcome(); });
+      loop_.get(),
+      [](const v1::Hello&, const std::string&, v1::MasterFrame*) { ADD_FAILURE() << "a hello"; },
+      std::string(BuildName()), TlsIdentity::OfSecret("another secret"));
+  StartAt(master.port());
+  EXPECT_EQ(Refusal(),
+            absl::StrCat("127.0.0.1:", master.port(),
+                         ": the master's identity is not that of this job's secret: copy the one "
+                         "that it has with  scp -p 127.0.0.1:.config/muster/secret "
+                         "~/.config/muster/secret  (or give both the same --secret-file)"));
+}
+
+TEST_F(MasterClientTest, AnEmptyProofIsRefused) {
+  const FalseMaster master(loop_.get(), [](const v1::Hello&, const std::string&,
+                                           v1::MasterFrame* answer) { answer->mutable_welcome(); });
   StartAt(master.port());
   EXPECT_THAT(Refusal(), HasSubstr("does not know this job's secret"));
 }
 
 TEST_F(MasterClientTest, AMasterOfAnotherBuildIsRefusedByNameOfBoth) {
   const FalseMaster master(
-      [](const v1::Hello& hello, v1::MasterFrame* answer) {
-        answer->mutable_welcome()->set_proof(
-            MasterProof("the secret", {std::string(kNonceBytes, 'm'), hello.nonce(), "job"}));
+      loop_.get(),
+      [](const v1::Hello& hello, const std::string& channel, v1::MasterFrame* answer) {
+        answer->mutable_welcome()->set_proof(MasterProof(
+            "the secret", {std::string(kNonceBytes, 'm'), hello.nonce(), "job", channel}));
       },
       "0.0.1-old");
   StartAt(master.port());
@@ -166,16 +233,19 @@ TEST_F(MasterClientTest, AMasterOfAnotherBuildIsRefusedByNameOfBoth) {
 }
 
 TEST_F(MasterClientTest, TheRefusalsReasonComesWithOurLife) {
-  const FalseMaster master([](const v1::Hello&, v1::MasterFrame* answer) {
-    answer->mutable_refusal()->set_reason("go away");
-  });
+  const FalseMaster master(loop_.get(),
+                           [](const v1::Hello&, const std::string&, v1::MasterFrame* answer) {
+                             answer->mutable_refusal()->set_reason("go away");
+                           });
   StartAt(master.port());
   EXPECT_EQ(Refusal(), "go away");
 }
 
 TEST_F(MasterClientTest, AMasterThatSkipsTheHandshakeIsNotBelieved) {
-  const FalseMaster master(
-      [](const v1::Hello&, v1::MasterFrame* answer) { answer->mutable_admitted()->set_life(77); });
+  const FalseMaster master(loop_.get(),
+                           [](const v1::Hello&, const std::string&, v1::MasterFrame* answer) {
+                             answer->mutable_admitted()->set_life(77);
+                           });
   StartAt(master.port());
   loop_.Until([this] { return agent_->tries_failed.size() >= 2; }, "failed tries");
   EXPECT_EQ(agent_->ups, 0);

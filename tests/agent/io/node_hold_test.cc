@@ -28,10 +28,10 @@ class Holder {
     EXPECT_EQ(pipe(ready), 0);
     pid_ = fork();
     if (pid_ == 0) {
-      const absl::StatusOr<UniqueFd> hold = TakeNodeHold(name, kLong);
+      const absl::StatusOr<NodeHold> hold = TakeNodeHold(name, kLong);
       const char ok = hold.ok() ? 1 : 0;
       (void)!write(ready[1], &ok, 1);
-      pollfd caller = {hold.ok() && until_awaited ? hold->get() : -1, POLLIN, 0};
+      pollfd caller = {hold.ok() && until_awaited ? hold->socket.get() : -1, POLLIN, 0};
       poll(&caller, 1, -1);
       _exit(0);
     }
@@ -54,9 +54,9 @@ class Holder {
 };
 
 TEST(NodeHold, IsHeldByOne) {
-  const absl::StatusOr<UniqueFd> first = TakeNodeHold(OwnName(), kShort);
+  const absl::StatusOr<NodeHold> first = TakeNodeHold(OwnName(), kShort);
   ASSERT_TRUE(first.ok()) << first.status();
-  const absl::StatusOr<UniqueFd> second = TakeNodeHold(OwnName(), kShort);
+  const absl::StatusOr<NodeHold> second = TakeNodeHold(OwnName(), kShort);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(absl::StrContains(second.status().message(), absl::StrCat("process ", getpid())))
       << second.status();
@@ -64,7 +64,7 @@ TEST(NodeHold, IsHeldByOne) {
 }
 
 TEST(NodeHold, IsFreeWithItsHolder) {
-  { const absl::StatusOr<UniqueFd> first = TakeNodeHold(OwnName(), kShort); }
+  { const absl::StatusOr<NodeHold> first = TakeNodeHold(OwnName(), kShort); }
   EXPECT_TRUE(TakeNodeHold(OwnName(), kShort).ok());
   Holder holder(OwnName());
   EXPECT_FALSE(TakeNodeHold(OwnName(), kShort).ok());
@@ -74,24 +74,34 @@ TEST(NodeHold, IsFreeWithItsHolder) {
 
 TEST(NodeHold, IsAwaited) {
   Holder holder(OwnName(), true);
-  const absl::StatusOr<UniqueFd> next = TakeNodeHold(OwnName(), kLong);
+  const absl::StatusOr<NodeHold> next = TakeNodeHold(OwnName(), kLong);
   EXPECT_TRUE(next.ok()) << next.status();
 }
 
 // The shepherd has it from the agent: the end of one is not the end of the other.
 TEST(NodeHold, LastsAsLongAsAnyHolder) {
-  absl::StatusOr<UniqueFd> hold = TakeNodeHold(OwnName(), kShort);
+  absl::StatusOr<NodeHold> hold = TakeNodeHold(OwnName(), kShort);
   ASSERT_TRUE(hold.ok());
   const pid_t shepherd = fork();
   if (shepherd == 0) {
     pause();
     _exit(0);
   }
-  hold->Reset();
+  hold->socket.Reset();
   EXPECT_FALSE(TakeNodeHold(OwnName(), kShort).ok());
   kill(shepherd, SIGKILL);
   waitpid(shepherd, nullptr, 0);
   EXPECT_TRUE(TakeNodeHold(OwnName(), kShort).ok());
+}
+
+TEST(NodeHold, SaysWhichOneItIsAndSinceWhen) {
+  const auto held = [](const std::string& name) { return TakeNodeHold(name, kShort)->hold; };
+  const Hold first = held(OwnName());
+  const Hold second = held(OwnName());
+  EXPECT_FALSE(first.id.empty());
+  EXPECT_EQ(second.id, first.id);
+  EXPECT_GT(second.taken, first.taken);
+  EXPECT_NE(held(OwnName() + "b").id, first.id);
 }
 
 TEST(NodeHold, WantsAName) {

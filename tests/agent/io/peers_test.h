@@ -1,8 +1,6 @@
 // What tests of connections between nodes share: a socket's two ends, and clients of a port.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -13,16 +11,13 @@
 #include "gtest/gtest.h"
 #include "proto/base/messages.h"
 #include "proto/base/unique_fd.h"
+#include "tests/agent/io/loopback.h"
 
 namespace muster {
 
 inline UniqueFd ConnectTo(uint16_t port) {
   UniqueFd out(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  to.sin_port = htons(port);
-  EXPECT_EQ(connect(out.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  EXPECT_EQ(ConnectToLoopback(out.get(), AF_INET, port), 0);
   return out;
 }
 

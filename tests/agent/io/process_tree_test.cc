@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "proto/base/clock.h"
@@ -52,6 +53,47 @@ class ProcessTreeTest : public ::testing::Test {
 TEST_F(ProcessTreeTest, NobodyBelow) {
   EXPECT_TRUE(Descendants({}).empty());
   EXPECT_TRUE(Kill({}).survivors.empty());
+}
+
+TEST_F(ProcessTreeTest, FindsWhatIsBelowAnother) {
+  TestPipe ready = MakePipe();
+  const pid_t child = Child([&ready] {
+    const pid_t below = Child(WaitForEver);
+    EXPECT_EQ(write(ready.writer.get(), &below, sizeof(below)), ssize_t{sizeof(below)});
+    WaitForEver();
+  });
+  pid_t below = 0;
+  ASSERT_EQ(read(ready.reader.get(), &below, sizeof(below)), ssize_t{sizeof(below)});
+  EXPECT_EQ(ProcessesBelow(getpid()), (std::vector<pid_t>{child, below}));
+  EXPECT_EQ(ProcessesBelow(child), std::vector<pid_t>{below});
+  EXPECT_TRUE(ProcessesBelow(below).empty());
+}
+
+TEST_F(ProcessTreeTest, ReadsTheTimesOfEveryThread) {
+  TestPipe hold = MakePipe();
+  std::thread other([&hold] {
+    char byte = 0;
+    EXPECT_EQ(read(hold.reader.get(), &byte, 1), 0);
+  });
+  std::map<int32_t, ThreadTimes> times;
+  ReadThreadTimes(getpid(), 1, times);
+  EXPECT_EQ(times.size(), 1u);
+  ReadThreadTimes(getpid(), 100, times);
+  EXPECT_EQ(times.size(), 2u);
+  EXPECT_GT(times[getpid()].ran, absl::ZeroDuration());
+  EXPECT_GE(ReadThreadTimes(getpid()).ran, times[getpid()].ran);
+  hold.writer.Reset();
+  other.join();
+}
+
+// As long as nobody has reaped it.
+TEST_F(ProcessTreeTest, ReadsTheTimesOfOneThatHasEnded) {
+  const pid_t child = Child([] { _exit(0); });
+  siginfo_t end{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOWAIT), 0);
+  EXPECT_GT(ReadThreadTimes(child).ran, absl::ZeroDuration());
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(ReadThreadTimes(child).ran, absl::ZeroDuration());
 }
 
 TEST_F(ProcessTreeTest, FindsAndEndsSessionsAndDoubleForks) {

@@ -254,7 +254,10 @@ TEST_F(ProgramTest, Mpi4pyCountsAsAnMpi) {
   EXPECT_EQ(Look({"python3", "-u", "-W", "ignore", "b.py"}).mpi, "MPI");
   EXPECT_EQ(Look({"python3", "c.py"}).mpi, "");
   EXPECT_EQ(Look({"python3", "d.py"}).mpi, "") << "only the first 64 KiB are read";
-  EXPECT_EQ(Look({"python3", "-c", "import mpi4py"}).mpi, "");
+  EXPECT_EQ(Look({"python3", "-c", "import sys; from mpi4py import MPI"}).mpi, "MPI");
+  EXPECT_EQ(Look({"python3", "-c", "print('mpi4py')"}).mpi, "");
+  EXPECT_EQ(Look({"python3", "-m", "mpi4py.bench", "-c"}).mpi, "MPI");
+  EXPECT_EQ(Look({"python3", "-m", "mpi4pyx"}).mpi, "");
   EXPECT_EQ(Look({"python3", "-m", "b"}).program, "b");
   Write("/usr/lib/python3/dist-packages/mpi4py/MPI.cpython-311-x86_64-linux-gnu.so",
         MakeElf({"libmpi.so.40"}));

@@ -55,6 +55,25 @@ TEST_F(ReformTest, WhatIsCommittedIsAgreedAndTheStateIsGivenOn) {
   }
 }
 
+// What the agent reads of it is there also when the workers are gone; groups count nothing.
+TEST_F(ReformTest, StepsAreCounted) {
+  Start(1, [] {
+    StatusOr<Communicator> comm = Communicator::FromEnvironment();
+    for (int64_t step = 10; comm.ok() && step < 14; ++step) {
+      const Status status = comm->Barrier();
+      if (!status.ok() || !comm->Commit(step).ok()) {
+        return Fail(status);
+      }
+    }
+    return comm.ok() ? End(*comm) : Fail(comm.status());
+  });
+  RunToEnd();
+  EXPECT_EQ(nodes_[0].door->Steps().steps, 3u);
+  EXPECT_GT(nodes_[0].door->Steps().took, absl::ZeroDuration());
+  nodes_[0].door->EndRound();
+  EXPECT_EQ(nodes_[0].door->Steps().steps, 3u);
+}
+
 // A newcomer that was given the state is as good as the others.
 TEST_F(ReformTest, WhoWasANewcomerMaySurvive) {
   Start(1, [] {

@@ -38,7 +38,7 @@ TEST_F(ShepherdTest, CpusThatAreNotThereStopOnlyAWorkerThatMustHaveThem) {
   binding.must = true;
   SpawnOn(1, output, {}, binding);
   EXPECT_TRUE(RunUntil([this] { return ends_.size() + failures_.size() == 2; }));
-  EXPECT_EQ(ends_[0].status, 0);
+  EXPECT_EQ(ends_[0].wait_status, 0);
   EXPECT_EQ(failures_[1].first, EINVAL);
   EXPECT_EQ(failures_[1].second, "bind a process to its CPUs or memory: Invalid argument");
 }

@@ -28,12 +28,6 @@ class ShepherdTest : public LoopTest {
     EXPECT_TRUE(Descendants({}).empty());
   }
 
-  struct End {
-    int status = -1;
-    bool alone = false;
-    uint64_t peak = 0;
-  };
-
   ShepherdClient& Start() {
     client_.reset();  // a process has one shepherd: the next would inherit the first one's socket
     absl::StatusOr<ShepherdProcess> process = ForkShepherd({{RLIMIT_NOFILE, files_}});
@@ -45,9 +39,9 @@ class ShepherdTest : public LoopTest {
     callbacks.on_spawn_failed = [this](uint32_t rank, int error, std::string what) {
       EXPECT_TRUE(failures_.emplace(rank, std::make_pair(error, std::move(what))).second);
     };
-    callbacks.on_ended = [this](uint32_t rank, int status, uint64_t peak, bool alone) {
+    callbacks.on_ended = [this](uint32_t rank, const WorkerEnd& end) {
       EXPECT_EQ(pids_.count(rank), 1u) << "ended before it was spawned: " << rank;
-      EXPECT_TRUE(ends_.emplace(rank, End{status, alone, peak}).second) << "twice: " << rank;
+      EXPECT_TRUE(ends_.emplace(rank, end).second) << "twice: " << rank;
     };
     callbacks.on_cleared = [this](const std::string& survivors) {
       ++cleared_;
@@ -80,7 +74,7 @@ class ShepherdTest : public LoopTest {
   std::unique_ptr<ShepherdClient> client_;
   std::map<uint32_t, pid_t> pids_;
   std::map<uint32_t, std::pair<int, std::string>> failures_;
-  std::map<uint32_t, End> ends_;
+  std::map<uint32_t, WorkerEnd> ends_;
   int cleared_ = 0;
   int lease_ended_ = 0;
   int dead_ = 0;

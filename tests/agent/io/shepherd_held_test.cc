@@ -44,7 +44,7 @@ TEST_F(ShepherdHeldTest, AHeldWorkerIsItsProgramAndHasNotBegun) {
   client_->Signal(SIGSTOP);  // a pause: it stands still anyway
   client_->Signal(SIGCONT);
   ASSERT_TRUE(RunUntil([this] { return ends_.size() == 1; }));
-  EXPECT_EQ(WEXITSTATUS(ends_[0].status), 3);
+  EXPECT_EQ(WEXITSTATUS(ends_[0].wait_status), 3);
   EXPECT_EQ(ReadToEnd(output.reader.get()), "ran\n");
 }
 
@@ -55,7 +55,7 @@ TEST_F(ShepherdHeldTest, AHeldWorkerTakesASignalThatEndsIt) {
   ASSERT_TRUE(RunUntil([this] { return pids_.size() == 1; }));
   client_->Signal(SIGTERM);
   ASSERT_TRUE(RunUntil([this] { return ends_.size() == 1; }));
-  EXPECT_TRUE(WIFSIGNALED(ends_[0].status) && WTERMSIG(ends_[0].status) == SIGTERM);
+  EXPECT_TRUE(WIFSIGNALED(ends_[0].wait_status) && WTERMSIG(ends_[0].wait_status) == SIGTERM);
 }
 
 TEST_F(ShepherdHeldTest, AHeldWorkerThatADebuggerHasIsLeftToIt) {
@@ -74,7 +74,7 @@ TEST_F(ShepherdHeldTest, AHeldWorkerThatADebuggerHasIsLeftToIt) {
   EXPECT_EQ(StateOf(pid), "t (tracing stop)");
   EXPECT_EQ(ptrace(PTRACE_DETACH, pid, nullptr, nullptr), 0);  // which leaves it standing
   ASSERT_TRUE(RunUntil([this] { return ends_.size() == 2; }));
-  EXPECT_EQ(WEXITSTATUS(ends_[0].status), 3);
+  EXPECT_EQ(WEXITSTATUS(ends_[0].wait_status), 3);
 }
 
 // Also between its being traced and its exec, where any signal would stop it for good.
@@ -106,7 +106,7 @@ TEST_F(ShepherdHeldTest, SignalsThatComeWhileItStartsDoNotHoldTheShepherdUp) {
   client_->Signal(SIGCONT);
   ASSERT_TRUE(RunUntil([this] { return ends_.size() == kWorkers; }));
   for (const auto& [local, end] : ends_) {
-    EXPECT_EQ(WEXITSTATUS(end.status), 3) << local;
+    EXPECT_EQ(WEXITSTATUS(end.wait_status), 3) << local;
   }
 }
 

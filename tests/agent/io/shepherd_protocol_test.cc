@@ -25,6 +25,7 @@ TEST(ShepherdProtocol, FramesComeWholeAndInOrder) {
     frame.value = INT64_MIN + sent;
     frame.extra = UINT64_MAX - sent;
     frame.alone = sent % 2;
+    frame.times = {sent, INT64_MAX - sent, -int64_t{sent}};
     frame.payload = std::string(sent * 7 % 5000, static_cast<char>(sent));
     const absl::Status status = SendFrame(a.get(), frame);
     if (!status.ok()) {
@@ -41,6 +42,9 @@ TEST(ShepherdProtocol, FramesComeWholeAndInOrder) {
     EXPECT_EQ(frame->value, INT64_MIN + i);
     EXPECT_EQ(frame->extra, UINT64_MAX - i);
     EXPECT_EQ(frame->alone, i % 2);
+    EXPECT_EQ(frame->times.cpu, i);
+    EXPECT_EQ(frame->times.ran, INT64_MAX - i);
+    EXPECT_EQ(frame->times.waited, -int64_t{i});
     EXPECT_EQ(frame->payload, std::string(i * 7 % 5000, static_cast<char>(i)));
   }
   a.Reset();

@@ -42,9 +42,18 @@ TEST_F(ShepherdTest, RunsAWorker) {
   const std::string out = RunOne(
       {"/", {"sh", "-c", "echo $A $B; pwd; cat; exit 7"}, {kPath, "A=1"}}, {"B=two\nlines \xff"});
   EXPECT_EQ(out, "1 two lines \xff\n/\n");  // stdin is /dev/null
-  EXPECT_EQ(WEXITSTATUS(ends_[0].status), 7);
+  EXPECT_EQ(WEXITSTATUS(ends_[0].wait_status), 7);
   EXPECT_TRUE(ends_[0].alone);
-  EXPECT_GT(ends_[0].peak, 100000u);
+  EXPECT_GT(ends_[0].peak_bytes, 100000u);
+}
+
+// The first thread's own times can be read until it is reaped; the kernel adds up what ended below.
+TEST_F(ShepherdTest, SaysHowLongAWorkerRan) {
+  constexpr char kSpins[] = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+  RunOne(Shell(absl::StrCat(kSpins, "; (", kSpins, ")")));
+  const EndTimes& times = ends_[0].times;
+  EXPECT_GT(times.ran, 0);
+  EXPECT_GT(times.cpu, times.ran);
 }
 
 TEST_F(ShepherdTest, NotAloneWhileAChildOfTheWorkerLives) {
@@ -130,7 +139,7 @@ TEST_F(ShepherdTest, WorkerHasOnlyTheDescriptorsItShould) {
 TEST_F(ShepherdTest, ExitIsSeenWhereTheCallerIgnoresSigchld) {
   const auto old = signal(SIGCHLD, SIG_IGN);
   EXPECT_EQ(RunOne(Shell("grep SigIgn /proc/self/status; exit 3")).size(), 25u);
-  EXPECT_EQ(WEXITSTATUS(ends_[0].status), 3);
+  EXPECT_EQ(WEXITSTATUS(ends_[0].wait_status), 3);
   signal(SIGCHLD, old);
 }
 
@@ -144,7 +153,7 @@ TEST_F(ShepherdTest, WorkerIgnoresWhatTheCallerIgnoresButSigpipe) {
 
 TEST_F(ShepherdTest, WorkerDiesBySignalAndSaysSo) {
   RunOne(Shell("kill -SEGV $$"));
-  EXPECT_EQ(WTERMSIG(ends_[0].status), SIGSEGV);
+  EXPECT_EQ(WTERMSIG(ends_[0].wait_status), SIGSEGV);
 }
 
 TEST_F(ShepherdTest, SignalsReachEveryProcessGroup) {
@@ -162,7 +171,7 @@ TEST_F(ShepherdTest, SignalsReachEveryProcessGroup) {
   client_->Signal(SIGUSR1);
   ASSERT_TRUE(RunUntil([this] { return ends_.size() == 3; }));
   for (const auto& [rank, end] : ends_) {
-    EXPECT_EQ(WEXITSTATUS(end.status), 3) << rank;
+    EXPECT_EQ(WEXITSTATUS(end.wait_status), 3) << rank;
   }
   EXPECT_EQ(ReadToEnd(output.reader.get()), "got\ngot\ngot\n");  // the sleeps are gone too
 }
@@ -175,7 +184,7 @@ TEST_F(ShepherdTest, ClearEndsSessionsAndDoubleForks) {
   EXPECT_EQ(ReadBytes(output.reader.get(), 6).size(), 6u);
   client_->Clear();
   ASSERT_TRUE(RunUntil([this] { return cleared_ == 1; }));
-  EXPECT_EQ(WTERMSIG(ends_[0].status), SIGKILL);  // told before kCleared
+  EXPECT_EQ(WTERMSIG(ends_[0].wait_status), SIGKILL);  // told before kCleared
   EXPECT_EQ(ReadToEnd(output.reader.get()), "");
   // The shepherd lives on for the next round.
   ends_.clear();
@@ -332,7 +341,7 @@ TEST_F(ShepherdTest, ManyWorkersAtOnce) {
   output.writer.Reset();
   ASSERT_TRUE(RunUntil([this] { return ends_.size() == kWorkers; }));
   for (const auto& [rank, end] : ends_) {
-    EXPECT_EQ(WEXITSTATUS(end.status), static_cast<int>(rank % 100));
+    EXPECT_EQ(WEXITSTATUS(end.wait_status), static_cast<int>(rank % 100));
   }
   EXPECT_EQ(ReadToEnd(output.reader.get()).size(), 2 * kWorkers);
   EXPECT_TRUE(failures_.empty());
@@ -355,7 +364,7 @@ TEST_F(ShepherdTest, LeaseHoldsWhileNobodyReadsTheNews) {
   EXPECT_EQ(ReadToEnd(patient.reader.get()), "x\n");
   ASSERT_TRUE(RunUntil([this] { return lease_ended_ == 1; }));
   EXPECT_EQ(ends_.size(), kWorkers + 1);
-  EXPECT_EQ(WTERMSIG(ends_[kWorkers].status), SIGKILL);
+  EXPECT_EQ(WTERMSIG(ends_[kWorkers].wait_status), SIGKILL);
 }
 
 TEST_F(ShepherdTest, LeaseCanBeRenewedAndTakenBack) {
@@ -381,7 +390,7 @@ TEST_F(ShepherdTest, BigEnvironments) {
   EXPECT_TRUE(
       absl::SimpleAtoi(RunOne(program, {absl::StrCat("OWN=", std::string(50000, 'y'))}), &bytes));
   EXPECT_GT(bytes, 1050000);
-  EXPECT_EQ(WEXITSTATUS(ends_[0].status), 0);
+  EXPECT_EQ(WEXITSTATUS(ends_[0].wait_status), 0);
 }
 
 TEST_F(ShepherdTest, TooBigEnvironments) {

@@ -1,14 +1,13 @@
 #include "agent/io/torch_store_server.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -19,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/agent/core/torch_store_testing.h"
+#include "tests/agent/io/loopback.h"
 #include "tests/agent/io/no_threads.h"
 
 namespace muster {
@@ -73,16 +73,7 @@ class Peer {
     }
   }
   int Connect(uint16_t port, int family = AF_INET) {
-    sockaddr_in v4{};
-    v4.sin_family = AF_INET;
-    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    v4.sin_port = htons(port);
-    sockaddr_in6 v6{};
-    v6.sin6_family = AF_INET6;
-    v6.sin6_addr = in6addr_loopback;
-    v6.sin6_port = htons(port);
-    return family == AF_INET ? connect(fd_.get(), reinterpret_cast<sockaddr*>(&v4), sizeof(v4))
-                             : connect(fd_.get(), reinterpret_cast<sockaddr*>(&v6), sizeof(v6));
+    return ConnectToLoopback(fd_.get(), family, port);
   }
   void Send(const std::string& bytes) {
     size_t sent = 0;
@@ -139,6 +130,7 @@ class StoreServerTest : public testing::Test {
     options.world_size = world_size;
     options.progress_after = progress_after;
     options.say = [this](std::string line) { lines_.Put(std::move(line)); };
+    options.refusal = [this](int) -> std::string { return letting_in_ ? "" : "it is a stranger"; };
     absl::StatusOr<std::unique_ptr<TorchStoreServer>> server =
         TorchStoreServer::Start(std::move(bound->fd), std::move(options));
     ASSERT_TRUE(server.ok()) << server.status();
@@ -147,6 +139,7 @@ class StoreServerTest : public testing::Test {
   }
 
   Lines lines_;
+  std::atomic<bool> letting_in_ = true;
   uint16_t port_ = 0;
   std::unique_ptr<TorchStoreServer> server_;
 };
@@ -195,6 +188,18 @@ TEST_F(StoreServerTest, ABadClientIsClosedAndNamed) {
   EXPECT_EQ(good.Ask(kOld.Add("/n", 1), 8), U64(2));
 }
 
+TEST_F(StoreServerTest, AStrangerIsClosedUnread) {
+  Start();
+  Peer good(port_);
+  EXPECT_EQ(good.Ask(kOld.Add("/n", 1), 8), U64(1));
+  letting_in_ = false;
+  Peer bad(port_);
+  bad.TrySend(kOld.Set("/n", "9"));
+  EXPECT_TRUE(bad.ClosedByPeer());
+  EXPECT_THAT(lines_.Next(), AllOf(HasSubstr("127.0.0.1"), HasSubstr("it is a stranger")));
+  EXPECT_EQ(good.Ask(kOld.Add("/n", 1), 8), U64(2));
+}
+
 TEST_F(StoreServerTest, ManyRefusalsDoNotFloodTheUser) {
   Start();
   for (int i = 0; i < 40; ++i) {
@@ -207,6 +212,8 @@ TEST_F(StoreServerTest, ManyRefusalsDoNotFloodTheUser) {
   }
   EXPECT_THAT(lines_.Next(), HasSubstr("not shown"));
   EXPECT_TRUE(lines_.Empty());
+  server_.reset();
+  EXPECT_THAT(lines_.Next(), HasSubstr("closed 40 connections"));
 }
 
 TEST_F(StoreServerTest, SaysWhoHasConnected) {

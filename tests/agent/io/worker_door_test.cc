@@ -27,6 +27,8 @@ using testing::HasSubstr;
 
 constexpr std::chrono::milliseconds kPatience{kHangMs};
 
+using LinkOr = StatusOr<std::unique_ptr<AgentLink>>;
+
 class WorkerDoorTest : public TickingLoopTest {
  protected:
   WorkerDoorTest() {
@@ -57,8 +59,8 @@ class WorkerDoorTest : public TickingLoopTest {
     me.agent_fd = outside_.get();
     return me;
   }
-  StatusOr<AgentLink> Open(const WorkerIdentity& me) {
-    std::optional<StatusOr<AgentLink>> out;
+  LinkOr Open(const WorkerIdentity& me) {
+    std::optional<LinkOr> out;
     std::atomic<bool> done = false;
     std::thread worker([&] {
       out.emplace(AgentLink::Open(me, kPatience));
@@ -93,14 +95,14 @@ class WorkerDoorTest : public TickingLoopTest {
 };
 
 TEST_F(WorkerDoorTest, WorkersOfANodeShareOneArena) {
-  StatusOr<AgentLink> first = Open(Me(4));
+  LinkOr first = Open(Me(4));
   ASSERT_TRUE(first.ok()) << first.status().ToString();
-  StatusOr<AgentLink> second = Open(Me(5));
+  LinkOr second = Open(Me(5));
   ASSERT_TRUE(second.ok());
-  EXPECT_THAT(RanksHere(*first), ElementsAre(4u, 5u));
-  EXPECT_EQ(first->cpus(), 4u);
-  const std::unique_ptr<Arena> one = Map(*first, 0);
-  const std::unique_ptr<Arena> other = Map(*second, 1);
+  EXPECT_THAT(RanksHere(**first), ElementsAre(4u, 5u));
+  EXPECT_EQ((*first)->cpus(), 4u);
+  const std::unique_ptr<Arena> one = Map(**first, 0);
+  const std::unique_ptr<Arena> other = Map(**second, 1);
   *one->SlotNext(0) = 42;
   one->Publish();
   other->Publish();
@@ -113,10 +115,10 @@ TEST_F(WorkerDoorTest, PlacesAreByRankWhateverTheLocalRanks) {
   assignment_.ranks_by_node = {0, 1, 3, 4, 5, 2};
   assignment_.round.n = 8;
   door_->BeginRound(assignment_);
-  StatusOr<AgentLink> link = Open(Me(5));
+  LinkOr link = Open(Me(5));
   ASSERT_TRUE(link.ok());
-  EXPECT_THAT(RanksHere(*link), ElementsAre(2u, 5u));
-  const std::unique_ptr<Arena> arena = Map(*link, 1);
+  EXPECT_THAT(RanksHere(**link), ElementsAre(2u, 5u));
+  const std::unique_ptr<Arena> arena = Map(**link, 1);
   arena->Publish();
   door_->WorkerEnded(LocalRank{1});  // rank 2, which never came
   EXPECT_EQ(WaitsFor(*arena, 0).message(), "rank 2 has died");
@@ -145,19 +147,19 @@ TEST_F(WorkerDoorTest, NonsenseAtTheDoorDisturbsNobody) {
 }
 
 TEST_F(WorkerDoorTest, ADeathIsSeenByTheOthers) {
-  StatusOr<AgentLink> link = Open(Me(4));
+  LinkOr link = Open(Me(4));
   ASSERT_TRUE(link.ok());
-  const std::unique_ptr<Arena> arena = Map(*link, 0);
+  const std::unique_ptr<Arena> arena = Map(**link, 0);
   arena->Publish();
   ASSERT_TRUE(Open(Me(5)).ok());  // comes, and closes its communicator
   RunReady();
   EXPECT_EQ(WaitsFor(*arena, 1).message(), "rank 5 has closed its communicator");
   // A child of the worker may hold its link for longer: the shepherd's word counts as well.
-  StatusOr<AgentLink> held = Open(Me(5));
+  LinkOr held = Open(Me(5));
   ASSERT_TRUE(held.ok());
-  StatusOr<AgentLink> again = Open(Me(4));
+  LinkOr again = Open(Me(4));
   ASSERT_TRUE(again.ok());
-  const std::unique_ptr<Arena> next = Map(*again, 0);
+  const std::unique_ptr<Arena> next = Map(**again, 0);
   next->Publish();
   EXPECT_EQ(WaitsFor(*next, 1).code(), StatusCode::kDeadlineExceeded) << "it lives";
   door_->WorkerEnded(LocalRank{1});
@@ -166,32 +168,32 @@ TEST_F(WorkerDoorTest, ADeathIsSeenByTheOthers) {
 
 TEST_F(WorkerDoorTest, WhoDiedBeforeTheOthersCameIsMarkedToo) {
   door_->WorkerEnded(LocalRank{1});
-  StatusOr<AgentLink> link = Open(Me(4));
+  LinkOr link = Open(Me(4));
   ASSERT_TRUE(link.ok());
-  const std::unique_ptr<Arena> arena = Map(*link, 0);
+  const std::unique_ptr<Arena> arena = Map(**link, 0);
   arena->Publish();
   EXPECT_EQ(WaitsFor(*arena, 1).message(), "rank 5 has died");
 }
 
 TEST_F(WorkerDoorTest, WhomTheSdkBlamesIsToldWithTheEnd) {
   {
-    StatusOr<AgentLink> link = Open(Me(4));
+    LinkOr link = Open(Me(4));
     ASSERT_TRUE(link.ok());
-    link->Blame(2);
+    (*link)->Blame(2);
   }
   EXPECT_EQ(door_->WorkerEnded(LocalRank{0}), Rank{2});
 }
 
 TEST_F(WorkerDoorTest, ASecondCommunicatorHasAnArenaOfItsOwn) {
-  std::optional<StatusOr<AgentLink>> first(Open(Me(4)));
+  std::optional<LinkOr> first(Open(Me(4)));
   ASSERT_TRUE(first->ok());
-  const std::unique_ptr<Arena> old = Map(**first, 0);
+  const std::unique_ptr<Arena> old = Map(***first, 0);
   old->Publish();
   first.reset();
   RunReady();
-  StatusOr<AgentLink> second = Open(Me(4));
+  LinkOr second = Open(Me(4));
   ASSERT_TRUE(second.ok());
-  const std::unique_ptr<Arena> fresh = Map(*second, 0);
+  const std::unique_ptr<Arena> fresh = Map(**second, 0);
   *fresh->SlotNext(0) = 1;
   EXPECT_EQ(*old->SlotNow(0), 0);
   EXPECT_TRUE(fresh->failure().ok());
@@ -202,7 +204,7 @@ TEST_F(WorkerDoorTest, AnAgentThatIsGoneIsNotWaitedFor) {
   EXPECT_EQ(Open(Me(4)).status().code(), StatusCode::kUnavailable);
   WorkerIdentity me = Me(4);
   me.agent_fd = 1 << 19;  // closed by a wrapper
-  const StatusOr<AgentLink> link = Open(me);
+  const LinkOr link = Open(me);
   EXPECT_EQ(link.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(link.status().message(), HasSubstr("MUSTER_AGENT_FD"));
 }

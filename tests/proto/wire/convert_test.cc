@@ -139,6 +139,7 @@ TEST(Convert, FieldsAreNotForgotten) {
   EXPECT_FIELD(Join, hostname, "h");
   EXPECT_FIELD(Join, address, "a");
   EXPECT_FIELD(Join, interface, "i");
+  EXPECT_FIELD(Join, addresses, std::vector<std::string>{"a"});
   EXPECT_FIELD(Join, workers, 1);
   EXPECT_FIELD(Join, store_port, 1);
   EXPECT_FIELD(AgentBootstrap, plan.job_id, "x");
@@ -149,6 +150,8 @@ TEST(Convert, FieldsAreNotForgotten) {
   EXPECT_FIELD(AgentBootstrap, plan.stdin_rank, 1);
   EXPECT_FIELD(AgentBootstrap, plan.standalone, true);
   EXPECT_FIELD(AgentBootstrap, plan.virtual_local_rank, true);
+  EXPECT_FIELD(AgentBootstrap, plan.store_from_any, true);
+  EXPECT_FIELD(AgentBootstrap, plan.no_new_privileges, true);
   EXPECT_FIELD(AgentBootstrap, plan.output.prefix, false);
   EXPECT_FIELD(AgentBootstrap, plan.output.prefix_template, "x");
   EXPECT_FIELD(AgentBootstrap, plan.output.timestamps, true);

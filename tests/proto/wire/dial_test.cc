@@ -17,6 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 std::string LaunchNonce() { return std::string(kNonceBytes, 'L'); }
+constexpr char kChannel[] = "of one connection";
 std::string AgentNonce() { return std::string(kNonceBytes, 'A'); }
 
 DialTicket Ticket() { return {"job7", std::string(64, 'a'), {"10.0.0.1:4000", "[fd00::1]:4000"}}; }
@@ -94,9 +95,10 @@ class DialTalk : public testing::TestWithParam<const char*> {
 
 TEST_P(DialTalk, BothSidesProveTheSecret) {
   const DialTicket ticket = OfParam();
-  const auto call = CallLaunch(ticket, "node3", AgentNonce(), Line(DialGreeting(LaunchNonce())));
+  const auto call =
+      CallLaunch(ticket, "node3", AgentNonce(), Line(DialGreeting(LaunchNonce())), kChannel);
   ASSERT_TRUE(call.ok()) << call.status();
-  const auto caller = TakeCall(ticket, LaunchNonce(), Line(call->line));
+  const auto caller = TakeCall(ticket, LaunchNonce(), Line(call->line), kChannel);
   ASSERT_TRUE(caller.ok()) << caller.status();
   EXPECT_EQ(caller->node, "node3");
   EXPECT_TRUE(CheckAnswer(*call, Line(caller->answer)).ok());
@@ -106,7 +108,8 @@ INSTANTIATE_TEST_SUITE_P(WithAndWithoutSecret, DialTalk, testing::Values("", "01
 
 TEST(Dial, AProofHoldsForOneJobOneNodeAndOneConnectionOnly) {
   const std::string line =
-      Line(CallLaunch(Ticket(), "node3", AgentNonce(), Line(DialGreeting(LaunchNonce())))->line);
+      Line(CallLaunch(Ticket(), "node3", AgentNonce(), Line(DialGreeting(LaunchNonce())), kChannel)
+               ->line);
   DialTicket other_job = Ticket();
   other_job.job_id = "job8";
   DialTicket other_secret = Ticket();
@@ -115,16 +118,19 @@ TEST(Dial, AProofHoldsForOneJobOneNodeAndOneConnectionOnly) {
   no_secret.secret.clear();
   const auto denied = absl::StatusCode::kPermissionDenied;
   for (const DialTicket& ticket : {other_job, other_secret, no_secret}) {
-    EXPECT_EQ(TakeCall(ticket, LaunchNonce(), line).status().code(), denied);
+    EXPECT_EQ(TakeCall(ticket, LaunchNonce(), line, kChannel).status().code(), denied);
   }
-  EXPECT_EQ(TakeCall(Ticket(), std::string(kNonceBytes, 'M'), line).status().code(), denied);
-  EXPECT_EQ(TakeCall(Ticket(), LaunchNonce(), absl::StrReplaceAll(line, {{"node3", "node4"}}))
-                .status()
-                .code(),
+  EXPECT_EQ(TakeCall(Ticket(), std::string(kNonceBytes, 'M'), line, kChannel).status().code(),
             denied);
+  EXPECT_EQ(
+      TakeCall(Ticket(), LaunchNonce(), absl::StrReplaceAll(line, {{"node3", "node4"}}), kChannel)
+          .status()
+          .code(),
+      denied);
+  EXPECT_EQ(TakeCall(Ticket(), LaunchNonce(), line, "of another").status().code(), denied);
   const size_t proof = line.rfind(' ') + 1;
   for (const char* instead : {"-", "", "00", "zz"}) {
-    EXPECT_FALSE(TakeCall(Ticket(), LaunchNonce(), line.substr(0, proof) + instead).ok())
+    EXPECT_FALSE(TakeCall(Ticket(), LaunchNonce(), line.substr(0, proof) + instead, kChannel).ok())
         << instead;
   }
 }
@@ -132,16 +138,17 @@ TEST(Dial, AProofHoldsForOneJobOneNodeAndOneConnectionOnly) {
 TEST(Dial, AStrangerGetsNothing) {
   for (const char* line : {"", "GET / HTTP/1.1", "muster-agent", "muster-agent node3",
                            "muster-agent node3 00 00", "muster-agent  00 00"}) {
-    EXPECT_EQ(TakeCall(Ticket(), LaunchNonce(), line).status().code(),
+    EXPECT_EQ(TakeCall(Ticket(), LaunchNonce(), line, kChannel).status().code(),
               absl::StatusCode::kInvalidArgument)
         << line;
   }
   for (const char* greeting : {"", "SSH-2.0-OpenSSH_9.2", "muster-launch ", "muster-launch 00"}) {
-    EXPECT_EQ(CallLaunch(Ticket(), "node3", AgentNonce(), greeting).status().code(),
+    EXPECT_EQ(CallLaunch(Ticket(), "node3", AgentNonce(), greeting, kChannel).status().code(),
               absl::StatusCode::kInvalidArgument)
         << greeting;
   }
-  const auto call = CallLaunch(Ticket(), "node3", AgentNonce(), Line(DialGreeting(LaunchNonce())));
+  const auto call =
+      CallLaunch(Ticket(), "node3", AgentNonce(), Line(DialGreeting(LaunchNonce())), kChannel);
   for (const std::string& answer :
        {std::string(), std::string("muster-proof -"), std::string("muster-proof "),
         // The agent's own proof sent back.

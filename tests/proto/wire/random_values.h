@@ -86,11 +86,15 @@ class RandomValues {
     join.workers = 1 + Below(kWorkersPerNodeMax);
     join.store_port = Port();
     join.holds = Round();
+    join.hold = {Text(), Any()};
     for (uint32_t i = Below(4); i > 0; --i) {
       join.must_agree.emplace_back(Text(), Text());
     }
     for (uint64_t i = Below(4); i > 0; --i) {
       join.doubts.push_back(Text());
+    }
+    for (uint64_t i = Below(4); i > 0; --i) {
+      join.addresses.push_back(Text());
     }
     if (join.workers < 99) join.ranks = Ranks(join.workers, kWorldSizeMax);
     return join;
@@ -125,7 +129,19 @@ class RandomValues {
     for (uint32_t i = Below(4); i > 0; --i) {
       beat.heard.push_back({static_cast<int32_t>(Below(65)), static_cast<uint32_t>(Any())});
     }
+    if (Flag()) beat.use = Use();
     return beat;
+  }
+  NodeUse Use() {
+    return {Below(kWorkersPerNodeMax + 1),
+            Below(kCpusMax + 1),
+            Time(),
+            Time(),
+            Time(),
+            Time(),
+            Time(),
+            Any(),
+            Time()};
   }
   Assignment AnAssignment() {
     Assignment assignment;
@@ -146,6 +162,7 @@ class RandomValues {
     assignment.restart_count = static_cast<uint32_t>(Any());
     assignment.restarts_max = Below(kRestartsMax + 1);
     assignment.one_host = Flag();
+    for (uint32_t i = Below(4); i > 0; --i) assignment.worker_addresses.push_back(Text());
     if (small) {
       for (uint32_t i = 0; i < assignment.world_size; ++i) assignment.ranks_by_node.push_back(i);
       for (uint32_t i = assignment.world_size; i > 1; --i) {
@@ -267,6 +284,7 @@ class RandomValues {
     binding.overload = Flag();
     binding.cpu_list = Text();
     binding.memory = static_cast<MemoryBinding>(Below(4));
+    binding.memory_nodes = Text();
     binding.gpu_mode = static_cast<GpuMode>(Below(3));
     binding.gpus_per_worker = Below(kGpusPerNodeMax + 1);
     binding.report = Flag();
@@ -293,7 +311,7 @@ class RandomValues {
     plan.env_base = Words();
     plan.env_set = Words();
     plan.env_unset = Words();
-    plan.workers_wanted = static_cast<WorkersWanted>(Below(4));
+    plan.workers_wanted = static_cast<WorkersWanted>(Below(5));
     plan.workers = Below(kWorkersPerNodeMax + 1);
     plan.role = Text();
     plan.store = static_cast<StoreMode>(Below(3));
@@ -304,6 +322,8 @@ class RandomValues {
     plan.standalone = Flag();
     plan.grace = Time();
     plan.virtual_local_rank = Flag();
+    plan.store_from_any = Flag();
+    plan.no_new_privileges = Flag();
     plan.env_none = Flag();
     plan.wraps = {{{Below(9), 7}, Words()}, {{Below(9)}, Words()}};
     plan.prologue = Text();

@@ -62,6 +62,18 @@ TEST(Handshake, AProofForAnotherChallengeIsRefused) {
   EXPECT_NE(RefusalOf(GoodHello("secret", "m"), One(), "boss", &handshake, &user), "");
 }
 
+TEST(Handshake, AProofThatIsRelayedFromAnotherChannelIsRefused) {
+  v1::Hello hello = GoodHello("secret", "m");
+  hello.set_proof(AgentProof("secret", {"m", hello.nonce(), "job", "theirs"}));
+  KnownUser user;
+  for (const char* channel : {"ours", ""}) {
+    Handshake handshake{"m", "", "", channel};
+    EXPECT_NE(RefusalOf(hello, One(), "boss", &handshake, &user), "");
+  }
+  Handshake handshake{"m", "", "", "theirs"};
+  EXPECT_EQ(RefusalOf(hello, One(), "boss", &handshake, &user), "");
+}
+
 TEST(Handshake, AnEmptyNonceIsRefused) {
   v1::Hello hello = GoodHello("secret", "m");
   hello.set_nonce("");

@@ -58,6 +58,55 @@ class CApi : public testing::Test {
   float data_[12] = {};
 };
 
+// One value, which every key has.
+struct OneValue {
+  std::string value = "none";
+  std::string asked;
+  bool fails = false;
+
+  static int Set(void* context, const char* key, const void* value, int64_t bytes) {
+    auto& self = *static_cast<OneValue*>(context);
+    self.asked += std::string(key) + ";";
+    self.value.assign(static_cast<const char*>(value), static_cast<size_t>(bytes));
+    return 0;
+  }
+  static int Get(void* context, const char* key, void* value, int64_t bytes_max, int64_t* bytes) {
+    auto& self = *static_cast<OneValue*>(context);
+    self.asked += std::string(key) + ";";
+    *bytes = static_cast<int64_t>(self.value.size());
+    if (self.fails || *bytes > bytes_max) return 1;
+    self.value.copy(static_cast<char*>(value), self.value.size());
+    return 0;
+  }
+  muster_store store() { return {this, &Set, &Get}; }
+};
+
+TEST_F(CApi, MeetsAtAStore) {
+  OneValue one;
+  muster_store store = one.store();
+  muster_comm* comm = nullptr;
+  EXPECT_EQ(muster_init_at_store(&store, 1, 3, &comm), MUSTER_OK);
+  EXPECT_NE(comm, nullptr);
+  EXPECT_EQ(one.asked, "key of 1;key of 3;");
+  EXPECT_EQ(TheFake().calls, std::string("got \0value;", 11)) << "values have any bytes";
+  muster_free(comm);
+  one.fails = true;
+  EXPECT_EQ(muster_init_at_store(&store, 1, 3, &comm), MUSTER_UNAVAILABLE);
+  EXPECT_STREQ(muster_last_error(), "the store could not get key of 3");
+  EXPECT_EQ(comm, nullptr);
+}
+
+TEST_F(CApi, AStoreWithoutItsFunctionsIsRefused) {
+  muster_comm* comm = nullptr;
+  muster_store store = OneValue().store();
+  store.get = nullptr;
+  ExpectInvalid(muster_init_at_store(&store, 0, 1, &comm),
+                "init_at_store: store: a null pointer, or one in it");
+  ExpectInvalid(muster_init_at_store(nullptr, 0, 1, &comm),
+                "init_at_store: store: a null pointer, or one in it");
+  ExpectInvalid(muster_init_at_store(&store, 0, 1, nullptr), "init_at_store: out: a null pointer");
+}
+
 TEST_F(CApi, PassesOnWhatItIsGiven) {
   float* x = data_;
   float* y = data_ + 4;

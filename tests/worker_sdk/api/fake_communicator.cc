@@ -66,6 +66,16 @@ StatusOr<Communicator> Communicator::FromEnvironment() {
   return Communicator(std::make_unique<Impl>());
 }
 
+StatusOr<Communicator> Communicator::FromStore(Store& store, int rank, int size) {
+  const std::string mine = "key of " + std::to_string(rank);
+  Status status = store.Set(mine, std::string("\0value", 6));
+  if (!status.ok()) return status;
+  StatusOr<std::string> value = store.Get("key of " + std::to_string(size));
+  if (!value.ok()) return value.status();
+  TheFake().calls += "got " + *value + ";";
+  return Communicator(std::make_unique<Impl>());
+}
+
 StatusOr<std::optional<Communicator>> Communicator::Split(int64_t color, int64_t key) {
   const Status status = Noted("split " + std::to_string(color) + " " + std::to_string(key));
   if (!status.ok()) return status;

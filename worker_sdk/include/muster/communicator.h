@@ -43,6 +43,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -153,6 +154,20 @@ StateBuffer StateOf(T* data, int64_t count) {
   return {data, count, DTypeOf<T>::kValue};
 }
 
+// Where processes that have not met yet leave words for each other, such as torch's store. What is
+// set stays, and is nobody else's.
+class Store {
+ public:
+  Store() = default;
+  virtual ~Store() = default;
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  virtual Status Set(const std::string& key, const std::string& value) = 0;
+  // Waits until somebody has set it, as long as this store thinks right.
+  virtual StatusOr<std::string> Get(const std::string& key) = 0;
+};
+
 class MUSTER_EXPORT Communicator {
  public:
   // All ranks of this round of the job, from what `launch` put into the environment. Started
@@ -162,6 +177,15 @@ class MUSTER_EXPORT Communicator {
   // DeadlineExceeded. With `launch --restart=one` a rank that dies meanwhile is waited for, as
   // Reform() does.
   static StatusOr<Communicator> FromEnvironment();
+
+  // The `size` processes that share this store and nobody else does, in an order of their own: all
+  // or some of the workers of one round of a job, who meet through their agents, or processes of
+  // one host that belong to one user. The store is not used after the call. It is a group, as one
+  // made by Split(), with MUSTER_TIMEOUT; one that has no agent cannot be split.
+  // Errors are also those of the store, and InvalidArgument (rank, size), FailedPrecondition (the
+  // processes are of different builds, or one has come twice), Unimplemented (they are on several
+  // hosts, and launch did not start them).
+  static StatusOr<Communicator> FromStore(Store& store, int rank, int size);
 
   // In a job with --restart=one, on the communicator of all ranks, which is dead from now on: waits
   // for the round in which others have taken the places of ranks that died, and until all ranks

@@ -69,6 +69,14 @@ struct muster_agreed {
   int holder;
 };
 
+/* muster::Store. A function that fails returns anything but 0. */
+struct muster_store {
+  void* context; /* the first argument of both */
+  int (*set)(void* context, const char* key, const void* value, int64_t bytes);
+  /* Waits for the value, of at most `bytes_max`, and says how long it is; a longer one fails. */
+  int (*get)(void* context, const char* key, void* value, int64_t bytes_max, int64_t* bytes);
+};
+
 #pragma GCC visibility push(default) /* the rest of libmuster is hidden */
 
 /* "0.1.0" */
@@ -77,6 +85,8 @@ const char* muster_version(void);
 const char* muster_last_error(void);
 
 int muster_init(muster_comm** out);
+/* muster::Communicator::FromStore. `store` is not used after the call. */
+int muster_init_at_store(const struct muster_store* store, int rank, int size, muster_comm** out);
 void muster_free(muster_comm* comm); /* may block: see ~Communicator; NULL is allowed */
 /* The ranks of one color, ordered by key; a negative color takes part and gets NULL, with
  * MUSTER_OK. muster_free() ends the group, before or after `comm`. */

@@ -1,0 +1,117 @@
+// A node's PMI-1 server (CONTRACTS.md section 13): what MPICH and its relatives ask of their
+// launcher. Lines of workers in, replies and effects out; pure.
+//
+// Invariants (cited by tests):
+//  P1 exactly one reply to each request, in order; abort has none;
+//  P2 what a worker of any node has put before a barrier is there for all behind it;
+//  P3 a barrier is left when all workers of all nodes are in it;
+//  P4 what a client sends is bounded: a longer key, value or line is refused, never cut.
+//
+// Fences: where all workers of this node are in a barrier, what they have put since the one before
+// goes out as one text (Pmi1Enter), and comes back as that of all nodes (Fenced).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "agent/core/pmi1_wire.h"
+#include "proto/base/ids.h"
+#include "proto/base/messages.h"
+#include "proto/base/work_plan.h"
+
+namespace muster {
+
+// What workers are told of their round.
+struct Pmi1Round {
+  std::string kvsname;
+  uint32_t world_size = 0;
+  std::string mapping;            // PMI_process_mapping; "" = none
+  std::vector<uint32_t> appnums;  // by local rank: which of the job's programs
+};
+Pmi1Round Pmi1RoundOf(const WorkPlan& plan, const Assignment& assignment);
+
+// Which ranks share a node: "(vector,(0,2,16))", blocks of (first node, nodes, ranks on each).
+// "" where it would be longer than a value may be: the MPI finds out by itself then.
+std::string ProcessMapping(const Assignment& assignment);
+
+struct Pmi1Reply {
+  LocalRank to;
+  std::string line;  // with its end
+};
+struct Pmi1Enter {
+  std::string pairs;
+};  // answered by Fenced
+struct Pmi1Abort {
+  LocalRank by;
+};  // it is about to exit; End() says with what
+struct Pmi1Drop {
+  LocalRank worker;
+  std::string why;
+};  // it does not speak PMI-1: nothing is read from it any more
+struct Pmi1Notice {
+  std::string text;
+};  // for the user
+using Pmi1Effect = std::variant<Pmi1Reply, Pmi1Enter, Pmi1Abort, Pmi1Drop, Pmi1Notice>;
+
+// What a worker's process was to its MPI when it ended.
+struct Pmi1End {
+  enum class Kind : uint8_t { kNoMpi, kInside, kFinalized, kAborted };
+  Kind kind = Kind::kNoMpi;
+  int32_t code = 0;     // kAborted
+  std::string message;  // kAborted; "" = none was given
+};
+
+class Pmi1Server {
+ public:
+  // A test may bound the pairs closer: their bytes together.
+  explicit Pmi1Server(Pmi1Round round, size_t bytes_max);
+
+  // One line of this worker, without its end.
+  std::vector<Pmi1Effect> Take(LocalRank from, absl::string_view line);
+  // Answers Pmi1Enter: the texts of all nodes one behind the other; or why there is none.
+  std::vector<Pmi1Effect> Fenced(const absl::StatusOr<std::string>& pairs);
+  // Its process has ended; nothing comes from it any more.
+  std::vector<Pmi1Effect> Ended(LocalRank worker);
+  Pmi1End End(LocalRank worker) const { return workers_[worker.value].end; }
+
+ private:
+  struct Worker {
+    Pmi1End end;
+    bool in_barrier = false;
+    bool in_spawn = false;    // lines up to "endcmd" say what to spawn
+    std::string spawns;       // how many programs are to be spawned
+    bool last_spawn = false;  // of them
+    bool gone = false;
+  };
+  using Out = std::vector<Pmi1Effect>;
+
+  void Command(LocalRank from, const Pmi1Line& line, Out& out);
+  void Init(LocalRank from, const Pmi1Line& line, Out& out);
+  void Put(LocalRank from, const Pmi1Line& line, Out& out);
+  void Get(LocalRank from, const Pmi1Line& line, Out& out);
+  void Barrier(LocalRank from, Out& out);
+  void Abort(LocalRank from, const Pmi1Line& line, Out& out);
+  // Of those for whom a barrier waits in vain, once.
+  void TellOfMissing(Out& out);
+  void SpawnLine(LocalRank from, absl::string_view line, Out& out);
+  // "" or why it cannot be stored, as a word.
+  std::string Store(const std::string& key, const std::string& value);
+
+  const Pmi1Round round_;
+  const size_t bytes_max_;
+  std::vector<Worker> workers_;
+  size_t entered_ = 0;
+  size_t bytes_ = 0;  // of `pairs_`
+  std::map<std::string, std::string> pairs_;
+  std::map<std::string, std::string> news_;  // put here since the last barrier
+  size_t missing_ = 0;                       // workers that ended without a word
+  bool told_of_missing_ = false;
+};
+
+}  // namespace muster

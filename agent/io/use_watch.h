@@ -1,0 +1,61 @@
+// What the workers of this node use: looks at their threads, seldom, and at how many steps they
+// have counted; a look that takes long makes the next one come later. Loop thread only.
+#pragma once
+
+#include <sys/types.h>
+#include <uv.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "agent/core/thread_tally.h"
+#include "agent/io/shepherd_protocol.h"
+#include "agent/io/worker_meeting.h"
+#include "proto/base/messages.h"
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+
+// The file that says how long processes have waited for a CPU: those of the cgroup that we are in,
+// else of the machine. `root` in front of /proc and /sys; tests only.
+std::string PressureFile(const std::string& root = "");
+
+class UseWatch {
+ public:
+  // `shepherd`: all below it is the workers'. `cpus`: that they may use. `steps`: what the SDK has
+  // counted so far. `on_look`: there is something new to tell.
+  UseWatch(uv_loop_t* loop, pid_t shepherd, uint32_t cpus, std::function<StepCount()> steps,
+           std::function<void(const NodeUse&)> on_look);
+
+  // A round begins.
+  void Begin(uint32_t workers);
+  void WorkerStarted(pid_t pid);
+  void WorkerEnded(pid_t pid, const EndTimes& times);
+  // Before the workers are stopped.
+  void LookBeforeEnd();
+  // The round is over.
+  void End() { timer_.Stop(); }
+
+ private:
+  void Look();
+  void LookAgain();
+  void Tell();
+  absl::Duration Pressure() const;
+
+  const pid_t shepherd_;
+  const std::function<StepCount()> steps_;
+  const std::function<void(const NodeUse&)> on_look_;
+  const std::string pressure_file_;
+  ThreadTally tally_;
+  NodeUse use_;
+  uint32_t living_ = 0;                        // workers
+  absl::Time begun_ = absl::InfiniteFuture();  // the first round
+  absl::Time looked_;                          // last, or the round began
+  absl::Duration pressed_before_;
+  absl::Duration wait_;  // until the next look
+  UvTimer timer_;
+};
+
+}  // namespace muster

@@ -1,0 +1,65 @@
+// The sockets on which workers talk PMI-1 to their agent, one each; agent/core/pmi1 answers. Loop
+// thread only; costs nothing where no worker is given one.
+#pragma once
+
+#include <uv.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "agent/core/pmi1.h"
+#include "proto/base/unique_fd.h"
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+
+class WorkerPmi {
+ public:
+  struct Callbacks {
+    std::function<void(std::string pairs)> enter;  // as Pmi1Enter; Fenced() answers
+    // This worker has aborted, and has not ended by itself.
+    std::function<void(LocalRank)> kill;
+  };
+  WorkerPmi(uv_loop_t* loop, Callbacks callbacks);
+
+  void BeginRound(Pmi1Round round);
+  // The worker's end of its socket. Errors: ResourceExhausted (descriptors).
+  absl::StatusOr<UniqueFd> Open(LocalRank worker);
+  void Fenced(const absl::StatusOr<std::string>& pairs);
+  // Its process has ended: what it was to its MPI, also by what it said last.
+  Pmi1End WorkerEnded(LocalRank worker);
+  void EndRound();
+
+ private:
+  struct Link {
+    UniqueFd fd;
+    std::optional<UvPoll> poll;
+    std::string in;   // less than a line
+    std::string out;  // not taken by the socket yet; while there is any, nothing is read
+  };
+
+  void OnReady(LocalRank worker);
+  // Whether there may be more to read.
+  bool Read(LocalRank worker);
+  void TakeLines(LocalRank worker);
+  void Flush(LocalRank worker);
+  void Close(LocalRank worker);
+  void Execute(const std::vector<Pmi1Effect>& effects);
+
+  uv_loop_t* const loop_;  // of the agent; outlives this
+  const Callbacks callbacks_;
+  std::unique_ptr<Pmi1Server> server_;
+  std::vector<Link> links_;  // by local rank
+  std::vector<LocalRank> aborted_;
+  UvTimer patience_;
+};
+
+// What the end of a worker's MPI says about its exit: MPI_Abort's code and message; a program that
+// leaves its MPI without a word has failed, whatever it exited with.
+void TellOfMpi(const Pmi1End& end, WorkerExit& exit);
+
+}  // namespace muster

@@ -1,0 +1,95 @@
+#include "launcher/typed_node.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/io/log_file.h"
+#include "agent/io/master_client.h"
+#include "agent/io/node_facts.h"
+#include "agent/io/program_facts.h"
+#include "agent/io/worker_placement.h"
+#include "launcher/job_run.h"
+#include "launcher/programs.h"
+#include "launcher/stdin_reader.h"
+#include "launcher/typed_place.h"
+#include "proto/base/build_info.h"
+#include "proto/base/log.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+
+absl::StatusOr<AgentLoop::Options> TypedAgent(JobSpec& spec) {
+  AgentLoop::Options options;
+  NodeQuery query = OwnQuery(spec.plan.binding.cpu_list);
+  query.other_nodes = true;
+  query.iface = spec.plan.iface;
+  query.route_to = spec.rendezvous.host;
+  query.route_is_hint = spec.pod.has_value();  // the first pod's name comes when it does
+  ASSIGN_OR_RETURN(options.facts, ReadNodeFacts(query));
+  if (!spec.local_addr.empty()) {
+    options.facts.address = spec.local_addr;
+  }
+  CountObjects(options.facts, spec.plan);
+  ASSIGN_OR_RETURN(const uint32_t workers, WorkersOnNode(spec.plan, options.facts));
+  RETURN_IF_ERROR(MakeLogFolder(spec.plan.output.log_dir));
+  FinishOutputOptions(spec, /*many_workers=*/true, spec.plan);
+  if (StdinReader::NothingThere()) {
+    spec.plan.stdin_mode = StdinMode::kNone;
+  }
+  if (spec.rendezvous.is_static && spec.plan.store == StoreMode::kAuto) {
+    spec.plan.store = StoreMode::kAgent;  // the port is ours: rank 0 could not bind it
+  } else if (spec.rendezvous.is_static && spec.plan.store == StoreMode::kWorker) {
+    spec.master_port.reset();  // rank 0 binds another one, reserved for it
+  }
+  options.plan = spec.plan;
+  if (!spec.rendezvous.is_static && spec.node_rank.value_or(0) == 0) {
+    options.store_port = spec.master_port.value_or(0);
+  }
+  options.master_addr_given = !spec.master_addr.empty();
+  options.programs = PreparePrograms(spec.plan, OwnEnvironment());
+  options.config.tell_pids = spec.plan.tell_pids;
+  options.config.join_timeout = spec.rendezvous.join_timeout;
+  Join& join = options.config.join;
+  join.key = PlaceKey(spec, options.facts.hostname);
+  join.key_is_exact = spec.node_rank.has_value();
+  join.node_rank = spec.node_rank.has_value() ? static_cast<int32_t>(*spec.node_rank) : -1;
+  join.life = NewLife();
+  join.hostname = options.facts.hostname;
+  join.address = options.facts.address;
+  join.interface = options.facts.interface;
+  join.addresses = options.facts.addresses;
+  join.workers = workers;
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<FileMeeting>> GoToMeeting(uv_loop_t* loop, JobSpec& spec) {
+  RendezvousPoint own;
+  own.job_id = spec.plan.job_id;
+  own.build = std::string(BuildName());
+  own.host = Hostname();
+  own.address = spec.local_addr;
+  if (own.address.empty()) {
+    NodeQuery query;
+    query.other_nodes = true;
+    query.iface = spec.plan.iface;
+    ASSIGN_OR_RETURN(const LocalAddress chosen, ChooseAddress(query));
+    own.address = chosen.address;
+  }
+  absl::StatusOr<std::unique_ptr<FileMeeting>> meeting = MeetAtFile(
+      loop, spec.rendezvous.file, std::move(own), spec.plan.ports, spec.rendezvous.join_timeout);
+  if (!meeting.ok()) {
+    return absl::Status(meeting.status().code(),
+                        absl::StrCat("--rdzv-endpoint file://", spec.rendezvous.file, ": ",
+                                     meeting.status().message()));
+  }
+  const RendezvousPoint& point = (*meeting)->point();
+  const bool serves = (*meeting)->serves();
+  spec.rendezvous.host = point.address;
+  spec.rendezvous.port = point.port;
+  spec.rendezvous.is_host = spec.serve = serves;
+  LogDebug(absl::StrCat(spec.rendezvous.file, ": ", serves ? "this node" : point.host, " serves"));
+  return meeting;
+}
+
+}  // namespace muster

@@ -1,0 +1,80 @@
+#include "rendezvous/core/fence_board.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace muster {
+
+std::vector<FenceBoard::Answer> FenceBoard::Take(const FencePiece& piece, uint32_t place,
+                                                 uint32_t nodes) {
+  if (piece.round != round_) {
+    round_ = piece.round;
+    fences_.clear();
+  }
+  const auto found = fences_.find(piece.number);
+  if (found != fences_.end() && found->second.done) {
+    return {{place, PieceOf(piece.number, found->second, piece.asks ? piece.offset : 0)}};
+  }
+  const bool left = !fences_.empty() && piece.number < fences_.begin()->first &&
+                    fences_.begin()->second.done;  // by all
+  if (piece.asks || left || (found == fences_.end() && fences_.size() == kFencesKept)) {
+    return {};
+  }
+  Fence& fence = fences_[piece.number];
+  fence.parts.resize(nodes);
+  if (!Hear(piece, fence.parts[place], fence) || !fence.done) {
+    return {};
+  }
+  Complete(piece.number, fence);
+  std::vector<Answer> out;
+  for (uint32_t i = 0; i < nodes; ++i) {
+    out.push_back({i, PieceOf(piece.number, fence, 0)});
+  }
+  return out;
+}
+
+bool FenceBoard::Hear(const FencePiece& piece, Part& part, Fence& fence) const {
+  if (part.whole) {
+    return false;  // it was said again
+  }
+  if (piece.offset == 0) {
+    fence.bytes -= part.text.size();
+    part.text.clear();
+  }
+  if (piece.offset != part.text.size()) {
+    return false;
+  }
+  part.text += piece.bytes;
+  fence.bytes += piece.bytes.size();
+  part.whole = part.text.size() >= piece.size;
+  fence.entered += part.whole ? 1 : 0;
+  if (fence.bytes > bytes_max_) {
+    fence.refused = absl::StrCat("what the nodes tell each other in one barrier has more than ",
+                                 bytes_max_, " bytes");
+  }
+  fence.done = fence.entered == fence.parts.size() || !fence.refused.empty();
+  return true;
+}
+
+void FenceBoard::Complete(uint32_t number, Fence& fence) {
+  if (fence.refused.empty()) {
+    fence.text.reserve(fence.bytes);
+    for (const Part& part : fence.parts) {
+      fence.text += part.text;
+    }
+  }
+  fence.parts.clear();
+  fences_.erase(fences_.begin(), fences_.find(number));
+}
+
+FencePiece FenceBoard::PieceOf(uint32_t number, const Fence& fence, uint64_t offset) const {
+  FencePiece out;
+  out.round = round_;
+  out.number = number;
+  out.size = fence.text.size();
+  out.offset = offset < out.size ? offset : out.size;
+  out.bytes = fence.text.substr(out.offset, kFencePieceBytes);
+  out.refused = fence.refused;
+  return out;
+}
+
+}  // namespace muster

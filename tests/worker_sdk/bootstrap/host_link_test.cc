@@ -1,0 +1,140 @@
+#include "worker_sdk/bootstrap/host_link.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace muster {
+namespace {
+
+class MapStore : public Store {
+ public:
+  Status Set(const std::string& key, const std::string& value) override {
+    values_[key] = value;
+    return {};
+  }
+  StatusOr<std::string> Get(const std::string& key) override {
+    const auto at = values_.find(key);
+    return at == values_.end()
+               ? StatusOr<std::string>(Status(StatusCode::kUnavailable, "no " + key))
+               : at->second;
+  }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+// What a process that has the memory of `link` mapped reads.
+LineEnd EndOf(const Link& link, uint32_t rank) {
+  const size_t bytes = link.geometry().SlotsAt();
+  void* const mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, link.arena().get(), 0);
+  EXPECT_NE(mapped, MAP_FAILED);
+  const auto* const line = reinterpret_cast<const ArenaLine*>(static_cast<const uint8_t*>(mapped) +
+                                                              link.geometry().LinesAt() +
+                                                              rank * ArenaGeometry::kLineBytes);
+  const auto out = static_cast<LineEnd>(line->gone);
+  munmap(mapped, bytes);
+  return out;
+}
+
+bool AreOneFile(const UniqueFd& a, const UniqueFd& b) {
+  struct stat first = {};
+  struct stat second = {};
+  return fstat(a.get(), &first) == 0 && fstat(b.get(), &second) == 0 &&
+         first.st_ino == second.st_ino && first.st_dev == second.st_dev;
+}
+
+class HostLinkTest : public testing::Test {
+ protected:
+  std::unique_ptr<Link> Open(uint32_t rank) {
+    StatusOr<std::unique_ptr<Link>> out = HostLink::Open(store_, roster_, rank);
+    EXPECT_TRUE(out.ok()) << out.status().message();
+    return out.ok() ? *std::move(out) : nullptr;
+  }
+  // A rank that is this process as well.
+  void Add(pid_t pid, uint64_t cpus) {
+    RankCard card;
+    card.pid = static_cast<uint32_t>(pid);
+    card.cpus[0] = cpus;
+    roster_.cards.push_back(card);
+  }
+
+  MapStore store_;
+  Roster roster_ = {9, {}};
+};
+
+TEST_F(HostLinkTest, AllHaveOneArenaAndItsNumbers) {
+  Add(getpid(), 0b011);
+  Add(getpid(), 0b110);
+  const std::unique_ptr<Link> zero = Open(0);
+  const std::unique_ptr<Link> one = Open(1);
+  EXPECT_TRUE(AreOneFile(zero->arena(), one->arena()));
+  EXPECT_EQ(one->geometry(), ArenaFor(2, 1, 2));
+  EXPECT_EQ(one->cpus(), 3u) << "of both";
+  EXPECT_EQ(one->number(), 9u);
+}
+
+TEST_F(HostLinkTest, TheLowerRankMakesThePipe) {
+  Add(getpid(), 1);
+  Add(getpid(), 1);
+  const std::unique_ptr<Link> zero = Open(0);
+  const std::unique_ptr<Link> one = Open(1);
+  ASSERT_TRUE(one->Seek(0, LinkChannel::kMessages).ok());
+  EXPECT_FALSE(one->Take(0, LinkChannel::kMessages).has_value()) << "rank 0 has not asked yet";
+  ASSERT_TRUE(zero->Seek(1, LinkChannel::kMessages).ok());
+  std::optional<StatusOr<UniqueFd>> lower = zero->Take(1, LinkChannel::kMessages);
+  std::optional<StatusOr<UniqueFd>> higher = one->Take(0, LinkChannel::kMessages);
+  ASSERT_TRUE(lower.has_value() && lower->ok() && higher.has_value() && higher->ok());
+  EXPECT_TRUE(AreOneFile(**lower, **higher));
+}
+
+TEST_F(HostLinkTest, WhoClosesSaysSo) {
+  Add(getpid(), 1);
+  Add(getpid(), 1);
+  std::unique_ptr<Link> zero = Open(0);
+  const std::unique_ptr<Link> one = Open(1);
+  one->Watch();
+  EXPECT_EQ(EndOf(*one, 0), LineEnd::kNone);
+  zero.reset();
+  EXPECT_EQ(EndOf(*one, 0), LineEnd::kClosed);
+}
+
+TEST_F(HostLinkTest, WhoDiesIsSeen) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  Add(getpid(), 1);
+  Add(child, 1);
+  const std::unique_ptr<Link> link = Open(0);
+  ASSERT_TRUE(link->Seek(1, LinkChannel::kMessages).ok());
+  link->Watch();
+  EXPECT_EQ(EndOf(*link, 1), LineEnd::kNone);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  link->Watch();
+  EXPECT_EQ(EndOf(*link, 1), LineEnd::kDied);
+}
+
+TEST_F(HostLinkTest, MemoryThatCannotBeOpenedIsNamed) {
+  Add(getpid(), 1);
+  Add(getpid(), 1);
+  ASSERT_TRUE(store_.Set("muster/memory", std::string(8, '\xff')).ok());
+  StatusOr<std::unique_ptr<Link>> got = HostLink::Open(store_, roster_, 1);
+  EXPECT_EQ(got.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(got.status().message().find("memory of a rank on this host"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,189 @@
+#include "worker_sdk/torch/calls.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/gate.h"
+
+namespace muster_torch {
+namespace {
+
+using muster::Gate;
+
+constexpr std::chrono::milliseconds kLong{60'000};
+
+std::shared_ptr<Call> Doing(std::function<void()> body) {
+  return std::make_shared<Call>(std::move(body));
+}
+
+std::string TextOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& what) {
+    return what.what();
+  }
+}
+
+TEST(CallsTest, OnceAllAreClosedNoThreadIsLeftAndWhoWaitsRunsWhatHeAdds) {
+  Calls calls;
+  Calls unused;
+  const auto before = Doing([] {});
+  calls.Add(before, /*hurry=*/false);
+  Calls::CloseAll();
+  EXPECT_TRUE(before->ended());
+  EXPECT_EQ(before.use_count(), 1) << "held by nobody else";
+  std::thread::id ran;
+  const auto after = Doing([&] { ran = std::this_thread::get_id(); });
+  calls.Add(after, /*hurry=*/true);
+  calls.Wait(*after);
+  EXPECT_EQ(ran, std::this_thread::get_id());
+}
+
+TEST(CallsTest, WhoWaitsRunsWhatStandsBeforeHimInOrder) {
+  Calls calls;
+  Gate gate;
+  std::vector<int> order;
+  // Our thread is kept busy: all that follows is left to whoever waits.
+  const auto first = Doing([&] { EXPECT_TRUE(gate.Wait()); });
+  calls.Add(first, /*hurry=*/true);
+  std::vector<std::shared_ptr<Call>> added;
+  for (int i = 0; i < 5; ++i) {
+    added.push_back(Doing([&order, i] { order.push_back(i); }));
+    calls.Add(added.back(), false);
+  }
+  gate.Open();
+  calls.Wait(*added[3]);
+  EXPECT_TRUE(first->ended());
+  calls.Wait(*added[4]);
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
+TEST(CallsTest, WhatNobodyWaitsForRunsAllTheSame) {
+  Calls calls;
+  Gate ran;
+  calls.Add(Doing([&] { ran.Open(); }), false);
+  EXPECT_TRUE(ran.Wait());
+}
+
+TEST(CallsTest, AListenerHearsOfTheEndHoweverItCame) {
+  Calls calls;
+  const auto wrong = Doing([] { throw std::runtime_error("rank 2 has died"); });
+  Gate heard;
+  std::string told;
+  wrong->Then([&](const std::exception_ptr& error) {
+    told = TextOf(error);
+    heard.Open();
+  });
+  calls.Add(wrong, false);
+  calls.Hurry();
+  EXPECT_TRUE(heard.Wait());
+  EXPECT_EQ(told, "rank 2 has died");
+  calls.Wait(*wrong);
+  EXPECT_EQ(TextOf(wrong->error()), "rank 2 has died");
+  bool at_once = false;
+  wrong->Then([&](const std::exception_ptr& error) { at_once = error != nullptr; });
+  EXPECT_TRUE(at_once);
+}
+
+TEST(CallsTest, AWaitWithAnEndEndsAndTheCallGoesOn) {
+  Calls calls;
+  Gate gate;
+  const auto call = Doing([&] { EXPECT_TRUE(gate.Wait()); });
+  calls.Add(call, false);
+  EXPECT_FALSE(calls.WaitFor(*call, std::chrono::milliseconds(1)));
+  gate.Open();
+  EXPECT_TRUE(calls.WaitFor(*call, kLong));
+}
+
+TEST(CallsTest, ManyThreadsWaitAndEachCallRunsOnceAndAlone) {
+  Calls calls;
+  std::atomic<int> running{0};
+  std::atomic<int> ran{0};
+  std::atomic<bool> alone{true};
+  std::vector<std::thread> threads;
+  constexpr int kThreads = 4;
+  constexpr int kEach = 500;
+  threads.reserve(kThreads);
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < kEach; ++j) {
+        const auto call = Doing([&] {
+          alone = alone && running.fetch_add(1) == 0;
+          ++ran;
+          --running;
+        });
+        calls.Add(call, j % 7 == 0);
+        if (j % 3 != 0) {
+          calls.Wait(*call);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  calls.Close();
+  EXPECT_EQ(ran, kThreads * kEach);
+  EXPECT_TRUE(alone);
+}
+
+TEST(CallsTest, MoreThanMayWaitRunOnWhoeverAddsThem) {
+  Calls calls;
+  size_t ran = 0;
+  for (size_t i = 0; i < 2 * Calls::kCallsMax; ++i) {
+    calls.Add(Doing([&] { ++ran; }), false);
+  }
+  calls.Close();
+  EXPECT_EQ(ran, 2 * Calls::kCallsMax);
+}
+
+class CountDown : public Watched {
+ public:
+  explicit CountDown(int looks) : looks_(looks) {}
+  bool Test() override {
+    if (--looks_ == 0) {
+      ended_.Open();
+    }
+    return looks_ <= 0;
+  }
+  bool Wait() { return ended_.Wait(); }
+
+ private:
+  int looks_;
+  Gate ended_;
+};
+
+TEST(CallsTest, WhatIsWatchedIsLookedAtUntilItHasEnded) {
+  Calls calls;
+  const auto one = std::make_shared<CountDown>(3);
+  const auto two = std::make_shared<CountDown>(5);
+  calls.Watch(one);
+  calls.Watch(two);
+  EXPECT_TRUE(one->Wait());
+  EXPECT_TRUE(two->Wait());
+  calls.Close();
+  EXPECT_EQ(one.use_count(), 1);
+  EXPECT_EQ(two.use_count(), 1);
+}
+
+TEST(CallsTest, ClosingRunsWhatWasAdded) {
+  bool ran = false;
+  {
+    Calls calls;
+    calls.Add(Doing([&] { ran = true; }), false);
+  }
+  EXPECT_TRUE(ran);
+}
+
+}  // namespace
+}  // namespace muster_torch

@@ -1,0 +1,131 @@
+#include "worker_sdk/api/store_meeting.h"
+
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "proto/base/env_names.h"
+#include "proto/base/worker_link.h"
+#include "worker_sdk/algorithm/roster.h"
+#include "worker_sdk/bootstrap/host_link.h"
+#include "worker_sdk/bootstrap/link.h"
+
+namespace muster {
+namespace {
+
+constexpr char kRosterKey[] = "muster/ranks";
+
+std::string CardKey(uint32_t rank) { return "muster/rank/" + std::to_string(rank); }
+
+Status Random(void* out, size_t bytes) {
+  return getrandom(out, bytes, 0) == static_cast<ssize_t>(bytes)
+             ? Status()
+             : Status(StatusCode::kInternal, std::string("getrandom: ") + std::strerror(errno));
+}
+
+template <size_t kSize>
+void Fill(char (&field)[kSize], const std::string& text) {
+  std::snprintf(field, kSize, "%s", text.c_str());
+}
+
+// This run of the machine's kernel, and in it the processes that we see; whose they are decides
+// who may open their memory.
+std::string HostName() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat processes = {};
+  (void)stat("/proc/self/ns/pid", &processes);
+  return boot + " " + std::to_string(processes.st_ino) + " " + std::to_string(geteuid());
+}
+
+RankCard CardOf(const WorkerIdentity& job) {
+  RankCard out;
+  out.pid = static_cast<uint32_t>(getpid());
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) {
+    for (uint32_t cpu = 0; cpu < RankCard::kCpusMax; ++cpu) {
+      out.cpus[cpu / 64] |= uint64_t{CPU_ISSET(cpu, &cpus) ? 1u : 0u} << (cpu % 64);
+    }
+  }
+  Fill(out.host, HostName());
+  if (job.launched) {
+    out.launched = 1;
+    out.rank = job.rank;
+    out.node = job.node_rank;
+    out.round = job.round;
+    const char* const name = std::getenv(kEnvJobId);
+    Fill(out.job, name == nullptr ? "" : name);
+  }
+  return out;
+}
+
+// Rank 0 puts everybody's card together, so that each reads one value and not one from each.
+Status Publish(Store& store, uint32_t size, const RankCard& mine) {
+  Roster all;
+  if (Status status = Random(&all.number, sizeof(all.number)); !status.ok()) {
+    return status;
+  }
+  all.number = std::max(all.number, kGroupMin);
+  all.cards = {mine};
+  for (uint32_t rank = 1; rank < size; ++rank) {
+    StatusOr<std::string> text = store.Get(CardKey(rank));
+    if (!text.ok()) {
+      return text.status();
+    }
+    StatusOr<RankCard> card = ReadCard(*text, rank);
+    if (!card.ok()) {
+      return card.status();
+    }
+    all.cards.push_back(*card);
+  }
+  return store.Set(kRosterKey, all.Text());
+}
+
+StatusOr<Roster> Exchange(Store& store, uint32_t rank, uint32_t size, const RankCard& mine) {
+  if (Status status =
+          rank == 0 ? Publish(store, size, mine) : store.Set(CardKey(rank), TextOf(mine));
+      !status.ok()) {
+    return status;
+  }
+  StatusOr<std::string> text = store.Get(kRosterKey);
+  return text.ok() ? ReadRoster(*text, size) : text.status();
+}
+
+}  // namespace
+
+StatusOr<Meeting> MeetAtStore(Store& store, uint32_t rank, uint32_t size,
+                              const WorkerIdentity& job) {
+  const RankCard mine = CardOf(job);
+  StatusOr<Roster> all = Exchange(store, rank, size, mine);
+  if (!all.ok()) {
+    return all.status();
+  }
+  if (Status status = CheckAllDiffer(*all); !status.ok()) {
+    return status;
+  }
+  SplitGroup group = GroupOf(*all, rank);
+  if (size == 1 || IsOfOneJob(*all)) {
+    return MeetAsGroup(std::move(group), job, all->number);
+  }
+  if (group.layout.nodes() > 1) {
+    return Status(StatusCode::kUnimplemented,
+                  "these processes are on " + std::to_string(group.layout.nodes()) +
+                      " hosts, and not workers of one job of launch's: on several hosts, start "
+                      "them with `launch`");
+  }
+  StatusOr<std::unique_ptr<Link>> link = HostLink::Open(store, *all, rank);
+  return link.ok() ? MeetAt(*std::move(link), std::move(group.layout), rank, size) : link.status();
+}
+
+}  // namespace muster

@@ -1,0 +1,207 @@
+#include "worker_sdk/torch/calls.h"
+
+#include <csignal>
+#include <set>
+#include <utility>
+
+namespace muster_torch {
+namespace {
+
+struct Living {
+  std::mutex mutex;
+  std::set<Calls*> all;
+};
+
+// Never destroyed: the last of them may go after whatever is.
+Living& TheLiving() {
+  static Living& living = *new Living;
+  return living;
+}
+
+}  // namespace
+
+Calls::Calls() {
+  const std::lock_guard<std::mutex> lock(TheLiving().mutex);
+  TheLiving().all.insert(this);
+}
+
+Calls::~Calls() {
+  {
+    const std::lock_guard<std::mutex> lock(TheLiving().mutex);
+    TheLiving().all.erase(this);
+  }
+  Close();
+}
+
+void Calls::CloseAll() {
+  const std::lock_guard<std::mutex> lock(TheLiving().mutex);
+  for (Calls* calls : TheLiving().all) {
+    calls->Close();
+  }
+}
+
+void Ending::Then(Listener listener) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!ended()) {
+      listener_ = std::move(listener);
+      return;
+    }
+  }
+  listener(error_);
+}
+
+void Ending::End(std::exception_ptr error) {
+  Listener listener;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (ended()) {
+      return;
+    }
+    error_ = std::move(error);
+    ended_.store(true, std::memory_order_release);
+    listener = std::move(listener_);
+  }
+  if (listener) {
+    listener(error_);
+  }
+}
+
+void Call::Run() {
+  std::exception_ptr error;
+  try {
+    body_();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  body_ = nullptr;
+  End(std::move(error));
+}
+
+void Calls::Add(std::shared_ptr<Call> call, bool hurry) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  EnsureThread();
+  while (waiting_.size() >= kCallsMax) {
+    running_ ? ended_.wait(lock) : RunFirst(lock);
+  }
+  waiting_.push_back(std::move(call));
+  hurry_ = hurry_ || hurry;
+  Wake();
+}
+
+void Calls::Hurry() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!waiting_.empty() && !hurry_) {
+    hurry_ = true;
+    wanted_.notify_one();
+  }
+}
+
+void Calls::Wait(const Call& call) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!call.ended()) {
+    running_ ? ended_.wait(lock) : RunFirst(lock);
+  }
+}
+
+bool Calls::WaitFor(const Call& call, std::chrono::milliseconds timeout) {
+  Hurry();
+  std::unique_lock<std::mutex> lock(mutex_);
+  return ended_.wait_for(lock, timeout, [&] { return call.ended(); });
+}
+
+void Calls::Watch(std::shared_ptr<Watched> watched) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  EnsureThread();
+  watched_.push_back(std::move(watched));
+  Wake();
+}
+
+void Calls::Close() {
+  std::vector<std::shared_ptr<Watched>> watched;  // they go without the lock
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+    watched.swap(watched_);
+    wanted_.notify_one();
+  }
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void Calls::EnsureThread() {
+  if (closing_ || thread_.joinable()) {
+    return;
+  }
+  // Signals are the program's: none is delivered on a thread that it does not know.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { Loop(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// A thread that naps looks by itself before long.
+void Calls::Wake() {
+  ++added_;
+  if (asleep_ || hurry_) {
+    wanted_.notify_one();
+  }
+}
+
+void Calls::RunFirst(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Call> first = std::move(waiting_.front());
+  waiting_.pop_front();
+  running_ = true;
+  lock.unlock();
+  first->Run();
+  lock.lock();
+  running_ = false;
+  hurry_ = hurry_ && !waiting_.empty();
+  ended_.notify_all();
+  if (hurry_ || closing_) {
+    wanted_.notify_one();
+  }
+}
+
+void Calls::LookAtWatched(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::shared_ptr<Watched>> looked_at = std::move(watched_);
+  watched_.clear();
+  lock.unlock();
+  std::vector<std::shared_ptr<Watched>> open;
+  for (std::shared_ptr<Watched>& one : looked_at) {
+    if (!one->Test()) {
+      open.push_back(std::move(one));
+    }
+  }
+  looked_at.clear();
+  lock.lock();
+  if (!closing_) {
+    watched_.insert(watched_.begin(), open.begin(), open.end());
+  }
+}
+
+void Calls::Loop() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  uint64_t seen = 0;
+  while (!closing_ || !waiting_.empty()) {
+    if (!closing_ && waiting_.empty() && watched_.empty() && added_ == seen) {
+      asleep_ = true;
+      wanted_.wait(lock, [&] { return closing_ || added_ != seen; });
+      asleep_ = false;
+    }
+    seen = added_;
+    // Whoever has added a call may be about to wait for it, and saves us the trouble.
+    wanted_.wait_for(lock, kNap, [this] { return (closing_ || hurry_) && !running_; });
+    while (!waiting_.empty() && !running_) {
+      RunFirst(lock);
+    }
+    if (!watched_.empty()) {
+      LookAtWatched(lock);
+    }
+  }
+}
+
+}  // namespace muster_torch

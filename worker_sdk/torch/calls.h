@@ -1,0 +1,119 @@
+// The calls of one communicator, one after the other as they came.
+//
+// Who waits for a call runs it, and those before it, on his own thread: that costs nothing. What
+// nobody waits for within a moment, or what Hurry() asks for, runs on a thread of ours, which the
+// first call brings about. Messages move when somebody looks at them: that thread does, too.
+// Standard C++ only.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace muster_torch {
+
+// How something ends, for whoever wants to know. Any thread.
+class Ending {
+ public:
+  using Listener = std::function<void(std::exception_ptr)>;
+
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+  // Null: well, or not yet.
+  std::exception_ptr error() const { return ended() ? error_ : nullptr; }
+  // Once it has ended, or now if it has; one listener only.
+  void Then(Listener listener);
+
+ protected:
+  // The first one counts.
+  void End(std::exception_ptr error);
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> ended_{false};
+  std::exception_ptr error_;
+  Listener listener_;
+};
+
+class Call : public Ending {
+ public:
+  // What it throws is how it ends.
+  explicit Call(std::function<void()> body) : body_(std::move(body)) {}
+
+ private:
+  friend class Calls;
+  void Run();
+
+  std::function<void()> body_;
+};
+
+// What moves when it is looked at.
+class Watched {
+ public:
+  Watched() = default;
+  virtual ~Watched() = default;
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+  // Whether it has ended.
+  virtual bool Test() = 0;
+};
+
+class Calls {
+ public:
+  static constexpr size_t kCallsMax = 4096;  // that wait; the next one runs the first of them
+  static constexpr std::chrono::microseconds kNap{1000};
+
+  Calls();
+  ~Calls();
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+  // Close() of all that there are: before the interpreter ends, as no thread may have the last hold
+  // of a tensor when it does.
+  static void CloseAll();
+
+  // `hurry`: it is large, or somebody listens.
+  void Add(std::shared_ptr<Call> call, bool hurry);
+  // All that is there begins as soon as it can.
+  void Hurry();
+  // Until it has ended.
+  void Wait(const Call& call);
+  // Whether it has, for at most `timeout`; it runs on our thread.
+  bool WaitFor(const Call& call, std::chrono::milliseconds timeout);
+  // Looked at about once a kNap, until it has ended.
+  void Watch(std::shared_ptr<Watched> watched);
+  // What was added runs; what is watched is not watched any more. What is added later runs when
+  // somebody waits for it.
+  void Close();
+
+ private:
+  void EnsureThread();
+  void Wake();
+  void RunFirst(std::unique_lock<std::mutex>& lock);
+  void LookAtWatched(std::unique_lock<std::mutex>& lock);
+  void Loop();
+
+  std::mutex mutex_;
+  std::condition_variable ended_;   // a call has
+  std::condition_variable wanted_;  // our thread is
+  std::deque<std::shared_ptr<Call>> waiting_;
+  std::vector<std::shared_ptr<Watched>> watched_;
+  uint64_t added_ = 0;    // so far, of either
+  bool running_ = false;  // one of them, on some thread
+  bool hurry_ = false;
+  bool asleep_ = false;  // our thread, until something is added
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace muster_torch

@@ -1,0 +1,82 @@
+#include "worker_sdk/torch/communicator.h"
+
+#include <torch/version.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#if TORCH_VERSION_MAJOR >= 2
+#define MUSTER_TORCH_ERROR DistBackendError
+#else
+#define MUSTER_TORCH_ERROR Error
+#endif
+
+namespace muster_torch {
+namespace {
+
+// Why a function of the store failed does not pass through libmuster: it waits here.
+struct StoreCalls {
+  c10d::Store& store;
+  std::exception_ptr error;
+
+  template <typename Function>
+  int Try(const Function& function) {
+    try {
+      return function();
+    } catch (...) {
+      error = std::current_exception();
+      return 1;
+    }
+  }
+  static int Set(void* context, const char* key, const void* value, int64_t bytes) {
+    auto& self = *static_cast<StoreCalls*>(context);
+    return self.Try([&] {
+      const auto* begin = static_cast<const uint8_t*>(value);
+      self.store.set(key, std::vector<uint8_t>(begin, begin + bytes));
+      return 0;
+    });
+  }
+  static int Get(void* context, const char* key, void* value, int64_t bytes_max, int64_t* bytes) {
+    auto& self = *static_cast<StoreCalls*>(context);
+    return self.Try([&] {
+      const std::vector<uint8_t> got = self.store.get(key);
+      *bytes = static_cast<int64_t>(got.size());
+      if (*bytes > bytes_max) {
+        return 1;
+      }
+      std::copy(got.begin(), got.end(), static_cast<uint8_t*>(value));
+      return 0;
+    });
+  }
+};
+
+std::atomic<bool> lost{false};
+
+}  // namespace
+
+bool TakeLost() { return lost.exchange(false); }
+
+void Check(int code) {
+  if (code == MUSTER_UNAVAILABLE) {
+    lost = true;
+  }
+  TORCH_CHECK_WITH(MUSTER_TORCH_ERROR, code == MUSTER_OK, "muster: ", muster_last_error());
+}
+
+Communicator::Communicator(c10d::Store& store, int rank, int size,
+                           std::chrono::milliseconds timeout) {
+  StoreCalls calls{store, nullptr};
+  const muster_store given = {&calls, &StoreCalls::Set, &StoreCalls::Get};
+  const int code = muster_init_at_store(&given, rank, size, &comm_);
+  if (calls.error) {
+    std::rethrow_exception(calls.error);
+  }
+  Check(code);
+  muster_set_timeout(comm_, std::chrono::duration<double>(timeout).count());
+}
+
+}  // namespace muster_torch

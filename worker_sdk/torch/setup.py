@@ -1,0 +1,33 @@
+"""The module muster._torch for the torch of the Python that runs this, beside an installed package `muster`:
+
+    python3 -m pip install --no-build-isolation PATH_OF_MUSTER/worker_sdk/torch
+
+From the source tree, whose headers it needs, with g++ (C++17)."""
+
+import pathlib
+
+from muster import _ffi
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CppExtension
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+LIBRARY = pathlib.Path(_ffi.__file__).with_name("libmuster.so")
+
+if not LIBRARY.exists():
+    raise SystemExit(f"{LIBRARY} does not exist: install Muster's Python package (the wheel, or the Debian package) first")
+
+setup(
+    name="muster-torch",
+    version=_ffi.load().version().decode(),
+    ext_modules=[
+        CppExtension(
+            "muster._torch",
+            sorted(path.name for path in HERE.glob("*.cc")),
+            include_dirs=[str(ROOT), str(ROOT / "worker_sdk/include")],
+            extra_compile_args=["-std=c++17", "-fvisibility=hidden"],
+            extra_link_args=[str(LIBRARY)],
+        )
+    ],
+    cmdclass={"build_ext": BuildExtension},
+)
