@@ -226,7 +226,7 @@ class FirstNodeLaunch {
     int status = 0;
     if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == pid_) {
       pid_ = -1;
-      code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      code_ = ExitCodeOf(status);
       stdin_.Stop();
     }
     for (auto at = under_way_.begin(); at != under_way_.end();) {

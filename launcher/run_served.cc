@@ -17,6 +17,7 @@
 #include "agent/io/thread.h"
 #include "launcher/job_run.h"
 #include "launcher/proctable.h"
+#include "launcher/schedule/child_process.h"
 #include "launcher/user_signals.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
@@ -136,7 +137,7 @@ class ServedJob {
       return;
     }
     agent_.pid = 0;
-    agent_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    agent_code_ = ExitCodeOf(status);
     const RoundState* job = server_->FindJob(spec_.plan.job_id);
     if (job != nullptr && job->round.IsNone() && !job->report.ended) {
       Close();

@@ -90,7 +90,8 @@ Pmi1Server::Pmi1Server(Pmi1Round round, size_t bytes_max)
 std::vector<Pmi1Effect> Pmi1Server::Take(LocalRank from, absl::string_view line) {
   Out out;
   Worker& worker = workers_[from.value];
-  if (worker.in_spawn || absl::StartsWith(line, "mcmd=spawn")) {
+  const bool of_spawn = worker.in_spawn || absl::StartsWith(line, "mcmd=spawn");
+  if (of_spawn && line.size() <= kPmi1LineMax) {
     SpawnLine(from, line, out);
     return out;
   }

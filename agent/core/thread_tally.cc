@@ -1,5 +1,6 @@
 #include "agent/core/thread_tally.h"
 
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,11 @@
 #include "absl/strings/strip.h"
 
 namespace muster {
+namespace {
+
+constexpr size_t kMayLiveMax = 1u << 16;  // beyond that, numbers of threads come again
+
+}  // namespace
 
 ThreadTimes ParseSchedstat(absl::string_view text) {
   const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
@@ -20,9 +26,12 @@ ThreadTimes ParseSchedstat(absl::string_view text) {
   return {absl::Nanoseconds(ran), absl::Nanoseconds(waited)};
 }
 
-void ThreadTally::Take(std::map<int32_t, ThreadTimes> living) {
+void ThreadTally::Take(std::map<int32_t, ThreadTimes> living, bool whole) {
   for (const auto& [thread, times] : living) {
     Add(thread, times);
+  }
+  if (!whole && living.size() + seen_.size() <= kMayLiveMax) {
+    living.insert(seen_.begin(), seen_.end());
   }
   for (const int32_t thread : awaited_) {
     if (const auto seen = seen_.find(thread); seen != seen_.end()) {

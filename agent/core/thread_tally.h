@@ -24,8 +24,9 @@ class ThreadTally {
  public:
   // TakeLast will follow for this one: until then it is not taken for another one of its number.
   void Await(int32_t thread) { awaited_.insert(thread); }
-  // All that live, by their numbers: others that were there before have ended.
-  void Take(std::map<int32_t, ThreadTimes> living);
+  // All that live, by their numbers: others that were there before have ended. Not `whole`: some
+  // were not looked at, so that none is known to have ended.
+  void Take(std::map<int32_t, ThreadTimes> living, bool whole = true);
   // The last that is to be had of this one.
   void TakeLast(int32_t thread, const ThreadTimes& times);
 
@@ -35,7 +36,7 @@ class ThreadTally {
   void Add(int32_t thread, const ThreadTimes& times);
 
   std::set<int32_t> awaited_;
-  std::map<int32_t, ThreadTimes> seen_;  // that lived at the last look, or are awaited
+  std::map<int32_t, ThreadTimes> seen_;  // that lived at the last look, or may live
   ThreadTimes sum_;
 };
 

@@ -197,9 +197,9 @@ void AgentLoop::Do(const SpawnRound& effect) {
   alone_ = clearing_ = false;
   UniqueFd port;
   if (assignment_.node_rank.value == 0) {
-    store_.Serve(assignment_.world_size, options_.plan.store_from_any
-                                             ? std::nullopt
-                                             : std::optional(assignment_.worker_addresses));
+    guard_ = options_.plan.store_from_any ? nullptr : std::make_shared<StoreGuard>();
+    AdmitToStore();
+    store_.Serve(assignment_.world_size, guard_);
   } else {
     port = store_.Release();
   }
@@ -221,33 +221,6 @@ void AgentLoop::Do(const SpawnRound& effect) {
       SpawnWorker(LocalRank{i});
     } else {
       OnSpawnFailed(i, EINVAL, std::string(placed.message()));
-    }
-  }
-}
-
-// The store stays as it is: workers that live are connected to it.
-void AgentLoop::Do(const KeepRound& effect) {
-  assignment_ = effect.assignment;
-  pump_.KeepRound(assignment_, effect.starts);
-  KeepDoor(effect.starts);
-  for (const LocalRank local : effect.starts) {
-    shepherd_.ClearWorker(local.value);
-    alone_ = false;
-    workers_[local.value] = Worker();
-    SpawnWorker(local);
-  }
-}
-
-// Nobody comes any more where all have ended well, and been cleared.
-void AgentLoop::KeepDoor(const std::vector<LocalRank>& starts) {
-  if (state_.cleared) {
-    return;
-  }
-  door_.KeepRound(assignment_);
-  for (uint32_t i = 0; i < workers_.size(); ++i) {
-    const bool starts_anew = std::find(starts.begin(), starts.end(), LocalRank{i}) != starts.end();
-    if (workers_[i].ended && !starts_anew) {
-      door_.WorkerEnded(LocalRank{i});
     }
   }
 }

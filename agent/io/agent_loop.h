@@ -125,6 +125,7 @@ class AgentLoop {
   void SendFences(FenceMember::Pieces pieces);
   void TakeFence(const FencePiece& piece);
   void KeepDoor(const std::vector<LocalRank>& starts);
+  void AdmitToStore();
 
   const Options options_;
   HeldLink held_;  // in front of the link to the master
@@ -141,6 +142,7 @@ class AgentLoop {
   Terminal window_;    // --pty: as it is now
   UniqueFd terminal_;  // our side of the worker's, where it is on this node
   OutputPump pump_;
+  std::shared_ptr<StoreGuard> guard_;  // of the round's store; nullptr = anybody may use it
   StorePort store_;
   const bool store_is_agent_;
 

@@ -1,6 +1,7 @@
-// How the agent starts a worker.
+// How the agent starts a worker, and goes on with those that live.
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -14,6 +15,40 @@
 #include "proto/base/clock.h"
 
 namespace muster {
+
+void AgentLoop::AdmitToStore() {
+  if (guard_ != nullptr) {
+    guard_->Admit(assignment_.worker_addresses);
+  }
+}
+
+// The store stays as it is: workers that live are connected to it. Others may be on other nodes.
+void AgentLoop::Do(const KeepRound& effect) {
+  assignment_ = effect.assignment;
+  AdmitToStore();
+  pump_.KeepRound(assignment_, effect.starts);
+  KeepDoor(effect.starts);
+  for (const LocalRank local : effect.starts) {
+    shepherd_.ClearWorker(local.value);
+    alone_ = false;
+    workers_[local.value] = Worker();
+    SpawnWorker(local);
+  }
+}
+
+// Nobody comes any more where all have ended well, and been cleared.
+void AgentLoop::KeepDoor(const std::vector<LocalRank>& starts) {
+  if (state_.cleared) {
+    return;
+  }
+  door_.KeepRound(assignment_);
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    const bool starts_anew = std::find(starts.begin(), starts.end(), LocalRank{i}) != starts.end();
+    if (workers_[i].ended && !starts_anew) {
+      door_.WorkerEnded(LocalRank{i});
+    }
+  }
+}
 
 void AgentLoop::SpawnWorker(LocalRank local) {
   const uint32_t rank = assignment_.RankOf(local).value;

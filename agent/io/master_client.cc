@@ -241,13 +241,11 @@ void MasterClient::Impl::Ended(const std::string& why) {
   const std::string at = absl::StrCat(Where(), ": ", tls->status.message());
   if (absl::IsPermissionDenied(tls->status)) {
     const std::string host = Where().substr(0, Where().rfind(':'));
-    return Refused(absl::StrCat(at, ": copy the one that it has with  scp -p ", host,
-                                ":.config/muster/secret ~/.config/muster/secret  (or give both "
-                                "the same --secret-file)"));
+    return Refused(absl::StrCat(at, ": ", CopySecretAdvice(host)));
   }
   if (absl::IsFailedPrecondition(tls->status)) {
-    return Refused(absl::StrCat(at, ", ", options_.hostname,
-                                " brings a secret: give --insecure to all or to none"));
+    return Refused(
+        absl::StrCat(at, ", ", options_.hostname, " brings a secret: ", kInsecureAdvice));
   }
   Down(at);
 }

@@ -181,17 +181,18 @@ ThreadTimes ReadThreadTimes(pid_t pid) {
   return ParseSchedstat(ReadSmallFile(absl::StrCat("/proc/", pid, "/task/", pid, "/schedstat")));
 }
 
-void ReadThreadTimes(pid_t pid, size_t threads_max, std::map<int32_t, ThreadTimes>& out) {
+bool ReadThreadTimes(pid_t pid, size_t threads_max, std::map<int32_t, ThreadTimes>& out) {
   const std::string folder = absl::StrCat("/proc/", pid, "/task");
   for (const pid_t thread : NumbersIn(folder)) {
     if (out.size() >= threads_max) {
-      return;
+      return false;
     }
     const std::string text = ReadSmallFile(absl::StrCat(folder, "/", thread, "/schedstat"));
     if (!text.empty()) {  // else it has ended meanwhile
       out[thread] = ParseSchedstat(text);
     }
   }
+  return true;
 }
 
 KillResult KillDescendants(const std::set<pid_t>& spare, absl::Duration within,

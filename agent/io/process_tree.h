@@ -26,8 +26,8 @@ std::vector<pid_t> ProcessesBelow(pid_t root);
 // Of its first thread, also when the process has ended and is not reaped yet. Zero where the kernel
 // does not say.
 ThreadTimes ReadThreadTimes(pid_t pid);
-// Of all threads of a process, added to `out`; at most until that has `threads_max`.
-void ReadThreadTimes(pid_t pid, size_t threads_max, std::map<int32_t, ThreadTimes>& out);
+// Of all threads of a process, added to `out`. False: that has `threads_max`, and some are not in.
+bool ReadThreadTimes(pid_t pid, size_t threads_max, std::map<int32_t, ThreadTimes>& out);
 
 // Whether a debugger has this process.
 bool IsTraced(pid_t pid);

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -106,18 +107,23 @@ std::string StoreRefusal(absl::string_view address, const std::optional<SocketOw
   return "no node of this job has that address (--store-from any lets everybody in)";
 }
 
-StoreGuard::StoreGuard(const std::vector<std::string>& addresses)
-    : diagnosis_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)) {
+StoreGuard::StoreGuard()
+    : diagnosis_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)) {}
+
+void StoreGuard::Admit(const std::vector<std::string>& addresses) {
+  std::set<std::string> all;
   for (const std::string& address : addresses) {
     End end;
     for (const int family : {AF_INET, AF_INET6}) {
       end.family = family;
       if (inet_pton(family, address.c_str(), end.address.data()) == 1) {
-        addresses_.insert(end.Text());
+        all.insert(end.Text());
         break;
       }
     }
   }
+  const MutexLock lock(mutex_);
+  addresses_ = std::move(all);
 }
 
 std::string StoreGuard::RefusalOf(int client) {
@@ -130,6 +136,7 @@ std::string StoreGuard::RefusalOf(int client) {
     return "it was closed before it could be seen whose it is";
   }
   const End peer = EndOf(there);
+  const MutexLock lock(mutex_);
   std::optional<SocketOwner> owner;
   if (diagnosis_.valid()) {
     owner = OwnerOf(diagnosis_.get(), peer, EndOf(here));

@@ -1,5 +1,5 @@
 // Who may use the torch store. Its protocol proves nothing, so what the kernel says of a connection
-// decides: where it comes from, and on this machine, whose it is. Any one thread; a look costs some
+// decides: where it comes from, and on this machine, whose it is. Any thread; a look costs some
 // 10 us.
 //
 // Invariants (cited by tests):
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
 
 namespace muster {
@@ -34,15 +35,18 @@ std::string StoreRefusal(absl::string_view address, const std::optional<SocketOw
 
 class StoreGuard {
  public:
-  // `addresses`: of the job's nodes; what is no IPv4 or IPv6 literal is left out.
-  explicit StoreGuard(const std::vector<std::string>& addresses);
+  StoreGuard();
 
+  // Those of the job's nodes, instead of all that were given before; what is no IPv4 or IPv6
+  // literal is left out.
+  void Admit(const std::vector<std::string>& addresses);
   // The same of a TCP connection that was accepted here.
   std::string RefusalOf(int client);
 
  private:
-  std::set<std::string> addresses_;
-  UniqueFd diagnosis_;  // a netlink socket; invalid = the kernel does not tell
+  Mutex mutex_;
+  std::set<std::string> addresses_ MUSTER_GUARDED_BY(mutex_);
+  UniqueFd diagnosis_ MUSTER_GUARDED_BY(mutex_);  // netlink; invalid = the kernel does not tell
 };
 
 }  // namespace muster

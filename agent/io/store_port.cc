@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/io/store_guard.h"
 #include "proto/base/limits.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
@@ -20,12 +19,12 @@ absl::StatusOr<uint16_t> StorePort::Open(const std::string& address, uint16_t po
   return bound.port;
 }
 
-void StorePort::Serve(uint32_t world_size, std::optional<std::vector<std::string>> from) {
+void StorePort::Serve(uint32_t world_size, std::shared_ptr<StoreGuard> guard) {
   if (!serve_ || !fd_.valid() || poll_) {
     return;
   }
   world_size_ = world_size;
-  from_ = std::move(from);
+  guard_ = std::move(guard);
   poll_.emplace(loop_, fd_.get(), [this](int) { StartServer(); });
   poll_->Start(UV_READABLE);
   for (UniqueFd& client : std::exchange(early_, {})) {
@@ -50,10 +49,8 @@ bool StorePort::StartServer() {
   TorchStoreServer::Options options;
   options.world_size = world_size_;
   options.say = [](const std::string& line) { LogInfo(line); };
-  if (from_.has_value()) {
-    options.refusal = [guard = std::make_shared<StoreGuard>(*from_)](int client) {
-      return guard->RefusalOf(client);
-    };
+  if (guard_ != nullptr) {
+    options.refusal = [guard = guard_](int client) { return guard->RefusalOf(client); };
   }
   absl::StatusOr<std::unique_ptr<TorchStoreServer>> server =
       TorchStoreServer::Start(std::move(fd_), std::move(options));

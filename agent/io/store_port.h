@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "agent/io/store_guard.h"
 #include "agent/io/torch_store_port.h"
 #include "agent/io/torch_store_server.h"
 #include "proto/base/port_range.h"
@@ -34,9 +35,8 @@ class StorePort {
                                 bool serve);
   // A client that came to another socket; only after Serve.
   void Adopt(UniqueFd client);
-  // Clients may come now: `world_size` workers. `from`: the nodes' addresses (StoreGuard); none =
-  // anybody.
-  void Serve(uint32_t world_size, std::optional<std::vector<std::string>> from);
+  // Clients may come now: `world_size` workers. `guard`: who may; nullptr = anybody.
+  void Serve(uint32_t world_size, std::shared_ptr<StoreGuard> guard);
   // What was opened, for another use: bound, and perhaps listening.
   UniqueFd Release();
   void Close();
@@ -49,7 +49,7 @@ class StorePort {
   UniqueFd fd_;
   bool serve_ = false;
   uint32_t world_size_ = 0;  // 0 = no round is served
-  std::optional<std::vector<std::string>> from_;
+  std::shared_ptr<StoreGuard> guard_;
   std::vector<UniqueFd> early_;  // adopted before Serve
   std::optional<UvPoll> poll_;
   std::unique_ptr<TorchStoreServer> server_;

@@ -97,10 +97,11 @@ void UseWatch::LookAgain() {
 
 void UseWatch::Look() {
   std::map<int32_t, ThreadTimes> living;
+  bool whole = true;
   for (const pid_t pid : ProcessesBelow(shepherd_)) {
-    ReadThreadTimes(pid, kThreadsMax, living);
+    whole = whole && ReadThreadTimes(pid, kThreadsMax, living);
   }
-  tally_.Take(std::move(living));
+  tally_.Take(std::move(living), whole);
   looked_ = BootNow();
 }
 

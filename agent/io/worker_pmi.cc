@@ -85,7 +85,8 @@ void WorkerPmi::TakeLines(LocalRank worker) {
   Link& link = links_[worker.value];
   const std::string text = std::exchange(link.in, "");
   size_t at = 0;
-  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', at)) {
+  for (size_t end = text.find('\n'); !link.dropped && end != std::string::npos;
+       end = text.find('\n', at)) {
     Execute(server_->Take(worker, absl::string_view(text).substr(at, end - at)));
     at = end + 1;
   }
@@ -132,6 +133,7 @@ void WorkerPmi::Execute(const std::vector<Pmi1Effect>& effects) {
     } else if (const auto* drop = std::get_if<Pmi1Drop>(&effect)) {
       LogWarning(absl::StrCat("local rank ", drop->worker.value,
                               " does not speak PMI-1 on PMI_FD: ", drop->why));
+      links_[drop->worker.value].dropped = true;
       Close(drop->worker);
     } else if (const auto* abort = std::get_if<Pmi1Abort>(&effect)) {
       aborted_.push_back(abort->by);

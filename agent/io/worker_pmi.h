@@ -38,8 +38,9 @@ class WorkerPmi {
   struct Link {
     UniqueFd fd;
     std::optional<UvPoll> poll;
-    std::string in;   // less than a line
-    std::string out;  // not taken by the socket yet; while there is any, nothing is read
+    std::string in;        // less than a line
+    bool dropped = false;  // what it says more is not PMI
+    std::string out;       // not taken by the socket yet; while there is any, nothing is read
   };
 
   void OnReady(LocalRank worker);

@@ -28,6 +28,7 @@
 #include "launcher/jobs/job_folder.h"
 #include "launcher/jobs/job_log.h"
 #include "launcher/jobs/keeper_link.h"
+#include "launcher/schedule/child_process.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -85,7 +86,7 @@ class Keeper {
     record_.ended_at = absl::Now();
     const bool stopped = WIFSIGNALED(status_) && WTERMSIG(status_) == stop_signal_;
     record_.state = WIFEXITED(status_) || stopped ? JobState::kEnded : JobState::kLost;
-    record_.exit_code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+    record_.exit_code = ExitCodeOf(status_);
     log_.Close();
     [[maybe_unused]] const absl::Status status = WriteRecord(folder_, record_);  // nobody to tell
     unlink(absl::StrCat(folder_, "/", kControlSocket).c_str());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/wait.h>
 
 #include <string>
 #include <vector>
@@ -28,5 +29,9 @@ absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
 
 // "ended with status 3", "was ended by SIGTERM (terminated)", from a status of waitpid(2).
 std::string HowItEnded(int wait_status);
+// As a shell counts it: 128 + the number of the signal that ended it.
+inline int ExitCodeOf(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
 
 }  // namespace muster

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,7 +63,10 @@ class Lines {
 class SweepSession {
  public:
   SweepSession(Child child, const WaitSignals& signals, const RatePattern* pattern)
-      : child_(std::move(child)), signals_(signals), pattern_(pattern) {
+      : child_(std::move(child)),
+        process_(static_cast<int>(syscall(SYS_pidfd_open, child_.pid, 0))),
+        signals_(signals),
+        pattern_(pattern) {
     shutdown(child_.channel.get(), SHUT_WR);  // its stdin is empty
   }
   ~SweepSession() {
@@ -98,11 +102,13 @@ class SweepSession {
   std::string last_lines() const { return absl::StrJoin(last_, "\n"); }
 
  private:
-  // Until its output has ended, a first signal comes, or the deadline.
+  // Until it has ended and what it wrote is read, a first signal comes, or the deadline. Others
+  // that still have its output open are not waited for.
   void Listen(absl::Time deadline) {
     while (!ended_ && BootNow() < deadline) {
       pollfd fds[] = {{open_out_ ? child_.channel.get() : -1, POLLIN, 0},
-                      {open_err_ ? child_.errors.get() : -1, POLLIN, 0}};
+                      {open_err_ ? child_.errors.get() : -1, POLLIN, 0},
+                      {process_.get(), POLLIN, 0}};
       signals_.Poll(absl::MakeSpan(fds), deadline - BootNow());
       if (const int signo = WaitSignals::Take(); signo != 0) {
         signo_ = signo;
@@ -113,7 +119,7 @@ class SweepSession {
       }
       open_out_ = open_out_ && (fds[0].revents == 0 || Read(child_.channel.get(), out_));
       open_err_ = open_err_ && (fds[1].revents == 0 || Read(child_.errors.get(), err_));
-      ended_ = !open_out_ && !open_err_;
+      ended_ = fds[2].revents != 0 && fds[0].revents == 0 && fds[1].revents == 0;
     }
   }
 
@@ -144,6 +150,7 @@ class SweepSession {
   }
 
   Child child_;
+  const UniqueFd process_;  // pidfd: readable = it has ended
   const WaitSignals& signals_;
   const RatePattern* const pattern_;  // of the caller's; outlives us
   const absl::Time began_ = BootNow();
@@ -161,7 +168,7 @@ class SweepSession {
 
 // What a run did not do well; "" where it ended by itself with 0, or was stopped by us in time.
 std::string HowItFailed(int status, bool stopped) {
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const int code = ExitCodeOf(status);
   const bool well = code == 0 || (stopped && code == 128 + SIGTERM);
   return well ? "" : absl::StrCat("failed: launch ", HowItEnded(status));
 }
@@ -189,7 +196,11 @@ absl::StatusOr<SweepResult> Try(const SweepCommand& command, const SweepRun& run
   if (!session.stopped() && out.failed.empty()) {
     out.took = session.took();
   }
-  TakeReport(ReadAt(report.get(), 0, kReportBytesMax), out);
+  if (!TakeReport(ReadAt(report.get(), 0, kReportBytesMax), out) && out.failed.empty() &&
+      signo == 0) {
+    LogWarning(absl::StrCat(run.said, ": its report cannot be read: how long its workers waited ",
+                            "for a CPU, and how fast they were, is not known"));
+  }
   if (!out.failed.empty() && signo == 0) {
     LogError(absl::StrCat(run.said, ": ", out.failed, "; its last lines:\n", session.last_lines()));
   }

@@ -1,5 +1,5 @@
 // std::mutex with clang's thread annotations (TSan cannot see into Abseil's mutex). Used by
-// Mailbox, log and DiskThread only.
+// Mailbox, log, DiskThread and StoreGuard only.
 #pragma once
 
 #include <mutex>

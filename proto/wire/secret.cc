@@ -66,6 +66,12 @@ absl::StatusOr<std::string> SecretFor(bool insecure, const std::string& secret_f
   return LoadOrMakeUserSecret(path);
 }
 
+std::string CopySecretAdvice(absl::string_view master_host) {
+  return absl::StrCat("copy the master's with  scp -p ", master_host,
+                      ":.config/muster/secret ~/.config/muster/secret  (or give both the same "
+                      "--secret-file)");
+}
+
 std::string HmacSha256(absl::string_view key, absl::string_view text) {
   // Without its configuration file, names of ciphers and error texts: a start waits for this, and
   // they take three quarters of the first call's millisecond.

@@ -32,6 +32,10 @@ absl::StatusOr<std::string> LoadSecret(const std::string& path);
 // the user's own.
 absl::StatusOr<std::string> SecretFor(bool insecure, const std::string& secret_file);
 
+// What mends it where one side has a secret and the other none; and where they differ.
+inline constexpr absl::string_view kInsecureAdvice = "give --insecure to all or to none";
+std::string CopySecretAdvice(absl::string_view master_host);
+
 // 32 bytes (RFC 2104, FIPS 180-4).
 std::string HmacSha256(absl::string_view key, absl::string_view text);
 

@@ -41,7 +41,7 @@ std::string RefusalOf(const v1::Hello& hello, const std::vector<KnownUser>& user
   }
   if (users.size() == 1 && users.front().secret.empty()) {
     return absl::StrCat("this master runs with --insecure, ", node,
-                        " brings a secret: give --insecure to all or to none");
+                        " brings a secret: ", kInsecureAdvice);
   }
   if (hello.proof().empty()) {
     return absl::StrCat("the master wants a secret, ", node,
@@ -53,9 +53,7 @@ std::string RefusalOf(const v1::Hello& hello, const std::vector<KnownUser>& user
                         "yours into its --users, or bring the one that is there");
   }
   return absl::StrCat("the master has another secret, ", node,
-                      " brings its own: copy it with  scp -p ", master_host,
-                      ":.config/muster/secret ~/.config/muster/secret  (or give both the same "
-                      "--secret-file)");
+                      " brings its own: ", CopySecretAdvice(master_host));
 }
 
 std::string RefusalOf(const v1::StreamHello& hello, absl::string_view secret,

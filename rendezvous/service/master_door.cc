@@ -58,9 +58,9 @@ void MasterServer::Impl::TakeTls(UniqueFd socket, std::string peer) {
   }
   const absl::string_view alert = NoTlsHereAlert();
   (void)!send(socket.get(), alert.data(), alert.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  LogWarning(absl::StrCat("refused an agent from ", peer,
-                          ": this master runs with --insecure, it brings a secret: give ",
-                          "--insecure to all or to none"));
+  LogWarning(
+      absl::StrCat("refused an agent from ", peer,
+                   ": this master runs with --insecure, it brings a secret: ", kInsecureAdvice));
 }
 
 void MasterServer::Impl::OnTlsCaller(TlsDoor::Caller&& caller) {

@@ -117,7 +117,7 @@ def test_who_brings_another_secret_reads_what_to_do(lab, shells):
     job.expect("waiting for 1 of 2 nodes", stream="err")
     stranger = shells[2].start(*TYPED, *WHO, env={"HOME": "/tmp/stranger"}).finish()
     assert stranger.code == 1, stranger
-    assert f"node0:{PORT}: the master's identity is not that of this job's secret: copy the one that it has with  scp -p node0:" in stranger.errors
+    assert f"node0:{PORT}: the master's identity is not that of this job's secret: copy the master's with  scp -p node0:" in stranger.errors
     careless = shells[2].start(*TYPED, "--insecure", *WHO).finish()
     assert careless.code == 1 and "the master wants a secret, node2 brings none: leave out --insecure there" in careless.errors, careless
     other = shells[1].start(*TYPED, *WHO)

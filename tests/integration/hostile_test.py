@@ -8,7 +8,7 @@ from subprocess import PIPE
 
 import pytest
 
-from harness import BIN, PYTHON, sh
+from harness import BIN, PYTHON, kill_all, sh
 
 # Asks the torch store at ADDRESS PORT how many keys it has, as torch 1.13 does: "answered", "closed" (after the
 # connection stood) or "refused" (nobody listens there).
@@ -65,6 +65,21 @@ def test_a_host_that_is_not_of_the_job_is_not_let_into_the_store(lab, held):
     errors = job.finish().errors
     assert f"the torch store closed a connection from {lab[2].addr}: no node of this job has that address" in errors, errors
     assert "--store-from any" in errors, errors
+
+
+def test_a_spare_that_takes_a_place_is_let_into_the_store_and_who_had_it_is_not(lab, shells):
+    """The store lives on, with its workers, when --restart=one replaces one of them on another node."""
+    hosts = ("--hosts", "node0,node1,node2", "--nnodes", "2", "--spares", "1", "--nproc-per-node", "1")
+    worker = f"ask=$({PYTHON} -c '{ASK}' $MASTER_ADDR $MASTER_PORT); echo \"$ask: $(hostname) at $MASTER_ADDR $MASTER_PORT\"; exec sleep 1091"
+    job = shells[0].start(*hosts, "--restart", "one", "--max-restarts", "1", "--store", "agent", "--no-prefix", *sh(worker))
+    job.expect("answered: node[01] at", 2)
+    kill_all(list(shells[1].ours()))
+    address, port = job.expect(r"answered: node2 at (\S+) (\d+)")[0]
+    ask = lambda host: host.run([PYTHON, "-c", ASK, address, port]).stdout.decode().strip()
+    assert [ask(lab[i]) for i in (0, 1, 2)] == ["answered", "closed", "answered"]
+    assert len(shells[0].called("sleep 1091")) == 1
+    job.signal(2)
+    assert job.finish().code == 130
 
 
 def test_another_user_of_the_host_is_not_let_into_the_store(lab, held):

@@ -157,6 +157,12 @@ TEST_F(Pmi1Test, SpawnsOfSeveralProgramsAreRefusedOnce) {
   EXPECT_THAT(Say(0, "cmd=get_appnum"), ElementsAre(HasSubstr("rc=0")));
 }
 
+TEST_F(Pmi1Test, ALineOfASpawnHasTheSameLimit) {
+  Say(0, "mcmd=spawn");
+  EXPECT_THAT(Say(0, "nprocs=" + std::string(kPmi1LineMax, '1')),
+              ElementsAre(HasSubstr("drop 0: a line of ")));
+}
+
 TEST_F(Pmi1Test, AnAbortSaysItsCodeAndWhy) {
   EXPECT_THAT(Say(1, R"(cmd=abort exitcode=3 message=no\ more)"), ElementsAre("abort by 1"));
   EXPECT_EQ(server_.End({1}).kind, Pmi1End::Kind::kAborted);

@@ -28,6 +28,14 @@ TEST(ThreadTally, KeepsWhatAnEndedThreadHadUsed) {
   ExpectSum(tally, 9, 6);
 }
 
+TEST(ThreadTally, WhatALookDidNotReachMayLive) {
+  ThreadTally tally;
+  tally.Take({{10, Times(4, 1)}, {11, Times(2, 2)}});
+  tally.Take({{10, Times(5, 1)}}, false);
+  tally.Take({{10, Times(5, 1)}, {11, Times(3, 2)}});
+  ExpectSum(tally, 8, 3);
+}
+
 TEST(ThreadTally, TimesThatFallAreAnotherThreads) {
   ThreadTally tally;
   tally.Take({{10, Times(4, 1)}});

@@ -207,8 +207,8 @@ TEST_F(MasterClientTest, AMasterWithTheKeyOfAnotherSecretHearsNothing) {
   StartAt(master.port());
   EXPECT_EQ(Refusal(),
             absl::StrCat("127.0.0.1:", master.port(),
-                         ": the master's identity is not that of this job's secret: copy the one "
-                         "that it has with  scp -p 127.0.0.1:.config/muster/secret "
+                         ": the master's identity is not that of this job's secret: copy the "
+                         "master's with  scp -p 127.0.0.1:.config/muster/secret "
                          "~/.config/muster/secret  (or give both the same --secret-file)"));
 }
 

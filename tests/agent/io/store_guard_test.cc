@@ -76,14 +76,18 @@ class StoreGuardTest : public testing::TestWithParam<int> {
 };
 
 TEST_P(StoreGuardTest, OurOwnAreLetInWhateverTheNodesAre) {
-  EXPECT_EQ(StoreGuard({}).RefusalOf(accepted_.get()), "");
-  EXPECT_EQ(StoreGuard({"node0", "10.0.0.1"}).RefusalOf(accepted_.get()), "");
+  StoreGuard guard;
+  EXPECT_EQ(guard.RefusalOf(accepted_.get()), "");
+  guard.Admit({"node0", "10.0.0.1"});
+  EXPECT_EQ(guard.RefusalOf(accepted_.get()), "");
 }
 
 TEST_P(StoreGuardTest, WhatIsClosedAlreadyIsNobodys) {
   ASSERT_EQ(send(client_.get(), "x", 1, 0), 1);
   client_.Reset();
-  EXPECT_THAT(StoreGuard({"127.0.0.1", "::1"}).RefusalOf(accepted_.get()), HasSubstr("was closed"));
+  StoreGuard guard;
+  guard.Admit({"127.0.0.1", "::1"});
+  EXPECT_THAT(guard.RefusalOf(accepted_.get()), HasSubstr("was closed"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, StoreGuardTest, testing::Values(AF_INET, AF_INET6),
