@@ -35,10 +35,11 @@ inline ssize_t SendWithFd(int socket, iovec* parts, size_t count, int fd, int fl
   return sent;
 }
 
-// recvmsg() into `parts`; a descriptor that came along goes into `fd`. 0: the other side is gone
-// (or, on a datagram socket, an empty message); -1: errno says why.
+// recvmsg() into `parts`; a descriptor that came along goes into `fd`. Of several none is kept: no
+// message of ours has them. 0: the other side is gone (or, on a datagram socket, an empty message);
+// -1: errno says why.
 inline ssize_t ReceiveWithFd(int socket, iovec* parts, size_t count, UniqueFd& fd, int flags) {
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];  // with its padding, room for two
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = count;
@@ -49,11 +50,17 @@ inline ssize_t ReceiveWithFd(int socket, iovec* parts, size_t count, UniqueFd& f
     got = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
   const cmsghdr* header = got < 0 ? nullptr : CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-      header->cmsg_len == CMSG_LEN(sizeof(int))) {
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+    return got;
+  }
+  const size_t came = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+  for (size_t i = 0; i < came; ++i) {
     int number = -1;
-    std::memcpy(&number, CMSG_DATA(header), sizeof(number));
-    fd.Reset(number);
+    std::memcpy(&number, CMSG_DATA(header) + i * sizeof(number), sizeof(number));
+    fd.Reset(number);  // closes the one before
+  }
+  if (came > 1) {
+    fd.Reset();
   }
   return got;
 }

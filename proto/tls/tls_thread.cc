@@ -252,6 +252,11 @@ void TlsThread::Drop(uint64_t id, const absl::Status& why) {
   const auto at = connections_.find(id);
   const std::unique_ptr<Connection> gone = std::move(at->second);
   connections_.erase(at);
+  for (const int fd : {gone->pipe.inner(), gone->pipe.socket()}) {
+    if (fd >= 0) {
+      (void)shutdown(fd, SHUT_RDWR);  // a process that was forked meanwhile has them, too
+    }
+  }
   SetDeadline(*gone, absl::InfiniteFuture());
   if (gone->on_arrival) {
     gone->on_arrival(why);

@@ -11,6 +11,7 @@
 //     TLS, some 20 kB, and nobody else hears of it;
 //  R2 a connection whose inner socket is closed sends what was written to it, for at most
 //     kLingerTime, and ends;
+//     Either end of a connection tells the other, whatever processes were forked meanwhile;
 //  R3 each way at most kTlsRecordBytes of a connection are held.
 #pragma once
 

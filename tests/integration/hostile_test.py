@@ -3,12 +3,13 @@
 import os
 import re
 import resource
+import signal
 import textwrap
 from subprocess import PIPE
 
 import pytest
 
-from harness import BIN, PYTHON, kill_all, sh
+from harness import BIN, PYTHON, sh
 
 # Asks the torch store at ADDRESS PORT how many keys it has, as torch 1.13 does: "answered", "closed" (after the
 # connection stood) or "refused" (nobody listens there).
@@ -71,14 +72,20 @@ def test_a_spare_that_takes_a_place_is_let_into_the_store_and_who_had_it_is_not(
     """The store lives on, with its workers, when --restart=one replaces one of them on another node."""
     hosts = ("--hosts", "node0,node1,node2", "--nnodes", "2", "--spares", "1", "--nproc-per-node", "1")
     worker = f"ask=$({PYTHON} -c '{ASK}' $MASTER_ADDR $MASTER_PORT); echo \"$ask: $(hostname) at $MASTER_ADDR $MASTER_PORT\"; exec sleep 1091"
-    job = shells[0].start(*hosts, "--restart", "one", "--max-restarts", "1", "--store", "agent", "--no-prefix", *sh(worker))
+    job = shells[0].start(*hosts, "--restart", "one", "--max-restarts", "1", "--lease", "2", "--store", "agent", "--no-prefix", *sh(worker))
     job.expect("answered: node[01] at", 2)
-    kill_all(list(shells[1].ours()))
-    address, port = job.expect(r"answered: node2 at (\S+) (\d+)")[0]
-    ask = lambda host: host.run([PYTHON, "-c", ASK, address, port]).stdout.decode().strip()
-    assert [ask(lab[i]) for i in (0, 1, 2)] == ["answered", "closed", "answered"]
-    assert len(shells[0].called("sleep 1091")) == 1
-    job.signal(2)
+    frozen = list(shells[1].ours())
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        address, port = job.expect(r"answered: node2 at (\S+) (\d+)")[0]
+        ask = lambda host: host.run([PYTHON, "-c", ASK, address, port]).stdout.decode().strip()
+        assert [ask(lab[i]) for i in (0, 1, 2)] == ["answered", "closed", "answered"]
+        assert len(shells[0].called("sleep 1091")) == 1
+    finally:
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+    job.signal(signal.SIGINT)
     assert job.finish().code == 130
 
 

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
@@ -276,6 +278,27 @@ TEST_F(TlsTest, AThreadThatRestsLosesNothing) {
   Send(callers_[0].arrival->inner, "while it rests");
   client_.Resume();
   EXPECT_EQ(Receive(dialed.inner, 14), "while it rests");
+}
+
+// As an agent's shepherd has copies of all descriptors that the agent had when it was forked.
+TEST_F(TlsTest, AProcessThatWasForkedKeepsNoConnectionOpen) {  // R2
+  Open(TlsIdentity::OfSecret("s"));
+  const TlsThread::Dialed dialed = Call(client_, Knock(), OfSecret("s"));
+  UntilCallers(1);
+  Facts(dialed);
+  client_.Rest();
+  const pid_t child = fork();
+  if (child == 0) {
+    while (true) {
+      pause();
+    }
+  }
+  client_.Resume();
+  Send(callers_[0].arrival->inner, "the last words");
+  shutdown(callers_[0].arrival->inner.get(), SHUT_RDWR);
+  EXPECT_EQ(Receive(dialed.inner, 100), "the last words");
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 TEST_F(TlsTest, WhatWasWrittenBeforeTheEndIsSent) {
