@@ -168,6 +168,12 @@ void AgentStep::ShouldRun(const Directive& directive) {
     return;  // A2
   }
   const Assignment& assignment = directive.assignment;
+  if (assignment.round != directive.round) {
+    // A master that is back takes us to be in its last round, of which we have not heard yet: our
+    // beat says which ours is, and the answer what is asked of us.
+    beat_wanted_ = true;
+    return;
+  }
   const bool keeps = s_.phase == AgentPhase::kRunning && !assignment.keeps_from.IsNone() &&
                      assignment.keeps_from <= s_.round &&
                      assignment.started_in.size() == s_.workers.size() &&
@@ -175,8 +181,8 @@ void AgentStep::ShouldRun(const Directive& directive) {
   if (s_.phase == AgentPhase::kRunning && !keeps) {
     return Stop(SIGTERM, config_.master_lost_grace);  // A1
   }
-  const bool may_start = (keeps || s_.phase == AgentPhase::kReady) && !s_.outcome.has_value() &&
-                         s_.stop_asked == 0 && assignment.round == directive.round;
+  const bool may_start =
+      (keeps || s_.phase == AgentPhase::kReady) && !s_.outcome.has_value() && s_.stop_asked == 0;
   if (!may_start) {
     return;
   }

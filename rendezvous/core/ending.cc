@@ -168,7 +168,7 @@ bool IsRegrouping(const Machine& m, const Cause& cause, const Verdict& verdict) 
   const RoundState& s = m.state;
   const bool moved = s.stop_reason == StopReason::kGrowth ||
                      (cause.kind == CauseKind::kNodeLost && NodesMayGo(m) && verdict.rule.empty());
-  return moved && s.live >= m.config.nodes_min && !Mutated(Mutation::kRegroupingCounted);
+  return moved && m.live() >= m.config.nodes_min && !Mutated(Mutation::kRegroupingCounted);
 }
 
 void Regroup(Machine& m, const Cause& cause, const Verdict& verdict) {
@@ -177,7 +177,7 @@ void Regroup(Machine& m, const Cause& cause, const Verdict& verdict) {
   if (s.stop_reason == StopReason::kGrowth) {
     return TellNext(m, absl::StrCat(cause.headline, "; a new round starts"));
   }
-  const uint32_t nodes = std::min(s.live, m.config.nodes_max);
+  const uint32_t nodes = std::min(m.live(), m.config.nodes_max);
   TellNext(m, absl::StrCat(cause.headline, "; a round of ", Plural(nodes, "node", "nodes"),
                            " follows", NoteFailure(m, cause.failure, verdict)));
 }
@@ -188,7 +188,7 @@ bool AllMayRestart(const Machine& m) {
 }
 
 bool MayRestart(const Machine& m, const Failure& failure) {
-  return AllMayRestart(m) && m.state.live >= m.config.nodes_min &&
+  return AllMayRestart(m) && m.live() >= m.config.nodes_min &&
          Judge(m.config, m.state, failure).why_not.empty();
 }
 
@@ -207,7 +207,7 @@ std::string WhyNoRestart(const Machine& m, const Cause& cause, const Verdict& ve
   }
   return !verdict.why_not.empty() || EnoughMayCome(m)
              ? verdict.why_not
-             : absl::StrCat(Plural(m.state.live, "node is", "nodes are"), " left, the job needs ",
+             : absl::StrCat(Plural(m.live(), "node is", "nodes are"), " left, the job needs ",
                             m.config.nodes_min);
 }
 
@@ -300,7 +300,7 @@ void TellFailure(Machine& m, const std::string& what) {
 
 bool GoesOn(const Machine& m) {
   return m.config.on_failure == OnFailure::kContinue && !Mutated(Mutation::kFailureStopsAll) &&
-         !(AllMayRestart(m) && m.state.live >= m.config.nodes_min);
+         !(AllMayRestart(m) && m.live() >= m.config.nodes_min);
 }
 
 bool GoesOnAfterWorker(const Machine& m) {
@@ -348,7 +348,7 @@ void GoOnWithout(Machine& m, NodeId id, const std::string& headline) {
 void StopForWorker(Machine& m) {
   // It may have failed because a node is gone, of which we do not know yet.
   const bool goes_on = NodesMayGo(m);
-  const bool never = AnySpawnFailed(m.state) || (!goes_on && m.state.live < m.config.nodes_min);
+  const bool never = AnySpawnFailed(m.state) || (!goes_on && m.live() < m.config.nodes_min);
   BeginStop(m, StopReason::kWorker, SIGTERM,
             never     ? Outlook::kFinal
             : goes_on ? Outlook::kRestart

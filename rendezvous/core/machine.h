@@ -25,6 +25,8 @@ struct Machine {
   NodeId answering;  // its directive follows at the end of the step: broadcasts leave it out
   JournalRecord record = {};  // what of this step the journal has to know, but for the progress
   bool admits = false;        // somebody is on its way in: no round starts without it
+
+  uint32_t live() const { return state.live + (admits ? 1 : 0); }
 };
 
 // --- round_machine.cc ---

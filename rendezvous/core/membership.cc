@@ -99,7 +99,7 @@ bool NodesMayGo(const Machine& m) {
 }
 
 bool EnoughMayCome(const Machine& m) {
-  return m.config.expected.empty() || m.state.live + m.state.coming >= m.config.nodes_min;
+  return m.config.expected.empty() || m.live() + m.state.coming >= m.config.nodes_min;
 }
 
 void TryGrow(Machine& m) {

@@ -144,7 +144,7 @@ class AgentScript {
     }
     if (c.verb == "run") {
       d.wanted = Wanted::kRun;
-      if (d.round != state_.round) {
+      if (d.round != state_.round && c.Number("bare", 0) == 0) {
         d.assignment.round = d.round;
         d.assignment.workers = config_.join.workers;
         d.assignment.world_size = 4;

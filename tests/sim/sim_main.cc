@@ -1,4 +1,5 @@
-// muster-sim: one run of the simulator, for people: a seed that failed, or a speed.
+// muster-sim: one run of the simulator, for people: a seed that failed, or a speed; and a campaign
+// of many.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -13,15 +14,32 @@ int Usage(const char* what) {
   std::fprintf(stderr,
                "muster-sim: %s\n"
                "usage: muster-sim [--seed S] [--agents N] [--virtual-seconds T] [--faults 0|1] "
-               "[--trace 0|1]\n",
+               "[--trace 0|1] [--seeds COUNT]\n",
                what);
   return 2;
+}
+
+// As many seeds from the first one on; only what fails is shown, in a line that repeats it.
+int Campaign(muster::sim::Options options, uint64_t seeds) {
+  uint64_t failed = 0;
+  for (uint64_t i = 0; i < seeds; ++i, ++options.seed) {
+    const muster::sim::Result result = muster::sim::Run(options);
+    if (!result.status.ok()) {
+      ++failed;
+      std::printf("%s\nFAILED %s\n", muster::sim::CommandLine(options).c_str(),
+                  std::string(result.status.message()).c_str());
+    }
+  }
+  std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(seeds - failed),
+              static_cast<unsigned long long>(failed));
+  return failed == 0 ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   muster::sim::Options options;
+  uint64_t seeds = 0;
   for (int i = 1; i < argc; i += 2) {
     char* end = nullptr;
     if (i + 1 >= argc) {
@@ -39,6 +57,8 @@ int main(int argc, char** argv) {
       options.run = absl::Seconds(static_cast<int64_t>(value));
     } else if (std::strcmp(argv[i], "--faults") == 0 && value <= 1) {
       options.faults = value == 1;
+    } else if (std::strcmp(argv[i], "--seeds") == 0 && value >= 1) {
+      seeds = value;
     } else if (std::strcmp(argv[i], "--trace") == 0 && value <= 1) {
       if (value == 1) {
         options.trace = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
@@ -46,6 +66,9 @@ int main(int argc, char** argv) {
     } else {
       return Usage("want --seed, --agents 1..16384, --virtual-seconds 2..100000, --faults 0|1");
     }
+  }
+  if (seeds > 0) {
+    return Campaign(options, seeds);
   }
   std::printf("%s\n", muster::sim::CommandLine(options).c_str());
   const auto start = std::chrono::steady_clock::now();
