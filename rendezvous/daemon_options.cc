@@ -17,8 +17,8 @@ namespace {
 
 using Settings = std::map<std::string, std::string>;  // by name without dashes; flags "true"
 
-constexpr const char* kWithValue[] = {"config",     "journal",     "listen",
-                                      "rdzv-store", "secret-file", "users"};
+constexpr const char* kWithValue[] = {"config",      "journal", "listen", "rdzv-store",
+                                      "secret-file", "tls-key", "users"};
 constexpr const char* kFlags[] = {"insecure", "help", "version"};
 
 template <size_t n>
@@ -67,7 +67,8 @@ absl::Status AddLine(const std::string& path, const YAML::Node& key, const YAML:
     return BadFile(
         path, key.Mark(),
         absl::StrCat("unknown key '", name,
-                     "': want journal, listen, rdzv-store, secret-file, users or insecure"));
+                     "': want journal, listen, rdzv-store, secret-file, tls-key, users or "
+                     "insecure"));
   }
   if (!value.IsScalar() || value.Scalar().empty() ||
       (flag && value.Scalar() != "true" && value.Scalar() != "false")) {
@@ -108,8 +109,11 @@ void TakeFile(const Settings& file, Settings& typed) {
   constexpr const char* kKept[] = {"journal", "rdzv-store"};
   const bool typed_secret = HasOneOf(kSecrets, typed);
   const bool typed_kept = HasOneOf(kKept, typed);
+  const bool no_users = typed_secret && typed.count("users") == 0;
   for (const auto& [name, value] : file) {
-    if (!(typed_secret && Has(kSecrets, name)) && !(typed_kept && Has(kKept, name))) {
+    const bool displaced = (typed_secret && Has(kSecrets, name)) ||
+                           (typed_kept && Has(kKept, name)) || (no_users && name == "tls-key");
+    if (!displaced) {
       typed.emplace(name, value);
     }
   }
@@ -134,6 +138,15 @@ const char* DaemonHelp() {
          "                       ~/.config/muster/secret), whose jobs no other user sees, joins "
          "or\n"
          "                       displaces; read again at SIGHUP\n"
+         "  --tls-key FILE       with --users: the key by which users know this daemon, 64 hex "
+         "digits, mode\n"
+         "                       0600, made on first use (default tls-key in the folder of "
+         "--journal, else in\n"
+         "                       that of systemd's StateDirectory, else in ~/.config/muster). Its "
+         "fingerprint is\n"
+         "                       said at the start, and can be typed: launch --rdzv-fingerprint. "
+         "Daemons that\n"
+         "                       share a store may share it: copy the file\n"
          "  --journal FOLDER     jobs outlive this daemon: what they need is kept in FOLDER (made "
          "if "
          "not\n"
@@ -198,7 +211,29 @@ absl::StatusOr<DaemonOptions> ParseDaemonOptions(
   if (int{out.insecure} + int{!out.secret_file.empty()} + int{!out.users.empty()} > 1) {
     return absl::InvalidArgumentError("--insecure, --secret-file and --users: give one of them");
   }
+  if (const auto key = settings.find("tls-key"); key != settings.end()) {
+    out.tls_key = key->second;
+    if (out.tls_key.empty()) {
+      return absl::InvalidArgumentError("--tls-key: want a file, got ''");
+    }
+    if (out.users.empty()) {
+      return absl::InvalidArgumentError(
+          "--tls-key: want --users, too: where there is one secret, the key follows from it");
+    }
+  }
   return out;
+}
+
+std::string TlsKeyPath(const DaemonOptions& options, absl::string_view state_directory) {
+  constexpr absl::string_view kFile = "/tls-key";
+  if (!options.tls_key.empty()) {
+    return options.tls_key;
+  }
+  if (!options.journal.empty()) {
+    return absl::StrCat(options.journal, kFile);
+  }
+  const absl::string_view state = state_directory.substr(0, state_directory.find(':'));
+  return state.empty() ? "" : absl::StrCat(state, kFile);
 }
 
 }  // namespace muster

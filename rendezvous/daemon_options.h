@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace muster {
 
@@ -13,6 +14,7 @@ struct DaemonOptions {
   std::string listen = "[::]:29400";
   std::string secret_file;  // "" = the user's own
   std::string users;        // a folder with a secret for each user; "" = one secret for all
+  std::string tls_key;      // a file, of `users`; "" = see TlsKeyPath
   std::string journal;      // a folder; "" = jobs end with the daemon, if `store` is "" too
   std::string store;        // as ParseEtcdPlace takes it; "" = none
   bool insecure = false;
@@ -27,5 +29,11 @@ const char* DaemonHelp();
 absl::StatusOr<DaemonOptions> ParseDaemonOptions(
     const std::vector<std::string>& arguments,
     const std::function<absl::StatusOr<std::string>(const std::string& path)>& read);
+
+// Where the key lies by which users know this daemon: --tls-key, else the file tls-key in the
+// folder of --journal, else in that of systemd's STATE_DIRECTORY (folders with colons between; the
+// first).
+// "" = none of them is there: the user's own folder (UserConfigPath).
+std::string TlsKeyPath(const DaemonOptions& options, absl::string_view state_directory);
 
 }  // namespace muster

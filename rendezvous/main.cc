@@ -28,6 +28,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
+#include "proto/tls/identity.h"
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
 #include "rendezvous/daemon_options.h"
@@ -246,6 +247,35 @@ absl::StatusOr<std::vector<KnownUser>> UsersOf(const DaemonOptions& options) {
   return OneSecret(std::move(secret));
 }
 
+// The key by which users know this daemon, the same in each life, goes into `master`. Its
+// fingerprint; "" = there is one secret, from which the key follows, or none.
+absl::StatusOr<std::string> TakeSiteKey(const DaemonOptions& options, MasterOptions& master) {
+  if (options.users.empty()) {
+    return std::string();
+  }
+  const char* state = std::getenv("STATE_DIRECTORY");
+  absl::StatusOr<std::string> path = TlsKeyPath(options, state == nullptr ? "" : state);
+  if (path->empty()) {
+    path = UserConfigPath("tls-key");
+  }
+  if (!path.ok()) {
+    return Of("--tls-key: want a file", path.status());
+  }
+  ASSIGN_OR_RETURN(master.site_seed, LoadOrMakeSiteSeed(*path));
+  return TlsIdentity::OfSite(master.site_seed).fingerprint();
+}
+
+void SayWhereItListens(const DaemonOptions& options, uint16_t port,
+                       const std::string& fingerprint) {
+  std::printf("muster-rendezvous %s listens on %s:%u%s\n", std::string(Version()).c_str(),
+              options.listen.substr(0, options.listen.rfind(':')).c_str(), unsigned{port},
+              options.insecure ? " (insecure: everybody who reaches it may run jobs)" : "");
+  if (!fingerprint.empty()) {
+    std::printf("its fingerprint is %s\n", fingerprint.c_str());
+  }
+  std::fflush(stdout);
+}
+
 int Main(int argc, char** argv) {
   const absl::StatusOr<DaemonOptions> options =
       ParseDaemonOptions({argv + 1, argv + argc}, ReadConfig);
@@ -286,6 +316,10 @@ int Main(int argc, char** argv) {
     master.journal = journal.get();
     master.epoch = journal->epoch();
   }
+  const absl::StatusOr<std::string> fingerprint = TakeSiteKey(*options, master);
+  if (!fingerprint.ok()) {
+    return Fail(fingerprint.status(), 1);
+  }
   const uint32_t epoch = master.epoch;
   Daemon daemon(&loop, std::move(master), options->users, argv);
   const absl::StatusOr<size_t> jobs = daemon.TakeOver();
@@ -299,11 +333,7 @@ int Main(int argc, char** argv) {
   if (!port.ok()) {
     return Fail(Of("--listen", port.status()), 1);
   }
-  const size_t colon = options->listen.rfind(':');
-  std::printf("muster-rendezvous %s listens on %s:%u%s\n", std::string(Version()).c_str(),
-              options->listen.substr(0, colon).c_str(), unsigned{*port},
-              options->insecure ? " (insecure: everybody who reaches it may run jobs)" : "");
-  std::fflush(stdout);
+  SayWhereItListens(*options, *port, *fingerprint);
   if (!options->store.empty()) {
     daemon.StandForLead(*store, OwnAddress(options->listen, *port), epoch);
   }

@@ -91,6 +91,17 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t byte
   return text;
 }
 
+absl::Status MakePrivateFolders(const std::string& file) {
+  for (size_t slash = file.find('/', 1); slash != std::string::npos;
+       slash = file.find('/', slash + 1)) {
+    const std::string folder = file.substr(0, slash);
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+      return absl::InternalError(Errno("mkdir", folder));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> WritePrivateTemp(const std::string& path, absl::string_view bytes) {
   uint64_t number = 0;
   if (getrandom(&number, sizeof(number), 0) != sizeof(number)) {

@@ -16,6 +16,9 @@ namespace muster {
 // `bytes_max` (each with how to mend it).
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t bytes_max);
 
+// All folders of the path of `file` that are missing, for their owner only (mode 0700).
+absl::Status MakePrivateFolders(const std::string& file);
+
 // A new file beside `path`, complete and on disk; its name.
 absl::StatusOr<std::string> WritePrivateTemp(const std::string& path, absl::string_view bytes);
 

@@ -155,10 +155,14 @@ std::string TlsSession::channel() const {
 
 absl::Status TlsSession::failure() const {
   if (peer_->refused) {
-    return absl::PermissionDeniedError("the master's identity is not that of this job's secret");
+    return absl::PermissionDeniedError(
+        peer_->is_site ? "it is a site's daemon, and not the one that is expected here"
+                       : "the master's identity is not that of this job's secret");
   }
   if (DoesNotTakeUs(reason_)) {
-    return absl::PermissionDeniedError("it brings another secret than ours");
+    const bool site = SaysItIsASite(SSL_get_certificate(ssl_.get()));
+    return absl::PermissionDeniedError(site ? "it expects another fingerprint than ours"
+                                            : "it brings another secret than ours");
   }
   if (reason_ == 0 || reason_ == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
     return absl::UnavailableError("it closed the connection before the TLS handshake was through");

@@ -70,10 +70,12 @@ class TlsSession {
   // After kDone of Handshake. channel: 32 bytes that both ends derive from all that the handshake
   // was (RFC 9266, tls-exporter).
   std::string channel() const;
+  // Of the server, once it has shown its key; of a client.
   const std::string& fingerprint() const { return peer_->fingerprint; }
   bool is_site() const { return peer_->is_site; }
 
-  // After kEnded of Handshake. PermissionDenied: the two do not know the same secret (client: T2);
+  // After kEnded of Handshake. PermissionDenied: the two do not know the same secret, or the server
+  // is a site's and another one, or none, is expected (client: T2);
   // FailedPrecondition: it has no secret (--insecure); Unimplemented: it speaks no TLS 1.3;
   // Unavailable: it left. "it ..." = the far side.
   absl::Status failure() const;

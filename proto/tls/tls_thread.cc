@@ -261,7 +261,8 @@ void TlsThread::Drop(uint64_t id, const absl::Status& why) {
   if (gone->on_arrival) {
     gone->on_arrival(why);
   } else if (gone->outcome != nullptr) {
-    gone->outcome->Settle({why, "", "", false});
+    const TlsSession& session = gone->pipe.session();
+    gone->outcome->Settle({why, "", session.fingerprint(), session.is_site()});
   }
   if (ending_ && connections_.empty()) {
     uv_stop(&loop_);

@@ -49,7 +49,8 @@ class TlsOutcome {
  public:
   struct Facts {
     absl::Status status;  // as TlsSession::failure; Unavailable too when its time was over
-    std::string channel;  // as TlsSession's
+    std::string channel;  // as TlsSession's, where the handshake is through
+    // As TlsSession's, also of a server that was refused; "" and false where none has shown a key.
     std::string fingerprint;
     bool is_site = false;
   };

@@ -18,7 +18,9 @@ absl::StatusOr<std::string> MakeSecret();
 // kNonceBytes random bytes.
 absl::StatusOr<std::string> MakeNonce();
 
-// $HOME/.config/muster/secret (or under $XDG_CONFIG_HOME); an error when neither is set.
+// $HOME/.config/muster/NAME (or under $XDG_CONFIG_HOME). FailedPrecondition when neither is set.
+absl::StatusOr<std::string> UserConfigPath(absl::string_view name);
+// That of the user's own secret; the error says what does without.
 absl::StatusOr<std::string> UserSecretPath();
 
 // The secret in the file at `path`; made on first use (folders 0700, file 0600), so that two that
@@ -27,6 +29,10 @@ absl::StatusOr<std::string> UserSecretPath();
 absl::StatusOr<std::string> LoadOrMakeUserSecret(const std::string& path);
 // The same, but a missing file is an error (--secret-file).
 absl::StatusOr<std::string> LoadSecret(const std::string& path);
+
+// The 32 bytes, written as 64 hex digits, of which a site's daemon makes its TLS key
+// (TlsIdentity::OfSite); checked and made as a user's secret is. Errors begin with "--tls-key: ".
+absl::StatusOr<std::string> LoadOrMakeSiteSeed(const std::string& path);
 
 // The secret of a job or daemon whose options say so: "" (--insecure), that of --secret-file, or
 // the user's own.

@@ -1,13 +1,14 @@
-// The user's own secret on disk.
-#include <sys/stat.h>
+// What nobody else may know, on disk: the user's own secret, and the seed of a site's TLS key.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/private_file.h"
 #include "proto/base/status_macros.h"
@@ -20,86 +21,113 @@ namespace {
 constexpr size_t kSecretCharsMin = 16;    // shorter is guessed
 constexpr size_t kSecretCharsMax = 1024;  // longer is another file
 
-std::string Errno(absl::string_view what, const std::string& path) {
-  return absl::StrCat("secret: ", what, " ", path, ": ", std::strerror(errno));
-}
+// What the file is, as errors name it, and what they say besides where it cannot be used.
+struct Kind {
+  absl::string_view name;
+  absl::string_view instead;
+};
+constexpr Kind kUserSecret{"secret", " (--secret-file names another)"};
+constexpr Kind kSiteSeed{"--tls-key", ""};
 
-// All folders of the path that are missing, for their owner only.
-absl::Status MakeFolders(const std::string& file) {
-  for (size_t slash = file.find('/', 1); slash != std::string::npos;
-       slash = file.find('/', slash + 1)) {
-    const std::string folder = file.substr(0, slash);
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-      return absl::InternalError(Errno("mkdir", folder));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Prefixed(const absl::Status& status) {
+absl::Status Prefixed(const Kind& kind, const absl::Status& status) {
   const bool another = absl::IsFailedPrecondition(status);
-  return absl::Status(status.code(), absl::StrCat("secret: ", status.message(),
-                                                  another ? " (--secret-file names another)" : ""));
+  return absl::Status(status.code(),
+                      absl::StrCat(kind.name, ": ", status.message(), another ? kind.instead : ""));
 }
 
 // Puts a new secret at `path` unless there is one: a complete file gets its name in one step, so
 // that nobody ever reads half of it.
-absl::Status Make(const std::string& path) {
-  RETURN_IF_ERROR(MakeFolders(path));
+absl::Status Make(const Kind& kind, const std::string& path) {
+  if (const absl::Status folders = MakePrivateFolders(path); !folders.ok()) {
+    return Prefixed(kind, folders);
+  }
   ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
   const absl::StatusOr<std::string> temp = WritePrivateTemp(path, secret + "\n");
   if (!temp.ok()) {
-    return Prefixed(temp.status());
+    return Prefixed(kind, temp.status());
   }
   absl::Status status = LinkUnlessTaken(*temp, path).status();
   if (absl::IsFailedPrecondition(status)) {  // no links there: the last one wins
     status = rename(temp->c_str(), path.c_str()) == 0
                  ? absl::OkStatus()
-                 : absl::InternalError(Errno("rename to", path));
+                 : absl::InternalError(
+                       absl::StrCat(kind.name, ": rename to ", path, ": ", std::strerror(errno)));
   } else if (!status.ok()) {
-    status = Prefixed(status);
+    status = Prefixed(kind, status);
   }
   unlink(temp->c_str());
   return status;
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> UserSecretPath() {
-  const char* config = std::getenv("XDG_CONFIG_HOME");
-  if (config != nullptr && config[0] == '/') {
-    return absl::StrCat(config, "/muster/secret");
-  }
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && home[0] == '/') {
-    return absl::StrCat(home, "/.config/muster/secret");
-  }
-  return absl::FailedPreconditionError(
-      "secret: neither HOME nor XDG_CONFIG_HOME says where ~/.config is: set HOME, or give "
-      "--secret-file or --insecure");
+// Without the spaces and newlines around it.
+absl::StatusOr<std::string> Load(const Kind& kind, const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadPrivateFile(path, kSecretCharsMax);
+  return text.ok() ? absl::StatusOr<std::string>(std::string(absl::StripAsciiWhitespace(*text)))
+                   : Prefixed(kind, text.status());
 }
 
-absl::StatusOr<std::string> LoadSecret(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadPrivateFile(path, kSecretCharsMax);
-  if (!text.ok()) {
-    return Prefixed(text.status());
+absl::StatusOr<std::string> LoadOrMake(const Kind& kind, const std::string& path) {
+  absl::StatusOr<std::string> secret = Load(kind, path);
+  if (!absl::IsNotFound(secret.status())) {
+    return secret;
   }
-  const std::string secret(absl::StripAsciiWhitespace(*text));
-  if (secret.size() < kSecretCharsMin) {
+  RETURN_IF_ERROR(Make(kind, path));
+  return Load(kind, path);
+}
+
+absl::StatusOr<std::string> LongEnough(absl::StatusOr<std::string> secret,
+                                       const std::string& path) {
+  if (secret.ok() && secret->size() < kSecretCharsMin) {
     return absl::FailedPreconditionError(absl::StrCat(
         "secret: ", path, ": want ", kSecretCharsMin, "..", kSecretCharsMax, " characters, got ",
-        text->size(), ": rm ", ShellQuote(path), " makes a new one"));
+        secret->size(), ": rm ", ShellQuote(path), " makes a new one"));
   }
   return secret;
 }
 
-absl::StatusOr<std::string> LoadOrMakeUserSecret(const std::string& path) {
-  absl::StatusOr<std::string> secret = LoadSecret(path);
-  if (!absl::IsNotFound(secret.status())) {
-    return secret;
+}  // namespace
+
+absl::StatusOr<std::string> UserConfigPath(absl::string_view name) {
+  const char* config = std::getenv("XDG_CONFIG_HOME");
+  if (config != nullptr && config[0] == '/') {
+    return absl::StrCat(config, "/muster/", name);
   }
-  RETURN_IF_ERROR(Make(path));
-  return LoadSecret(path);
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') {
+    return absl::StrCat(home, "/.config/muster/", name);
+  }
+  return absl::FailedPreconditionError(
+      "neither HOME nor XDG_CONFIG_HOME says where ~/.config is: set HOME");
+}
+
+absl::StatusOr<std::string> UserSecretPath() {
+  absl::StatusOr<std::string> path = UserConfigPath("secret");
+  return path.ok()
+             ? path
+             : absl::FailedPreconditionError(absl::StrCat("secret: ", path.status().message(),
+                                                          ", or give --secret-file or --insecure"));
+}
+
+absl::StatusOr<std::string> LoadSecret(const std::string& path) {
+  return LongEnough(Load(kUserSecret, path), path);
+}
+
+absl::StatusOr<std::string> LoadOrMakeUserSecret(const std::string& path) {
+  return LongEnough(LoadOrMake(kUserSecret, path), path);
+}
+
+absl::StatusOr<std::string> LoadOrMakeSiteSeed(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string digits, LoadOrMake(kSiteSeed, path));
+  const bool hex = std::all_of(digits.begin(), digits.end(), [](char c) {
+    return absl::ascii_isxdigit(static_cast<unsigned char>(c));
+  });
+  if (digits.size() != 2 * kSecretBytes || !hex) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        kSiteSeed.name, ": ", path, ": want ", 2 * kSecretBytes, " hex digits, got ", digits.size(),
+        hex ? " of them" : " characters", ": copy the key of before there, or rm ",
+        ShellQuote(path), ", and a new one is made, whose fingerprint users have to be told"));
+  }
+  return absl::HexStringToBytes(digits);
 }
 
 }  // namespace muster

@@ -1,10 +1,11 @@
-// The file of a job's secret.
+// The files of a job's secret and of the seed of a site's key.
 #include "proto/wire/secret.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
@@ -89,6 +90,12 @@ void Run(absl::string_view bytes) {
     CHECK(absl::IsFailedPrecondition(secret.status()));
     CHECK(!LoadOrMakeUserSecret(path).ok());
   }
+  const bool digits = std::all_of(bare.begin(), bare.end(), [](char c) {
+    return absl::ascii_isxdigit(static_cast<unsigned char>(c));
+  });
+  const auto seed = LoadOrMakeSiteSeed(path);
+  CHECK(seed.ok() == (good && digits && bare.size() == 2 * kSecretBytes));
+  CHECK(!seed.ok() || seed->size() == kSecretBytes);
   CHECK(unlink(path.c_str()) == 0);
 }
 

@@ -53,6 +53,23 @@ TEST(DaemonOptions, WhatIsTypedWins) {
   EXPECT_EQ(store->store, "etcd://h:1");
 }
 
+TEST(DaemonOptions, WhereTheKeyLies) {
+  const auto path = [](const std::string& line, absl::string_view state,
+                       const std::string& file = "") {
+    const auto options = Parse(line, file);
+    return options.ok() ? TlsKeyPath(*options, state) : options.status().ToString();
+  };
+  EXPECT_EQ(path("--users u --journal /j --tls-key k", "/s"), "k");
+  EXPECT_EQ(path("--users u --journal /j", "/s"), "/j/tls-key");
+  EXPECT_EQ(path("--users u --rdzv-store etcd://h:1", "/s"), "/s/tls-key");
+  EXPECT_EQ(path("--users u", "/s:/t"), "/s/tls-key");
+  EXPECT_EQ(path("--users u", ""), "");
+  EXPECT_EQ(path("--config f", "", "users: u\ntls-key: k"), "k");
+  EXPECT_EQ(path("--config f --tls-key l", "", "users: u\ntls-key: k"), "l");
+  EXPECT_EQ(path("--config f --users v", "", "users: u\ntls-key: k"), "k");
+  EXPECT_EQ(path("--config f --secret-file s", "", "users: u\ntls-key: k"), "");
+}
+
 TEST(DaemonOptions, Refused) {
   const std::pair<const char*, const char*> lines[] = {
       {"--lisen a:1", "unknown option '--lisen'"},
@@ -64,6 +81,9 @@ TEST(DaemonOptions, Refused) {
       {"--insecure=1", "unknown option '--insecure=1'"},
       {"--insecure --users u", "give one of them"},
       {"--secret-file s --users u", "give one of them"},
+      {"--tls-key k", "--tls-key: want --users, too"},
+      {"--secret-file s --tls-key k", "--tls-key: want --users, too"},
+      {"--users u --tls-key=", "--tls-key: want a file, got ''"},
       {"--config g", "--config g: No such file"}};
   for (const auto& [line, why] : lines) {
     EXPECT_THAT(Shape(line), HasSubstr(why)) << line;

@@ -153,7 +153,19 @@ TEST_F(TlsTest, ASitesKeyIsTakenWhereItIsPinnedOrNoneIs) {
   expected.site = site.fingerprint();
   EXPECT_TRUE(Meet(expected).first.ok());
   expected.site = TlsIdentity::OfSite(std::string(kTlsSeedBytes, 't')).fingerprint();
-  EXPECT_EQ(Meet(expected).first.code(), absl::StatusCode::kPermissionDenied);
+  const auto [client, server] = Meet(expected);
+  EXPECT_EQ(client, absl::PermissionDeniedError(
+                        "it is a site's daemon, and not the one that is expected here"));
+  EXPECT_EQ(server, absl::PermissionDeniedError("it expects another fingerprint than ours"));
+}
+
+TEST_F(TlsTest, OfASiteThatIsRefusedTheFingerprintIsKnown) {
+  const TlsIdentity site = TlsIdentity::OfSite(std::string(kTlsSeedBytes, 's'));
+  Open(site);
+  const TlsThread::Dialed dialed = Call(client_, Knock(), OfSecret("s"));
+  EXPECT_FALSE(Facts(dialed).status.ok());
+  EXPECT_TRUE(Facts(dialed).is_site);
+  EXPECT_EQ(Facts(dialed).fingerprint, site.fingerprint());
 }
 
 TEST_F(TlsTest, AMasterWithoutSecretSaysSo) {

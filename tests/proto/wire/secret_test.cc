@@ -151,6 +151,35 @@ TEST_F(SecretFileTest, ShortAndEmptyFilesAreRefused) {
   EXPECT_FALSE(LoadOrMakeUserSecret(Path("short")).ok());
 }
 
+TEST_F(SecretFileTest, ASitesSeedIsMadeOnceAndThenKept) {
+  const auto first = LoadOrMakeSiteSeed(Path("a/tls-key"));
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->size(), kSecretBytes);
+  EXPECT_EQ(*LoadOrMakeSiteSeed(Path("a/tls-key")), *first);
+  struct stat info {};
+  ASSERT_EQ(stat(Path("a/tls-key").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600u);
+  Write("known", std::string(32, '0') + std::string(32, 'F') + "\n", 0600);
+  EXPECT_EQ(*LoadOrMakeSiteSeed(Path("known")), std::string(16, '\0') + std::string(16, '\xff'));
+}
+
+TEST_F(SecretFileTest, WhatIsNoSitesSeedIsRefused) {
+  const auto refused = [this](const char* name, const std::string& text, mode_t mode) {
+    Write(name, text, mode);
+    const absl::Status status = LoadOrMakeSiteSeed(Path(name)).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refused("short", std::string(63, 'a'), 0600),
+            "--tls-key: " + Path("short") +
+                ": want 64 hex digits, got 63 of them: copy the key of before there, or rm " +
+                Path("short") + ", and a new one is made, whose fingerprint users have to be told");
+  EXPECT_THAT(refused("words", std::string(64, 'x'), 0600), HasSubstr("got 64 characters"));
+  EXPECT_THAT(refused("open", std::string(64, 'a'), 0644),
+              AllOf(HasSubstr("--tls-key: "), HasSubstr("chmod 600 " + Path("open"))));
+  EXPECT_THAT(refused("empty", "", 0600), HasSubstr("got 0"));
+}
+
 TEST_F(SecretFileTest, NotAFileOrMissing) {
   EXPECT_TRUE(absl::IsNotFound(LoadSecret(Path("none")).status()));
   ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
