@@ -151,6 +151,7 @@ enum class OptionId : uint8_t {
   kSsh,
   kSshArgs,
   kSecretFile,
+  kRdzvFingerprint,
   kInsecure,
   // of other launchers, without effect here
   kMpiSetting,
@@ -193,6 +194,7 @@ struct RendezvousSpec {
   uint16_t port = 0;  // 0 = any
   std::vector<std::string> others;  // HOST:PORT, further ones of --rdzv-endpoint: of daemons that
                                     // share a store; no node serves then
+  std::string fingerprint;          // --rdzv-fingerprint, of those daemons; "" = as first met
   std::string file;                 // path of --rdzv-endpoint file:///path; then host is ""
   bool is_static =
       false;       // torchrun's static form: rendezvous and store share master_addr:master_port

@@ -400,6 +400,13 @@ constexpr OptionRow kTable[] = {
      "options for it, as in --ssh-args='-p 2222'", AddSshArgs},
     {OptionId::kSecretFile, kRequired, false, "--secret-file --token-file", "FILE", "", kSecurity,
      "the job's secret (default ~/.config/muster/secret)", SetText<&JobSpec::secret_file>},
+    {OptionId::kRdzvFingerprint, kRequired, false, "--rdzv-fingerprint", "SHA256:...",
+     "MUSTER_RDZV_FINGERPRINT", kSecurity,
+     "a site's daemon at --rdzv-endpoint has to have it (default: the one it had the first time)",
+     [](const OptionValue& v, JobSpec& s) {
+       ASSIGN_OR_RETURN(s.rendezvous.fingerprint, ParseFingerprint(v));
+       return absl::OkStatus();
+     }},
     {OptionId::kInsecure, kNone, false, "--insecure", "", "", kSecurity,
      "ask for no proof of the secret: anybody who reaches the port may join",
      SetFlag<&JobSpec::insecure>},

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "launcher/known_masters.h"
 #include "launcher/schedule/hostlist.h"
 #include "proto/base/status_macros.h"
 
@@ -285,6 +286,13 @@ absl::StatusOr<std::vector<Endpoint>> ParseEndpoints(const OptionValue& value,
     return WantError(value, absl::StrCat("at most ", kEndpointsMax, " addresses"));
   }
   return out;
+}
+
+absl::StatusOr<std::string> ParseFingerprint(const OptionValue& value) {
+  return IsFingerprint(value.text)
+             ? absl::StatusOr<std::string>(std::string(value.text))
+             : WantError(value,
+                         "SHA256: and 43 characters, as muster-rendezvous says it at its start");
 }
 
 absl::StatusOr<size_t> ParseWord(const OptionValue& value,

@@ -45,6 +45,8 @@ absl::StatusOr<Endpoint> ParseEndpoint(const OptionValue& value, uint16_t port_d
 // One, or several separated by commas, each with a port that is not 0; file:// stands alone.
 absl::StatusOr<std::vector<Endpoint>> ParseEndpoints(const OptionValue& value,
                                                      uint16_t port_default);
+// "SHA256:" and 43 characters of base64, as muster-rendezvous says it.
+absl::StatusOr<std::string> ParseFingerprint(const OptionValue& value);
 // 0 or 1024..65535: what lies below belongs to system services (22 was somebody's sshd).
 absl::StatusOr<uint16_t> ParsePort(const OptionValue& value);
 // "20000-20100", or "20000:20100" as MPICH has it.

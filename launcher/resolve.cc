@@ -85,6 +85,7 @@ constexpr Pair kPairs[] = {
     {OptionId::kJson, OptionId::kYaml, "keep one of the two"},
     {OptionId::kInsecure, OptionId::kSecretFile,
      "a secret is of no use where no proof is asked for"},
+    {OptionId::kInsecure, OptionId::kRdzvFingerprint, "without a secret nobody shows a key"},
 };
 
 absl::Status CheckPairs(const JobSpec& spec) {
@@ -229,6 +230,16 @@ absl::Status SettleRendezvous(JobSpec& spec) {
                      ": say also where node 0 is, with --master-addr or --rdzv-endpoint"));
   }
   return CheckServing(spec);
+}
+
+// Of a variable that a site sets for all jobs nothing is said.
+void NoteFingerprint(JobSpec& spec) {
+  const bool daemon = spec.way == StartWay::kTyped && spec.rendezvous.file.empty() && !spec.serve;
+  if (!daemon && spec.Has(OptionId::kRdzvFingerprint) &&
+      !spec.given.at(OptionId::kRdzvFingerprint).by_environment) {
+    spec.notes.push_back(absl::StrCat(spec.Said(OptionId::kRdzvFingerprint),
+                                      " has no effect: this launch asks no daemon"));
+  }
 }
 
 void SettleOutput(JobSpec& spec) {
@@ -456,6 +467,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
   SettleOutput(spec);
   spec.plan.job_id = spec.rendezvous.id;
   spec.way = WayOf(spec);
+  NoteFingerprint(spec);
   if (spec.way != StartWay::kHosts) {
     if (spec.Has(OptionId::kExclude)) {
       return absl::InvalidArgumentError(

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@
 #include "launcher/programs.h"
 #include "launcher/run_served.h"
 #include "launcher/schedule/hostlist.h"
+#include "launcher/site_trust.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/stop_countdown.h"
 #include "launcher/typed_node.h"
@@ -83,6 +85,11 @@ class TypedJob {
     MasterClientOptions client;
     client.targets = spec_.rendezvous.others;
     client.targets.insert(client.targets.begin(), HostPort(target_host_, target_port_));
+    if (!IsMaster()) {
+      client.sites =
+          trust_.emplace(spec_.rendezvous.fingerprint, spec_.Said(OptionId::kRdzvFingerprint))
+              .keys();
+    }
     client.secret = secret_;
     client.job_id = spec_.plan.job_id;
     client.hostname = hostname_;
@@ -136,6 +143,11 @@ class TypedJob {
  private:
   // Who serves says what there is to say, and has heard of the same signals.
   bool IsServed() const { return place_.server != 0 && getppid() == place_.server; }
+
+  // The master is this job's own, here: it has the secret's key.
+  bool IsMaster() const {
+    return server_ != nullptr || place_.server != 0 || !spec_.rendezvous.file.empty();
+  }
 
   bool ShallServe() const {
     if (!spec_.rendezvous.others.empty()) {
@@ -348,6 +360,7 @@ class TypedJob {
   UvTimer hint_timer_;
   UvTimer pause_timer_;
   std::unique_ptr<MasterServer> server_;
+  std::optional<SiteTrust> trust_;  // before the client, which asks it
   std::unique_ptr<MasterClient> client_;
   std::unique_ptr<UserSignals> signals_;
   std::unique_ptr<AgentLoop> agent_;

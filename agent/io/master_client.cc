@@ -137,27 +137,6 @@ void MasterClient::Impl::Connected(absl::StatusOr<UniqueFd> socket, bool is_tcp)
   }
 }
 
-// What is sent on the socket given back goes over TLS, if there is a secret.
-absl::StatusOr<UniqueFd> MasterClient::Impl::Secure(UniqueFd socket) {
-  tls_outcome_.reset();
-  if (options_.secret.empty()) {
-    return socket;
-  }
-  if (options_.tls == nullptr) {
-    own_tls_ = std::make_unique<TlsThread>();
-    options_.tls = own_tls_.get();
-  }
-  if (expected_.fingerprint.empty()) {
-    expected_.fingerprint = TlsIdentity::OfSecret(options_.secret).fingerprint();
-    expected_.any_site = true;  // the channel is part of what it has to prove
-  }
-  ASSIGN_OR_RETURN(TlsThread::Dialed dialed,
-                   options_.tls->Connect(std::move(socket), expected_,
-                                         2 * options_.connect_timeout));  // ours ends before
-  tls_outcome_ = std::move(dialed.outcome);
-  return std::move(dialed.inner);
-}
-
 void MasterClient::Impl::Open(UniqueFd socket) {
   KeepGrpcRunning();
   state_ = State::kHandshake;
@@ -232,24 +211,6 @@ void MasterClient::Impl::OnEvent(const ClientEvent& event) {
   }
 }
 
-// The call is over; where there never was a connection for it, TLS knows why.
-void MasterClient::Impl::Ended(const std::string& why) {
-  const TlsOutcome::Facts* tls = Tls();
-  if (tls == nullptr || tls->status.ok() || state_ != State::kHandshake) {
-    return Down(why);
-  }
-  const std::string at = absl::StrCat(Where(), ": ", tls->status.message());
-  if (absl::IsPermissionDenied(tls->status)) {
-    const std::string host = Where().substr(0, Where().rfind(':'));
-    return Refused(absl::StrCat(at, ": ", CopySecretAdvice(host)));
-  }
-  if (absl::IsFailedPrecondition(tls->status)) {
-    return Refused(
-        absl::StrCat(at, ", ", options_.hostname, " brings a secret: ", kInsecureAdvice));
-  }
-  Down(at);
-}
-
 void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
   const bool awaited = !frame.has_challenge() || options_.nonce.empty();
   if (!proved_ && (state_ == State::kHandshake || state_ == State::kUp)) {
@@ -307,6 +268,7 @@ void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
                            " does not know this job's secret: is it the master of this job?"));
     } else {
       proved_ = true;
+      TellProof();
       if (state_ == State::kHandshake) {
         Up();
       }

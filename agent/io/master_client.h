@@ -16,13 +16,18 @@
 //  C3 after a refusal of the handshake, by either side, nothing more is tried;
 //
 //  C4 messages not yet sent are at most one Join, one Beat and one Leave: a newer one replaces
-//  them.
+//  them;
+//
+//  C5 who has neither the secret's key nor that of a daemon as SiteKeys expects it hears nothing of
+//     the job.
 #pragma once
 
 #include <uv.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +43,18 @@ class TlsThread;
 // Tells one agent process from every other: Join::life.
 uint64_t NewLife();
 
+// What is known of daemons that have keys of their own (TlsIdentity::OfSite), and what becomes of
+// them. Each is called on the loop's thread and must not block. `target`: one of the options'.
+struct SiteKeys {
+  // The fingerprint that a daemon there has to have; "" = any, if it proves the secret; no value =
+  // none is believed. Empty: none is believed anywhere.
+  std::function<std::optional<std::string>(const std::string& target)> expected;
+  // One of which `expected` said "" has proved the secret.
+  std::function<void(const std::string& target, const std::string& fingerprint)> on_first_proof;
+  // Why one of another fingerprint than expected is refused, and what to do: a sentence.
+  std::function<std::string(const std::string& target, const std::string& fingerprint)> why_refused;
+};
+
 struct MasterClientOptions {
   // One of the two:
   std::vector<std::string> targets;  // "HOST:PORT", "[ADDR]:PORT"; the first is tried first
@@ -47,6 +64,8 @@ struct MasterClientOptions {
   TlsThread* tls = nullptr;
 
   bool is_tcp = false;  // `socket`: TLS is spoken on it, if there is a secret
+
+  SiteKeys sites;  // a master that has the secret's own key needs none of it
 
   std::string nonce;   // `socket`: of the master, for one Hello; "" = its Challenge is awaited
   std::string secret;  // "" = --insecure

@@ -136,6 +136,7 @@ class MasterClient::Impl {
   void Connected(absl::StatusOr<UniqueFd> socket, bool is_tcp);
   absl::StatusOr<UniqueFd> Secure(UniqueFd socket);
   void Ended(const std::string& why);
+  void TellProof();
   void Stop(std::function<void()> done);
   void CheckStopped();
 

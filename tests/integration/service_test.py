@@ -7,10 +7,8 @@ import subprocess
 
 import pytest
 
-from harness import BIN, PATIENCE, ROOT, sh
-
-DAEMON = BIN / "muster-rendezvous"
-SECRETS = {name: f"{name}'s secret, {'x' * 32}\n" for name in ("alice", "bob", "carl")}
+from harness import BIN, PATIENCE, ROOT
+from users_site import DAEMON, SECRETS, UsersSite
 
 
 @pytest.fixture
@@ -29,35 +27,9 @@ def test_systemd_finds_nothing_wrong_with_the_unit(unit):
     assert float(exposure) <= 2.0, done.stdout
 
 
-class Site:
-    """The daemon on node0 with two users, and what a user types on a node."""
-
-    def __init__(self, shells, folder):
-        self.shells, self.folder = shells, folder
-        (folder / "users").mkdir(mode=0o700)
-        for name in SECRETS:
-            self.secret(folder / name, SECRETS[name])
-        for name in ("alice", "bob"):
-            self.secret(folder / "users" / name, SECRETS[name])
-        (folder / "site.yaml").write_text(f'listen: "10.77.0.1:29400"\nusers: {folder}/users\n')
-
-    def secret(self, path, text):
-        path.write_text(text)
-        path.chmod(0o600)
-
-    def serve(self, **env):
-        daemon = self.shells[0].start("--config", self.folder / "site.yaml", program=DAEMON, env=env)
-        daemon.expect("listens on 10.77.0.1:29400")
-        return daemon
-
-    def job(self, user, node, script, *more):
-        words = ["--nnodes", "2", "--rdzv-endpoint", "10.77.0.1:29400", "--rdzv-id", "job", "--node-rank", str(node)]
-        return self.shells[node + 1].start(*words, *more, "--secret-file", self.folder / user, *sh(script))
-
-
 @pytest.fixture
 def site(shells, scratch):
-    return Site(shells, scratch)
+    return UsersSite(shells, scratch)
 
 
 def test_two_users_run_jobs_of_one_name_at_the_same_time(site):

@@ -280,10 +280,15 @@ std::optional<std::string> GoodValue(const OptionRow& row) {
     return "";
   }
   for (const char* text :
-       {"2",        "a",        "a:2000", "k=v",      "auto", "c10d",  "none",
-        "slurm",    "agent",    "drop",   "continue", "0:1",  "0,2-3", "slot",
-        "never",    "oom:stop", "f.%r",   "-p '2 2'", "1G",   "8000",  "20000-20100",
-        "torchrun", "SIGTERM",  "uuid",   "node",     "any"}) {
+       {"2",        "a",        "a:2000",
+        "k=v",      "auto",     "c10d",
+        "none",     "slurm",    "agent",
+        "drop",     "continue", "0:1",
+        "0,2-3",    "slot",     "never",
+        "oom:stop", "f.%r",     "-p '2 2'",
+        "1G",       "8000",     "20000-20100",
+        "torchrun", "SIGTERM",  "uuid",
+        "node",     "any",      "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU"}) {
     if (ParseCommandLine({std::string(OptionName(row.id)), text, "p"}, {}).ok()) {
       return text;
     }

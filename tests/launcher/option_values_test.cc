@@ -49,6 +49,19 @@ TEST(Times, InEveryForm) {
   }
 }
 
+TEST(Fingerprints, AsTheDaemonSaysThem) {
+  const std::string good = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
+  EXPECT_EQ(*ParseFingerprint(V(good)), good);
+  for (const std::string& bad :
+       {std::string(), good.substr(7), good.substr(0, good.size() - 1), good + "A", good + "=",
+        "sha256" + good.substr(6), "SHA256:" + std::string(43, '-'), " " + good}) {
+    EXPECT_EQ(
+        Message(ParseFingerprint(V(bad))),
+        absl::StrCat("--opt: want SHA256: and 43 characters, as muster-rendezvous says it at ",
+                     "its start, got '", bad, "'"));
+  }
+}
+
 TEST(Sizes, InPowersOf1024) {
   EXPECT_EQ(*ParseSize(V("65536")), 65536u);
   EXPECT_EQ(*ParseSize(V("64k")), 65536u);

@@ -179,6 +179,9 @@ INSTANTIATE_TEST_SUITE_P(
              "--serve|--rdzv-endpoint a,b|no node serves"},
         Case{"--nnodes 2 --rdzv-conf is_host=1 --rdzv-endpoint a,b p", "is_host=1|--rdzv-endpoint"},
         Case{"--insecure --secret-file f p", "--insecure|--secret-file f"},
+        Case{"--insecure --rdzv-fingerprint "
+             "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU p",
+             "--insecure|--rdzv-fingerprint SHA256:47DEQ"},
         Case{"--plan --explain-env p", "--plan|--explain-env"},
         Case{"--hostfile nope p", "--hostfile nope|No such file"},
         Case{"--hostfile bad p", "bad:1|got 'x'"}, Case{"-f two -f again p", "again: host 'b'"},

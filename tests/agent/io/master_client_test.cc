@@ -11,7 +11,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/build_info.h"
@@ -111,10 +113,30 @@ class MasterClientTest : public testing::Test {
  protected:
   ~MasterClientTest() override {
     if (agent_ != nullptr) {
-      agent_->Stop();
-      loop_.Until([this] { return agent_->stopped; }, "the stop");
-      agent_.reset();
+      StopAgent();
     }
+  }
+  void StopAgent() {
+    agent_->Stop();
+    loop_.Until([this] { return agent_->stopped; }, "the stop");
+    agent_.reset();
+  }
+  static TlsIdentity Site(char key) { return TlsIdentity::OfSite(std::string(kTlsSeedBytes, key)); }
+  // Answers as one that knows the secret.
+  static Answer Welcome() {
+    return [](const v1::Hello& hello, const std::string& channel, v1::MasterFrame* answer) {
+      answer->mutable_welcome()->set_proof(MasterProof(
+          "the secret", {std::string(kNonceBytes, 'm'), hello.nonce(), "job", channel}));
+    };
+  }
+  SiteKeys Expecting(std::optional<std::string> fingerprint) {
+    return {[fingerprint = std::move(fingerprint)](const std::string&) { return fingerprint; },
+            [this](const std::string& target, const std::string& seen) {
+              first_proof_ = absl::StrCat(target, " ", seen);
+            },
+            [](const std::string& target, const std::string& seen) {
+              return absl::StrCat("not ", target, " ", seen);
+            }};
   }
   static MasterClientOptions Options(const std::string& target) {
     MasterClientOptions options;
@@ -132,7 +154,11 @@ class MasterClientTest : public testing::Test {
     agent_ = std::make_unique<TestAgent>(loop_.get(), std::move(options), std::move(join));
     agent_->Start();
   }
-  void StartAt(int port) { Start(Options(absl::StrCat("127.0.0.1:", port))); }
+  void StartAt(int port, SiteKeys sites = {}) {
+    MasterClientOptions options = Options(absl::StrCat("127.0.0.1:", port));
+    options.sites = std::move(sites);
+    Start(std::move(options));
+  }
   std::string Refusal() {
     loop_.Until([this] { return !agent_->refusals.empty(); }, "the refusal");
     EXPECT_EQ(agent_->ups, 0);
@@ -141,6 +167,7 @@ class MasterClientTest : public testing::Test {
 
   TestLoop loop_;
   std::unique_ptr<TestAgent> agent_;
+  std::string first_proof_;  // "TARGET FINGERPRINT" that were told last
 };
 
 TEST_F(MasterClientTest, OurOwnProofSentBackIsRefused) {
@@ -153,13 +180,8 @@ TEST_F(MasterClientTest, OurOwnProofSentBackIsRefused) {
 }
 
 TEST_F(MasterClientTest, OfSeveralMastersASilentOneIsLeftForTheNext) {
-  const auto welcome = [](const v1::Hello& hello, const std::string& channel,
-                          v1::MasterFrame* answer) {
-    answer->mutable_welcome()->set_proof(
-        MasterProof("the secret", {std::string(kNonceBytes, 'm'), hello.nonce(), "job", channel}));
-  };
-  const FalseMaster first(loop_.get(), welcome);
-  const FalseMaster second(loop_.get(), welcome);
+  const FalseMaster first(loop_.get(), Welcome());
+  const FalseMaster second(loop_.get(), Welcome());
   MasterClientOptions options = Options(absl::StrCat("127.0.0.1:", first.port()));
   options.targets.push_back(absl::StrCat("127.0.0.1:", second.port()));
   options.silence_max = absl::Milliseconds(20);
@@ -194,9 +216,51 @@ TEST_F(MasterClientTest, ASiteHasToProveTheSecret) {
       [](const v1::Hello&, const std::string&, v1::MasterFrame* answer) {
         answer->mutable_welcome()->set_proof("a proof");
       },
-      std::string(BuildName()), TlsIdentity::OfSite(std::string(kTlsSeedBytes, 's')));
-  StartAt(site.port());
+      std::string(BuildName()), Site('s'));
+  StartAt(site.port(), Expecting(""));
   EXPECT_THAT(Refusal(), HasSubstr("does not know this job's secret"));
+  EXPECT_EQ(first_proof_, "");
+}
+
+TEST_F(MasterClientTest, OfASiteThatIsNotKnownTheFingerprintIsToldOnceItHasProvedTheSecret) {
+  const FalseMaster site(loop_.get(), Welcome(), std::string(BuildName()), Site('s'));
+  StartAt(site.port(), Expecting(""));
+  loop_.Until([this] { return agent_->ups > 0; }, "the connection");
+  EXPECT_EQ(first_proof_, absl::StrCat("127.0.0.1:", site.port(), " ", Site('s').fingerprint()));
+}
+
+TEST_F(MasterClientTest, OfASiteThatIsKnownNothingIsTold) {
+  const FalseMaster site(loop_.get(), Welcome(), std::string(BuildName()), Site('s'));
+  StartAt(site.port(), Expecting(Site('s').fingerprint()));
+  loop_.Until([this] { return agent_->ups > 0; }, "the connection");
+  EXPECT_EQ(first_proof_, "");
+}
+
+TEST_F(MasterClientTest, C5ASiteOfAnotherFingerprintHearsNothing) {
+  const auto fails = [](const v1::Hello&, const std::string&, v1::MasterFrame*) {
+    ADD_FAILURE() << "a hello";
+  };
+  const FalseMaster site(loop_.get(), fails, std::string(BuildName()), Site('s'));
+  const std::string where = absl::StrCat("127.0.0.1:", site.port());
+  StartAt(site.port(), Expecting(Site('t').fingerprint()));
+  EXPECT_EQ(Refusal(), absl::StrCat("not ", where, " ", Site('s').fingerprint()));
+}
+
+TEST_F(MasterClientTest, C5WhereNoSiteIsExpectedNoneIsBelieved) {
+  const FalseMaster site(loop_.get(), Welcome(), std::string(BuildName()), Site('s'));
+  const std::string where = absl::StrCat("127.0.0.1:", site.port());
+  StartAt(site.port());
+  EXPECT_EQ(Refusal(), where + ": it is a site's daemon, and not the one that is expected here");
+  StopAgent();
+  StartAt(site.port(), Expecting(std::nullopt));
+  EXPECT_EQ(Refusal(), absl::StrCat("not ", where, " ", Site('s').fingerprint()));
+}
+
+TEST_F(MasterClientTest, TheSecretsOwnKeyNeedsNoFingerprint) {
+  const FalseMaster master(loop_.get(), Welcome());
+  StartAt(master.port(), Expecting(Site('t').fingerprint()));
+  loop_.Until([this] { return agent_->ups > 0; }, "the connection");
+  EXPECT_EQ(first_proof_, "");
 }
 
 TEST_F(MasterClientTest, AMasterWithTheKeyOfAnotherSecretHearsNothing) {
@@ -220,13 +284,7 @@ TEST_F(MasterClientTest, AnEmptyProofIsRefused) {
 }
 
 TEST_F(MasterClientTest, AMasterOfAnotherBuildIsRefusedByNameOfBoth) {
-  const FalseMaster master(
-      loop_.get(),
-      [](const v1::Hello& hello, const std::string& channel, v1::MasterFrame* answer) {
-        answer->mutable_welcome()->set_proof(MasterProof(
-            "the secret", {std::string(kNonceBytes, 'm'), hello.nonce(), "job", channel}));
-      },
-      "0.0.1-old");
+  const FalseMaster master(loop_.get(), Welcome(), "0.0.1-old");
   StartAt(master.port());
   EXPECT_EQ(Refusal(), absl::StrCat("this master is muster 0.0.1-old, node1 runs ", BuildName(),
                                     ": install the same build"));
@@ -269,9 +327,7 @@ TEST_F(MasterClientTest, NamesThatDoNotExistAndTargetsThatAreNone) {
     Start(Options(target));
     loop_.Until([this] { return !agent_->tries_failed.empty(); }, "a failed try");
     EXPECT_THAT(agent_->tries_failed[0], HasSubstr(words));
-    agent_->Stop();
-    loop_.Until([this] { return agent_->stopped; }, "the stop");
-    agent_.reset();
+    StopAgent();
   }
 }
 
@@ -305,9 +361,7 @@ TEST_F(MasterClientTest, StopAtAnyMoment) {
     for (int i = 0; i < turns; ++i) {
       uv_run(loop_.get(), UV_RUN_NOWAIT);
     }
-    agent_->Stop();
-    loop_.Until([this] { return agent_->stopped; }, "the stop");
-    agent_.reset();
+    StopAgent();
   }
 }
 

@@ -101,6 +101,13 @@ class MasterServerTest : public testing::Test {
     options.life = 77;
     return options;
   }
+  // Of one that believes any daemon that proves the secret.
+  MasterClientOptions UserOfSite(const std::string& secret,
+                                 const std::string& job_id = "job") const {
+    MasterClientOptions options = Client(secret, job_id);
+    options.sites.expected = [](const std::string&) { return std::string(); };
+    return options;
+  }
   TestAgent& AddAgent(MasterClientOptions options, Join join) {
     agents_.push_back(
         std::make_unique<TestAgent>(loop_.get(), std::move(options), std::move(join)));
@@ -317,9 +324,9 @@ TEST_F(MasterServerTest, ADaemonKeepsUsersApart) {
   options.users = {{"alice", "hers"}, {"bob", "his"}};
   StartMaster(std::move(options));
   Listen();
-  TestAgent& hers = AddAgent(Client("hers"), JoinOf(0));
-  TestAgent& his = AddAgent(Client("his"), JoinOf(0));  // the same job id, the same place
-  TestAgent& stranger = AddAgent(Client("another"), JoinOf(1));
+  TestAgent& hers = AddAgent(UserOfSite("hers"), JoinOf(0));
+  TestAgent& his = AddAgent(UserOfSite("his"), JoinOf(0));  // the same job id, the same place
+  TestAgent& stranger = AddAgent(UserOfSite("another"), JoinOf(1));
   loop_.Until([&] { return hers.running && his.running; }, "a round for each");
   EXPECT_EQ(hers.assignment.world_size, 1u);
   EXPECT_THAT(rounds_, testing::UnorderedElementsAre("alice/job 1 on 1", "bob/job 1 on 1"));
@@ -335,16 +342,16 @@ TEST_F(MasterServerTest, UsersComeAndGo) {
   options.many_jobs = true;
   StartMaster(std::move(options));  // nobody yet
   Listen();
-  TestAgent& early = AddAgent(Client("hers"), JoinOf(0));
+  TestAgent& early = AddAgent(UserOfSite("hers"), JoinOf(0));
   loop_.Until([&] { return !early.refusals.empty(); }, "the refusal");
-  TestAgent& open = AddAgent(Client(""), JoinOf(0));
+  TestAgent& open = AddAgent(UserOfSite(""), JoinOf(0));
   loop_.Until([&] { return !open.refusals.empty(); }, "nobody is not everybody");
   master_->SetUsers({{"alice", "hers"}});
-  TestAgent& later = AddAgent(Client("hers"), JoinOf(0));
+  TestAgent& later = AddAgent(UserOfSite("hers"), JoinOf(0));
   loop_.Until([&] { return later.running; }, "her round");
   master_->SetUsers({{"bob", "his"}});
   later.SendBeat();
-  TestAgent& gone = AddAgent(Client("hers", "another"), JoinOf(0));
+  TestAgent& gone = AddAgent(UserOfSite("hers", "another"), JoinOf(0));
   loop_.Until([&] { return !gone.refusals.empty(); }, "the refusal");
   EXPECT_TRUE(later.downs.empty());  // what stands goes on
 }
