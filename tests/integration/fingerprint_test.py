@@ -4,6 +4,8 @@ import signal
 
 import pytest
 
+from harness import sh  # first: it knows where the lab is
+from etcd import Etcd
 from master_site import STEPS, undisturbed
 from users_site import DAEMON, ENDPOINT, UsersSite
 
@@ -119,6 +121,30 @@ def test_the_key_lies_in_the_journals_folder_and_workers_do_not_notice_a_restart
     go.touch()
     undisturbed(both)
     end(daemon)
+
+
+def test_one_that_takes_over_with_the_same_key_is_the_same(shells, site):
+    etcd, key = Etcd(shells[2], site.folder), site.folder / "tls-key"
+    places = [f"{shell.host.addr}:29400" for shell in shells[:2]]
+    daemons = []
+    for shell, place in zip(shells, places):
+        words = ("--users", site.folder / "users", "--listen", place, "--rdzv-store", etcd.store, "--tls-key", key)
+        daemons.append(shell.start(*words, program=DAEMON))
+        daemons[-1].expect("leads, in epoch" if len(daemons) == 1 else "waits for the lead: ", stream="err")
+    fingerprints = {daemon.expect(r"its fingerprint is (\S+)")[0] for daemon in daemons}
+    assert len(fingerprints) == 1
+    words = ["--nnodes", "2", "--rdzv-endpoint", ",".join(places), "--secret-file", site.folder / "alice"]
+    script = STEPS.replace("{go}", str(site.folder / "go"))
+    env = {"XDG_CONFIG_HOME": str(site.folder / "config")}
+    typed = [*words, "--rdzv-fingerprint", *fingerprints, *sh(script)]
+    both = [shells[i].start(*typed, env=env) for i in range(2)]
+    for job in both:
+        job.expect("step 5 ")
+    daemons[0].signal(signal.SIGKILL)
+    daemons[1].expect("the nodes of round .* are back", stream="err")
+    (site.folder / "go").touch()
+    undisturbed(both)
+    assert not site.known.exists()
 
 
 def test_a_key_that_is_none_or_not_private_is_refused(site):
