@@ -187,6 +187,26 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"--hostfile bad p", "bad:1|got 'x'"}, Case{"-f two -f again p", "again: host 'b'"},
         Case{"-f mixed -n 3 p", "-n 3|'b'|slots=N"}));
 
+TEST(Resolve, AFingerprintIsOfADaemonThatIsAsked) {
+  const std::string print = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
+  const std::string typed = absl::StrCat("--rdzv-fingerprint ", print);
+  for (const char* asks : {"--nnodes 2 --rdzv-endpoint a", "--nnodes 2 --rdzv-endpoint a,b"}) {
+    const JobSpec spec = *Resolve(absl::StrCat(asks, " ", typed, " p"));
+    EXPECT_EQ(spec.rendezvous.fingerprint, print);
+    EXPECT_THAT(spec.notes, ElementsAre()) << asks;
+  }
+  for (const char* asks_none :
+       {"-n 2", "--nnodes 2 --hosts a,b", "--nnodes 2 --standalone", "--nnodes 2",
+        "--nnodes 2 --rdzv-endpoint a --serve", "--nnodes 2 --rdzv-endpoint file:///f"}) {
+    EXPECT_THAT(Resolve(absl::StrCat(asks_none, " ", typed, " p"))->notes,
+                ElementsAre(typed + " has no effect: this launch asks no daemon"))
+        << asks_none;
+    EXPECT_THAT(Resolve(absl::StrCat(asks_none, " p"), {{"MUSTER_RDZV_FINGERPRINT", print}})->notes,
+                ElementsAre())
+        << asks_none;
+  }
+}
+
 // What srun sets for a task that it has started on each of two nodes.
 Environment StepTaskOf(const char* node) {
   return {{"SLURM_JOB_ID", "17"},
