@@ -54,6 +54,10 @@ constexpr absl::string_view kCompare =
     "has one slot; in a host file that gives slots= on other lines, as many as it has CPUs. With "
     "--nproc-per-node slots "
     "do not matter.";
+constexpr absl::string_view kTorchrun =
+    "Called by the name torchrun (a link), or as 'python -m muster.run', launch does also what "
+    "torchrun does without being told: PROGRAM is a Python script whatever its name, on one node, "
+    "lines have no prefix, --nproc is enough of --nproc-per-node; launch's own options go with it.";
 
 // About jobs of --detach; JOB is an id, the beginning of one, or a name.
 constexpr Example kJobCommands[] = {
@@ -176,6 +180,7 @@ std::string HelpText(bool all, bool colour) {
     }
     writer.Heading("Coming from torchrun, mpirun or mpiexec");
     writer.Row("", kCompare, kIndent);
+    writer.Row("", kTorchrun, kIndent);
   }
   return writer.Take();
 }

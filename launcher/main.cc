@@ -32,6 +32,7 @@
 #include "launcher/ship/ship_files.h"
 #include "launcher/sweep/run_sweep.h"
 #include "launcher/sweep/sweep_command.h"
+#include "launcher/torchrun_words.h"
 #include "launcher/user_terminal.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
@@ -50,8 +51,8 @@ std::string AgentPath() {
 
 // How another node can call this program: by name if the shell found it so, else by its full path.
 std::string LaunchPath(const std::string& typed) {
-  if (typed.find('/') == std::string::npos) {
-    return typed;
+  if (typed.find('/') == std::string::npos && !CalledTorchrun(typed)) {
+    return typed;  // `torchrun` may be torch's own there
   }
   const std::string agent = AgentPath();
   return absl::StrCat(agent.substr(0, agent.rfind('/')), "/launch");
@@ -149,18 +150,10 @@ int Run(JobSpec spec) {
   return kExitFailed;
 }
 
-int Main(int argc, char** argv) {
+// `typed`: how launch was called; `notes`: what is to be said before those of the job itself.
+int RunCommandLine(const std::vector<std::string>& arguments, const std::string& typed,
+                   const std::vector<std::string>& notes) {
   const bool typed_elsewhere = TakeTypedPlace();
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (!arguments.empty() && IsJobCommand(arguments[0])) {
-    return RunJobCommand(arguments, LaunchPath(argv[0]));
-  }
-  if (!arguments.empty() && IsDoctorCommand(arguments[0])) {
-    return RunDoctor(arguments, AgentPath());
-  }
-  if (!arguments.empty() && IsSweepCommand(arguments[0])) {
-    return RunSweep(arguments);
-  }
   absl::StatusOr<ParsedCommand> command =
       ParseCommandLine(arguments, EnvironmentMap(OwnEnvironment()), ReadJobFile);
   if (!command.ok()) {
@@ -181,8 +174,9 @@ int Main(int argc, char** argv) {
   if (spec.quiet || spec.verbose) {
     SetLogLevel(spec.quiet ? LogLevel::kError : LogLevel::kDebug);
   }
-  spec.launch_path = LaunchPath(argv[0]);
+  spec.launch_path = LaunchPath(typed);
   spec.command_line = arguments;
+  spec.notes.insert(spec.notes.begin(), notes.begin(), notes.end());
   const Environment environment = EnvironmentMap(OwnEnvironment());
   const absl::Status resolved = ResolveHosts(spec, ReadHostFile, environment);
   if (!resolved.ok()) {
@@ -207,6 +201,29 @@ int Main(int argc, char** argv) {
     return ShowEnvironment(spec);
   }
   return spec.detach ? RunDetached(std::move(spec), Run) : Run(std::move(spec));
+}
+
+int Main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (CalledTorchrun(argv[0])) {
+    const absl::StatusOr<TorchrunWords> told =
+        FromTorchrun(arguments, EnvironmentMap(OwnEnvironment()));
+    if (!told.ok()) {
+      LogError(told.status().message());
+      return kExitUsage;
+    }
+    return RunCommandLine(told->words, argv[0], told->notes);
+  }
+  if (!arguments.empty() && IsJobCommand(arguments[0])) {
+    return RunJobCommand(arguments, LaunchPath(argv[0]));
+  }
+  if (!arguments.empty() && IsDoctorCommand(arguments[0])) {
+    return RunDoctor(arguments, AgentPath());
+  }
+  if (!arguments.empty() && IsSweepCommand(arguments[0])) {
+    return RunSweep(arguments);
+  }
+  return RunCommandLine(arguments, argv[0], {});
 }
 
 }  // namespace

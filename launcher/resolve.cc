@@ -162,6 +162,13 @@ absl::Status CheckServing(const JobSpec& spec) {
   return absl::OkStatus();
 }
 
+// torchrun's static form said with an endpoint instead of --master-addr and --master-port.
+bool SaysStatic(const JobSpec& spec) {
+  const auto said = spec.given.find(OptionId::kRdzvBackend);
+  return said != spec.given.end() && said->second.value == "static" &&
+         !spec.rendezvous.host.empty() && spec.rendezvous.others.empty();
+}
+
 // torchrun's words about where the nodes meet, brought into one form.
 absl::Status SettleRendezvous(JobSpec& spec) {
   RendezvousSpec& r = spec.rendezvous;
@@ -217,9 +224,13 @@ absl::Status SettleRendezvous(JobSpec& spec) {
     r.port = spec.master_port.value_or(kMasterPort);
     spec.master_port = r.port;
     endpoint = true;
+  } else if (SaysStatic(spec)) {
+    r.is_static = true;
+    spec.master_port = r.port;
   }
   if (endpoint && r.file.empty() && r.port == 0) {
-    const OptionId id = r.is_static ? OptionId::kMasterPort : OptionId::kRdzvEndpoint;
+    const OptionId id =
+        spec.Has(OptionId::kRdzvEndpoint) ? OptionId::kRdzvEndpoint : OptionId::kMasterPort;
     return absl::InvalidArgumentError(
         absl::StrCat(spec.Said(id), ": with ", spec.Said(OptionId::kNnodes),
                      " the port must be a number that every node knows"));

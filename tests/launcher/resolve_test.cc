@@ -270,6 +270,27 @@ TEST(Resolve, ContradictionsWithTheEnvironmentAreNotes) {
             "typed 2-2: own=3");
 }
 
+TEST(Resolve, StaticFormByEndpoint) {
+  const auto given =
+      Resolve("--nnodes 2 --node-rank 1 --rdzv-backend static --rdzv-endpoint node0:29502 p");
+  ASSERT_TRUE(given.ok());
+  EXPECT_TRUE(given->rendezvous.is_static);
+  EXPECT_EQ(given->rendezvous.host, "node0");
+  EXPECT_EQ(given->master_port, 29502);
+  for (const char* other : {"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29502 p",
+                            "--nnodes 2 --rdzv-endpoint node0:29502 p",
+                            "--nnodes 2 --rdzv-backend static --rdzv-endpoint file:///a p",
+                            "--nnodes 2 --rdzv-backend static --rdzv-endpoint a:2000,b:2000 p",
+                            "--rdzv-backend static --rdzv-endpoint node0:29502 p"}) {
+    const auto spec = Resolve(other);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_FALSE(spec->rendezvous.is_static) << other;
+    EXPECT_EQ(spec->master_port, std::nullopt) << other;
+  }
+  const auto no_port = Resolve("--nnodes 2 --rdzv-backend static --rdzv-endpoint node0:0 p");
+  EXPECT_THAT(std::string(no_port.status().message()), HasSubstr("--rdzv-endpoint node0:0: with"));
+}
+
 TEST(Resolve, StaticFormSharesOnePort) {
   const auto given = Resolve("--nnodes 2 --node-rank 1 --master-addr node0 --master-port 29501 p");
   ASSERT_TRUE(given.ok());
