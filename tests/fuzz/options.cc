@@ -4,6 +4,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "launcher/resolve.h"
+#include "launcher/torchrun_words.h"
 #include "proto/base/check.h"
 #include "tests/fuzz/fuzz_target.h"
 
@@ -63,21 +64,35 @@ std::vector<std::string> Seeds() {
       "-x =1 p", "-x A= p", "-genv A p", "--wdir d -hosts a,,b p", "-n 2 p : q",
       "-n 1 p :", "--explain-env=x p", "--ssh '' p", "--label p", "--output-overflow lose p",
       "--store disk p", "--local-addr x p", "--node-rank -1 p", "--nnodes 2 --total 3 p",
-      "--node-rank 9999999 p"};
+      "--node-rank 9999999 p", "--nproc=4 --nnod 2 --node_rank 1 -t3 --log_dir l t : x",
+      "--rdzv_b c10d --node_rank 0 --rdzv_e a:2000 --nnodes 2 --run_path --no_python t"};
   for (std::string& seed : seeds) {
     seed = absl::StrReplaceAll(seed, {{" ", "\n"}});
   }
   return seeds;
 }
 
-void Run(absl::string_view bytes) {
-  const std::vector<std::string> words = absl::StrSplit(bytes, '\n');
+namespace {
+
+void Parse(const std::vector<std::string>& words) {
   auto command = ParseCommandLine(words, Given(), AFile);
   if (!command.ok()) {
     CHECK(absl::IsInvalidArgument(command.status()) && !command.status().message().empty());
   } else if (command->action == CommandAction::kRun) {
     const absl::Status resolved = ResolveHosts(command->spec, AFile);
     CHECK(resolved.ok() || absl::IsInvalidArgument(resolved));
+  }
+}
+
+}  // namespace
+
+void Run(absl::string_view bytes) {
+  const std::vector<std::string> words = absl::StrSplit(bytes, '\n');
+  Parse(words);
+  const absl::StatusOr<TorchrunWords> told = FromTorchrun(words, Given());
+  CHECK(told.ok() || absl::IsInvalidArgument(told.status()));
+  if (told.ok()) {
+    Parse(told->words);
   }
 }
 

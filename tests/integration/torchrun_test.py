@@ -179,3 +179,29 @@ def test_where_launch_is_looked_for(node0, here):
             shutil.copy(BIN / name, here / prefix / "bin" / name)
         beside = by_muster(node0, here / "tell.py", env={"PYTHONPATH": str(here / prefix / package)})
         assert beside.code == 0 and beside.out, beside
+
+
+SAY = 'echo "$RANK of $WORLD_SIZE on $(hostname)"'
+
+
+def said(text):
+    return sorted(re.findall(r"^\d of \d on node\d$", text, re.M))
+
+
+def test_in_an_allocation_it_is_the_node_where_it_was_typed(slurm):
+    torchrun = slurm.folder / "torchrun"
+    torchrun.symlink_to(LAUNCH)
+    text = slurm.run(f"exec {torchrun} --nproc_per_node 2 --no_python bash -c '{SAY}'", "-N2", "--ntasks-per-node=2", "-w", "node0,node1")
+    assert said(text) == ["0 of 2 on node0", "1 of 2 on node0"], text
+
+
+def test_the_usual_lines_of_a_slurm_script(slurm):
+    """srun starts it on every node; the script has found the first one."""
+    torchrun = slurm.folder / "torchrun"
+    torchrun.symlink_to(LAUNCH)
+    text = slurm.run(f"""
+        head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+        srun --ntasks-per-node=1 {torchrun} --nnodes $SLURM_NNODES --nproc_per_node 2 --rdzv_id $SLURM_JOB_ID --rdzv_backend c10d --rdzv_endpoint $head:29521 \\
+            --no_python bash -c '{SAY}'""", "-N2", "--ntasks-per-node=1", "-w", "node1,node2")
+    assert [line[:6] for line in said(text)] == [f"{rank} of 4" for rank in range(4)], text
+    assert sorted(line[-5:] for line in said(text)) == ["node1", "node1", "node2", "node2"], text
