@@ -161,7 +161,7 @@ constexpr OptionRow kTable[] = {
      kMeet, "nodes meet here (port 29400), at file:///PATH, or at a:1,b:2's leader",
      SetRdzvEndpoint},
     {OptionId::kRdzvBackend, kRequired, false, "--rdzv-backend", "NAME", "PET_RDZV_BACKEND", kMeet,
-     "c10d or static, for torchrun's sake: both are served by our rendezvous", CheckRdzvBackend},
+     "c10d (default), or static: then the endpoint's port is MASTER_PORT, too", CheckRdzvBackend},
     {OptionId::kRdzvId, kRequired, false, "--rdzv-id", "ID", "PET_RDZV_ID", kMeet,
      "name of the job (default: made up)",
      [](const OptionValue& v, JobSpec& s) { return NotEmpty(v, s.rendezvous.id); }},

@@ -162,6 +162,21 @@ absl::Status CheckServing(const JobSpec& spec) {
   return absl::OkStatus();
 }
 
+// As torchrun: standalone wins over what is said of a meeting place.
+void SettleStandalone(JobSpec& spec) {
+  for (const OptionId id : {OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank}) {
+    if (spec.Has(id)) {
+      spec.notes.push_back(absl::StrCat(spec.Said(id), " is not used: --standalone was given"));
+    }
+  }
+  spec.rendezvous.host.clear();
+  spec.rendezvous.others.clear();
+  spec.rendezvous.file.clear();
+  spec.rendezvous.port = 0;
+  spec.master_addr.clear();
+  spec.node_rank.reset();
+}
+
 // torchrun's static form said with an endpoint instead of --master-addr and --master-port.
 bool SaysStatic(const JobSpec& spec) {
   const auto said = spec.given.find(OptionId::kRdzvBackend);
@@ -179,19 +194,8 @@ absl::Status SettleRendezvous(JobSpec& spec) {
         spec.Said(OptionId::kJournal), ": want --nnodes, --serve, --node-rank and --rdzv-endpoint ",
         "HOST:PORT, too: the nodes look there for the launch that follows, and it for its agent"));
   }
-  if (spec.Has(OptionId::kStandalone)) {  // as torchrun: standalone wins
-    for (const OptionId id :
-         {OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank}) {
-      if (spec.Has(id)) {
-        spec.notes.push_back(absl::StrCat(spec.Said(id), " is not used: --standalone was given"));
-      }
-    }
-    r.host.clear();
-    r.others.clear();
-    r.file.clear();
-    r.port = 0;
-    spec.master_addr.clear();
-    spec.node_rank.reset();
+  if (spec.Has(OptionId::kStandalone)) {
+    SettleStandalone(spec);
     return absl::OkStatus();
   }
   if (!r.file.empty()) {

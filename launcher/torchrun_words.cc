@@ -182,6 +182,14 @@ class Translation {
         Add(id, "1");
       }
     }
+    if (Alone() && !HasValue(OptionId::kNodeRank) && !FlagOf(OptionId::kStandalone)) {
+      Add(OptionId::kNodeRank, "0");  // then no scheduler is asked for nodes
+    }
+  }
+
+  bool Alone() const {
+    const std::string nodes = ValueOf(OptionId::kNnodes);
+    return nodes.empty() || nodes == "1" || nodes == "1:1";
   }
 
   void AddOutput() {
@@ -204,13 +212,11 @@ class Translation {
   void AddMeeting() {  // T5
     const std::string backend = ValueOf(OptionId::kRdzvBackend);
     const bool is_static = backend.empty() || backend == kStatic;
-    const std::string nodes = ValueOf(OptionId::kNnodes);
-    const bool alone = nodes.empty() || nodes == "1" || nodes == "1:1";
     if (!HasValue(OptionId::kNodeRank) || FlagOf(OptionId::kStandalone)) {
       return;
     }
     if (!is_static) {
-      if (Typed(OptionId::kNodeRank) != nullptr) {
+      if (Typed(OptionId::kNodeRank) != nullptr && !Alone()) {
         out_.notes.push_back(absl::StrCat("--node-rank is not used: it has no meaning with ",
                                           "--rdzv-backend ", backend, ", as with torchrun"));
         Forget(OptionId::kNodeRank);
@@ -219,7 +225,7 @@ class Translation {
       if (backend.empty()) {
         Add(OptionId::kRdzvBackend, kStatic);
       }
-    } else if (!alone && !HasValue(OptionId::kMasterAddr)) {
+    } else if (!Alone() && !HasValue(OptionId::kMasterAddr)) {
       Add(OptionId::kMasterAddr, kMasterHere);
     }
   }

@@ -6,7 +6,7 @@
 // told, as its `run.py` has it (torch 1.13 to 2.x):
 //  T1 the program is a Python script whatever its name, unless -m or --no-python says otherwise;
 //     --run-path counts more than --no-python;
-//  T2 one node, one worker on it, also within an allocation of a scheduler;
+//  T2 one node, one worker on it, also in an allocation, and in each of srun's tasks;
 //  T3 lines come as the workers write them; with --tee as [ROLE LOCAL_RANK]: without the blank;
 //  T4 files of --log-dir and --redirects lie as torchrun's do;
 //  T5 --node-rank belongs to the static form: there the address is 127.0.0.1 if none is said, and

@@ -195,6 +195,14 @@ def test_in_an_allocation_it_is_the_node_where_it_was_typed(slurm):
     assert said(text) == ["0 of 2 on node0", "1 of 2 on node0"], text
 
 
+def test_each_task_of_srun_is_a_job_of_its_own(slurm):
+    """Unless --nnodes says more."""
+    torchrun = slurm.folder / "torchrun"
+    torchrun.symlink_to(LAUNCH)
+    text = slurm.run(f"srun -n3 {torchrun} --nproc_per_node 2 --no_python bash -c '{SAY}'", "-N2", "-n3", "-w", "node0,node1")
+    assert len(said(text)) == 6 and [line[:6] for line in said(text)] == ["0 of 2"] * 3 + ["1 of 2"] * 3 and "node0" in text and "node1" in text, text
+
+
 def test_the_usual_lines_of_a_slurm_script(slurm):
     """srun starts it on every node; the script has found the first one."""
     torchrun = slurm.folder / "torchrun"

@@ -44,38 +44,45 @@ INSTANTIATE_TEST_SUITE_P(
     OfTorchrun, Lines,
     ::testing::Values(
         // T1, T2, T3
-        Line{"train.py", "--nnodes 1 --nproc-per-node 1 --no-prefix -- train.py"},
+        Line{"train.py", "--nnodes 1 --nproc-per-node 1 --node-rank 0 --no-prefix -- train.py"},
         Line{"train --lr 1",
-             "--run-path --nnodes 1 --nproc-per-node 1 --no-prefix -- train --lr 1"},
-        Line{"-m pkg", "--nnodes 1 --nproc-per-node 1 --no-prefix -m -- pkg"},
-        Line{"--no_python ps", "--nnodes 1 --nproc-per-node 1 --no-prefix --no_python -- ps"},
+             "--run-path --nnodes 1 --nproc-per-node 1 --node-rank 0 --no-prefix -- train --lr 1"},
+        Line{"-m pkg", "--nnodes 1 --nproc-per-node 1 --node-rank 0 --no-prefix -m -- pkg"},
+        Line{"--no_python ps",
+             "--nnodes 1 --nproc-per-node 1 --node-rank 0 --no-prefix --no_python -- ps"},
         Line{"--no_python --run_path t",
-             "--nnodes 1 --nproc-per-node 1 --no-prefix --run_path -- t"},
+             "--nnodes 1 --nproc-per-node 1 --node-rank 0 --no-prefix --run_path -- t"},
         Line{"--nproc_per_node=4 --nnodes 1:1 t.py",
-             "--no-prefix --nproc_per_node=4 --nnodes 1:1 -- t.py"},
+             "--node-rank 0 --no-prefix --nproc_per_node=4 --nnodes 1:1 -- t.py"},
         Line{"--hosts a:4,b:4 t.py", "--no-prefix --hosts a:4,b:4 -- t.py"},
-        Line{"", "--nnodes 1 --nproc-per-node 1 --no-prefix"},
-        Line{"-h", "--nnodes 1 --nproc-per-node 1 --no-prefix -h"},
+        Line{"", "--nnodes 1 --nproc-per-node 1 --node-rank 0 --no-prefix"},
+        Line{"-h", "--nnodes 1 --nproc-per-node 1 --node-rank 0 --no-prefix -h"},
         // T7: behind the program nothing is looked at
         Line{"--nproc-per-node 2 --nnodes 1 -- t.py --nproc 3 -- -m",
-             "--no-prefix --nproc-per-node 2 --nnodes 1 -- t.py --nproc 3 -- -m"},
+             "--node-rank 0 --no-prefix --nproc-per-node 2 --nnodes 1 -- t.py --nproc 3 -- -m"},
         // T3, T4
         Line{"--nnodes 1 --nproc_per_node 2 -t 3 t.py",
-             "--log-prefix [{role}{local_rank}]: --nnodes 1 --nproc_per_node 2 -t 3 -- t.py"},
+             "--node-rank 0 --log-prefix [{role}{local_rank}]: --nnodes 1 --nproc_per_node 2 -t 3 "
+             "-- t.py"},
         Line{"--nnodes 1 --nproc_per_node 2 -t3 --log_dir d t.py",
-             "--log-prefix [{role}{local_rank}]: --log-layout torchrun --nnodes 1 --nproc_per_node "
+             "--node-rank 0 --log-prefix [{role}{local_rank}]: --log-layout torchrun --nnodes 1 "
+             "--nproc_per_node "
              "2 "
              "-t3 --log_dir d -- t.py"},
         Line{"--nnodes 1 --nproc_per_node 2 --tee=0 -r 0 t.py",
-             "--no-prefix --nnodes 1 --nproc_per_node 2 --tee=0 -r 0 -- t.py"},
+             "--node-rank 0 --no-prefix --nnodes 1 --nproc_per_node 2 --tee=0 -r 0 -- t.py"},
         Line{"--nnodes 1 --nproc_per_node 2 -l --log-layout muster --log-dir d t.py",
-             "--nnodes 1 --nproc_per_node 2 -l --log-layout muster --log-dir d -- t.py"},
+             "--node-rank 0 --nnodes 1 --nproc_per_node 2 -l --log-layout muster --log-dir d -- "
+             "t.py"},
         Line{"--nnodes 1 --nproc_per_node 2 -r 0:1,1:2 t.py",
-             "--no-prefix --log-layout torchrun --nnodes 1 --nproc_per_node 2 -r 0:1,1:2 -- t.py"},
+             "--node-rank 0 --no-prefix --log-layout torchrun --nnodes 1 --nproc_per_node 2 -r "
+             "0:1,1:2 -- t.py"},
         // T6
-        Line{"--nproc 2 --nn=1 t.py", "--no-prefix --nproc-per-node 2 --nnodes=1 -- t.py"},
+        Line{"--nproc 2 --nn=1 t.py",
+             "--node-rank 0 --no-prefix --nproc-per-node 2 --nnodes=1 -- t.py"},
         Line{"--nnodes 1 --nproc_per 2 --max_rest 3 --no_pyth t",
-             "--no-prefix --nnodes 1 --nproc-per-node 2 --max-restarts 3 --no-python -- t"}));
+             "--node-rank 0 --no-prefix --nnodes 1 --nproc-per-node 2 --max-restarts 3 --no-python "
+             "-- t"}));
 
 TEST(FromTorchrun, WhatTheEnvironmentSaysIsNotSaidAgain) {
   const Environment all = {{"PET_NNODES", "2"},
@@ -85,10 +92,10 @@ TEST(FromTorchrun, WhatTheEnvironmentSaysIsNotSaidAgain) {
                            {"PET_TEE", "3"}};
   EXPECT_EQ(From("pkg", all), "--log-prefix [{role}{local_rank}]: --log-layout torchrun -- pkg");
   EXPECT_EQ(From("--nnodes 1 --nproc-per-node 1 p", {{"PET_NO_PYTHON", "0"}}),
-            "--run-path --no-prefix --nnodes 1 --nproc-per-node 1 -- p");
+            "--run-path --node-rank 0 --no-prefix --nnodes 1 --nproc-per-node 1 -- p");
   const Environment prefix = {{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[${rank}]"}};
   EXPECT_EQ(From("--nnodes 1 --nproc-per-node 1 p.py", prefix),
-            "--nnodes 1 --nproc-per-node 1 -- p.py");
+            "--node-rank 0 --nnodes 1 --nproc-per-node 1 -- p.py");
   EXPECT_THAT(Told("--nproc 2 p.py", prefix).notes, IsEmpty());
 }
 
