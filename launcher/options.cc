@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "launcher/contradictions.h"
 #include "launcher/job_file.h"
 #include "launcher/mpi_options.h"
 #include "launcher/option_setters.h"

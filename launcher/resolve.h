@@ -19,13 +19,6 @@ namespace muster {
 absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
                           const Environment& environment = {});
 
-// Whether two options never make sense together.
-bool Contradict(OptionId a, OptionId b);
-
-// Options beside which one that comes from a weaker source is not meant: a variable left over in
-// the environment, or a line of the job file.
-std::vector<OptionId> Displacing(OptionId id);
-
 // Workers of each of nodes_max nodes that have no host list behind them, in order of node rank.
 // InvalidArgument: the counts that the user gave disagree; never after ResolveHosts.
 absl::StatusOr<std::vector<uint32_t>> WorkersByNode(const JobSpec& spec);
