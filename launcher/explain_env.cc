@@ -73,6 +73,10 @@ Explanation Explain(const ExplainInput& input) {
   if (!mpi.empty()) {
     out.notes.push_back(mpi);
   }
+  if (worker.mpi == MpiMode::kPmix) {
+    out.notes.push_back(
+        "PMIX_* variables, which Open MPI reads, are set by the PMIx server of each round");
+  }
   return out;
 }
 

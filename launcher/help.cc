@@ -157,6 +157,9 @@ std::string HelpText(bool all, bool colour) {
     }
     std::string help =
         row.set == nullptr ? absl::StrCat("accepted without effect: ", row.help) : row.help;
+    if (row.id == OptionId::kMpi && !BuiltWithPmix()) {
+      absl::StrAppend(&help, " (this build has no pmix)");
+    }
     if (all && row.environment[0] != '\0') {
       absl::StrAppend(&help, " [", row.environment, "]");
     }

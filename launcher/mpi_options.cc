@@ -13,6 +13,7 @@
 #include "launcher/binding_options.h"
 #include "launcher/option_setters.h"
 #include "launcher/option_values.h"
+#include "proto/base/build_info.h"
 #include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
 
@@ -183,8 +184,15 @@ void NoteIgnoredSettings(JobSpec& s) {
 }
 
 absl::Status SetMpi(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"auto", "pmi1", "none"}));
-  s.plan.mpi = word == 0 ? MpiMode::kAuto : word == 1 ? MpiMode::kPmi1 : MpiMode::kNone;
+  ASSIGN_OR_RETURN(const size_t word, ParseWord(v, {"auto", "pmi1", "pmix", "none"}));
+  constexpr MpiMode kModes[] = {MpiMode::kAuto, MpiMode::kPmi1, MpiMode::kPmix, MpiMode::kNone};
+  if (kModes[word] == MpiMode::kPmix && !BuiltWithPmix()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(v.name,
+                     " pmix: this launch was built without libpmix; build it where Debian's "
+                     "libpmix-dev is installed, or use --mpi none and the program's own mpirun"));
+  }
+  s.plan.mpi = kModes[word];
   return absl::OkStatus();
 }
 

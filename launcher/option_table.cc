@@ -260,7 +260,9 @@ constexpr OptionRow kTable[] = {
      "workers gain no privileges: sudo and other set-user-ID programs fail",
      SetPlanFlag<&WorkPlan::no_new_privileges>},
     {OptionId::kMpi, kRequired, false, "--mpi", "MODE", "", kProgram,
-     "what is served to its MPI: pmi1 (MPICH), none, auto (default): what it links", SetMpi},
+     "what is served to its MPI: pmi1 (MPICH), pmix (Open MPI), none, auto (default): what it "
+     "links",
+     SetMpi},
 
     {OptionId::kMaxRestarts, kRequired, true, "--max-restarts", "N", "PET_MAX_RESTARTS", kEnd,
      "times that workers are started again after a failure (0)", SetMaxRestarts},

@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/core/cpu_count.h"
-#include "proto/base/text.h"
+#include "proto/base/build_info.h"
 
 namespace muster {
 namespace {
@@ -36,6 +36,9 @@ MpiMode MpiServed(MpiMode mode, const ProgramFacts& facts) {
   if (mode != MpiMode::kAuto) {
     return mode;
   }
+  if (facts.mpi == "Open MPI" && BuiltWithPmix()) {
+    return MpiMode::kPmix;
+  }
   return facts.mpi == "MPICH" ? MpiMode::kPmi1 : MpiMode::kNone;
 }
 
@@ -52,11 +55,14 @@ std::string MpiNotice(MpiMode mode, const ProgramFacts& facts, uint32_t world_si
       facts.mpi == "MPI" ? " uses an MPI through mpi4py"
                          : absl::StrCat(facts.is_python ? " uses " : " links ", facts.mpi),
       ", and MPI needs its launcher to speak ", protocol,
-      open_mpi ? ", which muster does not serve.\n" : "; which one cannot be seen.\n",
+      open_mpi ? ", for which this muster was built without libpmix.\n"
+               : "; which one cannot be seen.\n",
       "Where it calls MPI_Init, ",
       world_size > 1 ? absl::StrCat("each of the ", world_size, " workers") : "each worker",
       " would start as a world of its own (rank 0 of 1). Start it with ", peer,
-      open_mpi ? "." : ", or with --mpi pmi1 if its MPI is MPICH or a relative.");
+      open_mpi ? "."
+               : ", or with --mpi pmi1 if its MPI is MPICH or a relative, --mpi pmix if it is Open "
+                 "MPI.");
 }
 
 absl::StatusOr<uint32_t> WorkersOnNode(const WorkPlan& plan, const NodeFacts& facts) {

@@ -9,7 +9,6 @@
 #include "absl/strings/str_split.h"
 #include "agent/core/programs.h"
 #include "agent/core/rank_map.h"
-#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -129,7 +128,7 @@ void Pmi1Server::Command(LocalRank from, const Pmi1Line& line, Out& out) {
   } else if (command == "get_my_kvsname") {
     reply(absl::StrCat("cmd=my_kvsname rc=0 kvsname=", round_.kvsname, "\n"));
   } else if (command == "finalize") {
-    workers_[from.value].end.kind = Pmi1End::Kind::kFinalized;
+    workers_[from.value].end.kind = MpiEnd::Kind::kFinalized;
     reply("cmd=finalize_ack rc=0\n");
   } else if (command == "publish_name" || command == "unpublish_name" || command == "lookup_name") {
     reply(Failed(ReplyName(absl::StripSuffix(command, "_name")), "names_are_not_served"));
@@ -143,7 +142,7 @@ void Pmi1Server::Init(LocalRank from, const Pmi1Line& line, Out& out) {
   const std::string* version = line.Find("pmi_version");
   const bool ours = version != nullptr && *version == "1";
   if (ours) {
-    workers_[from.value].end.kind = Pmi1End::Kind::kInside;
+    workers_[from.value].end.kind = MpiEnd::Kind::kInside;
   }
   out.emplace_back(Pmi1Reply{from, absl::StrCat("cmd=response_to_init rc=", ours ? "0" : "-1",
                                                 " pmi_version=1 pmi_subversion=1\n")});
@@ -240,8 +239,8 @@ std::vector<Pmi1Effect> Pmi1Server::Fenced(const absl::StatusOr<std::string>& pa
 }
 
 void Pmi1Server::Abort(LocalRank from, const Pmi1Line& line, Out& out) {
-  Pmi1End& end = workers_[from.value].end;
-  end.kind = Pmi1End::Kind::kAborted;
+  MpiEnd& end = workers_[from.value].end;
+  end.kind = MpiEnd::Kind::kAborted;
   const std::string* code = line.Find("exitcode");
   if (code == nullptr || !absl::SimpleAtoi(*code, &end.code)) {
     end.code = 1;
@@ -273,17 +272,14 @@ void Pmi1Server::SpawnLine(LocalRank from, absl::string_view line, Out& out) {
 std::vector<Pmi1Effect> Pmi1Server::Ended(LocalRank worker) {
   Out out;
   workers_[worker.value].gone = true;
-  missing_ += workers_[worker.value].end.kind == Pmi1End::Kind::kNoMpi ? 1 : 0;
+  missing_ += workers_[worker.value].end.kind == MpiEnd::Kind::kNoMpi ? 1 : 0;
   TellOfMissing(out);
   return out;
 }
 
 void Pmi1Server::TellOfMissing(Out& out) {
   if (missing_ > 0 && entered_ > 0 && !std::exchange(told_of_missing_, true)) {
-    out.emplace_back(Pmi1Notice{absl::StrCat(
-        Plural(missing_, "worker", "workers"), " of this node ended without MPI_Init, and ",
-        Plural(entered_, "other waits", "others wait"),
-        " for all of them there: every rank of an MPI job has to call it")});
+    out.emplace_back(Pmi1Notice{MissingInMpi(missing_, entered_)});
   }
 }
 

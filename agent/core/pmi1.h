@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "agent/core/mpi_end.h"
 #include "agent/core/pmi1_wire.h"
 #include "proto/base/ids.h"
 #include "proto/base/messages.h"
@@ -59,14 +60,6 @@ struct Pmi1Notice {
 };  // for the user
 using Pmi1Effect = std::variant<Pmi1Reply, Pmi1Enter, Pmi1Abort, Pmi1Drop, Pmi1Notice>;
 
-// What a worker's process was to its MPI when it ended.
-struct Pmi1End {
-  enum class Kind : uint8_t { kNoMpi, kInside, kFinalized, kAborted };
-  Kind kind = Kind::kNoMpi;
-  int32_t code = 0;     // kAborted
-  std::string message;  // kAborted; "" = none was given
-};
-
 class Pmi1Server {
  public:
   // A test may bound the pairs closer: their bytes together.
@@ -78,11 +71,11 @@ class Pmi1Server {
   std::vector<Pmi1Effect> Fenced(const absl::StatusOr<std::string>& pairs);
   // Its process has ended; nothing comes from it any more.
   std::vector<Pmi1Effect> Ended(LocalRank worker);
-  Pmi1End End(LocalRank worker) const { return workers_[worker.value].end; }
+  MpiEnd End(LocalRank worker) const { return workers_[worker.value].end; }
 
  private:
   struct Worker {
-    Pmi1End end;
+    MpiEnd end;
     bool in_barrier = false;
     bool in_spawn = false;    // lines up to "endcmd" say what to spawn
     std::string spawns;       // how many programs are to be spawned

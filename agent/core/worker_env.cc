@@ -199,6 +199,25 @@ void AppendPmi1(const Place& place, VariableList& list) {
   list.Ours("MPI_LOCALNRANKS", absl::StrCat(place.local_size), "LOCAL_WORLD_SIZE");
 }
 
+// CONTRACTS.md section 12.
+void AppendPmix(const WorkerEnvInput& input, VariableList& list) {
+  constexpr absl::string_view kWhy = "--mpi: of the PMIx server that the agent runs for Open MPI";
+  constexpr absl::string_view kFiles = "in a folder that goes with the round, however it ends";
+  for (const std::string& variable :
+       input.pmix == nullptr ? std::vector<std::string>() : *input.pmix) {
+    const size_t equals = variable.find('=');
+    if (equals != std::string::npos) {
+      list.Ours(variable.substr(0, equals), variable.substr(equals + 1), kWhy);
+    }
+  }
+  list.Ours("JSM_JSRUN_PORT", "1",
+            "makes Open MPI 4 look for its PMIx server: else each worker is a world of its own");
+  if (!input.mpi_folder.empty()) {
+    list.Ours("OMPI_MCA_orte_tmpdir_base", input.mpi_folder, kFiles);
+    list.UnlessUserSet("OMPI_MCA_btl_vader_backing_directory", input.mpi_folder, kFiles);
+  }
+}
+
 // What the place is called for those that are not served.
 void AppendOthers(const WorkerEnvInput& input, const Place& place, VariableList& list) {
   std::vector<std::string> dialects = input.plan.dialects;
@@ -206,6 +225,12 @@ void AppendOthers(const WorkerEnvInput& input, const Place& place, VariableList&
     AppendPmi1(place, list);
     std::erase(dialects, "pmi");
     std::erase(dialects, "mpich");
+  } else if (input.mpi == MpiMode::kPmix) {
+    AppendPmix(input, list);
+    std::erase(dialects, "pmix");
+    if (std::find(dialects.begin(), dialects.end(), "ompi") == dialects.end()) {
+      dialects.emplace_back("ompi");
+    }
   }
   AppendDialects(dialects, place, list.list());
 }

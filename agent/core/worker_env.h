@@ -32,6 +32,10 @@ struct WorkerEnvInput {
   MpiMode mpi = MpiMode::kNone;  // as it is served; never kAuto
   const WorkerShare* share = nullptr;  // of the node's plan; null = none was made
   const Topology* topology = nullptr;  // that the plan is of
+  // MpiMode::kPmix: "NAME=VALUE" of the server that runs for this worker, and the folder for files
+  // of its MPI; null and "" = not known yet.
+  const std::vector<std::string>* pmix = nullptr;
+  std::string mpi_folder = "";
 };
 
 // In a fixed order.

@@ -47,6 +47,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
       pmi_(loop, {[this](std::string pairs) { EnterFence(std::move(pairs)); },
                   [this](LocalRank local) { shepherd_.KillWorker(local.value); }}),
+      pmix_(loop, PmixCallbacks()),
       pump_(loop, options_.plan.output, options_.plan.job_id, options_.facts.hostname, output),
       store_(loop, [this](std::string why) { Post(StorePortFailed{std::move(why)}); }),
       // Of the first program on every node: rank 0's, so that all nodes say the same.
@@ -214,43 +215,21 @@ void AgentLoop::Do(const SpawnRound& effect) {
     door_.SetCpus(CpusToWaitWith(*plan, options_.facts.cpus_usable()));
   }
   use_.Begin(assignment_.workers);
+  if (placed.ok() && ServesPmix()) {
+    return BeginPmix();  // which goes on with SpawnWorkers
+  }
+  SpawnWorkers(placed);
+}
+
+void AgentLoop::SpawnWorkers(const absl::Status& may) {
   for (uint32_t i = 0; i < assignment_.workers; ++i) {
     if (assignment_.HasEndedWell(LocalRank{i})) {
       workers_[i].ended = true;
-    } else if (placed.ok()) {
+    } else if (may.ok()) {
       SpawnWorker(LocalRank{i});
     } else {
-      OnSpawnFailed(i, EINVAL, std::string(placed.message()));
+      OnSpawnFailed(i, EINVAL, std::string(may.message()));
     }
-  }
-}
-
-// All workers of this node are in a barrier.
-void AgentLoop::EnterFence(std::string pairs) {
-  if (assignment_.nodes == 1) {
-    return pmi_.Fenced(std::move(pairs));
-  }
-  SendFences(fences_.Enter(std::move(pairs)));
-}
-
-// What finds no connection is sent again on the next one.
-void AgentLoop::SendFences(FenceMember::Pieces pieces) {
-  for (FencePiece& piece : pieces) {
-    piece.node = state_.node;
-    piece.incarnation = state_.incarnation;
-    master_->SendFence(std::move(piece));
-  }
-}
-
-void AgentLoop::TakeFence(const FencePiece& piece) {
-  if (piece.node != state_.node || piece.incarnation != state_.incarnation) {
-    return;
-  }
-  FenceMember::Taken taken = fences_.Take(piece);
-  if (taken.ask.has_value()) {
-    SendFences({*std::move(taken.ask)});
-  } else if (taken.result.has_value()) {
-    pmi_.Fenced(*taken.result);
   }
 }
 
@@ -287,6 +266,7 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   out.on_ended = [this](uint32_t local_rank, const WorkerEnd& end) { OnEnded(local_rank, end); };
   out.on_cleared = [this](const std::string& survivors) { OnCleared(survivors); };
   out.on_lease_ended = [this] { Post(TimeElapsed{}); };
+  out.on_helper_failed = [this](const std::string& why) { pmix_.HelperFailed(why); };
   out.on_dead = [this] { OnShepherdDead(); };
   return out;
 }
@@ -323,7 +303,9 @@ void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end) {
   } else {
     exit.code = WEXITSTATUS(wait_status);
   }
-  TellOfMpi(pmi_.WorkerEnded(LocalRank{local_rank}), exit);
+  TellOfMpi(pmix_.serving() ? pmix_.WorkerEnded(LocalRank{local_rank}, exit.Ok())
+                            : pmi_.WorkerEnded(LocalRank{local_rank}),
+            exit);
   exit.stderr_tail = pump_.Drain(local_rank);
   if (!exit.Ok()) {
     if (exit.kind == ExitKind::kSignaled && exit.code == SIGKILL) {
@@ -358,6 +340,9 @@ void AgentLoop::OnShepherdDead() {
 
 void AgentLoop::Do(const SignalRound& effect) {
   use_.LookBeforeEnd();
+  if (pmix_.starting()) {
+    return SignalLater(effect.signo);
+  }
   shepherd_.Signal(effect.signo);
 }
 
@@ -378,6 +363,7 @@ void AgentLoop::Do(const CloseRound&) {
 
 void AgentLoop::ClearRound() {
   clearing_ = true;
+  pmix_.Closing();
   shepherd_.Clear();
 }
 
@@ -393,6 +379,8 @@ void AgentLoop::OnCleared(const std::string& survivors) {
   terminal_.Reset();
   door_.EndRound();
   pmi_.EndRound();
+  pmix_.EndRound();
+  signals_later_.clear();
   pump_.CloseRound();  // the store stays: workers of other nodes may still run
   Post(RoundCleared{assignment_.round});
 }

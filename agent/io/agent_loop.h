@@ -27,10 +27,16 @@
 #include "agent/io/worker_door.h"
 #include "agent/io/worker_placement.h"
 #include "agent/io/worker_pmi.h"
+#include "agent/io/worker_pmix.h"
 #include "agent/io/worker_stdin.h"
 #include "proto/base/work_plan.h"
 
 namespace muster {
+
+// Why a program with an MPI is not started beside living workers.
+inline constexpr absl::string_view kNoMpiReplacement =
+    "--restart=one puts a new worker among living ones, which its MPI cannot take in: use "
+    "--restart=all, or --mpi none if it calls no MPI_Init";
 
 class AgentLoop {
  public:
@@ -121,7 +127,16 @@ class AgentLoop {
   void CheckShown();
   void EndOutput();
   void MakeRunDir();
-  void EnterFence(std::string pairs);
+  void SpawnWorkers(const absl::Status& may);
+  bool ServesPmix() const;
+  absl::Status CheckPmix() const;
+  void BeginPmix();
+  WorkerPmix::Callbacks PmixCallbacks();
+  void StartPmixHelper(UniqueFd socket);
+  void OnPmixReady(absl::StatusOr<std::vector<std::vector<std::string>>> variables);
+  void SignalLater(int signo);
+  void EnterFence(std::string text);
+  void Fenced(const absl::StatusOr<std::string>& text);
   void SendFences(FenceMember::Pieces pieces);
   void TakeFence(const FencePiece& piece);
   void KeepDoor(const std::vector<LocalRank>& starts);
@@ -138,6 +153,9 @@ class AgentLoop {
   UseWatch use_;
   WorkerStdin stdin_;
   WorkerPmi pmi_;
+  WorkerPmix pmix_;
+  std::vector<std::vector<std::string>> pmix_variables_;  // of the workers of the round
+  std::vector<int> signals_later_;                        // that came before the workers; each once
   FenceMember fences_;
   Terminal window_;    // --pty: as it is now
   UniqueFd terminal_;  // our side of the worker's, where it is on this node

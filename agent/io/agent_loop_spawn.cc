@@ -63,7 +63,8 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   const MpiMode mpi = MpiServed(plan.mpi, program.facts);
   std::vector<EnvVar> variables = WorkerVariables(
       {plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
-       program.facts.torch_version, mpi, placement_.ShareOf(local), placement_.topology()},
+       program.facts.torch_version, mpi, placement_.ShareOf(local), placement_.topology(),
+       mpi == MpiMode::kPmix ? &pmix_variables_[local.value] : nullptr, pmix_.folder()},
       program.environment);
   const bool on_terminal = plan.pty.has_value() && plan.pty->rank == rank;
   if (on_terminal && !plan.pty->term.empty()) {
@@ -87,10 +88,7 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   UniqueFd pmi;
   if (mpi == MpiMode::kPmi1) {
     if (!assignment_.started_in.empty()) {
-      return OnSpawnFailed(
-          local.value, EINVAL,
-          "--restart=one puts a new worker among living ones, which its MPI cannot "
-          "take in: use --restart=all, or --mpi none if it calls no MPI_Init");
+      return OnSpawnFailed(local.value, EINVAL, std::string(kNoMpiReplacement));
     }
     absl::StatusOr<UniqueFd> opened = pmi_.Open(local);
     if (!opened.ok()) {

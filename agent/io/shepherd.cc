@@ -1,6 +1,5 @@
 #include "agent/io/shepherd.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -16,6 +15,7 @@
 #include <csignal>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -147,6 +147,8 @@ class Shepherd {
       case ShepherdOrder::kRunDir:
         run_dir_ = frame.payload;
         return;
+      case ShepherdOrder::kHelper:
+        return StartHelper(std::move(frame));
     }
   }
 
@@ -225,6 +227,32 @@ class Shepherd {
       held_.insert(result.pid);
     }
     Note(ShepherdNews::kSpawned, frame.index, result.pid, 0, "");
+  }
+
+  // Of the agent, not of the user: neither limits nor CPUs nor a debugger's hold are for it.
+  void StartHelper(ShepherdFrame frame) {
+    const std::vector<char*> words = UnpackStrings(frame.payload);
+    uint32_t count = 0;
+    if (frame.fds.size() != 1 || words.empty() || !absl::SimpleAtoi(words[0], &count) ||
+        count == 0 || count >= words.size()) {
+      return Tell(ShepherdNews::kHelperFailed, -1, EMFILE, 0,
+                  "no descriptors left in the shepherd: raise `ulimit -n`");
+    }
+    SpawnRequest request;
+    request.argv.assign(words.begin() + 1, words.begin() + 1 + count);
+    request.candidates = {request.argv[0]};
+    request.argv.push_back(nullptr);
+    request.envp.assign(words.begin() + 1 + count, words.end());
+    request.envp.push_back(nullptr);
+    request.stdin_fd = null_.get();
+    request.stdout_fd = request.stderr_fd = STDERR_FILENO;
+    request.pmi_fd = frame.fds[0].get();
+    request.life = life_path_.c_str();
+    const SpawnResult result = Spawn(request);
+    if (result.error != 0) {
+      Tell(ShepherdNews::kHelperFailed, -1, result.error, 0,
+           absl::StrCat(result.step, " ", words[1], ": ", std::strerror(result.error)));
+    }
   }
 
   // A held worker stands still already. The first signal that is neither that nor the program's own
@@ -353,13 +381,8 @@ class Shepherd {
     if (run_dir_.empty()) {
       return;
     }
-    if (DIR* dir = opendir(run_dir_.c_str())) {
-      while (const dirent* entry = readdir(dir)) {
-        unlinkat(dirfd(dir), entry->d_name, 0);
-      }
-      closedir(dir);
-    }
-    rmdir(run_dir_.c_str());
+    std::error_code ignored;
+    std::filesystem::remove_all(run_dir_, ignored);
   }
 
   void Tell(ShepherdNews news, int32_t index, int64_t value, uint64_t extra,

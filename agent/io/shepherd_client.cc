@@ -165,6 +165,21 @@ void ShepherdClient::SendSpawn(uint32_t local_rank, const std::vector<std::strin
   Send(std::move(frame));
 }
 
+void ShepherdClient::StartHelper(const std::vector<std::string>& argv,
+                                 const std::vector<std::string>& environment, UniqueFd socket) {
+  ShepherdFrame frame;
+  frame.type = static_cast<uint32_t>(ShepherdOrder::kHelper);
+  frame.payload = absl::StrCat(PackStrings({absl::StrCat(argv.size())}), PackStrings(argv),
+                               PackStrings(environment));
+  frame.fds.push_back(std::move(socket));
+  if (frame.payload.size() > kShepherdFrameBytesMax / 2) {
+    return callbacks_.on_helper_failed(absl::StrCat("its arguments and variables take ",
+                                                    frame.payload.size(), " bytes; the limit is ",
+                                                    kShepherdFrameBytesMax / 2));
+  }
+  Send(std::move(frame));
+}
+
 void ShepherdClient::Signal(int signo) {
   ShepherdFrame frame;
   frame.type = static_cast<uint32_t>(ShepherdOrder::kSignal);
@@ -285,6 +300,8 @@ void ShepherdClient::Handle(const ShepherdFrame& frame) {
       return callbacks_.on_cleared(frame.payload);
     case ShepherdNews::kLeaseEnded:
       return callbacks_.on_lease_ended();
+    case ShepherdNews::kHelperFailed:
+      return callbacks_.on_helper_failed(frame.payload);
   }
 }
 

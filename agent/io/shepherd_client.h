@@ -41,6 +41,7 @@ class ShepherdClient {
     std::function<void(uint32_t local_rank, const WorkerEnd& end)> on_ended;
     std::function<void(std::string survivors)> on_cleared;
     std::function<void()> on_lease_ended;
+    std::function<void(const std::string& why)> on_helper_failed;
     std::function<void()>
         on_dead;  // the shepherd itself died; everything below this process has been killed
   };
@@ -58,6 +59,10 @@ class ShepherdClient {
   void SpawnOnTerminal(uint32_t local_rank, const std::vector<std::string>& own_environment,
                        const SpawnBinding& binding, UniqueFd terminal,
                        UniqueFd pmi_fd = UniqueFd());
+  // Starts a process of ours beside the workers, with `socket` as its kWorkerPmiFd; Clear() ends
+  // it.
+  void StartHelper(const std::vector<std::string>& argv,
+                   const std::vector<std::string>& environment, UniqueFd socket);
   void Signal(int signo);  // to every worker, and what it has started
   void KillWorker(uint32_t local_rank);
   // Ends what this worker, which has ended, left behind, before a later Spawn.

@@ -27,7 +27,9 @@ enum class ShepherdOrder : uint32_t {
   kClearWorker,  // index, of a worker that has ended: SIGKILL what it left behind
   kClear,     // SIGKILL everything below the shepherd until nothing is left; answered by kCleared
   kSetLease,  // value = CLOCK_BOOTTIME nanoseconds at which everything is killed; 0 = no lease
-  kRunDir,    // payload = folder that the shepherd removes (with the files in it) when it ends
+  kRunDir,    // payload = folder that the shepherd removes (with all that is in it) when it ends
+  kHelper,    // payload = PackStrings: count of argv, argv, environment; fd = its kWorkerPmiFd. It
+              // is no worker: no signal reaches it, and its end is no news; kClear ends it
 };
 
 // shepherd -> I/O process
@@ -36,8 +38,9 @@ enum class ShepherdNews : uint32_t {
   kSpawnFailed,  // index, value = errno; payload = what failed
   kEnded,  // index, value = wait status; extra = peak memory in bytes; alone = nothing else is left
            // below; times
-  kCleared,     // value = number of processes that could not be ended; payload says which
-  kLeaseEnded,  // everything was killed because the lease ran out
+  kCleared,       // value = number of processes that could not be ended; payload says which
+  kLeaseEnded,    // everything was killed because the lease ran out
+  kHelperFailed,  // payload: why it does not run
 };
 
 // Bits of kPrograms' value: its workers are held at their exec, until a kSignal other than SIGSTOP,

@@ -18,8 +18,6 @@ namespace muster {
 namespace {
 
 constexpr size_t kReadBytes = 16u << 10;
-// A client that has said that it aborts may wait for its end, as MPICH does.
-constexpr absl::Duration kAbortPatience = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -137,7 +135,7 @@ void WorkerPmi::Execute(const std::vector<Pmi1Effect>& effects) {
       Close(drop->worker);
     } else if (const auto* abort = std::get_if<Pmi1Abort>(&effect)) {
       aborted_.push_back(abort->by);
-      patience_.StartAfter(kAbortPatience);
+      patience_.StartAfter(kMpiAbortPatience);
     } else if (const auto* notice = std::get_if<Pmi1Notice>(&effect)) {
       LogWarning(notice->text);
     } else {
@@ -152,7 +150,7 @@ void WorkerPmi::Fenced(const absl::StatusOr<std::string>& pairs) {
   }
 }
 
-Pmi1End WorkerPmi::WorkerEnded(LocalRank worker) {
+MpiEnd WorkerPmi::WorkerEnded(LocalRank worker) {
   if (server_ == nullptr || links_.size() <= worker.value) {
     return {};
   }
@@ -162,21 +160,6 @@ Pmi1End WorkerPmi::WorkerEnded(LocalRank worker) {
   std::erase(aborted_, worker);
   Execute(server_->Ended(worker));
   return server_->End(worker);
-}
-
-void TellOfMpi(const Pmi1End& end, WorkerExit& exit) {
-  const bool exited = exit.kind == ExitKind::kExited;
-  if (end.kind == Pmi1End::Kind::kAborted) {
-    exit.detail =
-        absl::StrCat("MPI_Abort(", end.code, ")", end.message.empty() ? "" : ": ", end.message);
-    if (!exited) {  // it was ended by us
-      exit.kind = ExitKind::kExited;
-      exit.code = end.code;
-    }
-  } else if (end.kind == Pmi1End::Kind::kInside && exit.Ok()) {
-    exit.code = 1;
-    exit.detail = "it exited with status 0 after MPI_Init, without MPI_Finalize";
-  }
 }
 
 }  // namespace muster

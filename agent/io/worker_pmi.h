@@ -31,7 +31,7 @@ class WorkerPmi {
   absl::StatusOr<UniqueFd> Open(LocalRank worker);
   void Fenced(const absl::StatusOr<std::string>& pairs);
   // Its process has ended: what it was to its MPI, also by what it said last.
-  Pmi1End WorkerEnded(LocalRank worker);
+  MpiEnd WorkerEnded(LocalRank worker);
   void EndRound();
 
  private:
@@ -58,9 +58,5 @@ class WorkerPmi {
   std::vector<LocalRank> aborted_;
   UvTimer patience_;
 };
-
-// What the end of a worker's MPI says about its exit: MPI_Abort's code and message; a program that
-// leaves its MPI without a word has failed, whatever it exited with.
-void TellOfMpi(const Pmi1End& end, WorkerExit& exit);
 
 }  // namespace muster

@@ -12,6 +12,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 option(MUSTER_TESTS "build the tests and muster-sim" ON)
 option(MUSTER_GRPC "build the parts that need gRPC (everything but the pure cores)" ON)
+option(MUSTER_PMIX "build muster-pmix, which serves the programs of Open MPI, where libpmix is found" ON)
 set(MUSTER_SANITIZE "" CACHE STRING "address,undefined | thread | empty")
 option(MUSTER_FUZZ "the fuzzers of tests/fuzz as well, which need clang and a sanitizer" OFF)
 
@@ -49,6 +50,13 @@ if(MUSTER_GRPC)
   find_package(nlohmann_json CONFIG REQUIRED)
 endif()
 pkg_check_modules(LIBUV REQUIRED libuv)
+if(MUSTER_PMIX AND MUSTER_GRPC)
+  pkg_check_modules(PMIX IMPORTED_TARGET pmix>=4)
+endif()
+set(MUSTER_HAS_PMIX false)
+if(MUSTER_PMIX AND MUSTER_GRPC AND PMIX_FOUND)
+  set(MUSTER_HAS_PMIX true)
+endif()
 find_library(YAML_CPP_STATIC NAMES libyaml-cpp.a REQUIRED) # its headers need no flags
 find_library(LIBUV_STATIC NAMES libuv_a.a libuv.a REQUIRED)
 

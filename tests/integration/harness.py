@@ -159,7 +159,7 @@ class Shell:
                 name = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
             except OSError:
                 continue
-            if name.removesuffix(" (deleted)") in ("launch", "muster-agent", "muster-rendezvous"):
+            if name.removesuffix(" (deleted)") in ("launch", "muster-agent", "muster-pmix", "muster-rendezvous"):
                 found[pid] = cmdline(pid)
         return found
 

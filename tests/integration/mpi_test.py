@@ -1,10 +1,11 @@
-"""MPI programs as they are, without mpirun and mpiexec: Debian's MPICH, which speaks PMI-1."""
+"""MPI programs as they are, without mpirun and mpiexec: Debian's MPICH, which speaks PMI-1. Open MPI: pmix_test.py."""
 
 import re
 import subprocess
 
 import pytest
 from harness import PYTHON, WORKERS, sh
+from mpi import told
 
 
 @pytest.fixture
@@ -13,17 +14,6 @@ def mpich(scratch):
     made = scratch / "mpi"
     subprocess.run(["mpicc.mpich", "-o", made, WORKERS / "mpi.c"], check=True)
     return made
-
-
-def told(result):
-    """{rank: (size, ranks on its node, app)}; what all of them computed is right."""
-    rows = re.findall(r"rank (\d+) of (\d+) here (\d+) ring (\d+) sum (\d+) app (-?\d+)", result.text)
-    for row in rows:
-        size = int(row[1])
-        assert int(row[3]) == int(row[4]) == size * (size - 1) // 2, result
-    out = {int(row[0]): (int(row[1]), int(row[2]), int(row[5])) for row in rows}
-    assert len(out) == len(rows), result
-    return out
 
 
 def test_one_world_on_one_machine(node0, mpich):

@@ -85,9 +85,15 @@ TEST(ExplainTextTest, WhatIsYoursAndWhatIsNotInherited) {
 
 TEST(ExplainTextTest, AnMpiProgramIsNoticed) {
   Scene scene;
-  scene.program.mpi = "Open MPI";
-  EXPECT_THAT(scene.Text(), HasSubstr("Note: train.py uses Open MPI"));
+  scene.program.mpi = "MPI";
+  EXPECT_THAT(scene.Text(), HasSubstr("Note: train.py uses an MPI through mpi4py"));
   EXPECT_THAT(scene.Text(), HasSubstr("each of the 8 workers would start as a world"));
+}
+
+TEST(ExplainTextTest, WhatAPmixServerWillSayIsNotKnownYet) {
+  Scene scene;
+  scene.plan.mpi = MpiMode::kPmix;
+  EXPECT_THAT(scene.Text(), HasSubstr("Note: PMIX_* variables"));
 }
 
 TEST(ExplainJsonTest, HoldsTheSame) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/build_info.h"
 #include "proto/base/limit_names.h"
 #include "proto/base/limits.h"
 #include "tests/launcher/spec_of.h"
@@ -360,6 +361,14 @@ TEST(ForwardedVariables, KeepEveryByte) {
   EXPECT_THAT(Error({"-x", "A*B", "p"}), HasSubstr("-x: want NAME=VALUE"));
 }
 
+TEST(Values, PmixIsServedWhereItWasBuilt) {
+  if (BuiltWithPmix()) {
+    EXPECT_EQ(Ok({"--mpi", "pmix", "p"}).plan.mpi, MpiMode::kPmix);
+  } else {
+    EXPECT_THAT(Error({"--mpi", "pmix", "p"}), HasSubstr("--mpi pmix: this launch was built"));
+  }
+}
+
 TEST(Values, ReachTheirFields) {
   const JobSpec spec = Ok({"--nproc-per-node",
                            "auto",
@@ -461,7 +470,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"--master-addr", "a:2000", "--master-port"}, Bad{"--master-port", "22", "got '22'"},
         Bad{"--master-port", "70000", "got '70000'"}, Bad{"--max-restarts", "-1", "got '-1'"},
         Bad{"--stdin", "some", "a rank, none or all"}, Bad{"--store", "x", "auto, agent, worker"},
-        Bad{"--mpi", "pmi2", "auto, pmi1, none"}, Bad{"--log-layout", "x", "muster, torchrun"},
+        Bad{"--mpi", "pmi2", "auto, pmi1, pmix, none"},
+        Bad{"--log-layout", "x", "muster, torchrun"},
         Bad{"--dialect", "slurm,klingon", "got 'klingon'"}, Bad{"--log-prefix", "{who}", "{rank}"},
         Bad{"--log-prefix", "{rank", "{rank}"}, Bad{"--show", "x", "0,3-5"},
         Bad{"--wrap", "valgrind", "RANKS:CMD"}, Bad{"--wrap", "x:valgrind", "0,3-5"},

@@ -77,14 +77,14 @@ TEST_F(Pmi1Test, AnswersWhatAnMpiAsksAtItsStart) {
   EXPECT_EQ(Get("universeSize"), "0< cmd=get_result rc=0 value=4\n");
   EXPECT_EQ(Get("other"), "0< cmd=get_result rc=-1 msg=key_not_found\n");
   EXPECT_THAT(Say(1, "cmd=finalize"), ElementsAre("1< cmd=finalize_ack rc=0\n"));
-  EXPECT_EQ(server_.End({1}).kind, Pmi1End::Kind::kFinalized);
-  EXPECT_EQ(server_.End({0}).kind, Pmi1End::Kind::kNoMpi);
+  EXPECT_EQ(server_.End({1}).kind, MpiEnd::Kind::kFinalized);
+  EXPECT_EQ(server_.End({0}).kind, MpiEnd::Kind::kNoMpi);
 }
 
 TEST_F(Pmi1Test, ALaterVersionIsToldThatThisIsTheFirst) {
   EXPECT_THAT(Say(0, "cmd=init pmi_version=2 pmi_subversion=0"),
               ElementsAre("0< cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1\n"));
-  EXPECT_EQ(server_.End({0}).kind, Pmi1End::Kind::kNoMpi);
+  EXPECT_EQ(server_.End({0}).kind, MpiEnd::Kind::kNoMpi);
 }
 
 // P2, P3
@@ -165,7 +165,7 @@ TEST_F(Pmi1Test, ALineOfASpawnHasTheSameLimit) {
 
 TEST_F(Pmi1Test, AnAbortSaysItsCodeAndWhy) {
   EXPECT_THAT(Say(1, R"(cmd=abort exitcode=3 message=no\ more)"), ElementsAre("abort by 1"));
-  EXPECT_EQ(server_.End({1}).kind, Pmi1End::Kind::kAborted);
+  EXPECT_EQ(server_.End({1}).kind, MpiEnd::Kind::kAborted);
   EXPECT_EQ(server_.End({1}).code, 3);
   EXPECT_EQ(server_.End({1}).message, "no more");
 }
@@ -181,7 +181,7 @@ TEST_F(Pmi1Test, SaysForWhomABarrierWaitsInVain) {
   EXPECT_THAT(Show(server_.Ended({1})), IsEmpty()) << "nobody waits yet";
   EXPECT_THAT(Say(0, "cmd=barrier_in"),
               ElementsAre(HasSubstr("1 worker of this node ended without MPI_Init, and 1 other")));
-  EXPECT_EQ(server_.End({0}).kind, Pmi1End::Kind::kInside);
+  EXPECT_EQ(server_.End({0}).kind, MpiEnd::Kind::kInside);
 }
 
 Assignment Layout(std::vector<std::pair<uint32_t, uint32_t>> layout,

@@ -24,6 +24,7 @@ struct Scene {
   bool agent_store = true;
   std::string torch_version = "2.3.0";
   MpiMode mpi = MpiMode::kNone;
+  const std::vector<std::string>* pmix = nullptr;
   std::optional<WorkerShare> share;
   Topology topology;
 
@@ -58,7 +59,9 @@ struct Scene {
                             torch_version,
                             mpi,
                             share.has_value() ? &*share : nullptr,
-                            &topology},
+                            &topology,
+                            pmix,
+                            pmix == nullptr ? "" : "/dev/shm/m/mpi-1"},
                            Base());
   }
   std::map<std::string, std::string> Values(uint32_t local = 3) const {
@@ -328,6 +331,26 @@ TEST(WorkerEnvTest, PmiIsPromisedWhereItIsServed) {
   EXPECT_EQ(names()["PMI_SPAWNED"], "0");
   EXPECT_EQ(names()["MPI_LOCALRANKID"], "3");
   EXPECT_EQ(names()["MPI_LOCALNRANKS"], "16");
+}
+
+TEST(WorkerEnvTest, PmixIsWhatItsServerSays) {
+  Scene scene;
+  scene.plan.dialects = {"pmix"};
+  EXPECT_EQ(scene.Values()["PMIX_RANK"], "19");
+  EXPECT_EQ(scene.Values().count("OMPI_COMM_WORLD_RANK"), 0u);
+  scene.mpi = MpiMode::kPmix;
+  EXPECT_EQ(scene.Values().count("PMIX_RANK"), 0u) << "W4: no server runs yet";
+  const std::vector<std::string> served = {"PMIX_RANK=19", "PMIX_SERVER_URI4=a=b"};
+  scene.pmix = &served;
+  auto values = scene.Values();
+  EXPECT_EQ(values["PMIX_RANK"], "19");
+  EXPECT_EQ(values["PMIX_SERVER_URI4"], "a=b");
+  EXPECT_EQ(values["JSM_JSRUN_PORT"], "1");
+  EXPECT_EQ(values["OMPI_COMM_WORLD_RANK"], "19");
+  EXPECT_EQ(values["OMPI_MCA_orte_tmpdir_base"], "/dev/shm/m/mpi-1");
+  EXPECT_EQ(values["OMPI_MCA_btl_vader_backing_directory"], "/dev/shm/m/mpi-1");
+  scene.inherited = {"OMPI_MCA_btl_vader_backing_directory=/mine"};
+  EXPECT_EQ(scene.Values().count("OMPI_MCA_btl_vader_backing_directory"), 0u) << "W2";
 }
 
 }  // namespace

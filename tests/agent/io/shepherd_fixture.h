@@ -48,6 +48,9 @@ class ShepherdTest : public LoopTest {
       EXPECT_EQ(survivors, "");
     };
     callbacks.on_lease_ended = [this] { ++lease_ended_; };
+    callbacks.on_helper_failed = [this](const std::string& why) {
+      helper_failures_.push_back(why);
+    };
     callbacks.on_dead = [this] { ++dead_; };
     client_ = std::make_unique<ShepherdClient>(&loop_, *std::move(process), callbacks);
     return *client_;
@@ -75,6 +78,7 @@ class ShepherdTest : public LoopTest {
   std::map<uint32_t, pid_t> pids_;
   std::map<uint32_t, std::pair<int, std::string>> failures_;
   std::map<uint32_t, WorkerEnd> ends_;
+  std::vector<std::string> helper_failures_;
   int cleared_ = 0;
   int lease_ended_ = 0;
   int dead_ = 0;

@@ -111,7 +111,7 @@ TEST_F(WorkerPmiTest, WhoAbortsAndStaysIsKilled) {
 
 TEST_F(WorkerPmiTest, WhoAbortsAndEndsIsNot) {
   Say(1, "cmd=abort exitcode=7\n");
-  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}).kind, Pmi1End::Kind::kAborted);
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}).kind, MpiEnd::Kind::kAborted);
   Say(0, "cmd=get_appnum\n");
   EXPECT_THAT(Heard(0), HasSubstr("rc=0"));
   EXPECT_THAT(killed_, IsEmpty());
@@ -122,45 +122,14 @@ TEST_F(WorkerPmiTest, WhatWasSaidBeforeTheEndCounts) {
   Say(0, "cmd=init pmi_version=1 pmi_subversion=1\ncmd=finalize\n");
   Say(1, "cmd=init pmi_version=1 pmi_subversion=1\n");
   ends_.clear();
-  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}).kind, Pmi1End::Kind::kFinalized);
-  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}).kind, Pmi1End::Kind::kInside);
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}).kind, MpiEnd::Kind::kFinalized);
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}).kind, MpiEnd::Kind::kInside);
 }
 
 TEST_F(WorkerPmiTest, AfterTheRoundNobodyHasAnMpi) {
   pmi_.EndRound();
   EXPECT_EQ(Heard(0), "closed");
-  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}).kind, Pmi1End::Kind::kNoMpi);
-}
-
-WorkerExit ExitWith(ExitKind kind, int code) {
-  WorkerExit exit;
-  exit.kind = kind;
-  exit.code = code;
-  return exit;
-}
-
-TEST(TellOfMpi, AnAbortIsTheExitOfAWorkerThatWeEnded) {
-  const Pmi1End abort = {.kind = Pmi1End::Kind::kAborted, .code = 7, .message = "no more"};
-  WorkerExit killed = ExitWith(ExitKind::kSignaled, 9);
-  TellOfMpi(abort, killed);
-  EXPECT_EQ(killed.kind, ExitKind::kExited);
-  EXPECT_EQ(killed.code, 7);
-  EXPECT_EQ(killed.detail, "MPI_Abort(7): no more");
-  WorkerExit exited = ExitWith(ExitKind::kExited, 3);
-  TellOfMpi(abort, exited);
-  EXPECT_EQ(exited.code, 3);
-}
-
-TEST(TellOfMpi, WhoLeavesItsMpiWithoutAWordHasFailed) {
-  WorkerExit silent = ExitWith(ExitKind::kExited, 0);
-  TellOfMpi({.kind = Pmi1End::Kind::kInside, .code = 0, .message = ""}, silent);
-  EXPECT_EQ(silent.code, 1);
-  EXPECT_THAT(silent.detail, HasSubstr("without MPI_Finalize"));
-  for (const Pmi1End::Kind kind : {Pmi1End::Kind::kFinalized, Pmi1End::Kind::kNoMpi}) {
-    WorkerExit good = ExitWith(ExitKind::kExited, 0);
-    TellOfMpi({.kind = kind, .code = 0, .message = ""}, good);
-    EXPECT_TRUE(good.Ok());
-  }
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}).kind, MpiEnd::Kind::kNoMpi);
 }
 
 }  // namespace

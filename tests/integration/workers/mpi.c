@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // A token goes round all ranks, each adds its own.
 static int ring(int rank, int size) {
@@ -53,6 +54,13 @@ int main(int argc, char** argv) {
   if (last && strncmp(what, "die", 3) == 0 &&
       strcmp(getenv("TORCHELASTIC_RESTART_COUNT"), "0") == 0) {
     raise(SIGKILL);
+  }
+  if (strcmp(what, "wait") == 0) {
+    printf("rank %d waits\n", rank);
+    fflush(stdout);
+    for (;;) {
+      pause();
+    }
   }
   tell(rank, size);
   if (strstr(what, "abort") != NULL) {

@@ -1,0 +1,30 @@
+#include "agent/core/mpi_end.h"
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/text.h"
+
+namespace muster {
+
+void TellOfMpi(const MpiEnd& end, WorkerExit& exit) {
+  const bool exited = exit.kind == ExitKind::kExited;
+  if (end.kind == MpiEnd::Kind::kAborted) {
+    exit.detail =
+        absl::StrCat("MPI_Abort(", end.code, ")", end.message.empty() ? "" : ": ", end.message);
+    if (!exited) {  // it was ended by us
+      exit.kind = ExitKind::kExited;
+      exit.code = end.code;
+    }
+  } else if (end.kind == MpiEnd::Kind::kInside && exit.Ok()) {
+    exit.code = 1;
+    exit.detail = "it exited with status 0 after MPI_Init, without MPI_Finalize";
+  }
+}
+
+std::string MissingInMpi(size_t missing, size_t waiting) {
+  return absl::StrCat(Plural(missing, "worker", "workers"),
+                      " of this node ended without MPI_Init, and ",
+                      Plural(waiting, "other waits", "others wait"),
+                      " for all of them there: every rank of an MPI job has to call it");
+}
+
+}  // namespace muster

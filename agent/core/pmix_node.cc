@@ -1,0 +1,153 @@
+#include "agent/core/pmix_node.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/text.h"
+
+namespace muster {
+
+PmixNode::PmixNode(PmixWorld world)
+    : world_(std::move(world)), workers_(world_.ranks[world_.node].size()) {}
+
+std::vector<PmixEffect> PmixNode::Take(PmixMessage message) {
+  Out out;
+  if (phase_ != Phase::kLost) {
+    std::visit([this, &out](auto& one) { On(one, out); }, message);
+  }
+  return out;
+}
+
+void PmixNode::On(const PmixServe&, Out& out) { Refuse("an order of ours", out); }
+
+void PmixNode::On(const PmixFenced&, Out& out) { Refuse("an answer of ours", out); }
+
+void PmixNode::On(PmixReady& ready, Out& out) {
+  if (phase_ != Phase::kStarting || ready.variables.size() != workers_.size()) {
+    return Refuse(
+        absl::StrCat("variables of ", ready.variables.size(), " workers, of ", workers_.size()),
+        out);
+  }
+  phase_ = Phase::kServing;
+  out.emplace_back(PmixStart{std::move(ready.variables)});
+}
+
+void PmixNode::On(const PmixFailed& failed, Out& out) {
+  const Out effects = Lost(failed.why);
+  out.insert(out.end(), effects.begin(), effects.end());
+}
+
+void PmixNode::On(const PmixInit& init, Out& out) {
+  if (phase_ != Phase::kServing || !IsClient(init.client)) {
+    return Refuse("a client that is none", out);
+  }
+  workers_[init.client.value].end.kind = MpiEnd::Kind::kInside;
+  ++inits_;
+  TellOfMissing(out);
+}
+
+void PmixNode::On(const PmixFinalized& finalized, Out& out) {
+  if (!IsClient(finalized.client)) {
+    return Refuse("a client that is none", out);
+  }
+  MpiEnd& end = workers_[finalized.client.value].end;
+  if (end.kind == MpiEnd::Kind::kInside) {  // MPI_Abort may finalize behind it
+    end.kind = MpiEnd::Kind::kFinalized;
+  }
+}
+
+void PmixNode::On(const PmixAborted& aborted, Out& out) {
+  if (!IsClient(aborted.client)) {
+    return Refuse("a client that is none", out);
+  }
+  MpiEnd& end = workers_[aborted.client.value].end;
+  end.kind = MpiEnd::Kind::kAborted;
+  end.code = aborted.code & 0xff;  // as an exit status has it
+  end.message = aborted.message;
+  out.emplace_back(PmixKill{aborted.client, /*at_once=*/false});
+}
+
+void PmixNode::On(PmixFence& fence, Out& out) {
+  if (std::exchange(in_fence_, true)) {
+    return Refuse("a fence within a fence", out);
+  }
+  out.emplace_back(PmixEnter{std::move(fence.bytes)});
+}
+
+void PmixNode::On(const PmixNotServed& not_served, Out& out) {
+  out.emplace_back(PmixNotice{absl::StrCat(
+      "--mpi pmix: a program asked for ", not_served.what,
+      ", which is not served: start all processes at once, other programs behind ':'")});
+}
+
+void PmixNode::Refuse(absl::string_view what, Out& out) {
+  const Out effects = Lost(absl::StrCat("it said ", what));
+  out.insert(out.end(), effects.begin(), effects.end());
+}
+
+std::vector<PmixEffect> PmixNode::Fenced(const absl::StatusOr<std::string>& bytes) {
+  Out out;
+  if (!std::exchange(in_fence_, false) || phase_ != Phase::kServing) {
+    return out;
+  }
+  if (!bytes.ok()) {
+    out.emplace_back(PmixNotice{
+        absl::StrCat("--mpi pmix: a fence of all ranks failed: ", bytes.status().message())});
+  }
+  out.emplace_back(PmixSay{PmixFenced{bytes.ok(), bytes.ok() ? *bytes : ""}});
+  return out;
+}
+
+std::vector<PmixEffect> PmixNode::Ended(LocalRank worker, bool well) {
+  Out out;
+  workers_[worker.value].gone = true;
+  ++gone_;
+  all_well_ &= well;
+  missing_ += workers_[worker.value].end.kind == MpiEnd::Kind::kNoMpi ? 1 : 0;
+  TellOfMissing(out);
+  TellOfSingletons(out);
+  return out;
+}
+
+// Those that wait, wait in MPI_Init's fence, which the library keeps to itself on one node.
+void PmixNode::TellOfMissing(Out& out) {
+  uint32_t waiting = 0;
+  for (const Worker& worker : workers_) {
+    waiting += worker.end.kind == MpiEnd::Kind::kInside && !worker.gone ? 1 : 0;
+  }
+  if (missing_ > 0 && waiting > 0 && !std::exchange(told_of_missing_, true)) {
+    out.emplace_back(PmixNotice{MissingInMpi(missing_, waiting)});
+  }
+}
+
+// An Open MPI that does not find its server makes each rank a world of its own, and all look well.
+void PmixNode::TellOfSingletons(Out& out) {
+  if (gone_ == workers_.size() && inits_ == 0 && all_well_ && world_.size() > 1 &&
+      phase_ == Phase::kServing) {
+    out.emplace_back(PmixNotice{absl::StrCat(
+        "--mpi pmix: none of the ", Plural(workers_.size(), "worker", "workers"),
+        " of this node came to the PMIx server. Where they called MPI_Init, each was a world of "
+        "its own (rank 0 of 1): is it an Open MPI, version 4 or later, built with PMIx? If they "
+        "call no MPI, --mpi none says so.")});
+  }
+}
+
+std::vector<PmixEffect> PmixNode::Lost(absl::string_view why) {
+  Out out;
+  const Phase before = std::exchange(phase_, Phase::kLost);
+  if (before == Phase::kStarting) {
+    out.emplace_back(PmixNoStart{absl::StrCat("--mpi pmix: no PMIx server: ", why)});
+  } else if (before == Phase::kServing && gone_ < workers_.size()) {
+    out.emplace_back(PmixNotice{
+        absl::StrCat("--mpi pmix: the PMIx server of this node is lost: ", why,
+                     "; workers that are between MPI_Init and MPI_Finalize are killed")});
+    for (uint32_t i = 0; i < workers_.size(); ++i) {  // N3
+      if (workers_[i].end.kind == MpiEnd::Kind::kInside && !workers_[i].gone) {
+        out.emplace_back(PmixKill{LocalRank{i}});
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace muster

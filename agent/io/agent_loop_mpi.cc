@@ -1,0 +1,137 @@
+// What the agent serves to the MPI of its workers.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "agent/io/agent_loop.h"
+#include "proto/base/build_info.h"
+#include "proto/base/log.h"
+#include "proto/base/status_macros.h"
+
+namespace muster {
+namespace {
+
+// Of the workers' environment: what a process needs to find its libraries and files.
+constexpr const char* kHelperVariables[] = {"HOME", "LD_LIBRARY_PATH", "PATH", "TZ", "USER"};
+
+}  // namespace
+
+bool AgentLoop::ServesPmix() const {
+  return std::any_of(options_.programs.begin(), options_.programs.end(),
+                     [](const PreparedProgram& program) {
+                       return MpiServed(program.plan.mpi, program.facts) == MpiMode::kPmix;
+                     });
+}
+
+// One world has one server.
+absl::Status AgentLoop::CheckPmix() const {
+  if (!assignment_.started_in.empty()) {
+    return absl::FailedPreconditionError(kNoMpiReplacement);
+  }
+  for (const PreparedProgram& program : options_.programs) {
+    if (MpiServed(program.plan.mpi, program.facts) == MpiMode::kPmi1) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--mpi auto: ", program.facts.program,
+                       " links MPICH, and another program of the job Open MPI: they cannot be one "
+                       "world; start them as two jobs, or with --mpi none"));
+    }
+  }
+  if (run_dir_.empty()) {
+    return absl::FailedPreconditionError(
+        "--mpi pmix: neither /dev/shm nor /tmp takes the files of a PMIx server");
+  }
+  return absl::OkStatus();
+}
+
+void AgentLoop::BeginPmix() {
+  if (const absl::Status may = CheckPmix(); !may.ok()) {
+    return SpawnWorkers(may);
+  }
+  pmix_.BeginRound(PmixWorldOf(options_.plan, assignment_, options_.facts.hostname,
+                               absl::StrCat(run_dir_, "/mpi-", assignment_.round.n)));
+}
+
+WorkerPmix::Callbacks AgentLoop::PmixCallbacks() {
+  WorkerPmix::Callbacks out;
+  out.start = [this](UniqueFd socket) { StartPmixHelper(std::move(socket)); };
+  out.on_ready = [this](absl::StatusOr<std::vector<std::vector<std::string>>> variables) {
+    OnPmixReady(std::move(variables));
+  };
+  out.enter = [this](std::string bytes) { EnterFence(std::move(bytes)); };
+  out.kill = [this](LocalRank local) { shepherd_.KillWorker(local.value); };
+  return out;
+}
+
+void AgentLoop::StartPmixHelper(UniqueFd socket) {
+  const EnvBase& base = options_.programs.front().environment;
+  const absl::StatusOr<std::string> helper = FindPmixHelper(base.Find("PATH"));
+  if (!helper.ok()) {
+    return pmix_.HelperFailed(std::string(helper.status().message()));
+  }
+  std::vector<std::string> environment;
+  for (const char* const name : kHelperVariables) {
+    if (const char* value = base.Find(name); value != nullptr) {
+      environment.push_back(absl::StrCat(name, "=", value));
+    }
+  }
+  shepherd_.StartHelper({*helper, std::string(BuildName())}, environment, std::move(socket));
+}
+
+void AgentLoop::OnPmixReady(absl::StatusOr<std::vector<std::vector<std::string>>> variables) {
+  if (clearing_) {
+    return;  // the round was killed meanwhile: nothing is started behind that
+  }
+  pmix_variables_ =
+      variables.ok() ? *std::move(variables) : std::vector<std::vector<std::string>>();
+  SpawnWorkers(variables.status());
+  for (const int signo : std::exchange(signals_later_, {})) {
+    shepherd_.Signal(signo);
+  }
+}
+
+// Workers that wait for their PMIx server get it once they are there.
+void AgentLoop::SignalLater(int signo) {
+  std::erase(signals_later_, signo);
+  signals_later_.push_back(signo);
+}
+
+// All workers of this node are in a barrier.
+void AgentLoop::EnterFence(std::string text) {
+  if (assignment_.nodes == 1) {
+    return Fenced(std::move(text));
+  }
+  SendFences(fences_.Enter(std::move(text)));
+}
+
+void AgentLoop::Fenced(const absl::StatusOr<std::string>& text) {
+  if (pmix_.serving()) {
+    pmix_.Fenced(text);
+  } else {
+    pmi_.Fenced(text);
+  }
+}
+
+// What finds no connection is sent again on the next one.
+void AgentLoop::SendFences(FenceMember::Pieces pieces) {
+  for (FencePiece& piece : pieces) {
+    piece.node = state_.node;
+    piece.incarnation = state_.incarnation;
+    master_->SendFence(std::move(piece));
+  }
+}
+
+void AgentLoop::TakeFence(const FencePiece& piece) {
+  if (piece.node != state_.node || piece.incarnation != state_.incarnation) {
+    return;
+  }
+  FenceMember::Taken taken = fences_.Take(piece);
+  if (taken.ask.has_value()) {
+    SendFences({*std::move(taken.ask)});
+  } else if (taken.result.has_value()) {
+    Fenced(*taken.result);
+  }
+}
+
+}  // namespace muster

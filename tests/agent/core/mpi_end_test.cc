@@ -1,0 +1,50 @@
+#include "agent/core/mpi_end.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using testing::HasSubstr;
+
+WorkerExit ExitWith(ExitKind kind, int code) {
+  WorkerExit exit;
+  exit.kind = kind;
+  exit.code = code;
+  return exit;
+}
+
+TEST(TellOfMpi, AnAbortIsTheExitOfAWorkerThatWeEnded) {
+  const MpiEnd abort = {.kind = MpiEnd::Kind::kAborted, .code = 7, .message = "no more"};
+  WorkerExit killed = ExitWith(ExitKind::kSignaled, 9);
+  TellOfMpi(abort, killed);
+  EXPECT_EQ(killed.kind, ExitKind::kExited);
+  EXPECT_EQ(killed.code, 7);
+  EXPECT_EQ(killed.detail, "MPI_Abort(7): no more");
+  WorkerExit exited = ExitWith(ExitKind::kExited, 3);
+  TellOfMpi(abort, exited);
+  EXPECT_EQ(exited.code, 3);
+}
+
+TEST(TellOfMpi, WhoLeavesItsMpiWithoutAWordHasFailed) {
+  WorkerExit silent = ExitWith(ExitKind::kExited, 0);
+  TellOfMpi({.kind = MpiEnd::Kind::kInside, .code = 0, .message = ""}, silent);
+  EXPECT_EQ(silent.code, 1);
+  EXPECT_THAT(silent.detail, HasSubstr("without MPI_Finalize"));
+  for (const MpiEnd::Kind kind : {MpiEnd::Kind::kFinalized, MpiEnd::Kind::kNoMpi}) {
+    WorkerExit good = ExitWith(ExitKind::kExited, 0);
+    TellOfMpi({.kind = kind, .code = 0, .message = ""}, good);
+    EXPECT_TRUE(good.Ok());
+  }
+}
+
+TEST(MissingInMpiTest, CountsBoth) {
+  EXPECT_THAT(MissingInMpi(1, 2),
+              HasSubstr("1 worker of this node ended without MPI_Init, and 2 others wait"));
+  EXPECT_THAT(MissingInMpi(2, 1),
+              HasSubstr("2 workers of this node ended without MPI_Init, and 1 other waits"));
+}
+
+}  // namespace
+}  // namespace muster

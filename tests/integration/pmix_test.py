@@ -1,0 +1,156 @@
+"""Programs of Debian's Open MPI as they are, without mpirun: muster-pmix serves them PMIx."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+from harness import BIN, WORKERS, kill_all, sh, wait_for
+from mpi import told
+
+
+@pytest.fixture
+def openmpi(scratch):
+    """workers/mpi.c, as Open MPI's users build it."""
+    made = scratch / "mpi"
+    subprocess.run(["mpicc.openmpi", "-o", made, WORKERS / "mpi.c"], check=True)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def no_files(shells):
+    """Neither the server's files nor those of Open MPI (segments in /dev/shm, folders in TMPDIR) stay behind."""
+    yield
+    for shell in shells[:2]:
+        left = shell.host.popen(["sh", "-c", "ls -d /dev/shm/* /tmp/ompi* /tmp/pmix* 2>/dev/null"], stdout=subprocess.PIPE)
+        assert left.communicate()[0].decode().split() == []
+
+
+def test_one_world_on_one_machine(node0, openmpi):
+    result = node0.run("-n", "4", openmpi)
+    assert result.code == 0 and result.errors == "", result
+    assert told(result) == {r: (4, 4, 0) for r in range(4)}
+
+
+@pytest.mark.parametrize("here, there", ((2, 2), (1, 3)))
+def test_a_world_over_two_hosts(node0, openmpi, here, there):
+    result = node0.run("--hosts", f"node0:{here},node1:{there}", openmpi)
+    assert result.code == 0, result
+    assert told(result) == {r: (4, here if r < here else there, 0) for r in range(4)}
+
+
+def test_two_nodes_on_one_machine(node0, openmpi):
+    result = node0.run("--standalone", "--nnodes", "2", "--nproc-per-node", "2", openmpi)
+    assert result.code == 0, result
+    assert told(result) == {r: (4, 2, 0) for r in range(4)}
+
+
+def test_several_programs_are_one_world(node0, openmpi):
+    result = node0.run("-n", "1", openmpi, ":", "-n", "2", openmpi)
+    assert result.code == 0, result
+    assert told(result) == {0: (3, 3, 0), 1: (3, 3, 1), 2: (3, 3, 1)}
+
+
+def test_ranks_that_do_not_ascend_with_the_nodes(node0, openmpi, scratch):
+    file = scratch / "ranks"
+    file.write_text("rank 0=node1\nrank 1=node0\nrank 2=node1\n")
+    result = node0.run("--rankfile", file, openmpi)
+    assert result.code == 0, result
+    assert told(result) == {0: (3, 2, 0), 1: (3, 1, 0), 2: (3, 2, 0)}
+
+
+def test_behind_a_shell_script(node0, openmpi):
+    result = node0.run("-n", "2", "--mpi", "pmix", *sh(f"{openmpi}; echo ended"))
+    assert result.code == 0 and set(told(result)) == {0, 1}, result
+
+
+@pytest.mark.parametrize("where", (("-n", "3"), ("--hosts", "node0:1,node1:2")), ids=("one host", "two hosts"))
+def test_abort_ends_the_job_with_its_code(node0, openmpi, where):
+    result = node0.run(*where, openmpi, "abort")
+    assert result.code == 3, result
+    assert re.search(r"rank 2 on node\d .*ended with exit code 3 after .*: MPI_Abort\(3\)\n", result.errors), result
+
+
+def test_leaving_without_finalize_is_a_failure(node0, openmpi):
+    result = node0.run("-n", "2", openmpi, "leave")
+    assert result.code == 1, result
+    assert re.search(r"rank 1 .*: it exited with status 0 after MPI_Init, without MPI_Finalize", result.errors), result
+
+
+@pytest.mark.parametrize("where", (("-n", "3"), ("--hosts", "node0:1,node1:2")), ids=("one host", "two hosts"))
+def test_a_killed_rank_starts_all_again(node0, openmpi, where):
+    result = node0.run(*where, "--max-restarts", "1", openmpi, "die")
+    assert result.code == 0 and "SIGKILL" in result.errors, result
+    assert set(told(result)) == {0, 1, 2}, result
+
+
+def test_a_killed_server_ends_what_needs_it(node0, openmpi):
+    job = node0.start("-n", "2", openmpi, "wait")
+    job.expect("rank . waits", 2)
+    server = [pid for pid, line in node0.ours().items() if line.startswith(str(BIN / "muster-pmix"))]
+    assert len(server) == 1
+    os.kill(server[0], signal.SIGKILL)
+    result = job.finish()
+    assert result.code == 137, result
+    assert "the PMIx server of this node is lost" in result.errors, result
+
+
+@pytest.mark.parametrize("name", ("launch", "muster-shepherd"))
+def test_whoever_dies_no_server_is_left(node0, openmpi, name):
+    job = node0.start("-n", "2", openmpi, "wait")
+    job.expect("rank . waits", 2)
+    launch = job.pid
+    shepherds = [pid for pid, line in node0.ours().items() if pid != launch and "muster-pmix" not in line]
+    kill_all([launch] if name == "launch" else shepherds)
+    job.finish()
+    wait_for(lambda: not node0.ours(), 20, what=lambda: f"left: {node0.ours()}")
+
+
+def test_ctrl_c_stops_it(node0, openmpi):
+    job = node0.start("-n", "2", openmpi, "wait")
+    job.expect("rank . waits", 2)
+    job.signal(signal.SIGINT)
+    assert job.finish().code == 130
+
+
+def test_silent_singletons_are_told(node0, openmpi):
+    result = node0.run("-n", "2", "--mpi", "pmix", "env", "-u", "JSM_JSRUN_PORT", openmpi)
+    assert result.code == 0 and result.text.count("rank 0 of 1") == 2, result
+    assert "none of the 2 workers of this node came to the PMIx server" in result.errors, result
+
+
+def test_with_none_every_rank_is_a_world_of_its_own(node0, openmpi):
+    result = node0.run("-n", "2", "--mpi", "none", openmpi)
+    assert result.code == 0 and result.text.count("rank 0 of 1") == 2, result
+    node0.run("-rf", *(f"/tmp/ompi.node{i}.0" for i in range(3)), program="rm")  # a singleton's, which is its own to remove
+
+
+def test_one_new_rank_among_living_ones_is_refused(node0, openmpi):
+    result = node0.run("-n", "2", "--restart", "one", "--max-restarts", "1", openmpi)
+    assert result.code != 0 and "--restart=one puts a new worker among living ones" in result.errors, result
+
+
+def test_a_node_without_the_server(node0, openmpi, scratch):
+    for name in ("launch", "muster-agent"):
+        shutil.copy(BIN / name, scratch / name)
+    result = node0.run("-n", "2", openmpi, program=scratch / "launch")
+    assert result.code != 0 and f"no muster-pmix in {scratch} nor on PATH" in result.errors, result
+
+
+def test_a_server_of_another_build(node0, openmpi, scratch):
+    shutil.copy(BIN / "launch", scratch / "launch")
+    other = scratch / "muster-pmix"
+    other.write_text(f'#!/bin/sh\nexec {BIN / "muster-pmix"} 0.0.0-other\n')
+    other.chmod(0o755)
+    result = node0.run("-n", "2", openmpi, program=scratch / "launch")
+    assert result.code != 0 and "started by an agent of build 0.0.0-other" in result.errors, result
+    assert "no PMIx server: its process, muster-pmix, has ended" in result.errors, result
+
+
+def test_two_mpis_are_no_world(node0, openmpi, scratch):
+    other = scratch / "mpich"
+    subprocess.run(["mpicc.mpich", "-o", other, WORKERS / "mpi.c"], check=True)
+    result = node0.run("-n", "1", openmpi, ":", "-n", "1", other)
+    assert result.code != 0 and "they cannot be one world" in result.errors, result
