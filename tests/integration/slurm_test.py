@@ -2,11 +2,12 @@
 
 import os
 import re
+import subprocess
 import signal
 
 import pytest
 
-from harness import EXAMPLES, LAUNCH, PATIENCE, PYTHON, wait_for
+from harness import EXAMPLES, LAUNCH, PATIENCE, PYTHON, WORKERS, wait_for
 
 WHERE = "echo $RANK/$WORLD_SIZE on $(hostname) task $SLURM_PROCID.$SLURM_LOCALID of $SLURM_NTASKS, master $MASTER_ADDR"
 # Ends by itself a moment after it is asked to, as a program that writes a checkpoint.
@@ -102,6 +103,14 @@ def test_torch_trains_on_two_hosts(slurm, srun):
     """gloo, with nothing said of nodes, ports or ranks."""
     text = slurm.run(f"{srun} {LAUNCH} --nproc-per-node 2 {PYTHON} {EXAMPLES}/sgd.py", "-N2", "-w", "node0,node1")
     assert "replicas are bit-equal" in text, text
+
+
+def test_open_mpi_is_one_world_on_two_hosts(slurm):
+    """Served by muster-pmix, not by a PMI of Slurm's, whose variables are there as well."""
+    program = slurm.folder / "mpi"
+    subprocess.run(["mpicc.openmpi", "-o", program, WORKERS / "mpi.c"], check=True)
+    text = slurm.run(f"exec {LAUNCH} {program}", "-N2", "--ntasks-per-node=2", "-w", "node0,node1")
+    assert len(re.findall("rank [0-3] of 4 here 2 ring 6 sum 6", text)) == 4, text
 
 
 def test_the_report_of_a_step_comes_once_and_the_code_is_srun_s(slurm):
