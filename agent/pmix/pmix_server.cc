@@ -84,7 +84,7 @@ void LoadRank(const PmixWorld& world, uint32_t node, uint32_t local, InfoList& l
   list.Text(PMIX_HOSTNAME, world.hosts[node]);
 }
 constexpr size_t kKeysOfRank = 7;
-constexpr size_t kKeysOfWorld = 16;
+constexpr size_t kKeysOfWorld = 15;
 
 // Whether the fence is one of the whole world: others have no place in the round's order of fences.
 bool IsOfAll(const PmixWorld& world, const pmix_proc_t* procs, size_t count) {
@@ -223,7 +223,6 @@ absl::Status PmixServer::RegisterWorld() {
   list.Number(PMIX_NUM_NODES, static_cast<uint32_t>(world_.hosts.size()));
   list.Number(PMIX_LOCAL_SIZE, here);
   list.Number(PMIX_NODE_SIZE, here);
-  list.Text(PMIX_TMPDIR, world_.folder);
   for (uint32_t node = 0; node < world_.ranks.size(); ++node) {
     for (uint32_t local = 0; local < world_.ranks[node].size(); ++local) {
       InfoList of_rank(kKeysOfRank);

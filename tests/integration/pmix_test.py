@@ -28,10 +28,11 @@ def no_files(shells):
         assert left.communicate()[0].decode().split() == []
 
 
-def test_one_world_on_one_machine(node0, openmpi):
-    result = node0.run("-n", "4", openmpi)
+@pytest.mark.parametrize("ranks", (4, 24))
+def test_one_world_on_one_machine(node0, openmpi, ranks):
+    result = node0.run("-n", ranks, openmpi)
     assert result.code == 0 and result.errors == "", result
-    assert told(result) == {r: (4, 4, 0) for r in range(4)}
+    assert told(result) == {r: (ranks, ranks, 0) for r in range(ranks)}
 
 
 @pytest.mark.parametrize("here, there", ((2, 2), (1, 3)))
