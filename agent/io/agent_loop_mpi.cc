@@ -83,9 +83,12 @@ void AgentLoop::OnPmixReady(absl::StatusOr<std::vector<std::vector<std::string>>
   if (clearing_) {
     return;  // the round was killed meanwhile: nothing is started behind that
   }
-  pmix_variables_ =
-      variables.ok() ? *std::move(variables) : std::vector<std::vector<std::string>>();
-  SpawnWorkers(variables.status());
+  const absl::Status may = variables.status();
+  pmix_variables_.clear();
+  if (may.ok()) {
+    pmix_variables_ = *std::move(variables);
+  }
+  SpawnWorkers(may);
   for (const int signo : std::exchange(signals_later_, {})) {
     shepherd_.Signal(signo);
   }

@@ -109,10 +109,34 @@ def test_whoever_dies_no_server_is_left(node0, openmpi, name):
     wait_for(lambda: not node0.ours(), 20, what=lambda: f"left: {node0.ours()}")
 
 
+@pytest.mark.parametrize("half", (0, 1), ids=("agent", "shepherd"))
+def test_a_killed_agent_of_another_host_leaves_none(shells, openmpi, half):
+    job = shells[0].start("--hosts", "node0:1,node1:1", openmpi, "wait")
+    job.expect("rank . waits", 2)
+    agent = sorted(pid for pid, line in shells[1].ours().items() if "muster-pmix" not in line)
+    kill_all([agent[half]])
+    assert job.finish().code != 0
+    wait_for(lambda: not shells[1].ours(), 20, what=lambda: f"left: {shells[1].ours()}")
+
+
 def test_ctrl_c_stops_it(node0, openmpi):
     job = node0.start("-n", "2", openmpi, "wait")
     job.expect("rank . waits", 2)
     job.signal(signal.SIGINT)
+    assert job.finish().code == 130
+
+
+def test_a_signal_while_the_server_starts(node0, openmpi, scratch):
+    """It waits for the workers, which get it as their first."""
+    shutil.copy(BIN / "launch", scratch / "launch")
+    slow = scratch / "muster-pmix"
+    slow.write_text(f'#!/bin/sh\ntouch {scratch}/starts\nuntil test -e {scratch}/go; do sleep 0.05; done\nexec {BIN / "muster-pmix"} "$@"\n')
+    slow.chmod(0o755)
+    job = node0.start("-n", "2", openmpi, "wait", program=scratch / "launch")
+    wait_for((scratch / "starts").exists, 20, what="the server starts")
+    job.signal(signal.SIGINT)
+    job.expect("stopping", stream="err")
+    (scratch / "go").touch()
     assert job.finish().code == 130
 
 
