@@ -182,10 +182,13 @@ void AppendInterface(const WorkerEnvInput& input, VariableList& list) {
   const std::string why = absl::StrCat("has ", facts.address, ", chosen by ", facts.address_why);
   list.UnlessUserSet("GLOO_SOCKET_IFNAME", facts.interface, why);
   list.UnlessUserSet("NCCL_SOCKET_IFNAME", absl::StrCat("=", facts.interface), why);
+  // An alias label (eth0:1) is a name of the address only; these want the device.
+  const std::string device = facts.interface.substr(0, facts.interface.find(':'));
   if (facts.rdma_devices == 0) {  // else UCX would leave InfiniBand unused
-    // An alias label (eth0:1) is a name of the address only; UCX wants the device.
-    list.UnlessUserSet("UCX_NET_DEVICES", facts.interface.substr(0, facts.interface.find(':')),
-                       why);
+    list.UnlessUserSet("UCX_NET_DEVICES", device, why);
+  }
+  if (input.mpi == MpiMode::kPmix) {  // it would also try those that other nodes cannot reach
+    list.UnlessUserSet("OMPI_MCA_btl_tcp_if_include", device, why);
   }
 }
 
@@ -276,6 +279,8 @@ const std::vector<std::string>& TuningNames() {
                                                  "GLOO_SOCKET_IFNAME",
                                                  "NCCL_SOCKET_IFNAME",
                                                  "UCX_NET_DEVICES",
+                                                 "OMPI_MCA_btl_tcp_if_include",
+                                                 "OMPI_MCA_btl_vader_backing_directory",
                                                  "USE_LIBUV"};
   return names;
 }
