@@ -115,6 +115,8 @@ std::vector<OptionId> Displacing(OptionId id) {
     case OptionId::kMasterAddr:
     case OptionId::kMasterPort:
       return {OptionId::kHosts, OptionId::kHostfile, OptionId::kRankfile, OptionId::kStandalone};
+    case OptionId::kRdzvFingerprint:
+      return {OptionId::kInsecure};
     case OptionId::kStandalone:
       return {OptionId::kHosts,        OptionId::kHostfile,   OptionId::kRankfile,
               OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kServe};

@@ -15,7 +15,6 @@
 #include "launcher/option_setters.h"
 #include "launcher/option_values.h"
 #include "launcher/programs.h"
-#include "launcher/resolve.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {

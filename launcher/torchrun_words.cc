@@ -193,6 +193,9 @@ class Translation {
   }
 
   void AddOutput() {
+    if (Typed(OptionId::kConfig) != nullptr) {
+      return;  // a job file says what it wants
+    }
     const std::string tee = ValueOf(OptionId::kTee);
     if (!TypedAny({OptionId::kLabel, OptionId::kLogPrefix, OptionId::kNoPrefix}) &&
         FirstSet(environment_, kTemplateVariable) == nullptr) {  // T3
@@ -204,7 +207,7 @@ class Translation {
     }
     const std::string redirects = ValueOf(OptionId::kRedirects);
     const bool files = HasValue(OptionId::kLogDir) || (!redirects.empty() && redirects != "0");
-    if (files && Typed(OptionId::kLogLayout) == nullptr) {  // T4
+    if (files && !TypedAny({OptionId::kLogLayout, OptionId::kOutputFilename})) {  // T4
       Add(OptionId::kLogLayout, "torchrun");
     }
   }
@@ -222,7 +225,7 @@ class Translation {
         Forget(OptionId::kNodeRank);
       }
     } else if (HasValue(OptionId::kRdzvEndpoint)) {
-      if (backend.empty()) {
+      if (backend.empty() && !HasValue(OptionId::kRdzvFingerprint)) {  // else it is a daemon
         Add(OptionId::kRdzvBackend, kStatic);
       }
     } else if (!Alone() && !HasValue(OptionId::kMasterAddr)) {

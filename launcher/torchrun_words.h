@@ -10,7 +10,7 @@
 //  T3 lines come as the workers write them; with --tee as [ROLE LOCAL_RANK]: without the blank;
 //  T4 files of --log-dir and --redirects lie as torchrun's do;
 //  T5 --node-rank belongs to the static form: there the address is 127.0.0.1 if none is said, and
-//     an endpoint is that address and port; with --rdzv-backend c10d it has no meaning;
+//     an endpoint is that address and port; with --rdzv-backend c10d a typed one has no meaning;
 //  T6 an option may be cut short as long as only one of torchrun's begins so (--nproc);
 //  T7 all behind the program is the program's.
 #pragma once

@@ -203,7 +203,7 @@ void AppendPmi1(const Place& place, VariableList& list) {
 }
 
 // CONTRACTS.md section 12.
-void AppendPmix(const WorkerEnvInput& input, VariableList& list) {
+void AppendPmix(const WorkerEnvInput& input, uint32_t usable, VariableList& list) {
   constexpr absl::string_view kWhy = "--mpi: of the PMIx server that the agent runs for Open MPI";
   constexpr absl::string_view kFiles = "in a folder that goes with the round, however it ends";
   for (const std::string& variable :
@@ -215,6 +215,12 @@ void AppendPmix(const WorkerEnvInput& input, VariableList& list) {
   }
   list.Ours("JSM_JSRUN_PORT", "1",
             "makes Open MPI 4 look for its PMIx server: else each worker is a world of its own");
+  if (input.assignment.workers > usable) {
+    list.UnlessUserSet(
+        "OMPI_MCA_mpi_yield_when_idle", "1",
+        absl::StrCat(Plural(input.assignment.workers, "worker", "workers"), " on ",
+                     Plural(usable, "CPU", "CPUs"), ": one that waits gives way, as under mpirun"));
+  }
   if (!input.mpi_folder.empty()) {
     list.Ours("OMPI_MCA_orte_tmpdir_base", input.mpi_folder, kFiles);
     list.UnlessUserSet("OMPI_MCA_btl_vader_backing_directory", input.mpi_folder, kFiles);
@@ -222,14 +228,15 @@ void AppendPmix(const WorkerEnvInput& input, VariableList& list) {
 }
 
 // What the place is called for those that are not served.
-void AppendOthers(const WorkerEnvInput& input, const Place& place, VariableList& list) {
+void AppendOthers(const WorkerEnvInput& input, const Place& place, uint32_t usable,
+                  VariableList& list) {
   std::vector<std::string> dialects = input.plan.dialects;
   if (input.mpi == MpiMode::kPmi1) {
     AppendPmi1(place, list);
     std::erase(dialects, "pmi");
     std::erase(dialects, "mpich");
   } else if (input.mpi == MpiMode::kPmix) {
-    AppendPmix(input, list);
+    AppendPmix(input, usable, list);
     std::erase(dialects, "pmix");
     if (std::find(dialects.begin(), dialects.end(), "ompi") == dialects.end()) {
       dialects.emplace_back("ompi");
@@ -281,6 +288,7 @@ const std::vector<std::string>& TuningNames() {
                                                  "UCX_NET_DEVICES",
                                                  "OMPI_MCA_btl_tcp_if_include",
                                                  "OMPI_MCA_btl_vader_backing_directory",
+                                                 "OMPI_MCA_mpi_yield_when_idle",
                                                  "USE_LIBUV"};
   return names;
 }
@@ -304,7 +312,7 @@ std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& 
   if (base.slurm == SlurmMode::kRewrite) {
     AppendSlurm(input.assignment, place, base, input.facts.hostname, threads, list.list());
   }
-  AppendOthers(input, place, list);
+  AppendOthers(input, place, usable, list);
   AppendMuster(input, place, list);
   return std::move(list.list());
 }

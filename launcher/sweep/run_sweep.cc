@@ -119,7 +119,8 @@ class SweepSession {
       }
       open_out_ = open_out_ && (fds[0].revents == 0 || Read(child_.channel.get(), out_));
       open_err_ = open_err_ && (fds[1].revents == 0 || Read(child_.errors.get(), err_));
-      ended_ = fds[2].revents != 0 && fds[0].revents == 0 && fds[1].revents == 0;
+      const bool gone = fds[2].revents != 0 || (!process_.valid() && !open_out_ && !open_err_);
+      ended_ = gone && fds[0].revents == 0 && fds[1].revents == 0;
     }
   }
 
@@ -150,7 +151,7 @@ class SweepSession {
   }
 
   Child child_;
-  const UniqueFd process_;  // pidfd: readable = it has ended
+  const UniqueFd process_;  // pidfd: readable = it has ended; none from old kernels
   const WaitSignals& signals_;
   const RatePattern* const pattern_;  // of the caller's; outlives us
   const absl::Time began_ = BootNow();

@@ -5,7 +5,7 @@
 //  I1 the same secret gives the same key and certificate everywhere and at any time: a master that
 //     is started again, or another one in its place, is the same to its agents, and nothing is
 //     kept;
-//  I2 the key tells nothing of the secret, and has no other use.
+//  I2 the key tells nothing of a secret that cannot be guessed, and has no other use.
 #pragma once
 
 #include <openssl/types.h>

@@ -108,8 +108,7 @@ bool TlsPipe::MoveDown(char* scratch) {
 bool TlsPipe::SendDown(const char* bytes, size_t size) {
   const ssize_t n = send(inner_.get(), bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (n < 0 && errno != EAGAIN && errno != EINTR) {
-    inner_ended_ = true;
-    return false;
+    return false;  // nobody reads inside any more; what was written there before still goes up
   }
   const size_t sent = n > 0 ? static_cast<size_t>(n) : 0;
   down_.assign(bytes + sent, size - sent);
@@ -126,7 +125,7 @@ TlsWaits TlsPipe::Waits() const {
   TlsWaits out;
   out.socket = (down_.empty() ? UV_READABLE : 0) |
                (up_.empty() && !reading_writes_ ? 0 : static_cast<int>(UV_WRITABLE));
-  out.inner = (up_.empty() ? UV_READABLE : UV_DISCONNECT) |
+  out.inner = (up_.empty() && !socket_ended_ ? UV_READABLE : UV_DISCONNECT) |
               (down_.empty() ? 0 : static_cast<int>(UV_WRITABLE));
   return out;
 }

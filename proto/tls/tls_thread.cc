@@ -33,6 +33,9 @@ absl::Status MakePair(UniqueFd* one, UniqueFd* other) {
   return absl::OkStatus();
 }
 
+// Each may be a handshake to begin, some 200 us; connections that carry have their turn in between.
+constexpr int kCommandsPerTurn = 16;
+
 }  // namespace
 
 struct TlsThread::Connection {
@@ -55,9 +58,20 @@ TlsThread::TlsThread(const TlsIdentity* identity)
       scratch_(new char[kTlsRecordBytes]) {
   CHECK(uv_loop_init(&loop_) == 0);
   wake_ = std::make_unique<UvAsync>(&loop_, [this] {
-    for (Command& command : mailbox_.TakeAll()) {
+    if (taken_.empty()) {
+      for (Command& command : mailbox_.TakeAll()) {
+        taken_.push_back(std::move(command));
+      }
+    }
+    if (taken_.empty()) {
+      return;
+    }
+    for (int i = 0; i < kCommandsPerTurn && !taken_.empty(); ++i) {
+      Command command = std::move(taken_.front());
+      taken_.pop_front();
       Do(command);
     }
+    wake_->Send();  // more may be there, or have come meanwhile
   });
   timer_ = std::make_unique<UvTimer>(&loop_, [this] { CutLate(); });
   Resume();
@@ -158,7 +172,8 @@ void TlsThread::Do(Command& command) {
       return;
     }
     case Command::kKeep:
-      if (const auto at = connections_.find(command.id); at != connections_.end()) {
+      if (const auto at = connections_.find(command.id);
+          at != connections_.end() && !at->second->hung_up) {
         SetDeadline(*at->second, absl::InfiniteFuture());
       }
       return;
@@ -252,17 +267,18 @@ void TlsThread::Drop(uint64_t id, const absl::Status& why) {
   const auto at = connections_.find(id);
   const std::unique_ptr<Connection> gone = std::move(at->second);
   connections_.erase(at);
-  for (const int fd : {gone->pipe.inner(), gone->pipe.socket()}) {
-    if (fd >= 0) {
-      (void)shutdown(fd, SHUT_RDWR);  // a process that was forked meanwhile has them, too
-    }
-  }
   SetDeadline(*gone, absl::InfiniteFuture());
   if (gone->on_arrival) {
     gone->on_arrival(why);
   } else if (gone->outcome != nullptr) {
     const TlsSession& session = gone->pipe.session();
     gone->outcome->Settle({why, "", session.fingerprint(), session.is_site()});
+  }
+  // Whoever sees the end knows why by then. A process that was forked meanwhile has both, too.
+  for (const int fd : {gone->pipe.inner(), gone->pipe.socket()}) {
+    if (fd >= 0) {
+      (void)shutdown(fd, SHUT_RDWR);
+    }
   }
   if (ending_ && connections_.empty()) {
     uv_stop(&loop_);

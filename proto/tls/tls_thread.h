@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -130,6 +131,7 @@ class TlsThread {
   std::unique_ptr<UvAsync> wake_;
   std::unique_ptr<UvTimer> timer_;
   Mailbox<Command> mailbox_;
+  std::deque<Command> taken_;  // out of it, in order; no more until they are done
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;
   std::set<std::pair<absl::Time, uint64_t>> deadlines_;  // of those that have one
   const std::unique_ptr<char[]> scratch_;

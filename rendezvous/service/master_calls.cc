@@ -14,6 +14,16 @@
 #include "rendezvous/service/master_impl.h"
 
 namespace muster {
+namespace {
+
+// It asks again for what it has not been sent yet: one answer is enough.
+bool IsWaiting(const std::deque<FencePiece>& fences, const FencePiece& piece) {
+  return std::any_of(fences.begin(), fences.end(), [&piece](const FencePiece& one) {
+    return one.round == piece.round && one.number == piece.number && one.offset == piece.offset;
+  });
+}
+
+}  // namespace
 
 void MasterServer::Impl::OnEvent(const CallEvent& event) {
   if (event.kind == CallEventKind::kOpened) {
@@ -216,7 +226,8 @@ void MasterServer::Impl::OnFence(const AttendSession& session, const FencePiece&
        job->fences.Take(piece, static_cast<uint32_t>(node->second.place),
                         static_cast<uint32_t>(state.members.size()))) {
     const NodeId to = state.members[answer.place].node;
-    if (AttendSession* link = LinkOf(*job, to); link != nullptr) {
+    if (AttendSession* link = LinkOf(*job, to);
+        link != nullptr && !IsWaiting(link->fences, answer.piece)) {
       answer.piece.node = to;
       answer.piece.incarnation = link->incarnation;
       link->fences.push_back(std::move(answer.piece));

@@ -13,8 +13,8 @@ TESTED = {
     "a script of torch": "test_torch",
     "a module of torch": "test_torch",
     "DistributedDataParallel": "test_torch",
-    "an MPI program in C (MPICH)": "test_mpi_in_c",
-    "mpi4py, built with MPICH": "test_mpi4py",
+    "an MPI program in C": "test_mpi_in_c",
+    "mpi4py": "test_mpi4py",
     "XGBoost": "test_xgboost",
     "JAX": "test_jax",
     "Lightning": "test_lightning",
@@ -37,14 +37,29 @@ def test_torch(node0, words, says):
     assert result.code == 0 and says in result.text, result
 
 
-def test_mpi_in_c(node0, scratch):
-    subprocess.run(["mpicc.mpich", "-o", scratch / "prog", WORKERS / "mpi.c"], check=True)
+@pytest.mark.parametrize("compiler", ["mpicc.mpich", "mpicc.openmpi"])
+def test_mpi_in_c(node0, scratch, compiler):
+    subprocess.run([compiler, "-o", scratch / "prog", WORKERS / "mpi.c"], check=True)
     result = node0.run("-n", "4", scratch / "prog")
     assert result.code == 0 and sorted(re.findall(r"rank (\d) of 4", result.text)) == list("0123"), result
 
 
-def test_mpi4py(node0):
+def test_mpi4py_of_mpich(node0):
     result = node0.run("-n", "3", "--mpi", "pmi1", "--no-prefix", WORKERS / "mpi_by_dlopen.py")
+    assert result.code == 0 and sorted(result.text.splitlines()) == [f"rank {r} of 3 sum 6" for r in range(3)], result
+
+
+MPI4PY = """
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+print(f"rank {comm.rank} of {comm.size} sum", comm.allreduce(comm.rank + 1), flush=True)
+"""
+
+
+@pytest.mark.parametrize("where", [["-n", "3"], ["--hosts", "node0:1,node1:2"]], ids=["one", "hosts"])
+def test_mpi4py(node0, scratch, where):
+    (scratch / "script.py").write_text(MPI4PY)
+    result = node0.run(*where, "--no-prefix", scratch / "script.py")
     assert result.code == 0 and sorted(result.text.splitlines()) == [f"rank {r} of 3 sum 6" for r in range(3)], result
 
 

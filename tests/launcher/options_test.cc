@@ -254,6 +254,8 @@ TEST(CommandLine, O3CommandLineThenEnvironmentThenDefault) {
   EXPECT_FALSE(displaced.Has(OptionId::kNprocPerNode));
   EXPECT_THAT(displaced.notes,
               ElementsAre("PET_NPROC_PER_NODE=7 in the environment is not used: -n was given"));
+  const JobSpec insecure = Ok({"--insecure", "p"}, {{"MUSTER_RDZV_FINGERPRINT", "SHA256:x"}});
+  EXPECT_FALSE(insecure.Has(OptionId::kRdzvFingerprint));  // a site has it for all jobs
 }
 
 TEST(CommandLine, O4LastWinsOrAdds) {

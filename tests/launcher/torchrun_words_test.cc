@@ -55,6 +55,10 @@ INSTANTIATE_TEST_SUITE_P(
         Line{"--nproc_per_node=4 --nnodes 1:1 t.py",
              "--node-rank 0 --no-prefix --nproc_per_node=4 --nnodes 1:1 -- t.py"},
         Line{"--hosts a:4,b:4 t.py", "--no-prefix --hosts a:4,b:4 -- t.py"},
+        Line{"--config job.yaml", "--config job.yaml"},
+        Line{"--nnodes 2 --node-rank 1 --rdzv-endpoint d:1 --rdzv-fingerprint F t.py",
+             "--nproc-per-node 1 --no-prefix --nnodes 2 --node-rank 1 --rdzv-endpoint d:1 "
+             "--rdzv-fingerprint F -- t.py"},
         Line{"", "--nnodes 1 --nproc-per-node 1 --node-rank 0 --no-prefix"},
         Line{"-h", "--nnodes 1 --nproc-per-node 1 --node-rank 0 --no-prefix -h"},
         // T7: behind the program nothing is looked at

@@ -351,6 +351,20 @@ TEST(WorkerEnvTest, PmixIsWhatItsServerSays) {
   EXPECT_EQ(values["OMPI_MCA_btl_tcp_if_include"], "eth1");
   EXPECT_EQ(values["OMPI_MCA_orte_tmpdir_base"], "/dev/shm/m/mpi-1");
   EXPECT_EQ(values["OMPI_MCA_btl_vader_backing_directory"], "/dev/shm/m/mpi-1");
+  EXPECT_EQ(values.count("OMPI_MCA_mpi_yield_when_idle"), 0u);
+}
+
+// Open MPI's processes wait by looking: a hundred steps of LAMMPS with 4 of them on 2 CPUs took
+// 3.5 s without it, 0.01 s with.
+TEST(WorkerEnvTest, OpenMpiGivesWayWhereWorkersOutnumberCpus) {
+  Scene scene;
+  scene.mpi = MpiMode::kPmix;
+  const std::vector<std::string> served = {"PMIX_RANK=19"};
+  scene.pmix = &served;
+  scene.assignment.workers = scene.facts.cpus_usable() + 1;
+  EXPECT_EQ(scene.Values()["OMPI_MCA_mpi_yield_when_idle"], "1");
+  scene.assignment.workers = scene.facts.cpus_usable();
+  EXPECT_EQ(scene.Values().count("OMPI_MCA_mpi_yield_when_idle"), 0u);
 }
 
 }  // namespace

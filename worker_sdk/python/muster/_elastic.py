@@ -27,12 +27,14 @@ class ElasticGroup:
     >>> def train():
     ...     replica = DistributedDataParallel(net)
     ...     for step in elastic.steps(1000):
+    ...         optimizer.zero_grad()
     ...         loss_of(replica, batch(step)).backward()
     ...         optimizer.step()
     >>> elastic.run(train)
 
-    A step that was cut off is done again by all, from the state that it began with: nothing is counted twice, and
-    replicas keep equal bits.
+    A step that was cut off is done again by all, from the state that it began with, and without its gradients: nothing
+    is counted twice, and replicas keep equal bits. What meets through it needs the agent's store (``--store=agent``,
+    if ``launch`` does not serve it by itself), which lives as long as rank 0's machine.
 
     Parameters
     ----------
@@ -90,6 +92,7 @@ class ElasticGroup:
         assert comm is not None
         if dist.is_initialized():
             dist.destroy_process_group()
+            _torch.take_lost()  # calls of sub-groups that were still waiting ended with it
         self._share(comm)
         dist.init_process_group("muster", store=self._store_of(comm), rank=comm.rank, world_size=comm.size)
         result = train()
@@ -114,12 +117,15 @@ class ElasticGroup:
         self.step, self._kept = torch.load(io.BytesIO(data.numpy().tobytes()))
         for one, its in zip(self._state, self._kept):
             one.load_state_dict(copy.deepcopy(its))
+            _forget_gradients(one)
         comm.commit(self.step)
 
     def _store_of(self, comm: Communicator) -> dist.Store:
         """The agent's, which outlives each rank, with keys of this round only."""
         if self._store is None:
             if comm.size > 1 or "MASTER_PORT" in os.environ:
+                if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+                    raise ValueError("ElasticGroup meets at the agent's store, which is not served here: launch --store=agent")
                 address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
                 self._store = dist.TCPStore(address, port, is_master=False, timeout=_STORE_TIMEOUT)
             else:
@@ -129,6 +135,16 @@ class ElasticGroup:
     def _await_calls(self) -> None:
         """Until none of the group's calls is under way: the group is dead, so they end at once."""
         try:
-            dist.barrier()
+            if dist.is_initialized():
+                dist.barrier()
         except RuntimeError:
             _torch.take_lost()
+
+
+def _forget_gradients(holder: Any) -> None:
+    """Those of a module's parameters, or of all that an optimizer has."""
+    parameters = list(holder.parameters()) if isinstance(holder, torch.nn.Module) else []
+    for group in holder.param_groups if isinstance(holder, torch.optim.Optimizer) else []:
+        parameters.extend(group["params"])
+    for parameter in parameters:
+        parameter.grad = None
