@@ -14,6 +14,9 @@ void TellOfMpi(const MpiEnd& end, WorkerExit& exit) {
       exit.kind = ExitKind::kExited;
       exit.code = end.code;
     }
+    if (exit.Ok()) {  // MPI_Abort(0), or a multiple of 256: the others wait for it all the same
+      exit.code = 1;
+    }
   } else if (end.kind == MpiEnd::Kind::kInside && exit.Ok()) {
     exit.code = 1;
     exit.detail = "it exited with status 0 after MPI_Init, without MPI_Finalize";

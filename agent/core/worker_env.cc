@@ -26,10 +26,14 @@ class VariableList {
   }
   // W2
   void UnlessUserSet(absl::string_view name, std::string value, absl::string_view why) {
-    if (base_.Find(name) == nullptr &&
-        (base_.unset.empty() || base_.unset.count(std::string(name)) == 0)) {
+    if (!UserMinds(name)) {
       Ours(name, std::move(value), why);
     }
+  }
+  // It is set, or was taken out on purpose.
+  bool UserMinds(absl::string_view name) const {
+    return base_.Find(name) != nullptr ||
+           (!base_.unset.empty() && base_.unset.count(std::string(name)) != 0);
   }
   std::vector<EnvVar>& list() { return out_; }
 
@@ -187,7 +191,8 @@ void AppendInterface(const WorkerEnvInput& input, VariableList& list) {
   if (facts.rdma_devices == 0) {  // else UCX would leave InfiniBand unused
     list.UnlessUserSet("UCX_NET_DEVICES", device, why);
   }
-  if (input.mpi == MpiMode::kPmix) {  // it would also try those that other nodes cannot reach
+  // It would also try those that other nodes cannot reach. With both it has no TCP at all.
+  if (input.mpi == MpiMode::kPmix && !list.UserMinds("OMPI_MCA_btl_tcp_if_exclude")) {
     list.UnlessUserSet("OMPI_MCA_btl_tcp_if_include", device, why);
   }
 }

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -133,6 +134,8 @@ int main(int argc, char** argv) {
                                   ": it is started by muster-agent and launch only, of one build"));
     return 2;
   }
-  muster::Helper().Run();
-  _exit(0);  // libpmix's threads still run, and nothing is left to be said
+  signal(SIGPIPE, SIG_IGN);      // a client may die while libpmix answers it
+  static muster::Helper helper;  // libpmix's threads call it to the end
+  helper.Run();
+  _exit(0);  // they still run, and nothing is left to be said
 }

@@ -51,6 +51,9 @@ void Run(absl::string_view bytes) {
     CHECK(judged->before == at->second && judged->text.empty());
     CHECK(judged->kind == (at->second.fingerprint == Print('N') ? MasterJudgement::kKnown
                                                                 : MasterJudgement::kChanged));
+    CHECK(absl::StrContains(
+        ChangedMasterWords("known", endpoint, Print('N'), judged->before),
+        absl::StrCat("known line ", at->second.line, " remembers ", at->second.fingerprint)));
     return;
   }
   // What was there is there still, and the daemon is found again.

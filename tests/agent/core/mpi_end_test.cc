@@ -27,6 +27,17 @@ TEST(TellOfMpi, AnAbortIsTheExitOfAWorkerThatWeEnded) {
   EXPECT_EQ(exited.code, 3);
 }
 
+// Nobody who aborts has succeeded, also where the number is 0, or 0 in the eight bits of a status.
+TEST(TellOfMpi, AnAbortWithNothingIsAFailure) {
+  for (const ExitKind kind : {ExitKind::kSignaled, ExitKind::kExited}) {
+    WorkerExit exit = ExitWith(kind, kind == ExitKind::kSignaled ? 9 : 0);
+    TellOfMpi({.kind = MpiEnd::Kind::kAborted, .code = 0, .message = ""}, exit);
+    EXPECT_EQ(exit.kind, ExitKind::kExited);
+    EXPECT_EQ(exit.code, 1);
+    EXPECT_EQ(exit.detail, "MPI_Abort(0)");
+  }
+}
+
 TEST(TellOfMpi, WhoLeavesItsMpiWithoutAWordHasFailed) {
   WorkerExit silent = ExitWith(ExitKind::kExited, 0);
   TellOfMpi({.kind = MpiEnd::Kind::kInside, .code = 0, .message = ""}, silent);

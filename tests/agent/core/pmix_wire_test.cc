@@ -91,7 +91,7 @@ TEST(PmixWireTest, M2WhatIsNoMessageIsRefused) {
 }
 
 TEST(PmixWireTest, M2OfAWorldEveryRankHasOnePlace) {
-  const auto refusal = [](PmixWorld world) { return Refusal(Encoded(PmixServe{world})); };
+  const auto refusal = [](const PmixWorld& world) { return Refusal(Encoded(PmixServe{world})); };
   EXPECT_EQ(refusal(World()), "");
   PmixWorld world = World();
   world.node = 2;

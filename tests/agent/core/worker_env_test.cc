@@ -352,6 +352,9 @@ TEST(WorkerEnvTest, PmixIsWhatItsServerSays) {
   EXPECT_EQ(values["OMPI_MCA_orte_tmpdir_base"], "/dev/shm/m/mpi-1");
   EXPECT_EQ(values["OMPI_MCA_btl_vader_backing_directory"], "/dev/shm/m/mpi-1");
   EXPECT_EQ(values.count("OMPI_MCA_mpi_yield_when_idle"), 0u);
+  // Open MPI takes one of the two, and with both has no TCP.
+  scene.inherited = {"OMPI_MCA_btl_tcp_if_exclude=docker0,lo"};
+  EXPECT_EQ(scene.Values().count("OMPI_MCA_btl_tcp_if_include"), 0u);
 }
 
 // Open MPI's processes wait by looking: a hundred steps of LAMMPS with 4 of them on 2 CPUs took
