@@ -18,6 +18,8 @@ Living& TheLiving() {
   return living;
 }
 
+thread_local const Calls* thread_of = nullptr;  // whose thread this is
+
 }  // namespace
 
 Calls::Calls() {
@@ -51,23 +53,26 @@ void Ending::Then(Listener listener) {
   listener(error_);
 }
 
-void Ending::End(std::exception_ptr error) {
-  Listener listener;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (ended()) {
-      return;
-    }
-    error_ = std::move(error);
-    ended_.store(true, std::memory_order_release);
-    listener = std::move(listener_);
+std::function<void()> Ending::Settle(std::exception_ptr error) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (ended()) {
+    return nullptr;
   }
-  if (listener) {
-    listener(error_);
+  error_ = std::move(error);
+  ended_.store(true, std::memory_order_release);
+  if (!listener_) {
+    return nullptr;
+  }
+  return [listener = std::exchange(listener_, nullptr), this] { listener(error_); };
+}
+
+void Ending::End(std::exception_ptr error) {
+  if (const std::function<void()> tell = Settle(std::move(error)); tell) {
+    tell();
   }
 }
 
-void Call::Run() {
+std::function<void()> Call::Run() {
   std::exception_ptr error;
   try {
     body_();
@@ -75,7 +80,7 @@ void Call::Run() {
     error = std::current_exception();
   }
   body_ = nullptr;
-  End(std::move(error));
+  return Settle(std::move(error));
 }
 
 void Calls::Add(std::shared_ptr<Call> call, bool hurry) {
@@ -119,19 +124,23 @@ void Calls::Watch(std::shared_ptr<Watched> watched) {
 
 void Calls::Close() {
   std::vector<std::shared_ptr<Watched>> watched;  // they go without the lock
+  std::vector<std::thread> threads;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     closing_ = true;
     watched.swap(watched_);
-    wanted_.notify_one();
+    threads.swap(threads_);
+    wanted_.notify_all();
   }
-  if (thread_.joinable()) {
-    thread_.join();
+  for (std::thread& thread : threads) {
+    thread.join();
   }
 }
 
 void Calls::EnsureThread() {
-  if (closing_ || thread_.joinable()) {
+  // Called by a listener on one of ours, which may wait for what is added.
+  const bool all_tell = thread_of == this && telling_ == threads_.size();
+  if (closing_ || (!threads_.empty() && !all_tell) || threads_.size() == kThreadsMax) {
     return;
   }
   // Signals are the program's: none is delivered on a thread that it does not know.
@@ -140,7 +149,7 @@ void Calls::EnsureThread() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread([this] { Loop(); });
+    threads_.emplace_back([this] { Loop(); });
   } catch (...) {  // no thread is to be had: the caller hears of it, as it was
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw;
@@ -151,7 +160,7 @@ void Calls::EnsureThread() {
 // A thread that naps looks by itself before long.
 void Calls::Wake() {
   ++added_;
-  if (asleep_ || hurry_) {
+  if (asleep_ > 0 || hurry_) {
     wanted_.notify_one();
   }
 }
@@ -161,7 +170,7 @@ void Calls::RunFirst(std::unique_lock<std::mutex>& lock) {
   waiting_.pop_front();
   running_ = true;
   lock.unlock();
-  first->Run();
+  std::function<void()> tell = first->Run();
   lock.lock();
   running_ = false;
   hurry_ = hurry_ && !waiting_.empty();
@@ -169,33 +178,47 @@ void Calls::RunFirst(std::unique_lock<std::mutex>& lock) {
   if (hurry_ || closing_) {
     wanted_.notify_one();
   }
+  if (tell) {
+    Tell(lock, std::move(tell));
+  }
+}
+
+void Calls::Tell(std::unique_lock<std::mutex>& lock, std::function<void()> tell) {
+  const size_t ours = thread_of == this ? 1 : 0;
+  telling_ += ours;
+  lock.unlock();
+  tell();
+  tell = nullptr;  // what it holds goes without the lock, too
+  lock.lock();
+  telling_ -= ours;
 }
 
 void Calls::LookAtWatched(std::unique_lock<std::mutex>& lock) {
   std::vector<std::shared_ptr<Watched>> looked_at = std::move(watched_);
   watched_.clear();
-  lock.unlock();
   std::vector<std::shared_ptr<Watched>> open;
-  for (std::shared_ptr<Watched>& one : looked_at) {
-    if (!one->Test()) {
-      open.push_back(std::move(one));
+  Tell(lock, [&] {
+    for (std::shared_ptr<Watched>& one : looked_at) {
+      if (!one->Test()) {
+        open.push_back(std::move(one));
+      }
     }
-  }
-  looked_at.clear();
-  lock.lock();
+    looked_at.clear();
+  });
   if (!closing_) {
     watched_.insert(watched_.begin(), open.begin(), open.end());
   }
 }
 
 void Calls::Loop() {
+  thread_of = this;
   std::unique_lock<std::mutex> lock(mutex_);
   uint64_t seen = 0;
   while (!closing_ || !waiting_.empty()) {
     if (!closing_ && waiting_.empty() && watched_.empty() && added_ == seen) {
-      asleep_ = true;
+      ++asleep_;
       wanted_.wait(lock, [&] { return closing_ || added_ != seen; });
-      asleep_ = false;
+      --asleep_;
     }
     seen = added_;
     // Whoever has added a call may be about to wait for it, and saves us the trouble.

@@ -3,6 +3,7 @@
 // Who waits for a call runs it, and those before it, on his own thread: that costs nothing. What
 // nobody waits for within a moment, or what Hurry() asks for, runs on a thread of ours, which the
 // first call brings about. Messages move when somebody looks at them: that thread does, too.
+// A listener may add calls and wait for them: where it has our thread, another one comes.
 // Standard C++ only.
 #pragma once
 
@@ -36,6 +37,8 @@ class Ending {
  protected:
   // The first one counts.
   void End(std::exception_ptr error);
+  // The same, but the listener, if there is one, is the caller's to call.
+  std::function<void()> Settle(std::exception_ptr error);
 
  private:
   std::mutex mutex_;
@@ -51,7 +54,7 @@ class Call : public Ending {
 
  private:
   friend class Calls;
-  void Run();
+  std::function<void()> Run();  // as Settle
 
   std::function<void()> body_;
 };
@@ -71,6 +74,7 @@ class Watched {
 class Calls {
  public:
   static constexpr size_t kCallsMax = 4096;  // that wait; the next one runs the first of them
+  static constexpr size_t kThreadsMax = 8;   // as deep may listeners wait in each other
   static constexpr std::chrono::microseconds kNap{1000};
 
   Calls();
@@ -98,6 +102,8 @@ class Calls {
 
  private:
   void EnsureThread();
+  // Does it without the lock, as it may take long.
+  void Tell(std::unique_lock<std::mutex>& lock, std::function<void()> tell);
   void Wake();
   void RunFirst(std::unique_lock<std::mutex>& lock);
   void LookAtWatched(std::unique_lock<std::mutex>& lock);
@@ -105,15 +111,16 @@ class Calls {
 
   std::mutex mutex_;
   std::condition_variable ended_;   // a call has
-  std::condition_variable wanted_;  // our thread is
+  std::condition_variable wanted_;  // one of our threads is
   std::deque<std::shared_ptr<Call>> waiting_;
   std::vector<std::shared_ptr<Watched>> watched_;
   uint64_t added_ = 0;    // so far, of either
   bool running_ = false;  // one of them, on some thread
   bool hurry_ = false;
-  bool asleep_ = false;  // our thread, until something is added
   bool closing_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;  // ours
+  size_t asleep_ = 0;                 // of ours, until something is added
+  size_t telling_ = 0;                // of ours, and may be for long
 };
 
 }  // namespace muster_torch

@@ -221,6 +221,11 @@ def check_async():
     x = numbers(100, torch.float32)
     doubled = dist.all_reduce(x, async_op=True).get_future().then(lambda future: future.value()[0] * 2)
     same(doubled.wait(), 2 * sum(numbers(100, torch.float32, rank) for rank in ALL), "what follows a future")
+    # What follows may make a call of its own, and wait for it: the hooks of DistributedDataParallel do.
+    x, y = numbers(100, torch.float32), numbers(50, torch.float32)
+    inner = lambda: dist.all_reduce(y, async_op=True).get_future().wait()[0].sum()
+    both = dist.all_reduce(x, async_op=True).get_future().then(lambda future: future.value()[0].sum() + inner())
+    same(both.wait(), sum(numbers(100, torch.float32, rank) for rank in ALL).sum() + sum(numbers(50, torch.float32, rank) for rank in ALL).sum(), "a call within what follows")
     # Nobody waits for the call, and yet it goes on: rank 0 is elsewhere until the others have ended theirs.
     x = numbers(10, torch.float32)
     work = dist.all_reduce(x, async_op=True)

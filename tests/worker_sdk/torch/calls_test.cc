@@ -75,6 +75,48 @@ TEST(CallsTest, WhatNobodyWaitsForRunsAllTheSame) {
   EXPECT_TRUE(ran.Wait());
 }
 
+// Each on a thread of ours, as nobody else waits; the outer ones stand still meanwhile.
+TEST(CallsTest, ListenersMayAddCallsAndWaitForThem) {
+  Calls calls;
+  Gate all;
+  std::function<void(int)> nest = [&](int deep) {
+    const auto outer = Doing([] {});
+    auto told = std::make_shared<Gate>();
+    outer->Then([&, deep, told](std::exception_ptr) {
+      if (deep > 0) {
+        nest(deep - 1);
+      } else {
+        all.Open();
+      }
+      told->Open();
+    });
+    calls.Add(outer, true);
+    EXPECT_TRUE(told->Wait());
+  };
+  nest(3);
+  EXPECT_TRUE(all.Wait());
+}
+
+TEST(CallsTest, AListenerMayWaitForAMessage) {
+  struct Moves : Watched {
+    explicit Moves(std::function<void()> end) : at_end(std::move(end)) {}
+    bool Test() override {
+      at_end();
+      return true;
+    }
+    std::function<void()> at_end;
+  };
+  Calls calls;
+  Gate outer;
+  calls.Watch(std::make_shared<Moves>([&] {
+    Gate inner;
+    calls.Watch(std::make_shared<Moves>([&] { inner.Open(); }));
+    EXPECT_TRUE(inner.Wait());
+    outer.Open();
+  }));
+  EXPECT_TRUE(outer.Wait());
+}
+
 TEST(CallsTest, AListenerHearsOfTheEndHoweverItCame) {
   Calls calls;
   const auto wrong = Doing([] { throw std::runtime_error("rank 2 has died"); });
