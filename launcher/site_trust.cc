@@ -39,16 +39,6 @@ absl::StatusOr<std::string> ReadKnown(const std::string& path) {
   return absl::IsNotFound(text.status()) ? std::string() : text;
 }
 
-absl::Status Replace(const std::string& path, const std::string& text) {
-  ASSIGN_OR_RETURN(const std::string temp, WritePrivateTemp(path, text));
-  if (rename(temp.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    unlink(temp.c_str());
-    return absl::InternalError(absl::StrCat("rename to ", path, ": ", std::strerror(error)));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Of(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(path, " ", status.message()));
 }
@@ -200,7 +190,7 @@ absl::StatusOr<std::string> RememberMaster(const std::string& path, const std::s
       return std::string();
     }
     if (locked) {
-      RETURN_IF_ERROR(Replace(path, judged->text));
+      RETURN_IF_ERROR(ReplacePrivateFile(path, judged->text));
       return absl::StrCat(FirstTime(endpoint, fingerprint), ", remembered in ", path);
     }
     if (BootNow() >= deadline) {

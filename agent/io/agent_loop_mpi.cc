@@ -25,17 +25,26 @@ bool AgentLoop::ServesPmix() const {
                      });
 }
 
-// One world has one server.
+// One world has one server, and MPI_Init waits for all ranks of it.
 absl::Status AgentLoop::CheckPmix() const {
   if (!assignment_.started_in.empty()) {
     return absl::FailedPreconditionError(kNoMpiReplacement);
   }
   for (const PreparedProgram& program : options_.programs) {
-    if (MpiServed(program.plan.mpi, program.facts) == MpiMode::kPmi1) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("--mpi auto: ", program.facts.program,
-                       " links MPICH, and another program of the job Open MPI: they cannot be one "
-                       "world; start them as two jobs, or with --mpi none"));
+    switch (MpiServed(program.plan.mpi, program.facts)) {
+      case MpiMode::kPmix:
+        break;
+      case MpiMode::kPmi1:
+        return absl::FailedPreconditionError(
+            absl::StrCat("--mpi auto: ", program.facts.program,
+                         " links MPICH, and another program of the job Open MPI: they cannot be "
+                         "one world; start them as two jobs, or with --mpi none"));
+      default:
+        return absl::FailedPreconditionError(absl::StrCat(
+            "--mpi auto: ", program.plan.argv.front(),
+            " is served no PMIx, and another program of the job is, which would wait for it in "
+            "MPI_Init for ever: say --mpi pmix, if it calls MPI_Init, too, or start them as two "
+            "jobs"));
     }
   }
   if (run_dir_.empty()) {

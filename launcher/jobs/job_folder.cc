@@ -42,16 +42,6 @@ absl::Status WriteReserve(const std::string& folder) {
   return rename(temp.c_str(), path.c_str()) == 0 ? absl::OkStatus() : CannotKeepAt(path, errno);
 }
 
-absl::Status Replace(const std::string& path, const std::string& text) {
-  ASSIGN_OR_RETURN(const std::string temp, WritePrivateTemp(path, text));
-  if (rename(temp.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    unlink(temp.c_str());
-    return absl::InternalError(absl::StrCat("rename to ", path, ": ", std::strerror(error)));
-  }
-  return absl::OkStatus();
-}
-
 std::vector<std::string> Entries(const std::string& folder) {
   std::vector<std::string> out;
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
@@ -139,9 +129,9 @@ absl::StatusOr<NewJobFolder> MakeJobFolder(const std::string& id) {
 absl::Status WriteRecord(const std::string& folder, const JobRecord& record) {
   const std::string path = absl::StrCat(folder, "/", kRecordFile);
   const std::string text = RecordJson(record);
-  absl::Status status = Replace(path, text);
+  absl::Status status = ReplacePrivateFile(path, text);
   if (!status.ok() && unlink(absl::StrCat(folder, "/", kReserveFile).c_str()) == 0) {
-    status = Replace(path, text);
+    status = ReplacePrivateFile(path, text);
   }
   return status;
 }

@@ -121,6 +121,16 @@ absl::StatusOr<std::string> WritePrivateTemp(const std::string& path, absl::stri
   return temp;
 }
 
+absl::Status ReplacePrivateFile(const std::string& path, absl::string_view bytes) {
+  ASSIGN_OR_RETURN(const std::string temp, WritePrivateTemp(path, bytes));
+  if (rename(temp.c_str(), path.c_str()) != 0) {
+    const absl::Status status = absl::InternalError(Errno("rename to", path));
+    unlink(temp.c_str());
+    return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> LinkUnlessTaken(const std::string& temp, const std::string& path) {
   if (link(temp.c_str(), path.c_str()) == 0) {
     return true;

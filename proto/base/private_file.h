@@ -22,6 +22,10 @@ absl::Status MakePrivateFolders(const std::string& file);
 // A new file beside `path`, complete and on disk; its name.
 absl::StatusOr<std::string> WritePrivateTemp(const std::string& path, absl::string_view bytes);
 
+// Puts such a file in the place of `path`, whatever is there: who reads it sees the one or the
+// other.
+absl::Status ReplacePrivateFile(const std::string& path, absl::string_view bytes);
+
 // Gives the file `temp` the name `path`, too, unless that is taken: of all that try at the same
 // time, true for one. FailedPrecondition where the file system has no hard links.
 absl::StatusOr<bool> LinkUnlessTaken(const std::string& temp, const std::string& path);

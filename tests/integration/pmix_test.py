@@ -184,3 +184,8 @@ def test_two_mpis_are_no_world(node0, openmpi, scratch):
     subprocess.run(["mpicc.mpich", "-o", other, WORKERS / "mpi.c"], check=True)
     result = node0.run("-n", "1", openmpi, ":", "-n", "1", other)
     assert result.code != 0 and "they cannot be one world" in result.errors, result
+
+
+def test_a_program_that_no_mpi_is_served_to_is_in_no_world(node0, openmpi):
+    result = node0.run("-n", "1", openmpi, ":", "-n", "1", "sleep", "100")
+    assert result.code != 0 and "sleep is served no PMIx" in result.errors and "two jobs" in result.errors, result

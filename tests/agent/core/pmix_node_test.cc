@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/agent/core/pmix_sample.h"
 
 namespace muster {
 namespace {
@@ -15,16 +16,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-// Node 1 of two, with the ranks 0 and 2 of three.
-PmixWorld World() {
-  return {.name = "w",
-          .folder = "/f",
-          .node = 1,
-          .hosts = {"a", "b"},
-          .ranks = {{1}, {0, 2}},
-          .apps = {0, 0, 0}};
-}
 
 // In words.
 std::vector<std::string> Said(const std::vector<PmixEffect>& effects) {
@@ -60,7 +51,7 @@ class PmixNodeTest : public testing::Test {
   }
   MpiEnd::Kind End(uint32_t local) const { return node_.End(LocalRank{local}).kind; }
 
-  PmixNode node_{World()};
+  PmixNode node_{SampleWorld()};
 };
 
 TEST_F(PmixNodeTest, ARunOfAnMpiProgram) {
@@ -91,10 +82,10 @@ TEST_F(PmixNodeTest, N1ItFailsOnce) {
 
 TEST_F(PmixNodeTest, N1WhatIsSaidOutOfTurnIsNoServer) {
   const std::vector<PmixMessage> wrong = {
-      PmixReady{{{}}},        PmixServe{World()},      PmixFenced{},
-      PmixInit{LocalRank{0}}, PmixAborted{{2}, 0, ""}, PmixFinalized{{2}}};
+      PmixReady{{{}}},        PmixServe{SampleWorld()}, PmixFenced{},
+      PmixInit{LocalRank{0}}, PmixAborted{{2}, 0, ""},  PmixFinalized{{2}}};
   for (const PmixMessage& message : wrong) {
-    PmixNode node(World());
+    PmixNode node(SampleWorld());
     EXPECT_THAT(Said(node.Take(message)), ElementsAre(HasSubstr("no PMIx server: it said")));
   }
   Serve();

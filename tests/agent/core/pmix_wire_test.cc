@@ -8,23 +8,15 @@
 #include <vector>
 
 #include "proto/base/rng.h"
+#include "tests/agent/core/pmix_sample.h"
 
 namespace muster {
 namespace {
 
 using testing::HasSubstr;
 
-PmixWorld World() {
-  return {.name = "w",
-          .folder = "/f",
-          .node = 1,
-          .hosts = {"a", "b"},
-          .ranks = {{1}, {0, 2}},
-          .apps = {0, 0, 1}};
-}
-
 std::vector<PmixMessage> OneOfEach() {
-  return {PmixServe{World()},
+  return {PmixServe{SampleWorld()},
           PmixFenced{true, std::string("a\0b", 3)},
           PmixFenced{false, ""},
           PmixReady{{{"A=1", "B="}, {}}},
@@ -92,20 +84,20 @@ TEST(PmixWireTest, M2WhatIsNoMessageIsRefused) {
 
 TEST(PmixWireTest, M2OfAWorldEveryRankHasOnePlace) {
   const auto refusal = [](const PmixWorld& world) { return Refusal(Encoded(PmixServe{world})); };
-  EXPECT_EQ(refusal(World()), "");
-  PmixWorld world = World();
+  EXPECT_EQ(refusal(SampleWorld()), "");
+  PmixWorld world = SampleWorld();
   world.node = 2;
   EXPECT_THAT(refusal(world), HasSubstr("one place each"));
-  world = World();
+  world = SampleWorld();
   world.ranks[0] = {2};
   EXPECT_THAT(refusal(world), HasSubstr("one place each")) << "twice";
-  world = World();
+  world = SampleWorld();
   world.ranks[0] = {3};
   EXPECT_THAT(refusal(world), HasSubstr("one place each")) << "beyond the world";
-  world = World();
+  world = SampleWorld();
   world.ranks[0].clear();
   EXPECT_THAT(refusal(world), HasSubstr("one place each")) << "nowhere";
-  world = World();
+  world = SampleWorld();
   world.hosts.pop_back();
   EXPECT_THAT(refusal(world), HasSubstr("one place each")) << "a node without a name";
 }
