@@ -252,7 +252,7 @@ TEST_F(TlsTest, WhoIsSilentOrProvesNothingIsCut) {  // R1
   UntilCallers(1);
   EXPECT_EQ(callers_[0].arrival.status(), absl::UnavailableError("it did not answer in time"));
   // Shakes hands, says one byte, and proves nothing.
-  const TlsThread::Dialed dialed = Call(client_, Knock(absl::Milliseconds(300)), OfSecret("s"));
+  const TlsThread::Dialed dialed = Call(client_, Knock(absl::Seconds(2)), OfSecret("s"));
   Send(dialed.inner, "P");
   UntilCallers(2);
   ASSERT_TRUE(callers_[1].arrival.ok()) << callers_[1].arrival.status();
@@ -261,10 +261,10 @@ TEST_F(TlsTest, WhoIsSilentOrProvesNothingIsCut) {  // R1
 
 TEST_F(TlsTest, WhoHasProvedItselfStays) {
   Open(TlsIdentity::OfSecret("s"));
-  const TlsThread::Dialed kept = Call(client_, Knock(absl::Milliseconds(300)), OfSecret("s"));
+  const TlsThread::Dialed kept = Call(client_, Knock(absl::Seconds(2)), OfSecret("s"));
   UntilCallers(1);
   door_->Keep(callers_[0].arrival->id);
-  const UniqueFd silent = Knock(absl::Milliseconds(400));
+  const UniqueFd silent = Knock(absl::Milliseconds(2100));
   UntilCallers(2);  // its time is over, and so would have been that of the first
   Send(kept.inner, "here");
   EXPECT_EQ(Receive(callers_[0].arrival->inner, 4), "here");
