@@ -124,7 +124,7 @@ absl::StatusOr<std::string> WritePrivateTemp(const std::string& path, absl::stri
 absl::Status ReplacePrivateFile(const std::string& path, absl::string_view bytes) {
   ASSIGN_OR_RETURN(const std::string temp, WritePrivateTemp(path, bytes));
   if (rename(temp.c_str(), path.c_str()) != 0) {
-    const absl::Status status = absl::InternalError(Errno("rename to", path));
+    absl::Status status = absl::InternalError(Errno("rename to", path));
     unlink(temp.c_str());
     return status;
   }

@@ -82,7 +82,7 @@ TEST(CallsTest, ListenersMayAddCallsAndWaitForThem) {
   std::function<void(int)> nest = [&](int deep) {
     const auto outer = Doing([] {});
     auto told = std::make_shared<Gate>();
-    outer->Then([&, deep, told](std::exception_ptr) {
+    outer->Then([&, deep, told](const std::exception_ptr&) {
       if (deep > 0) {
         nest(deep - 1);
       } else {
