@@ -1,11 +1,13 @@
 """--restart=one with DistributedDataParallel: examples/ddp_elastic.py loses ranks at any time, and its losses stay."""
 
 import re
+import subprocess
+from xml.etree import ElementTree
 
 import pytest
 
 from elastic_sgd_test import losses, workers
-from harness import BIN, EXAMPLES, PATIENCE, PYTHON, kill_all, wait_for
+from harness import BIN, EXAMPLES, PATIENCE, PYTHON, ROOT, WORKERS, kill_all, wait_for
 
 PACKAGE = {"PYTHONPATH": str(BIN.parent / "python")}
 STEPS = 450
@@ -32,3 +34,21 @@ def test_survivors_live_and_the_losses_are_those_of_an_undisturbed_job(shells, l
     assert losses(result) == losses(undisturbed), result
     bits = re.findall(r"^done: (\w+)", result.text + undisturbed.text, re.M)
     assert len(bits) == 6 and len(set(bits)) == 1, bits
+
+
+def test_the_recording_of_the_readme_can_be_made(tmp_path):
+    recorded = tmp_path / "ddp_elastic.svg"
+    made = subprocess.run([PYTHON, ROOT / "tests/bench/recording.py", recorded, BIN / "launch"], capture_output=True, text=True, timeout=2 * PATIENCE)
+    assert made.returncode == 0, made
+    for svg in (recorded, ROOT / "tests/bench/ddp_elastic.svg"):
+        lines = [text.text for text in ElementTree.parse(svg).iter("{http://www.w3.org/2000/svg}text")]
+        killed = next(i for i, line in enumerate(lines) if line.startswith("$ kill -9"))
+        assert "rank 2" in lines[killed + 1] and "replaced: restart 1 of 10" in lines[killed + 1], lines
+        assert len({line.split("done:")[1] for line in lines if "done:" in line}) == 1, lines
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("where", ["card", "barrier", "group"])
+def test_a_death_while_ranks_meet_is_no_wait_for_the_stores_timeout(shells, scratch, layout, where):
+    result = shells[0].run(*LAYOUTS[layout], "--no-prefix", "--restart=one", "--max-restarts", 1, PYTHON, WORKERS / "elastic_dies.py", where, scratch / "once", env=PACKAGE)
+    assert result.code == 0 and result.text.count("done") == 3 and result.text.count("dies") == 1, result

@@ -66,6 +66,58 @@ os._exit(0)
     assert sorted(re.findall(r"rank \d(?: \(\d of the job\))? has died", result.text))[0] == "rank 1 (2 of the job) has died", result
 
 
+def test_a_death_ends_what_is_only_asked_for(node0):
+    script = """
+import os, signal, time
+import muster.torch, torch, torch.distributed as dist
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+dist.init_process_group("muster")
+asked, heard = [dist.irecv(torch.ones(4), 1 - dist.get_rank(), tag=tag) for tag in (1, 2)]
+future = heard.get_future()
+dist.barrier()
+if dist.get_rank() == 1:
+    print("dies at", time.monotonic(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+while not asked.is_completed() or not future.done():
+    time.sleep(0.001)
+for one in (asked, future):
+    try:
+        one.wait()
+    except RuntimeError as error:
+        print("told at", time.monotonic(), error, flush=True)
+os._exit(0)
+"""
+    result = node0.run("-n", "2", "--no-prefix", PYTHON, "-c", script, env=PACKAGE)
+    died = float(*re.findall(r"dies at (\S+)", result.text))
+    told = re.findall(r"told at (\S+) .*rank 1 has died", result.text)
+    assert result.code == 137 and len(told) == 2 and all(float(at) - died < 1 for at in told), result
+
+
+def test_whoever_has_pythons_lock_may_ask_and_wait(node0):
+    script = """
+import faulthandler, time
+import muster.torch, torch, torch.distributed as dist
+faulthandler.dump_traceback_later(30, exit=True)
+dist.init_process_group("muster")
+for _ in range(3):  # a message that takes long to be put where it belongs, and then a listener of Python's
+    if dist.get_rank() == 0:
+        dist.send(torch.ones(4000, 4000), 1)
+    else:
+        across = torch.zeros(4000, 4000).t()
+        work = dist.irecv(across, 0)
+        heard = work.get_future().then(lambda _: "heard")
+        while not work.is_completed():
+            time.sleep(0.01)
+        assert heard.wait() == "heard" and across.min() == 1
+for _ in range(5):  # inputs that nobody holds but the call, on the group's thread
+    work = dist.reduce_scatter(torch.zeros(1_000_000), [torch.ones(1_000_000) for _ in range(2)], async_op=True)
+    work.synchronize()
+print("all right", flush=True)
+"""
+    result = node0.run("-n", "2", "--no-prefix", PYTHON, "-c", script, env=PACKAGE)
+    assert result.code == 0 and result.text.count("all right") == 2, result
+
+
 def test_ranks_that_disagree_are_told(node0):
     script = """
 import signal
@@ -111,6 +163,33 @@ else:
     assert re.search(r"group: muster: .*rank 1 did not come within 300 ms", result.text), result
 
 
+@pytest.mark.parametrize("late", ["no card", "a card"])
+def test_the_groups_timeout_is_that_of_its_meeting_too(node0, late):
+    script = f"""
+import datetime, os, signal
+import muster.torch, torch, torch.distributed as dist
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+dist.init_process_group("gloo")
+store = dist.distributed_c10d._get_default_store()
+
+class Late(dist.Store):
+    def set(self, key, value):
+        if "{late}" == "a card":
+            store.set(key, value)
+    def wait(self, keys, timeout=None):
+        dist.recv(torch.zeros(1), 0)
+        os._exit(0)
+
+try:
+    muster._torch.create(store if dist.get_rank() == 0 else Late(), dist.get_rank(), 2, datetime.timedelta(milliseconds=300))
+except RuntimeError as error:
+    print("told:", error, flush=True)
+dist.send(torch.zeros(1), 1)
+"""
+    result = node0.run("-n", "2", "--no-prefix", PYTHON, "-c", script, env=PACKAGE)
+    assert result.code == 0 and re.search("told: .*rank 1 did not come within 300 ms|told: Socket Timeout", result.text), result
+
+
 def test_without_the_import_torch_says_that_it_knows_no_such_back_end(node0):
     result = node0.run("-n", "1", PYTHON, "-c", "import torch.distributed as dist; dist.init_process_group('muster')", env=PACKAGE)
     assert result.code == 1 and re.search("(?i)muster", result.errors) and "backend" in result.errors.lower(), result
@@ -121,6 +200,27 @@ def test_the_benchmark_runs(shells):
     rows = [line.split(",") for line in result.text.splitlines()[1:]]
     assert result.code == 0 and [row[0] for row in rows] == ["all_reduce"] * 3 + ["ddp"], result
     assert all(row[1:3] == ["2", "2"] and float(row[4]) > 0 and float(row[5]) > 0 for row in rows), result
+
+
+@pytest.mark.parametrize("how, workers, children", [("spawn", 1, 3), ("fork", 1, 3), ("spawn", 2, 1)])
+def test_processes_that_workers_start_meet_through_torchs_store(node0, scratch, how, workers, children):
+    program = scratch / "starts.py"
+    program.write_text(f"""
+import os
+import torch, torch.distributed as dist, torch.multiprocessing as processes
+
+def run(number, first):
+    import muster.torch
+    dist.init_process_group("muster", rank=first + number, world_size={workers * children})
+    x = torch.full((4,), 10 ** dist.get_rank())
+    dist.all_reduce(x)
+    os.write(1, f"sum {{x[0]}}\\n".encode())  # at once: children of one worker share its pipe
+
+if __name__ == "__main__":
+    processes.start_processes(run, [int(os.environ["RANK"]) * {children}], nprocs={children}, start_method="{how}")
+""")
+    result = node0.run("-n", workers, "--no-prefix", PYTHON, program, env=PACKAGE)
+    assert result.code == 0 and result.text.count("sum " + "1" * workers * children + "\n") == workers * children, result
 
 
 def torchrun(host, n, *program):
@@ -155,6 +255,31 @@ os._exit(0)
 """)
     result = torchrun(node0, 3, program)
     assert len(re.findall(r"told: muster: .*rank 2 has died", result.text)) == 2, result
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_without_launch_what_was_sent_comes_though_its_sender_ends(node0, scratch, sender):
+    program = scratch / "sends.py"
+    program.write_text(f"""
+import os, time
+import muster.torch, torch, torch.distributed as dist
+dist.init_process_group("muster")
+store = dist.distributed_c10d._get_default_store()
+x = torch.arange(100.0)
+if dist.get_rank() == {sender}:
+    dist.isend(x, {1 - sender})
+    store.set("sent by", str(os.getpid()))
+else:
+    process = f"/proc/{{int(store.get('sent by'))}}/exe"
+    ends = time.monotonic() + 1  # it may wait for us as it ends
+    while os.path.exists(process) and time.monotonic() < ends:
+        time.sleep(0.01)
+    y = torch.zeros(100)
+    dist.recv(y, {sender})
+    print("it came", torch.equal(x, y), flush=True)
+""")
+    result = torchrun(node0, 2, program)
+    assert result.code == 0 and "it came True" in result.text, result
 
 
 def test_without_launch_several_hosts_are_refused(shells, scratch):

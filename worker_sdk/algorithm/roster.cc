@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -82,9 +83,11 @@ StatusOr<Roster> ReadRoster(const std::string& text, uint32_t size) {
 
 bool IsOfOneJob(const Roster& roster) {
   const RankCard& first = roster.cards.front();
+  std::set<uint32_t> ranks;
   return std::all_of(roster.cards.begin(), roster.cards.end(), [&](const RankCard& card) {
     return card.launched != 0 && card.round == first.round &&
-           std::strncmp(card.job, first.job, sizeof(card.job)) == 0;
+           std::strncmp(card.job, first.job, sizeof(card.job)) == 0 &&
+           ranks.insert(card.rank).second;
   });
 }
 

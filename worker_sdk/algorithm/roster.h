@@ -50,7 +50,8 @@ struct Roster {
 StatusOr<RankCard> ReadCard(const std::string& text, uint32_t rank);
 StatusOr<Roster> ReadRoster(const std::string& text, uint32_t size);
 
-// All are workers of one round of one job: their agents bring them together.
+// All are workers of one round of one job, each another one: their agents bring them together.
+// Processes that a worker has started say that they are that worker.
 bool IsOfOneJob(const Roster& roster);
 // FailedPrecondition: one process is there twice.
 Status CheckAllDiffer(const Roster& roster);

@@ -54,6 +54,15 @@ class CStore : public muster::Store {
   const muster_store store_;
 };
 
+std::chrono::nanoseconds TimeoutOf(double seconds) {
+  if (!(seconds > 0)) {  // a NaN, too
+    return std::chrono::nanoseconds::zero();
+  }
+  constexpr double kNanosecondsMax = 9e18;  // int64_t holds 9.2e18: 292 years
+  const double nanoseconds = std::min(std::ceil(seconds * 1e9), kNanosecondsMax);
+  return std::chrono::nanoseconds(static_cast<int64_t>(nanoseconds));
+}
+
 }  // namespace
 
 const char* muster_version(void) { return MUSTER_VERSION; }
@@ -70,7 +79,8 @@ int muster_init(muster_comm** out) {
   });
 }
 
-int muster_init_at_store(const muster_store* store, int rank, int size, muster_comm** out) {
+int muster_init_at_store(const muster_store* store, int rank, int size, double seconds,
+                         muster_comm** out) {
   return muster::Guarded([&]() -> int {
     if (out == nullptr)
       return muster::CodeOf(muster::Invalid("init_at_store", "out: a null pointer"));
@@ -80,8 +90,8 @@ int muster_init_at_store(const muster_store* store, int rank, int size, muster_c
           muster::Invalid("init_at_store", "store: a null pointer, or one in it"));
     }
     CStore given(*store);
-    muster::StatusOr<muster::Communicator> made =
-        muster::Communicator::FromStore(given, rank, size);
+    muster::StatusOr<muster::Communicator> made = muster::Communicator::FromStore(
+        given, rank, size, seconds < 0 ? std::nullopt : std::optional(TimeoutOf(seconds)));
     if (!made.ok()) return muster::CodeOf(made.status());
     *out = std::make_unique<muster_comm>(muster_comm{*std::move(made)}).release();
     return MUSTER_OK;
@@ -120,13 +130,7 @@ uint64_t muster_round(const muster_comm* comm) { return comm == nullptr ? 0 : co
 
 void muster_set_timeout(muster_comm* comm, double seconds) {
   if (comm == nullptr) return;
-  if (!(seconds > 0)) {  // a NaN, too
-    comm->cpp.SetTimeout(std::chrono::nanoseconds::zero());
-    return;
-  }
-  constexpr double kNanosecondsMax = 9e18;  // int64_t holds 9.2e18: 292 years
-  const double nanoseconds = std::min(std::ceil(seconds * 1e9), kNanosecondsMax);
-  comm->cpp.SetTimeout(std::chrono::nanoseconds(static_cast<int64_t>(nanoseconds)));
+  comm->cpp.SetTimeout(TimeoutOf(seconds));
 }
 
 int muster_set_wire(muster_comm* comm, int wire) {

@@ -125,7 +125,8 @@ StatusOr<Communicator> Communicator::FromEnvironment() {
   return out;
 }
 
-StatusOr<Communicator> Communicator::FromStore(Store& store, int rank, int size) {
+StatusOr<Communicator> Communicator::FromStore(Store& store, int rank, int size,
+                                               std::optional<std::chrono::nanoseconds> timeout) {
   if (size < 1 || rank < 0 || rank >= size) {
     return Status(StatusCode::kInvalidArgument,
                   "from_store: want a size from 1 on and a rank in 0..size-1, got rank " +
@@ -142,8 +143,10 @@ StatusOr<Communicator> Communicator::FromStore(Store& store, int rank, int size)
   if (!met.ok()) {
     return met.status();
   }
+  job->launched = job->launched && met->has_agent;
   const WorkerIdentity me = IdentityIn(met->layout, met->rank, *job);
-  const Settled settled = {SecondsOf(job->timeout_s), job->wire, /*is_group=*/true};
+  const Settled settled = {timeout.value_or(SecondsOf(job->timeout_s)), job->wire,
+                           /*is_group=*/true};
   Communicator out(std::make_unique<Impl>(*job, me, *std::move(met), settled));
   if (Status status = out.impl_->Meet({}); !status.ok()) {
     return status;

@@ -23,6 +23,7 @@ struct Meeting {
   std::unique_ptr<Arena> arena;
   Layout layout;
   uint32_t rank = 0;
+  bool has_agent = true;  // false: its ranks look after themselves, and no group is made of it
   // Of all ranks of the job, from the agent.
   uint64_t round = 0;
   bool replaces = false;  // AgentLink

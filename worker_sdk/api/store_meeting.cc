@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,6 +50,15 @@ std::string HostName() {
   return boot + " " + std::to_string(processes.st_ino) + " " + std::to_string(geteuid());
 }
 
+// What a worker has started may have its variables, and not its way to the agent.
+bool IsDoor(int fd) {
+  int domain = 0;
+  int type = 0;
+  socklen_t bytes = sizeof(int);
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX &&
+         getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_DGRAM;
+}
+
 RankCard CardOf(const WorkerIdentity& job) {
   RankCard out;
   out.pid = static_cast<uint32_t>(getpid());
@@ -59,7 +69,7 @@ RankCard CardOf(const WorkerIdentity& job) {
     }
   }
   Fill(out.host, HostName());
-  if (job.launched) {
+  if (job.launched && IsDoor(job.agent_fd)) {
     out.launched = 1;
     out.rank = job.rank;
     out.node = job.node_rank;
@@ -122,10 +132,17 @@ StatusOr<Meeting> MeetAtStore(Store& store, uint32_t rank, uint32_t size,
     return Status(StatusCode::kUnimplemented,
                   "these processes are on " + std::to_string(group.layout.nodes()) +
                       " hosts, and not workers of one job of launch's: on several hosts, start "
-                      "them with `launch`");
+                      "each with `launch`, and leave the descriptor in MUSTER_AGENT_FD open");
   }
   StatusOr<std::unique_ptr<Link>> link = HostLink::Open(store, *all, rank);
-  return link.ok() ? MeetAt(*std::move(link), std::move(group.layout), rank, size) : link.status();
+  if (!link.ok()) {
+    return link.status();
+  }
+  StatusOr<Meeting> met = MeetAt(*std::move(link), std::move(group.layout), rank, size);
+  if (met.ok()) {
+    met->has_agent = false;
+  }
+  return met;
 }
 
 }  // namespace muster

@@ -145,6 +145,10 @@ uint32_t& HostLink::PipeOf(uint32_t lower, uint32_t higher) const {
   return reinterpret_cast<uint32_t*>(pipes_.get())[lower * pids_.size() + higher];
 }
 
+uint32_t& HostLink::OpenedOf(uint32_t lower, uint32_t higher) const {
+  return PipeOf(higher, lower);  // which no pipe has
+}
+
 void HostLink::SetEnd(uint32_t rank, LineEnd end) const {
   auto* const line = reinterpret_cast<ArenaLine*>(lines_.get() + geometry().LinesAt() +
                                                   rank * ArenaGeometry::kLineBytes);
@@ -166,21 +170,26 @@ Status HostLink::Seek(uint32_t rank, LinkChannel /*channel*/) const {
 }
 
 std::optional<StatusOr<UniqueFd>> HostLink::Take(uint32_t rank, LinkChannel /*channel*/) const {
-  if (rank > rank_) {  // the original stays for the other one to open
-    UniqueFd copy(fcntl(made_[rank].get(), F_DUPFD_CLOEXEC, 0));
-    return copy.valid() ? StatusOr<UniqueFd>(std::move(copy)) : StatusOr<UniqueFd>(Failed("dup"));
-  }
-  const uint32_t word = std::atomic_ref(PipeOf(rank, rank_)).load(std::memory_order_acquire);
-  if (word != 0) {
+  if (rank > rank_) {
+    // Not before the other one has it: without us it could not get it, nor what we had sent.
+    if (std::atomic_ref(OpenedOf(rank_, rank)).load(std::memory_order_acquire) != 0) {
+      return StatusOr<UniqueFd>(std::move(made_[rank]));
+    }
+  } else if (const uint32_t word =
+                 std::atomic_ref(PipeOf(rank, rank_)).load(std::memory_order_acquire);
+             word != 0) {
     StatusOr<UniqueFd> pipe = OpenOf(pids_[rank], word - 1);
-    return pipe.ok() ? std::move(pipe)
-                     : StatusOr<UniqueFd>(Status(StatusCode::kUnavailable, pipe.status().message(),
-                                                 static_cast<int>(rank)));
+    if (!pipe.ok()) {
+      return StatusOr<UniqueFd>(
+          Status(StatusCode::kUnavailable, pipe.status().message(), static_cast<int>(rank)));
+    }
+    std::atomic_ref(OpenedOf(rank, rank_)).store(1, std::memory_order_release);
+    return pipe;
   }
-  const auto* const line = reinterpret_cast<ArenaLine*>(lines_.get() + geometry().LinesAt() +
-                                                        rank * ArenaGeometry::kLineBytes);
+  auto* const line = reinterpret_cast<ArenaLine*>(lines_.get() + geometry().LinesAt() +
+                                                  rank * ArenaGeometry::kLineBytes);
   Watch();
-  if (line->gone != 0) {
+  if (std::atomic_ref(line->gone).load(std::memory_order_acquire) != 0) {
     return StatusOr<UniqueFd>(Status(StatusCode::kUnavailable,
                                      "rank " + std::to_string(rank) + " has ended",
                                      static_cast<int>(rank)));

@@ -27,7 +27,8 @@ class HostLink : public Link {
   ArenaGeometry geometry() const override;
   uint32_t cpus() const override { return cpus_; }
   uint64_t number() const override { return number_; }
-  // With ranks of this host: the memory of a pipe, which the lower rank makes.
+  // With ranks of this host: the memory of a pipe, which the lower rank makes, and which it gets
+  // itself once the higher one has it.
   Status Seek(uint32_t rank, LinkChannel channel) const override;
   std::optional<StatusOr<UniqueFd>> Take(uint32_t rank, LinkChannel channel) const override;
   Status Connect(const std::vector<uint32_t>& ranks,
@@ -48,6 +49,8 @@ class HostLink : public Link {
   Status Map(const UniqueFd& memory, size_t bytes, Mapping& out) const;
   // Where the lower of two ranks says which of its descriptors is their pipe: 0, or one more.
   uint32_t& PipeOf(uint32_t lower, uint32_t higher) const;
+  // Where the higher one says that it has opened it.
+  uint32_t& OpenedOf(uint32_t lower, uint32_t higher) const;
   void SetEnd(uint32_t rank, LineEnd end) const;
 
   const uint32_t rank_;

@@ -66,12 +66,6 @@ std::function<void()> Ending::Settle(std::exception_ptr error) {
   return [listener = std::exchange(listener_, nullptr), this] { listener(error_); };
 }
 
-void Ending::End(std::exception_ptr error) {
-  if (const std::function<void()> tell = Settle(std::move(error)); tell) {
-    tell();
-  }
-}
-
 std::function<void()> Call::Run() {
   std::exception_ptr error;
   try {
@@ -79,8 +73,11 @@ std::function<void()> Call::Run() {
   } catch (...) {
     error = std::current_exception();
   }
-  body_ = nullptr;
-  return Settle(std::move(error));
+  return [tell = Settle(std::move(error)), body = std::exchange(body_, nullptr)] {
+    if (tell) {
+      tell();
+    }
+  };
 }
 
 void Calls::Add(std::shared_ptr<Call> call, bool hurry) {
@@ -123,18 +120,19 @@ void Calls::Watch(std::shared_ptr<Watched> watched) {
 }
 
 void Calls::Close() {
-  std::vector<std::shared_ptr<Watched>> watched;  // they go without the lock
   std::vector<std::thread> threads;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     closing_ = true;
-    watched.swap(watched_);
     threads.swap(threads_);
     wanted_.notify_all();
   }
   for (std::thread& thread : threads) {
     thread.join();
   }
+  std::vector<std::shared_ptr<Watched>> watched;  // they go without the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  watched.swap(watched_);
 }
 
 void Calls::EnsureThread() {
@@ -178,9 +176,7 @@ void Calls::RunFirst(std::unique_lock<std::mutex>& lock) {
   if (hurry_ || closing_) {
     wanted_.notify_one();
   }
-  if (tell) {
-    Tell(lock, std::move(tell));
-  }
+  Tell(lock, std::move(tell));
 }
 
 void Calls::Tell(std::unique_lock<std::mutex>& lock, std::function<void()> tell) {
@@ -205,9 +201,7 @@ void Calls::LookAtWatched(std::unique_lock<std::mutex>& lock) {
     }
     looked_at.clear();
   });
-  if (!closing_) {
-    watched_.insert(watched_.begin(), open.begin(), open.end());
-  }
+  watched_.insert(watched_.begin(), open.begin(), open.end());
 }
 
 void Calls::Loop() {

@@ -4,6 +4,8 @@
 // nobody waits for within a moment, or what Hurry() asks for, runs on a thread of ours, which the
 // first call brings about. Messages move when somebody looks at them: that thread does, too.
 // A listener may add calls and wait for them: where it has our thread, another one comes.
+// Whoever waits may hold Python's lock, which listeners may take, and so may the end of what a call
+// holds: neither happens before the call has ended, and with no lock of ours held.
 // Standard C++ only.
 #pragma once
 
@@ -35,9 +37,7 @@ class Ending {
   void Then(Listener listener);
 
  protected:
-  // The first one counts.
-  void End(std::exception_ptr error);
-  // The same, but the listener, if there is one, is the caller's to call.
+  // The first one counts. The listener, if there is one, is the caller's to call.
   std::function<void()> Settle(std::exception_ptr error);
 
  private:
@@ -54,7 +54,8 @@ class Call : public Ending {
 
  private:
   friend class Calls;
-  std::function<void()> Run();  // as Settle
+  // What is still to be done once all know that it has ended.
+  std::function<void()> Run();
 
   std::function<void()> body_;
 };

@@ -21,6 +21,7 @@ namespace {
 // Why a function of the store failed does not pass through libmuster: it waits here.
 struct StoreCalls {
   c10d::Store& store;
+  const std::chrono::milliseconds timeout;  // 0: the store's own
   std::exception_ptr error;
 
   template <typename Function>
@@ -43,6 +44,9 @@ struct StoreCalls {
   static int Get(void* context, const char* key, void* value, int64_t bytes_max, int64_t* bytes) {
     auto& self = *static_cast<StoreCalls*>(context);
     return self.Try([&] {
+      if (self.timeout.count() > 0) {
+        self.store.wait({key}, self.timeout);
+      }
       const std::vector<uint8_t> got = self.store.get(key);
       *bytes = static_cast<int64_t>(got.size());
       if (*bytes > bytes_max) {
@@ -69,14 +73,14 @@ void Check(int code) {
 
 Communicator::Communicator(c10d::Store& store, int rank, int size,
                            std::chrono::milliseconds timeout) {
-  StoreCalls calls{store, nullptr};
+  StoreCalls calls{store, timeout, nullptr};
   const muster_store given = {&calls, &StoreCalls::Set, &StoreCalls::Get};
-  const int code = muster_init_at_store(&given, rank, size, &comm_);
+  const double seconds = std::chrono::duration<double>(timeout).count();
+  const int code = muster_init_at_store(&given, rank, size, seconds, &comm_);
   if (calls.error) {
     std::rethrow_exception(calls.error);
   }
   Check(code);
-  muster_set_timeout(comm_, std::chrono::duration<double>(timeout).count());
 }
 
 }  // namespace muster_torch

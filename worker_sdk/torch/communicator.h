@@ -16,7 +16,8 @@ bool TakeLost();
 
 class Communicator {
  public:
-  // Of the processes that share `store`. Every later call may take `timeout`; zero: no limit.
+  // Of the processes that share `store`. Each wait for another one there, the meeting behind it,
+  // and every later call may take `timeout`; zero: as long as the store allows, and no limit.
   Communicator(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout);
   ~Communicator() { muster_free(get()); }
   Communicator(const Communicator&) = delete;

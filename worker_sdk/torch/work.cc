@@ -72,7 +72,9 @@ Message::~Message() { muster_work_free(work_); }
 
 bool Message::Test() {
   if (!ended() && muster_test(work_) != 0) {
-    Finish();
+    if (std::unique_lock lock(finish_mutex_, std::try_to_lock); lock) {
+      Finish(std::move(lock));
+    }
   }
   return ended();
 }
@@ -80,7 +82,7 @@ bool Message::Test() {
 void Message::Wait() {
   if (!ended()) {
     (void)muster_wait(work_);  // Finish() asks again for how it went
-    Finish();
+    Finish(std::unique_lock(finish_mutex_));
   }
 }
 
@@ -92,8 +94,7 @@ bool Message::WaitFor(std::chrono::milliseconds timeout) {
   return ended();
 }
 
-void Message::Finish() {
-  const std::lock_guard<std::mutex> lock(finish_mutex_);
+void Message::Finish(std::unique_lock<std::mutex> lock) {
   if (ended()) {
     return;
   }
@@ -105,7 +106,11 @@ void Message::Finish() {
   } catch (...) {
     error = std::current_exception();
   }
-  End(std::move(error));
+  const std::function<void()> tell = Settle(std::move(error));
+  lock.unlock();
+  if (tell) {
+    tell();
+  }
 }
 
 MessageWork::MessageWork(int rank, c10d::OpType type, std::vector<at::Tensor> outputs, int source,

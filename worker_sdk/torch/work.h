@@ -70,13 +70,13 @@ class Message : public Ending, public Watched {
   bool WaitFor(std::chrono::milliseconds timeout);
 
  private:
-  void Finish();
+  void Finish(std::unique_lock<std::mutex> lock);
 
   const CommunicatorPtr comm_;
   muster_work* const work_;
   const at::Tensor buffer_;
   const at::Tensor tensor_;
-  std::mutex finish_mutex_;
+  std::mutex finish_mutex_;  // whoever has it puts the data where it belongs
 };
 
 class MessageWork : public EndingWork {

@@ -291,6 +291,9 @@ bool Messages::Connect(uint32_t rank, Peer& peer) {
 
 void Messages::LookAround() {
   const std::lock_guard lock(mutex_);
+  if (closed_) {
+    return;  // and the arena may be gone
+  }
   arena_->Watch();
   const Status over = arena_->over();
   for (const uint32_t rank : active_) {

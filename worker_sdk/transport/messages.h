@@ -70,6 +70,7 @@ class Messages {
   // Errors: FailedPrecondition (the two sides disagree on type or count, or the other has closed
   // its communicator), Unavailable (it died), DeadlineExceeded.
   Status Wait(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
+  // Whether it has ended. Whoever asks until it has finds out that a peer died, as Wait does.
   bool Test(const TransferPtr& transfer);
 
   // Moves what can be moved now; whether something is under way.
@@ -119,6 +120,7 @@ class Messages {
   bool MovePull(Peer& peer);
   // A rank of our node that is gone says nothing on a pipe.
   void LookAround();
+  bool IsTimeToLook();
   // `moved`: whether anything has.
   bool Ended(const TransferPtr& transfer, bool* moved);
   void WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
@@ -137,10 +139,11 @@ class Messages {
   const DirectReader* direct_ = nullptr;  // SetDirect()
 
   std::mutex mutex_;
-  std::map<uint32_t, Peer> peers_;     // by rank
-  std::vector<uint32_t> active_;       // ranks whose conversation is open
-  std::atomic<bool> idle_{true};       // active_ is empty
-  std::atomic<uint32_t> waiting_ = 0;  // threads in Wait
+  std::map<uint32_t, Peer> peers_;                // by rank
+  std::vector<uint32_t> active_;                  // ranks whose conversation is open
+  std::atomic<bool> idle_{true};                  // active_ is empty
+  std::atomic<uint32_t> waiting_ = 0;             // threads in Wait
+  std::chrono::steady_clock::time_point looked_;  // when a Test did, last
   bool closed_ = false;
   Status dropped_;  // why nothing begins any more, after Drop()
 };

@@ -39,7 +39,23 @@ const Status& Closed() {
 
 bool Messages::Test(const TransferPtr& transfer) {
   bool moved = false;
+  if (Ended(transfer, &moved)) {
+    return true;
+  }
+  if (moved || !IsTimeToLook()) {
+    return false;
+  }
+  LookAround();
   return Ended(transfer, &moved);
+}
+
+// Of whoever asks again and again.
+bool Messages::IsTimeToLook() {
+  const std::lock_guard lock(mutex_);
+  const auto now = Clock::now();
+  const bool is_time = now - looked_ >= kLookEvery;
+  looked_ = is_time ? now : looked_;
+  return is_time;
 }
 
 bool Messages::Ended(const TransferPtr& transfer, bool* moved) {

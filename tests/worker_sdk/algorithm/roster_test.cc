@@ -81,6 +81,9 @@ TEST(RosterTest, WorkersOfOneJobAreWhereItSays) {
 TEST(RosterTest, OtherJobsRoundsAndProcessesAreNotOfOneJob) {
   EXPECT_FALSE(IsOfOneJob(Of({InJob("job", 0, 0), InJob("another", 1, 0)})));
   EXPECT_FALSE(IsOfOneJob(Of({InJob("job", 0, 0), On("a", 9)})));
+  RankCard child = InJob("job", 1, 0);
+  child.pid = 9;
+  EXPECT_FALSE(IsOfOneJob(Of({InJob("job", 1, 0), child}))) << "of one worker";
   RankCard later = InJob("job", 1, 0);
   later.round = 2;
   EXPECT_FALSE(IsOfOneJob(Of({InJob("job", 0, 0), later})));

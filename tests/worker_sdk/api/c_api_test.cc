@@ -85,26 +85,38 @@ TEST_F(CApi, MeetsAtAStore) {
   OneValue one;
   muster_store store = one.store();
   muster_comm* comm = nullptr;
-  EXPECT_EQ(muster_init_at_store(&store, 1, 3, &comm), MUSTER_OK);
+  EXPECT_EQ(muster_init_at_store(&store, 1, 3, -1, &comm), MUSTER_OK);
   EXPECT_NE(comm, nullptr);
   EXPECT_EQ(one.asked, "key of 1;key of 3;");
   EXPECT_EQ(TheFake().calls, std::string("got \0value;", 11)) << "values have any bytes";
   muster_free(comm);
   one.fails = true;
-  EXPECT_EQ(muster_init_at_store(&store, 1, 3, &comm), MUSTER_UNAVAILABLE);
+  EXPECT_EQ(muster_init_at_store(&store, 1, 3, -1, &comm), MUSTER_UNAVAILABLE);
   EXPECT_STREQ(muster_last_error(), "the store could not get key of 3");
   EXPECT_EQ(comm, nullptr);
+}
+
+TEST_F(CApi, MeetsAtAStoreWithinATimeout) {
+  OneValue one;
+  const muster_store store = one.store();
+  for (const double seconds : {1.5, 0.0}) {
+    muster_comm* comm = nullptr;
+    EXPECT_EQ(muster_init_at_store(&store, 1, 3, seconds, &comm), MUSTER_OK);
+    muster_free(comm);
+  }
+  EXPECT_EQ(TheFake().calls, std::string("got \0value;1500000000 ns;got \0value;0 ns;", 41));
 }
 
 TEST_F(CApi, AStoreWithoutItsFunctionsIsRefused) {
   muster_comm* comm = nullptr;
   muster_store store = OneValue().store();
   store.get = nullptr;
-  ExpectInvalid(muster_init_at_store(&store, 0, 1, &comm),
+  ExpectInvalid(muster_init_at_store(&store, 0, 1, -1, &comm),
                 "init_at_store: store: a null pointer, or one in it");
-  ExpectInvalid(muster_init_at_store(nullptr, 0, 1, &comm),
+  ExpectInvalid(muster_init_at_store(nullptr, 0, 1, -1, &comm),
                 "init_at_store: store: a null pointer, or one in it");
-  ExpectInvalid(muster_init_at_store(&store, 0, 1, nullptr), "init_at_store: out: a null pointer");
+  ExpectInvalid(muster_init_at_store(&store, 0, 1, -1, nullptr),
+                "init_at_store: out: a null pointer");
 }
 
 TEST_F(CApi, PassesOnWhatItIsGiven) {

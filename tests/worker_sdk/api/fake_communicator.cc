@@ -66,13 +66,15 @@ StatusOr<Communicator> Communicator::FromEnvironment() {
   return Communicator(std::make_unique<Impl>());
 }
 
-StatusOr<Communicator> Communicator::FromStore(Store& store, int rank, int size) {
+StatusOr<Communicator> Communicator::FromStore(Store& store, int rank, int size,
+                                               std::optional<std::chrono::nanoseconds> timeout) {
   const std::string mine = "key of " + std::to_string(rank);
   Status status = store.Set(mine, std::string("\0value", 6));
   if (!status.ok()) return status;
   StatusOr<std::string> value = store.Get("key of " + std::to_string(size));
   if (!value.ok()) return value.status();
   TheFake().calls += "got " + *value + ";";
+  if (timeout.has_value()) TheFake().calls += std::to_string(timeout->count()) + " ns;";
   return Communicator(std::make_unique<Impl>());
 }
 

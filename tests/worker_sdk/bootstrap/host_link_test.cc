@@ -92,10 +92,24 @@ TEST_F(HostLinkTest, TheLowerRankMakesThePipe) {
   ASSERT_TRUE(one->Seek(0, LinkChannel::kMessages).ok());
   EXPECT_FALSE(one->Take(0, LinkChannel::kMessages).has_value()) << "rank 0 has not asked yet";
   ASSERT_TRUE(zero->Seek(1, LinkChannel::kMessages).ok());
-  std::optional<StatusOr<UniqueFd>> lower = zero->Take(1, LinkChannel::kMessages);
   std::optional<StatusOr<UniqueFd>> higher = one->Take(0, LinkChannel::kMessages);
+  std::optional<StatusOr<UniqueFd>> lower = zero->Take(1, LinkChannel::kMessages);
   ASSERT_TRUE(lower.has_value() && lower->ok() && higher.has_value() && higher->ok());
   EXPECT_TRUE(AreOneFile(**lower, **higher));
+}
+
+// It can be opened as long as the lower rank is there, which may leave once it has sent something.
+TEST_F(HostLinkTest, TheLowerRankSendsNothingBeforeTheHigherHasThePipe) {
+  Add(getpid(), 1);
+  Add(getpid(), 1);
+  std::unique_ptr<Link> zero = Open(0);
+  std::unique_ptr<Link> one = Open(1);
+  ASSERT_TRUE(zero->Seek(1, LinkChannel::kMessages).ok());
+  EXPECT_FALSE(zero->Take(1, LinkChannel::kMessages).has_value());
+  one.reset();
+  const std::optional<StatusOr<UniqueFd>> never = zero->Take(1, LinkChannel::kMessages);
+  ASSERT_TRUE(never.has_value());
+  EXPECT_EQ(never->status().ToString(), "UNAVAILABLE: rank 1 has ended");
 }
 
 TEST_F(HostLinkTest, WhoClosesSaysSo) {

@@ -137,6 +137,21 @@ TEST(CallsTest, AListenerHearsOfTheEndHoweverItCame) {
   EXPECT_TRUE(at_once);
 }
 
+// It may have to wait for Python's lock, which whoever waits for the call may hold.
+TEST(CallsTest, WhoWaitsDoesNotWaitForTheEndOfWhatTheCallHolds) {
+  Gate waited;
+  struct Held {
+    explicit Held(Gate* gate) : waits_for(gate) {}
+    ~Held() { EXPECT_TRUE(waits_for->Wait()); }
+    Gate* const waits_for;
+  };
+  Calls calls;
+  const auto call = Doing([held = std::make_shared<Held>(&waited)] {});
+  calls.Add(call, /*hurry=*/true);
+  EXPECT_TRUE(calls.WaitFor(*call, kLong));
+  waited.Open();
+}
+
 TEST(CallsTest, AWaitWithAnEndEndsAndTheCallGoesOn) {
   Calls calls;
   Gate gate;

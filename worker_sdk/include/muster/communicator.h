@@ -180,12 +180,16 @@ class MUSTER_EXPORT Communicator {
 
   // The `size` processes that share this store and nobody else does, in an order of their own: all
   // or some of the workers of one round of a job, who meet through their agents, or processes of
-  // one host that belong to one user. The store is not used after the call. It is a group, as one
-  // made by Split(), with MUSTER_TIMEOUT; one that has no agent cannot be split.
+  // one host that belong to one user, such as those that a worker has started. The store is not
+  // used after the call. `timeout`: of the rest of the meeting, and of later calls, as SetTimeout;
+  // none given: MUSTER_TIMEOUT. It is a group, as one made by Split(); one that has no agent cannot
+  // be split.
   // Errors are also those of the store, and InvalidArgument (rank, size), FailedPrecondition (the
   // processes are of different builds, or one has come twice), Unimplemented (they are on several
   // hosts, and launch did not start them).
-  static StatusOr<Communicator> FromStore(Store& store, int rank, int size);
+  static StatusOr<Communicator> FromStore(
+      Store& store, int rank, int size,
+      std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
 
   // In a job with --restart=one, on the communicator of all ranks, which is dead from now on: waits
   // for the round in which others have taken the places of ranks that died, and until all ranks

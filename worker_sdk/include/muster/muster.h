@@ -85,8 +85,10 @@ const char* muster_version(void);
 const char* muster_last_error(void);
 
 int muster_init(muster_comm** out);
-/* muster::Communicator::FromStore. `store` is not used after the call. */
-int muster_init_at_store(const struct muster_store* store, int rank, int size, muster_comm** out);
+/* muster::Communicator::FromStore. `store` is not used after the call. `seconds` is the timeout;
+ * 0: none; negative: MUSTER_TIMEOUT. */
+int muster_init_at_store(const struct muster_store* store, int rank, int size, double seconds,
+                         muster_comm** out);
 void muster_free(muster_comm* comm); /* may block: see ~Communicator; NULL is allowed */
 /* The ranks of one color, ordered by key; a negative color takes part and gets NULL, with
  * MUSTER_OK. muster_free() ends the group, before or after `comm`. */

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from . import _torch  # type: ignore[attr-defined]
 from ._communicator import Communicator, init
 from ._errors import Unavailable
+from ._round_store import RoundStore
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ class ElasticGroup:
         self._kept = self._copy()
         self._comm: Communicator | None = None
         self._store: dist.Store | None = None
+        self._meeting: RoundStore | None = None  # torch's groups hold no more than its C++ part
 
     def run(self, train: Callable[[], T]) -> T:
         """Calls `train` as soon as the process group is there, and again after each loss.
@@ -68,10 +70,8 @@ class ElasticGroup:
             _torch.take_lost()
             try:
                 return self._round(train)
-            except Unavailable:
-                pass
-            except RuntimeError:  # torch has no error of its own for this
-                if not _torch.take_lost():
+            except RuntimeError as error:  # torch has none of its own for this
+                if not isinstance(error, Unavailable) and not _torch.take_lost():
                     raise
                 self._await_calls()
             gc.collect()  # the last replica's hooks on the parameters end with it
@@ -90,11 +90,11 @@ class ElasticGroup:
         """What is left of the last round goes when all survivors are in the next one: nobody takes us for dead."""
         comm = self._comm
         assert comm is not None
-        if dist.is_initialized():
-            dist.destroy_process_group()
-            _torch.take_lost()  # calls of sub-groups that were still waiting ended with it
+        _forget_groups()
+        _torch.take_lost()  # calls of sub-groups that were still waiting ended with them
         self._share(comm)
-        dist.init_process_group("muster", store=self._store_of(comm), rank=comm.rank, world_size=comm.size)
+        self._meeting = RoundStore(self._store_of(comm), comm)
+        dist.init_process_group("muster", store=self._meeting, rank=comm.rank, world_size=comm.size)
         result = train()
         dist.barrier()  # nobody leaves whom another one needs for the last step
         dist.destroy_process_group()
@@ -139,6 +139,13 @@ class ElasticGroup:
                 dist.barrier()
         except RuntimeError:
             _torch.take_lost()
+
+
+def _forget_groups() -> None:
+    """All of torch's, and how many there were: it counts one that could not be made, too, and names keys by the number."""
+    if not dist.is_initialized():
+        dist.init_process_group("muster", store=dist.HashStore(), rank=0, world_size=1)
+    dist.destroy_process_group()
 
 
 def _forget_gradients(holder: Any) -> None:
