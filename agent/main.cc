@@ -239,7 +239,7 @@ void WarnOfPrograms(const AgentBootstrap& bootstrap, const AgentLoop::Options& o
       LogWarning(notice);
     }
   }
-  WarnOfCpus(options.facts, options.programs.front().environment, workers);
+  WarnOfCpus(options.facts, options.programs.front().environment, options.plan.binding, workers);
 }
 
 // `tls`: its thread, which holds no lock meanwhile; nullptr = there is none.
@@ -327,6 +327,7 @@ int RunOnChannel(Channel channel) {
 int RunDialed(const std::string& node, const std::vector<std::string>& words) {
   const absl::Time deadline = BootNow() + kBootstrapWithin;
   const Channel standard = TakeChannel();
+  (void)TlsContext();  // the first takes 2 ms: while the ticket is on its way
   const absl::StatusOr<DialTicket> ticket =
       words.empty() ? ReadTicket(standard.in.get(), deadline)
                     : TicketOfWords(words, std::getenv("PBS_JOBCOOKIE"));

@@ -21,6 +21,7 @@ class LocalMaster : public MasterLink {
   void Start(Callbacks callbacks) override;
   void Send(AgentMessage message) override;
   void SendFence(FencePiece) override {}  // a node alone has nobody to tell
+  void SendModex(ModexNote) override {}
   void Stop(std::function<void()> done) override;
 
   std::function<void(const WorkersStarted&)> on_workers_started;  // once a round

@@ -183,7 +183,9 @@ int ShowPlan(const JobSpec& spec, const std::string& agent_path) {
   }
   JobSpec counted = spec;
   if (described->has_value()) {
-    CountDescribed(**described, counted);
+    if (const absl::Status status = CountDescribed(**described, counted); !status.ok()) {
+      return Refuse(status);
+    }
   }
   absl::StatusOr<LaunchPlan> plan = PlanFromHere(counted, agent_path);
   if (!plan.ok()) {

@@ -40,7 +40,8 @@ Answer AskOn(uv_loop_t* loop, UniqueFd socket, const RendezvousPoint& point) {
   client.link().Start({[first] { first(Answer::kMaster); },
                        [first](const std::string&) { first(Answer::kStranger); },
                        [first](const MasterMessage&) { first(Answer::kStranger); },
-                       [first](const FencePiece&) { first(Answer::kStranger); }, nullptr});
+                       [first](const FencePiece&) { first(Answer::kStranger); },
+                       [first](const ModexNote&) { first(Answer::kStranger); }, nullptr});
   UvTimer timer(loop, [first] { first(Answer::kSilence); });
   timer.StartAfter(kAnswerWithin);
   UvRunUntil(loop, [&answer] { return answer.has_value(); });

@@ -72,6 +72,9 @@ absl::Status SetMapBy(const OptionValue& v, JobSpec& s) {
   if (parts[0] == "device=gpu") {
     parts[0] = "gpu";
   }
+  if (parts[0] == "ppr" && parts.size() >= 3 && (parts[2] == "hwthread" || parts[2] == "gpu")) {
+    return WantError(v, "ppr:N:core, l3cache, numa, package or node");
+  }
   if (parts[0] == "ppr" && parts.size() >= 3 && MapByObject(parts[2], binding)) {
     ASSIGN_OR_RETURN(binding.workers_per_object,
                      ParseNumber({v.name, parts[1]}, 1, kWorkersPerNodeMax));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/core/bindings_report.h"
+#include "agent/core/facts.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/topology_reader.h"
 #include "proto/base/status_macros.h"
@@ -44,21 +45,32 @@ PlannedPlaces Placed(const NodePlaces& node) {
 
 }  // namespace
 
-void CountDescribed(DescribedTopology& described, JobSpec& spec) {
+absl::Status CountDescribed(DescribedTopology& described, JobSpec& spec) {
   const CpuBinding& binding = spec.plan.binding;
   if (!binding.cpu_list.empty()) {
     described.allowed.Intersect(*ParseCpuList(binding.cpu_list));
   }
-  const auto count = [&](WorkersWanted& wanted, uint32_t& workers) {
+  NodeFacts node;
+  node.hostname = "the node that is described";
+  node.cpus_allowed = described.allowed.Count();
+  node.gpus = static_cast<uint32_t>(described.topology.gpus.size());
+  const auto count = [&](WorkersWanted& wanted, uint32_t& workers) -> absl::Status {
     if (wanted == WorkersWanted::kObjects) {
-      wanted = WorkersWanted::kNumber;
       workers = PlacesByObjects(described.topology, described.allowed, binding);
+    } else {
+      WorkPlan plan;
+      plan.workers_wanted = wanted;
+      plan.workers = workers;
+      ASSIGN_OR_RETURN(workers, WorkersOnNode(plan, node));
     }
+    wanted = WorkersWanted::kNumber;
+    return absl::OkStatus();
   };
-  count(spec.plan.workers_wanted, spec.plan.workers);
-  for (NodeWorkers& node : spec.nodes) {
-    count(node.wanted, node.workers);
+  RETURN_IF_ERROR(count(spec.plan.workers_wanted, spec.plan.workers));
+  for (NodeWorkers& each : spec.nodes) {
+    RETURN_IF_ERROR(count(each.wanted, each.workers));
   }
+  return absl::OkStatus();
 }
 
 absl::Status AddPlaces(const JobSpec& spec, std::optional<DescribedTopology> described,

@@ -10,9 +10,10 @@
 
 namespace muster {
 
-// How many workers --map-by ppr:N:OBJECT means on nodes like the one described, into the spec of
-// which nothing else says it. What --cpu-list leaves out is left out of `described`.
-void CountDescribed(DescribedTopology& described, JobSpec& spec);
+// How many workers are meant on nodes like the one described where no number is given
+// (--nproc-per-node auto, cpu or gpu, --map-by ppr:N:OBJECT), into the spec. What --cpu-list leaves
+// out is left out of `described`. Errors: FailedPrecondition (gpu, and there is none).
+absl::Status CountDescribed(DescribedTopology& described, JobSpec& spec);
 
 // Adds it to the plan: for the nodes that are this machine, or for all where one is described.
 // Nodes with as many workers are told of once. Errors: a binding that cannot be had.

@@ -105,10 +105,26 @@ bool SaysStatic(const JobSpec& spec) {
          !spec.rendezvous.host.empty() && spec.rendezvous.others.empty();
 }
 
+// As torchrun, whose nodes have ranks in its static form only: what an image or an operator sets
+// for every container says no place then.
+void SettleNodeRank(JobSpec& spec) {
+  const auto rank = spec.given.find(OptionId::kNodeRank);
+  const auto backend = spec.given.find(OptionId::kRdzvBackend);
+  if (rank == spec.given.end() || !rank->second.by_environment || backend == spec.given.end() ||
+      backend->second.value == "static" || !spec.Has(OptionId::kRdzvEndpoint)) {
+    return;
+  }
+  spec.notes.push_back(absl::StrCat(spec.Said(OptionId::kNodeRank),
+                                    " is not used: it has no meaning with ",
+                                    spec.Said(OptionId::kRdzvBackend), ", as with torchrun"));
+  spec.node_rank.reset();
+}
+
 // torchrun's words about where the nodes meet, brought into one form.
 absl::Status SettleRendezvous(JobSpec& spec) {
   RendezvousSpec& r = spec.rendezvous;
   bool endpoint = !r.host.empty() || !r.file.empty();
+  SettleNodeRank(spec);
   if (!spec.journal.empty() &&
       (!spec.serve || !spec.node_rank || r.host.empty() || spec.nodes_max == 1)) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -65,7 +65,7 @@ class HostsJob {
         countdown_(loop, [this] { return Left(); }),
         signals_(loop, SignalCallbacks(), spec_.stop_signals, spec_.keeper_fd),
         pause_timer_(loop, UserSignals::SuspendSelf),
-        check_threads_(loop, [this] { threads_ = CheckThreads(kThreadsOfGrpc); }),
+        check_threads_(loop, [this] { PrepareServer(); }),
         starts_(loop, spec_, secret_, server_,
                 StartOptions(agent_path, files, std::move(shipped))) {
     display_.on_writable = [this] { ShowWaiting(); };
@@ -109,6 +109,14 @@ class HostsJob {
     OutputChunk chunk;
     std::function<void()> taken;
   };
+
+  // While agents start.
+  void PrepareServer() {
+    threads_ = CheckThreads(kThreadsOfGrpc);
+    if (threads_.ok()) {
+      server_.Prepare();
+    }
+  }
 
   void Post(RoundEvent event) { server_.Post(spec_.plan.job_id, std::move(event)); }
 

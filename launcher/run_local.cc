@@ -208,7 +208,7 @@ int RunLocal(JobSpec spec) {
   for (const std::string& notice : MpiNotices(options.programs, *workers)) {
     LogWarning(notice);
   }
-  WarnOfCpus(options.facts, options.programs.front().environment, *workers);
+  WarnOfCpus(options.facts, options.programs.front().environment, options.plan.binding, *workers);
   Settle(spec, *workers, options);
 
   uv_loop_t loop;

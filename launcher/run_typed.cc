@@ -422,7 +422,7 @@ int RunAgent(JobSpec spec, Place place) {
        MpiNotices(options->programs, spec.nodes_max > 1 ? 0 : workers)) {
     LogWarning(notice);
   }
-  WarnOfCpus(options->facts, options->programs.front().environment, workers);
+  WarnOfCpus(options->facts, options->programs.front().environment, options->plan.binding, workers);
   int code = kExitFailed;
   {
     TypedJob job(&loop, std::move(spec), *secret, std::move(place));

@@ -164,8 +164,10 @@ absl::StatusOr<std::string> RememberMaster(const std::string& path, const std::s
                                            const std::string& fingerprint,
                                            absl::Duration lock_within) {
   RETURN_IF_ERROR(MakePrivateFolders(path));
+  // Home folders are often links into one that is kept under version control.
+  ASSIGN_OR_RETURN(const std::string file, BehindOwnLinks(path));
   // Beside the file, which is replaced, and with it a lock on it.
-  const std::string lock_path = absl::StrCat(path, ".lock");
+  const std::string lock_path = absl::StrCat(file, ".lock");
   const UniqueFd lock(
       open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!lock.valid()) {
@@ -177,7 +179,7 @@ absl::StatusOr<std::string> RememberMaster(const std::string& path, const std::s
     if (!locked && errno != EWOULDBLOCK && errno != EINTR) {
       return absl::InternalError(absl::StrCat("lock ", lock_path, ": ", std::strerror(errno)));
     }
-    ASSIGN_OR_RETURN(const std::string text, ReadKnown(path));
+    ASSIGN_OR_RETURN(const std::string text, ReadKnown(file));
     const absl::StatusOr<MasterJudgement> judged = JudgeMaster(text, endpoint, fingerprint);
     if (!judged.ok()) {
       return Of(path, judged.status());
@@ -190,7 +192,7 @@ absl::StatusOr<std::string> RememberMaster(const std::string& path, const std::s
       return std::string();
     }
     if (locked) {
-      RETURN_IF_ERROR(ReplacePrivateFile(path, judged->text));
+      RETURN_IF_ERROR(ReplacePrivateFile(file, judged->text));
       return absl::StrCat(FirstTime(endpoint, fingerprint), ", remembered in ", path);
     }
     if (BootNow() >= deadline) {

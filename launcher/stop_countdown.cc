@@ -44,12 +44,20 @@ void StopCountdown::Tick() {
   const uint32_t left = workers_left_();
   const absl::Duration rest = deadline_ - BootNow();
   if (left > 0 && rest > absl::ZeroDuration()) {
-    LogInfo(absl::StrCat("waiting for ", Plural(left, "worker", "workers"), ", ",
-                         ShortDuration(rest), " left"));
+    LogInfo(StopProgress(signo_, left, rest));
   }
 }
 
 void StopCountdown::End() { timer_.Stop(); }
+
+std::string StopProgress(int signo, uint32_t workers_left, absl::Duration rest) {
+  const absl::Duration whole = absl::Ceil(rest, absl::Seconds(1));
+  return absl::StrCat("waiting for ", Plural(workers_left, "worker", "workers"),
+                      signo == SIGINT ? ", " : " (checkpointing?), ",
+                      whole < absl::Minutes(1) ? absl::StrCat(absl::ToInt64Seconds(whole), " s")
+                                               : ShortDuration(whole),
+                      " left");
+}
 
 uint32_t WorkersLeft(const RoundState& state) {
   uint32_t left = 0;

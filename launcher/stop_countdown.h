@@ -30,6 +30,9 @@ class StopCountdown {
   absl::Time deadline_;
 };
 
+// "waiting for 3 workers (checkpointing?), 41 s left". Who presses Ctrl-C knows what they do.
+std::string StopProgress(int signo, uint32_t workers_left, absl::Duration rest);
+
 // Workers that still run, as the master knows.
 uint32_t WorkersLeft(const RoundState& state);
 

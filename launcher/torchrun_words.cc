@@ -219,10 +219,13 @@ class Translation {
       return;
     }
     if (!is_static) {
-      if (Typed(OptionId::kNodeRank) != nullptr && !Alone()) {
+      if (Typed(OptionId::kNodeRank) != nullptr) {
         out_.notes.push_back(absl::StrCat("--node-rank is not used: it has no meaning with ",
                                           "--rdzv-backend ", backend, ", as with torchrun"));
         Forget(OptionId::kNodeRank);
+      }
+      if (Alone()) {
+        Add(OptionId::kNodeRank, "0");  // as in AddCounts
       }
     } else if (HasValue(OptionId::kRdzvEndpoint)) {
       if (backend.empty() && !HasValue(OptionId::kRdzvFingerprint)) {  // else it is a daemon

@@ -1,5 +1,6 @@
 // The round an agent holds: start, signals, stop, exits, clearing.
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <utility>
 
@@ -32,19 +33,29 @@ void AgentStep::On(const RoundCleared& cleared) {
   s_.clearing = false;
   s_.cleared = true;
   beat_wanted_ |= std::exchange(s_.keep_awaits, false);  // its answer brings it again
-  // Stuck in the kernel: it will never run again, and its end must be told (A3).
   for (uint32_t i = 0; i < s_.workers.size(); ++i) {
     if (!s_.workers[i].ended) {
-      WorkerExit exit;
-      exit.local_rank = LocalRank{i};
-      exit.rank = s_.assignment->RankOf(LocalRank{i});
-      exit.pid = s_.workers[i].pid;
-      exit.kind = ExitKind::kSignaled;
-      exit.code = SIGKILL;
-      exit.detail = "did not end after SIGKILL";
-      AddExit(std::move(exit));
+      AddUntoldExit(LocalRank{i});
     }
   }
+}
+
+// Its round is over, and its end must be told (A3).
+void AgentStep::AddUntoldExit(LocalRank local_rank) {
+  WorkerExit exit;
+  exit.local_rank = local_rank;
+  exit.rank = s_.assignment->RankOf(local_rank);
+  exit.pid = s_.workers[local_rank.value].pid;
+  if (exit.pid == 0) {
+    exit.kind = ExitKind::kSpawnFailed;
+    exit.code = ECANCELED;
+    exit.detail = "its round was ended before it was started";
+  } else {  // stuck in the kernel: it will never run again
+    exit.kind = ExitKind::kSignaled;
+    exit.code = SIGKILL;
+    exit.detail = "did not end after SIGKILL";
+  }
+  AddExit(std::move(exit));
 }
 
 void AgentStep::AddExit(WorkerExit exit) {

@@ -73,6 +73,7 @@ class AgentStep {
   void Stop(int32_t signo, absl::Duration grace);  // signo 0 = SIGKILL at once
   void Kill();
   void AddExit(WorkerExit exit);
+  void AddUntoldExit(LocalRank local_rank);
   void EndLocally(int32_t exit_code, std::string headline);
   // What follows from the state as it is now: ready for the next round, or at the end.
   void MoveOn();

@@ -30,7 +30,11 @@ Level MapLevelOf(const CpuBinding& binding) {
       return Level::kNuma;
     case MapBy::kPackage:
       return Level::kPackage;
-    case MapBy::kCore:  // in order, as they are dealt out anyway
+    case MapBy::kCore:
+      if (binding.workers_per_object > 0) {
+        return Level::kCore;
+      }
+      break;  // in order, as they are dealt out anyway
     case MapBy::kAuto:
       break;
   }
@@ -69,6 +73,9 @@ class Planner {
       }
     } else {
       RETURN_IF_ERROR(Map());
+      if (deals_late_) {
+        DealNearGpus();
+      }
       RETURN_IF_ERROR(Bind());
     }
     Finish();
@@ -100,12 +107,34 @@ class Planner {
       }
       return absl::OkStatus();
     }
-    for (uint32_t worker = 0; worker < workers_; ++worker) {
+    // Where each is bound to a place of its own choice, its GPUs follow it.
+    deals_late_ =
+        own && InTurn() && binding_.map_by != MapBy::kGpu && binding_.bind_to != BindTo::kNone;
+    for (uint32_t worker = 0; worker < workers_ && !deals_late_; ++worker) {
       for (uint32_t i = 0; i < each; ++i) {
         plan_.workers[worker].gpus.push_back(worker * each + i);
       }
     }
     return absl::OkStatus();
+  }
+
+  // Of those that are left the nearest to the object that the worker is mapped to.
+  void DealNearGpus() {
+    std::vector<uint32_t> left(topology_.gpus.size());
+    std::iota(left.begin(), left.end(), 0u);
+    for (uint32_t worker = 0; worker < workers_; ++worker) {
+      const size_t object = object_of_.empty() ? worker % objects_.size() : object_of_[worker];
+      const CpuSet cpus = CpusOf(objects_[object]);
+      for (uint32_t i = 0; i < std::max(binding_.gpus_per_worker, 1u); ++i) {
+        const auto nearest =
+            std::max_element(left.begin(), left.end(), [&](uint32_t a, uint32_t b) {
+              return InCommon(topology_.gpus[a].near, cpus) <
+                     InCommon(topology_.gpus[b].near, cpus);
+            });
+        plan_.workers[worker].gpus.push_back(*nearest);
+        left.erase(nearest);
+      }
+    }
   }
 
   // Where there is a GPU for each worker, and it is known where they are.
@@ -134,17 +163,43 @@ class Planner {
       for (const WorkerShare& share : plan_.workers) {
         object_of_.push_back(Nearest(topology_.gpus[share.gpus[0]].near));
       }
-    } else if (!InUnits() && InTurn()) {
+      if (binding_.map_by == MapBy::kAuto && IsCrowded()) {
+        object_of_.clear();  // a core for each comes first
+        DealObjects();
+      }
+    } else {
+      DealObjects();
+    }
+    return absl::OkStatus();
+  }
+
+  // Some object has fewer cores than its workers want.
+  bool IsCrowded() const {
+    const size_t each = std::max(binding_.cores_per_worker, 1u);
+    for (size_t i = 0; i < objects_.size(); ++i) {
+      const auto here = static_cast<size_t>(std::count(object_of_.begin(), object_of_.end(), i));
+      if (here * each > objects_[i].size()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // In turn where that is asked for, else in proportion; units are found while they are bound.
+  void DealObjects() {
+    if (InUnits()) {
+      return;
+    }
+    if (InTurn()) {
       for (uint32_t worker = 0; worker < workers_; ++worker) {
         object_of_.push_back(worker % objects_.size());
       }
-    } else if (!InUnits()) {
+    } else {
       if (binding_.bind_to == BindTo::kAuto && workers_ < objects_.size()) {
         objects_ = Runs(objects_, workers_);
       }
       object_of_ = DealInProportion(objects_, workers_);
     }
-    return absl::OkStatus();
   }
 
   // The object with most of these CPUs; of equal ones that with the fewest workers so far.
@@ -185,7 +240,8 @@ class Planner {
   }
 
   void BindShares(const Cores& object, const std::vector<WorkerShare*>& here) {
-    if (here.empty() || here.size() > object.size()) {
+    // Either each has cores of its own, or none has.
+    if (here.empty() || workers_ > all_.size() || here.size() > object.size()) {
       for (WorkerShare* share : here) {
         Give(*share, object);
       }
@@ -388,6 +444,7 @@ class Planner {
   const uint32_t workers_;
   const std::vector<TopologyCore> cores_;  // that may be used
   Cores all_;
+  bool deals_late_ = false;        // GPUs, after Map
   std::vector<Cores> objects_;     // that workers are mapped to
   std::vector<size_t> object_of_;  // each worker's; empty: where the next free unit is
   std::vector<Unit> units_;

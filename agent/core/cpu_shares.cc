@@ -16,6 +16,8 @@ uint32_t NumberAt(const TopologyCore& core, Level level) {
       return core.numa;
     case Level::kL3Cache:
       return core.l3;
+    case Level::kCore:  // each is its own: Objects
+      break;
   }
   return 0;
 }
@@ -36,7 +38,8 @@ std::vector<TopologyCore> UsableCores(const Topology& topology, const CpuSet& al
 std::vector<Cores> Objects(const std::vector<TopologyCore>& cores, Level level) {
   std::vector<Cores> out;
   for (size_t core = 0; core < cores.size(); ++core) {
-    if (out.empty() || NumberAt(cores[out.back().back()], level) != NumberAt(cores[core], level)) {
+    if (out.empty() || level == Level::kCore ||
+        NumberAt(cores[out.back().back()], level) != NumberAt(cores[core], level)) {
       out.emplace_back();
     }
     out.back().push_back(core);

@@ -11,7 +11,7 @@ namespace muster {
 
 using Cores = std::vector<size_t>;  // places in a list of cores, ascending
 
-enum class Level : uint8_t { kPackage, kNuma, kL3Cache };
+enum class Level : uint8_t { kPackage, kNuma, kL3Cache, kCore };
 
 // What remains of the cores, in their order.
 std::vector<TopologyCore> UsableCores(const Topology& topology, const CpuSet& allowed);

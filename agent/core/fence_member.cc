@@ -54,9 +54,9 @@ FenceMember::Taken FenceMember::Take(const FencePiece& piece) {
   Taken out;
   if (!piece.refused.empty()) {
     waits_ = false;
-    out.result = absl::ResourceExhaustedError(piece.refused);
+    out.result = absl::AbortedError(piece.refused);
   } else if (piece.offset == got_.size()) {
-    got_ += piece.bytes;
+    got_ += std::string(piece.bytes);
     if (got_.size() >= piece.size) {
       waits_ = false;
       out.result = std::exchange(got_, "");

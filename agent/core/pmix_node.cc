@@ -12,7 +12,11 @@ PmixNode::PmixNode(PmixWorld world)
 
 std::vector<PmixEffect> PmixNode::Take(PmixMessage message) {
   Out out;
-  if (phase_ != Phase::kLost) {
+  const bool begins =
+      std::holds_alternative<PmixReady>(message) || std::holds_alternative<PmixFailed>(message);
+  if (phase_ == Phase::kStarting && !begins) {
+    Refuse("what only a server that is ready says", out);
+  } else if (phase_ != Phase::kLost) {
     std::visit([this, &out](auto& one) { On(one, out); }, message);
   }
   return out;
@@ -38,7 +42,7 @@ void PmixNode::On(const PmixFailed& failed, Out& out) {
 }
 
 void PmixNode::On(const PmixInit& init, Out& out) {
-  if (phase_ != Phase::kServing || !IsClient(init.client)) {
+  if (!IsClient(init.client)) {
     return Refuse("a client that is none", out);
   }
   workers_[init.client.value].end.kind = MpiEnd::Kind::kInside;
@@ -61,7 +65,9 @@ void PmixNode::On(const PmixAborted& aborted, Out& out) {
     return Refuse("a client that is none", out);
   }
   MpiEnd& end = workers_[aborted.client.value].end;
-  end.kind = MpiEnd::Kind::kAborted;
+  if (std::exchange(end.kind, MpiEnd::Kind::kAborted) == MpiEnd::Kind::kAborted) {
+    return;  // its end is under way, and is not put off
+  }
   end.code = aborted.code & 0xff;  // as an exit status has it
   end.message = aborted.message;
   out.emplace_back(PmixKill{aborted.client, /*at_once=*/false});
@@ -75,9 +81,42 @@ void PmixNode::On(PmixFence& fence, Out& out) {
 }
 
 void PmixNode::On(const PmixNotServed& not_served, Out& out) {
+  if (std::exchange(told_of_not_served_, true)) {
+    return;  // it may ask in a loop
+  }
   out.emplace_back(PmixNotice{absl::StrCat(
       "--mpi pmix: a program asked for ", not_served.what,
       ", which is not served: start all processes at once, other programs behind ':'")});
+}
+
+void PmixNode::On(const PmixFound&, Out& out) { Refuse("an answer of ours", out); }
+
+void PmixNode::On(const PmixShow&, Out& out) { Refuse("an order of ours", out); }
+
+void PmixNode::On(const PmixWant& want, Out& out) {
+  const std::optional<uint32_t> node = world_.OtherNodeOf(want.rank);
+  if (!node.has_value()) {
+    return Refuse("a rank that is on no other node", out);
+  }
+  if (wants_.insert(want.rank).second) {
+    out.emplace_back(PmixSeek{*node, want.rank});
+  }
+}
+
+void PmixNode::On(PmixShown& shown, Out& out) {
+  if (!IsClient(shown.client)) {
+    return Refuse("a client that is none", out);
+  }
+  const uint32_t rank = world_.ranks[world_.node][shown.client.value];
+  if (showing_.erase(rank) == 0) {
+    return Refuse("what nobody has asked for", out);
+  }
+  if (shown.ok) {
+    out.emplace_back(PmixTell{rank, std::move(shown.bytes)});
+  } else {
+    out.emplace_back(PmixTell{rank, absl::NotFoundError(absl::StrCat(
+                                        "rank ", rank, " has put nothing that its server finds"))});
+  }
 }
 
 void PmixNode::Refuse(absl::string_view what, Out& out) {
@@ -95,6 +134,35 @@ std::vector<PmixEffect> PmixNode::Fenced(const absl::StatusOr<std::string>& byte
         absl::StrCat("--mpi pmix: a fence of all ranks failed: ", bytes.status().message())});
   }
   out.emplace_back(PmixSay{PmixFenced{bytes.ok(), bytes.ok() ? *bytes : ""}});
+  return out;
+}
+
+std::vector<PmixEffect> PmixNode::Found(uint32_t rank, const absl::StatusOr<std::string>& bytes) {
+  Out out;
+  if (wants_.erase(rank) == 0 || phase_ != Phase::kServing) {
+    return out;
+  }
+  if (!bytes.ok() && !std::exchange(told_of_not_found_, true)) {
+    out.emplace_back(PmixNotice{
+        absl::StrCat("--mpi pmix: what rank ", rank,
+                     " has put was asked for here, and not found: ", bytes.status().message())});
+  }
+  out.emplace_back(PmixSay{PmixFound{rank, bytes.ok(), bytes.ok() ? *bytes : ""}});
+  return out;
+}
+
+std::vector<PmixEffect> PmixNode::Show(uint32_t rank) {
+  Out out;
+  const std::optional<LocalRank> client = world_.LocalOf(rank);
+  if (!client.has_value()) {
+    out.emplace_back(
+        PmixTell{rank, absl::NotFoundError(absl::StrCat("rank ", rank, " is on another node"))});
+  } else if (phase_ == Phase::kLost) {
+    out.emplace_back(PmixTell{rank, absl::UnavailableError(absl::StrCat("the PMIx server of rank ",
+                                                                        rank, " has ended"))});
+  } else if (phase_ == Phase::kServing && showing_.insert(rank).second) {
+    out.emplace_back(PmixSay{PmixShow{*client}});
+  }
   return out;
 }
 

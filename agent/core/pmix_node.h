@@ -2,12 +2,15 @@
 // helper in, effects out. Pure.
 //
 // Invariants (cited by tests):
-//  N1 the helper becomes ready or fails, once; what it says before or twice is refused;
+//  N1 the helper becomes ready or fails, once, and before it says anything else;
 //  N2 one fence of the round is under way at a time, and each is answered once;
-//  N3 a worker that waits for its MPI is not left waiting when the helper is lost.
+//  N3 a worker that waits for its MPI is not left waiting when the helper is lost;
+//  N4 what ranks of other nodes have put is sought once at a time for each of them, and what one of
+//     this node has put is asked of the helper once at a time.
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -39,7 +42,16 @@ struct PmixKill {
 struct PmixNotice {
   std::string text;
 };  // for the user
-using PmixEffect = std::variant<PmixStart, PmixNoStart, PmixEnter, PmixSay, PmixKill, PmixNotice>;
+struct PmixSeek {
+  uint32_t node = 0;
+  uint32_t rank = 0;
+};  // what this rank of that node has put; answered by Found
+struct PmixTell {
+  uint32_t rank = 0;
+  absl::StatusOr<std::string> bytes;
+};  // answers Show
+using PmixEffect = std::variant<PmixStart, PmixNoStart, PmixEnter, PmixSay, PmixKill, PmixNotice,
+                                PmixSeek, PmixTell>;
 
 class PmixNode {
  public:
@@ -48,6 +60,11 @@ class PmixNode {
   std::vector<PmixEffect> Take(PmixMessage message);
   // Answers PmixEnter.
   std::vector<PmixEffect> Fenced(const absl::StatusOr<std::string>& bytes);
+  // Answers PmixSeek.
+  std::vector<PmixEffect> Found(uint32_t rank, const absl::StatusOr<std::string>& bytes);
+  // Another node wants what this rank has put; it may say so again. While the server starts, it has
+  // to.
+  std::vector<PmixEffect> Show(uint32_t rank);
   // Its process has ended, well or not; what it said before has been taken.
   std::vector<PmixEffect> Ended(LocalRank worker, bool well);
   // The helper is gone, or says what is no message: nothing comes from it any more.
@@ -76,6 +93,10 @@ class PmixNode {
   void On(const PmixAborted& aborted, Out& out);
   void On(PmixFence& fence, Out& out);
   void On(const PmixNotServed& not_served, Out& out);
+  void On(const PmixFound&, Out& out);
+  void On(const PmixShow&, Out& out);
+  void On(const PmixWant& want, Out& out);
+  void On(PmixShown& shown, Out& out);
   void Refuse(absl::string_view what, Out& out);
   void TellOfMissing(Out& out);
   void TellOfSingletons(Out& out);
@@ -84,11 +105,15 @@ class PmixNode {
   Phase phase_ = Phase::kStarting;
   std::vector<Worker> workers_;
   bool in_fence_ = false;
+  std::set<uint32_t> wants_;    // ranks of other nodes
+  std::set<uint32_t> showing_;  // ranks of this one
   uint32_t inits_ = 0;
   uint32_t gone_ = 0;
   uint32_t missing_ = 0;  // ended without MPI_Init
   bool all_well_ = true;
   bool told_of_missing_ = false;
+  bool told_of_not_served_ = false;
+  bool told_of_not_found_ = false;
 };
 
 }  // namespace muster

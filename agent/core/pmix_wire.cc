@@ -117,7 +117,8 @@ void Fields(Coder& coder, Message& m) {
     coder.Field(m.variables);
   } else if constexpr (std::is_same_v<Kind, PmixFailed>) {
     coder.Field(m.why);
-  } else if constexpr (std::is_same_v<Kind, PmixInit> || std::is_same_v<Kind, PmixFinalized>) {
+  } else if constexpr (std::is_same_v<Kind, PmixInit> || std::is_same_v<Kind, PmixFinalized> ||
+                       std::is_same_v<Kind, PmixShow>) {
     coder.Field(m.client);
   } else if constexpr (std::is_same_v<Kind, PmixAborted>) {
     coder.Field(m.client);
@@ -125,8 +126,18 @@ void Fields(Coder& coder, Message& m) {
     coder.Field(m.message);
   } else if constexpr (std::is_same_v<Kind, PmixFence>) {
     coder.Field(m.bytes);
-  } else {
+  } else if constexpr (std::is_same_v<Kind, PmixNotServed>) {
     coder.Field(m.what);
+  } else if constexpr (std::is_same_v<Kind, PmixWant>) {
+    coder.Field(m.rank);
+  } else if constexpr (std::is_same_v<Kind, PmixFound>) {
+    coder.Field(m.rank);
+    coder.Field(m.ok);
+    coder.Field(m.bytes);
+  } else {
+    coder.Field(m.client);
+    coder.Field(m.ok);
+    coder.Field(m.bytes);
   }
 }
 

@@ -35,6 +35,16 @@ struct PmixFenced {
   std::string bytes;  // of all nodes, in their order
   bool operator==(const PmixFenced&) const = default;
 };  // answers PmixFence
+struct PmixFound {
+  uint32_t rank = 0;
+  bool ok = false;
+  std::string bytes;
+  bool operator==(const PmixFound&) const = default;
+};  // answers PmixWant
+struct PmixShow {
+  LocalRank client;
+  bool operator==(const PmixShow&) const = default;
+};  // answered by PmixShown, once the client has put something
 
 // helper -> agent
 struct PmixReady {
@@ -68,8 +78,20 @@ struct PmixNotServed {
   bool operator==(const PmixNotServed&) const = default;
 };  // a client has been refused it
 
-using PmixMessage = std::variant<PmixServe, PmixFenced, PmixReady, PmixFailed, PmixInit,
-                                 PmixFinalized, PmixAborted, PmixFence, PmixNotServed>;
+struct PmixWant {
+  uint32_t rank = 0;
+  bool operator==(const PmixWant&) const = default;
+};  // what this rank of another node has put
+struct PmixShown {
+  LocalRank client;
+  bool ok = false;
+  std::string bytes;
+  bool operator==(const PmixShown&) const = default;
+};
+
+using PmixMessage =
+    std::variant<PmixServe, PmixFenced, PmixReady, PmixFailed, PmixInit, PmixFinalized, PmixAborted,
+                 PmixFence, PmixNotServed, PmixFound, PmixShow, PmixWant, PmixShown>;
 
 // Of a message, without its length. The largest is a fence's; a world of 2^20 ranks takes 8 MiB.
 inline constexpr size_t kPmixMessageBytesMax = kFenceBytesMax + 64;

@@ -40,6 +40,15 @@ std::optional<LocalRank> PmixWorld::LocalOf(uint32_t rank) const {
   return LocalRank{static_cast<uint32_t>(found - here.begin())};
 }
 
+std::optional<uint32_t> PmixWorld::OtherNodeOf(uint32_t rank) const {
+  for (uint32_t i = 0; i < ranks.size(); ++i) {
+    if (i != node && std::find(ranks[i].begin(), ranks[i].end(), rank) != ranks[i].end()) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
 PmixWorld PmixWorldOf(const WorkPlan& plan, const Assignment& assignment,
                       const std::string& hostname, std::string folder) {
   PmixWorld out;

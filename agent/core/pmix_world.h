@@ -29,6 +29,8 @@ struct PmixWorld {
   uint32_t size() const { return static_cast<uint32_t>(apps.size()); }
   // Of a rank of this node; nullopt: it is on another, or there is none.
   std::optional<LocalRank> LocalOf(uint32_t rank) const;
+  // Of a rank of another node; nullopt: it is on this one, or there is none.
+  std::optional<uint32_t> OtherNodeOf(uint32_t rank) const;
   bool operator==(const PmixWorld&) const = default;
 };
 

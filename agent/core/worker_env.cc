@@ -1,8 +1,10 @@
 #include "agent/core/worker_env.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -269,18 +271,29 @@ void AppendMuster(const WorkerEnvInput& input, const Place& place, VariableList&
 
 }  // namespace
 
-std::string PinNotice(const EnvBase& base, uint32_t workers) {
-  const char* gomp = base.Find("GOMP_CPU_AFFINITY");
-  const char* kmp = base.Find("KMP_AFFINITY");
-  // Of Intel's runtime, what keeps to the CPUs that a worker has is no matter.
-  const bool by_number =
-      kmp != nullptr && (absl::StrContains(kmp, "explicit") || absl::StrContains(kmp, "proclist") ||
-                         absl::StrContains(kmp, "norespect"));
-  if (workers < 2 || (gomp == nullptr && !by_number)) {
+std::string PinNotice(const EnvBase& base, uint32_t workers, bool share_cpus) {
+  const auto value = [&base](const char* name) {
+    const char* found = base.Find(name);
+    return absl::AsciiStrToLower(found == nullptr ? "" : found);
+  };
+  const auto says = [](absl::string_view text, std::initializer_list<const char*> words) {
+    return std::any_of(words.begin(), words.end(),
+                       [text](const char* word) { return absl::StrContains(text, word); });
+  };
+  // What keeps to the CPUs that a worker has is no matter while no other has them.
+  const std::string kmp = value("KMP_AFFINITY");
+  const std::string bind = value("OMP_PROC_BIND");
+  const char* tied = !value("GOMP_CPU_AFFINITY").empty()                ? "GOMP_CPU_AFFINITY"
+                     : says(kmp, {"explicit", "proclist", "norespect"}) ? "KMP_AFFINITY"
+                     : says(value("OMP_PLACES"), {"{"})                 ? "OMP_PLACES"
+                     : !share_cpus                                      ? nullptr
+                     : says(kmp, {"compact", "scatter", "balanced"})    ? "KMP_AFFINITY"
+                     : !bind.empty() && bind != "false"                 ? "OMP_PROC_BIND"
+                                                                        : nullptr;
+  if (workers < 2 || tied == nullptr) {
     return "";
   }
-  return absl::StrCat(gomp != nullptr ? "GOMP_CPU_AFFINITY=" : "KMP_AFFINITY=",
-                      gomp != nullptr ? gomp : kmp, " ties the threads of all ", workers,
+  return absl::StrCat(tied, "=", base.Find(tied), " ties the threads of all ", workers,
                       " workers to the same CPUs, whatever CPUs each has: unset it");
 }
 

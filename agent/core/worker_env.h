@@ -42,8 +42,8 @@ struct WorkerEnvInput {
 std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& base);
 
 // One line for the user where a variable that workers inherit ties the threads of each of them to
-// the same CPUs; "" = nothing to say.
-std::string PinNotice(const EnvBase& base, uint32_t workers);
+// the same CPUs; "" = nothing to say. `share_cpus`: several may run on the same ones.
+std::string PinNotice(const EnvBase& base, uint32_t workers, bool share_cpus);
 
 // Names that are ours to set only where the user has not (W2).
 const std::vector<std::string>& TuningNames();

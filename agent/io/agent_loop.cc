@@ -48,6 +48,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       pmi_(loop, {[this](std::string pairs) { EnterFence(std::move(pairs)); },
                   [this](LocalRank local) { shepherd_.KillWorker(local.value); }}),
       pmix_(loop, PmixCallbacks()),
+      modex_timer_(loop, [this] { GoOnSeeking(modex_.TimePassed(BootNow())); }),
       pump_(loop, options_.plan.output, options_.plan.job_id, options_.facts.hostname, output),
       store_(loop, [this](std::string why) { Post(StorePortFailed{std::move(why)}); }),
       // Of the first program on every node: rank 0's, so that all nodes say the same.
@@ -61,6 +62,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
 
 void AgentLoop::Start() {
   window_ = options_.plan.pty.value_or(Terminal());
+  modex_timer_.Unref();
   oom_kills_ = OomKills("/proc/self/cgroup", "/sys/fs/cgroup");
   OutputLink::Callbacks output;
   output.on_writable = [this] { pump_.OnWritable(); };
@@ -83,6 +85,7 @@ void AgentLoop::Start() {
     }
   };
   master.on_fence = [this](const FencePiece& piece) { TakeFence(piece); };
+  master.on_modex = [this](const ModexNote& note) { TakeModex(note); };
   master_->Start(std::move(master));
   TakeEvents();
 }
@@ -200,7 +203,10 @@ void AgentLoop::Do(const SpawnRound& effect) {
   if (assignment_.node_rank.value == 0) {
     guard_ = options_.plan.store_from_any ? nullptr : std::make_shared<StoreGuard>();
     AdmitToStore();
-    store_.Serve(assignment_.world_size, guard_);
+    // Workers that take the place of others may know of their round before this agent does, which
+    // hears of it within its lease.
+    const bool replaces = !assignment_.started_in.empty();
+    store_.Serve(assignment_.world_size, guard_, replaces ? state_.lease : absl::ZeroDuration());
   } else {
     port = store_.Release();
   }
@@ -209,6 +215,7 @@ void AgentLoop::Do(const SpawnRound& effect) {
   door_.BeginRound(assignment_, std::move(port));
   pmi_.BeginRound(Pmi1RoundOf(options_.plan, assignment_));
   fences_.BeginRound(assignment_.round);
+  modex_.BeginRound(assignment_.round);
   const absl::Status placed =
       placement_.PlaceAll(assignment_.workers, assignment_.one_host && assignment_.nodes > 1);
   if (const CpuPlan* plan = placement_.plan(); plan != nullptr) {
@@ -380,6 +387,7 @@ void AgentLoop::OnCleared(const std::string& survivors) {
   door_.EndRound();
   pmi_.EndRound();
   pmix_.EndRound();
+  modex_.BeginRound(assignment_.round);  // nobody here seeks anything any more
   signals_later_.clear();
   pump_.CloseRound();  // the store stays: workers of other nodes may still run
   Post(RoundCleared{assignment_.round});

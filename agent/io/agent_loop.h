@@ -14,6 +14,7 @@
 
 #include "agent/core/agent_machine.h"
 #include "agent/core/fence_member.h"
+#include "agent/core/modex_member.h"
 #include "agent/core/worker_env.h"
 #include "agent/io/bindings_watch.h"
 #include "agent/io/held_link.h"
@@ -130,6 +131,7 @@ class AgentLoop {
   void SpawnWorkers(const absl::Status& may);
   bool ServesPmix() const;
   absl::Status CheckPmix() const;
+  bool NeedsNoPmix() const;
   void BeginPmix();
   WorkerPmix::Callbacks PmixCallbacks();
   void StartPmixHelper(UniqueFd socket);
@@ -139,6 +141,9 @@ class AgentLoop {
   void Fenced(const absl::StatusOr<std::string>& text);
   void SendFences(FenceMember::Pieces pieces);
   void TakeFence(const FencePiece& piece);
+  void SendModexes(ModexMember::Notes notes);
+  void TakeModex(const ModexNote& note);
+  void GoOnSeeking(const ModexMember::Due& due);
   void KeepDoor(const std::vector<LocalRank>& starts);
   void AdmitToStore();
 
@@ -157,6 +162,8 @@ class AgentLoop {
   std::vector<std::vector<std::string>> pmix_variables_;  // of the workers of the round
   std::vector<int> signals_later_;                        // that came before the workers; each once
   FenceMember fences_;
+  ModexMember modex_;
+  UvTimer modex_timer_;
   Terminal window_;    // --pty: as it is now
   UniqueFd terminal_;  // our side of the worker's, where it is on this node
   OutputPump pump_;

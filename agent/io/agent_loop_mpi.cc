@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/io/agent_loop.h"
 #include "proto/base/build_info.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 
@@ -54,9 +55,22 @@ absl::Status AgentLoop::CheckPmix() const {
   return absl::OkStatus();
 }
 
+// A rank that is the whole world is the same one without its server, which is a package of its own.
+bool AgentLoop::NeedsNoPmix() const {
+  const PreparedProgram& program = options_.programs.front();
+  return assignment_.world_size == 1 && program.plan.mpi == MpiMode::kAuto &&
+         !FindPmixHelper(program.environment.Find("PATH")).ok();
+}
+
 void AgentLoop::BeginPmix() {
   if (const absl::Status may = CheckPmix(); !may.ok()) {
     return SpawnWorkers(may);
+  }
+  if (NeedsNoPmix()) {
+    LogWarning(absl::StrCat(
+        "--mpi auto: no muster-pmix on this node: ", options_.programs.front().plan.argv.front(),
+        " starts without it, as a world of its own, which one rank is anyway"));
+    return SpawnWorkers(absl::OkStatus());
   }
   pmix_.BeginRound(PmixWorldOf(options_.plan, assignment_, options_.facts.hostname,
                                absl::StrCat(run_dir_, "/mpi-", assignment_.round.n)));
@@ -69,6 +83,12 @@ WorkerPmix::Callbacks AgentLoop::PmixCallbacks() {
     OnPmixReady(std::move(variables));
   };
   out.enter = [this](std::string bytes) { EnterFence(std::move(bytes)); };
+  out.seek = [this](uint32_t node, uint32_t rank) {
+    GoOnSeeking(modex_.Seek(node, rank, BootNow()));
+  };
+  out.tell = [this](uint32_t rank, const absl::StatusOr<std::string>& bytes) {
+    SendModexes(modex_.Shown(rank, bytes));
+  };
   out.kill = [this](LocalRank local) { shepherd_.KillWorker(local.value); };
   return out;
 }
@@ -143,6 +163,40 @@ void AgentLoop::TakeFence(const FencePiece& piece) {
     SendFences({*std::move(taken.ask)});
   } else if (taken.result.has_value()) {
     Fenced(*taken.result);
+  }
+}
+
+void AgentLoop::SendModexes(ModexMember::Notes notes) {
+  for (ModexNote& note : notes) {
+    note.node = state_.node;
+    note.incarnation = state_.incarnation;
+    master_->SendModex(std::move(note));
+  }
+}
+
+void AgentLoop::TakeModex(const ModexNote& note) {
+  if (note.node != state_.node || note.incarnation != state_.incarnation) {
+    return;
+  }
+  const ModexMember::Taken taken = modex_.Take(note);
+  if (taken.found.has_value()) {
+    pmix_.Found(taken.found->rank, taken.found->bytes);
+  } else if (taken.show.has_value() && pmix_.serving()) {
+    pmix_.Show(*taken.show);
+  } else if (taken.show.has_value()) {
+    SendModexes(
+        modex_.Shown(*taken.show, absl::UnavailableError(absl::StrCat(
+                                      "the node of rank ", *taken.show, " has no PMIx server"))));
+  }
+}
+
+void AgentLoop::GoOnSeeking(const ModexMember::Due& due) {
+  SendModexes(due.asks);
+  for (const ModexMember::Found& found : due.given_up) {
+    pmix_.Found(found.rank, found.bytes);
+  }
+  if (modex_.seeks() && !modex_timer_.active()) {
+    modex_timer_.StartAfter(kModexAskAgain);
   }
 }
 

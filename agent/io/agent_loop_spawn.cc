@@ -60,7 +60,10 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     worker.error_file =
         absl::StrCat(run_dir_, "/error-", assignment_.round.n, "-", local.value, ".json");
   }
-  const MpiMode mpi = MpiServed(plan.mpi, program.facts);
+  MpiMode mpi = MpiServed(plan.mpi, program.facts);
+  if (mpi == MpiMode::kPmix && !pmix_.serving()) {
+    mpi = MpiMode::kNone;
+  }
   std::vector<EnvVar> variables = WorkerVariables(
       {plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
        program.facts.torch_version, mpi, placement_.ShareOf(local), placement_.topology(),

@@ -9,17 +9,20 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "agent/io/process_tree.h"
 #include "agent/io/small_file.h"
 #include "proto/base/log.h"
 
 namespace muster {
 namespace {
 
-// After 1 s, 5 s, 25 s and 125 s: by then torch, MKL and OpenBLAS have their threads, if the
-// program has begun to compute.
+// After 1 s, 5 s, 25 s and 125 s: at the second, and later ones for who is slow, torch, MKL and
+// OpenBLAS have their threads.
 constexpr absl::Duration kFirstLook = absl::Seconds(1);
 constexpr absl::Duration kLastLook = absl::Seconds(125);
 constexpr int kLaterBy = 5;
+constexpr absl::Duration kToldLook = absl::Seconds(5);  // what it finds is said
+constexpr size_t kThreadsMax = 4096;                    // of a worker
 constexpr size_t kStatusBytesMax = 64u << 10;
 
 std::optional<CpuSet> CpusOfStatus(const std::string& text) {
@@ -29,6 +32,19 @@ std::optional<CpuSet> CpusOfStatus(const std::string& text) {
     }
   }
   return std::nullopt;
+}
+
+// Of the worker's process and all below it: a script's Python, a DataLoader's.
+std::vector<ThreadCpus> ThreadsOfWorker(pid_t pid) {
+  std::vector<ThreadCpus> out = ReadThreads(pid);
+  for (const pid_t below : ProcessesBelow(pid)) {
+    for (ThreadCpus& thread : ReadThreads(below)) {
+      if (out.size() < kThreadsMax) {
+        out.push_back(std::move(thread));
+      }
+    }
+  }
+  return out;
 }
 
 void LogLines(const std::string& text) {
@@ -87,11 +103,14 @@ void BindingsWatch::LookAgain() {
     if (worker.done) {
       continue;
     }
-    const std::vector<ThreadCpus> threads = ReadThreads(worker.pid);
+    const std::vector<ThreadCpus> threads = ThreadsOfWorker(worker.pid);
+    const std::string text =
+        absl::StrCat(host_, ": ", ThreadsText(worker.rank, worker.pid, worker.planned, threads));
     if (Drifted(worker.planned, threads)) {
       worker.done = true;
-      LogWarning(
-          absl::StrCat(host_, ": ", ThreadsText(worker.rank, worker.pid, worker.planned, threads)));
+      LogWarning(text);
+    } else if (wait_ == kToldLook && !threads.empty()) {
+      LogInfo(text);
     }
   }
   if (wait_ < kLastLook) {

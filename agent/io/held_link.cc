@@ -26,6 +26,9 @@ void HeldLink::Start(Callbacks callbacks) {
   callbacks.on_fence = [this](FencePiece piece) {
     Deliver([this, piece = std::move(piece)] { callbacks_.on_fence(piece); });
   };
+  callbacks.on_modex = [this](ModexNote note) {
+    Deliver([this, note = std::move(note)] { callbacks_.on_modex(note); });
+  };
   link_->Start(std::move(callbacks));
 }
 
@@ -35,6 +38,10 @@ void HeldLink::Send(AgentMessage message) {
 
 void HeldLink::SendFence(FencePiece piece) {
   Deliver([this, piece = std::move(piece)] { link_->SendFence(piece); });
+}
+
+void HeldLink::SendModex(ModexNote note) {
+  Deliver([this, note = std::move(note)] { link_->SendModex(note); });
 }
 
 void HeldLink::Stop(std::function<void()> done) {

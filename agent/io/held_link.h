@@ -22,6 +22,7 @@ class HeldLink : public MasterLink {
   void Start(Callbacks callbacks) override;
   void Send(AgentMessage message) override;
   void SendFence(FencePiece piece) override;
+  void SendModex(ModexNote note) override;
   void Stop(std::function<void()> done) override;
   bool IsFinal() const override { return link_->IsFinal(); }
 

@@ -10,6 +10,7 @@
 
 #include "proto/base/fence.h"
 #include "proto/base/messages.h"
+#include "proto/base/modex.h"
 #include "proto/base/output_chunk.h"
 
 namespace muster {
@@ -24,6 +25,7 @@ class MasterLink {
         on_down;  // the link retries by itself, with jitter, until Stop
     std::function<void(MasterMessage)> on_message;
     std::function<void(FencePiece)> on_fence;  // of the round, or an earlier one
+    std::function<void(ModexNote)> on_modex;   // the same
     // Optional: a try to connect failed (before on_up, or between on_down and the next on_up).
     std::function<void(std::string why)> on_try_failed;
   };
@@ -32,6 +34,8 @@ class MasterLink {
   virtual void Send(AgentMessage message) = 0;
   // For the node that was admitted last. None is lost while the link is up.
   virtual void SendFence(FencePiece piece) = 0;
+  // The same, but some may be lost.
+  virtual void SendModex(ModexNote note) = 0;
   // Sends what is queued, then closes; `done` always comes, within a second.
   virtual void Stop(std::function<void()> done) = 0;
   // The link cannot come back after on_down: it was one connected descriptor (an ssh channel).

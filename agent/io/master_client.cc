@@ -18,6 +18,7 @@
 #include "proto/base/text.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/convert_fence.h"
+#include "proto/wire/convert_modex.h"
 #include "proto/wire/grpc_runtime.h"
 
 namespace muster {
@@ -99,6 +100,13 @@ void MasterClient::Impl::Control::Send(AgentMessage message) {
 void MasterClient::Impl::Control::SendFence(FencePiece piece) {
   if (impl_->state_ == State::kUp) {
     impl_->fences_.push_back(std::move(piece));
+    impl_->Pump();
+  }
+}
+
+void MasterClient::Impl::Control::SendModex(ModexNote note) {
+  if (impl_->state_ == State::kUp) {
+    impl_->modexes_.Push(std::move(note));
     impl_->Pump();
   }
 }
@@ -230,6 +238,10 @@ void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
     absl::StatusOr<FencePiece> piece = FenceOf(frame.fence());
     return piece.ok() ? callbacks_.on_fence(*std::move(piece)) : call_->Cancel();
   }
+  if (frame.has_modex()) {
+    absl::StatusOr<ModexNote> note = ModexOf(frame.modex());
+    return note.ok() ? callbacks_.on_modex(*std::move(note)) : call_->Cancel();
+  }
   absl::StatusOr<MasterMessage> message = FromWire(frame);
   if (!message.ok()) {
     call_->Cancel();
@@ -329,6 +341,10 @@ void MasterClient::Impl::Pump() {
     SetFence(fences_.front(), frame.mutable_fence());
     fences_.pop_front();
     call_->Write(std::move(frame));
+  } else if (!modexes_.empty()) {
+    v1::AgentFrame frame;
+    SetModex(modexes_.Pop(), frame.mutable_modex());
+    call_->Write(std::move(frame));
   } else if (leave_.has_value()) {
     call_->Write(ToWire(AgentMessage(*std::exchange(leave_, std::nullopt))));
   } else if (state_ == State::kStopping) {
@@ -337,7 +353,7 @@ void MasterClient::Impl::Pump() {
 }
 
 // The connection is over, or never came.
-void MasterClient::Impl::Down(const std::string& why) {
+void MasterClient::Impl::Down(const std::string& why, bool believed) {
   if (state_ == State::kStopping || state_ == State::kStopped || state_ == State::kIdle) {
     return;
   }
@@ -351,6 +367,7 @@ void MasterClient::Impl::Down(const std::string& why) {
   beat_.reset();
   leave_.reset();
   fences_.clear();
+  modexes_.Clear();
   identified_ = false;
   deadline_->Stop();
   if (final_) {
@@ -361,8 +378,11 @@ void MasterClient::Impl::Down(const std::string& why) {
   }
   const bool returns = admitted_.has_value() && admitted_->journal;
   const TargetTurns::Next next = turns_.Failed(
-      why, options_.retry_min,
+      why, believed, options_.retry_min,
       returns ? std::min(kReturnRetryMax, options_.retry_max) : options_.retry_max, jitter_.Unit());
+  if (next.none_believed) {
+    return Refused(next.told);
+  }
   state_ = State::kWaiting;
   deadline_->StartAfter(next.wait);
   output_.OnLinkDown(why, false);

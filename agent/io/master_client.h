@@ -13,7 +13,8 @@
 //     deadline; a descriptor never. Of several, one that was the master and is silent for
 //     silence_max is left for the next;
 //
-//  C3 after a refusal of the handshake, by either side, nothing more is tried;
+//  C3 after a refusal of the handshake, by either side, nothing more is tried; but of several
+//     targets, one without the key that is expected is passed over until none is left that has it;
 //
 //  C4 messages not yet sent are at most one Join, one Beat and one Leave: a newer one replaces
 //  them;

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "agent/core/target_turns.h"
@@ -62,6 +63,7 @@ class MasterClient::Impl {
     void Start(Callbacks callbacks) override;
     void Send(AgentMessage message) override;
     void SendFence(FencePiece piece) override;
+    void SendModex(ModexNote note) override;
     void Stop(std::function<void()> done) override;
     bool IsFinal() const override;
 
@@ -124,7 +126,8 @@ class MasterClient::Impl {
   void SayHello(const std::string& master_nonce);
   void Up();
   void Identify();
-  void Down(const std::string& why);
+  void Down(const std::string& why, bool believed = true);
+  void NotBelieved(const std::string& why);
   void Refused(const std::string& reason);
   void Pump();
   void Late();
@@ -144,6 +147,7 @@ class MasterClient::Impl {
   MasterClientOptions options_;
   const bool final_;  // a descriptor was given
   TargetTurns turns_;
+  std::set<std::string> warned_of_;  // targets
   MasterLink::Callbacks callbacks_;
   State state_ = State::kIdle;
   bool was_up_ = false;  // on the present connection
@@ -162,7 +166,8 @@ class MasterClient::Impl {
   std::optional<Join> join_;
   std::optional<Beat> beat_;
   std::optional<Leave> leave_;
-  std::deque<FencePiece> fences_;        // of two fences at most, which kFenceBytesMax bounds
+  std::deque<FencePiece> fences_;  // of two fences at most, which kFenceBytesMax bounds
+  ModexQueue modexes_;
   bool proved_ = false;                  // the master, on this connection
   bool heard_ = false;                   // a message of the master, on this connection
   std::optional<v1::AgentFrame> hello_;  // goes before them, with the Join if there is one

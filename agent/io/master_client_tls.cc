@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/master_client_impl.h"
+#include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -39,18 +40,29 @@ void MasterClient::Impl::Ended(const std::string& why) {
   }
   const std::string at = absl::StrCat(Where(), ": ", tls->status.message());
   if (absl::IsPermissionDenied(tls->status) && tls->is_site) {
-    return Refused(
+    return NotBelieved(
         options_.sites.why_refused ? options_.sites.why_refused(Where(), tls->fingerprint) : at);
   }
   if (absl::IsPermissionDenied(tls->status)) {
     const std::string host = Where().substr(0, Where().rfind(':'));
-    return Refused(absl::StrCat(at, ": ", CopySecretAdvice(host)));
+    return NotBelieved(absl::StrCat(at, ": ", CopySecretAdvice(host)));
   }
   if (absl::IsFailedPrecondition(tls->status)) {
     return Refused(
         absl::StrCat(at, ", ", options_.hostname, " brings a secret: ", kInsecureAdvice));
   }
   Down(at);
+}
+
+// Of several, another may lead: nobody there has been told anything.
+void MasterClient::Impl::NotBelieved(const std::string& why) {
+  if (final_) {
+    return Refused(why);
+  }
+  if (turns_.many() && warned_of_.insert(Where()).second) {
+    LogWarning(absl::StrCat(why, "; the others of --rdzv-endpoint are asked"));
+  }
+  Down(why, /*believed=*/false);
 }
 
 // The master has proved the secret on this connection.

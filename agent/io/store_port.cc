@@ -19,12 +19,14 @@ absl::StatusOr<uint16_t> StorePort::Open(const std::string& address, uint16_t po
   return bound.port;
 }
 
-void StorePort::Serve(uint32_t world_size, std::shared_ptr<StoreGuard> guard) {
+void StorePort::Serve(uint32_t world_size, std::shared_ptr<StoreGuard> guard,
+                      absl::Duration patience) {
   if (!serve_ || !fd_.valid() || poll_) {
     return;
   }
   world_size_ = world_size;
   guard_ = std::move(guard);
+  patience_ = patience;
   poll_.emplace(loop_, fd_.get(), [this](int) { StartServer(); });
   poll_->Start(UV_READABLE);
   for (UniqueFd& client : std::exchange(early_, {})) {
@@ -50,6 +52,7 @@ bool StorePort::StartServer() {
   options.world_size = world_size_;
   options.say = [](const std::string& line) { LogInfo(line); };
   if (guard_ != nullptr) {
+    options.patience = patience_;
     options.refusal = [guard = guard_](int client) { return guard->RefusalOf(client); };
   }
   absl::StatusOr<std::unique_ptr<TorchStoreServer>> server =

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "agent/io/store_guard.h"
 #include "agent/io/torch_store_port.h"
 #include "agent/io/torch_store_server.h"
@@ -35,8 +36,9 @@ class StorePort {
                                 bool serve);
   // A client that came to another socket; only after Serve.
   void Adopt(UniqueFd client);
-  // Clients may come now: `world_size` workers. `guard`: who may; nullptr = anybody.
-  void Serve(uint32_t world_size, std::shared_ptr<StoreGuard> guard);
+  // Clients may come now: `world_size` workers. `guard`: who may; nullptr = anybody. `patience`: as
+  // TorchStoreServer's.
+  void Serve(uint32_t world_size, std::shared_ptr<StoreGuard> guard, absl::Duration patience);
   // What was opened, for another use: bound, and perhaps listening.
   UniqueFd Release();
   void Close();
@@ -50,6 +52,7 @@ class StorePort {
   bool serve_ = false;
   uint32_t world_size_ = 0;  // 0 = no round is served
   std::shared_ptr<StoreGuard> guard_;
+  absl::Duration patience_;
   std::vector<UniqueFd> early_;  // adopted before Serve
   std::optional<UvPoll> poll_;
   std::unique_ptr<TorchStoreServer> server_;

@@ -21,7 +21,9 @@ using Clock = std::chrono::steady_clock;
 inline constexpr uint64_t kListenerId = 0;  // epoll's name for the listening socket
 inline constexpr uint64_t kFirstClientId = 3;
 inline constexpr size_t kReadBytes = 64u
-                                     << 10;  // per client and turn: others get theirs in between
+                                     << 10;   // per client and turn: others get theirs in between
+inline constexpr size_t kNewcomersMax = 256;  // one more is turned away at once
+inline constexpr std::chrono::milliseconds kAskEvery{50};
 inline constexpr absl::Duration kProgressAfterMax = absl::Hours(24 * 365);
 
 class TorchStoreServer::Loop {
@@ -54,9 +56,17 @@ class TorchStoreServer::Loop {
     uint32_t watched = 0;  // epoll events asked for
   };
 
+  struct Held {  // not let in yet, nor turned away
+    UniqueFd fd;
+    std::string peer;
+    Clock::time_point until;
+  };
+
   void Accept();
   void TakeAdopted();
   bool AddClient(UniqueFd fd, std::string peer);
+  bool LetIn(UniqueFd fd, std::string peer);
+  void AskForHeld();
   void PauseAccepting();
   void Read(uint64_t id);
   // False: the client is gone.
@@ -78,6 +88,8 @@ class TorchStoreServer::Loop {
   UniqueFd epoll_;
   TorchStore store_;
   std::map<uint64_t, Client> clients_;
+  std::vector<Held> held_;  // at most kNewcomersMax
+  Clock::time_point ask_again_;
   std::vector<char> buffer_ = std::vector<char>(kReadBytes);
   uint64_t next_id_ = kFirstClientId;
   size_t refusals_ = 0;  // connections that were closed for what they are or said

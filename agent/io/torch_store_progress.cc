@@ -17,12 +17,12 @@ namespace muster {
 
 int TorchStoreServer::Loop::TimeoutMs() const {
   const bool progress = options_.world_size > 0 && !progress_done_ && next_id_ > kFirstClientId;
-  if (accepting_ && !progress) {
+  if (accepting_ && !progress && held_.empty()) {
     return -1;
   }
-  Clock::time_point at = Clock::time_point::max();
+  Clock::time_point at = held_.empty() ? Clock::time_point::max() : ask_again_;
   if (!accepting_) {
-    at = accept_again_;
+    at = std::min(at, accept_again_);
   }
   if (progress) {
     at = std::min(at, first_client_ + std::chrono::duration_cast<Clock::duration>(progress_after_));
@@ -33,6 +33,9 @@ int TorchStoreServer::Loop::TimeoutMs() const {
 
 void TorchStoreServer::Loop::OnTime() {
   const Clock::time_point now = Clock::now();
+  if (!held_.empty() && now >= ask_again_) {
+    AskForHeld();
+  }
   if (!accepting_ && now >= accept_again_) {
     epoll_event listener{.events = EPOLLIN, .data = {.u64 = kListenerId}};
     CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &listener) == 0);

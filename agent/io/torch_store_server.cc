@@ -194,10 +194,38 @@ void TorchStoreServer::Loop::Accept() {
 bool TorchStoreServer::Loop::AddClient(UniqueFd fd, std::string peer) {
   if (options_.refusal) {
     if (const std::string why = options_.refusal(fd.get()); !why.empty()) {
-      Refuse(peer, why);
+      if (options_.patience > absl::ZeroDuration() && held_.size() < kNewcomersMax) {
+        const Clock::time_point now = Clock::now();
+        ask_again_ = held_.empty() ? now + kAskEvery : ask_again_;
+        const auto patience = absl::ToChronoNanoseconds(options_.patience);
+        held_.push_back({std::move(fd), std::move(peer),
+                         now + std::chrono::duration_cast<Clock::duration>(patience)});
+      } else {
+        Refuse(peer, why);
+      }
       return true;
     }
   }
+  return LetIn(std::move(fd), std::move(peer));
+}
+
+void TorchStoreServer::Loop::AskForHeld() {
+  const Clock::time_point now = Clock::now();
+  ask_again_ = now + kAskEvery;
+  std::vector<Held> still;
+  for (Held& one : held_) {
+    if (const std::string why = options_.refusal(one.fd.get()); why.empty()) {
+      LetIn(std::move(one.fd), std::move(one.peer));
+    } else if (now >= one.until) {
+      Refuse(one.peer, why);
+    } else {
+      still.push_back(std::move(one));
+    }
+  }
+  held_ = std::move(still);
+}
+
+bool TorchStoreServer::Loop::LetIn(UniqueFd fd, std::string peer) {
   const uint64_t id = next_id_++;
   if (id == kFirstClientId) {
     first_client_ = Clock::now();

@@ -31,6 +31,9 @@ class TorchStoreServer {
     absl::Duration progress_after = absl::Seconds(60);
     // Why a client is not let in, "" = it is; on the server's thread, before anything is read.
     std::function<std::string(int client)> refusal;
+    // One that is not let in is kept and asked for again for so long: who it is may be about to be
+    // known. Zero: it is closed at once.
+    absl::Duration patience;
     StoreLimits limits;
   };
 

@@ -20,11 +20,13 @@ bool IsAsked(const CpuBinding& binding) {
 
 }  // namespace
 
-void WarnOfCpus(const NodeFacts& facts, const EnvBase& environment, uint32_t workers) {
+void WarnOfCpus(const NodeFacts& facts, const EnvBase& environment, const CpuBinding& binding,
+                uint32_t workers) {
   if (!facts.cpus_notice.empty()) {
     LogWarning(absl::StrCat(facts.hostname, ": ", facts.cpus_notice));
   }
-  if (const std::string notice = PinNotice(environment, workers); !notice.empty()) {
+  const bool share = binding.bind_to == BindTo::kNone || workers > facts.cpus.Count();
+  if (const std::string notice = PinNotice(environment, workers, share); !notice.empty()) {
     LogWarning(absl::StrCat(facts.hostname, ": ", notice));
   }
 }

@@ -16,7 +16,8 @@
 namespace muster {
 
 // Says what is odd about the CPUs that workers may use, or about their use of them.
-void WarnOfCpus(const NodeFacts& facts, const EnvBase& environment, uint32_t workers);
+void WarnOfCpus(const NodeFacts& facts, const EnvBase& environment, const CpuBinding& binding,
+                uint32_t workers);
 
 // WorkersWanted::kObjects: puts the number that this node has places for into `plan`.
 void CountObjects(const NodeFacts& facts, WorkPlan& plan);

@@ -140,7 +140,9 @@ void WorkerPmix::Flush() {
     const ssize_t put =
         send(socket_.get(), out_.data() + sent_, out_.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put < 0 && errno != EAGAIN && errno != EINTR) {
-      return Lose("its process, muster-pmix, has ended");
+      while (socket_.valid() && Read()) {  // what it said last, and then its end
+      }
+      return;
     }
     if (put < 0) {
       return poll_->Start(UV_READABLE | UV_WRITABLE);
@@ -178,6 +180,10 @@ void WorkerPmix::Execute(const std::vector<PmixEffect>& effects) {
       callbacks_.enter(enter->bytes);
     } else if (const auto* say = std::get_if<PmixSay>(&effect)) {
       Say(say->message);
+    } else if (const auto* seek = std::get_if<PmixSeek>(&effect)) {
+      callbacks_.seek(seek->node, seek->rank);
+    } else if (const auto* tell = std::get_if<PmixTell>(&effect)) {
+      callbacks_.tell(tell->rank, tell->bytes);
     } else if (const auto* kill = std::get_if<PmixKill>(&effect)) {
       if (kill->at_once) {
         callbacks_.kill(kill->worker);
@@ -196,6 +202,14 @@ void WorkerPmix::Fenced(const absl::StatusOr<std::string>& bytes) {
     Execute(node_->Fenced(bytes));
   }
 }
+
+void WorkerPmix::Found(uint32_t rank, const absl::StatusOr<std::string>& bytes) {
+  if (node_ != nullptr) {
+    Execute(node_->Found(rank, bytes));
+  }
+}
+
+void WorkerPmix::Show(uint32_t rank) { Execute(node_->Show(rank)); }
 
 MpiEnd WorkerPmix::WorkerEnded(LocalRank worker, bool well) {
   if (node_ == nullptr) {

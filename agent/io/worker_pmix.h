@@ -27,6 +27,10 @@ class WorkerPmix {
     // The variables of the workers, by local rank, or why there is no server; once a round.
     std::function<void(absl::StatusOr<std::vector<std::vector<std::string>>> variables)> on_ready;
     std::function<void(std::string bytes)> enter;  // as PmixEnter; Fenced() answers
+    // As PmixSeek; Found() answers.
+    std::function<void(uint32_t node, uint32_t rank)> seek;
+    // As PmixTell.
+    std::function<void(uint32_t rank, const absl::StatusOr<std::string>& bytes)> tell;
     std::function<void(LocalRank)> kill;
   };
   WorkerPmix(uv_loop_t* loop, Callbacks callbacks);
@@ -42,6 +46,9 @@ class WorkerPmix {
   // A round has begun, and on_ready has not been called.
   bool starting() const { return node_ != nullptr && node_->starting(); }
   void Fenced(const absl::StatusOr<std::string>& bytes);
+  void Found(uint32_t rank, const absl::StatusOr<std::string>& bytes);
+  // As PmixNode's, while serving.
+  void Show(uint32_t rank);
   void HelperFailed(const std::string& why);
   // Its process has ended: what it was to its MPI, also by what was said last. `well`: it exited
   // with status 0.
@@ -62,7 +69,9 @@ class WorkerPmix {
   UniqueFd socket_;
   std::optional<UvPoll> poll_;
   PmixReader reader_;
-  std::string out_;  // not all taken by the socket yet: one order and one fence at most
+  // Not all taken by the socket yet: one order, one fence, what is found of each rank, and asks for
+  // those of this node.
+  std::string out_;
   size_t sent_ = 0;  // of it
   std::vector<LocalRank> aborted_;
   UvTimer patience_;  // with those that have aborted

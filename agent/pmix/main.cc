@@ -92,6 +92,12 @@ class Helper {
     } else if (auto* fenced = std::get_if<PmixFenced>(&message);
                fenced != nullptr && server_ != nullptr) {
       server_->Fenced(std::move(*fenced));
+    } else if (const auto* found = std::get_if<PmixFound>(&message);
+               found != nullptr && server_ != nullptr) {
+      server_->Found(*found);
+    } else if (const auto* show = std::get_if<PmixShow>(&message);
+               show != nullptr && server_ != nullptr) {
+      server_->Show(show->client);
     } else {
       LogError("muster-pmix: its agent sent what it never sends here");
       open_ = false;

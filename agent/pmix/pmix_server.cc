@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/check.h"
+#include "proto/base/modex.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -110,6 +112,17 @@ struct PmixUpCalls {
                                                                         : PMIX_ERR_OUT_OF_RESOURCE;
   }
 
+  // The library reads them until it releases them, on its own thread.
+  static void GiveBytes(bool ok, std::string bytes, pmix_modex_cbfunc_t done, void* context) {
+    auto kept = std::make_unique<std::string>(std::move(bytes));
+    const std::string& data = *kept;
+    done(ok ? PMIX_SUCCESS : PMIX_ERROR, data.data(), data.size(), context, ReleaseBytes,
+         kept.release());
+  }
+  static void ReleaseBytes(void* bytes) {
+    const std::unique_ptr<std::string> over(static_cast<std::string*>(bytes));
+  }
+
   static pmix_status_t Connected(const pmix_proc_t* proc, void*, pmix_info_t*, size_t,
                                  pmix_op_cbfunc_t done, void* context) {
     const auto local = g_server->world_.LocalOf(proc->rank);
@@ -142,19 +155,40 @@ struct PmixUpCalls {
     }
     PmixUpCall call;
     call.tell = PmixFence{std::string(data == nullptr ? "" : data, data == nullptr ? 0 : size)};
+    free(data);  // it is the host's from here on, though the header says that all data stay theirs
     call.then = [done, context] {
-      g_server->leave_fence_ = [done, context](const PmixFenced& result) {
-        done(result.ok ? PMIX_SUCCESS : PMIX_ERROR, result.bytes.data(), result.bytes.size(),
-             context, nullptr, nullptr);
+      g_server->leave_fence_ = [done, context](bool ok, std::string bytes) {
+        GiveBytes(ok, std::move(bytes), done, context);
       };
     };
     return g_server->up_calls_.Post(std::move(call)) ? PMIX_SUCCESS : PMIX_ERR_OUT_OF_RESOURCE;
   }
 
-  // Open MPI's fence has carried all that the ranks have put; what is not there is nowhere.
-  static pmix_status_t DirectModex(const pmix_proc_t*, const pmix_info_t*, size_t,
-                                   pmix_modex_cbfunc_t, void*) {
-    return PMIX_ERR_NOT_FOUND;
+  static pmix_status_t DirectModex(const pmix_proc_t* proc, const pmix_info_t*, size_t,
+                                   pmix_modex_cbfunc_t done, void* context) {
+    const PmixWorld& world = g_server->world_;
+    const pmix_rank_t rank = proc->rank;
+    if (!PMIX_CHECK_NSPACE(proc->nspace, world.name.c_str()) || !world.OtherNodeOf(rank)) {
+      return PMIX_ERR_NOT_FOUND;
+    }
+    const auto then = [rank, done, context] {
+      g_server->wanting_.emplace(rank, [done, context](bool ok, std::string bytes) {
+        GiveBytes(ok, std::move(bytes), done, context);
+      });
+    };
+    return g_server->up_calls_.Post({PmixWant{rank}, then}) ? PMIX_SUCCESS
+                                                            : PMIX_ERR_OUT_OF_RESOURCE;
+  }
+
+  // Answers Show(); `client` is the one.
+  static void Shown(pmix_status_t status, char* data, size_t size, void* client) {
+    PmixShown shown;
+    shown.client = *static_cast<const LocalRank*>(client);
+    shown.ok = status == PMIX_SUCCESS;
+    // One more than is told further: the agent refuses it.
+    shown.bytes.assign(data == nullptr ? "" : data,
+                       data == nullptr ? 0 : std::min(size, kModexBytesMax + 1));
+    static_cast<void>(Post(std::move(shown), nullptr, nullptr));
   }
 
   static pmix_status_t Spawn(const pmix_proc_t*, const pmix_info_t*, size_t, const pmix_app_t*,
@@ -166,10 +200,14 @@ struct PmixUpCalls {
 
 PmixServer::PmixServer(PmixWorld world, std::function<void()> wake)
     : world_(std::move(world)),
-      // Of each client its init, end, abort and place in a fence; spawns are few.
-      up_calls_(4 * world_.ranks[world_.node].size() + 64, std::move(wake)) {
+      // Of each client its init, end, abort, place in a fence, and what it shows; of each other
+      // rank that it is wanted; spawns are few.
+      up_calls_(4 * world_.ranks[world_.node].size() + world_.size() + 64, std::move(wake)) {
   CHECK(g_server == nullptr);
   g_server = this;
+  for (uint32_t i = 0; i < world_.ranks[world_.node].size(); ++i) {
+    clients_.push_back(LocalRank{i});
+  }
 }
 
 absl::StatusOr<PmixReady> PmixServer::Start() {
@@ -254,9 +292,28 @@ absl::StatusOr<std::vector<std::string>> PmixServer::RegisterClient(uint32_t ran
 }
 
 void PmixServer::Fenced(PmixFenced result) {
-  fenced_ = std::move(result);
   if (const auto leave = std::exchange(leave_fence_, nullptr)) {
-    leave(fenced_);
+    leave(result.ok, std::move(result.bytes));
+  }
+}
+
+void PmixServer::Found(const PmixFound& found) {
+  const auto [begin, end] = wanting_.equal_range(found.rank);
+  for (auto one = begin; one != end; ++one) {
+    one->second(found.ok, found.bytes);
+  }
+  wanting_.erase(begin, end);
+}
+
+void PmixServer::Show(LocalRank client) {
+  if (client.value >= clients_.size()) {
+    return;
+  }
+  const pmix_proc_t proc = ProcOf(world_, world_.ranks[world_.node][client.value]);
+  const pmix_status_t asked =
+      PMIx_server_dmodex_request(&proc, PmixUpCalls::Shown, &clients_[client.value]);
+  if (asked != PMIX_SUCCESS) {
+    PmixUpCalls::Shown(asked, nullptr, 0, &clients_[client.value]);
   }
 }
 

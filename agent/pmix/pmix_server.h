@@ -6,7 +6,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,6 +35,10 @@ class PmixServer {
   std::vector<PmixUpCall> TakeUpCalls() { return up_calls_.TakeAll(); }
   // Answers the fence that was told last.
   void Fenced(PmixFenced result);
+  // Answers PmixWant.
+  void Found(const PmixFound& found);
+  // A PmixShown follows, at once or when the client has put something.
+  void Show(LocalRank client);
 
  private:
   friend struct PmixUpCalls;  // the functions that the library calls
@@ -42,9 +48,11 @@ class PmixServer {
 
   const PmixWorld world_;
   Mailbox<PmixUpCall> up_calls_;
-  std::function<void(const PmixFenced&)> leave_fence_;
-  // The library reads it until all clients have left the fence, and so before the next one ends.
-  PmixFenced fenced_;
+  using Give = std::function<void(bool ok, std::string bytes)>;
+
+  Give leave_fence_;
+  std::multimap<uint32_t, Give> wanting_;  // by rank of another node
+  std::vector<LocalRank> clients_;         // fixed: the library points to them
 };
 
 }  // namespace muster

@@ -35,16 +35,15 @@ DialDoor::DialDoor(uv_loop_t* loop, UniqueFd socket, DialTicket ticket, Callback
       ticket_(std::move(ticket)),
       callbacks_(std::move(callbacks)),
       poll_(loop, socket_.get(), [this](int) { OnDoor(); }),
-      again_(loop, [this] { Await(awaited_); }) {
-  if (!ticket_.secret.empty()) {
-    tls_ = std::make_unique<TlsDoor>(
-        loop, TlsIdentity::OfSecret(ticket_.secret), /*hear=*/false,
-        [this](TlsDoor::Caller&& caller) { OnTlsCaller(std::move(caller)); });
-  }
-}
+      again_(loop, [this] { Await(awaited_); }) {}
 
 void DialDoor::Await(size_t agents) {
   awaited_ = agents;
+  if (agents > 0 && tls_ == nullptr && !ticket_.secret.empty()) {
+    tls_ = std::make_unique<TlsDoor>(
+        loop_, TlsIdentity::OfSecret(ticket_.secret), /*hear=*/false,
+        [this](TlsDoor::Caller&& caller) { OnTlsCaller(std::move(caller)); });
+  }
   if (agents == 0) {
     poll_.Stop();
     again_.Stop();

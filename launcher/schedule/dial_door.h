@@ -59,7 +59,7 @@ class DialDoor {
   const Callbacks callbacks_;
   size_t awaited_ = 0;
   size_t shaking_ = 0;            // with tls_
-  std::unique_ptr<TlsDoor> tls_;  // null: --insecure
+  std::unique_ptr<TlsDoor> tls_;  // null: --insecure, or nobody is awaited yet
   Callers callers_;
   UvPoll poll_;
   UvTimer again_;  // accepting

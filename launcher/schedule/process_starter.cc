@@ -35,6 +35,7 @@ ProcessStarter::ProcessStarter(uv_loop_t* loop, ProcessStarterOptions options)
       program_(options_.agent_path),
       jitter_(options_.seed),
       pump_(loop, [this] { Pump(); }),
+      haste_(loop),
       child_(loop, SIGCHLD, [this] { Reap(); }) {}
 
 ProcessStarter::~ProcessStarter() {
@@ -61,6 +62,7 @@ void ProcessStarter::Start(StartTarget target) {
 // An agent's shepherd tidies up by itself.
 void ProcessStarter::Abandon(Node& node) {
   if (node.pid > 0) {
+    haste_.Drop(node.pid);
     kill(options_.ends_group ? -node.pid : node.pid, SIGKILL);
     abandoned_.push_back(node.pid);
   }
@@ -97,6 +99,9 @@ void ProcessStarter::Spawn(Node& node) {
     return;
   }
   node.pid = child->pid;
+  if (options_.hastens) {
+    haste_.Add(node.pid);
+  }
   LogDebug(absl::StrCat(node.target.host, ": ", options_.program, " runs, process ", node.pid,
                         node.tries > 1 ? absl::StrCat(", try ", node.tries) : ""));
   if (callbacks_.on_spawned) {
@@ -126,6 +131,7 @@ void ProcessStarter::OnReady(size_t index, UniqueFd socket) {
   Node& node = nodes_.at(index);
   node.channel.reset();
   node.timer.reset();
+  haste_.Drop(node.pid);
   node.connected = true;
   node.starting = false;
   --starting_;
@@ -178,6 +184,7 @@ void ProcessStarter::Reap() {
       if (options_.ends_group) {  // before its number is free for others
         kill(-node.pid, SIGKILL);
       }
+      haste_.Drop(node.pid);
       int status = 0;
       waitpid(node.pid, &status, 0);
       node.pid = -1;

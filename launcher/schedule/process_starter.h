@@ -18,6 +18,7 @@
 #include "launcher/schedule/bootstrap_channel.h"
 #include "launcher/schedule/last_words.h"
 #include "launcher/schedule/starter.h"
+#include "launcher/schedule/tcp_haste.h"
 #include "proto/base/rng.h"
 #include "proto/wire/uv_handles.h"
 
@@ -31,6 +32,7 @@ struct ProcessStarterOptions {
   // What the child started (ssh: a proxy command) and did not live to end is ended after it. Not
   // for an agent: its shepherd has to outlive it.
   bool ends_group = false;
+  bool hastens = false;  // the child's own TCP connection, until the agent answers
   absl::Duration answer_timeout = absl::Seconds(60);
   int tries = 1;  // of a command that ends with status 255 and no reason that will stay
   absl::Duration retry_min = absl::Milliseconds(500);
@@ -90,6 +92,7 @@ class ProcessStarter final : public Starter {
   bool stopping_ = false;
   std::function<void()> stop_done_;
   UvTimer pump_;
+  TcpHaste haste_;
   bool killed_ = false;  // Stop went on to SIGKILL
   std::unique_ptr<UvTimer> kill_;
   UvSignal child_;

@@ -62,6 +62,7 @@ std::unique_ptr<Starter> MakeSshStarter(uv_loop_t* loop, SshOptions options) {
   process.agent_path = options.agent_path;
   process.may_push = true;
   process.ends_group = true;
+  process.hastens = true;
   process.answer_timeout = options.answer_timeout;
   process.tries = options.tries;
   process.retry_min = options.retry_min;

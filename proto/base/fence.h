@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/cord.h"
 #include "proto/base/ids.h"
 
 namespace muster {
@@ -26,7 +27,7 @@ struct FencePiece {
   uint32_t number = 0;
   uint64_t size = 0;    // of the whole text: of the node, or of all in the order of node ranks
   uint64_t offset = 0;  // of this piece in it
-  std::string bytes;
+  absl::Cord bytes;     // shared: of a text of all each node gets its copy
   bool asks = false;    // of a node: it wants the text of all from `offset` on, and says nothing
   std::string refused;  // by the master: why there is no text of all; "" = there is one
 };

@@ -19,12 +19,13 @@ class Mailbox {
   Mailbox(size_t capacity, std::function<void()> wake)
       : capacity_(capacity), wake_(std::move(wake)) {}
 
-  // False when full: the caller drops or closes what it cannot deliver.
-  [[nodiscard]] bool Post(T item) {
+  // False when full: the caller drops or closes what it cannot deliver. `spare`: places that this
+  // item leaves to others, which have to get in.
+  [[nodiscard]] bool Post(T item, size_t spare = 0) {
     bool was_empty = false;
     {
       MutexLock lock(mutex_);
-      if (items_.size() >= capacity_) {
+      if (items_.size() + spare >= capacity_) {
         return false;
       }
       was_empty = items_.empty();

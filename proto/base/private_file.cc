@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -17,6 +18,8 @@
 
 namespace muster {
 namespace {
+
+constexpr int kLinksMax = 8;  // in a row; a circle has no end
 
 std::string Errno(absl::string_view what, const std::string& path) {
   return absl::StrCat(what, " ", path, ": ", std::strerror(errno));
@@ -100,6 +103,32 @@ absl::Status MakePrivateFolders(const std::string& file) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> BehindOwnLinks(const std::string& path) {
+  std::string at = path;
+  for (int i = 0; i < kLinksMax; ++i) {
+    struct stat info {};
+    if (lstat(at.c_str(), &info) != 0 && errno != ENOENT) {
+      return absl::FailedPreconditionError(Errno("lstat", at));
+    }
+    if (!S_ISLNK(info.st_mode)) {
+      return at;
+    }
+    if (info.st_uid != geteuid() && info.st_uid != 0) {
+      return absl::FailedPreconditionError(absl::StrCat(at, " is a link of user id ", info.st_uid,
+                                                        ", we are ", geteuid(), ": remove it"));
+    }
+    char target[PATH_MAX];
+    const ssize_t size = readlink(at.c_str(), target, sizeof(target));
+    if (size <= 0 || static_cast<size_t>(size) == sizeof(target)) {
+      return absl::FailedPreconditionError(Errno("readlink", at));
+    }
+    const absl::string_view to(target, static_cast<size_t>(size));
+    at = to[0] == '/' ? std::string(to) : absl::StrCat(at.substr(0, at.rfind('/') + 1), to);
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " leads through more than ", kLinksMax, " links"));
 }
 
 absl::StatusOr<std::string> WritePrivateTemp(const std::string& path, absl::string_view bytes) {

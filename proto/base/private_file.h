@@ -19,6 +19,10 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t byte
 // All folders of the path of `file` that are missing, for their owner only (mode 0700).
 absl::Status MakePrivateFolders(const std::string& file);
 
+// Where the links at `path` lead, so that not they are replaced; `path` itself where it is none, or
+// where nothing is yet. FailedPrecondition: a link of another user than us and root, or too many.
+absl::StatusOr<std::string> BehindOwnLinks(const std::string& path);
+
 // A new file beside `path`, complete and on disk; its name.
 absl::StatusOr<std::string> WritePrivateTemp(const std::string& path, absl::string_view bytes);
 

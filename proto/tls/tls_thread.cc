@@ -21,6 +21,9 @@ namespace {
 // Of a connection two are under way at most, that it comes and that it is kept; of an agent there
 // are as many again that come before others are gone.
 constexpr size_t kCommandsMax = 4 * size_t{kNodesMax};
+// Of these, for the owner's own rest and end, which no flood of callers keeps out: the next of them
+// comes when the one before is through.
+constexpr size_t kCommandsSpare = 1;
 
 absl::Status MakePair(UniqueFd* one, UniqueFd* other) {
   int fds[2];
@@ -83,7 +86,7 @@ TlsThread::~TlsThread() {
   }
   Command end;
   end.kind = Command::kEnd;
-  CHECK(Tell(std::move(end)));
+  CHECK(mailbox_.Post(std::move(end)));
   thread_.join();
   connections_.clear();
   timer_.reset();
@@ -105,11 +108,11 @@ void TlsThread::Resume() {
 }
 
 void TlsThread::Rest() {
-  CHECK(Tell(Command()));
+  CHECK(mailbox_.Post(Command()));
   thread_.join();
 }
 
-bool TlsThread::Tell(Command command) { return mailbox_.Post(std::move(command)); }
+bool TlsThread::Tell(Command command) { return mailbox_.Post(std::move(command), kCommandsSpare); }
 
 absl::StatusOr<TlsThread::Dialed> TlsThread::Connect(UniqueFd socket, TlsExpected expected,
                                                      absl::Duration within) {
@@ -123,7 +126,10 @@ absl::StatusOr<TlsThread::Dialed> TlsThread::Connect(UniqueFd socket, TlsExpecte
   command.within = within;
   command.outcome = std::make_shared<TlsOutcome>();
   out.outcome = command.outcome;
-  CHECK(Tell(std::move(command)));  // who calls, calls one at a time
+  if (!Tell(std::move(command))) {
+    return absl::UnavailableError(
+        absl::StrCat("the thread of TLS has ", kCommandsMax, " connections before this one"));
+  }
   return out;
 }
 

@@ -114,7 +114,7 @@ class TlsThread {
     OnArrival on_arrival;
     std::shared_ptr<TlsOutcome> outcome;
   };
-  bool Tell(Command command);  // false: there is no room
+  bool Tell(Command command);  // of a connection; false: there is no room
   // All below: the thread's.
   void Do(Command& command);
   void Add(std::unique_ptr<Connection> connection, absl::Duration within);

@@ -16,7 +16,7 @@ void SetFence(const FencePiece& piece, v1::Fence* wire) {
   wire->set_number(piece.number);
   wire->set_size(piece.size);
   wire->set_offset(piece.offset);
-  wire->set_bytes(piece.bytes);
+  wire->set_bytes(std::string(piece.bytes));
   wire->set_asks(piece.asks);
   wire->set_refused(piece.refused);
 }

@@ -103,11 +103,11 @@ class UvPoll {
     return true;
   }
   void Start(int events) {
-    // An error of the descriptor comes as readiness for all that was asked; the next call on it
-    // says which.
+    // An error of the descriptor comes as readiness for all that can be asked, for it may be how
+    // the far end's close shows; the next call on it says which. Nothing more comes until Start.
     uv_poll_start(&box_->handle, events, [](uv_poll_t* poll, int status, int got) {
       static_cast<UvBox<uv_poll_t>*>(poll->data)
-          ->callback(status == 0 ? got : UV_READABLE | UV_WRITABLE);
+          ->callback(status == 0 ? got : UV_READABLE | UV_WRITABLE | UV_DISCONNECT);
     });
   }
   void Stop() { uv_poll_stop(&box_->handle); }

@@ -341,6 +341,7 @@ void GoOnWithout(Machine& m, NodeId id, const std::string& headline) {
     s.report.lost_nodes.push_back(std::move(lost));
   }
   TellFailure(m, headline);
+  m.out.push_back(NodeMissing{s.round, static_cast<uint32_t>(node.place), headline});
   NotReplaced(m, id);
   MemberSettled(m, id, /*lost=*/true);
 }

@@ -6,13 +6,15 @@ namespace muster {
 
 std::vector<FenceBoard::Answer> FenceBoard::Take(const FencePiece& piece, uint32_t place,
                                                  uint32_t nodes) {
-  if (piece.round != round_) {
-    round_ = piece.round;
-    fences_.clear();
-  }
+  BeginRound(piece.round);
   const auto found = fences_.find(piece.number);
   if (found != fences_.end() && found->second.done) {
     return {{place, PieceOf(piece.number, found->second, piece.asks ? piece.offset : 0)}};
+  }
+  if (found == fences_.end() && !lost_.empty() && !piece.asks) {  // B4
+    Fence never;
+    never.refused = lost_.begin()->second;
+    return {{place, PieceOf(piece.number, never, 0)}};
   }
   const bool left = !fences_.empty() && piece.number < fences_.begin()->first &&
                     fences_.begin()->second.done;  // by all
@@ -26,10 +28,36 @@ std::vector<FenceBoard::Answer> FenceBoard::Take(const FencePiece& piece, uint32
   }
   Complete(piece.number, fence);
   std::vector<Answer> out;
-  for (uint32_t i = 0; i < nodes; ++i) {
-    out.push_back({i, PieceOf(piece.number, fence, 0)});
+  TellAll(piece.number, fence, nodes, out);
+  return out;
+}
+
+std::vector<FenceBoard::Answer> FenceBoard::Lose(RoundId round, uint32_t place,
+                                                 const std::string& why) {
+  BeginRound(round);
+  std::vector<Answer> out;
+  if (!lost_.emplace(place, why).second) {
+    return out;
+  }
+  for (auto& [number, fence] : fences_) {
+    if (fence.done || fence.parts[place].whole) {
+      continue;
+    }
+    const size_t nodes = fence.parts.size();
+    fence.done = true;
+    fence.refused = why;
+    fence.parts.clear();  // those before it stay: others may be in them
+    TellAll(number, fence, nodes, out);
   }
   return out;
+}
+
+void FenceBoard::BeginRound(RoundId round) {
+  if (round != round_) {
+    round_ = round;
+    fences_.clear();
+    lost_.clear();
+  }
 }
 
 bool FenceBoard::Hear(const FencePiece& piece, Part& part, Fence& fence) const {
@@ -38,12 +66,12 @@ bool FenceBoard::Hear(const FencePiece& piece, Part& part, Fence& fence) const {
   }
   if (piece.offset == 0) {
     fence.bytes -= part.text.size();
-    part.text.clear();
+    part.text.Clear();
   }
   if (piece.offset != part.text.size()) {
     return false;
   }
-  part.text += piece.bytes;
+  part.text.Append(piece.bytes);
   fence.bytes += piece.bytes.size();
   part.whole = part.text.size() >= piece.size;
   fence.entered += part.whole ? 1 : 0;
@@ -57,9 +85,8 @@ bool FenceBoard::Hear(const FencePiece& piece, Part& part, Fence& fence) const {
 
 void FenceBoard::Complete(uint32_t number, Fence& fence) {
   if (fence.refused.empty()) {
-    fence.text.reserve(fence.bytes);
     for (const Part& part : fence.parts) {
-      fence.text += part.text;
+      fence.text.Append(part.text);
     }
   }
   fence.parts.clear();
@@ -72,9 +99,17 @@ FencePiece FenceBoard::PieceOf(uint32_t number, const Fence& fence, uint64_t off
   out.number = number;
   out.size = fence.text.size();
   out.offset = offset < out.size ? offset : out.size;
-  out.bytes = fence.text.substr(out.offset, kFencePieceBytes);
+  out.bytes = fence.text.Subcord(out.offset, kFencePieceBytes);
   out.refused = fence.refused;
   return out;
+}
+
+void FenceBoard::TellAll(uint32_t number, const Fence& fence, size_t nodes,
+                         std::vector<Answer>& out) const {
+  const FencePiece piece = PieceOf(number, fence, 0);
+  for (uint32_t i = 0; i < nodes; ++i) {
+    out.push_back({i, piece});
+  }
 }
 
 }  // namespace muster

@@ -3,7 +3,8 @@
 // Invariants (cited by tests):
 //  B1 nobody hears of a fence that not all nodes have entered;
 //  B2 all nodes hear the same text, also those that say theirs again;
-//  B3 what is kept is bounded: kFencesKept fences of at most `bytes_max`.
+//  B3 what is kept is bounded: kFencesKept fences of at most `bytes_max`; answers share it;
+//  B4 nobody waits in a fence for a node that is lost and has not entered it: the others are told.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "proto/base/fence.h"
 #include "proto/base/limits.h"
 
@@ -31,10 +33,12 @@ class FenceBoard {
 
   // From the node at `place` of the present round, which has so many.
   std::vector<Answer> Take(const FencePiece& piece, uint32_t place, uint32_t nodes);
+  // The node at `place` of this round, the present one, enters no fence any more: `why`.
+  std::vector<Answer> Lose(RoundId round, uint32_t place, const std::string& why);
 
  private:
   struct Part {
-    std::string text;
+    absl::Cord text;
     bool whole = false;
   };
   struct Fence {
@@ -42,18 +46,21 @@ class FenceBoard {
     size_t entered = 0;
     size_t bytes = 0;  // of the parts
     bool done = false;
-    std::string text;
+    absl::Cord text;
     std::string refused;
   };
 
+  void BeginRound(RoundId round);
   // False: it says nothing new.
   bool Hear(const FencePiece& piece, Part& part, Fence& fence) const;
   void Complete(uint32_t number, Fence& fence);
   FencePiece PieceOf(uint32_t number, const Fence& fence, uint64_t offset) const;
+  void TellAll(uint32_t number, const Fence& fence, size_t nodes, std::vector<Answer>& out) const;
 
   const size_t bytes_max_;
   RoundId round_;
-  std::map<uint32_t, Fence> fences_;  // by number
+  std::map<uint32_t, Fence> fences_;      // by number
+  std::map<uint32_t, std::string> lost_;  // by place: why
 };
 
 }  // namespace muster

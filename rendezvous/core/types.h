@@ -140,6 +140,11 @@ struct WorkersStarted {
   uint32_t world_size = 0;
   uint32_t nodes = 0;
 };  // every worker of the round runs, or ran; at most once a round
+struct NodeMissing {
+  RoundId round;
+  uint32_t place = 0;  // among the members
+  std::string why;     // a sentence
+};                     // the round goes on without this node: nobody is to wait for it
 // The agent of a lost node is wanted again, as a new life. Answered by its Join, or by StartFailed
 // with this attempt.
 struct StartAgain {
@@ -156,8 +161,9 @@ struct OrderAnswered {
   std::string text;  // a sentence
 };
 struct JobEnded {};  // state.report is final; every node has been told or is lost
-using RoundEffect = std::variant<Persist, Reply, Send, Tell, ArmTimer, DropLink, RoundStarted,
-                                 WorkersStarted, StartAgain, SignalHeard, OrderAnswered, JobEnded>;
+using RoundEffect =
+    std::variant<Persist, Reply, Send, Tell, ArmTimer, DropLink, RoundStarted, WorkersStarted,
+                 NodeMissing, StartAgain, SignalHeard, OrderAnswered, JobEnded>;
 
 // One worker's end, as the report shows it.
 struct ExitRecord {

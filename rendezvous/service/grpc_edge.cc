@@ -78,7 +78,10 @@ void GrpcEdge::Drain() {
 
 GrpcEdge::~GrpcEdge() { CHECK(server_ == nullptr && sink_.calls.load() == 0); }
 
-void GrpcEdge::Start() {
+void GrpcEdge::Prepare() {
+  if (server_ != nullptr) {
+    return;
+  }
   KeepGrpcRunning();
   service_ = std::make_unique<Service>(&sink_);
   grpc::ServerBuilder builder;
@@ -95,9 +98,7 @@ void GrpcEdge::Start() {
 }
 
 void GrpcEdge::Adopt(UniqueFd socket, EdgePeer peer) {
-  if (server_ == nullptr) {
-    Start();
-  }
+  Prepare();
   const int flags = fcntl(socket.get(), F_GETFL);
   fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK);
   // The name gRPC gives to such a connection; a call that comes on it carries it as its peer.

@@ -34,8 +34,10 @@ class GrpcEdge {
  public:
   // `handler` hears of every event of every call. At kDone it has to destroy the call.
   GrpcEdge(uv_loop_t* loop, std::function<void(const CallEvent&)> handler);
-  ~GrpcEdge();  // after Shutdown's `done`, or never adopted
+  ~GrpcEdge();  // after Shutdown's `done`, or neither prepared nor adopted
 
+  // Sets gRPC up, some milliseconds that the first connection would wait for.
+  void Prepare();
   void Adopt(UniqueFd socket, EdgePeer peer);
   // What Adopt's `peer` was for the connection with gRPC's name `grpc_peer`. Ask when the call
   // opens: names are used again.
@@ -49,7 +51,6 @@ class GrpcEdge {
  private:
   class Service;
   struct Closing;
-  void Start();
 
   uv_loop_t* const loop_;
   const std::function<void(const CallEvent&)> handler_;

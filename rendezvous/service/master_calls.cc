@@ -10,6 +10,8 @@
 #include "proto/base/log.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/convert_fence.h"
+#include "proto/wire/convert_modex.h"
+#include "rendezvous/core/modex_relay.h"
 #include "rendezvous/service/handshake.h"
 #include "rendezvous/service/master_impl.h"
 
@@ -162,6 +164,11 @@ void MasterServer::Impl::OnFrame(AttendSession& session, const v1::AgentFrame& f
     return piece.ok() ? OnFence(session, *piece)
                       : Refuse(session, std::string(piece.status().message()));
   }
+  if (frame.has_modex()) {
+    const absl::StatusOr<ModexNote> note = ModexOf(frame.modex());
+    return note.ok() ? OnModex(session, *note)
+                     : Refuse(session, std::string(note.status().message()));
+  }
   absl::StatusOr<AgentMessage> message = FromWire(frame);
   if (!message.ok()) {
     Refuse(session, std::string(message.status().message()));
@@ -222,17 +229,33 @@ void MasterServer::Impl::OnFence(const AttendSession& session, const FencePiece&
       node == state.nodes.end() || node->second.place < 0) {
     return;
   }
-  for (FenceBoard::Answer& answer :
-       job->fences.Take(piece, static_cast<uint32_t>(node->second.place),
-                        static_cast<uint32_t>(state.members.size()))) {
-    const NodeId to = state.members[answer.place].node;
-    if (AttendSession* link = LinkOf(*job, to);
+  AnswerFences(*job, job->fences.Take(piece, static_cast<uint32_t>(node->second.place),
+                                      static_cast<uint32_t>(state.members.size())));
+}
+
+void MasterServer::Impl::AnswerFences(const Job& job, std::vector<FenceBoard::Answer> answers) {
+  for (FenceBoard::Answer& answer : answers) {
+    const NodeId to = job.state().members[answer.place].node;
+    if (AttendSession* link = LinkOf(job, to);
         link != nullptr && !IsWaiting(link->fences, answer.piece)) {
       answer.piece.node = to;
       answer.piece.incarnation = link->incarnation;
       link->fences.push_back(std::move(answer.piece));
       Pump(*link);
     }
+  }
+}
+
+void MasterServer::Impl::OnModex(const AttendSession& session, const ModexNote& note) {
+  Job* job = FindJob(session.job);
+  if (job == nullptr || session.node != note.node || session.incarnation != note.incarnation) {
+    return;
+  }
+  std::optional<ModexNote> out = RelayModex(job->state(), note);
+  AttendSession* link = out.has_value() ? LinkOf(*job, out->node) : nullptr;
+  if (link != nullptr && link->incarnation == out->incarnation) {
+    link->modexes.Push(*std::move(out));
+    Pump(*link);
   }
 }
 
@@ -281,6 +304,11 @@ void MasterServer::Impl::Pump(AttendSession& session) {
     SetFence(session.fences.front(), fence.mutable_fence());
     session.fences.pop_front();
     add(std::move(fence));
+  }
+  if (!session.modexes.empty() && !refused) {
+    v1::MasterFrame modex;
+    SetModex(session.modexes.Pop(), modex.mutable_modex());
+    add(std::move(modex));
   }
   if (next->kind_case() != v1::MasterFrame::KIND_NOT_SET) {
     session.call->Write(std::move(frame));

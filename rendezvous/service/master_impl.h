@@ -33,6 +33,7 @@ class MasterServer::Impl {
   ~Impl();
 
   absl::StatusOr<uint16_t> Listen(absl::string_view address, PortRange ports);
+  void Prepare() { edge_.Prepare(); }
   void Adopt(UniqueFd socket, EdgePeer peer);
   std::string IssueNonce();
   void SetUsers(std::vector<KnownUser> users) { users_ = std::move(users); }
@@ -73,6 +74,8 @@ class MasterServer::Impl {
   void OnJoin(AttendSession& session, Join join);
   void OnBeat(AttendSession& session, Beat beat);
   void OnFence(const AttendSession& session, const FencePiece& piece);
+  void OnModex(const AttendSession& session, const ModexNote& note);
+  void AnswerFences(const Job& job, std::vector<FenceBoard::Answer> answers);
   void OnLeave(AttendSession& session, Leave leave);
   void Refuse(AttendSession& session, const std::string& reason);
   void Close(AttendSession& session);

@@ -1,6 +1,7 @@
 // What the jobs of this master leave in its journal, and what it finds there.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/check.h"
@@ -87,6 +88,16 @@ absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
   Job& job = added.first->second;
   job.terms = header.terms;
   job.file = found.file;
+  for (const LostNode& lost : job.state().report.lost_nodes) {
+    const std::vector<Member>& members = job.state().members;
+    const auto member = std::find_if(members.begin(), members.end(), [&lost](const Member& one) {
+      return !lost.ranks.empty() && one.Runs(Rank{lost.ranks.front()});
+    });
+    if (member != members.end()) {
+      job.fences.Lose(job.state().round, static_cast<uint32_t>(member - members.begin()),
+                      lost.headline);
+    }
+  }
   if (job.ended() && !options_.many_jobs) {
     Execute(key, JobEnded{});  // who was to hear of it was killed at that moment
     return absl::OkStatus();

@@ -67,6 +67,10 @@ absl::StatusOr<uint16_t> MasterServer::Listen(absl::string_view address, PortRan
   impl_->CheckThread();
   return impl_->Listen(address, ports);
 }
+void MasterServer::Prepare() {
+  impl_->CheckThread();
+  impl_->Prepare();
+}
 void MasterServer::AdoptConnection(UniqueFd socket, std::string peer) {
   impl_->CheckThread();
   impl_->Adopt(std::move(socket), {std::move(peer)});
@@ -247,6 +251,10 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
   } else if (auto* all = std::get_if<WorkersStarted>(&effect)) {
     if (options_.on_workers_started) {
       options_.on_workers_started(job_id, *all);
+    }
+  } else if (const auto* missing = std::get_if<NodeMissing>(&effect)) {
+    if (missing->round == job->state().round) {
+      AnswerFences(*job, job->fences.Lose(missing->round, missing->place, missing->why));
     }
   } else if (auto* heard = std::get_if<SignalHeard>(&effect)) {
     if (options_.on_signal_heard) {

@@ -73,8 +73,7 @@ class MasterServer {
  public:
   // `loop` outlives the server.
   MasterServer(uv_loop_t* loop, MasterOptions options);
-  ~MasterServer();  // after Shutdown's `done`, or when neither Listen nor AdoptConnection was
-                    // called
+  ~MasterServer();  // after Shutdown's `done`, or when none of the next three was called
   MasterServer(const MasterServer&) = delete;
   MasterServer& operator=(const MasterServer&) = delete;
 
@@ -83,6 +82,8 @@ class MasterServer {
   // owner where /proc shows it), ResourceExhausted (all of `ports` are), NotFound (not an address
   // of this machine), PermissionDenied (port below 1024).
   absl::StatusOr<uint16_t> Listen(absl::string_view address, PortRange ports = {});
+  // Does what the first connection would wait for.
+  void Prepare();
   // A connected stream socket (an ssh channel, a socketpair to an agent in this process). `peer` =
   // address by which others reach that agent, used where Join.address is empty.
   void AdoptConnection(UniqueFd socket, std::string peer = "");

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "proto/base/fence.h"
 #include "proto/base/messages.h"
+#include "proto/base/modex.h"
 #include "proto/base/output_chunk.h"
 #include "proto/wire/job_terms.h"
 #include "proto/wire/secret.h"
@@ -38,7 +39,8 @@ struct AttendSession {
   std::optional<v1::Welcome> welcome;
   std::optional<MasterMessage> reply;
   std::optional<Directive> directive;
-  std::deque<FencePiece> fences;  // one for each that the agent has sent, and one unasked
+  std::deque<FencePiece> fences;  // one for each that the agent has sent, kFencesKept unasked
+  ModexQueue modexes;
 };
 
 // Of one chunk given to a consumer. Shared by the loop that gave it and the consumer's `taken`,

@@ -1,12 +1,15 @@
-// many-agents HOST:PORT AGENTS SECRET_FILE: as many agents of one job as asked for, each with a
-// machine and a connection of its own, in this process; nothing is spawned. Prints, when all run:
+// many-agents HOST:PORT AGENTS SECRET_FILE [again]: as many agents of one job as asked for, each
+// with a machine and a connection of its own, in this process; nothing is spawned. Prints, when all
+// run:
 //   all_ms      from the first connection until every agent has its ranks, all starting at once
 //   last_ms     from the last agent's Join until every agent has its ranks, all others waiting
 //   bytes       that the master sent to one agent in the second (mean), in which all wait for the
 //               last one for 2.5 beats and then run until 2.8. An eighth came before the count, so
 //               that what the job waits for names as many nodes to the first as to the others.
 // Each of the two is a job of its own; after each it prints "job N" and waits for a line on stdin,
-// so that the master can be looked at while all are connected.
+// so that the master can be looked at while all are connected. With `again` there is only the first
+// job, and during its wait the master is replaced; the line comes when the new one listens:
+//   back_ms     from that line until it has admitted every agent
 #include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
@@ -66,7 +69,7 @@ class Agent {
                           },
                           [this](const std::string& why) { Post(LinkDown{why}); },
                           [this](const MasterMessage& message) { Post(MessageReceived{message}); },
-                          nullptr, nullptr});
+                          nullptr, nullptr, nullptr});
   }
   void Stop(const std::function<void()>& done) { client_.link().Stop(done); }
 
@@ -74,6 +77,7 @@ class Agent {
   absl::Time joined_at = absl::InfiniteFuture();  // the first Join went out
   absl::Time runs_at = absl::InfiniteFuture();    // it has its ranks
   bool admitted() const { return state_.admitted; }
+  uint64_t epoch() const { return state_.epoch_max; }  // of the masters that have admitted it
 
  private:
   MasterClientOptions OptionsOf(const JobOfMany& job, uint32_t number) {
@@ -166,6 +170,7 @@ class Job {
     UvRunUntil(loop_, [when] { return BootNow() >= when; });
   }
 
+  uint64_t epoch() const { return agents_.front()->epoch(); }
   double AllMs() const {
     absl::Time first = absl::InfiniteFuture();
     for (const auto& agent : agents_) {
@@ -213,8 +218,9 @@ void AwaitLine(uv_loop_t* loop) {
 
 int Main(int argc, char** argv) {
   uint32_t agents = 0;
-  if (argc != 4 || !absl::SimpleAtoi(argv[2], &agents) || agents < 2) {
-    Die("usage: many-agents HOST:PORT AGENTS SECRET_FILE");
+  const bool again = argc == 5 && absl::string_view(argv[4]) == "again";
+  if ((argc != 4 && !again) || !absl::SimpleAtoi(argv[2], &agents) || agents < 2) {
+    Die("usage: many-agents HOST:PORT AGENTS SECRET_FILE [again]");
   }
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
@@ -234,7 +240,15 @@ int Main(int argc, char** argv) {
   at_once.RunUntil("running", agents, runs);
   std::printf("job 1: all_ms %.1f\n", at_once.AllMs());
   std::fflush(stdout);
+  const uint64_t epoch = at_once.epoch();
   AwaitLine(&loop);
+  if (again) {
+    const absl::Time listens = BootNow();
+    at_once.RunUntil("back", agents, [epoch](const Agent& agent) { return agent.epoch() > epoch; });
+    std::printf("job 1: back_ms %.1f\n", absl::ToDoubleMilliseconds(BootNow() - listens));
+    at_once.Stop();
+    return 0;
+  }
   at_once.Stop();
 
   Job one_late(&loop, {argv[1], *secret, agents, "one-late", &tls});

@@ -44,7 +44,7 @@ def main():
     with Lab(2 if bench.smoke else 16, ssh=False, batch="slurm") as lab:
         for nodes in (2,) if bench.smoke else (2, 16):
             enter = [*lab[0]._command([], "/"), "env", f"HOME={lab[0].home}", *script_environment(lab, nodes)]
-            bench.case(f"true {nodes} x {EACH}", tools(enter, nodes), 5 if bench.smoke else 15)
+            bench.case(f"true {nodes} x {EACH}", tools(enter, nodes), 11 if bench.smoke else 15)
             lab[0].check(["scancel", "--full", "--signal=KILL", "--name=sbatch"])
     bench.finish()
 

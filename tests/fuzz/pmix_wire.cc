@@ -33,11 +33,15 @@ std::string Encoded(const PmixMessage& message) {
 
 std::vector<std::string> Seeds() {
   const PmixReady ready = {{{"A=1"}, {}}};
-  return {Encoded(PmixServe{World()}), Encoded(PmixFailed{"no"}),
+  return {Encoded(PmixServe{World()}),
+          Encoded(PmixFailed{"no"}),
           absl::StrCat(Encoded(ready), Encoded(PmixInit{{1}}), Encoded(PmixFence{"cards"}),
                        Encoded(PmixFinalized{{1}})),
           absl::StrCat(Encoded(ready), Encoded(PmixAborted{{0}, 3, "why"}),
                        Encoded(PmixNotServed{"spawn"})),
+          absl::StrCat(Encoded(ready), Encoded(PmixWant{0}), Encoded(PmixWant{0}),
+                       Encoded(PmixShown{{1}, true, "card"}), Encoded(PmixShown{{1}, true, ""})),
+          absl::StrCat(Encoded(PmixFound{2, true, "card"}), Encoded(PmixShow{{1}})),
           Encoded(PmixFenced{true, "all"})};
 }
 
@@ -71,6 +75,16 @@ void Run(absl::string_view bytes) {
       }
       if (std::holds_alternative<PmixEnter>(effect)) {
         node.Fenced(std::string("all"));
+      }
+      if (const auto* seek = std::get_if<PmixSeek>(&effect)) {
+        CHECK(seek->node == 1 && seek->rank == 0);
+        node.Found(0, std::string("card"));
+      }
+      if (std::holds_alternative<PmixStart>(effect)) {
+        node.Show(2);
+      }
+      if (const auto* tell = std::get_if<PmixTell>(&effect)) {
+        CHECK(tell->rank == 2);
       }
     }
     CHECK(begun <= 1);  // N1

@@ -91,6 +91,15 @@ def test_on_each_host(shells):
     assert [cpus for cpus, _ in rows] == [MASK] * 4
 
 
+def test_on_nodes_that_are_typed_each_its_own_list(shells):
+    """What a node's workers may use is that node's matter, as its CPUs are."""
+    lists = [min(MASK), max(MASK)]
+    meet = ["--nnodes", "2", "--nproc-per-node", "2", "--rdzv-endpoint", "node0:29423"]
+    jobs = [shell.start(*meet, "--cpu-list", str(cpu), "--log-prefix", "[{rank}@{host}] ", *ASK) for shell, cpu in zip(shells[:2], lists)]
+    rows = [row for job in jobs for row in bound(job.finish())]
+    assert rows == [(frozenset([cpu]), 1) for cpu in lists for _ in range(2)], rows
+
+
 def test_one_cpu_by_accident_is_noticed(node0):
     if len(MASK) == 1:
         pytest.skip("this machine has one CPU")
@@ -173,6 +182,19 @@ def test_the_report_has_a_picture_and_the_kernels_word(shells):
         assert re.search(rf"node{rank}: rank {rank} \(pid \d+\): 1 thread on CPUs [0-9,-]+, as planned", said) or "not on CPUs" in said, said
 
 
+def test_what_a_worker_has_started_is_looked_at_too(node0):
+    """A script's Python, and its threads; where all is as planned, that is said once libraries have theirs."""
+    threads = "import threading, time; [threading.Thread(target=time.sleep, args=(60,), daemon=True).start() for _ in range(3)]; time.sleep(60)"
+    moves = "import os, time; os.sched_setaffinity(0, {%d}); time.sleep(60)" % min(MASK)
+    for program, want in ((threads, r"rank 0 \(pid \d+\): 5 threads on CPUs [0-9,-]+, as planned"), (moves, "1 of 2 threads not on CPUs")):
+        if program == moves and len(MASK) == 1:
+            continue
+        job = node0.start("-n", "1", "--bind-to", "none", "--report-bindings", *sh(f"{PYTHON} -c '{program}'; true"))
+        job.expect(want, stream="err")
+        job.signal(signal.SIGTERM)
+        job.finish()
+
+
 def test_the_plan_of_a_machine_elsewhere(node0, scratch):
     """As hwloc describes it; nothing of this machine counts."""
     def plan(*words, **variables):
@@ -187,6 +209,9 @@ def test_the_plan_of_a_machine_elsewhere(node0, scratch):
     xml.write_text(XML)
     said = plan("-n", "2", HWLOC_XMLFILE=str(xml))
     assert "  package 0  NUMA node 0  [0]\n  package 1  NUMA node 3  [1]\n" in said.text, said
+    assert "16 workers" in plan("--nproc-per-node", "cpu", HWLOC_SYNTHETIC="numa:2 core:4 pu:2").text
+    said = plan("--nproc-per-node", "gpu", HWLOC_SYNTHETIC="numa:2 core:4 pu:2")
+    assert said.code != 0 and "--nproc-per-node gpu: the node that is described has no GPU" in said.errors, said
     for name, value in (("HWLOC_SYNTHETIC", "pack:x"), ("HWLOC_XMLFILE", "/nonexistent.xml")):
         said = plan("-n", "2", **{name: value})
         assert said.code == 2 and f"{name}={value}: want " in said.errors, said

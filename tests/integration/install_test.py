@@ -29,6 +29,7 @@ def tree(lab):
     output("cpack", "-G", "DEB", "--config", BIN.parent / "CPackConfig.cmake", "-B", folder)
     (package,) = folder.glob("muster_*.deb")
     assert "libc6" in output("dpkg", "-f", package, "Depends")
+    assert "muster-pmix" in output("dpkg", "-f", package, "Suggests")
     output("dpkg-deb", "-x", package, folder / "root")
     return folder / "root/usr"
 

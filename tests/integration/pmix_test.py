@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from harness import BIN, WORKERS, kill_all, sh, wait_for
@@ -23,6 +24,11 @@ def files(shell):
     """Of agents and their servers, and of Open MPI: segments in /dev/shm, folders in TMPDIR."""
     listed = shell.host.popen(["sh", "-c", "ls -d /dev/shm/* /tmp/ompi* /tmp/pmix* 2>/dev/null"], stdout=subprocess.PIPE)
     return set(listed.communicate()[0].decode().split())
+
+
+def remove_sessions(shell):
+    """Of singletons, which are theirs to remove."""
+    shell.run("-rf", *(f"/tmp/ompi.node{i}.0" for i in range(3)), program="rm")
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +160,7 @@ def test_silent_singletons_are_told(node0, openmpi):
 def test_with_none_every_rank_is_a_world_of_its_own(node0, openmpi):
     result = node0.run("-n", "2", "--mpi", "none", openmpi)
     assert result.code == 0 and result.text.count("rank 0 of 1") == 2, result
-    node0.run("-rf", *(f"/tmp/ompi.node{i}.0" for i in range(3)), program="rm")  # a singleton's, which is its own to remove
+    remove_sessions(node0)
 
 
 def test_one_new_rank_among_living_ones_is_refused(node0, openmpi):
@@ -167,6 +173,12 @@ def test_a_node_without_the_server(node0, openmpi, scratch):
         shutil.copy(BIN / name, scratch / name)
     result = node0.run("-n", "2", openmpi, program=scratch / "launch")
     assert result.code != 0 and f"no muster-pmix in {scratch} nor on PATH" in result.errors, result
+    result = node0.run("-n", "1", "--mpi", "pmix", openmpi, program=scratch / "launch")
+    assert result.code != 0 and "no muster-pmix in" in result.errors, result
+    result = node0.run("-n", "1", openmpi, program=scratch / "launch")
+    assert result.code == 0 and told(result) == {0: (1, 1, 0)}, result
+    assert result.errors.count("\n") == 1 and "starts without it, as a world of its own" in result.errors, result
+    remove_sessions(node0)
 
 
 def test_a_server_of_another_build(node0, openmpi, scratch):
@@ -189,3 +201,45 @@ def test_two_mpis_are_no_world(node0, openmpi, scratch):
 def test_a_program_that_no_mpi_is_served_to_is_in_no_world(node0, openmpi):
     result = node0.run("-n", "1", openmpi, ":", "-n", "1", "sleep", "100")
     assert result.code != 0 and "sleep is served no PMIx" in result.errors and "two jobs" in result.errors, result
+
+
+@pytest.fixture
+def client(scratch):
+    """workers/pmix_client.c."""
+    made = scratch / "pmix_client"
+    flags = subprocess.check_output(["pkg-config", "--cflags", "--libs", "pmix"], text=True).split()
+    folder = next(flag[2:] for flag in flags if flag.startswith("-L"))
+    subprocess.run(["gcc", "-o", made, WORKERS / "pmix_client.c", *flags, f"-Wl,-rpath,{folder}"], check=True)
+    return made
+
+
+def test_a_server_keeps_nothing_of_a_fence(node0, client):
+    """Of one with a megabyte of each node libpmix 4.2 keeps three itself; what it gives to us would be the fourth."""
+    job = node0.start("--standalone", "--nnodes", "2", "--nproc-per-node", "1", "--mpi", "pmix", client, "fences", "100")
+    job.expect("rank . has left all fences", 2)
+    for pid in [pid for pid, line in node0.ours().items() if "muster-pmix" in line]:
+        resident = int(re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1])
+        assert resident < 390_000
+    job.signal(signal.SIGINT)
+    job.finish()
+
+
+@pytest.mark.parametrize("when", ("modex", "modex late"))
+def test_what_a_rank_of_another_host_has_put_is_found_without_a_fence(node0, client, when):
+    result = node0.run("--hosts", "node0:2,node1:2", "--mpi", "pmix", client, when)
+    assert result.code == 0 and result.errors == "", result
+    assert "rank 0 found hello" in result.text, result
+
+
+def test_without_a_fence_so_much_is_told_and_not_more(node0, client):
+    result = node0.run("--hosts", "node0:1,node1:1", "--mpi", "pmix", client, "modex large")
+    assert result.code == 1 and "rank 0: PMIx_Get: " in result.errors, result
+    assert re.search(r"what rank 1 has put was asked for here, and not found: rank 1 has put more than the 65536 bytes", result.errors), result
+
+
+def test_open_mpi_may_leave_the_fence_of_its_start_out(node0, openmpi):
+    """It asks for the addresses of ranks as it comes to them."""
+    settings = ("-x", "OMPI_MCA_pmix_base_async_modex=1", "-x", "OMPI_MCA_pmix_base_collect_data=0")
+    result = node0.run("--hosts", "node0:2,node1:2", *settings, openmpi)
+    assert result.code == 0, result
+    assert told(result) == {r: (4, 2, 0) for r in range(4)}

@@ -59,6 +59,10 @@ TEST(MapBy, PlacesWithinTheNode) {
   const CpuBinding each = With({"--map-by", "ppr:2:l3cache"});
   EXPECT_EQ(each.map_by, MapBy::kL3Cache);
   EXPECT_EQ(each.workers_per_object, 2u);
+  for (const char* word : {"ppr:2:hwthread", "ppr:1:gpu"}) {
+    EXPECT_THAT(Error({"--map-by", word, "p"}),
+                HasSubstr("--map-by: want ppr:N:core, l3cache, numa, package or node, got '"));
+  }
   EXPECT_THAT(Error({"--map-by", "ppr:0:numa", "p"}), HasSubstr("--map-by: want 1..4096, got '0'"));
   EXPECT_THAT(Error({"--map-by", "core:pe=x", "p"}), HasSubstr("--map-by: want 1..65536, got 'x'"));
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -132,6 +133,41 @@ TEST_F(SiteTrustTest, ManyAtTheSameTimeLoseNoLine) {
   const std::vector<std::string> lines = absl::StrSplit(Text(), '\n', absl::SkipEmpty());
   EXPECT_EQ(lines.size(), size_t{kLaunches} / 2);
   EXPECT_EQ(std::set<std::string>(lines.begin(), lines.end()).size(), lines.size());
+}
+
+TEST_F(SiteTrustTest, AFileThatIsALinkStaysOne) {
+  Write("");
+  const std::string kept = folder_ + "/kept/masters";
+  std::filesystem::create_directory(folder_ + "/kept");
+  std::ofstream(kept) << "# mine\n";
+  chmod(kept.c_str(), 0600);
+  std::filesystem::remove(file_);
+  std::filesystem::create_symlink("../kept/masters", file_);
+  EXPECT_TRUE(RememberMaster(file_, "a:1", Print('A'), absl::Minutes(1)).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(file_));
+  EXPECT_FALSE(std::filesystem::is_symlink(kept));
+  EXPECT_EQ(Text(), absl::StrCat("# mine\na:1 ", Print('A'), "\n"));
+  std::filesystem::remove(kept);
+  EXPECT_TRUE(RememberMaster(file_, "b:1", Print('B'), absl::Minutes(1)).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(file_)) << "one that led to nothing";
+  EXPECT_EQ(Text(), absl::StrCat("b:1 ", Print('B'), "\n"));
+}
+
+TEST_F(SiteTrustTest, ALinkThatLeadsNowhereOrIsNotOursIsLeftAlone) {
+  Write("");
+  std::filesystem::remove(file_);
+  std::filesystem::create_symlink("known_masters", file_);
+  EXPECT_THAT(
+      std::string(RememberMaster(file_, "a:1", Print('A'), absl::Minutes(1)).status().message()),
+      HasSubstr("leads through more than 8 links"));
+  if (geteuid() == 0) {  // else there is nobody else to own one
+    std::filesystem::remove(file_);
+    std::filesystem::create_symlink("another", file_);
+    ASSERT_EQ(lchown(file_.c_str(), 12345, 12345), 0);
+    EXPECT_THAT(
+        std::string(RememberMaster(file_, "a:1", Print('A'), absl::Minutes(1)).status().message()),
+        HasSubstr("is a link of user id 12345, we are 0: remove it"));
+  }
 }
 
 TEST_F(SiteTrustTest, WhatAnotherLaunchHasLearntMeanwhileCounts) {

@@ -132,6 +132,32 @@ TEST(FromTorchrun, AnEndpointOfC10dGivesTheRanks) {
   EXPECT_EQ(spec->master_port, std::nullopt);
 }
 
+// Images and operators set it for every container.
+TEST(FromTorchrun, AnEndpointOfC10dGivesTheRanksWhateverTheEnvironmentSays) {
+  const Environment environment = {{"PET_NODE_RANK", "7"}};
+  const JobSpec spec =
+      Told("--nnodes 2:4 --rdzv_backend c10d --rdzv_endpoint a:2001 p.py", environment);
+  EXPECT_FALSE(spec.rendezvous.is_static);
+  EXPECT_FALSE(spec.node_rank.has_value());
+  EXPECT_THAT(spec.notes,
+              ElementsAre("PET_NODE_RANK=7 (environment) is not used: it has no meaning "
+                          "with --rdzv_backend c10d, as with torchrun"));
+  const Environment all = {{"PET_NNODES", "2"},
+                           {"PET_NODE_RANK", "1"},
+                           {"PET_RDZV_BACKEND", "c10d"},
+                           {"PET_RDZV_ENDPOINT", "a:2001"}};
+  EXPECT_FALSE(Told("p.py", all).node_rank.has_value());
+  EXPECT_EQ(Told("--rdzv_backend c10d --rdzv_endpoint localhost:0 p.py", environment).nodes_max,
+            1u);
+  EXPECT_THAT(From("--rdzv_backend c10d --rdzv_endpoint localhost:0 p.py", environment),
+              HasSubstr("--node-rank 0"))
+      << "no scheduler is asked for nodes";
+  const JobSpec by_rank =
+      Told("--nnodes 8 --rdzv_backend static --rdzv_endpoint a:2001 p.py", environment);
+  EXPECT_TRUE(by_rank.rendezvous.is_static);
+  EXPECT_EQ(by_rank.node_rank, 7u);
+}
+
 TEST(FromTorchrun, InAnAllocationItIsOneNode) {
   const Environment slurm = {{"SLURM_JOB_ID", "7"},
                              {"SLURM_JOB_NODELIST", "n[1-2]"},

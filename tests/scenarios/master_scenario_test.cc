@@ -370,6 +370,10 @@ class MasterScript {
     return absl::StrCat("ALL STARTED ", all.round.ToString(), " nodes ", all.nodes, " world ",
                         all.world_size);
   }
+  static std::string Show(const NodeMissing& missing) {
+    return absl::StrCat("MISSING in ", missing.round.ToString(), " place ", missing.place, ": ",
+                        missing.why);
+  }
   std::string Show(const SignalHeard& heard) {
     return absl::StrCat("HEARD ", SignalName(heard.signo), " at ", Name(heard.node));
   }

@@ -107,20 +107,32 @@ void World::CheckProgress() {
 // one chain, where a node that is started a second time has its fence from whoever starts it.
 void World::CheckOneLife(uint32_t who, Rank rank) {
   const Process& mine = processes_[who];
-  for (const Process& other : processes_) {
+  std::vector<uint32_t>& started = started_on_[rank.value];
+  const auto left = std::remove_if(started.begin(), started.end(), [this, rank](uint32_t one) {
+    return !Runs(processes_[one], rank);
+  });
+  started.erase(left, started.end());
+  for (const uint32_t one : started) {
+    const Process& other = processes_[one];
     const bool judged = config_.journal || (other.key != mine.key && other.chain == mine.chain);
-    if (&other == &mine || !other.alive || !judged || now_ < other.frozen_until ||
-        other.thawed == now_) {
-      continue;
-    }
-    for (uint32_t local = 0; local < other.workers.size(); ++local) {
-      if (other.workers[local].running &&
-          other.state.assignment->RankOf(LocalRank{local}) == rank) {
-        Fail(absl::StrCat("fence: rank ", rank.value, " is started on ", mine.config.join.hostname,
-                          " while it runs on ", other.config.join.hostname));
-      }
+    if (one != who && other.alive && judged && now_ >= other.frozen_until && other.thawed != now_) {
+      Fail(absl::StrCat("fence: rank ", rank.value, " is started on ", mine.config.join.hostname,
+                        " while it runs on ", other.config.join.hostname));
     }
   }
+  if (std::find(started.begin(), started.end(), who) == started.end()) {
+    started.push_back(who);
+  }
+}
+
+bool World::Runs(const Process& process, Rank rank) {
+  for (uint32_t local = 0; local < process.workers.size(); ++local) {
+    if (process.workers[local].running &&
+        process.state.assignment->RankOf(LocalRank{local}) == rank) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Whoever is a member of a round that goes on, and hears the master, does not end its workers.

@@ -194,6 +194,8 @@ void World::Do(const StartAgain& effect) {
   Post(Between(10 * kMilli, 3 * kSecond), Kind::kStartFailed, key, 0, effect.attempt);
 }
 
+void World::Do(const NodeMissing& effect) { Mix(effect.place); }
+
 void World::Do(const SignalHeard& effect) { Mix(effect.node.value); }
 
 void World::Do(const JobEnded&) {

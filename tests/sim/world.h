@@ -194,6 +194,7 @@ class World {
   void Do(const DropLink& effect);
   void Do(const RoundStarted& effect);
   void Do(const WorkersStarted& effect);
+  void Do(const NodeMissing& effect);
   void Do(const SignalHeard& effect);
   void Do(const OrderAnswered&) {}  // nobody asks for drills here
   void Do(const StartAgain& effect);
@@ -219,6 +220,7 @@ class World {
   void CheckKeep(uint32_t who, const KeepRound& effect);
   void CheckEndedWell(RoundId chain, uint32_t rank);
   void CheckOneLife(uint32_t who, Rank rank);
+  static bool Runs(const Process& process, Rank rank);
   void CheckSurvivors(uint32_t who);
   void CheckPeer(RoundId round, const PeerNode& peer);
   void CheckGone(RoundId round, Rank rank);
@@ -260,7 +262,8 @@ class World {
   uint32_t rounds_ = 0;
 
   std::vector<Process> processes_;
-  std::vector<Connection> connections_;  // by number - 1
+  std::map<uint32_t, std::vector<uint32_t>> started_on_;  // processes that may run a rank
+  std::vector<Connection> connections_;                   // by number - 1
   std::vector<uint64_t> connection_of_;  // by node id: the last one admitted as it; 0 = none
   Slots<AgentMessage> to_master_;
   Slots<MasterMessage> to_agent_;

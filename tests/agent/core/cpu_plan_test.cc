@@ -59,6 +59,9 @@ std::vector<Node> Nodes() {
   whole("ArmClusters", Machine({1, 1, 4, 4, 1}));
   whole("FourThreadsACore", Machine({2, 1, 1, 10, 4}));
   whole("NoNumaInformation", WithoutNuma(Machine({1, 1, 1, 12, 1})));
+  whole("GpusOfOnePackage", WithGpus(two, {0, 0, 0, 0, 1, 1, 1, 1}));
+  whole("AGpuForEachNumaNode", WithGpus(epyc, {0, 1, 2, 3, 4, 5, 6, 7}));
+  add("FewCoresNearTheGpus", WithGpus(two, {0, 0, 0, 0, 1, 1, 1, 1}), CpusFrom(14, 18));
   add("OneCpuOfMany", two, CpusFrom(5, 1));
   add("OfflineCpus", desktop, Without(desktop, {1, 2, 9, 10}));
   add("SecondThreadsMissing", desktop, CpusFrom(0, 8));
@@ -174,7 +177,11 @@ TEST_P(AutoTest, LoadsAreEven_P3) {
         sizes[numa[0]].push_back(share.cores);
       }
     }
+    const bool near_gpus = workers <= topology.gpus.size();
     for (const auto& [numa, of] : sizes) {
+      if (near_gpus) {
+        continue;  // they are where their GPUs are
+      }
       const auto [least, most] = std::minmax_element(of.begin(), of.end());
       ASSERT_LE(*most - *least, 1u) << workers;
       const double asked = static_cast<double>(workers) * cores_of[numa] / cores;
@@ -191,6 +198,25 @@ TEST_P(AutoTest, NoCoreIsIdleWhileOthersAreShared_P4) {
       taken.Unite(cpus);
     }
     ASSERT_EQ(taken, GetParam().allowed) << workers;
+  }
+}
+
+TEST_P(AutoTest, WhereCoresAreSharedEachMayUseAllOfItsNumaNode_P4) {
+  const Topology& topology = GetParam().topology;
+  const uint32_t cores = UsableCoresOf(GetParam());
+  for (const uint32_t workers : {cores + 1, cores + 2, 2 * cores, 2 * cores + 1}) {
+    for (const WorkerShare& share : PlanFor(topology, GetParam().allowed, workers).workers) {
+      const std::vector<uint32_t> numa = NumaOf(topology, share);
+      ASSERT_EQ(numa.size(), 1u) << workers;
+      CpuSet whole;
+      for (const TopologyCore& core : topology.cores) {
+        if (core.numa == numa[0]) {
+          whole.Unite(core.cpus);
+        }
+      }
+      whole.Intersect(GetParam().allowed);
+      ASSERT_EQ(share.cpus, whole) << workers;
+    }
   }
 }
 
@@ -254,6 +280,36 @@ TEST(CpuPlanTest, AWorkerIsNearItsGpu) {
       << "more workers than GPUs: no GPU is anybody's";
 }
 
+TEST(CpuPlanTest, NobodySharesACoreToBeNearAGpuWhileOthersAreIdle) {
+  const Topology node = WithGpus(Machine({2, 1, 1, 4, 1}), {0, 0, 0, 0, 1, 1});
+  CpuSet allowed = CpusFrom(3, 5);  // one core near the first four GPUs
+  EXPECT_THAT(CpusOf(PlanFor(node, allowed, 4)),
+              ElementsAre(CpusFrom(3, 1), CpusFrom(4, 2), CpusFrom(6, 1), CpusFrom(7, 1)));
+  EXPECT_THAT(CpusOf(PlanFor(node, allowed, 4, To(BindTo::kCore))),
+              ElementsAre(CpusFrom(3, 1), CpusFrom(4, 1), CpusFrom(5, 1), CpusFrom(6, 1)));
+  EXPECT_EQ(PlanFor(node, allowed, 4, To(BindTo::kAuto, MapBy::kGpu)).workers[3].sharers, 4u)
+      << "it is asked for";
+}
+
+TEST(CpuPlanTest, GpusFollowAPlaceOfOnesOwnChoice) {
+  const Topology node = WithGpus(Machine({2, 1, 1, 4, 1}), {0, 0, 1, 1});
+  const auto gpus = [&](const CpuBinding& binding, uint32_t workers) {
+    std::vector<uint32_t> out;
+    for (const WorkerShare& share : PlanFor(node, AllCpus(node), workers, binding).workers) {
+      out.insert(out.end(), share.gpus.begin(), share.gpus.end());
+    }
+    return out;
+  };
+  CpuBinding by_turns = To(BindTo::kAuto, MapBy::kNuma);
+  EXPECT_THAT(gpus(by_turns, 4), ElementsAre(0, 1, 2, 3)) << "programs choose by local rank";
+  by_turns.gpu_mode = GpuMode::kOne;
+  EXPECT_THAT(gpus(by_turns, 4), ElementsAre(0, 2, 1, 3));
+  by_turns.bind_to = BindTo::kCore;
+  EXPECT_THAT(gpus(by_turns, 3), ElementsAre(0, 2, 1));
+  by_turns.gpus_per_worker = 2;
+  EXPECT_THAT(gpus(by_turns, 2), ElementsAre(0, 1, 2, 3));
+}
+
 TEST(CpuPlanTest, EachGetsSoManyGpusOrAnErrorSaysWhyNot) {
   CpuBinding binding;
   binding.gpus_per_worker = 2;
@@ -288,6 +344,12 @@ TEST(CpuPlanTest, SoManyToAnObject) {
   binding.workers_per_object = 2;
   const Topology node = Machine({2, 1, 1, 4, 1});
   EXPECT_THAT(Texts(node, 3, binding), ElementsAre("0-1", "2-3", "4-7"));
+  const CpuPlan cores = PlanFor(node, AllCpus(node), 3, [&] {
+    CpuBinding of_cores = binding;
+    of_cores.map_by = MapBy::kCore;
+    return of_cores;
+  }());
+  EXPECT_THAT(CpusOf(cores), ElementsAre(CpusFrom(0, 1), CpusFrom(0, 1), CpusFrom(1, 1)));
   EXPECT_THAT(Error(node, 5, binding),
               AllOf(HasSubstr("ppr:2"), HasSubstr("5 workers want 3"), HasSubstr("may use 2")));
 }
@@ -302,6 +364,7 @@ TEST(CpuPlanTest, SoManyToAnObjectAreSoManyWorkers) {
   };
   EXPECT_EQ(places(MapBy::kNuma, 3), 12u);
   EXPECT_EQ(places(MapBy::kPackage, 1), 2u);
+  EXPECT_EQ(places(MapBy::kCore, 2), 32u);
   EXPECT_EQ(places(MapBy::kNuma, kWorkersPerNodeMax), kWorkersPerNodeMax);
   allowed.Intersect(node.cores.front().cpus);
   EXPECT_EQ(places(MapBy::kNuma, 3), 3u);
@@ -362,7 +425,9 @@ TEST(CpuPlanTest, OneWorkerAsItComesNeedsNone) {
 
 TEST(CpuPlanTest, WaitsAsThoseWhoShareMost) {
   const Topology node = WithGpus(Machine({2, 1, 1, 4, 1}), {0, 0, 0, 0, 0, 0});
-  EXPECT_EQ(CpusToWaitWith(PlanFor(node, AllCpus(node), 6), 8), 4u) << "6 on the 4 of one";
+  EXPECT_EQ(CpusToWaitWith(PlanFor(node, AllCpus(node), 6, To(BindTo::kAuto, MapBy::kGpu)), 8), 4u)
+      << "6 on the 4 of one";
+  EXPECT_EQ(CpusToWaitWith(PlanFor(node, AllCpus(node), 6), 8), 8u);
   EXPECT_EQ(CpusToWaitWith(PlanFor(node, AllCpus(node), 8), 8), 8u);
   EXPECT_EQ(CpusToWaitWith(PlanFor(node, AllCpus(node), 16), 8), 8u);
 }

@@ -35,7 +35,7 @@ TEST_F(FenceMemberTest, SaysItsTextInPieces) {
     EXPECT_EQ(piece.number, 1u);
     EXPECT_EQ(piece.size, text.size());
     EXPECT_EQ(piece.offset, said.size());
-    said += piece.bytes;
+    said += std::string(piece.bytes);
   }
   EXPECT_EQ(said, text);
 }

@@ -17,6 +17,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+std::string SaidToHelper(const PmixMessage& message) {
+  if (const auto* found = std::get_if<PmixFound>(&message)) {
+    return absl::StrCat("found ", found->rank, found->ok ? " well " : " badly", found->bytes);
+  }
+  if (const auto* show = std::get_if<PmixShow>(&message)) {
+    return absl::StrCat("show ", show->client.value);
+  }
+  const auto& fenced = std::get<PmixFenced>(message);
+  return absl::StrCat("fenced ", fenced.ok ? "well " : "badly", fenced.bytes);
+}
+
 // In words.
 std::vector<std::string> Said(const std::vector<PmixEffect>& effects) {
   std::vector<std::string> out;
@@ -28,8 +39,13 @@ std::vector<std::string> Said(const std::vector<PmixEffect>& effects) {
     } else if (const auto* enter = std::get_if<PmixEnter>(&effect)) {
       out.push_back(absl::StrCat("enter ", enter->bytes));
     } else if (const auto* say = std::get_if<PmixSay>(&effect)) {
-      const auto& fenced = std::get<PmixFenced>(say->message);
-      out.push_back(absl::StrCat("fenced ", fenced.ok ? "well " : "badly", fenced.bytes));
+      out.push_back(SaidToHelper(say->message));
+    } else if (const auto* seek = std::get_if<PmixSeek>(&effect)) {
+      out.push_back(absl::StrCat("seek rank ", seek->rank, " on node ", seek->node));
+    } else if (const auto* tell = std::get_if<PmixTell>(&effect)) {
+      out.push_back(absl::StrCat(
+          "tell of rank ", tell->rank, ": ",
+          tell->bytes.ok() ? *tell->bytes : absl::StrCat("no, ", tell->bytes.status().message())));
     } else if (const auto* kill = std::get_if<PmixKill>(&effect)) {
       out.push_back(absl::StrCat("kill ", kill->worker.value, kill->at_once ? " now" : ""));
     } else {
@@ -83,13 +99,22 @@ TEST_F(PmixNodeTest, N1ItFailsOnce) {
 TEST_F(PmixNodeTest, N1WhatIsSaidOutOfTurnIsNoServer) {
   const std::vector<PmixMessage> wrong = {
       PmixReady{{{}}},        PmixServe{SampleWorld()}, PmixFenced{},
-      PmixInit{LocalRank{0}}, PmixAborted{{2}, 0, ""},  PmixFinalized{{2}}};
+      PmixInit{LocalRank{0}}, PmixAborted{{0}, 0, ""},  PmixFinalized{{0}},
+      PmixFence{"early"},     PmixNotServed{"spawn"}};
   for (const PmixMessage& message : wrong) {
     PmixNode node(SampleWorld());
     EXPECT_THAT(Said(node.Take(message)), ElementsAre(HasSubstr("no PMIx server: it said")));
   }
-  Serve();
-  EXPECT_THAT(Init(2), ElementsAre(HasSubstr("is lost: it said a client that is none")));
+}
+
+TEST_F(PmixNodeTest, AClientThatIsNoneIsNoServersWord) {
+  for (const PmixMessage& message :
+       std::vector<PmixMessage>{PmixInit{{2}}, PmixAborted{{2}, 0, ""}, PmixFinalized{{2}}}) {
+    PmixNode node(SampleWorld());
+    node.Take(PmixReady{{{}, {}}});
+    EXPECT_THAT(Said(node.Take(message)),
+                ElementsAre(HasSubstr("is lost: it said a client that is none")));
+  }
 }
 
 TEST_F(PmixNodeTest, N2OneFenceAtATimeEachAnsweredOnce) {
@@ -101,6 +126,45 @@ TEST_F(PmixNodeTest, N2OneFenceAtATimeEachAnsweredOnce) {
   EXPECT_THAT(Said(node_.Fenced(std::string("again"))), IsEmpty());
   Take(PmixFence{"b"});
   EXPECT_THAT(Take(PmixFence{"c"}), ElementsAre(HasSubstr("a fence within a fence")));
+}
+
+TEST_F(PmixNodeTest, N4WhatARankOfAnotherNodeHasPutIsSoughtOnceAtATime) {
+  Serve();
+  EXPECT_THAT(Take(PmixWant{1}), ElementsAre("seek rank 1 on node 0"));
+  EXPECT_THAT(Take(PmixWant{1}), IsEmpty());
+  EXPECT_THAT(Said(node_.Found(1, std::string("card"))), ElementsAre("found 1 well card"));
+  EXPECT_THAT(Said(node_.Found(1, std::string("card"))), IsEmpty());
+  EXPECT_THAT(Take(PmixWant{1}), ElementsAre("seek rank 1 on node 0")) << "it may have put more";
+  EXPECT_THAT(Said(node_.Found(1, absl::UnavailableError("lost"))),
+              ElementsAre(HasSubstr("what rank 1 has put was asked for here, and not found: lost"),
+                          "found 1 badly"));
+  Take(PmixWant{1});
+  EXPECT_THAT(Said(node_.Found(1, absl::UnavailableError("lost"))), ElementsAre("found 1 badly"));
+}
+
+TEST_F(PmixNodeTest, N4WhatARankOfThisNodeHasPutIsAskedOfTheHelperOnceAtATime) {
+  EXPECT_THAT(Said(node_.Show(2)), IsEmpty()) << "it starts, and will be asked again";
+  Serve();
+  EXPECT_THAT(Said(node_.Show(2)), ElementsAre("show 1"));
+  EXPECT_THAT(Said(node_.Show(2)), IsEmpty());
+  EXPECT_THAT(Take(PmixShown{LocalRank{1}, true, "card"}), ElementsAre("tell of rank 2: card"));
+  EXPECT_THAT(Said(node_.Show(2)), ElementsAre("show 1"));
+  EXPECT_THAT(Take(PmixShown{LocalRank{1}, false, ""}),
+              ElementsAre("tell of rank 2: no, rank 2 has put nothing that its server finds"));
+  EXPECT_THAT(Said(node_.Show(1)), ElementsAre("tell of rank 1: no, rank 1 is on another node"));
+  node_.Closing();
+  EXPECT_THAT(Said(node_.Show(2)),
+              ElementsAre("tell of rank 2: no, the PMIx server of rank 2 has ended"));
+}
+
+TEST_F(PmixNodeTest, N4WhatNobodyAskedForIsNoServersWord) {
+  for (const PmixMessage& message :
+       std::vector<PmixMessage>{PmixWant{0}, PmixWant{3}, PmixShown{{0}, true, ""},
+                                PmixShown{{2}, true, ""}, PmixShow{}, PmixFound{}}) {
+    PmixNode node(SampleWorld());
+    node.Take(PmixReady{{{}, {}}});
+    EXPECT_THAT(Said(node.Take(message)), ElementsAre(HasSubstr("is lost: it said")));
+  }
 }
 
 TEST_F(PmixNodeTest, N3WithoutItsServerWhoIsInItsMpiIsKilled) {
@@ -136,6 +200,14 @@ TEST_F(PmixNodeTest, AnAbortKeepsItsCode) {
   EXPECT_EQ(node_.End(LocalRank{0}).message, "no");
 }
 
+TEST_F(PmixNodeTest, ASecondAbortChangesNothing) {
+  Serve();
+  Init(0);
+  Take(PmixAborted{LocalRank{0}, 3, "no"});
+  EXPECT_THAT(Take(PmixAborted{LocalRank{0}, 4, "yes"}), IsEmpty());
+  EXPECT_EQ(node_.End(LocalRank{0}).code, 3);
+}
+
 TEST_F(PmixNodeTest, WhoWaitsInVainIsTold) {
   Serve();
   EXPECT_THAT(Ended(0), IsEmpty());
@@ -158,6 +230,7 @@ TEST_F(PmixNodeTest, WhatIsNotServedIsTold) {
   Serve();
   EXPECT_THAT(Take(PmixNotServed{"MPI_Comm_spawn"}),
               ElementsAre(HasSubstr("asked for MPI_Comm_spawn, which is not served")));
+  EXPECT_THAT(Take(PmixNotServed{"MPI_Comm_spawn"}), IsEmpty()) << "once";
 }
 
 }  // namespace

@@ -25,7 +25,11 @@ std::vector<PmixMessage> OneOfEach() {
           PmixFinalized{LocalRank{0}},
           PmixAborted{LocalRank{1}, -3, "why"},
           PmixFence{std::string(70000, 'x')},
-          PmixNotServed{"spawn"}};
+          PmixNotServed{"spawn"},
+          PmixFound{9, true, "card"},
+          PmixShow{LocalRank{1}},
+          PmixWant{7},
+          PmixShown{LocalRank{0}, false, ""}};
 }
 
 std::string Encoded(const PmixMessage& message) {

@@ -10,7 +10,7 @@ constexpr absl::Duration kMax = absl::Milliseconds(500);
 constexpr double kNoJitter = 0.5;
 
 TargetTurns::Next Fail(TargetTurns& turns, const char* why) {
-  return turns.Failed(why, kMin, kMax, kNoJitter);
+  return turns.Failed(why, /*believed=*/true, kMin, kMax, kNoJitter);
 }
 
 TEST(TargetTurns, OneIsAskedAgainLaterAndLater) {
@@ -23,8 +23,8 @@ TEST(TargetTurns, OneIsAskedAgainLaterAndLater) {
   }
   turns.Answered();
   EXPECT_EQ(Fail(turns, "it is gone").wait, kMin);
-  EXPECT_EQ(turns.Failed("", kMin, kMax, 0).wait, kMin);
-  EXPECT_EQ(turns.Failed("", kMin, kMax, 1).wait, absl::Milliseconds(600));
+  EXPECT_EQ(turns.Failed("", true, kMin, kMax, 0).wait, kMin);
+  EXPECT_EQ(turns.Failed("", true, kMin, kMax, 1).wait, absl::Milliseconds(600));
 }
 
 TEST(TargetTurns, OfSeveralEachIsAskedBeforeThePause) {
@@ -49,6 +49,28 @@ TEST(TargetTurns, TheOneThatWasTheMasterIsAskedLast) {
   EXPECT_EQ(turns.target(), "a:1");
   EXPECT_EQ(Fail(turns, "does not lead").told, "b:2: it is gone; a:1: does not lead");
   EXPECT_EQ(turns.target(), "b:2");
+}
+
+TargetTurns::Next Disbelieve(TargetTurns& turns) {
+  return turns.Failed("another key", /*believed=*/false, kMin, kMax, kNoJitter);
+}
+
+TEST(TargetTurns, WhoIsNotBelievedIsPassedOverUntilNoneIs) {
+  TargetTurns turns({"a:1", "b:2"});
+  EXPECT_FALSE(Disbelieve(turns).none_believed);
+  EXPECT_EQ(turns.target(), "b:2");
+  EXPECT_FALSE(Fail(turns, "refused").none_believed) << "it may come";
+  EXPECT_FALSE(Disbelieve(turns).none_believed);
+  const TargetTurns::Next next = Disbelieve(turns);
+  EXPECT_TRUE(next.none_believed);
+  EXPECT_EQ(next.told, "a:1: another key; b:2: another key");
+  EXPECT_FALSE(Fail(turns, "refused").none_believed) << "one was, before";
+  EXPECT_FALSE(Disbelieve(turns).none_believed);
+}
+
+TEST(TargetTurns, OfOneThatIsNotBelievedNoneIs) {
+  TargetTurns turns({"a:1"});
+  EXPECT_TRUE(Disbelieve(turns).none_believed);
 }
 
 }  // namespace

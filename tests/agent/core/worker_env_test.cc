@@ -214,13 +214,20 @@ TEST(WorkerEnvTest, ItsOwnGpusOnlyWhereThatIsAskedFor) {
 }
 
 TEST(WorkerEnvTest, ThreadsThatAreTiedToTheSameCpusAreNoticed) {
-  const auto notice = [](const char* variable, uint32_t workers) {
-    return PinNotice(FilterEnvironment({variable}, {}), workers);
+  const auto notice = [](const char* variable, uint32_t workers, bool share_cpus = false) {
+    return PinNotice(FilterEnvironment({variable}, {}), workers, share_cpus);
   };
   EXPECT_THAT(notice("GOMP_CPU_AFFINITY=0-3", 2),
               HasSubstr("GOMP_CPU_AFFINITY=0-3 ties the threads of all 2 workers"));
   EXPECT_THAT(notice("KMP_AFFINITY=explicit,proclist=[0-3]", 2), HasSubstr("KMP_AFFINITY=expl"));
   EXPECT_EQ(notice("KMP_AFFINITY=granularity=fine,compact,1,0", 2), "");
+  EXPECT_THAT(notice("KMP_AFFINITY=granularity=fine,compact,1,0", 2, true),
+              HasSubstr("KMP_AFFINITY=granularity=fine,compact,1,0 ties"));
+  EXPECT_THAT(notice("OMP_PLACES={0},{1}", 2), HasSubstr("OMP_PLACES={0},{1} ties"));
+  EXPECT_THAT(notice("OMP_PROC_BIND=TRUE", 2, true), HasSubstr("OMP_PROC_BIND=TRUE ties"));
+  EXPECT_EQ(notice("OMP_PROC_BIND=TRUE", 2), "");
+  EXPECT_EQ(notice("OMP_PROC_BIND=false", 2, true), "");
+  EXPECT_EQ(notice("OMP_PLACES=cores", 2, true), "");
   EXPECT_EQ(notice("GOMP_CPU_AFFINITY=0-3", 1), "");
   EXPECT_EQ(notice("HOME=/h", 2), "");
 }

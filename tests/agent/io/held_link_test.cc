@@ -17,10 +17,12 @@ class FakeLink : public MasterLink {
   void Send(AgentMessage message) override {
     seen.push_back(std::get<Leave>(std::move(message)).reason);
   }
-  void SendFence(FencePiece piece) override { seen.push_back(std::move(piece.bytes)); }
+  void SendFence(FencePiece piece) override { seen.push_back(std::string(piece.bytes)); }
+  void SendModex(ModexNote note) override { seen.push_back(std::move(note.bytes)); }
   void Stop(std::function<void()> done) override { done(); }
   void Say(const std::string& reason) { callbacks_.on_message(Refused{0, reason}); }
   void SayFence(FencePiece piece) { callbacks_.on_fence(std::move(piece)); }
+  void SayModex(ModexNote note) { callbacks_.on_modex(std::move(note)); }
 
   std::vector<std::string> seen;
 
@@ -35,7 +37,10 @@ class HeldLinkTest : public TickingLoopTest {
     callbacks.on_message = [this](const MasterMessage& message) {
       heard_.push_back(std::get<Refused>(message).reason);
     };
-    callbacks.on_fence = [this](FencePiece piece) { heard_.push_back(std::move(piece.bytes)); };
+    callbacks.on_fence = [this](const FencePiece& piece) {
+      heard_.push_back(std::string(piece.bytes));
+    };
+    callbacks.on_modex = [this](ModexNote note) { heard_.push_back(std::move(note.bytes)); };
     held_.Start(std::move(callbacks));
   }
   void Say(const std::string& reason) { held_.Send(Leave{NodeId(), Incarnation(), reason}); }
@@ -54,18 +59,22 @@ TEST_F(HeldLinkTest, PassesAllOnAtOnce) {
   EXPECT_EQ(heard_, Texts{"b"});
 }
 
-TEST_F(HeldLinkTest, AFenceKeepsItsPlaceAmongTheMessages) {
+TEST_F(HeldLinkTest, AFenceAndAModexKeepTheirPlaceAmongTheMessages) {
   FencePiece piece;
   piece.bytes = "fence";
+  ModexNote note;
+  note.bytes = "modex";
   held_.Hold(absl::Milliseconds(50), absl::Milliseconds(50));
   Say("a");
   held_.SendFence(piece);
+  held_.SendModex(note);
   Say("b");
   link_.Say("c");
   link_.SayFence(piece);
-  RunUntil([&] { return heard_.size() == 2; });
-  EXPECT_EQ(link_.seen, (Texts{"a", "fence", "b"}));
-  EXPECT_EQ(heard_, (Texts{"c", "fence"}));
+  link_.SayModex(note);
+  RunUntil([&] { return heard_.size() == 3; });
+  EXPECT_EQ(link_.seen, (Texts{"a", "fence", "modex", "b"}));
+  EXPECT_EQ(heard_, (Texts{"c", "fence", "modex"}));
 }
 
 TEST_F(HeldLinkTest, WhatIsCutComesInOrderWhenItIsOver) {

@@ -246,6 +246,31 @@ TEST_F(MasterClientTest, C5ASiteOfAnotherFingerprintHearsNothing) {
   EXPECT_EQ(Refusal(), absl::StrCat("not ", where, " ", Site('s').fingerprint()));
 }
 
+// C3
+TEST_F(MasterClientTest, OfSeveralMastersOneThatIsNotBelievedIsPassedOver) {
+  const auto fails = [](const v1::Hello&, const std::string&, v1::MasterFrame*) {
+    ADD_FAILURE() << "a hello";
+  };
+  const FalseMaster changed(loop_.get(), fails, std::string(BuildName()), Site('s'));
+  const FalseMaster other(loop_.get(), fails, std::string(BuildName()), Site('u'));
+  const FalseMaster leads(loop_.get(), Welcome(), std::string(BuildName()), Site('t'));
+  const auto at = [](const FalseMaster& one) { return absl::StrCat("127.0.0.1:", one.port()); };
+  MasterClientOptions options = Options(at(changed));
+  options.targets.push_back(at(leads));
+  options.sites = Expecting(Site('t').fingerprint());
+  Start(std::move(options));
+  loop_.Until([this] { return agent_->ups > 0; }, "the connection");
+  EXPECT_TRUE(agent_->refusals.empty());
+  StopAgent();
+  options = Options(at(changed));
+  options.targets.push_back(at(other));
+  options.sites = Expecting(Site('t').fingerprint());
+  Start(std::move(options));
+  EXPECT_EQ(Refusal(),
+            absl::StrCat(at(changed), ": not ", at(changed), " ", Site('s').fingerprint(), "; ",
+                         at(other), ": not ", at(other), " ", Site('u').fingerprint()));
+}
+
 TEST_F(MasterClientTest, C5WhereNoSiteIsExpectedNoneIsBelieved) {
   const FalseMaster site(loop_.get(), Welcome(), std::string(BuildName()), Site('s'));
   const std::string where = absl::StrCat("127.0.0.1:", site.port());

@@ -20,6 +20,7 @@
 #include "tests/agent/core/torch_store_testing.h"
 #include "tests/agent/io/loopback.h"
 #include "tests/agent/io/no_threads.h"
+#include "tests/gate.h"
 
 namespace muster {
 namespace {
@@ -130,7 +131,11 @@ class StoreServerTest : public testing::Test {
     options.world_size = world_size;
     options.progress_after = progress_after;
     options.say = [this](std::string line) { lines_.Put(std::move(line)); };
-    options.refusal = [this](int) -> std::string { return letting_in_ ? "" : "it is a stranger"; };
+    options.refusal = [this](int) -> std::string {
+      asked_.Open();
+      return letting_in_ ? "" : "it is a stranger";
+    };
+    options.patience = patience_;
     absl::StatusOr<std::unique_ptr<TorchStoreServer>> server =
         TorchStoreServer::Start(std::move(bound->fd), std::move(options));
     ASSERT_TRUE(server.ok()) << server.status();
@@ -140,6 +145,8 @@ class StoreServerTest : public testing::Test {
 
   Lines lines_;
   std::atomic<bool> letting_in_ = true;
+  absl::Duration patience_;
+  Gate asked_;
   uint16_t port_ = 0;
   std::unique_ptr<TorchStoreServer> server_;
 };
@@ -186,6 +193,28 @@ TEST_F(StoreServerTest, ABadClientIsClosedAndNamed) {
   EXPECT_THAT(lines_.Next(),
               AllOf(HasSubstr("127.0.0.1"), HasSubstr("code 71"), HasSubstr("--store=worker")));
   EXPECT_EQ(good.Ask(kOld.Add("/n", 1), 8), U64(2));
+}
+
+// A worker that takes another's place on a node of which the store has not heard yet.
+TEST_F(StoreServerTest, WhoIsKnownLittleLaterIsServed) {
+  patience_ = absl::Hours(1);
+  letting_in_ = false;
+  Start();
+  Peer early(port_);
+  early.Send(kOld.Add("/n", 1));
+  ASSERT_TRUE(asked_.Wait());
+  letting_in_ = true;
+  EXPECT_EQ(early.Read(8), U64(1));
+  EXPECT_TRUE(lines_.Empty());
+}
+
+TEST_F(StoreServerTest, WhoStaysAStrangerIsClosedAfterAWhile) {
+  patience_ = absl::Milliseconds(1);
+  letting_in_ = false;
+  Start();
+  Peer bad(port_);
+  EXPECT_TRUE(bad.ClosedByPeer());
+  EXPECT_THAT(lines_.Next(), HasSubstr("it is a stranger"));
 }
 
 TEST_F(StoreServerTest, AStrangerIsClosedUnread) {

@@ -71,8 +71,11 @@ class WorkerPmixTest : public LoopTest {
   UniqueFd helper_;
   PmixReader heard_;
   bool no_helper_ = false;
+  bool helper_says_and_dies_ = false;
   std::vector<std::string> ready_;
   std::vector<std::string> entered_;
+  std::vector<std::string> sought_;
+  std::vector<std::string> told_;
   std::vector<LocalRank> killed_;
   WorkerPmix pmix_{
       &loop_,
@@ -82,6 +85,10 @@ class WorkerPmixTest : public LoopTest {
              if (no_helper_) {
                pmix_.HelperFailed("exec muster-pmix: none");
              }
+             if (helper_says_and_dies_) {
+               Say(PmixFailed{"no libpmix"});
+               helper_.Reset();
+             }
            },
        .on_ready =
            [this](const absl::StatusOr<std::vector<std::vector<std::string>>>& variables) {
@@ -90,6 +97,12 @@ class WorkerPmixTest : public LoopTest {
                                   : std::string(variables.status().message()));
            },
        .enter = [this](std::string bytes) { entered_.push_back(std::move(bytes)); },
+       .seek = [this](uint32_t node,
+                      uint32_t rank) { sought_.push_back(absl::StrCat(rank, " on ", node)); },
+       .tell =
+           [this](uint32_t rank, const absl::StatusOr<std::string>& bytes) {
+             told_.push_back(absl::StrCat(rank, ": ", bytes.value_or("none")));
+           },
        .kill = [this](LocalRank worker) { killed_.push_back(worker); }}};
 };
 
@@ -110,6 +123,23 @@ TEST_F(WorkerPmixTest, ARoundFromItsWorldToItsEnd) {
   pmix_.EndRound();
   EXPECT_FALSE(pmix_.serving());
   EXPECT_NE(stat(world_.folder.c_str(), &st), 0);
+}
+
+TEST_F(WorkerPmixTest, WhatRanksHavePutGoesBothWays) {
+  world_.hosts = {"here", "there"};
+  world_.ranks = {{0, 1}, {2}};
+  world_.apps = {0, 0, 0};
+  Serve();
+  Say(PmixWant{2});
+  ASSERT_TRUE(RunUntil([this] { return !sought_.empty(); }));
+  EXPECT_THAT(sought_, ElementsAre("2 on 1"));
+  pmix_.Found(2, std::string("card"));
+  EXPECT_EQ(Heard(), PmixMessage(PmixFound{2, true, "card"}));
+  pmix_.Show(1);
+  EXPECT_EQ(Heard(), PmixMessage(PmixShow{LocalRank{1}}));
+  Say(PmixShown{LocalRank{1}, true, "other"});
+  ASSERT_TRUE(RunUntil([this] { return !told_.empty(); }));
+  EXPECT_THAT(told_, ElementsAre("1: other"));
 }
 
 TEST_F(WorkerPmixTest, WhatWasSaidLastIsHeardBeforeAnEnd) {
@@ -136,6 +166,12 @@ TEST_F(WorkerPmixTest, AHelperThatDiesBeforeItIsReady) {
   ASSERT_TRUE(RunUntil([this] { return !ready_.empty(); }));
   EXPECT_THAT(ready_,
               ElementsAre(HasSubstr("no PMIx server: its process, muster-pmix, has ended")));
+}
+
+TEST_F(WorkerPmixTest, WhatAHelperThatDiesSaidLastIsHeard) {
+  helper_says_and_dies_ = true;
+  pmix_.BeginRound(world_);
+  EXPECT_THAT(ready_, ElementsAre(HasSubstr("no PMIx server: no libpmix"))) << "nobody heard us";
 }
 
 TEST_F(WorkerPmixTest, AHelperThatDiesLater) {

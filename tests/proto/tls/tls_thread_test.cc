@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/limits.h"
 #include "proto/tls/tls_door.h"
 #include "tests/proto/wire/test_loop.h"
 
@@ -56,6 +59,15 @@ class TlsTest : public testing::Test {
   const TlsOutcome::Facts& Facts(const TlsThread::Dialed& dialed) {
     loop_.Until([&] { return dialed.outcome->facts() != nullptr; }, "the handshake's outcome");
     return *dialed.outcome->facts();
+  }
+  // So many are open at a time, and the soft limit is often 1024.
+  static void RaiseDescriptors(rlim_t wanted) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = std::max(limit.rlim_cur, wanted);
+    limit.rlim_max = std::max(limit.rlim_max, wanted);  // root may
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0)
+        << "this test needs " << wanted << " descriptors: raise the hard limit, `ulimit -Hn`";
   }
   // What both say of a client that expects `expected`.
   std::pair<absl::Status, absl::Status> Meet(TlsExpected expected) {
@@ -271,6 +283,7 @@ TEST_F(TlsTest, WhoHasProvedItselfStays) {
 }
 
 TEST_F(TlsTest, OfManyThatProveNothingTheOldestGo) {  // R1
+  ASSERT_NO_FATAL_FAILURE(RaiseDescriptors(2 * kUnprovedMax + 100));
   Open(TlsIdentity::OfSecret("s"));
   std::vector<UniqueFd> strangers;
   for (size_t i = 0; i < kUnprovedMax; ++i) {
@@ -291,6 +304,19 @@ TEST_F(TlsTest, AThreadThatRestsLosesNothing) {
   client_.Resume();
   EXPECT_EQ(Receive(dialed.inner, 14), "while it rests");
 }
+
+// Commands that a thread at rest does not take yet, until there is no room for one more.
+TEST_F(TlsTest, AFloodOfCallersKeepsTheOwnersEndNotOut) {
+  const TlsIdentity identity = TlsIdentity::OfSecret("s");
+  TlsThread thread(&identity);
+  thread.Rest();
+  for (uint64_t i = 0; i <= 4 * uint64_t{kNodesMax}; ++i) {
+    thread.Keep(i + 1);
+  }
+  auto [ours, theirs] = SocketPair();
+  EXPECT_TRUE(
+      absl::IsUnavailable(thread.Connect(std::move(theirs), OfSecret("s"), kLong).status()));
+}  // and its end is not kept out
 
 // As an agent's shepherd has copies of all descriptors that the agent had when it was forked.
 TEST_F(TlsTest, AProcessThatWasForkedKeepsNoConnectionOpen) {  // R2

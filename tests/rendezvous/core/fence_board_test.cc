@@ -98,5 +98,56 @@ TEST(FenceBoardTest, AMasterThatTakesOverLearnsWhatItNeeds) {
   EXPECT_TRUE(board.Take(Up(3, "b3"), 1, 2).empty()) << "it is over";
 }
 
+// B3
+TEST(FenceBoardTest, AnswersShareTheirBytes) {
+  FenceBoard board;
+  board.Take(Up(1, std::string(kFencePieceBytes, 'a')), 0, 2);
+  const auto answers = board.Take(Up(1, "b"), 1, 2);
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[0].piece.bytes.size(), kFencePieceBytes);
+  EXPECT_EQ(answers[0].piece.bytes.Chunks().begin()->data(),
+            answers[1].piece.bytes.Chunks().begin()->data());
+}
+
+constexpr char kWhy[] = "node c was lost: no beat for 15s";
+
+// B4
+TEST(FenceBoardTest, WhoWaitsForALostNodeIsTold) {
+  FenceBoard board;
+  board.Take(Up(1, "a"), 0, 3);
+  const auto answers = board.Lose({1, 1}, 2, kWhy);
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_EQ(answers[0].piece.number, 1u);
+  EXPECT_EQ(answers[0].piece.refused, kWhy);
+  EXPECT_TRUE(board.Lose({1, 1}, 2, kWhy).empty()) << "said again";
+  EXPECT_EQ(board.Take(Up(1, "b"), 1, 3)[0].piece.refused, kWhy) << "it comes later";
+  const auto next = board.Take(Up(2, "a"), 0, 3);
+  ASSERT_EQ(next.size(), 1u) << "of the next fence";
+  EXPECT_EQ(next[0].place, 0u);
+  EXPECT_EQ(next[0].piece.number, 2u);
+  EXPECT_EQ(next[0].piece.refused, kWhy);
+  EXPECT_TRUE(board.Take(Up(1, "a", 2), 0, 3).empty()) << "of the next round";
+}
+
+TEST(FenceBoardTest, WhatALostNodeHasSaidIsHeard) {  // B2
+  FenceBoard board;
+  board.Take(Up(1, "c"), 2, 3);
+  EXPECT_TRUE(board.Lose({1, 1}, 2, kWhy).empty());
+  board.Take(Up(1, "a"), 0, 3);
+  EXPECT_EQ(board.Take(Up(1, "b"), 1, 3)[1].piece.bytes, "abc");
+  EXPECT_EQ(board.Take(Up(2, "a"), 0, 3)[0].piece.refused, kWhy);
+}
+
+// A master that takes over knows of the loss from its journal, before any node speaks.
+TEST(FenceBoardTest, ALossIsKnownBeforeTheFences) {
+  FenceBoard board;
+  EXPECT_TRUE(board.Lose({1, 1}, 1, kWhy).empty());
+  EXPECT_EQ(board.Take(Up(4, "a"), 0, 2)[0].piece.refused, kWhy);
+  EXPECT_EQ(board.Take(Up(5, "a"), 0, 2)[0].piece.refused, kWhy);
+  FencePiece ask = Up(5, "");
+  ask.asks = true;
+  EXPECT_TRUE(board.Take(ask, 0, 2).empty());
+}
+
 }  // namespace
 }  // namespace muster

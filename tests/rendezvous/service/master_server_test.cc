@@ -389,6 +389,27 @@ TEST_F(MasterServerTest, AClosedConnectionIsNews) {
   agents_.pop_back();
 }
 
+TEST_F(MasterServerTest, AFenceIsLeftByAllOrToldWhyNot) {
+  MasterOptions options = OneJob(2);
+  options.job.on_failure = OnFailure::kContinue;
+  StartMaster(std::move(options));
+  Listen();
+  TestAgent& first = AddAgent(Client(), JoinOf(0));
+  TestAgent& second = AddAgent(Client(), JoinOf(1));
+  loop_.Until([&] { return first.running && second.running; }, "the round");
+  first.EnterFence(1, "a");
+  second.EnterFence(1, "b");
+  loop_.Until([&] { return !first.fences.empty() && !second.fences.empty(); }, "the fence");
+  EXPECT_EQ(first.fences[0].bytes, "ab");
+  first.EnterFence(2, "a");
+  second.Stop();
+  loop_.Until([&] { return first.fences.size() == 2; }, "the refusal");
+  EXPECT_EQ(first.fences[1].number, 2u);
+  EXPECT_THAT(first.fences[1].refused, HasSubstr("node host1 was lost: its connection closed"));
+  loop_.Until([&] { return second.stopped; }, "its stop");
+  agents_.pop_back();
+}
+
 TEST_F(MasterServerTest, APortInUseNamesItsOwner) {
   StartMaster(OneJob(1));
   Listen();

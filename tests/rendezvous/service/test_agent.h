@@ -27,6 +27,7 @@ class TestAgent {
     };
     callbacks.on_down = [this](std::string why) { downs.push_back(std::move(why)); };
     callbacks.on_try_failed = [this](std::string why) { tries_failed.push_back(std::move(why)); };
+    callbacks.on_fence = [this](FencePiece piece) { fences.push_back(std::move(piece)); };
     callbacks.on_message = [this](MasterMessage message) { OnMessage(std::move(message)); };
     client_.link().Start(std::move(callbacks));
   }
@@ -37,6 +38,16 @@ class TestAgent {
     ++beat_.seq;
     client_.link().Send(beat_);
   }
+  void EnterFence(uint32_t number, const std::string& text) {
+    FencePiece piece;
+    piece.node = beat_.node;
+    piece.incarnation = beat_.incarnation;
+    piece.round = beat_.round;
+    piece.number = number;
+    piece.size = text.size();
+    piece.bytes = text;
+    client_.link().SendFence(std::move(piece));
+  }
   MasterClient& client() { return client_; }
   Join& join() { return join_; }
 
@@ -46,6 +57,7 @@ class TestAgent {
   std::vector<std::string> refusals;
   std::vector<Admitted> admissions;
   std::vector<Directive> directives;
+  std::vector<FencePiece> fences;
   Assignment assignment;
   bool running = false;
   bool end = false;
