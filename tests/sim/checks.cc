@@ -50,9 +50,8 @@ void World::CheckSpawn(uint32_t who, const Assignment& assignment) {
 // A5: nothing runs beside what a shepherd that was here before has left.
 void World::CheckAlone(uint32_t who) {
   const Process& mine = processes_[who];
-  for (uint32_t other = 0; other < who; ++other) {
-    const Process& p = processes_[other];
-    if (p.key == mine.key && p.shepherd_until > now_) {
+  for (const uint32_t other : lives_[mine.key]) {
+    if (other < who && processes_[other].shepherd_until > now_) {
       Fail(absl::StrCat("A5: ", mine.config.join.hostname,
                         " starts workers beside those of the shepherd before it"));
     }

@@ -184,8 +184,9 @@ void World::Do(const StartAgain& effect) {
   uint32_t key = 0;
   (void)absl::SimpleAtoi(effect.key.substr(effect.key.find('/') + 1), &key);
   bool reached = healed_ || !Chance(start_fail_chance_);
-  for (const Process& p : processes_) {
-    reached &= p.key != key || !p.alive || p.finished || p.frozen_until <= now_;
+  for (const uint32_t who : lives_[key]) {
+    const Process& p = processes_[who];
+    reached &= !p.alive || p.finished || p.frozen_until <= now_;
   }
   if (reached) {
     return AddProcess(key, now_ + Between(20 * kMilli, kSecond), effect.attempt);

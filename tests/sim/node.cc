@@ -337,10 +337,10 @@ void World::LeaseEnds(const Event& event) {
 bool World::MayStart(const Event& event) {
   const Process& mine = processes_[event.who];
   bool held = false;
-  for (uint32_t who = 0; who < event.who; ++who) {
+  for (const uint32_t who : lives_[mine.key]) {
     const Process& p = processes_[who];
     const bool lives = mine.attempt != 0 && p.alive && !p.finished;
-    held |= p.key == mine.key && (lives || p.shepherd_until > now_);
+    held |= who < event.who && (lives || p.shepherd_until > now_);
   }
   if (!held) {
     return true;
@@ -356,12 +356,16 @@ bool World::MayStart(const Event& event) {
   return false;
 }
 
+bool World::LifeAt(uint32_t key) const {
+  return std::any_of(lives_[key].begin(), lives_[key].end(), [this](uint32_t who) {
+    return processes_[who].alive && !processes_[who].finished;
+  });
+}
+
 // It is on the machine of the life before; but where that one lives, they are two machines.
 void World::TakeHold(uint32_t who) {
   Process& mine = processes_[who];
-  const bool another = std::any_of(processes_.begin(), processes_.end(), [&](const Process& p) {
-    return p.key == mine.key && p.alive && !p.finished;
-  });
+  const bool another = LifeAt(mine.key);
   mine.config.join.hold = {
       another ? absl::StrCat("other machine/", who) : absl::StrCat("machine/", mine.key),
       static_cast<uint64_t>(now_)};
@@ -402,10 +406,7 @@ void World::Do(uint32_t who, const Finish& effect) {
   CheckFinish(who, effect.outcome);
   Close(p.connection, /*agent_sees=*/false, /*master_sees=*/true);
   p.connection = 0;
-  bool another = false;  // it was refused because its place is taken
-  for (const Process& other : processes_) {
-    another |= other.key == p.key && other.alive && !other.finished;
-  }
+  const bool another = LifeAt(p.key);  // it was refused because its place is taken
   TellStarter(p, 500 * kMilli);
   const bool over = over_ >= 0 || master_.report.ended || user_stop_ != 0;
   if (!over && !config_.starts_again && options_.faults && !another) {

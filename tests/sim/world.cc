@@ -152,8 +152,11 @@ void World::AddProcess(uint32_t key, Nanos at, uint32_t attempt) {
   }
   p.config.join_timeout = absl::Seconds(90);
   p.offset = Between(0, 1000 * kSecond);
+  const auto who = static_cast<uint32_t>(processes_.size());
   processes_.push_back(std::move(p));
-  queue_.Push({at, 0, 0, static_cast<uint32_t>(processes_.size() - 1), 0, Kind::kStart});
+  lives_.resize(std::max<size_t>(lives_.size(), key + 1));
+  lives_[key].push_back(who);
+  queue_.Push({at, 0, 0, who, 0, Kind::kStart});
 }
 
 Result World::Run() {

@@ -120,6 +120,7 @@ class World {
   void AddProcess(uint32_t key, Nanos at, uint32_t attempt = 0);
   bool MayStart(const Event& event);
   void TakeHold(uint32_t who);
+  bool LifeAt(uint32_t key) const;
   void TellStarter(const Process& p, Nanos delay);
   uint32_t WorkersOf(uint32_t key) const;
   void DealRanks();
@@ -262,6 +263,7 @@ class World {
   uint32_t rounds_ = 0;
 
   std::vector<Process> processes_;
+  std::vector<std::vector<uint32_t>> lives_;              // by key: its processes
   std::map<uint32_t, std::vector<uint32_t>> started_on_;  // processes that may run a rank
   std::vector<Connection> connections_;                   // by number - 1
   std::vector<uint64_t> connection_of_;  // by node id: the last one admitted as it; 0 = none
