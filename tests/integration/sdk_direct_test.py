@@ -70,10 +70,13 @@ import numpy
 import muster
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 comm = muster.init()
-if comm.rank == 1:
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
 data = numpy.zeros(5_000_000)
 for number in range(100_000):
+    if comm.rank == 1 and number == 1:
+        comm.recv(numpy.zeros(1), 0)  # rank 0 has the first message, however slow it is
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    if comm.rank == 0 and number == 1:
+        comm.send(numpy.zeros(1), 1)
     try:
         if comm.rank == 1:
             comm.send(data + number, 0)
