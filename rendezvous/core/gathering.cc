@@ -14,6 +14,7 @@
 namespace muster {
 namespace {
 
+// What takes less needs no word, on any node: of two that start together either may be the first.
 constexpr absl::Duration kTellFirst = absl::Seconds(3);
 constexpr absl::Duration kTellEvery = absl::Seconds(10);
 // The note for waiting agents is O(N) work: at most this often.
@@ -260,7 +261,12 @@ void TellWaiting(Machine& m) {
 
 const std::string& WaitingNote(Machine& m) {
   RoundState& s = m.state;
-  if (s.note_stale && m.now >= s.note_made + kNoteEvery) {
+  if (s.phase == JobPhase::kGathering && m.now < s.gathering_since + kTellFirst &&
+      m.now >= s.last_restart.not_before) {
+    s.note.clear();
+    s.note_stale = true;
+    s.note_made = absl::InfinitePast();
+  } else if (s.note_stale && m.now >= s.note_made + kNoteEvery) {
     s.note = s.phase == JobPhase::kGathering ? WhyWaiting(m.config, s, m.now)
                                              : WhySpare(m.config, s, m.now);
     s.note_made = m.now;
