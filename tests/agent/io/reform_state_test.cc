@@ -108,7 +108,7 @@ TEST_F(ReformTest, WhoWasANewcomerMaySurvive) {
 // twice.
 class ElasticSgdTest : public ReformTest {
  protected:
-  static constexpr int kSteps = 4000;
+  static constexpr int kSteps = 2000;
 
   // `kills`: spread over the steps.
   std::vector<std::string> Lines(uint32_t kills) {
