@@ -391,7 +391,9 @@ int main(int argc, char** argv) {
     muster::MaskSchedulerSignals(SIG_BLOCK);
   } else if (std::getenv("PBS_JOBID") != nullptr) {
     // PBS tells all on the first host, where we are launch's child; launch tells us.
-    signal(SIGTERM, [](int) {});
+    for (const int signo : muster::kSchedulerSignals) {
+      signal(signo, [](int) {});
+    }
   }
   // launch waits for our end: no static destructors of gRPC.
   const std::vector<std::string> words(argv + std::min(argc, 3), argv + argc);

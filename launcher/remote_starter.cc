@@ -63,6 +63,8 @@ std::unique_ptr<Starter> MakeRemoteStarter(
                                                         const DialTicket& ticket) {
       return PbsdshCommand(host, agent_path, TicketWords(ticket, key));
     };
+    // It would pass on to whole sessions elsewhere what PBS sends to ours, as launch does.
+    out.leads = ChildLeads::kSession;
     out.agent_end = TaskEnd;
     out.agents_outlive = true;
     out.on_all_called = [file = secret.file] { RemoveSecretFile(file); };

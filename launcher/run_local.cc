@@ -15,6 +15,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "agent/io/shepherd.h"
+#include "agent/io/worker_limits.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/jobs/job_id.h"

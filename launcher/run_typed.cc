@@ -23,6 +23,7 @@
 #include "agent/io/node_hold.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
+#include "agent/io/worker_limits.h"
 #include "agent/io/worker_placement.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"

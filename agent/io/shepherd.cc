@@ -27,8 +27,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/io/process_tree.h"
+#include "agent/io/session_ear.h"
 #include "agent/io/shepherd_protocol.h"
 #include "agent/io/spawn.h"
+#include "proto/base/clock.h"
 #include "proto/base/env_names.h"
 
 namespace muster {
@@ -40,6 +42,7 @@ constexpr int kLookAtHeldMs = 500;  // whether their debugger has left
 struct Trace {
   pid_t group = -1;                // that it led
   std::vector<std::string> marks;  // in its environment: its job, and its place on this node
+  absl::Time started;
 };
 
 std::vector<std::string> MarksOf(const std::vector<char*>& own) {
@@ -75,9 +78,11 @@ class Shepherd {
     orphaned_ = !signals_.valid() || !timer_.valid() || !null_.valid() || !life_.valid();
     while (!orphaned_) {
       const auto wanted = static_cast<int16_t>(news_.empty() ? POLLIN : POLLIN | POLLOUT);
-      pollfd fds[3] = {
-          {socket_.get(), wanted, 0}, {signals_.get(), POLLIN, 0}, {timer_.get(), POLLIN, 0}};
-      if (poll(fds, 3, let_go_ ? kLookAtHeldMs : -1) < 0 && errno != EINTR) {
+      pollfd fds[4] = {{socket_.get(), wanted, 0},
+                       {signals_.get(), POLLIN, 0},
+                       {timer_.get(), POLLIN, 0},
+                       {session_.fd(), POLLIN, 0}};
+      if (poll(fds, 4, let_go_ ? kLookAtHeldMs : -1) < 0 && errno != EINTR) {
         break;
       }
       if (let_go_) {
@@ -91,6 +96,9 @@ class Shepherd {
       }
       if (fds[2].revents != 0) {
         LeaseEnded();
+      }
+      if (fds[3].revents != 0) {
+        session_.Listen();
       }
       if ((fds[0].revents & POLLOUT) != 0) {
         SendNews();
@@ -222,7 +230,7 @@ class Shepherd {
                   absl::StrCat(step, " ", object, ": ", std::strerror(result.error)));
     }
     workers_[result.pid] = frame.index;
-    traces_[frame.index] = {result.pid, MarksOf(own)};
+    traces_[frame.index] = {result.pid, MarksOf(own), BootNow()};
     if (request_.held) {
       held_.insert(result.pid);
     }
@@ -260,7 +268,11 @@ class Shepherd {
   // says, and stands still as the others do.
   void Signal(int signo) {
     const bool pauses = signo == SIGSTOP || signo == SIGCONT;
+    const absl::Time reached = session_.Reached(signo);
     for (const auto& [pid, index] : workers_) {
+      if (traces_[index].started <= reached && SessionEar::IsOfSession(pid)) {
+        continue;
+      }
       if (let_go_ || held_.count(pid) == 0 || !pauses) {
         kill(-pid, signo);
       }
@@ -426,6 +438,7 @@ class Shepherd {
   UniqueFd signals_;
   UniqueFd timer_;
   UniqueFd null_;
+  SessionEar session_;
   UniqueFd life_;   // a pipe of which workers get the end that is read
   UniqueFd alive_;  // the other one, which is ours alone
   std::string life_path_;
@@ -442,20 +455,6 @@ class Shepherd {
 };
 
 }  // namespace
-
-absl::StatusOr<rlimit> RaiseDescriptorLimit() {
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  rlimit raised = before;
-  raised.rlim_cur = raised.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &raised);
-  if (raised.rlim_max < kDescriptorsMin) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("this process may open ", raised.rlim_max, " files, ", kDescriptorsMin,
-                     " are the least: raise the hard limit (ulimit -Hn)"));
-  }
-  return before;
-}
 
 absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
                                              const std::function<void()>& at_end) {

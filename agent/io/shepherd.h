@@ -5,7 +5,6 @@
 // (it is a sub-reaper too) when the shepherd dies first.
 #pragma once
 
-#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -28,12 +27,5 @@ struct ShepherdProcess {
 // `at_end`, if any, is the last thing that it does, when nothing runs below it any more.
 absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
                                              const std::function<void()>& at_end = nullptr);
-
-// Below this a process of ours cannot even say what it lacks.
-inline constexpr rlim_t kDescriptorsMin = 64;
-
-// Raises the descriptor limit of this process as far as it goes; the limit it had, for the workers.
-// ResourceExhausted where that is less than kDescriptorsMin.
-absl::StatusOr<rlimit> RaiseDescriptorLimit();
 
 }  // namespace muster

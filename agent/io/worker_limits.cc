@@ -30,6 +30,20 @@ std::string Text(uint64_t limit) {
 
 }  // namespace
 
+absl::StatusOr<rlimit> RaiseDescriptorLimit() {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit raised = before;
+  raised.rlim_cur = raised.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &raised);
+  if (raised.rlim_max < kDescriptorsMin) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this process may open ", raised.rlim_max, " files, ", kDescriptorsMin,
+                     " are the least: raise the hard limit (ulimit -Hn)"));
+  }
+  return before;
+}
+
 std::vector<WorkerLimit> OwnLimits(const std::vector<std::string>& names, const rlimit& files) {
   std::vector<WorkerLimit> out;
   for (const std::string& name : names) {

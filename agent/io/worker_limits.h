@@ -1,4 +1,5 @@
-// Which limits of the kernel workers get (--propagate): read where launch runs, set on each node.
+// Which limits of the kernel workers get (--propagate): read where launch runs, set on each node;
+// and that of our own descriptors.
 // Any thread.
 #pragma once
 
@@ -7,10 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/work_plan.h"
 
 namespace muster {
+
+// Below this a process of ours cannot even say what it lacks.
+inline constexpr rlim_t kDescriptorsMin = 64;
+
+// Raises the descriptor limit of this process as far as it goes; the limit it had, for the workers.
+// ResourceExhausted where that is less than kDescriptorsMin.
+absl::StatusOr<rlimit> RaiseDescriptorLimit();
 
 struct ProcessLimit {
   __rlimit_resource resource;

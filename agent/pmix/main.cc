@@ -140,6 +140,10 @@ int main(int argc, char** argv) {
                                   ": it is started by muster-agent and launch only, of one build"));
     return 2;
   }
+  // For the workers: PBS signals all of the job on its first host. We end with the round.
+  for (const int signo : {SIGINT, SIGHUP, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) {
+    signal(signo, SIG_IGN);
+  }
   signal(SIGPIPE, SIG_IGN);      // a client may die while libpmix answers it
   static muster::Helper helper;  // libpmix's threads call it to the end
   helper.Run();

@@ -42,11 +42,16 @@ struct Prepared {
   int channel;
   int errors;
   pid_t parent;
+  ChildLeads leads;
 };
 
 // In the child, on the parent's memory: nothing but system calls.
 int ExecChild(const Prepared& prepared) {
-  setpgid(0, 0);
+  if (prepared.leads == ChildLeads::kSession) {
+    setsid();
+  } else {
+    setpgid(0, 0);
+  }
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != prepared.parent) {
     return ESRCH;  // it died before the line above
@@ -109,7 +114,7 @@ absl::StatusOr<pid_t> StartChild(const Prepared& prepared) {
 }  // namespace
 
 absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
-                                 std::vector<std::string> environment) {
+                                 std::vector<std::string> environment, ChildLeads leads) {
   ASSIGN_OR_RETURN(const std::string program, FindProgram(argv.at(0)));
   const std::vector<char*> arguments = Pointers(argv);
   const std::vector<char*> entries = Pointers(environment);
@@ -131,9 +136,13 @@ absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
   }
   fcntl(child.channel.get(), F_SETFL, O_NONBLOCK);
   fcntl(child.errors.get(), F_SETFL, O_NONBLOCK);
-  const Prepared prepared{
-      program.c_str(), arguments.data(), environment.empty() ? environ : entries.data(),
-      channel.get(),   errors.get(),     getpid()};
+  const Prepared prepared{program.c_str(),
+                          arguments.data(),
+                          environment.empty() ? environ : entries.data(),
+                          channel.get(),
+                          errors.get(),
+                          getpid(),
+                          leads};
   ASSIGN_OR_RETURN(child.pid, StartChild(prepared));
   return child;
 }

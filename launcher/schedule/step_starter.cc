@@ -146,7 +146,7 @@ class StepStarter final : public Starter {
     const std::vector<std::string> argv =
         options_.command_of_one ? options_.command_of_one(hosts.front(), door_->ticket())
                                 : options_.command(hosts);
-    ASSIGN_OR_RETURN(Child child, SpawnChild(argv, options_.environment));
+    ASSIGN_OR_RETURN(Child child, SpawnChild(argv, options_.environment, options_.leads));
     LogDebug(absl::StrCat(options_.program, " runs, process ", child.pid, ": ",
                           absl::StrJoin(argv, " ")));
     Step& step = steps_.emplace_back();

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "launcher/schedule/child_process.h"
 #include "launcher/schedule/starter.h"
 #include "proto/base/unique_fd.h"
 #include "proto/wire/dial.h"
@@ -45,6 +46,7 @@ struct StepOptions {
   bool agents_outlive = false;
   std::function<void()> on_all_called;   // optional: until others are started, no agent is awaited
   std::vector<std::string> environment;  // of the command, "K=V"; empty = ours
+  ChildLeads leads = ChildLeads::kGroup;  // the command
   std::string job_id;
   std::string secret;  // "" = --insecure
   std::function<absl::StatusOr<StepDoor>()> listen;

@@ -92,3 +92,32 @@ def test_qdel_tells_the_first_host_and_kills_on_all(pbs):
     assert pbs.wait(job)["Exit_status"] == "265", pbs.output(job)
     pbs.lab.expect_quiet()
     assert told(pbs.output(job)) == ["node0 told TERM", "script told TERM"]
+
+
+# Three processes: one in a process group of its own, one in a session of its own.
+THREE = f"""#!{PYTHON}
+import os, signal
+
+name = "first"
+for how, leave in (("group", os.setpgrp), ("session", os.setsid)):
+    if name == "first" and os.fork() == 0:
+        leave()
+        name = how
+signal.signal(signal.SIGTERM, lambda *_: print(os.uname().nodename, name, "told TERM", flush=True))
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_signal_is_for_the_whole_session_of_a_task(pbs):
+    """Whatever process groups are in it; where qdel reaches a pbsdsh, also on that one's host."""
+    program = pbs.folder / "three"
+    program.write_text(THREE)
+    program.chmod(0o755)
+    job = pbs.submit(f"pbsdsh -h node1 -- {program} & exec {program}", "-l", "select=2")
+    pbs.expect(job, "up", 6)
+    pbs.cancel(job)
+    pbs.wait(job)
+    assert told(pbs.output(job)) == [f"node{i} {name} told TERM" for i in range(2) for name in ("first", "group")]
+    pbs.lab.expect_quiet()

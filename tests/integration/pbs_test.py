@@ -3,8 +3,11 @@
 import os
 import re
 import signal
+import time
 
-from harness import BIN, EXAMPLES, LAUNCH, PYTHON, TORCH_PYTHON, kill_all, wait_for
+import pytest
+
+from harness import BIN, EXAMPLES, HERE, LAUNCH, PATIENCE, PYTHON, TORCH_PYTHON, kill_all, wait_for
 
 WHERE = "echo $RANK/$WORLD_SIZE on $(hostname) in $PWD, master $MASTER_ADDR"
 # Ends by itself two seconds after it is asked to, as a program that writes a checkpoint.
@@ -35,6 +38,46 @@ def test_qdel_gives_the_workers_of_all_nodes_time_to_save(pbs):
     pbs.cancel(job)
     pbs.wait(job)
     assert pbs.output(job).count(" saved") == 4, pbs.output(job)
+
+
+def all_told(pbs, workers, *signals):
+    """Waits until all workers (told.py) have been sent this, and no more."""
+    want = {rank: list(signals) for rank in range(workers)}
+    told = lambda: {int(p.suffix[1:]): p.read_text().split() for p in pbs.folder.glob("told.*")}
+    wait_for(lambda: told() == want, PATIENCE, 0.05, lambda: told())
+
+
+# By how launch is started: PBS signals all processes of its session, launch passes on what it hears.
+WAYS = {"hosts": ("", 2), "one machine": ("--standalone --nnodes 1", 1), "agent beside launch": ("--standalone --nnodes 2", 2)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_pbs_sends_to_the_first_host_reaches_each_worker_once(pbs, way):
+    options, nodes = WAYS[way]
+    launch = f"{LAUNCH} {options} --nproc-per-node 2 {PYTHON} {HERE}/workers/told.py {pbs.folder}"
+    job = pbs.submit(f"exec {launch}", "-l", "select=2")
+    pbs.expect(job, "runs", 2 * nodes)
+    youngest = max(path.stat().st_ctime for path in pbs.folder.glob("told.*"))
+    wait_for(lambda: time.time() > youngest + 0.5, 10, 0.05, lambda: "workers that PBS has certainly seen")  # B2 of session_signals
+    for signo in ("USR1", "USR2", "USR1"):
+        pbs.command("qsig", "-s", signo, job)
+    all_told(pbs, 2 * nodes, "SIGUSR1", "SIGUSR2", "SIGUSR1")
+    pbs.cancel(job)
+    pbs.wait(job)
+    all_told(pbs, 2 * nodes, "SIGUSR1", "SIGUSR2", "SIGUSR1", "SIGTERM", "saved")
+    assert "stopped by the user (SIGTERM)" in pbs.output(job), pbs.output(job)
+
+
+def test_a_signal_to_launch_alone_reaches_each_worker_of_a_pbs_job_once(pbs):
+    launch = f"{LAUNCH} --nproc-per-node 2 {PYTHON} {HERE}/workers/told.py {pbs.folder}"
+    job = pbs.submit(f"exec {launch}", "-l", "select=2")
+    pbs.expect(job, "runs", 4)
+    (pid,) = processes(pbs.lab[0], f"{LAUNCH} ")
+    os.kill(pid, signal.SIGUSR1)
+    all_told(pbs, 4, "SIGUSR1")
+    os.kill(pid, signal.SIGTERM)
+    pbs.wait(job)
+    all_told(pbs, 4, "SIGUSR1", "SIGTERM", "saved")
 
 
 def test_an_agent_that_is_killed_is_started_again_by_pbsdsh(pbs):

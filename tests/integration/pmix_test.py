@@ -109,6 +109,20 @@ def test_a_killed_server_ends_what_needs_it(node0, openmpi):
     assert "the PMIx server of this node is lost" in result.errors, result
 
 
+def test_signals_to_all_processes_of_a_job_leave_the_server_alone(node0, openmpi):
+    """As PBS sends them: they are for the workers, which need it while they save."""
+    job = node0.start("-n", "2", openmpi, "wait")
+    job.expect("rank . waits", 2)
+    (server,) = [pid for pid, line in node0.ours().items() if line.startswith(str(BIN / "muster-pmix"))]
+    for signo in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        os.kill(server, signo)
+    ignored = int(re.search(r"SigIgn:\s*(\w+)", Path(f"/proc/{server}/status").read_text())[1], 16)
+    assert all(ignored >> (signo - 1) & 1 for signo in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2))
+    job.signal(signal.SIGTERM)
+    result = job.finish()
+    assert result.code == 143 and "is lost" not in result.errors, result
+
+
 @pytest.mark.parametrize("name", ("launch", "muster-shepherd"))
 def test_whoever_dies_no_server_is_left(node0, openmpi, name):
     job = node0.start("-n", "2", openmpi, "wait")
