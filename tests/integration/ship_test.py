@@ -1,6 +1,7 @@
 """--ship: files of one host come to all nodes, and the workers run where they are. /tmp is each host's own."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,12 @@ def project(shells):
 
 def launch(shell, home, *args, **kw):
     return shell.start("-c", 'cd "$0" && exec "$@"', home, LAUNCH, *args, program="bash", **kw)
+
+
+def taken(host):
+    """Bytes that agents of this host have written so far, of the archive above all."""
+    written = [Path(f"/proc/{pid}/io").read_text() for pid, line in host.processes().items() if "muster-agent" in line]
+    return sum(int(re.search(r"wchar: (\d+)", text)[1]) for text in written)
 
 
 def folder_of(job):
@@ -136,6 +143,24 @@ def test_a_full_disk_is_that_nodes_failure(shells, project):
         shells[1].host.check(["umount", "/tmp/small"])
         for shell in shells:
             wait_for(lambda: shell.host.run(["rmdir", "/tmp/small"]).returncode == 0, 15)
+
+
+def test_a_host_that_stands_still_in_the_middle_of_a_transfer_is_named(shells, lab, project):
+    """On a line so slow that it cannot have all of it by then."""
+    shells[0].host.check(["dd", "if=/dev/urandom", f"of={project}/big", "bs=1M", "count=40", "status=none"])
+    lab[1].limit("20mbit")
+    try:
+        job = launch(shells[0], project, "-v", *HOSTS, "--ship", "big", *sh("echo runs"))
+        job.expect("node1 gets the shipped files from", stream="err")
+        wait_for(lambda: taken(shells[1].host) > 1 << 20, 30, what="node1 has a part of it")
+        lab[1].freeze()
+        result = job.finish()
+    finally:
+        lab[1].thaw()
+        lab[1].limit("none")
+    assert result.code == 1 and "runs" not in result.text, result
+    assert "node1: its agent has said nothing for 30.0 s while it was to get the shipped files" in result.errors, result
+    lab.expect_quiet()  # and `project` looks at what is left
 
 
 def test_what_cannot_be_shipped_is_said_before_anything_starts(shells, project):
