@@ -1,5 +1,6 @@
 #include "launcher/stop_countdown.h"
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -30,13 +31,9 @@ void StopCountdown::Begin(int signo, bool now, absl::Duration grace) {
     return;  // a scheduler sends it again
   }
   signo_ = signo;
-  deadline_ = BootNow() + grace;
-  const uint32_t left = workers_left_();
-  LogInfo(left == 0
-              ? absl::StrCat(SignalName(signo), ": stopping the job")
-              : absl::StrCat(SignalName(signo), ": stopping ", Plural(left, "worker", "workers"),
-                             "; what still runs in ", ShortDuration(grace), " is killed",
-                             signo == SIGINT ? "; Ctrl-C again kills now" : ""));
+  const absl::Time now_is = BootNow();
+  deadline_ = std::min(deadline_, now_is + grace);
+  LogInfo(StopBegins(signo, workers_left_(), deadline_ - now_is));
   timer_.StartEvery(kEvery);
 }
 
@@ -49,6 +46,16 @@ void StopCountdown::Tick() {
 }
 
 void StopCountdown::End() { timer_.Stop(); }
+
+std::string StopBegins(int signo, uint32_t workers_left, absl::Duration rest) {
+  if (workers_left == 0) {
+    return absl::StrCat(SignalName(signo), ": stopping the job");
+  }
+  const absl::string_view again = signo == SIGINT ? "; Ctrl-C again kills now" : "";
+  return absl::StrCat(SignalName(signo), ": stopping ", Plural(workers_left, "worker", "workers"),
+                      "; what still runs in ", ShortDuration(std::max(rest, absl::ZeroDuration())),
+                      " is killed", again);
+}
 
 std::string StopProgress(int signo, uint32_t workers_left, absl::Duration rest) {
   const absl::Duration whole = absl::Ceil(rest, absl::Seconds(1));

@@ -48,6 +48,20 @@ def test_stopping_signals_arrive_as_themselves(shells, where, name, code):
     assert sorted(l for l in result.text.splitlines() if l.startswith("got")) == [f"got {name} 0", f"got {name} 1"], result
 
 
+@pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
+def test_while_workers_save_it_says_how_many_and_how_long(shells, where):
+    """Every 5 s; the first stop's time counts, however else the user asks again."""
+    job = shells[0].start(*where, "--grace", "12", "--no-prefix", WORKERS / "catch", "STAY")
+    job.expect("ready", 2)
+    job.signal(signal.SIGTERM)
+    job.expect(r"SIGTERM: stopping 2 workers; what still runs in 12\.0 s is killed", stream="err")
+    job.expect(r"waiting for 2 workers \(checkpointing\?\), [1-7] s left", stream="err")
+    job.signal(signal.SIGINT)
+    job.expect(r"SIGINT: stopping 2 workers; what still runs in [0-7]\.\d s is killed; Ctrl-C again kills now", stream="err")
+    job.signal(signal.SIGINT)
+    assert job.finish().code == 143
+
+
 def test_a_second_interrupt_kills_now(node0):
     job = node0.start("-n", "2", WORKERS / "catch", "STAY")
     job.expect("ready", 2)

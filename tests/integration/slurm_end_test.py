@@ -155,6 +155,13 @@ def test_a_stop_leaves_what_the_job_s_end_does(slurm, ends, options, left):
     assert re.search(f"SIGTERM: stopping 4 workers; what still runs in {left} is killed", slurm.output(job)), slurm.output(job)
 
 
+def test_while_the_workers_of_a_slurm_job_save_it_says_how_many_and_how_long(slurm):
+    job = slurm.submit(f"exec {LAUNCH} --nproc-per-node 2 --grace 60 bash -c 'trap \"\" TERM; echo runs; exec sleep 1000'", "-N2")
+    slurm.expect(job, "runs", 4)
+    slurm.cancel(job, "-b", "-s", "TERM")
+    wait_for(lambda: re.search(r"waiting for 4 workers \(checkpointing\?\), [45]\d s left", slurm.output(job)), PATIENCE, 0.1, lambda: slurm.output(job))
+
+
 def test_an_end_that_is_no_time_is_refused_by_name(slurm):
     result = slurm.alloc(f"SLURM_JOB_END_TIME=soon {LAUNCH} --nproc-per-node 1 true", "-N1")
     assert result.code == 2 and "SLURM_JOB_END_TIME=soon: want a number" in result.errors, result

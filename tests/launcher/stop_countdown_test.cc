@@ -16,6 +16,14 @@ TEST(StopProgressTest, ASchedulersSignalIsTheTimeToSave) {
             "waiting for 2 workers (checkpointing?), 2 min 30 s left");
 }
 
+TEST(StopBeginsTest, SaysWhatIsStoppedAndWhenItIsKilled) {
+  EXPECT_EQ(StopBegins(SIGTERM, 3, absl::Seconds(25)),
+            "SIGTERM: stopping 3 workers; what still runs in 25.0 s is killed");
+  EXPECT_EQ(StopBegins(SIGINT, 1, absl::Milliseconds(-10)),
+            "SIGINT: stopping 1 worker; what still runs in 0 ms is killed; Ctrl-C again kills now");
+  EXPECT_EQ(StopBegins(SIGTERM, 0, absl::Seconds(25)), "SIGTERM: stopping the job");
+}
+
 TEST(StopProgressTest, CtrlCIsNot) {
   EXPECT_EQ(StopProgress(SIGINT, 32, absl::Seconds(9)), "waiting for 32 workers, 9 s left");
 }
