@@ -36,6 +36,7 @@
 #include "agent/probe/run_probe.h"
 #include "proto/base/build_info.h"
 #include "proto/base/clock.h"
+#include "proto/base/core_limit.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/bootstrap.h"
@@ -380,6 +381,7 @@ int main(int argc, char** argv) {
     execl("/bin/sh", "sh", "-c", argv[3], nullptr);
     return 127;
   }
+  muster::WriteNoCores();
   muster::SetLogLevelFromEnvironment();
   signal(SIGPIPE, SIG_IGN);
   // The channel's end is what stops an agent: a terminal's or scheduler's signals reach launch,

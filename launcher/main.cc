@@ -35,6 +35,7 @@
 #include "launcher/torchrun_words.h"
 #include "launcher/user_terminal.h"
 #include "proto/base/build_info.h"
+#include "proto/base/core_limit.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
 
@@ -230,6 +231,7 @@ int Main(int argc, char** argv) {
 }  // namespace muster
 
 int main(int argc, char** argv) {
+  muster::WriteNoCores();
   muster::SetLogLevelFromEnvironment();
   const int code = muster::Main(argc, argv);
   std::fflush(nullptr);

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/core_limit.h"
 #include "proto/base/limit_names.h"
 
 namespace muster {
@@ -17,10 +18,14 @@ const LimitName* Find(absl::string_view name) {
 }
 
 rlimit Own(__rlimit_resource resource, const rlimit& files) {
-  rlimit out = files;
-  if (resource != RLIMIT_NOFILE) {
-    getrlimit(resource, &out);
+  if (resource == RLIMIT_NOFILE) {
+    return files;
   }
+  if (resource == RLIMIT_CORE) {
+    return CoreLimitOfOthers();
+  }
+  rlimit out{};
+  getrlimit(resource, &out);
   return out;
 }
 
@@ -58,6 +63,7 @@ NodeLimits LimitsOnNode(const std::vector<WorkerLimit>& wanted, const rlimit& fi
                         absl::string_view host) {
   NodeLimits out;
   out.limits.push_back({RLIMIT_NOFILE, files});
+  out.limits.push_back({RLIMIT_CORE, CoreLimitOfOthers()});
   for (const WorkerLimit& limit : wanted) {
     const LimitName* known = Find(limit.name);
     if (known == nullptr) {

@@ -27,12 +27,13 @@ struct ProcessLimit {
 };
 
 // The soft limits of this process that `names` (limit_names.h) name. `files` is the descriptor
-// limit that it had before RaiseDescriptorLimit.
+// limit that it had before RaiseDescriptorLimit; that of core files is CoreLimitOfOthers.
 std::vector<WorkerLimit> OwnLimits(const std::vector<std::string>& names, const rlimit& files);
 
 struct NodeLimits {
-  std::vector<ProcessLimit> limits;  // the descriptor limit is always among them
-  std::string warning;               // what is less than asked for on `host`, and why; "" = nothing
+  // What this process has changed for itself is always among them: descriptors and core files.
+  std::vector<ProcessLimit> limits;
+  std::string warning;  // what is less than asked for on `host`, and why; "" = nothing
 };
 // No soft limit can be above this node's hard one.
 NodeLimits LimitsOnNode(const std::vector<WorkerLimit>& wanted, const rlimit& files,

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/core_limit.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
@@ -43,6 +45,7 @@ struct Prepared {
   int errors;
   pid_t parent;
   ChildLeads leads;
+  rlimit cores;
 };
 
 // In the child, on the parent's memory: nothing but system calls.
@@ -67,6 +70,7 @@ int ExecChild(const Prepared& prepared) {
       dup2(prepared.errors, 2) < 0) {
     return errno;
   }
+  setrlimit(RLIMIT_CORE, &prepared.cores);  // srun hands it on to the workers
   execve(prepared.program, prepared.argv, prepared.environment);
   return errno;
 }
@@ -136,13 +140,10 @@ absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
   }
   fcntl(child.channel.get(), F_SETFL, O_NONBLOCK);
   fcntl(child.errors.get(), F_SETFL, O_NONBLOCK);
-  const Prepared prepared{program.c_str(),
-                          arguments.data(),
-                          environment.empty() ? environ : entries.data(),
-                          channel.get(),
-                          errors.get(),
-                          getpid(),
-                          leads};
+  const Prepared prepared{
+      program.c_str(), arguments.data(),   environment.empty() ? environ : entries.data(),
+      channel.get(),   errors.get(),       getpid(),
+      leads,           CoreLimitOfOthers()};
   ASSIGN_OR_RETURN(child.pid, StartChild(prepared));
   return child;
 }

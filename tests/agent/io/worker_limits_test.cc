@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "proto/base/core_limit.h"
 #include "proto/base/limit_names.h"
 
 namespace muster {
@@ -31,10 +32,11 @@ TEST(WorkerLimits, OwnOnesAreReadByName) {
   EXPECT_EQ(RLIM_INFINITY, UINT64_MAX);  // which is "unlimited" on the wire
 }
 
-TEST(WorkerLimits, WithoutAWordOnlyTheDescriptorLimitIsGivenBack) {
+TEST(WorkerLimits, WithoutAWordOnlyThoseThatWeHaveChangedAreGivenBack) {
   const NodeLimits limits = LimitsOnNode({}, kFiles, "h");
-  ASSERT_EQ(limits.limits.size(), 1u);
-  EXPECT_EQ(limits.limits[0].value.rlim_cur, 500u);
+  ASSERT_EQ(limits.limits.size(), 2u);
+  EXPECT_EQ(Find(limits, RLIMIT_NOFILE)->value.rlim_cur, 500u);
+  EXPECT_EQ(Find(limits, RLIMIT_CORE)->value.rlim_cur, CoreLimitOfOthers().rlim_cur);
   EXPECT_EQ(limits.warning, "");
 }
 
