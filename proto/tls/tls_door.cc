@@ -26,9 +26,9 @@ TlsDoor::TlsDoor(uv_loop_t* loop, const TlsIdentity& identity, bool hear,
   wake_.Unref();
 }
 
-void TlsDoor::Take(UniqueFd socket, std::string peer, absl::Duration within) {
-  thread_.Accept(std::move(socket), hear_, within,
-                 [this, peer = std::move(peer)](absl::StatusOr<TlsThread::Arrival> arrival) {
+void TlsDoor::Take(UniqueFd socket, const std::string& peer, absl::Duration within) {
+  thread_.Accept(std::move(socket), peer, hear_, within,
+                 [this, peer](absl::StatusOr<TlsThread::Arrival> arrival) {
                    // Where there is no room its inner socket is closed, and so it ends.
                    (void)mailbox_.Post({peer, std::move(arrival)});
                  });

@@ -32,8 +32,8 @@ class TlsDoor {
   TlsDoor& operator=(const TlsDoor&) = delete;
   ~TlsDoor() = default;  // as TlsThread's
 
-  // It has to prove itself (Keep) `within` that time.
-  void Take(UniqueFd socket, std::string peer, absl::Duration within);
+  // It has to prove itself (Keep) `within` that time. `peer`: its address.
+  void Take(UniqueFd socket, const std::string& peer, absl::Duration within);
   void Keep(uint64_t id) { thread_.Keep(id); }
 
  private:

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -133,12 +134,14 @@ absl::StatusOr<TlsThread::Dialed> TlsThread::Connect(UniqueFd socket, TlsExpecte
   return out;
 }
 
-void TlsThread::Accept(UniqueFd socket, bool hear, absl::Duration within, OnArrival on_arrival) {
+void TlsThread::Accept(UniqueFd socket, std::string source, bool hear, absl::Duration within,
+                       OnArrival on_arrival) {
   CHECK(server_ != nullptr);
   Command command;
   command.kind = Command::kAccept;
   command.id = ++next_id_;
   command.socket = std::move(socket);
+  command.source = std::move(source);
   command.hear = hear;
   command.within = within;
   command.on_arrival = std::move(on_arrival);
@@ -155,8 +158,8 @@ void TlsThread::Keep(uint64_t id) {
 void TlsThread::Do(Command& command) {
   switch (command.kind) {
     case Command::kAccept: {
-      if (deadlines_.size() >= kUnprovedMax) {
-        Drop(deadlines_.begin()->second, absl::ResourceExhaustedError("others came after it"));
+      if (const std::optional<uint64_t> gone = unproved_.Enter(command.id, command.source)) {
+        Drop(*gone, absl::ResourceExhaustedError("others came after it"));
       }
       const int fd = command.socket.get();
       auto connection = std::make_unique<Connection>(
@@ -180,6 +183,7 @@ void TlsThread::Do(Command& command) {
     case Command::kKeep:
       if (const auto at = connections_.find(command.id);
           at != connections_.end() && !at->second->hung_up) {
+        unproved_.Leave(command.id);
         SetDeadline(*at->second, absl::InfiniteFuture());
       }
       return;
@@ -273,6 +277,7 @@ void TlsThread::Drop(uint64_t id, const absl::Status& why) {
   const auto at = connections_.find(id);
   const std::unique_ptr<Connection> gone = std::move(at->second);
   connections_.erase(at);
+  unproved_.Leave(id);
   SetDeadline(*gone, absl::InfiniteFuture());
   if (gone->on_arrival) {
     gone->on_arrival(why);

@@ -6,9 +6,9 @@
 // TLS.
 // Invariants (cited by tests):
 //  R1 what has not proved itself (Keep) is cut when its time is over, and at most kUnprovedMax such
-//     connections are held: one more costs the oldest. Before its handshake is through, and its
-//     first byte has come where that is asked, a connection costs one descriptor and the state of
-//     TLS, some 20 kB, and nobody else hears of it;
+//     connections are held: one more costs the source that has most its oldest (crowd.h). Before
+//     its handshake is through, and its first byte has come where that is asked, a connection costs
+//     one descriptor and the state of TLS, some 20 kB, and nobody else hears of it;
 //  R2 a connection whose inner socket is closed sends what was written to it, for at most
 //     kLingerTime, and ends;
 //     Either end of a connection tells the other, whatever processes were forked meanwhile;
@@ -31,6 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/base/crowd.h"
 #include "proto/base/mailbox.h"
 #include "proto/base/unique_fd.h"
 #include "proto/tls/identity.h"
@@ -92,8 +93,10 @@ class TlsThread {
 
   // Calls whoever is at the far end of `socket`.
   absl::StatusOr<Dialed> Connect(UniqueFd socket, TlsExpected expected, absl::Duration within);
-  // One that has called. `hear`: it has to speak first. `within`: until Keep.
-  void Accept(UniqueFd socket, bool hear, absl::Duration within, OnArrival on_arrival);
+  // One that has called. `source`: from where, as an address. `hear`: it has to speak first.
+  // `within`: until Keep.
+  void Accept(UniqueFd socket, std::string source, bool hear, absl::Duration within,
+              OnArrival on_arrival);
   // It has proved itself.
   void Keep(uint64_t id);
 
@@ -109,6 +112,7 @@ class TlsThread {
     UniqueFd socket;
     UniqueFd inner;
     TlsExpected expected;
+    std::string source;
     bool hear = false;
     absl::Duration within;
     OnArrival on_arrival;
@@ -134,6 +138,7 @@ class TlsThread {
   std::deque<Command> taken_;  // out of it, in order; no more until they are done
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;
   std::set<std::pair<absl::Time, uint64_t>> deadlines_;  // of those that have one
+  Crowd unproved_{kUnprovedMax};                         // those that have called
   const std::unique_ptr<char[]> scratch_;
   bool ending_ = false;
   uint64_t next_id_ = 0;  // the owner's

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -203,7 +204,9 @@ void Listener::Close() {
     door.poll.reset();
   }
   doors_.clear();
-  silent_.clear();
+  while (!silent_.empty()) {
+    Drop(silent_.begin()->first);
+  }
   timer_->Stop();
   again_->Stop();
 }
@@ -226,51 +229,57 @@ void Listener::Accept(int door) {
     const int on = 1;
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-    if (silent_.size() >= kSilentConnectionsMax) {
-      silent_.pop_front();
-    }
     const int fd = socket.get();
     std::string peer = PeerAddress(fd);
-    silent_.push_back({std::move(socket), std::move(peer), BootNow() + kFirstBytesTime, nullptr});
-    const auto here = std::prev(silent_.end());
-    here->poll = std::make_unique<UvPoll>(loop_, fd, [this, here](int) { FirstBytes(here); });
-    here->poll->Start(UV_READABLE);
+    const uint64_t id = ++next_id_;
+    if (const std::optional<uint64_t> gone = crowd_.Enter(id, peer)) {
+      silent_.erase(*gone);
+    }
+    Silent& here = silent_[id];
+    here = {std::move(socket), std::move(peer), BootNow() + kFirstBytesTime, nullptr};
+    here.poll = std::make_unique<UvPoll>(loop_, fd, [this, id](int) { FirstBytes(id); });
+    here.poll->Start(UV_READABLE);
     if (!timer_->active()) {
       timer_->StartAfter(kFirstBytesTime);
     }
   }
 }
 
-void Listener::FirstBytes(std::list<Silent>::iterator silent) {
+void Listener::FirstBytes(uint64_t id) {
+  Silent& silent = silent_.at(id);
   char bytes[sizeof(kHttp2Preface) - 1];
-  const ssize_t n = recv(silent->socket.get(), bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t n = recv(silent.socket.get(), bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
     return;
   }
   if (n <= 0) {
-    silent_.erase(silent);
-    return;
+    return Drop(id);
   }
   // One byte tells: nothing else that may come here starts with either.
   const bool tls = bytes[0] == kTlsFirstByte;
   const bool grpc = bytes[0] == kHttp2Preface[0];
-  silent->poll.reset();
-  UniqueFd socket = std::move(silent->socket);
-  std::string peer = std::move(silent->peer);
-  silent_.erase(silent);
+  silent.poll.reset();
+  UniqueFd socket = std::move(silent.socket);
+  std::string peer = std::move(silent.peer);
+  Drop(id);
   const auto& next = tls ? callbacks_.on_tls : grpc ? callbacks_.on_grpc : callbacks_.on_foreign;
   if (next) {
     next(std::move(socket), std::move(peer));
   }
 }
 
+void Listener::Drop(uint64_t id) {
+  silent_.erase(id);
+  crowd_.Leave(id);
+}
+
 void Listener::DropLate() {
   const absl::Time now = BootNow();
-  while (!silent_.empty() && silent_.front().deadline <= now) {
-    silent_.pop_front();
+  while (!silent_.empty() && silent_.begin()->second.deadline <= now) {
+    Drop(silent_.begin()->first);
   }
   if (!silent_.empty()) {
-    timer_->StartAt(silent_.front().deadline);
+    timer_->StartAt(silent_.begin()->second.deadline);
   }
 }
 

@@ -3,14 +3,14 @@
 // thread only.
 //
 // Bounded: at most kSilentConnectionsMax connections that have not said anything, each for at most
-// kFirstBytesTime.
+// kFirstBytesTime; one more costs the address that has most its oldest (crowd.h).
 #pragma once
 
 #include <uv.h>
 
 #include <cstdint>
 #include <functional>
-#include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "proto/base/crowd.h"
 #include "proto/base/port_range.h"
 #include "proto/base/unique_fd.h"
 #include "proto/wire/uv_handles.h"
@@ -53,13 +54,16 @@ class Listener {
     std::unique_ptr<UvPoll> poll;
   };
   void Accept(int door);
-  void FirstBytes(std::list<Silent>::iterator silent);
+  void FirstBytes(uint64_t id);
+  void Drop(uint64_t id);
   void DropLate();
 
   uv_loop_t* const loop_;
   const Callbacks callbacks_;
   std::vector<Door> doors_;
-  std::list<Silent> silent_;  // in order of their deadlines
+  uint64_t next_id_ = 0;
+  std::map<uint64_t, Silent> silent_;   // in order of their deadlines
+  Crowd crowd_{kSilentConnectionsMax};  // the same
   std::unique_ptr<UvTimer> timer_;
   std::unique_ptr<UvTimer> again_;  // after accept ran out of descriptors
 };

@@ -52,9 +52,9 @@ absl::StatusOr<TlsIdentity> MasterServer::Impl::Identity() const {
   return TlsIdentity::OfSite(seed);
 }
 
-void MasterServer::Impl::TakeTls(UniqueFd socket, std::string peer) {
+void MasterServer::Impl::TakeTls(UniqueFd socket, const std::string& peer) {
   if (tls_ != nullptr) {
-    return tls_->Take(std::move(socket), std::move(peer), kHelloTime);
+    return tls_->Take(std::move(socket), peer, kHelloTime);
   }
   const absl::string_view alert = NoTlsHereAlert();
   (void)!send(socket.get(), alert.data(), alert.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -62,7 +62,7 @@ class MasterServer::Impl {
   // Connections over TCP (master_door.cc)
   bool Insecure() const;
   absl::StatusOr<TlsIdentity> Identity() const;
-  void TakeTls(UniqueFd socket, std::string peer);
+  void TakeTls(UniqueFd socket, const std::string& peer);
   void OnTlsCaller(TlsDoor::Caller&& caller);
   void TakeClear(UniqueFd socket, std::string peer);
 

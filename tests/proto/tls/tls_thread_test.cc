@@ -39,9 +39,9 @@ class TlsTest : public testing::Test {
         [this](TlsDoor::Caller&& caller) { callers_.push_back(std::move(caller)); });
   }
   // A connection that waits at the door; the far end is the test's.
-  UniqueFd Knock(absl::Duration within = kLong) {
+  UniqueFd Knock(absl::Duration within = kLong, const std::string& peer = "10.0.0.1") {
     auto [ours, theirs] = SocketPair();
-    door_->Take(std::move(theirs), "10.0.0.1", within);
+    door_->Take(std::move(theirs), peer, within);
     return std::move(ours);
   }
   TlsThread::Dialed Call(TlsThread& client, UniqueFd socket, TlsExpected expected) {
@@ -292,6 +292,22 @@ TEST_F(TlsTest, OfManyThatProveNothingTheOldestGo) {  // R1
   const TlsThread::Dialed agent = Call(client_, Knock(), OfSecret("s"));
   UntilCallers(2);
   EXPECT_EQ(callers_[0].arrival.status(), absl::ResourceExhaustedError("others came after it"));
+  EXPECT_TRUE(callers_[1].arrival.ok());
+}
+
+TEST_F(TlsTest, OneSourcePushesOutNoneOfAnother) {  // R1
+  ASSERT_NO_FATAL_FAILURE(RaiseDescriptors(2 * kUnprovedMax + 200));
+  Open(TlsIdentity::OfSecret("s"));
+  UniqueFd early = Knock(kLong, "10.0.0.2");  // it has not said anything yet
+  std::vector<UniqueFd> strangers;
+  for (size_t i = 0; i < kUnprovedMax; ++i) {
+    strangers.push_back(Knock());
+  }
+  UntilCallers(1);
+  EXPECT_EQ(callers_[0].peer, "10.0.0.1");
+  const TlsThread::Dialed agent = Call(client_, std::move(early), OfSecret("s"));
+  UntilCallers(2);
+  EXPECT_EQ(callers_[1].peer, "10.0.0.2");
   EXPECT_TRUE(callers_[1].arrival.ok());
 }
 

@@ -1,0 +1,77 @@
+#include "rendezvous/service/listener.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/tls/session.h"
+#include "tests/proto/wire/test_loop.h"
+
+namespace muster {
+namespace {
+
+sockaddr_in Loopback(const char* address, uint16_t port) {
+  sockaddr_in out{};
+  out.sin_family = AF_INET;
+  out.sin_port = htons(port);
+  inet_pton(AF_INET, address, &out.sin_addr);
+  return out;
+}
+
+class ListenerTest : public testing::Test {
+ protected:
+  // A connection from this address of loopback, which the listener has taken.
+  UniqueFd ConnectFrom(const char* address) {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const sockaddr_in from = Loopback(address, 0);
+    const sockaddr_in to = Loopback("127.0.0.1", port_);
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&from), sizeof(from)), 0);
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+    uv_run(loop_.get(), UV_RUN_NOWAIT);
+    return fd;
+  }
+  static void RaiseDescriptors(rlim_t wanted) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = std::max(limit.rlim_cur, wanted);
+    limit.rlim_max = std::max(limit.rlim_max, wanted);  // root may
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0)
+        << "this test needs " << wanted << " descriptors: raise the hard limit, `ulimit -Hn`";
+  }
+
+  TestLoop loop_;
+  std::vector<std::string> heard_;  // from where TLS has begun
+  Listener listener_{loop_.get(),
+                     {[this](UniqueFd, std::string peer) { heard_.push_back(std::move(peer)); },
+                      nullptr, nullptr}};
+  uint16_t port_ = 0;
+};
+
+TEST_F(ListenerTest, OneAddressPushesOutNoneOfAnother) {
+  ASSERT_NO_FATAL_FAILURE(RaiseDescriptors(2 * kSilentConnectionsMax + 200));
+  const absl::StatusOr<uint16_t> port = listener_.Listen("127.0.0.1:0", PortRange());
+  ASSERT_TRUE(port.ok()) << port.status();
+  port_ = *port;
+  const UniqueFd early = ConnectFrom("127.0.0.2");
+  std::vector<UniqueFd> strangers;
+  for (size_t i = 0; i < kSilentConnectionsMax; ++i) {
+    strangers.push_back(ConnectFrom("127.0.0.3"));
+  }
+  char byte = 0;
+  EXPECT_EQ(recv(strangers.front().get(), &byte, 1, 0), 0);  // its oldest
+  byte = static_cast<char>(kTlsFirstByte);
+  ASSERT_EQ(send(early.get(), &byte, 1, MSG_NOSIGNAL), 1);
+  loop_.Until([this] { return !heard_.empty(); }, "the first byte");
+  EXPECT_EQ(heard_, std::vector<std::string>{"127.0.0.2"});
+  listener_.Close();
+}
+
+}  // namespace
+}  // namespace muster
