@@ -75,7 +75,8 @@ struct MasterClientOptions {
   uint64_t life = 0;     // of the agent's Join: a refused handshake comes as Refused{life, reason}
   JobTerms terms;
   absl::Duration connect_timeout = absl::Seconds(5);  // until the handshake is through
-  absl::Duration retry_min = absl::Milliseconds(100);
+  // The first: where all nodes are started at once, the master is nearly there.
+  absl::Duration retry_min = absl::Milliseconds(20);
   absl::Duration retry_max = absl::Seconds(2);
   // Every beat is answered at once. Much less than the lease that masters with a store give, so
   // that the one that takes over is found while workers still run.
