@@ -32,13 +32,15 @@ bool MasterServer::Impl::Insecure() const {
 }
 
 absl::StatusOr<uint16_t> MasterServer::Impl::Listen(absl::string_view address, PortRange ports) {
+  // First of all, for that takes no time: who calls while the key is made waits in the kernel.
+  ASSIGN_OR_RETURN(const uint16_t port, listener_.Listen(address, ports));
   if (!Insecure() && tls_ == nullptr) {
     ASSIGN_OR_RETURN(const TlsIdentity identity, Identity());
     tls_ = std::make_unique<TlsDoor>(
         loop_, identity, /*hear=*/true,
         [this](TlsDoor::Caller&& caller) { OnTlsCaller(std::move(caller)); });
   }
-  return listener_.Listen(address, ports);
+  return port;
 }
 
 absl::StatusOr<TlsIdentity> MasterServer::Impl::Identity() const {
