@@ -27,7 +27,7 @@ class StopCountdown {
 
   const std::function<uint32_t()> workers_left_;
   UvTimer timer_;
-  int signo_ = 0;  // of the last Begin
+  int signo_ = 0;                                 // of the last Begin
   absl::Time deadline_ = absl::InfiniteFuture();  // of the job's only stop
 };
 

@@ -44,8 +44,8 @@ struct StepOptions {
   // Whether an agent that is connected may live on where its command was ended: then its
   // connection tells.
   bool agents_outlive = false;
-  std::function<void()> on_all_called;   // optional: until others are started, no agent is awaited
-  std::vector<std::string> environment;  // of the command, "K=V"; empty = ours
+  std::function<void()> on_all_called;    // optional: until others are started, no agent is awaited
+  std::vector<std::string> environment;   // of the command, "K=V"; empty = ours
   ChildLeads leads = ChildLeads::kGroup;  // the command
   std::string job_id;
   std::string secret;  // "" = --insecure
