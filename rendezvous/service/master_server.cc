@@ -130,12 +130,13 @@ MasterServer::Impl::Impl(uv_loop_t* loop, MasterOptions options)
       host_(OwnHostName()),
       users_(options_.users),
       edge_(loop, [this](const CallEvent& event) { OnEvent(event); }),
-      listener_(loop,
-                {[this](UniqueFd socket, std::string peer) { TakeTls(std::move(socket), peer); },
-                 [this](UniqueFd socket, std::string peer) {
-                   TakeClear(std::move(socket), std::move(peer));
-                 },
-                 options_.on_foreign}),
+      listener_(loop, {[this](UniqueFd socket, const std::string& peer) {
+                         TakeTls(std::move(socket), peer);
+                       },
+                       [this](UniqueFd socket, std::string peer) {
+                         TakeClear(std::move(socket), std::move(peer));
+                       },
+                       options_.on_foreign}),
       sweep_(loop, [this] { SweepUnproved(); }),
       forget_(loop, [this] { ForgetJobs(); }) {
   if (!options_.many_jobs) {
