@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import pytest
 
 from elastic_sgd_test import losses, workers
-from harness import BIN, EXAMPLES, PATIENCE, PYTHON, ROOT, WORKERS, kill_all, wait_for
+from harness import BIN, EXAMPLES, PATIENCE, PYTHON, ROOT, TORCH_PACKAGE, TORCH_PYTHON, WORKERS, kill_all, wait_for
 
-PACKAGE = {"PYTHONPATH": str(BIN.parent / "python")}
+PACKAGE = {"PYTHONPATH": TORCH_PACKAGE, "TORCH_DIST_INIT_BARRIER": "1"}  # the latter as torch 1.13 does in any case
 STEPS = 450
 VICTIMS = [1, 0]
 LAYOUTS = {"one node": ("-n", "3"), "two hosts": ("--hosts", "node0:2,node1:1")}
@@ -17,7 +17,7 @@ LAYOUTS = {"one node": ("-n", "3"), "two hosts": ("--hosts", "node0:2,node1:1")}
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_survivors_live_and_the_losses_are_those_of_an_undisturbed_job(shells, layout):
-    program = [PYTHON, EXAMPLES / "ddp_elastic.py", str(STEPS)]
+    program = [TORCH_PYTHON, EXAMPLES / "ddp_elastic.py", str(STEPS)]
     undisturbed = shells[0].run(*LAYOUTS[layout], "--no-prefix", *program, env=PACKAGE)
     assert undisturbed.code == 0 and len(losses(undisturbed)) == STEPS // 10, undisturbed
 
@@ -50,5 +50,5 @@ def test_the_recording_of_the_readme_can_be_made(tmp_path):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("where", ["card", "barrier", "group"])
 def test_a_death_while_ranks_meet_is_no_wait_for_the_stores_timeout(shells, scratch, layout, where):
-    result = shells[0].run(*LAYOUTS[layout], "--no-prefix", "--restart=one", "--max-restarts", 1, PYTHON, WORKERS / "elastic_dies.py", where, scratch / "once", env=PACKAGE)
+    result = shells[0].run(*LAYOUTS[layout], "--no-prefix", "--restart=one", "--max-restarts", 1, TORCH_PYTHON, WORKERS / "elastic_dies.py", where, scratch / "once", env=PACKAGE)
     assert result.code == 0 and result.text.count("done") == 3 and result.text.count("dies") == 1, result

@@ -31,8 +31,8 @@ def rank_of(pid):
 
 def workers(shells, program):
     """{rank: pid} of those that live."""
-    word = " ".join(str(part) for part in program)
-    found = (pid for shell in shells[:2] for pid, line in shell.host.processes().items() if line.startswith(word))
+    word = " ".join(str(part) for part in program[-2:])  # another system's python3 has another name in here
+    found = (pid for shell in shells[:2] for pid, line in shell.host.processes().items() if line.endswith(word))
     return {rank: pid for pid in found if (rank := rank_of(pid)) is not None}
 
 
