@@ -49,15 +49,19 @@ def only_red(checks, check, where=None):
 def restart_sshd(lab):
     """Restarts node1's sshd under words of ours, or with more of its options; an ordinary one at the end."""
     keys = lab.state / "ssh"
+    # Until it is gone: the next one would find its port taken, and say so to nobody, being a daemon by then.
+    stop = """
+        p=$(cat /run/lab-ssh/pid); kill -- -$p || kill $p; rm -f /run/lab-ssh/pid
+        for i in {1..500}; do kill -0 $p 2> /dev/null || exit 0; sleep 0.02; done
+    """
 
     def restart(before=(), options=()):
-        stop = "p=$(cat /run/lab-ssh/pid); kill -- -$p || kill $p; rm -f /run/lab-ssh/pid"
         lab[1].run(["bash", "-c", stop])
         lab[1].check([*before, "/usr/sbin/sshd", "-f", keys / "sshd_config", "-o", "PidFile=/run/lab-ssh/pid", *options])
         wait_for(lambda: lab[0].run(["ssh", "node1", "true"]).returncode == 0, what="node1's sshd")
 
     yield restart
-    lab[1].run(["bash", "-c", "p=$(cat /run/lab-ssh/pid); kill $p; rm -f /run/lab-ssh/pid"])
+    lab[1].run(["bash", "-c", stop])
     lab.ssh("up")
 
 
