@@ -254,6 +254,11 @@ void AgentLoop::MakeRunDir() {
   // Without one workers have no error file; their exit codes still tell.
 }
 
+void AgentLoop::RemoveRunDir() {
+  std::error_code ignored;
+  std::filesystem::remove_all(run_dir_, ignored);
+}
+
 ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   ShepherdClient::Callbacks out;
   out.on_spawned = [this](uint32_t local_rank, pid_t pid) {
@@ -331,8 +336,7 @@ void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end) {
 void AgentLoop::OnShepherdDead() {
   LogError("the shepherd process of this node was killed: every worker here has been ended");
   alone_ = true;
-  std::error_code ignored;
-  std::filesystem::remove_all(run_dir_, ignored);  // which it would have done
+  RemoveRunDir();  // which it would have done
   for (uint32_t i = 0; i < workers_.size(); ++i) {
     if (!workers_[i].ended && workers_[i].pid != 0) {
       OnEnded(i, {SIGKILL, 0, /*alone=*/true, {}});
@@ -410,6 +414,7 @@ void AgentLoop::Do(const ShowWaiting& effect) {
 }
 
 void AgentLoop::Do(const ShowRest&) {
+  RemoveRunDir();  // before launch hears that this node is done, and ends
   pump_.on_empty = [this] { EndOutput(); };
   pump_.on_progress = [this] { show_timer_.StartAfter(kLogWithin); };
   show_timer_.StartAfter(kLogWithin);

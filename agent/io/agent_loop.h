@@ -128,6 +128,7 @@ class AgentLoop {
   void CheckShown();
   void EndOutput();
   void MakeRunDir();
+  void RemoveRunDir();
   void SpawnWorkers(const absl::Status& may);
   bool ServesPmix() const;
   absl::Status CheckPmix() const;
