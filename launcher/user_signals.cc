@@ -4,24 +4,29 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <utility>
 
 #include "launcher/jobs/keeper_link.h"
 #include "proto/base/clock.h"
+#include "proto/base/passed_signals.h"
 
 namespace muster {
 
 UserSignals::UserSignals(uv_loop_t* loop, Callbacks callbacks, std::vector<int> also_stop,
                          int keeper_fd)
     : callbacks_(std::move(callbacks)), also_stop_(std::move(also_stop)), keeper_fd_(keeper_fd) {
-  for (const int signo : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}) {
+  const auto hear = [this, loop](int signo) {
     struct sigaction old {};
     if (sigaction(signo, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) {
-      continue;  // nohup, or a shell's background job: our caller does not want it noticed
+      return;  // nohup, or a shell's background job: our caller does not want it noticed
     }
     signals_.emplace_back(loop, signo, [this, signo] { On(signo); });
     signals_.back().Unref();
-  }
+  };
+  std::for_each(std::begin(kPassedSignals), std::end(kPassedSignals), hear);
+  hear(SIGTSTP);
+  hear(SIGCONT);
   if (keeper_fd_ >= 0) {
     keeper_.emplace(loop, keeper_fd_, [this](int) { OnKeeper(); });
     keeper_->Start(UV_READABLE);

@@ -7,14 +7,9 @@
 #include <cstdlib>
 
 #include "proto/base/clock.h"
+#include "proto/base/passed_signals.h"
 
 namespace muster {
-namespace {
-
-// Of those that launch passes on.
-constexpr int kHeard[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-
-}  // namespace
 
 SessionEar::SessionEar() {
   if (std::getenv("PBS_JOBID") == nullptr || std::getenv("SLURM_JOB_ID") != nullptr) {
@@ -22,7 +17,7 @@ SessionEar::SessionEar() {
   }
   sigset_t set;
   sigemptyset(&set);
-  for (const int signo : kHeard) {
+  for (const int signo : kPassedSignals) {
     sigaddset(&set, signo);
   }
   signals_.Reset(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));

@@ -18,6 +18,7 @@
 #include "agent/pmix/pmix_server.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
+#include "proto/base/passed_signals.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
 
@@ -141,7 +142,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   // For the workers: PBS signals all of the job on its first host. We end with the round.
-  for (const int signo : {SIGINT, SIGHUP, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) {
+  for (const int signo : muster::kPassedSignals) {
     signal(signo, SIG_IGN);
   }
   signal(SIGPIPE, SIG_IGN);      // a client may die while libpmix answers it
