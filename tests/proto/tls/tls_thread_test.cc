@@ -5,12 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -22,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/limits.h"
 #include "proto/tls/tls_door.h"
+#include "tests/proto/base/descriptors.h"
 #include "tests/proto/wire/test_loop.h"
 
 namespace muster {
@@ -59,15 +58,6 @@ class TlsTest : public testing::Test {
   const TlsOutcome::Facts& Facts(const TlsThread::Dialed& dialed) {
     loop_.Until([&] { return dialed.outcome->facts() != nullptr; }, "the handshake's outcome");
     return *dialed.outcome->facts();
-  }
-  // So many are open at a time, and the soft limit is often 1024.
-  static void RaiseDescriptors(rlim_t wanted) {
-    rlimit limit{};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = std::max(limit.rlim_cur, wanted);
-    limit.rlim_max = std::max(limit.rlim_max, wanted);  // root may
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0)
-        << "this test needs " << wanted << " descriptors: raise the hard limit, `ulimit -Hn`";
   }
   // What both say of a client that expects `expected`.
   std::pair<absl::Status, absl::Status> Meet(TlsExpected expected) {

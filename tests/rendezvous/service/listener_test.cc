@@ -3,15 +3,14 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "proto/tls/session.h"
+#include "tests/proto/base/descriptors.h"
 #include "tests/proto/wire/test_loop.h"
 
 namespace muster {
@@ -36,14 +35,6 @@ class ListenerTest : public testing::Test {
     EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
     uv_run(loop_.get(), UV_RUN_NOWAIT);
     return fd;
-  }
-  static void RaiseDescriptors(rlim_t wanted) {
-    rlimit limit{};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = std::max(limit.rlim_cur, wanted);
-    limit.rlim_max = std::max(limit.rlim_max, wanted);  // root may
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0)
-        << "this test needs " << wanted << " descriptors: raise the hard limit, `ulimit -Hn`";
   }
 
   TestLoop loop_;
