@@ -259,14 +259,13 @@ void TellWaiting(Machine& m) {
   }
 }
 
-const std::string& WaitingNote(Machine& m) {
+std::string WaitingNote(Machine& m) {
   RoundState& s = m.state;
   if (s.phase == JobPhase::kGathering && m.now < s.gathering_since + kTellFirst &&
       m.now >= s.last_restart.not_before) {
-    s.note.clear();
-    s.note_stale = true;
-    s.note_made = absl::InfinitePast();
-  } else if (s.note_stale && m.now >= s.note_made + kNoteEvery) {
+    return "";
+  }
+  if (s.note_stale && m.now >= s.note_made + kNoteEvery) {
     s.note = s.phase == JobPhase::kGathering ? WhyWaiting(m.config, s, m.now)
                                              : WhySpare(m.config, s, m.now);
     s.note_made = m.now;

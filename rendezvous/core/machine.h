@@ -61,7 +61,8 @@ void GiveUpNode(Machine& m, const std::string& key, const std::string& reason);
 // The address that workers meet at, and whether all are on one host, from the members.
 void SetAddresses(const RoundConfig& config, RoundState& state);
 void TellWaiting(Machine& m);
-const std::string& WaitingNote(Machine& m);
+// Why agents wait, for their users; "" = it is no news yet.
+std::string WaitingNote(Machine& m);
 
 // --- membership.cc: nodes that come while a round runs, and lost ones that are started again ---
 // Whether a round without a lost node is no restart: the user has said that nodes may go.
