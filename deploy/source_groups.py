@@ -12,6 +12,7 @@ import sys
 
 PUBLIC = "worker_sdk/include/"  # whose headers are included without it
 ANONYMOUS = r"^namespace \{$(.*?)^\}  // namespace$"
+TYPE = r"^(?:class|struct|union|enum(?: class)?)\s+(\w+)[^;{]*\{"
 GROUP_FILES_MAX = 10  # larger ones save little more and leave the last processor alone for long
 
 
@@ -51,8 +52,13 @@ class Sources:
         """The names of the headers of ours that `path` includes."""
         return set().union(*(self.names(p) for p in self.included(path) - {path}))
 
-    def grouped(self, options):
-        """`options` is {path: options}. Lists of paths that can be read together, the largest first."""
+    def types(self, path):
+        """{name: header} of the types that the headers of ours that `path` includes define at namespace level."""
+        headers = self.included(path) - {path}
+        return {name: header for header in headers for name in re.findall(TYPE, self.text(header), re.M)}
+
+    def grouped(self, options, files_max=GROUP_FILES_MAX):
+        """`options` is {path: options}. Lists of up to `files_max` paths that can be read together, the largest first."""
         groups = []
         # <linux/tcp.h> does not go together with <netinet/tcp.h>, which libuv includes.
         alone = [path for path in options if "#include <linux/tcp.h>" in self.text(path)]
@@ -61,16 +67,19 @@ class Sources:
             declared = self.names_included(path)
             own = self.names(path) - declared | names_in("\n".join(re.findall(ANONYMOUS, self.text(path), re.M | re.S)))
             seen = self.names(path) | declared
+            types = self.types(path)
             for group in groups if path not in alone else []:
                 apart = not own & group["seen"] and not seen & group["own"]
-                if group["options"] == its and len(group["paths"]) < GROUP_FILES_MAX and apart:
+                apart = apart and all(group["types"].get(name, header) == header for name, header in types.items())
+                if group["options"] == its and len(group["paths"]) < files_max and apart:
                     break
             else:
-                group = {"options": its, "paths": [], "own": set(), "seen": set(), "size": 0}
+                group = {"options": its, "paths": [], "own": set(), "seen": set(), "types": {}, "size": 0}
                 groups.append(group)
             group["paths"].append(path)
             group["own"] |= own
             group["seen"] |= seen
+            group["types"] |= types
             group["size"] += len(self.text(path))
             if path in alone:
                 group["options"] = None  # nothing joins it
