@@ -6,19 +6,18 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "proto/base/log.h"
+#include "proto/base/peer_address.h"
 #include "proto/wire/secret.h"
 
 namespace muster {
 namespace {
 
-constexpr size_t kStrangersMax = 64;
-constexpr absl::Duration kProveWithin = absl::Seconds(10);
 constexpr absl::Duration kAcceptPause = absl::Seconds(1);  // without descriptors
 
 bool SendLine(const UniqueFd& socket, const std::string& line) {
@@ -47,7 +46,9 @@ void DialDoor::Await(size_t agents) {
   if (agents == 0) {
     poll_.Stop();
     again_.Stop();
-    callers_.clear();
+    while (!callers_.empty()) {
+      Drop(callers_.begin()->first, "nobody is awaited any more");
+    }
   } else if (!again_.active()) {
     poll_.Start(UV_READABLE);
   }
@@ -61,88 +62,96 @@ void DialDoor::OnDoor() {
     poll_.Stop();
     again_.StartAfter(kAcceptPause);
   }
-  if (!socket.valid() || shaking_ + callers_.size() >= awaited_ + kStrangersMax) {
-    return;  // it tries again
+  if (!socket.valid()) {
+    return;
   }
   const int on = 1;  // else small messages wait for the other side's delayed ACK, 40 ms
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const std::string peer = PeerAddress(socket.get());
   if (tls_ == nullptr) {
-    return Greet(std::move(socket), "");
+    return Greet(std::move(socket), peer, "");
   }
-  ++shaking_;
-  tls_->Take(std::move(socket), "", kProveWithin);
+  tls_->Take(std::move(socket), peer, kProveWithin);
 }
 
 void DialDoor::OnTlsCaller(TlsDoor::Caller&& caller) {
-  --shaking_;
   if (!caller.arrival.ok()) {
     LogDebug(absl::StrCat("a caller is dropped: ", caller.arrival.status().message()));
   } else if (awaited_ > 0) {
     tls_->Keep(caller.arrival->id);  // our own timer goes on from here
-    Greet(std::move(caller.arrival->inner), std::move(caller.arrival->channel));
+    Greet(std::move(caller.arrival->inner), caller.peer, std::move(caller.arrival->channel));
   }
 }
 
-void DialDoor::Greet(UniqueFd socket, std::string channel) {
+void DialDoor::Greet(UniqueFd socket, const std::string& peer, std::string channel) {
   absl::StatusOr<std::string> nonce = MakeNonce();
   if (!nonce.ok()) {
     return;  // it tries again
   }
-  const auto at = callers_.insert(callers_.end(), Caller{});
-  at->socket = std::move(socket);
-  at->channel = std::move(channel);
-  at->nonce = *std::move(nonce);
-  if (!SendLine(at->socket, DialGreeting(at->nonce))) {
-    return Drop(at, "it has closed the connection");
+  const uint64_t id = ++next_id_;
+  if (const std::optional<uint64_t> gone = crowd_.Enter(id, peer)) {
+    Drop(*gone, "others want to be heard");
   }
-  at->poll = std::make_unique<UvPoll>(loop_, at->socket.get(), [this, at](int) { OnCaller(at); });
-  at->poll->Start(UV_READABLE);
-  at->timer = std::make_unique<UvTimer>(
-      loop_, [this, at] { Drop(at, "it does not say which node it is"); });
-  at->timer->StartAfter(kProveWithin);
+  Caller& caller = callers_[id];
+  caller.socket = std::move(socket);
+  caller.channel = std::move(channel);
+  caller.nonce = *std::move(nonce);
+  if (!SendLine(caller.socket, DialGreeting(caller.nonce))) {
+    return Drop(id, "it has closed the connection");
+  }
+  caller.poll =
+      std::make_unique<UvPoll>(loop_, caller.socket.get(), [this, id](int) { OnCaller(id); });
+  caller.poll->Start(UV_READABLE);
+  caller.timer = std::make_unique<UvTimer>(
+      loop_, [this, id] { Drop(id, "it does not say which node it is"); });
+  caller.timer->StartAfter(kProveWithin);
 }
 
-void DialDoor::OnCaller(Callers::iterator at) {
+void DialDoor::OnCaller(uint64_t id) {
+  Caller& caller = callers_.at(id);
   char bytes[kDialLineBytesMax];
-  const ssize_t n = recv(at->socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+  const ssize_t n = recv(caller.socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
     return;
   }
   if (n <= 0) {
-    return Drop(at, "it has closed the connection");
+    return Drop(id, "it has closed the connection");
   }
-  at->line.append(bytes, static_cast<size_t>(n));
-  const size_t end = at->line.find('\n');
-  if (end == std::string::npos && at->line.size() <= kDialLineBytesMax) {
+  caller.line.append(bytes, static_cast<size_t>(n));
+  const size_t end = caller.line.find('\n');
+  if (end == std::string::npos && caller.line.size() <= kDialLineBytesMax) {
     return;
   }
-  if (end + 1 != at->line.size()) {
-    return Drop(at, "what it says is not one line");
+  if (end + 1 != caller.line.size()) {
+    return Drop(id, "what it says is not one line");
   }
-  at->line.pop_back();
-  OnCall(at);
+  caller.line.pop_back();
+  OnCall(id);
 }
 
-void DialDoor::OnCall(Callers::iterator at) {
-  const absl::StatusOr<DialCaller> caller = TakeCall(ticket_, at->nonce, at->line, at->channel);
+void DialDoor::OnCall(uint64_t id) {
+  Caller& at = callers_.at(id);
+  const absl::StatusOr<DialCaller> caller = TakeCall(ticket_, at.nonce, at.line, at.channel);
   if (!caller.ok()) {
-    return Drop(at, caller.status().message());
+    return Drop(id, caller.status().message());
   }
   if (!callbacks_.may_come(caller->node)) {
-    return Drop(at, absl::StrCat("no agent of '", caller->node, "' is awaited"));
+    return Drop(id, absl::StrCat("no agent of '", caller->node, "' is awaited"));
   }
-  if (!SendLine(at->socket, caller->answer)) {
-    return Drop(at, "it has closed the connection");
+  if (!SendLine(at.socket, caller->answer)) {
+    return Drop(id, "it has closed the connection");
   }
-  at->poll.reset();
-  UniqueFd socket = std::move(at->socket);
-  callers_.erase(at);
+  at.poll.reset();
+  UniqueFd socket = std::move(at.socket);
+  crowd_.Leave(id);
+  callers_.erase(id);
   callbacks_.on_agent(caller->node, std::move(socket));
 }
 
-void DialDoor::Drop(Callers::iterator at, absl::string_view why) {
+void DialDoor::Drop(uint64_t id, absl::string_view why) {
   LogDebug(absl::StrCat("a caller is dropped: ", why));
-  callers_.erase(at);
+  crowd_.Leave(id);
+  callers_.erase(id);
 }
 
 }  // namespace muster

@@ -1,22 +1,32 @@
 // The door at which agents call that a scheduler has started (proto/wire/dial.h). Loop thread only;
 // destroying it from one of its callbacks is not allowed.
+//
+// Bounded: callers who shake hands by TlsThread, those who have not proven the secret afterwards to
+// kCallersMax, each for kProveWithin; one more costs the address that has most its oldest
+// (crowd.h).
 #pragma once
 
 #include <uv.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <list>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "proto/base/crowd.h"
 #include "proto/base/unique_fd.h"
 #include "proto/tls/tls_door.h"
 #include "proto/wire/dial.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
+
+inline constexpr size_t kCallersMax = 1024;
+inline constexpr absl::Duration kProveWithin = absl::Seconds(10);
 
 class DialDoor {
  public:
@@ -30,8 +40,7 @@ class DialDoor {
   DialDoor(uv_loop_t* loop, UniqueFd socket, DialTicket ticket, Callbacks callbacks);
 
   const DialTicket& ticket() const { return ticket_; }
-  // Agents that are yet to come: as many callers are heard at once, and a few strangers. 0: the
-  // door is shut, whoever calls stays outside.
+  // Agents that are yet to come. 0: the door is shut, whoever calls stays outside.
   void Await(size_t agents);
 
  private:
@@ -44,23 +53,23 @@ class DialDoor {
     std::unique_ptr<UvPoll> poll;
     std::unique_ptr<UvTimer> timer;
   };
-  using Callers = std::list<Caller>;
 
   void OnDoor();
   void OnTlsCaller(TlsDoor::Caller&& caller);
-  void Greet(UniqueFd socket, std::string channel);
-  void OnCaller(Callers::iterator at);
-  void OnCall(Callers::iterator at);
-  void Drop(Callers::iterator at, absl::string_view why);
+  void Greet(UniqueFd socket, const std::string& peer, std::string channel);
+  void OnCaller(uint64_t id);
+  void OnCall(uint64_t id);
+  void Drop(uint64_t id, absl::string_view why);
 
   uv_loop_t* const loop_;
   const UniqueFd socket_;
   const DialTicket ticket_;
   const Callbacks callbacks_;
   size_t awaited_ = 0;
-  size_t shaking_ = 0;            // with tls_
   std::unique_ptr<TlsDoor> tls_;  // null: --insecure, or nobody is awaited yet
-  Callers callers_;
+  uint64_t next_id_ = 0;
+  std::map<uint64_t, Caller> callers_;
+  Crowd crowd_{kCallersMax};  // the same
   UvPoll poll_;
   UvTimer again_;  // accepting
 };

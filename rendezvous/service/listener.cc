@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,6 +18,7 @@
 #include "absl/strings/strip.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
+#include "proto/base/peer_address.h"
 #include "proto/base/status_macros.h"
 #include "proto/tls/session.h"
 
@@ -134,33 +134,6 @@ UniqueFd OpenOneOf(const std::vector<uint16_t>& ports, const addrinfo* where, ui
 }
 
 }  // namespace
-
-std::string PeerAddress(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return "";
-  }
-  char text[INET6_ADDRSTRLEN] = "";
-  if (address.ss_family == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in&>(address).sin_addr, text, sizeof(text));
-    return text;
-  }
-  if (address.ss_family != AF_INET6) {
-    return "";
-  }
-  const auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
-  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-    inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text));
-    return text;
-  }
-  inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-  char name[IF_NAMESIZE];
-  if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr) && if_indextoname(v6.sin6_scope_id, name) != nullptr) {
-    return absl::StrCat(text, "%", name);
-  }
-  return text;
-}
 
 Listener::Listener(uv_loop_t* loop, Callbacks callbacks)
     : loop_(loop),

@@ -68,9 +68,6 @@ class Listener {
   std::unique_ptr<UvTimer> again_;  // after accept ran out of descriptors
 };
 
-// Address of the other end without port: "10.0.0.1", "fe80::1%eth0"; "" for a unix socket.
-std::string PeerAddress(int socket);
-
 // "torchrun (pid 123)" that listens on the TCP port, "" when /proc does not show it.
 std::string PortOwner(uint16_t port);
 

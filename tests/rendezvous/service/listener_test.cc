@@ -1,8 +1,6 @@
 #include "rendezvous/service/listener.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <string>
@@ -11,28 +9,17 @@
 
 #include "proto/tls/session.h"
 #include "tests/proto/base/descriptors.h"
+#include "tests/proto/base/loopback.h"
 #include "tests/proto/wire/test_loop.h"
 
 namespace muster {
 namespace {
 
-sockaddr_in Loopback(const char* address, uint16_t port) {
-  sockaddr_in out{};
-  out.sin_family = AF_INET;
-  out.sin_port = htons(port);
-  inet_pton(AF_INET, address, &out.sin_addr);
-  return out;
-}
-
 class ListenerTest : public testing::Test {
  protected:
   // A connection from this address of loopback, which the listener has taken.
-  UniqueFd ConnectFrom(const char* address) {
-    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const sockaddr_in from = Loopback(address, 0);
-    const sockaddr_in to = Loopback("127.0.0.1", port_);
-    EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&from), sizeof(from)), 0);
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  UniqueFd Taken(const char* address) {
+    UniqueFd fd = ConnectFrom(address, port_);
     uv_run(loop_.get(), UV_RUN_NOWAIT);
     return fd;
   }
@@ -50,10 +37,10 @@ TEST_F(ListenerTest, OneAddressPushesOutNoneOfAnother) {
   const absl::StatusOr<uint16_t> port = listener_.Listen("127.0.0.1:0", PortRange());
   ASSERT_TRUE(port.ok()) << port.status();
   port_ = *port;
-  const UniqueFd early = ConnectFrom("127.0.0.2");
+  const UniqueFd early = Taken("127.0.0.2");
   std::vector<UniqueFd> strangers;
   for (size_t i = 0; i < kSilentConnectionsMax; ++i) {
-    strangers.push_back(ConnectFrom("127.0.0.3"));
+    strangers.push_back(Taken("127.0.0.3"));
   }
   char byte = 0;
   EXPECT_EQ(recv(strangers.front().get(), &byte, 1, 0), 0);  // its oldest
