@@ -29,6 +29,7 @@
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
 #include "launcher/local_output.h"
+#include "launcher/munge_secret.h"
 #include "launcher/node_overrides.h"
 #include "launcher/proctable.h"
 #include "launcher/programs.h"
@@ -52,9 +53,6 @@
 namespace muster {
 namespace {
 
-constexpr absl::Duration kNoServerHint =
-    absl::Seconds(10);  // then each node says so, and how to mend it
-
 // Of this process among others.
 struct Place {
   Hold hold;         // of the node's place; none = it could not be had
@@ -63,10 +61,11 @@ struct Place {
 
 class TypedJob {
  public:
-  TypedJob(uv_loop_t* loop, JobSpec spec, std::string secret, Place place)
+  TypedJob(uv_loop_t* loop, JobSpec spec, TypedSecret secret, Place place)
       : loop_(loop),
         spec_(std::move(spec)),
-        secret_(std::move(secret)),
+        secret_(std::move(secret.secret)),
+        credential_(std::move(secret.credential)),
         place_(std::move(place)),
         display_(loop, spec_.plan.output, spec_.plan.role, /*many_workers=*/true,
                  [this](uint32_t) { return hostname_; }),
@@ -203,6 +202,11 @@ class TypedJob {
         }
       };
     }
+    if (!credential_.empty()) {
+      master.on_foreign = [this](UniqueFd socket, const std::string&) {
+        AnswerAsked(std::move(socket), credential_);
+      };
+    }
     server_ = std::make_unique<MasterServer>(loop_, std::move(master));
     // All addresses: the name the user gave may mean 127.0.1.1 here and another address elsewhere.
     const absl::StatusOr<uint16_t> port =
@@ -313,10 +317,7 @@ class TypedJob {
       return;
     }
     if (!spec_.rendezvous.step.empty()) {
-      LogInfo(absl::StrCat("no master answers at ", HostPort(target_host_, target_port_),
-                           " yet; it is asked again and again. The task there says why if it has ",
-                           "ended (with srun -K this one ends, too); else look at its firewall"));
-      return;
+      return NoTaskServes(HostPort(target_host_, target_port_));
     }
     LogInfo(absl::StrCat(
         "no master answers at ", HostPort(target_host_, target_port_),
@@ -351,6 +352,7 @@ class TypedJob {
   uv_loop_t* const loop_;
   const JobSpec spec_;
   const std::string secret_;
+  const std::string credential_;  // for those who ask; "" = none is given
   const Place place_;
   std::string hostname_;
   std::string agent_key_;
@@ -403,11 +405,11 @@ int RunAgent(JobSpec spec, Place place) {
   uv_loop_t loop;
   uv_loop_init(&loop);
   absl::StatusOr<std::unique_ptr<FileMeeting>> meeting;  // its file goes when this does
-  absl::StatusOr<std::string> secret;
+  absl::StatusOr<TypedSecret> secret;
   if (spec.rendezvous.file.empty()) {
-    secret = SecretFor(spec.insecure, spec.secret_file);
+    secret = TypedSecretOf(spec);
   } else if (meeting = GoToMeeting(&loop, spec); meeting.ok()) {
-    secret = (*meeting)->point().secret;
+    secret = TypedSecret{(*meeting)->point().secret, ""};
   } else {
     secret = meeting.status();
   }
@@ -426,7 +428,7 @@ int RunAgent(JobSpec spec, Place place) {
   WarnOfCpus(options->facts, options->programs.front().environment, options->plan.binding, workers);
   int code = kExitFailed;
   {
-    TypedJob job(&loop, std::move(spec), *secret, std::move(place));
+    TypedJob job(&loop, std::move(spec), *std::move(secret), std::move(place));
     const absl::Status started = job.Start(*std::move(shepherd), *std::move(options));
     if (!started.ok()) {
       return Fail(started, kExitFailed);

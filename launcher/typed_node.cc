@@ -10,14 +10,57 @@
 #include "agent/io/program_facts.h"
 #include "agent/io/worker_placement.h"
 #include "launcher/job_run.h"
+#include "launcher/munge_secret.h"
 #include "launcher/programs.h"
+#include "launcher/schedule/hostlist.h"
 #include "launcher/stdin_reader.h"
 #include "launcher/typed_place.h"
 #include "proto/base/build_info.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
+#include "proto/wire/secret.h"
 
 namespace muster {
+
+void NoTaskServes(const std::string& place) {
+  LogInfo(absl::StrCat("no master answers at ", place, " yet; it is asked again and again. The ",
+                       "task there says why if it has ended (with srun -K this one ends, too); ",
+                       "else look at its firewall"));
+}
+
+absl::StatusOr<TypedSecret> TypedSecretOf(const JobSpec& spec) {
+  const RendezvousSpec& meeting = spec.rendezvous;
+  const bool by_munge = !meeting.step.empty() && !spec.insecure && spec.secret_file.empty();
+  const absl::StatusOr<Munge> munge = by_munge ? Munge::Load() : absl::NotFoundError("not wanted");
+  const bool asks = munge.ok() && !meeting.is_host.value_or(false) && munge->Encode("").ok();
+  if (asks) {
+    MungeQuestion question;
+    question.host = meeting.host;
+    question.port = absl::StrCat(meeting.port);
+    question.deadline = BootNow() + meeting.join_timeout;
+    question.patience = kNoServerHint;
+    question.on_silence = [&meeting] { NoTaskServes(HostPort(meeting.host, meeting.port)); };
+    absl::StatusOr<std::string> secret = AskForCredential(question);
+    if (secret.ok()) {
+      secret = munge->Decode(*secret);
+    }
+    if (secret.ok()) {
+      secret = SecretOfPayload(*secret, spec.plan.job_id);
+    }
+    if (secret.ok()) {
+      LogDebug("has the job's secret by munge");
+      return TypedSecret{*std::move(secret), ""};
+    }
+    LogDebug(absl::StrCat("takes the user's secret: ", secret.status().message()));
+  }
+  ASSIGN_OR_RETURN(std::string secret, SecretFor(spec.insecure, spec.secret_file));
+  TypedSecret out{std::move(secret), ""};
+  if (munge.ok() && !asks) {
+    out.credential = munge->Encode(MungePayload(spec.plan.job_id, out.secret)).value_or("");
+  }
+  return out;
+}
 
 absl::StatusOr<AgentLoop::Options> TypedAgent(JobSpec& spec) {
   AgentLoop::Options options;

@@ -5,13 +5,29 @@
 #include <uv.h>
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "agent/io/agent_loop.h"
 #include "launcher/job_spec.h"
 #include "launcher/meet_at_file.h"
 
 namespace muster {
+
+// How long a node waits for a master before it says so, and how to mend it.
+inline constexpr absl::Duration kNoServerHint = absl::Seconds(10);
+// Says that in a task of a step.
+void NoTaskServes(const std::string& place);
+
+struct TypedSecret {
+  std::string secret;      // "" = --insecure
+  std::string credential;  // of munge, that has it; "" = none is given
+};
+
+// The user's, or, in a task of a step that does not serve, that of the task that does, by munge:
+// their homes may be two. Blocking, there for the join time-out at most.
+absl::StatusOr<TypedSecret> TypedSecretOf(const JobSpec& spec);
 
 // Makes of file:///path the endpoint that its nodes agreed on. Blocking, for the join time-out at
 // most. `loop` outlives the meeting.
