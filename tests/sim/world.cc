@@ -14,6 +14,7 @@ namespace muster::sim {
 namespace {
 
 constexpr Nanos kTooLong = 1800 * kSecond;  // after the heal: a job that still runs is stuck
+constexpr uint32_t kRoundsOfAll = 64'000;   // agents times rounds, about
 
 }  // namespace
 
@@ -46,8 +47,10 @@ void World::MakeJob() {
   if (!options_.faults) {
     return;
   }
-  constexpr uint32_t kRestarts[] = {0, 3, 1000};
-  config_.restarts_max = kRestarts[rng_.Below(3)];
+  // A round costs every agent some messages: a large job has few of them.
+  const uint32_t many = std::clamp(kRoundsOfAll / options_.agents, 3u, 1000u);
+  const uint32_t restarts[] = {0, 3, many};
+  config_.restarts_max = restarts[rng_.Below(3)];
   const uint64_t choice = rng_.Below(4);
   config_.nodes_min = choice == 0   ? options_.agents
                       : choice == 1 ? std::max(1u, options_.agents * 3 / 4)
@@ -106,10 +109,12 @@ void World::MakeRestartRules() {
   if (rng.Below(2) == 0) {
     std::vector<uint32_t> codes(50);
     std::iota(codes.begin(), codes.end(), 1u);
-    rules.on_exit = {{ExitMatch::kCode, codes, ExitAction::kRestartFree},
-                     {ExitMatch::kCode, {60, 61, 62}, ExitAction::kStop},
-                     {ExitMatch::kSignal, {SIGSEGV}, ExitAction::kReplaceNode},
-                     {ExitMatch::kNodeLost, {}, ExitAction::kRestart}};
+    const bool large = options_.agents > kRoundsOfAll / 1000;
+    rules.on_exit = {
+        {ExitMatch::kCode, codes, large ? ExitAction::kRestart : ExitAction::kRestartFree},
+        {ExitMatch::kCode, {60, 61, 62}, ExitAction::kStop},
+        {ExitMatch::kSignal, {SIGSEGV}, ExitAction::kReplaceNode},
+        {ExitMatch::kNodeLost, {}, ExitAction::kRestart}};
   }
 }
 
