@@ -37,6 +37,7 @@
 #include "proto/base/build_info.h"
 #include "proto/base/clock.h"
 #include "proto/base/core_limit.h"
+#include "proto/base/heap.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/bootstrap.h"
@@ -382,6 +383,7 @@ int main(int argc, char** argv) {
     return 127;
   }
   muster::WriteNoCores();
+  muster::KeepFreedMemory();
   muster::SetLogLevelFromEnvironment();
   signal(SIGPIPE, SIG_IGN);
   // The channel's end is what stops an agent: a terminal's or scheduler's signals reach launch,

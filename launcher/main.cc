@@ -36,6 +36,7 @@
 #include "launcher/user_terminal.h"
 #include "proto/base/build_info.h"
 #include "proto/base/core_limit.h"
+#include "proto/base/heap.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
 
@@ -232,6 +233,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   muster::WriteNoCores();
+  muster::KeepFreedMemory();
   muster::SetLogLevelFromEnvironment();
   const int code = muster::Main(argc, argv);
   std::fflush(nullptr);
