@@ -23,6 +23,24 @@
 
 namespace muster {
 
+namespace {
+
+// NotFound: the task that serves has no munge. DeadlineExceeded: none serves.
+absl::StatusOr<std::string> SecretByMunge(const JobSpec& spec, const Munge& munge) {
+  const RendezvousSpec& meeting = spec.rendezvous;
+  MungeQuestion question;
+  question.host = meeting.host;
+  question.port = absl::StrCat(meeting.port);
+  question.deadline = BootNow() + meeting.join_timeout;
+  question.patience = kNoServerHint;
+  question.on_silence = [&meeting] { NoTaskServes(HostPort(meeting.host, meeting.port)); };
+  ASSIGN_OR_RETURN(const std::string credential, AskForCredential(question));
+  ASSIGN_OR_RETURN(const std::string payload, munge.Decode(credential));
+  return SecretOfPayload(payload, spec.plan.job_id);
+}
+
+}  // namespace
+
 void NoTaskServes(const std::string& place) {
   LogInfo(absl::StrCat("no master answers at ", place, " yet; it is asked again and again. The ",
                        "task there says why if it has ended (with srun -K this one ends, too); ",
@@ -35,24 +53,18 @@ absl::StatusOr<TypedSecret> TypedSecretOf(const JobSpec& spec) {
   const absl::StatusOr<Munge> munge = by_munge ? Munge::Load() : absl::NotFoundError("not wanted");
   const bool asks = munge.ok() && !meeting.is_host.value_or(false) && munge->Encode("").ok();
   if (asks) {
-    MungeQuestion question;
-    question.host = meeting.host;
-    question.port = absl::StrCat(meeting.port);
-    question.deadline = BootNow() + meeting.join_timeout;
-    question.patience = kNoServerHint;
-    question.on_silence = [&meeting] { NoTaskServes(HostPort(meeting.host, meeting.port)); };
-    absl::StatusOr<std::string> secret = AskForCredential(question);
-    if (secret.ok()) {
-      secret = munge->Decode(*secret);
+    absl::StatusOr<std::string> given = SecretByMunge(spec, *munge);
+    if (given.ok()) {
+      return TypedSecret{*std::move(given), ""};
     }
-    if (secret.ok()) {
-      secret = SecretOfPayload(*secret, spec.plan.job_id);
+    if (absl::IsDeadlineExceeded(given.status())) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          meeting.step, ": no master has answered within ",
+          absl::FormatDuration(meeting.join_timeout), " (", given.status().message(), ")"));
     }
-    if (secret.ok()) {
-      LogDebug("has the job's secret by munge");
-      return TypedSecret{*std::move(secret), ""};
+    if (!absl::IsNotFound(given.status())) {
+      LogWarning(absl::StrCat("takes the user's secret: ", given.status().message()));
     }
-    LogDebug(absl::StrCat("takes the user's secret: ", secret.status().message()));
   }
   ASSIGN_OR_RETURN(std::string secret, SecretFor(spec.insecure, spec.secret_file));
   TypedSecret out{std::move(secret), ""};

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -30,13 +31,14 @@
 #include "agent/io/session_ear.h"
 #include "agent/io/shepherd_protocol.h"
 #include "agent/io/spawn.h"
+#include "agent/io/stray_groups.h"
 #include "proto/base/clock.h"
 #include "proto/base/env_names.h"
 
 namespace muster {
 namespace {
 
-constexpr int kLookAtHeldMs = 500;  // whether their debugger has left
+constexpr absl::Duration kLookAtHeld = absl::Milliseconds(500);  // whether their debugger has left
 
 // By which processes that descend from a worker are known once it has ended.
 struct Trace {
@@ -82,9 +84,10 @@ class Shepherd {
                        {signals_.get(), POLLIN, 0},
                        {timer_.get(), POLLIN, 0},
                        {session_.fd(), POLLIN, 0}};
-      if (poll(fds, 4, let_go_ ? kLookAtHeldMs : -1) < 0 && errno != EINTR) {
+      if (poll(fds, 4, Patience()) < 0 && errno != EINTR) {
         break;
       }
+      strays_.Look(BootNow(), workers_);
       if (let_go_) {
         LetGo();
       }
@@ -121,6 +124,15 @@ class Shepherd {
       life_path_ = absl::StrCat("/proc/self/fd/", life_.get());
       request_.life = life_path_.c_str();
     }
+  }
+
+  // For poll: until something is to be looked at that tells of nothing.
+  int Patience() const {
+    const absl::Duration held = let_go_ ? kLookAtHeld : absl::InfiniteDuration();
+    const absl::Duration left = std::min(strays_.next() - BootNow(), held);
+    return left == absl::InfiniteDuration()
+               ? -1
+               : static_cast<int>(std::max<int64_t>(0, absl::ToInt64Milliseconds(left)) + 1);
   }
 
   void ReadOrders() {
@@ -160,8 +172,7 @@ class Shepherd {
     }
   }
 
-  // The memfd holds: wdir, number of candidates, candidates..., number of arguments, arguments...,
-  // environment...
+  // The memfd holds what UnpackPrograms takes.
   void TakePrograms(const ShepherdFrame& frame) {
     programs_.clear();
     request_.held = (frame.value & kProgramsHeld) != 0;
@@ -174,24 +185,12 @@ class Shepherd {
         programs_.clear();
       }
     }
-    const std::vector<char*> strings = UnpackStrings(programs_);
-    size_t at = 0;
-    const auto next = [&] { return at < strings.size() ? strings[at++] : nullptr; };
-    const auto list = [&](std::vector<char*>& out) {
-      out.clear();
-      int count = 0;
-      const char* text = next();
-      if (text != nullptr && absl::SimpleAtoi(text, &count)) {
-        for (int i = 0; i < count && at < strings.size(); ++i) {
-          out.push_back(next());
-        }
-      }
-    };
-    request_.wdir = next();
-    list(request_.candidates);
-    list(request_.argv);
+    UnpackedPrograms unpacked = UnpackPrograms(programs_);
+    request_.wdir = unpacked.wdir;
+    request_.candidates = std::move(unpacked.candidates);
+    request_.argv = std::move(unpacked.argv);
     request_.argv.push_back(nullptr);
-    environment_.assign(strings.begin() + static_cast<ptrdiff_t>(at), strings.end());
+    environment_ = std::move(unpacked.environment);
   }
 
   void SpawnWorker(ShepherdFrame frame) {
@@ -230,6 +229,7 @@ class Shepherd {
                   absl::StrCat(step, " ", object, ": ", std::strerror(result.error)));
     }
     workers_[result.pid] = frame.index;
+    strays_.Begin(BootNow());
     traces_[frame.index] = {result.pid, MarksOf(own), BootNow()};
     if (request_.held) {
       held_.insert(result.pid);
@@ -367,6 +367,7 @@ class Shepherd {
     const KillResult result =
         KillDescendants({}, kKillWithin,
                         [this](pid_t pid, int status, uint64_t peak) { Ended(pid, status, peak); });
+    strays_.End();
     held_.clear();
     traces_.clear();
     let_go_ = false;
@@ -442,6 +443,7 @@ class Shepherd {
   UniqueFd life_;   // a pipe of which workers get the end that is read
   UniqueFd alive_;  // the other one, which is ours alone
   std::string life_path_;
+  StrayGroups strays_;
   std::string programs_;  // owns what request_ and environment_ point into
   std::vector<char*> environment_;
   SpawnRequest request_;

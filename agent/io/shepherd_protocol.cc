@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "absl/strings/numbers.h"
 #include "proto/base/check.h"
 
 namespace muster {
@@ -142,6 +143,27 @@ std::vector<char*> UnpackStrings(std::string& packed) {
     out.push_back(packed.data() + at);
     at += std::strlen(packed.data() + at) + 1;
   }
+  return out;
+}
+
+UnpackedPrograms UnpackPrograms(std::string& packed) {
+  const std::vector<char*> strings = UnpackStrings(packed);
+  size_t at = 0;
+  const auto next = [&] { return at < strings.size() ? strings[at++] : nullptr; };
+  const auto list = [&](std::vector<char*>& out) {
+    const char* text = next();
+    int count = 0;
+    if (text != nullptr && absl::SimpleAtoi(text, &count)) {
+      for (int i = 0; i < count && at < strings.size(); ++i) {
+        out.push_back(next());
+      }
+    }
+  };
+  UnpackedPrograms out;
+  out.wdir = next();
+  list(out.candidates);
+  list(out.argv);
+  out.environment.assign(strings.begin() + static_cast<ptrdiff_t>(at), strings.end());
   return out;
 }
 

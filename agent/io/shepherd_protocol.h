@@ -86,5 +86,14 @@ std::vector<std::string> PackBinding(const SpawnBinding& binding);
 SpawnBinding UnpackBinding(const std::vector<char*>& strings);
 // Pointers into `packed`, which must outlive them.
 std::vector<char*> UnpackStrings(std::string& packed);
+// What a kPrograms brings: wdir, number of candidates, candidates..., number of arguments,
+// arguments..., environment... Likewise; what is not there is empty.
+struct UnpackedPrograms {
+  char* wdir = nullptr;
+  std::vector<char*> candidates;
+  std::vector<char*> argv;
+  std::vector<char*> environment;
+};
+UnpackedPrograms UnpackPrograms(std::string& packed);
 
 }  // namespace muster

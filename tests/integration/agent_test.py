@@ -117,6 +117,22 @@ def test_background_children_do_not_outlive_a_worker_that_ends_well(node0, lab):
     assert not lab.processes()
 
 
+@pytest.mark.parametrize("start", [[], ["--hosts", "node0:2"]])
+def test_a_kill_of_the_whole_agent_ends_what_has_a_session_of_its_own(node0, lab, start):
+    """Nobody of ours is left to look for it; the kernel kills the groups that the shepherd has come to know of."""
+    job = node0.start(*start, "-n", "2", *sh("setsid sleep 1016 & (setsid sh -c 'sleep 1017; :' &); echo up; exec sleep 1018"))
+    job.expect("up", 2)
+    time.sleep(1)  # it looks after 250 and 750 ms
+    ours = node0.ours()
+    assert len(ours) >= 2, ours
+    for pid in ours:  # stopped first: none acts on the end of another
+        os.kill(pid, signal.SIGSTOP)
+    for pid in ours:
+        os.kill(pid, signal.SIGKILL)
+    lab.expect_quiet(5)
+    job.finish()
+
+
 def test_grace_then_kill(node0):
     """TERM, --grace, KILL to everything that descends from the worker."""
     job = node0.start("-n", "2", "--grace", "1", *sh("trap '' TERM INT; setsid bash -c 'trap \"\" TERM; sleep 1013' & echo up; while :; do sleep 1014; done"))

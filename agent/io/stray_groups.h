@@ -1,0 +1,62 @@
+// Process groups that descendants of workers have made (setsid, setpgid, a shell's jobs): the
+// kernel kills those that are known here when this process ends, also by SIGKILL, and with the
+// whole agent, when nobody is left to look for them. Single thread.
+//
+// As for workers (spawn.h): an open end of a pipe has the group for its owner, which gets a SIGKILL
+// when the pipe loses its writer. Here both ends are this process's; so that the writer goes first,
+// whichever way the kernel closes what an ended process had open, each group has two: of a pipe
+// whose writer is the lowest descriptor of all, and of one where it is the highest. What is not
+// known yet (Look comes at longer and longer intervals) survives a kill of the whole agent.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "absl/time/time.h"
+#include "proto/base/unique_fd.h"
+
+namespace muster {
+
+class StrayGroups {
+ public:
+  static constexpr size_t kGroupsMax = 128;
+  static constexpr absl::Duration kLookFirst = absl::Milliseconds(250);
+  static constexpr absl::Duration kLookMax = absl::Seconds(30);
+
+  // A worker has been started: what it makes, it makes soon.
+  void Begin(absl::Time now);
+  // When to look; InfiniteFuture: not before Begin.
+  absl::Time next() const { return next_; }
+  // The groups of `workers`, by their leaders, have lives already. It costs a file of /proc for
+  // each thread below this process.
+  void Look(absl::Time now, const std::map<pid_t, int32_t>& workers);
+  // Nothing is left below this process.
+  void End();
+
+  // Without the look.
+  void Keep(const std::set<pid_t>& groups);
+  size_t size() const { return lives_.size(); }
+
+ private:
+  // A pipe that nobody writes to.
+  struct Pipe {
+    UniqueFd reads;
+    UniqueFd writes;
+  };
+  struct Life {
+    UniqueFd low;   // of low_
+    UniqueFd high;  // of high_
+  };
+  bool Open();
+
+  absl::Time next_ = absl::InfiniteFuture();
+  absl::Duration pause_;
+  Pipe low_;   // its writer is below all others
+  Pipe high_;  // its writer is above
+  std::map<pid_t, Life> lives_;
+};
+
+}  // namespace muster
