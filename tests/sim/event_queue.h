@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -48,26 +49,42 @@ struct Event {
   Kind kind = Kind::kStart;
 };
 
+// By time; what is far away waits unordered, a bucket for each span of time, which a heap of all
+// events would look at again and again.
 class EventQueue {
  public:
   void Push(Event event) {
     event.order = ++order_;
-    heap_.push(event);
+    if (event.at < near_until_) {
+      near_.push(event);
+    } else {
+      far_[event.at / kSpan].push_back(event);
+    }
   }
-  bool Empty() const { return heap_.empty(); }
+  bool Empty() const { return near_.empty() && far_.empty(); }
   Event Pop() {
-    const Event event = heap_.top();
-    heap_.pop();
+    if (near_.empty()) {
+      const auto first = far_.begin();
+      near_until_ = (first->first + 1) * kSpan;
+      near_ = Heap(Later(), std::move(first->second));
+      far_.erase(first);
+    }
+    const Event event = near_.top();
+    near_.pop();
     return event;
   }
 
  private:
+  static constexpr Nanos kSpan = 5 * kMilli;
   struct Later {
     bool operator()(const Event& a, const Event& b) const {
       return a.at != b.at ? a.at > b.at : a.order > b.order;
     }
   };
-  std::priority_queue<Event, std::vector<Event>, Later> heap_;
+  using Heap = std::priority_queue<Event, std::vector<Event>, Later>;
+  Heap near_;
+  Nanos near_until_ = 0;
+  std::map<Nanos, std::vector<Event>> far_;  // by the number of its span; none is empty
   uint64_t order_ = 0;
 };
 
