@@ -36,11 +36,12 @@ std::vector<std::string> Seeds() {
   bound.cpus.Add(3);
   bound.memory = MemoryBinding::kBind;
   bound.must = true;
-  for (uint32_t type = 0; type < 7; ++type) {
+  std::vector<std::vector<std::string>> payloads(6, {"A=b", "", "C"});
+  payloads.push_back(PackBinding(bound));
+  payloads.push_back({"/", "2", "/bin/sh", "/usr/bin/sh", "2", "sh", "-i", "A=b"});
+  for (uint32_t type = 0; type < payloads.size(); ++type) {
     const Pair pair = MakePair();
-    const std::vector<std::string> words =
-        type < 6 ? std::vector<std::string>{"A=b", "", "C"} : PackBinding(bound);
-    CHECK(SendFrame(pair.a.get(), AFrame(type, PackStrings(words))).ok());
+    CHECK(SendFrame(pair.a.get(), AFrame(type, PackStrings(payloads[type]))).ok());
     std::string bytes(1024, '\0');
     const ssize_t n = recv(pair.b.get(), bytes.data(), bytes.size(), 0);
     CHECK(n > 0);
@@ -66,6 +67,14 @@ void Run(absl::string_view bytes) {
     const std::vector<std::string> binding = PackBinding(UnpackBinding(words));
     std::string packed = PackStrings(binding);
     CHECK(PackBinding(UnpackBinding(UnpackStrings(packed))) == binding);
+  }
+  const UnpackedPrograms programs = UnpackPrograms(frame->payload);
+  CHECK(programs.candidates.size() + programs.argv.size() + programs.environment.size() <=
+        words.size());
+  for (const auto* list : {&programs.candidates, &programs.argv, &programs.environment}) {
+    for (const char* text : *list) {
+      CHECK(text >= frame->payload.data() && text < frame->payload.data() + frame->payload.size());
+    }
   }
   // Sent on as it came, with descriptors: it arrives as it was sent.
   frame->fds.clear();

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/torch_store_port.h"
+#include "proto/base/await_fd.h"
 #include "proto/base/clock.h"
 #include "tests/proto/wire/test_loop.h"
 
@@ -65,6 +67,7 @@ class MungeQuestionTest : public testing::Test {
       return AskForCredential(question);
     }
     std::thread other([&] {
+      EXPECT_TRUE(AwaitFd(bound->fd.get(), POLLIN, question.deadline, "the question").ok());
       const UniqueFd socket(accept4(bound->fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
       char bytes[64];
       const ssize_t n = recv(socket.get(), bytes, sizeof(bytes), 0);

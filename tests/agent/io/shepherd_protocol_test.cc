@@ -61,5 +61,29 @@ TEST(ShepherdProtocol, StringsWithAnythingButNul) {
   EXPECT_TRUE(UnpackStrings(none).empty());
 }
 
+std::vector<std::string> Texts(const std::vector<char*>& pointers) {
+  return {pointers.begin(), pointers.end()};
+}
+
+TEST(ShepherdProtocol, ProgramsAsTheyWerePacked) {
+  std::string packed =
+      PackStrings({"/wdir", "2", "/bin/a", "/usr/bin/a", "3", "a", "", "b c", "X=1", "Y="});
+  const UnpackedPrograms programs = UnpackPrograms(packed);
+  EXPECT_STREQ(programs.wdir, "/wdir");
+  EXPECT_EQ(Texts(programs.candidates), (std::vector<std::string>{"/bin/a", "/usr/bin/a"}));
+  EXPECT_EQ(Texts(programs.argv), (std::vector<std::string>{"a", "", "b c"}));
+  EXPECT_EQ(Texts(programs.environment), (std::vector<std::string>{"X=1", "Y="}));
+}
+
+TEST(ShepherdProtocol, ProgramsThatAreCutOffAreNotReadBeyond) {
+  for (const std::vector<std::string>& strings : std::vector<std::vector<std::string>>{
+           {}, {"/"}, {"/", "x"}, {"/", "-1", "a"}, {"/", "9", "a"}, {"/", "1", "a", "99", "b"}}) {
+    std::string packed = PackStrings(strings);
+    const UnpackedPrograms programs = UnpackPrograms(packed);
+    EXPECT_LE(programs.candidates.size() + programs.argv.size() + programs.environment.size(),
+              strings.size());
+  }
+}
+
 }  // namespace
 }  // namespace muster
