@@ -28,11 +28,14 @@ bool SendLine(const UniqueFd& socket, const std::string& line) {
 
 }  // namespace
 
-DialDoor::DialDoor(uv_loop_t* loop, UniqueFd socket, DialTicket ticket, Callbacks callbacks)
+DialDoor::DialDoor(uv_loop_t* loop, UniqueFd socket, DialTicket ticket, size_t agents,
+                   Callbacks callbacks)
     : loop_(loop),
       socket_(std::move(socket)),
       ticket_(std::move(ticket)),
+      callers_max_(agents + kStrangersMax),
       callbacks_(std::move(callbacks)),
+      crowd_(callers_max_),
       poll_(loop, socket_.get(), [this](int) { OnDoor(); }),
       again_(loop, [this] { Await(awaited_); }) {}
 
@@ -41,7 +44,7 @@ void DialDoor::Await(size_t agents) {
   if (agents > 0 && tls_ == nullptr && !ticket_.secret.empty()) {
     tls_ = std::make_unique<TlsDoor>(
         loop_, TlsIdentity::OfSecret(ticket_.secret), /*hear=*/false,
-        [this](TlsDoor::Caller&& caller) { OnTlsCaller(std::move(caller)); });
+        [this](TlsDoor::Caller&& caller) { OnTlsCaller(std::move(caller)); }, callers_max_);
   }
   if (agents == 0) {
     poll_.Stop();
@@ -69,7 +72,9 @@ void DialDoor::OnDoor() {
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   const std::string peer = PeerAddress(socket.get());
   if (tls_ == nullptr) {
-    return Greet(std::move(socket), peer, "");
+    Caller caller;
+    caller.socket = std::move(socket);
+    return Greet(std::move(caller), peer);
   }
   tls_->Take(std::move(socket), peer, kProveWithin);
 }
@@ -78,12 +83,15 @@ void DialDoor::OnTlsCaller(TlsDoor::Caller&& caller) {
   if (!caller.arrival.ok()) {
     LogDebug(absl::StrCat("a caller is dropped: ", caller.arrival.status().message()));
   } else if (awaited_ > 0) {
-    tls_->Keep(caller.arrival->id);  // our own timer goes on from here
-    Greet(std::move(caller.arrival->inner), caller.peer, std::move(caller.arrival->channel));
+    Caller arrived;
+    arrived.socket = std::move(caller.arrival->inner);
+    arrived.tls_id = caller.arrival->id;
+    arrived.channel = std::move(caller.arrival->channel);
+    Greet(std::move(arrived), caller.peer);
   }
 }
 
-void DialDoor::Greet(UniqueFd socket, const std::string& peer, std::string channel) {
+void DialDoor::Greet(Caller arrived, const std::string& peer) {
   absl::StatusOr<std::string> nonce = MakeNonce();
   if (!nonce.ok()) {
     return;  // it tries again
@@ -92,9 +100,7 @@ void DialDoor::Greet(UniqueFd socket, const std::string& peer, std::string chann
   if (const std::optional<uint64_t> gone = crowd_.Enter(id, peer)) {
     Drop(*gone, "others want to be heard");
   }
-  Caller& caller = callers_[id];
-  caller.socket = std::move(socket);
-  caller.channel = std::move(channel);
+  Caller& caller = callers_[id] = std::move(arrived);
   caller.nonce = *std::move(nonce);
   if (!SendLine(caller.socket, DialGreeting(caller.nonce))) {
     return Drop(id, "it has closed the connection");
@@ -140,6 +146,9 @@ void DialDoor::OnCall(uint64_t id) {
   }
   if (!SendLine(at.socket, caller->answer)) {
     return Drop(id, "it has closed the connection");
+  }
+  if (tls_ != nullptr) {
+    tls_->Keep(at.tls_id);
   }
   at.poll.reset();
   UniqueFd socket = std::move(at.socket);

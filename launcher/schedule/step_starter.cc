@@ -134,7 +134,7 @@ class StepStarter final : public Starter {
     DialTicket ticket{options_.job_id, options_.secret, std::move(door.targets)};
     LogDebug(absl::StrCat("agents call ", absl::StrJoin(ticket.targets, ", ")));
     door_ = std::make_unique<DialDoor>(
-        loop_, std::move(door.socket), std::move(ticket),
+        loop_, std::move(door.socket), std::move(ticket), nodes_.size(),
         DialDoor::Callbacks{[this](const std::string& node) { return MayCome(node); },
                             [this](const std::string& node, UniqueFd socket) {
                               OnAgent(node, std::move(socket));

@@ -12,7 +12,7 @@ constexpr size_t kCallersMax = 2 * size_t{kNodesMax};  // all nodes of a job com
 }  // namespace
 
 TlsDoor::TlsDoor(uv_loop_t* loop, const TlsIdentity& identity, bool hear,
-                 std::function<void(Caller&&)> handler)
+                 std::function<void(Caller&&)> handler, size_t unproved_max)
     : hear_(hear),
       handler_(std::move(handler)),
       wake_(loop,
@@ -22,7 +22,7 @@ TlsDoor::TlsDoor(uv_loop_t* loop, const TlsIdentity& identity, bool hear,
               }
             }),
       mailbox_(kCallersMax, [this] { wake_.Send(); }),
-      thread_(&identity) {
+      thread_(&identity, unproved_max) {
   wake_.Unref();
 }
 

@@ -25,9 +25,9 @@ class TlsDoor {
     std::string peer;                            // as given to Take
     absl::StatusOr<TlsThread::Arrival> arrival;  // or why it has not come in
   };
-  // `hear`: callers have to speak first.
+  // `hear`: callers have to speak first. `unproved_max`: TlsThread's.
   TlsDoor(uv_loop_t* loop, const TlsIdentity& identity, bool hear,
-          std::function<void(Caller&&)> handler);
+          std::function<void(Caller&&)> handler, size_t unproved_max = kUnprovedMax);
   TlsDoor(const TlsDoor&) = delete;
   TlsDoor& operator=(const TlsDoor&) = delete;
   ~TlsDoor() = default;  // as TlsThread's

@@ -56,9 +56,10 @@ struct TlsThread::Connection {
   bool hung_up = false;                 // inside
 };
 
-TlsThread::TlsThread(const TlsIdentity* identity)
+TlsThread::TlsThread(const TlsIdentity* identity, size_t unproved_max)
     : server_(identity == nullptr ? nullptr : std::make_unique<const TlsContext>(*identity)),
       mailbox_(kCommandsMax, [this] { wake_->Send(); }),
+      unproved_(unproved_max),
       scratch_(new char[kTlsRecordBytes]) {
   CHECK(uv_loop_init(&loop_) == 0);
   wake_ = std::make_unique<UvAsync>(&loop_, [this] {

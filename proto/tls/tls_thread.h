@@ -5,10 +5,11 @@
 // Thread rule: every public method on one thread, that of the owner; callbacks on the thread of
 // TLS.
 // Invariants (cited by tests):
-//  R1 what has not proved itself (Keep) is cut when its time is over, and at most kUnprovedMax such
-//     connections are held: one more costs the source that has most its oldest (crowd.h). Before
-//     its handshake is through, and its first byte has come where that is asked, a connection costs
-//     one descriptor and the state of TLS, some 20 kB, and nobody else hears of it;
+//  R1 what has not proved itself (Keep) is cut when its time is over, and at most so many such
+//     connections as its maker says are held: one more costs the source that has most its oldest
+//     (crowd.h). Before its handshake is through, and its first byte has come where that is asked,
+//     a connection costs one descriptor and the state of TLS, some 20 kB, and nobody else hears of
+//     it;
 //  R2 a connection whose inner socket is closed sends what was written to it, for at most
 //     kLingerTime, and ends;
 //     Either end of a connection tells the other, whatever processes were forked meanwhile;
@@ -86,7 +87,7 @@ class TlsThread {
   };
 
   // `identity`: of one that is called, too; copied.
-  explicit TlsThread(const TlsIdentity* identity = nullptr);
+  explicit TlsThread(const TlsIdentity* identity = nullptr, size_t unproved_max = kUnprovedMax);
   ~TlsThread();  // sends what was written before, within kDrainTime: close inner sockets first
   TlsThread(const TlsThread&) = delete;
   TlsThread& operator=(const TlsThread&) = delete;
@@ -138,7 +139,7 @@ class TlsThread {
   std::deque<Command> taken_;  // out of it, in order; no more until they are done
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;
   std::set<std::pair<absl::Time, uint64_t>> deadlines_;  // of those that have one
-  Crowd unproved_{kUnprovedMax};                         // those that have called
+  Crowd unproved_;                                       // those that have called
   const std::unique_ptr<char[]> scratch_;
   bool ending_ = false;
   uint64_t next_id_ = 0;  // the owner's
