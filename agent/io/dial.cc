@@ -27,22 +27,11 @@ constexpr absl::Duration kTryWithin = absl::Seconds(3);    // one address
 constexpr absl::Duration kTalkWithin = absl::Seconds(10);  // its answers
 constexpr std::chrono::milliseconds kBetweenRounds{300};
 
-// Up to the newline, which is read, too, and not one byte more.
 absl::StatusOr<std::string> ReadLine(int fd, absl::Time deadline) {
-  std::string line;
-  while (line.size() <= kDialLineBytesMax) {
-    RETURN_IF_ERROR(AwaitFd(fd, POLLIN, deadline, "an answer"));
-    char one = 0;
-    const ssize_t n = read(fd, &one, 1);
-    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {
-      return absl::UnavailableError("the connection was closed");
-    }
-    if (n == 1 && one == '\n') {
-      return line;
-    }
-    line.append(n == 1 ? 1 : 0, one);
-  }
-  return absl::InvalidArgumentError("what answers there is no launch");
+  const absl::StatusOr<std::string> line = AwaitLine(fd, kDialLineBytesMax, deadline, "an answer");
+  return absl::IsInvalidArgument(line.status())
+             ? absl::InvalidArgumentError("what answers there is no launch")
+             : line;
 }
 
 // `tls`: what became of its handshake; null = there is none.

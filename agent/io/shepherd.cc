@@ -27,6 +27,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/io/life_pipe.h"
 #include "agent/io/process_tree.h"
 #include "agent/io/session_ear.h"
 #include "agent/io/shepherd_protocol.h"
@@ -75,9 +76,9 @@ class Shepherd {
     signals_.Reset(signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC));
     timer_.Reset(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC));
     null_.Reset(open("/dev/null", O_RDWR | O_CLOEXEC));
-    LiveByPipe();
+    request_.life = life_.Open() ? life_.path() : nullptr;
     // Without one of them an exit or the lease would go unnoticed: our end tells at once.
-    orphaned_ = !signals_.valid() || !timer_.valid() || !null_.valid() || !life_.valid();
+    orphaned_ = !signals_.valid() || !timer_.valid() || !null_.valid() || !life_.is_open();
     while (!orphaned_) {
       const auto wanted = static_cast<int16_t>(news_.empty() ? POLLIN : POLLIN | POLLOUT);
       pollfd fds[4] = {{socket_.get(), wanted, 0},
@@ -115,17 +116,6 @@ class Shepherd {
   }
 
  private:
-  // While we have both ends of it; nobody ever writes.
-  void LiveByPipe() {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) == 0) {
-      life_.Reset(ends[0]);
-      alive_.Reset(ends[1]);
-      life_path_ = absl::StrCat("/proc/self/fd/", life_.get());
-      request_.life = life_path_.c_str();
-    }
-  }
-
   // For poll: until something is to be looked at that tells of nothing.
   int Patience() const {
     const absl::Duration held = let_go_ ? kLookAtHeld : absl::InfiniteDuration();
@@ -255,7 +245,7 @@ class Shepherd {
     request.stdin_fd = null_.get();
     request.stdout_fd = request.stderr_fd = STDERR_FILENO;
     request.pmi_fd = frame.fds[0].get();
-    request.life = life_path_.c_str();
+    request.life = life_.path();
     const SpawnResult result = Spawn(request);
     if (result.error != 0) {
       Tell(ShepherdNews::kHelperFailed, -1, result.error, 0,
@@ -440,10 +430,8 @@ class Shepherd {
   UniqueFd timer_;
   UniqueFd null_;
   SessionEar session_;
-  UniqueFd life_;   // a pipe of which workers get the end that is read
-  UniqueFd alive_;  // the other one, which is ours alone
-  std::string life_path_;
-  StrayGroups strays_;
+  LifePipe life_;  // of which workers open an end; the writer is ours alone
+  StrayGroups strays_{life_};
   std::string programs_;  // owns what request_ and environment_ point into
   std::vector<char*> environment_;
   SpawnRequest request_;

@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "agent/io/life_pipe.h"
+
 namespace muster {
 namespace {
 
@@ -100,9 +102,7 @@ bool Bind(const SpawnBinding& binding) {
 // worker opens its own. A failure leaves the death signal.
 void DieAsGroup(const char* life) {
   const int fd = open(life, O_RDONLY | O_CLOEXEC);
-  fcntl(fd, F_SETOWN, -getpid());
-  fcntl(fd, F_SETSIG, SIGKILL);
-  fcntl(fd, F_SETFL, O_ASYNC);
+  (void)EndGroupWith(fd, getpid());
   dup2(fd, kWorkerLifeFd);
 }
 

@@ -5,11 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "agent/io/process_tree.h"
 
 namespace muster {
@@ -24,17 +22,14 @@ int Highest() {
   return static_cast<int>(std::min(limit.rlim_cur - 1, kHighest));
 }
 
-// An end of its own, above `low`.
-UniqueFd EndFor(pid_t group, const UniqueFd& reads, const UniqueFd& low) {
-  UniqueFd end(
-      open(absl::StrCat("/proc/self/fd/", reads.get()).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (end.valid() && end.get() < low.get()) {
-    end.Reset(fcntl(end.get(), F_DUPFD_CLOEXEC, low.get() + 1));
+// An end for it, above `low`; invalid: the group has ended, or no descriptor is left.
+UniqueFd EndFor(pid_t group, const LifePipe& pipe, int low) {
+  UniqueFd end(open(pipe.path(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (end.valid() && end.get() < low) {
+    end.Reset(fcntl(end.get(), F_DUPFD_CLOEXEC, low + 1));
   }
-  if (!end.valid() || fcntl(end.get(), F_SETOWN, -group) != 0 ||
-      fcntl(end.get(), F_SETSIG, SIGKILL) != 0 ||
-      fcntl(end.get(), F_SETFL, O_NONBLOCK | O_ASYNC) != 0) {
-    end.Reset();  // its group has ended, or no descriptor is left
+  if (!end.valid() || !EndGroupWith(end.get(), group)) {
+    end.Reset();
   }
   return end;
 }
@@ -48,7 +43,7 @@ void StrayGroups::Begin(absl::Time now) {
 
 void StrayGroups::End() {
   next_ = absl::InfiniteFuture();
-  lives_.clear();
+  ends_.clear();
 }
 
 void StrayGroups::Look(absl::Time now, const std::map<pid_t, int32_t>& workers) {
@@ -68,39 +63,20 @@ void StrayGroups::Look(absl::Time now, const std::map<pid_t, int32_t>& workers) 
 }
 
 void StrayGroups::Keep(const std::set<pid_t>& groups) {
-  for (auto at = lives_.begin(); at != lives_.end();) {
-    at = groups.count(at->first) == 0 ? lives_.erase(at) : std::next(at);
+  for (auto at = ends_.begin(); at != ends_.end();) {
+    at = groups.count(at->first) == 0 ? ends_.erase(at) : std::next(at);
+  }
+  if (!groups.empty() && !high_.is_open() && !(high_.Open() && high_.MoveWriterTo(Highest()))) {
+    return;  // no descriptor is left; it is tried again with the next look
   }
   for (const pid_t group : groups) {
-    if (lives_.size() == kGroupsMax || (!low_.writes.valid() && !Open())) {
-      return;
-    }
-    if (lives_.count(group) == 0) {
-      Life life{EndFor(group, low_.reads, low_.writes), EndFor(group, high_.reads, low_.writes)};
-      if (life.low.valid() && life.high.valid()) {
-        lives_.emplace(group, std::move(life));
+    if (ends_.count(group) == 0 && ends_.size() < kGroupsMax) {
+      Ends ends{EndFor(group, low_, low_.writer()), EndFor(group, high_, low_.writer())};
+      if (ends.low.valid() && ends.high.valid()) {
+        ends_.emplace(group, std::move(ends));
       }
     }
   }
-}
-
-bool StrayGroups::Open() {
-  int low[2];
-  int high[2];
-  if (pipe2(low, O_CLOEXEC) != 0) {
-    return false;
-  }
-  low_ = {UniqueFd(low[0]), UniqueFd(low[1])};
-  if (pipe2(high, O_CLOEXEC) == 0) {
-    high_ = {UniqueFd(high[0]), UniqueFd(high[1])};
-    high_.writes.Reset(fcntl(high_.writes.get(), F_DUPFD_CLOEXEC, Highest()));
-  }
-  if (!high_.writes.valid()) {
-    low_ = Pipe();
-    high_ = Pipe();
-    return false;
-  }
-  return true;
 }
 
 }  // namespace muster

@@ -2,11 +2,11 @@
 // kernel kills those that are known here when this process ends, also by SIGKILL, and with the
 // whole agent, when nobody is left to look for them. Single thread.
 //
-// As for workers (spawn.h): an open end of a pipe has the group for its owner, which gets a SIGKILL
-// when the pipe loses its writer. Here both ends are this process's; so that the writer goes first,
-// whichever way the kernel closes what an ended process had open, each group has two: of a pipe
-// whose writer is the lowest descriptor of all, and of one where it is the highest. What is not
-// known yet (Look comes at longer and longer intervals) survives a kill of the whole agent.
+// As for workers, by the end of a pipe (life_pipe.h). Here all ends are this process's; so that the
+// writer goes first, whichever way the kernel closes what an ended process had open, each group has
+// two: of the workers' own pipe, whose writer is below them all, and of one whose writer is above.
+// What is not known yet (Look comes at longer and longer intervals) survives a kill of the whole
+// agent.
 #pragma once
 
 #include <sys/types.h>
@@ -16,6 +16,7 @@
 #include <set>
 
 #include "absl/time/time.h"
+#include "agent/io/life_pipe.h"
 #include "proto/base/unique_fd.h"
 
 namespace muster {
@@ -25,6 +26,9 @@ class StrayGroups {
   static constexpr size_t kGroupsMax = 128;
   static constexpr absl::Duration kLookFirst = absl::Milliseconds(250);
   static constexpr absl::Duration kLookMax = absl::Seconds(30);
+
+  // `low`: opened before all ends of it, and before the first Keep; outlives this.
+  explicit StrayGroups(const LifePipe& low) : low_(low) {}
 
   // A worker has been started: what it makes, it makes soon.
   void Begin(absl::Time now);
@@ -38,25 +42,19 @@ class StrayGroups {
 
   // Without the look.
   void Keep(const std::set<pid_t>& groups);
-  size_t size() const { return lives_.size(); }
+  size_t size() const { return ends_.size(); }
 
  private:
-  // A pipe that nobody writes to.
-  struct Pipe {
-    UniqueFd reads;
-    UniqueFd writes;
-  };
-  struct Life {
+  struct Ends {
     UniqueFd low;   // of low_
     UniqueFd high;  // of high_
   };
-  bool Open();
 
   absl::Time next_ = absl::InfiniteFuture();
   absl::Duration pause_;
-  Pipe low_;   // its writer is below all others
-  Pipe high_;  // its writer is above
-  std::map<pid_t, Life> lives_;
+  const LifePipe& low_;
+  LifePipe high_;  // opened with the first group
+  std::map<pid_t, Ends> ends_;
 };
 
 }  // namespace muster

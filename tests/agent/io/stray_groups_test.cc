@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <functional>
 #include <set>
 
@@ -49,12 +50,18 @@ class StrayGroupsTest : public testing::Test {
         EXPECT_EQ(write(up.writer.get(), "u", 1), 1);
       });
       EXPECT_EQ(ReadBytes(up.reader.get(), 1), "u");
-      static StrayGroups groups;
+      static LifePipe low;
+      EXPECT_TRUE(low.Open());
+      static StrayGroups groups(low);
       keep(groups, stray);
-      EXPECT_EQ(write(kept.writer.get(), &stray, sizeof(stray)), ssize_t{sizeof(stray)});
+      const pid_t said = HasFailure() ? -stray : stray;
+      EXPECT_EQ(write(kept.writer.get(), &said, sizeof(said)), ssize_t{sizeof(said)});
     });
+    kept.writer.Reset();
     pid_t stray = 0;
     EXPECT_EQ(read(kept.reader.get(), &stray, sizeof(stray)), ssize_t{sizeof(stray)});
+    EXPECT_GT(stray, 0) << "what the keeper expected did not come";
+    stray = std::abs(stray);
     kill(keeper, SIGKILL);
     EXPECT_EQ(waitpid(keeper, nullptr, 0), keeper);
     const UniqueFd ended(static_cast<int>(syscall(SYS_pidfd_open, stray, 0)));
@@ -99,7 +106,7 @@ TEST_F(StrayGroupsTest, ManyAreKeptAndSomeGo) {
 
 TEST_F(StrayGroupsTest, ALookFindsThemAndComesLaterAndLater) {
   const absl::Time now = absl::UnixEpoch();
-  EXPECT_EQ(StrayGroups().next(), absl::InfiniteFuture());
+  EXPECT_EQ(StrayGroups(LifePipe()).next(), absl::InfiniteFuture());
   EXPECT_EQ(AfterTheKeeper([now](StrayGroups& groups, pid_t) {
               groups.Begin(now);
               EXPECT_EQ(groups.next(), now + absl::Milliseconds(250));
