@@ -11,6 +11,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/find_symbol.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -36,29 +37,24 @@ struct Hwloc {
   decltype(&hwloc_cpukinds_get_by_cpuset) kind_of;
 };
 
-template <typename F>
-bool Find(void* library, const char* name, F& out) {
-  out = reinterpret_cast<F>(dlsym(library, name));
-  return out != nullptr;
-}
-
 // Stays loaded.
 absl::StatusOr<Hwloc> LoadHwloc(absl::string_view source) {
   setenv("HWLOC_PLUGINS_PATH", "/nonexistent", 0);  // they look at this machine, and take long
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   Hwloc out = {};
-  const bool all = library != nullptr && Find(library, "hwloc_topology_init", out.init) &&
-                   Find(library, "hwloc_topology_destroy", out.destroy) &&
-                   Find(library, "hwloc_topology_set_xml", out.set_xml) &&
-                   Find(library, "hwloc_topology_set_synthetic", out.set_synthetic) &&
-                   Find(library, "hwloc_topology_set_io_types_filter", out.set_io_types_filter) &&
-                   Find(library, "hwloc_topology_load", out.load) &&
-                   Find(library, "hwloc_get_type_depth", out.type_depth) &&
-                   Find(library, "hwloc_get_nbobjs_by_depth", out.count_at) &&
-                   Find(library, "hwloc_get_obj_by_depth", out.object_at) &&
-                   Find(library, "hwloc_topology_get_allowed_cpuset", out.allowed) &&
-                   Find(library, "hwloc_bitmap_next", out.next) &&
-                   Find(library, "hwloc_cpukinds_get_by_cpuset", out.kind_of);
+  const bool all =
+      library != nullptr && FindSymbol(library, "hwloc_topology_init", out.init) &&
+      FindSymbol(library, "hwloc_topology_destroy", out.destroy) &&
+      FindSymbol(library, "hwloc_topology_set_xml", out.set_xml) &&
+      FindSymbol(library, "hwloc_topology_set_synthetic", out.set_synthetic) &&
+      FindSymbol(library, "hwloc_topology_set_io_types_filter", out.set_io_types_filter) &&
+      FindSymbol(library, "hwloc_topology_load", out.load) &&
+      FindSymbol(library, "hwloc_get_type_depth", out.type_depth) &&
+      FindSymbol(library, "hwloc_get_nbobjs_by_depth", out.count_at) &&
+      FindSymbol(library, "hwloc_get_obj_by_depth", out.object_at) &&
+      FindSymbol(library, "hwloc_topology_get_allowed_cpuset", out.allowed) &&
+      FindSymbol(library, "hwloc_bitmap_next", out.next) &&
+      FindSymbol(library, "hwloc_cpukinds_get_by_cpuset", out.kind_of);
   if (!all) {
     return absl::FailedPreconditionError(
         absl::StrCat(source, ": ", kLibrary, " is needed to read it, and is not here: install ",

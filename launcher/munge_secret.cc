@@ -2,24 +2,23 @@
 
 #include <dlfcn.h>
 #include <munge.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cstdint>
 #include <cstdlib>
-#include <random>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "launcher/find_symbol.h"
 #include "proto/base/await_fd.h"
 #include "proto/base/clock.h"
 #include "proto/base/connect_tcp.h"
+#include "proto/base/rng.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -33,12 +32,6 @@ constexpr absl::Duration kTryTime = absl::Seconds(10);  // one connection
 constexpr absl::Duration kRetryMin = absl::Milliseconds(20);
 constexpr absl::Duration kRetryMax = absl::Seconds(1);
 
-template <typename F>
-bool Find(void* library, const char* name, F& out) {
-  out = reinterpret_cast<F>(dlsym(library, name));
-  return out != nullptr;
-}
-
 // One try; Unavailable or DeadlineExceeded: it is worth another.
 absl::StatusOr<std::string> AskOnce(const MungeQuestion& question, absl::Time deadline) {
   ASSIGN_OR_RETURN(const UniqueFd socket, ConnectTcp(question.host, question.port, deadline));
@@ -46,23 +39,11 @@ absl::StatusOr<std::string> AskOnce(const MungeQuestion& question, absl::Time de
       static_cast<ssize_t>(kQuestion.size())) {
     return absl::UnavailableError("the connection has ended");
   }
-  std::string answer;
-  for (;;) {
-    RETURN_IF_ERROR(AwaitFd(socket.get(), POLLIN, deadline, "a munge credential"));
-    char bytes[kCredentialBytesMax];
-    const ssize_t n = recv(socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-      continue;
-    }
-    answer.append(bytes, n > 0 ? static_cast<size_t>(n) : 0);
-    if (absl::EndsWith(answer, "\n")) {
-      answer.pop_back();
-      return answer;
-    }
-    if (n <= 0 || answer.size() > kCredentialBytesMax) {
-      return absl::NotFoundError("what serves there does not speak munge");
-    }
-  }
+  absl::StatusOr<std::string> line =
+      AwaitLine(socket.get(), kCredentialBytesMax, deadline, "a munge credential");
+  return absl::IsDeadlineExceeded(line.status()) || line.ok()
+             ? std::move(line)
+             : absl::NotFoundError("what serves there does not speak munge");
 }
 
 }  // namespace
@@ -101,12 +82,13 @@ struct Munge::Library {
 absl::StatusOr<Munge> Munge::Load() {
   void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // stays loaded
   Library out = {};
-  const bool all =
-      handle != nullptr && Find(handle, "munge_encode", out.encode) &&
-      Find(handle, "munge_decode", out.decode) && Find(handle, "munge_strerror", out.text_of) &&
-      Find(handle, "munge_ctx_create", out.create) &&
-      Find(handle, "munge_ctx_destroy", out.destroy) && Find(handle, "munge_ctx_set", out.set) &&
-      Find(handle, "munge_ctx_strerror", out.text_in);
+  const bool all = handle != nullptr && FindSymbol(handle, "munge_encode", out.encode) &&
+                   FindSymbol(handle, "munge_decode", out.decode) &&
+                   FindSymbol(handle, "munge_strerror", out.text_of) &&
+                   FindSymbol(handle, "munge_ctx_create", out.create) &&
+                   FindSymbol(handle, "munge_ctx_destroy", out.destroy) &&
+                   FindSymbol(handle, "munge_ctx_set", out.set) &&
+                   FindSymbol(handle, "munge_ctx_strerror", out.text_in);
   if (!all) {
     return absl::FailedPreconditionError(absl::StrCat("there is no ", kLibrary));
   }
@@ -160,7 +142,7 @@ absl::StatusOr<std::string> Munge::Decode(const std::string& credential) const {
              : std::string(static_cast<const char*>(payload), static_cast<size_t>(size));
 }
 
-void AnswerAsked(UniqueFd socket, absl::string_view credential) {
+void AnswerAsked(const UniqueFd& socket, absl::string_view credential) {
   char bytes[kQuestion.size() + 1];
   const ssize_t n = recv(socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
   if (n < 0 || absl::string_view(bytes, static_cast<size_t>(n)) != kQuestion) {
@@ -172,7 +154,7 @@ void AnswerAsked(UniqueFd socket, absl::string_view credential) {
 }
 
 absl::StatusOr<std::string> AskForCredential(const MungeQuestion& question) {
-  std::minstd_rand random(std::random_device{}());
+  SplitMix64 jitter(static_cast<uint64_t>(absl::ToUnixNanos(BootNow())));
   const absl::Time began = BootNow();
   bool told = false;
   absl::Duration pause = kRetryMin;
@@ -190,8 +172,7 @@ absl::StatusOr<std::string> AskForCredential(const MungeQuestion& question) {
       told = true;
       question.on_silence();
     }
-    const double share = std::uniform_real_distribution<double>(0.5, 1.0)(random);
-    absl::SleepFor(std::min(pause * share, question.deadline - BootNow()));
+    absl::SleepFor(std::min(pause * (0.5 + jitter.Unit()), question.deadline - BootNow()));
     pause = std::min(pause * 2, kRetryMax);
   }
 }

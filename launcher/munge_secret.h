@@ -31,7 +31,7 @@ class Munge {
   static absl::StatusOr<Munge> Load();
 
   // For this user. Unavailable, with munge's words: no munged answers here. Blocks for some
-  // milliseconds, where munged stands still for seconds.
+  // milliseconds; where munged stands still, for 10 s.
   absl::StatusOr<std::string> Encode(const std::string& payload) const;
   // PermissionDenied: munged refuses it, or another user has made it. Blocks likewise.
   absl::StatusOr<std::string> Decode(const std::string& credential) const;
@@ -44,7 +44,7 @@ class Munge {
 
 // The serving side: `socket`, which can be read from, has begun with neither TLS nor HTTP/2. What
 // is not the question is not answered.
-void AnswerAsked(UniqueFd socket, absl::string_view credential);
+void AnswerAsked(const UniqueFd& socket, absl::string_view credential);
 
 // The other side: the answer of whoever serves there, asked again and again until `deadline` of
 // BootNow(); `on_silence` is called once, when nobody has for `patience`. NotFound: it does not

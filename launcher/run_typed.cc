@@ -64,8 +64,7 @@ class TypedJob {
   TypedJob(uv_loop_t* loop, JobSpec spec, TypedSecret secret, Place place)
       : loop_(loop),
         spec_(std::move(spec)),
-        secret_(std::move(secret.secret)),
-        credential_(std::move(secret.credential)),
+        secret_(std::move(secret)),
         place_(std::move(place)),
         display_(loop, spec_.plan.output, spec_.plan.role, /*many_workers=*/true,
                  [this](uint32_t) { return hostname_; }),
@@ -90,7 +89,7 @@ class TypedJob {
           trust_.emplace(spec_.rendezvous.fingerprint, spec_.Said(OptionId::kRdzvFingerprint))
               .keys();
     }
-    client.secret = secret_;
+    client.secret = secret_.secret;
     client.job_id = spec_.plan.job_id;
     client.hostname = hostname_;
     client.life = options.config.join.life;
@@ -98,7 +97,7 @@ class TypedJob {
     LogDebug(absl::StrCat("joins job ", client.job_id, " at ", Places(),
                           server_ == nullptr ? "" : ", served here"));
     client_ = std::make_unique<MasterClient>(loop_, std::move(client));
-    options.secret = secret_;
+    options.secret = secret_.secret;
     options.config.join.must_agree = MustAgree(spec_);
     options.config.join.hold = place_.hold;
     options.show_waiting = [this](const std::string& note) { OnNote(note); };
@@ -173,7 +172,7 @@ class TypedJob {
       return absl::OkStatus();
     }
     MasterOptions master;
-    master.users = OneSecret(secret_);
+    master.users = OneSecret(secret_.secret);
     master.job = ConfigOf(spec_);
     master.job.agreed = {MustAgree(spec_), facts.hostname};
     master.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
@@ -194,17 +193,17 @@ class TypedJob {
       have_report_ = true;
       MaybeEnd();
     };
+    if (!secret_.credential.empty()) {
+      master.on_foreign = [this](const UniqueFd& socket, const std::string&) {
+        AnswerAsked(socket, secret_.credential);
+      };
+    }
     if (spec_.rendezvous.is_static) {  // torchrun's static form: rendezvous and store share
                                        // master_addr:master_port
       master.on_foreign = [this](UniqueFd socket, const std::string&) {
         if (agent_ != nullptr) {
           agent_->AdoptStoreClient(std::move(socket));
         }
-      };
-    }
-    if (!credential_.empty()) {
-      master.on_foreign = [this](UniqueFd socket, const std::string&) {
-        AnswerAsked(std::move(socket), credential_);
       };
     }
     server_ = std::make_unique<MasterServer>(loop_, std::move(master));
@@ -351,8 +350,7 @@ class TypedJob {
 
   uv_loop_t* const loop_;
   const JobSpec spec_;
-  const std::string secret_;
-  const std::string credential_;  // for those who ask; "" = none is given
+  const TypedSecret secret_;
   const Place place_;
   std::string hostname_;
   std::string agent_key_;

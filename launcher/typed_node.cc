@@ -34,8 +34,15 @@ absl::StatusOr<std::string> SecretByMunge(const JobSpec& spec, const Munge& mung
   question.deadline = BootNow() + meeting.join_timeout;
   question.patience = kNoServerHint;
   question.on_silence = [&meeting] { NoTaskServes(HostPort(meeting.host, meeting.port)); };
-  ASSIGN_OR_RETURN(const std::string credential, AskForCredential(question));
-  ASSIGN_OR_RETURN(const std::string payload, munge.Decode(credential));
+  const absl::StatusOr<std::string> credential = AskForCredential(question);
+  if (absl::IsDeadlineExceeded(credential.status())) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        meeting.step, ": no master has answered within ",
+        absl::FormatDuration(meeting.join_timeout), ": ", credential.status().message(),
+        ": look at what the step's first task says, and at its firewall"));
+  }
+  RETURN_IF_ERROR(credential.status());
+  ASSIGN_OR_RETURN(const std::string payload, munge.Decode(*credential));
   return SecretOfPayload(payload, spec.plan.job_id);
 }
 
@@ -48,27 +55,28 @@ void NoTaskServes(const std::string& place) {
 }
 
 absl::StatusOr<TypedSecret> TypedSecretOf(const JobSpec& spec) {
-  const RendezvousSpec& meeting = spec.rendezvous;
-  const bool by_munge = !meeting.step.empty() && !spec.insecure && spec.secret_file.empty();
-  const absl::StatusOr<Munge> munge = by_munge ? Munge::Load() : absl::NotFoundError("not wanted");
-  const bool asks = munge.ok() && !meeting.is_host.value_or(false) && munge->Encode("").ok();
-  if (asks) {
+  const bool in_step = !spec.rendezvous.step.empty();
+  const bool serves = spec.rendezvous.is_host.value_or(false);
+  const absl::StatusOr<Munge> munge = in_step && !spec.insecure && spec.secret_file.empty()
+                                          ? Munge::Load()
+                                          : absl::NotFoundError("not wanted");
+  if (munge.ok() && !serves && munge->Encode("").ok()) {
     absl::StatusOr<std::string> given = SecretByMunge(spec, *munge);
     if (given.ok()) {
       return TypedSecret{*std::move(given), ""};
     }
     if (absl::IsDeadlineExceeded(given.status())) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          meeting.step, ": no master has answered within ",
-          absl::FormatDuration(meeting.join_timeout), " (", given.status().message(), ")"));
+      return given.status();
     }
     if (!absl::IsNotFound(given.status())) {
-      LogWarning(absl::StrCat("takes the user's secret: ", given.status().message()));
+      LogWarning(absl::StrCat(
+          "the job's secret is not to be had by Slurm's munge: ", given.status().message(),
+          ": do node and first node have one munge.key? Trying ~/.config/muster/secret"));
     }
   }
   ASSIGN_OR_RETURN(std::string secret, SecretFor(spec.insecure, spec.secret_file));
   TypedSecret out{std::move(secret), ""};
-  if (munge.ok() && !asks) {
+  if (munge.ok() && serves) {
     out.credential = munge->Encode(MungePayload(spec.plan.job_id, out.secret)).value_or("");
   }
   return out;
