@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "proto/base/heap.h"
 #include "proto/base/text.h"
 #include "tests/sim/sim.h"
 
@@ -39,7 +38,6 @@ int Campaign(muster::sim::Options options, uint64_t seeds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  muster::KeepFreedMemory();
   muster::sim::Options options;
   uint64_t seeds = 0;
   for (int i = 1; i < argc; i += 2) {
