@@ -41,6 +41,39 @@ TEST(Pairs, AGoodPairHasSpeeds) {
   }
 }
 
+// A machine that stands still for a moment is not a slow link: 4 MiB in a second would be one.
+TEST(Pairs, OneSampleThatWasHeldUpIsNotTheSpeed) {
+  BoundPort bound = BindStorePort("127.0.0.1", 0).value();
+  std::vector<PairResult> results;
+  absl::StatusOr<Thread> caller =
+      Thread::Start("caller", [&] { results = TryPeers({Peer(bound.port)}, kWord); });
+  ASSERT_TRUE(caller.ok());
+  const absl::Time deadline = BootNow() + absl::Seconds(60);
+  ASSERT_TRUE(AwaitFd(bound.fd.get(), POLLIN, deadline, "a caller").ok());
+  const UniqueFd fd(accept4(bound.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  std::string bytes(sizeof(kWord) - 1, '\0');
+  ASSERT_TRUE(ReceiveAll(fd.get(), bytes.data(), bytes.size(), deadline).ok());
+  bool held_up = false;
+  int large_frames = 0;
+  while (true) {
+    const absl::StatusOr<uint64_t> size = ReceiveFrameSize(fd.get(), deadline);
+    if (!size.ok()) {
+      break;  // the caller has what it wants
+    }
+    bytes.resize(*size);
+    ASSERT_TRUE(ReceiveAll(fd.get(), bytes.data(), bytes.size(), deadline).ok());
+    large_frames += *size > 1;
+    if (large_frames == 2 && !held_up) {  // the first tells whether large ones pass
+      held_up = true;
+      EXPECT_EQ(poll(nullptr, 0, 1000), 0);
+    }
+    ASSERT_TRUE(SendAll(fd.get(), "!", 1, deadline).ok());
+  }
+  const Thread joined = *std::move(caller);
+  EXPECT_TRUE(held_up);
+  EXPECT_GT(results.at(0).bytes_per_s, 20e6) << results.at(0).error;
+}
+
 TEST(Pairs, ARefusedConnectionIsSaid) {
   BoundPort bound = ReservePort("127.0.0.1", 0).value();  // nobody listens
   const auto results = TryPeers({Peer(bound.port)}, kWord);
