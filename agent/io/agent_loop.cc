@@ -161,10 +161,16 @@ void AgentLoop::Do(const Drill& effect) {
     case DrillKind::kFreeze:
       return Freeze(order.length);
     case DrillKind::kCut:
-      return held_.Hold(order.length, order.length);
+      return HoldUp(order.length, order.length);
     case DrillKind::kSlow:
-      return held_.Hold(order.delay, order.length);
+      return HoldUp(order.delay, order.length);
   }
+}
+
+// All that goes between this node and others on connections of ours.
+void AgentLoop::HoldUp(absl::Duration delay, absl::Duration length) {
+  held_.Hold(delay, length);
+  door_.HoldUp(delay, length);
 }
 
 void AgentLoop::Freeze(absl::Duration length) {

@@ -115,6 +115,7 @@ class AgentLoop {
   void Do(const Finish& effect);
 
   ShepherdClient::Callbacks ShepherdCallbacks();
+  void HoldUp(absl::Duration delay, absl::Duration length);
   void Freeze(absl::Duration length);
   void SpawnWorker(LocalRank local);
   void ReportBindings();

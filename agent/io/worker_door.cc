@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -240,8 +241,18 @@ absl::StatusOr<WorkerMeeting*> WorkerDoor::OpenMeeting(uint64_t number,
       meeting->End(place, LineEnd::kDied);
     }
   }
+  meeting->HoldUp(holding_);
   groups_ += number >= kGroupMin ? 1 : 0;
   return (meetings_[number] = std::move(meeting)).get();
+}
+
+void WorkerDoor::HoldUp(absl::Duration delay, absl::Duration length) {
+  const absl::Duration now = absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+  holding_ = {static_cast<uint64_t>(absl::ToInt64Nanoseconds(now + length)),
+              static_cast<uint64_t>(absl::ToInt64Nanoseconds(delay))};
+  for (const auto& [number, meeting] : meetings_) {
+    meeting->HoldUp(holding_);
+  }
 }
 
 StepCount WorkerDoor::Steps() const {

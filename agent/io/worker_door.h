@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "agent/core/rank_map.h"
 #include "agent/io/link_words.h"
 #include "agent/io/peer_door.h"
@@ -61,6 +62,9 @@ class WorkerDoor {
   // As PeerDoor has them.
   std::vector<Rank> Awaited(size_t max) { return peers_.Awaited(max); }
   void PeerGone(Rank rank) { peers_.Gone(rank); }
+  // From now on for so long what the workers say to those of other nodes, and hear from them, comes
+  // that much later.
+  void HoldUp(absl::Duration delay, absl::Duration length);
   // That workers of this node have counted (Commit), in all rounds.
   StepCount Steps() const;
 
@@ -146,7 +150,8 @@ class WorkerDoor {
   std::map<uint64_t, std::unique_ptr<WorkerMeeting>> meetings_;
   const size_t groups_max_;
   size_t groups_ = 0;  // of `meetings_`
-  StepCount steps_;    // of those of all ranks that are closed
+  LinkHolding holding_;
+  StepCount steps_;  // of those of all ranks that are closed
   // Groups that all have left, the oldest first; older ones than these are forgotten.
   std::deque<uint64_t> closed_in_order_;
   std::set<uint64_t> closed_;

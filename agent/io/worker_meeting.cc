@@ -95,6 +95,12 @@ void WorkerMeeting::TellOver(absl::string_view why, std::optional<uint32_t> rank
   std::atomic_ref<uint32_t>(header.over).store(1, std::memory_order_release);
 }
 
+void WorkerMeeting::HoldUp(const LinkHolding& holding) {
+  auto& header = *reinterpret_cast<ArenaHeader*>(mapped_);
+  std::atomic_ref<uint64_t>(header.held_for).store(holding.delay, std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(header.held_until).store(holding.until, std::memory_order_release);
+}
+
 StepCount WorkerMeeting::Steps() const {
   StepCount most;
   for (uint32_t place = 0; place < seats_.size(); ++place) {

@@ -23,6 +23,12 @@ struct StepCount {
   absl::Duration took;
 };
 
+// What `launch chaos cut` and `slow` ask of the workers' connections (ArenaHeader says what).
+struct LinkHolding {
+  uint64_t until = 0;
+  uint64_t delay = 0;
+};
+
 class WorkerMeeting {
  public:
   // `ranks`: by place; `map`: what the arena's map says, if anything. ResourceExhausted: no memory.
@@ -45,6 +51,8 @@ class WorkerMeeting {
   // The round is over: whoever still waits in the arena is told so. `rank`: whose end is why, if it
   // is one of this node's.
   void TellOver(absl::string_view why, std::optional<uint32_t> rank);
+  // What its ranks say to those of other nodes, and hear from them.
+  void HoldUp(const LinkHolding& holding);
   bool MayCome(uint32_t place) const { return !seats_[place].come && !IsOver(place); }
   LineEnd EndOf(uint32_t place) const { return seats_[place].end; }
   bool IsOver() const { return ended_ == seats_.size(); }

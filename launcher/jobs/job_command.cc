@@ -65,13 +65,14 @@ constexpr CommandRow kCommands[] = {
      "  kill NODE        SIGKILL to the node's agent and all its workers, as a power cut\n"
      "  kill master      SIGKILL to the launcher that serves the job\n"
      "  freeze NODE      the agent and its workers stand still, for TIME\n"
-     "  cut NODE         nothing goes between the node and the master, for TIME\n"
+     "  cut NODE         nothing goes between the node and the others, for TIME\n"
      "  slow NODE DELAY  all between them arrives so much later, for TIME\n"
      "  NODE             its host name, or its node rank\n"
      "  --for TIME       then all is as before (default: 10s; at most 1h)\n"
      "  --job JOB        its id, the beginning of that, or its name (default: the only one)\n"
-     "cut and slow act on what the agent and the master tell each other, and on nothing else:\n"
-     "what goes between the workers themselves, and what they print, is not held up.\n"
+     "cut and slow act on the connections that are ours: of the node's agent with the master,\n"
+     "and of its workers with those of other nodes, by the SDK or torch's back end muster.\n"
+     "What workers print is not held up, nor what they say over gloo, NCCL, MPI or torch's store.\n"
      "Needs no root. Exit status: 0 when it is on its way.\n"},
 };
 

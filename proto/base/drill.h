@@ -13,8 +13,9 @@ enum class DrillKind : uint8_t {
   kKillWorker,  // SIGKILL to one worker of the present round
   kKillNode,    // SIGKILL to the agent and all below it, as if the machine had lost its power
   kFreeze,      // SIGSTOP to the agent and all below it
-  kCut,         // nothing goes between the agent and the master
-  kSlow,        // everything between them arrives later
+  // On connections of ours: of the agent with the master, of its workers' SDK with other nodes.
+  kCut,   // nothing goes there
+  kSlow,  // all arrives later
 };
 
 inline constexpr absl::Duration kDrillLengthMax = absl::Hours(1);

@@ -19,7 +19,7 @@
 namespace muster {
 
 inline constexpr uint32_t kLinkMagic = 0x4b4c534d;  // "MSLK"
-inline constexpr uint32_t kLinkVersion = 7;
+inline constexpr uint32_t kLinkVersion = 8;
 // In the worker; above what programs expect to get from their first open(), below small limits.
 inline constexpr int kWorkerDoorFd = 100;
 // Where a worker whose MPI speaks PMI-1 talks to its agent (PMI_FD).
@@ -151,6 +151,10 @@ struct ArenaHeader {
   uint32_t over;
   int32_t over_place;  // of the rank whose end is why; -1: none of these
   char over_why[192];
+  // From the agent, as a drill (launch chaos cut, slow): until this moment of CLOCK_MONOTONIC all
+  // that goes to other nodes or comes from there is held up, each burst for so long; nanoseconds.
+  uint64_t held_until;
+  uint64_t held_for;
 };
 static_assert(sizeof(ArenaHeader) <= ArenaGeometry::kPage);
 

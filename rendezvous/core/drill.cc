@@ -93,9 +93,9 @@ std::string Sentence(const DrillAsked& asked, const std::string& host) {
     case DrillKind::kFreeze:
       return absl::StrCat(host, " stands still", length);
     case DrillKind::kCut:
-      return absl::StrCat("nothing goes between ", host, " and the master", length);
+      return absl::StrCat("nothing goes between ", host, " and the others", length);
     case DrillKind::kSlow:
-      return absl::StrCat("what goes between ", host, " and the master arrives ",
+      return absl::StrCat("what goes between ", host, " and the others arrives ",
                           ShortDuration(asked.drill.delay), " later", length);
   }
   return "";

@@ -1,8 +1,11 @@
 """launch chaos: users break a part of their own job, and see what becomes of it."""
 
+import re
+import textwrap
+
 import pytest
 
-from harness import sh, wait_for
+from harness import BIN, PYTHON, sh, wait_for
 
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "2")
 
@@ -38,15 +41,50 @@ def test_errors_name_what_there_is(desk):
 
 def test_help_says_what_is_not_cut(node0):
     text = " ".join(node0.run("chaos", "--help").text.split())
-    assert "what goes between the workers themselves, and what they print, is not held up" in text
+    assert "What workers print is not held up, nor what they say over gloo, NCCL, MPI" in text
 
 
 def test_what_lasts_less_than_the_lease_does_no_harm(desk):
     job = desk.detach(*TWO_HOSTS, *sh("sleep 4"))
     assert "node1 stands still for 1.0 s" in chaos(desk, "--for", "1s", "freeze", "node1")
     assert "arrives 200 ms later for 2.0 s" in chaos(desk, "--for", "2s", "slow", "node0", "200ms")
-    assert "nothing goes between node1 and the master for 1.0 s" in chaos(desk, "--for", "1s", "cut", "node1")
+    assert "nothing goes between node1 and the others for 1.0 s" in chaos(desk, "--for", "1s", "cut", "node1")
     assert desk.ended(job)["exit_code"] == 0
+
+
+def test_what_workers_say_to_other_nodes_is_held_up(desk, scratch):
+    """Collectives and messages: a cut of 2 s is a step that takes as long, and a slow node makes every step slow."""
+    (scratch / "steps.py").write_text(textwrap.dedent(f"""
+        import muster, numpy as np, os, time
+        comm = muster.init()
+        stop = np.zeros(1)
+        while not stop[0]:
+            begun = time.monotonic()
+            stop[0] = comm.rank == 0 and os.path.exists("{scratch}/stop")
+            stop = comm.all_reduce(stop)
+            between = time.monotonic()
+            comm.send(stop, 1 - comm.rank)
+            comm.recv(stop, 1 - comm.rank)
+            print(f"sum {{between - begun:.3f}} message {{time.monotonic() - between:.3f}}", flush=True)
+            time.sleep(0.02)
+    """))
+    job = desk.detach("--hosts", "node0,node1", "--nproc-per-node", "1", "-x", f"PYTHONPATH={BIN.parent}/python", PYTHON, scratch / "steps.py")
+
+    def steps(since=0):
+        text = desk.run("logs", job).text
+        return [(float(a), float(b)) for a, b in re.findall(r"sum (\S+) message (\S+)", text)][since:]
+
+    wait_for(lambda: len(steps()) >= 20, 30, what="steps")
+    assert sorted(max(step) for step in steps())[10] < 0.1, steps()
+    chaos(desk, "--for", "2s", "cut", "node1")
+    wait_for(lambda: sum(max(step) > 1.8 for step in steps()) == 2, 30, what="one long step of each rank")
+    begun = len(steps())
+    chaos(desk, "--for", "3s", "slow", "node1", "200ms")
+    for kind in 0, 1:
+        wait_for(lambda: sum(step[kind] >= 0.2 for step in steps(begun)) >= 4, 30, what="steps of 200 ms and more")
+    (scratch / "stop").touch()
+    assert desk.ended(job)["exit_code"] == 0
+    assert max(steps()[-1]) < 1, steps()
 
 
 @pytest.mark.parametrize("what", ["freeze", "cut"])

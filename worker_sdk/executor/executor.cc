@@ -62,7 +62,7 @@ Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
                 Describe(theirs.mark, layout_.world()) +
                     (theirs.call == number_ ? "" : " as call " + std::to_string(theirs.call)));
           },
-          [this](uint32_t rank) { return layout_.NameOf(rank); }),
+          [this](uint32_t rank) { return layout_.NameOf(rank); }, arena_->hold()),
       give_up_([this](uint32_t rank) { return GiveUp(rank); }),
       sources_(std::max(group_.size(), layout_.nodes())) {
   const auto background = [this] { return background_ && background_(); };

@@ -14,6 +14,7 @@
 #include "muster/status.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
+#include "worker_sdk/transport/held_socket.h"
 #include "worker_sdk/transport/rank_name.h"
 #include "worker_sdk/transport/wait_policy.h"
 
@@ -92,6 +93,8 @@ class Arena {
   Status failure() const;  // OK: none; else also the round's end
   // Unavailable: the round is over, says the agent, and with it all that its ranks share.
   Status over() const;
+  // Of what goes to other nodes and comes from there; any thread.
+  LinkHold hold() const { return LinkHold(&header()); }
 
  private:
   Arena(uint8_t* memory, ArenaGeometry geometry, uint32_t place, std::vector<uint32_t> rank_of,

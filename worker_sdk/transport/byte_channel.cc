@@ -24,7 +24,7 @@ constexpr uint64_t kTellEvery = 8u << 10;
 
 class SocketChannel : public ByteChannel {
  public:
-  explicit SocketChannel(UniqueFd socket) : socket_(std::move(socket)) {}
+  explicit SocketChannel(HeldSocket socket) : socket_(std::move(socket)) {}
 
   Moved Write(const std::array<Conversation::Piece, 2>& pieces) override {
     iovec parts[2];
@@ -34,14 +34,14 @@ class SocketChannel : public ByteChannel {
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = pieces.size();
-    return Result(sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+    return Result(socket_.Send(message));
   }
   Moved Read(uint8_t* to, uint64_t bytes) override {
-    const ssize_t got = recv(socket_.get(), to, bytes, MSG_DONTWAIT);
+    const ssize_t got = socket_.Receive(to, bytes);
     return got == 0 ? Moved{0, true, 0} : Result(got);
   }
-  void Abort() override { shutdown(socket_.get(), SHUT_RDWR); }
-  int fd() const override { return socket_.get(); }
+  void Abort() override { shutdown(socket_.fd(), SHUT_RDWR); }
+  int fd() const override { return socket_.fd(); }
 
  private:
   // Of a system call that has just returned.
@@ -50,13 +50,13 @@ class SocketChannel : public ByteChannel {
       return {static_cast<uint64_t>(moved)};
     }
     const int error = errno;
-    if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) {
+    if (IsMomentary(error)) {
       return {};
     }
     return {0, true, error == EPIPE || error == ECONNRESET ? 0 : error};
   }
 
-  const UniqueFd socket_;
+  HeldSocket socket_;
 };
 
 class RingChannel : public ByteChannel {
@@ -212,7 +212,7 @@ class RingChannel : public ByteChannel {
 
 }  // namespace
 
-std::unique_ptr<ByteChannel> OverSocket(UniqueFd socket) {
+std::unique_ptr<ByteChannel> OverSocket(HeldSocket socket) {
   return std::make_unique<SocketChannel>(std::move(socket));
 }
 

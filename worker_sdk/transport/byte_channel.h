@@ -10,6 +10,7 @@
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
 #include "worker_sdk/algorithm/conversation.h"
+#include "worker_sdk/transport/held_socket.h"
 
 namespace muster {
 
@@ -38,7 +39,7 @@ class ByteChannel {
 };
 
 // A connected stream socket.
-std::unique_ptr<ByteChannel> OverSocket(UniqueFd socket);
+std::unique_ptr<ByteChannel> OverSocket(HeldSocket socket);
 
 // What the agent gave two ranks of a node. `ring_bell`: after each move, the other rank's. Null:
 // it is not a pipe.

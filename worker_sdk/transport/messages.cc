@@ -281,7 +281,7 @@ bool Messages::Connect(uint32_t rank, Peer& peer) {
     const auto ring = [this, place = *peer.place] { arena_->Ring(place); };
     peer.channel = OverPipe(**fd, rank_ < rank, ring);
   } else {
-    peer.channel = OverSocket(*std::move(*fd));
+    peer.channel = OverSocket(HeldSocket(*std::move(*fd), arena_->hold()));
   }
   if (!peer.channel) {
     peer.conversation.End({StatusCode::kInternal, "what the agent handed out is no pipe"});

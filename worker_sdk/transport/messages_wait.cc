@@ -169,6 +169,7 @@ void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
   std::vector<pollfd> sockets;
   bool pipes = false;
   bool missing = false;  // connections
+  const bool held = arena_->hold().is_on();
   bool for_pipe = false;
   (void)ProgressAll();
   {
@@ -178,7 +179,7 @@ void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
       const bool is_socket = peer.channel && peer.channel->fd() >= 0;
       pipes |= peer.channel && !is_socket;
       missing |= !peer.channel;
-      if (is_socket) {
+      if (is_socket && !held) {
         const auto events = static_cast<int16_t>((peer.conversation.hears() ? POLLIN : 0) |
                                                  (peer.conversation.has_out() ? POLLOUT : 0));
         sockets.push_back({events != 0 ? peer.channel->fd() : -1, events, 0});
@@ -186,7 +187,7 @@ void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
       for_pipe |= active == rank && peer.channel && !is_socket;
     }
   }
-  const bool mixed = missing || (pipes && !sockets.empty());
+  const bool mixed = missing || held || (pipes && !sockets.empty());
   const std::chrono::milliseconds nap = mixed ? kShortNap : kNap;
   if (!for_pipe) {
     (void)poll(sockets.data(), sockets.size(), static_cast<int>(nap.count()));

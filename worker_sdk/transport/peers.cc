@@ -53,26 +53,31 @@ bool SharesCore(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) == 0 && core == sched_getcpu();
 }
 
-bool IsMomentary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
-
 }  // namespace
 
-Peers::Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree, RankName name)
-    : policy_(policy), disagree_(std::move(disagree)), name_(std::move(name)), peers_(nodes) {}
+Peers::Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree, RankName name, LinkHold hold)
+    : policy_(policy),
+      disagree_(std::move(disagree)),
+      name_(std::move(name)),
+      hold_(hold),
+      peers_(nodes) {}
 
 Peers::~Peers() {
   MessageHead bye;
   bye.kind = MessageKind::kBye;
+  iovec part = {&bye, sizeof(bye)};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
   for (Peer& peer : peers_) {
-    if (peer.fd.valid() && peer.out.empty()) {
-      [[maybe_unused]] const ssize_t sent =
-          send(peer.fd.get(), &bye, sizeof(bye), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (peer.socket.valid() && peer.out.empty()) {
+      (void)peer.socket.Send(message);
     }
   }
 }
 
 void Peers::Add(uint32_t node, uint32_t rank, UniqueFd fd) {
-  peers_[node].fd = std::move(fd);
+  peers_[node].socket = HeldSocket(std::move(fd), hold_);
   peers_[node].rank = rank;
 }
 
@@ -152,7 +157,7 @@ bool Peers::SendPiece(Peer& peer) {
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = count;
-  const ssize_t sent = sendmsg(peer.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t sent = peer.socket.Send(message);
   if (sent < 0) {
     if (IsMomentary(errno)) {
       return true;
@@ -205,7 +210,7 @@ void Peers::Take(Peer& peer, uint8_t* data, uint64_t bytes) {
 
 // Up to `bytes` more of the message that is coming. False: there is nothing now, or ever again.
 bool Peers::Read(Peer& peer, void* to, uint64_t bytes) {
-  const ssize_t got = recv(peer.fd.get(), to, bytes, MSG_DONTWAIT);
+  const ssize_t got = peer.socket.Receive(to, bytes);
   if (got < 0 && IsMomentary(errno)) {
     return false;
   }
@@ -268,13 +273,13 @@ bool Peers::IsData(Peer& peer) {
   return false;
 }
 
-std::string Peers::ReadSentence(const Peer& peer) const {
+std::string Peers::ReadSentence(Peer& peer) const {
   std::string out(std::min(peer.head.bytes, kFailureBytesMax), '\0');
   size_t have = 0;
   while (have < out.size()) {
-    pollfd one = {peer.fd.get(), POLLIN, 0};
+    pollfd one = {peer.socket.fd(), POLLIN, 0};
     (void)poll(&one, 1, static_cast<int>(kLastWordWithin.count()));
-    const ssize_t got = recv(peer.fd.get(), out.data() + have, out.size() - have, MSG_DONTWAIT);
+    const ssize_t got = peer.socket.Receive(out.data() + have, out.size() - have);
     if (got <= 0) {
       break;
     }
@@ -356,7 +361,7 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
       begin = Clock::now();
       since = first ? begin : since;
       whom = whom == nullptr ? &peers_[Blocking(sends)] : whom;
-      shares = first ? SharesCore(whom->fd.get()) : shares;
+      shares = first ? SharesCore(whom->socket.fd()) : shares;
       looks = 0;
       continue;
     }
@@ -374,14 +379,16 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
 
 // Until something can move, for a moment at most.
 Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
+  // What is held up is there already.
+  const bool held = hold_.is_on();
   std::vector<pollfd> polls;
-  if (from != nullptr) {
-    polls.push_back({from->fd.get(), POLLIN, 0});
+  if (from != nullptr && !held) {
+    polls.push_back({from->socket.fd(), POLLIN, 0});
   }
   for (const uint32_t node : sending_) {
-    polls.push_back({peers_[node].fd.get(), POLLOUT, 0});
+    polls.push_back({held ? -1 : peers_[node].socket.fd(), POLLOUT, 0});
   }
-  const bool busy = work_ && work_();
+  const bool busy = (work_ && work_()) || held;
   if (poll(polls.data(), polls.size(), busy ? kShortNapMs : kNapMs) > 0) {
     return {};
   }
@@ -419,7 +426,7 @@ void Peers::TellWaiting(Peer& peer) {
 
 Status Peers::Failure() {
   for (Peer& peer : peers_) {
-    if (peer.fd.valid()) {
+    if (peer.socket.valid()) {
       Hear(peer);
     }
   }
@@ -434,7 +441,7 @@ void Peers::Fail(const Status& why) {
   head.bytes = std::min<uint64_t>(why.message().size(), kFailureBytesMax);
   head.mark.root = static_cast<uint32_t>(why.peer()) + 1;
   for (Peer& peer : peers_) {
-    if (!peer.fd.valid() || !peer.end.ok()) {
+    if (!peer.socket.valid() || !peer.end.ok()) {
       continue;
     }
     // What has not begun need not be sent any more.
@@ -443,12 +450,12 @@ void Peers::Fail(const Status& why) {
     }
     peer.out.push_back({head, reinterpret_cast<const uint8_t*>(why.message().data()), 0, 0});
     while (!peer.out.empty() && SendPiece(peer) && std::chrono::steady_clock::now() < until) {
-      pollfd one = {peer.fd.get(), POLLOUT, 0};
+      pollfd one = {hold_.is_on() ? -1 : peer.socket.fd(), POLLOUT, 0};
       (void)poll(&one, 1, 1);
     }
     peer.out.clear();
     peer.end = why;
-    shutdown(peer.fd.get(), SHUT_WR);
+    shutdown(peer.socket.fd(), SHUT_WR);
   }
   sending_.clear();
 }

@@ -13,6 +13,7 @@
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
 #include "worker_sdk/transport/arena.h"
+#include "worker_sdk/transport/held_socket.h"
 #include "worker_sdk/transport/rank_name.h"
 
 namespace muster {
@@ -41,7 +42,8 @@ class Peers {
   // Why it is an error that `rank` says this while we are where Begin put us.
   using Disagree = std::function<Status(uint32_t rank, const MessageHead& theirs)>;
 
-  Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree, RankName name = PlainRankName);
+  Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree, RankName name = PlainRankName,
+        LinkHold hold = {});
   ~Peers();  // says goodbye
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
@@ -49,7 +51,7 @@ class Peers {
   // Done between looks while we wait; false: nothing is left to do, look rarely.
   void SetWork(std::function<bool()> work) { work_ = std::move(work); }
 
-  bool Has(uint32_t node) const { return peers_[node].fd.valid(); }
+  bool Has(uint32_t node) const { return peers_[node].socket.valid(); }
   // The connection with `rank` of `node`; it becomes ours.
   void Add(uint32_t node, uint32_t rank, UniqueFd fd);
 
@@ -84,7 +86,7 @@ class Peers {
     uint64_t number = 0;  // of the send within the call
   };
   struct Peer {
-    UniqueFd fd;
+    HeldSocket socket;
     uint32_t rank = 0;
     std::deque<Outgoing> out;
     MessageHead head;   // of the message that is coming
@@ -100,7 +102,7 @@ class Peers {
   bool Read(Peer& peer, void* to, uint64_t bytes);
   bool Hear(Peer& peer);
   bool IsData(Peer& peer);
-  std::string ReadSentence(const Peer& peer) const;
+  std::string ReadSentence(Peer& peer) const;
   void HearLast(Peer& peer, int error);
   Status EndOf(const Peer& peer, int error) const;
   Status Ended() const;
@@ -114,6 +116,7 @@ class Peers {
   const Disagree disagree_;
   std::function<bool()> work_;
   const RankName name_;
+  const LinkHold hold_;
   std::vector<Peer> peers_;        // by node
   std::vector<uint32_t> sending_;  // nodes whose `out` is not empty
   MessageHead head_;               // of the present call

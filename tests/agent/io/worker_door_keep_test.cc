@@ -92,6 +92,17 @@ TEST_F(WorkerDoorKeepTest, WhoStillWaitsInTheOldRoundIsToldThatItIsOver) {
   EXPECT_EQ(peer.rank, 0u);
 }
 
+TEST_F(WorkerDoorKeepTest, WhatIsHeldUpIsSaidInEveryArena) {
+  const Worker first = Open(a_, 0);
+  EXPECT_EQ(HeaderOf(first).held_until, 0u);
+  a_.door->HoldUp(absl::Milliseconds(200), absl::Hours(1));
+  const Worker later = Open(a_, 0);
+  for (const Worker* worker : {&first, &later}) {
+    EXPECT_EQ(HeaderOf(*worker).held_for, 200'000'000u);
+    EXPECT_GT(HeaderOf(*worker).held_until, 3'000'000'000'000u);
+  }
+}
+
 TEST_F(WorkerDoorKeepTest, NothingOfAnOldRoundIsInTheNextOne) {
   const Worker zero = Open(a_, 0);
   a_.door->WorkerEnded(LocalRank{1});
