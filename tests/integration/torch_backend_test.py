@@ -234,27 +234,29 @@ def test_without_launch_processes_of_one_host_meet_through_torchs_store(node0, n
     assert result.code == 0 and result.text.count("all right") == n, result
 
 
-def test_without_launch_a_rank_that_dies_is_named(node0, scratch):
-    program = scratch / "dies.py"
-    program.write_text("""
+DIES = """
 import os, signal, time
 import muster.torch, torch, torch.distributed as dist
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 dist.init_process_group("muster")
 x = torch.ones(4)
 dist.all_reduce(x)
-if dist.get_rank() == 2:
+if dist.get_rank() == %d:
     os.kill(os.getpid(), signal.SIGKILL)
 try:
     dist.all_reduce(x)
 except RuntimeError as error:
     os.write(1, f"told: {error}\\n".encode())  # at once: torchrun's processes share one pipe
 store = dist.distributed_c10d._get_default_store()
-store.set(f"told {dist.get_rank()}", "")
-store.wait(["told 0", "told 1"])
+store.add("told", 1)
+while store.add("told", 0) < dist.get_world_size() - 1: time.sleep(0.02)
 os._exit(0)
-""")
-    result = torchrun(node0, 3, program)
+"""
+
+
+def test_without_launch_a_rank_that_dies_is_named(node0, scratch):
+    (scratch / "dies.py").write_text(DIES % 2)
+    result = torchrun(node0, 3, scratch / "dies.py")
     assert len(re.findall(r"told: muster: .*rank 2 has died", result.text)) == 2, result
 
 
@@ -283,22 +285,24 @@ else:
     assert result.code == 0 and "it came True" in result.text, result
 
 
-def test_without_launch_several_hosts_are_refused(shells, scratch):
-    program = scratch / "meets.py"
-    program.write_text(f"""
-import sys
-import torch.distributed as dist
-sys.path.insert(0, "{PACKAGE['PYTHONPATH']}")
-import os
-for name in [name for name in os.environ if name.startswith("MUSTER_")]:
-    del os.environ[name]
-import muster.torch
-try:
-    dist.init_process_group("muster")
-except RuntimeError as error:
-    print("told:", error, flush=True)
-dist.init_process_group("gloo")
-dist.barrier()
-""")
-    result = shells[0].run("--hosts", "node0:1,node1:1", "--no-prefix", program, env={"PYTHON_EXEC": TORCH_PYTHON})
-    assert result.code == 0 and result.text.count("told: muster: these processes are on 2 hosts") == 2, result
+def torchrun_on(shells, n, *program):
+    """On two hosts, `n` workers each; what the two say."""
+    static = ["--nnodes", "2", "--nproc_per_node", n, "--master_addr", "node0", "--master_port", "29511", "--monitor_interval", "0.1"]
+    jobs = [shell.start(HERE / "torchrun.py", *static, "--node_rank", rank, *program, program=TORCH_PYTHON, env=PACKAGE | {"PYTHON_EXEC": PYTHON})
+            for rank, shell in enumerate(shells[:2])]
+    return [job.finish() for job in jobs]
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_without_launch_processes_of_several_hosts_meet_through_torchs_store(shells, n):
+    results = torchrun_on(shells, n, WORKERS / "torch_ops.py")
+    assert all(r.code == 0 and r.text.count("all right") == n for r in results), results
+
+
+@pytest.mark.parametrize("dies", [1, 2])
+def test_without_launch_a_rank_of_another_host_that_dies_is_named(shells, scratch, dies):
+    (scratch / "dies.py").write_text(DIES % dies)
+    results = torchrun_on(shells, 2, scratch / "dies.py")
+    told = "".join(r.text for r in results)
+    assert len(re.findall(rf"told: muster: .*rank {dies} has died", told)) == 3, results
+

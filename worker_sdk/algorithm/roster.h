@@ -14,7 +14,7 @@ namespace muster {
 // Travels through the store as it is here.
 struct RankCard {
   static constexpr uint32_t kMagic = 0x4452434d;  // "MCRD"
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   static constexpr uint32_t kAddressesMax = 8;
   static constexpr uint32_t kCpusMax = 1024;
 

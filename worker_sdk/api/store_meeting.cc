@@ -19,8 +19,10 @@
 #include "proto/base/env_names.h"
 #include "proto/base/worker_link.h"
 #include "worker_sdk/algorithm/roster.h"
-#include "worker_sdk/bootstrap/host_link.h"
 #include "worker_sdk/bootstrap/link.h"
+#include "worker_sdk/bootstrap/own_addresses.h"
+#include "worker_sdk/bootstrap/rank_door.h"
+#include "worker_sdk/bootstrap/store_link.h"
 
 namespace muster {
 namespace {
@@ -59,7 +61,8 @@ bool IsDoor(int fd) {
          getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_DGRAM;
 }
 
-RankCard CardOf(const WorkerIdentity& job) {
+// Workers of launch's have agents, who listen for them.
+StatusOr<RankCard> CardOf(const WorkerIdentity& job, std::unique_ptr<RankDoor>& door) {
   RankCard out;
   out.pid = static_cast<uint32_t>(getpid());
   cpu_set_t cpus;
@@ -76,7 +79,15 @@ RankCard CardOf(const WorkerIdentity& job) {
     out.round = job.round;
     const char* const name = std::getenv(kEnvJobId);
     Fill(out.job, name == nullptr ? "" : name);
+    return out;
   }
+  StatusOr<std::unique_ptr<RankDoor>> opened = RankDoor::Open();
+  if (!opened.ok()) {
+    return opened.status();
+  }
+  door = *std::move(opened);
+  door->Describe(OwnAddresses([](const char* name) -> const char* { return std::getenv(name); }),
+                 out);
   return out;
 }
 
@@ -116,8 +127,13 @@ StatusOr<Roster> Exchange(Store& store, uint32_t rank, uint32_t size, const Rank
 
 StatusOr<Meeting> MeetAtStore(Store& store, uint32_t rank, uint32_t size,
                               const WorkerIdentity& job) {
-  const RankCard mine = CardOf(job);
-  StatusOr<Roster> all = Exchange(store, rank, size, mine);
+  // Open before others read of it: who finds nobody there knows that we have ended.
+  std::unique_ptr<RankDoor> door;
+  StatusOr<RankCard> mine = CardOf(job, door);
+  if (!mine.ok()) {
+    return mine.status();
+  }
+  StatusOr<Roster> all = Exchange(store, rank, size, *mine);
   if (!all.ok()) {
     return all.status();
   }
@@ -128,17 +144,20 @@ StatusOr<Meeting> MeetAtStore(Store& store, uint32_t rank, uint32_t size,
   if (size == 1 || IsOfOneJob(*all)) {
     return MeetAsGroup(std::move(group), job, all->number);
   }
-  if (group.layout.nodes() > 1) {
+  const bool is_mixed = std::any_of(all->cards.begin(), all->cards.end(),
+                                    [](const RankCard& card) { return card.launched != 0; });
+  if (group.layout.nodes() > 1 && is_mixed) {
     return Status(StatusCode::kUnimplemented,
-                  "these processes are on " + std::to_string(group.layout.nodes()) +
-                      " hosts, and not workers of one job of launch's: on several hosts, start "
-                      "each with `launch`, and leave the descriptor in MUSTER_AGENT_FD open");
+                  "some of these processes are workers of launch's, and others are not workers of "
+                  "the same job; on several hosts, all must be, or none");
   }
-  StatusOr<std::unique_ptr<Link>> link = HostLink::Open(store, *all, rank);
+  StatusOr<std::unique_ptr<Link>> link =
+      StoreLink::Open(store, *all, group.layout, rank, std::move(door));
   if (!link.ok()) {
     return link.status();
   }
-  StatusOr<Meeting> met = MeetAt(*std::move(link), std::move(group.layout), rank, size);
+  const uint32_t here = group.layout.SizeOf(group.layout.SeatOf(rank).node);
+  StatusOr<Meeting> met = MeetAt(*std::move(link), std::move(group.layout), rank, here);
   if (met.ok()) {
     met->has_agent = false;
   }

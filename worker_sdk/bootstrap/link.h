@@ -43,6 +43,14 @@ class Link {
   virtual void Blame(uint32_t rank) const = 0;
   // Writes into the arena which ranks have ended, where nobody else does; done between looks.
   virtual void Watch() const {}
+
+ protected:
+  // Connect(), by Seek and Take. `nap`: until something may have come, for 10 ms at most; false:
+  // nothing has.
+  Status SeekAndTake(const std::vector<uint32_t>& ranks,
+                     const std::function<Status(uint32_t rank, StatusOr<UniqueFd> answer)>& take,
+                     const std::function<Status(uint32_t rank)>& give_up,
+                     const std::function<bool()>& nap) const;
 };
 
 }  // namespace muster

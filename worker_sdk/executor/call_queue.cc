@@ -1,10 +1,10 @@
 #include "worker_sdk/executor/call_queue.h"
 
-#include <csignal>
 #include <new>
 #include <string>
-#include <system_error>
 #include <utility>
+
+#include "worker_sdk/base/quiet_thread.h"
 
 namespace muster {
 
@@ -77,20 +77,8 @@ Status CallQueue::EnsureThread() {
   if (thread_.joinable()) {
     return {};
   }
-  // Signals are the program's: none is delivered on a thread that it does not know.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
-  try {
-    thread_ = std::thread([this] { Loop(); });
-  } catch (const std::system_error& error) {
-    status = {StatusCode::kInternal,
-              std::string("no thread for asynchronous calls: ") + error.what()};
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  return StartQuietThread(
+      "for asynchronous calls", [this] { Loop(); }, thread_);
 }
 
 void CallQueue::WaitUntilIdle() {

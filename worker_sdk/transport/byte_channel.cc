@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "worker_sdk/base/momentary.h"
 #include "worker_sdk/transport/copy.h"
 
 namespace muster {

@@ -4,14 +4,14 @@
 #include <atomic>
 #include <cerrno>
 
+#include "worker_sdk/base/momentary.h"
+
 namespace muster {
 namespace {
 
 std::chrono::nanoseconds Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 }  // namespace
-
-bool IsMomentary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 LinkHold::Order LinkHold::order() const {
   if (header_ == nullptr) {

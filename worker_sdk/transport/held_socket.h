@@ -15,9 +15,6 @@
 
 namespace muster {
 
-// Of an errno: the same may succeed later.
-bool IsMomentary(int error);
-
 // What the agent says of it in the arena, which outlives this. Any thread.
 class LinkHold {
  public:

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "worker_sdk/base/momentary.h"
+
 namespace muster {
 namespace {
 

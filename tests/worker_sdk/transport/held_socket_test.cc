@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tests/worker_sdk/ranks.h"
+#include "worker_sdk/base/momentary.h"
 
 namespace muster {
 namespace {

@@ -179,14 +179,16 @@ class MUSTER_EXPORT Communicator {
   static StatusOr<Communicator> FromEnvironment();
 
   // The `size` processes that share this store and nobody else does, in an order of their own: all
-  // or some of the workers of one round of a job, who meet through their agents, or processes of
-  // one host that belong to one user, such as those that a worker has started. The store is not
-  // used after the call. `timeout`: of the rest of the meeting, and of later calls, as SetTimeout;
-  // none given: MUSTER_TIMEOUT. It is a group, as one made by Split(); one that has no agent cannot
-  // be split.
+  // or some of the workers of one round of a job, who meet through their agents, or processes that
+  // others have started, such as torchrun: those of one host belong to one user, those of several
+  // reach each other's ports, and each other's addresses are those of GLOO_SOCKET_IFNAME, if set.
+  // Whoever reads the store could pass for one of them. The store is not used after the call.
+  // `timeout`: of the rest of the meeting, and of later calls, as SetTimeout; none given:
+  // MUSTER_TIMEOUT. It is a group, as one made by Split(); one that has no agent cannot be split.
   // Errors are also those of the store, and InvalidArgument (rank, size), FailedPrecondition (the
-  // processes are of different builds, or one has come twice), Unimplemented (they are on several
-  // hosts, and launch did not start them).
+  // processes are of different builds, or one has come twice), Unavailable (one has ended, or
+  // cannot be reached), Unimplemented (on several hosts, some are workers of a job and others are
+  // not).
   static StatusOr<Communicator> FromStore(
       Store& store, int rank, int size,
       std::optional<std::chrono::nanoseconds> timeout = std::nullopt);

@@ -1,6 +1,7 @@
-#include "worker_sdk/bootstrap/host_link.h"
+#include "worker_sdk/bootstrap/store_link.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,7 +13,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace muster {
 namespace {
@@ -54,10 +57,11 @@ bool AreOneFile(const UniqueFd& a, const UniqueFd& b) {
          first.st_ino == second.st_ino && first.st_dev == second.st_dev;
 }
 
-class HostLinkTest : public testing::Test {
+class StoreLinkTest : public testing::Test {
  protected:
   std::unique_ptr<Link> Open(uint32_t rank) {
-    StatusOr<std::unique_ptr<Link>> out = HostLink::Open(store_, roster_, rank);
+    StatusOr<std::unique_ptr<Link>> out =
+        StoreLink::Open(store_, roster_, GroupOf(roster_, rank).layout, rank, nullptr);
     EXPECT_TRUE(out.ok()) << out.status().message();
     return out.ok() ? *std::move(out) : nullptr;
   }
@@ -73,7 +77,7 @@ class HostLinkTest : public testing::Test {
   Roster roster_ = {9, {}};
 };
 
-TEST_F(HostLinkTest, AllHaveOneArenaAndItsNumbers) {
+TEST_F(StoreLinkTest, AllHaveOneArenaAndItsNumbers) {
   Add(getpid(), 0b011);
   Add(getpid(), 0b110);
   const std::unique_ptr<Link> zero = Open(0);
@@ -84,7 +88,7 @@ TEST_F(HostLinkTest, AllHaveOneArenaAndItsNumbers) {
   EXPECT_EQ(one->number(), 9u);
 }
 
-TEST_F(HostLinkTest, TheLowerRankMakesThePipe) {
+TEST_F(StoreLinkTest, TheLowerRankMakesThePipe) {
   Add(getpid(), 1);
   Add(getpid(), 1);
   const std::unique_ptr<Link> zero = Open(0);
@@ -99,7 +103,7 @@ TEST_F(HostLinkTest, TheLowerRankMakesThePipe) {
 }
 
 // It can be opened as long as the lower rank is there, which may leave once it has sent something.
-TEST_F(HostLinkTest, TheLowerRankSendsNothingBeforeTheHigherHasThePipe) {
+TEST_F(StoreLinkTest, TheLowerRankSendsNothingBeforeTheHigherHasThePipe) {
   Add(getpid(), 1);
   Add(getpid(), 1);
   std::unique_ptr<Link> zero = Open(0);
@@ -112,7 +116,7 @@ TEST_F(HostLinkTest, TheLowerRankSendsNothingBeforeTheHigherHasThePipe) {
   EXPECT_EQ(never->status().ToString(), "UNAVAILABLE: rank 1 has ended");
 }
 
-TEST_F(HostLinkTest, WhoClosesSaysSo) {
+TEST_F(StoreLinkTest, WhoClosesSaysSo) {
   Add(getpid(), 1);
   Add(getpid(), 1);
   std::unique_ptr<Link> zero = Open(0);
@@ -123,7 +127,7 @@ TEST_F(HostLinkTest, WhoClosesSaysSo) {
   EXPECT_EQ(EndOf(*one, 0), LineEnd::kClosed);
 }
 
-TEST_F(HostLinkTest, WhoDiesIsSeen) {
+TEST_F(StoreLinkTest, WhoDiesIsSeen) {
   const pid_t child = fork();
   if (child == 0) {
     pause();
@@ -141,11 +145,63 @@ TEST_F(HostLinkTest, WhoDiesIsSeen) {
   EXPECT_EQ(EndOf(*link, 1), LineEnd::kDied);
 }
 
-TEST_F(HostLinkTest, MemoryThatCannotBeOpenedIsNamed) {
+// Ranks 0 and 2 here, 1 and 3 there; each host has memory of its own, with places of its own.
+TEST_F(StoreLinkTest, EachHostHasItsMemoryAndConnectionsAreBetweenThem) {
+  std::vector<std::unique_ptr<RankDoor>> doors;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    Add(getpid(), uint64_t{1} << rank);
+    RankCard& card = roster_.cards.back();
+    card.host[0] = static_cast<char>('a' + rank % 2);
+    doors.push_back(*RankDoor::Open());
+    doors.back()->Describe({"127.0.0.1"}, card);
+  }
+  std::vector<std::unique_ptr<Link>> links;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    StatusOr<std::unique_ptr<Link>> link = StoreLink::Open(
+        store_, roster_, GroupOf(roster_, rank).layout, rank, std::move(doors[rank]));
+    ASSERT_TRUE(link.ok()) << link.status().message();
+    links.push_back(*std::move(link));
+  }
+  EXPECT_TRUE(AreOneFile(links[0]->arena(), links[2]->arena()));
+  EXPECT_TRUE(AreOneFile(links[1]->arena(), links[3]->arena()));
+  EXPECT_FALSE(AreOneFile(links[0]->arena(), links[1]->arena()));
+  EXPECT_EQ(links[3]->geometry(), ArenaFor(2, 2, 4));
+  EXPECT_EQ(links[3]->cpus(), 2u);
+
+  const auto connect = [&](uint32_t rank, uint32_t other, UniqueFd& out) {
+    return links[rank]->Connect(
+        {other},
+        [&](uint32_t who, StatusOr<UniqueFd> answer) {
+          EXPECT_EQ(who, other);
+          Status status = answer.status();
+          out = answer.ok() ? *std::move(answer) : UniqueFd();
+          return status;
+        },
+        [](uint32_t) { return Status(); });
+  };
+  UniqueFd ends[2];
+  std::thread lower([&] { EXPECT_TRUE(connect(2, 3, ends[0]).ok()); });
+  EXPECT_TRUE(connect(3, 2, ends[1]).ok());
+  lower.join();
+  ASSERT_EQ(write(ends[0].get(), "x", 1), 1);
+  char byte = 0;
+  pollfd one = {ends[1].get(), POLLIN, 0};
+  ASSERT_EQ(poll(&one, 1, 10'000), 1);
+  EXPECT_EQ(read(ends[1].get(), &byte, 1), 1);
+  EXPECT_EQ(byte, 'x');
+
+  // Who leaves says so to his host, by his place.
+  links[2].reset();
+  EXPECT_EQ(EndOf(*links[0], 1), LineEnd::kClosed);
+  EXPECT_EQ(EndOf(*links[1], 1), LineEnd::kNone);
+}
+
+TEST_F(StoreLinkTest, MemoryThatCannotBeOpenedIsNamed) {
   Add(getpid(), 1);
   Add(getpid(), 1);
-  ASSERT_TRUE(store_.Set("muster/memory", std::string(8, '\xff')).ok());
-  StatusOr<std::unique_ptr<Link>> got = HostLink::Open(store_, roster_, 1);
+  ASSERT_TRUE(store_.Set("muster/memory/0", std::string(8, '\xff')).ok());
+  StatusOr<std::unique_ptr<Link>> got =
+      StoreLink::Open(store_, roster_, GroupOf(roster_, 1).layout, 1, nullptr);
   EXPECT_EQ(got.status().code(), StatusCode::kFailedPrecondition);
   EXPECT_NE(got.status().message().find("memory of a rank on this host"), std::string::npos);
 }
