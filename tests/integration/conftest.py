@@ -14,9 +14,10 @@ from harness import LAUNCH, Lab, Shell, leave_nothing  # noqa: E402
 
 
 def pytest_sessionstart(session):
-    # A shell's background job (deploy/test &) ignores these two, and so would every launch that is tested.
+    # A shell's background job (deploy/test &) ignores the first two, nohup the third, and so would every launch that is tested.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if os.getuid() != 0:
         pytest.exit("emulated hosts (network namespaces, sshd) need root", returncode=1)
     if not LAUNCH.exists() and not session.config.option.collectonly:

@@ -41,7 +41,7 @@ TEST(Pairs, AGoodPairHasSpeeds) {
   }
 }
 
-// A machine that stands still for a moment is not a slow link: 4 MiB in a second would be one.
+// A machine that stands still for a moment is not a slow link.
 TEST(Pairs, OneSampleThatWasHeldUpIsNotTheSpeed) {
   BoundPort bound = BindStorePort("127.0.0.1", 0).value();
   std::vector<PairResult> results;
@@ -65,13 +65,15 @@ TEST(Pairs, OneSampleThatWasHeldUpIsNotTheSpeed) {
     large_frames += *size > 1;
     if (large_frames == 2 && !held_up) {  // the first tells whether large ones pass
       held_up = true;
-      EXPECT_EQ(poll(nullptr, 0, 1000), 0);
+      EXPECT_EQ(poll(nullptr, 0, 2000), 0);
     }
     ASSERT_TRUE(SendAll(fd.get(), "!", 1, deadline).ok());
   }
   const Thread joined = *std::move(caller);
   EXPECT_TRUE(held_up);
-  EXPECT_GT(results.at(0).bytes_per_s, 20e6) << results.at(0).error;
+  EXPECT_EQ(results.at(0).failed, "") << results.at(0).error;
+  EXPECT_GT(results.at(0).bytes_per_s, (4 << 20) / 2.0)
+      << "faster than the sample that was held up";
 }
 
 TEST(Pairs, ARefusedConnectionIsSaid) {
