@@ -1,7 +1,5 @@
 #include "agent/io/peer_connection.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,26 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/peer_socket.h"
 
 namespace muster {
-namespace {
-
-constexpr int kIdleSeconds = 10;  // then probes
-constexpr int kProbeSeconds = 5;
-constexpr int kProbes = 3;
-
-}  // namespace
-
-void SetPeerOptions(int socket) {
-  const auto set = [socket](int level, int name, int value) {
-    (void)setsockopt(socket, level, name, &value, sizeof(value));
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
-  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
-}
 
 PeerConnection::PeerConnection(uv_loop_t* loop, UniqueFd socket, PeerHandshake handshake,
                                absl::Duration within,

@@ -47,9 +47,4 @@ class PeerConnection {
   UvTimer timer_;
 };
 
-// Small messages leave at once. A machine that vanishes while nothing is under way ends the
-// connection within 25 s (keepalive); otherwise the lease of its node tells first. No
-// TCP_USER_TIMEOUT: it also ends a connection whose reader is merely busy.
-void SetPeerOptions(int socket);
-
 }  // namespace muster

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "agent/io/peer_connection.h"
 #include "proto/base/clock.h"
+#include "proto/base/peer_socket.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/secret.h"
 

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/io/peer_connection.h"
 #include "agent/io/ship_giver.h"
 #include "agent/io/torch_store_port.h"
 #include "proto/base/clock.h"
 #include "proto/base/connect_tcp.h"
+#include "proto/base/peer_socket.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/ship/lines.h"

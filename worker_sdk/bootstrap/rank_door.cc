@@ -13,6 +13,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "proto/base/peer_socket.h"
 #include "worker_sdk/base/momentary.h"
 #include "worker_sdk/base/quiet_thread.h"
 
@@ -31,24 +32,9 @@ constexpr milliseconds kFirstRetry{300};  // doubled each time
 constexpr milliseconds kEndedAfter{100};
 constexpr milliseconds kAcceptAgain{100};
 constexpr std::chrono::hours kLongest{1};
-// As the agents' connections have it.
-constexpr int kIdleSeconds = 10;  // then probes
-constexpr int kProbeSeconds = 5;
-constexpr int kProbes = 3;
 
 Status Failed(const std::string& what) {
   return {StatusCode::kInternal, what + ": " + std::strerror(errno)};
-}
-
-void SetOptions(int socket) {
-  const auto set = [socket](int level, int name, int value) {
-    (void)setsockopt(socket, level, name, &value, sizeof(value));
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
-  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
 // Of both families where the machine has both.
@@ -252,7 +238,7 @@ void RankDoor::Accept() {
         static_cast<ptrdiff_t>(kStrangersMax)) {
       guests_.erase(std::find_if(guests_.begin(), guests_.end(), is_stranger));  // the oldest
     }
-    SetOptions(fd.get());
+    SetPeerOptions(fd.get());
     Guest& guest = guests_.emplace_back();
     guest.line.fd = std::move(fd);
     guest.until = Clock::now() + kProofWithin;
@@ -262,22 +248,16 @@ void RankDoor::Accept() {
   }
 }
 
-namespace {
-
-// Whether all of the knock is there; `ended`: it never will be.
-template <typename Line>
-bool IsWhole(Line& line, bool& ended) {
-  if (line.have == sizeof(line.knock)) {
+bool RankDoor::Line::IsWhole(bool& ended) {
+  if (have == sizeof(knock)) {
     return true;
   }
-  const ssize_t got = recv(line.fd.get(), reinterpret_cast<uint8_t*>(&line.knock) + line.have,
-                           sizeof(line.knock) - line.have, MSG_DONTWAIT);
+  const ssize_t got =
+      recv(fd.get(), reinterpret_cast<uint8_t*>(&knock) + have, sizeof(knock) - have, MSG_DONTWAIT);
   ended = got == 0 || (got < 0 && !IsMomentary(errno));
-  line.have += static_cast<size_t>(std::max<ssize_t>(got, 0));
-  return line.have == sizeof(line.knock);
+  have += static_cast<size_t>(std::max<ssize_t>(got, 0));
+  return have == sizeof(knock);
 }
-
-}  // namespace
 
 Knock RankDoor::KnockFor(uint32_t rank, uint32_t channel) const {
   Knock out;
@@ -299,7 +279,7 @@ bool RankDoor::IsProof(const Knock& knock) const {
 
 bool RankDoor::Stays(Guest& guest) {
   bool ended = false;
-  if (!IsWhole(guest.line, ended)) {
+  if (!guest.line.IsWhole(ended)) {
     return !ended && Clock::now() < guest.until;
   }
   const Knock& knock = guest.line.knock;
@@ -402,7 +382,7 @@ void RankDoor::StartAttempt(Call& call, const std::string& address) {
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
   attempt.line.fd.Reset(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  SetOptions(attempt.line.fd.get());
+  SetPeerOptions(attempt.line.fd.get());
   if (connect(attempt.line.fd.get(), found->ai_addr, found->ai_addrlen) != 0 &&
       errno != EINPROGRESS) {
     attempt.where += std::string(" (") + std::strerror(errno) + ")";
@@ -433,8 +413,8 @@ RankDoor::Came RankDoor::Hear(Call& call, Attempt& attempt, std::string& why) co
     attempt.connected = true;
   }
   bool ended = false;
-  if (!IsWhole(attempt.line, ended)) {
-    why = "somebody else answers there";
+  if (!attempt.line.IsWhole(ended)) {
+    why = "it has closed the connection";
     return ended ? Came::kEnd : Came::kNothing;
   }
   Knock expected = KnockFor(rank_, call.channel);

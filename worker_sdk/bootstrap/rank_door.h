@@ -79,6 +79,8 @@ class RankDoor {
     UniqueFd fd;
     Knock knock;
     size_t have = 0;  // of it
+    // Whether all of it is there; `ended`: it never will be.
+    bool IsWhole(bool& ended);
   };
   struct Guest {
     Line line;
