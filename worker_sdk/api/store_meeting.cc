@@ -61,8 +61,7 @@ bool IsDoor(int fd) {
          getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_DGRAM;
 }
 
-// Workers of launch's have agents, who listen for them.
-StatusOr<RankCard> CardOf(const WorkerIdentity& job, std::unique_ptr<RankDoor>& door) {
+RankCard CardOf(const WorkerIdentity& job) {
   RankCard out;
   out.pid = static_cast<uint32_t>(getpid());
   cpu_set_t cpus;
@@ -79,15 +78,7 @@ StatusOr<RankCard> CardOf(const WorkerIdentity& job, std::unique_ptr<RankDoor>& 
     out.round = job.round;
     const char* const name = std::getenv(kEnvJobId);
     Fill(out.job, name == nullptr ? "" : name);
-    return out;
   }
-  StatusOr<std::unique_ptr<RankDoor>> opened = RankDoor::Open();
-  if (!opened.ok()) {
-    return opened.status();
-  }
-  door = *std::move(opened);
-  door->Describe(OwnAddresses([](const char* name) -> const char* { return std::getenv(name); }),
-                 out);
   return out;
 }
 
@@ -127,13 +118,19 @@ StatusOr<Roster> Exchange(Store& store, uint32_t rank, uint32_t size, const Rank
 
 StatusOr<Meeting> MeetAtStore(Store& store, uint32_t rank, uint32_t size,
                               const WorkerIdentity& job) {
-  // Open before others read of it: who finds nobody there knows that we have ended.
+  RankCard mine = CardOf(job);
   std::unique_ptr<RankDoor> door;
-  StatusOr<RankCard> mine = CardOf(job, door);
-  if (!mine.ok()) {
-    return mine.status();
+  if (mine.launched == 0) {  // others have agents, who listen for them
+    // Open before others read of it: who finds nobody there knows that we have ended.
+    StatusOr<std::unique_ptr<RankDoor>> opened = RankDoor::Open();
+    if (!opened.ok()) {
+      return opened.status();
+    }
+    door = *std::move(opened);
+    door->Describe(OwnAddresses([](const char* name) -> const char* { return std::getenv(name); }),
+                   mine);
   }
-  StatusOr<Roster> all = Exchange(store, rank, size, *mine);
+  StatusOr<Roster> all = Exchange(store, rank, size, mine);
   if (!all.ok()) {
     return all.status();
   }
@@ -149,7 +146,7 @@ StatusOr<Meeting> MeetAtStore(Store& store, uint32_t rank, uint32_t size,
   if (group.layout.nodes() > 1 && is_mixed) {
     return Status(StatusCode::kUnimplemented,
                   "some of these processes are workers of launch's, and others are not workers of "
-                  "the same job; on several hosts, all must be, or none");
+                  "the same job: on several hosts, start all of them with one launch, or none");
   }
   StatusOr<std::unique_ptr<Link>> link =
       StoreLink::Open(store, *all, group.layout, rank, std::move(door));
