@@ -30,6 +30,30 @@ uint16_t Serve() {
   return bound.port;
 }
 
+// The other end is the test's own.
+class AnsweredByHand : public testing::Test {
+ protected:
+  // Has the first caller, and its word.
+  UniqueFd Accept() {
+    EXPECT_TRUE(AwaitFd(bound_.fd.get(), POLLIN, deadline_, "a caller").ok());
+    UniqueFd fd(accept4(bound_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    std::string word(sizeof(kWord) - 1, '\0');
+    EXPECT_TRUE(ReceiveAll(fd.get(), word.data(), word.size(), deadline_).ok());
+    return fd;
+  }
+  // What the caller makes of it, once it has given up or got what it wants.
+  PairResult Result() {
+    { const Thread joined = *std::move(caller_); }
+    return results_.at(0);
+  }
+
+  const absl::Time deadline_ = BootNow() + absl::Seconds(60);
+  BoundPort bound_ = BindStorePort("127.0.0.1", 0).value();
+  std::vector<PairResult> results_;
+  absl::StatusOr<Thread> caller_ =
+      Thread::Start("caller", [this] { results_ = TryPeers({Peer(bound_.port)}, kWord); });
+};
+
 TEST(Pairs, AGoodPairHasSpeeds) {
   const auto results = TryPeers({Peer(Serve()), Peer(Serve())}, kWord);
   ASSERT_EQ(results.size(), 2u);
@@ -42,38 +66,29 @@ TEST(Pairs, AGoodPairHasSpeeds) {
 }
 
 // A machine that stands still for a moment is not a slow link.
-TEST(Pairs, OneSampleThatWasHeldUpIsNotTheSpeed) {
-  BoundPort bound = BindStorePort("127.0.0.1", 0).value();
-  std::vector<PairResult> results;
-  absl::StatusOr<Thread> caller =
-      Thread::Start("caller", [&] { results = TryPeers({Peer(bound.port)}, kWord); });
-  ASSERT_TRUE(caller.ok());
-  const absl::Time deadline = BootNow() + absl::Seconds(60);
-  ASSERT_TRUE(AwaitFd(bound.fd.get(), POLLIN, deadline, "a caller").ok());
-  const UniqueFd fd(accept4(bound.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  std::string bytes(sizeof(kWord) - 1, '\0');
-  ASSERT_TRUE(ReceiveAll(fd.get(), bytes.data(), bytes.size(), deadline).ok());
+TEST_F(AnsweredByHand, OneSampleThatWasHeldUpIsNotTheSpeed) {
+  const UniqueFd fd = Accept();
+  std::string bytes;
   bool held_up = false;
   int large_frames = 0;
   while (true) {
-    const absl::StatusOr<uint64_t> size = ReceiveFrameSize(fd.get(), deadline);
+    const absl::StatusOr<uint64_t> size = ReceiveFrameSize(fd.get(), deadline_);
     if (!size.ok()) {
       break;  // the caller has what it wants
     }
     bytes.resize(*size);
-    ASSERT_TRUE(ReceiveAll(fd.get(), bytes.data(), bytes.size(), deadline).ok());
+    ASSERT_TRUE(ReceiveAll(fd.get(), bytes.data(), bytes.size(), deadline_).ok());
     large_frames += *size > 1;
     if (large_frames == 2 && !held_up) {  // the first tells whether large ones pass
       held_up = true;
       EXPECT_EQ(poll(nullptr, 0, 2000), 0);
     }
-    ASSERT_TRUE(SendAll(fd.get(), "!", 1, deadline).ok());
+    ASSERT_TRUE(SendAll(fd.get(), "!", 1, deadline_).ok());
   }
-  const Thread joined = *std::move(caller);
+  const PairResult result = Result();
   EXPECT_TRUE(held_up);
-  EXPECT_EQ(results.at(0).failed, "") << results.at(0).error;
-  EXPECT_GT(results.at(0).bytes_per_s, (4 << 20) / 2.0)
-      << "faster than the sample that was held up";
+  EXPECT_EQ(result.failed, "") << result.error;
+  EXPECT_GT(result.bytes_per_s, (4 << 20) / 2.0) << "faster than the sample that was held up";
 }
 
 TEST(Pairs, ARefusedConnectionIsSaid) {
@@ -89,26 +104,14 @@ TEST(Pairs, AStrangerGetsNoAnswer) {
   EXPECT_EQ(results.at(0).failed, "small");
 }
 
-TEST(Pairs, OneThatAnswersOnlyWhatIsSmall) {
-  BoundPort bound = BindStorePort("127.0.0.1", 0).value();
-  std::vector<PairResult> results;
-  absl::StatusOr<Thread> caller =
-      Thread::Start("caller", [&] { results = TryPeers({Peer(bound.port)}, kWord); });
-  ASSERT_TRUE(caller.ok());
-  {
-    const absl::Time deadline = BootNow() + absl::Seconds(60);
-    ASSERT_TRUE(AwaitFd(bound.fd.get(), POLLIN, deadline, "a caller").ok());
-    const UniqueFd fd(accept4(bound.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    char byte = 0;
-    std::string word(sizeof(kWord) - 1, '\0');
-    ASSERT_TRUE(ReceiveAll(fd.get(), word.data(), word.size(), deadline).ok());
-    EXPECT_EQ(ReceiveFrameSize(fd.get(), deadline).value(), 1u);
-    ASSERT_TRUE(ReceiveAll(fd.get(), &byte, 1, deadline).ok());
-    ASSERT_TRUE(SendAll(fd.get(), "!", 1, deadline).ok());
-    EXPECT_GT(ReceiveFrameSize(fd.get(), deadline).value(), 1500u);
-    const Thread joined = *std::move(caller);  // until it has given up
-  }
-  EXPECT_EQ(results.at(0).failed, "large");
+TEST_F(AnsweredByHand, OneThatAnswersOnlyWhatIsSmall) {
+  const UniqueFd fd = Accept();
+  char byte = 0;
+  EXPECT_EQ(ReceiveFrameSize(fd.get(), deadline_).value(), 1u);
+  ASSERT_TRUE(ReceiveAll(fd.get(), &byte, 1, deadline_).ok());
+  ASSERT_TRUE(SendAll(fd.get(), "!", 1, deadline_).ok());
+  EXPECT_GT(ReceiveFrameSize(fd.get(), deadline_).value(), 1500u);
+  EXPECT_EQ(Result().failed, "large");
 }
 
 TEST(Pairs, AFrameThatIsTooLargeEndsTheVisit) {

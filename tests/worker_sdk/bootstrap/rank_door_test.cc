@@ -81,6 +81,17 @@ class RankDoorTest : public testing::Test {
     EXPECT_EQ(byte, 'x');
   }
 
+  // Both seek each other, and what one says the other hears.
+  void ExpectThatTheyMeet(uint32_t lower, uint32_t higher, LinkChannel channel = kMessages) {
+    doors[higher]->Seek(lower, channel);
+    doors[lower]->Seek(higher, channel);
+    StatusOr<UniqueFd> here = Take(lower, higher, channel);
+    StatusOr<UniqueFd> there = Take(higher, lower, channel);
+    ASSERT_TRUE(here.ok() && there.ok());
+    ExpectConnected(*here, *there);
+    ExpectConnected(*there, *here);
+  }
+
   Roster roster = {7, {}};
   std::vector<std::unique_ptr<RankDoor>> doors;
 };
@@ -89,13 +100,7 @@ TEST_F(RankDoorTest, TwoThatSeekEachOtherAreConnectedOnceAChannel) {
   Open(2);
   Start();
   for (const auto channel : {kMessages, LinkChannel::kCollectives}) {
-    doors[1]->Seek(0, channel);
-    doors[0]->Seek(1, channel);
-    StatusOr<UniqueFd> lower = Take(0, 1, channel);
-    StatusOr<UniqueFd> higher = Take(1, 0, channel);
-    ASSERT_TRUE(lower.ok() && higher.ok());
-    ExpectConnected(*lower, *higher);
-    ExpectConnected(*higher, *lower);
+    ExpectThatTheyMeet(0, 1, channel);
     EXPECT_FALSE(doors[0]->Take(1, channel).has_value()) << "once";
   }
 }
@@ -123,12 +128,7 @@ TEST_F(RankDoorTest, AllWithAll) {
 TEST_F(RankDoorTest, AnAddressThatLeadsNowhereIsPassedOver) {
   Open(2, {"192.0.2.1", "not an address", "127.0.0.1"});  // the first one is for documentation
   Start();
-  doors[1]->Seek(0, kMessages);
-  doors[0]->Seek(1, kMessages);
-  StatusOr<UniqueFd> lower = Take(0, 1);
-  StatusOr<UniqueFd> higher = Take(1, 0);
-  ASSERT_TRUE(lower.ok() && higher.ok());
-  ExpectConnected(*lower, *higher);
+  ExpectThatTheyMeet(0, 1);
 }
 
 TEST_F(RankDoorTest, WhoAnswersWithAnotherWordIsNotBelieved) {
@@ -230,12 +230,7 @@ TEST_F(RankDoorTest, StrangersPushOutEachOtherAndNobodyElse) {
   for (size_t i = 0; i < 2 * RankDoor::kStrangersMax; ++i) {
     strangers.push_back(Dial(0));
   }
-  doors[0]->Seek(1, kMessages);
-  doors[1]->Seek(0, kMessages);
-  StatusOr<UniqueFd> lower = Take(0, 1);
-  StatusOr<UniqueFd> higher = Take(1, 0);
-  ASSERT_TRUE(lower.ok() && higher.ok());
-  ExpectConnected(*lower, *higher);
+  ExpectThatTheyMeet(0, 1);
   pollfd oldest = {strangers.front().get(), POLLIN, 0};
   EXPECT_EQ(poll(&oldest, 1, 30'000), 1) << "it was closed";
 }
