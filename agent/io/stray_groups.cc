@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "agent/io/process_tree.h"
+#include "agent/io/small_file.h"
+#include "proto/base/clock.h"
 
 namespace muster {
 namespace {
@@ -37,19 +39,22 @@ UniqueFd EndFor(pid_t group, const LifePipe& pipe, int low) {
 }  // namespace
 
 void StrayGroups::Begin(absl::Time now) {
-  pause_ = kLookFirst;
-  next_ = now + pause_;
+  if (!load_.valid()) {
+    load_ = OpenRegular("/proc/loadavg");
+  }
+  pace_.Begin(now);
 }
 
 void StrayGroups::End() {
-  next_ = absl::InfiniteFuture();
+  pace_.End();
   ends_.clear();
 }
 
 void StrayGroups::Look(absl::Time now, const std::map<pid_t, int32_t>& workers) {
-  if (now < next_) {
+  if (now < next() || !pace_.Asked(now, ParseNewestProcess(ReadAt(load_.get(), 0, 128)))) {
     return;
   }
+  const absl::Time began = BootNow();
   std::set<pid_t> groups;
   for (const pid_t pid : Descendants({})) {
     const pid_t group = getpgid(pid);
@@ -58,8 +63,7 @@ void StrayGroups::Look(absl::Time now, const std::map<pid_t, int32_t>& workers) 
     }
   }
   Keep(groups);
-  pause_ = std::min(pause_ * 2, kLookMax);
-  next_ = now + pause_;
+  pace_.Looked(now, BootNow() - began);
 }
 
 void StrayGroups::Keep(const std::set<pid_t>& groups) {

@@ -5,8 +5,8 @@
 // As for workers, by the end of a pipe (life_pipe.h). Here all ends are this process's; so that the
 // writer goes first, whichever way the kernel closes what an ended process had open, each group has
 // two: of the workers' own pipe, whose writer is below them all, and of one whose writer is above.
-// What is not known yet (Look comes at longer and longer intervals) survives a kill of the whole
-// agent.
+// What is not known yet survives a kill of the whole agent: a group that is younger than about 0.2
+// s (core/look_pace.h says when to look).
 #pragma once
 
 #include <sys/types.h>
@@ -16,6 +16,7 @@
 #include <set>
 
 #include "absl/time/time.h"
+#include "agent/core/look_pace.h"
 #include "agent/io/life_pipe.h"
 #include "proto/base/unique_fd.h"
 
@@ -24,18 +25,16 @@ namespace muster {
 class StrayGroups {
  public:
   static constexpr size_t kGroupsMax = 128;
-  static constexpr absl::Duration kLookFirst = absl::Milliseconds(250);
-  static constexpr absl::Duration kLookMax = absl::Seconds(30);
 
   // `low`: opened before all ends of it, and before the first Keep; outlives this.
   explicit StrayGroups(const LifePipe& low) : low_(low) {}
 
-  // A worker has been started: what it makes, it makes soon.
+  // A worker has been started.
   void Begin(absl::Time now);
-  // When to look; InfiniteFuture: not before Begin.
-  absl::Time next() const { return next_; }
-  // The groups of `workers`, by their leaders, have lives already. It costs a file of /proc for
-  // each thread below this process.
+  // When to call Look; InfiniteFuture: not before Begin.
+  absl::Time next() const { return pace_.next(); }
+  // Looks, if it is time. The groups of `workers`, by their leaders, have lives already. It costs a
+  // file of /proc for each thread below this process.
   void Look(absl::Time now, const std::map<pid_t, int32_t>& workers);
   // Nothing is left below this process.
   void End();
@@ -50,8 +49,8 @@ class StrayGroups {
     UniqueFd high;  // of high_
   };
 
-  absl::Time next_ = absl::InfiniteFuture();
-  absl::Duration pause_;
+  LookPace pace_;
+  UniqueFd load_;  // of the system, in which its newest process stands
   const LifePipe& low_;
   LifePipe high_;  // opened with the first group
   std::map<pid_t, Ends> ends_;

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Collectives of libmuster between emulated hosts against Open MPI, p50 of each cell: on the bare link, and with 1 Gbit/s
-a host, where the bound 2(n-1)/n * bytes / rate stands beside them. Needs root. Emulated hosts share all cores."""
+a host, where the bound 2(n-1)/n * bytes / rate stands beside them; beside MUSTER_WIRE=bf16, too. Needs root. Emulated hosts share all cores."""
 
 import sys
 
@@ -17,13 +17,13 @@ OMPI_HOSTS = [
 ]
 
 
-def tools(hosts, per_host, words):
+def tools(hosts, per_host, words, own=()):
     enter = [*hosts[0]._command([], "/"), "env", f"HOME={hosts[0].home}"]
     names = [host.name for host in hosts]
     slots = ",".join(f"{name}:{per_host}" for name in names)
     # It would wait busily where a host's ranks have a core each by its own count; all hosts share the cores.
     yielding = [*OMPI_HOSTS, "--mca", "mpi_yield_when_idle", "1", "--host", slots, "-n", len(names) * per_host, DRIVER, *words]
-    ours = [LAUNCH, "--hosts", ",".join(names), "--nproc-per-node", per_host, "--no-prefix", BIN / "muster-perf", *words]
+    ours = [LAUNCH, "--hosts", ",".join(names), "--nproc-per-node", per_host, "--no-prefix", *own, BIN / "muster-perf", *words]
     return {"muster": lambda: cells([*enter, *ours]), "openmpi": lambda: cells([*enter, *yielding])}
 
 
@@ -53,6 +53,8 @@ def main():
                 for per_host in 1, 2, 4:
                     both = tools(hosts[:count], per_host, large)
                     bench.cells(f"1 Gbit/s {count} x {per_host}", {"muster": both["muster"], "bound": bound(count), "openmpi": both["openmpi"]}, 3)
+                    narrow = tools(hosts[:count], per_host, large, ["-x", "MUSTER_WIRE=bf16"])
+                    bench.cells(f"1 Gbit/s {count} x {per_host} bf16", {"muster": narrow["muster"], "bound": bound(count)}, 3)
     bench.finish()
 
 

@@ -52,6 +52,7 @@ class Bench:
         parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
         parser.add_argument("--smoke", action="store_true", help=f"few repetitions; fails above {LIMIT:g} x the peer")
         parser.add_argument("--repeat", type=int, help="repetitions of each")
+        parser.add_argument("--only", default="", metavar="WORDS", help="of a run of many cells: cases with these words in their name")
         parser.add_argument("--csv", help="append the rows to this file, too")
         self.options = parser.parse_args()
         self.name, self.unit, self.more_is_better = name, unit, more_is_better
@@ -89,6 +90,8 @@ class Bench:
     def cells(self, case, tools, repeat):
         """The same where a run measures many things: {name: number}. The limit holds for their geometric mean: of one
         alone, a few calls long, it would hold for what else the machine did in that moment."""
+        if self.options.only not in case:
+            return
         runs = self._take_turns(tools, repeat)
         worse = [
             self._rows(f"{case} {name}", {tool: [one[name] for one in v] for tool, v in runs.items()}, None)[1]

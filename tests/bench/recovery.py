@@ -10,8 +10,10 @@ back    the same of two nodes that are both needed: the agent is started again o
 cable   nothing goes to or from the third node, --nnodes 1:3: its lease ends first; `again` counts from when it is lost
 master  kill -9 of a muster-rendezvous with a journal, and the next one at once: until all agents are back after it
         listens, and the longest step of a worker meanwhile (which sleeps for 50 ms)
+etcd    kill -9 of the muster-rendezvous that leads, of two that share an etcd of three members: until the other one leads,
+        which the etcd lease of 5 s holds up, and until all agents are back with it after that
 
-Limits hold for the medians; with --smoke, twice them, and without the cable, which takes the lease's time.
+Limits hold for the medians; with --smoke, twice them, and without cable and etcd, which take a lease's time.
 """
 
 import statistics
@@ -25,6 +27,7 @@ from pairs import LIMIT, ROOT, Bench
 sys.path.insert(0, str(ROOT / "tests/integration"))
 from harness import BIN, PYTHON, Lab, Shell, kill_all, leave_nothing, sh  # noqa: E402
 from master_site import STEPS, Site, steps  # noqa: E402
+from masters_site import Masters  # noqa: E402
 
 # Each worker says when it is there and when it is told to stop, by the clock that all hosts share.
 WORKER = 'trap \'echo "told $EPOCHREALTIME"; exit\' TERM; echo "world $WORLD_SIZE at $EPOCHREALTIME"; sleep 1091 & wait'
@@ -67,6 +70,7 @@ LOSSES = {
 LIMITS = {
     "worker": {"told": 100, "again": 250}, "one": {"told": 100, "again": 300}, "agent": {"told": 350, "again": 500},
     "cable": {"told": CABLE_LOST_MS, "again": 500}, "master": {"attached": 1000, "step": 150},
+    "etcd": {"leads": 10000, "step": 150},
 }  # fmt: skip
 
 
@@ -91,37 +95,75 @@ def recover(name, shells):
 
 
 def replace_master(shells, folder):
-    folder.mkdir(parents=True)
     site = Site(shells, folder)
     daemon = site.serve()
-    both = site.job(STEPS)
-    for job in both:
-        job.expect("step 5 ")
+    both = count_a_little(site)
     daemon.signal(9)
     daemon.finish()
     daemon = site.serve()
     listens = time.time()
     daemon.expect("are back", stream="err")
     attached = last_ms(listens, [time.time()])
-    site.go.touch()
-    at = [[time for _, _, time in steps(job.finish())] for job in both]
+    step = longest_step(site, both)
     daemon.signal(15)
     daemon.finish()
-    return {"attached": attached, "step": 1e3 * max(b - a for times in at for a, b in zip(times, times[1:]))}
+    return {"attached": attached, "step": step}
+
+
+def take_over(shells, folder):
+    site = Masters(shells, folder)
+    leads, waits = site.pair()
+    both = count_a_little(site)
+    killed = time.time()
+    leads.signal(9)
+    waits.expect("leads, in epoch .*; 1 job goes on from etcd", stream="err")
+    led = time.time()
+    waits.expect("are back", stream="err")
+    attached = last_ms(led, [time.time()])
+    step = longest_step(site, both)
+    leads.finish()
+    waits.signal(15)
+    waits.finish()
+    return {"leads": last_ms(killed, [led]), "attached": attached, "step": step}
+
+
+def count_a_little(site):
+    both = site.job(STEPS)
+    for job in both:
+        job.expect("step 5 ")
+    return both
+
+
+def longest_step(site, both):
+    site.go.touch()
+    at = [[time for _, _, time in steps(job.finish())] for job in both]
+    return 1e3 * max(b - a for times in at for a, b in zip(times, times[1:]))
+
+
+MASTERS = {"master": replace_master, "etcd": take_over}
+
+
+def measure(name, lab, turn):
+    shells = [Shell(host) for host in lab]
+    if name in LOSSES:
+        found = recover(name, shells)
+    else:
+        folder = lab.state / f"{name}{turn}"
+        folder.mkdir(parents=True)
+        found = MASTERS[name](shells, folder)
+    leave_nothing(lab, shells)
+    return found
 
 
 def main():
     bench = Bench("recovery", "ms")
     faults = []
     with Lab(3) as lab:
-        for name in (*LOSSES, "master"):
-            if bench.smoke and name == "cable":
+        for name in (*LOSSES, *MASTERS):
+            if bench.smoke and name in ("cable", "etcd"):
                 continue
-            runs = []
-            for turn in range(bench.options.repeat or (1 if bench.smoke else 20)):
-                shells = [Shell(host) for host in lab]
-                runs.append(replace_master(shells, lab.state / f"master{turn}") if name == "master" else recover(name, shells))
-                leave_nothing(lab, shells)
+            turns = bench.options.repeat or (1 if bench.smoke else 20)
+            runs = [measure(name, lab, turn) for turn in range(turns)]
             bench.values(name, runs, units={})
             for what, limit in LIMITS.get(name, {}).items():
                 median = statistics.median(run[what] for run in runs)

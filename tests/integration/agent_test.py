@@ -117,18 +117,35 @@ def test_background_children_do_not_outlive_a_worker_that_ends_well(node0, lab):
     assert not lab.processes()
 
 
+def kill_at_once(pids):
+    """Stopped first: none acts on the end of another."""
+    for signo in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, signo)
+
+
 @pytest.mark.parametrize("start", [[], ["--hosts", "node0:2"]])
 def test_a_kill_of_the_whole_agent_ends_what_has_a_session_of_its_own(node0, lab, start):
     """Nobody of ours is left to look for it; the kernel kills the groups that the shepherd has come to know of."""
     job = node0.start(*start, "-n", "2", *sh("setsid sleep 1016 & (setsid sh -c 'sleep 1017; :' &); echo up; exec sleep 1018"))
     job.expect("up", 2)
-    time.sleep(1)  # it looks after 250 and 750 ms
+    time.sleep(1)  # it looks 0.1 s after what is new
     ours = node0.ours()
     assert len(ours) >= 2, ours
-    for pid in ours:  # stopped first: none acts on the end of another
-        os.kill(pid, signal.SIGSTOP)
-    for pid in ours:
-        os.kill(pid, signal.SIGKILL)
+    kill_at_once(ours)
+    lab.expect_quiet(5)
+    job.finish()
+
+
+def test_a_kill_of_the_whole_agent_ends_a_session_that_a_long_quiet_worker_has_made(node0, scratch, lab):
+    os.mkfifo(scratch / "go")
+    job = node0.start("-n", "2", "bash", "-c", f"exec 9<>{scratch}/go; echo up; read -u 9; setsid sleep 1019 & echo late; exec sleep 1018")
+    job.expect("up", 2)
+    time.sleep(6)  # nothing begins meanwhile
+    (scratch / "go").write_text("1\n2\n")
+    job.expect("late", 2)
+    time.sleep(1)
+    kill_at_once(node0.ours())
     lab.expect_quiet(5)
     job.finish()
 
