@@ -1,7 +1,6 @@
 """No process of a job outlives it, whoever dies first and however; and what workers find around them."""
 
 import os
-import re
 import shutil
 import signal
 import time
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import LAUNCH, PYTHON, WORKERS, kill_all, sh, wait_for
+from harness import LAUNCH, PYTHON, WORKERS, kill_all, parent_of, sh, wait_for
 
 
 @pytest.fixture
@@ -127,10 +126,6 @@ def kill_at_once(pids):
     for pid in others:
         os.kill(pid, signal.SIGSTOP)
     kill_all([launch, *others])  # some of them the kernel may have killed with launch
-
-
-def parent_of(pid):
-    return int(re.search(r"^PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text(), re.M)[1])
 
 
 def name_of(pid):

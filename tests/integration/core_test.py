@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import LAUNCH, PATIENCE, is_alive, sh, wait_for
+from harness import LAUNCH, PATIENCE, is_alive, parent_of, sh, wait_for
 from master_site import Site
 from users_site import UsersSite
 
@@ -25,7 +25,9 @@ def ptrace(request, pid, address=None, data=None):
 
 
 def crash(pids):
-    """All at once, so that none ends because another has; also those that block every signal."""
+    """All at once, so that none ends because another has; also those that block every signal. Parents last: the kernel kills
+    some with theirs."""
+    pids = sorted(pids, key=lambda pid: -len(ancestors(pid)))
     for pid in pids:
         ptrace(PTRACE_ATTACH, pid)
         os.waitpid(pid, 0x40000000)  # __WALL
@@ -35,6 +37,14 @@ def crash(pids):
         ptrace(PTRACE_DETACH, pid, None, int(signal.SIGABRT))
     for pid in pids:
         wait_for(lambda: not is_alive(pid), PATIENCE, what=f"{pid} has ended")
+
+
+def ancestors(pid):
+    found = []
+    while pid > 1:
+        pid = parent_of(pid)
+        found.append(pid)
+    return found
 
 
 @contextmanager

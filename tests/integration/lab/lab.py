@@ -47,6 +47,10 @@ def cmdline(pid):
     return _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
 
 
+def parent_of(pid):
+    return int(re.search(r"^PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text(), re.M)[1])
+
+
 def is_alive(pid):
     """False for a zombie, too: it only waits for its parent."""
     stat = _read(f"/proc/{pid}/stat")
