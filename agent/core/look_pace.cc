@@ -32,7 +32,7 @@ bool LookPace::Asked(absl::Time now, int64_t newest) {
 
 void LookPace::Looked(absl::Time now, absl::Duration took) {
   after_busy_ = now + std::min(took * kTimesBusy, kSeldom);
-  after_quiet_ = now + std::clamp(took * kTimesQuiet, kAsk, kSeldom);
+  after_quiet_ = now + std::min(took * kTimesQuiet, kSeldom);
   pending_ = fresh_;
 }
 

@@ -1,6 +1,6 @@
 // When to look through the processes of a node for new ones among its own: soon after one has
 // begun, seldom while none does, and never for more than a small share of a core. Whether one has
-// begun, anywhere in the system, is asked at short intervals (Newest), which costs next to nothing.
+// begun, anywhere in the system, is asked at short intervals, which costs next to nothing.
 // Pure; single thread.
 #pragma once
 

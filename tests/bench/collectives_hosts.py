@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Collectives of libmuster between emulated hosts against Open MPI, p50 of each cell: on the bare link, and with 1 Gbit/s
-a host, where the bound 2(n-1)/n * bytes / rate stands beside them; beside MUSTER_WIRE=bf16, too. Needs root. Emulated hosts share all cores."""
+a host, where the bound 2(n-1)/n * bytes / rate stands beside them; beside MUSTER_WIRE=bf16, too. Needs root. Emulated
+hosts share all cores."""
 
 import sys
 

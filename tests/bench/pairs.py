@@ -52,16 +52,22 @@ class Bench:
         parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
         parser.add_argument("--smoke", action="store_true", help=f"few repetitions; fails above {LIMIT:g} x the peer")
         parser.add_argument("--repeat", type=int, help="repetitions of each")
-        parser.add_argument("--only", default="", metavar="WORDS", help="of a run of many cells: cases with these words in their name")
+        parser.add_argument("--only", default="", metavar="WORDS", help="only cases with these words in their name")
         parser.add_argument("--csv", help="append the rows to this file, too")
         self.options = parser.parse_args()
         self.name, self.unit, self.more_is_better = name, unit, more_is_better
         self.worst = 0.0
+        self.cases = []  # by name, those left out as well
         self._row("bench,case,tool,median,unit,min,max,repetitions,ours_over_peer")
 
     @property
     def smoke(self):
         return self.options.smoke
+
+    def wants(self, case):
+        """Whether --only leaves it in."""
+        self.cases.append(case)
+        return self.options.only in case
 
     def _row(self, text):
         print(text, flush=True)
@@ -82,7 +88,10 @@ class Bench:
         return values
 
     def case(self, case, tools, repeat, peer=None):
-        """Interleaves `tools`; `peer` names the one that counts (default: the second; "best": the best of the others)."""
+        """Interleaves `tools`; `peer` names the one that counts (default: the second; "best": the best of the others).
+        The medians; {} where --only leaves the case out."""
+        if not self.wants(case):
+            return {}
         median, worse = self._rows(case, self._take_turns(tools, repeat), peer)
         self.worst = max(self.worst, worse)
         return median
@@ -90,7 +99,7 @@ class Bench:
     def cells(self, case, tools, repeat):
         """The same where a run measures many things: {name: number}. The limit holds for their geometric mean: of one
         alone, a few calls long, it would hold for what else the machine did in that moment."""
-        if self.options.only not in case:
+        if not self.wants(case):
             return
         runs = self._take_turns(tools, repeat)
         worse = [
@@ -123,6 +132,9 @@ class Bench:
             self._row(f"{self.name},{case} {name},muster,{statistics.median(v):.2f},{unit},{min(v):.2f},{max(v):.2f},{len(v)},")
 
     def finish(self, faults=()):
+        only = self.options.only
+        if only and not any(only in case for case in self.cases):
+            sys.exit(f"{self.name}: --only '{only}': no case has that in its name; there are: {', '.join(self.cases) or 'none to choose from'}")
         for fault in faults:
             print(f"{self.name}: {fault}", file=sys.stderr)
         if self.smoke and self.worst > LIMIT:

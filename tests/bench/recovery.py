@@ -26,8 +26,8 @@ from pairs import LIMIT, ROOT, Bench
 
 sys.path.insert(0, str(ROOT / "tests/integration"))
 from harness import BIN, PYTHON, Lab, Shell, kill_all, leave_nothing, sh  # noqa: E402
+from etcd_site import Masters  # noqa: E402
 from master_site import STEPS, Site, steps  # noqa: E402
-from masters_site import Masters  # noqa: E402
 
 # Each worker says when it is there and when it is told to stop, by the clock that all hosts share.
 WORKER = 'trap \'echo "told $EPOCHREALTIME"; exit\' TERM; echo "world $WORLD_SIZE at $EPOCHREALTIME"; sleep 1091 & wait'
@@ -100,14 +100,7 @@ def replace_master(shells, folder):
     both = count_a_little(site)
     daemon.signal(9)
     daemon.finish()
-    daemon = site.serve()
-    listens = time.time()
-    daemon.expect("are back", stream="err")
-    attached = last_ms(listens, [time.time()])
-    step = longest_step(site, both)
-    daemon.signal(15)
-    daemon.finish()
-    return {"attached": attached, "step": step}
+    return agents_are_back(site, both, site.serve())
 
 
 def take_over(shells, folder):
@@ -117,14 +110,9 @@ def take_over(shells, folder):
     killed = time.time()
     leads.signal(9)
     waits.expect("leads, in epoch .*; 1 job goes on from etcd", stream="err")
-    led = time.time()
-    waits.expect("are back", stream="err")
-    attached = last_ms(led, [time.time()])
-    step = longest_step(site, both)
+    taken = last_ms(killed, [time.time()])
     leads.finish()
-    waits.signal(15)
-    waits.finish()
-    return {"leads": last_ms(killed, [led]), "attached": attached, "step": step}
+    return {"leads": taken, **agents_are_back(site, both, waits)}
 
 
 def count_a_little(site):
@@ -134,10 +122,16 @@ def count_a_little(site):
     return both
 
 
-def longest_step(site, both):
+def agents_are_back(site, both, daemon):
+    """With `daemon`, from now on; then the job and the daemon are ended."""
+    since = time.time()
+    daemon.expect("are back", stream="err")
+    attached = last_ms(since, [time.time()])
     site.go.touch()
     at = [[time for _, _, time in steps(job.finish())] for job in both]
-    return 1e3 * max(b - a for times in at for a, b in zip(times, times[1:]))
+    daemon.signal(15)
+    daemon.finish()
+    return {"attached": attached, "step": 1e3 * max(b - a for times in at for a, b in zip(times, times[1:]))}
 
 
 MASTERS = {"master": replace_master, "etcd": take_over}
@@ -160,7 +154,7 @@ def main():
     faults = []
     with Lab(3) as lab:
         for name in (*LOSSES, *MASTERS):
-            if bench.smoke and name in ("cable", "etcd"):
+            if not bench.wants(name) or (bench.smoke and name in ("cable", "etcd")):
                 continue
             turns = bench.options.repeat or (1 if bench.smoke else 20)
             runs = [measure(name, lab, turn) for turn in range(turns)]

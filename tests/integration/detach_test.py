@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from harness import LAUNCH, WORKERS, is_alive, sh, wait_for
+from harness import LAUNCH, WORKERS, is_alive, sh, stat_of, wait_for
 
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
 STANDALONE = ("--standalone", "--nnodes", "2", "--nproc-per-node", "1")
@@ -55,8 +55,7 @@ def test_the_end_of_its_terminal_does_not_touch_it(shells, desk, where):
     terminal.finish()
     wait_for(lambda: not desk.shell.called("bash"), 10, what="the shell gets its SIGHUP")
     for pid in [p for shell in shells[:2] for p in [*shell.ours(), *shell.called("sleep 2103")]]:
-        with open(f"/proc/{pid}/stat") as f:
-            assert f.read().rpartition(")")[2].split()[4] == "0", "it has a controlling terminal"
+        assert stat_of(pid)[4] == "0", "it has a controlling terminal"
     assert desk.jobs()[job]["state"] == "running" and len(workers(shells[:2], "sleep 2103")) == 2
     assert desk.run("stop", job).code == 0
 

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from etcd_site import PORT, Masters
 from master_site import DAEMON, SECRET, STEPS, Site, undisturbed
-from masters_site import PORT, Masters
+
 
 @pytest.fixture
 def site(shells, scratch):

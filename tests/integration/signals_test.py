@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import LAUNCH, SIGNALS, WORKERS, sh, wait_for
+from harness import LAUNCH, SIGNALS, WORKERS, sh, stat_of, wait_for
 
 ONE_HOST = ("-n", "2")
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
@@ -85,11 +85,6 @@ def test_ctrl_c_on_a_terminal(shells, where):
     assert result.out.count(b"got INT") == 2, result
 
 
-def state(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rpartition(")")[2].split()[0]
-
-
 def test_ctrl_z_pauses_job_and_lease(shells):
     job = shells[0].start(*TWO_HOSTS, *sh('echo up; exec sleep 1020'))
     job.expect("up", 2)
@@ -97,11 +92,11 @@ def test_ctrl_z_pauses_job_and_lease(shells):
     workers = sleepers()
     assert len(workers) == 2
     job.signal(signal.SIGTSTP)
-    wait_for(lambda: all(state(p) == "T" for p in workers), 20, what="the workers stand still")
+    wait_for(lambda: all(stat_of(p)[0] == "T" for p in workers), 20, what="the workers stand still")
     time.sleep(8)  # longer than lease and slack: what is tested is that this time does not count
-    assert all(state(p) == "T" for p in workers)
+    assert all(stat_of(p)[0] == "T" for p in workers)
     job.signal(signal.SIGCONT)
-    wait_for(lambda: all(state(p) == "S" for p in workers), 20, what="the workers go on")
+    wait_for(lambda: all(stat_of(p)[0] == "S" for p in workers), 20, what="the workers go on")
     assert job.proc.poll() is None
     job.signal(signal.SIGTERM)
     assert job.finish().code == 143

@@ -119,13 +119,14 @@ def test_the_report_of_a_step_comes_once_and_the_code_is_srun_s(slurm):
 
 
 def test_a_port_that_a_stranger_has_is_named(slurm):
+    """Not with srun -K, which now and then loses what a task says last: bash's echo, too, 12 times of 60 on a busy machine."""
     takes = "import socket, time; s = socket.create_server(('', 4321)); print('taken', flush=True); time.sleep(1000)"
     script = f"""
         {PYTHON} -c "{takes}" > taken & stranger=$!
         until grep -q taken taken; do sleep 0.05; done
         srun -n2 -W1 {LAUNCH} --port-range 4321-4321 --nproc-per-node 1 true; echo $?
         kill $stranger
-    """  # with -K srun now and then loses what a task says last, bash's echo as well (12 of 60 on a busy machine)
+    """
     result = slurm.alloc(script, "-N2", "-w", "node0,node1")
     assert "Slurm job" in result.errors and ":4321: the port is in use by" in result.errors, result
     assert "--port-range gives it another" in result.errors and result.text != "0\n", result

@@ -47,14 +47,19 @@ def cmdline(pid):
     return _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
 
 
+def stat_of(pid):
+    """The words of /proc/PID/stat behind the name: state, parent, group, session, terminal, ...; [] for no process."""
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+
+
 def parent_of(pid):
-    return int(re.search(r"^PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text(), re.M)[1])
+    return int(stat_of(pid)[1])
 
 
 def is_alive(pid):
     """False for a zombie, too: it only waits for its parent."""
-    stat = _read(f"/proc/{pid}/stat")
-    return bool(stat) and stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    stat = stat_of(pid)
+    return bool(stat) and stat[0] not in ("Z", "X")
 
 
 def marked(mark):
