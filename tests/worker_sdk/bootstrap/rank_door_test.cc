@@ -159,10 +159,10 @@ TEST_F(RankDoorTest, WhoAnswersWithAnotherWordIsNotBelieved) {
 TEST_F(RankDoorTest, WhoIsNotThereAnyMoreIsNamed) {
   Open(3);
   Start();
+  doors[0].reset();  // the lower one, whom rank 1 calls; before that, or it may answer yet
+  doors[2].reset();  // the higher one, which never calls
   doors[1]->Seek(2, kMessages);
   doors[1]->Seek(0, kMessages);
-  doors[0].reset();  // the lower one, whom rank 1 calls
-  doors[2].reset();  // the higher one, which never calls
   const Status lower = Take(1, 0).status();
   EXPECT_EQ(lower.code(), StatusCode::kUnavailable);
   EXPECT_EQ(lower.peer(), 0);
