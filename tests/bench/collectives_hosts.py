@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Collectives of libmuster between emulated hosts against Open MPI, p50 of each cell: on the bare link, and with 1 Gbit/s
 a host, where the bound 2(n-1)/n * bytes / rate stands beside them; beside MUSTER_WIRE=bf16, too. Needs root. Emulated
-hosts share all cores."""
+hosts share all cores, so nobody is bound to some: each host would choose the same."""
 
 import sys
 
@@ -24,7 +24,7 @@ def tools(hosts, per_host, words, own=()):
     slots = ",".join(f"{name}:{per_host}" for name in names)
     # It would wait busily where a host's ranks have a core each by its own count; all hosts share the cores.
     yielding = [*OMPI_HOSTS, "--mca", "mpi_yield_when_idle", "1", "--host", slots, "-n", len(names) * per_host, DRIVER, *words]
-    ours = [LAUNCH, "--hosts", ",".join(names), "--nproc-per-node", per_host, "--no-prefix", *own, BIN / "muster-perf", *words]
+    ours = [LAUNCH, "--hosts", ",".join(names), "--nproc-per-node", per_host, "--bind-to", "none", "--no-prefix", *own, BIN / "muster-perf", *words]
     return {"muster": lambda: cells([*enter, *ours]), "openmpi": lambda: cells([*enter, *yielding])}
 
 

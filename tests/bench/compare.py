@@ -87,8 +87,9 @@ def on_hosts(hosts, ranks):
     enter = [*hosts[0]._command([], "/"), "env", f"HOME={hosts[0].home}"]
     names, each = ",".join(host.name for host in hosts), ranks // len(hosts)
     slots = ",".join(f"{host.name}:{each}" for host in hosts)
-    ours = [*enter, LAUNCH, "--hosts", names, "--nproc-per-node", each, "--no-prefix"]
-    # Both MPIs think that each host has all cores: Open MPI must be told to yield, and MPICH which device to take.
+    ours = [*enter, LAUNCH, "--hosts", names, "--nproc-per-node", each, "--bind-to", "none", "--no-prefix"]
+    # Each host thinks that it has all cores: nobody is bound to some, as ranks of two hosts would share one. For the
+    # same reason Open MPI must be told to yield; and MPICH, which device to take.
     return {
         "muster": [*ours, OURS],
         "openmpi": [*enter, *OMPI_HOSTS, "--mca", "mpi_yield_when_idle", "1", "--host", slots, "-n", ranks, OMPI_DRIVER],
