@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Collectives of libmuster between emulated hosts against Open MPI, p50 of each cell: on the bare link, and with 1 Gbit/s
 a host, where the bound 2(n-1)/n * bytes / rate stands beside them; beside MUSTER_WIRE=bf16, too. Needs root. Emulated
-hosts share all cores, so nobody is bound to some: each host would choose the same."""
+hosts share all cores."""
 
 import sys
 
@@ -12,20 +12,28 @@ sys.path.insert(0, str(ROOT / "tests/integration/lab"))
 from lab import Lab  # noqa: E402
 
 RATE = 125e6  # bytes/s of 1 Gbit/s
-OMPI_HOSTS = [
-    *OMPI, "--bind-to", "none", "--mca", "plm_rsh_agent", "ssh",
-    "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0",
-]
+
+
+def starters(hosts, per_host):
+    """{tool: the words before its driver}. Each host thinks that it has all cores for itself: bound to some, ranks of two
+    hosts would share one, and Open MPI would wait busily for others of the same core."""
+    names = [host.name for host in hosts]
+    return {
+        "muster": [*hosts[0].enter(), LAUNCH, "--hosts", ",".join(names), "--nproc-per-node", per_host, "--bind-to", "none", "--no-prefix"],
+        "openmpi": [
+            *hosts[0].enter(), *OMPI, "--bind-to", "none", "--mca", "plm_rsh_agent", "ssh",
+            "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", "--mca", "mpi_yield_when_idle", "1",
+            "--host", ",".join(f"{name}:{per_host}" for name in names), "-n", len(names) * per_host,
+        ],
+    }  # fmt: skip
 
 
 def tools(hosts, per_host, words, own=()):
-    enter = [*hosts[0]._command([], "/"), "env", f"HOME={hosts[0].home}"]
-    names = [host.name for host in hosts]
-    slots = ",".join(f"{name}:{per_host}" for name in names)
-    # It would wait busily where a host's ranks have a core each by its own count; all hosts share the cores.
-    yielding = [*OMPI_HOSTS, "--mca", "mpi_yield_when_idle", "1", "--host", slots, "-n", len(names) * per_host, DRIVER, *words]
-    ours = [LAUNCH, "--hosts", ",".join(names), "--nproc-per-node", per_host, "--bind-to", "none", "--no-prefix", *own, BIN / "muster-perf", *words]
-    return {"muster": lambda: cells([*enter, *ours]), "openmpi": lambda: cells([*enter, *yielding])}
+    before = starters(hosts, per_host)
+    return {
+        "muster": lambda: cells([*before["muster"], *own, BIN / "muster-perf", *words]),
+        "openmpi": lambda: cells([*before["openmpi"], DRIVER, *words]),
+    }
 
 
 def bound(hosts):

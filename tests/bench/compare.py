@@ -13,7 +13,7 @@ from pathlib import Path
 import plot
 import tables
 from collectives import OMPI
-from collectives_hosts import OMPI_HOSTS
+from collectives_hosts import starters
 from pairs import BIN, HYDRA, LAUNCH, ROOT, clean_env, seconds_of
 
 sys.path.insert(0, str(ROOT / "tests/integration/lab"))
@@ -84,18 +84,15 @@ def on_host(ranks):
 
 
 def on_hosts(hosts, ranks):
-    enter = [*hosts[0]._command([], "/"), "env", f"HOME={hosts[0].home}"]
-    names, each = ",".join(host.name for host in hosts), ranks // len(hosts)
-    slots = ",".join(f"{host.name}:{each}" for host in hosts)
-    ours = [*enter, LAUNCH, "--hosts", names, "--nproc-per-node", each, "--bind-to", "none", "--no-prefix"]
-    # Each host thinks that it has all cores: nobody is bound to some, as ranks of two hosts would share one. For the
-    # same reason Open MPI must be told to yield; and MPICH, which device to take.
+    each = ranks // len(hosts)
+    before = starters(hosts, each)
     return {
-        "muster": [*ours, OURS],
-        "openmpi": [*enter, *OMPI_HOSTS, "--mca", "mpi_yield_when_idle", "1", "--host", slots, "-n", ranks, OMPI_DRIVER],
-        "mpich": [*enter, HYDRA, "-launcher", "ssh", "-hosts", names, "-iface", "eth0", "-genv", "UCX_NET_DEVICES", "eth0",
-                  "-ppn", each, "-n", ranks, MPICH_DRIVER],
-        "gloo": [*ours, GLOO],
+        "muster": [*before["muster"], OURS],
+        "openmpi": [*before["openmpi"], OMPI_DRIVER],
+        # It must be told which device to take.
+        "mpich": [*hosts[0].enter(), HYDRA, "-launcher", "ssh", "-hosts", ",".join(host.name for host in hosts), "-iface", "eth0",
+                  "-genv", "UCX_NET_DEVICES", "eth0", "-ppn", each, "-n", ranks, MPICH_DRIVER],
+        "gloo": [*before["muster"], GLOO],
     }  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def main():
             for ranks in (2,) if bench.smoke else (2, 16):
                 bench.case(f"{mpi} n={ranks}", one_host(mpi, built(mpi, folder), ranks), repeat)
     with Lab(2) as lab:
-        enter = [*lab[0]._command([], "/"), "env", f"HOME={lab[0].home}"]
+        enter = lab[0].enter()
         for mpi in ("mpich", "openmpi"):
             for per_node in (1,) if bench.smoke else (1, 4):
                 program = built(mpi, lab.state)

@@ -43,7 +43,7 @@ def main():
     bench = Bench("slurm_start", "ms")
     with Lab(2 if bench.smoke else 16, ssh=False, batch="slurm") as lab:
         for nodes in (2,) if bench.smoke else (2, 16):
-            enter = [*lab[0]._command([], "/"), "env", f"HOME={lab[0].home}", *script_environment(lab, nodes)]
+            enter = [*lab[0].enter(), *script_environment(lab, nodes)]
             bench.case(f"true {nodes} x {EACH}", tools(enter, nodes), 11 if bench.smoke else 15)
             lab[0].check(["scancel", "--full", "--signal=KILL", "--name=sbatch"])
     bench.finish()

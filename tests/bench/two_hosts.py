@@ -34,7 +34,7 @@ def main():
     repeat = 5 if bench.smoke else 21
     cores = sorted(os.sched_getaffinity(0))
     with Lab(2) as lab:
-        enter = [*lab[0]._command([], "/"), "env", f"HOME={lab[0].home}"]
+        enter = lab[0].enter()
         for per_node in (16,) if bench.smoke else (1, 16):
             bench.case(f"true {per_node}+{per_node}", tools(enter, per_node), repeat)
         if len(cores) > 1:

@@ -94,6 +94,10 @@ class Host:
         enter = ["nsenter", "-t", init, "--net", "--uts", "--ipc", "--mount", "--pid", f"--wd={cwd or os.getcwd()}", "--"]
         return enter + [str(a) for a in argv]
 
+    def enter(self):
+        """The words before a command that is to run in here, started by another program."""
+        return [*self._command([], "/"), "env", f"HOME={self.home}"]
+
     def _env(self, env):
         """`env` is the whole environment but for HOME, which is the lab's unless given."""
         return {**os.environ, "HOME": str(self.home)} if env is None else {"HOME": str(self.home), **env}
