@@ -15,8 +15,10 @@
 namespace muster {
 namespace {
 
-// Moved at once in one direction: the other has its turn then, while the data is in the cache.
-constexpr uint64_t kPiece = 32u << 10;
+// Moved at once in one direction: the other has its turn then, while the data is in the cache. It
+// fits into what the kernel sends as one packet, at most 64 KiB: what it keeps for a second one
+// may leave from another core, and overtake or be overtaken.
+constexpr uint64_t kPiece = 56u << 10;
 // Messages that one system call sends: a node's slots go out as one message each.
 constexpr size_t kGathered = 16;
 constexpr int kNapMs = 50;      // then whoever waits looks around
