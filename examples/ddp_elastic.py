@@ -38,10 +38,10 @@ def main():
             x, y = batch(step, dist.get_rank())
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(replica(x), y)
+            if dist.get_rank() == 0 and step % 10 == 9:  # before the others can end this step without us
+                print(f"step {step + 1}: loss {loss.item():.6f}", flush=True)
             loss.backward()
             optimizer.step()
-            if dist.get_rank() == 0 and step % 10 == 9:
-                print(f"step {step + 1}: loss {loss.item():.6f}", flush=True)
 
     elastic.run(train)
     bits = hashlib.sha256(b"".join(x.detach().numpy().tobytes() for x in net.parameters())).hexdigest()

@@ -56,7 +56,9 @@ class MungeQuestionTest : public testing::Test {
  protected:
   // What came of asking somebody who answers this; `answers`: he is there.
   absl::StatusOr<std::string> Ask(const std::string& answer, bool answers = true) {
-    absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
+    // One that is only reserved refuses whoever calls, and nobody else gets it.
+    absl::StatusOr<BoundPort> bound =
+        answers ? BindStorePort("127.0.0.1", 0) : ReservePort("127.0.0.1", 0);
     MungeQuestion question;
     question.host = "127.0.0.1";
     question.port = absl::StrCat(bound->port);
@@ -64,7 +66,6 @@ class MungeQuestionTest : public testing::Test {
     question.patience = absl::Milliseconds(100);
     question.on_silence = [this] { ++silences_; };
     if (!answers) {
-      bound->fd.Reset();
       return AskForCredential(question);
     }
     std::thread other([&] {
