@@ -164,13 +164,13 @@ absl::StatusOr<std::string> AskForCredential(const MungeQuestion& question) {
     if (answer.ok() || absl::IsNotFound(answer.status())) {
       return answer;
     }
+    const absl::Time next =
+        told ? question.deadline : std::min(began + question.patience, question.deadline);
+    absl::SleepFor(std::min(pause * (0.5 + jitter.Unit()), next - BootNow()));
     if (!told && BootNow() - began >= question.patience) {
       told = true;
       question.on_silence();
     }
-    const absl::Time next =
-        told ? question.deadline : std::min(began + question.patience, question.deadline);
-    absl::SleepFor(std::min(pause * (0.5 + jitter.Unit()), next - BootNow()));
     if (BootNow() >= question.deadline) {  // one more try would have no time for a better reason
       return absl::DeadlineExceededError(
           absl::StrCat(question.host, ":", question.port, ": ", answer.status().message()));
