@@ -4,7 +4,7 @@
     launch -n 4 --restart=one --max-restarts 10 examples/ddp_elastic.py
 
 Kill any of its processes, at any time: another one takes its place, the others stay, and the loss that rank 0 prints is
-the same as if nothing had happened.
+the same as if nothing had happened. A line may come twice, as rank 0 may have died before or after it had printed it.
 """
 
 import hashlib

@@ -9,8 +9,8 @@
 // Each is the best of many short bursts; the variants take turns, so that what else the machine
 // does meets all of them alike, and each has a call before its burst: one of the others may take
 // so long that all caches are somebody else's then.
-// Sums and products of float32 and float64, of 2 sources in the first-level cache, take 0.8 of the
-// throughput of the clones: ours make every NaN the same one, for equal bits on every rank.
+// Of 2 sources of float32 or float64 in the first-level cache, ours reach 0.8 of the clones'
+// throughput: they make every NaN the same one, for equal bits on every rank.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

@@ -15,12 +15,13 @@
 namespace muster {
 namespace {
 
-// Moved at once in one direction: the other has its turn then, while the data is in the cache. It
-// fits into what the kernel sends as one packet, at most 64 KiB: what it keeps for a second one
-// may leave from another core, and overtake or be overtaken.
+// Moved at once in one direction: the other has its turn then, while the data is in the cache. With
+// the heads it fits into the largest packet of Linux, 64 KiB less some: of pieces of two large
+// packets, those that left by another core overtook others, which TCP took for lost.
 constexpr uint64_t kPiece = 56u << 10;
 // Messages that one system call sends: a node's slots go out as one message each.
 constexpr size_t kGathered = 16;
+static_assert(kPiece + kGathered * sizeof(MessageHead) <= 60u << 10);
 constexpr int kNapMs = 50;      // then whoever waits looks around
 constexpr int kShortNapMs = 1;  // with work to do in between
 constexpr std::chrono::microseconds kSpin{5};
