@@ -6,8 +6,9 @@
     launch --hosts a,b -n 2 tests/bench/torch_backend.py
 
 Rows: what, ranks, nodes, bytes, microseconds with muster, with gloo, gloo / muster. `what` is all_reduce (float32, in
-place, one after the other; a call's time is that of its slowest rank) or ddp (a step of a model of a million
-parameters). --smoke: a moment of each, to see that it runs."""
+place, one after the other; a call's time is that of its slowest rank), ddp (a step of a model of a million parameters)
+or ddp_alone (the same with nothing exchanged: what torch itself takes, so that no back end can be faster). --smoke: a
+moment of each, to see that it runs."""
 
 import argparse
 import os
@@ -56,10 +57,18 @@ def all_reduce_of(data, group):
     return lambda: dist.all_reduce(data, group=group)
 
 
-def ddp_step(group):
+def nothing_exchanged(_, bucket):
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def ddp_step(group, exchange=True):
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 440), nn.ReLU(), nn.Linear(440, 10))
     replica = DistributedDataParallel(model, process_group=group)
+    if not exchange:
+        replica.register_comm_hook(None, nothing_exchanged)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     x, y = torch.randn(8, 512), torch.randn(8, 10)
 
@@ -92,6 +101,8 @@ def main():
         say("all_reduce", n_bytes, in_turns({name: all_reduce_of(data[name], group) for name, group in groups.items()}, groups, options))
     steps = {name: ddp_step(group) for name, group in groups.items()}
     say("ddp", 4 * 981_000, in_turns(steps, groups, options))
+    alone = {name: ddp_step(group, exchange=False) for name, group in groups.items()}
+    say("ddp_alone", 0, in_turns(alone, groups, options))
     dist.barrier()
     dist.destroy_process_group()
     return 0

@@ -198,7 +198,7 @@ def test_without_the_import_torch_says_that_it_knows_no_such_back_end(node0):
 def test_the_benchmark_runs(shells):
     result = shells[0].run("--hosts", "node0:1,node1:1", "--no-prefix", BENCH / "torch_backend.py", "--smoke", env=PACKAGE)
     rows = [line.split(",") for line in result.text.splitlines()[1:]]
-    assert result.code == 0 and [row[0] for row in rows] == ["all_reduce"] * 3 + ["ddp"], result
+    assert result.code == 0 and [row[0] for row in rows] == ["all_reduce"] * 3 + ["ddp", "ddp_alone"], result
     assert all(row[1:3] == ["2", "2"] and float(row[4]) > 0 and float(row[5]) > 0 for row in rows), result
 
 
