@@ -11,8 +11,7 @@ constexpr uint64_t kWasteBytes = 4096;
 
 void EndTransfer(const TransferPtr& transfer, const Status& status = {}) {
   if (transfer) {
-    transfer->ended = true;
-    transfer->status = status;
+    transfer->End(status);
   }
 }
 
@@ -83,17 +82,25 @@ void Conversation::Receive(TransferPtr transfer) {
     const Arrived arrived = std::move(at->second);
     arrived_.erase(at);
     Forget(arrived);
+    Claim(transfer);
     return Deliver(arrived, transfer);
   }
   if (arriving_ && arriving_->head.tag == transfer->tag && !arriving_->receiver) {
+    Claim(transfer);
     arriving_->receiver = std::move(transfer);
     return;
   }
-  if (ended()) {
-    return EndTransfer(transfer, end_);
+  if (!ended()) {
+    posted_.push_back(std::move(transfer));
+  } else if (!transfer->any) {
+    EndTransfer(transfer, end_);
   }
-  posted_.push_back(std::move(transfer));
 }
+
+void Conversation::Withdraw(const TransferPtr& transfer) { std::erase(posted_, transfer); }
+
+// Its message is the other rank's.
+void Conversation::Claim(const TransferPtr& receiver) const { receiver->from = peer_; }
 
 // Somebody has asked for it.
 void Conversation::Forget(const Arrived& arrived) {
@@ -262,15 +269,17 @@ void Conversation::Nonsense() {
   End({StatusCode::kInternal, name_ + " speaks another protocol: use one libmuster"});
 }
 
-// The first receive with this tag, if there is one.
+// The first receive with this tag, if there is one. One of any rank may have got another's message.
 TransferPtr Conversation::Posted(uint32_t tag) {
-  const auto at = std::find_if(posted_.begin(), posted_.end(),
-                               [&](const TransferPtr& posted) { return posted->tag == tag; });
+  const auto at = std::find_if(posted_.begin(), posted_.end(), [&](const TransferPtr& posted) {
+    return posted->tag == tag && (!posted->any || posted->from == kAnyRank);
+  });
   if (at == posted_.end()) {
     return nullptr;
   }
   TransferPtr out = std::move(*at);
   posted_.erase(at);
+  Claim(out);
   return out;
 }
 
@@ -425,7 +434,9 @@ void Conversation::EndTransfers(const Status& why) {
     EndTransfer(out.transfer, why);
   }
   for (const TransferPtr& posted : posted_) {
-    EndTransfer(posted, why);
+    if (!posted->any) {
+      EndTransfer(posted, why);
+    }
   }
   for (const auto* transfers : {&offered_, &accepted_}) {
     for (const auto& [number, transfer] : *transfers) {

@@ -31,7 +31,14 @@ struct Transfer {
   uint64_t bytes = 0;
   uint8_t* data = nullptr;  // of a send: only read
   bool ended = false;
-  Status status;
+  Status status = {};
+  bool any = false;     // a receive that several conversations have: the first message is for it
+  int from = kAnyRank;  // of a receive: whose message it has got
+
+  void End(const Status& why = {}) {
+    ended = true;
+    status = why;
+  }
 };
 using TransferPtr = std::shared_ptr<Transfer>;
 
@@ -91,7 +98,10 @@ class Conversation {
   void AllowPulls() { pulls_allowed_ = true; }
   // ResourceExhausted: too many offers wait for their receivers.
   void Send(TransferPtr transfer);
+  // Of one that several conversations have, the end of this one is no end.
   void Receive(TransferPtr transfer);
+  // Nothing has come for it here, and nothing shall any more.
+  void Withdraw(const TransferPtr& transfer);
   // If what is sent goes whole and has not left yet, copies it: it has ended then.
   void Keep(const TransferPtr& transfer);
 
@@ -137,6 +147,7 @@ class Conversation {
   bool has_out() const { return !out_.empty(); }
   bool sends() const { return !out_.empty() || !offered_.empty(); }
   bool ended() const { return !end_.ok(); }
+  const Status& end() const { return end_; }  // why it has ended
 
  private:
   struct Outgoing {
@@ -170,6 +181,7 @@ class Conversation {
   void Accept(const FrameHead& head, const TransferPtr& receiver);
   bool Fits(const FrameHead& head, const TransferPtr& receiver);
   TransferPtr Posted(uint32_t tag);
+  void Claim(const TransferPtr& receiver) const;
   void Nonsense();
   void Forget(const Arrived& arrived);
   void Into(TransferPtr transfer, uint8_t* data, uint64_t bytes);

@@ -18,6 +18,9 @@ int muster_test(muster_work* work) {
   const int code = muster::Guarded([&] { return work == nullptr || work->cpp.Test() ? 1 : 0; });
   return code == 0 ? 0 : 1;  // of what could not be looked at, muster_wait() says why
 }
+int muster_work_source(const muster_work* work) {
+  return work == nullptr ? MUSTER_ANY_RANK : work->cpp.source();
+}
 // Takes what the calls below gave away.
 void muster_work_free(muster_work* work) { const std::unique_ptr<muster_work> owned(work); }
 

@@ -70,6 +70,7 @@ class Calls {
   // `own` holds this rank's part, `whole` those of all.
   Collective CheckParts(Call call, const int64_t* counts, int root, const Buffer& own,
                         const Buffer& whole) const;
+  // `whom`: the name of `rank`; null: it may be any.
   OneMessage CheckMessage(const char* call, const void* data, int64_t count, DType dtype,
                           const char* whom, int rank, int tag) const;
 

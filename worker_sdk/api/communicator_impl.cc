@@ -18,6 +18,7 @@ class MessageWork : public Pending {
         timeout_(timeout) {}
   Status Wait() override { return messages_->Wait(rank_, transfer_, timeout_); }
   bool Test() override { return messages_->Test(transfer_); }
+  int Source() const override { return messages_->SourceOf(transfer_); }
 
  private:
   const std::shared_ptr<Messages> messages_;

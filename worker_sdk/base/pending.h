@@ -2,6 +2,7 @@
 #pragma once
 
 #include "muster/status.h"
+#include "muster/types.h"
 
 namespace muster {
 
@@ -15,6 +16,8 @@ class Pending {
   // Any thread, any number of times.
   virtual Status Wait() = 0;  // until it has ended
   virtual bool Test() = 0;    // whether it has; gives it a chance to
+  // Of a receive: whose message it has got.
+  virtual int Source() const { return kAnyRank; }
 };
 
 }  // namespace muster

@@ -5,5 +5,6 @@ namespace muster {
 
 Status Work::Wait() { return pending_ ? pending_->Wait() : status_; }
 bool Work::Test() { return !pending_ || pending_->Test(); }
+int Work::source() const { return pending_ ? pending_->Source() : kAnyRank; }
 
 }  // namespace muster

@@ -148,10 +148,9 @@ ProcessGroup::WorkPtr ProcessGroup::barrier(const c10d::BarrierOptions& /*option
 }
 
 ProcessGroup::WorkPtr ProcessGroup::Begun(c10d::OpType type, std::shared_ptr<Message> message,
-                                          const at::Tensor& tensor, int source) {
+                                          const at::Tensor& tensor) {
   calls_->Watch(message);
-  return c10::make_intrusive<MessageWork>(getRank(), type, Tensors{tensor}, source,
-                                          std::move(message));
+  return c10::make_intrusive<MessageWork>(getRank(), type, Tensors{tensor}, std::move(message));
 }
 
 ProcessGroup::WorkPtr ProcessGroup::send(Tensors& tensors, int to, int tag) {
@@ -162,25 +161,27 @@ ProcessGroup::WorkPtr ProcessGroup::send(Tensors& tensors, int to, int tag) {
   muster_work* work = nullptr;
   Check(muster_send_async(comm_->get(), data.data_ptr(), data.numel() * as.per_element, as.dtype,
                           to, tag, &work));
-  return Begun(c10d::OpType::SEND, std::make_shared<Message>(comm_, work, data, data), tensor, -1);
+  return Begun(c10d::OpType::SEND, std::make_shared<Message>(comm_, work, data, data), tensor);
 }
 
 ProcessGroup::WorkPtr ProcessGroup::recv(Tensors& tensors, int from, int tag) {
-  const at::Tensor tensor = TheOne("recv", tensors);
   CheckRank("recv", "src", from);
+  return Receive(c10d::OpType::RECV, tensors, from, tag);
+}
+
+ProcessGroup::WorkPtr ProcessGroup::recvAnysource(Tensors& tensors, int tag) {
+  return Receive(c10d::OpType::RECVANYSOURCE, tensors, MUSTER_ANY_RANK, tag);
+}
+
+ProcessGroup::WorkPtr ProcessGroup::Receive(c10d::OpType type, Tensors& tensors, int from,
+                                            int tag) {
+  const at::Tensor tensor = TheOne("recv", tensors);
   const Moved as(tensor);
   const at::Tensor data = InOrder(tensor);
   muster_work* work = nullptr;
   Check(muster_recv_async(comm_->get(), data.data_ptr(), data.numel() * as.per_element, as.dtype,
                           from, tag, &work));
-  return Begun(c10d::OpType::RECV, std::make_shared<Message>(comm_, work, data, tensor), tensor,
-               from);
-}
-
-ProcessGroup::WorkPtr ProcessGroup::recvAnysource(Tensors& /*tensors*/, int /*tag*/) {
-  TORCH_CHECK(false,
-              "muster: recv: src: a message can be received from a given rank only; name it "
-              "(src=...), or let each sender use a tag and a receive of its own");
+  return Begun(type, std::make_shared<Message>(comm_, work, data, tensor), tensor);
 }
 
 }  // namespace muster_torch

@@ -79,8 +79,8 @@ class ProcessGroup : public GroupBase {
 
   // `body` throws what goes wrong. `bytes`: about how much it moves.
   WorkPtr Start(c10d::OpType type, Tensors outputs, size_t bytes, Body body);
-  WorkPtr Begun(c10d::OpType type, std::shared_ptr<Message> message, const at::Tensor& tensor,
-                int source);
+  WorkPtr Begun(c10d::OpType type, std::shared_ptr<Message> message, const at::Tensor& tensor);
+  WorkPtr Receive(c10d::OpType type, Tensors& tensors, int from, int tag);
   void CheckRank(const char* call, const char* what, int64_t rank) const;
   bool IsRoot(const char* call, int64_t root) const;
 

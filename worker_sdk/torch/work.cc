@@ -113,8 +113,8 @@ void Message::Finish(std::unique_lock<std::mutex> lock) {
   }
 }
 
-MessageWork::MessageWork(int rank, c10d::OpType type, std::vector<at::Tensor> outputs, int source,
+MessageWork::MessageWork(int rank, c10d::OpType type, std::vector<at::Tensor> outputs,
                          std::shared_ptr<Message> message)
-    : EndingWork(rank, type, std::move(outputs)), source_(source), message_(std::move(message)) {}
+    : EndingWork(rank, type, std::move(outputs)), message_(std::move(message)) {}
 
 }  // namespace muster_torch

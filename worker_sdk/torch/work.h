@@ -68,6 +68,8 @@ class Message : public Ending, public Watched {
   bool Test() override;
   void Wait();
   bool WaitFor(std::chrono::milliseconds timeout);
+  // Of a receive that has ended: whose message it has got.
+  int source() const { return muster_work_source(work_); }
 
  private:
   void Finish(std::unique_lock<std::mutex> lock);
@@ -81,11 +83,11 @@ class Message : public Ending, public Watched {
 
 class MessageWork : public EndingWork {
  public:
-  MessageWork(int rank, c10d::OpType type, std::vector<at::Tensor> outputs, int source,
+  MessageWork(int rank, c10d::OpType type, std::vector<at::Tensor> outputs,
               std::shared_ptr<Message> message);
 
   bool isCompleted() override { return message_->Test(); }
-  int sourceRank() const override { return source_; }
+  int sourceRank() const override { return message_->source(); }
 
  private:
   Ending& ending() const override { return *message_; }
@@ -93,7 +95,6 @@ class MessageWork : public EndingWork {
   void WaitFor() override { message_->Wait(); }
   bool WaitFor(std::chrono::milliseconds timeout) override { return message_->WaitFor(timeout); }
 
-  const int source_;
   const std::shared_ptr<Message> message_;
 };
 

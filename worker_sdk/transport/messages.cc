@@ -62,11 +62,13 @@ bool Messages::ProgressAll() {
 namespace {
 
 Transfer Outgoing(uint32_t tag, DType dtype, const void* data, uint64_t bytes) {
-  return {tag, dtype, bytes, static_cast<uint8_t*>(const_cast<void*>(data)), false, {}};
+  return {tag, dtype, bytes, static_cast<uint8_t*>(const_cast<void*>(data))};
 }
 
-Transfer Incoming(uint32_t tag, DType dtype, void* data, uint64_t bytes) {
-  return {tag, dtype, bytes, static_cast<uint8_t*>(data), false, {}};
+Transfer Incoming(uint32_t rank, uint32_t tag, DType dtype, void* data, uint64_t bytes) {
+  Transfer out = {tag, dtype, bytes, static_cast<uint8_t*>(data)};
+  out.any = rank == Messages::kAny;
+  return out;
 }
 
 }  // namespace
@@ -78,7 +80,7 @@ TransferPtr Messages::Send(uint32_t rank, uint32_t tag, DType dtype, const void*
 
 TransferPtr Messages::Receive(uint32_t rank, uint32_t tag, DType dtype, void* data,
                               uint64_t bytes) {
-  return Begin(rank, Way::kReceive, Incoming(tag, dtype, data, bytes));
+  return Begin(rank, Way::kReceive, Incoming(rank, tag, dtype, data, bytes));
 }
 
 Status Messages::SendNow(uint32_t rank, uint32_t tag, DType dtype, const void* data, uint64_t bytes,
@@ -88,7 +90,7 @@ Status Messages::SendNow(uint32_t rank, uint32_t tag, DType dtype, const void* d
 
 Status Messages::ReceiveNow(uint32_t rank, uint32_t tag, DType dtype, void* data, uint64_t bytes,
                             std::chrono::nanoseconds timeout) {
-  return DoNow(rank, Way::kReceive, Incoming(tag, dtype, data, bytes), timeout);
+  return DoNow(rank, Way::kReceive, Incoming(rank, tag, dtype, data, bytes), timeout);
 }
 
 TransferPtr Messages::Begin(uint32_t rank, Way way, Transfer what) {
@@ -99,19 +101,25 @@ TransferPtr Messages::Begin(uint32_t rank, Way way, Transfer what) {
 }
 
 Status Messages::DoNow(uint32_t rank, Way way, Transfer what, std::chrono::nanoseconds timeout) {
-  // It owns nothing: a conversation forgets what has ended, and until then we are here.
-  const TransferPtr transfer(TransferPtr(), &what);
+  // It owns nothing: a conversation forgets what has ended, and until then we are here. But of any
+  // rank: the others' conversations may forget it later.
+  const TransferPtr transfer = rank == kAny ? std::make_shared<Transfer>(std::move(what))
+                                            : TransferPtr(TransferPtr(), &what);
   const AtEnd give_up([&] {
     if (!transfer->ended) {  // an exception ends us
       GiveUpOn(rank, transfer, OutOfMemory());
     }
   });
   std::unique_lock lock(mutex_);
-  Peer& peer = BeginLocked(rank, way, transfer);
+  Peer* const peer = BeginLocked(rank, way, transfer);
   return WaitLocked(rank, peer, transfer, timeout, std::move(lock));
 }
 
-Messages::Peer& Messages::BeginLocked(uint32_t rank, Way way, const TransferPtr& transfer) {
+Messages::Peer* Messages::BeginLocked(uint32_t rank, Way way, const TransferPtr& transfer) {
+  if (rank == kAny) {
+    ReceiveOfAny(transfer);
+    return nullptr;
+  }
   Peer& peer = PeerOf(rank);
   if (!dropped_.ok()) {
     peer.conversation.End(dropped_);
@@ -126,7 +134,83 @@ Messages::Peer& Messages::BeginLocked(uint32_t rank, Way way, const TransferPtr&
     peer.conversation.Keep(transfer);
   }
   Activate(rank, peer);
-  return peer;
+  return &peer;
+}
+
+// All conversations have it, in the order of all receives; the first message is for it.
+void Messages::ReceiveOfAny(const TransferPtr& transfer) {
+  if (closed_) {
+    return transfer->End(dropped_.ok() ? ClosedStatus() : dropped_);
+  }
+  any_.push_back(transfer);
+  const uint32_t world = layout_->world();
+  for (uint32_t i = 0; i < world && transfer->from == kAnyRank; ++i) {
+    const uint32_t rank = (first_ + i) % world;
+    Peer& peer = PeerOf(rank);
+    peer.conversation.Receive(transfer);
+    Pump(rank, peer);
+    Activate(rank, peer);
+  }
+  SettleAny();
+}
+
+// What has got its message is expected of nobody else; what nobody can send any more has ended.
+void Messages::SettleAny() {
+  if (any_.empty()) {
+    return;
+  }
+  const Status nobody = NobodySends();
+  std::erase_if(any_, [&](const TransferPtr& transfer) {
+    const bool is_claimed = transfer->from != kAnyRank;
+    if (!is_claimed && nobody.ok()) {
+      return false;
+    }
+    for (auto& [rank, peer] : peers_) {
+      peer.conversation.Withdraw(transfer);
+    }
+    if (is_claimed) {
+      first_ = static_cast<uint32_t>(transfer->from) + 1;  // everybody's turn comes
+    } else {
+      transfer->End(nobody);
+    }
+    return true;
+  });
+}
+
+void Messages::EndAny(const Status& why) {
+  for (const TransferPtr& transfer : any_) {
+    if (transfer->from == kAnyRank) {
+      transfer->End(why);
+    }
+  }
+  any_.clear();
+}
+
+// Why no message comes to a receive of any rank: one has died, or every other has ended. Whom we
+// could not come to has sent nothing, and others may.
+Status Messages::NobodySends() const {
+  bool somebody = false;
+  Status why;
+  for (const auto& [rank, peer] : peers_) {
+    const Status& end = peer.conversation.end();
+    if (!end.ok() && (rank == rank_ || HasDied(peer))) {
+      return end;
+    }
+    if (rank != rank_) {
+      somebody |= end.ok();
+      why = why.ok() || why.code() == StatusCode::kFailedPrecondition ? end : why;
+    }
+  }
+  if (somebody || why.code() != StatusCode::kFailedPrecondition) {
+    return somebody ? Status() : why;
+  }
+  return {StatusCode::kFailedPrecondition, "every other rank has closed its communicator"};
+}
+
+// Of one that has ended.
+bool Messages::HasDied(const Peer& peer) const {
+  return peer.channel ? peer.conversation.end().code() != StatusCode::kFailedPrecondition
+                      : peer.place.has_value() && arena_->EndOf(*peer.place) == LineEnd::kDied;
 }
 
 // As long as there is something to do for it.
@@ -178,6 +262,7 @@ bool Messages::ProgressLocked() {
     active_.pop_back();
   }
   idle_.store(active_.empty(), std::memory_order_relaxed);
+  SettleAny();
   return moved;
 }
 
@@ -315,6 +400,7 @@ void Messages::LookAround() {
                                        layout_->NameOf(rank) + " has closed its communicator",
                                        static_cast<int>(rank)));
   }
+  SettleAny();
 }
 
 }  // namespace muster

@@ -46,6 +46,8 @@ class MessageSource {
 class Messages {
  public:
   static constexpr std::chrono::seconds kCloseWithin{10};
+  // Instead of a rank, of a receive: whoever sends first.
+  static constexpr uint32_t kAny = static_cast<uint32_t>(kAnyRank);
 
   // All of them are there until Close().
   Messages(Arena* arena, const Layout* layout, MessageSource* source);
@@ -68,10 +70,13 @@ class Messages {
 
   // Until it has ended, for at most `timeout` (zero: as long as it takes); with a line a minute.
   // Errors: FailedPrecondition (the two sides disagree on type or count, or the other has closed
-  // its communicator), Unavailable (it died), DeadlineExceeded.
+  // its communicator), Unavailable (it died), DeadlineExceeded. Of any rank: one died, or no other
+  // can send any more.
   Status Wait(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   // Whether it has ended. Whoever asks until it has finds out that a peer died, as Wait does.
   bool Test(const TransferPtr& transfer);
+  // Whose message a receive has got; kAnyRank: none yet.
+  int SourceOf(const TransferPtr& transfer);
 
   // Moves what can be moved now; whether something is under way.
   bool Progress();
@@ -103,12 +108,19 @@ class Messages {
   void Leave();
   enum class Way { kSend, kReceive };
   TransferPtr Begin(uint32_t rank, Way way, Transfer what);
-  Peer& BeginLocked(uint32_t rank, Way way, const TransferPtr& transfer);
+  // Null: of any rank.
+  Peer* BeginLocked(uint32_t rank, Way way, const TransferPtr& transfer);
+  void ReceiveOfAny(const TransferPtr& transfer);
+  void SettleAny();
+  void EndAny(const Status& why);
+  Status NobodySends() const;
+  bool HasDied(const Peer& peer) const;
+  static const Status& ClosedStatus();
   Status DoNow(uint32_t rank, Way way, Transfer what, std::chrono::nanoseconds timeout);
   // What it locks is let go of between looks.
   void Spin(uint32_t rank, Peer& peer, const TransferPtr& transfer,
             std::unique_lock<std::mutex>& lock);
-  Status WaitLocked(uint32_t rank, Peer& peer, const TransferPtr& transfer,
+  Status WaitLocked(uint32_t rank, Peer* peer, const TransferPtr& transfer,
                     std::chrono::nanoseconds timeout, std::unique_lock<std::mutex> lock);
   void Activate(uint32_t rank, Peer& peer);
   // Whether anything has moved.
@@ -125,6 +137,7 @@ class Messages {
   bool Ended(const TransferPtr& transfer, bool* moved);
   void WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   void Sleep(uint32_t rank, const TransferPtr& transfer);
+  Status TooLate(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   bool Flush(bool* done);
   // Until nobody waits here any more.
   void AwaitLeaving(std::unique_lock<std::mutex>& lock);
@@ -140,6 +153,8 @@ class Messages {
 
   std::mutex mutex_;
   std::map<uint32_t, Peer> peers_;                // by rank
+  std::vector<TransferPtr> any_;                  // receives of any rank, which all of peers_ have
+  uint32_t first_ = 0;                            // whose messages they look at first
   std::vector<uint32_t> active_;                  // ranks whose conversation is open
   std::atomic<bool> idle_{true};                  // active_ is empty
   std::atomic<uint32_t> waiting_ = 0;             // threads in Wait

@@ -28,14 +28,14 @@ constexpr std::chrono::milliseconds kGoodbyeWithin{100};
 
 constexpr char kHeldBackHint[] = "; it has not received 16 MiB that were sent to it before";
 
-const Status& Closed() {
+}  // namespace
+
+const Status& Messages::ClosedStatus() {
   // Never destroyed: a communicator may be closed after the end of main().
   static const Status& closed =
       *new Status(StatusCode::kFailedPrecondition, "the communicator is closed");
   return closed;
 }
-
-}  // namespace
 
 bool Messages::Test(const TransferPtr& transfer) {
   bool moved = false;
@@ -67,15 +67,18 @@ bool Messages::Ended(const TransferPtr& transfer, bool* moved) {
 Status Messages::Wait(uint32_t rank, const TransferPtr& transfer,
                       std::chrono::nanoseconds timeout) {
   std::unique_lock lock(mutex_);
-  return WaitLocked(rank, PeerOf(rank), transfer, timeout, std::move(lock));
+  return WaitLocked(rank, rank == kAny ? nullptr : &PeerOf(rank), transfer, timeout,
+                    std::move(lock));
 }
 
-Status Messages::WaitLocked(uint32_t rank, Peer& peer, const TransferPtr& transfer,
+Status Messages::WaitLocked(uint32_t rank, Peer* peer, const TransferPtr& transfer,
                             std::chrono::nanoseconds timeout, std::unique_lock<std::mutex> lock) {
   if (!transfer->ended) {
     ++waiting_;
     const AtEnd leave([this] { --waiting_; });
-    Spin(rank, peer, transfer, lock);
+    if (peer != nullptr) {
+      Spin(rank, *peer, transfer, lock);
+    }
     if (!transfer->ended) {
       lock.unlock();
       WaitLong(rank, transfer, timeout);
@@ -131,30 +134,57 @@ void Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
     LookAround();
     const auto waited = now - begin;
     if (timeout.count() != 0 && waited >= timeout) {
-      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
-      GiveUpOn(rank, transfer,
-               {StatusCode::kDeadlineExceeded, layout_->NameOf(rank) + " did not come within " +
-                                                   std::to_string(ms) +
-                                                   " ms (MUSTER_TIMEOUT, SetTimeout)"});
+      GiveUpOn(rank, transfer, TooLate(rank, transfer, timeout));
     } else if (const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
                minutes > told) {
       told = minutes;
       std::fprintf(stderr, "muster: %s has waited for %s for %ld min: a message with tag %u%s\n",
-                   layout_->NameOf(rank_).c_str(), layout_->NameOf(rank).c_str(),
+                   layout_->NameOf(rank_).c_str(),
+                   rank == kAny ? "any rank" : layout_->NameOf(rank).c_str(),
                    static_cast<long>(minutes.count()), transfer->tag,
                    IsHeldBack(rank, transfer) ? kHeldBackHint : "");
     }
   }
 }
 
+Status Messages::TooLate(uint32_t rank, const TransferPtr& transfer,
+                         std::chrono::nanoseconds timeout) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
+  const std::string within = " within " + std::to_string(ms) + " ms (MUSTER_TIMEOUT, SetTimeout)";
+  const std::lock_guard lock(mutex_);
+  const uint32_t from = rank == kAny ? static_cast<uint32_t>(transfer->from) : rank;
+  if (from != kAny) {
+    return {StatusCode::kDeadlineExceeded, layout_->NameOf(from) + " did not come" + within};
+  }
+  const std::string none = "no rank has sent a message with tag " + std::to_string(transfer->tag);
+  const auto lost = std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) {
+    return peer.second.conversation.end().code() == StatusCode::kUnavailable;
+  });
+  return {StatusCode::kDeadlineExceeded,
+          none + within +
+              (lost == peers_.end() ? "" : "; " + lost->second.conversation.end().message())};
+}
+
 bool Messages::IsHeldBack(uint32_t rank, const TransferPtr& transfer) {
   const std::lock_guard lock(mutex_);
-  return peers_.at(rank).conversation.is_held_back(transfer);
+  return rank != kAny && peers_.at(rank).conversation.is_held_back(transfer);
+}
+
+int Messages::SourceOf(const TransferPtr& transfer) {
+  const std::lock_guard lock(mutex_);
+  return transfer->from;
 }
 
 void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why) {
   const std::lock_guard lock(mutex_);
-  const auto at = peers_.find(rank);
+  if (transfer->any && transfer->from == kAnyRank && !transfer->ended) {
+    std::erase(any_, transfer);
+    for (auto& [other, peer] : peers_) {
+      peer.conversation.Withdraw(transfer);
+    }
+    return transfer->End(why);
+  }
+  const auto at = peers_.find(transfer->any ? static_cast<uint32_t>(transfer->from) : rank);
   if (at != peers_.end() && !transfer->ended) {
     Peer& peer = at->second;
     peer.conversation.Abandon(transfer, why);
@@ -177,14 +207,16 @@ void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
     for (const uint32_t active : active_) {
       const Peer& peer = peers_.at(active);
       const bool is_socket = peer.channel && peer.channel->fd() >= 0;
-      pipes |= peer.channel && !is_socket;
+      // Nobody rings where another thread of ours sends to this rank itself.
+      const bool is_pipe = peer.channel && !is_socket && active != rank_;
+      pipes |= is_pipe;
       missing |= !peer.channel;
       if (is_socket && !held) {
         const auto events = static_cast<int16_t>((peer.conversation.hears() ? POLLIN : 0) |
                                                  (peer.conversation.has_out() ? POLLOUT : 0));
         sockets.push_back({events != 0 ? peer.channel->fd() : -1, events, 0});
       }
-      for_pipe |= active == rank && peer.channel && !is_socket;
+      for_pipe |= is_pipe && (active == rank || rank == kAny);
     }
   }
   const bool mixed = missing || held || (pipes && !sockets.empty());
@@ -220,6 +252,7 @@ void Messages::Drop(const Status& why) {
     }
     peer.conversation.End(why);
   }
+  EndAny(why);
   active_.clear();
   idle_.store(true, std::memory_order_relaxed);
   AwaitLeaving(lock);
@@ -265,22 +298,24 @@ void Messages::Close(std::chrono::nanoseconds within) {
             "to it\n",
             layout_->NameOf(rank_).c_str(), layout_->NameOf(rank).c_str());
       }
-      peer.conversation.Close(Closed());
+      peer.conversation.Close(ClosedStatus());
       if (peer.channel) {
         peer.channel->Withdraw();
       } else {
-        peer.conversation.End(Closed());
+        peer.conversation.End(ClosedStatus());
       }
       Activate(rank, peer);
     }
+    EndAny(ClosedStatus());
   }
   (void)flush(kGoodbyeWithin);
   std::unique_lock lock(mutex_);
   closed_ = true;
   for (auto& [rank, peer] : peers_) {
-    peer.conversation.End(Closed());
+    peer.conversation.End(ClosedStatus());
     peer.channel.reset();
   }
+  EndAny(ClosedStatus());
   active_.clear();
   idle_.store(true, std::memory_order_relaxed);
   AwaitLeaving(lock);

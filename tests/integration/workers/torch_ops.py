@@ -211,6 +211,41 @@ def check_messages():
         work.wait()
 
 
+def check_any_source():
+    """Without a named sender: from whoever sends first, and recv() says who that was."""
+    if SIZE == 1:
+        return
+    for group, members in ((None, ALL), (dist.new_group(ALL[::-1]), ALL[::-1]), (dist.new_group(ALL[1:]), ALL[1:])):
+        if RANK not in members or len(members) == 1:
+            continue
+        taker, others = members[0], members[1:]
+        for tag, count in enumerate((0, 3, 5000, 300_000)):
+            if RANK != taker:
+                for _ in range(2):
+                    dist.send(numbers(count, torch.float32), taker, group, tag)
+                continue
+            seen = []
+            for turn in range(2 * len(others)):
+                whole = torch.zeros(2 * count)
+                got = whole[::2] if turn % 2 else whole[:count]
+                seen.append(dist.recv(got, None, group, tag))
+                same(got, numbers(count, torch.float32, seen[-1]), f"a message of {count} of any rank")
+            assert sorted(seen) == sorted(others * 2), seen
+    if RANK == 0:
+        named, first = torch.empty(3), torch.empty(3)
+        works = [dist.irecv(first, tag=4), dist.irecv(named, SIZE - 1, tag=5)]
+        dist.barrier()
+        for work in works[::-1]:
+            work.wait()
+        same(first, numbers(3, torch.float32, 1, 4), "a message of any rank that was asked for before")
+        same(named, numbers(3, torch.float32, SIZE - 1, 5), "a named rank's message")
+    else:
+        dist.barrier()
+        for tag, sender in ((4, 1), (5, SIZE - 1)):
+            if RANK == sender:
+                dist.send(numbers(3, torch.float32, shift=tag), 0, tag=tag)
+
+
 def check_async():
     tensors = [numbers(n, torch.float32) for n in (1, 100, 500_000, 7)]
     works = [dist.all_reduce(x, async_op=True) for x in tensors]
@@ -287,15 +322,15 @@ def check_refusals():
     refused(lambda: dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (2,))), "to_dense()")
     refused(lambda: dist.all_reduce(x, dist.ReduceOp.BAND), "for integers", "Float")
     refused(lambda: dist.all_reduce(torch.tensor([True]), dist.ReduceOp.AVG), "AVG of booleans")
-    refused(lambda: dist.recv(x), "muster: recv: src")
     refused(lambda: dist._all_gather_base(torch.empty(3 * SIZE), x), f"want a tensor of {2 * SIZE}")
-    refused(lambda: dist.all_to_all_single(torch.empty(2 * SIZE + 1), torch.empty(2 * SIZE + 1)) if SIZE > 1 else dist.recv(x), "muster:")
+    if SIZE > 1:
+        refused(lambda: dist.all_to_all_single(torch.empty(2 * SIZE + 1), torch.empty(2 * SIZE + 1)), "muster:")
     refused(lambda: dist.all_to_all_single(torch.empty(4), torch.empty(4), [1] * SIZE, [5] * SIZE), "split sizes whose sum is 4")
     refused(lambda: dist.all_gather([torch.empty(2, dtype=torch.float64) for _ in ALL], x), "")
     dist.barrier()
 
 
-CHECKS = [check_reductions, check_moves, check_scatters, check_exchanges, check_shapes, check_coalesced, check_messages, check_async, check_groups, check_refusals]
+CHECKS = [check_reductions, check_moves, check_scatters, check_exchanges, check_shapes, check_coalesced, check_messages, check_any_source, check_async, check_groups, check_refusals]
 
 for check in CHECKS:
     if len(sys.argv) == 1 or check.__name__.endswith(sys.argv[1]):

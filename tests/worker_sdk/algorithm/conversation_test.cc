@@ -392,5 +392,92 @@ TEST_F(ConversationTest, NonsenseEndsIt) {
   EXPECT_EQ(heard(head), "FAILED_PRECONDITION: rank 4 has closed its communicator");
 }
 
+// Rank 0's conversations with two others, and theirs with it.
+class AnyTest : public testing::Test {
+ protected:
+  // `count` receives, which both have.
+  std::vector<std::unique_ptr<Owned>> Ask(size_t count, uint64_t bytes) {
+    std::vector<std::unique_ptr<Owned>> out;
+    for (size_t i = 0; i < count; ++i) {
+      out.push_back(std::make_unique<Owned>(7, bytes));
+      out.back()->transfer->any = true;
+      one.Receive(out.back()->transfer);
+      two.Receive(out.back()->transfer);
+    }
+    return out;
+  }
+  void MoveAll() {
+    while (Move(one, to_one) + Move(to_one, one) + Move(two, to_two) + Move(to_two, two) > 0) {
+    }
+  }
+  Conversation one{"rank 1", {}, 1};
+  Conversation two{"rank 2", {}, 2};
+  Conversation to_one{"rank 0", {}, 0};  // rank 1's
+  Conversation to_two{"rank 0", {}, 0};
+};
+
+TEST_F(AnyTest, EachMessageIsForTheFirstThatHasNone) {
+  for (const uint64_t bytes : kSizes) {
+    const auto asked = Ask(3, bytes);
+    Owned last(7, bytes);  // of rank 1 only, which comes behind the others
+    one.Receive(last.transfer);
+    Owned sent[] = {Owned(7, bytes, 20), Owned(7, bytes, 10), Owned(7, bytes, 21),
+                    Owned(7, bytes, 11)};
+    for (size_t i = 0; i < std::size(sent); ++i) {
+      (i % 2 == 0 ? to_two : to_one).Send(sent[i].transfer);
+      MoveAll();
+    }
+    for (size_t i = 0; i < asked.size(); ++i) {
+      ASSERT_TRUE(asked[i]->transfer->ended && asked[i]->status().ok()) << bytes;
+      ASSERT_EQ(asked[i]->transfer->from, i % 2 == 0 ? 2 : 1);
+      ASSERT_EQ(asked[i]->memory, sent[i].memory);
+      one.Withdraw(asked[i]->transfer);
+      two.Withdraw(asked[i]->transfer);
+    }
+    ASSERT_TRUE(last.transfer->ended && last.memory == sent[3].memory);
+    ASSERT_EQ(last.transfer->from, 1);
+    ASSERT_FALSE(one.open() || two.open());
+  }
+}
+
+TEST_F(AnyTest, WhatHasComeOrIsComingIsTaken) {
+  for (const uint64_t bytes : kSizes) {
+    for (const uint64_t moved : {uint64_t{9}, UINT64_MAX}) {
+      Owned before(6, 1);  // so that rank 1 is heard
+      one.Receive(before.transfer);
+      Owned sent(7, bytes, 10);
+      to_one.Send(sent.transfer);
+      Move(to_one, one, moved);
+      const auto asked = Ask(1, bytes);
+      MoveAll();
+      ASSERT_TRUE(asked[0]->transfer->ended) << bytes;
+      ASSERT_EQ(asked[0]->transfer->from, 1);
+      ASSERT_EQ(asked[0]->memory, sent.memory);
+      two.Withdraw(asked[0]->transfer);
+      Owned awaited(6, 1);
+      to_one.Send(awaited.transfer);
+      MoveAll();
+    }
+  }
+}
+
+TEST_F(AnyTest, TheEndOfOneIsNoEndButForItsOwnMessage) {
+  auto asked = Ask(1, 200'000);
+  one.End({StatusCode::kUnavailable, "gone"});
+  EXPECT_FALSE(asked[0]->transfer->ended);
+  one.Receive(asked[0]->transfer);
+  EXPECT_FALSE(asked[0]->transfer->ended);
+  Owned sent(7, 200'000, 10);
+  to_two.Send(sent.transfer);
+  Move(to_two, two);
+  Move(two, to_two);
+  Move(to_two, two, 1000);
+  EXPECT_EQ(asked[0]->transfer->from, 2);
+  EXPECT_FALSE(asked[0]->transfer->ended);
+  two.End({StatusCode::kUnavailable, "gone, too"});
+  EXPECT_TRUE(asked[0]->transfer->ended);
+  EXPECT_EQ(asked[0]->status().message(), "gone, too");
+}
+
 }  // namespace
 }  // namespace muster

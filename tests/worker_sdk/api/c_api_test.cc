@@ -200,6 +200,10 @@ TEST_F(CApi, WhatWasStartedEnds) {
   EXPECT_EQ(muster_test(work), 0);
   TheFake().ended = true;
   EXPECT_EQ(muster_test(work), 1);
+  EXPECT_EQ(muster_work_source(work), MUSTER_ANY_RANK);
+  TheFake().source = 2;
+  EXPECT_EQ(muster_work_source(work), 2);
+  EXPECT_EQ(muster_work_source(nullptr), MUSTER_ANY_RANK);
   TheFake().answer = Status(StatusCode::kUnavailable, "rank 2 died");
   EXPECT_EQ(muster_wait(work), MUSTER_UNAVAILABLE);
   EXPECT_STREQ(muster_last_error(), "rank 2 died");

@@ -39,6 +39,7 @@ class FakePending : public Pending {
     return TheFake().answer;
   }
   bool Test() override { return TheFake().ended; }
+  int Source() const override { return TheFake().source; }
 };
 Work Started(const Status& status) {
   TheFake().calls += "started;";

@@ -19,6 +19,7 @@ struct FakeCommunicator {
   int alive = 0;
   bool fails_at_once = false;  // what is started has ended with `answer` already
   bool ended = false;          // what was started
+  int source = kAnyRank;       // of what was started
 };
 
 FakeCommunicator& TheFake();

@@ -217,6 +217,14 @@ class CallsTest(Case):
         self.assertIs(self.comm.recv(x, 3, 9, async_op=True).wait(), x)
         expected = [("send", 4, F64, 2, 7), ("recv", 4, F64, 3, 0), ("send", 4, F64, 2, 0), ("recv", 4, F64, 3, 9)]
         self.assertEqual(self.fake.calls, expected)
+        self.fake.calls.clear()
+        self.assertIs(self.comm.recv(x), x)
+        work = self.comm.recv(x, tag=9, async_op=True)
+        self.assertEqual(self.fake.calls, [("recv", 4, F64, -1, 0), ("recv", 4, F64, -1, 9)])
+        self.assertIsNone(work.source)
+        self.fake.sources[work.handle.value] = 3
+        work.wait()
+        self.assertEqual(work.source, 3)
         self.refused(ValueError, lambda: self.comm.send(x, 4), "dst: want 0..3, got 4")
         self.refused(ValueError, lambda: self.comm.recv(x, -1), "src: want 0..3, got -1")
         self.refused(ValueError, lambda: self.comm.recv(x, 1, 2**31), "tag: want 0..2147483647, got 2147483648")

@@ -13,6 +13,7 @@ class FakeLibrary:
         self.freed = []
         self.started = {}  # handle -> how often it was tested
         self.work_freed = []
+        self.sources = {}
         self.ended = False  # what was started
         self.wire = 0
         self.told = []  # what the next broadcast of numbers brings
@@ -180,6 +181,9 @@ class FakeLibrary:
 
     def wait(self, work):
         return self.answer
+
+    def work_source(self, work):
+        return self.sources.get(work, -1)
 
     def work_free(self, work):
         self.work_freed.append(work)

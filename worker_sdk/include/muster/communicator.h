@@ -109,6 +109,8 @@ class MUSTER_EXPORT Work {
   Status Wait();
   // Whether it has ended.
   bool Test();
+  // Of a receive that has ended: the rank whose message it has got. kAnyRank: none.
+  int source() const;
 
  private:
   std::shared_ptr<Pending> pending_;
@@ -309,13 +311,18 @@ class MUSTER_EXPORT Communicator {
                    const int64_t* recv_counts, DType dtype);
 
   // `count` elements to rank `to`, from rank `from`. Messages of one tag between two ranks arrive
-  // in the order in which they were sent; both sides name the same type and count. The sender's
+  // in the order in which they were sent, and go to receives in the order in which those began;
+  // both sides name the same type and count. The sender's
   // buffer is free again when Send returns, or the Work has ended, which says nothing of the
   // receiver; but a message of more than 32 KiB, or one behind 16 MiB that were sent to the same
   // rank and that it has not received, is sent when it is received. Messages and collectives do not
   // wait for each other. FailedPrecondition (type and count differ: both are named) and
   // ResourceExhausted (128 Ki messages to the same rank wait to be received) are the only errors
   // that leave the two ranks' later messages intact.
+  //
+  // From kAnyRank: from whoever sends first with this tag, this rank included; Work::source() says
+  // who. Of several whose messages are there, each has its turn. It connects this rank with all
+  // others. Unavailable: a rank has died; FailedPrecondition also: all others have closed theirs.
   Status Send(const void* data, int64_t count, DType dtype, int to, int tag = 0);
   Status Recv(void* data, int64_t count, DType dtype, int from, int tag = 0);
   // They go on whenever this rank is in a call of this communicator, or waits for one of its Works.

@@ -39,6 +39,9 @@ enum muster_op {
   MUSTER_BXOR = 7
 };
 
+/* In the place of the rank that a message is received from: whoever sends first. */
+enum { MUSTER_ANY_RANK = -1 };
+
 enum muster_wire { MUSTER_WIRE_FULL = 0, MUSTER_WIRE_BF16 = 1 };
 
 enum muster_code {
@@ -191,6 +194,8 @@ int muster_recv_async(muster_comm* comm, void* data, int64_t count, int dtype, i
 int muster_wait(muster_work* work);
 /* 1: it has ended, 0: not yet. */
 int muster_test(muster_work* work);
+/* Of a receive that has ended: the rank whose message it has got. MUSTER_ANY_RANK: none. */
+int muster_work_source(const muster_work* work);
 void muster_work_free(muster_work* work); /* the call goes on; NULL is allowed */
 
 #pragma GCC visibility pop

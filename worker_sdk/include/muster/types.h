@@ -46,6 +46,9 @@ enum class Wire : uint8_t {
 };
 inline constexpr int kWires = 2;
 
+// Who a message is received from, where that is whoever sends first.
+inline constexpr int kAnyRank = -1;
+
 // Bytes of one element.
 constexpr size_t SizeOf(DType dtype) {
   constexpr uint8_t kSizes[kDTypes] = {1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};

@@ -18,6 +18,7 @@ from ._work import Work
 T = TypeVar("T")
 
 _LOOK_AT_MIN = 16
+_ANY_RANK = -1
 _INT64 = (-(2**63), 2**63 - 1)
 
 
@@ -344,14 +345,17 @@ class Communicator(PartsCalls, RoundCalls):
         data = view(x, "x")
         return self._run(async_op, None, (data,), "send", data.address, data.count, data.dtype, dst, tag)
 
-    def recv(self, x: T, src: int, tag: int = 0, async_op: bool = False) -> Any:
+    def recv(self, x: T, src: int | None = None, tag: int = 0, async_op: bool = False) -> Any:
         """Puts what rank `src` sends into `x`, which has its type and count.
+
+        Without `src` it takes what any rank sends first with this `tag`, and connects this rank with all
+        others; :attr:`Work.source` of one that was started (``async_op=True``) says whose it was.
 
         Returns
         -------
         `x`.
         """
-        src, tag = self._rank(src, "src"), tag_number(tag)
+        src, tag = _ANY_RANK if src is None else self._rank(src, "src"), tag_number(tag)
         data = view(x, "x")
         writable(data, "x")
         return self._run(async_op, x, (data,), "recv", data.address, data.count, data.dtype, src, tag)

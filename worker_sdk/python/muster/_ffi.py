@@ -70,6 +70,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "recv": (_INT, [_HANDLE, _BUFFER, _COUNT, _INT, _INT, _INT]),
     "wait": (_INT, [_HANDLE]),
     "test": (_INT, [_HANDLE]),
+    "work_source": (_INT, [_HANDLE]),
     "work_free": (None, [_HANDLE]),
 }
 _STARTED = (

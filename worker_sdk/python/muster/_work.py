@@ -49,6 +49,12 @@ class Work:
         check(self._library, code)
         return self._result
 
+    @property
+    def source(self) -> int | None:
+        """Of a receive that has ended: the rank whose message it has got; else ``None``."""
+        rank: int = self._library.work_source(self.handle.value)
+        return rank if rank >= 0 else None
+
     def _end(self) -> None:
         self._buffers = ()
         self._started.discard(self)
