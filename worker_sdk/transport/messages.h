@@ -118,7 +118,8 @@ class Messages {
   static const Status& ClosedStatus();
   Status DoNow(uint32_t rank, Way way, Transfer what, std::chrono::nanoseconds timeout);
   // What it locks is let go of between looks.
-  void Spin(uint32_t rank, Peer& peer, const TransferPtr& transfer,
+  bool NeedsOurCore(const Peer* peer) const;
+  void Spin(uint32_t rank, Peer* peer, const TransferPtr& transfer,
             std::unique_lock<std::mutex>& lock);
   Status WaitLocked(uint32_t rank, Peer* peer, const TransferPtr& transfer,
                     std::chrono::nanoseconds timeout, std::unique_lock<std::mutex> lock);

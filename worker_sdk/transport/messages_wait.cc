@@ -76,9 +76,7 @@ Status Messages::WaitLocked(uint32_t rank, Peer* peer, const TransferPtr& transf
   if (!transfer->ended) {
     ++waiting_;
     const AtEnd leave([this] { --waiting_; });
-    if (peer != nullptr) {
-      Spin(rank, *peer, transfer, lock);
-    }
+    Spin(rank, peer, transfer, lock);
     if (!transfer->ended) {
       lock.unlock();
       WaitLong(rank, transfer, timeout);
@@ -91,14 +89,24 @@ Status Messages::WaitLocked(uint32_t rank, Peer* peer, const TransferPtr& transf
   return transfer->status;
 }
 
-void Messages::Spin(uint32_t rank, Peer& peer, const TransferPtr& transfer,
+// Whom we wait for, or one of them.
+bool Messages::NeedsOurCore(const Peer* peer) const {
+  const auto needs = [this](const Peer& one) {
+    return one.place.has_value() && arena_->SharesCore(*one.place);
+  };
+  return peer != nullptr ? needs(*peer)
+                         : std::any_of(peers_.begin(), peers_.end(),
+                                       [&](const auto& one) { return needs(one.second); });
+}
+
+void Messages::Spin(uint32_t rank, Peer* peer, const TransferPtr& transfer,
                     std::unique_lock<std::mutex>& lock) {
-  if (peer.place.has_value() && arena_->SharesCore(*peer.place)) {
+  if (NeedsOurCore(peer)) {
     return;
   }
   for (uint32_t i = 0; i < arena_->policy().spins && !transfer->ended && !closed_; ++i) {
-    for (int look = 0; look < kLooksAtOnce && !transfer->ended; ++look) {
-      Pump(rank, peer);
+    for (int look = 0; peer != nullptr && look < kLooksAtOnce && !transfer->ended; ++look) {
+      Pump(rank, *peer);
     }
     if (!transfer->ended) {
       ProgressLocked();
