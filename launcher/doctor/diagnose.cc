@@ -13,10 +13,11 @@
 namespace muster {
 namespace {
 
+// Of what the nodes said.
 constexpr std::array kChecks = {
-    CheckStart, CheckNames,   CheckAddresses, CheckPorts,  CheckConnections, CheckLargePackets,
-    CheckSpeed, CheckProxies, CheckClocks,    CheckLimits, CheckListenQueue, CheckSharedMemory,
-    CheckDisks, CheckCgroups, CheckCpus,      CheckGpus,   CheckVersions,    CheckProgram,
+    CheckNames,   CheckAddresses, CheckPorts,  CheckConnections, CheckLargePackets, CheckSpeed,
+    CheckProxies, CheckClocks,    CheckLimits, CheckListenQueue, CheckSharedMemory, CheckDisks,
+    CheckCgroups, CheckCpus,      CheckGpus,   CheckVersions,    CheckProgram,
 };
 
 constexpr size_t kNodesNamedMax = 8;
@@ -25,8 +26,13 @@ constexpr size_t kNodesNamedMax = 8;
 
 std::vector<DoctorRow> Diagnose(const Examination& examined) {
   Rows rows;
-  for (const auto& check : kChecks) {
-    check(examined, rows);
+  CheckStart(examined, rows);
+  const bool anybody = std::any_of(examined.nodes.begin(), examined.nodes.end(),
+                                   [](const auto& node) { return node.facts.has_value(); });
+  if (anybody) {
+    for (const auto& check : kChecks) {
+      check(examined, rows);
+    }
   }
   return rows;
 }

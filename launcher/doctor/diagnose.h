@@ -3,6 +3,7 @@
 //
 // Rules (cited by tests):
 //  D1 a check about which nothing is to be said has one row that says what was found to be well;
+//     where nobody looked it has none;
 //  D2 each row that is not well says what to do about it;
 //  D3 the order is that of the checks, then of the nodes.
 #pragma once

@@ -53,6 +53,13 @@ void EachPair(const Examination& examined, F take) {
   }
 }
 
+// Of a node that is alone, as it has nobody to try; where others said nothing, nobody looked.
+void WellAlone(const char* seen, const Examination& examined, CheckRows& check) {
+  if (examined.nodes.size() == 1) {
+    check.ElseWell(seen);
+  }
+}
+
 // Calls `take(other, name)` for each other node whose name was looked up by `node`.
 template <typename F>
 void EachName(const Examination& examined, const ExaminedNode& node, F take) {
@@ -218,16 +225,19 @@ void CheckConnections(const Examination& examined, Rows& rows) {
                      ") and the firewalls of both (`nft list ruleset`); where only some ports "
                      "are open: --port-range LOW-HIGH"));
   });
-  check.ElseWell(good == 0
-                     ? "there is no other node to call"
-                     : absl::StrCat("TCP in both directions: ", Plural(good, "try", "tries"),
-                                    examined.in_plan > kProbeAllPairsMax ? ", a sample of all pairs"
-                                                                         : ", all pairs"));
+  if (good == 0) {
+    return WellAlone("there is no other node to call", examined, check);
+  }
+  check.ElseWell(absl::StrCat(
+      "TCP in both directions: ", Plural(good, "try", "tries"),
+      examined.in_plan > kProbeAllPairsMax ? ", a sample of all pairs" : ", all pairs"));
 }
 
 void CheckLargePackets(const Examination& examined, Rows& rows) {
   CheckRows check("large packets", rows);
+  bool any = false;
   EachPair(examined, [&](const ExaminedNode& from, const ExaminedNode& to, const PairResult& pair) {
+    any = true;
     if (pair.failed == "large") {
       check.Bad(
           Arrow(from, to),
@@ -239,6 +249,9 @@ void CheckLargePackets(const Examination& examined, Rows& rows) {
                        " mtu 1400"));
     }
   });
+  if (!any) {
+    return WellAlone("there is no other node to send any to", examined, check);
+  }
   check.ElseWell("64 KiB at once pass wherever a connection holds");
 }
 
@@ -267,7 +280,7 @@ void CheckSpeed(const Examination& examined, Rows& rows) {
     }
   });
   if (rates.empty()) {
-    return check.ElseWell("there is nothing to measure");
+    return WellAlone("there is nothing to measure", examined, check);
   }
   const auto [slow, fast] = std::minmax_element(rates.begin(), rates.end());
   const auto [near, far] = std::minmax_element(trips.begin(), trips.end());

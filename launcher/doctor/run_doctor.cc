@@ -262,10 +262,14 @@ ProbePlan PlanOf(const std::map<uint32_t, ExaminedNode>& nodes, std::string word
   return plan;
 }
 
-// What launch said first about a node: "muster: node1: ssh ended with ...".
+// What launch said first about a node: "muster: node1: ssh ended with ..."; of the only one behind
+// "muster: job NAME: ".
 std::string WordsAbout(const std::string& name, const std::vector<std::string>& errors) {
   for (absl::string_view line : errors) {
     absl::ConsumePrefix(&line, "muster: ");
+    if (absl::ConsumePrefix(&line, "job ")) {
+      line.remove_prefix(std::min(line.size(), line.find(": ") + 2));
+    }
     if (absl::ConsumePrefix(&line, name) && absl::ConsumePrefix(&line, ": ")) {
       return std::string(line);
     }

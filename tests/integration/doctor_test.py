@@ -127,6 +127,13 @@ def test_a_host_without_sshd(lab, node0):
     assert "Connection refused" in seen[0]
 
 
+def test_a_host_that_does_not_exist(node0):
+    """The only one: nothing else was looked at, and nothing is called well."""
+    said = json.loads(node0.run("doctor", "--json", "--hosts", "nosuchhost").text)
+    (row,) = said["checks"]
+    assert row["check"] == "start" and "Could not resolve hostname nosuchhost" in row["seen"], said
+
+
 def test_names_that_are_loopback(lab, node0):
     hosts = lab[1].dir / "hosts"
     kept = hosts.read_text()

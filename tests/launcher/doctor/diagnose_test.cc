@@ -282,14 +282,31 @@ TEST(Diagnose, OneMachineIsNoNetwork) {
   EXPECT_TRUE(NotWell(examined).empty());
 }
 
+TEST(Diagnose, WhatNobodyTriedIsNotCalledWell) {  // D1
+  Examination examined = HealthyNodes(1);
+  examined.nodes.emplace_back().name = "node1";
+  examined.several_machines = true;
+  std::vector<std::string> checks;
+  for (const DoctorRow& row : Diagnose(examined)) {
+    checks.push_back(row.check);
+  }
+  for (const char* const tried : {"start", "names", "clocks", "CPUs"}) {
+    EXPECT_THAT(checks, ::testing::Contains(tried));
+  }
+  for (const char* const pairs : {"connections", "large packets", "speed"}) {
+    EXPECT_THAT(checks, ::testing::Not(::testing::Contains(pairs)));
+  }
+}
+
 TEST(Diagnose, NothingWasHeardAtAll) {
   Examination examined;
   examined.nodes.resize(2);
   examined.nodes[0].name = "a";
   examined.nodes[1].name = "b";
   examined.several_machines = true;
-  const std::vector<DoctorRow> rows = NotWell(examined);
+  const std::vector<DoctorRow> rows = Diagnose(examined);
   ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(NotWell(examined).size(), 2u);
   EXPECT_EQ(rows[1].where, "b");
   EXPECT_THAT(rows[1].seen, HasSubstr("launch could start no probe there"));
 }
