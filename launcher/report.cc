@@ -66,7 +66,10 @@ std::string Grouped(const JobReport& report, bool stopped_by_us) {
       const std::string after = because_of.has_value() && !stopped_by_us
                                     ? absl::StrCat(", after rank ", because_of->value)
                                     : "";
-      by_how[How(record.exit) + after].push_back(record.exit.rank.value);
+      const bool alike = report.first.has_value() && record.exit.kind == ExitKind::kSpawnFailed &&
+                         record.exit.detail == report.first->exit.detail;
+      by_how[alike ? "not started either" : How(record.exit) + after].push_back(
+          record.exit.rank.value);
     }
   }
   std::string out;

@@ -1,6 +1,7 @@
 #include "launcher/resolve.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -191,6 +192,26 @@ void NoteFingerprint(JobSpec& spec) {
       !spec.given.at(OptionId::kRdzvFingerprint).by_environment) {
     spec.notes.push_back(absl::StrCat(spec.Said(OptionId::kRdzvFingerprint),
                                       " has no effect: this launch asks no daemon"));
+  }
+}
+
+// Who puts launch in front of the command that it replaces: each worker would start a job. One on
+// each node may be meant so.
+void NoteNestedLauncher(JobSpec& spec) {
+  constexpr absl::string_view kLaunchers[] = {
+      "mpirun",  "mpirun.openmpi", "mpiexec", "mpiexec.openmpi", "mpiexec.mpich", "mpiexec.hydra",
+      "orterun", "prterun",        "srun",    "torchrun",        "horovodrun",    "deepspeed"};
+  const absl::string_view program = spec.program;
+  const absl::string_view name = program.substr(program.rfind('/') + 1);
+  uint32_t workers = spec.plan.workers;
+  for (const NodeWorkers& node : spec.nodes) {
+    workers = std::max(workers, node.workers);
+  }
+  if (workers > 1 && std::count(std::begin(kLaunchers), std::end(kLaunchers), name) > 0) {
+    spec.notes.push_back(absl::StrCat(
+        name, " is a launcher, too, and ", workers,
+        " workers on a node start one each: leave it out, and launch makes the program's processes "
+        "the ranks; or start one on each node: --nproc-per-node 1"));
   }
 }
 
@@ -391,6 +412,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
     RETURN_IF_ERROR(SettleNodeOverrides(spec));
     RETURN_IF_ERROR(SettleShip(spec));
     RETURN_IF_ERROR(CheckRanks(spec));
+    NoteNestedLauncher(spec);
     if (!spec.rendezvous.step.empty() && spec.node_rank.value_or(0) > 0) {
       spec.notes.clear();  // the first node says them
     }
@@ -402,6 +424,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
   spec.plan.workers = spec.nodes.front().workers;
   RETURN_IF_ERROR(SettleShip(spec));
   RETURN_IF_ERROR(CheckRanks(spec));
+  NoteNestedLauncher(spec);
   return SettleTerminal(spec);
 }
 

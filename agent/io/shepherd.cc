@@ -32,6 +32,7 @@
 #include "agent/io/session_ear.h"
 #include "agent/io/shepherd_protocol.h"
 #include "agent/io/spawn.h"
+#include "agent/io/spawn_words.h"
 #include "agent/io/stray_groups.h"
 #include "proto/base/clock.h"
 #include "proto/base/env_names.h"
@@ -208,15 +209,8 @@ class Shepherd {
     request_.envp.push_back(nullptr);
     const SpawnResult result = Spawn(request_);
     if (result.error != 0) {
-      const absl::string_view step = result.step;
-      const char* object = step == "chdir"  ? request_.wdir
-                           : step == "exec" ? request_.argv[0]
-                           : step == "hold" ? "a process for the debugger"
-                           : step == "PMI"  ? "descriptor of a process"
-                           : step == "bind" ? "a process to its CPUs or memory"
-                                            : "a process";
       return Tell(ShepherdNews::kSpawnFailed, frame.index, result.error, 0,
-                  absl::StrCat(step, " ", object, ": ", std::strerror(result.error)));
+                  WhyNot(request_, result));
     }
     workers_[result.pid] = frame.index;
     strays_.Begin(BootNow());

@@ -250,5 +250,18 @@ TEST(RankFiles, ThatDoNotFitAreRefused) {
               HasSubstr("r:4097: want at most 4096 workers on a node"));
 }
 
+TEST(Programs, LaunchersInLaunchAreNoted) {
+  for (const char* const line :
+       {"-n 2 mpirun -n 4 ./a", "-n 2 /usr/bin/mpiexec.hydra ./a", "--hosts a:1,b:2 srun ./a",
+        "--standalone --nnodes 2 --nproc-per-node 2 torchrun a.py"}) {
+    EXPECT_THAT(Resolve(Words(line))->notes, ElementsAre(HasSubstr("leave it out"))) << line;
+  }
+  for (const char* const line :
+       {"mpirun -n 4 ./a", "--hosts a:1,b:1 torchrun --nproc-per-node 4 a.py", "-n 2 ./mpirun.py",
+        "-n 2 ./a mpirun"}) {
+    EXPECT_THAT(Resolve(Words(line))->notes, IsEmpty()) << line;
+  }
+}
+
 }  // namespace
 }  // namespace muster

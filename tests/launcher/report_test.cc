@@ -71,6 +71,18 @@ TEST(ReportText, FirstCauseItsLastWordsAndWhoFollowed) {
             "  exit code 3\n");
 }
 
+TEST(ReportText, SaysOnceWhyNoneCouldBeStarted) {
+  JobReport report = Failed(Exit(3, ExitKind::kSpawnFailed, ENOENT));
+  report.first->exit.detail = "exec x: No such file or directory; hint";
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    report.exits.push_back(Exit(rank, ExitKind::kSpawnFailed, ENOENT, /*stopped=*/true));
+    report.exits.back().exit.detail = rank == 2 ? "exec x: busy" : report.first->exit.detail;
+  }
+  EXPECT_THAT(ReportText(report, "job1"),
+              testing::HasSubstr("stopped because of that: ranks 0-1 (not started either); "
+                                 "rank 2 (not started: exec x: busy)\n"));
+}
+
 TEST(ReportText, SaysBecauseOfWhomOthersFailed) {
   JobReport report = Failed(Exit(3, ExitKind::kExited, 3));
   for (const uint32_t rank : {0u, 1u, 2u, 5u}) {

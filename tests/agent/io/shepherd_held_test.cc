@@ -4,11 +4,13 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/exec_hint.h"
 #include "agent/io/process_tree.h"
 #include "agent/io/small_file.h"
 #include "tests/agent/io/shepherd_fixture.h"
@@ -115,7 +117,9 @@ TEST_F(ShepherdHeldTest, AProgramThatIsNotThereIsNotHeld) {
   TestPipe output = MakePipe();
   SpawnOn(0, output);
   ASSERT_TRUE(RunUntil([this] { return failures_.size() == 1; }));
-  EXPECT_EQ(failures_[0].second, "exec no-such-program: No such file or directory");
+  EXPECT_EQ(failures_[0].second,
+            absl::StrCat("exec no-such-program: No such file or directory",
+                         ExecHint("no-such-program", ENOENT, FileKind::kNone)));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "agent/core/exec_hint.h"
 #include "agent/io/process_tree.h"
 #include "agent/io/shepherd_client.h"
 #include "agent/io/spawn.h"
@@ -78,11 +79,18 @@ TEST_F(ShepherdTest, SaysWhatCouldNotBeRun) {
   } cases[] = {
       {{"", {"no-such-program"}, {kPath}},
        ENOENT,
-       "exec no-such-program: No such file or directory"},
-      {{"", {"sh"}, {"PATH=/none"}}, ENOENT, "exec sh: No such file or directory"},
-      {{"", {""}, {kPath}}, ENOENT, "exec : No such file or directory"},
-      {{"", {file}, {kPath}}, EACCES, absl::StrCat("exec ", file, ": Permission denied")},
-      {{"", {"/tmp"}, {kPath}}, EACCES, "exec /tmp: Permission denied"},
+       absl::StrCat("exec no-such-program: No such file or directory",
+                    ExecHint("no-such-program", ENOENT, FileKind::kNone))},
+      {{"", {"sh"}, {"PATH=/none"}},
+       ENOENT,
+       absl::StrCat("exec sh: No such file or directory", ExecHint("sh", ENOENT, FileKind::kNone))},
+      {{"", {""}, {kPath}},
+       ENOENT,
+       absl::StrCat("exec : No such file or directory", ExecHint("", ENOENT, FileKind::kNone))},
+      {{"", {file}, {kPath}},
+       EACCES,
+       absl::StrCat("exec ", file, ": Permission denied", ExecHint(file, EACCES, FileKind::kFile))},
+      {{"/", {"./tmp"}, {kPath}}, EACCES, "exec ./tmp: Permission denied; it is a folder"},
       {{"/none", {"sh"}, {kPath}}, ENOENT, "chdir /none: No such file or directory"},
   };
   for (const auto& c : cases) {

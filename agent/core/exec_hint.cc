@@ -1,0 +1,37 @@
+#include "agent/core/exec_hint.h"
+
+#include <cerrno>
+
+#include "absl/strings/match.h"
+
+namespace muster {
+namespace {
+
+constexpr absl::string_view kShellWords = " \t\n$|&;<>*`'\"";
+
+}  // namespace
+
+std::string ExecHint(absl::string_view program, int error, FileKind there) {
+  const bool is_missing = error == ENOENT && there == FileKind::kNone;
+  if (is_missing && program.find_first_of(kShellWords) != absl::string_view::npos) {
+    return "; words for a shell go behind one, as in: bash -c 'echo $RANK'";
+  }
+  if (is_missing && !absl::StrContains(program, '/')) {
+    return "; no folder of its PATH has it (./ in front where it is in the working folder)";
+  }
+  if (is_missing) {
+    return "; is it on that node? --wdir names the folder it starts in, --ship sends it there";
+  }
+  if (error == ENOENT) {
+    return "; it is there, and what runs it is not: see the interpreter that its first line or "
+           "`file` names";
+  }
+  if (error == EACCES && there == FileKind::kFolder) {
+    return "; it is a folder";
+  }
+  return error == EACCES && there == FileKind::kFile
+             ? "; chmod +x makes it a program, where its file system allows that"
+             : "";
+}
+
+}  // namespace muster
