@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "worker_sdk/torch/sparse.h"
 #include "worker_sdk/torch/tensors.h"
 
 namespace muster_torch {
@@ -11,6 +12,14 @@ namespace {
 
 // It takes so long that the moment between here and wait() counts, and a thread's start does not.
 constexpr size_t kLargeBytes = size_t{1} << 20;
+
+void ReduceScatterInto(muster_comm* comm, const at::Tensor& input, const at::Tensor& output,
+                       const Reduced& as) {
+  const at::Tensor in = InOrder(input);
+  const at::Tensor out = InOrder(output);
+  Check(muster_reduce_scatter(comm, in.data_ptr(), out.data_ptr(), out.numel(), as.dtype, as.op));
+  PutBack(out, output);
+}
 
 }  // namespace
 
@@ -66,6 +75,9 @@ ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
 
 ProcessGroup::WorkPtr ProcessGroup::allreduce(Tensors& tensors,
                                               const c10d::AllreduceOptions& options) {
+  if (tensors.size() == 1 && tensors.front().layout() == at::kSparse) {
+    return ReduceSparse(tensors.front(), options.reduceOp);
+  }
   const at::Tensor tensor = TheOne("all_reduce", tensors);
   const Reduced as("all_reduce", tensor, options.reduceOp);
   return Start(c10d::OpType::ALLREDUCE, tensors, tensor.nbytes(), [tensor, as](muster_comm* comm) {
@@ -73,6 +85,15 @@ ProcessGroup::WorkPtr ProcessGroup::allreduce(Tensors& tensors,
     Check(muster_all_reduce(comm, data.data_ptr(), data.data_ptr(), data.numel(), as.dtype, as.op));
     PutBack(data, tensor);
   });
+}
+
+ProcessGroup::WorkPtr ProcessGroup::ReduceSparse(const at::Tensor& tensor,
+                                                 const c10d::ReduceOp& op) {
+  CheckSparse("all_reduce", tensor, op);
+  return Start(c10d::OpType::ALLREDUCE, {tensor}, tensor._values().nbytes(),
+               [tensor, averages = op == c10d::ReduceOp::AVG](muster_comm* comm) {
+                 AllReduceSparse(comm, tensor, averages);
+               });
 }
 
 ProcessGroup::WorkPtr ProcessGroup::allreduce_coalesced(
@@ -132,15 +153,30 @@ ProcessGroup::WorkPtr ProcessGroup::_reduce_scatter_base(
   CheckDense(kName, output);
   CheckParts(kName, input, output, getSize());
   const Reduced as(kName, output, options.reduceOp);
-  return Start(c10d::OpType::_REDUCE_SCATTER_BASE, {output}, input.nbytes(),
-               [output, input, as](muster_comm* comm) {
-                 const at::Tensor in = InOrder(input);
-                 const at::Tensor out = InOrder(output);
-                 Check(muster_reduce_scatter(comm, in.data_ptr(), out.data_ptr(), out.numel(),
-                                             as.dtype, as.op));
-                 PutBack(out, output);
+  return Start(
+      c10d::OpType::_REDUCE_SCATTER_BASE, {output}, input.nbytes(),
+      [output, input, as](muster_comm* comm) { ReduceScatterInto(comm, input, output, as); });
+}
+
+#if MUSTER_TORCH_COALESCES_TENSORS
+ProcessGroup::WorkPtr ProcessGroup::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  constexpr char kName[] = "reduce_scatter_tensor_coalesced";
+  CheckPairs(kName, outputs, inputs);
+  std::vector<Reduced> as;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    CheckDense(kName, outputs[i]);
+    CheckParts(kName, inputs[i], outputs[i], getSize());
+    as.emplace_back(kName, outputs[i], options.reduceOp);
+  }
+  return Start(c10d::OpType::_REDUCE_SCATTER_BASE, outputs, 0,
+               [outputs, inputs, as](muster_comm* comm) {
+                 for (size_t i = 0; i < inputs.size(); ++i) {
+                   ReduceScatterInto(comm, inputs[i], outputs[i], as[i]);
+                 }
                });
 }
+#endif
 
 ProcessGroup::WorkPtr ProcessGroup::barrier(const c10d::BarrierOptions& /*options*/) {
   return Start(c10d::OpType::BARRIER, {}, 0,

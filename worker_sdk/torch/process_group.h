@@ -23,6 +23,10 @@
 #include "worker_sdk/torch/communicator.h"
 #include "worker_sdk/torch/work.h"
 
+// Since 2.1, for DTensor and torch's functional collectives.
+#define MUSTER_TORCH_COALESCES_TENSORS \
+  (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1))
+
 namespace muster_torch {
 
 #if TORCH_VERSION_MAJOR >= 2
@@ -56,6 +60,12 @@ class ProcessGroup : public GroupBase {
                           const c10d::AllgatherOptions& options) override;
   WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) override;
+#if MUSTER_TORCH_COALESCES_TENSORS
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+#endif
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
                  const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -81,6 +91,7 @@ class ProcessGroup : public GroupBase {
   WorkPtr Start(c10d::OpType type, Tensors outputs, size_t bytes, Body body);
   WorkPtr Begun(c10d::OpType type, std::shared_ptr<Message> message, const at::Tensor& tensor);
   WorkPtr Receive(c10d::OpType type, Tensors& tensors, int from, int tag);
+  WorkPtr ReduceSparse(const at::Tensor& tensor, const c10d::ReduceOp& op);
   void CheckRank(const char* call, const char* what, int64_t rank) const;
   bool IsRoot(const char* call, int64_t root) const;
 

@@ -30,6 +30,15 @@ std::vector<int64_t> PartsOf(const char* what, const at::Tensor& tensor,
   return out;
 }
 
+void GatherInto(muster_comm* comm, const at::Tensor& input, const at::Tensor& output) {
+  const Moved as(input);
+  const at::Tensor in = InOrder(input);
+  const at::Tensor out = InOrder(output);
+  Check(muster_all_gather(comm, in.data_ptr(), out.data_ptr(), in.numel() * as.per_element,
+                          as.dtype));
+  PutBack(out, output);
+}
+
 void Scale(std::vector<int64_t>& counts, int64_t factor) {
   for (int64_t& count : counts) {
     count *= factor;
@@ -71,15 +80,25 @@ ProcessGroup::WorkPtr ProcessGroup::_allgather_base(at::Tensor& output, at::Tens
   CheckDense(kName, input);
   CheckParts(kName, output, input, getSize());
   return Start(c10d::OpType::_ALLGATHER_BASE, {output}, output.nbytes(),
-               [input, output](muster_comm* comm) {
-                 const Moved as(input);
-                 const at::Tensor in = InOrder(input);
-                 const at::Tensor out = InOrder(output);
-                 Check(muster_all_gather(comm, in.data_ptr(), out.data_ptr(),
-                                         in.numel() * as.per_element, as.dtype));
-                 PutBack(out, output);
-               });
+               [input, output](muster_comm* comm) { GatherInto(comm, input, output); });
 }
+
+#if MUSTER_TORCH_COALESCES_TENSORS
+ProcessGroup::WorkPtr ProcessGroup::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& /*options*/) {
+  constexpr char kName[] = "all_gather_into_tensor_coalesced";
+  CheckPairs(kName, outputs, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    CheckDense(kName, inputs[i]);
+    CheckParts(kName, outputs[i], inputs[i], getSize());
+  }
+  return Start(c10d::OpType::_ALLGATHER_BASE, outputs, 0, [outputs, inputs](muster_comm* comm) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      GatherInto(comm, inputs[i], outputs[i]);
+    }
+  });
+}
+#endif
 
 ProcessGroup::WorkPtr ProcessGroup::allgather_coalesced(std::vector<Tensors>& outputs,
                                                         Tensors& inputs,

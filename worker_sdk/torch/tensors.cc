@@ -102,8 +102,8 @@ void CheckDense(const char* call, const at::Tensor& tensor) {
               "for the device: init_process_group('cpu:muster,cuda:nccl') with torch 2");
   TORCH_CHECK(tensor.layout() == at::kStrided, "muster: ", call, ": a tensor of layout ",
               tensor.layout(),
-              ": this back end moves dense tensors only. Pass tensor.to_dense(); for gradients of "
-              "an Embedding, make it with sparse=False");
+              ": all_reduce of a COO tensor apart, this back end moves dense tensors only. Pass "
+              "tensor.to_dense()");
 }
 
 at::Tensor& TheOne(const char* call, std::vector<at::Tensor>& tensors) {
@@ -130,6 +130,12 @@ void CheckParts(const char* call, const at::Tensor& all, const at::Tensor& part,
               "muster: ", call, ": want a tensor of ", part.numel() * size, " x ",
               part.scalar_type(), ", which is ", part.numel(), " for each of ", size,
               " ranks; got one of ", all.numel(), " x ", all.scalar_type());
+}
+
+void CheckPairs(const char* call, const std::vector<at::Tensor>& outputs,
+                const std::vector<at::Tensor>& inputs) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "muster: ", call,
+              ": want as many outputs as inputs, got ", outputs.size(), " and ", inputs.size());
 }
 
 Moved::Moved(const at::Tensor& tensor) : dtype(DtypeOf(tensor.scalar_type())), per_element(1) {

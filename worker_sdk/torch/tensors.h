@@ -19,6 +19,10 @@ void CheckAlike(const char* call, const std::vector<at::Tensor>& tensors, int64_
 // Throws: `all` is not `size` times as large as `part`, or of another type.
 void CheckParts(const char* call, const at::Tensor& all, const at::Tensor& part, int64_t size);
 
+// Throws: not as many of one as of the other.
+void CheckPairs(const char* call, const std::vector<at::Tensor>& outputs,
+                const std::vector<at::Tensor>& inputs);
+
 // How numbers travel that are only moved: types that libmuster does not know do as bytes.
 struct Moved {
   explicit Moved(const at::Tensor& tensor);

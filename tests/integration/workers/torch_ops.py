@@ -1,11 +1,13 @@
 """Every operation of the back end muster, held against gloo in the same process, or against what it must be where gloo
 has no such operation. Each check says its name; `all right` is the last line."""
 
+import math
 import sys
 
 import muster.torch
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("muster")
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
@@ -174,6 +176,67 @@ def check_coalesced():
             same(x, numbers(n, torch.float32, rank), "all_gather_coalesced")
 
 
+def sparse_of(rank, indices, shape, dtype):
+    """Of `rank`: every (rank + 1)th of these entries, one of them twice; rank 1 has none."""
+    chosen = [] if rank == 1 else indices[:: rank + 1] + indices[:1]
+    values = numbers(len(chosen) * math.prod(shape[len(indices[0]) :]), dtype, rank).view(len(chosen), *shape[len(indices[0]) :])
+    return torch.sparse_coo_tensor(torch.tensor(chosen, dtype=torch.int64).view(-1, len(indices[0])).t(), values, shape)
+
+
+def check_sparse():
+    """Sums of COO tensors, which gradients of sparse embeddings are."""
+    for indices, shape in (
+        ([(3,), (0,), (7,)], (9,)),
+        ([(0, 5), (3, 1), (3, 2), (1, 0)], (4, 6)),
+        ([(2,), (4,)], (5, 3, 2)),
+        ([(i % 500,) for i in range(0, 20_000, 7)], (500, 64)),
+    ):
+        for dtype in (torch.float32, torch.float64, torch.int64, torch.int8):
+            x = sparse_of(RANK, indices, shape, dtype)
+            dist.all_reduce(x)
+            same(x.to_dense(), sum(sparse_of(rank, indices, shape, dtype).to_dense() for rank in ALL), f"the sum of sparse {dtype} {shape}")
+    x = torch.sparse_coo_tensor([[RANK, SIZE]], [1.0, 2.0], (SIZE + 1,))
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    same(x.to_dense(), torch.tensor([1 / SIZE] * SIZE + [2.0]), "the average of sparse tensors")
+    grown = []
+    for sparse in (False, True):
+        torch.manual_seed(0)
+        model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(20, 4, sparse=sparse), torch.nn.Linear(4, 2)))
+        step = torch.optim.SGD(model.parameters(), lr=0.5)
+        for i in range(3):
+            step.zero_grad()
+            model(torch.tensor([RANK, i, 19])).square().sum().backward()
+            step.step()
+        grown.append(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
+    assert torch.allclose(*grown), "an embedding with sparse gradients grows as one with dense ones"
+    everybodys = [torch.empty_like(grown[1]) for _ in ALL]
+    dist.all_gather(everybodys, grown[1])
+    for theirs_grown in everybodys:
+        same(theirs_grown, grown[1], "replicas with sparse gradients")
+
+
+def check_into_tensors():
+    """What DTensor and torch's functional collectives call, of torch 2."""
+    if torch.__version__ < "2":
+        return
+    import torch.distributed._functional_collectives as functional
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    world = dist.group.WORLD
+    ins = [numbers(n, dtype).view(-1, 1) for n, dtype in ((3, torch.float32), (0, torch.int64), (1000, torch.float64))]
+    for out, x in zip(functional.all_gather_into_tensor_coalesced(ins, world), ins):
+        same(out + 0, torch.cat([numbers(len(x), x.dtype, rank).view(-1, 1) for rank in ALL]), "all_gather_into_tensor_coalesced")
+    ins = [numbers(n * SIZE, dtype) for n, dtype in ((3, torch.float32), (1000, torch.float64))]
+    for out, x in zip(functional.reduce_scatter_tensor_coalesced(ins, "sum", [0, 0], world), ins):
+        n = len(x) // SIZE
+        same(out + 0, sum(numbers(len(x), x.dtype, rank)[RANK * n : (RANK + 1) * n] for rank in ALL), "reduce_scatter_tensor_coalesced")
+    whole = torch.arange(12.0 * SIZE).reshape(4 * SIZE, 3)
+    rows = distribute_tensor(whole, init_device_mesh("cpu", (SIZE,)), [Shard(0)])
+    same(rows.redistribute(placements=[Replicate()]).to_local(), whole, "a DTensor's rows")
+    same(rows.redistribute(placements=[Shard(1)]).full_tensor(), whole, "a DTensor's columns")
+
+
 def check_messages():
     after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
     for count in (0, 1, 5000, 1_000_000):
@@ -319,7 +382,11 @@ def refused(run, *words):
 def check_refusals():
     """Each of them before anything is sent: the group goes on."""
     x = torch.ones(2)
-    refused(lambda: dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (2,))), "to_dense()")
+    sparse = torch.sparse_coo_tensor([[0]], [1.0], (2,))
+    refused(lambda: dist.broadcast(sparse, 0), "to_dense()" if torch.__version__ < "2" else "SparseCPU")  # torch 2 asks nobody
+    refused(lambda: dist.all_reduce(sparse, dist.ReduceOp.MAX), "the sum and the average")
+    if SIZE > 1:
+        refused(lambda: dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (2 + RANK // (SIZE - 1),))), "rank 0 has", f"rank {SIZE - 1} one of [3]")
     refused(lambda: dist.all_reduce(x, dist.ReduceOp.BAND), "for integers", "Float")
     refused(lambda: dist.all_reduce(torch.tensor([True]), dist.ReduceOp.AVG), "AVG of booleans")
     refused(lambda: dist._all_gather_base(torch.empty(3 * SIZE), x), f"want a tensor of {2 * SIZE}")
@@ -330,7 +397,7 @@ def check_refusals():
     dist.barrier()
 
 
-CHECKS = [check_reductions, check_moves, check_scatters, check_exchanges, check_shapes, check_coalesced, check_messages, check_any_source, check_async, check_groups, check_refusals]
+CHECKS = [check_reductions, check_moves, check_scatters, check_exchanges, check_shapes, check_coalesced, check_sparse, check_into_tensors, check_messages, check_any_source, check_async, check_groups, check_refusals]
 
 for check in CHECKS:
     if len(sys.argv) == 1 or check.__name__.endswith(sys.argv[1]):
