@@ -16,7 +16,14 @@ def test_every_operation_is_gloos(node0, n):
     assert result.code == 0 and result.text.count("all right") == n, result
 
 
-@pytest.mark.parametrize("part", ["reductions", "messages", "groups"])
+def test_every_operation_with_torchs_own_checks(node0):
+    """It compares the calls of all ranks then, by their numbers among others."""
+    env = {**PACKAGE, "TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+    result = node0.run("-n", 2, "--no-prefix", WORKERS / "torch_ops.py", env=env)
+    assert result.code == 0 and result.text.count("all right") == 2, result
+
+
+@pytest.mark.parametrize("part", ["reductions", "messages", "any_source", "sparse", "groups"])
 def test_between_hosts(shells, part):
     result = shells[0].run("--hosts", "node0:1,node1:2", "--no-prefix", WORKERS / "torch_ops.py", part, env=PACKAGE)
     assert result.code == 0 and result.text.count("all right") == 3, result

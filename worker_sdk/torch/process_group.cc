@@ -44,6 +44,7 @@ ProcessGroup::WorkPtr ProcessGroup::Start(c10d::OpType type, Tensors outputs, si
     const at::AutoDispatchBelowADInplaceOrView no_autograd;
     body(comm->get());
   });
+  ++started_;
   calls_->Add(call, bytes >= kLargeBytes);
   return c10::make_intrusive<CallWork>(getRank(), type, std::move(outputs), calls_,
                                        std::move(call));

@@ -6,6 +6,7 @@
 
 #include <torch/version.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -84,6 +85,10 @@ class ProcessGroup : public GroupBase {
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
+  // Collectives so far, the same on all ranks: what TORCH_DISTRIBUTED_DEBUG compares.
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return started_; }
+
  private:
   using Body = std::function<void(muster_comm*)>;
 
@@ -96,6 +101,7 @@ class ProcessGroup : public GroupBase {
   bool IsRoot(const char* call, int64_t root) const;
 
   const CommunicatorPtr comm_;
+  std::atomic<uint64_t> started_{0};
   const std::shared_ptr<Calls> calls_;  // each Work has it, too: one may outlive the group
 };
 

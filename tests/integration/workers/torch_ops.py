@@ -2,6 +2,7 @@
 has no such operation. Each check says its name; `all right` is the last line."""
 
 import math
+import os
 import sys
 
 import muster.torch
@@ -15,6 +16,9 @@ ALL = list(range(SIZE))
 ours = dist.group.WORLD
 theirs = dist.new_group(ALL, backend="gloo")
 assert dist.get_backend() == "muster"
+
+# By torch itself, before each call.
+CHECKED = os.environ.get("TORCH_DISTRIBUTED_DEBUG") == "DETAIL"
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
@@ -216,8 +220,8 @@ def check_sparse():
 
 
 def check_into_tensors():
-    """What DTensor and torch's functional collectives call, of torch 2."""
-    if torch.__version__ < "2":
+    """What DTensor and torch's functional collectives call, of torch 2; what checks calls for it has none of them."""
+    if torch.__version__ < "2" or CHECKED:
         return
     import torch.distributed._functional_collectives as functional
     from torch.distributed.device_mesh import init_device_mesh
@@ -347,6 +351,15 @@ def check_async():
     assert objects == [SIZE - 1, "x"]
 
 
+def check_numbers():
+    """Of collectives, which TORCH_DISTRIBUTED_DEBUG compares among ranks."""
+    group = ours if torch.__version__ < "2" else ours._get_backend(torch.device("cpu"))
+    before = group._get_sequence_number_for_group()
+    for _ in range(3):
+        dist.all_reduce(torch.ones(1))
+    assert group._get_sequence_number_for_group() - before == 3
+
+
 def check_groups():
     """Groups without a common member, and with one; in another order than the world's."""
     halves = [dist.new_group(ALL[i::2]) for i in range(2) if ALL[i::2]]
@@ -386,7 +399,8 @@ def check_refusals():
     refused(lambda: dist.broadcast(sparse, 0), "to_dense()" if torch.__version__ < "2" else "SparseCPU")  # torch 2 asks nobody
     refused(lambda: dist.all_reduce(sparse, dist.ReduceOp.MAX), "the sum and the average")
     if SIZE > 1:
-        refused(lambda: dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (2 + RANK // (SIZE - 1),))), "rank 0 has", f"rank {SIZE - 1} one of [3]")
+        words = ["Detected mismatch"] if CHECKED and torch.__version__ >= "2" else ["rank 0 has", f"rank {SIZE - 1} one of [3]"]
+        refused(lambda: dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (2 + RANK // (SIZE - 1),))), *words)
     refused(lambda: dist.all_reduce(x, dist.ReduceOp.BAND), "for integers", "Float")
     refused(lambda: dist.all_reduce(torch.tensor([True]), dist.ReduceOp.AVG), "AVG of booleans")
     refused(lambda: dist._all_gather_base(torch.empty(3 * SIZE), x), f"want a tensor of {2 * SIZE}")
@@ -397,7 +411,7 @@ def check_refusals():
     dist.barrier()
 
 
-CHECKS = [check_reductions, check_moves, check_scatters, check_exchanges, check_shapes, check_coalesced, check_sparse, check_into_tensors, check_messages, check_any_source, check_async, check_groups, check_refusals]
+CHECKS = [check_reductions, check_moves, check_scatters, check_exchanges, check_shapes, check_coalesced, check_sparse, check_into_tensors, check_messages, check_any_source, check_async, check_numbers, check_groups, check_refusals]
 
 for check in CHECKS:
     if len(sys.argv) == 1 or check.__name__.endswith(sys.argv[1]):
