@@ -53,6 +53,7 @@ static void Started(muster_comm* comm) {
          "all_reduce_async");
   Expect(muster_test(work) == 0, "test");
   Expect(muster_wait(work) == MUSTER_OK, "wait");
+  Expect(muster_work_source(work) == MUSTER_ANY_RANK, "work_source");
   muster_work_free(work);
 }
 

@@ -153,7 +153,7 @@ int muster_reduce_scatter_v(muster_comm* comm, const void* in, void* out, const 
 int muster_all_to_all_v(muster_comm* comm, const void* in, const int64_t* send_counts, void* out,
                         const int64_t* recv_counts, int dtype);
 
-/* Of `count` elements, to and from one other rank. */
+/* Of `count` elements, to one other rank and from one, or from MUSTER_ANY_RANK. */
 int muster_send(muster_comm* comm, const void* data, int64_t count, int dtype, int to, int tag);
 int muster_recv(muster_comm* comm, void* data, int64_t count, int dtype, int from, int tag);
 
