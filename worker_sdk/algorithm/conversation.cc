@@ -97,7 +97,12 @@ void Conversation::Receive(TransferPtr transfer) {
   }
 }
 
-void Conversation::Withdraw(const TransferPtr& transfer) { std::erase(posted_, transfer); }
+void Conversation::Withdraw(const TransferPtr& transfer) {
+  // Mostly one of the first.
+  if (const auto at = std::find(posted_.begin(), posted_.end(), transfer); at != posted_.end()) {
+    posted_.erase(at);
+  }
+}
 
 // Its message is the other rank's.
 void Conversation::Claim(const TransferPtr& receiver) const { receiver->from = peer_; }

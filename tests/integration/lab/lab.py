@@ -39,6 +39,13 @@ def _read(path):
         return b""
 
 
+def _inode(path):
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
+
+
 def pids():
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
@@ -150,11 +157,20 @@ class Host:
     def processes(self):
         """{pid: command line} of all but the host's own (init, sshd listener, Slurm's daemons)."""
         found = {}
-        for text in self.lab.nodes("pids", self.name).split():
-            line = cmdline(int(text))
-            if line and is_alive(int(text)) and not DAEMON.match(line):
-                found[int(text)] = line
+        for pid in self._inhabitants():
+            line = cmdline(pid)
+            if line and is_alive(pid) and not DAEMON.match(line):
+                found[pid] = line
         return found
+
+    def _inhabitants(self):
+        """Every process in the host's network namespace, but its init and who holds that."""
+        try:
+            network = os.stat(f"/run/netns/{self.lab.name}-{self.name}").st_ino
+        except OSError:
+            return []
+        own = {int(_read(self.dir / name) or 0) for name in ("pid", "outer")}
+        return [pid for pid in pids() if pid not in own and _inode(f"/proc/{pid}/ns/net") == network]
 
     def sockets(self):
         """Listening and bound sockets but the daemons': what a job may have left. TIME_WAIT is the kernel's."""
