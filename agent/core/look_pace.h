@@ -18,8 +18,8 @@ int64_t ParseNewestProcess(absl::string_view loadavg);
 class LookPace {
  public:
   static constexpr absl::Duration kAsk = absl::Milliseconds(100);
-  // A look that took this long is followed by none for as many times as long: after a new process,
-  // and without one, for an old process too may do what is looked for.
+  // A look that computed this long is followed by none for as many times as long: after a new
+  // process, and without one, for an old process too may do what is looked for.
   static constexpr int64_t kTimesBusy = 300;
   static constexpr int64_t kTimesQuiet = 10000;
   static constexpr absl::Duration kSeldom = absl::Seconds(30);
@@ -34,7 +34,7 @@ class LookPace {
   // At `next` or later: whether to look now. `newest`: ParseNewestProcess's; where that says
   // nothing, only time decides.
   bool Asked(absl::Time now, int64_t newest);
-  // The look that Asked wanted took so long.
+  // The look that Asked wanted took so long, of a core's time.
   void Looked(absl::Time now, absl::Duration took);
 
  private:

@@ -54,7 +54,8 @@ void StrayGroups::Look(absl::Time now, const std::map<pid_t, int32_t>& workers) 
   if (now < next() || !pace_.Asked(now, ParseNewestProcess(ReadAt(load_.get(), 0, 128)))) {
     return;
   }
-  const absl::Time began = BootNow();
+  // On a busy node a look lasts longer, and costs no more.
+  const absl::Duration began = ThreadTime();
   std::set<pid_t> groups;
   for (const pid_t pid : Descendants({})) {
     const pid_t group = getpgid(pid);
@@ -63,7 +64,7 @@ void StrayGroups::Look(absl::Time now, const std::map<pid_t, int32_t>& workers) 
     }
   }
   Keep(groups);
-  pace_.Looked(now, BootNow() - began);
+  pace_.Looked(now, ThreadTime() - began);
 }
 
 void StrayGroups::Keep(const std::set<pid_t>& groups) {

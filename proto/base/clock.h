@@ -15,4 +15,11 @@ inline absl::Time BootNow() {
   return absl::UnixEpoch() + absl::DurationFromTimespec(t);
 }
 
+// What the calling thread has computed so far, whatever it waited for.
+inline absl::Duration ThreadTime() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return absl::DurationFromTimespec(t);
+}
+
 }  // namespace muster
