@@ -28,6 +28,7 @@ constexpr std::chrono::microseconds kSpin{5};
 // Looks before we ask whether it is time to sleep.
 constexpr uint32_t kLooks = 16;
 constexpr std::chrono::milliseconds kLastWordWithin{100};
+constexpr std::chrono::seconds kSentWithin{1};  // a piece of what is left when we close
 constexpr uint64_t kFailureBytesMax = 1024;
 
 // What a peer may give as its reason.
@@ -77,6 +78,11 @@ Peers::~Peers() {
   for (Peer& peer : peers_) {
     if (peer.socket.valid() && peer.out.empty()) {
       (void)peer.socket.Send(message);
+    }
+  }
+  for (Peer& peer : peers_) {
+    if (peer.socket.valid() && peer.end.ok() && verdict_.ok()) {
+      peer.socket.AwaitSent(kSentWithin);
     }
   }
 }
