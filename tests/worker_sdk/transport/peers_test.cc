@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/worker_sdk/ranks.h"
@@ -259,27 +260,26 @@ TEST_F(PeersTest, AnEndOfAnotherPeerDoesNot) {
 
 // The kernel takes back what it has not sent of a socket that is closed with something unread.
 TEST_F(PeersTest, WhatWasSentArrivesThoughItsSenderClosesBeforeItHasReadAll) {
-  auto [mine, end] = TcpPair([](int fd) {
+  std::pair<UniqueFd, UniqueFd> sockets = TcpPair([](int fd) {
     const int little = 8192;
     const int much = 1 << 20;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &much, sizeof(much));
   });
+  const int end = sockets.second.get();
   const std::vector<uint8_t> data(100'000, 42);
   const std::string waiting = Head(MessageKind::kWaiting, 7, 0);
   std::string got(sizeof(MessageHead) + data.size() + sizeof(MessageHead), 0);
   std::thread reader;
   {
     Peers closes(2, {}, Disagree);
-    closes.Add(1, 11, std::move(mine));
+    closes.Add(1, 11, std::move(sockets.first));
     closes.Begin(7, kMark);
     ASSERT_TRUE(closes.Send(1, data.data(), data.size()).ok());
     ASSERT_FALSE(closes.Progress()) << "it is the kernel's";
-    ASSERT_EQ(write(end.get(), waiting.data(), waiting.size()),
-              static_cast<ssize_t>(waiting.size()));
+    ASSERT_EQ(write(end, waiting.data(), waiting.size()), static_cast<ssize_t>(waiting.size()));
     reader = std::thread([&] {
-      EXPECT_EQ(recv(end.get(), got.data(), got.size(), MSG_WAITALL),
-                static_cast<ssize_t>(got.size()));
+      EXPECT_EQ(recv(end, got.data(), got.size(), MSG_WAITALL), static_cast<ssize_t>(got.size()));
     });
   }
   reader.join();
