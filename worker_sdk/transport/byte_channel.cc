@@ -43,6 +43,7 @@ class SocketChannel : public ByteChannel {
   }
   void Abort() override { shutdown(socket_.fd(), SHUT_RDWR); }
   int fd() const override { return socket_.fd(); }
+  uint64_t unsent() const override { return socket_.unsent(); }
 
  private:
   // Of a system call that has just returned.

@@ -35,7 +35,8 @@ class ByteChannel {
   virtual void Withdraw() {}
   // Whether the other side has said so. Asked after a pull: if not, all of it was valid.
   virtual bool withdrawn() const { return false; }
-  virtual int fd() const { return -1; }  // to wait for; -1: it is memory
+  virtual int fd() const { return -1; }          // to wait for; -1: it is memory
+  virtual uint64_t unsent() const { return 0; }  // written, and lost if this ends now
 };
 
 // A connected stream socket.

@@ -1,21 +1,16 @@
 #include "worker_sdk/transport/held_socket.h"
 
 #include <linux/sockios.h>
-#include <poll.h>
-#include <sched.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <limits>
 
 #include "worker_sdk/base/momentary.h"
 
 namespace muster {
 namespace {
-
-constexpr uint32_t kQuickLooks = 100;  // the other side has it in some microseconds, mostly
 
 std::chrono::nanoseconds Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
@@ -89,33 +84,9 @@ ssize_t HeldSocket::Receive(void* to, size_t bytes) {
   return recv(fd_.get(), to, bytes, MSG_DONTWAIT);
 }
 
-void HeldSocket::AwaitSent(std::chrono::nanoseconds within) {
-  uint8_t waste[4096];
-  int least = std::numeric_limits<int>::max();
-  std::chrono::nanoseconds moved = Now();
-  for (uint32_t looks = 0;; ++looks) {
-    const ssize_t got = recv(fd_.get(), waste, sizeof(waste), MSG_DONTWAIT);
-    if (got > 0) {
-      continue;
-    }
-    int left = 0;
-    if (got == 0 || !IsMomentary(errno) || ioctl(fd_.get(), SIOCOUTQ, &left) != 0 || left == 0) {
-      return;
-    }
-    const std::chrono::nanoseconds now = Now();
-    if (left < least) {
-      least = left;
-      moved = now;
-    } else if (now - moved >= within) {
-      return;
-    }
-    if (looks < kQuickLooks) {
-      sched_yield();
-    } else {
-      pollfd one = {fd_.get(), POLLIN, 0};
-      (void)poll(&one, 1, 1);
-    }
-  }
+uint64_t HeldSocket::unsent() const {
+  int bytes = 0;
+  return ioctl(fd_.get(), SIOCOUTQ, &bytes) == 0 ? static_cast<uint64_t>(bytes) : 0;
 }
 
 }  // namespace muster

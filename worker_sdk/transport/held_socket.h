@@ -1,5 +1,5 @@
 // A connection with a rank of another node, on which the agent may hold up what goes over it, both
-// ways: `launch chaos cut` and `slow`. Nothing here waits but AwaitSent.
+// ways: `launch chaos cut` and `slow`. Nothing here waits.
 #pragma once
 
 #include <sys/socket.h>
@@ -57,10 +57,9 @@ class HeldSocket {
   // sendmsg and recv that never wait: EAGAIN also stands for what is held up.
   ssize_t Send(const msghdr& message);
   ssize_t Receive(void* to, size_t bytes);
-  // Before it is closed: until the other machine has all that was sent, or takes no more of it for
-  // `within`. What comes is dropped: the kernel takes back what it has not sent of a socket that is
-  // closed with something unread.
-  void AwaitSent(std::chrono::nanoseconds within);
+  // Bytes that the other machine does not have yet. Of a socket that is closed while something
+  // unread is in it the kernel takes them back.
+  uint64_t unsent() const;
 
  private:
   bool Passes(Gate& gate, const LinkHold::Order& order) const;

@@ -154,6 +154,12 @@ void Messages::ReceiveOfAny(const TransferPtr& transfer) {
   SettleAny();
 }
 
+void Messages::Withdraw(const TransferPtr& transfer) {
+  for (auto& [rank, peer] : peers_) {
+    peer.conversation.Withdraw(transfer);
+  }
+}
+
 // What has got its message is expected of nobody else; what nobody can send any more has ended.
 void Messages::SettleAny() {
   if (any_.empty()) {
@@ -165,9 +171,7 @@ void Messages::SettleAny() {
     if (!is_claimed && nobody.ok()) {
       return false;
     }
-    for (auto& [rank, peer] : peers_) {
-      peer.conversation.Withdraw(transfer);
-    }
+    Withdraw(transfer);
     if (is_claimed) {
       first_ = static_cast<uint32_t>(transfer->from) + 1;  // everybody's turn comes
     } else {
@@ -201,10 +205,12 @@ Status Messages::NobodySends() const {
       why = why.ok() || why.code() == StatusCode::kFailedPrecondition ? end : why;
     }
   }
-  if (somebody || why.code() != StatusCode::kFailedPrecondition) {
-    return somebody ? Status() : why;
+  if (somebody) {
+    return {};
   }
-  return {StatusCode::kFailedPrecondition, "every other rank has closed its communicator"};
+  return why.code() == StatusCode::kFailedPrecondition
+             ? Status(why.code(), "every other rank has closed its communicator")
+             : why;
 }
 
 // Of one that has ended.

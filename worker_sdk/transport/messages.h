@@ -111,14 +111,15 @@ class Messages {
   // Null: of any rank.
   Peer* BeginLocked(uint32_t rank, Way way, const TransferPtr& transfer);
   void ReceiveOfAny(const TransferPtr& transfer);
+  void Withdraw(const TransferPtr& transfer);
   void SettleAny();
   void EndAny(const Status& why);
   Status NobodySends() const;
   bool HasDied(const Peer& peer) const;
   static const Status& ClosedStatus();
   Status DoNow(uint32_t rank, Way way, Transfer what, std::chrono::nanoseconds timeout);
-  // What it locks is let go of between looks.
   bool NeedsOurCore(const Peer* peer) const;
+  // What it locks is let go of between looks.
   void Spin(uint32_t rank, Peer* peer, const TransferPtr& transfer,
             std::unique_lock<std::mutex>& lock);
   Status WaitLocked(uint32_t rank, Peer* peer, const TransferPtr& transfer,
@@ -139,7 +140,7 @@ class Messages {
   void WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   void Sleep(uint32_t rank, const TransferPtr& transfer);
   Status TooLate(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
-  bool Flush(bool* done);
+  bool Flush(uint64_t* unsent, bool* done);
   // Until nobody waits here any more.
   void AwaitLeaving(std::unique_lock<std::mutex>& lock);
   bool IsHeldBack(uint32_t rank, const TransferPtr& transfer);

@@ -187,9 +187,7 @@ void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status
   const std::lock_guard lock(mutex_);
   if (transfer->any && transfer->from == kAnyRank && !transfer->ended) {
     std::erase(any_, transfer);
-    for (auto& [other, peer] : peers_) {
-      peer.conversation.Withdraw(transfer);
-    }
+    Withdraw(transfer);
     return transfer->End(why);
   }
   const auto at = peers_.find(transfer->any ? static_cast<uint32_t>(transfer->from) : rank);
@@ -239,14 +237,21 @@ void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
   });
 }
 
-// Whether anything has moved; `done`: nothing is left to be sent.
-bool Messages::Flush(bool* done) {
+// Whether anything has moved; `unsent`: bytes that other machines do not have yet, at the last call
+// and now; `done`: nothing is left to be sent.
+bool Messages::Flush(uint64_t* unsent, bool* done) {
   const std::lock_guard lock(mutex_);
   const bool moved = ProgressLocked();
-  *done = std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) {
-    return peer.second.conversation.sends() && !peer.second.conversation.ended();
-  });
-  return moved;
+  uint64_t left = 0;
+  bool sends = false;
+  for (const auto& [rank, peer] : peers_) {
+    if (!peer.conversation.ended()) {
+      sends |= peer.conversation.sends();
+      left += peer.channel ? peer.channel->unsent() : 0;
+    }
+  }
+  *done = !sends && left == 0;
+  return std::exchange(*unsent, left) > left || moved;
 }
 
 void Messages::Drop(const Status& why) {
@@ -279,8 +284,9 @@ void Messages::Close(std::chrono::nanoseconds within) {
   // For as long as something moves now and then.
   const auto flush = [this](std::chrono::nanoseconds limit) {
     auto moved = Clock::now();
+    uint64_t unsent = 0;
     for (bool done = false; !done;) {
-      const bool moves = Flush(&done);
+      const bool moves = Flush(&unsent, &done);
       const auto now = Clock::now();
       moved = moves ? now : moved;
       if (done || now - moved >= limit) {

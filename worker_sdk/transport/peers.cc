@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -28,7 +29,7 @@ constexpr std::chrono::microseconds kSpin{5};
 // Looks before we ask whether it is time to sleep.
 constexpr uint32_t kLooks = 16;
 constexpr std::chrono::milliseconds kLastWordWithin{100};
-constexpr std::chrono::seconds kSentWithin{1};  // a piece of what is left when we close
+constexpr std::chrono::seconds kSentWithin{1};
 constexpr uint64_t kFailureBytesMax = 1024;
 
 // What a peer may give as its reason.
@@ -80,10 +81,29 @@ Peers::~Peers() {
       (void)peer.socket.Send(message);
     }
   }
-  for (Peer& peer : peers_) {
-    if (peer.socket.valid() && peer.end.ok() && verdict_.ok()) {
-      peer.socket.AwaitSent(kSentWithin);
+  AwaitSent();
+}
+
+// Until the other machines have what was sent, or have taken none of it for a while.
+void Peers::AwaitSent() {
+  using Clock = std::chrono::steady_clock;
+  uint64_t least = UINT64_MAX;
+  auto until = Clock::now();
+  for (uint32_t looks = 0; least > 0; ++looks) {
+    uint64_t left = 0;
+    for (Peer& peer : peers_) {
+      if (peer.socket.valid()) {
+        Skip(peer);
+        left += peer.end.ok() ? peer.socket.unsent() : 0;
+      }
     }
+    const auto now = Clock::now();
+    until = left < least ? now + kSentWithin : until;
+    least = std::min(least, left);
+    if (now >= until) {
+      return;
+    }
+    (void)(looks < kLooks ? sched_yield() : poll(nullptr, 0, kShortNapMs));
   }
 }
 
@@ -300,17 +320,22 @@ std::string Peers::ReadSentence(Peer& peer) const {
   return have > 0 ? out : name_(peer.rank) + " has given up";
 }
 
-// Nothing can be sent to it any more, by `error`: why stands behind data that nobody needs now.
-void Peers::HearLast(Peer& peer, int error) {
-  std::vector<uint8_t> waste(kPiece);
+// Takes what has come, for nobody.
+void Peers::Skip(Peer& peer) {
+  std::array<uint8_t, 4096> waste{};
   while (Hear(peer)) {
     const uint64_t left = sizeof(peer.head) + peer.head.bytes - peer.done;
     if (left == 0) {
       peer.done = 0;
-    } else if (!Read(peer, waste.data(), std::min(left, kPiece))) {
+    } else if (!Read(peer, waste.data(), std::min<uint64_t>(left, waste.size()))) {
       break;
     }
   }
+}
+
+// Nothing can be sent to it any more, by `error`: why stands behind data that nobody needs now.
+void Peers::HearLast(Peer& peer, int error) {
+  Skip(peer);
   const bool said_so = !verdict_.ok() || peer.end.code() == StatusCode::kFailedPrecondition;
   if (!said_so) {
     peer.end = EndOf(peer, error);

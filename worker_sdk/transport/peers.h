@@ -103,7 +103,9 @@ class Peers {
   bool Hear(Peer& peer);
   bool IsData(Peer& peer);
   std::string ReadSentence(Peer& peer) const;
+  void Skip(Peer& peer);
   void HearLast(Peer& peer, int error);
+  void AwaitSent();
   Status EndOf(const Peer& peer, int error) const;
   Status Ended() const;
   void TellWaiting(Peer& peer);

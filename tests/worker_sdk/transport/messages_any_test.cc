@@ -16,15 +16,7 @@
 namespace muster {
 namespace {
 
-constexpr std::chrono::seconds kNever{0};
-constexpr std::chrono::seconds kLong{100};
 constexpr uint32_t kAny = Messages::kAny;
-
-struct Where {
-  const char* name;
-  std::vector<uint32_t> sizes;
-  bool direct = false;
-};
 
 // Three ranks, the first of which receives.
 class AnyRankTest : public testing::TestWithParam<Where> {
@@ -35,13 +27,19 @@ class AnyRankTest : public testing::TestWithParam<Where> {
   static void Send(World::Rank& from, uint32_t word) {
     ASSERT_TRUE(from.messages.SendNow(0, 5, DType::kUInt32, &word, sizeof(word), kLong).ok());
   }
+  // Sends something else, so that the two are connected.
+  static void Greet(World::Rank& from, World::Rank& me, const TransferPtr& asked) {
+    const uint32_t word = 1;
+    ASSERT_TRUE(from.messages.SendNow(0, 9, DType::kUInt32, &word, sizeof(word), kLong).ok());
+    ASSERT_FALSE(me.messages.Test(asked));
+  }
   World world{GetParam().sizes, GetParam().direct};
   uint32_t got = 0;
 };
 INSTANTIATE_TEST_SUITE_P(Where, AnyRankTest,
                          testing::Values(Where{"one_node", {3}}, Where{"direct", {3}, true},
                                          Where{"three_nodes", {1, 1, 1}}, Where{"both", {2, 1}}),
-                         [](const auto& tested) { return tested.param.name; });
+                         NameOf);
 
 constexpr uint32_t kTags = 4;
 constexpr uint32_t kEach = 100;  // messages of a rank
@@ -144,9 +142,7 @@ TEST_P(AnyRankTest, ADeathEndsTheWait) {
   const TransferPtr asked = Ask(me);
   {
     World::Rank two(&world, 2);
-    uint32_t word = 1;
-    EXPECT_TRUE(two.messages.SendNow(0, 9, DType::kUInt32, &word, sizeof(word), kLong).ok());
-    EXPECT_FALSE(me.messages.Test(asked));
+    Greet(two, me, asked);
   }  // without Close()
   world.Mark(2, LineEnd::kDied);
   EXPECT_EQ(me.messages.Wait(kAny, asked, kLong).ToString(), "UNAVAILABLE: rank 2 has died");
@@ -161,9 +157,7 @@ TEST_P(AnyRankTest, WhoClosesLeavesTheOthers) {
   const TransferPtr asked = Ask(me);
   {
     World::Rank two(&world, 2);
-    uint32_t word = 1;
-    EXPECT_TRUE(two.messages.SendNow(0, 9, DType::kUInt32, &word, sizeof(word), kLong).ok());
-    EXPECT_FALSE(me.messages.Test(asked));
+    Greet(two, me, asked);
     two.messages.Close();
   }
   EXPECT_FALSE(me.messages.Test(asked));

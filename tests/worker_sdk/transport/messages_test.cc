@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,9 +22,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::chrono::seconds kNever{0};
-constexpr std::chrono::seconds kLong{100};
-
 std::vector<uint8_t> Bytes(uint64_t count, uint32_t seed) {
   std::vector<uint8_t> out(count);
   for (uint64_t i = 0; i < count; ++i) {
@@ -34,12 +32,6 @@ std::vector<uint8_t> Bytes(uint64_t count, uint32_t seed) {
 
 constexpr uint64_t kSizes[] = {0, 8, 1000, 32 << 10, 100'000, 3'000'000};
 
-struct Where {
-  const char* name;
-  std::vector<uint32_t> sizes;
-  bool direct = false;
-};
-
 // Two ranks on one node, or on two; 0 and 1 talk.
 class PairTest : public testing::TestWithParam<Where> {
  protected:
@@ -49,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Where, PairTest,
                          testing::Values(Where{"one_node", {2}},
                                          Where{"one_node_direct", {2}, true},
                                          Where{"two_nodes", {1, 1}}),
-                         [](const auto& tested) { return tested.param.name; });
+                         NameOf);
 
 TEST_P(PairTest, ThereAndBack) {
   RunRanks(2, [&](uint32_t rank) {
@@ -366,6 +358,39 @@ TEST(Messages, ToOneself) {
     EXPECT_TRUE(me.messages.Wait(0, out, kLong).ok());
     EXPECT_EQ(received, sent);
   }
+  me.messages.Close();
+}
+
+TEST(Messages, WhatWasSentArrivesThoughItsSenderClosesAndIsSentMore) {
+  World world({1, 1});
+  world.prepare = [](int fd) {
+    const int little = 8192;
+    const int much = 1 << 20;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &much, sizeof(much));
+  };
+  World::Rank me(&world, 0);
+  World::Rank one(&world, 1);
+  constexpr uint32_t kCount = 6;
+  const std::vector<uint8_t> sent = Bytes(30'000, 1);
+  std::vector<std::vector<uint8_t>> got(kCount, std::vector<uint8_t>(sent.size()));
+  const TransferPtr first = me.messages.Receive(1, 0, DType::kUInt8, got[0].data(), sent.size());
+  for (uint32_t tag = 0; tag < kCount; ++tag) {
+    ASSERT_TRUE(one.messages.Send(0, tag, DType::kUInt8, sent.data(), sent.size())->ended);
+  }
+  EXPECT_TRUE(me.messages.Wait(1, first, kLong).ok());
+  std::thread closes([&] { one.messages.Close(); });
+  for (int i = 0; i < 100; ++i) {  // nobody asks for it
+    (void)me.messages.Send(1, 9, DType::kUInt8, sent.data(), 8);
+    sched_yield();
+  }
+  for (uint32_t tag = 1; tag < kCount; ++tag) {
+    EXPECT_EQ(me.messages.ReceiveNow(1, tag, DType::kUInt8, got[tag].data(), sent.size(), kLong)
+                  .ToString(),
+              "OK");
+    EXPECT_EQ(got[tag], sent);
+  }
+  closes.join();
   me.messages.Close();
 }
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -25,6 +27,17 @@
 #include "worker_sdk/transport/messages.h"
 
 namespace muster {
+
+constexpr std::chrono::seconds kNever{0};
+constexpr std::chrono::seconds kLong{100};
+
+// A world that a test runs in.
+struct Where {
+  const char* name;
+  std::vector<uint32_t> sizes;
+  bool direct = false;
+};
+inline std::string NameOf(const testing::TestParamInfo<Where>& tested) { return tested.param.name; }
 
 // What the agents do for ranks on nodes of these sizes.
 class World {
