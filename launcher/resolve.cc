@@ -207,7 +207,9 @@ void NoteNestedLauncher(JobSpec& spec) {
   for (const NodeWorkers& node : spec.nodes) {
     workers = std::max(workers, node.workers);
   }
-  if (workers > 1 && std::count(std::begin(kLaunchers), std::end(kLaunchers), name) > 0) {
+  const bool is_launcher =
+      std::find(std::begin(kLaunchers), std::end(kLaunchers), name) != std::end(kLaunchers);
+  if (workers > 1 && is_launcher) {
     spec.notes.push_back(absl::StrCat(
         name, " is a launcher, too, and ", workers,
         " workers on a node start one each: leave it out, and launch makes the program's processes "

@@ -267,8 +267,8 @@ ProbePlan PlanOf(const std::map<uint32_t, ExaminedNode>& nodes, std::string word
 std::string WordsAbout(const std::string& name, const std::vector<std::string>& errors) {
   for (absl::string_view line : errors) {
     absl::ConsumePrefix(&line, "muster: ");
-    if (absl::ConsumePrefix(&line, "job ")) {
-      line.remove_prefix(std::min(line.size(), line.find(": ") + 2));
+    if (absl::ConsumePrefix(&line, "job ") && absl::StrContains(line, ": ")) {
+      line.remove_prefix(line.find(": ") + 2);
     }
     if (absl::ConsumePrefix(&line, name) && absl::ConsumePrefix(&line, ": ")) {
       return std::string(line);
