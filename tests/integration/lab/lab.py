@@ -164,7 +164,8 @@ class Host:
         return found
 
     def _inhabitants(self):
-        """Every process in the host's network namespace, but its init and who holds that."""
+        """As `nodes` finds those that it kills, but in 0.4 ms, as tests ask often: every process in the host's network
+        namespace, but its init and who holds that."""
         try:
             network = os.stat(f"/run/netns/{self.lab.name}-{self.name}").st_ino
         except OSError:
