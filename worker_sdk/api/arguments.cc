@@ -67,6 +67,12 @@ Status CheckRank(const char* call, const char* name, int rank, int size) {
                            std::to_string(rank));
 }
 
+Status CheckSource(const char* call, const char* name, int rank, int size) {
+  if (rank == kAnyRank || CheckRank(call, name, rank, size).ok()) return Status();
+  return Invalid(call, std::string(name) + ": want 0.." + std::to_string(size - 1) + ", or " +
+                           std::to_string(kAnyRank) + " for any rank, got " + std::to_string(rank));
+}
+
 Status CheckTag(const char* call, int tag) {
   if (tag >= 0) return Status();
   return Invalid(call, "tag: want 0 or more, got " + std::to_string(tag));

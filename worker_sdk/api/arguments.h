@@ -21,6 +21,8 @@ Status CheckBuffer(const char* call, const char* name, const void* buffer, int64
 bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes);
 // `name`: "root".
 Status CheckRank(const char* call, const char* name, int rank, int size);
+// The same, or kAnyRank.
+Status CheckSource(const char* call, const char* name, int rank, int size);
 Status CheckTag(const char* call, int tag);
 
 }  // namespace muster

@@ -112,21 +112,22 @@ Collective Calls::AllToAllV(const void* in, const int64_t* send_counts, void* ou
 }
 
 OneMessage Calls::Send(const void* data, int64_t count, DType dtype, int to, int tag) const {
-  return CheckMessage("send", data, count, dtype, "to", to, tag);
+  return CheckMessage("send", data, count, dtype, CheckRank("send", "to", to, size_), to, tag);
 }
 
 OneMessage Calls::Receive(void* data, int64_t count, DType dtype, int from, int tag) const {
-  return CheckMessage("recv", data, count, dtype, from == kAnyRank ? nullptr : "from", from, tag);
+  return CheckMessage("recv", data, count, dtype, CheckSource("recv", "from", from, size_), from,
+                      tag);
 }
 
 OneMessage Calls::CheckMessage(const char* call, const void* data, int64_t count, DType dtype,
-                               const char* whom, int rank, int tag) const {
+                               const Status& of_rank, int rank, int tag) {
   Status status = CheckCount(call, count, dtype, 1);
   if (status.ok()) {
     status = CheckBuffer(call, "data", data, count, dtype);
   }
-  if (status.ok() && whom != nullptr) {
-    status = CheckRank(call, whom, rank, size_);
+  if (status.ok()) {
+    status = of_rank;
   }
   if (status.ok()) {
     status = CheckTag(call, tag);

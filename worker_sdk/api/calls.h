@@ -70,9 +70,9 @@ class Calls {
   // `own` holds this rank's part, `whole` those of all.
   Collective CheckParts(Call call, const int64_t* counts, int root, const Buffer& own,
                         const Buffer& whole) const;
-  // `whom`: the name of `rank`; null: it may be any.
-  OneMessage CheckMessage(const char* call, const void* data, int64_t count, DType dtype,
-                          const char* whom, int rank, int tag) const;
+  // `of_rank`: what is wrong with it.
+  static OneMessage CheckMessage(const char* call, const void* data, int64_t count, DType dtype,
+                                 const Status& of_rank, int rank, int tag);
 
   int rank_;
   int size_;

@@ -66,8 +66,7 @@ at::Tensor GatherParts(muster_comm* comm, const std::vector<Card>& cards, int64_
 }  // namespace
 
 void CheckSparse(const char* call, const at::Tensor& tensor, const c10d::ReduceOp& op) {
-  TORCH_CHECK(tensor.device().is_cpu(), "muster: ", call, ": a sparse tensor on ", tensor.device(),
-              ": this back end moves host memory only. Pass tensor.cpu()");
+  CheckHost(call, tensor);
   TORCH_CHECK(op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG, "muster: ", call,
               ": of sparse tensors there are the sum and the average; pass tensor.to_dense()");
   TORCH_CHECK(op == c10d::ReduceOp::SUM || at::isFloatingType(tensor.scalar_type()),

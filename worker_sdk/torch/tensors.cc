@@ -96,10 +96,14 @@ at::Tensor InPlace(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-void CheckDense(const char* call, const at::Tensor& tensor) {
+void CheckHost(const char* call, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.device().is_cpu(), "muster: ", call, ": a tensor on ", tensor.device(),
               ": this back end moves host memory only. Pass tensor.cpu(), or name another back end "
               "for the device: init_process_group('cpu:muster,cuda:nccl') with torch 2");
+}
+
+void CheckDense(const char* call, const at::Tensor& tensor) {
+  CheckHost(call, tensor);
   TORCH_CHECK(tensor.layout() == at::kStrided, "muster: ", call, ": a tensor of layout ",
               tensor.layout(),
               ": all_reduce of a COO tensor apart, this back end moves dense tensors only. Pass "

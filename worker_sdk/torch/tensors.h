@@ -9,7 +9,9 @@
 
 namespace muster_torch {
 
-// Throws: `tensor` is not on the CPU, or not dense.
+// Throws: `tensor` is not on the CPU.
+void CheckHost(const char* call, const at::Tensor& tensor);
+// Throws: that, or it is not dense.
 void CheckDense(const char* call, const at::Tensor& tensor);
 // Throws: there is not exactly one, or CheckDense does.
 at::Tensor& TheOne(const char* call, std::vector<at::Tensor>& tensors);

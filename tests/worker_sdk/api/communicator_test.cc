@@ -101,7 +101,8 @@ TEST_F(CommunicatorTest, MessagesToOneself) {
   EXPECT_EQ(from_any.source(), 0);
   ExpectInvalid(comm_->Send(data_, 3, DType::kFloat32, 1), "send: to: want 0..0, got 1");
   ExpectInvalid(comm_->Send(data_, 3, DType::kFloat32, kAnyRank), "send: to: want 0..0, got -1");
-  ExpectInvalid(comm_->Recv(out, 3, DType::kFloat32, -2), "recv: from: want 0..0, got -2");
+  ExpectInvalid(comm_->Recv(out, 3, DType::kFloat32, -2),
+                "recv: from: want 0..0, or -1 for any rank, got -2");
   ExpectInvalid(comm_->Recv(data_, 3, DType::kFloat32, 0, -1), "recv: tag: want 0 or more, got -1");
   ExpectInvalid(comm_->SendAsync(nullptr, 3, DType::kInt8, 0).Wait(), "send: data: a null pointer");
   Work never = comm_->RecvAsync(out, 3, DType::kFloat32, 0, 6);
