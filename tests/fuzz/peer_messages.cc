@@ -130,10 +130,10 @@ void Run(absl::string_view bytes) {
   const absl::string_view said = bytes.substr(1);
   int ends[2];
   CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-  UniqueFd far(ends[1]);
+  Peers peers(2, {}, Disagree);
+  const UniqueFd far(ends[1]);  // goes first: peers wait for who may still take what they sent
   CHECK(send(far.get(), said.data(), said.size(), 0) == static_cast<ssize_t>(said.size()));
   CHECK(shutdown(far.get(), gone ? SHUT_RDWR : SHUT_WR) == 0);
-  Peers peers(2, {}, Disagree);
   peers.Add(1, kRank, UniqueFd(ends[0]));
   peers.Begin(kLastCall, kLastMark);
   peers.Begin(kCall, kMark);
