@@ -14,6 +14,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LIBRARY = pathlib.Path(_ffi.__file__).with_name("libmuster.so")
 
+
+def torchs_libstdcpp():
+    """By its path: a compiler that finds only an archive of libstdc++, or is told -static-libstdc++, would give the module
+    one of its own, and a stream of the one with facets of the other is a crash."""
+    with open("/proc/self/maps") as maps:
+        return sorted({line.split()[-1] for line in maps if "/libstdc++.so" in line})
+
+
 if not LIBRARY.exists():
     raise SystemExit(f"{LIBRARY} does not exist: install Muster's Python package (the wheel, or the Debian package) first")
 
@@ -26,7 +34,7 @@ setup(
             sorted(path.name for path in HERE.glob("*.cc")),
             include_dirs=[str(ROOT), str(ROOT / "worker_sdk/include")],
             extra_compile_args=["-std=c++17", "-fvisibility=hidden"],
-            extra_link_args=[str(LIBRARY)],
+            extra_link_args=[str(LIBRARY), *torchs_libstdcpp()],
         )
     ],
     cmdclass={"build_ext": BuildExtension},
