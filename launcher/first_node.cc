@@ -50,7 +50,7 @@ class FirstNodeLaunch {
         out_(loop, STDOUT_FILENO, "stdout"),
         err_(loop, STDERR_FILENO, "stderr"),
         stdin_(loop, [this](const std::string& bytes, bool eof) { OnStdin(bytes, eof); }),
-        signals_(loop, SignalCallbacks(), spec.stop_signals, spec.keeper_fd),
+        signals_(loop, SignalCallbacks(), spec.plan.stop_signals, spec.keeper_fd),
         pause_(loop, UserSignals::SuspendSelf),
         channel_poll_(loop, channel_.get(), [this](int events) { OnChannel(events); }),
         errors_poll_(loop, errors_fd_.get(), [this](int) { ReadErrors(); }),

@@ -261,7 +261,6 @@ struct JobSpec {
   RestartMode restart = RestartMode::kAll;
   RestartRules restart_rules;
   OnFailure on_failure = OnFailure::kStop;
-  std::vector<int> stop_signals;  // of SIGUSR1 and SIGUSR2: what stops the job, as SIGTERM does
   absl::Duration restart_grace = kRestartGrace;
   absl::Duration timeout = absl::InfiniteDuration();
   std::optional<absl::Duration> lease;  // --lease; none = the master's own

@@ -238,7 +238,7 @@ absl::Status SetContinuous(const OptionValue& v, JobSpec& s) {
 }
 
 absl::Status SetSignalsToHandle(const OptionValue& v, JobSpec& s) {
-  s.stop_signals.clear();
+  s.plan.stop_signals.clear();
   for (const absl::string_view name : absl::StrSplit(v.text, ',')) {
     switch (const int signo = SignalNumber(name)) {
       case SIGTERM:
@@ -248,7 +248,9 @@ absl::Status SetSignalsToHandle(const OptionValue& v, JobSpec& s) {
         break;  // always
       case SIGUSR1:
       case SIGUSR2:
-        s.stop_signals.push_back(signo);
+        if (std::count(s.plan.stop_signals.begin(), s.plan.stop_signals.end(), signo) == 0) {
+          s.plan.stop_signals.push_back(signo);
+        }
         break;
       default:
         return WantError({v.name, name},

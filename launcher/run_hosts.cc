@@ -63,7 +63,7 @@ class HostsJob {
                       return spec_.way == StartWay::kStandalone ? Hostname() : NodeName(node_rank);
                     }}),
         countdown_(loop, [this] { return Left(); }),
-        signals_(loop, SignalCallbacks(), spec_.stop_signals, spec_.keeper_fd),
+        signals_(loop, SignalCallbacks(), spec_.plan.stop_signals, spec_.keeper_fd),
         pause_timer_(loop, UserSignals::SuspendSelf),
         check_threads_(loop, [this] { PrepareServer(); }),
         starts_(loop, spec_, secret_, server_,

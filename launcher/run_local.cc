@@ -49,7 +49,7 @@ class LocalJob {
                     [this](bool paused) { master_.Post(PauseAsked{paused}); },
                     [this](uint32_t) { return hostname_; }}),
         countdown_(loop, [this] { return WorkersLeft(master_.state()); }),
-        signals_(loop, SignalCallbacks(), spec_.stop_signals, spec_.keeper_fd) {
+        signals_(loop, SignalCallbacks(), spec_.plan.stop_signals, spec_.keeper_fd) {
     master_.on_workers_started = [this](const WorkersStarted& all) {
       TellStarted(spec_, all.world_size, all.nodes);
       proctable_.Started();

@@ -61,7 +61,7 @@ class ServedJob {
     RETURN_IF_ERROR(
         server_->Listen(absl::StrCat("[::]:", spec_.rendezvous.port), spec_.plan.ports).status());
     signals_ =
-        std::make_unique<UserSignals>(loop_, Callbacks(), spec_.stop_signals, spec_.keeper_fd);
+        std::make_unique<UserSignals>(loop_, Callbacks(), spec_.plan.stop_signals, spec_.keeper_fd);
     return StartAgent();
   }
 

@@ -114,7 +114,7 @@ class TypedJob {
       output_.Closed(why);
       StopJob(SIGTERM, false);
     };
-    signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks(), spec_.stop_signals,
+    signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks(), spec_.plan.stop_signals,
                                              spec_.keeper_fd);
     agent_->Start();
     if (server_ == nullptr) {

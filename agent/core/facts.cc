@@ -12,7 +12,7 @@ namespace {
 
 // Beginnings of the torch versions that were run against the agent's store
 // (tests/integration/store_torch_test.py).
-constexpr absl::string_view kTorchStoreVersions[] = {"1.13.", "2.6."};
+constexpr absl::string_view kTorchStoreVersions[] = {"1.13.", "2.6.", "2.11."};
 
 }  // namespace
 

@@ -126,6 +126,8 @@ struct WorkPlan {
   bool standalone = false;  // all nodes are this machine
   std::string slurm_nodelist;  // the job's nodes of Slurm's, where launch took them; else ""
   absl::Duration grace;        // --grace
+  // Of SIGUSR1 and SIGUSR2: what stops the job, as SIGTERM does. launch acts; workers are told.
+  std::vector<int32_t> stop_signals;
 };
 
 }  // namespace muster

@@ -27,6 +27,7 @@ inline constexpr size_t kOptionsMax = 256;            // must_agree
 inline constexpr size_t kDoubtsMax = 16;              // of an agent about its node: checks
 inline constexpr size_t kPlanStringsMax = 1u << 17;   // arguments or environment entries
 inline constexpr size_t kLimitsMax = 64;              // the kernel has 16
+inline constexpr size_t kStopSignalsMax = 64;         // as many as there are signals
 inline constexpr size_t kSignalOrdersMax = 1u << 12;  // of one round, not yet done
 inline constexpr size_t kChunkBytesMax = 2u << 20;    // a line of kLineBytesMax with its prefix
 

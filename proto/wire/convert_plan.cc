@@ -215,6 +215,7 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_tell_pids(plan.tell_pids);
   wire->set_hold(plan.hold);
   wire->set_slurm_nodelist(plan.slurm_nodelist);
+  wire->mutable_stop_signals()->Assign(plan.stop_signals.begin(), plan.stop_signals.end());
   for (const WorkerLimit& limit : plan.limits) {
     v1::WorkerLimit* out = wire->add_limits();
     out->set_name(limit.name);
@@ -273,6 +274,10 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   plan.ports = PortsOf(wire.ports(), check);
   plan.tell_pids = wire.tell_pids();
   plan.hold = wire.hold();
+  check.Bound("stop_signals", static_cast<size_t>(wire.stop_signals_size()), 0, kStopSignalsMax);
+  for (const int32_t signo : wire.stop_signals()) {
+    plan.stop_signals.push_back(check.Signal("stop_signals", signo));
+  }
   RETURN_IF_ERROR(check.status());
   return plan;
 }

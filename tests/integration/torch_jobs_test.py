@@ -8,7 +8,7 @@ import pytest
 
 from harness import EXAMPLES, HERE, PATIENCE, TORCH_PYTHON, clean_env
 
-TESTED = ("1.13.", "2.6.")  # agent/core/facts.cc has the table
+TESTED = ("1.13.", "2.6.", "2.11.")  # agent/core/facts.cc has the table
 # Differ between launchers by nature; which store, also between torchruns (1.13 keeps its own to itself on one machine).
 MAY_DIFFER = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "OMP_NUM_THREADS",
               "TORCHELASTIC_USE_AGENT_STORE"}

@@ -195,10 +195,12 @@ TEST(CommandLine, OthersGoOnAfterAFailureWhereTheUserSaysSo) {
 }
 
 TEST(CommandLine, UserSignalsStopTheJobWhereTheUserSaysSo) {
-  EXPECT_THAT(Ok({"p"}).stop_signals, IsEmpty());
-  EXPECT_THAT(Ok({"--signals-to-handle", "SIGTERM,SIGUSR2", "p"}).stop_signals,
+  EXPECT_THAT(Ok({"p"}).plan.stop_signals, IsEmpty());
+  EXPECT_THAT(Ok({"--signals-to-handle", "SIGTERM,SIGUSR2", "p"}).plan.stop_signals,
               ElementsAre(SIGUSR2));
-  EXPECT_THAT(Ok({"p"}, {{"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGUSR1"}}).stop_signals,
+  EXPECT_THAT(Ok({"--signals-to-handle", "USR2,SIGUSR1,SIGUSR2", "p"}).plan.stop_signals,
+              ElementsAre(SIGUSR2, SIGUSR1));
+  EXPECT_THAT(Ok({"p"}, {{"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGUSR1"}}).plan.stop_signals,
               ElementsAre(SIGUSR1));
   EXPECT_THAT(Error({"--signals-to-handle", "SIGTERM,SIGKILL", "p"}),
               HasSubstr("--signals-to-handle: want a list of SIGTERM, SIGINT, SIGHUP, SIGQUIT, "

@@ -17,11 +17,12 @@ ProgramFacts WithTorch(const char* version) {
 }
 
 TEST(StoreIsAgentTest, AutoFollowsTheTableOfTestedVersions) {
-  for (const char* known : {"1.13.0a0", "1.13.1", "2.6.0", "2.6.0+cu124", "2.6.1"}) {
+  for (const char* known :
+       {"1.13.0a0", "1.13.1", "2.6.0", "2.6.0+cu124", "2.6.1", "2.11.0+cu130"}) {
     EXPECT_TRUE(StoreIsAgent(StoreMode::kAuto, WithTorch(known))) << known;
   }
   for (const char* unknown : {"", "1.12.1", "1.1.0", "1.130.0", "2.0.0", "2.1.2", "2.3.0+cu121",
-                              "2.5.1", "2.7.0", "2.60.0", "20.1", "3.0.0"}) {
+                              "2.5.1", "2.7.0", "2.60.0", "2.1.1", "2.110.0", "20.1", "3.0.0"}) {
     EXPECT_FALSE(StoreIsAgent(StoreMode::kAuto, WithTorch(unknown))) << unknown;
   }
 }

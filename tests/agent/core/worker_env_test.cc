@@ -1,5 +1,6 @@
 #include "agent/core/worker_env.h"
 
+#include <csignal>
 #include <map>
 #include <optional>
 #include <string>
@@ -86,6 +87,7 @@ TEST(WorkerEnvTest, TheWholeListInItsOrder) {
                   "MASTER_ADDR=10.1.0.1", "MASTER_PORT=31234", "TORCHELASTIC_USE_AGENT_STORE=True",
                   "TORCHELASTIC_RESTART_COUNT=2", "TORCHELASTIC_MAX_RESTARTS=5",
                   "TORCHELASTIC_RUN_ID=job7", "TORCHELASTIC_ERROR_FILE=/tmp/e/3.json",
+                  "TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT",
                   "OMP_NUM_THREADS=4", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
                   "GLOO_SOCKET_IFNAME=eth1", "NCCL_SOCKET_IFNAME==eth1", "UCX_NET_DEVICES=eth1",
                   "MUSTER_JOB_ID=job7", "MUSTER_ROUND=4294967299", "MUSTER_RANK=19",
@@ -116,6 +118,13 @@ TEST(WorkerEnvTest, AVirtualLocalRankSeesOneGpu) {
   EXPECT_EQ(scene.Values(0)["CUDA_VISIBLE_DEVICES"], "7");
   EXPECT_EQ(scene.Values(2)["CUDA_VISIBLE_DEVICES"], "GPU-ab");
   EXPECT_EQ(Scene().Values(3).count("CUDA_VISIBLE_DEVICES"), 0u);
+}
+
+TEST(WorkerEnvTest, WhatStopsTheJobIsSaidAsTorchrunSaysIt) {
+  Scene scene;
+  scene.plan.stop_signals = {SIGUSR2};
+  EXPECT_EQ(scene.Values()["TORCHELASTIC_SIGNALS_TO_HANDLE"],
+            "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR2");
 }
 
 TEST(WorkerEnvTest, TheStoreOfRankZero) {

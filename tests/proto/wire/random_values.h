@@ -338,6 +338,7 @@ class RandomValues {
     plan.tell_pids = Flag();
     plan.hold = Flag();
     plan.slurm_nodelist = Text();
+    plan.stop_signals = {static_cast<int32_t>(Below(65))};
     OutputOptions& output = plan.output;
     output.prefix = Flag();
     output.prefix_template = Text();
