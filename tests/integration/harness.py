@@ -20,7 +20,7 @@ PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
 TORCH_PYTHON = os.environ.get("MUSTER_TORCH_PYTHON", PYTHON)  # where a test is about torch; lab/torch2 makes others
 BIN = Path(os.environ.get("MUSTER_BIN", ROOT / "build/release/bin"))
 LAUNCH = BIN / "launch"
-TORCH_PACKAGE = os.environ.get("MUSTER_TORCH_PACKAGE", str(BIN.parent / "python"))  # for it; lab/torch2_backend makes others
+TORCH_PACKAGE = os.environ.get("MUSTER_TORCH_PACKAGE", str(BIN.parent / "python"))  # for it; lab/torch_backend makes others
 # Deadlines are for a loaded machine of two cores; a green run needs a fraction of them.
 PATIENCE = float(os.environ.get("MUSTER_PATIENCE", "60"))
 

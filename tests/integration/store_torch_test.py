@@ -251,6 +251,7 @@ def test_a_reserved_port_is_rank_0s(store_of):
     run(ALL_REDUCE + """
 dist.init_process_group("gloo")
 all_reduce()
+dist.destroy_process_group()  # torch 2.11 now and then aborts as it ends without
 """, store.port, agent_store=False)
 
 

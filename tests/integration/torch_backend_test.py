@@ -1,10 +1,12 @@
 """import muster.torch: torch.distributed's back end `muster`, with Debian 12's torch or another (MUSTER_TORCH_PYTHON)."""
 
+import functools
 import re
+import subprocess
 
 import pytest
 
-from harness import EXAMPLES, HERE, PYTHON, ROOT, TORCH_PACKAGE, TORCH_PYTHON, WORKERS, kill_all, wait_for
+from harness import EXAMPLES, HERE, ROOT, TORCH_PACKAGE, TORCH_PYTHON, WORKERS, kill_all, wait_for
 
 BENCH = ROOT / "tests/bench"
 PACKAGE = {"PYTHONPATH": TORCH_PACKAGE, "PYTHON_EXEC": TORCH_PYTHON, "OMP_NUM_THREADS": "1"}
@@ -230,9 +232,15 @@ if __name__ == "__main__":
     assert result.code == 0 and result.text.count("sum " + "1" * workers * children + "\n") == workers * children, result
 
 
+@functools.cache
+def under_torchrun():
+    """What TORCH_PYTHON starts may see the files of a system of its own, where that has another name."""
+    own_name = [TORCH_PYTHON, "-c", "import sys; print(sys.executable)"]
+    return {**PACKAGE, "PYTHON_EXEC": subprocess.run(own_name, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()}
+
+
 def torchrun(host, n, *program):
-    # What TORCH_PYTHON runs sees the files of its own system, where it has this name.
-    return host.run(HERE / "torchrun.py", "--standalone", "--nproc_per_node", n, "--monitor_interval", "0.1", *program, program=TORCH_PYTHON, env=PACKAGE | {"PYTHON_EXEC": PYTHON})
+    return host.run(HERE / "torchrun.py", "--standalone", "--nproc_per_node", n, "--monitor_interval", "0.1", *program, program=TORCH_PYTHON, env=under_torchrun())
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -296,7 +304,7 @@ else:
 def torchrun_on(shells, n, *program):
     """On two hosts, `n` workers each."""
     static = ["--nnodes", "2", "--nproc_per_node", n, "--master_addr", "node0", "--master_port", "29511", "--monitor_interval", "0.1"]
-    return [shell.start(HERE / "torchrun.py", *static, "--node_rank", rank, *program, program=TORCH_PYTHON, env=PACKAGE | {"PYTHON_EXEC": PYTHON})
+    return [shell.start(HERE / "torchrun.py", *static, "--node_rank", rank, *program, program=TORCH_PYTHON, env=under_torchrun())
             for rank, shell in enumerate(shells[:2])]
 
 
