@@ -322,6 +322,9 @@ int RunOnChannel(Channel channel) {
   if (!relay.ok()) {
     return Fail(relay.status());
   }
+  if (const absl::Status born = shepherd->AwaitShepherd(); !born.ok()) {
+    return Fail(born);
+  }
   return RunLoop(*bootstrap, *std::move(options), *std::move(shepherd), **relay, channel.dialed);
 }
 

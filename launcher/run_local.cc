@@ -212,6 +212,10 @@ int RunLocal(JobSpec spec) {
   WarnOfCpus(options.facts, options.programs.front().environment, options.plan.binding, *workers);
   Settle(spec, *workers, options);
 
+  if (const absl::Status born = shepherd->AwaitShepherd(); !born.ok()) {
+    LogError(born.message());
+    return kExitFailed;
+  }
   uv_loop_t loop;
   uv_loop_init(&loop);
   int code = 0;

@@ -418,6 +418,9 @@ int RunAgent(JobSpec spec, Place place) {
   if (!options.ok()) {
     return Fail(options.status(), kExitUsage);
   }
+  if (const absl::Status born = shepherd->AwaitShepherd(); !born.ok()) {
+    return Fail(born, kExitFailed);
+  }
   const uint32_t workers = options->config.join.workers;
   for (const std::string& notice :
        MpiNotices(options->programs, spec.nodes_max > 1 ? 0 : workers)) {

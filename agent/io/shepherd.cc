@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -440,43 +438,9 @@ class Shepherd {
 
 }  // namespace
 
-absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
-                                             const std::function<void()>& at_end) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return absl::InternalError(absl::StrCat("shepherd: socketpair: ", std::strerror(errno)));
-  }
-  UniqueFd ours(ends[0]);
-  UniqueFd theirs(ends[1]);
-  if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return absl::InternalError(absl::StrCat("shepherd: socketpair: ", std::strerror(errno)));
-  }
-  UniqueFd door(ends[0]);
-  UniqueFd workers_door(ends[1]);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-  signal(SIGCHLD,
-         SIG_DFL);  // ignored by some callers, and then the kernel would tell us of no exit
-  const pid_t pid = fork();
-  if (pid < 0) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot start the shepherd process: ", std::strerror(errno), "; see ulimit -u"));
-  }
-  if (pid == 0) {
-    ours.Reset();
-    door.Reset();
-    sigset_t all;
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, nullptr);
-    ResetSignals();  // once, in place of two calls a signal in each worker
-    prctl(PR_SET_NAME, "muster-shepherd");
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    Shepherd(std::move(theirs), std::move(workers_door), std::move(limits)).Run();
-    if (at_end) {
-      at_end();
-    }
-    _exit(0);
-  }
-  return ShepherdProcess{std::move(ours), std::move(door), pid};
+void RunShepherd(UniqueFd socket, UniqueFd door, std::vector<ProcessLimit> limits) {
+  ResetSignals();  // once, in place of two calls a signal in each worker
+  Shepherd(std::move(socket), std::move(door), std::move(limits)).Run();
 }
 
 }  // namespace muster

@@ -3,6 +3,11 @@
 // lease. It decides nothing: orders come from the I/O process over one socket, and when that socket
 // ends it kills everything below it and goes. The I/O process in turn kills everything below itself
 // (it is a sub-reaper too) when the shepherd dies first.
+//
+// Between the two stands the reaper, which does nothing but wait for the shepherd's end. Should
+// both be killed in one instant, what workers put into sessions of their own that nobody had come
+// to know of becomes the reaper's, who is a sub-reaper for this alone, and kills it. If the reaper
+// is killed, nothing else changes.
 #pragma once
 
 #include <sys/types.h>
@@ -10,6 +15,7 @@
 #include <functional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "agent/io/worker_limits.h"
 #include "proto/base/unique_fd.h"
@@ -17,15 +23,27 @@
 namespace muster {
 
 struct ShepherdProcess {
-  UniqueFd socket;  // the I/O process's end
-  UniqueFd door;    // the I/O process's end of the workers' door (proto/base/worker_link.h)
-  pid_t pid = -1;
+  UniqueFd socket;    // the I/O process's end
+  UniqueFd door;      // the I/O process's end of the workers' door (proto/base/worker_link.h)
+  pid_t reaper = -1;  // our child; the shepherd's parent
+  UniqueFd birth;     // where the reaper says `pid`
+  pid_t pid = -1;     // once AwaitShepherd has returned
+
+  // Before it is handed to a ShepherdClient. It is there after less than a millisecond, in which
+  // the caller has something to do. Error: ResourceExhausted.
+  absl::Status AwaitShepherd();
 };
 
-// Makes the caller a sub-reaper and forks the shepherd. Call while the process has one thread.
-// `limits` are what workers get (of descriptors the agent has more itself).
-// `at_end`, if any, is the last thing that it does, when nothing runs below it any more.
+// Makes the caller a sub-reaper and forks the reaper, which forks the shepherd. Call while the
+// process has one thread. `limits` are what workers get (of descriptors the agent has more itself).
+// `at_end`, if any, is the last thing that the shepherd does, when nothing runs below it any more;
+// the reaper, where the shepherd was killed.
 absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
                                              const std::function<void()>& at_end = nullptr);
+
+// What the shepherd does, in the process that ForkShepherd has made for it: returns when the I/O
+// process is gone and nothing runs below. `socket` and `door` are the other ends of
+// ShepherdProcess's.
+void RunShepherd(UniqueFd socket, UniqueFd door, std::vector<ProcessLimit> limits);
 
 }  // namespace muster

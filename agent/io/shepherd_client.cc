@@ -85,7 +85,10 @@ void ShepherdClient::Close() {
     if (!EndsWithin(process_.socket.get(), kShepherdWithin)) {
       kill(process_.pid, SIGKILL);
     }
-    while (waitpid(process_.pid, nullptr, 0) < 0 && errno == EINTR) {
+    // The shepherd is our child where the reaper has been killed.
+    for (const pid_t child : {process_.reaper, process_.pid}) {
+      while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+      }
     }
     process_.pid = -1;
   }

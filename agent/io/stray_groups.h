@@ -1,12 +1,12 @@
 // Process groups that descendants of workers have made (setsid, setpgid, a shell's jobs): the
 // kernel kills those that are known here when this process ends, also by SIGKILL, and with the
-// whole agent, when nobody is left to look for them. Single thread.
+// whole agent and its reaper, when nobody is left to look for them. Single thread.
 //
 // As for workers, by the end of a pipe (life_pipe.h). Here all ends are this process's; so that the
 // writer goes first, whichever way the kernel closes what an ended process had open, each group has
 // two: of the workers' own pipe, whose writer is below them all, and of one whose writer is above.
-// What is not known yet survives a kill of the whole agent: a group that is younger than about 0.2
-// s (core/look_pace.h says when to look).
+// What is not known yet survives that: a group that is younger than about 0.2 s (core/look_pace.h
+// says when to look).
 #pragma once
 
 #include <sys/types.h>

@@ -50,7 +50,7 @@ def kill_worker(shell):
 
 
 def kill_agent(shell):
-    kill_all(list(shell.ours()))
+    kill_all(shell.acting())
 
 
 def cut(shell):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import LAUNCH, PYTHON, WORKERS, kill_all, parent_of, sh, wait_for
+from harness import LAUNCH, PYTHON, WORKERS, kill_all, name_of, parent_of, sh, wait_for
 
 
 @pytest.fixture
@@ -29,12 +29,12 @@ def start_brood(shell, suid_sleep, *args, ranks=2, broods_here=2):
 
 def test_kill_9_of_any_process_of_ours_on_one_host(shells, node0, suid_sleep, lab):
     job = start_brood(node0, suid_sleep, "-n", "2")
-    count = len(node0.ours())
+    count = len(node0.acting())
     assert count >= 2, node0.ours()
     for victim in range(count):
         if victim > 0:
             job = start_brood(node0, suid_sleep, "-n", "2")
-        pid = sorted(node0.ours())[victim]
+        pid = sorted(node0.acting())[victim]
         kill_all([pid])
         lab.expect_quiet(10)
         assert job.finish().code != 0
@@ -65,12 +65,12 @@ def test_kill_9_of_all_processes_of_ours_at_once(node0, lab):
 def test_kill_9_of_any_process_of_ours_on_two_hosts(shells, suid_sleep, lab, where):
     args = ("--hosts", "node0,node1", "--nproc-per-node", "1")
     job = start_brood(shells[0], suid_sleep, *args, broods_here=1)
-    count = len(shells[where].ours())
+    count = len(shells[where].acting())
     assert count >= 2, shells[where].ours()
     for victim in range(count):
         if victim > 0:
             job = start_brood(shells[0], suid_sleep, *args, broods_here=1)
-        kill_all([sorted(shells[where].ours())[victim]])
+        kill_all([sorted(shells[where].acting())[victim]])
         lab.expect_quiet(15)
         assert job.finish().code != 0
 
@@ -128,10 +128,6 @@ def kill_at_once(pids):
     kill_all([launch, *others])  # some of them the kernel may have killed with launch
 
 
-def name_of(pid):
-    return Path(f"/proc/{pid}/comm").read_text().strip()
-
-
 @pytest.mark.parametrize("start", [[], ["--hosts", "node0:2"]])
 def test_a_kill_of_the_whole_agent_ends_what_has_a_session_of_its_own(node0, lab, start):
     """Nobody of ours is left to look for it; the kernel kills the groups that the shepherd has come to know of."""
@@ -143,6 +139,25 @@ def test_a_kill_of_the_whole_agent_ends_what_has_a_session_of_its_own(node0, lab
     kill_at_once(ours)
     lab.expect_quiet(5)
     job.finish()
+
+
+@pytest.mark.parametrize("start", [[], ["--hosts", "node0:2"]])
+def test_a_kill_of_an_agent_and_its_shepherd_ends_what_nobody_has_come_to_know_of(node0, lab, start):
+    job = node0.start(*start, "-n", "2", *sh("setsid sleep 1016 & (setsid sh -c 'sleep 1017; :' &); echo up; exec sleep 1018"))
+    job.expect("up", 2)
+    kill_at_once(node0.acting())
+    lab.expect_quiet(5)
+    job.finish()
+
+
+@pytest.mark.parametrize("start", [[], ["--hosts", "node0:2"]])
+def test_a_reaper_that_is_killed_is_not_missed(node0, lab, start):
+    job = node0.start(*start, "-n", "2", *sh("setsid sleep 1016 & echo up; sleep 1; exit 3"))
+    job.expect("up", 2)
+    (reaper,) = set(node0.ours()) - set(node0.acting())
+    kill_all([reaper])
+    assert job.finish().code == 3
+    lab.expect_quiet(5)
 
 
 def test_a_kill_of_the_whole_agent_ends_a_session_that_a_long_quiet_worker_has_made(node0, scratch, lab):

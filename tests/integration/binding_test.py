@@ -133,8 +133,8 @@ def test_in_a_cpuset(node0, cpuset, workers):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_start_never_loads_hwloc(node0, workers):
-    """The worker looks at its parent's parent: the shepherd's, which is launch."""
-    looks = "launch=$(cut -d' ' -f4 /proc/$PPID/stat); cat /proc/$launch/comm; grep -c hwloc /proc/$launch/maps || true"
+    """The worker looks above its parent, the shepherd: there is the reaper, and then launch."""
+    looks = "reaper=$(cut -d' ' -f4 /proc/$PPID/stat); launch=$(cut -d' ' -f4 /proc/$reaper/stat); cat /proc/$launch/comm; grep -c hwloc /proc/$launch/maps || true"
     result = node0.run("-n", str(workers), "--no-prefix", *sh(looks))
     assert result.code == 0 and sorted(result.text.split()) == ["0"] * workers + ["launch"] * workers, result
 

@@ -52,7 +52,7 @@ def run(shells, scratch, policy, call, end, code):
         PYTHON, "-c", SCRIPT, scratch, call, end, code, env=PACKAGE,
     )
     wait_for((scratch / "met").exists, 60, what="ranks 0 and 2 have met")
-    # Of the agent's two processes the one that speaks with the master: it has threads, the shepherd has none.
+    # Of the agent's processes the one that speaks with the master: it has threads, the others have none.
     threads = {pid: len(os.listdir(f"/proc/{pid}/task")) for pid in shells[1].ours()}
     speaker = max(threads, key=threads.get)
     worker = next(pid for pid, line in shells[1].host.processes().items() if line.startswith(PYTHON))

@@ -107,21 +107,21 @@ def crash_ours(shells, processes):
 
 
 def test_typed_on_every_node(shells, scratch, secret_file):
-    """launch, which is master and agent, and its shepherd; on the second host the agent's two alone."""
+    """launch, which is master and agent, its shepherd and reaper; on the second host the same."""
     words = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29412", "--secret-file", secret_file)
     jobs = [wanting(shell, scratch, LAUNCH, *words, *sh("echo up; sleep 1000")) for shell in shells[:2]]
     for job in jobs:
         job.expect("up")
-    crash_ours(shells, [2, 2, 0])
+    crash_ours(shells, [3, 3, 0])
     assert [job.finish().code for job in jobs] == [128 + signal.SIGABRT] * 2
 
 
 def test_over_ssh(shells, scratch, secret_file):
-    """launch, which is the master, and on each host the two processes of an agent."""
+    """launch, which is the master, and on each host the three processes of an agent."""
     words = ("--hosts", "node0,node1", "--secret-file", secret_file)
     job = wanting(shells[0], scratch, LAUNCH, *words, *sh("echo up; sleep 1000"))
     job.expect("up", count=2)
-    crash_ours(shells, [3, 2, 0])
+    crash_ours(shells, [4, 3, 0])
     assert job.finish().code == 128 + signal.SIGABRT
 
 

@@ -36,6 +36,10 @@ def clean_env(extra=None):
     return env
 
 
+def name_of(pid):
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
 class Stream:
     """Collects a pipe's bytes as they come."""
 
@@ -163,6 +167,10 @@ class Shell:
             if name.removesuffix(" (deleted)") in ("launch", "muster-agent", "muster-pmix", "muster-rendezvous"):
                 found[pid] = cmdline(pid)
         return found
+
+    def acting(self):
+        """Those of ours() whose end changes something: all but the reapers, which wait for the end of others."""
+        return [pid for pid in self.ours() if name_of(pid) != "muster-reaper"]
 
     def called(self, word):
         """pids of processes whose command line is `word`."""

@@ -107,7 +107,7 @@ class Launched(Scene):
     def first_comes(self):
         self.shells[2].host.freeze()
         self.begin()
-        wait_for(lambda: len(self.shells[1].ours()) == 2, PATIENCE, what="an agent on node1")
+        wait_for(lambda: len(self.shells[1].acting()) == 2, PATIENCE, what="an agent on node1")
 
     def others_come(self):
         self.shells[2].host.thaw()

@@ -13,7 +13,7 @@ ROUND = 'echo "restarts $TORCHELASTIC_RESTART_COUNT: rank $RANK of $WORLD_SIZE o
 
 def kill_agent(shell):
     """Both of its processes, at one moment."""
-    agents = list(shell.ours())
+    agents = shell.acting()
     assert len(agents) == 2, agents
     kill_all(agents)
     return time.monotonic()
@@ -71,7 +71,7 @@ def test_the_shepherd_lives_a_little_longer_than_its_agent(shells):
 def test_a_shepherd_that_lives_keeps_the_next_agent_from_running_workers(shells):
     job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "1", "--max-restarts", "3", *sh(ROUND))
     ranks_of(job, 2, 2)
-    agent, shepherd = sorted(shells[1].ours())
+    agent, shepherd = sorted(shells[1].acting())
     os.kill(shepherd, signal.SIGSTOP)
     try:
         kill_all([agent])

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness import BIN, WORKERS, kill_all, sh, wait_for
+from harness import BIN, WORKERS, kill_all, name_of, sh, wait_for
 from mpi import told
 
 
@@ -128,8 +128,7 @@ def test_whoever_dies_no_server_is_left(node0, openmpi, name):
     job = node0.start("-n", "2", openmpi, "wait")
     job.expect("rank . waits", 2)
     launch = job.pid
-    shepherds = [pid for pid, line in node0.ours().items() if pid != launch and "muster-pmix" not in line]
-    kill_all([launch] if name == "launch" else shepherds)
+    kill_all([launch] if name == "launch" else [pid for pid in node0.ours() if name_of(pid) == name])
     job.finish()
     wait_for(lambda: not node0.ours(), 20, what=lambda: f"left: {node0.ours()}")
 
@@ -138,7 +137,7 @@ def test_whoever_dies_no_server_is_left(node0, openmpi, name):
 def test_a_killed_agent_of_another_host_leaves_none(shells, openmpi, half):
     job = shells[0].start("--hosts", "node0:1,node1:1", openmpi, "wait")
     job.expect("rank . waits", 2)
-    agent = sorted(pid for pid, line in shells[1].ours().items() if "muster-pmix" not in line)
+    agent = sorted(pid for pid in shells[1].acting() if name_of(pid) != "muster-pmix")
     kill_all([agent[half]])
     assert job.finish().code != 0
     wait_for(lambda: not shells[1].ours(), 20, what=lambda: f"left: {shells[1].ours()}")

@@ -20,6 +20,15 @@ namespace muster {
 
 inline constexpr char kPath[] = "PATH=/usr/local/bin:/usr/bin:/bin";
 
+// Holds stdout in a session of its own, by a child that a double fork hid, and in the background;
+// says so, and stays.
+inline constexpr char kEvasiveScript[] =
+    "setsid sleep 1000 &\n"
+    "(setsid sh -c 'sleep 1000 & echo 1; exec sleep 1000' &)\n"
+    "(trap '' TERM HUP INT; echo 2; sleep 1000; sleep 1000) &\n"
+    "echo 3\n"
+    "exec sleep 1000\n";
+
 class ShepherdTest : public LoopTest {
  protected:
   ShepherdTest() { getrlimit(RLIMIT_NOFILE, &files_); }
@@ -31,7 +40,7 @@ class ShepherdTest : public LoopTest {
   ShepherdClient& Start() {
     client_.reset();  // a process has one shepherd: the next would inherit the first one's socket
     absl::StatusOr<ShepherdProcess> process = ForkShepherd({{RLIMIT_NOFILE, files_}});
-    EXPECT_TRUE(process.ok());
+    EXPECT_TRUE(process.ok() && process->AwaitShepherd().ok());
     ShepherdClient::Callbacks callbacks;
     callbacks.on_spawned = [this](uint32_t rank, pid_t pid) {
       EXPECT_TRUE(pids_.emplace(rank, pid).second) << "spawned twice: " << rank;

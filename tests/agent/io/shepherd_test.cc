@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -29,15 +28,6 @@
 
 namespace muster {
 namespace {
-
-// Holds stdout in a session of its own, by a child that a double fork hid, and in the background;
-// says so, and stays.
-constexpr char kEvasiveScript[] =
-    "setsid sleep 1000 &\n"
-    "(setsid sh -c 'sleep 1000 & echo 1; exec sleep 1000' &)\n"
-    "(trap '' TERM HUP INT; echo 2; sleep 1000; sleep 1000) &\n"
-    "echo 3\n"
-    "exec sleep 1000\n";
 
 TEST_F(ShepherdTest, RunsAWorker) {
   const std::string out = RunOne(
@@ -222,8 +212,8 @@ TEST_F(ShepherdTest, ClearWorkerEndsWhatThatOneLeftBehind) {
   ASSERT_TRUE(RunUntil([this] { return ends_.size() == 1; }));
   client_->ClearWorker(0);
   EXPECT_EQ(ReadToEnd(outputs[0].reader.get()), "");
-  // The shepherd, and all of the other one; what was killed has yet to be reaped.
-  EXPECT_TRUE(RunUntil([] { return Descendants({}).size() == 1u + 3u; }));
+  // The reaper, the shepherd, and all of the other one; what was killed has yet to be reaped.
+  EXPECT_TRUE(RunUntil([] { return Descendants({}).size() == 2u + 3u; }));
   // One that never ran left nothing, and an index begins anew.
   client_->ClearWorker(2);
   pids_.erase(0);
@@ -288,55 +278,6 @@ TEST_F(ShepherdTest, KilledShepherdLeavesNothingAtAnyMoment) {
     EXPECT_EQ(ReadToEnd(output.reader.get()), "") << after;
     EXPECT_TRUE(Descendants({}).empty());
   }
-}
-
-// A forked process stands for the I/O process; this one, for init, is no sub-reaper here.
-class KilledIoTest : public ShepherdTest {
- protected:
-  // Starts `workers` in the I/O process. `output` is held by it, the shepherd and all below.
-  pid_t ForkIo(uint32_t workers, const std::string& script, const TestPipe& output) {
-    const pid_t pid = fork();
-    if (pid != 0) {
-      return pid;
-    }
-    uv_loop_init(&loop_);
-    Start().SetProgram(Shell(script));
-    for (uint32_t i = 0; i < workers; ++i) {
-      SpawnOn(i, output);
-    }
-    for (;;) {
-      uv_run(&loop_, UV_RUN_ONCE);
-    }
-  }
-};
-
-TEST_F(KilledIoTest, LeavesNothing) {
-  uv_loop_close(&loop_);
-  prctl(PR_SET_CHILD_SUBREAPER, 0);
-  TestPipe output = MakePipe();
-  const pid_t io = ForkIo(3, kEvasiveScript, output);
-  output.writer.Reset();
-  EXPECT_EQ(ReadBytes(output.reader.get(), 18).size(), 18u);
-  kill(io, SIGKILL);
-  EXPECT_EQ(waitpid(io, nullptr, 0), io);
-  EXPECT_EQ(ReadToEnd(output.reader.get()), "");  // the shepherd went too
-  uv_loop_init(&loop_);
-}
-
-TEST_F(KilledIoTest, LeavesNothingAtAnyMoment) {
-  uv_loop_close(&loop_);
-  prctl(PR_SET_CHILD_SUBREAPER, 0);
-  for (size_t after = 0; after <= 40; after += 4) {
-    TestPipe output = MakePipe();
-    const pid_t io =
-        ForkIo(40, "echo; setsid sleep 1000 & (setsid sleep 1000 &); exec sleep 1000", output);
-    output.writer.Reset();
-    EXPECT_EQ(ReadBytes(output.reader.get(), after).size(), after);
-    kill(io, SIGKILL);
-    EXPECT_EQ(waitpid(io, nullptr, 0), io);
-    (void)ReadToEnd(output.reader.get());
-  }
-  uv_loop_init(&loop_);
 }
 
 TEST_F(ShepherdTest, ManyWorkersAtOnce) {
