@@ -1,4 +1,5 @@
 // Frames between the I/O process and its shepherd: one message of any bytes, with descriptors.
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -87,6 +88,9 @@ void Run(absl::string_view bytes) {
   CHECK(again.ok() && again->payload == frame->payload && again->value == frame->value &&
         again->type == frame->type && again->fds.size() == frame->fds.size());
   pair.a.Reset();
+  // Whoever looks through /proc just now has the other end open a moment longer.
+  pollfd ended = {pair.b.get(), POLLIN, 0};
+  CHECK(poll(&ended, 1, 10000) == 1);
   CHECK(absl::IsOutOfRange(ReceiveFrame(pair.b.get()).status()));
   CHECK(absl::IsFailedPrecondition(SendFrame(pair.b.get(), *frame)));
 }
