@@ -194,8 +194,8 @@ def test_the_others_are_gone_at_once(node0):
     for _ in range(3):
         job = node0.start("-n", "4", *sh("echo up; exec sleep 1035"))
         job.expect("up", 4)
+        wait_for(lambda: len(node0.called("sleep 1035")) == 4, 20, what="each has become its sleep")
         workers = node0.called("sleep 1035")
-        assert len(workers) == 4
         began = time.monotonic()
         os.kill(workers[2], signal.SIGKILL)
         wait_for(lambda: not any(os.path.exists(f"/proc/{p}") for p in workers), 20, 0.002, what="the others end")
