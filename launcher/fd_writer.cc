@@ -19,6 +19,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kBusyBytes = 1u << 20;  // waiting here; the rest waits with its agent
+constexpr int kPipeBytes = 1 << 20;      // what Linux lets anyone have
 
 }  // namespace
 
@@ -44,6 +45,10 @@ FdWriter::FdWriter(uv_loop_t* loop, int fd, std::string name)
     own_.Reset(open(absl::StrCat("/proc/self/fd/", fd).c_str(),
                     O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     kind_ = own_.valid() ? Kind::kOpenedAnew : Kind::kSmallSteps;
+    // Fewer turns between us and who reads; may be refused. Never a smaller one than was made.
+    if (const int bytes = fcntl(own_.get(), F_GETPIPE_SZ); bytes > 0 && bytes < kPipeBytes) {
+      fcntl(own_.get(), F_SETPIPE_SZ, kPipeBytes);
+    }
   }
 }
 

@@ -146,6 +146,16 @@ TEST_P(FdWriterKindTest, ReaderThatGoesWhileOutputWaits) {
 INSTANTIATE_TEST_SUITE_P(Kinds, FdWriterKindTest, ::testing::Values("pipe", "socket", "terminal"),
                          [](const auto& kind) { return std::string(kind.param); });
 
+TEST_F(FdWriterTest, APipeIsMadeLargerButNeverSmaller) {
+  const TestPipe small = MakePipe();
+  Make(small.writer.get());
+  EXPECT_EQ(fcntl(small.writer.get(), F_GETPIPE_SZ), 1 << 20);
+  const TestPipe large = MakePipe();
+  const int bytes = fcntl(large.writer.get(), F_SETPIPE_SZ, 2 << 20);  // root's alone
+  Make(large.writer.get());
+  EXPECT_EQ(fcntl(large.writer.get(), F_GETPIPE_SZ), bytes > 0 ? bytes : 1 << 20);
+}
+
 TEST_F(FdWriterTest, File) {
   std::string path = absl::StrCat(::testing::TempDir(), "/muster-out-XXXXXX");
   const UniqueFd fd(mkostemp(path.data(), O_CLOEXEC));
