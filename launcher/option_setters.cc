@@ -17,6 +17,7 @@
 #include "launcher/schedule/hostlist.h"
 #include "proto/base/limit_names.h"
 #include "proto/base/limits.h"
+#include "proto/base/passed_signals.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/wire/job_terms.h"
@@ -240,21 +241,17 @@ absl::Status SetContinuous(const OptionValue& v, JobSpec& s) {
 absl::Status SetSignalsToHandle(const OptionValue& v, JobSpec& s) {
   s.plan.stop_signals.clear();
   for (const absl::string_view name : absl::StrSplit(v.text, ',')) {
-    switch (const int signo = SignalNumber(name)) {
-      case SIGTERM:
-      case SIGINT:
-      case SIGHUP:
-      case SIGQUIT:
-        break;  // always
-      case SIGUSR1:
-      case SIGUSR2:
-        if (std::count(s.plan.stop_signals.begin(), s.plan.stop_signals.end(), signo) == 0) {
-          s.plan.stop_signals.push_back(signo);
-        }
-        break;
-      default:
-        return WantError({v.name, name},
-                         "a list of SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2");
+    const int signo = SignalNumber(name);
+    if (AlwaysStops(signo)) {
+      continue;
+    }
+    if (signo != SIGUSR1 && signo != SIGUSR2) {
+      return WantError({v.name, name},
+                       "a list of SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2");
+    }
+    std::vector<int32_t>& more = s.plan.stop_signals;
+    if (std::find(more.begin(), more.end(), signo) == more.end()) {
+      more.push_back(signo);
     }
   }
   return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "agent/core/cpu_count.h"
 #include "agent/core/dialects.h"
 #include "proto/base/env_names.h"
+#include "proto/base/passed_signals.h"
 #include "proto/base/text.h"
 #include "proto/base/worker_link.h"
 
@@ -115,11 +116,15 @@ void AppendElastic(const WorkerEnvInput& input, VariableList& list) {
   list.Ours("TORCHELASTIC_RUN_ID", input.plan.job_id, "this job's id (--rdzv-id)");
   list.Ours("TORCHELASTIC_ERROR_FILE", input.error_file,
             "an uncaught exception is written there, for the report");
-  std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
-  for (const int32_t signo : input.plan.stop_signals) {
-    absl::StrAppend(&signals, ",", SignalName(signo));
+  std::vector<std::string> stop;
+  for (const int signo : kStopSignals) {
+    stop.push_back(SignalName(signo));
   }
-  list.Ours("TORCHELASTIC_SIGNALS_TO_HANDLE", signals, "what stops the job (--signals-to-handle)");
+  for (const int signo : input.plan.stop_signals) {
+    stop.push_back(SignalName(signo));
+  }
+  list.Ours("TORCHELASTIC_SIGNALS_TO_HANDLE", absl::StrJoin(stop, ","),
+            "what stops the job (--signals-to-handle)");
 }
 
 // torch renamed it in 2.2 and warns about the old name from then on.

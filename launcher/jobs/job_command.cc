@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/jobs/since.h"
 #include "launcher/option_values.h"
+#include "proto/base/passed_signals.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 
@@ -112,8 +113,7 @@ absl::Status Set(absl::string_view name, const std::string& text, absl::Time now
     ASSIGN_OR_RETURN(out.grace, ParseTime(value));
   } else {
     out.signal = SignalNumber(text);
-    if (out.signal != SIGINT && out.signal != SIGTERM && out.signal != SIGHUP &&
-        out.signal != SIGQUIT) {
+    if (!AlwaysStops(out.signal)) {
       return WantError(value, "INT, TERM, HUP or QUIT");
     }
   }

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <utility>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/passed_signals.h"
 
 namespace muster {
 
@@ -52,10 +52,8 @@ std::optional<StopOrder> ParseStop(absl::string_view text) {
       !absl::SimpleAtoi(words[1], &now) || !absl::SimpleAtoi(words[2], &out.grace_ms)) {
     return std::nullopt;
   }
-  const bool stops =
-      out.signo == SIGINT || out.signo == SIGTERM || out.signo == SIGHUP || out.signo == SIGQUIT;
   out.now = now != 0;
-  return stops && out.grace_ms >= -1 ? std::optional(out) : std::nullopt;
+  return AlwaysStops(out.signo) && out.grace_ms >= -1 ? std::optional(out) : std::nullopt;
 }
 
 std::string DrillText(const DrillWords& drill) {
