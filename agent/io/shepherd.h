@@ -29,8 +29,8 @@ struct ShepherdProcess {
   UniqueFd birth;     // where the reaper says `pid`
   pid_t pid = -1;     // once AwaitShepherd has returned
 
-  // Before it is handed to a ShepherdClient. It is there after less than a millisecond, in which
-  // the caller has something to do. Error: ResourceExhausted.
+  // Before it is handed to a ShepherdClient. It is there after a millisecond or two, in which the
+  // caller has something else to do. Errors: ResourceExhausted, DeadlineExceeded.
   absl::Status AwaitShepherd();
 };
 

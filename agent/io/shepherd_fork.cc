@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,9 +15,14 @@
 #include "absl/strings/str_cat.h"
 #include "agent/io/process_tree.h"
 #include "agent/io/shepherd.h"
+#include "proto/base/await_fd.h"
+#include "proto/base/clock.h"
+#include "proto/base/status_macros.h"
 
 namespace muster {
 namespace {
+
+constexpr absl::Duration kBirthWithin = absl::Seconds(15);  // two forks, on any machine
 
 // Nothing but SIGKILL ends it, and orphans below it become its children.
 void BecomeSubReaper(const char* name) {
@@ -99,10 +105,11 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
 }
 
 absl::Status ShepherdProcess::AwaitShepherd() {
+  const UniqueFd said = std::move(birth);
+  RETURN_IF_ERROR(
+      AwaitFd(said.get(), POLLIN, BootNow() + kBirthWithin, "the shepherd process of this node"));
   pid = -ESRCH;  // that stays where the reaper was killed before
-  while (read(birth.get(), &pid, sizeof(pid)) < 0 && errno == EINTR) {
-  }
-  birth.Reset();
+  (void)!read(said.get(), &pid, sizeof(pid));
   return pid > 0 ? absl::OkStatus() : NoShepherd(-pid);
 }
 

@@ -129,23 +129,17 @@ def kill_at_once(pids):
 
 
 @pytest.mark.parametrize("start", [[], ["--hosts", "node0:2"]])
-def test_a_kill_of_the_whole_agent_ends_what_has_a_session_of_its_own(node0, lab, start):
-    """Nobody of ours is left to look for it; the kernel kills the groups that the shepherd has come to know of."""
+@pytest.mark.parametrize("reaper", ["lives", "dies"])
+def test_a_kill_of_the_agent_ends_what_has_a_session_of_its_own(node0, lab, start, reaper):
+    """The reaper does it, of whatever age it is. Without that nobody of ours is left to look for it: the kernel kills the
+    groups that the shepherd has come to know of."""
     job = node0.start(*start, "-n", "2", *sh("setsid sleep 1016 & (setsid sh -c 'sleep 1017; :' &); echo up; exec sleep 1018"))
     job.expect("up", 2)
-    time.sleep(1)  # it looks 0.1 s after what is new
-    ours = node0.ours()
-    assert len(ours) >= 2, ours
-    kill_at_once(ours)
-    lab.expect_quiet(5)
-    job.finish()
-
-
-@pytest.mark.parametrize("start", [[], ["--hosts", "node0:2"]])
-def test_a_kill_of_an_agent_and_its_shepherd_ends_what_nobody_has_come_to_know_of(node0, lab, start):
-    job = node0.start(*start, "-n", "2", *sh("setsid sleep 1016 & (setsid sh -c 'sleep 1017; :' &); echo up; exec sleep 1018"))
-    job.expect("up", 2)
-    kill_at_once(node0.acting())
+    if reaper == "dies":
+        time.sleep(1)  # the shepherd looks 0.1 s after what is new
+    doomed = node0.acting() if reaper == "lives" else list(node0.ours())
+    assert len(doomed) >= (2 if reaper == "lives" else 3), node0.ours()
+    kill_at_once(doomed)
     lab.expect_quiet(5)
     job.finish()
 

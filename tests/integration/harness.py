@@ -37,7 +37,11 @@ def clean_env(extra=None):
 
 
 def name_of(pid):
-    return Path(f"/proc/{pid}/comm").read_text().strip()
+    """"" for a process that has just gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 class Stream:
@@ -170,7 +174,7 @@ class Shell:
 
     def acting(self):
         """Those of ours() whose end changes something: all but the reapers, which wait for the end of others."""
-        return [pid for pid in self.ours() if name_of(pid) != "muster-reaper"]
+        return [pid for pid in self.ours() if name_of(pid) not in ("muster-reaper", "")]
 
     def called(self, word):
         """pids of processes whose command line is `word`."""

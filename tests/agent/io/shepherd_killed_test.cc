@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include <csignal>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,30 @@ namespace {
 // A forked process stands for the I/O process; this one, for init, is no sub-reaper here.
 class KilledIoTest : public ShepherdTest {
  protected:
-  // Starts `workers` in the I/O process. `output` is held by it, the shepherd and all below.
-  pid_t ForkIo(uint32_t workers, const std::string& script, const TestPipe& output) {
-    const pid_t pid = fork();
-    if (pid != 0) {
-      return pid;
+  void SetUp() override {
+    uv_loop_close(&loop_);
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+  }
+  void TearDown() override { uv_loop_init(&loop_); }
+
+  // Starts `workers` in an I/O process, which is killed by `kill_it` once they have written `bytes`
+  // bytes; what the workers and all below them wrote after that, when nobody is left.
+  std::string RunUntilKilled(uint32_t workers, const std::string& script, size_t bytes,
+                             const std::function<void(pid_t io)>& kill_it) {
+    TestPipe output = MakePipe();
+    const pid_t io = fork();
+    if (io == 0) {
+      RunIo(workers, script, output);
     }
+    output.writer.Reset();
+    EXPECT_EQ(ReadBytes(output.reader.get(), bytes).size(), bytes);
+    kill_it(io);
+    EXPECT_EQ(waitpid(io, nullptr, 0), io);
+    return ReadToEnd(output.reader.get());
+  }
+
+ private:
+  [[noreturn]] void RunIo(uint32_t workers, const std::string& script, const TestPipe& output) {
     uv_loop_init(&loop_);
     Start().SetProgram(Shell(script));
     for (uint32_t i = 0; i < workers; ++i) {
@@ -36,55 +55,34 @@ class KilledIoTest : public ShepherdTest {
   }
 };
 
+void KillIo(pid_t io) { kill(io, SIGKILL); }
+
+// The reaper is left. Neither of the two acts on the other's end.
+void KillWithShepherd(pid_t io) {
+  const std::vector<pid_t> below = ProcessesBelow(io);  // the reaper, the shepherd, its workers
+  ASSERT_GE(below.size(), 2u);
+  for (const int signo : {SIGSTOP, SIGKILL}) {
+    EXPECT_EQ(kill(io, signo), 0);
+    EXPECT_EQ(kill(below[1], signo), 0);
+  }
+}
+
 TEST_F(KilledIoTest, LeavesNothing) {
-  uv_loop_close(&loop_);
-  prctl(PR_SET_CHILD_SUBREAPER, 0);
-  TestPipe output = MakePipe();
-  const pid_t io = ForkIo(3, kEvasiveScript, output);
-  output.writer.Reset();
-  EXPECT_EQ(ReadBytes(output.reader.get(), 18).size(), 18u);
-  kill(io, SIGKILL);
-  EXPECT_EQ(waitpid(io, nullptr, 0), io);
-  EXPECT_EQ(ReadToEnd(output.reader.get()), "");  // the shepherd went too
-  uv_loop_init(&loop_);
+  EXPECT_EQ(RunUntilKilled(3, kEvasiveScript, 18, KillIo), "");  // the shepherd went too
 }
 
 TEST_F(KilledIoTest, LeavesNothingAtAnyMoment) {
-  uv_loop_close(&loop_);
-  prctl(PR_SET_CHILD_SUBREAPER, 0);
   for (size_t after = 0; after <= 40; after += 4) {
-    TestPipe output = MakePipe();
-    const pid_t io =
-        ForkIo(40, "echo; setsid sleep 1000 & (setsid sleep 1000 &); exec sleep 1000", output);
-    output.writer.Reset();
-    EXPECT_EQ(ReadBytes(output.reader.get(), after).size(), after);
-    kill(io, SIGKILL);
-    EXPECT_EQ(waitpid(io, nullptr, 0), io);
-    (void)ReadToEnd(output.reader.get());
+    (void)RunUntilKilled(40, "echo; setsid sleep 1000 & (setsid sleep 1000 &); exec sleep 1000",
+                         after, KillIo);
   }
-  uv_loop_init(&loop_);
 }
 
-// The reaper is left.
 TEST_F(KilledIoTest, LeavesNothingWithItsShepherdAtAnyMoment) {
-  uv_loop_close(&loop_);
-  prctl(PR_SET_CHILD_SUBREAPER, 0);
   for (size_t after = 4; after <= 40; after += 4) {
-    TestPipe output = MakePipe();
-    const pid_t io =
-        ForkIo(40, "setsid sleep 1000 & (setsid sleep 1000 &); echo; exec sleep 1000", output);
-    output.writer.Reset();
-    EXPECT_EQ(ReadBytes(output.reader.get(), after).size(), after);
-    const std::vector<pid_t> below = ProcessesBelow(io);  // the reaper, the shepherd, its workers
-    ASSERT_GE(below.size(), 2u);
-    for (const int signo : {SIGSTOP, SIGKILL}) {  // neither acts on the other's end
-      EXPECT_EQ(kill(io, signo), 0);
-      EXPECT_EQ(kill(below[1], signo), 0);
-    }
-    EXPECT_EQ(waitpid(io, nullptr, 0), io);
-    (void)ReadToEnd(output.reader.get());
+    (void)RunUntilKilled(40, "setsid sleep 1000 & (setsid sleep 1000 &); echo; exec sleep 1000",
+                         after, KillWithShepherd);
   }
-  uv_loop_init(&loop_);
 }
 
 TEST_F(ShepherdTest, NobodyMissesTheReaper) {
