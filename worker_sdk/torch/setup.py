@@ -19,7 +19,7 @@ def torchs_libstdcpp():
     """By its path: a compiler that finds only an archive of libstdc++, or is told -static-libstdc++, would give the module
     one of its own, and a stream of the one with facets of the other is a crash."""
     with open("/proc/self/maps") as maps:
-        return sorted({line.split()[-1] for line in maps if "/libstdc++.so" in line})
+        return sorted({line.split(maxsplit=5)[5].strip() for line in maps if "/libstdc++.so" in line})
 
 
 if not LIBRARY.exists():
