@@ -46,9 +46,10 @@ with muster.init() as comm:
 
 
 def run(shells, scratch, policy, call, end, code):
-    """Rank 2 ends with `code` while its agent stands still, which goes on when the master has heard of rank 0."""
+    """Rank 2 ends with `code` while its agent stands still, which goes on when the master has heard of rank 0, and is
+    not lost meanwhile."""
     job = shells[0].start(
-        "--hosts", "node0:2,node1:1", "--on-failure", policy, "--no-prefix", "--report", scratch / "report.json",
+        "--hosts", "node0:2,node1:1", "--lease", "2m", "--on-failure", policy, "--no-prefix", "--report", scratch / "report.json",
         PYTHON, "-c", SCRIPT, scratch, call, end, code, env=PACKAGE,
     )
     wait_for((scratch / "met").exists, 60, what="ranks 0 and 2 have met")

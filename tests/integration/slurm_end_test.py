@@ -66,13 +66,14 @@ def test_sigterm_of_scancel_stops_the_job_and_its_workers_save(slurm, how):
     assert "stopped by the user (SIGTERM)" in slurm.output(job) and "stopping 4 workers" in slurm.output(job), slurm.output(job)
 
 
-# By sbatch's options: what each worker is sent, and how the job is called then. One that is about to end hears a warning.
+# By sbatch's options: what each worker is sent, and how the job is called then. Slurm warns at the first look that is
+# within 30 s of the time asked for; with a longer time that would be while a job's agents start.
 LIMITS = {
     "": (["SIGTERM", "saved"], "TIMEOUT"),
-    "--signal=USR1@50": (["SIGUSR1"], "RUNNING"),
-    "--signal=B:USR1@50": (["SIGUSR1"], "RUNNING"),
-    "--signal=TERM@50": (["SIGTERM", "saved"], "FAILED"),
-    "--signal=B:TERM@50": (["SIGTERM", "saved"], "FAILED"),
+    "--signal=USR1@10": (["SIGUSR1"], "RUNNING"),
+    "--signal=B:USR1@10": (["SIGUSR1"], "RUNNING"),
+    "--signal=TERM@10": (["SIGTERM", "saved"], "FAILED"),
+    "--signal=B:TERM@10": (["SIGTERM", "saved"], "FAILED"),
 }
 
 
