@@ -17,7 +17,7 @@
 
 namespace muster {
 
-// Exit codes of launch itself (ARCHITECTURE.md section 8).
+// Exit codes of launch itself.
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitFailed = 1;         // the job never formed, a node was lost for good
 inline constexpr int kExitNobodyReads = 141;  // stdout was closed: 128 + SIGPIPE

@@ -175,7 +175,7 @@ struct Given {
   std::string place;  // in a job file: "job.yaml line 3"; "" = not from one
 };
 
-// The four situations of ARCHITECTURE.md section 7.
+// The four situations in which a job starts.
 enum class StartWay : uint8_t {
   kLocal,       // one node: this machine, everything embedded
   kStandalone,  // several nodes, all on this machine

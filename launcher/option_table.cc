@@ -1,6 +1,6 @@
 // The options themselves: names, what they take, where they are shown, what they do. With OptionId
 // and, for a new kind of value, option_setters.cc, the only place to touch for a new option. What
-// two options say together is checked in resolve.cc.
+// two options say together is checked in contradictions.cc and resolve.cc.
 #include "absl/strings/str_cat.h"
 #include "launcher/binding_options.h"
 #include "launcher/mpi_options.h"
@@ -179,7 +179,7 @@ constexpr OptionRow kTable[] = {
      "serve the rendezvous here (default: the node that the endpoint names)",
      SetFlag<&JobSpec::serve>},
     {OptionId::kJournal, kRequired, false, "--journal", "FOLDER", "", kMeet,
-     "with --serve: if this launch is killed, type it again, and the job goes on",
+     "with --serve and --node-rank: if this launch is killed, type it again, and the job goes on",
      SetText<&JobSpec::journal>},
     {OptionId::kIface, kRequired, false, "--iface -iface", "NAME|CIDR", "", kMeet,
      "network for the workers, translated for gloo, NCCL and UCX (default: by the route)",
@@ -436,7 +436,7 @@ constexpr OptionRow kTable[] = {
 
     {OptionId::kHelp, kNone, true, "-h --help -help", "", "", kHelp, "this text", Shows},
     {OptionId::kHelpAll, kNone, true, "--help-all", "", "", kHelp,
-     "every option; launch doctor, ps, attach, logs, stop", Shows},
+     "every option; launch doctor, sweep, ps, attach, logs, stop, restart, chaos", Shows},
     {OptionId::kVersion, kNone, true, "-V --version -version", "", "", kHelp, "name of this build",
      Shows},
 };

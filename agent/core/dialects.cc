@@ -26,7 +26,7 @@ struct Name {
   Quantity quantity;
 };
 
-// CONTRACTS.md section 1. No name here makes a library look for a server (PMI_FD, PMI_PORT).
+// No name here makes a library look for a server (PMI_FD, PMI_PORT).
 constexpr Name kNames[] = {
     {"ompi", "OMPI_COMM_WORLD_RANK", Quantity::kRank},
     {"ompi", "OMPI_COMM_WORLD_SIZE", Quantity::kWorldSize},

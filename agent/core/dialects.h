@@ -1,4 +1,4 @@
-// The names other launchers give to a worker's place (CONTRACTS.md section 1), from one set of
+// The names other launchers give to a worker's place, from one set of
 // numbers, so that all dialects that are set agree. Pure.
 #pragma once
 

@@ -29,7 +29,7 @@ constexpr absl::string_view kHorovod = "identity given by an outer Horovod launc
 constexpr absl::string_view kJsm = "identity given by an outer jsrun";
 constexpr absl::string_view kDeepSpeed = "identity given by an outer DeepSpeed launcher";
 
-// CONTRACTS.md section 23.1.
+// What says who a process is.
 constexpr Rule kIdentity[] = {
     {"RANK", false, kTorch},
     {"LOCAL_RANK", false, kTorch},

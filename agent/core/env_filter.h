@@ -23,7 +23,7 @@ struct EnvVar {
   std::string why;  // for --explain-env
 };
 
-// What becomes of the SLURM_* variables that describe a task (CONTRACTS.md section 23).
+// What becomes of the SLURM_* variables that describe a task.
 enum class SlurmMode : uint8_t {
   kNone,     // not under Slurm, not asked for
   kRewrite,  // per worker: the default under Slurm, and --dialect slurm

@@ -2,8 +2,8 @@
 //
 //   muster    DIR/JOB/round-N/rank-R.out, .err; filtered lines in node-G.filtered.out, .err
 //   torchrun  DIR/ID_RANDOM/attempt_N/LOCAL_RANK/stdout.log, stderr.log, error.json; filtered lines
-//             in DIR/ID_RANDOM/attempt_N/filtered_stdout.log, filtered_stderr.log (CONTRACTS.md
-//             section 4). Its local ranks are those of one node, which is why each has a folder.
+//             in DIR/ID_RANDOM/attempt_N/filtered_stdout.log, filtered_stderr.log. Its local
+//             ranks are those of one node, which is why each has a folder.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A node's PMI-1 server (CONTRACTS.md section 13): what MPICH and its relatives ask of their
+// A node's PMI-1 server: what MPICH and its relatives ask of their
 // launcher. Lines of workers in, replies and effects out; pure.
 //
 // Invariants (cited by tests):

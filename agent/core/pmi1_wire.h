@@ -1,4 +1,4 @@
-// PMI-1's lines (CONTRACTS.md section 13.2): "cmd=put kvsname=k key=a value=b\n". Pure;
+// PMI-1's lines: "cmd=put kvsname=k key=a value=b\n". Pure;
 // thread-safe.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the PMIx server of a node has to know of a round (CONTRACTS.md section 12): who is where.
+// What the PMIx server of a node has to know of a round: who is where.
 // Pure.
 //
 // Invariants (cited by tests):

@@ -219,7 +219,7 @@ void AppendPmi1(const Place& place, VariableList& list) {
   list.Ours("MPI_LOCALNRANKS", absl::StrCat(place.local_size), "LOCAL_WORLD_SIZE");
 }
 
-// CONTRACTS.md section 12.
+// What libpmix looks for.
 void AppendPmix(const WorkerEnvInput& input, uint32_t usable, VariableList& list) {
   constexpr absl::string_view kWhy = "--mpi: of the PMIx server that the agent runs for Open MPI";
   constexpr absl::string_view kFiles = "in a folder that goes with the round, however it ends";

@@ -1,5 +1,5 @@
 // What one worker finds in its environment beyond what it inherits: each variable with its value
-// and reason (ARCHITECTURE.md section 6). Pure; the same input gives the same list.
+// and reason. Pure; the same input gives the same list.
 //
 // Invariants (cited by tests):
 //  W1 identity (rank, size, address, round) is always ours;

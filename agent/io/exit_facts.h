@@ -13,7 +13,7 @@ struct ErrorFile {
   std::string text;       // the whole file, nonsense too
 };
 
-// TORCHELASTIC_ERROR_FILE (CONTRACTS.md section 4): JSON {"message": {"message": ..., "extraInfo":
+// TORCHELASTIC_ERROR_FILE, as torchrun's: JSON {"message": {"message": ..., "extraInfo":
 // {"timestamp": ...}}} or {"message": "..."}. Bounded by kErrorFileBytesMax; nonsense gives an
 // empty message.
 ErrorFile ReadErrorFile(const std::string& path);

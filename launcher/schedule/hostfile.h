@@ -1,5 +1,5 @@
 // Hosts as users write them: on the command line and in host files of the launchers people come
-// from (CONTRACTS.md section 11.1). Pure functions over text; thread-safe.
+// from. Pure functions over text; thread-safe.
 //
 // A host file line is one of (blank lines and text after '#' are ignored; '=' may have blanks
 // around it):

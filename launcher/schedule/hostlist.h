@@ -1,7 +1,7 @@
 // Slurm's host list expressions and run-length counts, without scontrol (which containers lack).
 // Pure functions; thread-safe.
 //
-// Grammar (CONTRACTS.md section 11.3): items separated by commas; an item is text with any number
+// Grammar: items separated by commas; an item is text with any number
 // of bracket groups; a group is a comma list of numbers and ranges lo-hi, where the digits of `lo`
 // give the zero padding: n[008-010] = n008 n009 n010. Several groups multiply from left to right:
 // r[1-2]n[01-02] = r1n01 r1n02 r2n01 r2n02.

@@ -1,4 +1,4 @@
-// What PBS (OpenPBS, PBS Pro, Torque) says in the environment of its jobs (CONTRACTS.md section 9),
+// What PBS (OpenPBS, PBS Pro, Torque) says in the environment of its jobs,
 // and how agents are started in one. Pure functions; thread-safe.
 //
 // Rules:

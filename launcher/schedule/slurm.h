@@ -1,4 +1,4 @@
-// What Slurm says in the environment of its jobs (CONTRACTS.md section 8), and how agents are
+// What Slurm says in the environment of its jobs, and how agents are
 // started in one. Pure functions; thread-safe.
 //
 // Rules:

@@ -1,5 +1,5 @@
 // What Slurm says of a job's time and past in the environment of its processes, and what follows
-// from that for its end (CONTRACTS.md section 8). Pure functions; thread-safe.
+// from that for its end. Pure functions; thread-safe.
 //
 // Rules:
 //  J1 at the end of a job Slurm sends SIGTERM, and SIGKILL kSlurmKillWait later; a job that is

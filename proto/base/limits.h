@@ -1,4 +1,4 @@
-// Every bound of the product: name, unit, reason. "wire" = both sides must agree on it.
+// The bounds that parts share: name, unit, reason. "wire" = both sides must agree on it.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace muster {
 inline constexpr uint32_t kProtocolVersion = 1;
 
 // --- sizes of a job ---
-inline constexpr uint32_t kNodesMax = 16384;  // a daemon's memory: 50 kB per agent
+inline constexpr uint32_t kNodesMax = 16384;  // a daemon's memory: at most 110 kB an agent
 // Two pipes each must fit the descriptor limit.
 inline constexpr uint32_t kWorkersPerNodeMax = 4096;
 inline constexpr uint32_t kCpusMax = 65536;  // a list that names more is not one of CPUs
@@ -29,7 +29,7 @@ inline constexpr size_t kNodeAddressesMax = 16;  // that a node names; it has on
 
 inline constexpr uint32_t kProgramsMax = 1024;  // of a job; each has words and an environment
 
-// --- liveness (ARCHITECTURE.md section 8) ---
+// --- liveness ---
 inline constexpr absl::Duration kBeatInterval = absl::Seconds(1);
 inline constexpr absl::Duration kLease =
     absl::Seconds(5);  // agent: from the send time of its last answered beat
@@ -104,12 +104,12 @@ inline constexpr uint64_t kShipBytesMax =
 inline constexpr uint32_t kShipEntriesMax = 200000;  // a Python environment has some 30,000
 inline constexpr size_t kShipDigestBytes = 32;       // SHA-256; wire
 
-// --- programs that link an MPI (CONTRACTS.md sections 12 and 13) ---
+// --- programs that link an MPI (PMIx, PMI-1) ---
 // What the ranks of a round tell each other in one barrier; a business card has a few hundred
 // bytes.
 inline constexpr size_t kFenceBytesMax = 64u << 20;
 
-// --- torch store (CONTRACTS.md section 6) ---
+// --- torch store ---
 inline constexpr size_t kStoreKeyBytesMax = 8u << 10;
 inline constexpr size_t kStoreValueBytesMax = 8u << 20;
 inline constexpr size_t kStoreKeysPerRequestMax = 131072;

@@ -1,7 +1,7 @@
 // What agents and the master tell each other, as values: the cores' language. proto/wire turns them
 // into protobuf.
 //
-// Rules (ARCHITECTURE.md section 4):
+// Rules:
 //  1. Level, not edge: a beat says everything the agent holds, a directive everything it should
 //  hold. Losing,
 //     repeating or reordering any of them changes nothing but the time it takes.

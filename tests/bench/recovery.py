@@ -4,7 +4,7 @@ the next round is exec'ed. Needs root.
 
 worker  kill -9 of one of 2 x 2 workers; theirs end as soon as they are told
 one     the same with --restart=one and the SDK (in Python): until all are in the first sum with the replacement
-agent   kill -9 of an agent (both its processes) of three nodes, --nnodes 1:3: the two others go on after 250 ms in which
+agent   kill -9 of an agent (with its shepherd) of three nodes, --nnodes 1:3: the two others go on after 250 ms in which
         it might have come back
 back    the same of two nodes that are both needed: the agent is started again over ssh
 cable   nothing goes to or from the third node, --nnodes 1:3: its lease ends first; `again` counts from when it is lost

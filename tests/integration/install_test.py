@@ -165,3 +165,9 @@ def test_commands_about_detached_jobs_are_completed():
     assert "attach" in complete("att")
     assert complete("stop", "--no") == ["--now"]
     assert complete("logs", "no-such-job") == [""]
+    assert complete("chaos", "fr") == ["freeze"] and complete("chaos", "--fo") == ["--for"]
+
+
+def test_commands_before_options_of_a_job_are_completed():
+    assert "sweep" in complete("swe")
+    assert complete("sweep", "--nno") == complete("doctor", "--nno") == ["--nnodes"]

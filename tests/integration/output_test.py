@@ -231,7 +231,7 @@ def test_a_full_spool_drops_with_a_count_if_told_so(node0, scratch):
     done = scratch / "done"
     job = node0.start("-n", "1", "--output-spool", "1M", "--output-overflow", "drop", *sh(f"yes 0123456789 | head -c 200000000; touch {done}"), read=False)
     wait_for(done.exists, 60, what="the job goes on")
-    text = b""
+    text = bytearray()
     while piece := os.read(job.proc.stdout.fileno(), 1 << 20):
         text += piece
     result = job.finish()

@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The numbers of CONTRACTS.md section 1, by counting.
+// The numbers of a place, by counting.
 struct Numbers {
   uint32_t rank = 0, world = 0, local_rank = 0, local_size = 0, node = 0, nodes = 0;
   uint32_t cross_rank = 0, cross_size = 0;

@@ -32,7 +32,7 @@ TEST(FilterTest, E1BytesStayAsTheyAre) {
   EXPECT_THAT(Filtered(odd), testing::UnorderedElementsAreArray(odd));
 }
 
-// CONTRACTS.md section 23.1, written out by hand.
+// What says who a process is, written out by hand.
 TEST(FilterTest, E2IdentityOfAnOuterLauncherGoes) {
   const std::vector<const char*> gone = {"RANK",
                                          "LOCAL_RANK",
