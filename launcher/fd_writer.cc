@@ -19,7 +19,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kBusyBytes = 1u << 20;  // waiting here; the rest waits with its agent
-constexpr int kPipeBytes = 1 << 20;      // what Linux lets anyone have
+constexpr int kPipeBytes = 1 << 20;      // what Linux lets anyone have, of some 64 MB each in all
 
 }  // namespace
 
@@ -45,10 +45,6 @@ FdWriter::FdWriter(uv_loop_t* loop, int fd, std::string name)
     own_.Reset(open(absl::StrCat("/proc/self/fd/", fd).c_str(),
                     O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     kind_ = own_.valid() ? Kind::kOpenedAnew : Kind::kSmallSteps;
-    // Fewer turns between us and who reads; may be refused. Never a smaller one than was made.
-    if (const int bytes = fcntl(own_.get(), F_GETPIPE_SZ); bytes > 0 && bytes < kPipeBytes) {
-      fcntl(own_.get(), F_SETPIPE_SZ, kPipeBytes);
-    }
   }
 }
 
@@ -137,6 +133,7 @@ void FdWriter::Flush(bool tell) {
       written_ = 0;
     }
     if (!poll_) {
+      Widen();
       if (!own_.valid()) {
         watcher_ = WatchShared(fd_, EPOLLOUT);
       }
@@ -148,6 +145,14 @@ void FdWriter::Flush(bool tell) {
   // Never from within Write: its caller is still holding what it writes.
   if (tell && on_writable && (was_busy || waiting_.empty()) && !Busy()) {
     on_writable();
+  }
+}
+
+// A pipe that was full once: fewer turns between us and who reads. May be refused.
+void FdWriter::Widen() {
+  const int bytes = own_.valid() ? fcntl(own_.get(), F_GETPIPE_SZ) : 0;
+  if (bytes > 0 && bytes < kPipeBytes) {  // never a smaller one than was made
+    fcntl(own_.get(), F_SETPIPE_SZ, kPipeBytes);
   }
 }
 

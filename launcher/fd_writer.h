@@ -39,6 +39,7 @@ class FdWriter {
   // good.
   int WriteSome(absl::string_view& bytes);
   void Flush(bool tell);
+  void Widen();
   void Fail(int error, bool tell);
 
   uv_loop_t* const loop_;

@@ -155,7 +155,7 @@ void AgentLoop::Do(const Drill& effect) {
     case DrillKind::kKillWorker:
       return shepherd_.KillWorker(order.worker.value);
     case DrillKind::kKillNode:
-      kill(shepherd_.pid(), SIGKILL);
+      (void)shepherd_.Kill();
       raise(SIGKILL);
       return;
     case DrillKind::kFreeze:
@@ -174,7 +174,10 @@ void AgentLoop::HoldUp(absl::Duration delay, absl::Duration length) {
 }
 
 void AgentLoop::Freeze(absl::Duration length) {
-  std::vector<pid_t> others = {shepherd_.pid()};
+  std::vector<pid_t> others;
+  if (shepherd_.pid() > 0) {
+    others.push_back(shepherd_.pid());
+  }
   for (const Worker& worker : workers_) {
     if (worker.pid != 0 && !worker.ended) {
       others.push_back(-worker.pid);  // with what it has started

@@ -83,7 +83,7 @@ void ShepherdClient::Close() {
     shutdown(process_.socket.get(), SHUT_WR);
     // It kills for at most kKillWithin and goes; unless the kernel holds it.
     if (!EndsWithin(process_.socket.get(), kShepherdWithin)) {
-      kill(process_.pid, SIGKILL);
+      (void)Kill();
     }
     // The shepherd is our child where the reaper has been killed.
     for (const pid_t child : {process_.reaper, process_.pid}) {
@@ -93,6 +93,11 @@ void ShepherdClient::Close() {
     process_.pid = -1;
   }
   process_.socket.Reset();
+}
+
+bool ShepherdClient::Kill() {
+  // -1 would be every process there is.
+  return process_.pid > 0 && kill(process_.pid, SIGKILL) == 0;
 }
 
 void ShepherdClient::SetProgram(const WorkerProgram& program) {
@@ -220,7 +225,7 @@ void ShepherdClient::KillOrGiveUp() {
     return Died();
   }
   LogWarning("the shepherd process does not answer (a folder on a dead server?): killing it");
-  kill(process_.pid, SIGKILL);
+  (void)Kill();
   clear_timer_.StartAfter(absl::Seconds(1));
 }
 

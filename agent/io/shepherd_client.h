@@ -72,7 +72,9 @@ class ShepherdClient {
   void SetRunDir(const std::string& folder);
   // Ends the shepherd (it kills what is left) and waits for it.
   void Close();
-  pid_t pid() const { return process_.pid; }
+  // SIGKILL to the shepherd itself. False: there is none any more.
+  bool Kill();
+  pid_t pid() const { return process_.pid; }  // -1: it is no more
   // Processes of ours that are no workers (ssh): spared when the shepherd died.
   std::set<pid_t> spare;
 

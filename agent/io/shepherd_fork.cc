@@ -95,6 +95,7 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
     tells.Reset();
     theirs.Reset();
     workers_door.Reset();
+    setsid();  // whoever kills the others' group does not kill us with it
     ReapAfter(shepherd, at_end);
     _exit(0);
   }

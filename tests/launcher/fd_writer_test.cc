@@ -146,13 +146,18 @@ TEST_P(FdWriterKindTest, ReaderThatGoesWhileOutputWaits) {
 INSTANTIATE_TEST_SUITE_P(Kinds, FdWriterKindTest, ::testing::Values("pipe", "socket", "terminal"),
                          [](const auto& kind) { return std::string(kind.param); });
 
-TEST_F(FdWriterTest, APipeIsMadeLargerButNeverSmaller) {
+TEST_F(FdWriterTest, APipeThatIsFullIsMadeLargerButNeverSmaller) {
   const TestPipe small = MakePipe();
+  const int usual = fcntl(small.writer.get(), F_GETPIPE_SZ);
   Make(small.writer.get());
+  Write("a line\n");
+  EXPECT_EQ(fcntl(small.writer.get(), F_GETPIPE_SZ), usual);
+  Write(Numbers(1u << 20));
   EXPECT_EQ(fcntl(small.writer.get(), F_GETPIPE_SZ), 1 << 20);
   const TestPipe large = MakePipe();
   const int bytes = fcntl(large.writer.get(), F_SETPIPE_SZ, 2 << 20);  // root's alone
   Make(large.writer.get());
+  Write(Numbers(3u << 20));
   EXPECT_EQ(fcntl(large.writer.get(), F_GETPIPE_SZ), bytes > 0 ? bytes : 1 << 20);
 }
 

@@ -465,7 +465,8 @@ void Conversation::EndTransfers(const Status& why) {
 }
 
 bool Conversation::listens() const {
-  return !posted_.empty() || !offered_.empty() || !accepted_.empty() || !pulls_.empty() || closed_;
+  return !posted_.empty() || !offered_.empty() || !accepted_.empty() || !pulls_.empty() ||
+         closed_ || hears_all_;
 }
 
 // Who may soon send nothing whole any more looks whether it has been told of more.

@@ -135,6 +135,8 @@ class Conversation {
   void Abandon(const TransferPtr& transfer, const Status& why);
   // Everything that has not ended ends with `why`, and so does what comes later.
   void End(const Status& why);
+  // The other rank hears nothing any more: what it has said is taken now, not when somebody waits.
+  void HearAll() { hears_all_ = true; }
   // All that a program waits for ends with `why`. What is kept of its messages goes on, and a
   // goodbye after them; what comes is for nobody.
   void Close(const Status& why);
@@ -206,6 +208,7 @@ class Conversation {
   uint64_t offers_ = 0;
   bool pulls_allowed_ = false;
   bool closed_ = false;
+  bool hears_all_ = false;
   Status end_;
 
   FrameHead in_;  // that is coming

@@ -293,7 +293,13 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
     more = went || came;
     moved |= more;
   }
-  if (in.ended || out.ended) {
+  if (out.ended && !in.ended) {
+    peer.conversation.HearAll();
+    while (MoveIn(peer, in)) {
+      // What it said before, maybe a goodbye.
+    }
+  }
+  if ((in.ended || out.ended) && !peer.conversation.ended()) {
     peer.conversation.End(GoneStatus(rank, in.ended ? in : out));
   } else if (peer.conversation.ended()) {
     peer.channel->Abort();  // it said goodbye, or nonsense

@@ -305,7 +305,8 @@ void Messages::Close(std::chrono::nanoseconds within) {
   {
     const std::lock_guard lock(mutex_);
     for (auto& [rank, peer] : peers_) {
-      if (!flushed && peer.conversation.sends() && !peer.conversation.ended()) {
+      const bool on_its_way = peer.channel != nullptr && peer.channel->unsent() > 0;
+      if (!flushed && (peer.conversation.sends() || on_its_way) && !peer.conversation.ended()) {
         std::fprintf(
             stderr,
             "muster: %s closes its communicator, and %s has not received all that was sent "

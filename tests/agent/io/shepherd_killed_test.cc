@@ -33,6 +33,7 @@ class KilledIoTest : public ShepherdTest {
     TestPipe output = MakePipe();
     const pid_t io = fork();
     if (io == 0) {
+      setpgid(0, 0);
       RunIo(workers, script, output);
     }
     output.writer.Reset();
@@ -67,6 +68,9 @@ void KillWithShepherd(pid_t io) {
   }
 }
 
+// As `timeout -s KILL`, whoever presses a button of a debugger, and some schedulers do.
+void KillGroup(pid_t io) { EXPECT_EQ(kill(-io, SIGKILL), 0); }
+
 TEST_F(KilledIoTest, LeavesNothing) {
   EXPECT_EQ(RunUntilKilled(3, kEvasiveScript, 18, KillIo), "");  // the shepherd went too
 }
@@ -83,6 +87,21 @@ TEST_F(KilledIoTest, LeavesNothingWithItsShepherdAtAnyMoment) {
     (void)RunUntilKilled(40, "setsid sleep 1000 & (setsid sleep 1000 &); echo; exec sleep 1000",
                          after, KillWithShepherd);
   }
+}
+
+TEST_F(KilledIoTest, LeavesNothingWithItsGroupAtAnyMoment) {
+  for (size_t after = 4; after <= 40; after += 4) {
+    (void)RunUntilKilled(40, "setsid sleep 1000 & (setsid sleep 1000 &); echo; exec sleep 1000",
+                         after, KillGroup);
+  }
+}
+
+TEST_F(ShepherdTest, OneThatIsNoMoreIsNotKilledAgain) {
+  Start();
+  EXPECT_TRUE(client_->Kill());
+  ASSERT_TRUE(RunUntil([this] { return dead_ == 1; }));
+  EXPECT_EQ(client_->pid(), -1);
+  EXPECT_FALSE(client_->Kill());
 }
 
 TEST_F(ShepherdTest, NobodyMissesTheReaper) {

@@ -302,17 +302,21 @@ TEST_F(MasterServerTest, OneThatDoesNotLeadAnyMoreSaysNothing) {
   options.many_jobs = true;
   StartMaster(std::move(options));
   Listen();
-  bool leads = true;
-  int asked = 0;
+  struct Lead {
+    bool leads = true;
+    int asked = 0;
+  };
+  const auto lead = std::make_shared<Lead>();  // the master asks as long as it lives
   journal_ = *Journal::On(loop_.get(), std::make_shared<FakeStore>());
-  ASSERT_TRUE(master_->Lead(journal_.get(), [&] { return ++asked > 0 && leads; }).ok());
+  ASSERT_TRUE(
+      master_->Lead(journal_.get(), [lead] { return ++lead->asked > 0 && lead->leads; }).ok());
   TestAgent& agent = AddAgent(Client(), JoinOf(0));
   loop_.Until([&] { return agent.running; }, "its round");
-  leads = false;
-  asked = 0;
+  lead->leads = false;
+  lead->asked = 0;
   agent.SendBeat();  // its third, after those of its admission and its start
   TestAgent& late = AddAgent(Client(), JoinOf(1));
-  loop_.Until([&] { return asked > 2 && late.tries_failed.empty(); }, "both are heard");
+  loop_.Until([&] { return lead->asked > 2 && late.tries_failed.empty(); }, "both are heard");
   EXPECT_LT(agent.directives.back().beat_seq, 3u);
   EXPECT_TRUE(late.admissions.empty());
   EXPECT_TRUE(late.refusals.empty());

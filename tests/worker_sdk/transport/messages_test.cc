@@ -394,6 +394,35 @@ TEST(Messages, WhatWasSentArrivesThoughItsSenderClosesAndIsSentMore) {
   me.messages.Close();
 }
 
+TEST(Messages, WhatWasSentIsThereThoughItsSenderHasClosedAndHearsNothing) {
+  World world({1, 1});
+  World::Rank me(&world, 0);
+  World::Rank one(&world, 1);
+  const std::vector<uint8_t> sent = Bytes(30'000, 1);
+  std::vector<uint8_t> got(sent.size());
+  const TransferPtr first = me.messages.Receive(1, 0, DType::kUInt8, got.data(), sent.size());
+  for (uint32_t tag = 0; tag < 3; ++tag) {
+    ASSERT_TRUE(one.messages.Send(0, tag, DType::kUInt8, sent.data(), sent.size())->ended);
+  }
+  EXPECT_TRUE(me.messages.Wait(1, first, kLong).ok());
+  one.messages.Close();
+  TransferPtr unheard;
+  do {  // the first few may still go
+    unheard = me.messages.Send(1, 9, DType::kUInt8, sent.data(), sent.size());
+  } while (unheard->status.ok());
+  EXPECT_EQ(unheard->status.code(), StatusCode::kFailedPrecondition) << unheard->status.ToString();
+  for (uint32_t tag = 1; tag < 3; ++tag) {
+    std::fill(got.begin(), got.end(), uint8_t{0});
+    EXPECT_EQ(
+        me.messages.ReceiveNow(1, tag, DType::kUInt8, got.data(), sent.size(), kLong).ToString(),
+        "OK");
+    EXPECT_EQ(got, sent);
+  }
+  EXPECT_EQ(me.messages.ReceiveNow(1, 3, DType::kUInt8, got.data(), sent.size(), kLong).code(),
+            StatusCode::kFailedPrecondition);
+  me.messages.Close();
+}
+
 TEST(Messages, AmongManyInRandomOrderWithSmallSocketBuffers) {
   World world({3, 1, 2});
   world.prepare = [](int fd) {
