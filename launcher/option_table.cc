@@ -436,7 +436,7 @@ constexpr OptionRow kTable[] = {
 
     {OptionId::kHelp, kNone, true, "-h --help -help", "", "", kHelp, "this text", Shows},
     {OptionId::kHelpAll, kNone, true, "--help-all", "", "", kHelp,
-     "every option; launch doctor, sweep, ps, attach, logs, stop, restart, chaos", Shows},
+     "every option; launch doctor, sweep, ps, stop and others", Shows},
     {OptionId::kVersion, kNone, true, "-V --version -version", "", "", kHelp, "name of this build",
      Shows},
 };
