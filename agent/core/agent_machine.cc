@@ -146,7 +146,11 @@ void AgentStep::OnMessage(const Admitted& admitted) {
   s_.link_lost_at = absl::InfiniteFuture();
   s_.answer_by = now_ + s_.lease;
   // It answers a Join of this link; which one is not said, so the earliest counts, and only once.
-  RenewLease(s_.first_join);
+  // A Join does not renew what the master counts for a node that it has: who runs workers needs the
+  // answer to a beat.
+  if (s_.phase == AgentPhase::kReady) {
+    RenewLease(s_.first_join);
+  }
   s_.first_join = absl::InfinitePast();
   Show("");
   beat_wanted_ = true;

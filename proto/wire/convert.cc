@@ -352,8 +352,9 @@ absl::StatusOr<AgentMessage> FromWire(const v1::AgentFrame& frame) {
   switch (frame.kind_case()) {
     case v1::AgentFrame::kJoin: {
       ASSIGN_OR_RETURN(Join join, FromWire(frame.join()));
-      // A skeleton from a starter may lack them, a node that joins may not.
       FieldChecker check("join");
+      check.Bound("key", join.key.size(), 0, kJoinKeyBytesMax);
+      // A skeleton from a starter may lack them, a node that joins may not.
       check.Bound("workers", join.workers, 1, kWorkersPerNodeMax);
       RETURN_IF_ERROR(check.status());
       return join;

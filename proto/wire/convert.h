@@ -22,6 +22,7 @@ namespace muster {
 
 // Bounds of single fields; kMessageBytesMax bounds the whole.
 inline constexpr size_t kNameBytesMax = 1024;         // host, key, address, interface, job id
+inline constexpr size_t kJoinKeyBytesMax = 1008;      // of an agent: the master may put "#N" behind
 inline constexpr size_t kTextBytesMax = 64u << 10;    // reasons, notes, headlines, error texts
 inline constexpr size_t kOptionsMax = 256;            // must_agree
 inline constexpr size_t kDoubtsMax = 16;              // of an agent about its node: checks

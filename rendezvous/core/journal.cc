@@ -29,7 +29,8 @@ DurableNode KeepMember(const RoundState& s, const Member& member, uint32_t told)
   out.join.ranks = member.ranks;
   out.since = member.since;
   out.signals_before = node.signals_before;
-  if (IsThere(s, member) && member.since != s.round) {
+  // One that has not heard of that round counts anew when it does.
+  if (IsThere(s, member) && member.since != s.round && HoldsRound(s, node)) {
     out.exits_before = node.exits_seen - told;
   }
   return out;
@@ -119,6 +120,7 @@ DurableProgress KeepProgress(const RoundState& s) {
   out.lived = s.lived;
   out.begun = s.begun;
   out.round_began = s.round_began;
+  out.stop_began = s.phase == JobPhase::kStopping ? s.stop_began : absl::InfinitePast();
   if (s.paused) {
     out.paused_since = s.paused_since;
   }

@@ -113,6 +113,7 @@ struct DurableProgress {
   // The job and its round; a pause moves them.
   absl::Time begun;
   absl::Time round_began = absl::InfinitePast();  // infinite past = none has
+  absl::Time stop_began = absl::InfinitePast();   // of a round that is being stopped
   std::optional<absl::Time> paused_since;
   // Of the report.
   uint32_t restarts = 0;

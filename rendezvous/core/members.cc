@@ -72,6 +72,10 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
     }
     const WorkerExit& exit = beat.exits[i];
     ++node.exits_seen;
+    if (HoldsRound(m.state, node) &&
+        !m.state.members[static_cast<size_t>(node.place)].Runs(exit.rank)) {
+      continue;  // no rank of its: an agent that is broken, or means harm
+    }
     node.exits_ok += exit.Ok() ? 1 : 0;
     node.exits_failed += IsFailure(exit) ? 1 : 0;
     ends.failed |= IsFailure(exit);

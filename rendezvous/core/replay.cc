@@ -111,9 +111,8 @@ absl::Status ReplayLoss(RoundState& s, const DurableLoss& loss) {
   return absl::OkStatus();
 }
 
-void ReplayLostNode(RoundState& s, const LostNode& lost, absl::Duration shift) {
+void ReplayLostNode(RoundState& s, const LostNode& lost) {
   s.report.lost_nodes.push_back(lost);
-  s.report.lost_nodes.back().last_sign += shift;
   for (const uint32_t rank : lost.ranks) {
     if (rank < s.ended.size()) {
       s.ended[rank] = true;
@@ -123,7 +122,11 @@ void ReplayLostNode(RoundState& s, const LostNode& lost, absl::Duration shift) {
 
 void ReplayReplacement(RoundState& s, const DurableReplacement& kept) {
   s.next = Replacement();
-  s.next.ranks.insert(kept.ranks.begin(), kept.ranks.end());
+  for (const uint32_t rank : kept.ranks) {
+    if (rank < s.world_size) {
+      s.next.ranks.insert(rank);
+    }
+  }
   s.next.restarts = kept.restarts;
   s.next.lines = kept.lines;
   for (const auto& [place, headline] : kept.vacant) {
@@ -139,15 +142,12 @@ void ReplayReplacement(RoundState& s, const DurableReplacement& kept) {
   }
 }
 
-void ReplayRestarts(RoundState& s, const DurableProgress& kept, absl::Duration shift) {
+void ReplayRestarts(RoundState& s, const DurableProgress& kept) {
   s.used = kept.used;
   s.failures = kept.failures;
   s.set_aside = kept.set_aside;
-  for (auto& [id, aside] : s.set_aside) {
-    aside.until += shift;
-  }
   s.short_rounds = kept.short_rounds;
-  s.last_restart.not_before = kept.not_before + shift;
+  s.last_restart.not_before = kept.not_before;
   s.last_restart.text = kept.restart_text;
   s.lived = kept.lived;
   if (Mutated(Mutation::kBudgetsNotKept)) {
@@ -155,7 +155,7 @@ void ReplayRestarts(RoundState& s, const DurableProgress& kept, absl::Duration s
   }
 }
 
-void ReplayProgress(RoundState& s, const DurableProgress& kept, absl::Duration shift) {
+void ReplayProgress(RoundState& s, const DurableProgress& kept) {
   s.phase = kept.phase;
   s.stop_reason = kept.stop_reason;
   s.stop_signal = kept.stop_signal;
@@ -167,11 +167,12 @@ void ReplayProgress(RoundState& s, const DurableProgress& kept, absl::Duration s
   s.signals = kept.signals;
   ReplayReplacement(s, kept.next);
   s.paid_for = {kept.paid_for.begin(), kept.paid_for.end()};
-  ReplayRestarts(s, kept, shift);
-  s.begun = kept.begun + shift;
-  s.round_began = kept.round_began + shift;
+  ReplayRestarts(s, kept);
+  s.begun = kept.begun;
+  s.round_began = kept.round_began;
+  s.stop_began = kept.stop_began;
   s.paused = kept.paused_since.has_value();
-  s.paused_since = kept.paused_since.value_or(absl::Time()) + shift;
+  s.paused_since = kept.paused_since.value_or(absl::Time());
   s.report.restarts = kept.restarts;
   s.report.regroupings = kept.regroupings;
   s.report.ended = kept.ended;
@@ -216,9 +217,29 @@ bool HasWorkers(const NodeState& node) {
 
 }  // namespace
 
-absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalRecord& record,
-                    absl::Duration shift) {
-  Machine m{config, state, record.at + shift, {}, NodeId()};
+JournalRecord Shifted(JournalRecord record, absl::Duration shift) {
+  record.at += shift;
+  for (LostNode& lost : record.lost_nodes) {
+    lost.last_sign += shift;
+  }
+  if (record.progress.has_value()) {
+    DurableProgress& progress = *record.progress;
+    for (auto& [id, aside] : progress.set_aside) {
+      aside.until += shift;
+    }
+    progress.not_before += shift;
+    progress.begun += shift;
+    progress.round_began += shift;
+    progress.stop_began += shift;
+    if (progress.paused_since.has_value()) {
+      *progress.paused_since += shift;
+    }
+  }
+  return record;
+}
+
+absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalRecord& record) {
+  Machine m{config, state, record.at, {}, NodeId()};
   if (record.round.has_value()) {
     RETURN_IF_ERROR(CheckRound(*record.round));
     ReplayRound(m, *record.round);
@@ -233,11 +254,11 @@ absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalR
     RETURN_IF_ERROR(ReplayLoss(state, loss));
   }
   for (const LostNode& lost : record.lost_nodes) {
-    ReplayLostNode(state, lost, shift);
+    ReplayLostNode(state, lost);
   }
   state.lost_nodes_journaled = state.report.lost_nodes.size();
   if (record.progress.has_value()) {
-    ReplayProgress(state, *record.progress, shift);
+    ReplayProgress(state, *record.progress);
   }
   return absl::OkStatus();
 }

@@ -1,8 +1,9 @@
 // A job from the records of its journal, for the master that takes it over. Pure.
 //
-// In order: Replay for each record of the newest round, its own first; then Resurrect, once. After
-// that the job goes on as the master before had left it: no directive is made, no rank is given
-// away, before the members of the round have come back, or their leases have ended.
+// In order, with times in the clock of that master: Replay for each record of the newest round, its
+// own first; then Resurrect, once. After that the job goes on as the master before had left it: no
+// directive is made, no rank is given away, before the members of the round have come back, or
+// their leases have ended.
 #pragma once
 
 #include "absl/status/status.h"
@@ -11,10 +12,11 @@
 
 namespace muster {
 
-// `shift`: this master's clock less that of the one that wrote the record. InvalidArgument: the
-// record cannot follow those before it; says why.
-absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalRecord& record,
-                    absl::Duration shift);
+// What the record says by a clock that shows `shift` more than that of its writer.
+JournalRecord Shifted(JournalRecord record, absl::Duration shift);
+
+// InvalidArgument: the record cannot follow those before it; says why.
+absl::Status Replay(const RoundConfig& config, RoundState& state, const JournalRecord& record);
 
 // `now` is the time at which this master begins: its members have a whole lease from now, and a
 // pause is over.

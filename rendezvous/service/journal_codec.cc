@@ -228,6 +228,9 @@ void SetProgress(const DurableProgress& progress, v1::KeptProgress* wire) {
   if (progress.round_began != absl::InfinitePast()) {
     wire->set_round_began(ToNanos(progress.round_began));
   }
+  if (progress.stop_began != absl::InfinitePast()) {
+    wire->set_stop_began(ToNanos(progress.stop_began));
+  }
   if (progress.paused_since.has_value()) {
     wire->set_paused_since(ToNanos(*progress.paused_since));
   }
@@ -265,6 +268,9 @@ absl::StatusOr<DurableProgress> ProgressOf(const v1::KeptProgress& wire) {
   progress.begun = ToTime(wire.begun());
   if (wire.has_round_began()) {
     progress.round_began = ToTime(wire.round_began());
+  }
+  if (wire.has_stop_began()) {
+    progress.stop_began = ToTime(wire.stop_began());
   }
   if (wire.has_paused_since()) {
     progress.paused_since = ToTime(wire.paused_since());

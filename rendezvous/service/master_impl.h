@@ -103,7 +103,11 @@ class MasterServer::Impl {
   absl::Status CheckOwn(const Journal::Found& found) const;
   absl::Status TakeOverOne(Journal::Found found);
   void Write(const std::string& key, const JournalRecord& record);
+  void WriteInOurClock(const std::string& key, const Job& job,
+                       const std::vector<JournalRecord>& records);
   void Written(const std::string& key, uint64_t file, const absl::Status& status);
+  // The job goes on without a journal.
+  void Unwritten(const std::string& key, uint64_t file, const absl::Status& status);
   void RemoveFile(Job& job);
   void Execute(const std::string& job_id, RoundEffect effect);
   void Deliver(const std::string& job_id, ReplyId to, MasterMessage message);

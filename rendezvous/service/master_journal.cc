@@ -68,12 +68,17 @@ absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
   const JournalHeader& header = found.content.header;
   const RoundConfig config = ConfigFor(header.job_id, header.terms);
   const absl::Time now = BootNow();
-  // After a reboot the clock began anew: the job goes on where it was.
-  const absl::Duration shift =
-      found.same_clock ? absl::ZeroDuration() : now - found.content.records.back().at;
+  std::vector<JournalRecord>& records = found.content.records;
+  if (!found.same_clock) {
+    // Of another machine, or of before a reboot: the job goes on where it was.
+    const absl::Duration shift = now - records.back().at;
+    for (JournalRecord& record : records) {
+      record = Shifted(std::move(record), shift);
+    }
+  }
   RoundState state;
-  for (const JournalRecord& record : found.content.records) {
-    const absl::Status replayed = Replay(config, state, record, shift);
+  for (const JournalRecord& record : records) {
+    const absl::Status replayed = Replay(config, state, record);
     if (!replayed.ok()) {
       return absl::DataLossError(
           absl::StrCat(found.path, ": ", replayed.message(), "; remove it to give its job up"));
@@ -88,6 +93,9 @@ absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
   Job& job = added.first->second;
   job.terms = header.terms;
   job.file = found.file;
+  if (!found.same_clock) {
+    WriteInOurClock(key, job, records);
+  }
   for (const LostNode& lost : job.state().report.lost_nodes) {
     const std::vector<Member>& members = job.state().members;
     const auto member = std::find_if(members.begin(), members.end(), [&lost](const Member& one) {
@@ -107,6 +115,27 @@ absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
   }
   job.Feed(TimePassed{});
   return absl::OkStatus();
+}
+
+// What this master appends, and whoever comes next, shall find one clock in the file.
+void MasterServer::Impl::WriteInOurClock(const std::string& key, const Job& job,
+                                         const std::vector<JournalRecord>& records) {
+  absl::StatusOr<std::string> bytes =
+      EncodeHeader({key, job.config().job_id, options_.journal->clock(), job.terms});
+  for (size_t i = 0; i < records.size() && bytes.ok(); ++i) {
+    const absl::StatusOr<std::string> record = EncodeRecord(records[i]);
+    bytes = record.ok() ? absl::StrCat(*bytes, *record) : record;
+  }
+  if (!bytes.ok()) {
+    return Unwritten(key, job.file, bytes.status());
+  }
+  options_.journal->Write(job.file, /*anew=*/true, *std::move(bytes),
+                          [this, alive = std::weak_ptr<const bool>(alive_), key,
+                           file = job.file](const absl::Status& status) {
+                            if (!alive.expired() && !status.ok()) {
+                              Unwritten(key, file, status);
+                            }
+                          });
 }
 
 void MasterServer::Impl::Write(const std::string& key, const JournalRecord& record) {
@@ -140,15 +169,24 @@ void MasterServer::Impl::Written(const std::string& key, uint64_t file,
   if (job == nullptr || job->file != file || closing_) {
     return;
   }
-  if (!status.ok() && !job->journal_lost) {
-    job->journal_lost = true;
-    options_.journal->Remove(file);
-    if (options_.on_tell) {
-      options_.on_tell(
-          key, absl::StrCat("this job can no longer survive a master restart: ", status.message()));
-    }
+  if (!status.ok()) {
+    Unwritten(key, file, status);
   }
   job->Durable();
+}
+
+void MasterServer::Impl::Unwritten(const std::string& key, uint64_t file,
+                                   const absl::Status& status) {
+  Job* job = FindJob(key);
+  if (job == nullptr || job->file != file || closing_ || job->journal_lost) {
+    return;
+  }
+  job->journal_lost = true;
+  options_.journal->Remove(file);
+  if (options_.on_tell) {
+    options_.on_tell(
+        key, absl::StrCat("this job can no longer survive a master restart: ", status.message()));
+  }
 }
 
 void MasterServer::Impl::RemoveFile(Job& job) {

@@ -62,7 +62,7 @@ class MasterScript {
     ++config_.epoch;
     state_ = RoundState();
     for (const JournalRecord& record : journal_) {
-      const absl::Status replayed = Replay(config_, state_, record, absl::ZeroDuration());
+      const absl::Status replayed = Replay(config_, state_, record);
       if (!replayed.ok()) {
         return absl::StrCat("BROKEN ", replayed.message(), "\n");
       }

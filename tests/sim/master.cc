@@ -30,10 +30,27 @@ void World::StepMaster(const RoundEvent& event) {
   DoAll(effects);
 }
 
+namespace {
+
+// The journal's codec refuses negative durations, and then no master can take the job over.
+absl::Status CheckReadable(const JournalRecord& record) {
+  bool negative = record.progress.has_value() && record.progress->lived < absl::ZeroDuration();
+  for (const Beat& beat : record.exits) {
+    for (const WorkerExit& exit : beat.exits) {
+      negative = negative || exit.age < absl::ZeroDuration();
+    }
+  }
+  return negative ? absl::InternalError("a record of the journal has a negative duration")
+                  : absl::OkStatus();
+}
+
+}  // namespace
+
 // As the service does: what follows a Persist waits for the disk.
 void World::DoAll(const std::vector<RoundEffect>& effects) {
   for (const RoundEffect& effect : effects) {
     if (const auto* persist = std::get_if<Persist>(&effect)) {
+      FailIf(CheckReadable(persist->record));
       unwritten_.push_back(persist->record);
       const Nanos delay = Chance(0.05) ? Between(0, 2 * kSecond) : Between(kMilli / 10, 5 * kMilli);
       written_at_ = std::max(written_at_, now_ + delay);
@@ -96,7 +113,7 @@ void World::TakeOver() {
   ++config_.epoch;
   master_ = RoundState();
   for (const JournalRecord& record : journal_) {
-    FailIf(Replay(config_, master_, record, absl::ZeroDuration()));
+    FailIf(Replay(config_, master_, record));
   }
   if (!journal_.empty()) {
     Resurrect(config_, master_, ToTime(now_));

@@ -155,7 +155,7 @@ TEST_F(OutputPumpTest, FullSpoolBlocks) {
   options_.spool_bytes_max = 4u << 20;
   link_.take = [](const OutputChunk&) { return false; };
   Begin(5);
-  StartFlood(5, 80000);  // 80 MB each: more than all bounds together
+  StartFlood(5, 50000);  // 50 MB each: more than all bounds together
   // Held up once less than a turn's room is left in the file; what pipes hold besides may be
   // little.
   ASSERT_TRUE(RunUntil([this] { return written_ > kOutputMemoryMax + (2u << 20); }));
@@ -166,7 +166,7 @@ TEST_F(OutputPumpTest, FullSpoolBlocks) {
   link_.take = [](const OutputChunk&) { return true; };
   pump_->OnWritable();
   ASSERT_TRUE(RunUntil([this] { return pump_->round_closed() && pump_->Empty(); }));
-  EXPECT_EQ(received_, 5u * 80000u);
+  EXPECT_EQ(received_, 5u * 50000u);
   EXPECT_EQ(torn_, "");
 }
 

@@ -215,6 +215,18 @@ absl::Status StatusOfBeat(const std::function<void(v1::Beat*)>& change) {
   return FromWire(frame).status();
 }
 
+// The journal keeps it with a number behind it, and has to read that again.
+TEST(Convert, TheKeyOfAJoinLeavesRoomForANumber) {
+  Join join;
+  join.workers = 1;
+  join.key = std::string(kJoinKeyBytesMax, 'k');
+  EXPECT_TRUE(FromWire(ToWire(AgentMessage(join))).ok());
+  join.key += "#2";
+  EXPECT_THAT(std::string(FromWire(ToWire(AgentMessage(join))).status().message()),
+              HasSubstr("join.key: want 0..1008, got 1010"));
+  EXPECT_TRUE(FromWire(ToWire(join)).ok());
+}
+
 TEST(Convert, WhatIsOutOfRangeIsRefusedByName) {
   EXPECT_TRUE(StatusOfBeat([](v1::Beat*) {}).ok());
   const auto says = [](const absl::Status& status) { return std::string(status.message()); };

@@ -33,6 +33,7 @@ JournalRecord Record() {
   progress.not_before = written_at + absl::Seconds(2);
   progress.begun = written_at - absl::Minutes(9);
   progress.round_began = written_at - absl::Minutes(1);
+  progress.stop_began = written_at - absl::Seconds(3);
   return record;
 }
 
@@ -41,7 +42,7 @@ RoundState TakenOver(const JournalRecord& record, absl::Time now) {
   config.journal = true;
   config.restarts_max = 9;
   RoundState state;
-  const absl::Status replayed = Replay(config, state, record, kShift);
+  const absl::Status replayed = Replay(config, state, Shifted(record, kShift));
   EXPECT_TRUE(replayed.ok()) << replayed;
   Resurrect(config, state, now);
   return state;
@@ -64,6 +65,7 @@ TEST(Replay, MovesTimesToTheClockOfThisMaster) {
   EXPECT_EQ(state.last_restart.not_before, kept.not_before + kShift);
   EXPECT_EQ(state.begun, kept.begun + kShift);
   EXPECT_EQ(state.round_began, kept.round_began + kShift);
+  EXPECT_EQ(state.stop_began, kept.stop_began + kShift);
 }
 
 TEST(Replay, EndsAPauseAndCountsItForNothing) {

@@ -16,7 +16,7 @@ class FakeStore final : public JournalStore {
  public:
   uint32_t epoch() const override { return 7; }
   std::string who() const override { return "the fake"; }
-  absl::StatusOr<std::vector<StoredFile>> ReadAll() override { return std::vector<StoredFile>(); }
+  absl::StatusOr<std::vector<StoredFile>> ReadAll() override { return stored; }
   bool Do(std::vector<JournalTask>& tasks) override {
     if (tasks.empty()) {
       return true;
@@ -34,6 +34,7 @@ class FakeStore final : public JournalStore {
     return !superseded;
   }
 
+  std::vector<StoredFile> stored;
   std::shared_future<void> gate;  // each batch waits for it
   absl::Status answer;
   bool superseded = false;

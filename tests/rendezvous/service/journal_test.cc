@@ -80,6 +80,7 @@ JournalRecord RoundRecord() {
   progress.lived = absl::Milliseconds(300);
   progress.begun = absl::FromUnixNanos(42);
   progress.round_began = absl::FromUnixNanos(66);
+  progress.stop_began = absl::FromUnixNanos(67);
   progress.paused_since = absl::FromUnixNanos(88);
   progress.regroupings = 1;
   progress.history = {"round 5.1: x", "round 5.2: y"};
