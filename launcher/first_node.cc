@@ -90,6 +90,7 @@ class FirstNodeLaunch {
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now) {
+      pause_.Stop();  // the job goes on, to its end
       if (now && step_.empty() && pid_ > 0) {
         kill(-pid_, SIGTERM);  // nothing runs there yet that could end in order
       }
@@ -101,6 +102,7 @@ class FirstNodeLaunch {
       pause_.StartAfter(UserSignals::kPauseSpreads);
     };
     out.on_continue = [this] {
+      pause_.Stop();
       Pass(SIGCONT);
       stdin_.Continued();
     };

@@ -17,6 +17,7 @@
 #include "launcher/programs.h"
 #include "launcher/report.h"
 #include "launcher/schedule/pbs.h"
+#include "launcher/shared_fd.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
@@ -210,13 +211,7 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
   const std::string text =
       absl::StrCat(ReportText(report, job_id), spec.report_state ? StateText(report) : "",
                    spec.advise ? AdviceText(report) : "");
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t n = write(STDERR_FILENO, text.data() + at, text.size() - at);
-    if (n < 0 && errno != EINTR) {
-      break;  // nobody is there to read it
-    }
-    at += n > 0 ? static_cast<size_t>(n) : 0;
-  }
+  (void)WriteShared(STDERR_FILENO, text);  // perhaps nobody is there to read it
   if (!spec.report_file.empty() &&
       !WriteWhole(spec.report_file, ReportJson(report, job_id), 0666)) {
     LogError(absl::StrCat("--report ", spec.report_file, ": ", std::strerror(errno)));

@@ -1,5 +1,10 @@
 #include "launcher/meet_at_file.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -12,7 +17,6 @@
 #include "proto/base/log.h"
 #include "proto/base/rng.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/unique_fd.h"
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
 
@@ -62,6 +66,27 @@ Answer Ask(uv_loop_t* loop, const RendezvousPoint& point) {
     return refused ? Answer::kRefused : Answer::kSilence;
   }
   return AskOn(loop, **std::move(socket), point);
+}
+
+// Both set SO_REUSEADDR, so this one and later the master's may be bound where `reserved` is.
+absl::StatusOr<UniqueFd> OpenLobby(const BoundPort& reserved) {
+  sockaddr_storage at{};
+  socklen_t size = sizeof(at);
+  const int on = 1;
+  const int off = 0;
+  UniqueFd lobby;
+  if (getsockname(reserved.fd.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0) {
+    lobby.Reset(socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  }
+  if (!lobby.valid() || setsockopt(lobby.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+      (at.ss_family == AF_INET6 &&  // [::] is for IPv4, too
+       setsockopt(lobby.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) ||
+      bind(lobby.get(), reinterpret_cast<const sockaddr*>(&at), size) != 0 ||
+      listen(lobby.get(), SOMAXCONN) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen at port ", reserved.port, ": ", std::strerror(errno)));
+  }
+  return lobby;
 }
 
 void Wait(uv_loop_t* loop, absl::Duration wait) {
@@ -129,13 +154,17 @@ std::string Meeting::TakeNote(const RendezvousPoint& there, absl::Time now) {
     return "";
   }
   return absl::StrCat(path_, " names ", Where(there),
-                      ", where no master answers: is that host down, or behind a firewall? It is "
-                      "asked again and again; if no job of yours runs there, remove the file");
+                      ", where no master answers: is that host down, behind a firewall, or slow to "
+                      "start? It is asked again and again; if no job of yours runs there, remove "
+                      "the file");
 }
 
 FileMeeting::FileMeeting(const std::string& path, RendezvousPoint point,
-                         std::optional<BoundPort> reserved)
-    : file_(path), point_(std::move(point)), reserved_(std::move(reserved)) {}
+                         std::optional<BoundPort> reserved, UniqueFd lobby)
+    : file_(path),
+      point_(std::move(point)),
+      reserved_(std::move(reserved)),
+      lobby_(std::move(lobby)) {}
 
 FileMeeting::~FileMeeting() {
   if (serves()) {
@@ -159,9 +188,15 @@ absl::StatusOr<std::unique_ptr<FileMeeting>> MeetAtFile(uv_loop_t* loop, const s
     const Answer answer = there.has_value() ? Ask(loop, *there) : Answer::kSilence;
     ASSIGN_OR_RETURN(const Move move, meeting.Next(there, answer, BootNow()));
     if (move == Move::kJoin) {
-      return std::make_unique<FileMeeting>(path, *there, std::nullopt);
+      return std::make_unique<FileMeeting>(path, *there, std::nullopt, UniqueFd());
     }
     bool elected = false;
+    UniqueFd lobby;
+    if (move != Move::kWait) {
+      // Not before, and not for longer where another is elected: a dead job's file may name the
+      // very port that we have reserved, and must go on to look dead.
+      ASSIGN_OR_RETURN(lobby, OpenLobby(reserved));
+    }
     if (move == Move::kPublish) {
       ASSIGN_OR_RETURN(elected, file.Publish(own));
     } else if (move == Move::kReplace) {
@@ -172,8 +207,10 @@ absl::StatusOr<std::unique_ptr<FileMeeting>> MeetAtFile(uv_loop_t* loop, const s
                            ": this node takes its place"));
     }
     if (elected) {
-      return std::make_unique<FileMeeting>(path, std::move(own), std::move(reserved));
+      return std::make_unique<FileMeeting>(path, std::move(own), std::move(reserved),
+                                           std::move(lobby));
     }
+    lobby.Reset();
     if (const std::string note = there.has_value() ? meeting.TakeNote(*there, BootNow()) : "";
         !note.empty()) {
       LogInfo(note);

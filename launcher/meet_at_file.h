@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "agent/io/torch_store_port.h"
 #include "launcher/rendezvous_file.h"
+#include "proto/base/unique_fd.h"
 
 namespace muster {
 
@@ -33,9 +34,10 @@ enum class Move : uint8_t {
 
 // The decisions of one node. Values only.
 //
-// A master listens before its file can be seen, but for an instant, so a refused connection is
-// nearly always its end; a second look a little later makes it certain. Silence never does: its
-// host may be behind a firewall, and two masters would be worse than waiting.
+// Its port listens before a file can be seen (FileMeeting), but for the instant in which the master
+// takes it over, so a refused connection is nearly always its end; a second look a little later
+// makes it certain. Silence never does: its host may be behind a firewall, or slow to start, and
+// two masters would be worse than waiting.
 class Meeting {
  public:
   static constexpr absl::Duration kCertainAfter = absl::Seconds(2);
@@ -65,21 +67,30 @@ class Meeting {
 };
 
 // The node's way to the job; removes the file at the end if it is this node's.
+//
+// An elected node has much to do before its master listens, on shared disks, too. Until then there
+// is a lobby: a socket at the same port that listens, and takes nobody. Who comes waits in its
+// queue, or is told nothing: that is silence, where a refusal would be taken for the end.
 class FileMeeting {
  public:
-  // `reserved`: the port of `point` where this node serves.
-  FileMeeting(const std::string& path, RendezvousPoint point, std::optional<BoundPort> reserved);
+  // `reserved`: the port of `point` where this node serves; `lobby`: listens there.
+  FileMeeting(const std::string& path, RendezvousPoint point, std::optional<BoundPort> reserved,
+              UniqueFd lobby);
   ~FileMeeting();
   FileMeeting(const FileMeeting&) = delete;
   FileMeeting& operator=(const FileMeeting&) = delete;
 
   const RendezvousPoint& point() const { return point_; }
   bool serves() const { return reserved_.has_value(); }  // elected: it listens at point().port
+  // The master is about to listen there: of two sockets only one may. Who waits is sent away, and
+  // asks again at once.
+  void CloseLobby() { lobby_.Reset(); }
 
  private:
   const RendezvousFile file_;
   const RendezvousPoint point_;
   const std::optional<BoundPort> reserved_;
+  UniqueFd lobby_;
 };
 
 // `own` is what this node would publish; its port (of `ports`), nonce and secret are filled in

@@ -1,9 +1,12 @@
 #include "launcher/remote_starter.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/torch_store_port.h"
 #include "launcher/first_node.h"
@@ -13,6 +16,7 @@
 #include "launcher/schedule/slurm.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "launcher/schedule/step_starter.h"
+#include "proto/base/private_file.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -36,6 +40,18 @@ absl::StatusOr<StepDoor> OpenDoor(const JobSpec& spec) {
   ASSIGN_OR_RETURN(const std::string address, OwnAddress(spec));
   ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, spec.plan.ports));
   return StepDoor{std::move(bound.fd), {HostPort(address, bound.port)}};
+}
+
+// The same again for an agent that is started when all others have called, and the file is gone:
+// the words of its command name it.
+absl::Status PutBackSecretFile(const JobSecret& secret) {
+  if (secret.file.empty() || access(secret.file.c_str(), F_OK) == 0) {
+    return absl::OkStatus();
+  }
+  const absl::Status written = ReplacePrivateFile(secret.file, secret.secret + "\n");
+  return written.ok() ? written
+                      : absl::Status(written.code(), absl::StrCat("its agent needs the secret: ",
+                                                                  written.message()));
 }
 
 }  // namespace
@@ -67,6 +83,7 @@ std::unique_ptr<Starter> MakeRemoteStarter(
     out.leads = ChildLeads::kSession;
     out.agent_end = TaskEnd;
     out.agents_outlive = true;
+    out.prepare = [secret] { return PutBackSecretFile(secret); };
     out.on_all_called = [file = secret.file] { RemoveSecretFile(file); };
   } else {
     out.steps = [&spec](const std::vector<std::string>& hosts) {

@@ -87,6 +87,9 @@ class HostsJob {
     check_threads_.StartAfter(absl::ZeroDuration());  // after the starters' timers
   }
 
+  // However it ends, also before anybody has called.
+  ~HostsJob() { RemoveSecretFile(secret_.file); }
+
   bool ended() const { return ended_ || !threads_.ok(); }
   // Why no node can reach us, where another launch is to serve instead; else "".
   const std::string& unreachable() const { return unreachable_; }
@@ -170,6 +173,7 @@ class HostsJob {
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now) {
+      pause_timer_.Stop();  // the job goes on, to its end
       countdown_.Begin(signo, now, TimeToStop(spec_));
       Post(StopAsked{signo, now, GraceNow(spec_)});
     };
@@ -184,6 +188,7 @@ class HostsJob {
       pause_timer_.StartAfter(UserSignals::kPauseSpreads);
     };
     out.on_continue = [this] {
+      pause_timer_.Stop();
       if (!proctable_.holds()) {
         Post(PauseAsked{false});
       }
@@ -347,15 +352,16 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
     return kExitFailed;
   }
   signal(SIGPIPE, SIG_IGN);
-  const absl::StatusOr<JobSecret> secret = MakeJobSecret(spec, EnvironmentMap(OwnEnvironment()));
-  if (!secret.ok()) {
-    LogError(secret.status().message());
-    return kExitFailed;
-  }
   absl::StatusOr<std::optional<ShipArchive>> shipped = ShipArchiveOf(spec.ship);
   if (!shipped.ok()) {
     LogError(shipped.status().message());
     return kExitUsage;
+  }
+  // After what takes long or fails: the job, which removes the secret's file, is next.
+  const absl::StatusOr<JobSecret> secret = MakeJobSecret(spec, EnvironmentMap(OwnEnvironment()));
+  if (!secret.ok()) {
+    LogError(secret.status().message());
+    return kExitFailed;
   }
   if (spec.plan.job_id.empty()) {
     spec.plan.job_id = MakeJobId();

@@ -209,7 +209,7 @@ int RunLocal(JobSpec spec) {
   for (const std::string& notice : MpiNotices(options.programs, *workers)) {
     LogWarning(notice);
   }
-  WarnOfCpus(options.facts, options.programs.front().environment, options.plan.binding, *workers);
+  WarnOfCpus(options.facts, options.programs.front().environment, spec.plan.binding, *workers);
   Settle(spec, *workers, options);
 
   if (const absl::Status born = shepherd->AwaitShepherd(); !born.ok()) {

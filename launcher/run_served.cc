@@ -102,13 +102,19 @@ class ServedJob {
 
   UserSignals::Callbacks Callbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now) { Post(StopAsked{signo, now, GraceNow(spec_)}); };
+    out.on_stop = [this](int signo, bool now) {
+      pause_timer_.Stop();  // the job goes on, to its end
+      Post(StopAsked{signo, now, GraceNow(spec_)});
+    };
     out.on_pass = [this](int signo) { Post(SignalAsked{signo}); };
     out.on_suspend = [this] {
       Post(PauseAsked{true});
       pause_timer_.StartAfter(UserSignals::kPauseSpreads);
     };
-    out.on_continue = [this] { Post(PauseAsked{false}); };
+    out.on_continue = [this] {
+      pause_timer_.Stop();
+      Post(PauseAsked{false});
+    };
     return out;
   }
 

@@ -41,11 +41,8 @@
 #include "launcher/typed_node.h"
 #include "launcher/typed_place.h"
 #include "launcher/user_signals.h"
-#include "proto/base/build_info.h"
-#include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/text.h"
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
 #include "rendezvous/service/master_server.h"
@@ -241,6 +238,7 @@ class TypedJob {
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now) {
+      pause_timer_.Stop();  // the job goes on, to its end
       countdown_.Begin(signo, now, TimeToStop(spec_));
       StopJob(signo, now);
     };
@@ -273,6 +271,7 @@ class TypedJob {
       }
     };
     out.on_continue = [this] {
+      pause_timer_.Stop();
       if (server_ != nullptr) {
         server_->Post(spec_.plan.job_id, PauseAsked{false});
       }
@@ -430,6 +429,9 @@ int RunAgent(JobSpec spec, Place place) {
   int code = kExitFailed;
   {
     TypedJob job(&loop, std::move(spec), *std::move(secret), std::move(place));
+    if (meeting.ok()) {
+      (*meeting)->CloseLobby();  // the first that Start does is to listen in its place
+    }
     const absl::Status started = job.Start(*std::move(shepherd), *std::move(options));
     if (!started.ok()) {
       return Fail(started, kExitFailed);

@@ -1,12 +1,19 @@
 // Readiness of a descriptor whose description others share (the terminal, a pipe of the shell):
 // libuv would make it non-blocking for all of them, so it is watched through an epoll of our own,
-// and the loop watches that.
+// and the loop watches that. And writing to it without a loop: any of the others may have made it
+// non-blocking for us.
 #pragma once
 
+#include <poll.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "absl/strings/string_view.h"
 #include "proto/base/unique_fd.h"
 
 namespace muster {
@@ -21,6 +28,32 @@ inline UniqueFd WatchShared(int fd, uint32_t events) {
     watcher.Reset();
   }
   return watcher;
+}
+
+// How many of the bytes `fd` has taken, perhaps none: a non-blocking one is full, or a signal came.
+// nullopt with errno: nobody reads them any more, or the device has failed.
+inline std::optional<size_t> TryWriteShared(int fd, absl::string_view bytes) {
+  const ssize_t n = write(fd, bytes.data(), bytes.size());
+  if (n < 0 && errno != EINTR && errno != EAGAIN) {
+    return std::nullopt;
+  }
+  return n > 0 ? static_cast<size_t>(n) : 0;
+}
+
+// All of them; blocks until they are written, as on a blocking one. False with errno: as above.
+inline bool WriteShared(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::optional<size_t> taken = TryWriteShared(fd, bytes);
+    if (!taken.has_value()) {
+      return false;
+    }
+    bytes.remove_prefix(*taken);
+    if (*taken == 0) {
+      pollfd room = {fd, POLLOUT, 0};
+      poll(&room, 1, -1);  // what has failed is ready, too, and the next write says so
+    }
+  }
+  return true;
 }
 
 }  // namespace muster

@@ -70,9 +70,21 @@ void ExecFirst(const SpawnRequest& request, char** argv_with_slot) {
   errno = error;
 }
 
-// Where our caller closed a standard descriptor, a pipe for the worker can carry its number: it
-// moves out of the way before dup2 takes the numbers. A failure shows in dup2.
-int AboveStandard(int fd) { return fd > STDERR_FILENO ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
+// A number that a descriptor of the worker's gets.
+bool IsTaken(int fd) {
+  return (fd >= 0 && fd <= STDERR_FILENO) || fd == kWorkerDoorFd || fd == kWorkerLifeFd ||
+         fd == kWorkerPmiFd;
+}
+
+// Here one of them can carry another's number: a standard one where our caller closed that, those
+// above where we have many open. It moves out of the way before dup2 takes the numbers, and also
+// where the number is its own already: it would close with the exec. A failure shows in dup2.
+int OutOfTheWay(int fd) {
+  while (IsTaken(fd)) {
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, fd + 1);
+  }
+  return fd;
+}
 
 // System calls only, on what the caller has prepared. False with errno.
 bool Bind(const SpawnBinding& binding) {
@@ -101,7 +113,7 @@ bool Bind(const SpawnBinding& binding) {
 // sends one when the pipe has no writer any more. It is the open file that has an owner, so each
 // worker opens its own. A failure leaves the death signal.
 void DieAsGroup(const char* life) {
-  const int fd = open(life, O_RDONLY | O_CLOEXEC);
+  const int fd = OutOfTheWay(open(life, O_RDONLY | O_CLOEXEC));
   (void)EndGroupWith(fd, getpid());
   dup2(fd, kWorkerLifeFd);
 }
@@ -114,15 +126,17 @@ void DieAsGroup(const char* life) {
     setpgid(0, 0);
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const int in = OutOfTheWay(request.stdin_fd);
+  const int out_fd = OutOfTheWay(request.stdout_fd);
+  const int err_fd = OutOfTheWay(request.stderr_fd);
+  const int door = OutOfTheWay(request.door_fd);
+  const int pmi = OutOfTheWay(request.pmi_fd);
   if (request.life != nullptr) {
     DieAsGroup(request.life);
   }
   if (getppid() != parent) {
     _exit(127);  // the parent died before the death signal was armed
   }
-  const int in = AboveStandard(request.stdin_fd);
-  const int out_fd = AboveStandard(request.stdout_fd);
-  const int err_fd = AboveStandard(request.stderr_fd);
   if (dup2(in, STDIN_FILENO) < 0 || dup2(out_fd, STDOUT_FILENO) < 0 ||
       dup2(err_fd, STDERR_FILENO) < 0) {
     Fail(out, "dup2");
@@ -131,9 +145,9 @@ void DieAsGroup(const char* life) {
     Fail(out, "controlling terminal");
   }
   if (request.door_fd >= 0) {
-    dup2(request.door_fd, kWorkerDoorFd);  // a limit below it: the SDK will say so, if it is used
+    dup2(door, kWorkerDoorFd);  // a limit below it: the SDK will say so, if it is used
   }
-  if (request.pmi_fd >= 0 && dup2(request.pmi_fd, kWorkerPmiFd) < 0) {
+  if (request.pmi_fd >= 0 && dup2(pmi, kWorkerPmiFd) < 0) {
     Fail(out, "PMI");  // without it each worker would be a world of its own
   }
   for (const ProcessLimit& limit : request.limits) {

@@ -47,7 +47,9 @@ void StorePort::Adopt(UniqueFd client) {
 }
 
 bool StorePort::StartServer() {
-  poll_->Stop();  // the store accepts from now on
+  // The store accepts from now on. It closes the socket, also where it cannot start: the number may
+  // be another's then, which a later Stop would take from the loop.
+  poll_.reset();
   TorchStoreServer::Options options;
   options.world_size = world_size_;
   options.say = [](const std::string& line) { LogInfo(line); };

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdio>
@@ -24,6 +23,7 @@
 #include "launcher/jobs/job_table.h"
 #include "launcher/jobs/keeper_link.h"
 #include "launcher/jobs/wait_signals.h"
+#include "launcher/shared_fd.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
@@ -45,16 +45,7 @@ constexpr absl::Duration kAnswer = absl::Seconds(10);  // of a keeper to a reque
 constexpr absl::Duration kAfterGrace = absl::Seconds(60);
 
 // False: nobody reads any more.
-bool Print(absl::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = write(STDOUT_FILENO, text.data(), text.size());
-    if (n < 0 && errno != EINTR) {
-      return false;
-    }
-    text.remove_prefix(n > 0 ? static_cast<size_t>(n) : 0);
-  }
-  return true;
-}
+bool Print(absl::string_view text) { return WriteShared(STDOUT_FILENO, text); }
 
 enum class Shown : uint8_t { kAll, kInterrupted, kClosed };
 
@@ -75,11 +66,12 @@ Shown ShowRest(JobLogReader& log, const WaitSignals& signals) {
       if (poll(&ready, 1, 0) != 1) {
         continue;
       }
-      const absl::string_view some = rest.substr(0, PIPE_BUF);  // so much never blocks now
-      if (!Print(some)) {
+      // So much never blocks now.
+      const std::optional<size_t> taken = TryWriteShared(STDOUT_FILENO, rest.substr(0, PIPE_BUF));
+      if (!taken.has_value()) {
         return Shown::kClosed;
       }
-      rest.remove_prefix(some.size());
+      rest.remove_prefix(*taken);
     }
   }
   return Shown::kAll;

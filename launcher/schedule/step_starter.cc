@@ -143,6 +143,9 @@ class StepStarter final : public Starter {
   }
 
   absl::Status Spawn(const std::vector<std::string>& hosts) {
+    if (options_.prepare) {
+      RETURN_IF_ERROR(options_.prepare());
+    }
     const std::vector<std::string> argv =
         options_.command_of_one ? options_.command_of_one(hosts.front(), door_->ticket())
                                 : options_.command(hosts);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "launcher/schedule/child_process.h"
@@ -36,6 +37,9 @@ struct StepOptions {
   // In its place: that starts one agent, and has in its words what the ticket says.
   std::function<std::vector<std::string>(const std::string& host, const DialTicket& ticket)>
       command_of_one;
+  // Optional: before each command, so that its agents find what they need. Its error is that of
+  // their nodes.
+  std::function<absl::Status()> prepare;
   // The hosts whose agents have ended, by a line that the command says: it goes on while others
   // live. Most lines speak of none.
   std::function<std::vector<std::string>(const std::string& line)> ended_hosts;
@@ -44,7 +48,7 @@ struct StepOptions {
   // Whether an agent that is connected may live on where its command was ended: then its
   // connection tells.
   bool agents_outlive = false;
-  std::function<void()> on_all_called;    // optional: until others are started, no agent is awaited
+  std::function<void()> on_all_called;    // optional: until the next `prepare` no agent is awaited
   std::vector<std::string> environment;   // of the command, "K=V"; empty = ours
   ChildLeads leads = ChildLeads::kGroup;  // the command
   std::string job_id;

@@ -108,6 +108,14 @@ def test_one_cpu_by_accident_is_noticed(node0):
     assert f"workers may use CPU {max(MASK)} alone" in result.errors, result
 
 
+def test_threads_tied_to_cpus_that_workers_share_are_noticed(node0):
+    """Where each has CPUs of its own, OMP_PROC_BIND keeps to those."""
+    said = "OMP_PROC_BIND=true ties the threads of all 2 workers to the same CPUs"
+    for bind, shared in ((["--bind-to", "none"], True), ([], len(MASK) == 1)):
+        result = node0.run("-n", "2", *bind, "true", env={"OMP_PROC_BIND": "true"})
+        assert result.code == 0 and (said in result.errors) == shared, result
+
+
 CPUSET = Path("/sys/fs/cgroup/cpuset")
 
 

@@ -80,15 +80,19 @@ def test_a_signal_to_launch_alone_reaches_each_worker_of_a_pbs_job_once(pbs):
     all_told(pbs, 4, "SIGUSR1", "SIGTERM", "saved")
 
 
-def test_an_agent_that_is_killed_is_started_again_by_pbsdsh(pbs):
+@pytest.mark.parametrize("before", ("", "unset PBS_JOBCOOKIE; "), ids=("cookie", "file"))
+def test_an_agent_that_is_killed_is_started_again_by_pbsdsh(pbs, before):
+    """Without the cookie by the secret's file, which is put back for it, and goes again."""
     worker = "echo restarts $TORCHELASTIC_RESTART_COUNT on $(hostname); exec sleep 1000"
-    job = pbs.submit(f"exec {LAUNCH} --nproc-per-node 1 --max-restarts 1 bash -c '{worker}'", "-l", "select=2")
+    job = pbs.submit(f"{before}exec {LAUNCH} --nproc-per-node 1 --max-restarts 1 bash -c '{worker}'", "-l", "select=2")
     pbs.expect(job, "restarts 0 on node", 2)
     kill_all(list(pbs.shells[1].ours()))
     pbs.expect(job, "restarts 1 on node", 2)
     assert "node1: its agent is started again" in pbs.output(job), pbs.output(job)
+    assert list(pbs.folder.glob(".muster-*")) == []
     pbs.cancel(job)
     pbs.wait(job)
+    assert list(pbs.folder.glob(".muster-*")) == []
 
 
 def test_torch_trains_on_two_hosts(pbs):

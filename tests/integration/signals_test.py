@@ -102,6 +102,32 @@ def test_ctrl_z_pauses_job_and_lease(shells):
     assert job.finish().code == 143
 
 
+def paused_for_a_moment(job):
+    """Until launch has heard of it; it stands still itself 0.3 s later. Two signals at once come in any order, or as one."""
+    job.expect("ready", 2)
+    job.signal(signal.SIGTSTP)
+    time.sleep(0.03)
+
+
+def test_a_continue_right_after_ctrl_z_leaves_launch_running(shells, scratch):
+    job = shells[0].start(*TWO_HOSTS, *sh(f'echo ready; until [ -e "{scratch}/go" ]; do sleep 0.1; done; echo done'))
+    paused_for_a_moment(job)
+    job.signal(signal.SIGCONT)
+    time.sleep(1)
+    assert stat_of(job.pid)[0] != "T"
+    (scratch / "go").touch()
+    result = job.finish()
+    assert result.code == 0 and result.out.count(b"done") == 2, result
+
+
+def test_an_interrupt_right_after_ctrl_z_stops_the_job(shells):
+    job = shells[0].start(*TWO_HOSTS, "--no-prefix", WORKERS / "catch", "LEAVE")
+    paused_for_a_moment(job)
+    job.signal(signal.SIGINT)
+    result = job.finish()
+    assert result.code == 130 and result.out.count(b"got INT") == 2, result
+
+
 def test_in_the_background_it_never_stops_on_terminal_input(node0):
     script = f'set -m; {LAUNCH} -n 1 cat & sleep 0.5; kill -TERM %1; wait %1; echo "code $?"'
     job = node0.start(WORKERS / "ptyrun.py", "bash", "-c", script, program="/usr/bin/python3", stdin=subprocess.PIPE)

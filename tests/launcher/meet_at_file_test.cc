@@ -3,6 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "agent/io/torch_store_port.h"
+#include "proto/base/clock.h"
+#include "proto/base/connect_tcp.h"
+#include "rendezvous/service/listener.h"
+#include "tests/proto/wire/test_loop.h"
+
 namespace muster {
 namespace {
 
@@ -78,6 +90,77 @@ TEST(Meeting, EveryWaitHasItsDeadline) {
   EXPECT_THAT(Error(meeting.Next(std::nullopt, Answer::kSilence, At(600))),
               HasSubstr("neither be read nor made"));
   EXPECT_EQ(meeting.Next(Point("a"), Answer::kMaster, At(601)).value(), Move::kJoin);
+}
+
+class FileMeetingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = testing::TempDir() + "/muster-meet-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path() const { return folder_ + "/job1"; }
+  static RendezvousPoint Here() {
+    RendezvousPoint point = Point("ab");
+    point.address = "127.0.0.1";
+    return point;
+  }
+  absl::StatusOr<std::unique_ptr<FileMeeting>> Meet(PortRange ports = {}) {
+    return MeetAtFile(loop_.get(), Path(), Here(), ports, absl::Seconds(20));
+  }
+  static absl::Status Connect(uint16_t port) {
+    return ConnectTcp("127.0.0.1", absl::StrCat(port), BootNow() + absl::Seconds(5)).status();
+  }
+
+  TestLoop loop_;
+  std::string folder_;
+};
+
+TEST_F(FileMeetingTest, WhoSeesTheFileIsNotRefused) {
+  absl::Status connected = absl::UnknownError("no file was seen");
+  std::thread other([&connected, path = Path()] {
+    const RendezvousFile file(path);
+    for (const absl::Time late = BootNow() + absl::Seconds(20); BootNow() < late;) {
+      const absl::StatusOr<std::optional<RendezvousPoint>> there = file.Read();
+      if (there.ok() && there->has_value()) {
+        connected = Connect((*there)->port);
+        return;
+      }
+    }
+  });
+  const absl::StatusOr<std::unique_ptr<FileMeeting>> meeting = Meet();
+  other.join();
+  ASSERT_TRUE(meeting.ok()) << meeting.status();
+  EXPECT_TRUE((*meeting)->serves());
+  EXPECT_TRUE(connected.ok()) << connected;
+}
+
+TEST_F(FileMeetingTest, TheMasterListensInPlaceOfTheLobby) {
+  const absl::StatusOr<std::unique_ptr<FileMeeting>> meeting = Meet();
+  ASSERT_TRUE(meeting.ok()) << meeting.status();
+  const uint16_t port = (*meeting)->point().port;
+  EXPECT_TRUE(Connect(port).ok());
+  (*meeting)->CloseLobby();
+  EXPECT_FALSE(Connect(port).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(ReservePort("", port).status()));  // nobody gets it by chance
+  Listener master(loop_.get(), Listener::Callbacks());
+  EXPECT_EQ(master.Listen(absl::StrCat("[::]:", port), PortRange()).value(), port);
+  EXPECT_TRUE(Connect(port).ok());
+  master.Close();
+}
+
+// In a small range the port that we reserve may be that of a master that is gone: while the file is
+// not ours, nothing may listen there.
+TEST_F(FileMeetingTest, ADeadJobsPortThatIsOursNowStillLooksDead) {
+  RendezvousPoint dead = Here();
+  dead.port = ReservePort("", 0)->port;  // free again
+  ASSERT_TRUE(RendezvousFile(Path()).Publish(dead).value());
+  const absl::StatusOr<std::unique_ptr<FileMeeting>> meeting = Meet({dead.port, dead.port});
+  ASSERT_TRUE(meeting.ok()) << meeting.status();
+  EXPECT_TRUE((*meeting)->serves());
+  EXPECT_EQ((*meeting)->point().port, dead.port);
 }
 
 }  // namespace

@@ -61,6 +61,10 @@ class StepStarterTest : public StarterTest {
     };
     options.agent_end = TaskEnd;
     options.agents_outlive = true;
+    options.prepare = [this] {
+      ++prepared_;
+      return prepare_;
+    };
     options.on_all_called = [this] { ++all_called_; };
     options.environment = {absl::StrCat("PATH=", std::getenv("PATH")), "PBS_JOBCOOKIE=keks"};
     options.job_id = "j1";
@@ -83,6 +87,8 @@ class StepStarterTest : public StarterTest {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   int all_called_ = 0;
+  int prepared_ = 0;
+  absl::Status prepare_;
 };
 
 TEST_F(StepStarterTest, OneCommandStartsAllAndEachGetsItsOwnBootstrap) {
@@ -192,6 +198,28 @@ TEST_F(StepStarterTest, ACommandForEachHostHasTheTicketInItsWordsButNotTheSecret
   Until([this] { return exited_.contains(0); }, "its end");
   EXPECT_EQ(exited_[0], "node3: pbsdsh ended with status 0");
   EXPECT_FALSE(exited_.contains(7));
+}
+
+TEST_F(StepStarterTest, WhatAnAgentNeedsIsPreparedForEachStartAlsoForAnother) {
+  Pbsdsh();
+  Start(0, "node3");
+  Until([this] { return sockets_.contains(0); }, "the agent");
+  EXPECT_EQ(prepared_, 1);
+  EXPECT_EQ(all_called_, 1);
+  sockets_.clear();
+  Until([this] { return exited_.contains(0); }, "its end");
+  Start(0, "node3");
+  Until([this] { return sockets_.contains(0); }, "the second agent");
+  EXPECT_EQ(prepared_, 2);
+  EXPECT_EQ(all_called_, 2);
+}
+
+TEST_F(StepStarterTest, WhatCannotBePreparedIsSaid) {
+  Pbsdsh();
+  prepare_ = absl::ResourceExhaustedError("no space");
+  EXPECT_EQ(FailureOf("node1"), "node1: no space");
+  EXPECT_TRUE(pids_.empty());
+  EXPECT_EQ(all_called_, 1);  // what was prepared by halves may go
 }
 
 TEST_F(StepStarterTest, HowAnAgentEndedIsSaidByWhatStartedIt) {

@@ -1,5 +1,6 @@
 #include "agent/io/spawn.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -228,6 +229,109 @@ TEST_F(SpawnTest, PipesOnStandardNumbersReachTheirPlace) {
   result.writer.Reset();
   EXPECT_EQ(ReadToEnd(result.reader.get()), "0|out in\n|err\n|31");
   EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+}
+
+// What the caller holds for a worker under these numbers; 0 = any.
+struct Numbers {
+  const char* name;
+  int out = 0;
+  int err = 0;
+  int door = 0;
+  int pmi = 0;
+  bool life_in_place = false;  // all numbers below are in use when that is opened
+};
+
+void MoveTo(int number, UniqueFd& fd) {
+  if (number != 0) {
+    fd.Reset(dup3(fd.get(), number, O_CLOEXEC));
+  }
+}
+
+// In a process that holds nothing else: what a worker says through each of its descriptors.
+std::string SaidByEach(const Numbers& at, const rlimit& files) {
+  TestPipe in = MakePipe();
+  TestPipe out = MakePipe();
+  TestPipe err = MakePipe();
+  TestPipe door = MakePipe();
+  TestPipe pmi = MakePipe();
+  TestPipe life = MakePipe();
+  in.writer.Reset();
+  MoveTo(at.out, out.writer);
+  MoveTo(at.err, err.writer);
+  MoveTo(at.door, door.writer);
+  MoveTo(at.pmi, pmi.writer);
+  if (at.life_in_place) {
+    for (int used = 0; used >= 0 && used < kWorkerLifeFd - 1;) {
+      used = fcntl(in.reader.get(), F_DUPFD_CLOEXEC, 0);
+    }
+  }
+  const std::string path = absl::StrCat("/proc/self/fd/", life.reader.get());
+  std::string life_here = absl::StrCat("/proc/", getpid(), "/fd/", life.reader.get());
+  std::string script =
+      absl::StrCat("echo out; echo err >&2; echo door >/proc/self/fd/", kWorkerDoorFd,
+                   "; echo pmi >/proc/self/fd/", kWorkerPmiFd, "; [ \"$0\" -ef /proc/self/fd/",
+                   kWorkerLifeFd, " ] && echo life");
+  char program[] = "/bin/sh";
+  char flag[] = "-c";
+  SpawnRequest request;
+  request.candidates = {program};
+  request.argv = {program, flag, script.data(), life_here.data(), nullptr};
+  request.envp = {nullptr};
+  request.stdin_fd = in.reader.get();
+  request.stdout_fd = out.writer.get();
+  request.stderr_fd = err.writer.get();
+  request.door_fd = door.writer.get();
+  request.pmi_fd = pmi.writer.get();
+  request.life = path.c_str();
+  request.limits = {{RLIMIT_NOFILE, files}};
+  const SpawnResult spawned = Spawn(request);
+  std::string said = absl::StrCat(spawned.error, spawned.step);
+  for (TestPipe* pipe : {&out, &err, &door, &pmi}) {
+    pipe->writer.Reset();
+    absl::StrAppend(&said, "|", ReadToEnd(pipe->reader.get()));
+  }
+  waitpid(spawned.pid, nullptr, 0);
+  return said;
+}
+
+// A caller that has many descriptors open holds a worker's own under the numbers that they get in
+// it: under one another's, and under the right one, which would close with the exec.
+TEST_F(SpawnTest, DescriptorsOnTheNumbersOfOthersReachTheirPlace) {
+  constexpr Numbers kCases[] = {
+      {.name = "anywhere"},
+      {.name = "stdout at the door", .out = kWorkerDoorFd},
+      {.name = "stdout at the life", .out = kWorkerLifeFd},
+      {.name = "stdout at PMI", .out = kWorkerPmiFd},
+      {.name = "stderr at the life", .err = kWorkerLifeFd},
+      {.name = "door in place", .door = kWorkerDoorFd},
+      {.name = "door at PMI", .door = kWorkerPmiFd},
+      {.name = "PMI at the door", .pmi = kWorkerDoorFd},
+      {.name = "PMI at the life", .pmi = kWorkerLifeFd},
+      {.name = "PMI in place", .pmi = kWorkerPmiFd},
+      {.name = "door and PMI swapped", .door = kWorkerPmiFd, .pmi = kWorkerDoorFd},
+      {.name = "three in a circle",
+       .out = kWorkerPmiFd,
+       .err = kWorkerDoorFd,
+       .pmi = kWorkerLifeFd},
+      {.name = "life in place", .life_in_place = true},
+  };
+  for (const Numbers& at : kCases) {
+    TestPipe result = MakePipe();
+    const pid_t pid = fork();
+    if (pid == 0) {
+      // Whatever the test's caller left open.
+      constexpr int kResult = STDERR_FILENO + 1;
+      dup2(result.writer.get(), kResult);
+      fcntl(kResult, F_SETFD, FD_CLOEXEC);
+      close_range(kResult + 1, ~0U, 0);
+      const std::string said = SaidByEach(at, files_);
+      (void)!write(kResult, said.data(), said.size());
+      _exit(0);
+    }
+    result.writer.Reset();
+    EXPECT_EQ(ReadToEnd(result.reader.get()), "0|out\nlife\n|err\n|door\n|pmi\n") << at.name;
+    EXPECT_EQ(waitpid(pid, nullptr, 0), pid) << at.name;
+  }
 }
 
 // The pipe's end alone must do it: the caller lives on, and no death signal is sent.

@@ -14,12 +14,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/clock.h"
 #include "proto/base/limits.h"
-#include "proto/base/mutex.h"
 #include "proto/wire/secret.h"
 #include "rendezvous/service/journal.h"
-#include "rendezvous/service/journal_codec.h"
 #include "tests/rendezvous/service/fake_store.h"
 #include "tests/rendezvous/service/test_agent.h"
 
@@ -297,43 +294,6 @@ TEST_F(MasterServerTest, OneThatStandsBySaysWhoLeadsUntilItDoesItself) {
   EXPECT_EQ(*master_->Lead(journal_.get(), [] { return true; }), 0u);
   loop_.Until([&] { return agent.running; }, "its round");
   EXPECT_EQ(agent.assignment.round.epoch, 7u);  // the store's
-}
-
-// Two machines may lead in turns: what the second appends has the first one's times before it.
-TEST_F(MasterServerTest, WhatAnotherMachineHasWrittenGoesOnInOurClock) {
-  MasterOptions options;
-  options.users = OneSecret("the secret");
-  options.many_jobs = true;
-  StartMaster(std::move(options));
-  Listen();
-  JournalRecord record;
-  record.at = BootNow() + absl::Hours(1000);  // it has run for so much longer
-  DurableRound& round = record.round.emplace();
-  round.round = round.chain = {5, 1};
-  DurableNode& node = round.members.emplace_back();
-  node.node = NodeId{1};
-  node.incarnation = Incarnation{1};
-  node.join = JoinOf(0);
-  DurableProgress& progress = record.progress.emplace();
-  progress.phase = JobPhase::kRunning;
-  progress.begun = progress.round_began = record.at - absl::Minutes(9);
-  const auto store = std::make_shared<FakeStore>();
-  store->stored = {
-      {1, "job-1",
-       absl::StrCat(*EncodeHeader({"job", "job", "another boot", {}}), *EncodeRecord(record))}};
-  journal_ = *Journal::On(loop_.get(), store);
-  const absl::Time before = BootNow();
-  EXPECT_EQ(*master_->Lead(journal_.get(), [] { return true; }), 1u);
-  loop_.Until([&] { return journal_->idle(); }, "the disk");
-  const MutexLock lock(store->mutex);
-  ASSERT_FALSE(store->batches.empty());
-  const absl::StatusOr<JournalFile> file =
-      DecodeJournal(absl::string_view(store->batches[0]).substr(1));  // behind its number
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->header.clock, journal_->clock());
-  ASSERT_EQ(file->records.size(), 1u);
-  EXPECT_GE(file->records[0].at, before);
-  EXPECT_EQ(file->records[0].progress->begun, file->records[0].at - absl::Minutes(9));
 }
 
 TEST_F(MasterServerTest, OneThatDoesNotLeadAnyMoreSaysNothing) {
