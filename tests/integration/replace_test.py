@@ -71,8 +71,10 @@ def test_what_a_dead_worker_left_behind_is_gone_and_the_others_children_are_not(
     assert not any(node0.called(word) for word in before)
 
 
-def test_the_job_ends_when_no_restart_is_left(node0):
-    result = node0.run("-n", "2", "--restart=one", "--max-restarts", "2", "--no-prefix", *sh(f"{WORDS}; [ $RANK = 1 ] && exit 7; exec sleep 1130"))
+def test_the_job_ends_when_no_restart_is_left(node0, scratch):
+    fails = f'until [ -e "{scratch}/said" ]; do sleep 0.01; done; exit 7'  # not before rank 0 has spoken
+    script = f'{WORDS}; [ $RANK = 1 ] && {{ {fails}; }}; touch "{scratch}/said"; exec sleep 1130'
+    result = node0.run("-n", "2", "--restart=one", "--max-restarts", "2", "--no-prefix", *sh(script))
     assert result.code == 7 and not node0.called("sleep 1130"), result
     began = sorted(line[0] for line in re.findall(LINE, result.text))
     assert began == ["0", "1", "1", "1"], result
