@@ -1,10 +1,5 @@
 #include "launcher/meet_at_file.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -66,27 +61,6 @@ Answer Ask(uv_loop_t* loop, const RendezvousPoint& point) {
     return refused ? Answer::kRefused : Answer::kSilence;
   }
   return AskOn(loop, **std::move(socket), point);
-}
-
-// Both set SO_REUSEADDR, so this one and later the master's may be bound where `reserved` is.
-absl::StatusOr<UniqueFd> OpenLobby(const BoundPort& reserved) {
-  sockaddr_storage at{};
-  socklen_t size = sizeof(at);
-  const int on = 1;
-  const int off = 0;
-  UniqueFd lobby;
-  if (getsockname(reserved.fd.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0) {
-    lobby.Reset(socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  }
-  if (!lobby.valid() || setsockopt(lobby.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-      (at.ss_family == AF_INET6 &&  // [::] is for IPv4, too
-       setsockopt(lobby.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) ||
-      bind(lobby.get(), reinterpret_cast<const sockaddr*>(&at), size) != 0 ||
-      listen(lobby.get(), SOMAXCONN) != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen at port ", reserved.port, ": ", std::strerror(errno)));
-  }
-  return lobby;
 }
 
 void Wait(uv_loop_t* loop, absl::Duration wait) {
@@ -195,7 +169,7 @@ absl::StatusOr<std::unique_ptr<FileMeeting>> MeetAtFile(uv_loop_t* loop, const s
     if (move != Move::kWait) {
       // Not before, and not for longer where another is elected: a dead job's file may name the
       // very port that we have reserved, and must go on to look dead.
-      ASSIGN_OR_RETURN(lobby, OpenLobby(reserved));
+      ASSIGN_OR_RETURN(lobby, ListenBeside(reserved));
     }
     if (move == Move::kPublish) {
       ASSIGN_OR_RETURN(elected, file.Publish(own));

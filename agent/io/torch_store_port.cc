@@ -115,19 +115,25 @@ int SetOption(const UniqueFd& fd, int level, int name, int value) {
 // /proc/net; a bound socket that neither listens nor is connected does not.
 bool HasRemains(uint16_t port);
 
+// Not bound yet. Invalid, with errno, where there is none.
+UniqueFd SocketFor(const SocketAddress& at) {
+  UniqueFd fd(socket(at.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.valid() && at.storage.ss_family == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&at.storage);
+    SetOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr) ? 0 : 1);
+  }
+  return fd;
+}
+
 // A socket bound to `at`; an errno otherwise. SO_REUSEADDR is set in the end, so that connections
 // of this port which are over do not block its next use, but the port is first asked for without
 // it: with it, two reservations of one port would both succeed.
 absl::StatusOr<UniqueFd> OpenBound(const SocketAddress& at, uint16_t port, int& error) {
   for (const bool reuse_first : {false, true}) {
-    UniqueFd fd(socket(at.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    UniqueFd fd = SocketFor(at);
     if (!fd.valid()) {
       error = errno;
       return absl::UnavailableError("socket");
-    }
-    if (at.storage.ss_family == AF_INET6) {
-      const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&at.storage);
-      SetOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr) ? 0 : 1);
     }
     if (reuse_first) {
       SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -290,6 +296,21 @@ absl::StatusOr<BoundPort> BindStorePort(absl::string_view address, uint16_t port
 
 absl::StatusOr<BoundPort> ReservePort(absl::string_view address, uint16_t port, PortRange ports) {
   return Open(address, port, ports, Use::kKeep);
+}
+
+absl::StatusOr<UniqueFd> ListenBeside(const BoundPort& reserved) {
+  SocketAddress at;
+  at.length = sizeof(at.storage);
+  UniqueFd fd;
+  if (getsockname(reserved.fd.get(), reinterpret_cast<sockaddr*>(&at.storage), &at.length) == 0) {
+    fd = SocketFor(at);
+  }
+  if (!fd.valid() || SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1) != 0 ||
+      bind(fd.get(), at.get(), at.length) != 0 || listen(fd.get(), INT_MAX) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen at port ", reserved.port, ": ", strerror(errno)));
+  }
+  return fd;
 }
 
 std::string WhoHasPort(uint16_t port) {

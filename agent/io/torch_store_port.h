@@ -32,6 +32,10 @@ absl::StatusOr<BoundPort> BindStorePort(absl::string_view address, uint16_t port
 absl::StatusOr<BoundPort> ReservePort(absl::string_view address, uint16_t port,
                                       PortRange ports = {});
 
+// Another socket at that port, which listens; the next one can once this is closed. Unavailable:
+// somebody does already.
+absl::StatusOr<UniqueFd> ListenBeside(const BoundPort& reserved);
+
 // "pid 4242 (python3 train.py)", "a process of uid 1001", or "" where /proc does not tell: who
 // listens on TCP port `port`, else who has a connection from it.
 std::string WhoHasPort(uint16_t port);

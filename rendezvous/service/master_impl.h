@@ -102,6 +102,7 @@ class MasterServer::Impl {
   RoundConfig ConfigFor(const std::string& job_id, const JobTerms& terms) const;
   absl::Status CheckOwn(const Journal::Found& found) const;
   absl::Status TakeOverOne(Journal::Found found);
+  absl::StatusOr<std::string> HeaderOf(const std::string& key, const Job& job) const;
   void Write(const std::string& key, const JournalRecord& record);
   void WriteInOurClock(const std::string& key, const Job& job,
                        const std::vector<JournalRecord>& records);

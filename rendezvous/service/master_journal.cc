@@ -117,11 +117,15 @@ absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> MasterServer::Impl::HeaderOf(const std::string& key,
+                                                         const Job& job) const {
+  return EncodeHeader({key, job.config().job_id, options_.journal->clock(), job.terms});
+}
+
 // What this master appends, and whoever comes next, shall find one clock in the file.
 void MasterServer::Impl::WriteInOurClock(const std::string& key, const Job& job,
                                          const std::vector<JournalRecord>& records) {
-  absl::StatusOr<std::string> bytes =
-      EncodeHeader({key, job.config().job_id, options_.journal->clock(), job.terms});
+  absl::StatusOr<std::string> bytes = HeaderOf(key, job);
   for (size_t i = 0; i < records.size() && bytes.ok(); ++i) {
     const absl::StatusOr<std::string> record = EncodeRecord(records[i]);
     bytes = record.ok() ? absl::StrCat(*bytes, *record) : record;
@@ -147,8 +151,7 @@ void MasterServer::Impl::Write(const std::string& key, const JournalRecord& reco
   job->file = job->file == 0 ? options_.journal->NewFile() : job->file;
   absl::StatusOr<std::string> bytes = EncodeRecord(record);
   if (bytes.ok() && anew) {
-    absl::StatusOr<std::string> header =
-        EncodeHeader({key, job->config().job_id, options_.journal->clock(), job->terms});
+    absl::StatusOr<std::string> header = HeaderOf(key, *job);
     bytes = header.ok() ? absl::StrCat(*header, *bytes) : header;
   }
   if (!bytes.ok()) {
