@@ -301,6 +301,77 @@ else:
     assert result.code == 0 and "it came True" in result.text, result
 
 
+@pytest.mark.parametrize("end", ["dist.destroy_process_group()", "pass"], ids=["destroyed", "left"])
+@pytest.mark.parametrize("hosts", [("-n", "2"), ("--hosts", "node0:1,node1:1")], ids=["one", "two"])
+def test_what_nobody_holds_is_sent_though_its_group_ends(shells, scratch, hosts, end):
+    """The tensor is gone but for what the group holds of it, until the last byte has left."""
+    program = scratch / "sends.py"
+    program.write_text(f"""
+import time
+import muster.torch, torch, torch.distributed as dist
+dist.init_process_group("muster")
+if dist.get_rank() == 0:
+    for tag in range(3):
+        dist.isend(torch.full((8 << 20,), 7.0 + tag), 1, tag=tag)
+    {end}
+else:
+    time.sleep(0.5)
+    for tag in range(3):
+        y = torch.zeros(8 << 20)
+        dist.recv(y, 0, tag=tag)
+        print("it came", bool((y == 7 + tag).all()), flush=True)
+""")
+    result = shells[0].run(*hosts, "--no-prefix", program, env=PACKAGE)
+    assert result.code == 0 and result.text.count("it came True") == 3, result
+
+
+def test_a_child_by_fork_ends_nothing_of_its_parents(node0, scratch):
+    program = scratch / "forks.py"
+    program.write_text("""
+import os
+import muster.torch, torch, torch.distributed as dist
+dist.init_process_group("muster")
+x = torch.ones(4)
+work = dist.irecv(torch.zeros(4), 1 - dist.get_rank())  # the group's thread looks at it
+dist.all_reduce(x)
+child = os.fork()
+if child == 0:
+    dist.destroy_process_group()
+    raise SystemExit(7)  # with all that a program does as it ends
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+dist.send(x, 1 - dist.get_rank())
+work.wait()
+print("the parent goes on", flush=True)
+""")
+    result = node0.run("-n", "2", "--no-prefix", program, env=PACKAGE)
+    assert result.code == 0 and result.text.count("the parent goes on") == 2, result
+
+
+def test_a_group_may_end_on_its_own_thread(node0, scratch):
+    """Whoever hears of a call's end there has the last hold of the group."""
+    program = scratch / "ends.py"
+    program.write_text("""
+import gc, time
+import muster.torch, torch, torch.distributed as dist
+dist.init_process_group("muster")
+ended = []
+for i in range(20):
+    held = [dist.new_group([0, 1])]
+    work = dist.all_reduce(torch.ones(1 << 20), group=held[0], async_op=True)
+    def end(future, held=held):
+        dist.destroy_process_group(held.pop())
+        gc.collect()
+        ended.append(i)
+    future = work.get_future().then(end)
+    held = work = None
+    future.wait()
+dist.barrier()
+print("all ended", len(ended), flush=True)
+""")
+    result = node0.run("-n", "2", "--no-prefix", program, env=PACKAGE)
+    assert result.code == 0 and result.text.count("all ended 20") == 2, result
+
+
 def torchrun_on(shells, n, *program):
     """On two hosts, `n` workers each."""
     static = ["--nnodes", "2", "--nproc_per_node", n, "--master_addr", "node0", "--master_port", "29511", "--monitor_interval", "0.1"]

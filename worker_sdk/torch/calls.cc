@@ -1,7 +1,11 @@
 #include "worker_sdk/torch/calls.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
-#include <set>
+#include <iterator>
+#include <map>
 #include <utility>
 
 namespace muster_torch {
@@ -9,7 +13,7 @@ namespace {
 
 struct Living {
   std::mutex mutex;
-  std::set<Calls*> all;
+  std::map<const Calls*, std::weak_ptr<Calls>> all;
 };
 
 // Never destroyed: the last of them may go after whatever is.
@@ -22,23 +26,47 @@ thread_local const Calls* thread_of = nullptr;  // whose thread this is
 
 }  // namespace
 
-Calls::Calls() {
-  const std::lock_guard<std::mutex> lock(TheLiving().mutex);
-  TheLiving().all.insert(this);
-}
+Calls::Calls() : process_(getpid()) {}
 
 Calls::~Calls() {
-  {
-    const std::lock_guard<std::mutex> lock(TheLiving().mutex);
-    TheLiving().all.erase(this);
+  const std::lock_guard<std::mutex> lock(TheLiving().mutex);
+  TheLiving().all.erase(this);
+}
+
+std::shared_ptr<Calls> Calls::New() {
+  const std::shared_ptr<Calls> calls(new Calls, &End);
+  const std::lock_guard<std::mutex> lock(TheLiving().mutex);
+  TheLiving().all.emplace(calls.get(), calls);
+  return calls;
+}
+
+bool Calls::IsParents() const { return process_ != getpid(); }
+
+void Calls::End(Calls* calls) {
+  if (calls->IsParents()) {
+    return;
   }
-  Close();
+  calls->Close();
+  if (thread_of == calls) {
+    const std::lock_guard<std::mutex> lock(calls->mutex_);
+    calls->left_ = true;
+    return;
+  }
+  delete calls;
 }
 
 void Calls::CloseAll() {
-  const std::lock_guard<std::mutex> lock(TheLiving().mutex);
-  for (Calls* calls : TheLiving().all) {
-    calls->Close();
+  std::vector<std::shared_ptr<Calls>> all;
+  {
+    const std::lock_guard<std::mutex> lock(TheLiving().mutex);
+    for (const auto& [calls, hold] : TheLiving().all) {
+      all.push_back(hold.lock());
+    }
+  }
+  for (const std::shared_ptr<Calls>& calls : all) {
+    if (calls != nullptr) {
+      calls->Close();
+    }
   }
 }
 
@@ -114,25 +142,29 @@ bool Calls::WaitFor(const Call& call, std::chrono::milliseconds timeout) {
 
 void Calls::Watch(std::shared_ptr<Watched> watched) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  EnsureThread();
   watched_.push_back(std::move(watched));
+  EnsureThread();
   Wake();
 }
 
 void Calls::Close() {
-  std::vector<std::thread> threads;
+  if (IsParents()) {
+    return;
+  }
+  std::vector<std::thread> others;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     closing_ = true;
-    threads.swap(threads_);
+    const auto ours = std::partition(threads_.begin(), threads_.end(), [](const std::thread& one) {
+      return one.get_id() != std::this_thread::get_id();
+    });
+    std::move(threads_.begin(), ours, std::back_inserter(others));
+    threads_.erase(threads_.begin(), ours);
     wanted_.notify_all();
   }
-  for (std::thread& thread : threads) {
+  for (std::thread& thread : others) {
     thread.join();
   }
-  std::vector<std::shared_ptr<Watched>> watched;  // they go without the lock
-  const std::lock_guard<std::mutex> lock(mutex_);
-  watched.swap(watched_);
 }
 
 void Calls::EnsureThread() {
@@ -223,6 +255,11 @@ void Calls::Loop() {
     if (!watched_.empty()) {
       LookAtWatched(lock);
     }
+  }
+  if (left_) {
+    threads_.front().detach();
+    lock.unlock();
+    delete this;
   }
 }
 

@@ -6,8 +6,11 @@
 // A listener may add calls and wait for them: where it has our thread, another one comes.
 // Whoever waits may hold Python's lock, which listeners may take, and so may the end of what a call
 // holds: neither happens before the call has ended, and with no lock of ours held.
+// A child by fork() has none of our threads, and whatever lock they held: there we end nothing.
 // Standard C++ only.
 #pragma once
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
@@ -78,8 +81,8 @@ class Calls {
   static constexpr size_t kThreadsMax = 8;   // as deep may listeners wait in each other
   static constexpr std::chrono::microseconds kNap{1000};
 
-  Calls();
-  ~Calls();
+  // The last hold may go on a thread of ours; Close() is called then.
+  static std::shared_ptr<Calls> New();
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
 
@@ -95,13 +98,19 @@ class Calls {
   void Wait(const Call& call);
   // Whether it has, for at most `timeout`; it runs on our thread.
   bool WaitFor(const Call& call, std::chrono::milliseconds timeout);
-  // Looked at about once a kNap, until it has ended.
+  // Looked at about once a kNap, until it has ended; ours even if this throws, as no thread is to
+  // be had.
   void Watch(std::shared_ptr<Watched> watched);
-  // What was added runs; what is watched is not watched any more. What is added later runs when
-  // somebody waits for it.
+  // What was added runs, and our threads end, but for the one that calls this. What is watched is
+  // not looked at any more, and held until our end. What is added later runs when somebody waits
+  // for it.
   void Close();
 
  private:
+  Calls();
+  ~Calls();
+  static void End(Calls* calls);
+  bool IsParents() const;
   void EnsureThread();
   // Does it without the lock, as it may take long.
   void Tell(std::unique_lock<std::mutex>& lock, std::function<void()> tell);
@@ -110,15 +119,17 @@ class Calls {
   void LookAtWatched(std::unique_lock<std::mutex>& lock);
   void Loop();
 
+  const pid_t process_;
   std::mutex mutex_;
   std::condition_variable ended_;   // a call has
   std::condition_variable wanted_;  // one of our threads is
-  std::deque<std::shared_ptr<Call>> waiting_;
   std::vector<std::shared_ptr<Watched>> watched_;
-  uint64_t added_ = 0;    // so far, of either
-  bool running_ = false;  // one of them, on some thread
+  std::deque<std::shared_ptr<Call>> waiting_;  // what they hold goes before what is watched
+  uint64_t added_ = 0;                         // so far, of either
+  bool running_ = false;                       // one of them, on some thread
   bool hurry_ = false;
   bool closing_ = false;
+  bool left_ = false;                 // by all but a thread of ours, whose end is ours
   std::vector<std::thread> threads_;  // ours
   size_t asleep_ = 0;                 // of ours, until something is added
   size_t telling_ = 0;                // of ours, and may be for long

@@ -33,8 +33,8 @@ c10::intrusive_ptr<GroupBase> ProcessGroup::Create(const c10::intrusive_ptr<c10d
 ProcessGroup::ProcessGroup(c10d::Store& store, int rank, int size,
                            std::chrono::milliseconds timeout)
     : GroupBase(rank, size),
-      comm_(std::make_shared<Communicator>(store, rank, size, timeout)),
-      calls_(std::make_shared<Calls>()) {}
+      calls_(Calls::New()),
+      comm_(std::make_shared<Communicator>(store, rank, size, timeout)) {}
 
 ProcessGroup::~ProcessGroup() { calls_->Close(); }
 
@@ -198,7 +198,7 @@ ProcessGroup::WorkPtr ProcessGroup::send(Tensors& tensors, int to, int tag) {
   muster_work* work = nullptr;
   Check(muster_send_async(comm_->get(), data.data_ptr(), data.numel() * as.per_element, as.dtype,
                           to, tag, &work));
-  return Begun(c10d::OpType::SEND, std::make_shared<Message>(comm_, work, data, data), tensor);
+  return Begun(c10d::OpType::SEND, std::make_shared<Message>(work, data, data), tensor);
 }
 
 ProcessGroup::WorkPtr ProcessGroup::recv(Tensors& tensors, int from, int tag) {
@@ -218,7 +218,7 @@ ProcessGroup::WorkPtr ProcessGroup::Receive(c10d::OpType type, Tensors& tensors,
   muster_work* work = nullptr;
   Check(muster_recv_async(comm_->get(), data.data_ptr(), data.numel() * as.per_element, as.dtype,
                           from, tag, &work));
-  return Begun(type, std::make_shared<Message>(comm_, work, data, tensor), tensor);
+  return Begun(type, std::make_shared<Message>(work, data, tensor), tensor);
 }
 
 }  // namespace muster_torch

@@ -100,9 +100,11 @@ class ProcessGroup : public GroupBase {
   void CheckRank(const char* call, const char* what, int64_t rank) const;
   bool IsRoot(const char* call, int64_t root) const;
 
+  // Each Work has it, too: one may outlive the group. It holds what the communicator, which goes
+  // before it, still sends.
+  const std::shared_ptr<Calls> calls_;
   const CommunicatorPtr comm_;
   std::atomic<uint64_t> started_{0};
-  const std::shared_ptr<Calls> calls_;  // each Work has it, too: one may outlive the group
 };
 
 }  // namespace muster_torch

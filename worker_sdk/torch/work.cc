@@ -65,8 +65,8 @@ bool CallWork::WaitFor(std::chrono::milliseconds timeout) {
   return calls_->WaitFor(*call_, timeout);
 }
 
-Message::Message(CommunicatorPtr comm, muster_work* work, at::Tensor buffer, at::Tensor tensor)
-    : comm_(std::move(comm)), work_(work), buffer_(std::move(buffer)), tensor_(std::move(tensor)) {}
+Message::Message(muster_work* work, at::Tensor buffer, at::Tensor tensor)
+    : work_(work), buffer_(std::move(buffer)), tensor_(std::move(tensor)) {}
 
 Message::~Message() { muster_work_free(work_); }
 

@@ -59,10 +59,11 @@ class CallWork : public EndingWork {
   const std::shared_ptr<Call> call_;
 };
 
-// A message under way. `buffer` has what travels, and is `tensor` or a copy of it.
+// A message under way. `buffer` has what travels, and is `tensor` or a copy of it. Until it has
+// ended, or its communicator has, somebody must hold it: the buffer is in use.
 class Message : public Ending, public Watched {
  public:
-  Message(CommunicatorPtr comm, muster_work* work, at::Tensor buffer, at::Tensor tensor);
+  Message(muster_work* work, at::Tensor buffer, at::Tensor tensor);
   ~Message() override;
 
   bool Test() override;
@@ -74,7 +75,6 @@ class Message : public Ending, public Watched {
  private:
   void Finish(std::unique_lock<std::mutex> lock);
 
-  const CommunicatorPtr comm_;
   muster_work* const work_;
   const at::Tensor buffer_;
   const at::Tensor tensor_;

@@ -422,7 +422,9 @@ Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
     polls.push_back({from->socket.fd(), POLLIN, 0});
   }
   for (const uint32_t node : sending_) {
-    polls.push_back({held ? -1 : peers_[node].socket.fd(), POLLOUT, 0});
+    // One that has ended is always ready.
+    const bool none = held || !peers_[node].end.ok();
+    polls.push_back({none ? -1 : peers_[node].socket.fd(), POLLOUT, 0});
   }
   const bool busy = (work_ && work_()) || held;
   if (poll(polls.data(), polls.size(), busy ? kShortNapMs : kNapMs) > 0) {

@@ -163,6 +163,20 @@ def check_shapes():
     dist.all_gather(outs, numbers(60, torch.float32).view(10, 6).t())
     for rank in ALL:
         same(outs[rank], numbers(60, torch.float32, rank).view(10, 6).t(), "all_gather of transposed tensors")
+    # What conjugate and negative views show, which is not what lies in memory: torch gives us copies of them.
+    negative = [torch.complex(torch.zeros(5), torch.arange(5.0) + rank).conj().imag for rank in ALL]
+    assert negative[RANK].is_neg()
+    outs = [torch.zeros(5) for _ in ALL]
+    dist.all_gather(outs, negative[RANK])
+    for rank in ALL:
+        same(outs[rank], negative[rank], "all_gather of a negative view")
+    if SIZE > 1:  # torch itself refuses conjugate ones in most collectives
+        conjugate = [torch.complex(torch.arange(5.0), torch.arange(5.0) + rank).conj() for rank in ALL]
+        sent = dist.isend(conjugate[RANK], (RANK + 1) % SIZE)
+        x = torch.zeros(5, dtype=torch.complex64)
+        dist.recv(x, (RANK - 1) % SIZE)
+        sent.wait()
+        same(x, conjugate[RANK - 1], "a conjugate view")
     x = numbers(8, torch.float32).requires_grad_()
     dist.broadcast(x, 0)
     same(x.detach(), numbers(8, torch.float32, 0), "a leaf that wants a gradient")

@@ -1,9 +1,13 @@
 #include "worker_sdk/torch/calls.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <climits>
+#include <csignal>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -35,49 +39,49 @@ std::string TextOf(const std::exception_ptr& error) {
 }
 
 TEST(CallsTest, OnceAllAreClosedNoThreadIsLeftAndWhoWaitsRunsWhatHeAdds) {
-  Calls calls;
-  Calls unused;
+  const std::shared_ptr<Calls> calls = Calls::New();
+  const std::shared_ptr<Calls> unused = Calls::New();
   const auto before = Doing([] {});
-  calls.Add(before, /*hurry=*/false);
+  calls->Add(before, /*hurry=*/false);
   Calls::CloseAll();
   EXPECT_TRUE(before->ended());
   EXPECT_EQ(before.use_count(), 1) << "held by nobody else";
   std::thread::id ran;
   const auto after = Doing([&] { ran = std::this_thread::get_id(); });
-  calls.Add(after, /*hurry=*/true);
-  calls.Wait(*after);
+  calls->Add(after, /*hurry=*/true);
+  calls->Wait(*after);
   EXPECT_EQ(ran, std::this_thread::get_id());
 }
 
 TEST(CallsTest, WhoWaitsRunsWhatStandsBeforeHimInOrder) {
-  Calls calls;
+  const std::shared_ptr<Calls> calls = Calls::New();
   Gate gate;
   std::vector<int> order;
   // Our thread is kept busy: all that follows is left to whoever waits.
   const auto first = Doing([&] { EXPECT_TRUE(gate.Wait()); });
-  calls.Add(first, /*hurry=*/true);
+  calls->Add(first, /*hurry=*/true);
   std::vector<std::shared_ptr<Call>> added;
   for (int i = 0; i < 5; ++i) {
     added.push_back(Doing([&order, i] { order.push_back(i); }));
-    calls.Add(added.back(), false);
+    calls->Add(added.back(), false);
   }
   gate.Open();
-  calls.Wait(*added[3]);
+  calls->Wait(*added[3]);
   EXPECT_TRUE(first->ended());
-  calls.Wait(*added[4]);
+  calls->Wait(*added[4]);
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
 TEST(CallsTest, WhatNobodyWaitsForRunsAllTheSame) {
-  Calls calls;
+  const std::shared_ptr<Calls> calls = Calls::New();
   Gate ran;
-  calls.Add(Doing([&] { ran.Open(); }), false);
+  calls->Add(Doing([&] { ran.Open(); }), false);
   EXPECT_TRUE(ran.Wait());
 }
 
 // Each on a thread of ours, as nobody else waits; the outer ones stand still meanwhile.
 TEST(CallsTest, ListenersMayAddCallsAndWaitForThem) {
-  Calls calls;
+  const std::shared_ptr<Calls> calls = Calls::New();
   Gate all;
   std::function<void(int)> nest = [&](int deep) {
     const auto outer = Doing([] {});
@@ -90,7 +94,7 @@ TEST(CallsTest, ListenersMayAddCallsAndWaitForThem) {
       }
       told->Open();
     });
-    calls.Add(outer, true);
+    calls->Add(outer, true);
     EXPECT_TRUE(told->Wait());
   };
   nest(3);
@@ -106,11 +110,11 @@ TEST(CallsTest, AListenerMayWaitForAMessage) {
     }
     std::function<void()> at_end;
   };
-  Calls calls;
+  const std::shared_ptr<Calls> calls = Calls::New();
   Gate outer;
-  calls.Watch(std::make_shared<Moves>([&] {
+  calls->Watch(std::make_shared<Moves>([&] {
     Gate inner;
-    calls.Watch(std::make_shared<Moves>([&] { inner.Open(); }));
+    calls->Watch(std::make_shared<Moves>([&] { inner.Open(); }));
     EXPECT_TRUE(inner.Wait());
     outer.Open();
   }));
@@ -118,7 +122,7 @@ TEST(CallsTest, AListenerMayWaitForAMessage) {
 }
 
 TEST(CallsTest, AListenerHearsOfTheEndHoweverItCame) {
-  Calls calls;
+  const std::shared_ptr<Calls> calls = Calls::New();
   const auto wrong = Doing([] { throw std::runtime_error("rank 2 has died"); });
   Gate heard;
   std::string told;
@@ -126,11 +130,11 @@ TEST(CallsTest, AListenerHearsOfTheEndHoweverItCame) {
     told = TextOf(error);
     heard.Open();
   });
-  calls.Add(wrong, false);
-  calls.Hurry();
+  calls->Add(wrong, false);
+  calls->Hurry();
   EXPECT_TRUE(heard.Wait());
   EXPECT_EQ(told, "rank 2 has died");
-  calls.Wait(*wrong);
+  calls->Wait(*wrong);
   EXPECT_EQ(TextOf(wrong->error()), "rank 2 has died");
   bool at_once = false;
   wrong->Then([&](const std::exception_ptr& error) { at_once = error != nullptr; });
@@ -145,25 +149,25 @@ TEST(CallsTest, WhoWaitsDoesNotWaitForTheEndOfWhatTheCallHolds) {
     ~Held() { EXPECT_TRUE(waits_for->Wait()); }
     Gate* const waits_for;
   };
-  Calls calls;
+  const std::shared_ptr<Calls> calls = Calls::New();
   const auto call = Doing([held = std::make_shared<Held>(&waited)] {});
-  calls.Add(call, /*hurry=*/true);
-  EXPECT_TRUE(calls.WaitFor(*call, kLong));
+  calls->Add(call, /*hurry=*/true);
+  EXPECT_TRUE(calls->WaitFor(*call, kLong));
   waited.Open();
 }
 
 TEST(CallsTest, AWaitWithAnEndEndsAndTheCallGoesOn) {
-  Calls calls;
+  const std::shared_ptr<Calls> calls = Calls::New();
   Gate gate;
   const auto call = Doing([&] { EXPECT_TRUE(gate.Wait()); });
-  calls.Add(call, false);
-  EXPECT_FALSE(calls.WaitFor(*call, std::chrono::milliseconds(1)));
+  calls->Add(call, false);
+  EXPECT_FALSE(calls->WaitFor(*call, std::chrono::milliseconds(1)));
   gate.Open();
-  EXPECT_TRUE(calls.WaitFor(*call, kLong));
+  EXPECT_TRUE(calls->WaitFor(*call, kLong));
 }
 
 TEST(CallsTest, ManyThreadsWaitAndEachCallRunsOnceAndAlone) {
-  Calls calls;
+  const std::shared_ptr<Calls> calls = Calls::New();
   std::atomic<int> running{0};
   std::atomic<int> ran{0};
   std::atomic<bool> alone{true};
@@ -179,9 +183,9 @@ TEST(CallsTest, ManyThreadsWaitAndEachCallRunsOnceAndAlone) {
           ++ran;
           --running;
         });
-        calls.Add(call, j % 7 == 0);
+        calls->Add(call, j % 7 == 0);
         if (j % 3 != 0) {
-          calls.Wait(*call);
+          calls->Wait(*call);
         }
       }
     });
@@ -189,18 +193,18 @@ TEST(CallsTest, ManyThreadsWaitAndEachCallRunsOnceAndAlone) {
   for (std::thread& thread : threads) {
     thread.join();
   }
-  calls.Close();
+  calls->Close();
   EXPECT_EQ(ran, kThreads * kEach);
   EXPECT_TRUE(alone);
 }
 
 TEST(CallsTest, MoreThanMayWaitRunOnWhoeverAddsThem) {
-  Calls calls;
+  const std::shared_ptr<Calls> calls = Calls::New();
   size_t ran = 0;
   for (size_t i = 0; i < 2 * Calls::kCallsMax; ++i) {
-    calls.Add(Doing([&] { ++ran; }), false);
+    calls->Add(Doing([&] { ++ran; }), false);
   }
-  calls.Close();
+  calls->Close();
   EXPECT_EQ(ran, 2 * Calls::kCallsMax);
 }
 
@@ -221,23 +225,92 @@ class CountDown : public Watched {
 };
 
 TEST(CallsTest, WhatIsWatchedIsLookedAtUntilItHasEnded) {
-  Calls calls;
+  const std::shared_ptr<Calls> calls = Calls::New();
   const auto one = std::make_shared<CountDown>(3);
   const auto two = std::make_shared<CountDown>(5);
-  calls.Watch(one);
-  calls.Watch(two);
+  calls->Watch(one);
+  calls->Watch(two);
   EXPECT_TRUE(one->Wait());
   EXPECT_TRUE(two->Wait());
-  calls.Close();
+  calls->Close();
   EXPECT_EQ(one.use_count(), 1);
   EXPECT_EQ(two.use_count(), 1);
+}
+
+TEST(CallsTest, WhatIsStillWatchedIsHeldUntilTheEnd) {
+  std::shared_ptr<Calls> calls = Calls::New();
+  const auto never = std::make_shared<CountDown>(INT_MAX);
+  calls->Watch(never);
+  calls->Close();
+  EXPECT_EQ(never.use_count(), 2);
+  calls.reset();
+  EXPECT_EQ(never.use_count(), 1);
+}
+
+TEST(CallsTest, TheLastHoldMayGoOnAThreadOfOurs) {
+  struct Tells : Watched {
+    explicit Tells(Gate* gone) : at_end(gone) {}
+    ~Tells() override { at_end->Open(); }
+    bool Test() override { return false; }
+    Gate* const at_end;
+  };
+  Gate gone;
+  Gate may_go;
+  std::shared_ptr<Calls> calls = Calls::New();
+  calls->Watch(std::make_shared<Tells>(&gone));
+  auto last = std::make_shared<std::shared_ptr<Calls>>(calls);
+  calls->Add(Doing([] {}), true);
+  const auto call = Doing([last, &may_go] { EXPECT_TRUE(may_go.Wait()); });
+  calls->Add(call, true);
+  last.reset();
+  calls.reset();
+  may_go.Open();
+  EXPECT_TRUE(gone.Wait());
+}
+
+TEST(CallsTest, WhileAllAreClosedOneOfThemMayEnd) {
+  const std::shared_ptr<Calls> calls = Calls::New();
+  std::shared_ptr<Calls> other = Calls::New();
+  Gate closing;
+  calls->Add(Doing([&] {
+               EXPECT_TRUE(closing.Wait());
+               for (int i = 0; i < 1000; ++i) {
+                 std::this_thread::yield();
+               }
+               other.reset();
+             }),
+             true);
+  closing.Open();
+  Calls::CloseAll();
+  EXPECT_EQ(other, nullptr);
+}
+
+TEST(CallsTest, AChildByForkEndsNothingOfItsParents) {
+  std::shared_ptr<Calls> calls = Calls::New();
+  Gate ran;
+  calls->Watch(std::make_shared<CountDown>(INT_MAX));
+  calls->Add(Doing([&] { ran.Open(); }), true);
+  ASSERT_TRUE(ran.Wait());
+  const pid_t child = fork();
+  if (child == 0) {
+    Calls::CloseAll();
+    calls.reset();
+    _exit(7);
+  }
+  const auto until = std::chrono::steady_clock::now() + kLong;
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0 && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+  kill(child, SIGKILL);
 }
 
 TEST(CallsTest, ClosingRunsWhatWasAdded) {
   bool ran = false;
   {
-    Calls calls;
-    calls.Add(Doing([&] { ran = true; }), false);
+    const std::shared_ptr<Calls> calls = Calls::New();
+    calls->Add(Doing([&] { ran = true; }), false);
   }
   EXPECT_TRUE(ran);
 }

@@ -259,6 +259,15 @@ TEST_F(PeersTest, AnEndOfAnotherPeerDoesNot) {
 }
 
 // The kernel takes back what it has not sent of a socket that is closed with something unread.
+// Its connection is always ready, and nothing goes to it any more.
+TEST_F(PeersTest, ADeathOfWhomSomethingStillGoesToEndsAWaitForAnother) {
+  const std::vector<uint8_t> data(16u << 20);  // more than a connection holds
+  EXPECT_TRUE(peers.Send(2, data.data(), data.size()).ok());
+  Say(2, Head(MessageKind::kData, 7, 100));  // unread
+  ends[2].Reset();
+  EXPECT_EQ(Receive(5).ToString(), "UNAVAILABLE: rank 12 has died");
+}
+
 TEST_F(PeersTest, WhatWasSentArrivesThoughItsSenderClosesBeforeItHasReadAll) {
   std::pair<UniqueFd, UniqueFd> sockets = TcpPair([](int fd) {
     const int little = 8192;
