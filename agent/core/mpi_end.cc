@@ -12,7 +12,7 @@ void TellOfMpi(const MpiEnd& end, WorkerExit& exit) {
         absl::StrCat("MPI_Abort(", end.code, ")", end.message.empty() ? "" : ": ", end.message);
     if (!exited) {  // it was ended by us
       exit.kind = ExitKind::kExited;
-      exit.code = end.code;
+      exit.code = end.code & 0xff;  // as an exit status has it
     }
     if (exit.Ok()) {  // MPI_Abort(0), or a multiple of 256: the others wait for it all the same
       exit.code = 1;

@@ -97,7 +97,7 @@ std::vector<Pmi1Effect> Pmi1Server::Take(LocalRank from, absl::string_view line)
   const absl::StatusOr<Pmi1Line> parsed = ParsePmi1(line);
   if (!parsed.ok()) {
     out.emplace_back(Pmi1Drop{from, std::string(parsed.status().message())});
-  } else if (worker.in_barrier) {
+  } else if (worker.in_barrier && parsed->command != "abort") {  // of another thread
     out.emplace_back(Pmi1Drop{from, absl::StrCat("cmd=", parsed->command, " within a barrier")});
   } else {
     Command(from, *parsed, out);
@@ -240,7 +240,9 @@ std::vector<Pmi1Effect> Pmi1Server::Fenced(const absl::StatusOr<std::string>& pa
 
 void Pmi1Server::Abort(LocalRank from, const Pmi1Line& line, Out& out) {
   MpiEnd& end = workers_[from.value].end;
-  end.kind = MpiEnd::Kind::kAborted;
+  if (std::exchange(end.kind, MpiEnd::Kind::kAborted) == MpiEnd::Kind::kAborted) {
+    return;  // its end is under way, and is not put off
+  }
   const std::string* code = line.Find("exitcode");
   if (code == nullptr || !absl::SimpleAtoi(*code, &end.code)) {
     end.code = 1;

@@ -68,7 +68,7 @@ void PmixNode::On(const PmixAborted& aborted, Out& out) {
   if (std::exchange(end.kind, MpiEnd::Kind::kAborted) == MpiEnd::Kind::kAborted) {
     return;  // its end is under way, and is not put off
   }
-  end.code = aborted.code & 0xff;  // as an exit status has it
+  end.code = aborted.code;
   end.message = aborted.message;
   out.emplace_back(PmixKill{aborted.client, /*at_once=*/false});
 }

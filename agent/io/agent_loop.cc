@@ -225,16 +225,17 @@ void AgentLoop::Do(const SpawnRound& effect) {
   pmi_.BeginRound(Pmi1RoundOf(options_.plan, assignment_));
   fences_.BeginRound(assignment_.round);
   modex_.BeginRound(assignment_.round);
-  const absl::Status placed =
+  absl::Status may =
       placement_.PlaceAll(assignment_.workers, assignment_.one_host && assignment_.nodes > 1);
   if (const CpuPlan* plan = placement_.plan(); plan != nullptr) {
     door_.SetCpus(CpusToWaitWith(*plan, options_.facts.cpus_usable()));
   }
   use_.Begin(assignment_.workers);
-  if (placed.ok() && ServesPmix()) {
+  may.Update(CheckMpi());
+  if (may.ok() && ServesPmix()) {
     return BeginPmix();  // which goes on with SpawnWorkers
   }
-  SpawnWorkers(placed);
+  SpawnWorkers(may);
 }
 
 void AgentLoop::SpawnWorkers(const absl::Status& may) {

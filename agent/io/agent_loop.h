@@ -132,6 +132,7 @@ class AgentLoop {
   void RemoveRunDir();
   void SpawnWorkers(const absl::Status& may);
   bool ServesPmix() const;
+  absl::Status CheckMpi() const;
   absl::Status CheckPmix() const;
   bool NeedsNoPmix() const;
   void BeginPmix();

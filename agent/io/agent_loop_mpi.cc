@@ -27,26 +27,37 @@ bool AgentLoop::ServesPmix() const {
 }
 
 // One world has one server, and MPI_Init waits for all ranks of it.
+absl::Status AgentLoop::CheckMpi() const {
+  const auto served = [](const PreparedProgram& program) {
+    return MpiServed(program.plan.mpi, program.facts);
+  };
+  const PreparedProgram* by_mode[3] = {};  // one program of each
+  for (const PreparedProgram& program : options_.programs) {
+    by_mode[served(program) == MpiMode::kPmi1   ? 0
+            : served(program) == MpiMode::kPmix ? 1
+                                                : 2] = &program;
+  }
+  const auto [mpich, open_mpi, none] = by_mode;
+  if (mpich != nullptr && open_mpi != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--mpi auto: ", mpich->facts.program,
+                     " links MPICH, and another program of the job Open MPI: they cannot be "
+                     "one world; start them as two jobs, or with --mpi none"));
+  }
+  if (none == nullptr || (mpich == nullptr && open_mpi == nullptr)) {
+    return absl::OkStatus();
+  }
+  const bool pmix = open_mpi != nullptr;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--mpi auto: ", none->plan.argv.front(), " is served no ", pmix ? "PMIx" : "PMI-1",
+      ", and another program of the job is, which would wait for it in MPI_Init for ever: say "
+      "--mpi ",
+      pmix ? "pmix" : "pmi1", ", if it calls MPI_Init, too, or start them as two jobs"));
+}
+
 absl::Status AgentLoop::CheckPmix() const {
   if (!assignment_.started_in.empty()) {
     return absl::FailedPreconditionError(kNoMpiReplacement);
-  }
-  for (const PreparedProgram& program : options_.programs) {
-    switch (MpiServed(program.plan.mpi, program.facts)) {
-      case MpiMode::kPmix:
-        break;
-      case MpiMode::kPmi1:
-        return absl::FailedPreconditionError(
-            absl::StrCat("--mpi auto: ", program.facts.program,
-                         " links MPICH, and another program of the job Open MPI: they cannot be "
-                         "one world; start them as two jobs, or with --mpi none"));
-      default:
-        return absl::FailedPreconditionError(absl::StrCat(
-            "--mpi auto: ", program.plan.argv.front(),
-            " is served no PMIx, and another program of the job is, which would wait for it in "
-            "MPI_Init for ever: say --mpi pmix, if it calls MPI_Init, too, or start them as two "
-            "jobs"));
-    }
   }
   if (run_dir_.empty()) {
     return absl::FailedPreconditionError(

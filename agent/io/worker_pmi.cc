@@ -1,8 +1,10 @@
 #include "agent/io/worker_pmi.h"
 
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -49,6 +51,7 @@ absl::StatusOr<UniqueFd> WorkerPmi::Open(LocalRank worker) {
     return absl::ResourceExhaustedError(absl::StrCat("no socket for PMI: ", std::strerror(errno)));
   }
   Link& link = links_[worker.value];
+  link.ended = false;
   link.fd = UniqueFd(ends[0]);
   link.poll.emplace(loop_, link.fd.get(), [this, worker](int) { OnReady(worker); });
   link.poll->Start(UV_READABLE);
@@ -64,19 +67,19 @@ void WorkerPmi::OnReady(LocalRank worker) {
   }
 }
 
-bool WorkerPmi::Read(LocalRank worker) {
+size_t WorkerPmi::Read(LocalRank worker) {
   Link& link = links_[worker.value];
   std::array<char, kReadBytes> bytes;
   const ssize_t got = recv(link.fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (got > 0) {
     link.in.append(bytes.data(), static_cast<size_t>(got));
     TakeLines(worker);
-    return link.fd.valid();
+    return static_cast<size_t>(got);
   }
   if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
     Close(worker);
   }
-  return false;
+  return 0;
 }
 
 void WorkerPmi::TakeLines(LocalRank worker) {
@@ -124,7 +127,7 @@ void WorkerPmi::Close(LocalRank worker) {
 void WorkerPmi::Execute(const std::vector<Pmi1Effect>& effects) {
   for (const Pmi1Effect& effect : effects) {
     if (const auto* reply = std::get_if<Pmi1Reply>(&effect)) {
-      if (Link& link = links_[reply->to.value]; link.fd.valid()) {
+      if (Link& link = links_[reply->to.value]; link.fd.valid() && !link.ended) {
         link.out += reply->line;
         Flush(reply->to);
       }
@@ -134,8 +137,10 @@ void WorkerPmi::Execute(const std::vector<Pmi1Effect>& effects) {
       links_[drop->worker.value].dropped = true;
       Close(drop->worker);
     } else if (const auto* abort = std::get_if<Pmi1Abort>(&effect)) {
+      if (aborted_.empty()) {
+        patience_.StartAfter(kMpiAbortPatience);
+      }
       aborted_.push_back(abort->by);
-      patience_.StartAfter(kMpiAbortPatience);
     } else if (const auto* notice = std::get_if<Pmi1Notice>(&effect)) {
       LogWarning(notice->text);
     } else {
@@ -154,7 +159,15 @@ MpiEnd WorkerPmi::WorkerEnded(LocalRank worker) {
   if (server_ == nullptr || links_.size() <= worker.value) {
     return {};
   }
-  while (links_[worker.value].fd.valid() && Read(worker)) {
+  Link& link = links_[worker.value];
+  link.ended = true;
+  // What it has said so far: a child of it may have the other end, and say more for ever.
+  int said = 0;
+  if (link.fd.valid() && ioctl(link.fd.get(), FIONREAD, &said) == 0) {
+    for (auto left = static_cast<size_t>(said); left > 0 && link.fd.valid();) {
+      const size_t got = Read(worker);
+      left = got == 0 ? 0 : left - std::min(left, got);
+    }
   }
   Close(worker);
   std::erase(aborted_, worker);

@@ -40,12 +40,13 @@ class WorkerPmi {
     std::optional<UvPoll> poll;
     std::string in;        // less than a line
     bool dropped = false;  // what it says more is not PMI
+    bool ended = false;    // its process has, and hears nothing
     std::string out;       // not taken by the socket yet; while there is any, nothing is read
   };
 
   void OnReady(LocalRank worker);
-  // Whether there may be more to read.
-  bool Read(LocalRank worker);
+  // Bytes; 0: there are none now, or ever again.
+  size_t Read(LocalRank worker);
   void TakeLines(LocalRank worker);
   void Flush(LocalRank worker);
   void Close(LocalRank worker);

@@ -17,19 +17,23 @@ constexpr size_t kPlacesNamedMax = 4;
 struct TableLine {
   DoctorRow row;
   std::vector<std::string> places;
+  std::vector<std::string> fixes;  // that differ: they may name the place
 };
 
 std::vector<TableLine> Merge(const std::vector<DoctorRow>& rows) {
   std::vector<TableLine> out;
   for (const DoctorRow& row : rows) {
-    const auto same = std::find_if(out.begin(), out.end(), [&](const TableLine& line) {
+    auto same = std::find_if(out.begin(), out.end(), [&](const TableLine& line) {
       return line.row.check == row.check && line.row.health == row.health &&
              line.row.seen == row.seen;
     });
     if (same == out.end()) {
-      out.push_back({row, {row.where}});
-    } else {
-      same->places.push_back(row.where);
+      same = out.insert(out.end(), {row, {}, {}});
+    }
+    same->places.push_back(row.where);
+    if (!row.fix.empty() &&
+        std::find(same->fixes.begin(), same->fixes.end(), row.fix) == same->fixes.end()) {
+      same->fixes.push_back(row.fix);
     }
   }
   return out;
@@ -63,8 +67,12 @@ std::string DoctorTable(const std::vector<DoctorRow>& rows, bool colour) {
                                                 : std::string(HealthName(row.health))),
                     colour ? "\x1b[0m" : "", absl::StrFormat("  %-13s  ", row.check), places,
                     places.empty() ? "" : ": ", row.seen, "\n");
-    if (!row.fix.empty()) {
-      absl::StrAppend(&out, std::string(21, ' '), "fix: ", row.fix, "\n");
+    for (size_t i = 0; i < std::min(line.fixes.size(), kPlacesNamedMax); ++i) {
+      absl::StrAppend(&out, std::string(21, ' '), "fix: ", line.fixes[i], "\n");
+    }
+    if (line.fixes.size() > kPlacesNamedMax) {
+      absl::StrAppend(&out, std::string(21, ' '), "and ", line.fixes.size() - kPlacesNamedMax,
+                      " more like these; --json has them all\n");
     }
   }
   const size_t bad = Count(rows, Health::kBad);

@@ -17,15 +17,16 @@ bool Member::Runs(Rank rank) const {
   return ranks.empty() ? rank.value >= rank_first.value && rank.value < rank_first.value + workers
                        : std::find(ranks.begin(), ranks.end(), rank.value) != ranks.end();
 }
+
+bool InRound(const RoundState& s, const NodeState& node) {
+  return node.place >= 0 && (s.phase == JobPhase::kRunning || s.phase == JobPhase::kStopping);
+}
+
 namespace {
 
 // Last lines of stderr are kept of this many failed workers; the report shows those of the first
 // cause.
 constexpr size_t kTailsMax = 256;
-
-bool InRound(const RoundState& s, const NodeState& node) {
-  return node.place >= 0 && (s.phase == JobPhase::kRunning || s.phase == JobPhase::kStopping);
-}
 
 void Record(Machine& m, NodeId id, const NodeState& node, const WorkerExit& exit) {
   RoundState& s = m.state;

@@ -8,7 +8,7 @@ namespace {
 // Of the present round, in this life; nullptr: it is not.
 const NodeState* MemberOf(const RoundState& state, NodeId id, Incarnation incarnation) {
   const auto found = state.nodes.find(id);
-  const bool is_one = found != state.nodes.end() && found->second.place >= 0 &&
+  const bool is_one = found != state.nodes.end() && InRound(state, found->second) &&
                       found->second.incarnation == incarnation;
   return is_one ? &found->second : nullptr;
 }
@@ -17,8 +17,7 @@ const NodeState* MemberOf(const RoundState& state, NodeId id, Incarnation incarn
 
 std::optional<ModexNote> RelayModex(const RoundState& state, const ModexNote& note) {
   const NodeState* from = MemberOf(state, note.node, note.incarnation);
-  if (state.phase != JobPhase::kRunning || state.round != note.round || from == nullptr ||
-      note.peer >= state.members.size()) {
+  if (state.round != note.round || from == nullptr || note.peer >= state.members.size()) {
     return std::nullopt;
   }
   ModexNote out = note;

@@ -374,4 +374,7 @@ struct RoundState {
   // The implementation may add fields it needs; every field has a comment that says what it means.
 };
 
+// The node is a member of the present round, whose workers run, or are told to end.
+bool InRound(const RoundState& state, const NodeState& node);
+
 }  // namespace muster

@@ -217,7 +217,8 @@ void MasterServer::Impl::OnBeat(AttendSession& session, Beat beat) {
   job->Feed(BeatReceived{std::move(beat)});
 }
 
-// Of the round that runs, from one of its nodes; what else comes is of one that is over.
+// Of the present round, from one of its nodes; what else comes is of one that is over. While it is
+// stopped, too: a worker that is told to end may leave its MPI in good order.
 void MasterServer::Impl::OnFence(const AttendSession& session, const FencePiece& piece) {
   Job* job = FindJob(session.job);
   if (job == nullptr || session.node != piece.node || session.incarnation != piece.incarnation) {
@@ -225,8 +226,7 @@ void MasterServer::Impl::OnFence(const AttendSession& session, const FencePiece&
   }
   const RoundState& state = job->state();
   const auto node = state.nodes.find(piece.node);
-  if (state.phase != JobPhase::kRunning || state.round != piece.round ||
-      node == state.nodes.end() || node->second.place < 0) {
+  if (state.round != piece.round || node == state.nodes.end() || !InRound(state, node->second)) {
     return;
   }
   AnswerFences(*job, job->fences.Take(piece, static_cast<uint32_t>(node->second.place),

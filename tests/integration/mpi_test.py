@@ -1,7 +1,9 @@
 """MPI programs as they are, without mpirun and mpiexec: Debian's MPICH, which speaks PMI-1. Open MPI: pmix_test.py."""
 
 import re
+import signal
 import subprocess
+import time
 
 import pytest
 from harness import PYTHON, WORKERS, sh
@@ -40,6 +42,26 @@ def test_sixteen_ranks_on_each_of_two_hosts(node0):
 def test_what_is_said_in_a_barrier_may_be_long(node0):
     result = node0.run("--hosts", "node0:1,node1:2", "--mpi", "pmi1", PYTHON, WORKERS / "pmi.py", "300")
     assert result.code == 0 and result.text.count("knows 900,") == 3, result
+
+
+def test_whoever_is_told_to_end_may_finalize(node0):
+    job = node0.start("--hosts", "node0:1,node1:2", "--mpi", "pmi1", "--grace", "60", PYTHON, WORKERS / "pmi.py", "1", "stop")
+    job.expect("rank . works", 3)
+    began = time.monotonic()
+    job.signal(signal.SIGTERM)
+    result = job.finish()
+    assert result.text.count("knows 3,") == 3 and "SIGKILL" not in result.errors and time.monotonic() - began < 30, result
+
+
+def test_a_program_that_no_mpi_is_served_to_is_in_no_world(node0, mpich):
+    result = node0.run("-n", "1", mpich, ":", "-n", "1", "sleep", "100")
+    assert result.code != 0 and "sleep is served no PMI-1" in result.errors and "two jobs" in result.errors, result
+
+
+def test_a_child_that_goes_on_speaking_holds_nobody_up(node0, lab):
+    result = node0.run("-n", "1", "--mpi", "pmi1", *sh('yes "cmd=get_appnum" >&$PMI_FD & sleep 0.3'))
+    assert result.code == 0, result
+    lab.expect_quiet()
 
 
 def test_several_programs_are_one_world(node0, mpich):

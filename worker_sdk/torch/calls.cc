@@ -34,7 +34,7 @@ Calls::~Calls() {
 }
 
 std::shared_ptr<Calls> Calls::New() {
-  const std::shared_ptr<Calls> calls(new Calls, &End);
+  std::shared_ptr<Calls> calls(new Calls, &End);
   const std::lock_guard<std::mutex> lock(TheLiving().mutex);
   TheLiving().all.emplace(calls.get(), calls);
   return calls;

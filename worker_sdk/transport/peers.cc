@@ -423,8 +423,7 @@ Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
   }
   for (const uint32_t node : sending_) {
     // One that has ended is always ready.
-    const bool none = held || !peers_[node].end.ok();
-    polls.push_back({none ? -1 : peers_[node].socket.fd(), POLLOUT, 0});
+    polls.push_back({held || !peers_[node].end.ok() ? -1 : peers_[node].socket.fd(), POLLOUT, 0});
   }
   const bool busy = (work_ && work_()) || held;
   if (poll(polls.data(), polls.size(), busy ? kShortNapMs : kNapMs) > 0) {

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
 namespace muster {
 namespace {
 
@@ -25,6 +29,15 @@ TEST(TellOfMpi, AnAbortIsTheExitOfAWorkerThatWeEnded) {
   WorkerExit exited = ExitWith(ExitKind::kExited, 3);
   TellOfMpi(abort, exited);
   EXPECT_EQ(exited.code, 3);
+}
+
+TEST(TellOfMpi, OfAnAbortsCodeAStatusHasEightBits) {
+  for (const auto& [code, status] : {std::pair(256, 1), std::pair(259, 3), std::pair(-1, 255)}) {
+    WorkerExit killed = ExitWith(ExitKind::kSignaled, 9);
+    TellOfMpi({.kind = MpiEnd::Kind::kAborted, .code = code, .message = ""}, killed);
+    EXPECT_EQ(killed.code, status);
+    EXPECT_EQ(killed.detail, absl::StrCat("MPI_Abort(", code, ")"));
+  }
 }
 
 // Nobody who aborts has succeeded, also where the number is 0, or 0 in the eight bits of a status.

@@ -168,6 +168,14 @@ TEST_F(Pmi1Test, AnAbortSaysItsCodeAndWhy) {
   EXPECT_EQ(server_.End({1}).kind, MpiEnd::Kind::kAborted);
   EXPECT_EQ(server_.End({1}).code, 3);
   EXPECT_EQ(server_.End({1}).message, "no more");
+  EXPECT_THAT(Say(1, "cmd=abort exitcode=4"), IsEmpty());
+  EXPECT_EQ(server_.End({1}).code, 3);
+}
+
+TEST_F(Pmi1Test, AnotherThreadMayAbortWhileOneWaits) {
+  Say(1, "cmd=barrier_in");
+  EXPECT_THAT(Say(1, "cmd=abort exitcode=3"), ElementsAre("abort by 1"));
+  EXPECT_EQ(server_.End({1}).code, 3);
 }
 
 TEST_F(Pmi1Test, WhatIsNoPmiIsDropped) {

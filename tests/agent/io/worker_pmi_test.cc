@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstddef>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -107,6 +109,27 @@ TEST_F(WorkerPmiTest, WhoAbortsAndStaysIsKilled) {
   ASSERT_TRUE(RunUntil([this] { return !killed_.empty(); }));
   EXPECT_THAT(killed_, ElementsAre(LocalRank{1}));
   EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}).code, 7);
+}
+
+TEST_F(WorkerPmiTest, WhoGoesOnSayingThatItAbortsIsKilledAllTheSame) {
+  ASSERT_TRUE(RunUntil([this] {
+    send(ends_[1].get(), "cmd=abort exitcode=7\n", 21, MSG_DONTWAIT);
+    return !killed_.empty();
+  }));
+  EXPECT_THAT(killed_, ElementsAre(LocalRank{1}));
+}
+
+// A child of it has its end of the socket, and asks on.
+TEST_F(WorkerPmiTest, WhoseChildGoesOnHasEnded) {
+  std::atomic<bool> stop = false;
+  std::thread child([&] {
+    const std::string line = "cmd=get_appnum\n";
+    while (!stop && (send(ends_[0].get(), line.data(), line.size(), MSG_NOSIGNAL) > 0)) {
+    }
+  });
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}).kind, MpiEnd::Kind::kNoMpi);
+  stop = true;
+  child.join();
 }
 
 TEST_F(WorkerPmiTest, WhoAbortsAndEndsIsNot) {

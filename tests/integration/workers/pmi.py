@@ -1,6 +1,7 @@
 """A PMI-1 client: puts as many values as its argument says, three times over with a barrier each, and reads those of all ranks."""
 
 import os
+import signal
 import socket
 import sys
 
@@ -30,6 +31,10 @@ for turn in range(3):
         ask(f"put kvsname={name} key=k{rank}-{i}-{turn} value={value(rank, i, turn)}")
     ask("barrier_in")
     known = sum(ask(f"get kvsname={name} key=k{of}-{i}-{turn}")["value"] == value(of, i, turn) for of in range(size) for i in range(count))
+if "stop" in sys.argv:  # ends in good order once it is told to
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    print(f"rank {rank} works", flush=True)
+    signal.sigwait({signal.SIGTERM})
 ask("barrier_in")
 ask("finalize")
 print(f"rank {rank} knows {known}, mapping {mapping}, app {app}", flush=True)

@@ -45,6 +45,17 @@ TEST(DoctorTable, ManyPlacesAreCounted) {
   EXPECT_THAT(DoctorTable(rows, false), HasSubstr("a, b, c, d and 2 more: full\n"));
 }
 
+TEST(DoctorTable, AFixThatNamesItsPlaceIsSaidOfEach) {
+  std::vector<DoctorRow> rows;
+  for (const char* node : {"a", "b", "c", "d", "e", "f"}) {
+    rows.push_back(
+        {"limits", Health::kBad, node, "low", std::string("limits.conf of ").append(node)});
+  }
+  EXPECT_THAT(DoctorTable(rows, false),
+              HasSubstr("fix: limits.conf of c\n                     fix: limits.conf of d\n"
+                        "                     and 2 more like these; --json has them all\n"));
+}
+
 TEST(DoctorJson, AllThatIsKnown) {
   Examination examined = HealthyNodes(2);
   examined.nodes.emplace_back().name = "gone";

@@ -204,7 +204,8 @@ class MUSTER_EXPORT Communicator {
   // and have none of their calls under way here.
   // Errors: Unavailable (no round follows: the job stops, or has no --restart=one),
   // FailedPrecondition (of a group, or not started by launch), DeadlineExceeded (it may be called
-  // again).
+  // again, and waits for the round after that one, if its ranks had begun to come: end the process
+  // where nothing else brings it about).
   StatusOr<Communicator> Reform();
   // When this communicator began. Of a group: as of its parent.
   const Agreed& agreed() const;
