@@ -23,9 +23,9 @@ std::optional<uint32_t> PlaceIn(absl::string_view node) {
 
 absl::string_view ShortName(absl::string_view host) { return host.substr(0, host.find('.')); }
 
-// A machine may call itself node1.cluster and be node1 to everybody.
+// A machine may call itself node1.cluster and be node1 to everybody; 10 is no name of 10.0.0.1.
 bool SameHost(absl::string_view named, absl::string_view host) {
-  return named == host || named == ShortName(host);
+  return named == host || (named == ShortName(host) && !PlaceIn(named).has_value());
 }
 
 bool IsAbout(const NodeOverride& one, absl::string_view host, std::optional<uint32_t> place) {

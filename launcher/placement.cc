@@ -305,7 +305,7 @@ std::string ListOfNodes(const JobSpec& spec) {
   for (const NodeWorkers& node : spec.nodes) {
     names.push_back(node.host.name);
   }
-  return CompressHostList(names);
+  return SlurmHostList(names);
 }
 
 }  // namespace

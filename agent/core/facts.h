@@ -33,6 +33,7 @@ struct NodeFacts {
 
 struct ProgramFacts {
   std::string program;      // as people know it: the script, else the file
+  bool found = false;       // on this node
   std::string interpreter;  // path of the Python that runs it; "" = none, or not found
   bool is_python = false;
   std::string torch_version;  // "" = unknown or none

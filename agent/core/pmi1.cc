@@ -128,7 +128,9 @@ void Pmi1Server::Command(LocalRank from, const Pmi1Line& line, Out& out) {
   } else if (command == "get_my_kvsname") {
     reply(absl::StrCat("cmd=my_kvsname rc=0 kvsname=", round_.kvsname, "\n"));
   } else if (command == "finalize") {
-    workers_[from.value].end.kind = MpiEnd::Kind::kFinalized;
+    if (MpiEnd& end = workers_[from.value].end; end.kind == MpiEnd::Kind::kInside) {
+      end.kind = MpiEnd::Kind::kFinalized;
+    }
     reply("cmd=finalize_ack rc=0\n");
   } else if (command == "publish_name" || command == "unpublish_name" || command == "lookup_name") {
     reply(Failed(ReplyName(absl::StripSuffix(command, "_name")), "names_are_not_served"));
@@ -141,8 +143,8 @@ void Pmi1Server::Command(LocalRank from, const Pmi1Line& line, Out& out) {
 void Pmi1Server::Init(LocalRank from, const Pmi1Line& line, Out& out) {
   const std::string* version = line.Find("pmi_version");
   const bool ours = version != nullptr && *version == "1";
-  if (ours) {
-    workers_[from.value].end.kind = MpiEnd::Kind::kInside;
+  if (MpiEnd& end = workers_[from.value].end; ours && end.kind != MpiEnd::Kind::kAborted) {
+    end.kind = MpiEnd::Kind::kInside;
   }
   out.emplace_back(Pmi1Reply{from, absl::StrCat("cmd=response_to_init rc=", ours ? "0" : "-1",
                                                 " pmi_version=1 pmi_subversion=1\n")});

@@ -33,6 +33,9 @@ absl::Status AgentLoop::CheckMpi() const {
   };
   const PreparedProgram* by_mode[3] = {};  // one program of each
   for (const PreparedProgram& program : options_.programs) {
+    if (!program.facts.found) {
+      continue;  // it may be on other nodes only; a worker's start says what is wrong
+    }
     by_mode[served(program) == MpiMode::kPmi1   ? 0
             : served(program) == MpiMode::kPmix ? 1
                                                 : 2] = &program;

@@ -184,6 +184,7 @@ ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::stri
   if (path.empty()) {
     return facts;
   }
+  facts.found = true;
   if (IsPythonName(path)) {
     const std::string script = ScriptOf(argv, facts.program);
     LookAtPython(path, UsesMpi4py(argv, script.empty() ? "" : Absolute(script, wdir)), wdir, env,

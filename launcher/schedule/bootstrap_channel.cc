@@ -164,6 +164,9 @@ void BootstrapChannel::Write() {
   } else {
     head_.erase(0, static_cast<size_t>(n));
   }
+  if (callbacks_.on_progress) {
+    callbacks_.on_progress();
+  }
   if (!head_.empty() || !body_.empty()) {
     return;
   }

@@ -40,9 +40,11 @@ class BootstrapChannel {
     std::function<void(UniqueFd socket)> on_ready;
     // `closed`: the far side ended it, so that its process ends too; else we will not have it.
     std::function<void(std::string why, bool closed)> on_failed;
+    // Some of the program was taken. It keeps the channel, and may be none.
+    std::function<void()> on_progress = {};
   };
-  // `frame` = BootstrapFrame's; `program` outlives the channel, null = nothing is pushed. One
-  // callback, once, from the loop; it may destroy the channel.
+  // `frame` = BootstrapFrame's; `program` outlives the channel, null = nothing is pushed. One of
+  // the other callbacks, once, from the loop; it may destroy the channel.
   BootstrapChannel(uv_loop_t* loop, UniqueFd socket, std::string frame, AgentProgram* program,
                    Callbacks callbacks);
 

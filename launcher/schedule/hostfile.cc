@@ -219,7 +219,7 @@ absl::StatusOr<std::vector<HostEntry>> ParseLine(absl::string_view line, bool& s
         entry.slots_given = true;
       }
       entry.user = options.pattern.user.empty() ? entry.user : options.pattern.user;
-      entry.port = options.pattern.port;
+      entry.port = options.pattern.port == 0 ? entry.port : options.pattern.port;
       out.push_back(std::move(entry));
     }
   }

@@ -122,6 +122,8 @@ std::vector<std::string> Multiply(const std::vector<Piece>& pieces) {
   return names;
 }
 
+enum class Groups { kAnywhere, kAtEnd };  // of a name
+
 // One digit group of a name: [begin, end).
 struct DigitGroup {
   size_t begin = 0;
@@ -130,7 +132,8 @@ struct DigitGroup {
 
 // The digit group in which `a` and `b` differ when everything else is equal and b's number is a's
 // plus one, written as the range grammar writes it; nullopt otherwise.
-std::optional<DigitGroup> NextInRange(absl::string_view a, absl::string_view b, size_t width) {
+std::optional<DigitGroup> NextInRange(absl::string_view a, absl::string_view b, size_t width,
+                                      Groups groups) {
   size_t first = 0;
   while (first < a.size() && first < b.size() && a[first] == b[first]) {
     ++first;
@@ -150,6 +153,7 @@ std::optional<DigitGroup> NextInRange(absl::string_view a, absl::string_view b, 
   const size_t b_end = digits_end(b);
   uint64_t low = 0;
   if (a_end == begin || a_end - begin > kDigitsMax || a.substr(a_end) != b.substr(b_end) ||
+      (groups == Groups::kAtEnd && a_end != a.size()) ||
       !absl::SimpleAtoi(a.substr(begin, a_end - begin), &low)) {
     return std::nullopt;
   }
@@ -167,11 +171,12 @@ struct Run {
 };
 
 // Names i.. that go on counting from names[i]; returns how many follow it.
-size_t CountingRun(const std::vector<std::string>& names, size_t i, DigitGroup& group) {
+size_t CountingRun(const std::vector<std::string>& names, size_t i, Groups groups,
+                   DigitGroup& group) {
   size_t steps = 0;
   size_t width = 0;
   while (i + steps + 1 < names.size()) {
-    const auto next = NextInRange(names[i + steps], names[i + steps + 1], width);
+    const auto next = NextInRange(names[i + steps], names[i + steps + 1], width, groups);
     if (!next || (steps > 0 && next->begin != group.begin)) {
       break;
     }
@@ -185,9 +190,9 @@ size_t CountingRun(const std::vector<std::string>& names, size_t i, DigitGroup& 
 }
 
 // Where a single name would vary if it were part of a group: its last digits.
-std::optional<DigitGroup> LastDigits(absl::string_view name) {
+std::optional<DigitGroup> LastDigits(absl::string_view name, Groups groups) {
   const size_t last = name.find_last_of("0123456789");
-  if (last == absl::string_view::npos) {
+  if (last == absl::string_view::npos || (groups == Groups::kAtEnd && last + 1 != name.size())) {
     return std::nullopt;
   }
   size_t begin = last;
@@ -198,6 +203,47 @@ std::optional<DigitGroup> LastDigits(absl::string_view name) {
     return std::nullopt;
   }
   return DigitGroup{begin, last + 1};
+}
+
+std::string Compress(const std::vector<std::string>& names, Groups groups) {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < names.size();) {
+    DigitGroup group;
+    const size_t steps = CountingRun(names, i, groups, group);
+    if (steps == 0) {
+      const auto digits = LastDigits(names[i], groups);
+      if (!digits) {
+        runs.push_back({names[i], "", ""});
+        ++i;
+        continue;
+      }
+      group = *digits;
+    }
+    const absl::string_view name = names[i];
+    const absl::string_view last = names[i + steps];
+    Run run;
+    run.prefix = std::string(name.substr(0, group.begin));
+    run.suffix = std::string(name.substr(group.end));
+    run.groups = std::string(name.substr(group.begin, group.end - group.begin));
+    if (steps > 0) {
+      absl::StrAppend(&run.groups, "-",
+                      last.substr(group.begin, last.size() - group.begin - run.suffix.size()));
+    }
+    if (!runs.empty() && !runs.back().groups.empty() && runs.back().prefix == run.prefix &&
+        runs.back().suffix == run.suffix) {
+      absl::StrAppend(&runs.back().groups, ",", run.groups);
+    } else {
+      runs.push_back(std::move(run));
+    }
+    i += steps + 1;
+  }
+  std::string out;
+  for (const Run& run : runs) {
+    const bool one = AllDigits(run.groups) || run.groups.empty();
+    absl::StrAppend(&out, out.empty() ? "" : ",", run.prefix, one ? "" : "[", run.groups,
+                    one ? "" : "]", run.suffix);
+  }
+  return out;
 }
 
 }  // namespace
@@ -271,44 +317,11 @@ absl::StatusOr<std::vector<std::string>> ExpandHostList(absl::string_view text, 
 }
 
 std::string CompressHostList(const std::vector<std::string>& names) {
-  std::vector<Run> runs;
-  for (size_t i = 0; i < names.size();) {
-    DigitGroup group;
-    const size_t steps = CountingRun(names, i, group);
-    if (steps == 0) {
-      const auto digits = LastDigits(names[i]);
-      if (!digits) {
-        runs.push_back({names[i], "", ""});
-        ++i;
-        continue;
-      }
-      group = *digits;
-    }
-    const absl::string_view name = names[i];
-    const absl::string_view last = names[i + steps];
-    Run run;
-    run.prefix = std::string(name.substr(0, group.begin));
-    run.suffix = std::string(name.substr(group.end));
-    run.groups = std::string(name.substr(group.begin, group.end - group.begin));
-    if (steps > 0) {
-      absl::StrAppend(&run.groups, "-",
-                      last.substr(group.begin, last.size() - group.begin - run.suffix.size()));
-    }
-    if (!runs.empty() && !runs.back().groups.empty() && runs.back().prefix == run.prefix &&
-        runs.back().suffix == run.suffix) {
-      absl::StrAppend(&runs.back().groups, ",", run.groups);
-    } else {
-      runs.push_back(std::move(run));
-    }
-    i += steps + 1;
-  }
-  std::string out;
-  for (const Run& run : runs) {
-    const bool one = AllDigits(run.groups) || run.groups.empty();
-    absl::StrAppend(&out, out.empty() ? "" : ",", run.prefix, one ? "" : "[", run.groups,
-                    one ? "" : "]", run.suffix);
-  }
-  return out;
+  return Compress(names, Groups::kAnywhere);
+}
+
+std::string SlurmHostList(const std::vector<std::string>& names) {
+  return Compress(names, Groups::kAtEnd);
 }
 
 absl::StatusOr<std::vector<uint32_t>> ExpandRunLengths(absl::string_view text, size_t numbers_max) {

@@ -8,7 +8,7 @@
 //
 // Invariants:
 //  H1 names come in the order of the text, never sorted, never merged;
-//  H2 ExpandHostList(CompressHostList(names)) == names;
+//  H2 ExpandHostList(CompressHostList(names)) == names, and of SlurmHostList;
 //  H3 the work is bounded by `names_max` and the text, whatever a range claims.
 #pragma once
 
@@ -33,6 +33,9 @@ absl::StatusOr<std::vector<std::string>> ExpandHostList(absl::string_view text,
 // The shortest text that a reader finds natural: neighbours that differ in one number share a
 // bracket group.
 std::string CompressHostList(const std::vector<std::string>& names);
+// The same for Slurm, which takes nothing behind a name's last bracket (before 23.11): "Invalid
+// hostlist: r[1-2]n5".
+std::string SlurmHostList(const std::vector<std::string>& names);
 
 // "2(x3),1" = 2 2 2 1. InvalidArgument: not of that form, a count of 0 repeats, more than
 // `numbers_max` numbers.

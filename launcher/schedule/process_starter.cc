@@ -119,7 +119,8 @@ void ProcessStarter::Spawn(Node& node) {
           [this, index](UniqueFd socket) { OnReady(index, std::move(socket)); },
           [this, index](const std::string& why, bool closed) {
             OnChannelFailed(index, why, closed);
-          }});
+          },
+          [this, index] { nodes_.at(index).timer->StartAfter(options_.answer_timeout); }});
   node.timer = std::make_unique<UvTimer>(loop_, [this, index] {
     End(nodes_.at(index),
         absl::StrCat("no answer within ", absl::FormatDuration(options_.answer_timeout)));

@@ -33,6 +33,7 @@ struct ProcessStarterOptions {
   // for an agent: its shepherd has to outlive it.
   bool ends_group = false;
   bool hastens = false;  // the child's own TCP connection, until the agent answers
+  // Without a word from the node, and while it takes nothing of the agent's program.
   absl::Duration answer_timeout = absl::Seconds(60);
   int tries = 1;  // of a command that ends with status 255 and no reason that will stay
   absl::Duration retry_min = absl::Milliseconds(500);

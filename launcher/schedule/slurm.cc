@@ -344,8 +344,8 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment
 
 absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environment) {
   const auto* het = First(environment, {"SLURM_HET_SIZE"});
-  if (het != nullptr && First(environment, {"SLURM_STEP_NODELIST"}) == nullptr &&
-      environment.count(kEnvJobId) == 0) {
+  const bool in_step = First(environment, {"SLURM_STEP_NODELIST"}) != nullptr;
+  if (het != nullptr && (!in_step || IsShell(environment)) && environment.count(kEnvJobId) == 0) {
     return HostsOfComponents(*het, environment);
   }
   const std::optional<Place> place = PlaceOf(environment);
@@ -380,7 +380,7 @@ std::vector<std::string> SrunOptions(const GivenHosts& job, const std::vector<st
       absl::StrCat("--nodes=", n),
       absl::StrCat("--ntasks=", n),
       "--ntasks-per-node=1",
-      absl::StrCat("--nodelist=", CompressHostList(hosts)),
+      absl::StrCat("--nodelist=", SlurmHostList(hosts)),
       "--overlap",        // other steps run beside it
       "--cpu-bind=none",  // all CPUs of the allocation; --exact would leave one
       "--mpi=none",

@@ -260,7 +260,8 @@ void TlsThread::Watch(Connection& connection) {
         });
   }
   const auto start = [](UvPoll* poll, int events, int before) {
-    if (poll == nullptr || events == before) {
+    // Behind an error there may still be bytes.
+    if (poll == nullptr || (events == before && (events == 0 || poll->IsActive()))) {
       return;
     }
     if (events == 0) {

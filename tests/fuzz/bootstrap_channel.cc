@@ -64,7 +64,8 @@ void Run(absl::string_view bytes) {
                                   [&](const std::string& why, bool) {
                                     CHECK(!why.empty());
                                     end();
-                                  }});
+                                  },
+                                  [&] { CHECK(channel != nullptr); }});
   uv_run(&loop, UV_RUN_DEFAULT);
   CHECK(answers == 1);
   CHECK(uv_loop_close(&loop) == 0);

@@ -29,6 +29,8 @@ void Run(absl::string_view bytes) {
     for (const std::string& name : *names) {
       CHECK(CheckHostName(name).ok() && name[0] != '-');
     }
+    const auto of_slurm = ExpandHostList(SlurmHostList(*names));
+    CHECK(of_slurm.ok() && *of_slurm == *names);
     const std::string text = CompressHostList(*names);
     const auto again = ExpandHostList(text, kNamesMax);
     CHECK(again.ok() && *again == *names);  // H2

@@ -111,6 +111,18 @@ TEST(NodeOverrides, CountsAreThoseOfTheNode) {
   EXPECT_EQ(typed.nodes[1].workers, 1u);
 }
 
+TEST(NodeOverrides, ANumberIsAPlaceAndNoPartOfAnAddress) {
+  const std::string twelve =
+      "hosts: [10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5, 10.0.0.6, 10.0.0.7, 10.0.0.8, "
+      "10.0.0.9, 10.0.0.10, 10.0.0.11, 10.0.0.12]\ncommand: p\n";
+  const JobSpec spec = Ok(twelve + "nodes: {10: {nproc-per-node: 2}}\n");
+  for (size_t i = 0; i < spec.nodes.size(); ++i) {
+    EXPECT_EQ(spec.nodes[i].workers, i == 10 ? 2u : 1u) << i;
+  }
+  EXPECT_THAT(Error("hosts: [10.0.0.1, 10.0.0.2]\ncommand: p\nnodes: {10: {wdir: /x}}\n"),
+              HasSubstr("nodes: '10' is no node of this job"));
+}
+
 TEST(NodeOverrides, ANodeThatIsNotThereIsTold) {
   EXPECT_EQ(Error("hosts: [a, b]\ncommand: p\nnodes:\n  c: {wdir: /x}\n"),
             "job.yaml:4:3: nodes: 'c' is no node of this job; name one by its host or as 0..1 "

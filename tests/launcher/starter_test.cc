@@ -146,6 +146,11 @@ TEST_F(StarterTest, ASilentHostIsGivenUp) {
   EXPECT_THAT(FailureOf("hang"), HasSubstr("no answer within 30ms"));
 }
 
+TEST_F(StarterTest, WhoTakesTheProgramSlowlyIsNotSilent) {
+  Ssh(absl::Seconds(2));
+  EXPECT_THAT(FailureOf("slow"), HasSubstr("No space left on device"));
+}
+
 TEST_F(StarterTest, WhatAChildLeavesBehindEndsWithIt) {
   Ssh();
   FailureOf("leaves");

@@ -4,16 +4,21 @@
 
 #include <algorithm>
 #include <csignal>
-#include <iterator>
 #include <map>
 #include <utility>
 
 namespace muster_torch {
 namespace {
 
+struct Life {
+  std::weak_ptr<Calls> hold;
+  pid_t process = 0;  // a child by fork() has those of its parent, too, which end nowhere
+};
+
 struct Living {
   std::mutex mutex;
-  std::map<const Calls*, std::weak_ptr<Calls>> all;
+  std::condition_variable ended;  // one has
+  std::map<const Calls*, Life> all;
 };
 
 // Never destroyed: the last of them may go after whatever is.
@@ -28,15 +33,10 @@ thread_local const Calls* thread_of = nullptr;  // whose thread this is
 
 Calls::Calls() : process_(getpid()) {}
 
-Calls::~Calls() {
-  const std::lock_guard<std::mutex> lock(TheLiving().mutex);
-  TheLiving().all.erase(this);
-}
-
 std::shared_ptr<Calls> Calls::New() {
   std::shared_ptr<Calls> calls(new Calls, &End);
   const std::lock_guard<std::mutex> lock(TheLiving().mutex);
-  TheLiving().all.emplace(calls.get(), calls);
+  TheLiving().all[calls.get()] = {calls, calls->process_};
   return calls;
 }
 
@@ -52,22 +52,35 @@ void Calls::End(Calls* calls) {
     calls->left_ = true;
     return;
   }
+  Delete(calls);
+}
+
+void Calls::Delete(Calls* calls) {
   delete calls;
+  const std::lock_guard<std::mutex> lock(TheLiving().mutex);
+  TheLiving().all.erase(calls);
+  TheLiving().ended.notify_all();
 }
 
 void Calls::CloseAll() {
   std::vector<std::shared_ptr<Calls>> all;
-  {
-    const std::lock_guard<std::mutex> lock(TheLiving().mutex);
-    for (const auto& [calls, hold] : TheLiving().all) {
-      all.push_back(hold.lock());
+  std::unique_lock<std::mutex> lock(TheLiving().mutex);
+  for (const auto& [calls, life] : TheLiving().all) {
+    if (std::shared_ptr<Calls> held = life.hold.lock(); held != nullptr) {
+      all.push_back(std::move(held));
     }
   }
+  lock.unlock();
   for (const std::shared_ptr<Calls>& calls : all) {
-    if (calls != nullptr) {
-      calls->Close();
-    }
+    calls->Close();
   }
+  all.clear();
+  lock.lock();
+  TheLiving().ended.wait(lock, [process = getpid()] {
+    return std::none_of(TheLiving().all.begin(), TheLiving().all.end(), [&](const auto& one) {
+      return one.second.process == process && one.second.hold.expired();
+    });
+  });
 }
 
 void Ending::Then(Listener listener) {
@@ -151,18 +164,16 @@ void Calls::Close() {
   if (IsParents()) {
     return;
   }
-  std::vector<std::thread> others;
+  std::vector<std::thread> threads;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     closing_ = true;
-    const auto ours = std::partition(threads_.begin(), threads_.end(), [](const std::thread& one) {
-      return one.get_id() != std::this_thread::get_id();
-    });
-    std::move(threads_.begin(), ours, std::back_inserter(others));
-    threads_.erase(threads_.begin(), ours);
+    if (thread_of != this) {  // another one of ours may wait for this one
+      threads.swap(threads_);
+    }
     wanted_.notify_all();
   }
-  for (std::thread& thread : others) {
+  for (std::thread& thread : threads) {
     thread.join();
   }
 }
@@ -180,6 +191,7 @@ void Calls::EnsureThread() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     threads_.emplace_back([this] { Loop(); });
+    ++loops_;
   } catch (...) {  // no thread is to be had: the caller hears of it, as it was
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw;
@@ -256,10 +268,12 @@ void Calls::Loop() {
       LookAtWatched(lock);
     }
   }
-  if (left_) {
-    threads_.front().detach();
+  if (--loops_ == 0 && left_) {
+    for (std::thread& thread : threads_) {
+      thread.detach();
+    }
     lock.unlock();
-    delete this;
+    Delete(this);
   }
 }
 

@@ -87,7 +87,7 @@ class Calls {
   Calls& operator=(const Calls&) = delete;
 
   // Close() of all that there are: before the interpreter ends, as no thread may have the last hold
-  // of a tensor when it does.
+  // of a tensor when it does. Those that end on a thread of theirs have ended.
   static void CloseAll();
 
   // `hurry`: it is large, or somebody listens.
@@ -101,15 +101,16 @@ class Calls {
   // Looked at about once a kNap, until it has ended; ours even if this throws, as no thread is to
   // be had.
   void Watch(std::shared_ptr<Watched> watched);
-  // What was added runs, and our threads end, but for the one that calls this. What is watched is
-  // not looked at any more, and held until our end. What is added later runs when somebody waits
-  // for it.
+  // What was added runs, and our threads end; one of ours waits for neither. What is watched is not
+  // looked at any more, and held until our end. What is added later runs when somebody waits for
+  // it.
   void Close();
 
  private:
   Calls();
-  ~Calls();
+  ~Calls() = default;
   static void End(Calls* calls);
+  static void Delete(Calls* calls);
   bool IsParents() const;
   void EnsureThread();
   // Does it without the lock, as it may take long.
@@ -129,8 +130,9 @@ class Calls {
   bool running_ = false;                       // one of them, on some thread
   bool hurry_ = false;
   bool closing_ = false;
-  bool left_ = false;                 // by all but a thread of ours, whose end is ours
+  bool left_ = false;                 // by all but threads of ours, whose end is ours
   std::vector<std::thread> threads_;  // ours
+  size_t loops_ = 0;                  // of ours, that have not come to their end
   size_t asleep_ = 0;                 // of ours, until something is added
   size_t telling_ = 0;                // of ours, and may be for long
 };

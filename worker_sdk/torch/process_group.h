@@ -1,7 +1,8 @@
 // torch.distributed's back end `muster`: the processes of a group are a communicator of libmuster.
 //
 // Every member makes the same calls in the same order. Calls run one after the other, sends and
-// receives beside them. One source for torch 1.13, whose back ends are process groups, and 2.x.
+// receives beside them. The end of a group waits for what it sends, as ~Communicator does. One
+// source for torch 1.13, whose back ends are process groups, and 2.x.
 #pragma once
 
 #include <torch/version.h>

@@ -175,6 +175,9 @@ TEST_F(Pmi1Test, AnAbortSaysItsCodeAndWhy) {
 TEST_F(Pmi1Test, AnotherThreadMayAbortWhileOneWaits) {
   Say(1, "cmd=barrier_in");
   EXPECT_THAT(Say(1, "cmd=abort exitcode=3"), ElementsAre("abort by 1"));
+  server_.Fenced("");
+  Say(1, "cmd=finalize");
+  EXPECT_EQ(server_.End({1}).kind, MpiEnd::Kind::kAborted);
   EXPECT_EQ(server_.End({1}).code, 3);
 }
 

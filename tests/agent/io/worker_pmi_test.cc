@@ -121,12 +121,20 @@ TEST_F(WorkerPmiTest, WhoGoesOnSayingThatItAbortsIsKilledAllTheSame) {
 
 // A child of it has its end of the socket, and asks on.
 TEST_F(WorkerPmiTest, WhoseChildGoesOnHasEnded) {
+  std::atomic<size_t> sent = 0;
   std::atomic<bool> stop = false;
   std::thread child([&] {
-    const std::string line = "cmd=get_appnum\n";
-    while (!stop && (send(ends_[0].get(), line.data(), line.size(), MSG_NOSIGNAL) > 0)) {
+    std::string lines;
+    while (lines.size() < (64u << 10)) {
+      lines += "cmd=get_appnum\n";
+    }
+    for (ssize_t n = 0; n >= 0 && !stop; sent += static_cast<size_t>(n)) {
+      n = send(ends_[0].get(), lines.data(), lines.size(), MSG_NOSIGNAL);
     }
   });
+  while (sent < (64u << 10)) {
+    std::this_thread::yield();
+  }
   EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}).kind, MpiEnd::Kind::kNoMpi);
   stop = true;
   child.join();

@@ -59,6 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
         // addresses, ports, line ends
         Case{"[::1]:4\nfe80::1%eth0\n10.0.0.7:2\n", "::1:4 fe80::1%eth0 10.0.0.7:2"},
         Case{"a port=2222 slots=2\r\n\tb slots=1\r\n", "a!2222:2 b:1"},
+        Case{"ssh://joe@a:2222 slots=2\nssh://a:1\nssh://b:3 port=4\n", "joe@a!2222:2 a!1* b!4*"},
         // the same host again adds its slots
         Case{"a slots=2\nb slots=1\na slots=3\n", "a:5 b:1"}, Case{"joe@a\na\n", "joe@a:2"}));
 

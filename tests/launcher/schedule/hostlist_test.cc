@@ -174,6 +174,14 @@ TEST(HostListCompression, ReadsAsPeopleWriteIt) {
   EXPECT_EQ(CompressHostList({"r1n1", "r1n2", "r2n1"}), "r1n[1-2],r2n1");
 }
 
+TEST(SlurmHostList, NothingIsBehindABracket) {
+  EXPECT_EQ(SlurmHostList({"n1", "n2", "n3", "n7"}), "n[1-3,7]");
+  EXPECT_EQ(SlurmHostList({"r1n1", "r1n2", "r2n1"}), "r1n[1-2],r2n1");
+  EXPECT_EQ(SlurmHostList({"r1n5", "r2n5"}), "r1n5,r2n5");
+  EXPECT_EQ(SlurmHostList({"n1-ib", "n2-ib"}), "n1-ib,n2-ib");
+  EXPECT_EQ(SlurmHostList({"n1-ib", "n3-ib"}), "n1-ib,n3-ib");
+}
+
 TEST(RunLengths, ExpandAndCompress) {
   EXPECT_THAT(*ExpandRunLengths("2(x3),1"), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(*ExpandRunLengths("72"), ElementsAre(72));

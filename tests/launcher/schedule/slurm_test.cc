@@ -110,7 +110,10 @@ constexpr char kHet[] =
     "SLURM_TASKS_PER_NODE_HET_GROUP_1=3,1 ";
 
 TEST(Slurm, AHeterogeneousJobIsAllItsComponents) {
-  for (const char* more : {"", "SLURM_JOB_NODELIST=node0 SLURM_TASKS_PER_NODE=2"}) {
+  for (const char* more : {"", "SLURM_JOB_NODELIST=node0 SLURM_TASKS_PER_NODE=2",
+                           // the shell of an interactive step
+                           "SLURM_STEP_ID=4294967290 SLURM_STEP_NODELIST=node0 "
+                           "SLURM_JOB_NODELIST=node0 SLURM_TASKS_PER_NODE=2"}) {
     const auto given = HostsOfSlurm(Env(absl::StrCat(kHet, more)));
     ASSERT_TRUE(given.ok()) << given.status();
     EXPECT_EQ(Describe(**given), "node0:2 node1:3 node2:1 (tasks)");

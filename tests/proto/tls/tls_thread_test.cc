@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -299,6 +301,61 @@ TEST_F(TlsTest, OneSourcePushesOutNoneOfAnother) {  // R1
   UntilCallers(2);
   EXPECT_EQ(callers_[1].peer, "10.0.0.2");
   EXPECT_TRUE(callers_[1].arrival.ok());
+}
+
+// More than one turn takes, and a reader who keeps up.
+TEST_F(TlsTest, WhatCameBeforeAResetIsPassedOnAndSoIsTheEnd) {
+  Open(TlsIdentity::OfSecret("s"));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd ours(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  auto* const to = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(listener.get(), to, size) + listen(listener.get(), 1), 0);
+  ASSERT_EQ(getsockname(listener.get(), to, &size), 0);
+  ASSERT_EQ(connect(ours.get(), to, size), 0);
+  UniqueFd theirs(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const int large = 4 << 20;
+  const linger reset = {1, 0};
+  EXPECT_EQ(setsockopt(ours.get(), SOL_SOCKET, SO_RCVBUF, &large, sizeof(large)), 0);
+  EXPECT_EQ(setsockopt(theirs.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+  const UniqueFd observed(dup(ours.get()));
+  door_->Take(std::move(theirs), "10.0.0.1", kLong);
+  const TlsThread::Dialed dialed = Call(client_, std::move(ours), OfSecret("s"));
+  UntilCallers(1);
+  Facts(dialed);
+  client_.Rest();
+  const std::string much(1u << 20, 'x');
+  UniqueFd& inner = callers_[0].arrival->inner;
+  for (size_t at = 0; at < much.size();) {
+    loop_.Until(
+        [&] {
+          const ssize_t n = send(inner.get(), much.data() + at, much.size() - at, MSG_NOSIGNAL);
+          at += n > 0 ? static_cast<size_t>(n) : 0;
+          return at == much.size();
+        },
+        "all is written");
+  }
+  inner.Reset();
+  loop_.Until(
+      [&] {
+        pollfd one = {observed.get(), 0, 0};
+        return poll(&one, 1, 0) == 1 && (one.revents & POLLERR) != 0;
+      },
+      "the reset");
+  size_t got = 0;
+  std::thread reader([&] {
+    fcntl(dialed.inner.get(), F_SETFL, 0);
+    std::vector<char> bytes(1u << 20);
+    for (ssize_t n = 1; n > 0; got += n > 0 ? static_cast<size_t>(n) : 0) {
+      n = recv(dialed.inner.get(), bytes.data(), bytes.size(), 0);
+    }
+  });
+  client_.Resume();
+  reader.join();
+  EXPECT_EQ(got, much.size());
 }
 
 TEST_F(TlsTest, AThreadThatRestsLosesNothing) {

@@ -73,7 +73,7 @@ TEST(ModexRelayTest, ANewLifeOfANodeIsNoMember) {
   EXPECT_FALSE(RelayModex(Running(), note).has_value());
 }
 
-TEST(ModexRelayTest, WhatIsOfNoRunningRoundIsDropped) {
+TEST(ModexRelayTest, WhatIsOfNoRoundWhoseWorkersRunIsDropped) {
   RoundState state = Running();
   state.phase = JobPhase::kStopping;
   EXPECT_TRUE(RelayModex(state, Ask()).has_value()) << "its workers still run";

@@ -247,17 +247,18 @@ TEST(CallsTest, WhatIsStillWatchedIsHeldUntilTheEnd) {
   EXPECT_EQ(never.use_count(), 1);
 }
 
+struct TellsOfItsEnd : Watched {
+  explicit TellsOfItsEnd(Gate* gone) : at_end(gone) {}
+  ~TellsOfItsEnd() override { at_end->Open(); }
+  bool Test() override { return false; }
+  Gate* const at_end;
+};
+
 TEST(CallsTest, TheLastHoldMayGoOnAThreadOfOurs) {
-  struct Tells : Watched {
-    explicit Tells(Gate* gone) : at_end(gone) {}
-    ~Tells() override { at_end->Open(); }
-    bool Test() override { return false; }
-    Gate* const at_end;
-  };
   Gate gone;
   Gate may_go;
   std::shared_ptr<Calls> calls = Calls::New();
-  calls->Watch(std::make_shared<Tells>(&gone));
+  calls->Watch(std::make_shared<TellsOfItsEnd>(&gone));
   auto last = std::make_shared<std::shared_ptr<Calls>>(calls);
   calls->Add(Doing([] {}), true);
   const auto call = Doing([last, &may_go] { EXPECT_TRUE(may_go.Wait()); });
@@ -266,6 +267,55 @@ TEST(CallsTest, TheLastHoldMayGoOnAThreadOfOurs) {
   calls.reset();
   may_go.Open();
   EXPECT_TRUE(gone.Wait());
+}
+
+// T1 waits for what T2 tells, and that has the last hold.
+TEST(CallsTest, TheLastHoldMayGoWhileAnotherThreadOfOursWaits) {
+  Gate gone;
+  std::shared_ptr<Calls> calls = Calls::New();
+  calls->Watch(std::make_shared<TellsOfItsEnd>(&gone));
+  auto last = std::make_shared<std::shared_ptr<Calls>>(calls);
+  const auto outer = Doing([] {});
+  outer->Then([last](const std::exception_ptr&) mutable {
+    Calls& ours = **last;
+    const auto inner = Doing([] {});
+    auto told = std::make_shared<Gate>();
+    inner->Then([told, last = std::exchange(last, nullptr)](const std::exception_ptr&) {
+      last->reset();
+      told->Open();
+    });
+    ours.Add(inner, true);
+    EXPECT_TRUE(told->Wait());
+  });
+  last.reset();
+  Calls* const ours = calls.get();
+  ours->Add(outer, true);
+  calls.reset();
+  EXPECT_TRUE(gone.Wait());
+}
+
+TEST(CallsTest, AllAreClosedOnceThoseThatEndOnTheirOwnThreadsHaveEnded) {
+  auto may_go = std::make_shared<Gate>();
+  auto gone = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<Calls> calls = Calls::New();
+  auto last = std::make_shared<std::shared_ptr<Calls>>(calls);
+  Gate alone;
+  calls->Add(Doing([last, may_go, gone, &alone] {
+               EXPECT_TRUE(may_go->Wait());
+               last->reset();
+               alone.Open();
+               for (int i = 0; i < 1000; ++i) {
+                 std::this_thread::yield();
+               }
+               *gone = true;
+             }),
+             true);
+  calls.reset();
+  last.reset();
+  may_go->Open();
+  ASSERT_TRUE(alone.Wait());
+  Calls::CloseAll();
+  EXPECT_TRUE(*gone);
 }
 
 TEST(CallsTest, WhileAllAreClosedOneOfThemMayEnd) {
@@ -297,13 +347,19 @@ TEST(CallsTest, AChildByForkEndsNothingOfItsParents) {
     calls.reset();
     _exit(7);
   }
+  ASSERT_GT(child, 0);
   const auto until = std::chrono::steady_clock::now() + kLong;
   int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0 && std::chrono::steady_clock::now() < until) {
+  pid_t ended = 0;
+  while (ended == 0 && std::chrono::steady_clock::now() < until) {
+    ended = waitpid(child, &status, WNOHANG);
     std::this_thread::yield();
   }
+  if (ended == 0) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+  }
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
-  kill(child, SIGKILL);
 }
 
 TEST(CallsTest, ClosingRunsWhatWasAdded) {

@@ -258,7 +258,6 @@ TEST_F(PeersTest, AnEndOfAnotherPeerDoesNot) {
   EXPECT_EQ(Receive(5, at_once).message(), "rank 11");
 }
 
-// The kernel takes back what it has not sent of a socket that is closed with something unread.
 // Its connection is always ready, and nothing goes to it any more.
 TEST_F(PeersTest, ADeathOfWhomSomethingStillGoesToEndsAWaitForAnother) {
   const std::vector<uint8_t> data(16u << 20);  // more than a connection holds
@@ -268,6 +267,7 @@ TEST_F(PeersTest, ADeathOfWhomSomethingStillGoesToEndsAWaitForAnother) {
   EXPECT_EQ(Receive(5).ToString(), "UNAVAILABLE: rank 12 has died");
 }
 
+// The kernel takes back what it has not sent of a socket that is closed with something unread.
 TEST_F(PeersTest, WhatWasSentArrivesThoughItsSenderClosesBeforeItHasReadAll) {
   std::pair<UniqueFd, UniqueFd> sockets = TcpPair([](int fd) {
     const int little = 8192;
