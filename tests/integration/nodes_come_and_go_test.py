@@ -63,6 +63,7 @@ def test_the_shepherd_lives_a_little_longer_than_its_agent(shells):
     ranks_of(job, 2, 2)
     job.expect("node1 came: 3 nodes", stream="err")
     assert ranks_of(job, 3, 6) == first
+    wait_for(lambda: shells[1].called("sleep 1090"), 10, what="it sleeps behind what it said")
     assert len(shells[1].called("sleep 1090")) == 1
     job.signal(2)
     assert job.finish().code == 130
