@@ -102,7 +102,7 @@ def test_a_sweep_by_a_rate_of_the_output(node0):
 
 def test_a_sweep_by_the_steps_of_the_sdk_ends_each_run_in_time(node0):
     """Sixty seconds' worth of steps: the runs are stopped, and what was counted until then is shown."""
-    result = node0.run("sweep", "--json", "--sweep-seconds", "2", "-n", "2", "--bind-to", "auto,none", PYTHON, "-c", COMMITS, "3000", env=PACKAGE)
+    result = node0.run("sweep", "--json", "--sweep-seconds", "8", "-n", "2", "--bind-to", "auto,none", PYTHON, "-c", COMMITS, "3000", env=PACKAGE)
     assert result.code == 0, result
     told = json.loads(result.text)
     assert told["measure"] == "steps/s" and told["best"].startswith("-n 2 --bind-to "), told

@@ -57,7 +57,7 @@ def test_kill_9_of_all_processes_of_ours_at_once(node0, lab):
     job.expect("ready", 2)
     wait_for(lambda: len(node0.called("sleep 1017")) == 2, 10, what="the workers' own processes")
     kill_all(list(node0.ours()))
-    lab.expect_quiet(1)
+    lab.expect_quiet(15)
     job.finish()
 
 
@@ -136,22 +136,24 @@ def test_a_kill_of_the_agent_ends_what_has_a_session_of_its_own(node0, lab, star
     job = node0.start(*start, "-n", "2", *sh("setsid sleep 1016 & (setsid sh -c 'sleep 1017; :' &); echo up; exec sleep 1018"))
     job.expect("up", 2)
     if reaper == "dies":
-        time.sleep(1)  # the shepherd looks 0.1 s after what is new
+        wait_for(lambda: len(node0.called("sleep 1016")) == len(node0.called("sleep 1017")) == 2, 20, what="their sessions")
+        time.sleep(3)  # the shepherd looks 0.1 s after what is new, on a busy machine later
     doomed = node0.acting() if reaper == "lives" else list(node0.ours())
     assert len(doomed) >= (2 if reaper == "lives" else 3), node0.ours()
     kill_at_once(doomed)
-    lab.expect_quiet(5)
+    lab.expect_quiet(15)
     job.finish()
 
 
 @pytest.mark.parametrize("start", [[], ["--hosts", "node0:2"]])
-def test_a_reaper_that_is_killed_is_not_missed(node0, lab, start):
-    job = node0.start(*start, "-n", "2", *sh("setsid sleep 1016 & echo up; sleep 1; exit 3"))
+def test_a_reaper_that_is_killed_is_not_missed(node0, scratch, lab, start):
+    job = node0.start(*start, "-n", "2", *sh(f"setsid sleep 1016 & echo up; until [ -e {scratch}/go ]; do sleep 0.05; done; exit 3"))
     job.expect("up", 2)
     (reaper,) = set(node0.ours()) - set(node0.acting())
     kill_all([reaper])
+    (scratch / "go").touch()
     assert job.finish().code == 3
-    lab.expect_quiet(5)
+    lab.expect_quiet(15)
 
 
 def test_a_kill_of_the_whole_agent_ends_a_session_that_a_long_quiet_worker_has_made(node0, scratch, lab):
@@ -161,9 +163,10 @@ def test_a_kill_of_the_whole_agent_ends_a_session_that_a_long_quiet_worker_has_m
     time.sleep(6)  # nothing begins meanwhile
     (scratch / "go").write_text("1\n2\n")
     job.expect("late", 2)
-    time.sleep(1)
+    wait_for(lambda: len(node0.called("sleep 1019")) == 2, 20, what="their sessions")
+    time.sleep(3)
     kill_at_once(node0.ours())
-    lab.expect_quiet(5)
+    lab.expect_quiet(15)
     job.finish()
 
 
@@ -217,7 +220,8 @@ def test_python_file_runs_under_the_named_interpreter(node0, scratch):
 
 def test_restart_of_all_workers(node0, scratch):
     """--max-restarts: a new round for everyone, counted over the whole job."""
-    script = 'echo "round $TORCHELASTIC_RESTART_COUNT rank $RANK"; [ "$TORCHELASTIC_RESTART_COUNT" = 2 ] && exit 0; [ "$RANK" = 1 ] && sleep 1 && exit 5; exec sleep 1015'
+    script = (f'n=$TORCHELASTIC_RESTART_COUNT; echo "round $n rank $RANK"; : > {scratch}/$n.$RANK; [ $n = 2 ] && exit 0; '
+              f'[ $RANK = 1 ] || exec sleep 1015; until [ -e {scratch}/$n.0 ] && [ -e {scratch}/$n.2 ]; do sleep 0.05; done; exit 5')
     result = node0.run("-n", "3", "--max-restarts", "2", "--no-prefix", *sh(script))
     assert result.code == 0, result
     assert sorted(result.text.splitlines()) == sorted(f"round {r} rank {k}" for r in range(3) for k in range(3)), result
@@ -225,8 +229,9 @@ def test_restart_of_all_workers(node0, scratch):
     assert result.code == 5, result
 
 
-def test_restart_on_two_hosts(shells):
-    script = 'echo "round $TORCHELASTIC_RESTART_COUNT rank $RANK of $WORLD_SIZE"; [ "$TORCHELASTIC_RESTART_COUNT" = 1 ] && exit 0; [ "$RANK" = 2 ] && sleep 1 && kill -9 $$; exec sleep 1016'
+def test_restart_on_two_hosts(shells, scratch):
+    script = (f'echo "round $TORCHELASTIC_RESTART_COUNT rank $RANK of $WORLD_SIZE"; [ "$TORCHELASTIC_RESTART_COUNT" = 1 ] && exit 0; : > {scratch}/$RANK; '
+              f'[ $RANK = 2 ] || exec sleep 1016; until [ $(ls {scratch} | wc -l) = 4 ]; do sleep 0.05; done; kill -9 $$')
     result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "2", "--max-restarts", "1", "--no-prefix", *sh(script))
     assert result.code == 0, result
     assert sorted(result.text.splitlines()) == sorted(f"round {r} rank {k} of 4" for r in range(2) for k in range(4)), result

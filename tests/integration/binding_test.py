@@ -183,6 +183,8 @@ def test_the_report_has_a_picture_and_the_kernels_word(shells):
     job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "1", "--bind-to", "none", "--report-bindings", PYTHON, "-c", moves)
     if len(MASK) > 1:
         job.expect("a library has moved them: thread", stream="err")
+    for rank in (0, 1):
+        job.expect(f"bindings on node{rank}: 1 worker, ", stream="err")
     job.signal(signal.SIGTERM)
     said = job.finish().errors
     for rank in (0, 1):

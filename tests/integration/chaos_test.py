@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+import time
 
 import pytest
 
@@ -44,11 +45,13 @@ def test_help_says_what_is_not_cut(node0):
     assert "What workers print is not held up, nor what they say over gloo, NCCL, MPI" in text
 
 
-def test_what_lasts_less_than_the_lease_does_no_harm(desk):
-    job = desk.detach(*TWO_HOSTS, *sh("sleep 4"))
+def test_what_lasts_less_than_the_lease_does_no_harm(desk, scratch):
+    job = desk.detach(*TWO_HOSTS, *sh(f"until [ -e {scratch}/go ]; do sleep 0.1; done"))
     assert "node1 stands still for 1.0 s" in chaos(desk, "--for", "1s", "freeze", "node1")
     assert "arrives 200 ms later for 2.0 s" in chaos(desk, "--for", "2s", "slow", "node0", "200ms")
     assert "nothing goes between node1 and the others for 1.0 s" in chaos(desk, "--for", "1s", "cut", "node1")
+    time.sleep(4)  # all of it is over
+    (scratch / "go").touch()
     assert desk.ended(job)["exit_code"] == 0
 
 
@@ -77,14 +80,15 @@ def test_what_workers_say_to_other_nodes_is_held_up(desk, scratch):
     wait_for(lambda: len(steps()) >= 20, 30, what="steps")
     assert sorted(max(step) for step in steps())[10] < 0.1, steps()
     chaos(desk, "--for", "2s", "cut", "node1")
-    wait_for(lambda: sum(max(step) > 1.8 for step in steps()) == 2, 30, what="one long step of each rank")
+    wait_for(lambda: sum(max(step) > 1.8 for step in steps()) >= 2, 30, what="one long step of each rank")
     begun = len(steps())
-    chaos(desk, "--for", "3s", "slow", "node1", "200ms")
+    chaos(desk, "--for", "15s", "slow", "node1", "200ms")
     for kind in 0, 1:
         wait_for(lambda: sum(step[kind] >= 0.2 for step in steps(begun)) >= 4, 30, what="steps of 200 ms and more")
+    begun = len(steps())
+    wait_for(lambda: sum(max(step) < 0.1 for step in steps(begun)) >= 4, 30, what="quick steps again")
     (scratch / "stop").touch()
     assert desk.ended(job)["exit_code"] == 0
-    assert max(steps()[-1]) < 1, steps()
 
 
 @pytest.mark.parametrize("what", ["freeze", "cut"])

@@ -62,7 +62,7 @@ def desk(shells, scratch):
 
 
 def batch_lab(kind):
-    with Lab(3, batch=kind, settings={"LAB_PBS_KILL_DELAY": "4"}) as made:
+    with Lab(3, batch=kind, settings={"LAB_PBS_KILL_DELAY": "8"}) as made:
         yield made
 
 

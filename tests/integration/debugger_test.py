@@ -82,6 +82,7 @@ def test_workers_go_on_when_the_debugger_lets_launch_go(shells):
 def test_a_debugger_that_is_killed_leaves_nobody_waiting(shells):
     job = start_gdb(shells[0], [*TO_THE_TABLE, "shell echo here; exec sleep 3001"], "-n", "2", "/bin/sleep", "3002")
     job.expect("here")
+    wait_for(lambda: shells[0].called("sleep 3001"), 20, what="gdb's shell has become its sleep")
     assert len(shells[0].called("/bin/sleep 3002")) == 2
     job.signal(signal.SIGKILL)
     wait_for(lambda: not shells[0].ours() and not shells[0].called("/bin/sleep 3002"), 30, what="launch ends with its debugger")

@@ -78,7 +78,7 @@ def test_a_limited_link_is_full(node0, relay):
 def test_a_stall_in_the_middle_of_a_call_is_waited_for(node0, relay):
     relay.say(delay=1)
     op = "all_reduce:65536"
-    job = node0.start(*on(2), PACES, 1500, op, env=PACKAGE)
+    job = node0.start(*on(2), PACES, 4000, op, env=PACKAGE)
     job.expect("begun", seconds=PATIENCE)
     relay.say(stall=2000)
     pace, slowest = paces(job.finish())[op]

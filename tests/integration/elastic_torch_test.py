@@ -53,7 +53,7 @@ def cut(shell):
 def test_ddp_goes_from_two_nodes_to_one_and_back(shells, scratch, lose):
     checkpoint = scratch / "ddp.pt"
     job = shells[0].start(
-        "--hosts", "node0,node1", "--nnodes", "1:2", "--nproc-per-node", "1", "--rdzv-conf", "last_call_timeout=1",
+        "--hosts", "node0,node1", "--nnodes", "1:2", "--nproc-per-node", "1", "--rdzv-conf", "last_call_timeout=60",
         "-x", "OMP_NUM_THREADS=1", WORKERS / "slow_ddp.py", "--checkpoint", checkpoint, "--epochs", "100000",
     )  # fmt: skip
     job.expect("over 2 ranks", 3)

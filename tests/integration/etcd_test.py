@@ -137,7 +137,7 @@ def test_without_etcd_a_daemon_says_so_and_each_endpoint_is_named(shells, scratc
     place, nobody = f"{shells[0].host.addr}:{PORT}", f"10.77.0.2:{PORT}"
     daemon = site.serve(0, place)
     daemon.expect("waits for the lead: no etcd member has answered; 10.77.0.3:1: ", stream="err")
-    result = shells[1].run(*site.meeting(f"{place},{nobody}"), "--rdzv-conf", "join_timeout=2", "true")
+    result = shells[1].run(*site.meeting(f"{place},{nobody}"), "--rdzv-conf", "join_timeout=10", "true")
     assert result.code == 1, result
     assert re.search(f"what was tried last: .*{place} does not lead: no etcd member has answered", result.errors), result
     assert re.search(f"{nobody}: .*refused", result.errors), result

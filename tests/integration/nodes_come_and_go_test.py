@@ -26,7 +26,7 @@ def ranks_of(job, world, count):
 
 
 def test_an_agent_is_killed_the_others_go_on_and_it_comes_back(shells):
-    job = shells[0].start("--nnodes", "1:3", *HOSTS, "--rdzv-conf", "last_call_timeout=1", *sh(ROUND))
+    job = shells[0].start("--nnodes", "1:3", *HOSTS, "--rdzv-conf", "last_call_timeout=20", *sh(ROUND))
     first = ranks_of(job, 3, 3)
     assert first == {"node0": "0", "node1": "1", "node2": "2"}
     killed = kill_agent(shells[1])
@@ -57,7 +57,7 @@ def test_both_nodes_are_needed_and_one_is_started_again(shells):
 
 
 def test_the_shepherd_lives_a_little_longer_than_its_agent(shells):
-    job = shells[0].start("--nnodes", "1:3", *HOSTS, "--rdzv-conf", "last_call_timeout=1", *sh(ROUND))
+    job = shells[0].start("--nnodes", "1:3", *HOSTS, "--rdzv-conf", "last_call_timeout=20", *sh(ROUND))
     first = ranks_of(job, 3, 3)
     kill_all([min(shells[1].ours())])
     ranks_of(job, 2, 2)

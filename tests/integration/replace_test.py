@@ -83,6 +83,7 @@ def test_the_job_ends_when_no_restart_is_left(node0, scratch):
 def test_one_that_ended_well_is_not_replaced(node0, scratch):
     workers = Workers(scratch)
     job = node0.start("-n", "2", "--restart=one", "--max-restarts", "1", "--no-prefix", *workers.program("[ $RANK = 0 ] && exit 0"))
+    job.expect(LINE, 2)
     kill_all([workers.pid(node0, 1)])
     assert job.expect(LINE, 3)[2][0] == "1"
     workers.gate.touch()

@@ -88,10 +88,10 @@ def test_a_node_that_is_killed_as_a_whole_comes_back_as_a_new_life(site):
 
 
 def test_nothing_is_left_where_all_launches_are_killed(site):
-    both = site.both("--lease", "1s")
+    both = site.both("--lease", "4s")
     for job in both:
         job.signal(signal.SIGKILL)
-    wait_for(lambda: not any(shell.ours() for shell in site.shells), 15, what="the agents end with their lease")
+    wait_for(lambda: not any(shell.ours() for shell in site.shells), 30, what="the agents end with their lease")
 
 
 def test_it_stops_as_one(site):

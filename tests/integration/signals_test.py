@@ -1,9 +1,11 @@
 """Signals reach the workers of all nodes as themselves; stopping is orderly, insisting is quick."""
 
+import os
 import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +31,7 @@ def test_user_signals_reach_every_worker_and_the_job_goes_on(shells, where):
 
 @pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
 def test_a_user_signal_stops_the_job_where_the_user_says_so(shells, where):
-    job = shells[0].start(*where, "--grace", "1", "--signals-to-handle", "SIGTERM,SIGUSR1", "--no-prefix", WORKERS / "catch", "LEAVE")
+    job = shells[0].start(*where, "--grace", "5", "--signals-to-handle", "SIGTERM,SIGUSR1", "--no-prefix", WORKERS / "catch", "LEAVE")
     job.expect("ready", 2)
     job.signal(signal.SIGUSR1)
     result = job.finish()
@@ -89,8 +91,7 @@ def test_ctrl_z_pauses_job_and_lease(shells):
     job = shells[0].start(*TWO_HOSTS, *sh('echo up; exec sleep 1020'))
     job.expect("up", 2)
     sleepers = lambda: [p for s in shells[:2] for p in s.called("sleep 1020")]
-    workers = sleepers()
-    assert len(workers) == 2
+    workers = wait_for(lambda: len(found := sleepers()) == 2 and found, 20, what="both sleep behind what they said")
     job.signal(signal.SIGTSTP)
     wait_for(lambda: all(stat_of(p)[0] == "T" for p in workers), 20, what="the workers stand still")
     time.sleep(8)  # longer than lease and slack: what is tested is that this time does not count
@@ -102,17 +103,22 @@ def test_ctrl_z_pauses_job_and_lease(shells):
     assert job.finish().code == 143
 
 
-def paused_for_a_moment(job):
-    """Until launch has heard of it; it stands still itself 0.3 s later. Two signals at once come in any order, or as one."""
+def paused_for_a_moment(job, then):
+    """Sends `then` once launch has heard of the pause; it stands still itself 0.3 s later. (Two signals at once come in any order, or as one.)"""
     job.expect("ready", 2)
-    job.signal(signal.SIGTSTP)
-    time.sleep(0.03)
+    pid, began = job.pid, time.monotonic()
+    status = Path(f"/proc/{pid}/status")
+    is_pending = lambda: int(re.search(r"ShdPnd:\s*(\w+)", status.read_text())[1], 16) >> (signal.SIGTSTP - 1) & 1
+    os.kill(pid, signal.SIGTSTP)
+    wait_for(lambda: not is_pending(), 20, 0.001, what="launch hears of the pause")
+    job.signal(then)
+    if then != signal.SIGCONT and time.monotonic() - began > 0.25:  # we were held up, and it may stand still: fg
+        job.signal(signal.SIGCONT)
 
 
 def test_a_continue_right_after_ctrl_z_leaves_launch_running(shells, scratch):
     job = shells[0].start(*TWO_HOSTS, *sh(f'echo ready; until [ -e "{scratch}/go" ]; do sleep 0.1; done; echo done'))
-    paused_for_a_moment(job)
-    job.signal(signal.SIGCONT)
+    paused_for_a_moment(job, signal.SIGCONT)
     time.sleep(1)
     assert stat_of(job.pid)[0] != "T"
     (scratch / "go").touch()
@@ -122,8 +128,7 @@ def test_a_continue_right_after_ctrl_z_leaves_launch_running(shells, scratch):
 
 def test_an_interrupt_right_after_ctrl_z_stops_the_job(shells):
     job = shells[0].start(*TWO_HOSTS, "--no-prefix", WORKERS / "catch", "LEAVE")
-    paused_for_a_moment(job)
-    job.signal(signal.SIGINT)
+    paused_for_a_moment(job, signal.SIGINT)
     result = job.finish()
     assert result.code == 130 and result.out.count(b"got INT") == 2, result
 
@@ -142,7 +147,7 @@ def test_timeout(node0):
 
 
 def test_the_state_at_a_timeout_is_told_when_asked_for(shells):
-    args = ("--hosts", "node0,node1", "--nproc-per-node", "1", "--timeout", "2", "--report-state-on-timeout")
+    args = ("--hosts", "node0,node1", "--nproc-per-node", "1", "--timeout", "8", "--report-state-on-timeout")
     result = shells[0].run(*args, *sh("[ $RANK = 0 ] || exec sleep 1022"))
     assert result.code == 124, result
     assert "rank 0 on" not in result.errors, result

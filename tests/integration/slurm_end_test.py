@@ -248,7 +248,7 @@ def test_a_launch_that_is_killed_leaves_nothing_on_any_node(slurm, phase):
     worker, reach = PHASES[phase]
     job = slurm.submit(f"exec {LAUNCH} --nproc-per-node 2 bash -c '{worker}'", "-N2", "-w", "node0,node1")
     reach(slurm, job)
-    (launch,) = [pid for pid, line in slurm.lab[0].processes().items() if line.startswith(str(LAUNCH))]
+    launch = min(pid for pid, line in slurm.lab[0].processes().items() if line.startswith(str(LAUNCH)))
     os.kill(launch, signal.SIGKILL)
     assert slurm.wait(job)["ExitCode"] == "0:9"
     slurm.lab.expect_quiet()

@@ -2,7 +2,7 @@
 
 import re
 
-from harness import Shell, leave_nothing, sh
+from harness import Shell, leave_nothing, sh, wait_for
 from lab import Lab
 
 WHERE = sh('echo "rank $RANK at $(hostname) from ${SSH_CONNECTION%% *}"')
@@ -35,6 +35,7 @@ def test_users_and_ports_of_the_list(shells, lab):
     before = known.read_text()
     known.write_text(before + "".join(f"[node1]:2222 {line.split(' ', 1)[1]}\n" for line in before.splitlines() if line.startswith("node1,")))
     try:
+        wait_for(lambda: ":2222 " in lab[1].check(["ss", "-Hltn"]), 20, 0.05, what="sshd listens on 2222")
         file = lab.state / "hostfile-of-ports"
         file.write_text("root@node2\nnode1 port=2222\n")
         result = shells[0].run("--hostfile", file, "--nproc-per-node", "1", *WHERE)
@@ -68,13 +69,14 @@ def test_each_host_that_fails_is_named_with_sshs_words(shells, lab):
     """One that refuses, one whose name is not known; the third is well."""
     lab[1].ssh_fault("refuse")
     try:
-        result = shells[0].run("--hosts", "node0,node1,node2,no-such-host", "--nproc-per-node", "1", "true")
+        refused = shells[0].run("--hosts", "node0,node1,node2", "--nproc-per-node", "1", "true")
     finally:
         lab[1].ssh_fault("ok")
-    assert result.code == 1, result
-    assert re.search(r"node1: ssh ended with status 255 \(3 tries\): .*port 22: Connection refused; does `ssh node1 true` work\?", result.errors), result
-    assert re.search(r"no-such-host: ssh ended with status 255: .*Could not resolve hostname no-such-host", result.errors), result
-    assert "node2:" not in result.errors.partition("what is wrong with the nodes")[0], result
+    unknown = shells[0].run("--hosts", "node0,node2,no-such-host", "--nproc-per-node", "1", "true")
+    assert refused.code == unknown.code == 1, (refused, unknown)
+    assert re.search(r"node1: ssh ended with status 255 \(3 tries\): .*port 22: Connection refused; does `ssh node1 true` work\?", refused.errors), refused
+    assert re.search(r"no-such-host: ssh ended with status 255: .*Could not resolve hostname no-such-host", unknown.errors), unknown
+    assert all("node2:" not in r.errors.partition("what is wrong with the nodes")[0] for r in (refused, unknown)), (refused, unknown)
 
 
 def test_a_host_key_that_has_changed_is_said_in_sshs_words(shells, lab):

@@ -94,8 +94,8 @@ def test_a_master_whose_own_agent_cannot_start_ends_the_job(shells):
 
 def test_one_place_asked_for_twice_is_refused_by_name(shells):
     args = ("--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "node0", "--master-port", "29413")
-    job = shells[0].start("--node-rank", "0", *args, *sh("echo up; sleep 5"))
-    holder = shells[1].start("--node-rank", "1", *args, *sh("echo up; sleep 5"))
+    job = shells[0].start("--node-rank", "0", *args, *sh("echo up; sleep 15"))
+    holder = shells[1].start("--node-rank", "1", *args, *sh("echo up; sleep 15"))
     holder.expect("up")
     late = shells[2].start("--node-rank", "1", *args, *sh("echo up; sleep 5")).finish(30)
     assert late.code == 1 and "--node-rank 1: asked for by both node1 and node2" in late.errors, late

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from desk import Desk
-from harness import sh
+from harness import sh, wait_for
 from master_site import Site
 
 COUNT = "$TORCHELASTIC_RESTART_COUNT"
@@ -29,6 +29,7 @@ def report_of(desk, job):
                          ids=["one", "two", "standalone"])
 def test_all_workers_start_again_free_of_charge(shells, desk, where):
     job = desk.detach(*where, "--restart=never", *sh(SCRIPT))
+    wait_for(lambda: desk.run("logs", job).text.count("life 0 ") == 4, 30, 0.2, what="all workers of the first life have spoken")
     assert "is stopped, and another one follows" in restart(desk).errors
     assert desk.ended(job)["exit_code"] == 0
     text = desk.run("logs", job).text
