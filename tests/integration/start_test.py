@@ -97,7 +97,7 @@ def test_one_place_asked_for_twice_is_refused_by_name(shells):
     job = shells[0].start("--node-rank", "0", *args, *sh("echo up; sleep 15"))
     holder = shells[1].start("--node-rank", "1", *args, *sh("echo up; sleep 15"))
     holder.expect("up")
-    late = shells[2].start("--node-rank", "1", *args, *sh("echo up; sleep 5")).finish(30)
+    late = shells[2].start("--node-rank", "1", *args, *sh("echo up; sleep 15")).finish(30)
     assert late.code == 1 and "--node-rank 1: asked for by both node1 and node2" in late.errors, late
     assert [job.finish().code, holder.finish().code] == [0, 0]
 
