@@ -42,6 +42,33 @@ MpiMode MpiServed(MpiMode mode, const ProgramFacts& facts) {
   return facts.mpi == "MPICH" ? MpiMode::kPmi1 : MpiMode::kNone;
 }
 
+absl::Status CheckOneWorld(MpiMode mode, const std::vector<ProgramFacts>& programs) {
+  const auto one_of = [&](MpiMode served) -> const ProgramFacts* {
+    const auto at = std::find_if(programs.begin(), programs.end(), [&](const ProgramFacts& one) {
+      return one.found && MpiServed(mode, one) == served;
+    });
+    return at == programs.end() ? nullptr : &*at;
+  };
+  const ProgramFacts* const mpich = one_of(MpiMode::kPmi1);
+  const ProgramFacts* const open_mpi = one_of(MpiMode::kPmix);
+  if (mpich != nullptr && open_mpi != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--mpi auto: ", mpich->program,
+                     " links MPICH, and another program of the job Open MPI: they cannot be one "
+                     "world; start them as two jobs, or with --mpi none"));
+  }
+  const ProgramFacts* const none = one_of(MpiMode::kNone);
+  if (none == nullptr || (mpich == nullptr && open_mpi == nullptr)) {
+    return absl::OkStatus();
+  }
+  const bool pmix = open_mpi != nullptr;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--mpi auto: ", none->program, " is served no ", pmix ? "PMIx" : "PMI-1", ", and ",
+      (pmix ? open_mpi : mpich)->program,
+      " is, which would wait for it in MPI_Init for ever: say --mpi ", pmix ? "pmix" : "pmi1",
+      ", if it calls MPI_Init, too, or start them as two jobs"));
+}
+
 std::string MpiNotice(MpiMode mode, const ProgramFacts& facts, uint32_t world_size) {
   if (facts.mpi.empty() || world_size == 1 || mode != MpiMode::kAuto ||
       MpiServed(mode, facts) != MpiMode::kNone) {

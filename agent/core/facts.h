@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "agent/core/cpu_count.h"
@@ -51,6 +52,11 @@ bool TorchLacksLibuv(absl::string_view torch_version);
 
 // How the program's MPI is served: --mpi as given; auto as the MPI that it links wants it.
 MpiMode MpiServed(MpiMode mode, const ProgramFacts& facts);
+
+// One world has one server, and MPI_Init waits for all ranks of it. FailedPrecondition: these
+// programs of a job cannot be one. Those that were not found count for nothing: they may be on
+// other nodes only, or the start of a worker says what is wrong.
+absl::Status CheckOneWorld(MpiMode mode, const std::vector<ProgramFacts>& programs);
 
 // One or two lines for the user, when `world_size` workers of a program that links an MPI would
 // start as worlds of one each, and nobody has asked for that; 0 = not known yet, more than one. ""

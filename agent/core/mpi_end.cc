@@ -1,9 +1,20 @@
 #include "agent/core/mpi_end.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "proto/base/text.h"
 
 namespace muster {
+
+bool MpiEnd::Abort(int32_t with, std::string why) {
+  if (std::exchange(kind, Kind::kAborted) == Kind::kAborted) {
+    return false;
+  }
+  code = with;
+  message = std::move(why);
+  return true;
+}
 
 void TellOfMpi(const MpiEnd& end, WorkerExit& exit) {
   const bool exited = exit.kind == ExitKind::kExited;

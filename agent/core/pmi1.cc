@@ -128,9 +128,7 @@ void Pmi1Server::Command(LocalRank from, const Pmi1Line& line, Out& out) {
   } else if (command == "get_my_kvsname") {
     reply(absl::StrCat("cmd=my_kvsname rc=0 kvsname=", round_.kvsname, "\n"));
   } else if (command == "finalize") {
-    if (MpiEnd& end = workers_[from.value].end; end.kind == MpiEnd::Kind::kInside) {
-      end.kind = MpiEnd::Kind::kFinalized;
-    }
+    workers_[from.value].end.Finalize();
     reply("cmd=finalize_ack rc=0\n");
   } else if (command == "publish_name" || command == "unpublish_name" || command == "lookup_name") {
     reply(Failed(ReplyName(absl::StripSuffix(command, "_name")), "names_are_not_served"));
@@ -143,8 +141,8 @@ void Pmi1Server::Command(LocalRank from, const Pmi1Line& line, Out& out) {
 void Pmi1Server::Init(LocalRank from, const Pmi1Line& line, Out& out) {
   const std::string* version = line.Find("pmi_version");
   const bool ours = version != nullptr && *version == "1";
-  if (MpiEnd& end = workers_[from.value].end; ours && end.kind != MpiEnd::Kind::kAborted) {
-    end.kind = MpiEnd::Kind::kInside;
+  if (ours) {
+    workers_[from.value].end.Init();
   }
   out.emplace_back(Pmi1Reply{from, absl::StrCat("cmd=response_to_init rc=", ours ? "0" : "-1",
                                                 " pmi_version=1 pmi_subversion=1\n")});
@@ -241,17 +239,15 @@ std::vector<Pmi1Effect> Pmi1Server::Fenced(const absl::StatusOr<std::string>& pa
 }
 
 void Pmi1Server::Abort(LocalRank from, const Pmi1Line& line, Out& out) {
-  MpiEnd& end = workers_[from.value].end;
-  if (std::exchange(end.kind, MpiEnd::Kind::kAborted) == MpiEnd::Kind::kAborted) {
-    return;  // its end is under way, and is not put off
-  }
-  const std::string* code = line.Find("exitcode");
-  if (code == nullptr || !absl::SimpleAtoi(*code, &end.code)) {
-    end.code = 1;
+  const std::string* said = line.Find("exitcode");
+  int32_t code = 0;
+  if (said == nullptr || !absl::SimpleAtoi(*said, &code)) {
+    code = 1;
   }
   const std::string* message = line.Find("message");
-  end.message = message == nullptr ? "" : UnescapePmi1(*message);
-  out.emplace_back(Pmi1Abort{from});
+  if (workers_[from.value].end.Abort(code, message == nullptr ? "" : UnescapePmi1(*message))) {
+    out.emplace_back(Pmi1Abort{from});
+  }
 }
 
 // Several programs come as several of these; the last one is answered.

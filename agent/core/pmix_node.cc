@@ -45,7 +45,7 @@ void PmixNode::On(const PmixInit& init, Out& out) {
   if (!IsClient(init.client)) {
     return Refuse("a client that is none", out);
   }
-  workers_[init.client.value].end.kind = MpiEnd::Kind::kInside;
+  workers_[init.client.value].end.Init();
   ++inits_;
   TellOfMissing(out);
 }
@@ -54,23 +54,16 @@ void PmixNode::On(const PmixFinalized& finalized, Out& out) {
   if (!IsClient(finalized.client)) {
     return Refuse("a client that is none", out);
   }
-  MpiEnd& end = workers_[finalized.client.value].end;
-  if (end.kind == MpiEnd::Kind::kInside) {  // MPI_Abort may finalize behind it
-    end.kind = MpiEnd::Kind::kFinalized;
-  }
+  workers_[finalized.client.value].end.Finalize();
 }
 
 void PmixNode::On(const PmixAborted& aborted, Out& out) {
   if (!IsClient(aborted.client)) {
     return Refuse("a client that is none", out);
   }
-  MpiEnd& end = workers_[aborted.client.value].end;
-  if (std::exchange(end.kind, MpiEnd::Kind::kAborted) == MpiEnd::Kind::kAborted) {
-    return;  // its end is under way, and is not put off
+  if (workers_[aborted.client.value].end.Abort(aborted.code, aborted.message)) {
+    out.emplace_back(PmixKill{aborted.client, /*at_once=*/false});
   }
-  end.code = aborted.code;
-  end.message = aborted.message;
-  out.emplace_back(PmixKill{aborted.client, /*at_once=*/false});
 }
 
 void PmixNode::On(PmixFence& fence, Out& out) {

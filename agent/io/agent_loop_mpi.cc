@@ -26,36 +26,12 @@ bool AgentLoop::ServesPmix() const {
                      });
 }
 
-// One world has one server, and MPI_Init waits for all ranks of it.
 absl::Status AgentLoop::CheckMpi() const {
-  const auto served = [](const PreparedProgram& program) {
-    return MpiServed(program.plan.mpi, program.facts);
-  };
-  const PreparedProgram* by_mode[3] = {};  // one program of each
+  std::vector<ProgramFacts> programs;
   for (const PreparedProgram& program : options_.programs) {
-    if (!program.facts.found) {
-      continue;  // it may be on other nodes only; a worker's start says what is wrong
-    }
-    by_mode[served(program) == MpiMode::kPmi1   ? 0
-            : served(program) == MpiMode::kPmix ? 1
-                                                : 2] = &program;
+    programs.push_back(program.facts);
   }
-  const auto [mpich, open_mpi, none] = by_mode;
-  if (mpich != nullptr && open_mpi != nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--mpi auto: ", mpich->facts.program,
-                     " links MPICH, and another program of the job Open MPI: they cannot be "
-                     "one world; start them as two jobs, or with --mpi none"));
-  }
-  if (none == nullptr || (mpich == nullptr && open_mpi == nullptr)) {
-    return absl::OkStatus();
-  }
-  const bool pmix = open_mpi != nullptr;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "--mpi auto: ", none->plan.argv.front(), " is served no ", pmix ? "PMIx" : "PMI-1",
-      ", and another program of the job is, which would wait for it in MPI_Init for ever: say "
-      "--mpi ",
-      pmix ? "pmix" : "pmi1", ", if it calls MPI_Init, too, or start them as two jobs"));
+  return CheckOneWorld(options_.plan.mpi, programs);
 }
 
 absl::Status AgentLoop::CheckPmix() const {

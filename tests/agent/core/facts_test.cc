@@ -49,6 +49,35 @@ TEST(MpiServedTest, AutoIsWhatTheProgramLinks) {
   EXPECT_EQ(MpiServed(MpiMode::kPmix, facts), MpiMode::kPmix) << "as asked";
 }
 
+TEST(CheckOneWorldTest, AllProgramsHaveOneMpiOrNone) {
+  const auto of = [](const char* program, const char* mpi, bool found = true) {
+    ProgramFacts facts;
+    facts.program = program;
+    facts.found = found;
+    facts.mpi = mpi;
+    return facts;
+  };
+  const ProgramFacts mpich = of("m", "MPICH");
+  const ProgramFacts plain = of("sleep", "");
+  EXPECT_TRUE(CheckOneWorld(MpiMode::kAuto, {mpich, of("n", "MPICH")}).ok());
+  EXPECT_TRUE(CheckOneWorld(MpiMode::kAuto, {plain, plain}).ok());
+  EXPECT_THAT(CheckOneWorld(MpiMode::kAuto, {plain, mpich}).message(),
+              "--mpi auto: sleep is served no PMI-1, and m is, which would wait for it in MPI_Init "
+              "for ever: say --mpi pmi1, if it calls MPI_Init, too, or start them as two jobs");
+  // On another node only.
+  EXPECT_TRUE(CheckOneWorld(MpiMode::kAuto, {mpich, of("there", "", /*found=*/false)}).ok());
+  for (const MpiMode said : {MpiMode::kPmi1, MpiMode::kPmix, MpiMode::kNone}) {
+    EXPECT_TRUE(CheckOneWorld(said, {plain, mpich}).ok());
+  }
+  if (BuiltWithPmix()) {
+    const ProgramFacts open_mpi = of("o", "Open MPI");
+    EXPECT_THAT(CheckOneWorld(MpiMode::kAuto, {open_mpi, mpich}).message(),
+                HasSubstr("m links MPICH, and another program of the job Open MPI"));
+    EXPECT_THAT(CheckOneWorld(MpiMode::kAuto, {open_mpi, plain}).message(),
+                HasSubstr("sleep is served no PMIx, and o is"));
+  }
+}
+
 TEST(MpiNoticeTest, SaysWhatWouldHappenAndTheWayRound) {
   ProgramFacts facts;
   facts.program = "cpi";
