@@ -18,7 +18,8 @@ struct Life {
 struct Living {
   std::mutex mutex;
   std::condition_variable ended;  // one has
-  std::map<const Calls*, Life> all;
+  std::map<uint64_t, Life> all;   // by number: an address may be the next one's already
+  uint64_t last = 0;
 };
 
 // Never destroyed: the last of them may go after whatever is.
@@ -31,12 +32,12 @@ thread_local const Calls* thread_of = nullptr;  // whose thread this is
 
 }  // namespace
 
-Calls::Calls() : process_(getpid()) {}
+Calls::Calls(uint64_t number) : number_(number), process_(getpid()) {}
 
 std::shared_ptr<Calls> Calls::New() {
-  std::shared_ptr<Calls> calls(new Calls, &End);
   const std::lock_guard<std::mutex> lock(TheLiving().mutex);
-  TheLiving().all[calls.get()] = {calls, calls->process_};
+  std::shared_ptr<Calls> calls(new Calls(++TheLiving().last), &End);
+  TheLiving().all[calls->number_] = {calls, calls->process_};
   return calls;
 }
 
@@ -56,16 +57,17 @@ void Calls::End(Calls* calls) {
 }
 
 void Calls::Delete(Calls* calls) {
+  const uint64_t number = calls->number_;
   delete calls;
   const std::lock_guard<std::mutex> lock(TheLiving().mutex);
-  TheLiving().all.erase(calls);
+  TheLiving().all.erase(number);
   TheLiving().ended.notify_all();
 }
 
 void Calls::CloseAll() {
   std::vector<std::shared_ptr<Calls>> all;
   std::unique_lock<std::mutex> lock(TheLiving().mutex);
-  for (const auto& [calls, life] : TheLiving().all) {
+  for (const auto& [number, life] : TheLiving().all) {
     if (std::shared_ptr<Calls> held = life.hold.lock(); held != nullptr) {
       all.push_back(std::move(held));
     }

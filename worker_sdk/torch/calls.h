@@ -107,7 +107,7 @@ class Calls {
   void Close();
 
  private:
-  Calls();
+  explicit Calls(uint64_t number);
   ~Calls() = default;
   static void End(Calls* calls);
   static void Delete(Calls* calls);
@@ -120,6 +120,7 @@ class Calls {
   void LookAtWatched(std::unique_lock<std::mutex>& lock);
   void Loop();
 
+  const uint64_t number_;  // of all of this process
   const pid_t process_;
   std::mutex mutex_;
   std::condition_variable ended_;   // a call has
