@@ -50,6 +50,8 @@ class BootstrapChannel {
 
   // The end of what came before an agent's line, "" if nothing did.
   const std::string& banner() const { return banner_; }
+  // Of the agent's program: what the node has not taken yet.
+  size_t unsent() const { return pushed_ && !agent_is_there_ ? body_.size() : 0; }
 
  private:
   void Wait();

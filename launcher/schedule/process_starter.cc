@@ -122,8 +122,12 @@ void ProcessStarter::Spawn(Node& node) {
           },
           [this, index] { nodes_.at(index).timer->StartAfter(options_.answer_timeout); }});
   node.timer = std::make_unique<UvTimer>(loop_, [this, index] {
-    End(nodes_.at(index),
-        absl::StrCat("no answer within ", absl::FormatDuration(options_.answer_timeout)));
+    Node& late = nodes_.at(index);
+    const size_t unsent = late.channel->unsent();
+    const std::string within = absl::FormatDuration(options_.answer_timeout);
+    End(late, unsent == 0 ? absl::StrCat("no answer within ", within)
+                          : absl::StrCat("it has taken nothing more of the agent's program for ",
+                                         within, "; ", unsent, " bytes are missing there"));
   });
   node.timer->StartAfter(options_.answer_timeout);
 }

@@ -151,6 +151,12 @@ TEST_F(StarterTest, WhoTakesTheProgramSlowlyIsNotSilent) {
   EXPECT_THAT(FailureOf("slow"), HasSubstr("No space left on device"));
 }
 
+TEST_F(StarterTest, WhoTakesNothingMoreOfTheProgramIsGivenUp) {
+  Ssh(absl::Milliseconds(300));
+  EXPECT_THAT(FailureOf("stuck"),
+              HasSubstr("it has taken nothing more of the agent's program for 300ms; "));
+}
+
 TEST_F(StarterTest, WhatAChildLeavesBehindEndsWithIt) {
   Ssh();
   FailureOf("leaves");
