@@ -261,7 +261,7 @@ void TlsThread::Watch(Connection& connection) {
   }
   const auto start = [](UvPoll* poll, int events, int before) {
     // Behind an error there may still be bytes.
-    if (poll == nullptr || (events == before && (events == 0 || poll->IsActive()))) {
+    if (poll == nullptr || (events == before && (events == 0 || poll->active()))) {
       return;
     }
     if (events == 0) {

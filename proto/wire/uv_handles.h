@@ -112,7 +112,7 @@ class UvPoll {
   }
   void Stop() { uv_poll_stop(&box_->handle); }
   // False also after an error.
-  bool IsActive() const {
+  bool active() const {
     return uv_is_active(reinterpret_cast<const uv_handle_t*>(&box_->handle)) != 0;
   }
   void Unref() { UvUnref(box_); }

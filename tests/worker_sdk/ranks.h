@@ -1,11 +1,6 @@
 // The ranks of a job as threads of the test, on an arena for each node.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -19,6 +14,7 @@
 
 #include "proto/base/arena_memory.h"
 #include "proto/base/check.h"
+#include "tests/proto/base/tcp_pair.h"
 #include "worker_sdk/transport/arena.h"
 
 namespace muster {
@@ -40,28 +36,6 @@ inline std::unique_ptr<Arena> MapArena(const UniqueFd& memory, const ArenaGeomet
 }
 
 inline ArenaGeometry OneNode(uint32_t size) { return ArenaFor(size, 1, size); }
-
-// Two ends of a TCP connection over loopback, without Nagle's delay, as agents give them;
-// `prepare`: of each socket, before it is connected.
-inline std::pair<UniqueFd, UniqueFd> TcpPair(const std::function<void(int fd)>& prepare = [](int) {
-}) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  UniqueFd one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int at_once = 1;
-  setsockopt(listener.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
-  setsockopt(one.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
-  prepare(listener.get());  // what is accepted inherits it
-  CHECK(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
-  CHECK(listen(listener.get(), 1) == 0);
-  CHECK(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
-  prepare(one.get());
-  CHECK(connect(one.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
-  return {std::move(one), UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC))};
-}
 
 // What the agents do: each side of a connection asks for it.
 class Broker {
