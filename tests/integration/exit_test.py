@@ -191,7 +191,7 @@ def test_first_cause_on_another_host(shells):
 def test_the_others_are_gone_at_once(node0):
     """When one of 4 dies the others follow within 50 ms (mpirun 1-3 s, torchrun 4 s)."""
     times = []
-    while len(times) < 10 and not any(one < 0.05 for one in times):  # others may meet a busy machine
+    for _ in range(3):
         job = node0.start("-n", "4", *sh("echo up; exec sleep 1035"))
         job.expect("up", 4)
         wait_for(lambda: len(node0.called("sleep 1035")) == 4, 20, what="each has become its sleep")
@@ -201,7 +201,7 @@ def test_the_others_are_gone_at_once(node0):
         wait_for(lambda: not any(os.path.exists(f"/proc/{p}") for p in workers), 20, 0.002, what="the others end")
         times.append(time.monotonic() - began)
         assert job.finish().code == 137
-    assert min(times) < 0.05, times
+    assert min(times) < 0.05, times  # the best of three: others may meet a busy machine
 
 
 def test_exits_are_reported_once(node0, scratch):

@@ -19,12 +19,14 @@ def site(shells, scratch):
 
 
 def test_a_node_is_lost_two_seconds_after_its_lease(desk):
-    job = desk.detach("--lease", "1s", *TWO_HOSTS, "sleep", "2402")
-    assert desk.run("chaos", "--for", "9s", "freeze", "node1").code == 0
-    assert desk.ended(job)["exit_code"] == 1
-    text = desk.run("logs", job).text
-    lost = re.search(r"node node1 was lost: no beat for (\d+(?:[.]\d+)?) s", text)
-    assert lost and 2.6 <= float(lost[1]) < 7, text  # by the default lease it would be 7
+    silent = []
+    while len(silent) < 3 and not any(seconds < 4 for seconds in silent):  # the best of three: a busy machine may look later
+        job = desk.detach("--lease", "1s", *TWO_HOSTS, "sleep", "2402")
+        assert desk.run("chaos", "--for", "9s", "freeze", "node1").code == 0
+        assert desk.ended(job)["exit_code"] == 1
+        text = desk.run("logs", job).text
+        silent.append(float(re.search(r"node node1 was lost: no beat for (\d+(?:[.]\d+)?) s", text)[1]))
+    assert 2.6 <= min(silent) < 4, silent
 
 
 def test_a_lease_of_a_job_at_a_daemon_with_a_journal(site):

@@ -91,7 +91,7 @@ def test_nothing_is_left_where_all_launches_are_killed(site):
     both = site.both("--lease", "4s")
     for job in both:
         job.signal(signal.SIGKILL)
-    wait_for(lambda: not any(shell.ours() for shell in site.shells), 30, what="the agents end with their lease")
+    wait_for(lambda: not any(shell.ours() for shell in site.shells), 15, what="the agents end with their lease")
 
 
 def test_it_stops_as_one(site):

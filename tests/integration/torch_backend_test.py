@@ -48,7 +48,20 @@ def test_an_unmodified_program_but_for_the_name(shells, scratch):
     assert ours.code == gloos.code == 0 and len(losses[0]) == 4 and losses[0] == losses[1], (ours, gloos)
 
 
-def test_a_rank_that_dies_is_named_within_moments(node0):
+def told_within_a_second(node0, n, script, why):
+    """Of the best of three runs: others may meet a busy machine."""
+    late = []
+    while len(late) < 3 and not any(seconds < 1 for seconds in late):
+        result = node0.run("-n", n, "--no-prefix", TORCH_PYTHON, "-c", script, env=PACKAGE)
+        died = float(*re.findall(r"dies at (\S+)", result.text))
+        told = re.findall(rf"told at (\S+) .*{why}", result.text)
+        assert result.code == 137 and len(told) == 2, result
+        late.append(max(float(at) - died for at in told))
+    assert min(late) < 1, late
+    return result
+
+
+def test_a_rank_that_dies_is_named_within_a_second(node0):
     script = """
 import os, signal, time
 import muster.torch, torch, torch.distributed as dist
@@ -67,11 +80,7 @@ except RuntimeError as error:
     print("told at", time.monotonic(), error, flush=True)
 os._exit(0)
 """
-    result = node0.run("-n", "3", "--no-prefix", TORCH_PYTHON, "-c", script, env=PACKAGE)
-    died = float(*re.findall(r"dies at (\S+)", result.text))
-    told = re.findall(r"told at (\S+) (.*)", result.text)
-    assert result.code == 137 and len(told) == 2, result
-    assert all(float(at) - died < 5 and "has died" in why for at, why in told), result
+    result = told_within_a_second(node0, 3, script, "has died")
     assert sorted(re.findall(r"rank \d(?: \(\d of the job\))? has died", result.text))[0] == "rank 1 (2 of the job) has died", result
 
 
@@ -96,10 +105,7 @@ for one in (asked, future):
         print("told at", time.monotonic(), error, flush=True)
 os._exit(0)
 """
-    result = node0.run("-n", "2", "--no-prefix", TORCH_PYTHON, "-c", script, env=PACKAGE)
-    died = float(*re.findall(r"dies at (\S+)", result.text))
-    told = re.findall(r"told at (\S+) .*rank 1 has died", result.text)
-    assert result.code == 137 and len(told) == 2 and all(float(at) - died < 5 for at in told), result
+    told_within_a_second(node0, 2, script, "rank 1 has died")
 
 
 def test_whoever_has_pythons_lock_may_ask_and_wait(node0):
