@@ -45,6 +45,11 @@ with muster.init() as comm:
 """
 
 
+def sockets(pid):
+    links = (os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd"))
+    return {link for link in links if link.startswith("socket:")}
+
+
 def run(shells, scratch, policy, call, end, code):
     """Rank 2 ends with `code` while its agent stands still, which goes on when the master has heard of rank 0, and is
     not lost meanwhile."""
@@ -57,6 +62,8 @@ def run(shells, scratch, policy, call, end, code):
     threads = {pid: len(os.listdir(f"/proc/{pid}/task")) for pid in shells[1].ours()}
     speaker = max(threads, key=threads.get)
     worker = next(pid for pid, line in shells[1].host.processes().items() if line.startswith(PYTHON))
+    # Standing still it keeps open what it holds: the connection that it has just handed to the worker, too.
+    wait_for(lambda: not sockets(speaker) & sockets(worker), what="the agent has let go of the worker's connections")
     os.kill(speaker, signal.SIGSTOP)
     try:
         (scratch / "go").touch()
