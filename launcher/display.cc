@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "proto/base/log.h"
+#include "proto/base/log_waiting.h"
 
 namespace muster {
 namespace {
@@ -41,6 +42,8 @@ std::string TimeOfDay() {
                          now.tv_nsec / 1000000);
 }
 
+constexpr absl::Duration kLogAgain = absl::Seconds(1);
+
 }  // namespace
 
 Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role, bool many_workers,
@@ -48,13 +51,18 @@ Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role
     : together_(OnePlace(STDOUT_FILENO, STDERR_FILENO)),
       out_(loop, STDOUT_FILENO, "stdout"),
       err_(loop, STDERR_FILENO, "stderr"),
+      log_again_(loop, FlushLog),
       out_format_(FormatOf(options, many_workers, out_.terminal())),
       err_format_(FormatOf(options, many_workers, err_.terminal())),
       role_(std::move(role)),
       host_of_(std::move(host_of)),
       wants_time_(options.timestamps || absl::StrContains(options.prefix_template, "{time}")) {
+  SetLogNeverWaits();
+  log_again_.Unref();
+  log_again_.StartEvery(kLogAgain);
   for (FdWriter* writer : {&out_, &err_}) {
     writer->on_writable = [this] {
+      FlushLog();
       if (on_writable) {
         on_writable();
       }
@@ -68,6 +76,8 @@ Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role
     }
   };
 }
+
+Display::~Display() { SetLogWaits(); }
 
 bool Display::Show(const OutputChunk& chunk) {
   if (nobody_reads_) {

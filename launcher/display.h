@@ -1,6 +1,6 @@
 // Shows workers' output on our stdout and stderr. Where both are one terminal, pipe or file, there
 // is one writer and one formatter for both, so that neither stands in the middle of the other's
-// line. Loop thread only.
+// line. While it is there our own messages wait for no reader either. Loop thread only.
 #pragma once
 
 #include <uv.h>
@@ -13,6 +13,7 @@
 #include "agent/io/links.h"
 #include "launcher/fd_writer.h"
 #include "proto/base/work_plan.h"
+#include "proto/wire/uv_handles.h"
 
 namespace muster {
 
@@ -21,6 +22,9 @@ class Display {
   // `host_of` names a node for prefixes.
   Display(uv_loop_t* loop, const OutputOptions& options, std::string role, bool many_workers,
           std::function<std::string(uint32_t node_rank)> host_of);
+  ~Display();
+  Display(const Display&) = delete;
+  Display& operator=(const Display&) = delete;
 
   // False: not now; on_writable follows.
   [[nodiscard]] bool Show(const OutputChunk& chunk);
@@ -30,6 +34,8 @@ class Display {
   bool out_is_terminal() const { return out_.terminal(); }
   // stdout is closed; what Show is given is lost.
   bool nobody_reads() const { return nobody_reads_; }
+  // Why some of the output is lost, where stdout or stderr is a file; "": none is.
+  std::string lost() const { return out_.lost().empty() ? err_.lost() : out_.lost(); }
   bool err_is_terminal() const { return err_.terminal(); }
   std::function<void()> on_writable;
   // stdout was closed (`launch ... | head`), so the job has no purpose any more: it is to be
@@ -40,6 +46,7 @@ class Display {
   const bool together_;  // stdout and stderr go to one place: only out_ and out_format_ are used
   FdWriter out_;
   FdWriter err_;
+  UvTimer log_again_;  // where our own lines wait, and nothing of the workers does
   OutputFormatter out_format_;
   OutputFormatter err_format_;
   const std::string role_;

@@ -28,6 +28,8 @@ class FdWriter {
   // Nothing waits.
   bool Idle() const;
   void Write(absl::string_view bytes);
+  // Why a file does not get what is written, as on a full disk; "" while it does.
+  std::string lost() const { return file_ != nullptr ? file_->lost() : ""; }
   std::function<void()> on_writable;  // Busy() has ended
   std::function<void(const std::string&)>
       on_closed;  // nobody reads (EPIPE), or the device failed; comes once

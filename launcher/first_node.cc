@@ -78,7 +78,10 @@ class FirstNodeLaunch {
   bool ended() const {
     return pid_ < 0 && out_ended_ && errors_ended_ && out_.Idle() && err_.Idle();
   }
-  int code() const { return nobody_reads_ ? kExitNobodyReads : code_; }
+  int code() const {
+    const bool lost = !out_.lost().empty() || !err_.lost().empty();
+    return nobody_reads_ ? kExitNobodyReads : code_ == 0 && lost ? kExitFailed : code_;
+  }
 
  private:
   // A scancel that runs.

@@ -19,6 +19,7 @@
 #include "launcher/schedule/pbs.h"
 #include "launcher/shared_fd.h"
 #include "proto/base/log.h"
+#include "proto/base/log_waiting.h"
 #include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
 #include "rendezvous/service/master_server.h"
@@ -211,6 +212,7 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
   const std::string text =
       absl::StrCat(ReportText(report, job_id), spec.report_state ? StateText(report) : "",
                    spec.advise ? AdviceText(report) : "");
+  SetLogWaits();                           // what waits comes first
   (void)WriteShared(STDERR_FILENO, text);  // perhaps nobody is there to read it
   if (!spec.report_file.empty() &&
       !WriteWhole(spec.report_file, ReportJson(report, job_id), 0666)) {
@@ -226,9 +228,14 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
   return report.exit_code;
 }
 
-JobReport NobodyRead(JobReport report) {
-  report.exit_code = kExitNobodyReads;
-  report.headline = "stopped, because nobody reads its output any more (stdout was closed)";
+JobReport AsShown(JobReport report, const Display& display) {
+  if (display.nobody_reads()) {
+    report.exit_code = kExitNobodyReads;
+    report.headline = "stopped, because nobody reads its output any more (stdout was closed)";
+  } else if (report.exit_code == 0 && !display.lost().empty()) {
+    report.exit_code = kExitFailed;
+    report.headline = absl::StrCat("ended well, but some of its output is lost: ", display.lost());
+  }
   return report;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/core/facts.h"
+#include "launcher/display.h"
 #include "launcher/job_spec.h"
 #include "launcher/jobs/keeper_link.h"
 #include "proto/wire/job_terms.h"
@@ -69,8 +70,9 @@ absl::Status CheckReportFile(const std::string& path);
 // Shows the report on stderr, writes --report; the exit code of launch.
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report);
 
-// The report of a job that was stopped because our stdout was closed (`launch ... | head`).
-JobReport NobodyRead(JobReport report);
+// The report of a job whose output was not shown whole: our stdout was closed (`launch ... |
+// head`), or its file (`launch ... > file`) did not take all. Unchanged where all was shown.
+JobReport AsShown(JobReport report, const Display& display);
 
 // What `launch chaos` asks for goes to the master by `post`, or is answered as wrong. `spec`
 // outlives it.

@@ -99,8 +99,7 @@ class HostsJob {
       LogError(threads_.message());
       return kExitFailed;
     }
-    const int code = ShowReport(spec_, spec_.plan.job_id,
-                                display_.nobody_reads() ? NobodyRead(report_) : report_);
+    const int code = ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_));
     if (report_.cause == CauseKind::kNeverFormed && PreflightWanted(spec_)) {
       ExamineNodes(spec_);
     }
@@ -135,6 +134,7 @@ class HostsJob {
     out.on_round_started = [this](const std::string&, const RoundStarted& round) {
       LogRound(round);
       ShowDoubts();
+      stdin_done_ = false;  // another agent may have the reader now, and has to hear of the end
       SendStdin();
     };
     out.on_workers_started = [this](const std::string&, const WorkersStarted& all) {

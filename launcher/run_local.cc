@@ -81,8 +81,7 @@ class LocalJob {
       report.headline = outcome_.headline;
       report.cause = CauseKind::kNeverFormed;
     }
-    return ShowReport(spec_, spec_.plan.job_id,
-                      display_.nobody_reads() ? NobodyRead(report) : report);
+    return ShowReport(spec_, spec_.plan.job_id, AsShown(report, display_));
   }
 
  private:

@@ -124,8 +124,7 @@ class TypedJob {
   int Report() {
     const int code = outcome_.exit_code;
     if (have_report_) {
-      return ShowReport(spec_, spec_.plan.job_id,
-                        display_.nobody_reads() ? NobodyRead(report_) : report_);
+      return ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_));
     } else if (!outcome_.headline.empty() && !IsServed() &&
                (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
       LogError(absl::StrCat("job ", spec_.plan.job_id, ": ", outcome_.headline));

@@ -1,5 +1,7 @@
 #include "agent/core/log_paths.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace muster {
@@ -9,11 +11,13 @@ constexpr uint8_t kStdout = 1;
 
 std::string RoundFolder(const LogPlace& place, const Assignment& assignment) {
   return place.layout == LogLayout::kTorchrun
-             ? absl::StrCat(place.log_dir, "/", place.run, "/attempt_", assignment.restart_count)
+             ? absl::StrCat(place.log_dir, "/", place.run, "/attempt_", AttemptOf(assignment))
              : absl::StrCat(place.log_dir, "/", place.run, "/round-", assignment.round.n);
 }
 
 }  // namespace
+
+uint32_t AttemptOf(const Assignment& assignment) { return std::max(assignment.round.n, 1u) - 1; }
 
 std::string LogPath(const LogPlace& place, const Assignment& assignment, LocalRank local,
                     uint8_t stream) {

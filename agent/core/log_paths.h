@@ -21,6 +21,9 @@ struct LogPlace {
   std::string run;
 };
 
+// 0 in the first round: what workers of a later one write must not go over it, whether they were
+// started again or nodes came or went.
+uint32_t AttemptOf(const Assignment& assignment);
 // `stream`: 1 stdout, 2 stderr.
 std::string LogPath(const LogPlace& place, const Assignment& assignment, LocalRank local,
                     uint8_t stream);

@@ -83,7 +83,7 @@ LogFile::~LogFile() {
 }
 
 void LogFile::Append(absl::string_view bytes) {
-  if (told_) {
+  if (!lost_.empty()) {
     return;
   }
   waiting_.append(bytes.data(), bytes.size());
@@ -114,8 +114,10 @@ void LogFile::OnWritten() {
   busy_ = false;
   writing_bytes_ = 0;
   on_disk_->bytes.clear();
-  if (!on_disk_->error.empty() && !told_) {
+  if (!on_disk_->error.empty() && lost_.empty()) {
     GiveUp(on_disk_->error);
+  } else if (on_written) {
+    on_written();
   }
   if (!waiting_.empty()) {
     Start();
@@ -125,7 +127,7 @@ void LogFile::OnWritten() {
 }
 
 void LogFile::GiveUp(const std::string& why) {
-  told_ = true;
+  lost_ = why;
   waiting_.clear();
   LogWarning(absl::StrCat(why, ": the rest of what goes there is lost"));
 }

@@ -34,8 +34,11 @@ class LogFile {
   ~LogFile();
   void Append(absl::string_view bytes);
   size_t waiting_bytes() const { return waiting_.size() + writing_bytes_; }
+  // Why what was appended since is lost; "" while nothing is.
+  const std::string& lost() const { return lost_; }
   bool idle() const { return !busy_ && waiting_.empty(); }
-  std::function<void()> on_idle;  // everything appended so far is in the file (or given up)
+  std::function<void()> on_idle;     // everything appended so far is in the file (or given up)
+  std::function<void()> on_written;  // some of it is
 
  private:
   struct OnDisk;
@@ -50,7 +53,7 @@ class LogFile {
   std::string waiting_;
   size_t writing_bytes_ = 0;
   bool busy_ = false;
-  bool told_ = false;
+  std::string lost_;
   std::weak_ptr<LogFile> self_;  // for a `done` that comes when we are gone
 };
 

@@ -83,7 +83,7 @@ OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, const std:
 OutputPump::~OutputPump() {
   for (const Logs* logs : {&logs_, &old_logs_}) {
     for (const auto& log : *logs) {
-      log->on_idle = nullptr;
+      log->on_idle = log->on_written = nullptr;
     }
   }
 }
@@ -184,6 +184,7 @@ absl::StatusOr<std::shared_ptr<LogFile>> OutputPump::MakeLog(std::string path) {
   RETURN_IF_ERROR(log_disk_->Start());
   std::shared_ptr<LogFile> log = LogFile::Make(log_disk_, std::move(path));
   log->on_idle = [this] { CheckEmpty(); };
+  log->on_written = [this] { Progressed(); };
   logs_.push_back(log);
   return log;
 }
@@ -206,11 +207,10 @@ std::string OutputPump::FileOf(const std::string& named_file, LocalRank local,
     return LogPath(place_, assignment_, local, number);
   }
   const uint32_t rank = assignment_.RankOf(local).value;
-  const uint32_t restarts = assignment_.restart_count;  // whose output must not go over the first's
+  const uint32_t attempt = AttemptOf(assignment_);
   const WorkerNames names = {rank, local.value, assignment_.node_rank.value, host_,
                              assignment_.world_size};
-  return absl::StrCat(FillNames(named_file, names),
-                      restarts == 0 ? "" : absl::StrCat(".", restarts));
+  return absl::StrCat(FillNames(named_file, names), attempt == 0 ? "" : absl::StrCat(".", attempt));
 }
 
 void OutputPump::OnReadable(Stream& stream) {
@@ -406,8 +406,8 @@ void OutputPump::Pump() {
     spool_.Clear();
   }
   pumping_ = false;
-  if (popped && on_progress) {
-    on_progress();
+  if (popped) {
+    Progressed();
   }
   if (popped && spool_.memory_bytes() + spool_.file_bytes() < kOutputSoftBytes / 2) {
     if (dropped_lines_ > 0) {

@@ -85,7 +85,7 @@ class OutputPump {
   // What is left waits for a disk, not (only) for a reader.
   bool WaitsForDisk();
   std::function<void()> on_empty;
-  std::function<void()> on_progress;  // something that waited was taken
+  std::function<void()> on_progress;  // something that waited was taken, or is in its log file
 
  private:
   struct Stream {
@@ -126,6 +126,11 @@ class OutputPump {
   void Pump();
   bool LogsIdle() const;
   void CheckEmpty();
+  void Progressed() const {
+    if (on_progress) {
+      on_progress();
+    }
+  }
 
   uv_loop_t* const loop_;
   const OutputOptions options_;

@@ -68,6 +68,12 @@ def test_a_full_disk_for_logs_loses_the_logs_alone(node0):
     assert sorted(re.findall(r"end (\d)", result.text)) == ["0", "1"], result
 
 
+def test_a_full_disk_for_our_own_output_is_a_failure(shells):
+    for where in ("-n 2", "--hosts node1,node2"):
+        script = f"$L {where} sh -c 'head -c 200000 /dev/zero; touch /tmp/ended.$RANK' > /tmp/out/file"
+        says(bash(shells[0], on_full_disk("/tmp/out", script)), "stdout: No space left on device", "ended well, but some of its output is lost", code=1)
+
+
 def test_a_full_disk_for_the_spool(node0, scratch):
     """A reader that waits, and no disk to hold what comes meanwhile: workers wait, nothing is lost."""
     script = "TMPDIR=/tmp/spool $L -n 2 --no-prefix sh -c 'seq 1 3000000' | (sleep 2; wc -l)"

@@ -3,12 +3,13 @@
 import os
 import random
 import re
+import signal
 import subprocess
 import time
 
 import pytest
 
-from harness import LAUNCH, PREFIX, WORKERS, by_rank, sh, wait_for
+from harness import LAUNCH, PREFIX, WORKERS, by_rank, kill_all, sh, wait_for
 
 
 @pytest.mark.parametrize("whole", ["", "1"])
@@ -281,14 +282,48 @@ def test_output_of_two_hosts(shells):
 @pytest.mark.parametrize("where", [("-n", "2"), ("--hosts", "node1", "--nproc-per-node", "2")])
 def test_a_reader_may_be_slow_after_the_last_worker(shells, where):
     """A pager that is left on its first page for longer than a lease and its slack sees the rest."""
-    job = shells[0].start(*where, *sh("yes 0123456789 | head -n 1000000; exec -a is-done sleep 1"), read=False)
-    wait_for(lambda: shells[0].called("is-done 1") + shells[1].called("is-done 1"), 60, what="all is written")
-    time.sleep(10)
+    job = shells[0].start(*where, *sh("yes 0123456789 | head -n 1000000; exec -a is-done sleep 3"), read=False)
+    wait_for(lambda: shells[0].called("is-done 3") + shells[1].called("is-done 3"), 60, what="all is written")
+    time.sleep(12)
     total = b""
     while piece := os.read(job.proc.stdout.fileno(), 1 << 20):
         total += piece
     assert job.finish().code == 0
     assert total.count(b"0123456789\n") == 2000000
+
+
+def start_unread(shell, *args):
+    """stdout and stderr are one pipe, which is full before long and which nobody reads yet."""
+    return shell.start("-c", 'exec "$0" "$@" 2>&1', LAUNCH, *args, program="bash", read=False)
+
+
+@pytest.mark.parametrize("where", [("-n", "2"), ("--hosts", "node1", "--nproc-per-node", "2")])
+def test_a_job_is_stopped_though_its_reader_stands_still(shells, where):
+    """What launch itself says meanwhile waits, as the workers' output does."""
+    job = start_unread(shells[0], *where, *sh("exec yes 0123456789"))
+    writing = lambda: shells[0].called("yes 0123456789") + shells[1].called("yes 0123456789")
+    wait_for(lambda: len(writing()) == 2, 60, what="they write")
+    time.sleep(1)
+    job.signal(signal.SIGTERM)
+    wait_for(lambda: not writing(), 10, what="they are stopped")
+    last = b""
+    while piece := os.read(job.proc.stdout.fileno(), 1 << 20):
+        last = last[-4000:] + piece
+    assert job.finish().code == 143 and b"SIGTERM" in last, last
+
+
+def test_a_round_follows_though_the_reader_stands_still(shells, scratch):
+    """What the master tells the terminal holds up nothing: no lease ends meanwhile, and who runs on is told to end."""
+    script = f"trap 'touch {scratch}/told.$RANK; exit 0' TERM; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; yes 0123456789 & wait $!"
+    job = start_unread(shells[0], "--hosts", "node1,node2", "--max-restarts", "1", *sh(script))
+    writing = lambda i: shells[i].called("yes 0123456789")
+    wait_for(lambda: len(writing(1) + writing(2)) == 2, 60, what="they write")
+    time.sleep(2)
+    kill_all(writing(2))
+    wait_for(lambda: not writing(1), 30, what="the end of the first round")
+    while os.read(job.proc.stdout.fileno(), 1 << 20):
+        pass
+    assert job.finish().code == 0 and (scratch / "told.0").exists()
 
 
 def test_a_flood_does_not_end_a_job_over_ssh(shells):

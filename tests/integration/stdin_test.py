@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness import LAUNCH, by_rank, sh
+from harness import LAUNCH, by_rank, kill_all, sh, wait_for
 
 
 def feed(shell, data, *args, **kw):
@@ -36,6 +36,16 @@ def test_20_mb_arrive_whole_on_another_host(shells):
     for args in (("-n", "2"), ("--hosts", "node1", "--nproc-per-node", "2")):
         result = feed(shells[0], data, *args, "--no-prefix", *sh('if [ "$RANK" = 0 ]; then md5sum; fi'))
         assert hashlib.md5(data).hexdigest() in result.text, result
+
+
+def test_a_new_agents_workers_hear_of_the_end(shells):
+    script = "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 1013; cat; echo end"
+    job = shells[0].start("--hosts", "node1", "--max-restarts", "1", "--no-prefix", *sh(script), stdin=subprocess.PIPE)
+    job.proc.stdin.close()
+    wait_for(lambda: shells[1].called("sleep 1013"), 30, what="the first round")
+    kill_all(shells[1].acting())
+    result = job.finish()
+    assert result.code == 0 and result.text == "end\n", result
 
 
 def test_a_worker_that_does_not_read_does_not_hang_the_job(node0):

@@ -11,7 +11,6 @@ Assignment SecondAttempt() {
   a.node_rank = NodeRank{1};
   a.rank_first = Rank{4};
   a.workers = 4;
-  a.restart_count = 2;
   return a;
 }
 

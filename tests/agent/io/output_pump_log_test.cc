@@ -90,6 +90,14 @@ TEST_F(OutputPumpTest, AFileOfItsOwnNameTakesAStream) {
   EXPECT_EQ(link_.Joined(1, 2), "1err\n");
   EXPECT_EQ(Content(folder_ + "/node/out-5.0"), "0out\n");
   EXPECT_EQ(Content(folder_ + "/node/out-5.1"), "1out\n");
+  Begin(1, 0, /*round=*/2);  // for whatever reason
+  int progress = 0;          // of a file alone, too
+  pump_->on_progress = [&] { ++progress; };
+  WriteAll(ends_[0].out.get(), "again\n");
+  ASSERT_TRUE(RunUntilClosed());
+  EXPECT_GT(progress, 0);
+  EXPECT_EQ(Content(folder_ + "/node/out-5.0"), "0out\n");
+  EXPECT_EQ(Content(folder_ + "/node/out-5.0.1"), "again\n");
 }
 
 TEST_F(OutputPumpTest, LinesWithAWordOfAllWorkersGoToOneFile) {
