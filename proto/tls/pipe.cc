@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <uv.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace muster {
@@ -93,13 +94,14 @@ bool TlsPipe::MoveDown(char* scratch) {
     down_.clear();
     return SendDown(waiting.data(), waiting.size());
   }
-  if (socket_ended_) {
+  if (socket_ended_ || down_left_ == 0) {
     return false;
   }
-  const TlsMoved moved = session_.Read(scratch, kTlsRecordBytes);
+  const TlsMoved moved = session_.Read(scratch, std::min(kTlsRecordBytes, down_left_));
   reading_writes_ = moved.step == TlsStep::kWantsWrite;
   socket_ended_ = moved.step == TlsStep::kEnded;
   if (moved.step == TlsStep::kDone) {
+    down_left_ -= moved.bytes;
     SendDown(scratch, moved.bytes);
   }
   return moved.step == TlsStep::kDone;
@@ -123,7 +125,7 @@ TlsWaits TlsPipe::Waits() const {
     return {shaking_writes_ ? UV_WRITABLE : UV_READABLE, 0};
   }
   TlsWaits out;
-  out.socket = (down_.empty() ? UV_READABLE : 0) |
+  out.socket = (down_.empty() && down_left_ > 0 ? UV_READABLE : 0) |
                (up_.empty() && !reading_writes_ ? 0 : static_cast<int>(UV_WRITABLE));
   out.inner = (up_.empty() && !socket_ended_ ? UV_READABLE : UV_DISCONNECT) |
               (down_.empty() ? 0 : static_cast<int>(UV_WRITABLE));

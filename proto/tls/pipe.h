@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -37,6 +38,8 @@ class TlsPipe {
   // The handshake is through, and what `hear` asks has come.
   bool ready() const { return ready_; }
 
+  // So much of what the far side says goes on; the rest stays in its socket until more may.
+  void SetDownMax(size_t bytes) { down_left_ = bytes; }
   // Before kCarrying can begin: the socket that leads to the rest of this process.
   void SetInner(UniqueFd inner);
   // What can be done now, though not for ever: others wait. Where it turns ready(), nothing more:
@@ -61,6 +64,7 @@ class TlsPipe {
   bool reading_writes_ = false;  // TLS has to answer something before it reads on
   std::string up_;               // read inside, not yet written
   std::string down_;
+  size_t down_left_ = std::numeric_limits<size_t>::max();  // to be read
   bool inner_ended_ = false;
   bool socket_ended_ = false;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -166,6 +167,7 @@ void TlsThread::Do(Command& command) {
       auto connection = std::make_unique<Connection>(
           command.id,
           TlsPipe(std::move(command.socket), TlsSession::Accept(*server_, fd), command.hear));
+      connection->pipe.SetDownMax(kUnprovedBytesMax);
       connection->on_arrival = std::move(command.on_arrival);
       Add(std::move(connection), command.within);
       return;
@@ -186,6 +188,8 @@ void TlsThread::Do(Command& command) {
           at != connections_.end() && !at->second->hung_up) {
         unproved_.Leave(command.id);
         SetDeadline(*at->second, absl::InfiniteFuture());
+        at->second->pipe.SetDownMax(std::numeric_limits<size_t>::max());
+        Turn(command.id);  // what was held back comes with no event where TLS has read it
       }
       return;
     case Command::kRest:

@@ -9,7 +9,7 @@
 //     connections as its maker says are held: one more costs the source that has most its oldest
 //     (crowd.h). Before its handshake is through, and its first byte has come where that is asked,
 //     a connection costs one descriptor and the state of TLS, some 20 kB, and nobody else hears of
-//     it;
+//     it; and of what it says no more than kUnprovedBytesMax goes on;
 //  R2 a connection whose inner socket is closed sends what was written to it, for at most
 //     kLingerTime, and ends;
 //     Either end of a connection tells the other, whatever processes were forked meanwhile;
@@ -43,6 +43,8 @@
 namespace muster {
 
 inline constexpr size_t kUnprovedMax = 2048;
+// What such a connection may bring: what proves it, many times over.
+inline constexpr size_t kUnprovedBytesMax = 64u << 10;
 inline constexpr absl::Duration kLingerTime = absl::Seconds(5);
 inline constexpr absl::Duration kDrainTime = absl::Seconds(1);
 

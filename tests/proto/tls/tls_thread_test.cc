@@ -116,6 +116,7 @@ TEST_F(TlsTest, MuchGoesThroughWhereTheReaderIsSlow) {  // R3
   Open(TlsIdentity::OfSecret("s"));
   const TlsThread::Dialed dialed = Call(client_, Knock(), OfSecret("s"));
   UntilCallers(1);
+  door_->Keep(callers_[0].arrival->id);
   std::string much;
   for (int i = 0; much.size() < (8u << 20); ++i) {
     absl::StrAppend(&much, i, " ");
@@ -125,6 +126,26 @@ TEST_F(TlsTest, MuchGoesThroughWhereTheReaderIsSlow) {  // R3
     Send(dialed.inner, much);
   });
   EXPECT_EQ(Receive(callers_[0].arrival->inner, much.size()), much);
+  writer.join();
+}
+
+TEST_F(TlsTest, OneThatHasNotProvedItselfBringsLittle) {  // R1
+  Open(TlsIdentity::OfSecret("s"));
+  const TlsThread::Dialed dialed = Call(client_, Knock(), OfSecret("s"));
+  UntilCallers(1);
+  const UniqueFd inner = std::move(callers_[0].arrival->inner);
+  const std::string much(2 * kUnprovedBytesMax, 'm');
+  std::thread writer([&] {
+    fcntl(dialed.inner.get(), F_SETFL, 0);
+    Send(dialed.inner, much);
+  });
+  EXPECT_EQ(Receive(inner, kUnprovedBytesMax).size(), kUnprovedBytesMax);
+  EXPECT_TRUE(Meet(OfSecret("s")).first.ok());  // others have their turn meanwhile
+  int waiting = 0;
+  EXPECT_EQ(ioctl(inner.get(), FIONREAD, &waiting), 0);
+  EXPECT_EQ(waiting, 0);
+  door_->Keep(callers_[0].arrival->id);
+  EXPECT_EQ(Receive(inner, kUnprovedBytesMax).size(), kUnprovedBytesMax);
   writer.join();
 }
 
