@@ -96,6 +96,7 @@ void TorchStore::OnBytes(StoreClientId id, absl::string_view bytes, Effects& out
       Close(id, absl::StrCat(StoreOpName(request.op), ": ", bad), out);
       return;
     }
+    request = StoreRequest{};  // its texts are counted no more
     for (; answered < out.size(); ++answered) {
       own_bytes += std::get<StoreSend>(out[answered]).head.size();
     }

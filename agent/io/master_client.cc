@@ -250,6 +250,7 @@ void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
   if (const auto* admitted = std::get_if<Admitted>(&*message)) {
     admitted_ = *admitted;
     identified_ = false;
+    HeardFrom();  // its silence may mean something from now on
   }
   heard_ = true;
   callbacks_.on_message(*std::move(message));
@@ -411,7 +412,7 @@ void MasterClient::Impl::Late() {
       return;
     case State::kUp:
       Drop();
-      Down(absl::StrCat(Where(), ": silent for ", ShortDuration(options_.silence_max)));
+      Down(absl::StrCat(Where(), ": silent for ", ShortDuration(SilenceMax())));
       return;
     case State::kWaiting:
       Connect();
@@ -439,9 +440,19 @@ void MasterClient::Impl::Drop() {
   }
 }
 
+// Where another master may be reached: at another address, or, where the machine of one with a
+// journal has gone without a word, under the same name. Its beats may wait for a disk.
+absl::Duration MasterClient::Impl::SilenceMax() const {
+  const bool returns = !final_ && admitted_.has_value() && admitted_->journal;
+  return turns_.many() ? options_.silence_max
+         : returns     ? std::max(options_.silence_max, admitted_->lease / 2)
+                       : absl::InfiniteDuration();
+}
+
 void MasterClient::Impl::HeardFrom() {
-  if (state_ == State::kUp && turns_.many()) {
-    deadline_->StartAfter(options_.silence_max);
+  if (const absl::Duration silence = SilenceMax();
+      state_ == State::kUp && silence != absl::InfiniteDuration()) {
+    deadline_->StartAfter(silence);
   }
 }
 

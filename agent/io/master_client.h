@@ -11,7 +11,8 @@
 //
 //  C2 targets are tried in turn and again for ever, with back-off and jitter, each try with its own
 //     deadline; a descriptor never. Of several, one that was the master and is silent for
-//     silence_max is left for the next;
+//     silence_max is left for the next; and so is a single one with a journal, after half its lease
+//     if that is more: another machine may have its name by then;
 //
 //  C3 after a refusal of the handshake, by either side, nothing more is tried; but of several
 //     targets, one without the key that is expected is passed over until none is left that has it;

@@ -132,6 +132,7 @@ class MasterClient::Impl {
   void Pump();
   void Late();
   void Drop();
+  absl::Duration SilenceMax() const;
   void HeardFrom();  // the master, just now
   std::string Where() const;
   // What the TLS handshake of the present connection came to; null: there is none, or not yet.

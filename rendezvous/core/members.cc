@@ -92,6 +92,13 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
     kept.round = m.state.round;
     kept.exits_from = beat.exits_from;
     kept.exits = beat.exits;
+    for (WorkerExit& exit : kept.exits) {
+      if (!m.state.members[static_cast<size_t>(node.place)].Runs(exit.rank)) {
+        const Rank rank = exit.rank;
+        exit = WorkerExit();  // only counted
+        exit.rank = rank;
+      }
+    }
   }
   return ends;
 }

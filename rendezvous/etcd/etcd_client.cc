@@ -28,7 +28,7 @@ constexpr size_t kMembersMax = 16;
 constexpr std::chrono::milliseconds kEachMember{1000};
 // After all have said that they cannot answer now (they choose a leader of their own).
 constexpr std::chrono::milliseconds kBetweenRounds{50};
-constexpr int64_t kPage = 100;  // entries of one answer, of up to a MiB each
+constexpr int64_t kPage = 8;  // entries of one answer, of up to a MiB each: kEachMember is enough
 
 absl::Status BadPlace(absl::string_view text, absl::string_view what) {
   return absl::InvalidArgumentError(

@@ -22,7 +22,8 @@
 
 namespace muster {
 
-// Less than kJournalWriteMax: what the members have said is told, not only that nothing was.
+// Less than JournalLimits::write_max: what the members have said is told, not only that nothing
+// was.
 inline constexpr absl::Duration kEtcdWriteMax = absl::Seconds(8);
 
 class EtcdStore final : public JournalStore {

@@ -69,12 +69,14 @@ absl::Status Replace(const std::string& folder, uint64_t file, const std::string
 }
 
 // Nothing of it is needed any more; where it cannot be removed it is at least empty.
-void RemoveFile(const std::string& folder, uint64_t file) {
+absl::Status RemoveFile(const std::string& folder, uint64_t file) {
   const std::string path = PathOf(folder, file);
   (void)unlink((path + ".new").c_str());
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
-    (void)!truncate(path.c_str(), 0);
+    const absl::Status status = Errno(path);
+    return truncate(path.c_str(), 0) == 0 ? absl::OkStatus() : status;
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ReadBytes(const std::string& path) {
@@ -184,7 +186,7 @@ bool FolderStore::Do(std::vector<JournalTask>& tasks) {
     switch (task.what) {
       case JournalTask::What::kRemove:
         appended.erase(task.file);
-        RemoveFile(folder_, task.file);
+        task.status = RemoveFile(folder_, task.file);
         break;
       case JournalTask::What::kReplace:
         appended.erase(task.file);

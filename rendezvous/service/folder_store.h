@@ -18,8 +18,6 @@
 
 namespace muster {
 
-inline constexpr size_t kJournalFileBytesMax = size_t{1} << 30;
-
 class FolderStore final : public JournalStore {
  public:
   // Makes the folder if it is not there. `epoch`: at least this. Errors name the folder or the

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,13 +24,19 @@ std::string BootId() {
 }  // namespace
 
 Journal::Journal(uv_loop_t* loop, std::shared_ptr<JournalStore> store,
-                 std::function<void()> on_superseded, absl::Duration write_max)
+                 std::function<void()> on_superseded, const JournalLimits& limits)
     : loop_(loop),
       store_(std::move(store)),
       on_superseded_(std::move(on_superseded)),
-      write_max_(write_max),
+      limits_(limits),
       clock_(BootId()),
       late_(loop, [this] { Late(); }),
+      again_(loop,
+             [this] {
+               for (const uint64_t file : std::exchange(not_removed_, {})) {
+                 Remove(file);
+               }
+             }),
       self_(std::make_shared<Journal*>(this)) {}
 
 Journal::~Journal() = default;
@@ -45,9 +50,9 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(uv_loop_t* loop, const st
 absl::StatusOr<std::unique_ptr<Journal>> Journal::On(uv_loop_t* loop,
                                                      std::shared_ptr<JournalStore> store,
                                                      std::function<void()> on_superseded,
-                                                     absl::Duration write_max) {
+                                                     const JournalLimits& limits) {
   std::unique_ptr<Journal> journal(
-      new Journal(loop, std::move(store), std::move(on_superseded), write_max));
+      new Journal(loop, std::move(store), std::move(on_superseded), limits));
   RETURN_IF_ERROR(journal->Find());
   return journal;
 }
@@ -65,6 +70,7 @@ absl::Status Journal::Find() {
     if (!given_up) {
       ASSIGN_OR_RETURN(Found found, Decode(one, mends));
       if (seen.insert(found.content.header.key).second) {
+        bytes_[found.file] = found.content.good_bytes;
         found_.push_back(std::move(found));
         continue;
       }
@@ -101,7 +107,7 @@ absl::StatusOr<Journal::Found> Journal::Decode(const StoredFile& stored,
 
 absl::Status Journal::TookNothing() const {
   return absl::DeadlineExceededError(
-      absl::StrCat(store_->who(), " took nothing for ", ShortDuration(write_max_)));
+      absl::StrCat(store_->who(), " took nothing for ", ShortDuration(limits_.write_max)));
 }
 
 void Journal::Write(uint64_t file, bool anew, std::string bytes,
@@ -109,14 +115,26 @@ void Journal::Write(uint64_t file, bool anew, std::string bytes,
   if (stuck_) {
     return done(TookNothing());
   }
+  size_t& size = bytes_[file];
+  size = (anew ? 0 : size) + bytes.size();
+  if (size > limits_.file_bytes_max) {
+    return done(absl::ResourceExhaustedError(
+        absl::StrCat("its journal has more than ", limits_.file_bytes_max, " bytes")));
+  }
   const auto what = anew ? JournalTask::What::kReplace : JournalTask::What::kAppend;
   waiting_.push_back({{what, file, std::move(bytes), absl::OkStatus()}, std::move(done)});
   Start();
 }
 
 void Journal::Remove(uint64_t file) {
-  waiting_.push_back(
-      {{JournalTask::What::kRemove, file, "", absl::OkStatus()}, [](const absl::Status&) {}});
+  bytes_.erase(file);
+  const auto removed = [this, file](const absl::Status& status) {
+    if (!status.ok()) {  // J5
+      not_removed_.insert(file);
+      again_.StartAfter(limits_.remove_again);
+    }
+  };
+  waiting_.push_back({{JournalTask::What::kRemove, file, "", absl::OkStatus()}, removed});
   Start();
 }
 
@@ -148,7 +166,7 @@ void Journal::Start() {
       });
   CHECK(error == 0);
   (void)batch.release();  // the second function owns it
-  late_.StartAfter(write_max_);
+  late_.StartAfter(limits_.write_max);
 }
 
 void Journal::Ended(Batch& batch) {

@@ -4,13 +4,15 @@
 // libuv's pool, in one batch at a time; what comes meanwhile is the next batch (group commit).
 // Invariants:
 //  J1 `done` comes in the order of Write, from the loop, after the bytes are durable;
-//  J2 a store that takes nothing for kJournalWriteMax fails what waits for it, and all that comes
+//  J2 a store that takes nothing for write_max fails what waits for it, and all that comes
 //     until it answers;
 //  J3 one master has the store, and each that has it gets a higher epoch, durable before Open
 //     returns;
 //  J4 once the store says that another master has it, no `done` comes any more: what this one
-//     would say is not true.
-// Bounded: a file holds the records of one round; what waits, what comes within kJournalWriteMax.
+//     would say is not true;
+//  J5 what is to be removed is, as soon as the store can: nobody takes over a job that is over.
+// Bounded: a file holds the records of one round, and at most file_bytes_max; what waits, what
+// comes within write_max.
 #pragma once
 
 #include <uv.h>
@@ -18,7 +20,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,7 +35,11 @@
 
 namespace muster {
 
-inline constexpr absl::Duration kJournalWriteMax = absl::Seconds(10);
+struct JournalLimits {
+  absl::Duration write_max = absl::Seconds(10);    // J2
+  absl::Duration remove_again = absl::Seconds(5);  // after which J5 is tried again
+  size_t file_bytes_max = kJournalFileBytesMax;    // beyond it a write fails (ResourceExhausted)
+};
 
 class Journal {
  public:
@@ -47,11 +55,10 @@ class Journal {
   static absl::StatusOr<std::unique_ptr<Journal>> Open(uv_loop_t* loop, const std::string& folder,
                                                        uint32_t epoch);
   // `on_superseded`: another master has the store (J4); once. Not for a store that never says so.
-  // `write_max`: see J2.
   static absl::StatusOr<std::unique_ptr<Journal>> On(uv_loop_t* loop,
                                                      std::shared_ptr<JournalStore> store,
                                                      std::function<void()> on_superseded = nullptr,
-                                                     absl::Duration write_max = kJournalWriteMax);
+                                                     const JournalLimits& limits = JournalLimits());
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
@@ -81,7 +88,7 @@ class Journal {
     std::weak_ptr<Journal*> owner;
   };
   Journal(uv_loop_t* loop, std::shared_ptr<JournalStore> store, std::function<void()> on_superseded,
-          absl::Duration write_max);
+          const JournalLimits& limits);
 
   absl::Status Find();
   // `mends`: gets what is to be done to the file before it is used.
@@ -95,8 +102,10 @@ class Journal {
   // Shared with the batch under way, which a store that hangs keeps for longer than this lives.
   const std::shared_ptr<JournalStore> store_;
   const std::function<void()> on_superseded_;
-  const absl::Duration write_max_;
+  const JournalLimits limits_;
   std::string clock_;
+  std::map<uint64_t, size_t> bytes_;  // of each file, with what waits
+  std::set<uint64_t> not_removed_;    // the store could not
   uint64_t files_ = 0;
   std::vector<Found> found_;
   std::deque<Waiting> waiting_;
@@ -104,6 +113,7 @@ class Journal {
   bool busy_ = false;
   bool stuck_ = false;
   UvTimer late_;
+  UvTimer again_;                   // for not_removed_
   std::shared_ptr<Journal*> self_;  // watched by the batch under way, which may outlive this
 };
 

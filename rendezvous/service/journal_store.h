@@ -3,6 +3,7 @@
 // Thread rule: all of it blocks, and any one thread at a time calls it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ struct JournalTask {
   std::string bytes;
   absl::Status status;  // what became of it
 };
+
+// Of one job: what a node says at most, times what a master has patience for. A longer one is not
+// read, so none is written.
+inline constexpr size_t kJournalFileBytesMax = size_t{1} << 30;
 
 struct StoredFile {
   uint64_t file = 0;

@@ -18,6 +18,10 @@
 namespace muster {
 namespace {
 
+// To an agent, which asks once for each fence that it is in, and hears of their ends; one that asks
+// for more means harm, and loses what it asks for.
+constexpr size_t kFencesWaitingMax = 4 * kFencesKept;
+
 // It asks again for what it has not been sent yet: one answer is enough.
 bool IsWaiting(const std::deque<FencePiece>& fences, const FencePiece& piece) {
   return std::any_of(fences.begin(), fences.end(), [&piece](const FencePiece& one) {
@@ -236,8 +240,9 @@ void MasterServer::Impl::OnFence(const AttendSession& session, const FencePiece&
 void MasterServer::Impl::AnswerFences(const Job& job, std::vector<FenceBoard::Answer> answers) {
   for (FenceBoard::Answer& answer : answers) {
     const NodeId to = job.state().members[answer.place].node;
-    if (AttendSession* link = LinkOf(job, to);
-        link != nullptr && !IsWaiting(link->fences, answer.piece)) {
+    if (AttendSession* link = LinkOf(job, to); link != nullptr &&
+                                               link->fences.size() < kFencesWaitingMax &&
+                                               !IsWaiting(link->fences, answer.piece)) {
       answer.piece.node = to;
       answer.piece.incarnation = link->incarnation;
       link->fences.push_back(std::move(answer.piece));

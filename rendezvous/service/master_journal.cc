@@ -193,7 +193,7 @@ void MasterServer::Impl::Unwritten(const std::string& key, uint64_t file,
 }
 
 void MasterServer::Impl::RemoveFile(Job& job) {
-  if (job.file != 0 && !job.journal_lost) {
+  if (job.file != 0) {
     options_.journal->Remove(job.file);
   }
 }

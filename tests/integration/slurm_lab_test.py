@@ -112,11 +112,12 @@ def test_bytes_pass_unharmed(slurm, flags):
 
 ECHO = """
 import os, select, subprocess, sys
+patience = 60 if "--unbuffered" in sys.argv else 1
 srun = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 for word in (b"line\\n", b"\\0\\1\\2"):
     srun.stdin.write(word)
     got = b""
-    while len(got) < len(word) and select.select([srun.stdout], [], [], 60 if word.endswith(b"\\n") else 1)[0]:
+    while len(got) < len(word) and select.select([srun.stdout], [], [], 60 if word.endswith(b"\\n") else patience)[0]:
         got += os.read(srun.stdout.fileno(), 100)
     print(got, flush=True)
 srun.stdin.close()

@@ -277,6 +277,9 @@ class MasterScript {
     for (const Beat& exits : record.exits) {
       absl::StrAppend(&out, " exits ", exits.exits_from, "+", exits.exits.size(), " of ",
                       Name(exits.node));
+      for (const WorkerExit& exit : exits.exits) {
+        absl::StrAppend(&out, exit.code == 0 ? "" : absl::StrCat(" rank ", exit.rank.value));
+      }
     }
     for (const DurableLoss& loss : record.losses) {
       absl::StrAppend(&out, " loss of ", Name(loss.node));

@@ -73,6 +73,7 @@ class FalseMaster final : public v1::Rendezvous::Service {
   }
   ~FalseMaster() override { server_->Shutdown(std::chrono::system_clock::now()); }
   int port() const { return port_; }
+  std::optional<v1::Admitted> admits;  // whoever joins; set before the first hello
 
   grpc::Status Attend(grpc::ServerContext*,
                       grpc::ServerReaderWriter<v1::MasterFrame, v1::AgentFrame>* stream) override {
@@ -92,6 +93,11 @@ class FalseMaster final : public v1::Rendezvous::Service {
       answer_(hello.hello(), channel, &answer);
       stream->Write(answer);
       while (stream->Read(&hello)) {
+        if (hello.has_join() && admits.has_value()) {
+          answer.Clear();
+          *answer.mutable_admitted() = *admits;
+          stream->Write(answer);
+        }
       }
     }
     return grpc::Status::OK;
@@ -189,6 +195,24 @@ TEST_F(MasterClientTest, OfSeveralMastersASilentOneIsLeftForTheNext) {
   loop_.Until([this] { return agent_->downs.size() >= 2; }, "the silence of both");
   EXPECT_EQ(agent_->downs[0], absl::StrCat("127.0.0.1:", first.port(), ": silent for 20 ms"));
   EXPECT_EQ(agent_->downs[1], absl::StrCat("127.0.0.1:", second.port(), ": silent for 20 ms"));
+}
+
+// Its machine may have gone without a word, and another has its name.
+TEST_F(MasterClientTest, ASilentOneThatMayComeBackIsSoughtAnew) {
+  FalseMaster master(loop_.get(), Welcome());
+  v1::Admitted& admitted = master.admits.emplace();
+  admitted.set_life(77);
+  admitted.set_node(1);
+  admitted.set_incarnation(1);
+  admitted.set_beat_interval(absl::ToInt64Nanoseconds(absl::Milliseconds(10)));
+  admitted.set_lease(absl::ToInt64Nanoseconds(absl::Milliseconds(60)));
+  admitted.set_journal(true);
+  MasterClientOptions options = Options(absl::StrCat("127.0.0.1:", master.port()));
+  options.silence_max = absl::Milliseconds(20);
+  Start(std::move(options));
+  loop_.Until([this] { return agent_->ups >= 2; }, "the next connection");
+  EXPECT_EQ(agent_->admissions.size(), 1u);
+  EXPECT_EQ(agent_->downs[0], absl::StrCat("127.0.0.1:", master.port(), ": silent for 30 ms"));
 }
 
 TEST_F(MasterClientTest, WhereNoneOfSeveralAnswersEachIsNamed) {

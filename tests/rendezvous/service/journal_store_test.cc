@@ -17,15 +17,16 @@ namespace muster {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class JournalStoreTest : public testing::Test {
  protected:
   ~JournalStoreTest() override { journal_.reset(); }
-  void Open(absl::Duration write_max = kJournalWriteMax) {
+  void Open(const JournalLimits& limits = JournalLimits()) {
     journal_ = *Journal::On(
-        loop_.get(), store_, [this] { superseded_ = true; }, write_max);
+        loop_.get(), store_, [this] { superseded_ = true; }, limits);
   }
   void Write(uint64_t file, const std::string& bytes) {
     journal_->Write(file, false, bytes, [this, bytes](const absl::Status& status) {
@@ -70,7 +71,7 @@ TEST_F(JournalStoreTest, PassesOnWhatTheStoreRefuses) {
 TEST_F(JournalStoreTest, OneThatHangsFailsWhatWaitsAndWhatComesUntilItAnswers) {
   std::promise<void> open;
   store_->gate = open.get_future().share();
-  Open(absl::Milliseconds(5));
+  Open({.write_max = absl::Milliseconds(5)});
   Write(1, "a");
   Write(1, "b");
   journal_->Remove(2);
@@ -81,6 +82,44 @@ TEST_F(JournalStoreTest, OneThatHangsFailsWhatWaitsAndWhatComesUntilItAnswers) {
   open.set_value();
   loop_.Until([&] { return Batches().size() == 2; }, "what is to be removed");
   EXPECT_THAT(Batches(), ElementsAre("1a ", "2 "));
+}
+
+TEST_F(JournalStoreTest, AFileGetsNoMoreThanAMasterReads) {
+  JournalRecord record;
+  record.round.emplace();
+  store_->stored = {
+      {9, "found", absl::StrCat(*EncodeHeader(JournalHeader()), *EncodeRecord(record))}};
+  const size_t found = store_->stored[0].bytes.size();
+  Open({.file_bytes_max = found + 4});
+  Write(1, std::string(found + 4, 'a'));
+  Write(9, "1234");
+  Write(9, "5");
+  EXPECT_THAT(done_, ElementsAre(HasSubstr("5: its journal has more than ")));
+  Write(1, "b");
+  journal_->Write(1, /*anew=*/true, "c", [this](const absl::Status& status) {
+    done_.push_back(absl::StrCat("c: ", status.message()));
+  });
+  loop_.Until([&] { return done_.size() == 5; }, "the store");
+  EXPECT_THAT(done_[1], HasSubstr("b: its journal has more than "));
+  EXPECT_THAT(done_[2], EndsWith("a: "));
+  EXPECT_THAT(done_[3], "1234: ");
+  EXPECT_THAT(done_[4], "c: ");
+}
+
+// J5
+TEST_F(JournalStoreTest, WhatCannotBeRemovedIsTriedAgain) {
+  store_->answer = absl::UnavailableError("later");
+  Open({.remove_again = absl::Milliseconds(1)});
+  journal_->Remove(1);
+  loop_.Until([&] { return Batches().size() >= 3; }, "the third try");
+  journal_.reset();
+  store_->answer = absl::OkStatus();
+  store_->batches.clear();
+  Open({.remove_again = absl::Milliseconds(1)});
+  journal_->Remove(2);
+  Write(3, "a");
+  loop_.Until([&] { return done_.size() == 1; }, "the store");
+  EXPECT_THAT(Batches(), ElementsAre("2 ", "3a "));
 }
 
 // J4
