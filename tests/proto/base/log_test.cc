@@ -17,6 +17,8 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::StartsWith;
 
+constexpr size_t kPipeBytes = 64u << 10;  // what a pipe holds
+
 // stderr is a pipe that nobody reads but Read().
 class LogTest : public testing::Test {
  protected:
@@ -41,10 +43,8 @@ class LogTest : public testing::Test {
     return out;
   }
   static void Fill() {
-    const std::string page(4096, 'x');
-    for (int i = 0; i < 16; ++i) {  // what a pipe has
-      EXPECT_EQ(write(STDERR_FILENO, page.data(), page.size()), 4096);
-    }
+    const std::string bytes(kPipeBytes, 'x');
+    EXPECT_EQ(write(STDERR_FILENO, bytes.data(), bytes.size()), static_cast<ssize_t>(kPipeBytes));
   }
 
   const UniqueFd before_;
@@ -64,7 +64,7 @@ TEST_F(LogTest, WhereNobodyReadsLinesWaitAndNobodyElse) {
   SetLogNeverWaits();
   LogInfo("one");
   LogInfo("two");
-  EXPECT_EQ(Read(), std::string(16 * 4096, 'x'));
+  EXPECT_EQ(Read(), std::string(kPipeBytes, 'x'));
   FlushLog();
   EXPECT_EQ(Read(), "muster: one\nmuster: two\n");
 }
