@@ -61,8 +61,8 @@ Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role
   log_again_.Unref();
   log_again_.StartEvery(kLogAgain);
   for (FdWriter* writer : {&out_, &err_}) {
+    writer->before_rest = FlushLog;
     writer->on_writable = [this] {
-      FlushLog();
       if (on_writable) {
         on_writable();
       }

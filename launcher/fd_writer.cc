@@ -114,6 +114,9 @@ void FdWriter::Write(absl::string_view bytes) {
 }
 
 void FdWriter::Flush(bool tell) {
+  if (tell && before_rest) {
+    before_rest();
+  }
   const bool was_busy = Busy();
   absl::string_view rest = absl::string_view(waiting_).substr(written_);
   const int error = WriteSome(rest);

@@ -31,6 +31,7 @@ class FdWriter {
   // Why a file does not get what is written, as on a full disk; "" while it does.
   std::string lost() const { return file_ != nullptr ? file_->lost() : ""; }
   std::function<void()> on_writable;  // Busy() has ended
+  std::function<void()> before_rest;  // there is room again, and what waits here comes next
   std::function<void(const std::string&)>
       on_closed;  // nobody reads (EPIPE), or the device failed; comes once
 

@@ -239,4 +239,15 @@ JobReport AsShown(JobReport report, const Display& display) {
   return report;
 }
 
+int AsShown(int exit_code, const Display& display) {
+  if (display.nobody_reads()) {
+    return kExitNobodyReads;
+  }
+  if (exit_code == 0 && !display.lost().empty()) {
+    LogError(absl::StrCat("some of the output is lost: ", display.lost()));
+    return kExitFailed;
+  }
+  return exit_code;
+}
+
 }  // namespace muster

@@ -73,6 +73,8 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
 // The report of a job whose output was not shown whole: our stdout was closed (`launch ... |
 // head`), or its file (`launch ... > file`) did not take all. Unchanged where all was shown.
 JobReport AsShown(JobReport report, const Display& display);
+// The same of a job whose report another node has.
+int AsShown(int exit_code, const Display& display);
 
 // What `launch chaos` asks for goes to the master by `post`, or is answered as wrong. `spec`
 // outlives it.

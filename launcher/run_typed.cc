@@ -132,7 +132,7 @@ class TypedJob {
         LogInfo(absl::StrCat("what was tried last: ", no_master_));
       }
     }
-    return display_.nobody_reads() ? kExitNobodyReads : code;
+    return AsShown(code, display_);
   }
 
  private:

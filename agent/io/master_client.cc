@@ -251,6 +251,9 @@ void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
     admitted_ = *admitted;
     identified_ = false;
     HeardFrom();  // its silence may mean something from now on
+  } else if (const auto* directive = std::get_if<Directive>(&*message)) {
+    may_stand_still_ = directive->paused || directive->wanted == Wanted::kEnd;
+    HeardFrom();
   }
   heard_ = true;
   callbacks_.on_message(*std::move(message));
@@ -294,6 +297,7 @@ void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
 void MasterClient::Impl::Up() {
   state_ = State::kUp;
   was_up_ = true;
+  may_stand_still_ = false;
   turns_.Answered();
   deadline_->Stop();
   HeardFrom();
@@ -441,18 +445,23 @@ void MasterClient::Impl::Drop() {
 }
 
 // Where another master may be reached: at another address, or, where the machine of one with a
-// journal has gone without a word, under the same name. Its beats may wait for a disk.
+// journal has gone without a word, under the same name. The answers of the latter may wait for a
+// disk; in a pause of its job it may stand still itself (Ctrl-Z), and at the job's end it may go.
 absl::Duration MasterClient::Impl::SilenceMax() const {
-  const bool returns = !final_ && admitted_.has_value() && admitted_->journal;
+  const bool returns = !final_ && admitted_.has_value() && admitted_->journal && !may_stand_still_;
   return turns_.many() ? options_.silence_max
          : returns     ? std::max(options_.silence_max, admitted_->lease / 2)
                        : absl::InfiniteDuration();
 }
 
 void MasterClient::Impl::HeardFrom() {
-  if (const absl::Duration silence = SilenceMax();
-      state_ == State::kUp && silence != absl::InfiniteDuration()) {
+  if (state_ != State::kUp) {
+    return;
+  }
+  if (const absl::Duration silence = SilenceMax(); silence != absl::InfiniteDuration()) {
     deadline_->StartAfter(silence);
+  } else {
+    deadline_->Stop();
   }
 }
 

@@ -173,6 +173,7 @@ class MasterClient::Impl {
   bool heard_ = false;                   // a message of the master, on this connection
   std::optional<v1::AgentFrame> hello_;  // goes before them, with the Join if there is one
   std::optional<Admitted> admitted_;
+  bool may_stand_still_ = false;  // a single master: see SilenceMax()
   std::function<void()> stop_done_;
   std::unique_ptr<UvTimer> deadline_;
   Control control_{this};

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,8 +29,23 @@ std::function<void(LogLevel, absl::string_view)>& Sink() {
 }
 
 // One write, so that lines of several processes do not mix; what stderr refuses is lost.
-void WriteWaiting(absl::string_view text) {
-  [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, text.data(), text.size());
+void WriteLine(absl::string_view line) {
+  [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, line.data(), line.size());
+}
+
+// However long that takes, also where somebody has made stderr non-blocking.
+void WriteAll(absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(STDERR_FILENO, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(static_cast<size_t>(n));
+    } else if (errno == EAGAIN) {
+      pollfd ready = {STDERR_FILENO, POLLOUT, 0};
+      (void)poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      return;  // it refuses
+    }
+  }
 }
 
 // Lines that no reader holds up, while it is on. Any thread.
@@ -54,7 +70,10 @@ class Unhurried {
 
   void Say(absl::string_view line) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (waiting_.size() + line.size() > kLogWaitingMax) {
+    if (!on_) {
+      return WriteLine(line);
+    }
+    if (!waiting_.empty() && waiting_.size() + line.size() > kLogWaitingMax) {
       ++lost_;
     } else {
       waiting_.append(line.data(), line.size());
@@ -74,7 +93,8 @@ class Unhurried {
     }
     on_ = false;
     Flush();
-    WriteWaiting(std::exchange(waiting_, ""));
+    TellLost();
+    WriteAll(std::exchange(waiting_, ""));
     if (own_ >= 0) {
       close(std::exchange(own_, -1));
     }
@@ -94,10 +114,16 @@ class Unhurried {
         return;
       }
       waiting_.erase(0, n < 0 ? std::string::npos : static_cast<size_t>(n));  // it refuses: lost
-      if (waiting_.empty() && lost_ > 0) {
-        waiting_ = absl::StrCat("muster: ", lost_, " more lines were lost: nobody read stderr\n");
-        lost_ = 0;
+      if (waiting_.empty()) {
+        TellLost();
       }
+    }
+  }
+
+  void TellLost() {
+    if (lost_ > 0) {
+      absl::StrAppend(&waiting_, "muster: ", std::exchange(lost_, 0),
+                      " more lines were lost: nobody read stderr\n");
     }
   }
 
@@ -162,7 +188,7 @@ void Log(LogLevel level, absl::string_view text) {
   if (TheUnhurried().on()) {
     TheUnhurried().Say(line);
   } else {
-    WriteWaiting(line);
+    WriteLine(line);
   }
 }
 

@@ -10,7 +10,8 @@
 //     returns;
 //  J4 once the store says that another master has it, no `done` comes any more: what this one
 //     would say is not true;
-//  J5 what is to be removed is, as soon as the store can: nobody takes over a job that is over.
+//  J5 what is to be removed is, as soon as the store can while this master lives: nobody takes over
+//     a job that is over.
 // Bounded: a file holds the records of one round, and at most file_bytes_max; what waits, what
 // comes within write_max.
 #pragma once

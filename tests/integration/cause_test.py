@@ -1,5 +1,6 @@
 """Workers that fail because of another one, and whose reports come first: the one that ended first is named all the same."""
 
+import contextlib
 import json
 import os
 import signal
@@ -46,7 +47,10 @@ with muster.init() as comm:
 
 
 def sockets(pid):
-    links = (os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd"))
+    links = set()
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            links.add(os.readlink(f"/proc/{pid}/fd/{number}"))
     return {link for link in links if link.startswith("socket:")}
 
 

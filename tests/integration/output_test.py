@@ -300,7 +300,7 @@ def start_unread(shell, *args):
 @pytest.mark.parametrize("where", [("-n", "2"), ("--hosts", "node1", "--nproc-per-node", "2")])
 def test_a_job_is_stopped_though_its_reader_stands_still(shells, where):
     """What launch itself says meanwhile waits, as the workers' output does."""
-    job = start_unread(shells[0], *where, *sh("exec yes 0123456789"))
+    job = start_unread(shells[0], *where, "--output-spool", "8M", *sh("exec yes 0123456789"))
     writing = lambda: shells[0].called("yes 0123456789") + shells[1].called("yes 0123456789")
     wait_for(lambda: len(writing()) == 2, 60, what="they write")
     time.sleep(1)
@@ -315,7 +315,7 @@ def test_a_job_is_stopped_though_its_reader_stands_still(shells, where):
 def test_a_round_follows_though_the_reader_stands_still(shells, scratch):
     """What the master tells the terminal holds up nothing: no lease ends meanwhile, and who runs on is told to end."""
     script = f"trap 'touch {scratch}/told.$RANK; exit 0' TERM; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; yes 0123456789 & wait $!"
-    job = start_unread(shells[0], "--hosts", "node1,node2", "--max-restarts", "1", *sh(script))
+    job = start_unread(shells[0], "--hosts", "node1,node2", "--max-restarts", "1", "--output-spool", "8M", *sh(script))
     writing = lambda i: shells[i].called("yes 0123456789")
     wait_for(lambda: len(writing(1) + writing(2)) == 2, 60, what="they write")
     time.sleep(2)

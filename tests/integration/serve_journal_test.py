@@ -1,11 +1,12 @@
 """launch --serve --journal: that launch is killed and typed again, and the job goes on."""
 
 import signal
+import time
 
 import pytest
 
 import master_site
-from harness import kill_all, wait_for
+from harness import kill_all, stat_of, wait_for
 from master_site import STEPS, steps
 
 
@@ -51,6 +52,23 @@ def test_workers_of_both_nodes_do_not_notice_it(site):
         assert [n for n, _, _ in counted] == list(range(1, len(counted) + 1))
         assert len({pid for _, pid, _ in counted}) == 1
     assert not list(site.journal.glob("job-*"))
+
+
+def test_ctrl_z_where_it_serves_pauses_all_nodes(site):
+    """A master that stands still on purpose is not one that has gone."""
+    both = site.both("--lease", "10s")
+    counts = lambda: [job.out.data.count(b"step ") for job in both]
+    both[0].signal(signal.SIGTSTP)
+    wait_for(lambda: stat_of(both[0].pid)[0] == "T", 20, what="launch stands still, as the workers do")
+    time.sleep(1)  # for what they said before
+    paused = counts()
+    time.sleep(13)  # longer than the lease and its slack: what is tested is that this time does not count
+    assert counts() == paused
+    both[0].signal(signal.SIGCONT)
+    for job, count in zip(both, paused):
+        printed(job, count + 20)
+    site.go.touch()
+    assert [job.finish().code for job in both] == [0, 0]
 
 
 def test_what_ends_meanwhile_is_in_the_report_of_the_next(site):

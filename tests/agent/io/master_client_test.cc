@@ -73,7 +73,9 @@ class FalseMaster final : public v1::Rendezvous::Service {
   }
   ~FalseMaster() override { server_->Shutdown(std::chrono::system_clock::now()); }
   int port() const { return port_; }
-  std::optional<v1::Admitted> admits;  // whoever joins; set before the first hello
+  // Set before the first hello.
+  std::optional<v1::Admitted> admits;    // whoever joins
+  std::optional<v1::Directive> directs;  // then
 
   grpc::Status Attend(grpc::ServerContext*,
                       grpc::ServerReaderWriter<v1::MasterFrame, v1::AgentFrame>* stream) override {
@@ -97,6 +99,11 @@ class FalseMaster final : public v1::Rendezvous::Service {
           answer.Clear();
           *answer.mutable_admitted() = *admits;
           stream->Write(answer);
+          if (directs.has_value()) {
+            answer.Clear();
+            *answer.mutable_directive() = *directs;
+            stream->Write(answer);
+          }
         }
       }
     }
@@ -197,22 +204,44 @@ TEST_F(MasterClientTest, OfSeveralMastersASilentOneIsLeftForTheNext) {
   EXPECT_EQ(agent_->downs[1], absl::StrCat("127.0.0.1:", second.port(), ": silent for 20 ms"));
 }
 
-// Its machine may have gone without a word, and another has its name.
-TEST_F(MasterClientTest, ASilentOneThatMayComeBackIsSoughtAnew) {
-  FalseMaster master(loop_.get(), Welcome());
-  v1::Admitted& admitted = master.admits.emplace();
+v1::Admitted ByJournal() {
+  v1::Admitted admitted;
   admitted.set_life(77);
   admitted.set_node(1);
   admitted.set_incarnation(1);
   admitted.set_beat_interval(absl::ToInt64Nanoseconds(absl::Milliseconds(10)));
   admitted.set_lease(absl::ToInt64Nanoseconds(absl::Milliseconds(60)));
   admitted.set_journal(true);
+  return admitted;
+}
+
+// Its machine may have gone without a word, and another has its name.
+TEST_F(MasterClientTest, ASilentOneThatMayComeBackIsSoughtAnew) {
+  FalseMaster master(loop_.get(), Welcome());
+  master.admits = ByJournal();
   MasterClientOptions options = Options(absl::StrCat("127.0.0.1:", master.port()));
   options.silence_max = absl::Milliseconds(20);
   Start(std::move(options));
   loop_.Until([this] { return agent_->ups >= 2; }, "the next connection");
   EXPECT_EQ(agent_->admissions.size(), 1u);
   EXPECT_EQ(agent_->downs[0], absl::StrCat("127.0.0.1:", master.port(), ": silent for 30 ms"));
+}
+
+TEST_F(MasterClientTest, OneThatPausesItsJobMayBeSilent) {
+  FalseMaster master(loop_.get(), Welcome());
+  master.admits = ByJournal();
+  master.directs.emplace().set_wanted(v1::WANTED_WAIT);
+  master.directs->set_paused(true);
+  MasterClientOptions options = Options(absl::StrCat("127.0.0.1:", master.port()));
+  options.silence_max = absl::Milliseconds(300);
+  Start(std::move(options));
+  loop_.Until([this] { return !agent_->directives.empty(); }, "the directive");
+  EXPECT_TRUE(agent_->directives[0].paused);
+  bool over = false;
+  UvTimer later(loop_.get(), [&] { over = true; });
+  later.StartAfter(absl::Milliseconds(500));
+  loop_.Until([&] { return over; }, "a longer time");
+  EXPECT_TRUE(agent_->downs.empty());
 }
 
 TEST_F(MasterClientTest, WhereNoneOfSeveralAnswersEachIsNamed) {
