@@ -35,10 +35,12 @@ with muster.init() as comm:
     group.all_reduce(one)
     if comm.rank == 2:
         comm.send(one, 0)
+        comm.recv(one, 0)  # a small message is sent as soon as it is buffered: this shows that they are connected
         (scratch / "met").touch()
         wait_for("go")
         (os._exit if end == "exit" else sys.exit)(int(sys.argv[4]))
     comm.recv(one, 2)
+    comm.send(one, 2)
     if call == "recv":
         comm.recv(one, 2)
     else:
