@@ -137,7 +137,7 @@ def test_a_kill_of_the_agent_ends_what_has_a_session_of_its_own(node0, lab, star
     job.expect("up", 2)
     if reaper == "dies":
         wait_for(lambda: len(node0.called("sleep 1016")) == len(node0.called("sleep 1017")) == 2, 20, what="their sessions")
-        time.sleep(1)  # the shepherd looks 0.1 s after what is new
+        time.sleep(3)  # the shepherd looks 0.1 s after what is new
     doomed = node0.acting() if reaper == "lives" else list(node0.ours())
     assert len(doomed) >= (2 if reaper == "lives" else 3), node0.ours()
     kill_at_once(doomed)
@@ -164,7 +164,7 @@ def test_a_kill_of_the_whole_agent_ends_a_session_that_a_long_quiet_worker_has_m
     (scratch / "go").write_text("1\n2\n")
     job.expect("late", 2)
     wait_for(lambda: len(node0.called("sleep 1019")) == 2, 20, what="their sessions")
-    time.sleep(1)
+    time.sleep(3)
     kill_at_once(node0.ours())
     lab.expect_quiet(5)
     job.finish()
@@ -183,7 +183,8 @@ def test_grace_then_kill(node0):
 
 def test_as_pid_1_it_reaps(node0, lab):
     """In a container `launch` is PID 1, and every orphan is its child."""
-    orphans = "for i in 1 2 3 4 5; do (setsid /bin/true &); done; sleep 0.3; ps -eo stat= | grep -c Z; echo counted"
+    zombies = "ps -eo stat= | grep -c Z"
+    orphans = f"for i in 1 2 3 4 5; do (setsid /bin/true &); done; for i in $(seq 100); do [ $({zombies}) = 0 ] && break; sleep 0.1; done; {zombies}; echo counted"
     job = node0.start("--fork", "--pid", "--mount-proc", "--", LAUNCH, "-n", "1", *sh(orphans), program="unshare")
     result = job.finish()
     assert result.code == 0 and result.text.split() == ["0", "counted"], result

@@ -48,7 +48,7 @@ def test_the_relay_refuses_what_it_does_not_know(relay):
 @pytest.mark.parametrize("hosts", [2, 3])
 def test_small_calls_take_the_ways_that_they_need(node0, relay, hosts):
     measured = {}
-    for delay, calls in (0, 100), (1, 100), (1, 100), (1, 100), (10, 16), (50, 8):
+    for delay, calls in (0, 100), *3 * [(1, 100)], *3 * [(10, 16)], *3 * [(50, 8)]:
         relay.say(delay=delay)
         result = node0.run(*on(hosts), PACES, calls, *SMALL, env=PACKAGE)
         for op, (pace, _) in paces(result).items():  # noise only adds
@@ -70,9 +70,12 @@ def test_large_sums_are_right(node0, relay, hosts, delay):
 def test_a_limited_link_is_full(node0, relay):
     relay.say(delay=10, rate=100)
     size = 16 << 20
-    pace, _ = paces(node0.run(*on(2), PACES, 6, f"all_reduce:{size}", env=PACKAGE))[f"all_reduce:{size}"]
     bound = size * 8 / 100e6 * 1e3 + 10
-    assert bound <= pace <= SLACK * bound
+    measured = []
+    while len(measured) < 3 and not any(pace <= SLACK * bound for pace in measured):  # noise only adds
+        pace, _ = paces(node0.run(*on(2), PACES, 6, f"all_reduce:{size}", env=PACKAGE))[f"all_reduce:{size}"]
+        measured.append(pace)
+    assert bound <= min(measured) <= SLACK * bound, measured
 
 
 def test_a_stall_in_the_middle_of_a_call_is_waited_for(node0, relay):

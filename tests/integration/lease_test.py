@@ -20,23 +20,25 @@ def site(shells, scratch):
 
 def test_a_node_is_lost_two_seconds_after_its_lease(desk):
     silent = []
-    while len(silent) < 3 and not any(seconds < 4 for seconds in silent):  # the best of three: a busy machine may look later
+    # The best of three: a busy machine may look later, and where launch stands still for a second another lease ends.
+    while len(silent) < 3 and not any(seconds < 4 for seconds in silent):
         job = desk.detach("--lease", "1s", *TWO_HOSTS, "sleep", "2402")
-        assert desk.run("chaos", "--for", "9s", "freeze", "node1").code == 0
+        frozen = desk.run("chaos", "--for", "9s", "freeze", "node1")
         assert desk.ended(job)["exit_code"] == 1
         text = desk.run("logs", job).text
-        silent.append(float(re.search(r"node node1 was lost: no beat for (\d+(?:[.]\d+)?) s", text)[1]))
+        lost = re.search(r"node node1 was lost: no beat for (\d+(?:[.]\d+)?) s", text)
+        silent.append(float(lost[1]) if lost and frozen.code == 0 else float("inf"))
     assert 2.6 <= min(silent) < 4, silent
 
 
 def test_a_lease_of_a_job_at_a_daemon_with_a_journal(site):
     site.serve()
-    both = site.job(LIFE, "--lease", "1s")
+    both = site.job(LIFE, "--lease", "4s")
     for job in both:
         job.expect("life 0 world 2")
     both[1].signal(signal.SIGKILL)
     result = both[0].finish()
-    assert result.code == 1 and "its connection closed and did not come back within 3.0 s" in result.errors, result
+    assert result.code == 1 and "its connection closed and did not come back within 6.0 s" in result.errors, result
 
 
 def test_all_nodes_have_one_lease(site):

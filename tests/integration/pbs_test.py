@@ -59,9 +59,11 @@ def test_what_pbs_sends_to_the_first_host_reaches_each_worker_once(pbs, way):
     pbs.expect(job, "runs", 2 * nodes)
     youngest = max(path.stat().st_ctime for path in pbs.folder.glob("told.*"))
     wait_for(lambda: time.time() > youngest + 0.5, 10, 0.05, lambda: "workers that PBS has certainly seen")  # B2 of session_signals
-    for signo in ("USR1", "USR2", "USR1"):
+    sent = []
+    for signo in ("USR1", "USR2", "USR1"):  # one by one: two of a kind that wait are one
         pbs.command("qsig", "-s", signo, job)
-    all_told(pbs, 2 * nodes, "SIGUSR1", "SIGUSR2", "SIGUSR1")
+        sent.append(f"SIG{signo}")
+        all_told(pbs, 2 * nodes, *sent)
     pbs.cancel(job)
     pbs.wait(job)
     all_told(pbs, 2 * nodes, "SIGUSR1", "SIGUSR2", "SIGUSR1", "SIGTERM", "saved")

@@ -59,8 +59,14 @@ def test_ctrl_z_where_it_serves_pauses_all_nodes(site):
     both = site.both("--lease", "10s")
     counts = lambda: [job.out.data.count(b"step ") for job in both]
     both[0].signal(signal.SIGTSTP)
-    wait_for(lambda: stat_of(both[0].pid)[0] == "T", 20, what="launch stands still, as the workers do")
-    time.sleep(1)  # for what they said before
+    wait_for(lambda: stat_of(both[0].pid)[0] == "T", 20, what="launch stands still")
+
+    def still():
+        before = counts()
+        time.sleep(1)
+        return counts() == before
+
+    wait_for(still, 20, what="the workers stand still, and what they said has been read")
     paused = counts()
     time.sleep(13)  # longer than the lease and its slack: what is tested is that this time does not count
     assert counts() == paused

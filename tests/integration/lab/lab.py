@@ -7,6 +7,7 @@ Every Lab has a name of its own, so that test runs never collide, and dies with 
 those whose owner is gone. Needs root.
 """
 
+import contextlib
 import os
 import re
 import subprocess
@@ -153,6 +154,15 @@ class Host:
 
     def ssh_fault(self, fault):
         self.lab.ssh("fault", self.name, fault)
+
+    @contextlib.contextmanager
+    def no_new_logins(self):
+        """Whoever connects to its sshd waits; sessions that are there go on."""
+        self.check(["bash", "-c", "kill -STOP $(cat /run/lab-ssh/pid)"])
+        try:
+            yield
+        finally:
+            self.check(["bash", "-c", "kill -CONT $(cat /run/lab-ssh/pid)"])
 
     def processes(self):
         """{pid: command line} of all but the host's own (init, sshd listener, Slurm's daemons)."""
