@@ -119,6 +119,10 @@ MasterClient::Impl::Impl(uv_loop_t* loop, MasterClientOptions options)
       options_(std::move(options)),
       final_(options_.socket.valid()),
       turns_(options_.targets),
+      silence_(final_          ? MasterSilence::Masters::kNoOther
+               : turns_.many() ? MasterSilence::Masters::kSeveral
+                               : MasterSilence::Masters::kOne,
+               options_.silence_max),
       output_(loop, this) {}
 
 void MasterClient::Impl::Connect() {
@@ -250,11 +254,9 @@ void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
   if (const auto* admitted = std::get_if<Admitted>(&*message)) {
     admitted_ = *admitted;
     identified_ = false;
-    HeardFrom();  // its silence may mean something from now on
-  } else if (const auto* directive = std::get_if<Directive>(&*message)) {
-    may_stand_still_ = directive->paused || directive->wanted == Wanted::kEnd;
-    HeardFrom();
   }
+  silence_.Heard(*message);
+  HeardFrom();  // its silence may mean something else from now on
   heard_ = true;
   callbacks_.on_message(*std::move(message));
 }
@@ -297,7 +299,7 @@ void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
 void MasterClient::Impl::Up() {
   state_ = State::kUp;
   was_up_ = true;
-  may_stand_still_ = false;
+  silence_.Up();
   turns_.Answered();
   deadline_->Stop();
   HeardFrom();
@@ -416,7 +418,7 @@ void MasterClient::Impl::Late() {
       return;
     case State::kUp:
       Drop();
-      Down(absl::StrCat(Where(), ": silent for ", ShortDuration(SilenceMax())));
+      Down(absl::StrCat(Where(), ": silent for ", ShortDuration(silence_.max())));
       return;
     case State::kWaiting:
       Connect();
@@ -444,24 +446,14 @@ void MasterClient::Impl::Drop() {
   }
 }
 
-// Where another master may be reached: at another address, or, where the machine of one with a
-// journal has gone without a word, under the same name. The answers of the latter may wait for a
-// disk; in a pause of its job it may stand still itself (Ctrl-Z), and at the job's end it may go.
-absl::Duration MasterClient::Impl::SilenceMax() const {
-  const bool returns = !final_ && admitted_.has_value() && admitted_->journal && !may_stand_still_;
-  return turns_.many() ? options_.silence_max
-         : returns     ? std::max(options_.silence_max, admitted_->lease / 2)
-                       : absl::InfiniteDuration();
-}
-
 void MasterClient::Impl::HeardFrom() {
   if (state_ != State::kUp) {
     return;
   }
-  if (const absl::Duration silence = SilenceMax(); silence != absl::InfiniteDuration()) {
-    deadline_->StartAfter(silence);
-  } else {
+  if (silence_.max() == absl::InfiniteDuration()) {
     deadline_->Stop();
+  } else {
+    deadline_->StartAfter(silence_.max());
   }
 }
 

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 
+#include "agent/core/master_silence.h"
 #include "agent/core/target_turns.h"
 #include "agent/io/client_call.h"
 #include "agent/io/master_client.h"
@@ -132,7 +133,6 @@ class MasterClient::Impl {
   void Pump();
   void Late();
   void Drop();
-  absl::Duration SilenceMax() const;
   void HeardFrom();  // the master, just now
   std::string Where() const;
   // What the TLS handshake of the present connection came to; null: there is none, or not yet.
@@ -148,6 +148,7 @@ class MasterClient::Impl {
   MasterClientOptions options_;
   const bool final_;  // a descriptor was given
   TargetTurns turns_;
+  MasterSilence silence_;
   std::set<std::string> warned_of_;  // targets
   MasterLink::Callbacks callbacks_;
   State state_ = State::kIdle;
@@ -173,7 +174,6 @@ class MasterClient::Impl {
   bool heard_ = false;                   // a message of the master, on this connection
   std::optional<v1::AgentFrame> hello_;  // goes before them, with the Join if there is one
   std::optional<Admitted> admitted_;
-  bool may_stand_still_ = false;  // a single master: see SilenceMax()
   std::function<void()> stop_done_;
   std::unique_ptr<UvTimer> deadline_;
   Control control_{this};
