@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/shared_fd.h"
+#include "proto/base/shared_fd.h"
 
 namespace muster {
 namespace {

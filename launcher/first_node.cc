@@ -79,8 +79,7 @@ class FirstNodeLaunch {
     return pid_ < 0 && out_ended_ && errors_ended_ && out_.Idle() && err_.Idle();
   }
   int code() const {
-    const bool lost = !out_.lost().empty() || !err_.lost().empty();
-    return nobody_reads_ ? kExitNobodyReads : code_ == 0 && lost ? kExitFailed : code_;
+    return ExitCodeAsShown(code_, nobody_reads_, !out_.lost().empty() || !err_.lost().empty());
   }
 
  private:

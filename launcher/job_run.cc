@@ -17,9 +17,9 @@
 #include "launcher/programs.h"
 #include "launcher/report.h"
 #include "launcher/schedule/pbs.h"
-#include "launcher/shared_fd.h"
 #include "proto/base/log.h"
 #include "proto/base/log_waiting.h"
+#include "proto/base/shared_fd.h"
 #include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
 #include "rendezvous/service/master_server.h"
@@ -228,26 +228,19 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
   return report.exit_code;
 }
 
-JobReport AsShown(JobReport report, const Display& display) {
-  if (display.nobody_reads()) {
-    report.exit_code = kExitNobodyReads;
-    report.headline = "stopped, because nobody reads its output any more (stdout was closed)";
-  } else if (report.exit_code == 0 && !display.lost().empty()) {
-    report.exit_code = kExitFailed;
-    report.headline = absl::StrCat("ended well, but some of its output is lost: ", display.lost());
-  }
-  return report;
+int ExitCodeAsShown(int exit_code, bool nobody_reads, bool lost) {
+  return nobody_reads ? kExitNobodyReads : exit_code == 0 && lost ? kExitFailed : exit_code;
 }
 
-int AsShown(int exit_code, const Display& display) {
+JobReport AsShown(JobReport report, const Display& display) {
+  const std::string lost = display.lost();
   if (display.nobody_reads()) {
-    return kExitNobodyReads;
+    report.headline = "stopped, because nobody reads its output any more (stdout was closed)";
+  } else if (report.exit_code == 0 && !lost.empty()) {
+    report.headline = absl::StrCat("ended well, but some of its output is lost: ", lost);
   }
-  if (exit_code == 0 && !display.lost().empty()) {
-    LogError(absl::StrCat("some of the output is lost: ", display.lost()));
-    return kExitFailed;
-  }
-  return exit_code;
+  report.exit_code = ExitCodeAsShown(report.exit_code, display.nobody_reads(), !lost.empty());
+  return report;
 }
 
 }  // namespace muster

@@ -23,6 +23,10 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitFailed = 1;         // the job never formed, a node was lost for good
 inline constexpr int kExitNobodyReads = 141;  // stdout was closed: 128 + SIGPIPE
 
+// Of a job that ended with `exit_code`, by what became of its output here: `nobody_reads` it, or a
+// file did not take all. A failure of the job comes before a loss.
+int ExitCodeAsShown(int exit_code, bool nobody_reads, bool lost);
+
 JobTerms TermsOf(const JobSpec& spec);
 RoundConfig ConfigOf(const JobSpec& spec);
 // Where the command is typed on every node: what must be the same on each; the master names both
@@ -73,8 +77,6 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
 // The report of a job whose output was not shown whole: our stdout was closed (`launch ... |
 // head`), or its file (`launch ... > file`) did not take all. Unchanged where all was shown.
 JobReport AsShown(JobReport report, const Display& display);
-// The same of a job whose report another node has.
-int AsShown(int exit_code, const Display& display);
 
 // What `launch chaos` asks for goes to the master by `post`, or is answered as wrong. `spec`
 // outlives it.

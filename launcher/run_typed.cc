@@ -132,7 +132,7 @@ class TypedJob {
         LogInfo(absl::StrCat("what was tried last: ", no_master_));
       }
     }
-    return AsShown(code, display_);
+    return ExitCodeAsShown(code, display_.nobody_reads(), !display_.lost().empty());
   }
 
  private:

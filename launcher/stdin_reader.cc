@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "launcher/shared_fd.h"
 #include "proto/base/limits.h"
+#include "proto/base/shared_fd.h"
 
 namespace muster {
 namespace {

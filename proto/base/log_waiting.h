@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "absl/strings/string_view.h"
+
 namespace muster {
 
 inline constexpr size_t kLogWaitingMax = 64u << 10;
@@ -16,5 +18,7 @@ void SetLogNeverWaits();
 void FlushLog();
 // The same until all is written, however long; lines wait for stderr again.
 void SetLogWaits();
+// Log's: false where it is to write the line itself.
+bool LogAside(absl::string_view line);
 
 }  // namespace muster

@@ -18,6 +18,16 @@ TEST(ConfigOf, NodesOfThisMachineHaveNamesForSentences) {
   EXPECT_THAT(ConfigOf(SpecOf("--hosts a,b p")).expected, ElementsAre("a", "b"));
 }
 
+TEST(ExitCodeAsShown, IsTheJobsUnlessItsOutputWasNotShown) {
+  EXPECT_EQ(ExitCodeAsShown(0, false, false), 0);
+  EXPECT_EQ(ExitCodeAsShown(3, false, false), 3);
+  EXPECT_EQ(ExitCodeAsShown(0, false, /*lost=*/true), kExitFailed);
+  EXPECT_EQ(ExitCodeAsShown(3, false, /*lost=*/true), 3);
+  for (const int code : {0, 3, 143}) {
+    EXPECT_EQ(ExitCodeAsShown(code, /*nobody_reads=*/true, true), kExitNobodyReads);
+  }
+}
+
 TEST(ManyWorkers, OneWorkerOnOneHostIsNotMany) {
   EXPECT_FALSE(ManyWorkers(SpecOf("--hosts a p")));
   EXPECT_TRUE(ManyWorkers(SpecOf("--hosts a -n 2 --oversubscribe p")));

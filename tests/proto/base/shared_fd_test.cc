@@ -1,4 +1,4 @@
-#include "launcher/shared_fd.h"
+#include "proto/base/shared_fd.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
