@@ -1,13 +1,12 @@
 """Workers that fail because of another one, and whose reports come first: the one that ended first is named all the same."""
 
-import contextlib
 import json
 import os
 import signal
 
 import pytest
 
-from harness import BIN, PYTHON, wait_for
+from harness import BIN, PYTHON, open_files, wait_for
 
 PACKAGE = {"PYTHONPATH": str(BIN.parent / "python")}
 
@@ -49,11 +48,7 @@ with muster.init() as comm:
 
 
 def sockets(pid):
-    links = set()
-    for number in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            links.add(os.readlink(f"/proc/{pid}/fd/{number}"))
-    return {link for link in links if link.startswith("socket:")}
+    return {name for name in open_files(pid) if name.startswith("socket:")}
 
 
 def run(shells, scratch, policy, call, end, code):

@@ -1,13 +1,12 @@
 """What a detached job prints: launch logs and attach, the log on the disk, and Ctrl-C at a terminal that is attached."""
 
-import contextlib
 import os
 import re
 import signal
 import subprocess
 import time
 
-from harness import LAUNCH, WORKERS, sh, wait_for
+from harness import LAUNCH, WORKERS, open_files, sh, wait_for
 
 
 def test_logs_and_attach(desk, scratch):
@@ -205,10 +204,7 @@ def test_what_is_dropped_of_the_log_leaves_the_disk(desk):
     job = desk.detach("--job-log", "64K", *sh("seq 1 100000; exec sleep 2122"))
     wait_for(lambda: desk.run("logs", "-n", "1", job).text == "100000\n", 30, what="its output is in the log")
     for pid in desk.shell.ours():
-        held = []
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-                held.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        held = open_files(pid)
         assert not [name for name in held if name.endswith("(deleted)")], (pid, held)
 
 

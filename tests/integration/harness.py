@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "lab"))
-from lab import Host, Lab, cmdline, is_alive, kill_all, parent_of, stat_of, wait_for  # noqa: E402,F401
+from lab import Host, Lab, cmdline, is_alive, kill_all, open_files, parent_of, stat_of, wait_for  # noqa: E402,F401
 
 ROOT = HERE.parent.parent
 WORKERS = HERE / "workers"

@@ -60,6 +60,15 @@ def stat_of(pid):
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
+def open_files(pid):
+    """What its descriptors lead to, as `socket:[7]`, `pipe:[8]` or a path; what is closed meanwhile may be missing."""
+    found = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return found
+
+
 def parent_of(pid):
     return int(stat_of(pid)[1])
 
