@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -123,6 +124,20 @@ class OutputPumpTest : public LoopTest {
   bool RunUntilClosed() {
     CloseEnds();
     return RunUntil([this] { return pump_->round_closed() && pump_->Empty(); });
+  }
+
+  // As RunUntil, of a flood: a disk shared with others may take long for it, so only that nothing
+  // moves for kHangMs is a hang.
+  bool RunWhileMoving(const std::function<bool()>& done) {
+    uint64_t moved_before = 0;
+    uint64_t moved = 0;
+    do {
+      if (RunUntil(done)) {
+        return true;
+      }
+      moved_before = std::exchange(moved, written_ + received_);
+    } while (moved != moved_before);
+    return false;
   }
 
   // Turns of the loop, `wait` apart, with all that is ready in between.
