@@ -14,6 +14,8 @@ from harness import LAUNCH, Lab, Shell, leave_nothing  # noqa: E402
 
 
 def pytest_sessionstart(session):
+    if hasattr(session.config, "workerinput"):
+        return  # one of several that run the tests: has it from the first, and may be on a thread that sets no handler
     # A shell's background job (deploy/test &) ignores the first two, nohup the third, and so would every launch that is tested.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
