@@ -46,8 +46,7 @@ constexpr absl::Duration kLogAgain = absl::Seconds(1);
 
 }  // namespace
 
-Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role, bool many_workers,
-                 std::function<std::string(uint32_t)> host_of)
+Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role, bool many_workers)
     : together_(OnePlace(STDOUT_FILENO, STDERR_FILENO)),
       out_(loop, STDOUT_FILENO, "stdout"),
       err_(loop, STDERR_FILENO, "stderr"),
@@ -55,7 +54,6 @@ Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role
       out_format_(FormatOf(options, many_workers, out_.terminal())),
       err_format_(FormatOf(options, many_workers, err_.terminal())),
       role_(std::move(role)),
-      host_of_(std::move(host_of)),
       wants_time_(options.timestamps || absl::StrContains(options.prefix_template, "{time}")) {
   SetLogNeverWaits();
   log_again_.Unref();
@@ -79,7 +77,7 @@ Display::Display(uv_loop_t* loop, const OutputOptions& options, std::string role
 
 Display::~Display() { SetLogWaits(); }
 
-bool Display::Show(const OutputChunk& chunk) {
+bool Display::Show(const OutputChunk& chunk, const std::string& host) {
   if (nobody_reads_) {
     return true;
   }
@@ -97,9 +95,8 @@ bool Display::Show(const OutputChunk& chunk) {
     writer.Write(chunk.bytes);
     return true;
   }
-  const OutputSource source = {chunk.rank,      chunk.local_rank,
-                               chunk.node_rank, host_of_(chunk.node_rank),
-                               role_,           chunk.stream};
+  const OutputSource source = {chunk.rank, chunk.local_rank, chunk.node_rank, host,
+                               role_,      chunk.stream};
   formatted_.clear();
   format.Format(source, chunk.bytes, chunk.ends_line, chunk.split, wants_time_ ? TimeOfDay() : "",
                 formatted_);

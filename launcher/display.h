@@ -19,15 +19,13 @@ namespace muster {
 
 class Display {
  public:
-  // `host_of` names a node for prefixes.
-  Display(uv_loop_t* loop, const OutputOptions& options, std::string role, bool many_workers,
-          std::function<std::string(uint32_t node_rank)> host_of);
+  Display(uv_loop_t* loop, const OutputOptions& options, std::string role, bool many_workers);
   ~Display();
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
 
-  // False: not now; on_writable follows.
-  [[nodiscard]] bool Show(const OutputChunk& chunk);
+  // `host`: its node, for prefixes. False: not now; on_writable follows.
+  [[nodiscard]] bool Show(const OutputChunk& chunk, const std::string& host);
   // What this rank writes is shown as it is: it has the terminal.
   void SetRaw(uint32_t rank) { raw_rank_ = rank; }
   bool Idle() const { return out_.Idle() && err_.Idle(); }
@@ -50,7 +48,6 @@ class Display {
   OutputFormatter out_format_;
   OutputFormatter err_format_;
   const std::string role_;
-  const std::function<std::string(uint32_t)> host_of_;
   const bool wants_time_;
   bool nobody_reads_ = false;
   std::optional<uint32_t> raw_rank_;

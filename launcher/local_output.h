@@ -1,6 +1,7 @@
 // Output of workers of this very machine, shown by the process that runs them. Loop thread only.
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include "agent/io/links.h"
@@ -11,8 +12,9 @@ namespace muster {
 
 class LocalOutput : public OutputLink {
  public:
-  // Both outlive the link; `in` may be nullptr: no stdin. The display's callbacks stay its owner's.
-  LocalOutput(Display* display, StdinReader* in) : display_(display), in_(in) {}
+  // All outlive the link; `in` may be nullptr: no stdin. The display's callbacks stay its owner's.
+  LocalOutput(Display* display, StdinReader* in, const std::string* host)
+      : display_(display), in_(in), host_(host) {}
 
   void Start(Callbacks callbacks) override {
     callbacks_ = std::move(callbacks);
@@ -20,7 +22,7 @@ class LocalOutput : public OutputLink {
       in_->Start();
     }
   }
-  bool Send(OutputChunk& chunk) override { return display_->Show(chunk); }
+  bool Send(OutputChunk& chunk) override { return display_->Show(chunk, *host_); }
   void StdinTaken(size_t bytes) override {
     if (in_ != nullptr) {
       in_->Taken(bytes);
@@ -46,6 +48,7 @@ class LocalOutput : public OutputLink {
  private:
   Display* const display_;
   StdinReader* const in_;
+  const std::string* const host_;
   Callbacks callbacks_;
   std::function<void()> done_;
 };

@@ -42,15 +42,14 @@ std::vector<std::string> Executables(const WorkPlan& plan) {
 
 std::vector<ProctableEntry> ProctableOf(const RoundState& state, const WorkPlan& plan,
                                         const std::vector<std::string>& executables,
-                                        const std::function<std::string(uint32_t)>& host_of) {
+                                        const std::function<std::string(NodeId)>& host_of) {
   std::vector<ProctableEntry> table(state.world_size);
-  for (uint32_t node_rank = 0; node_rank < state.members.size(); ++node_rank) {
-    const Member& member = state.members[node_rank];
+  for (const Member& member : state.members) {
     const std::vector<int32_t>& pids = state.nodes.at(member.node).pids;
     for (uint32_t local = 0; local < member.workers && local < pids.size(); ++local) {
       const uint32_t rank =
           member.ranks.empty() ? member.rank_first.value + local : member.ranks[local];
-      table[rank] = {host_of(node_rank), executables[ProgramOf(plan, rank)], pids[local]};
+      table[rank] = {host_of(member.node), executables[ProgramOf(plan, rank)], pids[local]};
     }
   }
   return table;
@@ -66,13 +65,13 @@ std::string ProctableText(const std::vector<ProctableEntry>& table) {
 }
 
 void PublishProctable(const JobSpec& spec, const RoundState& state,
-                      const std::function<std::string(uint32_t)>& host_of) {
+                      const std::function<std::string(NodeId)>& host_of) {
   if (!spec.plan.tell_pids) {
     return;
   }
-  for (uint32_t i = 0; i < state.members.size(); ++i) {
-    if (state.nodes.at(state.members[i].node).pids.empty()) {  // typed there, without the option
-      LogWarning(absl::StrCat("no table of the workers: ", host_of(i),
+  for (const Member& member : state.members) {
+    if (state.nodes.at(member.node).pids.empty()) {  // typed there, without the option
+      LogWarning(absl::StrCat("no table of the workers: ", host_of(member.node),
                               " does not tell their pids; ", "give --proctable on every node"));
       return;
     }
@@ -84,6 +83,11 @@ void PublishProctable(const JobSpec& spec, const RoundState& state,
     LogWarning(absl::StrCat("--proctable ", spec.proctable_file, ": ", std::strerror(errno)));
   }
   MpirShow(std::move(table), spec.plan.hold);
+}
+
+void PublishProctable(const JobSpec& spec, const RoundState& state) {
+  PublishProctable(spec, state,
+                   [&state](NodeId node) { return state.nodes.at(node).join.hostname; });
 }
 
 ProctableStop::ProctableStop(uv_loop_t* loop, const JobSpec& spec, Job job)

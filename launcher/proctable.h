@@ -19,28 +19,30 @@ struct ProctableEntry {
   bool operator==(const ProctableEntry&) const = default;
 };
 
-// Of the present round, by rank, once all its workers have been started. `host_of` names the node
-// of a node rank as a debugger can reach it, `executables` has the file of each program of the
-// plan.
+// Of the present round, by rank, once all its workers have been started. `host_of` names a node
+// as a debugger can reach it, `executables` has the file of each program of the plan.
 std::vector<ProctableEntry> ProctableOf(const RoundState& state, const WorkPlan& plan,
                                         const std::vector<std::string>& executables,
-                                        const std::function<std::string(uint32_t)>& host_of);
+                                        const std::function<std::string(NodeId)>& host_of);
 
 // "rank", host, pid and executable, a line for each rank, with a heading; between them tabs.
 std::string ProctableText(const std::vector<ProctableEntry>& table);
 
 // To --proctable's file, and to a debugger that asked for it; nothing where nobody did.
 void PublishProctable(const JobSpec& spec, const RoundState& state,
-                      const std::function<std::string(uint32_t)>& host_of);
+                      const std::function<std::string(NodeId)>& host_of);
+// The same, with the names that nodes give themselves.
+void PublishProctable(const JobSpec& spec, const RoundState& state);
 
-// The same where the plan may hold the workers: while a debugger has stopped us to look, the job is
-// paused, so that no lease ends; then those to which it has not attached go on. Loop thread only.
+// The first where the plan may hold the workers: while a debugger has stopped us to look, the job
+// is paused, so that no lease ends; then those to which it has not attached go on. Loop thread
+// only.
 class ProctableStop {
  public:
   struct Job {
     std::function<const RoundState*()> state;  // nullptr: over
     std::function<void(bool paused)> pause;
-    std::function<std::string(uint32_t)> host_of;
+    std::function<std::string(NodeId)> host_of;
   };
 
   // `spec` must outlive it.

@@ -48,8 +48,7 @@ class HostsJob {
            const rlimit& files, std::optional<ShipArchive> shipped)
       : spec_(std::move(spec)),
         secret_(std::move(secret)),
-        display_(loop, spec_.plan.output, spec_.plan.role, ManyWorkers(spec_),
-                 [this](uint32_t node_rank) { return NodeName(node_rank); }),
+        display_(loop, spec_.plan.output, spec_.plan.role, ManyWorkers(spec_)),
         stdin_(loop, [this](const std::string& bytes, bool eof) { OnStdin(bytes, eof); }),
         server_(*new MasterServer(loop, MasterCallbacks())),
         proctable_(loop, spec_,
@@ -59,8 +58,8 @@ class HostsJob {
                         Post(PauseAsked{paused});
                       }
                     },
-                    [this](uint32_t node_rank) {
-                      return spec_.way == StartWay::kStandalone ? Hostname() : NodeName(node_rank);
+                    [this](NodeId node) {
+                      return spec_.way == StartWay::kStandalone ? Hostname() : NameOf(node);
                     }}),
         countdown_(loop, [this] { return Left(); }),
         signals_(loop, SignalCallbacks(), spec_.plan.stop_signals, spec_.keeper_fd),
@@ -109,6 +108,7 @@ class HostsJob {
  private:
   struct WaitingChunk {
     OutputChunk chunk;
+    std::string host;
     std::function<void()> taken;
   };
 
@@ -148,8 +148,9 @@ class HostsJob {
       TellAnswer(spec_, done);
     };
     out.on_job_ended = [this](const std::string&, const JobReport& report) { JobOver(report); };
-    out.on_chunk = [this](const std::string&, OutputChunk&& chunk, std::function<void()> taken) {
-      waiting_.push_back({std::move(chunk), std::move(taken)});
+    out.on_chunk = [this](const std::string&, NodeId node, OutputChunk&& chunk,
+                          std::function<void()> taken) {
+      waiting_.push_back({std::move(chunk), NameOf(node), std::move(taken)});
       ShowWaiting();
     };
     out.on_stdin_room = [this](const std::string&) {
@@ -214,14 +215,10 @@ class HostsJob {
     }
   }
 
-  // Node ranks are those of the round: without a node that failed to start, say, not the list's.
-  std::string NodeName(uint32_t node_rank) const {
-    const RoundState* state = server_.FindJob(spec_.plan.job_id);
-    if (state != nullptr && node_rank < state->members.size()) {
-      const Join& join = state->nodes.at(state->members[node_rank].node).join;
-      node_rank = static_cast<uint32_t>(join.node_rank);
-    }
-    return ListName(spec_, node_rank);
+  // As the list names it. The node ranks of a round are not the list's: a node may be missing.
+  std::string NameOf(NodeId node) const {
+    const RoundState& state = *server_.FindJob(spec_.plan.job_id);
+    return ListName(spec_, static_cast<size_t>(state.nodes.at(node).join.node_rank));
   }
 
   // What it calls may call it: the display that finds its reader gone, a node whose next chunk
@@ -230,7 +227,7 @@ class HostsJob {
     if (std::exchange(showing_, true)) {
       return;
     }
-    while (!waiting_.empty() && display_.Show(waiting_.front().chunk)) {
+    while (!waiting_.empty() && display_.Show(waiting_.front().chunk, waiting_.front().host)) {
       const std::function<void()> taken = std::move(waiting_.front().taken);
       waiting_.pop_front();
       taken();

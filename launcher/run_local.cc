@@ -39,15 +39,15 @@ class LocalJob {
   LocalJob(uv_loop_t* loop, JobSpec spec, AgentLoop::Options options, ShepherdProcess shepherd)
       : spec_(std::move(spec)),
         hostname_(options.facts.hostname),
-        display_(loop, options.plan.output, options.plan.role, options.config.join.workers > 1,
-                 [this](uint32_t) { return hostname_; }),
+        display_(loop, options.plan.output, options.plan.role, options.config.join.workers > 1),
         stdin_(loop, [this](std::string bytes, bool eof) { output_.Stdin(std::move(bytes), eof); }),
-        output_(&display_, options.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_),
+        output_(&display_, options.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_,
+                &hostname_),
         master_(loop, OneNode(spec_), [](const std::string& text) { LogInfo(text); }),
         proctable_(loop, spec_,
                    {[this] { return &master_.state(); },
                     [this](bool paused) { master_.Post(PauseAsked{paused}); },
-                    [this](uint32_t) { return hostname_; }}),
+                    [this](NodeId) { return hostname_; }}),
         countdown_(loop, [this] { return WorkersLeft(master_.state()); }),
         signals_(loop, SignalCallbacks(), spec_.plan.stop_signals, spec_.keeper_fd) {
     master_.on_workers_started = [this](const WorkersStarted& all) {

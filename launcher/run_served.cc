@@ -1,10 +1,14 @@
 #include "launcher/run_served.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,10 +92,7 @@ class ServedJob {
     out.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
     out.on_round_started = [](const std::string&, const RoundStarted& round) { LogRound(round); };
     out.on_workers_started = [this](const std::string& job_id, const WorkersStarted&) {
-      const RoundState& state = *server_->FindJob(job_id);
-      PublishProctable(spec_, state, [&state](uint32_t node_rank) {
-        return state.nodes.at(state.members[node_rank].node).join.hostname;
-      });
+      PublishProctable(spec_, *server_->FindJob(job_id));
     };
     out.on_job_ended = [this](const std::string&, const JobReport& report) {
       report_ = report;
@@ -170,6 +171,32 @@ int Fail(const absl::Status& status) {
 }
 
 }  // namespace
+
+absl::StatusOr<ServedAgent> ForkAgent(const std::function<int(pid_t server)>& run) {
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot make a pipe: ", std::strerror(errno)));
+  }
+  UniqueFd heard(go[0]);
+  ServedAgent out{0, UniqueFd(go[1])};
+  const pid_t server = getpid();
+  out.pid = fork();
+  if (out.pid < 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start a process: ", std::strerror(errno)));
+  }
+  if (out.pid != 0) {
+    return out;
+  }
+  out.go.Reset();
+  char byte = 0;
+  if (read(heard.get(), &byte, 1) != 1) {
+    _exit(kExitFailed);  // nobody serves; why not is said there
+  }
+  const int code = run(server);
+  std::fflush(nullptr);
+  _exit(code);
+}
 
 int RunServed(JobSpec spec, ServedAgent agent) {
   signal(SIGPIPE, SIG_IGN);

@@ -1,14 +1,10 @@
 #include "launcher/run_typed.h"
 
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
 
-#include <cerrno>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,10 +59,10 @@ class TypedJob {
         spec_(std::move(spec)),
         secret_(std::move(secret)),
         place_(std::move(place)),
-        display_(loop, spec_.plan.output, spec_.plan.role, /*many_workers=*/true,
-                 [this](uint32_t) { return hostname_; }),
+        display_(loop, spec_.plan.output, spec_.plan.role, /*many_workers=*/true),
         stdin_(loop, [this](std::string bytes, bool eof) { output_.Stdin(std::move(bytes), eof); }),
-        output_(&display_, spec_.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_),
+        output_(&display_, spec_.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_,
+                &hostname_),
         countdown_(loop, [this] { return agent_ == nullptr ? 0 : agent_->workers_alive(); }),
         hint_timer_(loop, [this] { NoServerHint(); }),
         pause_timer_(loop, UserSignals::SuspendSelf) {
@@ -176,10 +172,7 @@ class TypedJob {
       LogRound(round);
     };
     master.on_workers_started = [this](const std::string& job_id, const WorkersStarted&) {
-      const RoundState& state = *server_->FindJob(job_id);
-      PublishProctable(spec_, state, [&state](uint32_t node_rank) {
-        return state.nodes.at(state.members[node_rank].node).join.hostname;
-      });
+      PublishProctable(spec_, *server_->FindJob(job_id));
     };
     master.on_order_answered = [this](const std::string&, const OrderAnswered& done) {
       TellAnswer(spec_, done);
@@ -226,9 +219,11 @@ class TypedJob {
     return absl::OkStatus();
   }
 
+  void Post(RoundEvent event) { server_->Post(spec_.plan.job_id, std::move(event)); }
+
   void StopJob(int signo, bool now) {
     if (server_ != nullptr) {
-      server_->Post(spec_.plan.job_id, StopAsked{signo, now, GraceNow(spec_)});
+      Post(StopAsked{signo, now, GraceNow(spec_)});
     } else {
       agent_->UserStop(signo, now);
     }
@@ -247,14 +242,16 @@ class TypedJob {
       }
       const bool others_hear_it = spec_.slurm.has_value() && spec_.slurm->many_tasks;
       if (server_ != nullptr && !others_hear_it) {
-        server_->Post(spec_.plan.job_id, SignalAsked{signo});
+        Post(SignalAsked{signo});
       } else {
         agent_->PassSignal(signo);
       }
     };
+    out.master_elsewhere = [this] { return server_ != nullptr ? "" : Places(); };
+    out.on_drill = DrillCallback(spec_, [this](RoundEvent drill) { Post(std::move(drill)); });
     out.on_restart = [this](uint64_t ask) {
       if (server_ != nullptr) {
-        return server_->Post(spec_.plan.job_id, RestartAsked{ask});
+        return Post(RestartAsked{ask});
       }
       const bool asked = agent_->UserRestart();
       TellAnswer(spec_, {ask, asked,
@@ -263,7 +260,7 @@ class TypedJob {
     };
     out.on_suspend = [this] {
       if (server_ != nullptr) {
-        server_->Post(spec_.plan.job_id, PauseAsked{true});
+        Post(PauseAsked{true});
         pause_timer_.StartAfter(UserSignals::kPauseSpreads);
       } else if (!IsServed()) {
         LogInfo("Ctrl-Z pauses the job only at the node that serves it");
@@ -272,7 +269,7 @@ class TypedJob {
     out.on_continue = [this] {
       pause_timer_.Stop();
       if (server_ != nullptr) {
-        server_->Post(spec_.plan.job_id, PauseAsked{false});
+        Post(PauseAsked{false});
       }
       stdin_.Continued();
     };
@@ -328,7 +325,7 @@ class TypedJob {
     countdown_.End();
     stdin_.Stop();
     if (server_ != nullptr && agent_->ended_locally()) {  // nobody starts it again
-      server_->Post(spec_.plan.job_id, StartFailed{agent_key_, outcome.headline});
+      Post(StartFailed{agent_key_, outcome.headline});
     }
     MaybeEnd();
   }
@@ -442,35 +439,6 @@ int RunAgent(JobSpec spec, Place place) {
   return code;
 }
 
-// This node's agent, which goes on when we are killed; before any thread.
-absl::StatusOr<ServedAgent> ForkAgent(JobSpec spec, NodeHold hold) {
-  int go[2];
-  if (pipe2(go, O_CLOEXEC) != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot make a pipe: ", std::strerror(errno)));
-  }
-  UniqueFd heard(go[0]);
-  ServedAgent out{0, UniqueFd(go[1])};
-  const pid_t server = getpid();
-  out.pid = fork();
-  if (out.pid < 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot start a process: ", std::strerror(errno)));
-  }
-  if (out.pid != 0) {
-    return out;
-  }
-  out.go.Reset();
-  char byte = 0;
-  if (read(heard.get(), &byte, 1) != 1) {
-    _exit(kExitFailed);  // nobody serves; why not is said there
-  }
-  spec.serve = false;
-  spec.rendezvous.is_host = false;
-  const int code = RunAgent(std::move(spec), {hold.hold, server});
-  std::fflush(nullptr);
-  _exit(code);
-}
-
 }  // namespace
 
 int RunTyped(JobSpec spec) {
@@ -488,10 +456,15 @@ int RunTyped(JobSpec spec) {
   if (!hold.ok()) {
     return Fail(hold.status(), kExitFailed);
   }
-  absl::StatusOr<ServedAgent> agent = ForkAgent(spec, *std::move(hold));
+  absl::StatusOr<ServedAgent> agent = ForkAgent([&spec, &hold](pid_t server) {
+    spec.serve = false;
+    spec.rendezvous.is_host = false;
+    return RunAgent(std::move(spec), {hold->hold, server});
+  });
   if (!agent.ok()) {
     return Fail(agent.status(), kExitFailed);
   }
+  hold->socket.Reset();  // the agent has it, for as long as it lives
   return RunServed(std::move(spec), *std::move(agent));
 }
 

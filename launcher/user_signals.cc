@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "launcher/jobs/keeper_link.h"
 #include "proto/base/clock.h"
 #include "proto/base/passed_signals.h"
@@ -42,6 +43,8 @@ void UserSignals::OnKeeper() {
       callbacks_.on_stop(order->signo, order->now);
     } else if (packet->kind == Packet::kDrill) {
       OnDrill(packet->text);
+    } else if (packet->kind == Packet::kKill) {
+      OnKill(packet->text);
     } else if (const auto ask = ParseNumbered(packet->text);
                packet->kind == Packet::kRestart && ask.has_value()) {
       callbacks_.on_restart(ask->number);
@@ -56,15 +59,31 @@ void UserSignals::OnDrill(const std::string& text) {
   const std::optional<Numbered> ask = ParseNumbered(text);
   const std::optional<DrillWords> drill =
       ask.has_value() ? ParseDrillText(ask->text) : std::nullopt;
-  if (!drill.has_value()) {
-    return;
+  if (drill.has_value() && DrillsAreHere(ask->number)) {
+    callbacks_.on_drill(ask->number, *drill);
   }
-  if (callbacks_.on_drill) {
-    return callbacks_.on_drill(ask->number, *drill);
+}
+
+void UserSignals::OnKill(const std::string& text) {
+  const std::optional<Numbered> ask = ParseNumbered(text);
+  if (ask.has_value() && DrillsAreHere(ask->number)) {
+    Answer(ask->number, {true, "the launcher is killed"});
+    kill(getpid(), SIGKILL);
   }
-  SendPacket(
-      keeper_fd_, Packet::kAnswer,
-      NumberedText({ask->number, AnswerText({false, "this launch does not serve its job"})}));
+}
+
+bool UserSignals::DrillsAreHere(uint64_t ask) {
+  const std::string elsewhere = callbacks_.master_elsewhere ? callbacks_.master_elsewhere() : "";
+  if (!elsewhere.empty()) {
+    Answer(ask, {false, absl::StrCat("drills are for the launch that serves the job; this one's "
+                                     "master is at ",
+                                     elsewhere)});
+  }
+  return elsewhere.empty();
+}
+
+void UserSignals::Answer(uint64_t ask, const OrderAnswer& answer) {
+  SendPacket(keeper_fd_, Packet::kAnswer, NumberedText({ask, AnswerText(answer)}));
 }
 
 void UserSignals::Heard(int signo, NodeId agent) {

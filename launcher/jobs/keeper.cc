@@ -216,23 +216,14 @@ class Keeper {
                  packet->kind == Packet::kStop && order.has_value()) {
         Stop(*order);
         SendPacket(client.fd.get(), Packet::kOk);
-      } else if (packet->kind == Packet::kKill) {
-        KillLauncher(number);
-      } else if (packet->kind == Packet::kDrill || packet->kind == Packet::kRestart) {
+      } else if (packet->kind == Packet::kDrill || packet->kind == Packet::kKill ||
+                 packet->kind == Packet::kRestart) {
         Ask(number, *packet);
       }
     }
     if (closed) {
       clients_.erase(number);
     }
-  }
-
-  void KillLauncher(uint64_t number) {
-    if (ended_) {
-      return NothingRuns(number);
-    }
-    kill(launcher_, SIGKILL);
-    Answer(NumberedText({number, AnswerText({true, "the launcher is killed"})}));
   }
 
   void Ask(uint64_t number, const KeeperPacket& packet) {

@@ -24,7 +24,7 @@ enum class Packet : char {
   kFull = 'N',     // likewise: too many follow already
   kOk = 'K',       // keeper -> `launch stop`: it is under way
   kDrill = 'D',    // `launch chaos` -> keeper -> launcher: DrillText; numbered by the keeper
-  kKill = 'M',     // `launch chaos` -> keeper: kill the launcher; answered by kAnswer
+  kKill = 'M',     // likewise: the launcher kills itself, if it has the job's master
   kRestart = 'R',  // `launch restart` -> keeper -> launcher; numbered likewise
   kAnswer = 'A',   // launcher -> keeper -> `launch chaos`, `restart`: "OK text"; numbered likewise
 };

@@ -53,10 +53,11 @@ struct MasterOptions {
   std::function<void(const std::string& job_id, const OrderAnswered&)> on_order_answered;
   std::function<void(const std::string& job_id, const StartAgain&)> on_start_again;
   std::function<void(const std::string& job_id, const JobReport&)> on_job_ended;  // once a job
-  // Output of a worker; the agent's next chunk comes after taken(), which may be called at once or
-  // later. Without it agents' output streams are refused (each launch shows its own workers'
-  // output).
-  std::function<void(const std::string& job_id, OutputChunk&& chunk, std::function<void()> taken)>
+  // Output of a worker of `node`; the agent's next chunk comes after taken(), which may be called
+  // at once or later. Without it agents' output streams are refused (each launch shows its own
+  // workers' output).
+  std::function<void(const std::string& job_id, NodeId node, OutputChunk&& chunk,
+                     std::function<void()> taken)>
       on_chunk;
   std::function<void(const std::string& job_id)> on_stdin_room;  // StdinRoom grew
   // A connection to the listening port that does not speak gRPC (the torch store of torchrun's

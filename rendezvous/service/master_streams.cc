@@ -149,7 +149,7 @@ void MasterServer::Impl::PassChunks(uint64_t id) {
     // `taken` may come at once: then this loop goes on; or later: then it begins anew.
     const auto state = std::make_shared<TakenState>();
     const std::weak_ptr<const bool> alive = alive_;
-    options_.on_chunk(session.job, std::move(chunk), [this, alive, id, state] {
+    options_.on_chunk(session.job, session.node, std::move(chunk), [this, alive, id, state] {
       if (state->taken || alive.expired()) {
         return;
       }
@@ -170,7 +170,7 @@ void MasterServer::Impl::Close(StreamSession& session) {
   if (!session.gone) {
     session.gone = true;
     for (OutputChunk& chunk : std::exchange(session.chunks, {})) {  // a crash's last words
-      options_.on_chunk(session.job, std::move(chunk), [] {});
+      options_.on_chunk(session.job, session.node, std::move(chunk), [] {});
     }
   }
   session.call->Finish(grpc::Status::OK);

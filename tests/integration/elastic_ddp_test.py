@@ -10,7 +10,7 @@ from elastic_sgd_test import losses, workers
 from harness import BIN, EXAMPLES, PATIENCE, PYTHON, ROOT, TORCH_PACKAGE, TORCH_PYTHON, WORKERS, kill_all, wait_for
 
 PACKAGE = {"PYTHONPATH": TORCH_PACKAGE, "TORCH_DIST_INIT_BARRIER": "1"}  # the latter as torch 1.13 does in any case
-STEPS = 450
+STEPS = 600
 VICTIMS = [1, 0]
 LAYOUTS = {"one node": ("-n", "3"), "two hosts": ("--hosts", "node0:2,node1:1")}
 

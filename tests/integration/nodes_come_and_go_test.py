@@ -44,6 +44,23 @@ def test_an_agent_is_killed_the_others_go_on_and_it_comes_back(shells):
     assert job.finish().code == 130
 
 
+def test_what_a_node_wrote_before_the_round_without_another_keeps_its_name(shells, scratch):
+    hosts = ("--hosts", "node1,node2,node0", "--nproc-per-node", "1", "--rdzv-conf", "last_call_timeout=20", "--output-spool", "8M")
+    script = f'[ $WORLD_SIZE = 2 ] && touch {scratch}/again.$RANK && exit 0; echo told > {scratch}/began.$RANK; exec yes "on $(hostname) $(printf %01000d 0)"'
+    job = shells[0].start("--nnodes", "2:3", *hosts, *sh(script), read=False)
+    wait_for(lambda: len(list(scratch.glob("began.*"))) == 3, 60, what="they write")
+    time.sleep(1)  # more than the pipe takes
+    with shells[1].host.no_new_logins():
+        kill_agent(shells[1])
+        wait_for(lambda: len(list(scratch.glob("again.*"))) == 2, 60, what="the round of two")
+    said = b""
+    while piece := os.read(job.proc.stdout.fileno(), 1 << 20):
+        said += piece
+    assert job.finish().code == 0
+    lines = set(re.findall(r"^\[\d@(\w+)\] on (\w+) 0+$", said.decode(), re.M))
+    assert {("node2", "node2"), ("node0", "node0")} <= lines <= {(node, node) for node in ("node0", "node1", "node2")}, lines
+
+
 def test_both_nodes_are_needed_and_one_is_started_again(shells):
     job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "1", "--max-restarts", "1", *sh(ROUND))
     assert ranks_of(job, 2, 2) == {"node0": "0", "node1": "1"}

@@ -48,16 +48,15 @@ class DisplayTest : public LoopTest {
     options.prefix = prefix;
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
-    display_ = std::make_unique<Display>(&loop_, options, "r", many, [](uint32_t node_rank) {
-      return absl::StrCat("n", node_rank);
-    });
+    display_ = std::make_unique<Display>(&loop_, options, "r", many);
     display_->on_closed = [this](const std::string& why) { closed_ += why + "|"; };
     display_->on_writable = [this] { ++writable_; };
   }
   // Shows all chunks, turning the loop while it is busy.
   void ShowAll(const std::vector<OutputChunk>& chunks) {
     for (const OutputChunk& chunk : chunks) {
-      ASSERT_TRUE(RunUntil([&] { return display_->Show(chunk); }));
+      ASSERT_TRUE(
+          RunUntil([&] { return display_->Show(chunk, absl::StrCat("n", chunk.node_rank)); }));
     }
   }
 
@@ -122,7 +121,8 @@ TEST_F(DisplayTest, OnePipeForBothHasNoTornLine) {
   for (uint32_t i = 0; i < 300; ++i) {
     const uint32_t rank = i % 4;
     const std::string line(1 + i * 131 % 3000, static_cast<char>('a' + rank));
-    ASSERT_TRUE(display_->Show(Chunk(rank, static_cast<uint8_t>(1 + i % 2), line + "\n")));
+    ASSERT_TRUE(display_->Show(Chunk(rank, static_cast<uint8_t>(1 + i % 2), line + "\n"),
+                               absl::StrCat("n", rank / 2)));
     wanted.push_back(absl::StrCat("[", rank, "@n", rank / 2, "] ", line));
     bytes += wanted.back().size() + 1;
   }
@@ -169,10 +169,10 @@ TEST_F(DisplayTest, BusyStreamRefusesAndTellsWhenItTakesAgain) {
   Make(out.writer.get(), err.writer.get());
   const OutputChunk big = Chunk(0, 1, std::string(500000, 'x') + "\n");
   int shown = 0;
-  while (display_->Show(big)) {
+  while (display_->Show(big, "n0")) {
     ASSERT_LT(++shown, 20);
   }
-  EXPECT_TRUE(display_->Show(Chunk(0, 2, "other\n")));  // stderr is not held up by it
+  EXPECT_TRUE(display_->Show(Chunk(0, 2, "other\n"), "n0"));  // stderr is not held up by it
   EXPECT_FALSE(display_->Idle());
   const int before = writable_;
   fcntl(out.reader.get(), F_SETFL, O_NONBLOCK);
@@ -184,7 +184,7 @@ TEST_F(DisplayTest, BusyStreamRefusesAndTellsWhenItTakesAgain) {
     return display_->Idle();
   }));
   EXPECT_GT(writable_, before);
-  EXPECT_TRUE(display_->Show(big));
+  EXPECT_TRUE(display_->Show(big, "n0"));
   Restore();
 }
 

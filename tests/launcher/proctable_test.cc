@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::string NodeName(uint32_t node_rank) { return absl::StrCat("n", node_rank); }
+std::string NodeName(NodeId node) { return absl::StrCat("n", node.value); }
 
 // Two nodes, of which the second has ranks 0 and 3.
 RoundState TwoNodes() {
@@ -31,8 +31,8 @@ TEST(Proctable, IsByRankWhereverTheNodeIs) {
   WorkPlan plan;
   plan.further.push_back({2, {"./b"}, "", {}});
   EXPECT_THAT(ProctableOf(TwoNodes(), plan, {"/a", "/b"}, NodeName),
-              ElementsAre(ProctableEntry{"n1", "/a", 200}, ProctableEntry{"n0", "/a", 101},
-                          ProctableEntry{"n0", "/b", 102}, ProctableEntry{"n1", "/b", 203}));
+              ElementsAre(ProctableEntry{"n2", "/a", 200}, ProctableEntry{"n7", "/a", 101},
+                          ProctableEntry{"n7", "/b", 102}, ProctableEntry{"n2", "/b", 203}));
 }
 
 TEST(Proctable, AsText) {

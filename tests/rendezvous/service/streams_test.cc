@@ -23,9 +23,10 @@ class StreamsTest : public testing::Test {
     MasterOptions options;
     options.users = OneSecret("s");
     options.job.job_id = "job";
-    options.on_chunk = [this](const std::string& job, OutputChunk&& chunk,
+    options.on_chunk = [this](const std::string& job, NodeId node, OutputChunk&& chunk,
                               std::function<void()> taken) {
       EXPECT_EQ(job, "job");
+      EXPECT_EQ(node, master_->FindJob("job")->members.at(0).node);
       got_bytes_ += chunk.bytes.size();
       got_.push_back(std::move(chunk));
       if (hold_) {
