@@ -107,8 +107,8 @@ uint32_t NodeStarts::AttemptAt(size_t index) const {
   return it == attempts_.end() ? 0 : it->second;
 }
 
-void NodeStarts::Failed(size_t index, uint32_t attempt, const std::string& reason) {
-  server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), reason, attempt});
+void NodeStarts::Failed(size_t index, uint32_t attempt, const std::string& reason, bool killed) {
+  server_.Post(spec_.plan.job_id, StartFailed{KeyOf(index), reason, attempt, killed});
 }
 
 Starter::Callbacks NodeStarts::StarterCallbacks() {
@@ -128,11 +128,13 @@ Starter::Callbacks NodeStarts::StarterCallbacks() {
     }
     failed_starts_.Failed(index, reason);
   };
-  out.on_exit = [this](size_t index, const std::string& how) {
+  out.on_exit = [this](size_t index, const std::string& how, bool killed) {
     if (!over_) {
       // One that never joined is not missed by the master. Its connection's end goes first.
-      start_failures_.push_back(std::make_unique<UvTimer>(
-          loop_, [this, index, attempt = AttemptAt(index), how] { Failed(index, attempt, how); }));
+      start_failures_.push_back(
+          std::make_unique<UvTimer>(loop_, [this, index, attempt = AttemptAt(index), how, killed] {
+            Failed(index, attempt, how, killed);
+          }));
       start_failures_.back()->StartAfter(2 * kReconnectWindow);
     }
   };

@@ -51,7 +51,7 @@ class NodeStarts {
   Shipper::Callbacks ShipCallbacks();
   void Start(size_t index);
   StartTarget TargetOf(size_t index);
-  void Failed(size_t index, uint32_t attempt, const std::string& reason);
+  void Failed(size_t index, uint32_t attempt, const std::string& reason, bool killed = false);
   uint32_t AttemptAt(size_t index) const;
 
   uv_loop_t* const loop_;

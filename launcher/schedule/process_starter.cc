@@ -214,12 +214,13 @@ void ProcessStarter::OnExit(size_t index, int status) {
     return;
   }
   const std::string how = absl::StrCat(options_.program, " ", HowItEnded(status));
+  const bool lost = WIFEXITED(status) && WEXITSTATUS(status) == 255;  // ssh's own failures
   if (node.connected) {
     node.connected = false;
-    callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", how, node.words->Text()));
+    callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", how, node.words->Text()),
+                       lost || WIFSIGNALED(status));
     return;
   }
-  const bool lost = WIFEXITED(status) && WEXITSTATUS(status) == 255;  // ssh's own failures
   if (lost && !node.ended_by_us && node.tries < options_.tries && !WillStay(node)) {
     const absl::Duration wait = options_.retry_min * (1 << (node.tries - 1));
     node.timer = std::make_unique<UvTimer>(loop_, [this, index] {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/schedule/bootstrap_channel.h"
@@ -30,6 +31,11 @@ namespace {
 // A command whose agents have all left ends by itself.
 constexpr absl::Duration kEndWithin = absl::Seconds(1);
 constexpr absl::Duration kKillAfter = absl::Seconds(2);
+
+// srun's "node1: task 1: Killed", and what is made of pbsdsh's words.
+bool WasKilled(absl::string_view how) {
+  return absl::EndsWith(how, ": Killed") || absl::EndsWith(how, " was ended by SIGKILL");
+}
 
 class StepStarter final : public Starter {
  public:
@@ -335,7 +341,7 @@ class StepStarter final : public Starter {
     node.step = nullptr;
     node.connected = false;
     if (!stopping_) {
-      callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", how));
+      callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", how), WasKilled(how));
     }
   }
 

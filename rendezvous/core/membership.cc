@@ -178,10 +178,15 @@ void OnStartFailed(Machine& m, const StartFailed& event) {
     return;  // of an earlier life, whose end has been seen
   }
   const bool awaited = it != s.comebacks.end() && it->second.awaited;
-  if (awaited && MayTryAgain(it->second) && RoundMayFollow(m)) {
-    Schedule(m, event.key, it->second);
-    m.out.push_back(Tell{absl::StrCat(event.reason, "; try ", it->second.tries, " of ",
-                                      kStartsAgainMax, " follows")});
+  // What befalls an agent in the moment before it joins is as if it had joined. Of one that says
+  // why it cannot, another would say the same.
+  const bool lost = it == s.comebacks.end() && event.killed && m.config.starts_again &&
+                    s.by_key.count(event.key) == 0;
+  if ((lost || (awaited && MayTryAgain(it->second))) && RoundMayFollow(m)) {
+    Comeback& comeback = s.comebacks[event.key];
+    Schedule(m, event.key, comeback);
+    m.out.push_back(Tell{
+        absl::StrCat(event.reason, "; try ", comeback.tries, " of ", kStartsAgainMax, " follows")});
     return;
   }
   EndComeback(m, event.key);

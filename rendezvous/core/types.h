@@ -82,6 +82,7 @@ struct StartFailed {
   std::string key;
   std::string reason;
   uint32_t attempt = 0;  // that of StartAgain; 0 = the job's own first start
+  bool killed = false;   // its agent had answered, and was killed, or cut off, before it joined
 };                       // a starter gave up on a node (ssh refused ...)
 struct StopAsked {
   int32_t signo = 0;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/grpc_runtime.h"
 #include "rendezvous/etcd/etcd.grpc.pb.h"
@@ -25,7 +26,7 @@ namespace {
 constexpr absl::string_view kScheme = "etcd://";
 constexpr size_t kMembersMax = 16;
 // A member that is down refuses at once; one that is cut off is left for the next one after this.
-constexpr std::chrono::milliseconds kEachMember{1000};
+constexpr absl::Duration kEachMember = absl::Seconds(1);
 // After all have said that they cannot answer now (they choose a leader of their own).
 constexpr std::chrono::milliseconds kBetweenRounds{50};
 constexpr int64_t kPage = 8;  // entries of one answer, of up to a MiB each: kEachMember is enough
@@ -130,15 +131,16 @@ EtcdClient::~EtcdClient() = default;
 
 template <typename Call>
 absl::Status EtcdClient::Try(absl::Duration limit, const Call& call) {
-  const auto until = std::chrono::system_clock::now() + absl::ToChronoMicroseconds(limit);
+  const absl::Time until = BootNow() + limit;
   std::string last = "no time was left";
-  for (size_t tries = 0; std::chrono::system_clock::now() < until; ++tries) {
+  for (size_t tries = 0; BootNow() < until; ++tries) {
     const size_t at = (last_ + tries) % members_.size();
     if (tries > 0 && tries % members_.size() == 0) {
       std::this_thread::sleep_for(kBetweenRounds);
     }
     grpc::ClientContext context;
-    context.set_deadline(std::min(until, std::chrono::system_clock::now() + kEachMember));
+    context.set_deadline(std::chrono::system_clock::now() +  // gRPC takes it for so much from now
+                         absl::ToChronoMicroseconds(std::min(until - BootNow(), kEachMember)));
     // A connection that is being made is waited for; with others to ask, that is their turn.
     context.set_wait_for_ready(tries >= members_.size());
     const grpc::Status status = call(*members_[at], context);

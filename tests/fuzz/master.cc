@@ -84,7 +84,7 @@ class Job {
       case kNextMaster:
         return TakeOver();
       default:
-        return Feed(StartFailed{KeyOf(agent), "no route", Below(3)});
+        return Feed(StartFailed{KeyOf(agent), "no route", Below(3), Below(2) == 1});
     }
   }
 

@@ -53,7 +53,8 @@ class StarterTest : public testing::Test {
     callbacks.on_failed = [this](size_t index, std::string reason) {
       EXPECT_TRUE(failed_.emplace(index, std::move(reason)).second) << "said twice";
     };
-    callbacks.on_exit = [this](size_t index, std::string how) {
+    callbacks.on_exit = [this](size_t index, std::string how, bool killed) {
+      killed_[index] = killed;
       EXPECT_TRUE(exited_.emplace(index, std::move(how)).second) << "said twice";
     };
     callbacks.on_line = [this](size_t, std::string line) { lines_.push_back(std::move(line)); };
@@ -112,6 +113,7 @@ class StarterTest : public testing::Test {
   std::map<size_t, UniqueFd> sockets_;
   std::map<size_t, std::string> failed_;
   std::map<size_t, std::string> exited_;
+  std::map<size_t, bool> killed_;  // of those
   std::vector<std::string> lines_;
   std::vector<int> pids_;
   bool stopped_ = false;

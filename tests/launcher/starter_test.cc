@@ -44,6 +44,7 @@ TEST_F(StarterTest, AChildGetsItsBootstrapAndTheChannelIsOurs) {
   sockets_.clear();
   Until([this] { return exited_.contains(3); }, "its exit");
   EXPECT_THAT(exited_[3], HasSubstr("ended with status 0"));
+  EXPECT_FALSE(killed_.at(3));
   EXPECT_TRUE(failed_.empty());
 }
 
@@ -203,6 +204,15 @@ TEST_F(StarterTest, AProgramThatIsNotThere) {
   EXPECT_THAT(FailureOf("localhost"), HasSubstr("/nonexistent/muster-agent: No such file"));
 }
 
+TEST_F(StarterTest, AnAgentThatIsKilledIsTold) {
+  Use(MakeLocalStarter(loop_.get(), FAKE_AGENT));
+  Start(0, "localhost");
+  Until([this] { return sockets_.contains(0); }, "the connection");
+  kill(pids_.at(0), SIGKILL);
+  Until([this] { return exited_.contains(0); }, "its exit");
+  EXPECT_TRUE(killed_.at(0)) << exited_[0];
+}
+
 TEST_F(StarterTest, AnAgentThatDiesIsNewsOnceWithItsLastWords) {
   Ssh();
   Start(0, "node0");
@@ -210,6 +220,7 @@ TEST_F(StarterTest, AnAgentThatDiesIsNewsOnceWithItsLastWords) {
   ASSERT_EQ(send(sockets_[0].get(), "quit\n", 5, 0), 5);
   Until([this] { return exited_.contains(0); }, "its exit");
   EXPECT_THAT(exited_[0], AllOf(HasSubstr("ended with status 7"), HasSubstr("last words")));
+  EXPECT_FALSE(killed_.at(0));
   EXPECT_THAT(lines_, testing::ElementsAre("last words"));
   // The same node again, as after a lost node.
   sockets_.clear();

@@ -106,6 +106,7 @@ TEST_F(StepStarterTest, OneCommandStartsAllAndEachGetsItsOwnBootstrap) {
   sockets_.clear();  // the agents end, and so does the command
   Until([this] { return exited_.size() == 3; }, "the command's end");
   EXPECT_EQ(exited_[1], "node1: srun ended with status 0");
+  EXPECT_FALSE(killed_.at(1));
   EXPECT_TRUE(failed_.empty());
 }
 
@@ -167,6 +168,7 @@ TEST_F(StepStarterTest, TheEndOfOneAgentIsToldWhileOthersGoOn) {
   Start(1, "dies");
   Until([this] { return exited_.contains(1); }, "its end");
   EXPECT_EQ(exited_[1], "dies: srun: error: dies: task 0: Killed");
+  EXPECT_TRUE(killed_.at(1));
   EXPECT_TRUE(sockets_.contains(0));
   EXPECT_FALSE(exited_.contains(0));
 }
@@ -231,6 +233,7 @@ TEST_F(StepStarterTest, HowAnAgentEndedIsSaidByWhatStartedIt) {
   sockets_.clear();
   Until([this] { return exited_.contains(1); }, "its end");
   EXPECT_EQ(exited_[1], "killed: the agent was ended by SIGKILL");
+  EXPECT_TRUE(killed_.at(1));
 }
 
 TEST_F(StepStarterTest, AnAgentThatOutlivesItsCommandIsNotSaidToHaveEnded) {

@@ -136,7 +136,7 @@ class MasterScript {
       return LinkClosed{Of(c).node, Of(c).incarnation};
     } else if (c.verb == "failed") {
       return StartFailed{c.Word(0), absl::StrCat(c.Word(0), " could not be started"),
-                         static_cast<uint32_t>(c.Number("attempt", 0))};
+                         static_cast<uint32_t>(c.Number("attempt", 0)), c.Word(1) == "killed"};
     } else if (c.verb == "stop") {
       StopAsked stop{SignalNumber(c.Word(0)), c.Word(1) == "now"};
       if (c.values.count("grace") != 0) {

@@ -32,7 +32,7 @@ enum class Kind : uint8_t {
   kToMaster,      // message in slot `slot`, over connection `number`
   kMasterTimer,   // valid if `number` is the present one
   kMasterClosed,  // the master sees connection `number` end
-  kStartFailed,   // the starter of place `who` gives up attempt `number`
+  kStartFailed,   // the starter of place `who` gives up attempt `number`; `slot` 1: it was killed
   kMasterAsked,   // the user asks the master: request `number`
   kPersisted,     // the journal of master life `number` has its next record
   kMasterBack,    // the next master takes over

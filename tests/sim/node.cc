@@ -372,9 +372,9 @@ void World::TakeHold(uint32_t who) {
 }
 
 // Where one starter has all agents, it tells the master that one has ended.
-void World::TellStarter(const Process& p, Nanos delay) {
+void World::TellStarter(const Process& p, bool killed, Nanos delay) {
   if (config_.starts_again && !master_.report.ended) {
-    Post(delay, Kind::kStartFailed, p.key, 0, p.attempt);
+    Post(delay, Kind::kStartFailed, p.key, killed ? 1 : 0, p.attempt);
   }
 }
 
@@ -383,7 +383,7 @@ void World::Crash(uint32_t who, bool silently) {
   Process& p = processes_[who];
   p.alive = false;
   p.shepherd_until = now_ + (Chance(0.1) ? Between(0, 3 * kSecond) : Between(0, 50 * kMilli));
-  TellStarter(p, silently ? 15 * kSecond : 500 * kMilli);
+  TellStarter(p, /*killed=*/true, silently ? 15 * kSecond : 500 * kMilli);
   Close(p.connection, /*agent_sees=*/false, /*master_sees=*/!silently);
   p.connection = 0;
   p.running = 0;
@@ -407,7 +407,7 @@ void World::Do(uint32_t who, const Finish& effect) {
   Close(p.connection, /*agent_sees=*/false, /*master_sees=*/true);
   p.connection = 0;
   const bool another = LifeAt(p.key);  // it was refused because its place is taken
-  TellStarter(p, 500 * kMilli);
+  TellStarter(p, /*killed=*/false, 500 * kMilli);
   const bool over = over_ >= 0 || master_.report.ended || user_stop_ != 0;
   if (!over && !config_.starts_again && options_.faults && !another) {
     AddProcess(p.key, now_ + Between(kSecond, 5 * kSecond));  // its starter tries again

@@ -282,7 +282,7 @@ void World::Dispatch(const Event& event) {
       return MasterClosed(event.number);
     case Kind::kStartFailed:
       return StepMaster(StartFailed{absl::StrCat("list/", who), "a start failed",
-                                    static_cast<uint32_t>(event.number)});
+                                    static_cast<uint32_t>(event.number), event.slot == 1});
     case Kind::kMasterAsked:
       return MasterAsked(event.number);
     case Kind::kPersisted:

@@ -121,7 +121,7 @@ class World {
   bool MayStart(const Event& event);
   void TakeHold(uint32_t who);
   bool LifeAt(uint32_t key) const;
-  void TellStarter(const Process& p, Nanos delay);
+  void TellStarter(const Process& p, bool killed, Nanos delay);
   uint32_t WorkersOf(uint32_t key) const;
   void DealRanks();
   void Dispatch(const Event& event);

@@ -1,14 +1,31 @@
-/* Preloaded: the wall clock of this process is a day ahead. */
+/* Preloaded: the wall clock of this process is so many seconds ahead as the file of the name in CLOCK_OFF
+ * says just now. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
+static long seconds_off(void) {
+  const char* path = getenv("CLOCK_OFF");
+  const int kept = errno;
+  const int file = path == 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+  char text[32] = "";
+  if (file >= 0) {
+    (void)!read(file, text, sizeof(text) - 1);
+    close(file);
+  }
+  errno = kept;
+  return atol(text);
+}
+
 int clock_gettime(clockid_t clock, struct timespec* at) {
   const int result = (int)syscall(SYS_clock_gettime, clock, at);
   if (result == 0 && clock == CLOCK_REALTIME) {
-    at->tv_sec += 24 * 3600;
+    at->tv_sec += seconds_off();
   }
   return result;
 }
