@@ -1,5 +1,5 @@
-/* Preloaded: the wall clock of this process is so many seconds ahead as the file of the name in CLOCK_OFF
- * says just now. */
+/* Preloaded: the wall clock of this process is so many seconds ahead as the file of the name in
+ * CLOCK_OFF says just now. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
