@@ -121,12 +121,13 @@ def test_the_master_is_killed_and_nothing_survives_it(shells, desk):
 def test_a_job_typed_on_every_node_is_broken_where_it_is_served(shells, desk, scratch):
     other = Desk(shells[1], scratch / "other")
     typed = ("--detach", "--nnodes", "2", "--nproc-per-node", "2", "--insecure", "--rdzv-endpoint", "node0:29413")
-    for start in [one.start(*typed, "--on-failure", "continue", *sh("sleep 2208")) for one in (desk, other)]:
+    starts = [one.start(*typed, "--node-rank", i, "--on-failure", "continue", *sh("sleep 2208")) for i, one in enumerate((desk, other))]
+    for start in starts:
         result = start.finish()
         assert result.code == 0 and "4 workers on 2 nodes" in result.text, result
     for what in (("kill", "rank", "0"), ("kill", "master")):
         assert "this one's master is at node0:29413" in chaos(other, *what, code=1)
-    assert "rank 3 on " in chaos(desk, "kill", "rank", "3")
+    assert "rank 3 on node1" in chaos(desk, "kill", "rank", "3")
     wait_for(lambda: len(shells[1].called("sleep 2208")) == 1, 10, what="it is killed")
     assert "the launcher is killed" in chaos(desk, "kill", "master")
     wait_for(lambda: not [p for s in shells[:2] for p in s.called("sleep 2208")], 15, what="all workers end")

@@ -53,12 +53,10 @@ def test_what_a_node_wrote_before_the_round_without_another_keeps_its_name(shell
     with shells[1].host.no_new_logins():
         kill_agent(shells[1])
         wait_for(lambda: len(list(scratch.glob("again.*"))) == 2, 60, what="the round of two")
-    said = b""
-    while piece := os.read(job.proc.stdout.fileno(), 1 << 20):
-        said += piece
+    said = job.proc.stdout.read()
     assert job.finish().code == 0
-    lines = set(re.findall(r"^\[\d@(\w+)\] on (\w+) 0+$", said.decode(), re.M))
-    assert {("node2", "node2"), ("node0", "node0")} <= lines <= {(node, node) for node in ("node0", "node1", "node2")}, lines
+    lines = set(re.findall(rb"^\[\d@(\w+)\] on (\w+) 0+$", said, re.M))
+    assert {(b"node2", b"node2"), (b"node0", b"node0")} <= lines <= {(node, node) for node in (b"node0", b"node1", b"node2")}, lines
 
 
 def test_both_nodes_are_needed_and_one_is_started_again(shells):
