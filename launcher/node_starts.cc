@@ -124,7 +124,7 @@ Starter::Callbacks NodeStarts::StarterCallbacks() {
   };
   out.on_failed = [this](size_t index, const std::string& reason) {
     if (shipper_) {
-      shipper_->NotComing();
+      shipper_->NotComing(index);
     }
     failed_starts_.Failed(index, reason);
   };

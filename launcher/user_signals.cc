@@ -75,7 +75,7 @@ void UserSignals::OnKill(const std::string& text) {
 bool UserSignals::DrillsAreHere(uint64_t ask) {
   const std::string elsewhere = callbacks_.master_elsewhere ? callbacks_.master_elsewhere() : "";
   if (!elsewhere.empty()) {
-    Answer(ask, {false, absl::StrCat("drills are for the launch that serves the job; this one's "
+    Answer(ask, {false, absl::StrCat("drills are for a launch that serves its job, and this one's "
                                      "master is at ",
                                      elsewhere)});
   }

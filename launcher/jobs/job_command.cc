@@ -74,7 +74,7 @@ constexpr CommandRow kCommands[] = {
      "cut and slow act on the connections that are ours: of the node's agent with the master,\n"
      "and of its workers with those of other nodes, by the SDK or torch's back end muster.\n"
      "What workers print is not held up, nor what they say over gloo, NCCL, MPI or torch's store.\n"
-     "Of a job that is typed on every node: on the node that serves it.\n"
+     "Of a job typed on every node: where it is served; the agent there is the master, too.\n"
      "Needs no root. Exit status: 0 when it is on its way.\n"},
 };
 

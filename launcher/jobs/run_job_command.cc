@@ -342,7 +342,8 @@ std::optional<OrderAnswer> Ask(const StoredJob& job, Packet kind, const std::str
       }
     }
   }
-  LogError(absl::StrCat(job.record.id, " has not answered"));
+  LogError(absl::StrCat(job.record.id,
+                        " has not answered; if it stands still, it will do so when it goes on"));
   return std::nullopt;
 }
 

@@ -36,7 +36,7 @@ class Starter {
     // A sentence for people: host, what happened, last words of the remote side, next step.
     std::function<void(size_t index, std::string reason)> on_failed;
     // A connected agent's process (ssh) ended; `how` = "ended with status 1", last words included;
-    // `killed`: as far as this starter knows, it did not end by itself.
+    // `killed`: by a signal, or ssh's own end, as far as this starter knows.
     std::function<void(size_t index, std::string how, bool killed)> on_exit;
     // A line that the agent (or the remote shell) wrote on stderr after it was connected.
     std::function<void(size_t index, std::string line)> on_line;

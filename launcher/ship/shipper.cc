@@ -44,15 +44,21 @@ void Shipper::Add(size_t index, UniqueFd socket) {
   if (!every_while_.active()) {
     every_while_.StartEvery(kShipSayEvery);
   }
-  expected_ -= expected_ > 0 ? 1 : 0;
+  Called(index);
   routes_.Wants(index);
   Watch(agent);
   Route();
 }
 
-void Shipper::NotComing() {
-  expected_ -= expected_ > 0 ? 1 : 0;
+void Shipper::NotComing(size_t index) {
+  Called(index);
   Route();
+}
+
+void Shipper::Called(size_t index) {
+  if (called_.insert(index).second && expected_ > 0) {
+    --expected_;
+  }
 }
 
 void Shipper::Stop() {

@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -42,7 +43,7 @@ class Shipper {
   // An agent that has its bootstrap. Callbacks come from the loop, never from here.
   void Add(size_t index, UniqueFd socket);
   // One of those that were expected could not be started.
-  void NotComing();
+  void NotComing(size_t index);
   // The job is over: the channels of those that are not handed back are closed, also of one that is
   // added later. May be called from a callback.
   void Stop();
@@ -64,6 +65,7 @@ class Shipper {
     uint16_t port = 0;
   };
 
+  void Called(size_t index);
   void OnEvents(size_t index, int events);
   // These two: whether the agent is still ours.
   bool Read(size_t index);
@@ -82,7 +84,8 @@ class Shipper {
   const ShipArchive archive_;
   const Callbacks callbacks_;
   const absl::Duration silence_max_;
-  size_t expected_;  // still
+  size_t expected_;          // still
+  std::set<size_t> called_;  // or will not call: one that is started again counts once
   bool stopped_ = false;
   ShipRoutes routes_;
   std::map<size_t, Agent> agents_;

@@ -178,10 +178,10 @@ void OnStartFailed(Machine& m, const StartFailed& event) {
     return;  // of an earlier life, whose end has been seen
   }
   const bool awaited = it != s.comebacks.end() && it->second.awaited;
-  // What befalls an agent in the moment before it joins is as if it had joined. Of one that says
-  // why it cannot, another would say the same.
+  // What befalls an agent in the moment before it joins is as if it had joined. Where the first
+  // says why it cannot, another would say the same.
   const bool lost = it == s.comebacks.end() && event.killed && m.config.starts_again &&
-                    s.by_key.count(event.key) == 0;
+                    s.by_key.count(event.key) == 0 && s.start_failed.count(event.key) == 0;
   if ((lost || (awaited && MayTryAgain(it->second))) && RoundMayFollow(m)) {
     Comeback& comeback = s.comebacks[event.key];
     Schedule(m, event.key, comeback);

@@ -16,8 +16,9 @@
 //     round that nothing stops ends when each of its workers has ended or is lost;
 //  I8 a round is stopped for nodes that came only while all its workers run, at the earliest
 //     kGrowthEvery after it began, and never with on_failure kContinue;
-//  I9 a lost node's agent is asked for again only by a starter, one attempt at a time, at most
-//     kStartsAgainMax times within kStartsForgotten, and not once the job ends;
+//  I9 an agent that was lost, or killed before it joined, is asked for again only by a starter, one
+//     attempt at a time, at most kStartsAgainMax times within kStartsForgotten, and not once the
+//     job ends;
 //  I10 a worker's exit is taken once, whoever tells of it and however often, and whichever master
 //     was there when it happened;
 //  I11 with a journal: what follows a Persist is done only when that is durable, so nobody has

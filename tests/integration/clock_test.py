@@ -1,4 +1,5 @@
-"""Wall clocks jump by an hour, forward and back, while a job runs: nothing comes of it."""
+"""Wall clocks jump by an hour, forward and back, while a job runs: nothing comes of it. (A jump in the very
+milliseconds of a call to etcd is hardly met here.)"""
 
 import time
 

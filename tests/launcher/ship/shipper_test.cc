@@ -225,10 +225,25 @@ TEST_F(ShipperTest, D2NorWhileAnotherIsExpected) {
   const auto second = Add(1);
   ASSERT_TRUE(RunUntil([this] { return shipper_->holders() == 2; }));
   EXPECT_THAT(done_, IsEmpty());
-  shipper_->NotComing();
+  shipper_->NotComing(2);
   ASSERT_TRUE(RunUntil([this] { return done_.size() == 2; }));
   first->Join()->Remove();
   second->Join()->Remove();
+}
+
+TEST_F(ShipperTest, D2WhoIsStartedAgainIsNotYetAnother) {
+  Start(/*expected=*/2);
+  Ends killed = MakeEnds();
+  shipper_->Add(0, std::move(killed.launch));
+  killed.agent.Reset();
+  RunReady();
+  const auto again = Add(0);
+  ASSERT_TRUE(RunUntil([this] { return shipper_->holders() == 1; }));
+  RunReady();
+  EXPECT_THAT(done_, IsEmpty());
+  shipper_->NotComing(1);
+  ASSERT_TRUE(RunUntil([this] { return done_.size() == 1; }));
+  again->Join()->Remove();
 }
 
 TEST_F(ShipperTest, D3SilenceIsAFailure) {
