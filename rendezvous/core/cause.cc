@@ -1,8 +1,10 @@
 #include "rendezvous/core/cause.h"
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/mutation.h"
@@ -52,20 +54,23 @@ const ExitRecord& RootOf(const std::vector<ExitRecord>& exits, const ExitRecord&
   if (!failure.exit.because_of.has_value() || Mutated(Mutation::kBlameNotFollowed)) {
     return failure;
   }
-  std::map<Rank, const ExitRecord*> failures;
+  std::map<std::pair<Rank, RoundId>, const ExitRecord*> failures;
   for (const ExitRecord& record : exits) {
     if (IsFailure(record.exit)) {
-      failures.emplace(record.exit.rank, &record);
+      failures.emplace(std::make_pair(record.exit.rank, record.round), &record);
     }
   }
   const ExitRecord* at = &failure;
   for (size_t steps = 0; steps < failures.size(); ++steps) {
-    const auto next =
-        at->exit.because_of.has_value() ? failures.find(*at->exit.because_of) : failures.end();
-    if (next == failures.end()) {
+    if (!at->exit.because_of.has_value()) {
       return *at;
     }
-    at = next->second;
+    const Rank blamed = *at->exit.because_of;
+    const auto after = failures.upper_bound({blamed, at->round});
+    if (after == failures.begin() || std::prev(after)->first.first != blamed) {
+      return *at;
+    }
+    at = std::prev(after)->second;
   }
   return failure;
 }

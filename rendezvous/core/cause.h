@@ -18,8 +18,8 @@ const ExitRecord* FirstCause(const std::vector<ExitRecord>& exits);
 const ExitRecord* EarliestFailure(const std::vector<ExitRecord>& exits);
 
 // What `failure`, one of `exits`, follows (WorkerExit::because_of), from one failure to the next:
-// the last of them, which blames nobody, or a rank that is none of them. `failure` itself where
-// they blame each other in a circle.
+// the last of them, which blames nobody, or a rank that is none of them. What failed in a later
+// round is another process of that rank. `failure` itself where they blame each other in a circle.
 const ExitRecord& RootOf(const std::vector<ExitRecord>& exits, const ExitRecord& failure);
 
 bool IsFailure(const WorkerExit& exit);

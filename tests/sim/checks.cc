@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/core/cause.h"
 #include "tests/sim/world.h"
 
 namespace muster::sim {
@@ -252,13 +253,15 @@ void World::CheckFirstCause() {
 
 // Nobody is the first cause who failed because of another that failed, or is lost with its node.
 void World::CheckBlame() {
-  const std::optional<Rank> because_of = master_.report.first->exit.because_of;
+  const ExitRecord& first = *master_.report.first;
+  const std::optional<Rank> because_of = first.exit.because_of;
   if (!because_of.has_value()) {
     return;
   }
   bool failed = false;
   for (const ExitRecord& record : master_.report.exits) {
-    failed |= record.exit.rank == *because_of && !record.exit.stopped_by_us;
+    const bool replaced = record.round > first.round;  // the one that failed then came later
+    failed |= record.exit.rank == *because_of && IsFailure(record.exit) && !replaced;
   }
   for (const LostNode& node : master_.report.lost_nodes) {
     failed |= std::count(node.ranks.begin(), node.ranks.end(), because_of->value) != 0;

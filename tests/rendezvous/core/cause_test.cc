@@ -15,6 +15,7 @@ struct End {
   int32_t code = 1;
   int because_of = -1;
   bool stopped = false;
+  uint32_t round = 1;
 };
 
 // In the order in which they were seen.
@@ -25,6 +26,7 @@ std::vector<ExitRecord> Records(const std::vector<End>& ends) {
     record.exit.rank = Rank{end.rank};
     record.exit.code = end.code;
     record.exit.stopped_by_us = end.stopped;
+    record.round = {1, end.round};
     if (end.because_of >= 0) {
       record.exit.because_of = Rank{static_cast<uint32_t>(end.because_of)};
     }
@@ -49,15 +51,18 @@ TEST_P(RootTest, IsWhereTheBlameEnds) {
 
 INSTANTIATE_TEST_SUITE_P(
     Blame, RootTest,
-    testing::Values(Case{"none", {{0}, {1, 3}}, 0}, Case{"one", {{0, 1, 1}, {1, 3}}, 1},
-                    Case{"a_chain", {{0, 1, 1}, {1, 1, 2}, {2, 1, 3}, {3, 5}}, 3},
-                    Case{"whoever_stands_first", {{0, 1, 2}, {1, 7}, {2, 3}}, 2},
-                    Case{"not_known_to_have_ended", {{0, 1, 9}, {1, 3}}, 0},
-                    Case{"ended_well", {{0, 1, 1}, {1, 0}}, 0},
-                    Case{"was_stopped", {{0, 1, 1}, {1, 3, -1, /*stopped=*/true}}, 0},
-                    Case{"a_chain_to_somebody_unknown", {{0, 1, 1}, {1, 1, 9}}, 1},
-                    Case{"itself", {{0, 1, 0}}, 0}, Case{"each_other", {{0, 1, 1}, {1, 1, 0}}, 0},
-                    Case{"into_a_circle", {{0, 1, 1}, {1, 1, 2}, {2, 1, 1}}, 0}),
+    testing::Values(
+        Case{"none", {{0}, {1, 3}}, 0}, Case{"one", {{0, 1, 1}, {1, 3}}, 1},
+        Case{"a_chain", {{0, 1, 1}, {1, 1, 2}, {2, 1, 3}, {3, 5}}, 3},
+        Case{"whoever_stands_first", {{0, 1, 2}, {1, 7}, {2, 3}}, 2},
+        Case{"not_known_to_have_ended", {{0, 1, 9}, {1, 3}}, 0},
+        Case{"ended_well", {{0, 1, 1}, {1, 0}}, 0},
+        Case{"was_stopped", {{0, 1, 1}, {1, 3, -1, /*stopped=*/true}}, 0},
+        Case{"a_chain_to_somebody_unknown", {{0, 1, 1}, {1, 1, 9}}, 1},
+        Case{"its_replacement", {{0, 1, 1}, {1, 1, 2, false, 2}, {2, 3}}, 0},
+        Case{"of_the_round_before", {{0, 1, 1, false, 2}, {1, 3}, {1, 4, -1, false, 3}}, 1},
+        Case{"itself", {{0, 1, 0}}, 0}, Case{"each_other", {{0, 1, 1}, {1, 1, 0}}, 0},
+        Case{"into_a_circle", {{0, 1, 1}, {1, 1, 2}, {2, 1, 1}}, 0}),
     [](const testing::TestParamInfo<Case>& one) { return std::string(one.param.name); });
 
 TEST(FirstCause, ASignalComesBeforeAnErrorFileBeforeACode) {
