@@ -81,7 +81,7 @@ std::unique_ptr<Starter> MakeRemoteStarter(
     };
     // It would pass on to whole sessions elsewhere what PBS sends to ours, as launch does.
     out.leads = ChildLeads::kSession;
-    out.agent_end = TaskEnd;
+    out.end_of = TaskEnd;
     out.agents_outlive = true;
     out.prepare = [secret] { return PutBackSecretFile(secret); };
     out.on_all_called = [file = secret.file] { RemoveSecretFile(file); };
@@ -92,7 +92,7 @@ std::unique_ptr<Starter> MakeRemoteStarter(
     out.command = [&spec, agent_path](const std::vector<std::string>& hosts) {
       return SrunCommand(*spec.given_hosts, hosts, agent_path);
     };
-    out.ended_hosts = EndedHosts;
+    out.end_of = SrunEnd;
     out.environment = SrunEnvironment(OwnEnvironment());
   }
   out.job_id = spec.plan.job_id;

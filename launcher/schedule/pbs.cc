@@ -1,6 +1,7 @@
 #include "launcher/schedule/pbs.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <utility>
 
@@ -110,7 +111,7 @@ std::vector<std::string> PbsdshCommand(const std::string& host, const std::strin
   return out;
 }
 
-std::string TaskEnd(absl::string_view line) {
+StepEnd TaskEnd(absl::string_view line) {
   constexpr absl::string_view kTask = "task ";
   constexpr absl::string_view kStatus = " exit status ";
   constexpr int kBySignal = 256;
@@ -120,16 +121,18 @@ std::string TaskEnd(absl::string_view line) {
   int code = 0;
   if (task == absl::string_view::npos || status == absl::string_view::npos || status < task ||
       !absl::SimpleAtoi(line.substr(status + kStatus.size()), &code)) {
-    return "";
+    return {};
   }
   if (code == kNotRun) {
-    return "PBS could not run the agent (status 254): is its program at the same path there?";
+    return {{}, "PBS could not run the agent (status 254): is its program at the same path there?"};
   }
   if (code > kBySignal) {
-    return absl::StrCat("the agent was ended by ", SignalName(code - kBySignal));
+    const int signo = code - kBySignal;
+    return {{}, absl::StrCat("the agent was ended by ", SignalName(signo)), signo == SIGKILL};
   }
-  return absl::StrCat("the agent ended with status ", code,
-                      "; what it said is in the job's output");
+  return {
+      {},
+      absl::StrCat("the agent ended with status ", code, "; what it said is in the job's output")};
 }
 
 }  // namespace muster

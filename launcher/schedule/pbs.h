@@ -21,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "launcher/schedule/given_hosts.h"
+#include "launcher/schedule/step_end.h"
 
 namespace muster {
 
@@ -50,7 +51,7 @@ std::vector<std::string> PbsdshCommand(const std::string& host, const std::strin
                                        const std::vector<std::string>& ticket);
 
 // How the task of a pbsdsh has ended, by a line that it says: "pbsdsh: task 0x00000000 exit status
-// 7". "" for any other line; it says nothing of a task that ends well.
-std::string TaskEnd(absl::string_view line);
+// 7". It says nothing of a task that ends well.
+StepEnd TaskEnd(absl::string_view line);
 
 }  // namespace muster

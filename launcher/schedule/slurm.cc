@@ -434,7 +434,7 @@ std::vector<std::string> SrunEnvironment(const std::vector<std::string>& own) {
   return out;
 }
 
-std::vector<std::string> EndedHosts(absl::string_view line) {
+StepEnd SrunEnd(absl::string_view line) {
   constexpr absl::string_view kBefore = ": error: ";
   const size_t before = line.find(kBefore);
   if (before == absl::string_view::npos) {
@@ -445,8 +445,11 @@ std::vector<std::string> EndedHosts(absl::string_view line) {
   if (end == absl::string_view::npos) {
     return {};
   }
-  const absl::StatusOr<std::vector<std::string>> hosts = ExpandHostList(said.substr(0, end));
-  return hosts.ok() ? *hosts : std::vector<std::string>();
+  absl::StatusOr<std::vector<std::string>> hosts = ExpandHostList(said.substr(0, end));
+  if (!hosts.ok()) {
+    return {};
+  }
+  return {*std::move(hosts), std::string(line), absl::EndsWith(said, ": Killed")};
 }
 
 }  // namespace muster

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "launcher/schedule/given_hosts.h"
+#include "launcher/schedule/step_end.h"
 #include "proto/base/port_range.h"
 
 namespace muster {
@@ -68,7 +69,7 @@ std::vector<std::vector<std::string>> StepsFor(const GivenHosts& job,
 std::vector<std::string> SrunEnvironment(const std::vector<std::string>& own);
 
 // The hosts of tasks that have ended in failure, by a line of srun's stderr: "srun: error:
-// node[1-2]: tasks 0-1: Exited with exit code 1". Empty for any other line.
-std::vector<std::string> EndedHosts(absl::string_view line);
+// node[1-2]: tasks 0-1: Exited with exit code 1", "...: task 0: Killed". `how` is the line.
+StepEnd SrunEnd(absl::string_view line);
 
 }  // namespace muster

@@ -12,7 +12,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/schedule/bootstrap_channel.h"
@@ -31,11 +30,6 @@ namespace {
 // A command whose agents have all left ends by itself.
 constexpr absl::Duration kEndWithin = absl::Seconds(1);
 constexpr absl::Duration kKillAfter = absl::Seconds(2);
-
-// srun's "node1: task 1: Killed", and what is made of pbsdsh's words.
-bool WasKilled(absl::string_view how) {
-  return absl::EndsWith(how, ": Killed") || absl::EndsWith(how, " was ended by SIGKILL");
-}
 
 class StepStarter final : public Starter {
  public:
@@ -209,13 +203,10 @@ class StepStarter final : public Starter {
     if (all_there && !stopping_) {  // else it is in the sentence of a failure
       LogInfo(absl::StrCat(options_.program, ": ", line));
     }
-    if (!options_.ended_hosts) {
-      return;
-    }
-    // The command goes on while other agents live.
-    for (const std::string& host : options_.ended_hosts(line)) {
+    const StepEnd end = options_.end_of(line);
+    for (const std::string& host : end.hosts) {
       if (const auto node = Find(host); node != nodes_.end() && node->second.step == &step) {
-        Ended(node->first, line);
+        Ended(node->first, end);
       }
     }
   }
@@ -307,7 +298,7 @@ class StepStarter final : public Starter {
 
   void OnExit(std::list<Step>::iterator step, int status) {
     step->words->Finish();
-    const std::string how = HowAgentsEnded(*step, status);
+    const StepEnd end = HowAgentsEnded(*step, status);
     for (const size_t index : step->nodes) {
       Node& node = nodes_.at(index);
       if (node.step != &*step) {
@@ -315,33 +306,33 @@ class StepStarter final : public Starter {
       }
       if (options_.agents_outlive && node.connected && status != 0) {
         node.step = nullptr;
-        LogDebug(absl::StrCat(node.target.host, ": ", how));
+        LogDebug(absl::StrCat(node.target.host, ": ", end.how));
       } else {
-        Ended(index, how);
+        Ended(index, end);
       }
     }
     steps_.erase(step);
   }
 
-  std::string HowAgentsEnded(const Step& step, int status) const {
+  StepEnd HowAgentsEnded(const Step& step, int status) const {
     for (const std::string& line : step.words->lines()) {
-      if (std::string said = options_.agent_end ? options_.agent_end(line) : ""; !said.empty()) {
-        return said;
+      if (StepEnd end = options_.end_of(line); end.hosts.empty() && !end.how.empty()) {
+        return end;
       }
     }
-    return absl::StrCat(options_.program, " ", HowItEnded(status), step.words->Text());
+    return {{}, absl::StrCat(options_.program, " ", HowItEnded(status), step.words->Text())};
   }
 
   // This node's agent has ended, or will never come.
-  void Ended(size_t index, const std::string& how) {
+  void Ended(size_t index, const StepEnd& end) {
     Node& node = nodes_.at(index);
     if (!node.connected) {
-      return Fail(index, how);
+      return Fail(index, end.how);
     }
     node.step = nullptr;
     node.connected = false;
     if (!stopping_) {
-      callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", how), WasKilled(how));
+      callbacks_.on_exit(index, absl::StrCat(node.target.host, ": ", end.how), end.killed);
     }
   }
 

@@ -14,9 +14,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "launcher/schedule/child_process.h"
 #include "launcher/schedule/starter.h"
+#include "launcher/schedule/step_end.h"
 #include "proto/base/unique_fd.h"
 #include "proto/wire/dial.h"
 
@@ -40,11 +42,8 @@ struct StepOptions {
   // Optional: before each command, so that its agents find what they need. Its error is that of
   // their nodes.
   std::function<absl::Status()> prepare;
-  // The hosts whose agents have ended, by a line that the command says: it goes on while others
-  // live. Most lines speak of none.
-  std::function<std::vector<std::string>(const std::string& line)> ended_hosts;
-  // Optional: what such a line says of the end of the agents; "" = nothing.
-  std::function<std::string(const std::string& line)> agent_end;
+  // Of a line that the command says. Hosts: it goes on while others live. None: it ends itself.
+  std::function<StepEnd(absl::string_view line)> end_of;
   // Whether an agent that is connected may live on where its command was ended: then its
   // connection tells.
   bool agents_outlive = false;

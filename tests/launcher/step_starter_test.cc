@@ -36,9 +36,10 @@ class StepStarterTest : public StarterTest {
       command.insert(command.end(), {"--", FAKE_AGENT, "--dial"});
       return command;
     };
-    options.ended_hosts = [](const std::string& line) {
-      return absl::StrContains(line, "Killed") ? std::vector<std::string>{"dies", "unknown"}
-                                               : std::vector<std::string>{};
+    options.end_of = [](absl::string_view line) {
+      return absl::StrContains(line, "Killed")
+                 ? StepEnd{{"dies", "unknown"}, std::string(line), /*killed=*/true}
+                 : StepEnd();
     };
     options.environment = {absl::StrCat("PATH=", std::getenv("PATH")), "GIVEN=1"};
     options.job_id = "j1";
@@ -59,7 +60,7 @@ class StepStarterTest : public StarterTest {
       command.insert(command.end(), words.begin(), words.end());
       return command;
     };
-    options.agent_end = TaskEnd;
+    options.end_of = TaskEnd;
     options.agents_outlive = true;
     options.prepare = [this] {
       ++prepared_;
@@ -266,7 +267,7 @@ TEST_F(StepStarterTest, AMissingProgramIsSaid) {
     return std::vector<std::string>{"/nonexistent/srun"};
   };
   options.job_id = "j1";
-  options.ended_hosts = [](const std::string&) { return std::vector<std::string>(); };
+  options.end_of = [](absl::string_view) { return StepEnd(); };
   options.listen = Listen;
   Use(MakeStepStarter(loop_.get(), options));
   EXPECT_THAT(FailureOf("node1"), HasSubstr("/nonexistent/srun"));

@@ -189,14 +189,18 @@ TEST(Pbs, EachHostHasACommandOfItsOwn) {
 }
 
 TEST(Pbs, PbsdshSaysHowItsTaskHasEnded) {
-  EXPECT_EQ(TaskEnd("pbsdsh: task 0x00000000 exit status 7"),
+  EXPECT_EQ(TaskEnd("pbsdsh: task 0x00000000 exit status 7").how,
             "the agent ended with status 7; what it said is in the job's output");
-  EXPECT_EQ(TaskEnd("pbsdsh: task 0x00000001 exit status 265"), "the agent was ended by SIGKILL");
-  EXPECT_THAT(TaskEnd("pbsdsh: task 0x00000000 exit status 254"), HasSubstr("same path"));
+  EXPECT_FALSE(TaskEnd("pbsdsh: task 0x00000000 exit status 7").killed);
+  const StepEnd killed = TaskEnd("pbsdsh: task 0x00000001 exit status 265");
+  EXPECT_EQ(killed.how, "the agent was ended by SIGKILL");
+  EXPECT_TRUE(killed.killed);
+  EXPECT_FALSE(TaskEnd("pbsdsh: task 0x00000001 exit status 271").killed);  // SIGTERM
+  EXPECT_THAT(TaskEnd("pbsdsh: task 0x00000000 exit status 254").how, HasSubstr("same path"));
   for (const char* line :
        {"", "pbsdsh: tm_init failed, rc = TM_ESYSTEM (17000)", "task exit status",
         "pbsdsh: task 0x00000000 exit status ", "exit status 7 of task 1"}) {
-    EXPECT_EQ(TaskEnd(line), "") << line;
+    EXPECT_EQ(TaskEnd(line).how, "") << line;
   }
 }
 

@@ -342,14 +342,19 @@ TEST(Slurm, GpusThatAreSpreadUnevenlyAreOneForEachNodeAndSaid) {
 }
 
 TEST(Slurm, SrunSaysWhoseAgentsHaveFailed) {
-  EXPECT_THAT(EndedHosts("srun: error: node1: task 0: Killed"), ElementsAre("node1"));
-  EXPECT_THAT(EndedHosts("srun: error: node[1-2,7]: tasks 0-1,3: Exited with exit code 1"),
-              ElementsAre("node1", "node2", "node7"));
+  const StepEnd killed = SrunEnd("srun: error: node1: task 0: Killed");
+  EXPECT_THAT(killed.hosts, ElementsAre("node1"));
+  EXPECT_EQ(killed.how, "srun: error: node1: task 0: Killed");
+  EXPECT_TRUE(killed.killed);
+  const StepEnd three = SrunEnd("srun: error: node[1-2,7]: tasks 0-1,3: Exited with exit code 1");
+  EXPECT_THAT(three.hosts, ElementsAre("node1", "node2", "node7"));
+  EXPECT_FALSE(three.killed);
   for (const char* line :
        {"", "srun: error: ", "srun: error: : task", "srun: error: node[1-: tasks 0-1: Killed",
         "srun: error: Unable to create step for job 3: Invalid node name", "task 0: error: node1",
         "srun: job 3: task 0: error: x"}) {
-    EXPECT_THAT(EndedHosts(line), ElementsAre()) << line;
+    EXPECT_THAT(SrunEnd(line).hosts, ElementsAre()) << line;
+    EXPECT_EQ(SrunEnd(line).how, "") << line;
   }
 }
 

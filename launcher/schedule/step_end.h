@@ -1,0 +1,17 @@
+// How the agents of a scheduler's step have ended, as a line of the command that started them
+// tells.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace muster {
+
+// Most lines tell nothing: neither `hosts` nor `how`.
+struct StepEnd {
+  std::vector<std::string> hosts;  // whose agents; none = the command has one
+  std::string how;                 // for people
+  bool killed = false;             // by SIGKILL
+};
+
+}  // namespace muster
