@@ -44,21 +44,15 @@ void Shipper::Add(size_t index, UniqueFd socket) {
   if (!every_while_.active()) {
     every_while_.StartEvery(kShipSayEvery);
   }
-  Called(index);
+  called_.insert(index);
   routes_.Wants(index);
   Watch(agent);
   Route();
 }
 
 void Shipper::NotComing(size_t index) {
-  Called(index);
+  called_.insert(index);
   Route();
-}
-
-void Shipper::Called(size_t index) {
-  if (called_.insert(index).second && expected_ > 0) {
-    --expected_;
-  }
 }
 
 void Shipper::Stop() {
@@ -217,7 +211,7 @@ void Shipper::Route() {
                           route.from.has_value() ? callbacks_.name(*route.from) : "here"));
     Say(route.to, order);
   }
-  if (!routes_.Settled() || expected_ > 0) {
+  if (!routes_.Settled() || called_.size() < expected_) {
     return;
   }
   for (auto& [index, agent] : agents_) {

@@ -65,7 +65,6 @@ class Shipper {
     uint16_t port = 0;
   };
 
-  void Called(size_t index);
   void OnEvents(size_t index, int events);
   // These two: whether the agent is still ours.
   bool Read(size_t index);
@@ -84,8 +83,8 @@ class Shipper {
   const ShipArchive archive_;
   const Callbacks callbacks_;
   const absl::Duration silence_max_;
-  size_t expected_;          // still
-  std::set<size_t> called_;  // or will not call: one that is started again counts once
+  const size_t expected_;
+  std::set<size_t> called_;  // or will not; one that is started again counts once
   bool stopped_ = false;
   ShipRoutes routes_;
   std::map<size_t, Agent> agents_;
