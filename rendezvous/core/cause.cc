@@ -1,10 +1,8 @@
 #include "rendezvous/core/cause.h"
 
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <tuple>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/mutation.h"
@@ -27,6 +25,10 @@ auto Key(const ExitRecord& r) {
 }
 
 }  // namespace
+
+bool BeganAfter(const ExitRecord& record, absl::Time when) {
+  return record.seen - record.exit.ran_for > when;
+}
 
 bool IsFailure(const WorkerExit& exit) { return !exit.Ok() && !exit.stopped_by_us; }
 
@@ -54,23 +56,20 @@ const ExitRecord& RootOf(const std::vector<ExitRecord>& exits, const ExitRecord&
   if (!failure.exit.because_of.has_value() || Mutated(Mutation::kBlameNotFollowed)) {
     return failure;
   }
-  std::map<std::pair<Rank, RoundId>, const ExitRecord*> failures;
+  std::map<Rank, const ExitRecord*> failures;
   for (const ExitRecord& record : exits) {
     if (IsFailure(record.exit)) {
-      failures.emplace(std::make_pair(record.exit.rank, record.round), &record);
+      failures.emplace(record.exit.rank, &record);
     }
   }
   const ExitRecord* at = &failure;
   for (size_t steps = 0; steps < failures.size(); ++steps) {
-    if (!at->exit.because_of.has_value()) {
+    const auto next =
+        at->exit.because_of.has_value() ? failures.find(*at->exit.because_of) : failures.end();
+    if (next == failures.end() || BeganAfter(*next->second, at->seen)) {
       return *at;
     }
-    const Rank blamed = *at->exit.because_of;
-    const auto after = failures.upper_bound({blamed, at->round});
-    if (after == failures.begin() || std::prev(after)->first.first != blamed) {
-      return *at;
-    }
-    at = std::prev(after)->second;
+    at = next->second;
   }
   return failure;
 }

@@ -18,9 +18,12 @@ const ExitRecord* FirstCause(const std::vector<ExitRecord>& exits);
 const ExitRecord* EarliestFailure(const std::vector<ExitRecord>& exits);
 
 // What `failure`, one of `exits`, follows (WorkerExit::because_of), from one failure to the next:
-// the last of them, which blames nobody, or a rank that is none of them. What failed in a later
-// round is another process of that rank. `failure` itself where they blame each other in a circle.
+// the last of them, which blames nobody, or a rank that is none of them, or of which only a later
+// process has failed. `failure` itself where they blame each other in a circle.
 const ExitRecord& RootOf(const std::vector<ExitRecord>& exits, const ExitRecord& failure);
+
+// Whether this process, which has ended, was started after that.
+bool BeganAfter(const ExitRecord& record, absl::Time when);
 
 bool IsFailure(const WorkerExit& exit);
 

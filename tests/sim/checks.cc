@@ -260,8 +260,8 @@ void World::CheckBlame() {
   }
   bool failed = false;
   for (const ExitRecord& record : master_.report.exits) {
-    const bool replaced = record.round > first.round;  // the one that failed then came later
-    failed |= record.exit.rank == *because_of && IsFailure(record.exit) && !replaced;
+    failed |= record.exit.rank == *because_of && !record.exit.stopped_by_us &&
+              !BeganAfter(record, first.seen);
   }
   for (const LostNode& node : master_.report.lost_nodes) {
     failed |= std::count(node.ranks.begin(), node.ranks.end(), because_of->value) != 0;

@@ -15,7 +15,7 @@ struct End {
   int32_t code = 1;
   int because_of = -1;
   bool stopped = false;
-  uint32_t round = 1;
+  absl::Duration ran_for = absl::Seconds(60);
 };
 
 // In the order in which they were seen.
@@ -26,7 +26,7 @@ std::vector<ExitRecord> Records(const std::vector<End>& ends) {
     record.exit.rank = Rank{end.rank};
     record.exit.code = end.code;
     record.exit.stopped_by_us = end.stopped;
-    record.round = {1, end.round};
+    record.exit.ran_for = end.ran_for;
     if (end.because_of >= 0) {
       record.exit.because_of = Rank{static_cast<uint32_t>(end.because_of)};
     }
@@ -59,8 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ended_well", {{0, 1, 1}, {1, 0}}, 0},
         Case{"was_stopped", {{0, 1, 1}, {1, 3, -1, /*stopped=*/true}}, 0},
         Case{"a_chain_to_somebody_unknown", {{0, 1, 1}, {1, 1, 9}}, 1},
-        Case{"its_replacement", {{0, 1, 1}, {1, 1, 2, false, 2}, {2, 3}}, 0},
-        Case{"of_the_round_before", {{0, 1, 1, false, 2}, {1, 3}, {1, 4, -1, false, 3}}, 1},
+        Case{"its_replacement", {{0, 1, 1}, {1, 1, 2, false, absl::Milliseconds(500)}, {2, 3}}, 0},
+        Case{"told_later", {{0, 1, 1}, {1, 1, 2, false, absl::Milliseconds(1500)}, {2, 3}}, 2},
         Case{"itself", {{0, 1, 0}}, 0}, Case{"each_other", {{0, 1, 1}, {1, 1, 0}}, 0},
         Case{"into_a_circle", {{0, 1, 1}, {1, 1, 2}, {2, 1, 1}}, 0}),
     [](const testing::TestParamInfo<Case>& one) { return std::string(one.param.name); });
