@@ -247,7 +247,7 @@ class TypedJob {
         agent_->PassSignal(signo);
       }
     };
-    out.master_elsewhere = [this] { return server_ != nullptr ? "" : Places(); };
+    out.master_elsewhere = server_ != nullptr ? "" : Places();
     out.on_drill = DrillCallback(spec_, [this](RoundEvent drill) { Post(std::move(drill)); });
     out.on_restart = [this](uint64_t ask) {
       if (server_ != nullptr) {

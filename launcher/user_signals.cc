@@ -7,7 +7,6 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "launcher/jobs/keeper_link.h"
 #include "proto/base/clock.h"
 #include "proto/base/passed_signals.h"
@@ -32,7 +31,7 @@ UserSignals::UserSignals(uv_loop_t* loop, Callbacks callbacks, std::vector<int> 
     keeper_.emplace(loop, keeper_fd_, [this](int) { OnKeeper(); });
     keeper_->Start(UV_READABLE);
     keeper_->Unref();
-    SendPacket(keeper_fd_, Packet::kListens);
+    SendPacket(keeper_fd_, Packet::kListens, callbacks_.master_elsewhere);
   }
 }
 
@@ -43,8 +42,6 @@ void UserSignals::OnKeeper() {
       callbacks_.on_stop(order->signo, order->now);
     } else if (packet->kind == Packet::kDrill) {
       OnDrill(packet->text);
-    } else if (packet->kind == Packet::kKill) {
-      OnKill(packet->text);
     } else if (const auto ask = ParseNumbered(packet->text);
                packet->kind == Packet::kRestart && ask.has_value()) {
       callbacks_.on_restart(ask->number);
@@ -59,31 +56,9 @@ void UserSignals::OnDrill(const std::string& text) {
   const std::optional<Numbered> ask = ParseNumbered(text);
   const std::optional<DrillWords> drill =
       ask.has_value() ? ParseDrillText(ask->text) : std::nullopt;
-  if (drill.has_value() && DrillsAreHere(ask->number)) {
+  if (drill.has_value()) {
     callbacks_.on_drill(ask->number, *drill);
   }
-}
-
-void UserSignals::OnKill(const std::string& text) {
-  const std::optional<Numbered> ask = ParseNumbered(text);
-  if (ask.has_value() && DrillsAreHere(ask->number)) {
-    Answer(ask->number, {true, "the launcher is killed"});
-    kill(getpid(), SIGKILL);
-  }
-}
-
-bool UserSignals::DrillsAreHere(uint64_t ask) {
-  const std::string elsewhere = callbacks_.master_elsewhere ? callbacks_.master_elsewhere() : "";
-  if (!elsewhere.empty()) {
-    Answer(ask, {false, absl::StrCat("drills are for a launch that serves its job, and this one's "
-                                     "master is at ",
-                                     elsewhere)});
-  }
-  return elsewhere.empty();
-}
-
-void UserSignals::Answer(uint64_t ask, const OrderAnswer& answer) {
-  SendPacket(keeper_fd_, Packet::kAnswer, NumberedText({ask, AnswerText(answer)}));
 }
 
 void UserSignals::Heard(int signo, NodeId agent) {

@@ -25,12 +25,11 @@ class UserSignals {
     std::function<void(int signo)> on_pass;
     std::function<void()> on_suspend;   // pause the job, then call SuspendSelf()
     std::function<void()> on_continue;  // after SuspendSelf() has returned, and on any SIGCONT
-    // Where the job's master is, if not in this launch, for whom `launch chaos` asks; null or "" =
-    // it is here, and so are drills.
-    std::function<std::string()> master_elsewhere;
-    // What `launch chaos` asks of the job, to be answered by TellAnswer.
+    // What `launch chaos` asks of the job, to be answered by TellAnswer; only where the master is
+    // in this launch.
     std::function<void(uint64_t ask, const DrillWords& drill)> on_drill;
     std::function<void(uint64_t ask)> on_restart;  // `launch restart`; answered likewise
+    std::string master_elsewhere;                  // where it is, if not in this launch
   };
   // After SIGTSTP every node hears that it is paused before this process stops, too.
   static constexpr absl::Duration kPauseSpreads = absl::Milliseconds(300);
@@ -49,10 +48,7 @@ class UserSignals {
   void On(int signo);
   void Obey(int signo);
   void OnKeeper();
-  bool DrillsAreHere(uint64_t ask);
   void OnDrill(const std::string& text);
-  void OnKill(const std::string& text);
-  void Answer(uint64_t ask, const OrderAnswer& answer);
 
   const Callbacks callbacks_;
   const std::vector<int> also_stop_;

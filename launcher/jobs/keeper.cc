@@ -143,10 +143,12 @@ class Keeper {
         SendPacket(typed_.get(), Packet::kText, packet->text);
       } else if (packet->kind == Packet::kListens) {
         listens_ = true;
+        master_elsewhere_ = packet->text;
       } else if (packet->kind == Packet::kStarted) {
         Started(packet->text);
-      } else if (packet->kind == Packet::kAnswer) {
-        Answer(packet->text);
+      } else if (const auto answer = ParseNumbered(packet->text);
+                 packet->kind == Packet::kAnswer && answer.has_value()) {
+        Pass(*answer);
       }
     }
     if (closed) {
@@ -216,13 +218,32 @@ class Keeper {
                  packet->kind == Packet::kStop && order.has_value()) {
         Stop(*order);
         SendPacket(client.fd.get(), Packet::kOk);
-      } else if (packet->kind == Packet::kDrill || packet->kind == Packet::kKill ||
-                 packet->kind == Packet::kRestart) {
+      } else if (packet->kind == Packet::kDrill || packet->kind == Packet::kKill) {
+        Drill(number, *packet);
+      } else if (packet->kind == Packet::kRestart) {
         Ask(number, *packet);
       }
     }
     if (closed) {
       clients_.erase(number);
+    }
+  }
+
+  // Those of the launch that has the master.
+  void Drill(uint64_t number, const KeeperPacket& packet) {
+    OnLink();  // it may have said just now that it listens
+    if (ended_ || !listens_) {
+      NothingRuns(number);
+    } else if (!master_elsewhere_.empty()) {
+      Answer(number, {false, absl::StrCat("this launch does not serve its job, whose master is at ",
+                                          master_elsewhere_,
+                                          ": type this where it was started (muster-rendezvous "
+                                          "does no drills)")});
+    } else if (packet.kind == Packet::kKill) {
+      kill(launcher_, SIGKILL);
+      Answer(number, {true, "the launcher is killed"});
+    } else {
+      Ask(number, packet);
     }
   }
 
@@ -235,14 +256,14 @@ class Keeper {
   }
 
   void NothingRuns(uint64_t number) {
-    Answer(NumberedText({number, AnswerText({false, "nothing of it runs now: try again"})}));
+    Answer(number, {false, "nothing of it runs now: try again"});
   }
 
-  void Answer(const std::string& text) {
-    const std::optional<Numbered> answer = ParseNumbered(text);
-    const auto client = answer.has_value() ? clients_.find(answer->number) : clients_.end();
-    if (client != clients_.end()) {
-      SendPacket(client->second.fd.get(), Packet::kAnswer, answer->text);
+  void Answer(uint64_t number, const OrderAnswer& answer) { Pass({number, AnswerText(answer)}); }
+
+  void Pass(const Numbered& answer) {
+    if (const auto client = clients_.find(answer.number); client != clients_.end()) {
+      SendPacket(client->second.fd.get(), Packet::kAnswer, answer.text);
     }
   }
 
@@ -280,6 +301,7 @@ class Keeper {
   bool over_ = false;
   bool interrupted_ = false;
   bool listens_ = false;
+  std::string master_elsewhere_;
   int stop_signal_ = 0;  // that was sent to a launcher that did not listen yet
   uint64_t client_numbers_ = 0;
   std::map<uint64_t, Client> clients_;

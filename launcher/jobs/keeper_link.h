@@ -15,7 +15,8 @@ namespace muster {
 
 enum class Packet : char {
   kText = 'T',     // launcher -> keeper -> typed line: a line for the person who waits there
-  kListens = 'L',  // launcher -> keeper: it takes kStop from now on; before, signals end it
+  kListens = 'L',  // launcher -> keeper: it takes kStop from now on; before, signals end it; the
+                   // text says where the job's master is, if not in it
   kStarted = 'S',  // likewise: "WORLD NODES", all workers have been started
   kEnded = 'E',    // keeper -> typed line: "CODE", the job has ended before that
   kStop = 'X',     // typed line, `launch stop` -> keeper -> launcher: "SIGNO NOW GRACE_MS"
@@ -24,7 +25,7 @@ enum class Packet : char {
   kFull = 'N',     // likewise: too many follow already
   kOk = 'K',       // keeper -> `launch stop`: it is under way
   kDrill = 'D',    // `launch chaos` -> keeper -> launcher: DrillText; numbered by the keeper
-  kKill = 'M',     // likewise: the launcher kills itself, if it has the job's master
+  kKill = 'M',     // `launch chaos` -> keeper: kill the launcher; answered by kAnswer
   kRestart = 'R',  // `launch restart` -> keeper -> launcher; numbered likewise
   kAnswer = 'A',   // launcher -> keeper -> `launch chaos`, `restart`: "OK text"; numbered likewise
 };

@@ -342,8 +342,7 @@ std::optional<OrderAnswer> Ask(const StoredJob& job, Packet kind, const std::str
       }
     }
   }
-  LogError(absl::StrCat(job.record.id,
-                        " has not answered; if it stands still, it will do so when it goes on"));
+  LogError(absl::StrCat(job.record.id, " has not answered"));
   return std::nullopt;
 }
 

@@ -101,7 +101,12 @@ std::string Sentence(const DrillAsked& asked, const std::string& host) {
   return "";
 }
 
-absl::StatusOr<std::string> Order(Machine& m, const DrillAsked& asked) {
+struct Ordered {
+  NodeId node;
+  std::string sentence;
+};
+
+absl::StatusOr<Ordered> Order(Machine& m, const DrillAsked& asked) {
   RoundState& s = m.state;
   if (s.phase == JobPhase::kEnding || s.phase == JobPhase::kEnded) {
     return absl::FailedPreconditionError("the job ends");
@@ -118,19 +123,21 @@ absl::StatusOr<std::string> Order(Machine& m, const DrillAsked& asked) {
   order.seq = ++s.drills;
   order.worker = hit.worker;
   node.drills.push_back(order);
-  SendDirective(m, hit.node, nullptr);
-  return Sentence(asked, NameOf(m.config, node));
+  return Ordered{hit.node, Sentence(asked, NameOf(m.config, node))};
 }
 
 }  // namespace
 
 void OnDrill(Machine& m, const DrillAsked& asked) {
-  const absl::StatusOr<std::string> done = Order(m, asked);
-  if (done.ok()) {
-    m.out.push_back(Tell{absl::StrCat("launch chaos: ", *done)});
+  const absl::StatusOr<Ordered> done = Order(m, asked);
+  if (!done.ok()) {
+    m.out.push_back(OrderAnswered{asked.ask, false, std::string(done.status().message())});
+    return;
   }
-  m.out.push_back(OrderAnswered{asked.ask, done.ok(),
-                                done.ok() ? *done : std::string(done.status().message())});
+  // The answer goes first: who is frozen or killed may be the process that passes it on.
+  m.out.push_back(Tell{absl::StrCat("launch chaos: ", done->sentence)});
+  m.out.push_back(OrderAnswered{asked.ask, true, done->sentence});
+  SendDirective(m, done->node, nullptr);
 }
 
 void TakeDrillsDone(NodeState& node, uint32_t done) {

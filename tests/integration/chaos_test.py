@@ -7,7 +7,7 @@ import time
 import pytest
 
 from desk import Desk
-from harness import BIN, PYTHON, sh, wait_for
+from harness import BIN, PYTHON, sh, stat_of, wait_for
 
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "2")
 
@@ -118,6 +118,20 @@ def test_the_master_is_killed_and_nothing_survives_it(shells, desk):
     wait_for(lambda: not [p for s in shells[:2] for p in s.called("sleep 2206")], 15, what="all workers end")
 
 
+def test_the_only_node_is_killed_and_that_is_said(shells, desk):
+    desk.detach("-n", "2", "sleep", "2210")
+    assert "is killed, and all its workers" in chaos(desk, "kill", "0")
+    wait_for(lambda: not shells[0].called("sleep 2210"), 15, what="all workers end")
+
+
+def test_a_launcher_that_stands_still_is_killed(shells, desk):
+    desk.detach("-n", "2", "sleep", "2209")
+    chaos(desk, "--for", "30s", "freeze", "0")
+    wait_for(lambda: any(stat_of(pid)[0] == "T" for pid in shells[0].ours()), 10, what="it stands still")
+    assert "the launcher is killed" in chaos(desk, "kill", "master")
+    wait_for(lambda: not shells[0].called("sleep 2209"), 15, what="all workers end")
+
+
 def test_a_job_typed_on_every_node_is_broken_where_it_is_served(shells, desk, scratch):
     other = Desk(shells[1], scratch / "other")
     typed = ("--detach", "--nnodes", "2", "--nproc-per-node", "2", "--insecure", "--rdzv-endpoint", "node0:29413")
@@ -126,7 +140,7 @@ def test_a_job_typed_on_every_node_is_broken_where_it_is_served(shells, desk, sc
         result = start.finish()
         assert result.code == 0 and "4 workers on 2 nodes" in result.text, result
     for what in (("kill", "rank", "0"), ("kill", "master")):
-        assert "this one's master is at node0:29413" in chaos(other, *what, code=1)
+        assert "does not serve its job, whose master is at node0:29413" in chaos(other, *what, code=1)
     assert "rank 3 on node1" in chaos(desk, "kill", "rank", "3")
     wait_for(lambda: len(shells[1].called("sleep 2208")) == 1, 10, what="it is killed")
     assert "the launcher is killed" in chaos(desk, "kill", "master")
