@@ -5,7 +5,7 @@ import time
 
 from etcd_site import Masters
 from harness import sh
-from master_site import DAEMON, STEPS, Site, undisturbed
+from master_site import STEPS, Site, undisturbed
 from wall_clock import HOUR, WallClock
 
 LEASE = 3
@@ -19,6 +19,8 @@ def jumping(folder, *names):
 
 def jump_all(clocks, jobs):
     """One after the other, each forward and back; the jobs go on."""
+    for job in jobs:
+        job.expect("step 5 ")
     for ahead in (HOUR, -HOUR, 0):
         for clock in clocks:
             clock.jump(ahead)
@@ -27,26 +29,26 @@ def jump_all(clocks, jobs):
             job.expect("step ", job.out.data.count(b"step ") + 5)
 
 
-def test_of_a_daemon_and_of_both_nodes(shells, scratch):
-    clocks, (daemons, *nodes) = jumping(scratch, "daemon", "node1", "node2")
-    site = Site(shells, scratch)
-    daemon = shells[0].start(*site.words(), program=DAEMON, env=daemons)
-    daemon.expect("listens on")
-    both = [shells[1 + i].start(*site.meeting(), "--node-rank", i, "--lease", f"{LEASE}s", *sh(STEPS.replace("{go}", str(site.go))), env=env)
-            for i, env in enumerate(nodes)]
-    for job in both:
-        job.expect("step 5 ")
+def nothing_comes_of_it(clocks, site, daemon, both):
     jump_all(clocks, both)
     site.go.touch()
     undisturbed(both)
     daemon.expect("job job ended with 0", stream="err")
 
 
+def test_of_a_daemon_and_of_both_nodes(shells, scratch):
+    clocks, (daemons, *nodes) = jumping(scratch, "daemon", "node1", "node2")
+    site = Site(shells, scratch)
+    daemon = site.serve(env=daemons)
+    both = [site.node(i, STEPS, "--lease", f"{LEASE}s", env=env) for i, env in enumerate(nodes)]
+    nothing_comes_of_it(clocks, site, daemon, both)
+
+
 def test_of_launch_and_of_a_host_of_its_list(shells, scratch):
     clocks, (env,) = jumping(scratch, "all")
     go = scratch / "go"
-    job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "1", "--no-prefix", "--lease", f"{LEASE}s", *sh(STEPS.replace("{go}", str(go))), env=env)
-    job.expect("step 5 ", 2)
+    script = sh(STEPS.replace("{go}", str(go)))
+    job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "1", "--no-prefix", "--lease", f"{LEASE}s", *script, env=env)
     jump_all(clocks, [job])
     go.touch()
     result = job.finish()
@@ -57,15 +59,6 @@ def test_of_the_masters_that_share_an_etcd(shells, scratch):
     """The lead is kept by a lease in etcd, which is no matter of the wall clock either."""
     clocks, envs = jumping(scratch, "leads", "waits")
     site = Masters(shells, scratch)
-    leads = shells[0].start(*site.words(site.places[0]), program=DAEMON, env=envs[0])
-    leads.expect("leads, in epoch", stream="err")
-    waits = shells[1].start(*site.words(site.places[1]), program=DAEMON, env=envs[1])
-    waits.expect("waits for the lead", stream="err")
-    both = site.job(STEPS)
-    for job in both:
-        job.expect("step 5 ")
-    jump_all(clocks, both)
-    site.go.touch()
-    undisturbed(both)
-    leads.expect("job job ended with 0", stream="err")
+    leads, waits = site.pair(envs)
+    nothing_comes_of_it(clocks, site, leads, site.job(STEPS))
     assert b"lost the lead" not in leads.err.data and b"leads, in epoch" not in waits.err.data

@@ -14,11 +14,11 @@ class Masters(Site):
         self.places = [f"{shell.host.addr}:{PORT}" for shell in shells[:2]]
         super().__init__(shells, folder, ["--rdzv-store", self.etcd.store])
 
-    def pair(self):
+    def pair(self, envs=(None, None)):
         """(the one that leads, the one that waits)"""
-        first = self.serve(0, self.places[0])
+        first = self.serve(0, self.places[0], env=envs[0])
         first.expect("leads, in epoch", stream="err")
-        second = self.serve(1, self.places[1])
+        second = self.serve(1, self.places[1], env=envs[1])
         second.expect(f"waits for the lead: {self.places[0]} leads", stream="err")
         return first, second
 

@@ -31,8 +31,8 @@ class Site:
         """launch's words for a job of two nodes that meet there."""
         return ["--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-id", "job", "--secret-file", self.secret]
 
-    def serve(self, host=0, endpoint=ENDPOINT):
-        daemon = self.shells[host].start(*self.words(endpoint), program=DAEMON)
+    def serve(self, host=0, endpoint=ENDPOINT, env=None):
+        daemon = self.shells[host].start(*self.words(endpoint), program=DAEMON, env=env)
         daemon.expect(f"listens on {endpoint}")
         return daemon
 
@@ -44,11 +44,11 @@ class Site:
     def job(self, script, *more):
         return [self.node(i, script, *more) for i in range(2)]
 
-    def node(self, rank, script, *more, host=None, endpoint=ENDPOINT):
+    def node(self, rank, script, *more, host=None, endpoint=ENDPOINT, env=None):
         """One of the two, on the host behind the daemon's."""
         script = script.replace("{go}", str(self.go))
         shell = self.shells[rank + 1 if host is None else host]
-        return shell.start(*self.meeting(endpoint), "--node-rank", str(rank), *more, *sh(script))
+        return shell.start(*self.meeting(endpoint), "--node-rank", str(rank), *more, *sh(script), env=env)
 
     def file(self):
         """The journal of the only job."""
