@@ -52,14 +52,6 @@ bool IsReason(uint64_t code) {
   return false;
 }
 
-// Whether what came last over this connection came in on the core that we are on. Its sender may
-// be there itself, if it is on this machine, and cannot run while we spin.
-bool SharesCore(int fd) {
-  int core = -1;
-  socklen_t size = sizeof(core);
-  return getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) == 0 && core == sched_getcpu();
-}
-
 }  // namespace
 
 Peers::Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree, RankName name, LinkHold hold)
@@ -382,7 +374,7 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
   Clock::time_point begin;
   Clock::time_point since;
   Peer* whom = from;
-  bool shares = false;  // a core with it
+  OurCore core = OurCore::kOwn;
   uint32_t looks = 0;
   for (bool first = true;; first = false) {
     const uint64_t before = moved_;
@@ -397,15 +389,15 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
       begin = Clock::now();
       since = first ? begin : since;
       whom = whom == nullptr ? &peers_[Blocking(sends)] : whom;
-      shares = first ? SharesCore(whom->socket.fd()) : shares;
+      core = first ? CoreSharedWith(whom->socket.fd()) : core;
       looks = 0;
       continue;
     }
     const auto waited = Clock::now() - begin;
-    if (policy_.spins > 0 && !shares && waited < kSpin) {
+    if (policy_.spins > 0 && core == OurCore::kOwn && waited < kSpin) {
       continue;
     }
-    if (++looks % kLooks != 0 || !policy_.IsLong(waited, shares)) {
+    if (++looks % kLooks != 0 || !policy_.IsLong(waited, core)) {
       sched_yield();
     } else if (Status status = Sleep(from, sends, give_up); !status.ok()) {
       return status;

@@ -1,6 +1,8 @@
 #include "worker_sdk/transport/wait_policy.h"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -39,10 +41,28 @@ WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus) {
 // The scheduler knows groups (of a session, of a container), and sched_yield() gives the core only
 // to others of one's own. Where each rank has a core by its node's count, but other programs are
 // there, too, the awaited rank may stand behind one that waits: once that one sleeps, it goes on.
-// More ranks than cores are one group, and yields serve them.
-bool WaitPolicy::IsLong(std::chrono::nanoseconds waited, bool shares_core) const {
-  const bool asks = whole_machine && spins > 0 && (shares_core || waited >= kBeforeWeAsk);
-  return waited >= yields || (asks && IsCrowded());
+// So it may where it is in another container of this machine, though other cores are idle: what one
+// wakes on its own core stays there. More ranks than cores are one group, and yields serve them.
+bool WaitPolicy::IsLong(std::chrono::nanoseconds waited, OurCore core) const {
+  if (waited >= yields) {
+    return true;
+  }
+  const bool soon = waited >= kBeforeWeAsk;
+  const bool asks = whole_machine && (soon || core != OurCore::kOwn);
+  return spins > 0 && ((soon && core == OurCore::kShared) || (asks && IsCrowded()));
+}
+
+OurCore CoreSharedWith(int fd) {
+  int core = -1;
+  socklen_t size = sizeof(core);
+  if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0 || core != sched_getcpu()) {
+    return OurCore::kOwn;
+  }
+  unsigned adapter = 0;  // adapters' queues have numbers
+  size = sizeof(adapter);
+  return getsockopt(fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &adapter, &size) == 0 && adapter == 0
+             ? OurCore::kShared
+             : OurCore::kMaybe;
 }
 
 bool IsCrowded() {

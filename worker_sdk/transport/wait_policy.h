@@ -7,6 +7,15 @@
 
 namespace muster {
 
+// Whether what we wait for can run while we are awake. kOwn: yes, as far as we know; kShared: it
+// waits for the core that we are on, in another of the scheduler's groups, which yields do not
+// serve; kMaybe: if it is on this machine.
+enum class OurCore : uint8_t { kOwn, kMaybe, kShared };
+
+// For what comes over the connection `fd`, by what came last: on which core it was taken in (its
+// sender's, where that is on this machine), and whether a network adapter had brought it.
+OurCore CoreSharedWith(int fd);
+
 // How long a rank tries before it lets others run, and before it sleeps.
 struct WaitPolicy {
   uint32_t spins = 0;  // looks at the line, with a pause between: only where each rank has a core
@@ -15,8 +24,8 @@ struct WaitPolicy {
   // run on it says whether they are crowded.
   bool whole_machine = false;
 
-  // Whether a wait of this length goes on asleep. `shares_core`: seemingly with the awaited one.
-  bool IsLong(std::chrono::nanoseconds waited, bool shares_core = false) const;
+  // Whether a wait of this length goes on asleep.
+  bool IsLong(std::chrono::nanoseconds waited, OurCore core = OurCore::kOwn) const;
 };
 WaitPolicy WaitPolicyFor(uint32_t local_size, uint32_t cpus);
 

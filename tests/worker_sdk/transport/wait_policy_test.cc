@@ -1,12 +1,16 @@
 #include "worker_sdk/transport/wait_policy.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
+
+#include "tests/proto/base/tcp_pair.h"
 
 namespace muster {
 namespace {
@@ -40,18 +44,57 @@ TEST(WaitPolicy, OnACrowdedMachineAWaitIsLongEarlyUnlessTheCrowdIsOurs) {
   bool at_once = false;
   while (!(early && at_once) && std::chrono::steady_clock::now() < limit) {
     early |= WaitPolicyFor(1, cores).IsLong(microseconds(20));
-    at_once |= WaitPolicyFor(1, cores).IsLong(microseconds(0), /*shares_core=*/true);
+    at_once |= WaitPolicyFor(1, cores).IsLong(microseconds(0), OurCore::kMaybe);
   }
   EXPECT_TRUE(early);
   EXPECT_TRUE(at_once);
   EXPECT_FALSE(WaitPolicyFor(1, cores).IsLong(microseconds(19)));
   // With a part of the machine only, the number says nothing of ours.
-  EXPECT_FALSE(WaitPolicyFor(1, cores - 1).IsLong(microseconds(199), /*shares_core=*/true));
-  EXPECT_FALSE(WaitPolicyFor(cores + 1, cores).IsLong(microseconds(199), /*shares_core=*/true));
+  EXPECT_FALSE(WaitPolicyFor(1, cores - 1).IsLong(microseconds(199), OurCore::kMaybe));
+  EXPECT_FALSE(WaitPolicyFor(cores + 1, cores).IsLong(microseconds(199), OurCore::kMaybe));
   done = true;
   for (std::thread& one : crowd) {
     one.join();
   }
+}
+
+TEST(WaitPolicy, WhatStandsBehindUsIsLetForwardSoonUnlessYieldsServeIt) {
+  const auto cores = static_cast<uint32_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  const WaitPolicy of_a_part = WaitPolicyFor(0, cores - 1);  // which asks for no crowd
+  EXPECT_FALSE(of_a_part.IsLong(microseconds(19), OurCore::kShared));
+  EXPECT_TRUE(of_a_part.IsLong(microseconds(20), OurCore::kShared));
+  EXPECT_FALSE(of_a_part.IsLong(microseconds(199), OurCore::kOwn));
+  EXPECT_FALSE(WaitPolicyFor(cores + 1, cores).IsLong(microseconds(199), OurCore::kShared));
+}
+
+// What goes to this machine itself is taken in on its sender's core.
+TEST(WaitPolicy, SeesThatASenderOfThisMachineIsOnOurCore) {
+  const auto [ours, theirs] = TcpPair();
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  const auto pin = [](int core) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  };
+  for (int sender = 0, other = -1; sender < CPU_SETSIZE; ++sender) {
+    if (!CPU_ISSET(sender, &before)) {
+      continue;
+    }
+    pin(sender);
+    char byte = 'x';
+    ASSERT_EQ(send(theirs.get(), &byte, 1, 0), 1);
+    ASSERT_EQ(recv(ours.get(), &byte, 1, 0), 1);
+    EXPECT_EQ(CoreSharedWith(ours.get()), OurCore::kShared);
+    if (other >= 0) {
+      pin(other);
+      EXPECT_EQ(CoreSharedWith(ours.get()), OurCore::kOwn);
+    }
+    other = sender;
+  }
+  EXPECT_EQ(CoreSharedWith(-1), OurCore::kOwn);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
 TEST(WaitPolicy, ReadsTheNumberOfRunningThreads) {
