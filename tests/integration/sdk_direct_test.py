@@ -49,11 +49,11 @@ print("moved:", "readable" if can else "sealed")
 
 
 @pytest.mark.parametrize("n", [2, 5])
-@pytest.mark.parametrize("how", ["auto", "off", "mixed", "sealed"])
+@pytest.mark.parametrize("how", ["auto", "on", "off", "mixed", "sealed"])
 def test_parts_arrive_whether_memory_can_be_read_or_not(node0, n, how):
     # A superuser reads everything, unless he gives that up.
     enter = ["setpriv", "--bounding-set=-sys_ptrace"] if how == "sealed" and os.geteuid() == 0 else []
-    direct = "off" if how == "off" else "auto"
+    direct = how if how in ("auto", "off") else "on"
     result = node0.run("-n", n, "--no-prefix", "-x", f"MUSTER_DIRECT={direct}", *enter, PYTHON, "-c", MOVES, how, env=PACKAGE)
     seen = "sealed" if how == "sealed" else "readable"
     assert result.code == 0 and result.text == f"moved: {seen}\n" * n, result
@@ -61,7 +61,7 @@ def test_parts_arrive_whether_memory_can_be_read_or_not(node0, n, how):
 
 def test_a_setting_that_is_none(node0):
     result = node0.run("-n", "2", "--no-prefix", "-x", "MUSTER_DIRECT=yes", PYTHON, "-c", MOVES, "auto", env=PACKAGE)
-    assert result.code == 1 and "MUSTER_DIRECT: want auto or off, got 'yes'" in result.errors, result
+    assert result.code == 1 and "MUSTER_DIRECT: want auto, on or off, got 'yes'" in result.errors, result
 
 
 DIES = """
@@ -88,7 +88,7 @@ for number in range(100_000):
 """
 
 
-@pytest.mark.parametrize("direct", ["auto", "off"])
+@pytest.mark.parametrize("direct", ["on", "off"])
 def test_a_sender_that_dies_while_it_is_read_from(node0, direct):
     result = node0.run("-n", 2, "--no-prefix", "--grace", "30", "-x", f"MUSTER_DIRECT={direct}", PYTHON, "-c", DIES, env=PACKAGE)
     assert result.text == "1: rank 1 has died\n", result

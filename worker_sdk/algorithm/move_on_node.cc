@@ -124,12 +124,16 @@ class DirectMaker : private ScheduleMaker {
 // Whether it pays for parts of so many bytes: one more wait of all ranks, and a system call for
 // each part, against a second copy, or many turns of slots. What many ranks read from a slot is in
 // their cache; and where only one rank reads, two cores that copy once each are quicker with what
-// no cache holds. Measured with muster-perf, 2 to 32 ranks on two cores.
+// no cache holds. Measured with muster-perf, 2 to 32 ranks on two cores. Where a slot's lines are
+// written without being fetched, only an all-to-all among more than two ranks gains.
 bool Pays(const Group& group, OpKind kind, uint64_t bytes) {
   constexpr uint64_t kOfPair = 8u << 10;
   constexpr uint64_t kOfRootMin = 32u << 10;
   constexpr uint64_t kOfRootMax = 4u << 20;
   const bool is_pair = group.size() == 2;
+  if (group.quick_slots && (!IsAllToAll(kind) || is_pair)) {
+    return false;
+  }
   switch (kind) {
     case OpKind::kAllGather:
     case OpKind::kAllGatherV:

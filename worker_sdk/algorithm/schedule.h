@@ -41,7 +41,7 @@
 namespace muster {
 
 // To be raised with every change after which two libmusters would make different steps of a call.
-inline constexpr uint32_t kScheduleVersion = 1;
+inline constexpr uint32_t kScheduleVersion = 2;
 
 // What is called. The numbers travel between ranks.
 enum class OpKind : uint8_t {
@@ -90,6 +90,7 @@ struct Group {
   uint32_t carriers = 1;      // ranks of each node that share the traffic of a large reduction
   uint32_t ahead = 1;         // its chunks that are sent before the first must come: 1..kAheadMax
   bool direct = false;        // on one node, large parts are read straight from others' memory
+  bool quick_slots = false;   // but for those that come through slots as quickly here
 
   uint32_t size() const { return layout->SizeOf(node); }
   uint32_t rank() const { return layout->RankOf(node, place); }

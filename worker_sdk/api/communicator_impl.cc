@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "worker_sdk/transport/copy.h"
+
 namespace muster {
 namespace {
 
@@ -109,22 +111,25 @@ Work Communicator::Impl::Started(uint32_t peer, TransferPtr transfer) {
 Status Communicator::Impl::MeetAll(const Standing& mine) {
   executor_.SetTimeout(timeout_);
   const SettingsVote settings = VoteOf({me_.wire, me_.check}, me_.rank);
-  StatusOr<bool> direct = MeetDirectly();
+  StatusOr<DirectReads> direct = MeetDirectly();
   if (!direct.ok()) {
     return direct.status();
   }
   const StandingVote standing = VoteOf(mine, me_.rank);
   std::vector<int64_t> all = {link_ != nullptr ? link_->cpus() : 1, settings.least, settings.most,
-                              *direct ? 1 : 0};
+                              static_cast<int64_t>(*direct)};
   const size_t standing_at = all.size();
   all.insert(all.end(), standing.begin(), standing.end());
   if (Status status = Smallest(all); !status.ok()) {
     return status;
   }
   executor_.SetCarriers(CarriersFor(executor_.layout(), all[0]));
-  if (all[3] != 0) {
-    executor_.SetDirect(&direct_);
-    messages_->SetDirect(&direct_);
+  if (const auto reads = static_cast<DirectReads>(all[3]); reads != DirectReads::kOff) {
+    const bool quick_slots = reads == DirectReads::kAuto;
+    executor_.SetDirect(&direct_, quick_slots);
+    if (!quick_slots) {  // as are the pipes of messages
+      messages_->SetDirect(&direct_);
+    }
   }
   if (Status status = CheckVotes({all[1], all[2]}); !status.ok()) {
     return status;
@@ -156,9 +161,11 @@ Status Communicator::Impl::Smallest(std::vector<int64_t>& values) {
                        values.data(), values.data());
 }
 
-// Whether we can read from all ranks of this node.
-StatusOr<bool> Communicator::Impl::MeetDirectly() {
-  if (me_.direct && me_.local_size > 1) {
+// kOff: we cannot read from all ranks of this node, or shall not; kOn: slots are slow here, or so
+// we shall.
+StatusOr<DirectReads> Communicator::Impl::MeetDirectly() {
+  const bool may = me_.direct != DirectReads::kOff;
+  if (may && me_.local_size > 1) {
     DirectReader::Allow();
   }
   const DirectCard mine = direct_.card();
@@ -166,7 +173,10 @@ StatusOr<bool> Communicator::Impl::MeetDirectly() {
   if (Status status = executor_.GatherOnNode(&mine, cards.data(), sizeof(mine)); !status.ok()) {
     return status;
   }
-  return me_.direct && direct_.Meet(std::move(cards));
+  if (!may || !direct_.Meet(std::move(cards))) {
+    return DirectReads::kOff;
+  }
+  return CopiesByLoop() ? DirectReads::kOn : me_.direct;
 }
 
 // How long a small call takes, connections standing: all agree on the shortest. Of several in a

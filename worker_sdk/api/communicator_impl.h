@@ -97,7 +97,7 @@ class Communicator::Impl {
   Status MeetAll(const Standing& mine);
   Status Told(Status status);
   Status Smallest(std::vector<int64_t>& values);
-  StatusOr<bool> MeetDirectly();
+  StatusOr<DirectReads> MeetDirectly();
   Status MeasureDelay();
   Status RunNow(const Collective& it, std::chrono::nanoseconds timeout);
   Status RunPart(const Collective& it);

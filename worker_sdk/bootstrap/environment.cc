@@ -48,6 +48,17 @@ Status ReadChoice(const Get& get, const char* name, const std::string& first,
           std::string(name) + ": want " + first + " or " + second + ", got '" + text + "'"};
 }
 
+Status ReadDirect(const Get& get, DirectReads& out) {
+  const char* set = get(kEnvDirect);
+  const std::string text = set == nullptr || *set == '\0' ? "auto" : set;
+  if (text != "auto" && text != "on" && text != "off") {
+    return {StatusCode::kInvalidArgument,
+            std::string(kEnvDirect) + ": want auto, on or off, got '" + text + "'"};
+  }
+  out = text == "auto" ? DirectReads::kAuto : text == "on" ? DirectReads::kOn : DirectReads::kOff;
+  return {};
+}
+
 // A world that another launcher promised, and that we do not serve.
 std::string Notice(const Get& get) {
   for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
@@ -84,9 +95,7 @@ StatusOr<WorkerIdentity> ReadIdentity(const Get& get) {
     status = ReadChoice(get, kEnvCheck, "off", "crc", out.check);
   }
   if (status.ok()) {
-    bool off = false;
-    status = ReadChoice(get, kEnvDirect, "auto", "off", off);
-    out.direct = !off;
+    status = ReadDirect(get, out.direct);
   }
   if (!status.ok()) {
     return status;

@@ -10,6 +10,9 @@
 
 namespace muster {
 
+// Whether ranks of a node read from each other's memory: kAuto where that is quicker here.
+enum class DirectReads : uint8_t { kOff, kAuto, kOn };
+
 struct WorkerIdentity {
   bool launched = false;  // false: a world of one
   uint64_t round = 0;
@@ -20,8 +23,8 @@ struct WorkerIdentity {
   uint32_t node_rank = 0;
   uint32_t nodes = 1;
   int agent_fd = -1;
-  double timeout_s = 0;  // MUSTER_TIMEOUT; 0 = none
-  bool direct = true;    // MUSTER_DIRECT: the memory of the node's other ranks may be read
+  double timeout_s = 0;                     // MUSTER_TIMEOUT; 0 = none
+  DirectReads direct = DirectReads::kAuto;  // MUSTER_DIRECT
   // Which all ranks must have alike:
   bool check = false;       // MUSTER_CHECK
   Wire wire = Wire::kFull;  // MUSTER_WIRE

@@ -78,9 +78,10 @@ void Executor::SetDelay(std::chrono::nanoseconds delay) {
   group_.ahead = AheadFor(delay / std::chrono::microseconds(1), group_.slot_bytes);
 }
 
-void Executor::SetDirect(const DirectReader* reader) {
+void Executor::SetDirect(const DirectReader* reader, bool quick_slots) {
   direct_ = reader;
   group_.direct = true;
+  group_.quick_slots = quick_slots;
 }
 
 Status Executor::GatherOnNode(const void* in, void* out, uint64_t bytes) {

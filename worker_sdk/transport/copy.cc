@@ -45,9 +45,13 @@ void CopyByLoop(uint8_t* dst, const uint8_t* src, uint64_t bytes) {
   std::memcpy(dst, src, bytes);
 }
 
-void CopyBytes(uint8_t* dst, const uint8_t* src, uint64_t bytes) {
+bool CopiesByLoop() {
   static const bool by_loop = LoopIsFaster();
-  if (by_loop) {
+  return by_loop;
+}
+
+void CopyBytes(uint8_t* dst, const uint8_t* src, uint64_t bytes) {
+  if (CopiesByLoop()) {
     CopyByLoop(dst, src, bytes);
   } else {
     std::memcpy(dst, src, bytes);

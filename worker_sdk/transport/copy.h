@@ -11,6 +11,9 @@ namespace muster {
 // core has just written: it gets the loop.
 void CopyBytes(uint8_t* dst, const uint8_t* src, uint64_t bytes);
 
+// Whether it takes the loop here.
+bool CopiesByLoop();
+
 // The loop.
 void CopyByLoop(uint8_t* dst, const uint8_t* src, uint64_t bytes);
 

@@ -14,6 +14,7 @@
 #include "tests/worker_sdk/algorithm/schedule_check.h"
 #include "tests/worker_sdk/algorithm/schedule_world.h"
 #include "tests/worker_sdk/layouts.h"
+#include "worker_sdk/algorithm/schedule_maker.h"
 
 namespace muster {
 namespace {
@@ -212,6 +213,28 @@ TEST(ScheduleTest, AMissingWaitOfDirectReadsIsNoticed) {
     EXPECT_GT(failures(StepKind::kWaitAll), 0) << Name(kind);
     const bool has_root = kind != OpKind::kAllGather && kind != OpKind::kAllToAll;
     EXPECT_EQ(failures(StepKind::kWaitOne) > 0, has_root) << Name(kind);
+  }
+}
+
+TEST(ScheduleTest, WhereSlotsAreQuickOnlyAllToAllsAmongManyReadDirectly) {
+  for (const uint32_t size : {2U, 3U}) {
+    for (const OpKind kind : kKinds) {
+      const Call call{kind, DType::kInt64, ReduceOp::kSum, 1, 100'000};
+      const Layout layout = Layout::OneNode(size);
+      Group group;
+      group.layout = &layout;
+      group.slot_bytes = group.result_bytes = 256u << 10;
+      EXPECT_FALSE(IsDirect(group, call, {}));
+      group.direct = true;
+      const bool is_rooted =
+          kind == OpKind::kBroadcast || kind == OpKind::kGather || kind == OpKind::kScatter;
+      const bool is_all_to_all = kind == OpKind::kAllToAll;
+      EXPECT_EQ(IsDirect(group, call, {}),
+                is_all_to_all || kind == OpKind::kAllGather || (is_rooted && size == 2))
+          << Name(kind) << " of " << size;
+      group.quick_slots = true;
+      EXPECT_EQ(IsDirect(group, call, {}), is_all_to_all && size > 2) << Name(kind);
+    }
   }
 }
 

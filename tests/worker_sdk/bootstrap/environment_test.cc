@@ -94,10 +94,12 @@ TEST(EnvironmentTest, Check) {
     ASSERT_TRUE(me.ok()) << text;
     EXPECT_EQ(me->check, text == "crc") << text;
   }
-  EXPECT_TRUE(Read({{"MUSTER_DIRECT", "auto"}})->direct);
-  EXPECT_FALSE(Read({{"MUSTER_DIRECT", "off"}})->direct);
+  EXPECT_EQ(Read({})->direct, DirectReads::kAuto);
+  EXPECT_EQ(Read({{"MUSTER_DIRECT", "auto"}})->direct, DirectReads::kAuto);
+  EXPECT_EQ(Read({{"MUSTER_DIRECT", "on"}})->direct, DirectReads::kOn);
+  EXPECT_EQ(Read({{"MUSTER_DIRECT", "off"}})->direct, DirectReads::kOff);
   EXPECT_EQ(Read({{"MUSTER_DIRECT", "no"}}).status().message(),
-            "MUSTER_DIRECT: want auto or off, got 'no'");
+            "MUSTER_DIRECT: want auto, on or off, got 'no'");
   EXPECT_EQ(Read({{"MUSTER_CHECK", "on"}}).status().message(),
             "MUSTER_CHECK: want off or crc, got 'on'");
 }

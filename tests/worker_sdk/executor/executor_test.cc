@@ -67,7 +67,7 @@ TEST(ExecutorTest, MemoryThatCannotBeReadEndsTheCall) {
   EXPECT_FALSE(reader.Meet({nobody, nobody}));
   RunRanks(2, [&](uint32_t rank) {
     Executor executor = cluster.Open(rank);
-    executor.SetDirect(&reader);
+    executor.SetDirect(&reader, /*quick_slots=*/false);
     std::vector<float> data(1 << 20);
     const Status status = executor.Run(Of(OpKind::kBroadcast, data.size()), nullptr, data.data());
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
@@ -83,8 +83,8 @@ TEST(ExecutorTest, WhatIsReadFromOneThatHasGivenUpIsNoResult) {
   const auto reader = cluster.MeetDirectly();
   Executor root = cluster.Open(0);
   Executor other = cluster.Open(1);
-  root.SetDirect(reader.get());
-  other.SetDirect(reader.get());
+  root.SetDirect(reader.get(), /*quick_slots=*/false);
+  other.SetDirect(reader.get(), /*quick_slots=*/false);
   root.SetTimeout(std::chrono::milliseconds(1));
   const Call call = Of(OpKind::kBroadcast, 100'000);
   std::vector<float> data(100'000, 1);
@@ -115,7 +115,7 @@ void CheckRootedCalls(Cluster& cluster, const DirectReader* direct) {
   RunRanks(size, [&](uint32_t rank) {
     Executor executor = cluster.Open(rank);
     if (direct != nullptr) {
-      executor.SetDirect(direct);
+      executor.SetDirect(direct, /*quick_slots=*/false);
     }
     for (const uint64_t count : kCounts) {
       for (uint32_t root = 0; root < size; root += 1 + size / 4) {
@@ -164,7 +164,7 @@ void CheckPartsForEveryone(Cluster& cluster, const DirectReader* direct) {
   RunRanks(size, [&](uint32_t rank) {
     Executor executor = cluster.Open(rank);
     if (direct != nullptr) {
-      executor.SetDirect(direct);
+      executor.SetDirect(direct, /*quick_slots=*/false);
     }
     for (const uint64_t count : kCounts) {
       std::vector<float> all(count * size);
