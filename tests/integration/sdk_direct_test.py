@@ -15,6 +15,8 @@ if "sealed" in sys.argv:
     libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody may read our memory
 if "mixed" in sys.argv and os.environ["RANK"] == "1":
     os.environ["MUSTER_DIRECT"] = "off"
+if "half" in sys.argv and os.environ["RANK"] == "1":
+    os.environ["MUSTER_DIRECT"] = "auto"
 import muster
 comm = muster.init()
 rank, size = comm.rank, comm.size
@@ -49,7 +51,7 @@ print("moved:", "readable" if can else "sealed")
 
 
 @pytest.mark.parametrize("n", [2, 5])
-@pytest.mark.parametrize("how", ["auto", "on", "off", "mixed", "sealed"])
+@pytest.mark.parametrize("how", ["auto", "on", "off", "half", "mixed", "sealed"])
 def test_parts_arrive_whether_memory_can_be_read_or_not(node0, n, how):
     # A superuser reads everything, unless he gives that up.
     enter = ["setpriv", "--bounding-set=-sys_ptrace"] if how == "sealed" and os.geteuid() == 0 else []
@@ -70,7 +72,7 @@ import numpy
 import muster
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 comm = muster.init()
-data = numpy.zeros(5_000_000)
+data = numpy.zeros(2_000_000)  # 16 MB: as large as is read
 for number in range(100_000):
     if comm.rank == 1 and number == 1:
         comm.recv(numpy.zeros(1), 0)  # rank 0 has the first message, however slow it is

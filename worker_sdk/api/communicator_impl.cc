@@ -161,10 +161,14 @@ Status Communicator::Impl::Smallest(std::vector<int64_t>& values) {
                        values.data(), values.data());
 }
 
-// kOff: we cannot read from all ranks of this node, or shall not; kOn: slots are slow here, or so
-// we shall.
+// How much we read from the ranks of this node. kOff: we cannot, shall not, or would never: through
+// quick slots only an all-to-all among more than two ranks of one node goes slower than so.
 StatusOr<DirectReads> Communicator::Impl::MeetDirectly() {
-  const bool may = me_.direct != DirectReads::kOff;
+  const Layout& layout = executor_.layout();
+  const DirectReads wish =
+      me_.direct != DirectReads::kAuto || CopiesWholeLines() ? me_.direct : DirectReads::kOn;
+  const bool may = wish == DirectReads::kOn ||
+                   (wish == DirectReads::kAuto && layout.nodes() == 1 && layout.world() > 2);
   if (may && me_.local_size > 1) {
     DirectReader::Allow();
   }
@@ -176,7 +180,7 @@ StatusOr<DirectReads> Communicator::Impl::MeetDirectly() {
   if (!may || !direct_.Meet(std::move(cards))) {
     return DirectReads::kOff;
   }
-  return CopiesByLoop() ? DirectReads::kOn : me_.direct;
+  return wish;
 }
 
 // How long a small call takes, connections standing: all agree on the shortest. Of several in a

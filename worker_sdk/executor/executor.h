@@ -48,8 +48,8 @@ class Executor {
   void SetDelay(std::chrono::nanoseconds delay);
   // What every rank of this node says of itself: `bytes` from each, by place. A call of all ranks.
   Status GatherOnNode(const void* in, void* out, uint64_t bytes);
-  // From now on, large parts are read straight from the memory of other ranks, if slots are quick
-  // few of them; the same on every rank. It has met them, and outlives this.
+  // From now on, large parts are read straight from the memory of other ranks, where slots are
+  // quick only few of them; the same on every rank. It has met them, and outlives this.
   void SetDirect(const DirectReader* reader, bool quick_slots);
   bool broken() const { return !broken_.ok(); }
   Counters counters() const;

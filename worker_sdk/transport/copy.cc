@@ -9,15 +9,22 @@
 namespace muster {
 namespace {
 
-bool LoopIsFaster() {
+constexpr uint64_t kBlock = 64;
+constexpr uint64_t kSmall = 1024;        // below it memcpy() takes a loop, too
+constexpr uint64_t kLinesMin = 2 << 10;  // `rep movsb` takes a while to begin
+
+bool HasQuickMoves() {
 #if defined(__x86_64__)
-  unsigned eax = 0;
-  unsigned vendor[4] = {};  // and an end
+  constexpr unsigned kQuickMoves = 1U << 9;  // ERMS
   unsigned signature = 0;
+  unsigned vendor[4] = {};  // and an end
+  unsigned eax = 0;
+  unsigned features = 0;
   unsigned unused = 0;
   return __get_cpuid(0, &eax, &vendor[0], &vendor[2], &vendor[1]) != 0 &&
          __get_cpuid(1, &signature, &eax, &unused, &unused) != 0 &&
-         IsZen3(reinterpret_cast<const char*>(vendor), signature);
+         __get_cpuid_count(7, 0, &eax, &features, &unused, &unused) != 0 &&
+         IsZen5(reinterpret_cast<const char*>(vendor), signature) && (features & kQuickMoves) != 0;
 #else
   return false;
 #endif
@@ -25,17 +32,17 @@ bool LoopIsFaster() {
 
 }  // namespace
 
-// AMD's manuals: the family is 19h, as of Zen 4, whose models are 10h-1Fh and from 60h on.
-bool IsZen3(const char* vendor, unsigned signature) {
+bool IsZen5(const char* vendor, unsigned signature) {
   const unsigned family = (signature >> 8 & 0xF) + (signature >> 20 & 0xFF);
-  const unsigned model = (signature >> 4 & 0xF) | (signature >> 12 & 0xF0);
-  return std::strcmp(vendor, "AuthenticAMD") == 0 && family == 0x19 &&
-         (model < 0x10 || (model >= 0x20 && model < 0x60));
+  return std::strcmp(vendor, "AuthenticAMD") == 0 && family == 0x1A;
+}
+
+bool CopiesWholeLines() {
+  static const bool does = HasQuickMoves();
+  return does;
 }
 
 void CopyByLoop(uint8_t* dst, const uint8_t* src, uint64_t bytes) {
-  constexpr uint64_t kBlock = 64;
-  constexpr uint64_t kSmall = 1024;  // below it memcpy() takes a loop, too
   if (bytes >= kSmall) {
     for (; bytes >= kBlock; bytes -= kBlock, dst += kBlock, src += kBlock) {
       std::memcpy(dst, src, kBlock);    // four vectors
@@ -45,16 +52,23 @@ void CopyByLoop(uint8_t* dst, const uint8_t* src, uint64_t bytes) {
   std::memcpy(dst, src, bytes);
 }
 
-bool CopiesByLoop() {
-  static const bool by_loop = LoopIsFaster();
-  return by_loop;
+void CopyByWholeLines(uint8_t* dst, const uint8_t* src, uint64_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+#if defined(__x86_64__)
+  dst[bytes - 1] = src[bytes - 1];  // sanitizers see this one
+  asm volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
+#else
+  std::memcpy(dst, src, bytes);
+#endif
 }
 
 void CopyBytes(uint8_t* dst, const uint8_t* src, uint64_t bytes) {
-  if (CopiesByLoop()) {
-    CopyByLoop(dst, src, bytes);
+  if (bytes >= kLinesMin && CopiesWholeLines()) {
+    CopyByWholeLines(dst, src, bytes);
   } else {
-    std::memcpy(dst, src, bytes);
+    CopyByLoop(dst, src, bytes);
   }
 }
 

@@ -8,12 +8,13 @@
 namespace muster {
 
 // Whether what we wait for can run while we are awake. kOwn: yes, as far as we know; kShared: it
-// waits for the core that we are on, in another of the scheduler's groups, which yields do not
-// serve; kMaybe: if it is on this machine.
+// seems to wait for the core that we are on, maybe in another of the scheduler's groups, which
+// yields do not serve; kMaybe: if it is on this machine.
 enum class OurCore : uint8_t { kOwn, kMaybe, kShared };
 
 // For what comes over the connection `fd`, by what came last: on which core it was taken in (its
-// sender's, where that is on this machine), and whether a network adapter had brought it.
+// sender's, where that is on this machine), and whether a network adapter had brought it (one that
+// a bridge hides from us, as containers' do, is not seen: then a sleep costs a wake-up).
 OurCore CoreSharedWith(int fd);
 
 // How long a rank tries before it lets others run, and before it sleeps.
