@@ -203,6 +203,9 @@ std::optional<StatusOr<UniqueFd>> StoreLink::Take(uint32_t rank, LinkChannel cha
 }
 
 std::optional<StatusOr<UniqueFd>> StoreLink::TakePipe(uint32_t rank, uint32_t place) const {
+  // First: what it has done before it ended, opening our pipe and sending through it, counts.
+  Watch();
+  const bool ended = EndOf(place) != LineEnd::kNone;
   if (place > place_) {
     // Not before the other one has it: without us it could not get it, nor what we had sent.
     if (std::atomic_ref(OpenedOf(place_, place)).load(std::memory_order_acquire) != 0) {
@@ -219,8 +222,7 @@ std::optional<StatusOr<UniqueFd>> StoreLink::TakePipe(uint32_t rank, uint32_t pl
     std::atomic_ref(OpenedOf(place, place_)).store(1, std::memory_order_release);
     return pipe;
   }
-  Watch();
-  if (EndOf(place) != LineEnd::kNone) {
+  if (ended) {
     return StatusOr<UniqueFd>(Status(StatusCode::kUnavailable,
                                      "rank " + std::to_string(rank) + " has ended",
                                      static_cast<int>(rank)));
