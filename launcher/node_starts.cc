@@ -1,7 +1,9 @@
 #include "launcher/node_starts.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -85,6 +87,13 @@ void NodeStarts::JobOver() {
   }
 }
 
+bool NodeStarts::HasToldEndOn(absl::string_view host) const {
+  return std::any_of(told_end_.begin(), told_end_.end(), [this, host](size_t index) {
+    const std::string name = ListName(spec_, index);
+    return host == name || absl::StartsWith(host, absl::StrCat(name, "."));  // its full name
+  });
+}
+
 void NodeStarts::Stop(std::function<void()> done) {
   over_ = true;
   left_to_stop_ = 2;
@@ -130,6 +139,7 @@ Starter::Callbacks NodeStarts::StarterCallbacks() {
   };
   out.on_exit = [this](size_t index, const std::string& how, bool killed) {
     if (!over_) {
+      told_end_.insert(index);
       // One that never joined is not missed by the master. Its connection's end goes first.
       start_failures_.push_back(
           std::make_unique<UvTimer>(loop_, [this, index, attempt = AttemptAt(index), how, killed] {

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ class NodeStarts {
   void Again(const StartAgain& wanted);
   // Agents end now without being missed.
   void JobOver();
+  // Whether what started the agent of this host has told its end while the job ran: then the host
+  // itself is there.
+  bool HasToldEndOn(absl::string_view host) const;
   // Ends every child, then `done`.
   void Stop(std::function<void()> done);
 
@@ -67,6 +71,7 @@ class NodeStarts {
   std::unique_ptr<Starter> remote_;
   std::map<size_t, uint32_t> attempts_;                   // of StartAgain; none = the first start
   std::vector<std::unique_ptr<UvTimer>> start_failures_;  // about to be told to the master
+  std::set<size_t> told_end_;
   bool over_ = false;
   int left_to_stop_ = 0;  // starters
 };

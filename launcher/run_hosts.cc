@@ -18,6 +18,7 @@
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
 #include "agent/io/worker_limits.h"
+#include "launcher/await_requeue.h"
 #include "launcher/display.h"
 #include "launcher/failed_start.h"
 #include "launcher/first_node.h"
@@ -102,6 +103,10 @@ class HostsJob {
     if (report_.cause == CauseKind::kNeverFormed && PreflightWanted(spec_)) {
       ExamineNodes(spec_);
     }
+    if (report_.cause == CauseKind::kNodeLost && !stop_asked_ &&
+        !starts_.HasToldEndOn(report_.lost_node)) {
+      AwaitRequeue(spec_, report_.lost_node);
+    }
     return code;
   }
 
@@ -175,6 +180,7 @@ class HostsJob {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now) {
       pause_timer_.Stop();  // the job goes on, to its end
+      stop_asked_ = true;
       countdown_.Begin(signo, now, TimeToStop(spec_));
       Post(StopAsked{signo, now, GraceNow(spec_)});
     };
@@ -334,6 +340,7 @@ class HostsJob {
   bool stdin_done_ = false;
   JobReport report_;
   bool doubts_shown_ = false;
+  bool stop_asked_ = false;  // by a signal
   bool over_ = false;
   bool ending_ = false;
   bool ended_ = false;

@@ -188,6 +188,27 @@ def test_a_job_that_is_requeued_knows_it(slurm):
     assert "  before: Slurm has restarted this job 1 time\n" in slurm.output(job), slurm.output(job)
 
 
+@pytest.mark.parametrize("nodes, lost", [("node1,node2", 1), ("node0,node2", 2)], ids=["script", "other"])
+def test_slurm_starts_a_job_again_whose_node_has_crashed(slurm, nodes, lost):
+    """The node that runs the script, or another: then launch, which knows it at once, waits for Slurm, or the job would have failed."""
+    worker = "echo restarts $SLURM_RESTART_COUNT. on $(hostname); exec sleep 1000"
+    job = slurm.submit(f"exec {LAUNCH} --nproc-per-node 1 bash -c '{worker}'", "-N2", "-w", nodes, "--requeue", "--open-mode=append")
+    slurm.expect(job, "restarts . on node", 2)
+    slurm.lab[lost].kill()
+    try:
+        if lost == 2:
+            slurm.expect(job, f"muster: Slurm starts Slurm job {job} again when it finds node2 down itself, which may take 47s")
+        wait_for(lambda: slurm.show(job)["JobState"] == "PENDING", 2 * PATIENCE, 0.2, lambda: (slurm.show(job), slurm.output(job)))
+    finally:
+        slurm.lab[lost].boot()
+    wait_for(lambda: not any("slurmstepd" in line for p in slurm.lab.processes().values() for line in p.values()))
+    slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+    slurm.expect(job, "restarts 1. on node", 2)
+    assert "muster: Slurm has restarted this job 1 time" in slurm.output(job), slurm.output(job)
+    slurm.cancel(job)
+    slurm.wait(job)
+
+
 # Slurm itself notices both after half a minute.
 GONE = {"crash": ("kill", "boot", "its connection closed"), "hang": ("freeze", "thaw", "no beat for")}
 
