@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/schedule/child_process.h"
+#include "launcher/schedule/retry_wait.h"
 #include "proto/base/check.h"
 #include "proto/base/log.h"
 
@@ -222,13 +223,12 @@ void ProcessStarter::OnExit(size_t index, int status) {
     return;
   }
   if (lost && !node.ended_by_us && node.tries < options_.tries && !WillStay(node)) {
-    const absl::Duration wait = options_.retry_min * (1 << (node.tries - 1));
     node.timer = std::make_unique<UvTimer>(loop_, [this, index] {
       Node& again = nodes_.at(index);
       const std::unique_ptr<UvTimer> spent = std::move(again.timer);
       Spawn(again);
     });
-    node.timer->StartAfter(wait * (0.5 + jitter_.Unit()));
+    node.timer->StartAfter(RetryWait(options_.retry_min, node.tries, jitter_.Unit()));
     return;
   }
   if (node.ended_by_us) {

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/schedule/local_starter.h"
 #include "launcher/schedule/process_starter.h"
+#include "launcher/schedule/retry_wait.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
@@ -140,6 +141,13 @@ TEST_F(StarterTest, ADroppedConnectionIsTriedAgain) {
   Until([this] { return sockets_.contains(0); }, "the connection");
   EXPECT_EQ(Calls(), "flaky flaky flaky ");
   EXPECT_TRUE(failed_.empty());
+}
+
+TEST(RetryWait, GrowsAndIsNotTheSameForAll) {
+  const absl::Duration first = absl::Milliseconds(500);
+  EXPECT_EQ(RetryWait(first, 1, 0), absl::Milliseconds(250));
+  EXPECT_EQ(RetryWait(first, 1, 1), absl::Milliseconds(750));
+  EXPECT_EQ(RetryWait(first, 3, 0.5), absl::Seconds(2));
 }
 
 TEST_F(StarterTest, ASilentHostIsGivenUp) {
