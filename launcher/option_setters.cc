@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "agent/core/dialects.h"
 #include "launcher/exit_rules.h"
 #include "launcher/option_values.h"
 #include "launcher/schedule/hostlist.h"
@@ -409,12 +410,11 @@ absl::Status SetStoreFrom(const OptionValue& v, JobSpec& s) {
 }
 
 absl::Status SetDialect(const OptionValue& v, JobSpec& s) {
-  static constexpr absl::string_view kDialects[] = {"torch", "slurm",   "ompi", "pmi",
-                                                    "mpich", "horovod", "jsm",  "flux"};
+  const std::vector<absl::string_view> known = DialectWords();
   s.plan.dialects.clear();
   for (absl::string_view word : absl::StrSplit(v.text, ',')) {
-    if (std::find(std::begin(kDialects), std::end(kDialects), word) == std::end(kDialects)) {
-      return WantError({v.name, word}, absl::StrCat("a list of ", absl::StrJoin(kDialects, ", ")));
+    if (std::find(known.begin(), known.end(), word) == known.end()) {
+      return WantError({v.name, word}, absl::StrCat("a list of ", absl::StrJoin(known, ", ")));
     }
     if (word != "torch") {  // always there
       s.plan.dialects.emplace_back(word);

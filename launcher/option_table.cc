@@ -251,7 +251,9 @@ constexpr OptionRow kTable[] = {
     {OptionId::kRole, kRequired, false, "--role", "NAME", "PET_ROLE", kProgram,
      "ROLE_NAME of the workers (default 'default')", SetPlanText<&WorkPlan::role>},
     {OptionId::kDialect, kRequired, false, "--dialect", "LIST", "", kProgram,
-     "rank variables besides torch's: slurm, ompi, pmi, mpich, horovod, jsm, flux", SetDialect},
+     "rank variables besides torch's: slurm (or -keep, -scrub), ompi, pmi, pmix, mpich, mvapich, "
+     "horovod, jsm, flux, deepspeed, lightning",
+     SetDialect},
     {OptionId::kStore, kRequired, false, "--store", "MODE", "", kProgram,
      "torch's store: agent (we serve it), worker (rank 0 does), auto (default)", SetStore},
     {OptionId::kStoreFrom, kRequired, false, "--store-from", "nodes|any", "", kProgram,

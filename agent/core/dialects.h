@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "agent/core/env_filter.h"
 #include "proto/base/ids.h"
@@ -33,8 +32,8 @@ Place PlaceOf(const Assignment& assignment, LocalRank local);
 // Assignment::layout as Slurm writes it: "16(x2),8".
 std::string LayoutText(const std::vector<std::pair<uint32_t, uint32_t>>& layout);
 
-// Words for --dialect. Errors: InvalidArgument naming the word and those there are.
-absl::Status CheckDialects(const std::vector<std::string>& dialects);
+// Words for --dialect.
+std::vector<absl::string_view> DialectWords();
 
 // Appends the variables of the dialects named (but "torch", which is always there, and Slurm's).
 void AppendDialects(const std::vector<std::string>& dialects, const Place& place,

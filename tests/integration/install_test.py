@@ -6,13 +6,14 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from harness import BIN, LAUNCH, PYTHON, sh
+from harness import BIN, LAUNCH, PYTHON, ROOT, WORKERS, sh
 
 COMPLETION = Path(__file__).resolve().parents[2] / "deploy/completion/launch"
 
@@ -130,6 +131,21 @@ def test_a_virtual_environment_takes_the_wheel(node0, wheel, scratch):
     assert f"Successfully installed muster-{version}" in said
     result = node0.run("-n", "2", "--no-prefix", place / "bin/python", "-c", IN_PYTHON)
     assert result.code == 0 and result.text.count(f"muster {version} from {place}/lib/") == 2, result
+
+
+def test_pip_builds_the_back_end_for_the_torch_that_is_there(node0, wheel, scratch):
+    """Beside the wheel, and from a copy of the sources it needs, as of a tarball."""
+    place = scratch / "venv"
+    output(PYTHON, "-m", "venv", "--system-site-packages", place)
+    output(place / "bin/pip", "install", "--no-index", wheel)
+    (package,) = place.glob("lib/python3*/site-packages/muster")
+    for module in package.glob("_torch*.so"):  # Debian's, which the wheel has
+        module.unlink()
+    for folder in ("worker_sdk", "proto"):
+        shutil.copytree(ROOT / folder, scratch / folder, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    output(place / "bin/pip", "install", "--no-index", "--no-build-isolation", scratch / "worker_sdk/torch", env={**os.environ, "MAX_JOBS": "2"})
+    result = node0.run("-n", "2", "--no-prefix", place / "bin/python", WORKERS / "torch_ops.py", "messages", seconds=120)
+    assert result.code == 0 and result.text == "all right\n" * 2 and list(package.glob("_torch*.so")), result
 
 
 def complete(*words, folder="/"):

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from harness import BIN, EXAMPLES, PYTHON, ROOT, WORKERS
+from framework_rules import accelerate_place, deepspeed_place, jax_cluster, lightning_place
+from harness import BIN, EXAMPLES, LAUNCH, PYTHON, ROOT, WORKERS
 
 TESTED = {
     "a script of torch": "test_torch",
@@ -69,72 +70,104 @@ ALL_MET = [f"rank {rank} met [0, 1, 2]" for rank in range(3)]
 
 @ON
 def test_xgboost(node0, where):
-    """RabitTracker binds host_ip in one process and takes any port, whatever it is told (src/collective/tracker.cc,
-    include/xgboost/collective/socket.h); all connect to dmlc_tracker_uri and dmlc_tracker_port."""
-    result = node0.run(*where, "--no-prefix", WORKERS / "meet_rank0.py", "xgboost", env={"PYTHONPATH": str(BIN.parent / "python")})
-    assert result.code == 0 and sorted(result.text.splitlines()) == ALL_MET, result
+    """Each rank has a third of the rows, and all end with one model."""
+    script = [PYTHON, EXAMPLES / "xgboost_train.py"]
+    env = {"PYTHONPATH": str(BIN.parent / "python")}
+    result = node0.run(*where, "--no-prefix", *script, env=env, seconds=120)
+    told = re.findall(r"^rank (\d) of 3: (0\.\d+) wrong, model (\w+)$", result.text, re.M)
+    assert result.code == 0 and sorted(rank for rank, _, _ in told) == list("012"), result
+    assert len({model for _, _, model in told}) == 1 and float(told[0][1]) < 0.2, told
+    alone = node0.run("-n", "1", "--no-prefix", *script, env=env, seconds=120)
+    assert alone.code == 0 and "rank 0 of 1" in alone.text, alone
 
 
 @ON
 def test_jax(node0, where):
     """Process 0 opens the coordinator, a gRPC server, at [::] and the port of coordinator_address; all connect to that address
     (jax/_src/distributed.py). So MASTER_PORT must be free for rank 0, also under an interpreter that has torch."""
-    result = node0.run(*where, "--store", "worker", "--no-prefix", WORKERS / "meet_rank0.py", "jax")
+    result = node0.run(*where, "--store", "worker", "--no-prefix", WORKERS / "meet_rank0.py")
     assert result.code == 0 and sorted(result.text.splitlines()) == ALL_MET, result
 
 
-def environments(node0, scratch, *words, env=None):
-    """{rank: environment} of a job's workers."""
-    program = "import json, os; json.dump(dict(os.environ), open(os.environ['RANK'] + '.json', 'w'))"
-    result = node0.run(*words, "--wdir", scratch, PYTHON, "-c", program, env=env)
+DUMP = "import json, os; json.dump(dict(os.environ), open(os.environ['RANK'] + '.json', 'w'))"
+
+
+def environments(folder):
+    """{rank: environment} of the workers of a job that has run DUMP there."""
+    return {int(path.stem): json.loads(path.read_text()) for path in folder.glob("*.json")}
+
+
+def dump(node0, scratch, *words, env=None):
+    result = node0.run(*words, "--wdir", scratch, PYTHON, "-c", DUMP, env=env)
     assert result.code == 0, result
-    return {int(path.stem): json.loads(path.read_text()) for path in scratch.glob("*.json")}
+    return environments(scratch)
 
 
 SLURM = {"SLURM_JOB_ID": "4711", "SLURM_JOBID": "4711", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
          "SLURM_NODEID": "0", "SLURM_JOB_NODELIST": "node0", "SLURM_NODELIST": "node0", "SLURM_NNODES": "1"}
+# Of an mpirun that has started launch, as the last of seven.
+MPIRUN = {"OMPI_MCA_orte_hnp_uri": "1;tcp://10.0.0.1:1", "PRTE_LAUNCHED": "1",
+          **{f"OMPI_COMM_WORLD_{name}": number for name, number in (("SIZE", "7"), ("RANK", "6"), ("LOCAL_RANK", "6"), ("LOCAL_SIZE", "7"))},
+          **{name: "7" for name in ("PMI_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE")},
+          **{name: "6" for name in ("PMI_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK")}}
 
 
 def test_jax_in_a_slurm_job(node0, scratch):
-    """Without arguments JAX takes the first host of SLURM_STEP_NODELIST, and SLURM_NTASKS, SLURM_PROCID, SLURM_LOCALID, where
-    SLURM_JOB_ID is set (jax/_src/clusters/slurm_cluster.py)."""
-    found = environments(node0, scratch, "--standalone", "-n", "3", env=SLURM)
-    assert sorted(found) == [0, 1, 2]
-    for rank, env in found.items():
-        told = [env.get(name) for name in ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")]
-        assert told == ["4711", "node0", "3", str(rank), str(rank)], told
+    found = dump(node0, scratch, "--standalone", "-n", "3", env=SLURM)
+    assert {rank: jax_cluster(env) for rank, env in found.items()} == {
+        rank: ("slurm", f"node0:{61440 + 4711 % 4096}", 3, rank, rank) for rank in range(3)}
 
 
-def test_jax_elsewhere_detects_nobody(node0, scratch):
-    """Outside Slurm nothing may look like a cluster that JAX detects (jax/_src/clusters), or it would not ask its arguments."""
-    for env in environments(node0, scratch, "-n", "2").values():
-        assert not {"SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "PRTE_LAUNCHED", "KUBERNETES_SERVICE_HOST", "JAX_COORDINATOR_ADDRESS"} & set(env), env
+def test_jax_and_lightning_in_a_job_of_slurm_s_own(slurm):
+    """Whose nodes Slurm writes as node[0-1]."""
+    job = slurm.submit(f"exec {LAUNCH} --nproc-per-node 2 --wdir {slurm.folder} {PYTHON} -c '{DUMP.replace(chr(39), chr(34))}'", "-N2", "-w", "node0,node1")
+    assert slurm.wait(job)["ExitCode"] == "0:0", slurm.output(job)
+    found = environments(slurm.folder)
+    assert {env["SLURM_STEP_NODELIST"] for env in found.values()} == {"node[0-1]"}
+    assert {rank: jax_cluster(env) for rank, env in found.items()} == {
+        rank: ("slurm", f"node0:{61440 + int(job) % 4096}", 4, rank, rank % 2) for rank in range(4)}
+    assert {rank: lightning_place(env) for rank, env in found.items()} == {rank: ("torchelastic", 4, rank, rank % 2, rank // 2) for rank in range(4)}
 
 
-@pytest.mark.parametrize("slurm", [{}, SLURM], ids=["plain", "slurm"])
-def test_lightning(node0, scratch, slurm):
-    """It is torchelastic that started it, also in a Slurm job, where TORCHELASTIC_RUN_ID is set; then RANK, LOCAL_RANK, WORLD_SIZE,
-    GROUP_RANK, MASTER_ADDR and MASTER_PORT count, and devices x num_nodes must be WORLD_SIZE
-    (lightning/fabric/plugins/environments/torchelastic.py)."""
-    found = environments(node0, scratch, "--standalone", "--nnodes", "2", "--nproc-per-node", "2", env=slurm)
+@pytest.mark.parametrize("outer", [{}, MPIRUN], ids=["plain", "mpirun"])
+def test_jax_elsewhere_detects_nobody(node0, scratch, outer):
+    """Or it would not ask its arguments."""
+    found = dump(node0, scratch, "-n", "2", env=outer)
+    assert sorted(found) == [0, 1]
+    for env in found.values():
+        assert jax_cluster(env) is None and "JAX_COORDINATOR_ADDRESS" not in env, env
+
+
+@pytest.mark.parametrize("slurm_s", [{}, SLURM], ids=["plain", "slurm"])
+def test_lightning(node0, scratch, slurm_s):
+    """devices x num_nodes must be WORLD_SIZE."""
+    found = dump(node0, scratch, "--standalone", "--nnodes", "2", "--nproc-per-node", "2", env=slurm_s)
+    assert {rank: lightning_place(env) for rank, env in found.items()} == {rank: ("torchelastic", 4, rank, rank % 2, rank // 2) for rank in range(4)}
+    assert all(env["MASTER_ADDR"] and int(env["MASTER_PORT"]) > 0 for env in found.values()), found
+
+
+@pytest.mark.parametrize("words", [[], ["--mpi", "pmi1"], ["--mpi", "pmix"], ["--dialect", "ompi,pmi,mpich,mvapich"]], ids=["torch", "pmi1", "pmix", "all"])
+def test_accelerate(node0, scratch, words):
+    """No two dialects may differ, nor may what an outer launcher has left."""
+    found = dump(node0, scratch, "--standalone", "--nnodes", "2", "--nproc-per-node", "2", *words, env=MPIRUN)
     assert sorted(found) == [0, 1, 2, 3]
     for rank, env in found.items():
-        assert env["TORCHELASTIC_RUN_ID"] and env["MASTER_ADDR"] and int(env["MASTER_PORT"]) > 0, env
-        assert [int(env[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK")] == [rank, rank % 2, 2 * 2, rank // 2], env
+        *place, local_size = accelerate_place(env)
+        assert place == [4, rank, rank % 2] and local_size in (None, 2) and env["MASTER_ADDR"], env
 
 
-def test_deepspeed(node0, scratch):
-    """init_distributed asks MPI unless all of these are set (deepspeed/comm/comm.py), and nothing may say that this is AzureML,
-    SageMaker or DLTS, where it derives them from MPI's (the same file)."""
-    for rank, env in environments(node0, scratch, "-n", "2").items():
-        told = [env.get(name, "") for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")]
-        assert told == [str(rank), str(rank), "2"] and env["MASTER_ADDR"] and env["MASTER_PORT"].isdigit(), env
-        assert not {"AZUREML_EXPERIMENT_ID", "SM_TRAINING_ENV", "DLTS_JOB_ID", "OMPI_COMM_WORLD_RANK"} & set(env), env
+@pytest.mark.parametrize("outer", [{}, MPIRUN], ids=["plain", "mpirun"])
+def test_deepspeed(node0, scratch, outer):
+    found = dump(node0, scratch, "-n", "2", "--dialect", "deepspeed", env=outer)
+    assert {rank: deepspeed_place(env) for rank, env in found.items()} == {rank: (2, rank, rank) for rank in range(2)}
+    for env in found.values():
+        assert [env[name] for name in ("LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")] == ["2", "0", "1"], env
 
 
 def test_libmuster(node0):
-    result = node0.run("-n", "4", BIN.parent / "examples/allreduce_sgd")
-    assert result.code == 0 and "loss" in result.text, result
+    result = node0.run("-n", "4", "--no-prefix", BIN.parent / "examples/allreduce_sgd")
+    losses = [float(loss) for loss in re.findall(r"^step \d+: loss (\S+)", result.text, re.M)]
+    assert result.code == 0 and len(losses) > 1 and losses == sorted(losses, reverse=True), result  # of one world of four, not of four
 
 
 def test_bash(node0):

@@ -385,7 +385,7 @@ TEST(Values, ReachTheirFields) {
                            "--mpi",
                            "pmi1",
                            "--dialect",
-                           "torch,slurm,pmi",
+                           "torch,slurm,pmi,deepspeed",
                            "--output-spool",
                            "2G",
                            "--output-overflow=drop",
@@ -409,7 +409,7 @@ TEST(Values, ReachTheirFields) {
   EXPECT_EQ(spec.plan.stdin_mode, StdinMode::kAll);
   EXPECT_EQ(spec.plan.store, StoreMode::kWorker);
   EXPECT_EQ(spec.plan.mpi, MpiMode::kPmi1);
-  EXPECT_THAT(spec.plan.dialects, ElementsAre("slurm", "pmi"));
+  EXPECT_THAT(spec.plan.dialects, ElementsAre("slurm", "pmi", "deepspeed"));
   EXPECT_EQ(spec.plan.output.spool_bytes_max, uint64_t{2} << 30);
   EXPECT_EQ(spec.plan.output.overflow, OverflowMode::kDrop);
   EXPECT_THAT(spec.plan.output.show, ElementsAre(0, 2, 3));

@@ -1,14 +1,9 @@
-"""meet_rank0.py WHOSE: rank 0 opens a server of its own, every rank goes there, and is told who has come.
+"""Rank 0 opens a server of its own, as JAX does: at MASTER_PORT of all addresses, with the socket options that gRPC sets. Every rank goes
+there, and is told who has come."""
 
-WHOSE is how: `jax`, at MASTER_PORT of all addresses, with the socket options that gRPC sets; `xgboost`, at MASTER_ADDR and any port, which
-rank 0 tells the others through libmuster.
-"""
-
-import array
 import json
 import os
 import socket
-import sys
 import threading
 import time
 
@@ -16,17 +11,11 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 HOST, PORT = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 
 
-def jax_listener():
+def open_listener():
     listener = socket.socket(socket.AF_INET6)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("::", PORT))
-    return listener
-
-
-def xgboost_listener():
-    listener = socket.socket()
-    listener.bind((HOST, 0))
     return listener
 
 
@@ -42,26 +31,20 @@ def serve(listener):
 
 
 server = None
-port = PORT
 if RANK == 0:
-    listener = jax_listener() if sys.argv[1] == "jax" else xgboost_listener()
+    listener = open_listener()
     listener.listen(WORLD)
-    port = listener.getsockname()[1]
     server = threading.Thread(target=serve, args=[listener])
     server.start()
-if sys.argv[1] == "xgboost":
-    import muster
-
-    port = muster.init().broadcast(array.array("q", [port]), root=0)[0]
 deadline = time.monotonic() + 30
 while True:
     try:
-        with socket.create_connection((HOST, port), timeout=30) as mine:
+        with socket.create_connection((HOST, PORT), timeout=30) as mine:
             mine.sendall(json.dumps([RANK, WORLD]).encode() + b"\n")
             print("rank", RANK, "met", mine.makefile().readline().strip(), flush=True)
         break
     except ConnectionRefusedError:  # rank 0 is not there yet, which JAX waits for, too
-        assert time.monotonic() < deadline, (HOST, port)
+        assert time.monotonic() < deadline, (HOST, PORT)
         time.sleep(0.05)
 if server:
     server.join()
