@@ -109,6 +109,11 @@ def test_without_launch_it_is_a_world_of_one(node0, mpich):
     assert result.code == 0 and told(result) == {0: (1, 1, -1)}, result
 
 
+def test_one_rank_of_launch_is_a_world_of_one(node0, mpich):
+    result = node0.run("-n", "1", mpich)
+    assert result.code == 0 and told(result) == {0: (1, 1, 0)}, result
+
+
 def test_one_new_rank_among_living_ones_is_refused(node0, mpich):
     result = node0.run("-n", "2", "--restart", "one", "--max-restarts", "1", mpich)
     assert result.code != 0 and "--restart=one puts a new worker among living ones" in result.errors, result

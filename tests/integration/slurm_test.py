@@ -34,6 +34,13 @@ def test_a_job_runs_as_many_workers_as_tasks_on_its_nodes(slurm):
     assert re.search(r"muster: Slurm job \d+: 3\(x2\) workers on 2 nodes, as many as its tasks", text), text
 
 
+def test_what_srun_reads_of_the_environment_is_not_the_step_s(slurm):
+    """That of the agents has all that the job has."""
+    told = "export SRUN_CPUS_PER_TASK=99 SLURM_EXACT=1 SLURM_KILL_BAD_EXIT=1; srun --overlap -n1 true || echo it is refused"
+    text = slurm.run(f"{told}; exec {LAUNCH} bash -c '{WHERE}'", "-N2", "--ntasks-per-node=2", "-w", "node0,node1")
+    assert "it is refused" in text and [ranks(text)[rank].split(" task")[0] for rank in range(4)] == ["/4 on node0"] * 2 + ["/4 on node1"] * 2, text
+
+
 def test_counts_of_the_command_win_and_uneven_tasks_are_kept(slurm):
     script = f"{LAUNCH} --nproc-per-node 1 bash -c '{WHERE}'; echo; {LAUNCH} bash -c '{WHERE}'; {LAUNCH} --nnodes 1 -n 1 echo alone"
     result = slurm.alloc(script, "-N2", "-n3", "-w", "node0,node1")
@@ -63,6 +70,17 @@ def test_scancel_gives_the_workers_of_all_nodes_time_to_save(slurm):
     slurm.cancel(job)
     slurm.expect(job, " saved", 4)
     slurm.wait(job)
+
+
+def test_ctrl_c_on_a_terminal_reaches_each_worker_once(slurm):
+    """It goes to the whole foreground group; srun, which would kill the step, is in a group of its own."""
+    words = ("salloc", "-Q", "-N2", "-w", "node0,node1", LAUNCH, "--nproc-per-node", 1, "--no-prefix", WORKERS / "catch", "LEAVE")
+    running = slurm.start("/usr/bin/python3", WORKERS / "ptyrun.py", *words, stdin=subprocess.PIPE)
+    running.expect("ready", 2)
+    running.proc.stdin.write(b"\x03")
+    running.proc.stdin.flush()
+    result = running.finish()
+    assert result.out.count(b"got INT") == 2 and result.code == 130, result
 
 
 def test_a_launch_that_is_killed_leaves_nothing(slurm):

@@ -89,12 +89,12 @@ def test_options_of_launch_may_be_said_too(node0, here):
                                    ["--rdzv_backend", "static", "--rdzv_endpoint", "node0:29517"]], ids=["address", "endpoint", "backend"])
 def test_the_static_form(shells, here, words):
     """The port is both where the nodes meet and MASTER_PORT, and ranks follow from --node_rank."""
-    (here / "told.py").write_text("import os, socket\nprint(*map(os.environ.get, ('RANK', 'MASTER_PORT')), socket.gethostname())\n")
+    (here / "told.py").write_text("import os, socket\nprint(*map(os.environ.get, ('RANK', 'MASTER_PORT')), socket.gethostname(), socket.gethostbyname(os.environ['MASTER_ADDR']))\n")
     jobs = [by_muster(s, "--nnodes=2", "--nproc_per_node=2", f"--node_rank={1 - i}", *[w.replace("node0", "node1") for w in words], here / "told.py", start=True)
             for i, s in enumerate(shells[:2])]
     results = [job.finish() for job in jobs]
     assert [r.code for r in results] == [0, 0], results
-    assert sorted(line for r in results for line in r.text.splitlines()) == ["0 29517 node1", "1 29517 node1", "2 29517 node0", "3 29517 node0"], results
+    assert sorted(line for r in results for line in r.text.splitlines()) == [f"{rank} 29517 node{1 - rank // 2} 10.77.0.2" for rank in range(4)], results
 
 
 def test_two_nodes_of_the_static_form_on_one_machine_need_no_address(node0, here):

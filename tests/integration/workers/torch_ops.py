@@ -1,9 +1,11 @@
 """Every operation of the back end muster, held against gloo in the same process, or against what it must be where gloo
 has no such operation. Each check says its name; `all right` is the last line."""
 
+import functools
 import math
 import os
 import sys
+import time
 
 import muster.torch
 import torch
@@ -25,11 +27,17 @@ INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
 GLOO = [torch.float32, torch.float64, torch.float16, torch.int8, torch.uint8, torch.int32, torch.int64]
 COUNTS = [0, 1, 7, 40_001]
 OPS = {"sum": dist.ReduceOp.SUM, "product": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
+BY_HAND = {"sum": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum}
 
 
 def numbers(count, dtype, rank=RANK, shift=0):
     """Small whole numbers, so that every type has its sums exactly."""
     return ((torch.arange(count) * (rank + 2) + rank + shift) % 4 + 1).to(dtype)
+
+
+def reduced(name, count, dtype, shift=0):
+    """`name` of all ranks' numbers, in whole numbers first."""
+    return functools.reduce(BY_HAND[name], [numbers(count, torch.int64, rank, shift) for rank in ALL]).to(dtype)
 
 
 def same(ours, theirs, what):
@@ -62,13 +70,23 @@ def check_reductions():
                     same(x, y, f"reduce of {count} x {dtype}")
                 else:
                     same(x, numbers(count, dtype), "what other ranks have stays")
-    for dtype in (torch.bfloat16, torch.int16):  # gloo has none of them
-        x = numbers(1000, dtype)
-        dist.all_reduce(x)
-        same(x, sum(numbers(1000, torch.int64, rank) for rank in ALL).to(dtype), f"sum of {dtype}")
-    x = numbers(1000, torch.float64)
-    dist.all_reduce(x, dist.ReduceOp.AVG)
-    torch.testing.assert_close(x, sum(numbers(1000, torch.float64, rank) for rank in ALL) / SIZE)
+    for name, op in OPS.items():
+        for dtype in (torch.bfloat16, torch.int16):  # gloo has none of them
+            x = numbers(1000, dtype)
+            dist.all_reduce(x, op)
+            same(x, reduced(name, 1000, dtype), f"{name} of {dtype}")
+        for dtype in [*FLOATS, *INTEGERS]:
+            x = numbers(1000, dtype)
+            dist.reduce(x, SIZE - 1, op)
+            same(x, reduced(name, 1000, dtype) if RANK == SIZE - 1 else numbers(1000, dtype), f"{name} of {dtype} for one rank")
+    for dtype in FLOATS:
+        want = sum(numbers(1000, torch.float64, rank) for rank in ALL) / SIZE
+        x, y, part = (numbers(1000, dtype) for _ in range(3))
+        dist.all_reduce(x, dist.ReduceOp.AVG)
+        dist.reduce(y, 0, dist.ReduceOp.AVG)
+        dist.reduce_scatter(part, [numbers(1000, dtype) for _ in ALL], dist.ReduceOp.AVG)
+        for result in (x, part, *([y] if RANK == 0 else [])):
+            torch.testing.assert_close(result, want.to(dtype))
     for op, both in ((dist.ReduceOp.BAND, torch.bitwise_and), (dist.ReduceOp.BOR, torch.bitwise_or), (dist.ReduceOp.BXOR, torch.bitwise_xor)):
         for dtype in (torch.int32, torch.uint8, torch.bool):
             x, want = numbers(99, dtype), numbers(99, dtype, 0)
@@ -128,6 +146,9 @@ def check_scatters():
             out = torch.empty(count, dtype=dtype)
             dist._reduce_scatter_base(out, torch.cat(inputs))
             same(out, want, f"reduce_scatter_tensor of {count} x {dtype}")
+            for name, op in OPS.items():
+                dist.reduce_scatter(out, inputs, op)
+                same(out, reduced(name, count, dtype, RANK), f"reduce_scatter by {name} of {count} x {dtype}")
 
 
 def check_exchanges():
@@ -365,6 +386,17 @@ def check_async():
     assert objects == [SIZE - 1, "x"]
 
 
+def check_barrier():
+    """Nobody leaves one before all have come."""
+    store = dist.distributed_c10d._get_default_store()
+    for late in ALL:
+        if RANK == late:
+            time.sleep(0.2)
+            store.add(f"{late} has come", 1)
+        dist.barrier()
+        assert store.add(f"{late} has come", 0) == 1, late
+
+
 def check_numbers():
     """Of collectives, which TORCH_DISTRIBUTED_DEBUG compares among ranks."""
     group = ours if torch.__version__ < "2" else ours._get_backend(torch.device("cpu"))
@@ -425,7 +457,7 @@ def check_refusals():
     dist.barrier()
 
 
-CHECKS = [check_reductions, check_moves, check_scatters, check_exchanges, check_shapes, check_coalesced, check_sparse, check_into_tensors, check_messages, check_any_source, check_async, check_numbers, check_groups, check_refusals]
+CHECKS = [check_reductions, check_moves, check_scatters, check_exchanges, check_shapes, check_coalesced, check_sparse, check_into_tensors, check_messages, check_any_source, check_async, check_barrier, check_numbers, check_groups, check_refusals]
 
 for check in CHECKS:
     if len(sys.argv) == 1 or check.__name__.endswith(sys.argv[1]):
