@@ -7,10 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "agent/io/node_facts.h"
 #include "agent/probe/command_output.h"
 #include "launcher/jobs/wait_signals.h"
-#include "launcher/look_first.h"
 #include "launcher/schedule/slurm_requeue.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -34,21 +32,18 @@ std::string Scontrol(const std::vector<std::string>& words) {
 }  // namespace
 
 void AwaitRequeue(const JobSpec& spec, const std::string& lost_node) {
-  const Environment environment = EnvironmentMap(OwnEnvironment());
-  const auto id = environment.find("SLURM_JOB_ID");
   const bool in_script = spec.slurm.has_value() && spec.slurm->in_script;
-  if (!in_script || !spec.given_hosts.has_value() || spec.keeper_fd >= 0 ||
-      id == environment.end()) {
+  if (!in_script || !spec.given_hosts.has_value() || spec.keeper_fd >= 0) {
     return;
   }
   const WaitSignals signals;
-  const std::optional<absl::Duration> within = MayBeRequeued(Scontrol({"job", id->second}))
+  const std::optional<absl::Duration> within = MayBeRequeued(Scontrol({"job", spec.slurm->id}))
                                                    ? NodeIsDownWithin(Scontrol({"config"}))
                                                    : std::nullopt;
   if (!within.has_value()) {
     return;
   }
-  LogInfo(absl::StrCat("Slurm starts ", spec.slurm->name, " again when it finds ", lost_node,
+  LogInfo(absl::StrCat("Slurm starts this job again when it finds ", lost_node,
                        " down itself, which may take ",
                        absl::FormatDuration(absl::Ceil(*within, absl::Seconds(1))),
                        "; scancel ends the wait, and with `sbatch --no-requeue` there is none"));

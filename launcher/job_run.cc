@@ -16,7 +16,7 @@
 #include "launcher/jobs/job_folder.h"
 #include "launcher/programs.h"
 #include "launcher/report.h"
-#include "launcher/schedule/pbs.h"
+#include "launcher/schedule/hostlist.h"
 #include "proto/base/log.h"
 #include "proto/base/log_waiting.h"
 #include "proto/base/shared_fd.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -14,6 +13,7 @@
 #include "launcher/node_overrides.h"
 #include "launcher/preflight.h"
 #include "launcher/remote_starter.h"
+#include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/local_starter.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/check.h"
@@ -89,8 +89,7 @@ void NodeStarts::JobOver() {
 
 bool NodeStarts::HasToldEndOn(absl::string_view host) const {
   return std::any_of(told_end_.begin(), told_end_.end(), [this, host](size_t index) {
-    const std::string name = ListName(spec_, index);
-    return host == name || absl::StartsWith(host, absl::StrCat(name, "."));  // its full name
+    return IsSameHost(ListName(spec_, index), host);
   });
 }
 

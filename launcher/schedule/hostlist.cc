@@ -262,6 +262,14 @@ std::string HostPort(const std::string& host, uint16_t port) {
                                       : absl::StrCat(host, ":", port);
 }
 
+bool IsSameHost(absl::string_view name, absl::string_view hostname) {
+  const absl::string_view shorter = name.size() < hostname.size() ? name : hostname;
+  const absl::string_view longer = name.size() < hostname.size() ? hostname : name;
+  return !shorter.empty() && absl::StartsWithIgnoreCase(longer, shorter) &&
+         (shorter.size() == longer.size() ||
+          (longer[shorter.size()] == '.' && !absl::StrContains(shorter, '.')));
+}
+
 absl::Status CheckHostName(absl::string_view name) {
   if (!IsIpv6(name) && !IsPlainName(name)) {
     return absl::InvalidArgumentError(

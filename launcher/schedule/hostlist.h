@@ -49,6 +49,10 @@ bool IsIpv6(absl::string_view text);
 // "node0:29400", "[::1]:29400".
 std::string HostPort(const std::string& host, uint16_t port);
 
+// Whether a scheduler's name means the machine that calls itself `hostname`: one of them may have
+// the domain behind it.
+bool IsSameHost(absl::string_view name, absl::string_view hostname);
+
 // Ok for what may stand on a command line as a host: an IPv6 address, or letters, digits, "._-",
 // not beginning with
 // "-" (ssh would take that for an option), at most 253 characters.

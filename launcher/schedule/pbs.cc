@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/env_names.h"
@@ -94,14 +93,6 @@ std::string SubmitFolder(const Variables& environment) {
   return InPbs(environment) && Value(environment, "PBS_ENVIRONMENT") == "PBS_BATCH"
              ? Value(environment, "PBS_O_WORKDIR")
              : "";
-}
-
-bool IsSameHost(absl::string_view name, absl::string_view hostname) {
-  const absl::string_view shorter = name.size() < hostname.size() ? name : hostname;
-  const absl::string_view longer = name.size() < hostname.size() ? hostname : name;
-  return !shorter.empty() && absl::StartsWithIgnoreCase(longer, shorter) &&
-         (shorter.size() == longer.size() ||
-          (longer[shorter.size()] == '.' && !absl::StrContains(shorter, '.')));
 }
 
 std::vector<std::string> PbsdshCommand(const std::string& host, const std::string& agent_path,

@@ -42,10 +42,6 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfPbs(
 // home directory. "" = this is no batch job, or it is not known.
 std::string SubmitFolder(const std::map<std::string, std::string>& environment);
 
-// Whether the node file's name means the machine that calls itself `hostname`: one of them may have
-// the domain behind it.
-bool IsSameHost(absl::string_view name, absl::string_view hostname);
-
 // One agent on `host`. `ticket`: its words (proto/wire/dial.h); there is no stdin.
 std::vector<std::string> PbsdshCommand(const std::string& host, const std::string& agent_path,
                                        const std::vector<std::string>& ticket);

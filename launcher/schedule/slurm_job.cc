@@ -35,7 +35,8 @@ absl::StatusOr<std::optional<SlurmJob>> ReadSlurmJob(
     return std::nullopt;
   }
   SlurmJob out;
-  out.name = absl::StrCat("Slurm job ", id->second);
+  out.id = id->second;
+  out.name = absl::StrCat("Slurm job ", out.id);
   ASSIGN_OR_RETURN(const uint32_t ends_s, NumberOf(environment, "SLURM_JOB_END_TIME"));
   if (ends_s != 0) {
     out.ends = absl::FromUnixSeconds(ends_s);

@@ -23,6 +23,7 @@ inline constexpr absl::Duration kSlurmFarewell = absl::Seconds(5);
 inline constexpr absl::Duration kSlurmWarnedWithin = absl::Minutes(10);
 
 struct SlurmJob {
+  std::string id;                            // "17"
   std::string name;                          // "Slurm job 17", for people
   absl::Time ends = absl::InfiniteFuture();  // wall clock; infinite = older Slurms do not say
   // We are in a batch script. Slurm sends what is meant for the job's workers to its steps, and

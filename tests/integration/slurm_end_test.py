@@ -168,6 +168,13 @@ def test_an_end_that_is_no_time_is_refused_by_name(slurm):
     assert result.code == 2 and "SLURM_JOB_END_TIME=soon: want a number" in result.errors, result
 
 
+def begin_again(slurm, job):
+    """A requeued job. Slurm waits two minutes instead: a job that begins sooner is taken to have ended when its first life has, and in the same
+    second its credential is taken for the old one."""
+    wait_for(lambda: not any("slurmstepd" in line for p in slurm.lab.processes().values() for line in p.values()))
+    slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+
+
 def test_a_job_that_is_requeued_knows_it(slurm):
     """In its first line, its report, and by a MUSTER_ROUND that has grown."""
     worker = "echo round $MUSTER_ROUND restarts $SLURM_RESTART_COUNT.$TORCHELASTIC_RESTART_COUNT; exec sleep 1000"
@@ -175,10 +182,7 @@ def test_a_job_that_is_requeued_knows_it(slurm):
     slurm.expect(job, "round 4294967297 restarts .0", 2)
     slurm.command("scontrol", "requeue", job)
     slurm.wait(job, "PENDING")
-    # Slurm waits two minutes instead: a job that begins sooner is taken to have ended when its first life has, and in the
-    # same second its credential is taken for the old one.
-    wait_for(lambda: not any("slurmstepd" in line for p in slurm.lab.processes().values() for line in p.values()))
-    slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+    begin_again(slurm, job)
     slurm.expect(job, "round 8589934593 restarts 1.0", 2)
     assert "muster: Slurm has restarted this job 1 time" in slurm.output(job), slurm.output(job)
     slurm.cancel(job)
@@ -197,12 +201,11 @@ def test_slurm_starts_a_job_again_whose_node_has_crashed(slurm, nodes, lost):
     slurm.lab[lost].kill()
     try:
         if lost == 2:
-            slurm.expect(job, f"muster: Slurm starts Slurm job {job} again when it finds node2 down itself, which may take 47s")
+            slurm.expect(job, "muster: Slurm starts this job again when it finds node2 down itself, which may take 47s")
         wait_for(lambda: slurm.show(job)["JobState"] == "PENDING", 2 * PATIENCE, 0.2, lambda: (slurm.show(job), slurm.output(job)))
     finally:
         slurm.lab[lost].boot()
-    wait_for(lambda: not any("slurmstepd" in line for p in slurm.lab.processes().values() for line in p.values()))
-    slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+    begin_again(slurm, job)
     slurm.expect(job, "restarts 1. on node", 2)
     assert "muster: Slurm has restarted this job 1 time" in slurm.output(job), slurm.output(job)
     slurm.cancel(job)

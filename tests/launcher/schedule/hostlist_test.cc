@@ -221,5 +221,20 @@ TEST(HostListProperty, AnyBytesAreAnsweredOrRefused) {
   EXPECT_GT(accepted, 100);
 }
 
+TEST(HostNames, AHostIsTheSameWithAndWithoutItsDomain) {
+  EXPECT_TRUE(IsSameHost("node1", "node1"));
+  EXPECT_TRUE(IsSameHost("node1.a.org", "node1"));
+  EXPECT_TRUE(IsSameHost("node1", "Node1.a.org"));
+  for (const auto& [name, hostname] :
+       std::vector<std::pair<const char*, const char*>>{{"node1", "node10"},
+                                                        {"node1.a.org", "node1.b.org"},
+                                                        {"node1.a", "node1.a.org"},
+                                                        {"node1-ib0", "node1"},
+                                                        {"", "node1"},
+                                                        {"", ""}}) {
+    EXPECT_FALSE(IsSameHost(name, hostname)) << name << " " << hostname;
+  }
+}
+
 }  // namespace
 }  // namespace muster

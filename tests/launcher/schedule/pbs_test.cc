@@ -167,21 +167,6 @@ TEST(Pbs, OnlyABatchScriptBeginsElsewhereThanWhereItWasHandedIn) {
   }
 }
 
-TEST(Pbs, AHostIsTheSameWithAndWithoutItsDomain) {
-  EXPECT_TRUE(IsSameHost("node1", "node1"));
-  EXPECT_TRUE(IsSameHost("node1.a.org", "node1"));
-  EXPECT_TRUE(IsSameHost("node1", "Node1.a.org"));
-  for (const auto& [name, hostname] :
-       std::vector<std::pair<const char*, const char*>>{{"node1", "node10"},
-                                                        {"node1.a.org", "node1.b.org"},
-                                                        {"node1.a", "node1.a.org"},
-                                                        {"node1-ib0", "node1"},
-                                                        {"", "node1"},
-                                                        {"", ""}}) {
-    EXPECT_FALSE(IsSameHost(name, hostname)) << name << " " << hostname;
-  }
-}
-
 TEST(Pbs, EachHostHasACommandOfItsOwn) {
   EXPECT_THAT(PbsdshCommand("node1", "/opt/muster-agent", {"job-1", "cookie:00", "10.0.0.1:4000"}),
               ElementsAre("pbsdsh", "-h", "node1", "--", "/opt/muster-agent", "--dial", "node1",
