@@ -93,6 +93,7 @@ enum class OptionId : uint8_t {
   kVirtualLocalRank,
   kRole,
   kDialect,
+  kFill,
   kStore,
   kStoreFrom,
   kNoNewPrivs,

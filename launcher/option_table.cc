@@ -252,8 +252,11 @@ constexpr OptionRow kTable[] = {
      "ROLE_NAME of the workers (default 'default')", SetPlanText<&WorkPlan::role>},
     {OptionId::kDialect, kRequired, false, "--dialect", "LIST", "", kProgram,
      "rank variables besides torch's: slurm (or -keep, -scrub), ompi, pmi, pmix, mpich, mvapich, "
-     "horovod, jsm, flux, deepspeed, lightning",
+     "horovod (and its store), tf (TF_CONFIG), jsm, flux, deepspeed, lightning",
      SetDialect},
+    {OptionId::kFill, kNone, false, "--fill", "", "", kProgram,
+     "in PROGRAM's words {rank}, {local_rank}, {node_rank} and {host} are the worker's own",
+     SetPlanFlag<&WorkPlan::fill>},
     {OptionId::kStore, kRequired, false, "--store", "MODE", "", kProgram,
      "torch's store: agent (we serve it), worker (rank 0 does), auto (default)", SetStore},
     {OptionId::kStoreFrom, kRequired, false, "--store-from", "nodes|any", "", kProgram,

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/core/dialects.h"
 #include "launcher/contradictions.h"
 #include "launcher/node_overrides.h"
 #include "launcher/options.h"
@@ -217,6 +218,19 @@ void NoteNestedLauncher(JobSpec& spec) {
   }
 }
 
+// Horovod's ranks meet at the agent's store, whatever torch the program may load.
+absl::Status SettleStore(JobSpec& spec) {
+  if (!HasWord(spec.plan.dialects, kHorovod)) {
+    return absl::OkStatus();
+  }
+  if (spec.plan.store == StoreMode::kWorker) {
+    return Contradiction(spec, OptionId::kStore, OptionId::kDialect,
+                         "Horovod's ranks meet at the agent's store");
+  }
+  spec.plan.store = StoreMode::kAgent;
+  return absl::OkStatus();
+}
+
 void SettleOutput(JobSpec& spec) {
   OutputOptions& output = spec.plan.output;
   if (!output.log_dir.empty()) {
@@ -399,6 +413,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
   RETURN_IF_ERROR(CountPrograms(spec));
   RETURN_IF_ERROR(CheckCounts(spec));
   RETURN_IF_ERROR(SettleRendezvous(spec));
+  RETURN_IF_ERROR(SettleStore(spec));
   SettleOutput(spec);
   spec.plan.job_id = spec.rendezvous.id;
   spec.way = WayOf(spec);

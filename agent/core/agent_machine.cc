@@ -78,6 +78,7 @@ void AgentStep::On(const MessageReceived& received) {
 void AgentStep::On(const StorePortReady& ready) {
   s_.store_opening = false;
   s_.store_port = ready.port;
+  s_.worker_ports = ready.worker_ports;
   beat_wanted_ = true;
   if (s_.link_up && !s_.admitted && s_.first_join == absl::InfiniteFuture()) {
     s_.next_join = now_;
@@ -283,6 +284,7 @@ void AgentStep::SendWhatIsDue() {
 void AgentStep::SendJoin() {
   Join join = config_.join;
   join.store_port = s_.store_port;
+  join.worker_ports = s_.worker_ports;
   join.holds = s_.phase == AgentPhase::kReady ? RoundId() : s_.round;
   s_.first_join = std::min(s_.first_join, now_);
   s_.next_join = now_ + config_.join_retry;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -64,7 +66,8 @@ constexpr Name kNames[] = {
 };
 
 // Words of --dialect that no name above has.
-constexpr absl::string_view kOtherDialects[] = {"torch", "slurm", "slurm-keep", "slurm-scrub"};
+constexpr absl::string_view kOtherDialects[] = {"torch", "slurm", "slurm-keep", "slurm-scrub",
+                                                kTensorFlow};
 
 constexpr absl::string_view kSlurmTask = "Slurm's name, for this worker instead of the agent";
 
@@ -88,10 +91,6 @@ uint32_t ValueOf(const Place& place, Quantity quantity) {
       return place.cross_size;
   }
   return 0;
-}
-
-bool Contains(const std::vector<std::string>& words, absl::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 void SetCross(const Assignment& assignment, Place& place) {
@@ -142,11 +141,29 @@ std::vector<absl::string_view> DialectWords() {
 void AppendDialects(const std::vector<std::string>& dialects, const Place& place,
                     std::vector<EnvVar>& out) {
   for (const Name& name : kNames) {
-    if (Contains(dialects, name.dialect)) {
+    if (HasWord(dialects, name.dialect)) {
       out.push_back({std::string(name.name), absl::StrCat(ValueOf(place, name.quantity)),
                      absl::StrCat("--dialect ", name.dialect)});
     }
   }
+}
+
+std::string TensorFlowConfig(const Assignment& assignment, uint32_t rank) {
+  if (assignment.worker_ports.empty()) {
+    return "{}";
+  }
+  std::vector<std::string> by_rank(assignment.world_size);
+  size_t next = 0;
+  for (const WorkerPorts& node : assignment.worker_ports) {
+    const bool is_ipv6 = absl::StrContains(node.address, ':');
+    for (const uint16_t port : node.ports) {
+      const size_t of = assignment.ranks_by_node.empty() ? next : assignment.ranks_by_node.at(next);
+      by_rank.at(of) = absl::StrCat(is_ipv6 ? "[" : "", node.address, is_ipv6 ? "]:" : ":", port);
+      ++next;
+    }
+  }
+  return absl::StrCat(R"({"cluster": {"worker": [")", absl::StrJoin(by_rank, R"(", ")"),
+                      R"("]}, "task": {"type": "worker", "index": )", rank, "}}");
 }
 
 void AppendSlurm(const Assignment& assignment, const Place& place, const EnvBase& base,

@@ -14,6 +14,9 @@
 
 namespace muster {
 
+inline constexpr absl::string_view kHorovod = "horovod";  // of --dialect
+inline constexpr absl::string_view kTensorFlow = "tf";
+
 // A worker's place in its round.
 struct Place {
   uint32_t rank = 0;
@@ -38,6 +41,10 @@ std::vector<absl::string_view> DialectWords();
 // Appends the variables of the dialects named (but "torch", which is always there, and Slurm's).
 void AppendDialects(const std::vector<std::string>& dialects, const Place& place,
                     std::vector<EnvVar>& out);
+
+// TF_CONFIG (TensorFlow's MultiWorkerMirroredStrategy and the like): the port kept for each worker,
+// all of which are workers; the first one is the chief. "{}" where none is kept.
+std::string TensorFlowConfig(const Assignment& assignment, uint32_t rank);
 
 // Appends Slurm's variables of a task (SlurmMode::kRewrite).
 void AppendSlurm(const Assignment& assignment, const Place& place, const EnvBase& base,

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/env_names.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -25,7 +26,7 @@ constexpr absl::string_view kMpi = "identity given by an outer MPI launcher";
 constexpr absl::string_view kPmi =
     "an outer launcher's process manager, which does not know our workers";
 constexpr absl::string_view kFlux = "identity given by an outer Flux";
-constexpr absl::string_view kHorovod = "identity given by an outer Horovod launcher";
+constexpr absl::string_view kHorovodWhy = "identity given by an outer Horovod launcher";
 constexpr absl::string_view kJsm = "identity given by an outer jsrun";
 constexpr absl::string_view kDeepSpeed = "identity given by an outer DeepSpeed launcher";
 
@@ -65,10 +66,13 @@ constexpr Rule kIdentity[] = {
     {"FLUX_TASK_", true, kFlux},
     {"FLUX_JOB_SIZE", false, kFlux},
     {"FLUX_JOB_NNODES", false, kFlux},
-    {"HOROVOD_RANK", false, kHorovod},
-    {"HOROVOD_SIZE", false, kHorovod},
-    {"HOROVOD_LOCAL_", true, kHorovod},
-    {"HOROVOD_CROSS_", true, kHorovod},
+    {"HOROVOD_RANK", false, kHorovodWhy},
+    {"HOROVOD_SIZE", false, kHorovodWhy},
+    {"HOROVOD_LOCAL_", true, kHorovodWhy},
+    {"HOROVOD_CROSS_", true, kHorovodWhy},
+    {"HOROVOD_HOSTNAME", false, kHorovodWhy},
+    {"HOROVOD_ELASTIC", false, kHorovodWhy},
+    {"HOROVOD_GLOO_RENDEZVOUS_", true, kHorovodWhy},
     {"LOCAL_SIZE", false, kDeepSpeed},
     {"CROSS_RANK", false, kDeepSpeed},
     {"CROSS_SIZE", false, kDeepSpeed},
@@ -119,10 +123,6 @@ constexpr Rule kLogin[] = {
     {"PATH", false, "login"}, {"SHELL", false, "login"},           {"TMPDIR", false, "login"},
     {"USER", false, "login"},
 };
-
-bool HasWord(const std::vector<std::string>& words, absl::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
 
 SlurmMode SlurmModeOf(const WorkPlan& plan, bool under_slurm) {
   if (HasWord(plan.dialects, "slurm-scrub")) {

@@ -176,6 +176,7 @@ void TorchStore::Hello(Client& client) {
     DropOldSpaces();
   }
   client.space = CurrentSpace();
+  only_http_ = false;
   ++hellos_;
   ++spaces_.back().hellos;
   ++spaces_.back().members;

@@ -62,8 +62,9 @@ using StoreValue = std::shared_ptr<const std::string>;
 
 struct StoreSend {
   StoreClientId client;
-  std::string head;  // goes first
-  StoreValue body;   // then this, if any
+  std::string head;   // goes first
+  StoreValue body;    // then this, if any
+  bool last = false;  // nothing follows: the client is told so
 };
 struct StoreClose {  // the client is forgotten already; no event for it may follow
   StoreClientId client;
@@ -93,6 +94,8 @@ class TorchStore {
   size_t keys() const { return keys_; }
   size_t bytes() const { return bytes_; }
   bool said_hello(StoreClientId client) const;
+  // Horovod's ranks do not say who they are.
+  bool awaits_hellos() const { return !only_http_; }
 
  private:
   using Waiters = std::map<uint64_t, StoreClientId>;  // by wait_seq: first come, first served
@@ -130,6 +133,7 @@ class TorchStore {
   void OnBytes(StoreClientId id, absl::string_view bytes, Effects& out);
   // These return "" or why the connection must be closed.
   std::string Run(Call call);
+  std::string RunHttp(Call call);
   std::string RunKeyed(Call call);
   std::string RunQueue(Call call);
   std::string Add(Call call);
@@ -147,7 +151,8 @@ class TorchStore {
   // "" or the bound that `more` bytes and `new_keys` keys would break.
   std::string Room(size_t more, size_t new_keys) const;
 
-  void DeleteKey(Call call);
+  static StoreValue Find(const Space& space, const std::string& key);
+  bool Delete(Space& space, const std::string& key);
   void Hello(Client& client);
   void NoteRank(Client& client, absl::string_view key);
   uint32_t CurrentSpace() const {
@@ -171,6 +176,7 @@ class TorchStore {
   uint64_t hellos_ = 0;       // of all spaces that there were
   std::set<uint32_t> ranks_;  // that told their rank
   bool any_client_ = false;
+  bool only_http_ = false;
 };
 
 }  // namespace muster

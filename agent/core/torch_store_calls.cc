@@ -29,12 +29,6 @@ void SendValue(StoreClientId id, std::string head, StoreValue value,
 }
 
 template <typename Space>
-StoreValue Find(const Space& space, const std::string& key) {
-  const auto it = space.values.find(key);
-  return it == space.values.end() ? nullptr : StoreValue(it->second);
-}
-
-template <typename Space>
 bool Exists(const Space& space, const std::string& key) {
   return space.values.contains(key) || space.queues.contains(key);
 }
@@ -52,7 +46,15 @@ void SendKeys(StoreClientId id, const Space& space, std::vector<StoreEffect>& ou
 
 }  // namespace
 
+StoreValue TorchStore::Find(const Space& space, const std::string& key) {
+  const auto it = space.values.find(key);
+  return it == space.values.end() ? nullptr : StoreValue(it->second);
+}
+
 std::string TorchStore::Run(Call call) {
+  if (call.client.parser.dialect() == StoreDialect::kHttp) {
+    return RunHttp(call);
+  }
   if (call.client.wait_seq != 0 && call.client.parser.dialect() == StoreDialect::kOld) {
     // An old client whose wait timed out says nothing; a new request tells. Its answer must not be
     // mixed up with that of the forgotten WAIT.
@@ -110,7 +112,7 @@ std::string TorchStore::RunKeyed(Call call) {
     case StoreOp::kAdd:
       return Add(call);
     case StoreOp::kDeleteKey:
-      DeleteKey(call);
+      SendNumber(call.id, Delete(call.space, key) ? 1 : 0, call.out);
       return "";
     case StoreOp::kAppend:
       return Append(call);
@@ -279,17 +281,15 @@ std::string TorchStore::Barrier(Call call) {
   return "";
 }
 
-void TorchStore::DeleteKey(Call call) {
-  const std::string& key = call.request.keys[0];
-  const auto it = call.space.values.find(key);
-  if (it == call.space.values.end()) {
-    SendNumber(call.id, 0, call.out);
-    return;
+bool TorchStore::Delete(Space& space, const std::string& key) {
+  const auto it = space.values.find(key);
+  if (it == space.values.end()) {
+    return false;
   }
   bytes_ -= it->second->size() + key.size() + kStoreEntryBytes;
   --keys_;
-  call.space.values.erase(it);
-  SendNumber(call.id, 1, call.out);
+  space.values.erase(it);
+  return true;
 }
 
 }  // namespace muster

@@ -59,6 +59,12 @@ constexpr absl::string_view kWayRound =
 }  // namespace
 
 StoreParser::Outcome StoreParser::Feed(absl::string_view& bytes) {
+  if (step_ == Step::kFirst && first_.empty() && !bytes.empty() && BeginsHttp(bytes.front())) {
+    dialect_ = StoreDialect::kHttp;
+  }
+  if (dialect_ == StoreDialect::kHttp) {
+    return FeedHttp(bytes);
+  }
   if (step_ == Step::kFirst) {
     if (!Sniff(bytes)) {
       return step_ == Step::kFailed ? Outcome::kError : Outcome::kMore;
@@ -75,6 +81,33 @@ StoreParser::Outcome StoreParser::Feed(absl::string_view& bytes) {
     }
   }
   return Take(bytes);
+}
+
+// GET, PUT and DELETE are torch's commands of the same meaning, of keys that torch's have not.
+StoreParser::Outcome StoreParser::FeedHttp(absl::string_view& bytes) {
+  const HttpRequestParser::Outcome outcome =
+      step_ == Step::kFailed ? HttpRequestParser::Outcome::kError : http_.Feed(bytes);
+  held_bytes_ = http_.held_bytes();
+  if (outcome == HttpRequestParser::Outcome::kMore) {
+    return Outcome::kMore;
+  }
+  if (outcome == HttpRequestParser::Outcome::kError) {
+    if (step_ != Step::kFailed) {
+      Fail(http_.error());
+    }
+    return Outcome::kError;
+  }
+  HttpRequest request = std::exchange(http_.request(), HttpRequest{});
+  held_bytes_ = 0;
+  request_ = StoreRequest{
+      .op = StoreOp::kGet, .keys = {absl::StrCat("http:", request.path)}, .values = {}};
+  if (request.method == HttpMethod::kPut) {
+    request_.op = StoreOp::kSet;
+    request_.values.push_back(std::move(request.body));
+  } else if (request.method == HttpMethod::kDelete) {
+    request_.op = StoreOp::kDeleteKey;
+  }
+  return Outcome::kRequest;
 }
 
 // Decides the dialect. True: it is known.

@@ -1,5 +1,5 @@
-// The bytes of torch's TCPStore: two dialects, one incremental parser. Pure; a parser belongs to
-// one connection.
+// The bytes of torch's TCPStore: two dialects, one incremental parser, which also takes Horovod's
+// HTTP. Pure; a parser belongs to one connection.
 //
 // Numbers are little-endian. A key or value is u64 length + bytes. There is no framing: a request
 // is a one-byte code and the fields of that code, replies come strictly in order.
@@ -10,7 +10,8 @@
 //
 // Invariants (cited by tests):
 //  W1 how the bytes are cut into pieces changes nothing;
-//  W2 first byte 0 and the next four the magic: new; everything else: old;
+//  W2 first byte 0 and the next four the magic: new; one that begins an HTTP method: HTTP;
+//     everything else: old;
 //  W3 memory held is at most what has arrived: a length is never allocated before its bytes come;
 //  W4 after an error the parser takes nothing more.
 #pragma once
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "agent/core/http_request.h"
 #include "proto/base/limits.h"
 
 namespace muster {
@@ -49,7 +51,7 @@ enum class StoreOp : uint8_t {
   kBarrier,
 };
 
-enum class StoreDialect : uint8_t { kUnknown, kOld, kNew };
+enum class StoreDialect : uint8_t { kUnknown, kOld, kNew, kHttp };
 
 struct StoreRequest {
   StoreOp op = StoreOp::kSet;
@@ -69,7 +71,8 @@ struct StoreLimits {
 
 class StoreParser {
  public:
-  explicit StoreParser(const StoreLimits& limits) : limits_(limits) {}
+  explicit StoreParser(const StoreLimits& limits)
+      : limits_(limits), http_(limits.value_bytes_max) {}
 
   enum class Outcome : uint8_t {
     kMore,     // all bytes are taken, no request is complete
@@ -90,6 +93,7 @@ class StoreParser {
   enum class Word : uint8_t { kKeyLength, kValueLength, kCount, kNumber };
 
   bool Sniff(absl::string_view& bytes);
+  Outcome FeedHttp(absl::string_view& bytes);
   Outcome Take(absl::string_view& bytes);
   bool Begin(uint8_t code);
   bool NextField();  // false: the request is complete
@@ -112,6 +116,7 @@ class StoreParser {
   bool text_is_key_ = false;
   uint64_t text_left_ = 0;
   size_t held_bytes_ = 0;
+  HttpRequestParser http_;  // StoreDialect::kHttp
   StoreRequest request_;
   std::string error_;
 };

@@ -16,7 +16,7 @@
 namespace muster {
 
 struct AgentConfig {
-  Join join;                // as it will be sent; store_port is filled in from StorePortReady
+  Join join;                // as it will be sent; its ports are filled in from StorePortReady
   bool tell_pids = false;   // WorkPlan::tell_pids
   bool hold = false;        // WorkPlan::hold
   bool in_process = false;  // the master lives in this process: no lease, no reconnecting
@@ -36,7 +36,8 @@ struct MessageReceived {
 };
 struct StorePortReady {
   uint16_t port = 0;
-};  // answers OpenStore
+  std::vector<uint16_t> worker_ports = {};  // Join's; the same each time
+};                                          // answers OpenStore
 struct StorePortFailed {
   std::string why;
 };  // answers OpenStore, or comes later: waiting would not mend it
@@ -153,8 +154,9 @@ struct AgentState {
   std::optional<Assignment> assignment;
   std::vector<WorkerState> workers;  // by local rank, of `round`
   uint32_t workers_alive = 0;
-  uint32_t workers_started = 0;  // of `round`: that have a pid, or had one, or need none
-  uint16_t store_port = 0;       // 0 = being opened
+  uint32_t workers_started = 0;        // of `round`: that have a pid, or had one, or need none
+  uint16_t store_port = 0;             // 0 = being opened
+  std::vector<uint16_t> worker_ports;  // Join's
 
   // Since the agent started `round`, or the first of those that keep its workers, from nothing: in
   // order seen, with the time; without the first `exits_dropped`, which the master has seen.

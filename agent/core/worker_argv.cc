@@ -49,7 +49,13 @@ std::vector<std::string> WorkerArgv(const WorkPlan& plan, const WorkerNames& nam
       }
     }
   }
-  argv.insert(argv.end(), plan.argv.begin(), plan.argv.end());
+  WorkerNames own = names;
+  if (plan.virtual_local_rank) {
+    own.local_rank = 0;  // as LOCAL_RANK
+  }
+  for (const std::string& word : plan.argv) {
+    argv.push_back(plan.fill ? FillNames(word, own) : word);
+  }
   return argv;
 }
 

@@ -2,7 +2,7 @@
 // front of them. Pure; thread-safe.
 //
 // Invariants (cited by tests):
-//  A1 the program's words stay as they are, byte for byte;
+//  A1 the program's words stay as they are, byte for byte, unless --fill is given;
 //  A2 wrappers nest in the order they were given, the first one outermost;
 //  A3 a prologue runs in the worker's own process, before all wrappers; if it fails or ends, the
 //     program is not started, and the worker ends with its status.

@@ -244,6 +244,31 @@ void AppendPmix(const WorkerEnvInput& input, uint32_t usable, VariableList& list
   }
 }
 
+// What horovodrun gives to its gloo controller. Horovod numbers the workers of a host by its name,
+// and two nodes may have one name.
+void AppendHorovod(const WorkerEnvInput& input, VariableList& list) {
+  const Assignment& a = input.assignment;
+  list.Ours("HOROVOD_HOSTNAME", absl::StrCat(input.facts.hostname, "-", a.node_rank.value),
+            "--dialect horovod: this node, by a name that no other has");
+  if (!input.store_is_agent || input.mpi != MpiMode::kNone) {
+    return;  // its MPI is the controller, if it has any
+  }
+  const bool is_ipv6 = absl::StrContains(a.master_addr, ':');
+  constexpr absl::string_view kStore = "--dialect horovod: the agent's store speaks HTTP, too";
+  list.Ours("HOROVOD_GLOO_RENDEZVOUS_ADDR",
+            is_ipv6 ? absl::StrCat("[", a.master_addr, "]") : a.master_addr, kStore);
+  list.Ours("HOROVOD_GLOO_RENDEZVOUS_PORT", absl::StrCat(a.master_port), kStore);
+  list.UnlessUserSet("HOROVOD_CONTROLLER", "gloo", "--dialect horovod");
+  list.UnlessUserSet("HOROVOD_CPU_OPERATIONS", "gloo", "--dialect horovod");
+  const bool one_machine = a.nodes == 1 || a.one_host || input.facts.address_is_loopback;
+  if (one_machine || !input.facts.interface.empty()) {
+    list.UnlessUserSet("HOROVOD_GLOO_IFACE", one_machine ? "lo" : input.facts.interface,
+                       one_machine ? "the whole job is on this machine"
+                                   : absl::StrCat("has ", input.facts.address, ", chosen by ",
+                                                  input.facts.address_why));
+  }
+}
+
 // What the place is called for those that are not served.
 void AppendOthers(const WorkerEnvInput& input, const Place& place, uint32_t usable,
                   VariableList& list) {
@@ -255,11 +280,18 @@ void AppendOthers(const WorkerEnvInput& input, const Place& place, uint32_t usab
   } else if (input.mpi == MpiMode::kPmix) {
     AppendPmix(input, usable, list);
     std::erase(dialects, "pmix");
-    if (std::find(dialects.begin(), dialects.end(), "ompi") == dialects.end()) {
+    if (!HasWord(dialects, "ompi")) {
       dialects.emplace_back("ompi");
     }
   }
   AppendDialects(dialects, place, list.list());
+  if (HasWord(dialects, kHorovod)) {
+    AppendHorovod(input, list);
+  }
+  if (HasWord(dialects, kTensorFlow)) {
+    list.Ours("TF_CONFIG", TensorFlowConfig(input.assignment, place.rank),
+              "--dialect tf: a port was kept free for every worker");
+  }
 }
 
 void AppendMuster(const WorkerEnvInput& input, const Place& place, VariableList& list) {
@@ -317,6 +349,9 @@ const std::vector<std::string>& TuningNames() {
                                                  "OMPI_MCA_btl_tcp_if_include",
                                                  "OMPI_MCA_btl_vader_backing_directory",
                                                  "OMPI_MCA_mpi_yield_when_idle",
+                                                 "HOROVOD_CONTROLLER",
+                                                 "HOROVOD_CPU_OPERATIONS",
+                                                 "HOROVOD_GLOO_IFACE",
                                                  "USE_LIBUV"};
   return names;
 }

@@ -77,9 +77,9 @@ void AgentLoop::Start() {
   master.on_up = [this] { Post(LinkUp{}); };
   master.on_try_failed = options_.on_no_master;
   master.on_down = [this](std::string why) { Post(LinkDown{std::move(why), master_->IsFinal()}); };
-  master.on_message = [this](MasterMessage message) {
+  master.on_message = [this](const MasterMessage& message) {
     const bool admitted = std::holds_alternative<Admitted>(message);
-    Post(MessageReceived{std::move(message)});
+    Post(MessageReceived{message});
     if (admitted) {
       SendFences(fences_.Again());
     }
@@ -201,7 +201,10 @@ void AgentLoop::Do(const OpenStore&) {
         options_.store_port != 0 ? "--master-port: " : "no port for the workers' store: ",
         port.status().message())});
   }
-  Post(StorePortReady{*port});
+  if (const absl::Status kept = KeepWorkerPorts(); !kept.ok()) {
+    return Post(StorePortFailed{std::string(kept.message())});
+  }
+  Post(StorePortReady{*port, worker_ports_.numbers});
 }
 
 void AgentLoop::Do(const SpawnRound& effect) {
@@ -232,6 +235,7 @@ void AgentLoop::Do(const SpawnRound& effect) {
   }
   use_.Begin(assignment_.workers);
   may.Update(CheckMpi());
+  may.Update(CheckWorkerPorts());
   if (may.ok() && ServesPmix()) {
     return BeginPmix();  // which goes on with SpawnWorkers
   }

@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/dialects.h"
 #include "agent/core/programs.h"
 #include "agent/core/worker_argv.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/pseudo_terminal.h"
 #include "proto/base/clock.h"
+#include "proto/base/text.h"
 
 namespace muster {
 
@@ -50,6 +52,36 @@ void AgentLoop::KeepDoor(const std::vector<LocalRank>& starts) {
   }
 }
 
+// For as long as this agent lives: a worker of a later round has the port of the one before.
+absl::Status AgentLoop::KeepWorkerPorts() {
+  const uint32_t workers =
+      HasWord(options_.plan.dialects, kTensorFlow) ? options_.config.join.workers : 0;
+  while (worker_ports_.numbers.size() < workers) {
+    absl::StatusOr<BoundPort> kept = ReservePort("", 0, options_.plan.ports);
+    if (!kept.ok()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "--dialect tf: no port for each of ", workers, " workers: ", kept.status().message()));
+    }
+    worker_ports_.numbers.push_back(kept->port);
+    worker_ports_.sockets.push_back(std::move(kept->fd));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AgentLoop::CheckWorkerPorts() const {
+  if (!HasWord(options_.plan.dialects, kTensorFlow) || !assignment_.worker_ports.empty()) {
+    return absl::OkStatus();
+  }
+  if (assignment_.world_size > kWorkerPortsMax) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--dialect tf: TF_CONFIG says the addresses of at most ", kWorkerPortsMax,
+                     " workers, and the job has ", assignment_.world_size));
+  }
+  return absl::FailedPreconditionError(
+      "--dialect tf: not every node of the job was started with it, and so not every worker has a "
+      "port");
+}
+
 void AgentLoop::SpawnWorker(LocalRank local) {
   const uint32_t rank = assignment_.RankOf(local).value;
   const PreparedProgram& program = options_.programs[ProgramOf(options_.plan, rank)];
@@ -74,7 +106,7 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     variables.push_back({"TERM", plan.pty->term, "--pty: that of the user's terminal"});
   }
   // With wrappers, or several programs, the words differ between workers; TERM with a terminal.
-  if (!program_sent_ || !plan.wraps.empty() || plan.pty.has_value() ||
+  if (!program_sent_ || !plan.wraps.empty() || plan.fill || plan.pty.has_value() ||
       options_.programs.size() > 1) {
     program_sent_ = true;
     const WorkerNames names = {rank, local.value, assignment_.node_rank.value,

@@ -20,8 +20,8 @@ HeldLink::HeldLink(uv_loop_t* loop, MasterLink* link)
 
 void HeldLink::Start(Callbacks callbacks) {
   callbacks_ = callbacks;
-  callbacks.on_message = [this](MasterMessage message) {
-    Deliver([this, message = std::move(message)] { callbacks_.on_message(message); });
+  callbacks.on_message = [this](const MasterMessage& message) {
+    Deliver([this, message] { callbacks_.on_message(message); });
   };
   callbacks.on_fence = [this](FencePiece piece) {
     Deliver([this, piece = std::move(piece)] { callbacks_.on_fence(piece); });

@@ -23,7 +23,7 @@ class MasterLink {
     std::function<void()> on_up;
     std::function<void(std::string why)>
         on_down;  // the link retries by itself, with jitter, until Stop
-    std::function<void(MasterMessage)> on_message;
+    std::function<void(const MasterMessage&)> on_message;
     std::function<void(FencePiece)> on_fence;  // of the round, or an earlier one
     std::function<void(ModexNote)> on_modex;   // the same
     // Optional: a try to connect failed (before on_up, or between on_down and the next on_up).

@@ -258,7 +258,7 @@ void MasterClient::Impl::OnFrame(const v1::MasterFrame& frame) {
   silence_.Heard(*message);
   HeardFrom();  // its silence may mean something else from now on
   heard_ = true;
-  callbacks_.on_message(*std::move(message));
+  callbacks_.on_message(*message);
 }
 
 // After what the master said was done: a stream takes a while to open, and workers are to start.

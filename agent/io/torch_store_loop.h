@@ -53,6 +53,7 @@ class TorchStoreServer::Loop {
     size_t out_first = 0;  // pieces of `out` before it are gone
     size_t out_sent = 0;   // bytes of out[out_first] that are gone
     size_t out_bytes = 0;  // of all pieces, less out_sent
+    bool last = false;     // nothing follows `out`
     uint32_t watched = 0;  // epoll events asked for
   };
 

@@ -16,7 +16,8 @@
 namespace muster {
 
 int TorchStoreServer::Loop::TimeoutMs() const {
-  const bool progress = options_.world_size > 0 && !progress_done_ && next_id_ > kFirstClientId;
+  const bool progress = options_.world_size > 0 && !progress_done_ && next_id_ > kFirstClientId &&
+                        store_.awaits_hellos();
   if (accepting_ && !progress && held_.empty()) {
     return -1;
   }
@@ -41,7 +42,8 @@ void TorchStoreServer::Loop::OnTime() {
     CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &listener) == 0);
     accepting_ = true;
   }
-  if (options_.world_size == 0 || progress_done_ || next_id_ == kFirstClientId) {
+  if (options_.world_size == 0 || progress_done_ || next_id_ == kFirstClientId ||
+      !store_.awaits_hellos()) {
     return;
   }
   const auto since = now - first_client_;

@@ -334,6 +334,9 @@ bool TorchStoreServer::Loop::Write(uint64_t id, Client& client) {
                      client.out.begin() + static_cast<ptrdiff_t>(client.out_first));
     client.out_first = 0;
   }
+  if (client.last && client.out.empty()) {
+    shutdown(client.fd.get(), SHUT_WR);  // its own end follows
+  }
   Watch(id, client);
   return true;
 }
@@ -367,6 +370,7 @@ void TorchStoreServer::Loop::Apply(std::vector<StoreEffect> effects) {
       touched.push_back(send.client.value);
     }
     Piece piece{std::move(send.head), std::move(send.body)};
+    it->second.last = send.last;
     it->second.out_bytes += piece.size();
     it->second.out.push_back(std::move(piece));
   }

@@ -19,6 +19,8 @@ inline constexpr uint32_t kWorkersPerNodeMax = 4096;
 inline constexpr uint32_t kCpusMax = 65536;  // a list that names more is not one of CPUs
 inline constexpr uint32_t kGpusPerNodeMax = 256;
 inline constexpr uint32_t kWorldSizeMax = 1u << 20;
+// One variable, of at most 128 KiB, says the addresses of all (TF_CONFIG), be they IPv6 ones.
+inline constexpr uint32_t kWorkerPortsMax = 2048;
 inline constexpr uint32_t kRestartsMax = 1000000;
 
 inline constexpr size_t kGroupsOpenMax =

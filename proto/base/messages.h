@@ -81,6 +81,8 @@ struct Join {
   std::vector<std::string> addresses;
   uint32_t workers = 0;     // it will run
   uint16_t store_port = 0;  // bound by the agent for the next round's MASTER_PORT
+  // Kept free for its workers, by local rank; empty = they want none (--dialect tf).
+  std::vector<uint16_t> worker_ports;
   std::vector<std::pair<std::string, std::string>>
       must_agree;  // option and value that must be equal on all nodes
   // Of its workers, in order of their local ranks; empty = the next ones behind the node before.
@@ -182,6 +184,13 @@ struct PeerNode {
   auto operator<=>(const PeerNode&) const = default;
 };
 
+// What is kept free for the workers of a node.
+struct WorkerPorts {
+  std::string address;
+  std::vector<uint16_t> ports;  // by local rank
+  auto operator<=>(const WorkerPorts&) const = default;
+};
+
 struct Assignment {
   RoundId round;
   NodeRank node_rank;
@@ -193,6 +202,9 @@ struct Assignment {
   uint16_t master_port = 0;
   // To the node of rank 0, which serves the store: every address that the round's nodes have named.
   std::vector<std::string> worker_addresses;
+  // By node rank; empty unless every node keeps ports, or where the world is above
+  // kWorkerPortsMax.
+  std::vector<WorkerPorts> worker_ports;
   uint32_t restart_count = 0;  // of the whole job
   uint32_t restarts_max = 0;
   bool one_host = false;  // all nodes of the round have one address or loopback ones

@@ -1,5 +1,6 @@
 #include "proto/base/text.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 
@@ -76,6 +77,10 @@ std::string RangeList(const std::vector<uint32_t>& numbers, size_t items_max) {
     i = j + 1;
   }
   return out;
+}
+
+bool HasWord(const std::vector<std::string>& words, absl::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 std::string ShellQuote(absl::string_view word) {

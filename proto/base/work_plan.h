@@ -95,6 +95,7 @@ struct WorkPlan {
   std::string job_id;                   // TORCHELASTIC_RUN_ID
   std::vector<std::string> argv;        // argv[0] is searched in the worker's PATH
   std::vector<Wrap> wraps;              // the first one outermost
+  bool fill = false;                    // --fill: argv may hold {rank} and so on, as wraps may
   std::string prologue;                 // lines for /bin/sh, run by each worker first; "" = none
   std::string wdir;                     // "" = the agent's own
   std::vector<FurtherProgram> further;  // by rank_first; empty = one program for all ranks
@@ -111,9 +112,8 @@ struct WorkPlan {
   bool store_from_any = false;     // whoever can connect may use the agent's store
   bool no_new_privileges = false;  // of workers: set-user-ID programs gain them nothing
   MpiMode mpi = MpiMode::kAuto;
-  std::vector<std::string>
-      dialects;       // "torch" is always there; slurm, ompi, pmi, mpich, horovod, jsm, flux
-  std::string iface;  // NAME or CIDR, "" = by the route
+  std::vector<std::string> dialects;  // of DialectWords(), but "torch", which is always there
+  std::string iface;                  // NAME or CIDR, "" = by the route
   StdinMode stdin_mode = StdinMode::kRank;
   uint32_t stdin_rank = 0;
   OutputOptions output;

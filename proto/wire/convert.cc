@@ -290,6 +290,7 @@ v1::Join ToWire(const Join& join) {
   for (const std::string& address : join.addresses) {
     wire.add_addresses(address);
   }
+  wire.mutable_worker_ports()->Assign(join.worker_ports.begin(), join.worker_ports.end());
   wire.set_hold(join.hold.id);
   wire.set_hold_taken(join.hold.taken);
   return wire;
@@ -319,6 +320,7 @@ absl::StatusOr<Join> FromWire(const v1::Join& wire) {
   join.holds = RoundOf(wire.holds());
   join.hold = {check.Text("hold", wire.hold(), kNameBytesMax), wire.hold_taken()};
   join.ranks = RanksOf("ranks", wire.ranks(), join.workers, kWorldSizeMax, check);
+  join.worker_ports = WorkerPortsOf("worker_ports", wire.worker_ports(), join.workers, check);
   check.Bound("doubts", static_cast<size_t>(wire.doubts_size()), 0, kDoubtsMax);
   RETURN_IF_ERROR(check.status());
   for (const std::string& doubt : wire.doubts()) {

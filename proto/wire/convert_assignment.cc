@@ -84,7 +84,39 @@ void SetWorkerAddresses(const v1::Assignment& wire, FieldChecker& check, Assignm
   }
 }
 
+// Of every worker, or of none.
+void SetWorkerPorts(const v1::Assignment& wire, FieldChecker& check, Assignment& assignment) {
+  const auto nodes = static_cast<size_t>(wire.worker_ports_size());
+  const uint32_t wanted = nodes == 0 ? 0 : assignment.nodes;
+  check.Bound("assignment.worker_ports (nodes)", nodes, wanted, wanted);
+  size_t workers = 0;
+  for (int i = 0; check.ok() && i < wire.worker_ports_size(); ++i) {
+    const v1::WorkerPorts& node = wire.worker_ports(i);
+    assignment.worker_ports.push_back(
+        {check.Text("assignment.worker_ports", node.address(), kNameBytesMax),
+         WorkerPortsOf("assignment.worker_ports", node.ports(),
+                       static_cast<uint32_t>(node.ports_size()), check)});
+    workers += assignment.worker_ports.back().ports.size();
+  }
+  const uint32_t world = nodes == 0 ? 0 : assignment.world_size;
+  check.Bound("assignment.worker_ports (workers)", workers, world,
+              std::min(world, kWorkerPortsMax));
+}
+
 }  // namespace
+
+std::vector<uint16_t> WorkerPortsOf(absl::string_view field,
+                                    const google::protobuf::RepeatedField<uint32_t>& wire,
+                                    uint32_t workers, FieldChecker& check) {
+  const auto count = static_cast<size_t>(wire.size());
+  check.Bound(field, count, count == 0 ? 0 : workers,
+              count == 0 ? 0 : std::min(workers, kWorkersPerNodeMax));
+  std::vector<uint16_t> ports;
+  for (int i = 0; check.ok() && i < wire.size(); ++i) {
+    ports.push_back(static_cast<uint16_t>(check.Number(field, wire.Get(i), 1, 65535)));
+  }
+  return ports;
+}
 
 std::vector<uint32_t> RanksOf(absl::string_view field,
                               const google::protobuf::RepeatedField<uint32_t>& wire,
@@ -122,6 +154,11 @@ void SetAssignment(const Assignment& assignment, v1::Assignment* wire) {
   for (const std::string& address : assignment.worker_addresses) {
     wire->add_worker_addresses(address);
   }
+  for (const WorkerPorts& node : assignment.worker_ports) {
+    v1::WorkerPorts* ports = wire->add_worker_ports();
+    ports->set_address(node.address);
+    ports->mutable_ports()->Assign(node.ports.begin(), node.ports.end());
+  }
 }
 
 Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
@@ -148,6 +185,7 @@ Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
   SetRanksByNode(wire, check, assignment);
   SetKept(wire, check, assignment);
   SetWorkerAddresses(wire, check, assignment);
+  SetWorkerPorts(wire, check, assignment);
   return assignment;
 }
 

@@ -116,6 +116,10 @@ std::string WhyNot(const Machine& m, const Join& join) {
     return absl::StrCat(join.hostname, " asks for ", join.ranks.size(), " ranks and has ",
                         join.workers, " workers");
   }
+  if (!join.worker_ports.empty() && join.worker_ports.size() != join.workers) {
+    return absl::StrCat(join.hostname, " has kept ", join.worker_ports.size(), " ports and has ",
+                        join.workers, " workers");
+  }
   if (s.live >= kNodesMax) {
     return absl::StrCat("the job has ", s.live, " nodes already; the limit is ", kNodesMax);
   }

@@ -35,6 +35,22 @@ std::vector<std::string> AddressesOf(const RoundState& s) {
   return {all.begin(), all.end()};
 }
 
+// Of every worker, or of none.
+std::vector<WorkerPorts> WorkerPortsOf(const RoundState& s) {
+  std::vector<WorkerPorts> all;
+  if (s.world_size > kWorkerPortsMax) {
+    return all;
+  }
+  for (const Member& member : s.members) {
+    const Join& join = s.nodes.at(member.node).join;
+    if (join.worker_ports.size() != member.workers) {
+      return {};
+    }
+    all.push_back({s.one_host ? s.master_addr : join.address, join.worker_ports});
+  }
+  return all;
+}
+
 Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   const RoundState& s = m.state;
   const Member& member = s.members[static_cast<size_t>(node.place)];
@@ -57,6 +73,7 @@ Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   if (node.place == 0) {
     a.worker_addresses = AddressesOf(s);
   }
+  a.worker_ports = WorkerPortsOf(s);
   for (uint32_t local = 0; !s.started_in.empty() && local < member.workers; ++local) {
     a.started_in.push_back(s.started_in[member.RankAt(local)]);
   }

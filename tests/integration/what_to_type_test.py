@@ -20,6 +20,8 @@ TESTED = {
     "JAX": "test_jax",
     "Lightning": "test_lightning",
     "DeepSpeed": "test_deepspeed",
+    "Horovod": "test_horovod",
+    "TensorFlow": "test_tensorflow",
     "C++ with libmuster": "test_libmuster",
     "bash": "test_bash",
 }
@@ -158,10 +160,48 @@ def test_accelerate(node0, scratch, words):
 
 @pytest.mark.parametrize("outer", [{}, MPIRUN], ids=["plain", "mpirun"])
 def test_deepspeed(node0, scratch, outer):
-    found = dump(node0, scratch, "-n", "2", "--dialect", "deepspeed", env=outer)
+    """Its launcher also says --local_rank=N to the script (deepspeed/launcher/launch.py)."""
+    check = "import os, sys; assert sys.argv[1:] == ['--deepspeed', '--local_rank=' + os.environ['LOCAL_RANK']], sys.argv; "
+    words = ["-n", "2", "--dialect", "deepspeed", "--fill", "--wdir", scratch, PYTHON, "-c", check + DUMP, "--deepspeed", "--local_rank={local_rank}"]
+    result = node0.run(*words, env=outer)
+    assert result.code == 0, result
+    found = environments(scratch)
     assert {rank: deepspeed_place(env) for rank, env in found.items()} == {rank: (2, rank, rank) for rank in range(2)}
     for env in found.values():
         assert [env[name] for name in ("LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")] == ["2", "0", "1"], env
+
+
+def test_horovod(node0):
+    result = node0.run("--hosts", "node0:2,node1:1", "--dialect", "horovod", "--no-prefix", PYTHON, WORKERS / "horovod_gloo.py", seconds=60)
+    groups = {0: "local [0, 1] cross [0, 2]", 1: "local [0, 1] cross [1]", 2: "local [2] cross [0, 2]"}
+    met = [f"rank {rank} of [0, 1, 2] {groups[rank]}" for rank in range(3)]
+    assert result.code == 0 and sorted(result.text.splitlines()) == sorted(2 * met), result
+
+
+def test_horovod_on_nodes_of_one_name(node0):
+    """Its scopes are named after hosts; "hvd.init()" of two nodes of one machine would mix their ranks."""
+    result = node0.run("--standalone", "--nnodes", "2", "--nproc-per-node", "2", "--dialect", "horovod", "--no-prefix", PYTHON, WORKERS / "horovod_gloo.py")
+    assert result.code == 0 and result.text.count("rank 3 of [0, 1, 2, 3] local [2, 3] cross [1, 3]") == 2, result
+
+
+def met_at(text):
+    """{rank: (whom it met, where)} for each life."""
+    return [(int(rank), met, where) for rank, met, where in re.findall(r"^rank (\d) met (.*) at (.*)$", text, re.M)]
+
+
+@ON
+def test_tensorflow(node0, where):
+    result = node0.run(*where, "--dialect", "tf", "--no-prefix", PYTHON, WORKERS / "tf_cluster.py")
+    lives = met_at(result.text)
+    assert result.code == 0 and sorted(rank for rank, _, _ in lives) == [0, 1, 2], result
+    assert {met for _, met, _ in lives} == {"[0, 1, 2]"} and len({where for _, _, where in lives}) == 1, lives
+
+
+def test_tensorflow_s_ports_stay_with_the_job(node0):
+    """The one that fails is started again at the port it had, which nobody could take in between."""
+    result = node0.run("-n", "3", "--max-restarts", "1", "--dialect", "tf", "--no-prefix", PYTHON, WORKERS / "tf_cluster.py", "fail")
+    lives = met_at(result.text)
+    assert result.code == 0 and len(lives) == 6 and len({where for _, _, where in lives}) == 1, result
 
 
 def test_libmuster(node0):

@@ -263,5 +263,12 @@ TEST(Programs, LaunchersInLaunchAreNoted) {
   }
 }
 
+TEST(Dialects, HorovodsRanksMeetAtTheAgentsStore) {
+  EXPECT_EQ(Resolve({"--dialect", "horovod", "p"})->plan.store, StoreMode::kAgent);
+  EXPECT_EQ(Resolve({"--dialect", "horovod", "--store", "agent", "p"})->plan.store,
+            StoreMode::kAgent);
+  EXPECT_EQ(Resolve({"--dialect", "slurm,tf", "p"})->plan.store, StoreMode::kAuto);
+}
+
 }  // namespace
 }  // namespace muster

@@ -172,6 +172,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"-n 1 --nnodes 2 --standalone p", "-n 1|--nnodes 2"},
         Case{"--json p", "--json|--plan"}, Case{"--yaml p", "--yaml|--plan|--config"},
         Case{"--plan --json --yaml p", "--json and --yaml contradict"},
+        Case{"--dialect horovod --store worker p",
+             "--store worker and --dialect horovod contradict: Horovod's ranks meet at the agent"},
         Case{"-n 5000 p", "-n 5000|4096"},
         Case{"--nnodes 16384 --nproc-per-node 4096 --standalone p", "--nnodes 16384|1048576"},
         Case{"--serve --nnodes 2 --rdzv-conf is_host=0 --rdzv-endpoint a p", "--serve|is_host=0"},

@@ -192,6 +192,9 @@ class MasterScript {
     join.holds = agent.round;
     join.hold = {c.Text("hold", ""), static_cast<uint64_t>(c.Number("taken", number))};
     join.store_port = static_cast<uint16_t>(c.Number("port", 4000));
+    for (absl::string_view port : absl::StrSplit(c.Text("keeps", ""), ',', absl::SkipEmpty())) {
+      join.worker_ports.push_back(static_cast<uint16_t>(std::stoul(std::string(port))));
+    }
     if (c.values.count("agree") != 0) {
       join.must_agree = {absl::StrSplit(c.Text("agree", ""), absl::MaxSplits(':', 1))};
     }
@@ -325,6 +328,9 @@ class MasterScript {
                         a.restarts_max, a.one_host ? " one host" : "");
         if (a.worker_addresses.size() > a.nodes) {
           absl::StrAppend(&out, " workers from ", absl::StrJoin(a.worker_addresses, ","));
+        }
+        for (const WorkerPorts& node : a.worker_ports) {
+          absl::StrAppend(&out, " ", node.address, " keeps ", absl::StrJoin(node.ports, ","));
         }
         if (!a.started_in.empty()) {
           absl::StrAppend(&out, " started in ", absl::StrJoin(a.started_in, ","));

@@ -138,8 +138,8 @@ void ForEachLayout(const std::function<void(const std::vector<uint32_t>&)>& chec
 
 WorkPlan AllDialects() {
   WorkPlan plan;
-  plan.dialects = {"torch",   "slurm",   "ompi", "pmi",  "pmix",      "mpich",
-                   "mvapich", "horovod", "jsm",  "flux", "deepspeed", "lightning"};
+  plan.dialects = {"torch",   "slurm", "ompi", "pmi",       "pmix",      "mpich", "mvapich",
+                   "horovod", "jsm",   "flux", "deepspeed", "lightning", "tf"};
   return plan;
 }
 
@@ -189,10 +189,79 @@ TEST(DialectsTest, OnlyThoseNamedAreSet) {
   const Assignment a = Assigned({2}, 0);
   for (const EnvVar& v : WorkerVariables({plan, a, facts, true, "", {0}, ""}, base)) {
     for (const char* prefix : {"PMI", "OMPI_", "MPI_", "SLURM_", "HOROVOD_", "JSM_", "FLUX_",
-                               "CROSS_", "LOCAL_SIZE", "NODE_RANK", "MV2_"}) {
+                               "CROSS_", "LOCAL_SIZE", "NODE_RANK", "MV2_", "TF_CONFIG"}) {
       EXPECT_NE(v.name.rfind(prefix, 0), 0u) << v.name;
     }
   }
+}
+
+// Of the worker on this node with local rank 0; of one that has no such variable "-".
+std::string ValueOf(const char* name, const WorkPlan& plan, const Assignment& a,
+                    const NodeFacts& facts, bool store_is_agent = true,
+                    const std::vector<std::string>& inherited = {}) {
+  const EnvBase base = FilterEnvironment(inherited, plan);
+  WorkerEnvInput input{plan, a, facts, store_is_agent, "", {0}, ""};
+  for (const EnvVar& v : WorkerVariables(input, base)) {
+    if (v.name == name) {
+      return v.value;
+    }
+  }
+  return "-";
+}
+
+TEST(HorovodTest, ItsRanksAreSentToTheAgentsStore) {
+  WorkPlan plan;
+  plan.dialects = {"horovod"};
+  NodeFacts facts;
+  facts.hostname = "n";
+  facts.interface = "eth7";
+  facts.address_is_loopback = false;
+  Assignment a = Assigned({2, 2}, 1);
+  a.master_addr = "10.0.0.1";
+  a.master_port = 4000;
+  EXPECT_EQ(ValueOf("HOROVOD_HOSTNAME", plan, a, facts), "n-1") << "two nodes may have one name";
+  EXPECT_EQ(ValueOf("HOROVOD_GLOO_RENDEZVOUS_ADDR", plan, a, facts), "10.0.0.1");
+  EXPECT_EQ(ValueOf("HOROVOD_GLOO_RENDEZVOUS_PORT", plan, a, facts), "4000");
+  EXPECT_EQ(ValueOf("HOROVOD_CONTROLLER", plan, a, facts), "gloo");
+  EXPECT_EQ(ValueOf("HOROVOD_CPU_OPERATIONS", plan, a, facts), "gloo");
+  EXPECT_EQ(ValueOf("HOROVOD_GLOO_IFACE", plan, a, facts), "eth7");
+  EXPECT_EQ(ValueOf("HOROVOD_GLOO_IFACE", plan, a, facts, true, {"HOROVOD_GLOO_IFACE=ib0"}), "-")
+      << "W2";
+  EXPECT_EQ(ValueOf("HOROVOD_GLOO_RENDEZVOUS_ADDR", plan, a, facts, false), "-") << "W4";
+  a.one_host = true;
+  EXPECT_EQ(ValueOf("HOROVOD_GLOO_IFACE", plan, a, facts), "lo");
+  a.master_addr = "fd00::1";
+  EXPECT_EQ(ValueOf("HOROVOD_GLOO_RENDEZVOUS_ADDR", plan, a, facts), "[fd00::1]") << "for a URL";
+}
+
+TEST(HorovodTest, AnMpiIsItsController) {
+  WorkPlan plan;
+  plan.dialects = {"horovod"};
+  const NodeFacts facts;
+  const Assignment a = Assigned({2}, 0);
+  WorkerEnvInput input{plan, a, facts, true, "", {0}, ""};
+  input.mpi = MpiMode::kPmi1;
+  for (const EnvVar& v : WorkerVariables(input, FilterEnvironment({}, plan))) {
+    EXPECT_NE(v.name, "HOROVOD_CONTROLLER");
+    EXPECT_NE(v.name, "HOROVOD_GLOO_RENDEZVOUS_ADDR");
+  }
+}
+
+TEST(TensorFlowTest, EveryWorkerIsListedByItsRank) {
+  WorkPlan plan;
+  plan.dialects = {"tf"};
+  const NodeFacts facts;
+  Assignment a = Assigned({2, 1}, 1);
+  EXPECT_EQ(ValueOf("TF_CONFIG", plan, a, facts), "{}");
+  a.worker_ports = {{"10.0.0.1", {7001, 7002}}, {"fd00::2", {7003}}};
+  EXPECT_EQ(ValueOf("TF_CONFIG", plan, a, facts),
+            R"({"cluster": {"worker": ["10.0.0.1:7001", "10.0.0.1:7002", "[fd00::2]:7003"]}, )"
+            R"("task": {"type": "worker", "index": 2}})");
+  a.ranks_by_node = {2, 0, 1};
+  a.ranks = {1};
+  EXPECT_EQ(ValueOf("TF_CONFIG", plan, a, facts),
+            R"({"cluster": {"worker": ["10.0.0.1:7002", "[fd00::2]:7003", "10.0.0.1:7001"]}, )"
+            R"("task": {"type": "worker", "index": 1}})");
 }
 
 TEST(LayoutTest, IsWrittenAsSlurmDoes) {

@@ -188,11 +188,29 @@ TEST_F(StoreServerTest, ABadClientIsClosedAndNamed) {
   Peer good(port_);
   EXPECT_EQ(good.Ask(kOld.Add("/n", 1), 8), U64(1));
   Peer bad(port_);
-  bad.Send("GET / HTTP/1.0\r\n\r\n");
+  bad.Send("SSH-2.0");
   EXPECT_TRUE(bad.ClosedByPeer());
   EXPECT_THAT(lines_.Next(),
-              AllOf(HasSubstr("127.0.0.1"), HasSubstr("code 71"), HasSubstr("--store=worker")));
+              AllOf(HasSubstr("127.0.0.1"), HasSubstr("code 83"), HasSubstr("--store=worker")));
   EXPECT_EQ(good.Ask(kOld.Add("/n", 1), 8), U64(2));
+}
+
+// Horovod's clients may take the end of the connection for that of the answer.
+TEST_F(StoreServerTest, AnAnswerOverHttpEndsItsConnection) {
+  Start();
+  const std::string value(1u << 20, 'x');
+  const std::string head = "HTTP/1.1 200 OK\r\nContent-Length: ";
+  const std::string end = "\r\nConnection: close\r\n\r\n";
+  Peer putter(port_);
+  putter.Send(
+      absl::StrCat("PUT /s/k HTTP/1.1\r\nContent-Length: ", value.size(), "\r\n\r\n", value));
+  const std::string done = absl::StrCat(head, 0, end);
+  EXPECT_EQ(putter.Ask("", done.size()), done);
+  EXPECT_TRUE(putter.ClosedByPeer());
+  Peer getter(port_);
+  const std::string found = absl::StrCat(head, value.size(), end, value);
+  EXPECT_EQ(getter.Ask("GET /s/k HTTP/1.1\r\n\r\n", found.size()), found);
+  EXPECT_TRUE(getter.ClosedByPeer());
 }
 
 // A worker that takes another's place on a node of which the store has not heard yet.

@@ -74,6 +74,11 @@ class RandomValues {
     for (; workers > 0; --workers) ranks.push_back(Below(world_size));
     return ranks;
   }
+  std::vector<uint16_t> WorkerPorts(uint32_t workers) {
+    std::vector<uint16_t> ports;
+    for (; workers > 0; --workers) ports.push_back(static_cast<uint16_t>(1 + Below(65535)));
+    return ports;
+  }
   Join AJoin() {
     Join join;
     join.key = Text();
@@ -97,6 +102,7 @@ class RandomValues {
       join.addresses.push_back(Text());
     }
     if (join.workers < 99) join.ranks = Ranks(join.workers, kWorldSizeMax);
+    if (Flag()) join.worker_ports = WorkerPorts(join.workers);
     return join;
   }
   // What a beat and the answer to it have in common.
@@ -163,6 +169,11 @@ class RandomValues {
     assignment.restarts_max = Below(kRestartsMax + 1);
     assignment.one_host = Flag();
     for (uint32_t i = Below(4); i > 0; --i) assignment.worker_addresses.push_back(Text());
+    for (const auto& [workers, nodes] : assignment.layout) {
+      for (uint32_t i = 0; small && i < nodes; ++i) {
+        assignment.worker_ports.push_back({Text(), WorkerPorts(workers)});
+      }
+    }
     if (small) {
       for (uint32_t i = 0; i < assignment.world_size; ++i) assignment.ranks_by_node.push_back(i);
       for (uint32_t i = assignment.world_size; i > 1; --i) {
@@ -323,6 +334,7 @@ class RandomValues {
     plan.grace = Time();
     plan.virtual_local_rank = Flag();
     plan.store_from_any = Flag();
+    plan.fill = Flag();
     plan.no_new_privileges = Flag();
     plan.env_none = Flag();
     plan.wraps = {{{Below(9), 7}, Words()}, {{Below(9)}, Words()}};

@@ -28,7 +28,7 @@ class TestAgent {
     callbacks.on_down = [this](std::string why) { downs.push_back(std::move(why)); };
     callbacks.on_try_failed = [this](std::string why) { tries_failed.push_back(std::move(why)); };
     callbacks.on_fence = [this](FencePiece piece) { fences.push_back(std::move(piece)); };
-    callbacks.on_message = [this](MasterMessage message) { OnMessage(std::move(message)); };
+    callbacks.on_message = [this](const MasterMessage& message) { OnMessage(message); };
     client_.link().Start(std::move(callbacks));
   }
   void Stop() {
