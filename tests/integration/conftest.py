@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from batch import Pbs, Slurm  # noqa: E402
 from desk import Desk  # noqa: E402
-from harness import LAUNCH, Lab, Shell, leave_nothing  # noqa: E402
+from harness import LAUNCH, Lab, Shell, leave_nothing, wait_for  # noqa: E402
 
 
 def pytest_sessionstart(session):
@@ -61,6 +61,37 @@ def desk(shells, scratch):
     yield made
     for job in made.jobs().values():
         made.run("stop", "--now", job["id"])
+
+
+@pytest.fixture
+def restart_sshd(lab):
+    """Restarts node1's sshd under words of ours, or with more of its options; an ordinary one at the end."""
+    keys = lab.state / "ssh"
+    # Until it is gone: the next one would find its port taken, and say so to nobody, being a daemon by then.
+    stop = """
+        p=$(cat /run/lab-ssh/pid); kill -- -$p || kill $p; rm -f /run/lab-ssh/pid
+        for i in {1..500}; do kill -0 $p 2> /dev/null || exit 0; sleep 0.02; done
+    """
+
+    def restart(before=(), options=()):
+        lab[1].run(["bash", "-c", stop])
+        lab[1].check([*before, "/usr/sbin/sshd", "-f", keys / "sshd_config", "-o", "PidFile=/run/lab-ssh/pid", *options])
+        wait_for(lambda: lab[0].run(["ssh", "node1", "true"]).returncode == 0, what="node1's sshd")
+
+    yield restart
+    lab[1].run(["bash", "-c", stop])
+    lab.ssh("up")
+
+
+@pytest.fixture
+def in_environment(lab, restart_sshd):
+    """Variables that only logins at node1 have."""
+
+    def put(**variables):
+        words = " ".join(f"{name}={value}" for name, value in {"HOME": lab[1].home, **variables}.items())
+        restart_sshd(options=["-o", f"SetEnv={words}"])
+
+    return put
 
 
 def batch_lab(kind):

@@ -8,73 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from doctor_site import HOSTS, doctor, only_red, red
 from harness import BIN, PYTHON, Shell, wait_for
 from lab import Lab
 from wall_clock import DAY, WallClock
-
-HOSTS = ["--hosts", "node0,node1,node2"]
-
-
-def doctor(shell, *args, code=1, **kw):
-    """{check: [its rows]} of a doctor that ends with `code`."""
-    result = shell.run("doctor", "--json", *args, **kw)
-    assert result.code == code, result
-    said = json.loads(result.text)
-    assert said["format"] == "muster-doctor-1" and said["ok"] == (code == 0), said
-    checks = {}
-    for row in said["checks"]:
-        checks.setdefault(row["check"], []).append(row)
-    return checks
-
-
-def red(checks):
-    """{check: [(where, seen)]} of what is bad; a row that is not well says what to do."""
-    rows = [row for rows in checks.values() for row in rows]
-    assert all(bool(row["fix"]) == (row["health"] != "ok") for row in rows), rows
-    found = {}
-    for row in rows:
-        if row["health"] == "bad":
-            found.setdefault(row["check"], []).append((row["where"], row["seen"]))
-    return found
-
-
-def only_red(checks, check, where=None):
-    """What the one bad check has seen."""
-    found = red(checks)
-    assert list(found) == [check], found
-    assert where is None or [place for place, _ in found[check]] == [where], found
-    return [seen for _, seen in found[check]]
-
-
-@pytest.fixture
-def restart_sshd(lab):
-    """Restarts node1's sshd under words of ours, or with more of its options; an ordinary one at the end."""
-    keys = lab.state / "ssh"
-    # Until it is gone: the next one would find its port taken, and say so to nobody, being a daemon by then.
-    stop = """
-        p=$(cat /run/lab-ssh/pid); kill -- -$p || kill $p; rm -f /run/lab-ssh/pid
-        for i in {1..500}; do kill -0 $p 2> /dev/null || exit 0; sleep 0.02; done
-    """
-
-    def restart(before=(), options=()):
-        lab[1].run(["bash", "-c", stop])
-        lab[1].check([*before, "/usr/sbin/sshd", "-f", keys / "sshd_config", "-o", "PidFile=/run/lab-ssh/pid", *options])
-        wait_for(lambda: lab[0].run(["ssh", "node1", "true"]).returncode == 0, what="node1's sshd")
-
-    yield restart
-    lab[1].run(["bash", "-c", stop])
-    lab.ssh("up")
-
-
-@pytest.fixture
-def in_environment(lab, restart_sshd):
-    """Variables that only logins at node1 have."""
-
-    def put(**variables):
-        words = " ".join(f"{name}={value}" for name, value in {"HOME": lab[1].home, **variables}.items())
-        restart_sshd(options=["-o", f"SetEnv={words}"])
-
-    return put
 
 
 def test_all_is_well(node0):

@@ -81,10 +81,19 @@ def test_abort_ends_the_job_with_its_code(node0, mpich):
     assert re.search(r"rank 2 on node0 .*ended with exit code 3 after .*: MPI_Abort\(3\)", result.errors), result
 
 
-def test_leaving_without_finalize_is_a_failure(node0, mpich):
-    result = node0.run("-n", "2", mpich, "leave")
+def test_an_abort_among_sixteen_ranks_on_each_of_two_hosts_ends_all(node0, lab, mpich):
+    result = node0.run("--hosts", "node0:16,node1:16", mpich, "abort", seconds=120)
+    assert result.code == 3, result
+    assert re.search(r"rank 31 on node1 .*ended with exit code 3 after .*: MPI_Abort\(3\)", result.errors), result
+    assert told(result) == {rank: (32, 16, 0) for rank in range(32)}
+    lab.expect_quiet()
+
+
+@pytest.mark.parametrize("where, node", ((("-n", "2"), 0), (("--hosts", "node0:1,node1:1"), 1)), ids=("one host", "two hosts"))
+def test_leaving_without_finalize_is_a_failure(node0, mpich, where, node):
+    result = node0.run(*where, mpich, "leave")
     assert result.code == 1, result
-    assert re.search(r"rank 1 .*: it exited with status 0 after MPI_Init, without MPI_Finalize", result.errors), result
+    assert re.search(rf"rank 1 on node{node} .*: it exited with status 0 after MPI_Init, without MPI_Finalize", result.errors), result
 
 
 @pytest.mark.parametrize("where, word, code", ((("-n", "3"), "die", 0), (("--hosts", "node0:1,node1:2"), "die, abort", 3)), ids=("one host", "two hosts"))

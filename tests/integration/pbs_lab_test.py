@@ -1,5 +1,7 @@
 """What Muster relies on of PBS, seen of the look-alike on emulated hosts (lab/pbs), whose model is OpenPBS 23.06."""
 
+import pytest
+
 from batch import ENV, SHOW, environments, has
 from harness import PYTHON
 
@@ -77,8 +79,14 @@ def test_sigterm_to_pbsdsh_reaches_its_tasks(pbs):
     pbs.lab.expect_quiet()  # the end of the script ended the tasks
 
 
-def test_qdel_tells_the_first_host_and_kills_on_all(pbs):
+# By how a job ends: qsub's options, the Exit_status.
+ENDS = {"qdel": ([], "265"), "walltime": (["-l", "walltime=0:00:15"], "-29")}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_qdel_and_the_walltime_tell_the_first_host_and_kill_on_all(pbs, end):
     """No pbsdsh passes it on here: the tasks of one that was killed live on."""
+    options, status = ENDS[end]
     script = f"""
         trap 'echo script told TERM' TERM
         pbsdsh {PBS_TOLD} &
@@ -86,10 +94,11 @@ def test_qdel_tells_the_first_host_and_kills_on_all(pbs):
         kill -9 $!
         echo ready; while :; do sleep 0.1; done
     """
-    job = pbs.submit(script, "-l", "select=2")
+    job = pbs.submit(script, "-l", "select=2", *options)
     pbs.expect(job, "ready")
-    pbs.cancel(job)
-    assert pbs.wait(job)["Exit_status"] == "265", pbs.output(job)
+    if end == "qdel":
+        pbs.cancel(job)
+    assert pbs.wait(job)["Exit_status"] == status, pbs.output(job)
     pbs.lab.expect_quiet()
     assert told(pbs.output(job)) == ["node0 told TERM", "script told TERM"]
 

@@ -40,6 +40,23 @@ def test_qdel_gives_the_workers_of_all_nodes_time_to_save(pbs):
     assert pbs.output(job).count(" saved") == 4, pbs.output(job)
 
 
+# The time is for the file, as a large checkpoint needs it.
+CHECKPOINT = "trap 'sleep 2; hostname > checkpoint.$RANK; exit 0' TERM; echo rank $RANK runs; while :; do sleep 0.1; done"
+
+
+def test_the_end_of_the_walltime_gives_the_workers_of_all_nodes_time_to_save(pbs):
+    """OpenPBS tells the first host alone. It says nowhere in a job's environment how long that may run: launch names the signal."""
+    script = f"exec {LAUNCH} --nproc-per-node 2 bash -c '{CHECKPOINT.replace(chr(39), chr(34))}'"
+    job = pbs.submit(script, "-l", "select=2", "-l", "walltime=0:00:15")
+    pbs.expect(job, " runs", 4)
+    assert pbs.wait(job)["Exit_status"] == "-29", pbs.output(job)
+    saved = {path.suffix: path.read_text() for path in pbs.folder.glob("checkpoint.*")}
+    assert saved == {f".{rank}": f"node{rank // 2}\n" for rank in range(4)}, (saved, pbs.output(job))
+    assert re.search("=>> PBS: job killed: walltime .* exceeded limit 15\n.*SIGTERM: stopping 4 workers", pbs.output(job), re.S), pbs.output(job)
+    assert "  exit code 143\n" in pbs.output(job), pbs.output(job)
+    pbs.lab.expect_quiet()
+
+
 def all_told(pbs, workers, *signals):
     """Waits until all workers (told.py) have been sent this, and no more."""
     want = {rank: list(signals) for rank in range(workers)}

@@ -85,10 +85,11 @@ def test_abort_ends_the_job_with_its_code(node0, openmpi, where):
     assert re.search(r"rank 2 on node\d .*ended with exit code 3 after .*: MPI_Abort\(3\)\n", result.errors), result
 
 
-def test_leaving_without_finalize_is_a_failure(node0, openmpi):
-    result = node0.run("-n", "2", openmpi, "leave")
+@pytest.mark.parametrize("where, node", ((("-n", "2"), 0), (("--hosts", "node0:1,node1:1"), 1)), ids=("one host", "two hosts"))
+def test_leaving_without_finalize_is_a_failure(node0, openmpi, where, node):
+    result = node0.run(*where, openmpi, "leave")
     assert result.code == 1, result
-    assert re.search(r"rank 1 .*: it exited with status 0 after MPI_Init, without MPI_Finalize", result.errors), result
+    assert re.search(rf"rank 1 on node{node} .*: it exited with status 0 after MPI_Init, without MPI_Finalize", result.errors), result
 
 
 @pytest.mark.parametrize("where", (("-n", "3"), ("--hosts", "node0:1,node1:2")), ids=("one host", "two hosts"))

@@ -77,6 +77,33 @@ def test_the_service_manager_hears_when_it_serves_and_when_it_stops(site):
     assert daemon.finish().code == 0
 
 
+# As the head of the unit says, and what systemd does then; in a mount namespace whose /etc and /var/lib are the test's.
+INSTALLED = f"""
+set -e
+cd "$0"
+mkdir etc work lib
+mount -t overlay -o "lowerdir=/etc,upperdir=$0/etc,workdir=$0/work" overlay /etc
+mount --bind lib /var/lib
+systemd-sysusers {ROOT}/deploy/systemd/muster.sysusers
+install -d -o root -g muster -m 750 /etc/muster /etc/muster/users
+cp {ROOT}/deploy/systemd/rendezvous.yaml /etc/muster/
+install -o root -g muster -m 640 alice /etc/muster/users/alice
+install -d -o muster -g muster -m 700 /var/lib/muster-rendezvous
+exec setpriv --reuid=muster --regid=muster --clear-groups --no-new-privs "$@"
+"""
+
+
+def test_the_configuration_that_is_installed_serves_as_it_is(site):
+    words = ["-m", "bash", "-c", INSTALLED, site.folder, DAEMON, "--config", "/etc/muster/rendezvous.yaml"]
+    daemon = site.shells[0].start(*words, program="unshare")
+    daemon.expect(r"listens on \[::\]:29400")
+    assert [result.code for result in site.run()] == [0, 0]
+    daemon.expect("job alice/job ended with 0", stream="err")
+    assert (site.folder / "lib/muster-rendezvous/tls-key").exists()
+    daemon.signal(signal.SIGTERM)
+    assert daemon.finish().code == 0
+
+
 def test_what_is_wrong_is_said_before_it_serves(site):
     run = lambda *words: site.shells[0].run(*words, program=DAEMON)
     (site.folder / "site.yaml").write_text("listen: 10.77.0.1:29400\nuser: x\n")

@@ -1,11 +1,13 @@
 """--ship: files of one host come to all nodes, and the workers run where they are. /tmp is each host's own."""
 
 import re
+import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from harness import LAUNCH, by_rank, sh, wait_for
+from harness import LAUNCH, PYTHON, by_rank, sh, wait_for
 
 HOSTS = ("--hosts", "node0,node1,node2", "--nproc-per-node", "1")
 TRAIN = """\
@@ -102,6 +104,87 @@ def test_nodes_that_do_not_reach_each_other_get_it_from_launch(shells, project):
     assert result.code == 0 and result.text.count("some data") == 3, result
     assert len(re.findall(r"gets the shipped files from here", result.errors)) == 3, result
     assert re.search(r"gets the shipped files from node", result.errors), result  # tried in vain
+
+
+DAMAGED = "the shipped files were damaged on their way: their SHA-256 differs"
+FLIPPED = 2 << 20  # the byte that comes as another one, of a file of 8 MiB
+
+# In the place of ssh, which does not wait for its stdout, the same socket as our stdin: neither may we.
+DAMAGING_SSH = f"""#!{PYTHON}
+import os, select, subprocess, sys
+ssh = subprocess.Popen(["ssh", *sys.argv[1:]], stdin=subprocess.PIPE, bufsize=0)
+passed = 0
+while select.select([0], [], []) and (piece := bytearray(os.read(0, 1 << 16))):
+    if 0 <= {FLIPPED} - passed < len(piece):
+        piece[{FLIPPED} - passed] ^= 1
+    passed += ssh.stdin.write(piece)
+ssh.stdin.close()
+sys.exit(ssh.wait())
+"""
+
+
+def large(shell, home):
+    """The digest of what `project` has in its file `big` then."""
+    shell.host.check(["dd", "if=/dev/urandom", f"of={home}/big", "bs=1M", "count=8", "status=none"])
+    return shell.host.check(["sha256sum", f"{home}/big"]).split()[0]
+
+
+def test_what_is_damaged_between_launch_and_a_node_runs_nowhere(shells, project, scratch):
+    large(shells[0], project)
+    ssh = scratch / "ssh"
+    ssh.write_text(DAMAGING_SSH)
+    ssh.chmod(0o755)
+    result = launch(shells[0], project, "--ssh", ssh, "--hosts", "node1", "--ship", "big", *sh("echo runs")).finish()
+    assert result.code == 1 and "runs" not in result.text, result
+    assert f"node1: {DAMAGED}" in result.errors, result
+
+
+# In a host: what comes to any port that is redirected here is passed on to that port, what goes back damaged; until stdin ends.
+DAMAGING_DOOR = f"""
+import asyncio, socket, struct, sys
+async def pipe(reader, writer, flipped):
+    passed = 0
+    while piece := bytearray(await reader.read(1 << 16)):
+        if 0 <= flipped - passed < len(piece):
+            piece[flipped - passed] ^= 1
+        writer.write(piece)
+        passed += len(piece)
+        await writer.drain()
+    writer.close()
+async def door(reader, writer):
+    original = writer.get_extra_info("socket").getsockopt(socket.SOL_IP, 80, 16)  # SO_ORIGINAL_DST
+    inner, out = await asyncio.open_connection("127.0.0.1", struct.unpack_from("!2xH", original)[0])
+    await asyncio.gather(pipe(reader, out, -1), pipe(inner, writer, {FLIPPED}), return_exceptions=True)
+async def main():
+    await asyncio.start_server(door, port=20599)
+    print("up", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def damaging(host):
+    """Whoever takes more than 2 MiB from a port of 20500-20598 of this host has one bit wrong."""
+    rules = "table ip damaging { chain pre { type nat hook prerouting priority -100; iifname eth0 tcp dport 20500-20598 redirect to :20599; }; }"
+    door = host.popen([PYTHON, "-c", DAMAGING_DOOR], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert door.stdout.readline() == b"up\n"
+        host.check(["nft", rules])
+        yield
+    finally:
+        host.run(["nft", "delete table ip damaging"])
+        door.communicate()
+
+
+def test_what_is_damaged_between_two_nodes_comes_from_launch(shells, project):
+    digest = large(shells[0], project)
+    with damaging(shells[0].host), damaging(shells[1].host), damaging(shells[2].host):
+        options = ["-v", *HOSTS, "--port-range", "20500-20598", "--ship", "big"]
+        result = launch(shells[0], project, *options, *sh("sha256sum < big")).finish()
+    assert result.code == 0 and result.text.count(digest) == 3, result
+    assert re.search(rf"node\d: 10\.77\.0\.\d:205\d\d: {DAMAGED}", result.errors), result
+    assert len(re.findall("gets the shipped files from here", result.errors)) == 3, result
 
 
 def test_what_workers_wrote_stays(shells, project):

@@ -31,11 +31,19 @@ def test_between_hosts(shells, part):
     assert result.code == 0 and result.text.count("all right") == 3, result
 
 
+def expect_equal_bits(result, n):
+    """And of numbers. torchrun's processes share one pipe, and a line's end is a write of its own."""
+    bits = re.findall(r"bits (\w+) loss \d+\.\d", result.text)
+    assert result.code == 0 and len(bits) == n and len(set(bits)) == 1, result
+
+
 @pytest.mark.parametrize("n", [2, 3, 4, 8])
 def test_replicas_have_equal_bits(node0, n):
-    result = node0.run("-n", n, "--no-prefix", WORKERS / "torch_ddp.py", 200, env=PACKAGE)
-    bits = re.findall(r"^bits (\w+)", result.text, re.M)
-    assert result.code == 0 and len(bits) == n and len(set(bits)) == 1, result
+    expect_equal_bits(node0.run("-n", n, "--no-prefix", WORKERS / "torch_ddp.py", 200, env=PACKAGE), n)
+
+
+def test_replicas_on_two_hosts_have_equal_bits(node0):
+    expect_equal_bits(node0.run("--hosts", "node0:2,node1:2", "--no-prefix", WORKERS / "torch_ddp.py", 200, env=PACKAGE), 4)
 
 
 def test_an_unmodified_program_but_for_the_name(shells, scratch):
@@ -253,6 +261,30 @@ def torchrun(host, n, *program):
 def test_without_launch_processes_of_one_host_meet_through_torchs_store(node0, n):
     result = torchrun(node0, n, WORKERS / "torch_ops.py")
     assert result.code == 0 and result.text.count("all right") == n, result
+
+
+def test_without_launch_replicas_have_equal_bits(node0):
+    expect_equal_bits(torchrun(node0, 4, WORKERS / "torch_ddp.py", 200), 4)
+
+
+SUMS = """
+import muster.torch, torch, torch.distributed as dist
+dist.init_process_group("muster")
+rank, size = dist.get_rank(), dist.get_world_size()
+x = torch.arange(100_000.0) * (rank + 1)
+dist.all_reduce(x)
+print("rank", rank, "of", size, "right", torch.equal(x, torch.arange(100_000.0) * (size * (size + 1) // 2)), flush=True)
+dist.barrier()
+"""
+
+
+@pytest.mark.parametrize("n, hosts", [(2, 1), (4, 1), (2, 2), (4, 2)])
+def test_processes_that_are_started_by_hand_meet_by_the_four_variables(shells, n, hosts):
+    """Those of env://, and none else that a launcher sets: ranks take turns on the hosts."""
+    meet = {**PACKAGE, "WORLD_SIZE": str(n), "MASTER_ADDR": "node0", "MASTER_PORT": "29512"}
+    jobs = [shells[rank % hosts].start("-c", SUMS, program=TORCH_PYTHON, env={**meet, "RANK": str(rank)}) for rank in range(n)]
+    results = [job.finish() for job in jobs]
+    assert [(r.code, r.text) for r in results] == [(0, f"rank {rank} of {n} right True\n") for rank in range(n)], results
 
 
 DIES = """
