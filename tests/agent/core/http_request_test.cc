@@ -16,7 +16,7 @@ using testing::HasSubstr;
 constexpr size_t kBodyMax = 100;
 
 // What Horovod's client sends (third_party/HTTPRequest).
-const std::string kPut =
+constexpr absl::string_view kPut =
     "PUT /global/3 HTTP/1.1\r\nHost: 10.0.0.1\r\nContent-Length: 6\r\n\r\nab\r\ncd";
 
 TEST(HttpRequest, HasAMethodAPathAndABody) {
@@ -46,8 +46,8 @@ TEST(HttpRequest, MayHaveNoBody) {
 TEST(HttpRequest, H1HowItIsCutChangesNothing) {
   for (size_t cut = 1; cut < kPut.size(); ++cut) {
     HttpRequestParser parser(kBodyMax);
-    absl::string_view first = absl::string_view(kPut).substr(0, cut);
-    absl::string_view rest = absl::string_view(kPut).substr(cut);
+    absl::string_view first = kPut.substr(0, cut);
+    absl::string_view rest = kPut.substr(cut);
     ASSERT_EQ(parser.Feed(first), Outcome::kMore) << cut;
     EXPECT_TRUE(first.empty());
     EXPECT_LE(parser.held_bytes(), cut) << "H2";
@@ -58,7 +58,7 @@ TEST(HttpRequest, H1HowItIsCutChangesNothing) {
 
 TEST(HttpRequest, H3NothingFollowsIt) {
   HttpRequestParser parser(kBodyMax);
-  const std::string text = kPut + "GET";
+  const std::string text = absl::StrCat(kPut, "GET");
   absl::string_view bytes = text;
   ASSERT_EQ(parser.Feed(bytes), Outcome::kRequest);
   EXPECT_EQ(bytes, "GET");

@@ -30,7 +30,8 @@ std::string Found(const std::string& body) {
   return absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ", body.size(),
                       "\r\nConnection: close\r\n\r\n", body);
 }
-const char kNotFound[] = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+constexpr char kNotFound[] =
+    "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 // A request on a connection of its own.
 class Horovod {
