@@ -255,7 +255,8 @@ constexpr OptionRow kTable[] = {
      "horovod (and its store), tf (TF_CONFIG), jsm, flux, deepspeed, lightning",
      SetDialect},
     {OptionId::kFill, kNone, false, "--fill", "", "", kProgram,
-     "in PROGRAM's words {rank}, {local_rank}, {node_rank} and {host} are the worker's own",
+     "in the words behind PROGRAM {rank}, {rank0}, {local_rank}, {node_rank}, {host} are the "
+     "worker's",
      SetPlanFlag<&WorkPlan::fill>},
     {OptionId::kStore, kRequired, false, "--store", "MODE", "", kProgram,
      "torch's store: agent (we serve it), worker (rank 0 does), auto (default)", SetStore},

@@ -11,6 +11,7 @@
 //     space for good; once all workers have been in it and one has left, the next hello opens a new
 //     space. Without a hello a connection sees the current space.
 //  S4 the work of a request is O(its size + waiters of the keys it creates), times O(log) of a map;
+//     that of an HTTP DELETE O(keys of its scope);
 //  S5 memory is bounded: `bytes` counts keys, values, unfinished requests and waits, each with what
 //     its entry costs, and stays at or below bytes_max. Replies share the values they carry; what
 //     one Step sends beside them is bounded too.
@@ -153,6 +154,7 @@ class TorchStore {
 
   static StoreValue Find(const Space& space, const std::string& key);
   bool Delete(Space& space, const std::string& key);
+  void DropScope(Space& space, const std::string& scope);
   void Hello(Client& client);
   void NoteRank(Client& client, absl::string_view key);
   uint32_t CurrentSpace() const {

@@ -53,8 +53,8 @@ std::vector<std::string> WorkerArgv(const WorkPlan& plan, const WorkerNames& nam
   if (plan.virtual_local_rank) {
     own.local_rank = 0;  // as LOCAL_RANK
   }
-  for (const std::string& word : plan.argv) {
-    argv.push_back(plan.fill ? FillNames(word, own) : word);
+  for (size_t i = 0; i < plan.argv.size(); ++i) {
+    argv.push_back(plan.fill && i > 0 ? FillNames(plan.argv[i], own) : plan.argv[i]);
   }
   return argv;
 }

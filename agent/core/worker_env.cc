@@ -250,16 +250,18 @@ void AppendHorovod(const WorkerEnvInput& input, VariableList& list) {
   const Assignment& a = input.assignment;
   list.Ours("HOROVOD_HOSTNAME", absl::StrCat(input.facts.hostname, "-", a.node_rank.value),
             "--dialect horovod: this node, by a name that no other has");
-  if (!input.store_is_agent || input.mpi != MpiMode::kNone) {
-    return;  // its MPI is the controller, if it has any
+  if (!input.store_is_agent) {
+    return;
   }
   const bool is_ipv6 = absl::StrContains(a.master_addr, ':');
   constexpr absl::string_view kStore = "--dialect horovod: the agent's store speaks HTTP, too";
   list.Ours("HOROVOD_GLOO_RENDEZVOUS_ADDR",
             is_ipv6 ? absl::StrCat("[", a.master_addr, "]") : a.master_addr, kStore);
   list.Ours("HOROVOD_GLOO_RENDEZVOUS_PORT", absl::StrCat(a.master_port), kStore);
-  list.UnlessUserSet("HOROVOD_CONTROLLER", "gloo", "--dialect horovod");
-  list.UnlessUserSet("HOROVOD_CPU_OPERATIONS", "gloo", "--dialect horovod");
+  if (input.mpi == MpiMode::kNone) {  // else its MPI is the controller, if it was built with one
+    list.UnlessUserSet("HOROVOD_CONTROLLER", "gloo", "--dialect horovod");
+    list.UnlessUserSet("HOROVOD_CPU_OPERATIONS", "gloo", "--dialect horovod");
+  }
   const bool one_machine = a.nodes == 1 || a.one_host || input.facts.address_is_loopback;
   if (one_machine || !input.facts.interface.empty()) {
     list.UnlessUserSet("HOROVOD_GLOO_IFACE", one_machine ? "lo" : input.facts.interface,

@@ -20,13 +20,13 @@ inline void SetRound(const RoundId& round, v1::RoundId* wire) {
 }
 
 // Of the workers of a node: of all or, where they follow from the order of the nodes, of none.
+std::vector<uint32_t> RanksOf(absl::string_view field,
+                              const google::protobuf::RepeatedField<uint32_t>& wire,
+                              uint32_t workers, uint32_t world_size, FieldChecker& check);
 // Of each of a node's workers, or none.
 std::vector<uint16_t> WorkerPortsOf(absl::string_view field,
                                     const google::protobuf::RepeatedField<uint32_t>& wire,
                                     uint32_t workers, FieldChecker& check);
-std::vector<uint32_t> RanksOf(absl::string_view field,
-                              const google::protobuf::RepeatedField<uint32_t>& wire,
-                              uint32_t workers, uint32_t world_size, FieldChecker& check);
 void SetAssignment(const Assignment& assignment, v1::Assignment* wire);
 Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check);
 

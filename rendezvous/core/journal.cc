@@ -26,6 +26,9 @@ DurableNode KeepMember(const RoundState& s, const Member& member, uint32_t told)
   out.incarnation = member.incarnation;
   out.store_port = member.port;
   out.join.workers = member.workers;
+  if (out.join.worker_ports.size() != member.workers) {
+    out.join.worker_ports.clear();  // of another life, which is not in the round
+  }
   out.join.ranks = member.ranks;
   out.since = member.since;
   out.signals_before = node.signals_before;

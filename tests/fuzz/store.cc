@@ -101,6 +101,18 @@ std::vector<std::string> Seeds() {
   seeds.push_back(say.Hello() + say.Barrier("b", 1));
   const std::string barrier = say.Hello() + say.Barrier("b", 2);
   seeds.push_back(barrier + barrier);
+  // One half puts, the other asks for that, or deletes it.
+  const std::string put = "PUT /s/k HTTP/1.1\r\nContent-Length: 1\r\n\r\nv";
+  for (const std::string word : {"GET", "DELETE"}) {
+    const std::string line = word + " /s/k HTTP/1.1\r\n";
+    const std::string end = "\r\n\r\n";
+    seeds.push_back(put + line + "X:" + std::string(put.size() - line.size() - 6, 'y') + end);
+    seeds.push_back(line + "\r\n");
+  }
+  seeds.push_back("PUT /s/k HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+  seeds.push_back("PUT /s/k HTTP/1.1\r\nContent-Length: 999\r\n\r\n");
+  seeds.push_back("PUT /s/k HTTP/1.1\r\n\r\n");
+  seeds.push_back(put + put);
   seeds.push_back("GET / HTTP/1.1\r\n\r\n");
   seeds.push_back(say.Hello().substr(1) + Byte(0));
   seeds.push_back(Byte(2) + U64(1 << 20));

@@ -270,5 +270,11 @@ TEST(Dialects, HorovodsRanksMeetAtTheAgentsStore) {
   EXPECT_EQ(Resolve({"--dialect", "slurm,tf", "p"})->plan.store, StoreMode::kAuto);
 }
 
+TEST(Dialects, TensorFlowTakesNoReplacement) {
+  EXPECT_THAT(Refusal({"--dialect", "tf", "--restart", "one", "p"}),
+              HasSubstr("--dialect tf and --restart one contradict"));
+  EXPECT_TRUE(Resolve({"--dialect", "tf", "--restart", "all", "p"}).ok());
+}
+
 }  // namespace
 }  // namespace muster

@@ -65,6 +65,29 @@ TEST(StoreOverHttp, KeepsWhatWasPutUntilItIsDeleted) {
   EXPECT_EQ(job.bench.store.bytes(), 0u);
 }
 
+TEST(StoreOverHttp, AKeyStaysUntilAllOfItsScopeAreDeleted) {
+  Horovod job;
+  for (const char* path : {"/global/0", "/global/1", "/global_2/0"}) {
+    EXPECT_EQ(job.Ask(Put(path, "addr")), Found(""));
+  }
+  EXPECT_EQ(job.Ask(Delete("/global/0")), Found(""));
+  EXPECT_EQ(job.Ask(Get("/global/0")), Found("addr")) << "rank 1 may be late";
+  EXPECT_EQ(job.Ask(Delete("/global/1")), Found(""));
+  EXPECT_EQ(job.Ask(Get("/global/0")), kNotFound);
+  EXPECT_EQ(job.Ask(Get("/global/1")), kNotFound);
+  EXPECT_EQ(job.Ask(Get("/global_2/0")), Found("addr"));
+  EXPECT_EQ(job.Ask(Put("/global/0", "next")), Found("")) << "hvd.init() once more";
+  EXPECT_EQ(job.Ask(Delete("/global/0")), Found(""));
+  EXPECT_EQ(job.Ask(Delete("/global_2/0")), Found(""));
+  EXPECT_EQ(job.bench.store.bytes(), 0u);
+  EXPECT_EQ(job.Ask(Put("/global/0", "a")), Found(""));
+  EXPECT_EQ(job.Ask(Put("/global/1", "b")), Found(""));
+  EXPECT_EQ(job.Ask(Delete("/global/0")), Found(""));
+  EXPECT_EQ(job.Ask(Put("/global/0", "again")), Found("")) << "it is not deleted any more";
+  EXPECT_EQ(job.Ask(Delete("/global/1")), Found(""));
+  EXPECT_EQ(job.Ask(Get("/global/1")), Found("b"));
+}
+
 TEST(StoreOverHttp, AnAnswerIsTheLast) {
   TorchStore store{TorchStoreConfig()};
   const StoreClientId client{1};

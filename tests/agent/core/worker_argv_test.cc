@@ -17,13 +17,14 @@ TEST(WorkerArgv, A1TheProgramsWordsStayAsTheyAre) {
 TEST(WorkerArgv, A1UnlessTheyAreToBeFilled) {
   WorkPlan plan;
   plan.fill = true;
-  plan.argv = {"p", "--local_rank={local_rank}", "{rank0}-{rank}", "{node_rank}@{host}", "{x}"};
+  plan.argv = {"{rank}", "--local_rank={local_rank}", "{rank0}-{rank}", "{node_rank}@{host}",
+               "{x}"};
   EXPECT_THAT(WorkerArgv(plan, {7, 3, 1, "b", 11}),
-              ElementsAre("p", "--local_rank=3", "07-7", "1@b", "{x}"));
+              ElementsAre("{rank}", "--local_rank=3", "07-7", "1@b", "{x}"));
   plan.virtual_local_rank = true;
   plan.wraps = {{{7}, {"w", "{local_rank}"}}};
   EXPECT_THAT(WorkerArgv(plan, {7, 3, 1, "b", 11}),
-              ElementsAre("w", "3", "p", "--local_rank=0", "07-7", "1@b", "{x}"))
+              ElementsAre("w", "3", "{rank}", "--local_rank=0", "07-7", "1@b", "{x}"))
       << "as LOCAL_RANK says";
 }
 

@@ -1,5 +1,6 @@
 """What hvd.init() does with horovodrun's variables where its controller is gloo, twice, as after an hvd.shutdown(): the ranks of all, of this
-host and of this local rank meet at the HTTP store, each group in its scope; all connect to all, have a barrier, and delete their key
+host and of this local rank meet at the HTTP store, each group in its scope; all connect to all and delete their key, some while others
+still ask for it. (Later versions have a barrier before that.)
 (horovod/common/gloo/gloo_context.cc, http_store.cc; gloo/rendezvous/context.cc)."""
 
 import fcntl
@@ -73,8 +74,8 @@ def rendezvous(scope, rank, size):
             (met[other],) = struct.unpack("i", others[other].recv(4, socket.MSG_WAITALL))
     for other in range(rank + 1, size):
         address_of(scope, other)  # gloo reads what everyone has put
-    barrier(others)
     ask("DELETE", scope, rank)
+    barrier(others)  # as in hvd.shutdown()
     for other in others.values():
         other.close()
     return [met[other] for other in range(size)]
