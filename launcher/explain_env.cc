@@ -32,10 +32,9 @@ struct Explanation {
 
 bool KnownBeforeStart(const ExplainInput& input, const std::string& name) {
   const Assignment& a = input.assignment;
-  return !((name == "MASTER_ADDR" && a.master_addr.empty()) ||
-           (name == "MASTER_PORT" && a.master_port == 0) ||
-           (name == "HOROVOD_GLOO_RENDEZVOUS_ADDR" && a.master_addr.empty()) ||
-           (name == "HOROVOD_GLOO_RENDEZVOUS_PORT" && a.master_port == 0) ||
+  const bool is_address = name == "MASTER_ADDR" || name == "HOROVOD_GLOO_RENDEZVOUS_ADDR";
+  const bool is_port = name == "MASTER_PORT" || name == "HOROVOD_GLOO_RENDEZVOUS_PORT";
+  return !((is_address && a.master_addr.empty()) || (is_port && a.master_port == 0) ||
            (name == "TF_CONFIG" && a.worker_ports.empty()) ||
            (name == kEnvRound && a.round.IsNone()) || name == "TORCHELASTIC_ERROR_FILE" ||
            ((name == "TORCHELASTIC_RUN_ID" || name == kEnvJobId) && input.plan.job_id.empty()));

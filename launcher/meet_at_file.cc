@@ -12,6 +12,7 @@
 #include "proto/base/log.h"
 #include "proto/base/rng.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/text.h"
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
 

@@ -18,6 +18,7 @@
 #include "launcher/schedule/step_starter.h"
 #include "proto/base/private_file.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {

@@ -220,12 +220,12 @@ void NoteNestedLauncher(JobSpec& spec) {
 
 // Horovod's ranks meet at the agent's store, whatever torch the program may load.
 absl::Status SettleStore(JobSpec& spec) {
-  if (HasWord(spec.plan.dialects, kTensorFlow) && spec.restart == RestartMode::kOne) {
+  if (HasWord(spec.plan.dialects, kDialectTensorFlow) && spec.restart == RestartMode::kOne) {
     return Contradiction(spec, OptionId::kDialect, OptionId::kRestart,
                          "a cluster of TensorFlow takes no worker in the place of another; all "
                          "start again with --restart=all");
   }
-  if (!HasWord(spec.plan.dialects, kHorovod)) {
+  if (!HasWord(spec.plan.dialects, kDialectHorovod)) {
     return absl::OkStatus();
   }
   if (spec.plan.store == StoreMode::kWorker) {

@@ -39,6 +39,7 @@
 #include "launcher/user_signals.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/text.h"
 #include "proto/wire/secret.h"
 #include "proto/wire/uv_handles.h"
 #include "rendezvous/service/master_server.h"

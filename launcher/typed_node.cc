@@ -19,6 +19,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/text.h"
 #include "proto/wire/secret.h"
 
 namespace muster {

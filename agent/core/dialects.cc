@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <iterator>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/base/limits.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -46,12 +46,12 @@ constexpr Name kNames[] = {
     {"mvapich", "MV2_COMM_WORLD_SIZE", Quantity::kWorldSize},
     {"mvapich", "MV2_COMM_WORLD_LOCAL_RANK", Quantity::kLocalRank},
     {"mvapich", "MV2_COMM_WORLD_LOCAL_SIZE", Quantity::kLocalSize},
-    {"horovod", "HOROVOD_RANK", Quantity::kRank},
-    {"horovod", "HOROVOD_SIZE", Quantity::kWorldSize},
-    {"horovod", "HOROVOD_LOCAL_RANK", Quantity::kLocalRank},
-    {"horovod", "HOROVOD_LOCAL_SIZE", Quantity::kLocalSize},
-    {"horovod", "HOROVOD_CROSS_RANK", Quantity::kCrossRank},
-    {"horovod", "HOROVOD_CROSS_SIZE", Quantity::kCrossSize},
+    {kDialectHorovod, "HOROVOD_RANK", Quantity::kRank},
+    {kDialectHorovod, "HOROVOD_SIZE", Quantity::kWorldSize},
+    {kDialectHorovod, "HOROVOD_LOCAL_RANK", Quantity::kLocalRank},
+    {kDialectHorovod, "HOROVOD_LOCAL_SIZE", Quantity::kLocalSize},
+    {kDialectHorovod, "HOROVOD_CROSS_RANK", Quantity::kCrossRank},
+    {kDialectHorovod, "HOROVOD_CROSS_SIZE", Quantity::kCrossSize},
     {"jsm", "JSM_NAMESPACE_RANK", Quantity::kRank},
     {"jsm", "JSM_NAMESPACE_SIZE", Quantity::kWorldSize},
     {"jsm", "JSM_NAMESPACE_LOCAL_RANK", Quantity::kLocalRank},
@@ -67,7 +67,7 @@ constexpr Name kNames[] = {
 
 // Words of --dialect that no name above has.
 constexpr absl::string_view kOtherDialects[] = {"torch", "slurm", "slurm-keep", "slurm-scrub",
-                                                kTensorFlow};
+                                                kDialectTensorFlow};
 
 constexpr absl::string_view kSlurmTask = "Slurm's name, for this worker instead of the agent";
 
@@ -155,15 +155,29 @@ std::string TensorFlowConfig(const Assignment& assignment, uint32_t rank) {
   std::vector<std::string> by_rank(assignment.world_size);
   size_t next = 0;
   for (const WorkerPorts& node : assignment.worker_ports) {
-    const bool is_ipv6 = absl::StrContains(node.address, ':');
     for (const uint16_t port : node.ports) {
       const size_t of = assignment.ranks_by_node.empty() ? next : assignment.ranks_by_node.at(next);
-      by_rank.at(of) = absl::StrCat(is_ipv6 ? "[" : "", node.address, is_ipv6 ? "]:" : ":", port);
+      by_rank.at(of) = HostPort(node.address, port);
       ++next;
     }
   }
   return absl::StrCat(R"({"cluster": {"worker": [")", absl::StrJoin(by_rank, R"(", ")"),
                       R"("]}, "task": {"type": "worker", "index": )", rank, "}}");
+}
+
+absl::Status CheckWorkerPorts(const WorkPlan& plan, const Assignment& assignment) {
+  if (!HasWord(plan.dialects, kDialectTensorFlow) || !assignment.worker_ports.empty()) {
+    return absl::OkStatus();
+  }
+  if (assignment.world_size > kWorkerPortsMax) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--dialect tf: TF_CONFIG says the addresses of at most ", kWorkerPortsMax,
+                     " workers, and the job has ", assignment.world_size,
+                     ": start fewer, or leave --dialect tf out"));
+  }
+  return absl::FailedPreconditionError(
+      "--dialect tf: not every node of the job was started with it, so not every worker has a "
+      "port: type the same on all nodes");
 }
 
 void AppendSlurm(const Assignment& assignment, const Place& place, const EnvBase& base,

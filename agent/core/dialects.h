@@ -7,15 +7,18 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "agent/core/env_filter.h"
 #include "proto/base/ids.h"
 #include "proto/base/messages.h"
+#include "proto/base/work_plan.h"
 
 namespace muster {
 
-inline constexpr absl::string_view kHorovod = "horovod";  // of --dialect
-inline constexpr absl::string_view kTensorFlow = "tf";
+// Words of --dialect that mean more than names.
+inline constexpr absl::string_view kDialectHorovod = "horovod";
+inline constexpr absl::string_view kDialectTensorFlow = "tf";
 
 // A worker's place in its round.
 struct Place {
@@ -45,6 +48,9 @@ void AppendDialects(const std::vector<std::string>& dialects, const Place& place
 // TF_CONFIG (TensorFlow's MultiWorkerMirroredStrategy and the like): the port kept for each worker,
 // all of which are workers; the first one is the chief. "{}" where none is kept.
 std::string TensorFlowConfig(const Assignment& assignment, uint32_t rank);
+
+// FailedPrecondition: --dialect tf is asked for, and the round has not a port for every worker.
+absl::Status CheckWorkerPorts(const WorkPlan& plan, const Assignment& assignment);
 
 // Appends Slurm's variables of a task (SlurmMode::kRewrite).
 void AppendSlurm(const Assignment& assignment, const Place& place, const EnvBase& base,

@@ -26,7 +26,7 @@ constexpr absl::string_view kMpi = "identity given by an outer MPI launcher";
 constexpr absl::string_view kPmi =
     "an outer launcher's process manager, which does not know our workers";
 constexpr absl::string_view kFlux = "identity given by an outer Flux";
-constexpr absl::string_view kHorovodWhy = "identity given by an outer Horovod launcher";
+constexpr absl::string_view kHorovod = "identity given by an outer Horovod launcher";
 constexpr absl::string_view kJsm = "identity given by an outer jsrun";
 constexpr absl::string_view kDeepSpeed = "identity given by an outer DeepSpeed launcher";
 
@@ -66,13 +66,13 @@ constexpr Rule kIdentity[] = {
     {"FLUX_TASK_", true, kFlux},
     {"FLUX_JOB_SIZE", false, kFlux},
     {"FLUX_JOB_NNODES", false, kFlux},
-    {"HOROVOD_RANK", false, kHorovodWhy},
-    {"HOROVOD_SIZE", false, kHorovodWhy},
-    {"HOROVOD_LOCAL_", true, kHorovodWhy},
-    {"HOROVOD_CROSS_", true, kHorovodWhy},
-    {"HOROVOD_HOSTNAME", false, kHorovodWhy},
-    {"HOROVOD_ELASTIC", false, kHorovodWhy},
-    {"HOROVOD_GLOO_RENDEZVOUS_", true, kHorovodWhy},
+    {"HOROVOD_RANK", false, kHorovod},
+    {"HOROVOD_SIZE", false, kHorovod},
+    {"HOROVOD_LOCAL_", true, kHorovod},
+    {"HOROVOD_CROSS_", true, kHorovod},
+    {"HOROVOD_HOSTNAME", false, kHorovod},
+    {"HOROVOD_ELASTIC", false, kHorovod},
+    {"HOROVOD_GLOO_RENDEZVOUS_", true, kHorovod},
     {"LOCAL_SIZE", false, kDeepSpeed},
     {"CROSS_RANK", false, kDeepSpeed},
     {"CROSS_SIZE", false, kDeepSpeed},

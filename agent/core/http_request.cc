@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -26,12 +26,6 @@ struct Method {
 };
 constexpr Method kMethods[] = {
     {"GET", HttpMethod::kGet}, {"PUT", HttpMethod::kPut}, {"DELETE", HttpMethod::kDelete}};
-
-std::string Show(absl::string_view text) {
-  constexpr size_t kShown = 80;
-  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kShown)),
-                      text.size() > kShown ? "..." : "", "'");
-}
 
 bool IsScopeAndKey(absl::string_view path) {
   const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
@@ -101,11 +95,11 @@ bool HttpRequestParser::OnRequestLine(absl::string_view line) {
       std::find_if(std::begin(kMethods), std::end(kMethods),
                    [&](const Method& one) { return one.word == words.front(); });
   if (words.size() != 3 || method == std::end(kMethods) || !absl::StartsWith(words[2], "HTTP/1.")) {
-    return Fail(absl::StrCat(Show(line), " is no GET, PUT or DELETE of HTTP/1.1"));
+    return Fail(absl::StrCat(ShowSent(line), " is no GET, PUT or DELETE of HTTP/1.1"));
   }
   if (!IsScopeAndKey(words[1])) {
-    return Fail(
-        absl::StrCat("an HTTP ", words[0], " of ", Show(words[1]), ", which is not /SCOPE/KEY"));
+    return Fail(absl::StrCat("an HTTP ", words[0], " of ", ShowSent(words[1]),
+                             ", which is not /SCOPE/KEY"));
   }
   request_.method = method->method;
   request_.path = std::string(words[1]);
@@ -117,7 +111,7 @@ bool HttpRequestParser::OnHeader(absl::string_view line) {
       absl::StrSplit(line, absl::MaxSplits(':', 1));
   const absl::string_view value = absl::StripAsciiWhitespace(field.second);
   if (absl::EqualsIgnoreCase(field.first, "Transfer-Encoding")) {
-    return Fail(absl::StrCat("an HTTP body in ", Show(value), ", without Content-Length"));
+    return Fail(absl::StrCat("an HTTP body in ", ShowSent(value), ", without Content-Length"));
   }
   if (!absl::EqualsIgnoreCase(field.first, "Content-Length")) {
     return true;
@@ -125,7 +119,7 @@ bool HttpRequestParser::OnHeader(absl::string_view line) {
   uint64_t length = 0;
   const bool digits = std::all_of(value.begin(), value.end(), absl::ascii_isdigit);
   if (!digits || !absl::SimpleAtoi(value, &length) || (has_length_ && length != body_left_)) {
-    return Fail(absl::StrCat("an HTTP Content-Length of ", Show(value)));
+    return Fail(absl::StrCat("an HTTP Content-Length of ", ShowSent(value)));
   }
   if (length > body_bytes_max_) {
     return Fail(absl::StrCat("an HTTP body of ", length, " bytes, the limit is ", body_bytes_max_));

@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "agent/core/torch_store_cost.h"
 #include "proto/base/check.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -144,7 +145,7 @@ std::string TorchStore::Count(Space& space, const std::string& key, int64_t delt
   int64_t before = 0;
   if (const auto it = space.values.find(key);
       it != space.values.end() && !absl::SimpleAtoi(*it->second, &before)) {
-    return absl::StrCat("the value of key ", ShowKey(key), " is not a number");
+    return absl::StrCat("the value of key ", ShowSent(key), " is not a number");
   }
   // Unsigned: an overflow wraps round, it is not undefined.
   sum = static_cast<int64_t>(static_cast<uint64_t>(before) + static_cast<uint64_t>(delta));

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace muster {
@@ -314,11 +313,5 @@ void AppendU32(std::string& out, uint32_t value) {
 }
 
 const char* StoreOpName(StoreOp op) { return kOps[static_cast<size_t>(op)].name; }
-
-std::string ShowKey(absl::string_view key) {
-  constexpr size_t kShown = 80;
-  return absl::StrCat("'", absl::CHexEscape(key.substr(0, kShown)),
-                      key.size() > kShown ? "..." : "", "'");
-}
 
 }  // namespace muster

@@ -126,7 +126,5 @@ void AppendU64(std::string& out, uint64_t value);
 void AppendU32(std::string& out, uint32_t value);
 
 const char* StoreOpName(StoreOp op);
-// A key for people: escaped, cut after 80 bytes.
-std::string ShowKey(absl::string_view key);
 
 }  // namespace muster

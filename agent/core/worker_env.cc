@@ -187,15 +187,23 @@ void AppendThreads(const WorkerEnvInput& input, uint32_t usable, uint32_t thread
   }
 }
 
+bool OnOneMachine(const WorkerEnvInput& input) {
+  return input.assignment.nodes < 2 || input.assignment.one_host || input.plan.standalone ||
+         input.facts.address_is_loopback;
+}
+
+std::string WhyInterface(const NodeFacts& facts) {
+  return absl::StrCat("has ", facts.address, ", chosen by ", facts.address_why);
+}
+
 // Only where nodes talk over a network; on one machine the libraries' own choice works, also where
 // the host name does not resolve.
 void AppendInterface(const WorkerEnvInput& input, VariableList& list) {
   const NodeFacts& facts = input.facts;
-  if (input.assignment.nodes < 2 || input.assignment.one_host || input.plan.standalone ||
-      facts.interface.empty() || facts.address_is_loopback) {
+  if (OnOneMachine(input) || facts.interface.empty()) {
     return;
   }
-  const std::string why = absl::StrCat("has ", facts.address, ", chosen by ", facts.address_why);
+  const std::string why = WhyInterface(facts);
   list.UnlessUserSet("GLOO_SOCKET_IFNAME", facts.interface, why);
   list.UnlessUserSet("NCCL_SOCKET_IFNAME", absl::StrCat("=", facts.interface), why);
   // An alias label (eth0:1) is a name of the address only; these want the device.
@@ -262,12 +270,10 @@ void AppendHorovod(const WorkerEnvInput& input, VariableList& list) {
     list.UnlessUserSet("HOROVOD_CONTROLLER", "gloo", "--dialect horovod");
     list.UnlessUserSet("HOROVOD_CPU_OPERATIONS", "gloo", "--dialect horovod");
   }
-  const bool one_machine = a.nodes == 1 || a.one_host || input.facts.address_is_loopback;
-  if (one_machine || !input.facts.interface.empty()) {
-    list.UnlessUserSet("HOROVOD_GLOO_IFACE", one_machine ? "lo" : input.facts.interface,
-                       one_machine ? "the whole job is on this machine"
-                                   : absl::StrCat("has ", input.facts.address, ", chosen by ",
-                                                  input.facts.address_why));
+  if (OnOneMachine(input)) {
+    list.UnlessUserSet("HOROVOD_GLOO_IFACE", "lo", "the whole job is on this machine");
+  } else if (!input.facts.interface.empty()) {
+    list.UnlessUserSet("HOROVOD_GLOO_IFACE", input.facts.interface, WhyInterface(input.facts));
   }
 }
 
@@ -287,10 +293,10 @@ void AppendOthers(const WorkerEnvInput& input, const Place& place, uint32_t usab
     }
   }
   AppendDialects(dialects, place, list.list());
-  if (HasWord(dialects, kHorovod)) {
+  if (HasWord(dialects, kDialectHorovod)) {
     AppendHorovod(input, list);
   }
-  if (HasWord(dialects, kTensorFlow)) {
+  if (HasWord(dialects, kDialectTensorFlow)) {
     list.Ours("TF_CONFIG", TensorFlowConfig(input.assignment, place.rank),
               "--dialect tf: a port was kept free for every worker");
   }

@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/dialects.h"
 #include "agent/io/exit_facts.h"
 #include "agent/io/freeze.h"
 #include "proto/base/clock.h"
@@ -201,10 +202,11 @@ void AgentLoop::Do(const OpenStore&) {
         options_.store_port != 0 ? "--master-port: " : "no port for the workers' store: ",
         port.status().message())});
   }
-  if (const absl::Status kept = KeepWorkerPorts(); !kept.ok()) {
-    return Post(StorePortFailed{std::string(kept.message())});
+  absl::StatusOr<std::vector<uint16_t>> kept = KeepWorkerPorts();
+  if (!kept.ok()) {
+    return Post(StorePortFailed{std::string(kept.status().message())});
   }
-  Post(StorePortReady{*port, worker_ports_.numbers});
+  Post(StorePortReady{*port, *std::move(kept)});
 }
 
 void AgentLoop::Do(const SpawnRound& effect) {
@@ -235,7 +237,7 @@ void AgentLoop::Do(const SpawnRound& effect) {
   }
   use_.Begin(assignment_.workers);
   may.Update(CheckMpi());
-  may.Update(CheckWorkerPorts());
+  may.Update(CheckWorkerPorts(options_.plan, assignment_));
   if (may.ok() && ServesPmix()) {
     return BeginPmix();  // which goes on with SpawnWorkers
   }

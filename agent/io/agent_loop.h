@@ -133,8 +133,7 @@ class AgentLoop {
   void SpawnWorkers(const absl::Status& may);
   bool ServesPmix() const;
   absl::Status CheckMpi() const;
-  absl::Status KeepWorkerPorts();
-  absl::Status CheckWorkerPorts() const;
+  absl::StatusOr<std::vector<uint16_t>> KeepWorkerPorts();
   absl::Status CheckPmix() const;
   bool NeedsNoPmix() const;
   void BeginPmix();
@@ -174,10 +173,7 @@ class AgentLoop {
   OutputPump pump_;
   std::shared_ptr<StoreGuard> guard_;  // of the round's store; nullptr = anybody may use it
   StorePort store_;
-  struct {
-    std::vector<uint16_t> numbers;
-    std::vector<UniqueFd> sockets;  // which keep them
-  } worker_ports_;                  // --dialect tf
+  std::vector<BoundPort> worker_ports_;  // --dialect tf: kept free for them
   const bool store_is_agent_;
 
   AgentState state_;

@@ -53,33 +53,22 @@ void AgentLoop::KeepDoor(const std::vector<LocalRank>& starts) {
 }
 
 // For as long as this agent lives: a worker of a later round has the port of the one before.
-absl::Status AgentLoop::KeepWorkerPorts() {
+absl::StatusOr<std::vector<uint16_t>> AgentLoop::KeepWorkerPorts() {
   const uint32_t workers =
-      HasWord(options_.plan.dialects, kTensorFlow) ? options_.config.join.workers : 0;
-  while (worker_ports_.numbers.size() < workers) {
+      HasWord(options_.plan.dialects, kDialectTensorFlow) ? options_.config.join.workers : 0;
+  while (worker_ports_.size() < workers) {
     absl::StatusOr<BoundPort> kept = ReservePort("", 0, options_.plan.ports);
     if (!kept.ok()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "--dialect tf: no port for each of ", workers, " workers: ", kept.status().message()));
     }
-    worker_ports_.numbers.push_back(kept->port);
-    worker_ports_.sockets.push_back(std::move(kept->fd));
+    worker_ports_.push_back(*std::move(kept));
   }
-  return absl::OkStatus();
-}
-
-absl::Status AgentLoop::CheckWorkerPorts() const {
-  if (!HasWord(options_.plan.dialects, kTensorFlow) || !assignment_.worker_ports.empty()) {
-    return absl::OkStatus();
+  std::vector<uint16_t> numbers;
+  for (const BoundPort& kept : worker_ports_) {
+    numbers.push_back(kept.port);
   }
-  if (assignment_.world_size > kWorkerPortsMax) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--dialect tf: TF_CONFIG says the addresses of at most ", kWorkerPortsMax,
-                     " workers, and the job has ", assignment_.world_size));
-  }
-  return absl::FailedPreconditionError(
-      "--dialect tf: not every node of the job was started with it, and so not every worker has a "
-      "port");
+  return numbers;
 }
 
 void AgentLoop::SpawnWorker(LocalRank local) {

@@ -11,17 +11,13 @@
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/text.h"
 #include "proto/wire/secret.h"
 
 namespace muster {
 namespace {
 
 constexpr char kHint[] = "; is a firewall in between? See --port-range and --iface";
-
-std::string TargetOf(const PeerNode& at) {
-  return absl::StrContains(at.address, ':') ? absl::StrCat("[", at.address, "]:", at.port)
-                                            : absl::StrCat(at.address, ":", at.port);
-}
 
 }  // namespace
 
@@ -112,7 +108,7 @@ void PeerDoor::StartWaiting(NodeRank node) {
     ++target.under_way;
     seek->second.under_way = true;
     seek->second.connector = std::make_unique<TcpConnector>(
-        loop_, TargetOf(*target.at), options_.times.connect_within,
+        loop_, HostPort(target.at->address, target.at->port), options_.times.connect_within,
         [this, pair](absl::StatusOr<UniqueFd> socket) { Connected(pair, std::move(socket)); });
   }
 }
@@ -143,7 +139,7 @@ void PeerDoor::Connected(const PeerPair& pair, absl::StatusOr<UniqueFd> socket) 
           return Answer(pair, seeks_.at(pair).connection->TakeSocket());
         }
         const PeerNode& at = *targets_.at(*seeks_.at(pair).to).at;
-        TryFailed(pair, absl::StrCat(TargetOf(at), ": ", status.message()),
+        TryFailed(pair, absl::StrCat(HostPort(at.address, at.port), ": ", status.message()),
                   absl::IsPermissionDenied(status));
       });
 }

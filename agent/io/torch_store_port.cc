@@ -24,6 +24,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -82,9 +83,7 @@ absl::StatusOr<SocketAddress> Parse(absl::string_view address, uint16_t port) {
 }
 
 std::string Show(absl::string_view address, uint16_t port) {
-  const absl::string_view shown = address.empty() ? "*" : address;
-  return absl::StrContains(shown, ':') ? absl::StrCat("[", shown, "]:", port)
-                                       : absl::StrCat(shown, ":", port);
+  return HostPort(address.empty() ? "*" : address, port);
 }
 
 absl::Status BindError(absl::string_view address, uint16_t port, int error) {

@@ -257,11 +257,6 @@ bool IsIpv6(absl::string_view text) {
   return IsPlainName(zone) && inet_pton(AF_INET6, address.c_str(), &parsed) == 1;
 }
 
-std::string HostPort(const std::string& host, uint16_t port) {
-  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
-                                      : absl::StrCat(host, ":", port);
-}
-
 bool IsSameHost(absl::string_view name, absl::string_view hostname) {
   const absl::string_view shorter = name.size() < hostname.size() ? name : hostname;
   const absl::string_view longer = name.size() < hostname.size() ? hostname : name;

@@ -46,9 +46,6 @@ std::string CompressRunLengths(const std::vector<uint32_t>& numbers);
 // An IPv6 address, with or without a zone (fe80::1%eth0), without brackets.
 bool IsIpv6(absl::string_view text);
 
-// "node0:29400", "[::1]:29400".
-std::string HostPort(const std::string& host, uint16_t port);
-
 // Whether a scheduler's name means the machine that calls itself `hostname`: one of them may have
 // the domain behind it.
 bool IsSameHost(absl::string_view name, absl::string_view hostname);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -77,6 +78,17 @@ std::string RangeList(const std::vector<uint32_t>& numbers, size_t items_max) {
     i = j + 1;
   }
   return out;
+}
+
+std::string ShowSent(absl::string_view bytes) {
+  constexpr size_t kShown = 80;
+  return absl::StrCat("'", absl::CHexEscape(bytes.substr(0, kShown)),
+                      bytes.size() > kShown ? "..." : "", "'");
+}
+
+std::string HostPort(absl::string_view host, uint16_t port) {
+  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
+                                      : absl::StrCat(host, ":", port);
 }
 
 bool HasWord(const std::vector<std::string>& words, absl::string_view word) {

@@ -19,6 +19,8 @@ std::string Plural(size_t n, absl::string_view one, absl::string_view many);  //
 std::string ShortDuration(absl::Duration d);  // "850 ms", "12.3 s", "4 min 10 s"
 // "0-3,7,9-10" of ascending numbers; at most `items_max` groups, then ", ...".
 std::string RangeList(const std::vector<uint32_t>& numbers, size_t items_max = 16);
+std::string ShowSent(absl::string_view bytes);  // a peer's, quoted: escaped, cut after 80
+std::string HostPort(absl::string_view host, uint16_t port);  // "node0:29400", "[::1]:29400"
 bool HasWord(const std::vector<std::string>& words, absl::string_view word);
 // For a shell line that a person may copy: quoted only where it must be.
 std::string ShellQuote(absl::string_view word);

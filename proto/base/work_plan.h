@@ -95,7 +95,7 @@ struct WorkPlan {
   std::string job_id;                   // TORCHELASTIC_RUN_ID
   std::vector<std::string> argv;        // argv[0] is searched in the worker's PATH
   std::vector<Wrap> wraps;              // the first one outermost
-  bool fill = false;                    // --fill: argv may hold {rank} and so on, as wraps may
+  bool fill = false;                    // --fill: argv behind its first may hold {rank} and so on
   std::string prologue;                 // lines for /bin/sh, run by each worker first; "" = none
   std::string wdir;                     // "" = the agent's own
   std::vector<FurtherProgram> further;  // by rank_first; empty = one program for all ranks

@@ -28,14 +28,14 @@ namespace {
 constexpr char kHttp2Preface[] = "PRI * HTTP/2.0";  // RFC 9113 section 3.4
 constexpr int kBacklog = 4096;                      // all nodes of a job come at once
 
-struct HostPort {
+struct ListenAddress {
   std::string host;
   uint16_t port = 0;
 };
 
-absl::StatusOr<HostPort> SplitHostPort(absl::string_view address) {
+absl::StatusOr<ListenAddress> SplitHostPort(absl::string_view address) {
   const size_t colon = address.rfind(':');
-  HostPort out;
+  ListenAddress out;
   uint32_t port = 0;
   if (colon != absl::string_view::npos) {
     absl::string_view host = address.substr(0, colon);
@@ -146,7 +146,7 @@ Listener::Listener(uv_loop_t* loop, Callbacks callbacks)
       })) {}
 
 absl::StatusOr<uint16_t> Listener::Listen(absl::string_view address, PortRange ports) {
-  ASSIGN_OR_RETURN(const HostPort parts, SplitHostPort(address));
+  ASSIGN_OR_RETURN(const ListenAddress parts, SplitHostPort(address));
   const char* host = parts.host.empty() || parts.host == "*" ? "::" : parts.host.c_str();
   ASSIGN_OR_RETURN(const Addresses found, Resolve(host, address));
   const bool chosen = parts.port == 0 && !ports.Any();

@@ -13,6 +13,7 @@
 namespace muster {
 namespace {
 
+using testing::HasSubstr;
 using testing::UnorderedElementsAreArray;
 
 // The numbers of a place, by counting.
@@ -248,6 +249,18 @@ TEST(HorovodTest, AnMpiIsItsController) {
     has_address |= v.name == "HOROVOD_GLOO_RENDEZVOUS_ADDR";
   }
   EXPECT_TRUE(has_address) << "one that was built without MPI";
+}
+
+TEST(TensorFlowTest, ARoundWithoutPortsIsNotStarted) {
+  WorkPlan plan;
+  Assignment a = Assigned({2, 1}, 1);
+  EXPECT_TRUE(CheckWorkerPorts(plan, a).ok());
+  plan.dialects = {"horovod", "tf"};
+  EXPECT_THAT(CheckWorkerPorts(plan, a).message(), HasSubstr("type the same on all nodes"));
+  a.world_size = 2049;
+  EXPECT_THAT(CheckWorkerPorts(plan, a).message(), HasSubstr("at most 2048 workers"));
+  a.worker_ports = {{"10.0.0.1", {7001}}};
+  EXPECT_TRUE(CheckWorkerPorts(plan, a).ok());
 }
 
 TEST(TensorFlowTest, EveryWorkerIsListedByItsRank) {

@@ -1,22 +1,13 @@
-"""Rank 0 opens a server of its own, as JAX does: at MASTER_PORT of all addresses, with the socket options that gRPC sets. Every rank goes
-there, and is told who has come."""
+"""Rank 0 opens a server of its own, as JAX does: at MASTER_PORT of all addresses. Every rank goes there, and is told who has come."""
 
 import json
 import os
-import socket
 import threading
-import time
+
+from rpc_like import connect, listen
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 HOST, PORT = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-
-
-def open_listener():
-    listener = socket.socket(socket.AF_INET6)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("::", PORT))
-    return listener
 
 
 def serve(listener):
@@ -32,19 +23,10 @@ def serve(listener):
 
 server = None
 if RANK == 0:
-    listener = open_listener()
-    listener.listen(WORLD)
-    server = threading.Thread(target=serve, args=[listener])
+    server = threading.Thread(target=serve, args=[listen(PORT, WORLD)])
     server.start()
-deadline = time.monotonic() + 30
-while True:
-    try:
-        with socket.create_connection((HOST, PORT), timeout=30) as mine:
-            mine.sendall(json.dumps([RANK, WORLD]).encode() + b"\n")
-            print("rank", RANK, "met", mine.makefile().readline().strip(), flush=True)
-        break
-    except ConnectionRefusedError:  # rank 0 is not there yet, which JAX waits for, too
-        assert time.monotonic() < deadline, (HOST, PORT)
-        time.sleep(0.05)
+with connect(HOST, PORT) as mine:
+    mine.sendall(json.dumps([RANK, WORLD]).encode() + b"\n")
+    print("rank", RANK, "met", mine.makefile().readline().strip(), flush=True)
 if server:
     server.join()

@@ -1,12 +1,12 @@
-"""What TensorFlow's MultiWorkerMirroredStrategy does with TF_CONFIG: each worker opens a server at its own port, with the socket options that
-gRPC sets, and all connect to all. With an argument the first life of rank 1 ends badly after that."""
+"""What TensorFlow's MultiWorkerMirroredStrategy does with TF_CONFIG: each worker opens a server at its own port, and all connect to all. With an
+argument the first life of rank 1 ends badly after that."""
 
 import json
 import os
-import socket
 import sys
 import threading
-import time
+
+from rpc_like import connect, listen
 
 CONFIG = json.loads(os.environ["TF_CONFIG"])
 WORKERS = CONFIG["cluster"]["worker"]
@@ -27,22 +27,11 @@ def serve(listener):
 
 
 def index_of(worker):
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            with socket.create_connection(host_and_port(worker), timeout=30) as mine:
-                return int(mine.makefile().readline())
-        except ConnectionRefusedError:  # it is not there yet
-            assert time.monotonic() < deadline, worker
-            time.sleep(0.02)
+    with connect(*host_and_port(worker)) as mine:
+        return int(mine.makefile().readline())
 
 
-listener = socket.socket(socket.AF_INET6)
-listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listener.bind(("::", host_and_port(WORKERS[INDEX])[1]))
-listener.listen(len(WORKERS))
-server = threading.Thread(target=serve, args=[listener])
+server = threading.Thread(target=serve, args=[listen(host_and_port(WORKERS[INDEX])[1], len(WORKERS))])
 server.start()
 print("rank", INDEX, "met", [index_of(worker) for worker in WORKERS], "at", *WORKERS, flush=True)
 server.join()
