@@ -19,6 +19,7 @@ TESTED = {
     "XGBoost": "test_xgboost",
     "JAX": "test_jax",
     "Lightning": "test_lightning",
+    "accelerate, transformers": "test_accelerate",
     "DeepSpeed": "test_deepspeed",
     "Horovod": "test_horovod",
     "TensorFlow": "test_tensorflow",

@@ -1,5 +1,7 @@
 #include "worker_sdk/torch/tensors.h"
 
+#include <torch/version.h>
+
 #include "muster/muster.h"
 
 namespace muster_torch {
@@ -28,6 +30,14 @@ int DtypeOf(at::ScalarType type) {
       return MUSTER_FLOAT32;
     case at::kDouble:
       return MUSTER_FLOAT64;
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
+    case at::kUInt16:
+      return MUSTER_UINT16;
+    case at::kUInt32:
+      return MUSTER_UINT32;
+    case at::kUInt64:
+      return MUSTER_UINT64;
+#endif
     default:
       return kNone;
   }
@@ -151,9 +161,10 @@ Moved::Moved(const at::Tensor& tensor) : dtype(DtypeOf(tensor.scalar_type())), p
 
 Reduced::Reduced(const char* call, const at::Tensor& tensor, const c10d::ReduceOp& reduce_op)
     : dtype(DtypeOf(tensor.scalar_type())), op(OpOf(reduce_op)) {
-  TORCH_CHECK(dtype != kNone, "muster: ", call, ": numbers of type ", tensor.scalar_type(),
-              " are not reduced; want bool, uint8, int8 to int64, float16, bfloat16, float32 or "
-              "float64. Of complex numbers, pass torch.view_as_real(tensor) for a sum");
+  TORCH_CHECK(
+      dtype != kNone, "muster: ", call, ": numbers of type ", tensor.scalar_type(),
+      " are not reduced; want bool, uint8 to uint64, int8 to int64, float16, bfloat16, float32 or "
+      "float64. Of complex numbers, pass torch.view_as_real(tensor) for a sum");
   TORCH_CHECK(op != kNone, "muster: ", call,
               ": this operation is not known; want SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR. "
               "For PREMUL_SUM, multiply before");
