@@ -92,6 +92,15 @@ std::string MpiNotice(MpiMode mode, const ProgramFacts& facts, uint32_t world_si
                  "MPI.");
 }
 
+std::string LoadedMpiNotice(uint32_t rank, const LoadedMpi& loaded, uint32_t world_size) {
+  return absl::StrCat("--mpi auto: rank ", rank, " has loaded ", loaded.mpi, " (", loaded.library,
+                      "), which the program's file did not show, so that it is not served: after "
+                      "MPI_Init each of the ",
+                      world_size, " workers is a world of its own (rank 0 of 1). Say --mpi ",
+                      loaded.mpi == "MPICH" ? "pmi1" : "pmix",
+                      "; if they call no MPI_Init, --mpi none says so.");
+}
+
 absl::StatusOr<uint32_t> WorkersOnNode(const WorkPlan& plan, const NodeFacts& facts) {
   switch (plan.workers_wanted) {
     case WorkersWanted::kNumber:

@@ -50,6 +50,12 @@ bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts);
 // libuv is asked: a store of its own unless USE_LIBUV=0, an agent's store always.
 bool TorchLacksLibuv(absl::string_view torch_version);
 
+// An MPI that a worker was seen to have loaded; "" and "" = none.
+struct LoadedMpi {
+  std::string mpi;      // "Open MPI" | "MPICH"
+  std::string library;  // the path of its file
+};
+
 // How the program's MPI is served: --mpi as given; auto as the MPI that it links wants it.
 MpiMode MpiServed(MpiMode mode, const ProgramFacts& facts);
 
@@ -62,6 +68,9 @@ absl::Status CheckOneWorld(MpiMode mode, const std::vector<ProgramFacts>& progra
 // start as worlds of one each, and nobody has asked for that; 0 = not known yet, more than one. ""
 // when there is nothing to say.
 std::string MpiNotice(MpiMode mode, const ProgramFacts& facts, uint32_t world_size);
+
+// For the user, of --mpi auto, where the program's own file did not show this MPI.
+std::string LoadedMpiNotice(uint32_t rank, const LoadedMpi& loaded, uint32_t world_size);
 
 // --nproc-per-node on this node; of kObjects what CountObjects (worker_placement.h) has put into
 // the plan. Errors: FailedPrecondition (gpu, and there is none).

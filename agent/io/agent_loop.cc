@@ -36,6 +36,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       output_(output),
       placement_(options_.plan, options_.facts),
       bindings_(loop, options_.facts.hostname),
+      mpi_watch_(loop),
       door_(loop, std::move(shepherd.door), options_.facts.cpus_usable(),
             {options_.secret, options_.plan.job_id, {}},
             [this](NodeRank node) {
@@ -283,6 +284,7 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
     Post(WorkerSpawned{assignment_.round, LocalRank{local_rank}, pid});
     if (state_.workers_started == assignment_.workers) {
       ReportBindings();
+      WatchForMpi();
       if (options_.on_workers_started) {
         options_.on_workers_started(assignment_);
       }
@@ -317,6 +319,9 @@ void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end) {
   worker.ended = true;
   bindings_.WorkerEnded(local_rank);
   use_.WorkerEnded(worker.pid, end.times);
+  if (local_rank == 0) {
+    mpi_watch_.End();
+  }
   WorkerExit exit;
   exit.because_of = door_.WorkerEnded(LocalRank{local_rank});
   exit.local_rank = LocalRank{local_rank};
@@ -401,6 +406,7 @@ void AgentLoop::OnCleared(const std::string& survivors) {
   }
   clearing_ = false;
   bindings_.End();
+  mpi_watch_.End();
   use_.End();
   stdin_.CloseAll();
   terminal_.Reset();

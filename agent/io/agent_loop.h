@@ -19,6 +19,7 @@
 #include "agent/io/bindings_watch.h"
 #include "agent/io/held_link.h"
 #include "agent/io/links.h"
+#include "agent/io/mpi_watch.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/output_pump.h"
 #include "agent/io/program_facts.h"
@@ -119,6 +120,7 @@ class AgentLoop {
   void Freeze(absl::Duration length);
   void SpawnWorker(LocalRank local);
   void ReportBindings();
+  void WatchForMpi();
   void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own, UniqueFd pmi);
   void SetWindow(uint16_t rows, uint16_t columns);
   void OnSpawnFailed(uint32_t local_rank, int error, std::string what);
@@ -157,6 +159,7 @@ class AgentLoop {
   OutputLink* const output_;
   WorkerPlacement placement_;
   BindingsWatch bindings_;
+  MpiWatch mpi_watch_;
   WorkerDoor door_;
   ShepherdClient shepherd_;
   UseWatch use_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/programs.h"
 #include "agent/io/agent_loop.h"
 #include "proto/base/build_info.h"
 #include "proto/base/clock.h"
@@ -50,6 +51,15 @@ bool AgentLoop::NeedsNoPmix() const {
   const PreparedProgram& program = options_.programs.front();
   return assignment_.world_size == 1 && program.plan.mpi == MpiMode::kAuto &&
          !FindPmixHelper(program.environment.Find("PATH")).ok();
+}
+
+// Of one rank of the job, as the others do the same.
+void AgentLoop::WatchForMpi() {
+  const PreparedProgram& program = options_.programs[ProgramOf(options_.plan, 0)];
+  if (assignment_.world_size > 1 && assignment_.RankOf(LocalRank{0}).value == 0 &&
+      program.plan.mpi == MpiMode::kAuto && program.facts.mpi.empty()) {
+    mpi_watch_.Begin(0, workers_[0].pid, assignment_.world_size);
+  }
 }
 
 void AgentLoop::BeginPmix() {

@@ -177,6 +177,10 @@ std::vector<pid_t> ProcessesBelow(pid_t root) {
   return Below(root, [](pid_t, pid_t) { return true; });
 }
 
+std::vector<pid_t> ProcessesStartedBy(pid_t parent) {
+  return Below(parent, [parent](pid_t, pid_t of) { return of == parent; });
+}
+
 ThreadTimes ReadThreadTimes(pid_t pid) {
   return ParseSchedstat(ReadSmallFile(absl::StrCat("/proc/", pid, "/task/", pid, "/schedstat")));
 }

@@ -23,6 +23,9 @@ std::vector<pid_t> Descendants(const std::set<pid_t>& spare);
 // All processes below `root`, likewise; parents before children.
 std::vector<pid_t> ProcessesBelow(pid_t root);
 
+// Those that `parent` started itself, and that are still its children.
+std::vector<pid_t> ProcessesStartedBy(pid_t parent);
+
 // Of its first thread, also when the process has ended and is not reaped yet. Zero where the kernel
 // does not say.
 ThreadTimes ReadThreadTimes(pid_t pid);

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness import BIN, WORKERS, kill_all, name_of, sh, wait_for
+from harness import BIN, PYTHON, WORKERS, kill_all, name_of, sh, wait_for
 from mpi import told
 
 
@@ -169,6 +169,27 @@ def test_silent_singletons_are_told(node0, openmpi):
     result = node0.run("-n", "2", "--mpi", "pmix", "env", "-u", "JSM_JSRUN_PORT", openmpi)
     assert result.code == 0 and result.text.count("rank 0 of 1") == 2, result
     assert "none of the 2 workers of this node came to the PMIx server" in result.errors, result
+
+
+HIDDEN = """
+import sys, time
+sys.path.append(sys.argv[1])
+import helper
+print("rank", helper.MPI.COMM_WORLD.rank, "of", helper.MPI.COMM_WORLD.size, flush=True)
+time.sleep(1.5)
+"""
+
+
+@pytest.mark.parametrize("words", [[], ["--mpi", "none"], ["bash", "-c"]], ids=["python", "none", "bash"])
+def test_an_mpi_that_only_a_module_imports_is_told(node0, scratch, words):
+    (scratch / "helper.py").write_text("from mpi4py import MPI\n")
+    (scratch / "script.py").write_text(HIDDEN)
+    script = [PYTHON, scratch / "script.py", scratch]
+    result = node0.run("-n", "2", "--no-prefix", *words, *([" ".join(map(str, script)) + "; true"] if "bash" in words else script))
+    assert result.code == 0 and result.text.count("rank 0 of 1") == 2, result
+    told = re.findall(r"rank 0 has loaded Open MPI \((/\S+/libmpi\.so\.40\S*)\), .* each of the 2 workers is a world of its own.* Say --mpi pmix;", result.errors)
+    assert len(told) == (0 if "none" in words else 1), result
+    remove_sessions(node0)
 
 
 def test_with_none_every_rank_is_a_world_of_its_own(node0, openmpi):

@@ -1,0 +1,71 @@
+#include "agent/io/mpi_watch.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "agent/io/elf_file.h"
+#include "agent/io/process_tree.h"
+#include "agent/io/small_file.h"
+#include "proto/base/log.h"
+
+namespace muster {
+namespace {
+
+// After a quarter of a second, and each time after twice as long, up to a minute: programs import
+// and open at their beginning what they use.
+constexpr absl::Duration kMapsFirst = absl::Milliseconds(250);
+constexpr absl::Duration kMapsLast = absl::Seconds(64);
+constexpr size_t kMapsBytesMax = 4u << 20;  // torch's are 200 KiB
+constexpr size_t kChildrenMax = 16;
+
+LoadedMpi MpiOfProcess(pid_t pid) {
+  return MpiOfMaps(ReadHead(absl::StrCat("/proc/", pid, "/maps"), kMapsBytesMax));
+}
+
+}  // namespace
+
+LoadedMpi MpiOfMaps(const std::string& maps) {
+  for (const absl::string_view line : absl::StrSplit(maps, '\n')) {
+    const size_t path = line.find('/');
+    if (path == absl::string_view::npos) {
+      continue;
+    }
+    const absl::string_view name = line.substr(line.rfind('/') + 1);
+    if (std::string mpi = MpiOfLibraries({std::string(name)}); !mpi.empty()) {
+      return {std::move(mpi), std::string(line.substr(path))};
+    }
+  }
+  return {};
+}
+
+MpiWatch::MpiWatch(uv_loop_t* loop) : timer_(loop, [this] { LookAgain(); }) {}
+
+void MpiWatch::Begin(uint32_t rank, pid_t pid, uint32_t world_size) {
+  if (told_) {
+    return;
+  }
+  rank_ = rank;
+  pid_ = pid;
+  world_size_ = world_size;
+  wait_ = kMapsFirst;
+  timer_.StartAfter(wait_);
+}
+
+void MpiWatch::LookAgain() {
+  LoadedMpi found = MpiOfProcess(pid_);
+  const std::vector<pid_t> children = ProcessesStartedBy(pid_);
+  for (size_t i = 0; i < children.size() && i < kChildrenMax && found.mpi.empty(); ++i) {
+    found = MpiOfProcess(children[i]);
+  }
+  if (!found.mpi.empty()) {
+    told_ = true;
+    LogWarning(LoadedMpiNotice(rank_, found, world_size_));
+  } else if (wait_ < kMapsLast) {
+    wait_ *= 2;
+    timer_.StartAfter(wait_);
+  }
+}
+
+}  // namespace muster

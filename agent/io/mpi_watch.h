@@ -1,0 +1,41 @@
+// Looks whether a worker has loaded an MPI that nothing showed before it ran (a module that a
+// script imports, a library opened by name), and that is not served therefore. Loop thread only.
+#pragma once
+
+#include <sys/types.h>
+#include <uv.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "agent/core/facts.h"
+#include "proto/wire/uv_handles.h"
+
+namespace muster {
+
+// The first mapped file that is an MPI's, of the text of /proc/PID/maps.
+LoadedMpi MpiOfMaps(const std::string& maps);
+
+class MpiWatch {
+ public:
+  explicit MpiWatch(uv_loop_t* loop);
+
+  // Of this worker and the processes that it started itself: what a script starts, but not what
+  // those start, as an mpirun does. Said once, however many rounds there are.
+  void Begin(uint32_t rank, pid_t pid, uint32_t world_size);
+  // That worker has ended, or its round.
+  void End() { timer_.Stop(); }
+
+ private:
+  void LookAgain();
+
+  uint32_t rank_ = 0;
+  pid_t pid_ = 0;
+  uint32_t world_size_ = 0;
+  bool told_ = false;
+  absl::Duration wait_;
+  UvTimer timer_;
+};
+
+}  // namespace muster
