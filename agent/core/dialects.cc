@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/limits.h"
@@ -165,7 +166,13 @@ std::string TensorFlowConfig(const Assignment& assignment, uint32_t rank) {
                       R"("]}, "task": {"type": "worker", "index": )", rank, "}}");
 }
 
-absl::Status CheckWorkerPorts(const WorkPlan& plan, const Assignment& assignment) {
+absl::Status CheckDialects(const WorkPlan& plan, const Assignment& assignment) {
+  if (HasWord(plan.dialects, kDialectHorovod) && absl::StrContains(assignment.master_addr, ':')) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--dialect horovod: the nodes meet at ", assignment.master_addr,
+                     ", and Horovod's HTTP client takes what comes before the first ':' for the "
+                     "host: give the nodes IPv4 addresses, and name their network by --iface"));
+  }
   if (!HasWord(plan.dialects, kDialectTensorFlow) || !assignment.worker_ports.empty()) {
     return absl::OkStatus();
   }

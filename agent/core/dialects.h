@@ -49,8 +49,9 @@ void AppendDialects(const std::vector<std::string>& dialects, const Place& place
 // all of which are workers; the first one is the chief. "{}" where none is kept.
 std::string TensorFlowConfig(const Assignment& assignment, uint32_t rank);
 
-// FailedPrecondition: --dialect tf is asked for, and the round has not a port for every worker.
-absl::Status CheckWorkerPorts(const WorkPlan& plan, const Assignment& assignment);
+// FailedPrecondition: --dialect tf is asked for, and the round has not a port for every worker; or
+// --dialect horovod, and the workers' address is one that its client cannot read.
+absl::Status CheckDialects(const WorkPlan& plan, const Assignment& assignment);
 
 // Appends Slurm's variables of a task (SlurmMode::kRewrite).
 void AppendSlurm(const Assignment& assignment, const Place& place, const EnvBase& base,

@@ -261,10 +261,8 @@ void AppendHorovod(const WorkerEnvInput& input, VariableList& list) {
   if (!input.store_is_agent) {
     return;
   }
-  const bool is_ipv6 = absl::StrContains(a.master_addr, ':');
   constexpr absl::string_view kStore = "--dialect horovod: the agent's store speaks HTTP, too";
-  list.Ours("HOROVOD_GLOO_RENDEZVOUS_ADDR",
-            is_ipv6 ? absl::StrCat("[", a.master_addr, "]") : a.master_addr, kStore);
+  list.Ours("HOROVOD_GLOO_RENDEZVOUS_ADDR", a.master_addr, kStore);
   list.Ours("HOROVOD_GLOO_RENDEZVOUS_PORT", absl::StrCat(a.master_port), kStore);
   if (input.mpi == MpiMode::kNone) {  // else its MPI is the controller, if it was built with one
     list.UnlessUserSet("HOROVOD_CONTROLLER", "gloo", "--dialect horovod");

@@ -238,7 +238,7 @@ void AgentLoop::Do(const SpawnRound& effect) {
   }
   use_.Begin(assignment_.workers);
   may.Update(CheckMpi());
-  may.Update(CheckWorkerPorts(options_.plan, assignment_));
+  may.Update(CheckDialects(options_.plan, assignment_));
   if (may.ok() && ServesPmix()) {
     return BeginPmix();  // which goes on with SpawnWorkers
   }

@@ -47,6 +47,11 @@ def test_typed_on_every_node(six_shells, where):
     check(*[job.finish() for job in jobs])
 
 
+def test_horovod_is_refused(six_shells):
+    result = six_shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "1", "--dialect", "horovod", "true")
+    assert result.code == 1 and "--dialect horovod: the nodes meet at fd77::1, and Horovod's HTTP client takes" in result.errors, result
+
+
 def test_the_printed_line_and_a_file(six_shells, six):
     job = six_shells[0].start("--nnodes", "2", "--nproc-per-node", "2", *WHO)
     line = job.expect(r"(?m)^\s*(\S*launch .*--rdzv-endpoint.*)$", stream="err")[0]

@@ -231,8 +231,6 @@ TEST(HorovodTest, ItsRanksAreSentToTheAgentsStore) {
   EXPECT_EQ(ValueOf("HOROVOD_GLOO_RENDEZVOUS_ADDR", plan, a, facts, false), "-") << "W4";
   a.one_host = true;
   EXPECT_EQ(ValueOf("HOROVOD_GLOO_IFACE", plan, a, facts), "lo");
-  a.master_addr = "fd00::1";
-  EXPECT_EQ(ValueOf("HOROVOD_GLOO_RENDEZVOUS_ADDR", plan, a, facts), "[fd00::1]") << "for a URL";
 }
 
 TEST(HorovodTest, AnMpiIsItsController) {
@@ -254,13 +252,24 @@ TEST(HorovodTest, AnMpiIsItsController) {
 TEST(TensorFlowTest, ARoundWithoutPortsIsNotStarted) {
   WorkPlan plan;
   Assignment a = Assigned({2, 1}, 1);
-  EXPECT_TRUE(CheckWorkerPorts(plan, a).ok());
+  EXPECT_TRUE(CheckDialects(plan, a).ok());
   plan.dialects = {"horovod", "tf"};
-  EXPECT_THAT(CheckWorkerPorts(plan, a).message(), HasSubstr("type the same on all nodes"));
+  EXPECT_THAT(CheckDialects(plan, a).message(), HasSubstr("type the same on all nodes"));
   a.world_size = 2049;
-  EXPECT_THAT(CheckWorkerPorts(plan, a).message(), HasSubstr("at most 2048 workers"));
+  EXPECT_THAT(CheckDialects(plan, a).message(), HasSubstr("at most 2048 workers"));
   a.worker_ports = {{"10.0.0.1", {7001}}};
-  EXPECT_TRUE(CheckWorkerPorts(plan, a).ok());
+  EXPECT_TRUE(CheckDialects(plan, a).ok());
+}
+
+TEST(HorovodTest, AnAddressThatItCannotReadIsRefused) {
+  WorkPlan plan;
+  Assignment a = Assigned({2, 1}, 1);
+  a.master_addr = "fd77::1";
+  EXPECT_TRUE(CheckDialects(plan, a).ok());
+  plan.dialects = {"horovod"};
+  EXPECT_THAT(CheckDialects(plan, a).message(), HasSubstr("the nodes meet at fd77::1, and"));
+  a.master_addr = "10.77.0.1";
+  EXPECT_TRUE(CheckDialects(plan, a).ok());
 }
 
 TEST(TensorFlowTest, EveryWorkerIsListedByItsRank) {
