@@ -181,15 +181,13 @@ std::vector<UvSignal> HearScheduler(uv_loop_t* loop, AgentLoop& agent) {
   return out;
 }
 
-// What is wrong with this node, as far as that can be seen at once.
 std::vector<std::string> Doubts(const AgentLoop::Options& options, const NodeLimits& limits) {
   const auto files =
       std::find_if(limits.limits.begin(), limits.limits.end(),
                    [](const ProcessLimit& limit) { return limit.resource == RLIMIT_NOFILE; });
   const EnvBase& environment = options.programs.front().environment;
-  return QuickDoubts(options.facts.hostname,
-                     ReadQuickFacts(options.facts, files->value,
-                                    [&](const char* name) { return environment.Find(name); }));
+  return DoubtsOfNode(options.facts, files->value,
+                      [&](const char* name) { return environment.Find(name); });
 }
 
 // Until the job is over; the agent's exit status. `dialed`: that is 0 where launch knows the job's,

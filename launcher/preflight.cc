@@ -19,7 +19,10 @@ constexpr OptionId kOfNodes[] = {
 }  // namespace
 
 bool PreflightWanted(const JobSpec& spec) {
-  return spec.way == StartWay::kHosts && spec.nodes.size() > 1 && !spec.no_preflight;
+  const bool typed = spec.way == StartWay::kTyped || spec.way == StartWay::kServe;
+  const bool several =
+      typed ? spec.nodes_max > 1 : spec.way == StartWay::kHosts && spec.nodes.size() > 1;
+  return several && !spec.no_preflight;
 }
 
 std::vector<std::string> DoctorWords(const JobSpec& spec) {

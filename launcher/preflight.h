@@ -10,7 +10,8 @@
 
 namespace muster {
 
-// Whether the agents are to look at their nodes: several machines, and not --no-preflight.
+// Whether the agents are to look at their nodes: several machines, and not --no-preflight. Of a
+// command that is typed on every node, each says what is wrong with its own.
 bool PreflightWanted(const JobSpec& spec);
 
 // The command for all that can be said of the nodes of this job, and as a line to type.

@@ -21,12 +21,14 @@
 #include "agent/io/thread.h"
 #include "agent/io/worker_limits.h"
 #include "agent/io/worker_placement.h"
+#include "agent/probe/machine_facts.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
 #include "launcher/local_output.h"
 #include "launcher/munge_secret.h"
 #include "launcher/node_overrides.h"
+#include "launcher/preflight.h"
 #include "launcher/proctable.h"
 #include "launcher/programs.h"
 #include "launcher/run_served.h"
@@ -422,7 +424,15 @@ int RunAgent(JobSpec spec, Place place) {
        MpiNotices(options->programs, spec.nodes_max > 1 ? 0 : workers)) {
     LogWarning(notice);
   }
-  WarnOfCpus(options->facts, options->programs.front().environment, options->plan.binding, workers);
+  const EnvBase& environment = options->programs.front().environment;
+  WarnOfCpus(options->facts, environment, options->plan.binding, workers);
+  if (PreflightWanted(spec)) {
+    for (const std::string& doubt :
+         DoubtsOfNode(options->facts, *worker_files,
+                      [&](const char* name) { return environment.Find(name); })) {
+      LogWarning(absl::StrCat(options->facts.hostname, ": ", doubt));
+    }
+  }
   int code = kExitFailed;
   {
     TypedJob job(&loop, std::move(spec), *std::move(secret), std::move(place));

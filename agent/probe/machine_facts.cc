@@ -16,6 +16,7 @@
 #include "agent/core/cpu_count.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/small_file.h"
+#include "agent/probe/node_checks.h"
 
 namespace muster {
 namespace {
@@ -98,6 +99,11 @@ ProbeFacts ReadQuickFacts(const NodeFacts& node, const rlimit& files, const Find
   ReadCpuFacts("", facts);
   facts.shm = ReadDiskFacts("/dev/shm");
   return facts;
+}
+
+std::vector<std::string> DoubtsOfNode(const NodeFacts& node, const rlimit& files,
+                                      const FindVariable& find) {
+  return QuickDoubts(node.hostname, ReadQuickFacts(node, files, find));
 }
 
 void ReadAddressFacts(const ProbeRequest& request, ProbeFacts& facts) {

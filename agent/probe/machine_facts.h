@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "agent/core/facts.h"
@@ -17,6 +18,9 @@ namespace muster {
 // nodes are told; `files`: the descriptor limit of workers; `find`: a variable of theirs.
 using FindVariable = std::function<const char*(const char* name)>;
 ProbeFacts ReadQuickFacts(const NodeFacts& node, const rlimit& files, const FindVariable& find);
+// What is wrong with this node, as far as that can be seen at once.
+std::vector<std::string> DoubtsOfNode(const NodeFacts& node, const rlimit& files,
+                                      const FindVariable& find);
 
 // A name in `request` is asked of the resolver.
 void ReadAddressFacts(const ProbeRequest& request, ProbeFacts& facts);

@@ -1,9 +1,11 @@
-// What the plan of a node costs: reading what it is made of, and placing its workers. Prints a line
-// "here MS" or "big MS" for each of N times; "big" is a node of 2 x 64 cores with two threads each,
-// 8 NUMA nodes and 8 GPUs, made as a tree of files below FOLDER, for 128 workers.
+// What a node costs a start: the plan (reading what the node is made of, and placing its workers),
+// and the look at what may be wrong with it. Prints a line "here MS", "big MS" or "look MS" for
+// each of N times; "big" is the plan of a node of 2 x 64 cores with two threads each, 8 NUMA nodes
+// and 8 GPUs, made as a tree of files below FOLDER, for 128 workers.
 //   plan-cost N FOLDER
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -13,6 +15,7 @@
 #include "agent/core/cpu_plan.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/topology_reader.h"
+#include "agent/probe/machine_facts.h"
 
 namespace muster {
 namespace {
@@ -84,6 +87,16 @@ bool Measure(const char* name, const CpuSet& allowed, uint32_t workers, uint32_t
   return true;
 }
 
+// What of it is bad is this machine's, and of no matter here.
+void MeasureLook(const NodeFacts& node) {
+  const auto begin = std::chrono::steady_clock::now();
+  const size_t doubts = DoubtsOfNode(node, {RLIM_INFINITY, RLIM_INFINITY}, [](const char* name) {
+                          return std::getenv(name);
+                        }).size();
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  std::printf("look %.4f of %zu\n", took.count(), doubts);
+}
+
 int Main(int argc, char** argv) {
   int times = 0;
   if (argc != 3 || !absl::SimpleAtoi(argv[1], &times)) {
@@ -97,10 +110,14 @@ int Main(int argc, char** argv) {
     big.Add(cpu);
   }
   const CpuSet here = AffinityMask();
+  NodeFacts node;
+  node.hostname = "localhost";
+  node.cpus = here;
   for (int i = 0; i < times; ++i) {
     if (!Measure("here", here, here.Count(), 0, "") || !Measure("big", big, kCores, kCores, root)) {
       return 1;
     }
+    MeasureLook(node);
   }
   return 0;
 }

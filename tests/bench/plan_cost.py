@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""What it costs a start to find out where each worker runs: reading the node from /sys, and the plan.
+"""What it costs a start to find out where each worker runs (reading the node from /sys, and the plan), and what is wrong with the node.
 
 here  this machine, a worker for each CPU
 big   a node of 2 x 64 cores with two threads each, 8 NUMA nodes and 8 GPUs, as files in /dev/shm; 128 workers
+look  what each node of several looks at before it joins
 
-The limit of 5 ms holds for the medians; twice that with --smoke, beside other work.
+The limits of 5 ms, and of 10 ms for the look, hold for the medians; twice that with --smoke, beside other work.
 """
 
 import subprocess
@@ -12,7 +13,7 @@ import tempfile
 
 from pairs import LIMIT, ROOT, Bench
 
-LIMIT_MS = 5.0
+LIMITS_MS = {"here": 5.0, "big": 5.0, "look": 10.0}
 
 
 def main():
@@ -22,10 +23,10 @@ def main():
         argv = [ROOT / "build/release/tests/plan-cost", str(times), folder]
         said = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=300).stdout
     faults = []
-    for case in ("here", "big"):
+    for case, limit_ms in LIMITS_MS.items():
         took = sorted(float(line.split()[1]) for line in said.splitlines() if line.startswith(f"{case} "))
-        bench.values(case, [{"plan": one} for one in took], {})
-        median, limit = took[len(took) // 2], LIMIT_MS * (LIMIT if bench.smoke else 1)
+        bench.values(case, [{"look" if case == "look" else "plan": one} for one in took], {})
+        median, limit = took[len(took) // 2], limit_ms * (LIMIT if bench.smoke else 1)
         if median > limit:
             faults.append(f"{case}: {median:.2f} ms, the limit is {limit:g}")
     bench.finish(faults)

@@ -36,6 +36,13 @@ def test_a_line_for_each_doubt(node0, doubtful):
     assert "node1: /dev/shm has 1.0 MiB free of 1.0 MiB" in lines[1] and "fix: " in lines[1], result
 
 
+def test_each_node_says_it_of_itself_where_the_command_is_typed(shells, doubtful):
+    jobs = [shell.start("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29500", "true") for shell in shells[:2]]
+    first, second = [job.finish() for job in jobs]
+    assert first.code == 0 and second.code == 0 and "node1:" not in first.errors, (first, second)
+    assert "node1: its own name node1 is 127.0.1.1 there" in second.errors and "node1: /dev/shm has 1.0 MiB free" in second.errors, second
+
+
 @pytest.mark.parametrize("words", [[*HOSTS, "--no-preflight"], ["--standalone", "--nnodes", "2", "--nproc-per-node", "1"]])
 def test_where_it_is_not_wanted(node0, doubtful, words):
     result = node0.run(*words, "true")

@@ -14,8 +14,11 @@ using ::testing::HasSubstr;
 TEST(Preflight, OnlySeveralMachinesAndUnlessSwitchedOff) {
   EXPECT_TRUE(PreflightWanted(SpecOf("--hosts a,b p")));
   EXPECT_TRUE(PreflightWanted(SpecOf("--hosts a,b --no-preflight --preflight p")));
-  for (const char* line : {"--hosts a,b --no-preflight p", "--hosts a p", "p",
-                           "--standalone --nnodes 2 p", "--nnodes 2 --rdzv-endpoint a p"}) {
+  EXPECT_TRUE(PreflightWanted(SpecOf("--nnodes 2 --rdzv-endpoint a p")));
+  EXPECT_TRUE(PreflightWanted(SpecOf("--nnodes 1:2 p")));
+  for (const char* line :
+       {"--hosts a,b --no-preflight p", "--hosts a p", "p", "--standalone --nnodes 2 p",
+        "--nnodes 1 --rdzv-endpoint a p", "--nnodes 2 --rdzv-endpoint a --no-preflight p"}) {
     EXPECT_FALSE(PreflightWanted(SpecOf(line))) << line;
   }
 }
