@@ -24,12 +24,16 @@ constexpr absl::Duration kConnectWithin = absl::Seconds(3);  // a lost SYN is se
 constexpr absl::Duration kSmallWithin = absl::Seconds(2);
 constexpr absl::Duration kLargeWithin = absl::Seconds(3);
 constexpr size_t kLargeBytes = 64u << 10;  // many full segments, whatever the MTU
-constexpr size_t kRoundTrips = 20;
+constexpr int kLargeTrips = 6;             // that TCP needs for these, being slow at its start
+constexpr size_t kRoundTripsMax = 20;
+constexpr absl::Duration kRoundTripsEnough = absl::Milliseconds(500);  // a far peer takes fewer
 constexpr size_t kSampleFrames = 64;
 constexpr absl::Duration kSampleSends = absl::Milliseconds(100);
 constexpr int kSamplesMax = 3;
 constexpr absl::Duration kSampleWithin = absl::Seconds(5);
-constexpr absl::Duration kRepeatWithin = absl::Seconds(10);  // since the first sample of all
+// Since the first measure of all: a second sample of a peer, and the first of one.
+constexpr absl::Duration kRepeatWithin = absl::Seconds(10);
+constexpr absl::Duration kMeasureWithin = absl::Seconds(15);
 
 struct Pair {
   const ProbePeer* peer = nullptr;  // of TryPeers' caller
@@ -74,7 +78,8 @@ void TryConnection(Pair& pair, const std::string& word) {
   }
   pair.fd = *std::move(fd);
   pair.result.source = SourceOf(pair.fd.get());
-  const absl::Time small_deadline = BootNow() + kSmallWithin;
+  const absl::Time began = BootNow();
+  const absl::Time small_deadline = began + kSmallWithin;
   absl::Status said = SendAll(pair.fd.get(), word.data(), word.size(), small_deadline);
   if (said.ok()) {
     said = Exchange(pair.fd.get(), "?", small_deadline);
@@ -83,51 +88,80 @@ void TryConnection(Pair& pair, const std::string& word) {
     return Fail(pair, "small", said);
   }
   const std::string large(kLargeBytes, '.');
-  if (const absl::Status held = Exchange(pair.fd.get(), large, BootNow() + kLargeWithin);
-      !held.ok()) {
+  const absl::Time small_ended = BootNow();
+  const absl::Time large_deadline =
+      small_ended + kLargeWithin + kLargeTrips * (small_ended - began);
+  if (const absl::Status held = Exchange(pair.fd.get(), large, large_deadline); !held.ok()) {
     Fail(pair, "large", held);
   }
 }
 
-// Sends frames, and takes how long they need to arrive: bytes per second.
-absl::StatusOr<double> TakeSample(int fd, const std::string& frame, absl::Time deadline) {
-  const absl::Time began = BootNow();
-  size_t frames = 0;
-  while (frames < kSampleFrames && BootNow() < began + kSampleSends) {
-    RETURN_IF_ERROR(SendFrame(fd, frame, deadline));
-    ++frames;
+// The median of some; so many as fit into the time, and one at least.
+absl::StatusOr<double> TakeRoundTrip(int fd) {
+  std::vector<double> trips;
+  const absl::Time enough = BootNow() + kRoundTripsEnough;
+  absl::Time sent = BootNow();
+  while (trips.empty() || (trips.size() < kRoundTripsMax && sent < enough)) {
+    RETURN_IF_ERROR(Exchange(fd, "?", sent + kSmallWithin));
+    const absl::Time answered = BootNow();
+    trips.push_back(absl::ToDoubleSeconds(answered - sent));
+    sent = answered;
   }
-  std::string answers(frames, '\0');
-  RETURN_IF_ERROR(ReceiveAll(fd, answers.data(), answers.size(), deadline));
-  return static_cast<double>(frames * frame.size()) / absl::ToDoubleSeconds(BootNow() - began);
+  const auto median = trips.begin() + static_cast<ptrdiff_t>(trips.size() / 2);
+  std::nth_element(trips.begin(), median, trips.end());
+  return *median;
 }
 
-absl::Status TakeSpeeds(Pair& pair, absl::Time repeat_until) {
-  const int fd = pair.fd.get();
-  std::vector<double> trips;
-  const absl::Time trips_deadline = BootNow() + kSmallWithin;
-  for (size_t i = 0; i < kRoundTrips; ++i) {
-    const absl::Time sent = BootNow();
-    RETURN_IF_ERROR(Exchange(fd, "?", trips_deadline));
-    trips.push_back(absl::ToDoubleSeconds(BootNow() - sent));
+// Sends frames, and takes how many arrive in which time: bytes per second into `best`, if more. An
+// error where some have not arrived until the deadline.
+absl::Status TakeSample(int fd, const std::string& frame, absl::Time deadline, double& best) {
+  const absl::Time began = BootNow();
+  absl::Status status;
+  size_t sent = 0;
+  while (status.ok() && sent < kSampleFrames && BootNow() < began + kSampleSends) {
+    status = SendFrame(fd, frame, deadline);
+    ++sent;
   }
-  std::nth_element(trips.begin(), trips.begin() + kRoundTrips / 2, trips.end());
-  pair.result.round_trip_s = trips[kRoundTrips / 2];
+  size_t arrived = 0;
+  absl::Time last = began;
+  for (char answer = 0; arrived < sent; ++arrived) {
+    if (const absl::Status got = ReceiveAll(fd, &answer, 1, deadline); !got.ok()) {
+      status.Update(got);
+      break;
+    }
+    last = BootNow();
+  }
+  if (arrived > 0) {
+    best = std::max(
+        best, static_cast<double>(arrived * frame.size()) / absl::ToDoubleSeconds(last - began));
+  }
+  return status;
+}
+
+void TakeSpeeds(Pair& pair, absl::Time repeat_until) {
+  const int fd = pair.fd.get();
+  PairResult& result = pair.result;
+  const absl::StatusOr<double> round_trip = TakeRoundTrip(fd);
+  if (!round_trip.ok()) {
+    return Fail(pair, "small", round_trip.status());
+  }
+  result.round_trip_s = *round_trip;
 
   // A link is as fast as its best sample: a machine that stands still for a moment spoils one, and
   // a link that is slow is so in each. One that did not keep the sender waiting needs no second.
   const std::string large(kLargeBytes, '.');
   absl::Time began = BootNow();
   for (int taken = 0; taken < kSamplesMax && (taken == 0 || began < repeat_until); ++taken) {
-    ASSIGN_OR_RETURN(const double speed, TakeSample(fd, large, began + kSampleWithin));
-    pair.result.bytes_per_s = std::max(pair.result.bytes_per_s, speed);
+    const absl::Status sample = TakeSample(fd, large, began + kSampleWithin, result.bytes_per_s);
+    if (result.bytes_per_s == 0) {
+      return Fail(pair, "large", sample);
+    }
     const absl::Time ended = BootNow();
-    if (ended - began < kSampleSends) {
+    if (!sample.ok() || ended - began < kSampleSends) {
       break;
     }
     began = ended;
   }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -150,12 +184,10 @@ std::vector<PairResult> TryPeers(const std::vector<ProbePeer>& peers, const std:
     }
   }
   std::vector<PairResult> out;
-  const absl::Time repeat_until = BootNow() + kRepeatWithin;
+  const absl::Time began = BootNow();
   for (Pair& pair : pairs) {
-    if (pair.fd.valid()) {
-      if (const absl::Status taken = TakeSpeeds(pair, repeat_until); !taken.ok()) {
-        Fail(pair, "large", taken);
-      }
+    if (pair.fd.valid() && BootNow() < began + kMeasureWithin) {
+      TakeSpeeds(pair, began + kRepeatWithin);
     }
     out.push_back(std::move(pair.result));
   }

@@ -10,7 +10,7 @@
 namespace muster {
 
 // Of each of `peers`, in their order. All connections are tried at the same time; the speeds of
-// those that hold are then taken one after the other.
+// those that hold are then taken one after the other, as far as the time goes.
 std::vector<PairResult> TryPeers(const std::vector<ProbePeer>& peers, const std::string& word);
 
 }  // namespace muster

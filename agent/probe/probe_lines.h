@@ -126,8 +126,8 @@ struct PairResult {
   // "" = all of it went well, else the step that failed: "connect", "small" or "large" (packets).
   std::string failed;
   std::string error;
-  std::string source;  // the address that the kernel chose here
-  double round_trip_s = 0;
+  std::string source;       // the address that the kernel chose here
+  double round_trip_s = 0;  // 0 = was not measured, nor was what follows
   double bytes_per_s = 0;
 };
 

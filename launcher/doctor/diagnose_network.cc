@@ -260,7 +260,7 @@ void CheckSpeed(const Examination& examined, Rows& rows) {
   std::vector<double> rates;
   std::vector<double> trips;
   EachPair(examined, [&](const ExaminedNode& from, const ExaminedNode& to, const PairResult& pair) {
-    if (!pair.failed.empty()) {
+    if (!pair.failed.empty() || pair.round_trip_s == 0) {
       return;
     }
     rates.push_back(pair.bytes_per_s);

@@ -119,7 +119,7 @@ def test_a_connection_that_holds_and_lets_nothing_pass(lab, node0):
 
 
 # By the milliseconds that the network takes one way.
-LATE = {3: "warn", 30: "bad"}
+LATE = {3: "warn", 30: "bad", 60: "bad"}
 
 
 @pytest.mark.parametrize("delay", LATE)
@@ -133,6 +133,23 @@ def test_a_network_with_a_delay(lab, node0, delay):
     for row in late:
         assert 2 * delay <= float(row["seen"].split()[4]) < 20 * delay, row
         assert row["fix"].startswith("`ip route get 10.77.0.") and row["fix"].endswith(": is it the network that is meant? else --iface"), row
+
+
+def test_a_network_with_a_delay_that_loses_large_packets(lab, node0):
+    """Both are told; of the pair that loses them no speed."""
+    rules = "add table inet t; add chain inet t in { type filter hook input priority 0; }; " \
+            f"add rule inet t in ip saddr {lab[1].addr} meta length > 1000 drop"
+    with Relay(lab, BIN.parent / "tests/lab-relay") as relay:
+        relay.say(delay=60)
+        lab[2].check(["nft", rules])
+        try:
+            checks = doctor(node0, *HOSTS)
+        finally:
+            lab[2].check(["nft", "delete table inet t"])
+    found = red(checks)
+    assert set(found) == {"large packets", "speed"} and [where for where, _ in found["large packets"]] == ["node1 -> node2"], found
+    late = {where for where, seen in found["speed"] if seen.startswith("a round trip takes 1")}
+    assert len(late) == 5 and "node1 -> node2" not in late, found
 
 
 # By the seconds that node1's clock is ahead.

@@ -65,6 +65,52 @@ TEST(Pairs, AGoodPairHasSpeeds) {
   }
 }
 
+// Far away, as over a satellite: nothing is lost, and each answer takes its time.
+TEST_F(AnsweredByHand, AFarPeerIsMeasured) {
+  constexpr absl::Duration kAway = absl::Milliseconds(300);
+  const UniqueFd fd = Accept();
+  for (;;) {
+    const absl::StatusOr<uint64_t> size = ReceiveFrameSize(fd.get(), deadline_);
+    if (!size.ok()) {
+      break;  // the caller has what it wants
+    }
+    std::string bytes(*size, '\0');
+    ASSERT_TRUE(ReceiveAll(fd.get(), bytes.data(), bytes.size(), deadline_).ok());
+    EXPECT_EQ(poll(nullptr, 0, *size == 1 ? static_cast<int>(kAway / absl::Milliseconds(1)) : 0),
+              0);
+    ASSERT_TRUE(SendAll(fd.get(), "!", 1, deadline_).ok());
+  }
+  const PairResult result = Result();
+  EXPECT_EQ(result.failed, "") << result.error;
+  EXPECT_GE(result.round_trip_s, absl::ToDoubleSeconds(kAway));
+  EXPECT_GT(result.bytes_per_s, 0);
+}
+
+// What is lost later is no matter of the size.
+TEST_F(AnsweredByHand, OneThatHasAnsweredAndThenIsSilent) {
+  const UniqueFd fd = Accept();
+  for (int i = 0; i < 2; ++i) {  // a small frame and a large one
+    std::string bytes(ReceiveFrameSize(fd.get(), deadline_).value(), '\0');
+    ASSERT_TRUE(ReceiveAll(fd.get(), bytes.data(), bytes.size(), deadline_).ok());
+    ASSERT_TRUE(SendAll(fd.get(), "!", 1, deadline_).ok());
+  }
+  EXPECT_EQ(Result().failed, "small");
+}
+
+// A link that does not carry a whole sample in time is slow, and loses nothing.
+TEST_F(AnsweredByHand, WhatArrivesOfASampleIsTheSpeed) {
+  const UniqueFd fd = Accept();
+  for (int large = 0; large < 3;) {  // the first tells whether large ones pass
+    std::string bytes(ReceiveFrameSize(fd.get(), deadline_).value(), '\0');
+    large += bytes.size() > 1;
+    ASSERT_TRUE(ReceiveAll(fd.get(), bytes.data(), bytes.size(), deadline_).ok());
+    ASSERT_TRUE(SendAll(fd.get(), "!", 1, deadline_).ok());
+  }
+  const PairResult result = Result();
+  EXPECT_EQ(result.failed, "") << result.error;
+  EXPECT_GT(result.bytes_per_s, 0);
+}
+
 // A machine that stands still for a moment is not a slow link.
 TEST_F(AnsweredByHand, OneSampleThatWasHeldUpIsNotTheSpeed) {
   const UniqueFd fd = Accept();

@@ -298,6 +298,12 @@ TEST(Diagnose, WhatNobodyTriedIsNotCalledWell) {  // D1
   }
 }
 
+TEST(Diagnose, APairThatNobodyHadTimeForHasNoSpeed) {
+  Examination examined = HealthyNodes(3);
+  Pair(examined, 0).round_trip_s = Pair(examined, 0).bytes_per_s = 0;
+  EXPECT_TRUE(NotWell(examined).empty());
+}
+
 TEST(Diagnose, NothingWasHeardAtAll) {
   Examination examined;
   examined.nodes.resize(2);
