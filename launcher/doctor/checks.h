@@ -10,7 +10,7 @@ namespace muster {
 
 using Rows = std::vector<DoctorRow>;
 
-// diagnose.cc
+// diagnose_start.cc
 void CheckStart(const Examination& examined, Rows& rows);
 // diagnose_network.cc
 void CheckNames(const Examination& examined, Rows& rows);

@@ -42,29 +42,6 @@ absl::string_view HealthName(Health health) {
   return kNames[static_cast<size_t>(health)];
 }
 
-void CheckStart(const Examination& examined, Rows& rows) {
-  CheckRows check("start", rows);
-  std::string build;
-  for (const ExaminedNode& node : examined.nodes) {
-    if (!node.facts.has_value()) {
-      check.Bad(node.name,
-                node.start_words.empty() ? "launch could start no probe there, or it ended at once"
-                                         : node.start_words,
-                absl::StrCat("see that `ssh ", node.name,
-                             " true` works from here without a password (in a Slurm job: `srun "
-                             "hostname`)"));
-    } else if (!node.results.has_value()) {
-      check.Bad(node.name, "its probe started, and never told what it found of the others",
-                "type the command again with -v; if it stays so, look at the node's load and "
-                "memory");
-    } else {
-      build = node.facts->build;
-    }
-  }
-  check.ElseWell(absl::StrCat(Plural(examined.nodes.size(), "node answers", "nodes answer"),
-                              ", build ", build));
-}
-
 void AddValue(const std::string& value, const std::string& node, Values& values) {
   if (value.empty()) {
     return;

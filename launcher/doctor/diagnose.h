@@ -20,10 +20,20 @@
 
 namespace muster {
 
+// How launch starts a node's agent: as a child, over ssh, or by a scheduler's command.
+enum class StartMeans : uint8_t { kChild, kSsh, kStep };
+
+struct AgentStart {
+  StartMeans means = StartMeans::kSsh;
+  std::string by_hand;     // a command that tells whether it can be done
+  std::string words;       // what was said when it failed; "" = nothing
+  bool succeeded = false;  // then the words are those of the probe's own end
+};
+
 // One node as the doctor heard of it. Times are the doctor's wall clock, seconds since 1970.
 struct ExaminedNode {
-  std::string name;         // as the user's list has it
-  std::string start_words;  // what launch said about its start; "" = nothing
+  std::string name;  // as the user's list has it
+  AgentStart start;
   std::optional<ProbeFacts> facts;
   double facts_at = 0;  // when they came
   double plan_at = 0;   // when the plan was sent

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "launcher/resolve.h"
 #include "launcher/schedule/hostlist.h"
+#include "launcher/schedule/ssh_starter.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 
@@ -177,6 +178,28 @@ std::vector<std::string> ProbeJob(const JobSpec& spec, const std::string& agent_
     words.insert(words.end(), {"sh", "-c", "exec /proc/$PPID/exe --probe \"$0\"", request});
   }
   return words;
+}
+
+AgentStart StartOf(const JobSpec& spec, const HostEntry& host, bool here,
+                   const std::string& agent_path) {
+  AgentStart out;
+  const std::string agent = absl::StrCat(ShellQuote(agent_path), " --build");
+  if (here) {
+    out.means = StartMeans::kChild;
+    out.by_hand = agent;
+  } else if (spec.given_hosts.has_value()) {
+    out.means = StartMeans::kStep;
+    out.by_hand = spec.given_hosts->scheduler == Scheduler::kPbs
+                      ? absl::StrCat("pbsdsh -h ", host.name, " -- ", agent)
+                      : absl::StrCat("srun -N1 -n1 -w ", host.name, " ", agent);
+  } else {
+    out.means = StartMeans::kSsh;
+    for (const std::string& word : spec.ssh) {
+      absl::StrAppend(&out.by_hand, ShellQuote(word), " ");
+    }
+    absl::StrAppend(&out.by_hand, ShellQuote(SshTarget(host)), " true");
+  }
+  return out;
 }
 
 }  // namespace muster

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "launcher/doctor/diagnose.h"
 #include "launcher/job_spec.h"
 #include "launcher/options.h"
 
@@ -38,6 +39,10 @@ std::string DoctorHosts(const JobSpec& spec);
 // machine; `host_file`: where DoctorHosts can be read; `request`: the probe's.
 std::vector<std::string> ProbeJob(const JobSpec& spec, const std::string& agent_path,
                                   const std::string& host_file, const std::string& request);
+
+// How launch starts the agent of `host`, which is `here` where that is a child of its own.
+AgentStart StartOf(const JobSpec& spec, const HostEntry& host, bool here,
+                   const std::string& agent_path);
 
 // In front of each line of the probes' output: the node's name in the list, and this.
 inline constexpr char kProbePrefixEnd[] = " muster-probe ";

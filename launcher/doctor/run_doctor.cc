@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -71,6 +72,12 @@ class ProbeSession {
   // By rank.
   const std::map<uint32_t, ExaminedNode>& nodes() const { return nodes_; }
   const std::vector<std::string>& errors() const { return errors_; }
+  // What came through the job's output from this node's probe, or from what is in front of it, and
+  // is nothing of a probe's: its first line; "" = nothing.
+  std::string OutputOf(const std::string& name) const {
+    const auto it = output_.find(name);
+    return it == output_.end() ? "" : it->second;
+  }
   int signo() const { return signo_; }
 
   // Until every probe of the job has said its facts.
@@ -172,6 +179,9 @@ class ProbeSession {
   void TakeErrors() {
     for (std::string& line : TakeLines(error_text_)) {
       std::fprintf(stderr, "%s\n", line.c_str());  // launch's own words, as ever
+      TakeJobLine(line, [this](const std::string& name, const std::string& said) {
+        output_.try_emplace(name, said);
+      });
       if (errors_.size() < kErrorLinesMax) {
         errors_.push_back(std::move(line));
       }
@@ -180,12 +190,20 @@ class ProbeSession {
 
   void TakeOutput() {
     for (const std::string& line : TakeLines(text_)) {
-      const size_t space = line.find(' ');
-      const size_t end = line.find(kProbePrefixEnd);
-      if (space < end && end != std::string::npos) {
-        TakeProbeLine(line.substr(space + 1, end - space - 1),
-                      line.substr(end + std::strlen(kProbePrefixEnd)));
-      }
+      TakeJobLine(line, [this](const std::string& name, const std::string& said) {
+        TakeProbeLine(name, said);
+      });
+    }
+  }
+
+  // Calls `take(name, said)` for a line of the job's workers.
+  template <typename F>
+  static void TakeJobLine(const std::string& line, F take) {
+    const size_t space = line.find(' ');
+    const size_t end = line.find(kProbePrefixEnd);
+    if (space < end && end != std::string::npos) {
+      take(line.substr(space + 1, end - space - 1),
+           line.substr(end + std::strlen(kProbePrefixEnd)));
     }
   }
 
@@ -204,7 +222,7 @@ class ProbeSession {
         it->second.results = *std::move(results);
       }
     } else {
-      errors_.push_back(absl::StrCat(name, ": ", line));
+      output_.try_emplace(name, line);
     }
   }
 
@@ -212,8 +230,9 @@ class ProbeSession {
   const WaitSignals& signals_;
   std::map<uint32_t, ExaminedNode> nodes_;
   std::vector<std::string> errors_;
-  std::string text_;        // that is not a whole line yet
-  std::string error_text_;  // likewise
+  std::map<std::string, std::string> output_;  // OutputOf
+  std::string text_;                           // that is not a whole line yet
+  std::string error_text_;                     // likewise
   absl::Time first_facts_;
   bool errors_open_ = true;
   bool ended_ = false;
@@ -262,8 +281,8 @@ ProbePlan PlanOf(const std::map<uint32_t, ExaminedNode>& nodes, std::string word
   return plan;
 }
 
-// What launch said first about a node: "muster: node1: ssh ended with ..."; of the only one behind
-// "muster: job NAME: ".
+// What launch, or the agent through it, said first about a node: "muster: node1: ssh ended with
+// ...", "muster: node1: muster: --iface ..."; of the only one behind "muster: job NAME: ".
 std::string WordsAbout(const std::string& name, const std::vector<std::string>& errors) {
   for (absl::string_view line : errors) {
     absl::ConsumePrefix(&line, "muster: ");
@@ -271,32 +290,48 @@ std::string WordsAbout(const std::string& name, const std::vector<std::string>& 
       line.remove_prefix(line.find(": ") + 2);
     }
     if (absl::ConsumePrefix(&line, name) && absl::ConsumePrefix(&line, ": ")) {
+      absl::ConsumePrefix(&line, "muster: ");
       return std::string(line);
     }
   }
   return "";
 }
 
-Examination ExaminationOf(const JobSpec& spec, const ProbeSession& session) {
+ExaminedNode SilentNode(std::string name, AgentStart start, const ProbeSession& session) {
+  ExaminedNode node;
+  node.name = std::move(name);
+  node.start = std::move(start);
+  node.start.words = WordsAbout(node.name, session.errors());
+  if (node.start.words.empty()) {
+    node.start.words = session.OutputOf(node.name);
+    node.start.succeeded = !node.start.words.empty();
+  }
+  return node;
+}
+
+Examination ExaminationOf(const JobSpec& spec, const ProbeSession& session,
+                          const std::string& agent_path) {
   Examination out;
   out.several_machines = spec.way == StartWay::kHosts && spec.nodes.size() > 1;
   out.ports = spec.plan.ports;
-  std::vector<std::string> silent;
+  std::deque<ExaminedNode> silent;
   for (size_t i = 0; i < spec.nodes.size(); ++i) {
-    const std::string name =
-        spec.way == StartWay::kHosts ? spec.nodes[i].host.name : absl::StrCat("node", i);
+    const std::string name = spec.way == StartWay::kLocal   ? Hostname()
+                             : spec.way == StartWay::kHosts ? spec.nodes[i].host.name
+                                                            : absl::StrCat("node", i);
     const bool heard = std::any_of(session.nodes().begin(), session.nodes().end(),
                                    [&](const auto& one) { return one.second.name == name; });
-    if (!heard && spec.way != StartWay::kLocal) {
-      silent.push_back(name);
+    if (!heard) {
+      const HostEntry& host = spec.nodes[i].host;
+      const bool here = spec.way != StartWay::kHosts || StartsHere(spec, host);
+      silent.push_back(SilentNode(name, StartOf(spec, host, here, agent_path), session));
     }
   }
   const auto next_silent = [&] {
     ExaminedNode node;
     if (!silent.empty()) {
-      node.name = silent.front();
-      node.start_words = WordsAbout(node.name, session.errors());
-      silent.erase(silent.begin());
+      node = std::move(silent.front());
+      silent.pop_front();
     }
     return node;
   };
@@ -339,7 +374,7 @@ absl::StatusOr<int> Examine(const DoctorCommand& command, const Environment& env
   if (session.signo() != 0) {
     return 128 + session.signo();
   }
-  const Examination examined = ExaminationOf(command.spec, session);
+  const Examination examined = ExaminationOf(command.spec, session, agent_path);
   const std::vector<DoctorRow> rows = Diagnose(examined);
   const std::string text =
       command.json ? DoctorJson(rows, examined) : DoctorTable(rows, isatty(STDOUT_FILENO) != 0);

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from doctor_site import HOSTS, doctor, only_red, red, the_row
-from harness import BIN, PYTHON
+from doctor_site import HOSTS, doctor, only_red, red, rows_of, the_row
+from harness import BIN, LAUNCH, PYTHON
 from lab import Relay
 from wall_clock import DAY, WallClock
 
@@ -80,6 +80,37 @@ def test_an_interface_that_is_not_there(node0):
     found = only_red(checks, "addresses")
     assert len(found) == 2 and all("ib7" in seen for seen in found), found
     assert checks["addresses"][0]["fix"] == "give an interface or a network that all have: --iface", checks
+
+
+GIVE_AN_INTERFACE = "give an interface that all nodes have, or the network between them: --iface NAME or --iface CIDR " \
+                    "(`ip -brief address` on each lists them)"
+
+
+def test_an_interface_that_one_node_does_not_have(lab, node0):
+    for i in 0, 2:
+        lab[i].check(["ip", "link", "add", "ib0", "type", "veth", "peer", "name", "ib1"])
+        lab[i].check(["ip", "link", "set", "ib1", "up"])
+        lab[i].check(["ip", "link", "set", "ib0", "up"])
+        lab[i].check(["ip", "addr", "add", f"10.88.{i}.1/24", "dev", "ib0"])
+    try:
+        checks = doctor(node0, *HOSTS, "--iface", "ib0")
+    finally:
+        for i in 0, 2:
+            lab[i].check(["ip", "link", "del", "ib0"])
+    (row,) = checks["start"]
+    assert (row["where"], row["health"], row["fix"]) == ("node1", "bad", GIVE_AN_INTERFACE), row
+    assert row["seen"].startswith("--iface: nothing on node1 is or is in 'ib0'; it has lo 127.0.0.1"), row
+
+
+def test_an_interface_that_the_nodes_of_a_batch_job_do_not_have(slurm, pbs):
+    slurm_job = slurm.submit(f"exec {LAUNCH} doctor --json --iface ib7 2> errors", "-N2", "-w", "node0,node1")
+    pbs_job = pbs.submit(f"{LAUNCH} doctor --json --iface ib7 2> $PBS_O_WORKDIR/errors", "-l", "select=2")
+    for batch, job in (slurm, slurm_job), (pbs, pbs_job):
+        batch.wait(job)
+        rows = rows_of(batch.output(job), 1)["start"]
+        assert [row["where"] for row in rows] == ["node0", "node1"], rows
+        for row in rows:
+            assert row["seen"].startswith("--iface: nothing on node0 is or is in 'ib7'") and row["fix"] == GIVE_AN_INTERFACE, row
 
 
 def test_a_way_by_another_address_is_a_warning(lab, node0):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor_site import HOSTS, doctor, only_red, red
+from doctor_site import HOSTS, doctor, only_red, red, the_row
 from harness import BIN, PYTHON, Shell, wait_for
 from lab import Lab
 from wall_clock import DAY, WallClock
@@ -59,10 +59,19 @@ def test_wrong_words(node0):
 def test_a_host_without_sshd(lab, node0):
     lab[1].ssh_fault("refuse")
     try:
-        seen = only_red(doctor(node0, *HOSTS), "start", "node1")
+        seen, fix = the_row(doctor(node0, *HOSTS, "--ssh-args=-o LogLevel=ERROR"), "bad", "start", "node1")
     finally:
         lab[1].ssh_fault("ok")
-    assert "Connection refused" in seen[0]
+    assert "Connection refused" in seen, seen
+    assert fix == "see that `ssh -o LogLevel=ERROR node1 true` works from here without a password", fix
+
+
+def test_a_prologue_that_fails(node0):
+    """Where nodes are started and where launch is the agent."""
+    for way, where in {("--hosts", "node1"): "node1", (): "node0"}.items():
+        seen, fix = the_row(doctor(node0, *way, "--prologue", "exit 3"), "bad", "start", where)
+        assert seen == "launch --prologue: ended with status 3, the program was not started", seen
+        assert fix == f"mend what --prologue does on {where}, or leave it out", fix
 
 
 def test_a_host_that_does_not_exist(node0):

@@ -73,12 +73,6 @@ constexpr Health kSuspect = Health::kSuspect;
 INSTANTIATE_TEST_SUITE_P(
     Network, DiagnoseTest,
     testing::Values(
-        Case{"NeverStarted",
-             [](Examination& e) {
-               e.nodes.emplace_back().name = "node3";
-               e.nodes.back().start_words = "ssh ended with status 255";
-             },
-             kBad, "start", "node3", "ssh ended with status 255", "ssh node3 true"},
         Case{"NeverFinished", [](Examination& e) { e.nodes[2].results.reset(); }, kBad, "start",
              "node2", "never told", "-v"},
         Case{"OwnNameIsLoopback",

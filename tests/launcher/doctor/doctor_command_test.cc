@@ -73,6 +73,24 @@ TEST(DoctorCommand, HostsAsTheListHasThem) {
   EXPECT_EQ(DoctorHosts(Ok("doctor --hosts a,b,c --nnodes 2").spec), "a\nb\n");
 }
 
+// By which a user can tell whether an agent can be started.
+std::string ByHand(const JobSpec& spec, size_t node, bool here = false) {
+  return StartOf(spec, spec.nodes.at(node).host, here, "/my bin/muster-agent").by_hand;
+}
+
+TEST(DoctorCommand, AStartByHand) {
+  const JobSpec ssh = Ok("doctor --hostfile f --ssh-args=-v --iface ib0").spec;
+  EXPECT_EQ(ByHand(ssh, 0), "ssh -v a true");
+  EXPECT_EQ(ByHand(ssh, 1), "ssh -v ssh://me@b:2222 true");
+  EXPECT_EQ(ByHand(ssh, 0, true), "'/my bin/muster-agent' --build");
+  JobSpec step = Ok("doctor --hosts a,b").spec;
+  step.given_hosts.emplace().scheduler = Scheduler::kSlurm;
+  EXPECT_EQ(ByHand(step, 1), "srun -N1 -n1 -w b '/my bin/muster-agent' --build");
+  step.given_hosts->scheduler = Scheduler::kPbs;
+  EXPECT_EQ(ByHand(step, 1), "pbsdsh -h b -- '/my bin/muster-agent' --build");
+  EXPECT_EQ(ByHand(step, 0, true), "'/my bin/muster-agent' --build");
+}
+
 TEST(DoctorCommand, TheJobOfProbes) {
   const std::string hosts =
       Job("doctor --hosts a:4,b:4 -n 8 --iface ib0 --port-range 20000-20100 "
