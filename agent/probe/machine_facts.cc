@@ -1,6 +1,7 @@
 #include "agent/probe/machine_facts.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -181,13 +182,22 @@ void ReadCpuFacts(const std::string& root, ProbeFacts& facts) {
 DiskFacts ReadDiskFacts(const std::string& path) {
   DiskFacts out;
   out.path = path;
-  struct statvfs stat {};
-  if (statvfs(path.c_str(), &stat) != 0 || access(path.c_str(), W_OK | X_OK) != 0) {
+  struct statvfs disk {};
+  struct stat folder {};
+  if (statvfs(path.c_str(), &disk) != 0 || stat(path.c_str(), &folder) != 0 ||
+      access(path.c_str(), X_OK) != 0) {
     out.error = std::strerror(errno);
     return out;
   }
-  out.bytes_total = uint64_t{stat.f_blocks} * stat.f_frsize;
-  out.bytes_free = uint64_t{stat.f_bavail} * stat.f_frsize;
+  if (!S_ISDIR(folder.st_mode)) {
+    out.error = std::strerror(ENOTDIR);
+    return out;
+  }
+  if (access(path.c_str(), W_OK) != 0) {
+    out.write_error = std::strerror(errno);
+  }
+  out.bytes_total = uint64_t{disk.f_blocks} * disk.f_frsize;
+  out.bytes_free = uint64_t{disk.f_bavail} * disk.f_frsize;
   return out;
 }
 

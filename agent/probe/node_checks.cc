@@ -44,15 +44,42 @@ bool AllLoopback(const std::vector<std::string>& addresses) {
   return !addresses.empty() && std::all_of(addresses.begin(), addresses.end(), IsLoopback);
 }
 
-void CheckDisk(const std::string& node, const DiskFacts& disk, absl::string_view what,
+// A folder that programs use, and what is said of it.
+struct UsedFolder {
+  const DiskFacts& disk;
+  absl::string_view what;
+  absl::string_view named_by;  // the option that names another
+  Health unwritable;           // what it is then
+  absl::string_view where_needed;
+};
+
+// What a user sees where no such folder is there, and where a file system is not for writing.
+constexpr absl::string_view kMissing = "No such file or directory";
+constexpr absl::string_view kReadOnly = "Read-only file system";
+
+void CheckDisk(const std::string& node, const std::string& user, const UsedFolder& folder,
                Findings& out) {
-  const std::string free =
-      absl::StrCat(what, " ", disk.path, ": ", Bytes(disk.bytes_free), " free");
-  const std::string fix = absl::StrCat("make room on ", node, ": `df -h ", disk.path, "`");
-  if (!disk.error.empty()) {
-    Bad(out, absl::StrCat(what, " ", disk.path, ": ", disk.error),
-        absl::StrCat("on ", node, ": mkdir -p ", ShellQuote(disk.path),
-                     ", mount what holds it there, or name another"));
+  const DiskFacts& disk = folder.disk;
+  const std::string where = absl::StrCat(folder.what, " ", disk.path);
+  const std::string path = ShellQuote(disk.path);
+  const std::string free = absl::StrCat(where, ": ", Bytes(disk.bytes_free), " free");
+  const std::string fix = absl::StrCat("make room on ", node, ": `df -h ", path, "`");
+  if (disk.error == kMissing) {
+    Bad(out, absl::StrCat(where, ": ", disk.error),
+        absl::StrCat("on ", node, ": mkdir -p ", path, ", mount what holds it there, or name ",
+                     "another: ", folder.named_by));
+  } else if (!disk.error.empty()) {
+    Bad(out, absl::StrCat(where, ": ", disk.error),
+        absl::StrCat("let ", user, " enter it on ", node, " (`namei -l ", path,
+                     "` tells what is in the way), or name another: ", folder.named_by));
+  } else if (!disk.write_error.empty()) {  // nor does its room matter
+    const std::string mend =
+        disk.write_error == kReadOnly
+            ? absl::StrCat("mount on ", node, " what holds it for writing: `findmnt -T ", path, "`")
+            : absl::StrCat("let ", user, " write to it on ", node, ": `ls -ld ", path, "`");
+    out.push_back({folder.unwritable, absl::StrCat(where, " cannot be written: ", disk.write_error),
+                   absl::StrCat(folder.where_needed, "name another folder: ", folder.named_by,
+                                "; or ", mend)});
   } else if (disk.bytes_free < kDiskMin) {
     Bad(out, free, fix);
   } else if (disk.bytes_free < kDiskSuspect) {
@@ -129,8 +156,8 @@ Findings ListenQueueFindings(const std::string& name, const ProbeFacts& facts) {
 Findings SharedMemoryFindings(const std::string& name, const ProbeFacts& facts) {
   Findings out;
   const DiskFacts& shm = facts.shm;
-  if (!shm.error.empty()) {
-    Bad(out, absl::StrCat(shm.path, ": ", shm.error),
+  if (const std::string& error = shm.error.empty() ? shm.write_error : shm.error; !error.empty()) {
+    Bad(out, absl::StrCat(shm.path, ": ", error),
         absl::StrCat("on ", name, ": mount -t tmpfs -o mode=1777 tmpfs ", shm.path));
   } else if (shm.bytes_free < kSharedMemoryMin) {
     Bad(out,
@@ -146,8 +173,13 @@ Findings SharedMemoryFindings(const std::string& name, const ProbeFacts& facts) 
 
 Findings DiskFindings(const std::string& name, const ProbeFacts& facts) {
   Findings out;
-  CheckDisk(name, facts.tmp, "temporary folder", out);
-  CheckDisk(name, facts.folder, "working folder", out);
+  CheckDisk(name, facts.user, {facts.tmp, "temporary folder", "-x TMPDIR=FOLDER", Health::kBad, ""},
+            out);
+  // A program may well run where it was installed, and write elsewhere.
+  CheckDisk(name, facts.user,
+            {facts.folder, "working folder", "--wdir", Health::kSuspect,
+             "if the program writes files there, "},
+            out);
   return out;
 }
 

@@ -35,6 +35,7 @@ template <typename T, typename F>
 void EachField(DiskFacts*, T& v, F& f) {
   f("path", v.path);
   f("error", v.error);
+  f("write_error", v.write_error);
   f("bytes_total", v.bytes_total);
   f("bytes_free", v.bytes_free);
 }

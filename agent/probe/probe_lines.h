@@ -39,7 +39,8 @@ struct ResolvedName {
 
 struct DiskFacts {
   std::string path;
-  std::string error;  // "" = it is there, and one may write to it
+  std::string error;        // "" = it is there, and one may enter it
+  std::string write_error;  // "" = one may write to it
   uint64_t bytes_total = 0;
   uint64_t bytes_free = 0;
 };

@@ -69,6 +69,51 @@ def test_shared_memory_that_cannot_be_written(lab, node0):
     assert seen == "/dev/shm: Read-only file system" and fix == "on node1: mount -t tmpfs -o mode=1777 tmpfs /dev/shm", (seen, fix)
 
 
+@contextmanager
+def read_only(host, folder):
+    host.check(["mount", "-t", "tmpfs", "-o", "ro,mode=1777", "tmpfs", folder])
+    try:
+        yield
+    finally:
+        host.check(["umount", folder])
+
+
+def test_a_working_folder_that_cannot_be_written_is_a_warning(lab, node0, scratch):
+    """A program may well run where it is installed, and writes elsewhere; it is not asked for room there."""
+    folder = scratch / "installed"
+    folder.mkdir(mode=0o755)
+    fix_of = "if the program writes files there, name another folder: --wdir; or {}".format
+    with read_only(lab[1], folder):
+        seen, fix = the_row(doctor(node0, *HOSTS, "--wdir", folder, code=0), "warn", "disks", "node1")
+        assert node0.run("--no-python", *HOSTS, "--wdir", folder, "pwd").code == 0
+    assert seen == f"working folder {folder} cannot be written: Read-only file system", seen
+    assert fix == fix_of(f"mount on node1 what holds it for writing: `findmnt -T {folder}`"), fix
+    nobody = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", "env", "HOME=/tmp"]
+    result = node0.run(*nobody[1:], LAUNCH, "doctor", "--json", "--standalone", "--nnodes", "1", program=nobody[0], cwd=folder)
+    seen, fix = the_row(rows_of(result.text, 0), "warn", "disks", "node0")
+    assert seen == f"working folder {folder} cannot be written: Permission denied", seen
+    assert fix == fix_of(f"let uid 12345 write to it on node0: `ls -ld {folder}`"), fix
+
+
+def test_a_working_folder_that_cannot_be_entered(node0, scratch):
+    folder = scratch / "closed"
+    folder.mkdir(mode=0o700)
+    nobody = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", "env", "HOME=/tmp"]
+    args = ["doctor", "--json", "--standalone", "--nnodes", "1", "--wdir", folder]
+    result = node0.run(*nobody[1:], LAUNCH, *args, program=nobody[0], cwd="/tmp")
+    seen, fix = the_row(rows_of(result.text, 1), "bad", "disks", "node0")
+    assert seen == f"working folder {folder}: Permission denied", seen
+    assert fix == f"let uid 12345 enter it on node0 (`namei -l {folder}` tells what is in the way), or name another: --wdir", fix
+
+
+def test_a_temporary_folder_that_cannot_be_written(lab, node0):
+    with read_only(lab[1], "/tmp"):
+        seen, fix = the_row(doctor(node0, *HOSTS), "bad", "disks", "node1")
+        doctor(node0, *HOSTS, "-x", "TMPDIR=/var/tmp", code=0)
+    assert seen == "temporary folder /tmp cannot be written: Read-only file system", seen
+    assert fix == "name another folder: -x TMPDIR=FOLDER; or mount on node1 what holds it for writing: `findmnt -T /tmp`", fix
+
+
 def test_a_disk_that_is_almost_full_is_a_warning(lab, node0):
     lab[1].check(["mount", "-t", "tmpfs", "-o", "size=500M,mode=1777", "tmpfs", "/tmp"])
     try:

@@ -122,7 +122,9 @@ TEST(DiskFacts, RoomOrWhatIsWrong) {
   root.Write("/file", "");
   EXPECT_GT(ReadDiskFacts(root.path()).bytes_total, 0u);
   EXPECT_EQ(ReadDiskFacts(root.path()).error, "");
+  EXPECT_EQ(ReadDiskFacts(root.path()).write_error, "");
   EXPECT_EQ(ReadDiskFacts(root.path() + "/none").error, "No such file or directory");
+  EXPECT_NE(ReadDiskFacts(root.path() + "/file").error, "") << "no folder";
 }
 
 }  // namespace

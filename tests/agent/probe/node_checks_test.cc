@@ -15,7 +15,7 @@ ProbeFacts Healthy() {
   facts.own_name.name = "node1";
   facts.nofile = 65536;
   facts.somaxconn = 4096;
-  facts.shm = {"/dev/shm", "", uint64_t{8} << 30, uint64_t{8} << 30};
+  facts.shm = {"/dev/shm", "", "", uint64_t{8} << 30, uint64_t{8} << 30};
   facts.cpus_mask = facts.cpus_here = 4;
   return facts;
 }

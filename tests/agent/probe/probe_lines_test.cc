@@ -18,7 +18,7 @@ TEST(ProbeLines, FactsComeBackAsTheyWere) {
   facts.nofile = kUnlimited;
   facts.addresses = {"10.0.0.3", "fd00::3"};
   facts.own_name = {"node3", {"127.0.1.1"}, "", 0.25};
-  facts.shm = {"/dev/shm", "", 4096, 1024};
+  facts.shm = {"/dev/shm", "", "Read-only file system", 4096, 1024};
   facts.gpu_processes = {{"NVIDIA H100", 42, "python3", "10 MiB"}};
   facts.sent_at = 1795389522.125;
   const std::string line = ToLine(facts);

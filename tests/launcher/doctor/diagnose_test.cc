@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
              "node1", "somaxconn is 16", "sysctl"},
         Case{"SmallSharedMemory",
              [](Examination& e) {
-               Facts(e, 1).shm = {"/dev/shm", "", 64 << 20, 64 << 20};
+               Facts(e, 1).shm = {"/dev/shm", "", "", 64 << 20, 64 << 20};
              },
              kBad, "shared memory", "node1", "64.0 MiB free of 64.0 MiB", "--shm-size"},
         Case{"NoSharedMemory",
@@ -193,6 +193,35 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NoFolder",
              [](Examination& e) { Facts(e, 1).folder.error = "No such file or directory"; }, kBad,
              "disks", "node1", "working folder /home/a: No such file", "mkdir -p /home/a"},
+        Case{"FolderThatCannotBeEntered",
+             [](Examination& e) {
+               Facts(e, 1).user = "ann";
+               Facts(e, 1).folder.error = "Permission denied";
+             },
+             kBad, "disks", "node1", "working folder /home/a: Permission denied",
+             "let ann enter it on node1 (`namei -l /home/a`"},
+        Case{"FolderOfAReadOnlyFileSystem",
+             [](Examination& e) {
+               Facts(e, 1).folder.write_error = "Read-only file system";
+               Facts(e, 1).folder.bytes_free = 0;
+             },
+             kSuspect, "disks", "node1",
+             "working folder /home/a cannot be written: Read-only file system",
+             "if the program writes files there, name another folder: --wdir; or mount on node1"},
+        Case{"FolderOfAnother",
+             [](Examination& e) {
+               Facts(e, 1).user = "ann";
+               Facts(e, 1).folder.write_error = "Permission denied";
+             },
+             kSuspect, "disks", "node1", "working folder /home/a cannot be written",
+             "or let ann write to it on node1: `ls -ld /home/a`"},
+        Case{"TemporaryFolderOfAReadOnlyFileSystem",
+             [](Examination& e) { Facts(e, 1).tmp.write_error = "Read-only file system"; }, kBad,
+             "disks", "node1", "temporary folder /tmp cannot be written: Read-only file system",
+             "name another folder: -x TMPDIR=FOLDER; or mount on node1"},
+        Case{"SharedMemoryThatCannotBeWritten",
+             [](Examination& e) { Facts(e, 1).shm.write_error = "Read-only file system"; }, kBad,
+             "shared memory", "node1", "/dev/shm: Read-only file system", "mount -t tmpfs"},
         Case{"LittleMemory", [](Examination& e) { Facts(e, 1).memory_left = 1 << 20; }, kBad,
              "cgroups", "node1", "1.0 MiB more memory", "memory.max"},
         Case{"FewProcessesLeft", [](Examination& e) { Facts(e, 1).processes_left = 3; }, kBad,

@@ -26,9 +26,9 @@ inline ExaminedNode HealthyNode(uint32_t rank, uint32_t nodes) {
   facts.ephemeral_high = 60999;
   facts.nofile = 65536;
   const uint64_t room = uint64_t{64} << 30;
-  facts.shm = {"/dev/shm", "", room, room};
-  facts.tmp = {"/tmp", "", room, room};
-  facts.folder = {"/home/a", "", room, room};
+  facts.shm = {"/dev/shm", "", "", room, room};
+  facts.tmp = {"/tmp", "", "", room, room};
+  facts.folder = {"/home/a", "", "", room, room};
   facts.cpus_mask = facts.cpus_here = 8;
   facts.python_version = "3.11.2";
   facts.torch_version = "2.6.0";
