@@ -268,15 +268,19 @@ void CheckSpeed(const Examination& examined, Rows& rows) {
     const std::string trip = absl::StrFormat("a round trip takes %.1f ms", pair.round_trip_s * 1e3);
     const std::string hint = absl::StrCat("`ip route get ", to.facts->address, "` on ", from.name,
                                           ": is it the network that is meant? else --iface");
-    if (pair.round_trip_s > kRoundTripBad) {
+    const bool far = pair.round_trip_s > kRoundTripBad;
+    if (far) {
       check.Bad(Arrow(from, to), trip, hint);
     } else if (pair.round_trip_s > kRoundTripSuspect) {
       check.Suspect(Arrow(from, to), trip, hint);
     }
     if (pair.bytes_per_s < kBytesPerSecondMin) {
-      check.Bad(
-          Arrow(from, to), absl::StrFormat("%.1f MB/s, in a short sample", pair.bytes_per_s / 1e6),
-          absl::StrCat(hint, "; `ethtool ", from.facts->interface, "` tells the link's speed"));
+      check.Bad(Arrow(from, to),
+                absl::StrFormat("%.1f MB/s, in a short sample%s", pair.bytes_per_s / 1e6,
+                                far ? ", in which round trips take their part" : ""),
+                far ? hint
+                    : absl::StrCat(hint, "; `ethtool ", from.facts->interface,
+                                   "` tells the link's speed"));
     }
   });
   if (rates.empty()) {

@@ -76,9 +76,9 @@ std::string StartAdvice(const ExaminedNode& node) {
     case StartMeans::kSsh:
       return absl::StrCat(see, " from here without a password");
     case StartMeans::kStep:
-      return absl::StrCat(see, " in this job; if it does, let ", node.name, kLetConnect);
+      break;
   }
-  return see;
+  return absl::StrCat(see, " in this job; if it does, let ", node.name, kLetConnect);
 }
 
 }  // namespace

@@ -321,6 +321,17 @@ TEST(Diagnose, WhatNobodyTriedIsNotCalledWell) {  // D1
   }
 }
 
+TEST(Diagnose, AFarPairIsNotBlamedOnTheLink) {
+  Examination examined = HealthyNodes(3);
+  Pair(examined, 0).round_trip_s = 0.12;
+  Pair(examined, 0).bytes_per_s = 10e6;
+  const std::vector<DoctorRow> rows = NotWell(examined);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].seen, "a round trip takes 120.0 ms");
+  EXPECT_EQ(rows[1].seen, "10.0 MB/s, in a short sample, in which round trips take their part");
+  EXPECT_EQ(rows[1].fix, rows[0].fix);
+}
+
 TEST(Diagnose, APairThatNobodyHadTimeForHasNoSpeed) {
   Examination examined = HealthyNodes(3);
   Pair(examined, 0).round_trip_s = Pair(examined, 0).bytes_per_s = 0;
