@@ -91,7 +91,7 @@ class FirstNodeLaunch {
 
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now) {
+    out.on_stop = [this](int signo, bool now, StopBy) {
       pause_.Stop();  // the job goes on, to its end
       if (now && step_.empty() && pid_ > 0) {
         kill(-pid_, SIGTERM);  // nothing runs there yet that could end in order

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -93,6 +94,7 @@ uint32_t EpochOf(const JobSpec& spec) {
 RoundConfig ConfigOf(const JobSpec& spec) {
   RoundConfig config = ConfigFromTerms(spec.plan.job_id, TermsOf(spec));
   config.epoch = EpochOf(spec);
+  config.sigterm_told = StopCause(spec, SIGTERM, StopBy::kSignal, absl::InfinitePast());
   for (size_t i = 0; i < spec.nodes.size(); ++i) {
     const std::string& name = spec.nodes[i].host.name;
     config.expected.push_back(name.empty() ? absl::StrCat("node", i) : name);
@@ -128,6 +130,10 @@ absl::Duration GraceNow(const JobSpec& spec) {
 absl::Duration TimeToStop(const JobSpec& spec) {
   const absl::Duration grace = GraceNow(spec);
   return spec.slurm.has_value() ? LeftOfGrace(grace, spec.slurm->ends, absl::Now()) : grace;
+}
+
+StopAsked StopOf(const JobSpec& spec, int signo, bool now, StopBy by) {
+  return {signo, now, GraceNow(spec), StopCause(spec, signo, by, absl::Now())};
 }
 
 bool ManyWorkers(const JobSpec& spec) {

@@ -13,6 +13,7 @@
 #include "launcher/display.h"
 #include "launcher/job_spec.h"
 #include "launcher/jobs/keeper_link.h"
+#include "launcher/stop_cause.h"
 #include "proto/wire/job_terms.h"
 #include "rendezvous/core/types.h"
 
@@ -51,6 +52,9 @@ bool StartsHere(const JobSpec& spec, const HostEntry& host);
 absl::Duration GraceNow(const JobSpec& spec);
 // What is left of that where Slurm kills sooner; for people.
 absl::Duration TimeToStop(const JobSpec& spec);
+
+// A stop that begins now.
+StopAsked StopOf(const JobSpec& spec, int signo, bool now, StopBy by);
 
 // Whether a host list or --standalone may run more than one worker; a count that is found out on
 // the node is taken for many.

@@ -18,6 +18,7 @@
 #include "launcher/schedule/allocation.h"
 #include "launcher/schedule/given_hosts.h"
 #include "launcher/schedule/hostfile.h"
+#include "launcher/schedule/pbs_job.h"
 #include "launcher/schedule/pod.h"
 #include "launcher/schedule/slurm_job.h"
 #include "proto/base/limits.h"
@@ -238,7 +239,9 @@ struct JobSpec {
   std::string rankfile;                   // --rankfile
   std::optional<GivenHosts> given_hosts;  // a scheduler's, where nothing else says where to run
   std::optional<PodPlace> pod;            // of an Indexed Job of Kubernetes, where it says the same
+  bool in_pod = false;                    // of Kubernetes, of whatever kind
   std::optional<SlurmJob> slurm;          // that we are in, wherever the workers run
+  std::optional<PbsJob> pbs;              // likewise
   std::vector<HostEntry> hosts;           // in order of the list, before --nnodes cuts it
   std::vector<NodeWorkers> nodes;         // kLocal, kStandalone, kHosts: all of them; else empty
   bool oversubscribe = false;

@@ -178,11 +178,11 @@ class HostsJob {
 
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now) {
+    out.on_stop = [this](int signo, bool now, StopBy by) {
       pause_timer_.Stop();  // the job goes on, to its end
       stop_asked_ = true;
       countdown_.Begin(signo, now, TimeToStop(spec_));
-      Post(StopAsked{signo, now, GraceNow(spec_)});
+      Post(StopOf(spec_, signo, now, by));
     };
     out.on_pass = [this](int signo) { Post(SignalAsked{signo}); };
     out.on_drill = DrillCallback(spec_, [this](RoundEvent drill) { Post(std::move(drill)); });

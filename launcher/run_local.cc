@@ -93,9 +93,9 @@ class LocalJob {
 
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now) {
+    out.on_stop = [this](int signo, bool now, StopBy by) {
       countdown_.Begin(signo, now, TimeToStop(spec_));
-      master_.Post(StopAsked{signo, now, GraceNow(spec_)});
+      master_.Post(StopOf(spec_, signo, now, by));
     };
     out.on_pass = [this](int signo) { master_.Post(SignalAsked{signo}); };
     out.on_drill =

@@ -103,9 +103,9 @@ class ServedJob {
 
   UserSignals::Callbacks Callbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now) {
+    out.on_stop = [this](int signo, bool now, StopBy by) {
       pause_timer_.Stop();  // the job goes on, to its end
-      Post(StopAsked{signo, now, GraceNow(spec_)});
+      Post(StopOf(spec_, signo, now, by));
     };
     out.on_pass = [this](int signo) { Post(SignalAsked{signo}); };
     out.on_suspend = [this] {

@@ -108,7 +108,7 @@ class TypedJob {
     display_.on_writable = [this] { output_.Writable(); };
     display_.on_closed = [this](const std::string& why) {
       output_.Closed(why);
-      StopJob(SIGTERM, false);
+      StopJob({SIGTERM, false});
     };
     signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks(), spec_.plan.stop_signals,
                                              spec_.keeper_fd);
@@ -224,20 +224,20 @@ class TypedJob {
 
   void Post(RoundEvent event) { server_->Post(spec_.plan.job_id, std::move(event)); }
 
-  void StopJob(int signo, bool now) {
+  void StopJob(const StopAsked& stop) {
     if (server_ != nullptr) {
-      Post(StopAsked{signo, now, GraceNow(spec_)});
+      Post(stop);
     } else {
-      agent_->UserStop(signo, now);
+      agent_->UserStop({stop.signo, stop.now, stop.told});
     }
   }
 
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now) {
+    out.on_stop = [this](int signo, bool now, StopBy by) {
       pause_timer_.Stop();  // the job goes on, to its end
       countdown_.Begin(signo, now, TimeToStop(spec_));
-      StopJob(signo, now);
+      StopJob(StopOf(spec_, signo, now, by));
     };
     out.on_pass = [this](int signo) {
       if (IsServed()) {

@@ -133,6 +133,8 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
   }
   ASSIGN_OR_RETURN(spec.slurm, ReadSlurmJob(environment));
   SettleSlurm(spec);
+  spec.pbs = ReadPbsJob(environment, read_file);
+  spec.in_pod = environment.count("KUBERNETES_SERVICE_HOST") != 0;
   if (!SaysWhere(spec)) {
     ASSIGN_OR_RETURN(const std::optional<StepTask> task, TaskOfSlurm(environment, spec.plan.ports));
     if (task.has_value()) {

@@ -39,7 +39,7 @@ void UserSignals::OnKeeper() {
   bool closed = false;
   while (const std::optional<KeeperPacket> packet = ReceivePacket(keeper_fd_, closed)) {
     if (const auto order = ParseStop(packet->text); packet->kind == Packet::kStop && order) {
-      callbacks_.on_stop(order->signo, order->now);
+      callbacks_.on_stop(order->signo, order->now, StopBy::kCommand);
     } else if (packet->kind == Packet::kDrill) {
       OnDrill(packet->text);
     } else if (const auto ask = ParseNumbered(packet->text);
@@ -78,7 +78,7 @@ void UserSignals::Obey(int signo) {
     case SIGUSR1:
     case SIGUSR2:
       return std::count(also_stop_.begin(), also_stop_.end(), signo) > 0
-                 ? callbacks_.on_stop(signo, /*now=*/false)
+                 ? callbacks_.on_stop(signo, /*now=*/false, StopBy::kSignal)
                  : callbacks_.on_pass(signo);
     case SIGTSTP:
       return callbacks_.on_suspend();
@@ -87,7 +87,7 @@ void UserSignals::Obey(int signo) {
     default: {
       const bool again = signo == SIGINT && interrupted_;
       interrupted_ = interrupted_ || signo == SIGINT;
-      return callbacks_.on_stop(signo, again);
+      return callbacks_.on_stop(signo, again, StopBy::kSignal);
     }
   }
 }

@@ -13,6 +13,7 @@
 
 #include "launcher/jobs/keeper_link.h"
 #include "launcher/signal_fold.h"
+#include "launcher/stop_cause.h"
 #include "proto/base/ids.h"
 #include "proto/wire/uv_handles.h"
 
@@ -21,7 +22,7 @@ namespace muster {
 class UserSignals {
  public:
   struct Callbacks {
-    std::function<void(int signo, bool now)> on_stop;
+    std::function<void(int signo, bool now, StopBy by)> on_stop;
     std::function<void(int signo)> on_pass;
     std::function<void()> on_suspend;   // pause the job, then call SuspendSelf()
     std::function<void()> on_continue;  // after SuspendSelf() has returned, and on any SIGCONT

@@ -93,6 +93,9 @@ void AgentStep::On(const StorePortFailed& failed) {
 
 void AgentStep::On(const UserStop& stop) {
   s_.stop_asked = stop.signo != 0 ? stop.signo : s_.stop_asked != 0 ? s_.stop_asked : SIGKILL;
+  s_.stop_told = !stop.told.empty()
+                     ? stop.told
+                     : absl::StrCat("stopped by the user (", SignalName(s_.stop_asked), ")");
   s_.kill_asked |= stop.now;
   beat_wanted_ = true;
 }
@@ -259,8 +262,7 @@ void AgentStep::CheckUserStop() {
     return;
   }
   if (!s_.admitted && !s_.outcome.has_value()) {
-    EndLocally(128 + s_.stop_asked,
-               absl::StrCat("stopped by the user (", SignalName(s_.stop_asked), ")"));
+    EndLocally(128 + s_.stop_asked, s_.stop_told);
     Stop(s_.stop_asked, config_.master_lost_grace);
   }
   if (s_.kill_asked) {

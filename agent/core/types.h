@@ -56,8 +56,9 @@ struct RoundCleared {
 struct UserStop {
   int32_t signo = 0;
   bool now = false;
-};                      // signal at an agent the user started himself
-struct UserRestart {};  // by the same: another round is to follow the one held
+  std::string told = "";  // how the job has ended then, without a master; "" = by this
+};                        // signal at an agent the user started himself
+struct UserRestart {};    // by the same: another round is to follow the one held
 struct SchedulerSignal {
   int32_t signo = 0;
 };  // at an agent that is a task of the scheduler's, as are those of the other nodes
@@ -184,6 +185,7 @@ struct AgentState {
   bool paused = false;
   NodeUse use;  // as seen last
   int32_t stop_asked = 0;
+  std::string stop_told;  // by the same
   bool kill_asked = false;
   RoundId restart_asked;              // a round that the user wants another one to follow
   std::map<int32_t, uint32_t> heard;  // signals of the scheduler, how often

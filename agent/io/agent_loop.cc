@@ -92,7 +92,7 @@ void AgentLoop::Start() {
   TakeEvents();
 }
 
-void AgentLoop::UserStop(int signo, bool now) { Post(muster::UserStop{signo, now}); }
+void AgentLoop::UserStop(muster::UserStop stop) { Post(std::move(stop)); }
 
 bool AgentLoop::UserRestart() {
   if (state_.phase != AgentPhase::kRunning || !state_.admitted) {

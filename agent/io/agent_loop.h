@@ -65,7 +65,7 @@ class AgentLoop {
 
   void Start();
   // The user stops the job at this agent: by this signal; `now` = at once.
-  void UserStop(int signo, bool now);
+  void UserStop(muster::UserStop stop);
   // The user wants another round to follow the one held. False: none is, or nobody
   // can be asked.
   bool UserRestart();

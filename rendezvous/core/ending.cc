@@ -100,10 +100,7 @@ bool IsByChoice(const RoundState& s) {
 
 Cause NameCause(RoundState& s) {
   if (s.stop_reason == StopReason::kUser) {
-    return {CauseKind::kUser,
-            128 + s.user_signo,
-            absl::StrCat("stopped by the user (", SignalName(s.user_signo), ")"),
-            {}};
+    return {CauseKind::kUser, 128 + s.user_signo, s.lost_headline, {}};
   }
   if (s.stop_reason == StopReason::kTimeout) {
     return {CauseKind::kTimeout, 124, s.lost_headline, {}};
@@ -265,8 +262,16 @@ void BeginStop(Machine& m, StopReason reason, int32_t signo, Outlook outlook) {
   }
 }
 
+// `told`: StopAsked's.
+std::string HowStopped(const Machine& m, int32_t signo, const std::string& told) {
+  return !told.empty() ? told
+         : signo == SIGTERM && !m.config.sigterm_told.empty()
+             ? m.config.sigterm_told
+             : absl::StrCat("stopped by the user (", SignalName(signo), ")");
+}
+
 // A stop that goes on is made final, and more urgent.
-void Insist(Machine& m, int32_t signo, bool at_once) {
+void Insist(Machine& m, int32_t signo, bool at_once, const std::string& headline) {
   RoundState& s = m.state;
   const int32_t want = at_once ? 0 : signo;
   bool changed = false;
@@ -274,6 +279,7 @@ void Insist(Machine& m, int32_t signo, bool at_once) {
     s.stop_is_final = true;
     s.stop_reason = StopReason::kUser;
     s.user_signo = signo;
+    s.lost_headline = headline;
     s.stop_signal = want;
     s.stop_grace = FinalGrace(m);
     changed = true;
@@ -387,9 +393,8 @@ void StopForTimeLimit(Machine& m) {
     return BeginStop(m, StopReason::kTimeout, SIGTERM, Outlook::kFinal);
   }
   if (s.phase == JobPhase::kStopping && !s.stop_is_final) {
-    Insist(m, SIGTERM, /*at_once=*/false);
+    Insist(m, SIGTERM, /*at_once=*/false, headline);
     s.stop_reason = StopReason::kTimeout;
-    s.lost_headline = headline;
   }
 }
 
@@ -402,14 +407,17 @@ void OnUserStop(Machine& m, const StopAsked& stop) {
     case JobPhase::kGathering:
       s.stop_signal = at_once ? 0 : signo;
       s.stop_grace = FinalGrace(m);
-      return EndJob(
-          m, 128 + signo, CauseKind::kUser,
-          absl::StrCat("stopped by the user (", SignalName(signo), ") before it started"));
+      return EndJob(m, 128 + signo, CauseKind::kUser,
+                    absl::StrCat(HowStopped(m, signo, stop.told), " before it started"));
     case JobPhase::kRunning:
       s.user_signo = signo;
+      s.lost_headline = HowStopped(m, signo, stop.told);
       return BeginStop(m, StopReason::kUser, at_once ? 0 : signo, Outlook::kFinal);
     case JobPhase::kStopping:
-      return Insist(m, signo, at_once);
+      if (s.stop_reason == StopReason::kUser && signo == s.user_signo && !stop.told.empty()) {
+        s.lost_headline = stop.told;  // what an agent has heard first, launch knows better
+      }
+      return Insist(m, signo, at_once, HowStopped(m, signo, stop.told));
     case JobPhase::kEnding:
       if (at_once && s.stop_signal != 0) {
         s.stop_signal = 0;

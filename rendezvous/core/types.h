@@ -53,8 +53,9 @@ struct RoundConfig {
       0;  // 0 = the store port that node rank 0 offers; else the user's (static form)
   std::string master_addr;  // "" = address of node rank 0
   std::vector<std::string>
-      expected;      // names of the nodes awaited, in order (host list): no others come
-  Agreement agreed;  // of the node that serves the job; none = of the first node that joins
+      expected;              // names of the nodes awaited, in order (host list): no others come
+  Agreement agreed;          // of the node that serves the job; none = of the first node that joins
+  std::string sigterm_told;  // the end of a job that this stops at an agent; "" = by the user
 };
 
 // Names where a reply to a not yet admitted agent goes; made by the shell, only handed back by the
@@ -88,6 +89,7 @@ struct StopAsked {
   int32_t signo = 0;
   bool now = false;
   std::optional<absl::Duration> grace = std::nullopt;  // none = that of the configuration
+  std::string told = "";                               // how the job has ended then; "" = by this
 };                                                     // by the user; now = second Ctrl-C
 struct SignalAsked {
   int32_t signo = 0;
@@ -349,7 +351,7 @@ struct RoundState {
   std::optional<absl::Duration> user_grace;  // ... and leaves the workers
   NodeId lost_id;                            // kNode: which
   std::string lost_node;                     // kNode: host name
-  std::string lost_headline;                 // kNode, kTimeout, kGrowth, kUserRestart: the line
+  std::string lost_headline;                 // of stop_reason, where no worker is it: the line
   std::vector<SignalOrder> signals;          // of the present round
   uint32_t drills = 0;                       // asked for so far
   bool paused = false;

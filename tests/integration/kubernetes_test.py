@@ -124,8 +124,20 @@ def test_a_job_that_is_deleted_has_time_to_save(pods):
     for pid in [pods.launch(index) for index in range(2)]:
         with contextlib.suppress(ProcessLookupError):  # the first one ends the job
             os.kill(pid, signal.SIGTERM)
+    results = [job.finish() for job in jobs]
+    assert [result.text.count("saved") for result in results] == [2, 2], results
+    assert "Job train was ended by SIGTERM, which Kubernetes sends at the deletion of a pod, its eviction and the deadline" in results[0].errors, results
+
+
+def test_the_end_of_one_pod_is_that_of_the_job(pods):
+    """By what the pod of index 0 says, which serves: not by the user."""
+    jobs = [pods.start(index, "echo runs; exec sleep 1000") for index in range(2)]
     for job in jobs:
-        assert job.finish().text.count("saved") == 2
+        job.expect("runs", 2)
+    os.kill(pods.launch(1), signal.SIGTERM)
+    results = [job.finish() for job in jobs]
+    for result in results:
+        assert result.code == 143 and "Job train was ended by SIGTERM, which Kubernetes sends" in result.errors, results
 
 
 def test_without_names_the_way_out_is_said(pods):

@@ -63,7 +63,8 @@ def test_sigterm_of_scancel_stops_the_job_and_its_workers_save(slurm, how):
     slurm.cancel(job, "-s", "TERM", *HOW[how])
     assert slurm.wait(job)["ExitCode"] == "143:0"
     all_told(slurm, "SIGTERM", "saved")
-    assert "stopped by the user (SIGTERM)" in slurm.output(job) and "stopping 4 workers" in slurm.output(job), slurm.output(job)
+    said = f"Slurm job {job} was ended by SIGTERM, which Slurm sends at scancel, a requeue, preemption and the time limit"
+    assert said in slurm.output(job) and "stopping 4 workers" in slurm.output(job), slurm.output(job)
 
 
 # By sbatch's options: what each worker is sent, and how the job is called then. Slurm warns at the first look that is
@@ -80,9 +81,10 @@ LIMITS = {
 def test_the_time_limit_and_its_warning_reach_each_worker_once(slurm):
     """All at once: Slurm looks at its jobs' time every half minute."""
     jobs = {}
+    ends = "export SLURM_JOB_END_TIME=$(($(date +%s) + 1)); "  # as newer ones say it
     for options in LIMITS:
         (slurm.folder / f"of{options}").mkdir()
-        script = f"cd of{options}; exec {LAUNCH} --nproc-per-node 1 {TOLD}"
+        script = f"cd of{options}; {ends if not options else ''}exec {LAUNCH} --nproc-per-node 1 {TOLD}"
         jobs[options] = slurm.submit(script, "-N2", "--time=1", *options.split())
     for job in jobs.values():
         slurm.expect(job, "runs", 2)
@@ -95,6 +97,7 @@ def test_the_time_limit_and_its_warning_reach_each_worker_once(slurm):
         assert times == sent.count("SIGTERM"), slurm.output(jobs[options])
         slurm.cancel(jobs[options])
     assert "DUE TO TIME LIMIT" in slurm.output(jobs[""]), slurm.output(jobs[""])
+    assert f"Slurm job {jobs['']} was ended by Slurm (SIGTERM): its time limit is over" in slurm.output(jobs[""]), slurm.output(jobs[""])
 
 
 # By the partition, which says what is done with jobs in the way of others.
