@@ -15,6 +15,7 @@
 #include "launcher/remote_starter.h"
 #include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/local_starter.h"
+#include "launcher/schedule/said_by.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/check.h"
 #include "proto/base/log.h"
@@ -148,7 +149,7 @@ Starter::Callbacks NodeStarts::StarterCallbacks() {
     }
   };
   out.on_line = [this](size_t index, const std::string& line) {
-    LogInfo(absl::StrCat(ListName(spec_, index), ": ", line));
+    LogInfo(SaidBy(ListName(spec_, index), line));
   };
   return out;
 }

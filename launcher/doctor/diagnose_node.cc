@@ -78,10 +78,16 @@ void CheckCpus(const Examination& examined, Rows& rows) {
   CheckRows check("CPUs", rows);
   AddFindings(examined, CpuFindings, check);
   Values counts;
+  bool all = true;
   EachNode(examined, [&](const std::string& name, const ProbeFacts& facts) {
-    AddValue(absl::StrCat(facts.cpus_mask), name, counts);
+    const bool has_all = facts.cpus_mask >= facts.cpus_here;
+    all = all && has_all;
+    AddValue(has_all ? absl::StrCat(facts.cpus_mask)
+                     : absl::StrCat(facts.cpus_mask, " of ", facts.cpus_here),
+             name, counts);
   });
-  check.ElseWell(absl::StrCat(ValuesText(counts), ": all that are there"));
+  check.ElseWell(absl::StrCat(ValuesText(counts),
+                              all ? ": all that are there" : ": all that the scheduler has given"));
 }
 
 void CheckGpus(const Examination& examined, Rows& rows) {

@@ -18,6 +18,7 @@
 #include "launcher/schedule/child_process.h"
 #include "launcher/schedule/dial_door.h"
 #include "launcher/schedule/last_words.h"
+#include "launcher/schedule/said_by.h"
 #include "proto/base/check.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
@@ -201,7 +202,7 @@ class StepStarter final : public Starter {
           return nodes_.at(index).connected || nodes_.at(index).step != &step;
         });
     if (all_there && !stopping_) {  // else it is in the sentence of a failure
-      LogInfo(absl::StrCat(options_.program, ": ", line));
+      LogInfo(SaidBy(options_.program, line));
     }
     const StepEnd end = options_.end_of(line);
     for (const std::string& host : end.hosts) {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -32,6 +33,13 @@ def test_other_ways_to_start(node0, way):
 def test_the_nodes_of_a_slurm_job(slurm):
     said = json.loads(slurm.run(f"exec {BIN}/launch doctor --json", "-N3"))
     assert said["ok"] and len(said["nodes"]) == 3, said
+
+
+def test_a_slurm_job_narrower_than_its_node(slurm):
+    """Of the CPUs that the machine has it is given one."""
+    said = json.loads(slurm.run(f"exec {BIN}/launch doctor --json", "-N1", "-n1"))
+    (row,) = [row for row in said["checks"] if row["check"] == "CPUs"]
+    assert re.fullmatch(r"1 of \d+ on node\d: all that the scheduler has given", row["seen"]), row
 
 
 def test_an_agent_that_had_to_be_sent(lab, node0):

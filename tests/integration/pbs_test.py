@@ -213,3 +213,11 @@ def test_a_launch_that_is_killed_leaves_nothing(pbs):
 def test_tasks_of_pbsdsh_are_refused_with_the_way_out(pbs):
     text = pbs.run(f"pbsdsh {LAUNCH} true", "-l", "select=2")
     assert text.count("launch is a task of pbsdsh") == 2 and "leave pbsdsh out" in text, text
+
+
+def test_a_notice_of_each_host_names_it_once(pbs):
+    """That of the first comes through launch, the others' by pbsdsh."""
+    job = pbs.submit(f"exec taskset -c 0 {LAUNCH} --nproc-per-node 1 bash -c 'echo up'", "-l", "select=2")
+    pbs.wait(job)
+    assert re.search("^muster: node0: workers may use CPU 0 alone", pbs.output(job), re.M), pbs.output(job)
+    assert pbs.output(job).count("muster: node0: workers may use") == 1, pbs.output(job)

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "tests/launcher/doctor/examined.h"
@@ -295,6 +296,19 @@ TEST(Diagnose, ProxiesThatDoNotStandBetweenTheNodes) {
     Facts(examined, 0).no_proxy = no_proxy;
     EXPECT_TRUE(NotWell(examined).empty()) << no_proxy;
   }
+}
+
+TEST(Diagnose, CpusThatAStepHasAreNotCalledAllThatThereAre) {
+  const auto seen = [](const Examination& examined) {
+    const std::vector<DoctorRow> rows = Diagnose(examined);
+    return std::find_if(rows.begin(), rows.end(),
+                        [](const DoctorRow& row) { return row.check == "CPUs"; })
+        ->seen;
+  };
+  Examination examined = HealthyNodes(2);
+  EXPECT_EQ(seen(examined), "8 on node0, node1: all that are there");
+  Facts(examined, 1).cpus_mask = Facts(examined, 1).cpus_allocated = 1;
+  EXPECT_EQ(seen(examined), "8 on node0; 1 of 8 on node1: all that the scheduler has given");
 }
 
 TEST(Diagnose, OneMachineIsNoNetwork) {
