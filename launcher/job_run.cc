@@ -213,21 +213,41 @@ absl::Status CheckReportFile(const std::string& path) {
                                                     "can be written"));
 }
 
+JobLife LifeOf(const JobSpec& spec, const RoundState& state) {
+  JobLife out;
+  out.round = state.round.ToString();
+  for (const Member& member : state.members) {
+    const Join& join = state.nodes.at(member.node).join;
+    const auto place = static_cast<size_t>(std::max(join.node_rank, 0));
+    const bool listed = join.node_rank >= 0 && place < spec.life->hosts.size();
+    out.hosts.push_back(!spec.nodes.empty() ? ListName(spec, place)
+                        : listed            ? spec.life->hosts[place]
+                                            : join.hostname);
+  }
+  out.history = spec.life->history;
+  out.history.insert(out.history.end(), state.report.history.begin(), state.report.history.end());
+  return out;
+}
+
+bool IsLast(CauseKind cause) { return cause != CauseKind::kUser && cause != CauseKind::kNodeLost; }
+
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report) {
   report.requeued = spec.slurm.has_value() ? spec.slurm->restarts : 0;
+  const std::vector<std::string> before =
+      spec.life.has_value() ? spec.life->history : std::vector<std::string>();
   const std::string text =
-      absl::StrCat(ReportText(report, job_id), spec.report_state ? StateText(report) : "",
+      absl::StrCat(ReportText(report, job_id, before), spec.report_state ? StateText(report) : "",
                    spec.advise ? AdviceText(report) : "");
   SetLogWaits();                           // what waits comes first
   (void)WriteShared(STDERR_FILENO, text);  // perhaps nobody is there to read it
   if (!spec.report_file.empty() &&
-      !WriteWhole(spec.report_file, ReportJson(report, job_id), 0666)) {
+      !WriteWhole(spec.report_file, ReportJson(report, job_id, before), 0666)) {
     LogError(absl::StrCat("--report ", spec.report_file, ": ", std::strerror(errno)));
   }
   if (spec.keeper_fd >= 0) {
     SendPacket(spec.keeper_fd, Packet::kText, text);
     const std::string path = absl::StrCat(spec.job_folder, "/", kReportFile);
-    if (!WriteWhole(path, ReportJson(report, job_id), 0600)) {
+    if (!WriteWhole(path, ReportJson(report, job_id, before), 0600)) {
       LogWarning(absl::StrCat(path, ": ", std::strerror(errno)));
     }
   }

@@ -11,6 +11,7 @@
 
 #include "agent/core/facts.h"
 #include "launcher/display.h"
+#include "launcher/job_life.h"
 #include "launcher/job_spec.h"
 #include "launcher/jobs/keeper_link.h"
 #include "launcher/stop_cause.h"
@@ -74,6 +75,12 @@ bool WriteWhole(const std::string& path, const std::string& text, mode_t mode);
 
 // Before the first worker starts: --report (`path`, "" = none) could be written now.
 absl::Status CheckReportFile(const std::string& path);
+
+// What the job's next life has to know of a round that has started; `spec` has a life.
+JobLife LifeOf(const JobSpec& spec, const RoundState& state);
+// Whether nothing is to be known of it any more: Slurm may start a job again that was stopped, or
+// has lost a node.
+bool IsLast(CauseKind cause);
 
 // Shows the report on stderr, writes --report; the exit code of launch.
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report);

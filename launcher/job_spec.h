@@ -189,6 +189,13 @@ enum class StartWay : uint8_t {
 
 struct NodeOverride;
 
+// --journal in a job that Slurm may start again.
+struct KeptLife {
+  std::string file;
+  std::vector<std::string> hosts;    // by the places that their ranks follow
+  std::vector<std::string> history;  // of the lives before
+};
+
 inline constexpr uint16_t kRendezvousPort = 29400;  // torchrun's default for c10d
 
 struct RendezvousSpec {
@@ -252,7 +259,8 @@ struct JobSpec {
   // --- how nodes find each other ---
   RendezvousSpec rendezvous;
   bool serve = false;
-  std::string journal;  // --journal; "" = the job ends with the launch that serves it
+  std::string journal;           // --journal; "" = the job ends with the launch that serves it
+  std::optional<KeptLife> life;  // the same under Slurm; `journal` is "" then
   std::optional<uint32_t> node_rank;
   std::string master_addr;              // "" = of node rank 0, found out
   std::optional<uint16_t> master_port;  // 0 or none = reserved by us

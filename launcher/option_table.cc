@@ -179,7 +179,8 @@ constexpr OptionRow kTable[] = {
      "serve the rendezvous here (default: the node that the endpoint names)",
      SetFlag<&JobSpec::serve>},
     {OptionId::kJournal, kRequired, false, "--journal", "FOLDER", "", kMeet,
-     "with --serve and --node-rank: if this launch is killed, type it again, and the job goes on",
+     "with --serve and --node-rank: if this launch is killed, type it again, and the job goes on; "
+     "in a Slurm job: when Slurm starts it again, its nodes keep their ranks",
      SetText<&JobSpec::journal>},
     {OptionId::kIface, kRequired, false, "--iface -iface", "NAME|CIDR", "", kMeet,
      "network for the workers, translated for gloo, NCCL and UCX (default: by the route)",

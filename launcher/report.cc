@@ -143,7 +143,8 @@ nlohmann::json UseJson(const UseRecord& record) {
 
 }  // namespace
 
-std::string ReportText(const JobReport& report, const std::string& job_id) {
+std::string ReportText(const JobReport& report, const std::string& job_id,
+                       const std::vector<std::string>& before) {
   if (report.exit_code == 0 && report.headline.empty()) {
     return "";
   }
@@ -181,6 +182,9 @@ std::string ReportText(const JobReport& report, const std::string& job_id) {
     absl::StrAppend(&out, "  before: Slurm has restarted this job ",
                     Plural(report.requeued, "time", "times"), "\n");
   }
+  for (const std::string& line : before) {
+    absl::StrAppend(&out, "  before: ", line, "\n");
+  }
   if (report.restarts > report.history.size()) {
     absl::StrAppend(&out, "  before: ", report.restarts - report.history.size(),
                     " rounds that are not shown\n");
@@ -215,12 +219,15 @@ std::string AdviceText(const JobReport& report) {
   return absl::StrCat("muster: ", CpuAdvice(report.uses), "\n");
 }
 
-std::string ReportJson(const JobReport& report, const std::string& job_id) {
+std::string ReportJson(const JobReport& report, const std::string& job_id,
+                       const std::vector<std::string>& before) {
+  std::vector<std::string> history = before;
+  history.insert(history.end(), report.history.begin(), report.history.end());
   nlohmann::json out = {
       {"format", "muster-report-1"},         {"job_id", job_id},
       {"exit_code", report.exit_code},       {"cause", CauseName(report.cause)},
       {"headline", report.headline},         {"lost_node", report.lost_node},
-      {"restarts", report.restarts},         {"history", report.history},
+      {"restarts", report.restarts},         {"history", history},
       {"no_restart", report.no_restart},     {"restarts_used", report.restarts_used},
       {"restarts_max", report.restarts_max}, {"requeued", report.requeued},
       {"exits", nlohmann::json::array()},    {"lost_nodes", nlohmann::json::array()},

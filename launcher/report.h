@@ -3,14 +3,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "rendezvous/core/types.h"
 
 namespace muster {
 
 // What the page says: who failed first, where, when, how, its last words, who was stopped because
-// of it. Lines end with a newline; "" when every worker ended well.
-std::string ReportText(const JobReport& report, const std::string& job_id);
+// of it. `before`: the history of the job's lives before. Lines end with a newline; "" when every
+// worker ended well.
+std::string ReportText(const JobReport& report, const std::string& job_id,
+                       const std::vector<std::string>& before = {});
 
 // For --report-state-on-timeout: a line for each worker that was still running. "" where the time
 // limit was not the end.
@@ -20,6 +23,7 @@ std::string StateText(const JobReport& report);
 std::string AdviceText(const JobReport& report);
 
 // For --report FILE; stable names, see launcher/README.md.
-std::string ReportJson(const JobReport& report, const std::string& job_id);
+std::string ReportJson(const JobReport& report, const std::string& job_id,
+                       const std::vector<std::string>& before = {});
 
 }  // namespace muster

@@ -131,7 +131,8 @@ absl::Status SettleRendezvous(JobSpec& spec) {
       (!spec.serve || !spec.node_rank || r.host.empty() || spec.nodes_max == 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
         spec.Said(OptionId::kJournal), ": want --nnodes, --serve, --node-rank and --rdzv-endpoint ",
-        "HOST:PORT, too: the nodes look there for the launch that follows, and it for its agent"));
+        "HOST:PORT, too: the nodes look there for the launch that follows, and it for its agent; ",
+        "or the nodes of a Slurm job"));
   }
   if (spec.Has(OptionId::kStandalone)) {
     SettleStandalone(spec);

@@ -25,6 +25,7 @@
 #include "launcher/job_run.h"
 #include "launcher/job_secret.h"
 #include "launcher/jobs/job_id.h"
+#include "launcher/life_file.h"
 #include "launcher/look_first.h"
 #include "launcher/node_starts.h"
 #include "launcher/preflight.h"
@@ -68,6 +69,9 @@ class HostsJob {
         check_threads_(loop, [this] { PrepareServer(); }),
         starts_(loop, spec_, secret_, server_,
                 StartOptions(agent_path, files, std::move(shipped))) {
+    if (spec_.life.has_value()) {
+      life_.emplace(loop, spec_.life->file);
+    }
     display_.on_writable = [this] { ShowWaiting(); };
     display_.on_closed = [this](const std::string&) {
       Post(StopAsked{SIGTERM, false});
@@ -90,7 +94,7 @@ class HostsJob {
   // However it ends, also before anybody has called.
   ~HostsJob() { RemoveSecretFile(secret_.file); }
 
-  bool ended() const { return ended_ || !threads_.ok(); }
+  bool ended() const { return (ended_ && (!life_.has_value() || life_->idle())) || !threads_.ok(); }
   // Why no node can reach us, where another launch is to serve instead; else "".
   const std::string& unreachable() const { return unreachable_; }
   int Report() {
@@ -100,6 +104,9 @@ class HostsJob {
       return kExitFailed;
     }
     const int code = ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_));
+    if (life_.has_value() && IsLast(report_.cause)) {
+      life_->Remove();
+    }
     if (report_.cause == CauseKind::kNeverFormed && PreflightWanted(spec_)) {
       ExamineNodes(spec_);
     }
@@ -138,6 +145,9 @@ class HostsJob {
     out.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
     out.on_round_started = [this](const std::string&, const RoundStarted& round) {
       LogRound(round);
+      if (life_.has_value()) {
+        life_->Write(LifeText(LifeOf(spec_, *server_.FindJob(spec_.plan.job_id))));
+      }
       ShowDoubts();
       stdin_done_ = false;  // another agent may have the reader now, and has to hear of the end
       SendStdin();
@@ -332,6 +342,7 @@ class HostsJob {
   std::optional<UserTerminal> terminal_;
   Terminal window_;             // --pty: as it is now
   bool window_is_new_ = false;  // the worker's node has not been told
+  std::optional<LifeFile> life_;
   NodeStarts starts_;
   std::deque<WaitingChunk> waiting_;  // at most one a node
   bool showing_ = false;

@@ -25,6 +25,7 @@
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
+#include "launcher/life_file.h"
 #include "launcher/local_output.h"
 #include "launcher/munge_secret.h"
 #include "launcher/node_overrides.h"
@@ -119,10 +120,13 @@ class TypedJob {
     return absl::OkStatus();
   }
 
-  bool ended() const { return ended_; }
+  bool ended() const { return ended_ && (!life_.has_value() || life_->idle()); }
   int Report() {
     const int code = outcome_.exit_code;
     if (have_report_) {
+      if (life_.has_value() && IsLast(report_.cause)) {
+        life_->Remove();
+      }
       return ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_));
     } else if (!outcome_.headline.empty() && !IsServed() &&
                (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
@@ -171,8 +175,14 @@ class TypedJob {
     master.job = ConfigOf(spec_);
     master.job.agreed = {MustAgree(spec_), facts.hostname};
     master.on_tell = [](const std::string&, const std::string& text) { LogInfo(text); };
-    master.on_round_started = [](const std::string&, const RoundStarted& round) {
+    if (spec_.life.has_value()) {
+      life_.emplace(loop_, spec_.life->file);
+    }
+    master.on_round_started = [this](const std::string& job_id, const RoundStarted& round) {
       LogRound(round);
+      if (life_.has_value()) {
+        life_->Write(LifeText(LifeOf(spec_, *server_->FindJob(job_id))));
+      }
     };
     master.on_workers_started = [this](const std::string& job_id, const WorkersStarted&) {
       PublishProctable(spec_, *server_->FindJob(job_id));
@@ -358,6 +368,7 @@ class TypedJob {
   StopCountdown countdown_;
   UvTimer hint_timer_;
   UvTimer pause_timer_;
+  std::optional<LifeFile> life_;  // where this node serves
   std::unique_ptr<MasterServer> server_;
   std::optional<SiteTrust> trust_;  // before the client, which asks it
   std::unique_ptr<MasterClient> client_;

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/job_life.h"
 #include "launcher/placement.h"
 #include "launcher/programs.h"
 #include "launcher/schedule/pbs.h"
@@ -28,8 +32,48 @@ bool SaysWhere(const JobSpec& spec) {
                      [&spec](OptionId id) { return spec.Has(id); });
 }
 
+// --journal in a job of Slurm's, by which all its processes end together: what is kept is for its
+// next life. `hosts` get the places that they had in the one before.
+void KeepLife(JobSpec& spec, const FileReader& read_file, std::vector<std::string>& hosts) {
+  if (spec.journal.empty() || !spec.slurm.has_value()) {
+    return;
+  }
+  KeptLife life;
+  life.file = absl::StrCat(spec.journal, "/slurm-", spec.slurm->id);
+  if (spec.slurm->restarts > 0) {
+    const absl::StatusOr<std::string> text = read_file(life.file);
+    absl::StatusOr<JobLife> before = text.ok() ? ParseLifeText(*text) : text.status();
+    if (before.ok()) {
+      hosts = KeepPlaces(std::move(hosts), before->hosts);
+      life.history = HistoryAfter(*std::move(before), spec.slurm->restarts);
+      spec.notes.push_back(
+          absl::StrCat("the nodes that are there again keep their ranks: ", life.history.back()));
+    } else {
+      spec.notes.push_back(absl::StrCat(life.file, ": ", before.status().message(),
+                                        ": the nodes' ranks of before are not known"));
+    }
+  }
+  life.hosts = hosts;
+  spec.life = std::move(life);
+  spec.journal.clear();
+}
+
+// The hosts of an allocation, likewise.
+void KeepLife(JobSpec& spec, const FileReader& read_file, std::vector<HostEntry>& entries) {
+  std::vector<std::string> hosts;
+  std::map<std::string, HostEntry> by_name;
+  for (HostEntry& entry : entries) {
+    hosts.push_back(entry.name);
+    by_name[entry.name] = std::move(entry);
+  }
+  KeepLife(spec, read_file, hosts);
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    entries[i] = std::move(by_name[hosts[i]]);
+  }
+}
+
 // srun has started launch on every node: what a user would type there follows from the step.
-absl::Status TakeStepTask(const StepTask& task, JobSpec& spec) {
+absl::Status TakeStepTask(StepTask task, const FileReader& read_file, JobSpec& spec) {
   if (spec.Has(OptionId::kRankfile)) {
     return absl::InvalidArgumentError(
         absl::StrCat(spec.Said(OptionId::kRankfile), ": srun has started launch on every node (",
@@ -44,13 +88,16 @@ absl::Status TakeStepTask(const StepTask& task, JobSpec& spec) {
   if (!spec.Has(OptionId::kNnodes)) {
     spec.nodes_min = spec.nodes_max = task.nodes;
   }
-  spec.node_rank = task.node_rank;
   RendezvousSpec& r = spec.rendezvous;
-  r.host = task.first_host;
+  r.host = task.hosts.front();
   r.port = task.port;
   r.id = r.id.empty() ? task.job_id : r.id;
   r.is_host = spec.serve = task.node_rank == 0;
   r.step = task.step;
+  const std::string here = task.hosts[task.node_rank];
+  KeepLife(spec, read_file, task.hosts);
+  const auto place = std::find(task.hosts.begin(), task.hosts.end(), here);
+  spec.node_rank = static_cast<uint32_t>(place - task.hosts.begin());
   if (spec.plan.workers_wanted == WorkersWanted::kNumber && !spec.Has(OptionId::kNprocPerNode) &&
       !spec.per_node && !spec.total) {
     spec.plan.workers = task.workers;
@@ -136,11 +183,14 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
   spec.pbs = ReadPbsJob(environment, read_file);
   spec.in_pod = environment.count("KUBERNETES_SERVICE_HOST") != 0;
   if (!SaysWhere(spec)) {
-    ASSIGN_OR_RETURN(const std::optional<StepTask> task, TaskOfSlurm(environment, spec.plan.ports));
+    ASSIGN_OR_RETURN(std::optional<StepTask> task, TaskOfSlurm(environment, spec.plan.ports));
     if (task.has_value()) {
-      return TakeStepTask(*task, spec);
+      return TakeStepTask(*std::move(task), read_file, spec);
     }
     ASSIGN_OR_RETURN(spec.given_hosts, HostsOfScheduler(environment, read_file));
+    if (spec.given_hosts.has_value()) {
+      KeepLife(spec, read_file, spec.given_hosts->hosts);
+    }
     if (spec.given_hosts.has_value() && !spec.given_hosts->note.empty()) {
       spec.notes.push_back(absl::StrCat(spec.given_hosts->job, ": ", spec.given_hosts->note));
     }

@@ -332,7 +332,7 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment
   StepTask out;
   out.step = absl::StrCat(JobName(environment, place->job->second), ", step ", step);
   out.job_id = absl::StrCat("slurm-", job, ".", step);
-  out.first_host = names.front();
+  out.hosts = names;
   const PortRange range = ports.Any() ? kStepPorts : ports;
   const uint64_t count = uint64_t{range.high} - range.low + 1;
   out.port = static_cast<uint16_t>(range.low + (kStepsApart * job + step) % count);

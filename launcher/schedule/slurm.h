@@ -31,10 +31,10 @@ namespace muster {
 
 // One of the tasks of a step in each of which srun has started launch, one a node (L4).
 struct StepTask {
-  std::string step;        // "Slurm job 17, step 0", for people
-  std::string job_id;      // "slurm-17.0", of no other step
-  std::string first_host;  // whose task serves
-  uint16_t port = 0;       // there
+  std::string step;                // "Slurm job 17, step 0", for people
+  std::string job_id;              // "slurm-17.0", of no other step
+  std::vector<std::string> hosts;  // the first one's task serves
+  uint16_t port = 0;               // there
   uint32_t nodes = 2;
   uint32_t node_rank = 0;
   uint32_t workers = 1;     // of this node

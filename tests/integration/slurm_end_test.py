@@ -195,6 +195,35 @@ def test_a_job_that_is_requeued_knows_it(slurm):
     assert "  before: Slurm has restarted this job 1 time\n" in slurm.output(job), slurm.output(job)
 
 
+@pytest.mark.parametrize("start", ["exec", "exec srun --ntasks-per-node=1"], ids=["launch", "srun"])
+def test_a_job_that_is_requeued_keeps_its_ranks_by_the_journal(slurm, start):
+    """Those of the node that is there again, which would be the first one now; the other's go to the one that is new."""
+    worker = "echo round $MUSTER_ROUND rank $RANK of $WORLD_SIZE on $(hostname); exec sleep 1000"
+    launch = f"{LAUNCH} --journal x.journal --report report.json --nproc-per-node 1 bash -c '{worker}'"
+    job = slurm.submit(f"{start} {launch}", "-N2", "-w", "node0,node1", "--requeue")
+    for rank in range(2):
+        slurm.expect(job, f"round 4294967297 rank {rank} of 2 on node{rank}")
+    slurm.command("scontrol", "requeue", job)
+    slurm.wait(job, "PENDING")
+    slurm.command("scontrol", "update", f"JobId={job}", "ReqNodeList=node1,node2")
+    begin_again(slurm, job)
+    for rank, node in (0, "node2"), (1, "node1"):
+        slurm.expect(job, f"round 8589934593 rank {rank} of 2 on {node}")
+    again = "round 1.1 on node[0-1]: Slurm has started the job again (SLURM_RESTART_COUNT=1)"
+    assert f"muster: the nodes that are there again keep their ranks: {again}\n" in slurm.output(job), slurm.output(job)
+    slurm.cancel(job, "-s", "TERM")
+    slurm.wait(job)
+    assert f"  before: {again}\n" in slurm.output(job), slurm.output(job)
+    report = json.loads((slurm.folder / "report.json").read_text())
+    assert (report["requeued"], report["history"]) == (1, [again]), report
+
+
+@pytest.mark.parametrize("start", ["exec", "exec srun --ntasks-per-node=1"], ids=["launch", "srun"])
+def test_a_job_that_has_ended_well_leaves_nothing_in_its_journal(slurm, start):
+    slurm.run(f"{start} {LAUNCH} --journal x.journal --nproc-per-node 1 true", "-N2")
+    assert list((slurm.folder / "x.journal").iterdir()) == []
+
+
 @pytest.mark.parametrize("nodes, lost", [("node1,node2", 1), ("node0,node2", 2)], ids=["script", "other"])
 def test_slurm_starts_a_job_again_whose_node_has_crashed(slurm, nodes, lost):
     """The node that runs the script, or another: then launch, which knows it at once, waits for Slurm, or the job would have failed."""

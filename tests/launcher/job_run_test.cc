@@ -66,5 +66,28 @@ TEST(InSlurm, RoundsGoOnWhereTheJobIsRunAgain) {
               ElementsAre("Slurm has restarted this job 2 times (SLURM_RESTART_COUNT)"));
 }
 
+TEST(InSlurm, ALifeIsKeptByTheNamesThatSlurmHas) {
+  JobSpec spec;
+  spec.life.emplace();
+  spec.life->hosts = {"n0", "n1"};
+  spec.life->history = {"before"};
+  RoundState state;
+  state.round = RoundId{2, 3};
+  state.report.history = {"now"};
+  const std::pair<int32_t, const char*> nodes[] = {{1, "n1.lab"}, {0, "n0.lab"}, {-1, "late.lab"}};
+  for (const auto& [place, hostname] : nodes) {
+    const NodeId id{static_cast<uint32_t>(state.members.size() + 1)};
+    state.nodes[id].join.node_rank = place;
+    state.nodes[id].join.hostname = hostname;
+    state.members.emplace_back().node = id;
+  }
+  EXPECT_EQ(LifeOf(spec, state), (JobLife{"2.3", {"n1", "n0", "late.lab"}, {"before", "now"}}));
+}
+
+TEST(InSlurm, WhatMayBeStartedAgainIsNotOver) {
+  EXPECT_TRUE(IsLast(CauseKind::kNone) && IsLast(CauseKind::kWorker));
+  EXPECT_FALSE(IsLast(CauseKind::kUser) || IsLast(CauseKind::kNodeLost));
+}
+
 }  // namespace
 }  // namespace muster

@@ -151,6 +151,23 @@ TEST(ReportText, OldRoundsAreCounted) {
             "  exit code 1\n");
 }
 
+TEST(ReportText, LivesOfTheJobBeforeComeFirst) {
+  JobReport report;
+  report.ended = true;
+  report.exit_code = 1;
+  report.headline = "rank 3 on node1 failed";
+  report.requeued = 1;
+  report.history = {"round 2.1: y"};
+  EXPECT_EQ(ReportText(report, "j", {"round 1.1: x"}),
+            "muster: job j: rank 3 on node1 failed\n"
+            "  before: Slurm has restarted this job 1 time\n"
+            "  before: round 1.1: x\n"
+            "  before: round 2.1: y\n"
+            "  exit code 1\n");
+  EXPECT_EQ(nlohmann::json::parse(ReportJson(report, "j", {"round 1.1: x"}))["history"],
+            nlohmann::json({"round 1.1: x", "round 2.1: y"}));
+}
+
 TEST(ReportText, SaysWhyThereWasNoRestart) {
   JobReport report = Failed(Exit(3, ExitKind::kExited, 3));
   report.restarts = 3;

@@ -187,7 +187,7 @@ std::map<std::string, std::string> Task(absl::string_view text) {
 
 // "slurm-17.2 1/2 at node1:20631, 6 CPUs".
 std::string Describe(const StepTask& task) {
-  return absl::StrCat(task.job_id, " ", task.node_rank, "/", task.nodes, " at ", task.first_host,
+  return absl::StrCat(task.job_id, " ", task.node_rank, "/", task.nodes, " at ", task.hosts.front(),
                       ":", task.port, ", ", task.workers, " ", task.workers_are);
 }
 
