@@ -38,4 +38,4 @@ def test_none_is_above_the_nodes_hard_one(shells, scratch):
     result = typed(shells[0], "--ssh", ssh, "--hosts", "node0,node1", "--propagate", "core")
     assert [limits(result)[rank][1] for rank in (0, 1)] == ["7", "5"]
     said = [line for line in result.errors.splitlines() if "--propagate on" in line]
-    assert len(said) == 1 and "core is 5120, the hard limit there, not 7168" in said[0] and "node1: " in said[0], result
+    assert said == ["muster: node1: --propagate on node1: core is 5120, the hard limit there, not 7168"], result
