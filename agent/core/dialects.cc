@@ -167,7 +167,9 @@ std::string TensorFlowConfig(const Assignment& assignment, uint32_t rank) {
 }
 
 absl::Status CheckDialects(const WorkPlan& plan, const Assignment& assignment) {
-  if (HasWord(plan.dialects, kDialectHorovod) && absl::StrContains(assignment.master_addr, ':')) {
+  const bool has_mpi = plan.mpi == MpiMode::kPmi1 || plan.mpi == MpiMode::kPmix;  // the controller
+  if (HasWord(plan.dialects, kDialectHorovod) && !has_mpi &&
+      absl::StrContains(assignment.master_addr, ':')) {
     return absl::FailedPreconditionError(
         absl::StrCat("--dialect horovod: the nodes meet at ", assignment.master_addr,
                      ", and Horovod's HTTP client takes what comes before the first ':' for the "

@@ -93,12 +93,15 @@ std::string MpiNotice(MpiMode mode, const ProgramFacts& facts, uint32_t world_si
 }
 
 std::string LoadedMpiNotice(uint32_t rank, const LoadedMpi& loaded, uint32_t world_size) {
-  return absl::StrCat("--mpi auto: rank ", rank, " has loaded ", loaded.mpi, " (", loaded.library,
-                      "), which the program's file did not show, so that it is not served: after "
-                      "MPI_Init each of the ",
-                      world_size, " workers is a world of its own (rank 0 of 1). Say --mpi ",
-                      loaded.mpi == "MPICH" ? "pmi1" : "pmix",
-                      "; if they call no MPI_Init, --mpi none says so.");
+  return absl::StrCat(
+      "--mpi auto: rank ", rank, " has loaded ", loaded.mpi, " (", loaded.library,
+      "), which the program's file did not show, so that it is not served: where it "
+      "calls MPI_Init, each of the ",
+      world_size, " workers is a world of its own (rank 0 of 1). ",
+      loaded.mpi == "MPICH" ? "Say --mpi pmi1"
+      : BuiltWithPmix()     ? "Say --mpi pmix"
+                            : "Start it with mpirun",
+      "; if it does not, --mpi none says so.");
 }
 
 absl::StatusOr<uint32_t> WorkersOnNode(const WorkPlan& plan, const NodeFacts& facts) {

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/io/elf_file.h"
@@ -18,10 +19,18 @@ namespace {
 constexpr absl::Duration kMapsFirst = absl::Milliseconds(250);
 constexpr absl::Duration kMapsLast = absl::Seconds(64);
 constexpr size_t kMapsBytesMax = 4u << 20;  // torch's are 200 KiB
+constexpr size_t kNameBytesMax = 64;
 constexpr size_t kChildrenMax = 16;
 
 LoadedMpi MpiOfProcess(pid_t pid) {
   return MpiOfMaps(ReadHead(absl::StrCat("/proc/", pid, "/maps"), kMapsBytesMax));
+}
+
+// Whose children are ranks that it serves.
+bool StartsRanks(pid_t pid) {
+  const std::string name = ReadHead(absl::StrCat("/proc/", pid, "/comm"), kNameBytesMax);
+  return absl::StartsWith(name, "mpi") || absl::StartsWith(name, "orte") ||
+         absl::StartsWith(name, "prte") || absl::StartsWith(name, "hydra");
 }
 
 }  // namespace
@@ -55,7 +64,8 @@ void MpiWatch::Begin(uint32_t rank, pid_t pid, uint32_t world_size) {
 
 void MpiWatch::LookAgain() {
   LoadedMpi found = MpiOfProcess(pid_);
-  const std::vector<pid_t> children = ProcessesStartedBy(pid_);
+  const std::vector<pid_t> children =
+      StartsRanks(pid_) ? std::vector<pid_t>() : ProcessesStartedBy(pid_);
   for (size_t i = 0; i < children.size() && i < kChildrenMax && found.mpi.empty(); ++i) {
     found = MpiOfProcess(children[i]);
   }

@@ -22,7 +22,7 @@ class MpiWatch {
   explicit MpiWatch(uv_loop_t* loop);
 
   // Of this worker and the processes that it started itself: what a script starts, but not what
-  // those start, as an mpirun does. Said once, however many rounds there are.
+  // an mpirun does, there or as the worker. Said once, however many rounds there are.
   void Begin(uint32_t rank, pid_t pid, uint32_t world_size);
   // That worker has ended, or its round.
   void End() { timer_.Stop(); }

@@ -191,7 +191,7 @@ AgentStart StartOf(const JobSpec& spec, const HostEntry& host, bool here,
     out.means = StartMeans::kStep;
     out.by_hand = spec.given_hosts->scheduler == Scheduler::kPbs
                       ? absl::StrCat("pbsdsh -h ", host.name, " -- ", agent)
-                      : absl::StrCat("srun -N1 -n1 -w ", host.name, " ", agent);
+                      : absl::StrCat("srun --overlap -N1 -n1 -w ", host.name, " ", agent);
   } else {
     out.means = StartMeans::kSsh;
     for (const std::string& word : spec.ssh) {

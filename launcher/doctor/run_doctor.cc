@@ -282,7 +282,7 @@ ProbePlan PlanOf(const std::map<uint32_t, ExaminedNode>& nodes, std::string word
 }
 
 // What launch, or the agent through it, said first about a node: "muster: node1: ssh ended with
-// ...", "muster: node1: muster: --iface ..."; of the only one behind "muster: job NAME: ".
+// ..."; of the only one behind "muster: job NAME: ".
 std::string WordsAbout(const std::string& name, const std::vector<std::string>& errors) {
   for (absl::string_view line : errors) {
     absl::ConsumePrefix(&line, "muster: ");
@@ -290,7 +290,6 @@ std::string WordsAbout(const std::string& name, const std::vector<std::string>& 
       line.remove_prefix(line.find(": ") + 2);
     }
     if (absl::ConsumePrefix(&line, name) && absl::ConsumePrefix(&line, ": ")) {
-      absl::ConsumePrefix(&line, "muster: ");
       return std::string(line);
     }
   }

@@ -1,6 +1,7 @@
 """launch doctor on emulated hosts: what a node is by itself, and where it differs from others, each with its fix."""
 
 import os
+import re
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -243,14 +244,14 @@ def test_an_agent_of_another_build_that_slurm_starts(slurm):
         assert slurm.wait(job)["ExitCode"] == "1:0", slurm.output(job)
     seen, fix = the_row(rows_of(slurm.output(job), 1), "bad", "start", "node1")
     assert f"the agent there is muster {other}, this is {ours}: install the same build" in seen, seen
-    by_hand = f"srun -N1 -n1 -w node1 {BIN}/muster-agent --build"
+    by_hand = f"srun --overlap -N1 -n1 -w node1 {BIN}/muster-agent --build"
     assert fix == f"install the same build of muster on node1, at the same path as here; `{by_hand}` tells which is there", fix
 
 
 def test_an_agent_that_a_scheduler_does_not_find(slurm, pbs):
     """The line that the fix tells says why, or does not fail."""
     for batch, job, by_hand in (
-        (slurm, ["-N2", "-w", "node0,node1"], f"srun -N1 -n1 -w node1 {BIN}/muster-agent --build"),
+        (slurm, ["-N2", "-w", "node0,node1"], f"srun --overlap -N1 -n1 -w node1 {BIN}/muster-agent --build"),
         (pbs, ["-l", "select=2"], f"pbsdsh -h node1 -- {BIN}/muster-agent --build"),
     ):
         batch.lab[1].check(["mount", "-t", "tmpfs", "tmpfs", BIN])
@@ -261,4 +262,5 @@ def test_an_agent_that_a_scheduler_does_not_find(slurm, pbs):
             batch.lab[1].check(["umount", BIN])
         _, fix = the_row(rows_of(batch.output(number), 1), "bad", "start", "node1")
         assert f"`{by_hand}`" in fix and "ssh" not in fix, fix
-        assert batch.run(by_hand, *job)
+        told = batch.run(by_hand, *job)
+        assert re.search(r"^\d+\.\d+\.\d+-\w+", told, re.M), told

@@ -25,7 +25,7 @@ TORCH_PACKAGE = os.environ.get("MUSTER_TORCH_PACKAGE", str(BIN.parent / "python"
 PATIENCE = float(os.environ.get("MUSTER_PATIENCE", "60"))
 
 # What must not leak from the machine that tests into the jobs.
-CLEAN = re.compile(r"^(RANK|WORLD_SIZE|LOCAL_|MASTER_|GROUP_|ROLE_|TORCHELASTIC|PET_|PMI|OMPI|SLURM|MUSTER_|OMP_|PYENV)")
+CLEAN = re.compile(r"^(RANK|WORLD_SIZE|LOCAL_|MASTER_|GROUP_|ROLE_|TORCHELASTIC|PET_|PMI|OMPI|SLURM|KUBERNETES_|MUSTER_|OMP_|PYENV)")
 
 
 def clean_env(extra=None):

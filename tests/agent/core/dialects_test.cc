@@ -268,6 +268,9 @@ TEST(HorovodTest, AnAddressThatItCannotReadIsRefused) {
   EXPECT_TRUE(CheckDialects(plan, a).ok());
   plan.dialects = {"horovod"};
   EXPECT_THAT(CheckDialects(plan, a).message(), HasSubstr("the nodes meet at fd77::1, and"));
+  plan.mpi = MpiMode::kPmix;
+  EXPECT_TRUE(CheckDialects(plan, a).ok()) << "an MPI is the controller then";
+  plan.mpi = MpiMode::kAuto;
   a.master_addr = "10.77.0.1";
   EXPECT_TRUE(CheckDialects(plan, a).ok());
 }

@@ -103,7 +103,7 @@ TEST(MpiNoticeTest, OfAnMpiThatAWorkerHasLoaded) {
   const std::string told = LoadedMpiNotice(0, {"Open MPI", "/usr/lib/libmpi.so.40.30.4"}, 4);
   EXPECT_THAT(told, HasSubstr("rank 0 has loaded Open MPI (/usr/lib/libmpi.so.40.30.4)"));
   EXPECT_THAT(told, HasSubstr("each of the 4 workers is a world of its own"));
-  EXPECT_THAT(told, HasSubstr("Say --mpi pmix;"));
+  EXPECT_THAT(told, HasSubstr(BuiltWithPmix() ? "Say --mpi pmix;" : "Start it with mpirun;"));
   EXPECT_THAT(LoadedMpiNotice(0, {"MPICH", "/o/libmpi.so.12"}, 2), HasSubstr("Say --mpi pmi1;"));
 }
 
