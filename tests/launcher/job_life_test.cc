@@ -40,15 +40,15 @@ struct Case {
 };
 
 TEST(KeepPlacesTest, WhoIsThereAgainHasTheOldOne) {
-  const Case kCases[] = {{{"a", "b"}, {"a", "b"}, {"a", "b"}},
-                         {{"a", "b"}, {"b", "a"}, {"b", "a"}},
-                         {{"b", "c"}, {"a", "b"}, {"c", "b"}},
-                         {{"c", "d"}, {"a", "b"}, {"c", "d"}},
-                         {{"a", "b", "c"}, {"c", "a"}, {"c", "a", "b"}},
-                         {{"b"}, {"a", "b"}, {"b"}},
-                         {{"a", "b"}, {}, {"a", "b"}},
-                         {{}, {"a"}, {}}};
-  for (const Case& c : kCases) {
+  const Case cases[] = {{{"a", "b"}, {"a", "b"}, {"a", "b"}},
+                        {{"a", "b"}, {"b", "a"}, {"b", "a"}},
+                        {{"b", "c"}, {"a", "b"}, {"c", "b"}},
+                        {{"c", "d"}, {"a", "b"}, {"c", "d"}},
+                        {{"a", "b", "c"}, {"c", "a"}, {"c", "a", "b"}},
+                        {{"b"}, {"a", "b"}, {"b"}},
+                        {{"a", "b"}, {}, {"a", "b"}},
+                        {{}, {"a"}, {}}};
+  for (const Case& c : cases) {
     EXPECT_EQ(KeepPlaces(c.hosts, c.before), c.want) << testing::PrintToString(c.hosts);
   }
 }

@@ -8,13 +8,13 @@
 namespace muster {
 namespace {
 
-const AgentStart kChild = {StartMeans::kChild, "/m/muster-agent --build", "", false};
-const AgentStart kSsh = {StartMeans::kSsh, "ssh node3 true", "", false};
-const AgentStart kSrun = {StartMeans::kStep, "srun -N1 -n1 -w node3 /m/muster-agent --build", "",
-                          false};
-const AgentStart kPbsdsh = {StartMeans::kStep, "pbsdsh -h node3 -- /m/muster-agent --build", "",
-                            false};
-const AgentStart kSucceeded = {StartMeans::kSsh, "ssh node3 true", "", true};
+const AgentStart child_start = {StartMeans::kChild, "/m/muster-agent --build", "", false};
+const AgentStart ssh_start = {StartMeans::kSsh, "ssh node3 true", "", false};
+const AgentStart srun_start = {StartMeans::kStep, "srun -N1 -n1 -w node3 /m/muster-agent --build",
+                               "", false};
+const AgentStart pbsdsh_start = {StartMeans::kStep, "pbsdsh -h node3 -- /m/muster-agent --build",
+                                 "", false};
+const AgentStart succeeded_start = {StartMeans::kSsh, "ssh node3 true", "", true};
 
 constexpr char kGiveAnInterface[] =
     "give an interface that all nodes have, or the network between them: --iface NAME or --iface "
@@ -52,60 +52,60 @@ TEST_P(StartTest, WhatIsAdvised) {
 INSTANTIATE_TEST_SUITE_P(
     ByMeans, StartTest,
     testing::Values(
-        Case{"Child", kChild, "muster-agent ended with status 1",
+        Case{"Child", child_start, "muster-agent ended with status 1",
              "see that `/m/muster-agent --build` works here, then type the command again with -v"},
-        Case{"Ssh", kSsh, "ssh ended with status 255: Connection refused",
+        Case{"Ssh", ssh_start, "ssh ended with status 255: Connection refused",
              "see that `ssh node3 true` works from here without a password"},
-        Case{"SshOfWhichNothingWasHeard", kSsh, "",
+        Case{"SshOfWhichNothingWasHeard", ssh_start, "",
              "see that `ssh node3 true` works from here without a password"},
-        Case{"Srun", kSrun, "srun: error: node3: task 1: Exited with exit code 2",
+        Case{"Srun", srun_start, "srun: error: node3: task 1: Exited with exit code 2",
              "see that `srun -N1 -n1 -w node3 /m/muster-agent --build` works in this job; if it "
              "does, let node3 connect to this machine: --iface chooses the network, --port-range "
              "the ports that a firewall must let pass"},
-        Case{"Pbsdsh", kPbsdsh, "",
+        Case{"Pbsdsh", pbsdsh_start, "",
              "see that `pbsdsh -h node3 -- /m/muster-agent --build` works in this job; if it "
              "does, let node3 connect to this machine: --iface chooses the network, --port-range "
              "the ports that a firewall must let pass"},
-        Case{"Succeeded", kSucceeded, "Illegal instruction",
+        Case{"Succeeded", succeeded_start, "Illegal instruction",
              "mend on node3 what it says; with -v the command says more"}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     ByCause, StartTest,
     testing::Values(
-        Case{"InterfaceBySsh", kSsh, kNoInterface, kGiveAnInterface},
-        Case{"InterfaceByChild", kChild, kNoInterface, kGiveAnInterface},
-        Case{"InterfaceBySrun", kSrun, kNoInterface, kGiveAnInterface},
-        Case{"InterfaceByPbsdsh", kPbsdsh, kNoInterface, kGiveAnInterface},
-        Case{"BuildBySsh", kSsh, kOther, kInstall},
-        Case{"BuildBySrun", kSrun, kOther,
-             absl::StrCat(kInstall, "; `", kSrun.by_hand, "` tells which is there")},
-        Case{"BuildByPbsdsh", kPbsdsh, kOther,
-             absl::StrCat(kInstall, "; `", kPbsdsh.by_hand, "` tells which is there")},
-        Case{"NoAgentByPbsdsh", kPbsdsh,
+        Case{"InterfaceBySsh", ssh_start, kNoInterface, kGiveAnInterface},
+        Case{"InterfaceByChild", child_start, kNoInterface, kGiveAnInterface},
+        Case{"InterfaceBySrun", srun_start, kNoInterface, kGiveAnInterface},
+        Case{"InterfaceByPbsdsh", pbsdsh_start, kNoInterface, kGiveAnInterface},
+        Case{"BuildBySsh", ssh_start, kOther, kInstall},
+        Case{"BuildBySrun", srun_start, kOther,
+             absl::StrCat(kInstall, "; `", srun_start.by_hand, "` tells which is there")},
+        Case{"BuildByPbsdsh", pbsdsh_start, kOther,
+             absl::StrCat(kInstall, "; `", pbsdsh_start.by_hand, "` tells which is there")},
+        Case{"NoAgentByPbsdsh", pbsdsh_start,
              "PBS could not run the agent (status 254): is its program at the same path there?",
-             absl::StrCat(kInstall, "; `", kPbsdsh.by_hand, "` tells which is there")},
-        Case{"AnotherMachine", kSsh,
+             absl::StrCat(kInstall, "; `", pbsdsh_start.by_hand, "` tells which is there")},
+        Case{"AnotherMachine", ssh_start,
              "the node is aarch64, this machine x86_64: install muster there under the same path "
              "as here",
              kInstall},
-        Case{"NothingToSend", kSsh,
+        Case{"NothingToSend", ssh_start,
              "the node has no muster-agent 1.0, and it cannot be sent: /m/muster-agent is no "
              "program",
              kInstall},
-        Case{"NoCall", kSrun,
+        Case{"NoCall", srun_start,
              "no call within 1m (to 10.0.0.1:4000); can the node connect to this one? "
              "--port-range, --iface and a firewall decide",
              "let node3 connect to this machine: --iface chooses the network, --port-range the "
              "ports that a firewall must let pass"},
-        Case{"ShellThatPrints", kSsh,
+        Case{"ShellThatPrints", ssh_start,
              "more than 65536 bytes came and no agent: does a start-up file of the shell print?",
              "`ssh node3 true` must print nothing: see the start-up files of the shell on node3"},
-        Case{"NoFolder", kSsh,
+        Case{"NoFolder", ssh_start,
              "ssh ended with status 1: no folder here takes a program: set TMPDIR",
              "on node3 set TMPDIR to a folder with room that is not mounted noexec, or install "
              "muster there, at the same path as here"},
-        Case{"Prologue", kSucceeded,
+        Case{"Prologue", succeeded_start,
              "launch --prologue: ended with status 3, the program was not started",
              "mend what --prologue does on node3, or leave it out"}),
     [](const auto& test) { return test.param.name; });

@@ -9,13 +9,13 @@ using Variables = std::map<std::string, std::string>;
 
 // Of a script whose shell is process 40, and has a name with blanks; we lead a process group.
 absl::StatusOr<std::string> Proc(const std::string& path) {
-  static const Variables kFiles = {
+  static const Variables files = {
       {"/proc/self/stat", "77 (launch) S 40 77 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 999 0\n"},
       {"/proc/40/stat", "40 (my ) sh) S 1 40 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12350 0\n"},
       {"/proc/77/stat", "77 (launch) S 40 77 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12450 0\n"},
       {"/proc/stat", "cpu  1 2 3\nintr 4 5\nctxt 6\nbtime 1700000000\nprocesses 9\n"}};
-  const auto at = kFiles.find(path);
-  return at == kFiles.end() ? absl::StatusOr<std::string>(absl::NotFoundError("none")) : at->second;
+  const auto at = files.find(path);
+  return at == files.end() ? absl::StatusOr<std::string>(absl::NotFoundError("none")) : at->second;
 }
 
 TEST(PbsJobTime, TorqueSaysHowLongAndTheScriptSinceWhen) {  // T1, T2
