@@ -73,7 +73,7 @@ NodeLimits LimitsOnNode(const std::vector<WorkerLimit>& wanted, const rlimit& fi
     value.rlim_cur = std::min<rlim_t>(limit.soft, value.rlim_max);
     if (value.rlim_cur < limit.soft) {
       absl::StrAppend(&out.warning,
-                      out.warning.empty() ? absl::StrCat("--propagate on ", host, ": ") : ", ",
+                      out.warning.empty() ? absl::StrCat(host, ": --propagate: ") : ", ",
                       limit.name, " is ", Text(value.rlim_cur), ", the hard limit there, not ",
                       Text(limit.soft));
     }

@@ -31,11 +31,11 @@ def test_those_that_are_named(shells):
 
 
 def test_none_is_above_the_nodes_hard_one(shells, scratch):
-    """One line says which node, which limit, and what it is there."""
+    """One line says which node, which limit, and what it is there. This ssh stays on node0."""
     ssh = scratch / "ssh"
     ssh.write_text('#!/bin/bash\nulimit -c 5\nexec bash -c "${@: -1}"\n')
     ssh.chmod(0o755)
     result = typed(shells[0], "--ssh", ssh, "--hosts", "node0,node1", "--propagate", "core")
     assert [limits(result)[rank][1] for rank in (0, 1)] == ["7", "5"]
-    said = [line for line in result.errors.splitlines() if "--propagate on" in line]
-    assert said == ["muster: node1: --propagate on node1: core is 5120, the hard limit there, not 7168"], result
+    said = [line for line in result.errors.splitlines() if "--propagate" in line]
+    assert said == ["muster: node1: node0: --propagate: core is 5120, the hard limit there, not 7168"], result

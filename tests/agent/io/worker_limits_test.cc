@@ -55,7 +55,7 @@ TEST(WorkerLimits, BeyondAHardOneTheyAreCutAndThatIsSaidOnce) {
   const NodeLimits limits = LimitsOnNode({{"nofile", 2000}, {"nofile", UINT64_MAX}}, kFiles, "h");
   EXPECT_EQ(Find(limits, RLIMIT_NOFILE)->value.rlim_cur, 1000u);
   EXPECT_EQ(limits.warning,
-            "--propagate on h: nofile is 1000, the hard limit there, not 2000, nofile is 1000, "
+            "h: --propagate: nofile is 1000, the hard limit there, not 2000, nofile is 1000, "
             "the hard limit there, not unlimited");
 }
 
