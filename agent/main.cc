@@ -27,9 +27,11 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/node_hold.h"
 #include "agent/io/program_facts.h"
+#include "agent/io/program_giver.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/ship_taker.h"
 #include "agent/io/thread.h"
+#include "agent/io/torch_store_port.h"
 #include "agent/io/worker_limits.h"
 #include "agent/probe/machine_facts.h"
 #include "agent/probe/node_checks.h"
@@ -255,8 +257,24 @@ absl::StatusOr<ShepherdProcess> ForkBeside(TlsThread* tls, std::vector<ProcessLi
   return shepherd;
 }
 
+// Where our program was sent here, other nodes' shells may have it from us: launch is told where.
+absl::Status OfferProgram(const AgentBootstrap& bootstrap, const NodeFacts& facts, int out,
+                          absl::Time deadline) {
+  absl::StatusOr<BoundPort> bound = BindStorePort(facts.address, 0, bootstrap.plan.ports);
+  ProgramGiverOptions options;
+  options.program.Reset(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  options.token = bootstrap.program_token;
+  uint16_t port = 0;
+  if (bound.ok() && options.program.valid()) {
+    options.listening = std::move(bound->fd);
+    port = GiveBeside(std::move(options)) ? bound->port : 0;
+  }
+  return AnnounceGiving(out, port, facts.address, deadline);
+}
+
 int RunOnChannel(Channel channel) {
   const absl::Time deadline = BootNow() + kBootstrapWithin;
+  const bool pushed = IsPushedAgent();
   if (const absl::Status status = AnnounceAgent(channel.out.get(), deadline); !status.ok()) {
     return Fail(status);
   }
@@ -278,6 +296,12 @@ int RunOnChannel(Channel channel) {
   absl::StatusOr<NodeFacts> facts = Facts(*bootstrap);
   if (!facts.ok()) {
     return Fail(facts.status());
+  }
+  if (pushed && !bootstrap->program_token.empty()) {
+    const absl::Status offered = OfferProgram(*bootstrap, *facts, channel.out.get(), deadline);
+    if (!offered.ok()) {
+      return Fail(offered);
+    }
   }
   const absl::StatusOr<std::optional<ShippedFolder>> shipped = Shipped(*bootstrap, *facts, channel);
   if (!shipped.ok()) {

@@ -11,10 +11,14 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "proto/base/build_info.h"
-#include "proto/wire/bootstrap.h"
+#include "proto/base/check.h"
+#include "proto/base/status_macros.h"
+#include "proto/ship/sha256.h"
 
 namespace muster {
 namespace {
@@ -52,11 +56,20 @@ absl::StatusOr<absl::string_view> AgentProgram::Bytes() {
   return absl::string_view(bytes_);
 }
 
+absl::StatusOr<std::string> AgentProgram::Digest() {
+  if (digest_.empty()) {
+    ASSIGN_OR_RETURN(const absl::string_view bytes, Bytes());
+    Sha256 sum;
+    sum.Add(bytes);
+    digest_ = absl::BytesToHexString(sum.Digest());
+  }
+  return digest_;
+}
+
 BootstrapChannel::BootstrapChannel(uv_loop_t* loop, UniqueFd socket, std::string frame,
-                                   AgentProgram* program, Callbacks callbacks)
+                                   Callbacks callbacks)
     : socket_(std::move(socket)),
       frame_(std::move(frame)),
-      program_(program),
       callbacks_(std::move(callbacks)),
       poll_(
           std::make_unique<UvPoll>(loop, socket_.get(), [this](int events) { OnEvents(events); })) {
@@ -66,13 +79,15 @@ BootstrapChannel::BootstrapChannel(uv_loop_t* loop, UniqueFd socket, std::string
 void BootstrapChannel::Wait() {
   const bool writing = !head_.empty() || !body_.empty();
   // While the program travels we still listen: a remote shell that gives up closes.
-  poll_->Start((agent_is_there_ ? 0 : UV_READABLE) | (writing ? UV_WRITABLE : 0));
+  poll_->Start((agent_is_there_ && writing ? 0 : UV_READABLE) | (writing ? UV_WRITABLE : 0));
 }
 
 void BootstrapChannel::OnEvents(int events) {
   if ((events & UV_WRITABLE) != 0 && (!head_.empty() || !body_.empty())) {
     Write();
-  } else if ((events & UV_READABLE) != 0 && !agent_is_there_) {
+  } else if ((events & UV_READABLE) != 0 && agent_is_there_) {
+    OnGives();
+  } else if ((events & UV_READABLE) != 0) {
     Read();
   }
 }
@@ -84,12 +99,14 @@ void BootstrapChannel::Read() {
     return;
   }
   if (n <= 0) {
-    Fail(pushed_ ? "the connection closed while the agent's program was being sent or started"
-                 : "the connection closed before an agent answered",
+    Fail(sends_ != Sends::kNothing
+             ? "the connection closed while the agent's program was being sent or started"
+             : "the connection closed before an agent answered",
          true);
     return;
   }
   received_ += static_cast<size_t>(n);
+  const bool asked = sends_ == Sends::kAsked;
   for (ssize_t i = 0; i < n; ++i) {
     if (bytes[i] != '\n') {
       line_.push_back(bytes[i]);
@@ -100,6 +117,9 @@ void BootstrapChannel::Read() {
   if (received_ > kBannerBytesMax) {
     Fail(absl::StrCat("more than ", kBannerBytesMax,
                       " bytes came and no agent: does a start-up file of the shell print?"));
+  } else if (sends_ == Sends::kAsked && !asked) {
+    const auto on_wanted = callbacks_.on_wanted;
+    on_wanted(fetches_);
   }
 }
 
@@ -112,13 +132,15 @@ bool BootstrapChannel::OnLine(const std::string& line) {
       return false;
     }
     agent_is_there_ = true;
+    was_sent_ = sends_ == Sends::kReferred || sends_ == Sends::kSent;
+    sends_ = Sends::kNothing;
     head_.clear();
     body_ = frame_;
     Wait();
     return false;
   }
   if (absl::ConsumePrefix(&rest, kAgentWantedLine)) {
-    return Push(rest);
+    return OnWanted(rest);
   }
   absl::StrAppend(&banner_, line, "\n");
   if (banner_.size() > kBannerTailBytes) {
@@ -127,27 +149,65 @@ bool BootstrapChannel::OnLine(const std::string& line) {
   return true;
 }
 
-bool BootstrapChannel::Push(absl::string_view machine) {
-  if (program_ == nullptr || pushed_) {
+bool BootstrapChannel::OnWanted(absl::string_view machine) {
+  if (!callbacks_.on_wanted || sends_ == Sends::kAsked || sends_ == Sends::kSent) {
     Fail("the node asks for the agent's program again");
     return false;
   }
+  fetches_ = absl::ConsumeSuffix(&machine, kAgentFetches);
   if (machine != OwnMachine()) {
     Fail(absl::StrCat("the node is ", machine, ", this machine ", OwnMachine(),
                       ": install muster there under the same path as here"));
     return false;
   }
-  const absl::StatusOr<absl::string_view> bytes = program_->Bytes();
-  if (!bytes.ok()) {
-    Fail(absl::StrCat("the node has no muster-agent ", BuildName(),
-                      ", and it cannot be sent: ", bytes.status().message()));
-    return false;
-  }
-  pushed_ = true;
-  head_ = absl::StrCat(bytes->size(), "\n");
-  body_ = *bytes;
-  Wait();
+  sends_ = Sends::kAsked;
   return true;
+}
+
+void BootstrapChannel::Send(absl::string_view program) {
+  CHECK(sends_ == Sends::kAsked);
+  sends_ = Sends::kSent;
+  head_ = absl::StrCat(program.size(), "\n");
+  body_ = program;
+  Wait();
+}
+
+void BootstrapChannel::Refer(size_t bytes, const std::string& digest, const std::string& token,
+                             const ProgramGiverAddress& from) {
+  CHECK(sends_ == Sends::kAsked);
+  sends_ = Sends::kReferred;
+  head_ = absl::StrCat(bytes, " ", token, " ", from.address, " ", from.port, " ", digest, "\n");
+  Wait();
+}
+
+// A byte at a time: what follows the line is gRPC's.
+void BootstrapChannel::OnGives() {
+  char byte = 0;
+  ssize_t n = 0;
+  while ((n = recv(socket_.get(), &byte, 1, MSG_DONTWAIT)) == 1 && byte != '\n' &&
+         line_.size() < kAgentGivesBytesMax) {
+    line_.push_back(byte);
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return;
+  }
+  if (n <= 0) {
+    return Fail("the connection closed before the agent joined", true);
+  }
+  if (byte != '\n' || !absl::StartsWith(line_, kAgentGivesLine)) {
+    return Fail("the agent does not say where it gives its program");
+  }
+  if (callbacks_.on_gives) {
+    callbacks_.on_gives(ParseGiving(line_));
+  }
+  Ready();
+}
+
+void BootstrapChannel::Ready() {
+  poll_.reset();
+  const auto on_ready = callbacks_.on_ready;
+  UniqueFd socket = std::move(socket_);
+  on_ready(std::move(socket));
 }
 
 void BootstrapChannel::Write() {
@@ -170,14 +230,11 @@ void BootstrapChannel::Write() {
   if (!head_.empty() || !body_.empty()) {
     return;
   }
-  if (!agent_is_there_) {
-    Wait();
+  if (agent_is_there_ && !was_sent_) {
+    Ready();
     return;
   }
-  poll_.reset();
-  const auto on_ready = callbacks_.on_ready;
-  UniqueFd socket = std::move(socket_);
-  on_ready(std::move(socket));
+  Wait();
 }
 
 void BootstrapChannel::Fail(const std::string& why, bool closed) {

@@ -1,6 +1,6 @@
-// The starter's side of a new agent's channel: skips what a login shell prints, pushes the program
-// where the node has none, hands over the bootstrap. Then the channel belongs to gRPC. Loop thread
-// only.
+// The starter's side of a new agent's channel: skips what a login shell prints, sends the program
+// where the node has none, or says who has it, hands over the bootstrap. Then the channel belongs
+// to gRPC. Loop thread only.
 #pragma once
 
 #include <uv.h>
@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/unique_fd.h"
+#include "proto/wire/bootstrap.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -28,10 +29,13 @@ class AgentProgram {
   const std::string& path() const { return path_; }
   // Valid as long as this object.
   absl::StatusOr<absl::string_view> Bytes();
+  // Their SHA-256 in hex digits, as sha256sum prints it.
+  absl::StatusOr<std::string> Digest();
 
  private:
   const std::string path_;
   std::string bytes_;
+  std::string digest_;
 };
 
 class BootstrapChannel {
@@ -42,16 +46,25 @@ class BootstrapChannel {
     std::function<void(std::string why, bool closed)> on_failed;
     // Some of the program was taken. It keeps the channel, and may be none.
     std::function<void()> on_progress = {};
+    // The node, a machine like this one, wants the program: Send or Refer is awaited, at any time.
+    // `fetches`: Refer will do. Comes again after Refer, if it was in vain. None = nothing is sent.
+    std::function<void(bool fetches)> on_wanted = {};
+    // Where the program was wanted, before on_ready: who else may get it from there now.
+    std::function<void(std::optional<ProgramGiverAddress>)> on_gives = {};
   };
-  // `frame` = BootstrapFrame's; `program` outlives the channel, null = nothing is pushed. One of
-  // the other callbacks, once, from the loop; it may destroy the channel.
-  BootstrapChannel(uv_loop_t* loop, UniqueFd socket, std::string frame, AgentProgram* program,
-                   Callbacks callbacks);
+  // `frame` = BootstrapFrame's. on_ready or on_failed, once, from the loop; they and on_wanted may
+  // destroy the channel.
+  BootstrapChannel(uv_loop_t* loop, UniqueFd socket, std::string frame, Callbacks callbacks);
+
+  // These two after on_wanted. `program` outlives the channel.
+  void Send(absl::string_view program);
+  void Refer(size_t bytes, const std::string& digest, const std::string& token,
+             const ProgramGiverAddress& from);
 
   // The end of what came before an agent's line, "" if nothing did.
   const std::string& banner() const { return banner_; }
   // Of the agent's program: what the node has not taken yet.
-  size_t unsent() const { return pushed_ && !agent_is_there_ ? body_.size() : 0; }
+  size_t unsent() const { return sends_ == Sends::kSent ? body_.size() : 0; }
 
  private:
   void Wait();
@@ -60,21 +73,25 @@ class BootstrapChannel {
   void Write();
   // Whether to read on.
   bool OnLine(const std::string& line);
-  bool Push(absl::string_view machine);
+  bool OnWanted(absl::string_view machine);
+  void OnGives();
+  void Ready();
   void Fail(const std::string& why, bool closed = false);
 
   UniqueFd socket_;
   const std::string frame_;
-  AgentProgram* const program_;  // the starter's, which owns this too
   const Callbacks callbacks_;
   std::unique_ptr<UvPoll> poll_;
   size_t received_ = 0;
   std::string line_;
   std::string banner_;
-  std::string head_;             // being sent, before body_
-  absl::string_view body_;       // frame_ or the program's bytes
-  bool agent_is_there_ = false;  // the frame is being sent; nothing more is read
-  bool pushed_ = false;
+  std::string head_;        // being sent, before body_
+  absl::string_view body_;  // frame_ or the program's bytes
+  enum class Sends { kNothing, kAsked, kReferred, kSent };
+  Sends sends_ = Sends::kNothing;  // of the program, up to the agent's line
+  bool fetches_ = false;           // as it asked
+  bool was_sent_ = false;          // it runs a program of ours
+  bool agent_is_there_ = false;    // the frame is being sent; but for OnGives, nothing more is read
 };
 
 }  // namespace muster

@@ -14,8 +14,10 @@
 #include "absl/strings/str_split.h"
 #include "launcher/schedule/child_process.h"
 #include "launcher/schedule/retry_wait.h"
+#include "proto/base/build_info.h"
 #include "proto/base/check.h"
 #include "proto/base/log.h"
+#include "proto/wire/secret.h"
 
 namespace muster {
 namespace {
@@ -34,6 +36,7 @@ ProcessStarter::ProcessStarter(uv_loop_t* loop, ProcessStarterOptions options)
     : loop_(loop),
       options_(std::move(options)),
       program_(options_.agent_path),
+      program_token_(options_.may_push ? MakeSecret().value_or("") : ""),
       jitter_(options_.seed),
       pump_(loop, [this] { Pump(); }),
       haste_(loop),
@@ -52,10 +55,12 @@ void ProcessStarter::Start(StartTarget target) {
   const size_t index = target.index;
   if (const auto old = nodes_.find(index); old != nodes_.end()) {
     CHECK(!old->second.starting);
+    Unroute(index);
     Abandon(old->second);
     nodes_.erase(old);
   }
   nodes_[index].target = std::move(target);
+  nodes_[index].target.bootstrap.program_token = program_token_;
   waiting_.push_back(index);
   pump_.StartAfter(absl::ZeroDuration());
 }
@@ -114,14 +119,18 @@ void ProcessStarter::Spawn(Node& node) {
           callbacks_.on_line(index, line);
         }
       });
-  node.channel = std::make_unique<BootstrapChannel>(
-      loop_, std::move(child->channel), *std::move(frame), options_.may_push ? &program_ : nullptr,
-      BootstrapChannel::Callbacks{
-          [this, index](UniqueFd socket) { OnReady(index, std::move(socket)); },
-          [this, index](const std::string& why, bool closed) {
-            OnChannelFailed(index, why, closed);
-          },
-          [this, index] { nodes_.at(index).timer->StartAfter(options_.answer_timeout); }});
+  BootstrapChannel::Callbacks on;
+  on.on_ready = [this, index](UniqueFd socket) { OnReady(index, std::move(socket)); };
+  on.on_failed = [this, index](const std::string& why, bool closed) {
+    OnChannelFailed(index, why, closed);
+  };
+  on.on_progress = [this, index] { nodes_.at(index).timer->StartAfter(options_.answer_timeout); };
+  if (options_.may_push) {
+    on.on_wanted = [this, index](bool fetches) { OnWanted(index, fetches); };
+    on.on_gives = [this, index](const auto& gives) { OnGives(index, gives); };
+  }
+  node.channel = std::make_unique<BootstrapChannel>(loop_, std::move(child->channel),
+                                                    *std::move(frame), std::move(on));
   node.timer = std::make_unique<UvTimer>(loop_, [this, index] {
     Node& late = nodes_.at(index);
     const size_t unsent = late.channel->unsent();
@@ -131,6 +140,68 @@ void ProcessStarter::Spawn(Node& node) {
                                          within, "; ", unsent, " bytes are missing there"));
   });
   node.timer->StartAfter(options_.answer_timeout);
+}
+
+// It waits in its shell while others get the program, each of them within a bound.
+void ProcessStarter::OnWanted(size_t index, bool fetches) {
+  Node& node = nodes_.at(index);
+  if (!fetches || program_token_.empty()) {
+    GetsProgram(index, std::nullopt);
+    return;
+  }
+  node.timer->Stop();
+  if (std::exchange(node.routed, true)) {
+    routes_.Missed(index);
+  } else {
+    routes_.Wants(index);
+  }
+  Route();
+}
+
+void ProcessStarter::Route() {
+  for (const CopyRoutes::Route& route : routes_.Begin()) {
+    GetsProgram(route.to, route.from);
+  }
+}
+
+void ProcessStarter::GetsProgram(size_t index, std::optional<size_t> from) {
+  Node& node = nodes_.at(index);
+  const absl::StatusOr<absl::string_view> bytes = program_.Bytes();
+  const absl::StatusOr<std::string> digest = from.has_value() ? program_.Digest() : "";
+  if (!bytes.ok() || !digest.ok()) {
+    return End(node, absl::StrCat("the node has no muster-agent ", BuildName(),
+                                  ", and it cannot be sent: ", bytes.status().message()));
+  }
+  node.timer->StartAfter(options_.answer_timeout);
+  if (from.has_value()) {
+    LogDebug(absl::StrCat(node.target.host, ": gets the agent's program from ",
+                          nodes_.at(*from).target.host));
+    node.channel->Refer(bytes->size(), *digest, program_token_, nodes_.at(*from).gives);
+  } else {
+    LogDebug(absl::StrCat(node.target.host, ": is sent the agent's program"));
+    node.channel->Send(*bytes);
+  }
+}
+
+void ProcessStarter::OnGives(size_t index, const std::optional<ProgramGiverAddress>& gives) {
+  Node& node = nodes_.at(index);
+  if (!node.routed) {
+    return;
+  }
+  if (gives.has_value()) {
+    node.gives = *gives;
+    routes_.Has(index);
+    Route();
+  } else {
+    Unroute(index);
+  }
+}
+
+void ProcessStarter::Unroute(size_t index) {
+  if (std::exchange(nodes_.at(index).routed, false)) {
+    routes_.Gone(index);
+    Route();
+  }
 }
 
 void ProcessStarter::OnReady(size_t index, UniqueFd socket) {
@@ -157,6 +228,7 @@ void ProcessStarter::OnChannelFailed(size_t index, const std::string& why, bool 
   // The child's status and last words say more; it is given a moment to end by itself.
   node.banner = node.channel->banner();
   node.channel.reset();
+  Unroute(index);
   node.failure = why;
   node.timer = std::make_unique<UvTimer>(loop_, [this, index, why] { End(nodes_.at(index), why); });
   node.timer->StartAfter(kKillAfter);
@@ -170,6 +242,7 @@ void ProcessStarter::End(Node& node, const std::string& why) {
     node.banner = node.channel->banner();
     node.channel.reset();
   }
+  Unroute(node.target.index);
   const pid_t pid = node.pid;
   if (pid <= 0) {
     return;  // it ended meanwhile
@@ -214,6 +287,7 @@ void ProcessStarter::OnExit(size_t index, int status) {
   if (stopping_) {
     return;
   }
+  Unroute(index);
   const std::string how = absl::StrCat(options_.program, " ", HowItEnded(status));
   const bool lost = WIFEXITED(status) && WEXITSTATUS(status) == 255;  // ssh's own failures
   if (node.connected) {

@@ -16,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "launcher/schedule/bootstrap_channel.h"
+#include "launcher/schedule/copy_routes.h"
 #include "launcher/schedule/last_words.h"
 #include "launcher/schedule/starter.h"
 #include "launcher/schedule/tcp_haste.h"
@@ -63,12 +64,19 @@ class ProcessStarter final : public Starter {
     std::string banner;
     std::unique_ptr<LastWords> words;  // of its last child
     std::unique_ptr<UvTimer> timer;    // the answer, the kill, or the next try
+    bool routed = false;               // in routes_
+    ProgramGiverAddress gives;         // there
   };
 
   void Pump();
   void Spawn(Node& node);
   void Abandon(Node& node);
   void ReapAbandoned();
+  void OnWanted(size_t index, bool fetches);
+  void OnGives(size_t index, const std::optional<ProgramGiverAddress>& gives);
+  void Route();
+  void GetsProgram(size_t index, std::optional<size_t> from);
+  void Unroute(size_t index);
   void OnReady(size_t index, UniqueFd socket);
   void OnChannelFailed(size_t index, const std::string& why, bool closed);
   void End(Node& node, const std::string& why);
@@ -85,6 +93,8 @@ class ProcessStarter final : public Starter {
   const ProcessStarterOptions options_;
   Callbacks callbacks_;
   AgentProgram program_;
+  const std::string program_token_;
+  CopyRoutes routes_;  // of the program, by index
   SplitMix64 jitter_;
   std::map<size_t, Node> nodes_;
   std::vector<pid_t> abandoned_;  // killed, not reaped yet

@@ -13,20 +13,26 @@ namespace muster {
 namespace {
 
 // Run by the node's /bin/sh where the agent is missing, or by the agent there when it is of another
-// build: asks for the program, which comes on stdin: its length as a line, then its bytes. One
-// line, and neither quote nor exclamation mark in it, because the login shell that reads it may be
-// a csh. The folder is tried first, for it may be mounted without the right to execute.
+// build: asks for the program. The answer is a line: its length, and then it comes on stdin; or
+// its length, a token, address and port of an agent that gives it to who says that token, and its
+// SHA-256 (agent/io/program_giver.h). If that fails it asks again. One line, and neither quote nor
+// exclamation mark in it, because the login shell that reads it may be a csh. The folder is tried
+// first, for it may be mounted without the right to execute.
 constexpr char kPushScript[] =
-    "umask 077; t=; "
+    "umask 077; trap : PIPE; t=; f=\" fetches\"; "
+    "for w in bash timeout sha256sum; do command -v $w >/dev/null 2>&1 || f=; done; "
     "for d in \"${TMPDIR:-/tmp}\" /var/tmp /dev/shm \"$HOME\"; do "
     "t=$(mktemp -d \"$d/muster-XXXXXXXX\" 2>/dev/null) || continue; "
     "printf \"#\\041/bin/sh\\n\" >\"$t/x\" && chmod 700 \"$t/x\" && \"$t/x\" 2>/dev/null "
     "&& rm \"$t/x\" && break; rm -rf \"$t\"; t=; done; "
     "if [ -z \"$t\" ]; then echo no folder here takes a program: set TMPDIR >&2; exit 1; fi; "
-    "printf \"\\nmuster-agent-wanted %s\\n\" \"$(uname -m)\"; "
-    "if read -r n && head -c \"$n\" >\"$t/muster-agent\" && chmod 700 \"$t/muster-agent\"; "
-    "then MUSTER_AGENT_TEMP=$t; export MUSTER_AGENT_TEMP; "
-    "\"$t/muster-agent\" --build >/dev/null && exec \"$t/muster-agent\" --stdio; fi; "
+    "while printf \"\\nmuster-agent-wanted %s\\n\" \"$(uname -m)$f\" && read -r n k h p s; do "
+    "if [ -z \"$h\" ]; then head -c \"$n\" >\"$t/muster-agent\" || break; else "
+    "timeout 5 bash -c \": <>/dev/tcp/$h/$p\" 2>/dev/null && timeout 45 bash -c "
+    "\"exec 3<>/dev/tcp/$h/$p; echo $k >&3; head -c $n <&3\" >\"$t/muster-agent\"; "
+    "[ \"$(sha256sum 2>/dev/null <\"$t/muster-agent\")\" = \"$s  -\" ] || continue; fi; "
+    "chmod 700 \"$t/muster-agent\" || break; MUSTER_AGENT_TEMP=$t; export MUSTER_AGENT_TEMP; "
+    "\"$t/muster-agent\" --build >/dev/null && exec \"$t/muster-agent\" --stdio; break; done; "
     "rm -rf \"$t\"; exit 1";
 
 }  // namespace

@@ -253,7 +253,7 @@ class StepStarter final : public Starter {
       return Fail(index, std::string(frame.status().message()));
     }
     node->second.channel = std::make_unique<BootstrapChannel>(
-        loop_, std::move(socket), *std::move(frame), nullptr,
+        loop_, std::move(socket), *std::move(frame),
         BootstrapChannel::Callbacks{
             [this, index](UniqueFd ready) { OnReady(index, std::move(ready)); },
             [this, index](const std::string& why, bool) {

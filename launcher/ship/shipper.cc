@@ -200,7 +200,7 @@ void Shipper::SendBytes(Agent& agent, size_t index) {
 }
 
 void Shipper::Route() {
-  for (const ShipRoutes::Route& route : routes_.Begin()) {
+  for (const CopyRoutes::Route& route : routes_.Begin()) {
     ShipOrder order;
     order.kind = ShipOrder::Kind::kTake;
     if (route.from.has_value()) {

@@ -1,5 +1,5 @@
 // Gets the shipped files to new agents, on their channels, before these carry gRPC: sends them
-// itself or says which other agent has them (ship_routes.h). Loop thread only.
+// itself or says which other agent has them (copy_routes.h). Loop thread only.
 //
 // Invariants (cited by tests):
 //  D1 each agent that is added is handed back once, with the files, or fails once; one whose
@@ -20,8 +20,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "launcher/schedule/copy_routes.h"
 #include "launcher/ship/ship_files.h"
-#include "launcher/ship/ship_routes.h"
 #include "proto/base/unique_fd.h"
 #include "proto/ship/lines.h"
 #include "proto/wire/uv_handles.h"
@@ -86,7 +86,7 @@ class Shipper {
   const size_t expected_;
   std::set<size_t> called_;  // or will not; one that is started again counts once
   bool stopped_ = false;
-  ShipRoutes routes_;
+  CopyRoutes routes_;
   std::map<size_t, Agent> agents_;
   UvTimer every_while_;
 };

@@ -1,6 +1,8 @@
 #include "proto/wire/bootstrap.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -8,8 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "proto/base/await_fd.h"
 #include "proto/base/build_info.h"
 #include "proto/base/limits.h"
@@ -74,6 +80,27 @@ absl::Status AnnounceAgent(int fd_out, absl::Time deadline) {
   RemovePushedProgram();
   // The newline in front ends what a login shell may have left without one.
   return WriteAll(fd_out, absl::StrCat("\n", kAgentReadyLine, BuildName(), "\n"), deadline);
+}
+
+bool IsPushedAgent() { return std::getenv(kAgentTempVariable) != nullptr; }
+
+absl::Status AnnounceGiving(int fd_out, uint16_t port, absl::string_view address,
+                            absl::Time deadline) {
+  return WriteAll(fd_out, absl::StrCat(kAgentGivesLine, port, " ", address, "\n"), deadline);
+}
+
+// What is no literal would be read by a shell.
+std::optional<ProgramGiverAddress> ParseGiving(absl::string_view line) {
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  unsigned port = 0;
+  unsigned char parsed[sizeof(in6_addr)];
+  if (!absl::ConsumePrefix(&line, kAgentGivesLine) || words.size() != 3 ||
+      !absl::SimpleAtoi(words[1], &port) || port == 0 || port > 65535 ||
+      (inet_pton(AF_INET, words[2].c_str(), parsed) != 1 &&
+       inet_pton(AF_INET6, words[2].c_str(), parsed) != 1)) {
+    return std::nullopt;
+  }
+  return ProgramGiverAddress{words[2], static_cast<uint16_t>(port)};
 }
 
 absl::StatusOr<AgentBootstrap> ReadBootstrap(int fd_in, absl::Time deadline) {

@@ -3,7 +3,8 @@
 //
 // The agent speaks first: one line, kAgentReadyLine + build name, after whatever a login shell may
 // have printed. Then comes one frame: 4 bytes length (big-endian) and a muster.v1.Bootstrap. Then
-// come, where files are shipped, the lines of proto/ship/lines.h. Then the channel carries gRPC.
+// comes, from an agent whose program was sent there, kAgentGivesLine; then, where files are
+// shipped, the lines of proto/ship/lines.h. Then the channel carries gRPC.
 // Blocking; single thread (call before any other thread exists).
 #pragma once
 
@@ -24,8 +25,14 @@ namespace muster {
 
 // Line that says "here is an agent"; the build's name follows. wire
 inline constexpr absl::string_view kAgentReadyLine = "muster-agent-ready ";
-// Line by which the remote shell asks for the program; the machine's name (uname -m) follows. wire
+// Line by which the remote shell asks for the program; the machine's name (uname -m) follows, and
+// kAgentFetches where that shell can get it from another node. wire
 inline constexpr absl::string_view kAgentWantedLine = "muster-agent-wanted ";
+inline constexpr absl::string_view kAgentFetches = " fetches";
+// Line of an agent whose program was sent there: PORT ADDRESS, at which it gives that to other
+// nodes' shells (agent/io/program_giver.h); port 0: it does not. wire
+inline constexpr absl::string_view kAgentGivesLine = "muster-agent-gives ";
+inline constexpr size_t kAgentGivesBytesMax = 256;
 // Folder of a pushed agent program; ReadBootstrap removes it and the variable.
 inline constexpr char kAgentTempVariable[] = "MUSTER_AGENT_TEMP";
 
@@ -42,11 +49,25 @@ struct AgentBootstrap {
   // The agent's place in this run of the job (agent/io/node_hold.h).
   std::string hold;
   bool preflight = false;  // the agent looks at its node, and fills in join.doubts
+  // Who says it gets the program of an agent that was itself sent; "" = such an agent says no
+  // kAgentGivesLine.
+  std::string program_token;
 };
 
 // The agent's side: says that it is there. Removes the pushed program (kAgentTempVariable) first.
 // Errors: DeadlineExceeded, Unavailable (the starter went away).
 absl::Status AnnounceAgent(int fd_out, absl::Time deadline);
+// Whether this program was sent here for this run of it (before AnnounceAgent).
+bool IsPushedAgent();
+// kAgentGivesLine of a port; 0 = none. Errors as of AnnounceAgent.
+absl::Status AnnounceGiving(int fd_out, uint16_t port, absl::string_view address,
+                            absl::Time deadline);
+// The starter's side: `line` is that line; none = no port, or no address but of digits.
+struct ProgramGiverAddress {
+  std::string address;  // an IPv4 or IPv6 literal
+  uint16_t port = 0;
+};
+std::optional<ProgramGiverAddress> ParseGiving(absl::string_view line);
 // Waits for the frame that answers. Reads not one byte too many. Errors: DeadlineExceeded,
 // Unavailable (the starter went away), InvalidArgument (not ours, too large).
 absl::StatusOr<AgentBootstrap> ReadBootstrap(int fd_in, absl::Time deadline);

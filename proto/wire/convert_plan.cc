@@ -404,6 +404,7 @@ v1::Bootstrap ToWire(const AgentBootstrap& bootstrap) {
     wire.mutable_ship()->set_entries(bootstrap.ship->entries);
   }
   wire.set_preflight(bootstrap.preflight);
+  wire.set_program_token(bootstrap.program_token);
   return wire;
 }
 
@@ -428,6 +429,7 @@ absl::StatusOr<AgentBootstrap> FromWire(const v1::Bootstrap& wire) {
     ship.entries = check.Number("ship.entries", wire.ship().entries(), 0, kShipEntriesMax);
   }
   bootstrap.preflight = wire.preflight();
+  bootstrap.program_token = check.Text("program_token", wire.program_token(), kNameBytesMax);
   RETURN_IF_ERROR(check.status());
   ASSIGN_OR_RETURN(bootstrap.plan, PlanOf(wire.plan()));
   ASSIGN_OR_RETURN(bootstrap.join, FromWire(wire.join()));

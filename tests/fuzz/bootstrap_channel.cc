@@ -16,11 +16,13 @@
 namespace muster::fuzz {
 namespace {
 
-std::string Wanted() {
+std::string Wanted(absl::string_view end = "") {
   utsname name{};
   CHECK(uname(&name) == 0);
-  return absl::StrCat(kAgentWantedLine, name.machine, "\n");
+  return absl::StrCat(kAgentWantedLine, name.machine, end, "\n");
 }
+
+std::string Fetches() { return Wanted(kAgentFetches); }
 
 }  // namespace
 
@@ -34,6 +36,9 @@ std::vector<std::string> Seeds() {
           absl::StrCat(kAgentReadyLine, "another\n"),
           absl::StrCat(kAgentWantedLine, "another\n"),
           Wanted() + Wanted(),
+          Fetches() + Fetches() + ready + absl::StrCat(kAgentGivesLine, "29500 10.0.0.1\n"),
+          Fetches() + ready + absl::StrCat(kAgentGivesLine, "0 \n"),
+          Fetches() + ready + absl::StrCat(kAgentGivesLine, "7 $(true)\n"),
           "Permission denied.\n",
           std::string(3000, '\n'),
           "no line"};
@@ -47,8 +52,6 @@ void Run(absl::string_view bytes) {
   CHECK(shutdown(far.get(), SHUT_WR) == 0);
   uv_loop_t loop;
   CHECK(uv_loop_init(&loop) == 0);
-  // A short file stands for the program; with one input in two there is none.
-  AgentProgram program(bytes.size() % 2 == 0 ? "/proc/self/comm" : "/nowhere");
   std::unique_ptr<BootstrapChannel> channel;
   int answers = 0;
   const auto end = [&] {
@@ -56,7 +59,7 @@ void Run(absl::string_view bytes) {
     channel.reset();  // as the starter may
   };
   channel = std::make_unique<BootstrapChannel>(
-      &loop, UniqueFd(ends[0]), "frame", bytes.empty() ? nullptr : &program,
+      &loop, UniqueFd(ends[0]), "frame",
       BootstrapChannel::Callbacks{[&](UniqueFd socket) {
                                     CHECK(socket.valid());
                                     end();
@@ -65,7 +68,19 @@ void Run(absl::string_view bytes) {
                                     CHECK(!why.empty());
                                     end();
                                   },
-                                  [&] { CHECK(channel != nullptr); }});
+                                  [&] { CHECK(channel != nullptr); },
+                                  [&](bool fetches) {
+                                    if (fetches) {
+                                      channel->Refer(1, "digest", "token", {"::1", 1});
+                                    } else {
+                                      channel->Send("program");
+                                    }
+                                  },
+                                  [&](const std::optional<ProgramGiverAddress>& gives) {
+                                    CHECK(channel != nullptr);
+                                    CHECK(!gives.has_value() ||
+                                          (gives->port != 0 && gives->address.size() < 64));
+                                  }});
   uv_run(&loop, UV_RUN_DEFAULT);
   CHECK(answers == 1);
   CHECK(uv_loop_close(&loop) == 0);

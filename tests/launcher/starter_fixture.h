@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "launcher/schedule/starter.h"
 #include "proto/wire/uv_handles.h"
@@ -91,6 +92,26 @@ class StarterTest : public testing::Test {
     poll.Start(UV_READABLE);
     Until([&] { return line.find('\n') != std::string::npos; }, "a line of the agent");
     return line;
+  }
+  // All become agents and leave nothing.
+  void StartBare(size_t nodes) {
+    for (size_t i = 0; i < nodes; ++i) {
+      Start(i, "bare");
+    }
+    Until([&] { return sockets_.size() + failed_.size() == nodes; }, "all connections");
+    for (const auto& [index, why] : failed_) {
+      ADD_FAILURE() << why;
+    }
+    for (size_t i = 0; i < nodes; ++i) {
+      EXPECT_EQ(Line(i), absl::StrCat("job j1 secret geheim node ", i, "\n"));
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/tmp"));
+  }
+  // How often an agent has given its program (fake_agent.cc).
+  size_t Given() const {
+    std::error_code none;
+    const uintmax_t bytes = std::filesystem::file_size(folder_ + "/given", none);
+    return none ? 0 : bytes;
   }
   std::string Calls() {
     std::ifstream in(folder_ + "/calls");

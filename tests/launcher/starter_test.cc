@@ -113,6 +113,27 @@ TEST_F(StarterTest, AProgramThatIsMissingIsPushedAndLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/tmp"));
 }
 
+// R1 of copy_routes.h.
+TEST_F(StarterTest, TwoAreSentTheProgramAndTheOthersGetItFromThese) {
+  Ssh();
+  StartBare(7);
+  EXPECT_EQ(Given(), 5u);
+}
+
+TEST_F(StarterTest, WhereNodesDoNotReachEachOtherAllAreSentTheProgram) {
+  std::ofstream(folder_ + "/closed");
+  Ssh();
+  StartBare(4);
+  EXPECT_EQ(Given(), 0u);
+}
+
+TEST_F(StarterTest, AnotherProgramThanOursIsNotRun) {
+  std::ofstream(folder_ + "/damaged");
+  Ssh();
+  StartBare(4);
+  EXPECT_GE(Given(), 2u);
+}
+
 TEST_F(StarterTest, AProgramOfAnotherBuildGivesWayToOurs) {
   Ssh();
   Start(0, "other");

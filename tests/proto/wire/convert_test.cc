@@ -100,6 +100,7 @@ TEST(Convert, BootstrapSurvives) {
     EXPECT_EQ(got->nonce, sent.nonce);
     EXPECT_EQ(got->ship, sent.ship);
     EXPECT_EQ(got->preflight, sent.preflight);
+    EXPECT_EQ(got->program_token, sent.program_token);
     EXPECT_EQ(got->terms, sent.terms);
     EXPECT_EQ(Bytes(got->join), Bytes(sent.join));
   }

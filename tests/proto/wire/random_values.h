@@ -313,6 +313,7 @@ class RandomValues {
                         Below(1000000), Below(kShipEntriesMax + 1)};
     }
     bootstrap.preflight = Below(2) == 0;
+    bootstrap.program_token = Text();
     bootstrap.join = AJoin();
     bootstrap.terms = Terms();
     WorkPlan& plan = bootstrap.plan;

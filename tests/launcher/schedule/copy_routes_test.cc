@@ -1,4 +1,4 @@
-#include "launcher/ship/ship_routes.h"
+#include "launcher/schedule/copy_routes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,12 +12,12 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using Route = ShipRoutes::Route;
+using Route = CopyRoutes::Route;
 
 constexpr std::nullopt_t kLaunch = std::nullopt;
 
-TEST(ShipRoutes, R1LaunchSendsFewAndWhoHasThemPassesThemOn) {
-  ShipRoutes routes;
+TEST(CopyRoutes, R1LaunchSendsFewAndWhoHasThemPassesThemOn) {
+  CopyRoutes routes;
   for (size_t i = 0; i < 6; ++i) {
     routes.Wants(i);
   }
@@ -34,8 +34,8 @@ TEST(ShipRoutes, R1LaunchSendsFewAndWhoHasThemPassesThemOn) {
   EXPECT_TRUE(routes.Settled());
 }
 
-TEST(ShipRoutes, WhoGivesToTheFewestIsAskedFirst) {
-  ShipRoutes routes;
+TEST(CopyRoutes, WhoGivesToTheFewestIsAskedFirst) {
+  CopyRoutes routes;
   for (size_t i = 0; i < 3; ++i) {
     routes.Wants(i);
   }
@@ -47,8 +47,8 @@ TEST(ShipRoutes, WhoGivesToTheFewestIsAskedFirst) {
   EXPECT_THAT(routes.Begin(), ElementsAre(Route{3, 1}));
 }
 
-TEST(ShipRoutes, R2AfterMissesLaunchSendsThem) {
-  ShipRoutes routes;
+TEST(CopyRoutes, R2AfterMissesLaunchSendsThem) {
+  CopyRoutes routes;
   for (size_t i = 0; i < 3; ++i) {
     routes.Wants(i);
   }
@@ -62,10 +62,10 @@ TEST(ShipRoutes, R2AfterMissesLaunchSendsThem) {
   EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, kLaunch}));
 }
 
-TEST(ShipRoutes, NodesThatDoNotReachEachOtherAreNotTriedForEver) {
-  ShipRouteBounds bounds;
+TEST(CopyRoutes, NodesThatDoNotReachEachOtherAreNotTriedForEver) {
+  CopyRouteBounds bounds;
   bounds.from_node = 100;
-  ShipRoutes routes(bounds);
+  CopyRoutes routes(bounds);
   routes.Wants(0);
   routes.Begin();
   routes.Has(0);
@@ -82,8 +82,8 @@ TEST(ShipRoutes, NodesThatDoNotReachEachOtherAreNotTriedForEver) {
   EXPECT_THAT(routes.Begin(), ElementsAre(Route{3, kLaunch}));
 }
 
-TEST(ShipRoutes, R3TheGiverGoes) {
-  ShipRoutes routes;
+TEST(CopyRoutes, R3TheGiverGoes) {
+  CopyRoutes routes;
   routes.Wants(0);
   routes.Wants(1);
   routes.Wants(2);
@@ -101,11 +101,11 @@ TEST(ShipRoutes, R3TheGiverGoes) {
 
 // Nodes come, go, get the files and miss them at random; R1 to R3 hold after each event, and in the
 // end all that are left have them.
-TEST(ShipRoutes, RandomFailures) {
+TEST(CopyRoutes, RandomFailures) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SplitMix64 random(seed);
-    const ShipRouteBounds bounds;
-    ShipRoutes routes(bounds);
+    const CopyRouteBounds bounds;
+    CopyRoutes routes(bounds);
     std::map<size_t, Route> under_way;
     std::map<size_t, std::vector<size_t>> missed;
     std::set<size_t> have;

@@ -1,12 +1,13 @@
-// Which node gets the shipped files from whom: from launch, or from a node that has them. Launch
-// sends few copies, however many nodes there are; each node that has them passes them on. Pure.
+// Which node gets what launch sends to many (the agent's program; the files of --ship) from whom:
+// from launch, or from a node that has it. Launch sends few copies, however many nodes there are;
+// each node that has one passes it on. Pure.
 //
 // Invariants (cited by tests):
 //  R1 at most `from_launch` transfers from launch and `from_node` from each node are under way;
-//  R2 nobody is sent to a node that does not have the files, nor again to one where they were
-//     missed; after `node_tries` misses a node gets them from launch;
-//  R3 whatever fails, as long as nodes want the files and launch is there, some transfer is under
-//     way or begins.
+//  R2 nobody is sent to a node that does not have a copy, nor again to one where it was missed;
+//     after `node_tries` misses a node gets it from launch;
+//  R3 whatever fails, as long as nodes want it and launch is there, some transfer is under way or
+//     begins.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@
 
 namespace muster {
 
-struct ShipRouteBounds {
+struct CopyRouteBounds {
   uint32_t from_launch = 2;  // the uplink of a laptop is not to be shared by many
   uint32_t from_node = 2;
   uint32_t node_tries = 2;
@@ -27,7 +28,7 @@ struct ShipRouteBounds {
   uint32_t distrust_after = 4;
 };
 
-class ShipRoutes {
+class CopyRoutes {
  public:
   struct Route {
     size_t to = 0;
@@ -35,7 +36,7 @@ class ShipRoutes {
     bool operator==(const Route&) const = default;
   };
 
-  explicit ShipRoutes(ShipRouteBounds bounds = {}) : bounds_(bounds) {}
+  explicit CopyRoutes(CopyRouteBounds bounds = {}) : bounds_(bounds) {}
 
   void Wants(size_t node);   // a new one
   void Has(size_t node);     // its transfer is over
@@ -63,7 +64,7 @@ class ShipRoutes {
   void SetGives(size_t giver, uint32_t gives);
   void End(Node& node);
 
-  const ShipRouteBounds bounds_;
+  const CopyRouteBounds bounds_;
   std::map<size_t, Node> nodes_;
   std::set<size_t> wanting_;
   std::set<size_t> holders_;                      // nodes that have them

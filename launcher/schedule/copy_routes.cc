@@ -1,4 +1,4 @@
-#include "launcher/ship/ship_routes.h"
+#include "launcher/schedule/copy_routes.h"
 
 #include <algorithm>
 
@@ -6,12 +6,12 @@
 
 namespace muster {
 
-void ShipRoutes::Wants(size_t node) {
+void CopyRoutes::Wants(size_t node) {
   CHECK(nodes_.try_emplace(node).second);
   wanting_.insert(node);
 }
 
-void ShipRoutes::Has(size_t node) {
+void CopyRoutes::Has(size_t node) {
   Node& one = nodes_.at(node);
   CHECK(one.gets);
   passed_on_ += one.from.has_value() ? 1 : 0;
@@ -21,7 +21,7 @@ void ShipRoutes::Has(size_t node) {
   givers_.emplace(0, node);
 }
 
-void ShipRoutes::Missed(size_t node) {
+void CopyRoutes::Missed(size_t node) {
   Node& one = nodes_.at(node);
   CHECK(one.gets);
   if (one.from.has_value()) {
@@ -32,7 +32,7 @@ void ShipRoutes::Missed(size_t node) {
   wanting_.insert(node);
 }
 
-void ShipRoutes::Gone(size_t node) {
+void CopyRoutes::Gone(size_t node) {
   const auto found = nodes_.find(node);
   if (found == nodes_.end()) {
     return;
@@ -46,7 +46,7 @@ void ShipRoutes::Gone(size_t node) {
   nodes_.erase(found);
 }
 
-std::vector<ShipRoutes::Route> ShipRoutes::Begin() {
+std::vector<CopyRoutes::Route> CopyRoutes::Begin() {
   std::vector<Route> out;
   for (auto next = wanting_.begin(); next != wanting_.end();) {
     if (givers_.empty() && from_launch_ >= bounds_.from_launch) {
@@ -74,13 +74,13 @@ std::vector<ShipRoutes::Route> ShipRoutes::Begin() {
   return out;
 }
 
-bool ShipRoutes::TriesNodes(const Node& node) const {
+bool CopyRoutes::TriesNodes(const Node& node) const {
   const bool distrusted = missed_ >= bounds_.distrust_after && passed_on_ == 0;
   return !distrusted && node.missed_at.size() < bounds_.node_tries;
 }
 
 // Who gives to the fewest.
-std::optional<size_t> ShipRoutes::GiverFor(const Node& node) const {
+std::optional<size_t> CopyRoutes::GiverFor(const Node& node) const {
   if (!TriesNodes(node)) {
     return std::nullopt;
   }
@@ -91,13 +91,13 @@ std::optional<size_t> ShipRoutes::GiverFor(const Node& node) const {
 }
 
 // Worth waiting for.
-bool ShipRoutes::AnyHolderFor(const Node& node) const {
+bool CopyRoutes::AnyHolderFor(const Node& node) const {
   return TriesNodes(node) && std::any_of(holders_.begin(), holders_.end(), [&node](size_t holder) {
            return node.missed_at.count(holder) == 0;
          });
 }
 
-void ShipRoutes::SetGives(size_t giver, uint32_t gives) {
+void CopyRoutes::SetGives(size_t giver, uint32_t gives) {
   Node& node = nodes_.at(giver);
   givers_.erase({node.gives, giver});
   node.gives = gives;
@@ -106,7 +106,7 @@ void ShipRoutes::SetGives(size_t giver, uint32_t gives) {
   }
 }
 
-void ShipRoutes::End(Node& node) {
+void CopyRoutes::End(Node& node) {
   node.gets = false;
   --under_way_;
   if (!node.from.has_value()) {
