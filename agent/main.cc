@@ -272,38 +272,38 @@ absl::Status OfferProgram(const AgentBootstrap& bootstrap, const NodeFacts& fact
   return AnnounceGiving(out, port, facts.address, deadline);
 }
 
-int RunOnChannel(Channel channel) {
+struct Met {
+  rlimit worker_files;  // the workers' limit of descriptors
+  AgentBootstrap bootstrap;
+  NodeFacts facts;
+};
+// Up to where launch knows of this agent, and it what to do.
+absl::StatusOr<Met> MeetLaunch(const Channel& channel) {
   const absl::Time deadline = BootNow() + kBootstrapWithin;
   const bool pushed = IsPushedAgent();
-  if (const absl::Status status = AnnounceAgent(channel.out.get(), deadline); !status.ok()) {
-    return Fail(status);
-  }
+  RETURN_IF_ERROR(AnnounceAgent(channel.out.get(), deadline));
   // The answer takes a while to come through ssh: what needs none of it is done meanwhile.
-  const absl::StatusOr<rlimit> worker_files = RaiseDescriptorLimit();
-  if (!worker_files.ok()) {
-    return Fail(worker_files.status());
-  }
-  if (const absl::Status status = CheckThreads(kThreadsOfGrpc); !status.ok()) {
-    return Fail(status);
-  }
-  absl::StatusOr<AgentBootstrap> bootstrap = ReadBootstrap(channel.in.get(), deadline);
-  if (!bootstrap.ok()) {
-    return Fail(bootstrap.status());
-  }
+  ASSIGN_OR_RETURN(const rlimit worker_files, RaiseDescriptorLimit());
+  RETURN_IF_ERROR(CheckThreads(kThreadsOfGrpc));
+  ASSIGN_OR_RETURN(AgentBootstrap bootstrap, ReadBootstrap(channel.in.get(), deadline));
   if (!channel.secret.empty()) {
-    bootstrap->secret = channel.secret;
+    bootstrap.secret = channel.secret;
   }
-  absl::StatusOr<NodeFacts> facts = Facts(*bootstrap);
-  if (!facts.ok()) {
-    return Fail(facts.status());
+  ASSIGN_OR_RETURN(NodeFacts facts, Facts(bootstrap));
+  if (pushed && !bootstrap.program_token.empty()) {
+    RETURN_IF_ERROR(OfferProgram(bootstrap, facts, channel.out.get(), deadline));
   }
-  if (pushed && !bootstrap->program_token.empty()) {
-    const absl::Status offered = OfferProgram(*bootstrap, *facts, channel.out.get(), deadline);
-    if (!offered.ok()) {
-      return Fail(offered);
-    }
+  return Met{worker_files, std::move(bootstrap), std::move(facts)};
+}
+
+int RunOnChannel(Channel channel) {
+  absl::StatusOr<Met> met = MeetLaunch(channel);
+  if (!met.ok()) {
+    return Fail(met.status());
   }
-  const absl::StatusOr<std::optional<ShippedFolder>> shipped = Shipped(*bootstrap, *facts, channel);
+  AgentBootstrap& bootstrap = met->bootstrap;
+  const absl::StatusOr<std::optional<ShippedFolder>> shipped =
+      Shipped(bootstrap, met->facts, channel);
   if (!shipped.ok()) {
     return 1;  // launch has been told, and says it
   }
@@ -314,22 +314,23 @@ int RunOnChannel(Channel channel) {
     }
   };
   const absl::Cleanup remove = remove_shipped;
-  absl::StatusOr<AgentLoop::Options> options = OptionsOf(*bootstrap, *std::move(facts));
+  absl::StatusOr<AgentLoop::Options> options = OptionsOf(bootstrap, std::move(met->facts));
   if (!options.ok()) {
     return Fail(options.status());
   }
-  WarnOfPrograms(*bootstrap, *options);
+  WarnOfPrograms(bootstrap, *options);
   // Before gRPC and the relay have threads.
-  NodeLimits limits = LimitsOnNode(options->plan.limits, *worker_files, options->facts.hostname);
+  NodeLimits limits =
+      LimitsOnNode(options->plan.limits, met->worker_files, options->facts.hostname);
   if (!limits.warning.empty()) {
     LogWarning(limits.warning);
   }
-  if (bootstrap->preflight) {
+  if (bootstrap.preflight) {
     options->config.join.doubts = Doubts(*options, limits);
   }
   // Kept by us and by the shepherd. Who was here before has a lease at the most.
   const absl::StatusOr<NodeHold> hold =
-      TakeNodeHold(bootstrap->hold, bootstrap->terms.lease.value_or(kLease) + kLeaseSlack);
+      TakeNodeHold(bootstrap.hold, bootstrap.terms.lease.value_or(kLease) + kLeaseSlack);
   if (!hold.ok()) {
     return Fail(hold.status());
   }
@@ -347,7 +348,7 @@ int RunOnChannel(Channel channel) {
   if (const absl::Status born = shepherd->AwaitShepherd(); !born.ok()) {
     return Fail(born);
   }
-  return RunLoop(*bootstrap, *std::move(options), *std::move(shepherd), **relay, channel.dialed);
+  return RunLoop(bootstrap, *std::move(options), *std::move(shepherd), **relay, channel.dialed);
 }
 
 // `node`: as launch knows this node. `words`: the ticket; none where it comes on stdin.

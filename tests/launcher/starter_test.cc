@@ -121,14 +121,14 @@ TEST_F(StarterTest, TwoAreSentTheProgramAndTheOthersGetItFromThese) {
 }
 
 TEST_F(StarterTest, WhereNodesDoNotReachEachOtherAllAreSentTheProgram) {
-  std::ofstream(folder_ + "/closed");
+  std::ofstream(folder_ + "/closed").put('x');
   Ssh();
   StartBare(4);
   EXPECT_EQ(Given(), 0u);
 }
 
 TEST_F(StarterTest, AnotherProgramThanOursIsNotRun) {
-  std::ofstream(folder_ + "/damaged");
+  std::ofstream(folder_ + "/damaged").put('x');
   Ssh();
   StartBare(4);
   EXPECT_GE(Given(), 2u);
