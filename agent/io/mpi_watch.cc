@@ -33,6 +33,16 @@ bool StartsRanks(pid_t pid) {
          absl::StartsWith(name, "prte") || absl::StartsWith(name, "hydra");
 }
 
+LoadedMpi MpiOfTree(pid_t pid) {
+  LoadedMpi found = MpiOfProcess(pid);
+  const std::vector<pid_t> children =
+      StartsRanks(pid) ? std::vector<pid_t>() : ProcessesStartedBy(pid);
+  for (size_t i = 0; i < children.size() && i < kChildrenMax && found.mpi.empty(); ++i) {
+    found = MpiOfProcess(children[i]);
+  }
+  return found;
+}
+
 }  // namespace
 
 LoadedMpi MpiOfMaps(const std::string& maps) {
@@ -49,7 +59,7 @@ LoadedMpi MpiOfMaps(const std::string& maps) {
   return {};
 }
 
-MpiWatch::MpiWatch(uv_loop_t* loop) : timer_(loop, [this] { LookAgain(); }) {}
+MpiWatch::MpiWatch(uv_loop_t* loop) : loop_(loop), timer_(loop, [this] { LookAgain(); }) {}
 
 void MpiWatch::Begin(uint32_t rank, pid_t pid, uint32_t world_size) {
   if (told_) {
@@ -59,16 +69,25 @@ void MpiWatch::Begin(uint32_t rank, pid_t pid, uint32_t world_size) {
   pid_ = pid;
   world_size_ = world_size;
   wait_ = kMapsFirst;
+  reader_ = std::make_unique<DiskThread>(loop_);
   timer_.StartAfter(wait_);
 }
 
+void MpiWatch::End() {
+  timer_.Stop();
+  reader_.reset();
+}
+
+// Where there is no thread to be had, nothing is said.
 void MpiWatch::LookAgain() {
-  LoadedMpi found = MpiOfProcess(pid_);
-  const std::vector<pid_t> children =
-      StartsRanks(pid_) ? std::vector<pid_t>() : ProcessesStartedBy(pid_);
-  for (size_t i = 0; i < children.size() && i < kChildrenMax && found.mpi.empty(); ++i) {
-    found = MpiOfProcess(children[i]);
+  if (reader_->Start().ok()) {
+    const auto found = std::make_shared<LoadedMpi>();
+    reader_->Run([pid = pid_, found] { *found = MpiOfTree(pid); },
+                 [this, found] { Found(*found); });
   }
+}
+
+void MpiWatch::Found(const LoadedMpi& found) {
   if (!found.mpi.empty()) {
     told_ = true;
     LogWarning(LoadedMpiNotice(rank_, found, world_size_));

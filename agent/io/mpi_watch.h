@@ -6,10 +6,12 @@
 #include <uv.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/time/time.h"
 #include "agent/core/facts.h"
+#include "agent/io/disk_thread.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -25,17 +27,22 @@ class MpiWatch {
   // an mpirun does, there or as the worker. Said once, however many rounds there are.
   void Begin(uint32_t rank, pid_t pid, uint32_t world_size);
   // That worker has ended, or its round.
-  void End() { timer_.Stop(); }
+  void End();
 
  private:
   void LookAgain();
+  void Found(const LoadedMpi& found);
 
+  uv_loop_t* const loop_;
   uint32_t rank_ = 0;
   pid_t pid_ = 0;
   uint32_t world_size_ = 0;
   bool told_ = false;
   absl::Duration wait_;
   UvTimer timer_;
+  // Whoever reads a process's maps waits for that process while it maps something, from a file
+  // server that hangs, say. Of this worker alone.
+  std::unique_ptr<DiskThread> reader_;
 };
 
 }  // namespace muster
