@@ -189,9 +189,14 @@ AgentStart StartOf(const JobSpec& spec, const HostEntry& host, bool here,
     out.by_hand = agent;
   } else if (spec.given_hosts.has_value()) {
     out.means = StartMeans::kStep;
-    out.by_hand = spec.given_hosts->scheduler == Scheduler::kPbs
-                      ? absl::StrCat("pbsdsh -h ", host.name, " -- ", agent)
-                      : absl::StrCat("srun --overlap -N1 -n1 -w ", host.name, " ", agent);
+    const auto group = spec.given_hosts->het_group.find(host.name);
+    const std::string of_group = group == spec.given_hosts->het_group.end()
+                                     ? ""
+                                     : absl::StrCat("--het-group=", group->second, " ");
+    out.by_hand =
+        spec.given_hosts->scheduler == Scheduler::kPbs
+            ? absl::StrCat("pbsdsh -h ", host.name, " -- ", agent)
+            : absl::StrCat("srun ", of_group, "--overlap -N1 -n1 -w ", host.name, " ", agent);
   } else {
     out.means = StartMeans::kSsh;
     for (const std::string& word : spec.ssh) {

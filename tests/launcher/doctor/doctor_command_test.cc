@@ -86,6 +86,9 @@ TEST(DoctorCommand, AStartByHand) {
   JobSpec step = Ok("doctor --hosts a,b").spec;
   step.given_hosts.emplace().scheduler = Scheduler::kSlurm;
   EXPECT_EQ(ByHand(step, 1), "srun --overlap -N1 -n1 -w b '/my bin/muster-agent' --build");
+  step.given_hosts->het_group = {{"a", 0}, {"b", 1}};
+  EXPECT_EQ(ByHand(step, 1),
+            "srun --het-group=1 --overlap -N1 -n1 -w b '/my bin/muster-agent' --build");
   step.given_hosts->scheduler = Scheduler::kPbs;
   EXPECT_EQ(ByHand(step, 1), "pbsdsh -h b -- '/my bin/muster-agent' --build");
   EXPECT_EQ(ByHand(step, 0, true), "'/my bin/muster-agent' --build");
