@@ -260,7 +260,18 @@ absl::StatusOr<ShepherdProcess> ForkBeside(TlsThread* tls, std::vector<ProcessLi
 // Where our program was sent here, other nodes' shells may have it from us: launch is told where.
 absl::Status OfferProgram(const AgentBootstrap& bootstrap, const NodeFacts& facts, int out,
                           absl::Time deadline) {
-  absl::StatusOr<BoundPort> bound = BindStorePort(facts.address, 0, bootstrap.plan.ports);
+  // The job's own ports go first, and it may need all of a small range.
+  const PortRange& ports = bootstrap.plan.ports;
+  const bool spare =
+      ports.Any() || ports.high - ports.low >= 32 + static_cast<int>(bootstrap.join.workers);
+  absl::StatusOr<BoundPort> bound = absl::UnavailableError("no port to spare");
+  if (spare) {
+    bound = BindStorePort(facts.address, 0, ports);
+  }
+  if (bound.ok() && bound->port == bootstrap.terms.master_port) {
+    const absl::StatusOr<BoundPort> held = std::move(bound);  // so that it is not found again
+    bound = BindStorePort(facts.address, 0, ports);
+  }
   ProgramGiverOptions options;
   options.program.Reset(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   options.token = bootstrap.program_token;

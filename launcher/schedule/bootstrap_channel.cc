@@ -131,6 +131,10 @@ bool BootstrapChannel::OnLine(const std::string& line) {
                         ": install the same build"));
       return false;
     }
+    if (sends_ == Sends::kAsked) {
+      Fail("the node asks for the agent's program, and has it");
+      return false;
+    }
     agent_is_there_ = true;
     was_sent_ = sends_ == Sends::kReferred || sends_ == Sends::kSent;
     sends_ = Sends::kNothing;
@@ -197,9 +201,7 @@ void BootstrapChannel::OnGives() {
   if (byte != '\n' || !absl::StartsWith(line_, kAgentGivesLine)) {
     return Fail("the agent does not say where it gives its program");
   }
-  if (callbacks_.on_gives) {
-    callbacks_.on_gives(ParseGiving(line_));
-  }
+  callbacks_.on_gives(ParseGiving(line_));
   Ready();
 }
 
@@ -230,7 +232,7 @@ void BootstrapChannel::Write() {
   if (!head_.empty() || !body_.empty()) {
     return;
   }
-  if (agent_is_there_ && !was_sent_) {
+  if (agent_is_there_ && !(was_sent_ && callbacks_.on_gives)) {
     Ready();
     return;
   }

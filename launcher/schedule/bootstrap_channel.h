@@ -49,7 +49,8 @@ class BootstrapChannel {
     // The node, a machine like this one, wants the program: Send or Refer is awaited, at any time.
     // `fetches`: Refer will do. Comes again after Refer, if it was in vain. None = nothing is sent.
     std::function<void(bool fetches)> on_wanted = {};
-    // Where the program was wanted, before on_ready: who else may get it from there now.
+    // Where the program was wanted, before on_ready: who else may get it from there now. For a
+    // frame with a program_token, and no other.
     std::function<void(std::optional<ProgramGiverAddress>)> on_gives = {};
   };
   // `frame` = BootstrapFrame's. on_ready or on_failed, once, from the loop; they and on_wanted may

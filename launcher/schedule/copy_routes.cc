@@ -1,10 +1,17 @@
 #include "launcher/schedule/copy_routes.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "proto/base/check.h"
 
 namespace muster {
+namespace {
+
+constexpr size_t kGone = SIZE_MAX;
+
+}  // namespace
 
 void CopyRoutes::Wants(size_t node) {
   CHECK(nodes_.try_emplace(node).second);
@@ -44,6 +51,19 @@ void CopyRoutes::Gone(size_t node) {
   holders_.erase(node);
   wanting_.erase(node);
   nodes_.erase(found);
+  for (auto& [index, other] : nodes_) {  // a new one of this number has not begun with them
+    if (other.from == node) {
+      other.from = kGone;
+    }
+  }
+}
+
+void CopyRoutes::Slow(size_t node) {
+  const auto found = nodes_.find(node);
+  if (found != nodes_.end() && found->second.gets && !found->second.from.has_value() &&
+      !std::exchange(found->second.slow, true)) {
+    --from_launch_;
+  }
 }
 
 std::vector<CopyRoutes::Route> CopyRoutes::Begin() {
@@ -110,7 +130,7 @@ void CopyRoutes::End(Node& node) {
   node.gets = false;
   --under_way_;
   if (!node.from.has_value()) {
-    --from_launch_;
+    from_launch_ -= std::exchange(node.slow, false) ? 0 : 1;
   } else if (const auto giver = nodes_.find(*node.from); giver != nodes_.end()) {
     SetGives(*node.from, giver->second.gives - 1);
   }

@@ -3,7 +3,9 @@
 // each node that has one passes it on. Pure.
 //
 // Invariants (cited by tests):
-//  R1 at most `from_launch` transfers from launch and `from_node` from each node are under way;
+//  R1 at most `from_launch` transfers from launch that are not slow, and `from_node` from each
+//  node,
+//     are under way;
 //  R2 nobody is sent to a node that does not have a copy, nor again to one where it was missed;
 //     after `node_tries` misses a node gets it from launch;
 //  R3 whatever fails, as long as nodes want it and launch is there, some transfer is under way or
@@ -41,7 +43,8 @@ class CopyRoutes {
   void Wants(size_t node);   // a new one
   void Has(size_t node);     // its transfer is over
   void Missed(size_t node);  // likewise, in vain; it wants it still
-  void Gone(size_t node);    // whatever it was doing
+  void Gone(size_t node);    // whatever it was doing; it may come back as a new one
+  void Slow(size_t node);    // its transfer, if it is from launch: others need not wait for it
   // A transfer to it is under way.
   bool Gets(size_t node) const { return nodes_.at(node).gets; }
   // Transfers to begin now; they are under way from here on.
@@ -53,7 +56,8 @@ class CopyRoutes {
   struct Node {
     bool has = false;
     bool gets = false;
-    std::optional<size_t> from;  // while it gets them
+    std::optional<size_t> from;  // while it gets them; kGone: one that is gone
+    bool slow = false;
     std::set<size_t> missed_at;
     uint32_t gives = 0;
   };

@@ -16,6 +16,7 @@
 #include "launcher/schedule/retry_wait.h"
 #include "proto/base/build_info.h"
 #include "proto/base/check.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/wire/secret.h"
 
@@ -23,6 +24,8 @@ namespace muster {
 namespace {
 
 constexpr absl::Duration kKillAfter = absl::Seconds(2);
+constexpr absl::Duration kGivesFor = absl::Seconds(90);   // less than ProgramGiverOptions::idle_max
+constexpr absl::Duration kSlowAfter = absl::Seconds(30);  // 3 Mbit/s
 
 // What ssh says when another try would end the same way; each try may count against the account.
 constexpr const char* kLastingReasons[] = {
@@ -60,7 +63,6 @@ void ProcessStarter::Start(StartTarget target) {
     nodes_.erase(old);
   }
   nodes_[index].target = std::move(target);
-  nodes_[index].target.bootstrap.program_token = program_token_;
   waiting_.push_back(index);
   pump_.StartAfter(absl::ZeroDuration());
 }
@@ -97,6 +99,9 @@ void ProcessStarter::Spawn(Node& node) {
   node.banner.clear();
   node.words.reset();
   ++node.tries;
+  // Two are sent the program at a time: of so few nobody gets it from another.
+  const bool gives = nodes_.size() > CopyRouteBounds().from_launch;
+  node.target.bootstrap.program_token = gives ? program_token_ : "";
   absl::StatusOr<std::string> frame = BootstrapFrame(node.target.bootstrap);
   absl::StatusOr<Child> child = frame.ok() ? SpawnChild(options_.command(node.target))
                                            : absl::StatusOr<Child>(frame.status());
@@ -127,7 +132,9 @@ void ProcessStarter::Spawn(Node& node) {
   on.on_progress = [this, index] { nodes_.at(index).timer->StartAfter(options_.answer_timeout); };
   if (options_.may_push) {
     on.on_wanted = [this, index](bool fetches) { OnWanted(index, fetches); };
-    on.on_gives = [this, index](const auto& gives) { OnGives(index, gives); };
+  }
+  if (!node.target.bootstrap.program_token.empty()) {
+    on.on_gives = [this, index](const auto& at) { OnGives(index, at); };
   }
   node.channel = std::make_unique<BootstrapChannel>(loop_, std::move(child->channel),
                                                     *std::move(frame), std::move(on));
@@ -145,7 +152,7 @@ void ProcessStarter::Spawn(Node& node) {
 // It waits in its shell while others get the program, each of them within a bound.
 void ProcessStarter::OnWanted(size_t index, bool fetches) {
   Node& node = nodes_.at(index);
-  if (!fetches || program_token_.empty()) {
+  if (!fetches || node.target.bootstrap.program_token.empty()) {
     GetsProgram(index, std::nullopt);
     return;
   }
@@ -158,7 +165,20 @@ void ProcessStarter::OnWanted(size_t index, bool fetches) {
   Route();
 }
 
+// An agent closes its door when nobody has come for two minutes; its port may be another's then.
+void ProcessStarter::ForgetClosed() {
+  const absl::Time now = BootNow();
+  for (auto& [index, node] : nodes_) {
+    if (now - node.gave > kGivesFor) {
+      node.gave = absl::InfiniteFuture();
+      node.routed = false;
+      routes_.Gone(index);
+    }
+  }
+}
+
 void ProcessStarter::Route() {
+  ForgetClosed();
   for (const CopyRoutes::Route& route : routes_.Begin()) {
     GetsProgram(route.to, route.from);
   }
@@ -176,20 +196,29 @@ void ProcessStarter::GetsProgram(size_t index, std::optional<size_t> from) {
   if (from.has_value()) {
     LogDebug(absl::StrCat(node.target.host, ": gets the agent's program from ",
                           nodes_.at(*from).target.host));
-    node.channel->Refer(bytes->size(), *digest, program_token_, nodes_.at(*from).gives);
+    Node& giver = nodes_.at(*from);
+    giver.gave = BootNow();
+    node.channel->Refer(bytes->size(), *digest, program_token_, giver.gives);
   } else {
     LogDebug(absl::StrCat(node.target.host, ": is sent the agent's program"));
+    node.slow = std::make_unique<UvTimer>(loop_, [this, index] {
+      routes_.Slow(index);
+      Route();
+    });
+    node.slow->StartAfter(kSlowAfter);
     node.channel->Send(*bytes);
   }
 }
 
 void ProcessStarter::OnGives(size_t index, const std::optional<ProgramGiverAddress>& gives) {
   Node& node = nodes_.at(index);
+  node.slow.reset();
   if (!node.routed) {
     return;
   }
   if (gives.has_value()) {
     node.gives = *gives;
+    node.gave = BootNow();
     routes_.Has(index);
     Route();
   } else {
@@ -198,7 +227,10 @@ void ProcessStarter::OnGives(size_t index, const std::optional<ProgramGiverAddre
 }
 
 void ProcessStarter::Unroute(size_t index) {
-  if (std::exchange(nodes_.at(index).routed, false)) {
+  Node& node = nodes_.at(index);
+  node.slow.reset();
+  node.gave = absl::InfiniteFuture();
+  if (std::exchange(node.routed, false)) {
     routes_.Gone(index);
     Route();
   }

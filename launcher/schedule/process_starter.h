@@ -62,10 +62,12 @@ class ProcessStarter final : public Starter {
     bool ended_by_us = false;  // for that reason: another try would end the same way
     std::unique_ptr<BootstrapChannel> channel;
     std::string banner;
-    std::unique_ptr<LastWords> words;  // of its last child
-    std::unique_ptr<UvTimer> timer;    // the answer, the kill, or the next try
-    bool routed = false;               // in routes_
-    ProgramGiverAddress gives;         // there
+    std::unique_ptr<LastWords> words;          // of its last child
+    std::unique_ptr<UvTimer> timer;            // the answer, the kill, or the next try
+    bool routed = false;                       // in routes_
+    ProgramGiverAddress gives;                 // there
+    absl::Time gave = absl::InfiniteFuture();  // when it began, or one was last sent there
+    std::unique_ptr<UvTimer> slow;             // until others need not wait for it
   };
 
   void Pump();
@@ -75,6 +77,7 @@ class ProcessStarter final : public Starter {
   void OnWanted(size_t index, bool fetches);
   void OnGives(size_t index, const std::optional<ProgramGiverAddress>& gives);
   void Route();
+  void ForgetClosed();
   void GetsProgram(size_t index, std::optional<size_t> from);
   void Unroute(size_t index);
   void OnReady(size_t index, UniqueFd socket);

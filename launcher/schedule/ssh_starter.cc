@@ -20,19 +20,21 @@ namespace {
 // first, for it may be mounted without the right to execute.
 constexpr char kPushScript[] =
     "umask 077; trap : PIPE; t=; f=\" fetches\"; "
-    "for w in bash timeout sha256sum; do command -v $w >/dev/null 2>&1 || f=; done; "
+    "for w in bash timeout sha256sum; do command -v $w >/dev/null || f=; done; "
     "for d in \"${TMPDIR:-/tmp}\" /var/tmp /dev/shm \"$HOME\"; do "
     "t=$(mktemp -d \"$d/muster-XXXXXXXX\" 2>/dev/null) || continue; "
     "printf \"#\\041/bin/sh\\n\" >\"$t/x\" && chmod 700 \"$t/x\" && \"$t/x\" 2>/dev/null "
     "&& rm \"$t/x\" && break; rm -rf \"$t\"; t=; done; "
     "if [ -z \"$t\" ]; then echo no folder here takes a program: set TMPDIR >&2; exit 1; fi; "
+    "a=$t/muster-agent; b=\"env BASH_ENV= bash --norc -c\"; "
     "while printf \"\\nmuster-agent-wanted %s\\n\" \"$(uname -m)$f\" && read -r n k h p s; do "
-    "if [ -z \"$h\" ]; then head -c \"$n\" >\"$t/muster-agent\" || break; else "
-    "timeout 5 bash -c \": <>/dev/tcp/$h/$p\" 2>/dev/null && timeout 45 bash -c "
-    "\"exec 3<>/dev/tcp/$h/$p; echo $k >&3; head -c $n <&3\" >\"$t/muster-agent\"; "
-    "[ \"$(sha256sum 2>/dev/null <\"$t/muster-agent\")\" = \"$s  -\" ] || continue; fi; "
-    "chmod 700 \"$t/muster-agent\" || break; MUSTER_AGENT_TEMP=$t; export MUSTER_AGENT_TEMP; "
-    "\"$t/muster-agent\" --build >/dev/null && exec \"$t/muster-agent\" --stdio; break; done; "
+    "if [ -z \"$h\" ]; then head -c \"$n\" >\"$a\" || break; else "
+    "timeout 5 $b \": <>/dev/tcp/$h/$p\" </dev/null 2>/dev/null && "
+    "k=$k timeout 45 $b \"exec 3<>/dev/tcp/$h/$p; echo \\$k >&3; head -c $n <&3\" </dev/null "
+    ">\"$a\"; "
+    "[ \"$(sha256sum 2>/dev/null <\"$a\")\" = \"$s  -\" ] || continue; fi; "
+    "chmod 700 \"$a\" || break; export MUSTER_AGENT_TEMP=\"$t\"; "
+    "\"$a\" --build >/dev/null && exec \"$a\" --stdio; break; done; "
     "rm -rf \"$t\"; exit 1";
 
 }  // namespace

@@ -89,13 +89,17 @@ absl::Status AnnounceGiving(int fd_out, uint16_t port, absl::string_view address
   return WriteAll(fd_out, absl::StrCat(kAgentGivesLine, port, " ", address, "\n"), deadline);
 }
 
-// What is no literal would be read by a shell.
+// What is not of these would be read by a shell; inet_pton ends at a NUL.
+bool IsPlain(absl::string_view address) {
+  return address.find_first_not_of("0123456789abcdefABCDEF.:") == absl::string_view::npos;
+}
+
 std::optional<ProgramGiverAddress> ParseGiving(absl::string_view line) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   unsigned port = 0;
   unsigned char parsed[sizeof(in6_addr)];
   if (!absl::ConsumePrefix(&line, kAgentGivesLine) || words.size() != 3 ||
-      !absl::SimpleAtoi(words[1], &port) || port == 0 || port > 65535 ||
+      !absl::SimpleAtoi(words[1], &port) || port == 0 || port > 65535 || !IsPlain(words[2]) ||
       (inet_pton(AF_INET, words[2].c_str(), parsed) != 1 &&
        inet_pton(AF_INET6, words[2].c_str(), parsed) != 1)) {
     return std::nullopt;

@@ -24,6 +24,9 @@ std::string Wanted(absl::string_view end = "") {
   return absl::StrCat(kAgentWantedLine, name.machine, end, "\n");
 }
 
+const std::string kGivesWithNul =
+    absl::StrCat(kAgentGivesLine, absl::string_view("7 10.0.0.1\0;{touch,x};#\n", 24));
+
 std::string Fetches() { return Wanted(kAgentFetches); }
 
 }  // namespace
@@ -41,6 +44,7 @@ std::vector<std::string> Seeds() {
           Fetches() + Fetches() + ready + absl::StrCat(kAgentGivesLine, "29500 10.0.0.1\n"),
           Fetches() + ready + absl::StrCat(kAgentGivesLine, "0 \n"),
           Fetches() + ready + absl::StrCat(kAgentGivesLine, "7 $(true)\n"),
+          Fetches() + ready + kGivesWithNul,
           "Permission denied.\n",
           std::string(3000, '\n'),
           "no line"};
@@ -77,7 +81,10 @@ void Run(absl::string_view bytes) {
   };
   on.on_gives = [&](const std::optional<ProgramGiverAddress>& gives) {
     CHECK(channel != nullptr);
-    CHECK(!gives.has_value() || (gives->port != 0 && gives->address.size() < 64));
+    // They go into a shell's words.
+    CHECK(!gives.has_value() ||
+          (gives->port != 0 &&
+           gives->address.find_first_not_of("0123456789abcdefABCDEF.:") == std::string::npos));
   };
   if (bytes.empty()) {
     on.on_wanted = nullptr;

@@ -69,7 +69,8 @@ void Give(const std::string& token, absl::Time deadline) {
 
 int Run(int argc, char** argv, muster::Dialed* dialed) {
   if (argc == 2 && std::strcmp(argv[1], "--build") == 0) {
-    std::printf("%s\n", std::string(muster::BuildName()).c_str());
+    std::puts(std::string(muster::BuildName()).c_str());
+    std::fflush(stdout);
     return 0;
   }
   const bool dials = argc >= 2 && std::strcmp(argv[1], "--dial") == 0;

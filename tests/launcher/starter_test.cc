@@ -113,6 +113,23 @@ TEST_F(StarterTest, AProgramThatIsMissingIsPushedAndLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/tmp"));
 }
 
+TEST_F(StarterTest, ANodeThatAsksAndHasAnAgentIsRefused) {
+  Ssh();
+  Start(1, "queue");
+  Start(2, "queue");
+  Start(3, "eager");
+  Until([this] { return failed_.contains(3); }, "the failure");
+  EXPECT_THAT(failed_[3], HasSubstr("asks for the agent's program, and has it"));
+  EXPECT_EQ(failed_.size(), 1u);
+}
+
+// BSD's csh has 1,020 characters for a word, and the script stands there twice.
+TEST(SshCommand, TheScriptIsAShortWord) {
+  const std::string command = SshCommand({.agent_path = "/x"}, "h").back();
+  EXPECT_LT(command.size() - command.rfind("exec /bin/sh -c "), 1020u);
+  EXPECT_EQ(command.find_first_of("!\n"), std::string::npos);
+}
+
 // R1 of copy_routes.h.
 TEST_F(StarterTest, TwoAreSentTheProgramAndTheOthersGetItFromThese) {
   Ssh();

@@ -15,6 +15,7 @@ using ::testing::IsEmpty;
 using Route = CopyRoutes::Route;
 
 constexpr std::nullopt_t kLaunch = std::nullopt;
+constexpr size_t kGone = 1000000;
 
 TEST(CopyRoutes, R1LaunchSendsFewAndWhoHasThemPassesThemOn) {
   CopyRoutes routes;
@@ -99,6 +100,48 @@ TEST(CopyRoutes, R3TheGiverGoes) {
   EXPECT_TRUE(routes.Settled());
 }
 
+TEST(CopyRoutes, R1ANewOneOfTheSameNumberDoesNotGiveWhatTheOldOneGave) {
+  CopyRoutes routes;
+  for (size_t i = 0; i < 4; ++i) {
+    routes.Wants(i);
+  }
+  routes.Begin();
+  routes.Has(0);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 0}, Route{3, 0}));
+  routes.Gone(0);
+  routes.Wants(0);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{0, kLaunch}));
+  routes.Missed(2);
+  routes.Has(0);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 0}));
+  routes.Missed(3);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{3, 0}));
+  routes.Has(2);
+  routes.Has(3);
+  routes.Has(1);
+  EXPECT_TRUE(routes.Settled());
+}
+
+TEST(CopyRoutes, OthersNeedNotWaitForASlowOne) {
+  CopyRoutes routes;
+  for (size_t i = 0; i < 5; ++i) {
+    routes.Wants(i);
+  }
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{0, kLaunch}, Route{1, kLaunch}));
+  routes.Slow(1);
+  routes.Slow(1);
+  routes.Slow(4);  // it waits
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, kLaunch}));
+  routes.Missed(1);
+  EXPECT_THAT(routes.Begin(), IsEmpty());
+  routes.Gone(0);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{1, kLaunch}));
+  routes.Has(2);
+  routes.Slow(1);
+  routes.Has(1);
+  EXPECT_THAT(routes.Begin(), ElementsAre(Route{3, 1}, Route{4, 2}));
+}
+
 // Nodes come, go, get the files and miss them at random; R1 to R3 hold after each event, and in the
 // end all that are left have them.
 TEST(CopyRoutes, RandomFailures) {
@@ -107,10 +150,26 @@ TEST(CopyRoutes, RandomFailures) {
     const CopyRouteBounds bounds;
     CopyRoutes routes(bounds);
     std::map<size_t, Route> under_way;
-    std::map<size_t, std::vector<size_t>> missed;
+    std::map<size_t, std::set<size_t>> missed;
     std::set<size_t> have;
     std::set<size_t> all;
     const size_t nodes = 1 + random.Next() % 40;
+    // Some come back, as new ones.
+    const auto leave = [&](size_t node) {
+      routes.Gone(node);
+      have.erase(node);
+      all.erase(node);
+      missed.erase(node);
+      for (auto& [to, route] : under_way) {
+        if (route.from == node) {
+          route.from = kGone;
+        }
+      }
+      if (random.Next() % 2 == 0) {
+        routes.Wants(node);
+        all.insert(node);
+      }
+    };
     size_t events = 0;
     for (size_t next = 0; next < nodes || !under_way.empty(); ++events) {
       ASSERT_LT(events, 20 * nodes + 100) << "seed " << seed;
@@ -124,27 +183,24 @@ TEST(CopyRoutes, RandomFailures) {
         const uint64_t dice = random.Next() % 10;
         under_way.erase(at);
         if (dice == 0) {
-          routes.Gone(route.to);
-          all.erase(route.to);
+          leave(route.to);
         } else if (route.from.has_value() && (dice < 4 || have.count(*route.from) == 0)) {
           routes.Missed(route.to);
-          missed[route.to].push_back(*route.from);
+          missed[route.to].insert(*route.from);
         } else {
           routes.Has(route.to);
           have.insert(route.to);
           if (dice == 9) {  // and ends
-            routes.Gone(route.to);
-            have.erase(route.to);
-            all.erase(route.to);
+            leave(route.to);
           }
         }
       }
       for (const Route& route : routes.Begin()) {
         ASSERT_TRUE(under_way.emplace(route.to, route).second) << "seed " << seed;
         if (route.from.has_value()) {
-          const std::vector<size_t>& there = missed[route.to];
+          const std::set<size_t>& there = missed[route.to];
           EXPECT_EQ(have.count(*route.from), 1u) << "seed " << seed;
-          EXPECT_EQ(std::count(there.begin(), there.end(), *route.from), 0) << "seed " << seed;
+          EXPECT_EQ(there.count(*route.from), 0u) << "seed " << seed;
           EXPECT_LT(there.size(), bounds.node_tries) << "seed " << seed;
         }
       }
