@@ -262,8 +262,8 @@ absl::Status OfferProgram(const AgentBootstrap& bootstrap, const NodeFacts& fact
                           absl::Time deadline) {
   // The job's own ports go first, and it may need all of a small range.
   const PortRange& ports = bootstrap.plan.ports;
-  const bool spare =
-      ports.Any() || ports.high - ports.low >= 32 + static_cast<int>(bootstrap.join.workers);
+  const uint32_t workers = WorkersOnNode(bootstrap.plan, facts).value_or(0);
+  const bool spare = ports.Any() || ports.high - ports.low >= 32 + static_cast<int>(workers);
   absl::StatusOr<BoundPort> bound = absl::UnavailableError("no port to spare");
   if (spare) {
     bound = BindStorePort(facts.address, 0, ports);

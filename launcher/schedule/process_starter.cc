@@ -165,7 +165,7 @@ void ProcessStarter::OnWanted(size_t index, bool fetches) {
   Route();
 }
 
-// An agent closes its door when nobody has come for two minutes; its port may be another's then.
+// An agent closes its door two minutes after the last that came; its port may be another's then.
 void ProcessStarter::ForgetClosed() {
   const absl::Time now = BootNow();
   for (auto& [index, node] : nodes_) {
@@ -196,9 +196,7 @@ void ProcessStarter::GetsProgram(size_t index, std::optional<size_t> from) {
   if (from.has_value()) {
     LogDebug(absl::StrCat(node.target.host, ": gets the agent's program from ",
                           nodes_.at(*from).target.host));
-    Node& giver = nodes_.at(*from);
-    giver.gave = BootNow();
-    node.channel->Refer(bytes->size(), *digest, program_token_, giver.gives);
+    node.channel->Refer(bytes->size(), *digest, program_token_, nodes_.at(*from).gives);
   } else {
     LogDebug(absl::StrCat(node.target.host, ": is sent the agent's program"));
     node.slow = std::make_unique<UvTimer>(loop_, [this, index] {
@@ -399,6 +397,7 @@ void ProcessStarter::Stop(std::function<void()> done) {
   for (auto& [index, node] : nodes_) {
     node.channel.reset();
     node.timer.reset();
+    node.slow.reset();
   }
   // ssh has nothing left to say or to tidy; an agent must not take its shepherd with it.
   SignalAll(options_.ends_group ? SIGKILL : SIGTERM);

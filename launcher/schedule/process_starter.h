@@ -66,7 +66,7 @@ class ProcessStarter final : public Starter {
     std::unique_ptr<UvTimer> timer;            // the answer, the kill, or the next try
     bool routed = false;                       // in routes_
     ProgramGiverAddress gives;                 // there
-    absl::Time gave = absl::InfiniteFuture();  // when it began, or one was last sent there
+    absl::Time gave = absl::InfiniteFuture();  // when it began
     std::unique_ptr<UvTimer> slow;             // until others need not wait for it
   };
 

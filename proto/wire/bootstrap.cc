@@ -74,6 +74,11 @@ absl::Status ReadAll(int fd, char* data, size_t size, absl::Time deadline) {
   return absl::OkStatus();
 }
 
+// What is not of these would be read by a shell; inet_pton ends at a NUL.
+bool IsPlain(absl::string_view address) {
+  return address.find_first_not_of("0123456789abcdefABCDEF.:") == absl::string_view::npos;
+}
+
 }  // namespace
 
 absl::Status AnnounceAgent(int fd_out, absl::Time deadline) {
@@ -87,11 +92,6 @@ bool IsPushedAgent() { return std::getenv(kAgentTempVariable) != nullptr; }
 absl::Status AnnounceGiving(int fd_out, uint16_t port, absl::string_view address,
                             absl::Time deadline) {
   return WriteAll(fd_out, absl::StrCat(kAgentGivesLine, port, " ", address, "\n"), deadline);
-}
-
-// What is not of these would be read by a shell; inet_pton ends at a NUL.
-bool IsPlain(absl::string_view address) {
-  return address.find_first_not_of("0123456789abcdefABCDEF.:") == absl::string_view::npos;
 }
 
 std::optional<ProgramGiverAddress> ParseGiving(absl::string_view line) {
