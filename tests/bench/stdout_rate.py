@@ -60,7 +60,8 @@ def main():
     bench = Bench("stdout_rate", "MB/s", more_is_better=True)
     faults = []
     for ranks, size in ((1, 200_000_000), (16, 20_000_000)):
-        if bench.smoke:
+        # Many ranks are whole in the smoke test, too: of a quarter, that they do not start at one time would be most.
+        if bench.smoke and ranks == 1:
             size //= 4
         program = ["sh", "-c", f"yes {LINE} | head -c {size}"]
         want = ranks * size
@@ -69,6 +70,10 @@ def main():
             "hydra": lambda: rate([HYDRA, "-n", ranks, *program], want),
         }
         bench.case(f"{ranks} x {size // 1000000} MB", tools, 3 if bench.smoke else 7)
+        if bench.smoke and ranks > 1:  # the peer takes 10 times as long with a prefix
+            size //= 4
+        program = ["sh", "-c", f"yes {LINE} | head -c {size}"]
+        want = ranks * size
         tools = {
             "muster --log-prefix": lambda: rate([LAUNCH, "-n", ranks, "--log-prefix", "[{rank}] ", *program], want),
             "hydra -prepend-rank": lambda: rate([HYDRA, "-n", ranks, "-prepend-rank", *program], want),
