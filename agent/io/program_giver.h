@@ -14,6 +14,7 @@
 
 #include "absl/time/time.h"
 #include "proto/base/unique_fd.h"
+#include "proto/wire/bootstrap.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -25,8 +26,7 @@ struct ProgramGiverOptions {
   std::function<void()> on_given = {};  // once for each that got it whole
   size_t takers_max = 64;               // launch sends two at a time; more wait in the queue
   absl::Duration stall_max = absl::Seconds(10);
-  // After the last that came: all starts are over by then. The port is closed.
-  absl::Duration idle_max = absl::Minutes(2);
+  absl::Duration idle_max = kAgentGivesFor;  // then the port is closed
 };
 
 class ProgramGiver {

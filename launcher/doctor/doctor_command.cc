@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "launcher/resolve.h"
 #include "launcher/schedule/hostlist.h"
+#include "launcher/schedule/slurm.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
@@ -189,14 +190,11 @@ AgentStart StartOf(const JobSpec& spec, const HostEntry& host, bool here,
     out.by_hand = agent;
   } else if (spec.given_hosts.has_value()) {
     out.means = StartMeans::kStep;
-    const auto group = spec.given_hosts->het_group.find(host.name);
-    const std::string of_group = group == spec.given_hosts->het_group.end()
-                                     ? ""
-                                     : absl::StrCat("--het-group=", group->second, " ");
-    out.by_hand =
-        spec.given_hosts->scheduler == Scheduler::kPbs
-            ? absl::StrCat("pbsdsh -h ", host.name, " -- ", agent)
-            : absl::StrCat("srun ", of_group, "--overlap -N1 -n1 -w ", host.name, " ", agent);
+    const std::string group = HetGroupOption(*spec.given_hosts, host.name).value_or("");
+    out.by_hand = spec.given_hosts->scheduler == Scheduler::kPbs
+                      ? absl::StrCat("pbsdsh -h ", host.name, " -- ", agent)
+                      : absl::StrCat("srun ", group, group.empty() ? "" : " ",
+                                     "--overlap -N1 -n1 -w ", host.name, " ", agent);
   } else {
     out.means = StartMeans::kSsh;
     for (const std::string& word : spec.ssh) {

@@ -136,8 +136,6 @@ bool BootstrapChannel::OnLine(const std::string& line) {
       return false;
     }
     agent_is_there_ = true;
-    was_sent_ = sends_ == Sends::kReferred || sends_ == Sends::kSent;
-    sends_ = Sends::kNothing;
     head_.clear();
     body_ = frame_;
     Wait();
@@ -232,7 +230,8 @@ void BootstrapChannel::Write() {
   if (!head_.empty() || !body_.empty()) {
     return;
   }
-  if (agent_is_there_ && !(was_sent_ && callbacks_.on_gives)) {
+  const bool gives = sends_ != Sends::kNothing && callbacks_.on_gives;
+  if (agent_is_there_ && !gives) {
     Ready();
     return;
   }

@@ -65,7 +65,7 @@ class BootstrapChannel {
   // The end of what came before an agent's line, "" if nothing did.
   const std::string& banner() const { return banner_; }
   // Of the agent's program: what the node has not taken yet.
-  size_t unsent() const { return sends_ == Sends::kSent ? body_.size() : 0; }
+  size_t unsent() const { return sends_ == Sends::kSent && !agent_is_there_ ? body_.size() : 0; }
 
  private:
   void Wait();
@@ -89,9 +89,8 @@ class BootstrapChannel {
   std::string head_;        // being sent, before body_
   absl::string_view body_;  // frame_ or the program's bytes
   enum class Sends { kNothing, kAsked, kReferred, kSent };
-  Sends sends_ = Sends::kNothing;  // of the program, up to the agent's line
+  Sends sends_ = Sends::kNothing;  // of the program
   bool fetches_ = false;           // as it asked
-  bool was_sent_ = false;          // it runs a program of ours
   bool agent_is_there_ = false;    // the frame is being sent; but for OnGives, nothing more is read
 };
 

@@ -23,7 +23,6 @@ void CopyRoutes::Has(size_t node) {
   CHECK(one.gets);
   passed_on_ += one.from.has_value() ? 1 : 0;
   End(one);
-  one.has = true;
   holders_.insert(node);
   givers_.emplace(0, node);
 }

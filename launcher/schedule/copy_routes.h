@@ -3,9 +3,8 @@
 // each node that has one passes it on. Pure.
 //
 // Invariants (cited by tests):
-//  R1 at most `from_launch` transfers from launch that are not slow, and `from_node` from each
-//  node,
-//     are under way;
+//  R1 at most `from_launch` transfers from launch are under way that are not slow, and `from_node`
+//     from each node;
 //  R2 nobody is sent to a node that does not have a copy, nor again to one where it was missed;
 //     after `node_tries` misses a node gets it from launch;
 //  R3 whatever fails, as long as nodes want it and launch is there, some transfer is under way or
@@ -49,15 +48,14 @@ class CopyRoutes {
   bool Gets(size_t node) const { return nodes_.at(node).gets; }
   // Transfers to begin now; they are under way from here on.
   std::vector<Route> Begin();
-  // Nobody wants or gets the files.
+  // Nobody wants or gets a copy.
   bool Settled() const { return wanting_.empty() && under_way_ == 0; }
 
  private:
   struct Node {
-    bool has = false;
     bool gets = false;
-    std::optional<size_t> from;  // while it gets them; kGone: one that is gone
-    bool slow = false;
+    std::optional<size_t> from;  // while it gets a copy; SIZE_MAX: one that is gone
+    bool slow = false;           // what it gets from launch
     std::set<size_t> missed_at;
     uint32_t gives = 0;
   };
@@ -71,7 +69,7 @@ class CopyRoutes {
   const CopyRouteBounds bounds_;
   std::map<size_t, Node> nodes_;
   std::set<size_t> wanting_;
-  std::set<size_t> holders_;                      // nodes that have them
+  std::set<size_t> holders_;                      // nodes that have a copy
   std::set<std::pair<uint32_t, size_t>> givers_;  // of these, who may give to one more, by `gives`
   uint32_t from_launch_ = 0;
   size_t under_way_ = 0;

@@ -24,7 +24,6 @@ namespace muster {
 namespace {
 
 constexpr absl::Duration kKillAfter = absl::Seconds(2);
-constexpr absl::Duration kGivesFor = absl::Seconds(90);   // less than ProgramGiverOptions::idle_max
 constexpr absl::Duration kSlowAfter = absl::Seconds(30);  // 3 Mbit/s
 
 // What ssh says when another try would end the same way; each try may count against the account.
@@ -165,11 +164,11 @@ void ProcessStarter::OnWanted(size_t index, bool fetches) {
   Route();
 }
 
-// An agent closes its door two minutes after the last that came; its port may be another's then.
+// Who is sent to a door has to get there before it closes; its port may be another's then.
 void ProcessStarter::ForgetClosed() {
   const absl::Time now = BootNow();
   for (auto& [index, node] : nodes_) {
-    if (now - node.gave > kGivesFor) {
+    if (now - node.gave > kAgentGivesFor * 3 / 4) {
       node.gave = absl::InfiniteFuture();
       node.routed = false;
       routes_.Gone(index);

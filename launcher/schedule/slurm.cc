@@ -373,6 +373,14 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
   return std::optional<GivenHosts>(std::move(out));
 }
 
+std::optional<std::string> HetGroupOption(const GivenHosts& job, const std::string& host) {
+  const auto group = job.het_group.find(host);
+  if (group == job.het_group.end()) {
+    return std::nullopt;
+  }
+  return absl::StrCat("--het-group=", group->second);
+}
+
 std::vector<std::string> SrunOptions(const GivenHosts& job, const std::vector<std::string>& hosts) {
   const size_t n = hosts.size();
   std::vector<std::string> out = {
@@ -393,8 +401,8 @@ std::vector<std::string> SrunOptions(const GivenHosts& job, const std::vector<st
   if (gpus != job.gpus.end() && !gpus->second.empty()) {
     out.push_back(absl::StrCat("--gpus-per-node=", gpus->second));
   }
-  if (const auto group = job.het_group.find(hosts.front()); group != job.het_group.end()) {
-    out.push_back(absl::StrCat("--het-group=", group->second));
+  if (std::optional<std::string> group = HetGroupOption(job, hosts.front()); group.has_value()) {
+    out.push_back(*std::move(group));
   }
   return out;
 }

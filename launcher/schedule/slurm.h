@@ -57,6 +57,9 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(
 // changes nothing for others and takes nothing from them.
 std::vector<std::string> SrunOptions(const GivenHosts& job, const std::vector<std::string>& hosts);
 
+// srun's option for the component of a heterogeneous job that has this host; none elsewhere.
+std::optional<std::string> HetGroupOption(const GivenHosts& job, const std::string& host);
+
 // One agent on each of `hosts`. `agent_path`: the same on every node.
 std::vector<std::string> SrunCommand(const GivenHosts& job, const std::vector<std::string>& hosts,
                                      const std::string& agent_path);

@@ -1,8 +1,6 @@
 #include "proto/wire/bootstrap.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -74,11 +72,6 @@ absl::Status ReadAll(int fd, char* data, size_t size, absl::Time deadline) {
   return absl::OkStatus();
 }
 
-// What is not of these would be read by a shell; inet_pton ends at a NUL.
-bool IsPlain(absl::string_view address) {
-  return address.find_first_not_of("0123456789abcdefABCDEF.:") == absl::string_view::npos;
-}
-
 }  // namespace
 
 absl::Status AnnounceAgent(int fd_out, absl::Time deadline) {
@@ -97,11 +90,9 @@ absl::Status AnnounceGiving(int fd_out, uint16_t port, absl::string_view address
 std::optional<ProgramGiverAddress> ParseGiving(absl::string_view line) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   unsigned port = 0;
-  unsigned char parsed[sizeof(in6_addr)];
   if (!absl::ConsumePrefix(&line, kAgentGivesLine) || words.size() != 3 ||
-      !absl::SimpleAtoi(words[1], &port) || port == 0 || port > 65535 || !IsPlain(words[2]) ||
-      (inet_pton(AF_INET, words[2].c_str(), parsed) != 1 &&
-       inet_pton(AF_INET6, words[2].c_str(), parsed) != 1)) {
+      !absl::SimpleAtoi(words[1], &port) || port == 0 || port > 65535 || words[2].empty() ||
+      words[2].find_first_not_of("0123456789abcdefABCDEF.:") != std::string::npos) {
     return std::nullopt;
   }
   return ProgramGiverAddress{words[2], static_cast<uint16_t>(port)};

@@ -33,6 +33,8 @@ inline constexpr absl::string_view kAgentFetches = " fetches";
 // nodes' shells (agent/io/program_giver.h); port 0: it does not. wire
 inline constexpr absl::string_view kAgentGivesLine = "muster-agent-gives ";
 inline constexpr size_t kAgentGivesBytesMax = 256;
+// So long after the last that came: all starts are over by then.
+inline constexpr absl::Duration kAgentGivesFor = absl::Minutes(2);
 // Folder of a pushed agent program; ReadBootstrap removes it and the variable.
 inline constexpr char kAgentTempVariable[] = "MUSTER_AGENT_TEMP";
 
@@ -62,9 +64,10 @@ bool IsPushedAgent();
 // kAgentGivesLine of a port; 0 = none. Errors as of AnnounceAgent.
 absl::Status AnnounceGiving(int fd_out, uint16_t port, absl::string_view address,
                             absl::Time deadline);
-// The starter's side: `line` is that line; none = no port, or no address but of digits.
+// The starter's side: `line` is that line; none = no port, or an address that may mean something to
+// a shell.
 struct ProgramGiverAddress {
-  std::string address;  // an IPv4 or IPv6 literal
+  std::string address;  // of an IPv4 or IPv6 literal's characters
   uint16_t port = 0;
 };
 std::optional<ProgramGiverAddress> ParseGiving(absl::string_view line);

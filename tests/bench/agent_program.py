@@ -16,7 +16,6 @@ from lab import Lab  # noqa: E402
 
 HOME = "/tmp/only-here"  # /tmp is each host's own
 UPLINK = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "100mbit", "burst", "256kb", "latency", "400ms"]
-CLOSED = "table inet closed { chain in { type filter hook input priority 0; tcp flags & (syn | ack) == syn tcp dport != 22 reject with tcp reset; }; }"
 
 
 def main():
@@ -36,13 +35,8 @@ def main():
                 return time.perf_counter() - began
 
             def closed():
-                for host in nodes:
-                    host.check(["nft", CLOSED])
-                try:
+                with lab.closed(hosts=nodes):
                     return seconds()
-                finally:
-                    for host in nodes:
-                        host.check(["nft", "delete table inet closed"])
 
             bench.case(f"no muster on {count} hosts", {"muster": seconds, "all from launch": closed}, 3)
     bench.finish()

@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-from contextlib import contextmanager
 
 import pytest
 
@@ -64,23 +63,10 @@ def test_two_are_sent_it_and_the_others_get_it_from_these(shells, lab):
     assert ports and all(20500 <= port <= 20598 for port in ports), result
 
 
-@contextmanager
-def closed(lab, fate):
-    """Of what comes in, only ssh does."""
-    rules = f"table inet closed {{ chain in {{ type filter hook input priority 0; tcp flags & (syn | ack) == syn tcp dport != 22 {fate}; }}; }}"
-    for host in lab:
-        host.check(["nft", rules])
-    try:
-        yield
-    finally:
-        for host in lab:
-            host.check(["nft", "delete table inet closed"])
-
-
 @pytest.mark.parametrize("fate", ["reject with tcp reset", "drop"])
 def test_nodes_that_do_not_reach_each_other_are_sent_it(shells, lab, fate):
     """What is dropped costs 5 s at each of two."""
-    with closed(lab, fate):
+    with lab.closed(fate):
         result = start(shells[0], 3, "hostname").finish(60)
     assert result.code == 0 and sorted(re.findall(r"\] (node\d)\n", result.text)) == ["node1", "node2", "node3"], result
     sent, told = ways(result)
@@ -89,7 +75,7 @@ def test_nodes_that_do_not_reach_each_other_are_sent_it(shells, lab, fate):
 
 def test_launch_is_killed_while_a_node_tries_another(shells, lab):
     """Its shell, which is let wait there, tidies up."""
-    with closed(lab, "drop"):
+    with lab.closed("drop"):
         job = start(shells[0], 3, "sleep", "1064")
         job.expect("gets the agent's program from", stream="err")
         job.signal(signal.SIGKILL)

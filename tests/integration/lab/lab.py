@@ -254,6 +254,19 @@ class Lab:
         """Waits until no host runs anything of a job any more; what is left makes the message."""
         wait_for(lambda: not self.processes(), seconds, 0.05, lambda: f"processes left: {self.processes()}")
 
+    @contextlib.contextmanager
+    def closed(self, fate="reject with tcp reset", hosts=None):
+        """Meanwhile of the connections that come in to `hosts` (default: all), only ssh's do; to others happens `fate`."""
+        hosts = self.hosts if hosts is None else hosts
+        chain = f"chain in {{ type filter hook input priority 0; tcp flags & (syn | ack) == syn tcp dport != 22 {fate}; }}"
+        for host in hosts:
+            host.check(["nft", f"table inet closed {{ {chain}; }}"])
+        try:
+            yield
+        finally:
+            for host in hosts:
+                host.check(["nft", "delete table inet closed"])
+
     def kill_leftovers(self):
         for processes in self.processes().values():
             kill_all(processes)

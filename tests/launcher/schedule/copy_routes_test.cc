@@ -17,11 +17,15 @@ using Route = CopyRoutes::Route;
 constexpr std::nullopt_t kLaunch = std::nullopt;
 constexpr size_t kGone = 1000000;
 
-TEST(CopyRoutes, R1LaunchSendsFewAndWhoHasThemPassesThemOn) {
-  CopyRoutes routes;
-  for (size_t i = 0; i < 6; ++i) {
+void Want(CopyRoutes& routes, size_t nodes) {
+  for (size_t i = 0; i < nodes; ++i) {
     routes.Wants(i);
   }
+}
+
+TEST(CopyRoutes, R1LaunchSendsFewAndWhoHasThemPassesThemOn) {
+  CopyRoutes routes;
+  Want(routes, 6);
   EXPECT_THAT(routes.Begin(), ElementsAre(Route{0, kLaunch}, Route{1, kLaunch}));
   EXPECT_THAT(routes.Begin(), IsEmpty());
   routes.Has(1);
@@ -35,28 +39,25 @@ TEST(CopyRoutes, R1LaunchSendsFewAndWhoHasThemPassesThemOn) {
   EXPECT_TRUE(routes.Settled());
 }
 
-TEST(CopyRoutes, WhoGivesToTheFewestIsAskedFirst) {
+// 0 and 1 have it, and 2 gets it from 0.
+CopyRoutes OneIsPassedOn() {
   CopyRoutes routes;
-  for (size_t i = 0; i < 3; ++i) {
-    routes.Wants(i);
-  }
+  Want(routes, 3);
   routes.Begin();
   routes.Has(0);
   routes.Has(1);
   EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 0}));
+  return routes;
+}
+
+TEST(CopyRoutes, WhoGivesToTheFewestIsAskedFirst) {
+  CopyRoutes routes = OneIsPassedOn();
   routes.Wants(3);
   EXPECT_THAT(routes.Begin(), ElementsAre(Route{3, 1}));
 }
 
 TEST(CopyRoutes, R2AfterMissesLaunchSendsThem) {
-  CopyRoutes routes;
-  for (size_t i = 0; i < 3; ++i) {
-    routes.Wants(i);
-  }
-  routes.Begin();
-  routes.Has(0);
-  routes.Has(1);
-  EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 0}));
+  CopyRoutes routes = OneIsPassedOn();
   routes.Missed(2);
   EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 1}));
   routes.Missed(2);
@@ -85,9 +86,7 @@ TEST(CopyRoutes, NodesThatDoNotReachEachOtherAreNotTriedForEver) {
 
 TEST(CopyRoutes, R3TheGiverGoes) {
   CopyRoutes routes;
-  routes.Wants(0);
-  routes.Wants(1);
-  routes.Wants(2);
+  Want(routes, 3);
   routes.Begin();
   routes.Has(0);
   EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 0}));
@@ -102,9 +101,7 @@ TEST(CopyRoutes, R3TheGiverGoes) {
 
 TEST(CopyRoutes, R1ANewOneOfTheSameNumberDoesNotGiveWhatTheOldOneGave) {
   CopyRoutes routes;
-  for (size_t i = 0; i < 4; ++i) {
-    routes.Wants(i);
-  }
+  Want(routes, 4);
   routes.Begin();
   routes.Has(0);
   EXPECT_THAT(routes.Begin(), ElementsAre(Route{2, 0}, Route{3, 0}));
@@ -124,9 +121,7 @@ TEST(CopyRoutes, R1ANewOneOfTheSameNumberDoesNotGiveWhatTheOldOneGave) {
 
 TEST(CopyRoutes, OthersNeedNotWaitForASlowOne) {
   CopyRoutes routes;
-  for (size_t i = 0; i < 5; ++i) {
-    routes.Wants(i);
-  }
+  Want(routes, 5);
   EXPECT_THAT(routes.Begin(), ElementsAre(Route{0, kLaunch}, Route{1, kLaunch}));
   routes.Slow(1);
   routes.Slow(1);
