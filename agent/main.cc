@@ -272,15 +272,10 @@ absl::Status OfferProgram(const AgentBootstrap& bootstrap, const NodeFacts& fact
     const absl::StatusOr<BoundPort> held = std::move(bound);  // so that it is not found again
     bound = BindStorePort(facts.address, 0, ports);
   }
-  ProgramGiverOptions options;
-  options.program.Reset(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-  options.token = bootstrap.program_token;
-  uint16_t port = 0;
-  if (bound.ok() && options.program.valid()) {
-    options.listening = std::move(bound->fd);
-    port = GiveBeside(std::move(options)) ? bound->port : 0;
-  }
-  return AnnounceGiving(out, port, facts.address, deadline);
+  UniqueFd program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const bool gives = bound.ok() && program.valid() &&
+                     GiveBeside(std::move(bound->fd), std::move(program), bootstrap.program_token);
+  return AnnounceGiving(out, gives ? bound->port : uint16_t{0}, facts.address, deadline);
 }
 
 struct Met {

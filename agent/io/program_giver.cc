@@ -1,24 +1,40 @@
 #include "agent/io/program_giver.h"
 
 #include <sys/prctl.h>
-#include <sys/sendfile.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <utility>
+#include <vector>
 
 #include "proto/base/clock.h"
 #include "proto/base/proof_text.h"
+#include "proto/wire/bootstrap.h"
 
 namespace muster {
 namespace {
 
-constexpr size_t kBytesATurn = 256u << 10;  // the loop has other work
+class SaysToken final : public Greeting {
+ public:
+  explicit SaysToken(const std::string& token) : token_(token + "\n") {}
+
+  // One more than there are, so that who says more is known.
+  size_t Wants() const override { return done_ ? 0 : token_.size() + 1 - said_.size(); }
+  bool Take(absl::string_view bytes) override {
+    said_.append(bytes.data(), bytes.size());
+    done_ = said_.size() == token_.size() && ConstantTimeEqual(said_, token_);
+    return done_ || said_.size() < token_.size();
+  }
+  bool Done() const override { return done_; }
+
+ private:
+  const std::string token_;
+  std::string said_;
+  bool done_ = false;
+};
 
 // What the process has but for standard ones and these; on an old kernel it keeps the rest.
 void CloseOthers(int one, int other) {
@@ -33,7 +49,24 @@ void CloseOthers(int one, int other) {
 
 }  // namespace
 
-bool GiveBeside(ProgramGiverOptions options) {
+std::unique_ptr<Greeting> TokenGreeting(const std::string& token) {
+  return std::make_unique<SaysToken>(token);
+}
+
+void GiveWhileTheyCome(FileGiverOptions options, absl::Duration idle_max) {
+  const absl::Duration look = std::min(options.stall_max, idle_max) / 4;
+  FileGiver giver(std::move(options));
+  while (giver.busy() || BootNow() - giver.last_came() < idle_max) {
+    std::vector<pollfd> fds;
+    giver.Watch(fds);
+    if (poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(look))) >= 0) {
+      giver.Go(fds.data());
+    }
+  }
+}
+
+bool GiveBeside(UniqueFd listening, UniqueFd program, const std::string& token,
+                std::function<void()> on_given) {
   const pid_t agent = getpid();
   const pid_t child = fork();
   if (child != 0) {
@@ -44,111 +77,17 @@ bool GiveBeside(ProgramGiverOptions options) {
     _exit(0);
   }
   prctl(PR_SET_NAME, "muster-giver");
-  CloseOthers(options.listening.get(), options.program.get());
-  uv_loop_t loop;
-  uv_loop_init(&loop);
-  const ProgramGiver giver(&loop, std::move(options));
-  UvTimer until_killed(&loop, [] {});  // the agent has no use for the news that this has ended
-  until_killed.StartEvery(absl::Hours(1));
-  uv_run(&loop, UV_RUN_DEFAULT);
-  _exit(0);
-}
-
-ProgramGiver::ProgramGiver(uv_loop_t* loop, ProgramGiverOptions options)
-    : loop_(loop),
-      options_(std::move(options)),
-      called_(BootNow()),
-      door_(std::make_unique<UvPoll>(loop, options_.listening.get(), [this](int) { Accept(); })),
-      every_while_(loop, [this] { LookAround(); }) {
+  CloseOthers(listening.get(), program.get());
   struct stat info {};
-  bytes_ = fstat(options_.program.get(), &info) == 0 ? info.st_size : 0;
-  door_->Start(UV_READABLE);
-  door_->Unref();
-  every_while_.StartEvery(std::min(options_.stall_max, options_.idle_max) / 4);
-  every_while_.Unref();
-}
-
-void ProgramGiver::Accept() {
-  UniqueFd socket(
-      accept4(options_.listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket.valid()) {
-    return;
-  }
-  called_ = BootNow();
-  takers_.push_front({std::move(socket), nullptr, "", false, 0, called_});
-  const auto taker = takers_.begin();
-  taker->poll = std::make_unique<UvPoll>(loop_, taker->socket.get(), [this, taker](int) {
-    if (!GoOn(*taker)) {
-      Drop(taker);
-    }
-  });
-  taker->poll->Start(UV_READABLE);
-  taker->poll->Unref();
-  if (takers_.size() >= options_.takers_max) {
-    door_->Stop();
-  }
-}
-
-bool ProgramGiver::GoOn(Taker& taker) { return taker.gets ? Give(taker) : Listen(taker); }
-
-// Until the whole token is there.
-bool ProgramGiver::Listen(Taker& taker) {
-  char bytes[256];
-  const ssize_t n = recv(taker.socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-  if (n < 0) {
-    return errno == EAGAIN || errno == EINTR;
-  }
-  taker.said.append(bytes, static_cast<size_t>(n));
-  const size_t wanted = options_.token.size() + 1;
-  if (n == 0 || taker.said.size() > wanted) {
-    return false;
-  }
-  if (taker.said.size() == wanted) {
-    if (!ConstantTimeEqual(taker.said, options_.token + "\n")) {
-      return false;
-    }
-    taker.gets = true;
-    taker.poll->Start(UV_WRITABLE);
-  }
-  return true;
-}
-
-bool ProgramGiver::Give(Taker& taker) {
-  off_t at = taker.sent;
-  const auto left = static_cast<uint64_t>(bytes_ - taker.sent);
-  const ssize_t n = sendfile(taker.socket.get(), options_.program.get(), &at,
-                             std::min<uint64_t>(left, kBytesATurn));
-  if (n < 0) {
-    return errno == EAGAIN || errno == EINTR;
-  }
-  taker.moved = BootNow();
-  taker.sent += n;
-  if (taker.sent == bytes_ && options_.on_given) {
-    options_.on_given();
-  }
-  return n > 0 && taker.sent < bytes_;
-}
-
-void ProgramGiver::LookAround() {
-  const absl::Time now = BootNow();
-  for (auto taker = takers_.begin(); taker != takers_.end();) {
-    const auto one = taker++;
-    if (now - one->moved >= options_.stall_max) {
-      Drop(one);
-    }
-  }
-  if (takers_.empty() && now - called_ >= options_.idle_max) {
-    every_while_.Stop();
-    door_.reset();
-    options_.listening.Reset();
-  }
-}
-
-void ProgramGiver::Drop(Takers::iterator taker) {
-  takers_.erase(taker);
-  if (door_ != nullptr) {
-    door_->Start(UV_READABLE);
-    door_->Unref();
+  FileGiverOptions options;
+  options.listening = std::move(listening);
+  options.file = program.get();
+  options.bytes = fstat(program.get(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+  options.greet = [token] { return TokenGreeting(token); };
+  options.on_given = std::move(on_given);
+  GiveWhileTheyCome(std::move(options), kAgentGivesFor);
+  while (true) {
+    pause();  // the agent has no use for the news that this has ended
   }
 }
 

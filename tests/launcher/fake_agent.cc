@@ -52,17 +52,13 @@ void Give(const std::string& token, absl::Time deadline) {
   const uint16_t port = bound.ok() ? bound->port : 0;
   const bool closed = access(absl::StrCat(folder, "/closed").c_str(), F_OK) == 0;
   if (!closed) {
-    muster::ProgramGiverOptions options;
-    options.listening = std::move(bound->fd);
     const bool damaged = access(absl::StrCat(folder, "/damaged").c_str(), F_OK) == 0;
-    options.program.Reset(open(damaged ? "/bin/sh" : "/proc/self/exe", O_RDONLY));
-    options.token = token;
-    options.on_given = [folder] {
+    muster::UniqueFd program(open(damaged ? "/bin/sh" : "/proc/self/exe", O_RDONLY));
+    (void)muster::GiveBeside(std::move(bound->fd), std::move(program), token, [folder] {
       const muster::UniqueFd file(
           open(absl::StrCat(folder, "/given").c_str(), O_WRONLY | O_APPEND | O_CREAT, 0600));
       (void)!write(file.get(), "x", 1);
-    };
-    (void)muster::GiveBeside(std::move(options));
+    });
   }
   (void)muster::AnnounceGiving(1, port, "127.0.0.1", deadline);
 }
