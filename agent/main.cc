@@ -19,6 +19,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "agent/core/ship_dir.h"
+#include "agent/core/spare_ports.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/channel_relay.h"
 #include "agent/io/dial.h"
@@ -260,12 +261,10 @@ absl::StatusOr<ShepherdProcess> ForkBeside(TlsThread* tls, std::vector<ProcessLi
 // Where our program was sent here, other nodes' shells may have it from us: launch is told where.
 absl::Status OfferProgram(const AgentBootstrap& bootstrap, const NodeFacts& facts, int out,
                           absl::Time deadline) {
-  // The job's own ports go first, and it may need all of a small range.
   const PortRange& ports = bootstrap.plan.ports;
   const uint32_t workers = WorkersOnNode(bootstrap.plan, facts).value_or(0);
-  const bool spare = ports.Any() || ports.high - ports.low >= 32 + static_cast<int>(workers);
   absl::StatusOr<BoundPort> bound = absl::UnavailableError("no port to spare");
-  if (spare) {
+  if (HasPortToSpare(ports, workers)) {
     bound = BindStorePort(facts.address, 0, ports);
   }
   if (bound.ok() && bound->port == bootstrap.terms.master_port) {
