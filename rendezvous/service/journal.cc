@@ -68,10 +68,15 @@ absl::Status Journal::Find() {
     files_ = std::max(files_, one.file);
     const bool given_up = one.bytes.empty();
     if (!given_up) {
-      ASSIGN_OR_RETURN(Found found, Decode(one, mends));
-      if (seen.insert(found.content.header.key).second) {
-        bytes_[found.file] = found.content.good_bytes;
-        found_.push_back(std::move(found));
+      absl::StatusOr<Found> found = Decode(one, mends);
+      if (absl::IsDataLoss(found.status())) {
+        damaged_.push_back(found.status());
+        continue;
+      }
+      RETURN_IF_ERROR(found.status());
+      if (seen.insert(found->content.header.key).second) {
+        bytes_[found->file] = found->content.good_bytes;
+        found_.push_back(*std::move(found));
         continue;
       }
     }
@@ -90,10 +95,8 @@ absl::StatusOr<Journal::Found> Journal::Decode(const StoredFile& stored,
                                                std::vector<JournalTask>& mends) const {
   absl::StatusOr<JournalFile> content = DecodeJournal(stored.bytes);
   if (!content.ok()) {
-    const bool damaged = absl::IsDataLoss(content.status());
     return absl::Status(content.status().code(),
-                        absl::StrCat(stored.path, ": ", content.status().message(),
-                                     damaged ? "; remove it to give its job up" : ""));
+                        absl::StrCat(stored.path, ": ", content.status().message()));
   }
   if (content->good_bytes < stored.bytes.size()) {
     LogWarning(absl::StrCat(stored.path, ": its last ", stored.bytes.size() - content->good_bytes,

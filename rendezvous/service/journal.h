@@ -51,8 +51,8 @@ class Journal {
     bool same_clock = false;  // its times are of this boot
   };
 
-  // In a folder (FolderStore::Open has its errors). Both name the file that they cannot read, and
-  // what to do: DataLoss, FailedPrecondition (another build).
+  // In a folder (FolderStore::Open has its errors). Both name the file that another build has to
+  // read, and what to do: FailedPrecondition.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(uv_loop_t* loop, const std::string& folder,
                                                        uint32_t epoch);
   // `on_superseded`: another master has the store (J4); once. Not for a store that never says so.
@@ -68,6 +68,8 @@ class Journal {
   const std::string& clock() const { return clock_; }
   // The jobs of the masters before, once.
   std::vector<Found> TakeFound() { return std::move(found_); }
+  // What is wrong with each file that cannot be read, once: DataLoss, with its path. It stays.
+  std::vector<absl::Status> TakeDamaged() { return std::move(damaged_); }
 
   uint64_t NewFile() { return ++files_; }
   // Appends to the file, or, `anew`, takes its place. After an error the file is to be removed.
@@ -109,6 +111,7 @@ class Journal {
   std::set<uint64_t> not_removed_;    // the store could not
   uint64_t files_ = 0;
   std::vector<Found> found_;
+  std::vector<absl::Status> damaged_;
   std::deque<Waiting> waiting_;
   std::vector<std::function<void(absl::Status)>> under_way_;  // of the batch, in order
   bool busy_ = false;

@@ -101,6 +101,7 @@ class MasterServer::Impl {
   void AddJob(const std::string& key, const RoundConfig& config, const JobTerms& terms);
   RoundConfig ConfigFor(const std::string& job_id, const JobTerms& terms) const;
   absl::Status CheckOwn(const Journal::Found& found) const;
+  absl::Status GoOnWithout(const absl::Status& damaged) const;
   absl::Status TakeOverOne(Journal::Found found);
   absl::StatusOr<std::string> HeaderOf(const std::string& key, const Job& job) const;
   void Write(const std::string& key, const JournalRecord& record);

@@ -27,13 +27,31 @@ absl::StatusOr<size_t> MasterServer::Impl::TakeOver() {
   if (options_.journal == nullptr) {
     return size_t{0};
   }
+  for (const absl::Status& damaged : options_.journal->TakeDamaged()) {
+    RETURN_IF_ERROR(GoOnWithout(damaged));
+  }
   size_t jobs = 0;
   for (Journal::Found& found : options_.journal->TakeFound()) {
     RETURN_IF_ERROR(CheckOwn(found));
-    RETURN_IF_ERROR(TakeOverOne(std::move(found)));
-    ++jobs;
+    const absl::Status taken = TakeOverOne(std::move(found));
+    RETURN_IF_ERROR(GoOnWithout(taken));
+    jobs += taken.ok() ? 1 : 0;
   }
   return jobs;
+}
+
+// A daemon serves many users: one job's damaged file ends none of the others.
+absl::Status MasterServer::Impl::GoOnWithout(const absl::Status& damaged) const {
+  if (!absl::IsDataLoss(damaged)) {
+    return damaged;
+  }
+  if (!options_.many_jobs) {
+    return absl::DataLossError(absl::StrCat(damaged.message(), "; remove it to give its job up"));
+  }
+  LogError(absl::StrCat(damaged.message(),
+                        ": the nodes of its job are refused, the other jobs go on; the file stays "
+                        "until you remove it"));
+  return absl::OkStatus();
 }
 
 // Who serves one job goes on with that one, as it was.
@@ -80,8 +98,7 @@ absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
   for (const JournalRecord& record : records) {
     const absl::Status replayed = Replay(config, state, record);
     if (!replayed.ok()) {
-      return absl::DataLossError(
-          absl::StrCat(found.path, ": ", replayed.message(), "; remove it to give its job up"));
+      return absl::DataLossError(absl::StrCat(found.path, ": ", replayed.message()));
     }
   }
   Resurrect(config, state, now);

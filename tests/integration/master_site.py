@@ -27,9 +27,9 @@ class Site:
     def words(self, endpoint=ENDPOINT):
         return ["--listen", endpoint, "--secret-file", self.secret, *self.keep]
 
-    def meeting(self, endpoint=ENDPOINT):
+    def meeting(self, endpoint=ENDPOINT, rdzv_id="job"):
         """launch's words for a job of two nodes that meet there."""
-        return ["--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-id", "job", "--secret-file", self.secret]
+        return ["--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-id", rdzv_id, "--secret-file", self.secret]
 
     def serve(self, host=0, endpoint=ENDPOINT, env=None):
         daemon = self.shells[host].start(*self.words(endpoint), program=DAEMON, env=env)
@@ -41,14 +41,14 @@ class Site:
         assert result.code == 1 and result.text == "", result
         return result.errors
 
-    def job(self, script, *more):
-        return [self.node(i, script, *more) for i in range(2)]
+    def job(self, script, *more, **named):
+        return [self.node(i, script, *more, **named) for i in range(2)]
 
-    def node(self, rank, script, *more, host=None, endpoint=ENDPOINT, env=None):
+    def node(self, rank, script, *more, host=None, endpoint=ENDPOINT, rdzv_id="job", env=None):
         """One of the two, on the host behind the daemon's."""
         script = script.replace("{go}", str(self.go))
         shell = self.shells[rank + 1 if host is None else host]
-        return shell.start(*self.meeting(endpoint), "--node-rank", str(rank), *more, *sh(script), env=env)
+        return shell.start(*self.meeting(endpoint, rdzv_id), "--node-rank", str(rank), *more, *sh(script), env=env)
 
     def file(self):
         """The journal of the only job."""

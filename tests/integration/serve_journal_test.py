@@ -147,6 +147,26 @@ def test_two_do_not_serve_from_one_journal(site):
     assert [job.finish().code for job in both] == [0, 0]
 
 
+def test_a_damaged_journal_is_named_and_left_as_it_is(site):
+    both = site.both()
+    both[0].signal(signal.SIGKILL)
+    path = site.file()
+    good = path.read_bytes()
+    first = 12 + int.from_bytes(good[:4], "little")  # the header's frame
+    for at in (4, 20, first, first + 40):
+        damaged = good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :] + bytes(12)
+        path.write_bytes(damaged)
+        refused = site.serve().finish()
+        offset = 0 if at < first else first
+        assert refused.code == 1, refused
+        assert f"{path}: damaged at byte {offset}; remove it to give its job up" in refused.errors, (at, refused)
+        assert path.read_bytes() == damaged
+    path.write_bytes(good)
+    again = site.serve()
+    site.go.touch()
+    assert [again.finish().code, both[1].finish().code] == [0, 0]
+
+
 def test_what_it_goes_with(node0):
     result = node0.run("--journal", "x", "--nnodes", "2", "true")
     assert result.code == 2 and "--journal x: want --nnodes, --serve, --node-rank and --rdzv-endpoint HOST:PORT" in result.errors, result

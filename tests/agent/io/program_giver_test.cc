@@ -93,7 +93,9 @@ class ProgramGiverTest : public testing::Test {
 };
 
 TEST_F(ProgramGiverTest, WhoSaysTheTokenGetsAllOfIt) {
-  FileGiver giver(Options());
+  FileGiverOptions options = Options();
+  options.stall_max = absl::Seconds(60);
+  FileGiver giver(std::move(options));
   const Shell& first = Come("token\n");
   Shell& slow = Come("tok");
   const Shell& third = Come("token\n");

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,36 +35,68 @@ JournalRecord RoundRecord(absl::Time at) {
   return record;
 }
 
-// Two machines may lead in turns: what the second appends has the first one's times before it.
-TEST(TakeOver, WhatAnotherMachineHasWrittenGoesOnInOurClock) {
-  TestLoop loop;
-  MasterOptions options;
-  options.users = OneSecret("the secret");
-  options.many_jobs = true;
-  MasterServer master(loop.get(), std::move(options));
-  const absl::Time before = BootNow();
-  const auto store = std::make_shared<FakeStore>();
-  store->stored = {{1, "job-1",
-                    absl::StrCat(*EncodeHeader({"job", "job", "another boot", {}}),
-                                 *EncodeRecord(RoundRecord(before + absl::Hours(1000))))}};
-  const std::unique_ptr<Journal> journal = *Journal::On(loop.get(), store);
-  EXPECT_EQ(*master.Lead(journal.get(), [] { return true; }), 1u);
-  loop.Until([&] { return journal->idle(); }, "the disk");
-  {
-    const MutexLock lock(store->mutex);
-    ASSERT_FALSE(store->batches.empty());
-    const absl::StatusOr<JournalFile> file =
-        DecodeJournal(absl::string_view(store->batches[0]).substr(1));  // behind its number
-    ASSERT_TRUE(file.ok()) << file.status();
-    EXPECT_EQ(file->header.clock, journal->clock());
-    ASSERT_EQ(file->records.size(), 1u);
-    EXPECT_GE(file->records[0].at, before);
-    EXPECT_LT(file->records[0].at, before + absl::Hours(1));
-    EXPECT_EQ(file->records[0].progress->begun, file->records[0].at - absl::Minutes(9));
+class TakeOver : public testing::Test {
+ protected:
+  ~TakeOver() override {
+    bool down = false;
+    master_->Shutdown([&down] { down = true; });
+    loop_.Until([&] { return down; }, "the master's shutdown");
   }
-  bool down = false;
-  master.Shutdown([&down] { down = true; });
-  loop.Until([&] { return down; }, "the master's shutdown");
+  // With what the journal's store holds.
+  absl::StatusOr<size_t> Lead(bool many_jobs) {
+    MasterOptions options;
+    options.users = OneSecret("the secret");
+    options.many_jobs = many_jobs;
+    options.job.job_id = "job";
+    master_.emplace(loop_.get(), std::move(options));
+    journal_ = *Journal::On(loop_.get(), store_);
+    return master_->Lead(journal_.get(), [] { return true; });
+  }
+  static std::string FileOf(const std::string& key, const JournalRecord& record) {
+    return absl::StrCat(*EncodeHeader({key, key, "another boot", {}}), *EncodeRecord(record));
+  }
+
+  TestLoop loop_;
+  const std::shared_ptr<FakeStore> store_ = std::make_shared<FakeStore>();
+  std::unique_ptr<Journal> journal_;
+  std::optional<MasterServer> master_;
+};
+
+// Two machines may lead in turns: what the second appends has the first one's times before it.
+TEST_F(TakeOver, WhatAnotherMachineHasWrittenGoesOnInOurClock) {
+  const absl::Time before = BootNow();
+  store_->stored = {{1, "job-1", FileOf("job", RoundRecord(before + absl::Hours(1000)))}};
+  EXPECT_EQ(*Lead(true), 1u);
+  loop_.Until([&] { return journal_->idle(); }, "the disk");
+  const MutexLock lock(store_->mutex);
+  ASSERT_FALSE(store_->batches.empty());
+  const absl::StatusOr<JournalFile> file =
+      DecodeJournal(absl::string_view(store_->batches[0]).substr(1));  // behind its number
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->header.clock, journal_->clock());
+  ASSERT_EQ(file->records.size(), 1u);
+  EXPECT_GE(file->records[0].at, before);
+  EXPECT_LT(file->records[0].at, before + absl::Hours(1));
+  EXPECT_EQ(file->records[0].progress->begun, file->records[0].at - absl::Minutes(9));
+}
+
+// The bytes of the one, and the records of the other, say nothing.
+TEST_F(TakeOver, ADaemonGoesOnWithoutTheJobsThatAreDamaged) {
+  JournalRecord loss;
+  loss.at = BootNow();
+  loss.losses.push_back({NodeId{7}, false, "of no member"});
+  store_->stored = {{1, "job-1", "?"},
+                    {2, "job-2", FileOf("senseless", loss)},
+                    {3, "job-3", FileOf("job", RoundRecord(BootNow()))}};
+  EXPECT_EQ(*Lead(true), 1u);
+  EXPECT_NE(master_->FindJob("job"), nullptr);
+  EXPECT_EQ(master_->FindJob("senseless"), nullptr);
+}
+
+TEST_F(TakeOver, WhoHasOneJobIsTold) {
+  store_->stored = {{1, "job-1", "?"}};
+  EXPECT_EQ(Lead(false).status(),
+            absl::DataLossError("job-1: damaged at byte 0; remove it to give its job up"));
 }
 
 }  // namespace
