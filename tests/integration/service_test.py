@@ -4,6 +4,7 @@ import re
 import signal
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,12 @@ from harness import BIN, PATIENCE, ROOT
 from users_site import DAEMON, SECRETS, UsersSite
 
 
+UNIT = ROOT / "deploy/systemd/muster-rendezvous.service.in"
+
+
 @pytest.fixture
 def unit(tmp_path):
-    text = (ROOT / "deploy/systemd/muster-rendezvous.service.in").read_text()
+    text = UNIT.read_text()
     path = tmp_path / "muster-rendezvous.service"
     path.write_text(text.replace("@CMAKE_INSTALL_PREFIX@/bin", str(BIN)).replace("@CMAKE_INSTALL_PREFIX@", "/usr"))
     return path
@@ -74,6 +78,30 @@ def test_the_service_manager_hears_when_it_serves_and_when_it_stops(site):
         daemon.signal(signal.SIGTERM)
         heard.append(manager.recv(100))
     assert heard == [b"READY=1", b"STOPPING=1"]
+    assert daemon.finish().code == 0
+
+
+def test_all_that_it_does_the_unit_allows(site):
+    confined = ["/usr/bin/python3", Path(__file__).with_name("confined.py"), UNIT]
+    for forbidden in ("import os; os.nice(1)", "import socket; socket.socket(socket.AF_PACKET)", "import mmap; mmap.mmap(-1, 4096, prot=7)"):
+        done = subprocess.run([*confined, "/usr/bin/python3", "-c", forbidden], capture_output=True, text=True)
+        assert done.returncode == -signal.SIGSYS, (forbidden, done)
+    daemon = site.serve("--journal", site.folder / "journal", within=confined)
+    script = f"echo begins; until [ -e {site.folder}/go ]; do sleep 0.05; done; [ $RANK = 0 ] || exit 3"
+    both = [site.job("alice", node, script, "--max-restarts", "1") for node in range(2)]
+    for job in both:
+        job.expect("begins")
+    daemon.signal(signal.SIGHUP)
+    daemon.expect("2 users in", stream="err")
+    daemon.signal(signal.SIGTERM)
+    assert daemon.finish().code == 0
+    daemon = site.serve("--journal", site.folder / "journal", within=confined)
+    daemon.expect("are back", stream="err")
+    assert site.job("carl", 0, "true").finish().code == 1
+    (site.folder / "go").touch()
+    assert [job.finish().code for job in both] == [3, 3]
+    daemon.expect("job alice/job ended with 3", stream="err")
+    daemon.signal(signal.SIGTERM)
     assert daemon.finish().code == 0
 
 

@@ -23,9 +23,11 @@ class UsersSite:
         path.write_text(text)
         path.chmod(0o600)
 
-    def serve(self, *more, **env):
+    def serve(self, *more, within=(), **env):
+        """`within`: words of a program that becomes the one named behind them."""
         env = {"XDG_CONFIG_HOME": str(self.folder / "daemon"), **env}
-        daemon = self.shells[0].start("--config", self.folder / "site.yaml", *more, program=DAEMON, env=env)
+        program, *words = [*within, DAEMON, "--config", self.folder / "site.yaml", *more]
+        daemon = self.shells[0].start(*words, program=program, env=env)
         daemon.expect(f"listens on {ENDPOINT}")
         return daemon
 
