@@ -146,6 +146,12 @@ def test_a_child_by_fork_ends_nothing_of_its_parent(node0):
     assert result.code == 0 and result.text.count("sums are right") == 3, result
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_an_exception_is_no_farewell(node0, nodes):
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", 3, "--no-prefix", "--grace", "30", PROBE, "throw")
+    assert len(re.findall("UNAVAILABLE: barrier .* rank 1 has failed and left", result.text)) == 2, result
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_message_of_one_that_died(node0, nodes):
     result = node0.run("--standalone", "--nnodes", nodes, "-n", 4, "--no-prefix", "--grace", "30", PROBE, "message-death")

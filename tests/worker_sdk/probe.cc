@@ -14,6 +14,7 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -184,11 +185,19 @@ int MessageThenGroup(muster::Communicator& comm) {
   return Say(status);
 }
 
-// A child by fork() ends, and its parent's communicator goes on.
+// A child by fork() is told that it is no rank, and ends; its parent's communicator goes on.
 int Fork(std::optional<muster::Communicator> comm) {
   if (muster::Work(comm->BarrierAsync()).Wait().ok() && fork() == 0) {
+    int32_t value = 1;
+    int refused = 0;
+    for (const muster::Status& status :
+         {comm->AllReduce(&value, 1), comm->Send(&value, 1, muster::DType::kInt32, 0),
+          muster::Work(comm->BarrierAsync()).Wait(), comm->Split(0).status(),
+          comm->Reform().status(), comm->Commit(1)}) {
+      refused += status.code() == muster::StatusCode::kFailedPrecondition ? 1 : 0;
+    }
     comm.reset();
-    _exit(0);
+    _exit(6 - refused);
   }
   int how = 0;
   if (wait(&how) < 0 || how != 0) {
@@ -378,6 +387,19 @@ int Restart(muster::Communicator& comm) {
   return 0;
 }
 
+// An exception ends the scope of rank 1's communicator.
+int Throw() {
+  try {
+    muster::StatusOr<muster::Communicator> comm = muster::Communicator::FromEnvironment();
+    if (comm.ok() && comm->rank() == 1) {
+      throw std::runtime_error("rank 1");
+    }
+    return Say(comm.ok() ? comm->Barrier() : comm.status());
+  } catch (const std::runtime_error&) {
+    return pause();  // it lives on until it is stopped
+  }
+}
+
 // Opens and closes communicators; all must meet each time.
 int Again() {
   for (int i = 0; i < 5; ++i) {
@@ -398,6 +420,9 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "sum";
   if (what == "again") {
     return Again();
+  }
+  if (what == "throw") {
+    return Throw();
   }
   if (what == "chaos") {
     signal(SIGTERM, SIG_IGN);  // one may die while another is still on its way to Chaos()

@@ -16,9 +16,24 @@ Status Invalid(const char* call, const std::string& why) {
   return Status(StatusCode::kInvalidArgument, std::string(call) + ": " + why);
 }
 
+Status CheckDType(const char* call, DType dtype) {
+  const auto code = static_cast<unsigned>(dtype);
+  if (code < static_cast<unsigned>(kDTypes)) return Status();
+  return Invalid(call, "dtype: want one of DType, 0.." + std::to_string(kDTypes - 1) + ", got " +
+                           std::to_string(static_cast<int>(dtype)));
+}
+
 }  // namespace
 
+Status CheckOp(const char* call, ReduceOp op) {
+  const auto code = static_cast<unsigned>(op);
+  if (code < static_cast<unsigned>(kReduceOps)) return Status();
+  return Invalid(call, "op: want one of ReduceOp, 0.." + std::to_string(kReduceOps - 1) + ", got " +
+                           std::to_string(static_cast<int>(op)));
+}
+
 Status CheckCount(const char* call, int64_t count, DType dtype, int blocks) {
+  if (Status status = CheckDType(call, dtype); !status.ok()) return status;
   if (count < 0) return Invalid(call, "count: want 0 or more, got " + std::to_string(count));
   const int64_t most = CountMax(dtype) / blocks;
   if (count <= most) return Status();
@@ -28,6 +43,7 @@ Status CheckCount(const char* call, int64_t count, DType dtype, int blocks) {
 
 Status CheckCounts(const char* call, const char* name, const int64_t* counts, int size,
                    DType dtype) {
+  if (Status status = CheckDType(call, dtype); !status.ok()) return status;
   if (counts == nullptr) return Invalid(call, std::string(name) + ": a null pointer");
   int64_t left = CountMax(dtype);
   for (int i = 0; i < size; ++i) {

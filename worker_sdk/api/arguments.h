@@ -10,9 +10,12 @@
 
 namespace muster {
 
-// `blocks`: how many times `count` elements the longer buffer holds (1, or the number of ranks).
+Status CheckOp(const char* call, ReduceOp op);
+// Of a type that there is. `blocks`: how many times `count` elements the longer buffer holds (1, or
+// the number of ranks).
 Status CheckCount(const char* call, int64_t count, DType dtype, int blocks);
-// `counts`: of the parts of `size` ranks, one behind another in a buffer; `name` is the argument's.
+// The same. `counts`: of the parts of `size` ranks, one behind another in a buffer; `name` is the
+// argument's.
 Status CheckCounts(const char* call, const char* name, const int64_t* counts, int size,
                    DType dtype);
 // `name` is the argument's. Null is good for no elements.

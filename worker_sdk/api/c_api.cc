@@ -113,6 +113,12 @@ int muster_split(muster_comm* comm, int64_t color, int64_t key, muster_comm** ou
 
 // Takes what muster_init() or muster_split() gave away.
 void muster_free(muster_comm* comm) { const std::unique_ptr<muster_comm> owned(comm); }
+void muster_abandon(muster_comm* comm) {
+  (void)muster::Guarded([&] {
+    if (comm != nullptr) comm->cpp.Abandon();
+    return MUSTER_OK;
+  });
+}
 
 int muster_rank(const muster_comm* comm) { return comm == nullptr ? -1 : comm->cpp.rank(); }
 int muster_size(const muster_comm* comm) { return comm == nullptr ? -1 : comm->cpp.size(); }

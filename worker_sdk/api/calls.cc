@@ -147,6 +147,9 @@ Collective Calls::CheckReduction(Call call, int64_t count, int root, const Buffe
 
 // What travels; or why the operation is not for this type.
 Status Calls::SetReduction(Call& call) const {
+  if (Status status = CheckOp(Name(call.kind), call.op); !status.ok()) {
+    return status;
+  }
   if (const Status status = muster::CheckReduction(call.dtype, call.op); !status.ok()) {
     return {status.code(), std::string(Name(call.kind)) + ": " + status.message()};
   }

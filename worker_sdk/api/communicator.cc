@@ -1,7 +1,6 @@
 #include "muster/communicator.h"
 
-#include <unistd.h>
-
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -19,8 +18,16 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
 }
 // A child by fork() has what is its parent's: it ends nothing.
 Communicator::~Communicator() {
-  if (impl_ && impl_->process() != getpid()) {
+  if (impl_ && impl_->is_parents()) {
     [[maybe_unused]] const Impl* const parents = impl_.release();
+  } else if (impl_ && std::uncaught_exceptions() > 0) {
+    Abandon();
+  }
+}
+
+void Communicator::Abandon() {
+  if (!impl_->is_parents()) {
+    (void)impl_->Leave("has failed and left");
   }
 }
 

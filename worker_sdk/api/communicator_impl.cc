@@ -9,6 +9,11 @@
 namespace muster {
 namespace {
 
+uint32_t ForksFromNow() {
+  CountForks();
+  return Forks();
+}
+
 // One that was started.
 class MessageWork : public Pending {
  public:
@@ -33,7 +38,8 @@ class MessageWork : public Pending {
 
 Communicator::Impl::Impl(const WorkerIdentity& job, const WorkerIdentity& me, Meeting meeting,
                          const Settled& settled)
-    : job_(job),
+    : forks_(ForksFromNow()),
+      job_(job),
       me_(me),
       is_group_(settled.is_group),
       wire_(settled.wire),
@@ -59,9 +65,17 @@ Communicator::Impl::~Impl() {
 
 Status Communicator::Impl::Meet(const Standing& mine) { return Told(MeetAll(mine)); }
 
+Status Communicator::Impl::WhyNot(const Status& wrong) const {
+  return wrong.ok() && is_parents() ? Status(StatusCode::kFailedPrecondition,
+                                             "this communicator is of the process that made it, " +
+                                                 executor_.layout().NameOf(me_.rank) +
+                                                 "; a child of that by fork() is no rank")
+                                    : wrong;
+}
+
 Work Communicator::Impl::Start(const Collective& it) {
-  if (!it.wrong.ok()) {
-    return Work(it.wrong);
+  if (!MayBegin(it.wrong)) {
+    return Work(WhyNot(it.wrong));
   }
   StatusOr<std::shared_ptr<Pending>> started =
       queue_.Start([this, it, timeout = timeout_] { return RunNow(it, timeout); });
@@ -69,29 +83,33 @@ Work Communicator::Impl::Start(const Collective& it) {
 }
 
 Status Communicator::Impl::Send(const OneMessage& it) {
-  return it.wrong.ok() ? messages_->SendNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_)
-                       : it.wrong;
+  return MayBegin(it.wrong)
+             ? messages_->SendNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_)
+             : WhyNot(it.wrong);
 }
 
 Work Communicator::Impl::StartSend(const OneMessage& it) {
-  return it.wrong.ok()
+  return MayBegin(it.wrong)
              ? Started(it.peer, messages_->Send(it.peer, it.tag, it.dtype, it.data, it.bytes))
-             : Work(it.wrong);
+             : Work(WhyNot(it.wrong));
 }
 
 Status Communicator::Impl::Receive(const OneMessage& it) {
-  return it.wrong.ok()
+  return MayBegin(it.wrong)
              ? messages_->ReceiveNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_)
-             : it.wrong;
+             : WhyNot(it.wrong);
 }
 
 Work Communicator::Impl::StartReceive(const OneMessage& it) {
-  return it.wrong.ok()
+  return MayBegin(it.wrong)
              ? Started(it.peer, messages_->Receive(it.peer, it.tag, it.dtype, it.data, it.bytes))
-             : Work(it.wrong);
+             : Work(WhyNot(it.wrong));
 }
 
 StatusOr<std::optional<Meeting>> Communicator::Impl::Split(const SplitWish& wish) {
+  if (Status why = WhyNot({}); !why.ok()) {
+    return why;
+  }
   const uint64_t number = link_ != nullptr ? link_->number() : 0;
   return queue_.Run([&] {
     executor_.SetTimeout(timeout_);
@@ -207,8 +225,8 @@ Status Communicator::Impl::RunNow(const Collective& it, std::chrono::nanoseconds
 
 Status Communicator::Impl::RunAll(const std::vector<Collective>& parts) {
   for (const Collective& it : parts) {
-    if (!it.wrong.ok()) {
-      return it.wrong;
+    if (!MayBegin(it.wrong)) {
+      return WhyNot(it.wrong);
     }
   }
   return queue_.Run([&] {

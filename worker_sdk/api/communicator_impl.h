@@ -1,8 +1,6 @@
 // What is behind a Communicator.
 #pragma once
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -15,6 +13,7 @@
 #include "worker_sdk/api/calls.h"
 #include "worker_sdk/api/link_source.h"
 #include "worker_sdk/api/meeting.h"
+#include "worker_sdk/base/forks.h"
 #include "worker_sdk/bootstrap/environment.h"
 #include "worker_sdk/bootstrap/link.h"
 #include "worker_sdk/executor/call_queue.h"
@@ -47,7 +46,10 @@ class Communicator::Impl {
   // The first calls of all ranks: they agree on what schedules depend on, and on where they stand.
   Status Meet(const Standing& mine);
 
-  pid_t process() const { return process_; }
+  // This is a child of the process that made it.
+  bool is_parents() const { return Forks() != forks_; }
+  // Nothing, or why a call cannot begin. `wrong`: with its arguments.
+  Status WhyNot(const Status& wrong) const;
   WorkerIdentity& job() { return job_; }
   const WorkerIdentity& me() const { return me_; }
   bool is_group() const { return is_group_; }
@@ -59,7 +61,7 @@ class Communicator::Impl {
   Calls calls() const { return {static_cast<int>(me_.rank), static_cast<int>(me_.size), wire_}; }
   void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
   Status Run(const Collective& it) {
-    return it.wrong.ok() ? queue_.Run([&] { return RunNow(it, timeout_); }) : it.wrong;
+    return MayBegin(it.wrong) ? queue_.Run([&] { return RunNow(it, timeout_); }) : WhyNot(it.wrong);
   }
   // One call, of several parts.
   Status RunAll(const std::vector<Collective>& parts);
@@ -89,10 +91,12 @@ class Communicator::Impl {
   uint64_t last_call() {
     return queue_.Run([&] { return standing_.started; });
   }
-  // Nothing goes on here any more; where this rank has come to.
-  Standing Leave();
+  // Nothing goes on here any more; where this rank has come to. `how`: what the others are told,
+  // behind its name.
+  Standing Leave(const char* how);
 
  private:
+  bool MayBegin(const Status& wrong) const { return wrong.ok() && !is_parents(); }
   Work Started(uint32_t peer, TransferPtr transfer);
   Status MeetAll(const Standing& mine);
   Status Told(Status status);
@@ -113,7 +117,7 @@ class Communicator::Impl {
     return result;
   }
 
-  const pid_t process_ = getpid();
+  const uint32_t forks_;
   WorkerIdentity job_;
   const WorkerIdentity me_;
   const bool is_group_;

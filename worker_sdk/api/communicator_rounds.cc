@@ -90,9 +90,8 @@ StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Come(
   }
 }
 
-Standing Communicator::Impl::Leave() {
-  const Status why(StatusCode::kUnavailable,
-                   executor_.layout().NameOf(me_.rank) + " has left for the next round");
+Standing Communicator::Impl::Leave(const char* how) {
+  const Status why(StatusCode::kUnavailable, executor_.layout().NameOf(me_.rank) + " " + how);
   return queue_.Run([&] {
     executor_.End(why);
     messages_->Drop(why);
@@ -181,7 +180,10 @@ StatusOr<Communicator> Communicator::Reform() {
     return Status(StatusCode::kFailedPrecondition,
                   "reform: this process was not started by launch: nobody takes its place");
   }
-  const Standing mine = impl_->Leave();
+  if (Status why = impl_->WhyNot({}); !why.ok()) {
+    return why;
+  }
+  const Standing mine = impl_->Leave("has left for the next round");
   StatusOr<std::unique_ptr<Impl>> next =
       Impl::Come(impl_->job(), {impl_->timeout(), impl_->wire()}, mine);
   return next.ok() ? StatusOr<Communicator>(Communicator(*std::move(next))) : next.status();
@@ -198,6 +200,9 @@ Status Communicator::Commit(int64_t step) {
   if (step < 0) {
     return {StatusCode::kInvalidArgument,
             "commit: step: want 0 or more, got " + std::to_string(step)};
+  }
+  if (Status why = impl_->WhyNot({}); !why.ok()) {
+    return why;
   }
   impl_->Commit(step);
   return {};

@@ -382,7 +382,7 @@ Status Executor::GiveUp(uint32_t rank) {
             layout_.NameOf(rank) + " did not come within " +
                 std::to_string(
                     std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count()) +
-                " ms (MUSTER_TIMEOUT, SetTimeout)"};
+                " ms, and " + layout_.NameOf(rank_) + " gave up (MUSTER_TIMEOUT, SetTimeout)"};
   }
   const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
   if (minutes > told_) {

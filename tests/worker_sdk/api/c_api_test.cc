@@ -315,6 +315,13 @@ TEST_F(CApi, FreeEndsTheCommunicator) {
   EXPECT_EQ(TheFake().alive, 0);
 }
 
+TEST_F(CApi, WhoHasFailedSaysSo) {
+  muster_abandon(nullptr);
+  muster_abandon(comm_);
+  EXPECT_EQ(TheFake().calls, "abandon;");
+  EXPECT_EQ(TheFake().alive, 1);
+}
+
 TEST_F(CApi, SplitGivesAGroupOrNone) {
   muster_comm* group = nullptr;
   EXPECT_EQ(muster_split(comm_, 7, -2, &group), MUSTER_OK);

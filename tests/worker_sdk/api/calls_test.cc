@@ -91,6 +91,24 @@ TEST_F(CallsTest, CountsOutOfRange) {
   EXPECT_TRUE(calls_.GatherV(in_, out_, most.data(), kType, 0).wrong.ok());
 }
 
+TEST_F(CallsTest, WhatIsNoTypeAndNoOperation) {
+  const auto no_type = static_cast<DType>(12);
+  ExpectInvalid(calls_.AllReduce(in_, out_, 2, no_type, ReduceOp::kSum),
+                "all_reduce: dtype: want one of DType, 0..11, got 12");
+  ExpectInvalid(calls_.AllGatherV(in_, out_, Counts{1, 1, 1}.data(), no_type),
+                "all_gather_v: dtype: want one of DType, 0..11, got 12");
+  ExpectInvalid(
+      calls_.AllToAllV(in_, Counts{1, 1, 1}.data(), out_, Counts{1, 1, 1}.data(), no_type),
+      "all_to_all_v: dtype: want one of DType, 0..11, got 12");
+  EXPECT_EQ(calls_.Send(in_, 1, no_type, 0, 0).wrong.message(),
+            "send: dtype: want one of DType, 0..11, got 12");
+  const auto no_op = static_cast<ReduceOp>(77);
+  ExpectInvalid(calls_.AllReduce(in_, out_, 2, kType, no_op),
+                "all_reduce: op: want one of ReduceOp, 0..7, got 77");
+  ExpectInvalid(calls_.ReduceScatterV(in_, out_, Counts{1, 1, 1}.data(), kType, no_op),
+                "reduce_scatter_v: op: want one of ReduceOp, 0..7, got 77");
+}
+
 TEST_F(CallsTest, OtherArguments) {
   const Counts counts = {1, 1, 1};
   ExpectInvalid(calls_.ScatterV(in_, out_, counts.data(), kType, 3),

@@ -59,6 +59,7 @@ class Communicator::Impl {
 Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+void Communicator::Abandon() { TheFake().calls += "abandon;"; }
 Communicator::~Communicator() = default;
 
 StatusOr<Communicator> Communicator::FromEnvironment() {

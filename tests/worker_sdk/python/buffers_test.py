@@ -103,6 +103,12 @@ class RefusedTest(Case):
         self.refused(ValueError, lambda: self.comm.broadcast(x), "x: read-only")
         self.refused(ValueError, lambda: self.comm.all_reduce(numpy.ones(2), out=x), "out: read-only")
         self.refused(ValueError, lambda: self.comm.all_reduce(b"abc"), "read-only bytes", "bytearray(x)")
+        doubles = memoryview(array.array("d", [1.5, 2.5, 3.5]))
+        self.refused(ValueError, lambda: self.comm.all_reduce(doubles.toreadonly()), "array.array('d', x)")
+        self.refused(ValueError, lambda: self.comm.all_reduce(doubles[::2]), "C-contiguous", "array.array('d', x)")
+        self.refused(ValueError, lambda: self.comm.all_reduce(numpy.float64(1.5)), "numpy.array(x)")
+        self.comm.all_reduce(array.array("d", doubles[::2]))
+        self.comm.all_reduce(numpy.array(numpy.float64(1.5)))
         self.comm.all_reduce(x, out=numpy.zeros(2))
         muster.Communicator(FakeLibrary(rank=0)).broadcast(x)
 
@@ -367,6 +373,14 @@ class ErrorsTest(Case):
         self.comm = comm = None
         gc.collect()
         self.assertEqual(self.fake.freed, [77])
+
+    def test_an_error_is_no_farewell(self):
+        for error, abandons in ((KeyError("x"), True), (SystemExit(3), True), (SystemExit(0), False), (SystemExit(), False)):
+            fake = FakeLibrary()
+            with self.assertRaises(type(error)):
+                with muster.Communicator(fake):
+                    raise error
+            self.assertEqual((fake.abandoned, fake.freed), ([77] * abandons, [77]), error)
 
     def test_forgotten(self):
         self.comm = None

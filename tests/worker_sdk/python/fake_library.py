@@ -11,6 +11,7 @@ class FakeLibrary:
         self.answer, self.text = 0, b""
         self.during = None  # called in the middle of a call
         self.freed = []
+        self.abandoned = []
         self.started = {}  # handle -> how often it was tested
         self.work_freed = []
         self.sources = {}
@@ -32,6 +33,9 @@ class FakeLibrary:
 
     def free(self, handle):
         self.freed.append(handle)
+
+    def abandon(self, handle):
+        self.abandoned.append(handle)
 
     def rank(self, handle):
         return self._rank

@@ -237,7 +237,13 @@ class MUSTER_EXPORT Communicator {
   Communicator& operator=(Communicator&&) noexcept;
   // Blocks until the collectives that were started have ended, and until what was sent has left,
   // or nothing of it has moved for 10 s. What is still to be received ends with FailedPrecondition.
+  // Where an exception ends its scope, as Abandon().
   ~Communicator();
+
+  // Leaves as a rank that has failed: the calls of the others end with Unavailable, so that with
+  // --restart=one they go on with this rank's successor. Blocks until the collectives that were
+  // started have ended; only the end of this object may follow.
+  void Abandon();
 
   int rank() const;
   int size() const;

@@ -188,12 +188,24 @@ def _of_buffer(x: Any, name: str) -> Buffer:
         return _of_dlpack(x, name)
     code = _format_code(memory, name)
     if not memory.c_contiguous:
-        raise ValueError(f"{name}: a buffer that is not C-contiguous: pass a copy, as bytearray({name})")
+        raise ValueError(f"{name}: a buffer that is not C-contiguous: pass a copy, as {_copy_of(x, memory, name)}")
     if memory.readonly:
-        raise ValueError(f"{name}: a read-only {type(x).__name__}: pass a writable copy, as bytearray({name})")
+        raise ValueError(
+            f"{name}: a read-only {type(x).__name__}: pass a writable copy, as {_copy_of(x, memory, name)}"
+        )
     count = memory.nbytes // memory.itemsize
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory)) if count else 0
     return Buffer(address, count, code, True, x, memory, _make_buffer)
+
+
+def _copy_of(x: Any, memory: memoryview, name: str) -> str:
+    """How to copy `x` to numbers of the same type: a bytearray would hold its bytes."""
+    letter = memory.format[-1:]
+    if letter == "B":
+        return f"bytearray({name})"
+    if type(x).__module__ == "numpy" or memory.ndim != 1 or letter == "e":  # array.array has no halves
+        return f"numpy.array({name})"
+    return f"array.array({letter!r}, {name})"
 
 
 def _format_code(memory: memoryview, name: str) -> int:

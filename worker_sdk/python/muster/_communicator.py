@@ -100,7 +100,16 @@ class Communicator(PartsCalls, RoundCalls):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        if kind is not None and not (isinstance(error, SystemExit) and not error.code):
+            self._abandon()
         self.close()
+
+    def _abandon(self) -> None:
+        """As a rank that has failed: calls of the others raise :class:`muster.Unavailable`, and with --restart=one they
+        go on with this rank's successor."""
+        with self._busy:
+            if self._handle:
+                self._library.abandon(self._handle)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", 0):

@@ -33,6 +33,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "last_error": (ctypes.c_char_p, []),
     "init": (_INT, [ctypes.POINTER(_HANDLE)]),
     "free": (None, [_HANDLE]),
+    "abandon": (None, [_HANDLE]),
     "split": (_INT, [_HANDLE, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(_HANDLE)]),
     "rank": (_INT, [_HANDLE]),
     "size": (_INT, [_HANDLE]),
