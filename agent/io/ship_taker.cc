@@ -92,7 +92,8 @@ class Taker {
   absl::Status Give() {
     ASSIGN_OR_RETURN(BoundPort bound, BindStorePort(o_.only_there ? o_.address : "", 0, o_.ports));
     const uint16_t port = bound.port;
-    FileGiver giver = ShipGiver(std::move(bound.fd), archive_.get(), o_.terms, o_.secret, o_.job_id);
+    FileGiver giver =
+        ShipGiver(std::move(bound.fd), archive_.get(), o_.terms, o_.secret, o_.job_id);
     RETURN_IF_ERROR(Say({ShipNews::Kind::kHave, o_.address, port, ""}));
     heard_ = BootNow();
     while (true) {

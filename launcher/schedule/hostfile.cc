@@ -15,6 +15,7 @@
 #include "proto/base/check.h"
 #include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -229,7 +230,7 @@ absl::StatusOr<std::vector<HostEntry>> ParseLine(absl::string_view line, bool& s
 absl::Status InFile(const absl::Status& status, absl::string_view name, size_t line_number,
                     absl::string_view line) {
   return absl::Status(status.code(), absl::StrCat(name, ":", line_number, ": ", status.message(),
-                                                  " (the line is '", line, "')"));
+                                                  " (the line is ", ShowSent(line), ")"));
 }
 
 }  // namespace
@@ -266,6 +267,11 @@ absl::StatusOr<std::vector<HostEntry>> ParseHostFile(absl::string_view text,
     const absl::string_view line = absl::StripAsciiWhitespace(raw.substr(0, raw.find('#')));
     if (line.empty()) {
       continue;
+    }
+    if (std::any_of(line.begin(), line.end(),
+                    [](unsigned char c) { return c != '\t' && absl::ascii_iscntrl(c); })) {
+      return InFile(absl::InvalidArgumentError("want text, got other bytes: is this a host file?"),
+                    name, line_number, line);
     }
     auto parsed = ParseLine(line, slots_word);
     if (!parsed.ok()) {

@@ -74,12 +74,17 @@ double MoreInPercent(const SweepResult& best, const SweepResult& other, Measure 
 }
 
 std::string Compared(const SweepResult& best, const SweepResult& other, Measure measure) {
-  return absl::StrFormat("%.0f %% faster than %s", MoreInPercent(best, other, measure),
-                         other.run.said);
+  const double more = MoreInPercent(best, other, measure);
+  return more < 0.5 ? absl::StrCat("as fast as ", other.run.said)
+                    : absl::StrFormat("%.0f %% faster than %s", more, other.run.said);
 }
 
 std::string BestLine(const std::vector<SweepResult>& results, Measure measure) {
   const std::vector<const SweepResult*> ranked = Ranked(results, measure);
+  if (std::none_of(results.begin(), results.end(),
+                   [](const SweepResult& one) { return one.failed.empty(); })) {
+    return "nothing to compare: no run has gone well\n";
+  }
   if (ranked.empty()) {
     return "nothing to compare: the program has counted no steps (comm.commit(step)) and did not "
            "end by itself; say --rate-regex REGEX, or a larger --sweep-seconds\n";

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <optional>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "muster/communicator.h"
 #include "tests/worker_sdk/probe_groups.h"
 #include "tests/worker_sdk/probe_parts.h"
+#include "tests/worker_sdk/probe_throw.h"
 
 namespace {
 
@@ -387,19 +387,6 @@ int Restart(muster::Communicator& comm) {
   return 0;
 }
 
-// An exception ends the scope of rank 1's communicator.
-int Throw() {
-  try {
-    muster::StatusOr<muster::Communicator> comm = muster::Communicator::FromEnvironment();
-    if (comm.ok() && comm->rank() == 1) {
-      throw std::runtime_error("rank 1");
-    }
-    return Say(comm.ok() ? comm->Barrier() : comm.status());
-  } catch (const std::runtime_error&) {
-    return pause();  // it lives on until it is stopped
-  }
-}
-
 // Opens and closes communicators; all must meet each time.
 int Again() {
   for (int i = 0; i < 5; ++i) {
@@ -418,11 +405,8 @@ int Again() {
 int main(int argc, char** argv) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   const std::string what = argc > 1 ? argv[1] : "sum";
-  if (what == "again") {
-    return Again();
-  }
-  if (what == "throw") {
-    return Throw();
+  if (what == "again" || what == "throw") {
+    return what == "again" ? Again() : Throw();
   }
   if (what == "chaos") {
     signal(SIGTERM, SIG_IGN);  // one may die while another is still on its way to Chaos()

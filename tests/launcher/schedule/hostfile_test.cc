@@ -80,6 +80,9 @@ INSTANTIATE_TEST_SUITE_P(
     Families, BadHostFile,
     testing::Values(Bad{"a\nb slots=x\n",
                         "hosts.txt:2: want 1..4096 slots, got 'x' (the line is 'b slots=x')"},
+                    Bad{"a\tslots=4\n\x7f\x45LF\x02\x01\n",
+                        "hosts.txt:2: want text, got other bytes: is this a host file? (the line "
+                        "is '\\x7f\\x45LF\\x02\\x01')"},
                     Bad{"a slots=0\n", "hosts.txt:1: want 1..4096 slots, got '0'"},
                     Bad{"a slots=5 max_slots=4\n", "slots= of at most max_slots=4"},
                     Bad{"a slots=2 colour=red\n", "got 'colour=red'"}, Bad{"a b c\n", "got 'b'"},

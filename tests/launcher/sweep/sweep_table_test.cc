@@ -60,6 +60,11 @@ TEST(SweepTable, LessTimeIsBetter) {
   EXPECT_THAT(SweepTable({slow, fast}), HasSubstr("  3.0 s  "));
 }
 
+TEST(SweepTable, WhatIsAsFastIsNotCalledFaster) {
+  EXPECT_THAT(SweepTable({Steps("1", "", 1000, 0), Steps("2", "", 999, 0)}),
+              HasSubstr("best: -n 1, as fast as -n 2\n"));
+}
+
 TEST(SweepTable, ARunThatFailedIsNotTheBest) {
   SweepResult failed = Steps("4", "", 1000, 0);
   failed.failed = "failed: launch ended with status 3";
@@ -68,6 +73,7 @@ TEST(SweepTable, ARunThatFailedIsNotTheBest) {
   EXPECT_THAT(SweepTable(results), HasSubstr("best: -n 2\n"));
   EXPECT_TRUE(HasBest(results));
   EXPECT_FALSE(HasBest({failed}));
+  EXPECT_THAT(SweepTable({failed}), HasSubstr("nothing to compare: no run has gone well\n"));
 }
 
 TEST(SweepTable, SaysWhatToDoWhereNothingCanBeCompared) {
