@@ -400,13 +400,18 @@ int Again() {
   return 0;
 }
 
+// What begins without a communicator.
+int (*WithoutOne(const std::string& what))() {
+  return what == "again" ? Again : what == "throw" ? Throw : nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   const std::string what = argc > 1 ? argv[1] : "sum";
-  if (what == "again" || what == "throw") {
-    return what == "again" ? Again() : Throw();
+  if (int (*const alone)() = WithoutOne(what); alone != nullptr) {
+    return alone();
   }
   if (what == "chaos") {
     signal(SIGTERM, SIG_IGN);  // one may die while another is still on its way to Chaos()

@@ -20,7 +20,7 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
 Communicator::~Communicator() {
   if (impl_ && impl_->is_parents()) {
     [[maybe_unused]] const Impl* const parents = impl_.release();
-  } else if (impl_ && std::uncaught_exceptions() > 0) {
+  } else if (impl_ && std::uncaught_exceptions() > impl_->uncaught()) {
     Abandon();
   }
 }

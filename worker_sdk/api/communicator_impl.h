@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -48,6 +49,8 @@ class Communicator::Impl {
 
   // This is a child of the process that made it.
   bool is_parents() const { return Forks() != forks_; }
+  // std::uncaught_exceptions() when this was made: a program may use one while it cleans up.
+  int uncaught() const { return uncaught_; }
   // Nothing, or why a call cannot begin. `wrong`: with its arguments.
   Status WhyNot(const Status& wrong) const;
   WorkerIdentity& job() { return job_; }
@@ -118,6 +121,7 @@ class Communicator::Impl {
   }
 
   const uint32_t forks_;
+  const int uncaught_ = std::uncaught_exceptions();
   WorkerIdentity job_;
   const WorkerIdentity me_;
   const bool is_group_;

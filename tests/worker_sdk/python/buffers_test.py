@@ -107,6 +107,7 @@ class RefusedTest(Case):
         self.refused(ValueError, lambda: self.comm.all_reduce(doubles.toreadonly()), "array.array('d', x)")
         self.refused(ValueError, lambda: self.comm.all_reduce(doubles[::2]), "C-contiguous", "array.array('d', x)")
         self.refused(ValueError, lambda: self.comm.all_reduce(numpy.float64(1.5)), "numpy.array(x)")
+        self.refused(ValueError, lambda: self.comm.all_reduce(numpy.uint8(3)), "numpy.array(x)")  # bytearray(3) is 3 zeros
         self.comm.all_reduce(array.array("d", doubles[::2]))
         self.comm.all_reduce(numpy.array(numpy.float64(1.5)))
         self.comm.all_reduce(x, out=numpy.zeros(2))

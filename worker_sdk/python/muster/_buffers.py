@@ -201,11 +201,9 @@ def _of_buffer(x: Any, name: str) -> Buffer:
 def _copy_of(x: Any, memory: memoryview, name: str) -> str:
     """How to copy `x` to numbers of the same type: a bytearray would hold its bytes."""
     letter = memory.format[-1:]
-    if letter == "B":
-        return f"bytearray({name})"
     if type(x).__module__ == "numpy" or memory.ndim != 1 or letter == "e":  # array.array has no halves
         return f"numpy.array({name})"
-    return f"array.array({letter!r}, {name})"
+    return f"bytearray({name})" if letter == "B" else f"array.array({letter!r}, {name})"
 
 
 def _format_code(memory: memoryview, name: str) -> int:

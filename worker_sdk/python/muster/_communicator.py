@@ -31,6 +31,10 @@ class Communicator(PartsCalls, RoundCalls):
     returns a :class:`Work` at once and goes on beside the program, behind those that were started
     before it; a call that blocks waits for those.
 
+    ``with muster.init() as comm:`` closes it at the end of the block. Where an exception ends the
+    block, this rank has failed: calls of the others raise :class:`muster.Unavailable`, and with
+    ``--restart=one`` they go on with its successor. A child by ``os.fork()`` is no rank.
+
     Numbers are given as NumPy arrays, torch CPU tensors, or objects with a writable buffer
     (``array.array``, ``bytearray``, ``memoryview``): dense, in host memory, of type int8 to int64,
     uint8 to uint64, float16, bfloat16, float32 or float64. Where no ``out`` is given, results are
@@ -105,8 +109,7 @@ class Communicator(PartsCalls, RoundCalls):
         self.close()
 
     def _abandon(self) -> None:
-        """As a rank that has failed: calls of the others raise :class:`muster.Unavailable`, and with --restart=one they
-        go on with this rank's successor."""
+        """Leaves as a rank that has failed."""
         with self._busy:
             if self._handle:
                 self._library.abandon(self._handle)
