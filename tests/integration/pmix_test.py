@@ -176,7 +176,8 @@ HIDDEN = """
 import os, sys, time
 sys.path.append(sys.argv[1])
 import helper
-print("rank", helper.MPI.COMM_WORLD.rank, "of", helper.MPI.COMM_WORLD.size, flush=True)
+sys.stdout.write(f"rank {helper.MPI.COMM_WORLD.rank} of {helper.MPI.COMM_WORLD.size}\\n")  # one write: an mpirun's ranks share its pipe
+sys.stdout.flush()
 while not os.path.exists(sys.argv[2]):
     time.sleep(0.02)
 """
