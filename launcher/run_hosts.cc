@@ -35,10 +35,12 @@
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
 #include "launcher/user_terminal.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/wire/uv_handles.h"
+#include "rendezvous/core/stop_told.h"
 #include "rendezvous/service/master_server.h"
 
 namespace muster {
@@ -191,7 +193,7 @@ class HostsJob {
     out.on_stop = [this](int signo, bool now, StopBy by) {
       pause_timer_.Stop();  // the job goes on, to its end
       stop_asked_ = true;
-      countdown_.Begin(signo, now, TimeToStop(spec_));
+      countdown_.Begin(signo, now, Grace());
       Post(StopOf(spec_, signo, now, by));
     };
     out.on_pass = [this](int signo) { Post(SignalAsked{signo}); };
@@ -284,6 +286,12 @@ class HostsJob {
   uint32_t Left() const {
     const RoundState* state = server_.FindJob(spec_.plan.job_id);
     return state == nullptr ? 0 : WorkersLeft(*state);
+  }
+
+  absl::Duration Grace() const {
+    const RoundState* state = server_.FindJob(spec_.plan.job_id);
+    const absl::Duration grace = TimeToStop(spec_);
+    return state == nullptr ? grace : GraceLeft(*state, grace, BootNow());
   }
 
   // What the agents have found wrong with their nodes; once.

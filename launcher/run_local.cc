@@ -27,9 +27,11 @@
 #include "launcher/stop_countdown.h"
 #include "launcher/user_signals.h"
 #include "launcher/user_terminal.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
 #include "proto/wire/uv_handles.h"
+#include "rendezvous/core/stop_told.h"
 
 namespace muster {
 namespace {
@@ -94,7 +96,7 @@ class LocalJob {
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now, StopBy by) {
-      countdown_.Begin(signo, now, TimeToStop(spec_));
+      countdown_.Begin(signo, now, GraceLeft(master_.state(), TimeToStop(spec_), BootNow()));
       master_.Post(StopOf(spec_, signo, now, by));
     };
     out.on_pass = [this](int signo) { master_.Post(SignalAsked{signo}); };

@@ -8,6 +8,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/text.h"
+#include "rendezvous/core/stop_told.h"
 
 namespace muster {
 namespace {
@@ -52,28 +53,11 @@ std::string StopBegins(int signo, uint32_t workers_left, absl::Duration rest) {
     return absl::StrCat(SignalName(signo), ": stopping the job");
   }
   const absl::string_view again = signo == SIGINT ? "; Ctrl-C again kills now" : "";
-  return absl::StrCat(SignalName(signo), ": stopping ", Plural(workers_left, "worker", "workers"),
-                      "; what still runs in ", ShortDuration(std::max(rest, absl::ZeroDuration())),
-                      " is killed", again);
+  return absl::StrCat(SignalName(signo), ": ", StopSentence(workers_left, rest), again);
 }
 
 std::string StopProgress(int signo, uint32_t workers_left, absl::Duration rest) {
-  const absl::Duration whole = absl::Ceil(rest, absl::Seconds(1));
-  return absl::StrCat("waiting for ", Plural(workers_left, "worker", "workers"),
-                      signo == SIGINT ? ", " : " (checkpointing?), ",
-                      whole < absl::Minutes(1) ? absl::StrCat(absl::ToInt64Seconds(whole), " s")
-                                               : ShortDuration(whole),
-                      " left");
-}
-
-uint32_t WorkersLeft(const RoundState& state) {
-  uint32_t left = 0;
-  for (const auto& [id, node] : state.nodes) {
-    if (node.status == NodeStatus::kAlive || node.status == NodeStatus::kSuspect) {
-      left += node.workers_alive;
-    }
-  }
-  return left;
+  return WaitSentence(workers_left, rest, signo == SIGINT ? "" : " (checkpointing?)");
 }
 
 }  // namespace muster

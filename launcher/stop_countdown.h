@@ -10,7 +10,6 @@
 
 #include "absl/time/time.h"
 #include "proto/wire/uv_handles.h"
-#include "rendezvous/core/types.h"
 
 namespace muster {
 
@@ -36,8 +35,5 @@ std::string StopBegins(int signo, uint32_t workers_left, absl::Duration rest);
 
 // "waiting for 3 workers (checkpointing?), 41 s left". Who presses Ctrl-C knows what they do.
 std::string StopProgress(int signo, uint32_t workers_left, absl::Duration rest);
-
-// Workers that still run, as the master knows.
-uint32_t WorkersLeft(const RoundState& state);
 
 }  // namespace muster

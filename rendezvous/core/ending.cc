@@ -14,9 +14,6 @@
 namespace muster {
 namespace {
 
-// Lines about failures while the round goes on; the report names all.
-constexpr uint32_t kFailuresToldMax = 16;
-
 // What is known of the restart when a stop begins.
 enum class Outlook : uint8_t {
   kRestart,    // one follows
@@ -248,6 +245,7 @@ void BeginStop(Machine& m, StopReason reason, int32_t signo, Outlook outlook) {
   s.stop_signal = signo;
   s.stop_grace = outlook == Outlook::kRestart ? m.config.restart_grace : FinalGrace(m);
   Resume(m);  // a stopped process cannot handle the signal
+  TellStopLater(m);
   s.pending.clear();
   for (const Member& member : s.members) {
     const NodeState& node = s.nodes.at(member.node);
@@ -292,17 +290,16 @@ void Insist(Machine& m, int32_t signo, bool at_once, const std::string& headline
   }
 }
 
-void TellFailure(Machine& m, const std::string& what) {
-  uint32_t& told = m.state.failures_told;
-  if (told < kFailuresToldMax) {
-    m.out.push_back(Tell{absl::StrCat(what, "; the others go on (--on-failure=continue)")});
-  } else if (told == kFailuresToldMax) {
-    m.out.push_back(Tell{"more workers fail; the report at the end names them all"});
-  }
-  ++told;
-}
-
 }  // namespace
+
+std::string WhyStopping(const RoundState& s) {
+  const ExitRecord* first = FirstCause(s.report.exits);
+  if (s.stop_reason != StopReason::kWorker || first == nullptr) {
+    return s.lost_headline;
+  }
+  const Root root = FindRoot(s, *first);
+  return root.lost.has_value() ? root.lost->headline : ExitSentence(*root.worker);
+}
 
 bool GoesOn(const Machine& m) {
   return m.config.on_failure == OnFailure::kContinue && !Mutated(Mutation::kFailureStopsAll) &&
@@ -317,15 +314,6 @@ bool GoesOnAfterWorker(const Machine& m) {
 bool GoesOnWithout(const Machine& m, NodeId id) {
   return m.config.on_failure == OnFailure::kContinue && !Mutated(Mutation::kFailureStopsAll) &&
          !MayRestart(m, {id});
-}
-
-void TellFailures(Machine& m, size_t first) {
-  const std::vector<ExitRecord>& exits = m.state.report.exits;
-  for (size_t i = first; i < exits.size(); ++i) {
-    if (IsFailure(exits[i].exit)) {
-      TellFailure(m, ExitSentence(exits[i]));
-    }
-  }
 }
 
 void GoOnWithout(Machine& m, NodeId id, const std::string& headline) {
@@ -414,6 +402,7 @@ void OnUserStop(Machine& m, const StopAsked& stop) {
       s.lost_headline = HowStopped(m, signo, stop.told);
       return BeginStop(m, StopReason::kUser, at_once ? 0 : signo, Outlook::kFinal);
     case JobPhase::kStopping:
+      s.next_tell = absl::InfiniteFuture();  // who asks is told by launch
       if (s.stop_reason == StopReason::kUser && signo == s.user_signo && !stop.told.empty()) {
         s.lost_headline = stop.told;  // what an agent has heard first, launch knows better
       }

@@ -123,12 +123,22 @@ void StopForUserRestart(Machine& m);
 void OnUserStop(Machine& m, const StopAsked& stop);
 // The round goes on without this member.
 void GoOnWithout(Machine& m, NodeId id, const std::string& headline);
-// Those of report.exits from `first` on are news, and the round goes on.
-void TellFailures(Machine& m, size_t first);
+// Why the round is being stopped, as far as it is known now.
+std::string WhyStopping(const RoundState& state);
 // A member has reported everything (`lost` false), or never will.
 void MemberSettled(Machine& m, NodeId id, bool lost);
 void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline);
 void MaybeEnded(Machine& m);
+
+// --- ending_told.cc ---
+// It is news, and the round goes on.
+void TellFailure(Machine& m, const std::string& what);
+// The same of those of report.exits from `first` on.
+void TellFailures(Machine& m, size_t first);
+// A stop has begun: TellStopping says so if it takes long.
+void TellStopLater(Machine& m);
+// Why a stop that takes long was begun, and how long its workers still have.
+void TellStopping(Machine& m);
 
 // --- drill.cc ---
 void OnDrill(Machine& m, const DrillAsked& asked);

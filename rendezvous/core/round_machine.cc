@@ -56,6 +56,7 @@ void OnTime(Machine& m) {
   }
   TryStart(m);
   TellWaiting(m);
+  TellStopping(m);
   MaybeEnded(m);  // a job from the journal of which nobody is left
 }
 
@@ -72,6 +73,9 @@ absl::Time NextDeadline(const Machine& m) {
   if (!over) {
     at = std::min(at, s.grow_at);
     at = s.comebacks_due.empty() ? at : std::min(at, s.comebacks_due.begin()->first);
+  }
+  if (s.phase == JobPhase::kStopping) {
+    at = std::min(at, s.next_tell);
   }
   if (s.phase == JobPhase::kGathering) {
     const absl::Time restart_at = s.last_restart.not_before;
