@@ -30,6 +30,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -222,6 +223,10 @@ absl::StatusOr<int> Sweep(const SweepCommand& command) {
                      Try(command, run, pattern.has_value() ? &*pattern : nullptr, signals, signo));
     if (signo != 0) {
       return 128 + signo;
+    }
+    if (pattern.has_value() && result.failed.empty() && !result.rate.has_value()) {
+      LogWarning(absl::StrCat(run.said, ": --rate-regex ", ShellQuote(command.rate_regex),
+                              " has found no rate in its output"));
     }
     results.push_back(std::move(result));
   }

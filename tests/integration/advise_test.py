@@ -100,6 +100,12 @@ def test_a_sweep_by_a_rate_of_the_output(node0):
     assert "run 2 of 2: -n 2" in result.errors, result
 
 
+def test_a_sweep_says_where_its_regex_finds_no_rate(node0):
+    result = node0.run("sweep", "--no-prefix", "-n", "1,2", "--rate-regex", "rate=([0-9]+)", *sh("[ $WORLD_SIZE = 1 ] || echo rate=5"))
+    assert result.code == 0 and "best: -n 2" in result.text, result
+    assert result.errors.count("has found no rate") == 1 and "-n 1: --rate-regex 'rate=([0-9]+)' has found no rate in its output" in result.errors, result
+
+
 def test_a_sweep_by_the_steps_of_the_sdk_ends_each_run_in_time(node0):
     """Sixty seconds' worth of steps: the runs are stopped, and what was counted until then is shown."""
     result = node0.run("sweep", "--json", "--sweep-seconds", "8", "-n", "2", "--bind-to", "auto,none", PYTHON, "-c", COMMITS, "3000", env=PACKAGE)
