@@ -193,7 +193,7 @@ class HostsJob {
     out.on_stop = [this](int signo, bool now, StopBy by) {
       pause_timer_.Stop();  // the job goes on, to its end
       stop_asked_ = true;
-      countdown_.Begin(signo, now, Grace());
+      countdown_.Begin(signo, now, StopGrace());
       Post(StopOf(spec_, signo, now, by));
     };
     out.on_pass = [this](int signo) { Post(SignalAsked{signo}); };
@@ -288,7 +288,7 @@ class HostsJob {
     return state == nullptr ? 0 : WorkersLeft(*state);
   }
 
-  absl::Duration Grace() const {
+  absl::Duration StopGrace() const {
     const RoundState* state = server_.FindJob(spec_.plan.job_id);
     const absl::Duration grace = TimeToStop(spec_);
     return state == nullptr ? grace : GraceLeft(*state, grace, BootNow());

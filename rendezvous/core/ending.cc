@@ -68,26 +68,29 @@ Root FindRoot(const RoundState& s, const ExitRecord& failure) {
   return {&root, std::nullopt};
 }
 
-// This failure, or what it follows.
-Cause NameWorker(RoundState& s, const ExitRecord& failure) {
-  Root root = FindRoot(s, failure);
+Cause CauseOf(const Root& root) {
   if (root.lost.has_value()) {
-    s.report.lost_node = std::move(root.lost->hostname);
-    return {CauseKind::kNodeLost, 1, std::move(root.lost->headline), {root.lost->node}};
+    return {CauseKind::kNodeLost, 1, root.lost->headline, {root.lost->node}};
   }
-  s.report.first = *root.worker;
-  const ExitRecord& first = *s.report.first;
-  return {CauseKind::kWorker, first.exit.ExitCode(), ExitSentence(first), {first.node, &first}};
+  const ExitRecord& worker = *root.worker;
+  return {CauseKind::kWorker, worker.exit.ExitCode(), ExitSentence(worker), {worker.node, &worker}};
 }
 
-// As far as it is known while workers may still fail.
-Failure PresentFailure(const RoundState& s) {
-  const ExitRecord* first = FirstCause(s.report.exits);
-  if (first == nullptr) {
-    return {};
+// This failure, or what it follows.
+Cause NameWorker(RoundState& s, const ExitRecord& failure) {
+  const Root root = FindRoot(s, failure);
+  if (root.lost.has_value()) {
+    s.report.lost_node = root.lost->hostname;
+  } else {
+    s.report.first = *root.worker;
   }
-  const Root root = FindRoot(s, *first);
-  return root.lost.has_value() ? Failure{root.lost->node} : Failure{root.worker->node, root.worker};
+  return CauseOf(root);
+}
+
+// As far as it is known while workers may still fail; kNone: no worker has failed.
+Cause PresentCause(const RoundState& s) {
+  const ExitRecord* first = FirstCause(s.report.exits);
+  return first == nullptr ? Cause() : CauseOf(FindRoot(s, *first));
 }
 
 // Nothing has failed: the round is stopped for the sake of another one.
@@ -293,12 +296,7 @@ void Insist(Machine& m, int32_t signo, bool at_once, const std::string& headline
 }  // namespace
 
 std::string WhyStopping(const RoundState& s) {
-  const ExitRecord* first = FirstCause(s.report.exits);
-  if (s.stop_reason != StopReason::kWorker || first == nullptr) {
-    return s.lost_headline;
-  }
-  const Root root = FindRoot(s, *first);
-  return root.lost.has_value() ? root.lost->headline : ExitSentence(*root.worker);
+  return s.stop_reason == StopReason::kWorker ? PresentCause(s).headline : s.lost_headline;
 }
 
 bool GoesOn(const Machine& m) {
@@ -308,7 +306,7 @@ bool GoesOn(const Machine& m) {
 
 bool GoesOnAfterWorker(const Machine& m) {
   return m.config.on_failure == OnFailure::kContinue && !Mutated(Mutation::kFailureStopsAll) &&
-         (!AllMayRestart(m) || !MayRestart(m, PresentFailure(m.state)));
+         (!AllMayRestart(m) || !MayRestart(m, PresentCause(m.state).failure));
 }
 
 bool GoesOnWithout(const Machine& m, NodeId id) {
@@ -347,7 +345,7 @@ void StopForWorker(Machine& m) {
   BeginStop(m, StopReason::kWorker, SIGTERM,
             never     ? Outlook::kFinal
             : goes_on ? Outlook::kRestart
-                      : OutlookAfter(m, PresentFailure(m.state)));
+                      : OutlookAfter(m, PresentCause(m.state).failure));
 }
 
 void StopForNode(Machine& m, NodeId id, const std::string& headline) {

@@ -52,14 +52,13 @@ void TellStopping(Machine& m) {
   const bool first = s.next_tell == s.stop_began + kStopUntold;
   const uint32_t left = WorkersLeft(s);
   const absl::Duration rest = s.stop_began + s.stop_grace - m.now;
-  s.next_tell = m.now + kStopToldEvery;
   if (left == 0 || rest <= absl::ZeroDuration()) {
     s.next_tell = absl::InfiniteFuture();
-  } else if (first) {
-    m.out.push_back(Tell{absl::StrCat(WhyStopping(s), "; ", StopSentence(left, rest))});
-  } else {
-    m.out.push_back(Tell{WaitSentence(left, rest, "")});
+    return;
   }
+  s.next_tell = m.now + kStopToldEvery;
+  m.out.push_back(Tell{first ? absl::StrCat(WhyStopping(s), "; ", StopSentence(left, rest))
+                             : WaitSentence(left, rest, "")});
 }
 
 }  // namespace muster

@@ -18,9 +18,11 @@ uint32_t WorkersLeft(const RoundState& state) {
 }
 
 absl::Duration GraceLeft(const RoundState& state, absl::Duration grace, absl::Time now) {
-  const bool goes_on = state.phase == JobPhase::kStopping && state.stop_is_final;
+  if (state.phase != JobPhase::kStopping) {
+    return grace;
+  }
   const absl::Duration left = state.stop_began + state.stop_grace - now;
-  return std::max(goes_on ? std::min(grace, left) : grace, absl::ZeroDuration());
+  return std::max(std::min(grace, left), absl::ZeroDuration());
 }
 
 std::string StopSentence(uint32_t workers_left, absl::Duration rest) {

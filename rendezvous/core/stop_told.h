@@ -12,7 +12,8 @@ namespace muster {
 // Workers that still run, as the master knows.
 uint32_t WorkersLeft(const RoundState& state);
 
-// Of a stop's `grace`: no more than a final stop that goes on has left. Never below zero.
+// What a new stop with this `grace` leaves the workers: no more than the stop that goes on, whose
+// end agents do not put off. Never below zero.
 absl::Duration GraceLeft(const RoundState& state, absl::Duration grace, absl::Time now);
 
 // "stopping 3 workers; what still runs in 30.0 s is killed"; `rest`: of the grace, none below zero.

@@ -12,8 +12,7 @@ TEST(GraceLeftTest, AStopThatGoesOnGetsNoMoreTime) {
   state.phase = JobPhase::kStopping;
   state.stop_began = begun;
   state.stop_grace = absl::Seconds(20);
-  EXPECT_EQ(GraceLeft(state, absl::Seconds(30), begun), absl::Seconds(30));  // for a restart
-  state.stop_is_final = true;
+  EXPECT_EQ(GraceLeft(state, absl::Seconds(30), begun), absl::Seconds(20));
   EXPECT_EQ(GraceLeft(state, absl::Seconds(30), begun + absl::Seconds(5)), absl::Seconds(15));
   EXPECT_EQ(GraceLeft(state, absl::Seconds(4), begun + absl::Seconds(5)), absl::Seconds(4));
   EXPECT_EQ(GraceLeft(state, absl::Seconds(30), begun + absl::Seconds(25)), absl::ZeroDuration());
