@@ -104,4 +104,17 @@ bool Display::Show(const OutputChunk& chunk, const std::string& host) {
   return true;
 }
 
+void Display::Lost(const std::string& why) {
+  if (lost_on_the_way_.empty()) {
+    lost_on_the_way_ = why;
+  }
+}
+
+std::string Display::lost() const {
+  if (!lost_on_the_way_.empty()) {
+    return lost_on_the_way_;
+  }
+  return out_.lost().empty() ? err_.lost() : out_.lost();
+}
+
 }  // namespace muster

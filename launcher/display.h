@@ -32,8 +32,10 @@ class Display {
   bool out_is_terminal() const { return out_.terminal(); }
   // stdout is closed; what Show is given is lost.
   bool nobody_reads() const { return nobody_reads_; }
-  // Why some of the output is lost, where stdout or stderr is a file; "": none is.
-  std::string lost() const { return out_.lost().empty() ? err_.lost() : out_.lost(); }
+  // Some of it did not come this far, or is in no log file.
+  void Lost(const std::string& why);
+  // Why some of the output is lost: on its way, or where stdout or stderr is a file; "": none is.
+  std::string lost() const;
   bool err_is_terminal() const { return err_.terminal(); }
   std::function<void()> on_writable;
   // stdout was closed (`launch ... | head`), so the job has no purpose any more: it is to be
@@ -50,6 +52,7 @@ class Display {
   const std::string role_;
   const bool wants_time_;
   bool nobody_reads_ = false;
+  std::string lost_on_the_way_;
   std::optional<uint32_t> raw_rank_;
   std::string formatted_;
 };

@@ -78,8 +78,9 @@ class FirstNodeLaunch {
   bool ended() const {
     return pid_ < 0 && out_ended_ && errors_ended_ && out_.Idle() && err_.Idle();
   }
-  int code() const {
-    return ExitCodeAsShown(code_, nobody_reads_, !out_.lost().empty() || !err_.lost().empty());
+  int Report() const {
+    return TellExitCodeAsShown(code_, nobody_reads_,
+                               out_.lost().empty() ? err_.lost() : out_.lost());
   }
 
  private:
@@ -295,7 +296,7 @@ int RunOnFirstNode(uv_loop_t* loop, const JobSpec& spec, const std::string& agen
   }
   FirstNodeLaunch there(loop, spec, *std::move(child));
   UvRunUntil(loop, [&there] { return there.ended(); });
-  return there.code();
+  return there.Report();
 }
 
 bool TakeTypedPlace() {

@@ -28,6 +28,10 @@
 namespace muster {
 namespace {
 
+std::string EndedWellBut(const std::string& lost) {
+  return absl::StrCat("ended well, but some of its output is lost: ", lost);
+}
+
 // Without making it: an empty file would look like a report. False with errno.
 bool CanWrite(const std::string& path) {
   struct stat there {};
@@ -254,8 +258,17 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
   return report.exit_code;
 }
 
-int ExitCodeAsShown(int exit_code, bool nobody_reads, bool lost) {
-  return nobody_reads ? kExitNobodyReads : exit_code == 0 && lost ? kExitFailed : exit_code;
+int ExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& lost) {
+  return nobody_reads                      ? kExitNobodyReads
+         : exit_code == 0 && !lost.empty() ? kExitFailed
+                                           : exit_code;
+}
+
+int TellExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& lost) {
+  if (exit_code == 0 && !nobody_reads && !lost.empty()) {
+    LogError(absl::StrCat("the job ", EndedWellBut(lost)));
+  }
+  return ExitCodeAsShown(exit_code, nobody_reads, lost);
 }
 
 JobReport AsShown(JobReport report, const Display& display) {
@@ -263,9 +276,9 @@ JobReport AsShown(JobReport report, const Display& display) {
   if (display.nobody_reads()) {
     report.headline = "stopped, because nobody reads its output any more (stdout was closed)";
   } else if (report.exit_code == 0 && !lost.empty()) {
-    report.headline = absl::StrCat("ended well, but some of its output is lost: ", lost);
+    report.headline = EndedWellBut(lost);
   }
-  report.exit_code = ExitCodeAsShown(report.exit_code, display.nobody_reads(), !lost.empty());
+  report.exit_code = ExitCodeAsShown(report.exit_code, display.nobody_reads(), lost);
   return report;
 }
 

@@ -25,9 +25,11 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitFailed = 1;         // the job never formed, a node was lost for good
 inline constexpr int kExitNobodyReads = 141;  // stdout was closed: 128 + SIGPIPE
 
-// Of a job that ended with `exit_code`, by what became of its output here: `nobody_reads` it, or a
-// file did not take all. A failure of the job comes before a loss.
-int ExitCodeAsShown(int exit_code, bool nobody_reads, bool lost);
+// Of a job that ended with `exit_code`, by what became of its output here: `nobody_reads` it, or
+// some is `lost`, for that reason. A failure of the job comes before a loss.
+int ExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& lost);
+// The same where no report is shown: says why, if the job itself ended well.
+int TellExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& lost);
 
 JobTerms TermsOf(const JobSpec& spec);
 RoundConfig ConfigOf(const JobSpec& spec);
@@ -85,8 +87,8 @@ bool IsLast(CauseKind cause);
 // Shows the report on stderr, writes --report; the exit code of launch.
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report);
 
-// The report of a job whose output was not shown whole: our stdout was closed (`launch ... |
-// head`), or its file (`launch ... > file`) did not take all. Unchanged where all was shown.
+// The report of a job whose output was not shown or kept whole: our stdout was closed (`launch ...
+// | head`), or a file (`launch ... > file`, --log-dir) did not take all. Else unchanged.
 JobReport AsShown(JobReport report, const Display& display);
 
 // What `launch chaos` asks for goes to the master by `post`, or is answered as wrong. `spec`

@@ -23,6 +23,7 @@ class LocalOutput : public OutputLink {
     }
   }
   bool Send(OutputChunk& chunk) override { return display_->Show(chunk, *host_); }
+  void Lost(const std::string& why) override { display_->Lost(why); }
   void StdinTaken(size_t bytes) override {
     if (in_ != nullptr) {
       in_->Taken(bytes);

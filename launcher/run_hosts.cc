@@ -170,6 +170,9 @@ class HostsJob {
       waiting_.push_back({std::move(chunk), NameOf(node), std::move(taken)});
       ShowWaiting();
     };
+    out.on_lost = [this](const std::string&, NodeId node, const std::string& why) {
+      display_.Lost(absl::StrCat(NameOf(node), ": ", why));
+    };
     out.on_stdin_room = [this](const std::string&) {
       SendWindow();
       SendStdin();

@@ -135,7 +135,7 @@ class TypedJob {
         LogInfo(absl::StrCat("what was tried last: ", no_master_));
       }
     }
-    return ExitCodeAsShown(code, display_.nobody_reads(), !display_.lost().empty());
+    return TellExitCodeAsShown(code, display_.nobody_reads(), display_.lost());
   }
 
  private:

@@ -448,8 +448,10 @@ void AgentLoop::Do(const ShowRest&) {
 // A reader may take his time (a pager, Ctrl-S); a disk may not.
 void AgentLoop::CheckShown() {
   if (pump_.WaitsForDisk()) {
-    LogWarning(absl::StrCat("a disk took nothing for ", absl::FormatDuration(kLogWithin),
-                            ": the rest of the output is lost; see TMPDIR and --log-dir"));
+    const std::string why =
+        absl::StrCat("a disk took nothing for ", absl::FormatDuration(kLogWithin));
+    LogWarning(absl::StrCat(why, ": the rest of the output is lost; see TMPDIR and --log-dir"));
+    output_->Lost(why);
     EndOutput();
   } else {
     show_timer_.StartAfter(kLogWithin);

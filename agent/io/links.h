@@ -55,6 +55,9 @@ class OutputLink {
   virtual void Start(Callbacks callbacks) = 0;
   // False: not taken now; on_writable follows.
   [[nodiscard]] virtual bool Send(OutputChunk& chunk) = 0;
+  // Some of what the workers wrote will be nowhere, for this reason: the job has not gone well.
+  // Heard before Finish's `done`, if anybody is there; where it is said again the first is kept.
+  virtual void Lost(const std::string& why) = 0;
   // The worker took `bytes` of stdin: more may come. At most kStdinWindow bytes are under way.
   virtual void StdinTaken(size_t bytes) = 0;
   // All chunks sent so far have been shown when `done` comes, or nobody reads them any more. Lasts

@@ -130,6 +130,9 @@ void LogFile::GiveUp(const std::string& why) {
   lost_ = why;
   waiting_.clear();
   LogWarning(absl::StrCat(why, ": the rest of what goes there is lost"));
+  if (on_lost) {
+    on_lost(why);
+  }
 }
 
 void LogFile::OnDisk::Open() {

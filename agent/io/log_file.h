@@ -24,8 +24,8 @@ absl::Status MakeLogFolder(const std::string& folder);
 
 class LogFile {
  public:
-  // `path`'s folders are made. Problems are logged once per file, and the rest of the output is
-  // dropped. `disk` is shared by the files of one place and whoever made it.
+  // `path`'s folders are made. A problem is logged and told once per file, and the rest of the
+  // output is dropped. `disk` is shared by the files of one place and whoever made it.
   static std::shared_ptr<LogFile> Make(std::shared_ptr<DiskThread> disk, std::string path);
   // An open descriptor that stays the caller's; `name` is what messages call it.
   static std::shared_ptr<LogFile> OnDescriptor(std::shared_ptr<DiskThread> disk, int fd,
@@ -39,6 +39,7 @@ class LogFile {
   bool idle() const { return !busy_ && waiting_.empty(); }
   std::function<void()> on_idle;     // everything appended so far is in the file (or given up)
   std::function<void()> on_written;  // some of it is
+  std::function<void(const std::string& why)> on_lost;  // lost() is there
 
  private:
   struct OnDisk;

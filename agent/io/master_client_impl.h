@@ -77,6 +77,7 @@ class MasterClient::Impl {
     Output(uv_loop_t* loop, Impl* impl);
     void Start(Callbacks callbacks) override;
     bool Send(OutputChunk& chunk) override;
+    void Lost(const std::string& why) override;
     void StdinTaken(size_t bytes) override;
     void Finish(std::function<void()> done) override;
 
@@ -90,6 +91,7 @@ class MasterClient::Impl {
     void Open();
     void Pump();
     void FillFrame(v1::StreamUp* frame);
+    bool LostUntold() const { return !lost_.empty() && !lost_told_; }
     void CloseForGood(const std::string& why);
     void FinishNow();
 
@@ -106,6 +108,8 @@ class MasterClient::Impl {
     bool sent_ = false;           // anything at all
     bool refused_chunk_ = false;  // on_writable is owed
     uint64_t stdin_taken_ = 0;
+    std::string lost_;
+    bool lost_told_ = false;  // in this stream
     std::function<void()> finish_done_;
     std::unique_ptr<UvTimer> finish_timer_;
     std::unique_ptr<UvTimer> retry_;

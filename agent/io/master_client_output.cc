@@ -56,7 +56,7 @@ void MasterClient::Impl::Output::Open() {
   auto call = std::make_unique<StreamClientCall>(impl_->calls_->mailbox());
   call_ = call.get();
   impl_->calls_->Own(std::move(call));
-  welcome_ = false;
+  welcome_ = lost_told_ = false;
   call_->Open([this](grpc::ClientContext* context, StreamClientCall* reactor) {
     impl_->stub_->async()->Streams(context, reactor);
   });
@@ -94,6 +94,14 @@ bool MasterClient::Impl::Output::Send(OutputChunk& chunk) {
   return true;
 }
 
+void MasterClient::Impl::Output::Lost(const std::string& why) {
+  if (lost_.empty()) {
+    lost_ = why.substr(0, kTextBytesMax);
+    sent_ = true;
+    Pump();
+  }
+}
+
 void MasterClient::Impl::Output::StdinTaken(size_t bytes) {
   stdin_taken_ += bytes;
   Pump();
@@ -108,6 +116,10 @@ void MasterClient::Impl::Output::FillFrame(v1::StreamUp* frame) {
   }
   queued_bytes_ -= bytes;
   frame->set_stdin_taken(std::exchange(stdin_taken_, 0));
+  if (LostUntold()) {
+    lost_told_ = true;
+    frame->set_lost(lost_);
+  }
 }
 
 void MasterClient::Impl::Output::Pump() {
@@ -115,7 +127,7 @@ void MasterClient::Impl::Output::Pump() {
       call_->half_closed()) {
     return;
   }
-  if (!queue_.empty() || stdin_taken_ > 0) {
+  if (!queue_.empty() || stdin_taken_ > 0 || LostUntold()) {
     v1::StreamUp frame;
     FillFrame(&frame);
     call_->Write(std::move(frame));

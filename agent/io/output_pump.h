@@ -11,7 +11,8 @@
 //     while the spool is Behind, or Full with --output-overflow=block; else nobody waits for longer
 //     than kOutputPause at a time;
 //  P4 log files that are not written when the second round after theirs begins are given up, so
-//     that a disk that hangs costs the memory of two rounds and of kDiskWorksMax first writes.
+//     that a disk that hangs costs the memory of two rounds and of kDiskWorksMax first writes;
+//  P5 the link is told of whatever a disk has cost.
 #pragma once
 
 #include <uv.h>
@@ -126,6 +127,8 @@ class OutputPump {
   void Pump();
   bool LogsIdle() const;
   void CheckEmpty();
+  // Tells the agent's log and whoever shows the output.
+  void Lose(const std::string& what, const std::string& why);
   void Progressed() const {
     if (on_progress) {
       on_progress();

@@ -343,7 +343,11 @@ void OutputSpool::OnRead(Read& read) {
 }
 
 void OutputSpool::LoseFile() {
-  LogWarning("the output spool could not be read back: some output is lost");
+  const std::string why = absl::StrCat("the output spool in ", folder_, " could not be read back");
+  LogWarning(absl::StrCat(why, ": some output is lost"));
+  if (on_lost) {
+    on_lost(why);
+  }
   OutputChunk chunk;
   chunk.bytes = "[muster: output lost]\n";
   ToMemory(std::move(chunk));

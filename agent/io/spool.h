@@ -48,6 +48,7 @@ class OutputSpool {
   void Pop();  // what Front gave
   void Clear();
   std::function<void()> on_ready;
+  std::function<void(const std::string& why)> on_lost;  // what was on the disk
 
   size_t memory_bytes() const { return memory_bytes_; }
   uint64_t file_bytes() const { return write_at_ - read_at_; }  // with what is being read

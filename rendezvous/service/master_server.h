@@ -59,6 +59,9 @@ struct MasterOptions {
   std::function<void(const std::string& job_id, NodeId node, OutputChunk&& chunk,
                      std::function<void()> taken)>
       on_chunk;
+  // Some output of workers of `node` is neither in chunks nor in a log file, for the reason `why`;
+  // perhaps said again.
+  std::function<void(const std::string& job_id, NodeId node, const std::string& why)> on_lost;
   std::function<void(const std::string& job_id)> on_stdin_room;  // StdinRoom grew
   // A connection to the listening port that does not speak gRPC (the torch store of torchrun's
   // static form). Nothing was read from it. Without the callback it is closed.

@@ -118,6 +118,9 @@ void MasterServer::Impl::OnStreamFrame(StreamSession& session) {
     }
     session.chunks.push_back(*std::move(chunk));
   }
+  if (!frame.lost().empty() && options_.on_lost) {
+    options_.on_lost(session.job, session.node, frame.lost().substr(0, kTextBytesMax));
+  }
   if (frame.stdin_taken() > 0) {
     session.stdin_room = std::min<size_t>(
         kStdinWindow, session.stdin_room + std::min<uint64_t>(frame.stdin_taken(), kStdinWindow));

@@ -57,11 +57,13 @@ def test_no_threads_left(node0, how):
 # --- disks ---
 
 
-def on_full_disk(folder, script, kilobytes=64):
-    """`script` while `folder` is a file system with nothing left on it."""
-    return (
-        f"mkdir -p {folder} && mount -t tmpfs -o size={kilobytes}k none {folder} && head -c 9M /dev/zero > {folder}/full 2>/dev/null; "
-        f"{script}; code=$?; umount {folder}; exit $code")
+def fill(folder):
+    """Makes it a file system with nothing left on it."""
+    return f"mkdir -p {folder} && mount -t tmpfs -o size=64k none {folder} && head -c 9M /dev/zero > {folder}/full 2>/dev/null"
+
+
+def on_full_disk(folder, script):
+    return f"{fill(folder)}; {script}; code=$?; umount {folder}; exit $code"
 
 
 def test_a_full_dev_shm(node0):
@@ -69,10 +71,23 @@ def test_a_full_dev_shm(node0):
     says(result, "exit code 3", code=3)
 
 
-def test_a_full_disk_for_logs_loses_the_logs_alone(node0):
-    result = bash(node0, on_full_disk("/tmp/logs", "$L -n 2 --log-dir /tmp/logs sh -c 'echo end $RANK'"))
-    says(result, "/tmp/logs", "No space left on device", code=0)
+@pytest.mark.parametrize("how", ["-n 2", "-q --standalone --nnodes 2", "-q --nnodes 2 --insecure --rdzv-endpoint localhost:29472"])
+def test_a_full_disk_for_logs_loses_the_logs_alone_and_is_a_failure(node0, how):
+    launch = f"$L {how} --log-dir /tmp/logs sh -c 'echo end $RANK'"
+    if "endpoint" in how:  # typed once a node
+        launch = f"{launch} & {launch}; code=$?; wait $! && exit 0; (exit $code)"
+    result = bash(node0, on_full_disk("/tmp/logs", launch))
+    says(result, "ended well, but some of its output is lost", "/tmp/logs/", "No space left on device", code=1)
     assert sorted(re.findall(r"end (\d)", result.text)) == ["0", "1"], result
+
+
+def test_a_full_disk_for_the_logs_of_another_host_is_a_failure(shells, lab):
+    lab[1].check(["bash", "-c", f"{fill('/tmp/logs')}; true"])
+    try:
+        result = bash(shells[0], "$L --hosts node1,node2 -q --log-dir /tmp/logs sh -c 'echo end $RANK'")
+    finally:
+        lab[1].check(["umount", "/tmp/logs"])
+    says(result, "ended well, but some of its output is lost: node1: write /tmp/logs/", "No space left on device", code=1)
 
 
 def test_a_full_disk_for_our_own_output_is_a_failure(shells):

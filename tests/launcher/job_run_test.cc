@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "launcher/options.h"
 #include "launcher/resolve.h"
+#include "proto/base/log.h"
 #include "tests/launcher/spec_of.h"
 
 namespace muster {
@@ -19,13 +21,25 @@ TEST(ConfigOf, NodesOfThisMachineHaveNamesForSentences) {
 }
 
 TEST(ExitCodeAsShown, IsTheJobsUnlessItsOutputWasNotShown) {
-  EXPECT_EQ(ExitCodeAsShown(0, false, false), 0);
-  EXPECT_EQ(ExitCodeAsShown(3, false, false), 3);
-  EXPECT_EQ(ExitCodeAsShown(0, false, /*lost=*/true), kExitFailed);
-  EXPECT_EQ(ExitCodeAsShown(3, false, /*lost=*/true), 3);
+  EXPECT_EQ(ExitCodeAsShown(0, false, ""), 0);
+  EXPECT_EQ(ExitCodeAsShown(3, false, ""), 3);
+  EXPECT_EQ(ExitCodeAsShown(0, false, /*lost=*/"disk full"), kExitFailed);
+  EXPECT_EQ(ExitCodeAsShown(3, false, /*lost=*/"disk full"), 3);
   for (const int code : {0, 3, 143}) {
-    EXPECT_EQ(ExitCodeAsShown(code, /*nobody_reads=*/true, true), kExitNobodyReads);
+    EXPECT_EQ(ExitCodeAsShown(code, /*nobody_reads=*/true, "disk full"), kExitNobodyReads);
   }
+}
+
+TEST(TellExitCodeAsShown, SaysWhyAJobThatEndedWellDidNot) {
+  std::string log;
+  SetLogSink([&log](LogLevel, absl::string_view text) { absl::StrAppend(&log, text, "\n"); });
+  EXPECT_EQ(TellExitCodeAsShown(0, false, ""), 0);
+  EXPECT_EQ(TellExitCodeAsShown(3, false, "stdout: disk full"), 3);
+  EXPECT_EQ(TellExitCodeAsShown(0, true, "stdout: disk full"), kExitNobodyReads);
+  EXPECT_EQ(log, "");
+  EXPECT_EQ(TellExitCodeAsShown(0, false, "stdout: disk full"), kExitFailed);
+  EXPECT_EQ(log, "the job ended well, but some of its output is lost: stdout: disk full\n");
+  SetLogSink(nullptr);
 }
 
 TEST(ManyWorkers, OneWorkerOnOneHostIsNotMany) {

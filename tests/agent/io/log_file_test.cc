@@ -89,6 +89,8 @@ TEST_F(LogFileTest, TroubleIsToldOnceAndWaitsForNobody) {
     std::shared_ptr<LogFile> file = LogFile::Make(disk_, path);
     int idle = 0;
     file->on_idle = [&idle] { ++idle; };
+    std::vector<std::string> lost;
+    file->on_lost = [&lost](const std::string& why) { lost.push_back(why); };
     file->Append("a");
     file->Append("b");
     ASSERT_TRUE(RunUntil([&] { return idle > 0; }));
@@ -97,6 +99,7 @@ TEST_F(LogFileTest, TroubleIsToldOnceAndWaitsForNobody) {
     EXPECT_THAT(log_,
                 testing::HasSubstr(folder_.substr(0, 4) == path.substr(0, 4) ? folder_ : path));
     EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 1) << log_;
+    EXPECT_THAT(lost, testing::ElementsAre(file->lost()));
   }
 }
 

@@ -43,6 +43,7 @@ class FakeLink : public OutputLink {
     on_chunk(std::move(chunk));
     return true;
   }
+  void Lost(const std::string& why) override { lost.push_back(why); }
   void StdinTaken(size_t) override {}
   void Finish(std::function<void()>) override {}
 
@@ -51,6 +52,7 @@ class FakeLink : public OutputLink {
     chunks.push_back(std::move(chunk));
   };
   std::vector<OutputChunk> chunks;
+  std::vector<std::string> lost;
 
   std::string Joined(uint32_t rank, uint8_t stream) const {
     std::string out;

@@ -23,6 +23,22 @@ TEST_F(OutputPumpTest, WithoutAThreadForItsLogAWorkerIsNotOpened) {
   pump_->CloseRound();
 }
 
+// P5
+TEST_F(OutputPumpTest, AFileThatCannotBeWrittenIsToldToTheLink) {
+  options_.log_dir = folder_;
+  ASSERT_TRUE(std::filesystem::create_directory(folder_ + "/job"));
+  ASSERT_TRUE(std::filesystem::create_directory(folder_ + "/job/round-1"));
+  std::filesystem::create_symlink("/dev/full", folder_ + "/job/round-1/rank-0.out");
+  Begin(2);
+  WriteAll(ends_[0].out.get(), "zero\n");
+  WriteAll(ends_[1].out.get(), "one\n");
+  ASSERT_TRUE(RunUntilClosed());
+  EXPECT_EQ(link_.Joined(0, 1), "zero\n");  // shown all the same
+  ASSERT_EQ(link_.lost.size(), 1u);
+  EXPECT_THAT(link_.lost[0], HasSubstr("/job/round-1/rank-0.out: No space left on device"));
+  EXPECT_EQ(Content(folder_ + "/job/round-1/rank-1.out"), "one\n");
+}
+
 TEST_F(OutputPumpTest, ShowsAndLogsAsAsked) {
   struct Case {
     const char* name;

@@ -436,6 +436,8 @@ TEST_F(SpoolTest, FullDiskKeepsOrder) {
 // The file is cut short behind our back: one line says so, and the rest goes on in memory.
 TEST_F(SpoolTest, UnreadableFileIsToldInOneLine) {
   OutputSpool spool(disk_, 500, 100000);
+  std::vector<std::string> told;
+  spool.on_lost = [&told](const std::string& why) { told.push_back(why); };
   for (uint32_t i = 0; i < 40; ++i) {
     spool.Push(Chunk(i, 100));
   }
@@ -454,6 +456,7 @@ TEST_F(SpoolTest, UnreadableFileIsToldInOneLine) {
   EXPECT_TRUE(lost.ends_line);
   EXPECT_TRUE(spool.Empty());
   EXPECT_THAT(log_, testing::HasSubstr("could not be read back"));
+  EXPECT_THAT(told, testing::ElementsAre(testing::HasSubstr("could not be read back")));
   EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 1);
   ASSERT_TRUE(Settled());
   for (uint32_t i = 0; i < 20; ++i) {

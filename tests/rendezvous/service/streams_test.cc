@@ -35,6 +35,11 @@ class StreamsTest : public testing::Test {
         taken();
       }
     };
+    options.on_lost = [this](const std::string& job, NodeId node, const std::string& why) {
+      EXPECT_EQ(job, "job");
+      EXPECT_EQ(node, master_->FindJob("job")->members.at(0).node);
+      lost_.push_back(why);
+    };
     options.on_stdin_room = [this](const std::string&) { ++room_news_; };
     master_ = std::make_unique<MasterServer>(loop_.get(), std::move(options));
     auto [ours, theirs] = SocketPair();
@@ -93,6 +98,7 @@ class StreamsTest : public testing::Test {
   std::string window_;
   std::string stdin_;
   std::vector<std::string> closed_;
+  std::vector<std::string> lost_;
 };
 
 OutputChunk ChunkOf(uint32_t rank, std::string bytes) {
@@ -193,6 +199,28 @@ TEST_F(StreamsTest, FinishLastsNoLongerThanTheLink) {
   EXPECT_FALSE(done);
   shutdown(link_.get(), SHUT_RDWR);
   loop_.Until([&] { return done; }, "the finish, with the link");
+}
+
+TEST_F(StreamsTest, ALossIsToldOnceAndBeforeTheEnd) {
+  OutputChunk chunk = ChunkOf(1, "x\n");
+  ASSERT_TRUE(output().Send(chunk));
+  output().StdinTaken(1);
+  loop_.Until([&] { return got_.size() == 1; }, "the chunk");
+  output().Lost("/logs/caf\xe9: No space left on device");  // a path is bytes
+  output().Lost("another one");
+  output().StdinTaken(1);
+  bool done = false;
+  output().Finish([&] { done = true; });
+  loop_.Until([&] { return done; }, "the finish");
+  EXPECT_THAT(lost_, testing::ElementsAre("/logs/caf\xe9: No space left on device"));
+}
+
+TEST_F(StreamsTest, ALossOfAJobThatShowsNothingIsTold) {
+  output().Lost("/logs: No space left on device");
+  bool done = false;
+  output().Finish([&] { done = true; });
+  loop_.Until([&] { return done; }, "the finish");
+  EXPECT_THAT(lost_, testing::ElementsAre("/logs: No space left on device"));
 }
 
 TEST_F(StreamsTest, StdinHasAWindow) {
