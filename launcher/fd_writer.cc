@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/log.h"
 #include "proto/base/shared_fd.h"
 
 namespace muster {
@@ -166,8 +167,12 @@ void FdWriter::Fail(int error, bool tell) {
   if (poll_) {
     poll_->Stop();
   }
-  if (on_closed) {
-    on_closed(absl::StrCat(name_, ": ", std::strerror(error)));
+  const std::string why = absl::StrCat(name_, ": ", std::strerror(error));
+  if (IsFullDisk(error)) {
+    lost_ = why;
+    LogWarning(absl::StrCat(why, ": the rest of what goes there is lost"));
+  } else if (on_closed) {
+    on_closed(why);
   }
   if (tell && on_writable) {
     on_writable();

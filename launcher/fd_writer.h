@@ -28,12 +28,12 @@ class FdWriter {
   // Nothing waits.
   bool Idle() const;
   void Write(absl::string_view bytes);
-  // Why a file does not get what is written, as on a full disk; "" while it does.
-  std::string lost() const { return file_ != nullptr ? file_->lost() : ""; }
+  // Why what is written is lost, where the disk behind it is full; "" while it is not.
+  std::string lost() const { return file_ != nullptr ? file_->lost() : lost_; }
   std::function<void()> on_writable;  // Busy() has ended
   std::function<void()> before_rest;  // there is room again, and what waits here comes next
   std::function<void(const std::string&)>
-      on_closed;  // nobody reads (EPIPE), or the device failed; comes once
+      on_closed;  // nobody reads (EPIPE, a terminal that hung up); comes once
 
  private:
   enum class Kind { kOpenedAnew, kSocket, kFile, kSmallSteps };
@@ -51,6 +51,7 @@ class FdWriter {
   Kind kind_ = Kind::kSmallSteps;
   bool terminal_ = false;
   bool failed_ = false;
+  std::string lost_;
   UniqueFd own_;
   std::shared_ptr<LogFile> file_;
   std::string waiting_;

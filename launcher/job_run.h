@@ -11,6 +11,7 @@
 
 #include "agent/core/facts.h"
 #include "launcher/display.h"
+#include "launcher/exit_codes.h"
 #include "launcher/job_life.h"
 #include "launcher/job_spec.h"
 #include "launcher/jobs/keeper_link.h"
@@ -19,11 +20,6 @@
 #include "rendezvous/core/types.h"
 
 namespace muster {
-
-// Exit codes of launch itself.
-inline constexpr int kExitUsage = 2;
-inline constexpr int kExitFailed = 1;         // the job never formed, a node was lost for good
-inline constexpr int kExitNobodyReads = 141;  // stdout was closed: 128 + SIGPIPE
 
 // Of a job that ended with `exit_code`, by what became of its output here: `nobody_reads` it, or
 // some is `lost`, for that reason. A failure of the job comes before a loss.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -17,6 +16,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "agent/io/worker_placement.h"
+#include "launcher/answer.h"
 #include "launcher/described_topology.h"
 #include "launcher/explain_env.h"
 #include "launcher/job_file_writer.h"
@@ -35,12 +35,6 @@ namespace {
 
 constexpr size_t kHostFileBytesMax = 16u << 20;
 constexpr size_t kJobFileBytesMax = 1u << 20;  // options and one command: a few hundred bytes
-
-int Print(const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0
-             ? 0
-             : kExitFailed;
-}
 
 absl::StatusOr<NodeFacts> FactsHere(const JobSpec& spec) {
   NodeQuery query = OwnQuery(spec.plan.binding.cpu_list);
@@ -175,7 +169,7 @@ absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& 
 int ShowPlan(const JobSpec& spec, const std::string& agent_path) {
   if (spec.yaml) {
     const absl::StatusOr<std::string> file = WriteJobFile(spec);
-    return file.ok() ? Print(*file) : Refuse(file.status());
+    return file.ok() ? PrintAnswer(*file) : Refuse(file.status());
   }
   absl::StatusOr<std::optional<DescribedTopology>> described = ReadDescribedTopology();
   if (!described.ok()) {
@@ -194,7 +188,7 @@ int ShowPlan(const JobSpec& spec, const std::string& agent_path) {
   if (const absl::Status placed = AddPlaces(counted, *std::move(described), *plan); !placed.ok()) {
     return Refuse(placed);
   }
-  return Print(spec.json ? PlanJson(*plan) : PlanText(*plan));
+  return PrintAnswer(spec.json ? PlanJson(*plan) : PlanText(*plan));
 }
 
 int ShowEnvironment(const JobSpec& spec) {
@@ -252,7 +246,7 @@ int ShowEnvironment(const JobSpec& spec) {
                               local,
                               placement.ShareOf(local),
                               placement.topology()};
-  return Print(spec.json ? ExplainEnvJson(input) : ExplainEnvText(input));
+  return PrintAnswer(spec.json ? ExplainEnvJson(input) : ExplainEnvText(input));
 }
 
 Environment EnvironmentMap(const std::vector<std::string>& entries) {

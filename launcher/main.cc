@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/node_facts.h"
+#include "launcher/answer.h"
 #include "launcher/batch_shell.h"
 #include "launcher/doctor/doctor_command.h"
 #include "launcher/doctor/run_doctor.h"
@@ -69,12 +70,6 @@ std::string LaunchPath(const std::string& typed) {
       return;
     }
   }
-}
-
-int Print(const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0
-             ? 0
-             : 1;
 }
 
 // The user of a PBS batch script thinks of the folder where it was handed in; PBS begins it in
@@ -164,11 +159,11 @@ int RunCommandLine(const std::vector<std::string>& arguments, const std::string&
   }
   switch (command->action) {
     case CommandAction::kHelp:
-      return Print(HelpText(/*all=*/false, isatty(STDOUT_FILENO) != 0));
+      return PrintAnswer(HelpText(/*all=*/false, isatty(STDOUT_FILENO) != 0));
     case CommandAction::kHelpAll:
-      return Print(HelpText(/*all=*/true, isatty(STDOUT_FILENO) != 0));
+      return PrintAnswer(HelpText(/*all=*/true, isatty(STDOUT_FILENO) != 0));
     case CommandAction::kVersion:
-      return Print(VersionText());
+      return PrintAnswer(VersionText());
     case CommandAction::kRun:
       break;
   }

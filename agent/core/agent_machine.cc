@@ -250,9 +250,9 @@ void AgentStep::CheckDeadlines() {
   if (now_ >= s_.kill_at) {
     Kill();
   }
-  // Nobody is there any more to show it to.
+  // Nobody is there any more to show it to, if there is anything.
   if (s_.showing && !s_.admitted && !may_wait && now_ >= s_.link_lost_at + s_.lease) {
-    Finished(/*all_shown=*/false);
+    Finished(/*all_shown=*/s_.round.IsNone());
   }
 }
 

@@ -22,6 +22,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "agent/io/node_facts.h"
+#include "launcher/answer.h"
 #include "launcher/doctor/diagnose.h"
 #include "launcher/doctor/doctor_command.h"
 #include "launcher/doctor/doctor_text.h"
@@ -377,8 +378,8 @@ absl::StatusOr<int> Examine(const DoctorCommand& command, const Environment& env
   const std::vector<DoctorRow> rows = Diagnose(examined);
   const std::string text =
       command.json ? DoctorJson(rows, examined) : DoctorTable(rows, isatty(STDOUT_FILENO) != 0);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
-    return kExitFailed;
+  if (const int code = PrintAnswer(text); code != 0) {
+    return code;
   }
   return AllWell(rows) ? 0 : kExitFailed;
 }
@@ -394,8 +395,7 @@ int RunDoctor(const std::vector<std::string>& words, const std::string& agent_pa
     return kExitUsage;
   }
   if (command->help) {
-    std::fputs(DoctorHelp().c_str(), stdout);
-    return 0;
+    return PrintAnswer(DoctorHelp());
   }
   const absl::StatusOr<int> code = Examine(*command, environment, agent_path);
   if (!code.ok()) {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "agent/io/node_facts.h"
+#include "launcher/exit_codes.h"
 #include "launcher/jobs/job_folder.h"
 #include "launcher/jobs/job_id.h"
 #include "launcher/jobs/keeper.h"
@@ -29,7 +30,6 @@
 namespace muster {
 namespace {
 
-constexpr int kFailed = 1;
 constexpr int kIdsTriedMax = 8;
 constexpr absl::Duration kBeyondJoining = absl::Seconds(60);  // for spawning, and a slow disk
 
@@ -87,7 +87,7 @@ class StartWait {
       if (left <= absl::ZeroDuration()) {
         LogError(absl::StrCat("job ", id_, " has not started all workers yet; it goes on. See: ",
                               launch_, " logs ", id_, "; stop it: ", launch_, " stop ", id_));
-        return kFailed;
+        return kExitFailed;
       }
       signals.Poll(keeper_.get(), POLLIN, left);
       TakePackets();
@@ -109,13 +109,13 @@ class StartWait {
         code_ = 0;
         SayStarted(packet->text);
       } else if (packet->kind == Packet::kEnded) {
-        int code = kFailed;
-        code_ = absl::SimpleAtoi(packet->text, &code) ? code : kFailed;
+        int code = kExitFailed;
+        code_ = absl::SimpleAtoi(packet->text, &code) ? code : kExitFailed;
       }
     }
     if (closed && !code_.has_value()) {
       LogError(absl::StrCat("job ", id_, ": its keeper was killed before the job had started"));
-      code_ = kFailed;
+      code_ = kExitFailed;
     }
   }
 
@@ -163,7 +163,7 @@ int RunDetached(JobSpec spec, const std::function<int(JobSpec)>& run) {
   }
   if (!folder.ok()) {
     LogError(folder.status().message());
-    return kFailed;
+    return kExitFailed;
   }
   UniqueFd ours(sockets[0]);
   UniqueFd theirs(sockets[1]);
@@ -172,7 +172,7 @@ int RunDetached(JobSpec spec, const std::function<int(JobSpec)>& run) {
   if (keeper < 0) {
     LogError(absl::StrCat("--detach: cannot start a process: ", std::strerror(errno)));
     RemoveJobFolder(folder->path);
-    return kFailed;
+    return kExitFailed;
   }
   if (keeper == 0) {
     KeeperOptions options;

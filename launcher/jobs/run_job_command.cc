@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +16,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "launcher/answer.h"
+#include "launcher/exit_codes.h"
 #include "launcher/jobs/attach_question.h"
 #include "launcher/jobs/control_socket.h"
 #include "launcher/jobs/job_command.h"
@@ -33,9 +36,6 @@
 namespace muster {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
-constexpr int kNobodyReads = 128 + SIGPIPE;
 // The keeper wakes us long before; a look now and then costs nothing, and needs nobody.
 constexpr absl::Duration kLookAgain = absl::Seconds(5);
 constexpr absl::Duration kLookForEnd = absl::Milliseconds(10);
@@ -44,10 +44,7 @@ constexpr absl::Duration kAnswer = absl::Seconds(10);  // of a keeper to a reque
 // launcher.
 constexpr absl::Duration kAfterGrace = absl::Seconds(60);
 
-// False: nobody reads any more.
-bool Print(absl::string_view text) { return WriteShared(STDOUT_FILENO, text); }
-
-enum class Shown : uint8_t { kAll, kInterrupted, kClosed };
+enum class Shown : uint8_t { kAll, kInterrupted, kUnwritten /* errno says why */ };
 
 // What is in the log from the reader's place on, until a signal comes: also a terminal that stands
 // still can be left.
@@ -69,7 +66,7 @@ Shown ShowRest(JobLogReader& log, const WaitSignals& signals) {
       // So much never blocks now.
       const std::optional<size_t> taken = TryWriteShared(STDOUT_FILENO, rest.substr(0, PIPE_BUF));
       if (!taken.has_value()) {
-        return Shown::kClosed;
+        return Shown::kUnwritten;
       }
       rest.remove_prefix(*taken);
     }
@@ -80,9 +77,9 @@ Shown ShowRest(JobLogReader& log, const WaitSignals& signals) {
 int ShowRestOnly(JobLogReader& log) {
   const WaitSignals signals;
   const Shown shown = ShowRest(log, signals);
-  return shown == Shown::kAll      ? 0
-         : shown == Shown::kClosed ? kNobodyReads
-                                   : 128 + WaitSignals::Take();
+  return shown == Shown::kAll         ? 0
+         : shown == Shown::kUnwritten ? UnwrittenCode(errno)
+                                      : 128 + WaitSignals::Take();
 }
 
 absl::StatusOr<UniqueFd> Connect(const StoredJob& job) {
@@ -127,7 +124,7 @@ std::string HowEnded(const JobRecord& record) {
 int CodeOf(const JobRecord& record) {
   return record.state == JobState::kEnded ? record.exit_code
          : record.exit_code != 0          ? record.exit_code
-                                          : kFailed;
+                                          : kExitFailed;
 }
 
 int Ps(const JobCommand& command, const std::string& launch) {
@@ -143,12 +140,12 @@ int Ps(const JobCommand& command, const std::string& launch) {
   }
   winsize window{};
   const bool terminal = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
-  const bool good = Print(
+  const int code = PrintAnswer(
       command.json ? JobsJson(shown) : JobTable(shown, absl::Now(), terminal ? window.ws_col : 0));
   if (ended > 0 && !command.json) {
     LogInfo(absl::StrCat(Plural(ended, "job has", "jobs have"), " ended: ", launch, " ps -a"));
   }
-  return good ? 0 : kNobodyReads;
+  return code;
 }
 
 int Ended(const JobRecord& record) {
@@ -188,11 +185,11 @@ int Follow(const StoredJob& job, JobLogReader& log, const std::string& launch, b
       LogError(keeper.ok() ? Crowded(job.record, absl::StrCat("what the job prints is in ", launch,
                                                               " logs ", job.record.id))
                            : keeper.status().message());
-      return kFailed;
+      return kExitFailed;
     }
     const Shown shown = ShowRest(log, signals);
-    if (shown == Shown::kClosed) {
-      return kNobodyReads;
+    if (shown == Shown::kUnwritten) {
+      return UnwrittenCode(errno);
     }
     if (last.has_value() && shown == Shown::kAll) {
       return Ended(*last);
@@ -288,7 +285,7 @@ int Stop(const JobCommand& command, const StoredJob& job, const std::string& lau
     LogError(absl::StrCat("--grace: the job was started with --grace ", ShortDuration(record.grace),
                           ", after which its workers are killed: want that or less, got ",
                           ShortDuration(*command.grace)));
-    return kUsage;
+    return kExitUsage;
   }
   const absl::StatusOr<UniqueFd> keeper = Connect(job);
   StopOrder order{command.signal, command.now, -1};
@@ -311,7 +308,7 @@ int Stop(const JobCommand& command, const StoredJob& job, const std::string& lau
   }
   if (keeper.ok() && answer.closed && !answer.taken) {
     LogError(Crowded(record, "end some of them, then try again"));
-    return kFailed;
+    return kExitFailed;
   }
   LogError(absl::StrCat(
       record.id, " has not ended: ",
@@ -319,7 +316,7 @@ int Stop(const JobCommand& command, const StoredJob& job, const std::string& lau
       "; kill it with all its workers: ",
       command.now ? absl::StrCat("kill -9 ", record.keeper.pid)
                   : absl::StrCat(launch, " stop --now ", record.id)));
-  return kFailed;
+  return kExitFailed;
 }
 
 // Asks the launcher of the job for something, and waits for the answer; none = there was none, and
@@ -348,25 +345,25 @@ std::optional<OrderAnswer> Ask(const StoredJob& job, Packet kind, const std::str
 
 int Show(const std::string& command, const OrderAnswer& answer) {
   answer.ok ? LogInfo(answer.text) : LogError(absl::StrCat("launch ", command, ": ", answer.text));
-  return answer.ok ? 0 : kFailed;
+  return answer.ok ? 0 : kExitFailed;
 }
 
 int Chaos(const JobCommand& command, const StoredJob& job) {
   const auto answer = Ask(job, command.drill.master ? Packet::kKill : Packet::kDrill,
                           DrillText({command.length, command.words}));
-  return answer.has_value() ? Show("chaos", *answer) : kFailed;
+  return answer.has_value() ? Show("chaos", *answer) : kExitFailed;
 }
 
 int Restart(const JobCommand& command, const StoredJob& job) {
   const auto answer = Ask(job, Packet::kRestart, "");
   if (!answer.has_value()) {
-    return kFailed;
+    return kExitFailed;
   }
   if (!command.json) {
     return Show("restart", *answer);
   }
-  const bool good = Print(RestartJson(job.record, answer->ok, answer->text));
-  return !good ? kNobodyReads : answer->ok ? 0 : kFailed;
+  const int code = PrintAnswer(RestartJson(job.record, answer->ok, answer->text));
+  return code != 0 ? code : answer->ok ? 0 : kExitFailed;
 }
 
 }  // namespace
@@ -376,10 +373,10 @@ int RunJobCommand(const std::vector<std::string>& words, const std::string& laun
       ParseJobCommand(words, absl::Now(), absl::LocalTimeZone());
   if (!command.ok()) {
     LogError(command.status().message());
-    return kUsage;
+    return kExitUsage;
   }
   if (command->help) {
-    return Print(JobCommandHelp(command->kind)) ? 0 : kNobodyReads;
+    return PrintAnswer(JobCommandHelp(command->kind));
   }
   signal(SIGPIPE, SIG_IGN);
   if (command->kind == JobCommand::Kind::kPs) {
@@ -396,7 +393,7 @@ int RunJobCommand(const std::vector<std::string>& words, const std::string& laun
                                                        : ": launch restart JOB");
   if (!found.ok()) {
     LogError(absl::StrCat("launch ", words[0], ": ", found.status().message()));
-    return kUsage;
+    return kExitUsage;
   }
   const StoredJob& job = jobs[*found];
   switch (command->kind) {

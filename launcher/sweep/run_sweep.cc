@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/small_file.h"
+#include "launcher/answer.h"
 #include "launcher/job_run.h"
 #include "launcher/jobs/wait_signals.h"
 #include "launcher/look_first.h"
@@ -231,8 +231,8 @@ absl::StatusOr<int> Sweep(const SweepCommand& command) {
     results.push_back(std::move(result));
   }
   const std::string text = command.json ? SweepJson(results) : SweepTable(results);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
-    return kExitFailed;
+  if (const int code = PrintAnswer(text); code != 0) {
+    return code;
   }
   return HasBest(results) ? 0 : kExitFailed;
 }
@@ -247,8 +247,7 @@ int RunSweep(const std::vector<std::string>& words) {
     return kExitUsage;
   }
   if (command->help) {
-    std::fputs(SweepHelp().c_str(), stdout);
-    return 0;
+    return PrintAnswer(SweepHelp());
   }
   const absl::StatusOr<int> code = Sweep(*command);
   if (!code.ok()) {

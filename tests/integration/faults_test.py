@@ -96,6 +96,18 @@ def test_a_full_disk_for_our_own_output_is_a_failure(shells):
         says(bash(shells[0], on_full_disk("/tmp/out", script)), "stdout: No space left on device", "ended well, but some of its output is lost", code=1)
 
 
+def test_a_full_device_for_our_own_output_is_a_failure(node0):
+    """Nobody has gone: the job runs to its end."""
+    says(bash(node0, "$L -n 2 sh -c 'echo x' > /dev/full"), "stdout: No space left on device", "ended well, but some of its output is lost", code=1)
+    assert bash(node0, "$L -n 2 sh -c 'echo x >&2; sleep 0.2; echo end $RANK' 2> /dev/full").code == 1
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "-n 2 --plan true", "--explain-env true", "ps", "ps --help", "doctor --help", "sweep --help"])
+def test_an_answer_that_cannot_be_written_is_a_failure(node0, words):
+    says(bash(node0, f"$L {words} > /dev/full"), "stdout: No space left on device", code=1)
+    assert bash(node0, f"set -o pipefail; $L {words} | true").code in (0, 141)  # by who is first
+
+
 def test_a_full_disk_for_the_spool(node0, scratch):
     """A reader that waits, and no disk to hold what comes meanwhile: workers wait, nothing is lost."""
     script = "TMPDIR=/tmp/spool $L -n 2 --no-prefix sh -c 'seq 1 3000000' | (sleep 2; wc -l)"

@@ -254,8 +254,9 @@ class AgentScript {
   std::string Show(const SetTimer& timer) { return absl::StrCat("timer ", Seconds(timer.at)); }
   std::string Show(const ShowWaiting& show) { return absl::StrCat("show '", show.note, "'"); }
   std::string Show(const Finish& finish) {
-    return absl::StrCat("FINISH ", finish.outcome.exit_code,
-                        finish.outcome.headline.empty() ? "" : ": ", finish.outcome.headline);
+    return absl::StrCat("FINISH ", finish.all_shown ? "" : "(output lost) ",
+                        finish.outcome.exit_code, finish.outcome.headline.empty() ? "" : ": ",
+                        finish.outcome.headline);
   }
 
   AgentConfig config_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "worker_sdk/api/arguments.h"
 #include "worker_sdk/reduce/reduce.h"
@@ -15,6 +16,24 @@ int64_t SumOf(const int64_t* counts, int number) {
 }
 
 int64_t BytesOf(int64_t count, DType dtype) { return count * static_cast<int64_t>(SizeOf(dtype)); }
+
+uintptr_t AddressOf(const void* data) { return reinterpret_cast<uintptr_t>(data); }
+
+// How many times the count of a call it reads, and writes, on a rank that has both.
+std::pair<int, int> PartsOf(OpKind kind, int size) {
+  switch (kind) {
+    case OpKind::kAllGather:
+    case OpKind::kGather:
+      return {1, size};
+    case OpKind::kReduceScatter:
+    case OpKind::kScatter:
+      return {size, 1};
+    case OpKind::kAllToAll:
+      return {size, size};
+    default:
+      return {1, 1};
+  }
+}
 
 }  // namespace
 
@@ -169,9 +188,28 @@ Collective Calls::Check(Call call, int64_t count, int root, const Buffer& in,
       status = CheckBuffer(name, buffer->name, buffer->data, count, call.dtype);
     }
   }
+  if (status.ok() && in.name != nullptr && out.name != nullptr) {
+    status = CheckApart(call, count, in.data, out.data);
+  }
   call.count = static_cast<uint64_t>(count);
   call.root = static_cast<uint32_t>(root);
   return {status, call, in.data, const_cast<void*>(out.data)};
+}
+
+// A rank's part may be in its own place of the whole, too.
+Status Calls::CheckApart(const Call& call, int64_t count, const void* in, const void* out) const {
+  const auto [ins, outs] = PartsOf(call.kind, size_);
+  const auto own =
+      static_cast<uintptr_t>(BytesOf(count, call.dtype)) * static_cast<uintptr_t>(rank_);
+  const bool in_place = in == out || (ins < outs && AddressOf(in) == AddressOf(out) + own) ||
+                        (outs < ins && AddressOf(out) == AddressOf(in) + own);
+  if (in_place ||
+      !Overlap(in, BytesOf(count * ins, call.dtype), out, BytesOf(count * outs, call.dtype))) {
+    return {};
+  }
+  return {StatusCode::kInvalidArgument,
+          std::string(Name(call.kind)) +
+              ": in and out overlap: want the same address, or no common element"};
 }
 
 Collective Calls::CheckParts(Call call, const int64_t* counts, int root, const Buffer& own,
@@ -190,9 +228,8 @@ Collective Calls::CheckParts(Call call, const int64_t* counts, int root, const B
     status = CheckBuffer(name, whole.name, whole.data, all, call.dtype);
   }
   const int64_t before = SumOf(counts, rank_);
-  const bool in_place =
-      reinterpret_cast<uintptr_t>(own.data) ==
-      reinterpret_cast<uintptr_t>(whole.data) + static_cast<uintptr_t>(BytesOf(before, call.dtype));
+  const bool in_place = AddressOf(own.data) ==
+                        AddressOf(whole.data) + static_cast<uintptr_t>(BytesOf(before, call.dtype));
   if (status.ok() && !in_place &&
       Overlap(own.data, BytesOf(counts[rank_], call.dtype), whole.data, BytesOf(all, call.dtype))) {
     status = {StatusCode::kInvalidArgument, std::string(name) + ": in and out overlap: want " +

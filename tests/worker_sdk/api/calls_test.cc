@@ -122,6 +122,38 @@ TEST_F(CallsTest, OtherArguments) {
                     std::to_string(reinterpret_cast<uintptr_t>(odd)));
 }
 
+// What C++ and C say: the same address, else no common element; a part also in its own place.
+TEST_F(CallsTest, BuffersThatOverlap) {
+  double* const all = data_ + 4;
+  const auto reduce = [&](int at) {
+    return calls_.AllReduce(all, all + at, 2, kType, ReduceOp::kSum);
+  };
+  for (const int at : {0, 2, -2, 4}) {
+    EXPECT_TRUE(reduce(at).wrong.ok()) << at;
+  }
+  const std::string wanted = ": in and out overlap: want the same address, or no common element";
+  for (const int at : {1, -1}) {
+    ExpectInvalid(reduce(at), "all_reduce" + wanted);
+    ExpectInvalid(calls_.Reduce(all, all + at, 2, kType, ReduceOp::kSum, 1), "reduce" + wanted);
+    EXPECT_TRUE(calls_.Reduce(all, all + at, 2, kType, ReduceOp::kSum, 0).wrong.ok());
+  }
+  for (const int at : {0, 2, 6, -2}) {  // the same, its own place, behind and before the whole
+    EXPECT_TRUE(calls_.AllGather(all + at, all, 2, kType).wrong.ok()) << at;
+    EXPECT_TRUE(calls_.Scatter(all, all + at, 2, kType, 1).wrong.ok()) << at;
+  }
+  for (const int at : {1, 3, 4, 5, -1}) {
+    ExpectInvalid(calls_.AllGather(all + at, all, 2, kType), "all_gather" + wanted);
+    ExpectInvalid(calls_.Gather(all + at, all, 2, kType, 1), "gather" + wanted);
+    ExpectInvalid(calls_.Scatter(all, all + at, 2, kType, 1), "scatter" + wanted);
+    ExpectInvalid(calls_.ReduceScatter(all, all + at, 2, kType, ReduceOp::kSum),
+                  "reduce_scatter" + wanted);
+    ExpectInvalid(calls_.AllToAll(all, all + at, 2, kType), "all_to_all" + wanted);
+  }
+  ExpectInvalid(calls_.AllToAll(all, all + 2, 2, kType), "all_to_all" + wanted);
+  EXPECT_TRUE(calls_.AllToAll(all, all, 2, kType).wrong.ok());
+  EXPECT_TRUE(calls_.Broadcast(all, 2, kType, 0).wrong.ok());
+}
+
 // Rank 1's part begins behind that of rank 0.
 TEST_F(CallsTest, APartMayLieAtItsOwnPlace) {
   const Counts counts = {2, 3, 1};

@@ -35,8 +35,8 @@
 // ranks compare a CRC-32C of their outputs, in a call of its own that counts as one. Where they
 // differ, each rank's call ends with Internal, which names the ranks that are not of the majority.
 // Buffers are dense, in host memory, aligned to their element; a buffer may be both input and
-// output where the two are the same address, otherwise they must not overlap. Counts are of
-// elements. Threads: one call at a time on one communicator.
+// output where the two are the same address, otherwise they must not overlap (InvalidArgument).
+// Counts are of elements. Threads: one call at a time on one communicator.
 #pragma once
 
 #include <chrono>
