@@ -101,6 +101,7 @@ class TypedJob {
     options.on_no_master = [this](const std::string& told) { no_master_ = told; };
     options.on_workers_started = [this](const Assignment& round) {
       no_master_.clear();
+      hint_timer_.Stop();
       TellStarted(spec_, round.world_size, round.nodes);
     };
     options.on_finish = [this](const JobOutcome& outcome) { AgentDone(outcome); };

@@ -188,6 +188,7 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
       return TakeStepTask(*std::move(task), read_file, spec);
     }
     ASSIGN_OR_RETURN(spec.given_hosts, HostsOfScheduler(environment, read_file));
+    spec.plan.slurm_cpus_per_task = environment.count("SLURM_CPUS_PER_TASK") != 0;
     if (spec.given_hosts.has_value()) {
       KeepLife(spec, read_file, spec.given_hosts->hosts);
     }

@@ -20,7 +20,7 @@ CpuSet Cut(const CpuSet& set, const std::optional<CpuSet>& bound) {
 
 }  // namespace
 
-uint32_t SlurmCpus(const char* per_node) {
+uint32_t SlurmCpus(const char* per_node, const char* on_node) {
   uint32_t most = 0;
   for (const absl::string_view run : absl::StrSplit(per_node == nullptr ? "" : per_node, ',')) {
     uint32_t cpus = 0;
@@ -28,7 +28,9 @@ uint32_t SlurmCpus(const char* per_node) {
       most = std::max(most, cpus);
     }
   }
-  return most;
+  uint32_t here = 0;
+  const bool is_known = absl::SimpleAtoi(on_node == nullptr ? "" : on_node, &here) && here > 0;
+  return is_known ? std::min(most, here) : most;
 }
 
 absl::StatusOr<CpusForWorkers> AllowedOf(const CpuBounds& bounds) {

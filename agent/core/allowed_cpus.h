@@ -27,9 +27,10 @@ struct CpusForWorkers {
   std::string notice;  // for people: one CPU that nobody may have meant; "" = nothing to say
 };
 
-// The most that any node of the job has, by SLURM_JOB_CPUS_PER_NODE ("16(x2),8"); 0 = it says
+// What a job has on this node, at most, by SLURM_JOB_CPUS_PER_NODE ("16(x2),8": the most of any
+// node) and SLURM_CPUS_ON_NODE, which a step, or a batch script on its own node, has; 0 = they say
 // nothing.
-uint32_t SlurmCpus(const char* per_node);
+uint32_t SlurmCpus(const char* per_node, const char* on_node);
 
 // A mask of a single CPU is mostly an accident: a step of srun without --cpus-per-task, or a parent
 // whose threads were pinned. In a step of Slurm's whose cgroup has more the workers get these, if

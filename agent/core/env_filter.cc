@@ -273,7 +273,8 @@ EnvBase FilterEnvironment(const std::vector<std::string>& inherited, const WorkP
       base.slurm_nodelist = list;
     }
   }
-  base.slurm_cpus_per_task = base.Find("SLURM_CPUS_PER_TASK") != nullptr;
+  base.slurm_cpus_per_task =
+      plan.slurm_cpus_per_task || base.Find("SLURM_CPUS_PER_TASK") != nullptr;
   RemoveIdentity(base);
 
   base.unset.insert(plan.env_unset.begin(), plan.env_unset.end());

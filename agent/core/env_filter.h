@@ -37,7 +37,7 @@ struct EnvBase {
   std::set<std::string> unset;       // the user wants these absent, so we do not set them either
   SlurmMode slurm = SlurmMode::kNone;
   std::string slurm_nodelist;        // of launch's job, the step or the job, "" = unknown
-  bool slurm_cpus_per_task = false;  // it was set
+  bool slurm_cpus_per_task = false;  // it was set here, or where launch is
   uint32_t pbs_cpus = 0;             // PBS has given each of its processes threads for so many
 
   // Value of a variable; null when it is not there. The pointer lives as long as `entries`.

@@ -97,7 +97,8 @@ NodeQuery OwnQuery(const std::string& cpu_list) {
   NodeQuery query;
   query.cuda_visible = std::getenv("CUDA_VISIBLE_DEVICES");
   query.cpu_list = cpu_list;
-  query.slurm_cpus = SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"));
+  query.slurm_cpus =
+      SlurmCpus(std::getenv("SLURM_JOB_CPUS_PER_NODE"), std::getenv("SLURM_CPUS_ON_NODE"));
   return query;
 }
 

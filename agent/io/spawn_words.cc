@@ -27,6 +27,10 @@ FileKind KindOf(const SpawnRequest& request) {
 
 }  // namespace
 
+// On the node of this worker; launch's own folder is where nothing else is asked for.
+constexpr absl::string_view kNoFolderHint =
+    " on this node; --wdir DIR names one that is there, --ship FILE brings the program along";
+
 std::string WhyNot(const SpawnRequest& request, const SpawnResult& failed) {
   const absl::string_view step = failed.step;
   const bool is_exec = step == "exec";
@@ -37,7 +41,9 @@ std::string WhyNot(const SpawnRequest& request, const SpawnResult& failed) {
                              : step == "bind" ? "a process to its CPUs or memory"
                                               : "a process";
   return absl::StrCat(step, " ", object, ": ", std::strerror(failed.error),
-                      is_exec ? ExecHint(object, failed.error, KindOf(request)) : "");
+                      is_exec ? ExecHint(object, failed.error, KindOf(request))
+                      : step == "chdir" && failed.error == ENOENT ? kNoFolderHint
+                                                                  : "");
 }
 
 }  // namespace muster

@@ -84,7 +84,7 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfPbs(
   }
   if (one_each) {
     out.slots_are =
-        by_torque > 0 ? "PBS_NUM_PPN" : "lines in PBS_NODEFILE: no mpiprocs was asked for";
+        by_torque > 0 ? "PBS_NUM_PPN" : "lines in PBS_NODEFILE: one a node, as without mpiprocs";
   }
   return std::optional<GivenHosts>(std::move(out));
 }

@@ -124,8 +124,9 @@ struct WorkPlan {
   bool tell_pids = false;   // beats say the pids of the workers: for parallel debuggers
   bool hold = false;        // each worker stands still before its first instruction until a SIGCONT
   bool standalone = false;  // all nodes are this machine
-  std::string slurm_nodelist;  // the job's nodes of Slurm's, where launch took them; else ""
-  absl::Duration grace;        // --grace
+  std::string slurm_nodelist;        // the job's nodes of Slurm's, where launch took them; else ""
+  bool slurm_cpus_per_task = false;  // launch has SLURM_CPUS_PER_TASK: -c was asked for
+  absl::Duration grace;              // --grace
   // Of SIGUSR1 and SIGUSR2: what stops the job, as SIGTERM does. launch acts; workers are told.
   std::vector<int32_t> stop_signals;
 };

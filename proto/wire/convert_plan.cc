@@ -216,6 +216,7 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_tell_pids(plan.tell_pids);
   wire->set_hold(plan.hold);
   wire->set_slurm_nodelist(plan.slurm_nodelist);
+  wire->set_slurm_cpus_per_task(plan.slurm_cpus_per_task);
   wire->mutable_stop_signals()->Assign(plan.stop_signals.begin(), plan.stop_signals.end());
   for (const WorkerLimit& limit : plan.limits) {
     v1::WorkerLimit* out = wire->add_limits();
@@ -252,6 +253,7 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   plan.output = OutputOf(wire.output(), check);
   plan.standalone = wire.standalone();
   plan.slurm_nodelist = check.Text("slurm_nodelist", wire.slurm_nodelist(), kTextBytesMax);
+  plan.slurm_cpus_per_task = wire.slurm_cpus_per_task();
   plan.grace = check.Time("grace", wire.grace());
   plan.virtual_local_rank = wire.virtual_local_rank();
   plan.store_from_any = wire.store_from_any();

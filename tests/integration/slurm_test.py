@@ -41,6 +41,12 @@ def test_what_srun_reads_of_the_environment_is_not_the_step_s(slurm):
     assert "it is refused" in text and [ranks(text)[rank].split(" task")[0] for rank in range(4)] == ["/4 on node0"] * 2 + ["/4 on node1"] * 2, text
 
 
+@pytest.mark.parametrize("asked", ["-c2", ""])
+def test_cpus_per_task_are_told_on_every_node_if_they_were_asked_for(slurm, asked):
+    text = slurm.run(f"exec {LAUNCH} bash -c 'echo $RANK has ${{SLURM_CPUS_PER_TASK-none}}'", "-N2", "-n2", *asked.split())
+    assert sorted(re.findall(r"\d has \w+", text)) == [f"{rank} has {2 if asked else 'none'}" for rank in range(2)], text
+
+
 def test_counts_of_the_command_win_and_uneven_tasks_are_kept(slurm):
     script = f"{LAUNCH} --nproc-per-node 1 bash -c '{WHERE}'; echo; {LAUNCH} bash -c '{WHERE}'; {LAUNCH} --nnodes 1 -n 1 echo alone"
     result = slurm.alloc(script, "-N2", "-n3", "-w", "node0,node1")

@@ -54,10 +54,15 @@ TEST_P(AllowedTest, IsWhatAllBoundsLeave_A1) {
 }
 
 TEST(AllowedTest, SlurmSaysHowManyTheJobHas) {
-  EXPECT_EQ(SlurmCpus("16(x2),32,8"), 32U);
-  EXPECT_EQ(SlurmCpus("1(x3)"), 1U);
+  EXPECT_EQ(SlurmCpus("16(x2),32,8", nullptr), 32U);
+  EXPECT_EQ(SlurmCpus("1(x3)", "1"), 1U);
+  EXPECT_EQ(SlurmCpus("2(x2),1", "1"), 1U);  // the node of the one: its others are another job's
+  EXPECT_EQ(SlurmCpus("2(x2),1", "64"), 2U);
+  EXPECT_EQ(SlurmCpus("2(x2),1", "0"), 2U);
+  EXPECT_EQ(SlurmCpus("2(x2),1", "x"), 2U);
+  EXPECT_EQ(SlurmCpus(nullptr, "4"), 0U);
   for (const char* nothing : {static_cast<const char*>(nullptr), "", "x(2)", ","}) {
-    EXPECT_EQ(SlurmCpus(nothing), 0U);
+    EXPECT_EQ(SlurmCpus(nothing, nullptr), 0U);
   }
 }
 

@@ -208,6 +208,9 @@ TEST(SlurmTest, ModeFollowsTheEnvironmentAndTheDialect) {
   EXPECT_EQ(Filtered(slurm, plan).size(), slurm.size());
   plan.dialects = {"slurm-scrub"};
   EXPECT_THAT(Filtered(slurm, plan), IsEmpty());
+  EXPECT_FALSE(FilterEnvironment({"SLURM_JOB_ID=1"}, {}).slurm_cpus_per_task);
+  plan.slurm_cpus_per_task = true;
+  EXPECT_TRUE(FilterEnvironment({"SLURM_JOB_ID=1"}, plan).slurm_cpus_per_task);
   plan.slurm_nodelist = "n1";  // --nnodes 1, say
   EXPECT_EQ(FilterEnvironment(slurm, plan).slurm_nodelist, "n1");
 }

@@ -70,18 +70,19 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"select=2:ncpus=4:mpiprocs=3", "", "node0 node0 node0 node1 node1 node1",
              "node0:3 node1:3 (lines in PBS_NODEFILE)"},
         Case{"select=2:ncpus=1", "", "node0 node1",
-             "node0:1 node1:1 (lines in PBS_NODEFILE: no mpiprocs was asked for)"},
+             "node0:1 node1:1 (lines in PBS_NODEFILE: one a node, as without mpiprocs)"},
         Case{"select=1:ncpus=2:mpiprocs=2+1:ncpus=1", "", "node0 node0 node1",
              "node0:2 node1:1 (lines in PBS_NODEFILE)"},
         Case{"chunks dealt to hosts in turn", "", "node7 node1 node7 node1 node1",
              "node7:2 node1:3 (lines in PBS_NODEFILE)"},
         Case{"four chunks on one host", "", "node0 node0 node0 node0",
              "node0:4 (lines in PBS_NODEFILE)"},
-        Case{"one line", "", "node0", "node0:1 (lines in PBS_NODEFILE: no mpiprocs was asked for)"},
-        Case{
-            "names with zeros and a domain", "", "n007.hpc.example.org n008.hpc.example.org",
-            "n007.hpc.example.org:1 n008.hpc.example.org:1 (lines in PBS_NODEFILE: no mpiprocs was "
-            "asked for)"},
+        Case{"one line", "", "node0",
+             "node0:1 (lines in PBS_NODEFILE: one a node, as without mpiprocs)"},
+        Case{"names with zeros and a domain", "", "n007.hpc.example.org n008.hpc.example.org",
+             "n007.hpc.example.org:1 n008.hpc.example.org:1 (lines in PBS_NODEFILE: one a node, as "
+             "without "
+             "mpiprocs)"},
         Case{"blank lines", "", " node0  node0 ", "node0:2 (lines in PBS_NODEFILE)"},
         Case{"Torque, nodes=2:ppn=2", " PBS_NUM_PPN=2 PBS_NP=4", "a a b b",
              "a:2 b:2 (lines in PBS_NODEFILE)"},

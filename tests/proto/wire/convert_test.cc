@@ -82,6 +82,7 @@ TEST(Convert, BootstrapSurvives) {
     EXPECT_EQ(got->plan.hold, sent.plan.hold);
     EXPECT_EQ(got->plan.binding, sent.plan.binding);
     EXPECT_EQ(got->plan.slurm_nodelist, sent.plan.slurm_nodelist);
+    EXPECT_EQ(got->plan.slurm_cpus_per_task, sent.plan.slurm_cpus_per_task);
     EXPECT_EQ(got->plan.stop_signals, sent.plan.stop_signals);
     EXPECT_EQ(got->plan.output.log_layout, sent.plan.output.log_layout);
     EXPECT_EQ(got->plan.output.out_filters, sent.plan.output.out_filters);

@@ -351,6 +351,7 @@ class RandomValues {
     plan.tell_pids = Flag();
     plan.hold = Flag();
     plan.slurm_nodelist = Text();
+    plan.slurm_cpus_per_task = Flag();
     plan.stop_signals = {static_cast<int32_t>(Below(65))};
     OutputOptions& output = plan.output;
     output.prefix = Flag();
