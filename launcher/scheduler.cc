@@ -32,6 +32,23 @@ bool SaysWhere(const JobSpec& spec) {
                      [&spec](OptionId id) { return spec.Has(id); });
 }
 
+// Typed in each task of a step, these make a job of each task, which is rarely meant.
+void NoteJobOfEachTask(JobSpec& spec, const Environment& environment) {
+  constexpr OptionId kPlaces[] = {OptionId::kHosts, OptionId::kHostfile, OptionId::kRdzvEndpoint};
+  const auto* said = std::find_if(std::begin(kPlaces), std::end(kPlaces),
+                                  [&spec](OptionId id) { return spec.Has(id); });
+  if (said == std::end(kPlaces) ||
+      (*said == OptionId::kRdzvEndpoint && spec.Has(OptionId::kNnodes))) {
+    return;
+  }
+  const absl::StatusOr<std::optional<StepTask>> task = TaskOfSlurm(environment, spec.plan.ports);
+  if (task.ok() && task->has_value() && (*task)->node_rank == 0) {
+    spec.notes.push_back(absl::StrCat((*task)->step, ": each of its ", (*task)->nodes,
+                                      " tasks runs this whole job, as ", spec.Said(*said),
+                                      " says; without it they are the nodes of one"));
+  }
+}
+
 // --journal in a job of Slurm's, by which all its processes end together: what is kept is for its
 // next life. `hosts` get the places that they had in the one before.
 void KeepLife(JobSpec& spec, const FileReader& read_file, std::vector<std::string>& hosts) {
@@ -182,7 +199,9 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
   SettleSlurm(spec);
   spec.pbs = ReadPbsJob(environment, read_file);
   spec.in_pod = environment.count("KUBERNETES_SERVICE_HOST") != 0;
-  if (!SaysWhere(spec)) {
+  if (SaysWhere(spec)) {
+    NoteJobOfEachTask(spec, environment);
+  } else {
     ASSIGN_OR_RETURN(std::optional<StepTask> task, TaskOfSlurm(environment, spec.plan.ports));
     if (task.has_value()) {
       return TakeStepTask(*std::move(task), read_file, spec);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/core/programs.h"
 #include "agent/core/rank_map.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -269,12 +270,25 @@ void Pmi1Server::SpawnLine(LocalRank from, absl::string_view line, Out& out) {
   }
 }
 
-std::vector<Pmi1Effect> Pmi1Server::Ended(LocalRank worker) {
+std::vector<Pmi1Effect> Pmi1Server::Ended(LocalRank worker, bool well) {
   Out out;
   workers_[worker.value].gone = true;
+  ++gone_;
+  all_well_ &= well;
   missing_ += workers_[worker.value].end.kind == MpiEnd::Kind::kNoMpi ? 1 : 0;
   TellOfMissing(out);
+  TellOfSingletons(out);
   return out;
+}
+
+void Pmi1Server::TellOfSingletons(Out& out) {
+  if (gone_ == workers_.size() && missing_ == gone_ && all_well_ && round_.world_size > 1) {
+    out.emplace_back(Pmi1Notice{absl::StrCat(
+        "--mpi pmi1: none of the ", Plural(workers_.size(), "worker", "workers"),
+        " of this node came to the PMI server. Where they called MPI_Init, each was a world of its "
+        "own (rank 0 of 1): is it an MPICH? An Open MPI wants --mpi pmix. If they call no MPI, "
+        "--mpi none says so.")});
+  }
 }
 
 void Pmi1Server::TellOfMissing(Out& out) {

@@ -69,8 +69,8 @@ class Pmi1Server {
   std::vector<Pmi1Effect> Take(LocalRank from, absl::string_view line);
   // Answers Pmi1Enter: the texts of all nodes one behind the other; or why there is none.
   std::vector<Pmi1Effect> Fenced(const absl::StatusOr<std::string>& pairs);
-  // Its process has ended; nothing comes from it any more.
-  std::vector<Pmi1Effect> Ended(LocalRank worker);
+  // Its process has ended, with 0 if `well`; nothing comes from it any more.
+  std::vector<Pmi1Effect> Ended(LocalRank worker, bool well);
   MpiEnd End(LocalRank worker) const { return workers_[worker.value].end; }
 
  private:
@@ -92,6 +92,8 @@ class Pmi1Server {
   void Abort(LocalRank from, const Pmi1Line& line, Out& out);
   // Of those for whom a barrier waits in vain, once.
   void TellOfMissing(Out& out);
+  // Of an MPI that speaks no PMI-1: each rank was a world of its own, and all look well.
+  void TellOfSingletons(Out& out);
   void SpawnLine(LocalRank from, absl::string_view line, Out& out);
   // "" or why it cannot be stored, as a word.
   std::string Store(const std::string& key, const std::string& value);
@@ -105,6 +107,8 @@ class Pmi1Server {
   std::map<std::string, std::string> news_;  // put here since the last barrier
   size_t missing_ = 0;                       // workers that ended without a word
   bool told_of_missing_ = false;
+  size_t gone_ = 0;
+  bool all_well_ = true;  // of those
 };
 
 }  // namespace muster

@@ -337,7 +337,7 @@ void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end) {
     exit.code = WEXITSTATUS(wait_status);
   }
   TellOfMpi(pmix_.serving() ? pmix_.WorkerEnded(LocalRank{local_rank}, exit.Ok())
-                            : pmi_.WorkerEnded(LocalRank{local_rank}),
+                            : pmi_.WorkerEnded(LocalRank{local_rank}, exit.Ok()),
             exit);
   exit.stderr_tail = pump_.Drain(local_rank);
   if (!exit.Ok()) {

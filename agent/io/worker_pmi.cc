@@ -155,7 +155,7 @@ void WorkerPmi::Fenced(const absl::StatusOr<std::string>& pairs) {
   }
 }
 
-MpiEnd WorkerPmi::WorkerEnded(LocalRank worker) {
+MpiEnd WorkerPmi::WorkerEnded(LocalRank worker, bool well) {
   if (server_ == nullptr || links_.size() <= worker.value) {
     return {};
   }
@@ -171,7 +171,7 @@ MpiEnd WorkerPmi::WorkerEnded(LocalRank worker) {
   }
   Close(worker);
   std::erase(aborted_, worker);
-  Execute(server_->Ended(worker));
+  Execute(server_->Ended(worker, well));
   return server_->End(worker);
 }
 

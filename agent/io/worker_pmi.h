@@ -31,7 +31,7 @@ class WorkerPmi {
   absl::StatusOr<UniqueFd> Open(LocalRank worker);
   void Fenced(const absl::StatusOr<std::string>& pairs);
   // Its process has ended: what it was to its MPI, also by what it said last.
-  MpiEnd WorkerEnded(LocalRank worker);
+  MpiEnd WorkerEnded(LocalRank worker, bool well);
   void EndRound();
 
  private:

@@ -41,9 +41,7 @@ inline std::optional<size_t> TryWriteShared(int fd, absl::string_view bytes) {
 }
 
 // Whether a write has failed for want of room, not of a reader.
-inline bool IsFullDisk(int error) {
-  return error == ENOSPC || error == EDQUOT || error == EFBIG;
-}
+inline bool IsFullDisk(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
 // All of them; blocks until they are written, as on a blocking one. False with errno: as above.
 inline bool WriteShared(int fd, absl::string_view bytes) {

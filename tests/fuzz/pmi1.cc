@@ -84,7 +84,7 @@ void Run(absl::string_view bytes) {
     }
   }
   for (const uint32_t worker : {0U, 1U}) {
-    Note(server.Ended({worker}), told);
+    Note(server.Ended({worker}, true), told);
     CHECK(server.End({worker}).message.size() <= kPmi1LineMax);
   }
 }

@@ -209,19 +209,8 @@ TEST(Resolve, AFingerprintIsOfADaemonThatIsAsked) {
   }
 }
 
-// What srun sets for a task that it has started on each of two nodes.
-Environment StepTaskOf(const char* node) {
-  return {{"SLURM_JOB_ID", "17"},
-          {"SLURM_STEP_ID", "2"},
-          {"SLURM_NODEID", node},
-          {"SLURM_STEP_NODELIST", "node[1-2]"},
-          {"SLURM_STEP_NUM_TASKS", "2"},
-          {"SLURM_CPUS_ON_NODE", "6"},
-          {"SLURM_JOB_NODELIST", "node[0-3]"}};
-}
-
 TEST(Resolve, TasksOfAStepAreTheNodesOfAJobThatNobodyDescribes) {
-  const auto first = Resolve("p", StepTaskOf("0"));
+  const auto first = Resolve("p", SlurmTask("0"));
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(first->way, StartWay::kTyped);
   EXPECT_EQ(first->nodes_min, 2U);
@@ -233,7 +222,7 @@ TEST(Resolve, TasksOfAStepAreTheNodesOfAJobThatNobodyDescribes) {
   EXPECT_THAT(first->notes,
               ElementsAre("Slurm job 17, step 2: 2 nodes, 6 workers on the first, as many as its "
                           "CPUs (--nproc-per-node says otherwise)"));
-  const auto second = Resolve("--nproc-per-node 3 --rdzv-id mine --tee 3 p", StepTaskOf("1"));
+  const auto second = Resolve("--nproc-per-node 3 --rdzv-id mine --tee 3 p", SlurmTask("1"));
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(second->node_rank, 1U);
   EXPECT_EQ(second->rendezvous.is_host, false);
@@ -244,7 +233,7 @@ TEST(Resolve, TasksOfAStepAreTheNodesOfAJobThatNobodyDescribes) {
 }
 
 TEST(Resolve, WhatTheCommandSaysOfAStepWinsOrIsRefused) {
-  const Environment task = StepTaskOf("1");
+  const Environment task = SlurmTask("1");
   EXPECT_EQ(Shape("-n 3 p", task), "typed 2-2: own=1");
   EXPECT_EQ(Shape("-n 4 p", task), "typed 2-2: own=2");
   EXPECT_EQ(Shape("--nnodes 1:2 p", task), "typed 1-2: own=6");

@@ -53,4 +53,15 @@ inline JobSpec SpecOf(absl::string_view line, const std::string& file = "",
   return spec.ok() ? *std::move(spec) : JobSpec();
 }
 
+// What srun sets for a task that it has started on each of two nodes.
+inline Environment SlurmTask(const char* node) {
+  return {{"SLURM_JOB_ID", "17"},
+          {"SLURM_STEP_ID", "2"},
+          {"SLURM_NODEID", node},
+          {"SLURM_STEP_NODELIST", "node[1-2]"},
+          {"SLURM_STEP_NUM_TASKS", "2"},
+          {"SLURM_CPUS_ON_NODE", "6"},
+          {"SLURM_JOB_NODELIST", "node[0-3]"}};
+}
+
 }  // namespace muster

@@ -12,6 +12,7 @@
 namespace muster {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -189,10 +190,31 @@ TEST_F(Pmi1Test, WhatIsNoPmiIsDropped) {
 
 TEST_F(Pmi1Test, SaysForWhomABarrierWaitsInVain) {
   Say(0, "cmd=init pmi_version=1 pmi_subversion=1");
-  EXPECT_THAT(Show(server_.Ended({1})), IsEmpty()) << "nobody waits yet";
+  EXPECT_THAT(Show(server_.Ended({1}, true)), IsEmpty()) << "nobody waits yet";
   EXPECT_THAT(Say(0, "cmd=barrier_in"),
               ElementsAre(HasSubstr("1 worker of this node ended without MPI_Init, and 1 other")));
   EXPECT_EQ(server_.End({0}).kind, MpiEnd::Kind::kInside);
+}
+
+// An Open MPI, say.
+TEST_F(Pmi1Test, SaysThatNobodyCameWhereAllLooksWell) {
+  EXPECT_THAT(Show(server_.Ended({0}, true)), IsEmpty());
+  EXPECT_THAT(
+      Show(server_.Ended({1}, true)),
+      ElementsAre(AllOf(HasSubstr("none of the 2 workers of this node came to the PMI server"),
+                        HasSubstr("--mpi pmix"))));
+}
+
+TEST_F(Pmi1Test, OfAWorkerThatFailedItIsNotSaid) {
+  EXPECT_THAT(Show(server_.Ended({0}, false)), IsEmpty());
+  EXPECT_THAT(Show(server_.Ended({1}, true)), IsEmpty());
+}
+
+TEST_F(Pmi1Test, OfAWorldWithMpiItIsNotSaid) {
+  Say(0, "cmd=init pmi_version=1 pmi_subversion=1");
+  Say(0, "cmd=finalize");
+  EXPECT_THAT(Show(server_.Ended({0}, true)), IsEmpty());
+  EXPECT_THAT(Show(server_.Ended({1}, true)), IsEmpty());
 }
 
 Assignment Layout(std::vector<std::pair<uint32_t, uint32_t>> layout,

@@ -108,7 +108,7 @@ TEST_F(WorkerPmiTest, WhoAbortsAndStaysIsKilled) {
   Say(1, "cmd=abort exitcode=7\n");
   ASSERT_TRUE(RunUntil([this] { return !killed_.empty(); }));
   EXPECT_THAT(killed_, ElementsAre(LocalRank{1}));
-  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}).code, 7);
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}, /*well=*/false).code, 7);
 }
 
 TEST_F(WorkerPmiTest, WhoGoesOnSayingThatItAbortsIsKilledAllTheSame) {
@@ -135,14 +135,14 @@ TEST_F(WorkerPmiTest, WhoseChildGoesOnHasEnded) {
   while (sent < (64u << 10)) {
     std::this_thread::yield();
   }
-  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}).kind, MpiEnd::Kind::kNoMpi);
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}, /*well=*/false).kind, MpiEnd::Kind::kNoMpi);
   stop = true;
   child.join();
 }
 
 TEST_F(WorkerPmiTest, WhoAbortsAndEndsIsNot) {
   Say(1, "cmd=abort exitcode=7\n");
-  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}).kind, MpiEnd::Kind::kAborted);
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}, /*well=*/false).kind, MpiEnd::Kind::kAborted);
   Say(0, "cmd=get_appnum\n");
   EXPECT_THAT(Heard(0), HasSubstr("rc=0"));
   EXPECT_THAT(killed_, IsEmpty());
@@ -153,14 +153,14 @@ TEST_F(WorkerPmiTest, WhatWasSaidBeforeTheEndCounts) {
   Say(0, "cmd=init pmi_version=1 pmi_subversion=1\ncmd=finalize\n");
   Say(1, "cmd=init pmi_version=1 pmi_subversion=1\n");
   ends_.clear();
-  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}).kind, MpiEnd::Kind::kFinalized);
-  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}).kind, MpiEnd::Kind::kInside);
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}, /*well=*/false).kind, MpiEnd::Kind::kFinalized);
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{1}, /*well=*/false).kind, MpiEnd::Kind::kInside);
 }
 
 TEST_F(WorkerPmiTest, AfterTheRoundNobodyHasAnMpi) {
   pmi_.EndRound();
   EXPECT_EQ(Heard(0), "closed");
-  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}).kind, MpiEnd::Kind::kNoMpi);
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}, /*well=*/false).kind, MpiEnd::Kind::kNoMpi);
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+// Tasks of a step of Slurm's that say themselves where their job runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/launcher/spec_of.h"
+
+namespace muster {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(StepTask, ThatSaysWhereIsAJobOfItsOwn) {
+  const auto notes = [](const std::string& words, const char* node) {
+    return SpecOf(words, "", SlurmTask(node)).notes;
+  };
+  const std::string each = "tasks runs this whole job, as --";
+  EXPECT_THAT(notes("--rdzv-endpoint n1:29400 p", "0"),
+              Contains(HasSubstr(each + "rdzv-endpoint")));
+  EXPECT_THAT(notes("--hosts a,b p", "0"), Contains(HasSubstr(each + "hosts")));
+  EXPECT_THAT(notes("--hosts a,b p", "1"), Not(Contains(HasSubstr(each))));  // said once
+  for (const char* meant : {"p", "--standalone p", "--nnodes 2 --rdzv-endpoint n1:29400 p"}) {
+    EXPECT_THAT(notes(meant, "0"), Not(Contains(HasSubstr(each)))) << meant;
+  }
+}
+
+}  // namespace
+}  // namespace muster
