@@ -301,6 +301,27 @@ class RandomValues {
     binding.report = Flag();
     return binding;
   }
+  OutputOptions Output() {
+    OutputOptions output;
+    output.prefix = Flag();
+    output.prefix_template = Text();
+    output.timestamps = Flag();
+    output.log_dir = Text();
+    output.log_layout = static_cast<LogLayout>(Below(2));
+    output.out_filters = Words();
+    output.err_filters = Words();
+    output.out_file = Text();
+    output.err_file = Text();
+    output.redirects = Select();
+    output.tee = Select();
+    output.show = {Below(9), static_cast<uint32_t>(Any())};
+    output.show_local = {Below(9), static_cast<uint32_t>(Any())};
+    output.partial_out = Flag();
+    output.partial_err = Flag();
+    output.spool_bytes_max = Any();
+    output.overflow = static_cast<OverflowMode>(Below(2));
+    return output;
+  }
   AgentBootstrap Bootstrap() {
     AgentBootstrap bootstrap;
     bootstrap.secret = Text();
@@ -353,24 +374,7 @@ class RandomValues {
     plan.slurm_nodelist = Text();
     plan.slurm_cpus_per_task = Flag();
     plan.stop_signals = {static_cast<int32_t>(Below(65))};
-    OutputOptions& output = plan.output;
-    output.prefix = Flag();
-    output.prefix_template = Text();
-    output.timestamps = Flag();
-    output.log_dir = Text();
-    output.log_layout = static_cast<LogLayout>(Below(2));
-    output.out_filters = Words();
-    output.err_filters = Words();
-    output.out_file = Text();
-    output.err_file = Text();
-    output.redirects = Select();
-    output.tee = Select();
-    output.show = {Below(9), static_cast<uint32_t>(Any())};
-    output.show_local = {Below(9), static_cast<uint32_t>(Any())};
-    output.partial_out = Flag();
-    output.partial_err = Flag();
-    output.spool_bytes_max = Any();
-    output.overflow = static_cast<OverflowMode>(Below(2));
+    plan.output = Output();
     return bootstrap;
   }
 
