@@ -9,7 +9,6 @@
 #include "absl/strings/str_split.h"
 #include "agent/core/programs.h"
 #include "agent/core/rank_map.h"
-#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -76,6 +75,7 @@ Pmi1Round Pmi1RoundOf(const WorkPlan& plan, const Assignment& assignment) {
   Pmi1Round out;
   out.kvsname = absl::StrCat("muster_", assignment.round.epoch, "_", assignment.round.n);
   out.world_size = assignment.world_size;
+  out.asked_for = plan.mpi == MpiMode::kPmi1;
   out.mapping = ProcessMapping(assignment);
   for (uint32_t i = 0; i < assignment.workers; ++i) {
     out.appnums.push_back(
@@ -282,12 +282,12 @@ std::vector<Pmi1Effect> Pmi1Server::Ended(LocalRank worker, bool well) {
 }
 
 void Pmi1Server::TellOfSingletons(Out& out) {
-  if (gone_ == workers_.size() && missing_ == gone_ && all_well_ && round_.world_size > 1) {
-    out.emplace_back(Pmi1Notice{absl::StrCat(
-        "--mpi pmi1: none of the ", Plural(workers_.size(), "worker", "workers"),
-        " of this node came to the PMI server. Where they called MPI_Init, each was a world of its "
-        "own (rank 0 of 1): is it an MPICH? An Open MPI wants --mpi pmix. If they call no MPI, "
-        "--mpi none says so.")});
+  if (round_.asked_for && gone_ == workers_.size() && missing_ == gone_ && all_well_ &&
+      round_.world_size > 1) {
+    out.emplace_back(Pmi1Notice{
+        "--mpi pmi1: no worker of this node came to the PMI server. Where they called MPI_Init, "
+        "each was a world of its own (rank 0 of 1): is it an MPICH? An Open MPI wants --mpi pmix. "
+        "If they call no MPI, --mpi none says so."});
   }
 }
 

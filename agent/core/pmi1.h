@@ -34,6 +34,7 @@ struct Pmi1Round {
   uint32_t world_size = 0;
   std::string mapping;            // PMI_process_mapping; "" = none
   std::vector<uint32_t> appnums;  // by local rank: which of the job's programs
+  bool asked_for = false;         // --mpi pmi1; else any program may be one that calls no MPI
 };
 Pmi1Round Pmi1RoundOf(const WorkPlan& plan, const Assignment& assignment);
 

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <utility>
 #include <variant>
 
@@ -225,7 +224,9 @@ void AgentLoop::Do(const SpawnRound& effect) {
   } else {
     port = store_.Release();
   }
-  MakeRunDir();
+  if (run_dir_.path().empty() && run_dir_.Make()) {
+    shepherd_.SetRunDir(run_dir_.path());
+  }
   pump_.BeginRound(assignment_);
   door_.BeginRound(assignment_, std::move(port));
   pmi_.BeginRound(Pmi1RoundOf(options_.plan, assignment_));
@@ -255,25 +256,6 @@ void AgentLoop::SpawnWorkers(const absl::Status& may) {
       OnSpawnFailed(i, EINVAL, std::string(may.message()));
     }
   }
-}
-
-void AgentLoop::MakeRunDir() {
-  if (!run_dir_.empty()) {
-    return;
-  }
-  // Of this node for certain: the loop reads it, and a TMPDIR may be on a server that hangs.
-  for (std::string folder : {"/dev/shm/muster-XXXXXX", "/tmp/muster-XXXXXX"}) {
-    if (mkdtemp(folder.data()) != nullptr) {
-      run_dir_ = folder;
-      return shepherd_.SetRunDir(run_dir_);
-    }
-  }
-  // Without one workers have no error file; their exit codes still tell.
-}
-
-void AgentLoop::RemoveRunDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(run_dir_, ignored);
 }
 
 ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
@@ -357,7 +339,7 @@ void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end) {
 void AgentLoop::OnShepherdDead() {
   LogError("the shepherd process of this node was killed: every worker here has been ended");
   alone_ = true;
-  RemoveRunDir();  // which it would have done
+  run_dir_.Remove();  // which it would have done
   for (uint32_t i = 0; i < workers_.size(); ++i) {
     if (!workers_[i].ended && workers_[i].pid != 0) {
       OnEnded(i, {SIGKILL, 0, /*alone=*/true, {}});
@@ -436,7 +418,7 @@ void AgentLoop::Do(const ShowWaiting& effect) {
 }
 
 void AgentLoop::Do(const ShowRest&) {
-  RemoveRunDir();  // before launch hears that this node is done, and ends
+  run_dir_.Remove();  // before launch hears that this node is done, and ends
   pump_.on_empty = [this] { EndOutput(); };
   pump_.on_progress = [this] { show_timer_.StartAfter(kLogWithin); };
   show_timer_.StartAfter(kLogWithin);

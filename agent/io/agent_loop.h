@@ -23,6 +23,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/output_pump.h"
 #include "agent/io/program_facts.h"
+#include "agent/io/run_dir.h"
 #include "agent/io/shepherd_client.h"
 #include "agent/io/store_port.h"
 #include "agent/io/use_watch.h"
@@ -130,8 +131,6 @@ class AgentLoop {
   void OnCleared(const std::string& survivors);
   void CheckShown();
   void EndOutput();
-  void MakeRunDir();
-  void RemoveRunDir();
   void SpawnWorkers(const absl::Status& may);
   bool ServesPmix() const;
   absl::Status CheckMpi() const;
@@ -190,7 +189,7 @@ class AgentLoop {
   bool alone_ = true;        // nothing is left below the shepherd
   bool clearing_ = false;    // the shepherd's kCleared is awaited
   uint64_t oom_kills_ = 0;
-  std::string run_dir_;  // error files
+  RunDir run_dir_;
   UvTimer show_timer_;
 };
 

@@ -39,7 +39,7 @@ absl::Status AgentLoop::CheckPmix() const {
   if (!assignment_.started_in.empty()) {
     return absl::FailedPreconditionError(kNoMpiReplacement);
   }
-  if (run_dir_.empty()) {
+  if (run_dir_.path().empty()) {
     return absl::FailedPreconditionError(
         "--mpi pmix: neither /dev/shm nor /tmp takes the files of a PMIx server");
   }
@@ -73,7 +73,7 @@ void AgentLoop::BeginPmix() {
     return SpawnWorkers(absl::OkStatus());
   }
   pmix_.BeginRound(PmixWorldOf(options_.plan, assignment_, options_.facts.hostname,
-                               absl::StrCat(run_dir_, "/mpi-", assignment_.round.n)));
+                               absl::StrCat(run_dir_.path(), "/mpi-", assignment_.round.n)));
 }
 
 WorkerPmix::Callbacks AgentLoop::PmixCallbacks() {

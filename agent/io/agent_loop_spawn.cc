@@ -77,9 +77,9 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   const WorkPlan& plan = program.plan;
   Worker& worker = workers_[local.value];
   worker.started = BootNow();
-  if (!run_dir_.empty()) {
+  if (!run_dir_.path().empty()) {
     worker.error_file =
-        absl::StrCat(run_dir_, "/error-", assignment_.round.n, "-", local.value, ".json");
+        absl::StrCat(run_dir_.path(), "/error-", assignment_.round.n, "-", local.value, ".json");
   }
   MpiMode mpi = MpiServed(plan.mpi, program.facts);
   if (mpi == MpiMode::kPmix && !pmix_.serving()) {

@@ -62,7 +62,7 @@ class Pmi1Test : public testing::Test {
     return absl::StrJoin(Say(0, absl::StrCat("cmd=get kvsname=kvs key=", key)), "");
   }
 
-  Pmi1Server server_{{"kvs", 4, "(vector,(0,2,2))", {0, 1}}, kBytes};
+  Pmi1Server server_{{"kvs", 4, "(vector,(0,2,2))", {0, 1}, /*asked_for=*/true}, kBytes};
 };
 
 TEST_F(Pmi1Test, AnswersWhatAnMpiAsksAtItsStart) {
@@ -199,10 +199,14 @@ TEST_F(Pmi1Test, SaysForWhomABarrierWaitsInVain) {
 // An Open MPI, say.
 TEST_F(Pmi1Test, SaysThatNobodyCameWhereAllLooksWell) {
   EXPECT_THAT(Show(server_.Ended({0}, true)), IsEmpty());
-  EXPECT_THAT(
-      Show(server_.Ended({1}, true)),
-      ElementsAre(AllOf(HasSubstr("none of the 2 workers of this node came to the PMI server"),
-                        HasSubstr("--mpi pmix"))));
+  EXPECT_THAT(Show(server_.Ended({1}, true)),
+              ElementsAre(AllOf(HasSubstr("no worker of this node came to the PMI server"),
+                                HasSubstr("--mpi pmix"))));
+}
+
+TEST_F(Pmi1Test, OfAServerThatNobodyAskedForItIsNotSaid) {
+  Pmi1Server server({"kvs", 4, "", {0}, /*asked_for=*/false}, kBytes);
+  EXPECT_THAT(Show(server.Ended({0}, true)), IsEmpty());
 }
 
 TEST_F(Pmi1Test, OfAWorkerThatFailedItIsNotSaid) {

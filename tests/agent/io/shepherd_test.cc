@@ -81,7 +81,10 @@ TEST_F(ShepherdTest, SaysWhatCouldNotBeRun) {
        EACCES,
        absl::StrCat("exec ", file, ": Permission denied", ExecHint(file, EACCES, FileKind::kFile))},
       {{"/", {"./tmp"}, {kPath}}, EACCES, "exec ./tmp: Permission denied; it is a folder"},
-      {{"/none", {"sh"}, {kPath}}, ENOENT, "chdir /none: No such file or directory"},
+      {{"/none", {"sh"}, {kPath}},
+       ENOENT,
+       "chdir /none: No such file or directory on this node; --wdir DIR names one that is there, "
+       "--ship FILE brings the program along"},
   };
   for (const auto& c : cases) {
     failures_.clear();
