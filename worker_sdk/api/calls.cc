@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
-#include <utility>
 
 #include "worker_sdk/api/arguments.h"
 #include "worker_sdk/reduce/reduce.h"
@@ -18,22 +17,6 @@ int64_t SumOf(const int64_t* counts, int number) {
 int64_t BytesOf(int64_t count, DType dtype) { return count * static_cast<int64_t>(SizeOf(dtype)); }
 
 uintptr_t AddressOf(const void* data) { return reinterpret_cast<uintptr_t>(data); }
-
-// How many times the count of a call it reads, and writes, on a rank that has both.
-std::pair<int, int> PartsOf(OpKind kind, int size) {
-  switch (kind) {
-    case OpKind::kAllGather:
-    case OpKind::kGather:
-      return {1, size};
-    case OpKind::kReduceScatter:
-    case OpKind::kScatter:
-      return {size, 1};
-    case OpKind::kAllToAll:
-      return {size, size};
-    default:
-      return {1, 1};
-  }
-}
 
 }  // namespace
 
@@ -55,26 +38,27 @@ Collective Calls::Broadcast(void* data, int64_t count, DType dtype, int root) co
 }
 
 Collective Calls::AllGather(const void* in, void* out, int64_t count, DType dtype) const {
-  return Check({OpKind::kAllGather, dtype}, count, 0, {"in", in}, {"out", out});
+  return Check({OpKind::kAllGather, dtype}, count, 0, {"in", in}, {"out", out, size_});
 }
 
 Collective Calls::Gather(const void* in, void* out, int64_t count, DType dtype, int root) const {
   return Check({OpKind::kGather, dtype}, count, root, {"in", in},
-               rank_ == root ? Buffer{"out", out} : Buffer{});
+               rank_ == root ? Buffer{"out", out, size_} : Buffer{});
 }
 
 Collective Calls::Scatter(const void* in, void* out, int64_t count, DType dtype, int root) const {
-  return Check({OpKind::kScatter, dtype}, count, root, rank_ == root ? Buffer{"in", in} : Buffer{},
-               {"out", out});
+  return Check({OpKind::kScatter, dtype}, count, root,
+               rank_ == root ? Buffer{"in", in, size_} : Buffer{}, {"out", out});
 }
 
 Collective Calls::ReduceScatter(const void* in, void* out, int64_t count, DType dtype,
                                 ReduceOp op) const {
-  return CheckReduction({OpKind::kReduceScatter, dtype, op}, count, 0, {"in", in}, {"out", out});
+  return CheckReduction({OpKind::kReduceScatter, dtype, op}, count, 0, {"in", in, size_},
+                        {"out", out});
 }
 
 Collective Calls::AllToAll(const void* in, void* out, int64_t count, DType dtype) const {
-  return Check({OpKind::kAllToAll, dtype}, count, 0, {"in", in}, {"out", out});
+  return Check({OpKind::kAllToAll, dtype}, count, 0, {"in", in, size_}, {"out", out, size_});
 }
 
 Collective Calls::AllGatherV(const void* in, void* out, const int64_t* counts, DType dtype) const {
@@ -189,7 +173,7 @@ Collective Calls::Check(Call call, int64_t count, int root, const Buffer& in,
     }
   }
   if (status.ok() && in.name != nullptr && out.name != nullptr) {
-    status = CheckApart(call, count, in.data, out.data);
+    status = CheckApart(call, count, in, out);
   }
   call.count = static_cast<uint64_t>(count);
   call.root = static_cast<uint32_t>(root);
@@ -197,14 +181,14 @@ Collective Calls::Check(Call call, int64_t count, int root, const Buffer& in,
 }
 
 // A rank's part may be in its own place of the whole, too.
-Status Calls::CheckApart(const Call& call, int64_t count, const void* in, const void* out) const {
-  const auto [ins, outs] = PartsOf(call.kind, size_);
-  const auto own =
-      static_cast<uintptr_t>(BytesOf(count, call.dtype)) * static_cast<uintptr_t>(rank_);
-  const bool in_place = in == out || (ins < outs && AddressOf(in) == AddressOf(out) + own) ||
-                        (outs < ins && AddressOf(out) == AddressOf(in) + own);
-  if (in_place ||
-      !Overlap(in, BytesOf(count * ins, call.dtype), out, BytesOf(count * outs, call.dtype))) {
+Status Calls::CheckApart(const Call& call, int64_t count, const Buffer& in,
+                         const Buffer& out) const {
+  const int64_t part = BytesOf(count, call.dtype);
+  const auto own = static_cast<uintptr_t>(part) * static_cast<uintptr_t>(rank_);
+  const bool in_place = in.data == out.data ||
+                        (in.parts < out.parts && AddressOf(in.data) == AddressOf(out.data) + own) ||
+                        (out.parts < in.parts && AddressOf(out.data) == AddressOf(in.data) + own);
+  if (in_place || !Overlap(in.data, part * in.parts, out.data, part * out.parts)) {
     return {};
   }
   return {StatusCode::kInvalidArgument,

@@ -62,12 +62,13 @@ class Calls {
   struct Buffer {
     const char* name = nullptr;
     const void* data = nullptr;
+    int parts = 1;  // of the call's count each
   };
   Collective Check(Call call, int64_t count, int root, const Buffer& in, const Buffer& out) const;
   Collective CheckReduction(Call call, int64_t count, int root, const Buffer& in,
                             const Buffer& out) const;
   Status SetReduction(Call& call) const;
-  Status CheckApart(const Call& call, int64_t count, const void* in, const void* out) const;
+  Status CheckApart(const Call& call, int64_t count, const Buffer& in, const Buffer& out) const;
   // `own` holds this rank's part, `whole` those of all.
   Collective CheckParts(Call call, const int64_t* counts, int root, const Buffer& own,
                         const Buffer& whole) const;
