@@ -41,4 +41,15 @@ std::string MissingInMpi(size_t missing, size_t waiting) {
                       " for all of them there: every rank of an MPI job has to call it");
 }
 
+std::string NobodyCameInMpi(absl::string_view kind, absl::string_view server, size_t workers,
+                            absl::string_view hint) {
+  const std::string nobody =
+      workers == 1 ? std::string("the worker of this node did not come")
+                   : absl::StrCat("none of the ", workers, " workers of this node came");
+  return absl::StrCat("--mpi ", kind, ": ", nobody, " to the ", server,
+                      " server. Where they called MPI_Init, each was a world of its own (rank 0 of "
+                      "1): ",
+                      hint, " If they call no MPI, --mpi none says so.");
+}
+
 }  // namespace muster

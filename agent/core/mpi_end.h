@@ -1,9 +1,11 @@
 // What a worker's process was to its MPI when it ended, whichever protocol that speaks. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "proto/base/messages.h"
 
 namespace muster {
@@ -30,5 +32,10 @@ inline constexpr absl::Duration kMpiAbortPatience = absl::Milliseconds(100);
 
 // For the user, where workers wait in MPI_Init for `missing` others that have ended without it.
 std::string MissingInMpi(size_t missing, size_t waiting);
+
+// The same, where all `workers` of a node have ended well, and none has come to its `server`
+// (--mpi `kind`): each may have been a world of its own. `hint`: what else their MPI may be.
+std::string NobodyCameInMpi(absl::string_view kind, absl::string_view server, size_t workers,
+                            absl::string_view hint);
 
 }  // namespace muster

@@ -284,10 +284,8 @@ std::vector<Pmi1Effect> Pmi1Server::Ended(LocalRank worker, bool well) {
 void Pmi1Server::TellOfSingletons(Out& out) {
   if (round_.asked_for && gone_ == workers_.size() && missing_ == gone_ && all_well_ &&
       round_.world_size > 1) {
-    out.emplace_back(Pmi1Notice{
-        "--mpi pmi1: no worker of this node came to the PMI server. Where they called MPI_Init, "
-        "each was a world of its own (rank 0 of 1): is it an MPICH? An Open MPI wants --mpi pmix. "
-        "If they call no MPI, --mpi none says so."});
+    out.emplace_back(Pmi1Notice{NobodyCameInMpi("pmi1", "PMI", workers_.size(),
+                                                "is it an MPICH? An Open MPI wants --mpi pmix.")});
   }
 }
 

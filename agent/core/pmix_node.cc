@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/text.h"
 
 namespace muster {
 
@@ -185,11 +184,9 @@ void PmixNode::TellOfMissing(Out& out) {
 void PmixNode::TellOfSingletons(Out& out) {
   if (gone_ == workers_.size() && inits_ == 0 && all_well_ && world_.size() > 1 &&
       phase_ == Phase::kServing) {
-    out.emplace_back(PmixNotice{absl::StrCat(
-        "--mpi pmix: none of the ", Plural(workers_.size(), "worker", "workers"),
-        " of this node came to the PMIx server. Where they called MPI_Init, each was a world of "
-        "its own (rank 0 of 1): is it an Open MPI, version 4 or later, built with PMIx? If they "
-        "call no MPI, --mpi none says so.")});
+    out.emplace_back(
+        PmixNotice{NobodyCameInMpi("pmix", "PMIx", workers_.size(),
+                                   "is it an Open MPI, version 4 or later, built with PMIx?")});
   }
 }
 

@@ -176,7 +176,7 @@ def test_an_open_mpi_that_is_served_as_an_mpich_is_told(node0, openmpi):
     result = node0.run("-n", "2", "--mpi", "pmi1", openmpi)
     remove_sessions(node0)
     assert result.code == 0 and result.text.count("rank 0 of 1") == 2, result
-    assert "no worker of this node came to the PMI server" in result.errors and "--mpi pmix" in result.errors, result
+    assert "none of the 2 workers of this node came to the PMI server" in result.errors and "--mpi pmix" in result.errors, result
 
 
 HIDDEN = """

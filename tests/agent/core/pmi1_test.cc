@@ -199,9 +199,17 @@ TEST_F(Pmi1Test, SaysForWhomABarrierWaitsInVain) {
 // An Open MPI, say.
 TEST_F(Pmi1Test, SaysThatNobodyCameWhereAllLooksWell) {
   EXPECT_THAT(Show(server_.Ended({0}, true)), IsEmpty());
-  EXPECT_THAT(Show(server_.Ended({1}, true)),
-              ElementsAre(AllOf(HasSubstr("no worker of this node came to the PMI server"),
-                                HasSubstr("--mpi pmix"))));
+  EXPECT_THAT(
+      Show(server_.Ended({1}, true)),
+      ElementsAre(AllOf(HasSubstr("none of the 2 workers of this node came to the PMI server"),
+                        HasSubstr("--mpi pmix"))));
+}
+
+TEST_F(Pmi1Test, SaysThatTheOneWorkerDidNotCome) {
+  Pmi1Server server({"kvs", 4, "", {0}, /*asked_for=*/true}, kBytes);
+  EXPECT_THAT(
+      Show(server.Ended({0}, true)),
+      ElementsAre(HasSubstr("--mpi pmi1: the worker of this node did not come to the PMI")));
 }
 
 TEST_F(Pmi1Test, OfAServerThatNobodyAskedForItIsNotSaid) {
