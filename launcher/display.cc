@@ -111,10 +111,7 @@ void Display::Lost(const std::string& why) {
 }
 
 std::string Display::lost() const {
-  if (!lost_on_the_way_.empty()) {
-    return lost_on_the_way_;
-  }
-  return out_.lost().empty() ? err_.lost() : out_.lost();
+  return lost_on_the_way_.empty() ? LostOf(out_, err_) : lost_on_the_way_;
 }
 
 }  // namespace muster

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/log.h"
 #include "proto/base/shared_fd.h"
 
 namespace muster {
@@ -170,7 +169,7 @@ void FdWriter::Fail(int error, bool tell) {
   const std::string why = absl::StrCat(name_, ": ", std::strerror(error));
   if (IsFullDisk(error)) {
     lost_ = why;
-    LogWarning(absl::StrCat(why, ": the rest of what goes there is lost"));
+    LogLost(why);
   } else if (on_closed) {
     on_closed(why);
   }

@@ -60,4 +60,9 @@ class FdWriter {
   std::optional<UvPoll> poll_;  // closed before own_ and watcher_
 };
 
+// Of both; "": neither.
+inline std::string LostOf(const FdWriter& out, const FdWriter& err) {
+  return out.lost().empty() ? err.lost() : out.lost();
+}
+
 }  // namespace muster

@@ -78,10 +78,7 @@ class FirstNodeLaunch {
   bool ended() const {
     return pid_ < 0 && out_ended_ && errors_ended_ && out_.Idle() && err_.Idle();
   }
-  int Report() const {
-    return TellExitCodeAsShown(code_, nobody_reads_,
-                               out_.lost().empty() ? err_.lost() : out_.lost());
-  }
+  int Report() const { return TellExitCodeAsShown(code_, nobody_reads_, LostOf(out_, err_)); }
 
  private:
   // A scancel that runs.

@@ -43,9 +43,11 @@ void NoteJobOfEachTask(JobSpec& spec, const Environment& environment) {
   }
   const absl::StatusOr<std::optional<StepTask>> task = TaskOfSlurm(environment, spec.plan.ports);
   if (task.ok() && task->has_value() && (*task)->node_rank == 0) {
-    spec.notes.push_back(absl::StrCat((*task)->step, ": each of its ", (*task)->nodes,
-                                      " tasks runs this whole job, as ", spec.Said(*said),
-                                      " says; without it they are the nodes of one"));
+    spec.notes.push_back(absl::StrCat(
+        (*task)->step, ": each of its ", (*task)->nodes, " tasks runs this whole job, as ",
+        spec.Said(*said), " says; without it they are the nodes of one",
+        *said == OptionId::kRdzvEndpoint ? absl::StrCat(", and with --nnodes ", (*task)->nodes)
+                                         : ""));
   }
 }
 

@@ -57,6 +57,10 @@ struct LogFile::OnDisk {
   bool borrowed = false;  // fd is the caller's
 };
 
+void LogLost(const std::string& why) {
+  LogWarning(absl::StrCat(why, ": the rest of what goes there is lost"));
+}
+
 LogFile::LogFile(std::shared_ptr<DiskThread> disk, std::string path)
     : disk_(std::move(disk)), on_disk_(std::make_shared<OnDisk>()) {
   on_disk_->path = std::move(path);
@@ -129,7 +133,7 @@ void LogFile::OnWritten() {
 void LogFile::GiveUp(const std::string& why) {
   lost_ = why;
   waiting_.clear();
-  LogWarning(absl::StrCat(why, ": the rest of what goes there is lost"));
+  LogLost(why);
   if (on_lost) {
     on_lost(why);
   }

@@ -22,6 +22,9 @@ namespace muster {
 // it could not hold files. Blocks on the disk.
 absl::Status MakeLogFolder(const std::string& folder);
 
+// Logs that what is to be written from now on is lost, for this reason.
+void LogLost(const std::string& why);
+
 class LogFile {
  public:
   // `path`'s folders are made. A problem is logged and told once per file, and the rest of the

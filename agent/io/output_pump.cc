@@ -96,8 +96,8 @@ void OutputPump::BeginRound(const Assignment& assignment) {
   const auto idle = [](const auto& log) { return log->idle(); };
   logs_.erase(std::remove_if(logs_.begin(), logs_.end(), idle), logs_.end());
   if (!std::all_of(old_logs_.begin(), old_logs_.end(), idle)) {
-    Lose(absl::StrCat("log files of an earlier round in ", options_.log_dir, " are given up"),
-         "the disk there takes nothing for too long");
+    Lose(absl::StrCat("log files of an earlier round in ", options_.log_dir,
+                      " are given up: the disk there takes nothing for too long"));
   }
   old_logs_ = std::exchange(logs_, {});
   filtered_[0] = filtered_[1] = nullptr;

@@ -128,7 +128,7 @@ class OutputPump {
   bool LogsIdle() const;
   void CheckEmpty();
   // Tells the agent's log and whoever shows the output.
-  void Lose(const std::string& what, const std::string& why);
+  void Lose(const std::string& why);
   void Progressed() const {
     if (on_progress) {
       on_progress();

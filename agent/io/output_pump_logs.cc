@@ -53,14 +53,13 @@ void OutputPump::KeepError(LocalRank local, absl::string_view text) {
   if (const auto log = MakeLog(path); log.ok()) {
     (*log)->Append(text);
   } else {
-    Lose(path, std::string(log.status().message()));
+    Lose(absl::StrCat(path, ": ", log.status().message()));
   }
 }
 
-void OutputPump::Lose(const std::string& what, const std::string& why) {
-  const std::string told = absl::StrCat(what, ": ", why);
-  LogWarning(told);
-  link_->Lost(told);
+void OutputPump::Lose(const std::string& why) {
+  LogWarning(why);
+  link_->Lost(why);
 }
 
 std::string OutputPump::FileOf(const std::string& named_file, LocalRank local,

@@ -44,7 +44,11 @@ constexpr absl::Duration kAnswer = absl::Seconds(10);  // of a keeper to a reque
 // launcher.
 constexpr absl::Duration kAfterGrace = absl::Seconds(60);
 
-enum class Shown : uint8_t { kAll, kInterrupted, kUnwritten /* errno says why */ };
+struct Shown {
+  bool interrupted = false;
+  int failed = 0;  // the exit code where stdout did not take it
+  bool All() const { return !interrupted && failed == 0; }
+};
 
 // What is in the log from the reader's place on, until a signal comes: also a terminal that stands
 // still can be left.
@@ -57,7 +61,7 @@ Shown ShowRest(JobLogReader& log, const WaitSignals& signals) {
       signals.Poll(STDOUT_FILENO, POLLOUT, kLookAgain);
       if (WaitSignals::Pending()) {
         log.Back(rest.size());  // whoever goes on sees them
-        return Shown::kInterrupted;
+        return {.interrupted = true};
       }
       pollfd ready = {STDOUT_FILENO, POLLOUT, 0};
       if (poll(&ready, 1, 0) != 1) {
@@ -66,20 +70,18 @@ Shown ShowRest(JobLogReader& log, const WaitSignals& signals) {
       // So much never blocks now.
       const std::optional<size_t> taken = TryWriteShared(STDOUT_FILENO, rest.substr(0, PIPE_BUF));
       if (!taken.has_value()) {
-        return Shown::kUnwritten;
+        return {.failed = UnwrittenCode(errno)};
       }
       rest.remove_prefix(*taken);
     }
   }
-  return Shown::kAll;
+  return {};
 }
 
 int ShowRestOnly(JobLogReader& log) {
   const WaitSignals signals;
   const Shown shown = ShowRest(log, signals);
-  return shown == Shown::kAll         ? 0
-         : shown == Shown::kUnwritten ? UnwrittenCode(errno)
-                                      : 128 + WaitSignals::Take();
+  return shown.interrupted ? 128 + WaitSignals::Take() : shown.failed;
 }
 
 absl::StatusOr<UniqueFd> Connect(const StoredJob& job) {
@@ -188,10 +190,10 @@ int Follow(const StoredJob& job, JobLogReader& log, const std::string& launch, b
       return kExitFailed;
     }
     const Shown shown = ShowRest(log, signals);
-    if (shown == Shown::kUnwritten) {
-      return UnwrittenCode(errno);
+    if (shown.failed != 0) {
+      return shown.failed;
     }
-    if (last.has_value() && shown == Shown::kAll) {
+    if (last.has_value() && shown.All()) {
       return Ended(*last);
     }
     if (const int signo = WaitSignals::Take(); signo != 0) {

@@ -5,6 +5,7 @@
 #include "proto/base/limits.h"
 #include "proto/base/log.h"
 #include "proto/wire/convert.h"
+#include "proto/wire/field_checker.h"
 #include "rendezvous/service/handshake.h"
 #include "rendezvous/service/master_impl.h"
 
@@ -107,19 +108,26 @@ void MasterServer::Impl::OnStreamFrame(StreamSession& session) {
       return;  // refused, and finishing
     }
   }
+  const auto refuse = [&session](const std::string& why) {
+    LogWarning("closed an output stream: " + why);
+    session.call->Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, why));
+  };
   for (v1::OutputChunk& wire : *frame.mutable_chunks()) {
     absl::StatusOr<OutputChunk> chunk = FromWire(std::move(wire));
     if (!chunk.ok()) {
-      LogWarning("closed an output stream: " + std::string(chunk.status().message()));
-      session.call->Finish(
-          grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, std::string(chunk.status().message())));
-      Close(session);
-      return;
+      refuse(std::string(chunk.status().message()));
+      return Close(session);
     }
     session.chunks.push_back(*std::move(chunk));
   }
-  if (!frame.lost().empty() && options_.on_lost) {
-    options_.on_lost(session.job, session.node, frame.lost().substr(0, kTextBytesMax));
+  FieldChecker check("stream");
+  const std::string lost = check.Text("lost", frame.lost(), kTextBytesMax);
+  if (!check.ok()) {
+    refuse(std::string(check.status().message()));
+    return Close(session);
+  }
+  if (!lost.empty() && options_.on_lost) {
+    options_.on_lost(session.job, session.node, lost);
   }
   if (frame.stdin_taken() > 0) {
     session.stdin_room = std::min<size_t>(

@@ -10,6 +10,7 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -20,7 +21,7 @@ TEST(StepTask, ThatSaysWhereIsAJobOfItsOwn) {
   };
   const std::string each = "tasks runs this whole job, as --";
   EXPECT_THAT(notes("--rdzv-endpoint n1:29400 p", "0"),
-              Contains(HasSubstr(each + "rdzv-endpoint")));
+              Contains(AllOf(HasSubstr(each + "rdzv-endpoint"), HasSubstr("--nnodes 2"))));
   EXPECT_THAT(notes("--hosts a,b p", "0"), Contains(HasSubstr(each + "hosts")));
   EXPECT_THAT(notes("--hosts a,b p", "1"), Not(Contains(HasSubstr(each))));  // said once
   for (const char* meant : {"p", "--standalone p", "--nnodes 2 --rdzv-endpoint n1:29400 p"}) {
