@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -9,9 +10,11 @@
 #include "muster/communicator.h"
 
 int Throw() {
+  signal(SIGTERM, SIG_IGN);  // the first to hear of rank 1 ends, and the launcher stops the rest
   try {
     muster::StatusOr<muster::Communicator> comm = muster::Communicator::FromEnvironment();
     if (comm.ok() && comm->rank() == 1) {
+      signal(SIGTERM, SIG_DFL);
       throw std::runtime_error("rank 1");
     }
     const muster::Status status = comm.ok() ? comm->Barrier() : comm.status();
