@@ -14,6 +14,7 @@
 #include "launcher/contradictions.h"
 #include "launcher/node_overrides.h"
 #include "launcher/options.h"
+#include "launcher/own_names.h"
 #include "launcher/placement.h"
 #include "launcher/programs.h"
 #include "launcher/scheduler.h"
@@ -424,6 +425,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
   spec.plan.job_id = spec.rendezvous.id;
   spec.way = WayOf(spec);
   NoteFingerprint(spec);
+  NoteOwnNames(spec, environment);
   if (spec.way != StartWay::kHosts) {
     if (spec.Has(OptionId::kExclude)) {
       return absl::InvalidArgumentError(

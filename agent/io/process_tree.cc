@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <map>
@@ -175,6 +176,32 @@ std::vector<pid_t> Descendants(const std::set<pid_t>& spare) {
 
 std::vector<pid_t> ProcessesBelow(pid_t root) {
   return Below(root, [](pid_t, pid_t) { return true; });
+}
+
+bool StandStill(const std::set<pid_t>& groups) {
+  std::set<pid_t> in_kernel;
+  std::set<pid_t> wait_for_child;  // vfork: until a child that stands still calls exec
+  for (const pid_t pid : Descendants({})) {
+    const std::string stat = ReadSmallFile(absl::StrCat("/proc/", pid, "/stat"));
+    const size_t name_end = stat.rfind(") ");  // "PID (NAME) S PPID PGRP ..."
+    char state = 'X';
+    pid_t parent = 0;
+    pid_t group = 0;
+    if (name_end == std::string::npos ||
+        sscanf(stat.c_str() + name_end + 2, "%c %d %d", &state, &parent, &group) != 3 ||
+        groups.count(group) == 0) {
+      continue;
+    }
+    if (state == 'D') {
+      in_kernel.insert(pid);
+    } else if (state == 'T' || state == 't') {
+      wait_for_child.insert(parent);
+    } else if (state != 'Z' && state != 'X') {
+      return false;
+    }
+  }
+  return std::includes(wait_for_child.begin(), wait_for_child.end(), in_kernel.begin(),
+                       in_kernel.end());
 }
 
 std::vector<pid_t> ProcessesStartedBy(pid_t parent) {

@@ -35,6 +35,9 @@ bool ReadThreadTimes(pid_t pid, size_t threads_max, std::map<int32_t, ThreadTime
 // Whether a debugger has this process.
 bool IsTraced(pid_t pid);
 
+// Whether all processes below this one that are of these groups stand still, or have ended.
+bool StandStill(const std::set<pid_t>& groups);
+
 // SIGKILL takes effect at once, but in the kernel.
 inline constexpr absl::Duration kKillWithin = absl::Seconds(10);
 

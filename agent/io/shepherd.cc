@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <filesystem>
 #include <map>
@@ -38,6 +39,8 @@
 namespace muster {
 namespace {
 
+constexpr absl::Duration kStopSpreads = absl::Seconds(2);  // to all processes of a group
+constexpr absl::Duration kStandstillWithin = absl::Milliseconds(500);
 constexpr absl::Duration kLookAtHeld = absl::Milliseconds(500);  // whether their debugger has left
 
 // By which processes that descend from a worker are known once it has ended.
@@ -245,12 +248,32 @@ class Shepherd {
     }
   }
 
+  // Linux gives a child the SIGSTOP that its group got while it was being made, also if a SIGCONT
+  // has followed by then: it would stand still in a group that goes on. When all do, none is being
+  // made.
+  void AwaitStandstill() const {
+    std::set<pid_t> groups;
+    for (const auto& [pid, index] : workers_) {
+      groups.insert(pid);
+    }
+    const absl::Time until = std::min(stopped_at_ + kStopSpreads, BootNow() + kStandstillWithin);
+    while (BootNow() < until && !StandStill(groups)) {
+      const timespec pause = {0, 1000000};
+      nanosleep(&pause, nullptr);
+    }
+  }
+
   // A held worker stands still already. The first signal that is neither that nor the program's own
   // lets it go, for it could not take it otherwise; one that a debugger has by then runs as that
   // says, and stands still as the others do.
   void Signal(int signo) {
     const bool pauses = signo == SIGSTOP || signo == SIGCONT;
     const absl::Time reached = session_.Reached(signo);
+    if (signo == SIGSTOP) {
+      stopped_at_ = BootNow();
+    } else if (signo == SIGCONT) {
+      AwaitStandstill();
+    }
     for (const auto& [pid, index] : workers_) {
       if (traces_[index].started <= reached && SessionEar::IsOfSession(pid)) {
         continue;
@@ -431,6 +454,7 @@ class Shepherd {
   std::map<int32_t, Trace> traces_;  // by worker, of its last life
   std::set<pid_t> held_;  // of workers_: those that stand still, or that a debugger has since
   bool let_go_ = false;   // they may go on
+  absl::Time stopped_at_ = absl::InfinitePast();  // by SIGSTOP, last
   std::deque<ShepherdFrame> news_;  // not sent yet; bounded by the orders taken, two a worker
   std::string run_dir_;
   bool orphaned_ = false;

@@ -63,7 +63,7 @@ class Slurm:
             seen.update(self.show(job))
             return seen["JobState"] in (states or FINAL)
 
-        wait_for(there, PATIENCE, 0.1, lambda: f"job {job} {states or 'ends'}: {seen}, {self.output(job)}")
+        wait_for(there, PATIENCE, 0.25, lambda: f"job {job} {states or 'ends'}: {seen}, {self.output(job)}")
         return seen
 
     def run(self, script, *options):

@@ -82,6 +82,14 @@ def test_a_start_that_fails_without_the_doctor(node0, doubtful, refusing, words)
     assert result.code == 1 and "doctor" not in result.errors and BAD_NAME not in result.errors, result
 
 
+@pytest.mark.parametrize("words, why", [
+    (["--nproc-per-node", "gpu"], "gpu"), (["--log-dir", "/proc/no/such"], "/proc/no/such"), (["--cpu-list", "900"], "900"),
+])
+def test_a_node_that_says_why_it_cannot_is_not_examined(node0, words, why):
+    result = node0.run("--hosts", "node0,node1", *words, "true")
+    assert result.code == 1 and why in result.errors and "what is wrong with the nodes" not in result.errors, result
+
+
 def test_a_signal_ends_the_doctor(node0, refusing, lab):
     lab[1].ssh_fault("hang")
     try:

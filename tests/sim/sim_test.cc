@@ -8,6 +8,12 @@
 namespace muster::sim {
 namespace {
 
+#if defined(MUSTER_SANITIZED)
+constexpr uint64_t kSeedsOfLargeJobs = 60;  // each ten times as slow
+#else
+constexpr uint64_t kSeedsOfLargeJobs = 200;
+#endif
+
 Options Seed(uint64_t seed, uint32_t agents) {
   Options options;
   options.seed = seed;
@@ -16,66 +22,63 @@ Options Seed(uint64_t seed, uint32_t agents) {
 }
 
 // `build/.../muster-sim ... --trace 1` shows every event of a run that failed.
-void Expect(const Options& options) {
-  const Result result = sim::Run(options);
+Result Expect(const Options& options) {
+  Result result = sim::Run(options);
   EXPECT_TRUE(result.status.ok()) << "seed " << options.seed << ": " << result.status.message()
                                   << "\nrepeat: " << CommandLine(options);
+  return result;
 }
 
-TEST(Sim, TwoHundredSeedsOf64Agents) {
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    Expect(Seed(seed, 64));
-  }
-}
-
-TEST(Sim, SmallJobs) {
-  for (const uint32_t agents : {1u, 2u, 3u, 8u}) {
-    for (uint64_t seed = 1; seed <= 200; ++seed) {
-      Expect(Seed(seed, agents));
-    }
-  }
-}
-
-TEST(Sim, FaultsAreInjectedAndJobsEndInEveryWay) {
+// What many runs have seen between them; each is checked by itself.
+struct Seen {
   uint32_t faults = 0;
   uint32_t racks = 0;
   uint32_t came_back = 0;
   uint32_t regroupings = 0;
-  std::set<CauseKind> causes;
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    const Result result = sim::Run(Seed(seed, 8));
-    faults += result.faults;
-    racks += result.racks;
-    came_back += result.came_back;
-    regroupings += result.report.regroupings;
-    causes.insert(result.report.cause);
-  }
-  EXPECT_GT(faults, 100u);
-  EXPECT_GT(came_back, 20u);
-  EXPECT_GT(regroupings, 5u);
-  EXPECT_GT(racks, 20u);
-  EXPECT_EQ(causes, (std::set<CauseKind>{CauseKind::kNone, CauseKind::kNodeLost, CauseKind::kWorker,
-                                         CauseKind::kUser, CauseKind::kNeverFormed}));
-}
-
-TEST(Sim, RoundsGrow) {
   uint32_t grown = 0;
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    grown += sim::Run(Seed(seed, 32)).grown;
-  }
-  EXPECT_GT(grown, 5u);
-}
-
-TEST(Sim, MastersAreKilledAndOthersTakeOver) {
   uint32_t taken_over = 0;
   uint32_t went_on = 0;  // a round that a master had started ended well with another
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    const Result result = sim::Run(Seed(seed, 8));
-    taken_over += result.taken_over;
-    went_on += result.went_on ? 1 : 0;
+  std::set<CauseKind> causes;
+};
+
+Seen RunSeeds(uint64_t seeds, uint32_t agents) {
+  Seen seen;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    const Result result = Expect(Seed(seed, agents));
+    seen.faults += result.faults;
+    seen.racks += result.racks;
+    seen.came_back += result.came_back;
+    seen.regroupings += result.report.regroupings;
+    seen.grown += result.grown;
+    seen.taken_over += result.taken_over;
+    seen.went_on += result.went_on ? 1 : 0;
+    seen.causes.insert(result.report.cause);
   }
-  EXPECT_GT(taken_over, 50u);
-  EXPECT_GT(went_on, 10u);
+  return seen;
+}
+
+TEST(Sim, SeedsOf64Agents) {
+  const Seen seen = RunSeeds(kSeedsOfLargeJobs, 64);
+  EXPECT_GT(seen.grown, kSeedsOfLargeJobs / 40);
+}
+
+TEST(Sim, SmallJobs) {
+  for (const uint32_t agents : {1u, 2u, 3u}) {
+    RunSeeds(200, agents);
+  }
+}
+
+TEST(Sim, FaultsAreInjectedAndJobsEndInEveryWay) {
+  const Seen seen = RunSeeds(200, 8);
+  EXPECT_GT(seen.faults, 100u);
+  EXPECT_GT(seen.came_back, 20u);
+  EXPECT_GT(seen.regroupings, 5u);
+  EXPECT_GT(seen.racks, 20u);
+  EXPECT_EQ(seen.causes,
+            (std::set<CauseKind>{CauseKind::kNone, CauseKind::kNodeLost, CauseKind::kWorker,
+                                 CauseKind::kUser, CauseKind::kNeverFormed}));
+  EXPECT_GT(seen.taken_over, 50u);  // masters that were killed
+  EXPECT_GT(seen.went_on, 10u);
 }
 
 TEST(Sim, WithoutFaultsTheJobSucceedsInOneRound) {

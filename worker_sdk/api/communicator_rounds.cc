@@ -11,6 +11,7 @@
 #include "muster/communicator.h"
 #include "worker_sdk/api/communicator_impl.h"
 #include "worker_sdk/api/store_meeting.h"
+#include "worker_sdk/base/timeout_text.h"
 
 namespace muster {
 namespace {
@@ -26,10 +27,9 @@ class Patience {
   Status Ask(const Status& why) {
     const auto waited = Clock::now() - begin_;
     if (timeout_.count() != 0 && waited >= timeout_) {
-      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
-      return {StatusCode::kDeadlineExceeded,
-              "reform on rank " + std::to_string(rank_) + ": no round has followed within " +
-                  std::to_string(ms) + " ms (MUSTER_TIMEOUT, SetTimeout)"};
+      return {StatusCode::kDeadlineExceeded, "reform on rank " + std::to_string(rank_) +
+                                                 ": no round has followed " + Within(timeout_) +
+                                                 kWhoseTimeout};
     }
     const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
     if (minutes > told_) {

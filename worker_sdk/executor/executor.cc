@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker_sdk/algorithm/agreement.h"
+#include "worker_sdk/base/timeout_text.h"
 #include "worker_sdk/executor/call_mark.h"
 #include "worker_sdk/executor/narrow.h"
 #include "worker_sdk/executor/result_check.h"
@@ -378,11 +379,9 @@ Status Executor::GiveUp(uint32_t rank) {
   }
   const auto waited = now - *waiting_since_;
   if (timeout_.count() != 0 && waited >= timeout_) {
-    return {StatusCode::kDeadlineExceeded,
-            layout_.NameOf(rank) + " did not come within " +
-                std::to_string(
-                    std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count()) +
-                " ms, and " + layout_.NameOf(rank_) + " gave up (MUSTER_TIMEOUT, SetTimeout)"};
+    return {StatusCode::kDeadlineExceeded, layout_.NameOf(rank) + " did not come " +
+                                               Within(timeout_) + ", and " + layout_.NameOf(rank_) +
+                                               " gave up" + kWhoseTimeout};
   }
   const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
   if (minutes > told_) {

@@ -22,6 +22,15 @@ def torchs_libstdcpp():
         return sorted({line.split(maxsplit=5)[5].strip() for line in maps if "/libstdc++.so" in line})
 
 
+def together():
+    """A source that includes all of them: torch's headers are most of what a compiler reads, and without ninja it would
+    read them for one source after the other."""
+    made = HERE / "build/together.cc"
+    made.parent.mkdir(exist_ok=True)
+    made.write_text("".join(f'#include "worker_sdk/torch/{path.name}"\n' for path in sorted(HERE.glob("*.cc"))))
+    return str(made.relative_to(HERE))
+
+
 if not LIBRARY.exists():
     raise SystemExit(f"{LIBRARY} does not exist: install Muster's Python package (the wheel, or the Debian package) first")
 
@@ -31,7 +40,7 @@ setup(
     ext_modules=[
         CppExtension(
             "muster._torch",
-            sorted(path.name for path in HERE.glob("*.cc")),
+            [together()],
             include_dirs=[str(ROOT), str(ROOT / "worker_sdk/include")],
             extra_compile_args=["-std=c++17", "-fvisibility=hidden"],
             extra_link_args=[str(LIBRARY), *torchs_libstdcpp()],

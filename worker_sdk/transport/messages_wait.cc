@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "worker_sdk/base/at_end.h"
+#include "worker_sdk/base/timeout_text.h"
 #include "worker_sdk/transport/messages.h"
 
 namespace muster {
@@ -157,19 +158,19 @@ void Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
 
 Status Messages::TooLate(uint32_t rank, const TransferPtr& transfer,
                          std::chrono::nanoseconds timeout) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
-  const std::string within = " within " + std::to_string(ms) + " ms (MUSTER_TIMEOUT, SetTimeout)";
+  const std::string within = Within(timeout);
+  const std::string message = "a message with tag " + std::to_string(transfer->tag);
   const std::lock_guard lock(mutex_);
   const uint32_t from = rank == kAny ? static_cast<uint32_t>(transfer->from) : rank;
   if (from != kAny) {
-    return {StatusCode::kDeadlineExceeded, layout_->NameOf(from) + " did not come" + within};
+    return {StatusCode::kDeadlineExceeded,
+            layout_->NameOf(from) + " did not come " + within + " for " + message + kWhoseTimeout};
   }
-  const std::string none = "no rank has sent a message with tag " + std::to_string(transfer->tag);
   const auto lost = std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) {
     return peer.second.conversation.end().code() == StatusCode::kUnavailable;
   });
   return {StatusCode::kDeadlineExceeded,
-          none + within +
+          "no rank has sent " + message + " " + within + kWhoseTimeout +
               (lost == peers_.end() ? "" : "; " + lost->second.conversation.end().message())};
 }
 

@@ -300,6 +300,24 @@ TEST_F(ShepherdTest, ManyWorkersAtOnce) {
 }
 
 // The I/O process is frozen, and its socket full of news: the lease still ends the workers.
+// The kernel may give a child that is just being made the SIGSTOP, and not the SIGCONT.
+TEST_F(ShepherdTest, APauseOfAMomentLeavesNoChildStanding) {
+  Start().SetProgram(Shell("while echo; do (:); done"));
+  TestPipe output = MakePipe();
+  SpawnOn(0, output);
+  output.writer.Reset();
+  ASSERT_EQ(fcntl(output.reader.get(), F_SETFL, O_NONBLOCK), 0);
+  char bytes[4096];
+  const auto goes_on = [&] { return read(output.reader.get(), bytes, sizeof(bytes)) > 0; };
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(RunUntil(goes_on)) << "after pause " << i;
+    client_->Signal(SIGSTOP);
+    client_->Signal(SIGCONT);
+    while (goes_on()) {
+    }
+  }
+}
+
 TEST_F(ShepherdTest, LeaseHoldsWhileNobodyReadsTheNews) {
   constexpr uint32_t kWorkers = 250;  // orders fit the socket, spawns and exits together do not
   Start().SetProgram(Shell("echo x; [ \"$R\" = last ] && exec sleep 1000"));

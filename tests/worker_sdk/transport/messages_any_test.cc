@@ -177,8 +177,8 @@ TEST_P(AnyRankTest, WhatComesTooLateIsForTheNext) {
   World::Rank one(&world, 1);
   uint32_t lost = 0;
   const std::string late =
-      "DEADLINE_EXCEEDED: no rank has sent a message with tag 5 within 20 ms (MUSTER_TIMEOUT, "
-      "SetTimeout)";
+      "DEADLINE_EXCEEDED: no rank has sent a message with tag 5 within 20 ms (the timeout: the "
+      "program's, or MUSTER_TIMEOUT)";
   EXPECT_EQ(
       me.messages
           .ReceiveNow(kAny, 5, DType::kUInt32, &lost, sizeof(lost), std::chrono::milliseconds(20))

@@ -131,7 +131,8 @@ TEST_P(PairTest, TimeoutsEndTheWait) {
   EXPECT_FALSE(me.messages.Test(in));
   EXPECT_TRUE(me.messages.Progress());
   EXPECT_EQ(me.messages.Wait(1, in, std::chrono::milliseconds(20)).ToString(),
-            "DEADLINE_EXCEEDED: rank 1 did not come within 20 ms (MUSTER_TIMEOUT, SetTimeout)");
+            "DEADLINE_EXCEEDED: rank 1 did not come within 20 ms for a message with tag 5 (the "
+            "timeout: the program's, or MUSTER_TIMEOUT)");
   EXPECT_FALSE(me.messages.Progress());
   me.messages.Close();
 }
