@@ -140,6 +140,7 @@ Starter::Callbacks NodeStarts::StarterCallbacks() {
   out.on_exit = [this](size_t index, const std::string& how, bool killed) {
     if (!over_) {
       told_end_.insert(index);
+      an_agent_gave_up_ = an_agent_gave_up_ || !killed;
       // One that never joined is not missed by the master. Its connection's end goes first.
       start_failures_.push_back(
           std::make_unique<UvTimer>(loop_, [this, index, attempt = AttemptAt(index), how, killed] {

@@ -109,7 +109,8 @@ class HostsJob {
     if (life_.has_value() && IsLast(report_.cause)) {
       life_->Remove();
     }
-    if (report_.cause == CauseKind::kNeverFormed && !a_node_left_ && PreflightWanted(spec_)) {
+    if (report_.cause == CauseKind::kNeverFormed && !starts_.an_agent_gave_up() &&
+        PreflightWanted(spec_)) {
       ExamineNodes(spec_);
     }
     if (report_.cause == CauseKind::kNodeLost && !stop_asked_ &&
@@ -297,14 +298,6 @@ class HostsJob {
     return state == nullptr ? grace : GraceLeft(*state, grace, BootNow());
   }
 
-  // One that leaves has said why: the doctor would find nothing wrong with it.
-  bool ANodeLeft() const {
-    const RoundState* state = server_.FindJob(spec_.plan.job_id);
-    return state != nullptr &&
-           std::any_of(state->nodes.begin(), state->nodes.end(),
-                       [](const auto& node) { return node.second.status == NodeStatus::kLeft; });
-  }
-
   // What the agents have found wrong with their nodes; once.
   void ShowDoubts() {
     const RoundState* state = server_.FindJob(spec_.plan.job_id);
@@ -324,7 +317,6 @@ class HostsJob {
   // The round machine is done; what was shown last may still be on its way to the terminal.
   void JobOver(const JobReport& report) {
     ShowDoubts();
-    a_node_left_ = ANodeLeft();
     report_ = report;
     over_ = true;
     unreachable_.clear();
@@ -371,8 +363,7 @@ class HostsJob {
   bool stdin_done_ = false;
   JobReport report_;
   bool doubts_shown_ = false;
-  bool a_node_left_ = false;  // before any round
-  bool stop_asked_ = false;   // by a signal
+  bool stop_asked_ = false;  // by a signal
   bool over_ = false;
   bool ending_ = false;
   bool ended_ = false;

@@ -24,7 +24,9 @@ TO_THE_TABLE = ["tbreak main", "run", "set var MPIR_being_debugged = 1", "break 
 
 def start_gdb(shell, commands, *words):
     told = [word for command in commands for word in ("-ex", command)]
-    return shell.start("-q", "-batch", "-nx", *told, "--args", LAUNCH, *words, program="/usr/bin/gdb", env={"DEBUGINFOD_URLS": ""})
+    # It loses its way in threads that begin as it looks ("Cannot find user-level thread"), and needs none of their names.
+    quiet = ("-iex", "set auto-load libthread-db off")
+    return shell.start("-q", "-batch", "-nx", *quiet, *told, "--args", LAUNCH, *words, program="/usr/bin/gdb", env={"DEBUGINFOD_URLS": ""})
 
 
 def gdb(shell, commands, *words):

@@ -12,7 +12,7 @@ import pytest
 from harness import BIN, EXAMPLES, PATIENCE, PYTHON, kill_all, wait_for
 
 KILLS = 50 if os.environ.get("MUSTER_LONG") == "1" else 5
-STEPS_EACH = {"C++": 15000, "Python": 4000}  # a second or more: time for a kill and what follows it, on a busy machine
+STEPS_EACH = {"C++": 8000, "Python": 3000}  # a second, about: time for a kill and what follows it, on a busy machine
 LINES_EACH = (50, 250)  # that a job says before it loses another rank: it has recovered by then
 ALL_STEPS = 4 * PATIENCE * max(1, KILLS // 5)  # seconds for a whole job
 LAYOUTS = {"one node": ("-n", "4"), "two nodes": ("--standalone", "--nnodes", "2", "-n", "4"), "two hosts": ("--hosts", "node0:2,node1:2")}

@@ -246,21 +246,6 @@ TEST(Resolve, WhatTheCommandSaysOfAStepWinsOrIsRefused) {
   EXPECT_THAT(Shape("--rankfile ranks p", task), HasSubstr("leave srun out"));
 }
 
-TEST(Resolve, ValuesThatNoWorkerWillSeeAreNotes) {
-  const auto notes = [](absl::string_view line, const Environment& environment = {}) {
-    const auto spec = Resolve(line, environment);
-    return spec.ok() ? absl::StrJoin(spec->notes, "; ") : spec.status().ToString();
-  };
-  EXPECT_EQ(notes("-x RANK=7 -x MASTER_PORT -x OMP_NUM_THREADS=2 -x TORCHELASTIC_MINE=1 -n 2 p",
-                  {{"MASTER_PORT", "1"}}),
-            "-x RANK=7 has no effect: launch gives each worker a RANK of its own; "
-            "-x MASTER_PORT has no effect: launch gives each worker a MASTER_PORT of its own");
-  EXPECT_EQ(notes("-x SLURM_PROCID=9 -n 2 p"), "");
-  EXPECT_EQ(notes("--dialect slurm -x SLURM_PROCID=9 -n 2 p"),
-            "-x SLURM_PROCID=9 has no effect: launch gives each worker a SLURM_PROCID of its own");
-  EXPECT_EQ(notes("-x RAN* -n 2 p", {{"RANK", "1"}}), "");
-}
-
 TEST(Resolve, ContradictionsWithTheEnvironmentAreNotes) {
   const auto hosts =
       Resolve("--hosts a,b p",
