@@ -36,8 +36,9 @@ void NoteOwnNames(JobSpec& spec, const Environment& environment) {
   for (const EnvVar& given : GivenToWorkers(spec, environment)) {
     for (const std::string& text : spec.forward) {  // PREFIX* means what it finds
       if (NameOf(text) == given.name) {
-        spec.notes.push_back(absl::StrCat(
-            "-x ", text, " has no effect: launch gives each worker a ", given.name, " of its own"));
+        spec.notes.push_back(absl::StrCat("-x ", given.name,
+                                          " has no effect: launch gives each worker one of its "
+                                          "own"));
         break;
       }
     }

@@ -15,11 +15,11 @@ TEST(OwnNames, ValuesThatNoWorkerWillSeeAreNotes) {
   };
   EXPECT_EQ(notes("-x RANK=7 -x MASTER_PORT -x OMP_NUM_THREADS=2 -x TORCHELASTIC_MINE=1 -n 2 p",
                   {{"MASTER_PORT", "1"}}),
-            "-x RANK=7 has no effect: launch gives each worker a RANK of its own; "
-            "-x MASTER_PORT has no effect: launch gives each worker a MASTER_PORT of its own");
+            "-x RANK has no effect: launch gives each worker one of its own; "
+            "-x MASTER_PORT has no effect: launch gives each worker one of its own");
   EXPECT_EQ(notes("-x SLURM_PROCID=9 -n 2 p"), "");
   EXPECT_EQ(notes("--dialect slurm -x SLURM_PROCID=9 -n 2 p"),
-            "-x SLURM_PROCID=9 has no effect: launch gives each worker a SLURM_PROCID of its own");
+            "-x SLURM_PROCID has no effect: launch gives each worker one of its own");
   EXPECT_EQ(notes("-x RAN* -n 2 p", {{"RANK", "1"}}), "");
 }
 
