@@ -10,9 +10,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -73,17 +73,32 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
   return out;
 }
 
-// For kernels without the lists of children: parent of every process, from /proc/PID/stat.
+struct Stat {
+  char state = 'X';
+  pid_t parent = 0;
+  pid_t group = 0;
+};
+
+// nullopt: it has ended meanwhile.
+std::optional<Stat> ReadStat(pid_t pid) {
+  const std::string text = ReadSmallFile(absl::StrCat("/proc/", pid, "/stat"));
+  // "PID (NAME) S PPID PGRP ...", and a name may hold anything
+  const size_t name_end = text.rfind(") ");
+  Stat out;
+  if (name_end == std::string::npos ||
+      sscanf(text.c_str() + name_end + 2, "%c %d %d", &out.state, &out.parent, &out.group) != 3) {
+    return std::nullopt;
+  }
+  return out;
+}
+
+// For kernels without the lists of children: parent of every process.
 std::multimap<pid_t, pid_t> AllByParent() {
   std::multimap<pid_t, pid_t> out;
   for (const pid_t pid : NumbersIn("/proc")) {
-    const std::string stat = ReadSmallFile(absl::StrCat("/proc/", pid, "/stat"));
-    const size_t name_end =
-        stat.rfind(") ");  // "PID (NAME) S PPID ...", and a name may hold anything
-    if (name_end == std::string::npos || name_end + 4 >= stat.size()) {
-      continue;
+    if (const std::optional<Stat> stat = ReadStat(pid); stat.has_value()) {
+      out.emplace(stat->parent, pid);
     }
-    out.emplace(static_cast<pid_t>(atoi(stat.c_str() + name_end + 4)), pid);
   }
   return out;
 }
@@ -182,21 +197,15 @@ bool StandStill(const std::set<pid_t>& groups) {
   std::set<pid_t> in_kernel;
   std::set<pid_t> wait_for_child;  // vfork: until a child that stands still calls exec
   for (const pid_t pid : Descendants({})) {
-    const std::string stat = ReadSmallFile(absl::StrCat("/proc/", pid, "/stat"));
-    const size_t name_end = stat.rfind(") ");  // "PID (NAME) S PPID PGRP ..."
-    char state = 'X';
-    pid_t parent = 0;
-    pid_t group = 0;
-    if (name_end == std::string::npos ||
-        sscanf(stat.c_str() + name_end + 2, "%c %d %d", &state, &parent, &group) != 3 ||
-        groups.count(group) == 0) {
+    const std::optional<Stat> stat = ReadStat(pid);
+    if (!stat.has_value() || groups.count(stat->group) == 0) {
       continue;
     }
-    if (state == 'D') {
+    if (stat->state == 'D') {
       in_kernel.insert(pid);
-    } else if (state == 'T' || state == 't') {
-      wait_for_child.insert(parent);
-    } else if (state != 'Z' && state != 'X') {
+    } else if (stat->state == 'T' || stat->state == 't') {
+      wait_for_child.insert(stat->parent);
+    } else if (stat->state != 'Z' && stat->state != 'X') {
       return false;
     }
   }

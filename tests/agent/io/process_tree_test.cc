@@ -55,6 +55,17 @@ TEST_F(ProcessTreeTest, NobodyBelow) {
   EXPECT_TRUE(Kill({}).survivors.empty());
 }
 
+TEST_F(ProcessTreeTest, AGroupStandsStillWhenAllOfItDo) {
+  const pid_t child = Child(WaitForEver);
+  setpgid(child, child);
+  EXPECT_FALSE(StandStill({child}));
+  EXPECT_TRUE(StandStill({child + 1}));  // which it is not of
+  kill(child, SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  EXPECT_TRUE(StandStill({child}));
+}
+
 TEST_F(ProcessTreeTest, FindsWhatIsBelowAnother) {
   TestPipe ready = MakePipe();
   const pid_t child = Child([&ready] {
