@@ -19,6 +19,10 @@ struct Habit {
   absl::string_view name;
   absl::string_view here;
 };
+constexpr absl::string_view kOfTheAllocation =
+    "it says what a job gets, and launch uses what it got: give it to sbatch, salloc or qsub";
+constexpr absl::string_view kOfAStep =
+    "it is about Slurm's steps, which launch asks for itself: leave it out";
 constexpr Habit kHabits[] = {
     {"-N",
      "it means workers per node to mpirun and nodes to srun: say --nproc-per-node or --nnodes"},
@@ -48,6 +52,45 @@ constexpr Habit kHabits[] = {
     {"--tune", "its settings are Open MPI's own: leave it out, or set OMPI_MCA_... with -x"},
     {"-rsh", "--ssh names the program"},
     {"--use-env", "that is always so: leave it out"},
+    // srun's, whose users find themselves in its place
+    {"-o", "say -r 3 --log-dir DIR, or --outfile-pattern FILE with %r for the rank"},
+    {"-e", "say -r 3 --log-dir DIR, or --errfile-pattern FILE with %r for the rank"},
+    {"--error", "say -r 3 --log-dir DIR, or --errfile-pattern FILE with %r for the rank"},
+    {"-i", "say --stdin RANK|all|none for who reads launch's own, as in: launch ... < FILE"},
+    {"--input", "say --stdin RANK|all|none for who reads launch's own, as in: launch ... < FILE"},
+    {"-D", "say --wdir DIR"},
+    {"-K", "a failure ends the job anyway, unless --on-failure=continue is given"},
+    {"-W", "the job goes on when ranks end well, and ends when one fails: leave it out"},
+    {"--wait", "the job goes on when ranks end well, and ends when one fails: leave it out"},
+    {"-u", "Python writes at once anyway; put stdbuf -oL in front of another program"},
+    {"--unbuffered", "Python writes at once anyway; put stdbuf -oL in front of another program"},
+    {"-J", "say --name NAME"},
+    {"--job-name", "say --name NAME"},
+    {"--distribution", "--map-by, --rankfile or the order of --hosts say which rank runs where"},
+    {"--hint", "--bind-to core, hwthread ... says where workers run"},
+    {"--threads-per-core", "--bind-to core, hwthread ... says where workers run"},
+    {"--gpus-per-task", "say --gpus-per-proc N"},
+    {"--overlap", kOfAStep},
+    {"--exact", kOfAStep},
+    {"--het-group",
+     "launch uses all components of the job; --hosts or --exclude choose among their nodes"},
+    {"-p", kOfTheAllocation},
+    {"--partition", kOfTheAllocation},
+    {"-A", kOfTheAllocation},
+    {"--account", kOfTheAllocation},
+    {"--qos", kOfTheAllocation},
+    {"--time",
+     "it says how long a job may run: give it to sbatch or salloc; --timeout ends this launch "
+     "sooner"},
+    {"--mem", kOfTheAllocation},
+    {"--exclusive", kOfTheAllocation},
+    {"--constraint", kOfTheAllocation},
+    {"--array", kOfTheAllocation},
+    {"--gres", kOfTheAllocation},
+    {"-G", kOfTheAllocation},
+    {"--gpus", kOfTheAllocation},
+    {"--gpus-per-node", kOfTheAllocation},
+    {"--signal", kOfTheAllocation},
 };
 
 std::string Dashes(absl::string_view name) {  // --nproc_per_node is --nproc-per-node

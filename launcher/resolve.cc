@@ -37,6 +37,13 @@ void NoteDetached(JobSpec& spec) {
     spec.notes.push_back(
         absl::StrCat(spec.Said(OptionId::kStdin), " has no effect: a detached job has no stdin"));
   }
+  // It outlives what it was typed in, and the scheduler's own job does not.
+  if (spec.detach && (spec.slurm.has_value() || spec.pbs.has_value())) {
+    spec.notes.push_back(absl::StrCat(
+        "--detach: ", spec.slurm.has_value() ? spec.slurm->name : spec.pbs->name,
+        " ends with its script or shell, and this job with it: keep that open (launch attach ",
+        "shows the output, and ends when the job does)"));
+  }
 }
 
 // As mpirun has it: so many for each object are the workers of a node, where nothing else says how

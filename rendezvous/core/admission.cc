@@ -1,4 +1,5 @@
 // Who is let in, as whom.
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,7 +13,18 @@
 namespace muster {
 namespace {
 
+// The others wait for it, and are told why in vain.
+void NoteRefusal(RoundState& s, const std::string& hostname, const std::string& reason) {
+  constexpr size_t kNotedMax = 32;
+  if (s.phase == JobPhase::kGathering &&
+      (s.refused.size() < kNotedMax || s.refused.count(hostname) != 0)) {
+    s.refused[hostname] = reason;
+    s.note_stale = true;
+  }
+}
+
 void Refuse(Machine& m, const JoinReceived& event, std::string reason) {
+  NoteRefusal(m.state, event.join.hostname, reason);
   m.out.push_back(Reply{event.reply, Refused{event.join.life, std::move(reason)}});
 }
 
@@ -235,6 +247,7 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
     s.by_wish[event.join.node_rank] = id;
   }
   s.start_failed.erase(key);
+  s.refused.erase(event.join.hostname);
   EndComeback(m, key);
   if (NobodyBefore(s)) {
     s.agreed = {event.join.must_agree, event.join.hostname};

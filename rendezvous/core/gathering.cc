@@ -188,6 +188,7 @@ void BeginGathering(Machine& m, bool restarting) {
   s.stop_grace = m.config.restart_grace;
   s.note_stale = true;
   s.pending.clear();
+  s.refused.clear();
   for (auto& [id, node] : s.nodes) {
     node.place = -1;
     UpdateReady(m, id, node);

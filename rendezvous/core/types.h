@@ -302,8 +302,9 @@ struct RoundState {
   std::map<int32_t, NodeId> by_wish;                 // the node that asked last for this place
   std::set<std::pair<absl::Time, NodeId>> expiries;  // alive and suspect nodes only, one entry each
   std::map<uint64_t, absl::Time> contenders;  // lives that ask for a place that is held, since when
-  uint32_t live = 0;                          // nodes alive or suspect
-  uint32_t awaited = 0;                       // nodes that are
+  std::map<std::string, std::string> refused;  // while others gather: why, by host name; of a few
+  uint32_t live = 0;                           // nodes alive or suspect
+  uint32_t awaited = 0;                        // nodes that are
   std::set<NodeId> ready;  // alive, kReady with a port, and not in a round that goes on
   // By rank: has ended by itself, or its node is lost. Nobody needs to wait for it.
   std::vector<bool> ended;

@@ -1,6 +1,7 @@
 #include "rendezvous/core/why_waiting.h"
 
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -33,7 +34,16 @@ std::string NotReadyBecause(const NodeState& node) {
                                                           : " (has no port for the store yet)");
 }
 
-// "have a, b; not ready: c (...); missing d", each part only where there is one.
+// "a (why), b": what is wrong with one is mostly wrong with all.
+std::string Refused(const RoundState& state) {
+  std::vector<std::string> names;
+  for (const auto& [hostname, why] : state.refused) {
+    names.push_back(names.empty() ? absl::StrCat(hostname, " (", why, ")") : hostname);
+  }
+  return Names(std::move(names));
+}
+
+// "have a, b; not ready: c (...); missing d; refused: e (...)", each part only where there is one.
 std::string WhoIsThere(const RoundConfig& config, const RoundState& state, absl::Time now) {
   std::vector<std::string> have;
   std::vector<std::string> not_ready;
@@ -49,7 +59,8 @@ std::string WhoIsThere(const RoundConfig& config, const RoundState& state, absl:
   const std::vector<std::string> missing = MissingNodes(config, state);
   return absl::StrCat(have.empty() ? "have none" : absl::StrCat("have ", Names(have)),
                       not_ready.empty() ? "" : absl::StrCat("; not ready: ", Names(not_ready)),
-                      missing.empty() ? "" : absl::StrCat("; missing ", Names(missing)));
+                      missing.empty() ? "" : absl::StrCat("; missing ", Names(missing)),
+                      state.refused.empty() ? "" : absl::StrCat("; refused: ", Refused(state)));
 }
 
 // "4 nodes", "2 to 4 nodes"

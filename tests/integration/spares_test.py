@@ -39,6 +39,7 @@ def test_all_nodes_have_as_many(site):
     first.expect("waiting", stream="err")
     other = site(2).finish()
     assert other.code == 1 and "--spares: node1 has '1', node2 has ''; give the same value on every node" in other.errors, other
+    first.expect(r"refused: node2 \(--spares: node1 has '1', node2 has ''; give", stream="err")  # who waits for it hears why
     first.signal(signal.SIGINT)
     first.finish()
 

@@ -13,6 +13,8 @@ namespace muster {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 TEST(ConfigOf, NodesOfThisMachineHaveNamesForSentences) {
   EXPECT_THAT(ConfigOf(SpecOf("--standalone --nnodes 2 p")).expected,
@@ -78,6 +80,14 @@ TEST(InSlurm, RoundsGoOnWhereTheJobIsRunAgain) {
   EXPECT_EQ(ConfigOf(again).epoch, 3u);
   EXPECT_THAT(again.notes,
               ElementsAre("Slurm has restarted this job 2 times (SLURM_RESTART_COUNT)"));
+}
+
+TEST(InSlurm, ADetachedJobDoesNotOutliveSlurms) {
+  EXPECT_THAT(
+      InSlurm("--detach p", {}).notes,
+      ElementsAre(StartsWith("--detach: Slurm job 17 ends with its script or shell, and ")));
+  EXPECT_THAT(InSlurm("p", {}).notes, IsEmpty());
+  EXPECT_THAT(SpecOf("--detach p").notes, IsEmpty());
 }
 
 TEST(InSlurm, ALifeIsKeptByTheNamesThatSlurmHas) {

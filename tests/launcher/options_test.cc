@@ -302,6 +302,8 @@ TEST(CommandLine, UnknownOptionsGetAHint) {
       {"-N", "say --nproc-per-node or --nnodes"},
       {"-skip-launch-node", "with --exclude"},
       {"-rankmap", "say --rankfile FILE"},
+      {"--time", "--timeout ends this launch sooner"},
+      {"--gpus-per-node", "give it to sbatch, salloc or qsub"},
       {"--rankfil", "did you mean --rankfile?"},
       {"--configfil", "did you mean --configfile?"}};
   for (const auto& [name, hint] : hints) {

@@ -1,6 +1,7 @@
 // Executors of a whole job in one process, and calls for them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "tests/worker_sdk/layouts.h"
+#include "tests/worker_sdk/patterns.h"
 #include "tests/worker_sdk/ranks.h"
 #include "worker_sdk/executor/executor.h"
 
@@ -64,11 +66,14 @@ inline Call Of(OpKind kind, uint64_t count, uint32_t root = 0, ReduceOp op = Red
   return {kind, dtype, op, root, count};
 }
 
+constexpr uint64_t kInputPeriod = 1000;
+
 inline std::vector<float> Input(uint32_t place, uint64_t count) {
   std::vector<float> out(count);
-  for (uint64_t i = 0; i < count; ++i) {
-    out[i] = static_cast<float>(place + 1) + static_cast<float>(i % 1000) / 8;
+  for (uint64_t i = 0; i < std::min(count, kInputPeriod); ++i) {
+    out[i] = static_cast<float>(place + 1) + static_cast<float>(i) / 8;
   }
+  Repeat(out, kInputPeriod);
   return out;
 }
 

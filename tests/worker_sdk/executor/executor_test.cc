@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <exception>
@@ -29,13 +30,14 @@ TEST_P(ShapeTest, AllReduceInPlaceAndOutOfPlace) {
     Executor executor = cluster.Open(rank);
     for (const uint64_t count : kCounts) {
       const std::vector<float> in = Input(rank, count);
-      std::vector<float> want(count, 0);
-      for (uint64_t i = 0; i < count; ++i) {
-        want[i] = 1 + static_cast<float>(i % 1000) / 8;
+      std::vector<float> want(count);
+      for (uint64_t i = 0; i < std::min(count, kInputPeriod); ++i) {
+        want[i] = 1 + static_cast<float>(i) / 8;
         for (uint32_t r = 1; r < size; ++r) {
-          want[i] += static_cast<float>(r + 1) + static_cast<float>(i % 1000) / 8;
+          want[i] += static_cast<float>(r + 1) + static_cast<float>(i) / 8;
         }
       }
+      Repeat(want, kInputPeriod);
       std::vector<float> out(count, -1);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, count), in.data(), out.data())), "OK");
       ASSERT_EQ(out, want) << size << " ranks, " << count;
@@ -117,35 +119,39 @@ void CheckRootedCalls(Cluster& cluster, const DirectReader* direct) {
     if (direct != nullptr) {
       executor.SetDirect(direct, /*quick_slots=*/false);
     }
+    std::vector<float> data;
+    std::vector<float> all;
+    std::vector<float> sum;
     for (const uint64_t count : kCounts) {
+      const std::vector<float> mine = Input(rank, count);
       for (uint32_t root = 0; root < size; root += 1 + size / 4) {
-        const std::vector<float> mine = Input(rank, count);
-        std::vector<float> data = rank == root ? mine : std::vector<float>(count, -1);
+        Blank(data, count);
+        if (rank == root) {
+          data = mine;
+        }
         ASSERT_EQ(Text(executor.Run(Of(OpKind::kBroadcast, count, root), data.data(), data.data())),
                   "OK");
         ASSERT_EQ(data, Input(root, count));
 
-        std::vector<float> all(rank == root ? count * size : 0);
+        Blank(all, rank == root ? count * size : 0);
         ASSERT_EQ(Text(executor.Run(Of(OpKind::kGather, count, root), mine.data(), all.data())),
                   "OK");
         for (uint32_t i = 0; i < size && rank == root; ++i) {
-          const std::vector<float> part(all.begin() + static_cast<ptrdiff_t>(i * count),
-                                        all.begin() + static_cast<ptrdiff_t>((i + 1) * count));
-          ASSERT_EQ(part, Input(i, count));
+          const std::vector<float> part = Input(i, count);
+          ASSERT_TRUE(std::equal(part.begin(), part.end(), all.data() + i * count)) << i;
         }
-        std::vector<float> back(count);
-        ASSERT_EQ(Text(executor.Run(Of(OpKind::kScatter, count, root), all.data(), back.data())),
+        Blank(data, count);
+        ASSERT_EQ(Text(executor.Run(Of(OpKind::kScatter, count, root), all.data(), data.data())),
                   "OK");
-        ASSERT_EQ(back, mine);
+        ASSERT_EQ(data, mine);
 
-        std::vector<float> sum(rank == root ? count : 0);
+        Blank(sum, rank == root ? count : 0);
         ASSERT_EQ(Text(executor.Run(Of(OpKind::kReduce, count, root), mine.data(), sum.data())),
                   "OK");
-        std::vector<float> want = mine;
-        ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, count), want.data(), want.data())),
+        ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllReduce, count), data.data(), data.data())),
                   "OK");
         if (rank == root) {
-          ASSERT_EQ(sum, want);
+          ASSERT_EQ(sum, data);
         }
       }
     }
@@ -166,37 +172,39 @@ void CheckPartsForEveryone(Cluster& cluster, const DirectReader* direct) {
     if (direct != nullptr) {
       executor.SetDirect(direct, /*quick_slots=*/false);
     }
+    std::vector<float> all;
+    std::vector<float> there;
+    std::vector<float> back;
     for (const uint64_t count : kCounts) {
-      std::vector<float> all(count * size);
       const std::vector<float> mine = Input(rank, count);
+      const auto expect_everyones = [&](const std::vector<float>& got) {
+        for (uint32_t i = 0; i < size; ++i) {
+          const std::vector<float> part = Input(i, count);
+          ASSERT_TRUE(std::equal(part.begin(), part.end(), got.data() + i * count)) << i;
+        }
+      };
+      Blank(all, count * size);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllGather, count), mine.data(), all.data())), "OK");
-      std::vector<float> want;
-      for (uint32_t i = 0; i < size; ++i) {
-        const std::vector<float> part = Input(i, count);
-        want.insert(want.end(), part.begin(), part.end());
-      }
-      ASSERT_EQ(all, want);
+      expect_everyones(all);
       // Its own rank in the output is input too.
-      std::vector<float> in_place(count * size);
-      std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<ptrdiff_t>(rank * count));
-      float* const own = in_place.data() + rank * count;
-      ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllGather, count), own, in_place.data())), "OK");
-      ASSERT_EQ(in_place, want);
+      float* const own = Blank(there, count * size) + rank * count;
+      std::copy(mine.begin(), mine.end(), own);
+      ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllGather, count), own, there.data())), "OK");
+      expect_everyones(there);
 
       // Twice there is back again.
-      std::vector<float> there(count * size);
+      Blank(there, count * size);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllToAll, count), mine.empty() ? nullptr : all.data(),
                                   there.data())),
                 "OK");
-      std::vector<float> back(count * size);
+      Blank(back, count * size);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllToAll, count), there.data(), back.data())), "OK");
       ASSERT_EQ(back, all);
       ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllToAll, count), back.data(), back.data())), "OK");
       ASSERT_EQ(back, there) << "in rank";
 
-      std::vector<float> part(count);
-      ASSERT_EQ(Text(executor.Run(Of(OpKind::kReduceScatter, count), all.data(), part.data())),
-                "OK");
+      float* const part = Blank(back, count);
+      ASSERT_EQ(Text(executor.Run(Of(OpKind::kReduceScatter, count), all.data(), part)), "OK");
       for (uint64_t i = 0; i < count; ++i) {
         ASSERT_EQ(part[i], static_cast<float>(size) * mine[i]);
       }

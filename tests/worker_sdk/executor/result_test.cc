@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -49,13 +50,11 @@ double OffMax(const Layout& layout, OpKind kind, double size) {
   return (std::pow(1 + std::ldexp(1, -8), roundings) * (1 + full) - 1) * size;
 }
 
-// `got` against the sums, or averages, of AnyNumbers() from `begin` on.
-void ExpectNarrowSums(const Layout& layout, const Call& call, const std::vector<float>& got,
-                      uint64_t begin, uint64_t count) {
-  std::vector<std::vector<float>> all;
-  for (uint32_t rank = 0; rank < layout.world(); ++rank) {
-    all.push_back(AnyNumbers(rank, count));
-  }
+using Inputs = std::vector<std::vector<float>>;  // of each rank
+
+// `got` against the sums, or averages, of all inputs from `begin` on.
+void ExpectNarrowSums(const Layout& layout, const Call& call, const Inputs& all,
+                      const std::vector<float>& got, uint64_t begin) {
   for (uint64_t i = 0; i < got.size(); ++i) {
     double sum = 0;
     double size = 0;
@@ -76,10 +75,14 @@ void ExpectNarrowSums(const Layout& layout, const Call& call, const std::vector<
 bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
 TEST_P(ResultTest, NarrowNumbersAreWithinTheirBound) {
+  const uint32_t size = std::accumulate(GetParam().begin(), GetParam().end(), 0U);
   for (const uint64_t count : kCounts) {
+    Inputs in;
+    for (uint32_t rank = 0; rank < size; ++rank) {
+      in.push_back(AnyNumbers(rank, count));
+    }
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
       Cluster cluster(GetParam(), GetParam().size() == 3);
-      const uint32_t size = cluster.size();
       Call all_reduce = Of(OpKind::kAllReduce, count, 0, op);
       Call reduce = Of(OpKind::kReduce, count, size - 1, op);
       Call scatter = Of(OpKind::kReduceScatter, count / size, 0, op);
@@ -91,21 +94,20 @@ TEST_P(ResultTest, NarrowNumbersAreWithinTheirBound) {
       std::vector<float> root(count);
       RunRanks(size, [&](uint32_t rank) {
         Executor executor = cluster.Open(rank);
-        const std::vector<float> in = AnyNumbers(rank, count);
         part[rank].resize(count / size);
         for (int run = 0; run < 2; ++run) {  // the second finds the memory as the first left it
-          out[rank] = in;
+          out[rank] = in[rank];
           ASSERT_EQ(Text(executor.Run(all_reduce, out[rank].data(), out[rank].data())), "OK");
-          ASSERT_EQ(Text(executor.Run(reduce, in.data(), root.data())), "OK");
-          ASSERT_EQ(Text(executor.Run(scatter, in.data(), part[rank].data())), "OK");
+          ASSERT_EQ(Text(executor.Run(reduce, in[rank].data(), root.data())), "OK");
+          ASSERT_EQ(Text(executor.Run(scatter, in[rank].data(), part[rank].data())), "OK");
         }
       });
-      ExpectNarrowSums(cluster.layout, all_reduce, out[0], 0, count);
-      ExpectNarrowSums(cluster.layout, reduce, root, 0, count);
+      ExpectNarrowSums(cluster.layout, all_reduce, in, out[0], 0);
+      ExpectNarrowSums(cluster.layout, reduce, in, root, 0);
       for (uint32_t rank = 0; rank < size; ++rank) {
         ASSERT_TRUE(std::equal(out[rank].begin(), out[rank].end(), out[0].begin(), SameBits))
             << rank;
-        ExpectNarrowSums(cluster.layout, scatter, part[rank], rank * (count / size), count);
+        ExpectNarrowSums(cluster.layout, scatter, in, part[rank], rank * (count / size));
       }
     }
   }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <string>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/worker_sdk/patterns.h"
 #include "tests/worker_sdk/ranks.h"
 #include "tests/worker_sdk/transport/messages_world.h"
 #include "worker_sdk/transport/messages.h"
@@ -47,10 +49,12 @@ constexpr uint32_t kEach = 100;  // messages of a rank
 // The `i`-th of them, which has tag i % kTags.
 std::vector<uint32_t> Numbers(uint32_t rank, uint32_t i) {
   constexpr size_t kCounts[kTags] = {2, 100, 20'000, 300'000};
+  constexpr uint32_t kPeriod = 1009;  // in which no part of a message ends
   std::vector<uint32_t> out(kCounts[i % kTags]);
-  for (size_t at = 0; at < out.size(); ++at) {
-    out[at] = rank * 1000 + i + static_cast<uint32_t>(at);
+  for (uint32_t at = 0; at < std::min<size_t>(out.size(), kPeriod); ++at) {
+    out[at] = rank * 1000 + i + at;
   }
+  Repeat(out, kPeriod);
   return out;
 }
 

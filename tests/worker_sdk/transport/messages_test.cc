@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/worker_sdk/patterns.h"
 #include "tests/worker_sdk/ranks.h"
 #include "tests/worker_sdk/transport/messages_world.h"
 
@@ -23,10 +24,12 @@ namespace {
 using testing::HasSubstr;
 
 std::vector<uint8_t> Bytes(uint64_t count, uint32_t seed) {
+  constexpr uint64_t kPeriod = 256;
   std::vector<uint8_t> out(count);
-  for (uint64_t i = 0; i < count; ++i) {
+  for (uint64_t i = 0; i < std::min(count, kPeriod); ++i) {
     out[i] = static_cast<uint8_t>(i * 7 + seed);
   }
+  Repeat(out, kPeriod);
   return out;
 }
 
