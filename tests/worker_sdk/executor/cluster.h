@@ -77,6 +77,18 @@ inline std::vector<float> Input(uint32_t place, uint64_t count) {
   return out;
 }
 
+// Whether `got` begins with Input(place, count); takes no large memory for that.
+inline bool IsInput(const float* got, uint32_t place, uint64_t count) {
+  const std::vector<float> period = Input(place, std::min(count, kInputPeriod));
+  for (uint64_t at = 0; at < count; at += kInputPeriod) {
+    const uint64_t next = std::min(count - at, kInputPeriod);
+    if (!std::equal(got + at, got + at + next, period.begin())) {
+      return false;
+    }
+  }
+  return true;
+}
+
 inline std::string Text(const Status& status) { return status.ToString(); }
 
 // Sizes around those where the way of doing it changes.

@@ -23,13 +23,18 @@ namespace {
 
 using testing::HasSubstr;
 
-std::vector<uint8_t> Bytes(uint64_t count, uint32_t seed) {
+void SetBytes(std::vector<uint8_t>& out, uint64_t count, uint32_t seed) {
   constexpr uint64_t kPeriod = 256;
-  std::vector<uint8_t> out(count);
+  out.resize(count);
   for (uint64_t i = 0; i < std::min(count, kPeriod); ++i) {
     out[i] = static_cast<uint8_t>(i * 7 + seed);
   }
   Repeat(out, kPeriod);
+}
+
+std::vector<uint8_t> Bytes(uint64_t count, uint32_t seed) {
+  std::vector<uint8_t> out;
+  SetBytes(out, count, seed);
   return out;
 }
 
@@ -49,10 +54,12 @@ INSTANTIATE_TEST_SUITE_P(Where, PairTest,
 TEST_P(PairTest, ThereAndBack) {
   RunRanks(2, [&](uint32_t rank) {
     World::Rank me(&world, rank);
+    std::vector<uint8_t> sent;
+    std::vector<uint8_t> received;
     for (uint32_t i = 0; i < 200; ++i) {
       const uint64_t size = kSizes[i % std::size(kSizes)];
-      const std::vector<uint8_t> sent = Bytes(size, i);
-      std::vector<uint8_t> received(size);
+      SetBytes(sent, size, i);
+      received.resize(size);  // what it holds is that of another `i`
       for (const uint32_t turn : {0U, 1U}) {
         const TransferPtr transfer =
             turn == rank ? me.messages.Send(1 - rank, i, DType::kUInt8, sent.data(), size)
