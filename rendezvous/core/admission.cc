@@ -13,19 +13,21 @@
 namespace muster {
 namespace {
 
-// The others wait for it, and are told why in vain.
-void NoteRefusal(RoundState& s, const std::string& hostname, const std::string& reason) {
+void TurnAway(Machine& m, const JoinReceived& event, std::string reason) {
+  m.out.push_back(Reply{event.reply, Refused{event.join.life, std::move(reason)}});
+}
+
+// A node for which others wait: they are told why that is in vain.
+void Refuse(Machine& m, const JoinReceived& event, std::string reason) {
   constexpr size_t kNotedMax = 32;
+  RoundState& s = m.state;
+  const std::string& hostname = event.join.hostname;
   if (s.phase == JobPhase::kGathering &&
       (s.refused.size() < kNotedMax || s.refused.count(hostname) != 0)) {
     s.refused[hostname] = reason;
     s.note_stale = true;
   }
-}
-
-void Refuse(Machine& m, const JoinReceived& event, std::string reason) {
-  NoteRefusal(m.state, event.join.hostname, reason);
-  m.out.push_back(Reply{event.reply, Refused{event.join.life, std::move(reason)}});
+  TurnAway(m, event, std::move(reason));
 }
 
 void Admit(Machine& m, ReplyId reply, NodeId id, const NodeState& node) {
@@ -290,9 +292,9 @@ void OnJoin(Machine& m, const JoinReceived& event) {
   } else {
     NodeState& node = s.nodes.at(known->second);
     if (node.join.life != event.join.life) {
-      return Refuse(m, event,
-                    absl::StrCat("the place of this agent was taken by a newer one on ",
-                                 node.join.hostname, "; start one agent for each node"));
+      return TurnAway(m, event,
+                      absl::StrCat("the place of this agent was taken by a newer one on ",
+                                   node.join.hostname, "; start one agent for each node"));
     }
     Readmit(m, event, known->second, node);
   }

@@ -70,9 +70,17 @@ void Fill(const EtcdChange& change, etcd::TxnRequest& request) {
   }
 }
 
+// The call's time was over there sooner than here, or the member was ending: errors of Go's own, to
+// which etcd 3.4 gives no code.
+bool HasEndedThere(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNKNOWN &&
+         (status.error_message() == "context deadline exceeded" ||
+          status.error_message() == "context canceled");
+}
+
 bool IsAway(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
-         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED || HasEndedThere(status);
 }
 
 }  // namespace

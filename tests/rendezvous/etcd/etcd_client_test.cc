@@ -86,6 +86,16 @@ TEST(EtcdClient, AsksTheNextMemberWhereOneIsDown) {
   EXPECT_TRUE(client.Change({{}, {{"/k", "v", 0}}, {}}, kLimit).ok());
 }
 
+TEST(EtcdClient, AsksTheNextMemberWhereTheTimeWasOverThereFirst) {
+  for (const char* words : {"context deadline exceeded", "context canceled"}) {
+    FakeEtcd late;
+    FakeEtcd etcd;
+    EtcdClient client({{late.member(), etcd.member()}, "x"});
+    late.Refuse({grpc::StatusCode::UNKNOWN, words});
+    EXPECT_TRUE(client.Change({{}, {{"/k", "v", 0}}, {}}, kLimit).ok()) << words;
+  }
+}
+
 TEST(EtcdClient, SaysWhoDidNotAnswerInTime) {
   EtcdClient client({{"127.0.0.1:1"}, "x"});
   const auto none = client.Read("/", absl::Milliseconds(50));
