@@ -35,7 +35,7 @@ std::string NotReadyBecause(const NodeState& node) {
 }
 
 // "a (why), b": what is wrong with one is mostly wrong with all.
-std::string Refused(const RoundState& state) {
+std::string WhoIsRefused(const RoundState& state) {
   std::vector<std::string> names;
   for (const auto& [hostname, why] : state.refused) {
     names.push_back(names.empty() ? absl::StrCat(hostname, " (", why, ")") : hostname);
@@ -57,10 +57,11 @@ std::string WhoIsThere(const RoundConfig& config, const RoundState& state, absl:
     }
   }
   const std::vector<std::string> missing = MissingNodes(config, state);
-  return absl::StrCat(have.empty() ? "have none" : absl::StrCat("have ", Names(have)),
-                      not_ready.empty() ? "" : absl::StrCat("; not ready: ", Names(not_ready)),
-                      missing.empty() ? "" : absl::StrCat("; missing ", Names(missing)),
-                      state.refused.empty() ? "" : absl::StrCat("; refused: ", Refused(state)));
+  return absl::StrCat(
+      have.empty() ? "have none" : absl::StrCat("have ", Names(have)),
+      not_ready.empty() ? "" : absl::StrCat("; not ready: ", Names(not_ready)),
+      missing.empty() ? "" : absl::StrCat("; missing ", Names(missing)),
+      state.refused.empty() ? "" : absl::StrCat("; refused: ", WhoIsRefused(state)));
 }
 
 // "4 nodes", "2 to 4 nodes"

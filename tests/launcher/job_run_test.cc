@@ -82,12 +82,16 @@ TEST(InSlurm, RoundsGoOnWhereTheJobIsRunAgain) {
               ElementsAre("Slurm has restarted this job 2 times (SLURM_RESTART_COUNT)"));
 }
 
-TEST(InSlurm, ADetachedJobDoesNotOutliveSlurms) {
+TEST(InSlurm, ADetachedJobEndsWithTheSchedulers) {
   EXPECT_THAT(
       InSlurm("--detach p", {}).notes,
       ElementsAre(StartsWith("--detach: Slurm job 17 ends with its script or shell, and ")));
   EXPECT_THAT(InSlurm("p", {}).notes, IsEmpty());
   EXPECT_THAT(SpecOf("--detach p").notes, IsEmpty());
+  JobSpec in_pbs = Ok(Words("--standalone --nnodes 2 --detach p"));
+  ASSERT_TRUE(ResolveHosts(in_pbs, NoFile, {{"PBS_JOBID", "21.node0"}}).ok());
+  EXPECT_THAT(in_pbs.notes,
+              ElementsAre(StartsWith("--detach: PBS job 21.node0 ends with its script or shell")));
 }
 
 TEST(InSlurm, ALifeIsKeptByTheNamesThatSlurmHas) {

@@ -302,7 +302,7 @@ TEST(CommandLine, UnknownOptionsGetAHint) {
       {"-N", "say --nproc-per-node or --nnodes"},
       {"-skip-launch-node", "with --exclude"},
       {"-rankmap", "say --rankfile FILE"},
-      {"--time", "--timeout ends this launch sooner"},
+      {"-K", "a failure ends the job anyway"},
       {"--gpus-per-node", "give it to sbatch, salloc or qsub"},
       {"--rankfil", "did you mean --rankfile?"},
       {"--configfil", "did you mean --configfile?"}};

@@ -106,10 +106,12 @@ TEST(EtcdClient, SaysWhoDidNotAnswerInTime) {
 TEST(EtcdClient, PassesOnARefusal) {
   FakeEtcd etcd;
   EtcdClient client({{etcd.member()}, "x"});
-  etcd.Refuse({grpc::StatusCode::PERMISSION_DENIED, "etcdserver: permission denied"});
-  const auto refused = client.Read("/", kLimit);
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("permission denied"));
+  for (const auto code : {grpc::StatusCode::PERMISSION_DENIED, grpc::StatusCode::UNKNOWN}) {
+    etcd.Refuse({code, "etcdserver: permission denied"});
+    const auto refused = client.Read("/", kLimit);
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("permission denied"));
+  }
 }
 
 TEST(EtcdClient, ALeaseTakesItsKeysAlong) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -87,6 +88,10 @@ inline bool IsInput(const float* got, uint32_t place, uint64_t count) {
     }
   }
   return true;
+}
+
+inline bool SameBits(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
 inline std::string Text(const Status& status) { return status.ToString(); }

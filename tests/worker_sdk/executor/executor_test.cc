@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <exception>
 #include <new>
@@ -238,11 +237,9 @@ TEST_P(ShapeTest, EqualBits) {
       seen[size_t{run} * size + rank] = std::move(data);
     }
   });
-  const auto same_bits = [](float a, float b) {
-    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
-  };
   for (const std::vector<float>& one : seen) {
-    ASSERT_TRUE(std::equal(one.begin(), one.end(), seen[0].begin(), same_bits));
+    ASSERT_EQ(one.size(), kCount);
+    ASSERT_TRUE(std::equal(one.begin(), one.end(), seen[0].begin(), SameBits));
   }
 }
 

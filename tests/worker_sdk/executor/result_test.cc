@@ -72,8 +72,6 @@ void ExpectNarrowSums(const Layout& layout, const Call& call, const Inputs& all,
   }
 }
 
-bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
-
 TEST_P(ResultTest, NarrowNumbersAreWithinTheirBound) {
   const uint32_t size = std::accumulate(GetParam().begin(), GetParam().end(), 0U);
   for (const uint64_t count : kCounts) {

@@ -49,12 +49,15 @@ constexpr uint32_t kEach = 100;  // messages of a rank
 // The `i`-th of them, which has tag i % kTags.
 std::vector<uint32_t> Numbers(uint32_t rank, uint32_t i) {
   constexpr size_t kCounts[kTags] = {2, 100, 20'000, 300'000};
-  constexpr uint32_t kPeriod = 1009;  // in which no part of a message ends
+  constexpr uint32_t kPeriod = 1000;
   std::vector<uint32_t> out(kCounts[i % kTags]);
   for (uint32_t at = 0; at < std::min<size_t>(out.size(), kPeriod); ++at) {
     out[at] = rank * 1000 + i + at;
   }
   Repeat(out, kPeriod);
+  for (uint32_t at = kPeriod; at < out.size(); at += kPeriod) {
+    out[at] += at;  // no two blocks are the same
+  }
   return out;
 }
 
