@@ -98,6 +98,7 @@ uint32_t EpochOf(const JobSpec& spec) {
 RoundConfig ConfigOf(const JobSpec& spec) {
   RoundConfig config = ConfigFromTerms(spec.plan.job_id, TermsOf(spec));
   config.epoch = EpochOf(spec);
+  config.refused_is_final = !spec.rendezvous.step.empty();  // srun starts each task once
   config.sigterm_told = StopCause(spec, SIGTERM, StopBy::kSignal, absl::InfinitePast());
   for (size_t i = 0; i < spec.nodes.size(); ++i) {
     const std::string& name = spec.nodes[i].host.name;

@@ -27,7 +27,10 @@ void Refuse(Machine& m, const JoinReceived& event, std::string reason) {
     s.refused[hostname] = reason;
     s.note_stale = true;
   }
-  TurnAway(m, event, std::move(reason));
+  TurnAway(m, event, reason);
+  if (m.config.refused_is_final && s.start_failed.count(event.join.key) == 0) {
+    GiveUpNode(m, event.join.key, absl::StrCat(hostname, " is refused: ", reason));
+  }
 }
 
 void Admit(Machine& m, ReplyId reply, NodeId id, const NodeState& node) {

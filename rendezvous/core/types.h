@@ -33,6 +33,8 @@ struct RoundConfig {
   std::optional<uint32_t> spares;
   // A starter answers StartAgain. Else who is lost may come back by itself.
   bool starts_again = false;
+  // Who is refused does not come again, so that the job is over where it cannot do without.
+  bool refused_is_final = false;
   uint32_t restarts_max = 0;
   RestartMode restart = RestartMode::kAll;
   RestartRules rules;

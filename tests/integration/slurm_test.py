@@ -156,6 +156,13 @@ def test_a_port_that_a_stranger_has_is_named(slurm):
     assert "--port-range gives it another" in result.errors and result.text != "0\n", result
 
 
+def test_a_task_that_is_refused_ends_the_job_at_once(slurm):
+    """Its node comes once, and the others would wait for it until the join timeout, 10 minutes."""
+    each = f"exec {LAUNCH} --nproc-per-node 1 --max-restarts $SLURM_PROCID true"
+    result = slurm.alloc(f"srun -n2 bash -c '{each}'", "-N2", "-w", "node0,node1")
+    assert result.code == 1 and len(re.findall("node1 is refused: --max-restarts: node0 has '0', node1 has '1'", result.errors)) == 1, result
+
+
 def test_many_tasks_on_a_node_are_refused_with_the_way_out(slurm):
     result = slurm.alloc(f"srun -n4 {LAUNCH} true", "-N2", "-n4")
     assert result.code == 2 and "srun has started launch 4 times (SLURM_STEP_NUM_TASKS) on 2 nodes" in result.errors, result
