@@ -1,6 +1,7 @@
 #include "launcher/job_run.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +28,8 @@
 
 namespace muster {
 namespace {
+
+constexpr int kReaderWithinMs = 10000;
 
 std::string EndedWellBut(const std::string& lost) {
   return absl::StrCat("ended well, but some of its output is lost: ", lost);
@@ -196,17 +199,39 @@ void TellStarted(const JobSpec& spec, uint32_t world_size, uint32_t nodes) {
   }
 }
 
-bool WriteWhole(const std::string& path, const std::string& text, mode_t mode) {
-  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
-  size_t at = 0;
-  while (fd.valid() && at < text.size()) {
-    const ssize_t n = write(fd.get(), text.data() + at, text.size() - at);
-    if (n < 0 && errno != EINTR) {
-      return false;
-    }
-    at += n > 0 ? static_cast<size_t>(n) : 0;
+std::string WriteWhole(const std::string& path, const std::string& text, mode_t mode) {
+  const UniqueFd fd(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, mode));
+  if (!fd.valid()) {
+    return errno == ENXIO ? "nobody reads this pipe" : std::strerror(errno);
   }
-  return fd.valid();
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t n = write(fd.get(), text.data() + at, text.size() - at);
+    if (n >= 0) {
+      at += static_cast<size_t>(n);
+    } else if (errno == EAGAIN) {
+      pollfd room = {fd.get(), POLLOUT, 0};
+      if (poll(&room, 1, kReaderWithinMs) == 0) {
+        return "who reads this pipe does not take it";
+      }
+    } else if (errno != EINTR) {
+      return std::strerror(errno);
+    }
+  }
+  return "";
+}
+
+void TellEarlierLogs(const JobSpec& spec) {
+  const OutputOptions& output = spec.plan.output;
+  const bool is_named = spec.Has(OptionId::kRdzvId) && !output.log_dir.empty() &&
+                        output.log_layout == LogLayout::kMuster;
+  const bool by_others = spec.way == StartWay::kTyped && !spec.serve;  // may have begun this one
+  const std::string folder = absl::StrCat(output.log_dir, "/", spec.rendezvous.id);
+  if (is_named && !by_others && access(folder.c_str(), F_OK) == 0) {
+    LogInfo(absl::StrCat(folder, " is of an earlier job: this one's lines go behind those in its ",
+                         "files (another ", spec.Said(OptionId::kRdzvId),
+                         ", or none, gives it a folder of its own)"));
+  }
 }
 
 absl::Status CheckReportFile(const std::string& path) {
@@ -245,15 +270,19 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
                    spec.advise ? AdviceText(report) : "");
   SetLogWaits();                           // what waits comes first
   (void)WriteShared(STDERR_FILENO, text);  // perhaps nobody is there to read it
-  if (!spec.report_file.empty() &&
-      !WriteWhole(spec.report_file, ReportJson(report, job_id, before), 0666)) {
-    LogError(absl::StrCat("--report ", spec.report_file, ": ", std::strerror(errno)));
+  const std::string json = spec.report_file.empty() && spec.keeper_fd < 0
+                               ? std::string()
+                               : ReportJson(report, job_id, before);
+  if (!spec.report_file.empty()) {
+    if (const std::string why = WriteWhole(spec.report_file, json, 0666); !why.empty()) {
+      LogError(absl::StrCat("--report ", spec.report_file, ": ", why));
+    }
   }
   if (spec.keeper_fd >= 0) {
     SendPacket(spec.keeper_fd, Packet::kText, text);
     const std::string path = absl::StrCat(spec.job_folder, "/", kReportFile);
-    if (!WriteWhole(path, ReportJson(report, job_id, before), 0600)) {
-      LogWarning(absl::StrCat(path, ": ", std::strerror(errno)));
+    if (const std::string why = WriteWhole(path, json, 0600); !why.empty()) {
+      LogWarning(absl::StrCat(path, ": ", why));
     }
   }
   return report.exit_code;

@@ -68,8 +68,13 @@ void RunInOwnFolder(WorkPlan& plan);
 // For --verbose.
 void LogRound(const RoundStarted& round);
 
-// Makes or replaces a file; false with errno.
-bool WriteWhole(const std::string& path, const std::string& text, mode_t mode);
+// Makes or replaces a file. Of a pipe with a name, its reader has to be there, and is waited for
+// 10 s at most where it does not read. Why `text` is not in it, "" = it is.
+std::string WriteWhole(const std::string& path, const std::string& text, mode_t mode);
+
+// The folder in --log-dir has the job's name: where that was given before, both jobs' lines are in
+// the same files.
+void TellEarlierLogs(const JobSpec& spec);
 
 // Before the first worker starts: --report (`path`, "" = none) could be written now.
 absl::Status CheckReportFile(const std::string& path);

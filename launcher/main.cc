@@ -133,6 +133,7 @@ int Run(JobSpec spec) {
   for (const std::string& note : spec.notes) {
     LogInfo(note);
   }
+  TellEarlierLogs(spec);
   TellSlurm(spec);
   switch (spec.way) {
     case StartWay::kLocal:

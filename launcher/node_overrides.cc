@@ -71,6 +71,10 @@ bool NodesWereTyped(const JobSpec& spec) {
   });
 }
 
+std::string NotUsed(const NodeOverride& one) {
+  return absl::StrCat(one.place, ": nodes: '", one.node, "' is not used: the job has no such node");
+}
+
 // V3.
 absl::Status CheckNode(JobSpec& spec, const NodeOverride& one) {
   if (spec.nodes.empty()) {  // typed on every node: which hosts those are nobody knows yet
@@ -85,8 +89,7 @@ absl::Status CheckNode(JobSpec& spec, const NodeOverride& one) {
     return absl::OkStatus();
   }
   if (NodesWereTyped(spec)) {
-    spec.notes.push_back(
-        absl::StrCat(one.place, ": nodes: '", one.node, "' is not used: the job has no such node"));
+    spec.notes.push_back(NotUsed(one));
     return absl::OkStatus();
   }
   const std::string last = absl::StrCat("0..", spec.nodes.size() - 1);
@@ -147,6 +150,23 @@ absl::Status SettleNodeOverrides(JobSpec& spec) {
   if (world > kWorldSizeMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("nodes: want at most ", kWorldSizeMax, " workers in a job, got ", world));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOwnName(const JobSpec& spec, absl::string_view host,
+                          std::vector<std::string>& notes) {
+  const bool typed = NodesWereTyped(spec);
+  for (const NodeOverride& one : spec.node_overrides) {
+    if (IsAbout(one, host, 0)) {
+      continue;
+    }
+    if (!typed) {
+      return Wrong(one, absl::StrCat("is no node of this job, which runs on this machine alone: "
+                                     "name it ",
+                                     host, " or 0, or type --nnodes 1 to leave it out"));
+    }
+    notes.push_back(NotUsed(one));
   }
   return absl::OkStatus();
 }

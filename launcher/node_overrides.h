@@ -10,6 +10,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -22,6 +24,11 @@ bool MaySayNode(OptionId id);
 
 // V3, and counts of workers of single nodes. Once, when the nodes are placed.
 absl::Status SettleNodeOverrides(JobSpec& spec);
+
+// V3 for a job of one node, which knows its own name only when it looks. The error, or a note for
+// each node that `notes` is to have.
+absl::Status CheckOwnName(const JobSpec& spec, absl::string_view host,
+                          std::vector<std::string>& notes);
 
 // V2 for one node: `host` is its name ("" = not known), `place` its number.
 void TakeNodeOverrides(const JobSpec& spec, absl::string_view host, std::optional<uint32_t> place,

@@ -78,9 +78,11 @@ void PublishProctable(const JobSpec& spec, const RoundState& state,
   }
   std::vector<ProctableEntry> table =
       ProctableOf(state, spec.plan, Executables(spec.plan), host_of);
-  if (!spec.proctable_file.empty() &&
-      !WriteWhole(spec.proctable_file, ProctableText(table), 0666)) {
-    LogWarning(absl::StrCat("--proctable ", spec.proctable_file, ": ", std::strerror(errno)));
+  if (!spec.proctable_file.empty()) {
+    const std::string why = WriteWhole(spec.proctable_file, ProctableText(table), 0666);
+    if (!why.empty()) {
+      LogWarning(absl::StrCat("--proctable ", spec.proctable_file, ": ", why));
+    }
   }
   MpirShow(std::move(table), spec.plan.hold);
 }

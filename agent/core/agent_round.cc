@@ -354,9 +354,7 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
     s_.stop_sent = true;
     s_.stop_signal = signo;
     Emit(SignalRound{s_.round, signo});
-    if (s_.paused) {
-      Emit(SignalRound{s_.round, SIGCONT});
-    }
+    Emit(SignalRound{s_.round, SIGCONT});  // who stands still could not end, nor save anything
   }
   s_.kill_at = std::min(s_.kill_at, now_ + grace);
 }

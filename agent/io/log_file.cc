@@ -52,6 +52,7 @@ struct LogFile::OnDisk {
   std::string path;
   std::string bytes;  // of this write
   std::string error;
+  OldLines old = OldLines::kKept;
   int fd = -1;
   bool opened = false;
   bool borrowed = false;  // fd is the caller's
@@ -66,8 +67,10 @@ LogFile::LogFile(std::shared_ptr<DiskThread> disk, std::string path)
   on_disk_->path = std::move(path);
 }
 
-std::shared_ptr<LogFile> LogFile::Make(std::shared_ptr<DiskThread> disk, std::string path) {
+std::shared_ptr<LogFile> LogFile::Make(std::shared_ptr<DiskThread> disk, std::string path,
+                                       OldLines old) {
   std::shared_ptr<LogFile> file(new LogFile(std::move(disk), std::move(path)));
+  file->on_disk_->old = old;
   file->self_ = file;
   return file;
 }
@@ -143,7 +146,8 @@ void LogFile::OnDisk::Open() {
   opened = true;
   error = MakeParents(path);
   if (error.empty()) {
-    fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const int begins = old == OldLines::kKept ? O_APPEND : O_TRUNC;
+    fd = open(path.c_str(), O_WRONLY | O_CREAT | begins | O_CLOEXEC, 0666);
     if (fd < 0) {
       error = absl::StrCat("open ", path, ": ", std::strerror(errno));
     }

@@ -25,11 +25,18 @@ absl::Status MakeLogFolder(const std::string& folder);
 // Logs that what is to be written from now on is lost, for this reason.
 void LogLost(const std::string& why);
 
+// Of a file that is there already.
+enum class OldLines {
+  kKept,     // ours go behind them, also where another job writes there
+  kReplaced  // by ours
+};
+
 class LogFile {
  public:
   // `path`'s folders are made. A problem is logged and told once per file, and the rest of the
   // output is dropped. `disk` is shared by the files of one place and whoever made it.
-  static std::shared_ptr<LogFile> Make(std::shared_ptr<DiskThread> disk, std::string path);
+  static std::shared_ptr<LogFile> Make(std::shared_ptr<DiskThread> disk, std::string path,
+                                       OldLines old = OldLines::kKept);
   // An open descriptor that stays the caller's; `name` is what messages call it.
   static std::shared_ptr<LogFile> OnDescriptor(std::shared_ptr<DiskThread> disk, int fd,
                                                std::string name);

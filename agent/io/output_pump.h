@@ -114,7 +114,7 @@ class OutputPump {
   void FinishStream(Stream& stream);
   void CloseStream(Stream& stream);
   std::string FileOf(const std::string& named_file, LocalRank local, uint8_t number) const;
-  absl::StatusOr<std::shared_ptr<LogFile>> MakeLog(std::string path);
+  absl::StatusOr<std::shared_ptr<LogFile>> MakeLog(std::string path, OldLines old);
   absl::Status OpenLogs(Stream& stream, bool to_file, bool teed);
   static void AppendChosen(Stream& stream, const std::string& lines);
   static bool LogsAreBehind(const Stream& stream);

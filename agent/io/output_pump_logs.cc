@@ -18,7 +18,9 @@ absl::Status OutputPump::OpenLogs(Stream& stream, bool to_file, bool teed) {
   const bool all = !options_.log_dir.empty() && !options_.redirects.Any() && !options_.tee.Any();
   if (to_file || teed || all) {
     const std::string& named = stream.number == 1 ? options_.out_file : options_.err_file;
-    ASSIGN_OR_RETURN(stream.log, MakeLog(FileOf(named, local, stream.number)));
+    // A file that the user has named is replaced, as MPI's launchers do it.
+    ASSIGN_OR_RETURN(stream.log, MakeLog(FileOf(named, local, stream.number),
+                                         named.empty() ? OldLines::kKept : OldLines::kReplaced));
   }
   const std::vector<std::string>& words =
       stream.number == 1 ? options_.out_filters : options_.err_filters;
@@ -27,7 +29,8 @@ absl::Status OutputPump::OpenLogs(Stream& stream, bool to_file, bool teed) {
   }
   std::shared_ptr<LogFile>& filtered = filtered_[stream.number - 1];
   if (filtered == nullptr) {
-    ASSIGN_OR_RETURN(filtered, MakeLog(FilteredLogPath(place_, assignment_, stream.number)));
+    ASSIGN_OR_RETURN(filtered,
+                     MakeLog(FilteredLogPath(place_, assignment_, stream.number), OldLines::kKept));
   }
   stream.filtered = filtered;
   stream.filter.emplace(words,
@@ -35,9 +38,9 @@ absl::Status OutputPump::OpenLogs(Stream& stream, bool to_file, bool teed) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<LogFile>> OutputPump::MakeLog(std::string path) {
+absl::StatusOr<std::shared_ptr<LogFile>> OutputPump::MakeLog(std::string path, OldLines old) {
   RETURN_IF_ERROR(log_disk_->Start());
-  std::shared_ptr<LogFile> log = LogFile::Make(log_disk_, std::move(path));
+  std::shared_ptr<LogFile> log = LogFile::Make(log_disk_, std::move(path), old);
   log->on_idle = [this] { CheckEmpty(); };
   log->on_written = [this] { Progressed(); };
   log->on_lost = [this](const std::string& why) { link_->Lost(why); };
@@ -50,7 +53,7 @@ void OutputPump::KeepError(LocalRank local, absl::string_view text) {
   if (text.empty() || options_.log_dir.empty() || path.empty()) {
     return;
   }
-  if (const auto log = MakeLog(path); log.ok()) {
+  if (const auto log = MakeLog(path, OldLines::kReplaced); log.ok()) {
     (*log)->Append(text);
   } else {
     Lose(absl::StrCat(path, ": ", log.status().message()));

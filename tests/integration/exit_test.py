@@ -4,11 +4,12 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
 
-from harness import LAUNCH, sh, wait_for
+from harness import LAUNCH, PATIENCE, sh, wait_for
 
 OTHERS_SLEEP = 'r={rank}; [ "$RANK" = $r ] || exec sleep 1030; '
 
@@ -120,6 +121,17 @@ def walk(value):
 def test_a_report_that_cannot_be_written_is_said_before_the_start(node0, scratch, path, why):
     result = node0.run("-n", "2", "--report", path, "touch", scratch / "started")
     assert result.code == 2 and f"--report {path}: {why}" in result.errors and not (scratch / "started").exists(), result
+
+
+def test_a_report_into_a_pipe_waits_for_nobody_who_is_not_there(node0, scratch):
+    pipe = scratch / "pipe"
+    os.mkfifo(pipe)
+    result = node0.run("-n", "2", "--report", pipe, "--proctable", pipe, "true")
+    assert result.code == 0 and f"--report {pipe}: nobody reads this pipe" in result.errors, result
+    assert f"--proctable {pipe}: nobody reads this pipe" in result.errors, result
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    assert node0.run("-n", "2", "--report", pipe, "true").code == 0
+    assert 0 in list(walk(json.loads(reader.communicate(timeout=PATIENCE)[0])))
 
 
 def test_report_of_success(node0, scratch):

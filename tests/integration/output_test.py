@@ -120,6 +120,15 @@ def test_log_dir_has_a_file_for_each_rank_and_stream(node0, scratch):
     assert {f"{s} {r}\n" for s in ("out", "err") for r in range(3)} <= texts, list(logs.rglob("*"))
 
 
+def test_a_name_given_twice_costs_no_log(node0, scratch):
+    """A line that is typed again with its --rdzv-id, as torchrun's users do: the files have both jobs' lines."""
+    for job in ("first", "second"):
+        result = node0.run("-n", "2", "--log-dir", scratch / "logs", "--rdzv-id", "same", "echo", job)
+        told = "logs/same is of an earlier job: this one's lines go behind" in result.errors
+        assert result.code == 0 and told == (job == "second"), result
+    assert [(scratch / f"logs/same/round-1/rank-{rank}.out").read_text() for rank in range(2)] == ["first\nsecond\n"] * 2
+
+
 @pytest.mark.parametrize("where", [["-n", "1"], ["--hosts", "node0,node1", "-n", "2"], ["--nnodes", "2", "--rdzv-endpoint", "localhost:29460"]], ids=["one", "hosts", "typed"])
 def test_a_log_dir_that_cannot_be_made_is_said_before_the_start(node0, scratch, where):
     result = node0.run(*where, "--log-dir", "/proc/none/logs", "touch", scratch / "started")
@@ -129,8 +138,9 @@ def test_a_log_dir_that_cannot_be_made_is_said_before_the_start(node0, scratch, 
 
 def test_files_of_hydras_patterns(shells, scratch):
     patterns = ("-outfile-pattern", f"{scratch}/out.%h.%r", "-errfile-pattern", f"{scratch}/err.%r")
-    result = shells[0].run("-hosts", "node0,node1", "-n", "2", *patterns, *sh("echo out $RANK; echo err $RANK >&2"))
-    assert result.code == 0 and result.out == b"" and "err" not in result.errors, result
+    for _ in range(2):  # the second run's files replace those of the first
+        result = shells[0].run("-hosts", "node0,node1", "-n", "2", *patterns, *sh("echo out $RANK; echo err $RANK >&2"))
+        assert result.code == 0 and result.out == b"" and "err" not in result.errors, result
     found = {p.name: p.read_text() for p in scratch.iterdir()}
     assert found == {"out.node0.0": "out 0\n", "out.node1.1": "out 1\n", "err.0": "err 0\n", "err.1": "err 1\n"}
 

@@ -51,6 +51,18 @@ def test_stopping_signals_arrive_as_themselves(shells, where, name, code):
 
 
 @pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
+def test_who_stands_still_can_save_too(shells, where):
+    script = 'trap "echo saved; exit 0" TERM; echo up; kill -STOP $$; sleep 1000'
+    job = shells[0].start(*where, "--grace", "60", "--no-prefix", *sh(script))
+    job.expect("up", 2)
+    stopped = lambda host: [pid for pid, line in host.processes().items() if "kill -STOP" in line and stat_of(pid)[:1] == ["T"]]
+    wait_for(lambda: sum(len(stopped(shell.host)) for shell in shells[:2]) == 2, what="both stand still")
+    job.signal(signal.SIGTERM)
+    result = job.finish()
+    assert result.code == 143 and result.text.count("saved") == 2 and result.seconds < 30, result
+
+
+@pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
 def test_while_workers_save_it_says_how_many_and_how_long(shells, where):
     """Every 5 s; the first stop's time counts, however else the user asks again."""
     job = shells[0].start(*where, "--grace", "12", "--no-prefix", WORKERS / "catch", "STAY")

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "launcher/job_file_writer.h"
 #include "launcher/join_line.h"
 #include "launcher/options.h"
@@ -56,6 +57,23 @@ constexpr char kTwo[] =
     "nodes:\n"
     "  b: {env: {X: own, Z: , H: }, wdir: /own, iface: eth1, prologue: two}\n"
     "  0: {env: {X: first}}\n";
+
+TEST(NodeOverrides, AJobOfOneNodeKnowsItsNameWhenItLooks) {
+  constexpr char kOne[] = "command: p\nnodes:\n  b: {env: {X: own}}\n";
+  const auto check = [](const JobSpec& spec, const std::string& host) {
+    std::vector<std::string> notes;
+    const absl::Status known = CheckOwnName(spec, host, notes);
+    return known.ok() ? absl::StrJoin(notes, "\n") : std::string(known.message());
+  };
+  EXPECT_EQ(check(Ok(kOne), "b.cluster"), "");
+  EXPECT_EQ(check(Ok("command: p\nnodes:\n  0: {env: {X: own}}\n"), "a"), "");
+  EXPECT_EQ(
+      check(Ok(kOne), "a"),
+      "job.yaml:3:3: nodes: 'b' is no node of this job, which runs on this machine alone: name "
+      "it a or 0, or type --nnodes 1 to leave it out");
+  EXPECT_EQ(check(Ok(kOne, {"--nnodes", "1"}), "a"),
+            "job.yaml:3:3: nodes: 'b' is not used: the job has no such node");
+}
 
 TEST(NodeOverrides, AreForTheNodeThatIsNamed) {
   const JobSpec spec = Ok(kTwo, {}, {{"H", "here"}});

@@ -75,11 +75,23 @@ TEST_F(LogFileTest, MakesFoldersAndKeepsOrder) {
   EXPECT_GT(idle, 0);
   EXPECT_EQ(file->waiting_bytes(), 0u);
   EXPECT_EQ(Content(path), wanted);
-  // A second life of the same name begins anew.
-  std::shared_ptr<LogFile> again = LogFile::Make(disk_, path);
-  again->Append("x");
-  ASSERT_TRUE(RunUntil([&] { return again->idle(); }));
-  EXPECT_EQ(Content(path), "x");
+}
+
+TEST_F(LogFileTest, WhatIsThereIsKeptOrReplaced) {
+  const std::string path = folder_ + "/file";
+  const auto write = [&](const std::shared_ptr<LogFile>& file, absl::string_view line) {
+    file->Append(line);
+    EXPECT_TRUE(RunUntil([&] { return file->idle(); }));
+  };
+  std::ofstream(path) << "old\n";
+  const std::shared_ptr<LogFile> first = LogFile::Make(disk_, path);
+  const std::shared_ptr<LogFile> second = LogFile::Make(disk_, path, OldLines::kKept);
+  write(first, "a\n");
+  write(second, "b\n");
+  write(first, "c\n");
+  EXPECT_EQ(Content(path), "old\na\nb\nc\n");
+  write(LogFile::Make(disk_, path, OldLines::kReplaced), "x\n");
+  EXPECT_EQ(Content(path), "x\n");
 }
 
 TEST_F(LogFileTest, TroubleIsToldOnceAndWaitsForNobody) {
