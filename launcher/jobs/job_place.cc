@@ -119,6 +119,7 @@ absl::StatusOr<std::string> MakeJobPlace() {
 std::set<std::string> JobPlaces() {
   // One's jobs are the same from cron, say, where the variable is not set.
   const std::string runtime = RuntimePlace();
+  static std::set<std::string> told;  // a command looks more than once
   std::set<std::string> out;
   for (const std::string& name :
        {runtime.empty() ? absl::StrCat("/run/user/", geteuid(), "/muster/jobs") : runtime,
@@ -126,8 +127,8 @@ std::set<std::string> JobPlaces() {
     const absl::StatusOr<std::string> place = OwnPlace(name);
     if (place.ok()) {
       out.insert(*place);
-    } else if (!absl::IsNotFound(place.status())) {
-      LogWarning(absl::StrCat("left out: ", place.status().message()));
+    } else if (!absl::IsNotFound(place.status()) && told.insert(name).second) {
+      LogWarning(absl::StrCat("jobs kept in ", name, " are left out: ", place.status().message()));
     }
   }
   return out;

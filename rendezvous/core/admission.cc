@@ -18,7 +18,7 @@ void TurnAway(Machine& m, const JoinReceived& event, std::string reason) {
 }
 
 // A node for which others wait: they are told why that is in vain.
-void Refuse(Machine& m, const JoinReceived& event, std::string reason) {
+void Refuse(Machine& m, const JoinReceived& event, const std::string& reason) {
   constexpr size_t kNotedMax = 32;
   RoundState& s = m.state;
   const std::string& hostname = event.join.hostname;
@@ -286,8 +286,8 @@ void OnJoin(Machine& m, const JoinReceived& event) {
   }
   const auto known = s.by_life.find(event.join.life);
   if (known == s.by_life.end()) {
-    if (std::string why = WhyNot(m, event.join); !why.empty()) {
-      return Refuse(m, event, std::move(why));
+    if (const std::string why = WhyNot(m, event.join); !why.empty()) {
+      return Refuse(m, event, why);
     }
     if (MayReplace(m, event)) {
       AdmitNewLife(m, event);
