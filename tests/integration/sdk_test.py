@@ -193,8 +193,10 @@ def test_the_next_round_has_connections_of_its_own(node0, nodes):
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_frozen_peer_ends_the_call_by_the_timeout(node0, nodes):
-    result = node0.run("--standalone", "--nnodes", nodes, "-n", "3", "--no-prefix", "--grace", "5", PROBE, "stop", env={"MUSTER_TIMEOUT": "5"})
-    assert result.text.count("DEADLINE_EXCEEDED") == 2 and "rank 1 did not come within 5000 ms" in result.text, result
+    """The peer is woken when the job is stopped, and hears that nobody waits for it any more."""
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "3", "--no-prefix", "--grace", "30", PROBE, "stop", env={"MUSTER_TIMEOUT": "5"})
+    said = re.findall(r"DEADLINE_EXCEEDED: all_reduce \(call \d+\) on rank (\d): rank 1 did not come within 5000 ms", result.text)
+    assert sorted(said) == ["0", "1", "2"] and result.seconds < 30, result
 
 
 @pytest.mark.parametrize("nodes,n", [(1, 1), (1, 7), (2, 8), (3, 7), (5, 5)])
