@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,8 @@
 #include "launcher/programs.h"
 #include "launcher/report.h"
 #include "launcher/schedule/hostlist.h"
+#include "proto/base/await_fd.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/log_waiting.h"
 #include "proto/base/shared_fd.h"
@@ -29,7 +32,8 @@
 namespace muster {
 namespace {
 
-constexpr int kReaderWithinMs = 10000;
+// Less than a lease: the master may be who waits.
+constexpr absl::Duration kReaderWithin = absl::Seconds(3);
 
 std::string EndedWellBut(const std::string& lost) {
   return absl::StrCat("ended well, but some of its output is lost: ", lost);
@@ -203,19 +207,18 @@ std::string WriteWhole(const std::string& path, const std::string& text, mode_t 
   const UniqueFd fd(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, mode));
   if (!fd.valid()) {
-    return errno == ENXIO ? "nobody reads this pipe" : std::strerror(errno);
+    return errno == ENXIO ? "nobody reads this pipe: start its reader first" : std::strerror(errno);
   }
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t n = write(fd.get(), text.data() + at, text.size() - at);
-    if (n >= 0) {
-      at += static_cast<size_t>(n);
-    } else if (errno == EAGAIN) {
-      pollfd room = {fd.get(), POLLOUT, 0};
-      if (poll(&room, 1, kReaderWithinMs) == 0) {
-        return "who reads this pipe does not take it";
-      }
-    } else if (errno != EINTR) {
+  const absl::Time until = BootNow() + kReaderWithin;
+  for (absl::string_view left = text; !left.empty();) {
+    const std::optional<size_t> taken = TryWriteShared(fd.get(), left);
+    if (!taken.has_value()) {
       return std::strerror(errno);
+    }
+    left.remove_prefix(*taken);
+    if (*taken == 0 && !AwaitFd(fd.get(), POLLOUT, until, "room in the pipe").ok()) {
+      return absl::StrCat("who reads this pipe has taken ", text.size() - left.size(), " of ",
+                          text.size(), " bytes in ", ShortDuration(kReaderWithin));
     }
   }
   return "";
@@ -270,18 +273,18 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
                    spec.advise ? AdviceText(report) : "");
   SetLogWaits();                           // what waits comes first
   (void)WriteShared(STDERR_FILENO, text);  // perhaps nobody is there to read it
-  const std::string json = spec.report_file.empty() && spec.keeper_fd < 0
-                               ? std::string()
-                               : ReportJson(report, job_id, before);
+  const auto write_json = [&](const std::string& path, mode_t mode) {
+    return WriteWhole(path, ReportJson(report, job_id, before), mode);
+  };
   if (!spec.report_file.empty()) {
-    if (const std::string why = WriteWhole(spec.report_file, json, 0666); !why.empty()) {
+    if (const std::string why = write_json(spec.report_file, 0666); !why.empty()) {
       LogError(absl::StrCat("--report ", spec.report_file, ": ", why));
     }
   }
   if (spec.keeper_fd >= 0) {
     SendPacket(spec.keeper_fd, Packet::kText, text);
     const std::string path = absl::StrCat(spec.job_folder, "/", kReportFile);
-    if (const std::string why = WriteWhole(path, json, 0600); !why.empty()) {
+    if (const std::string why = write_json(path, 0600); !why.empty()) {
       LogWarning(absl::StrCat(path, ": ", why));
     }
   }

@@ -68,8 +68,8 @@ void RunInOwnFolder(WorkPlan& plan);
 // For --verbose.
 void LogRound(const RoundStarted& round);
 
-// Makes or replaces a file. Of a pipe with a name, its reader has to be there, and is waited for
-// 10 s at most where it does not read. Why `text` is not in it, "" = it is.
+// Makes or replaces a file. The reader of a pipe with a name has to be there, and to take `text`
+// within 3 s. Why that is not written, "" = it is.
 std::string WriteWhole(const std::string& path, const std::string& text, mode_t mode);
 
 // The folder in --log-dir has the job's name: where that was given before, both jobs' lines are in

@@ -24,6 +24,7 @@
 #include "launcher/jobs/run_job_command.h"
 #include "launcher/look_first.h"
 #include "launcher/mpir.h"
+#include "launcher/node_overrides.h"
 #include "launcher/options.h"
 #include "launcher/resolve.h"
 #include "launcher/run_hosts.h"
@@ -179,6 +180,10 @@ int RunCommandLine(const std::vector<std::string>& arguments, const std::string&
   const absl::Status resolved = ResolveHosts(spec, ReadHostFile, environment);
   if (!resolved.ok()) {
     LogError(resolved.message());
+    return kExitUsage;
+  }
+  if (const absl::Status named = CheckOwnName(spec, Hostname()); !named.ok()) {
+    LogError(named.message());
     return kExitUsage;
   }
   GoWhereSubmitted(environment, spec);

@@ -71,11 +71,16 @@ bool NodesWereTyped(const JobSpec& spec) {
   });
 }
 
-std::string NotUsed(const NodeOverride& one) {
-  return absl::StrCat(one.place, ": nodes: '", one.node, "' is not used: the job has no such node");
+// V3.
+absl::Status Unknown(JobSpec& spec, const NodeOverride& one, absl::string_view what) {
+  if (!NodesWereTyped(spec)) {
+    return Wrong(one, what);
+  }
+  spec.notes.push_back(
+      absl::StrCat(one.place, ": nodes: '", one.node, "' is not used: the job has no such node"));
+  return absl::OkStatus();
 }
 
-// V3.
 absl::Status CheckNode(JobSpec& spec, const NodeOverride& one) {
   if (spec.nodes.empty()) {  // typed on every node: which hosts those are nobody knows yet
     return PlaceIn(one.node).has_value() && !spec.node_rank
@@ -88,15 +93,12 @@ absl::Status CheckNode(JobSpec& spec, const NodeOverride& one) {
   if (own_name || IsStarted(spec, one) || IsListed(spec, one)) {
     return absl::OkStatus();
   }
-  if (NodesWereTyped(spec)) {
-    spec.notes.push_back(NotUsed(one));
-    return absl::OkStatus();
-  }
   const std::string last = absl::StrCat("0..", spec.nodes.size() - 1);
-  return Wrong(
-      one, absl::StrCat("is no node of this job; name one by its host or as ", last,
-                        spec.hosts.empty() ? std::string()
-                                           : absl::StrCat(" (", DescribeHosts(spec.hosts), ")")));
+  return Unknown(
+      spec, one,
+      absl::StrCat(
+          "is no node of this job; name one by its host or as ", last,
+          spec.hosts.empty() ? std::string() : absl::StrCat(" (", DescribeHosts(spec.hosts), ")")));
 }
 
 absl::Status CheckCount(const JobSpec& spec, const NodeOverride& one) {
@@ -154,19 +156,17 @@ absl::Status SettleNodeOverrides(JobSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status CheckOwnName(const JobSpec& spec, absl::string_view host,
-                          std::vector<std::string>& notes) {
-  const bool typed = NodesWereTyped(spec);
+absl::Status CheckOwnName(JobSpec& spec, absl::string_view host) {
+  if (spec.way != StartWay::kLocal) {
+    return absl::OkStatus();
+  }
   for (const NodeOverride& one : spec.node_overrides) {
-    if (IsAbout(one, host, 0)) {
-      continue;
+    if (!IsAbout(one, host, 0) && !IsListed(spec, one)) {
+      RETURN_IF_ERROR(
+          Unknown(spec, one,
+                  absl::StrCat("is no node of this job, which runs on this machine alone: name it ",
+                               host, " or 0, or type --nnodes 1 to leave it out")));
     }
-    if (!typed) {
-      return Wrong(one, absl::StrCat("is no node of this job, which runs on this machine alone: "
-                                     "name it ",
-                                     host, " or 0, or type --nnodes 1 to leave it out"));
-    }
-    notes.push_back(NotUsed(one));
   }
   return absl::OkStatus();
 }

@@ -10,8 +10,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -25,10 +23,8 @@ bool MaySayNode(OptionId id);
 // V3, and counts of workers of single nodes. Once, when the nodes are placed.
 absl::Status SettleNodeOverrides(JobSpec& spec);
 
-// V3 for a job of one node, which knows its own name only when it looks. The error, or a note for
-// each node that `notes` is to have.
-absl::Status CheckOwnName(const JobSpec& spec, absl::string_view host,
-                          std::vector<std::string>& notes);
+// V3 for a job of this machine alone, `host`, whose name is not known before.
+absl::Status CheckOwnName(JobSpec& spec, absl::string_view host);
 
 // V2 for one node: `host` is its name ("" = not known), `place` its number.
 void TakeNodeOverrides(const JobSpec& spec, absl::string_view host, std::optional<uint32_t> place,

@@ -7,9 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/agent_loop.h"
@@ -31,7 +29,6 @@
 #include "launcher/user_terminal.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
-#include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/wire/uv_handles.h"
 #include "rendezvous/core/stop_told.h"
@@ -148,16 +145,6 @@ class LocalJob {
   bool ended_ = false;
 };
 
-absl::Status TakeOwnOverrides(JobSpec& spec, const std::string& host) {
-  std::vector<std::string> notes;
-  RETURN_IF_ERROR(CheckOwnName(spec, host, notes));
-  for (const std::string& note : notes) {
-    LogInfo(note);
-  }
-  TakeNodeOverrides(spec, host, 0, spec.plan);
-  return absl::OkStatus();
-}
-
 // What follows from the plan and from what this node is.
 void Settle(const JobSpec& spec, uint32_t workers, AgentLoop::Options& options) {
   options.plan = spec.plan;
@@ -197,10 +184,7 @@ int RunLocal(JobSpec spec) {
     return kExitUsage;
   }
   options.facts = *std::move(facts);
-  if (const absl::Status known = TakeOwnOverrides(spec, options.facts.hostname); !known.ok()) {
-    LogError(known.message());
-    return kExitUsage;
-  }
+  TakeNodeOverrides(spec, options.facts.hostname, 0, spec.plan);
   CountObjects(options.facts, spec.plan);
   const absl::StatusOr<uint32_t> workers = WorkersOnNode(spec.plan, options.facts);
   if (!workers.ok()) {

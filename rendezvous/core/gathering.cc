@@ -247,7 +247,7 @@ void GiveUpNode(Machine& m, const std::string& key, const std::string& reason) {
   EndJob(m, 1, s.report.lost_node.empty() ? CauseKind::kNeverFormed : CauseKind::kNodeLost,
          is_all ? reason
                 : absl::StrCat(s.start_failed.size(),
-                               " nodes could not be started; the last: ", reason));
+                               " nodes could not join the job; the last: ", reason));
 }
 
 void TellWaiting(Machine& m) {

@@ -129,6 +129,13 @@ def test_a_report_into_a_pipe_waits_for_nobody_who_is_not_there(node0, scratch):
     result = node0.run("-n", "2", "--report", pipe, "--proctable", pipe, "true")
     assert result.code == 0 and f"--report {pipe}: nobody reads this pipe" in result.errors, result
     assert f"--proctable {pipe}: nobody reads this pipe" in result.errors, result
+    stalled = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(stalled, bytes(4096))
+    result = node0.run("-n", "2", "--report", pipe, "true")
+    assert result.code == 0 and re.search(rf"--report {pipe}: who reads this pipe has taken 0 of \d+ bytes in 3.0 s", result.errors), result
+    os.close(stalled)
     reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
     assert node0.run("-n", "2", "--report", pipe, "true").code == 0
     assert 0 in list(walk(json.loads(reader.communicate(timeout=PATIENCE)[0])))

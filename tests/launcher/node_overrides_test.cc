@@ -60,10 +60,10 @@ constexpr char kTwo[] =
 
 TEST(NodeOverrides, AJobOfOneNodeKnowsItsNameWhenItLooks) {
   constexpr char kOne[] = "command: p\nnodes:\n  b: {env: {X: own}}\n";
-  const auto check = [](const JobSpec& spec, const std::string& host) {
-    std::vector<std::string> notes;
-    const absl::Status known = CheckOwnName(spec, host, notes);
-    return known.ok() ? absl::StrJoin(notes, "\n") : std::string(known.message());
+  const auto check = [](JobSpec spec, const std::string& host) {
+    spec.notes.clear();
+    const absl::Status known = CheckOwnName(spec, host);
+    return known.ok() ? absl::StrJoin(spec.notes, "\n") : std::string(known.message());
   };
   EXPECT_EQ(check(Ok(kOne), "b.cluster"), "");
   EXPECT_EQ(check(Ok("command: p\nnodes:\n  0: {env: {X: own}}\n"), "a"), "");
