@@ -15,6 +15,7 @@
 #include <functional>
 #include <iterator>
 
+#include "tests/agent/io/loop_test.h"
 #include "tests/proto/wire/test_loop.h"
 
 namespace muster {
@@ -83,14 +84,17 @@ class TcpHasteTest : public testing::Test {
 };
 
 TEST_F(TcpHasteTest, AConnectionOfTheChildHoldsNothingBack) {
+  TestPipe looked = MakePipe();
   const pid_t child = Fork([&] {
     const int fd = Connected(listener_.address);
-    if (fd < 0 || IsHastened(fd)) {
+    if (fd < 0 || IsHastened(fd) || write(looked.writer.get(), "x", 1) != 1) {
       return 1;
     }
     AwaitHaste(fd);
     return 0;
   });
+  looked.writer.Reset();
+  EXPECT_EQ(ReadBytes(looked.reader.get(), 1), "x");  // nobody was before it
   haste_.Add(child);
   EXPECT_EQ(StatusOf(child), 0);
 }
