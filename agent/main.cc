@@ -152,7 +152,9 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap, NodeFact
   options.config.grace = bootstrap.terms.grace;
   Join& join = options.config.join;
   join = std::move(bootstrap.join);
-  join.hostname = options.facts.hostname;
+  if (join.hostname.empty()) {
+    join.hostname = options.facts.hostname;
+  }
   join.address = options.facts.address;
   join.interface = options.facts.interface;
   join.addresses = options.facts.addresses;

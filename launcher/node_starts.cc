@@ -199,6 +199,7 @@ StartTarget NodeStarts::TargetOf(size_t index) {
   bootstrap.join.ranks = node.ranks;
   bootstrap.join.workers = static_cast<uint32_t>(node.ranks.size());
   if (spec_.way == StartWay::kStandalone) {
+    bootstrap.join.hostname = ListName(spec_, index);  // the machine's own would be that of all
     bootstrap.join.address = absl::StrCat("127.0.", index / 250, ".", index % 250 + 1);
   }
   bootstrap.terms = TermsOf(spec_);

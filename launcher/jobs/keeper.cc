@@ -278,6 +278,7 @@ class Keeper {
       stop_signal_ = order.signo;
       kill(launcher_, order.signo);
     }
+    kill(launcher_, SIGCONT);  // it may be stopped
     if (order.now) {
       kill_timer_.StartAfter(kBeyondGrace);
     } else {

@@ -299,6 +299,7 @@ int Stop(const JobCommand& command, const StoredJob& job, const std::string& lau
   const WaitSignals signals;
   Answer answer{false, true};
   if (keeper.ok()) {
+    kill(record.keeper.pid, SIGCONT);  // it may be stopped
     SendPacket(keeper->get(), Packet::kStop, StopText(order));
     answer = AwaitEnd(keeper->get(), grace + kAfterGrace, signals);
   }

@@ -42,7 +42,8 @@ struct AgentBootstrap {
   std::string secret;  // "" = --insecure
   std::string job_id;
   WorkPlan plan;
-  Join join;  // key, key_is_exact, node_rank, must_agree; the agent fills in the rest
+  // key, key_is_exact, node_rank, must_agree, hostname ("" = its own); the agent fills in the rest.
+  Join join;
   JobTerms terms;
   std::string route_to;  // another host of the job: the route to it tells the agent its own address
   std::string nonce;     // MasterServer::IssueNonce's; "" = the master's Challenge is awaited

@@ -24,6 +24,8 @@ def has(env, **want):
 class Slurm:
     """Jobs on `lab` (with batch="slurm"), whose output goes to `folder`, which all hosts see."""
 
+    LOOKS_EVERY_S = 0.25
+
     def __init__(self, lab, folder):
         self.lab, self.folder = lab, folder
         self.shells = [Shell(host) for host in lab]
@@ -63,7 +65,7 @@ class Slurm:
             seen.update(self.show(job))
             return seen["JobState"] in (states or FINAL)
 
-        wait_for(there, PATIENCE, 0.25, lambda: f"job {job} {states or 'ends'}: {seen}, {self.output(job)}")
+        wait_for(there, PATIENCE, self.LOOKS_EVERY_S, lambda: f"job {job} {states or 'ends'}: {seen}, {self.output(job)}")
         return seen
 
     def run(self, script, *options):
@@ -97,6 +99,8 @@ class Slurm:
 
 class Pbs(Slurm):
     """The same by qsub and qdel, on a lab with batch="pbs"; ids have the server's name in them."""
+
+    LOOKS_EVERY_S = 0.6  # qstat is a program in Python
 
     def env(self):
         env = clean_env()

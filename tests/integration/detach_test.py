@@ -1,5 +1,6 @@
 """launch --detach and launch ps, attach, logs, stop: a job goes on without its terminal, and stays within reach."""
 
+import ctypes
 import json
 import os
 import re
@@ -12,11 +13,18 @@ from harness import LAUNCH, WORKERS, is_alive, sh, stat_of, wait_for
 
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
 STANDALONE = ("--standalone", "--nnodes", "2", "--nproc-per-node", "1")
+PTRACE_ATTACH = 16
 WAYS = pytest.mark.parametrize("where", [("-n", "2"), TWO_HOSTS, STANDALONE], ids=["one", "two", "standalone"])
 
 
 def workers(shells, word):
     return [p for shell in shells for p in shell.called(word)]
+
+
+def keeper_and_launcher(desk, job):
+    keeper = desk.outer_pid(desk.jobs()[job]["pid"])
+    with open(f"/proc/{keeper}/task/{keeper}/children") as f:
+        return keeper, int(f.read().split()[0])
 
 
 @WAYS
@@ -156,9 +164,7 @@ def test_a_longer_grace_than_the_jobs_is_refused(desk):
 @pytest.mark.parametrize("victim", ["keeper", "launcher"])
 def test_kill_9_leaves_no_worker_and_is_seen(shells, desk, where, victim):
     job = desk.detach(*where, "sleep", "2109")
-    keeper = desk.outer_pid(desk.jobs()[job]["pid"])
-    with open(f"/proc/{keeper}/task/{keeper}/children") as f:
-        launcher = int(f.read().split()[0])
+    keeper, launcher = keeper_and_launcher(desk, job)
     os.kill(keeper if victim == "keeper" else launcher, signal.SIGKILL)
     wait_for(lambda: not workers(shells[:2], "sleep 2109") and not is_alive(launcher), 30, what="no worker is left")
     assert desk.ended(job)["state"] == "lost"
@@ -183,14 +189,23 @@ def test_a_launcher_that_does_not_listen_yet_can_be_stopped(desk, scratch):
 
 def test_a_launcher_that_does_not_answer_is_killed(shells, desk):
     job = desk.detach("-n", "2", "sleep", "2116")
-    keeper = desk.outer_pid(desk.jobs()[job]["pid"])
-    with open(f"/proc/{keeper}/task/{keeper}/children") as f:
-        launcher = int(f.read().split()[0])
-    os.kill(launcher, signal.SIGSTOP)
-    stopped = desk.run("stop", "--now", job)
+    launcher = keeper_and_launcher(desk, job)[1]
+    assert ctypes.CDLL(None).ptrace(PTRACE_ATTACH, launcher, 0, 0) == 0  # unlike SIGSTOP, no SIGCONT ends that
+    assert os.WIFSTOPPED(os.waitpid(launcher, 0)[1])
+    stop = desk.start("stop", "--now", job)
+    assert os.WTERMSIG(os.waitpid(launcher, 0)[1]) == signal.SIGKILL
+    stopped = stop.finish()
     assert stopped.code == 0 and "was lost" in stopped.errors, stopped
     assert desk.jobs()[job]["state"] == "lost" and not is_alive(launcher)
     wait_for(lambda: not workers(shells[:1], "sleep 2116"), 15, what="no worker is left")
+
+
+def test_what_stands_still_is_woken_by_stop(desk):
+    job = desk.detach("sleep", "2199")
+    for pid in keeper_and_launcher(desk, job):
+        os.kill(pid, signal.SIGSTOP)
+    stopped = desk.run("stop", job)
+    assert stopped.code == 0 and f"{job} has ended with 130" in stopped.errors and stopped.seconds < 10, stopped
 
 
 def test_a_long_job_that_was_killed_is_not_forgotten_unseen(desk):

@@ -40,6 +40,13 @@ def test_the_package_runs_from_where_it_lies(node0, tree):
     assert result.code == 0 and sorted(re.findall(r"rank (\d) of 4", result.text)) == list("0123"), result
 
 
+def test_python_finds_the_library_of_the_tree(node0, tree):
+    script = "import array, muster; comm = muster.init(); print('sum', comm.all_reduce(array.array('f', [1.0]))[0], muster.__file__)"
+    packages = tree / "lib/python3/dist-packages"
+    result = node0.run("-n", "2", "--no-prefix", PYTHON, "-c", script, program=tree / "bin/launch", env={"PYTHONPATH": packages})
+    assert result.code == 0 and result.text.count(f"sum 2.0 {packages}/muster/") == 2, result
+
+
 def test_the_man_page_has_every_option(tree):
     page = (tree / "share/man/man1/launch.1").read_text().replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
     options = re.findall(r"^  (-[^ =\[]+)", output(LAUNCH, "--help-all"), re.M)

@@ -1,5 +1,6 @@
 """The ways to start: typed on every node, standalone nodes, hosts over ssh with their faults."""
 
+import json
 import re
 import signal
 import subprocess
@@ -149,6 +150,12 @@ def test_standalone_nodes(node0):
     rows = who(result)
     assert sorted(rows) == list(range(6))
     assert [(rows[r][1], rows[r][2]) for r in range(6)] == [(str(r % 2), str(r // 2)) for r in range(6)]
+
+
+def test_reports_tell_standalone_nodes_apart(node0, scratch):
+    result = node0.run("--standalone", "--nnodes", "3", "--nproc-per-node", "1", "--report", scratch / "r.json", *sh("[ $RANK != 1 ] || exit 3; exec sleep 1093"))
+    assert result.code == 3 and "rank 1 on node1 " in result.errors, result
+    assert {exit["rank"]: exit["host"] for exit in json.loads((scratch / "r.json").read_text())["exits"]} == {0: "node0", 1: "node1", 2: "node2"}
 
 
 @pytest.mark.parametrize("hosts, want", [

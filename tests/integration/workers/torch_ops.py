@@ -478,7 +478,7 @@ def check_refusals():
 CHECKS = [check_reductions, check_moves, check_scatters, check_exchanges, check_shapes, check_coalesced, check_sparse, check_into_tensors, check_messages, check_any_source, check_async, check_barrier, check_numbers, check_groups, check_refusals]
 
 for check in CHECKS:
-    if len(sys.argv) == 1 or check.__name__.endswith(sys.argv[1]):
+    if len(sys.argv) == 1 or check.__name__.endswith(tuple(sys.argv[1:])):
         check()
 dist.barrier()
 dist.destroy_process_group()

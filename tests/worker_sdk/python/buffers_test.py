@@ -2,8 +2,10 @@
 """What the Python package accepts as numbers, what it passes on, and what it says of the rest."""
 
 import array
+import copy
 import ctypes
 import gc
+import pickle
 import subprocess
 import sys
 import threading
@@ -119,10 +121,17 @@ class RefusedTest(Case):
         self.refused(TypeError, lambda: self.comm.all_reduce(torch.zeros(2).bool()), "type bool", "view(torch.uint8)")
         self.refused(TypeError, lambda: self.comm.all_reduce(torch.zeros(2) * 1j), "complex64", "view_as_real(x)")
         self.refused(TypeError, lambda: self.comm.all_reduce((ctypes.c_bool * 2)()), "format", "int8")
+        self.refused(TypeError, lambda: self.comm.all_reduce(numpy.ma.masked_array([1.0, 2.0], [True, False])), "masked array", "x.filled(")
         self.refused(ValueError, lambda: self.comm.all_reduce(numpy.zeros(2, ">f8")), "byte order", "newbyteorder")
         self.refused(ValueError, lambda: self.comm.all_reduce((ctypes.c_float.__ctype_be__ * 2)()), "byte order")
         for x in ([1.0], 1.0, None, "text"):
             self.refused(TypeError, lambda: self.comm.all_reduce(x), "want a NumPy array", type(x).__name__)
+
+    def test_nobody_gets_a_second_owner(self):
+        work = self.comm.all_reduce(numpy.zeros(2), async_op=True)
+        for owner in (self.comm, work):
+            for how in (copy.copy, copy.deepcopy, pickle.dumps):
+                self.refused(TypeError, lambda: how(owner), "neither copied nor pickled")
 
     def test_operations_and_roots(self):
         x = numpy.zeros(2)

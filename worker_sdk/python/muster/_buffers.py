@@ -86,6 +86,8 @@ def view(x: Any, name: str) -> Buffer:
 def _look_of(kind: type) -> Callable[[Any, str], Buffer]:
     for base in kind.__mro__:
         module = base.__module__.partition(".")[0]
+        if module == "numpy" and base.__name__ == "MaskedArray":
+            return _masked
         if module == "numpy" and base.__name__ == "ndarray":
             return _of_numpy
         if module == "torch" and base.__name__ in ("Tensor", "_TensorBase", "TensorBase"):
@@ -104,6 +106,10 @@ def _code(dtype: str, name: str, advice: str = "") -> int:
 
 
 # --- NumPy. Attributes that are slow (dtype.name, __array_interface__: microseconds) come last. ---
+
+
+def _masked(x: Any, name: str) -> Buffer:
+    raise TypeError(f"{name}: a masked array, and masks are not sent: pass {name}.filled(VALUE)")
 
 
 def _of_numpy(x: Any, name: str) -> Buffer:

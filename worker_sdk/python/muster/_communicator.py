@@ -114,6 +114,9 @@ class Communicator(PartsCalls, RoundCalls):
             if self._handle:
                 self._library.abandon(self._handle)
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a communicator belongs to one process and has one owner: it can be neither copied nor pickled")
+
     def __del__(self) -> None:
         if getattr(self, "_handle", 0):
             self.close()

@@ -123,7 +123,7 @@ _loaded: Library | None = None
 
 
 def load() -> Library:
-    """The library: beside this file, else $MUSTER_LIB, else where the loader looks.
+    """The library: beside this file, else $MUSTER_LIB, else of the tree that holds us, else where the loader looks.
 
     Raises
     ------
@@ -137,12 +137,16 @@ def load() -> Library:
 
 
 def _path() -> str:
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), _NAME)
+    package = os.path.dirname(os.path.abspath(__file__))
+    beside = os.path.join(package, _NAME)
     if os.path.exists(beside):
         return beside
     named = os.environ.get("MUSTER_LIB")
     if named:
         return named
+    in_tree = os.path.join(package, "../../..", _NAME)  # lib/python3/dist-packages/muster: where we are installed
+    if os.path.exists(in_tree):
+        return in_tree
     try:
         ctypes.CDLL(_NAME)
     except OSError as why:

@@ -26,6 +26,9 @@ class Work:
         if not self.handle:
             self._end()
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a work has one owner: it can be neither copied nor pickled")
+
     def __del__(self) -> None:
         if self.handle:
             self._library.work_free(self.handle.value)
