@@ -13,15 +13,6 @@ from desk import Desk  # noqa: E402
 from harness import LAUNCH, Lab, Shell, leave_nothing, wait_for  # noqa: E402
 
 
-# Files that take minutes each: the first ones to begin, so that none of them is left alone at the end.
-LONG = ("torch_backend", "slurm_end", "proof", "elastic_sgd", "elastic_ddp", "install", "pbs", "doctor", "slurm", "sdk", "doctor_node", "delay", "start", "torchrun")
-
-
-def pytest_collection_modifyitems(items):
-    order = {f"{name}_test.py": place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: order.get(item.path.name, len(LONG)))
-
-
 def pytest_sessionstart(session):
     if hasattr(session.config, "workerinput"):
         return  # one of several that run the tests: has it from the first, and may be on a thread that sets no handler

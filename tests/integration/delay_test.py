@@ -47,17 +47,22 @@ def test_the_relay_refuses_what_it_does_not_know(relay):
 
 @pytest.mark.parametrize("hosts", [2, 3])
 def test_small_calls_take_the_ways_that_they_need(node0, relay, hosts):
-    measured = {}
-    for delay, calls in (0, 100), *3 * [(1, 100)], *3 * [(10, 16)], *3 * [(50, 8)]:
+    def measure(delay, calls, best):
         relay.say(delay=delay)
         result = node0.run(*on(hosts), PACES, calls, *SMALL, env=PACKAGE)
-        for op, (pace, _) in paces(result).items():  # noise only adds
-            measured[delay, op] = min(pace, measured.get((delay, op), pace))
-    for op, ways in SMALL.items():
-        for delay in 1, 10, 50:
-            bound = delay * ways[hosts - 2]
-            limit = SLACK * bound + measured[0, op] + WAKING * (hosts - 1)
-            assert 0.99 * bound <= measured[delay, op] <= limit, (op, delay, measured)
+        return {op: min(pace, best.get(op, pace)) for op, (pace, _) in paces(result).items()}
+
+    direct = measure(0, 100, {})
+    for delay, calls in (1, 100), (10, 16), (50, 8):
+        bounds = {op: delay * ways[hosts - 2] for op, ways in SMALL.items()}
+        limits = {op: SLACK * bound + direct[op] + WAKING * (hosts - 1) for op, bound in bounds.items()}
+        best = {}
+        for _ in range(8):  # others' noise only adds
+            best = measure(delay, calls, best)
+            assert all(best[op] >= 0.99 * bounds[op] for op in SMALL), (delay, best)
+            if all(best[op] <= limits[op] for op in SMALL):
+                break
+        assert all(best[op] <= limits[op] for op in SMALL), (delay, best, limits)
 
 
 @pytest.mark.parametrize("hosts,delay", [(2, 1), (2, 10), (3, 10), (3, 50)])
