@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness import BIN, PATIENCE, WORKERS
+from harness import BIN, PATIENCE, PYTHON, WORKERS
 from lab import Relay
 
 PACES = WORKERS / "paces.py"
@@ -28,6 +28,10 @@ def relay(network):
     network.say(delay=0, rate=0, stall=0)
 
 
+# Before what other tests run on the same cores: the pace is the network's, and not theirs.
+FIRST = ["nice", "-n", "-10", PYTHON]
+
+
 def on(count):
     return ["--hosts", ",".join(f"node{i}:1" for i in range(count)), "--no-prefix"]
 
@@ -47,22 +51,17 @@ def test_the_relay_refuses_what_it_does_not_know(relay):
 
 @pytest.mark.parametrize("hosts", [2, 3])
 def test_small_calls_take_the_ways_that_they_need(node0, relay, hosts):
-    def measure(delay, calls, best):
+    measured = {}
+    for delay, calls in (0, 100), *3 * [(1, 100)], *3 * [(10, 16)], *3 * [(50, 8)]:
         relay.say(delay=delay)
-        result = node0.run(*on(hosts), PACES, calls, *SMALL, env=PACKAGE)
-        return {op: min(pace, best.get(op, pace)) for op, (pace, _) in paces(result).items()}
-
-    direct = measure(0, 100, {})
-    for delay, calls in (1, 100), (10, 16), (50, 8):
-        bounds = {op: delay * ways[hosts - 2] for op, ways in SMALL.items()}
-        limits = {op: SLACK * bound + direct[op] + WAKING * (hosts - 1) for op, bound in bounds.items()}
-        best = {}
-        for _ in range(8):  # others' noise only adds
-            best = measure(delay, calls, best)
-            assert all(best[op] >= 0.99 * bounds[op] for op in SMALL), (delay, best)
-            if all(best[op] <= limits[op] for op in SMALL):
-                break
-        assert all(best[op] <= limits[op] for op in SMALL), (delay, best, limits)
+        result = node0.run(*on(hosts), *FIRST, PACES, calls, *SMALL, env=PACKAGE)
+        for op, (pace, _) in paces(result).items():  # noise only adds
+            measured[delay, op] = min(pace, measured.get((delay, op), pace))
+    for op, ways in SMALL.items():
+        for delay in 1, 10, 50:
+            bound = delay * ways[hosts - 2]
+            limit = SLACK * bound + measured[0, op] + WAKING * (hosts - 1)
+            assert 0.99 * bound <= measured[delay, op] <= limit, (op, delay, measured)
 
 
 @pytest.mark.parametrize("hosts,delay", [(2, 1), (2, 10), (3, 10), (3, 50)])

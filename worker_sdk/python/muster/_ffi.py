@@ -144,14 +144,16 @@ def _path() -> str:
     named = os.environ.get("MUSTER_LIB")
     if named:
         return named
-    in_tree = os.path.join(package, "../../..", _NAME)  # lib/python3/dist-packages/muster: where we are installed
+    # lib/python3/dist-packages/muster: where we are installed
+    in_tree = os.path.normpath(os.path.join(package, "../../..", _NAME))
     if os.path.exists(in_tree):
         return in_tree
     try:
         ctypes.CDLL(_NAME)
     except OSError as why:
         raise OSError(
-            f"{_NAME} is neither beside the package ({beside}) nor where the loader looks ({why}): "
+            f"{_NAME} is neither beside the package ({beside}), nor where its tree has it ({in_tree}), nor where "
+            f"the loader looks ({why}): "
             "install Muster, or set MUSTER_LIB to the file's path"
         ) from None
     return _NAME
