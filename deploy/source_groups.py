@@ -54,7 +54,7 @@ class Sources:
 
     def types(self, path):
         """{name: header} of the types that the headers of ours that `path` includes define at namespace level."""
-        headers = self.included(path) - {path}
+        headers = sorted(self.included(path) - {path})  # a name in two of them is the last one's, in each run the same
         return {name: header for header in headers for name in re.findall(TYPE, self.text(header), re.M)}
 
     def grouped(self, options, files_max=GROUP_FILES_MAX):

@@ -7,6 +7,7 @@
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
 #include "proto/base/limits.h"
+#include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "rendezvous/core/replay.h"
 #include "rendezvous/service/master_impl.h"

@@ -124,13 +124,14 @@ int DieInAGroup(muster::Communicator& all, const std::string& how) {
     (void)all.Barrier();                 // so that nobody blames us for having left
     return how == "group-stop" ? 1 : 0;  // 1: the launcher ends the rank that is frozen
   }
-  const muster::Status news = all.Barrier();
+  // Of a frozen rank nothing tells them, and an end of theirs would wake it.
+  const muster::Status news = how == "group-stop" ? muster::Status() : all.Barrier();
   for (int i = 0; i < 50; ++i) {
     const muster::Status status = call();
     Expect(status.ok(), status.ToString());
   }
   std::printf("goes on after %s\n", news.ToString().c_str());
-  return how == "group-stop" ? 1 : 0;
+  return 0;
 }
 
 int FailToEnter(muster::Communicator& all) {
