@@ -1,5 +1,8 @@
 #include "worker_sdk/transport/messages.h"
 
+#include <pthread.h>
+
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -21,6 +24,15 @@ Status OutOfMemory() { return {StatusCode::kResourceExhausted, "out of memory"};
 struct Messages::All {
   std::mutex mutex;
   std::vector<Messages*> messages;
+  Mover mover{[this] {
+    const std::lock_guard lock(mutex);
+    Mover::Pushed all;
+    for (Messages* const one : messages) {
+      const Mover::Pushed pushed = one->PushOut();
+      all = {all.moved || pushed.moved, all.more || pushed.more};
+    }
+    return all;
+  }};
 };
 
 Messages::Messages(Arena* arena, const Layout* layout, MessageSource* source)
@@ -37,9 +49,12 @@ Messages::Messages(Arena* arena, const Layout* layout, MessageSource* source)
 Messages::~Messages() { Leave(); }
 
 Messages::All& Messages::TheAll() {
-  // Never destroyed: a communicator may be closed after the end of main().
-  static All& all = *new All();
-  return all;
+  // Never destroyed: a communicator may be closed after the end of main(). A child by fork() has
+  // none of its parent's threads, one of which may have held the lock.
+  static All* all = new All();
+  static const int once = pthread_atfork(nullptr, nullptr, [] { all = new All(); });
+  (void)once;  // without memory for it, a child has its parent's
+  return *all;
 }
 
 // Nobody calls Progress() any more.
@@ -134,6 +149,9 @@ Messages::Peer* Messages::BeginLocked(uint32_t rank, Way way, const TransferPtr&
     peer.conversation.Keep(transfer);
   }
   Activate(rank, peer);
+  if (way == Way::kSend && peer.conversation.has_out()) {
+    TheAll().mover.Ask();
+  }
   return &peer;
 }
 
@@ -252,6 +270,19 @@ bool Messages::Progress() {
   const std::lock_guard lock(mutex_);
   ProgressLocked();
   return !active_.empty();
+}
+
+// Who is here moves it himself.
+Mover::Pushed Messages::PushOut() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    return {false, true};
+  }
+  const bool moved = waiting_ == 0 && ProgressLocked();
+  const bool more = std::any_of(active_.begin(), active_.end(), [this](uint32_t rank) {
+    return peers_.at(rank).conversation.has_out();
+  });
+  return {moved, more};
 }
 
 bool Messages::ProgressLocked() {

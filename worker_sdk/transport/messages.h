@@ -1,8 +1,8 @@
 // Messages between this rank and any other: through memory with those of its node, over TCP with
 // the others. Any thread.
 //
-// Nothing moves by itself: what is under way goes on while somebody waits or looks here, or waits
-// in a collective of the same rank (Progress).
+// What is under way goes on while somebody waits or looks here, or waits in a collective of the
+// same rank (Progress). By itself moves only what a Send leaves to be sent (Mover).
 #pragma once
 
 #include <atomic>
@@ -24,6 +24,7 @@
 #include "worker_sdk/transport/arena.h"
 #include "worker_sdk/transport/byte_channel.h"
 #include "worker_sdk/transport/direct_read.h"
+#include "worker_sdk/transport/mover.h"
 
 namespace muster {
 
@@ -105,6 +106,8 @@ class Messages {
   Status GoneStatus(uint32_t rank, const ByteChannel::Moved& last) const;
   struct All;  // of this process
   static All& TheAll();
+  // Moves what can be moved now, if nobody else does.
+  Mover::Pushed PushOut();
   void Leave();
   enum class Way { kSend, kReceive };
   TransferPtr Begin(uint32_t rank, Way way, Transfer what);

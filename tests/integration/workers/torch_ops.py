@@ -295,6 +295,16 @@ def check_into_tensors():
 
 
 def check_messages():
+    # A small one comes though its sender, who may not be connected yet, waits for something else.
+    store = dist.distributed_c10d._get_default_store()
+    if RANK == 0 < SIZE - 1:
+        dist.send(numbers(3, torch.float32), SIZE - 1)
+        store.wait(["the first message has come"])
+    if RANK == SIZE - 1 > 0:
+        got = torch.empty(3)
+        dist.recv(got, 0)
+        same(got, numbers(3, torch.float32, 0), "the first message")
+        store.set("the first message has come", "yes")
     after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
     for count in (0, 1, 5000, 1_000_000):
         got = torch.empty(count)

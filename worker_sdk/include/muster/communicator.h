@@ -321,11 +321,11 @@ class MUSTER_EXPORT Communicator {
   // in the order in which they were sent, and go to receives in the order in which those began;
   // both sides name the same type and count. The sender's
   // buffer is free again when Send returns, or the Work has ended, which says nothing of the
-  // receiver; but a message of more than 32 KiB, or one behind 16 MiB that were sent to the same
-  // rank and that it has not received, is sent when it is received. Messages and collectives do not
-  // wait for each other. FailedPrecondition (type and count differ: both are named) and
-  // ResourceExhausted (128 Ki messages to the same rank wait to be received) are the only errors
-  // that leave the two ranks' later messages intact.
+  // receiver: the message comes to it, whatever this rank does then. But a message of more than 32
+  // KiB, or one behind 16 MiB that were sent to the same rank and that it has not received, is sent
+  // when it is received. Messages and collectives do not wait for each other. FailedPrecondition
+  // (type and count differ: both are named) and ResourceExhausted (128 Ki messages to the same rank
+  // wait to be received) are the only errors that leave the two ranks' later messages intact.
   //
   // From kAnyRank: from whoever sends first with this tag, this rank included; Work::source() says
   // who. Of several whose messages are there, each has its turn. It connects this rank with all

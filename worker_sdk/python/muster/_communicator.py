@@ -352,9 +352,9 @@ class Communicator(PartsCalls, RoundCalls):
         """Sends numbers to one other rank, which calls :meth:`recv`.
 
         Returns when `x` may be written to again, which says nothing of the receiver; it may wait for
-        the receiver, and does with more than 32 KiB, or where 16 MiB to it have not been asked for. A small
-        message to a rank that is not connected yet goes out in a later call of this rank. Messages of one
-        `tag` between two ranks arrive in the order in which they were sent. A type or count that
+        the receiver, and does with more than 32 KiB, or where 16 MiB to it have not been asked for. What it
+        returns for comes to the other rank, whatever this one does then. Messages of one `tag` between two
+        ranks arrive in the order in which they were sent. A type or count that
         differs raises :class:`FailedPrecondition`, and leaves later messages intact.
         """
         dst, tag = self._rank(dst, "dst"), tag_number(tag)
