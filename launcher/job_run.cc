@@ -158,8 +158,10 @@ bool ManyWorkers(const JobSpec& spec) {
 void FinishOutputOptions(const JobSpec& spec, bool many_workers, WorkPlan& plan) {
   OutputOptions& output = plan.output;
   output.prefix = spec.prefix.value_or(many_workers);
-  output.partial_out = isatty(STDOUT_FILENO) != 0;
-  output.partial_err = isatty(STDERR_FILENO) != 0;
+  // Of one worker nothing stands between its bytes: whoever reads them may wait for a prompt.
+  const bool is_as_written = !many_workers && !output.prefix && !output.timestamps;
+  output.partial_out = is_as_written || isatty(STDOUT_FILENO) != 0;
+  output.partial_err = is_as_written || isatty(STDERR_FILENO) != 0;
 }
 
 void RunInOwnFolder(WorkPlan& plan) {

@@ -9,6 +9,13 @@
 #include "proto/base/mutation.h"
 
 namespace muster {
+namespace {
+
+// CloseRound::drain: a filter behind a worker (exec > >(sort), in bash) writes after its end.
+constexpr absl::Duration kDrain = absl::Seconds(3);
+constexpr absl::Duration kDrainOfFailed = absl::Seconds(1);  // what follows waits for it
+
+}  // namespace
 
 void AgentStep::On(const WorkerSpawned& spawned) {
   if (IsOfRound(spawned.round) && spawned.local_rank.value < s_.workers.size()) {
@@ -75,8 +82,11 @@ bool AgentStep::MayClose() const {
     return false;
   }
   const bool stops = s_.phase == AgentPhase::kStopping || s_.outcome.has_value();
-  return stops || s_.assignment->started_in.empty() ||
-         std::all_of(s_.workers.begin(), s_.workers.end(),
+  return stops || s_.assignment->started_in.empty() || AllEndedWell();
+}
+
+bool AgentStep::AllEndedWell() const {
+  return std::all_of(s_.workers.begin(), s_.workers.end(),
                      [](const WorkerState& worker) { return worker.ended_well; });
 }
 
@@ -401,7 +411,8 @@ void AgentStep::MoveOn() {
   if (MayClose()) {
     s_.clearing = true;
     s_.held_until = absl::InfiniteFuture();
-    Emit(CloseRound{s_.round});
+    const bool is_its_end = s_.phase == AgentPhase::kRunning && AllEndedWell();
+    Emit(CloseRound{s_.round, is_its_end ? kDrain : kDrainOfFailed});
   }
   if (s_.showing || s_.finished) {
     return;

@@ -107,7 +107,9 @@ struct KillRound {
 };  // SIGKILL to everything that descends from its workers; then RoundCleared
 struct CloseRound {
   RoundId round;
-};  // all exits are in: end what descends from them, store, files; RoundCleared
+  absl::Duration drain;
+};  // all exits are in: for so long what descends from them may write on, if it has their output
+    // open; then end it, store, files; RoundCleared
 struct PeerFound {
   PeerNode peer;
 };  // of the round held; once for each that is sought

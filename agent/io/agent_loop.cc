@@ -59,6 +59,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
                TellAwaited();
                Post(TimeElapsed{});
              }),
+      drain_timer_(loop, [this] { CutOff(); }),
       show_timer_(loop, [this] { CheckShown(); }) {}
 
 void AgentLoop::Start() {
@@ -347,7 +348,7 @@ void AgentLoop::OnShepherdDead() {
       OnSpawnFailed(i, ECHILD, "the shepherd process was killed");
     }
   }
-  if (clearing_) {
+  if (clearing_ || drain_timer_.active()) {
     OnCleared("");
   }
 }
@@ -368,14 +369,29 @@ void AgentLoop::Do(const ReleaseHeld&) {
 
 void AgentLoop::Do(const KillRound&) { ClearRound(); }
 
-void AgentLoop::Do(const CloseRound&) {
+void AgentLoop::Do(const CloseRound& effect) {
   if (alone_) {
     return OnCleared("");  // the last exit said so: no need to ask
   }
+  pump_.DrainAll();
+  if (pump_.round_closed()) {
+    return ClearRound();
+  }
+  pump_.on_round_closed = [this] { ClearRound(); };
+  drain_timer_.StartAfter(effect.drain);
+}
+
+void AgentLoop::CutOff() {
+  const std::vector<uint32_t> ranks = pump_.open_ranks();
+  LogWarning(absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", RangeList(ranks),
+                          " left processes behind, with the output still open: they are ended now "
+                          "(a shell script waits for its own with: wait)"));
   ClearRound();
 }
 
 void AgentLoop::ClearRound() {
+  drain_timer_.Stop();
+  pump_.on_round_closed = nullptr;
   clearing_ = true;
   pmix_.Closing();
   shepherd_.Clear();
@@ -387,6 +403,7 @@ void AgentLoop::OnCleared(const std::string& survivors) {
                             ": stuck in the kernel, or not ours to kill"));
   }
   clearing_ = false;
+  drain_timer_.Stop();
   bindings_.End();
   mpi_watch_.End();
   use_.End();

@@ -128,6 +128,7 @@ class AgentLoop {
   void OnEnded(uint32_t local_rank, const WorkerEnd& end);
   void OnShepherdDead();
   void ClearRound();
+  void CutOff();
   void OnCleared(const std::string& survivors);
   void CheckShown();
   void EndOutput();
@@ -190,6 +191,7 @@ class AgentLoop {
   bool clearing_ = false;    // the shepherd's kCleared is awaited
   uint64_t oom_kills_ = 0;
   RunDir run_dir_;
+  UvTimer drain_timer_;  // CloseRound::drain
   UvTimer show_timer_;
 };
 

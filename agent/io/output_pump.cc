@@ -164,6 +164,9 @@ void OutputPump::OnReadable(Stream& stream) {
     FinishStream(stream);
   }
   Pump();
+  if (round_closed() && on_round_closed) {
+    std::exchange(on_round_closed, nullptr)();
+  }
 }
 
 OutputPump::Read OutputPump::ReadSome(Stream& stream, size_t bytes_max) {
@@ -405,7 +408,29 @@ void OutputPump::CloseStream(Stream& stream) {
   }
 }
 
+void OutputPump::DrainAll() {
+  // One more than a full pipe has, to come to its end.
+  for (const auto& stream : streams_) {
+    if (stream->poll != nullptr &&
+        ReadSome(*stream, PipeBytes(stream->fd.get()) + 1) == Read::kEnd) {
+      FinishStream(*stream);
+    }
+  }
+  Pump();
+}
+
+std::vector<uint32_t> OutputPump::open_ranks() const {
+  std::set<uint32_t> ranks;
+  for (const auto& stream : streams_) {
+    if (stream->poll != nullptr) {
+      ranks.insert(assignment_.RankOf(LocalRank{stream->local_rank}).value);
+    }
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
 void OutputPump::CloseRound() {
+  on_round_closed = nullptr;
   for (const auto& stream : streams_) {
     CloseStream(*stream);
   }

@@ -73,6 +73,12 @@ class OutputPump {
   // What a worker that has ended left in its error file, where the layout of the log files has a
   // place for it.
   void KeepError(LocalRank local, absl::string_view text);
+  // All workers have ended: reads what is already in their pipes. Afterwards round_closed(), unless
+  // somebody else has one open; on_round_closed then, once all are at their end.
+  void DrainAll();
+  std::function<void()> on_round_closed;
+  // Whose output is open.
+  std::vector<uint32_t> open_ranks() const;
   // No writer can be left: takes what is in the pipes and closes them, also where a stray
   // descriptor holder keeps one open. Afterwards round_closed().
   void CloseRound();

@@ -272,13 +272,35 @@ def test_a_terminal_sees_partial_lines(node0):
     assert job.finish().code == 0
 
 
-def test_a_pipe_sees_only_whole_lines(node0, scratch):
-    job = node0.start("-n", "1", *sh(f"printf part; while [ ! -e {scratch}/go ]; do read -t 0.05 <> <(:); done; echo -whole"))
+@pytest.mark.parametrize("options", [("-n", "2", "--no-prefix"), ("-n", "1", "--timestamps")])
+def test_a_pipe_sees_only_whole_lines(node0, scratch, options):
+    job = node0.start(*options, *sh(f"printf part; while [ ! -e {scratch}/go ]; do read -t 0.05 <> <(:); done; echo -whole"))
     job2 = node0.start("-n", "1", *sh("sleep 0.5; echo later"))  # well beyond the terminal's 200 ms
     job2.finish()
     assert job.out.data == b""
     (scratch / "go").touch()
-    assert job.finish().out == b"part-whole\n"
+    assert job.finish().out.count(b"part-whole\n") == int(options[1])
+
+
+def test_a_pipe_sees_what_the_one_worker_writes_before_its_newline(node0):
+    """Who drives the program through pipes, with a prompt, is not told apart from a terminal."""
+    job = node0.start("-n", "1", *sh("printf 'name? '; read -r x; echo got $x; printf 'sure? ' >&2; read -r y; echo $y"), stdin=subprocess.PIPE)
+    job.expect(r"name\? ")
+    os.write(job.proc.stdin.fileno(), b"me\n")
+    job.expect("got me")
+    job.expect(r"sure\? ", stream="err")
+    os.write(job.proc.stdin.fileno(), b"yes\n")
+    assert job.finish().out == b"name? got me\nyes\n"
+
+
+def test_a_filter_behind_its_worker_ends_its_work(shells):
+    """Of bash's exec > >(...) the last line comes after the end of the script."""
+    script = "exec > >(sleep 1; sort) 2> >(sed s/^/log:/ >&2); for i in 3 1 2; do echo line $i; done; echo late >&2"
+    result = shells[0].run("--hosts", "node0,node1", "--no-prefix", *sh(script))
+    assert result.code == 0 and sorted(result.out.splitlines()) == sorted(2 * [b"line 1", b"line 2", b"line 3"]), result
+    assert result.errors.splitlines() == 2 * ["log:late"], result
+    result = shells[0].run("-n", "1", *sh("exec 2> >(sed s/^/log:/ >&2); echo why >&2; exit 3"))
+    assert result.code == 3 and "log:why\n" in result.errors and "left processes" not in result.errors, result
 
 
 def test_output_of_two_hosts(shells):

@@ -243,7 +243,8 @@ class AgentScript {
   }
   std::string Show(const KillRound& kill) { return absl::StrCat("KILL ", kill.round.ToString()); }
   std::string Show(const CloseRound& close) {
-    return absl::StrCat("close ", close.round.ToString());
+    return absl::StrCat("close ", close.round.ToString(), ", drain ",
+                        absl::FormatDuration(close.drain));
   }
   std::string Show(const PeerFound& found) {
     return absl::StrCat("PEER ", found.peer.node_rank.value, " at ", found.peer.address, ":",

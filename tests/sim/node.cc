@@ -272,7 +272,10 @@ void World::Do(uint32_t who, const KillRound& effect) {
 }
 
 void World::Do(uint32_t who, const CloseRound& effect) {
-  Post(Between(1000, kMilli), Kind::kCleared, who, 0, effect.round.Token());
+  // Now and then something that a worker left has its output open.
+  const bool drains = Between(0, 15) == 0;
+  const Nanos drain = drains ? Between(0, absl::ToInt64Nanoseconds(effect.drain)) : 0;
+  Post(drain + Between(1000, kMilli), Kind::kCleared, who, 0, effect.round.Token());
 }
 
 void World::Do(uint32_t who, const SetLease& effect) {

@@ -260,6 +260,27 @@ TEST_F(OutputPumpTest, CloseRoundTakesWhatIsThereAndNoMore) {
   EXPECT_EQ(link_.Joined(0, 1), "last\nwordsnext\n");
 }
 
+TEST_F(OutputPumpTest, WhoHasTheOutputOfEndedWorkersOpenIsWaitedFor) {
+  Begin(3, /*rank_first=*/4);
+  UniqueFd stray(fcntl(ends_[1].err.get(), F_DUPFD_CLOEXEC, 3));
+  WriteAll(ends_[2].out.get(), std::string(64u << 10, 'x'));
+  CloseEnds();
+  int closed = 0;
+  pump_->on_round_closed = [&] { ++closed; };
+  pump_->DrainAll();
+  EXPECT_THAT(pump_->open_ranks(), testing::ElementsAre(5));
+  EXPECT_FALSE(pump_->round_closed());
+  WriteAll(stray.get(), "sorted\n");
+  RunReady();
+  EXPECT_EQ(closed, 0);
+  stray.Reset();
+  ASSERT_TRUE(RunUntil([&] { return closed > 0; }));
+  EXPECT_TRUE(pump_->round_closed());
+  EXPECT_EQ(link_.Joined(5, 2), "sorted\n");
+  pump_->CloseRound();
+  EXPECT_EQ(closed, 1);
+}
+
 TEST_F(OutputPumpTest, CloseRoundEndsThoughAStrayWriterNeverStops) {
   Begin(1);
   threads_.emplace_back([stray = fcntl(ends_[0].out.get(), F_DUPFD_CLOEXEC, 3)] {
