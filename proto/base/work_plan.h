@@ -56,7 +56,7 @@ struct OutputOptions {
   std::vector<std::string> err_filters;
   std::vector<uint32_t> show;        // global ranks shown; empty = all
   std::vector<uint32_t> show_local;  // local ranks shown on each node; empty = all
-  bool partial_out = false;  // of stdout, lines that are still growing are wanted too
+  bool partial_out = false;          // of stdout, lines that are still growing are wanted too
   bool partial_err = false;
   uint64_t spool_bytes_max = 0;
   OverflowMode overflow = OverflowMode::kBlock;

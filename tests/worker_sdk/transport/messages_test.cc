@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <memory>
 #include <random>
 #include <string>
@@ -105,32 +104,6 @@ TEST_P(PairTest, ASmallMessageLeavesBeforeAnybodyAsks) {
     }
     me.messages.Close();
     EXPECT_FALSE(me.messages.Progress());
-  });
-}
-
-// The first one before the two are connected, the last ones where there is no room for them.
-TEST_P(PairTest, WhatIsSentComesThoughItsSenderDoesNothingMore) {
-  constexpr uint32_t kMessages = 1000;
-  std::promise<void> all_received;
-  RunRanks(2, [&](uint32_t rank) {
-    World::Rank me(&world, rank);
-    std::vector<uint8_t> data = Bytes(8000, 4);
-    if (rank == 0) {
-      for (uint32_t i = 0; i < kMessages; ++i) {
-        EXPECT_TRUE(me.messages.Send(1, 0, DType::kUInt8, data.data(), data.size())->ended);
-      }
-      all_received.get_future().wait();
-    } else {
-      std::vector<uint8_t> received(data.size());
-      for (uint32_t i = 0; i < kMessages; ++i) {
-        EXPECT_TRUE(
-            me.messages.ReceiveNow(0, 0, DType::kUInt8, received.data(), received.size(), kLong)
-                .ok());
-      }
-      EXPECT_EQ(received, data);
-      all_received.set_value();
-    }
-    me.messages.Close();
   });
 }
 
