@@ -52,7 +52,9 @@ void Mover::Run() {
       } catch (const std::bad_alloc&) {
         pushed = {false, true};
       }
-      is_asked_ = pushed.more || is_asked_;
+      if (pushed.more) {
+        is_asked_ = true;
+      }
     }
   }
 }
