@@ -162,6 +162,9 @@ void AgentStep::TakePeers(const Directive& directive) {
       Emit(PeerGone{rank});
     }
   }
+  if (directive.ended_well.has_value() && !std::exchange(s_.meets_no_more, true)) {
+    Emit(MeetNoMore{*directive.ended_well});
+  }
   // Those that did not fit, or came meanwhile.
   beat_wanted_ |= found && !s_.sought.empty() && !SoughtUnderWay();
 }
@@ -249,6 +252,7 @@ void AgentStep::NeverHeld(RoundId round) {
   s_.exits_dropped = s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
   s_.sought.clear();
   s_.awaited.clear();
+  s_.meets_no_more = false;
   beat_wanted_ = true;
 }
 
@@ -267,6 +271,7 @@ void AgentStep::Start(const Assignment& assignment) {
   s_.stop_signal = 0;
   s_.sought.clear();
   s_.awaited.clear();
+  s_.meets_no_more = false;
   s_.kill_at = absl::InfiniteFuture();
   s_.held_until = config_.hold ? now_ + kHeldMax : absl::InfiniteFuture();
   s_.store_port = 0;
@@ -307,6 +312,7 @@ void AgentStep::Keep(const Assignment& assignment) {
   s_.cleared = s_.cleared && starts.empty();
   s_.sought.clear();
   s_.awaited.clear();
+  s_.meets_no_more = false;
   if (config_.hold && !starts.empty()) {
     s_.held_until = now_ + kHeldMax;
   }

@@ -116,6 +116,9 @@ struct PeerFound {
 struct PeerGone {
   Rank rank;
 };  // of the round held, one of PeersAwaited: it will not connect
+struct MeetNoMore {
+  Rank ended_well;
+};  // all ranks of the round held cannot any more: this one has ended, and none takes its place
 struct SetLease {
   absl::Time until;
 };  // for the shepherd; InfiniteFuture = none
@@ -131,8 +134,8 @@ struct Finish {
   bool all_shown = true;  // false: the master, through which it is shown, is gone
 };                        // the agent's work is over; everything is cleared
 using AgentEffect = std::variant<SendToMaster, Drill, OpenStore, SpawnRound, KeepRound, SignalRound,
-                                 ReleaseHeld, KillRound, CloseRound, PeerFound, PeerGone, SetLease,
-                                 SetTimer, ShowWaiting, ShowRest, Finish>;
+                                 ReleaseHeld, KillRound, CloseRound, PeerFound, PeerGone,
+                                 MeetNoMore, SetLease, SetTimer, ShowWaiting, ShowRest, Finish>;
 
 struct WorkerState {
   int32_t pid = 0;
@@ -176,9 +179,10 @@ struct AgentState {
   absl::Time kill_at = absl::InfiniteFuture();
   absl::Time held_until = absl::InfiniteFuture();  // of `round`, unless somebody comes for them
 
-  std::set<NodeRank> sought;  // of `round`: whose address is not known yet
-  uint64_t sought_in = 0;     // last beat that said so
-  std::vector<Rank> awaited;  // of `round`, as PeersAwaited said last
+  std::set<NodeRank> sought;   // of `round`: whose address is not known yet
+  uint64_t sought_in = 0;      // last beat that said so
+  std::vector<Rank> awaited;   // of `round`, as PeersAwaited said last
+  bool meets_no_more = false;  // of `round`: MeetNoMore is out
 
   uint64_t beat_seq = 0;
   std::map<uint64_t, absl::Time> beats_unanswered;  // seq -> send time; bounded by lease / interval

@@ -422,6 +422,8 @@ void AgentLoop::Do(const PeerFound& effect) { door_.Found(effect.peer); }
 
 void AgentLoop::Do(const PeerGone& effect) { door_.PeerGone(effect.rank); }
 
+void AgentLoop::Do(const MeetNoMore& effect) { door_.MeetNoMore(effect.ended_well); }
+
 void AgentLoop::Do(const SetLease& effect) {
   shepherd_.SetLease(effect.until == absl::InfiniteFuture() ? 0 : absl::ToUnixNanos(effect.until));
 }

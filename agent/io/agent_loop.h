@@ -110,6 +110,7 @@ class AgentLoop {
   void Do(const CloseRound& effect);
   void Do(const PeerFound& effect);
   void Do(const PeerGone& effect);
+  void Do(const MeetNoMore& effect);
   void Do(const SetLease& effect);
   void Do(const SetTimer& effect);
   void Do(const ShowWaiting& effect);

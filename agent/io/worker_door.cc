@@ -99,6 +99,7 @@ void WorkerDoor::SetRound(const Assignment& assignment) {
   round_ = assignment.round.Token();
   node_ = assignment.node_rank;
   map_ = RankMap(assignment);
+  ended_well_.reset();
   rank_of_.clear();
   for (uint32_t i = 0; i < assignment.workers; ++i) {
     rank_of_.push_back(assignment.RankOf(LocalRank{i}).value);
@@ -159,6 +160,9 @@ void WorkerDoor::Admit(UniqueFd fd, const LinkHello& hello, const std::vector<ui
 void WorkerDoor::Enter(UniqueFd fd, uint32_t worker, const LinkHello& hello,
                        const std::vector<uint32_t>& members) {
   const bool all = hello.group == 0;
+  if (all && ended_well_.has_value()) {
+    return RefuseToMeet(fd);
+  }
   const LinkId id = {worker, all ? opened_[worker] : hello.group};
   const absl::StatusOr<WorkerMeeting*> found = all ? MeetingOf(worker) : GroupOf(hello, members);
   if (!found.ok()) {

@@ -55,6 +55,9 @@ class WorkerDoor {
   void LetFollow(bool may);
   // Its workers are gone.
   void EndRound();
+  // This rank has ended well, and none takes its place: whoever would meet all, or waits for the
+  // next round, is refused until that begins.
+  void MeetNoMore(Rank ended_well);
   // This worker's process has ended: also where a child of it still holds its link. Whose end made
   // a call of its fail, the first such one.
   std::optional<Rank> WorkerEnded(LocalRank local);
@@ -113,6 +116,7 @@ class WorkerDoor {
   // --- worker_door_keep.cc ---
   void TellOver();
   void Follow(UniqueFd fd, uint32_t worker);
+  void RefuseToMeet(const UniqueFd& fd) const;
   void LetFollowersIn();
   void OnOldLink(std::list<OldLink>::iterator at);
   Came TakeOldWord(const OldLink& link);
@@ -156,6 +160,7 @@ class WorkerDoor {
   std::deque<uint64_t> closed_in_order_;
   std::set<uint64_t> closed_;
   std::map<LinkId, Link> links_;
+  std::optional<Rank> ended_well_;  // MeetNoMore()
   bool may_follow_ = false;
   std::map<uint32_t, UniqueFd> followers_;  // until the next round, by worker: the last to ask
   std::list<OldLink> old_links_;

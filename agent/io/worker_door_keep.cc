@@ -70,6 +70,13 @@ void WorkerDoor::LetFollow(bool may) {
   }
 }
 
+void WorkerDoor::RefuseToMeet(const UniqueFd& fd) const {
+  Refuse(fd.get(),
+         absl::StrCat("rank ", ended_well_->value,
+                      " has ended well, and is not started again: the ranks of this job cannot all "
+                      "meet any more"));
+}
+
 void WorkerDoor::Follow(UniqueFd fd, uint32_t worker) {
   if (!may_follow_) {
     return Refuse(fd.get(),
@@ -77,7 +84,17 @@ void WorkerDoor::Follow(UniqueFd fd, uint32_t worker) {
                   "rounds, until the job stops",
                   LinkAnswer::kOver);
   }
+  if (ended_well_.has_value()) {
+    return RefuseToMeet(fd);
+  }
   followers_.insert_or_assign(worker, std::move(fd));
+}
+
+void WorkerDoor::MeetNoMore(Rank ended_well) {
+  ended_well_ = ended_well;
+  for (const auto& [worker, fd] : std::exchange(followers_, {})) {
+    RefuseToMeet(fd);
+  }
 }
 
 void WorkerDoor::LetFollowersIn() {

@@ -270,6 +270,9 @@ struct Directive {
   JobOutcome outcome;   // kEnd
   std::vector<PeerNode> peers;  // those of `round` that the beat it answers sought
   std::vector<Rank> gone;       // of its `awaited`: they have ended, or their node is lost
+  // Of `round`, where a later one may keep workers: one that has ended well, and none takes its
+  // place.
+  std::optional<Rank> ended_well;
 };
 
 using MasterMessage = std::variant<Admitted, Refused, Directive>;

@@ -205,6 +205,9 @@ void SetDirective(const Directive& directive, v1::Directive* wire) {
   for (const Rank rank : directive.gone) {
     wire->add_gone(rank.value);
   }
+  if (directive.ended_well.has_value()) {
+    wire->set_ended_well(directive.ended_well->value);
+  }
 }
 
 absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
@@ -242,6 +245,10 @@ absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
   }
   for (const uint32_t rank : wire.gone()) {
     directive.gone.push_back({check.Number("gone", rank, 0, kWorldSizeMax - 1)});
+  }
+  if (wire.has_ended_well()) {
+    directive.ended_well =
+        Rank{check.Number("ended_well", wire.ended_well(), 0, kWorldSizeMax - 1)};
   }
   RETURN_IF_ERROR(check.status());
   return directive;

@@ -106,6 +106,10 @@ void FillPeers(const RoundState& s, const Beat& beat, Directive& d) {
       d.gone.push_back(awaited);
     }
   }
+  const auto well = std::find(s.started_in.begin(), s.started_in.end(), 0U);
+  if (well != s.started_in.end()) {
+    d.ended_well = Rank{static_cast<uint32_t>(well - s.started_in.begin())};
+  }
 }
 
 void FillWanted(Machine& m, const NodeState& node, Directive& d) {

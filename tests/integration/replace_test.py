@@ -4,10 +4,21 @@ import json
 import re
 import signal
 
-from harness import kill_all, sh, wait_for
+import pytest
+
+from harness import BIN, PYTHON, kill_all, sh, wait_for
 
 WORDS = 'echo "rank $RANK restarts $TORCHELASTIC_RESTART_COUNT fence $MUSTER_ROUND replacement ${MUSTER_REPLACEMENT-no}."'
 LINE = r"rank (\d+) restarts (\d+) fence (\d+) replacement (\w+)\."
+
+# All meet; then rank 0 ends well, and rank 1 does not, at about the same time.
+EPILOGUE = """
+import muster
+with muster.init() as c:
+    c.barrier()
+    rank = c.rank
+raise SystemExit(3 * rank)
+"""
 
 
 class Workers:
@@ -89,6 +100,17 @@ def test_one_that_ended_well_is_not_replaced(node0, scratch):
     workers.gate.touch()
     result = job.finish()
     assert result.code == 0 and len(re.findall(LINE, result.text)) == 3, result
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_where_one_has_ended_well_a_replacement_does_not_wait_for_all(node0, scratch, nodes):
+    """Its program begins as all did, by meeting all."""
+    program = scratch / "epilogue.py"
+    program.write_text(EPILOGUE)
+    options = ("--standalone", "--nnodes", nodes, "--nproc-per-node", 2 // nodes, "--restart=one", "--max-restarts", "1")
+    result = node0.run(*options, PYTHON, program, env={"PYTHONPATH": str(BIN.parent / "python")})
+    assert result.code == 1 and "FailedPrecondition: rank 0 has ended well, and is not started again: the ranks of this job cannot all meet" in result.errors, result
+    assert "replaced: restart 1 of 1" in result.errors and "the job has used its 1 restart" in result.errors, result
 
 
 def test_a_lost_node_gets_its_ranks_back_while_the_others_live_on(shells, lab, scratch):

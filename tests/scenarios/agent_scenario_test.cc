@@ -140,6 +140,8 @@ class AgentScript {
         d.drills.push_back(order);
       } else if (name == "gone") {
         d.gone.push_back({static_cast<uint32_t>(std::stoul(value))});
+      } else if (name == "well") {
+        d.ended_well = Rank{static_cast<uint32_t>(std::stoul(value))};
       }
     }
     if (c.verb == "run") {
@@ -251,6 +253,9 @@ class AgentScript {
                         found.peer.port);
   }
   std::string Show(const PeerGone& gone) { return absl::StrCat("GONE ", gone.rank.value); }
+  std::string Show(const MeetNoMore& meet) {
+    return absl::StrCat("MEET NO MORE, ended well: ", meet.ended_well.value);
+  }
   std::string Show(const SetLease& lease) { return absl::StrCat("lease ", Seconds(lease.until)); }
   std::string Show(const SetTimer& timer) { return absl::StrCat("timer ", Seconds(timer.at)); }
   std::string Show(const ShowWaiting& show) { return absl::StrCat("show '", show.note, "'"); }

@@ -367,6 +367,7 @@ class MasterScript {
     }
     return absl::StrCat(out, d.paused ? " paused" : "",
                         d.exits_seen != 0 ? absl::StrCat(" seen ", d.exits_seen) : "",
+                        d.ended_well ? absl::StrCat(" ended well: ", d.ended_well->value) : "",
                         d.beat_seq == 0 ? "" : absl::StrCat(" (answer)"));
   }
 

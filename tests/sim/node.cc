@@ -113,6 +113,10 @@ void World::Do(uint32_t who, const PeerGone& effect) {
   CheckGone(processes_[who].round, effect.rank);
 }
 
+void World::Do(uint32_t who, const MeetNoMore& effect) {
+  CheckGone(processes_[who].round, effect.ended_well);
+}
+
 // How a worker would end if nobody touched it.
 void World::Plan(uint32_t who, uint32_t local) {
   Process& p = processes_[who];

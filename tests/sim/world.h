@@ -163,6 +163,7 @@ class World {
   void Do(uint32_t who, const CloseRound& effect);
   void Do(uint32_t who, const PeerFound& effect);
   void Do(uint32_t who, const PeerGone& effect);
+  void Do(uint32_t who, const MeetNoMore& effect);
   void Do(uint32_t who, const SetLease& effect);
   void Do(uint32_t who, const SetTimer& effect);
   void Do(uint32_t who, const ShowWaiting&) { Mix(who); }

@@ -154,6 +154,23 @@ TEST_F(WorkerDoorKeepTest, WhomNobodyReplacesHasEndedInTheNextRoundToo) {
   EXPECT_EQ(EndOf(next, 1), LineEnd::kDied);
 }
 
+TEST_F(WorkerDoorKeepTest, WhereOneHasEndedWellNobodyWaitsForAll) {
+  Worker follows = Ask(a_, Following(0));
+  EXPECT_FALSE(IsAnswered(follows));
+  a_.door->MeetNoMore(Rank{3});
+  Worker late = Ask(a_, Following(0));
+  Worker comes = Ask(a_, Hello(1));
+  for (Worker* const worker : {&follows, &late, &comes}) {
+    ASSERT_TRUE(IsAnswered(*worker));
+    EXPECT_EQ(worker->welcome.answer, LinkAnswer::kRefused);
+    EXPECT_THAT(worker->welcome.why, HasSubstr("rank 3 has ended well, and is not started again"));
+  }
+  a_.door->BeginRound(TwoEach(0, 3, 8));  // which starts all
+  LinkHello anew = Hello(1);
+  anew.round = RoundId{1, 8}.Token();
+  EXPECT_EQ(Knock(a_, anew).welcome.answer, LinkAnswer::kWelcome);
+}
+
 TEST_F(WorkerDoorKeepTest, ANodeThatComesLaterHasNewcomersOnly) {
   Assignment later = TwoEach(0, 3, 8);
   later.keeps_from = {1, 7};

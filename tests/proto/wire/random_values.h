@@ -214,6 +214,7 @@ class RandomValues {
       directive.peers.push_back({{Below(kNodesMax)}, Text(), Port()});
     }
     for (uint32_t i = Below(4); i > 0; --i) directive.gone.push_back({Below(kWorldSizeMax)});
+    if (Flag()) directive.ended_well = Rank{Below(kWorldSizeMax)};
     return directive;
   }
   AgentMessage FromAgent() {
