@@ -62,6 +62,30 @@ std::string ShebangProgram(absl::string_view head, const std::string& wdir, cons
   return "";
 }
 
+// Programs that run the one that is named among their words.
+constexpr absl::string_view kRunsAnother[] = {
+    "chrt",   "env",     "gdb",     "ionice",  "ltrace",   "ncu",     "nice",
+    "nohup",  "nsys",    "numactl", "prlimit", "setarch",  "setsid",  "stdbuf",
+    "strace", "taskset", "time",    "timeout", "valgrind", "xvfb-run"};
+
+// Where among the words the program begins that they are about: 0, or behind `nice`, `env A=1` and
+// their like; then it is the first word that is a program, which values of options seldom are.
+size_t BeginOf(const std::vector<std::string>& argv, const std::string& wdir, const EnvBase& env) {
+  size_t begin = 0;
+  for (size_t i = 1; i < argv.size(); ++i) {
+    const absl::string_view base = BaseOf(argv[begin]);
+    if (std::find(std::begin(kRunsAnother), std::end(kRunsAnother), base) ==
+        std::end(kRunsAnother)) {
+      break;
+    }
+    const bool is_option = absl::StartsWith(argv[i], "-") || absl::StrContains(argv[i], '=');
+    if (!is_option && IsProgram(FindProgram(argv[i], wdir, env))) {
+      begin = i;
+    }
+  }
+  return begin;
+}
+
 // The script among a Python's arguments: "" for -c, -m and none; `name` is what people call it.
 std::string ScriptOf(const std::vector<std::string>& argv, std::string& name) {
   for (size_t i = 1; i < argv.size(); ++i) {
@@ -170,15 +194,17 @@ std::string FindProgram(absl::string_view name, const std::string& wdir, const E
   return "";
 }
 
-ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::string& wdir_given,
+ProgramFacts LookAtProgram(const std::vector<std::string>& words, const std::string& wdir_given,
                            const EnvBase& env) {
   ProgramFacts facts;
-  if (argv.empty()) {
+  if (words.empty()) {
     return facts;
   }
   const std::string wdir = absl::StartsWith(wdir_given, "/") ? wdir_given
                            : wdir_given.empty()              ? OwnFolder()
                                                              : Absolute(wdir_given, OwnFolder());
+  const size_t begin = BeginOf(words, wdir, env);
+  const std::vector<std::string> argv(words.begin() + static_cast<ptrdiff_t>(begin), words.end());
   facts.program = std::string(BaseOf(argv[0]));
   const std::string path = FindProgram(argv[0], wdir, env);
   if (path.empty()) {

@@ -14,9 +14,10 @@
 
 namespace muster {
 
-// `argv` and `wdir` ("" = here) as the plan has them; `env` is the workers' environment (PATH,
+// `words` and `wdir` ("" = here) as the plan has them; `env` is the workers' environment (PATH,
 // PYTHONPATH, PYENV_*, HOME are looked at).
-ProgramFacts LookAtProgram(const std::vector<std::string>& argv, const std::string& wdir,
+// Of `nice PROGRAM`, `env A=1 PROGRAM`, `taskset -c 0 PROGRAM` and the like: PROGRAM's.
+ProgramFacts LookAtProgram(const std::vector<std::string>& words, const std::string& wdir,
                            const EnvBase& env);
 
 // The file that execvp would run for `name` in the folder `wdir`; "" when it would find none.

@@ -70,6 +70,11 @@ def test_several_programs_are_one_world(node0, mpich):
     assert told(result) == {0: (3, 3, 0), 1: (3, 3, 1), 2: (3, 3, 1)}
 
 
+def test_behind_programs_that_run_it(node0, mpich):
+    result = node0.run("-n", "2", "nice", "-n", "1", "env", "A=1", "timeout", "50", mpich)
+    assert result.code == 0 and result.errors == "" and set(told(result)) == {0, 1}, result
+
+
 def test_behind_a_shell_script(node0, mpich):
     result = node0.run("-n", "2", "--mpi", "pmi1", *sh(f"{mpich}; echo ended"))
     assert result.code == 0 and set(told(result)) == {0, 1}, result

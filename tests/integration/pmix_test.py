@@ -74,6 +74,11 @@ def test_ranks_that_do_not_ascend_with_the_nodes(node0, openmpi, scratch):
     assert told(result) == {0: (3, 2, 0), 1: (3, 1, 0), 2: (3, 2, 0)}
 
 
+def test_behind_programs_that_run_it(node0, openmpi):
+    result = node0.run("-n", "2", "nice", "-n", "1", "env", "A=1", "timeout", "50", openmpi)
+    assert result.code == 0 and result.errors == "" and set(told(result)) == {0, 1}, result
+
+
 def test_behind_a_shell_script(node0, openmpi):
     result = node0.run("-n", "2", "--mpi", "pmix", *sh(f"{openmpi}; echo ended"))
     assert result.code == 0 and set(told(result)) == {0, 1}, result

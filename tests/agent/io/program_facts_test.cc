@@ -135,6 +135,25 @@ TEST_F(ProgramTest, CompiledPrograms) {
   EXPECT_EQ(Look({root_ + "/solvers/cpi"}).mpi, "MPICH");
 }
 
+TEST_F(ProgramTest, BehindAnotherThatRunsIt) {
+  Program("/bin/openmpi", MakeElf({"libmpi.so.40"}));
+  Program("/bin/nice", MakeElf({}));
+  Program("/usr/bin/env", MakeElf({}));
+  Program("/usr/bin/wrapper", MakeElf({}));
+  EXPECT_EQ(Look({"nice", "openmpi"}).mpi, "Open MPI");
+  EXPECT_EQ(Look({"nice", "openmpi"}).program, "openmpi");
+  EXPECT_EQ(Look({root_ + "/bin/nice", "-n", "5", "env", "A=1", "-u", "B", "openmpi", "nice"}).mpi,
+            "Open MPI");
+  EXPECT_EQ(Look({"timeout", "30", "openmpi"}).mpi, "Open MPI");  // also where this has none
+  EXPECT_EQ(Look({"wrapper", "openmpi"}).mpi, "");
+  EXPECT_EQ(Look({"nice", "-n", "5"}).program, "nice");
+  EXPECT_FALSE(Look({"timeout", "30"}).found);
+  SystemPython();
+  Write("/a.py", "import mpi4py\n");
+  EXPECT_EQ(Look({"env", "-i", "python3", "a.py"}).program, "a.py");
+  EXPECT_TRUE(Look({"env", "-i", "python3", "a.py"}).is_python);
+}
+
 TEST_F(ProgramTest, WhatIsNotThereIsUnknown) {
   EXPECT_EQ(Look({"nosuch"}).program, "nosuch");
   EXPECT_EQ(Look({"/no/such"}).program, "such");
