@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """check_tree.py tested: a clean tree passes, and each planted violation is found, alone and at its line."""
 
+import glob
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -104,6 +107,25 @@ class CheckTree(unittest.TestCase):
     def test_lookup_without_iteration_may_be_said(self):
         text = "std::unordered_map<int, int> m;  // looked up only\n"
         self.assertEqual(violations({**CLEAN, "agent/core/x.cc": text}), [])
+
+
+class SourceGroups(unittest.TestCase):
+    """deploy/source_groups.py; of a set whose order decides, only some builds would show what a source forgets to include."""
+
+    def test_the_same_in_each_run(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        sources = sorted(glob.glob(os.path.join(root, "rendezvous/**/*.cc"), recursive=True))
+        lines = "".join(f"all;{source}\n" for source in sources)
+        with tempfile.TemporaryDirectory() as folder:
+            groups = set()
+            for seed in range(8):
+                out = os.path.join(folder, "groups.cmake")
+                command = [sys.executable, os.path.join(root, "deploy/source_groups.py"), root, out]
+                subprocess.run(command, input=lines, text=True, check=True, env={"PYTHONHASHSEED": str(seed)})
+                with open(out) as f:
+                    groups.add(f.read())
+        self.assertEqual(len(groups), 1)
+        self.assertIn("UNITY_GROUP", groups.pop())
 
 
 if __name__ == "__main__":
