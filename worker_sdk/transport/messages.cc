@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -341,10 +342,13 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
 
 Status Messages::GoneStatus(uint32_t rank, const ByteChannel::Moved& last) const {
   const std::string name = layout_->NameOf(rank);
-  return {StatusCode::kUnavailable,
-          last.error == 0 ? name + " has died"
-                          : "the connection with " + name + " broke: " + std::strerror(last.error),
-          static_cast<int>(rank)};
+  std::string why = "the connection with " + name + " broke: " + std::strerror(last.error);
+  if (last.error == 0) {
+    why = name + " has died";
+  } else if (last.error == ECANCELED) {  // ByteChannel::Abort() on the other side
+    why = name + " exchanges no messages with this rank any more: one timed out, or failed, there";
+  }
+  return {StatusCode::kUnavailable, why, static_cast<int>(rank)};
 }
 
 bool Messages::MoveOut(Peer& peer, ByteChannel::Moved& last) {
