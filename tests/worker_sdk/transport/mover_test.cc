@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -43,9 +44,9 @@ TEST(Mover, PushesUntilNothingIsLeftEachTimeItIsAsked) {
 
 TEST(Mover, NoQuestionIsMissedWhileItPushes) {
   Pushes& pushes = *new Pushes;
-  std::vector<std::thread> askers;
-  for (int i = 0; i < 4; ++i) {
-    askers.emplace_back([&pushes] {
+  std::array<std::thread, 4> askers;
+  for (std::thread& asker : askers) {
+    asker = std::thread([&pushes] {
       for (int k = 0; k < 50; ++k) {
         ++pushes.left;
         pushes.mover.Ask();
