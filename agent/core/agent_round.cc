@@ -13,7 +13,7 @@ namespace {
 
 // CloseRound::drain: a filter behind a worker (exec > >(sort), in bash) writes after its end.
 constexpr absl::Duration kDrain = absl::Seconds(3);
-constexpr absl::Duration kDrainOfFailed = absl::Seconds(1);  // what follows waits for it
+constexpr absl::Duration kDrainOfFailed = absl::Milliseconds(500);  // what follows waits for it
 
 }  // namespace
 
