@@ -13,7 +13,7 @@ namespace {
 
 // CloseRound::drain: a filter behind a worker (exec > >(sort), in bash) writes after its end.
 constexpr absl::Duration kDrain = absl::Seconds(3);
-constexpr absl::Duration kDrainOfFailed = absl::Milliseconds(500);  // what follows waits for it
+constexpr absl::Duration kDrainOfFailed = absl::Milliseconds(500);  // unless a round follows
 
 }  // namespace
 
@@ -83,6 +83,11 @@ bool AgentStep::MayClose() const {
   }
   const bool stops = s_.phase == AgentPhase::kStopping || s_.outcome.has_value();
   return stops || s_.assignment->started_in.empty() || AllEndedWell();
+}
+
+// The master has ended this one, and not the job.
+bool AgentStep::RoundFollows() const {
+  return s_.phase == AgentPhase::kStopping && !s_.outcome.has_value();
 }
 
 bool AgentStep::AllEndedWell() const {
@@ -360,6 +365,10 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
     beat_wanted_ = true;
   }
   s_.held_until = absl::InfiniteFuture();
+  if (s_.clearing && !s_.killed && RoundFollows()) {
+    s_.killed = true;
+    Emit(KillRound{s_.round});  // that waits for no filter
+  }
   if (!Running() || s_.killed) {
     return;
   }
@@ -417,8 +426,11 @@ void AgentStep::MoveOn() {
   if (MayClose()) {
     s_.clearing = true;
     s_.held_until = absl::InfiniteFuture();
-    const bool is_its_end = s_.phase == AgentPhase::kRunning && AllEndedWell();
-    Emit(CloseRound{s_.round, is_its_end ? kDrain : kDrainOfFailed});
+    const bool well = s_.phase == AgentPhase::kRunning && AllEndedWell();
+    const absl::Duration drain = well             ? kDrain
+                                 : RoundFollows() ? absl::ZeroDuration()
+                                                  : kDrainOfFailed;
+    Emit(CloseRound{s_.round, drain});
   }
   if (s_.showing || s_.finished) {
     return;

@@ -374,7 +374,7 @@ void AgentLoop::Do(const CloseRound& effect) {
     return OnCleared("");  // the last exit said so: no need to ask
   }
   pump_.DrainAll();
-  if (pump_.round_closed()) {
+  if (pump_.round_closed() || effect.drain == absl::ZeroDuration()) {
     return ClearRound();
   }
   pump_.on_round_closed = [this] { ClearRound(); };
@@ -390,6 +390,9 @@ void AgentLoop::CutOff() {
 }
 
 void AgentLoop::ClearRound() {
+  if (clearing_) {
+    return;
+  }
   drain_timer_.Stop();
   pump_.on_round_closed = nullptr;
   clearing_ = true;

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -273,17 +272,23 @@ bool Messages::Progress() {
   return !active_.empty();
 }
 
-// Who is here moves it himself.
+// Only for those who are sent something: nobody else's receives go on by themselves. Who is here
+// moves it himself.
 Mover::Pushed Messages::PushOut() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     return {false, true};
   }
-  const bool moved = waiting_ == 0 && ProgressLocked();
-  const bool more = std::any_of(active_.begin(), active_.end(), [this](uint32_t rank) {
-    return peers_.at(rank).conversation.has_out();
-  });
-  return {moved, more};
+  Mover::Pushed out;
+  for (const uint32_t rank : active_) {
+    Peer& peer = peers_.at(rank);
+    if (peer.conversation.has_out()) {
+      out.moved |= waiting_ == 0 && Pump(rank, peer);
+      out.more |= peer.conversation.has_out();
+    }
+  }
+  SettleAny();
+  return out;
 }
 
 bool Messages::ProgressLocked() {
