@@ -140,10 +140,11 @@ Starter::Callbacks NodeStarts::StarterCallbacks() {
   out.on_exit = [this](size_t index, const std::string& how, bool killed) {
     if (!over_) {
       told_end_.insert(index);
-      an_agent_gave_up_ = an_agent_gave_up_ || !killed;
-      // One that never joined is not missed by the master. Its connection's end goes first.
+      // One that never joined is not missed by the master. Its connection's end goes first; and the
+      // news that the job is over, which an agent may have heard before us.
       start_failures_.push_back(
           std::make_unique<UvTimer>(loop_, [this, index, attempt = AttemptAt(index), how, killed] {
+            an_agent_gave_up_ = an_agent_gave_up_ || (!killed && !over_);
             Failed(index, attempt, how, killed);
           }));
       start_failures_.back()->StartAfter(2 * kReconnectWindow);
