@@ -11,9 +11,9 @@
 namespace muster {
 namespace {
 
-// CloseRound::drain: a filter behind a worker (exec > >(sort), in bash) writes after its end.
+// CloseRound::drain: a filter behind a worker (exec > >(sort), in bash) writes after its end. Where
+// one has failed or is stopped, another round may wait.
 constexpr absl::Duration kDrain = absl::Seconds(3);
-constexpr absl::Duration kDrainOfFailed = absl::Milliseconds(500);  // unless a round follows
 
 }  // namespace
 
@@ -83,11 +83,6 @@ bool AgentStep::MayClose() const {
   }
   const bool stops = s_.phase == AgentPhase::kStopping || s_.outcome.has_value();
   return stops || s_.assignment->started_in.empty() || AllEndedWell();
-}
-
-// The master has ended this one, and not the job.
-bool AgentStep::RoundFollows() const {
-  return s_.phase == AgentPhase::kStopping && !s_.outcome.has_value();
 }
 
 bool AgentStep::AllEndedWell() const {
@@ -365,10 +360,6 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
     beat_wanted_ = true;
   }
   s_.held_until = absl::InfiniteFuture();
-  if (s_.clearing && !s_.killed && RoundFollows()) {
-    s_.killed = true;
-    Emit(KillRound{s_.round});  // that waits for no filter
-  }
   if (!Running() || s_.killed) {
     return;
   }
@@ -427,10 +418,7 @@ void AgentStep::MoveOn() {
     s_.clearing = true;
     s_.held_until = absl::InfiniteFuture();
     const bool well = s_.phase == AgentPhase::kRunning && AllEndedWell();
-    const absl::Duration drain = well             ? kDrain
-                                 : RoundFollows() ? absl::ZeroDuration()
-                                                  : kDrainOfFailed;
-    Emit(CloseRound{s_.round, drain});
+    Emit(CloseRound{s_.round, well ? kDrain : absl::ZeroDuration()});
   }
   if (s_.showing || s_.finished) {
     return;

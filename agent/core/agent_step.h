@@ -84,7 +84,6 @@ class AgentStep {
   bool IsOfRound(RoundId round) const;
   bool MayClose() const;
   bool AllEndedWell() const;
-  bool RoundFollows() const;
   bool Running() const { return s_.workers_alive > 0; }
   template <typename Effect>
   void Emit(Effect effect) {

@@ -104,8 +104,7 @@ struct ReleaseHeld {
 };  // nobody came for the workers that were held: SIGCONT to every one, and a line that says so
 struct KillRound {
   RoundId round;
-};  // SIGKILL to everything that descends from its workers, also after CloseRound; then
-    // RoundCleared
+};  // SIGKILL to everything that descends from its workers; then RoundCleared
 struct CloseRound {
   RoundId round;
   absl::Duration drain;
