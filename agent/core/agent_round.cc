@@ -239,6 +239,13 @@ void AgentStep::ShouldStop(const Directive& directive) {
   Stop(directive.stop_signal, directive.grace);
 }
 
+// What this round has asked about workers of other nodes, and been told.
+void AgentStep::ForgetOthers() {
+  s_.sought.clear();
+  s_.awaited.clear();
+  s_.meets_no_more = false;
+}
+
 // ... and never will be (A2).
 void AgentStep::NeverHeld(RoundId round) {
   if (round <= s_.round) {
@@ -250,9 +257,7 @@ void AgentStep::NeverHeld(RoundId round) {
   s_.workers_started = 0;
   s_.exits.clear();
   s_.exits_dropped = s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
-  s_.sought.clear();
-  s_.awaited.clear();
-  s_.meets_no_more = false;
+  ForgetOthers();
   beat_wanted_ = true;
 }
 
@@ -269,9 +274,7 @@ void AgentStep::Start(const Assignment& assignment) {
   s_.exits_dropped = s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
   s_.stop_sent = s_.killed = s_.clearing = s_.cleared = s_.keep_awaits = false;
   s_.stop_signal = 0;
-  s_.sought.clear();
-  s_.awaited.clear();
-  s_.meets_no_more = false;
+  ForgetOthers();
   s_.kill_at = absl::InfiniteFuture();
   s_.held_until = config_.hold ? now_ + kHeldMax : absl::InfiniteFuture();
   s_.store_port = 0;
@@ -310,9 +313,7 @@ void AgentStep::Keep(const Assignment& assignment) {
   s_.exits_sent -= s_.exits_acked;
   s_.exits_acked = 0;
   s_.cleared = s_.cleared && starts.empty();
-  s_.sought.clear();
-  s_.awaited.clear();
-  s_.meets_no_more = false;
+  ForgetOthers();
   if (config_.hold && !starts.empty()) {
     s_.held_until = now_ + kHeldMax;
   }
@@ -355,8 +356,7 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
   }
   if (s_.phase == AgentPhase::kRunning) {
     s_.phase = AgentPhase::kStopping;
-    s_.sought.clear();
-    s_.awaited.clear();
+    ForgetOthers();
     beat_wanted_ = true;
   }
   s_.held_until = absl::InfiniteFuture();
@@ -381,8 +381,7 @@ void AgentStep::Kill() {
     return;
   }
   s_.phase = AgentPhase::kStopping;
-  s_.sought.clear();
-  s_.awaited.clear();
+  ForgetOthers();
   s_.killed = true;
   s_.clearing = true;
   Emit(KillRound{s_.round});

@@ -68,6 +68,7 @@ class AgentStep {
   void Keep(const Assignment& assignment);
   void StartWorker(const Assignment& assignment, LocalRank local);
   void NeverHeld(RoundId round);
+  void ForgetOthers();
   void SetPaused(bool paused);
   void OpenStoreNow();
   void Stop(int32_t signo, absl::Duration grace);  // signo 0 = SIGKILL at once

@@ -373,7 +373,6 @@ void AgentLoop::Do(const CloseRound& effect) {
   if (alone_) {
     return OnCleared("");  // the last exit said so: no need to ask
   }
-  pump_.DrainAll();
   if (pump_.round_closed() || effect.drain == absl::ZeroDuration()) {
     return ClearRound();
   }
@@ -390,9 +389,6 @@ void AgentLoop::CutOff() {
 }
 
 void AgentLoop::ClearRound() {
-  if (clearing_) {
-    return;
-  }
   drain_timer_.Stop();
   pump_.on_round_closed = nullptr;
   clearing_ = true;

@@ -372,7 +372,9 @@ std::string OutputPump::Drain(uint32_t local_rank) {
     if (stream->local_rank != local_rank) {
       continue;
     }
-    if (stream->poll != nullptr && ReadSome(*stream, PipeBytes(stream->fd.get())) == Read::kEnd) {
+    // One more than a full pipe has, to come to its end.
+    if (stream->poll != nullptr &&
+        ReadSome(*stream, PipeBytes(stream->fd.get()) + 1) == Read::kEnd) {
       FinishStream(*stream);
     }
     if (stream->number == 2 || stream->raw) {
@@ -406,17 +408,6 @@ void OutputPump::CloseStream(Stream& stream) {
     ReadSome(stream, PipeBytes(stream.fd.get()));
     FinishStream(stream);
   }
-}
-
-void OutputPump::DrainAll() {
-  // One more than a full pipe has, to come to its end.
-  for (const auto& stream : streams_) {
-    if (stream->poll != nullptr &&
-        ReadSome(*stream, PipeBytes(stream->fd.get()) + 1) == Read::kEnd) {
-      FinishStream(*stream);
-    }
-  }
-  Pump();
 }
 
 std::vector<uint32_t> OutputPump::open_ranks() const {

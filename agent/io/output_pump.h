@@ -73,16 +73,13 @@ class OutputPump {
   // What a worker that has ended left in its error file, where the layout of the log files has a
   // place for it.
   void KeepError(LocalRank local, absl::string_view text);
-  // All workers have ended: reads what is already in their pipes. Afterwards round_closed(), unless
-  // somebody else has one open; on_round_closed then, once all are at their end.
-  void DrainAll();
-  std::function<void()> on_round_closed;
-  // Whose output is open.
+  // Whose output is open: of workers that have ended, and are drained, somebody else has it.
   std::vector<uint32_t> open_ranks() const;
   // No writer can be left: takes what is in the pipes and closes them, also where a stray
   // descriptor holder keeps one open. Afterwards round_closed().
   void CloseRound();
   bool round_closed() const { return open_streams_ == 0; }
+  std::function<void()> on_round_closed;  // once, by itself: every stream has come to its end
 
   void OnWritable();  // of the link
   // Nobody reads any more: from now on output is thrown away.
