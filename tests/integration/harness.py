@@ -96,14 +96,26 @@ class Job:
 
     @property
     def pid(self):
-        """The command's pid, seen from here."""
+        """The command's pid, seen from here; ProcessLookupError when it has ended."""
         children = Path(f"/proc/{self.proc.pid}/task/{self.proc.pid}/children")
-        return int(wait_for(lambda: children.read_text().split(), PATIENCE, what="nsenter starts the command")[0])
+        ended = lambda: self.proc.poll() is not None
+        found = wait_for(lambda: ended() or children.read_text().split(), PATIENCE, what="nsenter starts the command")
+        if found is True:
+            raise ProcessLookupError(f"{self.argv} has ended: {self._so_far()}")
+        return int(found[0])
 
     def signal(self, signo):
         os.kill(self.pid, signo)
         if signo == signal.SIGCONT and self.proc.poll() is None:
             os.kill(self.proc.pid, signo)  # the lab's nsenter stops with its child
+
+    def end(self):
+        """SIGTERM, where it has not ended by itself before."""
+        try:
+            self.signal(signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+        return self.finish()
 
     def expect(self, pattern, count=1, seconds=PATIENCE, stream="out"):
         """Waits until `pattern` was printed `count` times; the matches."""
@@ -140,7 +152,7 @@ class Job:
         if self.proc.poll() is None:
             try:
                 kill_all([self.pid])
-            except AssertionError:
+            except (AssertionError, ProcessLookupError):
                 pass
             self.proc.kill()
             self.proc.wait()
