@@ -11,9 +11,10 @@
 namespace muster {
 namespace {
 
-// CloseRound::drain: a filter behind a worker (exec > >(sort), in bash) writes after its end. Where
-// one has failed or is stopped, another round may wait.
+// CloseRound::drain: a filter behind a worker (exec > >(sort), in bash) writes after its end. What
+// outlives one that has failed is less often a filter.
 constexpr absl::Duration kDrain = absl::Seconds(3);
+constexpr absl::Duration kDrainOfFailed = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -37,7 +38,7 @@ void AgentStep::On(const RoundCleared& cleared) {
   if (cleared.round != s_.round || s_.cleared || !s_.clearing) {
     return;
   }
-  s_.clearing = false;
+  s_.clearing = s_.draining = false;
   s_.cleared = true;
   beat_wanted_ |= std::exchange(s_.keep_awaits, false);  // its answer brings it again
   for (uint32_t i = 0; i < s_.workers.size(); ++i) {
@@ -83,6 +84,13 @@ bool AgentStep::MayClose() const {
   }
   const bool stops = s_.phase == AgentPhase::kStopping || s_.outcome.has_value();
   return stops || s_.assignment->started_in.empty() || AllEndedWell();
+}
+
+// None where they were stopped: what they left was signalled with them.
+absl::Duration AgentStep::Drain() const {
+  return s_.phase != AgentPhase::kRunning ? absl::ZeroDuration()
+         : AllEndedWell()                 ? kDrain
+                                          : kDrainOfFailed;
 }
 
 bool AgentStep::AllEndedWell() const {
@@ -237,6 +245,10 @@ void AgentStep::ShouldStop(const Directive& directive) {
     return NeverHeld(directive.round);
   }
   Stop(directive.stop_signal, directive.grace);
+  const bool may_drain = directive.stop_is_final && directive.stop_signal != 0;
+  if (!may_drain && std::exchange(s_.draining, false)) {
+    Emit(EndDrain{s_.round});  // the next round, or the user, is not kept waiting
+  }
 }
 
 // What this round has asked about workers of other nodes, and been told.
@@ -416,8 +428,9 @@ void AgentStep::MoveOn() {
   if (MayClose()) {
     s_.clearing = true;
     s_.held_until = absl::InfiniteFuture();
-    const bool well = s_.phase == AgentPhase::kRunning && AllEndedWell();
-    Emit(CloseRound{s_.round, well ? kDrain : absl::ZeroDuration()});
+    const absl::Duration drain = Drain();
+    s_.draining = drain > absl::ZeroDuration();
+    Emit(CloseRound{s_.round, drain});
   }
   if (s_.showing || s_.finished) {
     return;

@@ -84,6 +84,7 @@ class AgentStep {
   // Of the round held, or of an earlier one whose workers it keeps.
   bool IsOfRound(RoundId round) const;
   bool MayClose() const;
+  absl::Duration Drain() const;
   bool AllEndedWell() const;
   bool Running() const { return s_.workers_alive > 0; }
   template <typename Effect>

@@ -110,6 +110,9 @@ struct CloseRound {
   absl::Duration drain;
 };  // all exits are in: for so long what descends from them may write on, if it has their output
     // open; then end it, store, files; RoundCleared
+struct EndDrain {
+  RoundId round;
+};  // after its CloseRound: the drain has no more time
 struct PeerFound {
   PeerNode peer;
 };  // of the round held; once for each that is sought
@@ -134,7 +137,7 @@ struct Finish {
   bool all_shown = true;  // false: the master, through which it is shown, is gone
 };                        // the agent's work is over; everything is cleared
 using AgentEffect = std::variant<SendToMaster, Drill, OpenStore, SpawnRound, KeepRound, SignalRound,
-                                 ReleaseHeld, KillRound, CloseRound, PeerFound, PeerGone,
+                                 ReleaseHeld, KillRound, CloseRound, EndDrain, PeerFound, PeerGone,
                                  MeetNoMore, SetLease, SetTimer, ShowWaiting, ShowRest, Finish>;
 
 struct WorkerState {
@@ -174,6 +177,7 @@ struct AgentState {
   bool stop_sent = false;     // a stop signal went to the workers of `round`
   bool killed = false;        // KillRound went out for `round`
   bool clearing = false;      // CloseRound or KillRound is out, RoundCleared is awaited
+  bool draining = false;      // ... and there was time for CloseRound's drain
   bool keep_awaits = false;   // ... and then the round that keeps what there is of `round`
   RoundId stop_up_to;         // neither `round` nor a later one up to this will be started
   absl::Time kill_at = absl::InfiniteFuture();

@@ -380,6 +380,12 @@ void AgentLoop::Do(const CloseRound& effect) {
   drain_timer_.StartAfter(effect.drain);
 }
 
+void AgentLoop::Do(const EndDrain&) {
+  if (drain_timer_.active()) {
+    ClearRound();
+  }
+}
+
 void AgentLoop::CutOff() {
   const std::vector<uint32_t> ranks = pump_.open_ranks();
   LogWarning(absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", RangeList(ranks),

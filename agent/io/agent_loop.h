@@ -108,6 +108,7 @@ class AgentLoop {
   void Do(const ReleaseHeld& effect);
   void Do(const KillRound& effect);
   void Do(const CloseRound& effect);
+  void Do(const EndDrain& effect);
   void Do(const PeerFound& effect);
   void Do(const PeerGone& effect);
   void Do(const MeetNoMore& effect);

@@ -262,6 +262,7 @@ struct Directive {
   Assignment assignment;             // kRun, as long as the agent's beats do not hold `round`
   int32_t stop_signal = 0;           // kStop, kEnd: first signal; 0 = SIGKILL at once
   absl::Duration grace;              // then SIGKILL after this
+  bool stop_is_final = false;        // kStop: no round follows
   uint32_t exits_seen = 0;           // of the agent's round, numbered as in its beats
   std::vector<SignalOrder> signals;  // not yet done by the agent
   std::vector<DrillOrder> drills;    // likewise

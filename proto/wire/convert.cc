@@ -185,6 +185,7 @@ void SetDirective(const Directive& directive, v1::Directive* wire) {
   }
   wire->set_stop_signal(directive.stop_signal);
   wire->set_grace(absl::ToInt64Nanoseconds(directive.grace));
+  wire->set_stop_is_final(directive.stop_is_final);
   wire->set_exits_seen(directive.exits_seen);
   for (const SignalOrder& order : directive.signals) {
     v1::SignalOrder* one = wire->add_signals();
@@ -223,6 +224,7 @@ absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
   }
   directive.stop_signal = check.Signal("stop_signal", wire.stop_signal());
   directive.grace = check.Time("grace", wire.grace());
+  directive.stop_is_final = wire.stop_is_final();
   directive.exits_seen = check.Number("exits_seen", wire.exits_seen(), 0, kAny);
   check.Bound("signals", static_cast<size_t>(wire.signals_size()), 0, kSignalOrdersMax);
   check.Bound("peers", static_cast<size_t>(wire.peers_size()), 0, kPeersPerBeatMax);

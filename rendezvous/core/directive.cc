@@ -132,6 +132,7 @@ void FillWanted(Machine& m, const NodeState& node, Directive& d) {
     d.round = s.round;
     d.stop_signal = s.stop_signal;
     d.grace = s.stop_grace;
+    d.stop_is_final = s.stop_is_final;
   } else if (node.phase != AgentPhase::kReady) {
     d.wanted = Wanted::kStop;  // it holds a round that goes on without it
     d.stop_signal = SIGTERM;

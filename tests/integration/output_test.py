@@ -299,6 +299,8 @@ def test_a_filter_behind_its_worker_ends_its_work(shells):
     result = shells[0].run("--hosts", "node0,node1", "--no-prefix", *sh(script))
     assert result.code == 0 and sorted(result.out.splitlines()) == sorted(2 * [b"line 1", b"line 2", b"line 3"]), result
     assert result.errors.splitlines() == 2 * ["log:late"], result
+    result = shells[0].run("-n", "1", *sh("exec 2> >(sleep 0.1; sed s/^/log:/ >&2); echo why >&2; exit 3"))
+    assert result.code == 3 and "log:why\n" in result.errors and "left processes" not in result.errors, result
 
 
 def test_output_of_two_hosts(shells):

@@ -159,6 +159,7 @@ class AgentScript {
       }
     } else if (c.verb == "stop") {
       d.wanted = Wanted::kStop;
+      d.stop_is_final = c.Number("final", 0) != 0;
     } else if (c.verb == "end") {
       d.wanted = Wanted::kEnd;
       d.outcome.exit_code = static_cast<int32_t>(c.Number("code", 0));
@@ -247,6 +248,9 @@ class AgentScript {
   std::string Show(const CloseRound& close) {
     return absl::StrCat("close ", close.round.ToString(), ", drain ",
                         absl::FormatDuration(close.drain));
+  }
+  std::string Show(const EndDrain& end) {
+    return absl::StrCat("end drain ", end.round.ToString());
   }
   std::string Show(const PeerFound& found) {
     return absl::StrCat("PEER ", found.peer.node_rank.value, " at ", found.peer.address, ":",

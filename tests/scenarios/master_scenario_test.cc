@@ -351,6 +351,9 @@ class MasterScript {
       if (d.wanted == Wanted::kEnd) {
         absl::StrAppend(&out, " outcome ", d.outcome.exit_code);
       }
+      if (d.stop_is_final) {
+        absl::StrAppend(&out, " final");
+      }
     }
     for (const SignalOrder& order : d.signals) {
       absl::StrAppend(&out, " signal ", order.seq, ":", SignalName(order.signo));

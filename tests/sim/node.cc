@@ -282,6 +282,10 @@ void World::Do(uint32_t who, const CloseRound& effect) {
   Post(drain + Between(1000, kMilli), Kind::kCleared, who, 0, effect.round.Token());
 }
 
+void World::Do(uint32_t who, const EndDrain& effect) {
+  Post(Between(1000, kMilli), Kind::kCleared, who, 0, effect.round.Token());
+}
+
 void World::Do(uint32_t who, const SetLease& effect) {
   Process& p = processes_[who];
   const bool counts = effect.until != absl::InfiniteFuture();

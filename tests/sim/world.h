@@ -161,6 +161,7 @@ class World {
   void Do(uint32_t who, const ReleaseHeld& effect);
   void Do(uint32_t who, const KillRound& effect);
   void Do(uint32_t who, const CloseRound& effect);
+  void Do(uint32_t who, const EndDrain& effect);
   void Do(uint32_t who, const PeerFound& effect);
   void Do(uint32_t who, const PeerGone& effect);
   void Do(uint32_t who, const MeetNoMore& effect);

@@ -214,6 +214,7 @@ class RandomValues {
       directive.peers.push_back({{Below(kNodesMax)}, Text(), Port()});
     }
     for (uint32_t i = Below(4); i > 0; --i) directive.gone.push_back({Below(kWorldSizeMax)});
+    directive.stop_is_final = Flag();
     if (Flag()) directive.ended_well = Rank{Below(kWorldSizeMax)};
     return directive;
   }
