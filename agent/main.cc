@@ -44,6 +44,7 @@
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/bootstrap.h"
+#include "proto/wire/grpc_runtime.h"
 #include "proto/wire/uv_handles.h"
 
 namespace muster {
@@ -91,7 +92,8 @@ struct Channel {
   UniqueFd in;
   UniqueFd out;
   bool dialed = false;
-  std::string secret;  // of the ticket; else it comes with the bootstrap
+  bool prepared = false;  // PrepareForGrpc
+  std::string secret;     // of the ticket; else it comes with the bootstrap
 };
 
 // stdin and stdout are the channel; from now on nothing else may touch them.
@@ -279,6 +281,13 @@ absl::Status OfferProgram(const AgentBootstrap& bootstrap, const NodeFacts& fact
   return AnnounceGiving(out, gives ? bound->port : uint16_t{0}, facts.address, deadline);
 }
 
+// Needs no word of launch's: done while one is on its way.
+absl::Status PrepareForGrpc() {
+  RETURN_IF_ERROR(CheckThreads(kThreadsOfGrpc));
+  MeasureClock();
+  return absl::OkStatus();
+}
+
 struct Met {
   rlimit worker_files;  // the workers' limit of descriptors
   AgentBootstrap bootstrap;
@@ -289,9 +298,10 @@ absl::StatusOr<Met> MeetLaunch(const Channel& channel) {
   const absl::Time deadline = BootNow() + kBootstrapWithin;
   const bool pushed = IsPushedAgent();
   RETURN_IF_ERROR(AnnounceAgent(channel.out.get(), deadline));
-  // The answer takes a while to come through ssh: what needs none of it is done meanwhile.
   ASSIGN_OR_RETURN(const rlimit worker_files, RaiseDescriptorLimit());
-  RETURN_IF_ERROR(CheckThreads(kThreadsOfGrpc));
+  if (!channel.prepared) {
+    RETURN_IF_ERROR(PrepareForGrpc());
+  }
   ASSIGN_OR_RETURN(AgentBootstrap bootstrap, ReadBootstrap(channel.in.get(), deadline));
   if (!channel.secret.empty()) {
     bootstrap.secret = channel.secret;
@@ -362,10 +372,14 @@ int RunOnChannel(Channel channel) {
 int RunDialed(const std::string& node, const std::vector<std::string>& words) {
   const absl::Time deadline = BootNow() + kBootstrapWithin;
   const Channel standard = TakeChannel();
+  const bool ticket_comes = words.empty();
   (void)TlsContext();  // the first takes 2 ms: while the ticket is on its way
+  if (const absl::Status ready = ticket_comes ? PrepareForGrpc() : absl::OkStatus(); !ready.ok()) {
+    return Fail(ready);
+  }
   const absl::StatusOr<DialTicket> ticket =
-      words.empty() ? ReadTicket(standard.in.get(), deadline)
-                    : TicketOfWords(words, std::getenv("PBS_JOBCOOKIE"));
+      ticket_comes ? ReadTicket(standard.in.get(), deadline)
+                   : TicketOfWords(words, std::getenv("PBS_JOBCOOKIE"));
   if (!ticket.ok()) {
     return Fail(ticket.status());
   }
@@ -383,6 +397,7 @@ int RunDialed(const std::string& node, const std::vector<std::string>& words) {
   channel.in.Reset(fcntl(dialed->socket.get(), F_DUPFD_CLOEXEC, 3));
   channel.out = std::move(dialed->socket);
   channel.dialed = true;
+  channel.prepared = ticket_comes;
   channel.secret = ticket->secret;
   return RunOnChannel(std::move(channel));
 }

@@ -39,6 +39,7 @@
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
+#include "proto/wire/grpc_runtime.h"
 #include "proto/wire/uv_handles.h"
 #include "rendezvous/core/stop_told.h"
 #include "rendezvous/service/master_server.h"
@@ -132,6 +133,9 @@ class HostsJob {
     threads_ = CheckThreads(kThreadsOfGrpc);
     if (threads_.ok()) {
       server_.Prepare();
+      if (absl::StatusOr<Thread> clock = Thread::Start("muster-clock", &MeasureClock); clock.ok()) {
+        clock->Detach();
+      }
     }
   }
 

@@ -20,4 +20,9 @@ inline constexpr std::array<std::pair<const char*, int>, 3> kTransportArguments 
 // for that.
 void KeepGrpcRunning();
 
+// Blocks for 3 ms and more, asleep, where the kernel does not tell the rate of the CPU's clock
+// (many virtual machines); at once the next time. The first of gRPC's threads that has to wait for
+// a lock of Abseil's does it otherwise, while it keeps the others from that lock.
+void MeasureClock();
+
 }  // namespace muster

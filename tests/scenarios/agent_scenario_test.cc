@@ -249,9 +249,7 @@ class AgentScript {
     return absl::StrCat("close ", close.round.ToString(), ", drain ",
                         absl::FormatDuration(close.drain));
   }
-  std::string Show(const EndDrain& end) {
-    return absl::StrCat("end drain ", end.round.ToString());
-  }
+  std::string Show(const EndDrain& end) { return absl::StrCat("end drain ", end.round.ToString()); }
   std::string Show(const PeerFound& found) {
     return absl::StrCat("PEER ", found.peer.node_rank.value, " at ", found.peer.address, ":",
                         found.peer.port);
