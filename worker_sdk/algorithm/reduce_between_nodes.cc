@@ -212,8 +212,8 @@ class ReduceMaker : private BetweenNodesMaker {
     return {narrow_ ? Space::kNarrow : Space::kScratch, 0, offset};
   }
   Ref Parts(uint64_t chunk) const { return Wired(chunk % under_way_ * nodes() * part_max_); }
-  // This node's part of our share: of one rank it is what the caller has.
-  bool IsPartialIn() const { return size() == 1 && !narrow_; }
+  // This node's part of our share: of one rank it is what the caller has, as it is.
+  bool IsPartialIn() const { return size() == 1 && !narrow_ && !divides_first_; }
   Ref Partial(uint64_t chunk) const {
     return IsPartialIn()
                ? In(At(chunk) + ShareOf(chunk).begin)

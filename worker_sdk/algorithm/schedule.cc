@@ -202,6 +202,10 @@ bool IsReduction(OpKind kind) {
          kind == OpKind::kReduceScatterV;
 }
 
+bool DividesFirst(DType dtype, ReduceOp op) {
+  return op == ReduceOp::kAvg && (dtype == DType::kFloat16 || dtype == DType::kBFloat16);
+}
+
 bool CanBeNarrow(OpKind kind, DType dtype, ReduceOp op) {
   return IsReduction(kind) && dtype == DType::kFloat32 &&
          (op == ReduceOp::kSum || op == ReduceOp::kAvg);

@@ -124,15 +124,17 @@ class ScheduleMaker {
       step.bytes = bytes;
     }
   }
-  // What the ranks of this node have at `offset` of `from`; ours is `own`.
+  // What the ranks of this node have at `offset` of `from`; ours is `own`. Every number comes
+  // through it once: the place to divide where that comes first.
   void ReducePlaces(Ref dst, Ref own, uint64_t offset, uint64_t bytes, Space from = Space::kSlot) {
     if (bytes != 0) {
-      out_.push_back({StepKind::kReduce, dst, own, from, 0, offset, 0, bytes});
+      const StepKind kind = divides_first_ ? StepKind::kMean : StepKind::kReduce;
+      out_.push_back({kind, dst, own, from, 0, offset, 0, bytes});
     }
   }
-  // kAvg is finished by whoever holds the whole sum.
+  // Of the whole sum.
   void Divide(Ref dst, uint64_t bytes) {
-    if (call_.op == ReduceOp::kAvg && bytes != 0) {
+    if (call_.op == ReduceOp::kAvg && !divides_first_ && bytes != 0) {
       Step& step = Add(StepKind::kDivide);
       step.dst = dst;
       step.bytes = bytes;
@@ -143,6 +145,7 @@ class ScheduleMaker {
   const Layout& layout_;
   const Call& call_;
   const uint64_t bytes_;  // of one rank's part
+  const bool divides_first_ = DividesFirst(call_.dtype, call_.op);
   Progress& progress_;
   std::vector<Step>& out_;
 };

@@ -298,6 +298,7 @@ Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, 
     case StepKind::kCopy:
       return Copy(step, in, out);
     case StepKind::kReduce:
+    case StepKind::kMean:
       ReducePlaces(step, call, in, out);
       return {};
     case StepKind::kReduceNodes:

@@ -89,8 +89,8 @@ class Executor {
   Status ReadDirectly(uint8_t* to, const Ref& ref, uint64_t bytes);
   void Tell(const uint8_t* where);
   uint64_t ToldBy(uint32_t place);
-  static void Reduce(const Step& step, const Call& call, uint8_t* dst, const void* const* srcs,
-                     uint32_t n);
+  void Reduce(const Step& step, const Call& call, uint8_t* dst, const void* const* srcs,
+              uint32_t n);
 
   struct alignas(64) CacheLine {
     uint8_t bytes[64];

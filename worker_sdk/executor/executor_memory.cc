@@ -132,7 +132,9 @@ void Executor::Reduce(const Step& step, const Call& call, uint8_t* dst, const vo
   const auto count = static_cast<int>(n);
   const uint64_t elements = step.bytes / SizeOf(call.dtype);
   const bool from_narrow = IsNarrow(step.src);
-  if (from_narrow == IsNarrow(step.dst)) {
+  if (step.kind == StepKind::kMean) {
+    MeanMany(dst, srcs, count, elements, call.dtype, layout_.world());
+  } else if (from_narrow == IsNarrow(step.dst)) {
     ReduceMany(dst, srcs, count, elements, from_narrow ? DType::kBFloat16 : call.dtype, call.op);
   } else if (from_narrow) {
     SumOfBFloat16(dst, srcs, count, elements);

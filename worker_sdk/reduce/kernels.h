@@ -11,11 +11,15 @@ namespace muster {
 // As ReduceMany() and Divide(), for n >= 2 sources of `bytes` each.
 using ReduceKernel = void (*)(char* dst, const void* const* srcs, int n, size_t bytes);
 using DivideKernel = void (*)(char* data, size_t bytes, uint32_t n);
+// As MeanMany(), for n >= 1 sources of `bytes` each.
+using MeanKernel = void (*)(char* dst, const void* const* srcs, int n, size_t bytes,
+                            uint32_t divisor);
 
 struct Kernels {
   const char* name;
   ReduceKernel reduce[kDTypes][kReduceOps];  // null: no such operation for the type
   DivideKernel divide[kDTypes];
+  MeanKernel mean[kDTypes];  // null but for floats of 16 bits
   // Sums of n >= 1 sources whose type is not that of dst; `bytes` of each source.
   ReduceKernel narrow;  // float32 into bfloat16
   ReduceKernel widen;   // bfloat16 into float32

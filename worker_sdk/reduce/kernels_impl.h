@@ -252,6 +252,38 @@ void DivideFloats(char* data, size_t bytes, uint32_t n) {
   CopySmall(data + at, padded, bytes - at);
 }
 
+// A sum whose tile is divided before it is rounded.
+template <typename Format>
+void Mean(char* dst, const void* const* srcs, int n, size_t bytes, uint32_t divisor) {
+  using Tile = typename Format::Tile;
+  constexpr size_t kTileRegisters = kTileBytes / Tile::kBytes;
+  alignas(kVectorBytes) char tile[kTileBytes];
+  const size_t whole = bytes - bytes % Format::kBytes;
+  for (size_t at = 0; at < whole;) {
+    const size_t left = (whole - at) / Format::kBytes;
+    const size_t some = left < kTileRegisters ? left : kTileRegisters;
+    int done = n < 1 + kStreams ? n : 1 + kStreams;
+    ReduceRegisters<Format, Format, Tile, Sum>(tile, static_cast<const char*>(srcs[0]) + at,
+                                               srcs + 1, done - 1, at, some);
+    while (done < n) {
+      const int more = n - done < kStreams ? n - done : kStreams;
+      ReduceRegisters<Tile, Format, Tile, Sum>(tile, tile, srcs + done, more, at, some);
+      done += more;
+    }
+    for (size_t i = 0; i < some; ++i, at += Format::kBytes) {
+      Format::Store(dst + at, Divided(Tile::Load(tile + i * Tile::kBytes), divisor));
+    }
+  }
+  if (whole == bytes) return;
+  auto sum = LoadSmall<Format>(srcs[0], whole, bytes - whole);
+  for (int s = 1; s < n; ++s) {
+    sum = Combined<Sum>(sum, LoadSmall<Format>(srcs[s], whole, bytes - whole));
+  }
+  char padded[Format::kBytes];
+  Format::Store(padded, Divided(sum, divisor));
+  CopySmall(dst + whole, padded, bytes - whole);
+}
+
 // In a type whose rounded quotient is never beyond the next integer, float for 16 bits and double
 // for 32: no x / n below an integer is nearer to it than 1 / n, and x has bits to spare.
 template <typename T, typename Wide>
@@ -308,6 +340,8 @@ constexpr Kernels MakeKernels() {
   AddFloats<BFloat16Format>(made, DType::kBFloat16);
   AddFloats<FloatFormat<float>>(made, DType::kFloat32);
   AddFloats<FloatFormat<double>>(made, DType::kFloat64);
+  made.mean[static_cast<int>(DType::kFloat16)] = Mean<Float16Format>;
+  made.mean[static_cast<int>(DType::kBFloat16)] = Mean<BFloat16Format>;
   made.narrow = Reduce<FloatFormat<float>, Sum, BFloat16AsFloats>;
   made.widen = Reduce<BFloat16AsFloats, Sum, FloatFormat<float>>;
   return made;

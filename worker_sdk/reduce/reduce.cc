@@ -91,6 +91,12 @@ void ReduceMany(void* dst, const void* const* srcs, int n, size_t count, DType d
                                                                        srcs, n, bytes);
 }
 
+void MeanMany(void* dst, const void* const* srcs, int n, size_t count, DType dtype,
+              uint32_t divisor) {
+  Here().widest->mean[static_cast<int>(dtype)](static_cast<char*>(dst), srcs, n,
+                                               count * SizeOf(dtype), divisor);
+}
+
 void SumIntoBFloat16(void* dst, const void* const* srcs, int n, size_t count) {
   Here().widest->narrow(static_cast<char*>(dst), srcs, n, count * SizeOf(DType::kFloat32));
 }

@@ -33,6 +33,11 @@ void ReduceMany(void* dst, const void* const* srcs, int n, size_t count, DType d
 void SumIntoBFloat16(void* dst, const void* const* srcs, int n, size_t count);
 void SumOfBFloat16(void* dst, const void* const* srcs, int n, size_t count);
 
+// dst[i] = (srcs[0][i] + ... + srcs[n-1][i]) / divisor, n >= 1, of float16 or bfloat16, rounded
+// once: the sum on the way may be beyond the type's largest number. Places of dst as above.
+void MeanMany(void* dst, const void* const* srcs, int n, size_t count, DType dtype,
+              uint32_t divisor);
+
 // data[i] /= n, n >= 1; integers towards zero.
 void Divide(void* data, size_t count, DType dtype, uint32_t n);
 

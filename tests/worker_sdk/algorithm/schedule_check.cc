@@ -48,7 +48,8 @@ std::vector<int64_t> Want(const Call& call, uint32_t size, uint32_t rank) {
       for (uint32_t i = 0; i < size; ++i) {
         all += Value(i, at);
       }
-      out.push_back(call.op == ReduceOp::kAvg && size != 0 ? all / size : all);
+      const bool divides = call.op == ReduceOp::kAvg && !DividesFirst(call.dtype, call.op);
+      out.push_back(divides && size != 0 ? all / size : all);
     }
   };
   const uint64_t own = PartOf(call, size, rank, rank);
@@ -92,6 +93,23 @@ std::vector<int64_t> Want(const Call& call, uint32_t size, uint32_t rank) {
   return out;
 }
 
+// The call as ranks make it, where `call` counts words.
+struct MadeCall {
+  explicit MadeCall(const Call& of, uint32_t size) : call(of) {
+    const uint64_t each = kWord / SizeOf(of.dtype);
+    call.count *= each;
+    if (of.parts != nullptr) {
+      parts.assign(of.parts, of.parts + (of.kind == OpKind::kAllToAllV ? size * size : size));
+      for (uint64_t& part : parts) {
+        part *= each;
+      }
+      call.parts = parts.data();
+    }
+  }
+  std::vector<uint64_t> parts;
+  Call call;
+};
+
 // Elements of the input of `rank`.
 uint64_t InputOf(const Call& call, uint32_t size, uint32_t rank) {
   switch (call.kind) {
@@ -119,8 +137,9 @@ void RunOnce(const Layout& layout, uint64_t slot_bytes, uint32_t carriers, const
                std::to_string(size) + " on " + std::to_string(layout.nodes()) + " nodes, " +
                std::to_string(carriers) + " carriers, root " + std::to_string(call.root) +
                (in_place ? ", in place" : "") + (direct ? ", direct" : "") + ", wire " +
-               Name(call.wire));
-  World world(layout, slot_bytes, carriers, call);
+               Name(call.wire) + ", " + Name(call.dtype));
+  const MadeCall made(call, size);
+  World world(layout, slot_bytes, carriers, made.call);
   world.in_place = in_place;
   world.direct = direct;
   world.ahead = seed % 5 < 3 ? 1 : 3;
@@ -130,7 +149,8 @@ void RunOnce(const Layout& layout, uint64_t slot_bytes, uint32_t carriers, const
     rank.out.assign(Want(call, size, number).size(), -1);
     rank.in.resize(InputOf(call, size, number));
     for (uint64_t k = 0; k < rank.in.size(); ++k) {
-      rank.in[k] = Value(number, k);
+      // What each node divides by itself leaves no rest.
+      rank.in[k] = Value(number, k) * (DividesFirst(call.dtype, call.op) ? size : 1);
     }
     if (call.kind == OpKind::kBroadcast && number == call.root) {
       rank.out = rank.in;  // one buffer
@@ -170,6 +190,12 @@ void CheckOne(const Layout& layout, uint64_t slot_bytes, uint32_t carriers, cons
     return;  // it has no data
   }
   RunOnce(layout, slot_bytes, carriers, call, false, seed);
+  if (IsReduction(call.kind) && call.op == ReduceOp::kAvg) {
+    Call half = call;
+    half.dtype = DType::kFloat16;
+    RunOnce(layout, slot_bytes, carriers, half, seed % 3 == 0 && call.kind != OpKind::kReduce,
+            seed);
+  }
   if (IsReduction(call.kind) && layout.nodes() > 1) {
     Call narrow = call;
     narrow.wire = Wire::kBFloat16;

@@ -214,7 +214,7 @@ int64_t Reduced(World& world, uint32_t me, const Step& step, uint64_t word) {
         nodes ? Ref{step.from, 0, step.offset + i * step.stride} : Ref{step.from, i, step.offset};
     sum += Read(world, me, i == own ? step.src : from, word);
   }
-  return sum;
+  return step.kind == StepKind::kMean ? sum / world.layout.world() : sum;
 }
 
 void Tell(World& world, World::Rank& rank, const Step& step) {
@@ -266,8 +266,8 @@ bool RunOne(World& world, uint32_t me) {
   if (step.kind == StepKind::kSend) {
     Begin(world, me, step);
   }
-  const bool reduces = step.kind == StepKind::kReduce || step.kind == StepKind::kReduceNodes ||
-                       step.kind == StepKind::kReducePair;
+  const bool reduces = step.kind == StepKind::kReduce || step.kind == StepKind::kMean ||
+                       step.kind == StepKind::kReduceNodes || step.kind == StepKind::kReducePair;
   if (reduces || step.kind == StepKind::kCopy) {
     CheckNotSent(world, me, step.dst, step.bytes / kWord);
   }
@@ -277,6 +277,7 @@ bool RunOne(World& world, uint32_t me) {
         Write(world, me, step.dst, word, Read(world, me, step.src, word));
         break;
       case StepKind::kReduce:
+      case StepKind::kMean:
       case StepKind::kReduceNodes:
       case StepKind::kReducePair:
         Write(world, me, step.dst, word, Reduced(world, me, step, word));

@@ -15,7 +15,7 @@
 
 namespace muster {
 
-inline constexpr uint64_t kWord = 8;  // all of the calls here are about int64
+inline constexpr uint64_t kWord = 8;  // bytes of a number here, whatever type a call names
 // Narrow numbers are multiples of it: what is narrowed is rounded down.
 inline constexpr int64_t kNarrowUnit = 16;
 

@@ -111,6 +111,29 @@ TEST(ExecutorTest, AverageDividesOnce) {
   });
 }
 
+// The sums are beyond float16's largest number, those of a node as well.
+TEST_P(ShapeTest, AverageOfFloat16IsFiniteWhereTheMeanIs) {
+  constexpr uint16_t kLarge = 0x7B00;  // 57344
+  Cluster cluster(GetParam(), GetParam().size() == 3);
+  const uint32_t size = cluster.size();
+  const bool exact = (size & (size - 1)) == 0;  // a quotient by a power of two is not rounded
+  RunRanks(size, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    for (const uint64_t count : kCounts) {
+      const std::vector<uint16_t> in(count * size, kLarge);
+      for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduce, OpKind::kReduceScatter}) {
+        std::vector<uint16_t> out(count);
+        ASSERT_EQ(Text(executor.Run(Of(kind, count, 0, ReduceOp::kAvg, DType::kFloat16), in.data(),
+                                    out.data())),
+                  "OK");
+        for (uint64_t i = 0; i < count && (kind != OpKind::kReduce || rank == 0); ++i) {
+          ASSERT_NEAR(out[i], kLarge, exact ? 0 : 2) << Name(kind) << " of " << count << ": " << i;
+        }
+      }
+    }
+  });
+}
+
 void CheckRootedCalls(Cluster& cluster, const DirectReader* direct) {
   const uint32_t size = cluster.size();
   RunRanks(size, [&](uint32_t rank) {

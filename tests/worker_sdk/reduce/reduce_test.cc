@@ -257,6 +257,63 @@ TEST(Reduce, SumsOf16BitsAreRoundedOnce) {
   EXPECT_EQ(naive::Number(brain_sum), 258);
 }
 
+// --- Means of 16-bit floats. ---
+
+template <typename T>
+std::vector<T> NaiveMean(const std::vector<std::vector<T>>& from, int n, uint32_t divisor) {
+  std::vector<T> result(from[0].size());
+  for (size_t i = 0; i < result.size(); ++i) {
+    float sum = naive::Number(from[0][i]);
+    for (size_t s = 1; s < static_cast<size_t>(n); ++s) sum += naive::Number(from[s][i]);
+    result[i] = naive::FromNumber<T>(sum / static_cast<float>(divisor));
+  }
+  return result;
+}
+
+template <typename T>
+void ExpectMeans(DType dtype) {
+  const std::vector<std::vector<T>> from = Sources<T>(32, kLength);
+  for (const int n : {1, 2, 3, 8, 9, 10, 17, 18, 32}) {
+    const uint32_t divisor = 3 * static_cast<uint32_t>(n);  // of three such nodes
+    const std::vector<T> want = NaiveMean(from, n, divisor);
+    for (const Kernels* width : Widths()) {
+      for (const size_t count : kCounts) {
+        for (const size_t start : kStarts) {
+          const std::vector<const void*> srcs = Pointers(from, n, start);
+          const std::vector<T> before = Elements<T>(kLength, 7);
+          std::vector<T> got = before;
+          width->mean[static_cast<int>(dtype)](reinterpret_cast<char*>(&got[start]), srcs.data(), n,
+                                               count * sizeof(T), divisor);
+          std::vector<T> expected = before;
+          std::copy_n(want.begin() + static_cast<ptrdiff_t>(start), count,
+                      expected.begin() + static_cast<ptrdiff_t>(start));
+          ASSERT_EQ(Difference(got.data(), expected.data(), kLength), "")
+              << width->name << " n " << n << " count " << count << " start " << start;
+        }
+      }
+    }
+    for (int place = 0; place < n; ++place) {
+      std::vector<std::vector<T>> buffers = from;
+      const std::vector<const void*> srcs = Pointers(buffers, n, 0);
+      std::vector<T>& dst = buffers[static_cast<size_t>(place)];
+      MeanMany(dst.data(), srcs.data(), n, dst.size(), dtype, divisor);
+      ASSERT_EQ(Difference(dst.data(), want.data(), want.size()), "") << n << " in " << place;
+    }
+  }
+}
+
+TEST(Mean, OfAnyPlaceAndWidth) {
+  ExpectMeans<Half>(DType::kFloat16);
+  ExpectMeans<Brain>(DType::kBFloat16);
+}
+
+TEST(Mean, TheSumMayBeBeyondTheLargestNumber) {
+  const std::vector<std::vector<Half>> from(20, {naive::ElementOf<Half>(60000)});
+  Half mean = {};
+  MeanMany(&mean, Pointers(from, 20, 0).data(), 20, 1, DType::kFloat16, 20);
+  EXPECT_EQ(naive::Number(mean), 60000);
+}
+
 // --- Between float32 and bfloat16. ---
 
 template <typename From, typename To>

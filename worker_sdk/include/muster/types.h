@@ -28,7 +28,10 @@ inline constexpr int kDTypes = 12;
 // Integers wrap around. Min and max of a NaN and a number are NaN.
 enum class ReduceOp : uint8_t {
   kSum = 0,
-  kAvg = 1,  // the sum divided by the number of ranks; integers: towards zero
+  // The sum divided by the number of ranks; integers: towards zero. Of float16 and bfloat16 a
+  // node's sum is divided before it is rounded: it may be beyond the largest number where the mean
+  // is not.
+  kAvg = 1,
   kProd = 2,
   kMin = 3,
   kMax = 4,
