@@ -60,6 +60,12 @@ absl::Status SetBindTo(const OptionValue& v, JobSpec& s) {
   const std::string text = absl::AsciiStrToLower(v.text);
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
   CpuBinding& binding = s.plan.binding;
+  if (parts[0] == "user") {  // mpiexec's
+    return absl::InvalidArgumentError(absl::StrCat(
+        v.name, " ", v.text,
+        ": CPUs of each rank by their numbers stand in a --rankfile, in lines ",
+        "like 'rank 0=HOST slot=0'; --cpu-list 0,1 says which ones all of a node share"));
+  }
   if (!BindToObject(parts[0], binding.bind_to)) {
     return WantError(v, kBindWords);
   }

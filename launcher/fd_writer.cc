@@ -27,11 +27,11 @@ FdWriter::FdWriter(uv_loop_t* loop, int fd, std::string name)
     : loop_(loop), fd_(fd), name_(std::move(name)) {
   terminal_ = isatty(fd) != 0;
   struct stat facts {};
-  if (fstat(fd, &facts) != 0) {
-    failed_ = true;  // closed by our caller on purpose: output goes nowhere
-    return;
-  }
-  if (S_ISREG(facts.st_mode)) {
+  (void)fstat(fd, &facts);
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
+    kind_ = Kind::kSmallSteps;  // the first write fails
+  } else if (S_ISREG(facts.st_mode)) {
     kind_ = Kind::kFile;
     file_ = LogFile::OnDescriptor(std::make_shared<DiskThread>(loop), fd, name_);
     file_->on_idle = [this] {
@@ -166,8 +166,10 @@ void FdWriter::Fail(int error, bool tell) {
   if (poll_) {
     poll_->Stop();
   }
-  const std::string why = absl::StrCat(name_, ": ", std::strerror(error));
-  if (IsFullDisk(error)) {
+  const bool is_closed = error == EBADF;  // since before we began
+  const std::string why =
+      absl::StrCat(name_, ": ", is_closed ? "closed (> /dev/null is quiet)" : std::strerror(error));
+  if (is_closed || IsFullDisk(error)) {
     lost_ = why;
     LogLost(why);
   } else if (on_closed) {

@@ -51,7 +51,8 @@ constexpr absl::string_view kCompare =
     "where the command "
     "line is silent. -n, -ppn, --hosts and host files are read as mpirun and mpiexec read them: a "
     "host without a count "
-    "has one slot; in a host file that gives slots= on other lines, as many as it has CPUs. With "
+    "has one slot; in a host file that gives slots= on other lines, as many as it has CPUs. More "
+    "workers than slots want --oversubscribe, but not with mpiexec's own -hosts and -f. With "
     "--nproc-per-node slots "
     "do not matter.";
 constexpr absl::string_view kTorchrun =

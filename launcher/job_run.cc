@@ -39,6 +39,26 @@ std::string EndedWellBut(const std::string& lost) {
   return absl::StrCat("ended well, but some of its output is lost: ", lost);
 }
 
+// "-" is our standard output; so is a file that it goes to (/dev/stdout), and the same of standard
+// error: what stands there already is kept. Invalid with errno.
+UniqueFd OpenToReplace(const std::string& path, mode_t mode) {
+  if (path == "-") {
+    return UniqueFd(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
+  }
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, mode));
+  struct stat there {};
+  if (!fd.valid() || fstat(fd.get(), &there) != 0 || !S_ISREG(there.st_mode)) {
+    return fd;
+  }
+  for (const int ours : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat our {};
+    if (fstat(ours, &our) == 0 && our.st_dev == there.st_dev && our.st_ino == there.st_ino) {
+      return UniqueFd(fcntl(ours, F_DUPFD_CLOEXEC, 0));
+    }
+  }
+  return ftruncate(fd.get(), 0) == 0 ? std::move(fd) : UniqueFd();
+}
+
 // Without making it: an empty file would look like a report. False with errno.
 bool CanWrite(const std::string& path) {
   struct stat there {};
@@ -206,8 +226,7 @@ void TellStarted(const JobSpec& spec, uint32_t world_size, uint32_t nodes) {
 }
 
 std::string WriteWhole(const std::string& path, const std::string& text, mode_t mode) {
-  const UniqueFd fd(
-      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, mode));
+  const UniqueFd fd = OpenToReplace(path, mode);
   if (!fd.valid()) {
     return errno == ENXIO ? "nobody reads this pipe: start its reader first" : std::strerror(errno);
   }
@@ -240,7 +259,7 @@ void TellEarlierLogs(const JobSpec& spec) {
 }
 
 absl::Status CheckReportFile(const std::string& path) {
-  if (path.empty() || CanWrite(path)) {
+  if (path.empty() || path == "-" || CanWrite(path)) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat("--report ", path, ": ", std::strerror(errno),

@@ -68,7 +68,8 @@ void RunInOwnFolder(WorkPlan& plan);
 // For --verbose.
 void LogRound(const RoundStarted& round);
 
-// Makes or replaces a file. The reader of a pipe with a name has to be there, and to take `text`
+// Makes or replaces a file; "-", and a file that our standard output or error goes to: behind what
+// they have written. The reader of a pipe with a name has to be there, and to take `text`
 // within 3 s. Why that is not written, "" = it is.
 std::string WriteWhole(const std::string& path, const std::string& text, mode_t mode);
 

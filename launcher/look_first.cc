@@ -84,7 +84,8 @@ int Refuse(const absl::Status& status) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                : open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) {
     return absl::NotFoundError(std::strerror(errno));
   }

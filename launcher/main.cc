@@ -63,12 +63,12 @@ std::string LaunchPath(const std::string& typed) {
 }
 
 // A caller may have closed some of them (`cmd <&-`): the numbers must not go to files or pipes of
-// ours. Runs before static constructors: one of gRPC's opens an eventfd.
+// ours. What is written to a standard output that was closed is lost, and the write says so. Runs
+// before static constructors: one of gRPC's opens an eventfd.
 [[gnu::constructor(101), gnu::used]] void OpenStandardDescriptors() {
-  for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = open("/dev/null", O_RDWR)) {
-    if (fd > STDERR_FILENO) {
-      close(fd);
-      return;
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) < 0) {  // the lowest one that is free
+      (void)open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
     }
   }
 }

@@ -24,6 +24,9 @@ namespace {
 absl::Status Forward(const OptionValue& v, const std::string& text, JobSpec& s) {
   RETURN_IF_ERROR(AddForward({v.name, text}, s));
   if (absl::StartsWith(v.name, "-genv")) {
+    // What a program has of its own (-env, -x) wins, in front of it or behind.
+    std::rotate(s.forward.begin() + static_cast<ptrdiff_t>(s.forward_to_all.size()),
+                s.forward.end() - 1, s.forward.end());
     s.forward_to_all.push_back(text);
   }
   s.given.insert({OptionId::kSetEnv, Given{false, std::string(v.name), text, ""}});
@@ -47,11 +50,19 @@ absl::Status NoSuchOrder(const OptionValue& v) {
 
 }  // namespace
 
+void GoRoundAgain(const OptionValue& v, JobSpec& s) {
+  if (v.name == "-hosts" || v.name == "-f") {
+    s.oversubscribe = true;
+    s.given.insert({OptionId::kOversubscribe, Given{false, std::string(v.name), "", ""}});
+  }
+}
+
 absl::Status AddForwardPair(const OptionValue& v, JobSpec& s) {
-  if (v.text.empty() || absl::StrContains(v.text, '=')) {
+  if (v.text.empty() || v.text[0] == '=') {
     return WantError(v, "a name, and its value as the next word");
   }
-  return Forward(v, absl::StrCat(v.text, "=", v.second), s);
+  const bool is_one_word = absl::StrContains(v.text, '=');
+  return Forward(v, is_one_word ? std::string(v.text) : absl::StrCat(v.text, "=", v.second), s);
 }
 
 absl::Status AddForwardList(const OptionValue& v, JobSpec& s) {

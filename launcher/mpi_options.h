@@ -10,7 +10,11 @@
 
 namespace muster {
 
-// -genv NAME VALUE, -genvlist A,B,C: other spellings of -x.
+// Of -hosts and -f, which are mpiexec's (Hydra) alone: it goes round the hosts again where there
+// are more ranks than slots, without a word that says so.
+void GoRoundAgain(const OptionValue& v, JobSpec& s);
+
+// -genv NAME VALUE, -genv NAME=VALUE, -genvlist A,B,C: other spellings of -x.
 absl::Status AddForwardPair(const OptionValue& v, JobSpec& s);
 absl::Status AddForwardList(const OptionValue& v, JobSpec& s);
 

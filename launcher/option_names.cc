@@ -96,6 +96,19 @@ const OptionRow* FindOption(absl::string_view name) {
   return nullptr;
 }
 
+size_t ValuesBehind(const OptionRow& row, absl::string_view next) {
+  switch (row.kind) {
+    case ArgumentKind::kNone:
+    case ArgumentKind::kOptional:
+      return 0;
+    case ArgumentKind::kRequired:
+      return 1;
+    case ArgumentKind::kTwoWords:
+      return row.id == OptionId::kSetEnvPair && absl::StrContains(next, '=') ? 1 : 2;
+  }
+  return 0;
+}
+
 std::string UndoName(OptionId id) {
   if (OptionOf(id).kind != ArgumentKind::kNone || !MayBeInJobFile(id)) {
     return "";

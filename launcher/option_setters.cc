@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/core/dialects.h"
 #include "launcher/exit_rules.h"
+#include "launcher/mpi_options.h"
 #include "launcher/option_values.h"
 #include "launcher/schedule/hostlist.h"
 #include "proto/base/limit_names.h"
@@ -280,7 +281,10 @@ absl::Status AddHostList(const OptionValue& v, std::vector<std::string>& texts) 
 
 }  // namespace
 
-absl::Status AddHosts(const OptionValue& v, JobSpec& s) { return AddHostList(v, s.hosts_texts); }
+absl::Status AddHosts(const OptionValue& v, JobSpec& s) {
+  GoRoundAgain(v, s);
+  return AddHostList(v, s.hosts_texts);
+}
 
 absl::Status AddExclude(const OptionValue& v, JobSpec& s) {
   return AddHostList(v, s.exclude_texts);
@@ -295,6 +299,7 @@ absl::Status AddShip(const OptionValue& v, JobSpec& s) {
 }
 
 absl::Status AddHostfile(const OptionValue& v, JobSpec& s) {
+  GoRoundAgain(v, s);
   s.hostfiles.emplace_back(v.text);
   return absl::OkStatus();
 }

@@ -78,11 +78,10 @@ class Parser {
   JobSpec& spec() { return command_.spec; }
 
   absl::Status RefuseSubCommand() const {
-    if (arguments_.empty() || std::find(std::begin(kSubCommands), std::end(kSubCommands),
-                                        arguments_[0]) == std::end(kSubCommands)) {
+    const std::string word = arguments_.empty() ? "" : arguments_[0];
+    if (std::count(std::begin(kSubCommands), std::end(kSubCommands), word) == 0) {
       return absl::OkStatus();
     }
-    const std::string& word = arguments_[0];
     return absl::InvalidArgumentError(
         absl::StrCat("'launch ", word, "' is kept for a command of launch that this build ",
                      "does not have yet; to run a program of that name: launch -- ", word));
@@ -181,7 +180,7 @@ class Parser {
     std::string said(text);
     if (row->kind == ArgumentKind::kTwoWords) {
       RETURN_IF_ERROR(TakeTwoWords(*row, attached, value));
-      said = absl::StrCat(value.text, " ", value.second);
+      said = absl::StrCat(value.text, ValuesBehind(*row, value.text) < 2 ? "" : " ", value.second);
     }
     return Apply(*row, value, {false, std::string(name), std::move(said), ""});
   }
@@ -198,16 +197,17 @@ class Parser {
       return at < arguments_.size() ? absl::string_view(arguments_[at]) : absl::string_view();
     };
     const absl::string_view first = word(next_);
-    const absl::string_view second = word(next_ + 1);
+    const size_t behind = ValuesBehind(row, first);
+    const absl::string_view second = behind < 2 ? absl::string_view() : word(next_ + 1);
     const bool option = FindOption(first) != nullptr || FindOption(second) != nullptr;
-    if (attached || next_ + 1 >= arguments_.size() || option) {
+    if (attached || next_ + behind > arguments_.size() || option) {
       return absl::InvalidArgumentError(absl::StrCat(
           value.name, ": want two words after it, ", row.value_name, ", got '",
           attached ? value.text : absl::StrCat(first, second.empty() ? "" : " ", second), "'"));
     }
     value.text = first;
     value.second = second;
-    next_ += 2;
+    next_ += behind;
     return absl::OkStatus();
   }
 

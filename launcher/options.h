@@ -51,7 +51,7 @@ enum class ArgumentKind : uint8_t {
   kNone,      // a flag
   kRequired,  // --opt value, --opt=value
   kOptional,  // --opt, --opt=value
-  kTwoWords,  // -opt key value
+  kTwoWords,  // -opt key value; of variables -opt key=value as well, as mpiexec has it
 };
 
 struct OptionRow {
@@ -75,6 +75,8 @@ const OptionRow* FindOption(absl::string_view name);
 const OptionRow* FindUndone(absl::string_view name);
 // What undoes this flag; "" for what is no flag, or cannot stand in a job file.
 std::string UndoName(OptionId id);
+// How many words behind the name are its values, the next one being `next`.
+size_t ValuesBehind(const OptionRow& row, absl::string_view next);
 // The name shown in messages and help: the first of the row.
 absl::string_view OptionName(OptionId id);
 

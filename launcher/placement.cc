@@ -232,7 +232,7 @@ absl::Status PlacePrograms(JobSpec& spec, const FileReader& read_file) {
     request.hosts_said = program.Said(list);
     request.total = NamedCount{WorkersOf(spec, *one), program.Said(OptionId::kTotal)};
     request.per_node = Named(spec, OptionId::kPpn, spec.per_node.value_or(0));
-    request.oversubscribe = spec.oversubscribe;
+    request.oversubscribe = spec.oversubscribe || program.oversubscribe;
     ASSIGN_OR_RETURN(const Allocation allocation, AllocateHosts(request));
     for (const NodeWorkers& node : allocation.nodes) {
       RETURN_IF_ERROR(dealer.Deal(node.host, node.workers, program.Said(list)));

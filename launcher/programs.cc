@@ -132,6 +132,9 @@ bool SaysProgram(const JobSpec& spec, OptionId id) {
 absl::Status CheckFurther(const JobSpec& program) {
   for (const auto& [id, given] : program.given) {
     const bool to_all = absl::StartsWith(given.name, "-genv");
+    if (FindOption(given.name) != &OptionOf(id)) {
+      continue;  // what another one brings with it
+    }
     const bool without_effect = OptionOf(id).set == nullptr || id == OptionId::kMpiSetting;
     if (to_all || (!MaySayProgram(id) && !without_effect)) {
       return absl::InvalidArgumentError(

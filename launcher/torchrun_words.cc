@@ -113,9 +113,8 @@ class Translation {
     } else if (equals != std::string::npos) {
       said.value = word.substr(equals + 1);
     } else if (said.row != nullptr) {
-      const size_t follow = said.row->kind == ArgumentKind::kRequired   ? 1
-                            : said.row->kind == ArgumentKind::kTwoWords ? 2
-                                                                        : 0;
+      const size_t follow =
+          ValuesBehind(*said.row, next < arguments_.size() ? arguments_[next] : "");
       for (size_t i = 0; i < follow && next < arguments_.size(); ++i) {
         said.value = arguments_[next];
         said.words.push_back(arguments_[next++]);

@@ -7,7 +7,8 @@
 namespace muster {
 namespace {
 
-constexpr absl::string_view kShellWords = " \t\n$|&;<>*`'\"";
+constexpr absl::string_view kBlanks = " \t\n";
+constexpr absl::string_view kShellWords = "$|&;<>*`'\"";
 
 }  // namespace
 
@@ -15,6 +16,11 @@ std::string ExecHint(absl::string_view program, int error, FileKind there) {
   const bool is_missing = error == ENOENT && there == FileKind::kNone;
   if (is_missing && program.find_first_of(kShellWords) != absl::string_view::npos) {
     return "; words for a shell go behind one, as in: bash -c 'echo $RANK'";
+  }
+  if (is_missing && program.find_first_of(kBlanks) != absl::string_view::npos) {
+    return "; that is one word, with its blanks: a program and its arguments are words of their "
+           "own "
+           "(no quotes around them)";
   }
   if (is_missing && !absl::StrContains(program, '/')) {
     return "; no folder of its PATH has it (./ in front where it is in the working folder)";

@@ -74,18 +74,18 @@ absl::StatusOr<bool> TakeOwn(const OptionValue& v, SweepCommand& out) {
 }
 
 // How many words behind `word` are its values.
-size_t ValuesBehind(absl::string_view word, const OptionRow* row) {
+size_t WordsBehind(absl::string_view word, const OptionRow* row, absl::string_view next) {
   if (absl::StrContains(word, '=') || row == nullptr) {
     return word == "--sweep-seconds" || word == "--rate-regex" ? 1 : 0;
   }
-  return row->kind == ArgumentKind::kTwoWords ? 2 : row->kind == ArgumentKind::kRequired ? 1 : 0;
+  return ValuesBehind(*row, next);
 }
 
 absl::Status TakeOption(const std::vector<std::string>& words, size_t& at, Split& out) {
   const std::string& word = words[at];
   const std::pair<std::string, std::string> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
   const OptionRow* row = FindOption(parts.first);
-  const size_t behind = ValuesBehind(word, row);
+  const size_t behind = WordsBehind(word, row, at + 1 < words.size() ? words[at + 1] : "");
   if (at + behind >= words.size()) {
     return absl::InvalidArgumentError(absl::StrCat("launch sweep: ", word, ": a value is missing"));
   }

@@ -141,6 +141,29 @@ def test_a_report_into_a_pipe_waits_for_nobody_who_is_not_there(node0, scratch):
     assert 0 in list(walk(json.loads(reader.communicate(timeout=PATIENCE)[0])))
 
 
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "{file}"])
+def test_a_report_to_where_the_output_goes_keeps_the_output(node0, scratch, name):
+    file = scratch / "out"
+    line = f"{LAUNCH} -n 2 --no-prefix --report {name} echo hi > {{file}}".format(file=file)
+    assert node0.run("-c", line, program="bash").code == 0
+    output, _, report = file.read_text().partition("{")
+    assert output == "hi\nhi\n" and 0 in list(walk(json.loads("{" + report)))
+
+
+def test_a_report_into_the_pipe_that_the_output_goes_to(node0):
+    result = node0.run("-n", "2", "--no-prefix", "--report", "-", "echo", "hi")
+    output, _, report = result.text.partition("{")
+    assert result.code == 0 and output == "hi\nhi\n" and 0 in list(walk(json.loads("{" + report))), result
+
+
+def test_a_job_file_from_standard_input(node0):
+    run = lambda text: node0.run("-c", f"printf '{text}' | {LAUNCH} --no-prefix --config -", program="bash")
+    result = run("nproc-per-node: 2\ncommand: [echo, hi]\n")
+    assert result.code == 0 and result.text == "hi\nhi\n", result
+    result = run("nproc: [\n")
+    assert result.code == 2 and result.errors.startswith("muster: -"), result
+
+
 def test_report_of_success(node0, scratch):
     assert node0.run("-n", "2", "--report", scratch / "r.json", "true").code == 0
     assert 0 in list(walk(json.loads((scratch / "r.json").read_text())))

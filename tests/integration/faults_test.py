@@ -102,6 +102,13 @@ def test_a_full_device_for_our_own_output_is_a_failure(node0):
     assert bash(node0, "$L -n 2 sh -c 'echo x >&2; sleep 0.2; echo end $RANK' 2> /dev/full").code == 1
 
 
+def test_output_that_is_closed_is_lost_and_a_failure(node0):
+    """Quiet workers lose nothing; a standard error that is closed is nobody's to be told of."""
+    says(bash(node0, "$L -n 2 sh -c 'echo x' >&-"), "stdout: closed", "ended well, but some of its output is lost", code=1)
+    assert bash(node0, "$L -n 2 true >&-; echo code $?").text == "code 0\n"
+    assert bash(node0, "$L -n 2 --no-prefix sh -c 'echo end; echo x >&2' <&- 2>&-").text == "end\nend\n"
+
+
 @pytest.mark.parametrize("words", ["--help", "--version", "-n 2 --plan true", "--explain-env true", "ps", "ps --help", "doctor --help", "sweep --help"])
 def test_an_answer_that_cannot_be_written_is_a_failure(node0, words):
     says(bash(node0, f"$L {words} > /dev/full"), "stdout: No space left on device", code=1)

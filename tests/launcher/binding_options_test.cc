@@ -36,9 +36,10 @@ TEST(BindTo, HasTheWordsOfMpirunAndMpiexec) {
   EXPECT_TRUE(With({"--bind-to", "core:overload-allowed"}).overload);
   EXPECT_FALSE(With({"--bind-to", "core:if-supported"}).overload);
   EXPECT_EQ(With({"-bind-to", "core:2"}).cores_per_worker, 2u);
-  for (const char* word : {"", "cores", "user:0,1", "core:x", "core:0", "numa:2", "l1cache"}) {
+  for (const char* word : {"", "cores", "core:x", "core:0", "numa:2", "l1cache"}) {
     EXPECT_THAT(Error({"--bind-to", word, "p"}), HasSubstr("--bind-to: want ")) << word;
   }
+  EXPECT_THAT(Error({"-bind-to", "user:0,1", "p"}), HasSubstr("-bind-to user:0,1: CPUs of each"));
 }
 
 TEST(BindTo, OfTorchrunIsByNumaNodeNearTheGpu) {

@@ -196,14 +196,19 @@ TEST_F(FdWriterTest, FullDevice) {
   EXPECT_TRUE(writer_->Idle());
 }
 
-TEST_F(FdWriterTest, ClosedDescriptorSwallows) {
+TEST_F(FdWriterTest, WhatGoesToAClosedDescriptorIsLost) {
   int closed = fcntl(0, F_DUPFD_CLOEXEC, 100);
   close(closed);
-  Make(closed);
-  Write("x");
-  EXPECT_TRUE(writer_->Idle());
-  EXPECT_FALSE(writer_->Busy());
-  EXPECT_TRUE(closed_.empty());
+  const UniqueFd to_read(open("/dev/null", O_RDONLY | O_CLOEXEC));  // as launch opens a closed one
+  for (const int fd : {closed, to_read.get()}) {
+    Make(fd);
+    EXPECT_EQ(writer_->lost(), "");
+    Write("x");
+    EXPECT_EQ(writer_->lost(), "stdout: closed (> /dev/null is quiet)");
+    EXPECT_TRUE(writer_->Idle());
+    EXPECT_FALSE(writer_->Busy());
+    EXPECT_TRUE(closed_.empty());
+  }
 }
 
 }  // namespace

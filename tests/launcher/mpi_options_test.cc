@@ -17,7 +17,7 @@ TEST(EnvironmentWords, OfMpiexecAreOtherSpellingsOfX) {
   const JobSpec spec =
       Ok({"-genv", "A", "two words=\n", "-env", "B", "", "-genvlist", "C,D", "-x", "E=5", "p"},
          {{"C", "3"}});
-  EXPECT_THAT(spec.plan.env_set, ElementsAre("A=two words=\n", "B=", "C=3", "E=5"));
+  EXPECT_THAT(spec.plan.env_set, ElementsAre("A=two words=\n", "C=3", "B=", "E=5"));
   EXPECT_THAT(spec.notes, ElementsAre(HasSubstr("D: not set here")));
   EXPECT_EQ(spec.program, "p");
   EXPECT_EQ(spec.Said(OptionId::kSetEnvPair), "-env B ");
@@ -33,10 +33,37 @@ TEST(EnvironmentWords, WithAWordTooFewAreRefused) {
   EXPECT_EQ(Error({"-genv", "A", "-n", "2", "p"}),
             "-genv: want two words after it, VAR V, got 'A -n'");
   EXPECT_THAT(Error({"-genv=A", "1", "p"}), HasSubstr("want two words after it, VAR V, got 'A'"));
-  EXPECT_THAT(Error({"-genv", "A=1", "p"}), HasSubstr("-genv: want a name, and its value"));
+  EXPECT_THAT(Error({"-genv", "=1", "p"}), HasSubstr("-genv: want a name, and its value"));
   EXPECT_THAT(Error({"-genv", "", "1", "p"}), HasSubstr("-genv: want a name"));
   EXPECT_THAT(Error({"-genvlist", "A,,B", "p"}), HasSubstr("-genvlist: want names"));
   EXPECT_THAT(Error({"-genvlist", "A=1", "p"}), HasSubstr("-genvlist: want names"));
+}
+
+TEST(EnvironmentWords, MayBeOneWord) {
+  const JobSpec spec = Ok({"-genv", "A=1=2", "-env", "B=", "p", "q"});
+  EXPECT_THAT(spec.plan.env_set, ElementsAre("A=1=2", "B="));
+  EXPECT_EQ(spec.Said(OptionId::kSetEnvPair), "-env B=");
+  EXPECT_EQ(spec.program, "p");
+  EXPECT_THAT(Error({"-genv", "A=1"}), HasSubstr("no program to run"));
+}
+
+// As mpiexec has it, wherever they stand.
+TEST(EnvironmentWords, OfOneProgramWinOverThoseOfAll) {
+  for (const auto& words : {std::vector<std::string>{"-env", "A", "own", "-genv", "A", "all"},
+                            std::vector<std::string>{"-genv", "A", "all", "-env", "A", "own"}}) {
+    std::vector<std::string> typed = words;
+    typed.emplace_back("p");
+    EXPECT_THAT(Ok(typed).plan.env_set, ElementsAre("A=all", "A=own"));
+  }
+  EXPECT_THAT(Ok({"-x", "B=own", "-genv", "A", "1", "-env", "A", "own", "-genv", "B", "2", "p"})
+                  .plan.env_set,
+              ElementsAre("A=1", "B=2", "B=own", "A=own"));
+}
+
+TEST(HostWords, OfMpiexecGoRoundTheHostsAgain) {
+  EXPECT_TRUE(Ok({"-hosts", "a,b", "-n", "5", "p"}).oversubscribe);
+  EXPECT_FALSE(Ok({"--hosts", "a:4,b:4", "-n", "5", "p"}).oversubscribe);
+  EXPECT_TRUE(Ok({"-n", "2", "p", ":", "-hosts", "a", "-n", "5", "q"}).further[0].oversubscribe);
 }
 
 TEST(OpenMpiSettings, AreAcceptedAndNamedInOneNote) {

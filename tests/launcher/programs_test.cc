@@ -54,7 +54,7 @@ TEST(Programs, M2EachSaysHowManyAndTogetherTheyFitTheNodes) {
 TEST(Programs, M3VariablesOfAllAndOfOne) {
   const JobSpec spec = SpecOf("-genv G 1 -x OWN -genvlist H -env E 2 -n 1 a : -n 1 -x L=3 b", "",
                               {{"H", "h"}, {"OWN", "o"}});
-  EXPECT_THAT(spec.plan.env_set, ElementsAre("G=1", "OWN=o", "H=h", "E=2"));
+  EXPECT_THAT(spec.plan.env_set, ElementsAre("G=1", "H=h", "OWN=o", "E=2"));
   EXPECT_THAT(spec.plan.further[0].env_set, ElementsAre("G=1", "H=h", "L=3"));
 }
 
@@ -65,7 +65,7 @@ TEST(Programs, M3WhatHoldsForTheJobStandsBeforeTheFirst) {
         AllOf(HasSubstr("program 2: "), HasSubstr(words), HasSubstr("holds for the whole job")));
   }
   EXPECT_THAT(Refusal(Words("-n 1 a : -genv A 1 -n 1 b")),
-              HasSubstr("program 2: -genv A=1: holds for the whole job"));
+              HasSubstr("program 2: -genv A 1: holds for the whole job"));
   EXPECT_THAT(Refusal(Words("-n 1 a : -n 1 --help b")), HasSubstr("before the first program"));
   EXPECT_THAT(Refusal(Words("-n 1 a : -n 1 --nprco 2 b")),
               HasSubstr("program 2: unknown option '--nprco'"));

@@ -19,6 +19,8 @@ TEST(ExecHint, SaysWhatToLookAtNext) {
   } cases[] = {
       {"echo $RANK", ENOENT, FileKind::kNone, "bash -c"},
       {"./a.out|tee", ENOENT, FileKind::kNone, "bash -c"},
+      {"./a.out --steps 3", ENOENT, FileKind::kNone, "words of their own"},
+      {"my prog", ENOENT, FileKind::kNone, "words of their own"},
       {"hostnam", ENOENT, FileKind::kNone, "no folder of its PATH"},
       {"", ENOENT, FileKind::kNone, "no folder of its PATH"},
       {"./a.out", ENOENT, FileKind::kNone, "--ship"},
