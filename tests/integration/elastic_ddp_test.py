@@ -52,3 +52,28 @@ def test_the_recording_of_the_readme_can_be_made(tmp_path):
 def test_a_death_while_ranks_meet_is_no_wait_for_the_stores_timeout(shells, scratch, layout, where):
     result = shells[0].run(*LAYOUTS[layout], "--no-prefix", "--restart=one", "--max-restarts", 1, TORCH_PYTHON, WORKERS / "elastic_dies.py", where, scratch / "once", env=PACKAGE)
     assert result.code == 0 and result.text.count("done") == 3 and result.text.count("dies") == 1, result
+
+
+RAISES = """
+import os, sys
+import muster.torch, torch, torch.distributed as dist
+elastic = muster.torch.ElasticGroup(torch.nn.Linear(2, 1))
+def train():
+    for step in elastic.steps(6):
+        dist.all_reduce(torch.ones(4))
+        if step == 3 and dist.get_rank() == 1 and os.environ.get("MUSTER_REPLACEMENT") != "1":
+            {how}
+print("begins", os.environ["RANK"], os.getpid(), flush=True)
+elastic.run(train)
+print("done", os.environ["RANK"], os.getpid(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("how", ["raise ValueError('bug')", "raise RuntimeError('bug')", "sys.exit(3)", "os._exit(3)"])
+def test_survivors_live_however_a_rank_ends(shells, scratch, layout, how):
+    """Python destroys torch's groups in good order while it ends, whatever the reason."""
+    (scratch / "raises.py").write_text(RAISES.format(how=how))
+    result = shells[0].run(*LAYOUTS[layout], "--no-prefix", "--restart=one", "--max-restarts", 1, TORCH_PYTHON, scratch / "raises.py", env=PACKAGE)
+    begun, done = (dict(re.findall(rf"{word} (\d) (\d+)", result.text)) for word in ("begins", "done"))
+    assert result.code == 0 and result.text.count("begins") == 4 and done == begun, result

@@ -27,7 +27,7 @@ Communicator::~Communicator() {
 
 void Communicator::Abandon() {
   if (!impl_->is_parents()) {
-    (void)impl_->Leave("has failed and left");
+    (void)impl_->Leave("has failed and left", rank());
   }
 }
 

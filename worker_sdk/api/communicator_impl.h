@@ -95,8 +95,8 @@ class Communicator::Impl {
     return queue_.Run([&] { return standing_.started; });
   }
   // Nothing goes on here any more; where this rank has come to. `how`: what the others are told,
-  // behind its name.
-  Standing Leave(const char* how);
+  // behind its name; `peer`: who they are told made their calls fail, -1: nobody did.
+  Standing Leave(const char* how, int peer = -1);
 
  private:
   bool MayBegin(const Status& wrong) const { return wrong.ok() && !is_parents(); }

@@ -90,8 +90,8 @@ StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Come(
   }
 }
 
-Standing Communicator::Impl::Leave(const char* how) {
-  const Status why(StatusCode::kUnavailable, executor_.layout().NameOf(me_.rank) + " " + how);
+Standing Communicator::Impl::Leave(const char* how, int peer) {
+  const Status why(StatusCode::kUnavailable, executor_.layout().NameOf(me_.rank) + " " + how, peer);
   return queue_.Run([&] {
     executor_.End(why);
     messages_->Drop(why);

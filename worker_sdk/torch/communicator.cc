@@ -1,12 +1,16 @@
 #include "worker_sdk/torch/communicator.h"
 
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #if TORCH_VERSION_MAJOR >= 2
@@ -60,6 +64,33 @@ struct StoreCalls {
 
 std::atomic<bool> lost{false};
 
+struct LeftGroup {
+  CommunicatorPtr comm;
+  std::shared_ptr<void> held;
+};
+struct Left {
+  std::mutex mutex;
+  pid_t process = 0;  // whose interpreter ends; a child by fork() ends nothing of its parent's
+  std::vector<LeftGroup> groups;
+};
+
+// Never destroyed: what they hold is used until the process is gone.
+Left& TheLeft() {
+  static Left& left = *new Left;
+  return left;
+}
+
+void EndLeft(int status, void*) {
+  Left& left = TheLeft();
+  const std::lock_guard<std::mutex> lock(left.mutex);
+  for (LeftGroup& group : left.groups) {
+    if (status != 0) {
+      muster_abandon(group.comm->get());
+    }
+    group.comm.reset();
+  }
+}
+
 }  // namespace
 
 bool TakeLost() { return lost.exchange(false); }
@@ -81,6 +112,22 @@ Communicator::Communicator(c10d::Store& store, int rank, int size,
     std::rethrow_exception(calls.error);
   }
   Check(code);
+}
+
+void BeginToEnd() {
+  Left& left = TheLeft();
+  const std::lock_guard<std::mutex> lock(left.mutex);
+  if (left.process != getpid() && on_exit(&EndLeft, nullptr) == 0) {
+    left.process = getpid();
+  }
+}
+
+void EndInTime(CommunicatorPtr comm, std::shared_ptr<void> held) {
+  Left& left = TheLeft();
+  const std::lock_guard<std::mutex> lock(left.mutex);
+  if (left.process == getpid()) {
+    left.groups.push_back({std::move(comm), std::move(held)});
+  }
 }
 
 }  // namespace muster_torch

@@ -32,4 +32,12 @@ class Communicator {
 // Owned by the group, and by its calls that have not ended: the last of them closes it.
 using CommunicatorPtr = std::shared_ptr<Communicator>;
 
+// The interpreter begins to end: it destroys the groups that are left before anybody knows whether
+// an exception or sys.exit() ends the process.
+void BeginToEnd();
+// Of a group that is being destroyed. Once the interpreter ends, `comm` goes with the process: as
+// that of a rank that has failed, unless the exit status is 0. `held` is never given back then:
+// memory that messages are still sent from.
+void EndInTime(CommunicatorPtr comm, std::shared_ptr<void> held);
+
 }  // namespace muster_torch

@@ -36,7 +36,10 @@ ProcessGroup::ProcessGroup(c10d::Store& store, int rank, int size,
       calls_(Calls::New()),
       comm_(std::make_shared<Communicator>(store, rank, size, timeout)) {}
 
-ProcessGroup::~ProcessGroup() { calls_->Close(); }
+ProcessGroup::~ProcessGroup() {
+  calls_->Close();
+  EndInTime(comm_, calls_);
+}
 
 ProcessGroup::WorkPtr ProcessGroup::Start(c10d::OpType type, Tensors outputs, size_t bytes,
                                           Body body) {

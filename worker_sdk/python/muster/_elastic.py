@@ -55,6 +55,9 @@ class ElasticGroup:
     def run(self, train: Callable[[], T]) -> T:
         """Calls `train` as soon as the process group is there, and again after each loss.
 
+        The group ends with it: what is said at the end with ``dist.get_rank()`` belongs into `train`, or goes by
+        ``os.environ["RANK"]``.
+
         Parameters
         ----------
         train : function
