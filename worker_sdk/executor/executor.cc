@@ -15,6 +15,8 @@
 namespace muster {
 namespace {
 
+constexpr std::chrono::nanoseconds kHeardIn = std::chrono::seconds(1);
+
 Group GroupOf(const Layout& layout, const Arena& arena) {
   Group out;
   out.layout = &layout;
@@ -362,6 +364,21 @@ Status Executor::Disagree(uint32_t rank, const std::string& theirs) const {
                                                layout_.NameOf(rank) + " calls " + theirs};
 }
 
+// Whether that rank is known to have come to this call: then it waits, too, for whoever has not.
+bool Executor::IsInCall(uint32_t rank) const {
+  const Layout::Seat seat = layout_.SeatOf(rank);
+  return seat.node == group_.node && arena_->HasPublished(seat.place, first_phase_);
+}
+
+// Of many ranks whose time is over, the one that waits for whoever is late shall say so, and it is
+// heard by the others in time: those that wait for a rank of another node, of which nothing is
+// known, have some patience more, and those that wait for one that waits itself more than they.
+std::chrono::nanoseconds Executor::PatienceWith(uint32_t rank) const {
+  const std::chrono::nanoseconds more = std::min<std::chrono::nanoseconds>(timeout_ / 4, kHeardIn);
+  const bool is_here = layout_.SeatOf(rank).node == group_.node;
+  return timeout_ + (IsInCall(rank) ? 2 : is_here ? 0 : 1) * more;
+}
+
 // Asked every 50 ms or so while we wait for a rank.
 Status Executor::GiveUp(uint32_t rank) {
   if (background_) {
@@ -379,10 +396,10 @@ Status Executor::GiveUp(uint32_t rank) {
     told_ = std::chrono::minutes(0);
   }
   const auto waited = now - *waiting_since_;
-  if (timeout_.count() != 0 && waited >= timeout_) {
-    return {StatusCode::kDeadlineExceeded, layout_.NameOf(rank) + " did not come " +
-                                               Within(timeout_) + ", and " + layout_.NameOf(rank_) +
-                                               " gave up" + kWhoseTimeout};
+  if (timeout_.count() != 0 && waited >= PatienceWith(rank)) {
+    return {StatusCode::kDeadlineExceeded,
+            layout_.NameOf(rank) + (IsInCall(rank) ? " did not go on " : " did not come ") +
+                Within(timeout_) + ", and " + layout_.NameOf(rank_) + " gave up" + kWhoseTimeout};
   }
   const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
   if (minutes > told_) {

@@ -80,6 +80,8 @@ class Executor {
   Status CheckCall(uint32_t place);
   Status Disagree(uint32_t rank, const std::string& theirs) const;
   Status GiveUp(uint32_t rank);
+  bool IsInCall(uint32_t rank) const;
+  std::chrono::nanoseconds PatienceWith(uint32_t rank) const;
   const uint8_t* Source(const Ref& ref, const uint8_t* in, const uint8_t* out);
   uint8_t* Target(const Ref& ref, uint8_t* out);
   void ReducePlaces(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);

@@ -68,6 +68,10 @@ class Arena {
   Status WaitFor(uint32_t place, const std::function<Status(uint32_t rank)>& give_up);
   Status WaitForAll(const std::function<Status(uint32_t rank)>& give_up);
 
+  bool HasPublished(uint32_t place, uint64_t phase) const {
+    return std::atomic_ref(Line(place).phase).load(std::memory_order_acquire) >= phase;
+  }
+
   static void Pause();  // between two looks at memory
 
   // Whether the rank at `place` will publish nothing more, and send nothing more.
@@ -122,9 +126,7 @@ class Arena {
   uint8_t* Result(uint64_t phase) const {
     return memory_ + geometry_.ResultsAt() + (phase & 1) * geometry_.result_bytes;
   }
-  bool Reached(uint32_t place) const {
-    return std::atomic_ref(Line(place).phase).load(std::memory_order_acquire) >= phase_;
-  }
+  bool Reached(uint32_t place) const { return HasPublished(place, phase_); }
   Status WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up);
   Status WaitSince(std::chrono::steady_clock::time_point begin, uint32_t place,
                    const std::function<Status(uint32_t rank)>& give_up);

@@ -401,6 +401,21 @@ TEST(ExecutorTest, AFailureOfOneNodeEndsTheOthers) {
   }
 }
 
+// Whoever waits for one that waits itself does not name that one.
+TEST(ExecutorTest, OfManyWhoseTimeIsOverTheOneThatKnowsSaysWhoIsLate) {
+  Cluster cluster({2, 1, 2});
+  std::vector<Status> ended(5);
+  RunRanks(4, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    executor.SetTimeout(std::chrono::seconds(2));
+    ended[rank] = executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr);
+  });
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(ended[rank].code(), StatusCode::kDeadlineExceeded) << ended[rank].ToString();
+    EXPECT_THAT(ended[rank].message(), HasSubstr("rank 4 did not come within 2000 ms, and rank 3"));
+  }
+}
+
 TEST(ExecutorTest, CountsItsCallsAndWaits) {
   for (const std::vector<uint32_t>& sizes : {std::vector<uint32_t>{3}, {1, 1, 1}, {2, 1}}) {
     Cluster cluster(sizes);

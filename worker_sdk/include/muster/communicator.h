@@ -11,7 +11,8 @@
 // that were started before; one that blocks waits for those.
 //
 // Errors of every collective: InvalidArgument (this call can never work), FailedPrecondition (ranks
-// disagree on kind, type, operation, wire, count, counts or root: both calls are named),
+// disagree on kind, type, operation, wire, count, counts or root: both calls are named; who needs
+// nothing of the others, as the root of a small broadcast, hears of it in a later call),
 // Unavailable (a peer died), DeadlineExceeded, ResourceExhausted (no memory is left on a rank).
 // After any but the first the contents of output buffers are unspecified and the communicator is
 // dead: each later call returns the same error.
@@ -253,7 +254,9 @@ class MUSTER_EXPORT Communicator {
   int nodes() const;
   uint64_t round() const;  // fencing token: only grows within a job
 
-  // For every later call; zero (the default, or MUSTER_TIMEOUT): no limit.
+  // For every later call; zero (the default, or MUSTER_TIMEOUT): no limit. A collective that waits
+  // for ranks that may be waiting themselves has up to half of it more, at most 2 s, in which the
+  // one that knows who is late says so.
   void SetTimeout(std::chrono::nanoseconds timeout);
 
   // What travels between nodes in every later AllReduce, Reduce, ReduceScatter and ReduceScatterV
@@ -322,10 +325,11 @@ class MUSTER_EXPORT Communicator {
   // both sides name the same type and count. The sender's
   // buffer is free again when Send returns, or the Work has ended, which says nothing of the
   // receiver: the message comes to it, whatever this rank does then. But a message of more than 32
-  // KiB, or one behind 16 MiB that were sent to the same rank and that it has not received, is sent
-  // when it is received. Messages and collectives do not wait for each other. FailedPrecondition
-  // (type and count differ: both are named) and ResourceExhausted (128 Ki messages to the same rank
-  // wait to be received) are the only errors that leave the two ranks' later messages intact.
+  // KiB, or one behind 16 MiB (128 bytes more for each message) that were sent to the same rank and
+  // that it has not received, is sent when it is received. Messages and collectives do not wait for
+  // each other. FailedPrecondition (type and count differ: both are named) and ResourceExhausted
+  // (128 Ki messages to the same rank wait to be received) are the only errors that leave the two
+  // ranks' later messages intact.
   //
   // From kAnyRank: from whoever sends first with this tag, this rank included; Work::source() says
   // who. Of several whose messages are there, each has its turn. It connects this rank with all
