@@ -15,9 +15,19 @@
 namespace muster {
 namespace {
 
+constexpr size_t kScriptBytes = 100;  // a word of more is one: what bootstraps an agent has 2 KB
+
 std::string CommandLine(const std::vector<std::string>& words) {
   return absl::StrJoin(
       words, " ", [](std::string* out, const std::string& word) { out->append(ShellQuote(word)); });
+}
+
+// For people, who have --json for the rest.
+std::string ShortCommandLine(const std::vector<std::string>& words) {
+  return absl::StrJoin(words, " ", [](std::string* out, const std::string& word) {
+    out->append(word.size() > kScriptBytes ? absl::StrCat("[script of ", word.size(), " bytes]")
+                                           : ShellQuote(word));
+  });
 }
 
 // Values may be secrets.
@@ -81,7 +91,7 @@ std::string Start(const PlanNode& node) {
   const std::string how = node.starter == "embedded" ? "in this process"
                           : node.starter == "joins"  ? "typed there"
                                                      : node.starter;
-  return node.command.empty() ? how : absl::StrCat(how, ": ", CommandLine(node.command));
+  return node.command.empty() ? how : absl::StrCat(how, ": ", ShortCommandLine(node.command));
 }
 
 void AddPrograms(const JobSpec& spec, LaunchPlan& plan) {

@@ -15,7 +15,7 @@ namespace muster {
 class SignalFold {
  public:
   // Whether it is another one than those before; `agent`: who heard it, none = launch. What the
-  // same one hears twice was sent twice.
+  // same one hears twice was sent twice, but for INT within 0.1 s.
   bool IsNew(int signo, std::optional<NodeId> agent, absl::Time now);
 
  private:

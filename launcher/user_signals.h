@@ -1,6 +1,6 @@
-// What the user's signals mean for the job: INT, TERM, HUP, QUIT stop it (a second INT at once),
-// USR1 and USR2 are passed on (or stop it, if the user says so), TSTP and CONT pause and resume it.
-// Loop thread only.
+// What the user's signals mean for the job: INT, TERM, HUP, QUIT stop it (a second INT at once:
+// SignalFold), USR1 and USR2 are passed on (or stop it, if the user says so), TSTP and CONT pause
+// and resume it. Loop thread only.
 #pragma once
 
 #include <uv.h>

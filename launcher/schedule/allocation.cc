@@ -75,6 +75,20 @@ uint64_t DealOut(uint64_t left, const std::vector<uint64_t>& room, std::vector<u
   return left;
 }
 
+// A6: more workers than slots, `left` of them, in turn; as many as max_slots= allows.
+absl::Status DealOver(const AllocationRequest& r, uint64_t left, std::vector<uint32_t>& counts) {
+  std::vector<uint64_t> room;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    room.push_back(r.hosts[i].slots_max != 0 ? r.hosts[i].slots_max : kWorkersPerNodeMax);
+  }
+  left = DealOut(left, room, counts);
+  return left == 0 ? absl::OkStatus()
+                   : absl::InvalidArgumentError(absl::StrCat(
+                         r.total->said, " does not fit: the hosts of ", r.hosts_said, " may have ",
+                         r.total->value - left, " workers, --oversubscribe or not (max_slots=, ",
+                         "and ", kWorkersPerNodeMax, " each); name more hosts, or raise that"));
+}
+
 // A3 and A6; every host has a known number of slots.
 absl::StatusOr<std::vector<uint32_t>> PlaceTotal(const AllocationRequest& r, size_t used) {
   const uint32_t n = r.total->value;
@@ -93,9 +107,8 @@ absl::StatusOr<std::vector<uint32_t>> PlaceTotal(const AllocationRequest& r, siz
     }
   }
   if (left > 0 && r.oversubscribe) {
-    left = DealOut(left, std::vector<uint64_t>(used, kWorkersPerNodeMax), counts);
-  }
-  if (left > 0) {
+    RETURN_IF_ERROR(DealOver(r, left, counts));
+  } else if (left > 0) {
     const uint64_t all = std::accumulate(slots.begin(), slots.end(), uint64_t{0});
     const uint64_t each = (n + used - 1) / used;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -131,7 +144,7 @@ absl::StatusOr<std::vector<uint32_t>> Counts(const AllocationRequest& r, size_t 
     if (all >= r.total->value) {
       counts.back() -= static_cast<uint32_t>(all - r.total->value);
     } else {
-      DealOut(r.total->value - all, std::vector<uint64_t>(used, kWorkersPerNodeMax), counts);
+      RETURN_IF_ERROR(DealOver(r, r.total->value - all, counts));
     }
   }
   return counts;

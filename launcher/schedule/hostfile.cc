@@ -127,6 +127,8 @@ class Merger {
     }
     old.user = old.user.empty() ? entry.user : old.user;
     old.slots += entry.slots;
+    old.slots_max =
+        old.slots_max == 0 || entry.slots_max == 0 ? 0 : old.slots_max + entry.slots_max;
     old.slots_given = true;
     old.by_cpus = old.by_cpus && entry.by_cpus;
     if (old.slots > kWorkersPerNodeMax) {
@@ -144,8 +146,7 @@ class Merger {
 
 // What the words after the host say, for every host of the line.
 struct LineOptions {
-  HostEntry pattern;  // user, port, slots
-  uint32_t slots_max = kWorkersPerNodeMax;
+  HostEntry pattern;        // user, port, slots
   bool slots_word = false;  // slots= or max_slots= was there
 };
 
@@ -161,7 +162,7 @@ absl::Status ParseWord(absl::string_view word, LineOptions& out) {
     out.pattern.slots_given = true;
     out.slots_word = true;
   } else if (key == "max_slots" || key == "max-slots" || key == "slots_max" || key == "slots-max") {
-    ASSIGN_OR_RETURN(out.slots_max, ParseSlots(value));
+    ASSIGN_OR_RETURN(out.pattern.slots_max, ParseSlots(value));
     out.slots_word = true;
   } else if (key == "user" || key == "username" || key == "user_name") {
     if (value.empty() || value[0] == '-' || absl::StrContains(value, '@')) {
@@ -188,9 +189,10 @@ absl::StatusOr<LineOptions> ParseWords(const std::vector<absl::string_view>& wor
   for (size_t i = 1; i < words.size(); ++i) {
     RETURN_IF_ERROR(ParseWord(words[i], out));
   }
-  if (out.pattern.slots_given && out.pattern.slots > out.slots_max) {
-    return Want(absl::StrCat("slots= of at most max_slots=", out.slots_max),
-                absl::StrCat(out.pattern.slots));
+  const HostEntry& host = out.pattern;
+  if (host.slots_given && host.slots_max != 0 && host.slots > host.slots_max) {
+    return Want(absl::StrCat("slots= of at most max_slots=", host.slots_max),
+                absl::StrCat(host.slots));
   }
   return out;
 }
@@ -219,6 +221,7 @@ absl::StatusOr<std::vector<HostEntry>> ParseLine(absl::string_view line, bool& s
         entry.slots = options.pattern.slots;
         entry.slots_given = true;
       }
+      entry.slots_max = options.pattern.slots_max;
       entry.user = options.pattern.user.empty() ? entry.user : options.pattern.user;
       entry.port = options.pattern.port == 0 ? entry.port : options.pattern.port;
       out.push_back(std::move(entry));

@@ -28,6 +28,7 @@ struct HostEntry {
   std::string user;   // "" = what ssh decides
   uint16_t port = 0;  // of sshd; 0 = what ssh decides
   uint32_t slots = 1;
+  uint32_t slots_max = 0;  // not to be passed with --oversubscribe, either; 0 = no such limit
   bool slots_given = false;
   bool by_cpus = false;  // no count although the file has slots= on other lines
   bool operator==(const HostEntry&) const = default;

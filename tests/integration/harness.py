@@ -24,6 +24,8 @@ TORCH_PACKAGE = os.environ.get("MUSTER_TORCH_PACKAGE", str(BIN.parent / "python"
 # Deadlines are for a loaded machine of two cores; a green run needs a fraction of them.
 PATIENCE = float(os.environ.get("MUSTER_PATIENCE", "60"))
 
+ANOTHER_PRESS = 0.2  # of Ctrl-C: two within 0.1 s are one that came twice
+
 # What must not leak from the machine that tests into the jobs.
 CLEAN = re.compile(r"^(RANK|WORLD_SIZE|LOCAL_|MASTER_|GROUP_|ROLE_|TORCHELASTIC|PET_|PMI|OMPI|SLURM|KUBERNETES_|MUSTER_|OMP_|PYENV)")
 

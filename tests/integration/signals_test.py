@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import LAUNCH, SIGNALS, WORKERS, sh, stat_of, wait_for
+from harness import ANOTHER_PRESS, LAUNCH, SIGNALS, WORKERS, sh, stat_of, wait_for
 
 ONE_HOST = ("-n", "2")
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
@@ -72,6 +72,7 @@ def test_while_workers_save_it_says_how_many_and_how_long(shells, where):
     job.expect(r"waiting for 2 workers \(checkpointing\?\), [1-7] s left", stream="err")
     job.signal(signal.SIGINT)
     job.expect(r"SIGINT: stopping 2 workers; what still runs in [0-7]\.\d s is killed; Ctrl-C again kills now", stream="err")
+    time.sleep(ANOTHER_PRESS)
     job.signal(signal.SIGINT)
     assert job.finish().code == 143
 
@@ -83,9 +84,20 @@ def test_why_workers_are_stopped_is_said_while_they_save(shells, where):
     job.expect(r"rank 0 on \S+ \(pid \d+\) ended with exit code 3 after \S+ m?s; stopping 1 worker; what still runs in 5[0-8]\.\d s is killed", stream="err")
     job.signal(signal.SIGINT)
     job.expect(r"SIGINT: stopping 1 worker; what still runs in [1-5]?\d\.\d s is killed; Ctrl-C again kills now", stream="err")
+    time.sleep(ANOTHER_PRESS)
     job.signal(signal.SIGINT)
     result = job.finish()
     assert result.code == 3 and "got TERM" in result.text and result.errors.count("stopping 1 worker") == 2, result
+
+
+def test_one_press_that_comes_twice_is_one(node0):
+    """By the terminal, and by what launch runs under (timeout, npm)."""
+    job = node0.start("-n", "2", WORKERS / "catch", "LEAVE")
+    job.expect("ready", 2)
+    for _ in range(2):
+        job.signal(signal.SIGINT)
+    result = job.finish()
+    assert result.code == 130 and result.text.count("got INT") == 2 and "killing" not in result.errors, result
 
 
 def test_a_second_interrupt_kills_now(node0):
@@ -93,6 +105,7 @@ def test_a_second_interrupt_kills_now(node0):
     job.expect("ready", 2)
     job.signal(signal.SIGINT)
     job.expect("got INT", 2)
+    time.sleep(ANOTHER_PRESS)
     began = time.monotonic()
     job.signal(signal.SIGINT)
     result = job.finish()

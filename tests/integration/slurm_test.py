@@ -2,12 +2,13 @@
 
 import os
 import re
-import subprocess
 import signal
+import subprocess
+import time
 
 import pytest
 
-from harness import EXAMPLES, LAUNCH, PATIENCE, PYTHON, WORKERS, wait_for
+from harness import ANOTHER_PRESS, EXAMPLES, LAUNCH, PATIENCE, PYTHON, WORKERS, wait_for
 
 WHERE = "echo $RANK/$WORLD_SIZE on $(hostname) task $SLURM_PROCID.$SLURM_LOCALID of $SLURM_NTASKS, master $MASTER_ADDR"
 # Ends by itself a moment after it is asked to, as a program that writes a checkpoint.
@@ -308,6 +309,7 @@ def test_the_second_ctrl_c_stops_the_job_at_once(slurm):
     (launch,) = here(slurm)
     os.kill(launch, signal.SIGINT)
     job.expect("told", 2)
+    time.sleep(ANOTHER_PRESS)
     os.kill(launch, signal.SIGINT)
     assert job.finish().code == 130
 

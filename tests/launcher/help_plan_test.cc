@@ -77,17 +77,18 @@ LaunchPlan Plan(absl::string_view line) { return PlanOf(SpecOf(line)); }
 
 TEST(Plan, TextShowsRanksHostsAndCommands) {
   LaunchPlan plan = Plan("-n 6 --hosts a:4,b:4,c:1 -x K=a=b train.py --lr 0.1");
-  plan.nodes[1].command = {"ssh", "b", "muster-agent --stdio"};
+  plan.nodes[1].command = {"ssh", "b", "muster-agent --stdio", std::string(101, 'x')};
   plan.environment = {"PATH=/secret", "LANG=C"};
-  EXPECT_EQ(PlanText(plan),
-            "job      6 workers on 2 nodes\n"
-            "program  python3 -u train.py --lr 0.1\n"
-            "set      K=a=b\n"
-            "sent     PATH LANG\n"
-            "  node  host  workers  ranks  start\n"
-            "  0     a     4        0-3    ssh\n"
-            "  1     b     2        4-5    ssh: ssh b 'muster-agent --stdio'\n"
-            "note     the first 2 of 3 hosts are used (-n 6)\n");
+  EXPECT_EQ(
+      PlanText(plan),
+      "job      6 workers on 2 nodes\n"
+      "program  python3 -u train.py --lr 0.1\n"
+      "set      K=a=b\n"
+      "sent     PATH LANG\n"
+      "  node  host  workers  ranks  start\n"
+      "  0     a     4        0-3    ssh\n"
+      "  1     b     2        4-5    ssh: ssh b 'muster-agent --stdio' [script of 101 bytes]\n"
+      "note     the first 2 of 3 hosts are used (-n 6)\n");
 }
 
 TEST(Plan, ShowsWhatIsPutInFrontOfTheProgram) {

@@ -43,6 +43,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"launch_and_agents", {{0, kA}, {0.1, kLaunch}, {0.2, kB}}, "nss"},
                     Case{"twice", {{0, kA}, {0.1, kB}, {1, kA}, {1.1, kB}}, "nsns"},
                     Case{"twice_at_launch", {{0, kLaunch}, {0.1, kLaunch}}, "nn"},
+                    Case{"one_press", {{0, kLaunch, SIGINT}, {0.05, kLaunch, SIGINT}}, "ns"},
+                    Case{"two_presses", {{0, kLaunch, SIGINT}, {0.15, kLaunch, SIGINT}}, "nn"},
                     Case{"much_later", {{0, kA}, {60, kB}}, "nn"},
                     Case{"then_both_again", {{0, kA}, {60, kB}, {60.1, kA}}, "nns"},
                     Case{"another", {{0, kA}, {0, kB, SIGUSR2}, {0, kA, SIGUSR2}}, "nns"}),

@@ -34,6 +34,7 @@ class Request {
     r_.nodes_max = Said(high, "--nnodes");
     return *this;
   }
+  Request& SlotsMax(size_t host, uint32_t n) { return r_.hosts[host].slots_max = n, *this; }
   Request& Oversubscribe() { return r_.oversubscribe = true, *this; }
   AllocationRequest& operator*() { return r_; }
   AllocationRequest* operator->() { return &r_; }
@@ -118,6 +119,14 @@ TEST(Allocation, A6OversubscribingIsAsked) {
   EXPECT_THAT(Ok(Request({2, 1}).Total(6).Oversubscribe()), ElementsAre(4, 2));
   EXPECT_THAT(Error(Request({1}).Total(kWorkersPerNodeMax + 1).Oversubscribe()),
               HasSubstr("does not fit"));
+}
+
+TEST(Allocation, A6OversubscribingEndsAtMaxSlots) {
+  EXPECT_THAT(Ok(Request({2, 1}).SlotsMax(0, 2).Total(6).Oversubscribe()), ElementsAre(2, 4));
+  EXPECT_THAT(Error(Request({2, 1}).SlotsMax(0, 2).SlotsMax(1, 3).Total(6).Oversubscribe()),
+              HasSubstr("-n 6 does not fit: the hosts of --hosts ... may have 5 workers"));
+  EXPECT_THAT(Error(Request({1, 1}).SlotsMax(0, 2).SlotsMax(1, 2).Ppn(2).Total(5).Oversubscribe()),
+              HasSubstr("may have 4 workers"));
 }
 
 TEST(Allocation, CountsFoundOutOnTheNodes) {
