@@ -70,6 +70,14 @@ absl::Status CheckOneWorld(MpiMode mode, const std::vector<ProgramFacts>& progra
 }
 
 std::string MpiNotice(MpiMode mode, const ProgramFacts& facts, uint32_t world_size) {
+  if (!facts.mpi_many.empty() && world_size != 1 && mode == MpiMode::kAuto) {
+    return absl::StrCat("--mpi auto: the script runs programs with ", facts.mpi_many,
+                        " more than once (", facts.program,
+                        "), so that none is served: where one calls MPI_Init, each worker is a ",
+                        "world of its own (rank 0 of 1). Say --mpi ",
+                        facts.mpi_many == "Open MPI" && BuiltWithPmix() ? "pmix" : "pmi1",
+                        " if a worker calls it once; --mpi none if that is meant.");
+  }
   if (facts.mpi.empty() || world_size == 1 || mode != MpiMode::kAuto ||
       MpiServed(mode, facts) != MpiMode::kNone) {
     return "";

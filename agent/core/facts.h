@@ -40,6 +40,8 @@ struct ProgramFacts {
   std::string torch_version;  // "" = unknown or none
   std::string torch_cuda;     // CUDA version torch was built for; "" = none or unknown
   std::string mpi;            // "" | "Open MPI" | "MPICH" | "MPI" (some, by mpi4py)
+  std::string mpi_many;       // the same of a script that runs more than one program with it, which
+                              // nobody can serve: MPI_Init asks once for all ranks
 };
 
 // Whether the agent serves torch's store: --store as given; auto where the torch that the program

@@ -57,7 +57,8 @@ bool AgentLoop::NeedsNoPmix() const {
 void AgentLoop::WatchForMpi() {
   const PreparedProgram& program = options_.programs[ProgramOf(options_.plan, 0)];
   if (assignment_.world_size > 1 && assignment_.RankOf(LocalRank{0}).value == 0 &&
-      !workers_[0].ended && program.plan.mpi == MpiMode::kAuto && program.facts.mpi.empty()) {
+      !workers_[0].ended && program.plan.mpi == MpiMode::kAuto && program.facts.mpi.empty() &&
+      program.facts.mpi_many.empty()) {
     mpi_watch_.Begin(0, workers_[0].pid, assignment_.world_size);
   }
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/core/programs.h"
+#include "agent/core/shell_commands.h"
 #include "agent/io/elf_file.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/python_facts.h"
@@ -194,15 +195,82 @@ std::string FindProgram(absl::string_view name, const std::string& wdir, const E
   return "";
 }
 
-ProgramFacts LookAtProgram(const std::vector<std::string>& words, const std::string& wdir_given,
-                           const EnvBase& env) {
-  ProgramFacts facts;
-  if (words.empty()) {
-    return facts;
+namespace {
+
+constexpr int kScriptsDeep = 3;  // one that runs another one
+constexpr absl::string_view kShells[] = {"ash", "bash", "dash", "ksh", "sh", "zsh"};
+// What they run are ranks that they serve.
+constexpr absl::string_view kStartRanks[] = {"launch", "mpiexec", "mpiexec.hydra",  "mpiexec.mpich",
+                                             "mpirun", "orterun", "mpirun.openmpi", "prterun",
+                                             "prun",   "srun",    "torchrun"};
+
+template <size_t kSize>
+bool IsAmong(const absl::string_view (&names)[kSize], absl::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+struct ShellScript {
+  std::string text;
+  std::vector<std::string> arguments;  // $1, ...
+};
+
+// Of `bash SCRIPT ...` and `bash -c TEXT NAME ...`.
+ShellScript ScriptOfShell(const std::vector<std::string>& argv, const std::string& wdir) {
+  const auto behind = [&](size_t i) {
+    return std::vector<std::string>(argv.begin() + static_cast<ptrdiff_t>(std::min(i, argv.size())),
+                                    argv.end());
+  };
+  size_t i = 1;
+  for (; i < argv.size() && argv[i].size() > 1 && (argv[i][0] == '-' || argv[i][0] == '+'); ++i) {
+    const absl::string_view option = argv[i];
+    if (option == "--") {
+      ++i;
+      break;
+    }
+    if (!absl::StartsWith(option, "--") && absl::StrContains(option, 'c')) {
+      return i + 1 < argv.size() ? ShellScript{argv[i + 1], behind(i + 3)} : ShellScript();
+    }
+    i += absl::EndsWith(option, "o") ? 1 : 0;  // -o pipefail
   }
-  const std::string wdir = absl::StartsWith(wdir_given, "/") ? wdir_given
-                           : wdir_given.empty()              ? OwnFolder()
-                                                             : Absolute(wdir_given, OwnFolder());
+  return i < argv.size()
+             ? ShellScript{ReadHead(Absolute(argv[i], wdir), kScriptBytesMax), behind(i + 1)}
+             : ShellScript();
+}
+
+ProgramFacts LookAt(const std::vector<std::string>& words, const std::string& wdir,
+                    const EnvBase& env, int deep);
+
+// Its MPI is that of the program that it runs.
+void LookAtShell(const ShellScript& script, std::string wdir, const EnvBase& env, int deep,
+                 ProgramFacts& facts) {
+  ProgramFacts with_mpi;
+  bool many = false;
+  for (const ShellCommand& command : ShellCommands(script.text, script.arguments)) {
+    const std::vector<std::string>& words = command.words;
+    if (IsAmong(kStartRanks, BaseOf(words[0]))) {
+      return;
+    }
+    if (words[0] == "cd" && words.size() == 2 && !absl::StrContains(words[1], '$')) {
+      wdir = Absolute(words[1], wdir);
+      continue;
+    }
+    ProgramFacts found = LookAt(words, wdir, env, deep - 1);
+    const bool has_many = !found.mpi_many.empty();
+    found.mpi = has_many ? std::exchange(found.mpi_many, "") : found.mpi;
+    if (!found.mpi.empty()) {
+      many = many || has_many || command.repeated || !with_mpi.mpi.empty();
+      with_mpi = std::move(found);
+    }
+  }
+  if (!with_mpi.mpi.empty()) {
+    facts.program = with_mpi.program;
+    (many ? facts.mpi_many : facts.mpi) = with_mpi.mpi;
+  }
+}
+
+ProgramFacts LookAt(const std::vector<std::string>& words, const std::string& wdir,
+                    const EnvBase& env, int deep) {
+  ProgramFacts facts;
   const size_t begin = BeginOf(words, wdir, env);
   const std::vector<std::string> argv(words.begin() + static_cast<ptrdiff_t>(begin), words.end());
   facts.program = std::string(BaseOf(argv[0]));
@@ -224,13 +292,34 @@ ProgramFacts LookAtProgram(const std::vector<std::string>& words, const std::str
   const std::string head = ReadAt(fd.get(), 0, kShebangBytesMax);
   if (IsElf(head)) {
     facts.mpi = MpiOfLibraries(ElfNeeded(fd.get()));
+    if (deep > 0 && IsAmong(kShells, BaseOf(path))) {
+      LookAtShell(ScriptOfShell(argv, wdir), wdir, env, deep, facts);
+    }
     return facts;
   }
   const std::string interpreter = ShebangProgram(head, wdir, env);
   if (IsPythonName(interpreter)) {
     LookAtPython(interpreter, UsesMpi4py(argv, path), wdir, env, facts);
+  } else if (deep > 0 && IsAmong(kShells, BaseOf(interpreter))) {
+    LookAtShell({ReadHead(path, kScriptBytesMax), {argv.begin() + 1, argv.end()}}, wdir, env, deep,
+                facts);
   }
   return facts;
+}
+
+}  // namespace
+
+ProgramFacts LookAtProgram(const std::vector<std::string>& words, const std::string& wdir,
+                           const EnvBase& env) {
+  if (words.empty()) {
+    return {};
+  }
+  const bool is_whole = absl::StartsWith(wdir, "/");
+  return LookAt(words,
+                is_whole       ? wdir
+                : wdir.empty() ? OwnFolder()
+                               : Absolute(wdir, OwnFolder()),
+                env, kScriptsDeep);
 }
 
 std::vector<PreparedProgram> PreparePrograms(const WorkPlan& plan,

@@ -16,7 +16,8 @@ namespace muster {
 
 // `words` and `wdir` ("" = here) as the plan has them; `env` is the workers' environment (PATH,
 // PYTHONPATH, PYENV_*, HOME are looked at).
-// Of `nice PROGRAM`, `env A=1 PROGRAM`, `taskset -c 0 PROGRAM` and the like: PROGRAM's.
+// Of `nice PROGRAM`, `env A=1 PROGRAM`, `taskset -c 0 PROGRAM` and the like: PROGRAM's. Of a shell
+// script the MPI is that of the program that it runs, as far as its text says which.
 ProgramFacts LookAtProgram(const std::vector<std::string>& words, const std::string& wdir,
                            const EnvBase& env);
 

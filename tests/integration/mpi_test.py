@@ -75,6 +75,18 @@ def test_behind_programs_that_run_it(node0, mpich):
     assert result.code == 0 and result.errors == "" and set(told(result)) == {0, 1}, result
 
 
+def test_behind_a_shell_script_that_runs_it(node0, scratch, mpich):
+    """Also where it has ended before anybody could look at what it has loaded."""
+    for name, text in {"by_name": f"{mpich}\n", "by_argument": 'shift\nA=1 exec "$@"\n'}.items():
+        script = scratch / name
+        script.write_text(f"#!/bin/bash\n{text}")
+        script.chmod(0o755)
+        result = node0.run("-n", "2", script, "x", mpich)
+        assert result.code == 0 and result.errors == "" and set(told(result)) == {0, 1}, (name, result)
+    result = node0.run("-n", "2", *sh(f"{mpich}; {mpich}"))
+    assert result.code == 0 and "more than once" in result.errors and "Say --mpi pmi1" in result.errors, result
+
+
 def test_behind_a_shell_script(node0, mpich):
     result = node0.run("-n", "2", "--mpi", "pmi1", *sh(f"{mpich}; echo ended"))
     assert result.code == 0 and set(told(result)) == {0, 1}, result

@@ -99,6 +99,17 @@ TEST(MpiNoticeTest, SaysWhatWouldHappenAndTheWayRound) {
   EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 0), HasSubstr("--mpi pmix"));
 }
 
+TEST(MpiNoticeTest, OfAScriptThatRunsSeveralPrograms) {
+  ProgramFacts facts;
+  facts.program = "cpi";
+  facts.mpi_many = "MPICH";
+  EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 4), HasSubstr("more than once (cpi), so that none"));
+  EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 0), HasSubstr("Say --mpi pmi1"));
+  EXPECT_EQ(MpiNotice(MpiMode::kAuto, facts, 1), "");
+  EXPECT_EQ(MpiNotice(MpiMode::kNone, facts, 4), "");
+  EXPECT_EQ(MpiServed(MpiMode::kAuto, facts), MpiMode::kNone);
+}
+
 TEST(MpiNoticeTest, OfAnMpiThatAWorkerHasLoaded) {
   const std::string told = LoadedMpiNotice(0, {"Open MPI", "/usr/lib/libmpi.so.40.30.4"}, 4);
   EXPECT_THAT(told, HasSubstr("rank 0 has loaded Open MPI (/usr/lib/libmpi.so.40.30.4)"));

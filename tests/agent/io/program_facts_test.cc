@@ -154,6 +154,41 @@ TEST_F(ProgramTest, BehindAnotherThatRunsIt) {
   EXPECT_TRUE(Look({"env", "-i", "python3", "a.py"}).is_python);
 }
 
+TEST_F(ProgramTest, BehindAShellScript) {
+  Program("/bin/mpich", MakeElf({"libmpich.so.12"}));
+  Program("/bin/plain", MakeElf({}));
+  Program("/bin/bash", MakeElf({}));
+  Program("/run.sh", "#!/bin/bash\nexport A=1\nplain\nexec mpich \"$2\"\n");
+  Program("/wrap.sh", "#!/usr/bin/env bash\nGPU=$LOCAL_RANK exec \"$@\"\n");
+  Program("/far/far.sh", "#!/bin/sh\ncd solvers\n./cpi\n");
+  Program("/far/solvers/cpi", MakeElf({"libmpich.so.12"}));
+  Program("/outer.sh", "#!/bin/sh\nbash " + root_ + "/wrap.sh plain\nnice bash -e ./run.sh\n");
+  Program("/round.sh", "#!/bin/sh\n./round.sh\nmpich\n");
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"./run.sh", "a"},
+           {"bash", "-x", "-o", "pipefail", "run.sh"},
+           {"./wrap.sh", "mpich", "a"},
+           {"nice", "./wrap.sh", "nice", "mpich"},
+           {"bash", "-c", "mpich; echo ended"},
+           {"bash", "-ec", "\"$@\"", "name", "mpich"},
+           {"./outer.sh"},
+       }) {
+    EXPECT_EQ(Look(words).mpi, "MPICH") << words[0];
+    EXPECT_EQ(Look(words).program, "mpich") << words[0];
+  }
+  EXPECT_EQ(Look({"far/far.sh"}).mpi, "");  // not in its own folder
+  EXPECT_EQ(LookAtProgram({"./far.sh"}, root_ + "/far", env_).mpi, "MPICH");
+  EXPECT_EQ(Look({"./wrap.sh", "plain"}).mpi, "");
+  EXPECT_EQ(Look({"./wrap.sh"}).program, "wrap.sh");
+  EXPECT_EQ(Look({"bash"}).mpi + Look({"bash", "-c"}).mpi + Look({"bash", "/no/such"}).mpi, "");
+  for (const char* text : {"mpich; mpich", "for i in 1 2; do mpich; done", "./round.sh"}) {
+    EXPECT_EQ(Look({"bash", "-c", text}).mpi, "") << text;
+    EXPECT_EQ(Look({"bash", "-c", text}).mpi_many, "MPICH") << text;
+  }
+  EXPECT_EQ(Look({"bash", "-c", "mpirun -n 2 mpich; mpich"}).mpi, "");
+  EXPECT_EQ(Look({"bash", "-c", "mpirun -n 2 mpich; mpich"}).mpi_many, "");
+}
+
 TEST_F(ProgramTest, WhatIsNotThereIsUnknown) {
   EXPECT_EQ(Look({"nosuch"}).program, "nosuch");
   EXPECT_EQ(Look({"/no/such"}).program, "such");
