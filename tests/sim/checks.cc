@@ -162,7 +162,10 @@ void World::CheckPeer(RoundId round, const PeerNode& peer) {
 // Whoever is said to be gone has ended, or runs on a node that the master has lost.
 void World::CheckGone(RoundId round, Rank rank) {
   const RoundId chain = config_.restart == RestartMode::kOne ? master_.chain : round;
-  bool gone = ends_.count({chain, rank.value}) != 0 || lost_.count({chain, rank.value}) != 0;
+  // A round that others have followed is over: who was stopped for them has not ended by itself.
+  const bool over = round < (config_.restart == RestartMode::kOne ? master_.chain : master_.round);
+  bool gone =
+      over || ends_.count({chain, rank.value}) != 0 || lost_.count({chain, rank.value}) != 0;
   for (const LostNode& node : master_.report.lost_nodes) {
     gone |= std::find(node.ranks.begin(), node.ranks.end(), rank.value) != node.ranks.end();
   }
