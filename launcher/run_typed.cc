@@ -102,6 +102,7 @@ class TypedJob {
     options.on_workers_started = [this](const Assignment& round) {
       no_master_.clear();
       hint_timer_.Stop();
+      round_nodes_ = round.nodes;
       TellStarted(spec_, round.world_size, round.nodes);
     };
     options.on_finish = [this](const JobOutcome& outcome) { AgentDone(outcome); };
@@ -148,27 +149,10 @@ class TypedJob {
     return server_ != nullptr || place_.server != 0 || !spec_.rendezvous.file.empty();
   }
 
-  bool ShallServe() const {
-    if (!spec_.rendezvous.others.empty()) {
-      return false;
-    }
-    const bool rank_says = spec_.rendezvous.is_static && spec_.node_rank.has_value();
-    if (spec_.way == StartWay::kServe || spec_.serve || spec_.rendezvous.is_host.value_or(false)) {
-      return true;
-    }
-    if (spec_.rendezvous.is_host.has_value()) {
-      return false;
-    }
-    if (rank_says) {
-      return *spec_.node_rank == 0;
-    }
-    return ResolvesHere(spec_.rendezvous.host);
-  }
-
   absl::Status MaybeServe(const NodeFacts& facts) {
     target_host_ = spec_.rendezvous.host;
     target_port_ = spec_.rendezvous.port;
-    if (!ShallServe()) {
+    if (!ShallServe(spec_)) {
       return absl::OkStatus();
     }
     MasterOptions master;
@@ -243,11 +227,22 @@ class TypedJob {
     }
   }
 
+  // Whether this signal, of a pod's or a machine's end, ends no more than this node's part: of a
+  // job whose nodes may go, where enough of them are left, and that another one serves.
+  bool Leaves(int signo) const {
+    return signo == SIGTERM && server_ == nullptr && !IsServed() &&
+           spec_.nodes_min < spec_.nodes_max &&
+           (round_nodes_ == 0 || round_nodes_ > spec_.nodes_min);
+  }
+
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
     out.on_stop = [this](int signo, bool now, StopBy by) {
       pause_timer_.Stop();  // the job goes on, to its end
       countdown_.Begin(signo, now, TimeToStop(spec_));
+      if (by == StopBy::kSignal && Leaves(signo)) {
+        return agent_->UserStop({signo, now, "this node leaves it (SIGTERM)", /*leaves=*/true});
+      }
       StopJob(StopOf(spec_, signo, now, by));
     };
     out.on_pass = [this](int signo) {
@@ -377,8 +372,9 @@ class TypedJob {
   std::unique_ptr<AgentLoop> agent_;
   std::string target_host_;
   uint16_t target_port_ = 0;
-  std::string no_master_;   // what each address has said, when none was a master's
-  std::string port_taken_;  // why this node, which should, does not serve
+  std::string no_master_;     // what each address has said, when none was a master's
+  uint32_t round_nodes_ = 0;  // of the last round that ran here; 0 = none has
+  std::string port_taken_;    // why this node, which should, does not serve
   JobReport report_;
   JobOutcome outcome_;
   bool have_report_ = false;

@@ -83,6 +83,23 @@ absl::StatusOr<TypedSecret> TypedSecretOf(const JobSpec& spec) {
   return out;
 }
 
+bool ShallServe(const JobSpec& spec) {
+  if (!spec.rendezvous.others.empty()) {
+    return false;
+  }
+  const bool rank_says = spec.rendezvous.is_static && spec.node_rank.has_value();
+  if (spec.way == StartWay::kServe || spec.serve || spec.rendezvous.is_host.value_or(false)) {
+    return true;
+  }
+  if (spec.rendezvous.is_host.has_value()) {
+    return false;
+  }
+  if (rank_says) {
+    return *spec.node_rank == 0;
+  }
+  return ResolvesHere(spec.rendezvous.host);
+}
+
 absl::StatusOr<AgentLoop::Options> TypedAgent(JobSpec& spec) {
   AgentLoop::Options options;
   NodeQuery query = OwnQuery(spec.plan.binding.cpu_list);

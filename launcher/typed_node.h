@@ -33,6 +33,10 @@ absl::StatusOr<TypedSecret> TypedSecretOf(const JobSpec& spec);
 // most. `loop` outlives the meeting.
 absl::StatusOr<std::unique_ptr<FileMeeting>> GoToMeeting(uv_loop_t* loop, JobSpec& spec);
 
+// Whether the master is to be in this process, if the place where the nodes meet is free: a name is
+// looked up.
+bool ShallServe(const JobSpec& spec);
+
 // Settles what of the plan depends on this node, too.
 absl::StatusOr<AgentLoop::Options> TypedAgent(JobSpec& spec);
 

@@ -92,12 +92,29 @@ void AgentStep::On(const StorePortFailed& failed) {
 }
 
 void AgentStep::On(const UserStop& stop) {
+  if (stop.leaves || s_.leaves != 0) {
+    return LeaveJob(stop);
+  }
   s_.stop_asked = stop.signo != 0 ? stop.signo : s_.stop_asked != 0 ? s_.stop_asked : SIGKILL;
   s_.stop_told = !stop.told.empty()
                      ? stop.told
                      : absl::StrCat("stopped by the user (", SignalName(s_.stop_asked), ")");
   s_.kill_asked |= stop.now;
   beat_wanted_ = true;
+}
+
+// The master hears by the next beat that the workers end, and that the round has to go on, or end,
+// without them. Nothing of the job is asked any more here.
+void AgentStep::LeaveJob(const UserStop& stop) {
+  if (!s_.outcome.has_value()) {
+    s_.leaves = stop.signo;
+    EndLocally(128 + stop.signo, stop.told);
+    Stop(stop.signo, config_.grace);
+    beat_wanted_ = true;
+  }
+  if (stop.now) {
+    Kill();
+  }
 }
 
 void AgentStep::On(const UserRestart&) {
@@ -326,6 +343,7 @@ void AgentStep::SendBeat() {
   beat.paused = s_.paused;
   beat.stop_asked = s_.stop_asked;
   beat.kill_asked = s_.kill_asked;
+  beat.leaves = s_.leaves;
   beat.restart_asked = s_.restart_asked;
   for (const NodeRank node : s_.sought) {
     if (beat.sought.size() < kPeersPerBeatMax) {

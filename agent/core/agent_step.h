@@ -38,6 +38,7 @@ class AgentStep {
   void CheckDeadlines();
   void CheckLease();
   void CheckUserStop();
+  void LeaveJob(const UserStop& stop);
   void RenewLease(absl::Time sent);
   bool HasLease() const;
   bool JobIsEnded() const { return s_.heard.count(SIGTERM) != 0; }  // by the scheduler

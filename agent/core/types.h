@@ -57,6 +57,7 @@ struct UserStop {
   int32_t signo = 0;
   bool now = false;
   std::string told = "";  // how the job has ended then, without a master; "" = by this
+  bool leaves = false;    // only this node's part ends: others may go on with what is left
 };                        // signal at an agent the user started himself
 struct UserRestart {};    // by the same: another round is to follow the one held
 struct SchedulerSignal {
@@ -197,6 +198,7 @@ struct AgentState {
   int32_t stop_asked = 0;
   std::string stop_told;  // by the same
   bool kill_asked = false;
+  int32_t leaves = 0;                 // signal by which this node was told to leave the job
   RoundId restart_asked;              // a round that the user wants another one to follow
   std::map<int32_t, uint32_t> heard;  // signals of the scheduler, how often
   std::string note;

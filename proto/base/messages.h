@@ -140,6 +140,7 @@ struct Beat {
   int32_t stop_asked =
       0;  // signal by which the user stopped the job at this agent (typed on every node)
   bool kill_asked = false;  // ... and insisted
+  int32_t leaves = 0;       // signal by which the user ended this node's part: Leave follows
   RoundId restart_asked;    // the user wants another one to follow this round; none = nobody asks
   // Nodes of `round` whose address this node's workers need, at most kPeersPerBeatMax.
   std::vector<NodeRank> sought;

@@ -109,6 +109,7 @@ void SetBeat(const Beat& beat, v1::Beat* wire) {
   wire->set_paused(beat.paused);
   wire->set_stop_asked(beat.stop_asked);
   wire->set_kill_asked(beat.kill_asked);
+  wire->set_leaves(beat.leaves);
   if (!beat.restart_asked.IsNone()) {
     SetRound(beat.restart_asked, wire->mutable_restart_asked());
   }
@@ -151,6 +152,7 @@ absl::StatusOr<AgentMessage> BeatOf(const v1::Beat& wire) {
   beat.paused = wire.paused();
   beat.stop_asked = check.Signal("stop_asked", wire.stop_asked());
   beat.kill_asked = wire.kill_asked();
+  beat.leaves = check.Signal("leaves", wire.leaves());
   beat.restart_asked = RoundOf(wire.restart_asked());
   beat.use = UseOf(wire.use(), check);
   check.Bound("sought", static_cast<size_t>(wire.sought_size()), 0, kPeersPerBeatMax);

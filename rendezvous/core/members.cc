@@ -129,11 +129,15 @@ void MemberOfRunningRound(Machine& m, NodeId id, NodeState& node, const Ends& en
   if (node.exits_ok + node.exits_failed == node.join.workers) {
     MemberSettled(m, id, /*lost=*/false);
   } else if (ends.stopped || node.phase != AgentPhase::kRunning) {
-    const std::string why = "it had lost its connection to the master";
+    const std::string why = node.leaves != 0
+                                ? absl::StrCat("it was told to end (", SignalName(node.leaves), ")")
+                                : "it had lost its connection to the master";
     if (m.config.restart == RestartMode::kOne) {
       return Lose(m, id, why);  // in its next life it is a node as any other that comes
     }
-    NodeFailed(m, id, absl::StrCat("node ", node.join.hostname, " ended its workers: ", why));
+    NodeFailed(m, id,
+               absl::StrCat("node ", node.join.hostname,
+                            node.leaves != 0 ? " leaves: " : " ended its workers: ", why));
   }
 }
 
@@ -172,6 +176,7 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   node.store_port = beat.store_port;
   node.workers_alive = beat.workers_alive;
   node.paused = beat.paused;
+  node.leaves = beat.leaves;
   node.signals_done = beat.signals_done;
   TakeDrillsDone(node, beat.drills_done);
   if (!beat.pids.empty()) {

@@ -218,6 +218,7 @@ struct NodeState {
   uint16_t store_port = 0;
   uint32_t workers_alive = 0;
   bool paused = false;        // its workers stand still, as its last beat said
+  int32_t leaves = 0;         // likewise: the signal by which it was told to
   std::vector<int32_t> pids;  // of its workers in `round`, by local rank; empty = not told
   NodeUse use;                // as its last beat said
   uint32_t exits_seen = 0;    // of `round`, and of earlier ones whose workers it keeps

@@ -1,12 +1,15 @@
 """--nnodes MIN:MAX with real nodes: the last call, a node that is late, one that is lost, and one that comes back."""
 
+import signal
+
 from harness import sh
 
+LEAVES = "this node leaves it (SIGTERM)"
 ROUND = 'echo "round $TORCHELASTIC_RESTART_COUNT rank $RANK of $WORLD_SIZE fence $MUSTER_ROUND"; exec sleep 1080'
 
 
-def elastic(port, *more):
-    return ("--nnodes", "1:3", "--nproc-per-node", "1", "--rdzv-endpoint", f"node0:{port}", "--rdzv-conf", "last_call_timeout=2", *more, *sh(ROUND))
+def elastic(port, *more, nodes="1:3"):
+    return ("--nnodes", nodes, "--nproc-per-node", "1", "--rdzv-endpoint", f"node0:{port}", "--rdzv-conf", "last_call_timeout=2", *more, *sh(ROUND))
 
 
 def test_it_starts_with_fewer_after_the_last_call(shells):
@@ -40,3 +43,31 @@ def test_a_late_node_takes_the_place_of_a_lost_one_which_comes_back(shells, lab)
     assert fences == sorted(set(fences)), fences
     jobs[0].signal(2)
     assert [job.finish().code for job in (jobs[0], late, back)] == [130] * 3
+
+
+def test_a_node_that_is_told_to_end_leaves_and_the_others_go_on(shells):
+    """Spot machines and pods get SIGTERM; Ctrl-C, and SIGTERM where the job is served, stop the job."""
+    jobs = [shell.start(*elastic(29493)) for shell in shells[:2]]
+    for job in jobs:
+        job.expect("of 2")
+    waits = shells[2].start(*elastic(29493))
+    waits.expect("this node joins the next round", stream="err")
+    for job in (waits, jobs[1]):
+        job.signal(signal.SIGTERM)
+        result = job.finish()
+        assert result.code == 143 and LEAVES in result.errors, result
+    jobs[0].expect("round 0 rank 0 of 1")
+    jobs[0].expect(r"node node1 leaves: it was told to end \(SIGTERM\); a round of 1 node follows", stream="err")
+    back = shells[1].start(*elastic(29493))
+    back.expect("round 0 rank 1 of 2")
+    back.signal(signal.SIGINT)
+    assert [job.finish().code for job in (jobs[0], back)] == [130] * 2
+
+
+def test_the_job_stops_with_a_node_that_it_needs(shells):
+    jobs = [shell.start(*elastic(29492, nodes="2:3")) for shell in shells[:2]]
+    for job in jobs:
+        job.expect("of 2")
+    jobs[1].signal(signal.SIGTERM)
+    results = [job.finish() for job in jobs]
+    assert [result.code for result in results] == [143] * 2 and LEAVES not in results[1].errors, results

@@ -97,6 +97,8 @@ class AgentScript {
       return PeersAwaited{Round(c), ranks};
     } else if (c.verb == "ctrl-c") {
       return UserStop{SIGINT, c.Word(0) == "now"};
+    } else if (c.verb == "leave") {
+      return UserStop{SIGTERM, c.Word(0) == "now", "left it (SIGTERM)", /*leaves=*/true};
     } else if (c.verb == "restart") {
       return UserRestart{};
     } else if (c.verb == "scheduler") {
@@ -205,6 +207,7 @@ class AgentScript {
                         b.paused ? " paused" : "",
                         b.stop_asked != 0 ? absl::StrCat(" asks ", SignalName(b.stop_asked)) : "",
                         b.kill_asked ? " now" : "",
+                        b.leaves != 0 ? absl::StrCat(" leaves by ", SignalName(b.leaves)) : "",
                         b.restart_asked.IsNone()
                             ? ""
                             : absl::StrCat(" asks to restart ", b.restart_asked.ToString()),

@@ -231,6 +231,7 @@ class MasterScript {
     beat.use.waited = absl::Seconds(c.Number("waited", 0));
     beat.use.workers = c.values.count("waited") != 0 ? 1 : 0;
     beat.stop_asked = SignalNumber(c.Text("stop", "0"));
+    beat.leaves = SignalNumber(c.Text("leaves", "0"));
     beat.signals_done = static_cast<uint32_t>(c.Number("signals", 0));
     beat.drills_done = static_cast<uint32_t>(c.Number("drills", 0));
     if (const int64_t asked = c.Number("restart", 0); asked != 0) {

@@ -14,22 +14,22 @@ inline constexpr Nanos kMilli = 1'000'000;
 inline constexpr Nanos kSecond = 1'000 * kMilli;
 
 enum class Kind : uint8_t {
-  kStart,         // process `who` comes to life
-  kConnect,       // the link of `who` tries to reach the master
-  kLinkUp,        // `who`: connection `number` stands
-  kLinkDown,      // `who`: connection `number` is gone
-  kToAgent,       // `who`: message in slot `slot`, over connection `number`
-  kAgentTimer,    // `who`: valid if `number` is its present one
-  kStorePort,     // `who`: the port is open
-  kNoStorePort,   // `who`: it cannot be opened
-  kRestShown,     // `who`: what its workers wrote has been read
-  kExitSeen,      // `who`: its shepherd reports the exit in slot `slot`
-  kCleared,       // `who`: nothing of round `number` is left
-  kSeek,          // `who`: a worker of round `number` needs the node rank `slot`
-  kAgentStop,     // `who`: the user typed Ctrl-C there; at once if `number`
-  kLeaseEnd,      // shepherd of `who`: valid if `number` is its present one
-  kWorkerEnd,     // worker `slot` of `who` ends, if its turn is still `number`
-  kToMaster,      // message in slot `slot`, over connection `number`
+  kStart,        // process `who` comes to life
+  kConnect,      // the link of `who` tries to reach the master
+  kLinkUp,       // `who`: connection `number` stands
+  kLinkDown,     // `who`: connection `number` is gone
+  kToAgent,      // `who`: message in slot `slot`, over connection `number`
+  kAgentTimer,   // `who`: valid if `number` is its present one
+  kStorePort,    // `who`: the port is open
+  kNoStorePort,  // `who`: it cannot be opened
+  kRestShown,    // `who`: what its workers wrote has been read
+  kExitSeen,     // `who`: its shepherd reports the exit in slot `slot`
+  kCleared,      // `who`: nothing of round `number` is left
+  kSeek,         // `who`: a worker of round `number` needs the node rank `slot`
+  kAgentStop,  // `who`: the user typed Ctrl-C there; `number` 1: at once, 2: only that node leaves
+  kLeaseEnd,   // shepherd of `who`: valid if `number` is its present one
+  kWorkerEnd,  // worker `slot` of `who` ends, if its turn is still `number`
+  kToMaster,   // message in slot `slot`, over connection `number`
   kMasterTimer,   // valid if `number` is the present one
   kMasterClosed,  // the master sees connection `number` end
   kStartFailed,   // the starter of place `who` gives up attempt `number`; `slot` 1: it was killed

@@ -47,7 +47,7 @@ void World::WriteScript() {
     }
   } else if (Chance(0.08)) {
     const auto who = static_cast<uint32_t>(rng_.Below(options_.agents));
-    queue_.Push({Between(kSecond, half), 0, rng_.Below(2), who, 0, Kind::kAgentStop});
+    queue_.Push({Between(kSecond, half), 0, rng_.Below(3), who, 0, Kind::kAgentStop});
   }
   // Drawn apart: the other jobs are what they were.
   if (SplitMix64 user(options_.seed * 5); user.Below(4) == 0) {

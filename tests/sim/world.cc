@@ -269,7 +269,9 @@ void World::Dispatch(const Event& event) {
     case Kind::kSeek:
       return Seek(event);
     case Kind::kAgentStop:
-      return StepAgent(who, UserStop{2, event.number != 0});
+      injected_ += event.number == 2 ? 1 : 0;  // a job that needs the node has lost it
+      return StepAgent(
+          who, UserStop{2, event.number == 1, event.number == 2 ? "left" : "", event.number == 2});
     case Kind::kLeaseEnd:
       return LeaseEnds(event);
     case Kind::kWorkerEnd:

@@ -241,6 +241,7 @@ TEST(Convert, WhatIsOutOfRangeIsRefusedByName) {
               HasSubstr("want 0..65535, got 65536"));
   EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->set_stop_asked(65); })),
               HasSubstr("beat.stop_asked"));
+  EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->set_leaves(-1); })), HasSubstr("beat.leaves"));
   EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) { b->add_heard()->set_signo(65); })),
               HasSubstr("beat.heard.signo"));
   EXPECT_THAT(says(StatusOfBeat([](v1::Beat* b) {

@@ -129,6 +129,7 @@ class RandomValues {
     beat.drills_done = static_cast<uint32_t>(Any());
     beat.stop_asked = static_cast<int32_t>(Below(65));
     beat.kill_asked = Flag();
+    beat.leaves = static_cast<int32_t>(Below(65));
     beat.restart_asked = Flag() ? Round() : RoundId();
     for (uint32_t i = Below(4); i > 0; --i) beat.sought.push_back({Below(kNodesMax)});
     for (uint32_t i = Below(4); i > 0; --i) beat.awaited.push_back({Below(kWorldSizeMax)});
