@@ -245,6 +245,7 @@ absl::Status InvariantChecker::TakenOver(const RoundState& state) {
   restarts_ = state.report.restarts;
   used_ = state.used;
   used_.job -= std::min(used_.job, state.next.restarts);  // its round is yet to come
+  used_is_after_end_ = state.phase == JobPhase::kGathering;
   short_rounds_ = state.short_rounds;
   counted_ = state.report.restarts + state.report.regroupings;
   counted_ -= state.phase == JobPhase::kGathering && !state.round.IsNone() ? 1 : 0;
@@ -269,9 +270,10 @@ absl::Status InvariantChecker::CheckRoundStarted(const RoundState& state,
   }
   counted_ = counted;
   if (!last_.IsNone() && config_.rules.window > absl::ZeroDuration() &&
-      state.lived >= config_.rules.window) {
+      state.lived >= config_.rules.window && !used_is_after_end_) {
     used_ = RestartsUsed();
   }
+  used_is_after_end_ = false;
   if (config_.restart == RestartMode::kOne) {
     used_ = state.used;
   } else if (state.report.restarts != restarts_) {

@@ -47,6 +47,7 @@ class InvariantChecker {
   std::map<std::string, uint32_t> in_a_row_;  // ... without a Join between them
   uint32_t restarts_ = 0;
   RestartsUsed used_;
+  bool used_is_after_end_ = false;  // of the last round: taken over, its end included
   uint32_t short_rounds_ = 0;
   std::string named_;  // exit code and headline of the report, once it is final
   bool ended_ = false;

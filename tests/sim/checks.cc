@@ -102,9 +102,10 @@ void World::CheckProgress() {
   }
 }
 
-// No two live processes hold one rank, frozen ones aside: with a journal whatever their rounds and
-// their nodes, as nothing there is replaced before its lease has ended or its end is shown; else of
-// one chain, where a node that is started a second time has its fence from whoever starts it.
+// No two live processes hold one rank, frozen ones aside, and paused ones, which stand still: with
+// a journal whatever their rounds and their nodes, as nothing there is replaced before its lease
+// has ended or its end is shown; else of one chain, where a node that is started a second time has
+// its fence from whoever starts it.
 void World::CheckOneLife(uint32_t who, Rank rank) {
   const Process& mine = processes_[who];
   std::vector<uint32_t>& started = started_on_[rank.value];
@@ -115,7 +116,9 @@ void World::CheckOneLife(uint32_t who, Rank rank) {
   for (const uint32_t one : started) {
     const Process& other = processes_[one];
     const bool judged = config_.journal || (other.key != mine.key && other.chain == mine.chain);
-    if (one != who && other.alive && judged && now_ >= other.frozen_until && other.thawed != now_) {
+    const bool stands_still =
+        now_ < other.frozen_until || other.thawed == now_ || other.state.paused;
+    if (one != who && other.alive && judged && !stands_still) {
       Fail(absl::StrCat("fence: rank ", rank.value, " is started on ", mine.config.join.hostname,
                         " while it runs on ", other.config.join.hostname));
     }
@@ -175,14 +178,16 @@ void World::CheckGone(RoundId round, Rank rank) {
   }
 }
 
-// The safety of a lease: who has not been heard of for one runs nothing. A frozen node cannot do
-// anything about it until it thaws, a paused one until it hears that its link is gone.
+// The safety of a lease: who has not been heard of for one runs nothing, but for the moment that
+// killing takes. A frozen node cannot do anything about it until it thaws, a paused one until it
+// hears that its link is gone.
 void World::CheckLease(uint32_t who) {
   const Process& p = processes_[who];
-  if (p.running == 0 || p.state.paused || now_ == p.thawed || now_ == p.resumed) {
+  if (p.running == 0 || p.state.paused) {
     return;
   }
-  const Nanos until = p.heard + absl::ToInt64Nanoseconds(config_.lease);
+  const Nanos until =
+      std::max({p.heard + absl::ToInt64Nanoseconds(config_.lease), p.thawed, p.resumed});
   if (now_ > until + kKillTime) {
     Fail(absl::StrCat("lease: workers of ", p.config.join.hostname, " still run ",
                       (now_ - until) / kMilli, " ms after the lease"));
