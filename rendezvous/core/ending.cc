@@ -208,10 +208,20 @@ std::string WhyNoRestart(const Machine& m, const Cause& cause, const Verdict& ve
                             m.config.nodes_min);
 }
 
+// Of a round that was stopped for the sake of another one: nodes went meanwhile, or did not come.
+Cause NoneFollows(const Machine& m, const std::string& headline) {
+  return {CauseKind::kNeverFormed,
+          1,
+          absl::StrCat(headline, ", but ", Plural(m.live(), "node is", "nodes are"),
+                       " left, and a round needs ", m.config.nodes_min),
+          {}};
+}
+
 // Every member has reported everything, or is lost.
 void Settle(Machine& m) {
   RoundState& s = m.state;
-  if (s.stop_reason == StopReason::kGrowth && FailedBefore(s)) {
+  const bool failed_before = s.stop_reason == StopReason::kGrowth && FailedBefore(s);
+  if (failed_before || (IsByChoice(s) && AnySpawnFailed(s))) {
     s.stop_reason = StopReason::kWorker;
   }
   s.lived = s.stop_began - s.round_began;
@@ -223,6 +233,9 @@ void Settle(Machine& m) {
   const bool restarts = verdict.why_not.empty() && EnoughMayCome(m);
   if (s.stop_is_final || all_done || !(regroups || restarts) || AnySpawnFailed(s)) {
     s.report.no_restart = WhyNoRestart(m, cause, verdict);
+    if (IsByChoice(s) && !all_done) {
+      cause = NoneFollows(m, cause.headline);
+    }
     return EndJob(m, cause.exit_code, cause.kind, all_done ? "" : std::move(cause.headline));
   }
   if (regroups) {

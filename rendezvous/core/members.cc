@@ -132,6 +132,9 @@ void MemberOfRunningRound(Machine& m, NodeId id, NodeState& node, const Ends& en
     const std::string why = node.leaves != 0
                                 ? absl::StrCat("it was told to end (", SignalName(node.leaves), ")")
                                 : "it had lost its connection to the master";
+    if (m.config.restart == RestartMode::kOne && node.leaves != 0) {
+      return;  // Leave says when nothing runs there any more: then its place is another one's
+    }
     if (m.config.restart == RestartMode::kOne) {
       return Lose(m, id, why);  // in its next life it is a node as any other that comes
     }
