@@ -298,6 +298,13 @@ void World::CheckFailuresNamed() {
   }
 }
 
+// A node whose agent has said why it ends, as its port is in use, is not started again.
+bool World::HasLeft(const std::string& hostname) const {
+  return std::any_of(master_.nodes.begin(), master_.nodes.end(), [&](const auto& one) {
+    return one.second.join.hostname == hostname && one.second.status == NodeStatus::kLeft;
+  });
+}
+
 // With restart=one a worker's failure ends the job only where the budget does not mend it.
 void World::CheckBudgetUsedUp() {
   uint32_t failed = 0;
@@ -377,8 +384,8 @@ void World::CheckEnd() {
         return Fail("exit: a node is blamed, but not named");
       }
       if (config_.starts_again && config_.on_failure == OnFailure::kStop &&
-          report.restarts < config_.restarts_max && NoRuleForbids(config_) &&
-          master_.comebacks.empty()) {
+          !HasLeft(report.lost_node) && report.restarts < config_.restarts_max &&
+          NoRuleForbids(config_) && master_.comebacks.empty()) {
         return Fail(absl::StrCat("exit: nobody tried to start it again: ", report.headline));
       }
       return injected_ > 0 || wire_.loss > 0 || wire_.late_max >= kSecond

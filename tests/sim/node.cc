@@ -200,6 +200,9 @@ void World::PeersNotice(RoundId chain, Rank who_died) {
       if (!w.running || w.doomed || w.stopped) {
         continue;
       }
+      if (processes_[who].state.assignment->RankOf(LocalRank{local}) == who_died) {
+        continue;  // its successor
+      }
       const uint64_t choice = rng_.Below(10);
       if (choice < 3) {
         w.doomed = true;  // its own end alarms nobody again

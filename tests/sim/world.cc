@@ -256,6 +256,7 @@ void World::Dispatch(const Event& event) {
       processes_[who].port = static_cast<uint16_t>(event.number);
       return StepAgent(who, StorePortReady{static_cast<uint16_t>(event.number)});
     case Kind::kNoStorePort:
+      ++starts_failed_;  // its agent ends, and says why
       return StepAgent(who, StorePortFailed{"the port is in use"});
     case Kind::kRestShown:
       return StepAgent(who, RestShown{});
@@ -269,7 +270,7 @@ void World::Dispatch(const Event& event) {
     case Kind::kSeek:
       return Seek(event);
     case Kind::kAgentStop:
-      injected_ += event.number == 2 ? 1 : 0;  // a job that needs the node has lost it
+      ++injected_;  // also where only a node that the job needs leaves, or has not come yet
       return StepAgent(
           who, UserStop{2, event.number == 1, event.number == 2 ? "left" : "", event.number == 2});
     case Kind::kLeaseEnd:

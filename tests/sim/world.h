@@ -235,6 +235,7 @@ class World {
   void CheckFirstCause();
   void CheckBlame();
   void CheckFailuresNamed();
+  bool HasLeft(const std::string& hostname) const;
   void CheckBudgetUsedUp();
   void CheckGivenUp();
   void CheckEnd();
