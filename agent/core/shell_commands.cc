@@ -71,9 +71,7 @@ class Cutter {
         at_ = std::min(text_.find('\n', at_), text_.size());
       } else if (c == '&' && in_word_ && (word_.back() == '>' || word_.back() == '<')) {
         word_ += c;  // 2>&1
-      } else if (c == '&' && at_ < text_.size() && text_[at_] == '>') {
-        Add(c);  // &>file
-      } else if (absl::StrContains("\n;&|()`", c)) {
+      } else if (absl::StrContains("\n;&|()`", c) && !BeginsRedirection(c)) {
         EndWord();
         if (!words_.empty()) {
           return std::move(words_);
@@ -89,6 +87,9 @@ class Cutter {
   }
 
  private:
+  bool BeginsRedirection(char c) const {  // &>file
+    return c == '&' && at_ < text_.size() && text_[at_] == '>';
+  }
   void Add(char c) {
     word_ += c;
     in_word_ = true;
@@ -128,15 +129,18 @@ class Reader {
 
   std::vector<ShellCommand> Read(absl::string_view text) {
     Cutter cutter(text);
-    std::optional<Words> words;
-    while (out_.size() < kShellCommandsMax && (words = cutter.Next())) {
-      Take(*std::move(words));
+    while (out_.size() < kShellCommandsMax) {
+      std::optional<Words> words = cutter.Next();
+      if (!words.has_value()) {
+        break;
+      }
+      Take(*words);
     }
     return std::move(out_);
   }
 
  private:
-  void Take(Words words) {
+  void Take(const Words& words) {
     ShellCommand command;
     bool begun = false;
     for (size_t i = 0; i < words.size(); ++i) {
