@@ -228,9 +228,10 @@ class TypedJob {
   }
 
   // Whether this signal, of a pod's or a machine's end, ends no more than this node's part: of a
-  // job whose nodes may go, where enough of them are left, and that another one serves.
+  // job whose nodes may go, where enough of them are left, and that another one serves. A scheduler
+  // sends it to all tasks of a step.
   bool Leaves(int signo) const {
-    return signo == SIGTERM && server_ == nullptr && !IsServed() &&
+    return signo == SIGTERM && server_ == nullptr && !IsServed() && spec_.rendezvous.step.empty() &&
            spec_.nodes_min < spec_.nodes_max &&
            (round_nodes_ == 0 || round_nodes_ > spec_.nodes_min);
   }

@@ -18,9 +18,8 @@ std::string ExecHint(absl::string_view program, int error, FileKind there) {
     return "; words for a shell go behind one, as in: bash -c 'echo $RANK'";
   }
   if (is_missing && program.find_first_of(kBlanks) != absl::string_view::npos) {
-    return "; that is one word, with its blanks: a program and its arguments are words of their "
-           "own "
-           "(no quotes around them)";
+    return "; that is one word, blanks and all: a program and its arguments are words of their "
+           "own (no quotes around them)";
   }
   if (is_missing && !absl::StrContains(program, '/')) {
     return "; no folder of its PATH has it (./ in front where it is in the working folder)";
