@@ -69,7 +69,7 @@ class Cutter {
         Quoted(c);
       } else if (c == '#' && !in_word_) {
         at_ = std::min(text_.find('\n', at_), text_.size());
-      } else if (c == '&' && in_word_ && (word_.back() == '>' || word_.back() == '<')) {
+      } else if (c == '&' && (absl::EndsWith(word_, ">") || absl::EndsWith(word_, "<"))) {
         word_ += c;  // 2>&1
       } else if (absl::StrContains("\n;&|()`", c) && !BeginsRedirection(c)) {
         EndWord();

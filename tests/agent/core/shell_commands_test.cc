@@ -47,6 +47,7 @@ TEST(ShellCommands, OfScriptsThatRunAProgram) {
       {"cd /data && ./prog", "[cd /data] [./prog]"},
       {"echo 'unclosed ; ./prog", "[echo unclosed ; ./prog]"},
       {"echo \\", "[echo]"},
+      {"echo ''& ./prog", "[echo ] [./prog]"},
   };
   for (const auto& c : cases) {
     EXPECT_EQ(Text(c.script), c.want) << c.script;
