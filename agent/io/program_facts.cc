@@ -63,6 +63,11 @@ std::string ShebangProgram(absl::string_view head, const std::string& wdir, cons
   return "";
 }
 
+template <size_t kSize>
+bool IsAmong(const absl::string_view (&names)[kSize], absl::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
 // Programs that run the one that is named among their words.
 constexpr absl::string_view kRunsAnother[] = {
     "chrt",   "env",     "gdb",     "ionice",  "ltrace",   "ncu",     "nice",
@@ -74,9 +79,7 @@ constexpr absl::string_view kRunsAnother[] = {
 size_t BeginOf(const std::vector<std::string>& argv, const std::string& wdir, const EnvBase& env) {
   size_t begin = 0;
   for (size_t i = 1; i < argv.size(); ++i) {
-    const absl::string_view base = BaseOf(argv[begin]);
-    if (std::find(std::begin(kRunsAnother), std::end(kRunsAnother), base) ==
-        std::end(kRunsAnother)) {
+    if (!IsAmong(kRunsAnother, BaseOf(argv[begin]))) {
       break;
     }
     const bool is_option = absl::StartsWith(argv[i], "-") || absl::StrContains(argv[i], '=');
@@ -203,11 +206,6 @@ constexpr absl::string_view kShells[] = {"ash", "bash", "dash", "ksh", "sh", "zs
 constexpr absl::string_view kStartRanks[] = {"launch", "mpiexec", "mpiexec.hydra",  "mpiexec.mpich",
                                              "mpirun", "orterun", "mpirun.openmpi", "prterun",
                                              "prun",   "srun",    "torchrun"};
-
-template <size_t kSize>
-bool IsAmong(const absl::string_view (&names)[kSize], absl::string_view name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
 
 struct ShellScript {
   std::string text;

@@ -115,27 +115,37 @@ constexpr size_t kCounts[] = {0, 1, 7, 1000, 4099};
 constexpr size_t kStarts[] = {0, 1, 5};
 constexpr size_t kLength = 4099 + 5 + 1;
 
+// What `kernel(width, dst, srcs, bytes)` makes of any part of the first `n` of `from`, at every
+// width; nothing beside that part is written.
+template <typename T, typename Kernel>
+void ExpectAtEveryWidth(const std::vector<std::vector<T>>& from, int n, const std::vector<T>& want,
+                        const Kernel& kernel) {
+  for (const Kernels* width : Widths()) {
+    for (const size_t count : kCounts) {
+      for (const size_t start : kStarts) {
+        const std::vector<const void*> srcs = Pointers(from, n, start);
+        const std::vector<T> before = Elements<T>(kLength, 7);
+        std::vector<T> got = before;
+        kernel(*width, reinterpret_cast<char*>(&got[start]), srcs.data(), count * sizeof(T));
+        std::vector<T> expected = before;
+        std::copy_n(want.begin() + static_cast<ptrdiff_t>(start), count,
+                    expected.begin() + static_cast<ptrdiff_t>(start));
+        ASSERT_EQ(Difference(got.data(), expected.data(), kLength), "")
+            << width->name << " n " << n << " count " << count << " start " << start;
+      }
+    }
+  }
+}
+
 template <typename T>
 void ExpectReductions(DType dtype, ReduceOp op) {
   const std::vector<std::vector<T>> from = Sources<T>(32, kLength);
   for (const int n : {2, 3, 4, 5, 6, 7, 8, 9, 10, 32}) {
-    const std::vector<T> want = NaiveReduction(from, n, op);
-    for (const Kernels* width : Widths()) {
-      for (const size_t count : kCounts) {
-        for (const size_t start : kStarts) {
-          const std::vector<const void*> srcs = Pointers(from, n, start);
-          const std::vector<T> before = Elements<T>(kLength, 7);
-          std::vector<T> got = before;
-          width->reduce[static_cast<int>(dtype)][static_cast<int>(op)](
-              reinterpret_cast<char*>(&got[start]), srcs.data(), n, count * sizeof(T));
-          std::vector<T> expected = before;
-          std::copy_n(want.begin() + static_cast<ptrdiff_t>(start), count,
-                      expected.begin() + static_cast<ptrdiff_t>(start));
-          ASSERT_EQ(Difference(got.data(), expected.data(), kLength), "")
-              << width->name << " n " << n << " count " << count << " start " << start;
-        }
-      }
-    }
+    ExpectAtEveryWidth(from, n, NaiveReduction(from, n, op),
+                       [&](const Kernels& width, char* dst, const void* const* srcs, size_t bytes) {
+                         width.reduce[static_cast<int>(dtype)][static_cast<int>(op)](dst, srcs, n,
+                                                                                     bytes);
+                       });
   }
 }
 
@@ -276,22 +286,10 @@ void ExpectMeans(DType dtype) {
   for (const int n : {1, 2, 3, 8, 9, 10, 17, 18, 32}) {
     const uint32_t divisor = 3 * static_cast<uint32_t>(n);  // of three such nodes
     const std::vector<T> want = NaiveMean(from, n, divisor);
-    for (const Kernels* width : Widths()) {
-      for (const size_t count : kCounts) {
-        for (const size_t start : kStarts) {
-          const std::vector<const void*> srcs = Pointers(from, n, start);
-          const std::vector<T> before = Elements<T>(kLength, 7);
-          std::vector<T> got = before;
-          width->mean[static_cast<int>(dtype)](reinterpret_cast<char*>(&got[start]), srcs.data(), n,
-                                               count * sizeof(T), divisor);
-          std::vector<T> expected = before;
-          std::copy_n(want.begin() + static_cast<ptrdiff_t>(start), count,
-                      expected.begin() + static_cast<ptrdiff_t>(start));
-          ASSERT_EQ(Difference(got.data(), expected.data(), kLength), "")
-              << width->name << " n " << n << " count " << count << " start " << start;
-        }
-      }
-    }
+    ExpectAtEveryWidth(from, n, want,
+                       [&](const Kernels& width, char* dst, const void* const* srcs, size_t bytes) {
+                         width.mean[static_cast<int>(dtype)](dst, srcs, n, bytes, divisor);
+                       });
     for (int place = 0; place < n; ++place) {
       std::vector<std::vector<T>> buffers = from;
       const std::vector<const void*> srcs = Pointers(buffers, n, 0);
