@@ -61,7 +61,7 @@ void World::CheckAlone(uint32_t who) {
 
 void World::CheckEndedWell(RoundId chain, uint32_t rank) {
   const auto end = ends_.find({chain, rank});
-  if (end == ends_.end() || !end->second.Ok()) {
+  if (end == ends_.end() || !end->second.exit.Ok()) {
     Fail(absl::StrCat("A3: rank ", rank, " is said to have ended well, and has not"));
   }
 }
@@ -81,7 +81,7 @@ void World::CheckKeep(uint32_t who, const KeepRound& effect) {
   for (const LocalRank local : effect.starts) {
     const uint32_t rank = a.RankOf(local).value;
     const auto end = ends_.find({p.chain, rank});
-    if (p.workers[local.value].running || end == ends_.end() || end->second.Ok()) {
+    if (p.workers[local.value].running || end == ends_.end() || end->second.exit.Ok()) {
       Fail(absl::StrCat("A1: rank ", rank, " is started anew in round ", round,
                         ", and has not failed"));
     }
@@ -291,7 +291,7 @@ void World::CheckFailuresNamed() {
   }
   for (uint32_t rank = 0; rank < master_.world_size; ++rank) {
     const auto end = ends_.find({master_.chain, rank});
-    const bool ended_well = end != ends_.end() && end->second.Ok();
+    const bool ended_well = end != ends_.end() && end->second.exit.Ok();
     if (!ended_well && named.count(rank) == 0) {
       Fail(absl::StrCat("report: rank ", rank, " failed and is not named"));
     }
@@ -362,7 +362,7 @@ void World::CheckEnd() {
     case CauseKind::kNone:
       for (uint32_t rank = 0; rank < master_.world_size; ++rank) {
         const auto end = ends_.find({master_.chain, rank});
-        if (end == ends_.end() || !end->second.Ok()) {
+        if (end == ends_.end() || !end->second.exit.Ok()) {
           Fail(absl::StrCat("exit: success is reported, but rank ", rank, " did not end well"));
         }
       }
@@ -370,8 +370,8 @@ void World::CheckEnd() {
     case CauseKind::kWorker: {
       const WorkerExit& first = report.first->exit;
       const auto end = ends_.find({master_.chain, first.rank.value});
-      if (end == ends_.end() || end->second.ExitCode() != report.exit_code ||
-          end->second.pid != first.pid) {
+      if (end == ends_.end() || end->second.exit.ExitCode() != report.exit_code ||
+          end->second.exit.pid != first.pid) {
         Fail("exit: the first cause is not what happened");
       }
       CheckBlame();

@@ -33,7 +33,7 @@ enum class Kind : uint8_t {
   kMasterTimer,   // valid if `number` is the present one
   kMasterClosed,  // the master sees connection `number` end
   kStartFailed,   // the starter of place `who` gives up attempt `number`; `slot` 1: it was killed
-  kMasterAsked,   // the user asks the master: request `number`
+  kMasterAsked,   // the user asks the master: the next of World::asks_
   kPersisted,     // the journal of master life `number` has its next record
   kMasterBack,    // the next master takes over
   kFault,         // fault `number` of the script

@@ -32,18 +32,18 @@ void World::WriteScript() {
     queue_.Push({Between(0, half), 0, faults_.size() - 1, 0, 0, Kind::kFault});
   }
   for (uint64_t i = rng_.Below(4); i > 0; --i) {
-    queue_.Push({Between(0, half), 0, 0, 0, 0, Kind::kMasterAsked});
+    Ask(Between(0, half), 0);
   }
   if (Chance(0.12)) {
     const Nanos at = Between(0, half);
-    queue_.Push({at, 0, 1, 0, 0, Kind::kMasterAsked});
-    queue_.Push({at + Between(kSecond, 40 * kSecond), 0, 2, 0, 0, Kind::kMasterAsked});
+    Ask(at, 1);
+    Ask(at + Between(kSecond, 40 * kSecond), 2);
   }
   if (Chance(0.15)) {
     const Nanos at = Between(0, half);
-    queue_.Push({at, 0, 3, 0, 0, Kind::kMasterAsked});
+    Ask(at, 3);
     if (Chance(0.5)) {
-      queue_.Push({at + Between(0, 2 * kSecond), 0, 4, 0, 0, Kind::kMasterAsked});
+      Ask(at + Between(0, 2 * kSecond), 4);
     }
   } else if (Chance(0.08)) {
     const auto who = static_cast<uint32_t>(rng_.Below(options_.agents));
@@ -52,7 +52,7 @@ void World::WriteScript() {
   // Drawn apart: the other jobs are what they were.
   if (SplitMix64 user(options_.seed * 5); user.Below(4) == 0) {
     const auto at = static_cast<Nanos>(user.Below(static_cast<uint64_t>(half)));
-    queue_.Push({at, 0, 5, 0, 0, Kind::kMasterAsked});
+    Ask(at, 5);
   }
   queue_.Push({half, 0, 0, 0, 0, Kind::kHeal});
 }

@@ -243,7 +243,14 @@ void World::MasterClosed(uint64_t connection) {
   }
 }
 
-void World::MasterAsked(uint64_t request) {
+void World::Ask(Nanos at, uint64_t request) {
+  asks_.emplace(at, request);
+  queue_.Push({at, 0, 0, 0, 0, Kind::kMasterAsked});
+}
+
+// Who asks waits for the answer before asking for something else, also while a master is frozen.
+void World::MasterAsked() {
+  const uint64_t request = asks_.extract(asks_.begin()).mapped();
   switch (request) {
     case 0:
       signals_asked_[master_.chain] += master_.phase == JobPhase::kRunning ? 1 : 0;

@@ -1,6 +1,7 @@
 // A node: its agent, the shepherd beside it, and scripted workers.
 #include <algorithm>
 #include <csignal>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -125,6 +126,7 @@ void World::Plan(uint32_t who, uint32_t local) {
   w = Worker();
   w.running = true;
   ++p.running;
+  w.began = p.state.assignment->round;
   w.started = now_;
   w.pid = ++pids_;
   w.ignores_term = options_.faults && Chance(0.05);
@@ -175,8 +177,10 @@ void World::WorkerEnds(const Event& event) {
   }
   w.running = false;
   --p.running;
-  WorkerExit& last = ends_[{p.chain, w.exit.rank.value}];
-  last = w.exit.pid > last.pid ? w.exit : last;  // one that was frozen may end after its successor
+  if (LastEnd& last = ends_[{p.chain, w.exit.rank.value}];
+      std::tie(w.began, w.exit.pid) > std::tie(last.began, last.exit.pid)) {
+    last = {w.began, w.exit};
+  }
   Post(Between(1000, kMilli), Kind::kExitSeen, event.who, exits_seen_.Put({p.round, w.exit}));
   const bool asked = p.state.stop_sent || p.state.killed;
   if (!w.exit.Ok() && !asked && !w.doomed) {

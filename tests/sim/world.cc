@@ -205,8 +205,7 @@ bool World::Defer(const Event& event) {
       until = master_frozen_;
       break;
     case Kind::kMasterAsked:
-      until = std::max({master_frozen_, master_down_, asked_until_});
-      asked_until_ = std::max(asked_until_, until);
+      until = std::max(master_frozen_, master_down_);
       break;
     case Kind::kLeaseEnd:
     case Kind::kWorkerEnd: {
@@ -287,7 +286,7 @@ void World::Dispatch(const Event& event) {
       return StepMaster(StartFailed{absl::StrCat("list/", who), "a start failed",
                                     static_cast<uint32_t>(event.number), event.slot == 1});
     case Kind::kMasterAsked:
-      return MasterAsked(event.number);
+      return MasterAsked();
     case Kind::kPersisted:
       return Persisted(event.number);
     case Kind::kMasterBack:

@@ -36,10 +36,18 @@ struct Worker {
   bool term_pending = false;  // came while stopped
   int32_t pid = 0;
   uint64_t turn = 0;  // number of its next end; an older end is void
+  RoundId began;
   Nanos started = 0;
   Nanos ends = 0;   // planned; 0 = never by itself
   WorkerExit exit;  // planned
   uint32_t signals = 0;
+};
+
+// How the last life of a rank ended: of the latest round, and there of the latest process. One that
+// was frozen may begin, and end, after its successor.
+struct LastEnd {
+  RoundId began;
+  WorkerExit exit;
 };
 
 // One agent process: a life.
@@ -203,7 +211,8 @@ class World {
   void Do(const StartAgain& effect);
   void Do(const JobEnded& effect);
   void MasterClosed(uint64_t connection);
-  void MasterAsked(uint64_t request);
+  void Ask(Nanos at, uint64_t request);
+  void MasterAsked();
   uint64_t ConnectionOf(NodeId node) const {
     return node.value < connection_of_.size() ? connection_of_[node.value] : 0;
   }
@@ -256,7 +265,7 @@ class World {
   bool stays_ = true;                    // and can be after the job's end (a daemon)
   Nanos master_frozen_ = 0;              // until
   Nanos master_down_ = 0;                // until
-  Nanos asked_until_ = 0;                // what people asked of it before is heard then: in order
+  std::multimap<Nanos, uint64_t> asks_;  // what people are to ask of it, and when
   std::vector<JournalRecord> journal_;   // on the disk
   std::deque<JournalRecord> unwritten_;  // each has its Persist in held_
   std::deque<RoundEffect> held_;         // from the first Persist that is not durable on
@@ -300,7 +309,7 @@ class World {
 
   // What really happened, for the checks.
   std::map<RoundId, WorkerExit> first_failure_;               // by itself
-  std::map<std::pair<RoundId, uint32_t>, WorkerExit> ends_;   // chain, rank: its last life
+  std::map<std::pair<RoundId, uint32_t>, LastEnd> ends_;      // chain, rank
   std::set<std::pair<RoundId, uint32_t>> lost_;               // chain, rank: with its node
   std::map<std::pair<RoundId, uint32_t>, uint32_t> spawned_;  // round, rank -> process
   std::map<std::pair<RoundId, NodeRank>, PeerNode> peers_;    // as it is there, or was told
