@@ -20,6 +20,12 @@ constexpr absl::Duration kTellEvery = absl::Seconds(10);
 // The note for waiting agents is O(N) work: at most this often.
 constexpr absl::Duration kNoteEvery = absl::Seconds(1);
 
+// What it said is of another phase or round: no throttle.
+void ForgetNote(RoundState& s) {
+  s.note_stale = true;
+  s.note_made = absl::InfinitePast();
+}
+
 std::vector<NodeId> ChooseMembers(const Machine& m) {
   const RoundState& s = m.state;
   std::set<NodeId> last;
@@ -107,7 +113,7 @@ void StartRound(Machine& m) {
   s.stop_reason = StopReason::kNone;
   s.stop_is_final = false;
   s.last_call_at = s.next_tell = absl::InfiniteFuture();
-  s.note_stale = true;
+  ForgetNote(s);
   s.report.exits.clear();
   s.report.lost_nodes.clear();
   s.report.first.reset();
@@ -186,7 +192,7 @@ void BeginGathering(Machine& m, bool restarting) {
   s.next_tell = m.now + kTellFirst;
   s.stop_signal = SIGTERM;
   s.stop_grace = m.config.restart_grace;
-  s.note_stale = true;
+  ForgetNote(s);
   s.pending.clear();
   s.refused.clear();
   for (auto& [id, node] : s.nodes) {
@@ -253,8 +259,7 @@ void GiveUpNode(Machine& m, const std::string& key, const std::string& reason) {
 void TellWaiting(Machine& m) {
   RoundState& s = m.state;
   if (s.phase == JobPhase::kGathering && m.now >= s.next_tell) {
-    s.note_stale = true;
-    s.note_made = absl::InfinitePast();
+    ForgetNote(s);
     m.out.push_back(Tell{WaitingNote(m)});
     s.next_tell = m.now + kTellEvery;
   }

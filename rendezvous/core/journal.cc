@@ -113,6 +113,7 @@ DurableProgress KeepProgress(const RoundState& s) {
   }
   out.next.restarts = s.next.restarts;
   out.next.lines = s.next.lines;
+  out.next.used_before = s.next.used_before;
   out.paid_for.assign(s.paid_for.begin(), s.paid_for.end());
   out.used = s.used;
   out.failures = s.failures;

@@ -86,6 +86,7 @@ struct DurableReplacement {
   std::vector<std::pair<uint32_t, std::string>> vacant;  // place, headline
   uint32_t restarts = 0;
   std::vector<std::string> lines;
+  std::optional<RestartsUsed> used_before;
   bool operator==(const DurableReplacement&) const = default;
 };
 

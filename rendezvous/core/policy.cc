@@ -132,6 +132,7 @@ void Refill(Machine& m) {
     return;
   }
   s.used = RestartsUsed();
+  s.next.used_before.reset();
   s.failures.clear();
   m.out.push_back(Tell{absl::StrCat("round ", s.round.ToString(), " has run for ",
                                     ShortDuration(m.config.rules.window), ": all ",
@@ -206,6 +207,9 @@ void CountRestart(Machine& m, const Failure& failure, const Verdict& verdict,
 void CountUserRestart(Machine& m) {
   RoundState& s = m.state;
   ++s.report.restarts;
+  if (s.next.used_before.has_value()) {
+    s.used = *s.next.used_before;  // what was about to be replaced starts anew with all the rest
+  }
   s.short_rounds = 0;
   s.last_restart = RestartRecord();
   s.last_restart.by_user = true;

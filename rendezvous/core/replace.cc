@@ -52,9 +52,12 @@ bool Pay(Machine& m, const Failure& failure, const std::string& what) {
   if (!verdict.why_not.empty()) {
     return false;
   }
-  ++m.state.next.restarts;
-  m.state.next.lines.push_back(
-      absl::StrCat(what, "; replaced: ", ChargeRestart(m, failure, verdict)));
+  Replacement& next = m.state.next;
+  if (!next.used_before.has_value()) {
+    next.used_before = m.state.used;
+  }
+  ++next.restarts;
+  next.lines.push_back(absl::StrCat(what, "; replaced: ", ChargeRestart(m, failure, verdict)));
   return true;
 }
 

@@ -129,6 +129,7 @@ void ReplayReplacement(RoundState& s, const DurableReplacement& kept) {
   }
   s.next.restarts = kept.restarts;
   s.next.lines = kept.lines;
+  s.next.used_before = kept.used_before;
   for (const auto& [place, headline] : kept.vacant) {
     if (place >= s.members.size()) {
       continue;

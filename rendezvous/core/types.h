@@ -287,9 +287,10 @@ struct Vacancy {
 struct Replacement {
   std::set<uint32_t> ranks;  // that failed, on nodes that are there
   std::map<uint32_t, Vacancy> vacant;
-  uint32_t restarts = 0;           // that it costs; the budgets are charged
-  std::vector<std::string> lines;  // one for each of these
-  absl::Time since;                // when the first place became vacant
+  uint32_t restarts = 0;                    // that it costs; the budgets are charged
+  std::optional<RestartsUsed> used_before;  // what was used before these
+  std::vector<std::string> lines;           // one for each of these
+  absl::Time since;                         // when the first place became vacant
   bool IsNone() const { return ranks.empty() && vacant.empty(); }
 };
 

@@ -127,30 +127,6 @@ absl::StatusOr<DurableRound> RoundOf(const v1::KeptRound& wire) {
   return round;
 }
 
-void SetReplacement(const DurableReplacement& next, v1::KeptReplacement* wire) {
-  wire->mutable_ranks()->Assign(next.ranks.begin(), next.ranks.end());
-  for (const auto& [place, headline] : next.vacant) {
-    v1::KeptVacancy* one = wire->add_vacant();
-    one->set_place(place);
-    one->set_headline(headline);
-  }
-  wire->set_restarts(next.restarts);
-  for (const std::string& line : next.lines) {
-    wire->add_lines(line);
-  }
-}
-
-DurableReplacement ReplacementOf(const v1::KeptReplacement& wire) {
-  DurableReplacement next;
-  next.ranks.assign(wire.ranks().begin(), wire.ranks().end());
-  for (const v1::KeptVacancy& one : wire.vacant()) {
-    next.vacant.emplace_back(one.place(), one.headline());
-  }
-  next.restarts = wire.restarts();
-  next.lines.assign(wire.lines().begin(), wire.lines().end());
-  return next;
-}
-
 template <typename Key>
 void SetCounts(const std::map<Key, uint32_t>& counts,
                google::protobuf::RepeatedPtrField<v1::KeptCount>* wire) {
@@ -168,6 +144,39 @@ std::map<Key, uint32_t> CountsOf(const google::protobuf::RepeatedPtrField<v1::Ke
     counts[Key{one.of()}] = one.count();
   }
   return counts;
+}
+
+void SetReplacement(const DurableReplacement& next, v1::KeptReplacement* wire) {
+  wire->mutable_ranks()->Assign(next.ranks.begin(), next.ranks.end());
+  for (const auto& [place, headline] : next.vacant) {
+    v1::KeptVacancy* one = wire->add_vacant();
+    one->set_place(place);
+    one->set_headline(headline);
+  }
+  wire->set_restarts(next.restarts);
+  for (const std::string& line : next.lines) {
+    wire->add_lines(line);
+  }
+  if (next.used_before.has_value()) {
+    wire->set_used_before(next.used_before->job);
+    SetCounts(next.used_before->by_rank, wire->mutable_used_before_by_rank());
+    SetCounts(next.used_before->by_node, wire->mutable_used_before_by_node());
+  }
+}
+
+DurableReplacement ReplacementOf(const v1::KeptReplacement& wire) {
+  DurableReplacement next;
+  next.ranks.assign(wire.ranks().begin(), wire.ranks().end());
+  for (const v1::KeptVacancy& one : wire.vacant()) {
+    next.vacant.emplace_back(one.place(), one.headline());
+  }
+  next.restarts = wire.restarts();
+  next.lines.assign(wire.lines().begin(), wire.lines().end());
+  if (wire.has_used_before()) {
+    next.used_before = {wire.used_before(), CountsOf<Rank>(wire.used_before_by_rank()),
+                        CountsOf<NodeId>(wire.used_before_by_node())};
+  }
+  return next;
 }
 
 void SetRestarts(const DurableProgress& progress, v1::KeptProgress* wire) {

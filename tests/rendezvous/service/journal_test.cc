@@ -108,7 +108,11 @@ JournalRecord ExitRecord() {
   progress.stop_signal = 15;
   progress.stop_grace = absl::Seconds(30);
   progress.stop_is_final = true;
-  progress.next = {{1, 4}, {{2, "node host2 was lost"}}, 2, {"rank 1 ended", "host2 was lost"}};
+  progress.next = {{1, 4},
+                   {{2, "node host2 was lost"}},
+                   2,
+                   {"rank 1 ended", "host2 was lost"},
+                   RestartsUsed{3, {{Rank{1}, 1}}, {{NodeId{2}, 2}}}};
   progress.paid_for = {7};
   progress.user_signo = 2;
   progress.lost_node = "host1";
