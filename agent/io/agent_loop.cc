@@ -43,8 +43,8 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
             }),
       shepherd_(loop, std::move(shepherd), ShepherdCallbacks()),
       use_(
-          loop, shepherd_.pid(), options_.facts.cpus_usable(), [this] { return door_.Steps(); },
-          [this](const NodeUse& use) { Post(UseSeen{use}); }),
+          loop, [this] { return shepherd_.pid(); }, options_.facts.cpus_usable(),
+          [this] { return door_.Steps(); }, [this](const NodeUse& use) { Post(UseSeen{use}); }),
       stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
       pmi_(loop, {[this](std::string pairs) { EnterFence(std::move(pairs)); },
                   [this](LocalRank local) { shepherd_.KillWorker(local.value); }}),
@@ -225,9 +225,7 @@ void AgentLoop::Do(const SpawnRound& effect) {
   } else {
     port = store_.Release();
   }
-  if (run_dir_.path().empty() && run_dir_.Make()) {
-    shepherd_.SetRunDir(run_dir_.path());
-  }
+  MakeRunDir();
   pump_.BeginRound(assignment_);
   door_.BeginRound(assignment_, std::move(port));
   pmi_.BeginRound(Pmi1RoundOf(options_.plan, assignment_));
@@ -295,7 +293,7 @@ void AgentLoop::OnSpawnFailed(uint32_t local_rank, int error, std::string what) 
   Post(WorkerEnded{assignment_.round, std::move(exit)});
 }
 
-void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end) {
+void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end, std::optional<Rank> before) {
   const int wait_status = end.wait_status;
   alone_ = end.alone;
   Worker& worker = workers_[local_rank];
@@ -307,6 +305,9 @@ void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end) {
   }
   WorkerExit exit;
   exit.because_of = door_.WorkerEnded(LocalRank{local_rank});
+  if (before.has_value()) {
+    exit.because_of = before;
+  }
   exit.local_rank = LocalRank{local_rank};
   exit.rank = assignment_.RankOf(LocalRank{local_rank});
   exit.pid = worker.pid;
@@ -338,12 +339,17 @@ void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end) {
 }
 
 void AgentLoop::OnShepherdDead() {
-  LogError("the shepherd process of this node was killed: every worker here has been ended");
+  LogError(absl::StrCat(
+      "the shepherd process of this node was killed: every worker here has been ended",
+      shepherd_.pid() > 0 ? "" : ", and none can be started, as the reaper process is gone, too"));
   alone_ = true;
-  run_dir_.Remove();  // which it would have done
+  program_sent_ = false;
+  run_dir_.Remove();          // which it would have done
+  std::optional<Rank> first;  // all of them are one failure
   for (uint32_t i = 0; i < workers_.size(); ++i) {
     if (!workers_[i].ended && workers_[i].pid != 0) {
-      OnEnded(i, {SIGKILL, 0, /*alone=*/true, {}});
+      OnEnded(i, {SIGKILL, 0, /*alone=*/true, {}}, first);
+      first = first.value_or(assignment_.RankOf(LocalRank{i}));
     } else if (!workers_[i].ended) {
       OnSpawnFailed(i, ECHILD, "the shepherd process was killed");
     }

@@ -127,7 +127,9 @@ class AgentLoop {
   void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own, UniqueFd pmi);
   void SetWindow(uint16_t rows, uint16_t columns);
   void OnSpawnFailed(uint32_t local_rank, int error, std::string what);
-  void OnEnded(uint32_t local_rank, const WorkerEnd& end);
+  // `before`: whose end ended it.
+  void OnEnded(uint32_t local_rank, const WorkerEnd& end,
+               std::optional<Rank> before = std::nullopt);
   void OnShepherdDead();
   void ClearRound();
   void CutOff();
@@ -152,6 +154,7 @@ class AgentLoop {
   void SendModexes(ModexMember::Notes notes);
   void TakeModex(const ModexNote& note);
   void GoOnSeeking(const ModexMember::Due& due);
+  void MakeRunDir();
   void KeepDoor(const std::vector<LocalRank>& starts);
   void AdmitToStore();
 

@@ -27,6 +27,7 @@ void AgentLoop::AdmitToStore() {
 // The store stays as it is: workers that live are connected to it. Others may be on other nodes.
 void AgentLoop::Do(const KeepRound& effect) {
   assignment_ = effect.assignment;
+  MakeRunDir();
   AdmitToStore();
   pump_.KeepRound(assignment_, effect.starts);
   KeepDoor(effect.starts);
@@ -49,6 +50,13 @@ void AgentLoop::KeepDoor(const std::vector<LocalRank>& starts) {
     if (workers_[i].ended && !starts_anew) {
       door_.WorkerEnded(LocalRank{i});
     }
+  }
+}
+
+// For as long as there is this shepherd.
+void AgentLoop::MakeRunDir() {
+  if (run_dir_.path().empty() && run_dir_.Make()) {
+    shepherd_.SetRunDir(run_dir_.path());
   }
 }
 

@@ -4,10 +4,10 @@
 // ends it kills everything below it and goes. The I/O process in turn kills everything below itself
 // (it is a sub-reaper too) when the shepherd dies first.
 //
-// Between the two stands the reaper, which does nothing but wait for the shepherd's end. Should
-// both be killed in one instant, what workers put into sessions of their own that nobody had come
-// to know of becomes the reaper's, who is a sub-reaper for this alone, and kills it. If the reaper
-// is killed, nothing else changes.
+// Between the two stands the reaper, which does nothing but wait for the shepherd's end. Was that
+// killed, what it leaves becomes the reaper's, who is a sub-reaper, too, and kills it; then, where
+// the I/O process is still there, it forks another shepherd, for the next round. If the reaper is
+// killed, nothing changes but this.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +26,7 @@ struct ShepherdProcess {
   UniqueFd socket;    // the I/O process's end
   UniqueFd door;      // the I/O process's end of the workers' door (proto/base/worker_link.h)
   pid_t reaper = -1;  // our child; the shepherd's parent
-  UniqueFd birth;     // where the reaper says `pid`
+  UniqueFd births;    // where the reaper says `pid`, and hands out the next shepherd's socket
   pid_t pid = -1;     // once AwaitShepherd has returned
 
   // Before it is handed to a ShepherdClient. It is there after a millisecond or two, in which the
@@ -34,10 +34,13 @@ struct ShepherdProcess {
   absl::Status AwaitShepherd();
 };
 
+// A node gets this many, one after another.
+inline constexpr int kShepherdsMax = 100;
+
 // Makes the caller a sub-reaper and forks the reaper, which forks the shepherd. Call while the
 // process has one thread. `limits` are what workers get (of descriptors the agent has more itself).
-// `at_end`, if any, is the last thing that the shepherd does, when nothing runs below it any more;
-// the reaper, where the shepherd was killed.
+// `at_end`, if any, is the last thing that the last shepherd does, when nothing runs below it any
+// more; the reaper, where that was killed.
 absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
                                              const std::function<void()>& at_end = nullptr);
 

@@ -26,6 +26,8 @@ namespace {
 
 // The shepherd serves an order within this time, or is held by the kernel.
 constexpr absl::Duration kShepherdWithin = absl::Seconds(15);  // kKillWithin, and to spare
+// The reaper kills what one has left, and has another, within this time, or is held likewise.
+constexpr absl::Duration kNextWithin = absl::Seconds(15);
 
 // What execvp would try, in order.
 std::vector<std::string> Candidates(const WorkerProgram& program) {
@@ -67,9 +69,12 @@ bool EndsWithin(int socket, absl::Duration within) {
 }  // namespace
 
 ShepherdClient::ShepherdClient(uv_loop_t* loop, ShepherdProcess process, Callbacks callbacks)
-    : process_(std::move(process)),
+    : loop_(loop),
+      process_(std::move(process)),
       callbacks_(std::move(callbacks)),
+      births_timer_(loop, [this] { GoOnWithout(); }),
       clear_timer_(loop, [this] { KillOrGiveUp(); }) {
+  births_poll_.emplace(loop, process_.births.get(), [this](int) { OnBirth(); });
   poll_.emplace(loop, process_.socket.get(), [this](int events) { OnReady(events); });
   Watch();
 }
@@ -78,20 +83,23 @@ ShepherdClient::~ShepherdClient() { Close(); }
 
 void ShepherdClient::Close() {
   poll_.reset();
+  births_poll_.reset();
+  births_timer_.Stop();
   clear_timer_.Stop();
+  process_.births.Reset();  // no other after this one
   if (process_.pid > 0) {
     shutdown(process_.socket.get(), SHUT_WR);
     // It kills for at most kKillWithin and goes; unless the kernel holds it.
     if (!EndsWithin(process_.socket.get(), kShepherdWithin)) {
       (void)Kill();
     }
-    // The shepherd is our child where the reaper has been killed.
-    for (const pid_t child : {process_.reaper, process_.pid}) {
-      while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-      }
-    }
-    process_.pid = -1;
   }
+  // The shepherd is our child where the reaper has been killed.
+  for (const pid_t child : {process_.reaper, process_.pid}) {
+    while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  process_.reaper = process_.pid = -1;
   process_.socket.Reset();
 }
 
@@ -211,7 +219,7 @@ void ShepherdClient::ClearWorker(uint32_t local_rank) {
 
 void ShepherdClient::Clear() {
   if (dead_) {
-    return callbacks_.on_cleared("");
+    return births_timer_.active() ? void() : callbacks_.on_cleared("");
   }
   ShepherdFrame frame;
   frame.type = static_cast<uint32_t>(ShepherdOrder::kClear);
@@ -230,6 +238,7 @@ void ShepherdClient::KillOrGiveUp() {
 }
 
 void ShepherdClient::SetLease(int64_t boot_ns) {
+  lease_ = boot_ns;
   ShepherdFrame frame;
   frame.type = static_cast<uint32_t>(ShepherdOrder::kSetLease);
   frame.value = boot_ns;
@@ -318,12 +327,46 @@ void ShepherdClient::Died() {
     return;
   }
   dead_ = true;
-  queue_.clear();
-  poll_->Stop();
-  clear_timer_.Stop();
-  // Workers had a death signal, but their own children did not: they are ours now (sub-reaper).
-  KillDescendants(spare, kKillWithin, [](pid_t, int, uint64_t) {});
   process_.pid = -1;
+  queue_.clear();
+  poll_.reset();
+  clear_timer_.Stop();
+  // Workers had a death signal, but their own children did not: the reaper has them now. It says
+  // when they are gone, and who comes next.
+  births_poll_->Start(UV_READABLE);
+  births_timer_.StartAfter(kNextWithin);
+}
+
+void ShepherdClient::OnBirth() {
+  absl::StatusOr<ShepherdFrame> born = ReceiveFrame(process_.births.get());
+  if (absl::IsUnavailable(born.status())) {
+    return;
+  }
+  if (!born.ok() || born->value <= 0 || born->fds.size() != 1) {
+    return GoOnWithout();
+  }
+  Adopt(*std::move(born));
+}
+
+void ShepherdClient::Adopt(ShepherdFrame born) {
+  births_poll_->Stop();
+  births_timer_.Stop();
+  process_.pid = static_cast<pid_t>(born.value);
+  process_.socket = std::move(born.fds[0]);
+  watched_ = 0;
+  poll_.emplace(loop_, process_.socket.get(), [this](int events) { OnReady(events); });
+  dead_ = killed_ = false;
+  SetLease(lease_);
+  callbacks_.on_dead();
+}
+
+// The reaper is dead, too, or stuck.
+void ShepherdClient::GoOnWithout() {
+  births_poll_->Stop();
+  births_timer_.Stop();
+  KillDescendants(spare, kKillWithin, [this](pid_t pid, int, uint64_t) {
+    process_.reaper = pid == process_.reaper ? -1 : process_.reaper;
+  });
   callbacks_.on_dead();
 }
 

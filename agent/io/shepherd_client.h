@@ -42,8 +42,10 @@ class ShepherdClient {
     std::function<void(std::string survivors)> on_cleared;
     std::function<void()> on_lease_ended;
     std::function<void(const std::string& why)> on_helper_failed;
-    std::function<void()>
-        on_dead;  // the shepherd itself died; everything below this process has been killed
+    // The shepherd itself died, and everything below this process has been killed. What was asked
+    // before has no other answer. Another one serves what is asked from now on, if there is one:
+    // pid().
+    std::function<void()> on_dead;
   };
 
   ShepherdClient(uv_loop_t* loop, ShepherdProcess process, Callbacks callbacks);
@@ -74,7 +76,7 @@ class ShepherdClient {
   void Close();
   // SIGKILL to the shepherd itself. False: there is none any more.
   bool Kill();
-  pid_t pid() const { return process_.pid; }  // -1: it is no more
+  pid_t pid() const { return process_.pid; }  // -1: there is none
   // Processes of ours that are no workers (ssh): spared when the shepherd died.
   std::set<pid_t> spare;
 
@@ -88,13 +90,20 @@ class ShepherdClient {
   void Handle(const ShepherdFrame& frame);
   void KillOrGiveUp();
   void Died();
+  void OnBirth();
+  void Adopt(ShepherdFrame born);
+  void GoOnWithout();
 
+  uv_loop_t* const loop_;
   ShepherdProcess process_;
   Callbacks callbacks_;
   std::optional<UvPoll> poll_;       // none once closed
   int watched_ = 0;                  // what it waits for
   std::deque<ShepherdFrame> queue_;  // bounded by the orders of one round: two a worker + a few
-  bool dead_ = false;
+  bool dead_ = false;                // until there is another
+  std::optional<UvPoll> births_poll_;
+  UvTimer births_timer_;
+  int64_t lease_ = 0;  // what the next one is told
   UvTimer clear_timer_;
   bool killed_ = false;  // because it did not answer
 };

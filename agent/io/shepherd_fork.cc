@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/io/process_tree.h"
 #include "agent/io/shepherd.h"
+#include "agent/io/shepherd_protocol.h"
 #include "proto/base/await_fd.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
@@ -38,16 +39,71 @@ absl::Status NoShepherd(int error) {
       absl::StrCat("cannot start the shepherd process: ", std::strerror(error), "; see ulimit -u"));
 }
 
-// What the reaper does.
-void ReapAfter(pid_t shepherd, const std::function<void()>& at_end) {
-  int status = 0;
-  while (waitpid(shepherd, &status, 0) < 0 && errno == EINTR) {
+bool IsClosed(int socket) {
+  pollfd look = {socket, 0, 0};
+  return poll(&look, 1, 0) == 1 && (look.revents & POLLHUP) != 0;
+}
+
+// What stays the same when one shepherd follows another. In the reaper.
+struct Nursery {
+  UniqueFd births;
+  UniqueFd door;
+  std::vector<ProcessLimit> limits;
+  const std::function<void()>& at_end;
+};
+
+// The shepherd, on `theirs`; -errno.
+pid_t ForkOne(Nursery& nursery, UniqueFd& ours, UniqueFd theirs) {
+  const pid_t shepherd = fork();
+  if (shepherd != 0) {
+    return shepherd < 0 ? -errno : shepherd;
   }
-  if (WIFSIGNALED(status)) {  // else it has left nothing, and has done the rest
-    KillDescendants({}, kKillWithin, [](pid_t, int, uint64_t) {});
-    if (at_end) {
-      at_end();
+  nursery.births.Reset();
+  ours.Reset();
+  BecomeSubReaper("muster-shepherd");
+  RunShepherd(std::move(theirs), std::move(nursery.door), std::move(nursery.limits));
+  if (nursery.at_end) {
+    nursery.at_end();
+  }
+  _exit(0);
+}
+
+// What the reaper does. `theirs`: the first shepherd's end of its socket.
+void RunReaper(Nursery nursery, UniqueFd theirs) {
+  UniqueFd ours;  // the first one's is where it belongs
+  for (int i = 0; i < kShepherdsMax && !IsClosed(nursery.births.get()); ++i) {
+    if (i > 0) {
+      int ends[2];
+      if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        break;
+      }
+      ours.Reset(ends[0]);
+      theirs.Reset(ends[1]);
     }
+    const pid_t shepherd = ForkOne(nursery, ours, std::move(theirs));
+    ShepherdFrame born;
+    born.value = shepherd;
+    if (ours.valid()) {
+      born.fds.push_back(std::move(ours));
+    }
+    (void)SendFrame(nursery.births.get(), born).ok();  // where nobody is, it goes by itself
+    born.fds.clear();
+    if (i == 0) {
+      setsid();  // whoever kills the others' group does not kill us with it
+    }
+    int status = 0;
+    while (shepherd > 0 && waitpid(shepherd, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (shepherd > 0 && !WIFSIGNALED(status)) {
+      return;  // it has left nothing, and has done the rest
+    }
+    KillDescendants({}, kKillWithin, [](pid_t, int, uint64_t) {});
+    if (shepherd < 0) {
+      break;
+    }
+  }
+  if (nursery.at_end) {
+    nursery.at_end();
   }
 }
 
@@ -69,8 +125,8 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   signal(SIGCHLD,
          SIG_DFL);  // ignored by some callers, and then the kernel would tell us of no exit
-  if (pipe2(ends, O_CLOEXEC) != 0) {
-    return absl::InternalError(absl::StrCat("shepherd: pipe: ", std::strerror(errno)));
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::InternalError(absl::StrCat("shepherd: socketpair: ", std::strerror(errno)));
   }
   UniqueFd hears(ends[0]);
   UniqueFd tells(ends[1]);
@@ -80,23 +136,8 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
     door.Reset();
     hears.Reset();
     BecomeSubReaper("muster-reaper");
-    const pid_t shepherd = fork();
-    if (shepherd == 0) {
-      tells.Reset();
-      BecomeSubReaper("muster-shepherd");
-      RunShepherd(std::move(theirs), std::move(workers_door), std::move(limits));
-      if (at_end) {
-        at_end();
-      }
-      _exit(0);
-    }
-    const pid_t said = shepherd < 0 ? -errno : shepherd;
-    (void)!write(tells.get(), &said, sizeof(said));
-    tells.Reset();
-    theirs.Reset();
-    workers_door.Reset();
-    setsid();  // whoever kills the others' group does not kill us with it
-    ReapAfter(shepherd, at_end);
+    RunReaper({std::move(tells), std::move(workers_door), std::move(limits), at_end},
+              std::move(theirs));
     _exit(0);
   }
   if (reaper < 0) {
@@ -106,11 +147,10 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
 }
 
 absl::Status ShepherdProcess::AwaitShepherd() {
-  const UniqueFd said = std::move(birth);
   RETURN_IF_ERROR(
-      AwaitFd(said.get(), POLLIN, BootNow() + kBirthWithin, "the shepherd process of this node"));
-  pid = -ESRCH;  // that stays where the reaper was killed before
-  (void)!read(said.get(), &pid, sizeof(pid));
+      AwaitFd(births.get(), POLLIN, BootNow() + kBirthWithin, "the shepherd process of this node"));
+  const absl::StatusOr<ShepherdFrame> born = ReceiveFrame(births.get());
+  pid = born.ok() ? static_cast<pid_t>(born->value) : -ESRCH;  // the reaper has been killed
   return pid > 0 ? absl::OkStatus() : NoShepherd(-pid);
 }
 

@@ -43,6 +43,10 @@ enum class ShepherdNews : uint32_t {
   kHelperFailed,  // payload: why it does not run
 };
 
+// reaper -> I/O process, on a socket of its own, and always of this one kind: a shepherd is there,
+// and of the one before nothing is left. value = its pid, or -errno; fd = the I/O process's end of
+// its socket, but of the first one.
+
 // Bits of kPrograms' value: its workers are held at their exec, until a kSignal other than SIGSTOP,
 // SIGUSR1 and SIGUSR2; they gain no privileges (SpawnRequest::no_new_privileges).
 inline constexpr int64_t kProgramsHeld = 1;

@@ -38,9 +38,9 @@ std::string PressureFile(const std::string& root) {
   return !own.empty() && OpenRegular(own).valid() ? own : absl::StrCat(root, "/proc/pressure/cpu");
 }
 
-UseWatch::UseWatch(uv_loop_t* loop, pid_t shepherd, uint32_t cpus, std::function<StepCount()> steps,
-                   std::function<void(const NodeUse&)> on_look)
-    : shepherd_(shepherd),
+UseWatch::UseWatch(uv_loop_t* loop, std::function<pid_t()> shepherd, uint32_t cpus,
+                   std::function<StepCount()> steps, std::function<void(const NodeUse&)> on_look)
+    : shepherd_(std::move(shepherd)),
       steps_(std::move(steps)),
       on_look_(std::move(on_look)),
       pressure_file_(PressureFile()),
@@ -98,7 +98,7 @@ void UseWatch::LookAgain() {
 void UseWatch::Look() {
   std::map<int32_t, ThreadTimes> living;
   bool whole = true;
-  for (const pid_t pid : ProcessesBelow(shepherd_)) {
+  for (const pid_t pid : ProcessesBelow(shepherd_())) {
     whole = whole && ReadThreadTimes(pid, kThreadsMax, living);
   }
   tally_.Take(std::move(living), whole);

@@ -26,8 +26,8 @@ class UseWatch {
  public:
   // `shepherd`: all below it is the workers'. `cpus`: that they may use. `steps`: what the SDK has
   // counted so far. `on_look`: there is something new to tell.
-  UseWatch(uv_loop_t* loop, pid_t shepherd, uint32_t cpus, std::function<StepCount()> steps,
-           std::function<void(const NodeUse&)> on_look);
+  UseWatch(uv_loop_t* loop, std::function<pid_t()> shepherd, uint32_t cpus,
+           std::function<StepCount()> steps, std::function<void(const NodeUse&)> on_look);
 
   // A round begins.
   void Begin(uint32_t workers);
@@ -44,7 +44,7 @@ class UseWatch {
   void Tell();
   absl::Duration Pressure() const;
 
-  const pid_t shepherd_;
+  const std::function<pid_t()> shepherd_;
   const std::function<StepCount()> steps_;
   const std::function<void(const NodeUse&)> on_look_;
   const std::string pressure_file_;

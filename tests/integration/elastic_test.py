@@ -48,8 +48,7 @@ def test_a_late_node_takes_the_place_of_a_lost_one_which_comes_back(shells, lab)
 def test_a_node_that_is_told_to_end_leaves_and_the_others_go_on(shells):
     """Spot machines and pods get SIGTERM; Ctrl-C, and SIGTERM where the job is served, stop the job."""
     jobs = [shell.start(*elastic(29493)) for shell in shells[:2]]
-    for job in jobs:
-        job.expect("of 2")
+    ranks = [job.expect(r"rank (\d) of 2")[0] for job in jobs]
     waits = shells[2].start(*elastic(29493))
     waits.expect("this node joins the next round", stream="err")
     for job in (waits, jobs[1]):
@@ -59,7 +58,8 @@ def test_a_node_that_is_told_to_end_leaves_and_the_others_go_on(shells):
     jobs[0].expect("round 0 rank 0 of 1")
     jobs[0].expect(r"node node1 leaves: it was told to end \(SIGTERM\); a round of 1 node follows", stream="err")
     back = shells[1].start(*elastic(29493))
-    back.expect("round 0 rank 1 of 2")
+    back.expect(f"round 0 rank {ranks[1]} of 2")  # its own again
+    jobs[0].expect(f"round 0 rank {ranks[0]} of 2", 2)
     back.signal(signal.SIGINT)
     assert [job.finish().code for job in (jobs[0], back)] == [130] * 2
 

@@ -5,7 +5,8 @@ import re
 import signal
 import time
 
-from harness import kill_all, sh, wait_for
+import pytest
+from harness import kill_all, name_of, sh, wait_for
 
 HOSTS = ("--hosts", "node0,node1,node2", "--nproc-per-node", "1")
 ROUND = 'echo "restarts $TORCHELASTIC_RESTART_COUNT: rank $RANK of $WORLD_SIZE on $(hostname), fence $MUSTER_ROUND."; exec sleep 1090'
@@ -82,6 +83,23 @@ def test_the_shepherd_lives_a_little_longer_than_its_agent(shells):
     assert ranks_of(job, 3, 6) == first
     wait_for(lambda: shells[1].called("sleep 1090"), 10, what="it sleeps behind what it said")
     assert len(shells[1].called("sleep 1090")) == 1
+    job.signal(2)
+    assert job.finish().code == 130
+
+
+@pytest.mark.parametrize("mode", ("all", "one"))
+def test_a_shepherd_that_is_killed_alone_is_followed_by_another(shells, mode):
+    """Here it is that of launch itself, there that of an agent behind ssh."""
+    job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "2", "--max-restarts", "4", "--restart", mode, *sh(ROUND))
+    ranks_of(job, 4, 4)
+    lost = 2 if mode == "one" else 4
+    for i in range(1, 5):
+        shell = shells[i % 2]
+        kill_all([pid for pid in shell.ours() if name_of(pid) == "muster-shepherd"])
+        job.expect(r"rank \d of 4", 4 + i * lost)
+        wait_for(lambda: len(shell.called("sleep 1090")) == 2, 10, what="of the workers before nothing is left")
+    assert len(job.expect("the shepherd process of this node was killed: every worker here has been ended\n", 4, stream="err")) == 4
+    job.expect("replaced: restart 4 of 4" if mode == "one" else "restart 4 of 4", stream="err")  # one failure each
     job.signal(2)
     assert job.finish().code == 130
 

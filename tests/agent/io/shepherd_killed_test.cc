@@ -98,10 +98,54 @@ TEST_F(KilledIoTest, LeavesNothingWithItsGroupAtAnyMoment) {
 
 TEST_F(ShepherdTest, OneThatIsNoMoreIsNotKilledAgain) {
   Start();
+  const std::vector<pid_t> below = ProcessesBelow(getpid());
+  ASSERT_EQ(below.size(), 2u);
+  EXPECT_EQ(kill(below[0], SIGKILL), 0);  // the reaper
   EXPECT_TRUE(client_->Kill());
   ASSERT_TRUE(RunUntil([this] { return dead_ == 1; }));
   EXPECT_EQ(client_->pid(), -1);
   EXPECT_FALSE(client_->Kill());
+  // What is asked now is answered.
+  client_->SetProgram(Shell("exit 3"));
+  SpawnOn(7, MakePipe());
+  EXPECT_EQ(failures_[7].first, ECHILD);
+  client_->Clear();
+  EXPECT_EQ(cleared_, 1);
+  client_->Signal(SIGTERM);
+}
+
+TEST_F(ShepherdTest, AnotherTakesThePlaceOfOneThatWasKilled) {
+  Start();
+  for (int i = 0; i < 3; ++i) {
+    client_->SetProgram(Shell("(setsid sleep 1000 &); echo; exec sleep 1000"));
+    TestPipe output = MakePipe();
+    SpawnOn(0, output);
+    output.writer.Reset();
+    ASSERT_TRUE(RunUntil([this] { return pids_.size() == 1; }));
+    EXPECT_EQ(ReadBytes(output.reader.get(), 1), "\n");
+    const pid_t before = client_->pid();
+    EXPECT_TRUE(client_->Kill());
+    SpawnOn(1, MakePipe());  // which it does not live to see
+    ASSERT_TRUE(RunUntil([&] { return dead_ == i + 1; }));
+    EXPECT_EQ(ReadToEnd(output.reader.get()), "");
+    EXPECT_TRUE(ProcessesBelow(client_->pid()).empty());
+    EXPECT_NE(client_->pid(), before);
+    pids_.clear();
+  }
+  client_->SetProgram(Shell("exit 3"));
+  SpawnOn(2, MakePipe());
+  ASSERT_TRUE(RunUntil([this] { return ends_.size() == 1; }));
+  EXPECT_EQ(WEXITSTATUS(ends_[2].wait_status), 3);
+  client_->Clear();
+  ASSERT_TRUE(RunUntil([this] { return cleared_ == 1; }));
+}
+
+TEST_F(ShepherdTest, TheNextOneKeepsTheLease) {
+  Start().SetLease(absl::ToUnixNanos(BootNow() + absl::Seconds(2)));
+  EXPECT_TRUE(client_->Kill());
+  ASSERT_TRUE(RunUntil([this] { return dead_ == 1; }));
+  EXPECT_EQ(lease_ended_, 0);
+  ASSERT_TRUE(RunUntil([this] { return lease_ended_ == 1; }));
 }
 
 TEST_F(ShepherdTest, NobodyMissesTheReaper) {

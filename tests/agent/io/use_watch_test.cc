@@ -17,7 +17,7 @@ namespace {
 
 class UseWatchTest : public LoopTest {
  protected:
-  UseWatch watch_{&loop_, getpid(), 4,
+  UseWatch watch_{&loop_, [] { return getpid(); }, 4,
                   [] {
                     return StepCount{6, absl::Seconds(2)};
                   },
