@@ -262,7 +262,7 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
     MaybeEnded(m);
   } else if (s.phase == JobPhase::kGathering) {
     std::string gone = absl::StrCat(node.join.hostname, " is gone: ", why);
-    if (m.config.expected.empty() || comes_back) {
+    if (m.config.expected.empty() || comes_back || m.admits) {
       m.out.push_back(Tell{std::move(gone)});
     } else {  // a host list: nobody starts it a second time
       GiveUpNode(m, node.join.key, gone);
