@@ -191,6 +191,23 @@ def test_values_are_files_and_words_behind_the_program_are_the_programs(tmp_path
     assert complete("--mca", "btl", "tcp", "bash", "x") == ["the program at 4"]
 
 
+WORDS = ("--bind-to", "--dialect", "--map-by", "--membind", "--mpi", "--nproc-per-node", "--numa-binding", "--rank-by", "--rdzv-backend", "--store",
+         "--restart", "--on-failure", "--gpu-mode", "--stdin", "--store-from", "--output-overflow", "--log-layout", "--propagate")
+
+
+@pytest.mark.parametrize("option", WORDS)
+def test_words_that_an_option_takes_are_completed(option):
+    words = complete(option, "")
+    assert len(words) >= 2, words
+    with_what_it_needs = {"--log-layout": ("--log-dir", "logs"), "--output-overflow": ("--output-spool", "1M"), "--rank-by": ("--nnodes", "1"),
+                          "--rdzv-backend": ("--rdzv-endpoint", "127.0.0.1:29400")}.get(option, ())
+    for word in words:
+        said = subprocess.run([LAUNCH, "--plan", *with_what_it_needs, option, word, "true"], capture_output=True, text=True, timeout=60)
+        assert said.returncode == 0 or re.search("this node has 0|has no GPU", said.stderr), (word, said.stderr)
+    assert complete(option, words[0][:2])[0].startswith(words[0][:2])
+    assert complete(option, "=", words[-1]) == [words[-1]]
+
+
 def test_commands_about_detached_jobs_are_completed():
     assert "attach" in complete("att")
     assert complete("stop", "--no") == ["--now"]
