@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -40,10 +41,13 @@ std::string WhyNot(const SpawnRequest& request, const SpawnResult& failed) {
                              : step == "PMI"  ? "descriptor of a process"
                              : step == "bind" ? "a process to its CPUs or memory"
                                               : "a process";
-  return absl::StrCat(step, " ", object, ": ", std::strerror(failed.error),
-                      is_exec ? ExecHint(object, failed.error, KindOf(request))
-                      : step == "chdir" && failed.error == ENOENT ? kNoFolderHint
-                                                                  : "");
+  return absl::StrCat(
+      step, " ", object, ": ", std::strerror(failed.error),
+      is_exec                                     ? ExecHint(object, failed.error, KindOf(request))
+      : step == "chdir" && failed.error == ENOENT ? kNoFolderHint
+      : step == "PMI" && failed.error == EBADF
+          ? "; this node allows no descriptor of number 102 (PMI_FD): raise `ulimit -n` to 128"
+          : "");
 }
 
 }  // namespace muster

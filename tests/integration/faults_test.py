@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import LAUNCH, sh
+from harness import BIN, LAUNCH, sh
 from wall_clock import DAY, WallClock
 
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
@@ -43,6 +43,12 @@ def test_too_few_descriptors_to_begin(node0, how):
 
 def test_too_few_descriptors_for_the_workers(node0):
     says(bash(node0, "ulimit -n 64; $L -n 64 sleep 1060"), "no pipe for its output: Too many open files", "raise ulimit -n")
+
+
+def test_too_few_descriptors_for_what_workers_get_of_us(node0):
+    said = bash(node0, f"ulimit -n 90; $L -n 2 {BIN.parent / 'tests/sdk-probe'}")
+    assert said.code == 1 and "may have 90 descriptors (ulimit -n), and this one is number 100: raise the limit to 128 or more" in said.text, said
+    says(bash(node0, "ulimit -n 90; $L -n 2 --mpi pmi1 true"), "no descriptor of number 102 (PMI_FD): raise `ulimit -n` to 128")
 
 
 def test_no_processes_left_for_the_workers(node0):

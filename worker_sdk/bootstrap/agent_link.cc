@@ -1,6 +1,7 @@
 #include "worker_sdk/bootstrap/agent_link.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -40,6 +41,17 @@ int PollUntil(int fd, int16_t events, std::chrono::steady_clock::time_point unti
       return ready;
     }
   }
+}
+
+// About a door at which nobody can knock.
+std::string WhatToDo(int door) {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max <= static_cast<rlim_t>(door)) {
+    return ": this process may have " + std::to_string(files.rlim_max) +
+           " descriptors (ulimit -n), and this one is number " + std::to_string(door) +
+           ": raise the limit to 128 or more";
+  }
+  return ". The descriptor in MUSTER_AGENT_FD must stay open until the communicator is made.";
 }
 
 }  // namespace
@@ -115,9 +127,7 @@ Status AgentLink::Knock(int door, LinkHello hello, std::vector<uint32_t> members
     // Other workers knock at the same door: it may be full for a moment.
     while (SendWithFd(door, parts.data(), parts.size(), theirs.get(), MSG_DONTWAIT) < 0) {
       if (errno != EAGAIN) {
-        return NoAgent(std::string(std::strerror(errno)) +
-                       ". The descriptor in MUSTER_AGENT_FD must stay open until the communicator "
-                       "is made.");
+        return NoAgent(std::string(std::strerror(errno)) + WhatToDo(door));
       }
       if (PollUntil(door, POLLOUT, until) == 0) {
         return {StatusCode::kDeadlineExceeded, "the agent of this node takes no message"};
