@@ -26,6 +26,8 @@ namespace {
 
 // The shepherd serves an order within this time, or is held by the kernel.
 constexpr absl::Duration kShepherdWithin = absl::Seconds(15);  // kKillWithin, and to spare
+// It has nothing to do behind a shepherd that has gone by itself.
+constexpr absl::Duration kReaperWithin = absl::Seconds(2);
 // The reaper kills what one has left, and has another, within this time, or is held likewise.
 constexpr absl::Duration kNextWithin = absl::Seconds(15);
 
@@ -82,11 +84,12 @@ ShepherdClient::ShepherdClient(uv_loop_t* loop, ShepherdProcess process, Callbac
 ShepherdClient::~ShepherdClient() { Close(); }
 
 void ShepherdClient::Close() {
+  const absl::Duration within = births_timer_.active() ? kNextWithin : kReaperWithin;
   poll_.reset();
   births_poll_.reset();
   births_timer_.Stop();
   clear_timer_.Stop();
-  process_.births.Reset();  // no other after this one
+  shutdown(process_.births.get(), SHUT_WR);  // no other after this one
   if (process_.pid > 0) {
     shutdown(process_.socket.get(), SHUT_WR);
     // It kills for at most kKillWithin and goes; unless the kernel holds it.
@@ -94,12 +97,16 @@ void ShepherdClient::Close() {
       (void)Kill();
     }
   }
+  if (process_.reaper > 0 && !EndsWithin(process_.births.get(), within)) {
+    kill(process_.reaper, SIGKILL);  // somebody has stopped it
+  }
   // The shepherd is our child where the reaper has been killed.
   for (const pid_t child : {process_.reaper, process_.pid}) {
     while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
   process_.reaper = process_.pid = -1;
+  process_.births.Reset();
   process_.socket.Reset();
 }
 

@@ -39,9 +39,10 @@ absl::Status NoShepherd(int error) {
       absl::StrCat("cannot start the shepherd process: ", std::strerror(error), "; see ulimit -u"));
 }
 
-bool IsClosed(int socket) {
-  pollfd look = {socket, 0, 0};
-  return poll(&look, 1, 0) == 1 && (look.revents & POLLHUP) != 0;
+// Nobody wants another shepherd.
+bool IsClosed(int births) {
+  pollfd look = {births, POLLRDHUP, 0};
+  return poll(&look, 1, 0) == 1;
 }
 
 // What stays the same when one shepherd follows another. In the reaper.

@@ -140,6 +140,15 @@ TEST_F(ShepherdTest, AnotherTakesThePlaceOfOneThatWasKilled) {
   ASSERT_TRUE(RunUntil([this] { return cleared_ == 1; }));
 }
 
+TEST_F(ShepherdTest, AReaperThatSomebodyHasStoppedHoldsNothingUp) {
+  Start();
+  const std::vector<pid_t> below = ProcessesBelow(getpid());
+  ASSERT_EQ(below.size(), 2u);
+  EXPECT_EQ(kill(below[0], SIGSTOP), 0);
+  client_->Close();
+  EXPECT_TRUE(Descendants({}).empty());
+}
+
 TEST_F(ShepherdTest, TheNextOneKeepsTheLease) {
   Start().SetLease(absl::ToUnixNanos(BootNow() + absl::Seconds(2)));
   EXPECT_TRUE(client_->Kill());
