@@ -92,6 +92,7 @@ StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Come(
 
 Standing Communicator::Impl::Leave(const char* how, int peer) {
   const Status why(StatusCode::kUnavailable, executor_.layout().NameOf(me_.rank) + " " + how, peer);
+  executor_.Interrupt(why);  // what was started may wait for those who wait for us
   return queue_.Run([&] {
     executor_.End(why);
     messages_->Drop(why);

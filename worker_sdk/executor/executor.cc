@@ -167,6 +167,13 @@ void Executor::End(const Status& why) {
   }
 }
 
+void Executor::Interrupt(const Status& why) {
+  if (!interrupted_.load(std::memory_order_relaxed)) {
+    interrupt_ = why;
+    interrupted_.store(true, std::memory_order_release);
+  }
+}
+
 // `sent`: by every rank to every other; `expected`: what we want of each.
 Status Executor::CompareColumn(const std::vector<uint64_t>& sent, const uint64_t* expected) const {
   for (uint32_t rank = 0; rank < layout_.world(); ++rank) {
@@ -383,6 +390,9 @@ std::chrono::nanoseconds Executor::PatienceWith(uint32_t rank) const {
 Status Executor::GiveUp(uint32_t rank) {
   if (background_) {
     background_();  // also while connections are made
+  }
+  if (interrupted_.load(std::memory_order_acquire)) {
+    return interrupt_;
   }
   if (Status failed = arena_->failure(); !failed.ok()) {
     return failed;

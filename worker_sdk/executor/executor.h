@@ -2,6 +2,7 @@
 // nodes. One call at a time.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -58,6 +59,8 @@ class Executor {
   Status Run(const Call& call, const void* in, void* out);
   // Ends it for `why`, as a call that fails would: the other ranks are told.
   void End(const Status& why);
+  // The same to the call that runs on another thread, if one does: it ends within 0.1 s.
+  void Interrupt(const Status& why);
   // A kAllToAllV of which each rank knows its own numbers only: `call.parts` has the elements for
   // each rank, `expected` those from each. Ranks tell each other in a call of its own before.
   // FailedPrecondition: a rank sends another one more, or less, than that one expects.
@@ -122,6 +125,8 @@ class Executor {
   std::optional<std::chrono::steady_clock::time_point> waiting_since_;
   std::chrono::minutes told_{0};
   Status broken_;
+  std::atomic<bool> interrupted_{false};
+  Status interrupt_;  // from then on
   std::vector<Step> steps_;
   std::vector<CacheLine> scratch_ = std::vector<CacheLine>(1);  // never empty
   std::vector<CacheLine> narrow_ = std::vector<CacheLine>(1);   // never empty

@@ -1,8 +1,12 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <limits>
 #include <new>
@@ -320,6 +324,32 @@ TEST_F(CApi, WhoHasFailedSaysSo) {
   muster_abandon(comm_);
   EXPECT_EQ(TheFake().calls, "abandon;");
   EXPECT_EQ(TheFake().alive, 1);
+}
+
+TEST_F(CApi, WhatIsFreedAtExitGoesByTheStatus) {
+  const auto end = [this](int status) {
+    std::atexit(
+        [] { std::fprintf(stderr, "%s%d alive", TheFake().calls.c_str(), TheFake().alive); });
+    muster_free_at_exit(nullptr);
+    muster_free_at_exit(comm_);
+    std::exit(status);
+  };
+  EXPECT_EXIT(end(0), testing::ExitedWithCode(0), "^0 alive");
+  EXPECT_EXIT(end(3), testing::ExitedWithCode(3), "^abandon;0 alive");
+}
+
+TEST_F(CApi, AChildByForkFreesNothingOfItsParents) {
+  const auto end = [this] {
+    std::atexit(
+        [] { std::fprintf(stderr, "%s%d alive;", TheFake().calls.c_str(), TheFake().alive); });
+    muster_free_at_exit(comm_);
+    const pid_t child = fork();
+    if (child > 0) {
+      waitpid(child, nullptr, 0);
+    }
+    std::exit(child == 0 ? 3 : 0);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(0), "^1 alive;0 alive;");
 }
 
 TEST_F(CApi, SplitGivesAGroupOrNone) {

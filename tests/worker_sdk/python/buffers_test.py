@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import unittest
+import weakref
 
 import numpy
 import torch
@@ -391,6 +392,18 @@ class ErrorsTest(Case):
                 with muster.Communicator(fake):
                     raise error
             self.assertEqual((fake.abandoned, fake.freed), ([77] * abandons, [77]), error)
+
+    def test_what_is_open_when_the_interpreter_ends_goes_with_the_process(self):
+        x = numpy.ones(3)
+        work = self.comm.all_reduce(x, async_op=True)
+        muster._communicator._leave_all()
+        self.assertEqual((self.fake.freed_at_exit, self.fake.freed), ([77], []))
+        self.refused(muster.FailedPrecondition, self.comm.barrier, "barrier: the communicator is closed")
+        held = weakref.ref(work)
+        self.comm = work = None
+        gc.collect()
+        self.assertEqual(self.fake.freed, [])
+        self.assertIsNotNone(held())
 
     def test_forgotten(self):
         self.comm = None

@@ -12,6 +12,7 @@ class FakeLibrary:
         self.during = None  # called in the middle of a call
         self.freed = []
         self.abandoned = []
+        self.freed_at_exit = []
         self.started = {}  # handle -> how often it was tested
         self.work_freed = []
         self.sources = {}
@@ -36,6 +37,9 @@ class FakeLibrary:
 
     def abandon(self, handle):
         self.abandoned.append(handle)
+
+    def free_at_exit(self, handle):
+        self.freed_at_exit.append(handle)
 
     def rank(self, handle):
         return self._rank

@@ -242,8 +242,8 @@ class MUSTER_EXPORT Communicator {
   ~Communicator();
 
   // Leaves as a rank that has failed: the calls of the others end with Unavailable, so that with
-  // --restart=one they go on with this rank's successor. Blocks until the collectives that were
-  // started have ended; only the end of this object may follow.
+  // --restart=one they go on with this rank's successor. Collectives that were started and have not
+  // ended do so with Unavailable, too. Only the end of this object may follow.
   void Abandon();
 
   int rank() const;

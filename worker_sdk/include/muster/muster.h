@@ -95,6 +95,10 @@ int muster_init_at_store(const struct muster_store* store, int rank, int size, d
 void muster_free(muster_comm* comm); /* may block: see ~Communicator; NULL is allowed */
 /* As a rank that has failed: muster::Communicator::Abandon. To be freed still; NULL is allowed. */
 void muster_abandon(muster_comm* comm);
+/* muster_free(), when the process calls exit() or returns from main(), in which case it frees by
+ * on_exit(3): as a rank that has failed where the status is not 0. Buffers of calls that were
+ * started must stay until then. NULL is allowed. */
+void muster_free_at_exit(muster_comm* comm);
 /* The ranks of one color, ordered by key; a negative color takes part and gets NULL, with
  * MUSTER_OK. muster_free() ends the group, before or after `comm`. */
 int muster_split(muster_comm* comm, int64_t color, int64_t key, muster_comm** out);

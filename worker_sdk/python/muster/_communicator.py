@@ -1,8 +1,10 @@
 """The communicator: argument checks here, the work in libmuster."""
 
+import atexit
 import ctypes
 import math
 import threading
+import weakref
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -20,6 +22,15 @@ T = TypeVar("T")
 _LOOK_AT_MIN = 16
 _ANY_RANK = -1
 _INT64 = (-(2**63), 2**63 - 1)
+
+
+_open: "weakref.WeakSet[Communicator]" = weakref.WeakSet()
+
+
+@atexit.register  # now: what programs register later comes before, and may use theirs
+def _leave_all() -> None:
+    for comm in list(_open):
+        comm._leave_at_exit()
 
 
 class Communicator(PartsCalls, RoundCalls):
@@ -93,6 +104,7 @@ class Communicator(PartsCalls, RoundCalls):
         #: Grows with each start of the job's processes.
         self.round: int = library.round(self._handle)
         self._enter_round()
+        _open.add(self)
 
     def __repr__(self) -> str:
         closed = "" if self._handle else ", closed"
@@ -113,6 +125,15 @@ class Communicator(PartsCalls, RoundCalls):
         with self._busy:
             if self._handle:
                 self._library.abandon(self._handle)
+
+    def _leave_at_exit(self) -> None:
+        """Closes it when the process ends, by the status of that: as a rank that has failed, or not."""
+        if self._busy.acquire(blocking=False):  # else a thread is in a call, and there it ends
+            handle, self._handle = self._handle, 0
+            if handle:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._started))  # calls may still use its buffers
+                self._library.free_at_exit(handle)
+            self._busy.release()
 
     def __reduce__(self) -> Any:
         raise TypeError("a communicator belongs to one process and has one owner: it can be neither copied nor pickled")

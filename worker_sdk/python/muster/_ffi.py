@@ -34,6 +34,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "init": (_INT, [ctypes.POINTER(_HANDLE)]),
     "free": (None, [_HANDLE]),
     "abandon": (None, [_HANDLE]),
+    "free_at_exit": (None, [_HANDLE]),
     "split": (_INT, [_HANDLE, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(_HANDLE)]),
     "rank": (_INT, [_HANDLE]),
     "size": (_INT, [_HANDLE]),
