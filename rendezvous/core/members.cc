@@ -55,6 +55,17 @@ void MarkEnded(RoundState& s, const NodeState& node, const WorkerExit& exit) {
   }
 }
 
+// One that another worker blames for its failure ended with a code of its own: it has left the
+// others before, and was on its way when the stop came. (128 and more: what shells make of a
+// signal.)
+bool HadFailedBefore(const RoundState& s, const WorkerExit& exit) {
+  const bool own_code = exit.kind == ExitKind::kExited && exit.code > 0 && exit.code < 128;
+  return exit.stopped_by_us && own_code &&
+         std::any_of(s.report.exits.begin(), s.report.exits.end(), [&](const ExitRecord& other) {
+           return other.exit.because_of == exit.rank && IsFailure(other.exit);
+         });
+}
+
 struct Ends {
   bool failed = false;        // a worker failed by itself
   bool never_ran = false;     // ... as it could not be started
@@ -71,7 +82,8 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
     if (beat.exits_from + i != node.exits_seen) {
       continue;
     }
-    const WorkerExit& exit = beat.exits[i];
+    WorkerExit exit = beat.exits[i];
+    exit.stopped_by_us = exit.stopped_by_us && !HadFailedBefore(m.state, exit);
     ++node.exits_seen;
     if (HoldsRound(m.state, node) &&
         !m.state.members[static_cast<size_t>(node.place)].Runs(exit.rank)) {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -92,3 +93,34 @@ def test_the_rank_that_ended_first_is_named(shells, scratch, policy, call, end):
 def test_one_that_ended_well_is_no_cause(shells, scratch, policy):
     result, report = run(shells, scratch, policy, "all_reduce", "exit", 0)
     assert result.code == 1 and report["first"]["rank"] == 0 and report["first"]["because_of"] == 2, result
+
+
+FAILS = """
+import sys
+import numpy, muster
+how, comm, x = sys.argv[1], muster.init(), numpy.ones(10)
+
+def work():
+    if comm.rank == 1:
+        if "async" in how:
+            under_way = comm.all_reduce(x, async_op=True)
+        sys.exit(3) if "exit" in how else print(1 / 0)
+    comm.recv(x, 1) if "async" in how else comm.all_reduce(x)
+
+if "with" in how:
+    with comm:
+        work()
+work()
+"""
+
+
+@pytest.mark.parametrize("hosts", ["node0:2", "node0:1,node1:1"])
+@pytest.mark.parametrize("how", ["raise", "exit", "raise async", "exit async", "raise async with", "exit async with"])
+def test_a_rank_that_fails_waits_for_nobody_and_is_named(shells, hosts, how):
+    result = shells[0].run("--hosts", hosts, "--no-prefix", "--timeout", "40", PYTHON, "-c", FAILS, how, env=PACKAGE)
+    code = 3 if "exit" in how else 1
+    assert ("ZeroDivisionError" in result.errors) == ("raise" in how), result
+    if "with" in how:  # it leaves before the interpreter has come to its end, and somebody else may be faster
+        assert result.code in (1, code) and re.search("rank [01] on .* ended with exit code", result.errors), result
+    else:
+        assert result.code == code and re.search(rf"rank 1 on \w+ .* ended with exit code {code}", result.errors), result

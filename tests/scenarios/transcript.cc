@@ -128,6 +128,9 @@ WorkerExit ExitOf(const std::string& text) {
   } else if (absl::StartsWith(text, "sig")) {
     exit.kind = ExitKind::kSignaled;
     exit.code = number("sig");
+  } else if (absl::StartsWith(text, "stoppedcode")) {
+    exit.code = number("stoppedcode");
+    exit.stopped_by_us = true;
   } else if (absl::StartsWith(text, "stopped")) {
     exit.kind = ExitKind::kSignaled;
     exit.code = number("stopped");
