@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace muster {
 namespace {
@@ -16,6 +17,11 @@ std::string RoundFolder(const LogPlace& place, const Assignment& assignment) {
 }
 
 }  // namespace
+
+std::string FolderOfJob(const std::string& job_id) {
+  std::string out = absl::StrReplaceAll(job_id, {{"/", "_"}});
+  return out == "." || out == ".." ? absl::StrCat("_", out) : out;
+}
 
 uint32_t AttemptOf(const Assignment& assignment) { return std::max(assignment.round.n, 1u) - 1; }
 

@@ -21,6 +21,8 @@ struct LogPlace {
   std::string run;
 };
 
+// A folder name for it, in whatever folder: "a/b" is a_b, ".." is _..
+std::string FolderOfJob(const std::string& job_id);
 // 0 in the first round: what workers of a later one write must not go over it, whether they were
 // started again or nodes came or went.
 uint32_t AttemptOf(const Assignment& assignment);

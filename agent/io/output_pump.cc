@@ -52,8 +52,8 @@ std::string RunName(LogLayout layout, const std::string& job_id) {
   uint32_t salt = static_cast<uint32_t>(getpid());  // where the kernel has nothing better
   (void)!getrandom(&salt, sizeof salt, GRND_NONBLOCK);
   return layout == LogLayout::kTorchrun
-             ? absl::StrCat(job_id, "_", absl::Hex(salt, absl::kZeroPad8))
-             : job_id;
+             ? absl::StrCat(FolderOfJob(job_id), "_", absl::Hex(salt, absl::kZeroPad8))
+             : FolderOfJob(job_id);
 }
 
 std::shared_ptr<DiskThread> OrNew(std::shared_ptr<DiskThread> disk, uv_loop_t* loop) {

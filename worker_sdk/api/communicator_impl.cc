@@ -77,6 +77,10 @@ Work Communicator::Impl::Start(const Collective& it) {
   if (!MayBegin(it.wrong)) {
     return Work(WhyNot(it.wrong));
   }
+  const OneCall call(busy_);
+  if (!call.is_alone()) {
+    return Work(OfTwoThreads());
+  }
   StatusOr<std::shared_ptr<Pending>> started =
       queue_.Start([this, it, timeout = timeout_] { return RunNow(it, timeout); });
   return started.ok() ? Work(*std::move(started)) : Work(started.status());
@@ -228,6 +232,10 @@ Status Communicator::Impl::RunAll(const std::vector<Collective>& parts) {
     if (!MayBegin(it.wrong)) {
       return WhyNot(it.wrong);
     }
+  }
+  const OneCall call(busy_);
+  if (!call.is_alone()) {
+    return OfTwoThreads();
   }
   return queue_.Run([&] {
     executor_.SetTimeout(timeout_);

@@ -1,6 +1,7 @@
 // What is behind a Communicator.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -29,6 +30,25 @@ struct Settled {
   std::chrono::nanoseconds timeout{0};
   Wire wire = Wire::kFull;
   bool is_group = false;
+};
+
+// While a collective begins, and while one blocks. Those of two threads would be mixed up.
+class OneCall {
+ public:
+  explicit OneCall(std::atomic<bool>& busy)
+      : busy_(busy), is_alone_(!busy.exchange(true, std::memory_order_acquire)) {}
+  ~OneCall() {
+    if (is_alone_) {
+      busy_.store(false, std::memory_order_release);
+    }
+  }
+  OneCall(const OneCall&) = delete;
+  OneCall& operator=(const OneCall&) = delete;
+  bool is_alone() const { return is_alone_; }
+
+ private:
+  std::atomic<bool>& busy_;
+  const bool is_alone_;
 };
 
 class Communicator::Impl {
@@ -64,7 +84,11 @@ class Communicator::Impl {
   Calls calls() const { return {static_cast<int>(me_.rank), static_cast<int>(me_.size), wire_}; }
   void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
   Status Run(const Collective& it) {
-    return MayBegin(it.wrong) ? queue_.Run([&] { return RunNow(it, timeout_); }) : WhyNot(it.wrong);
+    if (!MayBegin(it.wrong)) {
+      return WhyNot(it.wrong);
+    }
+    const OneCall call(busy_);
+    return call.is_alone() ? queue_.Run([&] { return RunNow(it, timeout_); }) : OfTwoThreads();
   }
   // One call, of several parts.
   Status RunAll(const std::vector<Collective>& parts);
@@ -100,6 +124,10 @@ class Communicator::Impl {
 
  private:
   bool MayBegin(const Status& wrong) const { return wrong.ok() && !is_parents(); }
+  static Status OfTwoThreads() {
+    return {StatusCode::kFailedPrecondition,
+            "another thread is in a call of this communicator: make one at a time"};
+  }
   Work Started(uint32_t peer, TransferPtr transfer);
   Status MeetAll(const Standing& mine);
   Status Told(Status status);
@@ -134,6 +162,7 @@ class Communicator::Impl {
   DirectReader direct_;
   Executor executor_;
   std::chrono::nanoseconds timeout_;
+  std::atomic<bool> busy_{false};
   LinkSource source_;
   const std::shared_ptr<Messages> messages_;
   CallQueue queue_;  // its thread uses all of the above

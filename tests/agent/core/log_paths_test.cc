@@ -24,6 +24,14 @@ TEST(LogPaths, OursAreByRankAndRound) {
   EXPECT_EQ(ErrorLogPath(place, a, LocalRank{1}), "");
 }
 
+TEST(LogPaths, NoJobLeavesTheFolder) {
+  EXPECT_EQ(FolderOfJob("../../etc/passwd"), ".._.._etc_passwd");
+  EXPECT_EQ(FolderOfJob(".."), "_..");
+  EXPECT_EQ(FolderOfJob("."), "_.");
+  EXPECT_EQ(FolderOfJob("my/id"), "my_id");
+  EXPECT_EQ(FolderOfJob("job-1.a"), "job-1.a");
+}
+
 TEST(LogPaths, TorchrunsAreByLocalRankAndAttempt) {
   const LogPlace place = {"/logs", LogLayout::kTorchrun, "job_1"};
   const Assignment a = SecondAttempt();

@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <iterator>
 #include <optional>
 #include <string>
+#include <thread>
 
 namespace muster {
 namespace {
@@ -77,6 +80,34 @@ TEST_F(CommunicatorTest, WhatIsStartedEnds) {
   comm_.reset();
   EXPECT_TRUE(late.Test());
   EXPECT_TRUE(late.Wait().ok());
+}
+
+TEST_F(CommunicatorTest, CallsOfTwoThreadsAreNotMixedUp) {
+  const uint64_t before = comm_->counters().calls;
+  std::atomic<uint64_t> good{0};
+  const auto many = [&](bool blocks) {
+    float in[3] = {1, 2, 3};
+    float out[3] = {};
+    for (int i = 0; i < 3000; ++i) {
+      out[2] = 0;
+      const Status status =
+          blocks ? comm_->AllReduce(in, out, 3, DType::kFloat32, ReduceOp::kSum)
+                 : comm_->AllReduceAsync(in, out, 3, DType::kFloat32, ReduceOp::kSum).Wait();
+      if (status.ok()) {
+        EXPECT_EQ(out[2], 3);
+        ++good;
+      } else {
+        EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+        EXPECT_EQ(status.message(),
+                  "another thread is in a call of this communicator: make one at a time");
+      }
+    }
+  };
+  std::thread blocks([&] { many(true); });
+  std::thread starts([&] { many(false); });
+  blocks.join();
+  starts.join();
+  EXPECT_EQ(comm_->counters().calls - before, good);
 }
 
 TEST_F(CommunicatorTest, WhatCannotBeStartedHasEnded) {

@@ -37,7 +37,8 @@
 // differ, each rank's call ends with Internal, which names the ranks that are not of the majority.
 // Buffers are dense, in host memory, aligned to their element; a buffer may be both input and
 // output where the two are the same address, otherwise they must not overlap (InvalidArgument).
-// Counts are of elements. Threads: one call at a time on one communicator.
+// Counts are of elements. Threads: one call at a time on one communicator; a collective call of a
+// second thread meanwhile is FailedPrecondition, and changes nothing.
 #pragma once
 
 #include <chrono>
