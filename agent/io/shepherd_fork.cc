@@ -53,55 +53,67 @@ struct Nursery {
   const std::function<void()>& at_end;
 };
 
-// The shepherd, on `theirs`; -errno.
-pid_t ForkOne(Nursery& nursery, UniqueFd& ours, UniqueFd theirs) {
-  const pid_t shepherd = fork();
-  if (shepherd != 0) {
-    return shepherd < 0 ? -errno : shepherd;
-  }
-  nursery.births.Reset();
-  ours.Reset();
-  BecomeSubReaper("muster-shepherd");
-  RunShepherd(std::move(theirs), std::move(nursery.door), std::move(nursery.limits));
-  if (nursery.at_end) {
-    nursery.at_end();
-  }
-  _exit(0);
+struct SocketEnds {
+  UniqueFd ours;  // of the first shepherd it is where it belongs
+  UniqueFd theirs;
+};
+
+// Not valid where there are none.
+SocketEnds NewEnds() {
+  int ends[2];
+  return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0
+             ? SocketEnds{UniqueFd(ends[0]), UniqueFd(ends[1])}
+             : SocketEnds();
 }
 
-// What the reaper does. `theirs`: the first shepherd's end of its socket.
-void RunReaper(Nursery nursery, UniqueFd theirs) {
-  UniqueFd ours;  // the first one's is where it belongs
-  for (int i = 0; i < kShepherdsMax && !IsClosed(nursery.births.get()); ++i) {
-    if (i > 0) {
-      int ends[2];
-      if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-        break;
-      }
-      ours.Reset(ends[0]);
-      theirs.Reset(ends[1]);
+// The shepherd, at its end of the socket; -errno.
+pid_t ForkOne(Nursery& nursery, SocketEnds& ends) {
+  const pid_t shepherd = fork();
+  if (shepherd == 0) {
+    nursery.births.Reset();
+    ends.ours.Reset();
+    BecomeSubReaper("muster-shepherd");
+    RunShepherd(std::move(ends.theirs), std::move(nursery.door), std::move(nursery.limits));
+    if (nursery.at_end) {
+      nursery.at_end();
     }
-    const pid_t shepherd = ForkOne(nursery, ours, std::move(theirs));
-    ShepherdFrame born;
-    born.value = shepherd;
-    if (ours.valid()) {
-      born.fds.push_back(std::move(ours));
-    }
-    (void)SendFrame(nursery.births.get(), born).ok();  // where nobody is, it goes by itself
-    born.fds.clear();
+    _exit(0);
+  }
+  const int error = errno;
+  ends.theirs.Reset();
+  return shepherd < 0 ? -error : shepherd;
+}
+
+// Where nobody hears it any more, the shepherd notices that by itself.
+void Tell(const UniqueFd& births, pid_t shepherd, UniqueFd ours) {
+  ShepherdFrame born;
+  born.value = shepherd;
+  if (ours.valid()) {
+    born.fds.push_back(std::move(ours));
+  }
+  (void)SendFrame(births.get(), born).ok();
+}
+
+// What the reaper does.
+void RunReaper(Nursery nursery, SocketEnds ends) {
+  for (int i = 0; i < kShepherdsMax && ends.theirs.valid() && !IsClosed(nursery.births.get());
+       ++i) {
+    const pid_t shepherd = ForkOne(nursery, ends);
+    Tell(nursery.births, shepherd, std::move(ends.ours));
     if (i == 0) {
       setsid();  // whoever kills the others' group does not kill us with it
     }
-    int status = 0;
-    while (shepherd > 0 && waitpid(shepherd, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (shepherd > 0 && !WIFSIGNALED(status)) {
-      return;  // it has left nothing, and has done the rest
-    }
-    KillDescendants({}, kKillWithin, [](pid_t, int, uint64_t) {});
     if (shepherd < 0) {
       break;
     }
+    int status = 0;
+    while (waitpid(shepherd, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (!WIFSIGNALED(status)) {
+      return;  // it has left nothing, and has done the rest
+    }
+    KillDescendants({}, kKillWithin, [](pid_t, int, uint64_t) {});
+    ends = NewEnds();
   }
   if (nursery.at_end) {
     nursery.at_end();
@@ -138,7 +150,7 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
     hears.Reset();
     BecomeSubReaper("muster-reaper");
     RunReaper({std::move(tells), std::move(workers_door), std::move(limits), at_end},
-              std::move(theirs));
+              {UniqueFd(), std::move(theirs)});
     _exit(0);
   }
   if (reaper < 0) {
