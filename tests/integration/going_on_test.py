@@ -111,7 +111,7 @@ def test_who_ends_before_it_has_called_is_not_waited_for(shells, dead, how):
     while len(seconds) < 3 and not any(one < 10 for one in seconds):  # the best of three: machines of tests are slow
         result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "1", CONTINUE, "--no-prefix", *sh(f"[ $RANK = {dead} ] && {how}; exec {PROBE} until"))
         # "has died": the agents had made a connection for it just before it ended, which breaks.
-        assert re.search(rf"UNAVAILABLE: all_reduce \(call 2\) on rank {1 - dead}: rank {dead} has (ended|died)", result.text), result
+        assert re.search(rf"UNAVAILABLE: the meeting of all ranks on rank {1 - dead}: rank {dead} has (ended|died)", result.text), result
         assert result.code == (3 if how == "exit 3" else 1), result
         seconds.append(result.seconds)
     assert min(seconds) < 10, seconds  # a beat later

@@ -155,7 +155,7 @@ def test_an_exception_is_no_farewell(node0, nodes):
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_message_of_one_that_died(node0, nodes):
     result = node0.run("--standalone", "--nnodes", nodes, "-n", 4, "--no-prefix", "--grace", "30", PROBE, "message-death")
-    assert "OK, then UNAVAILABLE: rank 1 has died" in result.text, result
+    assert "OK, then UNAVAILABLE: recv(100000 x float32 from rank 1, tag 0) on rank 0: rank 1 has died" in result.text, result
 
 
 @pytest.mark.parametrize("how", ["kill", "exit"])

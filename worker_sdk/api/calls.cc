@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <string_view>
 
 #include "worker_sdk/api/arguments.h"
 #include "worker_sdk/reduce/reduce.h"
@@ -118,6 +119,20 @@ OneMessage Calls::Send(const void* data, int64_t count, DType dtype, int to, int
   return CheckMessage("send", data, count, dtype, CheckRank("send", "to", to, size_), to, tag);
 }
 
+Status OfMessage(const OneMessage& it, uint32_t rank, Status status) {
+  if (status.ok()) {
+    return status;
+  }
+  const std::string whom =
+      it.peer == static_cast<uint32_t>(kAnyRank) ? "any rank" : "rank " + std::to_string(it.peer);
+  return {status.code(),
+          std::string(it.sends ? "send(" : "recv(") + std::to_string(it.bytes / SizeOf(it.dtype)) +
+              " x " + Name(it.dtype) + (it.sends ? " to " : " from ") + whom + ", tag " +
+              std::to_string(it.tag) + ") on rank " + std::to_string(rank) + ": " +
+              status.message(),
+          status.peer()};
+}
+
 OneMessage Calls::Receive(void* data, int64_t count, DType dtype, int from, int tag) const {
   return CheckMessage("recv", data, count, dtype, CheckSource("recv", "from", from, size_), from,
                       tag);
@@ -138,8 +153,13 @@ OneMessage Calls::CheckMessage(const char* call, const void* data, int64_t count
   if (!status.ok()) {
     return {status};
   }
-  return {{},    static_cast<uint32_t>(rank), static_cast<uint32_t>(tag),
-          dtype, const_cast<void*>(data),     static_cast<uint64_t>(count) * SizeOf(dtype)};
+  return {{},
+          static_cast<uint32_t>(rank),
+          static_cast<uint32_t>(tag),
+          dtype,
+          const_cast<void*>(data),
+          static_cast<uint64_t>(count) * SizeOf(dtype),
+          std::string_view(call) == "send"};
 }
 
 Collective Calls::CheckReduction(Call call, int64_t count, int root, const Buffer& in,

@@ -28,7 +28,12 @@ struct OneMessage {
   DType dtype = DType::kUInt8;
   void* data = nullptr;  // of a send: only read
   uint64_t bytes = 0;
+  bool sends = false;
 };
+
+// What went wrong, behind "recv(3 x float32 from rank 1, tag 7) on rank 0: ". It is not about
+// arguments.
+Status OfMessage(const OneMessage& it, uint32_t rank, Status status);
 
 // Of one rank; muster/communicator.h says what each does.
 class Calls {

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "worker_sdk/base/at_end.h"
 #include "worker_sdk/transport/copy.h"
 
 namespace muster {
@@ -17,19 +18,23 @@ uint32_t ForksFromNow() {
 // One that was started.
 class MessageWork : public Pending {
  public:
-  MessageWork(std::shared_ptr<Messages> messages, uint32_t rank, TransferPtr transfer,
-              std::chrono::nanoseconds timeout)
+  MessageWork(std::shared_ptr<Messages> messages, uint32_t rank, const OneMessage& it,
+              TransferPtr transfer, std::chrono::nanoseconds timeout)
       : messages_(std::move(messages)),
         rank_(rank),
+        it_(it),
         transfer_(std::move(transfer)),
         timeout_(timeout) {}
-  Status Wait() override { return messages_->Wait(rank_, transfer_, timeout_); }
+  Status Wait() override {
+    return OfMessage(it_, rank_, messages_->Wait(it_.peer, transfer_, timeout_));
+  }
   bool Test() override { return messages_->Test(transfer_); }
   int Source() const override { return messages_->SourceOf(transfer_); }
 
  private:
   const std::shared_ptr<Messages> messages_;
-  const uint32_t rank_;
+  const uint32_t rank_;  // ours
+  const OneMessage it_;
   const TransferPtr transfer_;
   const std::chrono::nanoseconds timeout_;
 };
@@ -88,25 +93,27 @@ Work Communicator::Impl::Start(const Collective& it) {
 
 Status Communicator::Impl::Send(const OneMessage& it) {
   return MayBegin(it.wrong)
-             ? messages_->SendNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_)
+             ? OfMessage(it, me_.rank,
+                         messages_->SendNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_))
              : WhyNot(it.wrong);
 }
 
 Work Communicator::Impl::StartSend(const OneMessage& it) {
   return MayBegin(it.wrong)
-             ? Started(it.peer, messages_->Send(it.peer, it.tag, it.dtype, it.data, it.bytes))
+             ? Started(it, messages_->Send(it.peer, it.tag, it.dtype, it.data, it.bytes))
              : Work(WhyNot(it.wrong));
 }
 
 Status Communicator::Impl::Receive(const OneMessage& it) {
-  return MayBegin(it.wrong)
-             ? messages_->ReceiveNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_)
-             : WhyNot(it.wrong);
+  return MayBegin(it.wrong) ? OfMessage(it, me_.rank,
+                                        messages_->ReceiveNow(it.peer, it.tag, it.dtype, it.data,
+                                                              it.bytes, timeout_))
+                            : WhyNot(it.wrong);
 }
 
 Work Communicator::Impl::StartReceive(const OneMessage& it) {
   return MayBegin(it.wrong)
-             ? Started(it.peer, messages_->Receive(it.peer, it.tag, it.dtype, it.data, it.bytes))
+             ? Started(it, messages_->Receive(it.peer, it.tag, it.dtype, it.data, it.bytes))
              : Work(WhyNot(it.wrong));
 }
 
@@ -126,11 +133,14 @@ StatusOr<std::optional<Meeting>> Communicator::Impl::Split(const SplitWish& wish
   });
 }
 
-Work Communicator::Impl::Started(uint32_t peer, TransferPtr transfer) {
-  return Work(std::make_shared<MessageWork>(messages_, peer, std::move(transfer), timeout_));
+Work Communicator::Impl::Started(const OneMessage& it, TransferPtr transfer) {
+  return Work(
+      std::make_shared<MessageWork>(messages_, me_.rank, it, std::move(transfer), timeout_));
 }
 
 Status Communicator::Impl::MeetAll(const Standing& mine) {
+  executor_.SetPartOf("the meeting of all ranks");
+  const AtEnd met([this] { executor_.SetPartOf(nullptr); });
   executor_.SetTimeout(timeout_);
   const SettingsVote settings = VoteOf({me_.wire, me_.check}, me_.rank);
   StatusOr<DirectReads> direct = MeetDirectly();

@@ -1,6 +1,7 @@
 // What is behind a Communicator.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -82,7 +83,9 @@ class Communicator::Impl {
   void SetWire(Wire wire) { wire_ = wire; }
   // With its arguments checked.
   Calls calls() const { return {static_cast<int>(me_.rank), static_cast<int>(me_.size), wire_}; }
-  void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+  void SetTimeout(std::chrono::nanoseconds timeout) {
+    timeout_ = std::max(timeout, std::chrono::nanoseconds::zero());
+  }
   Status Run(const Collective& it) {
     if (!MayBegin(it.wrong)) {
       return WhyNot(it.wrong);
@@ -128,7 +131,7 @@ class Communicator::Impl {
     return {StatusCode::kFailedPrecondition,
             "another thread is in a call of this communicator: make one at a time"};
   }
-  Work Started(uint32_t peer, TransferPtr transfer);
+  Work Started(const OneMessage& it, TransferPtr transfer);
   Status MeetAll(const Standing& mine);
   Status Told(Status status);
   Status Smallest(std::vector<int64_t>& values);

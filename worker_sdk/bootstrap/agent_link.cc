@@ -46,10 +46,12 @@ int PollUntil(int fd, int16_t events, std::chrono::steady_clock::time_point unti
 // About a door at which nobody can knock.
 std::string WhatToDo(int door) {
   rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max <= static_cast<rlim_t>(door)) {
+  constexpr rlim_t kEnough = 128;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < kEnough &&
+      files.rlim_max <= static_cast<rlim_t>(door)) {
     return ": this process may have " + std::to_string(files.rlim_max) +
            " descriptors (ulimit -n), and this one is number " + std::to_string(door) +
-           ": raise the limit to 128 or more";
+           ": raise the limit to " + std::to_string(kEnough) + " or more";
   }
   return ". The descriptor in MUSTER_AGENT_FD must stay open until the communicator is made.";
 }

@@ -142,11 +142,9 @@ Status Executor::RunAs(const CallMark& mark, uint64_t bytes, const Steps& steps)
   }
   if (!status.ok()) {
     TellAll(status);
-    broken_ = Status(status.code(),
-                     std::string(Name(static_cast<OpKind>(mark_.kind))) + " (call " +
-                         std::to_string(number_) + ") on " + layout_.NameOf(rank_) + ": " +
-                         status.message(),
-                     status.peer());
+    broken_ =
+        Status(status.code(), ThisCall() + " on " + layout_.NameOf(rank_) + ": " + status.message(),
+               status.peer());
   } else {
     ++calls_;
     bytes_ += bytes;
@@ -386,6 +384,12 @@ std::chrono::nanoseconds Executor::PatienceWith(uint32_t rank) const {
   return timeout_ + (IsInCall(rank) ? 2 : is_here ? 0 : 1) * more;
 }
 
+std::string Executor::ThisCall() const {
+  return part_of_ != nullptr ? part_of_
+                             : std::string(Name(static_cast<OpKind>(mark_.kind))) + " (call " +
+                                   std::to_string(number_) + ")";
+}
+
 // Asked every 50 ms or so while we wait for a rank.
 Status Executor::GiveUp(uint32_t rank) {
   if (background_) {
@@ -414,10 +418,9 @@ Status Executor::GiveUp(uint32_t rank) {
   const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
   if (minutes > told_) {
     told_ = minutes;
-    std::fprintf(stderr, "muster: %s has waited for %s for %ld min in %s (call %llu)\n",
+    std::fprintf(stderr, "muster: %s has waited for %s for %ld min in %s\n",
                  layout_.NameOf(rank_).c_str(), layout_.NameOf(rank).c_str(),
-                 static_cast<long>(minutes.count()), Name(static_cast<OpKind>(mark_.kind)),
-                 static_cast<unsigned long long>(number_));
+                 static_cast<long>(minutes.count()), ThisCall().c_str());
   }
   return {};
 }

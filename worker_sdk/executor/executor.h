@@ -55,6 +55,9 @@ class Executor {
   bool broken() const { return !broken_.ok(); }
   Counters counters() const;
   std::chrono::nanoseconds WaitedFor(uint32_t rank) const;
+  // Calls from now on are parts of something that has a name of its own, as errors say it; nullptr:
+  // they are the program's.
+  void SetPartOf(const char* whole) { part_of_ = whole; }
   // Every error but InvalidArgument is for good: each later call returns it again.
   Status Run(const Call& call, const void* in, void* out);
   // Ends it for `why`, as a call that fails would: the other ranks are told.
@@ -83,6 +86,7 @@ class Executor {
   Status CheckCall(uint32_t place);
   Status Disagree(uint32_t rank, const std::string& theirs) const;
   Status GiveUp(uint32_t rank);
+  std::string ThisCall() const;  // "all_reduce (call 3)"
   bool IsInCall(uint32_t rank) const;
   std::chrono::nanoseconds PatienceWith(uint32_t rank) const;
   const uint8_t* Source(const Ref& ref, const uint8_t* in, const uint8_t* out);
@@ -116,9 +120,10 @@ class Executor {
   const DirectReader* direct_ = nullptr;
   std::chrono::nanoseconds timeout_{0};
 
-  uint64_t calls_ = 0;        // that succeeded
-  uint64_t bytes_ = 0;        // of them
-  uint64_t number_ = 0;       // of the call that runs, or ran last
+  uint64_t calls_ = 0;   // that succeeded
+  uint64_t bytes_ = 0;   // of them
+  uint64_t number_ = 0;  // of the call that runs, or ran last
+  const char* part_of_ = nullptr;
   CallMark mark_;             // of that call
   uint64_t first_phase_ = 0;  // of that call
   bool checked_ = true;       // the others make the same call, as far as we wait for them

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
@@ -108,6 +109,15 @@ TEST_F(CommunicatorTest, CallsOfTwoThreadsAreNotMixedUp) {
   blocks.join();
   starts.join();
   EXPECT_EQ(comm_->counters().calls - before, good);
+}
+
+TEST_F(CommunicatorTest, NoTimeAtAllIsNoLimit) {
+  comm_->SetTimeout(std::chrono::seconds(-1));
+  float got = 0;
+  std::thread receives([&] { EXPECT_TRUE(comm_->Recv(&got, 1, DType::kFloat32, 0).ok()); });
+  EXPECT_TRUE(comm_->Send(data_ + 1, 1, DType::kFloat32, 0).ok());
+  receives.join();
+  EXPECT_EQ(got, 2);
 }
 
 TEST_F(CommunicatorTest, WhatCannotBeStartedHasEnded) {

@@ -235,6 +235,7 @@ class MUSTER_EXPORT Communicator {
   // this communicator goes on then.
   StatusOr<std::optional<Communicator>> Split(int64_t color, int64_t key = 0);
 
+  // What has been moved from may be assigned to, or end, and nothing else.
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   // Blocks until the collectives that were started have ended, and until what was sent has left,
@@ -255,9 +256,9 @@ class MUSTER_EXPORT Communicator {
   int nodes() const;
   uint64_t round() const;  // fencing token: only grows within a job
 
-  // For every later call; zero (the default, or MUSTER_TIMEOUT): no limit. A collective that waits
-  // for ranks that may be waiting themselves has up to half of it more, at most 2 s, in which the
-  // one that knows who is late says so.
+  // For every later call; zero (the default, or MUSTER_TIMEOUT), or less: no limit. A collective
+  // that waits for ranks that may be waiting themselves has up to half of it more, at most 2 s, in
+  // which the one that knows who is late says so.
   void SetTimeout(std::chrono::nanoseconds timeout);
 
   // What travels between nodes in every later AllReduce, Reduce, ReduceScatter and ReduceScatterV
