@@ -417,6 +417,7 @@ int main(int argc, char** argv) {
   }
   if (word == "--probe" && argc == 3) {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     _exit(muster::RunProbe(argv[2]));
   }
   const bool dials = word == "--dial";
@@ -434,6 +435,7 @@ int main(int argc, char** argv) {
   muster::KeepFreedMemory();
   muster::SetLogLevelFromEnvironment();
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   // The channel's end is what stops an agent: a terminal's or scheduler's signals reach launch,
   // which tells us.
   for (const int signo : {SIGINT, SIGHUP, SIGQUIT}) {

@@ -154,8 +154,11 @@ std::string OptionHint(absl::string_view name) {
       if (wanted.size() > known.size() + allowed) {
         continue;  // known before the work is done, which a long word makes long
       }
-      const bool abbreviated = wanted.size() > 4 && absl::StartsWith(known, wanted);  // --nproc
-      const size_t distance = abbreviated ? 1 : EditDistance(wanted, known);
+      const absl::string_view begin = known.substr(0, wanted.size());
+      const bool abbreviated = wanted.size() > 4 && begin == wanted;  // --nproc
+      const size_t whole = abbreviated ? 1 : EditDistance(wanted, known);
+      const size_t distance =  // --nporc
+          wanted.size() > 6 ? std::min(whole, EditDistance(wanted, begin)) : whole;
       if (distance <= allowed && distance < best) {
         best = distance;
         nearest = std::string(known);

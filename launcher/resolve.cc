@@ -187,6 +187,14 @@ absl::Status SettleRendezvous(JobSpec& spec) {
         absl::StrCat(spec.Said(id), ": with ", spec.Said(OptionId::kNnodes),
                      " the port must be a number that every node knows"));
   }
+  const bool serves = spec.serve || r.is_host == true;
+  if (endpoint && !serves && (r.host == "0.0.0.0" || r.host == "::")) {
+    const OptionId id =
+        spec.Has(OptionId::kRdzvEndpoint) ? OptionId::kRdzvEndpoint : OptionId::kMasterAddr;
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(id), ": ", r.host, " stands for every address of one machine: give ",
+                     "the name or address by which all nodes find the one that serves"));
+  }
   if (!endpoint && spec.node_rank.value_or(0) > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(spec.Said(OptionId::kNodeRank),

@@ -383,6 +383,7 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
     return kExitFailed;
   }
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   absl::StatusOr<std::optional<ShipArchive>> shipped = ShipArchiveOf(spec.ship);
   if (!shipped.ok()) {
     LogError(shipped.status().message());

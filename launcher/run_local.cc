@@ -170,6 +170,7 @@ int RunLocal(JobSpec spec) {
     return kExitFailed;
   }
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   // First of all, while this process is small and has one thread.
   absl::StatusOr<ShepherdProcess> shepherd =
       ForkShepherd(LimitsOnNode({}, *worker_files, "").limits);

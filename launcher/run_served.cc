@@ -200,6 +200,7 @@ absl::StatusOr<ServedAgent> ForkAgent(const std::function<int(pid_t server)>& ru
 
 int RunServed(JobSpec spec, ServedAgent agent) {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   if (const absl::Status status = RaiseDescriptorLimit().status(); !status.ok()) {
     return Fail(status);
   }

@@ -397,6 +397,7 @@ int RunAgent(JobSpec spec, Place place) {
     return Fail(worker_files.status(), kExitFailed);
   }
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   // Before gRPC has threads.
   absl::StatusOr<ShepherdProcess> shepherd =
       ForkShepherd(LimitsOnNode({}, *worker_files, "").limits);

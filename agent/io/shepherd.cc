@@ -193,6 +193,10 @@ class Shepherd {
       return Tell(ShepherdNews::kSpawnFailed, frame.index, EMFILE, 0,
                   "no descriptors left in the shepherd: raise `ulimit -n`");
     }
+    if (programs_.empty()) {
+      return Tell(ShepherdNews::kSpawnFailed, frame.index, EFBIG, 0,
+                  "its program could not be handed to the shepherd process");
+    }
     request_.terminal = frame.value == 1;
     request_.pmi_fd = -1;
     if (frame.extra == kSpawnWithPmi) {

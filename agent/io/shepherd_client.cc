@@ -124,10 +124,13 @@ void ShepherdClient::SetProgram(const WorkerProgram& program) {
   strings.insert(strings.end(), program.environment.begin(), program.environment.end());
   const std::string packed = PackStrings(strings);
   UniqueFd memory(memfd_create("muster-program", MFD_CLOEXEC));
-  if (!memory.valid() ||
-      write(memory.get(), packed.data(), packed.size()) != static_cast<ssize_t>(packed.size())) {
-    LogError(
-        absl::StrCat("cannot hand the program to the shepherd: memfd: ", std::strerror(errno)));
+  const ssize_t written =
+      memory.valid() ? write(memory.get(), packed.data(), packed.size()) : ssize_t{-1};
+  if (written != static_cast<ssize_t>(packed.size())) {
+    const int error = written < 0 ? errno : EFBIG;
+    LogError(absl::StrCat("cannot hand the program to the shepherd: memfd of ", packed.size(),
+                          " bytes: ", std::strerror(error),
+                          error == EFBIG ? ": raise the limit of file sizes (ulimit -f)" : ""));
     memory.Reset();
   }
   ShepherdFrame frame;

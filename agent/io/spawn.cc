@@ -204,8 +204,9 @@ void ResetSignals() {
   for (int signo = 1; signo < NSIG; ++signo) {
     struct sigaction old {};
     // What our caller ignored on purpose (nohup: SIGHUP) stays ignored; we ourselves ignore SIGPIPE
-    // only.
-    if (sigaction(signo, nullptr, &old) == 0 && (old.sa_handler != SIG_IGN || signo == SIGPIPE)) {
+    // and SIGXFSZ only.
+    if (sigaction(signo, nullptr, &old) == 0 &&
+        (old.sa_handler != SIG_IGN || signo == SIGPIPE || signo == SIGXFSZ)) {
       sigaction(signo, &standard, nullptr);
     }
   }

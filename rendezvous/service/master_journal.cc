@@ -34,9 +34,11 @@ absl::StatusOr<size_t> MasterServer::Impl::TakeOver() {
   size_t jobs = 0;
   for (Journal::Found& found : options_.journal->TakeFound()) {
     RETURN_IF_ERROR(CheckOwn(found));
+    const std::string key = found.content.header.key;
     const absl::Status taken = TakeOverOne(std::move(found));
     RETURN_IF_ERROR(GoOnWithout(taken));
-    jobs += taken.ok() ? 1 : 0;
+    const Job* const job = taken.ok() ? FindJob(key) : nullptr;
+    jobs += job != nullptr && !job->ended() ? 1 : 0;
   }
   return jobs;
 }

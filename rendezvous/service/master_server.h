@@ -114,8 +114,8 @@ class MasterServer {
                                 uint16_t columns);
 
   // The jobs in the journal that this master goes on with. Once, before the first connection; then
-  // how many there are. Errors name the file: it is of another job, or damaged (where it is not of
-  // many: of those the other jobs go on, and it is said).
+  // how many there are that have not ended. Errors name the file: it is of another job, or damaged
+  // (where it is not of many: of those the other jobs go on, and it is said).
   absl::StatusOr<size_t> TakeOver();
 
   // One of several masters that share a store. StandBy: every call is ended with `why`, which names

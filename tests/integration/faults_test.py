@@ -51,6 +51,12 @@ def test_too_few_descriptors_for_what_workers_get_of_us(node0):
     says(bash(node0, "ulimit -n 90; $L -n 2 --mpi pmi1 true"), "no descriptor of number 102 (PMI_FD): raise `ulimit -n` to 128")
 
 
+def test_too_small_files_for_the_program(node0):
+    says(bash(node0, "ulimit -f 1; $L -n 2 true"), "cannot hand the program to the shepherd", "raise the limit of file sizes (ulimit -f)")
+    assert bash(node0, "ulimit -f 0; $L --help > /dev/null").code == 0
+    assert bash(node0, "ulimit -f 8; $L --no-prefix -n 1 sh -c 'trap' && $L -n 1 sh -c 'kill -XFSZ $$'").code == 128 + 25
+
+
 def test_no_processes_left_for_the_workers(node0):
     says(bash(node0, f"cd /; {NOBODY} 'ulimit -u 6; {LAUNCH} -n 16 sleep 1061'"), "could not be started: fork a process: Resource temporarily unavailable")
 

@@ -296,6 +296,7 @@ TEST(CommandLine, UnknownOptionsGetAHint) {
       {"--nproc-per-nod", "did you mean --nproc-per-node?"},
       {"--nnode", "did you mean --nnodes?"},
       {"--nproc", "did you mean --nproc-per-node?"},
+      {"--nporc", "did you mean --nproc-per-node?"},
       {"--max_restart", "did you mean --max-restarts?"},
       {"-nhosts", "did you mean --hosts?"},
       {"--hostsfile", "did you mean --hostfile?"},
@@ -492,8 +493,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // What it may have been meant to be is not looked for at length.
 TEST(CommandLine, AWordOfAMillionBytesIsRefusedAtOnce) {
-  const std::string word = "--" + std::string(1 << 20, 'x');
-  EXPECT_THAT(Error({word, "p"}), HasSubstr("unknown option"));
+  EXPECT_THAT(Error({"--" + std::string(1 << 20, 'x'), "p"}), HasSubstr("unknown option"));
 }
 
 }  // namespace

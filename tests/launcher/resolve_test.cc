@@ -282,6 +282,16 @@ TEST(Resolve, StaticFormByEndpoint) {
   EXPECT_THAT(std::string(no_port.status().message()), HasSubstr("--rdzv-endpoint node0:0: with"));
 }
 
+TEST(Resolve, NoNodeIsFoundAtEveryAddress) {
+  for (const char* where : {"--rdzv-endpoint 0.0.0.0:29500", "--rdzv-endpoint [::]:29500",
+                            "--node-rank 0 --master-addr 0.0.0.0"}) {
+    EXPECT_THAT(Resolve(absl::StrCat("--nnodes 2 ", where, " p")).status().ToString(),
+                HasSubstr("stands for every address of one machine"));
+  }
+  EXPECT_TRUE(Resolve("--nnodes 2 --serve --rdzv-endpoint 0.0.0.0:29500 p").ok());
+  EXPECT_TRUE(Resolve("--nnodes 1 --rdzv-endpoint 0.0.0.0:29500 p").ok());
+}
+
 TEST(Resolve, StaticFormSharesOnePort) {
   const auto given = Resolve("--nnodes 2 --node-rank 1 --master-addr node0 --master-port 29501 p");
   ASSERT_TRUE(given.ok());

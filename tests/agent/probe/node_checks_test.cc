@@ -40,6 +40,13 @@ TEST(QuickDoubts, WhatIsBadAndWhatToDo) {
   }
 }
 
+TEST(QuickDoubts, OnOneMachineNobodyAsksForItsName) {
+  ProbeFacts facts = Healthy();
+  facts.address = "127.0.0.1";
+  facts.own_name.addresses = {"127.0.1.1"};
+  EXPECT_THAT(QuickDoubts("node1", facts), ElementsAre());
+}
+
 TEST(QuickDoubts, SuspicionsAndProxiesWithExceptionsAreForTheDoctor) {
   ProbeFacts facts = Healthy();
   facts.cpu_quota = 1;

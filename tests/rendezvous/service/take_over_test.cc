@@ -80,6 +80,17 @@ TEST_F(TakeOver, WhatAnotherMachineHasWrittenGoesOnInOurClock) {
   EXPECT_EQ(file->records[0].progress->begun, file->records[0].at - absl::Minutes(9));
 }
 
+// It is there for nodes that come late, and does not go on.
+TEST_F(TakeOver, AJobThatHasEndedIsNotCounted) {
+  JournalRecord ended = RoundRecord(BootNow());
+  ended.progress->phase = JobPhase::kEnded;
+  ended.progress->ended = true;
+  store_->stored = {{1, "job-1", FileOf("ended", ended)},
+                    {2, "job-2", FileOf("job", RoundRecord(BootNow()))}};
+  EXPECT_EQ(*Lead(true), 1u);
+  EXPECT_NE(master_->FindJob("ended"), nullptr);
+}
+
 // The bytes of the one, and the records of the other, say nothing.
 TEST_F(TakeOver, ADaemonGoesOnWithoutTheJobsThatAreDamaged) {
   JournalRecord loss;
