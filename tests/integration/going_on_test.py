@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from harness import BIN, sh, wait_for
+from harness import BIN, PYTHON, sh, wait_for
 
 PROBE = BIN.parent / "tests/sdk-probe"
 CONTINUE = "--on-failure=continue"
@@ -122,3 +122,30 @@ def test_contradictions_and_what_is_no_policy(node0):
     assert result.code == 2 and "--on-failure: want stop, continue, got 'ignore'" in result.errors, result
     result = node0.run(CONTINUE, "--continuous", "true")
     assert result.code == 2 and "--continuous" in result.errors and "--on-failure" in result.errors, result
+
+
+DEAD_CLOSE = """
+import os, signal, sys, time
+import muster, numpy
+comm, x = muster.init(), numpy.zeros(1000)
+if comm.rank == 1:
+    comm.send(x, 0)
+    comm.recv(x, 0)
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
+comm.recv(x, 1)
+for _ in range(100):
+    comm.send(x, 1)
+time.sleep(1.5)
+began = time.monotonic()
+comm.close()
+print(f"closed in {time.monotonic() - began:.1f} s")
+"""
+
+
+@pytest.mark.parametrize("hosts", ["node0:2", "node0:1,node1:1"])
+def test_nobody_waits_for_one_that_has_died_to_take_what_was_sent_to_it(shells, hosts):
+    package = {"PYTHONPATH": str(BIN.parent / "python")}
+    result = shells[0].run("--hosts", hosts, CONTINUE, "--no-prefix", PYTHON, "-c", DEAD_CLOSE, env=package)
+    assert result.code == 137, result
+    assert float(re.search("closed in ([0-9.]+) s", result.text)[1]) < 5, result

@@ -1,6 +1,7 @@
 #include "worker_sdk/transport/held_socket.h"
 
 #include <linux/sockios.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
@@ -86,7 +87,13 @@ ssize_t HeldSocket::Receive(void* to, size_t bytes) {
 
 uint64_t HeldSocket::unsent() const {
   int bytes = 0;
-  return ioctl(fd_.get(), SIOCOUTQ, &bytes) == 0 ? static_cast<uint64_t>(bytes) : 0;
+  if (ioctl(fd_.get(), SIOCOUTQ, &bytes) != 0 || bytes <= 0) {
+    return 0;
+  }
+  // Of a connection that was reset the kernel still counts what nobody will ever take.
+  pollfd look = {fd_.get(), 0, 0};
+  const bool is_over = poll(&look, 1, 0) == 1 && (look.revents & (POLLERR | POLLHUP)) != 0;
+  return is_over ? 0 : static_cast<uint64_t>(bytes);
 }
 
 }  // namespace muster

@@ -113,6 +113,20 @@ TEST_F(HeldSocketTest, NothingIsHeldUpWithoutAnOrder) {
   EXPECT_EQ(heard, "b");
 }
 
+TEST_F(HeldSocketTest, NothingIsOnItsWayToOneThatIsGone) {
+  const std::string much(1 << 20, 'x');
+  iovec part = {const_cast<char*>(much.data()), much.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  while (held_.Send(message) > 0) {  // until the kernel takes no more
+  }
+  EXPECT_TRUE(IsMomentary(errno));
+  EXPECT_GT(held_.unsent(), 0u);
+  other_ = HeldSocket();  // it has not read: the kernel resets the connection
+  Await([this] { return held_.unsent() == 0; });
+}
+
 TEST_F(HeldSocketTest, BothWaysOfACutWaitForItsEnd) {
   Order(milliseconds(300), milliseconds(300));
   EXPECT_TRUE(LinkHold(&header_).is_on());
