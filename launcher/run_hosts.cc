@@ -1,6 +1,8 @@
 #include "launcher/run_hosts.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <uv.h>
 
 #include <algorithm>
@@ -14,6 +16,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/thread.h"
@@ -374,6 +378,16 @@ class HostsJob {
   std::string unreachable_;
 };
 
+// What agents of this machine have left to us ends a moment after them. The first process of a
+// container may be none that waits for it.
+void AwaitOrphans() {
+  const absl::Time until = BootNow() + absl::Milliseconds(20);
+  pid_t ended = 0;
+  while ((ended = waitpid(-1, nullptr, WNOHANG)) >= 0 && BootNow() < until) {
+    absl::SleepFor(ended > 0 ? absl::ZeroDuration() : absl::Microseconds(200));
+  }
+}
+
 }  // namespace
 
 int RunHosts(JobSpec spec, const std::string& agent_path) {
@@ -384,6 +398,7 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
   }
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // AwaitOrphans
   absl::StatusOr<std::optional<ShipArchive>> shipped = ShipArchiveOf(spec.ship);
   if (!shipped.ok()) {
     LogError(shipped.status().message());
@@ -412,7 +427,9 @@ int RunHosts(JobSpec spec, const std::string& agent_path) {
     HostsJob job(loop, spec, *secret, agent_path, *files, std::move(*shipped));
     UvRunUntil(loop, [&job] { return job.ended(); });
     if (job.unreachable().empty()) {
-      return job.Report();
+      const int code = job.Report();
+      AwaitOrphans();
+      return code;
     }
     why = absl::StrCat(": its nodes cannot connect to this host (", job.unreachable(), ")");
   }

@@ -62,7 +62,8 @@ bool HadFailedBefore(const RoundState& s, const WorkerExit& exit) {
   const bool own_code = exit.kind == ExitKind::kExited && exit.code > 0 && exit.code < 128;
   return exit.stopped_by_us && own_code &&
          std::any_of(s.report.exits.begin(), s.report.exits.end(), [&](const ExitRecord& other) {
-           return other.exit.because_of == exit.rank && IsFailure(other.exit);
+           return other.round == s.round && other.exit.because_of == exit.rank &&
+                  IsFailure(other.exit);
          });
 }
 

@@ -177,6 +177,11 @@ void OnStartFailed(Machine& m, const StartFailed& event) {
   if (event.attempt != (it == s.comebacks.end() ? 0 : it->second.attempt)) {
     return;  // of an earlier life, whose end has been seen
   }
+  const auto known = s.by_key.find(event.key);
+  if (s.phase == JobPhase::kEnding && known != s.by_key.end() &&
+      s.nodes.at(known->second).status == NodeStatus::kLeft) {
+    return;  // it has heard of the job's end, and has gone: others may take longer
+  }
   const bool awaited = it != s.comebacks.end() && it->second.awaited;
   // What befalls an agent in the moment before it joins is as if it had joined. Where the first
   // says why it cannot, another would say the same.

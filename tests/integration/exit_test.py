@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import LAUNCH, PATIENCE, sh, wait_for
+from harness import LAUNCH, PATIENCE, PYTHON, sh, wait_for
 
 OTHERS_SLEEP = 'r={rank}; [ "$RANK" = $r ] || exec sleep 1030; '
 
@@ -257,3 +257,18 @@ def test_exits_are_reported_once(node0, scratch):
 def test_killed_workers_do_not_hide_behind_a_clean_one(node0):
     result = node0.run("-n", "2", *sh('[ "$RANK" = 0 ] && exit 0; sleep 0.3; exit 6'))
     assert result.code == 6, result
+
+
+FIRST = """
+import ctypes, subprocess, sys, time
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: as the first process of a container
+assert subprocess.run(sys.argv[1:]).returncode == 0
+time.sleep(0.3)
+print(open("/proc/thread-self/children").read())
+"""
+
+
+@pytest.mark.parametrize("how", [("-n", "2"), ("--standalone", "--nnodes", "2", "--nproc-per-node", "1")])
+def test_nothing_is_left_for_the_first_process_to_reap(node0, how):
+    result = node0.run("-c", FIRST, LAUNCH, *how, "true", program=PYTHON)
+    assert result.code == 0 and result.text.strip() == "", result
