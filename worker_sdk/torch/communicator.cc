@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -64,32 +62,12 @@ struct StoreCalls {
 
 std::atomic<bool> lost{false};
 
-struct LeftGroup {
-  CommunicatorPtr comm;
-  std::shared_ptr<void> held;
-};
-struct Left {
+struct Kept {
   std::mutex mutex;
-  pid_t process = 0;  // whose interpreter ends; a child by fork() ends nothing of its parent's
-  std::vector<LeftGroup> groups;
+  std::vector<std::pair<CommunicatorPtr, std::shared_ptr<void>>> groups;
 };
 
-// Never destroyed: what they hold is used until the process is gone.
-Left& TheLeft() {
-  static Left& left = *new Left;
-  return left;
-}
-
-void EndLeft(int status, void*) {
-  Left& left = TheLeft();
-  const std::lock_guard<std::mutex> lock(left.mutex);
-  for (LeftGroup& group : left.groups) {
-    if (status != 0) {
-      muster_abandon(group.comm->get());
-    }
-    group.comm.reset();
-  }
-}
+std::atomic<pid_t> ending{0};  // whose interpreter ends; not that of a child by fork()
 
 }  // namespace
 
@@ -115,19 +93,19 @@ Communicator::Communicator(c10d::Store& store, int rank, int size,
 }
 
 void BeginToEnd() {
-  Left& left = TheLeft();
-  const std::lock_guard<std::mutex> lock(left.mutex);
-  if (left.process != getpid() && on_exit(&EndLeft, nullptr) == 0) {
-    left.process = getpid();
-  }
+  ending = getpid();
+  muster_free_at_exit(nullptr);  // what is asked for first comes last: after the interpreter's end
 }
 
 void EndInTime(CommunicatorPtr comm, std::shared_ptr<void> held) {
-  Left& left = TheLeft();
-  const std::lock_guard<std::mutex> lock(left.mutex);
-  if (left.process == getpid()) {
-    left.groups.push_back({std::move(comm), std::move(held)});
+  if (ending != getpid()) {
+    return;
   }
+  muster_free_at_exit(comm->get());
+  // Never destroyed: what they hold is used until the process is gone.
+  static auto& kept = *new Kept;
+  const std::lock_guard<std::mutex> lock(kept.mutex);
+  kept.groups.emplace_back(std::move(comm), std::move(held));
 }
 
 }  // namespace muster_torch
