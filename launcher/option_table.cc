@@ -439,7 +439,7 @@ constexpr OptionRow kTable[] = {
      "-enable-x -disable-x -disable-hostname-propagation -enable-auto-cleanup", "", "", kElsewhere,
      kOwnAgents, kNoEffect},
     {OptionId::kExitCodes, kNone, false, "-print-all-exitcodes", "", "", kElsewhere,
-     "--report FILE has the exit code of each worker", kNoEffect},
+     "--report FILE has the exit code of each worker whose end was not 0", kNoEffect},
 
     {OptionId::kHelp, kNone, true, "-h --help -help", "", "", kHelp, "this text", Shows},
     {OptionId::kHelpAll, kNone, true, "--help-all", "", "", kHelp,

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/core/agent_machine.h"
 #include "agent/io/agent_loop.h"
 #include "agent/io/master_client.h"
 #include "agent/io/node_facts.h"
@@ -288,7 +289,7 @@ class TypedJob {
 
   void OnNote(const std::string& note) {
     noted_ = true;
-    if (note.empty()) {  // connected again
+    if (note.empty() || note == kConnectedAgain) {
       no_master_.clear();
     }
     if (server_ == nullptr && !IsServed() && !note.empty()) {

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/core/agent_step.h"
 #include "proto/base/mutation.h"
@@ -11,6 +12,8 @@
 
 namespace muster {
 namespace {
+
+constexpr absl::string_view kNoConnection = "no connection to the master";
 
 // Beats whose answers may still come: of more, the oldest would hardly prolong the lease.
 constexpr size_t kUnansweredMax = 64;
@@ -62,7 +65,7 @@ void AgentStep::On(const LinkDown& down) {
   s_.link_up = false;
   s_.admitted = false;
   SetPaused(false);
-  Show(absl::StrCat("no connection to the master", down.why.empty() ? "" : ": ", down.why));
+  Show(absl::StrCat(kNoConnection, down.why.empty() ? "" : ": ", down.why));
   if (down.final && !s_.outcome.has_value()) {
     EndLocally(1, absl::StrCat("lost the connection to the master", down.why.empty() ? "" : ": ",
                                down.why));
@@ -156,6 +159,7 @@ void AgentStep::OnMessage(const Admitted& admitted) {
     s_.exits_acked = 0;
     s_.drills_done = 0;
   }
+  const bool again = s_.incarnation != Incarnation{} && absl::StartsWith(s_.note, kNoConnection);
   s_.admitted = true;
   s_.node = admitted.node;
   s_.incarnation = admitted.incarnation;
@@ -173,7 +177,7 @@ void AgentStep::OnMessage(const Admitted& admitted) {
     RenewLease(s_.first_join);
   }
   s_.first_join = absl::InfinitePast();
-  Show("");
+  Show(again ? std::string(kConnectedAgain) : "");
   beat_wanted_ = true;
 }
 
@@ -255,7 +259,7 @@ void AgentStep::CheckDeadlines() {
       Stop(SIGTERM, config_.master_lost_grace);
     }
     if (now_ >= s_.link_lost_at + MasterWait()) {
-      EndLocally(1, absl::StrCat("no connection to the master for ", ShortDuration(MasterWait()),
+      EndLocally(1, absl::StrCat(kNoConnection, " for ", ShortDuration(MasterWait()),
                                  s_.link_lost_why.empty() ? "" : ": ", s_.link_lost_why));
       Stop(SIGTERM, config_.master_lost_grace);
     }

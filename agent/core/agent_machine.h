@@ -18,11 +18,15 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "agent/core/types.h"
 #include "proto/base/messages.h"
 
 namespace muster {
+
+// What ShowWaiting says of a master that has answered after it was lost.
+constexpr absl::string_view kConnectedAgain = "connected to the master again";
 
 // Effects in the order of their execution.
 std::vector<AgentEffect> Step(const AgentConfig& config, AgentState& state, const AgentEvent& event,

@@ -1,6 +1,8 @@
 #include "agent/core/exec_hint.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "absl/strings/match.h"
 
@@ -9,6 +11,9 @@ namespace {
 
 constexpr absl::string_view kBlanks = " \t\n";
 constexpr absl::string_view kShellWords = "$|&;<>*`'\"";
+// As other tools call what launch does with a job of its own.
+constexpr absl::string_view kJobWords[] = {"status", "list",  "jobs",   "ls",   "show",
+                                           "top",    "queue", "cancel", "kill", "signal"};
 
 }  // namespace
 
@@ -20,6 +25,11 @@ std::string ExecHint(absl::string_view program, int error, FileKind there) {
   if (is_missing && program.find_first_of(kBlanks) != absl::string_view::npos) {
     return "; that is one word, blanks and all: a program and its arguments are words of their "
            "own (no quotes around them)";
+  }
+  if (is_missing &&
+      std::find(std::begin(kJobWords), std::end(kJobWords), program) != std::end(kJobWords)) {
+    return "; as a command of launch's there is none either: 'launch ps' lists detached jobs, "
+           "launch attach, logs, stop and restart take one of them";
   }
   if (is_missing && !absl::StrContains(program, '/')) {
     return "; no folder of its PATH has it (./ in front where it is in the working folder)";

@@ -45,6 +45,8 @@ def test_workers_of_both_nodes_do_not_notice_it(site):
     again = site.serve()
     again.expect("the agent of this node lives: this launch only serves", stream="err")
     again.expect("the nodes of round .* are back", stream="err")
+    both[1].expect("no connection to the master: ", stream="err")
+    both[1].expect("connected to the master again", stream="err")
     site.go.touch()
     assert [again.finish().code, both[1].finish().code] == [0, 0]
     for job in both:

@@ -22,6 +22,7 @@ TEST(ExecHint, SaysWhatToLookAtNext) {
       {"./a.out --steps 3", ENOENT, FileKind::kNone, "words of their own"},
       {"my prog", ENOENT, FileKind::kNone, "words of their own"},
       {"hostnam", ENOENT, FileKind::kNone, "no folder of its PATH"},
+      {"status", ENOENT, FileKind::kNone, "'launch ps' lists"},
       {"", ENOENT, FileKind::kNone, "no folder of its PATH"},
       {"./a.out", ENOENT, FileKind::kNone, "--ship"},
       {"my prog", ENOENT, FileKind::kFile, "what runs it is not"},
