@@ -69,7 +69,7 @@ absl::Status Call(const DialTicket& ticket, const std::string& node, const std::
     out.tls = std::make_unique<TlsThread>();
   }
   TlsExpected expected;
-  expected.fingerprint = TlsIdentity::OfSecret(ticket.secret).fingerprint();
+  expected.fingerprint = FingerprintOfSecret(ticket.secret);
   ASSIGN_OR_RETURN(TlsThread::Dialed dialed,
                    out.tls->Connect(std::move(out.socket), std::move(expected), kTalkWithin));
   out.socket = std::move(dialed.inner);

@@ -19,7 +19,7 @@ absl::StatusOr<UniqueFd> MasterClient::Impl::Secure(UniqueFd socket) {
     options_.tls = own_tls_.get();
   }
   if (expected_.fingerprint.empty()) {
-    expected_.fingerprint = TlsIdentity::OfSecret(options_.secret).fingerprint();
+    expected_.fingerprint = FingerprintOfSecret(options_.secret);
   }
   const std::optional<std::string> site =
       options_.sites.expected ? options_.sites.expected(Where()) : std::nullopt;

@@ -20,8 +20,29 @@ constexpr absl::string_view kInfo = "server key, Ed25519, 1";
 constexpr absl::string_view kJobName = "muster job";
 constexpr absl::string_view kSiteName = "muster site";
 
+// What stands before the bytes of an Ed25519 key in its SubjectPublicKeyInfo (RFC 8410, section 4).
+constexpr absl::string_view kPublicKeyHead("\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00", 12);
+
 const unsigned char* Bytes(absl::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
+}
+
+std::string SeedOf(absl::string_view secret) { return HkdfSha256(secret, kSalt, kInfo); }
+
+EVP_PKEY* KeyOf(absl::string_view seed) {
+  CHECK(seed.size() == kTlsSeedBytes);
+  EVP_PKEY* key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, Bytes(seed), seed.size());
+  CHECK(key != nullptr);
+  return key;
+}
+
+// `der`: a SubjectPublicKeyInfo.
+std::string FingerprintOfPublic(absl::string_view der) {
+  std::string digest(SHA256_DIGEST_LENGTH, '\0');
+  SHA256(Bytes(der), der.size(), reinterpret_cast<unsigned char*>(digest.data()));
+  std::string text = absl::Base64Escape(digest);
+  text.resize(text.find('='));
+  return absl::StrCat("SHA256:", text);
 }
 
 }  // namespace
@@ -32,7 +53,7 @@ std::string HkdfSha256(absl::string_view key, absl::string_view salt, absl::stri
 }
 
 TlsIdentity TlsIdentity::OfSecret(absl::string_view secret) {
-  std::string seed = HkdfSha256(secret, kSalt, kInfo);
+  std::string seed = SeedOf(secret);
   TlsIdentity out(seed, kJobName);
   OPENSSL_cleanse(seed.data(), seed.size());
   return out;
@@ -41,9 +62,8 @@ TlsIdentity TlsIdentity::OfSecret(absl::string_view secret) {
 TlsIdentity TlsIdentity::OfSite(absl::string_view seed) { return TlsIdentity(seed, kSiteName); }
 
 TlsIdentity::TlsIdentity(absl::string_view seed, absl::string_view name)
-    : key_(EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, Bytes(seed), seed.size())),
-      certificate_(X509_new()) {
-  CHECK(seed.size() == kTlsSeedBytes && key_ != nullptr && certificate_ != nullptr);
+    : key_(KeyOf(seed)), certificate_(X509_new()) {
+  CHECK(certificate_ != nullptr);
   X509* one = certificate_.get();
   CHECK(X509_set_version(one, X509_VERSION_3) == 1);
   CHECK(ASN1_INTEGER_set(X509_get_serialNumber(one), 1) == 1);
@@ -65,12 +85,22 @@ std::string FingerprintOf(X509* certificate) {
   unsigned char* der = nullptr;
   const int size = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &der);
   CHECK(size > 0);
-  std::string digest(SHA256_DIGEST_LENGTH, '\0');
-  SHA256(der, static_cast<size_t>(size), reinterpret_cast<unsigned char*>(digest.data()));
+  std::string out = FingerprintOfPublic(
+      absl::string_view(reinterpret_cast<const char*>(der), static_cast<size_t>(size)));
   OPENSSL_free(der);
-  std::string text = absl::Base64Escape(digest);
-  text.resize(text.find('='));
-  return absl::StrCat("SHA256:", text);
+  return out;
+}
+
+std::string FingerprintOfSecret(absl::string_view secret) {
+  std::string seed = SeedOf(secret);
+  EVP_PKEY* key = KeyOf(seed);
+  OPENSSL_cleanse(seed.data(), seed.size());
+  unsigned char bytes[kTlsSeedBytes];
+  size_t size = sizeof(bytes);
+  CHECK(EVP_PKEY_get_raw_public_key(key, bytes, &size) == 1 && size == sizeof(bytes));
+  EVP_PKEY_free(key);
+  return FingerprintOfPublic(
+      absl::StrCat(kPublicKeyHead, absl::string_view(reinterpret_cast<const char*>(bytes), size)));
 }
 
 bool SaysItIsASite(X509* certificate) {

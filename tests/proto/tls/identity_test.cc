@@ -24,7 +24,8 @@ TEST(TlsIdentity, OneSecretIsOneKeyAndOneCertificate) {  // I1
   EXPECT_EQ(Der(one), Der(TlsIdentity::OfSecret("the secret")));
   // What is derived today must be what a master of yesterday had.
   EXPECT_EQ(one.fingerprint(), "SHA256:BsIn07Xn6Gu5Q1A3PCdUZd1JK4KiO8Gl7Fwt2pX2bWM");
-  EXPECT_NE(one.fingerprint(), TlsIdentity::OfSecret("another secret").fingerprint());
+  EXPECT_EQ(one.fingerprint(), FingerprintOfSecret("the secret"));
+  EXPECT_NE(one.fingerprint(), FingerprintOfSecret("another secret"));
   EXPECT_FALSE(SaysItIsASite(one.certificate()));
 }
 
