@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace muster {
 namespace {
@@ -32,6 +33,29 @@ class CommunicatorTest : public testing::Test {
   std::optional<Communicator> comm_;
   float data_[12] = {1, 2, 3};
 };
+
+TEST(DTypeOf, IsThatOfTheNumbers) {
+  const std::pair<DType, DType> all[] = {
+      {DTypeOf<int8_t>::kValue, DType::kInt8},
+      {DTypeOf<uint8_t>::kValue, DType::kUInt8},
+      {DTypeOf<int16_t>::kValue, DType::kInt16},
+      {DTypeOf<uint16_t>::kValue, DType::kUInt16},
+      {DTypeOf<int32_t>::kValue, DType::kInt32},
+      {DTypeOf<uint32_t>::kValue, DType::kUInt32},
+      {DTypeOf<int64_t>::kValue, DType::kInt64},
+      {DTypeOf<uint64_t>::kValue, DType::kUInt64},
+      {DTypeOf<long>::kValue, DType::kInt64},
+      {DTypeOf<long long>::kValue, DType::kInt64},
+      {DTypeOf<size_t>::kValue, DType::kUInt64},
+      {DTypeOf<unsigned long long>::kValue, DType::kUInt64},
+      {DTypeOf<float>::kValue, DType::kFloat32},
+      {DTypeOf<double>::kValue, DType::kFloat64},
+      {DTypeOf<signed char>::kValue, DType::kInt8},
+  };
+  for (const auto& [got, wanted] : all) {
+    EXPECT_EQ(got, wanted);
+  }
+}
 
 TEST_F(CommunicatorTest, AloneEverythingIsItsOwn) {
   EXPECT_EQ(comm_->rank(), 0);

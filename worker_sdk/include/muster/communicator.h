@@ -46,6 +46,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -55,47 +56,28 @@
 
 namespace muster {
 
+// Of numbers of a C++ type: integers by their size and sign (long long is kInt64, as int64_t is).
 template <typename T>
-struct DTypeOf;
-template <>
-struct DTypeOf<int8_t> {
-  static constexpr DType kValue = DType::kInt8;
-};
-template <>
-struct DTypeOf<int16_t> {
-  static constexpr DType kValue = DType::kInt16;
-};
-template <>
-struct DTypeOf<int32_t> {
-  static constexpr DType kValue = DType::kInt32;
-};
-template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType kValue = DType::kInt64;
-};
-template <>
-struct DTypeOf<uint8_t> {
-  static constexpr DType kValue = DType::kUInt8;
-};
-template <>
-struct DTypeOf<uint16_t> {
-  static constexpr DType kValue = DType::kUInt16;
-};
-template <>
-struct DTypeOf<uint32_t> {
-  static constexpr DType kValue = DType::kUInt32;
-};
-template <>
-struct DTypeOf<uint64_t> {
-  static constexpr DType kValue = DType::kUInt64;
-};
-template <>
-struct DTypeOf<float> {
-  static constexpr DType kValue = DType::kFloat32;
-};
-template <>
-struct DTypeOf<double> {
-  static constexpr DType kValue = DType::kFloat64;
+struct DTypeOf {
+  static constexpr bool kIsInteger = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+  static_assert((kIsInteger && sizeof(T) <= 8) || std::is_same_v<T, float> ||
+                    std::is_same_v<T, double>,
+                "a C++ type that is none of DType's: float16 and bfloat16 go with a void pointer, "
+                "a count and their DType");
+  static constexpr DType Find() {
+    constexpr bool kSigned = std::is_signed_v<T>;
+    switch (sizeof(T)) {
+      case 1:
+        return kSigned ? DType::kInt8 : DType::kUInt8;
+      case 2:
+        return kSigned ? DType::kInt16 : DType::kUInt16;
+      case 4:
+        return !kIsInteger ? DType::kFloat32 : kSigned ? DType::kInt32 : DType::kUInt32;
+      default:
+        return !kIsInteger ? DType::kFloat64 : kSigned ? DType::kInt64 : DType::kUInt64;
+    }
+  }
+  static constexpr DType kValue = Find();
 };
 
 class Pending;
