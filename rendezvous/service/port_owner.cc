@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -56,6 +57,17 @@ bool Holds(const std::string& process, const std::set<std::string>& inodes) {
   return false;
 }
 
+// The kernel keeps 15 letters of it; the rest is in its command line, if that begins so.
+std::string NameOf(const std::string& process) {
+  std::ifstream comm(process + "/comm");
+  std::ifstream cmdline(process + "/cmdline");
+  std::string name, typed;
+  std::getline(comm, name);
+  std::getline(cmdline, typed, '\0');
+  typed.erase(0, typed.rfind('/') + 1);
+  return absl::StartsWith(typed, name) ? typed : name;
+}
+
 }  // namespace
 
 std::string PortOwner(uint16_t port) {
@@ -65,10 +77,7 @@ std::string PortOwner(uint16_t port) {
     const std::string process = absl::StrCat("/proc/", entry->d_name);
     if (absl::ascii_isdigit(static_cast<unsigned char>(entry->d_name[0])) &&
         Holds(process, inodes)) {
-      std::ifstream in(process + "/comm");
-      std::string name;
-      std::getline(in, name);
-      return absl::StrCat(name, " (pid ", entry->d_name, ")");
+      return absl::StrCat(NameOf(process), " (pid ", entry->d_name, ")");
     }
   }
   return "";

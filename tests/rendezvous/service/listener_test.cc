@@ -1,7 +1,9 @@
 #include "rendezvous/service/listener.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <string>
 #include <utility>
@@ -49,6 +51,18 @@ TEST_F(ListenerTest, OneAddressPushesOutNoneOfAnother) {
   loop_.Until([this] { return !heard_.empty(); }, "the first byte");
   EXPECT_EQ(heard_, std::vector<std::string>{"127.0.0.2"});
   listener_.Close();
+}
+
+TEST(PortOwner, IsNamedInFullAlsoBeyondTheKernels15Letters) {
+  const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in any = {};
+  any.sin_family = AF_INET;
+  socklen_t size = sizeof(any);
+  ASSERT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&any), size), 0);
+  ASSERT_EQ(listen(socket.get(), 1), 0);
+  ASSERT_EQ(getsockname(socket.get(), reinterpret_cast<sockaddr*>(&any), &size), 0);
+  EXPECT_EQ(PortOwner(ntohs(any.sin_port)),
+            "rendezvous_listener_test (pid " + std::to_string(getpid()) + ")");
 }
 
 }  // namespace
