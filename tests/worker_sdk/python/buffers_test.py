@@ -141,7 +141,7 @@ class RefusedTest(Case):
         self.refused(ValueError, lambda: self.comm.all_reduce(x, op=0), "got 0")
         self.refused(ValueError, lambda: self.comm.broadcast(x, root=4), "root: want 0..3, got 4")
         self.refused(ValueError, lambda: self.comm.reduce(x, root=-1), "got -1")
-        self.refused(TypeError, lambda: self.comm.broadcast(x, root=1.0))
+        self.refused(TypeError, lambda: self.comm.broadcast(x, root=1.0), "root: want an integer, got float")
         for seconds in (-1, float("nan"), float("inf")):
             self.refused(ValueError, lambda: self.comm.set_timeout(seconds), "seconds: ")
 

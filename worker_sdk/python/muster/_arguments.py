@@ -29,7 +29,10 @@ def tag_number(tag: int) -> int:
 
 
 def between(value: int, name: str, low: int, high: int) -> int:
-    value = operator.index(value)
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: want an integer, got {type(value).__name__}") from None
     if not low <= value <= high:
         raise ValueError(f"{name}: want {low}..{high}, got {value}")
     return value
