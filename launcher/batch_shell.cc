@@ -37,6 +37,9 @@ ProcessStatus ParseProcessStatus(absl::string_view text) {
       out.name = std::string(value);
     } else if (field.first == "PPid") {
       out.parent = absl::SimpleAtoi(value, &out.parent) ? out.parent : 0;
+    } else if (field.first == "NSsid") {
+      const absl::string_view innermost = value.substr(value.rfind('\t') + 1);
+      out.session = absl::SimpleAtoi(innermost, &out.session) ? out.session : 0;
     } else if (field.first == "SigIgn" || field.first == "SigCgt") {
       out.minds_term |= HasTerm(value);
     }
@@ -50,6 +53,15 @@ bool ShellEndsUnheard(const std::vector<ProcessStatus>& ancestors) {
   });
   return slurm != ancestors.end() && slurm != ancestors.begin() && !std::prev(slurm)->minds_term;
 }
+
+bool ShellOfSessionEndsUnheard(const std::vector<ProcessStatus>& ancestors, int session) {
+  const auto outside =
+      std::find_if(ancestors.begin(), ancestors.end(),
+                   [session](const ProcessStatus& one) { return one.session != session; });
+  return outside != ancestors.begin() && !std::prev(outside)->minds_term;
+}
+
+bool AtAPrompt() { return getpgrp() != getsid(0); }
 
 std::vector<ProcessStatus> Ancestors() {
   std::vector<ProcessStatus> out;

@@ -250,6 +250,11 @@ int ShowEnvironment(const JobSpec& spec) {
   return PrintAnswer(spec.json ? ExplainEnvJson(input) : ExplainEnvText(input));
 }
 
+Environment PlaceEnvironment() {
+  Environment out = EnvironmentMap(OwnEnvironment());
+  return AtAPrompt() ? AtThePrompt(std::move(out)) : out;
+}
+
 Environment EnvironmentMap(const std::vector<std::string>& entries) {
   Environment out;
   for (const std::string& entry : entries) {

@@ -21,6 +21,9 @@ int ShowPlan(const JobSpec& spec, const std::string& agent_path);
 int ShowEnvironment(const JobSpec& spec);
 
 Environment EnvironmentMap(const std::vector<std::string>& entries);
+// Our own, as far as it says where a job is to run: at the prompt of `srun --pty bash` that is
+// where salloc's shell would be.
+Environment PlaceEnvironment();
 absl::StatusOr<std::string> ReadHostFile(const std::string& path);
 absl::StatusOr<std::string> ReadJobFile(const std::string& path);
 

@@ -115,6 +115,16 @@ void TellSlurm(const JobSpec& spec) {
   }
 }
 
+void TellPbs(const JobSpec& spec) {
+  if (spec.pbs.has_value() && spec.pbs->in_script && !spec.detach &&
+      ShellOfSessionEndsUnheard(Ancestors(), getsid(0))) {
+    LogInfo(
+        "when PBS stops this job (qdel, walltime), the script's shell dies at once, and all that "
+        "runs on this host with it, before workers can save: write 'exec launch ...' as the last "
+        "command");
+  }
+}
+
 int Run(JobSpec spec) {
   if (spec.plan.pty.has_value()) {
     const OptionId asked = spec.debugger.empty() ? OptionId::kPty : OptionId::kGdb;
@@ -136,6 +146,7 @@ int Run(JobSpec spec) {
   }
   TellEarlierLogs(spec);
   TellSlurm(spec);
+  TellPbs(spec);
   switch (spec.way) {
     case StartWay::kLocal:
       return RunLocal(std::move(spec));
@@ -176,7 +187,7 @@ int RunCommandLine(const std::vector<std::string>& arguments, const std::string&
   spec.launch_path = LaunchPath(typed);
   spec.command_line = arguments;
   spec.notes.insert(spec.notes.begin(), notes.begin(), notes.end());
-  const Environment environment = EnvironmentMap(OwnEnvironment());
+  const Environment environment = PlaceEnvironment();
   const absl::Status resolved = ResolveHosts(spec, ReadHostFile, environment);
   if (!resolved.ok()) {
     LogError(resolved.message());

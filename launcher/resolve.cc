@@ -27,7 +27,7 @@ namespace {
 
 constexpr uint16_t kMasterPort = 29500;  // torchrun's default in the static form
 
-void NoteDetached(JobSpec& spec) {
+absl::Status CheckDetached(JobSpec& spec) {
   for (const OptionId id : {OptionId::kName, OptionId::kJobLog}) {
     if (spec.Has(id) && !spec.detach) {
       spec.notes.push_back(absl::StrCat(spec.Said(id), " has no effect without --detach"));
@@ -37,6 +37,12 @@ void NoteDetached(JobSpec& spec) {
     spec.notes.push_back(
         absl::StrCat(spec.Said(OptionId::kStdin), " has no effect: a detached job has no stdin"));
   }
+  if (spec.detach && spec.slurm.has_value() && spec.slurm->in_step) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--detach: srun has started launch, and what a step has started ends with it: leave srun "
+        "out, or --detach (srun ... & goes on beside the script of ",
+        spec.slurm->name, ")"));
+  }
   // It outlives what it was typed in, and the scheduler's own job does not.
   if (spec.detach && (spec.slurm.has_value() || spec.pbs.has_value())) {
     spec.notes.push_back(absl::StrCat(
@@ -44,6 +50,7 @@ void NoteDetached(JobSpec& spec) {
         " ends with its script or shell, and this job with it: keep that open (launch attach ",
         "shows the output, and ends when the job does)"));
   }
+  return absl::OkStatus();
 }
 
 // As mpirun has it: so many for each object are the workers of a node, where nothing else says how
@@ -431,7 +438,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
   RETURN_IF_ERROR(CheckPairs(spec));
   CountByObjects(spec);
   RETURN_IF_ERROR(TakeScheduler(spec, read_file, environment));
-  NoteDetached(spec);
+  RETURN_IF_ERROR(CheckDetached(spec));
   RETURN_IF_ERROR(CountPrograms(spec));
   RETURN_IF_ERROR(CheckCounts(spec));
   RETURN_IF_ERROR(SettleRendezvous(spec));

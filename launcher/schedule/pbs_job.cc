@@ -66,6 +66,8 @@ std::optional<PbsJob> ReadPbsJob(const std::map<std::string, std::string>& envir
   }
   PbsJob out;
   out.name = absl::StrCat("PBS job ", environment.at("PBS_JOBID"));
+  const auto kind = environment.find("PBS_ENVIRONMENT");
+  out.in_script = kind != environment.end() && kind->second == "PBS_BATCH";
   const auto walltime = environment.find("PBS_WALLTIME");
   int64_t seconds = 0;
   if (walltime == environment.end() || !absl::SimpleAtoi(walltime->second, &seconds) ||

@@ -20,6 +20,7 @@ struct PbsJob {
   std::string name;                                    // "PBS job 21.node0", for people
   absl::Duration walltime = absl::InfiniteDuration();  // infinite = not said
   absl::Time ends = absl::InfiniteFuture();            // wall clock; infinite = not known
+  bool in_script = false;                              // not qsub -I
 };
 
 // No value: this is no job of PBS's, or a worker in one. `read_file` reads in /proc.

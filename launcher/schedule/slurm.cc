@@ -26,6 +26,8 @@ using Variables = std::map<std::string, std::string>;
 constexpr PortRange kStepPorts{20000, 28999};
 constexpr uint64_t kStepsApart = 37;  // prime to the number of ports
 
+constexpr char kShellStep[] = "4294967290";  // use_interactive_step
+
 constexpr char kWayOut[] = "; --hosts or --standalone says where to run without Slurm's words";
 
 // The first of `names` that is set and not empty, or null.
@@ -176,12 +178,6 @@ absl::Status CountSlots(const Variables& environment, bool step, GivenHosts& out
   return absl::OkStatus();
 }
 
-// Whether the step that we are in is the shell of salloc (use_interactive_step), by its number.
-bool IsShell(const Variables& environment) {
-  const auto* step = First(environment, {"SLURM_STEP_ID", "SLURM_STEPID"});
-  return step != nullptr && (step->second == "4294967290" || step->second == "interactive");
-}
-
 // The list of the nodes that we are in, or null where we are in no job of Slurm's, or in a worker.
 struct Place {
   const Variables::value_type* job = nullptr;
@@ -310,6 +306,39 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfComponents(const Variables::val
 
 }  // namespace
 
+bool IsShell(const Variables& environment) {
+  const auto* step = First(environment, {"SLURM_STEP_ID", "SLURM_STEPID"});
+  return step != nullptr && (step->second == kShellStep || step->second == "interactive");
+}
+
+Variables AtThePrompt(Variables environment) {
+  const auto* step_nodes = First(environment, {"SLURM_STEP_NODELIST"});
+  if (environment.count("SLURM_PTY_PORT") == 0 || step_nodes == nullptr ||
+      environment.count(kEnvJobId) != 0) {
+    return environment;
+  }
+  const auto value = [&environment](const char* name) {
+    const auto at = environment.find(name);
+    return at == environment.end() ? "" : at->second;
+  };
+  const std::string nodes = value("SLURM_STEP_NUM_NODES"), tasks = value("SLURM_STEP_NUM_TASKS");
+  if (value("SLURM_JOB_NODELIST") != step_nodes->second) {  // as many CPUs on each, for all we know
+    environment["SLURM_JOB_NODELIST"] = step_nodes->second;
+    environment["SLURM_JOB_CPUS_PER_NODE"] =
+        absl::StrCat(value("SLURM_CPUS_ON_NODE"), "(x", nodes, ")");
+  }
+  environment["SLURM_TASKS_PER_NODE"] = value("SLURM_STEP_TASKS_PER_NODE");
+  for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE"}) {
+    environment.erase(name);
+  }
+  if (tasks != nodes) {  // that srun writes also where nobody has asked for it
+    environment["SLURM_NTASKS"] = tasks;
+  }
+  environment["SLURM_STEP_ID"] = environment["SLURM_STEPID"] = kShellStep;
+  environment.erase("SLURM_STEP_NUM_TASKS");
+  return environment;
+}
+
 absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment, PortRange ports) {
   const std::optional<Place> place = PlaceOf(environment);
   const auto* tasks = First(environment, {"SLURM_STEP_NUM_TASKS"});
@@ -320,9 +349,9 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment
   if (tasks->second != absl::StrCat(names.size())) {
     return absl::InvalidArgumentError(absl::StrCat(
         "srun has started launch ", tasks->second, " times (", tasks->first, ") on ",
-        Plural(names.size(), "node", "nodes"), ": want one a node (srun --ntasks-per-node=1; ",
-        "--nproc-per-node says how many workers each has), or leave srun out: launch starts the ",
-        "nodes itself; --standalone makes a job of each"));
+        Plural(names.size(), "node", "nodes"), ": want one a node (srun --ntasks=", names.size(),
+        " --ntasks-per-node=1; --nproc-per-node says how many workers each has), or leave srun ",
+        "out: launch starts the nodes itself; --standalone makes a job of each"));
   }
   constexpr uint32_t kAny = UINT32_MAX;
   ASSIGN_OR_RETURN(const uint32_t job,

@@ -4,7 +4,8 @@
 // Rules:
 //  L1 in an allocation (sbatch, salloc) the job's variables count, in a step (srun) the step's:
 //     SLURM_PROCID and its kin exist in a batch script, too, and say nothing. The shell of an
-//     interactive allocation may be a step of its own, which is none of ours;
+//     interactive allocation may be a step of its own, which is none of ours, and one that a user
+//     has made with srun --pty is no other: of its tasks, only the first has the terminal;
 //     A heterogeneous job is all of its components, each with its counts, one behind the other;
 //  L2 slots of a host = its tasks where tasks were asked for, else its GPUs, else its CPUs;
 //  L3 srun gets a command line that is whole: no variable of the job changes it;
@@ -40,6 +41,13 @@ struct StepTask {
   uint32_t workers = 1;     // of this node
   std::string workers_are;  // "GPUs", "CPUs"; "" = Slurm does not say
 };
+
+// The step is the shell of salloc, by its number.
+bool IsShell(const std::map<std::string, std::string>& environment);
+
+// As the shell of salloc on the nodes of the step has it, if that is `srun --pty bash`. Of a launch
+// that was typed at a prompt.
+std::map<std::string, std::string> AtThePrompt(std::map<std::string, std::string> environment);
 
 // Both functions have no value where we are in no allocation, or in a worker of a job that launch
 // has started there. InvalidArgument: the variables contradict each other, or are not what Slurm

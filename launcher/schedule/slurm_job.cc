@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/schedule/slurm.h"
 #include "proto/base/env_names.h"
 #include "proto/base/status_macros.h"
 
@@ -43,6 +44,7 @@ absl::StatusOr<std::optional<SlurmJob>> ReadSlurmJob(
   }
   out.in_script =
       environment.count("SLURMD_NODENAME") != 0 && environment.count("SLURM_STEP_ID") == 0;
+  out.in_step = environment.count("SLURM_STEP_ID") != 0 && !IsShell(environment);
   ASSIGN_OR_RETURN(const uint32_t tasks, NumberOf(environment, "SLURM_STEP_NUM_TASKS"));
   out.many_tasks = tasks > 1;
   ASSIGN_OR_RETURN(out.restarts, NumberOf(environment, "SLURM_RESTART_COUNT"));

@@ -29,9 +29,9 @@ struct SlurmJob {
   // We are in a batch script. Slurm sends what is meant for the job's workers to its steps, and
   // when the script's shell dies, gives time to end well to its steps alone.
   bool in_script = false;
-  bool many_tasks =
-      false;              // we are one task of several, and what Slurm sends to one it sends to all
-  uint32_t restarts = 0;  // how often it was started again as a whole
+  bool in_step = false;     // we are of a step, and end with it; salloc's shell is none
+  bool many_tasks = false;  // of several tasks, and what Slurm sends to one it sends to all
+  uint32_t restarts = 0;    // how often it was started again as a whole
 };
 
 // No value: this is no job of Slurm's, or a worker in one. InvalidArgument: a variable is not what

@@ -167,7 +167,22 @@ def test_a_task_that_is_refused_ends_the_job_at_once(slurm):
 def test_many_tasks_on_a_node_are_refused_with_the_way_out(slurm):
     result = slurm.alloc(f"srun -n4 {LAUNCH} true", "-N2", "-n4")
     assert result.code == 2 and "srun has started launch 4 times (SLURM_STEP_NUM_TASKS) on 2 nodes" in result.errors, result
-    assert "srun --ntasks-per-node=1" in result.errors and "leave srun out" in result.errors, result
+    assert "srun --ntasks=2 --ntasks-per-node=1" in result.errors and "leave srun out" in result.errors, result
+
+
+def test_at_the_prompt_of_srun_pty_launch_starts_the_nodes(slurm):
+    """Of the step's tasks only the first has the terminal: the other shells have ended."""
+    keys = slurm.folder / "keys"
+    keys.write_text(f"PS1=; {LAUNCH} --nproc-per-node 2 bash --norc -c '{WHERE}'; echo code $?; {LAUNCH} doctor | grep -c node; exit\n")
+    with keys.open() as stdin:
+        session = slurm.start("script", "-qec", "srun -N2 -w node1,node2 --pty bash --norc", "/dev/null", stdin=stdin)
+        text = re.sub("\r|\x1b\\[[?]2004.", "", session.finish().text)
+    assert sorted(ranks(text)) == [0, 1, 2, 3] and "\ncode 0\n" in text and "on node2 task" in text, text
+
+
+def test_a_detached_job_of_a_step_would_end_with_it(slurm):
+    result = slurm.alloc(f"srun -n2 {LAUNCH} --detach true", "-N2")
+    assert result.code == 2 and result.errors.count("--detach: srun has started launch") == 2, result
 
 
 def test_what_the_command_says_of_the_place_counts_more_than_the_step(slurm):

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "launcher/schedule/hostlist.h"
+#include "launcher/schedule/slurm_job.h"
 
 namespace muster {
 namespace {
@@ -227,6 +228,25 @@ TEST(Slurm, ATaskAloneOrAShellIsNoNodeOfAStep) {
   }
 }
 
+TEST(Slurm, AtThePromptOfAStepItsNodesAreTheAllocation) {  // L1
+  const auto shell = AtThePrompt(Task("SLURM_PTY_PORT=40591 SLURM_JOB_NODELIST=node[0-7]"));
+  EXPECT_FALSE(TaskOfSlurm(shell)->has_value());
+  const auto hosts = HostsOfSlurm(shell);
+  ASSERT_TRUE(hosts.ok() && hosts->has_value()) << hosts.status();
+  EXPECT_EQ(Describe(**hosts), "node1:6 node2:6 (CPUs)");
+  const auto job = ReadSlurmJob(shell);
+  ASSERT_TRUE(job.ok() && job->has_value());
+  EXPECT_FALSE((*job)->in_step || (*job)->in_script || (*job)->many_tasks);
+  EXPECT_TRUE((*ReadSlurmJob(Task("")))->in_step);
+  const char* four =
+      "SLURM_PTY_PORT=40591 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_NTASKS=8";
+  EXPECT_EQ(Describe(**HostsOfSlurm(AtThePrompt(Task(four)))), "node1:2 node2:2 (tasks)");
+
+  for (const char* other : {"", "SLURM_PTY_PORT=40591 MUSTER_JOB_ID=job-1"}) {
+    EXPECT_EQ(AtThePrompt(Task(other)), Task(other));
+  }
+}
+
 TEST(Slurm, TheStepsOfAJobAndJobsThatFollowHavePortsOfTheirOwn) {
   std::set<uint16_t> ports;
   for (int job = 900; job < 910; ++job) {
@@ -256,7 +276,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Bad{"SLURM_STEP_NUM_TASKS=4",
             "4 times (SLURM_STEP_NUM_TASKS) on 2 nodes: want one a node "
-            "(srun --ntasks-per-node=1"},
+            "(srun --ntasks=2 --ntasks-per-node=1"},
         Bad{"SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=a", "on 1 node: want one a node"},
         Bad{"SLURM_STEP_NUM_TASKS=many", "launch many times"},
         Bad{"SLURM_STEP_NODELIST=node[1-", "SLURM_STEP_NODELIST=node[1-: "},
