@@ -42,6 +42,7 @@
 #include "proto/base/core_limit.h"
 #include "proto/base/heap.h"
 #include "proto/base/log.h"
+#include "proto/base/passed_signals.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/bootstrap.h"
 #include "proto/wire/grpc_runtime.h"
@@ -167,12 +168,10 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap, NodeFact
 
 // What a scheduler sends to the tasks of a step: launch hears it from us. Blocked until the loop is
 // there to take it, so that none is lost or ends us.
-constexpr int kSchedulerSignals[] = {SIGTERM, SIGUSR1, SIGUSR2};
-
 void MaskSchedulerSignals(int how) {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signo : kSchedulerSignals) {
+  for (const int signo : kPassedSignals) {
     sigaddset(&set, signo);
   }
   pthread_sigmask(how, &set, nullptr);
@@ -180,12 +179,23 @@ void MaskSchedulerSignals(int how) {
 
 std::vector<UvSignal> HearScheduler(uv_loop_t* loop, AgentLoop& agent) {
   std::vector<UvSignal> out;
-  for (const int signo : kSchedulerSignals) {
+  for (const int signo : kPassedSignals) {
     out.emplace_back(loop, signo, [&agent, signo] { agent.SchedulerSignal(signo); });
     out.back().Unref();
   }
   MaskSchedulerSignals(SIG_UNBLOCK);
   return out;
+}
+
+// The channel's end is what stops an agent that launch has started itself: a terminal's signals
+// reach launch, which tells us, and so do all of PBS, which tells each process of the first host.
+void LeaveSignalsToLaunch() {
+  const bool in_pbs = std::getenv("PBS_JOBID") != nullptr;
+  for (const int signo : kPassedSignals) {
+    if (in_pbs || signo == SIGINT || signo == SIGHUP || signo == SIGQUIT) {
+      signal(signo, [](int) {});  // a handler: what is ignored would stay ignored in the workers
+    }
+  }
 }
 
 std::vector<std::string> Doubts(const AgentLoop::Options& options, const NodeLimits& limits) {
@@ -436,18 +446,10 @@ int main(int argc, char** argv) {
   muster::SetLogLevelFromEnvironment();
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
-  // The channel's end is what stops an agent: a terminal's or scheduler's signals reach launch,
-  // which tells us.
-  for (const int signo : {SIGINT, SIGHUP, SIGQUIT}) {
-    signal(signo, [](int) {});  // a handler: what is ignored would stay ignored in the workers
-  }
   if (dials) {
     muster::MaskSchedulerSignals(SIG_BLOCK);
-  } else if (std::getenv("PBS_JOBID") != nullptr) {
-    // PBS tells all on the first host, where we are launch's child; launch tells us.
-    for (const int signo : muster::kSchedulerSignals) {
-      signal(signo, [](int) {});
-    }
+  } else {
+    muster::LeaveSignalsToLaunch();
   }
   // launch waits for our end: no static destructors of gRPC.
   const std::vector<std::string> words(argv + std::min(argc, 3), argv + argc);

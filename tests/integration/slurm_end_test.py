@@ -67,6 +67,16 @@ def test_sigterm_of_scancel_stops_the_job_and_its_workers_save(slurm, how):
     assert said in slurm.output(job) and "stopping 4 workers" in slurm.output(job), slurm.output(job)
 
 
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT], ids=lambda signo: signo.name)
+def test_other_stop_signals_of_scancel_stop_it_likewise(slurm, signo):
+    """Slurm sends them to the step alone, whose agents say so."""
+    job = slurm.submit(f"exec {LAUNCH} --nproc-per-node 1 bash -c 'trap \"echo saved; exit 0\" {signo.name[3:]}; echo runs; while :; do sleep 0.1; done'", "-N2")
+    slurm.expect(job, "runs", 2)
+    slurm.cancel(job, "-s", signo.name[3:])
+    assert slurm.wait(job)["ExitCode"] == f"{128 + signo}:0"
+    assert slurm.output(job).count("saved") == 2 and slurm.output(job).count("stopping 2 workers") == 1, slurm.output(job)
+
+
 # By sbatch's options: what each worker is sent, and how the job is called then. Slurm warns at the first look that is
 # within 30 s of the time asked for; with a longer time that would be while a job's agents start.
 LIMITS = {
