@@ -89,9 +89,9 @@ void NodeStarts::JobOver() {
 }
 
 bool NodeStarts::HasToldEndOn(absl::string_view host) const {
-  return std::any_of(told_end_.begin(), told_end_.end(), [this, host](size_t index) {
-    return IsSameHost(ListName(spec_, index), host);
-  });
+  return cancelled_ || std::any_of(told_end_.begin(), told_end_.end(), [this, host](size_t index) {
+           return IsSameHost(ListName(spec_, index), host);
+         });
 }
 
 void NodeStarts::Stop(std::function<void()> done) {
@@ -150,6 +150,7 @@ Starter::Callbacks NodeStarts::StarterCallbacks() {
       start_failures_.back()->StartAfter(2 * kReconnectWindow);
     }
   };
+  out.on_cancelled = [this] { cancelled_ = true; };
   out.on_line = [this](size_t index, const std::string& line) {
     LogInfo(SaidBy(ListName(spec_, index), line));
   };

@@ -44,8 +44,8 @@ class NodeStarts {
   void Again(const StartAgain& wanted);
   // Agents end now without being missed.
   void JobOver();
-  // Whether what started the agent of this host has told its end while the job ran: then the host
-  // itself is there.
+  // Whether what started the agent of this host has told its end while the job ran, or that the
+  // scheduler ends them all: then the host itself is there.
   bool HasToldEndOn(absl::string_view host) const;
   // Whether an agent has ended by itself, and so has said why: its node is reached, and runs it.
   bool an_agent_gave_up() const { return an_agent_gave_up_; }
@@ -74,6 +74,7 @@ class NodeStarts {
   std::map<size_t, uint32_t> attempts_;                   // of StartAgain; none = the first start
   std::vector<std::unique_ptr<UvTimer>> start_failures_;  // about to be told to the master
   std::set<size_t> told_end_;
+  bool cancelled_ = false;  // a step of agents is, by its scheduler
   bool an_agent_gave_up_ = false;
   bool over_ = false;
   int left_to_stop_ = 0;  // starters

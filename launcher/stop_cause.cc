@@ -26,7 +26,7 @@ std::optional<Warden> WardenOf(const JobSpec& spec) {
   if (spec.slurm.has_value()) {
     return Warden{spec.slurm->name,
                   "Slurm",
-                  {"scancel", "a requeue", "preemption"},
+                  {"scancel", "a requeue", "preemption", "the loss of a node"},
                   "time limit",
                   spec.slurm->ends};
   }

@@ -478,6 +478,11 @@ StepEnd SrunEnd(absl::string_view line) {
     return {};
   }
   const absl::string_view said = line.substr(before + kBefore.size());
+  if (absl::StartsWith(said, "*** STEP ") && absl::StrContains(said, " CANCELLED AT ")) {
+    StepEnd out;
+    out.cancelled = true;
+    return out;
+  }
   const size_t end = said.find(": task");
   if (end == absl::string_view::npos) {
     return {};

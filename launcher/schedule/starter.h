@@ -40,6 +40,8 @@ class Starter {
     std::function<void(size_t index, std::string how, bool killed)> on_exit;
     // A line that the agent (or the remote shell) wrote on stderr after it was connected.
     std::function<void(size_t index, std::string line)> on_line;
+    // Optional: the scheduler ends the step in which all agents run (scancel JOB.STEP).
+    std::function<void()> on_cancelled;
     // Optional: the child that starts the agent runs (it is no worker of ours).
     std::function<void(size_t index, int pid)> on_spawned;
   };

@@ -7,11 +7,12 @@
 
 namespace muster {
 
-// Most lines tell nothing: neither `hosts` nor `how`.
+// Most lines tell nothing: neither `hosts` nor `how`, nor that it is `cancelled`.
 struct StepEnd {
   std::vector<std::string> hosts;  // whose agents; none = the command has one
   std::string how;                 // for people
   bool killed = false;             // by SIGKILL
+  bool cancelled = false;          // the whole step is: the agents of all its nodes end
 };
 
 }  // namespace muster

@@ -205,6 +205,9 @@ class StepStarter final : public Starter {
       LogInfo(SaidBy(options_.program, line));
     }
     const StepEnd end = options_.end_of(line);
+    if (end.cancelled && callbacks_.on_cancelled) {
+      callbacks_.on_cancelled();
+    }
     for (const std::string& host : end.hosts) {
       if (const auto node = Find(host); node != nodes_.end() && node->second.step == &step) {
         Ended(node->first, end);

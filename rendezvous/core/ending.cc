@@ -407,7 +407,9 @@ void OnUserStop(Machine& m, const StopAsked& stop) {
       s.stop_signal = at_once ? 0 : signo;
       s.stop_grace = FinalGrace(m);
       return EndJob(m, 128 + signo, CauseKind::kUser,
-                    absl::StrCat(HowStopped(m, signo, stop.told), "; it had not started"));
+                    absl::StrCat(HowStopped(m, signo, stop.told),
+                                 s.members.empty() ? "; it had not started"
+                                                   : "; its next round had not started"));
     case JobPhase::kRunning:
       s.user_signo = signo;
       s.lost_headline = HowStopped(m, signo, stop.told);

@@ -63,7 +63,7 @@ def test_sigterm_of_scancel_stops_the_job_and_its_workers_save(slurm, how):
     slurm.cancel(job, "-s", "TERM", *HOW[how])
     assert slurm.wait(job)["ExitCode"] == "143:0"
     all_told(slurm, "SIGTERM", "saved")
-    said = f"Slurm job {job} was ended by SIGTERM, which Slurm sends at scancel, a requeue, preemption and the time limit"
+    said = f"Slurm job {job} was ended by SIGTERM, which Slurm sends at scancel, a requeue, preemption, the loss of a node and the time limit"
     assert said in slurm.output(job) and "stopping 4 workers" in slurm.output(job), slurm.output(job)
 
 
@@ -252,6 +252,16 @@ def test_slurm_starts_a_job_again_whose_node_has_crashed(slurm, nodes, lost):
     assert "muster: Slurm has restarted this job 1 time" in slurm.output(job), slurm.output(job)
     slurm.cancel(job)
     slurm.wait(job)
+
+
+def test_a_step_that_is_cancelled_has_lost_no_node(slurm):
+    """scancel kills its agents at once; nothing has to be waited for."""
+    job = slurm.submit(f"exec {LAUNCH} --nproc-per-node 1 bash -c 'echo up; exec sleep 1000'", "-N2", "--requeue")
+    slurm.expect(job, "up", 2)
+    slurm.cancel(f"{job}.0")
+    assert slurm.wait(job)["ExitCode"] == "1:0"
+    text = slurm.output(job)
+    assert f"*** STEP {job}.0 ON node0 CANCELLED AT" in text and "starts this job again" not in text, text
 
 
 # Slurm itself notices both after half a minute.

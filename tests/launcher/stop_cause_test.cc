@@ -59,12 +59,12 @@ INSTANTIATE_TEST_SUITE_P(
              "walltime of 3 h 0 min, 6.0 s are left"},
         Case{"slurm", InSlurm(absl::InfiniteFuture()),
              "Slurm job 17 was ended by SIGTERM, which Slurm sends at scancel, a requeue, "
-             "preemption and the time limit"},
+             "preemption, the loss of a node and the time limit"},
         Case{"slurm_over", InSlurm(kNow - absl::Seconds(20)),
              "Slurm job 17 was ended by Slurm (SIGTERM): its time limit is over"},
         Case{"slurm_before", InSlurm(kNow + absl::Hours(3)),
-             "Slurm job 17 was ended by SIGTERM, which Slurm sends at scancel, a requeue "
-             "and preemption: of its time limit, 3 h 0 min are left"},
+             "Slurm job 17 was ended by SIGTERM, which Slurm sends at scancel, a requeue, "
+             "preemption and the loss of a node: of its time limit, 3 h 0 min are left"},
         Case{"indexed_job", InPod(true),
              "Job train was ended by SIGTERM, which Kubernetes sends at the deletion of a "
              "pod, its eviction and the deadline"},
@@ -82,7 +82,7 @@ TEST(StopCauseTest, OtherSignalsAndCommandsAreTheUsers) {
 TEST(StopCauseTest, OfAnotherNodesSignalTheTimeIsNotKnown) {
   EXPECT_EQ(StopCause(InSlurm(kNow), SIGTERM, StopBy::kSignal, absl::InfinitePast()),
             "Slurm job 17 was ended by SIGTERM, which Slurm sends at scancel, a requeue, "
-            "preemption and the time limit");
+            "preemption, the loss of a node and the time limit");
 }
 
 }  // namespace

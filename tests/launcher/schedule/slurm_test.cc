@@ -378,6 +378,15 @@ TEST(Slurm, SrunSaysWhoseAgentsHaveFailed) {
   }
 }
 
+TEST(Slurm, SrunSaysThatTheStepIsCancelled) {
+  EXPECT_TRUE(SrunEnd("slurmstepd-node0: error: *** STEP 1.0 ON node0 CANCELLED AT "
+                      "2026-11-30T03:06:12 ***")
+                  .cancelled);
+  EXPECT_FALSE(
+      SrunEnd("slurmstepd: error: *** JOB 1 ON node0 CANCELLED AT 2026-11-30 ***").cancelled);
+  EXPECT_FALSE(SrunEnd("srun: error: node1: task 0: Killed").cancelled);
+}
+
 TEST(Slurm, NoVariableOfTheJobChangesTheStep) {
   EXPECT_THAT(
       SrunEnvironment({"PATH=/bin", "SLURM_JOB_ID=3", "SLURM_NTASKS=6", "SLURM_CPUS_PER_TASK=2",
