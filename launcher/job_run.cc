@@ -285,6 +285,11 @@ JobLife LifeOf(const JobSpec& spec, const RoundState& state) {
 
 bool IsLast(CauseKind cause) { return cause != CauseKind::kUser && cause != CauseKind::kNodeLost; }
 
+void ShowPage(absl::string_view text) {
+  SetLogWaits();                           // what waits comes first
+  (void)WriteShared(STDERR_FILENO, text);  // perhaps nobody is there to read it
+}
+
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report) {
   report.requeued = spec.slurm.has_value() ? spec.slurm->restarts : 0;
   const std::vector<std::string> before =
@@ -292,8 +297,7 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
   const std::string text =
       absl::StrCat(ReportText(report, job_id, before), spec.report_state ? StateText(report) : "",
                    spec.advise ? AdviceText(report) : "");
-  SetLogWaits();                           // what waits comes first
-  (void)WriteShared(STDERR_FILENO, text);  // perhaps nobody is there to read it
+  ShowPage(text);
   const auto write_json = [&](const std::string& path, mode_t mode) {
     return WriteWhole(path, ReportJson(report, job_id, before), mode);
   };

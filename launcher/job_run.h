@@ -86,6 +86,8 @@ JobLife LifeOf(const JobSpec& spec, const RoundState& state);
 // has lost a node.
 bool IsLast(CauseKind cause);
 
+// On stderr, behind what was logged before.
+void ShowPage(absl::string_view text);
 // Shows the report on stderr, writes --report; the exit code of launch.
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report);
 

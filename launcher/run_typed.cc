@@ -30,9 +30,11 @@
 #include "launcher/local_output.h"
 #include "launcher/munge_secret.h"
 #include "launcher/node_overrides.h"
+#include "launcher/own_ends.h"
 #include "launcher/preflight.h"
 #include "launcher/proctable.h"
 #include "launcher/programs.h"
+#include "launcher/report.h"
 #include "launcher/run_served.h"
 #include "launcher/schedule/hostlist.h"
 #include "launcher/site_trust.h"
@@ -100,7 +102,12 @@ class TypedJob {
     options.config.join.hold = place_.hold;
     options.show_waiting = [this](const std::string& note) { OnNote(note); };
     options.on_no_master = [this](const std::string& told) { no_master_ = told; };
+    options.on_worker_ended = [this](const WorkerExit& exit) { own_ends_.Ended(hostname_, exit); };
     options.on_workers_started = [this](const Assignment& round) {
+      if (const std::string line = own_ends_.RoundBegan(round);
+          SpeaksForItself() && !line.empty()) {
+        LogInfo(line);
+      }
       no_master_.clear();
       hint_timer_.Stop();
       round_nodes_ = round.nodes;
@@ -133,7 +140,7 @@ class TypedJob {
       return ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_));
     } else if (!outcome_.headline.empty() && !IsServed() &&
                (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
-      LogError(absl::StrCat("job ", spec_.plan.job_id, ": ", outcome_.headline));
+      ShowPage(ReportText(own_ends_.Report(outcome_), spec_.plan.job_id));
       if (agent_->ended_locally() && !no_master_.empty()) {
         LogInfo(absl::StrCat("what was tried last: ", no_master_));
       }
@@ -144,6 +151,11 @@ class TypedJob {
  private:
   // Who serves says what there is to say, and has heard of the same signals.
   bool IsServed() const { return place_.server != 0 && getppid() == place_.server; }
+
+  // Nobody else says on this terminal what becomes of the job.
+  bool SpeaksForItself() const {
+    return server_ == nullptr && !IsServed() && spec_.rendezvous.step.empty();
+  }
 
   // The master is this job's own, here: it has the secret's key.
   bool IsMaster() const {
@@ -232,8 +244,7 @@ class TypedJob {
   // job whose nodes may go, where enough of them are left, and that another one serves. A scheduler
   // sends it to all tasks of a step.
   bool Leaves(int signo) const {
-    return signo == SIGTERM && server_ == nullptr && !IsServed() && spec_.rendezvous.step.empty() &&
-           spec_.nodes_min < spec_.nodes_max &&
+    return signo == SIGTERM && SpeaksForItself() && spec_.nodes_min < spec_.nodes_max &&
            (round_nodes_ == 0 || round_nodes_ > spec_.nodes_min);
   }
 
@@ -298,36 +309,16 @@ class TypedJob {
   }
 
   // Where the master is looked for.
+  std::string Where() const { return HostPort(target_host_, target_port_); }
   std::string Places() const {
-    const std::string first = HostPort(target_host_, target_port_);
-    return spec_.rendezvous.others.empty()
-               ? first
-               : absl::StrCat(first, " or ", absl::StrJoin(spec_.rendezvous.others, " or "));
+    const std::vector<std::string>& others = spec_.rendezvous.others;
+    return absl::StrCat(Where(), others.empty() ? "" : " or ", absl::StrJoin(others, " or "));
   }
 
   void NoServerHint() {
-    if (noted_ || ended_) {
-      return;
+    if (!noted_ && !ended_) {
+      LogInfo(NoMasterYet(spec_, Where(), port_taken_, no_master_));
     }
-    if (!port_taken_.empty()) {
-      LogInfo(absl::StrCat("no master answers at ", HostPort(target_host_, target_port_),
-                           ", and none can be started there: ", port_taken_));
-      return;
-    }
-    if (!spec_.rendezvous.others.empty()) {
-      LogInfo(absl::StrCat(
-          "no master that leads answers yet: ", no_master_.empty() ? Places() : no_master_,
-          "; they are asked again and again. Each is a muster-rendezvous with the "
-          "same --rdzv-store"));
-      return;
-    }
-    if (!spec_.rendezvous.step.empty()) {
-      return NoTaskServes(HostPort(target_host_, target_port_));
-    }
-    LogInfo(absl::StrCat(
-        "no master answers at ", HostPort(target_host_, target_port_),
-        " yet; it is asked again and again. Start the same command on that host, or check that "
-        "the name means the same there (--serve makes a node the master), and its firewall"));
   }
 
   void AgentDone(const JobOutcome& outcome) {
@@ -359,6 +350,7 @@ class TypedJob {
   const TypedSecret secret_;
   const Place place_;
   std::string hostname_;
+  OwnEnds own_ends_;
   std::string agent_key_;
   Display display_;
   StdinReader stdin_;

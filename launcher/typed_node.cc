@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "agent/io/log_file.h"
 #include "agent/io/master_client.h"
 #include "agent/io/node_facts.h"
@@ -34,7 +35,9 @@ absl::StatusOr<std::string> SecretByMunge(const JobSpec& spec, const Munge& mung
   question.port = absl::StrCat(meeting.port);
   question.deadline = BootNow() + meeting.join_timeout;
   question.patience = kNoServerHint;
-  question.on_silence = [&meeting] { NoTaskServes(HostPort(meeting.host, meeting.port)); };
+  question.on_silence = [&spec, &meeting] {
+    LogInfo(NoMasterYet(spec, HostPort(meeting.host, meeting.port), "", ""));
+  };
   const absl::StatusOr<std::string> credential = AskForCredential(question);
   if (absl::IsDeadlineExceeded(credential.status())) {
     return absl::DeadlineExceededError(absl::StrCat(
@@ -49,10 +52,32 @@ absl::StatusOr<std::string> SecretByMunge(const JobSpec& spec, const Munge& mung
 
 }  // namespace
 
-void NoTaskServes(const std::string& place) {
-  LogInfo(absl::StrCat("no master answers at ", place, " yet; it is asked again and again. The ",
-                       "task there says why if it has ended (with srun -K this one ends, too); ",
-                       "else look at its firewall"));
+std::string NoMasterYet(const JobSpec& spec, const std::string& place, const std::string& taken,
+                        const std::string& tried) {
+  const RendezvousSpec& meeting = spec.rendezvous;
+  if (!taken.empty()) {
+    return absl::StrCat("no master answers at ", place, ", and none can be started there: ", taken);
+  }
+  if (!meeting.others.empty()) {
+    const std::string places = absl::StrCat(place, " or ", absl::StrJoin(meeting.others, " or "));
+    return absl::StrCat("no master that leads answers yet: ", tried.empty() ? places : tried,
+                        "; they are asked again and again. Each is a muster-rendezvous with the "
+                        "same --rdzv-store");
+  }
+  const std::string silent =
+      absl::StrCat("no master answers at ", place, " yet; it is asked again and again. ");
+  if (!meeting.step.empty()) {
+    return absl::StrCat(silent, "The task there says why if it has ended (with srun -K this one ",
+                        "ends, too); else look at its firewall");
+  }
+  if (spec.node_rank.has_value() && *spec.node_rank > 0) {
+    return absl::StrCat(silent,
+                        "The launch of node rank 0 serves there, or a muster-rendezvous: start it, "
+                        "or check that the ",
+                        "name means the same there, and its firewall");
+  }
+  return absl::StrCat(silent, "Start the same command on that host, or check that the name means ",
+                      "the same there (--serve makes a node the master), and its firewall");
 }
 
 absl::StatusOr<TypedSecret> TypedSecretOf(const JobSpec& spec) {

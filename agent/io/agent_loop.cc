@@ -129,8 +129,13 @@ void AgentLoop::TakeEvents() {
   while (!events_.empty()) {
     const AgentEvent next = std::move(events_.front());
     events_.pop_front();
-    for (const AgentEffect& effect : Step(options_.config, state_, next, BootNow())) {
-      Execute(effect);
+    const size_t ends_told = state_.exits.size();
+    const std::vector<AgentEffect> effects = Step(options_.config, state_, next, BootNow());
+    for (size_t i = ends_told; options_.on_worker_ended && i < state_.exits.size(); ++i) {
+      options_.on_worker_ended(state_.exits[i].first);
+    }
+    for (const AgentEffect& effect : effects) {
+      std::visit([this](const auto& one) { Do(one); }, effect);
     }
     TellFollowers();
   }
@@ -143,10 +148,6 @@ void AgentLoop::TellFollowers() {
   if (std::exchange(may_follow_, may) != may) {
     door_.LetFollow(may);
   }
-}
-
-void AgentLoop::Execute(const AgentEffect& effect) {
-  std::visit([this](const auto& one) { Do(one); }, effect);
 }
 
 void AgentLoop::Do(const SendToMaster& effect) { master_->Send(effect.message); }

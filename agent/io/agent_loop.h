@@ -53,6 +53,7 @@ class AgentLoop {
         0;  // MASTER_PORT that the user wants, if this may be the node of rank 0; 0 = any
     bool master_addr_given = false;  // by the user: workers may come to any address of the node
     std::function<void(const Assignment&)> on_workers_started;  // all of this node's; once a round
+    std::function<void(const WorkerExit&)> on_worker_ended;     // optional; one of this node's
     std::function<void(const std::string&)> show_waiting;
     // Optional: what the master's addresses have said, each time none of them was the master's.
     std::function<void(const std::string&)> on_no_master;
@@ -98,7 +99,6 @@ class AgentLoop {
   void TakeEvents();
   void TellAwaited();
   void TellFollowers();
-  void Execute(const AgentEffect& effect);
   void Do(const SendToMaster& effect);
   void Do(const Drill& effect);
   void Do(const OpenStore& effect);

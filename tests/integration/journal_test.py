@@ -52,6 +52,17 @@ def test_what_ends_while_there_is_no_master_is_reported_once(site):
     assert "job job ended" not in daemon.finish().errors
 
 
+def test_each_launch_says_what_its_node_knows_of_restarts_and_of_the_end(site):
+    """What the daemon says goes to a log that its users may not read."""
+    site.serve()
+    script = "[ $RANK$TORCHELASTIC_RESTART_COUNT != 10 ] || kill -9 $$; [ $RANK$TORCHELASTIC_RESTART_COUNT != 01 ] || { echo bad luck >&2; exit 7; }; sleep 1000"
+    first, second = [job.finish() for job in site.job(script, "--max-restarts", "1")]
+    assert "restart 1 of 1: the cause is not of this node" in first.errors, first
+    assert re.search("rank 1 on node2 .* was ended by SIGKILL .*; restart 1 of 1", second.errors), second
+    assert re.search("job job: rank 0 on node1 .* ended with exit code 7 .*\n  its last lines on stderr:\n    [|] bad luck\n  exit code 7", first.errors), first
+    assert re.search("job job: rank 0 on node1 .* ended with exit code 7 .*\n  stopped because of that: rank 1 .SIGTERM.\n  exit code 7", second.errors), second
+
+
 def test_a_restart_counts_on_with_the_next_master(site):
     daemon = site.serve()
     script = STEPS.replace("-e {go} ", "-e {go}.$TORCHELASTIC_RESTART_COUNT ") + "; [ $RANK = 0 ] || exit 3"

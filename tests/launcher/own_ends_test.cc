@@ -1,0 +1,66 @@
+#include "launcher/own_ends.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "launcher/report.h"
+
+namespace muster {
+namespace {
+
+WorkerExit Exit(uint32_t rank, ExitKind kind, int code, bool stopped_by_us = false) {
+  WorkerExit out;
+  out.rank = Rank{rank};
+  out.pid = static_cast<int>(100 + rank);
+  out.kind = kind;
+  out.code = code;
+  out.stopped_by_us = stopped_by_us;
+  out.ran_for = absl::Seconds(2);
+  return out;
+}
+
+Assignment Round(uint32_t restarts, uint32_t restarts_max) {
+  Assignment out;
+  out.restart_count = restarts;
+  out.restarts_max = restarts_max;
+  return out;
+}
+
+TEST(OwnEnds, ARestartIsToldWithWhoFailedHere) {
+  OwnEnds ends;
+  EXPECT_EQ(ends.RoundBegan(Round(0, 2)), "");
+  ends.Ended("node1", Exit(3, ExitKind::kSignaled, SIGTERM, /*stopped_by_us=*/true));
+  ends.Ended("node1", Exit(2, ExitKind::kSignaled, SIGKILL));
+  EXPECT_EQ(ends.RoundBegan(Round(1, 2)),
+            "rank 2 on node1 (pid 102) was ended by SIGKILL (killed) after 2.0 s; restart 1 of 2");
+  ends.Ended("node1", Exit(3, ExitKind::kSignaled, SIGTERM, /*stopped_by_us=*/true));
+  EXPECT_EQ(ends.RoundBegan(Round(2, 2)), "restart 2 of 2: the cause is not of this node");
+  EXPECT_EQ(ends.RoundBegan(Round(2, 2)), "");  // nodes came or went
+  EXPECT_EQ(ends.RoundBegan(Round(3, 2)), "restart 3: the cause is not of this node");  // free
+}
+
+TEST(OwnEnds, ThePageSaysWhatThisNodeKnows) {
+  OwnEnds ends;
+  WorkerExit failed = Exit(2, ExitKind::kExited, 5);
+  failed.stderr_tail = "bad luck\n";
+  ends.Ended("node1", failed);
+  ends.Ended("node1", Exit(3, ExitKind::kSignaled, SIGTERM, /*stopped_by_us=*/true));
+  EXPECT_EQ(
+      ReportText(ends.Report({5, "rank 2 on node1 (pid 102) ended with exit code 5 after 2.0 s"}),
+                 "train"),
+      "muster: job train: rank 2 on node1 (pid 102) ended with exit code 5 after 2.0 s\n"
+      "  its last lines on stderr:\n"
+      "    | bad luck\n"
+      "  stopped because of that: rank 3 (SIGTERM)\n"
+      "  exit code 5\n");
+  EXPECT_EQ(ReportText(ends.Report({1, "node node0 was lost"}), "train"),
+            "muster: job train: node node0 was lost\n"
+            "  failed as well: rank 2 (exit code 5)\n"
+            "  stopped because of that: rank 3 (SIGTERM)\n"
+            "  exit code 1\n");
+  EXPECT_EQ(ReportText(ends.Report({0, ""}), "train"), "");
+}
+
+}  // namespace
+}  // namespace muster
