@@ -44,6 +44,15 @@ absl::Status SetText(const OptionValue& v, JobSpec& s) {
   return NotEmpty(v, s.*Field);
 }
 
+absl::Status SetConfig(const OptionValue& v, JobSpec& s) {
+  if (!s.config_file.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(v.name, " ", v.text, ": ", v.name, " ", s.config_file,
+                     " is given, too, and one file is read: what is typed wins over it"));
+  }
+  return NotEmpty(v, s.config_file);
+}
+
 template <auto Field>
 absl::Status SetPlanText(const OptionValue& v, JobSpec& s) {
   return NotEmpty(v, s.plan.*Field);
@@ -199,8 +208,7 @@ constexpr OptionRow kTable[] = {
     {OptionId::kRunPath, kNone, false, "--run-path", "", "PET_RUN_PATH", kProgram,
      "PROGRAM is a Python script whatever its name", SetFlag<&JobSpec::run_path>},
     {OptionId::kConfig, kRequired, true, "--config", "FILE|-", "", kProgram,
-     "options and command from YAML; what is typed wins (--no-X undoes X)",
-     SetText<&JobSpec::config_file>},
+     "options and command from YAML; what is typed wins (--no-X undoes X)", SetConfig},
     {OptionId::kDetach, kNone, true, "--detach", "", "", kProgram,
      "go on without this terminal; then launch ps, attach, logs, stop", SetFlag<&JobSpec::detach>},
     {OptionId::kName, kRequired, false, "--name", "NAME", "", kProgram,

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/core/dialects.h"
 #include "launcher/contradictions.h"
+#include "launcher/named_ranks.h"
 #include "launcher/node_overrides.h"
 #include "launcher/options.h"
 #include "launcher/own_names.h"
@@ -354,45 +355,6 @@ absl::Status CountOwn(JobSpec& spec) {
   }
   const size_t own = spec.nodes.empty() ? spec.node_rank.value_or(0) : 0;
   spec.plan.workers = counts[std::min(own, counts.size() - 1)];
-  return absl::OkStatus();
-}
-
-// Workers of the job; 0 where they are found out later.
-uint64_t WorldOf(const JobSpec& spec) {
-  uint64_t world = 0;
-  for (size_t i = 0; i < std::min<size_t>(spec.nodes.size(), spec.nodes_max); ++i) {
-    if (spec.nodes[i].wanted != WorkersWanted::kNumber) {
-      return 0;
-    }
-    world += spec.nodes[i].workers;
-  }
-  return world;
-}
-
-absl::Status NoSuchRank(absl::string_view said, uint32_t rank, uint64_t world) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      said, ": there is no rank ", rank, ", the job has ", Plural(world, "worker", "workers")));
-}
-
-// A rank that does not exist would go without its wrapper, its input or its output in silence.
-// Where counts are found out later, nothing is said.
-absl::Status CheckRanks(const JobSpec& spec) {
-  const uint64_t world = WorldOf(spec);
-  if (world == 0) {
-    return absl::OkStatus();
-  }
-  for (size_t i = 0; i < spec.plan.wraps.size(); ++i) {
-    if (const uint32_t last = spec.plan.wraps[i].ranks.back(); last >= world) {
-      return NoSuchRank(absl::StrCat("--wrap ", spec.wrap_texts[i]), last, world);
-    }
-  }
-  if (const auto& show = spec.plan.output.show; !show.empty() && show.back() >= world) {
-    return NoSuchRank(spec.Said(OptionId::kShow), show.back(), world);
-  }
-  if (spec.Has(OptionId::kStdin) && spec.plan.stdin_mode == StdinMode::kRank &&
-      spec.plan.stdin_rank >= world) {
-    return NoSuchRank(spec.Said(OptionId::kStdin), spec.plan.stdin_rank, world);
-  }
   return absl::OkStatus();
 }
 

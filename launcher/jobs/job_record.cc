@@ -105,25 +105,19 @@ bool StartIsOverdue(absl::string_view name, absl::Time changed_at, absl::Time no
 
 std::string RecordJson(const JobRecord& record) {
   nlohmann::ordered_json out = {
-      {"format", kFormat},
-      {"id", record.id},
-      {"name", record.name},
-      {"state", JobStateName(record.state)},
-      {"exit_code", record.exit_code},
-      {"host", record.host},
-      {"command", record.command},
-      {"hosts", record.hosts},
-      {"folder", record.folder},
-      {"world_size", record.world_size},
-      {"nodes", record.nodes},
-      {"started_at", Unix(record.started_at)},
-      {"ended_at", nullptr},
-      {"grace_s", absl::ToDoubleSeconds(record.grace)},
-      {"pid", record.keeper.pid},
-      {"pid_start", record.keeper.start},
-      {"boot", record.keeper.boot},
-      {"pid_namespace", record.keeper.pid_namespace},
+      {"format", kFormat},          {"id", record.id},
+      {"name", record.name},        {"state", JobStateName(record.state)},
+      {"exit_code", nullptr},       {"host", record.host},
+      {"command", record.command},  {"hosts", record.hosts},
+      {"folder", record.folder},    {"world_size", record.world_size},
+      {"nodes", record.nodes},      {"started_at", Unix(record.started_at)},
+      {"ended_at", nullptr},        {"grace_s", absl::ToDoubleSeconds(record.grace)},
+      {"pid", record.keeper.pid},   {"pid_start", record.keeper.start},
+      {"boot", record.keeper.boot}, {"pid_namespace", record.keeper.pid_namespace},
   };
+  if (record.state == JobState::kEnded || record.exit_code != 0) {
+    out["exit_code"] = record.exit_code;
+  }
   if (record.ended_at.has_value()) {
     out["ended_at"] = Unix(*record.ended_at);
   }
@@ -156,7 +150,9 @@ absl::StatusOr<JobRecord> ParseRecord(absl::string_view json) {
   if (!known) {
     reader.Wrong("state", "starting, running, ended or lost");
   }
-  out.exit_code = static_cast<int32_t>(reader.Number("exit_code", 0, 255));
+  if (reader.Has("exit_code")) {
+    out.exit_code = static_cast<int32_t>(reader.Number("exit_code", 0, 255));
+  }
   out.host = reader.Text("host");
   out.command = reader.Texts("command");
   out.hosts = reader.Texts("hosts");

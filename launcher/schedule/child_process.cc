@@ -45,6 +45,7 @@ struct Prepared {
   int errors;
   pid_t parent;
   ChildLeads leads;
+  int at_our_end;
   rlimit cores;
 };
 
@@ -55,7 +56,7 @@ int ExecChild(const Prepared& prepared) {
   } else {
     setpgid(0, 0);
   }
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_PDEATHSIG, prepared.at_our_end);
   if (getppid() != prepared.parent) {
     return ESRCH;  // it died before the line above
   }
@@ -118,7 +119,8 @@ absl::StatusOr<pid_t> StartChild(const Prepared& prepared) {
 }  // namespace
 
 absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
-                                 std::vector<std::string> environment, ChildLeads leads) {
+                                 std::vector<std::string> environment, ChildLeads leads,
+                                 int at_our_end) {
   ASSIGN_OR_RETURN(const std::string program, FindProgram(argv.at(0)));
   const std::vector<char*> arguments = Pointers(argv);
   const std::vector<char*> entries = Pointers(environment);
@@ -141,9 +143,9 @@ absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
   fcntl(child.channel.get(), F_SETFL, O_NONBLOCK);
   fcntl(child.errors.get(), F_SETFL, O_NONBLOCK);
   const Prepared prepared{
-      program.c_str(), arguments.data(),   environment.empty() ? environ : entries.data(),
-      channel.get(),   errors.get(),       getpid(),
-      leads,           CoreLimitOfOthers()};
+      program.c_str(), arguments.data(), environment.empty() ? environ : entries.data(),
+      channel.get(),   errors.get(),     getpid(),
+      leads,           at_our_end,       CoreLimitOfOthers()};
   ASSIGN_OR_RETURN(child.pid, StartChild(prepared));
   return child;
 }

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,12 @@ enum class ChildLeads { kGroup, kSession };
 
 // The child leads a process group of its own (Ctrl-C of the terminal is for us to pass on), or a
 // session (then so is what PBS sends to all of ours; but it has no terminal to ask at), and gets
-// SIGTERM when the calling thread ends. Errors: NotFound (no such program), PermissionDenied,
+// `at_our_end` when the calling thread ends. Errors: NotFound (no such program), PermissionDenied,
 // Unavailable (no process or memory left), ResourceExhausted (no descriptors). `argv`: the first is
 // searched in PATH; `environment`: "K=V", empty = ours.
 absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
                                  std::vector<std::string> environment = {},
-                                 ChildLeads leads = ChildLeads::kGroup);
+                                 ChildLeads leads = ChildLeads::kGroup, int at_our_end = SIGTERM);
 
 // "ended with status 3", "was ended by SIGTERM (terminated)", from a status of waitpid(2).
 std::string HowItEnded(int wait_status);

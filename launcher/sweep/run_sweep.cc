@@ -187,7 +187,9 @@ absl::StatusOr<SweepResult> Try(const SweepCommand& command, const SweepRun& run
   std::vector<std::string> argv = {"/proc/self/exe", "--report",
                                    absl::StrCat("/proc/", getpid(), "/fd/", report.get())};
   argv.insert(argv.end(), run.words.begin(), run.words.end());
-  ASSIGN_OR_RETURN(Child child, SpawnChild(std::move(argv)));
+  // Nobody would read what a run of ours that took its --grace to end still says.
+  ASSIGN_OR_RETURN(Child child,
+                   SpawnChild(std::move(argv), {}, ChildLeads::kGroup, /*at_our_end=*/SIGKILL));
   SweepSession session(std::move(child), signals, pattern);
   const int status = session.Run(command.each);
   signo = session.signo();
@@ -202,6 +204,11 @@ absl::StatusOr<SweepResult> Try(const SweepCommand& command, const SweepRun& run
       signo == 0) {
     LogWarning(absl::StrCat(run.said, ": its report cannot be read: how long its workers waited ",
                             "for a CPU, and how fast they were, is not known"));
+  }
+  if (pattern != nullptr && out.failed.empty() && !out.rate.has_value() && signo == 0) {
+    LogWarning(absl::StrCat(run.said, ": --rate-regex ", ShellQuote(command.rate_regex),
+                            " has found no rate in its output; its last lines:\n",
+                            session.last_lines()));
   }
   if (!out.failed.empty() && signo == 0) {
     LogError(absl::StrCat(run.said, ": ", out.failed, "; its last lines:\n", session.last_lines()));
@@ -222,11 +229,8 @@ absl::StatusOr<int> Sweep(const SweepCommand& command) {
     ASSIGN_OR_RETURN(SweepResult result,
                      Try(command, run, pattern.has_value() ? &*pattern : nullptr, signals, signo));
     if (signo != 0) {
-      return 128 + signo;
-    }
-    if (pattern.has_value() && result.failed.empty() && !result.rate.has_value()) {
-      LogWarning(absl::StrCat(run.said, ": --rate-regex ", ShellQuote(command.rate_regex),
-                              " has found no rate in its output"));
+      const int shown = results.empty() || command.json ? 0 : PrintAnswer(SweepTable(results));
+      return shown != 0 ? shown : 128 + signo;
     }
     results.push_back(std::move(result));
   }

@@ -86,8 +86,9 @@ std::string BestLine(const std::vector<SweepResult>& results, Measure measure) {
     return "nothing to compare: no run has gone well\n";
   }
   if (ranked.empty()) {
-    return "nothing to compare: the program has counted no steps (comm.commit(step)) and did not "
-           "end by itself; say --rate-regex REGEX, or a larger --sweep-seconds\n";
+    return "nothing to compare: the program has counted no steps (comm.commit(step)), has printed "
+           "no "
+           "rate that --rate-regex REGEX finds, and did not end by itself within --sweep-seconds\n";
   }
   std::string out = absl::StrCat("best: ", ranked.front()->run.said);
   if (ranked.size() > 1) {

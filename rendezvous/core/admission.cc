@@ -61,10 +61,12 @@ std::string Disagreement(const Machine& m, const Join& join) {
   const Agreement& agreed = by_first ? m.state.agreed : m.config.agreed;
   const auto differ = [&](const std::string& option, const std::string* first,
                           const std::string* mine) {
-    return absl::StrCat(option, ": ", agreed.by, " has ",
-                        first == nullptr ? "none" : "'" + *first + "'", ", ", join.hostname,
-                        " has ", mine == nullptr ? "none" : "'" + *mine + "'",
-                        "; give the same value on every node");
+    const bool one_host = agreed.by == join.hostname;
+    return absl::StrCat(option, ": ", one_host ? "another launch on " : "", agreed.by, " has ",
+                        first == nullptr ? "none" : "'" + *first + "'", ", ",
+                        one_host ? "this one" : join.hostname, " has ",
+                        mine == nullptr ? "none" : "'" + *mine + "'",
+                        "; give the same value on every node, or another job another --rdzv-id");
   };
   for (const auto& [option, value] : agreed.options) {
     const std::string* mine = Find(join.must_agree, option);
@@ -81,7 +83,10 @@ std::string Disagreement(const Machine& m, const Join& join) {
 }
 
 std::string TwiceAskedFor(const std::string& place, const Join& first, const Join& second) {
-  return absl::StrCat(place, ": asked for by both ", first.hostname, " and ", second.hostname,
+  return absl::StrCat(place, ": asked for by ",
+                      first.hostname == second.hostname
+                          ? absl::StrCat("two launches on ", first.hostname)
+                          : absl::StrCat("both ", first.hostname, " and ", second.hostname),
                       "; give each node its own");
 }
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from harness import BIN, PYTHON, sh
+from harness import BIN, PYTHON, sh, wait_for
 
 PACKAGE = {"PYTHONPATH": str(BIN.parent / "python")}
 # On one thread, for so many seconds of its own time: whatever else runs here, it is CPU time.
@@ -123,6 +123,22 @@ def test_a_sweep_by_the_time_of_a_program_that_ends(node0):
     told = json.loads(result.text)
     assert told["measure"] == "time" and told["best"] == "-n 1" and told["runs"][0]["took_s"] > 0, told
     assert told["runs"][1]["failed"] == "failed: launch ended with status 3", told
+
+
+def test_a_sweep_that_is_stopped_shows_what_it_has(node0):
+    job = node0.start("sweep", "-n", "1,2", *sh("[ $WORLD_SIZE = 1 ] || { echo up >&2; exec sleep 1000; }"))
+    job.expect("run 2 of 2", stream="err")
+    job.signal(signal.SIGINT)
+    result = job.finish()
+    assert result.code == 130 and "best: -n 1\n" in result.text, result
+
+
+def test_a_sweep_that_is_killed_leaves_nothing(node0, lab):
+    """A run of its own would have 30 s to end well."""
+    job = node0.start("sweep", "-n", "1", "--grace", "90", *sh("trap '' TERM INT; while :; do sleep 0.1; done"))
+    wait_for(lambda: any("trap '' TERM INT" in line for line in lab[0].processes().values()), 20, what="the worker runs")
+    job.signal(signal.SIGKILL)
+    lab.expect_quiet(10)
 
 
 def test_a_sweep_with_nothing_to_compare(node0):

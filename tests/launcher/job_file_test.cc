@@ -133,6 +133,11 @@ TEST(JobFile, IsNamedWhereAValueCameFrom) {
                         "contradict"));
 }
 
+TEST(JobFile, OneIsRead) {
+  EXPECT_THAT(Parse("n: 2\n", {"--config", "other", "p"}).status().message(),
+              HasSubstr("--config other: --config "));
+}
+
 TEST(JobFile, TheCommandLineMayBringTheCommand) {
   EXPECT_EQ(Ok("n: 2\n", {"p"}).program, "p");
   EXPECT_THAT(Parse("n: 2\n").status().message(),

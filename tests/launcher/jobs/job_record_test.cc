@@ -43,6 +43,17 @@ TEST(JobRecord, ReadsWhatItWrote) {
   EXPECT_EQ(read->grace, sample.grace);
 }
 
+TEST(JobRecord, WhatHasNotEndedHasNoExitCode) {
+  JobRecord sample = Sample();
+  sample.exit_code = 0;
+  EXPECT_THAT(RecordJson(sample), HasSubstr("\"exit_code\": 0"));
+  for (const JobState state : {JobState::kRunning, JobState::kLost}) {
+    sample.state = state;
+    EXPECT_THAT(RecordJson(sample), HasSubstr("\"exit_code\": null"));
+    EXPECT_EQ(ParseRecord(RecordJson(sample))->exit_code, 0);
+  }
+}
+
 TEST(StartIsOverdue, GoesByTheLastChangeAndTouchesOnlyWhatMayBeAJob) {
   const absl::Time now = absl::UnixEpoch() + absl::Hours(10000);
   const absl::Time old = now - kStartAwaited - absl::Seconds(1);
