@@ -135,7 +135,7 @@ def test_a_sweep_that_is_stopped_shows_what_it_has(node0):
 
 def test_a_sweep_that_is_killed_leaves_nothing(node0, lab):
     """A run of its own would have 30 s to end well."""
-    job = node0.start("sweep", "-n", "1", "--grace", "90", *sh("trap '' TERM INT; while :; do sleep 0.1; done"))
+    job = node0.start("sweep", "-n", "1,2", "--grace", "90", *sh("trap '' TERM INT; while :; do sleep 0.1; done"))
     wait_for(lambda: any("trap '' TERM INT" in line for line in lab[0].processes().values()), 20, what="the worker runs")
     job.signal(signal.SIGKILL)
     lab.expect_quiet(10)
