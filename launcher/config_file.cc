@@ -159,11 +159,11 @@ size_t CharacterBytes(absl::string_view text) {
 absl::string_view KindName(const YamlValue& value) {
   switch (value.kind) {
     case YamlValue::Kind::kNothing:
-      return "nothing";
+      return "nothing (null and ~ are texts in quotes only)";
     case YamlValue::Kind::kText:
       return "a text";
     case YamlValue::Kind::kList:
-      return "a list";
+      return value.items.empty() ? "an empty list" : "a list";
     case YamlValue::Kind::kMap:
       return "a map";
   }

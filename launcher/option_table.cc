@@ -208,7 +208,7 @@ constexpr OptionRow kTable[] = {
     {OptionId::kRunPath, kNone, false, "--run-path", "", "PET_RUN_PATH", kProgram,
      "PROGRAM is a Python script whatever its name", SetFlag<&JobSpec::run_path>},
     {OptionId::kConfig, kRequired, true, "--config", "FILE|-", "", kProgram,
-     "options and command from YAML; what is typed wins (--no-X undoes X)", SetConfig},
+     "options and command from YAML; what is typed wins, --no-FLAG too", SetConfig},
     {OptionId::kDetach, kNone, true, "--detach", "", "", kProgram,
      "go on without this terminal; then launch ps, attach, logs, stop", SetFlag<&JobSpec::detach>},
     {OptionId::kName, kRequired, false, "--name", "NAME", "", kProgram,

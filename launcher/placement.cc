@@ -87,7 +87,10 @@ std::string WorkersBySlots(const JobSpec& spec) {
   for (const NodeWorkers& node : spec.nodes) {
     counts.push_back(node.workers);
   }
-  return absl::StrCat(spec.given_hosts->job, ": ", CompressRunLengths(counts), " workers on ",
+  const std::string workers = counts.size() == 1
+                                  ? Plural(counts.front(), "worker", "workers")
+                                  : absl::StrCat(CompressRunLengths(counts), " workers");
+  return absl::StrCat(spec.given_hosts->job, ": ", workers, " on ",
                       Plural(counts.size(), "node", "nodes"), ", as many as its ",
                       spec.given_hosts->slots_are, " (--nproc-per-node says otherwise)");
 }

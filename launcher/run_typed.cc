@@ -23,6 +23,7 @@
 #include "agent/io/worker_limits.h"
 #include "agent/io/worker_placement.h"
 #include "agent/probe/machine_facts.h"
+#include "agent/probe/node_checks.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
@@ -430,9 +431,12 @@ int RunAgent(JobSpec spec, Place place) {
   const EnvBase& environment = options->programs.front().environment;
   WarnOfCpus(options->facts, environment, options->plan.binding, workers);
   if (PreflightWanted(spec)) {
-    for (const std::string& doubt :
-         DoubtsOfNode(options->facts, *worker_files,
-                      [&](const char* name) { return environment.Find(name); })) {
+    NodeFacts facts = options->facts;
+    if (spec.rendezvous.host == "localhost" || IsLoopback(spec.rendezvous.host)) {
+      facts.address = "127.0.0.1";  // all nodes are this machine
+    }
+    for (const std::string& doubt : DoubtsOfNode(
+             facts, *worker_files, [&](const char* name) { return environment.Find(name); })) {
       LogWarning(absl::StrCat(options->facts.hostname, ": ", doubt));
     }
   }

@@ -186,7 +186,8 @@ class Daemon {
     };
     options.on_round_started = [](const std::string& job, const RoundStarted& started) {
       LogInfo(absl::StrCat("job ", job, ": round ", started.round.ToString(), " with ",
-                           started.world_size, " workers on ", started.nodes, " nodes"));
+                           Plural(started.world_size, "worker", "workers"), " on ",
+                           Plural(started.nodes, "node", "nodes")));
     };
     options.on_job_ended = [](const std::string& job, const JobReport& report) {
       LogInfo(absl::StrCat("job ", job, " ended with ", report.exit_code,

@@ -206,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"on-exit: [{code: {a: 1}, do: stop}]\n",
             "job.yaml:1:19: on-exit: code: want a text, or a list of texts, got 'a'"},
         Bad{"on-exit: [{code: [], do: stop}]\n",
-            "job.yaml:1:18: on-exit: code: want a text, or a list of texts, got a list"},
+            "job.yaml:1:18: on-exit: code: want a text, or a list of texts, got an empty list"},
         Bad{"on-exit:\n- {code: 0, do: stop}\n",
             "job.yaml:2:3: on-exit: want exit codes of 1..255, as in code=3,64-78, got "
             "'code=0:stop'"},
@@ -240,6 +240,10 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"env: {A=: 1}\n", "job.yaml:1:7: env: want the name of a variable, got 'A='"},
         Bad{"env: {A: [1]}\n", "job.yaml:1:10: env: A: want a text, or nothing, got a list"},
         Bad{"env: {A*: 1}\n", "job.yaml:1:11: env: want NAME=VALUE, NAME"},
+        Bad{"command: [echo, null]\n",
+            "job.yaml:1:17: command: want a list of words, or one text, got nothing (null and ~ "
+            "are "
+            "texts in quotes only)"},
         Bad{"command: []\n", "job.yaml:1:10: command: want a program, got nothing"},
         Bad{"command: ['']\n", "job.yaml:1:10: command: want a program, got nothing"},
         Bad{"command: [a, [b]]\n", "job.yaml:1:14: command: want a list of words, or one text"},
