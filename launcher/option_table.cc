@@ -175,7 +175,9 @@ constexpr OptionRow kTable[] = {
      "name of the job (default: made up)",
      [](const OptionValue& v, JobSpec& s) { return NotEmpty(v, s.rendezvous.id); }},
     {OptionId::kRdzvConf, kRequired, false, "--rdzv-conf", "K=V,...", "PET_RDZV_CONF", kMeet,
-     "join_timeout (600), last_call_timeout (30), is_host (0|1); others are ignored", SetRdzvConf},
+     "join_timeout (600; 120 between the tasks of an srun), last_call_timeout (30), is_host (0|1); "
+     "others are ignored",
+     SetRdzvConf},
     {OptionId::kNodeRank, kRequired, false, "--node-rank", "N", "PET_NODE_RANK", kMeet,
      "place of this node, 0 first (default: order of joining)", SetNodeRank},
     {OptionId::kMasterAddr, kRequired, false, "--master-addr", "HOST", "PET_MASTER_ADDR", kMeet,

@@ -22,6 +22,10 @@
 namespace muster {
 namespace {
 
+// srun starts all tasks of a step at once: who is missing then has mostly ended, for an option that
+// is wrong on its node alone, say, and nobody starts it again.
+constexpr absl::Duration kStepJoinTimeout = absl::Minutes(2);
+
 // What the user says about where to run counts more than the scheduler's allocation.
 bool SaysWhere(const JobSpec& spec) {
   constexpr OptionId kPlaces[] = {
@@ -113,6 +117,9 @@ absl::Status TakeStepTask(StepTask task, const FileReader& read_file, JobSpec& s
   r.id = r.id.empty() ? task.job_id : r.id;
   r.is_host = spec.serve = task.node_rank == 0;
   r.step = task.step;
+  if (!spec.Has(OptionId::kRdzvConf)) {
+    r.join_timeout = kStepJoinTimeout;
+  }
   const std::string here = task.hosts[task.node_rank];
   KeepLife(spec, read_file, task.hosts);
   const auto place = std::find(task.hosts.begin(), task.hosts.end(), here);

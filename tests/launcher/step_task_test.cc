@@ -29,5 +29,14 @@ TEST(StepTask, ThatSaysWhereIsAJobOfItsOwn) {
   }
 }
 
+TEST(StepTask, WaitsForTheOthersAsLongAsSrunTakesToStartThem) {
+  const auto waits = [](const std::string& words, const Environment& environment) {
+    return SpecOf(words, "", environment).rendezvous.join_timeout;
+  };
+  EXPECT_EQ(waits("p", SlurmTask("0")), absl::Minutes(2));
+  EXPECT_EQ(waits("--rdzv-conf join_timeout=900 p", SlurmTask("1")), absl::Minutes(15));
+  EXPECT_EQ(waits("--nnodes 2 --rdzv-endpoint n1:29400 p", SlurmTask("0")), absl::Minutes(10));
+}
+
 }  // namespace
 }  // namespace muster
