@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -25,7 +26,13 @@ constexpr Habit kHabits[] = {
     {"-c", "say --nproc-per-node for workers; OMP_NUM_THREADS follows from the CPUs of each"},
     {"--cpus-per-task",
      "OMP_NUM_THREADS follows from the CPUs of each worker; set it with -x OMP_NUM_THREADS=N"},
-    {"-w --nodelist", "hosts are given with --hosts"},
+    {"-w --nodelist",
+     "hosts are given with --hosts, over ssh; in a job of Slurm's, --nnodes and --exclude say "
+     "which "
+     "of its nodes"},
+    {"--multi-prog", "say --configfile FILE, or 'launch -n 1 ./a : -n 3 ./b'"},
+    {"-s", "say --stdin RANK|all|none"},
+    {"-path", "say -x PATH=FOLDER:$PATH"},
     {"--nodes", "the number of nodes is --nnodes"},
     {"--export", "say -x NAME or -x NAME=VALUE, once for each"},
     {"--output", "say --tag-output, --timestamps, --log-dir DIR or --output-filename DIR"},
@@ -136,7 +143,11 @@ const OptionRow* FindUndone(absl::string_view name) {
 }
 
 std::string OptionHint(absl::string_view name) {
-  const std::string wanted = Dashes(name);
+  std::string wanted = Dashes(name);
+  if (wanted.size() > 2 && wanted[0] == '-' &&
+      absl::ascii_isdigit(static_cast<uint8_t>(wanted[2]))) {
+    wanted.resize(2);  // -N2
+  }
   for (const Habit& habit : kHabits) {
     if (IsAmong(habit.names, wanted)) {
       return absl::StrCat("; ", habit.here);

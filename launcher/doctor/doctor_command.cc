@@ -132,6 +132,10 @@ absl::StatusOr<DoctorCommand> ParseDoctorCommand(const std::vector<std::string>&
   out.json = std::exchange(out.spec.json, false);
   out.spec.given.erase(OptionId::kJson);
   RETURN_IF_ERROR(ResolveHosts(out.spec, read_host_file, environment));
+  if (!out.spec.rendezvous.step.empty()) {
+    return absl::InvalidArgumentError(
+        "launch doctor: srun has started it: leave srun out, and it examines the job's nodes");
+  }
   if (out.spec.way == StartWay::kTyped || out.spec.way == StartWay::kServe) {
     return absl::InvalidArgumentError(
         absl::StrCat("launch doctor: ", out.spec.Said(OptionId::kRdzvEndpoint),

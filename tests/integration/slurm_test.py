@@ -185,6 +185,11 @@ def test_a_detached_job_of_a_step_would_end_with_it(slurm):
     assert result.code == 2 and result.errors.count("--detach: srun has started launch") == 2, result
 
 
+def test_the_doctor_needs_no_srun(slurm):
+    result = slurm.alloc(f"srun -n1 -N1 {LAUNCH} doctor | tail -1; srun -n2 {LAUNCH} doctor", "-N2")
+    assert result.code == 2 and result.errors.count("leave srun out, and it examines the job's nodes") == 2, result
+
+
 def test_what_the_command_says_of_the_place_counts_more_than_the_step(slurm):
     result = slurm.alloc(f"srun -n2 {LAUNCH} --standalone bash -c 'echo $RANK/$WORLD_SIZE'", "-N2")
     assert result.text.split() == ["0/1", "0/1"] and result.code == 0, result

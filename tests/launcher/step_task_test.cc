@@ -38,5 +38,13 @@ TEST(StepTask, WaitsForTheOthersAsLongAsSrunTakesToStartThem) {
   EXPECT_EQ(waits("--nnodes 2 --rdzv-endpoint n1:29400 p", SlurmTask("0")), absl::Minutes(10));
 }
 
+TEST(SrunsWords, HaveAHintAlsoWithTheirValueAttached) {
+  EXPECT_THAT(Error({"-N2", "p"}), HasSubstr("unknown option '-N2'; it means workers per node to"));
+  EXPECT_THAT(Error({"-c4", "p"}), HasSubstr("OMP_NUM_THREADS follows"));
+  EXPECT_THAT(Error({"--nodelist=a", "p"}),
+              HasSubstr("in a job of Slurm's, --nnodes and --exclude"));
+  EXPECT_THAT(Error({"--multi-prog", "f"}), HasSubstr("--configfile FILE"));
+}
+
 }  // namespace
 }  // namespace muster
