@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/env_filter.h"
 #include "agent/io/node_facts.h"
 #include "launcher/exit_rules.h"
 #include "launcher/jobs/drill_words.h"
@@ -284,6 +285,12 @@ JobLife LifeOf(const JobSpec& spec, const RoundState& state) {
 }
 
 bool IsLast(CauseKind cause) { return cause != CauseKind::kUser && cause != CauseKind::kNodeLost; }
+
+std::vector<std::string> EnvironmentForOthers(const JobSpec& spec) {
+  const bool by_pbs = spec.pbs.has_value() && spec.given_hosts.has_value();
+  return EnvironmentToForward(OwnEnvironment(), spec.plan,
+                              by_pbs ? Forwarded::kJob : Forwarded::kSettings);
+}
 
 void ShowPage(absl::string_view text) {
   SetLogWaits();                           // what waits comes first

@@ -86,6 +86,9 @@ JobLife LifeOf(const JobSpec& spec, const RoundState& state);
 // has lost a node.
 bool IsLast(CauseKind cause);
 
+// What goes along of our environment to a node whose agent does not inherit it.
+std::vector<std::string> EnvironmentForOthers(const JobSpec& spec);
+
 // On stderr, behind what was logged before.
 void ShowPage(absl::string_view text);
 // Shows the report on stderr, writes --report; the exit code of launch.

@@ -161,7 +161,7 @@ absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& 
     }
   }
   if (std::any_of(plan.nodes.begin(), plan.nodes.end(), IsRemote)) {
-    plan.environment = EnvironmentToForward(OwnEnvironment(), spec.plan);
+    plan.environment = EnvironmentForOthers(spec);
   }
   NumberRanks(plan);
   return plan;

@@ -193,7 +193,7 @@ StartTarget NodeStarts::TargetOf(size_t index) {
     bootstrap.plan.limits.insert(bootstrap.plan.limits.begin(), options_.own_limits.begin(),
                                  options_.own_limits.end());
   } else {
-    bootstrap.plan.env_base = EnvironmentToForward(OwnEnvironment(), spec_.plan);
+    bootstrap.plan.env_base = EnvironmentForOthers(spec_);
   }
   bootstrap.join.key = KeyOf(index);
   bootstrap.join.key_is_exact = true;

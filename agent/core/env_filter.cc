@@ -302,8 +302,9 @@ std::vector<std::string> EntriesWithout(const EnvBase& base, const std::vector<E
   return out;
 }
 
-std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& own,
-                                              const WorkPlan& plan) {
+namespace {
+
+bool IsSetting(absl::string_view name) {
   constexpr Rule kSettings[] = {
       {"OMP_", true, "threads"},
       {"MKL_", true, "threads"},
@@ -329,13 +330,46 @@ std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& ow
       {"TZ", false, "locale"},
       {"MUSTER_LOG", false, "ours"},
   };
+  const bool secret = absl::StrContains(name, "TOKEN") || absl::StrContains(name, "SECRET") ||
+                      absl::StrContains(name, "PASSW") || absl::StrContains(name, "_KEY");
+  return !secret && (ForwardWins(name) || !Match(kSettings, name).empty());
+}
+
+// Of this host, its devices, its shell or its terminal.
+bool IsOfHost(absl::string_view name) {
+  constexpr Rule kOfHost[] = {{"PBS_", true, "scheduler"},
+                              {"NCPUS", false, "scheduler"},
+                              {"TMPDIR", false, "scheduler"},
+                              {"CUDA_VISIBLE_DEVICES", false, "devices"},
+                              {"HIP_VISIBLE_DEVICES", false, "devices"},
+                              {"ROCR_VISIBLE_DEVICES", false, "devices"},
+                              {"GPU_DEVICE_ORDINAL", false, "devices"},
+                              {"ZE_AFFINITY_MASK", false, "devices"},
+                              {"HOSTNAME", false, "host"},
+                              {"HOST", false, "host"},
+                              {"PWD", false, "shell"},
+                              {"OLDPWD", false, "shell"},
+                              {"SHLVL", false, "shell"},
+                              {"_", false, "shell"},
+                              {"DISPLAY", false, "terminal"},
+                              {"XAUTHORITY", false, "terminal"},
+                              {"DBUS_", true, "terminal"},
+                              {"SSH_", true, "terminal"},
+                              {"XDG_", true, "terminal"}};
+  return name == kEnvSecret || !Match(kOfHost, name).empty();
+}
+
+}  // namespace
+
+std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& own,
+                                              const WorkPlan& plan, Forwarded what) {
   std::vector<std::string> out;
   for (const std::string& entry : own) {
     const absl::string_view name = NameOf(entry);
-    const bool secret = absl::StrContains(name, "TOKEN") || absl::StrContains(name, "SECRET") ||
-                        absl::StrContains(name, "PASSW") || absl::StrContains(name, "_KEY");
-    const bool wanted = !plan.env_none || !Match(kLogin, name).empty();
-    if (!secret && wanted && (ForwardWins(name) || !Match(kSettings, name).empty())) {
+    const bool wanted = plan.env_none ? !Match(kLogin, name).empty() && IsSetting(name)
+                        : what == Forwarded::kSettings ? IsSetting(name)
+                                                       : !IsOfHost(name);
+    if (wanted) {
       out.push_back(entry);
     }
   }

@@ -55,11 +55,14 @@ inline constexpr char kDefaultPath[] = "/bin:/usr/bin";
 // `base` less the names of `variables`: with these the block for exec, each name once.
 std::vector<std::string> EntriesWithout(const EnvBase& base, const std::vector<EnvVar>& variables);
 
-// Of the launcher's own environment what goes along to a node reached over ssh: search paths,
-// virtual environments and settings of the libraries (with plan.env_none only what programs are
-// found by); never secrets, DISPLAY, SSH_*, XDG_*, HOME.
+// Of the launcher's own environment what goes along to a node whose agent does not inherit it. To
+// one reached over ssh (kSettings): search paths, virtual environments and settings of the
+// libraries; never secrets, DISPLAY, SSH_*, XDG_*, HOME. To one of the same PBS job (kJob), as srun
+// does it in a job of Slurm's: all but what belongs to this host or to its terminal. With
+// plan.env_none only what programs are found by.
+enum class Forwarded : uint8_t { kSettings, kJob };
 std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& own,
-                                              const WorkPlan& plan);
+                                              const WorkPlan& plan, Forwarded what);
 
 // True for names by which a program and its libraries are found: the launcher's value is meant.
 bool ForwardWins(absl::string_view name);

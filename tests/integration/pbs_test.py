@@ -128,13 +128,13 @@ def test_torch_trains_on_two_hosts(pbs):
 def test_workers_elsewhere_find_what_the_script_has_set(pbs):
     tools = pbs.folder / "tools"
     tools.mkdir()
-    (tools / "tool").write_text(f"#!{PYTHON}\nimport os\nprint('at', os.environ['RANK'], os.environ['PBS_NODENUM'], os.getcwd())\n")
+    (tools / "tool").write_text(f"#!{PYTHON}\nimport os\nprint('at', os.environ['RANK'], os.environ['PBS_NODENUM'], os.getcwd(), os.environ['LR'])\n")
     (tools / "tool").chmod(0o755)
-    script = f"cd tools_of_home; export PATH={tools}:$PATH; exec {LAUNCH} --nproc-per-node 1 tool"
+    script = f"cd tools_of_home; export PATH={tools}:$PATH LR=0.1 TMPDIR=/nowhere; exec {LAUNCH} --nproc-per-node 1 tool"
     (pbs.lab[0].home / "tools_of_home").mkdir()
     text = pbs.run(script, "-l", "select=2")
-    found = dict(re.findall(r"at (\d) (\d \S+)$", text, re.M))
-    assert found == {str(rank): f"{rank} {pbs.lab[0].home}/tools_of_home" for rank in range(2)}, text
+    found = dict(re.findall(r"at (\d) (\d \S+ \S+)$", text, re.M))
+    assert found == {str(rank): f"{rank} {pbs.lab[0].home}/tools_of_home 0.1" for rank in range(2)}, text
 
 
 def test_a_node_file_with_domains_and_two_jobs_at_once(pbs):

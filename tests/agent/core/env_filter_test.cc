@@ -227,7 +227,7 @@ TEST(ForwardTest, SearchPathsAndSettingsButNothingOfTheHost) {
        "OMP_NUM_THREADS=4", "NCCL_DEBUG=INFO", "HOME=/h", "USER=u", "HOSTNAME=x", "DISPLAY=:0",
        "SSH_AUTH_SOCK=/s", "XDG_RUNTIME_DIR=/r", "MUSTER_SECRET=s", "AWS_SECRET_ACCESS_KEY=k",
        "HF_TOKEN=t", "HF_HOME=/hf"},
-      {});
+      {}, Forwarded::kSettings);
   EXPECT_THAT(
       sent, ElementsAre("PATH=/a", "LD_LIBRARY_PATH=/l", "PYTHONPATH=/p", "VIRTUAL_ENV=/v",
                         "CONDA_PREFIX=/c", "OMP_NUM_THREADS=4", "NCCL_DEBUG=INFO", "HF_HOME=/hf"));
@@ -238,8 +238,20 @@ TEST(ForwardTest, EnvNoneSendsOnlyWhatProgramsAreFoundBy) {
   plan.env_none = true;
   EXPECT_THAT(EnvironmentToForward({"PATH=/a", "LD_LIBRARY_PATH=/l", "VIRTUAL_ENV=/v",
                                     "OMP_NUM_THREADS=4", "HOME=/h"},
-                                   plan),
+                                   plan, Forwarded::kSettings),
               ElementsAre("PATH=/a", "LD_LIBRARY_PATH=/l"));
+  EXPECT_THAT(EnvironmentToForward({"PATH=/a", "LR=1", "HOME=/h"}, plan, Forwarded::kJob),
+              ElementsAre("PATH=/a"));
+}
+
+TEST(ForwardTest, InAJobAllButWhatBelongsToItsFirstHost) {
+  EXPECT_THAT(
+      EnvironmentToForward(
+          {"PATH=/a", "LR=0.1", "WANDB_API_KEY=k", "OMP_NUM_THREADS=4", "USER=u", "HOSTNAME=x",
+           "PBS_JOBID=1", "PBS_NODENUM=0", "TMPDIR=/var/tmp/pbs.1", "NCPUS=4", "PWD=/w", "_=/x",
+           "CUDA_VISIBLE_DEVICES=1", "DISPLAY=:0", "SSH_CLIENT=c", "MUSTER_SECRET=s"},
+          {}, Forwarded::kJob),
+      ElementsAre("PATH=/a", "LR=0.1", "WANDB_API_KEY=k", "OMP_NUM_THREADS=4", "USER=u"));
 }
 
 }  // namespace
