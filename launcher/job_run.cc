@@ -157,12 +157,12 @@ bool StartsHere(const JobSpec& spec, const HostEntry& host) {
 absl::Duration GraceNow(const JobSpec& spec) {
   return !spec.slurm.has_value() || spec.Has(OptionId::kStopGrace)
              ? spec.plan.grace
-             : SlurmGrace(spec.slurm->ends, absl::Now());
+             : SlurmGrace(*spec.slurm, absl::Now());
 }
 
 absl::Duration TimeToStop(const JobSpec& spec) {
   const absl::Duration grace = GraceNow(spec);
-  return spec.slurm.has_value() ? LeftOfGrace(grace, spec.slurm->ends, absl::Now()) : grace;
+  return spec.slurm.has_value() ? LeftOfGrace(grace, *spec.slurm, absl::Now()) : grace;
 }
 
 StopAsked StopOf(const JobSpec& spec, int signo, bool now, StopBy by) {

@@ -188,7 +188,7 @@ void SettleSlurm(JobSpec& spec) {
     return;
   }
   if (!spec.Has(OptionId::kStopGrace)) {
-    spec.plan.grace = kSlurmKillWait - kSlurmFarewell;
+    spec.plan.grace = GraceOf(spec.slurm->kill_wait);
   }
   if (spec.slurm->restarts > 0) {
     spec.notes.push_back(absl::StrCat("Slurm has restarted this job ",
@@ -204,7 +204,7 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
   if (InPbs(environment) && !spec.Has(OptionId::kStopGrace)) {
     spec.plan.grace = kPbsGrace;
   }
-  ASSIGN_OR_RETURN(spec.slurm, ReadSlurmJob(environment));
+  ASSIGN_OR_RETURN(spec.slurm, ReadSlurmJob(environment, read_file));
   SettleSlurm(spec);
   spec.pbs = ReadPbsJob(environment, read_file);
   spec.in_pod = environment.count("KUBERNETES_SERVICE_HOST") != 0;

@@ -2,23 +2,25 @@
 // from that for its end. Pure functions; thread-safe.
 //
 // Rules:
-//  J1 at the end of a job Slurm sends SIGTERM, and SIGKILL kSlurmKillWait later; a job that is
+//  J1 at the end of a job Slurm sends SIGTERM, and SIGKILL its KillWait later; a job that is
 //     stopped earlier by a warning (sbatch --signal) has the time until then;
-//  J2 so much of it is left to launch itself, to say how the job ended: kSlurmFarewell.
+//  J2 so much of it is left to launch itself, to say how the job ended: 5 s, of a short KillWait a
+//     quarter.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace muster {
 
 inline constexpr absl::Duration kSlurmKillWait = absl::Seconds(30);  // Slurm's own default
-inline constexpr absl::Duration kSlurmFarewell = absl::Seconds(5);
 // A stop that comes so shortly before the job's end is taken for the warning of it.
 inline constexpr absl::Duration kSlurmWarnedWithin = absl::Minutes(10);
 
@@ -31,18 +33,27 @@ struct SlurmJob {
   bool in_script = false;
   bool in_step = false;     // we are of a step, and end with it; salloc's shell is none
   bool many_tasks = false;  // of several tasks, and what Slurm sends to one it sends to all
-  uint32_t restarts = 0;    // how often it was started again as a whole
+  absl::Duration kill_wait = kSlurmKillWait;
+  uint32_t restarts = 0;  // how often it was started again as a whole
 };
 
 // No value: this is no job of Slurm's, or a worker in one. InvalidArgument: a variable is not what
-// Slurm writes; the text names it.
+// Slurm writes; the text names it. `read_file` reads Slurm's configuration; the default of what it
+// does not say, or where it may not be read.
 absl::StatusOr<std::optional<SlurmJob>> ReadSlurmJob(
-    const std::map<std::string, std::string>& environment);
+    const std::map<std::string, std::string>& environment,
+    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_file);
+
+// By slurm.conf(5). No value: it is not there, or the default.
+std::optional<absl::Duration> KillWaitOf(absl::string_view configuration);
+
+// What workers have of `kill_wait` (J2).
+absl::Duration GraceOf(absl::Duration kill_wait);
 
 // From the stop signal to SIGKILL where the user has not said --grace.
-absl::Duration SlurmGrace(absl::Time ends, absl::Time now);
+absl::Duration SlurmGrace(const SlurmJob& job, absl::Time now);
 
 // What workers that are stopped now really have of `grace`.
-absl::Duration LeftOfGrace(absl::Duration grace, absl::Time ends, absl::Time now);
+absl::Duration LeftOfGrace(absl::Duration grace, const SlurmJob& job, absl::Time now);
 
 }  // namespace muster

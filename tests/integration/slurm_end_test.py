@@ -155,7 +155,7 @@ def test_an_allocation_s_shell_is_no_script(slurm):
 
 
 # By the job's end and the user's words: what launch says that a stop leaves the workers.
-LEFT = [("", "", r"25\.0 s"), ("60", "", r"[45]\d\.\d s"), ("3600", "", r"25\.0 s"), ("10", "--grace 300", r"3\d\.\d s"), ("", "--grace 17", r"17\.0 s")]
+LEFT = [("", "", r"3\.8 s"), ("60", "", r"[45]\d\.\d s"), ("3600", "", r"3\.8 s"), ("10", "--grace 300", r"1[0-5]\.\d s"), ("", "--grace 17", r"17\.0 s")]
 
 
 @pytest.mark.parametrize("ends, options, left", LEFT)

@@ -411,7 +411,7 @@ TEST(Resolve, SlurmWinsOverPbs) {
                         {"SLURM_JOB_NODELIST", "n[1-2]"}}),
             "hosts 2-2: n1=1 n2=1");
   EXPECT_EQ(Resolve("--standalone p", {{"PBS_JOBID", "3.s"}, {"SLURM_JOB_ID", "7"}})->plan.grace,
-            kSlurmKillWait - kSlurmFarewell);
+            absl::Seconds(25));
 }
 
 TEST(Resolve, TheJobsNameIsTheRendezvousId) {

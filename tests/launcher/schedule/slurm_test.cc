@@ -27,6 +27,10 @@ std::map<std::string, std::string> Env(absl::string_view text) {
   return out;
 }
 
+absl::StatusOr<std::string> NoConfiguration(const std::string& path) {
+  return absl::NotFoundError(path);
+}
+
 // "node0:3 node1:3 (tasks)".
 std::string Describe(const GivenHosts& given) {
   std::vector<std::string> hosts;
@@ -234,10 +238,10 @@ TEST(Slurm, AtThePromptOfAStepItsNodesAreTheAllocation) {  // L1
   const auto hosts = HostsOfSlurm(shell);
   ASSERT_TRUE(hosts.ok() && hosts->has_value()) << hosts.status();
   EXPECT_EQ(Describe(**hosts), "node1:6 node2:6 (CPUs)");
-  const auto job = ReadSlurmJob(shell);
+  const auto job = ReadSlurmJob(shell, NoConfiguration);
   ASSERT_TRUE(job.ok() && job->has_value());
   EXPECT_FALSE((*job)->in_step || (*job)->in_script || (*job)->many_tasks);
-  EXPECT_TRUE((*ReadSlurmJob(Task("")))->in_step);
+  EXPECT_TRUE((*ReadSlurmJob(Task(""), NoConfiguration))->in_step);
   const char* four =
       "SLURM_PTY_PORT=40591 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_NTASKS=8";
   EXPECT_EQ(Describe(**HostsOfSlurm(AtThePrompt(Task(four)))), "node1:2 node2:2 (tasks)");
