@@ -26,10 +26,10 @@ class ShepherdLeaseTest : public ShepherdTest {
   // A worker, and what has left its group; then the lease ends while the shepherd stands still.
   void StandStill() {
     Start().SetProgram(Shell("setsid sleep 1000 & exec sleep 1000"));
-    SpawnOn(0, output_);
-    ASSERT_TRUE(RunUntil([this] { return Below().size() == 2; }));
     const absl::Time until = BootNow() + kShort;
     client_->SetLease(absl::ToUnixNanos(until));
+    SpawnOn(0, output_);  // it has read the order before
+    ASSERT_TRUE(RunUntil([this] { return Below().size() == 2; }));
     kill(client_->pid(), SIGSTOP);
     ASSERT_TRUE(RunUntil([until] { return BootNow() > until + absl::Milliseconds(50); }));
     kill(client_->pid(), SIGCONT);
