@@ -50,7 +50,7 @@ void World::WriteScript() {
     queue_.Push({Between(kSecond, half), 0, rng_.Below(3), who, 0, Kind::kAgentStop});
   }
   // Drawn apart: the other jobs are what they were.
-  if (SplitMix64 all(options_.seed * 7); all.Below(4) == 0) {
+  if (SplitMix64 all(options_.seed * 11); all.Below(4) == 0) {
     const auto at = static_cast<Nanos>(all.Below(static_cast<uint64_t>(half)));
     StandAllStill(at, 50 * kMilli + static_cast<Nanos>(all.Below(uint64_t{20} * kSecond)));
   }
