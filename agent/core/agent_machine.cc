@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/core/agent_step.h"
+#include "agent/core/lease_watch.h"
 #include "proto/base/mutation.h"
 #include "proto/base/text.h"
 
@@ -34,6 +35,7 @@ std::vector<AgentEffect> AgentStep::Run(const AgentEvent& event) {
     s_.link_lost_at = now_;
     OpenStoreNow();
   }
+  CheckStandstill();
   if (std::holds_alternative<TimeElapsed>(event)) {
     s_.timer_at = absl::InfinitePast();  // it is used up
   }
@@ -144,6 +146,12 @@ void AgentStep::LiftLease() {
   }
 }
 
+void AgentStep::On(const LeaseEnded&) {
+  if (StandsStill() || !HasLease()) {
+    Kill();
+  }
+}
+
 void AgentStep::OnMessage(const Admitted& admitted) {
   const bool new_master = admitted.epoch > s_.epoch_max;
   const bool older = admitted.epoch < s_.epoch_max && !Mutated(Mutation::kLowerEpochBelieved);
@@ -160,6 +168,9 @@ void AgentStep::OnMessage(const Admitted& admitted) {
     s_.drills_done = 0;
   }
   const bool again = s_.incarnation != Incarnation{} && absl::StartsWith(s_.note, kNoConnection);
+  if (StandsStill() && admitted.incarnation != s_.incarnation) {
+    Kill();  // the master has given them up
+  }
   s_.admitted = true;
   s_.node = admitted.node;
   s_.incarnation = admitted.incarnation;
@@ -200,7 +211,8 @@ void AgentStep::OnMessage(const Directive& directive) {
     s_.beats_unanswered.erase(s_.beats_unanswered.begin(), std::next(answered));
     RenewLease(Mutated(Mutation::kLeaseFromReceipt) ? now_ : sent);
   }
-  if (s_.paused && !directive.paused && !config_.in_process && now_ >= s_.lease_until) {
+  const bool pause_ends = s_.paused && !directive.paused && !config_.in_process;
+  if (StandsStill() || (pause_ends && now_ >= s_.lease_until)) {
     beat_wanted_ = true;  // nothing goes on without a lease: its answer says all this again
     return;
   }
@@ -219,6 +231,7 @@ void AgentStep::RenewLease(absl::Time sent) {
     return;
   }
   s_.lease_until = until;
+  s_.still_until = absl::InfinitePast();
   s_.answer_by = std::max(s_.answer_by, until);
   if (!s_.paused) {
     Emit(SetLease{until});
@@ -229,6 +242,33 @@ bool AgentStep::HasLease() const {
   return config_.in_process || s_.paused || now_ < s_.lease_until;
 }
 
+// All of a job may have stood still, the master as well: what was not heard meanwhile tells
+// nothing.
+void AgentStep::CheckStandstill() {
+  const absl::Time due = std::max(s_.timer_at, s_.stepped_at);
+  s_.stepped_at = now_;
+  if (now_ - due <= kStandstillSeen || s_.paused) {
+    return;
+  }
+  const absl::Duration rest = now_ - due;
+  s_.link_lost_at += rest;
+  s_.kill_at += rest;
+  s_.answer_by = std::max(s_.answer_by, now_ + s_.lease);
+  beat_wanted_ = true;
+  const bool over = s_.lease_until != absl::InfinitePast() && now_ >= s_.lease_until;
+  if (config_.in_process || !Running() || s_.killed || !(over || StandsStill())) {
+    return;
+  }
+  s_.lease_until = absl::InfinitePast();
+  s_.still_until = now_ + s_.lease;
+  s_.held_until = std::max(s_.held_until, s_.still_until);  // who is held stays so
+  if (Mutated(Mutation::kGoesOnUnanswered)) {
+    s_.lease_until = s_.still_until;
+    s_.still_until = absl::InfinitePast();
+    Emit(SetLease{s_.lease_until});
+  }
+}
+
 void AgentStep::CheckLease() {
   const bool over = !s_.paused && s_.lease_until != absl::InfinitePast() && now_ >= s_.lease_until;
   if (s_.admitted && (over || now_ >= s_.answer_by)) {
@@ -237,7 +277,7 @@ void AgentStep::CheckLease() {
     s_.link_lost_why = "no answer within the lease";
     s_.next_join = now_;
   }
-  if (over) {
+  if (over || (StandsStill() && now_ >= s_.still_until)) {
     s_.lease_until = absl::InfinitePast();
     Kill();  // A4
   }
@@ -388,6 +428,7 @@ absl::Time AgentStep::NextDeadline() const {
   if (!config_.in_process) {
     const bool leased = !s_.paused && s_.lease_until != absl::InfinitePast();
     at = std::min(at, leased ? s_.lease_until : at);
+    at = std::min(at, StandsStill() ? s_.still_until : at);
     at = std::min(at, s_.admitted ? s_.answer_by : at);
   }
   if (!s_.admitted && !s_.outcome.has_value()) {

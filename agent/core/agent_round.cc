@@ -30,6 +30,10 @@ void AgentStep::On(const WorkerSpawned& spawned) {
 void AgentStep::On(const WorkerEnded& ended) {
   const uint32_t local_rank = ended.exit.local_rank.value;
   if (IsOfRound(ended.round) && local_rank < s_.workers.size() && !s_.workers[local_rank].ended) {
+    if (StandsStill() && ended.exit.kind == ExitKind::kSignaled && ended.exit.code == SIGKILL) {
+      Kill();  // this process alone stood still: the shepherd has killed all, and says so after
+               // this
+    }
     AddExit(ended.exit);
   }
 }
@@ -375,8 +379,8 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
   if (!Running() || s_.killed) {
     return;
   }
-  if (signo == 0) {
-    return Kill();
+  if (signo == 0 || StandsStill()) {
+    return Kill();  // no time without a lease (A4)
   }
   if (!s_.stop_sent || signo != s_.stop_signal) {
     s_.stop_sent = true;
@@ -389,6 +393,7 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
 
 void AgentStep::Kill() {
   s_.kill_at = s_.held_until = absl::InfiniteFuture();
+  s_.still_until = absl::InfinitePast();
   if (!Running() || s_.killed) {
     return;
   }

@@ -30,17 +30,20 @@ class AgentStep {
   void On(const UserRestart& restart);
   void On(const SchedulerSignal& signal);
   void On(const UseSeen& seen) { s_.use = seen.use; }
+  void On(const LeaseEnded& ended);
   void On(const TimeElapsed&) {}
   void OnMessage(const Admitted& admitted);
   void OnMessage(const Refused& refused);
   void OnMessage(const Directive& directive);
 
+  void CheckStandstill();
   void CheckDeadlines();
   void CheckLease();
   void CheckUserStop();
   void LeaveJob(const UserStop& stop);
   void RenewLease(absl::Time sent);
   bool HasLease() const;
+  bool StandsStill() const { return s_.still_until != absl::InfinitePast(); }
   bool JobIsEnded() const { return s_.heard.count(SIGTERM) != 0; }  // by the scheduler
   void LiftLease();
   absl::Duration MasterWait() const;

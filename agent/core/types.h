@@ -73,13 +73,14 @@ struct PeersAwaited {
 };                          // workers of other nodes with whom ours wait to be connected
 struct UseSeen {
   NodeUse use;
-};                    // goes with the next beat
-struct RestShown {};  // answers ShowRest
+};                     // goes with the next beat
+struct RestShown {};   // answers ShowRest
+struct LeaseEnded {};  // the shepherd has killed all workers, whose exits came before this
 struct TimeElapsed {};
 using AgentEvent =
     std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, StorePortFailed, WorkerSpawned,
                  WorkerEnded, RoundCleared, PeerSought, PeersAwaited, UserStop, UserRestart,
-                 SchedulerSignal, UseSeen, RestShown, TimeElapsed>;
+                 SchedulerSignal, UseSeen, RestShown, LeaseEnded, TimeElapsed>;
 
 struct SendToMaster {
   AgentMessage message;
@@ -125,7 +126,7 @@ struct MeetNoMore {
 };  // all ranks of the round held cannot any more: this one has ended, and none takes its place
 struct SetLease {
   absl::Time until;
-};  // for the shepherd; InfiniteFuture = none
+};  // for the shepherd; InfiniteFuture = none. What stands still as its lease has ended goes on
 struct SetTimer {
   absl::Time at;
 };  // send TimeElapsed then; replaces the earlier one
@@ -193,6 +194,9 @@ struct AgentState {
   std::map<uint64_t, absl::Time> beats_unanswered;  // seq -> send time; bounded by lease / interval
   absl::Time next_beat = absl::InfiniteFuture();
   absl::Time lease_until = absl::InfinitePast();  // nothing may run after it; unused in_process
+  // The lease ended while this process stood still: so long do the workers (A4). InfinitePast =
+  // not.
+  absl::Time still_until = absl::InfinitePast();
   bool paused = false;
   NodeUse use;  // as seen last
   int32_t stop_asked = 0;
@@ -219,6 +223,7 @@ struct AgentState {
   absl::Time next_join = absl::InfiniteFuture();
   absl::Time answer_by = absl::InfiniteFuture();  // admitted, but unanswered until then: join anew
   absl::Time timer_at = absl::InfiniteFuture();   // what SetTimer said last
+  absl::Time stepped_at = absl::InfinitePast();   // the last step
   // The implementation may add fields it needs; every field has a comment that says what it means.
 };
 

@@ -213,6 +213,25 @@ bool StandStill(const std::set<pid_t>& groups) {
                        in_kernel.end());
 }
 
+void StopDescendants(std::set<pid_t>& stopped) {
+  for (const pid_t pid : Descendants({})) {
+    const std::optional<Stat> stat = ReadStat(pid);
+    const bool stands = stat.has_value() && (stat->state == 'T' || stat->state == 't');
+    if (!stands && kill(pid, SIGSTOP) == 0) {
+      stopped.insert(pid);
+    }
+  }
+}
+
+void ContinueDescendants(const std::set<pid_t>& stopped) {
+  const std::vector<pid_t> all = Descendants({});
+  for (auto pid = all.rbegin(); pid != all.rend(); ++pid) {
+    if (stopped.count(*pid) != 0) {
+      kill(*pid, SIGCONT);
+    }
+  }
+}
+
 std::vector<pid_t> ProcessesStartedBy(pid_t parent) {
   return Below(parent, [parent](pid_t, pid_t of) { return of == parent; });
 }

@@ -38,6 +38,13 @@ bool IsTraced(pid_t pid);
 // Whether all processes below this one that are of these groups stand still, or have ended.
 bool StandStill(const std::set<pid_t>& groups);
 
+// SIGSTOPs all processes below this one that do not stand still, and adds them to `stopped`.
+// Parents first: who waits for a child does not hear that it has stopped, if it goes on first. One
+// that is being made right now is found by the next call.
+void StopDescendants(std::set<pid_t>& stopped);
+// SIGCONTs those, children first.
+void ContinueDescendants(const std::set<pid_t>& stopped);
+
 // SIGKILL takes effect at once, but in the kernel.
 inline constexpr absl::Duration kKillWithin = absl::Seconds(10);
 

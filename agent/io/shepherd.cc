@@ -26,6 +26,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/core/lease_watch.h"
 #include "agent/io/life_pipe.h"
 #include "agent/io/process_tree.h"
 #include "agent/io/session_ear.h"
@@ -41,6 +42,7 @@ namespace {
 
 constexpr absl::Duration kStopSpreads = absl::Seconds(2);  // to all processes of a group
 constexpr absl::Duration kStandstillWithin = absl::Milliseconds(500);
+constexpr absl::Duration kStopAgain = absl::Milliseconds(20);    // while workers have no lease
 constexpr absl::Duration kLookAtHeld = absl::Milliseconds(500);  // whether their debugger has left
 
 // By which processes that descend from a worker are known once it has ended.
@@ -101,7 +103,7 @@ class Shepherd {
         Reap();
       }
       if (fds[2].revents != 0) {
-        LeaseEnded();
+        LookAtLease();
       }
       if (fds[3].revents != 0) {
         session_.Listen();
@@ -378,6 +380,7 @@ class Shepherd {
                         [this](pid_t pid, int status, uint64_t peak) { Ended(pid, status, peak); });
     strays_.End();
     held_.clear();
+    stopped_.clear();
     traces_.clear();
     let_go_ = false;
     workers_.clear();  // what survived is no worker of the next round: its end is no news
@@ -386,17 +389,33 @@ class Shepherd {
   }
 
   void SetLease(int64_t boot_ns) {
-    itimerspec at{};
-    at.it_value.tv_sec = boot_ns / 1000000000;
-    at.it_value.tv_nsec = boot_ns % 1000000000;
-    timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &at, nullptr);
+    const bool stood_still = lease_.stands_still();
+    const absl::Time until = boot_ns == 0 ? absl::InfiniteFuture() : absl::FromUnixNanos(boot_ns);
+    if (lease_.Set(until, BootNow()) && stood_still) {
+      ContinueDescendants(stopped_);
+      stopped_.clear();
+    }
+    ArmLease();
   }
 
-  void LeaseEnded() {
-    uint64_t count = 0;
-    if (read(timer_.get(), &count, sizeof(count)) > 0) {
+  void LookAtLease() {
+    if (lease_.Look(BootNow()) == LeaseWatch::Due::kKill) {
       Clear(ShepherdNews::kLeaseEnded);
+    } else if (lease_.stands_still()) {
+      StopDescendants(stopped_);  // again, as who stopped us all may wake them after us
     }
+    ArmLease();
+  }
+
+  void ArmLease() {
+    const absl::Time again =
+        lease_.stands_still() ? BootNow() + kStopAgain : absl::InfiniteFuture();
+    const absl::Time next = std::min(lease_.next(), again);
+    itimerspec at{};
+    if (next != absl::InfiniteFuture()) {
+      at.it_value = absl::ToTimespec(next);
+    }
+    timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &at, nullptr);
   }
 
   void RemoveRunDir() {
@@ -446,7 +465,7 @@ class Shepherd {
   UniqueFd socket_;
   UniqueFd door_;  // the workers' end
   UniqueFd signals_;
-  UniqueFd timer_;
+  UniqueFd timer_;  // of the lease
   UniqueFd null_;
   SessionEar session_;
   LifePipe life_;  // of which workers open an end; the writer is ours alone
@@ -458,6 +477,8 @@ class Shepherd {
   std::map<int32_t, Trace> traces_;  // by worker, of its last life
   std::set<pid_t> held_;  // of workers_: those that stand still, or that a debugger has since
   bool let_go_ = false;   // they may go on
+  LeaseWatch lease_;
+  std::set<pid_t> stopped_;                       // as they have no lease
   absl::Time stopped_at_ = absl::InfinitePast();  // by SIGSTOP, last
   std::deque<ShepherdFrame> news_;  // not sent yet; bounded by the orders taken, two a worker
   std::string run_dir_;

@@ -26,7 +26,9 @@ enum class ShepherdOrder : uint32_t {
   kKill,         // index: SIGKILL to that worker alone
   kClearWorker,  // index, of a worker that has ended: SIGKILL what it left behind
   kClear,     // SIGKILL everything below the shepherd until nothing is left; answered by kCleared
-  kSetLease,  // value = CLOCK_BOOTTIME nanoseconds at which everything is killed; 0 = no lease
+  kSetLease,  // value = CLOCK_BOOTTIME nanoseconds at which everything is killed; 0 = no lease. One
+              // that ended while the shepherd stood still: everything stands still until a later
+              // one is set, or so long has passed again (core/lease_watch.h)
   kRunDir,    // payload = folder that the shepherd removes (with all that is in it) when it ends
   kHelper,    // payload = PackStrings: count of argv, argv, environment; fd = its kWorkerPmiFd. It
               // is no worker: no signal reaches it, and its end is no news; kClear ends it

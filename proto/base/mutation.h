@@ -43,6 +43,7 @@ enum class Mutation : uint8_t {
   kReplacedStopsAll,    // A1: a round that keeps workers stops them
   kExitsNumberedAnew,   // ... and its agent forgets which exits it has told
   kReplacesEndedWell,   // ... and starts those anew that have ended well
+  kGoesOnUnanswered,    // A4: workers whose lease ended in a standstill go on without an answer
   kLast,
 };
 

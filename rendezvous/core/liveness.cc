@@ -57,12 +57,4 @@ void RenewAll(const RoundConfig& config, RoundState& state, absl::Time now) {
   }
 }
 
-void ShiftAll(RoundState& state, absl::Duration lost) {
-  for (auto& [id, node] : state.nodes) {
-    if (node.IsLive()) {
-      node.expires += lost;  // the entries follow (L2)
-    }
-  }
-}
-
 }  // namespace muster

@@ -14,7 +14,8 @@
 
 namespace muster {
 
-// A timer this late means that the master itself did not run: that time counts against nobody.
+// A timer so much too late means that the master itself did not run: that time counts against
+// nobody.
 inline constexpr absl::Duration kStallTolerance = absl::Milliseconds(500);
 
 // How long a node may be without a connection. With a journal as long as it may be silent: it takes
@@ -30,9 +31,8 @@ std::vector<NodeId> TakeExpired(RoundState& state, absl::Time now);
 // When to look again; InfiniteFuture when nobody is watched. Never later than the first expiry.
 absl::Time NextExpiry(const RoundState& state);
 
-// Everybody gets a full lease (or reconnect window) from now: after a pause. O(N log N).
+// Everybody gets a full lease (or reconnect window) from now: after a pause, or a stall of the
+// master. O(N log N).
 void RenewAll(const RoundConfig& config, RoundState& state, absl::Time now);
-// Nobody's time ran for `lost`: after a stall of the master. O(N).
-void ShiftAll(RoundState& state, absl::Duration lost);
 
 }  // namespace muster

@@ -41,15 +41,26 @@ void OnPause(Machine& m, bool paused) {
   TryStart(m);
 }
 
+// The master itself was stopped or starved, and perhaps all of the job with it: what was sent
+// meanwhile waits to be read, or is still to be sent. Who waits longer takes no place too early.
+void CheckStall(Machine& m) {
+  RoundState& s = m.state;
+  if (s.timer_at == absl::InfiniteFuture() || m.now - s.timer_at <= kStallTolerance) {
+    return;
+  }
+  RenewAll(m.config, s, m.now);
+  for (auto& [place, vacancy] : s.next.vacant) {
+    const bool missed = vacancy.free_at > s.timer_at;
+    vacancy.free_at += missed ? m.now - s.timer_at : absl::ZeroDuration();
+  }
+}
+
 void OnTime(Machine& m) {
   RoundState& s = m.state;
   if (s.paused) {
     return;
   }
-  // The master itself was stopped or starved: what was sent to it meanwhile waits to be read.
-  if (s.timer_at != absl::InfiniteFuture() && m.now - s.timer_at > kStallTolerance) {
-    ShiftAll(s, m.now - s.timer_at + kStallTolerance);
-  }
+  CheckStall(m);
   ExpireNodes(m);
   if (m.now >= s.begun + m.config.time_limit) {
     StopForTimeLimit(m);

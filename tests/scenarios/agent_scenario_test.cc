@@ -85,6 +85,8 @@ class AgentScript {
     } else if (c.verb == "spawned") {
       return WorkerSpawned{Round(c), LocalRank{static_cast<uint32_t>(std::stoul(c.Word(0)))},
                            static_cast<int32_t>(c.Number("pid", 4711))};
+    } else if (c.verb == "lease-ended") {
+      return LeaseEnded{};
     } else if (c.verb == "cleared") {
       return RoundCleared{Round(c)};
     } else if (c.verb == "seek") {

@@ -116,8 +116,8 @@ void World::CheckOneLife(uint32_t who, Rank rank) {
   for (const uint32_t one : started) {
     const Process& other = processes_[one];
     const bool judged = config_.journal || (other.key != mine.key && other.chain == mine.chain);
-    const bool stands_still =
-        now_ < other.frozen_until || other.thawed == now_ || other.state.paused;
+    const bool stands_still = now_ < other.frozen_until || other.thawed == now_ ||
+                              other.state.paused || other.lease_watch.stands_still();
     if (one != who && other.alive && judged && !stands_still) {
       Fail(absl::StrCat("fence: rank ", rank.value, " is started on ", mine.config.join.hostname,
                         " while it runs on ", other.config.join.hostname));
@@ -180,14 +180,16 @@ void World::CheckGone(RoundId round, Rank rank) {
 
 // The safety of a lease: who has not been heard of for one runs nothing, but for the moment that
 // killing takes. A frozen node cannot do anything about it until it thaws, a paused one until it
-// hears that its link is gone.
+// hears that its link is gone. What its shepherd has stopped then does not run, and does not last.
 void World::CheckLease(uint32_t who) {
   const Process& p = processes_[who];
   if (p.running == 0 || p.state.paused) {
     return;
   }
-  const Nanos until =
-      std::max({p.heard + absl::ToInt64Nanoseconds(config_.lease), p.thawed, p.resumed});
+  const Nanos lease = absl::ToInt64Nanoseconds(config_.lease);
+  const bool stands_still = p.running == p.stood.size();
+  const Nanos until = stands_still ? std::max(p.stood_since, p.thawed) + lease
+                                   : std::max({p.heard + lease, p.thawed, p.resumed});
   if (now_ > until + kKillTime) {
     Fail(absl::StrCat("lease: workers of ", p.config.join.hostname, " still run ",
                       (now_ - until) / kMilli, " ms after the lease"));

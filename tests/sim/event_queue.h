@@ -26,10 +26,11 @@ enum class Kind : uint8_t {
   kExitSeen,     // `who`: its shepherd reports the exit in slot `slot`
   kCleared,      // `who`: nothing of round `number` is left
   kSeek,         // `who`: a worker of round `number` needs the node rank `slot`
-  kAgentStop,  // `who`: the user typed Ctrl-C there; `number` 1: at once, 2: only that node leaves
-  kLeaseEnd,   // shepherd of `who`: valid if `number` is its present one
-  kWorkerEnd,  // worker `slot` of `who` ends, if its turn is still `number`
-  kToMaster,   // message in slot `slot`, over connection `number`
+  kAgentStop,   // `who`: the user typed Ctrl-C there; `number` 1: at once, 2: only that node leaves
+  kLeaseEnd,    // shepherd of `who`: valid if `number` is its present one
+  kLeaseEnded,  // `who`: its shepherd says that it has killed as the lease was over
+  kWorkerEnd,   // worker `slot` of `who` ends, if its turn is still `number`
+  kToMaster,    // message in slot `slot`, over connection `number`
   kMasterTimer,   // valid if `number` is the present one
   kMasterClosed,  // the master sees connection `number` end
   kStartFailed,   // the starter of place `who` gives up attempt `number`; `slot` 1: it was killed

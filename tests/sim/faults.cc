@@ -50,6 +50,10 @@ void World::WriteScript() {
     queue_.Push({Between(kSecond, half), 0, rng_.Below(3), who, 0, Kind::kAgentStop});
   }
   // Drawn apart: the other jobs are what they were.
+  if (SplitMix64 all(options_.seed * 11); all.Below(4) == 0) {
+    const auto at = static_cast<Nanos>(all.Below(static_cast<uint64_t>(half)));
+    StandAllStill(at, 50 * kMilli + static_cast<Nanos>(all.Below(uint64_t{20} * kSecond)));
+  }
   if (SplitMix64 user(options_.seed * 5); user.Below(4) == 0) {
     const auto at = static_cast<Nanos>(user.Below(static_cast<uint64_t>(half)));
     Ask(at, 5);
@@ -149,10 +153,28 @@ void World::Inject(Fault fault) {
     case FaultKind::kFreezeMaster:
       master_frozen_ = now_ + fault.length;
       return;
+    case FaultKind::kFreezeAll:
+      return FreezeAll(fault.length);
     case FaultKind::kCrashMaster:
       return CrashMaster(fault.length);
     case FaultKind::kRack:
       return InjectRack(fault);
+  }
+}
+
+void World::StandAllStill(Nanos at, Nanos length) {
+  faults_.push_back({FaultKind::kFreezeAll, 0, length, 0});
+  queue_.Push({at, 0, faults_.size() - 1, 0, 0, Kind::kFault});
+}
+
+// A scheduler suspends the job, or a host of virtual machines sleeps: they do not wake at once.
+void World::FreezeAll(Nanos length) {
+  SplitMix64 rng(static_cast<uint64_t>(now_ + length));
+  const auto end = [&] { return now_ + length + static_cast<Nanos>(rng.Below(50 * kMilli)); };
+  master_frozen_ = std::max(master_frozen_, end());
+  for (Process& p : processes_) {
+    p.frozen_until = p.thawed = std::max(p.frozen_until, end());
+    p.frozen_shepherd = true;
   }
 }
 

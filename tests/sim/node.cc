@@ -57,6 +57,7 @@ void World::Do(uint32_t who, const SpawnRound& effect) {
   p.round = a.round;
   p.chain = a.keeps_from.IsNone() ? a.round : a.keeps_from;
   p.workers.assign(a.workers, Worker());
+  p.stood.clear();
   PlanSeeks(who, a);
   for (uint32_t local = 0; local < a.workers; ++local) {
     if (!a.HasEndedWell(LocalRank{local})) {
@@ -177,6 +178,7 @@ void World::WorkerEnds(const Event& event) {
   }
   w.running = false;
   --p.running;
+  p.stood.erase(event.slot);
   if (LastEnd& last = ends_[{p.chain, w.exit.rank.value}];
       std::tie(w.began, w.exit.pid) > std::tie(last.began, last.exit.pid)) {
     last = {w.began, w.exit};
@@ -296,11 +298,26 @@ void World::Do(uint32_t who, const EndDrain& effect) {
 void World::Do(uint32_t who, const SetLease& effect) {
   Process& p = processes_[who];
   const bool counts = effect.until != absl::InfiniteFuture();
-  p.resumed = counts && p.lease_until < 0 ? now_ : p.resumed;
+  const bool stood_still = p.lease_watch.stands_still();
+  p.resumed = counts && p.lease_until < 0 && !stood_still ? now_ : p.resumed;
   p.lease_until = counts ? ToNanos(effect.until) : -1;
-  // The shepherd looks when it is due by what it knew: a later end moves its timer then.
-  if (p.lease_timer == 0 && p.lease_until >= 0) {
-    ArmAgentTimers(who);
+  if (p.lease_watch.Set(effect.until, ToTime(ClockOf(p))) && stood_still) {
+    GoOn(who);
+  }
+  ArmLease(who);
+}
+
+// The shepherd looks when it is due by what it knew: a later end moves its timer then.
+void World::ArmLease(uint32_t who) {
+  Process& p = processes_[who];
+  const absl::Time next = p.lease_watch.next();
+  if (next == absl::InfiniteFuture()) {
+    return;
+  }
+  const Nanos at = std::max(ToNanos(next) - p.offset, now_);
+  if (p.lease_timer_at < 0 || at < p.lease_timer_at) {
+    p.lease_timer_at = at;
+    queue_.Push({at, 0, ++p.lease_timer, who, 0, Kind::kLeaseEnd});
   }
 }
 
@@ -309,10 +326,7 @@ void World::ArmAgentTimers(uint32_t who) {
   if (p.timer_at >= 0) {
     queue_.Push({std::max(p.timer_at - p.offset, now_), 0, ++p.timer, who, 0, Kind::kAgentTimer});
   }
-  if (p.lease_until >= 0) {
-    queue_.Push(
-        {std::max(p.lease_until - p.offset, now_), 0, ++p.lease_timer, who, 0, Kind::kLeaseEnd});
-  }
+  ArmLease(who);
 }
 
 void World::Do(uint32_t who, const SetTimer& effect) {
@@ -324,30 +338,59 @@ void World::Do(uint32_t who, const SetTimer& effect) {
   }
 }
 
-void World::LeaseEnds(const Event& event) {
+void World::LookAtLease(const Event& event) {
   Process& p = processes_[event.who];
   if (!p.alive || p.finished || event.number != p.lease_timer) {
     return;
   }
-  if (p.lease_until < 0) {
-    p.lease_timer = 0;
-    return;
+  p.lease_timer_at = -1;
+  const LeaseWatch::Due due = p.lease_watch.Look(ToTime(ClockOf(p)));
+  if (due == LeaseWatch::Due::kStandStill) {
+    StandStill(event.who);
+  } else if (due == LeaseWatch::Due::kKill) {
+    LeaseEnds(event.who);
   }
-  if (p.lease_until > ClockOf(p)) {
-    queue_.Push({p.lease_until - p.offset, 0, p.lease_timer, event.who, 0, Kind::kLeaseEnd});
-    return;
-  }
-  p.lease_timer = 0;
+  ArmLease(event.who);
+}
+
+void World::LeaseEnds(uint32_t who) {
+  Process& p = processes_[who];
   p.lease_until = -1;
-  CheckLease(event.who);
+  CheckLease(who);
   for (uint32_t local = 0; local < p.workers.size(); ++local) {
     if (p.workers[local].running) {
-      p.workers[local].doomed = true;
+      p.workers[local].doomed = p.workers[local].killed = true;
       p.workers[local].stopped = false;
-      EndIn(event.who, local, 0, Signaled(SIGKILL));
+      EndIn(who, local, 0, Signaled(SIGKILL));
     }
   }
-  StepAgent(event.who, TimeElapsed{});
+  Post(2 * kMilli, Kind::kLeaseEnded, who);  // after the exits
+}
+
+// The lease ended while the node stood still.
+void World::StandStill(uint32_t who) {
+  Process& p = processes_[who];
+  p.lease_until = -1;
+  p.stood_since = now_;
+  for (uint32_t local = 0; local < p.workers.size(); ++local) {
+    if (p.workers[local].running && !p.workers[local].stopped) {
+      p.stood.insert(local);
+      SignalWorker(who, local, SIGSTOP);
+    }
+  }
+}
+
+// With a lease: then nobody else has these ranks.
+void World::GoOn(uint32_t who) {
+  const std::set<uint32_t> stood = processes_[who].stood;
+  for (const uint32_t local : stood) {
+    const Worker& w = processes_[who].workers[local];
+    if (w.running && !w.killed) {
+      CheckOneLife(who, processes_[who].state.assignment->RankOf(LocalRank{local}));
+      SignalWorker(who, local, SIGCONT);
+      processes_[who].stood.erase(local);
+    }
+  }
 }
 
 // The shepherd that was here before is gone, or the new agent goes on waiting for it, and at last

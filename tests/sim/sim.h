@@ -24,6 +24,8 @@ struct Options {
   absl::Duration run =
       absl::Seconds(60);  // faults: in its first half. Without: as long run workers
   bool faults = true;
+  // Without faults: a third into the run the whole job stands still for so long.
+  absl::Duration standstill = absl::ZeroDuration();
   std::function<void(const std::string&)> trace;  // a line an event, for people; may be empty
 };
 

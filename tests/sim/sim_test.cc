@@ -83,6 +83,18 @@ TEST(Sim, WithoutFaultsTheJobSucceedsInOneRound) {
   EXPECT_EQ(result.rounds, 1u);
 }
 
+// The whole job stands still for any time, and goes on as if nothing was.
+TEST(Sim, AStandstillOfAllCostsNothing) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    Options options = Seed(seed, 1 + static_cast<uint32_t>(seed) % 8);
+    options.faults = false;
+    options.standstill = absl::Milliseconds(397) * static_cast<int64_t>(seed);
+    const Result result = Expect(options);
+    EXPECT_EQ(result.report.exit_code, 0) << seed << ": " << result.report.headline;
+    EXPECT_EQ(result.rounds, 1u) << seed;
+  }
+}
+
 TEST(Sim, SameSeedSameDigest) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const Result first = sim::Run(Seed(seed, 64));

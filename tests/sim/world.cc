@@ -32,6 +32,10 @@ World::World(const Options& options) : options_(options), rng_(options.seed) {
   for (uint32_t key = 0; key < options_.agents; ++key) {
     AddProcess(key, Between(0, 500 * kMilli));
   }
+  if (!options_.faults && options_.standstill > absl::ZeroDuration()) {
+    StandAllStill(absl::ToInt64Nanoseconds(options_.run) / 3,
+                  absl::ToInt64Nanoseconds(options_.standstill));
+  }
   if (options_.faults) {
     WriteScript();
     WriteMasterScript();
@@ -273,7 +277,9 @@ void World::Dispatch(const Event& event) {
       return StepAgent(
           who, UserStop{2, event.number == 1, event.number == 2 ? "left" : "", event.number == 2});
     case Kind::kLeaseEnd:
-      return LeaseEnds(event);
+      return LookAtLease(event);
+    case Kind::kLeaseEnded:
+      return StepAgent(who, LeaseEnded{});
     case Kind::kWorkerEnd:
       return WorkerEnds(event);
     case Kind::kToMaster:
@@ -300,10 +306,11 @@ void World::Dispatch(const Event& event) {
 
 void World::Trace(const Event& event) const {
   constexpr const char* kNames[] = {
-      "start",        "connect",      "link up",    "link down",   "to agent",     "agent timer",
-      "port",         "no port",      "rest shown", "exit seen",   "cleared",      "seek",
-      "agent stop",   "lease end",    "worker end", "to master",   "master timer", "master closed",
-      "start failed", "master asked", "persisted",  "master back", "fault",        "heal"};
+      "start",        "connect",   "link up",      "link down",     "to agent",
+      "agent timer",  "port",      "no port",      "rest shown",    "exit seen",
+      "cleared",      "seek",      "agent stop",   "lease end",     "lease ended",
+      "worker end",   "to master", "master timer", "master closed", "start failed",
+      "master asked", "persisted", "master back",  "fault",         "heal"};
   static_assert(std::size(kNames) == static_cast<size_t>(Kind::kHeal) + 1);
   const bool has_process = event.who < processes_.size();
   const Process& p = processes_[has_process ? event.who : 0];

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "agent/core/agent_machine.h"
+#include "agent/core/lease_watch.h"
 #include "proto/base/rng.h"
 #include "rendezvous/core/invariants.h"
 #include "rendezvous/core/round_machine.h"
@@ -70,7 +71,11 @@ struct Process {
   uint64_t timer = 0;  // number of its present timer
   Nanos timer_at = -1;
   uint64_t lease_timer = 0;
-  Nanos lease_until = -1;    // its clock; -1 = none
+  Nanos lease_until = -1;     // its clock; -1 = none
+  LeaseWatch lease_watch;     // its shepherd's
+  Nanos lease_timer_at = -1;  // when its present one is due; -1 = there is none
+  std::set<uint32_t> stood;   // workers that its shepherd has stopped, as they have no lease
+  Nanos stood_since = -1;
   Nanos resumed = -1;        // when a pause, in which no lease counts, ended last
   Nanos heard = -1;          // a message of this life reached the master last
   uint16_t port = 0;         // opened last
@@ -99,6 +104,7 @@ enum class FaultKind : uint8_t {
   kClockJump,
   kKillWorker,
   kFreezeMaster,
+  kFreezeAll,    // the whole job: master, agents, workers
   kCrashMaster,  // where there is a journal
   kRack,         // one of the others, on every node of a rack at the same moment
 };
@@ -186,7 +192,11 @@ class World {
   void Hang(uint32_t who, uint32_t local);
   void SignalWorker(uint32_t who, uint32_t local, int32_t signo);
   void WorkerEnds(const Event& event);
-  void LeaseEnds(const Event& event);
+  void ArmLease(uint32_t who);
+  void LookAtLease(const Event& event);
+  void LeaseEnds(uint32_t who);
+  void StandStill(uint32_t who);
+  void GoOn(uint32_t who);
   void PeersNotice(RoundId chain, Rank who_died);
   void Crash(uint32_t who, bool silently);
   Nanos ClockOf(const Process& p) const { return now_ + p.offset; }
@@ -222,6 +232,8 @@ class World {
   void WriteMasterScript();
   void Inject(Fault fault);
   void InjectRack(const Fault& fault);
+  void StandAllStill(Nanos at, Nanos length);
+  void FreezeAll(Nanos length);
   void Heal();
   uint32_t Victim(uint32_t index) const;
 
