@@ -17,6 +17,7 @@
 #include "agent/io/program_facts.h"
 #include "agent/io/worker_placement.h"
 #include "launcher/answer.h"
+#include "launcher/batch_shell.h"
 #include "launcher/described_topology.h"
 #include "launcher/explain_env.h"
 #include "launcher/job_file_writer.h"
