@@ -28,20 +28,20 @@ constexpr absl::Duration kStepJoinTimeout = absl::Minutes(2);
 
 // What the user says about where to run counts more than the scheduler's allocation.
 bool SaysWhere(const JobSpec& spec) {
-  constexpr OptionId kPlaces[] = {
+  constexpr OptionId kSayWhere[] = {
       OptionId::kHosts,        OptionId::kHostfile,   OptionId::kStandalone, OptionId::kServe,
       OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank};
   return SaysProgram(spec, OptionId::kHosts) ||
-         std::any_of(std::begin(kPlaces), std::end(kPlaces),
+         std::any_of(std::begin(kSayWhere), std::end(kSayWhere),
                      [&spec](OptionId id) { return spec.Has(id); });
 }
 
 // Typed in each task of a step, these make a job of each task, which is rarely meant.
 void NoteJobOfEachTask(JobSpec& spec, const Environment& environment) {
-  constexpr OptionId kPlaces[] = {OptionId::kHosts, OptionId::kHostfile, OptionId::kRdzvEndpoint};
-  const auto* said = std::find_if(std::begin(kPlaces), std::end(kPlaces),
+  constexpr OptionId kSayWhere[] = {OptionId::kHosts, OptionId::kHostfile, OptionId::kRdzvEndpoint};
+  const auto* said = std::find_if(std::begin(kSayWhere), std::end(kSayWhere),
                                   [&spec](OptionId id) { return spec.Has(id); });
-  if (said == std::end(kPlaces) ||
+  if (said == std::end(kSayWhere) ||
       (*said == OptionId::kRdzvEndpoint && spec.Has(OptionId::kNnodes))) {
     return;
   }
