@@ -74,9 +74,9 @@ def parent_of(pid):
 
 
 def is_alive(pid):
-    """False for a zombie, too: it only waits for its parent."""
+    """False for a zombie, too: it only waits for its parent. But not while threads of it end, which have its sockets."""
     stat = stat_of(pid)
-    return bool(stat) and stat[0] not in ("Z", "X")
+    return bool(stat) and (stat[0] not in ("Z", "X") or int(stat[17]) > 1)
 
 
 def marked(mark):
@@ -177,8 +177,8 @@ class Host:
         """{pid: command line} of all but the host's own (init, sshd listener, Slurm's daemons)."""
         found = {}
         for pid in self._inhabitants():
-            line = cmdline(pid)
-            if line and is_alive(pid) and not DAEMON.match(line):
+            line = cmdline(pid)  # none where only other threads are left of it
+            if is_alive(pid) and not DAEMON.match(line):
                 found[pid] = line
         return found
 
