@@ -29,12 +29,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "launcher/job_spec.h"
+#include "launcher/schedule/file_reader.h"
 
 namespace muster {
 
 using Environment = std::map<std::string, std::string>;
 // The text of a file, or why it cannot be had.
-using FileReader = std::function<absl::StatusOr<std::string>(const std::string& path)>;
 
 inline absl::StatusOr<std::string> NoFile(const std::string&) {
   return absl::NotFoundError("there are no files here");

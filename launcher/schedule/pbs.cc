@@ -44,9 +44,8 @@ bool InPbs(const Variables& environment) {
          environment.count(kEnvJobId) == 0;
 }
 
-absl::StatusOr<std::optional<GivenHosts>> HostsOfPbs(
-    const Variables& environment,
-    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_file) {
+absl::StatusOr<std::optional<GivenHosts>> HostsOfPbs(const Variables& environment,
+                                                     const FileReader& read_file) {
   if (!InPbs(environment)) {
     return std::nullopt;
   }

@@ -11,7 +11,6 @@
 //  P4 where Slurm's names are there, too, it is a job of Slurm, which has a layer that speaks PBS.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "launcher/schedule/file_reader.h"
 #include "launcher/schedule/given_hosts.h"
 #include "launcher/schedule/step_end.h"
 
@@ -35,8 +35,7 @@ bool InPbs(const std::map<std::string, std::string>& environment);
 // No value: we are in none, or in one that names no node file. InvalidArgument: what is there is
 // not what PBS writes; the text names the variable, and the way out.
 absl::StatusOr<std::optional<GivenHosts>> HostsOfPbs(
-    const std::map<std::string, std::string>& environment,
-    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_file);
+    const std::map<std::string, std::string>& environment, const FileReader& read_file);
 
 // Where the job was handed in, which is where a user thinks its script begins: PBS begins it in the
 // home directory. "" = this is no batch job, or it is not known.

@@ -14,8 +14,6 @@
 namespace muster {
 namespace {
 
-using FileReader = std::function<absl::StatusOr<std::string>(const std::string& path)>;
-
 constexpr int64_t kTicksInSecond = 100;  // of /proc, on every machine that Linux runs on
 // Of /proc/PID/stat, behind the name, which may have blanks and parentheses: proc(5).
 constexpr size_t kGroup = 2;

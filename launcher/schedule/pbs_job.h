@@ -6,13 +6,13 @@
 //     batch script, or its shell, or where that has gone, the first of our process group.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "launcher/schedule/file_reader.h"
 
 namespace muster {
 
@@ -24,8 +24,7 @@ struct PbsJob {
 };
 
 // No value: this is no job of PBS's, or a worker in one. `read_file` reads in /proc.
-std::optional<PbsJob> ReadPbsJob(
-    const std::map<std::string, std::string>& environment,
-    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_file);
+std::optional<PbsJob> ReadPbsJob(const std::map<std::string, std::string>& environment,
+                                 const FileReader& read_file);
 
 }  // namespace muster

@@ -14,8 +14,6 @@
 namespace muster {
 namespace {
 
-using FileReader = std::function<absl::StatusOr<std::string>(const std::string& path)>;
-
 constexpr absl::Duration kFarewell = absl::Seconds(5);  // J2
 constexpr uint32_t kKillWaitMax = 65533;                // Slurm's own
 

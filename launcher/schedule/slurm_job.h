@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "launcher/schedule/file_reader.h"
 
 namespace muster {
 
@@ -41,8 +41,7 @@ struct SlurmJob {
 // Slurm writes; the text names it. `read_file` reads Slurm's configuration; the default of what it
 // does not say, or where it may not be read.
 absl::StatusOr<std::optional<SlurmJob>> ReadSlurmJob(
-    const std::map<std::string, std::string>& environment,
-    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_file);
+    const std::map<std::string, std::string>& environment, const FileReader& read_file);
 
 // By slurm.conf(5). No value: it is not there, or the default.
 std::optional<absl::Duration> KillWaitOf(absl::string_view configuration);
