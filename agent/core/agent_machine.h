@@ -9,8 +9,7 @@
 //     nothing;
 //  A3 the exit of every worker started is reported, exactly once in the master's eyes (exits_from +
 //     exits, numbered through the rounds that keep each other's workers);
-//  A4 after the lease ended nothing runs, and nothing starts until the agent is admitted anew.
-//  Where
+//  A4 after the lease ended nothing runs, and nothing starts until the agent is admitted anew. If
 //     it ended while the agent itself stood still (SIGSTOP to all of a job, a machine that slept),
 //     the workers stand still for one more lease: they go on only with a new one, that is if the
 //     master answers a beat of the same incarnation, and are killed if it does not, or says

@@ -356,8 +356,10 @@ void AgentStep::SetPaused(bool paused) {
   if (config_.in_process) {
     return;
   }
-  // Without one that goes on (the connection broke), the next look at the lease kills.
-  Emit(SetLease{paused ? absl::InfiniteFuture() : s_.lease_until});
+  // Without one that goes on (the connection broke), the next look at the lease kills; before the
+  // first one there is nothing to be killed.
+  const bool leased = !paused && s_.lease_until != absl::InfinitePast();
+  Emit(SetLease{leased ? s_.lease_until : absl::InfiniteFuture()});
 }
 
 void AgentStep::OpenStoreNow() {

@@ -194,8 +194,7 @@ struct AgentState {
   std::map<uint64_t, absl::Time> beats_unanswered;  // seq -> send time; bounded by lease / interval
   absl::Time next_beat = absl::InfiniteFuture();
   absl::Time lease_until = absl::InfinitePast();  // nothing may run after it; unused in_process
-  // The lease ended while this process stood still: so long do the workers (A4). InfinitePast =
-  // not.
+  // The lease ended while this process stood still: so long do the workers (A4); else the past.
   absl::Time still_until = absl::InfinitePast();
   bool paused = false;
   NodeUse use;  // as seen last

@@ -311,8 +311,8 @@ void World::Do(uint32_t who, const SetLease& effect) {
 void World::ArmLease(uint32_t who) {
   Process& p = processes_[who];
   const absl::Time next = p.lease_watch.next();
-  if (next == absl::InfiniteFuture() || next == absl::InfinitePast()) {
-    return;  // there is none, or never was one before a pause that has ended: no timer takes that
+  if (next == absl::InfiniteFuture()) {
+    return;
   }
   const Nanos at = std::max(ToNanos(next) - p.offset, now_);
   if (p.lease_timer_at < 0 || at < p.lease_timer_at) {
