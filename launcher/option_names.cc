@@ -27,9 +27,8 @@ constexpr Habit kHabits[] = {
     {"--cpus-per-task",
      "OMP_NUM_THREADS follows from the CPUs of each worker; set it with -x OMP_NUM_THREADS=N"},
     {"-w --nodelist",
-     "hosts are given with --hosts, over ssh; in a job of Slurm's, --nnodes and --exclude say "
-     "which "
-     "of its nodes"},
+     "hosts are given with --hosts, over ssh; in a job of Slurm's, --nnodes and --exclude take "
+     "some of its nodes"},
     {"--multi-prog", "say --configfile FILE, or 'launch -n 1 ./a : -n 3 ./b'"},
     {"-s", "say --stdin RANK|all|none"},
     {"-path", "say -x PATH=FOLDER:$PATH"},

@@ -310,15 +310,15 @@ class TypedJob {
   }
 
   // Where the master is looked for.
-  std::string Where() const { return HostPort(target_host_, target_port_); }
   std::string Places() const {
     const std::vector<std::string>& others = spec_.rendezvous.others;
-    return absl::StrCat(Where(), others.empty() ? "" : " or ", absl::StrJoin(others, " or "));
+    return absl::StrCat(HostPort(target_host_, target_port_), others.empty() ? "" : " or ",
+                        absl::StrJoin(others, " or "));
   }
 
   void NoServerHint() {
     if (!noted_ && !ended_) {
-      LogInfo(NoMasterYet(spec_, Where(), port_taken_, no_master_));
+      LogInfo(NoMasterYet(spec_, Places(), port_taken_, no_master_));
     }
   }
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "agent/io/log_file.h"
 #include "agent/io/master_client.h"
 #include "agent/io/node_facts.h"
@@ -59,8 +58,7 @@ std::string NoMasterYet(const JobSpec& spec, const std::string& place, const std
     return absl::StrCat("no master answers at ", place, ", and none can be started there: ", taken);
   }
   if (!meeting.others.empty()) {
-    const std::string places = absl::StrCat(place, " or ", absl::StrJoin(meeting.others, " or "));
-    return absl::StrCat("no master that leads answers yet: ", tried.empty() ? places : tried,
+    return absl::StrCat("no master that leads answers yet: ", tried.empty() ? place : tried,
                         "; they are asked again and again. Each is a muster-rendezvous with the "
                         "same --rdzv-store");
   }
@@ -71,10 +69,8 @@ std::string NoMasterYet(const JobSpec& spec, const std::string& place, const std
                         "ends, too); else look at its firewall");
   }
   if (spec.node_rank.has_value() && *spec.node_rank > 0) {
-    return absl::StrCat(silent,
-                        "The launch of node rank 0 serves there, or a muster-rendezvous: start it, "
-                        "or check that the ",
-                        "name means the same there, and its firewall");
+    return absl::StrCat(silent, "The launch of node rank 0 serves there, or a muster-rendezvous: ",
+                        "start it, or check that the name means the same there, and its firewall");
   }
   return absl::StrCat(silent, "Start the same command on that host, or check that the name means ",
                       "the same there (--serve makes a node the master), and its firewall");

@@ -17,7 +17,8 @@ namespace muster {
 
 // How long a node waits for a master before it says so, and how to mend it.
 inline constexpr absl::Duration kNoServerHint = absl::Seconds(5);
-// That, of the master at `place`. `taken`: why this node, which should, does not serve there, else
+// That, of the master at `place` (or one of them). `taken`: why this node, which should, does not
+// serve there, else
 // ""; `tried`: what was heard there last.
 std::string NoMasterYet(const JobSpec& spec, const std::string& place, const std::string& taken,
                         const std::string& tried);

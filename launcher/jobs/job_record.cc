@@ -104,20 +104,27 @@ bool StartIsOverdue(absl::string_view name, absl::Time changed_at, absl::Time no
 }
 
 std::string RecordJson(const JobRecord& record) {
+  const bool ended = record.state == JobState::kEnded || record.exit_code != 0;
   nlohmann::ordered_json out = {
-      {"format", kFormat},          {"id", record.id},
-      {"name", record.name},        {"state", JobStateName(record.state)},
-      {"exit_code", nullptr},       {"host", record.host},
-      {"command", record.command},  {"hosts", record.hosts},
-      {"folder", record.folder},    {"world_size", record.world_size},
-      {"nodes", record.nodes},      {"started_at", Unix(record.started_at)},
-      {"ended_at", nullptr},        {"grace_s", absl::ToDoubleSeconds(record.grace)},
-      {"pid", record.keeper.pid},   {"pid_start", record.keeper.start},
-      {"boot", record.keeper.boot}, {"pid_namespace", record.keeper.pid_namespace},
+      {"format", kFormat},
+      {"id", record.id},
+      {"name", record.name},
+      {"state", JobStateName(record.state)},
+      {"exit_code", ended ? nlohmann::ordered_json(record.exit_code) : nlohmann::ordered_json()},
+      {"host", record.host},
+      {"command", record.command},
+      {"hosts", record.hosts},
+      {"folder", record.folder},
+      {"world_size", record.world_size},
+      {"nodes", record.nodes},
+      {"started_at", Unix(record.started_at)},
+      {"ended_at", nullptr},
+      {"grace_s", absl::ToDoubleSeconds(record.grace)},
+      {"pid", record.keeper.pid},
+      {"pid_start", record.keeper.start},
+      {"boot", record.keeper.boot},
+      {"pid_namespace", record.keeper.pid_namespace},
   };
-  if (record.state == JobState::kEnded || record.exit_code != 0) {
-    out["exit_code"] = record.exit_code;
-  }
   if (record.ended_at.has_value()) {
     out["ended_at"] = Unix(*record.ended_at);
   }

@@ -86,9 +86,8 @@ std::string BestLine(const std::vector<SweepResult>& results, Measure measure) {
     return "nothing to compare: no run has gone well\n";
   }
   if (ranked.empty()) {
-    return "nothing to compare: the program has counted no steps (comm.commit(step)), has printed "
-           "no "
-           "rate that --rate-regex REGEX finds, and did not end by itself within --sweep-seconds\n";
+    return "nothing to compare: the program has counted no steps (comm.commit(step)), has no rate "
+           "in its output that --rate-regex REGEX finds, and did not end within --sweep-seconds\n";
   }
   std::string out = absl::StrCat("best: ", ranked.front()->run.said);
   if (ranked.size() > 1) {

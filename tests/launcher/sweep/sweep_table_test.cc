@@ -78,7 +78,7 @@ TEST(SweepTable, ARunThatFailedIsNotTheBest) {
 
 TEST(SweepTable, SaysWhatToDoWhereNothingCanBeCompared) {
   EXPECT_THAT(SweepTable({Result("1"), Result("2")}),
-              HasSubstr("no rate that --rate-regex REGEX finds"));
+              HasSubstr("has no rate in its output that --rate-regex REGEX finds"));
   EXPECT_FALSE(HasBest({Result("1"), Result("2")}));
 }
 
