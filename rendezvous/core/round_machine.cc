@@ -41,18 +41,35 @@ void OnPause(Machine& m, bool paused) {
   TryStart(m);
 }
 
+// The job's clocks stood still for `rest`: what began before that began so much later.
+void MoveClocks(RoundState& s, absl::Duration rest) {
+  s.begun += rest;
+  s.gathering_since += rest;
+  s.last_restart.decided += rest;
+  s.last_restart.not_before += rest;
+  s.last_call_at += rest;
+  s.round_began += rest;
+  s.grow_at += rest;
+  s.next.since += rest;
+  s.next_tell += rest;
+}
+
 // The master itself was stopped or starved, and perhaps all of the job with it: what was sent
-// meanwhile waits to be read, or is still to be sent. Who waits longer takes no place too early.
+// meanwhile waits to be read, or is still to be sent. That time counts against nobody, nor as the
+// job's, and who waits longer takes no place too early.
 void CheckStall(Machine& m) {
   RoundState& s = m.state;
-  if (s.timer_at == absl::InfiniteFuture() || m.now - s.timer_at <= kStallTolerance) {
+  const absl::Duration behind = m.now - s.timer_at;
+  if (s.paused || behind <= kStallTolerance) {
     return;
   }
-  RenewAll(m.config, s, m.now);
+  MoveClocks(s, behind);
+  s.stop_began += behind;  // a pause ends before a stop begins
   for (auto& [place, vacancy] : s.next.vacant) {
-    const bool missed = vacancy.free_at > s.timer_at;
-    vacancy.free_at += missed ? m.now - s.timer_at : absl::ZeroDuration();
+    vacancy.free_at += vacancy.free_at > s.timer_at ? behind : absl::ZeroDuration();
   }
+  RenewAll(m.config, s, m.now);
+  s.timer_at = m.now;
 }
 
 void OnTime(Machine& m) {
@@ -60,7 +77,6 @@ void OnTime(Machine& m) {
   if (s.paused) {
     return;
   }
-  CheckStall(m);
   ExpireNodes(m);
   if (m.now >= s.begun + m.config.time_limit) {
     StopForTimeLimit(m);
@@ -135,15 +151,7 @@ void Resume(Machine& m) {
     return;
   }
   s.paused = false;
-  const absl::Duration rest = m.now - s.paused_since;
-  s.begun += rest;
-  s.gathering_since += rest;
-  s.last_restart.decided += rest;
-  s.last_restart.not_before += rest;
-  s.last_call_at += rest;
-  s.round_began += rest;
-  s.next.since += rest;
-  s.next_tell += rest;
+  MoveClocks(s, m.now - s.paused_since);
   RenewAll(m.config, s, m.now);
 }
 
@@ -154,6 +162,7 @@ std::vector<RoundEffect> Step(const RoundConfig& config, RoundState& state, cons
     state.begun = now;
     BeginGathering(m, /*restarting=*/false);
   }
+  CheckStall(m);
   Refill(m);
   Dispatch(m, event);
   SendComebacks(m);
@@ -162,10 +171,8 @@ std::vector<RoundEffect> Step(const RoundConfig& config, RoundState& state, cons
     Keep(m);
   }
   const bool fired = std::holds_alternative<TimePassed>(event);
-  // A timer that lies behind tells of a stall (OnTime), until it has fired: what has only just
-  // become due was not missed.
-  const absl::Time earliest = fired ? now : std::min(now, state.timer_at);
-  if (const absl::Time at = std::max(NextDeadline(m), earliest); at != state.timer_at || fired) {
+  // Not before now: a timer that lies behind tells the next event of a stall.
+  if (const absl::Time at = std::max(NextDeadline(m), now); at != state.timer_at || fired) {
     state.timer_at = at;
     m.out.push_back(ArmTimer{at});
   }

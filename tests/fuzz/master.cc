@@ -1,6 +1,7 @@
 // The master's decisions, on whatever agents of a job say that the wire lets through: broken ones,
 // and such as mean harm, with rounds, ranks and numbers that are not theirs. Now and then the next
 // master takes over, and has to be able to read what the one before has written.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -75,8 +76,12 @@ class Job {
       case kLink:
         return Feed(LinkClosed{agent.node, agent.incarnation});
       case kTime: {
-        constexpr std::array<int64_t, 5> kSteps = {10, 300, 2'000, 8'000, 700'000};
-        now_ += absl::Milliseconds(kSteps.at(Below(kSteps.size())));
+        // A step of zero is one to the timer: with a longer one the master has been asleep.
+        constexpr std::array<int64_t, 6> kSteps = {10, 300, 2'000, 8'000, 700'000, 0};
+        const int64_t step = kSteps.at(Below(kSteps.size()));
+        const bool armed = state_.timer_at != absl::InfiniteFuture();
+        now_ =
+            step == 0 && armed ? std::max(now_, state_.timer_at) : now_ + absl::Milliseconds(step);
         return Feed(TimePassed{});
       }
       case kUser:

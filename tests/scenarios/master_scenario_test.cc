@@ -11,6 +11,7 @@
 #include "proto/base/check.h"
 #include "proto/base/text.h"
 #include "rendezvous/core/invariants.h"
+#include "rendezvous/core/liveness.h"
 #include "rendezvous/core/replay.h"
 #include "rendezvous/core/round_machine.h"
 #include "tests/scenarios/transcript.h"
@@ -38,6 +39,14 @@ class MasterScript {
       return "";
     }
     if (c.verb == "at") {
+      now_ = AtSeconds(c.Word(0));
+      if (now_ - state_.timer_at > kStallTolerance) {
+        RenewAll(config_, state_, now_);  // the master was awake, and agents have beaten
+        state_.timer_at = now_;
+      }
+      return "";
+    }
+    if (c.verb == "asleep") {  // until then: the master itself did not run
       now_ = AtSeconds(c.Word(0));
       return "";
     }
