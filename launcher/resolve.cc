@@ -428,6 +428,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
     return SettleTerminal(spec);
   }
   RETURN_IF_ERROR(PlaceOnHosts(spec, read_file));
+  NoteBesideJob(spec);
   RETURN_IF_ERROR(SettleNodeOverrides(spec));
   spec.plan.workers_wanted = spec.nodes.front().wanted;
   spec.plan.workers = spec.nodes.front().workers;

@@ -227,4 +227,16 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
   return TakePod(spec, read_file, environment);
 }
 
+void NoteBesideJob(JobSpec& spec) {
+  const OptionId by = spec.Has(OptionId::kHostfile) ? OptionId::kHostfile : OptionId::kHosts;
+  const bool in_job = spec.slurm.has_value() ? !spec.slurm->in_step : spec.pbs.has_value();
+  if (!in_job || spec.given_hosts.has_value() || spec.nodes.size() < 2 || !spec.Has(by)) {
+    return;
+  }
+  spec.notes.push_back(absl::StrCat(
+      spec.Said(by), ": its nodes are started by ssh, beside ",
+      spec.slurm.has_value() ? spec.slurm->name : spec.pbs->name,
+      ", whose CPUs and end do not hold there; without it launch takes the job's own nodes"));
+}
+
 }  // namespace muster

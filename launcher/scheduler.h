@@ -15,4 +15,8 @@ namespace muster {
 absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
                            const Environment& environment);
 
+// Once its hosts have places: that those which the user names are started beside the job that
+// launch is in, where they would be the job's without being named.
+void NoteBesideJob(JobSpec& spec);
+
 }  // namespace muster

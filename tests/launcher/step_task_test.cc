@@ -38,6 +38,23 @@ TEST(StepTask, WaitsForTheOthersAsLongAsSrunTakesToStartThem) {
   EXPECT_EQ(waits("--nnodes 2 --rdzv-endpoint n1:29400 p", SlurmTask("0")), absl::Minutes(10));
 }
 
+TEST(HostsInAJob, AreStartedBesideIt) {
+  const Environment slurm = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}};
+  const auto notes = [](const std::string& words, const Environment& environment) {
+    return SpecOf(words, "n1\nn2\n", environment).notes;
+  };
+  const std::string beside = "its nodes are started by ssh, beside ";
+  EXPECT_THAT(notes("--hosts n1,n2 p", slurm),
+              Contains(AllOf(HasSubstr("--hosts n1,n2: " + beside), HasSubstr("Slurm job 7, "))));
+  EXPECT_THAT(notes("--hostfile f p", {{"PBS_JOBID", "3.s"}}),
+              Contains(AllOf(HasSubstr("--hostfile f: " + beside), HasSubstr("PBS job 3.s, "))));
+  for (const char* within : {"p", "--standalone p", "--hosts n1 p"}) {
+    EXPECT_THAT(notes(within, slurm), Not(Contains(HasSubstr(beside)))) << within;
+  }
+  EXPECT_THAT(notes("--hosts n1,n2 p", {}), Not(Contains(HasSubstr(beside))));
+  EXPECT_THAT(notes("--hosts n1,n2 p", SlurmTask("0")), Not(Contains(HasSubstr(beside))));
+}
+
 TEST(SrunsWords, HaveAHintAlsoWithTheirValueAttached) {
   EXPECT_THAT(Error({"-N2", "p"}), HasSubstr("unknown option '-N2'; it means workers per node to"));
   EXPECT_THAT(Error({"-c4", "p"}), HasSubstr("OMP_NUM_THREADS follows"));
