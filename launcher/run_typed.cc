@@ -405,20 +405,22 @@ int RunAgent(JobSpec spec, Place place) {
   uv_loop_t loop;
   uv_loop_init(&loop);
   absl::StatusOr<std::unique_ptr<FileMeeting>> meeting;  // its file goes when this does
-  absl::StatusOr<TypedSecret> secret;
-  if (spec.rendezvous.file.empty()) {
-    secret = TypedSecretOf(spec);
-  } else if (meeting = GoToMeeting(&loop, spec); meeting.ok()) {
-    secret = TypedSecret{(*meeting)->point().secret, ""};
-  } else {
-    secret = meeting.status();
+  const bool by_file = !spec.rendezvous.file.empty();
+  if (by_file) {
+    meeting = GoToMeeting(&loop, spec);
+    if (!meeting.ok()) {
+      return Fail(meeting.status(), kExitFailed);
+    }
   }
-  if (!secret.ok()) {
-    return Fail(secret.status(), kExitFailed);
-  }
+  // What this node cannot do is said before another one is waited for.
   absl::StatusOr<AgentLoop::Options> options = TypedAgent(spec);
   if (!options.ok()) {
     return Fail(options.status(), kExitUsage);
+  }
+  absl::StatusOr<TypedSecret> secret =
+      by_file ? TypedSecret{(*meeting)->point().secret, ""} : TypedSecretOf(spec);
+  if (!secret.ok()) {
+    return Fail(secret.status(), kExitFailed);
   }
   if (const absl::Status born = shepherd->AwaitShepherd(); !born.ok()) {
     return Fail(born, kExitFailed);
