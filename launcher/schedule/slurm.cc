@@ -491,7 +491,8 @@ StepEnd SrunEnd(absl::string_view line) {
   if (!hosts.ok()) {
     return {};
   }
-  return {*std::move(hosts), std::string(line), absl::EndsWith(said, ": Killed")};
+  return {*std::move(hosts), std::string(line), absl::EndsWith(said, ": Killed"),
+          absl::StrContains(said, ": Exited with exit code ")};
 }
 
 }  // namespace muster

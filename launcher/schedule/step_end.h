@@ -12,6 +12,7 @@ struct StepEnd {
   std::vector<std::string> hosts;  // whose agents; none = the command has one
   std::string how;                 // for people
   bool killed = false;             // by SIGKILL
+  bool by_itself = false;          // with an exit code of its own: it has said why
   bool cancelled = false;          // the whole step is: the agents of all its nodes end
 };
 

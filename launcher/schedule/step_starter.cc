@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/schedule/bootstrap_channel.h"
@@ -31,6 +32,7 @@ namespace {
 // A command whose agents have all left ends by itself.
 constexpr absl::Duration kEndWithin = absl::Seconds(1);
 constexpr absl::Duration kKillAfter = absl::Seconds(2);
+constexpr absl::string_view kOwnWords = "muster: ";  // proto/base/log
 
 class StepStarter final : public Starter {
  public:
@@ -82,6 +84,7 @@ class StepStarter final : public Starter {
     std::unique_ptr<LastWords> told;   // by its agents, on stdout
     std::unique_ptr<LastWords> words;  // its own
     std::unique_ptr<UvTimer> late;
+    std::string agent_said;  // last, of what its agents say beside their connections; "" = nothing
   };
   struct Node {
     StartTarget target;
@@ -196,7 +199,7 @@ class StepStarter final : public Starter {
     }
   }
 
-  void OnLine(const Step& step, const std::string& line) {
+  void OnLine(Step& step, const std::string& line) {
     const bool all_there =
         std::all_of(step.nodes.begin(), step.nodes.end(), [this, &step](size_t index) {
           return nodes_.at(index).connected || nodes_.at(index).step != &step;
@@ -204,7 +207,13 @@ class StepStarter final : public Starter {
     if (all_there && !stopping_) {  // else it is in the sentence of a failure
       LogInfo(SaidBy(options_.program, line));
     }
-    const StepEnd end = options_.end_of(line);
+    if (absl::StartsWith(line, kOwnWords)) {
+      step.agent_said = line.substr(kOwnWords.size());
+    }
+    StepEnd end = options_.end_of(line);
+    if (end.by_itself && !step.agent_said.empty()) {
+      end.how = absl::StrCat(end.how, "; an agent said: ", step.agent_said);
+    }
     if (end.cancelled && callbacks_.on_cancelled) {
       callbacks_.on_cancelled();
     }

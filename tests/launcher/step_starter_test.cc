@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/io/torch_store_port.h"
 #include "launcher/schedule/pbs.h"
+#include "launcher/schedule/slurm.h"
 #include "tests/launcher/starter_fixture.h"
 
 namespace muster {
@@ -36,11 +37,7 @@ class StepStarterTest : public StarterTest {
       command.insert(command.end(), {"--", FAKE_AGENT, "--dial"});
       return command;
     };
-    options.end_of = [](absl::string_view line) {
-      return absl::StrContains(line, "Killed")
-                 ? StepEnd{{"dies", "unknown"}, std::string(line), /*killed=*/true}
-                 : StepEnd();
-    };
+    options.end_of = SrunEnd;
     options.environment = {absl::StrCat("PATH=", std::getenv("PATH")), "GIVEN=1"};
     options.job_id = "j1";
     options.secret = secret_;
@@ -168,10 +165,21 @@ TEST_F(StepStarterTest, TheEndOfOneAgentIsToldWhileOthersGoOn) {
   Start(0, "node0");
   Start(1, "dies");
   Until([this] { return exited_.contains(1); }, "its end");
-  EXPECT_EQ(exited_[1], "dies: srun: error: dies: task 0: Killed");
+  EXPECT_EQ(exited_[1], "dies: srun: error: dies,unknown: tasks 0-1: Killed");
   EXPECT_TRUE(killed_.at(1));
   EXPECT_TRUE(sockets_.contains(0));
   EXPECT_FALSE(exited_.contains(0));
+}
+
+TEST_F(StepStarterTest, AnAgentThatEndsByItselfHasSaidWhy) {
+  Srun();
+  Start(0, "refuses");
+  Until([this] { return exited_.contains(0); }, "its end");
+  EXPECT_EQ(
+      exited_[0],
+      "refuses: srun: error: refuses: task 0: Exited with exit code 1; an agent said: refuses "
+      "has no GPU");
+  EXPECT_FALSE(killed_.at(0));
 }
 
 TEST_F(StepStarterTest, WhoDoesNotKnowTheSecretOrIsNotAwaitedGetsNothing) {

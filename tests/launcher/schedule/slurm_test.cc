@@ -370,9 +370,11 @@ TEST(Slurm, SrunSaysWhoseAgentsHaveFailed) {
   EXPECT_THAT(killed.hosts, ElementsAre("node1"));
   EXPECT_EQ(killed.how, "srun: error: node1: task 0: Killed");
   EXPECT_TRUE(killed.killed);
+  EXPECT_FALSE(killed.by_itself);
   const StepEnd three = SrunEnd("srun: error: node[1-2,7]: tasks 0-1,3: Exited with exit code 1");
   EXPECT_THAT(three.hosts, ElementsAre("node1", "node2", "node7"));
   EXPECT_FALSE(three.killed);
+  EXPECT_TRUE(three.by_itself);
   for (const char* line :
        {"", "srun: error: ", "srun: error: : task", "srun: error: node[1-: tasks 0-1: Killed",
         "srun: error: Unable to create step for job 3: Invalid node name", "task 0: error: node1",
