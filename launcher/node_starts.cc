@@ -18,6 +18,7 @@
 #include "launcher/schedule/said_by.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/check.h"
+#include "proto/base/limits.h"
 #include "proto/base/log.h"
 
 namespace muster {
@@ -76,7 +77,9 @@ void NodeStarts::Again(const StartAgain& wanted) {
     return;
   }
   const size_t index = IndexOf(wanted.key);
-  LogInfo(absl::StrCat(ListName(spec_, index), ": its agent is started again"));
+  if (wanted.failed < kStartsAgainMax) {
+    LogInfo(absl::StrCat(ListName(spec_, index), ": its agent is started again"));
+  }
   attempts_[index] = wanted.attempt;
   Start(index);
 }

@@ -150,6 +150,7 @@ class HostsJob {
     out.users = OneSecret(secret_.secret);
     out.job = ConfigOf(spec_);
     out.job.starts_again = true;
+    out.job.machines_return = !spec_.given_hosts.has_value();  // those of a job do not
     out.on_start_again = [this](const std::string&, const StartAgain& wanted) {
       starts_.Again(wanted);
     };

@@ -50,6 +50,7 @@ inline constexpr absl::Duration kGrowthEvery = absl::Seconds(10);
 inline constexpr uint32_t kStartsAgainMax = 3;
 inline constexpr absl::Duration kStartAgainAfter = absl::Milliseconds(100);
 inline constexpr int kStartAgainGrowth = 8;
+inline constexpr absl::Duration kStartAgainAtMost = absl::Seconds(20);
 // Of an agent that has lived this long earlier tries do not count.
 inline constexpr absl::Duration kStartsForgotten = absl::Minutes(1);
 

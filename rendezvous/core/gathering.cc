@@ -201,6 +201,20 @@ void BeginGathering(Machine& m, bool restarting) {
   }
 }
 
+namespace {
+
+// A node that was lost, and whose machine has not come back; "" = there is none.
+std::string LostAndAwaited(const RoundState& s) {
+  for (const auto& [key, comeback] : s.comebacks) {
+    if (const auto it = s.by_key.find(key); comeback.awaited && it != s.by_key.end()) {
+      return s.nodes.at(it->second).join.hostname;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 void TryStart(Machine& m) {
   RoundState& s = m.state;
   if (m.admits) {
@@ -214,7 +228,9 @@ void TryStart(Machine& m) {
   if (ready < m.config.nodes_min) {
     s.last_call_at = absl::InfiniteFuture();
     if (m.now >= s.gathering_since + m.config.join_timeout) {
-      EndJob(m, 1, CauseKind::kNeverFormed, NeverFormed(m.config, s, m.now));
+      s.report.lost_node = LostAndAwaited(s);
+      EndJob(m, 1, s.report.lost_node.empty() ? CauseKind::kNeverFormed : CauseKind::kNodeLost,
+             NeverFormed(m.config, s, m.now));
     }
     return;
   }

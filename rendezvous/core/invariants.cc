@@ -303,7 +303,8 @@ absl::Status InvariantChecker::CheckStartAgain(const RoundState& state, const St
   const auto node = state.by_key.find(again.key);
   const bool is_live = node != state.by_key.end() && state.nodes.at(node->second).IsLive();
   const bool is_next = again.attempt > std::exchange(attempts_[again.key], again.attempt);
-  const bool is_too_many = ++in_a_row_[again.key] > kStartsAgainMax;
+  const bool is_too_many =
+      ++in_a_row_[again.key] > kStartsAgainMax + (config_.machines_return ? again.failed : 0);
   if (!config_.starts_again || state.report.ended || is_live || !is_next || is_too_many) {
     return Broken("I9", "attempt ", again.attempt, " to start '", again.key, "' again: ",
                   is_live       ? "it is there"

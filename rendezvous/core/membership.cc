@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/base/limits.h"
 #include "proto/base/mutation.h"
 #include "proto/base/rng.h"
 #include "proto/base/text.h"
@@ -54,24 +55,37 @@ absl::Duration BackOff(const std::string& key, uint32_t attempt) {
     seed = seed * 31 + static_cast<unsigned char>(c);
   }
   absl::Duration wait = kStartAgainAfter;
-  for (uint32_t i = 1; i < attempt; ++i) {
+  for (uint32_t i = 1; i < attempt && wait < kStartAgainAtMost; ++i) {
     wait *= kStartAgainGrowth;
   }
+  wait = std::min(wait, kStartAgainAtMost);
   return absl::Trunc(wait * (0.5 + SplitMix64(seed).Unit()), absl::Milliseconds(1));
 }
 
 void Schedule(Machine& m, const std::string& key, Comeback& comeback) {
   RoundState& s = m.state;
   ++comeback.attempt;
-  ++comeback.tries;
+  comeback.tries += comeback.failed == 0 ? 1 : 0;
   s.coming += comeback.awaited ? 0 : 1;
   comeback.awaited = true;
-  comeback.due = m.now + BackOff(key, comeback.tries);
+  comeback.due = m.now + BackOff(key, comeback.tries + comeback.failed);
   s.comebacks_due.insert({comeback.due, key});
 }
 
 bool MayTryAgain(const Comeback& comeback) {
-  return comeback.tries < kStartsAgainMax || Mutated(Mutation::kStartsAgainEndless);
+  return comeback.tries < kStartsAgainMax || comeback.failed > 0 ||
+         Mutated(Mutation::kStartsAgainEndless);
+}
+
+// What follows a start that failed; "" = it was said before.
+std::string NextTry(const Comeback& comeback) {
+  return comeback.failed == 0
+             ? absl::StrCat("try ", comeback.tries, " of ", kStartsAgainMax, " follows")
+         : comeback.failed < kStartsAgainMax ? "it is tried again"
+         : comeback.failed == kStartsAgainMax
+             ? absl::StrCat("it is tried again about every ", ShortDuration(kStartAgainAtMost),
+                            ", for as long as the job waits or may grow")
+             : "";
 }
 
 // Whether a round may follow that has a place for a node that comes back.
@@ -155,7 +169,7 @@ void SendComebacks(Machine& m) {
       EndComeback(m, key);
       continue;
     }
-    m.out.push_back(StartAgain{key, comeback.attempt});
+    m.out.push_back(StartAgain{key, comeback.attempt, comeback.failed});
   }
 }
 
@@ -168,6 +182,7 @@ void EndComeback(Machine& m, const std::string& key) {
   s.comebacks_due.erase({it->second.due, key});
   it->second.due = absl::InfiniteFuture();
   it->second.awaited = false;
+  it->second.failed = 0;
   --s.coming;
 }
 
@@ -187,11 +202,15 @@ void OnStartFailed(Machine& m, const StartFailed& event) {
   // says why it cannot, another would say the same.
   const bool lost = it == s.comebacks.end() && event.killed && m.config.starts_again &&
                     s.by_key.count(event.key) == 0 && s.start_failed.count(event.key) == 0;
+  if (awaited && m.config.machines_return) {
+    ++it->second.failed;
+  }
   if ((lost || (awaited && MayTryAgain(it->second))) && RoundMayFollow(m)) {
     Comeback& comeback = s.comebacks[event.key];
     Schedule(m, event.key, comeback);
-    m.out.push_back(Tell{
-        absl::StrCat(event.reason, "; try ", comeback.tries, " of ", kStartsAgainMax, " follows")});
+    if (const std::string next = NextTry(comeback); !next.empty()) {
+      m.out.push_back(Tell{absl::StrCat(event.reason, "; ", next)});
+    }
     return;
   }
   EndComeback(m, event.key);

@@ -17,8 +17,8 @@
 //  I8 a round is stopped for nodes that came only while all its workers run, at the earliest
 //     kGrowthEvery after it began, and never with on_failure kContinue;
 //  I9 an agent that was lost, or killed before it joined, is asked for again only by a starter, one
-//     attempt at a time, at most kStartsAgainMax times within kStartsForgotten, and not once the
-//     job ends;
+//     attempt at a time, at most kStartsAgainMax times within kStartsForgotten (where machines
+//     return: as many lives, and others in vain), and not once the job ends;
 //  I10 a worker's exit is taken once, whoever tells of it and however often, and whichever master
 //     was there when it happened;
 //  I11 with a journal: what follows a Persist is done only when that is durable, so nobody has

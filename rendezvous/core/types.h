@@ -33,6 +33,8 @@ struct RoundConfig {
   std::optional<uint32_t> spares;
   // A starter answers StartAgain. Else who is lost may come back by itself.
   bool starts_again = false;
+  // A machine that it cannot reach may be back later (ssh to one that boots, say).
+  bool machines_return = false;
   // Who is refused does not come again, so that the job is over where it cannot do without.
   bool refused_is_final = false;
   uint32_t restarts_max = 0;
@@ -155,6 +157,7 @@ struct NodeMissing {
 struct StartAgain {
   std::string key;
   uint32_t attempt = 0;  // from 1 on
+  uint32_t failed = 0;   // of those before it, in a row, where machines return
 };
 struct SignalHeard {
   NodeId node;
@@ -248,6 +251,7 @@ struct NodeState {
 struct Comeback {
   uint32_t attempt = 0;                     // of StartAgain: each has its own
   uint32_t tries = 0;                       // that count
+  uint32_t failed = 0;                      // starts in a row, where machines return
   bool awaited = false;                     // it has not come, and is not given up
   absl::Time due = absl::InfiniteFuture();  // of StartAgain; infinite future = it was sent
 };

@@ -23,7 +23,14 @@ namespace {
 constexpr size_t kAgents = 3;
 constexpr size_t kEventsMax = 300;
 enum Event : char { kJoin, kBeat, kLeave, kLink, kTime, kUser, kNextMaster, kStart, kEvents };
-enum Config : char { kOne = 1, kJournal = 2, kContinue = 4, kElastic = 8, kStarts = 16 };
+enum Config : char {
+  kOne = 1,
+  kJournal = 2,
+  kContinue = 4,
+  kElastic = 8,
+  kStarts = 16,
+  kReturn = 32
+};
 
 class Job {
  public:
@@ -36,6 +43,7 @@ class Job {
     config_.nodes_max = 2;
     config_.nodes_min = (flags & kElastic) != 0 ? 1 : 2;
     config_.starts_again = (flags & kStarts) != 0;
+    config_.machines_return = config_.starts_again && (flags & kReturn) != 0;
     config_.restarts_max = 3;
     config_.rules.wait_first = absl::ZeroDuration();
   }

@@ -10,7 +10,7 @@ from wall_clock import DAY, WallClock
 
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
 # Another try of a start, and that it goes on.
-ON_THE_WAY = re.compile(r"muster: (job \S+: )?(waiting for \d+ of |.*; try [123] of 3 follows$|\S+: its agent is started again$)")
+ON_THE_WAY = re.compile(r"muster: (job \S+: )?(waiting for \d+ of |.*; (try [123] of 3 follows|it is tried again.*)$|\S+: its agent is started again$)")
 NOBODY = "setpriv --reuid=12345 --regid=12345 --clear-groups env HOME=/ bash -c"
 
 

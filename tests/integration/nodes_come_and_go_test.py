@@ -73,6 +73,21 @@ def test_both_nodes_are_needed_and_one_is_started_again(shells):
     assert result.code == 1 and "node1 was lost" in result.errors, result
 
 
+@pytest.mark.parametrize("nodes", ["2", "1:2"], ids=["waited_for", "the_others_go_on"])
+def test_a_machine_that_boots_comes_back(shells, nodes):
+    hosts = ("--hosts", "node0,node1", "--nnodes", nodes, "--nproc-per-node", "1", "--max-restarts", "1")
+    job = shells[0].start(*hosts, *sh(ROUND))
+    assert ranks_of(job, 2, 2) == {"node0": "0", "node1": "1"}
+    shells[1].host.kill()
+    try:
+        job.expect("node1: .*; it is tried again about every", stream="err")  # ssh was refused often enough to give up on
+    finally:
+        shells[1].host.boot()
+    assert ranks_of(job, 2, 4) == {"node0": "0", "node1": "1"}
+    job.signal(2)
+    assert job.finish().code == 130
+
+
 def test_the_shepherd_lives_a_little_longer_than_its_agent(shells):
     job = shells[0].start("--nnodes", "1:3", *HOSTS, "--rdzv-conf", "last_call_timeout=20", *sh(ROUND))
     first = ranks_of(job, 3, 3)

@@ -104,6 +104,7 @@ class MasterScript {
       config_.agreed = {{absl::StrSplit(c.Text("agree", ""), absl::MaxSplits(':', 1))}, "server"};
     }
     config_.starts_again = c.Number("starter", 0) != 0;
+    config_.machines_return = c.Number("return", 0) != 0;
     config_.refused_is_final = c.Number("final", 0) != 0;
     config_.sigterm_told = c.Text("sigterm", "");
     if (c.values.count("spares") != 0) {

@@ -61,6 +61,7 @@ void World::MakeJob() {
                                     : 1;
   config_.starts_again = Chance(0.5);
   start_fail_chance_ = Chance(0.3) ? 0.7 : 0.1;
+  config_.machines_return = config_.starts_again && options_.seed % 2 == 0;
   if (config_.starts_again) {
     for (uint32_t key = 0; key < options_.agents; ++key) {
       config_.expected.push_back(absl::StrCat("node", key));
