@@ -284,7 +284,8 @@ std::string HowStopped(const Machine& m, int32_t signo, const std::string& told)
              : absl::StrCat("stopped by the user (", SignalName(signo), ")");
 }
 
-// A stop that goes on is made final, and more urgent.
+// A stop that goes on is made final, and more urgent. Another signal than its first is passed on,
+// too: who could not heed SIGINT may end by SIGTERM.
 void Insist(Machine& m, int32_t signo, bool at_once, const std::string& headline) {
   RoundState& s = m.state;
   const int32_t want = at_once ? 0 : signo;
@@ -297,8 +298,9 @@ void Insist(Machine& m, int32_t signo, bool at_once, const std::string& headline
     s.stop_signal = want;
     s.stop_grace = FinalGrace(m);
     changed = true;
-  } else if (at_once && s.stop_signal != 0) {
-    s.stop_signal = 0;
+  } else if (const bool another = s.stop_reason == StopReason::kUser && s.stop_signal != signo;
+             s.stop_signal != 0 && (at_once || another)) {
+    s.stop_signal = want;
     changed = true;
   }
   if (changed) {
