@@ -289,7 +289,7 @@ bool IsLast(CauseKind cause) { return cause != CauseKind::kUser && cause != Caus
 std::vector<std::string> EnvironmentForOthers(const JobSpec& spec) {
   const bool by_pbs = spec.pbs.has_value() && spec.given_hosts.has_value();
   return EnvironmentToForward(OwnEnvironment(), spec.plan,
-                              by_pbs ? Forwarded::kJob : Forwarded::kSettings);
+                              by_pbs || spec.env_all ? Forwarded::kAll : Forwarded::kSettings);
 }
 
 void ShowPage(absl::string_view text) {

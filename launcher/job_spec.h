@@ -228,6 +228,7 @@ struct JobSpec {
   // The programs behind the first one (`./a : -n 3 ./b`): each a job of which nothing was said but
   // what is a program's own (MaySayProgram of programs.h).
   std::vector<JobSpec> further;
+  bool env_all = false;                     // -genvall
   std::vector<std::string> forward_to_all;  // of `forward`: what holds for those, too (-genv)
 
   std::vector<std::string> ship;  // --ship, one for each time it was given

@@ -188,7 +188,16 @@ absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
-void NoteIgnoredSettings(JobSpec& s) {
+void NoteIgnoredSettings(const Environment& environment, JobSpec& s) {
+  const bool has_hosts = s.Has(OptionId::kHosts) || s.Has(OptionId::kHostfile) ||
+                         environment.count("SLURM_JOB_ID") + environment.count("PBS_JOBID") > 0;
+  for (const char* name :
+       {"HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile"}) {
+    if (const auto it = environment.find(name); it != environment.end() && !has_hosts) {
+      s.notes.push_back(absl::StrCat(name, " is not read: --hostfile ", it->second,
+                                     " starts on the hosts of that file"));
+    }
+  }
   if (!s.mpi_settings.empty()) {
     s.notes.push_back(absl::StrCat(
         "settings of Open MPI itself have no effect: ", absl::StrJoin(s.mpi_settings, ", "),

@@ -32,7 +32,7 @@ absl::Status SetOutputFilename(const OptionValue& v, JobSpec& s);
 // --mca KEY VALUE and its kin.
 absl::Status IgnoreSetting(const OptionValue& v, JobSpec& s);
 // One note about all of them, if there are any.
-void NoteIgnoredSettings(JobSpec& s);
+void NoteIgnoredSettings(const Environment& environment, JobSpec& s);
 
 // --mpi: what is served to the program's MPI.
 absl::Status SetMpi(const OptionValue& v, JobSpec& s);

@@ -138,7 +138,9 @@ constexpr OptionRow kTable[] = {
     {OptionId::kRankBy, kRequired, false, "--rank-by -rank-by", "HOW", "", kCount,
      "slot, core, socket, numa ...: ranks fill the hosts in order", CheckRankBy},
     {OptionId::kNoOversubscribe, kNone, false, "--nooversubscribe -nooversubscribe", "", "", kCount,
-     "more workers than slots are refused unless --oversubscribe is given", kNoEffect},
+     "slots are those of --hosts, a host file or a scheduler, and more workers are refused there "
+     "unless --oversubscribe is given; on this machine alone any number runs",
+     kNoEffect},
 
     {OptionId::kBindTo, kRequired, true, "--bind-to -bind-to -binding", "HOW", "", kPlaces,
      "auto (default: its share of the cores), none, core, numa, package ...", SetBindTo},
@@ -224,9 +226,9 @@ constexpr OptionRow kTable[] = {
     {OptionId::kEnvList, kRequired, false, "-genvlist -envlist", "VAR,...", "", kProgram,
      "the same as -x VAR for each; nothing is taken away (see --env-none)", AddForwardList},
     {OptionId::kEnvAll, kNone, false, "-genvall -envall", "", "", kProgram,
-     "the environment is inherited anyway; another machine has its own, with search paths and "
-     "settings of libraries from here, and -x hands on more",
-     kNoEffect},
+     "workers on other machines have this whole environment, too, but for what belongs to this "
+     "host or terminal; without it, over ssh: search paths, settings of libraries, and -x",
+     SetFlag<&JobSpec::env_all>},
     {OptionId::kEnvNone, kNone, false, "--env-none -genvnone -envnone", "", "", kProgram,
      "workers inherit PATH, HOME and the like; the rest is what launch sets, and -x",
      SetPlanFlag<&WorkPlan::env_none>},

@@ -52,7 +52,7 @@ class Parser {
     RETURN_IF_ERROR(TakeFurther());
     RETURN_IF_ERROR(NameDebugger(environment_, spec()));
     TakeForwarded();
-    NoteIgnoredSettings(spec());
+    NoteIgnoredSettings(environment_, spec());
     return std::move(command_);
   }
 
@@ -427,8 +427,7 @@ class Parser {
   absl::StatusOr<JobSpec> ParseFurther(const ProgramWords& words,
                                        const std::vector<std::string>& weaker,
                                        const std::vector<std::string>& stronger) const {
-    absl::StatusOr<JobSpec> program =
-        Parser({words}, environment_, read_file_).RunProgram(weaker, stronger);
+    auto program = Parser({words}, environment_, read_file_).RunProgram(weaker, stronger);
     return program.ok() ? std::move(program) : At(words.place, program.status());
   }
 
@@ -475,10 +474,10 @@ class Parser {
 
   static constexpr size_t kNowhere = static_cast<size_t>(-1);
 
-  std::vector<std::string> arguments_;    // of the first program
-  std::vector<ProgramWords> further_;     // the others
-  const Environment& environment_;        // borrowed for the time of Run
-  const FileReader& read_file_;           // likewise
+  std::vector<std::string> arguments_;  // of the first program
+  std::vector<ProgramWords> further_;   // the others
+  const Environment& environment_;      // borrowed for the time of Run, as what follows
+  const FileReader& read_file_;
   size_t lines_begin_ = kNowhere;         // where the words of --configfile begin in arguments_
   std::string lines_place_;               // of its first program
   std::vector<std::string> env_of_file_;  // of the job file, for all programs

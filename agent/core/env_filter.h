@@ -57,10 +57,10 @@ std::vector<std::string> EntriesWithout(const EnvBase& base, const std::vector<E
 
 // Of the launcher's own environment what goes along to a node whose agent does not inherit it. To
 // one reached over ssh (kSettings): search paths, virtual environments and settings of the
-// libraries; never secrets, DISPLAY, SSH_*, XDG_*, HOME. To one of the same PBS job (kJob), as srun
-// does it in a job of Slurm's: all but what belongs to this host or to its terminal. With
-// plan.env_none only what programs are found by.
-enum class Forwarded : uint8_t { kSettings, kJob };
+// libraries; never secrets, DISPLAY, SSH_*, XDG_*, HOME. To one of the same PBS job, as srun does
+// it in a job of Slurm's, or where the user asks for it (kAll): all but what belongs to this host
+// or to its terminal. With plan.env_none only what programs are found by.
+enum class Forwarded : uint8_t { kSettings, kAll };
 std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& own,
                                               const WorkPlan& plan, Forwarded what);
 

@@ -70,9 +70,10 @@ bool IsAmong(const absl::string_view (&names)[kSize], absl::string_view name) {
 
 // Programs that run the one that is named among their words.
 constexpr absl::string_view kRunsAnother[] = {
-    "chrt",   "env",     "gdb",     "ionice",  "ltrace",   "ncu",     "nice",
-    "nohup",  "nsys",    "numactl", "prlimit", "setarch",  "setsid",  "stdbuf",
-    "strace", "taskset", "time",    "timeout", "valgrind", "xvfb-run"};
+    "chrt",    "env",     "gdb",      "heaptrack", "ionice",  "likwid-perfctr", "likwid-pin",
+    "ltrace",  "ncu",     "nice",     "nohup",     "nsys",    "numactl",        "perf",
+    "prlimit", "rr",      "setarch",  "setsid",    "stdbuf",  "strace",         "taskset",
+    "time",    "timeout", "valgrind", "vtune",     "xvfb-run"};
 
 // Where among the words the program begins that they are about: 0, or behind `nice`, `env A=1` and
 // their like; then it is the first word that is a program, which values of options seldom are.

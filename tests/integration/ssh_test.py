@@ -107,3 +107,13 @@ def test_sixteen_hosts_behind_one():
             assert where(result) == {r: (f"node{r + 2}", "10.77.0.2") for r in range(16)}, result
         finally:
             leave_nothing(lab, [shell])
+
+
+def test_settings_of_mpi_go_along_and_with_genvall_all(node0):
+    """Ranks with unlike settings of a collective wait for each other for ever."""
+    says = sh('echo "has $OMPI_MCA_coll $MPIR_CVAR_X ${LR-none}"')
+    here = {"OMPI_MCA_coll": "self", "MPIR_CVAR_X": "1", "LR": "0.1"}
+    for options, there in ((), "none"), (("-genvall",), "0.1"):
+        result = node0.run("--hosts", "node0,node1", "--nproc-per-node", "1", *options, *says, env=here)
+        assert result.code == 0, result
+        assert sorted(re.findall(r"(\w+)\] has (.*)", result.text)) == [("node0", "self 1 0.1"), ("node1", f"self 1 {there}")], result

@@ -25,7 +25,16 @@ TEST(EnvironmentWords, OfMpiexecAreOtherSpellingsOfX) {
   EXPECT_TRUE(Ok({"-genvnone", "p"}).plan.env_none);
   EXPECT_TRUE(Ok({"--env-none", "p"}).plan.env_none);
   EXPECT_THAT(Ok({"--env-none", "p"}).notes, IsEmpty());
-  EXPECT_THAT(Ok({"-genvall", "p"}).notes, ElementsAre(HasSubstr("inherited anyway")));
+  EXPECT_TRUE(Ok({"-genvall", "p"}).env_all);
+  EXPECT_FALSE(Ok({"p"}).env_all);
+}
+
+TEST(EnvironmentWords, HostFilesOfOthersAreNotRead) {
+  const Environment hydra = {{"HYDRA_HOST_FILE", "/etc/hosts.mpi"}};
+  EXPECT_THAT(Ok({"p"}, hydra).notes,
+              ElementsAre(HasSubstr("HYDRA_HOST_FILE is not read: --hostfile /etc/hosts.mpi")));
+  EXPECT_THAT(Ok({"--hosts", "a", "p"}, hydra).notes, IsEmpty());
+  EXPECT_THAT(Ok({"p"}, {{"HYDRA_HOST_FILE", "f"}, {"SLURM_JOB_ID", "7"}}).notes, IsEmpty());
 }
 
 TEST(EnvironmentWords, WithAWordTooFewAreRefused) {

@@ -55,6 +55,12 @@ TEST(HostsInAJob, AreStartedBesideIt) {
   EXPECT_THAT(notes("--hosts n1,n2 p", SlurmTask("0")), Not(Contains(HasSubstr(beside))));
 }
 
+TEST(MpirunsWords, HaveAHint) {
+  EXPECT_THAT(Error({"--bynode", "p"}), HasSubstr("--rankfile FILE"));
+  EXPECT_THAT(Error({"-print-rank-map", "p"}), HasSubstr("say --plan"));
+  EXPECT_THAT(Error({"-output-proxy", "p"}), HasSubstr("say --verbose"));
+}
+
 TEST(SrunsWords, HaveAHintAlsoWithTheirValueAttached) {
   EXPECT_THAT(Error({"-N2", "p"}), HasSubstr("unknown option '-N2'; it means workers per node to"));
   EXPECT_THAT(Error({"-c4", "p"}), HasSubstr("OMP_NUM_THREADS follows"));

@@ -240,7 +240,7 @@ TEST(ForwardTest, EnvNoneSendsOnlyWhatProgramsAreFoundBy) {
                                     "OMP_NUM_THREADS=4", "HOME=/h"},
                                    plan, Forwarded::kSettings),
               ElementsAre("PATH=/a", "LD_LIBRARY_PATH=/l"));
-  EXPECT_THAT(EnvironmentToForward({"PATH=/a", "LR=1", "HOME=/h"}, plan, Forwarded::kJob),
+  EXPECT_THAT(EnvironmentToForward({"PATH=/a", "LR=1", "HOME=/h"}, plan, Forwarded::kAll),
               ElementsAre("PATH=/a"));
 }
 
@@ -250,7 +250,7 @@ TEST(ForwardTest, InAJobAllButWhatBelongsToItsFirstHost) {
           {"PATH=/a", "LR=0.1", "WANDB_API_KEY=k", "OMP_NUM_THREADS=4", "USER=u", "HOSTNAME=x",
            "PBS_JOBID=1", "PBS_NODENUM=0", "TMPDIR=/var/tmp/pbs.1", "NCPUS=4", "PWD=/w", "_=/x",
            "CUDA_VISIBLE_DEVICES=1", "DISPLAY=:0", "SSH_CLIENT=c", "MUSTER_SECRET=s"},
-          {}, Forwarded::kJob),
+          {}, Forwarded::kAll),
       ElementsAre("PATH=/a", "LR=0.1", "WANDB_API_KEY=k", "OMP_NUM_THREADS=4", "USER=u"));
 }
 
