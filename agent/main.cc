@@ -352,6 +352,7 @@ int RunOnChannel(Channel channel) {
   if (!limits.warning.empty()) {
     LogWarning(limits.warning);
   }
+  options->preflight = bootstrap.preflight;
   if (bootstrap.preflight) {
     options->config.join.doubts = Doubts(*options, limits);
   }

@@ -432,7 +432,8 @@ int RunAgent(JobSpec spec, Place place) {
   }
   const EnvBase& environment = options->programs.front().environment;
   WarnOfCpus(options->facts, environment, options->plan.binding, workers);
-  if (PreflightWanted(spec)) {
+  options->preflight = PreflightWanted(spec);
+  if (options->preflight) {
     NodeFacts facts = options->facts;
     if (spec.rendezvous.host == "localhost" || IsLoopback(spec.rendezvous.host)) {
       facts.address = "127.0.0.1";  // all nodes are this machine

@@ -51,6 +51,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       pmix_(loop, PmixCallbacks()),
       modex_timer_(loop, [this] { GoOnSeeking(modex_.TimePassed(BootNow())); }),
       pump_(loop, options_.plan.output, options_.plan.job_id, options_.facts.hostname, output),
+      master_probe_(loop, options_.facts.hostname),
       store_(loop, [this](std::string why) { Post(StorePortFailed{std::move(why)}); }),
       // Of the first program on every node: rank 0's, so that all nodes say the same.
       store_is_agent_(StoreIsAgent(options_.plan.store, options_.programs.front().facts)),
@@ -215,17 +216,7 @@ void AgentLoop::Do(const SpawnRound& effect) {
   assignment_ = effect.assignment;
   workers_.assign(assignment_.workers, Worker());
   alone_ = clearing_ = false;
-  UniqueFd port;
-  if (assignment_.node_rank.value == 0) {
-    guard_ = options_.plan.store_from_any ? nullptr : std::make_shared<StoreGuard>();
-    AdmitToStore();
-    // Workers that take the place of others may know of their round before this agent does, which
-    // hears of it within its lease.
-    const bool replaces = !assignment_.started_in.empty();
-    store_.Serve(assignment_.world_size, guard_, replaces ? state_.lease : absl::ZeroDuration());
-  } else {
-    port = store_.Release();
-  }
+  UniqueFd port = BeginStore();
   MakeRunDir();
   pump_.BeginRound(assignment_);
   door_.BeginRound(assignment_, std::move(port));
@@ -425,6 +416,7 @@ void AgentLoop::OnCleared(const std::string& survivors) {
   pmi_.EndRound();
   pmix_.EndRound();
   modex_.BeginRound(assignment_.round);  // nobody here seeks anything any more
+  master_probe_.EndRound();
   signals_later_.clear();
   pump_.CloseRound();  // the store stays: workers of other nodes may still run
   Post(RoundCleared{assignment_.round});

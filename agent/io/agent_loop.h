@@ -19,6 +19,7 @@
 #include "agent/io/bindings_watch.h"
 #include "agent/io/held_link.h"
 #include "agent/io/links.h"
+#include "agent/io/master_probe.h"
 #include "agent/io/mpi_watch.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/output_pump.h"
@@ -51,6 +52,7 @@ class AgentLoop {
     std::string secret;  // of the job, for connections between its nodes; "" = --insecure
     uint16_t store_port =
         0;  // MASTER_PORT that the user wants, if this may be the node of rank 0; 0 = any
+    bool preflight = false;          // whether rank 0's node is asked for whether it is reached
     bool master_addr_given = false;  // by the user: workers may come to any address of the node
     std::function<void(const Assignment&)> on_workers_started;  // all of this node's; once a round
     std::function<void(const WorkerExit&)> on_worker_ended;     // optional; one of this node's
@@ -156,6 +158,7 @@ class AgentLoop {
   void GoOnSeeking(const ModexMember::Due& due);
   void MakeRunDir();
   void KeepDoor(const std::vector<LocalRank>& starts);
+  UniqueFd BeginStore();
   void AdmitToStore();
 
   const Options options_;
@@ -180,6 +183,7 @@ class AgentLoop {
   UniqueFd terminal_;  // our side of the worker's, where it is on this node
   OutputPump pump_;
   std::shared_ptr<StoreGuard> guard_;  // of the round's store; nullptr = anybody may use it
+  MasterProbe master_probe_;
   StorePort store_;
   std::vector<BoundPort> worker_ports_;  // --dialect tf: kept free for them
   const bool store_is_agent_;

@@ -18,6 +18,23 @@
 
 namespace muster {
 
+// On rank 0's node the round's workers meet in it; another one's port goes to the door.
+UniqueFd AgentLoop::BeginStore() {
+  if (assignment_.node_rank.value != 0) {
+    if (options_.preflight) {
+      master_probe_.BeginRound(assignment_, store_is_agent_);
+    }
+    return store_.Release();
+  }
+  guard_ = options_.plan.store_from_any ? nullptr : std::make_shared<StoreGuard>();
+  AdmitToStore();
+  // Workers that take the place of others may know of their round before this agent does, which
+  // hears of it within its lease.
+  const bool replaces = !assignment_.started_in.empty();
+  store_.Serve(assignment_.world_size, guard_, replaces ? state_.lease : absl::ZeroDuration());
+  return UniqueFd();
+}
+
 void AgentLoop::AdmitToStore() {
   if (guard_ != nullptr) {
     guard_->Admit(assignment_.worker_addresses);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,7 +99,7 @@ class TorchStoreServer::Loop {
   bool said_no_descriptor_ = false;
   Clock::time_point accept_again_;
   std::chrono::nanoseconds progress_after_;
-  Clock::time_point first_client_;
+  std::optional<Clock::time_point> first_bytes_;  // of any client; who only looks says nothing
   bool progress_done_ = false;
   bool progress_said_ = false;
 };

@@ -16,7 +16,7 @@
 namespace muster {
 
 int TorchStoreServer::Loop::TimeoutMs() const {
-  const bool progress = options_.world_size > 0 && !progress_done_ && next_id_ > kFirstClientId &&
+  const bool progress = options_.world_size > 0 && !progress_done_ && first_bytes_.has_value() &&
                         store_.awaits_hellos();
   if (accepting_ && !progress && held_.empty()) {
     return -1;
@@ -26,7 +26,7 @@ int TorchStoreServer::Loop::TimeoutMs() const {
     at = std::min(at, accept_again_);
   }
   if (progress) {
-    at = std::min(at, first_client_ + std::chrono::duration_cast<Clock::duration>(progress_after_));
+    at = std::min(at, *first_bytes_ + std::chrono::duration_cast<Clock::duration>(progress_after_));
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(at - Clock::now()).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));
@@ -42,11 +42,11 @@ void TorchStoreServer::Loop::OnTime() {
     CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &listener) == 0);
     accepting_ = true;
   }
-  if (options_.world_size == 0 || progress_done_ || next_id_ == kFirstClientId ||
+  if (options_.world_size == 0 || progress_done_ || !first_bytes_.has_value() ||
       !store_.awaits_hellos()) {
     return;
   }
-  const auto since = now - first_client_;
+  const auto since = now - *first_bytes_;
   if (store_.connected() >= options_.world_size) {
     progress_done_ = true;
     if (progress_said_) {

@@ -227,9 +227,6 @@ void TorchStoreServer::Loop::AskForHeld() {
 
 bool TorchStoreServer::Loop::LetIn(UniqueFd fd, std::string peer) {
   const uint64_t id = next_id_++;
-  if (id == kFirstClientId) {
-    first_client_ = Clock::now();
-  }
   epoll_event watch{.events = EPOLLIN, .data = {.u64 = id}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &watch) != 0) {
     return false;
@@ -276,6 +273,7 @@ void TorchStoreServer::Loop::Read(uint64_t id) {
   Client& client = clients_.at(id);
   const ssize_t n = recv(client.fd.get(), buffer_.data(), buffer_.size(), 0);
   if (n > 0) {
+    first_bytes_ = first_bytes_.value_or(Clock::now());
     Apply(store_.Step(StoreClientBytes{StoreClientId{id},
                                        absl::string_view(buffer_.data(), static_cast<size_t>(n))}));
     return;

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from harness import Shell, leave_nothing, sh, wait_for
 from lab import Lab
 
@@ -117,3 +118,15 @@ def test_settings_of_mpi_go_along_and_with_genvall_all(node0):
         result = node0.run("--hosts", "node0,node1", "--nproc-per-node", "1", *options, *says, env=here)
         assert result.code == 0, result
         assert sorted(re.findall(r"(\w+)\] has (.*)", result.text)) == [("node0", "self 1 0.1"), ("node1", f"self 1 {there}")], result
+
+
+@pytest.mark.parametrize("fate, why", [("drop", "Connection timed out"), ("reject with tcp reset", "Connection refused")], ids=["drop", "reset"])
+def test_a_firewall_between_the_nodes_is_named(lab, shells, fate, why):
+    """Torch would wait at MASTER_ADDR for many minutes, without a word."""
+    with lab.closed(fate, [lab[0]]):
+        job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "1", "--store", "agent", "sleep", "1091")
+        job.expect(rf"node1: MASTER_ADDR:MASTER_PORT \(10\.77\.0\.1:\d+\) cannot be reached from here: {why}; .*launch doctor", stream="err")
+        job.signal(2)
+        assert job.finish().code == 130
+    result = shells[0].run("--hosts", "node0,node1", "--nproc-per-node", "1", "sleep", "3")
+    assert result.code == 0 and "MASTER_ADDR" not in result.errors, result
