@@ -92,7 +92,9 @@ absl::StatusOr<Settings> ParseFile(const std::string& path, const std::string& t
       RETURN_IF_ERROR(AddLine(path, line.first, line.second, out));
     }
   } catch (const YAML::Exception& error) {
-    return BadFile(path, error.mark, error.msg);
+    const bool bare = absl::StrContains(text, ": [");  // listen: [::]:29400
+    return BadFile(path, error.mark,
+                   absl::StrCat(error.msg, bare ? ": put what begins with '[' in quotes" : ""));
   }
   return out;
 }
@@ -137,7 +139,8 @@ const char* DaemonHelp() {
          "own\n"
          "                       ~/.config/muster/secret), whose jobs no other user sees, joins "
          "or\n"
-         "                       displaces; read again at SIGHUP\n"
+         "                       displaces; read again at SIGHUP.\n"
+         "                       A file that is wrong is left out, and named\n"
          "  --tls-key FILE       with --users: the key by which users know this daemon, 64 hex "
          "digits, mode\n"
          "                       0600, made on first use (default tls-key in the folder of "
@@ -165,7 +168,11 @@ const char* DaemonHelp() {
          "                       begin with /muster/NAME/\n"
          "  --insecure           no secret: everybody who reaches the port may run jobs\n"
          "  --config FILE        lines `listen: ...`, `users: ...` and so on; what is typed wins\n"
-         "  --version, --help\n";
+         "  --version, --help\n"
+         "\n"
+         "SIGHUP: --users is read again. SIGUSR1: says where each job stands, a line for each. "
+         "SIGTERM: ends;\n"
+         "with --journal or --rdzv-store jobs go on when it is started again.\n";
 }
 
 absl::StatusOr<DaemonOptions> ParseDaemonOptions(

@@ -119,6 +119,17 @@ std::string GoOn(size_t jobs, absl::string_view before, absl::string_view from) 
                    : absl::StrCat(before, Plural(jobs, "job goes", "jobs go"), " on from ", from);
 }
 
+absl::StatusOr<std::vector<KnownUser>> UsersIn(const std::string& folder) {
+  ASSIGN_OR_RETURN(Users users, ReadUsers(folder));
+  for (const std::string& one : users.left_out) {
+    LogWarning(absl::StrCat("users: ", one, "; left out"));
+  }
+  const std::string count =
+      absl::StrCat(Plural(users.known.size(), "user", "users"), " in ", folder);
+  users.known.empty() ? LogWarning(absl::StrCat(count, ": nobody may run jobs")) : LogInfo(count);
+  return std::move(users.known);
+}
+
 class Daemon {
  public:
   Daemon(uv_loop_t* loop, MasterOptions options, std::string users, char** argv)
@@ -128,7 +139,8 @@ class Daemon {
         master_(loop, WithLog(std::move(options))),
         term_(loop, SIGTERM, [this] { Stop(); }),
         interrupt_(loop, SIGINT, [this] { Stop(); }),
-        hangup_(loop, SIGHUP, [this] { Reread(); }) {}
+        hangup_(loop, SIGHUP, [this] { Reread(); }),
+        asked_(loop, SIGUSR1, [this] { SayJobs(); }) {}
   absl::StatusOr<uint16_t> Listen(const std::string& address) { return master_.Listen(address); }
   absl::StatusOr<size_t> TakeOver() { return master_.TakeOver(); }
 
@@ -202,13 +214,18 @@ class Daemon {
       LogInfo("nothing is read again: there is no --users");
       return;
     }
-    absl::StatusOr<std::vector<KnownUser>> users = ReadUsers(users_);
+    absl::StatusOr<std::vector<KnownUser>> users = UsersIn(users_);
     if (!users.ok()) {
       LogError(absl::StrCat(users.status().message(), "; those of before stay"));
       return;
     }
-    LogInfo(absl::StrCat(Plural(users->size(), "user", "users"), " in ", users_));
     master_.SetUsers(*std::move(users));
+  }
+
+  void SayJobs() {
+    const std::vector<std::string> lines = master_.JobLines();
+    LogInfo(Plural(lines.size(), "job", "jobs"));
+    std::for_each(lines.begin(), lines.end(), LogInfo);
   }
 
   void Stop() {
@@ -227,6 +244,7 @@ class Daemon {
   UvSignal term_;
   UvSignal interrupt_;
   UvSignal hangup_;
+  UvSignal asked_;
   bool stopping_ = false;
   bool stopped_ = false;
   int code_ = 0;
@@ -243,7 +261,7 @@ absl::Status Of(absl::string_view option, const absl::Status& status) {
 
 absl::StatusOr<std::vector<KnownUser>> UsersOf(const DaemonOptions& options) {
   if (!options.users.empty()) {
-    return ReadUsers(options.users);
+    return UsersIn(options.users);
   }
   ASSIGN_OR_RETURN(std::string secret, SecretFor(options.insecure, options.secret_file));
   return OneSecret(std::move(secret));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/wire/secret.h"
 
 namespace muster {
@@ -29,10 +30,10 @@ absl::Status Bad(const std::string& path, absl::string_view why) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<KnownUser>> ReadUsers(const std::string& folder) {
+absl::StatusOr<Users> ReadUsers(const std::string& folder) {
+  Users out;
   std::error_code error;
-  std::map<std::string, std::string> secrets;  // by name
-  std::map<std::string, std::string> owners;   // by secret
+  std::map<std::string, std::vector<std::string>> names;  // by secret
   for (auto at = std::filesystem::directory_iterator(folder, error);
        !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
     const std::string name = at->path().filename();
@@ -41,30 +42,36 @@ absl::StatusOr<std::vector<KnownUser>> ReadUsers(const std::string& folder) {
       continue;
     }
     if (!IsName(name)) {
-      return Bad(path, absl::StrCat("want a user's name: letters, digits and ._-, at most ",
-                                    kNameCharsMax));
+      out.left_out.push_back(absl::StrCat(
+          path, ": want a user's name: letters, digits and ._-, at most ", kNameCharsMax));
+      continue;
     }
-    const absl::StatusOr<std::string> secret = LoadSecret(path);
-    if (!secret.ok()) {
-      return Bad(path, secret.status().message());
-    }
-    if (const auto [owner, is_new] = owners.emplace(*secret, name); !is_new) {
-      return Bad(path, absl::StrCat("the same secret as ", owner->second,
-                                    "'s: each would be taken for the other"));
-    }
-    secrets.emplace(name, *secret);
-    if (secrets.size() > kUsersMax) {
-      return Bad(folder, absl::StrCat("want at most ", kUsersMax, " users"));
+    if (const absl::StatusOr<std::string> secret = LoadSecret(path); secret.ok()) {
+      names[*secret].push_back(name);
+    } else {
+      out.left_out.push_back(absl::StrCat(path, ": ", secret.status().message()));
     }
   }
   if (error) {
     return Bad(folder, error.message());
   }
-  std::vector<KnownUser> out;
-  out.reserve(secrets.size());
-  for (const auto& [name, secret] : secrets) {
-    out.push_back({name, secret});
+  for (auto& [secret, of] : names) {
+    std::sort(of.begin(), of.end());
+    if (of.size() == 1) {
+      out.known.push_back({of.front(), secret});
+      continue;
+    }
+    for (const std::string& name : of) {
+      out.left_out.push_back(absl::StrCat(folder, "/", name, ": ", absl::StrJoin(of, ", "),
+                                          " have one secret: each would be taken for the other"));
+    }
   }
+  if (out.known.size() > kUsersMax) {
+    return Bad(folder, absl::StrCat("want at most ", kUsersMax, " users"));
+  }
+  std::sort(out.known.begin(), out.known.end(),
+            [](const KnownUser& a, const KnownUser& b) { return a.name < b.name; });
+  std::sort(out.left_out.begin(), out.left_out.end());
   return out;
 }
 

@@ -47,8 +47,8 @@ absl::StatusOr<ListenAddress> SplitHostPort(absl::string_view address) {
       return out;
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "listen: want ADDR:PORT or [ADDR]:PORT with port 0..65535, got '", address, "'"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("want ADDR:PORT or [ADDR]:PORT with port 0..65535, got '", address, "'"));
 }
 
 absl::Status BindError(int error, absl::string_view address, uint16_t port) {

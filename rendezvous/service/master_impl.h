@@ -41,6 +41,7 @@ class MasterServer::Impl {
   size_t StdinRoom(const std::string& job_id, StdinTo to);
   bool SendStdin(const std::string& job_id, StdinTo to, absl::string_view bytes, bool eof);
   bool SendWindow(const std::string& job_id, Rank rank, uint16_t rows, uint16_t columns);
+  std::vector<std::string> JobLines() const;
   Job* FindJob(const std::string& job_id);
   absl::StatusOr<size_t> TakeOver();
   void StandBy(std::string why) { standby_ = std::move(why); }

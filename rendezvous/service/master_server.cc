@@ -9,6 +9,7 @@
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
+#include "rendezvous/core/job_line.h"
 #include "rendezvous/service/master_impl.h"
 
 namespace muster {
@@ -106,6 +107,10 @@ const RoundState* MasterServer::FindJob(const std::string& job_id) const {
   const Job* job = impl_->FindJob(job_id);
   return job == nullptr ? nullptr : &job->state();
 }
+std::vector<std::string> MasterServer::JobLines() const {
+  impl_->CheckThread();
+  return impl_->JobLines();
+}
 absl::StatusOr<size_t> MasterServer::TakeOver() {
   impl_->CheckThread();
   return impl_->TakeOver();
@@ -167,6 +172,15 @@ std::string MasterServer::Impl::IssueNonce() {
 Job* MasterServer::Impl::FindJob(const std::string& job_id) {
   const auto it = jobs_.find(job_id);
   return it == jobs_.end() ? nullptr : &it->second;
+}
+
+std::vector<std::string> MasterServer::Impl::JobLines() const {
+  std::vector<std::string> lines;
+  lines.reserve(jobs_.size());
+  for (const auto& [key, job] : jobs_) {
+    lines.push_back(absl::StrCat("job ", key, ": ", JobLine(job.config(), job.state(), BootNow())));
+  }
+  return lines;
 }
 
 void MasterServer::Impl::Post(const std::string& job_id, RoundEvent event) {

@@ -128,6 +128,9 @@ class MasterServer {
   // Null for an unknown job. Valid until the next event.
   const RoundState* FindJob(const std::string& job_id) const;
 
+  // A line for each job: its id, and where it stands.
+  std::vector<std::string> JobLines() const;
+
   // Closes every connection (what was sent before still goes out, within a second), then `done`.
   void Shutdown(std::function<void()> done);
 

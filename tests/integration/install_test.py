@@ -53,7 +53,7 @@ def test_the_man_page_has_every_option(tree):
     assert len(options) > 60 and [o for o in options if o.rstrip(",") not in page] == []
     assert (tree / "share/man/man1/muster-rendezvous.1").exists()
     unit = (tree / "lib/systemd/system/muster-rendezvous.service").read_text()
-    assert "ExecStart=/" in unit and "@CMAKE" not in unit
+    assert "ExecStart=/usr/bin/muster-rendezvous " in unit and "cp /usr/share/muster/" in unit and "@CMAKE" not in unit
     assert (tree / "lib/sysusers.d/muster.conf").exists() and (tree / "share/muster/rendezvous.yaml").exists()
     assert (tree / "share/bash-completion/completions/launch").read_text() == COMPLETION.read_text()
 

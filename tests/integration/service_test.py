@@ -63,9 +63,27 @@ def test_who_is_not_known_is_refused_until_the_users_are_read_again(site):
     assert [job.finish().code for job in both] == [0, 0]
     (site.folder / "users/alice").chmod(0o644)
     daemon.signal(signal.SIGHUP)
-    daemon.expect("users/alice may be read or changed by others .* those of before stay", stream="err")
-    both = [site.job("alice", node, "true") for node in range(2)]
+    daemon.expect("users/alice may be read or changed by others .*; left out", stream="err")
+    assert "the master knows no user" in site.job("alice", 0, "true").finish().errors
+    both = [site.job("carl", node, "true") for node in range(2)]
     assert [job.finish().code for job in both] == [0, 0]
+    (site.folder / "users").rename(site.folder / "elsewhere")
+    daemon.signal(signal.SIGHUP)
+    daemon.expect("users: No such file .*; those of before stay", stream="err")
+
+
+def test_it_says_where_each_job_stands(site):
+    daemon = site.serve()
+    both = [site.job("alice", node, "echo begins; sleep 1092") for node in range(2)]
+    for job in both:
+        job.expect("begins")
+    alone = site.job("bob", 1, "true")
+    daemon.expect("job bob/job: waiting for 1 of 2 nodes", stream="err")
+    daemon.signal(signal.SIGUSR1)
+    daemon.expect("2 jobs\n.*job alice/job: round .* for .*: 2 workers on 2 nodes \\(node1, node2\\)\n.*job bob/job: waiting for 1 of 2 nodes: have node2", stream="err")
+    for job in (*both, alone):
+        job.signal(2)
+    assert {job.finish().code for job in (*both, alone)} == {130}
 
 
 def test_the_service_manager_hears_when_it_serves_and_when_it_stops(site):
@@ -92,7 +110,7 @@ def test_all_that_it_does_the_unit_allows(site):
     for job in both:
         job.expect("begins")
     daemon.signal(signal.SIGHUP)
-    daemon.expect("2 users in", stream="err")
+    daemon.expect("2 users in", 2, stream="err")
     daemon.signal(signal.SIGTERM)
     assert daemon.finish().code == 0
     daemon = site.serve("--journal", site.folder / "journal", within=confined)

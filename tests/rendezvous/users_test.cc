@@ -7,13 +7,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace muster {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class UsersTest : public testing::Test {
  protected:
@@ -28,7 +31,11 @@ class UsersTest : public testing::Test {
     std::ofstream(path) << text;
     chmod(path.c_str(), mode);
   }
-  std::string Error() { return std::string(ReadUsers(folder_).status().message()); }
+  Users Read() {
+    auto users = ReadUsers(folder_);
+    EXPECT_TRUE(users.ok()) << users.status();
+    return users.ok() ? *std::move(users) : Users();
+  }
 
   std::string folder_;
 };
@@ -42,36 +49,47 @@ TEST_F(UsersTest, AFileForEach) {
   Write("bob", Secret('b'));
   Write("alice.x", Secret('a'));
   Write(".alice.swp", "anything", 0666);
-  const auto users = ReadUsers(folder_);
-  ASSERT_TRUE(users.ok()) << users.status();
-  ASSERT_EQ(users->size(), 2U);
-  EXPECT_EQ((*users)[0].name, "alice.x");
-  EXPECT_EQ((*users)[0].secret, std::string(32, 'a'));
-  EXPECT_EQ((*users)[1].KeyOf("job"), "bob/job");
+  const Users users = Read();
+  EXPECT_THAT(users.left_out, IsEmpty());
+  ASSERT_EQ(users.known.size(), 2U);
+  EXPECT_EQ(users.known[0].name, "alice.x");
+  EXPECT_EQ(users.known[0].secret, std::string(32, 'a'));
+  EXPECT_EQ(users.known[1].KeyOf("job"), "bob/job");
 }
 
-TEST_F(UsersTest, NobodyIsAllowed) {
-  const auto users = ReadUsers(folder_);
-  ASSERT_TRUE(users.ok()) << users.status();
-  EXPECT_TRUE(users->empty());
-}
+TEST_F(UsersTest, NobodyIsAllowed) { EXPECT_THAT(Read().known, IsEmpty()); }
 
-TEST_F(UsersTest, WhatIsWrongIsNamed) {
-  EXPECT_THAT(std::string(ReadUsers("/nonexistent/users").status().message()),
-              HasSubstr("/nonexistent/users: No such file"));
+TEST_F(UsersTest, WhatIsWrongIsNamedAndKeepsNobodyElseOut) {
+  Write("dora", Secret('d'));
   Write("a b", Secret('a'));
-  EXPECT_THAT(Error(), HasSubstr("a b: want a user's name"));
-  std::filesystem::remove(folder_ + "/a b");
   Write("alice", "short\n");
-  EXPECT_THAT(Error(), HasSubstr("want 16.."));
-  Write("alice", Secret('a'), 0644);
-  EXPECT_THAT(Error(), HasSubstr("may be read or changed by others"));
+  Write("bob", Secret('b'), 0644);
+  Write("bob~", Secret('b'));
+  std::filesystem::create_directory(folder_ + "/carl");
+  const Users users = Read();
+  EXPECT_THAT(
+      users.left_out,
+      ElementsAre(HasSubstr("/a b: want a user's name"), HasSubstr("/alice: "), HasSubstr("/bob: "),
+                  HasSubstr("/bob~: want a user's name"), HasSubstr("carl is not a regular file")));
+  EXPECT_THAT(users.left_out[1], HasSubstr("want 16.."));
+  EXPECT_THAT(users.left_out[2], HasSubstr("may be read or changed by others"));
+  ASSERT_EQ(users.known.size(), 1U);
+  EXPECT_EQ(users.known[0].name, "dora");
+}
+
+TEST_F(UsersTest, OfTwoWithOneSecretNeitherIsLetIn) {
   Write("alice", Secret('a'));
   Write("bob", Secret('a'));
-  EXPECT_THAT(Error(), HasSubstr("the same secret as"));
-  std::filesystem::remove(folder_ + "/bob");
-  std::filesystem::create_directory(folder_ + "/carl");
-  EXPECT_THAT(Error(), HasSubstr("carl is not a regular file"));
+  Write("dora", Secret('d'));
+  const Users users = Read();
+  EXPECT_THAT(users.left_out, ElementsAre(HasSubstr("/alice: alice, bob have one secret"),
+                                          HasSubstr("/bob: alice, bob have one secret")));
+  ASSERT_EQ(users.known.size(), 1U);
+}
+
+TEST_F(UsersTest, WithoutTheFolderThereAreNone) {
+  EXPECT_THAT(std::string(ReadUsers("/nonexistent/users").status().message()),
+              HasSubstr("/nonexistent/users: No such file"));
 }
 
 }  // namespace
