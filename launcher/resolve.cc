@@ -171,8 +171,12 @@ absl::Status SettleRendezvous(JobSpec& spec) {
   }
   const uint32_t places = spec.nodes_max + spec.spares.value_or(0);
   if (spec.node_rank && *spec.node_rank >= places) {
+    const std::string said =
+        spec.pod.has_value() && !spec.Has(OptionId::kNodeRank)
+            ? absl::StrCat("JOB_COMPLETION_INDEX=", spec.pod->index, " (the Job's `completions`)")
+            : spec.Said(OptionId::kNodeRank);
     return absl::InvalidArgumentError(absl::StrCat(
-        spec.Said(OptionId::kNodeRank), ": want 0..", places - 1, " with ",
+        said, ": want 0..", places - 1, " with ",
         spec.Has(OptionId::kNnodes) ? spec.Said(OptionId::kNnodes) : "one node (no --nnodes)"));
   }
   if (spec.nodes_max == 1) {

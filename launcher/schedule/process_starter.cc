@@ -18,6 +18,7 @@
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
+#include "proto/base/text.h"
 #include "proto/wire/secret.h"
 
 namespace muster {
@@ -25,6 +26,9 @@ namespace {
 
 constexpr absl::Duration kKillAfter = absl::Seconds(2);
 constexpr absl::Duration kSlowAfter = absl::Seconds(30);  // 3 Mbit/s
+constexpr double kHintAfter = 0.3;                        // of the time for an answer
+constexpr absl::string_view kMayHold =
+    "a start-up file of its shell (.bashrc) may read input or redirect output, or the host hangs";
 
 // What ssh says when another try would end the same way; each try may count against the account.
 constexpr const char* kLastingReasons[] = {
@@ -128,7 +132,10 @@ void ProcessStarter::Spawn(Node& node) {
   on.on_failed = [this, index](const std::string& why, bool closed) {
     OnChannelFailed(index, why, closed);
   };
-  on.on_progress = [this, index] { nodes_.at(index).timer->StartAfter(options_.answer_timeout); };
+  on.on_progress = [this, index] {
+    nodes_.at(index).hint.reset();
+    nodes_.at(index).timer->StartAfter(options_.answer_timeout);
+  };
   if (options_.may_push) {
     on.on_wanted = [this, index](bool fetches) { OnWanted(index, fetches); };
   }
@@ -141,11 +148,16 @@ void ProcessStarter::Spawn(Node& node) {
     Node& late = nodes_.at(index);
     const size_t unsent = late.channel->unsent();
     const std::string within = absl::FormatDuration(options_.answer_timeout);
-    End(late, unsent == 0 ? absl::StrCat("no answer within ", within)
+    End(late, unsent == 0 ? absl::StrCat("no answer within ", within, "; ", kMayHold)
                           : absl::StrCat("it has taken nothing more of the agent's program for ",
                                          within, "; ", unsent, " bytes are missing there"));
   });
   node.timer->StartAfter(options_.answer_timeout);
+  node.hint = std::make_unique<UvTimer>(loop_, [this, index] {
+    LogInfo(absl::StrCat(nodes_.at(index).target.host, ": no answer for ",
+                         ShortDuration(options_.answer_timeout * kHintAfter), "; ", kMayHold));
+  });
+  node.hint->StartAfter(options_.answer_timeout * kHintAfter);
 }
 
 // It waits in its shell while others get the program, each of them within a bound.
@@ -237,6 +249,7 @@ void ProcessStarter::OnReady(size_t index, UniqueFd socket) {
   Node& node = nodes_.at(index);
   node.channel.reset();
   node.timer.reset();
+  node.hint.reset();
   haste_.Drop(node.pid);
   node.connected = true;
   node.starting = false;
@@ -266,6 +279,7 @@ void ProcessStarter::OnChannelFailed(size_t index, const std::string& why, bool 
 // Ends a child that does not end by itself: TERM, and KILL when that does not help.
 void ProcessStarter::End(Node& node, const std::string& why) {
   node.failure = why;
+  node.hint.reset();
   node.ended_by_us = true;
   if (node.channel != nullptr) {
     node.banner = node.channel->banner();
@@ -313,6 +327,7 @@ void ProcessStarter::OnExit(size_t index, int status) {
   }
   node.channel.reset();
   node.timer.reset();
+  node.hint.reset();
   if (stopping_) {
     return;
   }
@@ -397,6 +412,7 @@ void ProcessStarter::Stop(std::function<void()> done) {
     node.channel.reset();
     node.timer.reset();
     node.slow.reset();
+    node.hint.reset();
   }
   // ssh has nothing left to say or to tidy; an agent must not take its shepherd with it.
   SignalAll(options_.ends_group ? SIGKILL : SIGTERM);

@@ -64,6 +64,7 @@ class ProcessStarter final : public Starter {
     std::string banner;
     std::unique_ptr<LastWords> words;          // of its last child
     std::unique_ptr<UvTimer> timer;            // the answer, the kill, or the next try
+    std::unique_ptr<UvTimer> hint;             // until the user is told that nothing has come
     bool routed = false;                       // in routes_
     ProgramGiverAddress gives;                 // there
     absl::Time gave = absl::InfiniteFuture();  // when it began

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/schedule/local_starter.h"
 #include "launcher/schedule/process_starter.h"
@@ -32,6 +33,7 @@ namespace muster {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -189,8 +191,12 @@ TEST(RetryWait, GrowsAndIsNotTheSameForAll) {
 }
 
 TEST_F(StarterTest, ASilentHostIsGivenUp) {
+  std::vector<std::string> said;
+  SetLogSink([&said](LogLevel, absl::string_view text) { said.emplace_back(text); });
+  const absl::Cleanup sink = [] { SetLogSink(nullptr); };
   Ssh(absl::Milliseconds(30));
-  EXPECT_THAT(FailureOf("hang"), HasSubstr("no answer within 30ms"));
+  EXPECT_THAT(FailureOf("hang"), HasSubstr("no answer within 30ms; a start-up file"));
+  EXPECT_THAT(said, ElementsAre(HasSubstr("hang: no answer for 9 ms; a start-up file")));
 }
 
 TEST_F(StarterTest, WhoTakesTheProgramSlowlyIsNotSilent) {

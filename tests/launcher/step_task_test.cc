@@ -1,4 +1,4 @@
-// Tasks of a step of Slurm's that say themselves where their job runs.
+// Where a job runs by the words of other worlds: a scheduler's, mpirun's, Kubernetes'.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +53,14 @@ TEST(HostsInAJob, AreStartedBesideIt) {
   }
   EXPECT_THAT(notes("--hosts n1,n2 p", {}), Not(Contains(HasSubstr(beside))));
   EXPECT_THAT(notes("--hosts n1,n2 p", SlurmTask("0")), Not(Contains(HasSubstr(beside))));
+}
+
+TEST(Pods, BeyondTheNodesAreNamedByTheirIndex) {
+  const auto spec =
+      Resolve(Words("--nnodes 2 p"), "10.0.0.7 train-2.train.ns.svc.cluster.local train-2\n",
+              {{"JOB_COMPLETION_INDEX", "2"}, {"HOSTNAME", "train-2"}});
+  EXPECT_EQ(spec.status().message(),
+            "JOB_COMPLETION_INDEX=2 (the Job's `completions`): want 0..1 with --nnodes 2");
 }
 
 TEST(MpirunsWords, HaveAHint) {
