@@ -193,7 +193,22 @@ struct PmixUpCalls {
 
   static pmix_status_t Spawn(const pmix_proc_t*, const pmix_info_t*, size_t, const pmix_app_t*,
                              size_t, pmix_spawn_cbfunc_t, void*) {
-    static_cast<void>(Post(PmixNotServed{"MPI_Comm_spawn"}, nullptr, nullptr));
+    return NotServed("MPI_Comm_spawn");
+  }
+
+  static pmix_status_t Publish(const pmix_proc_t*, const pmix_info_t*, size_t, pmix_op_cbfunc_t,
+                               void*) {
+    return NotServed("MPI_Publish_name");
+  }
+
+  static pmix_status_t Lookup(const pmix_proc_t*, char**, const pmix_info_t*, size_t,
+                              pmix_lookup_cbfunc_t, void*) {
+    return NotServed("MPI_Lookup_name");
+  }
+
+ private:
+  static pmix_status_t NotServed(const char* what) {
+    static_cast<void>(Post(PmixNotServed{what}, nullptr, nullptr));
     return PMIX_ERR_NOT_SUPPORTED;
   }
 };
@@ -218,6 +233,8 @@ absl::StatusOr<PmixReady> PmixServer::Start() {
   module.fence_nb = PmixUpCalls::Fence;
   module.direct_modex = PmixUpCalls::DirectModex;
   module.spawn = PmixUpCalls::Spawn;
+  module.publish = PmixUpCalls::Publish;
+  module.lookup = PmixUpCalls::Lookup;
   InfoList options(4);
   options.Text(PMIX_SERVER_TMPDIR, world_.folder);
   options.Text(PMIX_SYSTEM_TMPDIR, world_.folder);

@@ -202,7 +202,7 @@ void OnStartFailed(Machine& m, const StartFailed& event) {
   // says why it cannot, another would say the same.
   const bool lost = it == s.comebacks.end() && event.killed && m.config.starts_again &&
                     s.by_key.count(event.key) == 0 && s.start_failed.count(event.key) == 0;
-  if (awaited && m.config.machines_return) {
+  if (awaited && m.config.machines_return && known != s.by_key.end()) {  // it was in the job
     ++it->second.failed;
   }
   if ((lost || (awaited && MayTryAgain(it->second))) && RoundMayFollow(m)) {

@@ -301,6 +301,12 @@ def test_without_a_fence_so_much_is_told_and_not_more(node0, client):
     assert re.search(r"what rank 1 has put was asked for here, and not found: rank 1 has put more than the 65536 bytes", result.errors), result
 
 
+def test_that_names_are_not_published_is_said(node0, openmpi):
+    result = node0.run("-n", "2", openmpi, "publish")
+    assert result.code == 0 and "published: 0\n" in result.text, result
+    assert "--mpi pmix: a program asked for MPI_Publish_name, which is not served" in result.errors, result
+
+
 def test_open_mpi_may_leave_the_fence_of_its_start_out(node0, openmpi):
     """It asks for the addresses of ranks as it comes to them."""
     settings = ("-x", "OMPI_MCA_pmix_base_async_modex=1", "-x", "OMPI_MCA_pmix_base_collect_data=0")

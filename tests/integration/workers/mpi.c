@@ -62,6 +62,13 @@ int main(int argc, char** argv) {
       pause();
     }
   }
+  if (last && strcmp(what, "publish") == 0) {
+    char port[MPI_MAX_PORT_NAME];
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Open_port(MPI_INFO_NULL, port);
+    printf("published: %d\n", MPI_Publish_name("muster", MPI_INFO_NULL, port) == MPI_SUCCESS);
+  }
   tell(rank, size);
   if (strstr(what, "abort") != NULL) {
     MPI_Barrier(MPI_COMM_WORLD);
