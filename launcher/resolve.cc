@@ -138,6 +138,20 @@ void SettleNodeRank(JobSpec& spec) {
   spec.node_rank.reset();
 }
 
+absl::Status CheckNodeRank(const JobSpec& spec) {
+  const uint32_t places = spec.nodes_max + spec.spares.value_or(0);
+  if (spec.node_rank && *spec.node_rank >= places) {
+    const std::string said =
+        spec.pod.has_value() && !spec.Has(OptionId::kNodeRank)
+            ? absl::StrCat("JOB_COMPLETION_INDEX=", spec.pod->index, " (the Job's `completions`)")
+            : spec.Said(OptionId::kNodeRank);
+    return absl::InvalidArgumentError(absl::StrCat(
+        said, ": want 0..", places - 1, " with ",
+        spec.Has(OptionId::kNnodes) ? spec.Said(OptionId::kNnodes) : "one node (no --nnodes)"));
+  }
+  return absl::OkStatus();
+}
+
 // torchrun's words about where the nodes meet, brought into one form.
 absl::Status SettleRendezvous(JobSpec& spec) {
   RendezvousSpec& r = spec.rendezvous;
@@ -169,16 +183,7 @@ absl::Status SettleRendezvous(JobSpec& spec) {
                                       " says where the nodes meet"));
     spec.master_addr.clear();
   }
-  const uint32_t places = spec.nodes_max + spec.spares.value_or(0);
-  if (spec.node_rank && *spec.node_rank >= places) {
-    const std::string said =
-        spec.pod.has_value() && !spec.Has(OptionId::kNodeRank)
-            ? absl::StrCat("JOB_COMPLETION_INDEX=", spec.pod->index, " (the Job's `completions`)")
-            : spec.Said(OptionId::kNodeRank);
-    return absl::InvalidArgumentError(absl::StrCat(
-        said, ": want 0..", places - 1, " with ",
-        spec.Has(OptionId::kNnodes) ? spec.Said(OptionId::kNnodes) : "one node (no --nnodes)"));
-  }
+  RETURN_IF_ERROR(CheckNodeRank(spec));
   if (spec.nodes_max == 1) {
     return absl::OkStatus();
   }

@@ -384,6 +384,17 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
+void SayDoubts(const JobSpec& spec, NodeFacts facts, const rlimit& worker_files,
+               const EnvBase& environment) {
+  if (spec.rendezvous.host == "localhost" || IsLoopback(spec.rendezvous.host)) {
+    facts.address = "127.0.0.1";  // all nodes are this machine
+  }
+  for (const std::string& doubt : DoubtsOfNode(
+           facts, worker_files, [&](const char* name) { return environment.Find(name); })) {
+    LogWarning(absl::StrCat(facts.hostname, ": ", doubt));
+  }
+}
+
 // Joins as an agent, and serves where nobody else does.
 int RunAgent(JobSpec spec, Place place) {
   const absl::StatusOr<rlimit> worker_files = RaiseDescriptorLimit();
@@ -434,14 +445,7 @@ int RunAgent(JobSpec spec, Place place) {
   WarnOfCpus(options->facts, environment, options->plan.binding, workers);
   options->preflight = PreflightWanted(spec);
   if (options->preflight) {
-    NodeFacts facts = options->facts;
-    if (spec.rendezvous.host == "localhost" || IsLoopback(spec.rendezvous.host)) {
-      facts.address = "127.0.0.1";  // all nodes are this machine
-    }
-    for (const std::string& doubt : DoubtsOfNode(
-             facts, *worker_files, [&](const char* name) { return environment.Find(name); })) {
-      LogWarning(absl::StrCat(options->facts.hostname, ": ", doubt));
-    }
+    SayDoubts(spec, options->facts, *worker_files, environment);
   }
   int code = kExitFailed;
   {
