@@ -1,6 +1,7 @@
 // Whether MASTER_ADDR:MASTER_PORT can be reached from here, asked a moment after a round has begun:
 // what meets there would wait for minutes, without a word, behind a firewall between the nodes.
-// Loop thread only.
+// Loop thread only. (A TcpConnector resolves names on libuv's threads, for which a node's limits
+// may leave no room.)
 #pragma once
 
 #include <uv.h>
@@ -39,7 +40,7 @@ class MasterProbe {
   uv_loop_t* const loop_;
   const std::string hostname_;
   const Times times_;
-  std::string host_;  // "" = there is nothing to ask
+  std::string host_;
   uint16_t port_ = 0;
   bool listens_ = false;
   bool failed_ = false;  // once

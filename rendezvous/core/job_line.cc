@@ -1,9 +1,9 @@
 #include "rendezvous/core/job_line.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "proto/base/text.h"
 #include "rendezvous/core/machine.h"
 #include "rendezvous/core/why_waiting.h"
@@ -11,22 +11,17 @@
 namespace muster {
 namespace {
 
-constexpr size_t kNodesNamed = 8;
-
 std::string OfRound(const RoundState& state) {
   std::vector<std::string> names;
+  names.reserve(state.members.size());
   for (const Member& member : state.members) {
-    if (names.size() == kNodesNamed) {
-      names.emplace_back("...");
-      break;
-    }
     const auto node = state.nodes.find(member.node);
     names.push_back(node == state.nodes.end() ? "?" : node->second.join.hostname);
   }
   const uint32_t restarts = state.report.restarts;
   return absl::StrCat(Plural(state.world_size, "worker", "workers"), " on ",
                       Plural(state.members.size(), "node", "nodes"), " (",
-                      absl::StrJoin(names, ", "), ")", restarts == 0 ? "" : "; ",
+                      FewNames(std::move(names)), ")", restarts == 0 ? "" : "; ",
                       restarts == 0 ? "" : Plural(restarts, "restart", "restarts"));
 }
 

@@ -13,15 +13,6 @@ namespace {
 
 constexpr size_t kNamesMax = 8;
 
-std::string Names(std::vector<std::string> names) {
-  const size_t all = names.size();
-  if (all > kNamesMax) {
-    names.resize(kNamesMax);
-    names.push_back(absl::StrCat("and ", all - kNamesMax, " more"));
-  }
-  return absl::StrJoin(names, ", ");
-}
-
 std::string Minutes(absl::Duration d) {
   const int64_t seconds = absl::ToInt64Seconds(d);
   return seconds >= 60 && seconds % 60 == 0 ? absl::StrCat(seconds / 60, " min") : ShortDuration(d);
@@ -40,7 +31,7 @@ std::string WhoIsRefused(const RoundState& state) {
   for (const auto& [hostname, why] : state.refused) {
     names.push_back(names.empty() ? absl::StrCat(hostname, " (", why, ")") : hostname);
   }
-  return Names(std::move(names));
+  return FewNames(std::move(names));
 }
 
 // "have a, b; not ready: c (...); missing d; refused: e (...)", each part only where there is one.
@@ -58,9 +49,9 @@ std::string WhoIsThere(const RoundConfig& config, const RoundState& state, absl:
   }
   const std::vector<std::string> missing = MissingNodes(config, state);
   return absl::StrCat(
-      have.empty() ? "have none" : absl::StrCat("have ", Names(have)),
-      not_ready.empty() ? "" : absl::StrCat("; not ready: ", Names(not_ready)),
-      missing.empty() ? "" : absl::StrCat("; missing ", Names(missing)),
+      have.empty() ? "have none" : absl::StrCat("have ", FewNames(have)),
+      not_ready.empty() ? "" : absl::StrCat("; not ready: ", FewNames(not_ready)),
+      missing.empty() ? "" : absl::StrCat("; missing ", FewNames(missing)),
       state.refused.empty() ? "" : absl::StrCat("; refused: ", WhoIsRefused(state)));
 }
 
@@ -72,6 +63,15 @@ std::string NodesWanted(const RoundConfig& config) {
 }
 
 }  // namespace
+
+std::string FewNames(std::vector<std::string> names) {
+  const size_t all = names.size();
+  if (all > kNamesMax) {
+    names.resize(kNamesMax);
+    names.push_back(absl::StrCat("and ", all - kNamesMax, " more"));
+  }
+  return absl::StrJoin(names, ", ");
+}
 
 std::string WhyWaiting(const RoundConfig& config, const RoundState& state, absl::Time now) {
   const size_t have = ReadyCount(config, state, now);

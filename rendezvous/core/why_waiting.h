@@ -9,6 +9,9 @@
 
 namespace muster {
 
+// "node0, node1", of many a few: "..., and 56 more".
+std::string FewNames(std::vector<std::string> names);
+
 // "waiting for 2 of 4 nodes: have node0, node1; missing node2, node3; 12.3 s, until 10 min". Names
 // at most a few nodes. O(N).
 std::string WhyWaiting(const RoundConfig& config, const RoundState& state, absl::Time now);

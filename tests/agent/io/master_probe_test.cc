@@ -1,6 +1,5 @@
 #include "agent/io/master_probe.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/io/torch_store_port.h"
 #include "proto/base/log.h"
 #include "tests/agent/io/loop_test.h"
 
@@ -24,16 +24,10 @@ constexpr MasterProbe::Times kSoon = {absl::Milliseconds(1), absl::Milliseconds(
 // A port of this machine at which nobody listens, until the test does.
 class MasterProbeTest : public TickingLoopTest {
  protected:
-  MasterProbeTest() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(at);
-    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
-    EXPECT_EQ(getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+  MasterProbeTest() : port_(ReservePort("127.0.0.1", 0)) {
     round_.node_rank = NodeRank{1};
     round_.master_addr = "127.0.0.1";
-    round_.master_port = ntohs(at.sin_port);
+    round_.master_port = port_.ok() ? port_->port : 0;
     SetLogSink([this](LogLevel, absl::string_view text) { said_.emplace_back(text); });
   }
   ~MasterProbeTest() override { SetLogSink(nullptr); }
@@ -49,15 +43,15 @@ class MasterProbeTest : public TickingLoopTest {
     return said_;
   }
 
-  UniqueFd socket_;
+  absl::StatusOr<BoundPort> port_;
   Assignment round_;
   std::vector<std::string> said_;
 };
 
 TEST_F(MasterProbeTest, WhoAnswersIsNoNews) {
-  ASSERT_EQ(listen(socket_.get(), 4), 0);
+  ASSERT_EQ(listen(port_->fd.get(), 4), 0);
   EXPECT_THAT(SaidOf(round_, /*listens=*/true), IsEmpty());
-  EXPECT_GE(accept(socket_.get(), nullptr, nullptr), 0) << "it was asked";
+  EXPECT_GE(accept(port_->fd.get(), nullptr, nullptr), 0) << "it was asked";
 }
 
 TEST_F(MasterProbeTest, AClosedPortOfAnAgentIsNamedOnce) {

@@ -57,7 +57,7 @@ TEST(JobLine, NamesAFewNodesAndKnowsThatOneMayBeForgotten) {
   state.nodes.erase(NodeId{2});
   EXPECT_EQ(JobLine({}, state, kNow),
             "round 3.2 for 70.0 s: 48 workers on 12 nodes (node0, ?, node2, node3, node4, "
-            "node5, node6, node7, ...)");
+            "node5, node6, node7, and 4 more)");
 }
 
 }  // namespace
