@@ -89,12 +89,12 @@ class FirstNodeLaunch {
 
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now, StopBy) {
+    out.on_stop = [this](const StopWish& wish) {
       pause_.Stop();  // the job goes on, to its end
-      if (now && step_.empty() && pid_ > 0) {
+      if (wish.now && step_.empty() && pid_ > 0) {
         kill(-pid_, SIGTERM);  // nothing runs there yet that could end in order
       }
-      Pass(signo);
+      Pass(wish.signo);
     };
     out.on_pass = [this](int signo) { Pass(signo); };
     out.on_suspend = [this] {

@@ -165,8 +165,9 @@ absl::Duration TimeToStop(const JobSpec& spec) {
   return spec.slurm.has_value() ? LeftOfGrace(grace, *spec.slurm, absl::Now()) : grace;
 }
 
-StopAsked StopOf(const JobSpec& spec, int signo, bool now, StopBy by) {
-  return {signo, now, GraceNow(spec), StopCause(spec, signo, by, absl::Now())};
+StopAsked StopOf(const JobSpec& spec, const StopWish& wish) {
+  return {wish.signo, wish.now, std::min(wish.grace, GraceNow(spec)),
+          StopCause(spec, wish.signo, wish.by, absl::Now())};
 }
 
 bool ManyWorkers(const JobSpec& spec) {

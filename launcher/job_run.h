@@ -53,7 +53,7 @@ absl::Duration GraceNow(const JobSpec& spec);
 absl::Duration TimeToStop(const JobSpec& spec);
 
 // A stop that begins now.
-StopAsked StopOf(const JobSpec& spec, int signo, bool now, StopBy by);
+StopAsked StopOf(const JobSpec& spec, const StopWish& wish);
 
 // Whether a host list or --standalone may run more than one worker; a count that is found out on
 // the node is taken for many.

@@ -203,11 +203,11 @@ class HostsJob {
 
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now, StopBy by) {
+    out.on_stop = [this](const StopWish& wish) {
       pause_timer_.Stop();  // the job goes on, to its end
       stop_asked_ = true;
-      countdown_.Begin(signo, now, StopGrace());
-      Post(StopOf(spec_, signo, now, by));
+      countdown_.Begin(wish.signo, wish.now, std::min(wish.grace, StopGrace()));
+      Post(StopOf(spec_, wish));
     };
     out.on_pass = [this](int signo) { Post(SignalAsked{signo}); };
     out.on_drill = DrillCallback(spec_, [this](RoundEvent drill) { Post(std::move(drill)); });

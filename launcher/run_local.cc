@@ -95,9 +95,11 @@ class LocalJob {
 
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now, StopBy by) {
-      countdown_.Begin(signo, now, GraceLeft(master_.state(), TimeToStop(spec_), BootNow()));
-      master_.Post(StopOf(spec_, signo, now, by));
+    out.on_stop = [this](const StopWish& wish) {
+      countdown_.Begin(
+          wish.signo, wish.now,
+          std::min(wish.grace, GraceLeft(master_.state(), TimeToStop(spec_), BootNow())));
+      master_.Post(StopOf(spec_, wish));
     };
     out.on_pass = [this](int signo) { master_.Post(SignalAsked{signo}); };
     out.on_drill =

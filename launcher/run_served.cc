@@ -103,9 +103,9 @@ class ServedJob {
 
   UserSignals::Callbacks Callbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now, StopBy by) {
+    out.on_stop = [this](const StopWish& wish) {
       pause_timer_.Stop();  // the job goes on, to its end
-      Post(StopOf(spec_, signo, now, by));
+      Post(StopOf(spec_, wish));
     };
     out.on_pass = [this](int signo) { Post(SignalAsked{signo}); };
     out.on_suspend = [this] {

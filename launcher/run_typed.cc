@@ -251,13 +251,14 @@ class TypedJob {
 
   UserSignals::Callbacks SignalCallbacks() {
     UserSignals::Callbacks out;
-    out.on_stop = [this](int signo, bool now, StopBy by) {
+    out.on_stop = [this](const StopWish& wish) {
       pause_timer_.Stop();  // the job goes on, to its end
-      countdown_.Begin(signo, now, TimeToStop(spec_));
-      if (by == StopBy::kSignal && Leaves(signo)) {
-        return agent_->UserStop({signo, now, "this node leaves it (SIGTERM)", /*leaves=*/true});
+      countdown_.Begin(wish.signo, wish.now, std::min(wish.grace, TimeToStop(spec_)));
+      if (wish.by == StopBy::kSignal && Leaves(wish.signo)) {
+        return agent_->UserStop(
+            {wish.signo, wish.now, "this node leaves it (SIGTERM)", /*leaves=*/true});
       }
-      StopJob(StopOf(spec_, signo, now, by));
+      StopJob(StopOf(spec_, wish));
     };
     out.on_pass = [this](int signo) {
       if (IsServed()) {

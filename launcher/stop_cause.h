@@ -1,6 +1,7 @@
 // What is known of a signal that stops a job, for its report. Pure.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 
@@ -10,6 +11,14 @@
 namespace muster {
 
 enum class StopBy : uint8_t { kSignal, kCommand };  // kCommand: `launch stop`
+
+// What a user wants of the whole job.
+struct StopWish {
+  int signo = SIGTERM;
+  bool now = false;
+  StopBy by = StopBy::kSignal;
+  absl::Duration grace = absl::InfiniteDuration();  // `launch stop --grace`: no more than that
+};
 
 // One sentence without its full stop. `now`: by the wall clock, when the signal came; the infinite
 // past = where it came to another node, of whose time nothing is said.

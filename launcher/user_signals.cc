@@ -12,6 +12,17 @@
 #include "proto/base/passed_signals.h"
 
 namespace muster {
+namespace {
+
+StopWish WishOf(const StopOrder& order) {
+  StopWish out{order.signo, order.now, StopBy::kCommand};
+  if (order.grace_ms >= 0) {
+    out.grace = absl::Milliseconds(order.grace_ms);
+  }
+  return out;
+}
+
+}  // namespace
 
 UserSignals::UserSignals(uv_loop_t* loop, Callbacks callbacks, std::vector<int> also_stop,
                          int keeper_fd)
@@ -39,7 +50,7 @@ void UserSignals::OnKeeper() {
   bool closed = false;
   while (const std::optional<KeeperPacket> packet = ReceivePacket(keeper_fd_, closed)) {
     if (const auto order = ParseStop(packet->text); packet->kind == Packet::kStop && order) {
-      callbacks_.on_stop(order->signo, order->now, StopBy::kCommand);
+      callbacks_.on_stop(WishOf(*order));
     } else if (packet->kind == Packet::kDrill) {
       OnDrill(packet->text);
     } else if (const auto ask = ParseNumbered(packet->text);
@@ -78,7 +89,7 @@ void UserSignals::Obey(int signo) {
     case SIGUSR1:
     case SIGUSR2:
       return std::count(also_stop_.begin(), also_stop_.end(), signo) > 0
-                 ? callbacks_.on_stop(signo, /*now=*/false, StopBy::kSignal)
+                 ? callbacks_.on_stop({signo})
                  : callbacks_.on_pass(signo);
     case SIGTSTP:
       return callbacks_.on_suspend();
@@ -87,7 +98,7 @@ void UserSignals::Obey(int signo) {
     default: {
       const bool again = signo == SIGINT && interrupted_;
       interrupted_ = interrupted_ || signo == SIGINT;
-      return callbacks_.on_stop(signo, again, StopBy::kSignal);
+      return callbacks_.on_stop({signo, again});
     }
   }
 }

@@ -22,7 +22,7 @@ namespace muster {
 class UserSignals {
  public:
   struct Callbacks {
-    std::function<void(int signo, bool now, StopBy by)> on_stop;
+    std::function<void(const StopWish& wish)> on_stop;
     std::function<void(int signo)> on_pass;
     std::function<void()> on_suspend;   // pause the job, then call SuspendSelf()
     std::function<void()> on_continue;  // after SuspendSelf() has returned, and on any SIGCONT

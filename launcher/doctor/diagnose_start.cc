@@ -1,6 +1,10 @@
 // Which nodes came; and why others did not, by how they were to be started and what was said.
+#include <algorithm>
+#include <string>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "launcher/doctor/checks.h"
 #include "proto/base/text.h"
 
@@ -42,6 +46,35 @@ std::string PrologueAdvice(const ExaminedNode& node) {
   return absl::StrCat("mend what --prologue does on ", node.name, ", or leave it out");
 }
 
+// What follows is for ssh's own words.
+
+std::string DaemonAdvice(const ExaminedNode& node) {
+  return absl::StrCat("start sshd on ", node.name, ", or name the port that it listens at ",
+                      "(ssh://HOST:PORT, or `Port` in ~/.ssh/config); then see that `",
+                      node.start.by_hand, "` works");
+}
+
+std::string NameAdvice(const ExaminedNode& node) {
+  return absl::StrCat("correct the name ", node.name,
+                      ", or say what it stands for: in /etc/hosts, or as `HostName` in "
+                      "~/.ssh/config");
+}
+
+std::string KeyAdvice(const ExaminedNode& node) {
+  return absl::StrCat("`", node.start.by_hand, "` must work without asking for anything: ",
+                      "ssh-copy-id lets your key in, ssh-add loads one with a passphrase");
+}
+
+std::string HostKeyAdvice(const ExaminedNode& node) {
+  return absl::StrCat("type `", node.start.by_hand, "` and answer once; where the machine was ",
+                      "installed anew, `ssh-keygen -R ", node.name, "` forgets its old key first");
+}
+
+std::string ReachAdvice(const ExaminedNode& node) {
+  return absl::StrCat("see that ", node.name, " is switched on, and that no firewall is before ",
+                      "its ssh port; then that `", node.start.by_hand, "` works");
+}
+
 // By what the words contain; the first that fits.
 struct Cause {
   absl::string_view said;
@@ -60,11 +93,26 @@ constexpr Cause kCauses[] = {
     {"--prologue", PrologueAdvice},
 };
 
+constexpr Cause kSshCauses[] = {
+    {"Connection refused", DaemonAdvice},
+    {"Could not resolve hostname", NameAdvice},
+    {"Permission denied", KeyAdvice},
+    {"Host key verification failed", HostKeyAdvice},
+    {"HOST IDENTIFICATION HAS CHANGED", HostKeyAdvice},
+    {"timed out", ReachAdvice},
+    {"No route to host", ReachAdvice},
+};
+
+// Null where nothing fits.
+const Cause* FindCause(absl::Span<const Cause> causes, const std::string& words) {
+  const auto fits = [&](const Cause& cause) { return absl::StrContains(words, cause.said); };
+  const auto found = std::find_if(causes.begin(), causes.end(), fits);
+  return found == causes.end() ? nullptr : &*found;
+}
+
 std::string StartAdvice(const ExaminedNode& node) {
-  for (const Cause& cause : kCauses) {
-    if (absl::StrContains(node.start.words, cause.said)) {
-      return cause.advice(node);
-    }
+  if (const Cause* cause = FindCause(kCauses, node.start.words); cause != nullptr) {
+    return cause->advice(node);
   }
   if (node.start.succeeded) {
     return absl::StrCat("mend on ", node.name, " what it says; with -v the command says more");
@@ -73,8 +121,11 @@ std::string StartAdvice(const ExaminedNode& node) {
   switch (node.start.means) {
     case StartMeans::kChild:
       return absl::StrCat(see, " here, then type the command again with -v");
-    case StartMeans::kSsh:
-      return absl::StrCat(see, " from here without a password");
+    case StartMeans::kSsh: {
+      const Cause* cause = FindCause(kSshCauses, node.start.words);
+      return cause != nullptr ? cause->advice(node)
+                              : absl::StrCat(see, " from here without a password");
+    }
     case StartMeans::kStep:
       break;
   }

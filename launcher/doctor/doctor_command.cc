@@ -201,10 +201,7 @@ AgentStart StartOf(const JobSpec& spec, const HostEntry& host, bool here,
                                      "--overlap -N1 -n1 -w ", host.name, " ", agent);
   } else {
     out.means = StartMeans::kSsh;
-    for (const std::string& word : spec.ssh) {
-      absl::StrAppend(&out.by_hand, ShellQuote(word), " ");
-    }
-    absl::StrAppend(&out.by_hand, ShellQuote(SshTarget(host)), " true");
+    out.by_hand = SshByHand(spec.ssh, SshTarget(host));
   }
   return out;
 }

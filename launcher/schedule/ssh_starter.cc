@@ -49,6 +49,14 @@ std::string SshTarget(const HostEntry& host) {
                       host.port);
 }
 
+std::string SshByHand(const std::vector<std::string>& ssh, const std::string& target) {
+  std::string out;
+  for (const std::string& word : ssh) {
+    absl::StrAppend(&out, ShellQuote(word), " ");
+  }
+  return absl::StrCat(out, ShellQuote(target), " true");
+}
+
 std::vector<std::string> SshCommand(const SshOptions& options, const std::string& host) {
   std::vector<std::string> command = options.ssh;
   const std::string agent = ShellQuote(options.agent_path);
@@ -76,8 +84,8 @@ std::unique_ptr<Starter> MakeSshStarter(uv_loop_t* loop, SshOptions options) {
   process.retry_min = options.retry_min;
   // Thousands of launches at one time of day must not come back together.
   process.seed = static_cast<uint64_t>(absl::ToUnixNanos(BootNow()));
-  process.next_step = [program = options.ssh.at(0)](const StartTarget& target) {
-    return absl::StrCat("does `", program, " ", ShellQuote(target.host), " true` work?");
+  process.next_step = [ssh = options.ssh](const StartTarget& target) {
+    return absl::StrCat("does `", SshByHand(ssh, target.host), "` work?");
   };
   process.command = [options = std::move(options)](const StartTarget& target) {
     return SshCommand(options, target.host);

@@ -31,6 +31,9 @@ std::unique_ptr<Starter> MakeSshStarter(uv_loop_t* loop, SshOptions options);
 // What ssh understands; a port of its own needs the URI form.
 std::string SshTarget(const HostEntry& host);
 
+// "ssh -p 2222 node1 true": the login that a person can try. `target` is what SshTarget says.
+std::string SshByHand(const std::vector<std::string>& ssh, const std::string& target);
+
 // The command line of a start, for --plan. No secret is in it.
 std::vector<std::string> SshCommand(const SshOptions& options, const std::string& host);
 

@@ -151,7 +151,9 @@ def test_ways_to_stop(desk, words):
     stopped = desk.run("stop", *words, job)
     assert stopped.code == 0 and stopped.seconds < 15, stopped
     assert desk.jobs()[job]["exit_code"] == (143 if keeps == "LEAVE" else 130)
-    assert ("got TERM" in desk.run("logs", job).text) == (keeps == "LEAVE")
+    log = desk.run("logs", job).text
+    assert ("got TERM" in log) == (keeps == "LEAVE"), log
+    assert ("what still runs in 500 ms is killed" in log) == (words[0] == "--grace"), log
 
 
 def test_a_longer_grace_than_the_jobs_is_refused(desk):

@@ -165,7 +165,7 @@ TEST_F(StarterTest, AFailureNamesHostReasonTriesAndNextStep) {
   Ssh();
   const std::string reason = FailureOf("refuse");
   EXPECT_THAT(reason, AllOf(HasSubstr("refuse: "), HasSubstr("ended with status 255 (3 tries)"),
-                            HasSubstr("Connection refused"), HasSubstr("refuse true` work?")));
+                            HasSubstr("Connection refused"), HasSubstr(" refuse true` work?")));
   EXPECT_EQ(Calls(), "refuse refuse refuse ");
 }
 

@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"Child", child_start, "muster-agent ended with status 1",
              "see that `/m/muster-agent --build` works here, then type the command again with -v"},
-        Case{"Ssh", ssh_start, "ssh ended with status 255: Connection refused",
+        Case{"Ssh", ssh_start, "ssh ended with status 255: kex_exchange_identification: banner",
              "see that `ssh node3 true` works from here without a password"},
         Case{"SshOfWhichNothingWasHeard", ssh_start, "",
              "see that `ssh node3 true` works from here without a password"},
@@ -68,6 +68,30 @@ INSTANTIATE_TEST_SUITE_P(
              "the ports that a firewall must let pass"},
         Case{"Succeeded", succeeded_start, "Illegal instruction",
              "mend on node3 what it says; with -v the command says more"}),
+    [](const auto& test) { return test.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    BySshsWords, StartTest,
+    testing::Values(
+        Case{"NoDaemon", ssh_start, "ssh: connect to host node3 port 22: Connection refused",
+             "start sshd on node3, or name the port that it listens at (ssh://HOST:PORT, or `Port` "
+             "in ~/.ssh/config); then see that `ssh node3 true` works"},
+        Case{"NoSuchName", ssh_start,
+             "ssh: Could not resolve hostname node3: Name or service not known",
+             "correct the name node3, or say what it stands for: in /etc/hosts, or as `HostName` "
+             "in ~/.ssh/config"},
+        Case{"NoKey", ssh_start, "me@node3: Permission denied (publickey).",
+             "`ssh node3 true` must work without asking for anything: ssh-copy-id lets your key "
+             "in, ssh-add loads one with a passphrase"},
+        Case{"UnknownHostKey", ssh_start, "Host key verification failed.",
+             "type `ssh node3 true` and answer once; where the machine was installed anew, "
+             "`ssh-keygen -R node3` forgets its old key first"},
+        Case{"NotSwitchedOn", ssh_start, "ssh: connect to host node3 port 22: Connection timed out",
+             "see that node3 is switched on, and that no firewall is before its ssh port; then "
+             "that `ssh node3 true` works"},
+        Case{"OnlySshsWordsCount", child_start, "Connection refused",
+             "see that `/m/muster-agent --build` works here, then type the command again with "
+             "-v"}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
