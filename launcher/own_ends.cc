@@ -15,16 +15,10 @@ void OwnEnds::Ended(const std::string& hostname, const WorkerExit& exit) {
 }
 
 std::string OwnEnds::RoundBegan(const Assignment& round) {
-  const std::vector<ExitRecord> before = std::exchange(exits_, {});
-  if (std::exchange(restarts_, round.restart_count) >= round.restart_count) {
-    return "";
-  }
-  const ExitRecord* cause = FirstCause(before);
-  const std::string restart = absl::StrCat(
-      "restart ", round.restart_count,
-      round.restart_count <= round.restarts_max ? absl::StrCat(" of ", round.restarts_max) : "");
-  return cause == nullptr ? absl::StrCat(restart, ": the cause is not of this node")
-                          : absl::StrCat(ExitSentence(*cause), "; ", restart);
+  exits_.clear();
+  const uint32_t restarts = std::exchange(restarts_, round.restart_count);
+  const std::string told = std::exchange(told_, round.because);
+  return restarts == round.restart_count && told == round.because ? "" : round.because;
 }
 
 JobReport OwnEnds::Report(const JobOutcome& outcome) const {
@@ -34,6 +28,9 @@ JobReport OwnEnds::Report(const JobOutcome& outcome) const {
   out.headline = outcome.headline;
   out.exits = exits_;
   for (const ExitRecord& record : exits_) {
+    if (record.exit.Ok() && !record.exit.stopped_by_us) {
+      out.ended_well.push_back(record.exit.rank.value);
+    }
     if (IsFailure(record.exit) && absl::StartsWith(outcome.headline, ExitSentence(record))) {
       out.cause = CauseKind::kWorker;
       out.first = record;

@@ -56,14 +56,32 @@ std::string Indented(absl::string_view text) {
   return out;
 }
 
+enum class Fate : uint8_t {
+  kFailed,           // before anybody was stopped
+  kFailedMeanwhile,  // with an exit code of its own, while others were stopped: perhaps not for
+                     // that
+  kStopped,
+};
+
+Fate FateOf(const WorkerExit& exit) {
+  const bool own_code = exit.kind == ExitKind::kExited && exit.code < 128;
+  return !exit.stopped_by_us ? Fate::kFailed : own_code ? Fate::kFailedMeanwhile : Fate::kStopped;
+}
+
+// "ranks 0-2,4" of any order.
+std::string Ranks(std::vector<uint32_t> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", RangeList(ranks));
+}
+
 // "ranks 0-2,4 (SIGTERM)" for all that ended alike.
-std::string Grouped(const JobReport& report, bool stopped_by_us) {
+std::string Grouped(const JobReport& report, Fate fate) {
   std::map<std::string, std::vector<uint32_t>> by_how;
   for (const ExitRecord& record : report.exits) {
     const bool is_first = report.first.has_value() && record.exit.rank == report.first->exit.rank;
-    if (record.exit.stopped_by_us == stopped_by_us && !record.exit.Ok() && !is_first) {
+    if (FateOf(record.exit) == fate && !record.exit.Ok() && !is_first) {
       const std::optional<Rank>& because_of = record.exit.because_of;
-      const std::string after = because_of.has_value() && !stopped_by_us
+      const std::string after = because_of.has_value() && fate == Fate::kFailed
                                     ? absl::StrCat(", after rank ", because_of->value)
                                     : "";
       const bool alike = report.first.has_value() && record.exit.kind == ExitKind::kSpawnFailed &&
@@ -74,9 +92,7 @@ std::string Grouped(const JobReport& report, bool stopped_by_us) {
   }
   std::string out;
   for (auto& [how, ranks] : by_how) {
-    std::sort(ranks.begin(), ranks.end());
-    absl::StrAppend(&out, out.empty() ? "" : "; ", ranks.size() == 1 ? "rank " : "ranks ",
-                    RangeList(ranks), " (", how, ")");
+    absl::StrAppend(&out, out.empty() ? "" : "; ", Ranks(std::move(ranks)), " (", how, ")");
   }
   return out;
 }
@@ -89,9 +105,7 @@ std::string LostWithNodes(const JobReport& report) {
     hosts.push_back(node.hostname);
     ranks.insert(ranks.end(), node.ranks.begin(), node.ranks.end());
   }
-  std::sort(ranks.begin(), ranks.end());
-  return absl::StrCat(absl::StrJoin(hosts, ", "), ranks.size() == 1 ? ": rank " : ": ranks ",
-                      RangeList(ranks));
+  return absl::StrCat(absl::StrJoin(hosts, ", "), ": ", Ranks(std::move(ranks)));
 }
 
 nlohmann::json ExitJson(const ExitRecord& record) {
@@ -167,13 +181,16 @@ std::string ReportText(const JobReport& report, const std::string& job_id,
   if (!report.lost_nodes.empty()) {
     absl::StrAppend(&out, "  lost with ", LostWithNodes(report), "\n");
   }
-  const std::string others = Grouped(report, /*stopped_by_us=*/false);
-  if (!others.empty()) {
-    absl::StrAppend(&out, "  failed as well: ", others, "\n");
+  for (const auto& [fate, title] : {std::pair(Fate::kFailed, "failed as well"),
+                                    std::pair(Fate::kStopped, "stopped because of that"),
+                                    std::pair(Fate::kFailedMeanwhile, "failed meanwhile")}) {
+    const std::string others = Grouped(report, fate);
+    if (!others.empty()) {
+      absl::StrAppend(&out, "  ", title, ": ", others, "\n");
+    }
   }
-  const std::string stopped = Grouped(report, /*stopped_by_us=*/true);
-  if (!stopped.empty()) {
-    absl::StrAppend(&out, "  stopped because of that: ", stopped, "\n");
+  if (!report.ended_well.empty()) {  // others may have needed them
+    absl::StrAppend(&out, "  ended with exit code 0: ", Ranks(report.ended_well), "\n");
   }
   if (!report.no_restart.empty()) {
     absl::StrAppend(&out, "  not started again: ", report.no_restart, "\n");
@@ -232,6 +249,7 @@ std::string ReportJson(const JobReport& report, const std::string& job_id,
       {"restarts_max", report.restarts_max}, {"requeued", report.requeued},
       {"exits", nlohmann::json::array()},    {"lost_nodes", nlohmann::json::array()},
       {"uses", nlohmann::json::array()},     {"advice", CpuAdvice(report.uses)},
+      {"ended_well", report.ended_well},
   };
   if (report.first.has_value()) {
     out["first"] = ExitJson(*report.first);

@@ -157,8 +157,13 @@ absl::Status SettleRendezvous(JobSpec& spec) {
   RendezvousSpec& r = spec.rendezvous;
   bool endpoint = !r.host.empty() || !r.file.empty();
   SettleNodeRank(spec);
-  if (!spec.journal.empty() &&
-      (!spec.serve || !spec.node_rank || r.host.empty() || spec.nodes_max == 1)) {
+  const bool serves_here = spec.serve && spec.node_rank.has_value() && !r.host.empty();
+  if (!spec.journal.empty() && serves_here && spec.nodes_max == 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(OptionId::kJournal), ": one node has no other that would go on ",
+                     "without this launch: leave it out, or give --nnodes 2 or more (1:2, say)"));
+  }
+  if (!spec.journal.empty() && (!serves_here || spec.nodes_max == 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
         spec.Said(OptionId::kJournal), ": want --nnodes, --serve, --node-rank and --rdzv-endpoint ",
         "HOST:PORT, too: the nodes look there for the launch that follows, and it for its agent; ",

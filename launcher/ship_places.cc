@@ -1,11 +1,13 @@
 #include "launcher/ship_places.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "proto/base/status_macros.h"
 
 namespace muster {
 namespace {
@@ -35,6 +37,34 @@ void NameByPlace(const std::vector<std::string>& shipped, std::vector<std::strin
       }
     }
   }
+}
+
+// The workers run in a new folder: what is named by a path below it has to be shipped.
+absl::Status CheckComes(const JobSpec& spec, const std::string& wdir,
+                        const std::vector<std::string>& argv) {
+  if (argv.empty() || absl::StartsWith(wdir, "/")) {
+    return absl::OkStatus();
+  }
+  const bool python =
+      absl::StartsWith(std::filesystem::path(argv[0]).filename().string(), "python");
+  const auto script = std::find_if(argv.begin() + 1, argv.end(), [](const std::string& word) {
+    return absl::EndsWith(word, ".py");
+  });
+  const bool is_script = python && script != argv.end();
+  const std::string program = is_script ? *script : argv[0];
+  const std::string normal = Normal(program);
+  if (HoldsOnlyHere(normal) || (!is_script && !absl::StrContains(program, '/'))) {
+    return absl::OkStatus();
+  }
+  const bool comes = std::any_of(spec.ship.begin(), spec.ship.end(), [&](const std::string& typed) {
+    const std::string place = ShipPlace(typed);
+    return place.empty() || normal == place || absl::StartsWith(normal, place + "/");
+  });
+  return comes ? absl::OkStatus()
+               : absl::InvalidArgumentError(absl::StrCat(
+                     spec.Said(OptionId::kShip), ": ", program,
+                     " is not among what is shipped, and the workers run in a folder that has ",
+                     "nothing else: add --ship ", program, ", or name it by its whole path"));
 }
 
 }  // namespace
@@ -70,8 +100,10 @@ absl::Status SettleShip(JobSpec& spec) {
     spec.way = StartWay::kStandalone;
   }
   NameByPlace(spec.ship, spec.plan.argv);
+  RETURN_IF_ERROR(CheckComes(spec, spec.plan.wdir, spec.plan.argv));
   for (FurtherProgram& program : spec.plan.further) {
     NameByPlace(spec.ship, program.argv);
+    RETURN_IF_ERROR(CheckComes(spec, program.wdir, program.argv));
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,12 @@ namespace {
 // (tests/integration/store_torch_test.py).
 constexpr absl::string_view kTorchStoreVersions[] = {"1.13.", "2.6.", "2.11."};
 
+bool TorchTakesOurs(absl::string_view version) {
+  return !TorchLacksLibuv(version) &&
+         std::any_of(std::begin(kTorchStoreVersions), std::end(kTorchStoreVersions),
+                     [&](absl::string_view known) { return absl::StartsWith(version, known); });
+}
+
 }  // namespace
 
 uint32_t NodeFacts::cpus_usable() const { return CpusUsable(cpus_allowed, cpu_quota); }
@@ -22,10 +28,18 @@ bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts) {
   if (mode != StoreMode::kAuto) {
     return mode == StoreMode::kAgent;
   }
-  return !TorchLacksLibuv(facts.torch_version) &&
-         std::any_of(
-             std::begin(kTorchStoreVersions), std::end(kTorchStoreVersions),
-             [&](absl::string_view known) { return absl::StartsWith(facts.torch_version, known); });
+  return TorchTakesOurs(facts.torch_version) && facts.own_meeting_place.empty();
+}
+
+std::string MeetingPlaceNotice(StoreMode mode, const ProgramFacts& facts) {
+  if (mode != StoreMode::kAuto || facts.own_meeting_place.empty() ||
+      !TorchTakesOurs(facts.torch_version)) {
+    return "";
+  }
+  return absl::StrCat(
+      facts.program, " chooses where its ranks meet (", facts.own_meeting_place,
+      "), so rank 0 has to listen there (--store worker). Without that it would meet at the "
+      "MASTER_ADDR and MASTER_PORT that launch gives, on a port that nobody else has.");
 }
 
 bool TorchLacksLibuv(absl::string_view torch_version) {

@@ -40,13 +40,20 @@ struct ProgramFacts {
   std::string torch_version;  // "" = unknown or none
   std::string torch_cuda;     // CUDA version torch was built for; "" = none or unknown
   std::string mpi;            // "" | "Open MPI" | "MPICH" | "MPI" (some, by mpi4py)
-  std::string mpi_many;       // the same of a script that runs more than one program with it, which
-                              // nobody can serve: MPI_Init asks once for all ranks
+  // Where its ranks meet, if that is the script's own choice (script_text.h); "" = nothing seen.
+  std::string own_meeting_place;
+  std::string mpi_many;  // the same of a script that runs more than one program with it, which
+                         // nobody can serve: MPI_Init asks once for all ranks
 };
 
-// Whether the agent serves torch's store: --store as given; auto where the torch that the program
-// will load was run against it (kTorchStoreVersions) and does not refuse it (TorchLacksLibuv).
+// Whether the agent can serve torch's store: --store as given; auto where the torch that the
+// program will load was run against it (kTorchStoreVersions) and does not refuse it
+// (TorchLacksLibuv), and its ranks do not meet at an address of their own.
 bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts);
+
+// A line for the user, where --store auto leaves the store to rank 0 for the sake of such an
+// address; "" when there is nothing to say.
+std::string MeetingPlaceNotice(StoreMode mode, const ProgramFacts& facts);
 
 // Debian's torch 2.x ("2.6.0+debian") is built without libuv and refuses every store for which
 // libuv is asked: a store of its own unless USE_LIBUV=0, an agent's store always.

@@ -25,11 +25,18 @@ namespace {
 constexpr absl::Duration kLogWithin =
     absl::Seconds(30);  // at the end: a disk that takes nothing for so long is given up
 
+// Of the first program on every node: rank 0's.
+AgentLoop::Options WithStore(AgentLoop::Options options) {
+  options.config.join.agent_store =
+      StoreIsAgent(options.plan.store, options.programs.front().facts);
+  return options;
+}
+
 }  // namespace
 
 AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd, MasterLink* master,
                      OutputLink* output)
-    : options_(std::move(options)),
+    : options_(WithStore(std::move(options))),
       held_(loop, master),
       master_(&held_),
       output_(output),
@@ -53,8 +60,6 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       pump_(loop, options_.plan.output, options_.plan.job_id, options_.facts.hostname, output),
       master_probe_(loop, options_.facts.hostname),
       store_(loop, [this](std::string why) { Post(StorePortFailed{std::move(why)}); }),
-      // Of the first program on every node: rank 0's, so that all nodes say the same.
-      store_is_agent_(StoreIsAgent(options_.plan.store, options_.programs.front().facts)),
       timer_(loop,
              [this] {
                TellAwaited();
@@ -195,11 +200,11 @@ void AgentLoop::Freeze(absl::Duration length) {
 void AgentLoop::Do(const OpenStore&) {
   // What we serve listens where the workers are told to come, and on one machine nothing but
   // loopback does. What is only kept must be free on every address, as rank 0 listens on all.
-  const bool one_address =
-      options_.facts.address_is_loopback || (store_is_agent_ && !options_.master_addr_given);
+  const bool one_address = options_.facts.address_is_loopback ||
+                           (options_.config.join.agent_store && !options_.master_addr_given);
   const absl::StatusOr<uint16_t> port =
       store_.Open(one_address ? options_.facts.address : "", options_.store_port,
-                  options_.plan.ports, store_is_agent_);
+                  options_.plan.ports, options_.config.join.agent_store);
   if (!port.ok()) {
     return Post(StorePortFailed{absl::StrCat(
         options_.store_port != 0 ? "--master-port: " : "no port for the workers' store: ",

@@ -159,6 +159,7 @@ class AgentLoop {
   void MakeRunDir();
   void KeepDoor(const std::vector<LocalRank>& starts);
   UniqueFd BeginStore();
+  void LeaveStore();
   void AdmitToStore();
 
   const Options options_;
@@ -186,7 +187,6 @@ class AgentLoop {
   MasterProbe master_probe_;
   StorePort store_;
   std::vector<BoundPort> worker_ports_;  // --dialect tf: kept free for them
-  const bool store_is_agent_;
 
   AgentState state_;
   std::deque<AgentEvent> events_;

@@ -14,6 +14,7 @@
 #include "agent/io/agent_loop.h"
 #include "agent/io/pseudo_terminal.h"
 #include "proto/base/clock.h"
+#include "proto/base/log.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -22,9 +23,13 @@ namespace muster {
 UniqueFd AgentLoop::BeginStore() {
   if (assignment_.node_rank.value != 0) {
     if (options_.preflight) {
-      master_probe_.BeginRound(assignment_, store_is_agent_);
+      master_probe_.BeginRound(assignment_, assignment_.agent_store);
     }
     return store_.Release();
+  }
+  if (!assignment_.agent_store) {
+    LeaveStore();
+    return UniqueFd();
   }
   guard_ = options_.plan.store_from_any ? nullptr : std::make_shared<StoreGuard>();
   AdmitToStore();
@@ -33,6 +38,18 @@ UniqueFd AgentLoop::BeginStore() {
   const bool replaces = !assignment_.started_in.empty();
   store_.Serve(assignment_.world_size, guard_, replaces ? state_.lease : absl::ZeroDuration());
   return UniqueFd();
+}
+
+// Its port is rank 0's.
+void AgentLoop::LeaveStore() {
+  if (options_.config.join.agent_store) {
+    LogInfo(
+        "torch's store is rank 0's (--store worker): the torch of another node is none whose "
+        "store the agent knows");
+  }
+  if (const absl::Status left = store_.LeaveToRankZero(); !left.ok()) {
+    Post(StorePortFailed{absl::StrCat("the port of rank 0's store: ", left.message())});
+  }
 }
 
 void AgentLoop::AdmitToStore() {
@@ -111,7 +128,7 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     mpi = MpiMode::kNone;
   }
   std::vector<EnvVar> variables = WorkerVariables(
-      {plan, assignment_, options_.facts, store_is_agent_, worker.error_file, local,
+      {plan, assignment_, options_.facts, assignment_.agent_store, worker.error_file, local,
        program.facts.torch_version, mpi, placement_.ShareOf(local), placement_.topology(),
        mpi == MpiMode::kPmix ? &pmix_variables_[local.value] : nullptr, pmix_.folder()},
       program.environment);

@@ -63,12 +63,13 @@ std::shared_ptr<DiskThread> OrNew(std::shared_ptr<DiskThread> disk, uv_loop_t* l
 }  // namespace
 
 OutputPump::OutputPump(uv_loop_t* loop, const OutputOptions& options, const std::string& job_id,
-                       std::string host, OutputLink* link, Disks disks)
+                       std::string host, OutputLink* link, Disks disks, BarDelays bars)
     : loop_(loop),
       options_(options),
       place_({options.log_dir, options.log_layout, RunName(options.log_layout, job_id)}),
       host_(std::move(host)),
       link_(link),
+      bars_(bars),
       show_(options.show.begin(), options.show.end()),
       show_local_(options.show_local.begin(), options.show_local.end()),
       log_disk_(OrNew(std::move(disks.logs), loop)),
@@ -220,23 +221,34 @@ void OutputPump::Take(Stream& stream, absl::string_view bytes) {
     piece.bytes = std::string(bytes);
     return Emit(stream, std::move(piece));
   }
-  const bool partial = stream.number == 1 ? options_.partial_out : options_.partial_err;
   LineAssembler::Piece piece = stream.lines.Put(bytes);
   if (!piece.bytes.empty()) {
-    stream.held_since = absl::InfiniteFuture();  // what is held now has just begun
+    stream.show_held_at = absl::InfiniteFuture();  // what is held now has just begun
   }
   Emit(stream, std::move(piece));
-  if (!partial || stream.lines.held().empty()) {
+  if (!stream.lines.held().empty()) {
+    ShowHeldLater(stream);
+  }
+}
+
+// A terminal shows lines that still grow. A progress bar, which returns to where it began, is shown
+// everywhere: at once where nobody else writes beside it, else now and then, as the bars of many
+// workers follow each other, each on a line of its own.
+void OutputPump::ShowHeldLater(Stream& stream) {
+  const bool partial = stream.number == 1 ? options_.partial_out : options_.partial_err;
+  const bool is_bar = stream.lines.held().find('\r') != absl::string_view::npos;
+  if (!partial && !is_bar) {
     return;
   }
-  if (stream.lines.held().find('\r') != absl::string_view::npos) {
-    stream.held_since = absl::InfiniteFuture();
-    Emit(stream, stream.lines.TakeHeld());
-    return;
+  if (partial && is_bar && !options_.prefix) {
+    stream.show_held_at = absl::InfiniteFuture();
+    return Emit(stream, stream.lines.TakeHeld());
   }
-  stream.held_since = std::min(stream.held_since, BootNow());
-  if (!held_timer_.active()) {
-    held_timer_.StartAfter(kPartialLineDelay);
+  const absl::Duration delay = !is_bar ? kPartialLineDelay : partial ? bars_.terminal : bars_.pipe;
+  stream.show_held_at = std::min(stream.show_held_at, BootNow() + delay);
+  if (!held_timer_.active() || stream.show_held_at < show_held_at_) {
+    show_held_at_ = stream.show_held_at;
+    held_timer_.StartAfter(show_held_at_ - BootNow());
   }
 }
 
@@ -244,12 +256,13 @@ void OutputPump::ShowHeld() {
   absl::Time next = absl::InfiniteFuture();
   const absl::Time now = BootNow();
   for (const auto& stream : streams_) {
-    if (now - stream->held_since >= kPartialLineDelay - absl::Milliseconds(2)) {
-      stream->held_since = absl::InfiniteFuture();
+    if (now >= stream->show_held_at - absl::Milliseconds(2)) {
+      stream->show_held_at = absl::InfiniteFuture();
       Emit(*stream, stream->lines.TakeHeld());
     }
-    next = std::min(next, stream->held_since + kPartialLineDelay);
+    next = std::min(next, stream->show_held_at);
   }
+  show_held_at_ = next;
   if (next != absl::InfiniteFuture()) {
     held_timer_.StartAfter(next - now);
   }
@@ -393,7 +406,7 @@ void OutputPump::FinishStream(Stream& stream) {
   if (stream.filter.has_value()) {
     AppendChosen(stream, stream.filter->Finish());
   }
-  stream.held_since = absl::InfiniteFuture();
+  stream.show_held_at = absl::InfiniteFuture();
   stream.poll.reset();
   stream.fd.Reset();
   stream.paused = false;

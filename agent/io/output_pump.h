@@ -43,6 +43,12 @@
 
 namespace muster {
 
+// How long what a progress bar writes waits for more of it, beside other workers' output.
+struct BarDelays {
+  absl::Duration terminal = absl::Seconds(1);
+  absl::Duration pipe = absl::Seconds(10);
+};
+
 class OutputPump {
  public:
   // Shared with what uses them, and with a test that makes them slow.
@@ -52,7 +58,7 @@ class OutputPump {
   };
   // `link` outlives the pump. What is null in `disks` is made.
   OutputPump(uv_loop_t* loop, const OutputOptions& options, const std::string& job_id,
-             std::string host, OutputLink* link, Disks disks = {});
+             std::string host, OutputLink* link, Disks disks = {}, BarDelays bars = {});
   ~OutputPump();
 
   struct WorkerEnds {
@@ -107,7 +113,7 @@ class OutputPump {
     bool paused = false;
     size_t since_pause = 0;  // bytes that went to the spool
     bool grown = false;      // its pipe was made larger
-    absl::Time held_since = absl::InfiniteFuture();
+    absl::Time show_held_at = absl::InfiniteFuture();
   };
 
   enum class Read : uint8_t { kMore, kNothing, kEnd };
@@ -126,6 +132,7 @@ class OutputPump {
   bool SpoolHoldsUp() const;
   void Throttle(Stream& stream);
   void ResumePaused(bool all);
+  void ShowHeldLater(Stream& stream);
   void ShowHeld();
   void Pump();
   bool LogsIdle() const;
@@ -143,6 +150,7 @@ class OutputPump {
   const LogPlace place_;
   const std::string host_;
   OutputLink* const link_;
+  const BarDelays bars_;
   const std::set<uint32_t> show_;
   const std::set<uint32_t> show_local_;
   Assignment assignment_;
@@ -159,7 +167,8 @@ class OutputPump {
   bool pumping_ = false;
   UvTimer pause_timer_;
   UvTimer held_timer_;
-  const std::unique_ptr<char[]> scratch_;  // of kReadBytes
+  absl::Time show_held_at_ = absl::InfiniteFuture();  // held_timer_'s
+  const std::unique_ptr<char[]> scratch_;             // of kReadBytes
 };
 
 }  // namespace muster

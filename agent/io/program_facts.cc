@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/core/programs.h"
+#include "agent/core/script_text.h"
 #include "agent/core/shell_commands.h"
 #include "agent/io/elf_file.h"
 #include "agent/io/node_facts.h"
@@ -125,10 +126,10 @@ bool ImportsMpi4py(const std::string& text) {
   return false;
 }
 
-// As a script, as `python -c TEXT`, or as `python -m mpi4py.bench`.
-bool UsesMpi4py(const std::vector<std::string>& argv, const std::string& script) {
-  if (!script.empty()) {
-    return ImportsMpi4py(ReadHead(script, kScriptBytesMax));
+// As a script with this text, as `python -c TEXT`, or as `python -m mpi4py.bench`.
+bool UsesMpi4py(const std::vector<std::string>& argv, const std::string& text) {
+  if (ImportsMpi4py(text)) {
+    return true;
   }
   for (size_t i = 1; i + 1 < argv.size(); ++i) {
     if (argv[i] == "-c") {
@@ -159,25 +160,29 @@ std::string MpiOfMpi4py(const std::vector<std::string>& folders) {
   return "MPI";
 }
 
-void LookAtPython(const std::string& interpreter, bool uses_mpi4py, const std::string& wdir,
-                  const EnvBase& env, ProgramFacts& facts) {
+// `script` is the path of its script; "" = it has none.
+void LookAtPython(const std::string& interpreter, const std::vector<std::string>& argv,
+                  const std::string& script, const std::string& wdir, const EnvBase& env,
+                  ProgramFacts& facts) {
+  const std::string text = script.empty() ? "" : ReadHead(script, kScriptBytesMax);
   facts.is_python = true;
+  facts.own_meeting_place = OwnMeetingPlace(text, argv);
   facts.interpreter = ThroughPyenv(interpreter, wdir, env);
   std::vector<std::string> folders;
   if (!facts.interpreter.empty()) {
     folders = ModuleFolders(facts.interpreter, env);
   }
   for (const std::string& folder : folders) {
-    const std::string text =
+    const std::string version =
         ReadHead(Absolute(folder, wdir) + "/torch/version.py", kVersionFileBytesMax);
-    if (!text.empty()) {
-      const TorchVersion torch = ParseTorchVersion(text);
+    if (!version.empty()) {
+      const TorchVersion torch = ParseTorchVersion(version);
       facts.torch_version = torch.version;
       facts.torch_cuda = torch.cuda;
       break;
     }
   }
-  if (uses_mpi4py) {
+  if (UsesMpi4py(argv, text)) {
     facts.mpi = MpiOfMpi4py(folders);
   }
 }
@@ -280,8 +285,7 @@ ProgramFacts LookAt(const std::vector<std::string>& words, const std::string& wd
   facts.found = true;
   if (IsPythonName(path)) {
     const std::string script = ScriptOf(argv, facts.program);
-    LookAtPython(path, UsesMpi4py(argv, script.empty() ? "" : Absolute(script, wdir)), wdir, env,
-                 facts);
+    LookAtPython(path, argv, script.empty() ? "" : Absolute(script, wdir), wdir, env, facts);
     return facts;
   }
   const UniqueFd fd = OpenRegular(path);
@@ -298,7 +302,7 @@ ProgramFacts LookAt(const std::vector<std::string>& words, const std::string& wd
   }
   const std::string interpreter = ShebangProgram(head, wdir, env);
   if (IsPythonName(interpreter)) {
-    LookAtPython(interpreter, UsesMpi4py(argv, path), wdir, env, facts);
+    LookAtPython(interpreter, argv, path, wdir, env, facts);
   } else if (deep > 0 && IsAmong(kShells, BaseOf(interpreter))) {
     LookAtShell({ReadHead(path, kScriptBytesMax), {argv.begin() + 1, argv.end()}}, wdir, env, deep,
                 facts);
@@ -334,13 +338,15 @@ std::vector<PreparedProgram> PreparePrograms(const WorkPlan& plan,
   return out;
 }
 
-std::vector<std::string> MpiNotices(const std::vector<PreparedProgram>& programs,
-                                    uint32_t world_size) {
+std::vector<std::string> ProgramNotices(const std::vector<PreparedProgram>& programs,
+                                        uint32_t world_size) {
   std::vector<std::string> out;
   for (const PreparedProgram& program : programs) {
-    std::string notice = MpiNotice(program.plan.mpi, program.facts, world_size);
-    if (!notice.empty() && std::find(out.begin(), out.end(), notice) == out.end()) {
-      out.push_back(std::move(notice));
+    for (std::string notice : {MpiNotice(program.plan.mpi, program.facts, world_size),
+                               MeetingPlaceNotice(program.plan.store, program.facts)}) {
+      if (!notice.empty() && std::find(out.begin(), out.end(), notice) == out.end()) {
+        out.push_back(std::move(notice));
+      }
     }
   }
   return out;

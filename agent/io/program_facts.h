@@ -35,8 +35,8 @@ struct PreparedProgram {
 std::vector<PreparedProgram> PreparePrograms(const WorkPlan& plan,
                                              const std::vector<std::string>& inherited);
 
-// MpiNotice of each program that has one, each text once.
-std::vector<std::string> MpiNotices(const std::vector<PreparedProgram>& programs,
-                                    uint32_t world_size);
+// What is to be said of each program (MpiNotice, MeetingPlaceNotice), each text once.
+std::vector<std::string> ProgramNotices(const std::vector<PreparedProgram>& programs,
+                                        uint32_t world_size);
 
 }  // namespace muster

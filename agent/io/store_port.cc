@@ -15,6 +15,7 @@ absl::StatusOr<uint16_t> StorePort::Open(const std::string& address, uint16_t po
   ASSIGN_OR_RETURN(BoundPort bound,
                    serve ? BindStorePort(address, port, ports) : ReservePort(address, port, ports));
   fd_ = std::move(bound.fd);
+  port_ = bound.port;
   serve_ = serve;
   return bound.port;
 }
@@ -65,6 +66,16 @@ bool StorePort::StartServer() {
   }
   server_ = *std::move(server);
   return true;
+}
+
+absl::Status StorePort::LeaveToRankZero() {
+  if (!std::exchange(serve_, false)) {
+    return absl::OkStatus();
+  }
+  Close();
+  ASSIGN_OR_RETURN(BoundPort kept, ReservePort("", port_));
+  fd_ = std::move(kept.fd);
+  return absl::OkStatus();
 }
 
 UniqueFd StorePort::Release() {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/io/store_guard.h"
@@ -39,6 +40,8 @@ class StorePort {
   // Clients may come now: `world_size` workers. `guard`: who may; nullptr = anybody. `patience`: as
   // TorchStoreServer's.
   void Serve(uint32_t world_size, std::shared_ptr<StoreGuard> guard, absl::Duration patience);
+  // Rank 0 is to listen there, whatever was opened. Errors: those of ReservePort.
+  absl::Status LeaveToRankZero();
   // What was opened, for another use: bound, and perhaps listening.
   UniqueFd Release();
   void Close();
@@ -49,6 +52,7 @@ class StorePort {
   uv_loop_t* const loop_;
   const std::function<void(std::string why)> on_failed_;
   UniqueFd fd_;
+  uint16_t port_ = 0;
   bool serve_ = false;
   uint32_t world_size_ = 0;  // 0 = no round is served
   std::shared_ptr<StoreGuard> guard_;

@@ -161,7 +161,7 @@ void WorkerDoor::Enter(UniqueFd fd, uint32_t worker, const LinkHello& hello,
                        const std::vector<uint32_t>& members) {
   const bool all = hello.group == 0;
   if (all && ended_well_.has_value()) {
-    return RefuseToMeet(fd);
+    return RefuseToMeet(fd, worker);
   }
   const LinkId id = {worker, all ? opened_[worker] : hello.group};
   const absl::StatusOr<WorkerMeeting*> found = all ? MeetingOf(worker) : GroupOf(hello, members);

@@ -116,7 +116,7 @@ class WorkerDoor {
   // --- worker_door_keep.cc ---
   void TellOver();
   void Follow(UniqueFd fd, uint32_t worker);
-  void RefuseToMeet(const UniqueFd& fd) const;
+  void RefuseToMeet(const UniqueFd& fd, uint32_t worker);
   void LetFollowersIn();
   void OnOldLink(std::list<OldLink>::iterator at);
   Came TakeOldWord(const OldLink& link);

@@ -70,7 +70,8 @@ void WorkerDoor::LetFollow(bool may) {
   }
 }
 
-void WorkerDoor::RefuseToMeet(const UniqueFd& fd) const {
+void WorkerDoor::RefuseToMeet(const UniqueFd& fd, uint32_t worker) {
+  Blame(worker, *ended_well_);
   Refuse(fd.get(),
          absl::StrCat("rank ", ended_well_->value,
                       " has ended well, and is not started again: the ranks of this job cannot all "
@@ -85,7 +86,7 @@ void WorkerDoor::Follow(UniqueFd fd, uint32_t worker) {
                   LinkAnswer::kOver);
   }
   if (ended_well_.has_value()) {
-    return RefuseToMeet(fd);
+    return RefuseToMeet(fd, worker);
   }
   followers_.insert_or_assign(worker, std::move(fd));
 }
@@ -93,7 +94,7 @@ void WorkerDoor::Follow(UniqueFd fd, uint32_t worker) {
 void WorkerDoor::MeetNoMore(Rank ended_well) {
   ended_well_ = ended_well;
   for (const auto& [worker, fd] : std::exchange(followers_, {})) {
-    RefuseToMeet(fd);
+    RefuseToMeet(fd, worker);
   }
 }
 

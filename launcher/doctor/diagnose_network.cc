@@ -137,8 +137,10 @@ void CheckNames(const Examination& examined, Rows& rows) {
     }
     check.Add(node.name, OwnNameFindings(node.name, *node.facts));
     EachName(examined, node, [&](const ExaminedNode& other, const ResolvedName& name) {
-      CheckOtherName(node, other, name, check);
-      ++asked;
+      if (name.name != "localhost" && !IsLoopback(name.name)) {  // which are each machine's own
+        CheckOtherName(node, other, name, check);
+        ++asked;
+      }
     });
   }
   check.ElseWell(

@@ -83,6 +83,7 @@ struct Join {
   uint16_t store_port = 0;  // bound by the agent for the next round's MASTER_PORT
   // Kept free for its workers, by local rank; empty = they want none (--dialect tf).
   std::vector<uint16_t> worker_ports;
+  bool agent_store = false;  // its workers' torch can be a client of an agent's store
   std::vector<std::pair<std::string, std::string>>
       must_agree;  // option and value that must be equal on all nodes
   // Of its workers, in order of their local ranks; empty = the next ones behind the node before.
@@ -201,6 +202,7 @@ struct Assignment {
   uint32_t world_size = 0;
   std::string master_addr;
   uint16_t master_port = 0;
+  bool agent_store = false;  // torch's store is the agent's of rank 0's node, else rank 0's own
   // To the node of rank 0, which serves the store: every address that the round's nodes have named.
   std::vector<std::string> worker_addresses;
   // By node rank; empty unless every node keeps ports, or where the world is above
@@ -208,6 +210,7 @@ struct Assignment {
   std::vector<WorkerPorts> worker_ports;
   uint32_t restart_count = 0;  // of the whole job
   uint32_t restarts_max = 0;
+  std::string because;  // how the round before it ended, as the master tells; "" = it is the first
   bool one_host = false;  // all nodes of the round have one address or loopback ones
   // Workers of each node as runs {workers, nodes} in node order, for names that need the whole
   // layout (SLURM_TASKS_PER_NODE, HOROVOD_CROSS_RANK, the SDK).

@@ -13,8 +13,6 @@ namespace {
 
 constexpr uint32_t kAny = std::numeric_limits<uint32_t>::max();
 
-std::string Cut(const std::string& text, size_t max) { return text.substr(0, max); }
-
 void SetExit(const WorkerExit& exit, v1::WorkerExit* wire) {
   wire->set_local_rank(exit.local_rank.value);
   wire->set_rank(exit.rank.value);
@@ -288,6 +286,7 @@ v1::Join ToWire(const Join& join) {
   wire.set_interface(join.interface);
   wire.set_workers(join.workers);
   wire.set_store_port(join.store_port);
+  wire.set_agent_store(join.agent_store);
   for (const auto& [name, value] : join.must_agree) {
     v1::Option* option = wire.add_must_agree();
     option->set_name(name);
@@ -322,6 +321,7 @@ absl::StatusOr<Join> FromWire(const v1::Join& wire) {
   join.interface = check.Text("interface", wire.interface(), kNameBytesMax);
   join.workers = check.Number("workers", wire.workers(), 0, kWorkersPerNodeMax);
   join.store_port = check.Port("store_port", wire.store_port());
+  join.agent_store = wire.agent_store();
   check.Bound("must_agree", static_cast<size_t>(wire.must_agree_size()), 0, kOptionsMax);
   RETURN_IF_ERROR(check.status());
   for (const v1::Option& option : wire.must_agree()) {

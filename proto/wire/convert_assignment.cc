@@ -138,8 +138,10 @@ void SetAssignment(const Assignment& assignment, v1::Assignment* wire) {
   wire->set_world_size(assignment.world_size);
   wire->set_master_addr(assignment.master_addr);
   wire->set_master_port(assignment.master_port);
+  wire->set_agent_store(assignment.agent_store);
   wire->set_restart_count(assignment.restart_count);
   wire->set_restarts_max(assignment.restarts_max);
+  wire->set_because(Cut(assignment.because, kTextBytesMax));
   wire->set_one_host(assignment.one_host);
   for (const auto& [workers, nodes] : assignment.layout) {
     v1::LayoutRun* run = wire->add_layout();
@@ -175,9 +177,11 @@ Assignment AssignmentOf(const v1::Assignment& wire, FieldChecker& check) {
                                              uint64_t{assignment.world_size} - assignment.workers);
   assignment.master_addr = check.Text("assignment.master_addr", wire.master_addr(), kNameBytesMax);
   assignment.master_port = check.Port("assignment.master_port", wire.master_port());
+  assignment.agent_store = wire.agent_store();
   assignment.restart_count = wire.restart_count();
   assignment.restarts_max =
       check.Number("assignment.restarts_max", wire.restarts_max(), 0, kRestartsMax);
+  assignment.because = check.Text("assignment.because", wire.because(), kTextBytesMax);
   assignment.one_host = wire.one_host();
   SetLayoutOf(wire, check, assignment);
   assignment.ranks =

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -12,6 +13,9 @@
 #include "proto/wire/muster.pb.h"
 
 namespace muster {
+
+// A sentence, as much of it as a message may have.
+inline std::string Cut(const std::string& text, size_t max) { return text.substr(0, max); }
 
 inline RoundId RoundOf(const v1::RoundId& wire) { return {wire.epoch(), wire.n()}; }
 inline void SetRound(const RoundId& round, v1::RoundId* wire) {

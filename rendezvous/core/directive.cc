@@ -51,6 +51,16 @@ std::vector<WorkerPorts> WorkerPortsOf(const RoundState& s) {
   return all;
 }
 
+// What TellNext said last, without the name of its round.
+std::string LastTold(const RoundState& s) {
+  if (s.report.history.empty()) {
+    return "";
+  }
+  const std::string& line = s.report.history.back();
+  const size_t colon = line.find(": ");
+  return colon == std::string::npos ? line : line.substr(colon + 2);
+}
+
 Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   const RoundState& s = m.state;
   const Member& member = s.members[static_cast<size_t>(node.place)];
@@ -63,8 +73,12 @@ Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   a.world_size = s.world_size;
   a.master_addr = s.master_addr;
   a.master_port = s.master_port;
+  a.agent_store = std::all_of(s.members.begin(), s.members.end(), [&](const Member& one) {
+    return s.nodes.at(one.node).join.agent_store;
+  });
   a.restart_count = s.report.restarts;
   a.restarts_max = m.config.restart == RestartMode::kNever ? 0 : m.config.restarts_max;
+  a.because = LastTold(s);
   a.one_host = s.one_host;
   a.layout = s.layout;
   a.ranks = member.ranks;

@@ -111,7 +111,7 @@ Cause NameCause(RoundState& s) {
   const ExitRecord* first = FirstCause(s.report.exits);
   if (s.stop_reason == StopReason::kNode || first == nullptr) {
     s.report.lost_node = s.lost_node;
-    return {CauseKind::kNodeLost, 1, s.lost_headline, {s.lost_id}};
+    return {CauseKind::kNodeLost, 1, absl::StrCat(s.lost_headline, LostBeside(s)), {s.lost_id}};
   }
   return NameWorker(s, *first);
 }

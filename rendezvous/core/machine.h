@@ -45,6 +45,8 @@ void Lose(Machine& m, NodeId id, const std::string& why);
 void ExpireNodes(Machine& m);
 // The exits of a beat that the journal has kept.
 void RetakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat);
+// "; lost as well: node4, node5": members of the round beside lost_id; "" = none.
+std::string LostBeside(const RoundState& state);
 // Of the workers of this member those that no round starts any more, whoever ran them.
 uint32_t EndedWell(const RoundState& state, const NodeState& node);
 // Keeps state.ready right after any change of the node.

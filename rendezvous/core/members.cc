@@ -10,6 +10,7 @@
 #include "rendezvous/core/cause.h"
 #include "rendezvous/core/liveness.h"
 #include "rendezvous/core/machine.h"
+#include "rendezvous/core/why_waiting.h"
 
 namespace muster {
 
@@ -49,7 +50,10 @@ void MarkEnded(RoundState& s, const NodeState& node, const WorkerExit& exit) {
     return;
   }
   s.ended[exit.rank.value] = true;
-  s.finished += exit.Ok() && !exit.stopped_by_us ? 1 : 0;
+  if (exit.Ok() && !exit.stopped_by_us) {
+    ++s.finished;
+    s.report.ended_well.push_back(exit.rank.value);
+  }
   if (exit.Ok() && !s.started_in.empty()) {
     s.started_in[exit.rank.value] = 0;
   }
@@ -285,6 +289,18 @@ void Gone(Machine& m, NodeId id, NodeState& node, NodeStatus status, const std::
 }
 
 }  // namespace
+
+std::string LostBeside(const RoundState& s) {
+  std::vector<std::string> names;
+  for (const Member& member : s.members) {
+    const NodeState& node = s.nodes.at(member.node);
+    const bool lost = node.incarnation != member.incarnation || !node.IsLive();
+    if (lost && member.node != s.lost_id) {
+      names.push_back(node.join.hostname);
+    }
+  }
+  return names.empty() ? "" : absl::StrCat("; lost as well: ", FewNames(std::move(names)));
+}
 
 uint32_t EndedWell(const RoundState& s, const NodeState& node) {
   uint32_t count = 0;

@@ -105,6 +105,15 @@ bool RoundMayFollow(const Machine& m) {
   return false;
 }
 
+// A machine that was not there at the start, and that the job can do without, may be switched on.
+bool MayComeLater(const Machine& m, const std::string& key) {
+  const RoundState& s = m.state;
+  const size_t wanted = std::max<size_t>(m.config.expected.size(), m.config.nodes_max);
+  return m.config.starts_again && m.config.machines_return && RegroupsAll(m.config) &&
+         m.config.nodes_min < m.config.nodes_max && RoundMayFollow(m) && s.by_key.count(key) == 0 &&
+         s.start_failed.count(key) == 0 && wanted > s.start_failed.size() + m.config.nodes_min;
+}
+
 }  // namespace
 
 bool NodesMayGo(const Machine& m) {
@@ -202,7 +211,8 @@ void OnStartFailed(Machine& m, const StartFailed& event) {
   // says why it cannot, another would say the same.
   const bool lost = it == s.comebacks.end() && event.killed && m.config.starts_again &&
                     s.by_key.count(event.key) == 0 && s.start_failed.count(event.key) == 0;
-  if (awaited && m.config.machines_return && known != s.by_key.end()) {  // it was in the job
+  const bool was_there = known != s.by_key.end();
+  if (awaited && m.config.machines_return && (was_there || it->second.failed > 0)) {
     ++it->second.failed;
   }
   if ((lost || (awaited && MayTryAgain(it->second))) && RoundMayFollow(m)) {
@@ -214,7 +224,14 @@ void OnStartFailed(Machine& m, const StartFailed& event) {
     return;
   }
   EndComeback(m, event.key);
-  GiveUpNode(m, event.key, event.reason);
+  if (!MayComeLater(m, event.key)) {
+    return GiveUpNode(m, event.key, event.reason);
+  }
+  GiveUpNode(m, event.key,
+             absl::StrCat(event.reason, "; it is tried again while the job may grow"));
+  Comeback& comeback = s.comebacks[event.key];
+  comeback.failed = 1;
+  Schedule(m, event.key, comeback);
 }
 
 }  // namespace muster

@@ -68,6 +68,14 @@ std::string RestartText(const Machine& m, const Origin& origin, const Verdict& v
 
 }  // namespace
 
+std::optional<Rank> MissedForEver(const RoundState& state, const Failure& failure) {
+  const std::optional<Rank> missed =
+      failure.worker == nullptr ? std::nullopt : failure.worker->exit.because_of;
+  const bool ended_well = missed.has_value() && missed->value < state.started_in.size() &&
+                          state.started_in[missed->value] == 0;
+  return ended_well ? missed : std::nullopt;
+}
+
 Verdict Judge(const RoundConfig& config, const RoundState& state, const Failure& failure) {
   Verdict verdict;
   const auto rule = std::find_if(config.rules.on_exit.begin(), config.rules.on_exit.end(),
@@ -78,6 +86,9 @@ Verdict Judge(const RoundConfig& config, const RoundState& state, const Failure&
   }
   if (config.restart == RestartMode::kNever) {
     verdict.why_not = "--restart=never";
+  } else if (const std::optional<Rank> missed = MissedForEver(state, failure); missed.has_value()) {
+    verdict.why_not = absl::StrCat("it needs rank ", missed->value,
+                                   ", which has ended well and is not started again");
   } else if (verdict.action == ExitAction::kStop) {
     verdict.why_not = absl::StrCat("--on-exit ", verdict.rule);
   } else if (state.report.restarts + state.next.restarts >= kRestartsMax) {

@@ -31,6 +31,10 @@ struct Verdict {
   std::string why_not;  // no restart, as a sentence; "" = there is one
 };
 
+// The rank that a worker failed for want of, where that has ended well, so that nothing replaces
+// it: a replacement of this worker would miss it, too.
+std::optional<Rank> MissedForEver(const RoundState& state, const Failure& failure);
+
 // P1, P2.
 Verdict Judge(const RoundConfig& config, const RoundState& state, const Failure& failure);
 

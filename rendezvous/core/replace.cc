@@ -209,7 +209,9 @@ bool ReplaceWorkers(Machine& m, NodeState& node, size_t first) {
       continue;
     }
     ++failed;
-    if (Costs(s, record.exit) && !Pay(m, {record.node, &record}, ExitSentence(record))) {
+    const Failure failure = {record.node, &record};
+    const bool costs = Costs(s, record.exit) || MissedForEver(s, failure).has_value();
+    if (costs && !Pay(m, failure, ExitSentence(record))) {
       s.next = next;
       s.used = used;
       s.paid_for = paid_for;

@@ -198,6 +198,7 @@ struct JobReport {
   std::string lost_node;            // kNodeLost: its host name
   std::vector<ExitRecord>
       exits;  // of the last round: all that failed or were stopped (bounded by world size)
+  std::vector<uint32_t> ended_well;  // ranks of the last round that did so by themselves
   std::vector<LostNode> lost_nodes;  // of the last round, where it went on without them
   uint32_t restarts = 0;             // all of them, also those that no budget counts
   uint32_t restarts_used = 0;        // of the job's budget, when the job ended

@@ -120,12 +120,12 @@ absl::Status FolderStore::Lock(uint32_t epoch) {
     return Errno(path);
   }
   if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    return errno == EWOULDBLOCK
-               ? absl::AlreadyExistsError(absl::StrCat(
-                     folder_,
-                     " is in use by another muster-rendezvous: end that one, or give each "
-                     "a folder of its own"))
-               : Errno(path);
+    return errno == EWOULDBLOCK ? absl::AlreadyExistsError(
+                                      absl::StrCat(folder_,
+                                                   " is in use by another launch or "
+                                                   "muster-rendezvous: end that one, or give each "
+                                                   "a folder of its own"))
+                                : Errno(path);
   }
   char text[32] = "";
   const ssize_t size = pread(lock_.get(), text, sizeof(text) - 1, 0);

@@ -13,6 +13,21 @@
 #include "rendezvous/service/master_impl.h"
 
 namespace muster {
+namespace {
+
+// "program 'python a.py', and not 'python b.py'": what the one who serves now has otherwise.
+std::string Difference(const Agreement& kept, const Agreement& now) {
+  for (const auto& [option, value] : kept.options) {
+    for (const auto& [name, own] : now.options) {
+      if (name == option && own != value) {
+        return absl::StrCat(option, " '", value, "', and not '", own, "'");
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace
 
 RoundConfig MasterServer::Impl::ConfigFor(const std::string& job_id, const JobTerms& terms) const {
   RoundConfig config = options_.many_jobs ? ConfigFromTerms(job_id, terms) : options_.job;
@@ -73,6 +88,15 @@ absl::Status MasterServer::Impl::CheckOwn(const Journal::Found& found) const {
         absl::StrCat(found.path,
                      " is of this job with other options: type the same as before, or "
                      "remove the file to give that one up"));
+  }
+  for (const JournalRecord& record : found.content.records) {
+    const std::string differs =
+        record.round.has_value() ? Difference(record.round->agreed, options_.job.agreed) : "";
+    if (!differs.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(found.path, " is of this job with ", differs,
+                       ": type the same as before, or remove the file to give that one up"));
+    }
   }
   return absl::OkStatus();
 }

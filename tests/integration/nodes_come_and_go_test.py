@@ -88,6 +88,20 @@ def test_a_machine_that_boots_comes_back(shells, nodes):
     assert job.finish().code == 130
 
 
+def test_a_machine_that_was_off_at_the_start_comes_later(shells):
+    shells[2].host.kill()
+    try:
+        job = shells[0].start("--nnodes", "2:3", *HOSTS, "--rdzv-conf", "last_call_timeout=1", *sh(ROUND))
+        ranks_of(job, 2, 2)
+        job.expect("node2: .*Connection refused.*; it is tried again while the job may grow", stream="err")
+    finally:
+        shells[2].host.boot()
+    job.expect("node2 came: 3 nodes", stream="err")
+    assert set(ranks_of(job, 3, 3)) == {"node0", "node1", "node2"}
+    job.signal(2)
+    assert job.finish().code == 130
+
+
 def test_the_shepherd_lives_a_little_longer_than_its_agent(shells):
     job = shells[0].start("--nnodes", "1:3", *HOSTS, "--rdzv-conf", "last_call_timeout=20", *sh(ROUND))
     first = ranks_of(job, 3, 3)

@@ -56,6 +56,18 @@ def test_workers_of_both_nodes_do_not_notice_it(site):
     assert not list(site.journal.glob("job-*"))
 
 
+def test_another_program_is_not_taken_for_the_job(site):
+    both = site.both()
+    both[0].signal(signal.SIGKILL)
+    both[0].finish()
+    other = site.serve(script="exit 5").finish()
+    assert other.code == 1 and "is of this job with program " in other.errors and "type the same as before" in other.errors, other
+    again = site.serve()
+    again.expect("the nodes of round .* are back", stream="err")
+    site.go.touch()
+    assert [again.finish().code, both[1].finish().code] == [0, 0]
+
+
 def test_ctrl_z_where_it_serves_pauses_all_nodes(site):
     """A master that stands still on purpose is not one that has gone."""
     both = site.both("--lease", "10s")

@@ -48,6 +48,27 @@ def test_auto_serves_the_store_where_this_torch_was_tested_with_it(node0, versio
     assert result.text.split() == [str(served), "0" if lacks_libuv and not served else "None"], (version, result)
 
 
+OWN_PLACE = """
+import os, torch, torch.distributed as dist
+PLACE
+dist.init_process_group("gloo", init_method=url, rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+t = torch.ones(1)
+dist.all_reduce(t)
+print("sum", t.item(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("place", ["os.environ['MASTER_PORT'] = '29511'; url = 'env://'", "url = 'tcp://127.0.0.1:29577'"], ids=["environment", "url"])
+def test_a_script_that_says_itself_where_its_ranks_meet(node0, scratch, version, lacks_libuv, place):
+    """Tutorials do: rank 0 has to listen there, whoever serves the store otherwise."""
+    script = scratch / "own_place.py"
+    script.write_text(OWN_PLACE.replace("PLACE", place))
+    result = node0.run("-n", "2", TORCH_PYTHON, script)
+    assert result.code == 0 and result.text.count("sum 2.0") == 2, result
+    served = version.startswith(TESTED) and not lacks_libuv
+    assert ("own_place.py chooses where its ranks meet (line 3: " in result.errors) == served, result
+
+
 GROUPS = """
 import datetime, os, torch, torch.distributed as dist
 kept = []  # see store_torch_test.py

@@ -20,24 +20,29 @@ WorkerExit Exit(uint32_t rank, ExitKind kind, int code, bool stopped_by_us = fal
   return out;
 }
 
-Assignment Round(uint32_t restarts, uint32_t restarts_max) {
+Assignment Round(uint32_t restarts, std::string because) {
   Assignment out;
   out.restart_count = restarts;
-  out.restarts_max = restarts_max;
+  out.because = std::move(because);
   return out;
 }
 
-TEST(OwnEnds, ARestartIsToldWithWhoFailedHere) {
+TEST(OwnEnds, ARoundIsToldWithWhyItBegan) {
   OwnEnds ends;
-  EXPECT_EQ(ends.RoundBegan(Round(0, 2)), "");
-  ends.Ended("node1", Exit(3, ExitKind::kSignaled, SIGTERM, /*stopped_by_us=*/true));
+  EXPECT_EQ(ends.RoundBegan(Round(0, "")), "");
+  const std::string killed = "rank 2 on node1 (pid 102) was ended by SIGKILL; restart 1 of 2";
+  EXPECT_EQ(ends.RoundBegan(Round(1, killed)), killed);
+  EXPECT_EQ(ends.RoundBegan(Round(1, killed)), "");  // a round that keeps its workers goes on
+  EXPECT_EQ(ends.RoundBegan(Round(2, killed)), killed);
+  const std::string fewer = "node node2 was lost; a round of 2 nodes goes on";
+  EXPECT_EQ(ends.RoundBegan(Round(2, fewer)), fewer);
+}
+
+TEST(OwnEnds, OnlyWhatThePresentRoundSawIsOnThePage) {
+  OwnEnds ends;
   ends.Ended("node1", Exit(2, ExitKind::kSignaled, SIGKILL));
-  EXPECT_EQ(ends.RoundBegan(Round(1, 2)),
-            "rank 2 on node1 (pid 102) was ended by SIGKILL (killed) after 2.0 s; restart 1 of 2");
-  ends.Ended("node1", Exit(3, ExitKind::kSignaled, SIGTERM, /*stopped_by_us=*/true));
-  EXPECT_EQ(ends.RoundBegan(Round(2, 2)), "restart 2 of 2: the cause is not of this node");
-  EXPECT_EQ(ends.RoundBegan(Round(2, 2)), "");  // nodes came or went
-  EXPECT_EQ(ends.RoundBegan(Round(3, 2)), "restart 3: the cause is not of this node");  // free
+  ends.RoundBegan(Round(1, "rank 2 failed; restart 1 of 1"));
+  EXPECT_TRUE(ends.Report({1, "node node0 was lost"}).exits.empty());
 }
 
 TEST(OwnEnds, ThePageSaysWhatThisNodeKnows) {

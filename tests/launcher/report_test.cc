@@ -90,13 +90,16 @@ TEST(ReportText, SaysBecauseOfWhomOthersFailed) {
     report.exits.back().exit.because_of = Rank{rank == 2 ? 0u : 3u};
   }
   report.exits.push_back(Exit(4, ExitKind::kExited, 1));
+  report.ended_well = {7, 6};
   EXPECT_EQ(ReportText(report, "job1"),
             "muster: job job1: rank 3 on node1 failed\n"
             "  failed as well: rank 4 (exit code 1); rank 2 (exit code 1, after rank 0); "
             "ranks 0-1 (exit code 1, after rank 3)\n"
-            "  stopped because of that: rank 5 (exit code 1)\n"
+            "  failed meanwhile: rank 5 (exit code 1)\n"
+            "  ended with exit code 0: ranks 6-7\n"
             "  exit code 3\n");
   const auto json = nlohmann::json::parse(ReportJson(report, "job1"));
+  EXPECT_EQ(json["ended_well"], nlohmann::json({7, 6}));
   EXPECT_EQ(json["exits"][3]["because_of"], 0);
   EXPECT_FALSE(json["first"].contains("because_of"));
 }

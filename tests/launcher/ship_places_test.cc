@@ -41,8 +41,8 @@ TEST(SettleShip, WordsThatHoldOnlyHereNameThePlace) {
 }
 
 TEST(SettleShip, EveryProgramOfAJob) {
-  const auto spec = Shipping(
-      {"--hosts", "a:2", "--ship", "/x/p", "-n", "1", "/x/p", ":", "-n", "1", "./b", "/x/p"});
+  const auto spec = Shipping({"--hosts", "a:2", "--ship", "/x/p", "--ship", "b", "-n", "1", "/x/p",
+                              ":", "-n", "1", "./b", "/x/p"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_THAT(spec->plan.argv, ElementsAre("p"));
   EXPECT_THAT(spec->plan.further.at(0).argv, ElementsAre("./b", "p"));
@@ -51,6 +51,25 @@ TEST(SettleShip, EveryProgramOfAJob) {
 TEST(SettleShip, OneMachineIsAStandaloneNode) {
   EXPECT_EQ(Shipping({"--ship", "x", "./x"})->way, StartWay::kStandalone);
   EXPECT_EQ(Shipping({"./x"})->way, StartWay::kLocal);
+}
+
+TEST(SettleShip, AProgramThatDoesNotComeAlong) {
+  for (const Args& program : {Args{"sum.py"}, Args{"./sum"}, Args{"python3", "-u", "d/sum.py"}}) {
+    Args args = {"--hosts", "a", "--ship", "data.txt"};
+    args.insert(args.end(), program.begin(), program.end());
+    EXPECT_THAT(std::string(Shipping(args).status().message()),
+                HasSubstr(program.back() + " is not among what is shipped"));
+    args[2] = "--ship=.";
+    args[3] = "--no-prefix";
+    EXPECT_TRUE(Shipping(args).ok()) << Shipping(args).status();
+  }
+  for (const Args& elsewhere :
+       {Args{"/usr/bin/sum.py"}, Args{"sum"}, Args{"-m", "sum"}, Args{"--wdir", "/data", "sum.py"},
+        Args{"data.txt/sum.py"}, Args{"bash", "sum.py"}}) {
+    Args args = {"--hosts", "a", "--ship", "data.txt"};
+    args.insert(args.end(), elsewhere.begin(), elsewhere.end());
+    EXPECT_TRUE(Shipping(args).ok()) << Shipping(args).status();
+  }
 }
 
 TEST(SettleShip, WhereLaunchStartsNoNodesItShipsNothing) {

@@ -307,11 +307,18 @@ bool World::HasLeft(const std::string& hostname) const {
   });
 }
 
-// With restart=one a worker's failure ends the job only where the budget does not mend it.
+// With restart=one a worker's failure ends the job only where the budget does not mend it, or where
+// the worker needed one that has ended well.
 void World::CheckBudgetUsedUp() {
   uint32_t failed = 0;
   for (const ExitRecord& record : master_.report.exits) {
     failed += record.exit.stopped_by_us ? 0 : 1;
+    const std::optional<Rank> missed = record.exit.because_of;
+    const auto end = ends_.find({master_.chain, missed.value_or(record.exit.rank).value});
+    if (!record.exit.stopped_by_us && missed.has_value() && end != ends_.end() &&
+        end->second.exit.Ok()) {
+      return;
+    }
   }
   const RestartRules& rules = config_.rules;
   if (config_.restart == RestartMode::kOne && rules.on_exit.empty() && !rules.of_rank.has_value() &&

@@ -200,7 +200,7 @@ void World::Do(const StartAgain& effect) {
   Mix(effect.attempt);
   uint32_t key = 0;
   (void)absl::SimpleAtoi(effect.key.substr(effect.key.find('/') + 1), &key);
-  bool reached = healed_ || !Chance(start_fail_chance_);
+  bool reached = healed_ || (!Chance(start_fail_chance_) && off_until_[key] <= now_);
   for (const uint32_t who : lives_[key]) {
     const Process& p = processes_[who];
     reached &= !p.alive || p.finished || p.frozen_until <= now_;

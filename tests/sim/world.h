@@ -304,9 +304,10 @@ class World {
   bool healed_ = false;
   uint32_t injected_ = 0;
   uint32_t racks_failed_ = 0;
-  double fail_chance_ = 0;        // that one worker of a round fails by itself
-  double start_fail_chance_ = 0;  // that an agent cannot be started again
-  bool together_ = false;         // the workers of a round end at about the same time
+  double fail_chance_ = 0;               // that one worker of a round fails by itself
+  double start_fail_chance_ = 0;         // that an agent cannot be started again
+  std::map<uint32_t, Nanos> off_until_;  // machines, by key: one that was off at the start boots
+  bool together_ = false;                // the workers of a round end at about the same time
   uint32_t workers_max_ = 2;
   uint32_t spares_ = 0;                       // the last nodes of the list
   std::vector<std::vector<uint32_t>> ranks_;  // by key, of a job with a rank file; else empty

@@ -108,7 +108,7 @@ class OutputPumpTest : public LoopTest {
 
   void Begin(uint32_t workers, uint32_t rank_first = 0, uint32_t round = 1) {
     if (pump_ == nullptr) {
-      pump_ = std::make_unique<OutputPump>(&loop_, options_, "job", "node", &link_, disks_);
+      pump_ = std::make_unique<OutputPump>(&loop_, options_, "job", "node", &link_, disks_, bars_);
     }
     Assignment assignment;
     assignment.round = {1, round};
@@ -194,6 +194,7 @@ class OutputPumpTest : public LoopTest {
 
   OutputOptions options_;
   OutputPump::Disks disks_;
+  BarDelays bars_;
   FakeLink link_;
   std::unique_ptr<OutputPump> pump_;
   std::vector<OutputPump::WorkerEnds> ends_;

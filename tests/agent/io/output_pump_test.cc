@@ -75,6 +75,7 @@ TEST_F(OutputPumpTest, NoLineIsTornHoweverItIsWritten) {
 
 TEST_F(OutputPumpTest, PartialLinesOnlyWhereTheyAreWanted) {
   options_.partial_err = true;
+  options_.prefix = false;
   Begin(1);
   WriteAll(ends_[0].out.get(), "never");
   WriteAll(ends_[0].err.get(), "prompt> ");
@@ -90,6 +91,39 @@ TEST_F(OutputPumpTest, PartialLinesOnlyWhereTheyAreWanted) {
   WriteAll(ends_[0].err.get(), "b");
   ASSERT_TRUE(RunUntil([this] { return link_.Joined(0, 2).back() == 'b'; }));
   EXPECT_EQ(link_.Joined(0, 2), "prompt> 10%\rab");
+}
+
+// Of many workers on a terminal each update would be a line of its own.
+TEST_F(OutputPumpTest, BarsOfManyWorkersAreShownNowAndThen) {
+  options_.partial_err = true;
+  options_.prefix = true;
+  bars_.terminal = absl::Milliseconds(300);
+  Begin(2);
+  for (const char* state : {"\r 10%", "\r 20%", "\r 30%"}) {
+    WriteAll(ends_[0].err.get(), state);
+    RunReady();
+  }
+  EXPECT_TRUE(link_.chunks.empty());
+  ASSERT_TRUE(RunUntil([this] { return !link_.chunks.empty(); }));
+  EXPECT_EQ(link_.chunks.size(), 1u);
+  EXPECT_EQ(link_.Joined(0, 2), "\r 10%\r 20%\r 30%");
+  WriteAll(ends_[0].err.get(), "\r100%\n");  // whole lines are shown at once
+  ASSERT_TRUE(RunUntil([this] { return link_.chunks.size() == 2; }));
+  EXPECT_EQ(link_.chunks[1].bytes, "\r100%\n");
+}
+
+TEST_F(OutputPumpTest, ABarThatGrowsForLongIsAlsoShownInAPipe) {
+  bars_.pipe = absl::Milliseconds(300);
+  Begin(2);
+  WriteAll(ends_[0].out.get(), "no bar");
+  WriteAll(ends_[1].out.get(), "\r 10%");
+  RunReady();
+  EXPECT_TRUE(link_.chunks.empty());
+  ASSERT_TRUE(RunUntil([this] { return !link_.chunks.empty(); }));
+  EXPECT_EQ(link_.Joined(1, 1), "\r 10%");
+  EXPECT_FALSE(link_.chunks[0].ends_line);
+  EXPECT_FALSE(link_.chunks[0].split);
+  EXPECT_EQ(link_.Joined(0, 1), "");
 }
 
 TEST_F(OutputPumpTest, LongLinesAreSplit) {

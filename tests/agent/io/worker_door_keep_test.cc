@@ -165,6 +165,7 @@ TEST_F(WorkerDoorKeepTest, WhereOneHasEndedWellNobodyWaitsForAll) {
     EXPECT_EQ(worker->welcome.answer, LinkAnswer::kRefused);
     EXPECT_THAT(worker->welcome.why, HasSubstr("rank 3 has ended well, and is not started again"));
   }
+  EXPECT_EQ(a_.door->WorkerEnded(LocalRank{1}), Rank{3});
   a_.door->BeginRound(TwoEach(0, 3, 8));  // which starts all
   LinkHello anew = Hello(1);
   anew.round = RoundId{1, 8}.Token();

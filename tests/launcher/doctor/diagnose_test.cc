@@ -365,5 +365,17 @@ TEST(Diagnose, NothingWasHeardAtAll) {
   EXPECT_THAT(rows[1].seen, HasSubstr("launch could start no probe there"));
 }
 
+// Another node that looks up "localhost" finds itself, which is right.
+TEST(Diagnose, WhatEachMachineCallsItselfIsNotLookedUpElsewhere) {
+  for (const char* const name : {"localhost", "127.0.0.1", "::1"}) {
+    Examination e = HealthyNodes(2);
+    Name(e, 1).name = name;
+    Name(e, 1).addresses = {"::1"};
+    for (const DoctorRow& row : Diagnose(e)) {
+      EXPECT_EQ(row.health, Health::kWell) << name << ": " << row.check << " " << row.seen;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace muster

@@ -90,6 +90,7 @@ class RandomValues {
     join.interface = Text();
     join.workers = 1 + Below(kWorkersPerNodeMax);
     join.store_port = Port();
+    join.agent_store = Flag();
     join.holds = Round();
     join.hold = {Text(), Any()};
     for (uint32_t i = Below(4); i > 0; --i) {
@@ -166,8 +167,10 @@ class RandomValues {
     assignment.rank_first.value = Below(assignment.world_size - assignment.workers + 1);
     assignment.master_addr = Text();
     assignment.master_port = Port();
+    assignment.agent_store = Flag();
     assignment.restart_count = static_cast<uint32_t>(Any());
     assignment.restarts_max = Below(kRestartsMax + 1);
+    assignment.because = Text();
     assignment.one_host = Flag();
     for (uint32_t i = Below(4); i > 0; --i) assignment.worker_addresses.push_back(Text());
     for (const auto& [workers, nodes] : assignment.layout) {

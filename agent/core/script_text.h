@@ -1,0 +1,19 @@
+// What the text of a Python script says of torch.distributed, as far as it can be seen without
+// running it. Pure; thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace muster {
+
+// Where its ranks meet at an address of the script's own, of which no launcher knows: the first
+// statement that sets MASTER_ADDR or MASTER_PORT in the environment, or the first tcp://HOST:PORT,
+// as "line 7: os.environ['MASTER_PORT'] = '29500'". "" = none seen. Of a variable that the script
+// asks for with `not in` its assignment does not count, as launch gives both. Of its `arguments`
+// the same: "its argument tcp://10.0.0.1:23456".
+std::string OwnMeetingPlace(absl::string_view script, const std::vector<std::string>& arguments);
+
+}  // namespace muster
