@@ -252,7 +252,7 @@ void WarnOfPrograms(const AgentBootstrap& bootstrap, const AgentLoop::Options& o
   const uint32_t workers = options.config.join.workers;
   if (options.config.join.node_rank <= 0) {  // one node tells the user about the whole job
     for (const std::string& notice :
-         ProgramNotices(options.programs, bootstrap.terms.nodes_max > 1 ? 0 : workers)) {
+         ProgramNotices(options.programs, bootstrap.terms.nodes_max > 1 ? 0 : workers, workers)) {
       LogWarning(notice);
     }
   }

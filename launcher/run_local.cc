@@ -210,7 +210,7 @@ int RunLocal(JobSpec spec) {
     spec.plan.stdin_mode = StdinMode::kNone;
   }
   options.programs = PreparePrograms(spec.plan, OwnEnvironment());  // the plan is final now
-  for (const std::string& notice : ProgramNotices(options.programs, *workers)) {
+  for (const std::string& notice : ProgramNotices(options.programs, *workers, *workers)) {
     LogWarning(notice);
   }
   WarnOfCpus(options.facts, options.programs.front().environment, spec.plan.binding, *workers);

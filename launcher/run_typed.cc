@@ -439,7 +439,7 @@ int RunAgent(JobSpec spec, Place place) {
   }
   const uint32_t workers = options->config.join.workers;
   for (const std::string& notice :
-       ProgramNotices(options->programs, spec.nodes_max > 1 ? 0 : workers)) {
+       ProgramNotices(options->programs, spec.nodes_max > 1 ? 0 : workers, workers)) {
     LogWarning(notice);
   }
   const EnvBase& environment = options->programs.front().environment;

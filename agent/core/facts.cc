@@ -31,8 +31,18 @@ bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts) {
   return TorchTakesOurs(facts.torch_version) && facts.own_meeting_place.empty();
 }
 
+std::string StartsRanksNotice(const ProgramFacts& facts, uint32_t workers) {
+  if (!facts.starts_ranks || workers < 2) {
+    return "";
+  }
+  return absl::StrCat(facts.program, " starts its ranks itself (mp.spawn), and launch starts ",
+                      workers,
+                      " of it on a node: start one (--nproc-per-node 1), or let it be one "
+                      "rank: RANK, LOCAL_RANK and WORLD_SIZE say which");
+}
+
 std::string MeetingPlaceNotice(StoreMode mode, const ProgramFacts& facts) {
-  if (mode != StoreMode::kAuto || facts.own_meeting_place.empty() ||
+  if (mode != StoreMode::kAuto || facts.own_meeting_place.empty() || facts.starts_ranks ||
       !TorchTakesOurs(facts.torch_version)) {
     return "";
   }

@@ -42,8 +42,9 @@ struct ProgramFacts {
   std::string mpi;            // "" | "Open MPI" | "MPICH" | "MPI" (some, by mpi4py)
   // Where its ranks meet, if that is the script's own choice (script_text.h); "" = nothing seen.
   std::string own_meeting_place;
-  std::string mpi_many;  // the same of a script that runs more than one program with it, which
-                         // nobody can serve: MPI_Init asks once for all ranks
+  bool starts_ranks = false;  // it does so itself (script_text.h)
+  std::string mpi_many;       // the same of a script that runs more than one program with it, which
+                              // nobody can serve: MPI_Init asks once for all ranks
 };
 
 // Whether the agent can serve torch's store: --store as given; auto where the torch that the
@@ -51,8 +52,12 @@ struct ProgramFacts {
 // (TorchLacksLibuv), and its ranks do not meet at an address of their own.
 bool StoreIsAgent(StoreMode mode, const ProgramFacts& facts);
 
+// A line for the user, when a program that starts its ranks itself is started `workers` times on a
+// node; "" when there is nothing to say.
+std::string StartsRanksNotice(const ProgramFacts& facts, uint32_t workers);
+
 // A line for the user, where --store auto leaves the store to rank 0 for the sake of such an
-// address; "" when there is nothing to say.
+// address; "" when there is nothing to say, as of one that starts its ranks itself.
 std::string MeetingPlaceNotice(StoreMode mode, const ProgramFacts& facts);
 
 // Debian's torch 2.x ("2.6.0+debian") is built without libuv and refuses every store for which

@@ -111,4 +111,11 @@ std::string OwnMeetingPlace(absl::string_view script, const std::vector<std::str
   return "";
 }
 
+bool StartsRanks(absl::string_view script) {
+  const bool spawns = absl::StrContains(script, "mp.spawn(") ||
+                      absl::StrContains(script, "multiprocessing.spawn(") ||
+                      absl::StrContains(script, "mp.start_processes(");
+  return spawns && absl::StrContains(script, kInit);
+}
+
 }  // namespace muster

@@ -16,4 +16,7 @@ namespace muster {
 // the same: "its argument tcp://10.0.0.1:23456".
 std::string OwnMeetingPlace(absl::string_view script, const std::vector<std::string>& arguments);
 
+// Whether it starts the ranks itself (torch.multiprocessing's spawn), and is to be run once.
+bool StartsRanks(absl::string_view script);
+
 }  // namespace muster

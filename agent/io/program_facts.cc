@@ -167,6 +167,7 @@ void LookAtPython(const std::string& interpreter, const std::vector<std::string>
   const std::string text = script.empty() ? "" : ReadHead(script, kScriptBytesMax);
   facts.is_python = true;
   facts.own_meeting_place = OwnMeetingPlace(text, argv);
+  facts.starts_ranks = StartsRanks(text);
   facts.interpreter = ThroughPyenv(interpreter, wdir, env);
   std::vector<std::string> folders;
   if (!facts.interpreter.empty()) {
@@ -339,11 +340,12 @@ std::vector<PreparedProgram> PreparePrograms(const WorkPlan& plan,
 }
 
 std::vector<std::string> ProgramNotices(const std::vector<PreparedProgram>& programs,
-                                        uint32_t world_size) {
+                                        uint32_t world_size, uint32_t workers) {
   std::vector<std::string> out;
   for (const PreparedProgram& program : programs) {
     for (std::string notice : {MpiNotice(program.plan.mpi, program.facts, world_size),
-                               MeetingPlaceNotice(program.plan.store, program.facts)}) {
+                               MeetingPlaceNotice(program.plan.store, program.facts),
+                               StartsRanksNotice(program.facts, workers)}) {
       if (!notice.empty() && std::find(out.begin(), out.end(), notice) == out.end()) {
         out.push_back(std::move(notice));
       }

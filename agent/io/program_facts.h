@@ -35,8 +35,9 @@ struct PreparedProgram {
 std::vector<PreparedProgram> PreparePrograms(const WorkPlan& plan,
                                              const std::vector<std::string>& inherited);
 
-// What is to be said of each program (MpiNotice, MeetingPlaceNotice), each text once.
+// What is to be said of each program (MpiNotice, MeetingPlaceNotice, StartsRanksNotice), each text
+// once. `world_size`: 0 = not known yet, more than one; `workers`: of this node.
 std::vector<std::string> ProgramNotices(const std::vector<PreparedProgram>& programs,
-                                        uint32_t world_size);
+                                        uint32_t world_size, uint32_t workers);
 
 }  // namespace muster

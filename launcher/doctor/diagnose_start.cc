@@ -140,8 +140,10 @@ void CheckStart(const Examination& examined, Rows& rows) {
   for (const ExaminedNode& node : examined.nodes) {
     if (!node.facts.has_value()) {
       check.Bad(node.name,
-                node.start.words.empty() ? "launch could start no probe there, or it ended at once"
-                                         : node.start.words,
+                node.start.words.empty()
+                    ? "nothing was heard of its probe: it could not start, or its "
+                      "login still waits"
+                    : node.start.words,
                 StartAdvice(node));
     } else if (!node.results.has_value()) {
       check.Bad(node.name, "its probe started, and never told what it found of the others",

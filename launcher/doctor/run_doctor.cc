@@ -30,6 +30,7 @@
 #include "launcher/jobs/wait_signals.h"
 #include "launcher/look_first.h"
 #include "launcher/schedule/child_process.h"
+#include "launcher/schedule/ssh_starter.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
@@ -297,11 +298,13 @@ std::string WordsAbout(const std::string& name, const std::vector<std::string>& 
   return "";
 }
 
-ExaminedNode SilentNode(std::string name, AgentStart start, const ProbeSession& session) {
+// `target`: as launch names it where it speaks of its start, which may have a user and a port.
+ExaminedNode SilentNode(std::string name, const std::string& target, AgentStart start,
+                        const ProbeSession& session) {
   ExaminedNode node;
   node.name = std::move(name);
   node.start = std::move(start);
-  node.start.words = WordsAbout(node.name, session.errors());
+  node.start.words = WordsAbout(target, session.errors());
   if (node.start.words.empty()) {
     node.start.words = session.OutputOf(node.name);
     node.start.succeeded = !node.start.words.empty();
@@ -324,7 +327,9 @@ Examination ExaminationOf(const JobSpec& spec, const ProbeSession& session,
     if (!heard) {
       const HostEntry& host = spec.nodes[i].host;
       const bool here = spec.way != StartWay::kHosts || StartsHere(spec, host);
-      silent.push_back(SilentNode(name, StartOf(spec, host, here, agent_path), session));
+      AgentStart start = StartOf(spec, host, here, agent_path);
+      const std::string target = start.means == StartMeans::kSsh ? SshTarget(host) : name;
+      silent.push_back(SilentNode(name, target, std::move(start), session));
     }
   }
   const auto next_silent = [&] {

@@ -74,6 +74,11 @@ def test_a_host_without_sshd(lab, node0):
     assert fix.startswith("start sshd on node1, ") and fix.endswith("see that `ssh -o LogLevel=ERROR node1 true` works"), fix
 
 
+def test_a_user_who_may_not_log_in(node0):
+    seen, fix = the_row(doctor(node0, "--hosts", "localhost,nouser@node1"), "bad", "start", "node1")
+    assert "nouser@node1: Permission denied" in seen and "ssh-copy-id" in fix, (seen, fix)
+
+
 def test_a_prologue_that_fails(node0):
     """Where nodes are started and where launch is the agent."""
     for way, where in {("--hosts", "node1"): "node1", (): "node0"}.items():

@@ -69,6 +69,32 @@ def test_a_script_that_says_itself_where_its_ranks_meet(node0, scratch, version,
     assert ("own_place.py chooses where its ranks meet (line 3: " in result.errors) == served, result
 
 
+SPAWNS = """
+import os, torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def main(rank, n):
+    os.environ["MASTER_ADDR"] = "localhost"
+    os.environ["MASTER_PORT"] = "29533"
+    dist.init_process_group("gloo", rank=rank, world_size=n)
+    t = torch.ones(1)
+    dist.all_reduce(t)
+    os.write(1, f"sum {t.item()}\\n".encode())
+
+if __name__ == "__main__":
+    mp.spawn(main, args=(2,), nprocs=2)
+"""
+
+
+def test_a_script_that_spawns_its_ranks(node0, scratch):
+    """torch's own tutorial: one program, which is no rank of ours."""
+    script = scratch / "spawns.py"
+    script.write_text(SPAWNS)
+    once = node0.run(TORCH_PYTHON, script)
+    assert once.code == 0 and once.text.count("sum 2.0") == 2 and once.errors == "", once
+    twice = node0.run("-n", "2", "--timeout", "60", TORCH_PYTHON, script, seconds=90)
+    assert "spawns.py starts its ranks itself (mp.spawn), and launch starts 2 of it" in twice.errors, twice
+
+
 GROUPS = """
 import datetime, os, torch, torch.distributed as dist
 kept = []  # see store_torch_test.py

@@ -212,6 +212,14 @@ void World::Do(const StartAgain& effect) {
   Post(Between(10 * kMilli, 3 * kSecond), Kind::kStartFailed, key, 0, effect.attempt);
 }
 
+void World::StartFails(const Event& event) {
+  if (event.number == 0 && config_.machines_return) {
+    off_until_[event.who] = now_ + Between(0, 60 * kSecond);
+  }
+  StepMaster(StartFailed{absl::StrCat("list/", event.who), "a start failed",
+                         static_cast<uint32_t>(event.number), event.slot == 1});
+}
+
 void World::Do(const NodeMissing& effect) { Mix(effect.place); }
 
 void World::Do(const SignalHeard& effect) { Mix(effect.node.value); }

@@ -290,11 +290,7 @@ void World::Dispatch(const Event& event) {
     case Kind::kMasterClosed:
       return MasterClosed(event.number);
     case Kind::kStartFailed:
-      if (event.number == 0 && config_.machines_return) {
-        off_until_[event.who] = now_ + Between(0, 60 * kSecond);
-      }
-      return StepMaster(StartFailed{absl::StrCat("list/", who), "a start failed",
-                                    static_cast<uint32_t>(event.number), event.slot == 1});
+      return StartFails(event);
     case Kind::kMasterAsked:
       return MasterAsked();
     case Kind::kPersisted:

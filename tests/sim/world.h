@@ -219,6 +219,7 @@ class World {
   void Do(const SignalHeard& effect);
   void Do(const OrderAnswered&) {}  // nobody asks for drills here
   void Do(const StartAgain& effect);
+  void StartFails(const Event& event);
   void Do(const JobEnded& effect);
   void MasterClosed(uint64_t connection);
   void Ask(Nanos at, uint64_t request);

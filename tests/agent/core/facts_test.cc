@@ -37,6 +37,34 @@ TEST(StoreIsAgentTest, TheUsersWordCounts) {
   EXPECT_FALSE(StoreIsAgent(StoreMode::kWorker, WithTorch("1.13.0")));
 }
 
+TEST(StoreIsAgentTest, RanksThatMeetAtAPlaceOfTheirOwnHaveTheirOwn) {
+  ProgramFacts facts = WithTorch("1.13.0");
+  facts.program = "train.py";
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts), "");
+  facts.own_meeting_place = "line 3: os.environ['MASTER_PORT'] = '1'";
+  EXPECT_FALSE(StoreIsAgent(StoreMode::kAuto, facts));
+  EXPECT_THAT(MeetingPlaceNotice(StoreMode::kAuto, facts),
+              HasSubstr("train.py chooses where its ranks meet (line 3: os.environ"));
+  EXPECT_TRUE(StoreIsAgent(StoreMode::kAgent, facts)) << "as asked";
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAgent, facts), "");
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kWorker, facts), "");
+  facts.starts_ranks = true;
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts), "") << "they are none of launch's";
+  facts.starts_ranks = false;
+  facts.torch_version = "2.0.0";
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts), "") << "rank 0 would serve in any case";
+}
+
+TEST(StartsRanksNoticeTest, WhereItIsStartedMoreThanOnce) {
+  ProgramFacts facts;
+  facts.program = "spawn.py";
+  EXPECT_EQ(StartsRanksNotice(facts, 2), "");
+  facts.starts_ranks = true;
+  EXPECT_EQ(StartsRanksNotice(facts, 1), "");
+  EXPECT_THAT(StartsRanksNotice(facts, 2),
+              HasSubstr("spawn.py starts its ranks itself (mp.spawn), and launch starts 2 of it"));
+}
+
 TEST(MpiServedTest, AutoIsWhatTheProgramLinks) {
   ProgramFacts facts;
   EXPECT_EQ(MpiServed(MpiMode::kAuto, facts), MpiMode::kNone);

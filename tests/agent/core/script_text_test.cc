@@ -61,5 +61,14 @@ TEST(OwnMeetingPlaceTest, AnArgumentOfAProgramThatMeets) {
   EXPECT_EQ(OwnMeetingPlace("serve(args.url)", {"tcp://127.0.0.1:8888"}), "");
 }
 
+TEST(StartsRanksTest, SpawnOfATrainingScript) {
+  const std::string meets = "dist.init_process_group('gloo', rank=rank, world_size=n)\n";
+  EXPECT_TRUE(StartsRanks(meets + "mp.spawn(main, nprocs=n)"));
+  EXPECT_TRUE(StartsRanks(meets + "torch.multiprocessing.spawn(main, nprocs=n)"));
+  EXPECT_TRUE(StartsRanks(meets + "mp.start_processes(main, nprocs=n)"));
+  EXPECT_FALSE(StartsRanks(meets));
+  EXPECT_FALSE(StartsRanks("mp.spawn(load, nprocs=n)"));
+}
+
 }  // namespace
 }  // namespace muster

@@ -44,7 +44,8 @@ TEST_P(StartTest, WhatIsAdvised) {
   EXPECT_EQ(row.health, Health::kBad);
   EXPECT_EQ(row.where, "node3");
   EXPECT_EQ(row.seen, wanted.words.empty()
-                          ? "launch could start no probe there, or it ended at once"
+                          ? "nothing was heard of its probe: it could not start, or its login "
+                            "still waits"
                           : wanted.words);
   EXPECT_EQ(row.fix, wanted.fix);
 }

@@ -362,7 +362,7 @@ TEST(Diagnose, NothingWasHeardAtAll) {
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(NotWell(examined).size(), 2u);
   EXPECT_EQ(rows[1].where, "b");
-  EXPECT_THAT(rows[1].seen, HasSubstr("launch could start no probe there"));
+  EXPECT_THAT(rows[1].seen, HasSubstr("nothing was heard of its probe"));
 }
 
 // Another node that looks up "localhost" finds itself, which is right.
