@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/cpu_advice.h"
+#include "launcher/tail_hint.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -58,14 +59,17 @@ std::string Indented(absl::string_view text) {
 
 enum class Fate : uint8_t {
   kFailed,           // before anybody was stopped
-  kFailedMeanwhile,  // with an exit code of its own, while others were stopped: perhaps not for
-                     // that
+  kFailedMeanwhile,  // while others were stopped for a failure, and perhaps by itself
   kStopped,
 };
 
-Fate FateOf(const WorkerExit& exit) {
+// An exit code of its own may be an answer to the stop, or of what stopped the job.
+Fate FateOf(const JobReport& report, const WorkerExit& exit) {
+  const bool failure = report.cause == CauseKind::kWorker || report.cause == CauseKind::kNodeLost;
   const bool own_code = exit.kind == ExitKind::kExited && exit.code < 128;
-  return !exit.stopped_by_us ? Fate::kFailed : own_code ? Fate::kFailedMeanwhile : Fate::kStopped;
+  return !exit.stopped_by_us   ? Fate::kFailed
+         : failure && own_code ? Fate::kFailedMeanwhile
+                               : Fate::kStopped;
 }
 
 // "ranks 0-2,4" of any order.
@@ -79,7 +83,7 @@ std::string Grouped(const JobReport& report, Fate fate) {
   std::map<std::string, std::vector<uint32_t>> by_how;
   for (const ExitRecord& record : report.exits) {
     const bool is_first = report.first.has_value() && record.exit.rank == report.first->exit.rank;
-    if (FateOf(record.exit) == fate && !record.exit.Ok() && !is_first) {
+    if (FateOf(report, record.exit) == fate && !record.exit.Ok() && !is_first) {
       const std::optional<Rank>& because_of = record.exit.because_of;
       const std::string after = because_of.has_value() && fate == Fate::kFailed
                                     ? absl::StrCat(", after rank ", because_of->value)
@@ -155,6 +159,26 @@ nlohmann::json UseJson(const UseRecord& record) {
   return out;
 }
 
+// What is known of the first cause.
+std::string CauseText(const WorkerExit& exit) {
+  std::string out;
+  if (!exit.error_message.empty()) {
+    absl::StrAppend(&out, "  its error file says:\n", Indented(exit.error_message));
+  }
+  if (!exit.stderr_tail.empty()) {
+    absl::StrAppend(&out, "  its last lines on stderr:\n", Indented(exit.stderr_tail));
+  }
+  if (const std::string hint = TailHint(exit.stderr_tail); !hint.empty()) {
+    absl::StrAppend(&out, "  hint: ", hint, "\n");
+  }
+  if (exit.oom_killed) {
+    absl::StrAppend(&out, "  peak memory ", exit.rss_max_bytes >> 20,
+                    " MiB; the memory limit of its cgroup was reached: ask for more memory or "
+                    "start fewer workers\n");
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string ReportText(const JobReport& report, const std::string& job_id,
@@ -165,18 +189,7 @@ std::string ReportText(const JobReport& report, const std::string& job_id,
   std::string out = absl::StrCat("muster: job ", job_id, ": ",
                                  report.headline.empty() ? "ended" : report.headline, "\n");
   if (report.first.has_value() && report.cause == CauseKind::kWorker) {
-    const WorkerExit& exit = report.first->exit;
-    if (!exit.error_message.empty()) {
-      absl::StrAppend(&out, "  its error file says:\n", Indented(exit.error_message));
-    }
-    if (!exit.stderr_tail.empty()) {
-      absl::StrAppend(&out, "  its last lines on stderr:\n", Indented(exit.stderr_tail));
-    }
-    if (exit.oom_killed) {
-      absl::StrAppend(&out, "  peak memory ", exit.rss_max_bytes >> 20,
-                      " MiB; the memory limit of its cgroup was reached: ask for more memory or "
-                      "start fewer workers\n");
-    }
+    out += CauseText(report.first->exit);
   }
   if (!report.lost_nodes.empty()) {
     absl::StrAppend(&out, "  lost with ", LostWithNodes(report), "\n");

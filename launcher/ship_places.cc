@@ -39,19 +39,26 @@ void NameByPlace(const std::vector<std::string>& shipped, std::vector<std::strin
   }
 }
 
+// The script that a Python runs, as typed; "" = none, or not sure.
+std::string ScriptOf(const std::vector<std::string>& argv) {
+  if (!absl::StartsWith(std::filesystem::path(argv[0]).filename().string(), "python")) {
+    return "";
+  }
+  const auto word = std::find_if(argv.begin() + 1, argv.end(), [](const std::string& one) {
+    return !absl::StartsWith(one, "-") || one == "-m" || one == "-c";
+  });
+  return word != argv.end() && absl::EndsWith(*word, ".py") ? *word : "";
+}
+
 // The workers run in a new folder: what is named by a path below it has to be shipped.
 absl::Status CheckComes(const JobSpec& spec, const std::string& wdir,
                         const std::vector<std::string>& argv) {
   if (argv.empty() || absl::StartsWith(wdir, "/")) {
     return absl::OkStatus();
   }
-  const bool python =
-      absl::StartsWith(std::filesystem::path(argv[0]).filename().string(), "python");
-  const auto script = std::find_if(argv.begin() + 1, argv.end(), [](const std::string& word) {
-    return absl::EndsWith(word, ".py");
-  });
-  const bool is_script = python && script != argv.end();
-  const std::string program = is_script ? *script : argv[0];
+  const std::string script = ScriptOf(argv);
+  const bool is_script = !script.empty();
+  const std::string program = is_script ? script : argv[0];
   const std::string normal = Normal(program);
   if (HoldsOnlyHere(normal) || (!is_script && !absl::StrContains(program, '/'))) {
     return absl::OkStatus();

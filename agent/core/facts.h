@@ -40,11 +40,11 @@ struct ProgramFacts {
   std::string torch_version;  // "" = unknown or none
   std::string torch_cuda;     // CUDA version torch was built for; "" = none or unknown
   std::string mpi;            // "" | "Open MPI" | "MPICH" | "MPI" (some, by mpi4py)
+  std::string mpi_many;       // the same of a script that runs more than one program with it, which
+                              // nobody can serve: MPI_Init asks once for all ranks
   // Where its ranks meet, if that is the script's own choice (script_text.h); "" = nothing seen.
   std::string own_meeting_place;
   bool starts_ranks = false;  // it does so itself (script_text.h)
-  std::string mpi_many;       // the same of a script that runs more than one program with it, which
-                              // nobody can serve: MPI_Init asks once for all ranks
 };
 
 // Whether the agent can serve torch's store: --store as given; auto where the torch that the

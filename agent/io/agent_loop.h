@@ -186,6 +186,7 @@ class AgentLoop {
   std::shared_ptr<StoreGuard> guard_;  // of the round's store; nullptr = anybody may use it
   MasterProbe master_probe_;
   StorePort store_;
+  bool told_of_store_ = false;
   std::vector<BoundPort> worker_ports_;  // --dialect tf: kept free for them
 
   AgentState state_;

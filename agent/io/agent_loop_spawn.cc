@@ -42,10 +42,10 @@ UniqueFd AgentLoop::BeginStore() {
 
 // Its port is rank 0's.
 void AgentLoop::LeaveStore() {
-  if (options_.config.join.agent_store) {
+  if (options_.config.join.agent_store && !std::exchange(told_of_store_, true)) {
     LogInfo(
-        "torch's store is rank 0's (--store worker): the torch of another node is none whose "
-        "store the agent knows");
+        "torch's store is rank 0's (--store worker): the torch or the script of another node "
+        "wants it so");
   }
   if (const absl::Status left = store_.LeaveToRankZero(); !left.ok()) {
     Post(StorePortFailed{absl::StrCat("the port of rank 0's store: ", left.message())});

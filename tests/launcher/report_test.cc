@@ -99,6 +99,9 @@ TEST(ReportText, SaysBecauseOfWhomOthersFailed) {
             "  ended with exit code 0: ranks 6-7\n"
             "  exit code 3\n");
   const auto json = nlohmann::json::parse(ReportJson(report, "job1"));
+  report.cause = CauseKind::kUser;  // a worker that ends on its signal may have any code
+  EXPECT_THAT(ReportText(report, "job1"),
+              testing::HasSubstr("  stopped because of that: rank 5 (exit code 1)\n"));
   EXPECT_EQ(json["ended_well"], nlohmann::json({7, 6}));
   EXPECT_EQ(json["exits"][3]["because_of"], 0);
   EXPECT_FALSE(json["first"].contains("because_of"));

@@ -64,7 +64,8 @@ TEST(SettleShip, AProgramThatDoesNotComeAlong) {
     EXPECT_TRUE(Shipping(args).ok()) << Shipping(args).status();
   }
   for (const Args& elsewhere :
-       {Args{"/usr/bin/sum.py"}, Args{"sum"}, Args{"-m", "sum"}, Args{"--wdir", "/data", "sum.py"},
+       {Args{"/usr/bin/sum.py"}, Args{"sum"}, Args{"-m", "sum", "own.py"},
+        Args{"python3", "-m", "sum", "own.py"}, Args{"--wdir", "/data", "sum.py"},
         Args{"data.txt/sum.py"}, Args{"bash", "sum.py"}}) {
     Args args = {"--hosts", "a", "--ship", "data.txt"};
     args.insert(args.end(), elsewhere.begin(), elsewhere.end());

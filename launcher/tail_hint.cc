@@ -1,0 +1,44 @@
+#include "launcher/tail_hint.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/match.h"
+
+namespace muster {
+namespace {
+
+struct Remedy {
+  absl::string_view said;  // all of these
+  absl::string_view with;
+  absl::string_view hint;
+};
+
+// The words of Python's argparse and import system, of libc's strerror and torch's TCPStore.
+constexpr Remedy kRemedies[] = {
+    {"arguments are required", "--local_rank",
+     "it wants --local_rank: `launch ... --fill SCRIPT ... --local_rank={local_rank}` fills it in "
+     "(or the script reads LOCAL_RANK)"},
+    {"arguments are required", "--local-rank",
+     "it wants --local-rank: `launch ... --fill SCRIPT ... --local-rank={local_rank}` fills it in "
+     "(or the script reads LOCAL_RANK)"},
+    {"ModuleNotFoundError", "No module named",
+     "if another Python has that module, PYTHON_EXEC=/path/to/python launch ... runs the script "
+     "with it"},
+    {"ddress already in use", "",
+     "a port that a program chooses itself may be another's: MASTER_PORT, which launch gives, is "
+     "kept free for it"},
+};
+
+}  // namespace
+
+std::string TailHint(absl::string_view stderr_tail) {
+  const auto found =
+      std::find_if(std::begin(kRemedies), std::end(kRemedies), [&](const Remedy& remedy) {
+        return absl::StrContains(stderr_tail, remedy.said) &&
+               absl::StrContains(stderr_tail, remedy.with);
+      });
+  return found == std::end(kRemedies) ? "" : std::string(found->hint);
+}
+
+}  // namespace muster

@@ -1,0 +1,32 @@
+#include "launcher/tail_hint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(TailHintTest, WhatLaunchKnowsARemedyFor) {
+  EXPECT_THAT(TailHint("usage: t.py [-h] --local_rank LOCAL_RANK\n"
+                       "t.py: error: the following arguments are required: --local_rank\n"),
+              HasSubstr("--local_rank={local_rank}"));
+  EXPECT_THAT(TailHint("t.py: error: the following arguments are required: --local-rank"),
+              HasSubstr("--local-rank={local_rank}"));
+  EXPECT_THAT(TailHint("ModuleNotFoundError: No module named 'torch'\n"),
+              HasSubstr("PYTHON_EXEC="));
+  EXPECT_THAT(TailHint("RuntimeError: The server socket has failed to bind to [::]:29500 (errno: "
+                       "98 - Address already in use)."),
+              HasSubstr("MASTER_PORT"));
+  EXPECT_THAT(TailHint("OSError: [Errno 98] Address already in use"), HasSubstr("MASTER_PORT"));
+}
+
+TEST(TailHintTest, OthersAreLeftAlone) {
+  EXPECT_EQ(TailHint(""), "");
+  EXPECT_EQ(TailHint("t.py: error: the following arguments are required: --data"), "");
+  EXPECT_EQ(TailHint("ValueError: boom"), "");
+}
+
+}  // namespace
+}  // namespace muster
