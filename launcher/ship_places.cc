@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "agent/core/script_text.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -39,24 +40,13 @@ void NameByPlace(const std::vector<std::string>& shipped, std::vector<std::strin
   }
 }
 
-// The script that a Python runs, as typed; "" = none, or not sure.
-std::string ScriptOf(const std::vector<std::string>& argv) {
-  if (!absl::StartsWith(std::filesystem::path(argv[0]).filename().string(), "python")) {
-    return "";
-  }
-  const auto word = std::find_if(argv.begin() + 1, argv.end(), [](const std::string& one) {
-    return !absl::StartsWith(one, "-") || one == "-m" || one == "-c";
-  });
-  return word != argv.end() && absl::EndsWith(*word, ".py") ? *word : "";
-}
-
 // The workers run in a new folder: what is named by a path below it has to be shipped.
 absl::Status CheckComes(const JobSpec& spec, const std::string& wdir,
                         const std::vector<std::string>& argv) {
   if (argv.empty() || absl::StartsWith(wdir, "/")) {
     return absl::OkStatus();
   }
-  const std::string script = ScriptOf(argv);
+  const std::string script = IsPythonName(argv[0]) ? ParsePythonCommand(argv).script : "";
   const bool is_script = !script.empty();
   const std::string program = is_script ? script : argv[0];
   const std::string normal = Normal(program);

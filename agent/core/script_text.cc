@@ -1,5 +1,6 @@
 #include "agent/core/script_text.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstddef>
 
@@ -85,6 +86,34 @@ absl::string_view TcpAddress(absl::string_view text) {
 }
 
 }  // namespace
+
+bool IsPythonName(absl::string_view path) {
+  absl::string_view name = path.substr(path.rfind('/') + 1);  // npos + 1 == 0
+  if (!absl::ConsumePrefix(&name, "python") && !absl::ConsumePrefix(&name, "pypy")) {
+    return false;
+  }
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '.';
+  });
+}
+
+PythonCommand ParsePythonCommand(const std::vector<std::string>& argv) {
+  for (size_t i = 1; i < argv.size(); ++i) {
+    const std::string& word = argv[i];
+    if (word == "-m" && i + 1 < argv.size()) {
+      return {"", argv[i + 1]};
+    }
+    if (word == "-c" || word == "-") {
+      return {};
+    }
+    if (word == "-W" || word == "-X" || word == "--check-hash-based-pycs") {
+      ++i;
+    } else if (!absl::StartsWith(word, "-")) {
+      return {word, ""};
+    }
+  }
+  return {};
+}
 
 std::string OwnMeetingPlace(absl::string_view script, const std::vector<std::string>& arguments) {
   const bool meets = absl::StrContains(script, kInit);

@@ -1,5 +1,5 @@
-// What the text of a Python script says of torch.distributed, as far as it can be seen without
-// running it. Pure; thread-safe.
+// Which script a Python runs, and what its text says of torch.distributed, as far as it can be seen
+// without running it. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -8,6 +8,17 @@
 #include "absl/strings/string_view.h"
 
 namespace muster {
+
+// "python3", "python3.11", "pypy3", also with folders in front.
+bool IsPythonName(absl::string_view path);
+
+struct PythonCommand {
+  std::string script;  // as it is typed; "" of -c, -m and none
+  std::string module;  // of -m
+};
+
+// `argv`: of a Python, its own name first.
+PythonCommand ParsePythonCommand(const std::vector<std::string>& argv);
 
 // Where its ranks meet at an address of the script's own, of which no launcher knows: the first
 // statement that sets MASTER_ADDR or MASTER_PORT in the environment, or the first tcp://HOST:PORT,

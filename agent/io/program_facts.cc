@@ -92,27 +92,6 @@ size_t BeginOf(const std::vector<std::string>& argv, const std::string& wdir, co
   return begin;
 }
 
-// The script among a Python's arguments: "" for -c, -m and none; `name` is what people call it.
-std::string ScriptOf(const std::vector<std::string>& argv, std::string& name) {
-  for (size_t i = 1; i < argv.size(); ++i) {
-    const std::string& word = argv[i];
-    if (word == "-m" && i + 1 < argv.size()) {
-      name = argv[i + 1];
-      return "";
-    }
-    if (word == "-c" || word == "-") {
-      return "";
-    }
-    if (word == "-W" || word == "-X" || word == "--check-hash-based-pycs") {
-      ++i;
-    } else if (!absl::StartsWith(word, "-")) {
-      name = std::string(BaseOf(word));
-      return word;
-    }
-  }
-  return "";
-}
-
 // A statement that begins with "import mpi4py" or "from mpi4py".
 bool ImportsMpi4py(const std::string& text) {
   for (size_t at = text.find("mpi4py"); at != std::string::npos; at = text.find("mpi4py", at + 1)) {
@@ -285,7 +264,10 @@ ProgramFacts LookAt(const std::vector<std::string>& words, const std::string& wd
   }
   facts.found = true;
   if (IsPythonName(path)) {
-    const std::string script = ScriptOf(argv, facts.program);
+    const auto [script, module] = ParsePythonCommand(argv);
+    if (!script.empty() || !module.empty()) {
+      facts.program = module.empty() ? std::string(BaseOf(script)) : module;
+    }
     LookAtPython(path, argv, script.empty() ? "" : Absolute(script, wdir), wdir, env, facts);
     return facts;
   }

@@ -146,16 +146,6 @@ std::string Assigned(absl::string_view text, absl::string_view name) {
 
 }  // namespace
 
-bool IsPythonName(absl::string_view path) {
-  absl::string_view name = BaseOf(path);
-  if (!absl::ConsumePrefix(&name, "python") && !absl::ConsumePrefix(&name, "pypy")) {
-    return false;
-  }
-  return std::all_of(name.begin(), name.end(), [](char c) {
-    return absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '.';
-  });
-}
-
 std::string ThroughPyenv(const std::string& shim, const std::string& wdir, const EnvBase& env) {
   const std::string text = ReadHead(shim, kConfigBytesMax);
   if (!absl::StartsWith(text, "#!") || !absl::StrContains(text, "pyenv")) {

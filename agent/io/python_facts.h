@@ -9,9 +9,6 @@
 
 namespace muster {
 
-// "python3", "python3.11", "pypy3", also with folders in front.
-bool IsPythonName(absl::string_view path);
-
 // The executable that a pyenv shim would run; `shim` itself when it is not one, "" when pyenv's
 // choice cannot be followed.
 std::string ThroughPyenv(const std::string& shim, const std::string& wdir, const EnvBase& env);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/mutation.h"
 #include "proto/base/text.h"
+#include "rendezvous/core/agreement.h"
 #include "rendezvous/core/liveness.h"
 #include "rendezvous/core/machine.h"
 
@@ -39,16 +40,6 @@ void Admit(Machine& m, ReplyId reply, NodeId id, const NodeState& node) {
                             m.config.lease, m.config.epoch, m.config.journal}});
 }
 
-const std::string* Find(const std::vector<std::pair<std::string, std::string>>& list,
-                        const std::string& name) {
-  for (const auto& [key, value] : list) {
-    if (key == name) {
-      return &value;
-    }
-  }
-  return nullptr;
-}
-
 // Nobody is there to agree with.
 bool NobodyBefore(const RoundState& state) { return state.live == 0 && state.round.IsNone(); }
 
@@ -59,27 +50,18 @@ std::string Disagreement(const Machine& m, const Join& join) {
     return "";
   }
   const Agreement& agreed = by_first ? m.state.agreed : m.config.agreed;
-  const auto differ = [&](const std::string& option, const std::string* first,
-                          const std::string* mine) {
-    const bool one_host = agreed.by == join.hostname;
-    return absl::StrCat(option, ": ", one_host ? "another launch on " : "", agreed.by, " has ",
-                        first == nullptr ? "none" : "'" + *first + "'", ", ",
-                        one_host ? "this one" : join.hostname, " has ",
-                        mine == nullptr ? "none" : "'" + *mine + "'",
-                        "; give the same value on every node, or another job another --rdzv-id");
+  const auto differs = FirstDifference(agreed.options, join.must_agree);
+  if (!differs.has_value()) {
+    return "";
+  }
+  const auto quoted = [](const std::string* value) {
+    return value == nullptr ? "none" : absl::StrCat("'", *value, "'");
   };
-  for (const auto& [option, value] : agreed.options) {
-    const std::string* mine = Find(join.must_agree, option);
-    if (mine == nullptr || *mine != value) {
-      return differ(option, &value, mine);
-    }
-  }
-  for (const auto& [option, value] : join.must_agree) {
-    if (Find(agreed.options, option) == nullptr) {
-      return differ(option, nullptr, &value);
-    }
-  }
-  return "";
+  const bool one_host = agreed.by == join.hostname;
+  return absl::StrCat(differs->option, ": ", one_host ? "another launch on " : "", agreed.by,
+                      " has ", quoted(differs->one), ", ", one_host ? "this one" : join.hostname,
+                      " has ", quoted(differs->other),
+                      "; give the same value on every node, or another job another --rdzv-id");
 }
 
 std::string TwiceAskedFor(const std::string& place, const Join& first, const Join& second) {

@@ -51,16 +51,6 @@ std::vector<WorkerPorts> WorkerPortsOf(const RoundState& s) {
   return all;
 }
 
-// What TellNext said last, without the name of its round.
-std::string LastTold(const RoundState& s) {
-  if (s.report.history.empty()) {
-    return "";
-  }
-  const std::string& line = s.report.history.back();
-  const size_t colon = line.find(": ");
-  return colon == std::string::npos ? line : line.substr(colon + 2);
-}
-
 Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   const RoundState& s = m.state;
   const Member& member = s.members[static_cast<size_t>(node.place)];
@@ -78,7 +68,7 @@ Assignment AssignmentOf(const Machine& m, const NodeState& node) {
   });
   a.restart_count = s.report.restarts;
   a.restarts_max = m.config.restart == RestartMode::kNever ? 0 : m.config.restarts_max;
-  a.because = LastTold(s);
+  a.because = ToldLast(s);
   a.one_host = s.one_host;
   a.layout = s.layout;
   a.ranks = member.ranks;

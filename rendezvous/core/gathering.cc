@@ -254,9 +254,8 @@ void GiveUpNode(Machine& m, const std::string& key, const std::string& reason) {
   if (!came_by_another_way) {
     s.start_failed.insert(key);
   }
-  const size_t wanted = std::max<size_t>(m.config.expected.size(), m.config.nodes_max);
-  const bool too_few = wanted < s.start_failed.size() + m.config.nodes_min;
-  const bool ends = s.phase == JobPhase::kGathering && !came_by_another_way && too_few;
+  const bool ends = s.phase == JobPhase::kGathering && !came_by_another_way &&
+                    !EnoughWithout(m.config, s.start_failed.size());
   const bool is_all = ends && s.start_failed.size() == 1;  // then the report says it
   if (!is_all) {
     m.out.push_back(Tell{reason});

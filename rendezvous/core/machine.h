@@ -71,6 +71,8 @@ std::string WaitingNote(Machine& m);
 bool NodesMayGo(const Machine& m);
 // Whether min nodes are there, or to come.
 bool EnoughMayCome(const Machine& m);
+// Whether the job can be formed where so many nodes are given up.
+bool EnoughWithout(const RoundConfig& config, size_t given_up);
 // Stops the round that runs, if it is time to, for one with the nodes that wait.
 void TryGrow(Machine& m);
 // The agent of this node, which is lost, is started again if it can be; else false.
@@ -94,6 +96,8 @@ void CountUserRestart(Machine& m);
 std::string NoteFailure(Machine& m, const Failure& failure, const Verdict& verdict);
 // Why the round ended and what follows: for the user's terminal, and the history.
 void TellNext(Machine& m, std::string line);
+// The last of these lines, of whatever round before; "" = none.
+std::string ToldLast(const RoundState& state);
 
 // --- replace.cc: RestartMode::kOne ---
 // The node is a member, and runs the present round or one whose workers it keeps.

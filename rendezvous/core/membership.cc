@@ -108,10 +108,9 @@ bool RoundMayFollow(const Machine& m) {
 // A machine that was not there at the start, and that the job can do without, may be switched on.
 bool MayComeLater(const Machine& m, const std::string& key) {
   const RoundState& s = m.state;
-  const size_t wanted = std::max<size_t>(m.config.expected.size(), m.config.nodes_max);
   return m.config.starts_again && m.config.machines_return && RegroupsAll(m.config) &&
          m.config.nodes_min < m.config.nodes_max && RoundMayFollow(m) && s.by_key.count(key) == 0 &&
-         s.start_failed.count(key) == 0 && wanted > s.start_failed.size() + m.config.nodes_min;
+         s.start_failed.count(key) == 0 && EnoughWithout(m.config, s.start_failed.size() + 1);
 }
 
 }  // namespace
@@ -119,6 +118,11 @@ bool MayComeLater(const Machine& m, const std::string& key) {
 bool NodesMayGo(const Machine& m) {
   return RegroupsAll(m.config) &&
          (m.config.nodes_min < m.config.nodes_max || m.config.spares.value_or(0) > 0);
+}
+
+bool EnoughWithout(const RoundConfig& config, size_t given_up) {
+  const size_t all = std::max<size_t>(config.expected.size(), config.nodes_max);
+  return all >= given_up + config.nodes_min;
 }
 
 bool EnoughMayCome(const Machine& m) {

@@ -11,6 +11,8 @@
 namespace muster {
 namespace {
 
+constexpr absl::string_view kOfRound = ": ";  // between the name of a round and what is told of it
+
 constexpr size_t kHistoryMax = 16;  // the reasons of earlier rounds, in a report on one page
 
 bool Fits(const ExitRule& rule, const ExitRecord* worker) {
@@ -232,11 +234,21 @@ void CountUserRestart(Machine& m) {
 
 void TellNext(Machine& m, std::string line) {
   std::vector<std::string>& history = m.state.report.history;
-  history.push_back(absl::StrCat("round ", m.state.round.ToString(), ": ", line));
+  history.push_back(absl::StrCat("round ", m.state.round.ToString(), kOfRound, line));
   if (history.size() > kHistoryMax) {
     history.erase(history.begin());
   }
   m.out.push_back(Tell{std::move(line)});
+}
+
+std::string ToldLast(const RoundState& s) {
+  const std::vector<std::string>& history = s.report.history;
+  if (history.empty()) {
+    return "";
+  }
+  const absl::string_view line = history.back();
+  const size_t name = line.find(kOfRound);  // which the name of a round has not
+  return std::string(name == absl::string_view::npos ? line : line.substr(name + kOfRound.size()));
 }
 
 }  // namespace muster

@@ -9,25 +9,11 @@
 #include "proto/base/limits.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
+#include "rendezvous/core/agreement.h"
 #include "rendezvous/core/replay.h"
 #include "rendezvous/service/master_impl.h"
 
 namespace muster {
-namespace {
-
-// "program 'python a.py', and not 'python b.py'": what the one who serves now has otherwise.
-std::string Difference(const Agreement& kept, const Agreement& now) {
-  for (const auto& [option, value] : kept.options) {
-    for (const auto& [name, own] : now.options) {
-      if (name == option && own != value) {
-        return absl::StrCat(option, " '", value, "', and not '", own, "'");
-      }
-    }
-  }
-  return "";
-}
-
-}  // namespace
 
 RoundConfig MasterServer::Impl::ConfigFor(const std::string& job_id, const JobTerms& terms) const {
   RoundConfig config = options_.many_jobs ? ConfigFromTerms(job_id, terms) : options_.job;
@@ -89,13 +75,18 @@ absl::Status MasterServer::Impl::CheckOwn(const Journal::Found& found) const {
                      " is of this job with other options: type the same as before, or "
                      "remove the file to give that one up"));
   }
+  const Agreement& now = options_.job.agreed;
   for (const JournalRecord& record : found.content.records) {
-    const std::string differs =
-        record.round.has_value() ? Difference(record.round->agreed, options_.job.agreed) : "";
-    if (!differs.empty()) {
+    const bool told = record.round.has_value() && !record.round->agreed.options.empty();
+    const auto differs = told && !now.options.empty()
+                             ? FirstDifference(record.round->agreed.options, now.options)
+                             : std::nullopt;
+    if (differs.has_value()) {
       return absl::FailedPreconditionError(
-          absl::StrCat(found.path, " is of this job with ", differs,
-                       ": type the same as before, or remove the file to give that one up"));
+          absl::StrCat(found.path, " is of this job with another ", differs->option, " (",
+                       differs->one == nullptr ? "none" : *differs->one, ", and not ",
+                       differs->other == nullptr ? "none" : *differs->other,
+                       "): type the same as before, or remove the file to give that one up"));
     }
   }
   return absl::OkStatus();

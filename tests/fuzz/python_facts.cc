@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "agent/core/script_text.h"
 #include "proto/base/check.h"
 #include "proto/base/unique_fd.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -97,6 +98,9 @@ std::vector<std::string> Seeds() {
   out.push_back(
       absl::StrCat("\7", "__version__ = None\n", absl::string_view("\0", 1), "home = /\n"));
   out.emplace_back("\7");
+  out.emplace_back(
+      "\7os.environ[\"MASTER_PORT\"] == 1\ninit_process_group('tcp://[::1:', 'tcp://a-b.c:12')\n"
+      "if 'MASTER_ADDR' not in x: os.putenv('MASTER_ADDR', y)\nmp.spawn(main)\n");
   return out;
 }
 
@@ -109,6 +113,10 @@ void Run(absl::string_view bytes) {
   const EnvBase env = EnvironmentOf(static_cast<uint8_t>(bytes[0]), parts[4]);
   CheckVersion(parts[0]);
   (void)IsPythonName(parts[0]);
+  const std::vector<std::string> words(parts.begin(), parts.end());
+  (void)ParsePythonCommand(words);
+  (void)OwnMeetingPlace(parts[0], words);
+  (void)StartsRanks(parts[0]);
   Here().Write("/venv/bin/python3", "");
   Here().Write("/venv/pyvenv.cfg", parts[1]);
   Here().Write("/pyenv/shims/python3", parts[2]);

@@ -61,7 +61,7 @@ def test_another_program_is_not_taken_for_the_job(site):
     both[0].signal(signal.SIGKILL)
     both[0].finish()
     other = site.serve(script="exit 5").finish()
-    assert other.code == 1 and "is of this job with program " in other.errors and "type the same as before" in other.errors, other
+    assert other.code == 1 and "is of this job with another program (" in other.errors and "type the same as before" in other.errors, other
     again = site.serve()
     again.expect("the nodes of round .* are back", stream="err")
     site.go.touch()

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace muster {
 namespace {
@@ -59,6 +60,28 @@ TEST(OwnMeetingPlaceTest, AnArgumentOfAProgramThatMeets) {
             "its argument tcp://node0:8888");
   EXPECT_EQ(OwnMeetingPlace(script, {"--dist-url", "env://"}), "");
   EXPECT_EQ(OwnMeetingPlace("serve(args.url)", {"tcp://127.0.0.1:8888"}), "");
+}
+
+TEST(IsPythonNameTest, ByTheLastPart) {
+  for (const char* name : {"python", "/usr/bin/python3", "python3.11", "pypy3", "a/python2.7"}) {
+    EXPECT_TRUE(IsPythonName(name)) << name;
+  }
+  for (const char* name : {"", "python3-config", "ipython", "pythonw", "/python3/run", "bash"}) {
+    EXPECT_FALSE(IsPythonName(name)) << name;
+  }
+}
+
+TEST(PythonCommandTest, ScriptModuleOrNeither) {
+  const auto script = [](const std::vector<std::string>& argv) {
+    return ParsePythonCommand(argv).script;
+  };
+  EXPECT_EQ(script({"python3", "-u", "d/train.py", "-m", "x"}), "d/train.py");
+  EXPECT_EQ(script({"python3", "-W", "ignore", "-Xdev", "train"}), "train");
+  EXPECT_EQ(script({"python3", "-c", "pass", "train.py"}), "");
+  EXPECT_EQ(script({"python3", "-"}), "");
+  EXPECT_EQ(script({"python3"}), "");
+  EXPECT_EQ(script({"python3", "-m", "pkg.train", "own.py"}), "");
+  EXPECT_EQ(ParsePythonCommand({"python3", "-u", "-m", "pkg.train", "own.py"}).module, "pkg.train");
 }
 
 TEST(StartsRanksTest, SpawnOfATrainingScript) {

@@ -333,15 +333,6 @@ TEST(TorchVersionTest, ReadsOldAndNewFiles) {
   EXPECT_EQ(ParseTorchVersion("__version__\n__version__x = 'a'\n__version__ = '").version, "");
 }
 
-TEST(IsPythonNameTest, ByTheLastPart) {
-  for (const char* name : {"python", "/usr/bin/python3", "python3.11", "pypy3", "a/python2.7"}) {
-    EXPECT_TRUE(IsPythonName(name)) << name;
-  }
-  for (const char* name : {"", "python3-config", "ipython", "pythonw", "/python3/run", "bash"}) {
-    EXPECT_FALSE(IsPythonName(name)) << name;
-  }
-}
-
 TEST(FindProgramTest, IsTheFileThatExecvpWouldRun) {
   EnvBase env;
   const auto find = [&](const char* name, const char* path) {
