@@ -160,6 +160,9 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap, NodeFact
   }
   join.address = options.facts.address;
   join.interface = options.facts.interface;
+  if (bootstrap.preflight) {
+    join.program_files = FilesToCompare(options.programs);
+  }
   join.addresses = options.facts.addresses;
   join.workers = workers;
   join.life = NewLife();
@@ -356,6 +359,12 @@ int RunOnChannel(Channel channel) {
   if (bootstrap.preflight) {
     options->config.join.doubts = Doubts(*options, limits);
   }
+  options->on_workers_gone = [&shipped, host = options->facts.hostname] {
+    if (shipped->has_value() && !(*shipped)->Remove()) {
+      LogWarning(absl::StrCat(host, ": what workers wrote stays in ", (*shipped)->path(),
+                              " there (--ship brings nothing back)"));
+    }
+  };
   // Kept by us and by the shepherd. Who was here before has a lease at the most.
   const absl::StatusOr<NodeHold> hold =
       TakeNodeHold(bootstrap.hold, bootstrap.terms.lease.value_or(kLease) + kLeaseSlack);

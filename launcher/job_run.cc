@@ -96,6 +96,10 @@ JobTerms TermsOf(const JobSpec& spec) {
   terms.grace = spec.plan.grace;
   terms.restart_grace = spec.restart_grace;
   terms.time_limit = spec.timeout;
+  // Who sits at a worker's terminal is not told that it waits.
+  terms.tell_idle = spec.plan.pty.has_value() && !spec.Has(OptionId::kTellOfIdle)
+                        ? absl::InfiniteDuration()
+                        : spec.tell_idle;
   terms.master_port = spec.master_port.value_or(0);
   terms.master_addr = spec.rendezvous.is_static ? "" : spec.master_addr;
   return terms;

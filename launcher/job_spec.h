@@ -119,6 +119,7 @@ enum class OptionId : uint8_t {
   kAllowRunAsRoot,
   kStopGrace,
   kRestartStopGrace,
+  kTellOfIdle,
   kTimeout,
   kReportState,
   kReport,
@@ -276,8 +277,9 @@ struct JobSpec {
   OnFailure on_failure = OnFailure::kStop;
   absl::Duration restart_grace = kRestartGrace;
   absl::Duration timeout = absl::InfiniteDuration();
-  std::optional<absl::Duration> lease;  // --lease; none = the master's own
-  std::string report_file;              // "" = none
+  absl::Duration tell_idle = kTellIdle;  // infinite = never
+  std::optional<absl::Duration> lease;   // --lease; none = the master's own
+  std::string report_file;               // "" = none
   bool report_state = false;
   bool advise = false;
 

@@ -167,19 +167,6 @@ absl::Status SetGrace(const OptionValue& v, JobSpec& s) {
   return absl::OkStatus();
 }
 
-absl::Status SetRestartGrace(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.restart_grace, ParseTime(v));
-  return absl::OkStatus();
-}
-
-absl::Status SetTimeout(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.timeout, ParseTime(v));
-  if (s.timeout == absl::ZeroDuration()) {  // mpiexec's and Slurm's word for "no limit"
-    s.timeout = absl::InfiniteDuration();
-  }
-  return absl::OkStatus();
-}
-
 absl::Status SetLease(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(s.lease, ParseTime(v));
   return *s.lease >= kLeaseMin && *s.lease <= kLeaseMax ? absl::OkStatus()

@@ -22,8 +22,6 @@ absl::Status SetLocalAddr(const OptionValue& v, JobSpec& s);
 absl::Status SetIface(const OptionValue& v, JobSpec& s);
 absl::Status SetPortRange(const OptionValue& v, JobSpec& s);
 absl::Status SetGrace(const OptionValue& v, JobSpec& s);
-absl::Status SetRestartGrace(const OptionValue& v, JobSpec& s);
-absl::Status SetTimeout(const OptionValue& v, JobSpec& s);
 absl::Status SetLease(const OptionValue& v, JobSpec& s);
 absl::Status SetJobName(const OptionValue& v, JobSpec& s);
 absl::Status SetJobLog(const OptionValue& v, JobSpec& s);

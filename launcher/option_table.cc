@@ -82,6 +82,22 @@ absl::Status SetRestartTime(const OptionValue& v, JobSpec& s) {
 }
 
 template <auto Field>
+absl::Status SetTime(const OptionValue& v, JobSpec& s) {
+  ASSIGN_OR_RETURN(s.*Field, ParseTime(v));
+  return absl::OkStatus();
+}
+
+// 0 is "never", as mpiexec and Slurm have it.
+template <auto Field>
+absl::Status SetLimit(const OptionValue& v, JobSpec& s) {
+  RETURN_IF_ERROR(SetTime<Field>(v, s));
+  if (s.*Field == absl::ZeroDuration()) {
+    s.*Field = absl::InfiniteDuration();
+  }
+  return absl::OkStatus();
+}
+
+template <auto Field>
 absl::Status SetFilePattern(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(s.plan.output.*Field, ParseFilePattern(v));
   return absl::OkStatus();
@@ -335,9 +351,13 @@ constexpr OptionRow kTable[] = {
      "nearly until its end; in a PBS job 8 s)",
      SetGrace},
     {OptionId::kRestartStopGrace, kRequired, false, "--restart-grace", "TIME", "", kEnd,
-     "the same before a restart (default 5 s)", SetRestartGrace},
+     "the same before a restart (default 5 s)", SetTime<&JobSpec::restart_grace>},
+    {OptionId::kTellOfIdle, kRequired, false, "--tell-idle", "TIME", "", kEnd,
+     "say so when no worker has run or written a line for so long (default 5 min; 0: never)",
+     SetLimit<&JobSpec::tell_idle>},
     {OptionId::kTimeout, kRequired, true, "--timeout -timeout", "TIME", "MPIEXEC_TIMEOUT", kEnd,
-     "stop after this: seconds, 90m, 1h30m or d:h:m:s; exit status 124", SetTimeout},
+     "stop after this: seconds, 90m, 1h30m or d:h:m:s; exit status 124",
+     SetLimit<&JobSpec::timeout>},
     {OptionId::kReportState, kNone, false, "--report-state-on-timeout", "", "", kEnd,
      "when --timeout is over, name each worker that was still running",
      SetFlag<&JobSpec::report_state>},

@@ -72,7 +72,7 @@ class TypedJob {
         output_(&display_, spec_.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_,
                 &hostname_),
         countdown_(loop, [this] { return agent_ == nullptr ? 0 : agent_->workers_alive(); }),
-        hint_timer_(loop, [this] { NoServerHint(); }),
+        hint_timer_(loop, [this] { Hint(); }),
         pause_timer_(loop, UserSignals::SuspendSelf) {
     hint_timer_.Unref();
   }
@@ -125,7 +125,7 @@ class TypedJob {
     signals_ = std::make_unique<UserSignals>(loop_, SignalCallbacks(), spec_.plan.stop_signals,
                                              spec_.keeper_fd);
     agent_->Start();
-    if (server_ == nullptr) {
+    if (server_ == nullptr || !spec_.rendezvous.file.empty()) {
       hint_timer_.StartAfter(kNoServerHint);
     }
     return absl::OkStatus();
@@ -317,9 +317,12 @@ class TypedJob {
                         absl::StrJoin(others, " or "));
   }
 
-  void NoServerHint() {
-    if (!noted_ && !ended_) {
-      LogInfo(NoMasterYet(spec_, Places(), port_taken_, no_master_));
+  void Hint() {
+    const bool serves = server_ != nullptr;
+    const std::string hint = serves ? WhoSeesTheFile(spec_.rendezvous.file)
+                                    : NoMasterYet(spec_, Places(), port_taken_, no_master_);
+    if (!hint.empty() && !ended_ && (serves || !noted_)) {
+      LogInfo(hint);
     }
   }
 

@@ -11,6 +11,7 @@
 #include "agent/io/worker_placement.h"
 #include "launcher/job_run.h"
 #include "launcher/munge_secret.h"
+#include "launcher/preflight.h"
 #include "launcher/programs.h"
 #include "launcher/schedule/hostlist.h"
 #include "launcher/stdin_reader.h"
@@ -160,6 +161,9 @@ absl::StatusOr<AgentLoop::Options> TypedAgent(JobSpec& spec) {
   join.hostname = options.facts.hostname;
   join.address = options.facts.address;
   join.interface = options.facts.interface;
+  if (PreflightWanted(spec)) {
+    join.program_files = FilesToCompare(options.programs);
+  }
   join.addresses = options.facts.addresses;
   join.workers = workers;
   return options;

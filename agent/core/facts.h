@@ -33,8 +33,10 @@ struct NodeFacts {
 };
 
 struct ProgramFacts {
-  std::string program;      // as people know it: the script, else the file
-  bool found = false;       // on this node
+  std::string program;  // as people know it: the script, else the file
+  bool found = false;   // on this node
+  // Path of what is the user's own of it: the script, else its file; "" = nothing, or not seen.
+  std::string file;
   std::string interpreter;  // path of the Python that runs it; "" = none, or not found
   bool is_python = false;
   std::string torch_version;  // "" = unknown or none

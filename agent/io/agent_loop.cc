@@ -49,9 +49,10 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
               Post(PeerSought{assignment_.round, node});
             }),
       shepherd_(loop, std::move(shepherd), ShepherdCallbacks()),
-      use_(
-          loop, [this] { return shepherd_.pid(); }, options_.facts.cpus_usable(),
-          [this] { return door_.Steps(); }, [this](const NodeUse& use) { Post(UseSeen{use}); }),
+      use_(loop, options_.facts.cpus_usable(),
+           {[this] { return shepherd_.pid(); }, [this] { return door_.Steps(); },
+            [this] { return pump_.bytes_read(); }},
+           [this](const NodeUse& use) { Post(UseSeen{use}); }),
       stdin_(loop, [this](size_t bytes) { output_->StdinTaken(bytes); }),
       pmi_(loop, {[this](std::string pairs) { EnterFence(std::move(pairs)); },
                   [this](LocalRank local) { shepherd_.KillWorker(local.value); }}),
@@ -447,6 +448,9 @@ void AgentLoop::Do(const ShowWaiting& effect) {
 
 void AgentLoop::Do(const ShowRest&) {
   run_dir_.Remove();  // before launch hears that this node is done, and ends
+  if (options_.on_workers_gone) {
+    options_.on_workers_gone();
+  }
   pump_.on_empty = [this] { EndOutput(); };
   pump_.on_progress = [this] { show_timer_.StartAfter(kLogWithin); };
   show_timer_.StartAfter(kLogWithin);

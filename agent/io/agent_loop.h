@@ -59,6 +59,7 @@ class AgentLoop {
     std::function<void(const std::string&)> show_waiting;
     // Optional: what the master's addresses have said, each time none of them was the master's.
     std::function<void(const std::string&)> on_no_master;
+    std::function<void()> on_workers_gone;  // optional; at the end, before launch hears of that
     std::function<void(const JobOutcome&)>
         on_finish;  // everything is ended and shown; may destroy nothing
   };

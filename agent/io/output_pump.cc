@@ -197,6 +197,7 @@ OutputPump::Read OutputPump::ReadSome(Stream& stream, size_t bytes_max) {
 }
 
 void OutputPump::Take(Stream& stream, absl::string_view bytes) {
+  bytes_read_ += bytes.size();
   if (stream.number == 2 || stream.raw) {
     const absl::string_view last = bytes.substr(bytes.size() - std::min(bytes.size(), kTailKept));
     stream.tail.append(last.data(), last.size());

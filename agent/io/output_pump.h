@@ -90,6 +90,8 @@ class OutputPump {
   void OnWritable();  // of the link
   // Nobody reads any more: from now on output is thrown away.
   void Discard();
+  // From the workers of all rounds, shown or not.
+  uint64_t bytes_read() const { return bytes_read_; }
   // Everything was handed to the link and to the log files.
   bool Empty() const;
   // What is left waits for a disk, not (only) for a reader.
@@ -162,6 +164,7 @@ class OutputPump {
   size_t open_streams_ = 0;
   const std::shared_ptr<DiskThread> log_disk_;
   OutputSpool spool_;
+  uint64_t bytes_read_ = 0;
   uint64_t dropped_lines_ = 0;
   bool discard_ = false;
   bool pumping_ = false;

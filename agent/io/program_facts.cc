@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "agent/core/programs.h"
 #include "agent/core/script_text.h"
@@ -19,6 +21,8 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/python_facts.h"
 #include "agent/io/small_file.h"
+#include "proto/base/limits.h"
+#include "proto/wire/secret.h"
 
 namespace muster {
 namespace {
@@ -26,6 +30,8 @@ namespace {
 constexpr size_t kShebangBytesMax = 256;       // BINPRM_BUF_SIZE of the kernel
 constexpr size_t kScriptBytesMax = 64u << 10;  // imports are at the beginning
 constexpr size_t kVersionFileBytesMax = 4096;
+constexpr size_t kMarkedBytesMax = 64u << 10;  // of a large program: its build id is among them
+constexpr size_t kMarkDigits = 16;
 
 absl::string_view BaseOf(absl::string_view path) {
   const size_t slash = path.rfind('/');
@@ -35,6 +41,26 @@ absl::string_view BaseOf(absl::string_view path) {
 std::string Absolute(absl::string_view path, const std::string& wdir) {
   return absl::StartsWith(path, "/") ? std::string(path)
                                      : absl::StrCat(wdir.empty() ? "." : wdir, "/", path);
+}
+
+// Of a distribution's or a site's packages, which nodes may have in unlike versions.
+bool IsOfSystem(absl::string_view path) {
+  constexpr absl::string_view kSystem[] = {"/usr/", "/bin/", "/sbin/", "/lib", "/opt/", "/nix/"};
+  return std::any_of(std::begin(kSystem), std::end(kSystem),
+                     [&](absl::string_view folder) { return absl::StartsWith(path, folder); });
+}
+
+std::string OwnFile(std::string path) { return IsOfSystem(path) ? "" : std::move(path); }
+
+// Of a module in the folder that Python looks through first; "" = it is elsewhere.
+std::string FileOfModule(const std::string& module, const std::string& wdir) {
+  const std::string path = Absolute(absl::StrReplaceAll(module, {{".", "/"}}), wdir);
+  for (const char* end : {".py", "/__main__.py"}) {
+    if (OpenRegular(path + end).valid()) {
+      return OwnFile(path + end);
+    }
+  }
+  return "";
 }
 
 bool IsProgram(const std::string& path) {
@@ -196,6 +222,7 @@ constexpr absl::string_view kStartRanks[] = {"launch", "mpiexec", "mpiexec.hydra
 struct ShellScript {
   std::string text;
   std::vector<std::string> arguments;  // $1, ...
+  std::string path = "";               // "" = -c
 };
 
 // Of `bash SCRIPT ...` and `bash -c TEXT NAME ...`.
@@ -216,9 +243,9 @@ ShellScript ScriptOfShell(const std::vector<std::string>& argv, const std::strin
     }
     i += absl::EndsWith(option, "o") ? 1 : 0;  // -o pipefail
   }
-  return i < argv.size()
-             ? ShellScript{ReadHead(Absolute(argv[i], wdir), kScriptBytesMax), behind(i + 1)}
-             : ShellScript();
+  return i < argv.size() ? ShellScript{ReadHead(Absolute(argv[i], wdir), kScriptBytesMax),
+                                       behind(i + 1), Absolute(argv[i], wdir)}
+                         : ShellScript();
 }
 
 ProgramFacts LookAt(const std::vector<std::string>& words, const std::string& wdir,
@@ -268,18 +295,26 @@ ProgramFacts LookAt(const std::vector<std::string>& words, const std::string& wd
     if (!script.empty() || !module.empty()) {
       facts.program = module.empty() ? std::string(BaseOf(script)) : module;
     }
-    LookAtPython(path, argv, script.empty() ? "" : Absolute(script, wdir), wdir, env, facts);
+    const std::string file = script.empty() ? "" : Absolute(script, wdir);
+    facts.file = module.empty() ? OwnFile(file) : FileOfModule(module, wdir);
+    LookAtPython(path, argv, file, wdir, env, facts);
     return facts;
   }
   const UniqueFd fd = OpenRegular(path);
   if (!fd.valid()) {
     return facts;
   }
+  facts.file = OwnFile(path);
   const std::string head = ReadAt(fd.get(), 0, kShebangBytesMax);
   if (IsElf(head)) {
     facts.mpi = MpiOfLibraries(ElfNeeded(fd.get()));
     if (deep > 0 && IsAmong(kShells, BaseOf(path))) {
-      LookAtShell(ScriptOfShell(argv, wdir), wdir, env, deep, facts);
+      const ShellScript script = ScriptOfShell(argv, wdir);
+      if (!script.path.empty()) {
+        facts.program = std::string(BaseOf(script.path));
+        facts.file = OwnFile(script.path);
+      }
+      LookAtShell(script, wdir, env, deep, facts);
     }
     return facts;
   }
@@ -319,6 +354,25 @@ std::vector<PreparedProgram> PreparePrograms(const WorkPlan& plan,
     out.push_back(std::move(program));
   }
   return out;
+}
+
+std::vector<ProgramFile> FilesToCompare(const std::vector<PreparedProgram>& programs) {
+  std::vector<ProgramFile> out;
+  bool any = false;
+  for (size_t i = 0; i < std::min(programs.size(), kProgramFilesMax); ++i) {
+    ProgramFile file;
+    const std::string& path = programs[i].facts.file;
+    const UniqueFd fd = path.empty() ? UniqueFd() : OpenRegular(path);
+    struct stat st {};
+    if (fd.valid() && fstat(fd.get(), &st) == 0) {
+      const std::string what = absl::StrCat(st.st_size, " ", ReadAt(fd.get(), 0, kMarkedBytesMax));
+      file.name = std::string(BaseOf(path));
+      file.mark = absl::BytesToHexString(HmacSha256("program", what)).substr(0, kMarkDigits);
+      any = true;
+    }
+    out.push_back(std::move(file));
+  }
+  return any ? out : std::vector<ProgramFile>();
 }
 
 std::vector<std::string> ProgramNotices(const std::vector<PreparedProgram>& programs,

@@ -165,7 +165,7 @@ absl::StatusOr<ShippedFolder> ShippedFolder::Unpack(int archive, const std::stri
   return folder;
 }
 
-void ShippedFolder::Remove() const {
+bool ShippedFolder::Remove() const {
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {  // folders last
     const std::string path = absl::StrCat(path_, "/", entry->path);
     if (entry->kind == ShipKind::kFolder) {
@@ -175,6 +175,7 @@ void ShippedFolder::Remove() const {
     }
   }
   RemoveFolder(path_);
+  return access(path_.c_str(), F_OK) != 0;
 }
 
 }  // namespace muster

@@ -37,8 +37,8 @@ class ShippedFolder {
   ShippedFolder& operator=(ShippedFolder&&) = default;
 
   const std::string& path() const { return path_; }
-  // F2. Again does no harm.
-  void Remove() const;
+  // F2. Whether nothing is left of it; again does no harm.
+  bool Remove() const;
 
  private:
   explicit ShippedFolder(std::string path) : path_(std::move(path)) {}

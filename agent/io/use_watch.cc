@@ -38,10 +38,9 @@ std::string PressureFile(const std::string& root) {
   return !own.empty() && OpenRegular(own).valid() ? own : absl::StrCat(root, "/proc/pressure/cpu");
 }
 
-UseWatch::UseWatch(uv_loop_t* loop, std::function<pid_t()> shepherd, uint32_t cpus,
-                   std::function<StepCount()> steps, std::function<void(const NodeUse&)> on_look)
-    : shepherd_(std::move(shepherd)),
-      steps_(std::move(steps)),
+UseWatch::UseWatch(uv_loop_t* loop, uint32_t cpus, Sources sources,
+                   std::function<void(const NodeUse&)> on_look)
+    : sources_(std::move(sources)),
       on_look_(std::move(on_look)),
       pressure_file_(PressureFile()),
       timer_(loop, [this] { LookAgain(); }) {
@@ -56,6 +55,7 @@ void UseWatch::Begin(uint32_t workers) {
   }
   use_.workers = workers;
   living_ = 0;
+  idle_.Begin(looked_);
   wait_ = kFirstLook;
   timer_.StartAfter(wait_);
 }
@@ -98,7 +98,7 @@ void UseWatch::LookAgain() {
 void UseWatch::Look() {
   std::map<int32_t, ThreadTimes> living;
   bool whole = true;
-  for (const pid_t pid : ProcessesBelow(shepherd_())) {
+  for (const pid_t pid : ProcessesBelow(sources_.shepherd())) {
     whole = whole && ReadThreadTimes(pid, kThreadsMax, living);
   }
   tally_.Take(std::move(living), whole);
@@ -106,11 +106,12 @@ void UseWatch::Look() {
 }
 
 void UseWatch::Tell() {
-  const StepCount steps = steps_();
+  const StepCount steps = sources_.steps();
   use_.lasted = BootNow() - begun_;
   use_.ran = tally_.sum().ran;
   use_.waited = tally_.sum().waited;
   use_.pressed = Pressure() - pressed_before_;
+  use_.idle = idle_.Look({use_.ran, sources_.written(), steps.steps, living_}, looked_);
   use_.steps = steps.steps;
   use_.steps_took = steps.took;
   on_look_(use_);

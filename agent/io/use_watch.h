@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "agent/core/idle_clock.h"
 #include "agent/core/thread_tally.h"
 #include "agent/io/shepherd_protocol.h"
 #include "agent/io/worker_meeting.h"
@@ -24,10 +25,14 @@ std::string PressureFile(const std::string& root = "");
 
 class UseWatch {
  public:
-  // `shepherd`: all below it is the workers'. `cpus`: that they may use. `steps`: what the SDK has
-  // counted so far. `on_look`: there is something new to tell.
-  UseWatch(uv_loop_t* loop, std::function<pid_t()> shepherd, uint32_t cpus,
-           std::function<StepCount()> steps, std::function<void(const NodeUse&)> on_look);
+  struct Sources {
+    std::function<pid_t()> shepherd;    // all below it is the workers'
+    std::function<StepCount()> steps;   // what the SDK has counted so far
+    std::function<uint64_t()> written;  // bytes that came from workers so far
+  };
+  // `cpus`: that they may use. `on_look`: there is something new to tell.
+  UseWatch(uv_loop_t* loop, uint32_t cpus, Sources sources,
+           std::function<void(const NodeUse&)> on_look);
 
   // A round begins.
   void Begin(uint32_t workers);
@@ -44,11 +49,11 @@ class UseWatch {
   void Tell();
   absl::Duration Pressure() const;
 
-  const std::function<pid_t()> shepherd_;
-  const std::function<StepCount()> steps_;
+  const Sources sources_;
   const std::function<void(const NodeUse&)> on_look_;
   const std::string pressure_file_;
   ThreadTally tally_;
+  IdleClock idle_;
   NodeUse use_;
   uint32_t living_ = 0;                        // workers
   absl::Time begun_ = absl::InfiniteFuture();  // the first round

@@ -63,6 +63,8 @@ inline constexpr absl::Duration kRestartGrace =
 // Workers that wait for a debugger, until launch has heard that all have been started: then they go
 // on.
 inline constexpr absl::Duration kHeldMax = absl::Minutes(5);
+// All workers neither run nor write for so long, and the user is told; then after twice that ...
+inline constexpr absl::Duration kTellIdle = absl::Minutes(5);
 inline constexpr absl::Duration kSshConnectTimeout = absl::Seconds(15);
 
 // --- output ---
@@ -93,6 +95,7 @@ inline constexpr size_t kMessageBytesMax =
     4u << 20;  // gRPC's own default; an environment of 2 MiB fits
 inline constexpr size_t kExitsPerBeatMax =
     64;  // keeps a beat small; the rest follows in the next one
+inline constexpr size_t kProgramFilesMax = 64;  // of a job's programs, that a Join tells of
 inline constexpr size_t kExitBytesPerBeatMax = kMessageBytesMax / 2;  // of their texts
 
 inline constexpr size_t kPeersPerBeatMax =

@@ -66,6 +66,13 @@ struct Hold {
   uint64_t taken = 0;  // ns of its machine's clock since the boot
 };
 
+// The file of a program of the job on one node, for comparison with that of the others.
+struct ProgramFile {
+  std::string name;  // as people know it; "" = there is nothing to compare
+  std::string mark;  // of what is in it
+  auto operator<=>(const ProgramFile&) const = default;
+};
+
 struct Join {
   std::string key;  // stable identity of the node within the job ("list/3", "rank/3", machine id)
   bool key_is_exact =
@@ -90,6 +97,8 @@ struct Join {
   std::vector<uint32_t> ranks;
   // What the agent found wrong with its node, for people; at most kDoubtsMax.
   std::vector<std::string> doubts;
+  // By number of the program, of the first kProgramFilesMax; empty = none of them is compared.
+  std::vector<ProgramFile> program_files;
   RoundId holds;  // the round whose workers it has; none = it holds nothing
   Hold hold;
 };
@@ -117,6 +126,7 @@ struct NodeUse {
   absl::Duration ran;         // on a CPU: of all threads that were looked at, as seen last
   absl::Duration waited;      // for one, though ready to run: likewise
   absl::Duration pressed;     // of `lasted`: any process of the node waited for a CPU
+  absl::Duration idle;        // so far: none of the workers that live ran, wrote or counted a step
   uint64_t steps = 0;         // between a worker's first Commit() and its last
   absl::Duration steps_took;  // the time between these
   bool operator==(const NodeUse&) const = default;

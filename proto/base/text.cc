@@ -55,9 +55,11 @@ std::string ShortDuration(absl::Duration d) {
   }
   const int64_t seconds = absl::ToInt64Seconds(d);
   if (d < absl::Hours(2)) {
-    return absl::StrCat(seconds / 60, " min ", seconds % 60, " s");
+    const int64_t rest = seconds % 60;
+    return absl::StrCat(seconds / 60, " min", rest == 0 ? "" : absl::StrCat(" ", rest, " s"));
   }
-  return absl::StrCat(seconds / 3600, " h ", seconds / 60 % 60, " min");
+  const int64_t rest = seconds / 60 % 60;
+  return absl::StrCat(seconds / 3600, " h", rest == 0 ? "" : absl::StrCat(" ", rest, " min"));
 }
 
 std::string RangeList(const std::vector<uint32_t>& numbers, size_t items_max) {

@@ -70,6 +70,7 @@ void SetUse(const NodeUse& use, v1::NodeUse* wire) {
   wire->set_ran(absl::ToInt64Nanoseconds(use.ran));
   wire->set_waited(absl::ToInt64Nanoseconds(use.waited));
   wire->set_pressed(absl::ToInt64Nanoseconds(use.pressed));
+  wire->set_idle(absl::ToInt64Nanoseconds(use.idle));
   wire->set_steps(use.steps);
   wire->set_steps_took(absl::ToInt64Nanoseconds(use.steps_took));
 }
@@ -83,6 +84,7 @@ NodeUse UseOf(const v1::NodeUse& wire, FieldChecker& check) {
   use.ran = check.Time("use.ran", wire.ran());
   use.waited = check.Time("use.waited", wire.waited());
   use.pressed = check.Time("use.pressed", wire.pressed());
+  use.idle = check.Time("use.idle", wire.idle());
   use.steps = wire.steps();
   use.steps_took = check.Time("use.steps_took", wire.steps_took());
   return use;
@@ -296,6 +298,11 @@ v1::Join ToWire(const Join& join) {
   for (const std::string& doubt : join.doubts) {
     wire.add_doubts(doubt);
   }
+  for (const ProgramFile& file : join.program_files) {
+    v1::Option* out = wire.add_program_files();
+    out->set_name(Cut(file.name, kNameBytesMax));
+    out->set_value(file.mark);
+  }
   SetRound(join.holds, wire.mutable_holds());
   for (const std::string& address : join.addresses) {
     wire.add_addresses(address);
@@ -336,6 +343,12 @@ absl::StatusOr<Join> FromWire(const v1::Join& wire) {
   RETURN_IF_ERROR(check.status());
   for (const std::string& doubt : wire.doubts()) {
     join.doubts.push_back(check.Text("doubts", doubt, kTextBytesMax));
+  }
+  check.Bound("program_files", static_cast<size_t>(wire.program_files_size()), 0, kProgramFilesMax);
+  RETURN_IF_ERROR(check.status());
+  for (const v1::Option& file : wire.program_files()) {
+    join.program_files.push_back({check.Text("program_files", file.name(), kNameBytesMax),
+                                  check.Text("program_files", file.value(), kNameBytesMax)});
   }
   check.Bound("addresses", static_cast<size_t>(wire.addresses_size()), 0, kNodeAddressesMax);
   RETURN_IF_ERROR(check.status());

@@ -351,6 +351,7 @@ v1::JobTerms ToWire(const JobTerms& terms) {
   wire.set_grace(absl::ToInt64Nanoseconds(terms.grace));
   wire.set_restart_grace(absl::ToInt64Nanoseconds(terms.restart_grace));
   wire.set_time_limit(absl::ToInt64Nanoseconds(terms.time_limit));
+  wire.set_tell_idle(absl::ToInt64Nanoseconds(terms.tell_idle));
   wire.set_master_port(terms.master_port);
   wire.set_master_addr(terms.master_addr);
   wire.set_restart(static_cast<uint32_t>(ChoiceToWire(terms.restart)));
@@ -379,6 +380,7 @@ absl::StatusOr<JobTerms> FromWire(const v1::JobTerms& wire) {
   terms.grace = check.Time("grace", wire.grace());
   terms.restart_grace = check.Time("restart_grace", wire.restart_grace());
   terms.time_limit = check.Time("time_limit", wire.time_limit());
+  terms.tell_idle = check.Time("tell_idle", wire.tell_idle());
   terms.master_port = check.Port("master_port", wire.master_port());
   terms.master_addr = check.Text("master_addr", wire.master_addr(), kNameBytesMax);
   terms.restart = check.Choice("restart", wire.restart(), RestartMode::kNever);

@@ -32,6 +32,7 @@ struct JobTerms {
   absl::Duration grace = kGrace;
   absl::Duration restart_grace = kRestartGrace;
   absl::Duration time_limit = absl::InfiniteDuration();
+  absl::Duration tell_idle = kTellIdle;
   uint16_t master_port = 0;  // 0 = the store port of node rank 0
   std::string master_addr;   // "" = address of node rank 0
   bool operator==(const JobTerms&) const = default;

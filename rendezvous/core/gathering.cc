@@ -123,6 +123,7 @@ void StartRound(Machine& m) {
   }
   m.out.push_back(RoundStarted{s.round, s.world_size, static_cast<uint32_t>(order.size())});
   SendToMembers(m);
+  TellUnlikePrograms(m);
 }
 
 // Whether a spare of the host list would run only because a node before it takes longer to come.

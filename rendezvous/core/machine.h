@@ -146,6 +146,13 @@ void TellStopLater(Machine& m);
 // Why a stop that takes long was begun, and how long its workers still have.
 void TellStopping(Machine& m);
 
+// --- notices.cc: nothing has failed ---
+// Nodes of the round have unlike files of a program; each sentence once.
+void TellUnlikePrograms(Machine& m);
+// No worker of the round does anything, as this node, which has just spoken, and all others say:
+// after config.tell_idle, and then after twice the time.
+void TellIdle(Machine& m, const NodeState& node);
+
 // --- drill.cc ---
 void OnDrill(Machine& m, const DrillAsked& asked);
 void TakeDrillsDone(NodeState& node, uint32_t done);

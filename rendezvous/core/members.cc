@@ -348,6 +348,7 @@ void OnBeat(Machine& m, const Beat& beat) {
   m.answering = beat.node;
   Absorb(m, beat.node, *node, beat);
   m.answering = NodeId();
+  TellIdle(m, *node);
   if (node->IsLive()) {
     SendDirective(m, beat.node, &beat);
   }

@@ -161,6 +161,7 @@ void StartRoundThatKeeps(Machine& m, const std::map<uint32_t, NodeId>& takers) {
     m.record.round = KeepRound(s);
   }
   m.out.push_back(RoundStarted{s.round, s.world_size, static_cast<uint32_t>(s.members.size())});
+  TellUnlikePrograms(m);
   SendToMembers(m);
 }
 

@@ -53,6 +53,7 @@ struct RoundConfig {
   absl::Duration grace = kGrace;                         // stop of the job
   absl::Duration restart_grace = kRestartGrace;          // stop of a round that is restarted
   absl::Duration time_limit = absl::InfiniteDuration();  // --timeout: the job ends with 124
+  absl::Duration tell_idle = kTellIdle;  // infinite = the user is not told that workers do nothing
   uint16_t master_port =
       0;  // 0 = the store port that node rank 0 offers; else the user's (static form)
   std::string master_addr;  // "" = address of node rank 0
@@ -329,6 +330,11 @@ struct RoundState {
   std::set<NodeId> lost_in_place;
   // Ranks that another one blamed for its own failure, which has cost a restart: theirs does not.
   std::set<uint32_t> paid_for;
+  std::set<std::string> unlike_told;  // of files of the program, to the user
+  // Workers that do nothing for so long are told of next, in this round.
+  absl::Duration tell_idle = absl::InfiniteDuration();
+  RoundId idle_round;
+  absl::Time idle_looked = absl::InfinitePast();
   uint32_t failures_told = 0;  // on the user's terminal, of `round`, while it goes on
   // Who is still awaited. Running: members whose workers have not all ended; stopping: members
   // that have not reported everything; ending: nodes that have not acknowledged.

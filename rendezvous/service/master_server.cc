@@ -55,6 +55,7 @@ RoundConfig ConfigFromTerms(const std::string& job_id, const JobTerms& terms) {
   config.grace = terms.grace;
   config.restart_grace = terms.restart_grace;
   config.time_limit = terms.time_limit;
+  config.tell_idle = terms.tell_idle;
   config.master_port = terms.master_port;
   config.master_addr = terms.master_addr;
   return config;

@@ -101,6 +101,15 @@ def test_two_jobs_at_one_path_are_told_apart(shells, scratch):
     assert list(scratch.iterdir()) == []
 
 
+def test_files_of_two_machines_of_one_name(shells):
+    """/tmp is each host's own: both serve, and each says what may be wrong."""
+    jobs = [shell.start("--nnodes", "2", "--rdzv-endpoint", "file:///tmp/job", "true") for shell in shells[:2]]
+    for job in jobs:
+        job.expect(r"/tmp/job is on a file system of this machine \(\w+\): do the other nodes see it", stream="err")
+        job.signal(2)
+    assert [job.finish().code for job in jobs] == [130, 130]
+
+
 def test_a_link_to_nowhere_and_a_right_that_nobody_gave_back_have_an_end(node0, scratch):
     (scratch / "nowhere").symlink_to(scratch / "none")
     limit = ("--nnodes", "2", "--rdzv-conf", "join_timeout=3")

@@ -181,8 +181,9 @@ def test_what_is_damaged_between_two_nodes_comes_from_launch(shells, project):
 
 def test_what_workers_wrote_stays(shells, project):
     job = launch(shells[0], project, "--hosts", "node1", "--ship", "data", *sh('echo "in $PWD"; echo weights > data/model; echo new > data/x; sync'))
-    assert job.finish().code == 0
+    result = job.finish()
     folder = folder_of(job)
+    assert result.code == 0 and f"node1: what workers wrote stays in {folder} there" in result.errors, result
     wait_for(lambda: f"{folder}/data/run" not in shells[1].host.files(), 15)
     assert shells[1].host.files() >= {f"{folder}/data/model", f"{folder}/data/x"}
     shells[1].host.check(["rm", "-rf", folder])
@@ -196,6 +197,11 @@ def test_a_killed_agent_leaves_nothing(shells, project, victim):
     shells[1].host.check(["pkill", "-KILL", "-x", victim])
     assert job.finish().code != 0
     wait_for(lambda: folder not in shells[1].host.files(), 15)
+
+
+def test_nothing_is_said_where_nothing_stays(shells, project):
+    result = launch(shells[0], project, "--hosts", "node1", "--ship", "data", *sh("cat data/x")).finish()
+    assert result.code == 0 and not result.errors, result
 
 
 def test_a_stopped_launch_leaves_nothing(shells, project):

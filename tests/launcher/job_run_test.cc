@@ -44,6 +44,15 @@ TEST(TellExitCodeAsShown, SaysWhyAJobThatEndedWellDidNot) {
   SetLogSink(nullptr);
 }
 
+TEST(TermsOf, WhoIsTalkedToOfWorkersThatDoNothing) {
+  EXPECT_EQ(TermsOf(SpecOf("p")).tell_idle, absl::Minutes(5));
+  EXPECT_EQ(TermsOf(SpecOf("--tell-idle 1h p")).tell_idle, absl::Hours(1));
+  EXPECT_EQ(TermsOf(SpecOf("--tell-idle 0 p")).tell_idle, absl::InfiniteDuration());
+  // Who sits at a worker's terminal knows that it waits.
+  EXPECT_EQ(TermsOf(SpecOf("--pty 0 p")).tell_idle, absl::InfiniteDuration());
+  EXPECT_EQ(TermsOf(SpecOf("--pty 0 --tell-idle 3 p")).tell_idle, absl::Seconds(3));
+}
+
 TEST(ManyWorkers, OneWorkerOnOneHostIsNotMany) {
   EXPECT_FALSE(ManyWorkers(SpecOf("--hosts a p")));
   EXPECT_TRUE(ManyWorkers(SpecOf("--hosts a -n 2 --oversubscribe p")));

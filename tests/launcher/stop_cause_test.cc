@@ -53,10 +53,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"pbs_over", InPbsUntil(kNow, absl::Seconds(15)),
              "PBS job 21.node0 was ended by PBS (SIGTERM): its walltime of 15.0 s is over"},
         Case{"pbs_all_but_over", InPbsUntil(kNow + absl::Seconds(5), absl::Hours(3)),
-             "PBS job 21.node0 was ended by PBS (SIGTERM): its walltime of 3 h 0 min is over"},
+             "PBS job 21.node0 was ended by PBS (SIGTERM): its walltime of 3 h is over"},
         Case{"pbs_before", InPbsUntil(kNow + absl::Seconds(6), absl::Hours(3)),
              "PBS job 21.node0 was ended by SIGTERM, which PBS sends at qdel: of its "
-             "walltime of 3 h 0 min, 6.0 s are left"},
+             "walltime of 3 h, 6.0 s are left"},
         Case{"slurm", InSlurm(absl::InfiniteFuture()),
              "Slurm job 17 was ended by SIGTERM, which Slurm sends at scancel, a requeue, "
              "preemption, the loss of a node and the time limit"},
@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
              "Slurm job 17 was ended by Slurm (SIGTERM): its time limit is over"},
         Case{"slurm_before", InSlurm(kNow + absl::Hours(3)),
              "Slurm job 17 was ended by SIGTERM, which Slurm sends at scancel, a requeue, "
-             "preemption and the loss of a node: of its time limit, 3 h 0 min are left"},
+             "preemption and the loss of a node: of its time limit, 3 h are left"},
         Case{"indexed_job", InPod(true),
              "Job train was ended by SIGTERM, which Kubernetes sends at the deletion of a "
              "pod, its eviction and the deadline"},

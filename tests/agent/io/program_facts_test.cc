@@ -189,6 +189,56 @@ TEST_F(ProgramTest, BehindAShellScript) {
   EXPECT_EQ(Look({"bash", "-c", "mpirun -n 2 mpich; mpich"}).mpi_many, "");
 }
 
+// Of a system's programs nodes may have unlike ones, and all is well.
+TEST_F(ProgramTest, TheFileThatIsTheUsers) {
+  SystemPython();
+  Program("/solver", MakeElf({}));
+  Program("/run.sh", "#!/bin/bash\n");
+  Write("/a.py", "pass\n");
+  Write("/pkg/one.py", "pass\n");
+  Write("/pkg/two/__main__.py", "pass\n");
+  EXPECT_EQ(Look({"./solver", "a.py"}).file, root_ + "/./solver");
+  EXPECT_EQ(Look({"./run.sh"}).file, root_ + "/./run.sh");
+  EXPECT_EQ(Look({"/bin/bash", "-x", "run.sh"}).file, root_ + "/run.sh");
+  EXPECT_EQ(Look({"python3", "-u", "a.py"}).file, root_ + "/a.py");
+  EXPECT_EQ(Look({"python3", "-u", root_ + "/a.py"}).file, root_ + "/a.py");
+  EXPECT_EQ(Look({"python3", "-m", "pkg.one"}).file, root_ + "/pkg/one.py");
+  EXPECT_EQ(Look({"python3", "-m", "pkg.two"}).file, root_ + "/pkg/two/__main__.py");
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"/bin/sh", "-c", "true"},
+                                             {"python3", "-c", "pass"},
+                                             {"python3", "-m", "json.tool"},
+                                             {"python3", "/usr/lib/python3/a.py"},
+                                             {"nosuch"}}) {
+    EXPECT_EQ(Look(words).file, "") << words.back();
+  }
+}
+
+TEST_F(ProgramTest, FilesAreComparedByWhatIsInThem) {
+  const auto mark = [&](const std::vector<std::string>& words) {
+    PreparedProgram program;
+    program.facts = Look(words);
+    return FilesToCompare({program, PreparedProgram()});
+  };
+  const std::string large(1 << 20, 'x');
+  Write("/a/train.py", "pass\n");
+  Write("/b/train.py", "pass\n");
+  Write("/c/train.py", "pass \n");
+  Write("/d/train.py", large);
+  Write("/e/train.py", large + "x");
+  SystemPython();
+  const std::vector<ProgramFile> a = mark({"python3", "a/train.py"});
+  ASSERT_EQ(a.size(), 2u);
+  EXPECT_EQ(a[0].name, "train.py");
+  EXPECT_EQ(a[0].mark.size(), 16u);
+  EXPECT_EQ(a[1], ProgramFile());
+  EXPECT_EQ(mark({"python3", "b/train.py"}), a);
+  EXPECT_NE(mark({"python3", "c/train.py"}), a);
+  EXPECT_NE(mark({"python3", "d/train.py"}), mark({"python3", "e/train.py"}));
+  EXPECT_THAT(mark({"python3", "nosuch.py"}), IsEmpty());
+  EXPECT_THAT(mark({"/bin/sh", "-c", "true"}), IsEmpty());
+}
+
 TEST_F(ProgramTest, WhatIsNotThereIsUnknown) {
   EXPECT_EQ(Look({"nosuch"}).program, "nosuch");
   EXPECT_EQ(Look({"/no/such"}).program, "such");

@@ -17,10 +17,13 @@ namespace {
 
 class UseWatchTest : public LoopTest {
  protected:
-  UseWatch watch_{&loop_, [] { return getpid(); }, 4,
-                  [] {
-                    return StepCount{6, absl::Seconds(2)};
-                  },
+  UseWatch watch_{&loop_,
+                  4,
+                  {[] { return getpid(); },
+                   [] {
+                     return StepCount{6, absl::Seconds(2)};
+                   },
+                   [] { return uint64_t{7}; }},
                   [this](const NodeUse& use) { told_.push_back(use); }};
   std::vector<NodeUse> told_;
 };

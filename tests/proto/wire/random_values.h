@@ -100,6 +100,9 @@ class RandomValues {
       join.doubts.push_back(Text());
     }
     for (uint64_t i = Below(4); i > 0; --i) {
+      join.program_files.push_back({Text(), Text()});
+    }
+    for (uint64_t i = Below(4); i > 0; --i) {
       join.addresses.push_back(Text());
     }
     if (join.workers < 99) join.ranks = Ranks(join.workers, kWorldSizeMax);
@@ -143,6 +146,7 @@ class RandomValues {
   NodeUse Use() {
     return {Below(kWorkersPerNodeMax + 1),
             Below(kCpusMax + 1),
+            Time(),
             Time(),
             Time(),
             Time(),
@@ -285,6 +289,7 @@ class RandomValues {
     terms.grace = Time();
     terms.restart_grace = Time();
     terms.time_limit = Time();
+    terms.tell_idle = Time();
     terms.master_port = Port();
     terms.master_addr = Text();
     terms.restart = static_cast<RestartMode>(Below(3));

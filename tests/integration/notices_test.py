@@ -1,0 +1,60 @@
+"""What the user is told of a job in which nothing has failed: unlike files of the program, and workers that do nothing."""
+
+import re
+
+import pytest
+
+from harness import LAUNCH, PYTHON, sh
+
+EACH = ("--hosts", "node0,node1,node2", "--nproc-per-node", "1")
+UNLIKE = "train.py on node1 is not the same file as on node0: ranks run unlike code"
+IDLE = "has run or written a line for"
+
+
+@pytest.fixture
+def edited(shells):
+    """The same program in a folder of each host's own; node1 has another version of it."""
+    for shell, word in zip(shells, ["old", "new", "old"]):
+        shell.host.check(["bash", "-c", f"mkdir /tmp/project && echo 'print(\"{word}\")' > /tmp/project/train.py"])
+    yield "/tmp/project"
+    for shell in shells:
+        shell.host.check(["rm", "-rf", "/tmp/project"])
+
+
+@pytest.mark.parametrize("program", [["train.py"], ["-m", "train"], [PYTHON, "/tmp/project/train.py"]], ids=["script", "module", "path"])
+def test_a_program_that_was_edited_on_one_host(shells, edited, program):
+    result = shells[0].run(*EACH, "--wdir", edited, *program)
+    assert result.code == 0 and result.errors.count(UNLIKE) == 1, result
+    assert sorted(re.findall("old|new", result.text)) == ["new", "old", "old"], result
+
+
+def test_where_the_command_is_typed_who_serves_says_it(shells, edited):
+    jobs = [shell.start("--nnodes", "2", "--nproc-per-node", "1", "--node-rank", str(i), "--rdzv-endpoint", "node0:29500", "--wdir", edited, "train.py") for i, shell in enumerate(shells[:2])]
+    first, second = [job.finish() for job in jobs]
+    assert first.code == 0 and second.code == 0, (first, second)
+    assert UNLIKE in first.errors and UNLIKE not in second.errors, (first, second)
+
+
+@pytest.mark.parametrize("words", [["--no-preflight", "train.py"], ["--ship", "train.py", "train.py"], ["sh", "-c", "echo old"]], ids=["not_wanted", "shipped", "no_file"])
+def test_nothing_is_said_of_files_that_are_alike_or_not_looked_at(shells, edited, words):
+    result = shells[0].run("-c", 'cd "$0" && exec "$@"', edited, LAUNCH, *EACH, *words, program="bash")
+    assert result.code == 0 and not result.errors, result
+
+
+def test_workers_that_wait_for_each_other(shells):
+    job = shells[0].start(*EACH, "--tell-idle", "2s", *sh("echo up; exec sleep 1066"))
+    job.expect("up", count=3)
+    job.expect(r"none of the 3 workers has run or written a line for [2-9][.]\d s: what do they wait for", stream="err")
+    job.expect("next word after 8.0 s", stream="err")  # it was told twice
+    job.signal(2)
+    assert job.finish().code == 130
+
+
+def test_one_that_writes_is_enough(shells):
+    result = shells[0].run(*EACH, "--tell-idle", "1s", *sh('for i in $(seq 12); do [ "$RANK" != 1 ] || echo $i; sleep 0.5; done'))
+    assert result.code == 0 and IDLE not in result.errors, result
+
+
+def test_one_that_runs_is_enough(shells):
+    result = shells[0].run(*EACH, "--tell-idle", "1s", *sh('[ "$RANK" = 1 ] || exec sleep 6; exec timeout 6 sh -c "while :; do :; done" || true'))
+    assert IDLE not in result.errors, result

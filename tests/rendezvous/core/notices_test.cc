@@ -1,0 +1,175 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/core/round_machine.h"
+
+namespace muster {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A master and its nodes, each with two workers.
+class NoticesTest : public testing::Test {
+ protected:
+  void Join(const std::string& name, std::vector<ProgramFile> files) {
+    muster::Join join;
+    join.key = join.hostname = name;
+    join.address = "10.0.0.1";
+    join.life = ++lives_;
+    join.workers = 2;
+    join.store_port = 4000;
+    join.program_files = std::move(files);
+    Do(JoinReceived{{lives_}, std::move(join)});
+  }
+  // A node whose workers run, or all but the first, which have ended.
+  void Beat(uint32_t node, absl::Duration idle, uint32_t ended = 0) {
+    muster::Beat beat;
+    beat.node = NodeId{node};
+    beat.incarnation = state_.nodes.at(beat.node).incarnation;
+    beat.seq = ++beats_;
+    beat.phase = AgentPhase::kRunning;
+    beat.round = state_.round;
+    beat.workers_alive = 2 - ended;
+    beat.workers_started = 2;
+    beat.use.workers = 2;
+    beat.use.idle = idle;
+    for (uint32_t i = state_.nodes.at(beat.node).exits_seen; i < ended; ++i) {
+      WorkerExit exit;
+      exit.local_rank = LocalRank{i};
+      exit.rank = Rank{2 * state_.nodes.at(beat.node).place + i};
+      beat.exits.push_back(exit);
+    }
+    now_ += absl::Seconds(2);
+    Do(BeatReceived{std::move(beat)});
+  }
+  void Do(const RoundEvent& event) {
+    for (const RoundEffect& effect : Step(config_, state_, event, now_)) {
+      if (const auto* tell = std::get_if<Tell>(&effect)) {
+        told_.push_back(tell->text);
+      }
+    }
+  }
+  void Start(size_t nodes) {
+    config_.nodes_min = config_.nodes_max = static_cast<uint32_t>(nodes);
+    config_.lease = absl::Hours(100);
+  }
+
+  RoundConfig config_;
+  RoundState state_;
+  uint64_t lives_ = 0;
+  uint64_t beats_ = 0;
+  absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
+  std::vector<std::string> told_;
+};
+
+TEST_F(NoticesTest, AnotherFileOnOneNode) {
+  Start(3);
+  Join("node0", {{"a.py", "1"}});
+  Join("node1", {{"a.py", "2"}});
+  EXPECT_THAT(told_, IsEmpty());
+  Join("node2", {{"a.py", "1"}});
+  EXPECT_THAT(told_, ElementsAre("a.py on node1 is not the same file as on node0: ranks run unlike "
+                                 "code; copy it to all nodes, or let --ship do it"));
+}
+
+TEST_F(NoticesTest, TheFileOfMostNodesIsTheRightOne) {
+  Start(4);
+  Join("node0", {{"a.py", "1"}});
+  Join("node1", {{"a.py", "2"}});
+  Join("node2", {{"a.py", "0"}});
+  Join("node3", {{"a.py", "2"}});
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0],
+              testing::HasSubstr("a.py on node0, node2 is not the same file as on node1"));
+}
+
+TEST_F(NoticesTest, OfAsManyTheFirstNodesCounts) {
+  Start(2);
+  Join("node0", {{"a.py", "2"}});
+  Join("node1", {{"a.py", "1"}});
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0], testing::HasSubstr("a.py on node1 is not the same file as on node0"));
+}
+
+TEST_F(NoticesTest, EachProgramIsComparedWithItself) {
+  Start(2);
+  Join("node0", {{"a.py", "1"}, {}, {"c", "3"}});
+  Join("node1", {{"a.py", "1"}, {"b", "2"}, {"c", "4"}});
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0], testing::HasSubstr("c on node1"));
+}
+
+TEST_F(NoticesTest, AFileThatIsNotThereIsNoOther) {
+  Start(3);
+  Join("node0", {{"a.py", "1"}});
+  Join("node1", {});
+  Join("node2", {{"a.py", "1"}});
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+class IdleTest : public NoticesTest {
+ protected:
+  IdleTest() {
+    Start(2);
+    Join("node0", {});
+    Join("node1", {});
+  }
+};
+
+TEST_F(IdleTest, AfterTheTimeThenAfterTwice) {
+  for (const int minutes : {4, 5, 6, 9, 10, 12}) {
+    Beat(1, absl::Minutes(minutes));
+    Beat(2, absl::Minutes(minutes));
+  }
+  EXPECT_THAT(
+      told_,
+      ElementsAre("none of the 4 workers has run or written a line for 5 min: what do they wait "
+                  "for? py-spy dump --pid or gdb -p on a node shows it; next word after 10 min "
+                  "(--tell-idle)",
+                  "none of the 4 workers has run or written a line for 10 min: what do they wait "
+                  "for? py-spy dump --pid or gdb -p on a node shows it; next word after 20 min "
+                  "(--tell-idle)"));
+}
+
+TEST_F(IdleTest, OneThatWorksIsEnough) {
+  Beat(1, absl::ZeroDuration());
+  for (int minutes = 1; minutes < 30; ++minutes) {
+    Beat(2, absl::Minutes(minutes));
+  }
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+TEST_F(IdleTest, WhoHasEndedIsNotAskedAndIsNamed) {
+  Beat(1, absl::ZeroDuration(), 2);
+  Beat(2, absl::Minutes(7), 1);
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0], testing::StartsWith("the worker has neither run nor written a line for 7 "
+                                            "min (3 of 4 workers have ended): what"));
+}
+
+TEST_F(IdleTest, NotWhilePausedNorWhereTheUserDoesNotWant) {
+  Do(PauseAsked{true});
+  Beat(1, absl::Minutes(7));
+  Beat(2, absl::Minutes(7));
+  EXPECT_THAT(told_, IsEmpty());
+  Do(PauseAsked{false});
+  Beat(1, absl::Minutes(8));
+  EXPECT_EQ(told_.size(), 1u);
+}
+
+TEST_F(NoticesTest, IdleButNeverTold) {
+  config_.tell_idle = absl::InfiniteDuration();
+  Start(1);
+  Join("node0", {});
+  Beat(1, absl::Hours(7));
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace muster
