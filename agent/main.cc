@@ -28,6 +28,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/node_hold.h"
 #include "agent/io/program_facts.h"
+#include "agent/io/program_files.h"
 #include "agent/io/program_giver.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/ship_taker.h"

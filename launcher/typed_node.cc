@@ -8,6 +8,7 @@
 #include "agent/io/master_client.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
+#include "agent/io/program_files.h"
 #include "agent/io/worker_placement.h"
 #include "launcher/job_run.h"
 #include "launcher/munge_secret.h"

@@ -48,7 +48,8 @@ absl::Status CheckGroup(const LinkHello& hello, const std::vector<uint32_t>& mem
                  ", or one that is no worker here, or one twice");
   }
   if (hello.place >= hello.local_size || members[hello.place] != hello.rank) {
-    return wrong("has another rank than ", hello.rank, " at place ", hello.place);
+    return wrong("has another rank than ", hello.rank, " at place ", hello.place,
+                 ": do all of them name the same ranks (new_group)?");
   }
   return absl::OkStatus();
 }

@@ -259,7 +259,7 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   ShepherdClient::Callbacks out;
   out.on_spawned = [this](uint32_t local_rank, pid_t pid) {
     workers_[local_rank].pid = pid;
-    use_.WorkerStarted(pid);
+    use_.WorkerStarted(LocalRank{local_rank}, pid);
     Post(WorkerSpawned{assignment_.round, LocalRank{local_rank}, pid});
     if (state_.workers_started == assignment_.workers) {
       ReportBindings();

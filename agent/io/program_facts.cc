@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -21,8 +20,6 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/python_facts.h"
 #include "agent/io/small_file.h"
-#include "proto/base/limits.h"
-#include "proto/wire/secret.h"
 
 namespace muster {
 namespace {
@@ -30,8 +27,6 @@ namespace {
 constexpr size_t kShebangBytesMax = 256;       // BINPRM_BUF_SIZE of the kernel
 constexpr size_t kScriptBytesMax = 64u << 10;  // imports are at the beginning
 constexpr size_t kVersionFileBytesMax = 4096;
-constexpr size_t kMarkedBytesMax = 64u << 10;  // of a large program: its build id is among them
-constexpr size_t kMarkDigits = 16;
 
 absl::string_view BaseOf(absl::string_view path) {
   const size_t slash = path.rfind('/');
@@ -45,7 +40,8 @@ std::string Absolute(absl::string_view path, const std::string& wdir) {
 
 // Of a distribution's or a site's packages, which nodes may have in unlike versions.
 bool IsOfSystem(absl::string_view path) {
-  constexpr absl::string_view kSystem[] = {"/usr/", "/bin/", "/sbin/", "/lib", "/opt/", "/nix/"};
+  constexpr absl::string_view kSystem[] = {"/usr/",   "/bin/", "/sbin/", "/lib/",
+                                           "/lib64/", "/opt/", "/nix/"};
   return std::any_of(std::begin(kSystem), std::end(kSystem),
                      [&](absl::string_view folder) { return absl::StartsWith(path, folder); });
 }
@@ -354,25 +350,6 @@ std::vector<PreparedProgram> PreparePrograms(const WorkPlan& plan,
     out.push_back(std::move(program));
   }
   return out;
-}
-
-std::vector<ProgramFile> FilesToCompare(const std::vector<PreparedProgram>& programs) {
-  std::vector<ProgramFile> out;
-  bool any = false;
-  for (size_t i = 0; i < std::min(programs.size(), kProgramFilesMax); ++i) {
-    ProgramFile file;
-    const std::string& path = programs[i].facts.file;
-    const UniqueFd fd = path.empty() ? UniqueFd() : OpenRegular(path);
-    struct stat st {};
-    if (fd.valid() && fstat(fd.get(), &st) == 0) {
-      const std::string what = absl::StrCat(st.st_size, " ", ReadAt(fd.get(), 0, kMarkedBytesMax));
-      file.name = std::string(BaseOf(path));
-      file.mark = absl::BytesToHexString(HmacSha256("program", what)).substr(0, kMarkDigits);
-      any = true;
-    }
-    out.push_back(std::move(file));
-  }
-  return any ? out : std::vector<ProgramFile>();
 }
 
 std::vector<std::string> ProgramNotices(const std::vector<PreparedProgram>& programs,

@@ -11,7 +11,6 @@
 #include "absl/strings/string_view.h"
 #include "agent/core/env_filter.h"
 #include "agent/core/facts.h"
-#include "proto/base/messages.h"
 
 namespace muster {
 
@@ -35,10 +34,6 @@ struct PreparedProgram {
 // One for each program of the job, in their order; `inherited` is the environment of this process.
 std::vector<PreparedProgram> PreparePrograms(const WorkPlan& plan,
                                              const std::vector<std::string>& inherited);
-
-// What other nodes can compare with theirs (Join::program_files): of each file its length and its
-// first 64 KiB count.
-std::vector<ProgramFile> FilesToCompare(const std::vector<PreparedProgram>& programs);
 
 // What is to be said of each program (MpiNotice, MeetingPlaceNotice, StartsRanksNotice), each text
 // once. `world_size`: 0 = not known yet, more than one; `workers`: of this node.

@@ -9,7 +9,9 @@
 #include "agent/core/cpu_count.h"
 #include "agent/io/process_tree.h"
 #include "agent/io/small_file.h"
+#include "agent/io/wait_place.h"
 #include "proto/base/clock.h"
+#include "proto/base/limits.h"
 
 namespace muster {
 namespace {
@@ -54,26 +56,28 @@ void UseWatch::Begin(uint32_t workers) {
     pressed_before_ = Pressure();
   }
   use_.workers = workers;
-  living_ = 0;
+  living_.clear();
   idle_.Begin(looked_);
   wait_ = kFirstLook;
   timer_.StartAfter(wait_);
 }
 
-void UseWatch::WorkerStarted(pid_t pid) {
-  ++living_;
+void UseWatch::WorkerStarted(LocalRank local, pid_t pid) {
+  living_[local.value] = pid;
   tally_.Await(pid);
 }
 
 void UseWatch::WorkerEnded(pid_t pid, const EndTimes& times) {
   tally_.TakeLast(pid, {absl::Nanoseconds(times.ran), absl::Nanoseconds(times.waited)});
   use_.cpu_time += absl::Nanoseconds(times.cpu);
-  living_ -= living_ > 0 ? 1 : 0;
-  const bool due = living_ > 0 && BootNow() - looked_ >= kLookAtEndAfter;
+  for (auto it = living_.begin(); it != living_.end();) {
+    it = it->second == pid ? living_.erase(it) : std::next(it);
+  }
+  const bool due = !living_.empty() && BootNow() - looked_ >= kLookAtEndAfter;
   if (due) {
     Look();
   }
-  if (due || living_ == 0) {
+  if (due || living_.empty()) {
     Tell();
   }
 }
@@ -111,10 +115,29 @@ void UseWatch::Tell() {
   use_.ran = tally_.sum().ran;
   use_.waited = tally_.sum().waited;
   use_.pressed = Pressure() - pressed_before_;
-  use_.idle = idle_.Look({use_.ran, sources_.written(), steps.steps, living_}, looked_);
+  use_.idle = idle_.Look(
+      {use_.ran, sources_.written(), steps.steps, static_cast<uint32_t>(living_.size())}, looked_);
+  use_.waits.clear();
+  if (use_.idle > absl::ZeroDuration()) {
+    SeeWaits();
+  }
   use_.steps = steps.steps;
   use_.steps_took = steps.took;
   on_look_(use_);
+}
+
+void UseWatch::SeeWaits() {
+  WaitSight sight;
+  for (const auto& [local, pid] : living_) {
+    const std::string what = sight.Of(pid);
+    const auto known = std::find_if(use_.waits.begin(), use_.waits.end(),
+                                    [&](const WaitPlace& place) { return place.what == what; });
+    if (known != use_.waits.end()) {
+      known->locals.push_back(local);
+    } else if (!what.empty() && use_.waits.size() < kWaitPlacesMax) {
+      use_.waits.push_back({what, pid, {local}});
+    }
+  }
 }
 
 }  // namespace muster

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/time/time.h"
@@ -36,7 +37,7 @@ class UseWatch {
 
   // A round begins.
   void Begin(uint32_t workers);
-  void WorkerStarted(pid_t pid);
+  void WorkerStarted(LocalRank local, pid_t pid);
   void WorkerEnded(pid_t pid, const EndTimes& times);
   // Before the workers are stopped.
   void LookBeforeEnd();
@@ -47,6 +48,7 @@ class UseWatch {
   void Look();
   void LookAgain();
   void Tell();
+  void SeeWaits();
   absl::Duration Pressure() const;
 
   const Sources sources_;
@@ -55,7 +57,7 @@ class UseWatch {
   ThreadTally tally_;
   IdleClock idle_;
   NodeUse use_;
-  uint32_t living_ = 0;                        // workers
+  std::map<uint32_t, pid_t> living_;           // workers, by local rank
   absl::Time begun_ = absl::InfiniteFuture();  // the first round
   absl::Time looked_;                          // last, or the round began
   absl::Duration pressed_before_;

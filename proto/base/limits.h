@@ -96,6 +96,7 @@ inline constexpr size_t kMessageBytesMax =
 inline constexpr size_t kExitsPerBeatMax =
     64;  // keeps a beat small; the rest follows in the next one
 inline constexpr size_t kProgramFilesMax = 64;  // of a job's programs, that a Join tells of
+inline constexpr size_t kWaitPlacesMax = 8;     // of a node's workers that do nothing
 inline constexpr size_t kExitBytesPerBeatMax = kMessageBytesMax / 2;  // of their texts
 
 inline constexpr size_t kPeersPerBeatMax =

@@ -117,18 +117,27 @@ struct HeardSignal {
   auto operator<=>(const HeardSignal&) const = default;
 };
 
+// Workers of a node that wait for the same.
+struct WaitPlace {
+  std::string what;              // as the kernel sees it, for people: "recv: TCP 10.0.0.1:29500"
+  int32_t pid = 0;               // of the first
+  std::vector<uint32_t> locals;  // their local ranks, ascending
+  bool operator==(const WaitPlace&) const = default;
+};
+
 // What the workers of a node have used since its agent started the first of them.
 struct NodeUse {
-  uint32_t workers = 0;       // of the round held last; 0 = nothing is known
-  uint32_t cpus = 0;          // that they may use, whole ones
-  absl::Duration lasted;      // so far
-  absl::Duration cpu_time;    // of those that have ended, with every thread they ever had
-  absl::Duration ran;         // on a CPU: of all threads that were looked at, as seen last
-  absl::Duration waited;      // for one, though ready to run: likewise
-  absl::Duration pressed;     // of `lasted`: any process of the node waited for a CPU
-  absl::Duration idle;        // so far: none of the workers that live ran, wrote or counted a step
-  uint64_t steps = 0;         // between a worker's first Commit() and its last
-  absl::Duration steps_took;  // the time between these
+  uint32_t workers = 0;     // of the round held last; 0 = nothing is known
+  uint32_t cpus = 0;        // that they may use, whole ones
+  absl::Duration lasted;    // so far
+  absl::Duration cpu_time;  // of those that have ended, with every thread they ever had
+  absl::Duration ran;       // on a CPU: of all threads that were looked at, as seen last
+  absl::Duration waited;    // for one, though ready to run: likewise
+  absl::Duration pressed;   // of `lasted`: any process of the node waited for a CPU
+  absl::Duration idle;      // so far: none of the workers that live ran, wrote or counted a step
+  std::vector<WaitPlace> waits;  // while idle, where that is known; at most kWaitPlacesMax
+  uint64_t steps = 0;            // between a worker's first Commit() and its last
+  absl::Duration steps_took;     // the time between these
   bool operator==(const NodeUse&) const = default;
 };
 

@@ -71,6 +71,12 @@ void SetUse(const NodeUse& use, v1::NodeUse* wire) {
   wire->set_waited(absl::ToInt64Nanoseconds(use.waited));
   wire->set_pressed(absl::ToInt64Nanoseconds(use.pressed));
   wire->set_idle(absl::ToInt64Nanoseconds(use.idle));
+  for (const WaitPlace& place : use.waits) {
+    v1::WaitPlace* out = wire->add_waits();
+    out->set_what(Cut(place.what, kTextBytesMax));
+    out->set_pid(place.pid);
+    out->mutable_locals()->Assign(place.locals.begin(), place.locals.end());
+  }
   wire->set_steps(use.steps);
   wire->set_steps_took(absl::ToInt64Nanoseconds(use.steps_took));
 }
@@ -85,6 +91,16 @@ NodeUse UseOf(const v1::NodeUse& wire, FieldChecker& check) {
   use.waited = check.Time("use.waited", wire.waited());
   use.pressed = check.Time("use.pressed", wire.pressed());
   use.idle = check.Time("use.idle", wire.idle());
+  check.Bound("use.waits", static_cast<size_t>(wire.waits_size()), 0, kWaitPlacesMax);
+  if (!check.status().ok()) {
+    return use;
+  }
+  for (const v1::WaitPlace& place : wire.waits()) {
+    use.waits.push_back(
+        {check.Text("use.waits", place.what(), kTextBytesMax), place.pid(),
+         RanksOf("use.waits", place.locals(), static_cast<uint32_t>(place.locals_size()),
+                 kWorkersPerNodeMax, check)});
+  }
   use.steps = wire.steps();
   use.steps_took = check.Time("use.steps_took", wire.steps_took());
   return use;

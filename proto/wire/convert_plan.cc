@@ -381,6 +381,9 @@ absl::StatusOr<JobTerms> FromWire(const v1::JobTerms& wire) {
   terms.restart_grace = check.Time("restart_grace", wire.restart_grace());
   terms.time_limit = check.Time("time_limit", wire.time_limit());
   terms.tell_idle = check.Time("tell_idle", wire.tell_idle());
+  if (terms.tell_idle <= absl::ZeroDuration()) {
+    check.Fail("tell_idle", "not above 0");
+  }
   terms.master_port = check.Port("master_port", wire.master_port());
   terms.master_addr = check.Text("master_addr", wire.master_addr(), kNameBytesMax);
   terms.restart = check.Choice("restart", wire.restart(), RestartMode::kNever);

@@ -13,6 +13,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kUnlikeToldMax = 8;
+constexpr size_t kPlacesTold = 5;
 constexpr absl::Duration kLookForIdleEvery = absl::Seconds(1);
 
 // Which nodes have which file, by its mark: places in the order of node ranks.
@@ -48,6 +49,7 @@ std::string Unlike(const RoundState& s, const std::string& name, const NodesByMa
     return s.nodes.at(s.members[place].node).join.hostname;
   };
   std::vector<std::string> names;
+  names.reserve(others.size());
   for (const size_t place : others) {
     names.push_back(name_of(place));
   }
@@ -56,21 +58,73 @@ std::string Unlike(const RoundState& s, const std::string& name, const NodesByMa
                       ": ranks run unlike code; copy it to all nodes, or let --ship do it");
 }
 
-// How long each of the round's workers that live has done nothing; zero where one has, or none
-// lives, or not every node says so. `living` counts them.
-absl::Duration Idle(const RoundState& s, uint32_t& living) {
-  absl::Duration idle = absl::InfiniteDuration();
+// What the workers of the round wait for, all together.
+struct Idleness {
+  // None of those that live did anything for so long; zero where one did, or none lives, or not
+  // every node says so.
+  absl::Duration lasts;
+  uint32_t living = 0;
+  struct Waiting {
+    std::vector<uint32_t> ranks;
+    std::string first;  // "pid 4711 on node1"
+  };
+  std::map<std::string, Waiting> places;  // where it is known
+};
+
+Idleness IdlenessOf(const RoundState& s) {
+  Idleness out;
+  out.lasts = absl::InfiniteDuration();
   for (const Member& member : s.members) {
     const NodeState& node = s.nodes.at(member.node);
-    if (!node.IsLive() || !InRound(s, node)) {
-      return absl::ZeroDuration();
+    if (!node.IsLive() || !InRound(s, node) || s.unstarted.count(member.node) != 0) {
+      return {};
     }
-    if (node.workers_alive > 0) {
-      idle = std::min(idle, node.use.idle);
-      living += node.workers_alive;
+    if (node.workers_alive == 0) {
+      continue;
+    }
+    out.lasts = std::min(out.lasts, node.use.idle);
+    out.living += node.workers_alive;
+    if (out.lasts < s.tell_idle) {
+      return {};
+    }
+    for (const WaitPlace& place : node.use.waits) {
+      Idleness::Waiting& there = out.places[place.what];
+      if (there.ranks.empty()) {
+        there.first = absl::StrCat("pid ", place.pid, " on ", node.join.hostname);
+      }
+      for (const uint32_t local : place.locals) {
+        if (local < member.workers) {
+          there.ranks.push_back(member.RankAt(local));
+        }
+      }
     }
   }
-  return living == 0 ? absl::ZeroDuration() : idle;
+  return out.living == 0 ? Idleness() : out;
+}
+
+// The odd one out first.
+void TellPlaces(Machine& m, Idleness& idle) {
+  std::vector<std::pair<const std::string, Idleness::Waiting>*> places;
+  for (auto& place : idle.places) {
+    if (!place.second.ranks.empty()) {
+      std::sort(place.second.ranks.begin(), place.second.ranks.end());
+      places.push_back(&place);
+    }
+  }
+  std::sort(places.begin(), places.end(), [](const auto* one, const auto* other) {
+    return std::pair(one->second.ranks.size(), one->second.ranks[0]) <
+           std::pair(other->second.ranks.size(), other->second.ranks[0]);
+  });
+  for (size_t i = 0; i < std::min(places.size(), kPlacesTold); ++i) {
+    const auto& [what, there] = *places[i];
+    const bool one = there.ranks.size() == 1;
+    m.out.push_back(Tell{absl::StrCat("  ", one ? "rank " : "ranks ", RangeList(there.ranks), " (",
+                                      one ? "" : "the first: ", there.first, ") in ", what)});
+  }
+  if (places.size() > kPlacesTold) {
+    m.out.push_back(
+        Tell{absl::StrCat("  the others in ", places.size() - kPlacesTold, " more places")});
+  }
 }
 
 }  // namespace
@@ -96,33 +150,35 @@ void TellUnlikePrograms(Machine& m) {
 
 void TellIdle(Machine& m, const NodeState& node) {
   RoundState& s = m.state;
-  if (s.phase != JobPhase::kRunning || s.paused) {
+  if (s.phase != JobPhase::kRunning || s.paused || m.config.tell_idle <= absl::ZeroDuration()) {
     return;
   }
   if (s.idle_round != s.round) {
     s.idle_round = s.round;
     s.tell_idle = m.config.tell_idle;
   }
-  if (node.use.idle < s.tell_idle || m.now < s.idle_looked + kLookForIdleEvery) {
+  if (s.tell_idle == absl::InfiniteDuration() || node.use.idle < s.tell_idle ||
+      m.now < s.idle_looked + kLookForIdleEvery) {
     return;
   }
   s.idle_looked = m.now;
-  uint32_t living = 0;
-  const absl::Duration idle = Idle(s, living);
-  if (idle < s.tell_idle) {
+  Idleness idle = IdlenessOf(s);
+  if (idle.lasts < s.tell_idle) {
     return;
   }
-  const std::string others =
-      living < s.world_size
-          ? absl::StrCat(" (", s.world_size - living, " of ", s.world_size, " workers have ended)")
-          : "";
+  while (s.tell_idle <= idle.lasts && s.tell_idle < absl::InfiniteDuration()) {
+    s.tell_idle *= 2;  // up to infinite
+  }
+  const uint32_t ended = s.world_size - idle.living;
   m.out.push_back(Tell{absl::StrCat(
-      living == 1 ? "the worker has neither run nor"
-                  : absl::StrCat("none of the ", living, " workers has run or"),
-      " written a line for ", ShortDuration(absl::Floor(idle, absl::Seconds(1))), others,
-      ": what do they wait for? py-spy dump --pid or gdb -p on a node shows it; next word ",
-      "after ", ShortDuration(2 * s.tell_idle), " (--tell-idle)")});
-  s.tell_idle *= 2;
+      idle.living == 1 ? "the worker has neither run nor"
+                       : absl::StrCat("none of the ", idle.living, " workers has run or"),
+      " written a line for ", ShortDuration(absl::Floor(idle.lasts, absl::Seconds(1))),
+      ended == 0 ? "" : absl::StrCat(" (", ended, " of ", s.world_size, " have ended)"),
+      "; next word after ", ShortDuration(s.tell_idle), " (--tell-idle). They wait",
+      idle.places.empty() ? "; py-spy dump --pid PID or gdb -p PID on their node shows where"
+                          : " (py-spy dump --pid PID or gdb -p PID there shows more):")});
+  TellPlaces(m, idle);
 }
 
 }  // namespace muster

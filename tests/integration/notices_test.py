@@ -9,6 +9,30 @@ from harness import LAUNCH, PYTHON, sh
 EACH = ("--hosts", "node0,node1,node2", "--nproc-per-node", "1")
 UNLIKE = "train.py on node1 is not the same file as on node0: ranks run unlike code"
 IDLE = "has run or written a line for"
+# A cache's lock that nobody gives back, an answer that nobody sends, and who sleeps meanwhile.
+WAITERS = """
+import fcntl, os, socket, time
+rank = os.environ["RANK"]
+if rank == "0":
+    server = socket.create_server(("", 28999))
+    print("up", flush=True)
+    peer = server.accept()
+    time.sleep(1066)
+elif rank == "1":
+    held, wanted = open("/tmp/notices.lock", "w"), open("/tmp/notices.lock", "w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    print("up", flush=True)
+    fcntl.flock(wanted, fcntl.LOCK_EX)
+else:
+    while True:
+        try:
+            peer = socket.create_connection(("10.77.0.1", 28999))
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    print("up", flush=True)
+    peer.recv(1)
+"""
 
 
 @pytest.fixture
@@ -41,13 +65,17 @@ def test_nothing_is_said_of_files_that_are_alike_or_not_looked_at(shells, edited
     assert result.code == 0 and not result.errors, result
 
 
-def test_workers_that_wait_for_each_other(shells):
-    job = shells[0].start(*EACH, "--tell-idle", "2s", *sh("echo up; exec sleep 1066"))
+def test_where_workers_wait_that_do_nothing(shells):
+    job = shells[0].start(*EACH, "--tell-idle", "2s", PYTHON, "-c", WAITERS)
     job.expect("up", count=3)
-    job.expect(r"none of the 3 workers has run or written a line for [2-9][.]\d s: what do they wait for", stream="err")
-    job.expect("next word after 8.0 s", stream="err")  # it was told twice
-    job.signal(2)
-    assert job.finish().code == 130
+    job.expect(r"none of the 3 workers has run or written a line for [2-9][.]\d s; next word after [48][.]0 s", stream="err")
+    job.expect(r"  rank 0 [(]pid \d+ on node0[)] in sleep", stream="err")
+    job.expect(r"  rank 1 [(]pid \d+ on node1[)] in flock: /tmp/notices[.]lock", stream="err")
+    job.expect(r"  rank 2 [(]pid \d+ on node2[)] in recv: TCP 10[.]77[.]0[.]1:28999", stream="err")
+    job.expect("has run or written a line", count=2, stream="err")
+    job.signal(15)
+    assert job.finish().code == 143
+    shells[1].host.check(["rm", "/tmp/notices.lock"])
 
 
 def test_one_that_writes_is_enough(shells):

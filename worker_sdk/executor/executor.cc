@@ -413,7 +413,8 @@ Status Executor::GiveUp(uint32_t rank) {
   if (timeout_.count() != 0 && waited >= PatienceWith(rank)) {
     return {StatusCode::kDeadlineExceeded,
             layout_.NameOf(rank) + (IsInCall(rank) ? " did not go on " : " did not come ") +
-                Within(timeout_) + ", and " + layout_.NameOf(rank_) + " gave up" + kWhoseTimeout};
+                Within(timeout_) + ", for which " + layout_.NameOf(rank_) + " waited" +
+                kWhoseTimeout};
   }
   const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
   if (minutes > told_) {

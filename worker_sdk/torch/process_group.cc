@@ -66,14 +66,16 @@ bool ProcessGroup::IsRoot(const char* call, int64_t root) const {
 ProcessGroup::WorkPtr ProcessGroup::broadcast(Tensors& tensors,
                                               const c10d::BroadcastOptions& options) {
   const at::Tensor tensor = TheOne("broadcast", tensors);
-  CheckRank("broadcast", "root", options.rootRank);
+  const bool here = IsRoot("broadcast", options.rootRank);
   return Start(c10d::OpType::BROADCAST, tensors, tensor.nbytes(),
-               [tensor, root = static_cast<int>(options.rootRank)](muster_comm* comm) {
+               [tensor, here, root = static_cast<int>(options.rootRank)](muster_comm* comm) {
                  const Moved as(tensor);
                  const at::Tensor data = InOrder(tensor);
                  Check(muster_broadcast(comm, data.data_ptr(), data.numel() * as.per_element,
                                         as.dtype, root));
-                 PutBack(data, tensor);
+                 if (!here) {  // whose tensor is only read, and may be expanded
+                   PutBack(data, tensor);
+                 }
                });
 }
 

@@ -62,8 +62,12 @@ TEST(GroupHelloTest, WhatMakesNoSenseIsNamed) {
          m = {6, 4};
        },
        "a group of 2 ranks on this node names 2, or one that is no worker here, or one twice"},
-      {[](auto& h, auto&) { h.place = 2; }, "a group has another rank than 4 at place 2"},
-      {[](auto& h, auto&) { h.place = 0; }, "a group has another rank than 4 at place 0"},
+      {[](auto& h, auto&) { h.place = 2; },
+       "a group has another rank than 4 at place 2: do all of them name the same ranks "
+       "(new_group)?"},
+      {[](auto& h, auto&) { h.place = 0; },
+       "a group has another rank than 4 at place 0: do all of them name the same ranks "
+       "(new_group)?"},
   };
   for (const Case& one : cases) {
     LinkHello hello = Good();

@@ -5,11 +5,11 @@
 namespace muster {
 namespace {
 
-const absl::Time kBegun = absl::UnixEpoch() + absl::Hours(1);
+const absl::Time begun = absl::UnixEpoch() + absl::Hours(1);
 
 class IdleClockTest : public testing::Test {
  protected:
-  IdleClockTest() { clock_.Begin(kBegun); }
+  IdleClockTest() { clock_.Begin(begun); }
   // Ten seconds after the look before.
   absl::Duration Look() {
     now_ += absl::Seconds(10);
@@ -18,7 +18,7 @@ class IdleClockTest : public testing::Test {
 
   IdleClock clock_;
   IdleClock::Seen seen_{absl::Seconds(3), 100, 2, 4};
-  absl::Time now_ = kBegun;
+  absl::Time now_ = begun;
 };
 
 TEST_F(IdleClockTest, CountsFromTheFirstLookOn) {

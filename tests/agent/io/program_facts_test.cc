@@ -214,31 +214,6 @@ TEST_F(ProgramTest, TheFileThatIsTheUsers) {
   }
 }
 
-TEST_F(ProgramTest, FilesAreComparedByWhatIsInThem) {
-  const auto mark = [&](const std::vector<std::string>& words) {
-    PreparedProgram program;
-    program.facts = Look(words);
-    return FilesToCompare({program, PreparedProgram()});
-  };
-  const std::string large(1 << 20, 'x');
-  Write("/a/train.py", "pass\n");
-  Write("/b/train.py", "pass\n");
-  Write("/c/train.py", "pass \n");
-  Write("/d/train.py", large);
-  Write("/e/train.py", large + "x");
-  SystemPython();
-  const std::vector<ProgramFile> a = mark({"python3", "a/train.py"});
-  ASSERT_EQ(a.size(), 2u);
-  EXPECT_EQ(a[0].name, "train.py");
-  EXPECT_EQ(a[0].mark.size(), 16u);
-  EXPECT_EQ(a[1], ProgramFile());
-  EXPECT_EQ(mark({"python3", "b/train.py"}), a);
-  EXPECT_NE(mark({"python3", "c/train.py"}), a);
-  EXPECT_NE(mark({"python3", "d/train.py"}), mark({"python3", "e/train.py"}));
-  EXPECT_THAT(mark({"python3", "nosuch.py"}), IsEmpty());
-  EXPECT_THAT(mark({"/bin/sh", "-c", "true"}), IsEmpty());
-}
-
 TEST_F(ProgramTest, WhatIsNotThereIsUnknown) {
   EXPECT_EQ(Look({"nosuch"}).program, "nosuch");
   EXPECT_EQ(Look({"/no/such"}).program, "such");

@@ -30,8 +30,8 @@ class UseWatchTest : public LoopTest {
 
 TEST_F(UseWatchTest, TellsWhenTheLastWorkerHasEnded) {
   watch_.Begin(2);
-  watch_.WorkerStarted(1'000'001);
-  watch_.WorkerStarted(1'000'002);
+  watch_.WorkerStarted(LocalRank{0}, 1'000'001);
+  watch_.WorkerStarted(LocalRank{1}, 1'000'002);
   watch_.WorkerEnded(1'000'001, {5'000, 3'000, 1'000});
   EXPECT_TRUE(told_.empty());
   watch_.WorkerEnded(1'000'002, {6'000, 4'000, 0});
@@ -50,7 +50,7 @@ TEST_F(UseWatchTest, TellsWhenTheLastWorkerHasEnded) {
 TEST_F(UseWatchTest, AddsUpTheRounds) {
   for (const uint32_t workers : {2u, 3u}) {
     watch_.Begin(workers);
-    watch_.WorkerStarted(1'000'001);
+    watch_.WorkerStarted(LocalRank{0}, 1'000'001);
     watch_.WorkerEnded(1'000'001, {5'000, 3'000, 1'000});
     watch_.End();
   }
@@ -63,7 +63,7 @@ TEST_F(UseWatchTest, AddsUpTheRounds) {
 // By itself, when the round has lasted for a while.
 TEST_F(UseWatchTest, LooksAtWhatLives) {
   watch_.Begin(1);
-  watch_.WorkerStarted(1'000'001);
+  watch_.WorkerStarted(LocalRank{0}, 1'000'001);
   ASSERT_TRUE(RunUntil([this] { return !told_.empty(); }));
   EXPECT_EQ(told_[0].ran, absl::ZeroDuration());  // nothing is below us
 }

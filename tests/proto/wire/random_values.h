@@ -143,6 +143,9 @@ class RandomValues {
     if (Flag()) beat.use = Use();
     return beat;
   }
+  std::vector<WaitPlace> Waits() {
+    return {{Text(), static_cast<int32_t>(Below(1u << 22)), Ranks(Below(9), kWorkersPerNodeMax)}};
+  }
   NodeUse Use() {
     return {Below(kWorkersPerNodeMax + 1),
             Below(kCpusMax + 1),
@@ -152,6 +155,7 @@ class RandomValues {
             Time(),
             Time(),
             Time(),
+            Flag() ? Waits() : std::vector<WaitPlace>(),
             Any(),
             Time()};
   }
@@ -289,7 +293,7 @@ class RandomValues {
     terms.grace = Time();
     terms.restart_grace = Time();
     terms.time_limit = Time();
-    terms.tell_idle = Time();
+    terms.tell_idle = absl::Nanoseconds(1) + absl::Seconds(Below(99999));
     terms.master_port = Port();
     terms.master_addr = Text();
     terms.restart = static_cast<RestartMode>(Below(3));

@@ -28,7 +28,8 @@ class NoticesTest : public testing::Test {
     Do(JoinReceived{{lives_}, std::move(join)});
   }
   // A node whose workers run, or all but the first, which have ended.
-  void Beat(uint32_t node, absl::Duration idle, uint32_t ended = 0) {
+  void Beat(uint32_t node, absl::Duration idle, uint32_t ended = 0,
+            const std::vector<WaitPlace>& waits = {}) {
     muster::Beat beat;
     beat.node = NodeId{node};
     beat.incarnation = state_.nodes.at(beat.node).incarnation;
@@ -39,10 +40,11 @@ class NoticesTest : public testing::Test {
     beat.workers_started = 2;
     beat.use.workers = 2;
     beat.use.idle = idle;
+    beat.use.waits = waits;
     for (uint32_t i = state_.nodes.at(beat.node).exits_seen; i < ended; ++i) {
       WorkerExit exit;
       exit.local_rank = LocalRank{i};
-      exit.rank = Rank{2 * state_.nodes.at(beat.node).place + i};
+      exit.rank = Rank{2 * static_cast<uint32_t>(state_.nodes.at(beat.node).place) + i};
       beat.exits.push_back(exit);
     }
     now_ += absl::Seconds(2);
@@ -129,12 +131,28 @@ TEST_F(IdleTest, AfterTheTimeThenAfterTwice) {
   }
   EXPECT_THAT(
       told_,
-      ElementsAre("none of the 4 workers has run or written a line for 5 min: what do they wait "
-                  "for? py-spy dump --pid or gdb -p on a node shows it; next word after 10 min "
-                  "(--tell-idle)",
-                  "none of the 4 workers has run or written a line for 10 min: what do they wait "
-                  "for? py-spy dump --pid or gdb -p on a node shows it; next word after 20 min "
-                  "(--tell-idle)"));
+      ElementsAre("none of the 4 workers has run or written a line for 5 min; next word after 10 "
+                  "min (--tell-idle). They wait; py-spy dump --pid PID or gdb -p PID on their node "
+                  "shows where",
+                  "none of the 4 workers has run or written a line for 10 min; next word after 20 "
+                  "min (--tell-idle). They wait; py-spy dump --pid PID or gdb -p PID on their node "
+                  "shows where"));
+}
+
+TEST_F(IdleTest, OnceWhereItIsSeenLate) {
+  Beat(1, absl::Minutes(23));
+  Beat(2, absl::Minutes(23));
+  Beat(1, absl::Minutes(24));
+  Beat(2, absl::Minutes(24));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0], testing::HasSubstr("for 23 min; next word after 40 min"));
+}
+
+TEST_F(IdleTest, NotBeforeAllHaveStarted) {
+  Beat(1, absl::Minutes(6));
+  EXPECT_THAT(told_, IsEmpty());
+  Beat(2, absl::Minutes(6));
+  EXPECT_EQ(told_.size(), 1u);
 }
 
 TEST_F(IdleTest, OneThatWorksIsEnough) {
@@ -150,10 +168,46 @@ TEST_F(IdleTest, WhoHasEndedIsNotAskedAndIsNamed) {
   Beat(2, absl::Minutes(7), 1);
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_THAT(told_[0], testing::StartsWith("the worker has neither run nor written a line for 7 "
-                                            "min (3 of 4 workers have ended): what"));
+                                            "min (3 of 4 have ended); next"));
+}
+
+TEST_F(IdleTest, WhereTheyWaitTheOddOneFirst) {
+  Beat(1, absl::Minutes(6), 0, {{"futex", 11, {0, 1}}});
+  Beat(2, absl::Minutes(6), 0, {{"recv: TCP 10.0.0.1:4000", 21, {0}}, {"futex", 22, {1}}});
+  EXPECT_THAT(
+      told_,
+      ElementsAre("none of the 4 workers has run or written a line for 6 min; next word after 10 "
+                  "min (--tell-idle). They wait (py-spy dump --pid PID or gdb -p PID there shows "
+                  "more):",
+                  "  rank 2 (pid 21 on node1) in recv: TCP 10.0.0.1:4000",
+                  "  ranks 0-1,3 (the first: pid 11 on node0) in futex"));
+}
+
+TEST_F(IdleTest, WhereTheyWaitOfWhoLives) {
+  Beat(1, absl::Minutes(6), 1, {{"sleep", 12, {1, 2}}});
+  Beat(2, absl::Minutes(6));
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_THAT(told_[0], testing::HasSubstr("(1 of 4 have ended)"));
+  EXPECT_EQ(told_[1], "  rank 1 (pid 12 on node0) in sleep");
+}
+
+TEST_F(NoticesTest, OfManyPlacesAFew) {
+  Start(4);
+  for (uint32_t i = 0; i < 4; ++i) {
+    Join(absl::StrCat("node", i), {});
+  }
+  for (uint32_t i = 1; i <= 4; ++i) {
+    Beat(i, absl::Minutes(6), 0,
+         {{absl::StrCat("read: /data/", i), 1, {0}}, {absl::StrCat("flock: /data/", i), 2, {1}}});
+  }
+  ASSERT_EQ(told_.size(), 7u);
+  EXPECT_EQ(told_[1], "  rank 0 (pid 1 on node0) in read: /data/1");
+  EXPECT_EQ(told_[6], "  the others in 3 more places");
 }
 
 TEST_F(IdleTest, NotWhilePausedNorWhereTheUserDoesNotWant) {
+  Beat(1, absl::ZeroDuration());
+  Beat(2, absl::Minutes(7));
   Do(PauseAsked{true});
   Beat(1, absl::Minutes(7));
   Beat(2, absl::Minutes(7));
@@ -164,11 +218,23 @@ TEST_F(IdleTest, NotWhilePausedNorWhereTheUserDoesNotWant) {
 }
 
 TEST_F(NoticesTest, IdleButNeverTold) {
-  config_.tell_idle = absl::InfiniteDuration();
-  Start(1);
-  Join("node0", {});
-  Beat(1, absl::Hours(7));
-  EXPECT_THAT(told_, IsEmpty());
+  for (const absl::Duration never : {absl::InfiniteDuration(), absl::ZeroDuration()}) {
+    state_ = RoundState();
+    config_.tell_idle = never;
+    Start(1);
+    Join("node0", {});
+    Beat(1, absl::Hours(7));
+    Beat(1, absl::InfiniteDuration());
+    EXPECT_THAT(told_, IsEmpty());
+  }
+}
+
+TEST_F(IdleTest, ANodeThatSaysForEverIsHeardOnce) {
+  for (int i = 0; i < 3; ++i) {
+    Beat(1, absl::InfiniteDuration());
+    Beat(2, absl::InfiniteDuration());
+  }
+  EXPECT_EQ(told_.size(), 1u);
 }
 
 }  // namespace

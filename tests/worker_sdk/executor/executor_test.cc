@@ -412,7 +412,8 @@ TEST(ExecutorTest, OfManyWhoseTimeIsOverTheOneThatKnowsSaysWhoIsLate) {
   });
   for (uint32_t rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(ended[rank].code(), StatusCode::kDeadlineExceeded) << ended[rank].ToString();
-    EXPECT_THAT(ended[rank].message(), HasSubstr("rank 4 did not come within 2000 ms, and rank 3"));
+    EXPECT_THAT(ended[rank].message(),
+                HasSubstr("rank 4 did not come within 2000 ms, for which rank 3 waited"));
   }
 }
 
