@@ -1,5 +1,10 @@
 #include "launcher/meet_at_file.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -21,6 +26,12 @@ namespace {
 
 constexpr absl::Duration kAnswerWithin = absl::Seconds(3);
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
+
+// Disks and memory of a machine, unless it exports them.
+constexpr std::pair<uint64_t, const char*> kOfOneMachine[] = {
+    {TMPFS_MAGIC, "tmpfs"},     {RAMFS_MAGIC, "ramfs"},
+    {EXT4_SUPER_MAGIC, "ext4"}, {OVERLAYFS_SUPER_MAGIC, "overlay"},
+    {XFS_SUPER_MAGIC, "xfs"},   {BTRFS_SUPER_MAGIC, "btrfs"}};
 
 std::string Where(const RendezvousPoint& point) {
   return absl::StrCat(point.host, " (", HostPort(point.address, point.port), ")");
@@ -192,6 +203,21 @@ absl::StatusOr<std::unique_ptr<FileMeeting>> MeetAtFile(uv_loop_t* loop, const s
     }
     Wait(loop, kLookEvery * (0.5 + jitter.Unit()));
   }
+}
+
+std::string WhoSeesTheFile(const std::string& path) {
+  struct statfs file_system {};
+  if (statfs(path.c_str(), &file_system) != 0) {
+    return "";
+  }
+  const auto* found = std::find_if(
+      std::begin(kOfOneMachine), std::end(kOfOneMachine),
+      [&](const auto& one) { return one.first == static_cast<uint64_t>(file_system.f_type); });
+  return found == std::end(kOfOneMachine)
+             ? ""
+             : absl::StrCat(path, " is on a file system of this machine (", found->second,
+                            "): do the other nodes see it? They meet only at a file that all of "
+                            "them share, or at --rdzv-endpoint HOST:PORT");
 }
 
 }  // namespace muster

@@ -99,4 +99,8 @@ absl::StatusOr<std::unique_ptr<FileMeeting>> MeetAtFile(uv_loop_t* loop, const s
                                                         RendezvousPoint own, PortRange ports,
                                                         absl::Duration within);
 
+// A question for the user whose other nodes do not come, where the file is on a file system that
+// only this machine has, as far as can be seen; else "".
+std::string WhoSeesTheFile(const std::string& path);
+
 }  // namespace muster

@@ -1,14 +1,10 @@
 #include "launcher/rendezvous_file.h"
 
-#include <linux/magic.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -21,12 +17,6 @@ namespace muster {
 namespace {
 
 constexpr char kFormat[] = "muster-rendezvous-1";
-
-// Disks and memory of a machine, unless it exports them.
-constexpr std::pair<uint64_t, const char*> kOfOneMachine[] = {
-    {TMPFS_MAGIC, "tmpfs"},     {RAMFS_MAGIC, "ramfs"},
-    {EXT4_SUPER_MAGIC, "ext4"}, {OVERLAYFS_SUPER_MAGIC, "overlay"},
-    {XFS_SUPER_MAGIC, "xfs"},   {BTRFS_SUPER_MAGIC, "btrfs"}};
 
 absl::Status NotOne(absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("not a rendezvous file of muster: ", why));
@@ -75,21 +65,6 @@ absl::StatusOr<RendezvousPoint> ParseRendezvousText(absl::string_view text) {
     return NotOne("want an address and a nonce of hex digits");
   }
   return point;
-}
-
-std::string WhoSeesTheFile(const std::string& path) {
-  struct statfs file_system {};
-  if (statfs(path.c_str(), &file_system) != 0) {
-    return "";
-  }
-  const auto* found = std::find_if(
-      std::begin(kOfOneMachine), std::end(kOfOneMachine),
-      [&](const auto& one) { return one.first == static_cast<uint64_t>(file_system.f_type); });
-  return found == std::end(kOfOneMachine)
-             ? ""
-             : absl::StrCat(path, " is on a file system of this machine (", found->second,
-                            "): do the other nodes see it? They meet only at a file that all of "
-                            "them share, or at --rdzv-endpoint HOST:PORT");
 }
 
 absl::StatusOr<std::optional<RendezvousPoint>> RendezvousFile::Read() const {

@@ -37,10 +37,6 @@ std::string RendezvousText(const RendezvousPoint& point);
 // InvalidArgument: not such a text; says what is wrong with it.
 absl::StatusOr<RendezvousPoint> ParseRendezvousText(absl::string_view text);
 
-// A question for the user whose other nodes do not come, where the file is on a file system that
-// only this machine has, as far as can be seen; else "".
-std::string WhoSeesTheFile(const std::string& path);
-
 class RendezvousFile {
  public:
   explicit RendezvousFile(std::string path) : path_(std::move(path)) {}

@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 RendezvousPoint Point(const char* nonce, const char* job_id = "default", const char* build = "b") {
   RendezvousPoint point;
@@ -161,6 +162,13 @@ TEST_F(FileMeetingTest, ADeadJobsPortThatIsOursNowStillLooksDead) {
   ASSERT_TRUE(meeting.ok()) << meeting.status();
   EXPECT_TRUE((*meeting)->serves());
   EXPECT_EQ((*meeting)->point().port, dead.port);
+}
+
+TEST(WhoSeesTheFileTest, AsksOfDisksAndMemoryOfThisMachine) {
+  EXPECT_THAT(WhoSeesTheFile("/dev/shm"),
+              StartsWith("/dev/shm is on a file system of this machine (tmpfs): do the other"));
+  EXPECT_EQ(WhoSeesTheFile("/proc/self/stat"), "");
+  EXPECT_EQ(WhoSeesTheFile("/no/such"), "");
 }
 
 }  // namespace
