@@ -53,6 +53,8 @@ namespace muster {
 namespace {
 
 constexpr absl::Duration kBootstrapWithin = absl::Seconds(60);
+// While the loop stands still: less than a lease. The rest goes when it has ended.
+constexpr absl::Duration kRemoveWithin = absl::Milliseconds(500);
 
 constexpr char kHelp[] =
     "muster-agent runs the workers of one node for `launch`, which starts it by itself:\n"
@@ -361,7 +363,7 @@ int RunOnChannel(Channel channel) {
     options->config.join.doubts = Doubts(*options, limits);
   }
   options->on_workers_gone = [&shipped, host = options->facts.hostname] {
-    if (shipped->has_value() && !(*shipped)->Remove()) {
+    if (shipped->has_value() && (*shipped)->Remove(BootNow() + kRemoveWithin)) {
       LogWarning(absl::StrCat(host, ": what workers wrote stays in ", (*shipped)->path(),
                               " there (--ship brings nothing back)"));
     }

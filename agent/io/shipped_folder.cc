@@ -14,6 +14,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {
@@ -165,8 +166,11 @@ absl::StatusOr<ShippedFolder> ShippedFolder::Unpack(int archive, const std::stri
   return folder;
 }
 
-bool ShippedFolder::Remove() const {
+bool ShippedFolder::Remove(absl::Time until) const {
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {  // folders last
+    if (until != absl::InfiniteFuture() && BootNow() >= until) {
+      return false;
+    }
     const std::string path = absl::StrCat(path_, "/", entry->path);
     if (entry->kind == ShipKind::kFolder) {
       RemoveFolder(path);
@@ -175,7 +179,7 @@ bool ShippedFolder::Remove() const {
     }
   }
   RemoveFolder(path_);
-  return access(path_.c_str(), F_OK) != 0;
+  return access(path_.c_str(), F_OK) == 0;
 }
 
 }  // namespace muster

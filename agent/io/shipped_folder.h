@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/work_plan.h"
 #include "proto/ship/archive.h"
@@ -37,8 +38,9 @@ class ShippedFolder {
   ShippedFolder& operator=(ShippedFolder&&) = default;
 
   const std::string& path() const { return path_; }
-  // F2. Whether nothing is left of it; again does no harm.
-  bool Remove() const;
+  // F2. Again does no harm, and goes on where this one had no time. Whether all that may go is
+  // gone, and something stays.
+  bool Remove(absl::Time until = absl::InfiniteFuture()) const;
 
  private:
   explicit ShippedFolder(std::string path) : path_(std::move(path)) {}

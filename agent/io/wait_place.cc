@@ -1,12 +1,9 @@
 #include "agent/io/wait_place.h"
 
-#include <poll.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
 #include <climits>
-#include <cstring>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -24,21 +21,6 @@ constexpr int kChildrenDeep = 4;               // a shell that runs a script tha
 
 std::string FileOf(pid_t pid, const std::string& name) {
   return absl::StrCat("/proc/", pid, "/", name);
-}
-
-// The one that it polls; -1 = they are more, or it cannot be seen.
-int PolledOf(pid_t pid, const ThreadCall& call) {
-  pollfd polled{};
-  iovec here{&polled, sizeof polled};
-  // An address of the other process, which the kernel reads for us.
-  iovec there{nullptr, sizeof polled};
-  static_assert(sizeof there.iov_base == sizeof call.arguments[0]);
-  std::memcpy(&there.iov_base, &call.arguments[0], sizeof there.iov_base);
-  if (call.arguments[1] != 1 ||
-      process_vm_readv(pid, &here, 1, &there, 1, 0) != static_cast<ssize_t>(sizeof polled)) {
-    return -1;
-  }
-  return polled.fd;
 }
 
 // The letter of its state: S, D, T ...
@@ -74,7 +56,7 @@ std::string WaitSight::At(pid_t pid, int deep) {
   }
   const ThreadCall call = ParseThreadCall(ReadHead(FileOf(pid, "syscall"), kLineBytesRead));
   if (!call.is_known || call.runs) {
-    return call.runs ? "nothing: it runs" : "";
+    return call.runs ? "its own code: it runs" : "";
   }
   const CallKind kind = KindOfCall(call.number);
   if (kind.on == CallOn::kChild && deep > 0) {
@@ -82,10 +64,8 @@ std::string WaitSight::At(pid_t pid, int deep) {
       return At(children[0], deep - 1);
     }
   }
-  const int fd = kind.on == CallOn::kDescriptor    ? static_cast<int>(call.arguments[0])
-                 : kind.on == CallOn::kDescriptors ? PolledOf(pid, call)
-                                                   : -1;
-  const std::string on = fd < 0 ? "" : DescriptorOf(pid, fd);
+  const std::string on =
+      kind.on == CallOn::kDescriptor ? DescriptorOf(pid, static_cast<int>(call.arguments[0])) : "";
   return absl::StrCat(kind.name.empty() ? absl::StrCat("system call ", call.number) : kind.name,
                       on.empty() ? "" : ": ", on,
                       state == 'D' ? " (state D: a disk or device that does not answer)" : "");

@@ -1,5 +1,5 @@
-// What processes wait for, as the kernel sees their first threads. Any thread; blocks on /proc
-// only.
+// What processes wait for, as the kernel sees their first threads. Any thread. Of /proc nothing is
+// read that looks into a process's memory: one would wait with it while its disk does not answer.
 #pragma once
 
 #include <sys/types.h>

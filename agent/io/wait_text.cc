@@ -52,7 +52,7 @@ constexpr Call kCalls[] = {
     {SYS_getdents64, {"read of a folder", CallOn::kDescriptor}},
     {SYS_openat, {"open of a file"}},
     {SYS_newfstatat, {"stat of a file"}},
-    {SYS_ppoll, {"poll", CallOn::kDescriptors}},
+    {SYS_ppoll, {"poll"}},
     {SYS_pselect6, {"select"}},
     {SYS_epoll_pwait, {"epoll"}},
     {SYS_wait4, {"wait for a process", CallOn::kChild}},
@@ -62,7 +62,7 @@ constexpr Call kCalls[] = {
     {SYS_semtimedop, {"semaphore"}},
     {SYS_msgrcv, {"message queue"}},
 #ifdef SYS_poll
-    {SYS_poll, {"poll", CallOn::kDescriptors}},
+    {SYS_poll, {"poll"}},
 #endif
 #ifdef SYS_select
     {SYS_select, {"select"}},

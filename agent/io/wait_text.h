@@ -23,9 +23,8 @@ ThreadCall ParseThreadCall(absl::string_view text);
 // What its first argument says of the wait.
 enum class CallOn : uint8_t {
   kNothing,
-  kDescriptor,   // that it reads, writes, locks ...
-  kDescriptors,  // struct pollfd, the second argument counts them
-  kChild,        // nothing, but it waits for a process of its own
+  kDescriptor,  // that it reads, writes, locks ...
+  kChild,       // nothing, but it waits for a process of its own
 };
 struct CallKind {
   absl::string_view name;  // "recv"; "" = one that seldom waits

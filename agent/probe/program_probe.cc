@@ -5,28 +5,24 @@
 #include <cstring>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/core/env_filter.h"
+#include "agent/io/file_mark.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "agent/io/small_file.h"
 #include "agent/probe/command_output.h"
 #include "proto/base/clock.h"
-#include "proto/wire/secret.h"
 
 namespace muster {
 namespace {
 
 constexpr absl::Duration kCommandWithin = absl::Seconds(5);
-// Of a program's file; what differs behind that differs in length, too, most of the time.
-constexpr size_t kHashedBytesMax = 64u << 20;
-constexpr size_t kHashDigits = 16;
+constexpr size_t kHashedBytesMax = 64u << 20;  // of a program's file
 
-// What makes two files of one name equal.
 void ReadProgramFile(const std::string& path, ProbeFacts& facts) {
   facts.program_path = path;
   const UniqueFd fd = OpenRegular(path);
@@ -37,8 +33,7 @@ void ReadProgramFile(const std::string& path, ProbeFacts& facts) {
   struct stat st {};
   fstat(fd.get(), &st);
   facts.program_bytes = static_cast<uint64_t>(st.st_size);
-  const std::string digest = HmacSha256("muster", ReadAt(fd.get(), 0, kHashedBytesMax));
-  facts.program_hash = absl::BytesToHexString(digest).substr(0, kHashDigits);
+  facts.program_hash = FileMark(fd.get(), kHashedBytesMax);
 }
 
 }  // namespace

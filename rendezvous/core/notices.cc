@@ -175,7 +175,8 @@ void TellIdle(Machine& m, const NodeState& node) {
                        : absl::StrCat("none of the ", idle.living, " workers has run or"),
       " written a line for ", ShortDuration(absl::Floor(idle.lasts, absl::Seconds(1))),
       ended == 0 ? "" : absl::StrCat(" (", ended, " of ", s.world_size, " have ended)"),
-      "; next word after ", ShortDuration(s.tell_idle), " (--tell-idle). They wait",
+      "; next word after ", ShortDuration(s.tell_idle), " (--tell-idle). ",
+      idle.living == 1 ? "It waits" : "They wait",
       idle.places.empty() ? "; py-spy dump --pid PID or gdb -p PID on their node shows where"
                           : " (py-spy dump --pid PID or gdb -p PID there shows more):")});
   TellPlaces(m, idle);

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/clock.h"
 
 namespace muster {
 namespace {
@@ -68,9 +69,11 @@ TEST_F(ShippedFolderTest, UnpacksForThisUserAlone) {
 TEST_F(ShippedFolderTest, F2WhatWasShippedGoesWhatIsNewStays) {
   const absl::StatusOr<ShippedFolder> folder = Unpack(Sample());
   ASSERT_TRUE(folder.ok());
-  folder->Remove();
+  EXPECT_FALSE(folder->Remove(BootNow() - absl::Seconds(1)));
+  EXPECT_TRUE(std::filesystem::exists(folder->path() + "/p/run")) << "there was no time";
+  EXPECT_FALSE(folder->Remove());
   EXPECT_TRUE(Empty());
-  folder->Remove();
+  EXPECT_FALSE(folder->Remove());
 
   const absl::StatusOr<ShippedFolder> used = Unpack(Sample());
   ASSERT_TRUE(used.ok());
@@ -78,7 +81,7 @@ TEST_F(ShippedFolderTest, F2WhatWasShippedGoesWhatIsNewStays) {
   std::ofstream(used->path() + "/p/__pycache__/x.pyc") << "x";
   std::ofstream(used->path() + "/p/model") << "weights";
   std::ofstream(used->path() + "/p/empty") << "no longer";
-  used->Remove();
+  EXPECT_TRUE(used->Remove());
   EXPECT_TRUE(std::filesystem::exists(used->path() + "/p/model"));
   EXPECT_TRUE(std::filesystem::exists(used->path() + "/p/empty"));
   EXPECT_FALSE(std::filesystem::exists(used->path() + "/p/run"));
