@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Fails where the tree breaks the rules of the house: who may include whom, what a pure core may touch, sizes, and
-words that must not stay. `check_tree.py [ROOT]` prints one line a violation: path:line: what and what to do.
+"""Fails where the tree breaks the rules of the house: who may include whom, what a pure core may touch, sizes,
+words that must not stay, links and options in the documentation. `check_tree.py [ROOT]` prints one line a violation:
+path:line: what and what to do.
 
 The rules are data (tables below); arch_test.py plants a violation of each.
 """
@@ -10,7 +11,9 @@ import re
 import subprocess
 import sys
 
-TOP = {"launcher", "agent", "rendezvous", "proto", "worker_sdk", "examples", "deploy", "tests"}
+import check_docs
+
+TOP = {"launcher", "agent", "rendezvous", "proto", "worker_sdk", "examples", "deploy", "docs", "tests"}
 TOP_FILES = {"CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "NOTICE"}
 FILE_LINES_MAX = 500
 CODE = (".h", ".cc", ".c", ".cpp", ".hpp")
@@ -229,9 +232,12 @@ class Checker:
                 if not re.search(rf"\b{name}\b", self.texts.get(path, "")):
                     self.say(SECURITY, number, f"'{path}::{name}': there is no such test")
 
+    def check_docs(self):
+        check_docs.check(self.texts, self.paths, self.say)
+
     def run(self):
         for check in (self.check_top, self.check_size, self.check_words, self.check_includes, self.check_cores,
-                      self.check_code, self.check_cmake, self.check_security):
+                      self.check_code, self.check_cmake, self.check_security, self.check_docs):
             check()
         return sorted(set(self.found))
 

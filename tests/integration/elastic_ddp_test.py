@@ -36,7 +36,7 @@ def test_survivors_live_and_the_losses_are_those_of_an_undisturbed_job(shells, l
     assert len(bits) == 6 and len(set(bits)) == 1, bits
 
 
-def test_the_recording_of_the_readme_can_be_made(tmp_path):
+def test_the_recording_of_the_guide_can_be_made(tmp_path):
     recorded = tmp_path / "ddp_elastic.svg"
     made = subprocess.run([PYTHON, ROOT / "tests/bench/recording.py", recorded, BIN / "launch"], capture_output=True, text=True, timeout=2 * PATIENCE)
     assert made.returncode == 0, made
