@@ -187,21 +187,29 @@ int MessageThenGroup(muster::Communicator& comm) {
 
 // A child by fork() is told that it is no rank, and ends; its parent's communicator goes on.
 int Fork(std::optional<muster::Communicator> comm) {
+  const int32_t sent = 5;
+  int32_t got = 0;
+  muster::Work parents = comm->RecvAsync(&got, 1, muster::DType::kInt32, comm->rank());
   if (muster::Work(comm->BarrierAsync()).Wait().ok() && fork() == 0) {
     int32_t value = 1;
     int refused = 0;
     for (const muster::Status& status :
          {comm->AllReduce(&value, 1), comm->Send(&value, 1, muster::DType::kInt32, 0),
           muster::Work(comm->BarrierAsync()).Wait(), comm->Split(0).status(),
-          comm->Reform().status(), comm->Commit(1)}) {
+          comm->Reform().status(), comm->Commit(1), parents.Wait()}) {
       refused += status.code() == muster::StatusCode::kFailedPrecondition ? 1 : 0;
     }
     comm.reset();
-    _exit(6 - refused);
+    _exit(parents.Test() ? 7 - refused : 8);
   }
   int how = 0;
   if (wait(&how) < 0 || how != 0) {
     std::printf("the child ended with %d\n", how);
+    return 1;
+  }
+  if (!comm->Send(&sent, 1, muster::DType::kInt32, comm->rank()).ok() || !parents.Wait().ok() ||
+      got != sent) {
+    std::printf("the message came to somebody else\n");
     return 1;
   }
   return Sum(*comm);

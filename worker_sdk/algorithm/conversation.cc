@@ -190,6 +190,14 @@ std::array<Conversation::Piece, 2> Conversation::NextOut() const {
            {out.bytes() == 0 ? nullptr : data + at, out.bytes() - at}}};
 }
 
+std::array<Conversation::Piece, 2> Conversation::LastWord() const {
+  static constexpr FrameHead kWord = {.kind = FrameKind::kGaveUp};
+  if (cut_) {
+    return {};
+  }
+  return {{{reinterpret_cast<const uint8_t*>(&kWord), sizeof(kWord)}, {}}};
+}
+
 void Conversation::Wrote(uint64_t bytes) {
   Outgoing& out = out_.front();
   out.done += bytes;
@@ -266,6 +274,8 @@ void Conversation::TakeHead() {
       return TakeData();
     case FrameKind::kBye:
       return End({StatusCode::kFailedPrecondition, name_ + " has closed its communicator", peer_});
+    case FrameKind::kGaveUp:
+      return End(GaveUp());
   }
   Nonsense();
 }
@@ -409,6 +419,7 @@ void Conversation::End(const Status& why) {
   }
   end_ = why;
   EndTransfers(why);
+  cut_ = !out_.empty() && out_.front().done > 0;
   out_.clear();
   // What has come whole can still be received.
   if (arriving_) {

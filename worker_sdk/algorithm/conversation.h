@@ -51,6 +51,7 @@ enum class FrameKind : uint8_t {
   kTaken,         // of an offer: the message has been pulled
   kCredit,        // so many bytes of messages that went whole need not be kept any more
   kBye,           // nothing more comes
+  kGaveUp,        // likewise, as a message has failed or timed out
 };
 
 // Before every frame, little-endian as all machines that we run on.
@@ -141,7 +142,21 @@ class Conversation {
   // goodbye after them; what comes is for nobody.
   void Close(const Status& why);
 
+  // Once it has ended: what tells the other rank that it has; no bytes: half a message stands
+  // before that.
+  std::array<Piece, 2> LastWord() const;
+  // As the other side sees it then.
+  Status GaveUp() const {
+    return {StatusCode::kUnavailable,
+            name_ +
+                " exchanges no messages with this rank any more: one timed out, or failed, "
+                "there",
+            peer_};
+  }
+
   bool hears() const;  // NextIn() has room
+  // Half of something has come.
+  bool is_in_the_middle() const { return in_done_ > 0; }
   // A message that would go whole waits to be asked for, as those before it do.
   bool is_held_back(const TransferPtr& transfer) const;
   // Something is to be sent, or is waited for.
@@ -210,6 +225,7 @@ class Conversation {
   bool closed_ = false;
   bool hears_all_ = false;
   Status end_;
+  bool cut_ = false;  // when it ended, half of a frame was sent
 
   FrameHead in_;  // that is coming
   uint64_t in_done_ = 0;

@@ -54,7 +54,7 @@ Communicator::Impl::Impl(const WorkerIdentity& job, const WorkerIdentity& me, Me
                        const Peers::GiveUp& give_up) {
                   return Connect(*link_, executor_.layout(), ranks, take, give_up);
                 }),
-      timeout_(settled.timeout),
+      timeout_(Sane(settled.timeout)),
       source_(link_.get(), executor_.layout(), me.rank),
       messages_(std::make_shared<Messages>(&executor_.arena(), &executor_.layout(), &source_)) {
   executor_.SetBackground(&Messages::ProgressAll);
@@ -120,6 +120,10 @@ Work Communicator::Impl::StartReceive(const OneMessage& it) {
 StatusOr<std::optional<Meeting>> Communicator::Impl::Split(const SplitWish& wish) {
   if (Status why = WhyNot({}); !why.ok()) {
     return why;
+  }
+  const OneCall call(busy_);
+  if (!call.is_alone()) {
+    return OfTwoThreads();
   }
   const uint64_t number = link_ != nullptr ? link_->number() : 0;
   return queue_.Run([&] {

@@ -83,9 +83,7 @@ class Communicator::Impl {
   void SetWire(Wire wire) { wire_ = wire; }
   // With its arguments checked.
   Calls calls() const { return {static_cast<int>(me_.rank), static_cast<int>(me_.size), wire_}; }
-  void SetTimeout(std::chrono::nanoseconds timeout) {
-    timeout_ = std::max(timeout, std::chrono::nanoseconds::zero());
-  }
+  void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = Sane(timeout); }
   Status Run(const Collective& it) {
     if (!MayBegin(it.wrong)) {
       return WhyNot(it.wrong);
@@ -126,6 +124,11 @@ class Communicator::Impl {
   Standing Leave(const char* how, int peer = -1);
 
  private:
+  // What is added to it shall be a time, too.
+  static std::chrono::nanoseconds Sane(std::chrono::nanoseconds timeout) {
+    return std::clamp<std::chrono::nanoseconds>(timeout, std::chrono::nanoseconds::zero(),
+                                                std::chrono::hours(24 * 365 * 100));
+  }
   bool MayBegin(const Status& wrong) const { return wrong.ok() && !is_parents(); }
   static Status OfTwoThreads() {
     return {StatusCode::kFailedPrecondition,

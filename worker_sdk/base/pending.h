@@ -1,8 +1,11 @@
 // What a Work stands for: something that was started and ends by itself.
 #pragma once
 
+#include <cstdint>
+
 #include "muster/status.h"
 #include "muster/types.h"
+#include "worker_sdk/base/forks.h"
 
 namespace muster {
 
@@ -18,6 +21,12 @@ class Pending {
   virtual bool Test() = 0;    // whether it has; gives it a chance to
   // Of a receive: whose message it has got.
   virtual int Source() const { return kAnyRank; }
+
+  // This is a child of the process that started it.
+  bool is_parents() const { return Forks() != forks_; }
+
+ private:
+  const uint32_t forks_ = Forks();
 };
 
 }  // namespace muster

@@ -255,7 +255,8 @@ Status Executor::RunSteps(const Group& group, const Call& call, const void* in, 
     if (progress.done) {
       return {};
     }
-    progress.refused = progress.asked && !AllHaveTold();
+    // Once it is refused it stays so: in a later part the near bytes say something else.
+    progress.refused = progress.refused || (progress.asked && !AllHaveTold());
     MakeSchedule(group, call, progress, steps_);
   }
 }

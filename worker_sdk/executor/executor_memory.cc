@@ -112,8 +112,7 @@ bool Executor::AllHaveTold() {
 Status Executor::ReadDirectly(uint8_t* to, const Ref& ref, uint64_t bytes) {
   const Status status = direct_->Read(ref.place, to, ToldBy(ref.place) + ref.offset, bytes);
   if (status.ok()) {
-    // Who has given up tells so before its memory is used for something else.
-    return arena_->failure();
+    return arena_->ReadCounts();
   }
   if (Status failed = arena_->failure(); !failed.ok()) {  // it may be why that rank is gone
     return failed;

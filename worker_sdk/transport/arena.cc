@@ -221,10 +221,6 @@ void Arena::CountStep() {
 void Arena::Fail(const Status& why) {
   std::atomic_ref<uint32_t> claimed(header().failure_claimed);
   if (claimed.exchange(1) != 0) {
-    // Nobody takes what our memory holds from now on for a result.
-    for (int i = 0; i < kFailureLooks && failure().ok(); ++i) {
-      sched_yield();
-    }
     return;
   }
   const size_t length = std::min(why.message().size(), sizeof(header().failure) - 1);
@@ -242,6 +238,20 @@ Status Arena::failure() const {
   const size_t length = strnlen(header().failure, sizeof(header().failure));
   return {static_cast<StatusCode>(code), std::string(header().failure, length),
           header().failure_peer};
+}
+
+Status Arena::ReadCounts() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (std::atomic_ref<uint32_t>(header().failure_claimed).load() == 0) {
+    return over();
+  }
+  Status failed = failure();
+  for (int i = 0; i < kFailureLooks && failed.ok(); ++i) {  // its sentence is being written
+    sched_yield();
+    failed = failure();
+  }
+  return failed.ok() ? Status(StatusCode::kUnavailable, "a rank of this node has given up")
+                     : failed;
 }
 
 Status Arena::over() const {

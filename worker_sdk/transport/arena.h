@@ -95,6 +95,9 @@ class Arena {
   // The first failure counts; every rank that waits ends with it.
   void Fail(const Status& why);
   Status failure() const;  // OK: none; else also the round's end
+  // Whether what has just been read from another rank's memory counts: who gives up says so before
+  // its memory may be something else. Not OK: why it does not.
+  Status ReadCounts() const;
   // Unavailable: the round is over, says the agent, and with it all that its ranks share.
   Status over() const;
   // Of what goes to other nodes and comes from there; any thread.

@@ -239,7 +239,7 @@ bool Messages::HasDied(const Peer& peer) const {
 
 // As long as there is something to do for it.
 void Messages::Activate(uint32_t rank, Peer& peer) {
-  if (!peer.active && peer.conversation.open()) {
+  if (!peer.active && IsActive(peer)) {
     peer.active = true;
     active_.push_back(rank);
     idle_.store(false, std::memory_order_relaxed);
@@ -282,9 +282,9 @@ Mover::Pushed Messages::PushOut() {
   Mover::Pushed out;
   for (const uint32_t rank : active_) {
     Peer& peer = peers_.at(rank);
-    if (peer.conversation.has_out()) {
+    if (peer.conversation.has_out() || peer.owes_end) {
       out.moved |= waiting_ == 0 && Pump(rank, peer);
-      out.more |= peer.conversation.has_out();
+      out.more |= peer.conversation.has_out() || peer.owes_end;
     }
   }
   SettleAny();
@@ -296,7 +296,7 @@ bool Messages::ProgressLocked() {
   for (size_t i = 0; i < active_.size();) {
     Peer& peer = peers_.at(active_[i]);
     moved |= Pump(active_[i], peer);
-    if (peer.conversation.open()) {
+    if (IsActive(peer)) {
       ++i;
       continue;
     }
@@ -309,7 +309,25 @@ bool Messages::ProgressLocked() {
   return moved;
 }
 
+void Messages::Abort(Peer& peer) {
+  if (peer.channel->fd() >= 0) {  // through memory Abort() itself says it
+    (void)peer.channel->Write(peer.conversation.LastWord());
+  }
+  peer.channel->Abort();
+}
+
+void Messages::AbortLate(uint32_t rank, Peer& peer) {
+  if (Connect(rank, peer)) {
+    Abort(peer);
+    peer.owes_end = false;
+  }
+}
+
 bool Messages::Pump(uint32_t rank, Peer& peer) {
+  if (peer.owes_end) {
+    AbortLate(rank, peer);
+    return false;
+  }
   if (peer.conversation.ended() || (!peer.channel && !Connect(rank, peer))) {
     return false;
   }
@@ -317,7 +335,7 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
   const AtEnd end([&] {
     if (!whole) {  // an exception has come in the middle of what the two say
       peer.conversation.End(OutOfMemory());
-      peer.channel->Abort();
+      Abort(peer);
     }
   });
   bool moved = MovePull(peer);
@@ -337,7 +355,7 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
     }
   }
   if ((in.ended || out.ended) && !peer.conversation.ended()) {
-    peer.conversation.End(GoneStatus(rank, in.ended ? in : out));
+    peer.conversation.End(GoneStatus(rank, peer, in.ended ? in : out));
   } else if (peer.conversation.ended()) {
     peer.channel->Abort();  // it said goodbye, or nonsense
   }
@@ -345,13 +363,15 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
   return moved;
 }
 
-Status Messages::GoneStatus(uint32_t rank, const ByteChannel::Moved& last) const {
+Status Messages::GoneStatus(uint32_t rank, const Peer& peer, const ByteChannel::Moved& last) const {
+  if (last.error == ECANCELED) {  // ByteChannel::Abort() on the other side
+    return peer.conversation.GaveUp();
+  }
   const std::string name = layout_->NameOf(rank);
   std::string why = "the connection with " + name + " broke: " + std::strerror(last.error);
   if (last.error == 0) {
-    why = name + " has died";
-  } else if (last.error == ECANCELED) {  // ByteChannel::Abort() on the other side
-    why = name + " exchanges no messages with this rank any more: one timed out, or failed, there";
+    const bool is_cut = peer.channel->fd() >= 0 && peer.conversation.is_in_the_middle();
+    why = name + (is_cut ? " has died, or has given up a message half sent" : " has died");
   }
   return {StatusCode::kUnavailable, why, static_cast<int>(rank)};
 }
@@ -403,7 +423,7 @@ bool Messages::Connect(uint32_t rank, Peer& peer) {
     peer.sought = true;
     if (const Status status = source_->Seek(rank); !status.ok()) {
       peer.conversation.End(status);
-      return false;
+      return peer.owes_end = false;
     }
   }
   std::optional<StatusOr<UniqueFd>> fd = source_->Take(rank);
@@ -412,7 +432,7 @@ bool Messages::Connect(uint32_t rank, Peer& peer) {
   }
   if (!fd->ok()) {
     peer.conversation.End(fd->status());
-    return false;
+    return peer.owes_end = false;
   }
   if (peer.place.has_value()) {
     const auto ring = [this, place = *peer.place] { arena_->Ring(place); };
@@ -422,6 +442,7 @@ bool Messages::Connect(uint32_t rank, Peer& peer) {
   }
   if (!peer.channel) {
     peer.conversation.End({StatusCode::kInternal, "what the agent handed out is no pipe"});
+    peer.owes_end = false;
   }
   return peer.channel != nullptr;
 }
@@ -437,6 +458,7 @@ void Messages::LookAround() {
     Peer& peer = peers_.at(rank);
     if (!over.ok()) {
       peer.conversation.End(over);
+      peer.owes_end = false;
       continue;
     }
     const LineEnd end = peer.place.has_value() ? arena_->EndOf(*peer.place) : LineEnd::kNone;
@@ -447,7 +469,7 @@ void Messages::LookAround() {
       // What it said before; it says no more.
     }
     peer.conversation.End(end == LineEnd::kDied
-                              ? GoneStatus(rank, {})
+                              ? GoneStatus(rank, peer, {})
                               : Status(StatusCode::kFailedPrecondition,
                                        layout_->NameOf(rank) + " has closed its communicator",
                                        static_cast<int>(rank)));

@@ -99,11 +99,16 @@ class Messages {
     std::unique_ptr<ByteChannel> channel;  // null: not connected yet
     std::optional<uint32_t> place;         // of a rank of our node
     bool sought = false;
-    bool active = false;  // in active_
+    bool active = false;    // in active_
+    bool owes_end = false;  // we have given up; the other side is told when there is a channel
   };
 
   Peer& PeerOf(uint32_t rank);
-  Status GoneStatus(uint32_t rank, const ByteChannel::Moved& last) const;
+  Status GoneStatus(uint32_t rank, const Peer& peer, const ByteChannel::Moved& last) const;
+  // The other side shall know that nothing is said here any more.
+  static void Abort(Peer& peer);
+  void AbortLate(uint32_t rank, Peer& peer);
+  static bool IsActive(const Peer& peer) { return peer.conversation.open() || peer.owes_end; }
   struct All;  // of this process
   static All& TheAll();
   // Moves what can be moved now, if nobody else does.

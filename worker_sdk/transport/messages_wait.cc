@@ -196,7 +196,11 @@ void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status
     Peer& peer = at->second;
     peer.conversation.Abandon(transfer, why);
     if (peer.channel && peer.conversation.ended()) {
-      peer.channel->Abort();
+      Abort(peer);
+    } else if (peer.conversation.ended()) {
+      peer.owes_end = peer.sought;
+      Activate(at->first, peer);
+      TheAll().mover.Ask();
     }
   }
 }

@@ -163,6 +163,54 @@ TEST_P(PartsTest, AllToAll) {
   });
 }
 
+// What others would read is overwritten, or there is nothing to read: then it takes many turns of
+// slots, at each of which other near bytes lie where the others have told nothing.
+TEST(DirectPartsTest, WhatCannotBeReadDirectlyIsNotReadLaterEither) {
+  constexpr uint64_t kCount = 400'001;
+  for (const uint32_t size : {2u, 3u}) {
+    Cluster cluster({size});
+    const auto reader = cluster.MeetDirectly();
+    RunRanks(size, [&](uint32_t rank) {
+      Executor executor = cluster.Open(rank);
+      executor.SetDirect(reader.get(), /*quick_slots=*/false);
+      std::vector<float> in;
+      std::vector<float> want;
+      for (uint32_t i = 0; i < size; ++i) {
+        Append(in, Values(rank, i, kCount));
+        Append(want, Values(i, rank, kCount));
+      }
+      const std::vector<uint64_t> counts(size, kCount);
+      std::vector<float> gathered(kCount * size);
+      for (int barriers = 0; barriers < 4; ++barriers) {
+        const auto tell_addresses = [&] {
+          ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllGather, kCount), in.data(), gathered.data())),
+                    "OK");
+          for (int i = 0; i < barriers; ++i) {
+            ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
+          }
+        };
+        tell_addresses();
+        std::vector<float> out = in;
+        ASSERT_EQ(Text(executor.Run(Of(OpKind::kAllToAll, kCount), out.data(), out.data())), "OK");
+        ASSERT_EQ(out, want) << "in place, after " << barriers << " barriers";
+        tell_addresses();
+        const bool sends = rank != 0;
+        const std::vector<uint64_t> mine(size, sends ? kCount : 0);
+        std::vector<uint64_t> expected = counts;
+        expected[0] = 0;
+        Call call = Of(OpKind::kAllToAllV, 0);
+        call.parts = mine.data();
+        std::vector<float> got(kCount * (size - 1), -1);
+        ASSERT_EQ(Text(executor.RunAllToAllV(call, expected.data(), sends ? in.data() : nullptr,
+                                             got.data())),
+                  "OK");
+        ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin() + kCount))
+            << "one sends nothing, after " << barriers << " barriers";
+      }
+    });
+  }
+}
+
 // A bit that changes is found, and so is nothing else.
 TEST_P(PartsTest, AResultThatDiffersIsFound) {
   Cluster cluster(GetParam());

@@ -147,6 +147,21 @@ TEST_P(PairTest, TimeoutsEndTheWait) {
   me.messages.Close();
 }
 
+// Who comes later hears that nothing comes, though the other one waits for nothing any more.
+TEST_P(PairTest, WhoHasGivenUpBeforeTheTwoWereConnectedSaysSo) {
+  World::Rank me(&world, 0);
+  World::Rank late(&world, 1);
+  std::vector<uint8_t> much = Bytes(1'000'000, 0);
+  const auto soon = std::chrono::milliseconds(1);
+  EXPECT_FALSE(me.messages.SendNow(1, 1, DType::kUInt8, much.data(), much.size(), soon).ok());
+  EXPECT_EQ(
+      late.messages.ReceiveNow(0, 1, DType::kUInt8, much.data(), much.size(), kLong).ToString(),
+      "UNAVAILABLE: rank 0 exchanges no messages with this rank any more: one timed out, or "
+      "failed, there");
+  me.messages.Close();
+  late.messages.Close();
+}
+
 TEST_P(PairTest, ADeathEndsWhatWaitsForIt) {
   World::Rank me(&world, 0);
   const std::vector<uint8_t> much = Bytes(1'000'000, 0);
