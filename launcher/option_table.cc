@@ -351,7 +351,7 @@ constexpr OptionRow kTable[] = {
      "nearly until its end; in a PBS job 8 s)",
      SetGrace},
     {OptionId::kRestartStopGrace, kRequired, false, "--restart-grace", "TIME", "", kEnd,
-     "the same before a restart (default 5 s)", SetTime<&JobSpec::restart_grace>},
+     "the same before a restart (default 30 s)", SetTime<&JobSpec::restart_grace>},
     {OptionId::kTellOfIdle, kRequired, false, "--tell-idle", "TIME", "", kEnd,
      "say so when no worker has run or written a line for so long (default 5 min; 0: never)",
      SetLimit<&JobSpec::tell_idle>},

@@ -173,8 +173,8 @@ std::string CauseText(const WorkerExit& exit) {
   }
   if (exit.oom_killed) {
     absl::StrAppend(&out, "  peak memory ", exit.rss_max_bytes >> 20,
-                    " MiB; the memory limit of its cgroup was reached: ask for more memory or "
-                    "start fewer workers\n");
+                    " MiB; the limit of its cgroup was reached, or the machine had no more "
+                    "(dmesg tells which): ask for more memory or start fewer workers\n");
   }
   return out;
 }

@@ -1,6 +1,8 @@
 #include "launcher/run_local.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include <csignal>
@@ -36,6 +38,11 @@
 namespace muster {
 namespace {
 
+// Else nobody does, or the worker itself.
+bool ReadsStdin(const AgentLoop::Options& options) {
+  return options.plan.stdin_mode != StdinMode::kNone && !options.stdin_of_worker.valid();
+}
+
 class LocalJob {
  public:
   LocalJob(uv_loop_t* loop, JobSpec spec, AgentLoop::Options options, ShepherdProcess shepherd)
@@ -43,8 +50,7 @@ class LocalJob {
         hostname_(options.facts.hostname),
         display_(loop, options.plan.output, options.plan.role, options.config.join.workers > 1),
         stdin_(loop, [this](std::string bytes, bool eof) { output_.Stdin(std::move(bytes), eof); }),
-        output_(&display_, options.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_,
-                &hostname_),
+        output_(&display_, ReadsStdin(options) ? &stdin_ : nullptr, &hostname_),
         master_(loop, OneNode(spec_), [](const std::string& text) { LogInfo(text); }),
         proctable_(loop, spec_,
                    {[this] { return &master_.state(); },
@@ -208,6 +214,10 @@ int RunLocal(JobSpec spec) {
   FinishOutputOptions(spec, *workers > 1, spec.plan);
   if (StdinReader::NothingThere()) {
     spec.plan.stdin_mode = StdinMode::kNone;
+  }
+  // What the worker leaves is for whoever reads on behind us: the loop of a shell, say.
+  if (spec.plan.stdin_mode == StdinMode::kRank && isatty(STDIN_FILENO) == 0) {
+    options.stdin_of_worker.Reset(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
   }
   options.programs = PreparePrograms(spec.plan, OwnEnvironment());  // the plan is final now
   for (const std::string& notice : ProgramNotices(options.programs, *workers, *workers)) {

@@ -221,6 +221,9 @@ void AgentStep::OnMessage(const Directive& directive) {
   TakeSignals(directive);
   TakeDrills(directive);
   TakePeers(directive);
+  for (const std::string& notice : directive.notices) {
+    Emit(ShowNotice{notice});
+  }
   Obey(directive);
 }
 

@@ -75,7 +75,11 @@ void AgentStep::AddExit(WorkerExit exit) {
   worker.ended = true;
   worker.ended_well = exit.Ok();
   --s_.workers_alive;
-  exit.stopped_by_us |= s_.stop_sent || s_.killed;
+  // One that still ends what it failed of is stopped with the others, and is their cause all the
+  // same.
+  const bool had_failed =
+      exit.error_before.has_value() && now_ - *exit.error_before < s_.stopped_at;
+  exit.stopped_by_us |= (s_.stop_sent || s_.killed) && !had_failed;
   s_.exits.emplace_back(std::move(exit), now_);
   // One beat with exits is under way at a time: many that end at once share the next.
   beat_wanted_ |= s_.exits_sent == s_.exits_acked;
@@ -385,6 +389,7 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
     return Kill();  // no time without a lease (A4)
   }
   if (!s_.stop_sent || signo != s_.stop_signal) {
+    s_.stopped_at = s_.stop_sent ? s_.stopped_at : now_;
     s_.stop_sent = true;
     s_.stop_signal = signo;
     Emit(SignalRound{s_.round, signo});
@@ -401,6 +406,7 @@ void AgentStep::Kill() {
   }
   s_.phase = AgentPhase::kStopping;
   ForgetOthers();
+  s_.stopped_at = s_.stop_sent ? s_.stopped_at : now_;
   s_.killed = true;
   s_.clearing = true;
   Emit(KillRound{s_.round});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -16,7 +17,7 @@ namespace {
 // Torch's clients read an answer before they ask again; so one Step needs no more than one answer.
 constexpr size_t kUnreadBytesMax = 1u << 20;
 constexpr absl::string_view kHelloKey = "init/";  // torch's own, without the "/" of user keys; wire
-constexpr absl::string_view kDefaultGroup = "default_pg/0/";  // in keys of that process group; wire
+constexpr absl::string_view kDefaultGroup = "default_pg/";  // in keys of that process group; wire
 
 }  // namespace
 
@@ -91,6 +92,7 @@ void TorchStore::OnBytes(StoreClientId id, absl::string_view bytes, Effects& out
     if (request.op == StoreOp::kAdd && request.keys[0] == kHelloKey && request.number == 1) {
       Hello(client);
     }
+    NoteGroup(client, request.keys);
     Space* const space = FindSpace(client.space.value_or(CurrentSpace()));
     CHECK(space != nullptr);  // a space lives as long as its members
     if (std::string bad = Run(Call{id, client, *space, request, out}); !bad.empty()) {
@@ -183,6 +185,13 @@ void TorchStore::Hello(Client& client) {
   ++spaces_.back().members;
 }
 
+void TorchStore::NoteGroup(Client& client, const std::vector<std::string>& keys) {
+  client.in_group =
+      client.in_group || std::any_of(keys.begin(), keys.end(), [](const std::string& key) {
+        return absl::StrContains(key, kDefaultGroup);
+      });
+}
+
 // gloo names a worker's first key by its rank in the group; only that of the default group tells
 // the global rank: "...default_pg/0/0/rank_N" in torch 1.13, "...default_pg/0//cpu//0/N" in 2.6.
 void TorchStore::NoteRank(Client& client, absl::string_view key) {
@@ -191,6 +200,9 @@ void TorchStore::NoteRank(Client& client, absl::string_view key) {
     return;
   }
   key.remove_prefix(at + kDefaultGroup.size());
+  if (!absl::ConsumePrefix(&key, "0/")) {
+    return;
+  }
   if (absl::ConsumePrefix(&key, "/")) {  // the device
     const size_t end = key.find("//");
     if (end == absl::string_view::npos) {
@@ -307,7 +319,7 @@ void TorchStore::Forget(StoreClientId id) {
     CHECK(space != nullptr);
     --space->members;
     if (space->hellos >= config_.world_size) {
-      space->left = true;
+      space->left = space->left || client.in_group;
     } else {
       // It will come again; so far not all have been here.
       --space->hellos;

@@ -8,8 +8,10 @@
 //  S6 a job that destroys its process group and makes a new one finds an empty store. torch's own
 //     store keeps the old keys, and as the names repeat, ranks then connect to sockets that are
 //     gone. Here a worker's hello (it adds 1 to `init/`) puts its connection into the current key
-//     space for good; once all workers have been in it and one has left, the next hello opens a new
-//     space. Without a hello a connection sees the current space.
+//     space for good; once all workers have been in it and the default process group of one has
+//     ended (a connection that has named a key of that group's), the next hello opens a new space.
+//     Without a hello a connection sees the current space. Connections that a program makes for
+//     itself, to keep keys of its own, come and go without that.
 //  S4 the work of a request is O(its size + waiters of the keys it creates), times O(log) of a map;
 //     that of an HTTP DELETE O(keys of its scope);
 //  S5 memory is bounded: `bytes` counts keys, values, unfinished requests and waits, each with what
@@ -108,7 +110,7 @@ class TorchStore {
     std::map<std::string, Waiters> waiters;
     uint64_t hellos = 0;
     uint64_t members = 0;  // connections that said hello and are open
-    bool left = false;     // one of them has ended
+    bool left = false;     // one of a process group has ended
   };
   struct Client {
     explicit Client(const StoreLimits& limits) : parser(limits) {}
@@ -116,6 +118,7 @@ class TorchStore {
     size_t parser_bytes = 0;        // of bytes_
     std::optional<uint32_t> space;  // after its hello
     std::optional<uint32_t> rank;   // that it has told
+    bool in_group = false;          // it has named a key of the default process group
     // The one WAIT or BARRIER that is not answered yet.
     uint64_t wait_seq = 0;  // 0 = none
     uint32_t wait_space = 0;
@@ -156,6 +159,7 @@ class TorchStore {
   bool Delete(Space& space, const std::string& key);
   void DropScope(Space& space, const std::string& scope);
   void Hello(Client& client);
+  void NoteGroup(Client& client, const std::vector<std::string>& keys);
   void NoteRank(Client& client, absl::string_view key);
   uint32_t CurrentSpace() const {
     return static_cast<uint32_t>(spaces_first_ + spaces_.size() - 1);

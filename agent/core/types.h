@@ -20,10 +20,10 @@ struct AgentConfig {
   bool tell_pids = false;   // WorkPlan::tell_pids
   bool hold = false;        // WorkPlan::hold
   bool in_process = false;  // the master lives in this process: no lease, no reconnecting
-  absl::Duration join_retry = absl::Seconds(1);      // until admitted, with the link up
-  absl::Duration join_timeout = kJoinTimeout;        // not admitted for so long: give up
-  absl::Duration master_lost_grace = kRestartGrace;  // link closed: TERM, then KILL after this
-  absl::Duration grace = kGrace;                     // ... where the scheduler ends the whole job
+  absl::Duration join_retry = absl::Seconds(1);         // until admitted, with the link up
+  absl::Duration join_timeout = kJoinTimeout;           // not admitted for so long: give up
+  absl::Duration master_lost_grace = kMasterLostGrace;  // link closed: TERM, then KILL after this
+  absl::Duration grace = kGrace;  // ... where the scheduler ends the whole job
 };
 
 struct LinkUp {};  // a connection to the master stands
@@ -132,15 +132,19 @@ struct SetTimer {
 };  // send TimeElapsed then; replaces the earlier one
 struct ShowWaiting {
   std::string note;
-};                   // changes of "what the job waits for"
+};  // changes of "what the job waits for"
+struct ShowNotice {
+  std::string text;
+};                   // a line for the user at this node
 struct ShowRest {};  // no worker will run again: all that they wrote is shown; then RestShown
 struct Finish {
   JobOutcome outcome;
   bool all_shown = true;  // false: the master, through which it is shown, is gone
 };                        // the agent's work is over; everything is cleared
-using AgentEffect = std::variant<SendToMaster, Drill, OpenStore, SpawnRound, KeepRound, SignalRound,
-                                 ReleaseHeld, KillRound, CloseRound, EndDrain, PeerFound, PeerGone,
-                                 MeetNoMore, SetLease, SetTimer, ShowWaiting, ShowRest, Finish>;
+using AgentEffect =
+    std::variant<SendToMaster, Drill, OpenStore, SpawnRound, KeepRound, SignalRound, ReleaseHeld,
+                 KillRound, CloseRound, EndDrain, PeerFound, PeerGone, MeetNoMore, SetLease,
+                 SetTimer, ShowWaiting, ShowNotice, ShowRest, Finish>;
 
 struct WorkerState {
   int32_t pid = 0;
@@ -177,6 +181,7 @@ struct AgentState {
   uint32_t signals_done = 0;  // of `round`
   uint32_t drills_done = 0;   // in the life of this agent
   bool stop_sent = false;     // a stop signal went to the workers of `round`
+  absl::Time stopped_at;      // then, or when they were killed without one
   bool killed = false;        // KillRound went out for `round`
   bool clearing = false;      // CloseRound or KillRound is out, RoundCleared is awaited
   bool draining = false;      // ... and there was time for CloseRound's drain

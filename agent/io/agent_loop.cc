@@ -331,7 +331,7 @@ void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end, std::optional
     const ErrorFile error = ReadErrorFile(worker.error_file);
     pump_.KeepError(LocalRank{local_rank}, error.text);
     exit.error_message = error.message;
-    exit.error_timestamp = error.timestamp;
+    exit.error_before = error.age;
   }
   Post(WorkerEnded{assignment_.round, std::move(exit)});
 }

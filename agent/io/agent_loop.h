@@ -33,6 +33,7 @@
 #include "agent/io/worker_pmi.h"
 #include "agent/io/worker_pmix.h"
 #include "agent/io/worker_stdin.h"
+#include "proto/base/log.h"
 #include "proto/base/work_plan.h"
 
 namespace muster {
@@ -54,6 +55,9 @@ class AgentLoop {
         0;  // MASTER_PORT that the user wants, if this may be the node of rank 0; 0 = any
     bool preflight = false;          // whether rank 0's node is asked for whether it is reached
     bool master_addr_given = false;  // by the user: workers may come to any address of the node
+    // Our own stdin, that nobody has read, for the worker that StdinMode::kRank names; else it is
+    // carried there.
+    UniqueFd stdin_of_worker;
     std::function<void(const Assignment&)> on_workers_started;  // all of this node's; once a round
     std::function<void(const WorkerExit&)> on_worker_ended;     // optional; one of this node's
     std::function<void(const std::string&)> show_waiting;
@@ -87,8 +91,6 @@ class AgentLoop {
   void AdoptStoreClient(UniqueFd client) { store_.Adopt(std::move(client)); }
   // Nobody reads the output any more.
   void OutputClosed();
-  // Processes below us that are not workers (ssh): spared when the shepherd died.
-  void Spare(pid_t pid) { shepherd_.spare.insert(pid); }
 
  private:
   struct Worker {
@@ -118,6 +120,7 @@ class AgentLoop {
   void Do(const SetLease& effect);
   void Do(const SetTimer& effect);
   void Do(const ShowWaiting& effect);
+  void Do(const ShowNotice& effect) { LogInfo(effect.text); }
   void Do(const ShowRest& effect);
   void Do(const Finish& effect);
 
@@ -128,6 +131,7 @@ class AgentLoop {
   void ReportBindings();
   void WatchForMpi();
   void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own, UniqueFd pmi);
+  UniqueFd StdinOf(const WorkPlan& plan, uint32_t rank);
   void SetWindow(uint16_t rows, uint16_t columns);
   void OnSpawnFailed(uint32_t local_rank, int error, std::string what);
   // `before`: whose end ended it.

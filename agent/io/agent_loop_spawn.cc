@@ -169,10 +169,17 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   if (!ends.ok()) {
     return OnSpawnFailed(local.value, EMFILE, std::string(ends.status().message()));
   }
-  const bool reads = plan.stdin_mode == StdinMode::kAll ||
-                     (plan.stdin_mode == StdinMode::kRank && plan.stdin_rank == rank);
-  shepherd_.Spawn(local.value, own, placement_.BindingOf(local), reads ? stdin_.Open() : UniqueFd(),
+  shepherd_.Spawn(local.value, own, placement_.BindingOf(local), StdinOf(plan, rank),
                   std::move(ends->out), std::move(ends->err), std::move(pmi));
+}
+
+UniqueFd AgentLoop::StdinOf(const WorkPlan& plan, uint32_t rank) {
+  if (plan.stdin_mode != StdinMode::kAll &&
+      (plan.stdin_mode != StdinMode::kRank || plan.stdin_rank != rank)) {
+    return UniqueFd();
+  }
+  const UniqueFd& whole = options_.stdin_of_worker;
+  return whole.valid() ? UniqueFd(fcntl(whole.get(), F_DUPFD_CLOEXEC, 3)) : stdin_.Open();
 }
 
 void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own,

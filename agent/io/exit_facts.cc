@@ -1,5 +1,6 @@
 #include "agent/io/exit_facts.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "agent/core/cpu_count.h"
 #include "agent/io/small_file.h"
 #include "proto/base/limits.h"
@@ -52,17 +54,11 @@ ErrorFile ReadErrorFile(const std::string& path) {
     out.message = message.get<std::string>();
   } else if (message.is_object() && message.contains("message") && message["message"].is_string()) {
     out.message = message["message"].get<std::string>();
-    if (message.contains("extraInfo") && message["extraInfo"].is_object() &&
-        message["extraInfo"].contains("timestamp")) {
-      const nlohmann::json& stamp = message["extraInfo"]["timestamp"];
-      if (stamp.is_number_integer()) {
-        out.timestamp = stamp.get<int64_t>();
-      } else if (stamp.is_string() && !absl::SimpleAtoi(stamp.get<std::string>(), &out.timestamp)) {
-        out.timestamp = 0;
-      }
-    }
   }
   out.message.resize(std::min(out.message.size(), kErrorMessageBytesMax));
+  if (struct stat st{}; !out.message.empty() && stat(path.c_str(), &st) == 0) {
+    out.age = std::max(absl::Now() - absl::TimeFromTimespec(st.st_mtim), absl::ZeroDuration());
+  }
   return out;
 }
 

@@ -3,19 +3,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "absl/time/time.h"
 
 namespace muster {
 
 struct ErrorFile {
-  std::string message;    // "" = none was written, or it cannot be read
-  int64_t timestamp = 0;  // seconds
-  std::string text;       // the whole file, nonsense too
+  std::string message;                // "" = none was written, or it cannot be read
+  std::optional<absl::Duration> age;  // with `message`: since it was written
+  std::string text;                   // the whole file, nonsense too
 };
 
-// TORCHELASTIC_ERROR_FILE, as torchrun's: JSON {"message": {"message": ..., "extraInfo":
-// {"timestamp": ...}}} or {"message": "..."}. Bounded by kErrorFileBytesMax; nonsense gives an
-// empty message.
+// TORCHELASTIC_ERROR_FILE, as torchrun's: JSON {"message": {"message": ...}} or {"message": "..."}.
+// When it was written the file system says, more exactly than the seconds in it. Bounded by
+// kErrorFileBytesMax; nonsense gives an empty message.
 ErrorFile ReadErrorFile(const std::string& path);
 
 // Kills by the kernel for lack of memory in our cgroup so far (v2 memory.events, v1

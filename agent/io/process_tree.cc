@@ -185,9 +185,7 @@ bool IsTraced(pid_t pid) {
   return at != std::string::npos && status[at + kField.size()] != '0';
 }
 
-std::vector<pid_t> Descendants(const std::set<pid_t>& spare) {
-  return Below(getpid(), [&spare](pid_t child, pid_t) { return spare.count(child) == 0; });
-}
+std::vector<pid_t> Descendants() { return ProcessesBelow(getpid()); }
 
 std::vector<pid_t> ProcessesBelow(pid_t root) {
   return Below(root, [](pid_t, pid_t) { return true; });
@@ -196,7 +194,7 @@ std::vector<pid_t> ProcessesBelow(pid_t root) {
 bool StandStill(const std::set<pid_t>& groups) {
   std::set<pid_t> in_kernel;
   std::set<pid_t> wait_for_child;  // vfork: until a child that stands still calls exec
-  for (const pid_t pid : Descendants({})) {
+  for (const pid_t pid : Descendants()) {
     const std::optional<Stat> stat = ReadStat(pid);
     if (!stat.has_value() || groups.count(stat->group) == 0) {
       continue;
@@ -214,7 +212,7 @@ bool StandStill(const std::set<pid_t>& groups) {
 }
 
 void StopDescendants(std::set<pid_t>& stopped) {
-  for (const pid_t pid : Descendants({})) {
+  for (const pid_t pid : Descendants()) {
     const std::optional<Stat> stat = ReadStat(pid);
     const bool stands = stat.has_value() && (stat->state == 'T' || stat->state == 't');
     if (!stands && kill(pid, SIGSTOP) == 0) {
@@ -224,7 +222,7 @@ void StopDescendants(std::set<pid_t>& stopped) {
 }
 
 void ContinueDescendants(const std::set<pid_t>& stopped) {
-  const std::vector<pid_t> all = Descendants({});
+  const std::vector<pid_t> all = Descendants();
   for (auto pid = all.rbegin(); pid != all.rend(); ++pid) {
     if (stopped.count(*pid) != 0) {
       kill(*pid, SIGCONT);
@@ -254,9 +252,9 @@ bool ReadThreadTimes(pid_t pid, size_t threads_max, std::map<int32_t, ThreadTime
   return true;
 }
 
-KillResult KillDescendants(const std::set<pid_t>& spare, absl::Duration within,
+KillResult KillDescendants(absl::Duration within,
                            const std::function<void(pid_t, int, uint64_t)>& reaped) {
-  return KillAll([&spare] { return Descendants(spare); }, within, reaped);
+  return KillAll(Descendants, within, reaped);
 }
 
 KillResult KillTrees(const std::function<bool(pid_t)>& mine, absl::Duration within,

@@ -16,9 +16,8 @@
 
 namespace muster {
 
-// All processes below this one, by the kernel's lists of children; parents before children. Those
-// in `spare` and everything below them are left out.
-std::vector<pid_t> Descendants(const std::set<pid_t>& spare);
+// All processes below this one, by the kernel's lists of children; parents before children.
+std::vector<pid_t> Descendants();
 
 // All processes below `root`, likewise; parents before children.
 std::vector<pid_t> ProcessesBelow(pid_t root);
@@ -56,7 +55,7 @@ struct KillResult {
 // SIGKILLs all descendants again and again until none is left or `within` has passed; reaps what
 // becomes a child of the caller. `reaped` hears of every reaped process (pid, wait status, peak
 // memory in bytes).
-KillResult KillDescendants(const std::set<pid_t>& spare, absl::Duration within,
+KillResult KillDescendants(absl::Duration within,
                            const std::function<void(pid_t, int, uint64_t)>& reaped);
 
 // The same for those children of the caller that `mine` says, and everything below them.

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/file_mark.h"
@@ -27,6 +28,9 @@ std::vector<ProgramFile> FilesToCompare(const std::vector<PreparedProgram>& prog
     if (fd.valid() && fstat(fd.get(), &st) == 0) {
       file.name = path.substr(path.rfind('/') + 1);
       file.mark = absl::StrCat(st.st_size, " ", FileMark(fd.get(), kMarkedBytesMax));
+      any = true;
+    } else if (!path.empty() && stat(path.c_str(), &st) != 0 && errno == ENOENT) {
+      file.name = path.substr(path.rfind('/') + 1);
       any = true;
     }
     out.push_back(std::move(file));

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -80,7 +81,8 @@ bool RunDir::MakeAt(const std::string& place) {
 
 void RunDir::Remove() {
   if (!path_.empty()) {
-    RemoveAll(path_);
+    RemoveAll(std::exchange(path_, ""));
+    lock_.Reset();
   }
 }
 

@@ -115,7 +115,7 @@ class Shepherd {
         ReadOrders();
       }
     }
-    KillDescendants({}, kKillWithin, [](pid_t, int, uint64_t) {});
+    KillDescendants(kKillWithin, [](pid_t, int, uint64_t) {});
     RemoveRunDir();
   }
 
@@ -346,7 +346,7 @@ class Shepherd {
     workers_.erase(it);
     held_.erase(pid);
     // What remains of its process group has lost its leader; everything else is ended by kClear.
-    const bool alone = workers_.empty() && Descendants({}).empty();
+    const bool alone = workers_.empty() && Descendants().empty();
     ShepherdFrame frame = FrameOf(ShepherdNews::kEnded, index, status, peak_bytes, "");
     frame.alone = alone ? 1 : 0;
     frame.times = times;
@@ -375,9 +375,8 @@ class Shepherd {
   }
 
   void Clear(ShepherdNews news) {
-    const KillResult result =
-        KillDescendants({}, kKillWithin,
-                        [this](pid_t pid, int status, uint64_t peak) { Ended(pid, status, peak); });
+    const KillResult result = KillDescendants(
+        kKillWithin, [this](pid_t pid, int status, uint64_t peak) { Ended(pid, status, peak); });
     strays_.End();
     held_.clear();
     stopped_.clear();

@@ -374,7 +374,7 @@ void ShepherdClient::Adopt(ShepherdFrame born) {
 void ShepherdClient::GoOnWithout() {
   births_poll_->Stop();
   births_timer_.Stop();
-  KillDescendants(spare, kKillWithin, [this](pid_t pid, int, uint64_t) {
+  KillDescendants(kKillWithin, [this](pid_t pid, int, uint64_t) {
     process_.reaper = pid == process_.reaper ? -1 : process_.reaper;
   });
   callbacks_.on_dead();

@@ -8,7 +8,6 @@
 #include <deque>
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -77,8 +76,6 @@ class ShepherdClient {
   // SIGKILL to the shepherd itself. False: there is none any more.
   bool Kill();
   pid_t pid() const { return process_.pid; }  // -1: there is none
-  // Processes of ours that are no workers (ssh): spared when the shepherd died.
-  std::set<pid_t> spare;
 
  private:
   void SendSpawn(uint32_t local_rank, const std::vector<std::string>& own_environment,

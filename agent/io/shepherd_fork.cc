@@ -112,7 +112,7 @@ void RunReaper(Nursery nursery, SocketEnds ends) {
     if (!WIFSIGNALED(status)) {
       return;  // it has left nothing, and has done the rest
     }
-    KillDescendants({}, kKillWithin, [](pid_t, int, uint64_t) {});
+    KillDescendants(kKillWithin, [](pid_t, int, uint64_t) {});
     ends = NewEnds();
   }
   if (nursery.at_end) {

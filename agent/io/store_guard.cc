@@ -19,6 +19,8 @@
 namespace muster {
 namespace {
 
+constexpr char kClosedTooSoon[] = "it was closed before it could be seen whose it is";
+
 // One end of a connection; IPv4 also where it came to a socket of IPv6.
 struct End {
   int family = AF_UNSPEC;
@@ -93,7 +95,9 @@ std::optional<SocketOwner> OwnerOf(int diagnosis, const End& local, const End& r
 std::string StoreRefusal(absl::string_view address, const std::optional<SocketOwner>& owner,
                          const std::set<std::string>& addresses, uid_t uid) {
   if (owner.has_value() && !owner->open) {
-    return "it was closed before it could be seen whose it is";
+    return absl::StrCat(kClosedTooSoon,
+                        ": what it has set is lost (--store-from any, or "
+                        "--store worker, where programs do that)");
   }
   if (owner.has_value()) {
     return owner->uid == uid ? ""
@@ -133,7 +137,7 @@ std::string StoreGuard::RefusalOf(int client) {
   socklen_t there_size = sizeof(there);
   if (getsockname(client, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
       getpeername(client, reinterpret_cast<sockaddr*>(&there), &there_size) != 0) {
-    return "it was closed before it could be seen whose it is";
+    return kClosedTooSoon;
   }
   const End peer = EndOf(there);
   const MutexLock lock(mutex_);

@@ -57,7 +57,7 @@ void StrayGroups::Look(absl::Time now, const std::map<pid_t, int32_t>& workers) 
   // On a busy node a look lasts longer, and costs no more.
   const absl::Duration began = ThreadTime();
   std::set<pid_t> groups;
-  for (const pid_t pid : Descendants({})) {
+  for (const pid_t pid : Descendants()) {
     const pid_t group = getpgid(pid);
     if (group > 1 && group != getpgrp() && workers.count(group) == 0) {
       groups.insert(group);

@@ -58,8 +58,10 @@ inline constexpr absl::Duration kStartsForgotten = absl::Minutes(1);
 inline constexpr absl::Duration kJoinTimeout = absl::Seconds(600);
 inline constexpr absl::Duration kLastCall = absl::Seconds(30);
 inline constexpr absl::Duration kGrace = absl::Seconds(30);  // stop of a job: TERM to KILL
-inline constexpr absl::Duration kRestartGrace =
-    absl::Seconds(5);  // stop of a round that is restarted
+// The same of a round that is restarted: what saves its work needs as long there.
+inline constexpr absl::Duration kRestartGrace = kGrace;
+// Nobody hears of what workers write then.
+inline constexpr absl::Duration kMasterLostGrace = absl::Seconds(5);
 // Workers that wait for a debugger, until launch has heard that all have been started: then they go
 // on.
 inline constexpr absl::Duration kHeldMax = absl::Minutes(5);
@@ -97,6 +99,7 @@ inline constexpr size_t kExitsPerBeatMax =
     64;  // keeps a beat small; the rest follows in the next one
 inline constexpr size_t kProgramFilesMax = 64;  // of a job's programs, that a Join tells of
 inline constexpr size_t kWaitPlacesMax = 8;     // of a node's workers that do nothing
+inline constexpr size_t kNoticesMax = 8;        // lines that a Directive brings a user
 inline constexpr size_t kExitBytesPerBeatMax = kMessageBytesMax / 2;  // of their texts
 
 inline constexpr size_t kPeersPerBeatMax =

@@ -48,9 +48,10 @@ struct WorkerExit {
   uint64_t rss_max_bytes = 0;
   // Spawn failure: "chdir /x: No such file or directory"; else what its MPI said, "" if nothing.
   std::string detail;
-  std::string error_message;    // of the torch error file, "" if none
-  int64_t error_timestamp = 0;  // seconds, of the torch error file; 0 if none
-  std::string stderr_tail;      // last lines, at most kStderrTailBytes
+  std::string error_message;  // of the torch error file, "" if none
+  // That file was written so long before it ended; none: there is none.
+  std::optional<absl::Duration> error_before;
+  std::string stderr_tail;  // last lines, at most kStderrTailBytes
   // The rank whose end made a call of libmuster fail in it, the first such one; as the worker says.
   std::optional<Rank> because_of;
 
@@ -297,6 +298,8 @@ struct Directive {
   // Of `round`, where a later one may keep workers: one that has ended well, and none takes its
   // place.
   std::optional<Rank> ended_well;
+  // Lines for the user at this node: said once, lost with the connection that they were sent on.
+  std::vector<std::string> notices;
 };
 
 using MasterMessage = std::variant<Admitted, Refused, Directive>;

@@ -27,7 +27,9 @@ void SetExit(const WorkerExit& exit, v1::WorkerExit* wire) {
   wire->set_rss_max_bytes(exit.rss_max_bytes);
   wire->set_detail(Cut(exit.detail, kTextBytesMax));
   wire->set_error_message(Cut(exit.error_message, kErrorMessageBytesMax));
-  wire->set_error_timestamp(exit.error_timestamp);
+  if (exit.error_before.has_value()) {
+    wire->set_error_before(absl::ToInt64Nanoseconds(*exit.error_before));
+  }
   // The end of it is what matters.
   wire->set_stderr_tail(exit.stderr_tail.size() <= kStderrTailBytes
                             ? exit.stderr_tail
@@ -53,7 +55,9 @@ absl::StatusOr<WorkerExit> ExitOf(const v1::WorkerExit& wire) {
   exit.rss_max_bytes = wire.rss_max_bytes();
   exit.detail = check.Text("detail", wire.detail(), kTextBytesMax);
   exit.error_message = check.Text("error_message", wire.error_message(), kErrorMessageBytesMax);
-  exit.error_timestamp = wire.error_timestamp();
+  if (wire.has_error_before()) {
+    exit.error_before = check.Time("error_before", wire.error_before());
+  }
   exit.stderr_tail = check.Text("stderr_tail", wire.stderr_tail(), kStderrTailBytes);
   if (wire.has_because_of()) {
     exit.because_of = Rank{check.Number("because_of", wire.because_of(), 0, kWorldSizeMax - 1)};
@@ -227,6 +231,9 @@ void SetDirective(const Directive& directive, v1::Directive* wire) {
   if (directive.ended_well.has_value()) {
     wire->set_ended_well(directive.ended_well->value);
   }
+  for (const std::string& notice : directive.notices) {
+    wire->add_notices(Cut(notice, kTextBytesMax));
+  }
 }
 
 absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
@@ -247,6 +254,7 @@ absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
   check.Bound("signals", static_cast<size_t>(wire.signals_size()), 0, kSignalOrdersMax);
   check.Bound("peers", static_cast<size_t>(wire.peers_size()), 0, kPeersPerBeatMax);
   check.Bound("gone", static_cast<size_t>(wire.gone_size()), 0, kPeersPerBeatMax);
+  check.Bound("notices", static_cast<size_t>(wire.notices_size()), 0, kNoticesMax);
   RETURN_IF_ERROR(check.status());
   for (const v1::SignalOrder& order : wire.signals()) {
     directive.signals.push_back({order.seq(), check.Signal("signals.signo", order.signo())});
@@ -269,6 +277,9 @@ absl::StatusOr<MasterMessage> DirectiveOf(const v1::Directive& wire) {
   if (wire.has_ended_well()) {
     directive.ended_well =
         Rank{check.Number("ended_well", wire.ended_well(), 0, kWorldSizeMax - 1)};
+  }
+  for (const std::string& notice : wire.notices()) {
+    directive.notices.push_back(check.Text("notices", notice, kTextBytesMax));
   }
   RETURN_IF_ERROR(check.status());
   return directive;

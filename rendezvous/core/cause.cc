@@ -1,5 +1,6 @@
 #include "rendezvous/core/cause.h"
 
+#include <csignal>
 #include <cstdint>
 #include <map>
 #include <tuple>
@@ -12,16 +13,23 @@ namespace muster {
 namespace {
 
 int Class(const WorkerExit& exit) {
-  if (exit.kind != ExitKind::kExited || exit.oom_killed) {
+  // With an error file a signal is no cause: it came after that.
+  if (exit.oom_killed || (exit.kind != ExitKind::kExited && !exit.error_before.has_value())) {
     return 0;
   }
-  return exit.error_timestamp != 0 ? 1 : 2;
+  return exit.error_before.has_value() ? 1 : 2;
 }
 
-// The time stamp of an error file counts among error files only.
+// It had raised an error, and was stopped before it had ended of that.
+bool WasStillEnding(const WorkerExit& exit) {
+  return exit.kind == ExitKind::kSignaled && exit.error_before.has_value() &&
+         (exit.code == SIGTERM || exit.code == SIGINT || exit.code == SIGKILL);
+}
+
+// The time of an error file counts among error files only.
 auto Key(const ExitRecord& r) {
-  const int kind = Class(r.exit);
-  return std::make_tuple(kind, kind == 1 ? r.exit.error_timestamp : 0, r.seen, r.exit.rank);
+  const absl::Time failed = r.seen - r.exit.error_before.value_or(absl::ZeroDuration());
+  return std::make_tuple(Class(r.exit), failed, r.seen, r.exit.rank);
 }
 
 }  // namespace
@@ -29,6 +37,8 @@ auto Key(const ExitRecord& r) {
 bool BeganAfter(const ExitRecord& record, absl::Time when) {
   return record.seen - record.exit.ran_for > when;
 }
+
+int32_t CodeOf(const WorkerExit& exit) { return WasStillEnding(exit) ? 1 : exit.ExitCode(); }
 
 bool IsFailure(const WorkerExit& exit) { return !exit.Ok() && !exit.stopped_by_us; }
 
@@ -84,6 +94,10 @@ std::string ExitSentence(const ExitRecord& record) {
   const std::string after = absl::StrCat(" after ", ShortDuration(exit.ran_for));
   if (exit.oom_killed) {
     return absl::StrCat(with_pid, "was killed by the kernel for lack of memory (OOM)", after);
+  }
+  if (WasStillEnding(exit)) {
+    return absl::StrCat(with_pid, "raised an error", after, ", and was ended by ",
+                        SignalName(exit.code), " as it still ran on");
   }
   if (exit.kind == ExitKind::kSignaled) {
     return absl::StrCat(with_pid, "was ended by ", SignalName(exit.code), " (",

@@ -116,6 +116,19 @@ void FillPeers(const RoundState& s, const Beat& beat, Directive& d) {
   }
 }
 
+// A node that the user started and that has never had a place has not done what it was started for,
+// unless it was to be a spare.
+JobOutcome OutcomeOf(const Machine& m, const NodeState& node) {
+  const JobReport& report = m.state.report;
+  const bool is_spare = m.config.spares.has_value() || !m.config.expected.empty();
+  if (report.exit_code != 0 || is_spare || node.rank_kept.has_value()) {
+    return {report.exit_code, report.headline};
+  }
+  return {1,
+          "the job has ended, and the workers of this node never ran: others had all the places "
+          "(for a job of its own: another --rdzv-id; for a node that stands by: --spares)"};
+}
+
 void FillWanted(Machine& m, const NodeState& node, Directive& d) {
   RoundState& s = m.state;
   d.round = node.round;
@@ -123,7 +136,7 @@ void FillWanted(Machine& m, const NodeState& node, Directive& d) {
     d.wanted = Wanted::kEnd;
     d.stop_signal = s.stop_signal;
     d.grace = s.stop_grace;
-    d.outcome = {s.report.exit_code, s.report.headline};
+    d.outcome = OutcomeOf(m, node);
   } else if (s.phase == JobPhase::kRunning && node.place >= 0) {
     d.wanted = Wanted::kRun;
     d.round = s.round;
@@ -148,9 +161,7 @@ void FillWanted(Machine& m, const NodeState& node, Directive& d) {
   }
 }
 
-}  // namespace
-
-void SendDirective(Machine& m, NodeId id, const Beat* answered) {
+Directive DirectiveFor(Machine& m, NodeId id, const Beat* answered) {
   const uint64_t beat_seq = answered == nullptr ? 0 : answered->seq;
   const NodeState& node = m.state.nodes.at(id);
   Directive d;
@@ -167,7 +178,20 @@ void SendDirective(Machine& m, NodeId id, const Beat* answered) {
   if (Mutated(Mutation::kStopNotRepeated) && d.wanted == Wanted::kStop && beat_seq != 0) {
     d.wanted = Wanted::kWait;
   }
-  m.out.push_back(Send{id, node.incarnation, std::move(d)});
+  return d;
+}
+
+}  // namespace
+
+void SendDirective(Machine& m, NodeId id, const Beat* answered) {
+  Directive directive = DirectiveFor(m, id, answered);
+  m.out.push_back(Send{id, directive.incarnation, std::move(directive)});
+}
+
+void SendNotices(Machine& m, NodeId id, std::vector<std::string> notices) {
+  Directive directive = DirectiveFor(m, id, nullptr);
+  directive.notices = std::move(notices);
+  m.out.push_back(Send{id, directive.incarnation, std::move(directive)});
 }
 
 void SendToMembers(Machine& m) {

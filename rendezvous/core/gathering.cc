@@ -115,6 +115,7 @@ void StartRound(Machine& m) {
   s.last_call_at = s.next_tell = absl::InfiniteFuture();
   ForgetNote(s);
   s.report.exits.clear();
+  s.blamed.clear();
   s.report.ended_well.clear();
   s.report.lost_nodes.clear();
   s.report.first.reset();

@@ -28,7 +28,7 @@ struct LostNode {
   std::string headline;
   std::vector<uint32_t> ranks;  // that ran there until then
   absl::Time last_sign;         // of it: what failed later may have failed because of it
-  NodeId node = {};             // none in a journal
+  NodeId node = {};
   bool operator==(const LostNode&) const = default;
 };
 

@@ -165,6 +165,7 @@ void OnRestart(Machine& m, const RestartAsked& asked);
 // --- directive.cc ---
 // What the node should do now; null = sent unasked.
 void SendDirective(Machine& m, NodeId id, const Beat* answered);
+void SendNotices(Machine& m, NodeId id, std::vector<std::string> notices);
 void SendToMembers(Machine& m);
 void SendToAll(Machine& m);
 

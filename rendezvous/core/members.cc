@@ -37,6 +37,9 @@ void Record(Machine& m, NodeId id, const NodeState& node, const WorkerExit& exit
   if (Mutated(Mutation::kExitAckedUnrecorded) && exit.kind == ExitKind::kSignaled) {
     return;
   }
+  if (IsFailure(exit) && exit.because_of.has_value()) {
+    s.blamed.insert(exit.because_of->value);
+  }
   ExitRecord record{s.round, id, node.join.hostname, exit, m.now - exit.age};
   if (exit.stopped_by_us || s.report.exits.size() >= kTailsMax) {
     record.exit.stderr_tail.clear();
@@ -64,11 +67,7 @@ void MarkEnded(RoundState& s, const NodeState& node, const WorkerExit& exit) {
 // signal.)
 bool HadFailedBefore(const RoundState& s, const WorkerExit& exit) {
   const bool own_code = exit.kind == ExitKind::kExited && exit.code > 0 && exit.code < 128;
-  return exit.stopped_by_us && own_code &&
-         std::any_of(s.report.exits.begin(), s.report.exits.end(), [&](const ExitRecord& other) {
-           return other.round == s.round && other.exit.because_of == exit.rank &&
-                  IsFailure(other.exit);
-         });
+  return exit.stopped_by_us && own_code && s.blamed.count(exit.rank.value) != 0;
 }
 
 struct Ends {

@@ -13,6 +13,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kUnlikeToldMax = 8;
+constexpr char kNoSuchFile[] = "";  // its mark
 constexpr size_t kPlacesTold = 5;
 constexpr absl::Duration kLookForIdleEvery = absl::Seconds(1);
 
@@ -31,31 +32,50 @@ NodesByMark WhoHasWhich(const RoundState& s, size_t program, std::string& name) 
   return out;
 }
 
-std::string Unlike(const RoundState& s, const std::string& name, const NodesByMark& nodes) {
+std::string HostsAt(const RoundState& s, std::vector<size_t> places) {
+  std::sort(places.begin(), places.end());
+  std::vector<std::string> names;
+  names.reserve(places.size());
+  for (const size_t place : places) {
+    names.push_back(s.nodes.at(s.members[place].node).join.hostname);
+  }
+  return FewNames(std::move(names));
+}
+
+// A sentence about the nodes that have another file, and one about those that have none.
+std::vector<std::string> Unlike(const RoundState& s, const std::string& name, NodesByMark nodes) {
+  constexpr absl::string_view kAdvice = "copy it to all nodes, or let --ship do it";
+  std::vector<size_t> without;
+  if (auto none = nodes.extract(kNoSuchFile); !none.empty()) {
+    without = std::move(none.mapped());
+  }
+  if (nodes.empty()) {
+    return {};
+  }
   // That of most nodes; of as many the one of the first node.
   const auto usual =
       std::min_element(nodes.begin(), nodes.end(), [](const auto& one, const auto& other) {
         return std::pair(other.second.size(), one.second[0]) <
                std::pair(one.second.size(), other.second[0]);
       });
+  const std::string there = HostsAt(s, {usual->second[0]});
   std::vector<size_t> others;
   for (const auto& [mark, places] : nodes) {
     if (mark != usual->first) {
       others.insert(others.end(), places.begin(), places.end());
     }
   }
-  std::sort(others.begin(), others.end());
-  const auto name_of = [&](size_t place) {
-    return s.nodes.at(s.members[place].node).join.hostname;
-  };
-  std::vector<std::string> names;
-  names.reserve(others.size());
-  for (const size_t place : others) {
-    names.push_back(name_of(place));
+  std::vector<std::string> out;
+  if (!others.empty()) {
+    out.push_back(absl::StrCat(name, " on ", HostsAt(s, std::move(others)),
+                               " is not the same file as on ", there, ": ranks run unlike code; ",
+                               kAdvice));
   }
-  return absl::StrCat(name, " on ", FewNames(std::move(names)), " is not the same file as on ",
-                      name_of(usual->second[0]),
-                      ": ranks run unlike code; copy it to all nodes, or let --ship do it");
+  if (!without.empty()) {
+    out.push_back(absl::StrCat(name, " is not on ", HostsAt(s, std::move(without)),
+                               " where it is on ", there, ": ", kAdvice));
+  }
+  return out;
 }
 
 // What the workers of the round wait for, all together.
@@ -102,8 +122,23 @@ Idleness IdlenessOf(const RoundState& s) {
   return out.living == 0 ? Idleness() : out;
 }
 
+// To the user, who may be at the nodes: then at the first one of the round that lives.
+void TellUser(Machine& m, std::vector<std::string> lines) {
+  for (const std::string& line : lines) {
+    m.out.push_back(Tell{line});
+  }
+  if (!m.config.users_at_nodes || lines.empty()) {
+    return;
+  }
+  for (const Member& member : m.state.members) {
+    if (m.state.nodes.at(member.node).IsLive()) {
+      return SendNotices(m, member.node, std::move(lines));
+    }
+  }
+}
+
 // The odd one out first.
-void TellPlaces(Machine& m, Idleness& idle) {
+void AddPlaces(Idleness& idle, std::vector<std::string>& lines) {
   std::vector<std::pair<const std::string, Idleness::Waiting>*> places;
   for (auto& place : idle.places) {
     if (!place.second.ranks.empty()) {
@@ -118,12 +153,11 @@ void TellPlaces(Machine& m, Idleness& idle) {
   for (size_t i = 0; i < std::min(places.size(), kPlacesTold); ++i) {
     const auto& [what, there] = *places[i];
     const bool one = there.ranks.size() == 1;
-    m.out.push_back(Tell{absl::StrCat("  ", one ? "rank " : "ranks ", RangeList(there.ranks), " (",
-                                      one ? "" : "the first: ", there.first, ") in ", what)});
+    lines.push_back(absl::StrCat("  ", one ? "rank " : "ranks ", RangeList(there.ranks), " (",
+                                 one ? "" : "the first: ", there.first, ") in ", what));
   }
   if (places.size() > kPlacesTold) {
-    m.out.push_back(
-        Tell{absl::StrCat("  the others in ", places.size() - kPlacesTold, " more places")});
+    lines.push_back(absl::StrCat("  the others in ", places.size() - kPlacesTold, " more places"));
   }
 }
 
@@ -135,17 +169,20 @@ void TellUnlikePrograms(Machine& m) {
   for (const Member& member : s.members) {
     programs = std::max(programs, s.nodes.at(member.node).join.program_files.size());
   }
+  std::vector<std::string> lines;
   for (size_t i = 0; i < programs; ++i) {
     std::string name;
     const NodesByMark nodes = WhoHasWhich(s, i, name);
     if (nodes.size() < 2) {
       continue;
     }
-    std::string told = Unlike(s, name, nodes);
-    if (s.unlike_told.size() < kUnlikeToldMax && s.unlike_told.insert(told).second) {
-      m.out.push_back(Tell{std::move(told)});
+    for (std::string& told : Unlike(s, name, nodes)) {
+      if (s.unlike_told.size() < kUnlikeToldMax && s.unlike_told.insert(told).second) {
+        lines.push_back(std::move(told));
+      }
     }
   }
+  TellUser(m, std::move(lines));
 }
 
 void TellIdle(Machine& m, const NodeState& node) {
@@ -170,7 +207,7 @@ void TellIdle(Machine& m, const NodeState& node) {
     s.tell_idle *= 2;  // up to infinite
   }
   const uint32_t ended = s.world_size - idle.living;
-  m.out.push_back(Tell{absl::StrCat(
+  std::vector<std::string> lines = {absl::StrCat(
       idle.living == 1 ? "the worker has neither run nor"
                        : absl::StrCat("none of the ", idle.living, " workers has run or"),
       " written a line for ", ShortDuration(absl::Floor(idle.lasts, absl::Seconds(1))),
@@ -178,8 +215,9 @@ void TellIdle(Machine& m, const NodeState& node) {
       "; next word after ", ShortDuration(s.tell_idle), " (--tell-idle). ",
       idle.living == 1 ? "It waits" : "They wait",
       idle.places.empty() ? "; py-spy dump --pid PID or gdb -p PID on their node shows where"
-                          : " (py-spy dump --pid PID or gdb -p PID there shows more):")});
-  TellPlaces(m, idle);
+                          : " (py-spy dump --pid PID or gdb -p PID there shows more):")};
+  AddPlaces(idle, lines);
+  TellUser(m, std::move(lines));
 }
 
 }  // namespace muster

@@ -1,6 +1,7 @@
 #include "rendezvous/core/policy.h"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -232,7 +233,27 @@ void CountUserRestart(Machine& m) {
   TellNext(m, absl::StrCat(s.lost_headline, ", free of charge"));
 }
 
+// Who did not end within the grace, and may have lost what it was about to save.
+std::string KilledText(const RoundState& s) {
+  std::vector<uint32_t> killed;
+  for (const ExitRecord& record : s.report.exits) {
+    const WorkerExit& exit = record.exit;
+    if (record.round == s.round && exit.stopped_by_us && exit.kind == ExitKind::kSignaled &&
+        exit.code == SIGKILL) {
+      killed.push_back(exit.rank.value);
+    }
+  }
+  std::sort(killed.begin(), killed.end());
+  return killed.empty() || s.stop_grace <= absl::ZeroDuration()
+             ? ""
+             : absl::StrCat("; killed, as ", killed.size() == 1 ? "it" : "they",
+                            " had not ended after ", ShortDuration(s.stop_grace),
+                            " (--restart-grace): ", killed.size() == 1 ? "rank " : "ranks ",
+                            RangeList(killed));
+}
+
 void TellNext(Machine& m, std::string line) {
+  line += KilledText(m.state);
   std::vector<std::string>& history = m.state.report.history;
   history.push_back(absl::StrCat("round ", m.state.round.ToString(), kOfRound, line));
   if (history.size() > kHistoryMax) {

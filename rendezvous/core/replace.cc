@@ -140,6 +140,7 @@ void StartRoundThatKeeps(Machine& m, const std::map<uint32_t, NodeId>& takers) {
   TellReplaced(m);
   s.round = {m.config.epoch, s.round.n + 1};
   s.round_began = m.now;
+  s.blamed.clear();
   for (const auto& [place, id] : takers) {
     Take(s, place, id);
   }
@@ -161,8 +162,8 @@ void StartRoundThatKeeps(Machine& m, const std::map<uint32_t, NodeId>& takers) {
     m.record.round = KeepRound(s);
   }
   m.out.push_back(RoundStarted{s.round, s.world_size, static_cast<uint32_t>(s.members.size())});
-  TellUnlikePrograms(m);
   SendToMembers(m);
+  TellUnlikePrograms(m);
 }
 
 // Of a host list no other nodes come than those that are there, or are being started again. A lost

@@ -54,6 +54,7 @@ struct RoundConfig {
   absl::Duration restart_grace = kRestartGrace;          // stop of a round that is restarted
   absl::Duration time_limit = absl::InfiniteDuration();  // --timeout: the job ends with 124
   absl::Duration tell_idle = kTellIdle;  // infinite = the user is not told that workers do nothing
+  bool users_at_nodes = false;           // who reads what a Tell says is not the job's user
   uint16_t master_port =
       0;  // 0 = the store port that node rank 0 offers; else the user's (static form)
   std::string master_addr;  // "" = address of node rank 0
@@ -330,6 +331,7 @@ struct RoundState {
   std::set<NodeId> lost_in_place;
   // Ranks that another one blamed for its own failure, which has cost a restart: theirs does not.
   std::set<uint32_t> paid_for;
+  std::set<uint32_t> blamed;          // ranks whose end others named as why they failed in `round`
   std::set<std::string> unlike_told;  // of files of the program, to the user
   // Workers that do nothing for so long are told of next, in this round.
   absl::Duration tell_idle = absl::InfiniteDuration();

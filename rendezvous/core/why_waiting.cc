@@ -131,7 +131,10 @@ std::string WhySpare(const RoundConfig& config, const RoundState& state, absl::T
   const std::string runs =
       absl::StrCat("the job runs with ", Plural(state.members.size(), "node", "nodes"));
   if (state.members.size() >= config.nodes_max) {
-    return absl::StrCat(runs, "; this node waits as a spare");
+    return absl::StrCat(runs, "; this node waits as a spare",
+                        config.spares.has_value() || !config.expected.empty()
+                            ? ""
+                            : " (for a job of its own: another --rdzv-id)");
   }
   return absl::StrCat(runs, "; this node joins the next round",
                       state.grow_at == absl::InfiniteFuture()

@@ -317,7 +317,8 @@ absl::StatusOr<JournalRecord> RecordOf(v1::JournalRecord&& wire) {
     record.lost_nodes.push_back({lost.hostname(),
                                  lost.headline(),
                                  {lost.ranks().begin(), lost.ranks().end()},
-                                 ToTime(lost.last_sign())});
+                                 ToTime(lost.last_sign()),
+                                 {lost.node()}});
   }
   if (wire.has_progress()) {
     ASSIGN_OR_RETURN(record.progress, ProgressOf(wire.progress()));
@@ -427,6 +428,7 @@ absl::StatusOr<std::string> EncodeRecord(const JournalRecord& record) {
     one->set_headline(lost.headline);
     one->mutable_ranks()->Assign(lost.ranks.begin(), lost.ranks.end());
     one->set_last_sign(ToNanos(lost.last_sign));
+    one->set_node(lost.node.value);
   }
   if (record.progress.has_value()) {
     SetProgress(*record.progress, wire.mutable_progress());

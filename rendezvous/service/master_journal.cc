@@ -18,6 +18,7 @@ namespace muster {
 RoundConfig MasterServer::Impl::ConfigFor(const std::string& job_id, const JobTerms& terms) const {
   RoundConfig config = options_.many_jobs ? ConfigFromTerms(job_id, terms) : options_.job;
   config.epoch = options_.many_jobs ? options_.epoch : config.epoch;
+  config.users_at_nodes = options_.many_jobs;
   config.journal = options_.journal != nullptr;
   if (config.journal && !terms.lease.has_value()) {
     config.lease = kLeaseWithJournal;

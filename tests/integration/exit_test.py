@@ -94,6 +94,21 @@ def test_python_exception_with_torch_error_file(node0, scratch):
     assert "from-record" in (scratch / "r.json").read_text()
 
 
+def test_who_failed_first_though_it_ends_last(node0, scratch):
+    """Its error file is there, and it still uploads something when the others fail of that, and all are stopped."""
+    script = scratch / "fails.py"
+    script.write_text(
+        "import os, sys, threading, time\nfrom torch.distributed.elastic.multiprocessing.errors import record\nrank = os.environ['RANK']\n"
+        "@record\ndef main():\n    if rank == '1':\n        threading.Thread(target=time.sleep, args=(1034,)).start()\n"
+        f"        raise ValueError('NaN loss')\n    while not os.path.exists({str(scratch / 'raised')!r}): time.sleep(0.01)\n"
+        "    time.sleep(0.2)\n    raise RuntimeError('Connection closed by peer')\n"
+        f"try: main()\nfinally:\n    if rank == '1': open({str(scratch / 'raised')!r}, 'w')\n"
+    )
+    result = node0.run("-n", "3", script, seconds=90)
+    assert result.code == 1 and re.search(r"job \S+: rank 1 on node0 \(pid \d+\) raised an error .* SIGTERM as it still ran on", result.errors), result
+    assert "ValueError: NaN loss" in result.errors.split("its error file says")[1], result
+
+
 def test_report_file(node0, scratch):
     result = node0.run("-n", "4", "--report", scratch / "r.json", *sh(OTHERS_SLEEP.format(rank=2) + "echo PID $$ >&2; echo last-words >&2; exit 9"))
     assert result.code == 9, result

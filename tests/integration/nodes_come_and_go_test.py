@@ -133,6 +133,15 @@ def test_a_shepherd_that_is_killed_alone_is_followed_by_another(shells, mode):
     assert job.finish().code == 130
 
 
+def test_after_a_shepherds_death_workers_have_a_place_for_their_error_files(node0):
+    script = 'test -d "$(dirname "$TORCHELASTIC_ERROR_FILE")" && echo up; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 1091'
+    job = node0.start("-n", "2", "--max-restarts", "1", *sh(script))
+    job.expect("up", 2)
+    kill_all([pid for pid in node0.ours() if name_of(pid) == "muster-shepherd"])
+    job.expect("up", 4)
+    assert job.finish().code == 0
+
+
 def test_a_shepherd_that_lives_keeps_the_next_agent_from_running_workers(shells):
     job = shells[0].start("--hosts", "node0,node1", "--nproc-per-node", "1", "--max-restarts", "3", *sh(ROUND))
     ranks_of(job, 2, 2)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness import LAUNCH, PYTHON, sh
+from harness import BIN, LAUNCH, PYTHON, sh
 
 EACH = ("--hosts", "node0,node1,node2", "--nproc-per-node", "1")
 UNLIKE = "train.py on node1 is not the same file as on node0: ranks run unlike code"
@@ -57,6 +57,26 @@ def test_where_the_command_is_typed_who_serves_says_it(shells, edited):
     first, second = [job.finish() for job in jobs]
     assert first.code == 0 and second.code == 0, (first, second)
     assert UNLIKE in first.errors and UNLIKE not in second.errors, (first, second)
+
+
+def test_of_a_job_at_a_daemon_its_first_node_says_it(shells, edited):
+    daemon = shells[2].start("--listen", "10.77.0.3:29500", program=BIN / "muster-rendezvous")
+    try:
+        daemon.expect("listens on")
+        jobs = [shell.start("--nnodes", "2", "--nproc-per-node", "1", "--node-rank", str(i), "--rdzv-endpoint", "node2:29500", "--wdir", edited, "train.py") for i, shell in enumerate(shells[:2])]
+        first, second = [job.finish() for job in jobs]
+        assert first.code == 0 and second.code == 0, (first, second)
+        assert first.errors.count(UNLIKE) == 1 and UNLIKE not in second.errors, (first, second)
+        daemon.expect(UNLIKE, stream="err")
+    finally:
+        daemon.signal(15)
+        daemon.finish()
+
+
+def test_a_program_that_one_host_does_not_have(shells, edited):
+    shells[1].host.check(["rm", "/tmp/project/train.py"])
+    result = shells[0].run(*EACH, "--wdir", edited, PYTHON, "train.py")
+    assert result.code == 2 and "train.py is not on node1 where it is on node0: copy it to all nodes, or let --ship do it" in result.errors, result
 
 
 @pytest.mark.parametrize("words", [["--no-preflight", "train.py"], ["--ship", "train.py", "train.py"], ["sh", "-c", "echo old"]], ids=["not_wanted", "shipped", "no_file"])

@@ -320,6 +320,18 @@ def test_a_daemon_serves_many_jobs(shells):
         daemon.finish()
 
 
+def test_a_node_that_never_had_a_place_says_so(shells):
+    """The same line once more, for a second job, say."""
+    words = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29500", *sh("echo up; sleep 3")]
+    jobs = [shell.start(*words) for shell in shells[:2]]
+    jobs[0].expect("up")
+    third = shells[2].start(*words)
+    third.expect(r"this node waits as a spare \(for a job of its own: another --rdzv-id\)", stream="err")
+    assert [job.finish().code for job in jobs] == [0, 0]
+    result = third.finish()
+    assert result.code == 1 and "the workers of this node never ran: others had all the places" in result.errors and not result.text, result
+
+
 def test_non_root_with_its_own_user(node0, scratch):
     """Without any privilege on one machine."""
     result = node0.start("--reuid=65534", "--regid=65534", "--clear-groups", LAUNCH, "-n", "2", *sh("id -u"), program="setpriv", cwd="/", env={"HOME": "/nonexistent"}).finish()

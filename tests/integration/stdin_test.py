@@ -31,6 +31,15 @@ def test_modes(node0, mode, ranks):
     assert by_rank(result.out) == want, result
 
 
+def test_what_the_worker_leaves_is_for_whoever_reads_on(node0):
+    loop = 'while read x; do "$@" "$x"; done; echo over'
+    body = [LAUNCH, "-n", "2", "--no-prefix", "--max-restarts", "1", *sh('[ $RANK = 1 ] || { echo "$0"; [ $TORCHELASTIC_RESTART_COUNT = 1 ]; }')]
+    result = feed(node0, b"one\ntwo\nthree\n", "-c", loop, "-", *body, program="bash")
+    assert result.text.split() == ["one", "one", "two", "two", "three", "three", "over"], result
+    script = f"{LAUNCH} -n 2 --no-prefix sh -c 'echo $RANK'\necho second\n".encode()
+    assert sorted(feed(node0, script, "-s", program="bash").text.split()) == ["0", "1", "second"]
+
+
 def test_20_mb_arrive_whole_on_another_host(shells):
     data = random.Random(2).randbytes(20_000_000)
     for args in (("-n", "2"), ("--hosts", "node1", "--nproc-per-node", "2")):

@@ -127,6 +127,27 @@ for attempt in range(3):
 """, store.port)
 
 
+def test_a_programs_own_connections_beside_its_process_group(store_of):
+    """What one puts there the next one finds, and the group keeps its keys."""
+    store = store_of("--world", "2")
+    run("""
+dist.init_process_group("gloo")
+def side(waits):
+    return dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, False, datetime.timedelta(seconds=20), waits)
+for turn in range(3):
+    for waits in (True, False):
+        if rank == turn % 2:
+            store = side(waits)
+            store.set(f"port{turn}{waits}", str(turn))
+            store.get(f"port{turn}{waits}")  # it has arrived
+            del store
+        dist.barrier()
+        assert side(waits).get(f"port{turn}{waits}") == str(turn).encode()
+        dist.barrier()
+dist.barrier(dist.new_group([0, 1]))
+""", store.port, world=2)
+
+
 def test_process_group_beside_rpc(store_of):
     # Two stores of one process at the same time, one after the other and not in step with other ranks.
     store = store_of("--world", "3")

@@ -81,6 +81,9 @@ class AgentScript {
       if (c.values.count("because") != 0) {
         exit.because_of = Rank{static_cast<uint32_t>(c.Number("because", 0))};
       }
+      if (c.values.count("failed-before") != 0) {
+        exit.error_before = absl::Milliseconds(c.Number("failed-before", 0));
+      }
       return WorkerEnded{Round(c), exit};
     } else if (c.verb == "spawned") {
       return WorkerSpawned{Round(c), LocalRank{static_cast<uint32_t>(std::stoul(c.Word(0)))},
@@ -171,6 +174,9 @@ class AgentScript {
       CHECK(c.verb == "wait");
       d.wanted = Wanted::kWait;
       d.note = absl::StrJoin(c.words, " ");
+    }
+    if (c.values.count("notice") != 0) {
+      d.notices.push_back(c.Text("notice", ""));
     }
     return d;
   }
@@ -266,6 +272,7 @@ class AgentScript {
   std::string Show(const SetLease& lease) { return absl::StrCat("lease ", Seconds(lease.until)); }
   std::string Show(const SetTimer& timer) { return absl::StrCat("timer ", Seconds(timer.at)); }
   std::string Show(const ShowWaiting& show) { return absl::StrCat("show '", show.note, "'"); }
+  std::string Show(const ShowNotice& show) { return absl::StrCat("NOTICE '", show.text, "'"); }
   std::string Show(const Finish& finish) {
     return absl::StrCat("FINISH ", finish.all_shown ? "" : "(output lost) ",
                         finish.outcome.exit_code, finish.outcome.headline.empty() ? "" : ": ",

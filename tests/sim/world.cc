@@ -76,6 +76,7 @@ void World::MakeJob() {
   MakeRestartRules();
   config_.last_call = absl::Seconds(5);
   config_.grace = absl::Seconds(Chance(0.5) ? 2 : 10);
+  config_.restart_grace = absl::Seconds(5);  // some never end by themselves: more rounds in a run
   fail_chance_ = Chance(0.5) ? 0.5 : 0.1;
   workers_max_ = 1 + static_cast<uint32_t>(rng_.Below(4));
   stays_ = Chance(0.5);

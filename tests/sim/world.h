@@ -182,6 +182,7 @@ class World {
   void Do(uint32_t who, const SetLease& effect);
   void Do(uint32_t who, const SetTimer& effect);
   void Do(uint32_t who, const ShowWaiting&) { Mix(who); }
+  void Do(uint32_t who, const ShowNotice&) { Mix(who); }
   void Do(uint32_t who, const ShowRest& effect);
   void Do(uint32_t who, const Finish& effect);
   void ArmAgentTimers(uint32_t who);

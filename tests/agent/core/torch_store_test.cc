@@ -154,21 +154,21 @@ INSTANTIATE_TEST_SUITE_P(Store, TwoWorkers, testing::Bool(),
 TEST_P(TwoWorkers, ASecondProcessGroupFindsAnEmptyStore) {
   Connect(1);
   Connect(2);
-  job.Feed(1, say.Set("/addr0", "first"));
-  job.Feed(2, say.Set("/addr1", "first"));
+  job.Feed(1, say.Set("/default_pg/addr0", "first"));
+  job.Feed(2, say.Set("/default_pg/addr1", "first"));
   job.Close(1);  // the first worker is faster: the second still has its old connection
   Connect(3);
-  EXPECT_EQ(job.Ask(3, say.Get("/addr1")), Str(""));
-  EXPECT_EQ(job.Ask(3, say.Wait({"/addr1"})), "");
-  EXPECT_EQ(job.Ask(2, say.Get("/addr0")), Str("first"));
-  job.Feed(2, say.Set("/addr1", "of the old one"));
+  EXPECT_EQ(job.Ask(3, say.Get("/default_pg/addr1")), Str(""));
+  EXPECT_EQ(job.Ask(3, say.Wait({"/default_pg/addr1"})), "");
+  EXPECT_EQ(job.Ask(2, say.Get("/default_pg/addr0")), Str("first"));
+  job.Feed(2, say.Set("/default_pg/addr1", "of the old one"));
   EXPECT_EQ(job.Got(3), "");
   job.Close(2);
   EXPECT_EQ(job.store.keys(), 1u);  // init/: the old space is gone with its last member
   Connect(4);
-  job.Feed(4, say.Set("/addr1", "second"));
+  job.Feed(4, say.Set("/default_pg/addr1", "second"));
   EXPECT_EQ(job.Got(3), Byte(0));
-  EXPECT_EQ(job.Ask(3, say.Get("/addr1")), Str("second"));
+  EXPECT_EQ(job.Ask(3, say.Get("/default_pg/addr1")), Str("second"));
   EXPECT_EQ(job.Ask(3, say.NumKeys()), U64(2));
   job.Close(3);
   Connect(5);  // and a third one
@@ -184,6 +184,34 @@ TEST_P(TwoWorkers, ConnectionsAtTheSameTimeShareTheKeys) {
   Connect(4);
   job.Feed(1, say.Set("/k", "v"));
   EXPECT_EQ(job.Ask(4, say.Get("/k")), Str("v"));
+}
+
+TEST_P(TwoWorkers, ConnectionsOfAProgramsOwnComeAndGo) {
+  Connect(1);
+  Connect(2);
+  job.Feed(1, say.Set("/default_pg/0//addr0", "v"));
+  job.Feed(2, say.Set("/default_pg/0//addr1", "v"));
+  Connect(3);
+  job.Feed(3, say.Set("/side/port", "4711"));
+  job.Close(3);
+  Connect(4);
+  EXPECT_EQ(job.Ask(4, say.Get("/side/port")), Str("4711"));
+  EXPECT_EQ(job.Ask(4, say.Get("/default_pg/0//addr0")), Str("v"));
+  job.Close(4);
+  job.Close(1);  // the process group of one worker ends
+  Connect(5);
+  EXPECT_EQ(job.Ask(5, say.Get("/side/port")), Str(""));
+}
+
+TEST_P(TwoWorkers, WithoutAProcessGroupTheKeysStay) {
+  Connect(1);
+  Connect(2);
+  job.Feed(1, say.Set("/first", "1"));
+  job.Close(1);
+  Connect(3);  // what takes its place
+  EXPECT_EQ(job.Ask(3, say.Get("/first")), Str("1"));
+  job.Feed(3, say.Set("/second", "2"));
+  EXPECT_EQ(job.Ask(2, say.Get("/second")), Str("2"));
 }
 
 TEST_P(TwoWorkers, AWorkerThatTriesAgainBeforeAllWereThereStays) {
@@ -222,6 +250,7 @@ TEST_P(TwoWorkers, WithoutAHelloAConnectionSeesTheCurrentSpace) {
   Connect(2);
   EXPECT_EQ(job.Ask(1, say.Get("/early")), Str("1"));
   EXPECT_EQ(job.Ask(9, say.Wait({"/never"})), "");
+  job.Feed(1, say.Set("/default_pg/0//addr0", "v"));
   job.Close(1);
   job.Close(2);
   EXPECT_EQ(job.Ask(9, say.Get("/early")), Str("1"));  // until the next hello

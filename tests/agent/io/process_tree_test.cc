@@ -41,18 +41,18 @@ class ProcessTreeTest : public ::testing::Test {
  protected:
   ProcessTreeTest() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
   ~ProcessTreeTest() override {
-    KillDescendants({}, kWithin, [](pid_t, int, uint64_t) {});
+    KillDescendants(kWithin, [](pid_t, int, uint64_t) {});
   }
-  KillResult Kill(const std::set<pid_t>& spare) {
-    return KillDescendants(spare, kWithin,
+  KillResult Kill() {
+    return KillDescendants(kWithin,
                            [this](pid_t pid, int status, uint64_t) { reaped_[pid] = status; });
   }
   std::map<pid_t, int> reaped_;
 };
 
 TEST_F(ProcessTreeTest, NobodyBelow) {
-  EXPECT_TRUE(Descendants({}).empty());
-  EXPECT_TRUE(Kill({}).survivors.empty());
+  EXPECT_TRUE(Descendants().empty());
+  EXPECT_TRUE(Kill().survivors.empty());
 }
 
 TEST_F(ProcessTreeTest, AGroupStandsStillWhenAllOfItDo) {
@@ -127,49 +127,16 @@ TEST_F(ProcessTreeTest, FindsAndEndsSessionsAndDoubleForks) {
   });
   ready.writer.Reset();
   EXPECT_EQ(ReadBytes(ready.reader.get(), 2).size(), 2u);
-  const std::vector<pid_t> below = Descendants({});
+  const std::vector<pid_t> below = Descendants();
   EXPECT_GE(below.size(), 3u);  // the one in the middle may be there as a zombie
   EXPECT_EQ(std::count(below.begin(), below.end(), child), 1);
-  EXPECT_TRUE(Kill({}).survivors.empty());
+  EXPECT_TRUE(Kill().survivors.empty());
   EXPECT_EQ(ReadToEnd(ready.reader.get()), "");  // nobody holds it
   ASSERT_EQ(reaped_.count(child), 1u);
   EXPECT_EQ(WTERMSIG(reaped_[child]), SIGKILL);
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
 }
 
-TEST_F(ProcessTreeTest, SparesAProcessAndAllBelowIt) {
-  TestPipe ready = MakePipe();
-  const pid_t spared = Child([&ready] {
-    Child([&ready] {
-      (void)!write(ready.writer.get(), "a", 1);
-      WaitForEver();
-    });
-    WaitForEver();
-  });
-  const pid_t other = Child(WaitForEver);
-  EXPECT_EQ(ReadBytes(ready.reader.get(), 1), "a");
-  EXPECT_EQ(Descendants({spared}), std::vector<pid_t>{other});
-  EXPECT_TRUE(Kill({spared}).survivors.empty());
-  EXPECT_EQ(waitpid(spared, nullptr, WNOHANG), 0);  // alive
-  EXPECT_EQ(Descendants({}).size(), 2u);
-}
-
-// Somebody else waits for a spared child (libuv for ssh): its exit must not be taken away.
-TEST_F(ProcessTreeTest, LeavesTheExitOfASparedChildToItsOwner) {
-  TestPipe gone = MakePipe();
-  const pid_t spared = Child([] { _exit(7); });
-  gone.writer.Reset();
-  EXPECT_EQ(ReadToEnd(gone.reader.get()), "");
-  const pid_t other = Child(WaitForEver);
-  EXPECT_TRUE(Kill({spared}).survivors.empty());
-  EXPECT_EQ(reaped_.count(spared), 0u);
-  EXPECT_EQ(reaped_.count(other), 1u);
-  int status = 0;
-  EXPECT_EQ(waitpid(spared, &status, 0), spared);
-  EXPECT_EQ(WEXITSTATUS(status), 7);
-}
-
-// Each process of the chain lives only until it has forked the next, in a session of its own.
 TEST_F(ProcessTreeTest, CatchesAChainThatForksAway) {
   TestPipe held = MakePipe();
   const absl::Time give_up = BootNow() + absl::Seconds(40);  // no runaway when the test fails
@@ -188,7 +155,7 @@ TEST_F(ProcessTreeTest, CatchesAChainThatForksAway) {
   }
   held.writer.Reset();
   EXPECT_EQ(ReadBytes(held.reader.get(), 4), "aaaa");
-  EXPECT_TRUE(Kill({}).survivors.empty());
+  EXPECT_TRUE(Kill().survivors.empty());
   EXPECT_EQ(ReadToEnd(held.reader.get()), "");
 }
 
@@ -200,7 +167,7 @@ TEST_F(ProcessTreeTest, ReturnsInTimeWhenNoTimeIsGiven) {
   }
   size_t reaped = 0;
   const KillResult result =
-      KillDescendants({}, -absl::Seconds(1), [&](pid_t, int, uint64_t) { ++reaped; });
+      KillDescendants(-absl::Seconds(1), [&](pid_t, int, uint64_t) { ++reaped; });
   EXPECT_EQ(result.survivors.size() + reaped, 50u);  // each is in one of the two
 }
 

@@ -50,8 +50,13 @@ TEST_F(ProgramFilesTest, AreComparedByWhatIsInThem) {
   EXPECT_NE(With("/d", large), With("/e", large + "x"));
 }
 
-TEST_F(ProgramFilesTest, WhatIsNotThereIsNotCompared) {
-  EXPECT_THAT(Of(root_ + "/nosuch.py"), IsEmpty());
+TEST_F(ProgramFilesTest, WhatIsNotThereHasAName) {
+  const std::vector<ProgramFile> none = Of(root_ + "/nosuch.py");
+  ASSERT_EQ(none.size(), 2u);
+  EXPECT_EQ(none[0], (ProgramFile{"nosuch.py", ""}));
+}
+
+TEST_F(ProgramFilesTest, WhatIsNoFileIsNotCompared) {
   EXPECT_THAT(Of(root_), IsEmpty());
   EXPECT_THAT(Of(""), IsEmpty());
 }

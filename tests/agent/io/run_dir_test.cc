@@ -46,6 +46,10 @@ TEST_F(RunDirTest, IsMadeOnceAndRemovedWithAllInIt) {
   Put(path + "/error-1-0.json");
   dir->Remove();
   EXPECT_TRUE(std::filesystem::is_empty(place_));
+  EXPECT_EQ(dir->path(), "");
+  ASSERT_TRUE(dir->Make());  // for the next shepherd
+  EXPECT_TRUE(std::filesystem::is_directory(dir->path()));
+  dir->Remove();
 }
 
 TEST_F(RunDirTest, TheNextPlaceIsTakenWhereOneTakesNothing) {

@@ -34,7 +34,7 @@ class ShepherdTest : public LoopTest {
   ShepherdTest() { getrlimit(RLIMIT_NOFILE, &files_); }
   ~ShepherdTest() override {
     client_.reset();
-    EXPECT_TRUE(Descendants({}).empty());
+    EXPECT_TRUE(Descendants().empty());
   }
 
   ShepherdClient& Start() {

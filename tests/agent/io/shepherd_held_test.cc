@@ -92,7 +92,7 @@ TEST_F(ShepherdHeldTest, SignalsThatComeWhileItStartsDoNotHoldTheShepherdUp) {
   std::atomic<bool> over = false;
   std::thread window_changes([&over] {
     while (!over) {
-      for (const pid_t child : Descendants({})) {
+      for (const pid_t child : Descendants()) {
         kill(child, SIGWINCH);
       }
     }

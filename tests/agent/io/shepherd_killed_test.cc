@@ -146,7 +146,7 @@ TEST_F(ShepherdTest, AReaperThatSomebodyHasStoppedHoldsNothingUp) {
   ASSERT_EQ(below.size(), 2u);
   EXPECT_EQ(kill(below[0], SIGSTOP), 0);
   client_->Close();
-  EXPECT_TRUE(Descendants({}).empty());
+  EXPECT_TRUE(Descendants().empty());
 }
 
 TEST_F(ShepherdTest, TheNextOneKeepsTheLease) {

@@ -216,7 +216,7 @@ TEST_F(ShepherdTest, ClearWorkerEndsWhatThatOneLeftBehind) {
   client_->ClearWorker(0);
   EXPECT_EQ(ReadToEnd(outputs[0].reader.get()), "");
   // The reaper, the shepherd, and all of the other one; what was killed has yet to be reaped.
-  EXPECT_TRUE(RunUntil([] { return Descendants({}).size() == 2u + 3u; }));
+  EXPECT_TRUE(RunUntil([] { return Descendants().size() == 2u + 3u; }));
   // One that never ran left nothing, and an index begins anew.
   client_->ClearWorker(2);
   pids_.erase(0);
@@ -246,7 +246,6 @@ TEST_F(ShepherdTest, KilledShepherdLeavesNothing) {
     (void)ReadToEnd(held.reader.get());
     _exit(5);
   }
-  client_->spare.insert(spared);
   kill(client_->pid(), SIGKILL);
   ASSERT_TRUE(RunUntil([this] { return dead_ == 1; }));
   EXPECT_EQ(ReadToEnd(output.reader.get()), "");
@@ -273,7 +272,7 @@ TEST_F(ShepherdTest, KilledShepherdLeavesNothingAtAnyMoment) {
     kill(client_->pid(), SIGKILL);
     ASSERT_TRUE(RunUntil([this] { return dead_ == 1; }));
     EXPECT_EQ(ReadToEnd(output.reader.get()), "") << after;
-    EXPECT_EQ(Descendants({}).size(), 2u);  // the reaper and the next shepherd
+    EXPECT_EQ(Descendants().size(), 2u);  // the reaper and the next shepherd
   }
 }
 

@@ -36,7 +36,7 @@ class StrayGroupsTest : public testing::Test {
  protected:
   StrayGroupsTest() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
   ~StrayGroupsTest() override {
-    KillDescendants({}, absl::Seconds(60), [](pid_t, int, uint64_t) {});
+    KillDescendants(absl::Seconds(60), [](pid_t, int, uint64_t) {});
   }
 
   // A process in a session of its own, below a keeper that does `keep` with it and is then killed.

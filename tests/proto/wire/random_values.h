@@ -64,7 +64,9 @@ class RandomValues {
     exit.rss_max_bytes = Any();
     exit.detail = Text();
     exit.error_message = Text();
-    exit.error_timestamp = static_cast<int64_t>(Any());
+    if (Flag()) {
+      exit.error_before = Time();
+    }
     exit.stderr_tail = Text(kStderrTailBytes);
     if (Flag()) exit.because_of = Rank{Below(kWorldSizeMax)};
     return exit;
@@ -221,6 +223,7 @@ class RandomValues {
                                   absl::Milliseconds(Below(3'600'001))});
     }
     directive.note = Text();
+    directive.notices = {Text(), Text()};
     directive.outcome = {static_cast<int32_t>(Any()), Text()};
     for (uint32_t i = Below(4); i > 0; --i) {
       directive.peers.push_back({{Below(kNodesMax)}, Text(), Port()});

@@ -1,5 +1,6 @@
 #include "rendezvous/core/cause.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -68,8 +69,19 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(FirstCause, ASignalComesBeforeAnErrorFileBeforeACode) {
   std::vector<ExitRecord> exits = Records({{0, 0}, {1, 3, -1, /*stopped=*/true}, {2}, {3}, {4}});
   EXPECT_EQ(FirstCause(exits)->exit.rank, Rank{2});
-  exits[3].exit.error_timestamp = 7;
+  exits[3].exit.error_before = absl::Milliseconds(1);
   EXPECT_EQ(FirstCause(exits)->exit.rank, Rank{3});
+  // Later to end, and earlier to fail; the signal ended one that had failed before.
+  exits[4].exit.error_before = absl::Hours(1);
+  exits[4].exit.kind = ExitKind::kSignaled;
+  exits[4].exit.code = SIGTERM;
+  EXPECT_EQ(FirstCause(exits)->exit.rank, Rank{4});
+  EXPECT_THAT(ExitSentence(exits[4]),
+              testing::AllOf(testing::HasSubstr("raised an error after"),
+                             testing::HasSubstr("was ended by SIGTERM as it still ran on")));
+  EXPECT_EQ(CodeOf(exits[4].exit), 1);
+  exits[4].exit.error_before.reset();
+  EXPECT_EQ(CodeOf(exits[4].exit), 128 + SIGTERM);
   exits[4].exit.kind = ExitKind::kSignaled;
   exits[4].exit.code = SIGSEGV;
   EXPECT_EQ(FirstCause(exits)->exit.rank, Rank{4});

@@ -54,6 +54,10 @@ class NoticesTest : public testing::Test {
     for (const RoundEffect& effect : Step(config_, state_, event, now_)) {
       if (const auto* tell = std::get_if<Tell>(&effect)) {
         told_.push_back(tell->text);
+      } else if (const auto* send = std::get_if<Send>(&effect)) {
+        for (const std::string& notice : send->directive.notices) {
+          noticed_.push_back(absl::StrCat("node ", send->node.value, ": ", notice));
+        }
       }
     }
   }
@@ -68,6 +72,7 @@ class NoticesTest : public testing::Test {
   uint64_t beats_ = 0;
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
   std::vector<std::string> told_;
+  std::vector<std::string> noticed_;  // at nodes
 };
 
 TEST_F(NoticesTest, AnotherFileOnOneNode) {
@@ -107,7 +112,26 @@ TEST_F(NoticesTest, EachProgramIsComparedWithItself) {
   EXPECT_THAT(told_[0], testing::HasSubstr("c on node1"));
 }
 
-TEST_F(NoticesTest, AFileThatIsNotThereIsNoOther) {
+TEST_F(NoticesTest, AFileThatIsNotThereIsMissed) {
+  Start(4);
+  Join("node0", {{"a.py", ""}});
+  Join("node1", {{"a.py", ""}});
+  Join("node2", {{"a.py", "1"}});
+  Join("node3", {{"a.py", "2"}});
+  EXPECT_THAT(told_, ElementsAre("a.py on node3 is not the same file as on node2: ranks run unlike "
+                                 "code; copy it to all nodes, or let --ship do it",
+                                 "a.py is not on node0, node1 where it is on node2: copy it to all "
+                                 "nodes, or let --ship do it"));
+}
+
+TEST_F(NoticesTest, AFileThatIsOnNoNodeIsNotMissed) {
+  Start(2);
+  Join("node0", {{"a.py", ""}});
+  Join("node1", {{"a.py", ""}});
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+TEST_F(NoticesTest, WhoHasNothingToCompareIsNoOther) {
   Start(3);
   Join("node0", {{"a.py", "1"}});
   Join("node1", {});
@@ -189,6 +213,30 @@ TEST_F(IdleTest, WhereTheyWaitOfWhoLives) {
   ASSERT_EQ(told_.size(), 2u);
   EXPECT_THAT(told_[0], testing::HasSubstr("(1 of 4 have ended)"));
   EXPECT_EQ(told_[1], "  rank 1 (pid 12 on node0) in sleep");
+}
+
+TEST_F(IdleTest, NobodyElseIsToldWhereTheUserIsHere) {
+  Beat(1, absl::Minutes(6));
+  Beat(2, absl::Minutes(6));
+  EXPECT_EQ(told_.size(), 1u);
+  EXPECT_THAT(noticed_, IsEmpty());
+}
+
+TEST_F(IdleTest, UsersAtTheNodesAreToldAtTheFirst) {
+  config_.users_at_nodes = true;
+  Beat(1, absl::Minutes(6), 0, {{"futex", 11, {0, 1}}});
+  Beat(2, absl::Minutes(6));
+  ASSERT_EQ(told_.size(), 2u);  // for the log of whoever serves
+  EXPECT_THAT(noticed_, ElementsAre("node 1: " + told_[0], "node 1: " + told_[1]));
+}
+
+TEST_F(NoticesTest, UsersAtTheNodesHearOfUnlikeFilesWithTheirRound) {
+  config_.users_at_nodes = true;
+  Start(2);
+  Join("node0", {{"a.py", "2"}});
+  Join("node1", {{"a.py", "1"}});
+  ASSERT_EQ(noticed_.size(), 1u);
+  EXPECT_EQ(noticed_[0], "node 1: " + told_.at(0));
 }
 
 TEST_F(NoticesTest, OfManyPlacesAFew) {
