@@ -44,6 +44,7 @@
 #include "proto/base/heap.h"
 #include "proto/base/log.h"
 #include "proto/base/passed_signals.h"
+#include "proto/base/signal_mask.h"
 #include "proto/base/status_macros.h"
 #include "proto/wire/bootstrap.h"
 #include "proto/wire/grpc_runtime.h"
@@ -429,6 +430,7 @@ int RunDialed(const std::string& node, const std::vector<std::string>& words) {
 }  // namespace muster
 
 int main(int argc, char** argv) {
+  muster::HearAllSignals();
   const std::string word = argc >= 2 ? argv[1] : "";
   if (word == "--build" || word == "--version") {
     std::printf("%s\n", std::string(muster::BuildName()).c_str());

@@ -40,6 +40,7 @@
 #include "proto/base/core_limit.h"
 #include "proto/base/heap.h"
 #include "proto/base/log.h"
+#include "proto/base/signal_mask.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -244,6 +245,7 @@ int Main(int argc, char** argv) {
 }  // namespace muster
 
 int main(int argc, char** argv) {
+  muster::HearAllSignals();
   muster::WriteNoCores();
   muster::KeepFreedMemory();
   muster::SetLogLevelFromEnvironment();

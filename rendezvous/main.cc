@@ -26,6 +26,7 @@
 #include "proto/base/build_info.h"
 #include "proto/base/core_limit.h"
 #include "proto/base/log.h"
+#include "proto/base/signal_mask.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
@@ -365,6 +366,7 @@ int Main(int argc, char** argv) {
 }  // namespace muster
 
 int main(int argc, char** argv) {
+  muster::HearAllSignals();
   muster::WriteNoCores();
   return muster::Main(argc, argv);
 }

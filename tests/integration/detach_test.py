@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness import LAUNCH, WORKERS, is_alive, sh, stat_of, wait_for
+from harness import DEAF, LAUNCH, PYTHON, WORKERS, is_alive, sh, stat_of, wait_for
 
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
 STANDALONE = ("--standalone", "--nnodes", "2", "--nproc-per-node", "1")
@@ -93,6 +93,14 @@ def test_its_stdin_is_empty(desk):
 def test_what_is_wrong_is_said_at_once(desk, args, code, says):
     result = desk.run("--detach", *args)
     assert result.code == code and says in result.errors and not result.text, result
+
+
+def test_it_ends_where_the_parent_had_signals_blocked(shells, desk):
+    started = desk.run(*DEAF, LAUNCH, "--detach", "true", program=PYTHON)
+    assert started.code == 0, started
+    (job,) = desk.jobs()
+    assert desk.ended(job)["exit_code"] == 0
+    wait_for(lambda: not shells[0].ours(), 30, what="the keeper ends")
 
 
 def test_a_job_that_ends_at_once_has_started(desk):

@@ -24,6 +24,9 @@ TORCH_PACKAGE = os.environ.get("MUSTER_TORCH_PACKAGE", str(BIN.parent / "python"
 # Deadlines are for a loaded machine of two cores; a green run needs a fraction of them.
 PATIENCE = float(os.environ.get("MUSTER_PATIENCE", "60"))
 
+# Words for Python: what follows runs as the child of a parent that has these signals blocked.
+DEAF = ("-c", "import os, signal as s, sys; s.pthread_sigmask(s.SIG_BLOCK, {s.SIGTERM, s.SIGINT, s.SIGHUP, s.SIGCHLD}); os.execv(sys.argv[1], sys.argv[1:])")
+
 ANOTHER_PRESS = 0.2  # of Ctrl-C: two within 0.1 s are one that came twice
 
 # What must not leak from the machine that tests into the jobs.

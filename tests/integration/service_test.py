@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import BIN, PATIENCE, ROOT
+from harness import BIN, DEAF, PATIENCE, PYTHON, ROOT
 from users_site import DAEMON, SECRETS, UsersSite
 
 
@@ -96,6 +96,14 @@ def test_the_service_manager_hears_when_it_serves_and_when_it_stops(site):
         daemon.signal(signal.SIGTERM)
         heard.append(manager.recv(100))
     assert heard == [b"READY=1", b"STOPPING=1"]
+    assert daemon.finish().code == 0
+
+
+def test_it_hears_what_its_parent_had_blocked(site):
+    daemon = site.serve(within=[PYTHON, *DEAF])
+    daemon.signal(signal.SIGHUP)
+    daemon.expect("2 users in", 2, stream="err")
+    daemon.signal(signal.SIGTERM)
     assert daemon.finish().code == 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import ANOTHER_PRESS, LAUNCH, SIGNALS, WORKERS, sh, stat_of, wait_for
+from harness import ANOTHER_PRESS, DEAF, LAUNCH, PYTHON, SIGNALS, WORKERS, sh, stat_of, wait_for
 
 ONE_HOST = ("-n", "2")
 TWO_HOSTS = ("--hosts", "node0,node1", "--nproc-per-node", "1")
@@ -98,6 +98,21 @@ def test_one_press_that_comes_twice_is_one(node0):
         job.signal(signal.SIGINT)
     result = job.finish()
     assert result.code == 130 and result.text.count("got INT") == 2 and "killing" not in result.errors, result
+
+
+@pytest.mark.parametrize("where", [ONE_HOST, TWO_HOSTS], ids=["one", "two"])
+@pytest.mark.parametrize("name, code", [("INT", 130), ("TERM", 143), ("HUP", 129)])
+def test_what_the_parent_had_blocked_is_heard(shells, where, name, code):
+    job = shells[0].start(*DEAF, LAUNCH, *where, "--no-prefix", WORKERS / "catch", "LEAVE", program=PYTHON)
+    job.expect("ready", 2)
+    job.signal(SIGNALS[name])
+    result = job.finish()
+    assert result.code == code and result.text.count(f"got {name}") == 2, result
+
+
+def test_the_end_of_ssh_is_heard_where_the_parent_had_it_blocked(node0):
+    result = node0.run(*DEAF, LAUNCH, "--hosts", "no-such-host,node1", "--nproc-per-node", "1", "true", program=PYTHON)
+    assert result.code == 1 and "ssh ended with status 255" in result.errors, result
 
 
 def test_a_second_interrupt_kills_now(node0):
