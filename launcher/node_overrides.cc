@@ -28,9 +28,18 @@ bool SameHost(absl::string_view named, absl::string_view host) {
   return named == host || (named == ShortName(host) && !PlaceIn(named).has_value());
 }
 
-bool IsAbout(const NodeOverride& one, absl::string_view host, std::optional<uint32_t> place) {
+// Exactly. A host may be called 001; then that is no place.
+bool NamesHost(const JobSpec& spec, absl::string_view node) {
+  return std::any_of(spec.hosts.begin(), spec.hosts.end(),
+                     [&](const HostEntry& host) { return host.name == node; }) ||
+         std::any_of(spec.nodes.begin(), spec.nodes.end(),
+                     [&](const NodeWorkers& one) { return one.host.name == node; });
+}
+
+bool IsAbout(const JobSpec& spec, const NodeOverride& one, absl::string_view host,
+             std::optional<uint32_t> place) {
   return (!host.empty() && SameHost(one.node, host)) ||
-         (place.has_value() && PlaceIn(one.node) == place);
+         (place.has_value() && PlaceIn(one.node) == place && !NamesHost(spec, one.node));
 }
 
 // Of the nodes that launch starts.
@@ -53,7 +62,7 @@ bool IsListed(const JobSpec& spec, const NodeOverride& one) {
 
 bool IsStarted(const JobSpec& spec, const NodeOverride& one) {
   for (uint32_t i = 0; i < spec.nodes.size(); ++i) {
-    if (IsAbout(one, HostAt(spec, i), i)) {
+    if (IsAbout(spec, one, HostAt(spec, i), i)) {
       return true;
     }
   }
@@ -114,10 +123,27 @@ absl::Status CheckCount(const JobSpec& spec, const NodeOverride& one) {
   return absl::OkStatus();
 }
 
+// V4.
+absl::Status CheckNamedOnce(const JobSpec& spec, absl::string_view host,
+                            std::optional<uint32_t> place) {
+  const NodeOverride* first = nullptr;
+  for (const NodeOverride& one : spec.node_overrides) {
+    if (!IsAbout(spec, one, host, place)) {
+      continue;
+    }
+    if (first != nullptr) {
+      return Wrong(one, absl::StrCat("is the same node as '", first->node, "' (", first->place,
+                                     "): say all of it under one of the two"));
+    }
+    first = &one;
+  }
+  return absl::OkStatus();
+}
+
 void CountWorkers(const JobSpec& spec, size_t place, NodeWorkers& node) {
   for (const NodeOverride& one : spec.node_overrides) {
     if (one.says.Has(OptionId::kNprocPerNode) &&
-        IsAbout(one, HostAt(spec, place), static_cast<uint32_t>(place))) {
+        IsAbout(spec, one, HostAt(spec, place), static_cast<uint32_t>(place))) {
       node.wanted = one.says.plan.workers_wanted;
       node.workers = one.says.plan.workers;
     }
@@ -146,6 +172,7 @@ absl::Status SettleNodeOverrides(JobSpec& spec) {
   }
   uint64_t world = 0;
   for (size_t i = 0; i < spec.nodes.size(); ++i) {
+    RETURN_IF_ERROR(CheckNamedOnce(spec, HostAt(spec, i), static_cast<uint32_t>(i)));
     CountWorkers(spec, i, spec.nodes[i]);
     world += spec.nodes[i].workers;
   }
@@ -157,11 +184,13 @@ absl::Status SettleNodeOverrides(JobSpec& spec) {
 }
 
 absl::Status CheckOwnName(JobSpec& spec, absl::string_view host) {
-  if (spec.way != StartWay::kLocal) {
-    return absl::OkStatus();
+  const bool local = spec.way == StartWay::kLocal;
+  if (!local && !spec.nodes.empty()) {
+    return absl::OkStatus();  // SettleNodeOverrides knew the names
   }
+  RETURN_IF_ERROR(CheckNamedOnce(spec, host, local ? 0 : spec.node_rank));
   for (const NodeOverride& one : spec.node_overrides) {
-    if (!IsAbout(one, host, 0) && !IsListed(spec, one)) {
+    if (local && !IsAbout(spec, one, host, 0) && !IsListed(spec, one)) {
       RETURN_IF_ERROR(
           Unknown(spec, one,
                   absl::StrCat("is no node of this job, which runs on this machine alone: name it ",
@@ -174,7 +203,7 @@ absl::Status CheckOwnName(JobSpec& spec, absl::string_view host) {
 void TakeNodeOverrides(const JobSpec& spec, absl::string_view host, std::optional<uint32_t> place,
                        WorkPlan& plan) {
   for (const NodeOverride& one : spec.node_overrides) {
-    if (!IsAbout(one, host, place)) {
+    if (!IsAbout(spec, one, host, place)) {
       continue;
     }
     const JobSpec& says = one.says;

@@ -141,6 +141,34 @@ TEST(NodeOverrides, ANumberIsAPlaceAndNoPartOfAnAddress) {
               HasSubstr("nodes: '10' is no node of this job"));
 }
 
+TEST(NodeOverrides, ANumberThatIsAHostsNameIsNoPlace) {
+  const JobSpec zeros =
+      Ok("hosts: ['001', '002']\ncommand: p\nnodes: {'001': {nproc-per-node: 4}}\n");
+  EXPECT_EQ(zeros.nodes[0].workers, 4u);
+  EXPECT_EQ(zeros.nodes[1].workers, 1u);
+  const JobSpec turned =
+      Ok("hosts: ['1', '0']\ncommand: p\nnodes: {0: {env: {X: a}}, 1: {env: {X: b}}}\n");
+  EXPECT_THAT(PlanOfNode(turned, "1", 0).env_set, ElementsAre("X=b"));
+  EXPECT_THAT(PlanOfNode(turned, "0", 1).env_set, ElementsAre("X=a"));
+}
+
+TEST(NodeOverrides, ANodeIsNamedOnce) {
+  EXPECT_EQ(Error("hosts: [a, b]\ncommand: p\nnodes:\n  b: {wdir: /x}\n  1: {wdir: /y}\n"),
+            "job.yaml:5:3: nodes: '1' is the same node as 'b' (job.yaml:4:3): say all of it under "
+            "one of the two");
+  EXPECT_THAT(
+      Error("standalone: true\nnnodes: 2\ncommand: p\nnodes: {0: {wdir: /x}, node0: {wdir: /y}}\n"),
+      HasSubstr("nodes: 'node0' is the same node as '0'"));
+  EXPECT_THAT(Error("hosts: [b.c]\ncommand: p\nnodes: {b: {wdir: /x}, b.c: {wdir: /y}}\n"),
+              HasSubstr("nodes: 'b.c' is the same node as 'b'"));
+  JobSpec alone = Ok("command: p\nnodes: {a: {wdir: /x}, 0: {wdir: /y}}\n");
+  EXPECT_THAT(CheckOwnName(alone, "a").message(), HasSubstr("'0' is the same node as 'a'"));
+  JobSpec typed = Ok("nnodes: 2\ncommand: p\nnodes: {a: {wdir: /x}, 1: {wdir: /y}}\n",
+                     {"--rdzv-endpoint", "h:2000", "--node-rank", "1"});
+  EXPECT_THAT(CheckOwnName(typed, "a.c").message(), HasSubstr("'1' is the same node as 'a'"));
+  EXPECT_TRUE(CheckOwnName(typed, "b").ok());
+}
+
 TEST(NodeOverrides, ANodeThatIsNotThereIsTold) {
   EXPECT_EQ(Error("hosts: [a, b]\ncommand: p\nnodes:\n  c: {wdir: /x}\n"),
             "job.yaml:4:3: nodes: 'c' is no node of this job; name one by its host or as 0..1 "
