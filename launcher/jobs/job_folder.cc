@@ -34,7 +34,6 @@ constexpr char kReserveFile[] = "reserve";
 constexpr char kClaimFile[] = "claim";  // locked by who makes the folder, until it has a record
 constexpr char kLostFile[] = "lost";    // as old as the knowledge that the job is lost
 constexpr size_t kReserveBytes = 16u << 10;
-constexpr size_t kJobsMax = 1000;  // folders looked at
 
 absl::Status WriteReserve(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kReserveFile);
@@ -45,11 +44,10 @@ absl::Status WriteReserve(const std::string& folder) {
 std::vector<std::string> Entries(const std::string& folder) {
   std::vector<std::string> out;
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
-  while (dir != nullptr && out.size() < kJobsMax) {
-    const dirent* entry = readdir(dir.get());
-    if (entry == nullptr) {
-      break;
-    }
+  if (dir == nullptr) {
+    return out;
+  }
+  while (const dirent* entry = readdir(dir.get())) {
     if (entry->d_name[0] != '.') {
       out.emplace_back(entry->d_name);
     }
@@ -142,10 +140,10 @@ absl::StatusOr<JobRecord> ReadRecord(const std::string& folder) {
   return ParseRecord(text);
 }
 
-std::vector<StoredJob> ReadJobs() {
+std::vector<StoredJob> ReadJobs(const std::string& id) {
   std::vector<StoredJob> out;
   for (const std::string& place : JobPlaces()) {
-    for (const std::string& name : Entries(place)) {
+    for (const std::string& name : id.empty() ? Entries(place) : std::vector<std::string>{id}) {
       const std::string folder = absl::StrCat(place, "/", name);
       absl::StatusOr<JobRecord> record = ReadRecord(folder);
       if (absl::IsNotFound(record.status())) {

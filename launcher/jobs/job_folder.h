@@ -34,8 +34,9 @@ absl::Status WriteRecord(const std::string& folder, const JobRecord& record);
 absl::StatusOr<JobRecord> ReadRecord(const std::string& folder);
 
 // The user's jobs of this machine, oldest first; a live one whose keeper is gone is kLost. What
-// cannot be read is logged and left out.
-std::vector<StoredJob> ReadJobs();
+// cannot be read is logged and left out. `id`: of this one alone (IsJobId), without a look at all
+// those that a shared home has of other machines.
+std::vector<StoredJob> ReadJobs(const std::string& id = "");
 // Removes those that ended long ago, or before kEndedJobsMax others; what is left.
 std::vector<StoredJob> ForgetOldJobs(std::vector<StoredJob> jobs, absl::Time now);
 // Removes the folders of jobs that were killed, with their keeper, before they had a record.

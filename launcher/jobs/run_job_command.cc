@@ -22,6 +22,7 @@
 #include "launcher/jobs/control_socket.h"
 #include "launcher/jobs/job_command.h"
 #include "launcher/jobs/job_folder.h"
+#include "launcher/jobs/job_id.h"
 #include "launcher/jobs/job_log.h"
 #include "launcher/jobs/job_table.h"
 #include "launcher/jobs/keeper_link.h"
@@ -385,7 +386,10 @@ int RunJobCommand(const std::vector<std::string>& words, const std::string& laun
   if (command->kind == JobCommand::Kind::kPs) {
     return Ps(*command, launch);
   }
-  const std::vector<StoredJob> jobs = ReadJobs();
+  std::vector<StoredJob> jobs = ReadJobs(IsJobId(command->job) ? command->job : "");
+  if (jobs.empty()) {
+    jobs = ReadJobs();  // it may be another one's name
+  }
   std::vector<JobRecord> records;
   std::transform(jobs.begin(), jobs.end(), std::back_inserter(records),
                  [](const StoredJob& job) { return job.record; });

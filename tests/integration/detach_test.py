@@ -260,6 +260,24 @@ def test_nonsense_in_the_folder_is_named_and_left_out(desk):
     assert all(name in result.errors for name in ("job-1", "job-2", "job-3")) and "job-4" not in result.errors, result
 
 
+def test_jobs_of_other_machines_hide_none(desk):
+    """A home that many machines share."""
+    job = desk.detach("--name", "night", *sh("echo up; exec sleep 2124"))
+    record = desk.jobs()[job]
+    for i in range(5000):
+        folder = desk.folder / f"muster/jobs/job-{i:08x}"
+        folder.mkdir(mode=0o700)
+        (folder / "job.json").write_text(json.dumps({**record, "id": folder.name, "boot": "another", "host": "another"}))
+        (folder / "job.json").chmod(0o600)
+    assert list(desk.jobs()) == [job]
+    wait_for(lambda: "up" in desk.run("logs", job).text, 20, what="its output can be read")
+    assert "up" in desk.run("logs", "night").text
+    other = desk.run("logs", "job-00000001")
+    assert other.code == 2 and "no job of yours on this host" in other.errors, other
+    stopped = desk.run("stop", job)
+    assert stopped.code == 0 and f"{job} has ended" in stopped.errors, stopped
+
+
 def test_old_jobs_are_forgotten(desk):
     for i in range(52):
         folder = desk.folder / f"muster/jobs/job-{i:08x}"
