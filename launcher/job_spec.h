@@ -95,6 +95,7 @@ enum class OptionId : uint8_t {
   kRole,
   kDialect,
   kFill,
+  kFillTorchrun,
   kStore,
   kStoreFrom,
   kNoNewPrivs,

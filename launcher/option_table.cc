@@ -284,9 +284,11 @@ constexpr OptionRow kTable[] = {
      "horovod (and its store), tf (TF_CONFIG), jsm, flux, deepspeed, lightning",
      SetDialect},
     {OptionId::kFill, kNone, false, "--fill", "", "", kProgram,
-     "in the words behind PROGRAM {rank}, {rank0}, {local_rank}, {node_rank}, {host} are the "
-     "worker's",
+     "in PROGRAM's words {rank}, {rank0}, {local_rank}, {node_rank}, {host} are the worker's",
      SetPlanFlag<&WorkPlan::fill>},
+    {OptionId::kFillTorchrun, kNone, false, "--fill-torchrun", "", "", kProgram,
+     "in PROGRAM's words ${local_rank} is the worker's, and $$ is $, as torchrun has it",
+     SetPlanFlag<&WorkPlan::fill_torchrun>},
     {OptionId::kStore, kRequired, false, "--store", "MODE", "", kProgram,
      "torch's store: agent (we serve it), worker (rank 0 does), auto (default)", SetStore},
     {OptionId::kStoreFrom, kRequired, false, "--store-from", "nodes|any", "", kProgram,

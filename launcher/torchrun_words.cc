@@ -64,6 +64,7 @@ class Translation {
     }
     if (program < arguments_.size()) {
       AddProgram(arguments_[program]);
+      AddFill(program);
     }
     AddCounts();
     AddOutput();
@@ -168,6 +169,18 @@ class Translation {
     } else if (!FlagOf(OptionId::kRunPath) && !FlagOf(OptionId::kModule) &&
                !FlagOf(OptionId::kNoPython) && !absl::EndsWith(program, ".py")) {
       Add(OptionId::kRunPath);
+    }
+  }
+
+  void AddFill(size_t program) {  // T7
+    const auto has_names = [](absl::string_view word) {
+      return absl::StrContains(word, "$local_rank") || absl::StrContains(word, "${local_rank}") ||
+             absl::StrContains(word, "$$");
+    };
+    if (!TypedAny({OptionId::kFill, OptionId::kFillTorchrun}) &&
+        std::any_of(arguments_.begin() + static_cast<ptrdiff_t>(program), arguments_.end(),
+                    has_names)) {
+      Add(OptionId::kFillTorchrun);
     }
   }
 

@@ -12,7 +12,8 @@
 //  T5 --node-rank belongs to the static form: there the address is 127.0.0.1 if none is said, and
 //     an endpoint is that address and port; with --rdzv-backend c10d a typed one has no meaning;
 //  T6 an option may be cut short as long as only one of torchrun's begins so (--nproc);
-//  T7 all behind the program is the program's.
+//  T7 all behind the program is the program's; ${local_rank} in its words is the worker's, unless
+//     --fill says what is.
 #pragma once
 
 #include <string>

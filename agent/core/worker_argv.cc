@@ -1,9 +1,12 @@
 #include "agent/core/worker_argv.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 
 namespace muster {
 namespace {
@@ -24,17 +27,46 @@ constexpr char kPrologueScript[] =
     "shift\n"
     "exec \"$@\"";
 
+// As Template.safe_substitute of Python, which is what torchrun fills with: $local_rank,
+// ${local_rank} and, for a dollar, $$; what else a dollar begins stays.
+std::string FillAsTorchrun(absl::string_view text, uint32_t local_rank) {
+  std::string out;
+  while (!text.empty()) {
+    if (absl::ConsumePrefix(&text, "$$")) {
+      out.push_back('$');
+    } else if (absl::string_view rest = text;
+               absl::ConsumePrefix(&rest, "${local_rank}") ||
+               (absl::ConsumePrefix(&rest, "$local_rank") &&
+                (rest.empty() ||
+                 (rest[0] != '_' && !absl::ascii_isalnum(static_cast<unsigned char>(rest[0])))))) {
+      absl::StrAppend(&out, local_rank);
+      text = rest;
+    } else {
+      out.push_back(text[0]);
+      text.remove_prefix(1);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string FillNames(absl::string_view text, const WorkerNames& names) {
   const std::string rank = absl::StrCat(names.rank);
   const size_t width = absl::StrCat(std::max(names.world_size, 1u) - 1).size();
   const std::string zeros(width > rank.size() ? width - rank.size() : 0, '0');
-  return absl::StrReplaceAll(text, {{"{rank}", rank},
-                                    {"{rank0}", zeros + rank},
-                                    {"{local_rank}", absl::StrCat(names.local_rank)},
-                                    {"{node_rank}", absl::StrCat(names.node_rank)},
-                                    {"{host}", names.host}});
+  const std::pair<absl::string_view, std::string> values[] = {
+      {"{rank}", rank},
+      {"{rank0}", zeros + rank},
+      {"{local_rank}", absl::StrCat(names.local_rank)},
+      {"{node_rank}", absl::StrCat(names.node_rank)},
+      {"{host}", names.host}};
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const auto& [name, value] : values) {
+    all.emplace_back(name, value);
+    all.emplace_back(absl::StrCat("$", name), value);
+  }
+  return absl::StrReplaceAll(text, all);
 }
 
 std::vector<std::string> WorkerArgv(const WorkPlan& plan, const WorkerNames& names) {
@@ -54,7 +86,14 @@ std::vector<std::string> WorkerArgv(const WorkPlan& plan, const WorkerNames& nam
     own.local_rank = 0;  // as LOCAL_RANK
   }
   for (size_t i = 0; i < plan.argv.size(); ++i) {
-    argv.push_back(plan.fill && i > 0 ? FillNames(plan.argv[i], own) : plan.argv[i]);
+    std::string word = plan.argv[i];
+    if (plan.fill && i > 0) {
+      word = FillNames(word, own);
+    }
+    if (plan.fill_torchrun && i > 0) {
+      word = FillAsTorchrun(word, names.local_rank);  // also with a virtual one, as there
+    }
+    argv.push_back(std::move(word));
   }
   return argv;
 }

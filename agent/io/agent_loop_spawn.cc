@@ -137,8 +137,8 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     variables.push_back({"TERM", plan.pty->term, "--pty: that of the user's terminal"});
   }
   // With wrappers, or several programs, the words differ between workers; TERM with a terminal.
-  if (!program_sent_ || !plan.wraps.empty() || plan.fill || plan.pty.has_value() ||
-      options_.programs.size() > 1) {
+  if (!program_sent_ || !plan.wraps.empty() || plan.fill || plan.fill_torchrun ||
+      plan.pty.has_value() || options_.programs.size() > 1) {
     program_sent_ = true;
     const WorkerNames names = {rank, local.value, assignment_.node_rank.value,
                                options_.facts.hostname, assignment_.world_size};

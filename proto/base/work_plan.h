@@ -95,6 +95,7 @@ struct WorkPlan {
   std::vector<std::string> argv;        // argv[0] is searched in the worker's PATH
   std::vector<Wrap> wraps;              // the first one outermost
   bool fill = false;                    // --fill: argv behind its first may hold {rank} and so on
+  bool fill_torchrun = false;           // --fill-torchrun: likewise ${local_rank}
   std::string prologue;                 // lines for /bin/sh, run by each worker first; "" = none
   std::string wdir;                     // "" = the agent's own
   std::vector<FurtherProgram> further;  // by rank_first; empty = one program for all ranks

@@ -195,6 +195,7 @@ void SetPlan(const WorkPlan& plan, v1::WorkPlan* wire) {
   wire->set_virtual_local_rank(plan.virtual_local_rank);
   wire->set_store_from_any(plan.store_from_any);
   wire->set_fill(plan.fill);
+  wire->set_fill_torchrun(plan.fill_torchrun);
   wire->set_no_new_privileges(plan.no_new_privileges);
   wire->set_env_none(plan.env_none);
   for (const Wrap& wrap : plan.wraps) {
@@ -258,6 +259,7 @@ absl::StatusOr<WorkPlan> PlanOf(const v1::WorkPlan& wire) {
   plan.virtual_local_rank = wire.virtual_local_rank();
   plan.store_from_any = wire.store_from_any();
   plan.fill = wire.fill();
+  plan.fill_torchrun = wire.fill_torchrun();
   plan.no_new_privileges = wire.no_new_privileges();
   plan.env_none = wire.env_none();
   check.Bound("wraps", static_cast<size_t>(wire.wraps_size()), 0, kPlanStringsMax);

@@ -38,6 +38,7 @@ def by_torchrun(shell, *words, env=None):
 
 SWAPS = {
     "script": (["--nproc_per_node", "3", "--monitor_interval", "0.1", "{here}/tell.py", "a b", "--nproc_per_node"], {}),
+    "local rank": (["--nproc_per_node", "2", "--monitor_interval", "0.1", "{here}/tell.py", "--at=${{local_rank}}", "$local_rank$$", "${{rank}} {{local_rank}} $x $local_rank2"], {}),
     "without .py": (["--nproc_per_node=2", "--monitor_interval=0.1", "{here}/tell", "a", "-x"], {}),
     "cut short": (["--nproc", "2", "--monitor_i", "0.1", "--max_r", "3", "{here}/tell.py"], {}),
     "default": (["{here}/tell.py"], {}),

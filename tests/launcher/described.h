@@ -56,8 +56,8 @@ inline std::string Described(const JobSpec& s) {
       list(o.show_local), " ", o.spool_bytes_max, " ", static_cast<int>(o.overflow), "\nssh ",
       list(s.ssh), " ", s.secret_file, " ", s.insecure, "\nenv ", list(s.forward), " ",
       list(p.env_set), "\nwork ", p.wdir, " ", p.role, " ", p.virtual_local_rank, " ",
-      static_cast<int>(p.store), p.store_from_any, p.no_new_privileges, p.fill, " ",
-      list(p.dialects), " ", static_cast<int>(p.stdin_mode), " ", p.stdin_rank, "\nports ",
+      static_cast<int>(p.store), p.store_from_any, p.no_new_privileges, p.fill, p.fill_torchrun,
+      " ", list(p.dialects), " ", static_cast<int>(p.stdin_mode), " ", p.stdin_rank, "\nports ",
       p.ports.Text(), " ", s.proctable_file, nodes(s.node_overrides));
 }
 

@@ -64,6 +64,12 @@ INSTANTIATE_TEST_SUITE_P(
         // T7: behind the program nothing is looked at
         Line{"--nproc-per-node 2 --nnodes 1 -- t.py --nproc 3 -- -m",
              "--node-rank 0 --no-prefix --nproc-per-node 2 --nnodes 1 -- t.py --nproc 3 -- -m"},
+        Line{"--nnodes 1 --nproc-per-node 2 t.py --x=${local_rank}",
+             "--fill-torchrun --node-rank 0 --no-prefix --nnodes 1 --nproc-per-node 2 -- t.py "
+             "--x=${local_rank}"},
+        Line{"--nnodes 1 --nproc-per-node 2 --fill t.py ${local_rank}",
+             "--node-rank 0 --no-prefix --nnodes 1 --nproc-per-node 2 --fill -- t.py "
+             "${local_rank}"},
         // T3, T4
         Line{"--nnodes 1 --nproc_per_node 2 -t 3 t.py",
              "--node-rank 0 --log-prefix [{role}{local_rank}]: --nnodes 1 --nproc_per_node 2 -t 3 "

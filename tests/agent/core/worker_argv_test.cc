@@ -28,6 +28,17 @@ TEST(WorkerArgv, A1UnlessTheyAreToBeFilled) {
       << "as LOCAL_RANK says";
 }
 
+TEST(WorkerArgv, A1OrFilledAsTorchrunDoes) {
+  WorkPlan plan;
+  plan.fill_torchrun = true;
+  plan.argv = {"$local_rank", "--a=${local_rank},$local_rank", "$$$local_rank$$",
+               "$local_ranks $local_rank_ $local_rank0 ${local_rank", "{local_rank} ${rank} $ $x"};
+  EXPECT_THAT(WorkerArgv(plan, {7, 3, 1, "b", 11}),
+              ElementsAre("$local_rank", "--a=3,3", "$3$",
+                          "$local_ranks $local_rank_ $local_rank0 ${local_rank",
+                          "{local_rank} ${rank} $ $x"));
+}
+
 TEST(WorkerArgv, A2WrappersNestInTheirOrder) {
   WorkPlan plan;
   plan.argv = {"p", "{rank}"};
@@ -38,6 +49,12 @@ TEST(WorkerArgv, A2WrappersNestInTheirOrder) {
               ElementsAre("perf", "-o", "perf.1.0", "gdb", "--args", "p", "{rank}"));
   EXPECT_THAT(WorkerArgv(plan, {7, 3, 2, "n"}), ElementsAre("at", "n-2", "{other}", "p", "{rank}"));
   EXPECT_THAT(WorkerArgv(plan, {3, 0, 0, "n"}), ElementsAre("p", "{rank}"));
+}
+
+TEST(FillNames, ADollarInFrontGoesToo) {
+  EXPECT_EQ(FillNames("${rank}/${rank0}/${local_rank}/${node_rank}/${host} $rank ${x}",
+                      {7, 3, 1, "b", 11}),
+            "7/07/3/1/b $rank ${x}");
 }
 
 TEST(FillNames, RanksMaySortAsNames) {

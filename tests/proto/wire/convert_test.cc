@@ -155,6 +155,7 @@ TEST(Convert, FieldsAreNotForgotten) {
   EXPECT_FIELD(AgentBootstrap, plan.virtual_local_rank, true);
   EXPECT_FIELD(AgentBootstrap, plan.store_from_any, true);
   EXPECT_FIELD(AgentBootstrap, plan.fill, true);
+  EXPECT_FIELD(AgentBootstrap, plan.fill_torchrun, true);
   EXPECT_FIELD(AgentBootstrap, plan.no_new_privileges, true);
   EXPECT_FIELD(AgentBootstrap, plan.output.prefix, false);
   EXPECT_FIELD(AgentBootstrap, plan.output.prefix_template, "x");

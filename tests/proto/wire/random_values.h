@@ -375,6 +375,7 @@ class RandomValues {
     plan.virtual_local_rank = Flag();
     plan.store_from_any = Flag();
     plan.fill = Flag();
+    plan.fill_torchrun = Flag();
     plan.no_new_privileges = Flag();
     plan.env_none = Flag();
     plan.wraps = {{{Below(9), 7}, Words()}, {{Below(9)}, Words()}};
