@@ -42,6 +42,7 @@ class LogFile {
                                                std::string name);
 
   ~LogFile();
+  // The file is made when the first ones come, be they none ("").
   void Append(absl::string_view bytes);
   size_t waiting_bytes() const { return waiting_.size() + writing_bytes_; }
   // Why what was appended since is lost; "" while nothing is.

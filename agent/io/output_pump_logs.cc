@@ -21,6 +21,9 @@ absl::Status OutputPump::OpenLogs(Stream& stream, bool to_file, bool teed) {
     // A file that the user has named is replaced, as MPI's launchers do it.
     ASSIGN_OR_RETURN(stream.log, MakeLog(FileOf(named, local, stream.number),
                                          named.empty() ? OldLines::kKept : OldLines::kReplaced));
+    if (named.empty() && place_.layout == LogLayout::kTorchrun) {
+      stream.log->Append("");  // there it is made for one that stays silent, too
+    }
   }
   const std::vector<std::string>& words =
       stream.number == 1 ? options_.out_filters : options_.err_filters;

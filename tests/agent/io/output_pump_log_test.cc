@@ -161,6 +161,26 @@ TEST_F(OutputPumpTest, TorchrunsLayoutKeepsTheErrorFile) {
   EXPECT_EQ(Content(runs[0] / "attempt_0/0/error.json"), "{}");
 }
 
+TEST_F(OutputPumpTest, TorchrunsLayoutHasFilesOfTheSilentToo) {
+  options_.log_dir = folder_;
+  options_.log_layout = LogLayout::kTorchrun;
+  options_.redirects.by_local_rank = {{0, 3}, {1, 1}};
+  options_.tee.by_local_rank = {{2, 2}};
+  Begin(4);
+  ASSERT_TRUE(RunUntilClosed());
+  const std::vector<std::filesystem::path> runs(std::filesystem::directory_iterator(folder_), {});
+  ASSERT_EQ(runs.size(), 1u);
+  std::string files;
+  for (const char* local : {"0", "1", "2", "3"}) {
+    for (const char* name : {"stdout.log", "stderr.log"}) {
+      files += std::filesystem::exists(runs[0] / "attempt_0" / local / name)
+                   ? absl::StrCat(local, name, " ")
+                   : "";
+    }
+  }
+  EXPECT_EQ(files, "0stdout.log 0stderr.log 1stdout.log 2stderr.log ");
+}
+
 // A file system that hangs: a FIFO whose open does not return.
 TEST_F(OutputPumpTest, HungLogHoldsUpOnlyItsWorker) {
   options_.log_dir = folder_;
