@@ -25,6 +25,7 @@
 #include "launcher/jobs/wait_signals.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
+#include "proto/base/shared_fd.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -60,10 +61,6 @@ int RunUnderKeeper(JobSpec spec, int link, const std::function<int(JobSpec)>& ru
     SendPacket(link, Packet::kText, line);
   });
   return run(std::move(spec));
-}
-
-void Show(int fd, absl::string_view text) {
-  [[maybe_unused]] const ssize_t n = write(fd, text.data(), text.size());
 }
 
 // The typed command, until the job has started or ended.
@@ -104,10 +101,10 @@ class StartWait {
         break;
       }
       if (packet->kind == Packet::kText) {
-        Show(STDERR_FILENO, packet->text);
+        [[maybe_unused]] const ssize_t n =
+            write(STDERR_FILENO, packet->text.data(), packet->text.size());
       } else if (packet->kind == Packet::kStarted) {
-        code_ = 0;
-        SayStarted(packet->text);
+        code_ = SayStarted(packet->text);
       } else if (packet->kind == Packet::kEnded) {
         int code = kExitFailed;
         code_ = absl::SimpleAtoi(packet->text, &code) ? code : kExitFailed;
@@ -119,7 +116,8 @@ class StartWait {
     }
   }
 
-  void SayStarted(const std::string& numbers) const {
+  // The exit code: a script that has no id must not go on as if it had one.
+  int SayStarted(const std::string& numbers) const {
     const std::vector<std::string> words = absl::StrSplit(numbers, ' ');
     uint32_t world = 0;
     uint32_t nodes = 0;
@@ -130,8 +128,14 @@ class StartWait {
                  : absl::StrCat(" runs ", Plural(world, "worker", "workers"), " on ",
                                 Plural(nodes, "node", "nodes"), "; see it: ", launch_, " attach ",
                                 id_, "; stop it: ", launch_, " stop ", id_);
-      Show(STDOUT_FILENO, absl::StrCat(id_, details, "\n"));
+      if (!WriteShared(STDOUT_FILENO, absl::StrCat(id_, details, "\n"))) {
+        const char* why = std::strerror(errno);
+        LogError(absl::StrCat("job ", id_, " has started and goes on, but stdout did not take its ",
+                              "id: ", why, "; stop it: ", launch_, " stop ", id_));
+        return kExitFailed;
+      }
     }
+    return 0;
   }
 
   const std::string launch_;
@@ -192,6 +196,7 @@ int RunDetached(JobSpec spec, const std::function<int(JobSpec)>& run) {
   }
   theirs.Reset();
   folder->claim.Reset();
+  signal(SIGPIPE, SIG_IGN);  // the id can still be said on stderr
   return wait.Run();
 }
 

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from harness import LAUNCH, WORKERS, open_files, sh, wait_for
 
 
@@ -175,6 +177,22 @@ sys.exit(subprocess.run([{str(LAUNCH)!r}, "stop", {job!r}]).returncode)
     result = desk.run("-c", script, program="/usr/bin/python3")
     assert result.code == 1 and "too many attach" in result.errors, result
     assert desk.jobs()[job]["state"] == "running"
+
+
+LOST_ANSWERS = {
+    "full": ("JOB > /dev/full", "No space left on device"),
+    "unread": ("{ until [ -e gone ]; do sleep 0.05; done; JOB; } | { exec <&-; touch gone; }", "Broken pipe"),
+    "closed": ("JOB >&-", "Bad file descriptor"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", LOST_ANSWERS)
+def test_an_id_that_stdout_does_not_take_is_said_all_the_same(desk, scratch, how):
+    script, why = LOST_ANSWERS[how]
+    result = desk.run("-c", script.replace("JOB", f"{{ {LAUNCH} --detach sleep 2125; echo code $? >&2; }}"), program="/bin/bash", cwd=scratch)
+    said = re.search(r"job (job-[0-9a-f]{8}) has started and goes on, but stdout did not take its id: (.*); stop it: \S+ stop \1\n", result.errors)
+    assert said and said[2] == why and "code 1\n" in result.errors, result
+    assert desk.jobs()[said[1]]["state"] == "running"
 
 
 def test_a_full_disk_loses_output_alone(desk, scratch):
