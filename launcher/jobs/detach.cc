@@ -41,6 +41,7 @@ JobRecord RecordOf(const JobSpec& spec, const std::string& id) {
   out.host = Hostname();
   out.command = {spec.program};
   out.command.insert(out.command.end(), spec.arguments.begin(), spec.arguments.end());
+  out.command = CutCommand(std::move(out.command));
   for (const NodeWorkers& node : spec.nodes) {
     if (!node.host.name.empty()) {
       out.hosts.push_back(node.host.name);

@@ -103,6 +103,20 @@ bool StartIsOverdue(absl::string_view name, absl::Time changed_at, absl::Time no
   return IsJobId(name) && now - changed_at > kStartAwaited;
 }
 
+std::vector<std::string> CutCommand(std::vector<std::string> words) {
+  size_t left = kCommandBytesMax;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].size() >= left) {  // a blank is behind each
+      words[i].resize(left);
+      words[i] += "...";
+      words.resize(i + 1);
+      break;
+    }
+    left -= words[i].size() + 1;
+  }
+  return words;
+}
+
 std::string RecordJson(const JobRecord& record) {
   const bool ended = record.state == JobState::kEnded || record.exit_code != 0;
   nlohmann::ordered_json out = {

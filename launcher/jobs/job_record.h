@@ -18,7 +18,10 @@ inline constexpr absl::Duration kEndedJobsKept = absl::Hours(7 * 24);
 // A folder that has no record yet, and was not touched for so long, may be what a killed start
 // left.
 inline constexpr absl::Duration kStartAwaited = absl::Minutes(10);
-inline constexpr size_t kRecordBytesMax = 4u << 20;  // a command line of 2 MiB, escaped, fits
+// Of a command line, which may be of megabytes and is only shown: so much is kept.
+inline constexpr size_t kCommandBytesMax = 64u << 10;
+// Such a command line with each byte escaped, and names of 200 bytes of 16384 nodes, fit.
+inline constexpr size_t kRecordBytesMax = 4u << 20;
 
 enum class JobState : uint8_t {
   kStarting,
@@ -55,6 +58,9 @@ struct JobRecord {
 
   bool live() const { return state == JobState::kStarting || state == JobState::kRunning; }
 };
+
+// At most kCommandBytesMax of the words; where that is not all, "..." is behind them.
+std::vector<std::string> CutCommand(std::vector<std::string> words);
 
 std::string RecordJson(const JobRecord& record);
 // Anything may stand in the file. Errors: InvalidArgument, naming the field.

@@ -278,6 +278,14 @@ def test_jobs_of_other_machines_hide_none(desk):
     assert stopped.code == 0 and f"{job} has ended" in stopped.errors, stopped
 
 
+def test_a_job_of_a_very_long_command_line_is_within_reach(desk):
+    """Each of these bytes is six when it is escaped."""
+    job = desk.detach(*sh("echo $#; exec sleep 2126"), "x", *["\x01" * 100000] * 9)
+    assert desk.jobs()[job]["command"][-1].endswith("\x01...")
+    stopped = desk.run("stop", job)
+    assert stopped.code == 0 and f"{job} has ended" in stopped.errors, stopped
+
+
 def test_old_jobs_are_forgotten(desk):
     for i in range(52):
         folder = desk.folder / f"muster/jobs/job-{i:08x}"

@@ -43,6 +43,21 @@ TEST(JobRecord, ReadsWhatItWrote) {
   EXPECT_EQ(read->grace, sample.grace);
 }
 
+TEST(JobRecord, ALongCommandIsCutAndTheRecordCanBeRead) {
+  const std::vector<std::string> shorter = {"p", std::string(kCommandBytesMax - 3, 'x')};
+  EXPECT_EQ(CutCommand(shorter), shorter);
+  EXPECT_THAT(CutCommand({"p", std::string(kCommandBytesMax, 'x'), "y"}),
+              ElementsAre("p", std::string(kCommandBytesMax - 2, 'x') + "..."));
+  JobRecord sample = Sample();
+  sample.command = CutCommand(std::vector<std::string>(1u << 20, "\x01"));
+  EXPECT_EQ(sample.command.size(), kCommandBytesMax / 2 + 1);
+  EXPECT_EQ(sample.command.back(), "...");
+  sample.command = CutCommand({std::string(3u << 20, '\x01')});
+  const std::string json = RecordJson(sample);
+  EXPECT_LT(json.size(), kRecordBytesMax);
+  EXPECT_EQ(ParseRecord(json)->command, sample.command);
+}
+
 TEST(JobRecord, WhatHasNotEndedHasNoExitCode) {
   JobRecord sample = Sample();
   sample.exit_code = 0;
