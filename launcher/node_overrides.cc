@@ -25,7 +25,8 @@ absl::string_view ShortName(absl::string_view host) { return host.substr(0, host
 
 // A machine may call itself node1.cluster and be node1 to everybody; 10 is no name of 10.0.0.1.
 bool SameHost(absl::string_view named, absl::string_view host) {
-  return named == host || (named == ShortName(host) && !PlaceIn(named).has_value());
+  return absl::EqualsIgnoreCase(named, host) ||
+         (absl::EqualsIgnoreCase(named, ShortName(host)) && !PlaceIn(named).has_value());
 }
 
 // Exactly. A host may be called 001; then that is no place.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/programs.h"
@@ -45,9 +46,10 @@ absl::Status ReadHosts(JobSpec& spec, const FileReader& read_file) {
     ASSIGN_OR_RETURN(const std::vector<HostEntry> hosts, ParseHostFile(*read, path));
     const auto before = static_cast<ptrdiff_t>(spec.hosts.size());  // of other files
     for (const HostEntry& host : hosts) {
-      const bool again = std::any_of(
-          spec.hosts.begin(), spec.hosts.begin() + before,
-          [&](const HostEntry& h) { return h.name == host.name && h.port == host.port; });
+      const bool again =
+          std::any_of(spec.hosts.begin(), spec.hosts.begin() + before, [&](const HostEntry& h) {
+            return absl::EqualsIgnoreCase(h.name, host.name) && h.port == host.port;
+          });
       if (again) {
         return absl::InvalidArgumentError(absl::StrCat(
             path, ": host '", host.name, "' stands in another host file of this command, too"));
@@ -68,7 +70,9 @@ absl::Status ExcludeHosts(JobSpec& spec) {
   ASSIGN_OR_RETURN(const std::vector<HostEntry> excluded,
                    ParseHostList(absl::StrJoin(spec.exclude_texts, ",")));
   for (const HostEntry& gone : excluded) {
-    if (std::erase_if(spec.hosts, [&](const HostEntry& h) { return h.name == gone.name; }) == 0) {
+    if (std::erase_if(spec.hosts, [&](const HostEntry& h) {
+          return absl::EqualsIgnoreCase(h.name, gone.name);
+        }) == 0) {
       return absl::InvalidArgumentError(absl::StrCat(spec.Said(OptionId::kExclude), ": host '",
                                                      gone.name, "' is not in the list (", all,
                                                      ")"));
@@ -176,7 +180,7 @@ class Dealer {
  public:
   absl::Status Deal(const HostEntry& host, uint32_t count, absl::string_view said) {
     const auto it = std::find_if(nodes_.begin(), nodes_.end(), [&](const NodeWorkers& node) {
-      return node.host.name == host.name && node.host.port == host.port &&
+      return absl::EqualsIgnoreCase(node.host.name, host.name) && node.host.port == host.port &&
              node.host.user == host.user;
     });
     const auto at = static_cast<size_t>(it - nodes_.begin());
@@ -265,8 +269,9 @@ absl::StatusOr<HostEntry> HostOf(const JobSpec& spec, const RankPlace& place) {
     host.name = place.host;
     return host;
   }
-  const auto it = std::find_if(spec.hosts.begin(), spec.hosts.end(),
-                               [&](const HostEntry& host) { return host.name == place.host; });
+  const auto it = std::find_if(spec.hosts.begin(), spec.hosts.end(), [&](const HostEntry& host) {
+    return absl::EqualsIgnoreCase(host.name, place.host);
+  });
   if (it == spec.hosts.end()) {
     return absl::InvalidArgumentError(absl::StrCat(
         at, "host '", place.host, "' is not in the list (", DescribeHosts(spec.hosts), ")"));

@@ -107,11 +107,13 @@ absl::StatusOr<std::vector<HostEntry>> ParseItem(absl::string_view item) {
   return entries;
 }
 
-// Appends entries; the same host again adds its slots (Open MPI's rule; PBS lives on it).
+// Appends entries; the same host again, in whatever case, adds its slots (Open MPI's rule; PBS
+// lives on it).
 class Merger {
  public:
   absl::Status Add(HostEntry entry) {
-    const auto [it, fresh] = places_.try_emplace({entry.name, entry.port}, hosts_.size());
+    const auto [it, fresh] =
+        places_.try_emplace({absl::AsciiStrToLower(entry.name), entry.port}, hosts_.size());
     if (fresh) {
       if (hosts_.size() == kNodesMax) {
         return absl::InvalidArgumentError(absl::StrCat("more than ", kNodesMax, " hosts"));
@@ -150,6 +152,12 @@ struct LineOptions {
   bool slots_word = false;  // slots= or max_slots= was there
 };
 
+absl::Status CheckOnce(bool given, absl::string_view word) {
+  return given ? absl::InvalidArgumentError(
+                     absl::StrCat("'", word, "' says again what the line has said: keep one"))
+               : absl::OkStatus();
+}
+
 absl::Status ParseWord(absl::string_view word, LineOptions& out) {
   const size_t equals = word.find('=');
   if (equals == absl::string_view::npos) {
@@ -158,10 +166,12 @@ absl::Status ParseWord(absl::string_view word, LineOptions& out) {
   const absl::string_view key = word.substr(0, equals);
   const absl::string_view value = word.substr(equals + 1);
   if (key == "slots" || key == "cpus" || key == "cpu" || key == "count") {
+    RETURN_IF_ERROR(CheckOnce(out.pattern.slots_given, word));
     ASSIGN_OR_RETURN(out.pattern.slots, ParseSlots(value));
     out.pattern.slots_given = true;
     out.slots_word = true;
   } else if (key == "max_slots" || key == "max-slots" || key == "slots_max" || key == "slots-max") {
+    RETURN_IF_ERROR(CheckOnce(out.pattern.slots_max != 0, word));
     ASSIGN_OR_RETURN(out.pattern.slots_max, ParseSlots(value));
     out.slots_word = true;
   } else if (key == "user" || key == "username" || key == "user_name") {
@@ -265,6 +275,7 @@ absl::StatusOr<std::vector<HostEntry>> ParseHostFile(absl::string_view text,
   std::vector<Numbered> entries;
   bool slots_word = false;
   size_t line_number = 0;
+  absl::ConsumePrefix(&text, "\xef\xbb\xbf");  // some editors' mark of UTF-8
   for (absl::string_view raw : absl::StrSplit(text, '\n')) {
     ++line_number;
     const absl::string_view line = absl::StripAsciiWhitespace(raw.substr(0, raw.find('#')));

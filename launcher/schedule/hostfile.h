@@ -11,7 +11,7 @@
 //   hosts user@host ...                     with any of them; user=U and port=P too
 // Counts: a host without one has 1 slot. But where a file gives slots= on some line, it is Open
 // MPI's, and a line without means "as many as the node has CPUs" (HostEntry::by_cpus). The same
-// host again adds its slots.
+// host again, in upper or lower case, adds its slots.
 #pragma once
 
 #include <cstdint>

@@ -81,7 +81,7 @@ TEST(NodeOverrides, AreForTheNodeThatIsNamed) {
   EXPECT_THAT(a.env_set, ElementsAre("Y=all", "X=first"));
   EXPECT_EQ(a.wdir, "/all");
   EXPECT_EQ(a.iface, "");
-  const WorkPlan b = PlanOfNode(spec, "b.cluster", 1);
+  const WorkPlan b = PlanOfNode(spec, "B.cluster", 1);
   EXPECT_THAT(b.env_set, ElementsAre("Y=all", "X=own", "H=here"));
   EXPECT_EQ(b.wdir, "/own");
   EXPECT_EQ(b.iface, "eth1");

@@ -364,7 +364,7 @@ TEST(Resolve, MoreHostsThanNodesIsSaidOnce) {
 }
 
 TEST(Resolve, ExcludedHostsAreNotUsed) {
-  const auto spec = Resolve("--hosts a:2,b:2,me@node[1-3] --exclude b --exclude node[2-3] p");
+  const auto spec = Resolve("--hosts a:2,b:2,me@node[1-3] --exclude B --exclude node[2-3] p");
   ASSERT_TRUE(spec.ok()) << spec.status();
   ASSERT_EQ(spec->nodes.size(), 2u);
   EXPECT_EQ(spec->nodes[0].host.name, "a");

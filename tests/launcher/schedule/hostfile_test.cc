@@ -61,7 +61,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"a port=2222 slots=2\r\n\tb slots=1\r\n", "a!2222:2 b:1"},
         Case{"ssh://joe@a:2222 slots=2\nssh://a:1\nssh://b:3 port=4\n", "joe@a!2222:2 a!1* b!4*"},
         // the same host again adds its slots
-        Case{"a slots=2\nb slots=1\na slots=3\n", "a:5 b:1"}, Case{"joe@a\na\n", "joe@a:2"}));
+        Case{"a slots=2\nb slots=1\na slots=3\n", "a:5 b:1"}, Case{"joe@a\na\n", "joe@a:2"},
+        Case{"Node1:2\nnode1\n", "Node1:3"},
+        // Windows' editors
+        Case{"\xef\xbb\xbf"
+             "a slots=2\nb slots=1\n",
+             "a:2 b:1"}));
 
 struct Bad {
   const char* text;
@@ -86,10 +91,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Bad{"a slots=0\n", "hosts.txt:1: want 1..4096 slots, got '0'"},
                     Bad{"a slots=5 max_slots=4\n", "slots= of at most max_slots=4"},
                     Bad{"a slots=2 colour=red\n", "got 'colour=red'"}, Bad{"a b c\n", "got 'b'"},
-                    Bad{"a:4 slots=4\n", "keep one"}, Bad{"\n# a\n", "hosts.txt: names no host"},
-                    Bad{"+n0\n", "relative hosts"}, Bad{"a@b@c\n", "got 'a@b@c'"},
-                    Bad{"-oProxyCommand=x\n", "hosts.txt:1: want"}, Bad{"-l@a\n", "want user@host"},
-                    Bad{"a user=-l\n", "want a user name"}, Bad{"a port=0\n", "1..65535"},
+                    Bad{"a:4 slots=4\n", "keep one"},
+                    Bad{"b\na slots=2 slots=3\n", "hosts.txt:2: 'slots=3' says again"},
+                    Bad{"a slots=2 cpus=2\n", "keep one"},
+                    Bad{"a max_slots=2 max-slots=3\n", "keep one"},
+                    Bad{"\n# a\n", "hosts.txt: names no host"}, Bad{"+n0\n", "relative hosts"},
+                    Bad{"a@b@c\n", "got 'a@b@c'"}, Bad{"-oProxyCommand=x\n", "hosts.txt:1: want"},
+                    Bad{"-l@a\n", "want user@host"}, Bad{"a user=-l\n", "want a user name"},
+                    Bad{"a port=0\n", "1..65535"},
                     Bad{"joe@a\njim@a\n", "hosts.txt:2: host 'a' is given twice"},
                     Bad{"=\n", "hosts.txt:1: want"}, Bad{"a = \n", "got"}, Bad{"a:\n", "got ''"},
                     Bad{"[::1]4\n", "host:slots"}, Bad{"n[1-3\n", "never closed"},
@@ -101,6 +110,7 @@ TEST(HostListOption, ReadsSlotsUsersAndAddresses) {
   EXPECT_EQ(Text(*ParseHostList("a:4,joe@b,[::1]:2,node[01-03]:8,::2")),
             "a:4 joe@b ::1:2 node01:8 node02:8 node03:8 ::2");
   EXPECT_EQ(Text(*ParseHostList("a,a,b,a:2")), "a:4 b");
+  EXPECT_EQ(Text(*ParseHostList("A,a,b.C:2,B.c")), "A:2 b.C:3");
   for (const char* bad : {"", "a,,b", "a:0", "a:x", "a:4:5:", "a:4097", "[::1", "@a", "a b"}) {
     EXPECT_FALSE(ParseHostList(bad).ok()) << bad;
   }
