@@ -63,7 +63,12 @@ absl::StatusOr<std::string> SecretFor(bool insecure, const std::string& secret_f
     return LoadSecret(secret_file);
   }
   ASSIGN_OR_RETURN(const std::string path, UserSecretPath());
-  return LoadOrMakeUserSecret(path);
+  absl::StatusOr<std::string> secret = LoadOrMakeUserSecret(path);
+  if (secret.ok() || absl::IsFailedPrecondition(secret.status())) {  // that says what mends it
+    return secret;
+  }
+  return absl::Status(secret.status().code(),
+                      absl::StrCat(secret.status().message(), ": ", kNoUserSecretAdvice));
 }
 
 std::string CopySecretAdvice(absl::string_view master_host) {

@@ -38,6 +38,11 @@ absl::StatusOr<std::string> LoadOrMakeSiteSeed(const std::string& path);
 // the user's own.
 absl::StatusOr<std::string> SecretFor(bool insecure, const std::string& secret_file);
 
+// What to do where the user's own secret can neither be read nor made.
+inline constexpr absl::string_view kNoUserSecretAdvice =
+    "give each node the same --secret-file FILE, made once by  (umask 077; openssl rand -hex 32 > "
+    "FILE)  , or each --insecure: then no proof of a secret is asked for, and anybody who reaches "
+    "the port may join";
 // What mends it where one side has a secret and the other none; and where they differ.
 inline constexpr absl::string_view kInsecureAdvice = "give --insecure to all or to none";
 std::string CopySecretAdvice(absl::string_view master_host);

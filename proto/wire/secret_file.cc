@@ -102,10 +102,9 @@ absl::StatusOr<std::string> UserConfigPath(absl::string_view name) {
 
 absl::StatusOr<std::string> UserSecretPath() {
   absl::StatusOr<std::string> path = UserConfigPath("secret");
-  return path.ok()
-             ? path
-             : absl::FailedPreconditionError(absl::StrCat("secret: ", path.status().message(),
-                                                          ", or give --secret-file or --insecure"));
+  return path.ok() ? path
+                   : absl::FailedPreconditionError(absl::StrCat("secret: ", path.status().message(),
+                                                                ", or ", kNoUserSecretAdvice));
 }
 
 absl::StatusOr<std::string> LoadSecret(const std::string& path) {

@@ -180,6 +180,29 @@ TEST_F(SecretFileTest, WhatIsNoSitesSeedIsRefused) {
   EXPECT_THAT(refused("empty", "", 0600), HasSubstr("got 0"));
 }
 
+// A user without a home.
+TEST_F(SecretFileTest, WhereNoneCanBeMadeTheErrorSaysWhatToDo) {
+  const auto refused = [](const char* config) {
+    setenv("XDG_CONFIG_HOME", config, 1);
+    setenv("HOME", "", 1);
+    return std::string(SecretFor(/*insecure=*/false, "").status().message());
+  };
+  const char* const names[] = {"XDG_CONFIG_HOME", "HOME"};
+  std::vector<std::string> before;
+  for (const char* name : names) {
+    before.emplace_back(std::getenv(name) == nullptr ? "" : std::getenv(name));
+  }
+  for (const std::string& text : {refused("/proc/none"), refused("")}) {
+    EXPECT_THAT(text, HasSubstr("--secret-file FILE, made once by  (umask 077; openssl rand "));
+    EXPECT_THAT(text, HasSubstr("or each --insecure: then no proof"));
+  }
+  EXPECT_THAT(refused("/proc/none"), testing::StartsWith("secret: mkdir /proc/none: "));
+  EXPECT_EQ(*SecretFor(/*insecure=*/true, ""), "");
+  for (size_t i = 0; i < before.size(); ++i) {
+    setenv(names[i], before[i].c_str(), 1);
+  }
+}
+
 TEST_F(SecretFileTest, NotAFileOrMissing) {
   EXPECT_TRUE(absl::IsNotFound(LoadSecret(Path("none")).status()));
   ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
