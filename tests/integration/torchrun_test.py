@@ -144,6 +144,17 @@ def test_files_lie_where_torchruns_do(node0, here):
             assert ours[name].splitlines()[0] == theirs[name].splitlines()[0], (name, found)
 
 
+@pytest.mark.parametrize("streams", [["-r", "3"], ["-r", "1:2", "-t", "0:1"]], ids=["all", "some"])
+def test_who_prints_nothing_has_files_too(node0, here, streams):
+    (here / "silent.py").write_text("")
+    for folder, run in (("theirs", by_torchrun), ("ours", by_muster)):
+        words = ("--nproc_per_node", "2", "--monitor_interval", "0.1", "--rdzv_id", "j", *streams, "--log_dir", here / folder)
+        result = run(node0, *words, here / "silent.py")
+        assert result.code == 0, result
+    theirs, ours = files_of(here / "theirs"), files_of(here / "ours")
+    assert ours == theirs and len(ours) == (4 if streams[1] == "3" else 2), (theirs, ours)
+
+
 def test_local_ranks_on_the_console(node0, here):
     """Of each node only these; files have all of them."""
     words = ("--hosts", "node0,node1", "--nproc_per_node", "3", "--local_ranks_filter", "0,2", "--log_dir", here / "logs")
