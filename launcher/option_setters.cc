@@ -164,6 +164,11 @@ absl::Status SetIface(const OptionValue& v, JobSpec& s) {
 
 absl::Status SetGrace(const OptionValue& v, JobSpec& s) {
   ASSIGN_OR_RETURN(s.plan.grace, ParseTime(v));
+  // torchrun's name of it means restarts, too.
+  const bool both = absl::StrContains(absl::AsciiStrToLower(v.name), "shutdown");
+  if (both && !s.Has(OptionId::kRestartStopGrace)) {
+    s.restart_grace = s.plan.grace;
+  }
   return absl::OkStatus();
 }
 

@@ -214,10 +214,6 @@ TEST(CommandLine, TorchrunsTemplateOfPrefixes) {
   EXPECT_EQ(Ok({"--no-prefix", "p"}, theirs).prefix, false);
 }
 
-TEST(CommandLine, ShutdownTimeoutIsTheGrace) {
-  EXPECT_EQ(Ok({"--shutdown-timeout", "7", "p"}).plan.grace, absl::Seconds(7));
-}
-
 TEST(CommandLine, O1TheProgramTakesTheRest) {
   const JobSpec spec = Ok({"-n", "2", "prog", "--nnodes", "7", "-h", "--"});
   EXPECT_EQ(spec.program, "prog");

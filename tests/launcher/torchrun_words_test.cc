@@ -194,5 +194,15 @@ TEST(FromTorchrun, AColonOfTheProgramIsRefused) {
   EXPECT_THAT(std::string(told.status().message()), HasSubstr("a word ':' of the program's"));
 }
 
+// There a restart waits as long as the job's end does.
+TEST(TorchrunWords, ShutdownTimeoutIsBothGraces) {
+  const JobSpec spec = Ok({"--shutdown-timeout", "7", "p"});
+  EXPECT_EQ(spec.plan.grace, absl::Seconds(7));
+  EXPECT_EQ(spec.restart_grace, absl::Seconds(7));
+  EXPECT_EQ(Ok({"--restart-grace", "2", "--shutdown-timeout", "7", "p"}).restart_grace,
+            absl::Seconds(2));
+  EXPECT_EQ(Ok({"--grace", "7", "p"}).restart_grace, kRestartGrace);
+}
+
 }  // namespace
 }  // namespace muster
