@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/core/agent_step.h"
 #include "proto/base/mutation.h"
+#include "proto/base/text.h"
 
 namespace muster {
 namespace {
@@ -75,11 +76,19 @@ void AgentStep::AddExit(WorkerExit exit) {
   worker.ended = true;
   worker.ended_well = exit.Ok();
   --s_.workers_alive;
-  // One that still ends what it failed of is stopped with the others, and is their cause all the
-  // same.
-  const bool had_failed =
-      exit.error_before.has_value() && now_ - *exit.error_before < s_.stopped_at;
-  exit.stopped_by_us |= (s_.stop_sent || s_.killed) && !had_failed;
+  if (s_.stop_sent || s_.killed) {
+    // One that still ran on when the others failed because of it was stopped with them, and is
+    // their cause all the same.
+    const bool had_failed =
+        exit.error_before.has_value() && now_ - *exit.error_before + kFileTimeGrain < s_.stopped_at;
+    exit.stopped_by_us |= !had_failed;
+    if (had_failed && exit.kind == ExitKind::kSignaled) {
+      exit.detail = absl::StrCat("it had raised an error, and was stopped (", SignalName(exit.code),
+                                 ") as it still ran on");
+      exit.kind = ExitKind::kExited;
+      exit.code = 1;
+    }
+  }
   s_.exits.emplace_back(std::move(exit), now_);
   // One beat with exits is under way at a time: many that end at once share the next.
   beat_wanted_ |= s_.exits_sent == s_.exits_acked;

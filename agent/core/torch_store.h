@@ -9,9 +9,10 @@
 //     store keeps the old keys, and as the names repeat, ranks then connect to sockets that are
 //     gone. Here a worker's hello (it adds 1 to `init/`) puts its connection into the current key
 //     space for good; once all workers have been in it and the default process group of one has
-//     ended (a connection that has named a key of that group's), the next hello opens a new space.
-//     Without a hello a connection sees the current space. Connections that a program makes for
-//     itself, to keep keys of its own, come and go without that.
+//     ended (a connection that has named a key under `default_pg/`, where torch puts them in a
+//     store that it makes itself), the next hello opens a new space. Without a hello a connection
+//     sees the current space. Connections that a program makes for itself, to keep keys of its own,
+//     come and go without that.
 //  S4 the work of a request is O(its size + waiters of the keys it creates), times O(log) of a map;
 //     that of an HTTP DELETE O(keys of its scope);
 //  S5 memory is bounded: `bytes` counts keys, values, unfinished requests and waits, each with what

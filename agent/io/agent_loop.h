@@ -131,7 +131,7 @@ class AgentLoop {
   void ReportBindings();
   void WatchForMpi();
   void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own, UniqueFd pmi);
-  UniqueFd StdinOf(const WorkPlan& plan, uint32_t rank);
+  absl::StatusOr<UniqueFd> StdinOf(const WorkPlan& plan, uint32_t rank);
   void SetWindow(uint16_t rows, uint16_t columns);
   void OnSpawnFailed(uint32_t local_rank, int error, std::string what);
   // `before`: whose end ended it.

@@ -169,17 +169,27 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   if (!ends.ok()) {
     return OnSpawnFailed(local.value, EMFILE, std::string(ends.status().message()));
   }
-  shepherd_.Spawn(local.value, own, placement_.BindingOf(local), StdinOf(plan, rank),
+  absl::StatusOr<UniqueFd> in = StdinOf(plan, rank);
+  if (!in.ok()) {
+    return OnSpawnFailed(local.value, EMFILE, std::string(in.status().message()));
+  }
+  shepherd_.Spawn(local.value, own, placement_.BindingOf(local), *std::move(in),
                   std::move(ends->out), std::move(ends->err), std::move(pmi));
 }
 
-UniqueFd AgentLoop::StdinOf(const WorkPlan& plan, uint32_t rank) {
+absl::StatusOr<UniqueFd> AgentLoop::StdinOf(const WorkPlan& plan, uint32_t rank) {
   if (plan.stdin_mode != StdinMode::kAll &&
       (plan.stdin_mode != StdinMode::kRank || plan.stdin_rank != rank)) {
     return UniqueFd();
   }
-  const UniqueFd& whole = options_.stdin_of_worker;
-  return whole.valid() ? UniqueFd(fcntl(whole.get(), F_DUPFD_CLOEXEC, 3)) : stdin_.Open();
+  if (!options_.stdin_of_worker.valid()) {
+    return stdin_.Open();
+  }
+  UniqueFd out(fcntl(options_.stdin_of_worker.get(), F_DUPFD_CLOEXEC, 3));
+  if (!out.valid()) {
+    return absl::ResourceExhaustedError("no descriptors left for its stdin");
+  }
+  return out;
 }
 
 void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own,

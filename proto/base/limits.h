@@ -90,6 +90,8 @@ inline constexpr size_t kStdinWindow = 1u << 20;  // of stdin under way to a nod
 inline constexpr size_t kStderrTailBytes = 8192;  // per worker, for the report
 inline constexpr size_t kStderrTailLines = 20;
 inline constexpr size_t kErrorFileBytesMax = 4u << 20;  // TORCHELASTIC_ERROR_FILE, with its stacks
+// File systems round their times down, by a tick of the kernel.
+inline constexpr absl::Duration kFileTimeGrain = absl::Milliseconds(20);
 inline constexpr size_t kErrorMessageBytesMax = 64u << 10;  // what is kept of it
 
 // --- messages between agent and master ---

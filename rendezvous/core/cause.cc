@@ -1,6 +1,5 @@
 #include "rendezvous/core/cause.h"
 
-#include <csignal>
 #include <cstdint>
 #include <map>
 #include <tuple>
@@ -13,23 +12,19 @@ namespace muster {
 namespace {
 
 int Class(const WorkerExit& exit) {
-  // With an error file a signal is no cause: it came after that.
-  if (exit.oom_killed || (exit.kind != ExitKind::kExited && !exit.error_before.has_value())) {
+  if (exit.kind != ExitKind::kExited || exit.oom_killed) {
     return 0;
   }
   return exit.error_before.has_value() ? 1 : 2;
 }
 
-// It had raised an error, and was stopped before it had ended of that.
-bool WasStillEnding(const WorkerExit& exit) {
-  return exit.kind == ExitKind::kSignaled && exit.error_before.has_value() &&
-         (exit.code == SIGTERM || exit.code == SIGINT || exit.code == SIGKILL);
+// When it failed: it may have gone on for some time after it had written its error file.
+absl::Time FailedAt(const ExitRecord& r) {
+  return r.seen - r.exit.error_before.value_or(absl::ZeroDuration());
 }
 
-// The time of an error file counts among error files only.
 auto Key(const ExitRecord& r) {
-  const absl::Time failed = r.seen - r.exit.error_before.value_or(absl::ZeroDuration());
-  return std::make_tuple(Class(r.exit), failed, r.seen, r.exit.rank);
+  return std::make_tuple(Class(r.exit), Class(r.exit) == 1 ? FailedAt(r) : r.seen, r.exit.rank);
 }
 
 }  // namespace
@@ -37,8 +32,6 @@ auto Key(const ExitRecord& r) {
 bool BeganAfter(const ExitRecord& record, absl::Time when) {
   return record.seen - record.exit.ran_for > when;
 }
-
-int32_t CodeOf(const WorkerExit& exit) { return WasStillEnding(exit) ? 1 : exit.ExitCode(); }
 
 bool IsFailure(const WorkerExit& exit) { return !exit.Ok() && !exit.stopped_by_us; }
 
@@ -94,10 +87,6 @@ std::string ExitSentence(const ExitRecord& record) {
   const std::string after = absl::StrCat(" after ", ShortDuration(exit.ran_for));
   if (exit.oom_killed) {
     return absl::StrCat(with_pid, "was killed by the kernel for lack of memory (OOM)", after);
-  }
-  if (WasStillEnding(exit)) {
-    return absl::StrCat(with_pid, "raised an error", after, ", and was ended by ",
-                        SignalName(exit.code), " as it still ran on");
   }
   if (exit.kind == ExitKind::kSignaled) {
     return absl::StrCat(with_pid, "was ended by ", SignalName(exit.code), " (",

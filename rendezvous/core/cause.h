@@ -27,10 +27,6 @@ bool BeganAfter(const ExitRecord& record, absl::Time when);
 
 bool IsFailure(const WorkerExit& exit);
 
-// The exit code that the job has from it: what a shell would report, but 1 of one that had raised
-// an error and was stopped before it had ended of that.
-int32_t CodeOf(const WorkerExit& exit);
-
 // "rank 3 on node1 (pid 4711) was ended by SIGSEGV (segmentation fault) after 1.2 s"
 std::string ExitSentence(const ExitRecord& record);
 

@@ -121,7 +121,8 @@ void FillPeers(const RoundState& s, const Beat& beat, Directive& d) {
 JobOutcome OutcomeOf(const Machine& m, const NodeState& node) {
   const JobReport& report = m.state.report;
   const bool is_spare = m.config.spares.has_value() || !m.config.expected.empty();
-  if (report.exit_code != 0 || is_spare || node.rank_kept.has_value()) {
+  const bool is_full = m.state.members.size() >= m.config.nodes_max;
+  if (report.exit_code != 0 || is_spare || !is_full || node.rank_kept.has_value()) {
     return {report.exit_code, report.headline};
   }
   return {1,

@@ -73,7 +73,7 @@ Cause CauseOf(const Root& root) {
     return {CauseKind::kNodeLost, 1, root.lost->headline, {root.lost->node}};
   }
   const ExitRecord& worker = *root.worker;
-  return {CauseKind::kWorker, CodeOf(worker.exit), ExitSentence(worker), {worker.node, &worker}};
+  return {CauseKind::kWorker, worker.exit.ExitCode(), ExitSentence(worker), {worker.node, &worker}};
 }
 
 // This failure, or what it follows.

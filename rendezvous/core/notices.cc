@@ -49,9 +49,6 @@ std::vector<std::string> Unlike(const RoundState& s, const std::string& name, No
   if (auto none = nodes.extract(kNoSuchFile); !none.empty()) {
     without = std::move(none.mapped());
   }
-  if (nodes.empty()) {
-    return {};
-  }
   // That of most nodes; of as many the one of the first node.
   const auto usual =
       std::min_element(nodes.begin(), nodes.end(), [](const auto& one, const auto& other) {

@@ -235,11 +235,13 @@ void CountUserRestart(Machine& m) {
 
 // Who did not end within the grace, and may have lost what it was about to save.
 std::string KilledText(const RoundState& s) {
+  constexpr absl::Duration kClocks = absl::Seconds(1);  // that of the agent began a little earlier
+  const absl::Time killed_at = s.stop_began + s.stop_grace - kClocks;
   std::vector<uint32_t> killed;
   for (const ExitRecord& record : s.report.exits) {
     const WorkerExit& exit = record.exit;
     if (record.round == s.round && exit.stopped_by_us && exit.kind == ExitKind::kSignaled &&
-        exit.code == SIGKILL) {
+        exit.code == SIGKILL && !exit.oom_killed && record.seen >= killed_at) {
       killed.push_back(exit.rank.value);
     }
   }

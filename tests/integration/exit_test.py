@@ -105,7 +105,7 @@ def test_who_failed_first_though_it_ends_last(node0, scratch):
         f"try: main()\nfinally:\n    if rank == '1': open({str(scratch / 'raised')!r}, 'w')\n"
     )
     result = node0.run("-n", "3", script, seconds=90)
-    assert result.code == 1 and re.search(r"job \S+: rank 1 on node0 \(pid \d+\) raised an error .* SIGTERM as it still ran on", result.errors), result
+    assert result.code == 1 and re.search(r"job \S+: rank 1 on node0 \(pid \d+\) ended with exit code 1 .*: it had raised an error, and was stopped \(SIGTERM\) as it still ran on", result.errors), result
     assert "ValueError: NaN loss" in result.errors.split("its error file says")[1], result
 
 

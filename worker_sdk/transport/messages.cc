@@ -233,13 +233,14 @@ Status Messages::NobodySends() const {
 
 // Of one that has ended.
 bool Messages::HasDied(const Peer& peer) const {
-  return peer.channel ? peer.conversation.end().code() != StatusCode::kFailedPrecondition
-                      : peer.place.has_value() && arena_->EndOf(*peer.place) == LineEnd::kDied;
+  return peer.channel && !peer.owed
+             ? peer.conversation.end().code() != StatusCode::kFailedPrecondition
+             : peer.place.has_value() && arena_->EndOf(*peer.place) == LineEnd::kDied;
 }
 
 // As long as there is something to do for it.
 void Messages::Activate(uint32_t rank, Peer& peer) {
-  if (!peer.active && IsActive(peer)) {
+  if (!peer.active && peer.conversation.open()) {
     peer.active = true;
     active_.push_back(rank);
     idle_.store(false, std::memory_order_relaxed);
@@ -251,6 +252,7 @@ Messages::Peer& Messages::PeerOf(uint32_t rank) {
     return at->second;
   }
   Peer& peer = peers_.try_emplace(rank, layout_->NameOf(rank), rank).first->second;
+  owing_.reserve(peers_.size());  // who gives up may have no memory left
   const Layout::Seat seat = layout_->SeatOf(rank);
   if (rank == rank_) {
     peer.channel = ToOneself();
@@ -282,9 +284,9 @@ Mover::Pushed Messages::PushOut() {
   Mover::Pushed out;
   for (const uint32_t rank : active_) {
     Peer& peer = peers_.at(rank);
-    if (peer.conversation.has_out() || peer.owes_end) {
+    if (peer.conversation.has_out()) {
       out.moved |= waiting_ == 0 && Pump(rank, peer);
-      out.more |= peer.conversation.has_out() || peer.owes_end;
+      out.more |= peer.conversation.has_out();
     }
   }
   SettleAny();
@@ -296,7 +298,7 @@ bool Messages::ProgressLocked() {
   for (size_t i = 0; i < active_.size();) {
     Peer& peer = peers_.at(active_[i]);
     moved |= Pump(active_[i], peer);
-    if (IsActive(peer)) {
+    if (peer.conversation.open()) {
       ++i;
       continue;
     }
@@ -304,7 +306,8 @@ bool Messages::ProgressLocked() {
     active_[i] = active_.back();
     active_.pop_back();
   }
-  idle_.store(active_.empty(), std::memory_order_relaxed);
+  AbortOwed();
+  idle_.store(active_.empty() && owing_.empty(), std::memory_order_relaxed);
   SettleAny();
   return moved;
 }
@@ -316,18 +319,18 @@ void Messages::Abort(Peer& peer) {
   peer.channel->Abort();
 }
 
-void Messages::AbortLate(uint32_t rank, Peer& peer) {
-  if (Connect(rank, peer)) {
-    Abort(peer);
-    peer.owes_end = false;
-  }
+void Messages::AbortOwed() {
+  std::erase_if(owing_, [this](uint32_t rank) {
+    Peer& peer = peers_.at(rank);
+    const std::optional<Status> taken = TakeChannel(rank, peer);
+    if (taken.has_value() && taken->ok()) {
+      Abort(peer);
+    }
+    return taken.has_value();
+  });
 }
 
 bool Messages::Pump(uint32_t rank, Peer& peer) {
-  if (peer.owes_end) {
-    AbortLate(rank, peer);
-    return false;
-  }
   if (peer.conversation.ended() || (!peer.channel && !Connect(rank, peer))) {
     return false;
   }
@@ -423,16 +426,23 @@ bool Messages::Connect(uint32_t rank, Peer& peer) {
     peer.sought = true;
     if (const Status status = source_->Seek(rank); !status.ok()) {
       peer.conversation.End(status);
-      return peer.owes_end = false;
+      return false;
     }
   }
+  const std::optional<Status> taken = TakeChannel(rank, peer);
+  if (taken.has_value() && !taken->ok()) {
+    peer.conversation.End(*taken);
+  }
+  return peer.channel != nullptr;
+}
+
+std::optional<Status> Messages::TakeChannel(uint32_t rank, Peer& peer) {
   std::optional<StatusOr<UniqueFd>> fd = source_->Take(rank);
   if (!fd.has_value()) {
-    return false;
+    return std::nullopt;
   }
   if (!fd->ok()) {
-    peer.conversation.End(fd->status());
-    return peer.owes_end = false;
+    return fd->status();
   }
   if (peer.place.has_value()) {
     const auto ring = [this, place = *peer.place] { arena_->Ring(place); };
@@ -441,10 +451,9 @@ bool Messages::Connect(uint32_t rank, Peer& peer) {
     peer.channel = OverSocket(HeldSocket(*std::move(*fd), arena_->hold()));
   }
   if (!peer.channel) {
-    peer.conversation.End({StatusCode::kInternal, "what the agent handed out is no pipe"});
-    peer.owes_end = false;
+    return Status(StatusCode::kInternal, "what the agent handed out is no pipe");
   }
-  return peer.channel != nullptr;
+  return Status();
 }
 
 void Messages::LookAround() {
@@ -458,7 +467,6 @@ void Messages::LookAround() {
     Peer& peer = peers_.at(rank);
     if (!over.ok()) {
       peer.conversation.End(over);
-      peer.owes_end = false;
       continue;
     }
     const LineEnd end = peer.place.has_value() ? arena_->EndOf(*peer.place) : LineEnd::kNone;

@@ -99,16 +99,16 @@ class Messages {
     std::unique_ptr<ByteChannel> channel;  // null: not connected yet
     std::optional<uint32_t> place;         // of a rank of our node
     bool sought = false;
-    bool active = false;    // in active_
-    bool owes_end = false;  // we have given up; the other side is told when there is a channel
+    bool active = false;  // in active_
+    bool owed = false;    // we gave up before there was a channel: the other side hears it late
   };
 
   Peer& PeerOf(uint32_t rank);
   Status GoneStatus(uint32_t rank, const Peer& peer, const ByteChannel::Moved& last) const;
   // The other side shall know that nothing is said here any more.
   static void Abort(Peer& peer);
-  void AbortLate(uint32_t rank, Peer& peer);
-  static bool IsActive(const Peer& peer) { return peer.conversation.open() || peer.owes_end; }
+  // The same of who has given up before there was a channel, once there is one.
+  void AbortOwed();
   struct All;  // of this process
   static All& TheAll();
   // Moves what can be moved now, if nobody else does.
@@ -137,6 +137,8 @@ class Messages {
   bool ProgressLocked();
   bool Pump(uint32_t rank, Peer& peer);
   bool Connect(uint32_t rank, Peer& peer);
+  // nullopt: there is no channel yet; not OK: there will be none.
+  std::optional<Status> TakeChannel(uint32_t rank, Peer& peer);
   static bool MoveOut(Peer& peer, ByteChannel::Moved& last);
   static bool MoveIn(Peer& peer, ByteChannel::Moved& last);
   bool MovePull(Peer& peer);
@@ -166,7 +168,8 @@ class Messages {
   std::vector<TransferPtr> any_;                  // receives of any rank, which all of peers_ have
   uint32_t first_ = 0;                            // whose messages they look at first
   std::vector<uint32_t> active_;                  // ranks whose conversation is open
-  std::atomic<bool> idle_{true};                  // active_ is empty
+  std::vector<uint32_t> owing_;                   // ranks with `owed`, and no channel so far
+  std::atomic<bool> idle_{true};                  // both are empty
   std::atomic<uint32_t> waiting_ = 0;             // threads in Wait
   std::chrono::steady_clock::time_point looked_;  // when a Test did, last
   bool closed_ = false;

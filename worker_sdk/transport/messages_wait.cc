@@ -197,10 +197,10 @@ void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status
     peer.conversation.Abandon(transfer, why);
     if (peer.channel && peer.conversation.ended()) {
       Abort(peer);
-    } else if (peer.conversation.ended()) {
-      peer.owes_end = peer.sought;
-      Activate(at->first, peer);
-      TheAll().mover.Ask();
+    } else if (peer.conversation.ended() && peer.sought && !peer.owed) {
+      peer.owed = true;
+      owing_.push_back(at->first);
+      idle_.store(false, std::memory_order_relaxed);
     }
   }
 }
@@ -272,6 +272,7 @@ void Messages::Drop(const Status& why) {
   }
   EndAny(why);
   active_.clear();
+  owing_.clear();
   idle_.store(true, std::memory_order_relaxed);
   AwaitLeaving(lock);
 }
@@ -337,6 +338,7 @@ void Messages::Close(std::chrono::nanoseconds within) {
   }
   EndAny(ClosedStatus());
   active_.clear();
+  owing_.clear();
   idle_.store(true, std::memory_order_relaxed);
   AwaitLeaving(lock);
 }

@@ -1,5 +1,6 @@
 #include "agent/io/exit_facts.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proto/base/limits.h"
 
 namespace muster {
@@ -44,9 +47,6 @@ TEST_F(ExitFactsTest, ErrorFiles) {
        R"({"message": {"message": "ValueError: boom\nline", "extraInfo": {"py_callstack": "Traceback",
         "timestamp": "1700000000"}}})",
        "ValueError: boom\nline"},
-      {"number as time", R"({"message": {"message": "m", "extraInfo": {"timestamp": 17}}})", "m"},
-      {"unreadable time", R"({"message": {"message": "m", "extraInfo": {"timestamp": "x"}}})", "m"},
-      {"no time", R"({"message": {"message": "m", "extraInfo": {}}})", "m"},
       {"extraInfo is a list", R"({"message": {"message": "m", "extraInfo": [1]}})", "m"},
       {"plain string", R"({"message": "m"})", "m"},
       {"message is a number", R"({"message": 1})", ""},
@@ -70,6 +70,18 @@ TEST_F(ExitFactsTest, ErrorFiles) {
     EXPECT_EQ(file.message, c.message) << c.name;
     EXPECT_EQ(file.age.has_value(), !file.message.empty()) << c.name;
   }
+}
+
+TEST_F(ExitFactsTest, WhenAnErrorFileWasWritten) {
+  const std::string path = File("error.json", R"({"message": "m"})");
+  EXPECT_LT(*ReadErrorFile(path).age, absl::Minutes(1));
+  const timespec times[] = {{0, UTIME_OMIT}, absl::ToTimespec(absl::Now() - absl::Hours(1))};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  EXPECT_GE(*ReadErrorFile(path).age, absl::Hours(1));
+  EXPECT_LT(*ReadErrorFile(path).age, absl::Minutes(61));
+  const timespec tomorrow[] = {{0, UTIME_OMIT}, absl::ToTimespec(absl::Now() + absl::Hours(24))};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), tomorrow, 0), 0);
+  EXPECT_EQ(ReadErrorFile(path).age, absl::ZeroDuration());
 }
 
 TEST_F(ExitFactsTest, ErrorFileThatIsNoFile) {

@@ -137,6 +137,7 @@ TEST_F(ProcessTreeTest, FindsAndEndsSessionsAndDoubleForks) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
 }
 
+// Each process of the chain lives only until it has forked the next, in a session of its own.
 TEST_F(ProcessTreeTest, CatchesAChainThatForksAway) {
   TestPipe held = MakePipe();
   const absl::Time give_up = BootNow() + absl::Seconds(40);  // no runaway when the test fails

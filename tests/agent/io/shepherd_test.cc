@@ -238,7 +238,7 @@ TEST_F(ShepherdTest, KilledShepherdLeavesNothing) {
   output.writer.Reset();
   ASSERT_TRUE(RunUntil([this] { return pids_.size() == 3; }));
   EXPECT_EQ(ReadBytes(output.reader.get(), 18).size(), 18u);
-  // A child that is no worker, as ssh is, goes on.
+  // A child of ours that is none of its descendants goes on: the reaper ends those alone.
   TestPipe held = MakePipe();
   const pid_t spared = fork();
   if (spared == 0) {
