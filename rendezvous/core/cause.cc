@@ -18,16 +18,15 @@ int Class(const WorkerExit& exit) {
   return exit.error_before.has_value() ? 1 : 2;
 }
 
-// When it failed: it may have gone on for some time after it had written its error file.
-absl::Time FailedAt(const ExitRecord& r) {
-  return r.seen - r.exit.error_before.value_or(absl::ZeroDuration());
-}
-
 auto Key(const ExitRecord& r) {
   return std::make_tuple(Class(r.exit), Class(r.exit) == 1 ? FailedAt(r) : r.seen, r.exit.rank);
 }
 
 }  // namespace
+
+absl::Time FailedAt(const ExitRecord& record) {
+  return record.seen - record.exit.error_before.value_or(absl::ZeroDuration());
+}
 
 bool BeganAfter(const ExitRecord& record, absl::Time when) {
   return record.seen - record.exit.ran_for > when;
@@ -48,7 +47,7 @@ const ExitRecord* FirstCause(const std::vector<ExitRecord>& exits) {
 const ExitRecord* EarliestFailure(const std::vector<ExitRecord>& exits) {
   const ExitRecord* first = nullptr;
   for (const ExitRecord& record : exits) {
-    if (IsFailure(record.exit) && (first == nullptr || record.seen < first->seen)) {
+    if (IsFailure(record.exit) && (first == nullptr || FailedAt(record) < FailedAt(*first))) {
       first = &record;
     }
   }

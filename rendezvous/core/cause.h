@@ -13,8 +13,11 @@ namespace muster {
 // reset" is not blamed. Null when none failed. Valid as long as `exits` is.
 const ExitRecord* FirstCause(const std::vector<ExitRecord>& exits);
 
-// Of the same, the one that was seen first, whatever it was: where workers do not end because of
-// each other.
+// When it failed. It may have gone on for some time after it had written its error file.
+absl::Time FailedAt(const ExitRecord& record);
+
+// Of the same, the one that failed first, whatever it was: where workers do not end because of each
+// other.
 const ExitRecord* EarliestFailure(const std::vector<ExitRecord>& exits);
 
 // What `failure`, one of `exits`, follows (WorkerExit::because_of), from one failure to the next:

@@ -123,7 +123,7 @@ Cause NameFirstFailure(RoundState& s) {
   const auto node = std::min_element(
       lost.begin(), lost.end(),
       [](const LostNode& one, const LostNode& other) { return one.last_sign < other.last_sign; });
-  if (node != lost.end() && (worker == nullptr || node->last_sign < worker->seen)) {
+  if (node != lost.end() && (worker == nullptr || node->last_sign < FailedAt(*worker))) {
     s.report.lost_node = node->hostname;
     return {CauseKind::kNodeLost, 1, node->headline, {node->node}};
   }
@@ -157,7 +157,7 @@ bool AnySpawnFailed(const RoundState& s) {
 // lost a peer that was stopped.
 bool FailedBefore(const RoundState& s) {
   const ExitRecord* first = EarliestFailure(s.report.exits);
-  return first != nullptr && first->seen < s.stop_began;
+  return first != nullptr && FailedAt(*first) < s.stop_began;
 }
 
 // The round that follows is for other nodes, not for a failure.

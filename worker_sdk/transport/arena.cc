@@ -241,7 +241,6 @@ Status Arena::failure() const {
 }
 
 Status Arena::ReadCounts() const {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (std::atomic_ref<uint32_t>(header().failure_claimed).load() == 0) {
     return over();
   }

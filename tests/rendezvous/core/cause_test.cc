@@ -73,6 +73,8 @@ TEST(FirstCause, ASignalComesBeforeAnErrorFileBeforeACode) {
   // Later to end, and earlier to fail.
   exits[4].exit.error_before = absl::Hours(1);
   EXPECT_EQ(FirstCause(exits)->exit.rank, Rank{4});
+  EXPECT_EQ(EarliestFailure(exits)->exit.rank, Rank{4});
+  EXPECT_EQ(FailedAt(exits[4]), exits[4].seen - absl::Hours(1));
   exits[4].exit.error_before.reset();
   exits[4].exit.kind = ExitKind::kSignaled;
   exits[4].exit.code = SIGSEGV;
