@@ -155,8 +155,6 @@ class Conversation {
   }
 
   bool hears() const;  // NextIn() has room
-  // Half of something has come.
-  bool is_in_the_middle() const { return in_done_ > 0; }
   // A message that would go whole waits to be asked for, as those before it do.
   bool is_held_back(const TransferPtr& transfer) const;
   // Something is to be sent, or is waited for.

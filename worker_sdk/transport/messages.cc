@@ -373,8 +373,7 @@ Status Messages::GoneStatus(uint32_t rank, const Peer& peer, const ByteChannel::
   const std::string name = layout_->NameOf(rank);
   std::string why = "the connection with " + name + " broke: " + std::strerror(last.error);
   if (last.error == 0) {
-    const bool is_cut = peer.channel->fd() >= 0 && peer.conversation.is_in_the_middle();
-    why = name + (is_cut ? " has died, or has given up a message half sent" : " has died");
+    why = name + " has died";
   }
   return {StatusCode::kUnavailable, why, static_cast<int>(rank)};
 }

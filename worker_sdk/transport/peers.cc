@@ -336,13 +336,11 @@ void Peers::HearLast(Peer& peer, int error) {
 
 Status Peers::EndOf(const Peer& peer, int error) const {
   const std::string rank = name_(peer.rank);
-  return {
-      StatusCode::kUnavailable,
-      error == 0 || error == EPIPE || error == ECONNRESET
-          ? rank + (error == 0 && peer.done > 0 ? " has died, or has given up a message half sent"
-                                                : " has died")
-          : "the connection with " + rank + " broke: " + std::strerror(error),
-      static_cast<int>(peer.rank)};
+  return {StatusCode::kUnavailable,
+          error == 0 || error == EPIPE || error == ECONNRESET
+              ? rank + " has died"
+              : "the connection with " + rank + " broke: " + std::strerror(error),
+          static_cast<int>(peer.rank)};
 }
 
 bool Peers::IsThrough(uint64_t sends) const {
