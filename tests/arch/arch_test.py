@@ -13,8 +13,8 @@ from check_tree import Checker
 HEAD = "// Purpose.\n#pragma once\n"
 CLEAN = {
     "CMakeLists.txt": "project(x)\n",
-    "README.md": "# X\nSee [hosts](docs/start.md#two-hosts-as-one), [all](docs).\n",
-    "docs/start.md": "# Start\n## Two hosts, as `one`\n[back](../README.md#x) `srun --ntasks-per-node=1 launch --hosts a x.py --own`\n",
+    "README.md": "# X\nSee [hosts](deploy/docs/start.md#two-hosts-as-one), [all](deploy/docs).\n",
+    "deploy/docs/start.md": "# Start\n## Two hosts, as `one`\n[back](../../README.md#x) `srun --ntasks-per-node=1 launch --hosts a x.py --own`\n",
     "launcher/option_table.cc": 'Row kTable[] = {{"--hosts -H", "LIST", "not --nosuch"}, {"--verbose", "", ""}};\n',
     ".ci/run": "x\n",
     "proto/base/ids.h": HEAD + "#include <compare>\n",
@@ -79,14 +79,14 @@ PLANTED = [
     ("unguarded header", "agent/io/x.h", "int a;\n", 1, "#pragma once"),
     ("threat without a test", "deploy/SECURITY.md", "| who tries what |\n|---|\n| x | y | it is fine |\n", 3, "a threat without a test"),
     ("threat whose test is gone", "deploy/SECURITY.md", "\n| x | y | `tests/sim/world.cc::machine`, `tests/sim/world.cc::Gone` |\n", 2, "no such test"),
-    ("link to nowhere", "docs/start.md", GUIDE + "[a](gone.md)\n", 3, "there is no docs/gone.md"),
-    ("link out of the folder", "README.md", "# X\n[all](docs/start.md), [a](start.md)\n", 2, "there is no start.md"),
-    ("link to a heading that is gone", "docs/start.md", GUIDE + "[a](../README.md#x), [b](#gone)\n", 3, "no such heading"),
+    ("link to nowhere", "deploy/docs/start.md", GUIDE + "[a](gone.md)\n", 3, "there is no deploy/docs/gone.md"),
+    ("link out of the folder", "README.md", "# X\n[all](deploy/docs/start.md), [a](start.md)\n", 2, "there is no start.md"),
+    ("link to a heading that is gone", "deploy/docs/start.md", GUIDE + "[a](../../README.md#x), [b](#gone)\n", 3, "no such heading"),
     ("link in any folder", "agent/README.md", "[a](core/gone.h)\n", 1, "there is no agent/core/gone.h"),
-    ("guide that nobody finds", "docs/lost.md", "# Lost\n", 1, "does not link this guide"),
-    ("option that is none", "docs/start.md", GUIDE + "`--no-verbose`, `--nosuch`\n", 3, "'--nosuch': no option of launch"),
-    ("option in a block", "docs/start.md", GUIDE + "\n    launch --hosts a x.py --own : --nosuch\n", 4, "'--nosuch': no option of launch"),
-    ("option of another program", "docs/start.md", GUIDE + "`sbatch --hosts a`\n", 3, "options of sbatch"),
+    ("guide that nobody finds", "deploy/docs/lost.md", "# Lost\n", 1, "does not link this guide"),
+    ("option that is none", "deploy/docs/start.md", GUIDE + "`--no-verbose`, `--nosuch`\n", 3, "'--nosuch': no option of launch"),
+    ("option in a block", "deploy/docs/start.md", GUIDE + "\n    launch --hosts a x.py --own : --nosuch\n", 4, "'--nosuch': no option of launch"),
+    ("option of another program", "deploy/docs/start.md", GUIDE + "`sbatch --hosts a`\n", 3, "options of sbatch"),
     ("glob", "agent/CMakeLists.txt", "\nfile(GLOB all *.cc)\n", 2, "no file globs"),
 ]
 

@@ -1,11 +1,11 @@
-"""What README.md and the guides in docs/ say that can be checked: links and their anchors lead somewhere, each guide is
+"""What README.md and the guides in deploy/docs/ say that can be checked: links and their anchors lead somewhere, each guide is
 linked from the README, and each `--option` exists, in `launch` or in the program that is named before it.
 """
 
 import posixpath
 import re
 
-README, GUIDES, OPTION_TABLE = "README.md", "docs/", "launcher/option_table.cc"
+README, GUIDES, OPTION_TABLE = "README.md", "deploy/docs/", "launcher/option_table.cc"
 
 # Program of ours -> where its options are. Those that pass their line on to launch take launch's, too.
 SOURCES = {

@@ -13,7 +13,7 @@ import sys
 
 import check_docs
 
-TOP = {"launcher", "agent", "rendezvous", "proto", "worker_sdk", "examples", "deploy", "docs", "tests"}
+TOP = {"launcher", "agent", "rendezvous", "proto", "worker_sdk", "examples", "deploy", "tests"}
 TOP_FILES = {"CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "NOTICE"}
 FILE_LINES_MAX = 500
 CODE = (".h", ".cc", ".c", ".cpp", ".hpp")

@@ -1,7 +1,7 @@
 """``python -m muster.run ARGS...``: torchrun's command line, carried out by ``launch``.
 
 Scripts run under the interpreter that runs this, unless ``PYTHON_EXEC`` names another, as with torchrun. What launch does otherwise than
-torchrun is in docs/from-torchrun.md; its own options (``--hosts``, ``--plan``, ``--help-all`` ...) may be said here, too.
+torchrun is in deploy/docs/from-torchrun.md; its own options (``--hosts``, ``--plan``, ``--help-all`` ...) may be said here, too.
 """
 
 import os
