@@ -19,7 +19,9 @@
 namespace muster {
 namespace {
 
-constexpr char kClosedTooSoon[] = "it was closed before it could be seen whose it is";
+constexpr char kClosedTooSoon[] =
+    "it was closed before it could be seen whose it is: what it has set is lost (--store-from any, "
+    "or --store worker, where programs do that)";
 
 // One end of a connection; IPv4 also where it came to a socket of IPv6.
 struct End {
@@ -95,9 +97,7 @@ std::optional<SocketOwner> OwnerOf(int diagnosis, const End& local, const End& r
 std::string StoreRefusal(absl::string_view address, const std::optional<SocketOwner>& owner,
                          const std::set<std::string>& addresses, uid_t uid) {
   if (owner.has_value() && !owner->open) {
-    return absl::StrCat(kClosedTooSoon,
-                        ": what it has set is lost (--store-from any, or "
-                        "--store worker, where programs do that)");
+    return kClosedTooSoon;
   }
   if (owner.has_value()) {
     return owner->uid == uid ? ""

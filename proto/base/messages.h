@@ -70,7 +70,7 @@ struct Hold {
 // The file of a program of the job on one node, for comparison with that of the others.
 struct ProgramFile {
   std::string name;  // as people know it; "" = there is nothing to compare
-  std::string mark;  // of what is in it
+  std::string mark;  // of what is in it; "" = there is no such file
   auto operator<=>(const ProgramFile&) const = default;
 };
 

@@ -120,9 +120,8 @@ void FillPeers(const RoundState& s, const Beat& beat, Directive& d) {
 // unless it was to be a spare.
 JobOutcome OutcomeOf(const Machine& m, const NodeState& node) {
   const JobReport& report = m.state.report;
-  const bool is_spare = m.config.spares.has_value() || !m.config.expected.empty();
   const bool is_full = m.state.members.size() >= m.config.nodes_max;
-  if (report.exit_code != 0 || is_spare || !is_full || node.rank_kept.has_value()) {
+  if (report.exit_code != 0 || WantsSpares(m.config) || !is_full || node.rank_kept.has_value()) {
     return {report.exit_code, report.headline};
   }
   return {1,

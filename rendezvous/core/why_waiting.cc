@@ -127,14 +127,16 @@ std::string WhySetAside(const SetAside& one, absl::Time now) {
                       one.why);
 }
 
+bool WantsSpares(const RoundConfig& config) {
+  return config.spares.has_value() || !config.expected.empty();
+}
+
 std::string WhySpare(const RoundConfig& config, const RoundState& state, absl::Time now) {
   const std::string runs =
       absl::StrCat("the job runs with ", Plural(state.members.size(), "node", "nodes"));
   if (state.members.size() >= config.nodes_max) {
     return absl::StrCat(runs, "; this node waits as a spare",
-                        config.spares.has_value() || !config.expected.empty()
-                            ? ""
-                            : " (for a job of its own: another --rdzv-id)");
+                        WantsSpares(config) ? "" : " (for a job of its own: another --rdzv-id)");
   }
   return absl::StrCat(runs, "; this node joins the next round",
                       state.grow_at == absl::InfiniteFuture()

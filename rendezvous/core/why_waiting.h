@@ -26,6 +26,9 @@ std::vector<std::string> MissingNodes(const RoundConfig& config, const RoundStat
 // For a node that is set aside.
 std::string WhySetAside(const SetAside& one, absl::Time now);
 
+// Whether the user wants nodes that stand by.
+bool WantsSpares(const RoundConfig& config);
+
 // For a node that a round goes on without.
 std::string WhySpare(const RoundConfig& config, const RoundState& state, absl::Time now);
 
