@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -297,9 +298,18 @@ std::vector<std::string> EnvironmentForOthers(const JobSpec& spec) {
                               by_pbs || spec.env_all ? Forwarded::kAll : Forwarded::kSettings);
 }
 
-void ShowPage(absl::string_view text) {
+void ShowPage(absl::string_view page, const JobReport& report) {
   SetLogWaits();                           // what waits comes first
-  (void)WriteShared(STDERR_FILENO, text);  // perhaps nobody is there to read it
+  (void)WriteShared(STDERR_FILENO, page);  // perhaps nobody is there to read it
+  const char* const path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  const std::string text = CallersErrorText(report, absl::Now());
+  if (path == nullptr || *path == '\0' || text.empty()) {
+    return;
+  }
+  if (const std::string why = WriteWhole(path, text, 0666); !why.empty()) {
+    LogWarning(absl::StrCat("TORCHELASTIC_ERROR_FILE=", path, ": ", why,
+                            ": who started launch does not learn there what the first cause was"));
+  }
 }
 
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report) {
@@ -309,7 +319,7 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
   const std::string text =
       absl::StrCat(ReportText(report, job_id, before), spec.report_state ? StateText(report) : "",
                    spec.advise ? AdviceText(report) : "");
-  ShowPage(text);
+  ShowPage(text, report);
   const auto write_json = [&](const std::string& path, mode_t mode) {
     return WriteWhole(path, ReportJson(report, job_id, before), mode);
   };

@@ -89,8 +89,10 @@ bool IsLast(CauseKind cause);
 // What goes along of our environment to a node whose agent does not inherit it.
 std::vector<std::string> EnvironmentForOthers(const JobSpec& spec);
 
-// On stderr, behind what was logged before.
-void ShowPage(absl::string_view text);
+// Shows `page`, what is to be said of the report, on stderr, behind what was logged before. Where
+// launch itself was started with a TORCHELASTIC_ERROR_FILE, that is written, as by torchrun: so who
+// started it (TorchX, a launch or torchrun around this one) knows the first cause.
+void ShowPage(absl::string_view page, const JobReport& report);
 // Shows the report on stderr, writes --report; the exit code of launch.
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report);
 

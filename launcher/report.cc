@@ -281,4 +281,19 @@ std::string ReportJson(const JobReport& report, const std::string& job_id,
   return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+std::string CallersErrorText(const JobReport& report, absl::Time now) {
+  if (report.cause != CauseKind::kWorker || !report.first.has_value() ||
+      report.first->exit.error_message.empty()) {
+    return "";
+  }
+  const WorkerExit& exit = report.first->exit;
+  const nlohmann::json said = {
+      {"message", exit.error_message},
+      {"errorCode", exit.ExitCode()},
+      {"extraInfo", {{"timestamp", absl::StrCat(absl::ToUnixSeconds(now))}}},
+  };
+  return nlohmann::json({{"message", said}})
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "rendezvous/core/types.h"
 
 namespace muster {
@@ -25,5 +26,10 @@ std::string AdviceText(const JobReport& report);
 // For --report FILE; stable names, see launcher/README.md.
 std::string ReportJson(const JobReport& report, const std::string& job_id,
                        const std::vector<std::string>& before = {});
+
+// For the TORCHELASTIC_ERROR_FILE of who called launch, as torchrun writes it (source: torch,
+// distributed/elastic/multiprocessing/errors): what the first cause's own error file says, its exit
+// code, and `now` in seconds of Unix time. "" where no worker is the cause, or it has no such file.
+std::string CallersErrorText(const JobReport& report, absl::Time now);
 
 }  // namespace muster

@@ -133,7 +133,6 @@ class TypedJob {
 
   bool ended() const { return ended_ && (!life_.has_value() || life_->idle()); }
   int Report() {
-    const int code = outcome_.exit_code;
     if (have_report_) {
       if (life_.has_value() && IsLast(report_.cause)) {
         life_->Remove();
@@ -141,12 +140,13 @@ class TypedJob {
       return ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_));
     } else if (!outcome_.headline.empty() && !IsServed() &&
                (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
-      ShowPage(ReportText(own_ends_.Report(outcome_), spec_.plan.job_id));
+      const JobReport report = own_ends_.Report(outcome_);
+      ShowPage(ReportText(report, spec_.plan.job_id), report);
       if (agent_->ended_locally() && !no_master_.empty()) {
         LogInfo(absl::StrCat("what was tried last: ", no_master_));
       }
     }
-    return TellExitCodeAsShown(code, display_.nobody_reads(), display_.lost());
+    return TellExitCodeAsShown(outcome_.exit_code, display_.nobody_reads(), display_.lost());
   }
 
  private:

@@ -1,5 +1,6 @@
 """The same words to torchrun and to launch under its name: by a link, and as `python -m muster.run`."""
 
+import json
 import os
 import re
 import shutil
@@ -62,6 +63,30 @@ def test_the_command_is_swapped_and_nothing_else(node0, here, name):
     ours = by_muster(node0, *words, env={**variables, **path})
     assert theirs.code == ours.code == 0, (theirs, ours)
     assert sorted(ours.out.splitlines()) == sorted(theirs.out.splitlines()) and ours.out, (theirs, ours)
+
+
+def test_who_started_it_learns_the_first_cause(node0, here):
+    """From the error file that it gave launch itself, which says the same as torchrun's."""
+    (here / "fails.py").write_text("""
+import os, time
+from torch.distributed.elastic.multiprocessing.errors import record
+@record
+def main():
+    if os.environ["RANK"] == "0":
+        time.sleep(1000)
+    raise ValueError("no such layer")
+main()
+""")
+    said = []
+    for by in (by_torchrun, by_muster):
+        file = here / f"{by.__name__}.json"
+        env = {"TORCHELASTIC_ERROR_FILE": str(file), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE)}
+        assert by(node0, "--nproc_per_node", "2", "--monitor_interval", "0.1", here / "fails.py", env=env).code == 1
+        message = json.loads(file.read_text())["message"]
+        said.append((message["message"], message["errorCode"], message["extraInfo"]["timestamp"].isdigit()))
+    assert said == [("ValueError: no such layer", 1, True)] * 2
+    full = by_muster(node0, "--nproc_per_node", "2", here / "fails.py", env={"TORCHELASTIC_ERROR_FILE": "/dev/full", "PYTHONPATH": str(PACKAGE)})
+    assert full.code == 1 and "TORCHELASTIC_ERROR_FILE=/dev/full: No space left on device" in full.errors, full
 
 
 def test_by_a_link(node0, here):

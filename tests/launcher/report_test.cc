@@ -46,6 +46,21 @@ TEST(ReportText, NothingToSayWhenAllWentWell) {
   EXPECT_EQ(ReportText(report, "job1"), "");
 }
 
+TEST(CallersErrorText, IsWhatTheFirstCausesFileSays) {
+  ExitRecord first = Exit(3, ExitKind::kSignaled, SIGSEGV);
+  first.exit.error_message = "ValueError: \xff boom";
+  JobReport report = Failed(first);
+  const nlohmann::json said =
+      nlohmann::json::parse(CallersErrorText(report, absl::FromUnixSeconds(1700000000)));
+  EXPECT_EQ(said["message"]["message"], "ValueError: \xef\xbf\xbd boom");
+  EXPECT_EQ(said["message"]["errorCode"], 128 + SIGSEGV);
+  EXPECT_EQ(said["message"]["extraInfo"]["timestamp"], "1700000000");
+
+  report.cause = CauseKind::kNodeLost;
+  EXPECT_EQ(CallersErrorText(report, absl::UnixEpoch()), "");
+  EXPECT_EQ(CallersErrorText(Failed(Exit(3, ExitKind::kExited, 3)), absl::UnixEpoch()), "");
+}
+
 TEST(ReportText, FirstCauseItsLastWordsAndWhoFollowed) {
   ExitRecord first = Exit(3, ExitKind::kExited, 3);
   first.exit.stderr_tail = "Traceback\n  boom";
