@@ -178,8 +178,10 @@ absl::Status ParseWord(absl::string_view word, LineOptions& out) {
     if (value.empty() || value[0] == '-' || absl::StrContains(value, '@')) {
       return Want("a user name after user=", value);
     }
+    RETURN_IF_ERROR(CheckOnce(!out.pattern.user.empty(), word));
     out.pattern.user = std::string(value);
   } else if (key == "port") {
+    RETURN_IF_ERROR(CheckOnce(out.pattern.port != 0, word));
     ASSIGN_OR_RETURN(out.pattern.port, ParsePort(value, "port="));
   } else if (key != "binding") {
     return Want("slots=N, max_slots=N, user=NAME, port=N or binding=... after the host", word);

@@ -95,6 +95,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Bad{"b\na slots=2 slots=3\n", "hosts.txt:2: 'slots=3' says again"},
                     Bad{"a slots=2 cpus=2\n", "keep one"},
                     Bad{"a max_slots=2 max-slots=3\n", "keep one"},
+                    Bad{"a user=joe user=joe\n", "'user=joe' says again"},
+                    Bad{"a port=22 port=23\n", "'port=23' says again"},
                     Bad{"\n# a\n", "hosts.txt: names no host"}, Bad{"+n0\n", "relative hosts"},
                     Bad{"a@b@c\n", "got 'a@b@c'"}, Bad{"-oProxyCommand=x\n", "hosts.txt:1: want"},
                     Bad{"-l@a\n", "want user@host"}, Bad{"a user=-l\n", "want a user name"},
