@@ -339,7 +339,7 @@ absl::StatusOr<std::vector<std::string>> ParseWords(const OptionValue& value) {
 
 // Optimal string alignment: Damerau 1964, Wagner & Fischer 1974.
 const Environment::value_type* FirstSet(const Environment& environment, absl::string_view names) {
-  for (const absl::string_view name : absl::StrSplit(names, ' ')) {
+  for (const absl::string_view name : absl::StrSplit(names, ' ', absl::SkipEmpty())) {
     const auto it = environment.find(std::string(name));
     if (it != environment.end() && !it->second.empty()) {
       return &*it;

@@ -28,7 +28,7 @@ JobReport OwnEnds::Report(const JobOutcome& outcome) const {
   out.headline = outcome.headline;
   out.exits = exits_;
   for (const ExitRecord& record : exits_) {
-    if (record.exit.Ok() && !record.exit.stopped_by_us) {
+    if (IsSuccess(record.exit)) {
       out.ended_well.push_back(record.exit.rank.value);
     }
     if (IsFailure(record.exit) && absl::StartsWith(outcome.headline, ExitSentence(record))) {

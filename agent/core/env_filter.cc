@@ -63,6 +63,7 @@ constexpr Rule kIdentity[] = {
     {"MPI_LOCAL", true, kMpi},
     {"MV2_COMM_WORLD_", true, kMpi},
     {"JSM_NAMESPACE_", true, kJsm},
+    {"JSM_JSRUN_PORT", false, kJsm},
     {"FLUX_TASK_", true, kFlux},
     {"FLUX_JOB_SIZE", false, kFlux},
     {"FLUX_JOB_NNODES", false, kFlux},

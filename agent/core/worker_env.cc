@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -80,24 +81,34 @@ void AppendStore(const WorkerEnvInput& input, VariableList& list) {
   }
 }
 
-// torch: the entry of the inherited list at this worker's place, or the place itself.
+constexpr char kVisibleGpus[] = "CUDA_VISIBLE_DEVICES";
+
+// nullopt: it is not set, and all GPUs are seen.
+std::optional<std::vector<std::string>> InheritedGpus(const EnvBase& base) {
+  const char* inherited = base.Find(kVisibleGpus);
+  if (inherited == nullptr) {
+    return std::nullopt;
+  }
+  std::vector<std::string> out = absl::StrSplit(inherited, ',', absl::SkipWhitespace());
+  for (std::string& gpu : out) {
+    absl::StripAsciiWhitespace(&gpu);
+  }
+  return out;
+}
+
+// torch: the entry of the inherited list at this worker's place; without a list the place itself.
 void AppendOwnGpu(const EnvBase& base, const Place& place, VariableList& list) {
-  constexpr char kName[] = "CUDA_VISIBLE_DEVICES";
-  const char* inherited = base.Find(kName);
-  const std::vector<std::string> gpus =
-      absl::StrSplit(inherited == nullptr ? "" : inherited, ',', absl::SkipWhitespace());
-  list.Ours(
-      kName,
-      place.local_rank < gpus.size() ? gpus[place.local_rank] : absl::StrCat(place.local_rank),
-      "--virtual-local-rank: its own GPU only");
+  const std::optional<std::vector<std::string>> gpus = InheritedGpus(base);
+  list.Ours(kVisibleGpus,
+            !gpus.has_value()                 ? absl::StrCat(place.local_rank)
+            : place.local_rank < gpus->size() ? (*gpus)[place.local_rank]
+                                              : "",
+            "--virtual-local-rank: its own GPU only");
 }
 
 // --gpu-mode: the worker's own ones. CUDA counts them from 0 then.
 void AppendGpus(const WorkerEnvInput& input, const EnvBase& base, VariableList& list) {
-  constexpr char kName[] = "CUDA_VISIBLE_DEVICES";
-  const char* inherited = base.Find(kName);
-  const std::vector<std::string> visible =
-      absl::StrSplit(inherited == nullptr ? "" : inherited, ',', absl::SkipWhitespace());
+  const std::vector<std::string> visible = InheritedGpus(base).value_or(std::vector<std::string>());
   std::vector<std::string> own;
   for (const uint32_t gpu : input.share->gpus) {
     const std::string& uuid = input.topology->gpus[gpu].uuid;
@@ -105,7 +116,7 @@ void AppendGpus(const WorkerEnvInput& input, const EnvBase& base, VariableList& 
                   : gpu < visible.size()                                         ? visible[gpu]
                                          : absl::StrCat(gpu));
   }
-  list.Ours(kName, absl::StrJoin(own, ","), "--gpu-mode: its own GPUs only");
+  list.Ours(kVisibleGpus, absl::StrJoin(own, ","), "--gpu-mode: its own GPUs only");
 }
 
 void AppendElastic(const WorkerEnvInput& input, VariableList& list) {
@@ -318,6 +329,19 @@ void AppendMuster(const WorkerEnvInput& input, const Place& place, VariableList&
 }
 
 }  // namespace
+
+absl::Status CheckOwnGpu(const WorkPlan& plan, LocalRank local, const EnvBase& base) {
+  const std::optional<std::vector<std::string>> gpus = InheritedGpus(base);
+  if (!plan.virtual_local_rank || !gpus.has_value() || local.value < gpus->size() ||
+      (gpus->empty() && local.value == 0)) {  // one without GPUs
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--virtual-local-rank gives each worker a GPU of its own, and ", kVisibleGpus,
+                   "=", absl::StrJoin(*gpus, ","), " names ", Plural(gpus->size(), "GPU", "GPUs"),
+                   ": none is left for local rank ", local.value,
+                   "; run fewer workers on this node, or leave the option out"));
+}
 
 std::string PinNotice(const EnvBase& base, uint32_t workers, bool share_cpus) {
   const auto value = [&base](const char* name) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "agent/core/cpu_plan.h"
 #include "agent/core/env_filter.h"
 #include "agent/core/facts.h"
@@ -40,6 +41,10 @@ struct WorkerEnvInput {
 
 // In a fixed order.
 std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& base);
+
+// --virtual-local-rank: InvalidArgument where the list of GPUs that the node's workers inherit is
+// too short for this one (torchrun refuses that, too).
+absl::Status CheckOwnGpu(const WorkPlan& plan, LocalRank local, const EnvBase& base);
 
 // One line for the user where a variable that workers inherit ties the threads of each of them to
 // the same CPUs; "" = nothing to say. `share_cpus`: several may run on the same ones.

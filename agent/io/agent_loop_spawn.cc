@@ -123,6 +123,9 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     worker.error_file =
         absl::StrCat(run_dir_.path(), "/error-", assignment_.round.n, "-", local.value, ".json");
   }
+  if (const absl::Status may = CheckOwnGpu(plan, local, program.environment); !may.ok()) {
+    return OnSpawnFailed(local.value, EINVAL, std::string(may.message()));
+  }
   MpiMode mpi = MpiServed(plan.mpi, program.facts);
   if (mpi == MpiMode::kPmix && !pmix_.serving()) {
     mpi = MpiMode::kNone;

@@ -32,6 +32,8 @@ bool BeganAfter(const ExitRecord& record, absl::Time when) {
   return record.seen - record.exit.ran_for > when;
 }
 
+bool IsSuccess(const WorkerExit& exit) { return exit.Ok() && !exit.stopped_by_us; }
+
 bool IsFailure(const WorkerExit& exit) { return !exit.Ok() && !exit.stopped_by_us; }
 
 const ExitRecord* FirstCause(const std::vector<ExitRecord>& exits) {

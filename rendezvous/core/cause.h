@@ -28,6 +28,9 @@ const ExitRecord& RootOf(const std::vector<ExitRecord>& exits, const ExitRecord&
 // Whether this process, which has ended, was started after that.
 bool BeganAfter(const ExitRecord& record, absl::Time when);
 
+// Ends of its own accord. One that was stopped is neither, whatever its exit code: with 0 it may
+// have saved its state, not done its work.
+bool IsSuccess(const WorkerExit& exit);
 bool IsFailure(const WorkerExit& exit);
 
 // "rank 3 on node1 (pid 4711) was ended by SIGSEGV (segmentation fault) after 1.2 s"

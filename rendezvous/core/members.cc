@@ -48,17 +48,17 @@ void Record(Machine& m, NodeId id, const NodeState& node, const WorkerExit& exit
 }
 
 void MarkEnded(RoundState& s, const NodeState& node, const WorkerExit& exit) {
-  const bool by_itself = exit.Ok() || IsFailure(exit);
+  const bool by_itself = IsSuccess(exit) || IsFailure(exit);
   if (!by_itself || !HoldsRound(s, node) || exit.rank.value >= s.ended.size()) {
     return;
   }
   s.ended[exit.rank.value] = true;
-  if (exit.Ok() && !exit.stopped_by_us) {
+  if (IsSuccess(exit)) {
     ++s.finished;
     s.report.ended_well.push_back(exit.rank.value);
-  }
-  if (exit.Ok() && !s.started_in.empty()) {
-    s.started_in[exit.rank.value] = 0;
+    if (!s.started_in.empty()) {
+      s.started_in[exit.rank.value] = 0;
+    }
   }
 }
 
@@ -93,11 +93,11 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
         !m.state.members[static_cast<size_t>(node.place)].Runs(exit.rank)) {
       continue;  // no rank of its: an agent that is broken, or means harm
     }
-    node.exits_ok += exit.Ok() ? 1 : 0;
+    node.exits_ok += IsSuccess(exit) ? 1 : 0;
     node.exits_failed += IsFailure(exit) ? 1 : 0;
     ends.failed |= IsFailure(exit);
     ends.never_ran |= IsFailure(exit) && exit.kind == ExitKind::kSpawnFailed;
-    ends.stopped |= !exit.Ok() && exit.stopped_by_us;
+    ends.stopped |= exit.stopped_by_us;
     Record(m, id, node, exit);
     MarkEnded(m.state, node, exit);
   }

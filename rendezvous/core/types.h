@@ -228,8 +228,8 @@ struct NodeState {
   std::vector<int32_t> pids;  // of its workers in `round`, by local rank; empty = not told
   NodeUse use;                // as its last beat said
   uint32_t exits_seen = 0;    // of `round`, and of earlier ones whose workers it keeps
-  uint32_t exits_ok = 0;
-  uint32_t exits_failed = 0;  // by themselves; without those that are replaced
+  uint32_t exits_ok = 0;      // by themselves
+  uint32_t exits_failed = 0;  // likewise; without those that are replaced
   uint32_t signals_done = 0;
   std::vector<DrillOrder> drills;  // that it has not said to be done
   uint32_t signals_before = 0;     // of the orders those that are older than its place in the round

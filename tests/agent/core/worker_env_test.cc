@@ -117,7 +117,27 @@ TEST(WorkerEnvTest, AVirtualLocalRankSeesOneGpu) {
   scene.inherited.emplace_back("CUDA_VISIBLE_DEVICES=7,5,GPU-ab");
   EXPECT_EQ(scene.Values(0)["CUDA_VISIBLE_DEVICES"], "7");
   EXPECT_EQ(scene.Values(2)["CUDA_VISIBLE_DEVICES"], "GPU-ab");
+  scene.inherited.back() = "CUDA_VISIBLE_DEVICES= GPU-a , GPU-b ";
+  EXPECT_EQ(scene.Values(1)["CUDA_VISIBLE_DEVICES"], "GPU-b");
   EXPECT_EQ(Scene().Values(3).count("CUDA_VISIBLE_DEVICES"), 0u);
+}
+
+TEST(WorkerEnvTest, AVirtualLocalRankHasNoGpuThatTheJobHasNot) {
+  Scene scene;
+  scene.plan.virtual_local_rank = true;
+  EXPECT_TRUE(CheckOwnGpu(scene.plan, LocalRank{7}, scene.Base()).ok());  // no list: all are seen
+  scene.inherited.emplace_back("CUDA_VISIBLE_DEVICES=4,5");
+  EXPECT_TRUE(CheckOwnGpu(scene.plan, LocalRank{1}, scene.Base()).ok());
+  EXPECT_EQ(CheckOwnGpu(scene.plan, LocalRank{2}, scene.Base()).message(),
+            "--virtual-local-rank gives each worker a GPU of its own, and CUDA_VISIBLE_DEVICES=4,5 "
+            "names 2 GPUs: none is left for local rank 2; run fewer workers on this node, or leave "
+            "the option out");
+  scene.inherited.back() = "CUDA_VISIBLE_DEVICES=";
+  EXPECT_TRUE(CheckOwnGpu(scene.plan, LocalRank{0}, scene.Base()).ok());
+  EXPECT_EQ(scene.Values(0)["CUDA_VISIBLE_DEVICES"], "");
+  EXPECT_FALSE(CheckOwnGpu(scene.plan, LocalRank{1}, scene.Base()).ok());
+  scene.plan.virtual_local_rank = false;
+  EXPECT_TRUE(CheckOwnGpu(scene.plan, LocalRank{1}, scene.Base()).ok());
 }
 
 TEST(WorkerEnvTest, WhatStopsTheJobIsSaidAsTorchrunSaysIt) {
