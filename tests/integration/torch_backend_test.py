@@ -25,6 +25,12 @@ def test_every_operation_with_torchs_own_checks(node0):
     assert result.code == 0 and result.text.count("all right") == 2, result
 
 
+def test_groups_end_with_calls_under_way(node0):
+    """Also where a call's end wants Python's lock, which destroy_process_group has."""
+    result = node0.run("-n", 2, "--no-prefix", "--timeout", "100s", WORKERS / "torch_group_ends.py", env=PACKAGE)
+    assert result.code == 0 and result.text.count("all right") == 2, result
+
+
 def test_between_hosts(shells):
     parts = ["reductions", "messages", "any_source", "sparse", "groups"]
     result = shells[0].run("--hosts", "node0:1,node1:2", "--no-prefix", WORKERS / "torch_ops.py", *parts, env=PACKAGE)

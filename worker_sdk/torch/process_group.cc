@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "worker_sdk/torch/python_lock.h"
 #include "worker_sdk/torch/sparse.h"
 #include "worker_sdk/torch/tensors.h"
 
@@ -36,9 +37,14 @@ ProcessGroup::ProcessGroup(c10d::Store& store, int rank, int size,
       calls_(Calls::New()),
       comm_(std::make_shared<Communicator>(store, rank, size, timeout)) {}
 
+// destroy_process_group has Python's lock, which a call's end may want: a listener, or the last
+// hold of a tensor. The communicator's end waits for what it sends.
 ProcessGroup::~ProcessGroup() {
+  const WithoutPythonLock without;
   calls_->Close();
   EndInTime(comm_, calls_);
+  comm_ = nullptr;
+  calls_ = nullptr;
 }
 
 ProcessGroup::WorkPtr ProcessGroup::Start(c10d::OpType type, Tensors outputs, size_t bytes,

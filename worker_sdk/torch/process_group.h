@@ -103,8 +103,8 @@ class ProcessGroup : public GroupBase {
 
   // Each Work has it, too: one may outlive the group. It holds what the communicator, which goes
   // before it, still sends.
-  const std::shared_ptr<Calls> calls_;
-  const CommunicatorPtr comm_;
+  std::shared_ptr<Calls> calls_;
+  CommunicatorPtr comm_;
   std::atomic<uint64_t> started_{0};
 };
 

@@ -94,6 +94,7 @@ class RefusedTest(Case):
         self.refused(ValueError, lambda: self.comm.all_reduce(whole[0], out=whole[:, 1]), "out: ", "contiguous")
         self.refused(ValueError, lambda: self.comm.all_reduce(torch.zeros(4, 4).t()), "x.contiguous()")
         self.refused(ValueError, lambda: self.comm.all_reduce(torch.eye(3).to_sparse()), "sparse_coo", "to_dense()")
+        self.refused(ValueError, lambda: self.comm.all_reduce(torch._neg_view(torch.ones(2))), "is_neg()", "x.resolve_neg()")
         self.refused(ValueError, lambda: self.comm.all_reduce(memoryview(bytearray(8))[::2]), "C-contiguous")
 
     def test_not_in_host_memory(self):

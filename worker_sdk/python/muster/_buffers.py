@@ -165,6 +165,8 @@ def _of_torch(x: Any, name: str) -> Buffer:
             f"{name}: a tensor that is not contiguous (shape {tuple(x.shape)}, strides {x.stride()}): pass "
             f"{name}.contiguous(), and copy back what you need in place"
         )
+    if x.is_neg():
+        raise ValueError(f"{name}: a tensor whose memory has the opposite sign (is_neg()): pass {name}.resolve_neg()")
     return Buffer(x.data_ptr(), x.numel(), code, True, x, None, _make_torch)
 
 

@@ -56,7 +56,8 @@ class Communicator(PartsCalls, RoundCalls):
     size. Their counts are of rows: the entries of the first axis, which are the elements of what has
     one axis only. Rows have the same shape on all ranks.
 
-    `op` is one of "sum", "avg" (integers: towards zero), "prod", "min", "max", and for integers
+    `op` is one of "sum", "avg" (integers: towards zero, of a sum that wraps around, so that of int8
+    and the like it is the mean only where the sum fits), "prod", "min", "max", and for integers
     "band", "bor", "bxor".
 
     `wire` says what travels between nodes in a reduction of float32 by "sum" or "avg": "full", or
