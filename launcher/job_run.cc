@@ -339,7 +339,8 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
 }
 
 int ExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& lost) {
-  return nobody_reads                      ? kExitNobodyReads
+  const bool first = exit_code == 0 || exit_code == 128 + SIGTERM;  // which our own stop leaves
+  return nobody_reads && first             ? kExitNobodyReads
          : exit_code == 0 && !lost.empty() ? kExitFailed
                                            : exit_code;
 }
@@ -353,12 +354,13 @@ int TellExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& los
 
 JobReport AsShown(JobReport report, const Display& display) {
   const std::string lost = display.lost();
-  if (display.nobody_reads()) {
+  const int code = ExitCodeAsShown(report.exit_code, display.nobody_reads(), lost);
+  if (display.nobody_reads() && code == kExitNobodyReads) {
     report.headline = "stopped, because nobody reads its output any more (stdout was closed)";
   } else if (report.exit_code == 0 && !lost.empty()) {
     report.headline = EndedWellBut(lost);
   }
-  report.exit_code = ExitCodeAsShown(report.exit_code, display.nobody_reads(), lost);
+  report.exit_code = code;
   return report;
 }
 

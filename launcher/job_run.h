@@ -21,8 +21,9 @@
 
 namespace muster {
 
-// Of a job that ended with `exit_code`, by what became of its output here: `nobody_reads` it, or
-// some is `lost`, for that reason. A failure of the job comes before a loss.
+// Of a job that ended with `exit_code`, by what became of its output here: `nobody_reads` it, for
+// which it was stopped with SIGTERM if it still ran, or some is `lost`, for that reason. A failure
+// of the job, or another stop, comes before both.
 int ExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& lost);
 // The same where no report is shown: says why, if the job itself ended well.
 int TellExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& lost);

@@ -225,6 +225,19 @@ def test_closed_stdout_stops_the_job(node0, lab, where):
     lab.expect_quiet()
 
 
+def test_a_failure_before_stdout_was_closed_is_the_cause(node0, scratch):
+    """The reader ends while rank 1, stopped because of rank 0, still writes."""
+    script = (f'[ $RANK = 0 ] && {{ echo "fatal: bad data" >&2; until [ -e {scratch}/up ]; do sleep 0.01; done; exit 3; }}\n'
+              f'trap "touch {scratch}/saving; for i in 1 2 3; do sleep 0.5; yes saving | head -n 100000; done; exit 0" TERM\n'
+              f'touch {scratch}/up; while :; do sleep 0.01; done')
+    reader = f'read -r _; until [ -e {scratch}/saving ]; do sleep 0.01; done'
+    piped = f'"$@" | ( {reader} ); echo "${{PIPESTATUS[0]}}" >&2'
+    job = node0.start("-c", piped, "-", str(LAUNCH), "-n", "2", "bash", "-c", "echo begins; " + script, program="bash")
+    result = job.finish()
+    assert result.errors.splitlines()[-1] == "3", result
+    assert "rank 0 on node0" in result.errors and "exit code 3" in result.errors, result
+
+
 def test_a_reader_that_stops_does_not_stop_the_job(node0, scratch):
     """More than pipe and memory hold goes to the spool; nothing is lost when the reader comes back."""
     done = scratch / "done"

@@ -27,8 +27,11 @@ TEST(ExitCodeAsShown, IsTheJobsUnlessItsOutputWasNotShown) {
   EXPECT_EQ(ExitCodeAsShown(3, false, ""), 3);
   EXPECT_EQ(ExitCodeAsShown(0, false, /*lost=*/"disk full"), kExitFailed);
   EXPECT_EQ(ExitCodeAsShown(3, false, /*lost=*/"disk full"), 3);
-  for (const int code : {0, 3, 143}) {
+  for (const int code : {0, 143}) {
     EXPECT_EQ(ExitCodeAsShown(code, /*nobody_reads=*/true, "disk full"), kExitNobodyReads);
+  }
+  for (const int code : {3, 129, 130}) {  // what came first is the cause
+    EXPECT_EQ(ExitCodeAsShown(code, /*nobody_reads=*/true, "disk full"), code);
   }
 }
 
