@@ -423,8 +423,12 @@ absl::Status SetDialect(const OptionValue& v, JobSpec& s) {
 absl::Status SetLogPrefix(const OptionValue& v, JobSpec& s) {
   static constexpr absl::string_view kNames[] = {"rank",   "local_rank", "host", "node_rank",
                                                  "stream", "role",       "time"};
-  // torchrun's own template has ${rank} and ${role_name}.
-  const std::string text = absl::StrReplaceAll(v.text, {{"${", "{"}, {"role_name", "role"}});
+  // torchrun's own template has ${rank} and ${role_name}, with or without braces.
+  const std::string text = absl::StrReplaceAll(v.text, {{"${", "{"},
+                                                        {"role_name", "role"},
+                                                        {"$rank", "{rank}"},
+                                                        {"$local_rank", "{local_rank}"},
+                                                        {"$role_name", "{role}"}});
   for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
     const size_t end = text.find('}', at);
     const absl::string_view name =

@@ -21,7 +21,6 @@ namespace muster {
 namespace {
 
 constexpr size_t kPieceBytes = 256u << 10;
-constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr char kTemplate[] = "/muster-ship-XXXXXX";
 
 absl::Status CallFailed(const std::string& path, int error) {
@@ -31,12 +30,6 @@ absl::Status CallFailed(const std::string& path, int error) {
           : "";
   return absl::ResourceExhaustedError(absl::StrCat(path, ": ", std::strerror(error), hint));
 }
-
-int64_t ModifiedNs(const struct stat& info) {
-  return int64_t{info.st_mtim.tv_sec} * kNsPerSecond + info.st_mtim.tv_nsec;
-}
-
-timespec TimeOf(int64_t ns) { return {ns / kNsPerSecond, ns % kNsPerSecond}; }
 
 absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
@@ -63,10 +56,11 @@ absl::Status UnpackFile(const ShipEntry& entry, const std::string& path, const S
     RETURN_IF_ERROR(WriteAll(file.get(), piece, path));
     working();
   }
-  const timespec times[2] = {TimeOf(entry.modified_ns), TimeOf(entry.modified_ns)};
-  if (fchmod(file.get(), entry.mode | S_IRUSR) != 0 || futimens(file.get(), times) != 0) {
+  const timespec times[2] = {TimeOfShip(entry.modified_ns), TimeOfShip(entry.modified_ns)};
+  if (fchmod(file.get(), entry.mode | S_IRUSR) != 0) {
     return CallFailed(path, errno);
   }
+  (void)futimens(file.get(), times);  // one that the file system cannot hold is of no matter
   return absl::OkStatus();
 }
 
@@ -87,7 +81,7 @@ void RemoveUnchanged(const ShipEntry& entry, const std::string& path) {
   }
   const bool same_file = S_ISREG(info.st_mode) &&
                          static_cast<uint64_t>(info.st_size) == entry.size &&
-                         ModifiedNs(info) == entry.modified_ns;
+                         ShipTime(info.st_mtim) == entry.modified_ns;
   if (entry.kind == ShipKind::kLink ? S_ISLNK(info.st_mode) : same_file) {
     unlink(path.c_str());
   }

@@ -38,10 +38,6 @@ absl::Status WrongCall(const std::string& path, int error) {
   return Wrong(path, absl::StrCat(": ", std::strerror(error), hint));
 }
 
-int64_t ModifiedNs(const struct stat& info) {
-  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
-}
-
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
   if (dir == nullptr) {
@@ -108,7 +104,7 @@ class Scanner {
     if (S_ISREG(info.st_mode)) {
       entry.kind = ShipKind::kFile;
       entry.size = static_cast<uint64_t>(info.st_size);
-      entry.modified_ns = ModifiedNs(info);
+      entry.modified_ns = ShipTime(info.st_mtim);
       if (access(path.c_str(), R_OK) != 0) {
         return WrongCall(path, errno);
       }
@@ -231,7 +227,7 @@ class Packer {
     return fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_dev == source.device &&
            info.st_ino == source.inode &&
            static_cast<uint64_t>(info.st_size) == source.entry.size &&
-           ModifiedNs(info) == source.entry.modified_ns;
+           ShipTime(info.st_mtim) == source.entry.modified_ns;
   }
 
   absl::Status AddBytes(const ShipSource& source) {

@@ -1,6 +1,7 @@
 #include "proto/ship/archive.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -13,6 +14,7 @@ namespace {
 
 constexpr uint32_t kShipMagic = 0x3150534d;  // "MSP1", in front of each entry; wire
 constexpr uint32_t kModeMax = 0777;
+constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr size_t kHeadBytes = 4 + 1 + 4 + 8 + 8 + 4 + 4;
 
 template <typename Number>
@@ -55,6 +57,17 @@ absl::Status CheckEntry(const ShipEntry& entry) {
 }
 
 }  // namespace
+
+int64_t ShipTime(const timespec& modified) {
+  constexpr int64_t kSecondsMax = std::numeric_limits<int64_t>::max() / kNsPerSecond - 1;
+  return std::clamp<int64_t>(modified.tv_sec, -kSecondsMax, kSecondsMax) * kNsPerSecond +
+         modified.tv_nsec;
+}
+
+timespec TimeOfShip(int64_t modified_ns) {
+  const int64_t part = (modified_ns % kNsPerSecond + kNsPerSecond) % kNsPerSecond;
+  return {(modified_ns - part) / kNsPerSecond, part};  // before 1970, too, it counts forwards
+}
 
 std::string ShipHead(const ShipEntry& entry) {
   std::string out;

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <string>
 
@@ -31,6 +32,11 @@ struct ShipEntry {
   std::string target;       // of a link
   bool operator==(const ShipEntry&) const = default;
 };
+
+// A file's time as an entry has it, and back; what 64 bits cannot hold (beyond the years
+// 1677..2262) is the nearest that they can.
+int64_t ShipTime(const timespec& modified);
+timespec TimeOfShip(int64_t modified_ns);
 
 // Head and path (and target); of a file the bytes follow.
 std::string ShipHead(const ShipEntry& entry);

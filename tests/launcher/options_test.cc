@@ -212,6 +212,8 @@ TEST(CommandLine, TorchrunsTemplateOfPrefixes) {
       {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[${role_name}${local_rank}]:"}};
   EXPECT_EQ(Ok({"p"}, theirs).plan.output.prefix_template, "[{role}{local_rank}]:");
   EXPECT_EQ(Ok({"--no-prefix", "p"}, theirs).prefix, false);
+  EXPECT_EQ(Ok({"--log-prefix", "$role_name-$rank:", "p"}).plan.output.prefix_template,
+            "{role}-{rank}:");
 }
 
 TEST(CommandLine, O1TheProgramTakesTheRest) {

@@ -66,6 +66,20 @@ TEST_F(ShippedFolderTest, UnpacksForThisUserAlone) {
   EXPECT_GE(worked_, 4);
 }
 
+TEST_F(ShippedFolderTest, TakesFilesOfAnyTime) {
+  for (const timespec& when : {timespec{-2, 500'000'000}, timespec{int64_t{1} << 34, 0},
+                               timespec{-(int64_t{1} << 60), 0}, timespec{0, 999'999'999}}) {
+    const int64_t ns = ShipTime(when);
+    EXPECT_EQ(ShipTime(TimeOfShip(ns)), ns);
+    const absl::StatusOr<ShippedFolder> folder =
+        Unpack(ShipHead({ShipKind::kFile, "old", 0644, ns, 1, ""}) + "x" + End());
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    EXPECT_TRUE(std::filesystem::exists(folder->path() + "/old"));
+  }
+  EXPECT_EQ(TimeOfShip(ShipTime({-2, 500'000'000})).tv_sec, -2);
+  EXPECT_EQ(TimeOfShip(ShipTime({-2, 500'000'000})).tv_nsec, 500'000'000);
+}
+
 TEST_F(ShippedFolderTest, F2WhatWasShippedGoesWhatIsNewStays) {
   const absl::StatusOr<ShippedFolder> folder = Unpack(Sample());
   ASSERT_TRUE(folder.ok());
