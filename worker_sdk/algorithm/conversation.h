@@ -32,8 +32,9 @@ struct Transfer {
   uint8_t* data = nullptr;  // of a send: only read
   bool ended = false;
   Status status = {};
-  bool any = false;     // a receive that several conversations have: the first message is for it
-  int from = kAnyRank;  // of a receive: whose message it has got
+  bool any = false;      // a receive that several conversations have: the first message is for it
+  int from = kAnyRank;   // of a receive: whose message it has got
+  bool awaited = false;  // somebody waits until it has ended
 
   void End(const Status& why = {}) {
     ended = true;

@@ -155,89 +155,6 @@ Messages::Peer* Messages::BeginLocked(uint32_t rank, Way way, const TransferPtr&
   return &peer;
 }
 
-// All conversations have it, in the order of all receives; the first message is for it.
-void Messages::ReceiveOfAny(const TransferPtr& transfer) {
-  if (closed_) {
-    return transfer->End(dropped_.ok() ? ClosedStatus() : dropped_);
-  }
-  any_.push_back(transfer);
-  const uint32_t world = layout_->world();
-  for (uint32_t i = 0; i < world && transfer->from == kAnyRank; ++i) {
-    const uint32_t rank = (first_ + i) % world;
-    Peer& peer = PeerOf(rank);
-    peer.conversation.Receive(transfer);
-    Pump(rank, peer);
-    Activate(rank, peer);
-  }
-  SettleAny();
-}
-
-void Messages::Withdraw(const TransferPtr& transfer) {
-  for (auto& [rank, peer] : peers_) {
-    peer.conversation.Withdraw(transfer);
-  }
-}
-
-// What has got its message is expected of nobody else; what nobody can send any more has ended.
-void Messages::SettleAny() {
-  if (any_.empty()) {
-    return;
-  }
-  const Status nobody = NobodySends();
-  std::erase_if(any_, [&](const TransferPtr& transfer) {
-    const bool is_claimed = transfer->from != kAnyRank;
-    if (!is_claimed && nobody.ok()) {
-      return false;
-    }
-    Withdraw(transfer);
-    if (is_claimed) {
-      first_ = static_cast<uint32_t>(transfer->from) + 1;  // everybody's turn comes
-    } else {
-      transfer->End(nobody);
-    }
-    return true;
-  });
-}
-
-void Messages::EndAny(const Status& why) {
-  for (const TransferPtr& transfer : any_) {
-    if (transfer->from == kAnyRank) {
-      transfer->End(why);
-    }
-  }
-  any_.clear();
-}
-
-// Why no message comes to a receive of any rank: one has died, or every other has ended. Whom we
-// could not come to has sent nothing, and others may.
-Status Messages::NobodySends() const {
-  bool somebody = false;
-  Status why;
-  for (const auto& [rank, peer] : peers_) {
-    const Status& end = peer.conversation.end();
-    if (!end.ok() && (rank == rank_ || HasDied(peer))) {
-      return end;
-    }
-    if (rank != rank_) {
-      somebody |= end.ok();
-      why = why.ok() || why.code() == StatusCode::kFailedPrecondition ? end : why;
-    }
-  }
-  if (somebody) {
-    return {};
-  }
-  return why.code() == StatusCode::kFailedPrecondition
-             ? Status(why.code(), "every other rank has closed its communicator")
-             : why;
-}
-
-// Of one that has ended.
-bool Messages::HasDied(const Peer& peer) const {
-  return peer.channel && !peer.owed
-             ? peer.conversation.end().code() != StatusCode::kFailedPrecondition
-             : peer.place.has_value() && arena_->EndOf(*peer.place) == LineEnd::kDied;
-}
-
 // As long as there is something to do for it.
 void Messages::Activate(uint32_t rank, Peer& peer) {
   if (!peer.active && peer.conversation.open()) {
@@ -424,15 +341,26 @@ bool Messages::Connect(uint32_t rank, Peer& peer) {
   if (!peer.sought) {
     peer.sought = true;
     if (const Status status = source_->Seek(rank); !status.ok()) {
-      peer.conversation.End(status);
+      EndUnconnected(rank, peer, status);
       return false;
     }
   }
   const std::optional<Status> taken = TakeChannel(rank, peer);
   if (taken.has_value() && !taken->ok()) {
-    peer.conversation.End(*taken);
+    EndUnconnected(rank, peer, *taken);
   }
   return peer.channel != nullptr;
+}
+
+// Who closes well is no failure, whether the two have talked before or not.
+void Messages::EndUnconnected(uint32_t rank, Peer& peer, const Status& why) {
+  const bool closed = peer.place.has_value() && arena_->EndOf(*peer.place) == LineEnd::kClosed;
+  peer.conversation.End(closed ? HasClosed(rank) : why);
+}
+
+Status Messages::HasClosed(uint32_t rank) const {
+  return {StatusCode::kFailedPrecondition, layout_->NameOf(rank) + " has closed its communicator",
+          static_cast<int>(rank)};
 }
 
 std::optional<Status> Messages::TakeChannel(uint32_t rank, Peer& peer) {
@@ -475,11 +403,7 @@ void Messages::LookAround() {
     while (Pump(rank, peer)) {
       // What it said before; it says no more.
     }
-    peer.conversation.End(end == LineEnd::kDied
-                              ? GoneStatus(rank, peer, {})
-                              : Status(StatusCode::kFailedPrecondition,
-                                       layout_->NameOf(rank) + " has closed its communicator",
-                                       static_cast<int>(rank)));
+    peer.conversation.End(end == LineEnd::kDied ? GoneStatus(rank, peer, {}) : HasClosed(rank));
   }
   SettleAny();
 }

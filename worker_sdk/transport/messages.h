@@ -71,8 +71,9 @@ class Messages {
 
   // Until it has ended, for at most `timeout` (zero: as long as it takes); with a line a minute.
   // Errors: FailedPrecondition (the two sides disagree on type or count, or the other has closed
-  // its communicator), Unavailable (it died), DeadlineExceeded. Of any rank: one died, or no other
-  // can send any more.
+  // its communicator), Unavailable (it died), DeadlineExceeded. Of any rank: one died; or no other
+  // can send any more, and this rank has sent itself nothing: whoever waits could wait for ever,
+  // while what is only tested goes on until this rank sends to itself.
   Status Wait(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   // Whether it has ended. Whoever asks until it has finds out that a peer died, as Wait does.
   bool Test(const TransferPtr& transfer);
@@ -122,7 +123,8 @@ class Messages {
   void Withdraw(const TransferPtr& transfer);
   void SettleAny();
   void EndAny(const Status& why);
-  Status NobodySends() const;
+  Status ADeath() const;
+  Status NoOtherSends() const;
   bool HasDied(const Peer& peer) const;
   static const Status& ClosedStatus();
   Status DoNow(uint32_t rank, Way way, Transfer what, std::chrono::nanoseconds timeout);
@@ -139,6 +141,8 @@ class Messages {
   bool Connect(uint32_t rank, Peer& peer);
   // nullopt: there is no channel yet; not OK: there will be none.
   std::optional<Status> TakeChannel(uint32_t rank, Peer& peer);
+  Status HasClosed(uint32_t rank) const;
+  void EndUnconnected(uint32_t rank, Peer& peer, const Status& why);
   static bool MoveOut(Peer& peer, ByteChannel::Moved& last);
   static bool MoveIn(Peer& peer, ByteChannel::Moved& last);
   bool MovePull(Peer& peer);

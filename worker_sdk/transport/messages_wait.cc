@@ -76,6 +76,7 @@ Status Messages::WaitLocked(uint32_t rank, Peer* peer, const TransferPtr& transf
                             std::chrono::nanoseconds timeout, std::unique_lock<std::mutex> lock) {
   if (!transfer->ended) {
     ++waiting_;
+    transfer->awaited = true;
     const AtEnd leave([this] { --waiting_; });
     Spin(rank, peer, transfer, lock);
     if (!transfer->ended) {

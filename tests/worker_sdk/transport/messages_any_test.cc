@@ -179,6 +179,47 @@ TEST_P(AnyRankTest, WhoClosesLeavesTheOthers) {
   me.messages.Close();
 }
 
+// A receive that is only looked at may still get what this rank sends to itself; who waits for one
+// sends nothing.
+TEST_P(AnyRankTest, WhereAllOthersHaveClosedARankMaySendToItself) {
+  World::Rank me(&world, 0);
+  const TransferPtr asked = Ask(me);
+  for (const uint32_t other : {1U, 2U}) {
+    World::Rank it(&world, other);
+    Greet(it, me, asked);
+    it.messages.Close();
+  }
+  uint32_t word = 0;
+  const Status never = me.messages.ReceiveNow(kAny, 6, DType::kUInt32, &word, sizeof(word), kLong);
+  EXPECT_EQ(never.ToString(), "FAILED_PRECONDITION: every other rank has closed its communicator");
+  EXPECT_FALSE(me.messages.Test(asked));
+  Send(me, 10);
+  EXPECT_TRUE(me.messages.Test(asked));
+  EXPECT_EQ(got, 10U);
+  EXPECT_EQ(me.messages.SourceOf(asked), 0);
+  me.messages.Close();
+}
+
+TEST_P(AnyRankTest, WhatARankHasSentToItselfIsReceivedThoughAllOthersHaveClosed) {
+  World::Rank me(&world, 0);
+  const TransferPtr asked = Ask(me, kAny, 6);
+  for (const uint32_t other : {1U, 2U}) {
+    World::Rank it(&world, other);
+    Greet(it, me, asked);
+    it.messages.Close();
+  }
+  // More than the way to itself holds, all of which stands before it.
+  const std::vector<uint32_t> much(8000, 1);
+  for (int i = 0; i < 20; ++i) {
+    (void)me.messages.Send(0, 7, DType::kUInt32, much.data(), much.size() * sizeof(uint32_t));
+  }
+  Send(me, 10);
+  EXPECT_EQ(me.messages.ReceiveNow(kAny, 5, DType::kUInt32, &got, sizeof(got), kLong).ToString(),
+            "OK");
+  EXPECT_EQ(got, 10U);
+  me.messages.Close(std::chrono::milliseconds(1));
+}
+
 TEST_P(AnyRankTest, WhatComesTooLateIsForTheNext) {
   World::Rank me(&world, 0);
   World::Rank one(&world, 1);

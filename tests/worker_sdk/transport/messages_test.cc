@@ -363,16 +363,6 @@ TEST_F(DirectTest, ASenderThatGivesUpEndsIt) {
   zero.messages.Close();
 }
 
-TEST(Messages, AnAgentThatRefusesIsToldOfAtOnce) {
-  World world({1, 1});
-  world.refusal = Status(StatusCode::kUnavailable, "rank 1 has died");
-  World::Rank me(&world, 0);
-  uint8_t byte = 0;
-  EXPECT_EQ(me.messages.Receive(1, 0, DType::kUInt8, &byte, 1)->status.message(),
-            "rank 1 has died");
-  me.messages.Close();
-}
-
 TEST(Messages, ToOneself) {
   World world({1});
   World::Rank me(&world, 0);

@@ -315,9 +315,14 @@ class MUSTER_EXPORT Communicator {
   // (128 Ki messages to the same rank wait to be received) are the only errors that leave the two
   // ranks' later messages intact.
   //
-  // From kAnyRank: from whoever sends first with this tag, this rank included; Work::source() says
-  // who. Of several whose messages are there, each has its turn. It connects this rank with all
-  // others. Unavailable: a rank has died; FailedPrecondition also: all others have closed theirs.
+  // A peer that has closed its communicator: FailedPrecondition. One that died: Unavailable.
+  //
+  // From kAnyRank: from whoever sends first with this tag, this rank included; Work::source() of
+  // RecvAsync says who, Recv does not. Of several whose messages are there, each has its turn. It
+  // connects this rank with all others. Unavailable: a rank has died. FailedPrecondition also: all
+  // others have closed theirs, nothing that this rank has sent itself is there, and the program
+  // waits, in Recv or Work::Wait(): a second thread that would send to this rank must do so before.
+  // What is only looked at with Test() goes on.
   Status Send(const void* data, int64_t count, DType dtype, int to, int tag = 0);
   Status Recv(void* data, int64_t count, DType dtype, int from, int tag = 0);
   // They go on whenever this rank is in a call of this communicator, or waits for one of its Works.
