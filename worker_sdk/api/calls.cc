@@ -211,9 +211,15 @@ Status Calls::CheckApart(const Call& call, int64_t count, const Buffer& in,
   if (in_place || !Overlap(in.data, part * in.parts, out.data, part * out.parts)) {
     return {};
   }
-  return {StatusCode::kInvalidArgument,
-          std::string(Name(call.kind)) +
-              ": in and out overlap: want the same address, or no common element"};
+  const bool gathers = in.parts < out.parts;
+  const bool alike = in.parts == out.parts;
+  const std::string place = "at element " + std::to_string(count * rank_) + " of ";
+  return {StatusCode::kInvalidArgument, std::string(Name(call.kind)) +
+                                            ": in and out overlap: want " +
+                                            (alike     ? std::string("the same address")
+                                             : gathers ? "in " + place + "out, its own place"
+                                                       : "out " + place + "in, its own place") +
+                                            ", or no common element"};
 }
 
 Collective Calls::CheckParts(Call call, const int64_t* counts, int root, const Buffer& own,
