@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace muster {
@@ -171,7 +172,11 @@ void Conversation::Keep(const TransferPtr& transfer) {
   const auto out =
       std::find_if(out_.rbegin(), end, [&](const Outgoing& o) { return o.transfer == transfer; });
   if (out != end && out->head.kind == FrameKind::kWhole) {
-    out->kept.assign(transfer->data, transfer->data + out->head.bytes);
+    try {
+      out->kept.assign(transfer->data, transfer->data + out->head.bytes);
+    } catch (const std::bad_alloc&) {
+      return;  // it ends when it has left
+    }
     out->transfer = nullptr;
     EndTransfer(transfer);
   }

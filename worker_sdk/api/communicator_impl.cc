@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
+#include <optional>
 #include <utility>
 
 #include "worker_sdk/base/at_end.h"
@@ -65,7 +67,11 @@ Communicator::Impl::Impl(const WorkerIdentity& job, const WorkerIdentity& me, Me
 
 Communicator::Impl::~Impl() {
   (void)queue_.Run([] { return Status(); });  // it has come to its end
-  messages_->Close();
+  try {
+    messages_->Close();
+  } catch (const std::bad_alloc&) {
+    messages_->Drop(NoMemory());
+  }
 }
 
 Status Communicator::Impl::Meet(const Standing& mine) { return Told(MeetAll(mine)); }
@@ -78,40 +84,62 @@ Status Communicator::Impl::WhyNot(const Status& wrong) const {
                                     : wrong;
 }
 
-Work Communicator::Impl::Start(const Collective& it) {
+Work Communicator::Impl::StartOne(const Collective& it) {
   if (!MayBegin(it.wrong)) {
     return Work(WhyNot(it.wrong));
   }
-  const OneCall call(busy_);
-  if (!call.is_alone()) {
+  std::optional<OneCall> call(std::in_place, busy_);
+  if (!call->is_alone()) {
     return Work(OfTwoThreads());
   }
   StatusOr<std::shared_ptr<Pending>> started =
       queue_.Start([this, it, timeout = timeout_] { return RunNow(it, timeout); });
+  if (started.status().code() == StatusCode::kResourceExhausted) {
+    call.reset();
+    return Work(DieOfNoMemory());
+  }
   return started.ok() ? Work(*std::move(started)) : Work(started.status());
 }
 
-Status Communicator::Impl::Send(const OneMessage& it) {
+// The others hear of it. What was started before may wait for those who wait for us, and ends, too.
+Status Communicator::Impl::DieOfNoMemory() {
+  const Status why = NoMemory();
+  if (is_parents()) {
+    return why;
+  }
+  executor_.Interrupt(why);
+  messages_->Fail(why);
+  const OneCall call(busy_);
+  if (call.is_alone()) {  // else the one that is under way tells them
+    queue_.Run([&] {
+      executor_.End(why);
+      return 0;
+    });
+  }
+  return why;
+}
+
+Status Communicator::Impl::SendOne(const OneMessage& it) {
   return MayBegin(it.wrong)
              ? OfMessage(it, me_.rank,
                          messages_->SendNow(it.peer, it.tag, it.dtype, it.data, it.bytes, timeout_))
              : WhyNot(it.wrong);
 }
 
-Work Communicator::Impl::StartSend(const OneMessage& it) {
+Work Communicator::Impl::StartSendOf(const OneMessage& it) {
   return MayBegin(it.wrong)
              ? Started(it, messages_->Send(it.peer, it.tag, it.dtype, it.data, it.bytes))
              : Work(WhyNot(it.wrong));
 }
 
-Status Communicator::Impl::Receive(const OneMessage& it) {
+Status Communicator::Impl::ReceiveOne(const OneMessage& it) {
   return MayBegin(it.wrong) ? OfMessage(it, me_.rank,
                                         messages_->ReceiveNow(it.peer, it.tag, it.dtype, it.data,
                                                               it.bytes, timeout_))
                             : WhyNot(it.wrong);
 }
 
-Work Communicator::Impl::StartReceive(const OneMessage& it) {
+Work Communicator::Impl::StartReceiveOf(const OneMessage& it) {
   return MayBegin(it.wrong)
              ? Started(it, messages_->Receive(it.peer, it.tag, it.dtype, it.data, it.bytes))
              : Work(WhyNot(it.wrong));
@@ -128,11 +156,13 @@ StatusOr<std::optional<Meeting>> Communicator::Impl::Split(const SplitWish& wish
   const uint64_t number = link_ != nullptr ? link_->number() : 0;
   return queue_.Run([&] {
     executor_.SetTimeout(timeout_);
-    return Counted([&] {
-      StatusOr<std::optional<Meeting>> met =
-          MeetInGroup(executor_, job_, {number, splits_++}, wish);
-      (void)Told(met.status());
-      return met;
+    return OrEnd([&] {
+      return Counted([&] {
+        StatusOr<std::optional<Meeting>> met =
+            MeetInGroup(executor_, job_, {number, splits_++}, wish);
+        (void)Told(met.status());
+        return met;
+      });
     });
   });
 }
@@ -238,7 +268,7 @@ Status Communicator::Impl::MeasureDelay() {
 
 Status Communicator::Impl::RunNow(const Collective& it, std::chrono::nanoseconds timeout) {
   executor_.SetTimeout(timeout);
-  return Counted([&] { return RunPart(it); });
+  return OrEnd([&] { return Counted([&] { return RunPart(it); }); });
 }
 
 Status Communicator::Impl::RunAll(const std::vector<Collective>& parts) {
@@ -253,12 +283,14 @@ Status Communicator::Impl::RunAll(const std::vector<Collective>& parts) {
   }
   return queue_.Run([&] {
     executor_.SetTimeout(timeout_);
-    return Counted([&] {
-      Status status;
-      for (size_t i = 0; i < parts.size() && status.ok(); ++i) {
-        status = RunPart(parts[i]);
-      }
-      return status;
+    return OrEnd([&] {
+      return Counted([&] {
+        Status status;
+        for (size_t i = 0; i < parts.size() && status.ok(); ++i) {
+          status = RunPart(parts[i]);
+        }
+        return status;
+      });
     });
   });
 }

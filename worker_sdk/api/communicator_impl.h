@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "worker_sdk/api/link_source.h"
 #include "worker_sdk/api/meeting.h"
 #include "worker_sdk/base/forks.h"
+#include "worker_sdk/base/no_memory.h"
 #include "worker_sdk/bootstrap/environment.h"
 #include "worker_sdk/bootstrap/link.h"
 #include "worker_sdk/executor/call_queue.h"
@@ -84,26 +86,48 @@ class Communicator::Impl {
   // With its arguments checked.
   Calls calls() const { return {static_cast<int>(me_.rank), static_cast<int>(me_.size), wire_}; }
   void SetTimeout(std::chrono::nanoseconds timeout) { timeout_ = Sane(timeout); }
-  Status Run(const Collective& it) {
-    if (!MayBegin(it.wrong)) {
-      return WhyNot(it.wrong);
+  // What `call` returns; where it finds no memory, that it has, and this communicator is dead.
+  template <typename Function>
+  auto OrDie(const Function& call) -> decltype(call()) {
+    try {
+      return call();
+    } catch (const std::bad_alloc&) {
+      return decltype(call())(DieOfNoMemory());
     }
-    const OneCall call(busy_);
-    return call.is_alone() ? queue_.Run([&] { return RunNow(it, timeout_); }) : OfTwoThreads();
+  }
+  // The call that `make` makes of calls(), here and below.
+  template <typename Make>
+  Status Run(const Make& make) {
+    return OrDie([&] { return RunOne(make(calls())); });
   }
   // One call, of several parts.
   Status RunAll(const std::vector<Collective>& parts);
-  Work Start(const Collective& it);
+  template <typename Make>
+  Work Start(const Make& make) {
+    return OrDie([&] { return StartOne(make(calls())); });
+  }
   Counters counters() {
     return queue_.Run([&] { return executor_.counters(); });
   }
   std::chrono::nanoseconds WaitedFor(uint32_t rank) {
     return queue_.Run([&] { return executor_.WaitedFor(rank); });
   }
-  Status Send(const OneMessage& it);
-  Work StartSend(const OneMessage& it);
-  Status Receive(const OneMessage& it);
-  Work StartReceive(const OneMessage& it);
+  template <typename Make>
+  Status Send(const Make& make) {
+    return OrDie([&] { return SendOne(make(calls())); });
+  }
+  template <typename Make>
+  Work StartSend(const Make& make) {
+    return OrDie([&] { return StartSendOf(make(calls())); });
+  }
+  template <typename Make>
+  Status Receive(const Make& make) {
+    return OrDie([&] { return ReceiveOne(make(calls())); });
+  }
+  template <typename Make>
+  Work StartReceive(const Make& make) {
+    return OrDie([&] { return StartReceiveOf(make(calls())); });
+  }
   // Where this rank's group has met; nullopt: it wants none.
   StatusOr<std::optional<Meeting>> Split(const SplitWish& wish);
 
@@ -133,6 +157,29 @@ class Communicator::Impl {
   static Status OfTwoThreads() {
     return {StatusCode::kFailedPrecondition,
             "another thread is in a call of this communicator: make one at a time"};
+  }
+  Status RunOne(const Collective& it) {
+    if (!MayBegin(it.wrong)) {
+      return WhyNot(it.wrong);
+    }
+    const OneCall call(busy_);
+    return call.is_alone() ? queue_.Run([&] { return RunNow(it, timeout_); }) : OfTwoThreads();
+  }
+  Work StartOne(const Collective& it);
+  Status SendOne(const OneMessage& it);
+  Work StartSendOf(const OneMessage& it);
+  Status ReceiveOne(const OneMessage& it);
+  Work StartReceiveOf(const OneMessage& it);
+  Status DieOfNoMemory();
+  // Of whoever has the executor: as OrDie, and messages go on.
+  template <typename Function>
+  auto OrEnd(const Function& call) -> decltype(call()) {
+    try {
+      return call();
+    } catch (const std::bad_alloc&) {
+      executor_.End(NoMemory());
+      return decltype(call())(NoMemory());
+    }
   }
   Work Started(const OneMessage& it, TransferPtr transfer);
   Status MeetAll(const Standing& mine);

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "muster/communicator.h"
 #include "worker_sdk/api/communicator_impl.h"
 #include "worker_sdk/api/store_meeting.h"
+#include "worker_sdk/base/no_memory.h"
 #include "worker_sdk/base/timeout_text.h"
 
 namespace muster {
@@ -91,103 +93,117 @@ StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Come(
 }
 
 Standing Communicator::Impl::Leave(const char* how, int peer) {
-  const Status why(StatusCode::kUnavailable, executor_.layout().NameOf(me_.rank) + " " + how, peer);
-  executor_.Interrupt(why);  // what was started may wait for those who wait for us
-  return queue_.Run([&] {
-    executor_.End(why);
-    messages_->Drop(why);
-    return standing_;
-  });
+  const auto leave = [this](const Status& why) {
+    executor_.Interrupt(why);  // what was started may wait for those who wait for us
+    return queue_.Run([&] {
+      executor_.End(why);
+      messages_->Drop(why);
+      return standing_;
+    });
+  };
+  try {
+    return leave({StatusCode::kUnavailable, executor_.layout().NameOf(me_.rank) + " " + how, peer});
+  } catch (const std::bad_alloc&) {
+    return leave({StatusCode::kUnavailable, "has left", peer});  // short: needs no memory
+  }
 }
 
 StatusOr<Communicator> Communicator::FromEnvironment() {
-  StatusOr<WorkerIdentity> me =
-      ReadIdentity([](const char* name) -> const char* { return std::getenv(name); });
-  if (!me.ok()) {
-    return me.status();
-  }
-  if (!me->notice.empty()) {
-    std::fprintf(stderr, "%s\n", me->notice.c_str());
-  }
-  const Settled settled = {SecondsOf(me->timeout_s), me->wire};
-  if (me->launched) {
-    StatusOr<std::unique_ptr<Impl>> come = Impl::Come(*me, settled, std::nullopt);
-    return come.ok() ? StatusOr<Communicator>(Communicator(*std::move(come))) : come.status();
-  }
-  StatusOr<Meeting> alone = MeetAlone(Layout::OneNode(1));
-  if (!alone.ok()) {
-    return alone.status();
-  }
-  Communicator out(std::make_unique<Impl>(*me, *me, *std::move(alone), settled));
-  if (Status met = out.impl_->Meet({}); !met.ok()) {
-    return met;
-  }
-  return out;
+  return OrNoMemory([]() -> StatusOr<Communicator> {
+    StatusOr<WorkerIdentity> me =
+        ReadIdentity([](const char* name) -> const char* { return std::getenv(name); });
+    if (!me.ok()) {
+      return me.status();
+    }
+    if (!me->notice.empty()) {
+      std::fprintf(stderr, "%s\n", me->notice.c_str());
+    }
+    const Settled settled = {SecondsOf(me->timeout_s), me->wire};
+    if (me->launched) {
+      StatusOr<std::unique_ptr<Impl>> come = Impl::Come(*me, settled, std::nullopt);
+      return come.ok() ? StatusOr<Communicator>(Communicator(*std::move(come))) : come.status();
+    }
+    StatusOr<Meeting> alone = MeetAlone(Layout::OneNode(1));
+    if (!alone.ok()) {
+      return alone.status();
+    }
+    Communicator out(std::make_unique<Impl>(*me, *me, *std::move(alone), settled));
+    if (Status met = out.impl_->Meet({}); !met.ok()) {
+      return met;
+    }
+    return out;
+  });
 }
 
 StatusOr<Communicator> Communicator::FromStore(Store& store, int rank, int size,
                                                std::optional<std::chrono::nanoseconds> timeout) {
-  if (size < 1 || rank < 0 || rank >= size) {
-    return Status(StatusCode::kInvalidArgument,
-                  "from_store: want a size from 1 on and a rank in 0..size-1, got rank " +
-                      std::to_string(rank) + " of " + std::to_string(size));
-  }
-  StatusOr<WorkerIdentity> job =
-      ReadIdentity([](const char* name) -> const char* { return std::getenv(name); });
-  if (!job.ok()) {
-    return job.status();
-  }
-  job->round = std::max(job->round, latest_round.load());
-  StatusOr<Meeting> met =
-      MeetAtStore(store, static_cast<uint32_t>(rank), static_cast<uint32_t>(size), *job);
-  if (!met.ok()) {
-    return met.status();
-  }
-  job->launched = job->launched && met->has_agent;
-  const WorkerIdentity me = IdentityIn(met->layout, met->rank, *job);
-  const Settled settled = {timeout.value_or(SecondsOf(job->timeout_s)), job->wire,
-                           /*is_group=*/true};
-  Communicator out(std::make_unique<Impl>(*job, me, *std::move(met), settled));
-  if (Status status = out.impl_->Meet({}); !status.ok()) {
-    return status;
-  }
-  return out;
+  return OrNoMemory([&]() -> StatusOr<Communicator> {
+    if (size < 1 || rank < 0 || rank >= size) {
+      return Status(StatusCode::kInvalidArgument,
+                    "from_store: want a size from 1 on and a rank in 0..size-1, got rank " +
+                        std::to_string(rank) + " of " + std::to_string(size));
+    }
+    StatusOr<WorkerIdentity> job =
+        ReadIdentity([](const char* name) -> const char* { return std::getenv(name); });
+    if (!job.ok()) {
+      return job.status();
+    }
+    job->round = std::max(job->round, latest_round.load());
+    StatusOr<Meeting> met =
+        MeetAtStore(store, static_cast<uint32_t>(rank), static_cast<uint32_t>(size), *job);
+    if (!met.ok()) {
+      return met.status();
+    }
+    job->launched = job->launched && met->has_agent;
+    const WorkerIdentity me = IdentityIn(met->layout, met->rank, *job);
+    const Settled settled = {timeout.value_or(SecondsOf(job->timeout_s)), job->wire,
+                             /*is_group=*/true};
+    Communicator out(std::make_unique<Impl>(*job, me, *std::move(met), settled));
+    if (Status status = out.impl_->Meet({}); !status.ok()) {
+      return status;
+    }
+    return out;
+  });
 }
 
 StatusOr<std::optional<Communicator>> Communicator::Split(int64_t color, int64_t key) {
-  StatusOr<std::optional<Meeting>> met = impl_->Split({color, key});
-  if (!met.ok()) {
-    return met.status();
-  }
-  if (!met->has_value()) {
-    return std::optional<Communicator>();
-  }
-  Meeting& meeting = **met;
-  const WorkerIdentity me = IdentityIn(meeting.layout, meeting.rank, impl_->job());
-  const Settled settled = {impl_->timeout(), impl_->wire(), /*is_group=*/true};
-  std::optional<Communicator> out(
-      Communicator(std::make_unique<Impl>(impl_->job(), me, std::move(meeting), settled)));
-  if (Status status = out->impl_->Meet({}); !status.ok()) {
-    return status;
-  }
-  return out;
+  return impl_->OrDie([&]() -> StatusOr<std::optional<Communicator>> {
+    StatusOr<std::optional<Meeting>> met = impl_->Split({color, key});
+    if (!met.ok()) {
+      return met.status();
+    }
+    if (!met->has_value()) {
+      return std::optional<Communicator>();
+    }
+    Meeting& meeting = **met;
+    const WorkerIdentity me = IdentityIn(meeting.layout, meeting.rank, impl_->job());
+    const Settled settled = {impl_->timeout(), impl_->wire(), /*is_group=*/true};
+    std::optional<Communicator> out(
+        Communicator(std::make_unique<Impl>(impl_->job(), me, std::move(meeting), settled)));
+    if (Status status = out->impl_->Meet({}); !status.ok()) {
+      return status;
+    }
+    return out;
+  });
 }
 
 StatusOr<Communicator> Communicator::Reform() {
-  if (impl_->is_group()) {
-    return OfAllOnly("reform");
-  }
-  if (!impl_->job().launched) {
-    return Status(StatusCode::kFailedPrecondition,
-                  "reform: this process was not started by launch: nobody takes its place");
-  }
-  if (Status why = impl_->WhyNot({}); !why.ok()) {
-    return why;
-  }
-  const Standing mine = impl_->Leave("has left for the next round");
-  StatusOr<std::unique_ptr<Impl>> next =
-      Impl::Come(impl_->job(), {impl_->timeout(), impl_->wire()}, mine);
-  return next.ok() ? StatusOr<Communicator>(Communicator(*std::move(next))) : next.status();
+  return OrNoMemory([this]() -> StatusOr<Communicator> {
+    if (impl_->is_group()) {
+      return OfAllOnly("reform");
+    }
+    if (!impl_->job().launched) {
+      return Status(StatusCode::kFailedPrecondition,
+                    "reform: this process was not started by launch: nobody takes its place");
+    }
+    if (Status why = impl_->WhyNot({}); !why.ok()) {
+      return why;
+    }
+    const Standing mine = impl_->Leave("has left for the next round");
+    StatusOr<std::unique_ptr<Impl>> next =
+        Impl::Come(impl_->job(), {impl_->timeout(), impl_->wire()}, mine);
+    return next.ok() ? StatusOr<Communicator>(Communicator(*std::move(next))) : next.status();
+  });
 }
 
 const Agreed& Communicator::agreed() const { return impl_->agreed(); }
@@ -210,24 +226,26 @@ Status Communicator::Commit(int64_t step) {
 }
 
 Status Communicator::BroadcastState(const std::vector<StateBuffer>& state) {
-  if (impl_->is_group()) {
-    return OfAllOnly("broadcast_state");
-  }
-  if (state.empty()) {
-    return {StatusCode::kInvalidArgument, "broadcast_state: state: want at least one buffer"};
-  }
-  const int holder = agreed().holder;
-  std::vector<Collective> parts;
-  parts.reserve(state.size());
-  for (const StateBuffer& part : state) {
-    parts.push_back(impl_->calls().Broadcast(part.data, part.count, part.dtype,
-                                             holder == Agreed::kNone ? 0 : holder));
-  }
-  Status status = impl_->RunAll(parts);
-  if (status.ok()) {
-    impl_->HasState();
-  }
-  return status;
+  return impl_->OrDie([&]() -> Status {
+    if (impl_->is_group()) {
+      return OfAllOnly("broadcast_state");
+    }
+    if (state.empty()) {
+      return {StatusCode::kInvalidArgument, "broadcast_state: state: want at least one buffer"};
+    }
+    const int holder = agreed().holder;
+    std::vector<Collective> parts;
+    parts.reserve(state.size());
+    for (const StateBuffer& part : state) {
+      parts.push_back(impl_->calls().Broadcast(part.data, part.count, part.dtype,
+                                               holder == Agreed::kNone ? 0 : holder));
+    }
+    Status status = impl_->RunAll(parts);
+    if (status.ok()) {
+      impl_->HasState();
+    }
+    return status;
+  });
 }
 
 }  // namespace muster

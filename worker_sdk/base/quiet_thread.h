@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <csignal>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -11,10 +12,11 @@
 
 #include "muster/status.h"
 #include "worker_sdk/base/at_end.h"
+#include "worker_sdk/base/no_memory.h"
 
 namespace muster {
 
-// Internal: there is none to be had, `what_for`.
+// Internal: there is none to be had, `what_for`; or ResourceExhausted.
 template <typename Body>
 Status StartQuietThread(const char* what_for, Body body, std::thread& out) {
   sigset_t all;
@@ -26,6 +28,8 @@ Status StartQuietThread(const char* what_for, Body body, std::thread& out) {
     out = std::thread(std::move(body));
   } catch (const std::system_error& error) {
     return {StatusCode::kInternal, std::string("no thread ") + what_for + ": " + error.what()};
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
   }
   return {};
 }

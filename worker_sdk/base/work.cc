@@ -1,4 +1,5 @@
 #include "muster/communicator.h"
+#include "worker_sdk/base/no_memory.h"
 #include "worker_sdk/base/pending.h"
 
 namespace muster {
@@ -8,9 +9,15 @@ Status Work::Wait() {
     return {StatusCode::kFailedPrecondition,
             "this call is of the process that started it; a child of that by fork() is no rank"};
   }
-  return pending_ ? pending_->Wait() : status_;
+  return OrNoMemory([this] { return pending_ ? pending_->Wait() : status_; });
 }
-bool Work::Test() { return !pending_ || pending_->is_parents() || pending_->Test(); }
+bool Work::Test() {
+  try {
+    return !pending_ || pending_->is_parents() || pending_->Test();
+  } catch (const std::bad_alloc&) {
+    return false;  // Wait() says so
+  }
+}
 int Work::source() const { return pending_ ? pending_->Source() : kAnyRank; }
 
 }  // namespace muster

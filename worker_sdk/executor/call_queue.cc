@@ -1,9 +1,9 @@
 #include "worker_sdk/executor/call_queue.h"
 
-#include <new>
 #include <string>
 #include <utility>
 
+#include "worker_sdk/base/no_memory.h"
 #include "worker_sdk/base/quiet_thread.h"
 
 namespace muster {
@@ -31,13 +31,7 @@ class CallQueue::Started : public Pending {
   }
 
  private:
-  Status RunGuarded() {
-    try {
-      return call_();
-    } catch (const std::bad_alloc&) {
-      return {StatusCode::kResourceExhausted, "no memory"};  // short: needs none
-    }
-  }
+  Status RunGuarded() { return OrNoMemory(call_); }
 
   std::function<Status()> call_;
   std::mutex mutex_;
@@ -66,8 +60,8 @@ StatusOr<std::shared_ptr<Pending>> CallQueue::Start(std::function<Status()> call
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return open_ < kStartedMax; });
-    ++open_;
     waiting_.push_back(started);
+    ++open_;
   }
   changed_.notify_all();
   return std::shared_ptr<Pending>(std::move(started));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker_sdk/algorithm/agreement.h"
+#include "worker_sdk/base/no_memory.h"
 #include "worker_sdk/base/timeout_text.h"
 #include "worker_sdk/executor/call_mark.h"
 #include "worker_sdk/executor/narrow.h"
@@ -30,16 +31,6 @@ Group GroupOf(const Layout& layout, const Arena& arena) {
     out.result_bytes = std::min(out.result_bytes, theirs.result_bytes);
   }
   return out;
-}
-
-// Where no memory is left, the others hear of it as of any other failure.
-template <typename Steps>
-Status Try(const Steps& steps) {
-  try {
-    return steps();
-  } catch (const std::bad_alloc&) {
-    return {StatusCode::kResourceExhausted, "no memory is left"};
-  }
 }
 
 template <typename Line>
@@ -74,6 +65,9 @@ Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
     return peers_.ProgressFar() || busy;
   });
   peers_.SetWork(background);
+  const auto nap = [this](uint32_t of) { return NapFor(of); };
+  arena_->SetNap(nap);
+  peers_.SetNap(nap);
   arena_->SetNames([this](uint32_t rank) { return layout_.NameOf(rank); });
 }
 
@@ -127,29 +121,43 @@ Status Executor::RunAllToAllV(const Call& call, const uint64_t* expected, const 
 // `steps` are those of one call, of which `mark` is told; this rank's part of it has `bytes`.
 template <typename Steps>
 Status Executor::RunAs(const CallMark& mark, uint64_t bytes, const Steps& steps) {
+  if (broken_.ok() && interrupted_.load(std::memory_order_acquire)) {
+    End(interrupt_);
+  }
   if (!broken_.ok()) {
-    return broken_;
+    return OrNoMemory([this] { return broken_; });
   }
   waiting_since_.reset();
-  Status status = EndLast();
+  // Where no memory is left, the others hear of it as of any other failure.
+  Status status = OrNoMemory([this] { return EndLast(); });
   ++number_;
   mark_ = mark;
   if (status.ok()) {
     checked_ = false;
     first_phase_ = arena_->phase() + 1;
     arena_->Announce(number_, mark_);
-    status = Try(steps);
+    status = OrNoMemory(steps);
   }
   if (!status.ok()) {
-    TellAll(status);
-    broken_ =
-        Status(status.code(), ThisCall() + " on " + layout_.NameOf(rank_) + ": " + status.message(),
-               status.peer());
-  } else {
-    ++calls_;
-    bytes_ += bytes;
+    return Break(std::move(status));
   }
-  return broken_;
+  ++calls_;
+  bytes_ += bytes;
+  return {};
+}
+
+// First what needs no memory: this call and all later ones have failed, and the others know.
+Status Executor::Break(Status why) {
+  broken_ = std::move(why);
+  TellAll(broken_);
+  try {
+    broken_ = {broken_.code(),
+               ThisCall() + " on " + layout_.NameOf(rank_) + ": " + broken_.message(),
+               broken_.peer()};
+    return broken_;
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
+  }
 }
 
 // The others need not wait for us.
@@ -166,8 +174,9 @@ void Executor::End(const Status& why) {
 }
 
 void Executor::Interrupt(const Status& why) {
-  if (!interrupted_.load(std::memory_order_relaxed)) {
-    interrupt_ = why;
+  Status ours = why;
+  if (!interrupts_.exchange(true)) {
+    interrupt_ = std::move(ours);
     interrupted_.store(true, std::memory_order_release);
   }
 }
@@ -391,6 +400,23 @@ std::string Executor::ThisCall() const {
                                    std::to_string(number_) + ")";
 }
 
+// In this call, since it first slept.
+std::chrono::nanoseconds Executor::WaitedSoFar() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!waiting_since_.has_value()) {
+    waiting_since_ = now;
+    told_ = std::chrono::minutes(0);
+  }
+  return now - *waiting_since_;
+}
+
+// Until it is time to give up.
+std::chrono::nanoseconds Executor::NapFor(uint32_t rank) {
+  return timeout_.count() == 0
+             ? std::chrono::nanoseconds::max()
+             : std::max(PatienceWith(rank) - WaitedSoFar(), std::chrono::nanoseconds::zero());
+}
+
 // Asked every 50 ms or so while we wait for a rank.
 Status Executor::GiveUp(uint32_t rank) {
   if (background_) {
@@ -405,12 +431,7 @@ Status Executor::GiveUp(uint32_t rank) {
   if (Status failed = peers_.Failure(); !failed.ok()) {
     return failed;
   }
-  const auto now = std::chrono::steady_clock::now();
-  if (!waiting_since_.has_value()) {
-    waiting_since_ = now;
-    told_ = std::chrono::minutes(0);
-  }
-  const auto waited = now - *waiting_since_;
+  const std::chrono::nanoseconds waited = WaitedSoFar();
   if (timeout_.count() != 0 && waited >= PatienceWith(rank)) {
     return {StatusCode::kDeadlineExceeded,
             layout_.NameOf(rank) + (IsInCall(rank) ? " did not go on " : " did not come ") +

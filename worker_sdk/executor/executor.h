@@ -62,7 +62,8 @@ class Executor {
   Status Run(const Call& call, const void* in, void* out);
   // Ends it for `why`, as a call that fails would: the other ranks are told.
   void End(const Status& why);
-  // The same to the call that runs on another thread, if one does: it ends within 0.1 s.
+  // The same to the call that runs on another thread, if one does: it ends within 0.1 s. Any
+  // thread; the first one counts. The next call fails, too.
   void Interrupt(const Status& why);
   // A kAllToAllV of which each rank knows its own numbers only: `call.parts` has the elements for
   // each rank, `expected` those from each. Ranks tell each other in a call of its own before.
@@ -78,6 +79,7 @@ class Executor {
   Status CompareColumn(const std::vector<uint64_t>& sent, const uint64_t* expected) const;
   Status RunSteps(const Group& group, const Call& call, const void* in, void* out);
   Status RunStep(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
+  Status Break(Status why);
   void TellAll(const Status& why);
   Status Prepare();
   bool AllHaveTold();
@@ -86,6 +88,8 @@ class Executor {
   Status CheckCall(uint32_t place);
   Status Disagree(uint32_t rank, const std::string& theirs) const;
   Status GiveUp(uint32_t rank);
+  std::chrono::nanoseconds WaitedSoFar();
+  std::chrono::nanoseconds NapFor(uint32_t rank);
   std::string ThisCall() const;  // "all_reduce (call 3)"
   bool IsInCall(uint32_t rank) const;
   std::chrono::nanoseconds PatienceWith(uint32_t rank) const;
@@ -130,6 +134,7 @@ class Executor {
   std::optional<std::chrono::steady_clock::time_point> waiting_since_;
   std::chrono::minutes told_{0};
   Status broken_;
+  std::atomic<bool> interrupts_{false};  // somebody does
   std::atomic<bool> interrupted_{false};
   Status interrupt_;  // from then on
   std::vector<Step> steps_;

@@ -21,8 +21,7 @@ namespace {
 
 // Asleep for no longer than this: what nobody wakes us for (a peer that died) is seen then.
 constexpr std::chrono::nanoseconds kLookEvery{50'000'000};
-constexpr timespec kNap = {0, kLookEvery.count()};
-constexpr timespec kShortNap = {0, 200'000};  // with work to do in between
+constexpr std::chrono::nanoseconds kShortNap{200'000};  // with work to do in between
 // Most waits are shorter; then it is time to ask whether spinning makes sense.
 constexpr uint32_t kFewSpins = 20;
 // For the failure that another rank is writing down, unless it died.
@@ -126,12 +125,13 @@ Status Arena::WaitSince(std::chrono::steady_clock::time_point begin, uint32_t pl
     if (awake) {
       continue;
     }
-    Sleep(place, !busy);
+    const auto most = nap_ ? std::min(kLookEvery, nap_(rank_of_[place])) : kLookEvery;
+    Sleep(place, busy ? std::min(kShortNap, most) : most);
     if (Reached(place)) {
       return {};
     }
     const auto now = std::chrono::steady_clock::now();
-    if (busy && now - looked < kLookEvery) {
+    if (busy && most > kShortNap && now - looked < kLookEvery) {
       continue;
     }
     looked = now;
@@ -163,14 +163,15 @@ Status Arena::Gone(uint32_t place) const {
              : Status(StatusCode::kFailedPrecondition, who + " has closed its communicator", peer);
 }
 
-void Arena::Sleep(uint32_t place, bool for_long) {
+void Arena::Sleep(uint32_t place, std::chrono::nanoseconds nap) {
+  const timespec limit = {0, nap.count()};  // below a second
   ArenaLine& line = Line(place);
   std::atomic_ref<uint32_t> sleepers(line.sleepers);
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint64_t seen = std::atomic_ref(line.phase).load(std::memory_order_seq_cst);
   if (seen < phase_) {
-    syscall(SYS_futex, Word(line.phase), FUTEX_WAIT, static_cast<uint32_t>(seen),
-            for_long ? &kNap : &kShortNap, nullptr, 0);
+    syscall(SYS_futex, Word(line.phase), FUTEX_WAIT, static_cast<uint32_t>(seen), &limit, nullptr,
+            0);
   }
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }

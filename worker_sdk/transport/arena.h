@@ -55,6 +55,9 @@ class Arena {
   // Done between looks while we wait for a rank; false: nothing is left to do, look rarely.
   void SetWork(std::function<bool()> work) { work_ = std::move(work); }
 
+  // How long we may sleep before `give_up` is asked: longer than 50 ms is never slept.
+  void SetNap(std::function<std::chrono::nanoseconds(uint32_t rank)> nap) { nap_ = std::move(nap); }
+
   // Our call of this number. Once all have published the last phase of the call before, nobody
   // reads the mark any more that is overwritten.
   void Announce(uint64_t number, const CallMark& call) { Line(place_).call[number & 1] = call; }
@@ -63,8 +66,9 @@ class Arena {
 
   void Publish();
   // Until the rank at `place` has published the phase we are in. `give_up` is asked every 50 ms or
-  // so, with the rank that we wait for, while we wait; with any other answer than OK the wait ends
-  // with it. It also ends with Unavailable when that rank is gone, and with the arena's failure.
+  // so, or as SetNap() says, with the rank that we wait for, while we wait; with any other answer
+  // than OK the wait ends with it. It also ends with Unavailable when that rank is gone, and with
+  // the arena's failure.
   Status WaitFor(uint32_t place, const std::function<Status(uint32_t rank)>& give_up);
   Status WaitForAll(const std::function<Status(uint32_t rank)>& give_up);
 
@@ -135,7 +139,7 @@ class Arena {
                    const std::function<Status(uint32_t rank)>& give_up);
   Status LookAround(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) const;
   Status Gone(uint32_t place) const;
-  void Sleep(uint32_t place, bool for_long);
+  void Sleep(uint32_t place, std::chrono::nanoseconds nap);
 
   uint8_t* const memory_;  // ours until the destructor unmaps it
   const ArenaGeometry geometry_;
@@ -146,6 +150,7 @@ class Arena {
   std::vector<std::chrono::nanoseconds> waited_;  // by place
   std::function<bool()> work_;
   std::function<void()> watch_;
+  std::function<std::chrono::nanoseconds(uint32_t rank)> nap_;
   uint64_t phase_ = 0;
   uint64_t all_reached_ = 0;  // all have published this phase, as we have seen
 };

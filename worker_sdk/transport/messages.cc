@@ -4,19 +4,18 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "worker_sdk/base/at_end.h"
+#include "worker_sdk/base/no_memory.h"
 
 namespace muster {
 namespace {
 
 // Pieces of a message that are moved at once: others want the lock, too.
 constexpr int kMovesAtOnce = 32;
-
-// Allocates nothing.
-Status OutOfMemory() { return {StatusCode::kResourceExhausted, "out of memory"}; }
 
 }  // namespace
 
@@ -122,7 +121,7 @@ Status Messages::DoNow(uint32_t rank, Way way, Transfer what, std::chrono::nanos
                                             : TransferPtr(TransferPtr(), &what);
   const AtEnd give_up([&] {
     if (!transfer->ended) {  // an exception ends us
-      GiveUpOn(rank, transfer, OutOfMemory());
+      GiveUpOn(rank, transfer, NoMemory());
     }
   });
   std::unique_lock lock(mutex_);
@@ -236,28 +235,44 @@ void Messages::Abort(Peer& peer) {
   peer.channel->Abort();
 }
 
+// Of a conversation that has ended here.
+void Messages::TellOfEnd(uint32_t rank, Peer& peer) {
+  if (peer.channel) {
+    Abort(peer);
+  } else if (peer.sought && !peer.owed) {
+    peer.owed = true;
+    owing_.push_back(rank);
+    idle_.store(false, std::memory_order_relaxed);
+  }
+}
+
 void Messages::AbortOwed() {
   std::erase_if(owing_, [this](uint32_t rank) {
     Peer& peer = peers_.at(rank);
-    const std::optional<Status> taken = TakeChannel(rank, peer);
-    if (taken.has_value() && taken->ok()) {
-      Abort(peer);
+    try {
+      const std::optional<Status> taken = TakeChannel(rank, peer);
+      if (taken.has_value() && taken->ok()) {
+        Abort(peer);
+      }
+      return taken.has_value();
+    } catch (const std::bad_alloc&) {
+      return true;
     }
-    return taken.has_value();
   });
 }
 
+// Whether anything has moved. Where no memory is left, that was the end of what the two say.
 bool Messages::Pump(uint32_t rank, Peer& peer) {
-  if (peer.conversation.ended() || (!peer.channel && !Connect(rank, peer))) {
+  try {
+    return !peer.conversation.ended() && (peer.channel || Connect(rank, peer)) && Move(rank, peer);
+  } catch (const std::bad_alloc&) {
+    peer.conversation.End(NoMemory());
+    TellOfEnd(rank, peer);
     return false;
   }
-  bool whole = false;
-  const AtEnd end([&] {
-    if (!whole) {  // an exception has come in the middle of what the two say
-      peer.conversation.End(OutOfMemory());
-      Abort(peer);
-    }
-  });
+}
+
+bool Messages::Move(uint32_t rank, Peer& peer) {
   bool moved = MovePull(peer);
   ByteChannel::Moved in;
   ByteChannel::Moved out;
@@ -279,7 +294,6 @@ bool Messages::Pump(uint32_t rank, Peer& peer) {
   } else if (peer.conversation.ended()) {
     peer.channel->Abort();  // it said goodbye, or nonsense
   }
-  whole = true;
   return moved;
 }
 

@@ -91,6 +91,9 @@ class Messages {
   // The same at once, for `why`, and nobody is told: the other ranks come to their end by
   // themselves. What they read from our memory meanwhile does not count.
   void Drop(const Status& why);
+  // All that is under way ends for `why`, and so does what begins later; those who talk with us
+  // hear that we do no more. Needs no memory where `why` needs none.
+  void Fail(const Status& why);
 
  private:
   struct Peer {
@@ -108,6 +111,7 @@ class Messages {
   Status GoneStatus(uint32_t rank, const Peer& peer, const ByteChannel::Moved& last) const;
   // The other side shall know that nothing is said here any more.
   static void Abort(Peer& peer);
+  void TellOfEnd(uint32_t rank, Peer& peer);
   // The same of who has given up before there was a channel, once there is one.
   void AbortOwed();
   struct All;  // of this process
@@ -138,6 +142,7 @@ class Messages {
   // Whether anything has moved.
   bool ProgressLocked();
   bool Pump(uint32_t rank, Peer& peer);
+  bool Move(uint32_t rank, Peer& peer);
   bool Connect(uint32_t rank, Peer& peer);
   // nullopt: there is no channel yet; not OK: there will be none.
   std::optional<Status> TakeChannel(uint32_t rank, Peer& peer);
@@ -152,7 +157,7 @@ class Messages {
   // `moved`: whether anything has.
   bool Ended(const TransferPtr& transfer, bool* moved);
   void WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
-  void Sleep(uint32_t rank, const TransferPtr& transfer);
+  void Sleep(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds most);
   Status TooLate(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   bool Flush(uint64_t* unsent, bool* done);
   // Until nobody waits here any more.
@@ -177,7 +182,7 @@ class Messages {
   std::atomic<uint32_t> waiting_ = 0;             // threads in Wait
   std::chrono::steady_clock::time_point looked_;  // when a Test did, last
   bool closed_ = false;
-  Status dropped_;  // why nothing begins any more, after Drop()
+  Status dropped_;  // why nothing begins any more, after Drop() or Fail()
 };
 
 }  // namespace muster

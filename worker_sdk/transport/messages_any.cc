@@ -8,7 +8,7 @@ namespace muster {
 
 // All conversations have it, in the order of all receives; the first message is for it.
 void Messages::ReceiveOfAny(const TransferPtr& transfer) {
-  if (closed_) {
+  if (closed_ || !dropped_.ok()) {
     return transfer->End(dropped_.ok() ? ClosedStatus() : dropped_);
   }
   any_.push_back(transfer);

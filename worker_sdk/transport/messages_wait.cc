@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "worker_sdk/base/at_end.h"
+#include "worker_sdk/base/no_memory.h"
 #include "worker_sdk/base/timeout_text.h"
 #include "worker_sdk/transport/messages.h"
 
@@ -67,9 +68,17 @@ bool Messages::Ended(const TransferPtr& transfer, bool* moved) {
 
 Status Messages::Wait(uint32_t rank, const TransferPtr& transfer,
                       std::chrono::nanoseconds timeout) {
+  bool ended = false;
+  const AtEnd give_up([&] {
+    if (!ended) {  // an exception ends us
+      GiveUpOn(rank, transfer, NoMemory());
+    }
+  });
   std::unique_lock lock(mutex_);
-  return WaitLocked(rank, rank == kAny ? nullptr : &PeerOf(rank), transfer, timeout,
-                    std::move(lock));
+  Status status =
+      WaitLocked(rank, rank == kAny ? nullptr : &PeerOf(rank), transfer, timeout, std::move(lock));
+  ended = true;
+  return status;
 }
 
 Status Messages::WaitLocked(uint32_t rank, Peer* peer, const TransferPtr& transfer,
@@ -134,16 +143,17 @@ void Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
     } else if (!policy.IsLong(now - last_moved)) {
       sched_yield();
     } else {
-      Sleep(rank, transfer);
+      Sleep(rank, transfer, timeout.count() == 0 ? kNap : timeout - (now - begin));
       now = Clock::now();
     }
-    if (now - looked < kLookEvery) {
+    const bool is_late = timeout.count() != 0 && now - begin >= timeout;
+    if (!is_late && now - looked < kLookEvery) {
       continue;
     }
     looked = now;
     LookAround();
     const auto waited = now - begin;
-    if (timeout.count() != 0 && waited >= timeout) {
+    if (is_late) {
       GiveUpOn(rank, transfer, TooLate(rank, transfer, timeout));
     } else if (const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(waited);
                minutes > told) {
@@ -196,18 +206,14 @@ void Messages::GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status
   if (at != peers_.end() && !transfer->ended) {
     Peer& peer = at->second;
     peer.conversation.Abandon(transfer, why);
-    if (peer.channel && peer.conversation.ended()) {
-      Abort(peer);
-    } else if (peer.conversation.ended() && peer.sought && !peer.owed) {
-      peer.owed = true;
-      owing_.push_back(at->first);
-      idle_.store(false, std::memory_order_relaxed);
+    if (peer.conversation.ended()) {
+      TellOfEnd(at->first, peer);
     }
   }
 }
 
-// Until something can move, for a moment at most.
-void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
+// Until something can move, for a moment at most, and for no longer than `most`.
+void Messages::Sleep(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds most) {
   std::vector<pollfd> sockets;
   bool pipes = false;
   bool missing = false;  // connections
@@ -232,9 +238,11 @@ void Messages::Sleep(uint32_t rank, const TransferPtr& transfer) {
     }
   }
   const bool mixed = missing || held || (pipes && !sockets.empty());
-  const std::chrono::milliseconds nap = mixed ? kShortNap : kNap;
+  const std::chrono::nanoseconds nap = std::clamp<std::chrono::nanoseconds>(
+      most, std::chrono::nanoseconds::zero(), mixed ? kShortNap : kNap);
   if (!for_pipe) {
-    (void)poll(sockets.data(), sockets.size(), static_cast<int>(nap.count()));
+    const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(nap);
+    (void)poll(sockets.data(), sockets.size(), static_cast<int>(rounded.count()));
     return;
   }
   arena_->SleepUntilRing(nap, [&] {
@@ -276,6 +284,21 @@ void Messages::Drop(const Status& why) {
   owing_.clear();
   idle_.store(true, std::memory_order_relaxed);
   AwaitLeaving(lock);
+}
+
+void Messages::Fail(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) {
+    return;
+  }
+  dropped_ = why;
+  for (auto& [rank, peer] : peers_) {
+    if (!peer.conversation.ended()) {
+      peer.conversation.End(why);
+      TellOfEnd(rank, peer);
+    }
+  }
+  EndAny(why);
 }
 
 void Messages::AwaitLeaving(std::unique_lock<std::mutex>& lock) {

@@ -23,14 +23,12 @@ constexpr uint64_t kPiece = 56u << 10;
 // Messages that one system call sends: a node's slots go out as one message each.
 constexpr size_t kGathered = 16;
 static_assert(kPiece + kGathered * sizeof(MessageHead) <= 60u << 10);
-constexpr int kNapMs = 50;      // then whoever waits looks around
-constexpr int kShortNapMs = 1;  // with work to do in between
+constexpr std::chrono::nanoseconds kNap{50'000'000};  // then whoever waits looks around
+constexpr int kShortNapMs = 1;                        // with work to do in between
 constexpr std::chrono::microseconds kSpin{5};
 // Looks before we ask whether it is time to sleep.
 constexpr uint32_t kLooks = 16;
-constexpr std::chrono::milliseconds kLastWordWithin{100};
 constexpr std::chrono::seconds kSentWithin{1};
-constexpr uint64_t kFailureBytesMax = 1024;
 
 // What a peer may give as its reason.
 bool IsReason(uint64_t code) {
@@ -418,7 +416,12 @@ Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
     polls.push_back({held || !peers_[node].end.ok() ? -1 : peers_[node].socket.fd(), POLLOUT, 0});
   }
   const bool busy = (work_ && work_()) || held;
-  if (poll(polls.data(), polls.size(), busy ? kShortNapMs : kNapMs) > 0) {
+  const uint32_t whom = from != nullptr ? from->rank : peers_[Blocking(sends)].rank;
+  const auto most = std::chrono::ceil<std::chrono::milliseconds>(
+      nap_ ? std::clamp(nap_(whom), std::chrono::nanoseconds(0), kNap) : kNap);
+  const int nap =
+      busy ? std::min(kShortNapMs, static_cast<int>(most.count())) : static_cast<int>(most.count());
+  if (poll(polls.data(), polls.size(), nap) > 0) {
     return {};
   }
   for (const uint32_t node : sending_) {
@@ -430,7 +433,7 @@ Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
   if (from != nullptr) {
     TellWaiting(*from);
   }
-  return give_up(from != nullptr ? from->rank : peers_[Blocking(sends)].rank);
+  return give_up(whom);
 }
 
 // A node that has not taken one of the first `sends`.
@@ -460,33 +463,6 @@ Status Peers::Failure() {
     }
   }
   return verdict_;
-}
-
-void Peers::Fail(const Status& why) {
-  const auto until = std::chrono::steady_clock::now() + kLastWordWithin;
-  MessageHead head;
-  head.kind = MessageKind::kFailure;
-  head.call = static_cast<uint64_t>(why.code());
-  head.bytes = std::min<uint64_t>(why.message().size(), kFailureBytesMax);
-  head.mark.root = static_cast<uint32_t>(why.peer()) + 1;
-  for (Peer& peer : peers_) {
-    if (!peer.socket.valid() || !peer.end.ok()) {
-      continue;
-    }
-    // What has not begun need not be sent any more.
-    while (!peer.out.empty() && peer.out.back().done == 0) {
-      peer.out.pop_back();
-    }
-    peer.out.push_back({head, reinterpret_cast<const uint8_t*>(why.message().data()), 0, 0});
-    while (!peer.out.empty() && SendPiece(peer) && std::chrono::steady_clock::now() < until) {
-      pollfd one = {hold_.is_on() ? -1 : peer.socket.fd(), POLLOUT, 0};
-      (void)poll(&one, 1, 1);
-    }
-    peer.out.clear();
-    peer.end = why;
-    shutdown(peer.socket.fd(), SHUT_WR);
-  }
-  sending_.clear();
 }
 
 }  // namespace muster

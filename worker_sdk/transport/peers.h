@@ -51,6 +51,9 @@ class Peers {
   // Done between looks while we wait; false: nothing is left to do, look rarely.
   void SetWork(std::function<bool()> work) { work_ = std::move(work); }
 
+  // How long we may sleep before `give_up` is asked: longer than 50 ms is never slept.
+  void SetNap(std::function<std::chrono::nanoseconds(uint32_t rank)> nap) { nap_ = std::move(nap); }
+
   bool Has(uint32_t node) const { return peers_[node].socket.valid(); }
   // The connection with `rank` of `node`; it becomes ours.
   void Add(uint32_t node, uint32_t rank, UniqueFd fd);
@@ -96,6 +99,9 @@ class Peers {
     std::chrono::nanoseconds waited{0};
   };
 
+  static constexpr std::chrono::milliseconds kLastWordWithin{100};
+  static constexpr uint64_t kFailureBytesMax = 1024;
+
   bool IsThrough(uint64_t sends) const;
   bool SendPiece(Peer& peer);
   void Take(Peer& peer, uint8_t* data, uint64_t bytes);
@@ -109,6 +115,8 @@ class Peers {
   Status EndOf(const Peer& peer, int error) const;
   Status Ended() const;
   void TellWaiting(Peer& peer);
+  void SendLast(Peer& peer, MessageHead head, const char* data,
+                std::chrono::steady_clock::time_point until);
   uint32_t Blocking(uint64_t sends) const;
   template <typename Done>
   Status Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& give_up);
@@ -117,6 +125,7 @@ class Peers {
   const WaitPolicy policy_;
   const Disagree disagree_;
   std::function<bool()> work_;
+  std::function<std::chrono::nanoseconds(uint32_t rank)> nap_;
   const RankName name_;
   const LinkHold hold_;
   std::vector<Peer> peers_;        // by node

@@ -54,8 +54,10 @@ class [[nodiscard]] StatusOr {
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
   T& operator*() & { return *value_; }
+  const T& operator*() const& { return *value_; }
   T&& operator*() && { return *std::move(value_); }
   T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
 
  private:
   Status status_;

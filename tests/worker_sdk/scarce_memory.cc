@@ -1,0 +1,42 @@
+#include "tests/worker_sdk/scarce_memory.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace muster {
+namespace {
+
+struct Scarcity {
+  int left = -1;  // allocations before one fails; negative: none does
+  bool all = false;
+  bool failed = false;
+};
+thread_local Scarcity scarcity;
+
+bool Fails() {
+  if (scarcity.left < 0 || scarcity.left-- > 0) {
+    return false;
+  }
+  scarcity.failed = true;
+  scarcity.left = scarcity.all ? 0 : -1;
+  return true;
+}
+
+}  // namespace
+
+ScarceMemory::ScarceMemory(int first, bool all) { scarcity = {first, all, false}; }
+ScarceMemory::~ScarceMemory() { scarcity.left = -1; }
+bool ScarceMemory::has_failed() { return scarcity.failed; }
+
+}  // namespace muster
+
+void* operator new(size_t bytes) {
+  void* const out = muster::Fails() ? nullptr : std::malloc(bytes);
+  if (out == nullptr) {
+    throw std::bad_alloc();
+  }
+  return out;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
