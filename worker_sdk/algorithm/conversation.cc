@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 namespace muster {
@@ -172,11 +171,7 @@ void Conversation::Keep(const TransferPtr& transfer) {
   const auto out =
       std::find_if(out_.rbegin(), end, [&](const Outgoing& o) { return o.transfer == transfer; });
   if (out != end && out->head.kind == FrameKind::kWhole) {
-    try {
-      out->kept.assign(transfer->data, transfer->data + out->head.bytes);
-    } catch (const std::bad_alloc&) {
-      return;  // it ends when it has left
-    }
+    out->kept.assign(transfer->data, transfer->data + out->head.bytes);
     out->transfer = nullptr;
     EndTransfer(transfer);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -67,11 +66,7 @@ Communicator::Impl::Impl(const WorkerIdentity& job, const WorkerIdentity& me, Me
 
 Communicator::Impl::~Impl() {
   (void)queue_.Run([] { return Status(); });  // it has come to its end
-  try {
-    messages_->Close();
-  } catch (const std::bad_alloc&) {
-    messages_->Drop(NoMemory());
-  }
+  WithMemory([this] { messages_->Close(); }, [this] { messages_->Drop(NoMemory()); });
 }
 
 Status Communicator::Impl::Meet(const Standing& mine) { return Told(MeetAll(mine)); }

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <new>
 #include <optional>
 #include <vector>
 
@@ -89,11 +88,7 @@ class Communicator::Impl {
   // What `call` returns; where it finds no memory, that it has, and this communicator is dead.
   template <typename Function>
   auto OrDie(const Function& call) -> decltype(call()) {
-    try {
-      return call();
-    } catch (const std::bad_alloc&) {
-      return decltype(call())(DieOfNoMemory());
-    }
+    return WithMemory(call, [this] { return decltype(call())(DieOfNoMemory()); });
   }
   // The call that `make` makes of calls(), here and below.
   template <typename Make>
@@ -174,12 +169,10 @@ class Communicator::Impl {
   // Of whoever has the executor: as OrDie, and messages go on.
   template <typename Function>
   auto OrEnd(const Function& call) -> decltype(call()) {
-    try {
-      return call();
-    } catch (const std::bad_alloc&) {
+    return WithMemory(call, [this] {
       executor_.End(NoMemory());
       return decltype(call())(NoMemory());
-    }
+    });
   }
   Work Started(const OneMessage& it, TransferPtr transfer);
   Status MeetAll(const Standing& mine);

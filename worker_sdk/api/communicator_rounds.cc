@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -101,11 +100,14 @@ Standing Communicator::Impl::Leave(const char* how, int peer) {
       return standing_;
     });
   };
-  try {
-    return leave({StatusCode::kUnavailable, executor_.layout().NameOf(me_.rank) + " " + how, peer});
-  } catch (const std::bad_alloc&) {
-    return leave({StatusCode::kUnavailable, "has left", peer});  // short: needs no memory
-  }
+  return WithMemory(
+      [&] {
+        return leave(
+            {StatusCode::kUnavailable, executor_.layout().NameOf(me_.rank) + " " + how, peer});
+      },
+      [&] {  // short: needs no memory
+        return leave({StatusCode::kUnavailable, "has left", peer});
+      });
 }
 
 StatusOr<Communicator> Communicator::FromEnvironment() {

@@ -12,11 +12,8 @@ Status Work::Wait() {
   return OrNoMemory([this] { return pending_ ? pending_->Wait() : status_; });
 }
 bool Work::Test() {
-  try {
-    return !pending_ || pending_->is_parents() || pending_->Test();
-  } catch (const std::bad_alloc&) {
-    return false;  // Wait() says so
-  }
+  return WithMemory([this] { return !pending_ || pending_->is_parents() || pending_->Test(); },
+                    [] { return false; });  // Wait() says so
 }
 int Work::source() const { return pending_ ? pending_->Source() : kAnyRank; }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <new>
 #include <utility>
 
 #include "worker_sdk/algorithm/agreement.h"
@@ -150,14 +149,12 @@ Status Executor::RunAs(const CallMark& mark, uint64_t bytes, const Steps& steps)
 Status Executor::Break(Status why) {
   broken_ = std::move(why);
   TellAll(broken_);
-  try {
+  return OrNoMemory([this] {
     broken_ = {broken_.code(),
                ThisCall() + " on " + layout_.NameOf(rank_) + ": " + broken_.message(),
                broken_.peer()};
     return broken_;
-  } catch (const std::bad_alloc&) {
-    return NoMemory();
-  }
+  });
 }
 
 // The others need not wait for us.

@@ -121,6 +121,12 @@ Status Executor::ReadDirectly(uint8_t* to, const Ref& ref, uint64_t bytes) {
   if (status.code() == StatusCode::kUnavailable) {
     return {status.code(), who + " has died", static_cast<int>(arena_->RankOf(ref.place))};
   }
+  if (status.code() == StatusCode::kFailedPrecondition) {
+    return {status.code(), layout_.NameOf(rank_) + " may not read the memory of " + who +
+                               " any more, as one of them has changed its user since the "
+                               "communicator began: start the job with -x MUSTER_DIRECT=off (" +
+                               status.message() + ")"};
+  }
   return {status.code(),
           "the memory of " + who +
               " cannot be read (MUSTER_DIRECT=off does without): " + status.message()};

@@ -53,7 +53,9 @@ Status DirectReader::Read(uint32_t place, void* to, uint64_t address, uint64_t b
         process_vm_readv(static_cast<pid_t>(cards_[place].process), &here, 1, &there, 1, 0);
     if (n < 0) {
       const int error = errno;
-      return {error == ESRCH ? StatusCode::kUnavailable : StatusCode::kInternal,
+      return {error == ESRCH   ? StatusCode::kUnavailable
+              : error == EPERM ? StatusCode::kFailedPrecondition
+                               : StatusCode::kInternal,
               std::string("process_vm_readv: ") + std::strerror(error)};
     }
     done += static_cast<uint64_t>(n);

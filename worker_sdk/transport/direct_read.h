@@ -29,7 +29,8 @@ class DirectReader {
   // `cards`: of all ranks of this node, by place. False: not all of them can be read.
   bool Meet(std::vector<DirectCard> cards);
   // `bytes` from `address` in the process at `place`, after Meet(). Errors: Unavailable (that
-  // process is gone), Internal (what is there cannot be read).
+  // process is gone), FailedPrecondition (it may not be read any more: one of the two has changed
+  // its user, or its capabilities), Internal (what is there cannot be read).
   Status Read(uint32_t place, void* to, uint64_t address, uint64_t bytes) const;
 
  private:

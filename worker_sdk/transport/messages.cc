@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -145,7 +144,8 @@ Messages::Peer* Messages::BeginLocked(uint32_t rank, Way way, const TransferPtr&
   }
   Pump(rank, peer);
   if (way == Way::kSend && !transfer->ended) {
-    peer.conversation.Keep(transfer);
+    // Without memory for it, it ends when it has left.
+    WithMemory([&] { peer.conversation.Keep(transfer); }, [] {});
   }
   Activate(rank, peer);
   if (way == Way::kSend && peer.conversation.has_out()) {
@@ -249,27 +249,29 @@ void Messages::TellOfEnd(uint32_t rank, Peer& peer) {
 void Messages::AbortOwed() {
   std::erase_if(owing_, [this](uint32_t rank) {
     Peer& peer = peers_.at(rank);
-    try {
+    const auto take = [&] {
       const std::optional<Status> taken = TakeChannel(rank, peer);
       if (taken.has_value() && taken->ok()) {
         Abort(peer);
       }
       return taken.has_value();
-    } catch (const std::bad_alloc&) {
-      return true;
-    }
+    };
+    return WithMemory(take, [] { return true; });
   });
 }
 
 // Whether anything has moved. Where no memory is left, that was the end of what the two say.
 bool Messages::Pump(uint32_t rank, Peer& peer) {
-  try {
-    return !peer.conversation.ended() && (peer.channel || Connect(rank, peer)) && Move(rank, peer);
-  } catch (const std::bad_alloc&) {
-    peer.conversation.End(NoMemory());
-    TellOfEnd(rank, peer);
-    return false;
-  }
+  return WithMemory(
+      [&] {
+        return !peer.conversation.ended() && (peer.channel || Connect(rank, peer)) &&
+               Move(rank, peer);
+      },
+      [&] {
+        peer.conversation.End(NoMemory());
+        TellOfEnd(rank, peer);
+        return false;
+      });
 }
 
 bool Messages::Move(uint32_t rank, Peer& peer) {

@@ -13,7 +13,8 @@
 // Errors of every collective: InvalidArgument (this call can never work), FailedPrecondition (ranks
 // disagree on kind, type, operation, wire, count, counts or root: both calls are named; who needs
 // nothing of the others, as the root of a small broadcast, hears of it in a later call),
-// Unavailable (a peer died), DeadlineExceeded, ResourceExhausted (no memory is left on a rank).
+// Unavailable (a peer died), DeadlineExceeded, ResourceExhausted (no memory is left on a rank: no
+// call throws std::bad_alloc).
 // After any but the first the contents of output buffers are unspecified and the communicator is
 // dead: each later call returns the same error.
 //
@@ -252,7 +253,8 @@ class MUSTER_EXPORT Communicator {
   // equal bits. A result is off by at most ((1 + 2^-8)^k - 1) * (|x_0| + ... + |x_{size-1}|),
   // divided by size() for kAvg, besides float32's own rounding: k = 1 between two nodes and in
   // ReduceScatter and ReduceScatterV, 2 among up to 8 nodes, 1 + ceil(log2(nodes)) among more.
-  // Below 2^-126, where bfloat16 has fewer digits, add 2^-134 for each node and rounding.
+  // Below 2^-126, where bfloat16 has fewer digits, add 2^-134 for each node and rounding. Its
+  // largest number is 3.39e38: a node's sum that rounds to more, such as FLT_MAX, is infinite.
   void SetWire(Wire wire);
   Wire wire() const;
 
@@ -311,9 +313,13 @@ class MUSTER_EXPORT Communicator {
   // receiver: the message comes to it, whatever this rank does then. But a message of more than 32
   // KiB, or one behind 16 MiB (128 bytes more for each message) that were sent to the same rank and
   // that it has not received, is sent when it is received. Messages and collectives do not wait for
-  // each other. FailedPrecondition (type and count differ: both are named) and ResourceExhausted
-  // (128 Ki messages to the same rank wait to be received) are the only errors that leave the two
-  // ranks' later messages intact.
+  // each other. `tag`: 0 or more.
+  //
+  // Errors that leave the two ranks' later messages intact: FailedPrecondition (type and count
+  // differ: both are named), ResourceExhausted (of the messages that are sent when they are
+  // received, 131,072 to the same rank wait for that), and DeadlineExceeded of a receive of which
+  // nothing has come yet: what comes later is for the next. After any other the two exchange no
+  // more messages.
   //
   // A peer that has closed its communicator: FailedPrecondition. One that died: Unavailable.
   //
