@@ -38,6 +38,10 @@ class Job {
   bool ended() const { return ended_; }
   // A process that this job has heard of before.
   bool KnowsLife(uint64_t life) const;
+  // No round has begun, and nobody is connected who waits for one: its terms bind nobody.
+  bool IsDeserted() const {
+    return state_.phase == JobPhase::kGathering && state_.round.IsNone() && links.empty();
+  }
   // `node` is alive in this life.
   bool Holds(NodeId node, Incarnation incarnation) const;
 

@@ -215,8 +215,9 @@ Job* MasterServer::Impl::JobFor(const AttendSession& session, const Join& join,
     return job;
   }
   // The same command typed again after its job ended is a new job; a node of the old one that comes
-  // late hears how it ended.
-  if (job != nullptr && (!job->ended() || job->KnowsLife(join.life))) {
+  // late hears how it ended. So is one typed after the first try died before any round.
+  const bool deserted = job != nullptr && job->IsDeserted();
+  if (job != nullptr && (job->KnowsLife(join.life) || !(job->ended() || deserted))) {
     return job;
   }
   if (job == nullptr && jobs_.size() >= kJobsMax) {
@@ -232,6 +233,10 @@ Job* MasterServer::Impl::JobFor(const AttendSession& session, const Join& join,
     *refusal = absl::StrCat(session.user.name, " has ", kJobsPerUserMax,
                             " jobs at this master, the limit of a user: try again later");
     return nullptr;
+  }
+  if (deserted && options_.on_tell) {
+    options_.on_tell(session.job, absl::StrCat("begins anew with ", join.hostname,
+                                               ": it had no round yet, and nobody waits in it"));
   }
   AddJob(session.job, ConfigFor(session.handshake.job_id, session.terms), session.terms);
   return FindJob(session.job);

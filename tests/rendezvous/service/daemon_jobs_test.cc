@@ -1,0 +1,110 @@
+// When a daemon's job begins, and when the same id is another job.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/service/master_server.h"
+#include "tests/rendezvous/service/test_agent.h"
+
+namespace muster {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class DaemonJobs : public testing::Test {
+ protected:
+  DaemonJobs() {
+    MasterOptions options;
+    options.users = OneSecret("the secret");
+    options.many_jobs = true;
+    options.on_tell = [this](const std::string&, const std::string& text) {
+      told_.push_back(text);
+    };
+    options.on_round_started = [this](const std::string& job, const RoundStarted& started) {
+      rounds_.push_back(absl::StrCat(job, " ", started.world_size, " on ", started.nodes));
+    };
+    options.on_job_ended = [this](const std::string& job, const JobReport& report) {
+      ended_.push_back(absl::StrCat(job, " ", report.exit_code));
+    };
+    master_ = std::make_unique<MasterServer>(loop_.get(), std::move(options));
+    port_ = *master_->Listen("127.0.0.1:0");
+  }
+  ~DaemonJobs() override {
+    while (!agents_.empty()) {
+      Stop(*agents_.back());
+      agents_.pop_back();
+    }
+    bool down = false;
+    master_->Shutdown([&down] { down = true; });
+    loop_.Until([&] { return down; }, "the master's shutdown");
+  }
+
+  TestAgent& AddAgent(uint64_t life, uint32_t nodes, const std::string& job = "job") {
+    MasterClientOptions client;
+    client.targets = {absl::StrCat("127.0.0.1:", port_)};
+    client.secret = "the secret";
+    client.job_id = job;
+    client.hostname = "node1";
+    client.terms.nodes_min = client.terms.nodes_max = nodes;
+    Join join;
+    join.key = absl::StrCat("life/", life);
+    join.life = client.life = life;
+    join.hostname = absl::StrCat("host", life);
+    join.workers = 1;
+    join.store_port = static_cast<uint16_t>(4000 + life);
+    agents_.push_back(std::make_unique<TestAgent>(loop_.get(), std::move(client), std::move(join)));
+    agents_.back()->Start();
+    return *agents_.back();
+  }
+  void Stop(TestAgent& agent) {
+    agent.Stop();
+    loop_.Until([&] { return agent.stopped; }, "an agent's stop");
+  }
+
+  TestLoop loop_;
+  std::unique_ptr<MasterServer> master_;
+  std::vector<std::unique_ptr<TestAgent>> agents_;
+  uint16_t port_ = 0;
+  std::vector<std::string> told_;
+  std::vector<std::string> rounds_;
+  std::vector<std::string> ended_;
+};
+
+TEST_F(DaemonJobs, TermsOfAFirstTryThatDiedBindNobody) {
+  TestAgent& dead = AddAgent(1, 2);
+  loop_.Until([&] { return !dead.admissions.empty(); }, "its admission");
+  Stop(dead);
+  agents_.clear();
+  loop_.Until(
+      [&] { return master_->FindJob("job")->nodes.begin()->second.status != NodeStatus::kAlive; },
+      "the news of its death");
+  for (const uint64_t life : {2, 3, 4}) {
+    AddAgent(life, 3);
+  }
+  for (const auto& agent : agents_) {
+    loop_.Until([&] { return agent->running; }, "the round");
+  }
+  EXPECT_THAT(rounds_, ElementsAre("job 3 on 3"));
+  EXPECT_THAT(told_, Contains(HasSubstr("begins anew")));
+}
+
+// Somebody waits: the job is theirs.
+TEST_F(DaemonJobs, TermsOfOneWhoWaitsStay) {
+  TestAgent& first = AddAgent(1, 2);
+  loop_.Until([&] { return !first.admissions.empty(); }, "its admission");
+  TestAgent& second = AddAgent(2, 3);
+  loop_.Until([&] { return first.running && second.running; }, "the round");
+  EXPECT_THAT(rounds_, ElementsAre("job 2 on 2"));
+}
+
+}  // namespace
+}  // namespace muster
