@@ -36,6 +36,7 @@
 #include "rendezvous/daemon_options.h"
 #include "rendezvous/etcd/etcd_store.h"
 #include "rendezvous/etcd/lead_thread.h"
+#include "rendezvous/log_line.h"
 #include "rendezvous/service/journal.h"
 #include "rendezvous/service/master_server.h"
 #include "rendezvous/users.h"
@@ -366,6 +367,10 @@ int Main(int argc, char** argv) {
 }  // namespace muster
 
 int main(int argc, char** argv) {
+  muster::SetLogSink([](muster::LogLevel, absl::string_view text) {
+    const std::string line = absl::StrCat("muster: ", muster::LogLine(text), "\n");
+    (void)!write(STDERR_FILENO, line.data(), line.size());
+  });
   muster::HearAllSignals();
   muster::WriteNoCores();
   return muster::Main(argc, argv);

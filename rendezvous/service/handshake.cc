@@ -1,5 +1,8 @@
 #include "rendezvous/service/handshake.h"
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/build_info.h"
 #include "proto/base/limits.h"
@@ -30,6 +33,11 @@ std::string RefusalOf(const v1::Hello& hello, const std::vector<KnownUser>& user
   }
   if (hello.nonce().size() != kNonceBytes || hello.job_id().size() > kNameBytesMax) {
     return absl::StrCat("a malformed hello from ", node);
+  }
+  if (std::any_of(hello.job_id().begin(), hello.job_id().end(),
+                  [](unsigned char c) { return absl::ascii_iscntrl(c); })) {
+    return absl::StrCat("--rdzv-id: want no control characters, ", node, " gives '",
+                        Shown(hello.job_id()), "'");
   }
   handshake->agent_nonce = hello.nonce();
   handshake->job_id = hello.job_id();

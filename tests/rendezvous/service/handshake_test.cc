@@ -48,6 +48,16 @@ TEST(Handshake, AnotherBuildIsRefusedByNameOfBoth) {
   }
 }
 
+// It is in the lines of a log that many read.
+TEST(Handshake, AJobIdWithControlCharactersIsRefused) {
+  v1::Hello hello = GoodHello("secret", "m");
+  hello.set_job_id("a\nmuster: job b");
+  Handshake handshake{"m", "", ""};
+  KnownUser user;
+  EXPECT_EQ(RefusalOf(hello, One(), "boss", &handshake, &user),
+            "--rdzv-id: want no control characters, node1 gives 'a?muster: job b'");
+}
+
 TEST(Handshake, OnesOwnProofSentBackIsRefused) {
   v1::Hello hello = GoodHello("secret", "m");
   hello.set_proof(MasterProof("secret", {"m", hello.nonce(), "job"}));
