@@ -109,9 +109,8 @@ std::string KeyFor(const RoundState& state, const Join& join) {
   return key;
 }
 
-// Why a new life cannot come in; "" if it can.
-std::string WhyNot(const Machine& m, const Join& join) {
-  const RoundState& s = m.state;
+// Why it makes no sense, whoever sends it; "" if it does.
+std::string WhySenseless(const Join& join) {
   if (join.workers < 1 || join.workers > kWorkersPerNodeMax) {
     return absl::StrCat("--nproc-per-node: want 1..", kWorkersPerNodeMax, ", got ", join.workers,
                         " on ", join.hostname);
@@ -123,6 +122,15 @@ std::string WhyNot(const Machine& m, const Join& join) {
   if (!join.worker_ports.empty() && join.worker_ports.size() != join.workers) {
     return absl::StrCat(join.hostname, " has kept ", join.worker_ports.size(), " ports and has ",
                         join.workers, " workers");
+  }
+  return "";
+}
+
+// Why a new life cannot come in; "" if it can.
+std::string WhyNot(const Machine& m, const Join& join) {
+  const RoundState& s = m.state;
+  if (std::string why = WhySenseless(join); !why.empty()) {
+    return why;
   }
   if (s.live >= kNodesMax) {
     return absl::StrCat("the job has ", s.live, " nodes already; the limit is ", kNodesMax);
@@ -180,6 +188,23 @@ bool MayReplace(Machine& m, const JoinReceived& event) {
   return false;
 }
 
+// A life says again who it is: what it was let in with stays. Where it was `lost`, its place is
+// given away: it may run something else there, as a node whose place another life has had.
+void TakeAgain(NodeState& node, const Join& again, bool lost) {
+  const Join first = std::exchange(node.join, again);
+  node.join.key = first.key;
+  node.join.key_is_exact = first.key_is_exact;
+  node.join.node_rank = first.node_rank;
+  node.join.must_agree = first.must_agree;
+  if (!lost) {
+    node.join.workers = first.workers;
+    node.join.ranks = first.ranks;
+    if (again.workers != first.workers) {
+      node.join.worker_ports = first.worker_ports;
+    }
+  }
+}
+
 // One life, seen again: its connection came back, a Join was repeated, or it had been given up.
 void Readmit(Machine& m, const JoinReceived& event, NodeId id, NodeState& node) {
   RoundState& s = m.state;
@@ -190,8 +215,7 @@ void Readmit(Machine& m, const JoinReceived& event, NodeId id, NodeState& node) 
     node.status = NodeStatus::kAlive;
     Watch(s, id, node, m.now + m.config.lease + m.config.lease_slack);
   }
-  node.join = event.join;
-  node.join.key = key;
+  TakeAgain(node, event.join, was_lost);
   if (was_lost) {
     ++s.live;
     s.start_failed.erase(key);
@@ -285,6 +309,9 @@ void OnJoin(Machine& m, const JoinReceived& event) {
       return TurnAway(m, event,
                       absl::StrCat("the place of this agent was taken by a newer one on ",
                                    node.join.hostname, "; start one agent for each node"));
+    }
+    if (const std::string why = WhySenseless(event.join); !why.empty()) {
+      return TurnAway(m, event, why);
     }
     Readmit(m, event, known->second, node);
   }

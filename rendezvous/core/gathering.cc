@@ -101,6 +101,7 @@ void StartRound(Machine& m) {
   SetMembers(m, order);
   s.unstarted = {order.begin(), order.end()};
   s.ended.assign(s.world_size, false);
+  s.told.assign(s.world_size, false);
   s.finished = 0;
   s.round_began = m.now;
   s.chain = s.round;

@@ -47,10 +47,14 @@ std::vector<Beat> KeepExits(const Machine& m, const DurableRound& round) {
   }
   std::vector<Beat> out;
   for (const ExitRecord& record : m.state.report.exits) {
+    const auto number = numbers.find(record.node);
+    if (number == numbers.end()) {
+      continue;  // of one whose place is another one's by now
+    }
     Beat& beat = out.emplace_back();
     beat.node = record.node;
     beat.round = round.round;
-    beat.exits_from = numbers.at(record.node)++;
+    beat.exits_from = number->second++;
     beat.exits.push_back(record.exit);
     beat.exits.back().age = m.now - record.seen;
   }
@@ -104,6 +108,7 @@ DurableProgress KeepProgress(const RoundState& s) {
   out.stop_grace = s.stop_grace;
   out.stop_is_final = s.stop_is_final;
   out.user_signo = s.user_signo;
+  out.lost_id = s.lost_id;
   out.lost_node = s.lost_node;
   out.lost_headline = s.lost_headline;
   out.signals = s.signals;

@@ -98,6 +98,7 @@ struct DurableProgress {
   absl::Duration stop_grace;
   bool stop_is_final = false;
   int32_t user_signo = 0;
+  NodeId lost_id = {};
   std::string lost_node;
   std::string lost_headline;
   std::vector<SignalOrder> signals;
@@ -137,6 +138,8 @@ struct DurableLoss {
 
 struct JournalRecord {
   absl::Time at;
+  // When it was written, by the wall clock; infinite past = not known. For who has another clock.
+  absl::Time wall_at = absl::InfinitePast();
   std::optional<DurableRound> round;  // what was before it counts no more
   // Of members, those that were news; with a round, those of the workers that it keeps.
   std::vector<Beat> exits;

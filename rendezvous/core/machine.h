@@ -147,6 +147,8 @@ void TellStopLater(Machine& m);
 void TellStopping(Machine& m);
 
 // --- notices.cc: nothing has failed ---
+// To the user, who may be at the nodes: then at the first one of the round that lives.
+void TellUser(Machine& m, std::vector<std::string> lines);
 // Nodes of the round have unlike files of a program; each sentence once.
 void TellUnlikePrograms(Machine& m);
 // No worker of the round does anything, as this node, which has just spoken, and all others say:

@@ -70,6 +70,15 @@ bool HadFailedBefore(const RoundState& s, const WorkerExit& exit) {
   return exit.stopped_by_us && own_code && s.blamed.count(exit.rank.value) != 0;
 }
 
+// Of a rank of its that has not ended before, as far as it has said. From then on it has.
+bool TellsAnEnd(RoundState& s, const NodeState& node, Rank rank) {
+  if (!s.members[static_cast<size_t>(node.place)].Runs(rank) || s.told[rank.value]) {
+    return false;
+  }
+  s.told[rank.value] = true;
+  return true;
+}
+
 struct Ends {
   bool failed = false;        // a worker failed by itself
   bool never_ran = false;     // ... as it could not be started
@@ -89,9 +98,8 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
     WorkerExit exit = beat.exits[i];
     exit.stopped_by_us = exit.stopped_by_us && !HadFailedBefore(m.state, exit);
     ++node.exits_seen;
-    if (HoldsRound(m.state, node) &&
-        !m.state.members[static_cast<size_t>(node.place)].Runs(exit.rank)) {
-      continue;  // no rank of its: an agent that is broken, or means harm
+    if (HoldsRound(m.state, node) && !TellsAnEnd(m.state, node, exit.rank)) {
+      continue;  // an agent that is broken, or means harm
     }
     node.exits_ok += IsSuccess(exit) ? 1 : 0;
     node.exits_failed += IsFailure(exit) ? 1 : 0;

@@ -119,21 +119,6 @@ Idleness IdlenessOf(const RoundState& s) {
   return out.living == 0 ? Idleness() : out;
 }
 
-// To the user, who may be at the nodes: then at the first one of the round that lives.
-void TellUser(Machine& m, std::vector<std::string> lines) {
-  for (const std::string& line : lines) {
-    m.out.push_back(Tell{line});
-  }
-  if (!m.config.users_at_nodes || lines.empty()) {
-    return;
-  }
-  for (const Member& member : m.state.members) {
-    if (m.state.nodes.at(member.node).IsLive()) {
-      return SendNotices(m, member.node, std::move(lines));
-    }
-  }
-}
-
 // The odd one out first.
 void AddPlaces(Idleness& idle, std::vector<std::string>& lines) {
   std::vector<std::pair<const std::string, Idleness::Waiting>*> places;
@@ -159,6 +144,20 @@ void AddPlaces(Idleness& idle, std::vector<std::string>& lines) {
 }
 
 }  // namespace
+
+void TellUser(Machine& m, std::vector<std::string> lines) {
+  for (const std::string& line : lines) {
+    m.out.push_back(Tell{line});
+  }
+  if (!m.config.users_at_nodes || lines.empty()) {
+    return;
+  }
+  for (const Member& member : m.state.members) {
+    if (m.state.nodes.at(member.node).IsLive()) {
+      return SendNotices(m, member.node, std::move(lines));
+    }
+  }
+}
 
 void TellUnlikePrograms(Machine& m) {
   RoundState& s = m.state;

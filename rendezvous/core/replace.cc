@@ -146,7 +146,7 @@ void StartRoundThatKeeps(Machine& m, const std::map<uint32_t, NodeId>& takers) {
   }
   for (const uint32_t rank : s.next.ranks) {
     s.started_in[rank] = s.round.n;
-    s.ended[rank] = false;
+    s.ended[rank] = s.told[rank] = false;
   }
   // With OnFailure::kContinue others may have failed that nothing replaces.
   std::erase_if(s.report.exits, [&s](const ExitRecord& record) {

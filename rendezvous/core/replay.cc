@@ -73,8 +73,9 @@ void ReplayRound(Machine& m, const DurableRound& kept) {
   s.chain = kept.chain;
   s.started_in = kept.started_in;
   s.ended.assign(s.world_size, false);
+  s.told.assign(s.world_size, false);
   for (size_t rank = 0; rank < s.started_in.size(); ++rank) {
-    s.ended[rank] = s.started_in[rank] == 0;
+    s.ended[rank] = s.told[rank] = s.started_in[rank] == 0;
     s.finished += s.ended[rank] ? 1 : 0;
   }
   for (size_t i = 0; i < order.size(); ++i) {
@@ -163,6 +164,7 @@ void ReplayProgress(RoundState& s, const DurableProgress& kept) {
   s.stop_grace = kept.stop_grace;
   s.stop_is_final = kept.stop_is_final;
   s.user_signo = kept.user_signo;
+  s.lost_id = kept.lost_id;
   s.lost_node = kept.lost_node;
   s.lost_headline = kept.lost_headline;
   s.signals = kept.signals;
@@ -217,6 +219,13 @@ bool HasWorkers(const NodeState& node) {
 }
 
 }  // namespace
+
+absl::Duration ShiftTo(absl::Time now, absl::Time wall_now, const JournalRecord& last) {
+  constexpr absl::Duration kBelieved = absl::Hours(366 * 24);
+  const absl::Duration since = wall_now - last.wall_at;
+  const bool believed = since > absl::ZeroDuration() && since <= kBelieved;
+  return now - last.at - (believed ? since : absl::ZeroDuration());
+}
 
 JournalRecord Shifted(JournalRecord record, absl::Duration shift) {
   record.at += shift;

@@ -12,6 +12,11 @@
 
 namespace muster {
 
+// What a clock that shows `now` shows more than that of the last record's writer, which has stood
+// still since it was written for as long as the wall clocks of both say. Nothing where they cannot
+// be believed: the wall was set back, or is out by more than a year.
+absl::Duration ShiftTo(absl::Time now, absl::Time wall_now, const JournalRecord& last);
+
 // What the record says by a clock that shows `shift` more than that of its writer.
 JournalRecord Shifted(JournalRecord record, absl::Duration shift);
 

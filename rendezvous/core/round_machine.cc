@@ -138,6 +138,8 @@ void Dispatch(Machine& m, const RoundEvent& event) {
     OnDrill(m, *drill);
   } else if (const auto* restart = std::get_if<RestartAsked>(&event)) {
     OnRestart(m, *restart);
+  } else if (const auto* news = std::get_if<NewsForUser>(&event)) {
+    TellUser(m, {news->text});
   } else {
     OnTime(m);
   }

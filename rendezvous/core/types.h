@@ -111,10 +111,13 @@ struct DrillAsked {
 struct RestartAsked {
   uint64_t ask = 0;  // likewise
 };  // by the user: another round is to follow the one that runs, whatever the budgets say
+struct NewsForUser {
+  std::string text;
+};  // of what the shell has found, for the job's user
 struct TimePassed {};
 using RoundEvent =
     std::variant<JoinReceived, BeatReceived, LeaveReceived, LinkClosed, StartFailed, StopAsked,
-                 SignalAsked, PauseAsked, DrillAsked, RestartAsked, TimePassed>;
+                 SignalAsked, PauseAsked, DrillAsked, RestartAsked, NewsForUser, TimePassed>;
 
 // What follows it is done only when this is durable.
 struct Persist {
@@ -319,6 +322,8 @@ struct RoundState {
   std::set<NodeId> ready;  // alive, kReady with a port, and not in a round that goes on
   // By rank: has ended by itself, or its node is lost. Nobody needs to wait for it.
   std::vector<bool> ended;
+  // By rank: the end of its present life has been told, however it ended. Another one is not true.
+  std::vector<bool> told;
   uint32_t finished = 0;  // workers of `round` that ended well by themselves
   // The first round of those that keep each other's workers up to `round`; `round` where it has
   // started all anew.

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
+#include "rendezvous/service/journal_frames.h"
 
 namespace muster {
 namespace {
@@ -76,7 +77,7 @@ absl::Status RemoveFile(const std::string& folder, uint64_t file) {
     const absl::Status status = Errno(path);
     return truncate(path.c_str(), 0) == 0 ? absl::OkStatus() : status;
   }
-  return absl::OkStatus();
+  return SyncFolder(folder);
 }
 
 absl::StatusOr<std::string> ReadBytes(const std::string& path) {
@@ -85,9 +86,10 @@ absl::StatusOr<std::string> ReadBytes(const std::string& path) {
   if (!in || size < 0) {
     return Errno(path);
   }
-  if (static_cast<uint64_t>(size) > kJournalFileBytesMax) {
-    return absl::DataLossError(
-        absl::StrCat(path, " has ", size, " bytes; a journal has at most ", kJournalFileBytesMax));
+  // Frames of batches add a little to what was written.
+  if (static_cast<uint64_t>(size) > 2 * kJournalFileBytesMax) {
+    return absl::DataLossError(absl::StrCat(path, " has ", size, " bytes; a journal has at most ",
+                                            2 * kJournalFileBytesMax));
   }
   std::string bytes(static_cast<size_t>(size), '\0');
   in.seekg(0);
@@ -178,11 +180,22 @@ absl::Status FolderStore::ReadOne(const std::string& name, std::vector<StoredFil
   return absl::OkStatus();
 }
 
-// One sync for all that is appended to a file.
+// What is appended to a file is one write, which is there as a whole or not at all
+// (journal_frames.h), and one sync.
+absl::Status FolderStore::AppendAll(uint64_t file,
+                                    const std::vector<absl::string_view>& pieces) const {
+  const std::string path = PathOf(folder_, file);
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) {
+    return Errno(path);
+  }
+  RETURN_IF_ERROR(WriteAll(fd.get(), path, JoinFrames(pieces)));
+  return Sync(fd.get(), path);
+}
+
 bool FolderStore::Do(std::vector<JournalTask>& tasks) {
-  std::map<uint64_t, std::pair<UniqueFd, absl::Status>> appended;
+  std::map<uint64_t, std::vector<absl::string_view>> appended;
   for (JournalTask& task : tasks) {
-    const std::string path = PathOf(folder_, task.file);
     switch (task.what) {
       case JournalTask::What::kRemove:
         appended.erase(task.file);
@@ -192,26 +205,19 @@ bool FolderStore::Do(std::vector<JournalTask>& tasks) {
         appended.erase(task.file);
         task.status = Replace(folder_, task.file, task.bytes);
         break;
-      case JournalTask::What::kAppend: {
-        auto [it, is_new] = appended.try_emplace(task.file);
-        auto& [fd, status] = it->second;
-        if (is_new) {
-          fd = UniqueFd(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
-          status = fd.valid() ? absl::OkStatus() : Errno(path);
-        }
-        status = status.ok() ? WriteAll(fd.get(), path, task.bytes) : status;
+      case JournalTask::What::kAppend:
+        appended[task.file].push_back(task.bytes);
         break;
-      }
     }
   }
-  for (auto& [file, one] : appended) {
-    auto& [fd, status] = one;
-    status = status.ok() ? Sync(fd.get(), PathOf(folder_, file)) : status;
+  std::map<uint64_t, absl::Status> ends;
+  for (const auto& [file, pieces] : appended) {
+    ends[file] = AppendAll(file, pieces);
   }
   for (JournalTask& task : tasks) {
-    const auto it = appended.find(task.file);
-    if (task.what == JournalTask::What::kAppend && it != appended.end()) {
-      task.status = it->second.second;
+    const auto end = ends.find(task.file);
+    if (task.what == JournalTask::What::kAppend && end != ends.end()) {
+      task.status = end->second;
     }
   }
   return true;

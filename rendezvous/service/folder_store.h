@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/base/unique_fd.h"
 #include "rendezvous/service/journal_store.h"
 
@@ -33,6 +34,7 @@ class FolderStore final : public JournalStore {
  private:
   explicit FolderStore(std::string folder);
   absl::Status Lock(uint32_t epoch);
+  absl::Status AppendAll(uint64_t file, const std::vector<absl::string_view>& pieces) const;
   absl::Status ReadOne(const std::string& name, std::vector<StoredFile>& files) const;
 
   const std::string folder_;

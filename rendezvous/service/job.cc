@@ -76,6 +76,12 @@ void Job::Run() {
 
 bool Job::KnowsLife(uint64_t life) const { return state_.by_life.count(life) != 0; }
 
+bool Job::IsEnding() const {
+  const bool stops = state_.phase == JobPhase::kStopping && state_.stop_is_final;
+  return !ended_ &&
+         (stops || state_.phase == JobPhase::kEnding || state_.phase == JobPhase::kEnded);
+}
+
 bool Job::Holds(NodeId node, Incarnation incarnation) const {
   const auto it = state_.nodes.find(node);
   return it != state_.nodes.end() && it->second.incarnation == incarnation;

@@ -42,6 +42,8 @@ class Job {
   bool IsDeserted() const {
     return state_.phase == JobPhase::kGathering && state_.round.IsNone() && links.empty();
   }
+  // Nothing but its end is to come, and it has not ended yet.
+  bool IsEnding() const;
   // `node` is alive in this life.
   bool Holds(NodeId node, Incarnation incarnation) const;
 
@@ -52,7 +54,9 @@ class Job {
   absl::Time forget_at = absl::InfiniteFuture();  // a daemon's job that has ended
   JobTerms terms;                                 // for the journal
   uint64_t file = 0;                              // of the journal; 0 = nothing is written yet
-  bool journal_lost = false;
+  uint64_t first_file = 0;                        // the job's own are that and later ones
+  bool journal_lost = false;                      // until its next round, which begins a file
+  bool loss_told = false;                         // to its user, who is to hear when that is over
 
  private:
   void Run();

@@ -1,7 +1,5 @@
 #include "rendezvous/service/journal_codec.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -20,27 +18,6 @@ namespace muster {
 namespace {
 
 constexpr uint32_t kFormat = 1;
-constexpr size_t kNumberBytes = 4;
-constexpr size_t kFrameBytes = 3 * kNumberBytes;
-
-uint32_t Crc(absl::string_view bytes) {
-  return static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()),
-                                       static_cast<z_size_t>(bytes.size())));
-}
-
-void PutNumber(uint32_t value, std::string& out) {
-  for (size_t i = 0; i < kNumberBytes; ++i) {
-    out.push_back(static_cast<char>(value >> (8 * i)));
-  }
-}
-
-uint32_t NumberAt(absl::string_view bytes, size_t offset) {
-  uint32_t value = 0;
-  for (size_t i = 0; i < kNumberBytes; ++i) {
-    value |= uint32_t{static_cast<unsigned char>(bytes[offset + i])} << (8 * i);
-  }
-  return value;
-}
 
 int64_t ToNanos(absl::Time time) { return absl::ToUnixNanos(time); }
 absl::Time ToTime(int64_t nanos) { return absl::FromUnixNanos(nanos); }
@@ -223,6 +200,7 @@ void SetProgress(const DurableProgress& progress, v1::KeptProgress* wire) {
   wire->set_stop_grace(absl::ToInt64Nanoseconds(progress.stop_grace));
   wire->set_stop_is_final(progress.stop_is_final);
   wire->set_user_signo(progress.user_signo);
+  wire->set_lost_id(progress.lost_id.value);
   wire->set_lost_node(progress.lost_node);
   wire->set_lost_headline(progress.lost_headline);
   for (const SignalOrder& order : progress.signals) {
@@ -266,6 +244,7 @@ absl::StatusOr<DurableProgress> ProgressOf(const v1::KeptProgress& wire) {
   progress.stop_grace = check.Time("stop_grace", wire.stop_grace());
   progress.stop_is_final = wire.stop_is_final();
   progress.user_signo = check.Signal("user_signo", wire.user_signo());
+  progress.lost_id.value = wire.lost_id();
   progress.lost_node = wire.lost_node();
   progress.lost_headline = wire.lost_headline();
   for (const v1::SignalOrder& order : wire.signals()) {
@@ -301,6 +280,9 @@ absl::StatusOr<DurableProgress> ProgressOf(const v1::KeptProgress& wire) {
 absl::StatusOr<JournalRecord> RecordOf(v1::JournalRecord&& wire) {
   JournalRecord record;
   record.at = ToTime(wire.at());
+  if (wire.has_wall_at()) {
+    record.wall_at = ToTime(wire.wall_at());
+  }
   if (wire.has_round()) {
     ASSIGN_OR_RETURN(record.round, RoundOf(wire.round()));
   }
@@ -336,38 +318,6 @@ absl::StatusOr<JournalHeader> HeaderOf(const v1::JournalHeader& wire) {
   return JournalHeader{wire.key(), wire.job_id(), wire.clock(), std::move(terms)};
 }
 
-struct Frame {
-  absl::string_view payload;
-  bool whole = false;
-};
-
-// The frame at `offset`; not whole: it was never confirmed, and ends the file.
-absl::StatusOr<Frame> FrameAt(absl::string_view bytes, size_t offset) {
-  const absl::string_view rest = bytes.substr(offset);
-  if (rest.size() < kFrameBytes) {
-    return Frame();
-  }
-  const size_t size = NumberAt(rest, 0);
-  const bool lengths_hold =
-      NumberAt(rest, 2 * kNumberBytes) == Crc(rest.substr(0, 2 * kNumberBytes));
-  if (!lengths_hold && rest.find_first_not_of('\0') == absl::string_view::npos) {
-    return Frame();  // room that the file system had given, and nothing was written to
-  }
-  if (!lengths_hold || size > kJournalRecordBytesMax) {
-    return absl::DataLossError(absl::StrCat("damaged at byte ", offset));
-  }
-  if (size > rest.size() - kFrameBytes) {
-    return Frame();
-  }
-  const Frame frame{rest.substr(kFrameBytes, size), true};
-  if (NumberAt(rest, kNumberBytes) == Crc(frame.payload)) {
-    return frame;
-  }
-  return size == rest.size() - kFrameBytes
-             ? absl::StatusOr<Frame>(Frame())
-             : absl::DataLossError(absl::StrCat("damaged at byte ", offset));
-}
-
 template <typename Message>
 absl::StatusOr<Message> Parsed(absl::string_view payload, size_t offset) {
   Message message;
@@ -383,19 +333,6 @@ absl::Status At(size_t offset, const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::string> FrameJournal(const std::string& payload) {
-  if (payload.size() > kJournalRecordBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a record of ", payload.size(), " bytes; the limit is ", kJournalRecordBytesMax));
-  }
-  std::string out;
-  PutNumber(static_cast<uint32_t>(payload.size()), out);
-  PutNumber(Crc(payload), out);
-  PutNumber(Crc(out), out);
-  out += payload;
-  return out;
-}
-
 absl::StatusOr<std::string> EncodeHeader(const JournalHeader& header) {
   v1::JournalHeader wire;
   wire.set_format(kFormat);
@@ -410,6 +347,9 @@ absl::StatusOr<std::string> EncodeHeader(const JournalHeader& header) {
 absl::StatusOr<std::string> EncodeRecord(const JournalRecord& record) {
   v1::JournalRecord wire;
   wire.set_at(ToNanos(record.at));
+  if (record.wall_at != absl::InfinitePast()) {
+    wire.set_wall_at(ToNanos(record.wall_at));
+  }
   if (record.round.has_value()) {
     SetRound(*record.round, wire.mutable_round());
   }
@@ -441,23 +381,25 @@ absl::StatusOr<JournalFile> DecodeJournal(absl::string_view bytes) {
   bool has_header = false;
   while (out.good_bytes < bytes.size()) {
     const size_t offset = out.good_bytes;
-    ASSIGN_OR_RETURN(const Frame frame, FrameAt(bytes, offset));
+    ASSIGN_OR_RETURN(const JournalFrame frame, FrameAt(bytes, offset));
     if (!frame.whole) {
       break;
     }
-    if (!has_header) {
-      ASSIGN_OR_RETURN(const auto wire, Parsed<v1::JournalHeader>(frame.payload, offset));
-      ASSIGN_OR_RETURN(out.header, HeaderOf(wire));
-      has_header = true;
-    } else {
-      ASSIGN_OR_RETURN(auto wire, Parsed<v1::JournalRecord>(frame.payload, offset));
+    for (const absl::string_view payload : frame.payloads) {
+      if (!has_header) {
+        ASSIGN_OR_RETURN(const auto wire, Parsed<v1::JournalHeader>(payload, offset));
+        ASSIGN_OR_RETURN(out.header, HeaderOf(wire));
+        has_header = true;
+        continue;
+      }
+      ASSIGN_OR_RETURN(auto wire, Parsed<v1::JournalRecord>(payload, offset));
       absl::StatusOr<JournalRecord> record = RecordOf(std::move(wire));
       if (!record.ok()) {
         return At(offset, record.status());
       }
       out.records.push_back(*std::move(record));
     }
-    out.good_bytes += kFrameBytes + frame.payload.size();
+    out.good_bytes += frame.bytes;
   }
   if (out.records.empty()) {  // a file gets its name when these are on the disk
     return absl::DataLossError(absl::StrCat("damaged at byte ", out.good_bytes));

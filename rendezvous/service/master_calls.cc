@@ -196,8 +196,18 @@ void MasterServer::Impl::OnJoin(AttendSession& session, Join join) {
                                  " names no address by which other nodes reach it: give --iface"));
     return;
   }
+  Job* job = FindJob(session.job);
+  if (options_.many_jobs && job != nullptr && job->IsEnding() && !job->KnowsLife(join.life) &&
+      join.holds.IsNone()) {
+    // It asks again until that one has ended, and is the first of the next one then.
+    session.call->Finish(grpc::Status(
+        grpc::StatusCode::UNAVAILABLE,
+        absl::StrCat("the job '", session.handshake.job_id,
+                     "' before this one is being stopped: this one begins when that has ended")));
+    return;
+  }
   std::string refusal;
-  Job* job = JobFor(session, join, &refusal);
+  job = JobFor(session, join, &refusal);
   if (job == nullptr) {
     session.reply = Refused{join.life, refusal};
     Pump(session);

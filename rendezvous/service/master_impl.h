@@ -109,7 +109,7 @@ class MasterServer::Impl {
   void WriteInOurClock(const std::string& key, const Job& job,
                        const std::vector<JournalRecord>& records);
   void Written(const std::string& key, uint64_t file, const absl::Status& status);
-  // The job goes on without a journal.
+  // The job goes on without a journal, until it has another round.
   void Unwritten(const std::string& key, uint64_t file, const absl::Status& status);
   void RemoveFile(Job& job);
   void Execute(const std::string& job_id, RoundEffect effect);

@@ -107,8 +107,8 @@ absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
   const absl::Time now = BootNow();
   std::vector<JournalRecord>& records = found.content.records;
   if (!found.same_clock) {
-    // Of another machine, or of before a reboot: the job goes on where it was.
-    const absl::Duration shift = now - records.back().at;
+    // Of another machine, or of before a reboot.
+    const absl::Duration shift = ShiftTo(now, absl::Now(), records.back());
     for (JournalRecord& record : records) {
       record = Shifted(std::move(record), shift);
     }
@@ -128,7 +128,7 @@ absl::Status MasterServer::Impl::TakeOverOne(Journal::Found found) {
                         [this, key](RoundEffect effect) { Execute(key, std::move(effect)); });
   Job& job = added.first->second;
   job.terms = header.terms;
-  job.file = found.file;
+  job.file = job.first_file = found.file;
   if (!found.same_clock) {
     WriteInOurClock(key, job, records);
   }
@@ -180,11 +180,14 @@ void MasterServer::Impl::WriteInOurClock(const std::string& key, const Job& job,
 
 void MasterServer::Impl::Write(const std::string& key, const JournalRecord& record) {
   Job* job = FindJob(key);
-  if (job->journal_lost) {
+  if (job->journal_lost && !record.round.has_value()) {
     return job->Durable();
   }
   const bool anew = job->file == 0 || record.round.has_value();
-  job->file = job->file == 0 ? options_.journal->NewFile() : job->file;
+  if (job->file == 0 || std::exchange(job->journal_lost, false)) {
+    job->file = options_.journal->NewFile();
+    job->first_file = job->first_file == 0 ? job->file : job->first_file;
+  }
   absl::StatusOr<std::string> bytes = EncodeRecord(record);
   if (bytes.ok() && anew) {
     absl::StatusOr<std::string> header = HeaderOf(key, *job);
@@ -205,11 +208,13 @@ void MasterServer::Impl::Write(const std::string& key, const JournalRecord& reco
 void MasterServer::Impl::Written(const std::string& key, uint64_t file,
                                  const absl::Status& status) {
   Job* job = FindJob(key);
-  if (job == nullptr || job->file != file || closing_) {
-    return;
+  if (job == nullptr || job->first_file == 0 || file < job->first_file || closing_) {
+    return;  // of a job before it
   }
   if (!status.ok()) {
     Unwritten(key, file, status);
+  } else if (job->file == file && !job->journal_lost && std::exchange(job->loss_told, false)) {
+    job->Feed(NewsForUser{"this job can survive a master restart again"});
   }
   job->Durable();
 }
@@ -222,9 +227,9 @@ void MasterServer::Impl::Unwritten(const std::string& key, uint64_t file,
   }
   job->journal_lost = true;
   options_.journal->Remove(file);
-  if (options_.on_tell) {
-    options_.on_tell(
-        key, absl::StrCat("this job can no longer survive a master restart: ", status.message()));
+  if (!std::exchange(job->loss_told, true)) {
+    job->Feed(NewsForUser{
+        absl::StrCat("this job can no longer survive a master restart: ", status.message())});
   }
 }
 

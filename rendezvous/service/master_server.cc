@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
+#include "proto/base/limits.h"
 #include "proto/base/log.h"
 #include "rendezvous/core/job_line.h"
 #include "rendezvous/service/master_impl.h"
@@ -32,6 +33,13 @@ uint64_t SeedOf(const std::string& job_id) {
 
 // An agent's in a lease: a few may be lost.
 constexpr int kBeatsOfLease = 5;
+
+// What `unsent` has for the user goes with what takes its place, as far as there is room.
+void KeepNotices(const std::optional<Directive>& unsent, Directive& next) {
+  if (unsent.has_value() && unsent->notices.size() + next.notices.size() <= kNoticesMax) {
+    next.notices.insert(next.notices.begin(), unsent->notices.begin(), unsent->notices.end());
+  }
+}
 
 grpc::Status Ended() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the master ends"); }
 
@@ -253,10 +261,12 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
       // A newer directive replaces one not yet sent, but an answered beat stays answered.
       const uint64_t answered = link->directive.has_value() ? link->directive->beat_seq : 0;
       send->directive.beat_seq = std::max(send->directive.beat_seq, answered);
+      KeepNotices(link->directive, send->directive);
       link->directive = std::move(send->directive);
       Pump(*link);
     }
-  } else if (const auto* persist = std::get_if<Persist>(&effect)) {
+  } else if (auto* persist = std::get_if<Persist>(&effect)) {
+    persist->record.wall_at = absl::Now();
     Write(job_id, persist->record);
   } else if (auto* drop = std::get_if<DropLink>(&effect)) {
     FinishLink(*job, drop->node, drop->incarnation);

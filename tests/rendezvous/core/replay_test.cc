@@ -68,6 +68,20 @@ TEST(Replay, MovesTimesToTheClockOfThisMaster) {
   EXPECT_EQ(state.stop_began, kept.stop_began + kShift);
 }
 
+// What has passed since the last record counts, where wall clocks tell of it.
+TEST(Replay, TheTimeSinceTheLastRecordCounts) {
+  const absl::Time wall = absl::FromUnixSeconds(1700000000);
+  const absl::Time now = written_at + kShift;
+  JournalRecord last = Record();
+  EXPECT_EQ(ShiftTo(now, wall, last), kShift) << "an old record, that does not say";
+  last.wall_at = wall - absl::Minutes(20);
+  EXPECT_EQ(ShiftTo(now, wall, last), kShift - absl::Minutes(20));
+  last.wall_at = wall + absl::Minutes(20);
+  EXPECT_EQ(ShiftTo(now, wall, last), kShift) << "a wall clock that was set back";
+  last.wall_at = absl::UnixEpoch();
+  EXPECT_EQ(ShiftTo(now, wall, last), kShift) << "one that was not set";
+}
+
 TEST(Replay, EndsAPauseAndCountsItForNothing) {
   JournalRecord record = Record();
   record.progress->paused_since = written_at;

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/service/journal.h"
 #include "rendezvous/service/master_server.h"
+#include "tests/rendezvous/service/fake_store.h"
 #include "tests/rendezvous/service/test_agent.h"
 
 namespace muster {
@@ -71,6 +73,7 @@ class DaemonJobs : public testing::Test {
   }
 
   TestLoop loop_;
+  std::unique_ptr<Journal> journal_;
   std::unique_ptr<MasterServer> master_;
   std::vector<std::unique_ptr<TestAgent>> agents_;
   uint16_t port_ = 0;
@@ -104,6 +107,50 @@ TEST_F(DaemonJobs, TermsOfOneWhoWaitsStay) {
   TestAgent& second = AddAgent(2, 3);
   loop_.Until([&] { return first.running && second.running; }, "the round");
   EXPECT_THAT(rounds_, ElementsAre("job 2 on 2"));
+}
+
+// It is not let into what is being stopped, and asks again.
+TEST_F(DaemonJobs, ALaunchTypedWhileTheJobBeforeItIsStoppedIsTheNextJob) {
+  TestAgent& old = AddAgent(1, 1);
+  old.stops = false;
+  loop_.Until([&] { return old.running; }, "the round");
+  master_->Post("job", StopAsked{SIGINT, false});
+  loop_.Until([&] { return old.directives.back().wanted == Wanted::kStop; }, "the stop");
+  TestAgent& next = AddAgent(2, 1);
+  loop_.Until([&] { return !next.downs.empty() || !next.tries_failed.empty(); }, "the answer");
+  EXPECT_THAT(next.downs.empty() ? next.tries_failed[0] : next.downs[0],
+              HasSubstr("the job 'job' before this one is being stopped: this one begins when that "
+                        "has ended"));
+  EXPECT_THAT(next.admissions, IsEmpty());
+  EXPECT_THAT(ended_, IsEmpty());
+  old.stops = true;
+  old.SendBeat();  // its answer says again what is to be done
+  loop_.Until([&] { return next.running; }, "the next job's round");
+  EXPECT_THAT(ended_, ElementsAre("job 130"));
+  EXPECT_THAT(rounds_, ElementsAre("job 1 on 1", "job 1 on 1"));
+}
+
+// Each round begins the file anew.
+TEST_F(DaemonJobs, AJournalThatWasLostIsWrittenAgainWithTheNextRound) {
+  const auto store = std::make_shared<FakeStore>();
+  store->answer = absl::ResourceExhaustedError("it is full");
+  journal_ = *Journal::On(loop_.get(), store);
+  ASSERT_TRUE(master_->Lead(journal_.get(), [] { return true; }).ok());
+  TestAgent& agent = AddAgent(1, 1);
+  loop_.Until([&] { return agent.running && !agent.notices.empty(); },
+              "the loss, as its user hears");
+  EXPECT_THAT(agent.notices,
+              ElementsAre("this job can no longer survive a master restart: it is full"));
+  for (size_t round = 2; round <= 4; ++round) {
+    loop_.Until([&] { return journal_->idle(); }, "the store");
+    store->answer = round == 2 ? store->answer : absl::OkStatus();
+    master_->Post("job", RestartAsked{1});
+    loop_.Until([&] { return rounds_.size() == round && agent.running; }, "the next round");
+  }
+  loop_.Until([&] { return agent.notices.size() == 2; }, "the news");
+  EXPECT_EQ(agent.notices[1], "this job can survive a master restart again");
+  EXPECT_THAT(told_, Contains(agent.notices[0]).Times(1));
+  EXPECT_THAT(told_, Contains(agent.notices[1]).Times(1));
 }
 
 }  // namespace

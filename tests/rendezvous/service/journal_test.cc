@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -83,6 +85,7 @@ JournalRecord RoundRecord() {
   progress.stop_began = absl::FromUnixNanos(67);
   progress.paused_since = absl::FromUnixNanos(88);
   progress.regroupings = 1;
+  record.wall_at = absl::FromUnixNanos(55);
   progress.history = {"round 5.1: x", "round 5.2: y"};
   return record;
 }
@@ -115,6 +118,7 @@ JournalRecord ExitRecord() {
                    RestartsUsed{3, {{Rank{1}, 1}}, {{NodeId{2}, 2}}}};
   progress.paid_for = {7};
   progress.user_signo = 2;
+  progress.lost_id = NodeId{1};
   progress.lost_node = "host1";
   progress.lost_headline = "it is lost";
   progress.ended = true;
@@ -196,6 +200,39 @@ TEST(JournalCodec, ADamagedByteIsNeverBelieved) {
   }
 }
 
+// As a store writes what came while it was busy: one frame, so that a crash leaves all or nothing.
+TEST(JournalCodec, OfABatchNothingCountsUnlessAllIsThere) {
+  const std::string record = *EncodeRecord(ExitRecord());
+  const std::string batch = JoinFrames({record, record, record});
+  const std::string before = Whole();
+  const absl::StatusOr<JournalFile> file = DecodeJournal(before + batch + record);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(file->records, SizeIs(6));
+  EXPECT_EQ(*EncodeRecord(file->records[4]), record);
+  for (size_t from = 0; from < batch.size(); ++from) {
+    for (const size_t size : {size_t{1}, size_t{100}, batch.size()}) {
+      std::string torn = before + batch;
+      const size_t end = std::min(from + size, batch.size());
+      // Sectors that were not written: of that at the end of what was confirmed, all of ours.
+      const size_t first = (before.size() + from) / 512 * 512;
+      const size_t last = (before.size() + end + 511) / 512 * 512;
+      for (size_t at = std::max(first, before.size()); at < std::min(last, torn.size()); ++at) {
+        torn[at] = '\0';
+      }
+      const absl::StatusOr<JournalFile> left = DecodeJournal(torn);
+      ASSERT_TRUE(left.ok()) << from << "+" << size << ": " << left.status();
+      EXPECT_EQ(left->good_bytes, before.size());
+      EXPECT_THAT(left->records, SizeIs(2));
+    }
+    std::string damaged = before + batch + record;  // it was confirmed: there is another behind it
+    damaged[before.size() + from] = static_cast<char>(damaged[before.size() + from] ^ 4);
+    EXPECT_TRUE(absl::IsDataLoss(DecodeJournal(damaged).status())) << from;
+  }
+  std::string zeroed = before + batch + record;
+  std::fill_n(zeroed.begin() + static_cast<std::ptrdiff_t>(before.size()), 600, '\0');
+  EXPECT_TRUE(absl::IsDataLoss(DecodeJournal(zeroed).status()));
+}
+
 TEST(JournalCodec, AnotherBuildIsRefusedByName) {
   v1::JournalHeader wire;
   wire.set_format(1);
@@ -263,6 +300,22 @@ TEST_F(JournalTest, TheNextOneFindsWhatWasWritten) {
   EXPECT_THAT(found[0].content.records, SizeIs(2));
   EXPECT_GT(journal_->NewFile(), file);
   EXPECT_FALSE(std::filesystem::exists(Path(9) + ".new"));  // F1
+}
+
+TEST_F(JournalTest, WhatCameWhileItWasBusyIsOneFrame) {
+  ASSERT_TRUE(Open().ok());
+  const std::string begin = absl::StrCat(*EncodeHeader(Header()), *EncodeRecord(RoundRecord()));
+  const std::string record = *EncodeRecord(ExitRecord());
+  Write(1, true, begin);  // the first batch
+  for (int i = 0; i < 3; ++i) {
+    Write(1, false, record);
+  }
+  Wait(4);
+  EXPECT_THAT(done_, ElementsAre(true, true, true, true));
+  EXPECT_EQ(std::filesystem::file_size(Path(1)),
+            begin.size() + JoinFrames({record, record, record}).size());
+  ASSERT_TRUE(Open().ok());
+  EXPECT_THAT(journal_->TakeFound()[0].content.records, SizeIs(4));
 }
 
 TEST_F(JournalTest, EachMasterHasAHigherEpoch) {

@@ -80,6 +80,17 @@ TEST_F(TakeOver, WhatAnotherMachineHasWrittenGoesOnInOurClock) {
   EXPECT_EQ(file->records[0].progress->begun, file->records[0].at - absl::Minutes(9));
 }
 
+// --timeout counts on where the writer of before had another boot.
+TEST_F(TakeOver, TheTimeSinceTheLastRecordCounts) {
+  JournalRecord record = RoundRecord(BootNow() + absl::Hours(1000));
+  record.wall_at = absl::Now() - absl::Minutes(20);
+  store_->stored = {{1, "job-1", FileOf("job", record)}};
+  EXPECT_EQ(*Lead(true), 1u);
+  const absl::Duration runs = BootNow() - master_->FindJob("job")->begun;
+  EXPECT_GE(runs, absl::Minutes(29));
+  EXPECT_LT(runs, absl::Minutes(30));
+}
+
 // It is there for nodes that come late, and does not go on.
 TEST_F(TakeOver, AJobThatHasEndedIsNotCounted) {
   JournalRecord ended = RoundRecord(BootNow());

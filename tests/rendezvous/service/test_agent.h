@@ -58,10 +58,12 @@ class TestAgent {
   std::vector<Admitted> admissions;
   std::vector<Directive> directives;
   std::vector<FencePiece> fences;
+  std::vector<std::string> notices;
   Assignment assignment;
   bool running = false;
   bool end = false;
   bool stopped = false;
+  bool stops = true;  // its workers, when it is told to
 
  private:
   void OnMessage(MasterMessage message) {
@@ -79,14 +81,17 @@ class TestAgent {
   }
   void OnDirective(const Directive& directive) {
     directives.push_back(directive);
+    notices.insert(notices.end(), directive.notices.begin(), directive.notices.end());
     if (directive.wanted == Wanted::kRun && !running) {
       running = true;
       assignment = directive.assignment;
       beat_.phase = AgentPhase::kRunning;
+      beat_.exits.clear();
       beat_.round = directive.round;
       beat_.workers_alive = assignment.workers;
       SendBeat();
-    } else if ((directive.wanted == Wanted::kStop || directive.wanted == Wanted::kEnd) && running) {
+    } else if ((directive.wanted == Wanted::kStop || directive.wanted == Wanted::kEnd) && running &&
+               stops) {
       running = false;
       beat_.phase = AgentPhase::kReady;
       beat_.workers_alive = 0;
