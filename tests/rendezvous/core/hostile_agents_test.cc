@@ -152,7 +152,7 @@ TEST_F(HostileAgents, ALifeStaysAsItWasLetIn) {
 // Between the loss of a node and its consequences there may be another master.
 TEST_F(HostileAgents, ALossIsChargedToTheNodeThatWasLost) {
   config_.rules.bad_node_after = 1;
-  for (const uint64_t life : {1, 2, 3}) {
+  for (const uint64_t life : {1u, 2u, 3u}) {
     Enter(life, 1);
   }
   Say(1, AgentPhase::kRunning, {});

@@ -90,7 +90,7 @@ TEST_F(DaemonJobs, TermsOfAFirstTryThatDiedBindNobody) {
   loop_.Until(
       [&] { return master_->FindJob("job")->nodes.begin()->second.status != NodeStatus::kAlive; },
       "the news of its death");
-  for (const uint64_t life : {2, 3, 4}) {
+  for (const uint64_t life : {2u, 3u, 4u}) {
     AddAgent(life, 3);
   }
   for (const auto& agent : agents_) {
