@@ -196,10 +196,11 @@ std::vector<UvSignal> HearScheduler(uv_loop_t* loop, AgentLoop& agent) {
 
 // The channel's end is what stops an agent that launch has started itself: a terminal's signals
 // reach launch, which tells us, and so do all of PBS, which tells each process of the first host.
+// Elsewhere SIGTERM ends this node.
 void LeaveSignalsToLaunch() {
   const bool in_pbs = std::getenv("PBS_JOBID") != nullptr;
   for (const int signo : kPassedSignals) {
-    if (in_pbs || signo == SIGINT || signo == SIGHUP || signo == SIGQUIT) {
+    if (in_pbs || signo != SIGTERM) {
       signal(signo, [](int) {});  // a handler: what is ignored would stay ignored in the workers
     }
   }
@@ -272,7 +273,8 @@ absl::StatusOr<ShepherdProcess> ForkBeside(TlsThread* tls, std::vector<ProcessLi
   if (tls != nullptr) {
     tls->Rest();
   }
-  absl::StatusOr<ShepherdProcess> shepherd = ForkShepherd(std::move(limits), at_end);
+  absl::StatusOr<ShepherdProcess> shepherd =
+      ForkShepherd(std::move(limits), at_end, SilentIo::kIsKilled);
   if (tls != nullptr) {
     tls->Resume();
   }
