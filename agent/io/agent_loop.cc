@@ -63,6 +63,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
       store_(loop, [this](std::string why) { Post(StorePortFailed{std::move(why)}); }),
       timer_(loop,
              [this] {
+               shepherd_.Ping();
                TellAwaited();
                Post(TimeElapsed{});
              }),

@@ -22,10 +22,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/core/answer_watch.h"
 #include "agent/core/lease_watch.h"
 #include "agent/io/life_pipe.h"
 #include "agent/io/process_tree.h"
@@ -34,8 +34,8 @@
 #include "agent/io/spawn.h"
 #include "agent/io/spawn_words.h"
 #include "agent/io/stray_groups.h"
+#include "agent/io/worker_trace.h"
 #include "proto/base/clock.h"
-#include "proto/base/env_names.h"
 
 namespace muster {
 namespace {
@@ -44,30 +44,12 @@ constexpr absl::Duration kStopSpreads = absl::Seconds(2);  // to all processes o
 constexpr absl::Duration kStandstillWithin = absl::Milliseconds(500);
 constexpr absl::Duration kStopAgain = absl::Milliseconds(20);    // while workers have no lease
 constexpr absl::Duration kLookAtHeld = absl::Milliseconds(500);  // whether their debugger has left
-
-// By which processes that descend from a worker are known once it has ended.
-struct Trace {
-  pid_t group = -1;                // that it led
-  std::vector<std::string> marks;  // in its environment: its job, and its place on this node
-  absl::Time started;
-};
-
-std::vector<std::string> MarksOf(const std::vector<char*>& own) {
-  std::vector<std::string> marks;
-  for (const char* const name : {kEnvJobId, kEnvLocalRank}) {
-    for (const absl::string_view variable : own) {
-      if (absl::StartsWith(variable, absl::StrCat(name, "="))) {
-        marks.emplace_back(variable);
-      }
-    }
-  }
-  return marks;
-}
+constexpr absl::Duration kIoWithin = absl::Seconds(5);  // the I/O process, after the lease's end
 
 class Shepherd {
  public:
-  Shepherd(UniqueFd socket, UniqueFd door, std::vector<ProcessLimit> limits)
-      : socket_(std::move(socket)), door_(std::move(door)) {
+  Shepherd(UniqueFd socket, UniqueFd door, std::vector<ProcessLimit> limits, pid_t useless_io)
+      : socket_(std::move(socket)), door_(std::move(door)), useless_io_(useless_io) {
     request_.limits = std::move(limits);
     request_.door_fd = door_.get();
   }
@@ -93,6 +75,9 @@ class Shepherd {
         break;
       }
       strays_.Look(BootNow(), workers_);
+      if (io_.IsSilent(BootNow())) {
+        kill(useless_io_, SIGKILL);  // its socket ends with it, and that ends us
+      }
       if (let_go_) {
         LetGo();
       }
@@ -123,7 +108,7 @@ class Shepherd {
   // For poll: until something is to be looked at that tells of nothing.
   int Patience() const {
     const absl::Duration held = let_go_ ? kLookAtHeld : absl::InfiniteDuration();
-    const absl::Duration left = std::min(strays_.next() - BootNow(), held);
+    const absl::Duration left = std::min(std::min(strays_.next(), io_.next()) - BootNow(), held);
     return left == absl::InfiniteDuration()
                ? -1
                : static_cast<int>(std::max<int64_t>(0, absl::ToInt64Milliseconds(left)) + 1);
@@ -143,6 +128,7 @@ class Shepherd {
   }
 
   void Obey(ShepherdFrame frame) {
+    io_.Answered();
     switch (static_cast<ShepherdOrder>(frame.type)) {
       case ShepherdOrder::kPrograms:
         return TakePrograms(frame);
@@ -163,6 +149,8 @@ class Shepherd {
         return;
       case ShepherdOrder::kHelper:
         return StartHelper(std::move(frame));
+      case ShepherdOrder::kPing:
+        return Tell(ShepherdNews::kAlive, -1, 0, 0, "");
     }
   }
 
@@ -362,7 +350,7 @@ class Shepherd {
     if (found == traces_.end()) {
       return;
     }
-    const Trace& trace = found->second;
+    const WorkerTrace& trace = found->second;
     const auto is_left = [this, &trace](pid_t child) {
       if (workers_.count(child) != 0) {
         return false;
@@ -398,8 +386,15 @@ class Shepherd {
   }
 
   void LookAtLease() {
-    if (lease_.Look(BootNow()) == LeaseWatch::Due::kKill) {
+    const LeaseWatch::Due due = lease_.Look(BootNow());
+    if (due != LeaseWatch::Due::kNothing) {
+      Tell(ShepherdNews::kLeaseSeen, -1, 0, 0, "");
+    }
+    if (due == LeaseWatch::Due::kKill) {
       Clear(ShepherdNews::kLeaseEnded);
+      if (useless_io_ > 0) {
+        io_.Ask(BootNow());
+      }
     } else if (lease_.stands_still()) {
       StopDescendants(stopped_);  // again, as who stopped us all may wake them after us
     }
@@ -462,7 +457,9 @@ class Shepherd {
   }
 
   UniqueFd socket_;
-  UniqueFd door_;  // the workers' end
+  UniqueFd door_;           // the workers' end
+  const pid_t useless_io_;  // the I/O process, once it is silent after the lease; -1 = it stays
+  AnswerWatch io_{kIoWithin, kIoWithin};
   UniqueFd signals_;
   UniqueFd timer_;  // of the lease
   UniqueFd null_;
@@ -473,7 +470,7 @@ class Shepherd {
   std::vector<char*> environment_;
   SpawnRequest request_;
   std::map<pid_t, int32_t> workers_;
-  std::map<int32_t, Trace> traces_;  // by worker, of its last life
+  std::map<int32_t, WorkerTrace> traces_;  // by worker, of its last life
   std::set<pid_t> held_;  // of workers_: those that stand still, or that a debugger has since
   bool let_go_ = false;   // they may go on
   LeaseWatch lease_;
@@ -486,9 +483,10 @@ class Shepherd {
 
 }  // namespace
 
-void RunShepherd(UniqueFd socket, UniqueFd door, std::vector<ProcessLimit> limits) {
+void RunShepherd(UniqueFd socket, UniqueFd door, std::vector<ProcessLimit> limits,
+                 pid_t useless_io) {
   ResetSignals();  // once, in place of two calls a signal in each worker
-  Shepherd(std::move(socket), std::move(door), std::move(limits)).Run();
+  Shepherd(std::move(socket), std::move(door), std::move(limits), useless_io).Run();
 }
 
 }  // namespace muster

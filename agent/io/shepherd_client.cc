@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -26,6 +27,10 @@ namespace {
 
 // The shepherd serves an order within this time, or is held by the kernel.
 constexpr absl::Duration kShepherdWithin = absl::Seconds(15);  // kKillWithin, and to spare
+// It finds the lease over within this time, which is less than what the master waits beyond that
+// (kLeaseSlack): what takes the place of its workers starts then.
+constexpr absl::Duration kLeaseSeenWithin = absl::Seconds(1);
+constexpr absl::Duration kPingEvery = absl::Seconds(1);
 // It has nothing to do behind a shepherd that has gone by itself.
 constexpr absl::Duration kReaperWithin = absl::Seconds(2);
 // The reaper kills what one has left, and has another, within this time, or is held likewise.
@@ -75,7 +80,11 @@ ShepherdClient::ShepherdClient(uv_loop_t* loop, ShepherdProcess process, Callbac
       process_(std::move(process)),
       callbacks_(std::move(callbacks)),
       births_timer_(loop, [this] { GoOnWithout(); }),
-      clear_timer_(loop, [this] { KillOrGiveUp(); }) {
+      clear_timer_(loop, [this] { KillOrGiveUp(); }),
+      look_timer_(loop, [this] { Look(); }),
+      ping_(kShepherdWithin, kShepherdWithin),
+      lease_seen_(kLeaseSeenWithin, kShepherdWithin) {
+  look_timer_.Unref();
   births_poll_.emplace(loop, process_.births.get(), [this](int) { OnBirth(); });
   poll_.emplace(loop, process_.socket.get(), [this](int events) { OnReady(events); });
   Watch();
@@ -89,6 +98,7 @@ void ShepherdClient::Close() {
   births_poll_.reset();
   births_timer_.Stop();
   clear_timer_.Stop();
+  look_timer_.Stop();
   shutdown(process_.births.get(), SHUT_WR);  // no other after this one
   if (process_.pid > 0) {
     shutdown(process_.socket.get(), SHUT_WR);
@@ -188,6 +198,7 @@ void ShepherdClient::SendSpawn(uint32_t local_rank, const std::vector<std::strin
         absl::StrCat("the worker's own variables take ", frame.payload.size(),
                      " bytes; the limit is ", kShepherdFrameBytesMax / 2));
   }
+  spawning_ += dead_ ? 0 : 1;
   Send(std::move(frame));
 }
 
@@ -242,7 +253,10 @@ void ShepherdClient::KillOrGiveUp() {
   if (std::exchange(killed_, true)) {
     return Died();
   }
-  LogWarning("the shepherd process does not answer (a folder on a dead server?): killing it");
+  LogWarning(
+      "the shepherd process does not answer (stopped, or held by a folder on a dead server?): "
+      "killing "
+      "it, and every worker here with it");
   (void)Kill();
   clear_timer_.StartAfter(absl::Seconds(1));
 }
@@ -253,12 +267,51 @@ void ShepherdClient::SetLease(int64_t boot_ns) {
   frame.type = static_cast<uint32_t>(ShepherdOrder::kSetLease);
   frame.value = boot_ns;
   Send(std::move(frame));
+  if (boot_ns == 0) {
+    lease_seen_.Answered();
+  } else {
+    lease_seen_.Ask(std::max(absl::FromUnixNanos(boot_ns), BootNow()));
+  }
+  ArmLook();
 }
+
+void ShepherdClient::Ping() {
+  const absl::Time now = BootNow();
+  if (dead_ || spawning_ > 0 || ping_.awaited() || now < next_ping_) {
+    return;
+  }
+  SendPing();
+  next_ping_ = now + kPingEvery;
+  ping_.Ask(now);
+  ArmLook();
+}
+
+void ShepherdClient::SendPing() {
+  ShepherdFrame frame;
+  frame.type = static_cast<uint32_t>(ShepherdOrder::kPing);
+  Send(std::move(frame));
+}
+
+void ShepherdClient::Look() {
+  if (poll_) {
+    OnReady(0);  // what it has said while we did not look
+  }
+  const absl::Time now = BootNow();
+  const bool deaf = ping_.IsSilent(now);
+  const bool late = lease_seen_.IsSilent(now);
+  if ((deaf || late) && !dead_ && !killed_) {
+    KillOrGiveUp();
+  }
+  ArmLook();
+}
+
+void ShepherdClient::ArmLook() { look_timer_.StartAt(std::min(ping_.next(), lease_seen_.next())); }
 
 void ShepherdClient::SetRunDir(const std::string& folder) {
   ShepherdFrame frame;
   frame.type = static_cast<uint32_t>(ShepherdOrder::kRunDir);
   frame.payload = folder;
+  (void)SendFrame(process_.births.get(), frame).ok();  // one that is gone removes nothing
   Send(std::move(frame));
 }
 
@@ -316,8 +369,10 @@ void ShepherdClient::Handle(const ShepherdFrame& frame) {
   const auto local_rank = static_cast<uint32_t>(frame.index);
   switch (static_cast<ShepherdNews>(frame.type)) {
     case ShepherdNews::kSpawned:
+      --spawning_;
       return callbacks_.on_spawned(local_rank, static_cast<pid_t>(frame.value));
     case ShepherdNews::kSpawnFailed:
+      --spawning_;
       return callbacks_.on_spawn_failed(local_rank, static_cast<int>(frame.value), frame.payload);
     case ShepherdNews::kEnded:
       return callbacks_.on_ended(
@@ -326,9 +381,14 @@ void ShepherdClient::Handle(const ShepherdFrame& frame) {
       clear_timer_.Stop();
       return callbacks_.on_cleared(frame.payload);
     case ShepherdNews::kLeaseEnded:
+      SendPing();  // it waits for a sign that this process lives
       return callbacks_.on_lease_ended();
     case ShepherdNews::kHelperFailed:
       return callbacks_.on_helper_failed(frame.payload);
+    case ShepherdNews::kAlive:
+      return ping_.Answered();
+    case ShepherdNews::kLeaseSeen:
+      return lease_seen_.Answered();
   }
 }
 
@@ -341,6 +401,9 @@ void ShepherdClient::Died() {
   queue_.clear();
   poll_.reset();
   clear_timer_.Stop();
+  spawning_ = 0;
+  ping_.Answered();
+  lease_seen_.Answered();
   // Workers had a death signal, but their own children did not: the reaper has them now. It says
   // when they are gone, and who comes next.
   births_poll_->Start(UV_READABLE);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/core/answer_watch.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/shepherd_protocol.h"
 #include "proto/wire/uv_handles.h"
@@ -71,6 +72,10 @@ class ShepherdClient {
   void Clear();
   void SetLease(int64_t boot_ns);
   void SetRunDir(const std::string& folder);
+  // To be called again and again: a shepherd that has nothing to do and does not answer for 15 s,
+  // as somebody has stopped it (SIGSTOP) or the kernel holds it, is killed. Likewise, of itself,
+  // one that has not seen the end of the lease 1 s after it. Waits for nothing.
+  void Ping();
   // Ends the shepherd (it kills what is left) and waits for it.
   void Close();
   // SIGKILL to the shepherd itself. False: there is none any more.
@@ -86,6 +91,9 @@ class ShepherdClient {
   void OnReady(int events);
   void Handle(const ShepherdFrame& frame);
   void KillOrGiveUp();
+  void SendPing();
+  void Look();
+  void ArmLook();
   void Died();
   void OnBirth();
   void Adopt(ShepherdFrame born);
@@ -103,6 +111,11 @@ class ShepherdClient {
   int64_t lease_ = 0;  // what the next one is told
   UvTimer clear_timer_;
   bool killed_ = false;  // because it did not answer
+  UvTimer look_timer_;
+  AnswerWatch ping_;
+  AnswerWatch lease_seen_;
+  absl::Time next_ping_ = absl::InfinitePast();
+  uint32_t spawning_ = 0;  // not answered yet: the program may lie on a slow server
 };
 
 }  // namespace muster

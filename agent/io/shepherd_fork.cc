@@ -8,7 +8,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -36,7 +39,14 @@ void BecomeSubReaper(const char* name) {
 
 absl::Status NoShepherd(int error) {
   return absl::ResourceExhaustedError(
-      absl::StrCat("cannot start the shepherd process: ", std::strerror(error), "; see ulimit -u"));
+      absl::StrCat("cannot start the shepherd process: ", std::strerror(error),
+                   error == EAGAIN ? "; see ulimit -u" : ""));
+}
+
+absl::Status KilledAtBirth() {
+  return absl::AbortedError(
+      "cannot start the shepherd process: it, or the reaper process above it, was killed as it "
+      "started");
 }
 
 // Nobody wants another shepherd.
@@ -51,6 +61,7 @@ struct Nursery {
   UniqueFd door;
   std::vector<ProcessLimit> limits;
   const std::function<void()>& at_end;
+  pid_t useless_io = -1;
 };
 
 struct SocketEnds {
@@ -73,7 +84,8 @@ pid_t ForkOne(Nursery& nursery, SocketEnds& ends) {
     nursery.births.Reset();
     ends.ours.Reset();
     BecomeSubReaper("muster-shepherd");
-    RunShepherd(std::move(ends.theirs), std::move(nursery.door), std::move(nursery.limits));
+    RunShepherd(std::move(ends.theirs), std::move(nursery.door), std::move(nursery.limits),
+                nursery.useless_io);
     if (nursery.at_end) {
       nursery.at_end();
     }
@@ -92,6 +104,22 @@ void Tell(const UniqueFd& births, pid_t shepherd, UniqueFd ours) {
     born.fds.push_back(std::move(ours));
   }
   (void)SendFrame(births.get(), born).ok();
+}
+
+// What the shepherd would have removed, as the I/O process has said last.
+void RemoveRunDir(const UniqueFd& births) {
+  std::string folder;
+  while (true) {
+    absl::StatusOr<ShepherdFrame> said = ReceiveFrame(births.get());
+    if (!said.ok()) {
+      break;
+    }
+    folder = std::move(said->payload);
+  }
+  if (!folder.empty()) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
 }
 
 // What the reaper does.
@@ -113,6 +141,7 @@ void RunReaper(Nursery nursery, SocketEnds ends) {
       return;  // it has left nothing, and has done the rest
     }
     KillDescendants(kKillWithin, [](pid_t, int, uint64_t) {});
+    RemoveRunDir(nursery.births);
     ends = NewEnds();
   }
   if (nursery.at_end) {
@@ -123,7 +152,7 @@ void RunReaper(Nursery nursery, SocketEnds ends) {
 }  // namespace
 
 absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
-                                             const std::function<void()>& at_end) {
+                                             const std::function<void()>& at_end, SilentIo silent) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return absl::InternalError(absl::StrCat("shepherd: socketpair: ", std::strerror(errno)));
@@ -143,13 +172,15 @@ absl::StatusOr<ShepherdProcess> ForkShepherd(std::vector<ProcessLimit> limits,
   }
   UniqueFd hears(ends[0]);
   UniqueFd tells(ends[1]);
+  const pid_t useless_io = silent == SilentIo::kIsKilled ? getpid() : -1;
   const pid_t reaper = fork();
   if (reaper == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGCONT);  // who has been stopped goes on then
     ours.Reset();
     door.Reset();
     hears.Reset();
     BecomeSubReaper("muster-reaper");
-    RunReaper({std::move(tells), std::move(workers_door), std::move(limits), at_end},
+    RunReaper({std::move(tells), std::move(workers_door), std::move(limits), at_end, useless_io},
               {UniqueFd(), std::move(theirs)});
     _exit(0);
   }
@@ -163,7 +194,10 @@ absl::Status ShepherdProcess::AwaitShepherd() {
   RETURN_IF_ERROR(
       AwaitFd(births.get(), POLLIN, BootNow() + kBirthWithin, "the shepherd process of this node"));
   const absl::StatusOr<ShepherdFrame> born = ReceiveFrame(births.get());
-  pid = born.ok() ? static_cast<pid_t>(born->value) : -ESRCH;  // the reaper has been killed
+  if (!born.ok()) {
+    return KilledAtBirth();
+  }
+  pid = static_cast<pid_t>(born->value);
   return pid > 0 ? absl::OkStatus() : NoShepherd(-pid);
 }
 

@@ -32,6 +32,7 @@ enum class ShepherdOrder : uint32_t {
   kRunDir,    // payload = folder that the shepherd removes (with all that is in it) when it ends
   kHelper,    // payload = PackStrings: count of argv, argv, environment; fd = its kWorkerPmiFd. It
               // is no worker: no signal reaches it, and its end is no news; kClear ends it
+  kPing,      // answered by kAlive, once all orders before it are done
 };
 
 // shepherd -> I/O process
@@ -43,11 +44,15 @@ enum class ShepherdNews : uint32_t {
   kCleared,       // value = number of processes that could not be ended; payload says which
   kLeaseEnded,    // everything was killed because the lease ran out
   kHelperFailed,  // payload: why it does not run
+  kAlive,
+  kLeaseSeen,  // the lease is over: kLeaseEnded follows, or everything stands still (kSetLease)
 };
 
 // reaper -> I/O process, on a socket of its own, and always of this one kind: a shepherd is there,
 // and of the one before nothing is left. value = its pid, or -errno; fd = the I/O process's end of
 // its socket, but of the first one.
+// I/O process -> reaper, there: kRunDir, for the reaper does what a killed shepherd would have
+// done.
 
 // Bits of kPrograms' value: its workers are held at their exec, until a kSignal other than SIGSTOP,
 // SIGUSR1 and SIGUSR2; they gain no privileges (SpawnRequest::no_new_privileges).

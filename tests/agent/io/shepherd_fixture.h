@@ -37,9 +37,10 @@ class ShepherdTest : public LoopTest {
     EXPECT_TRUE(Descendants().empty());
   }
 
-  ShepherdClient& Start() {
+  ShepherdClient& Start(SilentIo silent = SilentIo::kStays) {
     client_.reset();  // a process has one shepherd: the next would inherit the first one's socket
-    absl::StatusOr<ShepherdProcess> process = ForkShepherd({{RLIMIT_NOFILE, files_}});
+    absl::StatusOr<ShepherdProcess> process =
+        ForkShepherd({{RLIMIT_NOFILE, files_}}, nullptr, silent);
     EXPECT_TRUE(process.ok() && process->AwaitShepherd().ok());
     ShepherdClient::Callbacks callbacks;
     callbacks.on_spawned = [this](uint32_t rank, pid_t pid) {

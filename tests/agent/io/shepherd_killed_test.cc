@@ -1,12 +1,17 @@
 // Who is left when the shepherd, the I/O process or the reaper is killed.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,15 +43,32 @@ class KilledIoTest : public ShepherdTest {
     }
     output.writer.Reset();
     EXPECT_EQ(ReadBytes(output.reader.get(), bytes).size(), bytes);
+    const std::vector<pid_t> below = ProcessesBelow(io);  // none yet, where nothing was awaited
+    reaper_.Reset(below.empty() ? -1 : static_cast<int>(syscall(SYS_pidfd_open, below[0], 0)));
     kill_it(io);
-    EXPECT_EQ(waitpid(io, nullptr, 0), io);
+    int status = 0;
+    EXPECT_EQ(waitpid(io, &status, 0), io);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
     return ReadToEnd(output.reader.get());
   }
+
+  // The last of ours to go.
+  bool ReaperEnds() const {
+    pollfd end = {reaper_.get(), POLLIN, 0};
+    return poll(&end, 1, 10000) == 1;
+  }
+
+  std::optional<absl::Duration> lease_;
+  std::string run_dir_;
 
  private:
   [[noreturn]] void RunIo(uint32_t workers, const std::string& script, const TestPipe& output) {
     uv_loop_init(&loop_);
-    Start().SetProgram(Shell(script));
+    Start(SilentIo::kIsKilled).SetProgram(Shell(script));
+    if (lease_.has_value()) {
+      client_->SetLease(absl::ToUnixNanos(BootNow() + *lease_));
+    }
+    client_->SetRunDir(run_dir_);
     for (uint32_t i = 0; i < workers; ++i) {
       SpawnOn(i, output);
     }
@@ -54,6 +76,8 @@ class KilledIoTest : public ShepherdTest {
       uv_run(&loop_, UV_RUN_ONCE);
     }
   }
+
+  UniqueFd reaper_;
 };
 
 void KillIo(pid_t io) { kill(io, SIGKILL); }
@@ -93,6 +117,50 @@ TEST_F(KilledIoTest, LeavesNothingWithItsGroupAtAnyMoment) {
   for (size_t after = 4; after <= 40; after += 4) {
     (void)RunUntilKilled(40, "setsid sleep 1000 & (setsid sleep 1000 &); echo; exec sleep 1000",
                          after, KillGroup);
+  }
+}
+
+// As `kill -9 %1` in a shell.
+TEST_F(KilledIoTest, LeavesNoRunFolderWithItsGroup) {
+  std::string folder = testing::TempDir() + "/muster-killed-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  run_dir_ = folder;
+  EXPECT_EQ(RunUntilKilled(1, "echo; exec sleep 1000", 1, KillGroup), "");
+  EXPECT_TRUE(ReaperEnds());
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_F(KilledIoTest, LeavesNoReaperThatSomebodyHasStopped) {
+  for (const auto& kill_it : {KillIo, KillWithShepherd}) {
+    (void)RunUntilKilled(1, "echo; exec sleep 1000", 1, [&](pid_t io) {
+      EXPECT_EQ(kill(ProcessesBelow(io).at(0), SIGSTOP), 0);
+      kill_it(io);
+    });
+    EXPECT_TRUE(ReaperEnds());
+  }
+}
+
+// After the lease: a node has use for it no more, but for another agent in its place.
+TEST_F(KilledIoTest, OneThatSomebodyHasStoppedIsKilledOnceItHasNoLease) {
+  lease_ = absl::Seconds(1);
+  EXPECT_EQ(RunUntilKilled(1, "echo; exec sleep 1000", 1,
+                           [](pid_t io) { EXPECT_EQ(kill(io, SIGSTOP), 0); }),
+            "");
+  EXPECT_TRUE(ReaperEnds());
+}
+
+TEST_F(ShepherdTest, AReaperThatIsKilledAsItStartsIsSaidToBe) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  absl::StatusOr<ShepherdProcess> process = ForkShepherd({});
+  ASSERT_TRUE(process.ok());
+  const absl::Status born = process->AwaitShepherd();
+  ASSERT_TRUE(born.ok()) << born;
+  kill(process->reaper, SIGKILL);
+  kill(process->pid, SIGKILL);
+  const absl::Status again = process->AwaitShepherd();  // there is nobody who could say more
+  EXPECT_TRUE(absl::IsAborted(again)) << again;
+  EXPECT_EQ(again.message().find("ulimit"), std::string::npos) << again;
+  while (waitpid(-1, nullptr, 0) > 0) {
   }
 }
 

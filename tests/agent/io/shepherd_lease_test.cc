@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/io/small_file.h"
 #include "proto/base/clock.h"
+#include "proto/base/limits.h"
 #include "tests/agent/io/shepherd_fixture.h"
 
 namespace muster {
@@ -83,6 +84,31 @@ TEST_F(ShepherdLeaseTest, WhoStoodStillBeforeIsNotWoken) {
   client_->SetLease(absl::ToUnixNanos(BootNow() + absl::Hours(1)));
   ASSERT_TRUE(RunUntil([this] { return !Stands(pids_[1]); }));
   EXPECT_TRUE(Stands(pids_[0]));
+}
+
+// Nobody else would end its workers, in whose place others start soon after.
+TEST_F(ShepherdLeaseTest, AShepherdThatDoesNotSeeTheEndIsKilledWithAllBelow) {
+  Start().SetProgram(Shell("setsid sleep 1000 & exec sleep 1000"));
+  const absl::Time until = BootNow() + kShort;
+  client_->SetLease(absl::ToUnixNanos(until));
+  SpawnOn(0, output_);
+  ASSERT_TRUE(RunUntil([this] { return Below().size() == 2; }));
+  const pid_t stopped = client_->pid();
+  kill(stopped, SIGSTOP);
+  ASSERT_TRUE(RunUntil([this] { return dead_ == 1; }));
+  EXPECT_LT(BootNow(), until + kLeaseSlack);
+  EXPECT_NE(client_->pid(), stopped);
+  EXPECT_TRUE(Below().empty());
+}
+
+// It has nothing to do, and answers all the same.
+TEST_F(ShepherdLeaseTest, OneThatSeesItIsNot) {
+  Start().SetLease(absl::ToUnixNanos(BootNow() + kShort));
+  client_->Ping();
+  ASSERT_TRUE(RunUntil([this] { return lease_ended_ == 1; }));
+  const absl::Time until = BootNow() + absl::Seconds(2);
+  ASSERT_TRUE(RunUntil([until] { return BootNow() > until; }));
+  EXPECT_EQ(dead_, 0);
 }
 
 }  // namespace
