@@ -111,7 +111,8 @@ Cause NameCause(RoundState& s) {
   const ExitRecord* first = FirstCause(s.report.exits);
   if (s.stop_reason == StopReason::kNode || first == nullptr) {
     s.report.lost_node = s.lost_node;
-    return {CauseKind::kNodeLost, 1, absl::StrCat(s.lost_headline, LostBeside(s)), {s.lost_id}};
+    const std::string others = s.lost_node.empty() ? "" : LostBeside(s);
+    return {CauseKind::kNodeLost, 1, absl::StrCat(s.lost_headline, others), {s.lost_id}};
   }
   return NameWorker(s, *first);
 }
@@ -365,7 +366,8 @@ void StopForWorker(Machine& m) {
 
 void StopForNode(Machine& m, NodeId id, const std::string& headline) {
   m.state.lost_id = id;
-  m.state.lost_node = m.state.nodes.at(id).join.hostname;
+  const bool blamed = headline != m.state.stood_still;
+  m.state.lost_node = blamed ? m.state.nodes.at(id).join.hostname : "";
   m.state.lost_headline = headline;
   // A replacement may still come while the others stop: Settle decides whether there are enough.
   const bool goes_on = NodesMayGo(m) && Judge(m.config, m.state, {id}).rule.empty();

@@ -160,7 +160,8 @@ std::string NoteFailure(Machine& m, const Failure& failure, const Verdict& verdi
   RoundState& s = m.state;
   const RestartRules& rules = m.config.rules;
   const bool asked = verdict.action == ExitAction::kReplaceNode;
-  if (verdict.action == ExitAction::kRestartFree || s.nodes.count(origin.node) == 0) {
+  const bool of_master = s.stop_reason == StopReason::kNode && s.lost_node.empty();
+  if (verdict.action == ExitAction::kRestartFree || s.nodes.count(origin.node) == 0 || of_master) {
     return "";
   }
   const uint32_t failures = ++s.failures[origin.node];

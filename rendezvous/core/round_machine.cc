@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "proto/base/text.h"
 #include "rendezvous/core/liveness.h"
 #include "rendezvous/core/machine.h"
 
@@ -70,6 +72,13 @@ void CheckStall(Machine& m) {
   }
   RenewAll(m.config, s, m.now);
   s.timer_at = m.now;
+  if (const absl::Duration length = m.now - s.stepped_at; length > m.config.lease) {
+    s.stood_still =
+        absl::StrCat(m.config.users_at_nodes ? "the master" : "this launch", " stood still for ",
+                     ShortDuration(length), ", longer than the lease of ",
+                     ShortDuration(m.config.lease), ": all nodes have ended their workers");
+    s.stood_still_tells = m.now + SuspectTime(m.config) + m.config.lease_slack;
+  }
 }
 
 void OnTime(Machine& m) {
@@ -165,6 +174,7 @@ std::vector<RoundEffect> Step(const RoundConfig& config, RoundState& state, cons
     BeginGathering(m, /*restarting=*/false);
   }
   CheckStall(m);
+  state.stepped_at = now;
   Refill(m);
   Dispatch(m, event);
   SendComebacks(m);

@@ -394,8 +394,13 @@ struct RoundState {
   bool note_stale = true;                         // who is there has changed since
   absl::Time next_tell = absl::InfiniteFuture();  // to the user's terminal
   absl::Time timer_at = absl::InfiniteFuture();   // what ArmTimer said last
-  DurableProgress journaled;                      // as the journal has it
-  size_t lost_nodes_journaled = 0;                // of report.lost_nodes
+  absl::Time stepped_at = absl::InfinitePast();   // the last event
+  // The master stood still for longer than a lease, so that nodes have ended their workers: the
+  // sentence, which is why those are lost that are by then. "" = it has not.
+  std::string stood_still;
+  absl::Time stood_still_tells = absl::InfinitePast();
+  DurableProgress journaled;        // as the journal has it
+  size_t lost_nodes_journaled = 0;  // of report.lost_nodes
   JobReport report;
   // The implementation may add fields it needs; every field has a comment that says what it means.
 };
