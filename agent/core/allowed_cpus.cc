@@ -18,6 +18,13 @@ CpuSet Cut(const CpuSet& set, const std::optional<CpuSet>& bound) {
   return both.empty() ? set : both;
 }
 
+// Who binds jobs where we are, and how to have more.
+absl::string_view BinderOf(const CpuBounds& bounds) {
+  return bounds.in_pbs           ? "a hook of PBS: qsub -l select=1:ncpus=N asks for N CPUs, "
+         : bounds.slurm_cpus > 0 ? "srun without --cpus-per-task, "
+                                 : "";
+}
+
 }  // namespace
 
 uint32_t SlurmCpus(const char* per_node, const char* on_node) {
@@ -47,10 +54,9 @@ absl::StatusOr<CpusForWorkers> AllowedOf(const CpuBounds& bounds) {
                               "has CPUs ", there.Text(),
                               ": workers get these (srun --cpus-per-task says so beforehand)");
   } else if (accident && bounds.cpu_list.empty()) {
-    out.notice = absl::StrCat(
-        "workers may use CPU ", cpu, " alone, and there are ", there.Count(),
-        " here: something before launch bound it (taskset, srun without --cpus-per-task, ",
-        "KMP_AFFINITY of a program that called it)");
+    out.notice = absl::StrCat("workers may use CPU ", cpu, " alone, and there are ", there.Count(),
+                              " here: something before launch bound it (taskset, ",
+                              BinderOf(bounds), "KMP_AFFINITY of a program that called it)");
   }
   if (bounds.cpu_list.empty()) {
     return out;

@@ -20,6 +20,7 @@ struct CpuBounds {
   CpuSet online;
   uint32_t slurm_cpus = 0;  // that a job of Slurm's has on a node; 0 = not in one
   std::string cpu_list;     // --cpu-list; "" = all
+  bool in_pbs = false;      // in a job of PBS's
 };
 
 struct CpusForWorkers {

@@ -105,9 +105,10 @@ NodeQuery OwnQuery(const std::string& cpu_list) {
 absl::StatusOr<NodeFacts> ReadNodeFacts(const NodeQuery& query) {
   NodeFacts facts;
   facts.hostname = Hostname();
-  ASSIGN_OR_RETURN(CpusForWorkers allowed,
-                   AllowedOf({AffinityMask(), CgroupCpus(query.root), OnlineCpus(query.root),
-                              query.slurm_cpus, query.cpu_list}));
+  ASSIGN_OR_RETURN(
+      CpusForWorkers allowed,
+      AllowedOf({AffinityMask(), CgroupCpus(query.root), OnlineCpus(query.root), query.slurm_cpus,
+                 query.cpu_list, std::getenv("PBS_JOBID") != nullptr}));
   facts.cpus_allowed = std::max(allowed.cpus.Count(), 1u);
   facts.cpus = std::move(allowed.cpus);
   facts.cpus_notice = std::move(allowed.notice);
@@ -201,7 +202,7 @@ std::optional<CpuSet> CgroupCpus(const std::string& root) {
 }
 
 CpuSet AllowedCpus(CpuSet mask, const std::string& root) {
-  return AllowedOf({std::move(mask), CgroupCpus(root), {}, 0, ""})->cpus;  // N2
+  return AllowedOf({std::move(mask), CgroupCpus(root), {}, 0, "", false})->cpus;  // N2
 }
 
 CpuSet OnlineCpus(const std::string& root) {

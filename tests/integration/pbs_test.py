@@ -220,4 +220,5 @@ def test_a_notice_of_each_host_names_it_once(pbs):
     job = pbs.submit(f"exec taskset -c 0 {LAUNCH} --nproc-per-node 1 bash -c 'echo up'", "-l", "select=2")
     pbs.wait(job)
     assert re.search("^muster: node0: workers may use CPU 0 alone", pbs.output(job), re.M), pbs.output(job)
+    assert "qsub -l select=1:ncpus=N" in pbs.output(job) and "srun" not in pbs.output(job), pbs.output(job)
     assert pbs.output(job).count("muster: node0: workers may use") == 1, pbs.output(job)

@@ -45,12 +45,23 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(AllowedTest, IsWhatAllBoundsLeave_A1) {
   const Case& c = GetParam();
-  CpuBounds bounds = {Set(c.mask), ParseCpuList(c.cpuset), Set("0-15"), c.slurm_cpus, c.cpu_list};
+  CpuBounds bounds = {Set(c.mask), ParseCpuList(c.cpuset), Set("0-15"), c.slurm_cpus, c.cpu_list,
+                      false};
   const absl::StatusOr<CpusForWorkers> got = AllowedOf(bounds);
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->cpus.Text(), c.want);
   EXPECT_THAT(got->notice, HasSubstr(c.notice));
   EXPECT_EQ(got->notice.empty(), *c.notice == '\0') << got->notice;
+}
+
+TEST(AllowedTest, TheNoticeHasTheWordsOfTheSchedulerThatWeAreIn) {
+  const auto notice = [](uint32_t slurm_cpus, bool in_pbs) {
+    return AllowedOf({Set("3"), std::nullopt, Set("0-15"), slurm_cpus, "", in_pbs})->notice;
+  };
+  EXPECT_THAT(notice(4, false), HasSubstr("(taskset, srun without --cpus-per-task, KMP_AFFINITY"));
+  EXPECT_THAT(notice(0, true),
+              HasSubstr("(taskset, a hook of PBS: qsub -l select=1:ncpus=N asks for N CPUs, KMP_"));
+  EXPECT_THAT(notice(0, false), HasSubstr("(taskset, KMP_AFFINITY of a program"));
 }
 
 TEST(AllowedTest, SlurmSaysHowManyTheJobHas) {
@@ -69,7 +80,8 @@ TEST(AllowedTest, SlurmSaysHowManyTheJobHas) {
 TEST(AllowedTest, AListThatNamesNoneOfThemIsRefused) {
   for (const char* list : {"8-9", "x"}) {
     EXPECT_THAT(
-        std::string(AllowedOf({Set("0-3"), std::nullopt, Set("0-15"), 0, list}).status().message()),
+        std::string(
+            AllowedOf({Set("0-3"), std::nullopt, Set("0-15"), 0, list, false}).status().message()),
         AllOf(HasSubstr("--cpu-list"), HasSubstr(list), HasSubstr("may use CPUs 0-3")));
   }
 }
