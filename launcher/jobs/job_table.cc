@@ -69,6 +69,14 @@ std::vector<size_t> Where(const std::vector<JobRecord>& records, Matches matches
 
 }  // namespace
 
+std::string StopOfSlurm(absl::string_view word, bool slurm) {
+  const bool number = !word.empty() &&
+                      absl::ascii_isdigit(static_cast<unsigned char>(word.front())) &&
+                      word.find_first_not_of("0123456789_.") == absl::string_view::npos;
+  return slurm && number ? absl::StrCat("; if job ", word, " of Slurm is meant: scancel ", word)
+                         : "";
+}
+
 absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::string_view word) {
   std::vector<size_t> found = Where(records, [&](const JobRecord& r) { return r.id == word; });
   if (found.empty()) {

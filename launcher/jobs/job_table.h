@@ -17,6 +17,11 @@ namespace muster {
 // FailedPrecondition (several); both list what there is.
 absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::string_view word);
 
+// How a scheduler's command would stop what `word` may be the number of, where FindJob knows it not
+// ("; if Slurm's job 5 is meant: scancel 5"); "" where it is no number of a job (5, 5_3, 5.0), or
+// `slurm` is false: Slurm is not here.
+std::string StopOfSlurm(absl::string_view word, bool slurm);
+
 // The only one that runs. Errors as of FindJob; `how`: to name one of several, as in " with --job".
 absl::StatusOr<size_t> FindOnlyJob(const std::vector<JobRecord>& records, absl::string_view how);
 

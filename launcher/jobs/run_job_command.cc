@@ -9,12 +9,15 @@
 #include <climits>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "launcher/answer.h"
 #include "launcher/exit_codes.h"
@@ -370,6 +373,20 @@ int Restart(const JobCommand& command, const StoredJob& job) {
   return code != 0 ? code : answer->ok ? 0 : kExitFailed;
 }
 
+// As far as users of Slurm can tell: in a job of it, or where its commands are.
+bool SlurmIsHere() {
+  if (std::getenv("SLURM_JOB_ID") != nullptr) {
+    return true;
+  }
+  const char* path = std::getenv("PATH");
+  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
+    if (access(absl::StrCat(folder, "/squeue").c_str(), X_OK) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 int RunJobCommand(const std::vector<std::string>& words, const std::string& launch) {
@@ -399,7 +416,9 @@ int RunJobCommand(const std::vector<std::string>& words, const std::string& laun
                                                        ? " with --job"
                                                        : ": launch restart JOB");
   if (!found.ok()) {
-    LogError(absl::StrCat("launch ", words[0], ": ", found.status().message()));
+    const bool stop = command->kind == JobCommand::Kind::kStop && absl::IsNotFound(found.status());
+    LogError(absl::StrCat("launch ", words[0], ": ", found.status().message(),
+                          StopOfSlurm(command->job, stop && SlurmIsHere())));
     return kExitUsage;
   }
   const StoredJob& job = jobs[*found];

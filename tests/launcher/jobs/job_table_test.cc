@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+
 namespace muster {
 namespace {
 
@@ -61,6 +63,17 @@ TEST(FindJob, NoneOrSeveralAreErrorsThatListCandidates) {
   EXPECT_THAT(std::string(FindJob({}, "x").status().message()), HasSubstr("launch --detach"));
   const std::vector<JobRecord> many(20, Job("job-1", "", JobState::kEnded));
   EXPECT_THAT(std::string(FindJob(many, "q").status().message()), HasSubstr("and 12 more"));
+}
+
+TEST(FindJob, ANumberThatMayBeSlurmsHasItsCommand) {
+  for (const char* number : {"5", "12_3", "7.0"}) {
+    EXPECT_EQ(StopOfSlurm(number, true),
+              absl::StrCat("; if job ", number, " of Slurm is meant: scancel ", number));
+    EXPECT_EQ(StopOfSlurm(number, false), "");
+  }
+  for (const char* other : {"", "night", "job-5", "5a", "_5"}) {
+    EXPECT_EQ(StopOfSlurm(other, true), "") << other;
+  }
 }
 
 TEST(JobTable, OneLineAJob) {
