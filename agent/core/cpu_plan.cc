@@ -97,7 +97,8 @@ class Planner {
     const bool own = binding_.gpus_per_worker > 0 || binding_.gpu_mode != GpuMode::kAll;
     const uint32_t each = std::max(binding_.gpus_per_worker, 1u);
     if (uint64_t{workers_} * each > present) {
-      if (own || binding_.map_by == MapBy::kGpu) {
+      const bool asked = own && binding_.gpu_mode != GpuMode::kOneIfEnough;
+      if (asked || binding_.map_by == MapBy::kGpu) {
         return absl::InvalidArgumentError(absl::StrCat(
             binding_.gpus_per_worker > 0     ? "--gpus-per-proc "
             : binding_.map_by == MapBy::kGpu ? "--map-by gpu, "

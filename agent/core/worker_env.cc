@@ -107,7 +107,8 @@ void AppendOwnGpu(const EnvBase& base, const Place& place, VariableList& list) {
 }
 
 // --gpu-mode: the worker's own ones. CUDA counts them from 0 then.
-void AppendGpus(const WorkerEnvInput& input, const EnvBase& base, VariableList& list) {
+void AppendGpus(const WorkerEnvInput& input, const EnvBase& base, const Place& place,
+                VariableList& list) {
   const std::vector<std::string> visible = InheritedGpus(base).value_or(std::vector<std::string>());
   std::vector<std::string> own;
   for (const uint32_t gpu : input.share->gpus) {
@@ -116,7 +117,18 @@ void AppendGpus(const WorkerEnvInput& input, const EnvBase& base, VariableList& 
                   : gpu < visible.size()                                         ? visible[gpu]
                                          : absl::StrCat(gpu));
   }
-  list.Ours(kVisibleGpus, absl::StrJoin(own, ","), "--gpu-mode: its own GPUs only");
+  if (own.empty()) {  // kOneIfEnough: the scheduler may know more than we see of the node
+    const size_t each = std::max(input.plan.binding.gpus_per_worker, 1u);
+    if (visible.size() < each * input.assignment.workers) {
+      return;
+    }
+    const auto first = visible.begin() + static_cast<ptrdiff_t>(each * place.local_rank);
+    own.assign(first, first + static_cast<ptrdiff_t>(each));
+  }
+  list.Ours(kVisibleGpus, absl::StrJoin(own, ","),
+            input.plan.binding.gpu_mode == GpuMode::kOneIfEnough
+                ? "its own GPUs only, as the scheduler's tasks have them"
+                : "--gpu-mode: its own GPUs only");
 }
 
 void AppendElastic(const WorkerEnvInput& input, VariableList& list) {
@@ -397,7 +409,7 @@ std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& 
     AppendOwnGpu(base, place, list);
   }
   if (input.share != nullptr && input.plan.binding.gpu_mode != GpuMode::kAll) {
-    AppendGpus(input, base, list);
+    AppendGpus(input, base, place, list);
   }
   AppendElastic(input, list);
   AppendThreads(input, usable, threads, list);

@@ -24,7 +24,12 @@ enum class MapBy : uint8_t {  // --map-by: what the workers of a node are dealt 
   kGpu,
 };
 enum class MemoryBinding : uint8_t { kNone, kLocal, kBind, kInterleave };  // --membind
-enum class GpuMode : uint8_t { kAll, kOne, kUuid };                        // --gpu-mode
+enum class GpuMode : uint8_t {                                             // --gpu-mode
+  kAll,
+  kOne,
+  kUuid,
+  kOneIfEnough,  // nobody has asked for it: kOne where there are enough, else kAll
+};
 
 struct CpuBinding {
   BindTo bind_to = BindTo::kAuto;

@@ -166,7 +166,7 @@ CpuBinding BindingOf(const v1::CpuBinding& wire, FieldChecker& check) {
   out.cpu_list = check.Text("binding.cpu_list", wire.cpu_list(), kTextBytesMax);
   out.memory = check.Choice("binding.memory", wire.memory(), MemoryBinding::kInterleave);
   out.memory_nodes = check.Text("binding.memory_nodes", wire.memory_nodes(), kTextBytesMax);
-  out.gpu_mode = check.Choice("binding.gpu_mode", wire.gpu_mode(), GpuMode::kUuid);
+  out.gpu_mode = check.Choice("binding.gpu_mode", wire.gpu_mode(), GpuMode::kOneIfEnough);
   out.gpus_per_worker =
       check.Number("binding.gpus_per_worker", wire.gpus_per_worker(), 0, kGpusPerNodeMax);
   out.report = wire.report();

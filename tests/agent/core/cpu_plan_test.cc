@@ -320,6 +320,9 @@ TEST(CpuPlanTest, EachGetsSoManyGpusOrAnErrorSaysWhyNot) {
   EXPECT_THAT(Error(node, 3, binding), AllOf(HasSubstr("--gpus-per-proc 2 for each of 3 workers"),
                                              HasSubstr("has 4"), HasSubstr("run 2 workers")));
   EXPECT_THAT(Error(Machine({}), 1, To(BindTo::kAuto, MapBy::kGpu)), HasSubstr("--map-by gpu"));
+  binding.gpu_mode = GpuMode::kOneIfEnough;  // nobody has asked
+  EXPECT_THAT(PlanFor(node, AllCpus(node), 2, binding).workers[1].gpus, ElementsAre(2, 3));
+  EXPECT_THAT(PlanFor(node, AllCpus(node), 3, binding).workers[0].gpus, ElementsAre());
 }
 
 TEST(CpuPlanTest, BindsToWhatIsNamed) {

@@ -242,6 +242,25 @@ TEST(WorkerEnvTest, ItsOwnGpusOnlyWhereThatIsAskedFor) {
   EXPECT_EQ(scene.Values()["CUDA_VISIBLE_DEVICES"], "GPU-2,6") << "one is not known";
 }
 
+TEST(WorkerEnvTest, ItsOwnGpusAsTheSchedulersTasksWhereThereAreEnough) {
+  Scene scene;
+  scene.plan.binding.gpu_mode = GpuMode::kOneIfEnough;
+  scene.share = WorkerShare{CpusFrom(0, 4), true, false, 4, 1, {}, {1}, {}};
+  scene.topology.gpus = {{"a", "", {}}, {"b", "", {}}};
+  EXPECT_EQ(scene.Values()["CUDA_VISIBLE_DEVICES"], "1");
+  // None was dealt: we see fewer of the node than workers. The list is the scheduler's.
+  scene.share->gpus.clear();
+  EXPECT_EQ(scene.Values().count("CUDA_VISIBLE_DEVICES"), 0u);
+  std::string list = "0";
+  for (uint32_t gpu = 1; gpu < scene.assignment.workers; ++gpu) {
+    list += "," + std::to_string(gpu);
+  }
+  scene.inherited.push_back("CUDA_VISIBLE_DEVICES=" + list);
+  EXPECT_EQ(scene.Values()["CUDA_VISIBLE_DEVICES"], "3");
+  scene.plan.binding.gpus_per_worker = 2;
+  EXPECT_EQ(scene.Values().count("CUDA_VISIBLE_DEVICES"), 0u) << "not two for each";
+}
+
 TEST(WorkerEnvTest, ThreadsThatAreTiedToTheSameCpusAreNoticed) {
   const auto notice = [](const char* variable, uint32_t workers, bool share_cpus = false) {
     return PinNotice(FilterEnvironment({variable}, {}), workers, share_cpus);

@@ -314,7 +314,7 @@ class RandomValues {
     binding.cpu_list = Text();
     binding.memory = static_cast<MemoryBinding>(Below(4));
     binding.memory_nodes = Text();
-    binding.gpu_mode = static_cast<GpuMode>(Below(3));
+    binding.gpu_mode = static_cast<GpuMode>(Below(4));
     binding.gpus_per_worker = Below(kGpusPerNodeMax + 1);
     binding.report = Flag();
     return binding;
