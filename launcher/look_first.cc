@@ -16,6 +16,7 @@
 #include "agent/io/node_facts.h"
 #include "agent/io/program_facts.h"
 #include "agent/io/worker_placement.h"
+#include "agent/probe/command_output.h"
 #include "launcher/answer.h"
 #include "launcher/batch_shell.h"
 #include "launcher/described_topology.h"
@@ -26,7 +27,9 @@
 #include "launcher/planned_places.h"
 #include "launcher/schedule/pbs.h"
 #include "launcher/schedule/slurm.h"
+#include "launcher/schedule/slurm_gpus.h"
 #include "launcher/schedule/ssh_starter.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
@@ -35,6 +38,8 @@ namespace muster {
 namespace {
 
 constexpr size_t kHostFileBytesMax = 16u << 20;
+// slurmctld mostly does at once; a start waits for it, and goes on without.
+constexpr absl::Duration kScontrolAnswers = absl::Seconds(5);
 constexpr size_t kJobFileBytesMax = 1u << 20;  // options and one command: a few hundred bytes
 
 absl::StatusOr<NodeFacts> FactsHere(const JobSpec& spec) {
@@ -253,7 +258,19 @@ int ShowEnvironment(const JobSpec& spec) {
 
 Environment PlaceEnvironment() {
   Environment out = EnvironmentMap(OwnEnvironment());
-  return AtAPrompt() ? AtThePrompt(std::move(out)) : out;
+  if (AtAPrompt()) {
+    out = AtThePrompt(std::move(out));
+  }
+  if (AsksForGpus(out)) {
+    const absl::StatusOr<std::string> job =
+        CommandOutput({"scontrol", "--details", "--oneliner", "show", "job", out["SLURM_JOB_ID"]},
+                      BootNow() + kScontrolAnswers);
+    const std::optional<std::string> gpus = job.ok() ? GpusOfNodes(*job, out) : std::nullopt;
+    if (gpus.has_value()) {
+      out[kGpusOfNodes] = *gpus;
+    }
+  }
+  return out;
 }
 
 Environment EnvironmentMap(const std::vector<std::string>& entries) {

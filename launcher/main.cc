@@ -191,7 +191,9 @@ int RunCommandLine(const std::vector<std::string>& arguments, const std::string&
   const Environment environment = PlaceEnvironment();
   const absl::Status resolved = ResolveHosts(spec, ReadHostFile, environment);
   if (!resolved.ok()) {
-    LogError(resolved.message());
+    if (!absl::IsAlreadyExists(resolved)) {  // said by the first task of the step
+      LogError(resolved.message());
+    }
     return kExitUsage;
   }
   if (const absl::Status named = CheckOwnName(spec, Hostname()); !named.ok()) {

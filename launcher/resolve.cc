@@ -443,6 +443,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
   }
   RETURN_IF_ERROR(PlaceOnHosts(spec, read_file));
   NoteBesideJob(spec);
+  SettleTasks(spec);
   RETURN_IF_ERROR(SettleNodeOverrides(spec));
   spec.plan.workers_wanted = spec.nodes.front().wanted;
   spec.plan.workers = spec.nodes.front().workers;

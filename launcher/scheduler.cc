@@ -239,4 +239,39 @@ void NoteBesideJob(JobSpec& spec) {
       ", whose CPUs and end do not hold there; without it launch takes the job's own nodes"));
 }
 
+void SettleTasks(JobSpec& spec) {
+  if (!spec.given_hosts.has_value()) {
+    return;
+  }
+  const GivenHosts& given = *spec.given_hosts;
+  const bool several =
+      std::any_of(spec.nodes.begin(), spec.nodes.end(), [](const NodeWorkers& node) {
+        return node.wanted != WorkersWanted::kNumber || node.workers > 1;
+      });
+  if (!given.distribution.empty() && spec.nodes.size() > 1 && several &&
+      !spec.Has(OptionId::kRankfile)) {
+    spec.notes.push_back(absl::StrCat(given.job, ": ", given.distribution,
+                                      " has no effect: the ranks fill one node after the other ",
+                                      "(--rankfile FILE places each)"));
+  }
+  CpuBinding& binding = spec.plan.binding;
+  const uint32_t each = given.gpus_of_task;
+  const bool as_tasks =
+      std::all_of(spec.nodes.begin(), spec.nodes.end(), [&given, each](const NodeWorkers& node) {
+        return node.wanted == WorkersWanted::kNumber
+                   ? node.workers <= node.host.slots &&
+                         (given.slots_are == "tasks" || (given.slots_are == "GPUs" && each == 1))
+                   : node.wanted == WorkersWanted::kGpu && each == 1;
+      });
+  if (each == 0 || !as_tasks || spec.plan.virtual_local_rank || spec.Has(OptionId::kGpuMode) ||
+      spec.Has(OptionId::kGpusPerWorker)) {
+    return;
+  }
+  binding.gpu_mode = GpuMode::kOneIfEnough;
+  binding.gpus_per_worker = each > 1 ? each : 0;
+  spec.notes.push_back(absl::StrCat(
+      given.job, ": each worker sees its own ", each == 1 ? "GPU" : absl::StrCat(each, " GPUs"),
+      " only, as ", given.gpus_of_task_said, " says (--gpu-mode all: all of its ", "node)"));
+}
+
 }  // namespace muster

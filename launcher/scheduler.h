@@ -19,4 +19,8 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
 // launch is in, where they would be the job's without being named.
 void NoteBesideJob(JobSpec& spec);
 
+// Likewise: what the scheduler's own start would do for each task, in its place: which GPUs it
+// sees. What launch does otherwise is noted.
+void SettleTasks(JobSpec& spec);
+
 }  // namespace muster

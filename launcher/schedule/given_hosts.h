@@ -24,8 +24,14 @@ struct GivenHosts {
   std::string slots_are;         // "tasks", "GPUs", "CPUs"
   std::string here;              // the one that we are on; "" = none, or unknown
   std::string note;              // for the user, behind the job's name; "" = none
-  // Of a host, as srun wants it: "4", "a100:4"; "" or none = Slurm knows.
+  // Of a host, srun's option for its GPUs: "--gpus-per-node=a100:4"; "--gpus=3" where the host has
+  // a step of its own; "" or none = Slurm knows.
   std::map<std::string, std::string> gpus;
+  // How many of them the scheduler's own start would show to each task, and no others, and what
+  // says so ("SLURM_GPUS_PER_TASK=1"); 0 = all of the node.
+  uint32_t gpus_of_task = 0;
+  std::string gpus_of_task_said;
+  std::string distribution;  // "SLURM_DISTRIBUTION=cyclic"; "" = node by node, as ours
   std::map<std::string, uint32_t> het_group;  // of a host, in a heterogeneous job; else empty
 };
 

@@ -12,6 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "launcher/schedule/hostlist.h"
+#include "launcher/schedule/slurm_gpus.h"
+#include "launcher/schedule/slurm_variables.h"
 #include "proto/base/env_names.h"
 #include "proto/base/limits.h"
 #include "proto/base/status_macros.h"
@@ -20,67 +22,13 @@
 namespace muster {
 namespace {
 
-using Variables = std::map<std::string, std::string>;
+using Variables = SlurmVariables;
 
 // L4.
 constexpr PortRange kStepPorts{20000, 28999};
 constexpr uint64_t kStepsApart = 37;  // prime to the number of ports
 
 constexpr char kShellStep[] = "4294967290";  // use_interactive_step
-
-constexpr char kWayOut[] = "; --hosts or --standalone says where to run without Slurm's words";
-
-// The first of `names` that is set and not empty, or null.
-const Variables::value_type* First(const Variables& environment,
-                                   std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    const auto at = environment.find(name);
-    if (at != environment.end() && !at->second.empty()) {
-      return &*at;
-    }
-  }
-  return nullptr;
-}
-
-absl::Status NotSlurms(const Variables::value_type& variable, absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(variable.first, "=", variable.second, ": ", why, kWayOut));
-}
-
-// A number for each of `hosts` hosts, of a run-length list.
-absl::StatusOr<std::vector<uint32_t>> NumberEach(const Variables::value_type& variable,
-                                                 size_t hosts) {
-  absl::StatusOr<std::vector<uint32_t>> numbers = ExpandRunLengths(variable.second);
-  if (!numbers.ok()) {
-    return NotSlurms(variable, numbers.status().message());
-  }
-  if (numbers->size() != hosts) {
-    return NotSlurms(variable, absl::StrCat("speaks of ", Plural(numbers->size(), "node", "nodes"),
-                                            ", the node list of ", hosts));
-  }
-  const auto bad = std::find_if(numbers->begin(), numbers->end(), [](uint32_t number) {
-    return number == 0 || number > kWorkersPerNodeMax;
-  });
-  if (bad != numbers->end()) {
-    return NotSlurms(variable, absl::StrCat("want 1..", kWorkersPerNodeMax, " a node, got ", *bad));
-  }
-  return numbers;
-}
-
-// "4", "a100:4", "gpu:a100:4", "a100:2,v100:2".
-absl::StatusOr<uint32_t> Gpus(const Variables::value_type& variable) {
-  uint32_t sum = 0;
-  for (const absl::string_view item : absl::StrSplit(variable.second, ',')) {
-    const absl::string_view number = item.substr(item.rfind(':') + 1);  // none: npos + 1 is 0
-    uint32_t gpus = 0;
-    if (!absl::SimpleAtoi(number, &gpus) || gpus > kWorkersPerNodeMax) {
-      return NotSlurms(variable, "want a number of GPUs, as in 4 or a100:4");
-    }
-    sum += gpus;
-  }
-  return sum <= kWorkersPerNodeMax ? absl::StatusOr<uint32_t>(sum)
-                                   : NotSlurms(variable, "more GPUs than a node has");
-}
 
 void SetSlots(const std::vector<uint32_t>& slots, absl::string_view what, GivenHosts& out) {
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -90,86 +38,52 @@ void SetSlots(const std::vector<uint32_t>& slots, absl::string_view what, GivenH
   out.slots_are = std::string(what);
 }
 
-// Of each node, where the job has asked for GPUs in all (--gpus=8): which are the same on each, as
-// far as we are told, or no value.
-absl::StatusOr<std::optional<uint32_t>> ShareOfGpus(const Variables& environment,
-                                                    const Variables::value_type& all,
-                                                    size_t hosts) {
-  ASSIGN_OR_RETURN(const uint32_t gpus, Gpus(all));
-  const auto share = static_cast<uint32_t>(gpus / hosts);
-  const auto* here = First(environment, {"SLURM_GPUS_ON_NODE"});
-  ASSIGN_OR_RETURN(const uint32_t own, here == nullptr ? share : Gpus(*here));
-  return own == share && gpus % hosts == 0 ? std::optional<uint32_t>(share) : std::nullopt;
-}
-
-// "a100:" of "a100:4".
-std::string TypeOfGpus(const Variables::value_type& variable) {
-  return variable.second.substr(0, variable.second.rfind(':') + 1);
-}
-
-// What a step is to ask for. One of a task a node would get the GPUs of a single task where the job
-// has some for each, and one on the first node where it has some in all. Uneven ones cannot be had.
-absl::StatusOr<std::string> GpusEach(const Variables& environment, size_t hosts) {
-  if (const auto* each = First(environment, {"SLURM_GPUS_PER_NODE"})) {
-    return each->second;
-  }
-  if (const auto* all = First(environment, {"SLURM_GPUS"})) {
-    ASSIGN_OR_RETURN(const std::optional<uint32_t> share, ShareOfGpus(environment, *all, hosts));
-    return share && !absl::StrContains(all->second, ',') ? absl::StrCat(TypeOfGpus(*all), *share)
-                                                         : "";
-  }
-  const auto* each = First(environment, {"SLURM_GPUS_PER_TASK"});
-  const auto* tasks = First(environment, {"SLURM_TASKS_PER_NODE"});
-  if (each == nullptr || tasks == nullptr || absl::StrContains(each->second, ',')) {
-    return "";
-  }
-  ASSIGN_OR_RETURN(const uint32_t gpus, Gpus(*each));
-  ASSIGN_OR_RETURN(const std::vector<uint32_t> counts, NumberEach(*tasks, hosts));
-  if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) != counts.end()) {
-    return "";
-  }
-  return absl::StrCat(TypeOfGpus(*each), uint64_t{gpus} * counts.front());
-}
-
-// How many GPUs each node has for workers; 0 = none are known.
-absl::StatusOr<uint32_t> CountGpus(const Variables& environment, GivenHosts& out) {
-  if (const auto* each = First(environment, {"SLURM_GPUS_PER_NODE"})) {
-    return Gpus(*each);
-  }
-  const size_t hosts = out.hosts.size();
-  if (const auto* all = First(environment, {"SLURM_GPUS"})) {
-    ASSIGN_OR_RETURN(const std::optional<uint32_t> share, ShareOfGpus(environment, *all, hosts));
-    if (!share) {
-      out.note = absl::StrCat("its ", all->second, " GPUs are spread unevenly over ", hosts,
-                              " nodes, and Slurm gives a step one on each: ask for ",
-                              "--gpus-per-node=N in place of --gpus=", all->second);
+// How many workers a node whose task we are runs where nobody says so.
+struct OwnCount {
+  uint32_t workers = 1;
+  std::string are;  // "GPUs", "CPUs"; "" = Slurm does not say
+};
+absl::StatusOr<OwnCount> CountOwn(const Variables& environment) {
+  const auto* gpus = FirstSet(environment, {"SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"});
+  if (gpus != nullptr) {
+    ASSIGN_OR_RETURN(const uint32_t each, NumberOfGpus(*gpus));
+    if (each > 0) {
+      return OwnCount{each, "GPUs"};
     }
-    return share.value_or(1);
   }
-  const auto* here = First(environment, {"SLURM_GPUS_ON_NODE"});
-  return here == nullptr ? 0 : Gpus(*here);
+  if (const auto* cpus = FirstSet(environment, {"SLURM_CPUS_ON_NODE"})) {
+    ASSIGN_OR_RETURN(const std::vector<uint32_t> one, NumberEach(*cpus, 1));
+    return OwnCount{one[0], "CPUs"};
+  }
+  return OwnCount();
 }
 
 // L2.
-absl::Status CountSlots(const Variables& environment, bool step, GivenHosts& out) {
+absl::Status CountSlots(const Variables& environment, bool step, const SlurmGpus& gpus,
+                        GivenHosts& out) {
   const size_t hosts = out.hosts.size();
-  const auto* tasks =
-      First(environment,
-            {step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
+  const auto* step_tasks = FirstSet(environment, {"SLURM_STEP_NUM_TASKS"});
+  if (step && hosts == 1 && step_tasks != nullptr && step_tasks->second == "1") {  // L5
+    ASSIGN_OR_RETURN(const OwnCount count, CountOwn(environment));
+    SetSlots({count.workers}, count.are.empty() ? "tasks" : count.are, out);
+    return absl::OkStatus();
+  }
+  const auto* tasks = FirstSet(
+      environment,
+      {step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
   // Slurm counts one task a node where nobody asked for any.
   const bool asked =
-      step || First(environment, {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE"});
+      step || FirstSet(environment, {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE"});
   if (tasks != nullptr && asked) {
     ASSIGN_OR_RETURN(const std::vector<uint32_t> slots, NumberEach(*tasks, hosts));
     SetSlots(slots, "tasks", out);
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const uint32_t gpus, CountGpus(environment, out));
-  if (gpus > 0) {
-    SetSlots(std::vector<uint32_t>(hosts, gpus), "GPUs", out);
+  if (!gpus.each.empty()) {
+    SetSlots(gpus.each, "GPUs", out);
     return absl::OkStatus();
   }
-  if (const auto* cpus = First(environment, {"SLURM_JOB_CPUS_PER_NODE"})) {
+  if (const auto* cpus = FirstSet(environment, {"SLURM_JOB_CPUS_PER_NODE"})) {
     ASSIGN_OR_RETURN(const std::vector<uint32_t> slots, NumberEach(*cpus, hosts));
     SetSlots(slots, "CPUs", out);
     return absl::OkStatus();
@@ -178,18 +92,38 @@ absl::Status CountSlots(const Variables& environment, bool step, GivenHosts& out
   return absl::OkStatus();
 }
 
+// SLURM_DISTRIBUTION where it asks for another order of the ranks than node by node; else "".
+std::string OtherDistribution(const Variables& environment, const std::vector<HostEntry>& hosts) {
+  const auto* said = FirstSet(environment, {"SLURM_DISTRIBUTION"});  // "cyclic:block", "plane"
+  if (said == nullptr) {
+    return "";
+  }
+  const absl::string_view how =
+      absl::string_view(said->second).substr(0, said->second.find_first_of(":,="));
+  const auto* plane = FirstSet(environment, {"SLURM_DIST_PLANESIZE"});
+  uint32_t size = 0;
+  if (how == "plane" && plane != nullptr && absl::SimpleAtoi(plane->second, &size) &&
+      std::all_of(hosts.begin(), hosts.end(),
+                  [size](const HostEntry& host) { return host.slots <= size; })) {
+    return "";  // a node takes a plane
+  }
+  return how == "cyclic" || how == "plane" || how == "arbitrary"
+             ? absl::StrCat(said->first, "=", said->second)
+             : "";
+}
+
 // The list of the nodes that we are in, or null where we are in no job of Slurm's, or in a worker.
 struct Place {
-  const Variables::value_type* job = nullptr;
-  const Variables::value_type* nodes = nullptr;
+  const SlurmVariable* job = nullptr;
+  const SlurmVariable* nodes = nullptr;
   bool step = false;
 };
 std::optional<Place> PlaceOf(const Variables& environment) {
   Place out;
-  out.job = First(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
-  out.step = First(environment, {"SLURM_STEP_NODELIST"}) != nullptr && !IsShell(environment);
-  out.nodes = out.step ? First(environment, {"SLURM_STEP_NODELIST"})
-                       : First(environment, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  out.job = FirstSet(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
+  out.step = FirstSet(environment, {"SLURM_STEP_NODELIST"}) != nullptr && !IsShell(environment);
+  out.nodes = out.step ? FirstSet(environment, {"SLURM_STEP_NODELIST"})
+                       : FirstSet(environment, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
   if (out.job == nullptr || out.nodes == nullptr || environment.count(kEnvJobId) != 0) {
     return std::nullopt;
   }
@@ -198,14 +132,14 @@ std::optional<Place> PlaceOf(const Variables& environment) {
 
 // For people; of an array as squeue writes it.
 std::string JobName(const Variables& environment, const std::string& id) {
-  const auto* array = First(environment, {"SLURM_ARRAY_JOB_ID"});
-  const auto* task = First(environment, {"SLURM_ARRAY_TASK_ID"});
+  const auto* array = FirstSet(environment, {"SLURM_ARRAY_JOB_ID"});
+  const auto* task = FirstSet(environment, {"SLURM_ARRAY_TASK_ID"});
   return array == nullptr || task == nullptr
              ? absl::StrCat("Slurm job ", id)
              : absl::StrCat("Slurm job ", array->second, "_", task->second);
 }
 
-absl::StatusOr<std::vector<std::string>> NamesIn(const Variables::value_type& list) {
+absl::StatusOr<std::vector<std::string>> NamesIn(const SlurmVariable& list) {
   absl::StatusOr<std::vector<std::string>> names = ExpandHostList(list.second);
   return names.ok() ? std::move(names) : NotSlurms(list, names.status().message());
 }
@@ -213,35 +147,16 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const Variables::value_type& li
 // A number of the task that we are, 0..`max`.
 absl::StatusOr<uint32_t> NumberOf(const Variables& environment,
                                   std::initializer_list<const char*> names, uint32_t max) {
-  const auto* variable = First(environment, names);
+  const auto* variable = FirstSet(environment, names);
   if (variable == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
-        *names.begin(), " is not set, although srun has started several tasks", kWayOut));
+        *names.begin(), " is not set, although srun has started several tasks", kWithoutSlurm));
   }
   uint32_t number = 0;
   if (!absl::SimpleAtoi(variable->second, &number) || number > max) {
     return NotSlurms(*variable, absl::StrCat("want 0..", max));
   }
   return number;
-}
-
-// How many workers this node runs where nobody says so.
-absl::Status CountOwn(const Variables& environment, StepTask& out) {
-  const auto* gpus = First(environment, {"SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"});
-  if (gpus != nullptr) {
-    ASSIGN_OR_RETURN(const uint32_t each, Gpus(*gpus));
-    if (each > 0) {
-      out.workers = each;
-      out.workers_are = "GPUs";
-      return absl::OkStatus();
-    }
-  }
-  if (const auto* cpus = First(environment, {"SLURM_CPUS_ON_NODE"})) {
-    ASSIGN_OR_RETURN(const std::vector<uint32_t> one, NumberEach(*cpus, 1));
-    out.workers = one[0];
-    out.workers_are = "CPUs";
-  }
-  return absl::OkStatus();
 }
 
 // What names the job, its place and its settings for those in it; the rest says how a step is to
@@ -262,7 +177,7 @@ namespace {
 
 // A heterogeneous job says of each component what another job says of itself, with the component's
 // number behind the name; names without are those of the first, or missing.
-absl::StatusOr<std::optional<GivenHosts>> HostsOfComponents(const Variables::value_type& size,
+absl::StatusOr<std::optional<GivenHosts>> HostsOfComponents(const SlurmVariable& size,
                                                             const Variables& environment) {
   uint32_t groups = 0;
   if (!absl::SimpleAtoi(size.second, &groups) || groups == 0 || groups > kNodesMax) {
@@ -283,6 +198,9 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfComponents(const Variables::val
     }
     out.gpus.insert(one->gpus.begin(), one->gpus.end());
     out.note = one->note.empty() ? out.note : one->note;
+    out.distribution = one->distribution.empty() ? out.distribution : one->distribution;
+    out.gpus_of_task = group == 0 || out.gpus_of_task == one->gpus_of_task ? one->gpus_of_task : 0;
+    out.gpus_of_task_said = one->gpus_of_task_said;
     out.slots_are =
         group == 0 || out.slots_are == one->slots_are ? one->slots_are : "tasks, GPUs or CPUs";
     for (const HostEntry& host : one->hosts) {
@@ -296,9 +214,9 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfComponents(const Variables::val
       })->slots += host.slots;  // two components share it
     }
   }
-  const auto* job = First(environment, {"SLURM_JOB_ID", "SLURM_JOB_ID_HET_GROUP_0"});
+  const auto* job = FirstSet(environment, {"SLURM_JOB_ID", "SLURM_JOB_ID_HET_GROUP_0"});
   out.job = JobName(environment, job == nullptr ? "?" : job->second);
-  if (const auto* here = First(environment, {"SLURMD_NODENAME"})) {
+  if (const auto* here = FirstSet(environment, {"SLURMD_NODENAME"})) {
     out.here = here->second;
   }
   return std::optional<GivenHosts>(std::move(out));
@@ -307,12 +225,12 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfComponents(const Variables::val
 }  // namespace
 
 bool IsShell(const Variables& environment) {
-  const auto* step = First(environment, {"SLURM_STEP_ID", "SLURM_STEPID"});
+  const auto* step = FirstSet(environment, {"SLURM_STEP_ID", "SLURM_STEPID"});
   return step != nullptr && (step->second == kShellStep || step->second == "interactive");
 }
 
 Variables AtThePrompt(Variables environment) {
-  const auto* step_nodes = First(environment, {"SLURM_STEP_NODELIST"});
+  const auto* step_nodes = FirstSet(environment, {"SLURM_STEP_NODELIST"});
   if (environment.count("SLURM_PTY_PORT") == 0 || step_nodes == nullptr ||
       environment.count(kEnvJobId) != 0) {
     return environment;
@@ -341,17 +259,22 @@ Variables AtThePrompt(Variables environment) {
 
 absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment, PortRange ports) {
   const std::optional<Place> place = PlaceOf(environment);
-  const auto* tasks = First(environment, {"SLURM_STEP_NUM_TASKS"});
+  const auto* tasks = FirstSet(environment, {"SLURM_STEP_NUM_TASKS"});
   if (!place || !place->step || tasks == nullptr || tasks->second == "1") {
     return std::nullopt;
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(*place->nodes));
   if (tasks->second != absl::StrCat(names.size())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "srun has started launch ", tasks->second, " times (", tasks->first, ") on ",
-        Plural(names.size(), "node", "nodes"), ": want one a node (srun --ntasks=", names.size(),
-        " --ntasks-per-node=1; --nproc-per-node says how many workers each has), or leave srun ",
-        "out: launch starts the nodes itself; --standalone makes a job of each"));
+    const auto* task = FirstSet(environment, {"SLURM_PROCID"});
+    const bool said = task != nullptr && task->second != "0";
+    return absl::Status(
+        said ? absl::StatusCode::kAlreadyExists : absl::StatusCode::kInvalidArgument,
+        absl::StrCat("srun has started launch ", tasks->second, " times (", tasks->first, ") on ",
+                     Plural(names.size(), "node", "nodes"),
+                     ": want one a node (srun --ntasks=", names.size(),
+                     " --ntasks-per-node=1; --nproc-per-node says how many workers each has), or "
+                     "leave srun ",
+                     "out: launch starts the nodes itself; --standalone makes a job of each"));
   }
   constexpr uint32_t kAny = UINT32_MAX;
   ASSIGN_OR_RETURN(const uint32_t job,
@@ -367,13 +290,15 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment
   out.port = static_cast<uint16_t>(range.low + (kStepsApart * job + step) % count);
   out.nodes = static_cast<uint32_t>(names.size());
   ASSIGN_OR_RETURN(out.node_rank, NumberOf(environment, {"SLURM_NODEID"}, out.nodes - 1));
-  RETURN_IF_ERROR(CountOwn(environment, out));
+  ASSIGN_OR_RETURN(OwnCount own, CountOwn(environment));
+  out.workers = own.workers;
+  out.workers_are = std::move(own.are);
   return std::optional<StepTask>(std::move(out));
 }
 
 absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environment) {
-  const auto* het = First(environment, {"SLURM_HET_SIZE"});
-  const bool in_step = First(environment, {"SLURM_STEP_NODELIST"}) != nullptr;
+  const auto* het = FirstSet(environment, {"SLURM_HET_SIZE"});
+  const bool in_step = FirstSet(environment, {"SLURM_STEP_NODELIST"}) != nullptr;
   if (het != nullptr && (!in_step || IsShell(environment)) && environment.count(kEnvJobId) == 0) {
     return HostsOfComponents(*het, environment);
   }
@@ -384,7 +309,7 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
   ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(*place->nodes));
   GivenHosts out;
   out.job = JobName(environment, place->job->second);
-  if (const auto* here = First(environment, {"SLURMD_NODENAME"})) {
+  if (const auto* here = FirstSet(environment, {"SLURMD_NODENAME"})) {
     out.here = here->second;
   }
   for (const std::string& name : names) {
@@ -392,12 +317,24 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
     host.name = name;
     out.hosts.push_back(std::move(host));
   }
-  RETURN_IF_ERROR(CountSlots(environment, place->step, out));
-  if (!place->step) {
-    ASSIGN_OR_RETURN(const std::string gpus, GpusEach(environment, out.hosts.size()));
-    for (const std::string& name : names) {
-      out.gpus.emplace(name, gpus);
-    }
+  if (place->step) {
+    RETURN_IF_ERROR(CountSlots(environment, true, {}, out));
+    return std::optional<GivenHosts>(std::move(out));
+  }
+  const auto own = std::find(names.begin(), names.end(), out.here);
+  ASSIGN_OR_RETURN(const SlurmGpus gpus,
+                   GpusOfJob(environment, names.size(), static_cast<size_t>(own - names.begin())));
+  RETURN_IF_ERROR(CountSlots(environment, false, gpus, out));
+  for (size_t i = 0; i < names.size(); ++i) {
+    out.gpus.emplace(names[i], gpus.step[i]);
+  }
+  out.note = gpus.note;
+  if (std::optional<GpusOfTask> each = OwnGpusOfTask(environment); each.has_value()) {
+    out.gpus_of_task = each->each;
+    out.gpus_of_task_said = std::move(each->said);
+  }
+  if (!IsShell(environment)) {  // srun sets it for each step, asked or not
+    out.distribution = OtherDistribution(environment, out.hosts);
   }
   return std::optional<GivenHosts>(std::move(out));
 }
@@ -428,7 +365,7 @@ std::vector<std::string> SrunOptions(const GivenHosts& job, const std::vector<st
       "--job-name=muster"};
   const auto gpus = job.gpus.find(hosts.front());
   if (gpus != job.gpus.end() && !gpus->second.empty()) {
-    out.push_back(absl::StrCat("--gpus-per-node=", gpus->second));
+    out.push_back(gpus->second);
   }
   if (std::optional<std::string> group = HetGroupOption(job, hosts.front()); group.has_value()) {
     out.push_back(*std::move(group));
@@ -439,12 +376,16 @@ std::vector<std::string> SrunOptions(const GivenHosts& job, const std::vector<st
 std::vector<std::vector<std::string>> StepsFor(const GivenHosts& job,
                                                const std::vector<std::string>& hosts) {
   std::map<uint32_t, std::vector<std::string>> steps;
+  std::vector<std::vector<std::string>> out;
   for (const std::string& host : hosts) {
     const auto group = job.het_group.find(host);
-    steps[group == job.het_group.end() ? 0 : group->second].push_back(host);
+    const auto gpus = job.gpus.find(host);
+    if (gpus != job.gpus.end() && absl::StartsWith(gpus->second, "--gpus=")) {  // G1
+      out.push_back({host});
+    } else {
+      steps[group == job.het_group.end() ? 0 : group->second].push_back(host);
+    }
   }
-  std::vector<std::vector<std::string>> out;
-  out.reserve(steps.size());
   for (auto& [group, of_group] : steps) {
     out.push_back(std::move(of_group));
   }

@@ -13,7 +13,10 @@
 //     the first node of the step serves, at port low + (37 * job id + step id) mod ports, of
 //     --port-range or of 20000 to 28999. So jobs that follow each other, and the first 37 steps of
 //     each, have ports of their own; the range is below those that kernels give away (32768) and
-//     those of torch (29400, 29500).
+//     those of torch (29400, 29500);
+//  L5 in a step of one task on one node, which is the same with one node, workers are counted as
+//  there: its GPUs,
+//     else its CPUs.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +56,8 @@ std::map<std::string, std::string> AtThePrompt(std::map<std::string, std::string
 // has started there. InvalidArgument: the variables contradict each other, or are not what Slurm
 // writes; the text names the variable, and the way out.
 
-// No value either in a step of one task. Several on a node are an error.
+// No value either in a step of one task. Several on a node are an error; AlreadyExists: that one,
+// in a task that is not the step's first, which says it for all.
 absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(
     const std::map<std::string, std::string>& environment, PortRange ports = {});
 

@@ -25,8 +25,8 @@ OTHERS = {
     "kubectl": {"--from-literal"},
     "pip": {"--no-build-isolation", "--no-index"},
     "salloc": {"--gres"},
-    "sbatch": {"--no-kill", "--no-requeue", "--ntasks-per-node", "--requeue", "--signal"},
-    "srun": {"--ntasks-per-node"},
+    "sbatch": {"--distribution", "--gpu-bind", "--gpus", "--gpus-per-task", "--no-kill", "--no-requeue", "--ntasks-per-gpu", "--ntasks-per-node", "--requeue", "--signal"},
+    "srun": {"--exact", "--gpus", "--ntasks-per-node"},
 }
 # What other launchers give to a script, and a script may ask for.
 OF_SCRIPTS = {"--local-rank"}

@@ -166,7 +166,7 @@ def test_a_task_that_is_refused_ends_the_job_at_once(slurm):
 
 def test_many_tasks_on_a_node_are_refused_with_the_way_out(slurm):
     result = slurm.alloc(f"srun -n4 {LAUNCH} true", "-N2", "-n4")
-    assert result.code == 2 and "srun has started launch 4 times (SLURM_STEP_NUM_TASKS) on 2 nodes" in result.errors, result
+    assert result.code == 2 and result.errors.count("srun has started launch 4 times (SLURM_STEP_NUM_TASKS) on 2 nodes") == 1, result
     assert "srun --ntasks=2 --ntasks-per-node=1" in result.errors and "leave srun out" in result.errors, result
 
 
@@ -215,10 +215,20 @@ def test_jobs_of_an_array_are_jobs_of_their_own(slurm):
         assert out.read_text().count(f"index {index}") == 2
 
 
+@pytest.mark.parametrize("job, srun, count", [
+    ("-N1 --gres=gpu:3", "--ntasks-per-node=1", "3 workers on 1 node, as many as its GPUs"),
+    ("-N1 -c4", "-n1 -c2", "2 workers on 1 node, as many as its CPUs"),
+    ("-N1 -c4", "", "4 workers on 1 node, as many as its CPUs"),
+])  # fmt: skip
+def test_a_step_of_one_task_counts_as_those_of_more_nodes(slurm, job, srun, count):
+    result = slurm.alloc(f"srun {srun} {LAUNCH} bash -c '{WHERE}'", *job.split())
+    assert sorted(ranks(result.text)) == list(range(int(count[0]))) and count in result.errors, result
+
+
 GPUS = {
     "--gpus-per-node=2": "GPUs",
     "--gres=gpu:2": "GPUs",
-    "-n4 --ntasks-per-node=2 --gpus-per-task=1": "tasks",
+    "-n4 --ntasks-per-node=2 --gpus-per-node=2": "tasks",
 }
 
 
@@ -244,11 +254,49 @@ def test_gpus_that_a_job_has_in_all_are_each_node_s_share(slurm):
     assert ranks(slurm.alloc(f"{LAUNCH} bash -c '{SHOW_GPUS}'", "-N2", "-w", "node0,node1", "--gpus=8").text)[7] == want[7]
 
 
-def test_gpus_that_are_spread_unevenly_are_said(slurm):
-    text = slurm.run(f"exec {LAUNCH} bash -c '{SHOW_GPUS}'", "-N2", "-w", "node0,node1", "--gpus=3")
-    assert ranks(text) == {rank: f"/2 on node{rank} gpus 0" for rank in range(2)}, text
-    assert re.search(r"muster: Slurm job \d+: its 3 GPUs are spread unevenly over 2 nodes", text), text
-    assert "--gpus-per-node=N in place of --gpus=3" in text, text
+UNEVEN = {
+    "-N3 -n4 --gpus-per-task=1": [2, 1, 1],
+    "-N2 -n4 --gpus-per-task=1": [3, 1],
+    "-N2 -n3 --gpus=3": [2, 1],
+    "-N2 --gpus=4": [3, 1],
+    "-N3 --gpus=7": [4, 2, 1],  # scontrol knows
+}
+
+
+@pytest.mark.parametrize("options", UNEVEN)
+def test_gpus_that_are_spread_unevenly_are_all_there(slurm, options):
+    """Slurm itself would give one step of all nodes one of each, or refuse it."""
+    text = slurm.run(f"exec {LAUNCH} --gpu-mode all bash -c '{SHOW_GPUS}'", *options.split())
+    on = [(node, ",".join(map(str, range(gpus)))) for node, gpus in enumerate(UNEVEN[options]) for _ in range(gpus)]
+    assert ranks(text) == {rank: f"/{len(on)} on node{node} gpus {gpus}" for rank, (node, gpus) in enumerate(on)}, text
+    assert "unevenly" not in text and "is not known" not in text, text
+
+
+def test_behind_salloc_scontrol_says_how_gpus_are_spread(slurm):
+    result = slurm.alloc(f"{LAUNCH} bash -c '{SHOW_GPUS}'", "-N2", "-w", "node1,node2", "--gpus=4")
+    assert [rest.split(" gpus ")[1] for _, rest in sorted(ranks(result.text).items())] == ["0,1,2"] * 3 + ["0"], result
+
+
+OWN_GPUS = {
+    "-N2 -n4 --ntasks-per-node=2 --gpus-per-task=1": ["0", "1", "0", "1"],
+    "-N2 -n4 --ntasks-per-node=2 --gpus-per-task=2": ["0,1", "2,3", "0,1", "2,3"],
+    "-N2 -n4 --ntasks-per-node=2 --gpus-per-node=2 --gpu-bind=single:1": ["0", "1", "0", "1"],
+    "-N1 -n2 --ntasks-per-node=2 --gpus-per-task=1": ["0", "1"],
+    "-N2 -n4 --gpus-per-task=1": ["0", "1", "2", "0"],  # uneven
+}
+
+
+@pytest.mark.parametrize("options", OWN_GPUS)
+def test_workers_see_the_gpus_that_tasks_of_srun_would(slurm, options):
+    text = slurm.run(f"exec {LAUNCH} bash -c '{SHOW_GPUS}'", *options.split())
+    assert [rest.split(" gpus ")[1] for _, rest in sorted(ranks(text).items())] == OWN_GPUS[options], text
+    assert len(re.findall(r"muster: Slurm job \d+: each worker sees its own .*--gpu-mode all", text)) == 1, text
+
+
+def test_another_order_of_the_ranks_is_noted(slurm):
+    text = slurm.run(f"exec {LAUNCH} bash -c '{WHERE}'", "-N2", "--ntasks-per-node=2", "-m", "cyclic", "-w", "node0,node1")
+    assert "SLURM_DISTRIBUTION=cyclic has no effect" in text and "--rankfile FILE" in text, text
+    assert [ranks(text)[rank].split(" task")[0] for rank in range(4)] == ["/4 on node0"] * 2 + ["/4 on node1"] * 2, text
 
 
 def test_components_have_gpus_of_their_own(slurm):
@@ -256,6 +304,19 @@ def test_components_have_gpus_of_their_own(slurm):
     text = slurm.run(f"exec {LAUNCH} bash -c '{SHOW_GPUS}'", *options)
     first = {rank: "/10 on node0 gpus 0,1" for rank in range(2)}
     assert ranks(text) == {**first, **{2 + i: f"/10 on node{1 + i // 4} gpus 0,1,2,3" for i in range(8)}}, text
+
+
+def test_launches_side_by_side_in_exact_steps_have_cpus_of_their_own(slurm):
+    """The guide's line: of launches beside each other without it all take the same ones."""
+    step = f"srun --exact -N1 -n1 -c1 {LAUNCH} bash -c 'grep Cpus_allowed_list /proc/self/status; until [ -e both ]; do sleep 0.05; done'"
+    script = f"""
+        {step} > one & {step} > two &
+        until [ $(cat one two | grep -c Cpus_) = 2 ]; do sleep 0.05; done
+        touch both; wait; cat one two
+    """
+    result = slurm.alloc(script, "-N1", "-n2")
+    cpus = re.findall(r"Cpus_allowed_list:\s+(\S+)", result.text)
+    assert sorted(cpus) == ["0", "1"] and result.text.count("Cpus_") == 2, result
 
 
 def test_a_step_s_tasks_follow_the_gpus_of_their_nodes(slurm):

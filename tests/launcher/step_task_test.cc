@@ -38,6 +38,50 @@ TEST(StepTask, WaitsForTheOthersAsLongAsSrunTakesToStartThem) {
   EXPECT_EQ(waits("--nnodes 2 --rdzv-endpoint n1:29400 p", SlurmTask("0")), absl::Minutes(10));
 }
 
+// In the script of a job of Slurm's with two tasks on each of two nodes, and `more`.
+JobSpec OfTasks(const std::string& words, Environment more) {
+  more.insert({{"SLURM_JOB_ID", "7"},
+               {"SLURM_JOB_NODELIST", "n[1-2]"},
+               {"SLURM_NTASKS", "4"},
+               {"SLURM_TASKS_PER_NODE", "2(x2)"}});
+  return SpecOf(words, "rank 0=n1 slot=0\nrank 1=n2 slot=0\n", more);
+}
+
+TEST(TasksOfSlurm, SeeTheirOwnGpusWhereSrunsWould) {
+  const auto mode = [](const std::string& words, Environment more) {
+    return OfTasks(words, std::move(more)).plan.binding;
+  };
+  const Environment one = {{"SLURM_GPUS_PER_TASK", "1"}};
+  for (const char* words : {"p", "-n 4 p", "--nproc-per-node 2 p", "--nproc-per-node 1 p"}) {
+    EXPECT_EQ(mode(words, one).gpu_mode, GpuMode::kOneIfEnough) << words;
+    EXPECT_EQ(mode(words, one).gpus_per_worker, 0U) << words;
+  }
+  EXPECT_EQ(mode("p", {{"SLURM_GPUS_PER_TASK", "2"}}).gpus_per_worker, 2U);
+  EXPECT_EQ(mode("p", {{"SLURM_GPU_BIND", "single:1"}}).gpu_mode, GpuMode::kOneIfEnough);
+  for (const char* otherwise : {"--gpu-mode all p", "--gpus-per-proc 1 p", "--nproc-per-node 4 p",
+                                "--nproc-per-node auto p", "--virtual-local-rank p"}) {
+    EXPECT_EQ(mode(otherwise, one).gpu_mode, GpuMode::kAll) << otherwise;
+  }
+  EXPECT_EQ(mode("--gpu-mode uuid p", one).gpu_mode, GpuMode::kUuid);
+  EXPECT_EQ(mode("p", {{"SLURM_GPUS_PER_NODE", "2"}}).gpu_mode, GpuMode::kAll);
+  EXPECT_THAT(OfTasks("p", one).notes,
+              Contains("Slurm job 7: each worker sees its own GPU only, as SLURM_GPUS_PER_TASK=1 "
+                       "says (--gpu-mode all: all of its node)"));
+}
+
+TEST(TasksOfSlurm, InAnotherOrderOfRanksAreNoted) {
+  const auto notes = [](const std::string& words, const char* distribution) {
+    return OfTasks(words, {{"SLURM_DISTRIBUTION", distribution}}).notes;
+  };
+  const auto said = Contains(
+      AllOf(HasSubstr("SLURM_DISTRIBUTION=cyclic has no effect"), HasSubstr("--rankfile FILE")));
+  EXPECT_THAT(notes("p", "cyclic"), said);
+  EXPECT_THAT(notes("p", "block"), Not(Contains(HasSubstr("SLURM_DISTRIBUTION"))));
+  for (const char* same : {"--nproc-per-node 1 p", "--nnodes 1 p", "--rankfile f p"}) {
+    EXPECT_THAT(notes(same, "cyclic"), Not(said)) << same;
+  }
+}
+
 TEST(HostsInAJob, AreStartedBesideIt) {
   const Environment slurm = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}};
   const auto notes = [](const std::string& words, const Environment& environment) {

@@ -98,6 +98,16 @@ INSTANTIATE_TEST_SUITE_P(
              "SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 SLURM_STEP_TASKS_PER_NODE=1 "
              "SLURM_TASKS_PER_NODE=1 SLURM_NTASKS_PER_NODE=3",
              "node2:1 (tasks)"},
+        Case{"srun --ntasks-per-node=1 on one node: its GPUs, as on two",
+             "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node0 SLURM_STEP_NODELIST=node0 SLURM_STEP_ID=0 "
+             "SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 SLURM_STEP_TASKS_PER_NODE=1 "
+             "SLURM_TASKS_PER_NODE=1 SLURM_GPUS_ON_NODE=4 SLURM_CPUS_ON_NODE=16",
+             "node0:4 (GPUs)"},
+        Case{"srun -n1 -c2 on one node: its CPUs",
+             "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node0 SLURM_STEP_NODELIST=node0 SLURM_STEP_ID=0 "
+             "SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 SLURM_STEP_TASKS_PER_NODE=1 "
+             "SLURM_TASKS_PER_NODE=1 SLURM_CPUS_ON_NODE=2 SLURM_JOB_CPUS_PER_NODE=4",
+             "node0:2 (CPUs)"},
         Case{"the shell of salloc is a step of its own",
              "SLURM_JOB_ID=3 SLURM_JOB_NODELIST=node[0-1] SLURM_STEP_ID=4294967290 "
              "SLURM_STEP_NODELIST=node0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1 "
@@ -277,22 +287,29 @@ TEST_P(BadTask, IsRefusedWithTheVariableAndTheWayOut) {
 
 INSTANTIATE_TEST_SUITE_P(
     Variables, BadTask,
-    testing::Values(
-        Bad{"SLURM_STEP_NUM_TASKS=4",
-            "4 times (SLURM_STEP_NUM_TASKS) on 2 nodes: want one a node "
-            "(srun --ntasks=2 --ntasks-per-node=1"},
-        Bad{"SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=a", "on 1 node: want one a node"},
-        Bad{"SLURM_STEP_NUM_TASKS=many", "launch many times"},
-        Bad{"SLURM_STEP_NODELIST=node[1-", "SLURM_STEP_NODELIST=node[1-: "},
-        Bad{"SLURM_NODEID=2", "SLURM_NODEID=2: want 0..1; --hosts or --standalone"},
-        Bad{"SLURM_NODEID=-1", "SLURM_NODEID=-1: want 0..1"},
-        Bad{"SLURM_NODEID=", "SLURM_NODEID is not set"},
-        Bad{"SLURM_STEP_ID=x", "SLURM_STEP_ID=x: want 0.."},
-        Bad{"SLURM_STEP_ID= SLURM_STEPID=", "SLURM_STEP_ID is not set"},
-        Bad{"SLURM_JOB_ID=17.node0", "SLURM_JOB_ID=17.node0: want 0.."},
-        Bad{"SLURM_CPUS_ON_NODE=0", "SLURM_CPUS_ON_NODE=0: want 1.."},
-        Bad{"SLURM_CPUS_ON_NODE=6(x2)", "SLURM_CPUS_ON_NODE=6(x2): "},
-        Bad{"SLURM_GPUS_ON_NODE=some", "SLURM_GPUS_ON_NODE=some: want a number of GPUs"}));
+    testing::Values(Bad{"SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0",
+                        "4 times (SLURM_STEP_NUM_TASKS) on 2 nodes: want one a node "
+                        "(srun --ntasks=2 --ntasks-per-node=1"},
+                    Bad{"SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=a SLURM_PROCID=0",
+                        "on 1 node: want one a node"},
+                    Bad{"SLURM_STEP_NUM_TASKS=many SLURM_PROCID=0", "launch many times"},
+                    Bad{"SLURM_STEP_NODELIST=node[1-", "SLURM_STEP_NODELIST=node[1-: "},
+                    Bad{"SLURM_NODEID=2", "SLURM_NODEID=2: want 0..1; --hosts or --standalone"},
+                    Bad{"SLURM_NODEID=-1", "SLURM_NODEID=-1: want 0..1"},
+                    Bad{"SLURM_NODEID=", "SLURM_NODEID is not set"},
+                    Bad{"SLURM_STEP_ID=x", "SLURM_STEP_ID=x: want 0.."},
+                    Bad{"SLURM_STEP_ID= SLURM_STEPID=", "SLURM_STEP_ID is not set"},
+                    Bad{"SLURM_JOB_ID=17.node0", "SLURM_JOB_ID=17.node0: want 0.."},
+                    Bad{"SLURM_CPUS_ON_NODE=0", "SLURM_CPUS_ON_NODE=0: want 1.."},
+                    Bad{"SLURM_CPUS_ON_NODE=6(x2)", "SLURM_CPUS_ON_NODE=6(x2): "},
+                    Bad{"SLURM_GPUS_ON_NODE=some",
+                        "SLURM_GPUS_ON_NODE=some: want a number of GPUs"}));
+
+TEST(Slurm, ManyTasksOnANodeAreRefusedByTheFirstForAll) {
+  const char* four = "SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=";
+  EXPECT_TRUE(absl::IsInvalidArgument(TaskOfSlurm(Task(absl::StrCat(four, 0))).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(TaskOfSlurm(Task(absl::StrCat(four, 3))).status()));
+}
 
 TEST(Slurm, OneStepStartsAnAgentOnEachHost) {
   EXPECT_THAT(
@@ -300,44 +317,6 @@ TEST(Slurm, OneStepStartsAnAgentOnEachHost) {
       ElementsAre("srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=node[1,7]",
                   "--overlap", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0",
                   "--no-kill", "--export=ALL", "--job-name=muster", "/opt/muster-agent", "--dial"));
-}
-
-struct Asked {
-  const char* environment;
-  const char* gpus;
-};
-
-class SlurmGpus : public testing::TestWithParam<Asked> {};
-
-TEST_P(SlurmGpus, AreAskedForTheStepToo) {
-  auto given = HostsOfSlurm(
-      Env(absl::StrCat("SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a,b ", GetParam().environment)));
-  ASSERT_TRUE(given.ok()) << given.status();
-  EXPECT_EQ((*given)->gpus["a"], GetParam().gpus);
-  EXPECT_EQ((*given)->gpus["b"], GetParam().gpus);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Captured, SlurmGpus,
-    testing::Values(Asked{"SLURM_TASKS_PER_NODE=1(x2)", ""},
-                    Asked{"SLURM_GPUS_PER_NODE=a100:4", "a100:4"},
-                    Asked{"SLURM_GPUS_ON_NODE=2", ""},  // --gres: a step has them all
-                    Asked{"SLURM_GPUS=8 SLURM_GPUS_ON_NODE=4", "4"},
-                    Asked{"SLURM_GPUS=a100:8", "a100:4"},  // behind salloc
-                    Asked{"SLURM_GPUS=3 SLURM_GPUS_ON_NODE=2", ""},
-                    Asked{"SLURM_GPUS=4 SLURM_GPUS_ON_NODE=3", ""}, Asked{"SLURM_GPUS=3", ""},
-                    Asked{"SLURM_GPUS=a:2,b:2 SLURM_GPUS_ON_NODE=2", ""},
-                    Asked{"SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=3(x2)", "3"},
-                    Asked{"SLURM_GPUS_PER_TASK=a100:2 SLURM_TASKS_PER_NODE=3(x2)", "a100:6"},
-                    Asked{"SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=3,1", ""},
-                    Asked{"SLURM_GPUS_PER_TASK=a:1,b:1 SLURM_TASKS_PER_NODE=3(x2)", ""},
-                    Asked{"SLURM_GPUS_PER_NODE=4 SLURM_STEP_NODELIST=a,b SLURM_STEP_NUM_TASKS=1",
-                          ""}));
-
-TEST(Slurm, TheStepAsksForTheGpusOfANode) {
-  GivenHosts given;
-  given.gpus = {{"a", "a100:2"}};
-  EXPECT_THAT(SrunOptions(given, {"a"}), testing::Contains("--gpus-per-node=a100:2"));
 }
 
 TEST(Slurm, AComponentAsksForItsOwnGpus) {
@@ -353,16 +332,39 @@ TEST(Slurm, AComponentAsksForItsOwnGpus) {
   EXPECT_THAT(SrunOptions(**given, {"b", "c"}), testing::Contains("--gpus-per-node=4"));
   EXPECT_THAT(SrunOptions(**given, {"d"}),
               testing::Not(testing::Contains(testing::StartsWith("--gpus-per-node"))));
+  EXPECT_EQ((*given)->gpus_of_task, 0U);  // not the same for all
 }
 
-TEST(Slurm, GpusThatAreSpreadUnevenlyAreOneForEachNodeAndSaid) {
+TEST(Slurm, NodesWithGpusOfTheirOwnNumberHaveStepsOfTheirOwn) {
   const auto given =
-      HostsOfSlurm(Env("SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a,b SLURM_GPUS=3 SLURM_GPUS_ON_NODE=2"));
+      HostsOfSlurm(Env("SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a,b SLURM_GPUS=4 SLURM_GPUS_ON_NODE=3 "
+                       "SLURMD_NODENAME=a"));
   ASSERT_TRUE(given.ok()) << given.status();
-  EXPECT_EQ(Describe(**given), "a:1 b:1 (GPUs)");
-  EXPECT_THAT((*given)->note, HasSubstr("its 3 GPUs are spread unevenly over 2 "
-                                        "nodes"));
-  EXPECT_THAT((*given)->note, HasSubstr("--gpus-per-node=N in place of --gpus=3"));
+  EXPECT_EQ(Describe(**given), "a:3 b:1 (GPUs)");
+  EXPECT_EQ((*given)->note, "");
+  EXPECT_THAT(StepsFor(**given, {"a", "b"}), ElementsAre(ElementsAre("a"), ElementsAre("b")));
+  EXPECT_THAT(SrunOptions(**given, {"a"}), testing::Contains("--gpus=3"));
+  EXPECT_THAT(SrunOptions(**given, {"b"}), testing::Contains("--gpus=1"));
+}
+
+TEST(Slurm, AnotherOrderOfTheRanksIsKnown) {
+  const auto order = [](const char* more) {
+    return (*HostsOfSlurm(Env(absl::StrCat("SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a,b SLURM_NTASKS=4 "
+                                           "SLURM_TASKS_PER_NODE=2(x2) ",
+                                           more))))
+        ->distribution;
+  };
+  EXPECT_EQ(order("SLURM_DISTRIBUTION=cyclic"), "SLURM_DISTRIBUTION=cyclic");
+  EXPECT_EQ(order("SLURM_DISTRIBUTION=cyclic:block"), "SLURM_DISTRIBUTION=cyclic:block");
+  EXPECT_EQ(order("SLURM_DISTRIBUTION=arbitrary"), "SLURM_DISTRIBUTION=arbitrary");
+  EXPECT_EQ(order("SLURM_DISTRIBUTION=plane SLURM_DIST_PLANESIZE=1"), "SLURM_DISTRIBUTION=plane");
+  for (const char* ours :
+       {"", "SLURM_DISTRIBUTION=block", "SLURM_DISTRIBUTION=block:cyclic",
+        "SLURM_DISTRIBUTION=plane SLURM_DIST_PLANESIZE=2",  // a node takes a plane
+        // srun says so of the shell of salloc, asked or not
+        "SLURM_DISTRIBUTION=cyclic SLURM_STEP_ID=4294967290 SLURM_STEP_NODELIST=a"}) {
+    EXPECT_EQ(order(ours), "") << ours;
+  }
 }
 
 TEST(Slurm, SrunSaysWhoseAgentsHaveFailed) {
