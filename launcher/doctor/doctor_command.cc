@@ -89,6 +89,7 @@ void AddNodes(const JobSpec& spec, const std::string& host_file, std::vector<std
     words.insert(words.end(), {"--hostfile", host_file});
     return;
   }
+  words.insert(words.end(), {"--gpu-mode", "all"});  // whatever the job's tasks would see
   for (const std::string& excluded : spec.exclude_texts) {
     words.insert(words.end(), {"--exclude", excluded});
   }

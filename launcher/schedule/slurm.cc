@@ -92,6 +92,21 @@ absl::Status CountSlots(const Variables& environment, bool step, const SlurmGpus
   return absl::OkStatus();
 }
 
+// The first node that has not `each` GPUs for each of its tasks, though they were asked for so:
+// Slurm deals GPUs and tasks out apart. "" = none.
+std::string Shared(const std::vector<HostEntry>& hosts, const std::vector<uint32_t>& gpus,
+                   uint32_t each) {
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    if (uint64_t{hosts[i].slots} * each > gpus[i]) {
+      return absl::StrCat("Slurm has given ", hosts[i].name, " ", Plural(gpus[i], "GPU", "GPUs"),
+                          " for ", Plural(hosts[i].slots, "task", "tasks"),
+                          ", which share them (sbatch --ntasks-per-node and --gpus-per-node give ",
+                          "each node as many)");
+    }
+  }
+  return "";
+}
+
 // SLURM_DISTRIBUTION where it asks for another order of the ranks than node by node; else "".
 std::string OtherDistribution(const Variables& environment, const std::vector<HostEntry>& hosts) {
   const auto* said = FirstSet(environment, {"SLURM_DISTRIBUTION"});  // "cyclic:block", "plane"
@@ -332,6 +347,7 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
   if (std::optional<GpusOfTask> each = OwnGpusOfTask(environment); each.has_value()) {
     out.gpus_of_task = each->each;
     out.gpus_of_task_said = std::move(each->said);
+    out.note = out.note.empty() ? Shared(out.hosts, gpus.each, each->each) : out.note;
   }
   if (!IsShell(environment)) {  // srun sets it for each step, asked or not
     out.distribution = OtherDistribution(environment, out.hosts);

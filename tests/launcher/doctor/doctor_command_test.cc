@@ -118,7 +118,7 @@ TEST(DoctorCommand, TheNodesOfASlurmJob) {
       {"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-3]"},  {"SLURM_JOB_NUM_NODES", "3"},
       {"SLURM_NNODES", "3"}, {"SLURM_TASKS_PER_NODE", "1(x3)"}, {"SLURMD_NODENAME", "n1"}};
   const std::string job = Job("doctor --exclude n3", slurm);
-  EXPECT_THAT(job, HasSubstr("--nnodes 1:2 --exclude n3"));
+  EXPECT_THAT(job, HasSubstr("--nnodes 1:2 --gpu-mode all --exclude n3"));
   EXPECT_THAT(job, Not(HasSubstr("--hostfile")));
 }
 

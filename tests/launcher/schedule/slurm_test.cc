@@ -347,6 +347,19 @@ TEST(Slurm, NodesWithGpusOfTheirOwnNumberHaveStepsOfTheirOwn) {
   EXPECT_THAT(SrunOptions(**given, {"b"}), testing::Contains("--gpus=1"));
 }
 
+TEST(Slurm, TasksThatShareGpusTheyWereToHaveAloneAreNoted) {
+  // As captured of sbatch -N2 -n4 --ntasks-per-gpu=1.
+  const auto given = HostsOfSlurm(
+      Env("SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a,b SLURM_NTASKS=4 SLURM_TASKS_PER_NODE=2(x2) "
+          "SLURM_NTASKS_PER_GPU=1 SLURM_GPUS_ON_NODE=3 SLURMD_NODENAME=a"));
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_THAT((*given)->note, HasSubstr("given b 1 GPU for 2 tasks, which share them"));
+  const auto enough = HostsOfSlurm(
+      Env("SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a,b SLURM_NTASKS=4 SLURM_TASKS_PER_NODE=2(x2) "
+          "SLURM_GPUS_PER_TASK=1 SLURM_GPUS_ON_NODE=2 SLURMD_NODENAME=a"));
+  EXPECT_EQ((*enough)->note, "");
+}
+
 TEST(Slurm, AnotherOrderOfTheRanksIsKnown) {
   const auto order = [](const char* more) {
     return (*HostsOfSlurm(Env(absl::StrCat("SLURM_JOB_ID=3 SLURM_JOB_NODELIST=a,b SLURM_NTASKS=4 "
