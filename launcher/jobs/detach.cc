@@ -50,6 +50,9 @@ JobRecord RecordOf(const JobSpec& spec, const std::string& id) {
   out.folder = spec.plan.wdir.empty() ? OwnFolder() : spec.plan.wdir;
   out.started_at = absl::Now();
   out.grace = spec.plan.grace;
+  out.within = spec.slurm.has_value() ? spec.slurm->name
+               : spec.pbs.has_value() ? spec.pbs->name
+                                      : "";
   return out;
 }
 

@@ -134,6 +134,7 @@ std::string RecordJson(const JobRecord& record) {
       {"started_at", Unix(record.started_at)},
       {"ended_at", nullptr},
       {"grace_s", absl::ToDoubleSeconds(record.grace)},
+      {"within", record.within},
       {"pid", record.keeper.pid},
       {"pid_start", record.keeper.start},
       {"boot", record.keeper.boot},
@@ -186,6 +187,7 @@ absl::StatusOr<JobRecord> ParseRecord(absl::string_view json) {
     out.ended_at = FromUnix(reader.Seconds("ended_at"));
   }
   out.grace = absl::Seconds(reader.Seconds("grace_s"));
+  out.within = reader.Has("within") ? reader.Text("within") : "";  // of an older launch
   out.keeper.pid =
       static_cast<int32_t>(reader.Number("pid", 1, std::numeric_limits<int32_t>::max()));
   out.keeper.start =

@@ -55,6 +55,7 @@ struct JobRecord {
   std::optional<absl::Time> ended_at;  // kLost: when that was noticed
   int32_t exit_code = 0;  // kEnded; kLost: of the launcher that was killed, if that is known
   absl::Duration grace;   // --grace of the job
+  std::string within;     // the scheduler's job that it was typed in: "Slurm job 5"; "" = none
 
   bool live() const { return state == JobState::kStarting || state == JobState::kRunning; }
 };

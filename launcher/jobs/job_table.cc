@@ -27,8 +27,12 @@ std::string CommandText(const JobRecord& record) {
 }
 
 std::string StateText(const JobRecord& record) {
-  return record.state == JobState::kEnded ? absl::StrCat("ended ", record.exit_code)
-                                          : std::string(JobStateName(record.state));
+  if (record.state == JobState::kEnded) {
+    return absl::StrCat("ended ", record.exit_code);
+  }
+  return record.state == JobState::kLost && !record.within.empty()
+             ? absl::StrCat("lost in ", record.within)
+             : std::string(JobStateName(record.state));
 }
 
 std::string Count(uint32_t number) { return number == 0 ? "-" : absl::StrCat(number); }
@@ -68,6 +72,17 @@ std::vector<size_t> Where(const std::vector<JobRecord>& records, Matches matches
 }
 
 }  // namespace
+
+std::string HowEnded(const JobRecord& record) {
+  if (record.state == JobState::kEnded) {
+    return absl::StrCat(record.id, " has ended with ", record.exit_code);
+  }
+  return absl::StrCat(record.id, " was lost: its launcher was killed, and nothing of it runs",
+                      record.within.empty()
+                          ? ""
+                          : absl::StrCat("; it ran in ", record.within,
+                                         ", whose script or shell takes all with it at its end"));
+}
 
 std::string StopOfSlurm(absl::string_view word, bool slurm) {
   const bool number = !word.empty() &&

@@ -17,6 +17,9 @@ namespace muster {
 // FailedPrecondition (several); both list what there is.
 absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::string_view word);
 
+// "job-1 has ended with 3", or that it was lost, and what may have been the end of it.
+std::string HowEnded(const JobRecord& record);
+
 // How a scheduler's command would stop what `word` may be the number of, where FindJob knows it not
 // ("; if Slurm's job 5 is meant: scancel 5"); "" where it is no number of a job (5, 5_3, 5.0), or
 // `slurm` is false: Slurm is not here.

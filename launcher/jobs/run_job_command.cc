@@ -120,13 +120,6 @@ std::optional<JobRecord> LastRecord(const StoredJob& job, absl::Duration wait,
   }
 }
 
-std::string HowEnded(const JobRecord& record) {
-  return record.state == JobState::kEnded
-             ? absl::StrCat(record.id, " has ended with ", record.exit_code)
-             : absl::StrCat(record.id,
-                            " was lost: its launcher was killed, and nothing of it runs");
-}
-
 int CodeOf(const JobRecord& record) {
   return record.state == JobState::kEnded ? record.exit_code
          : record.exit_code != 0          ? record.exit_code

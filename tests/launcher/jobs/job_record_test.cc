@@ -28,6 +28,7 @@ JobRecord Sample() {
   out.ended_at = absl::UnixEpoch() + absl::Seconds(2000);
   out.exit_code = 3;
   out.grace = absl::Seconds(30);
+  out.within = "Slurm job 5";
   return out;
 }
 
@@ -41,6 +42,17 @@ TEST(JobRecord, ReadsWhatItWrote) {
   EXPECT_EQ(read->state, JobState::kEnded);
   EXPECT_EQ(read->ended_at, sample.ended_at);
   EXPECT_EQ(read->grace, sample.grace);
+  EXPECT_EQ(read->within, sample.within);
+}
+
+TEST(JobRecord, OfAnOlderLaunchKnowsOfNoScheduler) {
+  std::string json = RecordJson(Sample());
+  const std::string line = "\"within\": \"Slurm job 5\",";
+  ASSERT_NE(json.find(line), std::string::npos);
+  json.erase(json.find(line), line.size());
+  const auto read = ParseRecord(json);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->within, "");
 }
 
 TEST(JobRecord, ALongCommandIsCutAndTheRecordCanBeRead) {

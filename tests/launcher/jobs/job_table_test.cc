@@ -65,6 +65,20 @@ TEST(FindJob, NoneOrSeveralAreErrorsThatListCandidates) {
   EXPECT_THAT(std::string(FindJob(many, "q").status().message()), HasSubstr("and 12 more"));
 }
 
+TEST(JobTable, AJobThatMayHaveEndedWithItsSchedulersIsToldFromOneThatWasKilled) {
+  JobRecord lost = Job("job-00000001", "", JobState::kLost);
+  EXPECT_EQ(HowEnded(lost),
+            "job-00000001 was lost: its launcher was killed, and nothing of it runs");
+  lost.within = "Slurm job 5";
+  EXPECT_EQ(HowEnded(lost),
+            "job-00000001 was lost: its launcher was killed, and nothing of it runs; it ran in "
+            "Slurm job 5, whose script or shell takes all with it at its end");
+  EXPECT_THAT(JobTable({lost}, absl::UnixEpoch(), 0), HasSubstr(" lost in Slurm job 5 "));
+  JobRecord ended = Job("job-00000002", "", JobState::kEnded);
+  ended.exit_code = 3;
+  EXPECT_EQ(HowEnded(ended), "job-00000002 has ended with 3");
+}
+
 TEST(FindJob, ANumberThatMayBeSlurmsHasItsCommand) {
   for (const char* number : {"5", "12_3", "7.0"}) {
     EXPECT_EQ(StopOfSlurm(number, true),
