@@ -150,9 +150,9 @@ class Arena {
   std::vector<std::chrono::nanoseconds> waited_;  // by place
   std::function<bool()> work_;
   std::function<void()> watch_;
-  std::function<std::chrono::nanoseconds(uint32_t rank)> nap_;
   uint64_t phase_ = 0;
   uint64_t all_reached_ = 0;  // all have published this phase, as we have seen
+  std::function<std::chrono::nanoseconds(uint32_t rank)> nap_;
 };
 
 }  // namespace muster
