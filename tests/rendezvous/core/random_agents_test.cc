@@ -215,8 +215,8 @@ std::string Forgotten(const RoundState& one, const RoundState& other) {
                failures, set_aside, stop_signal, stop_grace, stop_is_final, stop_reason, stop_began,
                user_signo, user_grace, lost_id, lost_hostname, lost_headline, signals, drills,
                paused, paused_since, agreed, master_addr, master_port, one_host, layout,
-               ranks_by_node, note, note_made, note_stale, next_tell, timer_at, journaled,
-               lost_nodes_journaled, report] = one;
+               ranks_by_node, note, note_made, note_stale, next_tell, timer_at, stepped_at,
+               stood_still, stood_still_tells, journaled, lost_nodes_journaled, report] = one;
   const bool over = phase == JobPhase::kEnding || phase == JobPhase::kEnded;
   const bool runs = phase == JobPhase::kRunning || phase == JobPhase::kStopping;
   const std::vector<std::pair<const char*, bool>> same = {
