@@ -153,10 +153,15 @@ bool IsHere(const JobSpec& spec, const HostEntry& host) {
          (host.user.empty() && host.port == 0 && IsThisMachine(host.name));
 }
 
+bool InLoneStep(const JobSpec& spec) {
+  return spec.given_hosts.has_value() && spec.slurm.has_value() && spec.slurm->in_script &&
+         spec.slurm->lone_step && spec.nodes.size() == 1 && IsHere(spec, spec.nodes.front().host);
+}
+
 bool StartsHere(const JobSpec& spec, const HostEntry& host) {
   const bool in_step = spec.given_hosts.has_value() && spec.slurm.has_value() &&
                        spec.slurm->in_script && spec.nodes.size() > 1;
-  return !in_step && IsHere(spec, host);
+  return !in_step && !InLoneStep(spec) && IsHere(spec, host);
 }
 
 absl::Duration GraceNow(const JobSpec& spec) {

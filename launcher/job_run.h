@@ -43,8 +43,12 @@ std::string ListName(const JobSpec& spec, size_t index);
 // reached by ssh also where the name is this machine's.
 bool IsHere(const JobSpec& spec, const HostEntry& host);
 
-// Whether its agent is a child of ours. Those of several nodes in a batch script are all in one
-// step (SlurmJob::in_script).
+// Whether the job has one node, which is here, and whose agent is in a step of Slurm's all the
+// same: so Slurm sends its workers what it sends to steps, and gives them time to end.
+bool InLoneStep(const JobSpec& spec);
+
+// Whether its agent is a child of ours. In a batch script those of several nodes are all in one
+// step (SlurmJob::in_script), and that of one mostly is, too (lone_step).
 bool StartsHere(const JobSpec& spec, const HostEntry& host);
 
 // What a stop that begins now gives the workers before SIGKILL; under Slurm that depends on when

@@ -25,6 +25,7 @@
 #include "launcher/job_run.h"
 #include "launcher/node_overrides.h"
 #include "launcher/planned_places.h"
+#include "launcher/remote_starter.h"
 #include "launcher/schedule/pbs.h"
 #include "launcher/schedule/slurm.h"
 #include "launcher/schedule/slurm_gpus.h"
@@ -129,15 +130,16 @@ std::vector<std::string> StepCommand(const JobSpec& spec, const std::string& hos
   }
   for (const std::vector<std::string>& step : StepsFor(*spec.given_hosts, hosts)) {
     if (std::find(step.begin(), step.end(), host) != step.end()) {
-      return SrunCommand(*spec.given_hosts, step, agent_path);
+      return AgentsCommand(spec, step, agent_path);
     }
   }
   return {};
 }
 
 // Started on another machine, which we have not asked anything.
-bool IsRemote(const PlanNode& node) {
-  return node.starter == "ssh" || node.starter == "srun" || node.starter == "pbsdsh";
+bool IsRemote(const JobSpec& spec, const PlanNode& node) {
+  return node.starter == "ssh" || node.starter == "pbsdsh" ||
+         (node.starter == "srun" && !InLoneStep(spec));
 }
 
 }  // namespace
@@ -156,9 +158,10 @@ absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& 
       const HostEntry& host = spec.nodes[i].host;
       node.command = spec.given_hosts.has_value() ? StepCommand(spec, host.name, agent_path)
                                                   : SshCommand(ssh, SshTarget(host));
-      continue;
-    }
-    if (node.starter != "embedded") {
+      if (!InLoneStep(spec)) {
+        continue;
+      }
+    } else if (node.starter != "embedded") {
       node.starter = "local";
       node.command = {agent_path, "--stdio"};
     }
@@ -166,7 +169,8 @@ absl::StatusOr<LaunchPlan> PlanFromHere(const JobSpec& spec, const std::string& 
       ASSIGN_OR_RETURN(node.workers, WorkersLikeHere(spec, i));
     }
   }
-  if (std::any_of(plan.nodes.begin(), plan.nodes.end(), IsRemote)) {
+  if (std::any_of(plan.nodes.begin(), plan.nodes.end(),
+                  [&spec](const PlanNode& node) { return IsRemote(spec, node); })) {
     plan.environment = EnvironmentForOthers(spec);
   }
   NumberRanks(plan);
@@ -218,7 +222,7 @@ int ShowEnvironment(const JobSpec& spec) {
     return kExitUsage;
   }
   const PlanNode& node = plan->nodes[assignment->node_rank.value];
-  if (IsRemote(node)) {
+  if (IsRemote(spec, node)) {
     facts->hostname = node.name;
     assumed = true;
   }

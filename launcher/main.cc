@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/io/node_facts.h"
 #include "launcher/answer.h"
+#include "launcher/batch_notice.h"
 #include "launcher/batch_shell.h"
 #include "launcher/doctor/doctor_command.h"
 #include "launcher/doctor/run_doctor.h"
@@ -30,6 +32,7 @@
 #include "launcher/run_hosts.h"
 #include "launcher/run_local.h"
 #include "launcher/run_typed.h"
+#include "launcher/schedule/child_process.h"
 #include "launcher/schedule/pbs.h"
 #include "launcher/ship/ship_files.h"
 #include "launcher/sweep/run_sweep.h"
@@ -100,6 +103,18 @@ void GoWhereSubmitted(const Environment& environment, JobSpec& spec) {
                                     "(PBS_O_WORKDIR); cd elsewhere or --wdir says otherwise"));
 }
 
+// A job of one node in a batch script: Slurm signals steps, and leaves time to end to them alone.
+// What has replaced the script's shell (exec) needs none, as Slurm's SIGTERM goes to it.
+void SettleLoneStep(JobSpec& spec) {
+  if (!spec.slurm.has_value() || !spec.slurm->in_script || !spec.given_hosts.has_value() ||
+      spec.nodes.size() != 1) {
+    return;
+  }
+  const std::optional<ProcessStatus> shell = ShellOfSlurm(Ancestors());
+  spec.slurm->lone_step = shell.has_value() && HasProgram(StepProgram(Scheduler::kSlurm)) &&
+                          StepSeesTheSame(*shell, spec.command_line);
+}
+
 // What the user may want to know of the end of the Slurm job that we are in.
 void TellSlurm(const JobSpec& spec) {
   if (!spec.slurm.has_value()) {
@@ -108,21 +123,6 @@ void TellSlurm(const JobSpec& spec) {
   if (spec.slurm->ends != absl::InfiniteFuture()) {
     LogDebug(
         absl::StrCat(spec.slurm->name, " ends in ", ShortDuration(spec.slurm->ends - absl::Now())));
-  }
-  if (spec.slurm->in_script && !spec.detach && ShellEndsUnheard(Ancestors())) {
-    LogInfo(
-        "when Slurm stops this job, the script's shell dies at once, and launch with it before it "
-        "can report: write 'exec launch ...' as the last command, or 'trap : TERM' above it");
-  }
-}
-
-void TellPbs(const JobSpec& spec) {
-  if (spec.pbs.has_value() && spec.pbs->in_script && !spec.detach &&
-      ShellOfSessionEndsUnheard(Ancestors(), getsid(0))) {
-    LogInfo(
-        "when PBS stops this job (qdel, walltime), the script's shell dies at once, and all that "
-        "runs on this host with it, before workers can save: write 'exec launch ...' as the last "
-        "command");
   }
 }
 
@@ -147,7 +147,7 @@ int Run(JobSpec spec) {
   }
   TellEarlierLogs(spec);
   TellSlurm(spec);
-  TellPbs(spec);
+  TellOfBatchShell(spec);
   switch (spec.way) {
     case StartWay::kLocal:
       return RunLocal(std::move(spec));
@@ -201,6 +201,7 @@ int RunCommandLine(const std::vector<std::string>& arguments, const std::string&
     return kExitUsage;
   }
   GoWhereSubmitted(environment, spec);
+  SettleLoneStep(spec);
   if (typed_elsewhere) {
     spec.notes.clear();  // said there
   }

@@ -192,7 +192,7 @@ StartTarget NodeStarts::TargetOf(size_t index) {
   } else {
     RunInOwnFolder(bootstrap.plan);
   }
-  if (StartsHere(spec_, node.host)) {
+  if (StartsHere(spec_, node.host) || InLoneStep(spec_)) {
     bootstrap.plan.limits.insert(bootstrap.plan.limits.begin(), options_.own_limits.begin(),
                                  options_.own_limits.end());
   } else {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/env_filter.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/torch_store_port.h"
 #include "launcher/first_node.h"
@@ -38,6 +39,10 @@ absl::StatusOr<std::string> OwnAddress(const JobSpec& spec) {
 }
 
 absl::StatusOr<StepDoor> OpenDoor(const JobSpec& spec) {
+  if (InLoneStep(spec)) {  // nobody else is to call
+    ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("127.0.0.1", 0, spec.plan.ports));
+    return StepDoor{std::move(bound.fd), {HostPort("127.0.0.1", bound.port)}};
+  }
   ASSIGN_OR_RETURN(const std::string address, OwnAddress(spec));
   ASSIGN_OR_RETURN(BoundPort bound, BindStorePort("", 0, spec.plan.ports));
   return StepDoor{std::move(bound.fd), {HostPort(address, bound.port)}};
@@ -62,6 +67,23 @@ std::string OtherMachine(const JobSpec& spec) {
       std::find_if(spec.nodes.begin(), spec.nodes.end(),
                    [&spec](const NodeWorkers& node) { return !IsHere(spec, node.host); });
   return other == spec.nodes.end() ? "" : other->host.name;
+}
+
+std::vector<std::string> AgentsCommand(const JobSpec& spec, const std::vector<std::string>& hosts,
+                                       const std::string& agent_path) {
+  std::vector<std::string> out = SrunCommand(*spec.given_hosts, hosts, agent_path);
+  std::vector<std::string> own;
+  for (const std::string& entry : OwnEnvironment()) {
+    const absl::string_view name = NameOf(entry);
+    if (InLoneStep(spec) && (ChoosesDevices(name) || name == "SLURM_JOB_NAME")) {
+      own.push_back(entry);
+    }
+  }
+  if (!own.empty()) {  // srun sets others: the user may have chosen from the GPUs
+    own.insert(own.begin(), "env");
+    out.insert(std::find(out.begin(), out.end(), agent_path), own.begin(), own.end());
+  }
+  return out;
 }
 
 std::unique_ptr<Starter> MakeRemoteStarter(
@@ -91,7 +113,7 @@ std::unique_ptr<Starter> MakeRemoteStarter(
       return StepsFor(*spec.given_hosts, hosts);
     };
     out.command = [&spec, agent_path](const std::vector<std::string>& hosts) {
-      return SrunCommand(*spec.given_hosts, hosts, agent_path);
+      return AgentsCommand(spec, hosts, agent_path);
     };
     out.end_of = SrunEnd;
     out.environment = SrunEnvironment(OwnEnvironment());

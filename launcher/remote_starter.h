@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "launcher/job_secret.h"
 #include "launcher/job_spec.h"
@@ -15,6 +16,11 @@ namespace muster {
 
 // A node of the list that is not this machine; "" = there is none.
 std::string OtherMachine(const JobSpec& spec);
+
+// What starts one agent on each of `hosts`, in one step of the Slurm job that we are in. In a step
+// of the job's only node the agent sees the GPUs that we do.
+std::vector<std::string> AgentsCommand(const JobSpec& spec, const std::vector<std::string>& hosts,
+                                       const std::string& agent_path);
 
 // `loop` and `spec` outlive the starter. `on_unreachable`: no node can connect to us, and another
 // launch may serve instead (MayServeOnFirstNode); else that is a failure of each node.

@@ -345,16 +345,17 @@ bool IsSetting(absl::string_view name) {
   return !secret && (ForwardWins(name) || !Match(kSettings, name).empty());
 }
 
+constexpr Rule kDevices[] = {{"CUDA_VISIBLE_DEVICES", false, "devices"},
+                             {"HIP_VISIBLE_DEVICES", false, "devices"},
+                             {"ROCR_VISIBLE_DEVICES", false, "devices"},
+                             {"GPU_DEVICE_ORDINAL", false, "devices"},
+                             {"ZE_AFFINITY_MASK", false, "devices"}};
+
 // Of this host, its devices, its shell or its terminal.
 bool IsOfHost(absl::string_view name) {
   constexpr Rule kOfHost[] = {{"PBS_", true, "scheduler"},
                               {"NCPUS", false, "scheduler"},
                               {"TMPDIR", false, "scheduler"},
-                              {"CUDA_VISIBLE_DEVICES", false, "devices"},
-                              {"HIP_VISIBLE_DEVICES", false, "devices"},
-                              {"ROCR_VISIBLE_DEVICES", false, "devices"},
-                              {"GPU_DEVICE_ORDINAL", false, "devices"},
-                              {"ZE_AFFINITY_MASK", false, "devices"},
                               {"HOSTNAME", false, "host"},
                               {"HOST", false, "host"},
                               {"PWD", false, "shell"},
@@ -366,10 +367,12 @@ bool IsOfHost(absl::string_view name) {
                               {"DBUS_", true, "terminal"},
                               {"SSH_", true, "terminal"},
                               {"XDG_", true, "terminal"}};
-  return name == kEnvSecret || !Match(kOfHost, name).empty();
+  return name == kEnvSecret || !Match(kOfHost, name).empty() || ChoosesDevices(name);
 }
 
 }  // namespace
+
+bool ChoosesDevices(absl::string_view name) { return !Match(kDevices, name).empty(); }
 
 std::vector<std::string> EnvironmentToForward(const std::vector<std::string>& own,
                                               const WorkPlan& plan, Forwarded what) {

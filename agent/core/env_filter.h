@@ -70,6 +70,9 @@ bool ForwardWins(absl::string_view name);
 // Why a variable of this name is identity and is not inherited; "" when it is not.
 absl::string_view IdentityReason(absl::string_view name);
 
+// Whether a variable of this name says which GPUs of a node a process sees.
+bool ChoosesDevices(absl::string_view name);
+
 // "K" of "K=V".
 absl::string_view NameOf(absl::string_view entry);
 

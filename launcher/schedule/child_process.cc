@@ -150,6 +150,8 @@ absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
   return child;
 }
 
+bool HasProgram(const std::string& name) { return FindProgram(name).ok(); }
+
 std::string HowItEnded(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     const int signo = WTERMSIG(wait_status);

@@ -32,6 +32,9 @@ absl::StatusOr<Child> SpawnChild(std::vector<std::string> argv,
                                  std::vector<std::string> environment = {},
                                  ChildLeads leads = ChildLeads::kGroup, int at_our_end = SIGTERM);
 
+// Whether SpawnChild would find a program of this name.
+bool HasProgram(const std::string& name);
+
 // "ended with status 3", "was ended by SIGTERM (terminated)", from a status of waitpid(2).
 std::string HowItEnded(int wait_status);
 // As a shell counts it: 128 + the number of the signal that ended it.

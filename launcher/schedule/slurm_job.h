@@ -35,6 +35,8 @@ struct SlurmJob {
   bool many_tasks = false;  // of several tasks, and what Slurm sends to one it sends to all
   absl::Duration kill_wait = kSlurmKillWait;
   uint32_t restarts = 0;  // how often it was started again as a whole
+  // Of a job of one node, too, the agent is started by srun, so that there is a step.
+  bool lone_step = false;
 };
 
 // No value: this is no job of Slurm's, or a worker in one. InvalidArgument: a variable is not what

@@ -149,6 +149,68 @@ def test_a_script_that_does_as_it_is_told_has_the_report(slurm, script):
     assert "  exit code 143\n" in slurm.output(job) and SHELL_DIES not in slurm.output(job), slurm.output(job)
 
 
+# One node: its agent is in a step, too, where the script's shell waits for launch.
+ONE_NODE = {"plain": "{}; true", "trap": "trap : TERM\n{}; exit", "wait": "{} & P=$!; trap 'kill -TERM $P; wait $P' TERM; wait $P"}
+
+
+@pytest.mark.parametrize("how", ONE_NODE)
+def test_on_one_node_the_workers_of_a_script_s_launch_have_time_to_save(slurm, how):
+    job = slurm.submit(ONE_NODE[how].format(RUN), "-N1")
+    slurm.expect(job, "runs", 2)
+    slurm.cancel(job)
+    slurm.wait(job)
+    want = {rank: ["SIGTERM", "saved"] for rank in range(2)}
+    wait_for(lambda: told(slurm) == want, PATIENCE, 0.05, lambda: (told(slurm), slurm.output(job)))
+    assert ("  exit code 143\n" in slurm.output(job)) == (how != "plain"), slurm.output(job)
+    assert slurm.output(job).count(SHELL_DIES) == (how == "plain"), slurm.output(job)
+
+
+def test_on_one_node_a_warning_and_the_time_limit_reach_the_workers_of_a_script_s_launch(slurm):
+    """With and without a trap. All at once: Slurm looks at its jobs' time every half minute."""
+    wants = {"--signal=USR1@10": ["SIGUSR1"], "": ["SIGTERM", "saved"]}
+    jobs = {}
+    for how in ("plain", "trap"):
+        for options in wants:
+            (slurm.folder / f"{how}{options}").mkdir()
+            script = ONE_NODE[how].format(f"{LAUNCH} --nproc-per-node 1 {TOLD}")
+            jobs[how, options] = slurm.submit(f"cd {how}{options}\n{script}", "-N1", "--time=1", *options.split())
+    for (how, options), job in jobs.items():
+        slurm.expect(job, "runs")
+        if not options:
+            slurm.command("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+    for (how, options), job in jobs.items():
+        said = lambda: [path.read_text().split() for path in (slurm.folder / f"{how}{options}").glob("told.*")]
+        wait_for(lambda: said() == [wants[options]], PATIENCE, 0.1, lambda: (how, options, said(), slurm.output(job)))
+        assert slurm.show(job)["JobState"] == "RUNNING" if options else slurm.wait(job)["JobState"] == "TIMEOUT"
+        slurm.cancel(job)
+    assert "  exit code 143\n" in slurm.output(jobs["trap", ""]), slurm.output(jobs["trap", ""])
+
+
+# What a step would not see as launch does: its CPUs, a file of bash's own. Then its workers are launch's children, as before.
+OWN = {"taskset -c 0 {} -n 1 echo bound": "bound\n", "{} -n 1 cat <(echo passed)": "passed\n", "unshare -m {} -n 1 echo mine": "mine\n"}
+
+
+@pytest.mark.parametrize("words", OWN)
+def test_on_one_node_a_launch_with_something_of_its_own_starts_no_step(slurm, words):
+    text = slurm.run(words.format(f"{LAUNCH} --no-prefix") + "; true", "-N1", "--exclusive")
+    assert text.endswith(OWN[words]) and "before its workers can save: write 'exec launch ...'" in text and "trap" not in text, text
+
+
+def test_on_one_node_a_step_gives_what_a_child_would(slurm):
+    """stdin, exit code, output as it is written, the GPUs that the user has chosen, counts, --plan and --explain-env."""
+    script = f"""
+        echo in | {LAUNCH} -n 1 cat; {LAUNCH} -n 1 bash -c 'exit 7'; echo code $?
+        CUDA_VISIBLE_DEVICES=1 {LAUNCH} -n 1 bash -c 'echo gpus $CUDA_VISIBLE_DEVICES name $SLURM_JOB_NAME'
+        PATH=/nonexistent {LAUNCH} -n 1 /bin/echo no srun
+        {LAUNCH} --plan true | grep -c 'srun --nodes=1'; {LAUNCH} --explain-env true | grep -o 'LOCAL_WORLD_SIZE=[0-9]*' | head -1
+        {LAUNCH} --detach --name d -n 1 bash -c 'echo detached; exit 3' > d.out 2>&1; {LAUNCH} attach d; echo code $?; {LAUNCH} logs d
+        {LAUNCH} doctor | grep -c node0
+    """
+    text = slurm.run(script, "-N1", "-n3", "--gpus-per-node=2", "-J", "mine", "-w", "node0")
+    assert "in\n" in text and "code 7\n" in text and "gpus 1 name mine\n" in text and "no srun\n" in text, text
+    assert "detached\n" in text and "code 3\n" in text and "\n1\n" in text and text.count(SHELL_DIES) == 1, text
+
+
 def test_an_allocation_s_shell_is_no_script(slurm):
     result = slurm.alloc(f"{LAUNCH} --nproc-per-node 1 true; true", "-N2")
     assert result.code == 0 and SHELL_DIES not in result.errors, result

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 namespace muster {
 namespace {
@@ -10,7 +13,8 @@ namespace {
 // As the kernel writes it.
 ProcessStatus Parsed(const std::string& ignored, const std::string& caught) {
   return ParseProcessStatus(
-      "Name:\tslurm_script\nUmask:\t0022\nPid:\t159\nPPid:\t153\nSigQ:\t2/9\nNSsid:\t4711\t12\n"
+      "Name:\tslurm_script\nUmask:\t0022\nPid:\t159\nPPid:\t153\nUid:\t7\t7\nSigQ:\t2/"
+      "9\nNSsid:\t4711\t12\n"
       "SigBlk:\t0000000000004000\nSigIgn:\t" +
       ignored + "\nSigCgt:\t" + caught + "\nCapInh:\t0000000000000000\n");
 }
@@ -21,6 +25,8 @@ TEST(ProcessStatus, NameParentAndWhetherItMindsSigterm) {
   EXPECT_EQ(status.parent, 153);
   EXPECT_EQ(status.session, 12);
   EXPECT_FALSE(status.minds_term);
+  EXPECT_EQ(status.pid, 159);
+  EXPECT_EQ(status.rights, "Uid:7\t7\n");
   EXPECT_TRUE(Parsed("0000000000000000", "0000000000014002").minds_term);
   EXPECT_TRUE(Parsed("0000000000004000", "0000000000000000").minds_term);
   EXPECT_TRUE(ParseProcessStatus("").name.empty());
@@ -36,7 +42,8 @@ struct Case {
 class BatchShell : public testing::TestWithParam<Case> {};
 
 TEST_P(BatchShell, EndsUnheard) {
-  EXPECT_EQ(ShellEndsUnheard(GetParam().ancestors), GetParam().want) << GetParam().what;
+  const std::optional<ProcessStatus> shell = ShellOfSlurm(GetParam().ancestors);
+  EXPECT_EQ(shell.has_value() && !shell->minds_term, GetParam().want) << GetParam().what;
 }
 
 ProcessStatus Shell() { return {"slurm_script", 2, 7, false}; }
@@ -72,6 +79,29 @@ TEST(Ancestors, OursEndAtTheFirstProcess) {
   const std::vector<ProcessStatus> ancestors = Ancestors();
   ASSERT_FALSE(ancestors.empty());
   EXPECT_FALSE(ancestors.front().name.empty());
+}
+
+TEST(ShellOfSlurm, IsWhatSlurmHasStarted) {
+  EXPECT_EQ(ShellOfSlurm({{"make", 3, 7, true}, Shell(), Stepd(), Init()})->name, "slurm_script");
+  EXPECT_FALSE(ShellOfSlurm({Stepd(), Init()}).has_value());
+  EXPECT_FALSE(ShellOfSlurm({Shell(), Init()}).has_value());
+}
+
+// As if the shell were like us; a parent may be in another namespace.
+ProcessStatus Own() {
+  std::ifstream in("/proc/self/status");
+  return ParseProcessStatus(std::string(std::istreambuf_iterator<char>(in), {}));
+}
+
+TEST(StepSeesTheSame, UnlessRightsOrFilesAreOurOwn) {
+  ProcessStatus shell = Own();
+  EXPECT_TRUE(StepSeesTheSame(shell, {"-n", "2", "train.py"}));
+  EXPECT_FALSE(StepSeesTheSame(shell, {"cat", "/dev/fd/63"}));
+  shell.rights += "Groups:\t1\n";
+  EXPECT_FALSE(StepSeesTheSame(shell, {"train.py"}));
+  shell = Own();
+  shell.pid = 0;  // its namespaces cannot be read
+  EXPECT_FALSE(StepSeesTheSame(shell, {"train.py"}));
 }
 
 }  // namespace

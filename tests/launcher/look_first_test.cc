@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "agent/io/node_facts.h"
 #include "launcher/job_run.h"
+#include "launcher/remote_starter.h"
 #include "launcher/resolve.h"
 #include "tests/launcher/spec_of.h"
 
@@ -87,6 +90,26 @@ TEST(StartsHere, NotWhereABatchScriptHasSeveralNodes) {
   EXPECT_TRUE(IsHere(spec, spec.nodes[0].host));
   spec.nodes.pop_back();
   EXPECT_TRUE(StartsHere(spec, spec.nodes[0].host));
+  spec.slurm->lone_step = true;
+  EXPECT_FALSE(StartsHere(spec, spec.nodes[0].host));
+  EXPECT_TRUE(InLoneStep(spec));
+  spec.slurm->in_script = false;
+  EXPECT_TRUE(StartsHere(spec, spec.nodes[0].host));
+}
+
+// The agent there sees what a child of ours would.
+TEST(AgentsCommand, InAStepOfOneNodeHasOurGpus) {
+  JobSpec spec = SpecOf("--hostfile f p", "localhost\n");
+  spec.given_hosts.emplace();
+  spec.slurm.emplace();
+  spec.slurm->in_script = spec.slurm->lone_step = true;
+  setenv("CUDA_VISIBLE_DEVICES", "1,3", /*replace=*/1);
+  const auto command = AgentsCommand(spec, {"localhost"}, "/opt/muster-agent");
+  EXPECT_THAT(std::vector<std::string>(command.end() - 4, command.end()),
+              ElementsAre("env", "CUDA_VISIBLE_DEVICES=1,3", "/opt/muster-agent", "--dial"));
+  spec.slurm->lone_step = false;
+  EXPECT_THAT(AgentsCommand(spec, {"localhost"}, "/opt/muster-agent"), Not(Contains("env")));
+  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 }  // namespace
