@@ -15,6 +15,7 @@
 #include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/pbs.h"
 #include "launcher/schedule/slurm.h"
+#include "launcher/schedule/slurm_stepd.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "launcher/schedule/step_starter.h"
 #include "proto/base/private_file.h"
@@ -115,7 +116,10 @@ std::unique_ptr<Starter> MakeRemoteStarter(
     out.command = [&spec, agent_path](const std::vector<std::string>& hosts) {
       return AgentsCommand(spec, hosts, agent_path);
     };
-    out.end_of = SrunEnd;
+    out.end_of = [](absl::string_view line) {
+      StepEnd end = StepdEnd(line);
+      return end.how.empty() ? SrunEnd(line) : end;
+    };
     out.environment = SrunEnvironment(OwnEnvironment());
   }
   out.job_id = spec.plan.job_id;

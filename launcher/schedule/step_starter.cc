@@ -32,6 +32,8 @@ namespace {
 // A command whose agents have all left ends by itself.
 constexpr absl::Duration kEndWithin = absl::Seconds(1);
 constexpr absl::Duration kKillAfter = absl::Seconds(2);
+// srun and the daemons of its step speak through one pipe, in any order: for the rest of it.
+constexpr absl::Duration kRestWithin = absl::Milliseconds(500);
 constexpr absl::string_view kOwnWords = "muster: ";  // proto/base/log
 
 class StepStarter final : public Starter {
@@ -85,6 +87,9 @@ class StepStarter final : public Starter {
     std::unique_ptr<LastWords> words;  // its own
     std::unique_ptr<UvTimer> late;
     std::string agent_said;  // last, of what its agents say beside their connections; "" = nothing
+    std::map<size_t, StepEnd> unsaid =
+        {};  // of nodes that have not called; why may be in the next line
+    std::unique_ptr<UvTimer> rest = nullptr;
   };
   struct Node {
     StartTarget target;
@@ -171,6 +176,7 @@ class StepStarter final : public Starter {
                                     [this, &step](const std::string& line) { OnLine(step, line); });
     step.late = std::make_unique<UvTimer>(loop_, [this, &step] { OnLate(step); });
     step.late->StartAfter(options_.answer_timeout);
+    step.rest = std::make_unique<UvTimer>(loop_, [this, &step] { TellUnsaid(step); });
     // It fits into the channel, which is empty. A child that is gone already says why by its exit.
     const std::string text = options_.command_of_one ? "" : TicketText(door_->ticket());
     (void)!send(child.channel.get(), text.data(), text.size(), MSG_NOSIGNAL);
@@ -218,8 +224,23 @@ class StepStarter final : public Starter {
       callbacks_.on_cancelled();
     }
     for (const std::string& host : end.hosts) {
-      if (const auto node = Find(host); node != nodes_.end() && node->second.step == &step) {
+      const auto node = Find(host);
+      if (node == nodes_.end() || node->second.step != &step) {
+        continue;
+      }
+      if (end.by_itself && !node->second.connected) {  // why comes beside it
+        step.unsaid.emplace(node->first, end);
+        step.rest->StartAfter(kRestWithin);
+      } else {
         Ended(node->first, end);
+      }
+    }
+  }
+
+  void TellUnsaid(Step& step) {
+    for (const auto& [index, end] : std::exchange(step.unsaid, {})) {
+      if (nodes_.at(index).step == &step) {
+        Ended(index, end);
       }
     }
   }
@@ -311,6 +332,7 @@ class StepStarter final : public Starter {
 
   void OnExit(std::list<Step>::iterator step, int status) {
     step->words->Finish();
+    TellUnsaid(*step);
     const StepEnd end = HowAgentsEnded(*step, status);
     for (const size_t index : step->nodes) {
       Node& node = nodes_.at(index);

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import ANOTHER_PRESS, EXAMPLES, LAUNCH, PATIENCE, PYTHON, WORKERS, wait_for
+from harness import ANOTHER_PRESS, BIN, EXAMPLES, LAUNCH, PATIENCE, PYTHON, WORKERS, wait_for
 
 WHERE = "echo $RANK/$WORLD_SIZE on $(hostname) task $SLURM_PROCID.$SLURM_LOCALID of $SLURM_NTASKS, master $MASTER_ADDR"
 # Ends by itself a moment after it is asked to, as a program that writes a checkpoint.
@@ -413,6 +413,17 @@ def test_an_srun_that_is_not_there_is_named(slurm):
     result = slurm.alloc(f"PATH=/nonexistent {LAUNCH} --nproc-per-node 1 /bin/true", "-N2", "-w", "node1,node2")
     assert result.code == 1 and "srun: not found in PATH (/nonexistent)" in result.errors, result
     assert "the line above has the time it wants" not in result.errors, result  # the doctor has ended
+
+
+def test_an_agent_that_is_not_there_is_named_with_its_path(slurm):
+    for file in ("launch", "muster-agent"):  # /tmp is each host's own
+        slurm.lab[0].run(["cp", BIN / file, f"/tmp/{file}"], check=True)
+    job = slurm.submit("exec /tmp/launch --nproc-per-node 1 true", "-N2", "-w", "node0,node1")
+    assert slurm.wait(job)["ExitCode"] == "1:0"
+    text = slurm.output(job)
+    said = "node1: Slurm could not run the agent (/tmp/muster-agent: No such file or directory): muster-agent must be at this path on every node"
+    assert said in text and "Exited with exit code 2" not in text and "firewall" not in text, text
+    assert "install the same build of muster on node1, at the same path as here" in text, text
 
 
 def test_the_plan_names_the_command(slurm):

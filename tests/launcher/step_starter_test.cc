@@ -16,6 +16,7 @@
 #include "agent/io/torch_store_port.h"
 #include "launcher/schedule/pbs.h"
 #include "launcher/schedule/slurm.h"
+#include "launcher/schedule/slurm_stepd.h"
 #include "tests/launcher/starter_fixture.h"
 
 namespace muster {
@@ -37,7 +38,10 @@ class StepStarterTest : public StarterTest {
       command.insert(command.end(), {"--", FAKE_AGENT, "--dial"});
       return command;
     };
-    options.end_of = SrunEnd;
+    options.end_of = [](absl::string_view line) {
+      StepEnd end = StepdEnd(line);
+      return end.how.empty() ? SrunEnd(line) : end;
+    };
     options.environment = {absl::StrCat("PATH=", std::getenv("PATH")), "GIVEN=1"};
     options.job_id = "j1";
     options.secret = secret_;
@@ -180,6 +184,21 @@ TEST_F(StepStarterTest, AnAgentThatEndsByItselfHasSaidWhy) {
       "refuses: srun: error: refuses: task 0: Exited with exit code 1; an agent said: refuses "
       "has no GPU");
   EXPECT_FALSE(killed_.at(0));
+}
+
+// The step goes on for the others; srun's own line comes first.
+TEST_F(StepStarterTest, WhyAnAgentCouldNotRunIsPreferredToItsExitCode) {
+  Srun();
+  Start(0, "node0");
+  Start(1, "absent");
+  Until([this] { return failed_.contains(1); }, "the failure");
+  EXPECT_EQ(failed_[1],
+            "absent: Slurm could not run the agent (/x/muster-agent: No such file or directory): "
+            "muster-agent must be at this path on every node");
+  Start(2, "mute");
+  Until([this] { return failed_.contains(2); }, "what is known of another");
+  EXPECT_EQ(failed_[2], "mute: srun: error: mute: task 0: Exited with exit code 2");
+  EXPECT_FALSE(failed_.contains(0));
 }
 
 TEST_F(StepStarterTest, WhoDoesNotKnowTheSecretOrIsNotAwaitedGetsNothing) {
