@@ -73,8 +73,9 @@ std::string StopCause(const JobSpec& spec, int signo, StopBy by, absl::Time now)
     left = absl::StrCat(": of its ", warden->limit, ", ", ShortDuration(warden->ends - now),
                         " are left");
   }
-  return absl::StrCat(warden->job, " was ended by SIGTERM, which ", warden->who, " sends at ",
-                      Listed(warden->when), left);
+  return absl::StrCat("launch was sent SIGTERM in ", warden->job, "; ", warden->who,
+                      " sends it at ", Listed(warden->when),
+                      ", and so may a script (kill, timeout)", left);
 }
 
 }  // namespace muster

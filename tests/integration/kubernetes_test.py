@@ -126,7 +126,7 @@ def test_a_job_that_is_deleted_has_time_to_save(pods):
             os.kill(pid, signal.SIGTERM)
     results = [job.finish() for job in jobs]
     assert [result.text.count("saved") for result in results] == [2, 2], results
-    assert "Job train was ended by SIGTERM, which Kubernetes sends at the deletion of a pod, its eviction and the deadline" in results[0].errors, results
+    assert "launch was sent SIGTERM in Job train; Kubernetes sends it at the deletion of a pod, its eviction and the deadline" in results[0].errors, results
 
 
 def test_the_end_of_one_pod_is_that_of_the_job(pods):
@@ -137,7 +137,7 @@ def test_the_end_of_one_pod_is_that_of_the_job(pods):
     os.kill(pods.launch(1), signal.SIGTERM)
     results = [job.finish() for job in jobs]
     for result in results:
-        assert result.code == 143 and "Job train was ended by SIGTERM, which Kubernetes sends" in result.errors, results
+        assert result.code == 143 and "launch was sent SIGTERM in Job train; Kubernetes sends it" in result.errors, results
 
 
 def test_without_names_the_way_out_is_said(pods):

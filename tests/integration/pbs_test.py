@@ -45,7 +45,7 @@ CHECKPOINT = "trap 'sleep 2; hostname > checkpoint.$RANK; exit 0' TERM; echo ran
 
 
 # By what is in the environment: what the report says.
-WALLTIME = {"": "was ended by SIGTERM, which PBS sends at qdel and the walltime", "export PBS_WALLTIME=15; ": r"was ended by PBS \(SIGTERM\): its walltime of 15\.0 s is over"}
+WALLTIME = {"": "launch was sent SIGTERM in PBS job {}; PBS sends it at qdel and the walltime", "export PBS_WALLTIME=15; ": r"PBS job {} was ended by PBS \(SIGTERM\): its walltime of 15\.0 s is over"}
 
 
 @pytest.mark.parametrize("torque", WALLTIME, ids=("openpbs", "torque"))
@@ -58,7 +58,7 @@ def test_the_end_of_the_walltime_gives_the_workers_of_all_nodes_time_to_save(pbs
     saved = {path.suffix: path.read_text() for path in pbs.folder.glob("checkpoint.*")}
     assert saved == {f".{rank}": f"node{rank // 2}\n" for rank in range(4)}, (saved, pbs.output(job))
     assert re.search("=>> PBS: job killed: walltime .* exceeded limit 15\n.*SIGTERM: stopping 4 workers", pbs.output(job), re.S), pbs.output(job)
-    assert re.search(f"PBS job {job} {WALLTIME[torque]}", pbs.output(job)), pbs.output(job)
+    assert re.search(WALLTIME[torque].format(job), pbs.output(job)), pbs.output(job)
     assert "  exit code 143\n" in pbs.output(job), pbs.output(job)
     pbs.lab.expect_quiet()
 
@@ -90,7 +90,7 @@ def test_what_pbs_sends_to_the_first_host_reaches_each_worker_once(pbs, way):
     pbs.cancel(job)
     pbs.wait(job)
     all_told(pbs, 2 * nodes, "SIGUSR1", "SIGUSR2", "SIGUSR1", "SIGTERM", "saved")
-    assert f"PBS job {job} was ended by SIGTERM, which PBS sends at qdel" in pbs.output(job), pbs.output(job)
+    assert f"launch was sent SIGTERM in PBS job {job}; PBS sends it at qdel" in pbs.output(job), pbs.output(job)
 
 
 def test_a_signal_to_launch_alone_reaches_each_worker_of_a_pbs_job_once(pbs):

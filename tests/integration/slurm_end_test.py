@@ -63,7 +63,7 @@ def test_sigterm_of_scancel_stops_the_job_and_its_workers_save(slurm, how):
     slurm.cancel(job, "-s", "TERM", *HOW[how])
     assert slurm.wait(job)["ExitCode"] == "143:0"
     all_told(slurm, "SIGTERM", "saved")
-    said = f"Slurm job {job} was ended by SIGTERM, which Slurm sends at scancel, a requeue, preemption, the loss of a node and the time limit"
+    said = f"launch was sent SIGTERM in Slurm job {job}; Slurm sends it at scancel, a requeue, preemption, the loss of a node and the time limit"
     assert said in slurm.output(job) and "stopping 4 workers" in slurm.output(job), slurm.output(job)
 
 

@@ -49,28 +49,32 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"nowhere", JobSpec(), "stopped by the user (SIGTERM)"},
         Case{"pbs", InPbsUntil(absl::InfiniteFuture(), absl::InfiniteDuration()),
-             "PBS job 21.node0 was ended by SIGTERM, which PBS sends at qdel and the walltime"},
+             "launch was sent SIGTERM in PBS job 21.node0; PBS sends it at qdel and the walltime, "
+             "and so may a script (kill, timeout)"},
         Case{"pbs_over", InPbsUntil(kNow, absl::Seconds(15)),
              "PBS job 21.node0 was ended by PBS (SIGTERM): its walltime of 15.0 s is over"},
         Case{"pbs_all_but_over", InPbsUntil(kNow + absl::Seconds(5), absl::Hours(3)),
              "PBS job 21.node0 was ended by PBS (SIGTERM): its walltime of 3 h is over"},
         Case{"pbs_before", InPbsUntil(kNow + absl::Seconds(6), absl::Hours(3)),
-             "PBS job 21.node0 was ended by SIGTERM, which PBS sends at qdel: of its "
+             "launch was sent SIGTERM in PBS job 21.node0; PBS sends it at qdel, and so may a "
+             "script (kill, timeout): of its "
              "walltime of 3 h, 6.0 s are left"},
         Case{"slurm", InSlurm(absl::InfiniteFuture()),
-             "Slurm job 17 was ended by SIGTERM, which Slurm sends at scancel, a requeue, "
-             "preemption, the loss of a node and the time limit"},
+             "launch was sent SIGTERM in Slurm job 17; Slurm sends it at scancel, a requeue, "
+             "preemption, the loss of a node and the time limit, and so may a script (kill, "
+             "timeout)"},
         Case{"slurm_over", InSlurm(kNow - absl::Seconds(20)),
              "Slurm job 17 was ended by Slurm (SIGTERM): its time limit is over"},
         Case{"slurm_before", InSlurm(kNow + absl::Hours(3)),
-             "Slurm job 17 was ended by SIGTERM, which Slurm sends at scancel, a requeue, "
-             "preemption and the loss of a node: of its time limit, 3 h are left"},
+             "launch was sent SIGTERM in Slurm job 17; Slurm sends it at scancel, a requeue, "
+             "preemption and the loss of a node, and so may a script (kill, timeout): of its time "
+             "limit, 3 h are left"},
         Case{"indexed_job", InPod(true),
-             "Job train was ended by SIGTERM, which Kubernetes sends at the deletion of a "
-             "pod, its eviction and the deadline"},
+             "launch was sent SIGTERM in Job train; Kubernetes sends it at the deletion of a "
+             "pod, its eviction and the deadline, and so may a script (kill, timeout)"},
         Case{"pod", InPod(false),
-             "this pod was ended by SIGTERM, which Kubernetes sends at the deletion of a "
-             "pod, its eviction and the deadline"}),
+             "launch was sent SIGTERM in this pod; Kubernetes sends it at the deletion of a "
+             "pod, its eviction and the deadline, and so may a script (kill, timeout)"}),
     [](const auto& one) { return std::string(one.param.name); });
 
 TEST(StopCauseTest, OtherSignalsAndCommandsAreTheUsers) {
@@ -80,9 +84,10 @@ TEST(StopCauseTest, OtherSignalsAndCommandsAreTheUsers) {
 }
 
 TEST(StopCauseTest, OfAnotherNodesSignalTheTimeIsNotKnown) {
-  EXPECT_EQ(StopCause(InSlurm(kNow), SIGTERM, StopBy::kSignal, absl::InfinitePast()),
-            "Slurm job 17 was ended by SIGTERM, which Slurm sends at scancel, a requeue, "
-            "preemption, the loss of a node and the time limit");
+  EXPECT_EQ(
+      StopCause(InSlurm(kNow), SIGTERM, StopBy::kSignal, absl::InfinitePast()),
+      "launch was sent SIGTERM in Slurm job 17; Slurm sends it at scancel, a requeue, "
+      "preemption, the loss of a node and the time limit, and so may a script (kill, timeout)");
 }
 
 }  // namespace
