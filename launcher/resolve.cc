@@ -442,7 +442,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
     return SettleTerminal(spec);
   }
   RETURN_IF_ERROR(PlaceOnHosts(spec, read_file));
-  NoteBesideJob(spec);
+  NoteBesideJob(spec, environment);
   SettleTasks(spec);
   RETURN_IF_ERROR(SettleNodeOverrides(spec));
   spec.plan.workers_wanted = spec.nodes.front().wanted;

@@ -13,6 +13,7 @@
 #include "launcher/job_life.h"
 #include "launcher/placement.h"
 #include "launcher/programs.h"
+#include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/pbs.h"
 #include "launcher/schedule/pod.h"
 #include "launcher/schedule/slurm.h"
@@ -227,16 +228,25 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
   return TakePod(spec, read_file, environment);
 }
 
-void NoteBesideJob(JobSpec& spec) {
+void NoteBesideJob(JobSpec& spec, const Environment& environment) {
+  const auto is_here = [&environment](const NodeWorkers& node) {
+    const auto is = [&](const char* variable) {
+      const auto at = environment.find(variable);
+      return at != environment.end() && IsSameHost(node.host.name, at->second);
+    };
+    return node.host.name == "localhost" || is("SLURMD_NODENAME") || is("HOSTNAME");
+  };
   const OptionId by = spec.Has(OptionId::kHostfile) ? OptionId::kHostfile : OptionId::kHosts;
   const bool in_job = spec.slurm.has_value() ? !spec.slurm->in_step : spec.pbs.has_value();
-  if (!in_job || spec.given_hosts.has_value() || spec.nodes.size() < 2 || !spec.Has(by)) {
+  if (!in_job || spec.given_hosts.has_value() || !spec.Has(by) ||
+      std::all_of(spec.nodes.begin(), spec.nodes.end(), is_here)) {
     return;
   }
-  spec.notes.push_back(absl::StrCat(
-      spec.Said(by), ": its nodes are started by ssh, beside ",
-      spec.slurm.has_value() ? spec.slurm->name : spec.pbs->name,
-      ", whose CPUs and end do not hold there; without it launch takes the job's own nodes"));
+  spec.notes.push_back(absl::StrCat(spec.Said(by), ": its nodes are started by ssh, beside ",
+                                    spec.slurm.has_value() ? spec.slurm->name : spec.pbs->name,
+                                    ", whose CPUs and end do not hold there; without it launch "
+                                    "takes the job's own nodes (some of "
+                                    "them: --nnodes N, or --exclude LIST)"));
 }
 
 void SettleTasks(JobSpec& spec) {

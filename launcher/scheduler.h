@@ -17,7 +17,7 @@ absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
 
 // Once its hosts have places: that those which the user names are started beside the job that
 // launch is in, where they would be the job's without being named.
-void NoteBesideJob(JobSpec& spec);
+void NoteBesideJob(JobSpec& spec, const Environment& environment);
 
 // Likewise: what the scheduler's own start would do for each task, in its place: which GPUs it
 // sees. What launch does otherwise is noted.

@@ -92,7 +92,13 @@ TEST(HostsInAJob, AreStartedBesideIt) {
               Contains(AllOf(HasSubstr("--hosts n1,n2: " + beside), HasSubstr("Slurm job 7, "))));
   EXPECT_THAT(notes("--hostfile f p", {{"PBS_JOBID", "3.s"}}),
               Contains(AllOf(HasSubstr("--hostfile f: " + beside), HasSubstr("PBS job 3.s, "))));
-  for (const char* within : {"p", "--standalone p", "--hosts n1 p"}) {
+  EXPECT_THAT(notes("--hosts n1 p", slurm),
+              Contains(AllOf(HasSubstr("--hosts n1: " + beside), HasSubstr("--nnodes N"),
+                             HasSubstr("--exclude LIST"))));
+  Environment on_n1 = slurm;
+  on_n1["SLURMD_NODENAME"] = "n1";
+  EXPECT_THAT(notes("--hosts n1 p", on_n1), Not(Contains(HasSubstr(beside))));  // no ssh
+  for (const char* within : {"p", "--standalone p", "--hosts localhost p"}) {
     EXPECT_THAT(notes(within, slurm), Not(Contains(HasSubstr(beside)))) << within;
   }
   EXPECT_THAT(notes("--hosts n1,n2 p", {}), Not(Contains(HasSubstr(beside))));
