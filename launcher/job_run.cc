@@ -317,6 +317,15 @@ void ShowPage(absl::string_view page, const JobReport& report) {
   }
 }
 
+std::string WhatSrunAwaits(const JobSpec& spec, const JobReport& report) {
+  if (spec.rendezvous.step.empty() || !spec.slurm.has_value() ||
+      report.cause != CauseKind::kNodeLost || report.lost_node.empty()) {
+    return "";
+  }
+  return absl::StrCat("srun waits for ", report.lost_node, " until Slurm itself finds it down ",
+                      "(SlurmdTimeout); scancel ", spec.slurm->id, " ends the job at once");
+}
+
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report) {
   report.requeued = spec.slurm.has_value() ? spec.slurm->restarts : 0;
   const std::vector<std::string> before =
@@ -332,6 +341,9 @@ int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report)
     if (const std::string why = write_json(spec.report_file, 0666); !why.empty()) {
       LogError(absl::StrCat("--report ", spec.report_file, ": ", why));
     }
+  }
+  if (const std::string waits = WhatSrunAwaits(spec, report); !waits.empty()) {
+    LogInfo(waits);
   }
   if (spec.keeper_fd >= 0) {
     SendPacket(spec.keeper_fd, Packet::kText, text);

@@ -98,6 +98,9 @@ std::vector<std::string> EnvironmentForOthers(const JobSpec& spec);
 // launch itself was started with a TORCHELASTIC_ERROR_FILE, that is written, as by torchrun: so who
 // started it (TorchX, a launch or torchrun around this one) knows the first cause.
 void ShowPage(absl::string_view page, const JobReport& report);
+// Where srun has started launch on every node: what it waits for behind the report of a lost node;
+// "" = nothing.
+std::string WhatSrunAwaits(const JobSpec& spec, const JobReport& report);
 // Shows the report on stderr, writes --report; the exit code of launch.
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report);
 

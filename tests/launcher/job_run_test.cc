@@ -47,6 +47,20 @@ TEST(TellExitCodeAsShown, SaysWhyAJobThatEndedWellDidNot) {
   SetLogSink(nullptr);
 }
 
+TEST(WhatSrunAwaits, IsTheNodeThatSlurmHasNotGivenUp) {
+  JobSpec spec = SpecOf("p", "", SlurmTask("0"));
+  JobReport report;
+  report.cause = CauseKind::kNodeLost;
+  report.lost_node = "node2";
+  EXPECT_EQ(
+      WhatSrunAwaits(spec, report),
+      "srun waits for node2 until Slurm itself finds it down (SlurmdTimeout); scancel 17 ends "
+      "the job at once");
+  EXPECT_EQ(WhatSrunAwaits(SpecOf("p"), report), "");
+  report.cause = CauseKind::kUser;
+  EXPECT_EQ(WhatSrunAwaits(spec, report), "");
+}
+
 TEST(TermsOf, WhoIsTalkedToOfWorkersThatDoNothing) {
   EXPECT_EQ(TermsOf(SpecOf("p")).tell_idle, absl::Minutes(5));
   EXPECT_EQ(TermsOf(SpecOf("--tell-idle 1h p")).tell_idle, absl::Hours(1));
