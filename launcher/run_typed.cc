@@ -286,7 +286,7 @@ class TypedJob {
       if (server_ != nullptr) {
         Post(PauseAsked{true});
         pause_timer_.StartAfter(UserSignals::kPauseSpreads);
-      } else if (!IsServed()) {
+      } else if (!IsServed() && UserSignals::HaveTerminal()) {
         LogInfo("Ctrl-Z pauses the job only at the node that serves it");
       }
     };

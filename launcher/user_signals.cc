@@ -1,5 +1,6 @@
 #include "launcher/user_signals.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "launcher/jobs/keeper_link.h"
 #include "proto/base/clock.h"
 #include "proto/base/passed_signals.h"
+#include "proto/base/unique_fd.h"
 
 namespace muster {
 namespace {
@@ -101,6 +103,10 @@ void UserSignals::Obey(int signo) {
       return callbacks_.on_stop({signo, again});
     }
   }
+}
+
+bool UserSignals::HaveTerminal() {
+  return UniqueFd(open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC)).valid();
 }
 
 void UserSignals::SuspendSelf() { kill(getpid(), SIGSTOP); }

@@ -42,6 +42,9 @@ class UserSignals {
   // What the scheduler has sent to an agent counts as if it had come here, once for all of them.
   void Heard(int signo, NodeId agent);
 
+  // Whether a terminal controls us: else SIGTSTP is not somebody's Ctrl-Z (scontrol suspend).
+  static bool HaveTerminal();
+
   // Stops this process until SIGCONT.
   static void SuspendSelf();
 

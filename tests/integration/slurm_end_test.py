@@ -211,6 +211,18 @@ def test_on_one_node_a_step_gives_what_a_child_would(slurm):
     assert "detached\n" in text and "code 3\n" in text and "\n1\n" in text and text.count(SHELL_DIES) == 1, text
 
 
+def test_a_job_that_slurm_suspends_is_no_ctrl_z(slurm):
+    job = slurm.submit(f"exec srun --ntasks-per-node=1 {LAUNCH} --nproc-per-node 1 bash -c 'echo up; while :; do sleep 0.1; done'", "-N2")
+    slurm.expect(job, "up", 2)
+    slurm.command("scontrol", "suspend", job)
+    slurm.wait(job, "SUSPENDED")
+    slurm.command("scontrol", "resume", job)
+    slurm.wait(job, "RUNNING")
+    slurm.cancel(job)
+    slurm.wait(job)
+    assert "Ctrl-Z" not in slurm.output(job), slurm.output(job)
+
+
 def test_an_allocation_s_shell_is_no_script(slurm):
     result = slurm.alloc(f"{LAUNCH} --nproc-per-node 1 true; true", "-N2")
     assert result.code == 0 and SHELL_DIES not in result.errors, result
