@@ -132,7 +132,7 @@ void AgentStep::On(const UserRestart&) {
 void AgentStep::On(const SchedulerSignal& signal) {
   ++s_.heard[signal.signo];
   beat_wanted_ = true;
-  if (JobIsEnded() && s_.ended_locally && Running() && !s_.killed) {
+  if (JobIsEnded() && s_.ended_locally && Lives() && !s_.killed) {
     s_.kill_at = now_ + config_.grace;
     LiftLease();
   }
@@ -259,7 +259,7 @@ void AgentStep::CheckStandstill() {
   s_.answer_by = std::max(s_.answer_by, now_ + s_.lease);
   beat_wanted_ = true;
   const bool over = s_.lease_until != absl::InfinitePast() && now_ >= s_.lease_until;
-  if (config_.in_process || !Running() || s_.killed || !(over || StandsStill())) {
+  if (config_.in_process || !Lives() || s_.killed || !(over || StandsStill())) {
     return;
   }
   s_.lease_until = absl::InfinitePast();
@@ -298,7 +298,7 @@ void AgentStep::CheckDeadlines() {
   }
   const bool may_wait = s_.paused && s_.link_up;  // the master stands still as well
   if (!s_.admitted && !s_.outcome.has_value() && !may_wait) {
-    if (Running() && !s_.master_returns && now_ >= s_.link_lost_at + kReconnectWindow) {
+    if (Lives() && !s_.master_returns && now_ >= s_.link_lost_at + kReconnectWindow) {
       Stop(SIGTERM, config_.master_lost_grace);
     }
     if (now_ >= s_.link_lost_at + MasterWait()) {
@@ -423,7 +423,7 @@ void AgentStep::Show(const std::string& note) {
 }
 
 absl::Time AgentStep::NextDeadline() const {
-  absl::Time at = Running() && !s_.killed ? s_.kill_at : absl::InfiniteFuture();
+  absl::Time at = Lives() && !s_.killed ? s_.kill_at : absl::InfiniteFuture();
   at = std::min(at, s_.held_until);
   if (s_.link_up && s_.admitted) {
     at = std::min(at, s_.next_beat);

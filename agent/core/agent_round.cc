@@ -1,4 +1,4 @@
-// The round an agent holds: start, signals, stop, exits, clearing.
+// The round an agent holds: start, signals, exits; its stop is in agent_stop.cc.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -10,15 +10,6 @@
 #include "proto/base/text.h"
 
 namespace muster {
-namespace {
-
-// CloseRound::drain: a filter behind a worker (exec > >(sort), in bash) writes after its end. What
-// outlives one that has failed is less often a filter.
-constexpr absl::Duration kDrain = absl::Seconds(3);
-constexpr absl::Duration kDrainOfFailed = absl::Milliseconds(500);
-
-}  // namespace
-
 void AgentStep::On(const WorkerSpawned& spawned) {
   if (IsOfRound(spawned.round) && spawned.local_rank.value < s_.workers.size()) {
     WorkerState& worker = s_.workers[spawned.local_rank.value];
@@ -31,6 +22,7 @@ void AgentStep::On(const WorkerSpawned& spawned) {
 void AgentStep::On(const WorkerEnded& ended) {
   const uint32_t local_rank = ended.exit.local_rank.value;
   if (IsOfRound(ended.round) && local_rank < s_.workers.size() && !s_.workers[local_rank].ended) {
+    s_.alone = ended.alone;
     if (StandsStill() && ended.exit.kind == ExitKind::kSignaled && ended.exit.code == SIGKILL) {
       Kill();  // this process alone stood still: the shepherd has killed all, and says so after
                // this
@@ -92,27 +84,6 @@ void AgentStep::AddExit(WorkerExit exit) {
   s_.exits.emplace_back(std::move(exit), now_);
   // One beat with exits is under way at a time: many that end at once share the next.
   beat_wanted_ |= s_.exits_sent == s_.exits_acked;
-}
-
-// Not yet where one that failed may be replaced: what serves the others of the round stays.
-bool AgentStep::MayClose() const {
-  if (s_.phase == AgentPhase::kReady || Running() || s_.clearing || s_.cleared) {
-    return false;
-  }
-  const bool stops = s_.phase == AgentPhase::kStopping || s_.outcome.has_value();
-  return stops || s_.assignment->started_in.empty() || AllEndedWell();
-}
-
-// None where they were stopped: what they left was signalled with them.
-absl::Duration AgentStep::Drain() const {
-  return s_.phase != AgentPhase::kRunning ? absl::ZeroDuration()
-         : AllEndedWell()                 ? kDrain
-                                          : kDrainOfFailed;
-}
-
-bool AgentStep::AllEndedWell() const {
-  return std::all_of(s_.workers.begin(), s_.workers.end(),
-                     [](const WorkerState& worker) { return worker.ended_well; });
 }
 
 void AgentStep::TakeAcks(const Directive& directive) {
@@ -301,7 +272,7 @@ void AgentStep::Start(const Assignment& assignment) {
   }
   s_.exits.clear();
   s_.exits_dropped = s_.exits_acked = s_.exits_sent = s_.signals_done = 0;
-  s_.stop_sent = s_.killed = s_.clearing = s_.cleared = s_.keep_awaits = false;
+  s_.stop_sent = s_.saving = s_.killed = s_.clearing = s_.cleared = s_.keep_awaits = false;
   s_.stop_signal = 0;
   ForgetOthers();
   s_.kill_at = absl::InfiniteFuture();
@@ -363,7 +334,7 @@ void AgentStep::SetPaused(bool paused) {
   s_.paused = paused;
   s_.held_until = absl::InfiniteFuture();  // the debugger has its table, or has had it
   beat_wanted_ = true;
-  if (Running()) {
+  if (Lives()) {
     Emit(SignalRound{s_.round, paused ? SIGSTOP : SIGCONT});
   }
   if (config_.in_process) {
@@ -379,46 +350,6 @@ void AgentStep::OpenStoreNow() {
   s_.store_opening = true;
   s_.store_port = 0;
   Emit(OpenStore{});
-}
-
-void AgentStep::Stop(int32_t signo, absl::Duration grace) {
-  if (s_.phase == AgentPhase::kReady) {
-    return;
-  }
-  if (s_.phase == AgentPhase::kRunning) {
-    s_.phase = AgentPhase::kStopping;
-    ForgetOthers();
-    beat_wanted_ = true;
-  }
-  s_.held_until = absl::InfiniteFuture();
-  if (!Running() || s_.killed) {
-    return;
-  }
-  if (signo == 0 || StandsStill()) {
-    return Kill();  // no time without a lease (A4)
-  }
-  if (!s_.stop_sent || signo != s_.stop_signal) {
-    s_.stopped_at = s_.stop_sent ? s_.stopped_at : now_;
-    s_.stop_sent = true;
-    s_.stop_signal = signo;
-    Emit(SignalRound{s_.round, signo});
-    Emit(SignalRound{s_.round, SIGCONT});  // who stands still could not end, nor save anything
-  }
-  s_.kill_at = std::min(s_.kill_at, now_ + grace);
-}
-
-void AgentStep::Kill() {
-  s_.kill_at = s_.held_until = absl::InfiniteFuture();
-  s_.still_until = absl::InfinitePast();
-  if (!Running() || s_.killed) {
-    return;
-  }
-  s_.phase = AgentPhase::kStopping;
-  ForgetOthers();
-  s_.stopped_at = s_.stop_sent ? s_.stopped_at : now_;
-  s_.killed = true;
-  s_.clearing = true;
-  Emit(KillRound{s_.round});
 }
 
 void AgentStep::EndLocally(int32_t exit_code, std::string headline) {
@@ -448,11 +379,7 @@ void AgentStep::Finished(bool all_shown) {
 
 void AgentStep::MoveOn() {
   if (MayClose()) {
-    s_.clearing = true;
-    s_.held_until = absl::InfiniteFuture();
-    const absl::Duration drain = Drain();
-    s_.draining = drain > absl::ZeroDuration();
-    Emit(CloseRound{s_.round, drain});
+    Close();
   }
   if (s_.showing || s_.finished) {
     return;

@@ -75,8 +75,6 @@ class AgentStep {
   void ForgetOthers();
   void SetPaused(bool paused);
   void OpenStoreNow();
-  void Stop(int32_t signo, absl::Duration grace);  // signo 0 = SIGKILL at once
-  void Kill();
   void AddExit(WorkerExit exit);
   void AddUntoldExit(LocalRank local_rank);
   void EndLocally(int32_t exit_code, std::string headline);
@@ -84,13 +82,21 @@ class AgentStep {
   void MoveOn();
   void Finished(bool all_shown);
 
+  // --- agent_stop.cc: its end ---
+  void Stop(int32_t signo, absl::Duration grace);  // signo 0 = SIGKILL at once
+  void Kill();
+  void Close();
+  void On(const GroupsEnded& ended);
+  bool MayClose() const;
+  absl::Duration Drain() const;
+
   bool SoughtUnderWay() const { return s_.beats_unanswered.count(s_.sought_in) != 0; }
   // Of the round held, or of an earlier one whose workers it keeps.
   bool IsOfRound(RoundId round) const;
-  bool MayClose() const;
-  absl::Duration Drain() const;
   bool AllEndedWell() const;
   bool Running() const { return s_.workers_alive > 0; }
+  // A worker of the round, or what was told to stop with the workers.
+  bool Lives() const { return Running() || s_.saving; }
   template <typename Effect>
   void Emit(Effect effect) {
     out_.push_back(std::move(effect));

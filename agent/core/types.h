@@ -49,7 +49,11 @@ struct WorkerSpawned {
 struct WorkerEnded {
   RoundId round;
   WorkerExit exit;
-};  // also for kSpawnFailed; exit.age is ignored
+  bool alone = true;  // nothing that descends from workers is left on this node
+};                    // also for kSpawnFailed; exit.age is ignored
+struct GroupsEnded {
+  RoundId round;
+};  // answers AwaitGroups
 struct RoundCleared {
   RoundId round;
 };  // after KillRound or the last exit: no descendant is left, output drained
@@ -79,8 +83,8 @@ struct LeaseEnded {};  // the shepherd has killed all workers, whose exits came 
 struct TimeElapsed {};
 using AgentEvent =
     std::variant<LinkUp, LinkDown, MessageReceived, StorePortReady, StorePortFailed, WorkerSpawned,
-                 WorkerEnded, RoundCleared, PeerSought, PeersAwaited, UserStop, UserRestart,
-                 SchedulerSignal, UseSeen, RestShown, LeaseEnded, TimeElapsed>;
+                 WorkerEnded, GroupsEnded, RoundCleared, PeerSought, PeersAwaited, UserStop,
+                 UserRestart, SchedulerSignal, UseSeen, RestShown, LeaseEnded, TimeElapsed>;
 
 struct SendToMaster {
   AgentMessage message;
@@ -100,13 +104,17 @@ struct KeepRound {
 struct SignalRound {
   RoundId round;
   int32_t signo = 0;
-};  // to every worker (its process group) that still runs
+};  // to every process group of its workers, and of what they have started
 struct ReleaseHeld {
   RoundId round;
 };  // nobody came for the workers that were held: SIGCONT to every one, and a line that says so
 struct KillRound {
   RoundId round;
 };  // SIGKILL to everything that descends from its workers; then RoundCleared
+struct AwaitGroups {
+  RoundId round;
+};  // all exits are in, after a stop: GroupsEnded once no group that got its signal, and is of the
+    // workers' session, has a living member. A KillRound may come first
 struct CloseRound {
   RoundId round;
   absl::Duration drain;
@@ -143,8 +151,8 @@ struct Finish {
 };                        // the agent's work is over; everything is cleared
 using AgentEffect =
     std::variant<SendToMaster, Drill, OpenStore, SpawnRound, KeepRound, SignalRound, ReleaseHeld,
-                 KillRound, CloseRound, EndDrain, PeerFound, PeerGone, MeetNoMore, SetLease,
-                 SetTimer, ShowWaiting, ShowNotice, ShowRest, Finish>;
+                 KillRound, AwaitGroups, CloseRound, EndDrain, PeerFound, PeerGone, MeetNoMore,
+                 SetLease, SetTimer, ShowWaiting, ShowNotice, ShowRest, Finish>;
 
 struct WorkerState {
   int32_t pid = 0;
@@ -182,11 +190,14 @@ struct AgentState {
   uint32_t drills_done = 0;   // in the life of this agent
   bool stop_sent = false;     // a stop signal went to the workers of `round`
   absl::Time stopped_at;      // then, or when they were killed without one
-  bool killed = false;        // KillRound went out for `round`
-  bool clearing = false;      // CloseRound or KillRound is out, RoundCleared is awaited
-  bool draining = false;      // ... and there was time for CloseRound's drain
-  bool keep_awaits = false;   // ... and then the round that keeps what there is of `round`
-  RoundId stop_up_to;         // neither `round` nor a later one up to this will be started
+  bool alone =
+      true;  // nothing is left that a stop gives time: by the last WorkerEnded, or GroupsEnded
+  bool saving = false;       // AwaitGroups is out, until GroupsEnded or kill_at
+  bool killed = false;       // KillRound went out for `round`
+  bool clearing = false;     // CloseRound or KillRound is out, RoundCleared is awaited
+  bool draining = false;     // ... and there was time for CloseRound's drain
+  bool keep_awaits = false;  // ... and then the round that keeps what there is of `round`
+  RoundId stop_up_to;        // neither `round` nor a later one up to this will be started
   absl::Time kill_at = absl::InfiniteFuture();
   absl::Time held_until = absl::InfiniteFuture();  // of `round`, unless somebody comes for them
 

@@ -244,18 +244,6 @@ void AgentLoop::Do(const SpawnRound& effect) {
   SpawnWorkers(may);
 }
 
-void AgentLoop::SpawnWorkers(const absl::Status& may) {
-  for (uint32_t i = 0; i < assignment_.workers; ++i) {
-    if (assignment_.HasEndedWell(LocalRank{i})) {
-      workers_[i].ended = true;
-    } else if (may.ok()) {
-      SpawnWorker(LocalRank{i});
-    } else {
-      OnSpawnFailed(i, EINVAL, std::string(may.message()));
-    }
-  }
-}
-
 ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   ShepherdClient::Callbacks out;
   out.on_spawned = [this](uint32_t local_rank, pid_t pid) {
@@ -274,6 +262,7 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
     OnSpawnFailed(local_rank, error, std::move(what));
   };
   out.on_ended = [this](uint32_t local_rank, const WorkerEnd& end) { OnEnded(local_rank, end); };
+  out.on_groups_ended = [this] { Post(GroupsEnded{assignment_.round}); };
   out.on_cleared = [this](const std::string& survivors) { OnCleared(survivors); };
   out.on_lease_ended = [this] { Post(LeaseEnded{}); };
   out.on_helper_failed = [this](const std::string& why) { pmix_.HelperFailed(why); };
@@ -289,7 +278,7 @@ void AgentLoop::OnSpawnFailed(uint32_t local_rank, int error, std::string what) 
   exit.kind = ExitKind::kSpawnFailed;
   exit.code = error;
   exit.detail = std::move(what);
-  Post(WorkerEnded{assignment_.round, std::move(exit)});
+  Post(WorkerEnded{assignment_.round, std::move(exit), alone_});
 }
 
 void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end, std::optional<Rank> before) {
@@ -334,7 +323,7 @@ void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end, std::optional
     exit.error_message = error.message;
     exit.error_before = error.age;
   }
-  Post(WorkerEnded{assignment_.round, std::move(exit)});
+  Post(WorkerEnded{assignment_.round, std::move(exit), alone_});
 }
 
 void AgentLoop::OnShepherdDead() {
@@ -353,6 +342,7 @@ void AgentLoop::OnShepherdDead() {
       OnSpawnFailed(i, ECHILD, "the shepherd process was killed");
     }
   }
+  Post(GroupsEnded{assignment_.round});  // where they were awaited
   if (clearing_ || drain_timer_.active()) {
     OnCleared("");
   }

@@ -112,6 +112,7 @@ class AgentLoop {
   void Do(const SignalRound& effect);
   void Do(const ReleaseHeld& effect);
   void Do(const KillRound& effect);
+  void Do(const AwaitGroups&) { shepherd_.AwaitGroups(); }
   void Do(const CloseRound& effect);
   void Do(const EndDrain& effect);
   void Do(const PeerFound& effect);

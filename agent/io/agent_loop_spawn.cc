@@ -113,6 +113,18 @@ absl::StatusOr<std::vector<uint16_t>> AgentLoop::KeepWorkerPorts() {
   return numbers;
 }
 
+void AgentLoop::SpawnWorkers(const absl::Status& may) {
+  for (uint32_t i = 0; i < assignment_.workers; ++i) {
+    if (assignment_.HasEndedWell(LocalRank{i})) {
+      workers_[i].ended = true;
+    } else if (may.ok()) {
+      SpawnWorker(LocalRank{i});
+    } else {
+      OnSpawnFailed(i, EINVAL, std::string(may.message()));
+    }
+  }
+}
+
 void AgentLoop::SpawnWorker(LocalRank local) {
   const uint32_t rank = assignment_.RankOf(local).value;
   const PreparedProgram& program = options_.programs[ProgramOf(options_.plan, rank)];

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -74,21 +76,29 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
 }
 
 struct Stat {
+  std::string name;
   char state = 'X';
   pid_t parent = 0;
   pid_t group = 0;
+  pid_t session = 0;
+  int threads = 0;
+  uint64_t started = 0;  // in clock ticks
 };
 
 // nullopt: it has ended meanwhile.
 std::optional<Stat> ReadStat(pid_t pid) {
   const std::string text = ReadSmallFile(absl::StrCat("/proc/", pid, "/stat"));
-  // "PID (NAME) S PPID PGRP ...", and a name may hold anything
+  // "PID (NAME) S PPID PGRP SESSION ...", and a name may hold anything; field 22 is when it began
+  const size_t name = text.find('(');
   const size_t name_end = text.rfind(") ");
   Stat out;
-  if (name_end == std::string::npos ||
-      sscanf(text.c_str() + name_end + 2, "%c %d %d", &out.state, &out.parent, &out.group) != 3) {
+  if (name_end == std::string::npos || name >= name_end ||
+      sscanf(text.c_str() + name_end + 2,
+             "%c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %" SCNu64,
+             &out.state, &out.parent, &out.group, &out.session, &out.threads, &out.started) != 6) {
     return std::nullopt;
   }
+  out.name = text.substr(name + 1, name_end - name - 1);
   return out;
 }
 
@@ -185,7 +195,40 @@ bool IsTraced(pid_t pid) {
   return at != std::string::npos && status[at + kField.size()] != '0';
 }
 
+bool Ignores(pid_t pid, int signo) {
+  const std::string status = ReadSmallFile(absl::StrCat("/proc/", pid, "/status"));
+  constexpr absl::string_view kField = "\nSigIgn:\t";
+  const size_t at = status.find(kField.data(), 0, kField.size());
+  uint64_t ignored = 0;
+  return at != std::string::npos &&
+         absl::SimpleHexAtoi(status.substr(at + kField.size(), 16), &ignored) &&
+         ((ignored >> (signo - 1)) & 1) != 0;
+}
+
 std::vector<pid_t> Descendants() { return ProcessesBelow(getpid()); }
+
+std::vector<ProcessPlace> PlacesBelow(bool others_jobs) {
+  static const long ticks = sysconf(_SC_CLK_TCK);
+  std::vector<ProcessPlace> out;
+  std::set<pid_t> of_others;  // a launch or an agent
+  Below(getpid(), [&](pid_t pid, pid_t parent) {
+    const std::optional<Stat> stat = ReadStat(pid);
+    if (!stat.has_value() || of_others.count(parent) != 0) {
+      return false;
+    }
+    if (!others_jobs && (stat->name == "launch" || absl::StartsWith(stat->name, "muster-"))) {
+      of_others.insert(pid);
+    }
+    // The first thread may end before the others.
+    const bool ended = (stat->state == 'Z' || stat->state == 'X') && stat->threads <= 1;
+    const absl::Duration since_boot = absl::Seconds(1) * static_cast<double>(stat->started) /
+                                      static_cast<double>(ticks > 0 ? ticks : 100);
+    out.push_back(
+        {pid, stat->parent, stat->group, stat->session, ended, absl::UnixEpoch() + since_boot});
+    return true;
+  });
+  return out;
+}
 
 std::vector<pid_t> ProcessesBelow(pid_t root) {
   return Below(root, [](pid_t, pid_t) { return true; });

@@ -19,6 +19,20 @@ namespace muster {
 // All processes below this one, by the kernel's lists of children; parents before children.
 std::vector<pid_t> Descendants();
 
+// Where a process stands among others.
+struct ProcessPlace {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t group = 0;
+  pid_t session = 0;
+  bool ended = false;  // and not reaped yet: it holds its group's number, and does nothing
+  absl::Time started;  // on the clock of BootNow, in steps of 10 ms
+};
+
+// All processes below this one, likewise. With `others_jobs` false, none that is below a launch or
+// an agent of ours in turn: that passes on what it gets, as its user wants it.
+std::vector<ProcessPlace> PlacesBelow(bool others_jobs);
+
 // All processes below `root`, likewise; parents before children.
 std::vector<pid_t> ProcessesBelow(pid_t root);
 
@@ -33,6 +47,9 @@ bool ReadThreadTimes(pid_t pid, size_t threads_max, std::map<int32_t, ThreadTime
 
 // Whether a debugger has this process.
 bool IsTraced(pid_t pid);
+
+// Whether it ignores this signal. False where it has ended.
+bool Ignores(pid_t pid, int signo);
 
 // Whether all processes below this one that are of these groups stand still, or have ended.
 bool StandStill(const std::set<pid_t>& groups);

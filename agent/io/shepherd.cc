@@ -31,6 +31,7 @@
 #include "agent/io/process_tree.h"
 #include "agent/io/session_ear.h"
 #include "agent/io/shepherd_protocol.h"
+#include "agent/io/signal_groups.h"
 #include "agent/io/spawn.h"
 #include "agent/io/spawn_words.h"
 #include "agent/io/stray_groups.h"
@@ -40,8 +41,6 @@
 namespace muster {
 namespace {
 
-constexpr absl::Duration kStopSpreads = absl::Seconds(2);  // to all processes of a group
-constexpr absl::Duration kStandstillWithin = absl::Milliseconds(500);
 constexpr absl::Duration kStopAgain = absl::Milliseconds(20);    // while workers have no lease
 constexpr absl::Duration kLookAtHeld = absl::Milliseconds(500);  // whether their debugger has left
 constexpr absl::Duration kIoWithin = absl::Seconds(5);  // the I/O process, after the lease's end
@@ -81,6 +80,7 @@ class Shepherd {
       if (let_go_) {
         LetGo();
       }
+      LookAtGroups();
       if (fds[1].revents != 0) {
         signalfd_siginfo info;
         while (read(signals_.get(), &info, sizeof(info)) > 0) {
@@ -108,7 +108,8 @@ class Shepherd {
   // For poll: until something is to be looked at that tells of nothing.
   int Patience() const {
     const absl::Duration held = let_go_ ? kLookAtHeld : absl::InfiniteDuration();
-    const absl::Duration left = std::min(std::min(strays_.next(), io_.next()) - BootNow(), held);
+    const absl::Duration left = std::min(
+        {strays_.next() - BootNow(), groups_.next() - BootNow(), io_.next() - BootNow(), held});
     return left == absl::InfiniteDuration()
                ? -1
                : static_cast<int>(std::max<int64_t>(0, absl::ToInt64Milliseconds(left)) + 1);
@@ -140,6 +141,9 @@ class Shepherd {
         return KillWorker(frame.index);
       case ShepherdOrder::kClearWorker:
         return ClearWorker(frame.index);
+      case ShepherdOrder::kAwaitGroups:
+        groups_.Await();
+        return LookAtGroups();
       case ShepherdOrder::kClear:
         return Clear(ShepherdNews::kCleared);
       case ShepherdOrder::kSetLease:
@@ -208,6 +212,7 @@ class Shepherd {
                   WhyNot(request_, result));
     }
     workers_[result.pid] = frame.index;
+    groups_.AddWorker(result.pid);
     strays_.Begin(BootNow());
     traces_[frame.index] = {result.pid, MarksOf(own), BootNow()};
     if (request_.held) {
@@ -239,21 +244,8 @@ class Shepherd {
     if (result.error != 0) {
       Tell(ShepherdNews::kHelperFailed, -1, result.error, 0,
            absl::StrCat(result.step, " ", words[1], ": ", std::strerror(result.error)));
-    }
-  }
-
-  // Linux gives a child the SIGSTOP that its group got while it was being made, also if a SIGCONT
-  // has followed by then: it would stand still in a group that goes on. When all do, none is being
-  // made.
-  void AwaitStandstill() const {
-    std::set<pid_t> groups;
-    for (const auto& [pid, index] : workers_) {
-      groups.insert(pid);
-    }
-    const absl::Time until = std::min(stopped_at_ + kStopSpreads, BootNow() + kStandstillWithin);
-    while (BootNow() < until && !StandStill(groups)) {
-      const timespec pause = {0, 1000000};
-      nanosleep(&pause, nullptr);
+    } else {
+      groups_.AddHelper(result.pid);
     }
   }
 
@@ -263,23 +255,22 @@ class Shepherd {
   void Signal(int signo) {
     const bool pauses = signo == SIGSTOP || signo == SIGCONT;
     const absl::Time reached = session_.Reached(signo);
-    if (signo == SIGSTOP) {
-      stopped_at_ = BootNow();
-    } else if (signo == SIGCONT) {
-      AwaitStandstill();
-    }
+    std::map<pid_t, bool> living;
     for (const auto& [pid, index] : workers_) {
-      if (traces_[index].started <= reached && SessionEar::IsOfSession(pid)) {
-        continue;
-      }
-      if (let_go_ || held_.count(pid) == 0 || !pauses) {
-        kill(-pid, signo);
-      }
+      const bool has_it = traces_[index].started <= reached && SessionEar::IsOfSession(pid);
+      living[pid] = !has_it && (let_go_ || held_.count(pid) == 0 || !pauses);
     }
+    groups_.Signal(signo, living, reached);
     if (signo == SIGSTOP) {
       let_go_ = false;
     } else if (signo != SIGUSR1 && signo != SIGUSR2) {
       LetGo();
+    }
+  }
+
+  void LookAtGroups() {
+    if (groups_.AwaitedHaveEnded(BootNow())) {
+      Tell(ShepherdNews::kGroupsEnded, -1, 0, 0, "");
     }
   }
 
@@ -366,6 +357,7 @@ class Shepherd {
     const KillResult result = KillDescendants(
         kKillWithin, [this](pid_t pid, int status, uint64_t peak) { Ended(pid, status, peak); });
     strays_.End();
+    groups_.End();
     held_.clear();
     stopped_.clear();
     traces_.clear();
@@ -466,6 +458,7 @@ class Shepherd {
   SessionEar session_;
   LifePipe life_;  // of which workers open an end; the writer is ours alone
   StrayGroups strays_{life_};
+  SignalGroups groups_;
   std::string programs_;  // owns what request_ and environment_ point into
   std::vector<char*> environment_;
   SpawnRequest request_;
@@ -474,8 +467,7 @@ class Shepherd {
   std::set<pid_t> held_;  // of workers_: those that stand still, or that a debugger has since
   bool let_go_ = false;   // they may go on
   LeaseWatch lease_;
-  std::set<pid_t> stopped_;                       // as they have no lease
-  absl::Time stopped_at_ = absl::InfinitePast();  // by SIGSTOP, last
+  std::set<pid_t> stopped_;         // as they have no lease
   std::deque<ShepherdFrame> news_;  // not sent yet; bounded by the orders taken, two a worker
   std::string run_dir_;
   bool orphaned_ = false;

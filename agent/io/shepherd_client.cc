@@ -224,6 +224,12 @@ void ShepherdClient::Signal(int signo) {
   Send(std::move(frame));
 }
 
+void ShepherdClient::AwaitGroups() {
+  ShepherdFrame frame;
+  frame.type = static_cast<uint32_t>(ShepherdOrder::kAwaitGroups);
+  Send(std::move(frame));
+}
+
 void ShepherdClient::KillWorker(uint32_t local_rank) {
   ShepherdFrame frame;
   frame.type = static_cast<uint32_t>(ShepherdOrder::kKill);
@@ -377,6 +383,8 @@ void ShepherdClient::Handle(const ShepherdFrame& frame) {
     case ShepherdNews::kEnded:
       return callbacks_.on_ended(
           local_rank, {static_cast<int>(frame.value), frame.extra, frame.alone != 0, frame.times});
+    case ShepherdNews::kGroupsEnded:
+      return callbacks_.on_groups_ended();
     case ShepherdNews::kCleared:
       clear_timer_.Stop();
       return callbacks_.on_cleared(frame.payload);

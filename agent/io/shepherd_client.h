@@ -39,6 +39,7 @@ class ShepherdClient {
     std::function<void(uint32_t local_rank, pid_t pid)> on_spawned;
     std::function<void(uint32_t local_rank, int error, std::string what)> on_spawn_failed;
     std::function<void(uint32_t local_rank, const WorkerEnd& end)> on_ended;
+    std::function<void()> on_groups_ended;
     std::function<void(std::string survivors)> on_cleared;
     std::function<void()> on_lease_ended;
     std::function<void(const std::string& why)> on_helper_failed;
@@ -66,6 +67,8 @@ class ShepherdClient {
   void StartHelper(const std::vector<std::string>& argv,
                    const std::vector<std::string>& environment, UniqueFd socket);
   void Signal(int signo);  // to every worker, and what it has started
+  // After Signal, when all workers have ended; on_groups_ended follows, unless Clear comes first.
+  void AwaitGroups();
   void KillWorker(uint32_t local_rank);
   // Ends what this worker, which has ended, left behind, before a later Spawn.
   void ClearWorker(uint32_t local_rank);

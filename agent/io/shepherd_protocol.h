@@ -22,9 +22,11 @@ enum class ShepherdOrder : uint32_t {
                  // environment; fds = stdin (absent: /dev/null), out, err; value = 1: stdin is a
                  // terminal, and its controlling one; extra = kSpawnWithPmi: the last of fds is
                  // for PMI
-  kSignal,       // value = signal, to the process group of every living worker
+  kSignal,       // value = signal, to every process group below the workers (signal_groups.h)
   kKill,         // index: SIGKILL to that worker alone
   kClearWorker,  // index, of a worker that has ended: SIGKILL what it left behind
+  kAwaitGroups,  // after a kSignal that stops, when all workers have ended: answered by
+                 // kGroupsEnded, unless a kClear comes first
   kClear,     // SIGKILL everything below the shepherd until nothing is left; answered by kCleared
   kSetLease,  // value = CLOCK_BOOTTIME nanoseconds at which everything is killed; 0 = no lease. One
               // that ended while the shepherd stood still: everything stands still until a later
@@ -41,6 +43,7 @@ enum class ShepherdNews : uint32_t {
   kSpawnFailed,  // index, value = errno; payload = what failed
   kEnded,  // index, value = wait status; extra = peak memory in bytes; alone = nothing else is left
            // below; times
+  kGroupsEnded,   // no group of the workers' session that got a kSignal has a living member
   kCleared,       // value = number of processes that could not be ended; payload says which
   kLeaseEnded,    // everything was killed because the lease ran out
   kHelperFailed,  // payload: why it does not run

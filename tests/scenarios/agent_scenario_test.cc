@@ -84,7 +84,9 @@ class AgentScript {
       if (c.values.count("failed-before") != 0) {
         exit.error_before = absl::Milliseconds(c.Number("failed-before", 0));
       }
-      return WorkerEnded{Round(c), exit};
+      return WorkerEnded{Round(c), exit, c.Number("left", 0) == 0};
+    } else if (c.verb == "groups-ended") {
+      return GroupsEnded{Round(c)};
     } else if (c.verb == "spawned") {
       return WorkerSpawned{Round(c), LocalRank{static_cast<uint32_t>(std::stoul(c.Word(0)))},
                            static_cast<int32_t>(c.Number("pid", 4711))};
@@ -256,6 +258,9 @@ class AgentScript {
     return absl::StrCat("release ", held.round.ToString());
   }
   std::string Show(const KillRound& kill) { return absl::StrCat("KILL ", kill.round.ToString()); }
+  std::string Show(const AwaitGroups& await) {
+    return absl::StrCat("await groups ", await.round.ToString());
+  }
   std::string Show(const CloseRound& close) {
     return absl::StrCat("close ", close.round.ToString(), ", drain ",
                         absl::FormatDuration(close.drain));

@@ -27,6 +27,9 @@ void World::CheckSpawn(uint32_t who, const Assignment& assignment) {
   const Process& p = processes_[who];
   CheckAlone(who);
   const std::string round = assignment.round.ToString();
+  if (p.saves) {
+    Fail(absl::StrCat("A1: ", p.config.join.hostname, " starts round ", round, " while one saves"));
+  }
   if (p.running != 0) {
     Fail(absl::StrCat("A1: ", p.config.join.hostname, " starts round ", round, " while ", p.running,
                       " workers of round ", p.round.ToString(), " run"));
@@ -183,11 +186,11 @@ void World::CheckGone(RoundId round, Rank rank) {
 // hears that its link is gone. What its shepherd has stopped then does not run, and does not last.
 void World::CheckLease(uint32_t who) {
   const Process& p = processes_[who];
-  if (p.running == 0 || p.state.paused) {
+  if ((p.running == 0 && !p.saves) || p.state.paused) {
     return;
   }
   const Nanos lease = absl::ToInt64Nanoseconds(config_.lease);
-  const bool stands_still = p.running == p.stood.size();
+  const bool stands_still = p.running == 0 ? p.saves_later : p.running == p.stood.size();
   const Nanos until = stands_still ? std::max(p.stood_since, p.thawed) + lease
                                    : std::max({p.heard + lease, p.thawed, p.resumed});
   if (now_ > until + kKillTime) {

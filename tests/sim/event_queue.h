@@ -24,6 +24,7 @@ enum class Kind : uint8_t {
   kNoStorePort,  // `who`: it cannot be opened
   kRestShown,    // `who`: what its workers wrote has been read
   kExitSeen,     // `who`: its shepherd reports the exit in slot `slot`
+  kGroupsEnded,  // `who`: what was told to stop with the workers of round `number` has ended
   kCleared,      // `who`: nothing of round `number` is left
   kSeek,         // `who`: a worker of round `number` needs the node rank `slot`
   kAgentStop,   // `who`: the user typed Ctrl-C there; `number` 1: at once, 2: only that node leaves

@@ -270,6 +270,7 @@ void World::Do(uint32_t, const ReleaseHeld&) { CHECK(false); }  // no agent here
 
 void World::Do(uint32_t who, const KillRound& effect) {
   CheckSurvivors(who);
+  processes_[who].saves = false;
   Nanos last = 0;
   for (uint32_t local = 0; local < processes_[who].workers.size(); ++local) {
     Worker& w = processes_[who].workers[local];
@@ -284,7 +285,20 @@ void World::Do(uint32_t who, const KillRound& effect) {
   Post(last + 2 * kMilli, Kind::kCleared, who, 0, effect.round.Token());
 }
 
+// A shell has died of the signal; what it ran saves, and now and then never ends.
+void World::Do(uint32_t who, const AwaitGroups& effect) {
+  processes_[who].saves = true;
+  processes_[who].saves_later = false;
+  if (!options_.faults || !Chance(0.1)) {
+    Post(Between(1000, Chance(0.5) ? kMilli : 8 * kSecond), Kind::kGroupsEnded, who, 0,
+         effect.round.Token());
+  }
+}
+
 void World::Do(uint32_t who, const CloseRound& effect) {
+  if (processes_[who].saves) {
+    Fail(absl::StrCat(processes_[who].config.join.hostname, " gives no time to what saves"));
+  }
   // Now and then something that a worker left has its output open.
   const bool drains = Between(0, 15) == 0;
   const Nanos drain = drains ? Between(0, absl::ToInt64Nanoseconds(effect.drain)) : 0;
@@ -357,6 +371,7 @@ void World::LeaseEnds(uint32_t who) {
   Process& p = processes_[who];
   p.lease_until = -1;
   CheckLease(who);
+  p.saves = false;
   for (uint32_t local = 0; local < p.workers.size(); ++local) {
     if (p.workers[local].running) {
       p.workers[local].doomed = p.workers[local].killed = true;
@@ -372,6 +387,7 @@ void World::StandStill(uint32_t who) {
   Process& p = processes_[who];
   p.lease_until = -1;
   p.stood_since = now_;
+  p.saves_later = p.saves;
   for (uint32_t local = 0; local < p.workers.size(); ++local) {
     if (p.workers[local].running && !p.workers[local].stopped) {
       p.stood.insert(local);
@@ -383,6 +399,7 @@ void World::StandStill(uint32_t who) {
 // With a lease: then nobody else has these ranks.
 void World::GoOn(uint32_t who) {
   const std::set<uint32_t> stood = processes_[who].stood;
+  processes_[who].saves_later = false;
   for (const uint32_t local : stood) {
     const Worker& w = processes_[who].workers[local];
     if (w.running && !w.killed) {
@@ -448,6 +465,7 @@ void World::Crash(uint32_t who, bool silently) {
   Close(p.connection, /*agent_sees=*/false, /*master_sees=*/!silently);
   p.connection = 0;
   p.running = 0;
+  p.saves = false;
   const RoundId chain = p.chain;
   p.workers.clear();
   if (!chain.IsNone() && p.state.assignment.has_value()) {

@@ -267,8 +267,10 @@ void World::Dispatch(const Event& event) {
       return StepAgent(who, RestShown{});
     case Kind::kExitSeen: {
       auto [round, exit] = exits_seen_.Take(event.slot);
-      return StepAgent(who, WorkerEnded{round, std::move(exit)});
+      return StepAgent(who, WorkerEnded{round, std::move(exit), Chance(0.5)});
     }
+    case Kind::kGroupsEnded:
+      return GroupsEnd(event);
     case Kind::kCleared:
       return StepAgent(who, RoundCleared{{static_cast<uint32_t>(event.number >> 32),
                                           static_cast<uint32_t>(event.number)}});
@@ -305,13 +307,23 @@ void World::Dispatch(const Event& event) {
   }
 }
 
+void World::GroupsEnd(const Event& event) {
+  Process& p = processes_[event.who];
+  if (p.alive && p.saves && p.round.Token() == event.number) {
+    CheckLease(event.who);
+    p.saves = false;
+    StepAgent(event.who, GroupsEnded{p.round});
+  }
+}
+
 void World::Trace(const Event& event) const {
-  constexpr const char* kNames[] = {
-      "start",        "connect",   "link up",      "link down",     "to agent",
-      "agent timer",  "port",      "no port",      "rest shown",    "exit seen",
-      "cleared",      "seek",      "agent stop",   "lease end",     "lease ended",
-      "worker end",   "to master", "master timer", "master closed", "start failed",
-      "master asked", "persisted", "master back",  "fault",         "heal"};
+  constexpr const char* kNames[] = {"start",        "connect",      "link up",      "link down",
+                                    "to agent",     "agent timer",  "port",         "no port",
+                                    "rest shown",   "exit seen",    "groups ended", "cleared",
+                                    "seek",         "agent stop",   "lease end",    "lease ended",
+                                    "worker end",   "to master",    "master timer", "master closed",
+                                    "start failed", "master asked", "persisted",    "master back",
+                                    "fault",        "heal"};
   static_assert(std::size(kNames) == static_cast<size_t>(Kind::kHeal) + 1);
   const bool has_process = event.who < processes_.size();
   const Process& p = processes_[has_process ? event.who : 0];

@@ -84,6 +84,8 @@ struct Process {
   std::set<NodeRank> seeks;  // of it, not yet answered
   uint32_t running = 0;
   std::vector<Worker> workers;
+  bool saves = false;        // what was told to stop with its workers, which have all ended
+  bool saves_later = false;  // ... but as it has no lease, its shepherd has stopped it
 };
 
 struct Connection {
@@ -174,6 +176,7 @@ class World {
   void Do(uint32_t who, const SignalRound& effect);
   void Do(uint32_t who, const ReleaseHeld& effect);
   void Do(uint32_t who, const KillRound& effect);
+  void Do(uint32_t who, const AwaitGroups& effect);
   void Do(uint32_t who, const CloseRound& effect);
   void Do(uint32_t who, const EndDrain& effect);
   void Do(uint32_t who, const PeerFound& effect);
@@ -188,6 +191,7 @@ class World {
   void ArmAgentTimers(uint32_t who);
   void PlanSeeks(uint32_t who, const Assignment& assignment);
   void Seek(const Event& event);
+  void GroupsEnd(const Event& event);
   void Plan(uint32_t who, uint32_t local);
   void EndIn(uint32_t who, uint32_t local, Nanos delay, WorkerExit exit);
   void Hang(uint32_t who, uint32_t local);

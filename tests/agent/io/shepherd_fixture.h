@@ -53,6 +53,7 @@ class ShepherdTest : public LoopTest {
       EXPECT_EQ(pids_.count(rank), 1u) << "ended before it was spawned: " << rank;
       EXPECT_TRUE(ends_.emplace(rank, end).second) << "twice: " << rank;
     };
+    callbacks.on_groups_ended = [this] { ++groups_ended_; };
     callbacks.on_cleared = [this](const std::string& survivors) {
       ++cleared_;
       EXPECT_EQ(survivors, "");
@@ -89,6 +90,7 @@ class ShepherdTest : public LoopTest {
   std::map<uint32_t, std::pair<int, std::string>> failures_;
   std::map<uint32_t, WorkerEnd> ends_;
   std::vector<std::string> helper_failures_;
+  int groups_ended_ = 0;
   int cleared_ = 0;
   int lease_ended_ = 0;
   int dead_ = 0;
