@@ -14,9 +14,11 @@ namespace {
 
 constexpr absl::Duration kStopSpreads = absl::Seconds(2);  // to all processes of a group
 constexpr absl::Duration kStandstillWithin = absl::Milliseconds(500);
-// While what was stopped saves; what ends below another process than ours is told by no signal.
-constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
-constexpr int kLookSeldom = 10;  // times what a look takes
+// While what was stopped saves, for what ends below another process than ours is told by no signal.
+// Most ends at once, and is only not dead yet.
+constexpr absl::Duration kLookFirst = absl::Milliseconds(2);
+constexpr absl::Duration kLookLast = absl::Milliseconds(20);
+constexpr int kLookSeldom = 5;  // times what a look takes
 
 bool IsForPrograms(int signo) { return signo == SIGUSR1 || signo == SIGUSR2; }
 
@@ -83,13 +85,18 @@ void SignalGroups::AwaitStandstill() const {
   }
 }
 
+void SignalGroups::Await() {
+  next_ = absl::InfinitePast();
+  pause_ = kLookFirst;
+}
+
 bool SignalGroups::AwaitedHaveEnded(absl::Time now) {
   if (now < next_) {
     return false;
   }
   const bool any = AnyLives();
-  next_ =
-      any ? now + std::max(kLookAgain, kLookSeldom * (BootNow() - now)) : absl::InfiniteFuture();
+  next_ = any ? now + std::max(pause_, kLookSeldom * (BootNow() - now)) : absl::InfiniteFuture();
+  pause_ = std::min(2 * pause_, kLookLast);
   return !any;
 }
 

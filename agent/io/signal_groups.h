@@ -36,7 +36,7 @@ class SignalGroups {
   // From now on: until no group of the workers' session that has got another signal than SIGSTOP
   // and SIGCONT has a member that has not ended. Who ignored what stops a job when it came, and
   // what descends from that, saves nothing: a shell has its background processes ignore SIGINT.
-  void Await() { next_ = absl::InfinitePast(); }
+  void Await();
   // When to look; InfiniteFuture: nothing is awaited.
   absl::Time next() const { return next_; }
   // True: they have, and are awaited no more.
@@ -58,6 +58,7 @@ class SignalGroups {
   std::set<pid_t> stopped_;  // groups, by the last SIGSTOP
   absl::Time stopped_at_ = absl::InfinitePast();
   absl::Time next_ = absl::InfiniteFuture();
+  absl::Duration pause_;  // until the look after the next
 };
 
 }  // namespace muster
