@@ -392,7 +392,8 @@ void World::CheckEnd() {
     }
     case CauseKind::kNodeLost:
       CheckGivenUp();
-      if (report.lost_node.empty() || report.headline.empty()) {
+      if (report.headline.empty() ||
+          (report.lost_node.empty() && master_stood_ <= absl::ToInt64Nanoseconds(config_.lease))) {
         return Fail("exit: a node is blamed, but not named");
       }
       if (config_.starts_again && config_.on_failure == OnFailure::kStop &&

@@ -151,8 +151,7 @@ void World::Inject(Fault fault) {
       }
       return;
     case FaultKind::kFreezeMaster:
-      master_frozen_ = now_ + fault.length;
-      return;
+      return FreezeMaster(now_ + fault.length);
     case FaultKind::kFreezeAll:
       return FreezeAll(fault.length);
     case FaultKind::kCrashMaster:
@@ -167,11 +166,17 @@ void World::StandAllStill(Nanos at, Nanos length) {
   queue_.Push({at, 0, faults_.size() - 1, 0, 0, Kind::kFault});
 }
 
+void World::FreezeMaster(Nanos until) {
+  master_froze_ = master_frozen_ <= now_ ? now_ : master_froze_;
+  master_frozen_ = until;
+  master_stood_ = std::max(master_stood_, until - master_froze_);
+}
+
 // A scheduler suspends the job, or a host of virtual machines sleeps: they do not wake at once.
 void World::FreezeAll(Nanos length) {
   SplitMix64 rng(static_cast<uint64_t>(now_ + length));
   const auto end = [&] { return now_ + length + static_cast<Nanos>(rng.Below(50 * kMilli)); };
-  master_frozen_ = std::max(master_frozen_, end());
+  FreezeMaster(std::max(master_frozen_, end()));
   for (Process& p : processes_) {
     p.frozen_until = p.thawed = std::max(p.frozen_until, end());
     p.frozen_shepherd = true;

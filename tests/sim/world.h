@@ -240,6 +240,7 @@ class World {
   void InjectRack(const Fault& fault);
   void StandAllStill(Nanos at, Nanos length);
   void FreezeAll(Nanos length);
+  void FreezeMaster(Nanos until);
   void Heal();
   uint32_t Victim(uint32_t index) const;
 
@@ -282,6 +283,8 @@ class World {
   bool serving_ = true;                  // the master can be reached
   bool stays_ = true;                    // and can be after the job's end (a daemon)
   Nanos master_frozen_ = 0;              // until
+  Nanos master_froze_ = 0;               // when that began
+  Nanos master_stood_ = 0;               // at most, at a time
   Nanos master_down_ = 0;                // until
   std::multimap<Nanos, uint64_t> asks_;  // what people are to ask of it, and when
   std::vector<JournalRecord> journal_;   // on the disk
