@@ -83,6 +83,14 @@ std::optional<ProcessStatus> ShellOfSlurm(const std::vector<ProcessStatus>& ance
              : std::nullopt;
 }
 
+bool OnlyShellsBetween(const std::vector<ProcessStatus>& ancestors, const ProcessStatus& shell) {
+  const auto other =
+      std::find_if(ancestors.begin(), ancestors.end(), [&shell](const ProcessStatus& one) {
+        return one.pid == shell.pid || one.name != shell.name;
+      });
+  return other != ancestors.end() && other->pid == shell.pid;
+}
+
 bool ShellOfSessionEndsUnheard(const std::vector<ProcessStatus>& ancestors, int session) {
   const auto outside =
       std::find_if(ancestors.begin(), ancestors.end(),

@@ -24,6 +24,9 @@ ProcessStatus ParseProcessStatus(absl::string_view text);
 // `ancestors`: our parent, its parent and so on. The shell of Slurm's script, a child of
 // slurmstepd; none where launch has replaced it (exec).
 std::optional<ProcessStatus> ShellOfSlurm(const std::vector<ProcessStatus>& ancestors);
+// Whether none of them is between us and `shell`, but subshells of its: a tool that follows its
+// children (perf, strace, time) would lose what a step of Slurm's starts.
+bool OnlyShellsBetween(const std::vector<ProcessStatus>& ancestors, const ProcessStatus& shell);
 
 // Likewise that of PBS, the first of our `session`: whether it is one of them, and dies of SIGTERM.
 bool ShellOfSessionEndsUnheard(const std::vector<ProcessStatus>& ancestors, int session);

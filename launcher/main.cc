@@ -110,8 +110,10 @@ void SettleLoneStep(JobSpec& spec) {
       spec.nodes.size() != 1) {
     return;
   }
-  const std::optional<ProcessStatus> shell = ShellOfSlurm(Ancestors());
-  spec.slurm->lone_step = shell.has_value() && HasProgram(StepProgram(Scheduler::kSlurm)) &&
+  const std::vector<ProcessStatus> ancestors = Ancestors();
+  const std::optional<ProcessStatus> shell = ShellOfSlurm(ancestors);
+  spec.slurm->lone_step = shell.has_value() && OnlyShellsBetween(ancestors, *shell) &&
+                          HasProgram(StepProgram(Scheduler::kSlurm)) &&
                           StepSeesTheSame(*shell, spec.command_line);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -195,6 +196,13 @@ StartTarget NodeStarts::TargetOf(size_t index) {
   if (StartsHere(spec_, node.host) || InLoneStep(spec_)) {
     bootstrap.plan.limits.insert(bootstrap.plan.limits.begin(), options_.own_limits.begin(),
                                  options_.own_limits.end());
+    if (InLoneStep(spec_)) {  // the step has its own; what describes a task is taken out again
+      for (const std::string& entry : OwnEnvironment()) {
+        if (absl::StartsWith(entry, "SLURM_")) {
+          bootstrap.plan.env_base.push_back(entry);
+        }
+      }
+    }
   } else {
     bootstrap.plan.env_base = EnvironmentForOthers(spec_);
   }

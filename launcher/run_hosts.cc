@@ -118,7 +118,7 @@ class HostsJob {
         PreflightWanted(spec_)) {
       ExamineNodes(spec_);
     }
-    if (report_.cause == CauseKind::kNodeLost && !stop_asked_ &&
+    if (report_.cause == CauseKind::kNodeLost && !report_.lost_node.empty() && !stop_asked_ &&
         !starts_.HasToldEndOn(report_.lost_node)) {
       AwaitRequeue(spec_, report_.lost_node);
     }

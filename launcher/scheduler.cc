@@ -281,7 +281,8 @@ void SettleTasks(JobSpec& spec) {
   binding.gpus_per_worker = each > 1 ? each : 0;
   spec.notes.push_back(absl::StrCat(
       given.job, ": each worker sees its own ", each == 1 ? "GPU" : absl::StrCat(each, " GPUs"),
-      " only, as ", given.gpus_of_task_said, " says (--gpu-mode all: all of its ", "node)"));
+      " only, where its node has enough, as ", given.gpus_of_task_said,
+      " says (--gpu-mode all: all of its node)"));
 }
 
 }  // namespace muster

@@ -264,7 +264,10 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
   out.on_ended = [this](uint32_t local_rank, const WorkerEnd& end) { OnEnded(local_rank, end); };
   out.on_groups_ended = [this] { Post(GroupsEnded{assignment_.round}); };
   out.on_cleared = [this](const std::string& survivors) { OnCleared(survivors); };
-  out.on_lease_ended = [this] { Post(LeaseEnded{}); };
+  out.on_lease_ended = [this] {
+    Post(LeaseEnded{});
+    Post(GroupsEnded{assignment_.round});  // which it has killed, also where a new lease has come
+  };
   out.on_helper_failed = [this](const std::string& why) { pmix_.HelperFailed(why); };
   out.on_dead = [this] { OnShepherdDead(); };
   return out;

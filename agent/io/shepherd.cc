@@ -74,6 +74,9 @@ class Shepherd {
         break;
       }
       strays_.Look(BootNow(), workers_);
+      if (io_.next() <= BootNow()) {
+        ReadOrders();  // what it has said while we did not look
+      }
       if (io_.IsSilent(BootNow())) {
         kill(useless_io_, SIGKILL);  // its socket ends with it, and that ends us
       }

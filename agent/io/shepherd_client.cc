@@ -27,9 +27,6 @@ namespace {
 
 // The shepherd serves an order within this time, or is held by the kernel.
 constexpr absl::Duration kShepherdWithin = absl::Seconds(15);  // kKillWithin, and to spare
-// It finds the lease over within this time, which is less than what the master waits beyond that
-// (kLeaseSlack): what takes the place of its workers starts then.
-constexpr absl::Duration kLeaseSeenWithin = absl::Seconds(1);
 constexpr absl::Duration kPingEvery = absl::Seconds(1);
 // It has nothing to do behind a shepherd that has gone by itself.
 constexpr absl::Duration kReaperWithin = absl::Seconds(2);
@@ -251,7 +248,9 @@ void ShepherdClient::Clear() {
   ShepherdFrame frame;
   frame.type = static_cast<uint32_t>(ShepherdOrder::kClear);
   Send(std::move(frame));
-  clear_timer_.StartAfter(kShepherdWithin);
+  if (!killed_) {
+    clear_timer_.StartAfter(kShepherdWithin);
+  }
 }
 
 // Its end is noticed on the socket; unless a child that the kernel holds keeps that open.
@@ -260,9 +259,8 @@ void ShepherdClient::KillOrGiveUp() {
     return Died();
   }
   LogWarning(
-      "the shepherd process does not answer (stopped, or held by a folder on a dead server?): "
-      "killing "
-      "it, and every worker here with it");
+      "the shepherd process does not answer (stopped, or held by a folder on a dead server?): it "
+      "is killed, and every worker here with it");
   (void)Kill();
   clear_timer_.StartAfter(absl::Seconds(1));
 }

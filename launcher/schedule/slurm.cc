@@ -79,7 +79,7 @@ absl::Status CountSlots(const Variables& environment, bool step, const SlurmGpus
     SetSlots(slots, "tasks", out);
     return absl::OkStatus();
   }
-  if (!gpus.each.empty()) {
+  if (std::any_of(gpus.each.begin(), gpus.each.end(), [](uint32_t each) { return each > 0; })) {
     SetSlots(gpus.each, "GPUs", out);
     return absl::OkStatus();
   }

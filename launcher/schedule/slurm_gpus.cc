@@ -105,7 +105,7 @@ absl::StatusOr<SlurmGpus> GpusOfJob(const SlurmVariables& environment, size_t ho
     for (uint32_t& of_node : each) {
       of_node *= gpus;  // both up to kWorkersPerNodeMax = 2^12
     }
-    return gpus == 0 ? SlurmGpus() : Spread(std::move(each), *per_task);
+    return Spread(std::move(each), *per_task);
   }
   const auto* per_gpu = FirstSet(environment, {"SLURM_NTASKS_PER_GPU"});
   uint32_t share = 0;
@@ -144,8 +144,14 @@ std::optional<std::string> GpusOfNodes(absl::string_view job, const SlurmVariabl
   // "... Nodes=node[0-1] CPU_IDs=0-1 Mem=0 GRES=gpu:a100:2(IDX:0-1),shard:4(...) Nodes=node2 ..."
   std::map<std::string, uint32_t> gpus;
   std::vector<std::string> nodes;
+  const auto* id = FirstSet(environment, {"SLURM_JOB_ID"});
+  bool others = false;  // of another task of its array
   for (absl::string_view word : absl::StrSplit(job, absl::ByAnyChar(" \n"), absl::SkipEmpty())) {
-    if (absl::ConsumePrefix(&word, "Nodes=")) {
+    if (absl::ConsumePrefix(&word, "JobId=")) {
+      others = id != nullptr && word != id->second;
+    } else if (others) {
+      continue;
+    } else if (absl::ConsumePrefix(&word, "Nodes=")) {
       nodes = ExpandHostList(word).value_or(std::vector<std::string>());
     } else if (absl::ConsumePrefix(&word, "GRES=")) {
       for (const absl::string_view item : absl::StrSplit(word, ')')) {

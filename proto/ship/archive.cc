@@ -65,8 +65,9 @@ int64_t ShipTime(const timespec& modified) {
 }
 
 timespec TimeOfShip(int64_t modified_ns) {
-  const int64_t part = (modified_ns % kNsPerSecond + kNsPerSecond) % kNsPerSecond;
-  return {(modified_ns - part) / kNsPerSecond, part};  // before 1970, too, it counts forwards
+  const int64_t part = modified_ns % kNsPerSecond;
+  const bool before = part < 0;  // 1970: nanoseconds count forwards all the same
+  return {modified_ns / kNsPerSecond - (before ? 1 : 0), part + (before ? kNsPerSecond : 0)};
 }
 
 std::string ShipHead(const ShipEntry& entry) {

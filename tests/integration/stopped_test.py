@@ -6,11 +6,10 @@ import subprocess
 
 import pytest
 
-from harness import LAUNCH, WORKERS, kill_all, name_of, sh, wait_for
+from harness import LAUNCH, PATIENCE, WORKERS, kill_all, name_of, sh, wait_for
 
 TWO = ("--hosts", "node0,node1", "--nproc-per-node", "1")
 ROUND = 'echo "life $TORCHELASTIC_RESTART_COUNT: rank $RANK of $WORLD_SIZE on $(hostname)"; '
-LEASE_S, BEYOND_S = 5, 2  # the master counts a node as lost after both
 
 
 def the(shell, name):
@@ -25,7 +24,7 @@ def test_workers_of_a_stopped_shepherd_end_before_others_take_their_place(shells
     os.kill(the(shells[1], "muster-shepherd"), signal.SIGSTOP)
     shells[1].host.cut("drop")
     try:
-        wait_for(lambda: not shells[1].called("sleep 1094"), LEASE_S + BEYOND_S, what="the workers of the node have ended")
+        wait_for(lambda: not shells[1].called("sleep 1094"), PATIENCE, what="the workers of the node have ended")
         assert "of 2 on" not in job.out.data.decode()
         job.expect("of 2 on", 2)
     finally:
@@ -40,7 +39,7 @@ def test_a_stopped_shepherd_is_noticed_when_nothing_is_asked_of_it(shells, lab):
     os.kill(the(shells[1], "muster-shepherd"), signal.SIGSTOP)
     result = job.finish(60)
     assert result.code == 137 and "node1: the shepherd process does not answer" in result.errors, result
-    lab.expect_quiet(5)
+    lab.expect_quiet()
 
 
 def test_a_stopped_agent_is_replaced_and_leaves_nothing(shells, lab):
@@ -49,7 +48,7 @@ def test_a_stopped_agent_is_replaced_and_leaves_nothing(shells, lab):
     os.kill(the(shells[1], "muster-agent"), signal.SIGSTOP)
     job.expect("life 1: rank 1 of 2 on node1", seconds=60)
     assert job.finish().code == 0
-    lab.expect_quiet(5)
+    lab.expect_quiet()
 
 
 def test_a_stopped_reaper_ends_with_its_agent(shells, lab):
@@ -58,7 +57,7 @@ def test_a_stopped_reaper_ends_with_its_agent(shells, lab):
     os.kill(the(shells[1], "muster-reaper"), signal.SIGSTOP)
     kill_all([the(shells[1], "muster-agent")])
     assert job.finish().code == 1
-    lab.expect_quiet(5)
+    lab.expect_quiet()
 
 
 def test_a_job_of_a_shell_that_is_killed_while_it_is_paused_leaves_nothing(shells, lab):
@@ -78,7 +77,7 @@ def test_a_job_of_a_shell_that_is_killed_while_it_is_paused_leaves_nothing(shell
     job.expect("Stopped")
     type_in(b"kill -9 %1; wait; exit\n")
     job.finish()
-    lab.expect_quiet(5)
+    lab.expect_quiet()
     wait_for(lambda: not shells[0].host.files() - before, 5, what="its files are gone")
 
 

@@ -87,6 +87,17 @@ TEST(ShellOfSlurm, IsWhatSlurmHasStarted) {
   EXPECT_FALSE(ShellOfSlurm({Shell(), Init()}).has_value());
 }
 
+TEST(OnlyShellsBetween, IsFalseForWhatFollowsItsChildren) {
+  ProcessStatus shell = Shell();
+  shell.pid = 5;
+  ProcessStatus subshell = Shell();
+  subshell.pid = 9;
+  EXPECT_TRUE(OnlyShellsBetween({shell, Stepd()}, shell));
+  EXPECT_TRUE(OnlyShellsBetween({subshell, shell, Stepd()}, shell));
+  EXPECT_FALSE(OnlyShellsBetween({{"perf", 5, 7, true, 8}, shell, Stepd()}, shell));
+  EXPECT_FALSE(OnlyShellsBetween({subshell, {"perf", 5, 7, true, 8}, shell, Stepd()}, shell));
+}
+
 // As if the shell were like us; a parent may be in another namespace.
 ProcessStatus Own() {
   std::ifstream in("/proc/self/status");

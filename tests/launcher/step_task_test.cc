@@ -65,8 +65,8 @@ TEST(TasksOfSlurm, SeeTheirOwnGpusWhereSrunsWould) {
   EXPECT_EQ(mode("--gpu-mode uuid p", one).gpu_mode, GpuMode::kUuid);
   EXPECT_EQ(mode("p", {{"SLURM_GPUS_PER_NODE", "2"}}).gpu_mode, GpuMode::kAll);
   EXPECT_THAT(OfTasks("p", one).notes,
-              Contains("Slurm job 7: each worker sees its own GPU only, as SLURM_GPUS_PER_TASK=1 "
-                       "says (--gpu-mode all: all of its node)"));
+              Contains("Slurm job 7: each worker sees its own GPU only, where its node has enough, "
+                       "as SLURM_GPUS_PER_TASK=1 says (--gpu-mode all: all of its node)"));
 }
 
 TEST(TasksOfSlurm, InAnotherOrderOfRanksAreNoted) {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
@@ -76,6 +77,7 @@ TEST_F(ShippedFolderTest, TakesFilesOfAnyTime) {
     ASSERT_TRUE(folder.ok()) << folder.status();
     EXPECT_TRUE(std::filesystem::exists(folder->path() + "/old"));
   }
+  EXPECT_LT(TimeOfShip(std::numeric_limits<int64_t>::min()).tv_sec, 0);
   EXPECT_EQ(TimeOfShip(ShipTime({-2, 500'000'000})).tv_sec, -2);
   EXPECT_EQ(TimeOfShip(ShipTime({-2, 500'000'000})).tv_nsec, 500'000'000);
 }

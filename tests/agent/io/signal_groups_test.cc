@@ -150,10 +150,10 @@ class AwaitedGroupsTest : public SignalGroupsTest {
   }
 };
 
+// timeout(1) passes on what its group has got already, perhaps late.
 constexpr char kSaves[] =
-    "sh -c 'exec 2> /dev/null; trap \"read line < $FIFO; echo saved; exit\" TERM; echo ready; "
-    "while :; do sleep 0.01; "
-    "done'";
+    "sh -c 'exec 2> /dev/null; trap \"trap \\\"\\\" TERM; read line < $FIFO; echo saved; exit\" "
+    "TERM; echo ready; while :; do sleep 0.01; done'";
 
 class Fifo {
  public:

@@ -53,6 +53,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Asked{"SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=4(x2)", kEven},
                     Asked{"SLURM_GPUS_PER_TASK=a100:2 SLURM_TASKS_PER_NODE=2(x2)", kEvenA100},
                     Asked{"SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=3,1", "--gpus=3 --gpus=1"},
+                    Asked{"SLURM_GPUS_PER_TASK=0 SLURM_TASKS_PER_NODE=3,1",
+                          "--gpus-per-node=0 --gpus-per-node=0"},
                     Asked{"SLURM_GPUS_PER_TASK=a:1,b:1 SLURM_TASKS_PER_NODE=3(x2)", " "},
                     Asked{"SLURM_NTASKS_PER_GPU=1 SLURM_TASKS_PER_NODE=2(x2) SLURM_GPUS_ON_NODE=3",
                           "--gpus=3 --gpus=1"},
@@ -100,7 +102,7 @@ TEST(SlurmGpus, ScontrolIsAskedWhereTheVariablesLeaveItOpen) {
 // As captured of Slurm 22.05; newer ones have the type.
 TEST(SlurmGpus, OfEachNodeByScontrol) {
   const auto of = [](const char* job) {
-    return GpusOfNodes(job, Env("SLURM_JOB_NODELIST=node[0-2]")).value_or("none");
+    return GpusOfNodes(job, Env("SLURM_JOB_ID=7 SLURM_JOB_NODELIST=node[0-2]")).value_or("none");
   };
   EXPECT_EQ(of("NodeList=node[0-2] NumNodes=3 JOB_GRES=gpu:5   Nodes=node0 CPU_IDs=0 Mem=0 "
                "GRES=gpu:3(IDX:0-2)   Nodes=node[1-2] CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) "
@@ -109,6 +111,9 @@ TEST(SlurmGpus, OfEachNodeByScontrol) {
   EXPECT_EQ(of("Nodes=node[0-1] GRES=gpu:a100:2(IDX:0,3),gpu:v100:1(IDX:1),shard:8(1/2) "
                "Nodes=node2 GRES=gpu:a100:4(IDX:0-3)"),
             "3(x2),4");
+  EXPECT_EQ(of("JobId=7 ArrayJobId=7 ArrayTaskId=2 Nodes=node[0-2] GRES=gpu:2(IDX:0-1)\n"
+               "JobId=8 ArrayJobId=7 ArrayTaskId=1 Nodes=node[0-2] GRES=gpu:1(IDX:2)\n"),
+            "2(x3)");
   for (const char* unknown : {"", "Nodes=node[0-1] GRES=gpu:2(IDX:0-1)", "Nodes=node[0- GRES=gpu:2",
                               "Nodes=node[0-2] CPU_IDs=0-1 Mem=0 GRES="}) {
     EXPECT_EQ(of(unknown), "none") << unknown;

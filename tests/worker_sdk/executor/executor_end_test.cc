@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <vector>
@@ -23,7 +24,8 @@ TEST(ExecutorEnd, ATimeoutIsNoLongerThanItWasToBe) {
         Executor executor = cluster.Open(rank);
         ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
         if (rank == 1) {
-          return over.get_future().wait();
+          over.get_future().wait_for(std::chrono::seconds(20));
+          return;
         }
         executor.SetTimeout(std::chrono::milliseconds(4));
         const auto begin = std::chrono::steady_clock::now();
@@ -41,8 +43,9 @@ TEST(ExecutorEnd, ATimeoutIsNoLongerThanItWasToBe) {
 // Whichever allocation fails: no exception comes out, the others hear of it, and no later call
 // succeeds.
 void RunOutOfMemory(const std::vector<uint32_t>& shape, bool all) {
-  bool failed = true;
+  std::atomic<bool> failed = true;
   for (int first = 0; failed; ++first) {
+    failed = false;
     Cluster cluster(shape);
     Status status[2];
     Status next[2];
