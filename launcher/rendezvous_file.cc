@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/private_file.h"
 #include "proto/base/status_macros.h"
@@ -109,15 +110,15 @@ absl::StatusOr<bool> RendezvousFile::Replace(const RendezvousPoint& dead,
 }
 
 void RendezvousFile::Remove(const RendezvousPoint& own) const {
-  const absl::StatusOr<std::string> temp = WritePrivateTemp(path_, RendezvousText(own));
+  const absl::StatusOr<std::string> temp = WritePrivateTemp(path_, own.nonce);
   if (!temp.ok()) {
     return;  // a full disk, say: the file stays and will be found dead
   }
   const std::string right = RightTo(own);
   const absl::StatusOr<bool> ours = LinkUnlessTaken(*temp, right);
   if (ours.ok() && *ours) {
-    const absl::StatusOr<std::optional<RendezvousPoint>> there = Read();
-    if (there.ok() && there->has_value() && (*there)->nonce == own.nonce) {
+    const absl::StatusOr<std::string> there = ReadPrivateFile(path_, kRendezvousFileBytesMax);
+    if (there.ok() && absl::StrContains(*there, own.nonce)) {  // no other file has that
       unlink(path_.c_str());
     }
     unlink(right.c_str());

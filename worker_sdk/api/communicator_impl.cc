@@ -98,7 +98,7 @@ Work Communicator::Impl::StartOne(const Collective& it) {
 
 // The others hear of it. What was started before may wait for those who wait for us, and ends, too.
 Status Communicator::Impl::DieOfNoMemory() {
-  const Status why = NoMemory();
+  Status why = NoMemory();
   if (is_parents()) {
     return why;
   }

@@ -1,9 +1,7 @@
 // Python's lock, where torch ends something of ours while it has that.
 #pragma once
 
-#include <torch/csrc/utils/pybind.h>
-
-#include <optional>
+#include <Python.h>
 
 namespace muster_torch {
 
@@ -14,9 +12,16 @@ class WithoutPythonLock {
  public:
   WithoutPythonLock() {
     if (Py_IsInitialized() != 0 && !IsAtItsEnd() && PyGILState_Check() != 0) {
-      released_.emplace();
+      had_ = PyEval_SaveThread();
     }
   }
+  ~WithoutPythonLock() {
+    if (had_ != nullptr) {
+      PyEval_RestoreThread(had_);
+    }
+  }
+  WithoutPythonLock(const WithoutPythonLock&) = delete;
+  WithoutPythonLock& operator=(const WithoutPythonLock&) = delete;
 
  private:
   static bool IsAtItsEnd() {
@@ -27,7 +32,7 @@ class WithoutPythonLock {
 #endif
   }
 
-  std::optional<pybind11::gil_scoped_release> released_;
+  PyThreadState* had_ = nullptr;
 };
 
 }  // namespace muster_torch

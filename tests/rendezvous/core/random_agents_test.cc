@@ -195,11 +195,21 @@ class RandomJob {
 
 std::vector<uint32_t> RanksOf(const std::vector<ExitRecord>& exits) {
   std::vector<uint32_t> ranks;
+  ranks.reserve(exits.size());
   for (const ExitRecord& record : exits) {
     ranks.push_back(record.exit.rank.value);
   }
   std::sort(ranks.begin(), ranks.end());
   return ranks;
+}
+
+std::string FirstUnlike(const std::vector<std::pair<const char*, bool>>& same) {
+  for (const auto& [name, equal] : same) {
+    if (!equal) {
+      return name;
+    }
+  }
+  return "";
 }
 
 // The first thing that the next master would not know; "" = none. Every field of the state is named
@@ -271,12 +281,7 @@ std::string Forgotten(const RoundState& one, const RoundState& other) {
            report.history == other.report.history},
       {"report.exits", !runs || RanksOf(report.exits) == RanksOf(other.report.exits)},
       {"report.lost_nodes", report.lost_nodes == other.report.lost_nodes}};
-  for (const auto& [name, equal] : same) {
-    if (!equal) {
-      return name;
-    }
-  }
-  return "";
+  return FirstUnlike(same);
 }
 
 void Play(bool hostile) {

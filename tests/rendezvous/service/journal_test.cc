@@ -224,7 +224,8 @@ TEST(JournalCodec, OfABatchNothingCountsUnlessAllIsThere) {
       EXPECT_EQ(left->good_bytes, before.size());
       EXPECT_THAT(left->records, SizeIs(2));
     }
-    std::string damaged = before + batch + record;  // it was confirmed: there is another behind it
+    std::string damaged =
+        absl::StrCat(before, batch, record);  // it was confirmed: there is another behind it
     damaged[before.size() + from] = static_cast<char>(damaged[before.size() + from] ^ 4);
     EXPECT_TRUE(absl::IsDataLoss(DecodeJournal(damaged).status())) << from;
   }

@@ -43,17 +43,17 @@ class MemoryTest : public testing::Test {
       }
     }
   }
-  static inline float in_[4] = {1, 2, 3, 4};
-  static inline float out_[4] = {};
+  static inline float in[4] = {1, 2, 3, 4};
+  static inline float out[4] = {};
   static constexpr int64_t kCounts[1] = {4};
 };
 
 TEST_F(MemoryTest, OfCallsThatBlock) {
   ExpectNoException(
-      [](Communicator& comm) { return comm.AllReduce(in_, out_, 4, kType, ReduceOp::kSum); });
+      [](Communicator& comm) { return comm.AllReduce(in, out, 4, kType, ReduceOp::kSum); });
   ExpectNoException(
-      [](Communicator& comm) { return comm.AllToAllV(in_, kCounts, out_, kCounts, kType); });
-  static const std::vector<StateBuffer> state = {StateOf(in_, 4)};
+      [](Communicator& comm) { return comm.AllToAllV(in, kCounts, out, kCounts, kType); });
+  static const std::vector<StateBuffer> state = {StateOf(in, 4)};
   ExpectNoException([](Communicator& comm) { return comm.BroadcastState(state); });
 }
 
@@ -64,10 +64,10 @@ TEST_F(MemoryTest, OfSplit) {
 
 TEST_F(MemoryTest, OfCallsThatAreStarted) {
   ExpectNoException([](Communicator& comm) {
-    return comm.AllReduceAsync(in_, out_, 4, kType, ReduceOp::kSum).Wait();
+    return comm.AllReduceAsync(in, out, 4, kType, ReduceOp::kSum).Wait();
   });
   ExpectNoException([](Communicator& comm) {
-    return comm.AllToAllVAsync(in_, kCounts, out_, kCounts, kType).Wait();
+    return comm.AllToAllVAsync(in, kCounts, out, kCounts, kType).Wait();
   });
 }
 
@@ -92,13 +92,13 @@ TEST_F(MemoryTest, OfMessages) {
     StatusOr<Communicator> comm = Communicator::FromEnvironment();
     ASSERT_TRUE(comm.ok());
     comm->SetTimeout(std::chrono::seconds(10));
-    out_[3] = 0;
+    out[3] = 0;
     Status sent;
     Status got;
     {
       const ScarceMemory scarce(first, /*all=*/false);
-      Work receive = comm->RecvAsync(out_, 4, kType, 0, 1);
-      sent = comm->Send(in_, 4, kType, 0, 1);
+      Work receive = comm->RecvAsync(out, 4, kType, 0, 1);
+      sent = comm->Send(in, 4, kType, 0, 1);
       got = receive.Wait();
     }
     failed = ScarceMemory::has_failed();
@@ -106,7 +106,7 @@ TEST_F(MemoryTest, OfMessages) {
       EXPECT_TRUE(status.ok() || status.code() == StatusCode::kResourceExhausted)
           << first << ": " << status.ToString();
     }
-    EXPECT_EQ(got.ok(), out_[3] == 4) << first;
+    EXPECT_EQ(got.ok(), out[3] == 4) << first;
     EXPECT_TRUE(failed || (sent.ok() && got.ok()));
   }
 }
