@@ -31,12 +31,16 @@ bool ScarceMemory::has_failed() { return scarcity.failed; }
 
 }  // namespace muster
 
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return muster::Fails() ? nullptr : std::malloc(bytes);
+}
 void* operator new(size_t bytes) {
-  void* const out = muster::Fails() ? nullptr : std::malloc(bytes);
+  void* const out = operator new(bytes, std::nothrow);
   if (out == nullptr) {
     throw std::bad_alloc();
   }
   return out;
 }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }

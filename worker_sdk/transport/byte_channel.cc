@@ -231,16 +231,21 @@ std::unique_ptr<ByteChannel> OverPipe(const UniqueFd& memory, bool is_lower,
   if (mapped == MAP_FAILED) {
     return nullptr;
   }
-  auto* const pipe = static_cast<Pipe*>(mapped);
-  return std::make_unique<RingChannel>(pipe, &pipe->sides[is_lower ? 0 : 1],
-                                       &pipe->sides[is_lower ? 1 : 0], std::move(ring_bell),
-                                       [](Pipe* mine) { munmap(mine, sizeof(Pipe)); });
+  const auto unmap = [](Pipe* mine) { munmap(mine, sizeof(Pipe)); };
+  std::unique_ptr<Pipe, decltype(unmap)> pipe(static_cast<Pipe*>(mapped), unmap);
+  auto out =
+      std::make_unique<RingChannel>(pipe.get(), &pipe->sides[is_lower ? 0 : 1],
+                                    &pipe->sides[is_lower ? 1 : 0], std::move(ring_bell), unmap);
+  (void)pipe.release();  // now the channel's
+  return out;
 }
 
 std::unique_ptr<ByteChannel> ToOneself() {
-  auto* const pipe = new Pipe();  // as good as RingChannel's
-  return std::make_unique<RingChannel>(
-      pipe, &pipe->sides[0], &pipe->sides[0], [] {}, [](Pipe* mine) { delete mine; });
+  auto pipe = std::make_unique<Pipe>();
+  auto out = std::make_unique<RingChannel>(
+      pipe.get(), &pipe->sides[0], &pipe->sides[0], [] {}, [](Pipe* mine) { delete mine; });
+  (void)pipe.release();  // now the channel's
+  return out;
 }
 
 }  // namespace muster
