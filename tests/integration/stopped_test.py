@@ -75,7 +75,7 @@ def test_a_job_of_a_shell_that_is_killed_while_it_is_paused_leaves_nothing(shell
     assert shells[0].host.files() - before
     type_in(b"\x1a")
     job.expect("Stopped")
-    type_in(b"kill -9 %1; wait; exit\n")
+    type_in(b"kill -9 %1; wait; exit; exit\n")  # the second where the shell has not heard yet that it is dead
     job.finish()
     lab.expect_quiet()
     wait_for(lambda: not shells[0].host.files() - before, 5, what="its files are gone")
