@@ -15,8 +15,7 @@
 //     each, have ports of their own; the range is below those that kernels give away (32768) and
 //     those of torch (29400, 29500);
 //  L5 in a step of one task on one node, which is the same with one node, workers are counted as
-//  there: its GPUs,
-//     else its CPUs.
+//     there: its GPUs, else its CPUs.
 #pragma once
 
 #include <cstdint>

@@ -3,10 +3,8 @@
 //
 // Rules:
 //  G1 a step gets every GPU that the job has on its nodes. Where all nodes have as many, one step
-//  of
-//     many nodes asks for so many a node. Where they do not, each node has a step of its own, which
-//     asks for so many in all: Slurm 22.05 gives a step of several nodes one on each then, or
-//     fails.
+//     asks for so many a node. Where they do not, each node has a step of its own, which asks for
+//     so many in all: Slurm 22.05 gives a step of several nodes one on each then, or fails.
 //  G2 how --gpus=N is spread is what scontrol says (kGpusOfNodes), or follows from those of our own
 //     node where there are two; else one of each node is used, and that is said.
 #pragma once

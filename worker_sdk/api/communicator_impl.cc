@@ -105,7 +105,8 @@ Status Communicator::Impl::DieOfNoMemory() {
   executor_.Interrupt(why);
   messages_->Fail(why);
   const OneCall call(busy_);
-  if (call.is_alone()) {  // else the one that is under way tells them
+  if (call.is_alone()) {  // else the one that is under way tells them, if it still waits, or the
+                          // next
     queue_.Run([&] {
       executor_.End(why);
       return 0;

@@ -414,7 +414,7 @@ std::chrono::nanoseconds Executor::NapFor(uint32_t rank) {
              : std::max(PatienceWith(rank) - WaitedSoFar(), std::chrono::nanoseconds::zero());
 }
 
-// Asked every 50 ms or so while we wait for a rank.
+// Asked every 50 ms or so while we wait for a rank, and when our own time is over.
 Status Executor::GiveUp(uint32_t rank) {
   if (background_) {
     background_();  // also while connections are made
