@@ -14,6 +14,7 @@
 #include "rendezvous/core/liveness.h"
 #include "rendezvous/core/replay.h"
 #include "rendezvous/core/round_machine.h"
+#include "tests/rendezvous/core/kept_journal.h"
 #include "tests/scenarios/transcript.h"
 
 namespace muster {
@@ -283,10 +284,7 @@ class MasterScript {
 
   std::string Show(const Persist& persist) {
     const JournalRecord& record = persist.record;
-    if (record.round.has_value()) {
-      journal_.clear();
-    }
-    journal_.push_back(record);
+    KeepInJournal(record, journal_);
     std::string out = "KEEP";
     if (record.round.has_value()) {
       absl::StrAppend(&out, " round ", record.round->round.ToString());

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/core/replay.h"
 #include "rendezvous/core/round_machine.h"
+#include "tests/rendezvous/core/kept_journal.h"
 
 namespace muster {
 namespace {
@@ -160,10 +161,7 @@ class RandomJob {
   void Feed(const RoundEvent& event) {
     for (RoundEffect& effect : Step(config_, state_, event, now_)) {
       if (auto* persist = std::get_if<Persist>(&effect)) {
-        if (persist->record.round.has_value()) {
-          journal_.clear();
-        }
-        journal_.push_back(std::move(persist->record));
+        KeepInJournal(std::move(persist->record), journal_);
       } else if (const auto* reply = std::get_if<Reply>(&effect)) {
         if (const auto* admitted = std::get_if<Admitted>(&reply->message)) {
           Agent& agent = agents_[admitted->life - 1];

@@ -12,6 +12,7 @@
 #include "rendezvous/service/journal.h"
 #include "rendezvous/service/master_server.h"
 #include "tests/rendezvous/service/fake_store.h"
+#include "tests/rendezvous/service/master_fixture.h"
 #include "tests/rendezvous/service/test_agent.h"
 
 namespace muster {
@@ -22,32 +23,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class DaemonJobs : public testing::Test {
+class DaemonJobs : public MasterFixture {
  protected:
   DaemonJobs() {
     MasterOptions options;
     options.users = OneSecret("the secret");
     options.many_jobs = true;
-    options.on_tell = [this](const std::string&, const std::string& text) {
-      told_.push_back(text);
-    };
-    options.on_round_started = [this](const std::string& job, const RoundStarted& started) {
-      rounds_.push_back(absl::StrCat(job, " ", started.world_size, " on ", started.nodes));
-    };
-    options.on_job_ended = [this](const std::string& job, const JobReport& report) {
-      ended_.push_back(absl::StrCat(job, " ", report.exit_code));
-    };
-    master_ = std::make_unique<MasterServer>(loop_.get(), std::move(options));
-    port_ = *master_->Listen("127.0.0.1:0");
-  }
-  ~DaemonJobs() override {
-    while (!agents_.empty()) {
-      Stop(*agents_.back());
-      agents_.pop_back();
-    }
-    bool down = false;
-    master_->Shutdown([&down] { down = true; });
-    loop_.Until([&] { return down; }, "the master's shutdown");
+    StartMaster(std::move(options));
+    Listen();
   }
 
   TestAgent& AddAgent(uint64_t life, uint32_t nodes, const std::string& job = "job") {
@@ -63,23 +46,12 @@ class DaemonJobs : public testing::Test {
     join.hostname = absl::StrCat("host", life);
     join.workers = 1;
     join.store_port = static_cast<uint16_t>(4000 + life);
-    agents_.push_back(std::make_unique<TestAgent>(loop_.get(), std::move(client), std::move(join)));
-    agents_.back()->Start();
-    return *agents_.back();
+    return MasterFixture::AddAgent(std::move(client), std::move(join));
   }
   void Stop(TestAgent& agent) {
     agent.Stop();
     loop_.Until([&] { return agent.stopped; }, "an agent's stop");
   }
-
-  TestLoop loop_;
-  std::unique_ptr<Journal> journal_;
-  std::unique_ptr<MasterServer> master_;
-  std::vector<std::unique_ptr<TestAgent>> agents_;
-  uint16_t port_ = 0;
-  std::vector<std::string> told_;
-  std::vector<std::string> rounds_;
-  std::vector<std::string> ended_;
 };
 
 TEST_F(DaemonJobs, TermsOfAFirstTryThatDiedBindNobody) {
@@ -149,8 +121,8 @@ TEST_F(DaemonJobs, AJournalThatWasLostIsWrittenAgainWithTheNextRound) {
   }
   loop_.Until([&] { return agent.notices.size() == 2; }, "the news");
   EXPECT_EQ(agent.notices[1], "this job can survive a master restart again");
-  EXPECT_THAT(told_, Contains(agent.notices[0]).Times(1));
-  EXPECT_THAT(told_, Contains(agent.notices[1]).Times(1));
+  EXPECT_THAT(told_, Contains("job: " + agent.notices[0]).Times(1));
+  EXPECT_THAT(told_, Contains("job: " + agent.notices[1]).Times(1));
 }
 
 }  // namespace

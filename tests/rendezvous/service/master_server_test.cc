@@ -18,6 +18,7 @@
 #include "proto/wire/secret.h"
 #include "rendezvous/service/journal.h"
 #include "tests/rendezvous/service/fake_store.h"
+#include "tests/rendezvous/service/master_fixture.h"
 #include "tests/rendezvous/service/test_agent.h"
 
 namespace muster {
@@ -38,36 +39,8 @@ Join JoinOf(int index, uint32_t workers = 1) {
   return join;
 }
 
-class MasterServerTest : public testing::Test {
+class MasterServerTest : public MasterFixture {
  protected:
-  ~MasterServerTest() override {
-    for (const auto& agent : agents_) {
-      agent->Stop();
-    }
-    for (const auto& agent : agents_) {
-      loop_.Until([&] { return agent->stopped; }, "an agent's stop");
-    }
-    agents_.clear();
-    if (master_ != nullptr) {
-      bool down = false;
-      master_->Shutdown([&down] { down = true; });
-      loop_.Until([&] { return down; }, "the master's shutdown");
-      master_.reset();
-    }
-  }
-
-  void StartMaster(MasterOptions options) {
-    options.on_tell = [this](const std::string& job, const std::string& text) {
-      told_.push_back(absl::StrCat(job, ": ", text));
-    };
-    options.on_round_started = [this](const std::string& job, const RoundStarted& started) {
-      rounds_.push_back(absl::StrCat(job, " ", started.world_size, " on ", started.nodes));
-    };
-    options.on_job_ended = [this](const std::string& job, const JobReport& report) {
-      ended_.push_back(absl::StrCat(job, " ", report.exit_code));
-    };
-    master_ = std::make_unique<MasterServer>(loop_.get(), std::move(options));
-  }
   static MasterOptions OneJob(uint32_t nodes, const std::string& secret = "the secret") {
     MasterOptions options;
     options.users = OneSecret(secret);
@@ -86,11 +59,6 @@ class MasterServerTest : public testing::Test {
     options.nonce = nonce;
     return AddAgent(std::move(options), JoinOf(index));
   }
-  void Listen() {
-    const absl::StatusOr<uint16_t> port = master_->Listen("127.0.0.1:0");
-    ASSERT_TRUE(port.ok()) << port.status();
-    port_ = *port;
-  }
   MasterClientOptions Client(const std::string& secret = "the secret",
                              const std::string& job_id = "job") const {
     MasterClientOptions options;
@@ -108,21 +76,6 @@ class MasterServerTest : public testing::Test {
     options.sites.expected = [](const std::string&) { return std::string(); };
     return options;
   }
-  TestAgent& AddAgent(MasterClientOptions options, Join join) {
-    agents_.push_back(
-        std::make_unique<TestAgent>(loop_.get(), std::move(options), std::move(join)));
-    agents_.back()->Start();
-    return *agents_.back();
-  }
-
-  TestLoop loop_;
-  std::unique_ptr<Journal> journal_;
-  std::unique_ptr<MasterServer> master_;
-  std::vector<std::unique_ptr<TestAgent>> agents_;
-  uint16_t port_ = 0;
-  std::vector<std::string> told_;
-  std::vector<std::string> rounds_;
-  std::vector<std::string> ended_;
 };
 
 TEST_F(MasterServerTest, ListensAtAPortOfTheRange) {
