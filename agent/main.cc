@@ -460,6 +460,7 @@ int main(int argc, char** argv) {
   }
   muster::WriteNoCores();
   muster::KeepFreedMemory();
+  muster::ForgoOldNames();
   muster::SetLogLevelFromEnvironment();
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <future>
+#include <latch>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,6 +27,30 @@ void* RunBody(void* argument) {
   const std::unique_ptr<Body> body(static_cast<Body*>(argument));
   prctl(PR_SET_NAME, body->name.c_str());
   body->run();
+  return nullptr;
+}
+
+// All signals are blocked on the new thread. Returns 0 or errno: not std::thread, which throws
+// where a limit is reached.
+int StartPthread(pthread_t* thread, void* (*body)(void*), void* argument) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
+  const int error = pthread_create(thread, nullptr, body, argument);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
+
+absl::Status NoThread(const char* name, int error) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot start a thread (", name, "): ", std::strerror(error),
+                   "; raise the limit of processes (ulimit -u, pids.max of the cgroup) or of "
+                   "memory, or start fewer workers per node"));
+}
+
+// Takes no memory: malloc would make an arena for each of these threads.
+void* AwaitLatch(void* latch) {
+  static_cast<std::latch*>(latch)->wait();
   return nullptr;
 }
 
@@ -58,17 +82,9 @@ class OneCpu {
 absl::StatusOr<Thread> Thread::Start(const char* name, std::function<void()> body) {
   auto owned = std::make_unique<Body>(Body{name, std::move(body)});
   pthread_t thread{};
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
-  // Not std::thread, which throws where a limit is reached.
-  const int error = pthread_create(&thread, nullptr, &RunBody, owned.get());
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int error = StartPthread(&thread, &RunBody, owned.get());
   if (error != 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot start a thread (", name, "): ", std::strerror(error),
-                     "; raise the limit of processes (ulimit -u, pids.max of the cgroup) or of "
-                     "memory, or start fewer workers per node"));
+    return NoThread(name, error);
   }
   static_cast<void>(owned.release());  // the thread's
   return Thread(thread);
@@ -77,20 +93,19 @@ absl::StatusOr<Thread> Thread::Start(const char* name, std::function<void()> bod
 absl::Status CheckThreads(uint32_t count) {
   // Waking another CPU for each would cost a start over ssh 2 to 3 ms.
   const OneCpu here;
-  std::promise<void> all_counted;
-  const std::shared_future<void> end = all_counted.get_future().share();
-  std::vector<Thread> threads;
+  std::latch all_counted(1);
+  std::vector<Thread> threads;  // joined before the latch goes
   threads.reserve(count);
-  absl::Status status;
-  while (status.ok() && threads.size() < count) {
-    absl::StatusOr<Thread> thread = Thread::Start("muster-check", [end] { end.wait(); });
-    status = thread.status();
-    if (thread.ok()) {
-      threads.push_back(*std::move(thread));
+  int error = 0;
+  while (error == 0 && threads.size() < count) {
+    pthread_t thread{};
+    error = StartPthread(&thread, &AwaitLatch, &all_counted);
+    if (error == 0) {
+      threads.push_back(Thread(thread));
     }
   }
-  all_counted.set_value();
-  return status;
+  all_counted.count_down();
+  return error == 0 ? absl::OkStatus() : NoThread("to see how many may run", error);
 }
 
 Thread::Thread(Thread&& other) noexcept

@@ -25,6 +25,7 @@ class Thread {
   void Detach();
 
  private:
+  friend absl::Status CheckThreads(uint32_t count);
   explicit Thread(pthread_t thread) : thread_(thread) {}
 
   pthread_t thread_;

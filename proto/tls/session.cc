@@ -49,6 +49,12 @@ absl::string_view NoTlsHereAlert() {
   return absl::string_view("\x15\x03\x03\x00\x02\x02\x47", 7);
 }
 
+void ForgoOldNames() {
+  CHECK(OPENSSL_init_crypto(OPENSSL_INIT_NO_ADD_ALL_CIPHERS | OPENSSL_INIT_NO_ADD_ALL_DIGESTS |
+                                OPENSSL_INIT_NO_LOAD_CONFIG,
+                            nullptr) == 1);
+}
+
 TlsContext::TlsContext() : context_(NewContext(TLS_client_method())) {
   SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_cert_verify_callback(context_.get(), &TlsSession::Verify, nullptr);

@@ -34,6 +34,11 @@ struct TlsExpected {
   bool any_site = false;    // where none is pinned: proves itself later, over this channel
 };
 
+// OpenSSL registers the old names of all its ciphers and digests when it is first used: 1 ms. A
+// process that calls this before anything else of OpenSSL's goes without: it can look up none by
+// name, nor check certificates that others have signed (etcd's).
+void ForgoOldNames();
+
 // What servers, or clients, have in common. Any thread; sessions outlive it.
 class TlsContext {
  public:
