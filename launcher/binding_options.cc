@@ -63,8 +63,8 @@ absl::Status SetBindTo(const OptionValue& v, JobSpec& s) {
   if (parts[0] == "user") {  // mpiexec's
     return absl::InvalidArgumentError(absl::StrCat(
         v.name, " ", v.text,
-        ": CPUs of each rank by their numbers stand in a --rankfile, in lines ",
-        "like 'rank 0=HOST slot=0'; --cpu-list 0,1 says which ones all of a node share"));
+        ": say --cpu-list 0,1 for the CPUs that the workers of a node share, and --bind-to core ",
+        "to deal them out; --wrap '0:taskset -c 1' puts one rank on one CPU"));
   }
   if (!BindToObject(parts[0], binding.bind_to)) {
     return WantError(v, kBindWords);

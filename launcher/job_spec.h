@@ -255,6 +255,7 @@ struct JobSpec {
   std::vector<HostEntry> hosts;           // in order of the list, before --nnodes cuts it
   std::vector<NodeWorkers> nodes;         // kLocal, kStandalone, kHosts: all of them; else empty
   bool oversubscribe = false;
+  RankOrder rank_order = RankOrder::kFill;
   std::vector<std::string> exclude_texts;  // --exclude, one for each time it was given
   // What is different on single nodes, in the order of the job file.
   std::vector<NodeOverride> node_overrides;

@@ -44,8 +44,8 @@ bool FillsInOrder(absl::string_view how) {
 
 absl::Status NoSuchOrder(const OptionValue& v) {
   return absl::InvalidArgumentError(absl::StrCat(
-      v.name, " ", v.text, ": ranks fill the hosts in order here, and are not placed otherwise: ",
-      "give the hosts in the order of the ranks (--hosts a:2,b:2), or --nproc-per-node N"));
+      v.name, " ", v.text, ": ranks fill the hosts in order (--hosts a:2,b:2), or go to one after ",
+      "the other in turn (--map-by node); any other place of each says --rankfile FILE"));
 }
 
 }  // namespace
@@ -53,6 +53,7 @@ absl::Status NoSuchOrder(const OptionValue& v) {
 void GoRoundAgain(const OptionValue& v, JobSpec& s) {
   if (v.name == "-hosts" || v.name == "-f") {
     s.oversubscribe = true;
+    s.rank_order = s.rank_order == RankOrder::kFill ? RankOrder::kGoRound : s.rank_order;
     s.given.insert({OptionId::kOversubscribe, Given{false, std::string(v.name), "", ""}});
   }
 }
@@ -98,6 +99,8 @@ absl::Status SetMapBy(const OptionValue& v, JobSpec& s) {
     s.given.insert_or_assign(OptionId::kPpn,
                              Given{false, std::string(OptionName(OptionId::kPpn)), parts[1], ""});
     used = 3;
+  } else if (parts[0] == "node") {
+    s.rank_order = RankOrder::kInTurn;
   } else if (!parts[0].empty() && !MapByObject(parts[0], binding) && !FillsInOrder(parts[0])) {
     return NoSuchOrder(v);
   }

@@ -23,7 +23,7 @@ struct Habit {
 constexpr Habit kHabits[] = {
     {"-N",
      "it means workers per node to mpirun and nodes to srun: say --nproc-per-node or --nnodes"},
-    {"-c", "say --nproc-per-node for workers; OMP_NUM_THREADS follows from the CPUs of each"},
+    {"-c", "mpirun's is -n N; for srun's, OMP_NUM_THREADS follows from the CPUs of each worker"},
     {"--cpus-per-task",
      "OMP_NUM_THREADS follows from the CPUs of each worker; set it with -x OMP_NUM_THREADS=N"},
     {"-w --nodelist",
@@ -31,14 +31,13 @@ constexpr Habit kHabits[] = {
      "some of its nodes"},
     {"--multi-prog", "say --configfile FILE, or 'launch -n 1 ./a : -n 3 ./b'"},
     {"-s", "say --stdin RANK|all|none"},
-    {"-path", "say -x PATH=FOLDER:$PATH"},
+    {"-path --path", "say -x PATH=FOLDER:$PATH"},
     {"--nodes", "the number of nodes is --nnodes"},
     {"--export", "say -x NAME or -x NAME=VALUE, once for each"},
     {"--output", "say --tag-output, --timestamps, --log-dir DIR or --output-filename DIR"},
     {"--cpu-bind --hint --threads-per-core",
      "--bind-to none, core, hwthread, numa ... says where workers run"},
-    {"--bynode -bynode --map-by-node -rr -grr",
-     "ranks fill the hosts in order: give these in the order you want, or --rankfile FILE"},
+    {"--bynode -bynode --map-by-node -rr -grr", "say --map-by node"},
     {"--bycore -bycore --byslot -byslot", "ranks fill the hosts in order: leave it out"},
     {"--bind-to-core -bind-to-core", "say --bind-to core"},
     {"--bind-to-socket -bind-to-socket", "say --bind-to socket"},
@@ -56,7 +55,13 @@ constexpr Habit kHabits[] = {
     {"--set-env", "say -x NAME=VALUE"},
     {"--output-directory", "say --output-filename DIR"},
     {"-output-from", "say --show RANKS"},
-    {"--merge-stderr-to-stdout", "say 2>&1 behind the command"},
+    {"-gwdir --gwdir", "say -wdir FOLDER"},
+    {"-am --am", "say --mca KEY VALUE, or export OMPI_MCA_KEY=VALUE"},
+    {"-d --debug-devel --debug-daemons --debug-daemons-file --leave-session-attached",
+     "say --verbose"},
+    {"--display-devel-map --display-devel-allocation --display-topo", "say --plan"},
+    {"--xterm -xterm", "say --gdb RANK, or --wrap 'RANK:xterm -e'"},
+    {"--merge-stderr-to-stdout -merge-stderr-to-stdout", "say 2>&1 behind the command"},
     {"-prepend-pattern", "say --log-prefix TEMPLATE"},
     {"--kill-on-bad-exit -K",
      "a failure ends the job anyway, unless --on-failure=continue is given"},
@@ -111,7 +116,9 @@ const OptionRow* FindOption(absl::string_view name) {
       return &row;
     }
   }
-  return nullptr;
+  // mpirun's long options may have one dash.
+  const bool one_dash = name.size() > 2 && name[0] == '-' && name[1] != '-';
+  return one_dash ? FindOption(absl::StrCat("-", name)) : nullptr;
 }
 
 size_t ValuesBehind(const OptionRow& row, absl::string_view next) {

@@ -149,7 +149,7 @@ constexpr OptionRow kTable[] = {
      "where each rank runs: a line 'rank 0=HOST slot=...' for each, +n0 = first host of the list",
      SetText<&JobSpec::rankfile>},
     {OptionId::kMapBy, kRequired, false, "--map-by -map-by", "HOW", "", kCount,
-     "core, numa, l3cache, package, gpu; ppr:N:OBJECT: N on each, ppr:N:node: on each node",
+     "core, numa, l3cache, package, gpu; ppr:N:OBJECT: N on each; node: ranks to hosts in turn",
      SetMapBy},
     {OptionId::kRankBy, kRequired, false, "--rank-by -rank-by", "HOW", "", kCount,
      "slot, core, socket, numa ...: ranks fill the hosts in order", CheckRankBy},

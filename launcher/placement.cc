@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -126,6 +127,25 @@ absl::Status SetSparesAside(JobSpec& spec, const AllocationRequest& request) {
   return absl::OkStatus();
 }
 
+// Ranks can be dealt out in turn where it is known how many each node has, at all times.
+absl::Status CheckRankOrder(const JobSpec& spec) {
+  if (spec.rank_order != RankOrder::kInTurn) {
+    return absl::OkStatus();
+  }
+  if (spec.nodes_min != spec.nodes.size()) {
+    return Contradiction(spec, OptionId::kMapBy,
+                         spec.Has(OptionId::kSpares) ? OptionId::kSpares : OptionId::kNnodes,
+                         "ranks are dealt out to nodes that are the same all the time");
+  }
+  if (std::any_of(spec.nodes.begin(), spec.nodes.end(),
+                  [](const NodeWorkers& node) { return node.wanted != WorkersWanted::kNumber; })) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.Said(OptionId::kMapBy), ": say how many workers each node has: -ppn N, ",
+                     "--nproc-per-node N, or slots in the list (--hosts a:2,b:2)"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CountHosts(JobSpec& spec) {
   AllocationRequest request;
   request.hosts = spec.hosts;
@@ -145,6 +165,7 @@ absl::Status CountHosts(JobSpec& spec) {
   request.wanted = spec.plan.workers_wanted;
   request.exact = Named(spec, OptionId::kNprocPerNode, spec.plan.workers);
   request.oversubscribe = spec.oversubscribe;
+  request.order = spec.rank_order;
   ASSIGN_OR_RETURN(Allocation allocation, AllocateHosts(request));
   spec.nodes = std::move(allocation.nodes);
   spec.nodes_min = allocation.nodes_min;
@@ -152,27 +173,13 @@ absl::Status CountHosts(JobSpec& spec) {
   if (spares > 0) {
     RETURN_IF_ERROR(SetSparesAside(spec, request));
   }
+  RETURN_IF_ERROR(CheckRankOrder(spec));
   spec.notes.insert(spec.notes.end(), allocation.notes.begin(), allocation.notes.end());
   if (spec.given_hosts.has_value() && !request.total && !request.per_node && !request.exact &&
       spec.plan.workers_wanted == WorkersWanted::kNumber) {
     spec.notes.push_back(WorkersBySlots(spec));
   }
   return absl::OkStatus();
-}
-
-// Ranks of each node, in order of the nodes. What follows in order anyway is not said (P3).
-void SetRanks(std::vector<std::vector<uint32_t>> ranks, std::vector<NodeWorkers>& nodes) {
-  uint32_t next = 0;
-  bool in_order = true;
-  for (const std::vector<uint32_t>& of_node : ranks) {
-    for (const uint32_t rank : of_node) {
-      in_order = in_order && rank == next++;
-    }
-  }
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    nodes[i].workers = static_cast<uint32_t>(ranks[i].size());
-    nodes[i].ranks = in_order ? std::vector<uint32_t>() : std::move(ranks[i]);
-  }
 }
 
 // Ranks dealt to hosts one after the other; a host comes in where its first rank does.
@@ -211,6 +218,25 @@ class Dealer {
   uint32_t next_ = 0;
 };
 
+// In order of the ranks: how many follow each other on one host.
+std::vector<std::pair<const HostEntry*, uint32_t>> RunsOf(const std::vector<NodeWorkers>& nodes) {
+  std::map<uint32_t, const HostEntry*> host_of;  // by rank
+  uint32_t next = 0;
+  for (const NodeWorkers& node : nodes) {
+    for (uint32_t i = 0; i < node.workers; ++i, ++next) {
+      host_of[node.ranks.empty() ? next : node.ranks[i]] = &node.host;
+    }
+  }
+  std::vector<std::pair<const HostEntry*, uint32_t>> out;
+  for (const auto& [rank, host] : host_of) {
+    if (out.empty() || out.back().first != host) {
+      out.emplace_back(host, 0);
+    }
+    ++out.back().second;
+  }
+  return out;
+}
+
 // Once CountPrograms has summed them up.
 uint32_t WorkersOf(const JobSpec& spec, const JobSpec& program) {
   return &program == &spec ? spec.plan.further.front().rank_first : *program.total;
@@ -240,9 +266,10 @@ absl::Status PlacePrograms(JobSpec& spec, const FileReader& read_file) {
     request.total = NamedCount{WorkersOf(spec, *one), program.Said(OptionId::kTotal)};
     request.per_node = Named(spec, OptionId::kPpn, spec.per_node.value_or(0));
     request.oversubscribe = spec.oversubscribe || program.oversubscribe;
+    request.order = program.rank_order == RankOrder::kFill ? spec.rank_order : program.rank_order;
     ASSIGN_OR_RETURN(const Allocation allocation, AllocateHosts(request));
-    for (const NodeWorkers& node : allocation.nodes) {
-      RETURN_IF_ERROR(dealer.Deal(node.host, node.workers, program.Said(list)));
+    for (const auto& [host, count] : RunsOf(allocation.nodes)) {
+      RETURN_IF_ERROR(dealer.Deal(*host, count, program.Said(list)));
     }
     spec.notes.insert(spec.notes.end(), allocation.notes.begin(), allocation.notes.end());
   }

@@ -393,6 +393,16 @@ absl::Status SettleTerminal(JobSpec& spec) {
   return absl::OkStatus();
 }
 
+// Where each node is typed, or stands for itself, its ranks follow those of the node before it.
+absl::Status CheckOwnRankOrder(const JobSpec& spec) {
+  if (spec.rank_order != RankOrder::kInTurn || spec.nodes_max == 1) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      spec.Said(OptionId::kMapBy), ": ranks are dealt out in turn to hosts that launch ",
+      "starts: say --hosts or --hostfile, too, or leave it out"));
+}
+
 StartWay WayOf(const JobSpec& spec) {
   if (NamesHosts(spec)) {
     return StartWay::kHosts;
@@ -431,6 +441,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
                        ": there is no list of hosts to take it from: say --hosts "
                        "or --hostfile, too"));
     }
+    RETURN_IF_ERROR(CheckOwnRankOrder(spec));
     RETURN_IF_ERROR(CountOwn(spec));
     RETURN_IF_ERROR(SettleNodeOverrides(spec));
     RETURN_IF_ERROR(SettleShip(spec));

@@ -98,10 +98,11 @@ void KeepLife(JobSpec& spec, const FileReader& read_file, std::vector<HostEntry>
 
 // srun has started launch on every node: what a user would type there follows from the step.
 absl::Status TakeStepTask(StepTask task, const FileReader& read_file, JobSpec& spec) {
-  if (spec.Has(OptionId::kRankfile)) {
+  if (spec.Has(OptionId::kRankfile) || spec.rank_order == RankOrder::kInTurn) {
+    const OptionId places = spec.Has(OptionId::kRankfile) ? OptionId::kRankfile : OptionId::kMapBy;
     return absl::InvalidArgumentError(
-        absl::StrCat(spec.Said(OptionId::kRankfile), ": srun has started launch on every node (",
-                     task.step, "): leave srun out, so that launch places the ranks"));
+        absl::StrCat(spec.Said(places), ": srun has started launch on every node (", task.step,
+                     "): leave srun out, so that launch places the ranks"));
   }
   if (spec.Has(OptionId::kNnodes) && spec.nodes_max != task.nodes) {
     return absl::InvalidArgumentError(
@@ -259,10 +260,10 @@ void SettleTasks(JobSpec& spec) {
         return node.wanted != WorkersWanted::kNumber || node.workers > 1;
       });
   if (!given.distribution.empty() && spec.nodes.size() > 1 && several &&
-      !spec.Has(OptionId::kRankfile)) {
+      !spec.Has(OptionId::kRankfile) && spec.rank_order != RankOrder::kInTurn) {
     spec.notes.push_back(absl::StrCat(given.job, ": ", given.distribution,
                                       " has no effect: the ranks fill one node after the other ",
-                                      "(--rankfile FILE places each)"));
+                                      "(--map-by node: in turn, --rankfile FILE: each its place)"));
   }
   CpuBinding& binding = spec.plan.binding;
   const uint32_t each = given.gpus_of_task;

@@ -30,7 +30,7 @@ void TellOfMpi(const MpiEnd& end, WorkerExit& exit) {
     }
   } else if (end.kind == MpiEnd::Kind::kInside && exit.Ok()) {
     exit.code = 1;
-    exit.detail = "it exited with status 0 after MPI_Init, without MPI_Finalize";
+    exit.detail = "it exited with status 0 after MPI_Init, without MPI_Finalize, which is a failure";
   }
 }
 

@@ -83,14 +83,12 @@ void OutputFormatter::Format(const OutputSource& source, absl::string_view bytes
   if (ends_line) {
     return;
   }
-  if (options_.terminal || (split && !decorated() && options_.many_workers)) {
+  if (options_.terminal || (!decorated() && options_.many_workers)) {
     line_open_ = true;
     returned_ = bytes.back() == '\r';
-    line_owner_ = owner;
-  } else if (split && decorated()) {
-    out.append(" [muster: the line goes on]\n");
-  } else if (!split && (decorated() || options_.many_workers)) {
-    out.push_back('\n');
+    line_owner_ = options_.terminal || split ? owner : kNobody;
+  } else if (decorated()) {
+    out.append(split ? " [muster: the line goes on]\n" : "\n");
   }
 }
 

@@ -33,8 +33,7 @@ struct FormatOptions {
   std::string prefix_template;
   bool timestamps = false;
   bool terminal = false;
-  bool many_workers =
-      false;  // a last line without newline gets one, so that the next worker's is not glued to it
+  bool many_workers = false;  // what follows a last line without newline is not glued to it
 };
 
 class OutputFormatter {
@@ -65,6 +64,7 @@ class OutputFormatter {
   std::map<Owner, CachedPrefix> prefixes_;  // of templates without {time}
   bool line_open_ = false;  // an unfinished line stands on the terminal, or a split one in a pipe
   bool returned_ = false;   // its last byte took the terminal's cursor back to the prefix's place
+  static constexpr Owner kNobody = {UINT32_MAX, 0};
   Owner line_owner_;
 };
 

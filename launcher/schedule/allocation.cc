@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/limits.h"
@@ -59,29 +60,38 @@ absl::StatusOr<size_t> HostsUsed(const AllocationRequest& r) {
   return std::min(needed, most);
 }
 
-// Deals `left` workers out in turn, one at a time, to nodes that `room` allows; returns what is
-// left over. O(nodes * rounds) with rounds <= the largest room.
-uint64_t DealOut(uint64_t left, const std::vector<uint64_t>& room, std::vector<uint32_t>& counts) {
+// What a host gets at one time where they are served one after the other.
+uint64_t AtOneTime(const AllocationRequest& r, size_t host) {
+  if (r.order != RankOrder::kGoRound) {
+    return 1;
+  }
+  return r.per_node ? r.per_node->value : std::max<uint32_t>(r.hosts[host].slots, 1);
+}
+
+// Deals `left` workers out in turn to nodes that `room` allows; returns what is left over. O(nodes
+// * rounds) with rounds <= the largest room.
+uint64_t DealOut(const AllocationRequest& r, uint64_t left, const std::vector<uint64_t>& room,
+                 std::vector<uint32_t>& counts) {
   for (bool dealt = true; left > 0 && dealt;) {
     dealt = false;
-    for (size_t i = 0; i < counts.size() && left > 0; ++i) {
-      if (counts[i] < room[i]) {
-        ++counts[i];
-        --left;
-        dealt = true;
-      }
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const uint64_t more = std::min({left, AtOneTime(r, i), room[i] - counts[i]});
+      counts[i] += static_cast<uint32_t>(more);
+      left -= more;
+      dealt = dealt || more > 0;
     }
   }
   return left;
 }
 
-// A6: more workers than slots, `left` of them, in turn; as many as max_slots= allows.
+// A6, A7: more workers than slots, `left` of them, in turn; as many as max_slots= allows.
 absl::Status DealOver(const AllocationRequest& r, uint64_t left, std::vector<uint32_t>& counts) {
   std::vector<uint64_t> room;
   for (size_t i = 0; i < counts.size(); ++i) {
-    room.push_back(r.hosts[i].slots_max != 0 ? r.hosts[i].slots_max : kWorkersPerNodeMax);
+    const uint32_t most = r.hosts[i].slots_max != 0 ? r.hosts[i].slots_max : kWorkersPerNodeMax;
+    room.push_back(std::max(most, counts[i]));
   }
-  left = DealOut(left, room, counts);
+  left = DealOut(r, left, room, counts);
   return left == 0 ? absl::OkStatus()
                    : absl::InvalidArgumentError(absl::StrCat(
                          r.total->said, " does not fit: the hosts of ", r.hosts_said, " may have ",
@@ -89,7 +99,7 @@ absl::Status DealOver(const AllocationRequest& r, uint64_t left, std::vector<uin
                          "and ", kWorkersPerNodeMax, " each); name more hosts, or raise that"));
 }
 
-// A3 and A6; every host has a known number of slots.
+// A3, A6 and A8; every host has a known number of slots.
 absl::StatusOr<std::vector<uint32_t>> PlaceTotal(const AllocationRequest& r, size_t used) {
   const uint32_t n = r.total->value;
   std::vector<uint32_t> counts(used, 0);
@@ -98,8 +108,8 @@ absl::StatusOr<std::vector<uint32_t>> PlaceTotal(const AllocationRequest& r, siz
     slots.push_back(r.hosts[i].slots);
   }
   uint64_t left = n;
-  if (r.nodes_min) {
-    left = DealOut(left, slots, counts);
+  if (r.nodes_min || r.order == RankOrder::kInTurn) {
+    left = DealOut(r, left, slots, counts);
   } else {
     for (size_t i = 0; i < used; ++i) {
       counts[i] = static_cast<uint32_t>(std::min<uint64_t>(left, slots[i]));
@@ -150,7 +160,36 @@ absl::StatusOr<std::vector<uint32_t>> Counts(const AllocationRequest& r, size_t 
   return counts;
 }
 
+// A7, A8: ranks as the workers were dealt out.
+std::vector<std::vector<uint32_t>> RanksInTurn(const AllocationRequest& r,
+                                               const std::vector<uint32_t>& counts) {
+  std::vector<std::vector<uint32_t>> ranks(counts.size());
+  const uint64_t all = Sum(counts);
+  for (uint32_t next = 0; next < all;) {
+    for (size_t i = 0; i < counts.size(); ++i) {
+      for (uint64_t k = AtOneTime(r, i); k > 0 && ranks[i].size() < counts[i]; --k) {
+        ranks[i].push_back(next++);
+      }
+    }
+  }
+  return ranks;
+}
+
 }  // namespace
+
+void SetRanks(std::vector<std::vector<uint32_t>> ranks, std::vector<NodeWorkers>& nodes) {
+  uint32_t next = 0;
+  bool in_order = true;
+  for (const std::vector<uint32_t>& of_node : ranks) {
+    for (const uint32_t rank : of_node) {
+      in_order = in_order && rank == next++;
+    }
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i].workers = static_cast<uint32_t>(ranks[i].size());
+    nodes[i].ranks = in_order ? std::vector<uint32_t>() : std::move(ranks[i]);
+  }
+}
 
 std::vector<uint32_t> SpreadEvenly(uint32_t total, uint32_t nodes) {
   std::vector<uint32_t> counts(nodes, total / nodes);
@@ -182,6 +221,12 @@ absl::StatusOr<Allocation> AllocateHosts(const AllocationRequest& r) {
     if (Sum(counts) > kWorldSizeMax) {
       return absl::InvalidArgumentError(absl::StrCat(r.hosts_said, ": want at most ", kWorldSizeMax,
                                                      " workers in a job, got ", Sum(counts)));
+    }
+    const bool known = std::all_of(out.nodes.begin(), out.nodes.end(), [](const NodeWorkers& node) {
+      return node.wanted == WorkersWanted::kNumber;
+    });
+    if (r.order != RankOrder::kFill && known) {
+      SetRanks(RanksInTurn(r, counts), out.nodes);
     }
   }
   out.nodes_min = static_cast<uint32_t>(r.nodes_min && r.nodes_min->value < r.nodes_max->value

@@ -1,6 +1,6 @@
 // How many workers run on which node: the arithmetic behind --hosts, --nnodes, -n, -ppn and
 // --nproc-per-node. Pure; thread-safe. Nodes keep the order of the host list, always; ranks fill
-// them in that order (block placement).
+// them in that order (block placement), but for A7 and A8.
 //
 // Rules, in this order:
 //  A1 --nproc-per-node P is torchrun's: P on every node, counts in the host list do not matter.
@@ -14,6 +14,10 @@
 //  A5 --nnodes below the number of hosts: the first ones are used; above it: an error.
 //  A6 more workers than slots is an error, unless oversubscribing is allowed: then the rest is
 //  dealt out in turn.
+//  A7 kGoRound is Hydra's way with -hosts and -f: where all hosts are full by their slots, or by
+//  -ppn, they are filled again from the first one.
+//  A8 kInTurn is mpirun's --map-by node: each host gets one worker in turn, within its slots, and
+//  the ranks are counted like that, too.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +30,8 @@
 #include "proto/base/work_plan.h"
 
 namespace muster {
+
+enum class RankOrder : uint8_t { kFill, kGoRound, kInTurn };
 
 // A count the user gave, and how: "-n 5", "PET_NNODES=2 (environment)".
 struct NamedCount {
@@ -44,6 +50,7 @@ struct AllocationRequest {
   WorkersWanted wanted = WorkersWanted::kNumber;
   std::optional<NamedCount> exact;
   bool oversubscribe = false;
+  RankOrder order = RankOrder::kFill;
 };
 
 struct NodeWorkers {
@@ -61,6 +68,9 @@ struct Allocation {
 };
 
 absl::StatusOr<Allocation> AllocateHosts(const AllocationRequest& request);
+
+// `ranks` of each node, ascending, in order of the nodes. What follows in order anyway is not said.
+void SetRanks(std::vector<std::vector<uint32_t>> ranks, std::vector<NodeWorkers>& nodes);
 
 // `total` workers on `nodes` nodes, as even as can be, the first ones one more.
 std::vector<uint32_t> SpreadEvenly(uint32_t total, uint32_t nodes);

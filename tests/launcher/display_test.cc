@@ -108,7 +108,18 @@ TEST_F(DisplayTest, SplitLineOfAPlainWorkerIsNotTorn) {
   ShowAll({Chunk(0, 1, "long", true), Chunk(1, 1, "x\n"), Chunk(0, 1, "er\n"), Chunk(0, 1, "e")});
   Restore();
   out.writer.Reset();
-  EXPECT_EQ(ReadToEnd(out.reader.get()), "long\nx\ner\ne\n");
+  EXPECT_EQ(ReadToEnd(out.reader.get()), "long\nx\ner\ne");
+}
+
+// Not to what the same rank writes in a later round, either. The very last one stays as it is.
+TEST_F(DisplayTest, NothingIsGluedToALastLineWithoutNewline) {
+  TestPipe out = MakePipe();
+  TestPipe err = MakePipe();
+  Make(out.writer.get(), err.writer.get(), /*prefix=*/false, /*many=*/true);
+  ShowAll({Chunk(0, 1, "a"), Chunk(1, 1, "b"), Chunk(1, 1, "c\n"), Chunk(0, 1, "d")});
+  Restore();
+  out.writer.Reset();
+  EXPECT_EQ(ReadToEnd(out.reader.get()), "a\nb\nc\nd");
 }
 
 // 2>&1: whatever part of a line the pipe took, the other stream does not come in between.

@@ -88,7 +88,7 @@ TEST(Placement, InOrderOrANumberOnEachNode) {
   const JobSpec each = Ok({"--map-by", "ppr:4:node", "p"});
   EXPECT_EQ(*each.per_node, 4u);
   EXPECT_EQ(each.Said(OptionId::kPpn), "-ppn 4");
-  for (const char* how : {"node", "ppr:2:board", "ppr:2", "seq", "slot:NOLOCAL", "dist"}) {
+  for (const char* how : {"ppr:2:board", "ppr:2", "seq", "slot:NOLOCAL", "dist"}) {
     EXPECT_THAT(Error({"--map-by", how, "p"}), HasSubstr("--hosts a:2,b:2")) << how;
   }
   EXPECT_THAT(Error({"--map-by", "ppr:x:node", "p"}), HasSubstr("--map-by: want 1..4096, got 'x'"));

@@ -114,7 +114,8 @@ TEST(Pods, BeyondTheNodesAreNamedByTheirIndex) {
 }
 
 TEST(MpirunsWords, HaveAHint) {
-  EXPECT_THAT(Error({"--bynode", "p"}), HasSubstr("--rankfile FILE"));
+  EXPECT_THAT(Error({"--bynode", "p"}), HasSubstr("say --map-by node"));
+  EXPECT_THAT(Error({"-gwdir", "/tmp", "p"}), HasSubstr("say -wdir"));
   EXPECT_THAT(Error({"-print-rank-map", "p"}), HasSubstr("say --plan"));
   EXPECT_THAT(Error({"-output-proxy", "p"}), HasSubstr("say --verbose"));
 }

@@ -35,6 +35,7 @@ class Request {
     return *this;
   }
   Request& SlotsMax(size_t host, uint32_t n) { return r_.hosts[host].slots_max = n, *this; }
+  Request& Order(RankOrder order) { return r_.order = order, *this; }
   Request& Oversubscribe() { return r_.oversubscribe = true, *this; }
   AllocationRequest& operator*() { return r_; }
   AllocationRequest* operator->() { return &r_; }
@@ -50,6 +51,17 @@ Counts CountsOf(const Allocation& allocation) {
     counts.push_back(node.workers);
   }
   return counts;
+}
+
+std::vector<Counts> RanksOf(Request request) {
+  const auto allocation = AllocateHosts(*request);
+  EXPECT_TRUE(allocation.ok()) << allocation.status();
+  std::vector<Counts> out;
+  for (const NodeWorkers& node : allocation.ok() ? allocation->nodes : std::vector<NodeWorkers>()) {
+    EXPECT_TRUE(node.ranks.empty() || node.ranks.size() == node.workers);
+    out.push_back(node.ranks);
+  }
+  return out;
 }
 
 Counts Ok(Request request) {
@@ -250,6 +262,19 @@ TEST(AllocationProperty, EveryAnswerIsWhole) {
     }
   }
   EXPECT_GT(answers, 300);
+}
+
+TEST(RankOrder, IsAsTheWorkersWereDealtOut) {
+  using Ranks = std::vector<Counts>;
+  const RankOrder round = RankOrder::kGoRound, turn = RankOrder::kInTurn;
+  EXPECT_EQ(RanksOf(Request({1, 1}).Total(4).Oversubscribe().Order(round)),
+            (Ranks{{0, 2}, {1, 3}}));
+  EXPECT_EQ(RanksOf(Request({2, 1}).Total(5).Oversubscribe().Order(round)),
+            (Ranks{{0, 1, 3, 4}, {2}}));
+  EXPECT_EQ(RanksOf(Request({2, 1}).SlotsMax(0, 3).Total(6).Oversubscribe().Order(round)),
+            (Ranks{{0, 1, 3}, {2, 4, 5}}));
+  EXPECT_EQ(RanksOf(Request({4, 1, 4}).Total(6).Order(turn)), (Ranks{{0, 3, 5}, {1}, {2, 4}}));
+  EXPECT_EQ(RanksOf(Request({4, 4, 4}).Total(2).Order(turn)), (Ranks{{}, {}}));  // in order
 }
 
 TEST(Spread, IsEvenAndExact) {
