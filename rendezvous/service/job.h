@@ -38,10 +38,13 @@ class Job {
   bool ended() const { return ended_; }
   // A process that this job has heard of before.
   bool KnowsLife(uint64_t life) const;
-  // No round has begun, and nobody is connected who waits for one: its terms bind nobody.
-  bool IsDeserted() const {
-    return state_.phase == JobPhase::kGathering && state_.round.IsNone() && links.empty();
-  }
+  // No round has begun, and nobody waits for one: its terms bind nobody.
+  bool IsDeserted() const { return AwaitsFirstRound() && state_.live == 0; }
+  // Likewise, but for those whose connections have ended and who may be back: its terms stand, and
+  // nobody is there with whom others could be compared.
+  bool IsUnconnected() const { return AwaitsFirstRound() && state_.live > 0 && links.empty(); }
+  // It has ended, and `join` is of a node of it that comes late.
+  bool ComesTooLate(const Join& join) const;
   // Nothing but its end is to come, and it has not ended yet.
   bool IsEnding() const;
   // `node` is alive in this life.
@@ -59,6 +62,9 @@ class Job {
   bool loss_told = false;                         // to its user, who is to hear when that is over
 
  private:
+  bool AwaitsFirstRound() const {
+    return state_.phase == JobPhase::kGathering && state_.round.IsNone();
+  }
   void Run();
 
   const RoundConfig config_;

@@ -8,9 +8,12 @@
 #include "proto/base/clock.h"
 #include "proto/base/limits.h"
 #include "proto/base/log.h"
+#include "proto/base/text.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/convert_fence.h"
 #include "proto/wire/convert_modex.h"
+#include "rendezvous/core/agreement.h"
+#include "rendezvous/core/liveness.h"
 #include "rendezvous/core/modex_relay.h"
 #include "rendezvous/service/handshake.h"
 #include "rendezvous/service/master_impl.h"
@@ -197,13 +200,8 @@ void MasterServer::Impl::OnJoin(AttendSession& session, Join join) {
     return;
   }
   Job* job = FindJob(session.job);
-  if (options_.many_jobs && job != nullptr && job->IsEnding() && !job->KnowsLife(join.life) &&
-      join.holds.IsNone()) {
-    // It asks again until that one has ended, and is the first of the next one then.
-    session.call->Finish(grpc::Status(
-        grpc::StatusCode::UNAVAILABLE,
-        absl::StrCat("the job '", session.handshake.job_id,
-                     "' before this one is being stopped: this one begins when that has ended")));
+  if (const std::string why = job == nullptr ? "" : WhyNotYet(*job, session, join); !why.empty()) {
+    session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));  // it asks again
     return;
   }
   std::string refusal;
@@ -214,6 +212,28 @@ void MasterServer::Impl::OnJoin(AttendSession& session, Join join) {
     return;
   }
   job->Feed(JoinReceived{ReplyId{session.id}, std::move(join)});
+}
+
+std::string MasterServer::Impl::WhyNotYet(const Job& job, const AttendSession& session,
+                                          const Join& join) const {
+  if (!options_.many_jobs || job.KnowsLife(join.life)) {
+    return "";
+  }
+  // It is the first of the next one, when that has ended.
+  if (job.IsEnding() && join.holds.IsNone()) {
+    return absl::StrCat("the job '", session.handshake.job_id,
+                        "' before this one is being stopped: this one begins when that has ended");
+  }
+  const Agreement& agreed = job.state().agreed;
+  const bool same = job.terms == session.terms &&
+                    !FirstDifference(agreed.options, join.must_agree).has_value();
+  if (job.IsUnconnected() && !same) {
+    return absl::StrCat("the job '", session.handshake.job_id, "' waits for ", agreed.by,
+                        ", which has other options and whose connection broke: this one begins if ",
+                        "that is not back within ", ShortDuration(SuspectTime(job.config())),
+                        "; give another job another --rdzv-id");
+  }
+  return "";
 }
 
 void MasterServer::Impl::OnBeat(AttendSession& session, Beat beat) {

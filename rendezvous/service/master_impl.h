@@ -73,6 +73,8 @@ class MasterServer::Impl {
   void OnHello(AttendSession& session, const v1::Hello& hello);
   void OnFrame(AttendSession& session, const v1::AgentFrame& frame);
   void OnJoin(AttendSession& session, Join join);
+  // Why a node that this job does not know has to ask again; "" = it need not.
+  std::string WhyNotYet(const Job& job, const AttendSession& session, const Join& join) const;
   void OnBeat(AttendSession& session, Beat beat);
   void OnFence(const AttendSession& session, const FencePiece& piece);
   void OnModex(const AttendSession& session, const ModexNote& note);

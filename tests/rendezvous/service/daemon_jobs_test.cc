@@ -72,6 +72,28 @@ TEST_F(DaemonJobs, TermsOfAFirstTryThatDiedBindNobody) {
   EXPECT_THAT(told_, Contains(HasSubstr("begins anew")));
 }
 
+// With a journal that is as long as its lease: it may be back.
+TEST_F(DaemonJobs, TermsOfOneWhoseConnectionBrokeStayUntilItIsBack) {
+  journal_ = *Journal::On(loop_.get(), std::make_shared<FakeStore>());
+  ASSERT_TRUE(master_->Lead(journal_.get(), [] { return true; }).ok());
+  TestAgent& first = AddAgent(1, 2);
+  loop_.Until([&] { return !first.admissions.empty(); }, "its admission");
+  Stop(first);
+  loop_.Until(
+      [&] { return master_->FindJob("job")->nodes.begin()->second.status == NodeStatus::kSuspect; },
+      "the end of its connection");
+  TestAgent& other = AddAgent(2, 1);
+  loop_.Until([&] { return !other.downs.empty() || !other.tries_failed.empty(); }, "the answer");
+  EXPECT_THAT(other.downs.empty() ? other.tries_failed[0] : other.downs[0],
+              HasSubstr("the job 'job' waits for host1, which has other options and whose "
+                        "connection broke: this one begins if that is not back within 32.0 s"));
+  EXPECT_THAT(other.admissions, IsEmpty());
+  TestAgent& again = AddAgent(1, 2);
+  loop_.Until([&] { return again.running && other.running; }, "the round");
+  EXPECT_EQ(again.admissions[0].node, first.admissions[0].node);
+  EXPECT_THAT(rounds_, ElementsAre("job 2 on 2"));
+}
+
 // Somebody waits: the job is theirs.
 TEST_F(DaemonJobs, TermsOfOneWhoWaitsStay) {
   TestAgent& first = AddAgent(1, 2);
