@@ -234,6 +234,18 @@ void Readmit(Machine& m, const JoinReceived& event, NodeId id, NodeState& node) 
   Admit(m, event.reply, id, node);
 }
 
+// What the node is there for is done; with no word its user would take it to have run.
+void TellTooLate(Machine& m, NodeId id, const NodeState& node) {
+  const RoundState& s = m.state;
+  const bool did_well = s.report.ended && s.report.exit_code == 0;
+  if (!did_well || node.rank_kept.has_value() || s.members.size() >= m.config.nodes_max) {
+    return SendDirective(m, id, nullptr);
+  }
+  SendNotices(m, id,
+              {absl::StrCat("the job has ended well before ", node.join.hostname,
+                            " came: nothing runs here (to run it again, give another --rdzv-id)")});
+}
+
 void AdmitNewLife(Machine& m, const JoinReceived& event) {
   RoundState& s = m.state;
   const std::string key = KeyFor(s, event.join);
@@ -274,7 +286,7 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
   s.note_stale = true;
   Admit(m, event.reply, id, node);
   if (node.ended) {
-    SendDirective(m, id, 0);
+    TellTooLate(m, id, node);
   } else if (s.phase == JobPhase::kRunning && s.next.vacant.empty() &&
              s.members.size() >= m.config.nodes_max) {
     m.out.push_back(

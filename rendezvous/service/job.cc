@@ -5,6 +5,7 @@
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
 #include "proto/wire/secret.h"
+#include "rendezvous/core/latecomer.h"
 
 namespace muster {
 
@@ -75,6 +76,10 @@ void Job::Run() {
 }
 
 bool Job::KnowsLife(uint64_t life) const { return state_.by_life.count(life) != 0; }
+
+bool Job::ComesTooLate(const Join& join) const {
+  return ended_ && muster::ComesTooLate(config_, state_, join);
+}
 
 bool Job::IsEnding() const {
   const bool stops = state_.phase == JobPhase::kStopping && state_.stop_is_final;

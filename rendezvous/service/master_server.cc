@@ -228,6 +228,9 @@ Job* MasterServer::Impl::JobFor(const AttendSession& session, const Join& join,
   if (job != nullptr && (job->KnowsLife(join.life) || !(job->ended() || deserted))) {
     return job;
   }
+  if (job != nullptr && job->terms == session.terms && job->ComesTooLate(join)) {
+    return job;
+  }
   if (job == nullptr && jobs_.size() >= kJobsMax) {
     *refusal = absl::StrCat("this master has ", kJobsMax, " jobs, its limit: try again later");
     return nullptr;

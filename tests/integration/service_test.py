@@ -52,6 +52,18 @@ def test_two_users_run_jobs_of_one_name_at_the_same_time(site):
     assert daemon.finish().code == 0
 
 
+def test_a_late_node_of_an_elastic_job_that_ended_well_runs_nothing(site):
+    daemon = site.serve()
+    elastic = ("--nnodes", "1:2", "--rdzv-conf", "last_call_timeout=0")
+    assert site.job("alice", 0, "echo ran", *elastic).finish().text == "[0@node1] ran\n"
+    daemon.expect("job alice/job ended with 0", stream="err")
+    late = site.job("alice", 1, "echo ran", *elastic).finish()
+    assert (late.code, late.text) == (0, ""), late
+    assert "the job has ended well before node2 came: nothing runs here (to run it again, give another --rdzv-id)" in late.errors, late
+    again = site.job("alice", 0, "echo ran", *elastic).finish()
+    assert (again.code, again.text) == (0, "[0@node1] ran\n"), again
+
+
 def test_who_is_not_known_is_refused_until_the_users_are_read_again(site):
     daemon = site.serve()
     refused = site.job("carl", 0, "true").finish()

@@ -124,6 +124,41 @@ TEST_F(DaemonJobs, ALaunchTypedWhileTheJobBeforeItIsStoppedIsTheNextJob) {
   EXPECT_THAT(rounds_, ElementsAre("job 1 on 1", "job 1 on 1"));
 }
 
+// As torchrun's closed rendezvous; who was there at the end, and types it again, means another job.
+TEST_F(DaemonJobs, ALateNodeOfAnElasticJobThatEndedWellHearsOfThat) {
+  const auto add = [this](uint64_t life, uint64_t host) -> TestAgent& {
+    MasterClientOptions client;
+    client.targets = {absl::StrCat("127.0.0.1:", port_)};
+    client.secret = "the secret";
+    client.job_id = "job";
+    client.life = life;
+    client.terms.nodes_max = 2;
+    client.terms.last_call = absl::ZeroDuration();
+    Join join;
+    join.life = life;
+    join.hostname = absl::StrCat("host", host);
+    join.key = "host/" + join.hostname;
+    join.workers = 1;
+    join.store_port = 4000;
+    return MasterFixture::AddAgent(std::move(client), std::move(join));
+  };
+  TestAgent& first = add(1, 1);
+  loop_.Until([&] { return first.running; }, "the round");
+  first.EndWell();
+  loop_.Until([&] { return first.end; }, "the end");
+  Stop(first);
+  loop_.Until([&] { return !ended_.empty(); }, "the end, as the master sees it");
+  TestAgent& late = add(2, 2);
+  loop_.Until([&] { return late.end; }, "the end, as the late one hears");
+  EXPECT_EQ(late.directives.back().outcome.exit_code, 0);
+  EXPECT_THAT(late.notices, ElementsAre("the job has ended well before host2 came: nothing runs "
+                                        "here (to run it again, give another --rdzv-id)"));
+  EXPECT_THAT(rounds_, ElementsAre("job 1 on 1"));
+  TestAgent& again = add(3, 1);
+  loop_.Until([&] { return again.running; }, "the next job's round");
+  EXPECT_THAT(rounds_, ElementsAre("job 1 on 1", "job 1 on 1"));
+}
+
 // Each round begins the file anew.
 TEST_F(DaemonJobs, AJournalThatWasLostIsWrittenAgainWithTheNextRound) {
   const auto store = std::make_shared<FakeStore>();

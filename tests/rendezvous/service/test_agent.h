@@ -38,6 +38,18 @@ class TestAgent {
     ++beat_.seq;
     client_.link().Send(beat_);
   }
+  // All its workers end with 0.
+  void EndWell() {
+    beat_.phase = AgentPhase::kReady;
+    beat_.workers_alive = 0;
+    for (uint32_t i = 0; i < assignment.workers; ++i) {
+      WorkerExit exit;
+      exit.local_rank.value = i;
+      exit.rank.value = assignment.rank_first.value + i;
+      beat_.exits.push_back(exit);
+    }
+    SendBeat();
+  }
   void EnterFence(uint32_t number, const std::string& text) {
     FencePiece piece;
     piece.node = beat_.node;
