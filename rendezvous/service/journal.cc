@@ -118,11 +118,17 @@ void Journal::Write(uint64_t file, bool anew, std::string bytes,
   if (stuck_) {
     return done(TookNothing());
   }
+  const size_t wanted = bytes.size();
   size_t& size = bytes_[file];
   size = (anew ? 0 : size) + bytes.size();
   if (size > limits_.file_bytes_max) {
     return done(absl::ResourceExhaustedError(
         absl::StrCat("its journal has more than ", limits_.file_bytes_max, " bytes")));
+  }
+  if (wanted > limits_.write_bytes_max) {  // J6
+    return done(absl::ResourceExhaustedError(
+        absl::StrCat("one write of its journal has ", wanted, " bytes, the limit is ",
+                     limits_.write_bytes_max, ": the job has too many nodes, or too much to tell")));
   }
   const auto what = anew ? JournalTask::What::kReplace : JournalTask::What::kAppend;
   waiting_.push_back({{what, file, std::move(bytes), absl::OkStatus()}, std::move(done)});
@@ -141,6 +147,31 @@ void Journal::Remove(uint64_t file) {
   Start();
 }
 
+size_t Journal::BytesOf(uint64_t file) const {
+  const auto it = bytes_.find(file);
+  return it == bytes_.end() ? 0 : it->second;
+}
+
+// J6. The first that waits is always in it.
+void Journal::Fill(Batch& batch) {
+  size_t bytes = 0;
+  std::set<uint64_t> later;  // files whose order has to stay
+  std::deque<Waiting> rest;
+  for (Waiting& one : waiting_) {
+    const size_t wanted = one.task.bytes.size();
+    const bool fits = batch.tasks.empty() || bytes + wanted <= limits_.write_bytes_max;
+    if (!fits || later.count(one.task.file) != 0) {
+      later.insert(one.task.file);
+      rest.push_back(std::move(one));
+      continue;
+    }
+    bytes += wanted;
+    under_way_.push_back(std::move(one.done));
+    batch.tasks.push_back(std::move(one.task));
+  }
+  waiting_ = std::move(rest);
+}
+
 void Journal::Start() {
   if (busy_ || waiting_.empty()) {
     return;
@@ -150,11 +181,7 @@ void Journal::Start() {
   batch->store = store_;
   batch->owner = self_;
   batch->request.data = batch.get();
-  for (Waiting& one : waiting_) {
-    under_way_.push_back(std::move(one.done));
-    batch->tasks.push_back(std::move(one.task));
-  }
-  waiting_.clear();
+  Fill(*batch);
   const int error = uv_queue_work(
       loop_, &batch->request,
       [](uv_work_t* request) {

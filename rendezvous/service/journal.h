@@ -3,7 +3,7 @@
 // Thread rule: everything on the thread of the loop given. The store is touched by a thread of
 // libuv's pool, in one batch at a time; what comes meanwhile is the next batch (group commit).
 // Invariants:
-//  J1 `done` comes in the order of Write, from the loop, after the bytes are durable;
+//  J1 `done` comes in the order of Write of a file, from the loop, after the bytes are durable;
 //  J2 a store that takes nothing for write_max fails what waits for it, and all that comes
 //     until it answers;
 //  J3 one master has the store, and each that has it gets a higher epoch, durable before Open
@@ -11,7 +11,9 @@
 //  J4 once the store says that another master has it, no `done` comes any more: what this one
 //     would say is not true;
 //  J5 what is to be removed is, as soon as the store can while this master lives: nobody takes over
-//     a job that is over.
+//     a job that is over;
+//  J6 no file's bytes take the time of the others': a write is no longer than what a slow disk takes
+//     within write_max, nor is a batch, and what finds no room in one lets others go before it.
 // Bounded: a file holds the records of one round, and at most file_bytes_max; what waits, what
 // comes within write_max.
 #pragma once
@@ -40,6 +42,9 @@ struct JournalLimits {
   absl::Duration write_max = absl::Seconds(10);    // J2
   absl::Duration remove_again = absl::Seconds(5);  // after which J5 is tried again
   size_t file_bytes_max = kJournalFileBytesMax;    // beyond it a write fails (ResourceExhausted)
+  // J6: of one write, likewise, and of a batch. In write_max a disk has to take 7 MB a second. A
+  // round of 16384 nodes has some 20 MiB.
+  size_t write_bytes_max = size_t{64} << 20;
 };
 
 class Journal {
@@ -75,6 +80,8 @@ class Journal {
   // Appends to the file, or, `anew`, takes its place. After an error the file is to be removed.
   void Write(uint64_t file, bool anew, std::string bytes, std::function<void(absl::Status)> done);
   void Remove(uint64_t file);
+  // Of this file, with what waits; 0 = there is no such file.
+  size_t BytesOf(uint64_t file) const;
   // Nothing waits for the disk.
   bool idle() const { return !busy_ && waiting_.empty(); }
 
@@ -98,6 +105,8 @@ class Journal {
   absl::StatusOr<Found> Decode(const StoredFile& stored, std::vector<JournalTask>& mends) const;
   absl::Status TookNothing() const;
   void Start();
+  // Moves what the next batch has from what waits.
+  void Fill(Batch& batch);
   void Ended(Batch& batch);
   void Late();
 

@@ -106,6 +106,33 @@ TEST_F(JournalStoreTest, AFileGetsNoMoreThanAMasterReads) {
   EXPECT_THAT(done_[4], "c: ");
 }
 
+// J6
+TEST_F(JournalStoreTest, AWriteThatIsTooLongForAllIsRefusedToItsFileAlone) {
+  Open({.write_bytes_max = 4});
+  Write(1, "12345");
+  Write(2, "1234");
+  EXPECT_THAT(done_, ElementsAre(HasSubstr("12345: one write of its journal has 5 bytes, the limit "
+                                           "is 4: the job has too many nodes")));
+  loop_.Until([&] { return done_.size() == 2; }, "the store");
+  EXPECT_THAT(Batches(), ElementsAre("21234 "));
+}
+
+// J6: others go before it, but nothing of its own file.
+TEST_F(JournalStoreTest, WhatFindsNoRoomInABatchWaitsAlone) {
+  std::promise<void> open;
+  store_->gate = open.get_future().share();
+  Open({.write_bytes_max = 4});
+  Write(1, "a");
+  Write(2, "bb");
+  Write(1, "ccc");
+  Write(1, "d");
+  Write(3, "ee");
+  open.set_value();
+  loop_.Until([&] { return done_.size() == 5; }, "the store");
+  EXPECT_THAT(Batches(), ElementsAre("1a ", "2bb 3ee ", "1ccc 1d "));
+  EXPECT_THAT(done_, ElementsAre("a: ", "bb: ", "ee: ", "ccc: ", "d: "));
+}
+
 // J5
 TEST_F(JournalStoreTest, WhatCannotBeRemovedIsTriedAgain) {
   store_->answer = absl::UnavailableError("later");
