@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -30,7 +29,7 @@ std::string PathOf(const std::string& folder, uint64_t file) {
 }
 
 absl::Status Errno(const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(path, ": ", std::strerror(errno)));
+  return absl::ErrnoToStatus(errno, path);  // which adds what the error is
 }
 
 absl::Status WriteAll(int fd, const std::string& path, absl::string_view bytes) {

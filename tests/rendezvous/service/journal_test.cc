@@ -303,6 +303,13 @@ TEST_F(JournalTest, TheNextOneFindsWhatWasWritten) {
   EXPECT_FALSE(std::filesystem::exists(Path(9) + ".new"));  // F1
 }
 
+TEST_F(JournalTest, WhatIsWrongWithItsFolderIsSaidOnce) {
+  const std::string before = folder_;
+  folder_ = before + "/there/is/none";
+  EXPECT_EQ(Open().message(), folder_ + ": No such file or directory");
+  folder_ = before;
+}
+
 TEST_F(JournalTest, WhatCameWhileItWasBusyIsOneFrame) {
   ASSERT_TRUE(Open().ok());
   const std::string begin = absl::StrCat(*EncodeHeader(Header()), *EncodeRecord(RoundRecord()));
