@@ -85,12 +85,21 @@ uint32_t EpochNow() {
 }
 
 // As many descriptors as we may have: of each agent there are three.
+constexpr rlim_t kDescriptorsOfAgent = 3;
 void RaiseDescriptorLimit() {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
+}
+
+// Half of the descriptors are for others.
+size_t AgentsPerUser() {
+  rlimit files{};
+  const bool known = getrlimit(RLIMIT_NOFILE, &files) == 0;
+  return known ? std::min<size_t>(UserLimits().agents, files.rlim_cur / kDescriptorsOfAgent / 2)
+               : UserLimits().agents;
 }
 
 // Begins this program anew with the same words, in the same process: all that it knew is forgotten,
@@ -324,6 +333,7 @@ int Main(int argc, char** argv) {
   }
   std::signal(SIGPIPE, SIG_IGN);
   RaiseDescriptorLimit();
+  master.per_user.agents = AgentsPerUser();
   uv_loop_t loop;
   uv_loop_init(&loop);
   std::unique_ptr<Journal> journal;

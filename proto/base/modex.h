@@ -39,6 +39,7 @@ class ModexQueue {
       notes_.push_back(std::move(note));
     }
   }
+  size_t bytes() const { return bytes_; }
   bool empty() const { return notes_.empty(); }
   ModexNote Pop() {
     ModexNote out = std::move(notes_.front());

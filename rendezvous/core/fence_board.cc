@@ -5,7 +5,7 @@
 namespace muster {
 
 std::vector<FenceBoard::Answer> FenceBoard::Take(const FencePiece& piece, uint32_t place,
-                                                 uint32_t nodes) {
+                                                 uint32_t nodes, const Room& room) {
   BeginRound(piece.round);
   const auto found = fences_.find(piece.number);
   if (found != fences_.end() && found->second.done) {
@@ -23,7 +23,7 @@ std::vector<FenceBoard::Answer> FenceBoard::Take(const FencePiece& piece, uint32
   }
   Fence& fence = fences_[piece.number];
   fence.parts.resize(nodes);
-  if (!Hear(piece, fence.parts[place], fence) || !fence.done) {
+  if (!Hear(piece, fence.parts[place], fence, room) || !fence.done) {
     return {};
   }
   Complete(piece.number, fence);
@@ -52,6 +52,14 @@ std::vector<FenceBoard::Answer> FenceBoard::Lose(RoundId round, uint32_t place,
   return out;
 }
 
+size_t FenceBoard::bytes() const {
+  size_t sum = 0;
+  for (const auto& [number, fence] : fences_) {
+    sum += fence.done ? fence.text.size() : fence.bytes;
+  }
+  return sum;
+}
+
 void FenceBoard::BeginRound(RoundId round) {
   if (round != round_) {
     round_ = round;
@@ -60,7 +68,8 @@ void FenceBoard::BeginRound(RoundId round) {
   }
 }
 
-bool FenceBoard::Hear(const FencePiece& piece, Part& part, Fence& fence) const {
+bool FenceBoard::Hear(const FencePiece& piece, Part& part, Fence& fence,
+                      const Room& room) const {
   if (part.whole) {
     return false;  // it was said again
   }
@@ -78,6 +87,8 @@ bool FenceBoard::Hear(const FencePiece& piece, Part& part, Fence& fence) const {
   if (fence.bytes > bytes_max_) {
     fence.refused = absl::StrCat("what the nodes tell each other in one barrier has more than ",
                                  bytes_max_, " bytes");
+  } else if (piece.bytes.size() > room.bytes) {
+    fence.refused = room.why_no_more();
   }
   fence.done = fence.entered == fence.parts.size() || !fence.refused.empty();
   return true;

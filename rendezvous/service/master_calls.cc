@@ -64,7 +64,10 @@ void MasterServer::Impl::OnEvent(const CallEvent& event) {
   if (event.kind == CallEventKind::kDone) {
     unproved_.erase(id);
     ids_.erase(event.call);
-    attends_.erase(id);
+    if (const auto ended = attends_.find(id); ended != attends_.end()) {
+      Uncount(ended->second);
+      attends_.erase(ended);
+    }
     streams_.erase(id);
   }
 }
@@ -157,11 +160,16 @@ void MasterServer::Impl::OnHello(AttendSession& session, const v1::Hello& hello)
     return;
   }
   session.proved = true;
+  CountAgent(session);
   if (session.peer.tls_id != 0) {
     tls_->Keep(session.peer.tls_id);
   }
   session.job = session.user.KeyOf(session.handshake.job_id);
   unproved_.erase(session.id);
+  if (const std::string why = WhyNoAgent(session.user.name, /*asks=*/true); !why.empty()) {
+    session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));  // it asks again
+    return;
+  }
   session.welcome.emplace().set_proof(MasterProof(session.user.secret, session.handshake));
 }
 
@@ -204,8 +212,11 @@ void MasterServer::Impl::OnJoin(AttendSession& session, Join join) {
     session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));  // it asks again
     return;
   }
-  std::string refusal;
-  job = JobFor(session, join, &refusal);
+  // One that is back with what it runs is no newcomer.
+  std::string refusal = job != nullptr && job->KnowsLife(join.life)
+                            ? ""
+                            : WhyNoAgent(session.user.name, /*asks=*/false);
+  job = refusal.empty() ? JobFor(session, join, &refusal) : nullptr;
   if (job == nullptr) {
     session.reply = Refused{join.life, refusal};
     Pump(session);
@@ -263,8 +274,10 @@ void MasterServer::Impl::OnFence(const AttendSession& session, const FencePiece&
   if (state.round != piece.round || node == state.nodes.end() || !InRound(state, node->second)) {
     return;
   }
+  const FenceBoard::Room room = {FenceRoom(session.user.name),
+                                 [&] { return WhyNoFence(session.user.name); }};
   AnswerFences(*job, job->fences.Take(piece, static_cast<uint32_t>(node->second.place),
-                                      static_cast<uint32_t>(state.members.size())));
+                                      static_cast<uint32_t>(state.members.size()), room));
 }
 
 void MasterServer::Impl::AnswerFences(const Job& job, std::vector<FenceBoard::Answer> answers) {
@@ -289,7 +302,7 @@ void MasterServer::Impl::OnModex(const AttendSession& session, const ModexNote& 
   std::optional<ModexNote> out = RelayModex(job->state(), note);
   AttendSession* link = out.has_value() ? LinkOf(*job, out->node) : nullptr;
   if (link != nullptr && link->incarnation == out->incarnation) {
-    link->modexes.Push(*std::move(out));
+    PushModex(*link, *std::move(out));
     Pump(*link);
   }
 }
@@ -342,7 +355,7 @@ void MasterServer::Impl::Pump(AttendSession& session) {
   }
   if (!session.modexes.empty() && !refused) {
     v1::MasterFrame modex;
-    SetModex(session.modexes.Pop(), modex.mutable_modex());
+    SetModex(PopModex(session), modex.mutable_modex());
     add(std::move(modex));
   }
   if (next->kind_case() != v1::MasterFrame::KIND_NOT_SET) {

@@ -24,7 +24,6 @@
 namespace muster {
 
 inline constexpr size_t kJobsMax = 1024;                           // of a daemon
-inline constexpr size_t kJobsPerUserMax = 128;                     // of a daemon with users
 inline constexpr absl::Duration kEndedJobKept = absl::Minutes(1);  // for nodes that come late
 
 class MasterServer::Impl {
@@ -99,6 +98,20 @@ class MasterServer::Impl {
   // Why no call is served now; OK = it is.
   grpc::Status Unserved() const;
 
+  // How much of the daemon one user has (master_users.cc). The whys name the limit: "" = it may be.
+  static std::string UserOf(const std::string& key, const Job& job);  // "" = it has no users
+  template <typename Bytes>
+  size_t SumOfJobs(const std::string& user, const Bytes& bytes) const;
+  std::string WhyNoJob(const std::string& user) const;
+  std::string WhyNoAgent(const std::string& user, bool asks) const;  // `asks`: only that
+  size_t FenceRoom(const std::string& user) const;
+  std::string WhyNoFence(const std::string& user) const;
+  absl::Status MayWrite(const std::string& key, const Job& job, bool anew, size_t bytes) const;
+  void CountAgent(const AttendSession& session);  // it has proved who it is
+  void Uncount(const AttendSession& session);
+  void PushModex(AttendSession& link, ModexNote note);
+  ModexNote PopModex(AttendSession& link);
+
   // Jobs
   Job* JobFor(const AttendSession& session, const Join& join, std::string* refusal);
   void AddJob(const std::string& key, const RoundConfig& config, const JobTerms& terms);
@@ -135,6 +148,7 @@ class MasterServer::Impl {
   std::unique_ptr<TlsDoor> tls_;     // where it listens and is not insecure
   std::deque<Guest> guests_;         // in order of their ends
   std::map<std::string, Job> jobs_;  // by KnownUser::KeyOf
+  UserUses uses_;                    // of users with names
   std::set<std::string> issued_;     // nonces for one Hello each
   uint64_t next_id_ = 0;
   uint64_t reading_ = 0;  // the session whose frame is being handled: it answers when that is done

@@ -193,6 +193,11 @@ void MasterServer::Impl::Write(const std::string& key, const JournalRecord& reco
     absl::StatusOr<std::string> header = HeaderOf(key, *job);
     bytes = header.ok() ? absl::StrCat(*header, *bytes) : header;
   }
+  if (bytes.ok()) {
+    if (absl::Status may = MayWrite(key, *job, anew, bytes->size()); !may.ok()) {
+      bytes = std::move(may);
+    }
+  }
   if (!bytes.ok()) {
     return Written(key, job->file, bytes.status());
   }

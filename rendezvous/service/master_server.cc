@@ -231,19 +231,11 @@ Job* MasterServer::Impl::JobFor(const AttendSession& session, const Join& join,
   if (job != nullptr && job->terms == session.terms && job->ComesTooLate(join)) {
     return job;
   }
-  if (job == nullptr && jobs_.size() >= kJobsMax) {
-    *refusal = absl::StrCat("this master has ", kJobsMax, " jobs, its limit: try again later");
-    return nullptr;
-  }
-  const std::string all_of_user = session.user.KeyOf("");
-  const auto owned = static_cast<size_t>(
-      std::count_if(jobs_.begin(), jobs_.end(), [&all_of_user](const auto& one) {
-        return !all_of_user.empty() && absl::StartsWith(one.first, all_of_user);
-      }));
-  if (job == nullptr && owned >= kJobsPerUserMax) {
-    *refusal = absl::StrCat(session.user.name, " has ", kJobsPerUserMax,
-                            " jobs at this master, the limit of a user: try again later");
-    return nullptr;
+  if (job == nullptr) {
+    *refusal = WhyNoJob(session.user.name);
+    if (!refusal->empty()) {
+      return nullptr;
+    }
   }
   if (deserted && options_.on_tell) {
     options_.on_tell(session.job, absl::StrCat("begins anew with ", join.hostname,

@@ -27,6 +27,7 @@
 #include "proto/wire/job_terms.h"
 #include "rendezvous/core/types.h"
 #include "rendezvous/service/known_user.h"
+#include "rendezvous/service/user_limits.h"
 
 namespace muster {
 
@@ -34,6 +35,7 @@ class Journal;
 
 struct MasterOptions {
   std::vector<KnownUser> users;  // who may run jobs here; see SetUsers
+  UserLimits per_user;           // of those that have names
   // Of the key by which users know a daemon that has several (TlsIdentity::OfSite); "" = another
   // one in each life. With one secret the key follows from that.
   std::string site_seed;

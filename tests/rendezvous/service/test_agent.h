@@ -28,6 +28,7 @@ class TestAgent {
     callbacks.on_down = [this](std::string why) { downs.push_back(std::move(why)); };
     callbacks.on_try_failed = [this](std::string why) { tries_failed.push_back(std::move(why)); };
     callbacks.on_fence = [this](FencePiece piece) { fences.push_back(std::move(piece)); };
+    callbacks.on_modex = [this](ModexNote note) { modexes.push_back(std::move(note)); };
     callbacks.on_message = [this](const MasterMessage& message) { OnMessage(message); };
     client_.link().Start(std::move(callbacks));
   }
@@ -60,6 +61,16 @@ class TestAgent {
     piece.bytes = text;
     client_.link().SendFence(std::move(piece));
   }
+  // To itself, as to a node of its round that has asked.
+  void AnswerModex(const std::string& bytes) {
+    ModexNote note;
+    note.node = beat_.node;
+    note.incarnation = beat_.incarnation;
+    note.round = beat_.round;
+    note.answers = true;
+    note.bytes = bytes;
+    client_.link().SendModex(std::move(note));
+  }
   MasterClient& client() { return client_; }
   Join& join() { return join_; }
 
@@ -70,6 +81,7 @@ class TestAgent {
   std::vector<Admitted> admissions;
   std::vector<Directive> directives;
   std::vector<FencePiece> fences;
+  std::vector<ModexNote> modexes;
   std::vector<std::string> notices;
   Assignment assignment;
   bool running = false;
