@@ -73,6 +73,9 @@ bool NodesMayGo(const Machine& m);
 bool EnoughMayCome(const Machine& m);
 // Whether the job can be formed where so many nodes are given up.
 bool EnoughWithout(const RoundConfig& config, size_t given_up);
+// Of nodes that are gone and in no round those that went first, beyond what there are places for:
+// a job whose nodes come and go for weeks, under ever new names, does not grow.
+void ForgetGone(Machine& m);
 // Stops the round that runs, if it is time to, for one with the nodes that wait.
 void TryGrow(Machine& m);
 // The agent of this node, which is lost, is started again if it can be; else false.

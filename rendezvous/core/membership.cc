@@ -1,5 +1,7 @@
 // Nodes that come while a round runs, and lost ones whose agents are started again.
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +18,8 @@ namespace muster {
 namespace {
 
 constexpr size_t kNewcomersNamed = 4;
+// Nodes that are gone, beyond one for each place, which get that back when they come again.
+constexpr size_t kGoneKept = 64;
 
 // Whether all workers may be stopped for the sake of a node that comes or goes.
 bool RegroupsAll(const RoundConfig& config) {
@@ -127,6 +131,41 @@ bool EnoughWithout(const RoundConfig& config, size_t given_up) {
 
 bool EnoughMayCome(const Machine& m) {
   return m.config.expected.empty() || m.live() + m.state.coming >= m.config.nodes_min;
+}
+
+void ForgetGone(Machine& m) {
+  RoundState& s = m.state;
+  const size_t kept_max = m.config.nodes_max + kGoneKept;
+  // Members that are lost, and nodes that are awaited or set aside, stay: so it pays to look.
+  const size_t stay = s.live + s.members.size() + s.coming + s.set_aside.size();
+  if (s.nodes.size() <= kept_max + stay) {
+    return;
+  }
+  std::set<NodeId> members;
+  for (const Member& member : s.members) {
+    members.insert(member.node);
+  }
+  std::vector<std::pair<absl::Time, NodeId>> gone;
+  for (const auto& [id, node] : s.nodes) {
+    const auto comeback = s.comebacks.find(node.join.key);
+    const bool awaited = comeback != s.comebacks.end() && comeback->second.awaited;
+    if (!node.IsLive() && members.count(id) == 0 && !awaited && s.set_aside.count(id) == 0) {
+      gone.emplace_back(node.last_sign, id);
+    }
+  }
+  std::sort(gone.begin(), gone.end());
+  gone.resize(gone.size() - std::min(gone.size(), kept_max));
+  for (const auto& [last_sign, id] : gone) {
+    const Join& join = s.nodes.at(id).join;
+    s.by_key.erase(join.key);
+    s.comebacks.erase(join.key);
+    if (const auto wish = s.by_wish.find(join.node_rank);
+        wish != s.by_wish.end() && wish->second == id) {
+      s.by_wish.erase(wish);
+    }
+    s.nodes.erase(id);
+  }
+  std::erase_if(s.by_life, [&s](const auto& life) { return s.nodes.count(life.second) == 0; });
 }
 
 void TryGrow(Machine& m) {

@@ -176,6 +176,7 @@ std::vector<RoundEffect> Step(const RoundConfig& config, RoundState& state, cons
   CheckStall(m);
   state.stepped_at = now;
   Refill(m);
+  ForgetGone(m);
   Dispatch(m, event);
   SendComebacks(m);
   TryGrow(m);
