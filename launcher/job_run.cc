@@ -16,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "agent/core/env_filter.h"
 #include "agent/io/node_facts.h"
+#include "agent/probe/machine_facts.h"
+#include "agent/probe/node_checks.h"
 #include "launcher/exit_rules.h"
 #include "launcher/jobs/drill_words.h"
 #include "launcher/jobs/job_folder.h"
@@ -37,8 +39,24 @@ namespace {
 // Less than a lease: the master may be who waits.
 constexpr absl::Duration kReaderWithin = absl::Seconds(3);
 
+// Of the job in its lives before.
+std::vector<std::string> HistoryBefore(const JobSpec& spec) {
+  return spec.life.has_value() ? spec.life->history : std::vector<std::string>();
+}
+
 std::string EndedWellBut(const std::string& lost) {
   return absl::StrCat("ended well, but some of its output is lost: ", lost);
+}
+
+// Our standard output or error, where that goes to this file.
+std::optional<int> IsOurs(const struct stat& file) {
+  for (const int ours : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat our {};
+    if (fstat(ours, &our) == 0 && our.st_dev == file.st_dev && our.st_ino == file.st_ino) {
+      return ours;
+    }
+  }
+  return std::nullopt;
 }
 
 // "-" is our standard output; so is a file that it goes to (/dev/stdout), and the same of standard
@@ -52,13 +70,25 @@ UniqueFd OpenToReplace(const std::string& path, mode_t mode) {
   if (!fd.valid() || fstat(fd.get(), &there) != 0 || !S_ISREG(there.st_mode)) {
     return fd;
   }
-  for (const int ours : {STDOUT_FILENO, STDERR_FILENO}) {
-    struct stat our {};
-    if (fstat(ours, &our) == 0 && our.st_dev == there.st_dev && our.st_ino == there.st_ino) {
-      return UniqueFd(fcntl(ours, F_DUPFD_CLOEXEC, 0));
-    }
+  if (const std::optional<int> ours = IsOurs(there); ours.has_value()) {
+    return UniqueFd(fcntl(*ours, F_DUPFD_CLOEXEC, 0));
   }
   return ftruncate(fd.get(), 0) == 0 ? std::move(fd) : UniqueFd();
+}
+
+// What is written of a file whose rest could not be; what our standard output or error goes to
+// keeps what it has.
+void RemoveHalf(const std::string& path, int fd) {
+  struct stat half {};
+  struct stat named {};
+  if (path == "-" || fstat(fd, &half) != 0 || !S_ISREG(half.st_mode) || IsOurs(half)) {
+    return;
+  }
+  const bool is_it = lstat(path.c_str(), &named) == 0 && named.st_dev == half.st_dev &&
+                     named.st_ino == half.st_ino;
+  if (!is_it || unlink(path.c_str()) != 0) {
+    (void)!ftruncate(fd, 0);
+  }
 }
 
 // Without making it: an empty file would look like a report. False with errno.
@@ -237,24 +267,45 @@ void TellStarted(const JobSpec& spec, uint32_t world_size, uint32_t nodes) {
   }
 }
 
-std::string WriteWhole(const std::string& path, const std::string& text, mode_t mode) {
-  const UniqueFd fd = OpenToReplace(path, mode);
+absl::Status WriteWhole(const std::string& path, const std::string& text, mode_t mode) {
+  UniqueFd fd = OpenToReplace(path, mode);
   if (!fd.valid()) {
-    return errno == ENXIO ? "nobody reads this pipe: start its reader first" : std::strerror(errno);
+    return errno == ENXIO ? absl::UnavailableError("nobody reads this pipe: start its reader first")
+                          : absl::UnknownError(std::strerror(errno));
   }
   const absl::Time until = BootNow() + kReaderWithin;
   for (absl::string_view left = text; !left.empty();) {
     const std::optional<size_t> taken = TryWriteShared(fd.get(), left);
     if (!taken.has_value()) {
-      return std::strerror(errno);
+      const absl::Status why = absl::UnknownError(std::strerror(errno));
+      RemoveHalf(path, fd.get());
+      return why;
     }
     left.remove_prefix(*taken);
     if (*taken == 0 && !AwaitFd(fd.get(), POLLOUT, until, "room in the pipe").ok()) {
-      return absl::StrCat("who reads this pipe has taken ", text.size() - left.size(), " of ",
-                          text.size(), " bytes in ", ShortDuration(kReaderWithin));
+      return absl::UnavailableError(absl::StrCat("who reads this pipe has taken ",
+                                                 text.size() - left.size(), " of ", text.size(),
+                                                 " bytes in ", ShortDuration(kReaderWithin)));
     }
   }
-  return "";
+  const UniqueFd same(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (close(fd.Release()) != 0) {  // a file system over a network may say so only now
+    const absl::Status why = absl::UnknownError(std::strerror(errno));
+    RemoveHalf(path, same.get());
+    return why;
+  }
+  return absl::OkStatus();
+}
+
+void SayDoubts(const JobSpec& spec, NodeFacts facts, const rlimit& worker_files,
+               const EnvBase& environment) {
+  if (spec.rendezvous.host == "localhost" || IsLoopback(spec.rendezvous.host)) {
+    facts.address = "127.0.0.1";  // all nodes are this machine
+  }
+  for (const std::string& doubt : DoubtsOfNode(
+           facts, worker_files, [&](const char* name) { return environment.Find(name); })) {
+    LogWarning(absl::StrCat(facts.hostname, ": ", doubt));
+  }
 }
 
 void TellEarlierLogs(const JobSpec& spec) {
@@ -311,8 +362,8 @@ void ShowPage(absl::string_view page, const JobReport& report) {
   if (path == nullptr || *path == '\0' || text.empty()) {
     return;
   }
-  if (const std::string why = WriteWhole(path, text, 0666); !why.empty()) {
-    LogWarning(absl::StrCat("TORCHELASTIC_ERROR_FILE=", path, ": ", why,
+  if (const absl::Status written = WriteWhole(path, text, 0666); !written.ok()) {
+    LogWarning(absl::StrCat("TORCHELASTIC_ERROR_FILE=", path, ": ", written.message(),
                             ": who started launch does not learn there what the first cause was"));
   }
 }
@@ -326,30 +377,41 @@ std::string WhatSrunAwaits(const JobSpec& spec, const JobReport& report) {
                       "(SlurmdTimeout); scancel ", spec.slurm->id, " ends the job at once");
 }
 
+void WriteReport(const JobSpec& spec, const std::string& job_id, JobReport& report) {
+  if (spec.report_file.empty()) {
+    return;
+  }
+  const absl::Status written =
+      WriteWhole(spec.report_file, ReportJson(report, job_id, HistoryBefore(spec)), 0666);
+  if (written.ok()) {
+    return;
+  }
+  const std::string why = absl::StrCat("--report ", spec.report_file, ": ", written.message());
+  if (report.exit_code != 0 || absl::IsUnavailable(written)) {  // a reader chose not to know
+    return LogError(why);
+  }
+  report.exit_code = kExitFailed;
+  report.headline = absl::StrCat("ended well, but its report is lost: ", why);
+  LogError(absl::StrCat("the job ", report.headline));
+}
+
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report) {
   report.requeued = spec.slurm.has_value() ? spec.slurm->restarts : 0;
-  const std::vector<std::string> before =
-      spec.life.has_value() ? spec.life->history : std::vector<std::string>();
+  const std::vector<std::string> before = HistoryBefore(spec);
   const std::string text =
       absl::StrCat(ReportText(report, job_id, before), spec.report_state ? StateText(report) : "",
                    spec.advise ? AdviceText(report) : "");
   ShowPage(text, report);
-  const auto write_json = [&](const std::string& path, mode_t mode) {
-    return WriteWhole(path, ReportJson(report, job_id, before), mode);
-  };
-  if (!spec.report_file.empty()) {
-    if (const std::string why = write_json(spec.report_file, 0666); !why.empty()) {
-      LogError(absl::StrCat("--report ", spec.report_file, ": ", why));
-    }
-  }
+  WriteReport(spec, job_id, report);
   if (const std::string waits = WhatSrunAwaits(spec, report); !waits.empty()) {
     LogInfo(waits);
   }
   if (spec.keeper_fd >= 0) {
     SendPacket(spec.keeper_fd, Packet::kText, text);
     const std::string path = absl::StrCat(spec.job_folder, "/", kReportFile);
-    if (const std::string why = write_json(path, 0600); !why.empty()) {
-      LogWarning(absl::StrCat(path, ": ", why));
+    const absl::Status written = WriteWhole(path, ReportJson(report, job_id, before), 0600);
+    if (!written.ok()) {
+      LogWarning(absl::StrCat(path, ": ", written.message()));
     }
   }
   return report.exit_code;

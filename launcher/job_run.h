@@ -2,6 +2,7 @@
 // messages.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -9,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "agent/core/env_filter.h"
 #include "agent/core/facts.h"
 #include "launcher/display.h"
 #include "launcher/exit_codes.h"
@@ -75,8 +78,9 @@ void LogRound(const RoundStarted& round);
 
 // Makes or replaces a file; "-", and a file that our standard output or error goes to: behind what
 // they have written. The reader of a pipe with a name has to be there, and to take `text`
-// within 3 s. Why that is not written, "" = it is.
-std::string WriteWhole(const std::string& path, const std::string& text, mode_t mode);
+// within 3 s: Unavailable. Of a file that is not written to its end nothing is left; the message is
+// why.
+absl::Status WriteWhole(const std::string& path, const std::string& text, mode_t mode);
 
 // The folder in --log-dir has the job's name: where that was given before, both jobs' lines are in
 // the same files.
@@ -103,6 +107,14 @@ void ShowPage(absl::string_view page, const JobReport& report);
 std::string WhatSrunAwaits(const JobSpec& spec, const JobReport& report);
 // Shows the report on stderr, writes --report; the exit code of launch.
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report);
+
+// What looks wrong with this node of a job that is typed on each: lines for its user.
+void SayDoubts(const JobSpec& spec, NodeFacts facts, const rlimit& worker_files,
+               const EnvBase& environment);
+
+// For --report, if it is given. A job that ended well has not where its report is lost, as on a
+// full disk: then `report` says so, and the user hears why.
+void WriteReport(const JobSpec& spec, const std::string& job_id, JobReport& report);
 
 // The report of a job whose output was not shown or kept whole: our stdout was closed (`launch ...
 // | head`), or a file (`launch ... > file`, --log-dir) did not take all. Else unchanged.

@@ -16,6 +16,7 @@ void OwnEnds::Ended(const std::string& hostname, const WorkerExit& exit) {
 
 std::string OwnEnds::RoundBegan(const Assignment& round) {
   exits_.clear();
+  is_first_ = round.node_rank == NodeRank{0};
   const uint32_t restarts = std::exchange(restarts_, round.restart_count);
   const std::string told = std::exchange(told_, round.because);
   return restarts == round.restart_count && told == round.because ? "" : round.because;
@@ -36,6 +37,12 @@ JobReport OwnEnds::Report(const JobOutcome& outcome) const {
       out.first = record;
     }
   }
+  return out;
+}
+
+JobReport OwnEnds::ForFile(const JobOutcome& outcome) const {
+  JobReport out = Report(outcome);
+  out.restarts = restarts_;
   return out;
 }
 

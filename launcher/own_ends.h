@@ -18,8 +18,13 @@ class OwnEnds {
   std::string RoundBegan(const Assignment& round);
   // Whose first cause is a worker of this node, if the master says so; it knows nothing of others.
   JobReport Report(const JobOutcome& outcome) const;
+  // Where no master writes one for --report, the first node of the last round does: the same, with
+  // the number of restarts. One that was in no round does, too: nobody has had more of the job.
+  bool WritesFile() const { return is_first_; }
+  JobReport ForFile(const JobOutcome& outcome) const;
 
  private:
+  bool is_first_ = true;           // of the present or last round
   uint32_t restarts_ = 0;          // of the present round
   std::string told_;               // likewise
   std::vector<ExitRecord> exits_;  // of the present or last round

@@ -79,9 +79,9 @@ void PublishProctable(const JobSpec& spec, const RoundState& state,
   std::vector<ProctableEntry> table =
       ProctableOf(state, spec.plan, Executables(spec.plan), host_of);
   if (!spec.proctable_file.empty()) {
-    const std::string why = WriteWhole(spec.proctable_file, ProctableText(table), 0666);
-    if (!why.empty()) {
-      LogWarning(absl::StrCat("--proctable ", spec.proctable_file, ": ", why));
+    const absl::Status written = WriteWhole(spec.proctable_file, ProctableText(table), 0666);
+    if (!written.ok()) {
+      LogWarning(absl::StrCat("--proctable ", spec.proctable_file, ": ", written.message()));
     }
   }
   MpirShow(std::move(table), spec.plan.hold);

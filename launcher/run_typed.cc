@@ -22,8 +22,6 @@
 #include "agent/io/thread.h"
 #include "agent/io/worker_limits.h"
 #include "agent/io/worker_placement.h"
-#include "agent/probe/machine_facts.h"
-#include "agent/probe/node_checks.h"
 #include "launcher/display.h"
 #include "launcher/job_run.h"
 #include "launcher/join_line.h"
@@ -146,7 +144,14 @@ class TypedJob {
         LogInfo(absl::StrCat("what was tried last: ", no_master_));
       }
     }
-    return TellExitCodeAsShown(outcome_.exit_code, display_.nobody_reads(), display_.lost());
+    const int code =
+        TellExitCodeAsShown(outcome_.exit_code, display_.nobody_reads(), display_.lost());
+    if (client_ == nullptr || !client_->at_daemon() || !own_ends_.WritesFile()) {
+      return code;
+    }
+    JobReport own = AsShown(own_ends_.ForFile(outcome_), display_);
+    WriteReport(spec_, spec_.plan.job_id, own);
+    return own.exit_code;
   }
 
  private:
@@ -386,17 +391,6 @@ class TypedJob {
 int Fail(const absl::Status& status, int code) {
   LogError(status.message());
   return code;
-}
-
-void SayDoubts(const JobSpec& spec, NodeFacts facts, const rlimit& worker_files,
-               const EnvBase& environment) {
-  if (spec.rendezvous.host == "localhost" || IsLoopback(spec.rendezvous.host)) {
-    facts.address = "127.0.0.1";  // all nodes are this machine
-  }
-  for (const std::string& doubt : DoubtsOfNode(
-           facts, worker_files, [&](const char* name) { return environment.Find(name); })) {
-    LogWarning(absl::StrCat(facts.hostname, ": ", doubt));
-  }
 }
 
 // Joins as an agent, and serves where nobody else does.

@@ -52,6 +52,7 @@ MasterClient::MasterClient(uv_loop_t* loop, MasterClientOptions options)
     : impl_(std::make_unique<Impl>(loop, std::move(options))) {}
 MasterClient::~MasterClient() = default;
 MasterLink& MasterClient::link() { return impl_->control(); }
+bool MasterClient::at_daemon() const { return impl_->at_daemon(); }
 OutputLink& MasterClient::output() { return impl_->output(); }
 
 ClientCalls::ClientCalls(uv_loop_t* loop, std::function<void(const ClientEvent&)> handler)
@@ -286,6 +287,7 @@ void MasterClient::Impl::OnHandshake(const v1::MasterFrame& frame) {
                            " does not know this job's secret: is it the master of this job?"));
     } else {
       proved_ = true;
+      at_daemon_ = frame.welcome().is_daemon();
       TellProof();
       if (state_ == State::kHandshake) {
         Up();

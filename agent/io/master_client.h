@@ -93,6 +93,8 @@ class MasterClient {
   MasterClient(const MasterClient&) = delete;
   MasterClient& operator=(const MasterClient&) = delete;
 
+  // The master that was reached last serves many jobs.
+  bool at_daemon() const;
   MasterLink& link();  // both live as long as the client
   OutputLink&
   output();  // opens its stream when the master has admitted the agent, and again after a break

@@ -115,6 +115,7 @@ class MasterClient::Impl {
     std::unique_ptr<UvTimer> retry_;
   };
 
+  bool at_daemon() const { return at_daemon_; }
   Control& control() { return control_; }
   Output& output() { return output_; }
 
@@ -174,6 +175,7 @@ class MasterClient::Impl {
   std::optional<Leave> leave_;
   std::deque<FencePiece> fences_;  // of two fences at most, which kFenceBytesMax bounds
   ModexQueue modexes_;
+  bool at_daemon_ = false;               // as the master that proved it last has said
   bool proved_ = false;                  // the master, on this connection
   bool heard_ = false;                   // a message of the master, on this connection
   std::optional<v1::AgentFrame> hello_;  // goes before them, with the Join if there is one

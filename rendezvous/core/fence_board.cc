@@ -68,8 +68,7 @@ void FenceBoard::BeginRound(RoundId round) {
   }
 }
 
-bool FenceBoard::Hear(const FencePiece& piece, Part& part, Fence& fence,
-                      const Room& room) const {
+bool FenceBoard::Hear(const FencePiece& piece, Part& part, Fence& fence, const Room& room) const {
   if (part.whole) {
     return false;  // it was said again
   }

@@ -8,9 +8,8 @@ namespace muster {
 namespace {
 
 bool WasThereAtTheEnd(const RoundState& state, NodeId id, const NodeState& node) {
-  const bool member =
-      std::any_of(state.members.begin(), state.members.end(),
-                  [&](const Member& one) { return one.node == id; });
+  const bool member = std::any_of(state.members.begin(), state.members.end(),
+                                  [&](const Member& one) { return one.node == id; });
   return node.ended || (member && node.status != NodeStatus::kLost);
 }
 

@@ -126,9 +126,9 @@ void Journal::Write(uint64_t file, bool anew, std::string bytes,
         absl::StrCat("its journal has more than ", limits_.file_bytes_max, " bytes")));
   }
   if (wanted > limits_.write_bytes_max) {  // J6
-    return done(absl::ResourceExhaustedError(
-        absl::StrCat("one write of its journal has ", wanted, " bytes, the limit is ",
-                     limits_.write_bytes_max, ": the job has too many nodes, or too much to tell")));
+    return done(absl::ResourceExhaustedError(absl::StrCat(
+        "one write of its journal has ", wanted, " bytes, the limit is ", limits_.write_bytes_max,
+        ": the job has too many nodes, or too much to tell")));
   }
   const auto what = anew ? JournalTask::What::kReplace : JournalTask::What::kAppend;
   waiting_.push_back({{what, file, std::move(bytes), absl::OkStatus()}, std::move(done)});

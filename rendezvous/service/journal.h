@@ -12,7 +12,8 @@
 //     would say is not true;
 //  J5 what is to be removed is, as soon as the store can while this master lives: nobody takes over
 //     a job that is over;
-//  J6 no file's bytes take the time of the others': a write is no longer than what a slow disk takes
+//  J6 no file's bytes take the time of the others': a write is no longer than what a slow disk
+//  takes
 //     within write_max, nor is a batch, and what finds no room in one lets others go before it.
 // Bounded: a file holds the records of one round, and at most file_bytes_max; what waits, what
 // comes within write_max.

@@ -170,7 +170,9 @@ void MasterServer::Impl::OnHello(AttendSession& session, const v1::Hello& hello)
     session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));  // it asks again
     return;
   }
-  session.welcome.emplace().set_proof(MasterProof(session.user.secret, session.handshake));
+  v1::Welcome& welcome = session.welcome.emplace();
+  welcome.set_proof(MasterProof(session.user.secret, session.handshake));
+  welcome.set_is_daemon(options_.many_jobs);
 }
 
 void MasterServer::Impl::OnFrame(AttendSession& session, const v1::AgentFrame& frame) {
@@ -236,8 +238,8 @@ std::string MasterServer::Impl::WhyNotYet(const Job& job, const AttendSession& s
                         "' before this one is being stopped: this one begins when that has ended");
   }
   const Agreement& agreed = job.state().agreed;
-  const bool same = job.terms == session.terms &&
-                    !FirstDifference(agreed.options, join.must_agree).has_value();
+  const bool same =
+      job.terms == session.terms && !FirstDifference(agreed.options, join.must_agree).has_value();
   if (job.IsUnconnected() && !same) {
     return absl::StrCat("the job '", session.handshake.job_id, "' waits for ", agreed.by,
                         ", which has other options and whose connection broke: this one begins if ",

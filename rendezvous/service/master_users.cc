@@ -113,9 +113,10 @@ void MasterServer::Impl::PushModex(AttendSession& link, ModexNote note) {
   const size_t limit = options_.per_user.modex_bytes;
   if (note.answers && use->second.modex_bytes + note.bytes.size() > limit) {
     note.bytes.clear();
-    note.refused = Refusal(absl::StrCat("what ranks of the MPI jobs of ", link.user.name,
-                                        " have asked of each other has more than ", limit, " bytes"),
-                           limit, "run fewer of them at one time");
+    note.refused =
+        Refusal(absl::StrCat("what ranks of the MPI jobs of ", link.user.name,
+                             " have asked of each other has more than ", limit, " bytes"),
+                limit, "run fewer of them at one time");
   }
   const size_t before = link.modexes.bytes();
   link.modexes.Push(std::move(note));

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -136,6 +137,17 @@ def walk(value):
 def test_a_report_that_cannot_be_written_is_said_before_the_start(node0, scratch, path, why):
     result = node0.run("-n", "2", "--report", path, "touch", scratch / "started")
     assert result.code == 2 and f"--report {path}: {why}" in result.errors and not (scratch / "started").exists(), result
+
+
+@pytest.mark.parametrize("ends, code, told", (("exit 0", 1, "the job ended well, but its report is lost: --report"), ("exit 5", 5, "--report")))
+def test_a_report_for_which_the_disk_has_no_room_is_missed(node0, scratch, ends, code, told):
+    full = scratch / "full"
+    full.mkdir()
+    launch = shlex.join(map(str, [LAUNCH, "-n", "1", "--report", full / "r.json", *sh(ends)]))
+    steps = f"mount -t tmpfs -o size=4k,mode=700 none {full}; head -c 4096 /dev/zero > {full}/rest; {launch}; code=$?; ls {full}; exit $code"
+    result = node0.run("-m", "bash", "-c", steps, program="unshare")
+    assert (result.code, result.text) == (code, "rest\n"), result
+    assert f"{told} {full}/r.json: No space left on device" in result.errors, result
 
 
 def test_a_report_into_a_pipe_waits_for_nobody_who_is_not_there(node0, scratch):

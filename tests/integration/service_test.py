@@ -1,5 +1,6 @@
 """muster-rendezvous as a service of a site: its unit, its users, and jobs that meet there."""
 
+import json
 import re
 import signal
 import socket
@@ -50,6 +51,15 @@ def test_two_users_run_jobs_of_one_name_at_the_same_time(site):
     daemon.expect("job bob/job ended with 0", stream="err")
     daemon.signal(signal.SIGTERM)
     assert daemon.finish().code == 0
+
+
+def test_a_jobs_first_node_writes_its_report(site):
+    site.serve()
+    both = [site.job("alice", node, "[ $RANK = 0 ] || sleep 1093; exit 3", "--report", site.folder / f"report{node}") for node in range(2)]
+    assert [job.finish().code for job in both] == [3, 3]
+    report = json.loads((site.folder / "report0").read_text())
+    assert (report["job_id"], report["exit_code"], report["cause"], report["first"]["rank"]) == ("job", 3, "worker", 0), report
+    assert not (site.folder / "report1").exists()
 
 
 def test_a_late_node_of_an_elastic_job_that_ended_well_runs_nothing(site):

@@ -45,6 +45,25 @@ TEST(OwnEnds, OnlyWhatThePresentRoundSawIsOnThePage) {
   EXPECT_TRUE(ends.Report({1, "node node0 was lost"}).exits.empty());
 }
 
+// At a daemon, which writes none.
+TEST(OwnEnds, TheFirstNodeWritesTheReport) {
+  OwnEnds ends;
+  EXPECT_TRUE(ends.WritesFile()) << "there was no round";
+  Assignment round = Round(2, "rank 0 failed; restart 2 of 2");
+  round.node_rank = NodeRank{1};
+  ends.RoundBegan(round);
+  EXPECT_FALSE(ends.WritesFile());
+  round.node_rank = NodeRank{0};
+  ends.RoundBegan(round);
+  EXPECT_TRUE(ends.WritesFile());
+  ends.Ended("node1", Exit(0, ExitKind::kExited, 3));
+  const JobReport report = ends.ForFile({3, "rank 0 on node1 (pid 100) ended with exit code 3"});
+  EXPECT_EQ(report.restarts, 2u);
+  EXPECT_EQ(report.exit_code, 3);
+  ASSERT_TRUE(report.first.has_value());
+  EXPECT_EQ(report.first->exit.rank, Rank{0});
+}
+
 TEST(OwnEnds, ThePageSaysWhatThisNodeKnows) {
   OwnEnds ends;
   WorkerExit failed = Exit(2, ExitKind::kExited, 5);

@@ -73,8 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"it_failed", false, [](Scene& s) { s.state.report.exit_code = 3; }},
         Case{"it_still_runs", false, [](Scene& s) { s.state.phase = JobPhase::kRunning; }},
         Case{"other_options", false, [](Scene& s) { s.join.must_agree[0].second = "1:4"; }},
-        Case{"not_elastic", false,
-             [](Scene& s) { s.config.nodes_min = s.config.nodes_max = 2; }},
+        Case{"not_elastic", false, [](Scene& s) { s.config.nodes_min = s.config.nodes_max = 2; }},
         Case{"full", false, [](Scene& s) { s.config.nodes_max = 2; }},
         Case{"no_round", false, [](Scene& s) { s.state.round = {}; }}),
     [](const testing::TestParamInfo<Case>& one) { return std::string(one.param.name); });

@@ -59,7 +59,8 @@ class Membership : public testing::Test {
     now_ += absl::Seconds(1);
     for (const RoundEffect& effect : Step(config_, state_, event, now_)) {
       if (const auto* persist = std::get_if<Persist>(&effect); persist != nullptr) {
-        others_ = persist->record.round.has_value() ? persist->record.round->others.size() : others_;
+        others_ =
+            persist->record.round.has_value() ? persist->record.round->others.size() : others_;
       } else if (const auto* send = std::get_if<Send>(&effect); send != nullptr) {
         Obey(send->directive);
       }

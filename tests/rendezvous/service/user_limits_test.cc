@@ -110,9 +110,10 @@ TEST_F(UserLimitsTest, ModexAnswers) {
   agent.AnswerModex("1234");
   loop_.Until([&] { return agent.modexes.size() == 1; }, "the note");
   EXPECT_EQ(agent.modexes[0].bytes, "");
-  EXPECT_THAT(agent.modexes[0].refused,
-              HasSubstr("what ranks of the MPI jobs of alice have asked of each other has more than "
-                        "3 bytes at this master, the limit of a user is 3: run fewer"));
+  EXPECT_THAT(
+      agent.modexes[0].refused,
+      HasSubstr("what ranks of the MPI jobs of alice have asked of each other has more than "
+                "3 bytes at this master, the limit of a user is 3: run fewer"));
   TestAgent& his = Run("his", "one");
   his.AnswerModex("123");
   loop_.Until([&] { return his.modexes.size() == 1; }, "the note");
@@ -132,8 +133,9 @@ TEST_F(UserLimitsTest, Journal) {
     refused = agent.notices.empty() ? nullptr : &agent;
   }
   ASSERT_NE(refused, nullptr);
-  EXPECT_THAT(refused->notices[0],
-              HasSubstr("this job can no longer survive a master restart: the jobs of alice have "));
+  EXPECT_THAT(
+      refused->notices[0],
+      HasSubstr("this job can no longer survive a master restart: the jobs of alice have "));
   EXPECT_THAT(refused->notices[0],
               HasSubstr(" more at this master, the limit of a user is 4000: it is kept again from "
                         "its next round on, if others have ended"));
