@@ -277,7 +277,7 @@ absl::Status WriteWhole(const std::string& path, const std::string& text, mode_t
   for (absl::string_view left = text; !left.empty();) {
     const std::optional<size_t> taken = TryWriteShared(fd.get(), left);
     if (!taken.has_value()) {
-      const absl::Status why = absl::UnknownError(std::strerror(errno));
+      absl::Status why = absl::UnknownError(std::strerror(errno));
       RemoveHalf(path, fd.get());
       return why;
     }
@@ -290,7 +290,7 @@ absl::Status WriteWhole(const std::string& path, const std::string& text, mode_t
   }
   const UniqueFd same(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
   if (close(fd.Release()) != 0) {  // a file system over a network may say so only now
-    const absl::Status why = absl::UnknownError(std::strerror(errno));
+    absl::Status why = absl::UnknownError(std::strerror(errno));
     RemoveHalf(path, same.get());
     return why;
   }
