@@ -145,3 +145,28 @@ def test_one_rank_of_launch_is_a_world_of_one(node0, mpich):
 def test_one_new_rank_among_living_ones_is_refused(node0, mpich):
     result = node0.run("-n", "2", "--restart", "one", "--max-restarts", "1", mpich)
     assert result.code != 0 and "--restart=one puts a new worker among living ones" in result.errors, result
+
+
+HYDRAS_WORDS = (
+    ("-hosts", "node0,node1", "-n", "4"),
+    ("-hosts", "node0:2,node1:1", "-n", "5"),
+    ("-hosts", "node0,node1", "-ppn", "2", "-n", "6"),
+    ("-ppn", "1", "-hosts", "node0:4,node1:4", "-n", "3"),
+)
+
+
+@pytest.mark.parametrize("words", HYDRAS_WORDS)
+def test_ranks_are_where_hydra_puts_them(node0, words):
+    said = ["sh", "-c", "echo ${PMI_RANK:-$RANK} $(hostname)"]
+    peer = node0.host.run(["mpiexec.hydra", "-launcher", "ssh", *words, *said])
+    result = node0.run("--no-prefix", *words, *said)
+    assert peer.returncode == 0 and result.code == 0, (peer, result)
+    assert sorted(result.text.splitlines()) == sorted(peer.stdout.decode().splitlines()), (peer, result)
+
+
+def test_by_node_ranks_are_dealt_out_to_the_hosts(node0, mpich):
+    result = node0.run("--hosts", "node0:3,node1:1", "--map-by", "node", "--no-prefix", "sh", "-c", "echo $RANK $LOCAL_RANK $(hostname)")
+    assert sorted(result.text.splitlines()) == ["0 0 node0", "1 0 node1", "2 1 node0", "3 2 node0"], result
+    world = node0.run("--hosts", "node0:2,node1:2", "--map-by", "node", mpich, "abort")
+    assert world.code == 3 and "MPI_Abort(3)" in world.errors, world
+    assert told(world) == {r: (4, 2, 0) for r in range(4)}, world
