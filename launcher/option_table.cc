@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/binding_options.h"
 #include "launcher/mpi_options.h"
+#include "launcher/option_fields.h"
 #include "launcher/option_setters.h"
 #include "launcher/option_values.h"
 #include "launcher/options.h"
@@ -18,32 +19,6 @@ constexpr ArgumentKind kRequired = ArgumentKind::kRequired;
 constexpr ArgumentKind kTwoWords = ArgumentKind::kTwoWords;
 constexpr ArgumentKind kOptional = ArgumentKind::kOptional;
 
-// Selectors of the fields that flags and texts go to.
-template <auto Field>
-absl::Status SetFlag(const OptionValue& v, JobSpec& s) {
-  s.*Field = !v.undone;
-  return absl::OkStatus();
-}
-
-template <auto Field>
-absl::Status SetPlanFlag(const OptionValue& v, JobSpec& s) {
-  s.plan.*Field = !v.undone;
-  return absl::OkStatus();
-}
-
-absl::Status NotEmpty(const OptionValue& v, std::string& out) {
-  if (v.text.empty()) {
-    return WantError(v, "a text that is not empty");
-  }
-  out = std::string(v.text);
-  return absl::OkStatus();
-}
-
-template <auto Field>
-absl::Status SetText(const OptionValue& v, JobSpec& s) {
-  return NotEmpty(v, s.*Field);
-}
-
 absl::Status SetConfig(const OptionValue& v, JobSpec& s) {
   if (!s.config_file.empty()) {
     return absl::InvalidArgumentError(
@@ -53,53 +28,8 @@ absl::Status SetConfig(const OptionValue& v, JobSpec& s) {
   return NotEmpty(v, s.config_file);
 }
 
-template <auto Field>
-absl::Status SetPlanText(const OptionValue& v, JobSpec& s) {
-  return NotEmpty(v, s.plan.*Field);
-}
-
-template <auto Field, auto Parse>
-absl::Status SetOutput(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.plan.output.*Field, Parse(v));
-  return absl::OkStatus();
-}
-
 absl::Status SetTimestamps(const OptionValue& v, JobSpec& s) {
   s.plan.output.timestamps = !v.undone;
-  return absl::OkStatus();
-}
-
-template <auto Field>
-absl::Status SetRestartsOf(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.restart_rules.*Field, ParseNumber(v, 0, kRestartsMax));
-  return absl::OkStatus();
-}
-
-template <auto Field>
-absl::Status SetRestartTime(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.restart_rules.*Field, ParseTime(v));
-  return absl::OkStatus();
-}
-
-template <auto Field>
-absl::Status SetTime(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.*Field, ParseTime(v));
-  return absl::OkStatus();
-}
-
-// 0 is "never", as mpiexec and Slurm have it.
-template <auto Field>
-absl::Status SetLimit(const OptionValue& v, JobSpec& s) {
-  RETURN_IF_ERROR(SetTime<Field>(v, s));
-  if (s.*Field == absl::ZeroDuration()) {
-    s.*Field = absl::InfiniteDuration();
-  }
-  return absl::OkStatus();
-}
-
-template <auto Field>
-absl::Status SetFilePattern(const OptionValue& v, JobSpec& s) {
-  ASSIGN_OR_RETURN(s.plan.output.*Field, ParseFilePattern(v));
   return absl::OkStatus();
 }
 
@@ -194,7 +124,7 @@ constexpr OptionRow kTable[] = {
      [](const OptionValue& v, JobSpec& s) { return NotEmpty(v, s.rendezvous.id); }},
     {OptionId::kRdzvConf, kRequired, false, "--rdzv-conf", "K=V,...", "PET_RDZV_CONF", kMeet,
      "join_timeout (600; 120 between the tasks of an srun), last_call_timeout (30), is_host (0|1); "
-     "others are ignored",
+     "torchrun's other keys have no effect",
      SetRdzvConf},
     {OptionId::kNodeRank, kRequired, false, "--node-rank", "N", "PET_NODE_RANK", kMeet,
      "place of this node, 0 first (default: order of joining)", SetNodeRank},

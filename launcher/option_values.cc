@@ -53,6 +53,14 @@ absl::Status WantError(const OptionValue& value, absl::string_view want) {
       absl::StrCat(value.name, ": want ", want, ", got '", value.text, "'"));
 }
 
+absl::Status NotEmpty(const OptionValue& value, std::string& out) {
+  if (value.text.empty()) {
+    return WantError(value, "a text that is not empty");
+  }
+  out = std::string(value.text);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<uint32_t> ParseNumber(const OptionValue& value, uint32_t low, uint32_t high) {
   uint32_t number = 0;
   if (!absl::SimpleAtoi(value.text, &number) || number < low || number > high) {
@@ -338,16 +346,6 @@ absl::StatusOr<std::vector<std::string>> ParseWords(const OptionValue& value) {
 }
 
 // Optimal string alignment: Damerau 1964, Wagner & Fischer 1974.
-const Environment::value_type* FirstSet(const Environment& environment, absl::string_view names) {
-  for (const absl::string_view name : absl::StrSplit(names, ' ', absl::SkipEmpty())) {
-    const auto it = environment.find(std::string(name));
-    if (it != environment.end() && !it->second.empty()) {
-      return &*it;
-    }
-  }
-  return nullptr;
-}
-
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {

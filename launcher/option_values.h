@@ -18,6 +18,9 @@ namespace muster {
 
 absl::Status WantError(const OptionValue& value, absl::string_view want);
 
+// Into `out`, unchanged. Error: there is no text.
+absl::Status NotEmpty(const OptionValue& value, std::string& out);
+
 absl::StatusOr<uint32_t> ParseNumber(const OptionValue& value, uint32_t low, uint32_t high);
 // "" 0 1 true false yes no, for PET_ flags.
 absl::StatusOr<bool> ParseBool(const OptionValue& value);
@@ -56,10 +59,6 @@ absl::StatusOr<size_t> ParseWord(const OptionValue& value,
                                  absl::Span<const absl::string_view> words);
 // Words of a command line, split at blanks; '...', "..." and \ quote as in a shell.
 absl::StatusOr<std::vector<std::string>> ParseWords(const OptionValue& value);
-
-// Of the variables `names`, separated by blanks, the first that is there and not empty; nullptr =
-// none of them. Lives as long as the environment.
-const Environment::value_type* FirstSet(const Environment& environment, absl::string_view names);
 
 // Edits (insert, delete, replace, swap neighbours) from one word to the other.
 size_t EditDistance(absl::string_view a, absl::string_view b);

@@ -15,6 +15,7 @@
 #include "launcher/option_setters.h"
 #include "launcher/option_values.h"
 #include "launcher/programs.h"
+#include "launcher/schedule/first_set.h"
 #include "proto/base/status_macros.h"
 
 namespace muster {

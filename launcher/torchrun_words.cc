@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "launcher/option_values.h"
+#include "launcher/schedule/first_set.h"
 
 namespace muster {
 namespace {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "launcher/schedule/first_set.h"
 #include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/slurm_gpus.h"
 #include "launcher/schedule/slurm_variables.h"
@@ -44,14 +45,14 @@ struct OwnCount {
   std::string are;  // "GPUs", "CPUs"; "" = Slurm does not say
 };
 absl::StatusOr<OwnCount> CountOwn(const Variables& environment) {
-  const auto* gpus = FirstSet(environment, {"SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"});
+  const auto* gpus = FirstSet(environment, "SLURM_GPUS_ON_NODE SLURM_GPUS_PER_NODE");
   if (gpus != nullptr) {
     ASSIGN_OR_RETURN(const uint32_t each, NumberOfGpus(*gpus));
     if (each > 0) {
       return OwnCount{each, "GPUs"};
     }
   }
-  if (const auto* cpus = FirstSet(environment, {"SLURM_CPUS_ON_NODE"})) {
+  if (const auto* cpus = FirstSet(environment, "SLURM_CPUS_ON_NODE")) {
     ASSIGN_OR_RETURN(const std::vector<uint32_t> one, NumberEach(*cpus, 1));
     return OwnCount{one[0], "CPUs"};
   }
@@ -62,18 +63,17 @@ absl::StatusOr<OwnCount> CountOwn(const Variables& environment) {
 absl::Status CountSlots(const Variables& environment, bool step, const SlurmGpus& gpus,
                         GivenHosts& out) {
   const size_t hosts = out.hosts.size();
-  const auto* step_tasks = FirstSet(environment, {"SLURM_STEP_NUM_TASKS"});
+  const auto* step_tasks = FirstSet(environment, "SLURM_STEP_NUM_TASKS");
   if (step && hosts == 1 && step_tasks != nullptr && step_tasks->second == "1") {  // L5
     ASSIGN_OR_RETURN(const OwnCount count, CountOwn(environment));
     SetSlots({count.workers}, count.are.empty() ? "tasks" : count.are, out);
     return absl::OkStatus();
   }
-  const auto* tasks = FirstSet(
-      environment,
-      {step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
+  const auto* tasks = FirstSet(environment, step ? "SLURM_STEP_TASKS_PER_NODE SLURM_TASKS_PER_NODE"
+                                                 : "SLURM_TASKS_PER_NODE");
   // Slurm counts one task a node where nobody asked for any.
   const bool asked =
-      step || FirstSet(environment, {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE"});
+      step || FirstSet(environment, "SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE");
   if (tasks != nullptr && asked) {
     ASSIGN_OR_RETURN(const std::vector<uint32_t> slots, NumberEach(*tasks, hosts));
     SetSlots(slots, "tasks", out);
@@ -83,7 +83,7 @@ absl::Status CountSlots(const Variables& environment, bool step, const SlurmGpus
     SetSlots(gpus.each, "GPUs", out);
     return absl::OkStatus();
   }
-  if (const auto* cpus = FirstSet(environment, {"SLURM_JOB_CPUS_PER_NODE"})) {
+  if (const auto* cpus = FirstSet(environment, "SLURM_JOB_CPUS_PER_NODE")) {
     ASSIGN_OR_RETURN(const std::vector<uint32_t> slots, NumberEach(*cpus, hosts));
     SetSlots(slots, "CPUs", out);
     return absl::OkStatus();
@@ -109,13 +109,13 @@ std::string Shared(const std::vector<HostEntry>& hosts, const std::vector<uint32
 
 // SLURM_DISTRIBUTION where it asks for another order of the ranks than node by node; else "".
 std::string OtherDistribution(const Variables& environment, const std::vector<HostEntry>& hosts) {
-  const auto* said = FirstSet(environment, {"SLURM_DISTRIBUTION"});  // "cyclic:block", "plane"
+  const auto* said = FirstSet(environment, "SLURM_DISTRIBUTION");  // "cyclic:block", "plane"
   if (said == nullptr) {
     return "";
   }
   const absl::string_view how =
       absl::string_view(said->second).substr(0, said->second.find_first_of(":,="));
-  const auto* plane = FirstSet(environment, {"SLURM_DIST_PLANESIZE"});
+  const auto* plane = FirstSet(environment, "SLURM_DIST_PLANESIZE");
   uint32_t size = 0;
   if (how == "plane" && plane != nullptr && absl::SimpleAtoi(plane->second, &size) &&
       std::all_of(hosts.begin(), hosts.end(),
@@ -135,10 +135,10 @@ struct Place {
 };
 std::optional<Place> PlaceOf(const Variables& environment) {
   Place out;
-  out.job = FirstSet(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
-  out.step = FirstSet(environment, {"SLURM_STEP_NODELIST"}) != nullptr && !IsShell(environment);
-  out.nodes = out.step ? FirstSet(environment, {"SLURM_STEP_NODELIST"})
-                       : FirstSet(environment, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  out.job = FirstSet(environment, "SLURM_JOB_ID SLURM_JOBID");
+  out.step = FirstSet(environment, "SLURM_STEP_NODELIST") != nullptr && !IsShell(environment);
+  out.nodes = out.step ? FirstSet(environment, "SLURM_STEP_NODELIST")
+                       : FirstSet(environment, "SLURM_JOB_NODELIST SLURM_NODELIST");
   if (out.job == nullptr || out.nodes == nullptr || environment.count(kEnvJobId) != 0) {
     return std::nullopt;
   }
@@ -147,8 +147,8 @@ std::optional<Place> PlaceOf(const Variables& environment) {
 
 // For people; of an array as squeue writes it.
 std::string JobName(const Variables& environment, const std::string& id) {
-  const auto* array = FirstSet(environment, {"SLURM_ARRAY_JOB_ID"});
-  const auto* task = FirstSet(environment, {"SLURM_ARRAY_TASK_ID"});
+  const auto* array = FirstSet(environment, "SLURM_ARRAY_JOB_ID");
+  const auto* task = FirstSet(environment, "SLURM_ARRAY_TASK_ID");
   return array == nullptr || task == nullptr
              ? absl::StrCat("Slurm job ", id)
              : absl::StrCat("Slurm job ", array->second, "_", task->second);
@@ -160,12 +160,13 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const SlurmVariable& list) {
 }
 
 // A number of the task that we are, 0..`max`.
-absl::StatusOr<uint32_t> NumberOf(const Variables& environment,
-                                  std::initializer_list<const char*> names, uint32_t max) {
+absl::StatusOr<uint32_t> NumberOf(const Variables& environment, absl::string_view names,
+                                  uint32_t max) {
   const auto* variable = FirstSet(environment, names);
   if (variable == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        *names.begin(), " is not set, although srun has started several tasks", kWithoutSlurm));
+    return absl::InvalidArgumentError(
+        absl::StrCat(names.substr(0, names.find(' ')),
+                     " is not set, although srun has started several tasks", kWithoutSlurm));
   }
   uint32_t number = 0;
   if (!absl::SimpleAtoi(variable->second, &number) || number > max) {
@@ -229,9 +230,9 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfComponents(const SlurmVariable&
       })->slots += host.slots;  // two components share it
     }
   }
-  const auto* job = FirstSet(environment, {"SLURM_JOB_ID", "SLURM_JOB_ID_HET_GROUP_0"});
+  const auto* job = FirstSet(environment, "SLURM_JOB_ID SLURM_JOB_ID_HET_GROUP_0");
   out.job = JobName(environment, job == nullptr ? "?" : job->second);
-  if (const auto* here = FirstSet(environment, {"SLURMD_NODENAME"})) {
+  if (const auto* here = FirstSet(environment, "SLURMD_NODENAME")) {
     out.here = here->second;
   }
   return std::optional<GivenHosts>(std::move(out));
@@ -240,12 +241,12 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfComponents(const SlurmVariable&
 }  // namespace
 
 bool IsShell(const Variables& environment) {
-  const auto* step = FirstSet(environment, {"SLURM_STEP_ID", "SLURM_STEPID"});
+  const auto* step = FirstSet(environment, "SLURM_STEP_ID SLURM_STEPID");
   return step != nullptr && (step->second == kShellStep || step->second == "interactive");
 }
 
 Variables AtThePrompt(Variables environment) {
-  const auto* step_nodes = FirstSet(environment, {"SLURM_STEP_NODELIST"});
+  const auto* step_nodes = FirstSet(environment, "SLURM_STEP_NODELIST");
   if (environment.count("SLURM_PTY_PORT") == 0 || step_nodes == nullptr ||
       environment.count(kEnvJobId) != 0) {
     return environment;
@@ -274,13 +275,13 @@ Variables AtThePrompt(Variables environment) {
 
 absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment, PortRange ports) {
   const std::optional<Place> place = PlaceOf(environment);
-  const auto* tasks = FirstSet(environment, {"SLURM_STEP_NUM_TASKS"});
+  const auto* tasks = FirstSet(environment, "SLURM_STEP_NUM_TASKS");
   if (!place || !place->step || tasks == nullptr || tasks->second == "1") {
     return std::nullopt;
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(*place->nodes));
   if (tasks->second != absl::StrCat(names.size())) {
-    const auto* task = FirstSet(environment, {"SLURM_PROCID"});
+    const auto* task = FirstSet(environment, "SLURM_PROCID");
     const bool said = task != nullptr && task->second != "0";
     return absl::Status(
         said ? absl::StatusCode::kAlreadyExists : absl::StatusCode::kInvalidArgument,
@@ -292,10 +293,8 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment
                      "out: launch starts the nodes itself; --standalone makes a job of each"));
   }
   constexpr uint32_t kAny = UINT32_MAX;
-  ASSIGN_OR_RETURN(const uint32_t job,
-                   NumberOf(environment, {"SLURM_JOB_ID", "SLURM_JOBID"}, kAny));
-  ASSIGN_OR_RETURN(const uint32_t step,
-                   NumberOf(environment, {"SLURM_STEP_ID", "SLURM_STEPID"}, kAny));
+  ASSIGN_OR_RETURN(const uint32_t job, NumberOf(environment, "SLURM_JOB_ID SLURM_JOBID", kAny));
+  ASSIGN_OR_RETURN(const uint32_t step, NumberOf(environment, "SLURM_STEP_ID SLURM_STEPID", kAny));
   StepTask out;
   out.step = absl::StrCat(JobName(environment, place->job->second), ", step ", step);
   out.job_id = absl::StrCat("slurm-", job, ".", step);
@@ -304,7 +303,7 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment
   const uint64_t count = uint64_t{range.high} - range.low + 1;
   out.port = static_cast<uint16_t>(range.low + (kStepsApart * job + step) % count);
   out.nodes = static_cast<uint32_t>(names.size());
-  ASSIGN_OR_RETURN(out.node_rank, NumberOf(environment, {"SLURM_NODEID"}, out.nodes - 1));
+  ASSIGN_OR_RETURN(out.node_rank, NumberOf(environment, "SLURM_NODEID", out.nodes - 1));
   ASSIGN_OR_RETURN(OwnCount own, CountOwn(environment));
   out.workers = own.workers;
   out.workers_are = std::move(own.are);
@@ -312,8 +311,8 @@ absl::StatusOr<std::optional<StepTask>> TaskOfSlurm(const Variables& environment
 }
 
 absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environment) {
-  const auto* het = FirstSet(environment, {"SLURM_HET_SIZE"});
-  const bool in_step = FirstSet(environment, {"SLURM_STEP_NODELIST"}) != nullptr;
+  const auto* het = FirstSet(environment, "SLURM_HET_SIZE");
+  const bool in_step = FirstSet(environment, "SLURM_STEP_NODELIST") != nullptr;
   if (het != nullptr && (!in_step || IsShell(environment)) && environment.count(kEnvJobId) == 0) {
     return HostsOfComponents(*het, environment);
   }
@@ -324,7 +323,7 @@ absl::StatusOr<std::optional<GivenHosts>> HostsOfSlurm(const Variables& environm
   ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(*place->nodes));
   GivenHosts out;
   out.job = JobName(environment, place->job->second);
-  if (const auto* here = FirstSet(environment, {"SLURMD_NODENAME"})) {
+  if (const auto* here = FirstSet(environment, "SLURMD_NODENAME")) {
     out.here = here->second;
   }
   for (const std::string& name : names) {

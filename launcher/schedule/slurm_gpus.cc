@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "launcher/schedule/first_set.h"
 #include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/slurm.h"
 #include "proto/base/env_names.h"
@@ -42,13 +43,13 @@ SlurmGpus Spread(std::vector<uint32_t> each, const SlurmVariable& by) {
 // G2: `all` GPUs, as `by` says.
 absl::StatusOr<SlurmGpus> SpreadAll(const SlurmVariables& environment, uint32_t all,
                                     const SlurmVariable& by, size_t hosts, size_t own) {
-  if (const auto* told = FirstSet(environment, {kGpusOfNodes})) {
+  if (const auto* told = FirstSet(environment, kGpusOfNodes)) {
     absl::StatusOr<std::vector<uint32_t>> each = NumberEach(*told, hosts);
     if (each.ok()) {
       return Spread(*std::move(each), by);
     }
   }
-  const auto* variable = FirstSet(environment, {"SLURM_GPUS_ON_NODE"});
+  const auto* variable = FirstSet(environment, "SLURM_GPUS_ON_NODE");
   const auto share = static_cast<uint32_t>(all / hosts);
   ASSIGN_OR_RETURN(const uint32_t here,
                    variable == nullptr ? absl::StatusOr<uint32_t>(share) : NumberOfGpus(*variable));
@@ -86,19 +87,19 @@ absl::StatusOr<uint32_t> NumberOfGpus(const SlurmVariable& variable) {
 }
 
 absl::StatusOr<SlurmGpus> GpusOfJob(const SlurmVariables& environment, size_t hosts, size_t own) {
-  if (const auto* each = FirstSet(environment, {"SLURM_GPUS_PER_NODE"})) {
+  if (const auto* each = FirstSet(environment, "SLURM_GPUS_PER_NODE")) {
     ASSIGN_OR_RETURN(const uint32_t gpus, NumberOfGpus(*each));
     SlurmGpus out;
     out.each.assign(hosts, gpus);
     out.step.assign(hosts, absl::StrCat("--gpus-per-node=", each->second));
     return out;
   }
-  if (const auto* all = FirstSet(environment, {"SLURM_GPUS"})) {
+  if (const auto* all = FirstSet(environment, "SLURM_GPUS")) {
     ASSIGN_OR_RETURN(const uint32_t gpus, NumberOfGpus(*all));
     return SpreadAll(environment, gpus, *all, hosts, own);
   }
-  const auto* tasks = FirstSet(environment, {"SLURM_TASKS_PER_NODE"});
-  const auto* per_task = FirstSet(environment, {"SLURM_GPUS_PER_TASK"});
+  const auto* tasks = FirstSet(environment, "SLURM_TASKS_PER_NODE");
+  const auto* per_task = FirstSet(environment, "SLURM_GPUS_PER_TASK");
   if (per_task != nullptr && tasks != nullptr) {
     ASSIGN_OR_RETURN(const uint32_t gpus, NumberOfGpus(*per_task));
     ASSIGN_OR_RETURN(std::vector<uint32_t> each, NumberEach(*tasks, hosts));
@@ -107,7 +108,7 @@ absl::StatusOr<SlurmGpus> GpusOfJob(const SlurmVariables& environment, size_t ho
     }
     return Spread(std::move(each), *per_task);
   }
-  const auto* per_gpu = FirstSet(environment, {"SLURM_NTASKS_PER_GPU"});
+  const auto* per_gpu = FirstSet(environment, "SLURM_NTASKS_PER_GPU");
   uint32_t share = 0;
   if (per_gpu != nullptr && tasks != nullptr && absl::SimpleAtoi(per_gpu->second, &share) &&
       share > 0) {
@@ -117,7 +118,7 @@ absl::StatusOr<SlurmGpus> GpusOfJob(const SlurmVariables& environment, size_t ho
   }
   SlurmGpus out;
   out.step.assign(hosts, "");
-  const auto* here = FirstSet(environment, {"SLURM_GPUS_ON_NODE"});
+  const auto* here = FirstSet(environment, "SLURM_GPUS_ON_NODE");
   ASSIGN_OR_RETURN(const uint32_t gpus,
                    here == nullptr ? absl::StatusOr<uint32_t>(0) : NumberOfGpus(*here));
   out.each.assign(gpus > 0 ? hosts : 0, gpus);  // --gres: a step has them all
@@ -125,18 +126,18 @@ absl::StatusOr<SlurmGpus> GpusOfJob(const SlurmVariables& environment, size_t ho
 }
 
 bool AsksForGpus(const SlurmVariables& environment) {
-  const auto* list = FirstSet(environment, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  const auto* list = FirstSet(environment, "SLURM_JOB_NODELIST SLURM_NODELIST");
   const bool in_step =
-      FirstSet(environment, {"SLURM_STEP_NODELIST"}) != nullptr && !IsShell(environment);
-  if (list == nullptr || FirstSet(environment, {"SLURM_JOB_ID"}) == nullptr || in_step ||
+      FirstSet(environment, "SLURM_STEP_NODELIST") != nullptr && !IsShell(environment);
+  if (list == nullptr || FirstSet(environment, "SLURM_JOB_ID") == nullptr || in_step ||
       environment.count(kEnvJobId) != 0 ||
-      FirstSet(environment, {"SLURM_GPUS", "SLURM_NTASKS_PER_GPU"}) == nullptr ||
-      FirstSet(environment, {"SLURM_GPUS_PER_NODE", "SLURM_HET_SIZE"}) != nullptr) {
+      FirstSet(environment, "SLURM_GPUS SLURM_NTASKS_PER_GPU") == nullptr ||
+      FirstSet(environment, "SLURM_GPUS_PER_NODE SLURM_HET_SIZE") != nullptr) {
     return false;
   }
   const absl::StatusOr<std::vector<std::string>> names = ExpandHostList(list->second);
   const bool two_known =
-      names.ok() && names->size() == 2 && FirstSet(environment, {"SLURM_GPUS_ON_NODE"}) != nullptr;
+      names.ok() && names->size() == 2 && FirstSet(environment, "SLURM_GPUS_ON_NODE") != nullptr;
   return names.ok() && names->size() > 1 && !two_known;
 }
 
@@ -144,7 +145,7 @@ std::optional<std::string> GpusOfNodes(absl::string_view job, const SlurmVariabl
   // "... Nodes=node[0-1] CPU_IDs=0-1 Mem=0 GRES=gpu:a100:2(IDX:0-1),shard:4(...) Nodes=node2 ..."
   std::map<std::string, uint32_t> gpus;
   std::vector<std::string> nodes;
-  const auto* id = FirstSet(environment, {"SLURM_JOB_ID"});
+  const auto* id = FirstSet(environment, "SLURM_JOB_ID");
   bool others = false;  // of another task of its array
   for (absl::string_view word : absl::StrSplit(job, absl::ByAnyChar(" \n"), absl::SkipEmpty())) {
     if (absl::ConsumePrefix(&word, "JobId=")) {
@@ -167,7 +168,7 @@ std::optional<std::string> GpusOfNodes(absl::string_view job, const SlurmVariabl
       }
     }
   }
-  const auto* list = FirstSet(environment, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  const auto* list = FirstSet(environment, "SLURM_JOB_NODELIST SLURM_NODELIST");
   const absl::StatusOr<std::vector<std::string>> names =
       list == nullptr ? absl::NotFoundError("") : ExpandHostList(list->second);
   std::vector<uint32_t> each;
@@ -184,7 +185,7 @@ std::optional<GpusOfTask> OwnGpusOfTask(const SlurmVariables& environment) {
                      : std::optional<GpusOfTask>(
                            {each, absl::StrCat(variable.first, "=", variable.second)});
   };
-  if (const auto* bind = FirstSet(environment, {"SLURM_GPU_BIND"})) {  // "verbose,single:1"
+  if (const auto* bind = FirstSet(environment, "SLURM_GPU_BIND")) {  // "verbose,single:1"
     absl::string_view how = bind->second;
     how = how.substr(how.rfind(',') == absl::string_view::npos ? 0 : how.rfind(',') + 1);
     uint32_t each = 0;
@@ -195,10 +196,10 @@ std::optional<GpusOfTask> OwnGpusOfTask(const SlurmVariables& environment) {
                ? said(*bind, each)
                : std::nullopt;
   }
-  if (const auto* per_task = FirstSet(environment, {"SLURM_GPUS_PER_TASK"})) {
+  if (const auto* per_task = FirstSet(environment, "SLURM_GPUS_PER_TASK")) {
     return said(*per_task, NumberOfGpus(*per_task).value_or(0));
   }
-  const auto* per_gpu = FirstSet(environment, {"SLURM_NTASKS_PER_GPU"});
+  const auto* per_gpu = FirstSet(environment, "SLURM_NTASKS_PER_GPU");
   return per_gpu != nullptr && per_gpu->second == "1" ? said(*per_gpu, 1) : std::nullopt;
 }
 

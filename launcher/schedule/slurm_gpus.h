@@ -23,7 +23,7 @@ namespace muster {
 
 // No variable of Slurm's: the shell of launch sets it in the environment that it hands over, where
 // AsksForGpus, to what GpusOfNodes finds in scontrol's answer ("3,1(x2)").
-inline constexpr char kGpusOfNodes[] = "SLURM_GPUS_OF_NODES by scontrol";
+inline constexpr char kGpusOfNodes[] = "SLURM_GPUS_OF_NODES/scontrol";
 
 struct SlurmGpus {
   std::vector<uint32_t> each;     // of each host, for workers; empty = none are known

@@ -9,17 +9,6 @@
 
 namespace muster {
 
-const SlurmVariable* FirstSet(const SlurmVariables& environment,
-                              std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    const auto at = environment.find(name);
-    if (at != environment.end() && !at->second.empty()) {
-      return &*at;
-    }
-  }
-  return nullptr;
-}
-
 absl::Status NotSlurms(const SlurmVariable& variable, absl::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat(variable.first, "=", variable.second, ": ", why, kWithoutSlurm));

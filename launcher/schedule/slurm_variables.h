@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,10 +19,6 @@ using SlurmVariable = SlurmVariables::value_type;
 // The way out of every error here.
 inline constexpr char kWithoutSlurm[] =
     "; --hosts or --standalone says where to run without Slurm's words";
-
-// The first of `names` that is set and not empty, or null; of `environment`.
-const SlurmVariable* FirstSet(const SlurmVariables& environment,
-                              std::initializer_list<const char*> names);
 
 // InvalidArgument: names the variable, its value, `why` and the way out.
 absl::Status NotSlurms(const SlurmVariable& variable, absl::string_view why);
