@@ -39,6 +39,28 @@ absl::Status WriteAll(int fd, const std::string& path, absl::string_view bytes) 
   return absl::OkStatus();
 }
 
+std::string ModeText(mode_t mode) {
+  char text[8];
+  std::snprintf(text, sizeof(text), "%04o", mode & 07777);
+  return text;
+}
+
+// Of a file that we may not open: of itself, or of the innermost folder on the way there that we
+// see.
+std::string WhoseIs(const std::string& path) {
+  std::string at = path;
+  struct stat info {};
+  while (stat(at.c_str(), &info) != 0) {
+    const size_t slash = at.rfind('/');
+    if (slash == std::string::npos || at == "/") {
+      return absl::StrCat("we are user id ", geteuid());
+    }
+    at = slash == 0 ? "/" : at.substr(0, slash);
+  }
+  return absl::StrCat(at, " (mode ", ModeText(info.st_mode), ") belongs to user id ", info.st_uid,
+                      ", we are ", geteuid());
+}
+
 absl::Status CheckOwner(const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(path, " is not a regular file"));
@@ -53,10 +75,9 @@ absl::Status CheckOwner(const std::string& path, const struct stat& info) {
                                                       ", we are ", geteuid(), ": remove it"));
   }
   if ((info.st_mode & 077) != 0) {
-    char mode[8];
-    std::snprintf(mode, sizeof(mode), "%04o", info.st_mode & 07777);
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, " may be read or changed by others (mode ", mode, "): chmod 600 ", ShellQuote(path)));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " may be read or changed by others (mode ", ModeText(info.st_mode),
+                     "): chmod 600 ", ShellQuote(path)));
   }
   return absl::OkStatus();
 }
@@ -66,8 +87,11 @@ absl::Status CheckOwner(const std::string& path, const struct stat& info) {
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t bytes_max) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
+    const int error = errno;
     const std::string text = Errno("open", path);
-    return errno == ENOENT ? absl::NotFoundError(text) : absl::FailedPreconditionError(text);
+    return error == ENOENT ? absl::NotFoundError(text)
+                           : absl::FailedPreconditionError(
+                                 error == EACCES ? absl::StrCat(text, ": ", WhoseIs(path)) : text);
   }
   struct stat info {};
   if (fstat(fd.get(), &info) != 0) {

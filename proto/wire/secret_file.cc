@@ -26,7 +26,9 @@ struct Kind {
   absl::string_view name;
   absl::string_view instead;
 };
-constexpr Kind kUserSecret{"secret", " (--secret-file names another)"};
+constexpr Kind kUserSecret{
+    "secret",
+    " (without --secret-file it is below $HOME: is that yours? --secret-file names another)"};
 constexpr Kind kSiteSeed{"--tls-key", ""};
 
 absl::Status Prefixed(const Kind& kind, const absl::Status& status) {

@@ -1,5 +1,6 @@
 #include "proto/wire/secret.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "proto/base/proof_text.h"
 
 namespace muster {
@@ -201,6 +203,21 @@ TEST_F(SecretFileTest, WhereNoneCanBeMadeTheErrorSaysWhatToDo) {
   for (size_t i = 0; i < before.size(); ++i) {
     setenv(names[i], before[i].c_str(), 1);
   }
+}
+
+// As one whose HOME is that of another user.
+TEST_F(SecretFileTest, OneThatMayNotBeReadIsNamedWithItsOwner) {
+  const uid_t self = geteuid();
+  ASSERT_EQ(close(open(Path("secret").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0000)), 0);
+  if (self == 0) {  // who may read everything
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  const std::string said(LoadSecret(Path("secret")).status().message());
+  const uid_t reads = geteuid();
+  ASSERT_EQ(seteuid(self), 0);
+  EXPECT_THAT(said, HasSubstr(absl::StrCat("open ", Path("secret"), ": Permission denied: ")));
+  EXPECT_THAT(said, HasSubstr(absl::StrCat(") belongs to user id ", self, ", we are ", reads)));
+  EXPECT_THAT(said, HasSubstr("below $HOME: is that yours? --secret-file names another"));
 }
 
 TEST_F(SecretFileTest, NotAFileOrMissing) {
