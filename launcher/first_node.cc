@@ -78,7 +78,9 @@ class FirstNodeLaunch {
   bool ended() const {
     return pid_ < 0 && out_ended_ && errors_ended_ && out_.Idle() && err_.Idle();
   }
-  int Report() const { return TellExitCodeAsShown(code_, nobody_reads_, LostOf(out_, err_)); }
+  int Report() const {
+    return TellExitCodeAsShown(code_, nobody_reads_ && !signals_.stop_asked(), LostOf(out_, err_));
+  }
 
  private:
   // A scancel that runs.

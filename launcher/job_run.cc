@@ -431,10 +431,11 @@ int TellExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& los
   return ExitCodeAsShown(exit_code, nobody_reads, lost);
 }
 
-JobReport AsShown(JobReport report, const Display& display) {
+JobReport AsShown(JobReport report, const Display& display, bool stop_asked) {
   const std::string lost = display.lost();
-  const int code = ExitCodeAsShown(report.exit_code, display.nobody_reads(), lost);
-  if (display.nobody_reads() && code == kExitNobodyReads) {
+  const bool nobody_reads = display.nobody_reads() && !stop_asked;
+  const int code = ExitCodeAsShown(report.exit_code, nobody_reads, lost);
+  if (nobody_reads && code == kExitNobodyReads) {
     report.headline = "stopped, because nobody reads its output any more (stdout was closed)";
   } else if (report.exit_code == 0 && !lost.empty()) {
     report.headline = EndedWellBut(lost);

@@ -26,7 +26,8 @@ namespace muster {
 
 // Of a job that ended with `exit_code`, by what became of its output here: `nobody_reads` it, for
 // which it was stopped with SIGTERM if it still ran, or some is `lost`, for that reason. A failure
-// of the job, or another stop, comes before both.
+// of the job, or another stop, comes before both; `nobody_reads` is false where the user has
+// stopped it, too: what ends a whole pipeline (`launch ... | tee`) ends its reader in any order.
 int ExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& lost);
 // The same where no report is shown: says why, if the job itself ended well.
 int TellExitCodeAsShown(int exit_code, bool nobody_reads, const std::string& lost);
@@ -118,7 +119,7 @@ void WriteReport(const JobSpec& spec, const std::string& job_id, JobReport& repo
 
 // The report of a job whose output was not shown or kept whole: our stdout was closed (`launch ...
 // | head`), or a file (`launch ... > file`, --log-dir) did not take all. Else unchanged.
-JobReport AsShown(JobReport report, const Display& display);
+JobReport AsShown(JobReport report, const Display& display, bool stop_asked);
 
 // What `launch chaos` asks for goes to the master by `post`, or is answered as wrong. `spec`
 // outlives it.

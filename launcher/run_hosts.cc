@@ -110,7 +110,8 @@ class HostsJob {
       LogError(threads_.message());
       return kExitFailed;
     }
-    const int code = ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_));
+    const int code =
+        ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_, signals_.stop_asked()));
     if (life_.has_value() && IsLast(report_.cause)) {
       life_->Remove();
     }

@@ -89,7 +89,7 @@ class LocalJob {
       report.headline = outcome_.headline;
       report.cause = CauseKind::kNeverFormed;
     }
-    return ShowReport(spec_, spec_.plan.job_id, AsShown(report, display_));
+    return ShowReport(spec_, spec_.plan.job_id, AsShown(report, display_, signals_.stop_asked()));
   }
 
  private:

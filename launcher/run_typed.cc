@@ -135,7 +135,7 @@ class TypedJob {
       if (life_.has_value() && IsLast(report_.cause)) {
         life_->Remove();
       }
-      return ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_));
+      return ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_, signals_->stop_asked()));
     } else if (!outcome_.headline.empty() && !IsServed() &&
                (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
       const JobReport report = own_ends_.Report(outcome_);
@@ -144,8 +144,8 @@ class TypedJob {
         LogInfo(absl::StrCat("what was tried last: ", no_master_));
       }
     }
-    const int code =
-        TellExitCodeAsShown(outcome_.exit_code, display_.nobody_reads(), display_.lost());
+    const bool nobody_reads = display_.nobody_reads() && !signals_->stop_asked();
+    const int code = TellExitCodeAsShown(outcome_.exit_code, nobody_reads, display_.lost());
     if (client_ == nullptr || !client_->at_daemon() || !own_ends_.WritesFile()) {
       return code;
     }

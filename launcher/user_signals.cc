@@ -52,7 +52,7 @@ void UserSignals::OnKeeper() {
   bool closed = false;
   while (const std::optional<KeeperPacket> packet = ReceivePacket(keeper_fd_, closed)) {
     if (const auto order = ParseStop(packet->text); packet->kind == Packet::kStop && order) {
-      callbacks_.on_stop(WishOf(*order));
+      Stop(WishOf(*order));
     } else if (packet->kind == Packet::kDrill) {
       OnDrill(packet->text);
     } else if (const auto ask = ParseNumbered(packet->text);
@@ -91,7 +91,7 @@ void UserSignals::Obey(int signo) {
     case SIGUSR1:
     case SIGUSR2:
       return std::count(also_stop_.begin(), also_stop_.end(), signo) > 0
-                 ? callbacks_.on_stop({signo})
+                 ? Stop({signo})
                  : callbacks_.on_pass(signo);
     case SIGTSTP:
       return callbacks_.on_suspend();
@@ -100,9 +100,14 @@ void UserSignals::Obey(int signo) {
     default: {
       const bool again = signo == SIGINT && interrupted_;
       interrupted_ = interrupted_ || signo == SIGINT;
-      return callbacks_.on_stop({signo, again});
+      return Stop({signo, again});
     }
   }
+}
+
+void UserSignals::Stop(const StopWish& wish) {
+  stop_asked_ = true;
+  callbacks_.on_stop(wish);
 }
 
 bool UserSignals::HaveTerminal() {

@@ -42,6 +42,9 @@ class UserSignals {
   // What the scheduler has sent to an agent counts as if it had come here, once for all of them.
   void Heard(int signo, NodeId agent);
 
+  // Whether one of them, or `launch stop`, has stopped the job.
+  bool stop_asked() const { return stop_asked_; }
+
   // Whether a terminal controls us: else SIGTSTP is not somebody's Ctrl-Z (scontrol suspend).
   static bool HaveTerminal();
 
@@ -51,6 +54,7 @@ class UserSignals {
  private:
   void On(int signo);
   void Obey(int signo);
+  void Stop(const StopWish& wish);
   void OnKeeper();
   void OnDrill(const std::string& text);
 
@@ -59,6 +63,7 @@ class UserSignals {
   std::vector<UvSignal> signals_;
   SignalFold fold_;
   bool interrupted_ = false;
+  bool stop_asked_ = false;
   const int keeper_fd_;
   std::optional<UvPoll> keeper_;
 };

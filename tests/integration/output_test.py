@@ -225,6 +225,18 @@ def test_closed_stdout_stops_the_job(node0, lab, where):
     lab.expect_quiet()
 
 
+@pytest.mark.parametrize("where", [("-n", "2"), ("--standalone", "--nnodes", "2", "--nproc-per-node", "2")])
+def test_a_stop_of_the_whole_pipeline_is_a_stop_whoever_dies_first(node0, lab, scratch, where):
+    """SIGTERM to `launch ... | tee`: the reader is gone, and launch has seen it, before launch is asked to stop."""
+    seen = f'trap ": > {scratch}/stopped; until [ -e {scratch}/go ]; do sleep 0.01; done; exit 0" TERM; echo up; while :; do sleep 0.01; echo more; done'
+    piped = (f'"$@" > >(read -r _) & P=$!; until [ -e {scratch}/stopped ]; do sleep 0.01; done\n'
+             f'kill -TERM $P; sleep 0.3; : > {scratch}/go; wait $P; echo $? >&2')
+    result = node0.start("-c", piped, "-", str(LAUNCH), *where, *sh(seen), program="bash").finish()
+    assert result.errors.splitlines()[-1] == "143", result
+    assert "because nobody reads" not in result.errors, result
+    lab.expect_quiet()
+
+
 def test_a_failure_before_stdout_was_closed_is_the_cause(node0, scratch):
     """The reader ends while rank 1, stopped because of rank 0, still writes."""
     script = (f'[ $RANK = 0 ] && {{ echo "fatal: bad data" >&2; until [ -e {scratch}/up ]; do sleep 0.01; done; exit 3; }}\n'
