@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
@@ -154,6 +155,17 @@ size_t CharacterBytes(absl::string_view text) {
   return !outside && follows(1) && follows(2) && follows(3) ? 4 : 0;
 }
 
+// yaml-cpp says what it did not find, not what stands there.
+absl::string_view TabHint(absl::string_view text, int line) {
+  for (; line > 0 && absl::StrContains(text, '\n'); --line) {
+    text.remove_prefix(text.find('\n') + 1);
+  }
+  const absl::string_view before = text.substr(0, text.find_first_not_of(" \t"));
+  return line == 0 && absl::StrContains(before, '\t')
+             ? "; this line is indented with a tab: YAML wants spaces"
+             : "";
+}
+
 }  // namespace
 
 absl::string_view KindName(const YamlValue& value) {
@@ -196,7 +208,8 @@ absl::StatusOr<YamlValue> ReadYaml(absl::string_view text, const std::string& na
     RETURN_IF_ERROR(builder.Take().status());
     const std::string at =
         e.mark.is_null() ? name : At(name, YamlPlace{e.mark.line, e.mark.column});
-    return absl::InvalidArgumentError(absl::StrCat(at, ": not YAML: ", e.msg));
+    return absl::InvalidArgumentError(absl::StrCat(
+        at, ": not YAML: ", e.msg, e.mark.is_null() ? "" : TabHint(text, e.mark.line)));
   }
   return builder.Take();
 }

@@ -41,8 +41,10 @@ std::string KeyHint(absl::string_view key) {
       EditDistance(key, kCommand) <= kNear) {
     return "; the program and its arguments are command: [PROGRAM, ARGUMENT, ...]";
   }
-  return absl::StrReplaceAll(OptionHint(absl::StrCat("--", key)),
-                             {{"did you mean --", "did you mean "}});
+  const std::string near = absl::StrReplaceAll(OptionHint(absl::StrCat("--", key)),
+                                               {{"did you mean --", "did you mean "}});
+  return near.empty() ? "; a key is an option without its dashes (launch --help-all has them)"
+                      : near;
 }
 
 bool IsBool(const YamlValue& value, bool& on) {

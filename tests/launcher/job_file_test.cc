@@ -182,7 +182,12 @@ TEST_P(BadJobFile, IsToldByLineAndColumn) {
 INSTANTIATE_TEST_SUITE_P(
     JobFiles, BadJobFile,
     testing::Values(
-        Bad{"a: 1\n", "job.yaml:1:1: unknown key 'a'"},
+        Bad{"a: 1\n",
+            "job.yaml:1:1: unknown key 'a'; a key is an option without its dashes (launch "
+            "--help-all has them)"},
+        Bad{"hosts:\n\t- a\n",
+            "job.yaml:2:2: not YAML: illegal block entry; this line is indented with a tab: YAML "
+            "wants spaces"},
         Bad{"\n\n  nnode: 2\n", "job.yaml:3:3: unknown key 'nnode'; did you mean nnodes?"},
         Bad{"nodes: 2\n", "job.yaml:1:8: nodes: want a map of hosts, as in "},
         Bad{"nodes: {a: 1}\n", "job.yaml:1:12: nodes: a: want a map, as in "},
