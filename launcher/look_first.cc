@@ -1,6 +1,7 @@
 #include "launcher/look_first.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,7 @@
 #include "launcher/schedule/slurm.h"
 #include "launcher/schedule/slurm_gpus.h"
 #include "launcher/schedule/ssh_starter.h"
+#include "launcher/scheduler.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/status_macros.h"
@@ -38,10 +40,12 @@
 namespace muster {
 namespace {
 
+constexpr absl::Duration kSilentAfter = absl::Seconds(2);  // then a file is said to be waited for
 constexpr size_t kHostFileBytesMax = 16u << 20;
 // slurmctld mostly does at once; a start waits for it, and goes on without.
 constexpr absl::Duration kScontrolAnswers = absl::Seconds(5);
-constexpr size_t kJobFileBytesMax = 1u << 20;  // options and one command: a few hundred bytes
+constexpr size_t kScontrolBytesMax = 16u << 20;  // some 100 bytes a node, in one line
+constexpr size_t kJobFileBytesMax = 1u << 20;    // options and one command: a few hundred bytes
 
 absl::StatusOr<NodeFacts> FactsHere(const JobSpec& spec) {
   NodeQuery query = OwnQuery(spec.plan.binding.cpu_list);
@@ -90,17 +94,37 @@ int Refuse(const absl::Status& status) {
   return kExitUsage;
 }
 
+// Until there is something to read, or its end. What nobody writes to (a FIFO, a terminal) is said,
+// once: `told`.
+void AwaitText(int fd, const std::string& path, bool& told) {
+  const auto poll_for = [fd](int ms) {
+    pollfd one{fd, POLLIN, 0};
+    return poll(&one, 1, ms);
+  };
+  if (!told && poll_for(static_cast<int>(kSilentAfter / absl::Milliseconds(1))) == 0) {
+    told = true;
+    LogInfo(absl::StrCat(path == "-" ? "standard input" : path, ": waits for ",
+                         "its text, which nobody has written to the end yet (Ctrl-C ends this)"));
+  }
+  if (told) {
+    (void)poll_for(-1);
+  }
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max) {
+  // A FIFO is opened at once, and then waited for.
   const UniqueFd fd(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
-                                : open(path.c_str(), O_RDONLY | O_CLOEXEC));
+                                : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
     return absl::NotFoundError(std::strerror(errno));
   }
   std::string out;
   char buffer[64u << 10];
+  bool told = false;
   for (;;) {
+    AwaitText(fd.get(), path, told);
     const ssize_t n = read(fd.get(), buffer, sizeof(buffer));
-    if (n < 0 && errno == EINTR) {
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
       continue;
     }
     if (n < 0) {
@@ -260,15 +284,16 @@ int ShowEnvironment(const JobSpec& spec) {
   return PrintAnswer(spec.json ? ExplainEnvJson(input) : ExplainEnvText(input));
 }
 
-Environment PlaceEnvironment() {
+Environment PlaceEnvironment(bool ask) {
   Environment out = EnvironmentMap(OwnEnvironment());
   if (AtAPrompt()) {
     out = AtThePrompt(std::move(out));
   }
-  if (AsksForGpus(out)) {
+  out[kOwnHostname] = Hostname();
+  if (ask && AsksForGpus(out)) {
     const absl::StatusOr<std::string> job =
         CommandOutput({"scontrol", "--details", "--oneliner", "show", "job", out["SLURM_JOB_ID"]},
-                      BootNow() + kScontrolAnswers);
+                      BootNow() + kScontrolAnswers, kScontrolBytesMax);
     const std::optional<std::string> gpus = job.ok() ? GpusOfNodes(*job, out) : std::nullopt;
     if (gpus.has_value()) {
       out[kGpusOfNodes] = *gpus;

@@ -22,8 +22,12 @@ int ShowEnvironment(const JobSpec& spec);
 
 Environment EnvironmentMap(const std::vector<std::string>& entries);
 // Our own, as far as it says where a job is to run: at the prompt of `srun --pty bash` that is
-// where salloc's shell would be.
-Environment PlaceEnvironment();
+// where salloc's shell would be. `ask`: with what only the scheduler's own commands say, in whose
+// answer it waits up to 5 s; not worth it where the command says where to run.
+Environment PlaceEnvironment(bool ask);
+// "-" is standard input. Blocking, without an end where it is a FIFO or terminal that nobody writes
+// to, which is said after 2 s. Errors: NotFound (it cannot be opened), Unavailable, InvalidArgument
+// (more than 16 MiB, of a job file 1 MiB).
 absl::StatusOr<std::string> ReadHostFile(const std::string& path);
 absl::StatusOr<std::string> ReadJobFile(const std::string& path);
 

@@ -34,6 +34,7 @@
 #include "launcher/run_typed.h"
 #include "launcher/schedule/child_process.h"
 #include "launcher/schedule/pbs.h"
+#include "launcher/scheduler.h"
 #include "launcher/ship/ship_files.h"
 #include "launcher/sweep/run_sweep.h"
 #include "launcher/sweep/sweep_command.h"
@@ -190,7 +191,7 @@ int RunCommandLine(const std::vector<std::string>& arguments, const std::string&
   spec.launch_path = LaunchPath(typed);
   spec.command_line = arguments;
   spec.notes.insert(spec.notes.begin(), notes.begin(), notes.end());
-  const Environment environment = PlaceEnvironment();
+  const Environment environment = PlaceEnvironment(/*ask=*/!SaysWhere(spec));
   const absl::Status resolved = ResolveHosts(spec, ReadHostFile, environment);
   if (!resolved.ok()) {
     if (!absl::IsAlreadyExists(resolved)) {  // said by the first task of the step

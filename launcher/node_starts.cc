@@ -100,19 +100,37 @@ bool NodeStarts::HasToldEndOn(absl::string_view host) const {
 
 void NodeStarts::Stop(std::function<void()> done) {
   over_ = true;
-  left_to_stop_ = 2;
-  const auto stopped = [this, done = std::move(done)] {
-    if (--left_to_stop_ == 0) {
-      done();
-    }
-  };
-  local_->Stop(stopped);  // it takes its time; ssh is only killed
-  remote_->Stop(stopped);
+  stopped_ = std::move(done);
+  ++left_to_stop_;
+  if (!here_instead_) {
+    ++left_to_stop_;
+    remote_->Stop([this] { OneStopped(); });
+  }
+  local_->Stop([this] { OneStopped(); });  // it takes its time; ssh is only killed
+}
+
+void NodeStarts::OneStopped() {
+  if (--left_to_stop_ == 0 && stopped_) {
+    stopped_();
+  }
 }
 
 void NodeStarts::Start(size_t index) {
-  const bool here = StartsHere(spec_, spec_.nodes[index].host);
+  const bool here = here_instead_ || StartsHere(spec_, spec_.nodes[index].host);
   (here ? local_ : remote_)->Start(TargetOf(index));
+}
+
+bool NodeStarts::MayStartHere() const {
+  return InLoneStep(spec_) && !here_instead_ && !over_ && !cancelled_;
+}
+
+void NodeStarts::StartHereInstead(size_t index, const std::string& why) {
+  here_instead_ = true;
+  LogWarning(absl::StrCat("Slurm has started no step for the agent (", why, "): it is started ",
+                          "without one, so workers get no time to save when Slurm stops this job"));
+  ++left_to_stop_;
+  remote_->Stop([this] { OneStopped(); });
+  Start(index);
 }
 
 uint32_t NodeStarts::AttemptAt(size_t index) const {
@@ -136,6 +154,9 @@ Starter::Callbacks NodeStarts::StarterCallbacks() {
     }
   };
   out.on_failed = [this](size_t index, const std::string& reason) {
+    if (MayStartHere()) {
+      return StartHereInstead(index, reason);
+    }
     if (shipper_) {
       shipper_->NotComing(index);
     }

@@ -55,8 +55,12 @@ class NodeStarts {
  private:
   Starter::Callbacks StarterCallbacks();
   Shipper::Callbacks ShipCallbacks();
+  void OneStopped();
   void Start(size_t index);
   StartTarget TargetOf(size_t index);
+  // A batch job's only node, where Slurm gives no step: launch is there itself. Once.
+  bool MayStartHere() const;
+  void StartHereInstead(size_t index, const std::string& why);
   void Failed(size_t index, uint32_t attempt, const std::string& reason, bool killed = false);
   uint32_t AttemptAt(size_t index) const;
 
@@ -76,8 +80,10 @@ class NodeStarts {
   std::set<size_t> told_end_;
   bool cancelled_ = false;  // a step of agents is, by its scheduler
   bool an_agent_gave_up_ = false;
+  bool here_instead_ = false;  // remote_ is stopped, or about to be
   bool over_ = false;
-  int left_to_stop_ = 0;  // starters
+  int left_to_stop_ = 0;           // starters
+  std::function<void()> stopped_;  // of Stop, once that is 0
 };
 
 }  // namespace muster

@@ -25,6 +25,10 @@
 namespace muster {
 namespace {
 
+// Mostly in 0.2 s. Its agent can be started without Slurm, too (NodeStarts), so one whose
+// controller is down or busy is not waited for as long as where the nodes are others.
+constexpr absl::Duration kLoneStepAnswers = absl::Seconds(15);
+
 // By which the other nodes reach us.
 absl::StatusOr<std::string> OwnAddress(const JobSpec& spec) {
   if (!spec.local_addr.empty()) {
@@ -120,6 +124,10 @@ std::unique_ptr<Starter> MakeRemoteStarter(
       StepEnd end = StepdEnd(line);
       return end.how.empty() ? SrunEnd(line) : end;
     };
+    if (InLoneStep(spec)) {
+      out.answer_timeout = kLoneStepAnswers;
+      out.late_hint.clear();  // it is this machine
+    }
     out.environment = SrunEnvironment(OwnEnvironment());
   }
   out.job_id = spec.plan.job_id;

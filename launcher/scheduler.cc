@@ -27,16 +27,6 @@ namespace {
 // is wrong on its node alone, say, and nobody starts it again.
 constexpr absl::Duration kStepJoinTimeout = absl::Minutes(2);
 
-// What the user says about where to run counts more than the scheduler's allocation.
-bool SaysWhere(const JobSpec& spec) {
-  constexpr OptionId kSayWhere[] = {
-      OptionId::kHosts,        OptionId::kHostfile,   OptionId::kStandalone, OptionId::kServe,
-      OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank};
-  return SaysProgram(spec, OptionId::kHosts) ||
-         std::any_of(std::begin(kSayWhere), std::end(kSayWhere),
-                     [&spec](OptionId id) { return spec.Has(id); });
-}
-
 // Typed in each task of a step, these make a job of each task, which is rarely meant.
 void NoteJobOfEachTask(JobSpec& spec, const Environment& environment) {
   constexpr OptionId kSayWhere[] = {OptionId::kHosts, OptionId::kHostfile, OptionId::kRdzvEndpoint};
@@ -201,6 +191,15 @@ void SettleSlurm(JobSpec& spec) {
 
 }  // namespace
 
+bool SaysWhere(const JobSpec& spec) {
+  constexpr OptionId kSayWhere[] = {
+      OptionId::kHosts,        OptionId::kHostfile,   OptionId::kStandalone, OptionId::kServe,
+      OptionId::kRdzvEndpoint, OptionId::kMasterAddr, OptionId::kNodeRank};
+  return SaysProgram(spec, OptionId::kHosts) ||
+         std::any_of(std::begin(kSayWhere), std::end(kSayWhere),
+                     [&spec](OptionId id) { return spec.Has(id); });
+}
+
 absl::Status TakeScheduler(JobSpec& spec, const FileReader& read_file,
                            const Environment& environment) {
   if (InPbs(environment) && !spec.Has(OptionId::kStopGrace)) {
@@ -235,7 +234,7 @@ void NoteBesideJob(JobSpec& spec, const Environment& environment) {
       const auto at = environment.find(variable);
       return at != environment.end() && IsSameHost(node.host.name, at->second);
     };
-    return node.host.name == "localhost" || is("SLURMD_NODENAME") || is("HOSTNAME");
+    return node.host.name == "localhost" || is("SLURMD_NODENAME") || is(kOwnHostname);
   };
   const OptionId by = spec.Has(OptionId::kHostfile) ? OptionId::kHostfile : OptionId::kHosts;
   const bool in_job = spec.slurm.has_value() ? !spec.slurm->in_step : spec.pbs.has_value();

@@ -21,12 +21,12 @@ extern char** environ;
 namespace muster {
 namespace {
 
-constexpr size_t kBytesMax = 64u << 10;
 constexpr absl::Duration kDies = absl::Seconds(1);  // once killed
 
-absl::StatusOr<std::string> ReadAll(int fd, absl::Time deadline) {
+// ResourceExhausted: more than `bytes_max`.
+absl::StatusOr<std::string> ReadAll(int fd, absl::Time deadline, size_t bytes_max) {
   std::string out;
-  while (out.size() < kBytesMax) {
+  while (out.size() <= bytes_max) {
     if (const absl::Status ready = AwaitFd(fd, POLLIN, deadline, "its output"); !ready.ok()) {
       return ready;
     }
@@ -37,7 +37,7 @@ absl::StatusOr<std::string> ReadAll(int fd, absl::Time deadline) {
     }
     out.append(bytes, n > 0 ? static_cast<size_t>(n) : 0);
   }
-  return out;
+  return absl::ResourceExhaustedError(absl::StrCat("says more than ", bytes_max, " bytes"));
 }
 
 absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& argv, int output) {
@@ -64,8 +64,8 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& argv, int output) {
 
 }  // namespace
 
-absl::StatusOr<std::string> CommandOutput(const std::vector<std::string>& argv,
-                                          absl::Time deadline) {
+absl::StatusOr<std::string> CommandOutput(const std::vector<std::string>& argv, absl::Time deadline,
+                                          size_t bytes_max) {
   int ends[2] = {-1, -1};
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("pipe: ", std::strerror(errno)));
@@ -77,13 +77,13 @@ absl::StatusOr<std::string> CommandOutput(const std::vector<std::string>& argv,
     return pid.status();
   }
   theirs.Reset();
-  absl::StatusOr<std::string> text = ReadAll(output.get(), deadline);
+  absl::StatusOr<std::string> text = ReadAll(output.get(), deadline, bytes_max);
   const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, *pid, 0)));
   absl::Status ended = text.ok() ? absl::OkStatus() : text.status();
-  if (ended.ok() && text->size() < kBytesMax) {
+  if (ended.ok()) {
     ended = AwaitFd(process.get(), POLLIN, deadline, "its end");
   }
-  if (!ended.ok() || text->size() >= kBytesMax) {
+  if (!ended.ok()) {
     kill(*pid, SIGKILL);
     (void)AwaitFd(process.get(), POLLIN, BootNow() + kDies, "its end");
   }

@@ -392,7 +392,7 @@ absl::StatusOr<int> Examine(const DoctorCommand& command, const Environment& env
 }  // namespace
 
 int RunDoctor(const std::vector<std::string>& words, const std::string& agent_path) {
-  const Environment environment = PlaceEnvironment();
+  const Environment environment = PlaceEnvironment(/*ask=*/true);
   const absl::StatusOr<DoctorCommand> command =
       ParseDoctorCommand(words, environment, ReadJobFile, ReadHostFile);
   if (!command.ok()) {

@@ -10,6 +10,7 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -67,6 +68,7 @@ class StepStarter final : public Starter {
     stopping_ = true;
     stop_done_ = std::move(done);
     waiting_.clear();
+    steps_waiting_.clear();
     if (door_ != nullptr) {
       door_->Await(0);
     }
@@ -103,7 +105,7 @@ class StepStarter final : public Starter {
     if (stopping_) {
       return CheckStopped();
     }
-    if (waiting_.empty()) {
+    if (waiting_.empty() && steps_waiting_.empty()) {
       return;
     }
     if (options_.command_of_one) {
@@ -118,9 +120,27 @@ class StepStarter final : public Starter {
     for (const size_t index : std::exchange(waiting_, {})) {
       hosts.push_back(nodes_.at(index).target.host);
     }
-    for (const std::vector<std::string>& step : options_.steps(hosts)) {
+    if (!hosts.empty()) {
+      for (std::vector<std::string>& step : options_.steps(hosts)) {
+        steps_waiting_.push_back(std::move(step));
+      }
+    }
+    while (!steps_waiting_.empty() && StepsAwaited() < kStartsAtOnceMax) {
+      const std::vector<std::string> step = std::move(steps_waiting_.front());
+      steps_waiting_.pop_front();
       StartStep(step);
     }
+  }
+
+  // Of which a node has not called yet: each is a process here and work for the scheduler's daemon.
+  size_t StepsAwaited() const {
+    std::set<const Step*> awaited;
+    for (const auto& [index, node] : nodes_) {
+      if (node.step != nullptr && !node.connected) {
+        awaited.insert(node.step);
+      }
+    }
+    return awaited.size();
   }
 
   void StartStep(const std::vector<std::string>& hosts) {
@@ -258,7 +278,7 @@ class StepStarter final : public Starter {
     }
     const size_t awaited = Awaited();
     door_->Await(awaited);
-    if (!waiting_.empty()) {
+    if (!waiting_.empty() || !steps_waiting_.empty()) {
       pump_.StartAfter(absl::ZeroDuration());
     } else if (awaited == 0 && options_.on_all_called) {
       options_.on_all_called();
@@ -312,8 +332,7 @@ class StepStarter final : public Starter {
         Fail(index,
              absl::StrCat("no call within ", absl::FormatDuration(options_.answer_timeout), " (to ",
                           absl::StrJoin(door_->ticket().targets, ", "), ")", step.words->Text(),
-                          "; can the node connect to this one? --port-range, --iface and ",
-                          "a firewall decide"));
+                          options_.late_hint.empty() ? "" : "; ", options_.late_hint));
       }
     }
   }
@@ -419,6 +438,7 @@ class StepStarter final : public Starter {
   std::unique_ptr<DialDoor> door_;  // once we listen
   std::map<size_t, Node> nodes_;
   std::deque<size_t> waiting_;
+  std::deque<std::vector<std::string>> steps_waiting_;  // hosts of each, until their turn comes
   std::list<Step> steps_;
   bool stopping_ = false;
   int urged_ = 0;

@@ -55,6 +55,9 @@ struct StepOptions {
   std::function<absl::StatusOr<StepDoor>()> listen;
   // Once, when every agent has said that it cannot connect to us; they go on trying. May be null.
   std::function<void(const std::string& why)> on_unreachable;
+  // What may keep a node's call from us, for the sentence about one that is late; "" = nothing.
+  std::string late_hint =
+      "can the node connect to this one? --port-range, --iface and a firewall decide";
   absl::Duration answer_timeout = absl::Seconds(60);  // from the command's start to a node's call
 };
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -209,6 +210,35 @@ def test_on_one_node_a_step_gives_what_a_child_would(slurm):
     text = slurm.run(script, "-N1", "-n3", "--gpus-per-node=2", "-J", "mine", "-w", "node0")
     assert "in\n" in text and "code 7\n" in text and "gpus 1 name mine\n" in text and "no srun\n" in text, text
     assert "detached\n" in text and "code 3\n" in text and "\n1\n" in text and text.count(SHELL_DIES) == 1, text
+
+
+# Of an srun that is there and starts nothing: slurmctld is down, or does not answer.
+NO_STEP = {"down": "echo 'srun: error: Unable to confirm allocation for job: Unable to contact slurm controller' >&2; exit 1", "silent": "exec sleep 1000"}
+
+
+@pytest.mark.parametrize("why", NO_STEP)
+def test_on_one_node_a_launch_that_gets_no_step_starts_its_workers_without(slurm, why):
+    script = f"""
+        mkdir bin; printf '#!/bin/sh\\n%s\\n' "{NO_STEP[why]}" > bin/srun; chmod +x bin/srun
+        PATH=$PWD/bin:$PATH {LAUNCH} --no-prefix -n 2 bash -c 'echo rank $RANK of job $SLURM_JOB_ID; exit 3'; echo code $?
+    """
+    text = slurm.run(script, "-N1", "-n2")
+    assert "rank 0 of job" in text and text.endswith("code 3\n"), text
+    assert text.count("Slurm has started no step for the agent (node") == 1 and "it is started without one" in text, text
+    slurm.lab.expect_quiet()
+
+
+def test_on_one_node_a_rank_of_a_step_has_the_terminal(slurm):
+    """In a batch script there is none but what a program makes, as script(1) does."""
+    text = slurm.run(f"{PYTHON} {HERE}/workers/ptyrun.py {LAUNCH} -n 1 --pty 0 bash -c 'tty && echo has one' < /dev/null; true", "-N1")
+    assert "has one" in text, text
+
+
+def test_on_one_node_a_step_keeps_a_journal_and_serves_mpi(slurm, scratch):
+    made = scratch / "mpi"
+    subprocess.run(["mpicc.mpich", "-o", made, HERE / "workers/mpi.c"], check=True)
+    text = slurm.run(f"{LAUNCH} --journal {scratch}/j -n 2 bash -c 'echo rank $RANK'; echo code $?; {LAUNCH} -n 2 {made}; echo mpi $?", "-N1", "-n2")
+    assert "rank 0" in text and "rank 1" in text and "code 0\n" in text and text.endswith("mpi 0\n"), text
 
 
 def test_a_job_that_slurm_suspends_is_no_ctrl_z(slurm):

@@ -3,13 +3,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "agent/io/node_facts.h"
 #include "launcher/job_run.h"
 #include "launcher/remote_starter.h"
 #include "launcher/resolve.h"
+#include "launcher/schedule/slurm_gpus.h"
+#include "proto/base/log.h"
 #include "tests/launcher/spec_of.h"
 
 namespace muster {
@@ -65,6 +72,50 @@ TEST(PlanFromHere, UnderPbsEachOtherHostHasItsPbsdsh) {
   EXPECT_THAT(plan->notes,
               ElementsAre("PBS job 21.node0: 1,2 workers on 2 nodes, as many as its lines in "
                           "PBS_NODEFILE (--nproc-per-node says otherwise)"));
+}
+
+// scontrol is asked only where the answer is used, and one of any length is read.
+TEST(PlaceEnvironment, HowManyGpusEachNodeHasIsAskedOfScontrol) {
+  char folder[] = "/tmp/muster-look-first-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string asked = absl::StrCat(folder, "/asked");
+  std::ofstream(absl::StrCat(folder, "/scontrol"))
+      << "#!/bin/sh\n: >" << asked << "\necho JobId=3 Nodes=a GRES=gpu:2 \"$(printf '%70000s')\" "
+      << "Nodes=b,c GRES=gpu:1\n";
+  chmod(absl::StrCat(folder, "/scontrol").c_str(), 0700);
+  const std::string path = getenv("PATH") == nullptr ? "/bin:/usr/bin" : getenv("PATH");
+  setenv("PATH", absl::StrCat(folder, ":", path).c_str(), 1);
+  setenv("SLURM_JOB_ID", "3", 1);
+  setenv("SLURM_JOB_NODELIST", "a,b,c", 1);
+  setenv("SLURM_GPUS", "4", 1);
+  EXPECT_FALSE(PlaceEnvironment(/*ask=*/false).contains(kGpusOfNodes));
+  EXPECT_FALSE(std::filesystem::exists(asked));
+  EXPECT_EQ(PlaceEnvironment(/*ask=*/true)[kGpusOfNodes], "2,1(x2)");
+  EXPECT_TRUE(std::filesystem::exists(asked));
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_GPUS"}) {
+    unsetenv(name);
+  }
+  setenv("PATH", path.c_str(), 1);
+  std::filesystem::remove_all(folder);
+}
+
+// `--config FIFO`: who forgot the writer is not left in front of a silent terminal.
+TEST(ReadJobFile, ThatNobodyWritesToIsSaid) {
+  char folder[] = "/tmp/muster-look-first-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string path = absl::StrCat(folder, "/fifo");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  std::string said;
+  SetLogSink([&](LogLevel, absl::string_view text) {
+    absl::StrAppend(&said, text);
+    std::ofstream(path) << "nnodes: 2\n";  // it has a reader
+  });
+  EXPECT_EQ(ReadJobFile(path).value(), "nnodes: 2\n");
+  SetLogSink(nullptr);
+  EXPECT_EQ(said, path +
+                      ": waits for its text, which nobody has written to the end yet (Ctrl-C "
+                      "ends this)");
+  std::filesystem::remove_all(folder);
 }
 
 // Another user, or the sshd of a container, is another place also under this machine's name.

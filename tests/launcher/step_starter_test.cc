@@ -28,10 +28,12 @@ using ::testing::Not;
 
 class StepStarterTest : public StarterTest {
  protected:
-  void Srun(absl::Duration answer_timeout = absl::Seconds(50)) {
+  using Steps = std::vector<std::vector<std::string> >;
+  void Srun(absl::Duration answer_timeout = absl::Seconds(50),
+            std::function<Steps(const std::vector<std::string>&)> steps = OneStep) {
     StepOptions options;
     options.program = "srun";
-    options.steps = OneStep;
+    options.steps = std::move(steps);
     options.command = [this](const std::vector<std::string>& hosts) {
       std::vector<std::string> command = {FAKE_SRUN, folder_};
       command.insert(command.end(), hosts.begin(), hosts.end());
@@ -75,8 +77,13 @@ class StepStarterTest : public StarterTest {
     options.listen = Listen;
     Use(MakeStepStarter(loop_.get(), options));
   }
-  static std::vector<std::vector<std::string> > OneStep(const std::vector<std::string>& hosts) {
-    return {hosts};
+  static Steps OneStep(const std::vector<std::string>& hosts) { return {hosts}; }
+  static Steps AStepEach(const std::vector<std::string>& hosts) {
+    Steps out;
+    for (const std::string& host : hosts) {
+      out.push_back({host});
+    }
+    return out;
   }
   static absl::StatusOr<StepDoor> Listen() {
     absl::StatusOr<BoundPort> bound = BindStorePort("127.0.0.1", 0);
@@ -284,6 +291,41 @@ TEST_F(StepStarterTest, OnlySoManyCommandsAreAwaitedAtOnce) {
   EXPECT_EQ(pids_.size(), kStartsAtOnceMax);
   Until([&] { return failed_.size() == hosts; }, "the failures of all");
   EXPECT_EQ(pids_.size(), hosts);
+}
+
+// Uneven GPUs: a step a node.
+TEST_F(StepStarterTest, OnlySoManyStepsAreAwaitedAtOnce) {
+  Srun(absl::Milliseconds(1500), AStepEach);
+  const size_t hosts = kStartsAtOnceMax + 2;
+  for (size_t i = 0; i < hosts; ++i) {
+    Start(i, absl::StrCat("silent", i));
+  }
+  Until([this] { return !pids_.empty(); }, "the first ones");
+  EXPECT_EQ(pids_.size(), kStartsAtOnceMax);
+  Until([&] { return failed_.size() == hosts; }, "the failures of all");
+  EXPECT_EQ(pids_.size(), hosts);
+}
+
+TEST_F(StepStarterTest, TheNextStepFollowsTheFirstThatHasCalled) {
+  Srun(absl::Seconds(50), AStepEach);
+  for (size_t i = 0; i < kStartsAtOnceMax - 1; ++i) {
+    Start(i, absl::StrCat("silent", i));
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    Start(kStartsAtOnceMax + i, absl::StrCat("node", i));
+  }
+  Until([this] { return sockets_.size() == 3; }, "those that call");
+  EXPECT_EQ(pids_.size(), kStartsAtOnceMax + 2);
+}
+
+// However many nodes one step has: all are there by one command.
+TEST_F(StepStarterTest, AStepOfManyNodesIsOneOfThem) {
+  Srun(absl::Milliseconds(1500));
+  for (size_t i = 0; i < kStartsAtOnceMax + 2; ++i) {
+    Start(i, absl::StrCat("silent", i));
+  }
+  Until([this] { return !pids_.empty(); }, "the command");
+  EXPECT_EQ(pids_.size(), kStartsAtOnceMax + 2);
 }
 
 TEST_F(StepStarterTest, AMissingProgramIsSaid) {

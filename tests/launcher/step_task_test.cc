@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/scheduler.h"
 #include "tests/launcher/spec_of.h"
 
 namespace muster {
@@ -98,6 +99,11 @@ TEST(HostsInAJob, AreStartedBesideIt) {
   Environment on_n1 = slurm;
   on_n1["SLURMD_NODENAME"] = "n1";
   EXPECT_THAT(notes("--hosts n1 p", on_n1), Not(Contains(HasSubstr(beside))));  // no ssh
+  Environment submitted_on_n1 = slurm;
+  submitted_on_n1["HOSTNAME"] = "n1";
+  EXPECT_THAT(notes("--hosts n1 p", submitted_on_n1), Contains(HasSubstr(beside)));
+  submitted_on_n1[kOwnHostname] = "n1.example.org";
+  EXPECT_THAT(notes("--hosts n1 p", submitted_on_n1), Not(Contains(HasSubstr(beside))));
   for (const char* within : {"p", "--standalone p", "--hosts localhost p"}) {
     EXPECT_THAT(notes(within, slurm), Not(Contains(HasSubstr(beside)))) << within;
   }

@@ -33,8 +33,15 @@ TEST(CommandOutput, OneThatHangsIsKilled) {
 }
 
 TEST(CommandOutput, OneThatPrintsWithoutEndIsCutOff) {
-  const auto text = CommandOutput({"yes"}, Soon());
-  EXPECT_FALSE(text.ok());
+  const absl::Status status = CommandOutput({"yes"}, Soon()).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("yes: says more than 65536 bytes"));
+}
+
+TEST(CommandOutput, ALongAnswerIsWholeWhereOneIsAwaited) {
+  const std::vector<std::string> argv = {"sh", "-c", "head -c 200000 /dev/zero"};
+  EXPECT_EQ(CommandOutput(argv, Soon(), 200000).value().size(), 200000u);
+  EXPECT_TRUE(absl::IsResourceExhausted(CommandOutput(argv, Soon(), 199999).status()));
 }
 
 TEST(GpuProcesses, LinesOfNvidiaSmi) {
