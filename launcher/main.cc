@@ -25,6 +25,7 @@
 #include "launcher/jobs/job_command.h"
 #include "launcher/jobs/run_job_command.h"
 #include "launcher/look_first.h"
+#include "launcher/meeting_notes.h"
 #include "launcher/mpir.h"
 #include "launcher/node_overrides.h"
 #include "launcher/options.h"
@@ -33,6 +34,7 @@
 #include "launcher/run_local.h"
 #include "launcher/run_typed.h"
 #include "launcher/schedule/child_process.h"
+#include "launcher/schedule/hostlist.h"
 #include "launcher/schedule/pbs.h"
 #include "launcher/scheduler.h"
 #include "launcher/ship/ship_files.h"
@@ -203,6 +205,9 @@ int RunCommandLine(const std::vector<std::string>& arguments, const std::string&
     LogError(named.message());
     return kExitUsage;
   }
+  NoteUnusedEndpoint(spec, [](const std::string& host) {
+    return IsThisMachine(host) || IsLoopback(host) || IsSameHost(host, Hostname());
+  });
   GoWhereSubmitted(environment, spec);
   SettleLoneStep(spec);
   if (typed_elsewhere) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/core/dialects.h"
 #include "launcher/contradictions.h"
+#include "launcher/meeting_notes.h"
 #include "launcher/named_ranks.h"
 #include "launcher/node_overrides.h"
 #include "launcher/options.h"
@@ -433,6 +434,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
   spec.plan.job_id = spec.rendezvous.id;
   spec.way = WayOf(spec);
   NoteFingerprint(spec);
+  NoteUnknownConf(spec);
   NoteOwnNames(spec, environment);
   if (spec.way != StartWay::kHosts) {
     if (spec.Has(OptionId::kExclude)) {

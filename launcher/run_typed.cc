@@ -27,6 +27,7 @@
 #include "launcher/join_line.h"
 #include "launcher/life_file.h"
 #include "launcher/local_output.h"
+#include "launcher/meeting_notes.h"
 #include "launcher/munge_secret.h"
 #include "launcher/node_overrides.h"
 #include "launcher/own_ends.h"
@@ -70,6 +71,7 @@ class TypedJob {
         output_(&display_, spec_.plan.stdin_mode == StdinMode::kNone ? nullptr : &stdin_,
                 &hostname_),
         countdown_(loop, [this] { return agent_ == nullptr ? 0 : agent_->workers_alive(); }),
+        wait_(spec_),
         hint_timer_(loop, [this] { Hint(); }),
         pause_timer_(loop, UserSignals::SuspendSelf) {
     hint_timer_.Unref();
@@ -100,14 +102,14 @@ class TypedJob {
     options.config.join.must_agree = MustAgree(spec_);
     options.config.join.hold = place_.hold;
     options.show_waiting = [this](const std::string& note) { OnNote(note); };
-    options.on_no_master = [this](const std::string& told) { no_master_ = told; };
+    options.on_no_master = [this](const std::string& told) { wait_.Tried(told); };
     options.on_worker_ended = [this](const WorkerExit& exit) { own_ends_.Ended(hostname_, exit); };
     options.on_workers_started = [this](const Assignment& round) {
       if (const std::string line = own_ends_.RoundBegan(round);
           SpeaksForItself() && !line.empty()) {
         LogInfo(line);
       }
-      no_master_.clear();
+      wait_.Answered();
       hint_timer_.Stop();
       round_nodes_ = round.nodes;
       TellStarted(spec_, round.world_size, round.nodes);
@@ -135,13 +137,14 @@ class TypedJob {
       if (life_.has_value() && IsLast(report_.cause)) {
         life_->Remove();
       }
-      return ShowReport(spec_, spec_.plan.job_id, AsShown(report_, display_, signals_->stop_asked()));
+      return ShowReport(spec_, spec_.plan.job_id,
+                        AsShown(report_, display_, signals_->stop_asked()));
     } else if (!outcome_.headline.empty() && !IsServed() &&
                (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
       const JobReport report = own_ends_.Report(outcome_);
       ShowPage(ReportText(report, spec_.plan.job_id), report);
-      if (agent_->ended_locally() && !no_master_.empty()) {
-        LogInfo(absl::StrCat("what was tried last: ", no_master_));
+      if (agent_->ended_locally() && !wait_.tried().empty()) {
+        LogInfo(absl::StrCat("what was tried last: ", wait_.tried()));
       }
     }
     const bool nobody_reads = display_.nobody_reads() && !signals_->stop_asked();
@@ -227,6 +230,9 @@ class TypedJob {
                                        "; --port-range gives it another"));
     }
     RETURN_IF_ERROR(port.status());
+    if (spec_.rendezvous.is_static && !ResolvesHere(spec_.rendezvous.host)) {
+      LogWarning(ServesElsewhere(spec_, facts.hostname));
+    }
     target_host_ = "127.0.0.1";
     target_port_ = *port;
     if (spec_.way == StartWay::kServe) {
@@ -308,7 +314,7 @@ class TypedJob {
   void OnNote(const std::string& note) {
     noted_ = true;
     if (note.empty() || note == kConnectedAgain) {
-      no_master_.clear();
+      wait_.Answered();
     }
     if (server_ == nullptr && !IsServed() && !note.empty()) {
       LogInfo(note);
@@ -323,10 +329,10 @@ class TypedJob {
   }
 
   void Hint() {
-    const bool serves = server_ != nullptr;
-    const std::string hint = serves ? WhoSeesTheFile(spec_.rendezvous.file)
-                                    : NoMasterYet(spec_, Places(), port_taken_, no_master_);
-    if (!hint.empty() && !ended_ && (serves || !noted_)) {
+    if (server_ == nullptr && !ended_ && !noted_) {
+      wait_.Due(Places(), port_taken_);
+    } else if (const std::string hint = WhoSeesTheFile(spec_.rendezvous.file);
+               server_ != nullptr && !ended_ && !hint.empty()) {
       LogInfo(hint);
     }
   }
@@ -366,6 +372,7 @@ class TypedJob {
   StdinReader stdin_;
   LocalOutput output_;
   StopCountdown countdown_;
+  MasterWait wait_;
   UvTimer hint_timer_;
   UvTimer pause_timer_;
   std::optional<LifeFile> life_;  // where this node serves
@@ -376,7 +383,6 @@ class TypedJob {
   std::unique_ptr<AgentLoop> agent_;
   std::string target_host_;
   uint16_t target_port_ = 0;
-  std::string no_master_;     // what each address has said, when none was a master's
   uint32_t round_nodes_ = 0;  // of the last round that ran here; 0 = none has
   std::string port_taken_;    // why this node, which should, does not serve
   JobReport report_;

@@ -10,7 +10,10 @@
 #include "agent/io/program_facts.h"
 #include "agent/io/program_files.h"
 #include "agent/io/worker_placement.h"
+#include "agent/probe/machine_facts.h"
+#include "agent/probe/node_checks.h"
 #include "launcher/job_run.h"
+#include "launcher/meeting_notes.h"
 #include "launcher/munge_secret.h"
 #include "launcher/preflight.h"
 #include "launcher/programs.h"
@@ -76,6 +79,41 @@ std::string NoMasterYet(const JobSpec& spec, const std::string& place, const std
   }
   return absl::StrCat(silent, "Start the same command on that host, or check that the name means ",
                       "the same there (--serve makes a node the master), and its firewall");
+}
+
+void MasterWait::Tried(const std::string& told) {
+  tried_ = told;
+  if (!place_.empty()) {
+    TellStranger();
+  }
+}
+
+void MasterWait::Answered() { tried_.clear(); }
+
+void MasterWait::Due(const std::string& place, const std::string& taken) {
+  place_ = taken.empty() ? place : "";  // else what listens there is named
+  if (place_.empty() || !TellStranger()) {
+    LogInfo(NoMasterYet(spec_, place, taken, tried_));
+  }
+}
+
+bool MasterWait::TellStranger() {
+  const std::string stranger = StrangerThere(spec_, place_, tried_);
+  if (!stranger.empty() && !std::exchange(told_, true)) {
+    LogWarning(stranger);
+  }
+  return !stranger.empty();
+}
+
+void SayDoubts(const JobSpec& spec, NodeFacts facts, const rlimit& worker_files,
+               const EnvBase& environment) {
+  if (spec.rendezvous.host == "localhost" || IsLoopback(spec.rendezvous.host)) {
+    facts.address = "127.0.0.1";  // all nodes are this machine
+  }
+  for (const std::string& doubt : DoubtsOfNode(
+           facts, worker_files, [&](const char* name) { return environment.Find(name); })) {
+    LogWarning(absl::StrCat(facts.hostname, ": ", doubt));
+  }
 }
 
 absl::StatusOr<TypedSecret> TypedSecretOf(const JobSpec& spec) {

@@ -2,6 +2,7 @@
 // this node's agent is.
 #pragma once
 
+#include <sys/resource.h>
 #include <uv.h>
 
 #include <memory>
@@ -9,7 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "agent/core/env_filter.h"
 #include "agent/io/agent_loop.h"
+#include "agent/io/node_facts.h"
 #include "launcher/job_spec.h"
 #include "launcher/meet_at_file.h"
 
@@ -22,6 +25,32 @@ inline constexpr absl::Duration kNoServerHint = absl::Seconds(5);
 // ""; `tried`: what was heard there last.
 std::string NoMasterYet(const JobSpec& spec, const std::string& place, const std::string& taken,
                         const std::string& tried);
+
+// What this node says while it waits for a master. Loop thread only.
+class MasterWait {
+ public:
+  explicit MasterWait(const JobSpec& spec) : spec_(spec) {}
+
+  // What each address has said, when none was a master's.
+  void Tried(const std::string& told);
+  void Answered();  // one was: what was tried counts no more
+  const std::string& tried() const { return tried_; }
+  // It has waited for kNoServerHint, for a master at `place`: says so, and that another program
+  // answers there as soon as one does. `taken`: as NoMasterYet's.
+  void Due(const std::string& place, const std::string& taken);
+
+ private:
+  bool TellStranger();  // once; whether it is one
+
+  const JobSpec& spec_;  // the job's, which outlives this
+  std::string tried_;
+  std::string place_;  // once Due; "" = not yet, or a port of our own is taken there
+  bool told_ = false;
+};
+
+// Warns of what of this node may keep its workers from working.
+void SayDoubts(const JobSpec& spec, NodeFacts facts, const rlimit& worker_files,
+               const EnvBase& environment);
 
 struct TypedSecret {
   std::string secret;      // "" = --insecure

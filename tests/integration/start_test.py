@@ -114,6 +114,32 @@ def test_torchruns_static_form(shells):
     assert [rows[r][3] for r in (0, 1)] == ["node0", "node1"] and "29404" in results[0].text, results
 
 
+def test_two_nodes_that_are_both_rank_0_of_the_static_form_are_told(shells):
+    """Each serves a job of its own; the one that MASTER_ADDR does not name says so at once."""
+    static = ("--nnodes", "2", "--nproc-per-node", "1", "--node-rank", "0", "--master-addr", "node0", "--master-port", "29407")
+    first, second = (s.start(*static, "true") for s in shells[:2])
+    second.expect(r"--master-addr node0 is no address of this machine \(node1\).*give this one --node-rank 1", stream="err")
+    first.expect("1 of 2 nodes", stream="err")
+    for job in (first, second):
+        job.signal(signal.SIGTERM)
+    results = [first.finish(), second.finish()]
+    assert "no address of this machine" not in results[0].errors, results
+
+
+@pytest.mark.parametrize("answer, port", [("http", 29408), ("silent", 29409)])
+def test_a_stranger_at_the_port_of_the_static_form_is_named_long_before_the_join_timeout(shells, answer, port):
+    server = f"import http.server as h; h.test(h.SimpleHTTPRequestHandler, port={port}, bind='0.0.0.0')"
+    if answer == "silent":
+        server = f"import socket, signal; s = socket.socket(); s.bind(('0.0.0.0', {port})); s.listen(9); print('Serving', flush=True); signal.pause()"
+    stranger = shells[0].start("-u", "-c", server, program="/usr/bin/python3")
+    stranger.expect("Serving")
+    job = shells[1].start("--nnodes", "2", "--nproc-per-node", "1", "--node-rank", "1", "--master-addr", "node0", "--master-port", str(port), "true")
+    job.expect(rf"another program listens at node0:{port} \(.*take another port on every node \(--master-port\)", stream="err")
+    for one in (job, stranger):
+        one.signal(signal.SIGTERM)
+        one.finish()
+
+
 def test_launch_alone_prints_the_line_for_the_other_node(shells):
     """Neither hosts nor endpoint: it serves, says what to type, and waits."""
     job = shells[0].start("--nnodes", "2", "--nproc-per-node", "1", *sh(WHO))
