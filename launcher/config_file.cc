@@ -19,11 +19,29 @@ namespace {
 // The deepest of a job file is 2: a map, and in it a list or a map.
 constexpr size_t kDepthMax = 8;
 
+// Whether the quoted text that begins here goes on to the end of the file, which yaml-cpp takes for
+// its end. False of what does not begin with a quote.
+bool IsOpenQuote(absl::string_view text) {
+  const char quote = text[0];
+  if (quote != '"' && quote != '\'') {
+    return false;
+  }
+  for (size_t i = 1; i < text.size(); ++i) {
+    const bool two = i + 1 < text.size() && text[i + 1] == quote;
+    if (quote == '"' ? text[i] == '\\' : text[i] == quote && two) {
+      ++i;  // what \ escapes, or '', which is one of the text
+    } else if (text[i] == quote) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Keeps what yaml-cpp tells as values. Its own Node would drop keys that are there twice and follow
 // aliases. After the first error nothing is kept.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(const std::string& name) : name_(name) {}
+  TreeBuilder(absl::string_view text, const std::string& name) : text_(text), name_(name) {}
 
   bool ok() const { return error_.ok(); }
 
@@ -49,6 +67,11 @@ class TreeBuilder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& text) override {
     CheckTag(mark, tag);
+    if (tag == "!" && mark.pos >= 0 && static_cast<size_t>(mark.pos) < text_.size() &&
+        IsOpenQuote(text_.substr(static_cast<size_t>(mark.pos)))) {
+      Refuse(mark, absl::StrCat("the quote ", text_.substr(static_cast<size_t>(mark.pos), 1),
+                                " that begins here is not closed"));
+    }
     if (text.find('\0') != std::string::npos) {
       Refuse(mark, "a NUL character cannot be passed to a program");
     }
@@ -123,7 +146,8 @@ class TreeBuilder : public YAML::EventHandler {
     parent.items.push_back(std::move(value));
   }
 
-  const std::string& name_;  // borrowed from ReadYaml's caller, who outlives this
+  const absl::string_view text_;  // borrowed from ReadYaml's caller, who outlives this
+  const std::string& name_;       // likewise
   absl::Status error_;
   int documents_ = 0;
   int first_ = 0;                // where the first of them begins
@@ -196,7 +220,7 @@ absl::StatusOr<YamlValue> ReadYaml(absl::string_view text, const std::string& na
                      absl::Hex(static_cast<unsigned char>(text[good]), absl::kZeroPad2),
                      " is not UTF-8 text: is this a YAML file?"));
   }
-  TreeBuilder builder(name);
+  TreeBuilder builder(text, name);
   std::istringstream stream{std::string(text)};
   try {
     YAML::Parser parser(stream);

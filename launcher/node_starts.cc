@@ -126,8 +126,9 @@ bool NodeStarts::MayStartHere() const {
 
 void NodeStarts::StartHereInstead(size_t index, const std::string& why) {
   here_instead_ = true;
-  LogWarning(absl::StrCat("Slurm has started no step for the agent (", why, "): it is started ",
-                          "without one, so workers get no time to save when Slurm stops this job"));
+  LogWarning(
+      absl::StrCat("Slurm has started no step for the agent (", why, "): it is started ",
+                   "without one, so its workers may get no time to save when Slurm stops it"));
   ++left_to_stop_;
   remote_->Stop([this] { OneStopped(); });
   Start(index);

@@ -133,6 +133,12 @@ TEST(JobFile, IsNamedWhereAValueCameFrom) {
                         "contradict"));
 }
 
+TEST(JobFile, QuotesMayHoldQuotesAndCharactersOfManyBytes) {
+  EXPECT_EQ(Ok("role: '\xc3\xa4 it''s'\nwdir: \"/\xc3\xa4\\\"\"\n", {"p"}).plan.wdir,
+            "/\xc3\xa4\"");
+  EXPECT_EQ(Ok("\xef\xbb\xbfrole: 'a'\nwdir: \"/b\"", {"p"}).plan.wdir, "/b");
+}
+
 TEST(JobFile, OneIsRead) {
   EXPECT_THAT(Parse("n: 2\n", {"--config", "other", "p"}).status().message(),
               HasSubstr("--config other: --config "));
@@ -258,6 +264,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"prog\n", "job.yaml:1:1: want keys with values, as in 'nnodes: 2', got a text"},
         Bad{"# nothing\n", "job.yaml:1:1: want keys with values, as in 'nnodes: 2', got nothing"},
         Bad{"", "job.yaml:1:1: want keys with values, as in 'nnodes: 2', got nothing"},
+        Bad{"n: 1\nwdir: \"/a\\\"\nrole: b\n",
+            "job.yaml:2:7: the quote \" that begins here is not closed"},
+        Bad{"wdir: 'it''s\n", "job.yaml:1:7: the quote ' that begins here is not closed"},
         Bad{"nnodes: [2\n", "job.yaml:2:1: not YAML: "},
         Bad{"nnodes: 2\n  n: 1\n", "job.yaml:2:4: not YAML: "}, Bad{"\tnnodes: 2\n", "job.yaml:1:"},
         Bad{"n: 1\n---\nn: 1\n", "job.yaml:2:1: a second document begins here"},
