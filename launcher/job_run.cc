@@ -297,17 +297,6 @@ absl::Status WriteWhole(const std::string& path, const std::string& text, mode_t
   return absl::OkStatus();
 }
 
-void SayDoubts(const JobSpec& spec, NodeFacts facts, const rlimit& worker_files,
-               const EnvBase& environment) {
-  if (spec.rendezvous.host == "localhost" || IsLoopback(spec.rendezvous.host)) {
-    facts.address = "127.0.0.1";  // all nodes are this machine
-  }
-  for (const std::string& doubt : DoubtsOfNode(
-           facts, worker_files, [&](const char* name) { return environment.Find(name); })) {
-    LogWarning(absl::StrCat(facts.hostname, ": ", doubt));
-  }
-}
-
 void TellEarlierLogs(const JobSpec& spec) {
   const OutputOptions& output = spec.plan.output;
   const bool is_named = spec.Has(OptionId::kRdzvId) && !output.log_dir.empty() &&

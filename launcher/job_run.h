@@ -109,10 +109,6 @@ std::string WhatSrunAwaits(const JobSpec& spec, const JobReport& report);
 // Shows the report on stderr, writes --report; the exit code of launch.
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report);
 
-// What looks wrong with this node of a job that is typed on each: lines for its user.
-void SayDoubts(const JobSpec& spec, NodeFacts facts, const rlimit& worker_files,
-               const EnvBase& environment);
-
 // For --report, if it is given. A job that ended well has not where its report is lost, as on a
 // full disk: then `report` says so, and the user hears why.
 void WriteReport(const JobSpec& spec, const std::string& job_id, JobReport& report);

@@ -152,7 +152,7 @@ class TypedJob {
     if (client_ == nullptr || !client_->at_daemon() || !own_ends_.WritesFile()) {
       return code;
     }
-    JobReport own = AsShown(own_ends_.ForFile(outcome_), display_);
+    JobReport own = AsShown(own_ends_.ForFile(outcome_), display_, signals_->stop_asked());
     WriteReport(spec_, spec_.plan.job_id, own);
     return own.exit_code;
   }

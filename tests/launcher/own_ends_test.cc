@@ -57,7 +57,8 @@ TEST(OwnEnds, TheFirstNodeWritesTheReport) {
   ends.RoundBegan(round);
   EXPECT_TRUE(ends.WritesFile());
   ends.Ended("node1", Exit(0, ExitKind::kExited, 3));
-  const JobReport report = ends.ForFile({3, "rank 0 on node1 (pid 100) ended with exit code 3"});
+  const JobReport report =
+      ends.ForFile({3, "rank 0 on node1 (pid 100) ended with exit code 3 after 2.0 s"});
   EXPECT_EQ(report.restarts, 2u);
   EXPECT_EQ(report.exit_code, 3);
   ASSERT_TRUE(report.first.has_value());
