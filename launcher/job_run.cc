@@ -251,6 +251,12 @@ std::function<void(uint64_t ask, const DrillWords& words)> DrillCallback(
     if (!drill.ok()) {  // another version's
       return TellAnswer(spec, {ask, false, std::string(drill.status().message())});
     }
+    const bool between_nodes = drill->kind == DrillKind::kCut || drill->kind == DrillKind::kSlow;
+    if (between_nodes && !drill->master && spec.way == StartWay::kLocal) {
+      return TellAnswer(spec, {ask, false,
+                               "cut and slow are about the network between nodes, and this job "
+                               "has one: --standalone --nnodes 2 makes two nodes of a machine"});
+    }
     DrillAsked asked;
     asked.ask = ask;
     asked.drill.kind = drill->kind;

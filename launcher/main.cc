@@ -257,6 +257,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   muster::HearAllSignals();
+  muster::HoldStopsIfFirst();
   muster::WriteNoCores();
   muster::KeepFreedMemory();
   muster::SetLogLevelFromEnvironment();

@@ -11,6 +11,7 @@
 #include "launcher/jobs/keeper_link.h"
 #include "proto/base/clock.h"
 #include "proto/base/passed_signals.h"
+#include "proto/base/signal_mask.h"
 #include "proto/base/unique_fd.h"
 
 namespace muster {
@@ -40,6 +41,7 @@ UserSignals::UserSignals(uv_loop_t* loop, Callbacks callbacks, std::vector<int> 
   std::for_each(std::begin(kPassedSignals), std::end(kPassedSignals), hear);
   hear(SIGTSTP);
   hear(SIGCONT);
+  HearAllSignals();  // HoldStopsIfFirst
   if (keeper_fd_ >= 0) {
     keeper_.emplace(loop, keeper_fd_, [this](int) { OnKeeper(); });
     keeper_->Start(UV_READABLE);

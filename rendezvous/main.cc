@@ -23,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "proto/base/build_info.h"
 #include "proto/base/core_limit.h"
 #include "proto/base/log.h"
@@ -107,10 +108,13 @@ size_t AgentsPerUser() {
 [[noreturn]] void BeginAnew(char** argv) {
   constexpr unsigned kFirst = 3;
   (void)close_range(kFirst, ~0U, CLOSE_RANGE_CLOEXEC);
+  constexpr char kSelf[] = "/proc/self/exe";
   std::string path(PATH_MAX, '\0');
-  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  const ssize_t size = readlink(kSelf, path.data(), path.size());
   path.resize(size > 0 ? static_cast<size_t>(size) : 0);
-  execv(path.c_str(), argv);
+  // A file that was replaced meanwhile, or only removed: the new one, or this one.
+  execv(std::string(absl::StripSuffix(path, " (deleted)")).c_str(), argv);
+  execv(kSelf, argv);
   LogError(absl::StrCat(path, ": cannot be started again: ", std::strerror(errno)));
   std::_Exit(1);
 }

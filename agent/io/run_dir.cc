@@ -65,8 +65,8 @@ bool RunDir::Make() {
 bool RunDir::MakeAt(const std::string& place) {
   for (int i = 0; i < kTries; ++i) {
     std::string folder = absl::StrCat(place, "/", kPrefix, "XXXXXX");
-    if (mkdtemp(folder.data()) == nullptr) {
-      return false;
+    if (mkdtemp(folder.data()) == nullptr || chmod(folder.c_str(), S_IRWXU) != 0) {
+      return false;  // the umask may have taken even what its owner may do
     }
     lock_ = Lock(folder, O_CREAT | O_EXCL);
     if (lock_.valid()) {

@@ -124,8 +124,8 @@ absl::StatusOr<UniqueFd> MakeArchiveFile(const std::string& root) {
 absl::StatusOr<ShippedFolder> ShippedFolder::Unpack(int archive, const std::string& root,
                                                     const std::function<void()>& working) {
   std::string name = absl::StrCat(root, kTemplate);
-  if (mkdtemp(name.data()) == nullptr) {  // 0700
-    return CallFailed(root, errno);
+  if (mkdtemp(name.data()) == nullptr || chmod(name.c_str(), S_IRWXU) != 0) {
+    return CallFailed(root, errno);  // the umask may have taken even what its owner may do
   }
   ShippedFolder folder(std::move(name));
   absl::Cleanup remove = [&folder] {

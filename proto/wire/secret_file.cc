@@ -77,12 +77,16 @@ absl::StatusOr<std::string> LoadOrMake(const Kind& kind, const std::string& path
   return Load(kind, path);
 }
 
-absl::StatusOr<std::string> LongEnough(absl::StatusOr<std::string> secret,
-                                       const std::string& path) {
+// `is_made`: where there is none.
+absl::StatusOr<std::string> LongEnough(absl::StatusOr<std::string> secret, const std::string& path,
+                                       bool is_made) {
   if (secret.ok() && secret->size() < kSecretCharsMin) {
     return absl::FailedPreconditionError(absl::StrCat(
         "secret: ", path, ": want ", kSecretCharsMin, "..", kSecretCharsMax, " characters, got ",
-        secret->size(), ": rm ", ShellQuote(path), " makes a new one"));
+        secret->size(),
+        is_made ? absl::StrCat(": rm ", ShellQuote(path), " makes a new one")
+                : std::string(": copy there the secret that the other side has (a user's own is in "
+                              "~/.config/muster/secret), or make one with openssl rand -hex 32")));
   }
   return secret;
 }
@@ -110,11 +114,11 @@ absl::StatusOr<std::string> UserSecretPath() {
 }
 
 absl::StatusOr<std::string> LoadSecret(const std::string& path) {
-  return LongEnough(Load(kUserSecret, path), path);
+  return LongEnough(Load(kUserSecret, path), path, false);
 }
 
 absl::StatusOr<std::string> LoadOrMakeUserSecret(const std::string& path) {
-  return LongEnough(LoadOrMake(kUserSecret, path), path);
+  return LongEnough(LoadOrMake(kUserSecret, path), path, true);
 }
 
 absl::StatusOr<std::string> LoadOrMakeSiteSeed(const std::string& path) {

@@ -24,6 +24,8 @@ namespace muster {
 struct RoundConfig {
   std::string job_id;
   uint32_t epoch = 1;  // of this master
+  // Numbers of rounds in this epoch that jobs before this one have had: its own go on from there.
+  uint32_t rounds_before = 0;
   // What is decided is durable before anybody hears of it, and agents keep their workers while
   // there is no master: so a node without a connection keeps its place for as long as its lease.
   bool journal = false;

@@ -149,6 +149,7 @@ class MasterServer::Impl {
   std::deque<Guest> guests_;         // in order of their ends
   std::map<std::string, Job> jobs_;  // by KnownUser::KeyOf
   UserUses uses_;                    // of users with names
+  uint32_t rounds_given_ = 0;        // the highest number: none comes twice in our epoch
   std::set<std::string> issued_;     // nonces for one Hello each
   uint64_t next_id_ = 0;
   uint64_t reading_ = 0;  // the session whose frame is being handled: it answers when that is done

@@ -270,6 +270,7 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
       options_.on_tell(job_id, tell->text);
     }
   } else if (auto* started = std::get_if<RoundStarted>(&effect)) {
+    rounds_given_ = std::max(rounds_given_, started->round.n);
     if (options_.on_round_started) {
       options_.on_round_started(job_id, *started);
     }

@@ -41,6 +41,14 @@ def test_errors_name_what_there_is(desk):
     desk.run("stop", "--now", other)
 
 
+def test_one_machine_has_no_network_to_cut(desk, scratch):
+    job = desk.detach("-n", "2", *sh(f"until [ -e {scratch}/go ]; do sleep 0.1; done"))
+    for words in (("cut", "node0"), ("slow", "node0", "200ms")):
+        assert "cut and slow are about the network between nodes, and this job has one" in chaos(desk, *words, code=1)
+    (scratch / "go").touch()
+    assert desk.ended(job)["exit_code"] == 0
+
+
 def test_help_says_what_is_not_cut(node0):
     text = " ".join(node0.run("chaos", "--help").text.split())
     assert "What workers print is not held up, nor what they say over gloo, NCCL, MPI" in text
