@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "worker_sdk/reduce/float_mode.h"
 #include "worker_sdk/reduce/kernels.h"
 
 #if defined(__x86_64__)
@@ -87,26 +88,31 @@ void ReduceMany(void* dst, const void* const* srcs, int n, size_t count, DType d
     if (dst != srcs[0] && bytes != 0) std::memcpy(dst, srcs[0], bytes);
     return;
   }
+  const DefaultFloatMode mode;
   Here().widest->reduce[static_cast<int>(dtype)][static_cast<int>(op)](static_cast<char*>(dst),
                                                                        srcs, n, bytes);
 }
 
 void MeanMany(void* dst, const void* const* srcs, int n, size_t count, DType dtype,
               uint32_t divisor) {
+  const DefaultFloatMode mode;
   Here().widest->mean[static_cast<int>(dtype)](static_cast<char*>(dst), srcs, n,
                                                count * SizeOf(dtype), divisor);
 }
 
 void SumIntoBFloat16(void* dst, const void* const* srcs, int n, size_t count) {
+  const DefaultFloatMode mode;
   Here().widest->narrow(static_cast<char*>(dst), srcs, n, count * SizeOf(DType::kFloat32));
 }
 
 void SumOfBFloat16(void* dst, const void* const* srcs, int n, size_t count) {
+  const DefaultFloatMode mode;
   Here().widest->widen(static_cast<char*>(dst), srcs, n, count * SizeOf(DType::kBFloat16));
 }
 
 void Divide(void* data, size_t count, DType dtype, uint32_t n) {
   if (n == 1) return;
+  const DefaultFloatMode mode;
   Here().widest->divide[static_cast<int>(dtype)](static_cast<char*>(data), count * SizeOf(dtype),
                                                  n);
 }

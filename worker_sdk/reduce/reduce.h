@@ -1,7 +1,8 @@
 // The arithmetic of reductions, on memory of this process.
 //
 // 1. Bits depend on the values and their order alone: not on the vector width of the machine, on
-//    alignment, or on how a caller cuts a buffer into pieces. Nothing is contracted (a*b+c) or
+//    alignment, on how a caller cuts a buffer into pieces, or on how the calling thread rounds and
+//    whether it flushes denormal numbers to zero (float_mode.h). Nothing is contracted (a*b+c) or
 //    reassociated.
 // 2. A NaN that results is always the same one (positive, quiet, no payload): which of two NaNs an
 //    addition passes on is up to the compiler otherwise.

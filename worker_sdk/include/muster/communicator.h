@@ -33,6 +33,8 @@
 // examples/elastic_sgd.cc is a whole program.
 //
 // Results: every rank ends with equal bits, and a second run of the same layout gives them again.
+// Numbers are rounded to nearest even, and denormal ones kept, whatever the calling thread has set
+// (std::fesetround, flush-to-zero).
 // MUSTER_CHECK=crc makes sure of it: after every AllReduce, Broadcast, AllGather and AllGatherV the
 // ranks compare a CRC-32C of their outputs, in a call of its own that counts as one. Where they
 // differ, each rank's call ends with Internal, which names the ranks that are not of the majority.
