@@ -62,6 +62,53 @@ print("groups are right")
     assert result.code == 0 and result.text.count("groups are right") == 5, result
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_who_is_late_can_be_asked_while_it_is(node0, nodes, scratch):
+    script = """
+import os, sys, threading, muster, numpy
+comm = muster.init()
+comm.set_timeout(10)
+other = 1 - comm.rank
+def look():
+    calls, before = comm.counters().calls, comm.waited_for(other)
+    while not comm.waited_for(other) > before:
+        pass
+    assert comm.counters().calls == calls and comm.last_call() == 1
+if comm.rank == 0:
+    work = comm.all_reduce(numpy.ones(1), async_op=True)
+    look()
+    child = os.fork()
+    if child == 0:
+        look = comm.counters(), comm.waited_for(other), comm.last_call()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    comm.send(numpy.ones(1), dst=1)
+    work.wait()
+    assert comm.counters().calls > 0 and comm.last_call() == 1
+    while not os.path.exists(sys.argv[1]):
+        pass
+    comm.barrier()
+else:
+    comm.recv(numpy.ones(1), src=0)
+    comm.all_reduce(numpy.ones(1))
+    def late():
+        while comm.last_call() != 2:
+            pass
+        before = comm.waited_for(other)
+        while not comm.waited_for(other) > before:
+            pass
+        open(sys.argv[1], "w").close()
+    monitor = threading.Thread(target=late)
+    monitor.start()
+    comm.barrier()
+    monitor.join()
+comm.close()
+print("asked")
+"""
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "2", "--no-prefix", PYTHON, "-c", script, scratch / "seen", env=PACKAGE)
+    assert result.code == 0 and result.text.count("asked") == 2, result
+
+
 def test_a_peer_that_dies_is_an_exception_with_its_name(node0):
     script = """
 import os, signal, muster, numpy

@@ -93,7 +93,11 @@ Work Communicator::Impl::StartOne(const Collective& it) {
     call.reset();
     return Work(DieOfNoMemory());
   }
-  return started.ok() ? Work(*std::move(started)) : Work(started.status());
+  if (!started.ok()) {
+    return Work(started.status());
+  }
+  made_.Add(1);
+  return Work(*std::move(started));
 }
 
 // The others hear of it. What was started before may wait for those who wait for us, and ends, too.
@@ -149,6 +153,7 @@ StatusOr<std::optional<Meeting>> Communicator::Impl::Split(const SplitWish& wish
   if (!call.is_alone()) {
     return OfTwoThreads();
   }
+  made_.Add(1);
   const uint64_t number = link_ != nullptr ? link_->number() : 0;
   return queue_.Run([&] {
     executor_.SetTimeout(timeout_);
@@ -207,6 +212,7 @@ void Communicator::Impl::Settle(const Standing& mine, const Agreed& agreed) {
   is_replacement_ = !mine.has_state;
   standing_ = {mine.has_state, mine.has_state ? mine.completed : agreed.completed, agreed.started,
                mine.has_state ? agreed.committed : Agreed::kNone};
+  made_.Add(agreed.started);
 }
 
 // How a call of ours has gone: the agent hears which rank is to blame, if one is.
@@ -277,6 +283,7 @@ Status Communicator::Impl::RunAll(const std::vector<Collective>& parts) {
   if (!call.is_alone()) {
     return OfTwoThreads();
   }
+  made_.Add(1);
   return queue_.Run([&] {
     executor_.SetTimeout(timeout_);
     return OrEnd([&] {

@@ -18,6 +18,7 @@
 #include "worker_sdk/api/meeting.h"
 #include "worker_sdk/base/forks.h"
 #include "worker_sdk/base/no_memory.h"
+#include "worker_sdk/base/tally.h"
 #include "worker_sdk/bootstrap/environment.h"
 #include "worker_sdk/bootstrap/link.h"
 #include "worker_sdk/executor/call_queue.h"
@@ -101,12 +102,9 @@ class Communicator::Impl {
   Work Start(const Make& make) {
     return OrDie([&] { return StartOne(make(calls())); });
   }
-  Counters counters() {
-    return queue_.Run([&] { return executor_.counters(); });
-  }
-  std::chrono::nanoseconds WaitedFor(uint32_t rank) {
-    return queue_.Run([&] { return executor_.WaitedFor(rank); });
-  }
+  // These two, and last_call(), wait for no call: whoever asks may want to know why one waits.
+  Counters counters() const { return executor_.counters(); }
+  std::chrono::nanoseconds WaitedFor(uint32_t rank) const { return executor_.WaitedFor(rank); }
   template <typename Make>
   Status Send(const Make& make) {
     return OrDie([&] { return SendOne(make(calls())); });
@@ -135,8 +133,10 @@ class Communicator::Impl {
     executor_.arena().CountStep();
   }
   void HasState() { standing_.has_state = true; }
-  uint64_t last_call() {
-    return queue_.Run([&] { return standing_.started; });
+  uint64_t last_call() const {
+    const uint64_t refused = refused_.Get();
+    const uint64_t made = made_.Get();
+    return made - std::min(made, refused);
   }
   // Nothing goes on here any more; where this rank has come to. `how`: what the others are told,
   // behind its name; `peer`: who they are told made their calls fail, -1: nobody did.
@@ -158,7 +158,11 @@ class Communicator::Impl {
       return WhyNot(it.wrong);
     }
     const OneCall call(busy_);
-    return call.is_alone() ? queue_.Run([&] { return RunNow(it, timeout_); }) : OfTwoThreads();
+    if (!call.is_alone()) {
+      return OfTwoThreads();
+    }
+    made_.Add(1);
+    return queue_.Run([&] { return RunNow(it, timeout_); });
   }
   Work StartOne(const Collective& it);
   Status SendOne(const OneMessage& it);
@@ -186,7 +190,11 @@ class Communicator::Impl {
   // A collective call of the program. One that finds the communicator dead does not begin.
   template <typename Function>
   auto Counted(const Function& call) {
-    standing_.started += executor_.broken() ? 0 : 1;
+    if (executor_.broken()) {
+      refused_.Add(1);
+    } else {
+      ++standing_.started;
+    }
     auto result = call();
     if (result.ok()) {
       standing_.completed = standing_.started;
@@ -203,6 +211,8 @@ class Communicator::Impl {
   Wire wire_;
   Agreed agreed_;
   Standing standing_;
+  Tally<uint64_t> made_;     // collective calls of the program, those of earlier rounds included
+  Tally<uint64_t> refused_;  // of these, that found the communicator dead
   bool is_replacement_ = false;
   const std::unique_ptr<Link> link_;
   DirectReader direct_;

@@ -140,8 +140,8 @@ Status Executor::RunAs(const CallMark& mark, uint64_t bytes, const Steps& steps)
   if (!status.ok()) {
     return Break(std::move(status));
   }
-  ++calls_;
-  bytes_ += bytes;
+  calls_.Add(1);
+  bytes_.Add(bytes);
   return {};
 }
 
@@ -193,8 +193,8 @@ Status Executor::CompareColumn(const std::vector<uint64_t>& sent, const uint64_t
 
 Counters Executor::counters() const {
   Counters out;
-  out.calls = calls_;
-  out.bytes = bytes_;
+  out.calls = calls_.Get();
+  out.bytes = bytes_.Get();
   for (uint32_t place = 0; place < group_.size(); ++place) {
     out.waited_on_node += arena_->waited(place);
   }

@@ -16,6 +16,7 @@
 #include "proto/base/unique_fd.h"
 #include "worker_sdk/algorithm/layout.h"
 #include "worker_sdk/algorithm/schedule.h"
+#include "worker_sdk/base/tally.h"
 #include "worker_sdk/transport/arena.h"
 #include "worker_sdk/transport/direct_read.h"
 #include "worker_sdk/transport/peers.h"
@@ -53,6 +54,7 @@ class Executor {
   // quick only few of them; the same on every rank. It has met them, and outlives this.
   void SetDirect(const DirectReader* reader, bool quick_slots);
   bool broken() const { return !broken_.ok(); }
+  // Both: any thread, at once, also while a call is under way.
   Counters counters() const;
   std::chrono::nanoseconds WaitedFor(uint32_t rank) const;
   // Calls from now on are parts of something that has a name of its own, as errors say it; nullptr:
@@ -124,9 +126,9 @@ class Executor {
   const DirectReader* direct_ = nullptr;
   std::chrono::nanoseconds timeout_{0};
 
-  uint64_t calls_ = 0;   // that succeeded
-  uint64_t bytes_ = 0;   // of them
-  uint64_t number_ = 0;  // of the call that runs, or ran last
+  Tally<uint64_t> calls_;  // that succeeded
+  Tally<uint64_t> bytes_;  // of them
+  uint64_t number_ = 0;    // of the call that runs, or ran last
   const char* part_of_ = nullptr;
   CallMark mark_;             // of that call
   uint64_t first_phase_ = 0;  // of that call

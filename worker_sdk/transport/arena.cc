@@ -105,12 +105,15 @@ Status Arena::WaitForAll(const std::function<Status(uint32_t rank)>& give_up) {
 
 Status Arena::WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) {
   const auto begin = std::chrono::steady_clock::now();
-  Status status = WaitSince(begin, place, give_up);
-  waited_[place] += std::chrono::steady_clock::now() - begin;
+  auto counted = begin;
+  Status status = WaitSince(begin, counted, place, give_up);
+  waited_[place].Add(std::chrono::steady_clock::now() - counted);
   return status;
 }
 
-Status Arena::WaitSince(std::chrono::steady_clock::time_point begin, uint32_t place,
+// `counted`: up to then, what we have waited is known.
+Status Arena::WaitSince(std::chrono::steady_clock::time_point begin,
+                        std::chrono::steady_clock::time_point& counted, uint32_t place,
                         const std::function<Status(uint32_t rank)>& give_up) {
   auto looked = begin;  // around
   for (bool awake = true;;) {
@@ -135,6 +138,8 @@ Status Arena::WaitSince(std::chrono::steady_clock::time_point begin, uint32_t pl
       continue;
     }
     looked = now;
+    waited_[place].Add(now - counted);
+    counted = now;
     if (Status status = LookAround(place, give_up); !status.ok()) {
       return status;
     }

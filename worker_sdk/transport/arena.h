@@ -14,6 +14,7 @@
 #include "muster/status.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
+#include "worker_sdk/base/tally.h"
 #include "worker_sdk/transport/held_socket.h"
 #include "worker_sdk/transport/rank_name.h"
 #include "worker_sdk/transport/wait_policy.h"
@@ -93,8 +94,9 @@ class Arena {
   bool SharesCore(uint32_t place) const;
   // A step of the program is whole: the agent looks now and then how many there are.
   void CountStep();
-  // For the rank at `place`, in waits that took more than a spin.
-  std::chrono::nanoseconds waited(uint32_t place) const { return waited_[place]; }
+  // For the rank at `place`, in waits that took more than a spin; one that goes on counts as far as
+  // it has come, give or take 50 ms. Any thread.
+  std::chrono::nanoseconds waited(uint32_t place) const { return waited_[place].Get(); }
 
   // The first failure counts; every rank that waits ends with it.
   void Fail(const Status& why);
@@ -135,7 +137,8 @@ class Arena {
   }
   bool Reached(uint32_t place) const { return HasPublished(place, phase_); }
   Status WaitLong(uint32_t place, const std::function<Status(uint32_t rank)>& give_up);
-  Status WaitSince(std::chrono::steady_clock::time_point begin, uint32_t place,
+  Status WaitSince(std::chrono::steady_clock::time_point begin,
+                   std::chrono::steady_clock::time_point& counted, uint32_t place,
                    const std::function<Status(uint32_t rank)>& give_up);
   Status LookAround(uint32_t place, const std::function<Status(uint32_t rank)>& give_up) const;
   Status Gone(uint32_t place) const;
@@ -147,7 +150,7 @@ class Arena {
   const std::vector<uint32_t> rank_of_;
   const WaitPolicy policy_;
   RankName name_ = PlainRankName;
-  std::vector<std::chrono::nanoseconds> waited_;  // by place
+  std::vector<Tally<std::chrono::nanoseconds>> waited_;  // by place
   std::function<bool()> work_;
   std::function<void()> watch_;
   uint64_t phase_ = 0;

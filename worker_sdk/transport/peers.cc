@@ -379,7 +379,7 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
     Progress();
     if (done()) {
       if (!first) {
-        whom->waited += Clock::now() - since;
+        whom->waited.Add(Clock::now() - since);
       }
       return {};
     }
@@ -397,8 +397,14 @@ Status Peers::Wait(Peer* from, uint64_t sends, const Done& done, const GiveUp& g
     }
     if (++looks % kLooks != 0 || !policy_.IsLong(waited, core)) {
       sched_yield();
-    } else if (Status status = Sleep(from, sends, give_up); !status.ok()) {
-      return status;
+    } else {
+      Status status = Sleep(from, sends, give_up);
+      const Clock::time_point now = Clock::now();
+      whom->waited.Add(now - since);
+      since = now;
+      if (!status.ok()) {
+        return status;
+      }
     }
   }
 }

@@ -12,6 +12,7 @@
 #include "muster/status.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/worker_link.h"
+#include "worker_sdk/base/tally.h"
 #include "worker_sdk/transport/arena.h"
 #include "worker_sdk/transport/held_socket.h"
 #include "worker_sdk/transport/rank_name.h"
@@ -74,7 +75,8 @@ class Peers {
   bool ProgressFar();
 
   // For that node: for its messages, and for ours to be taken; data that moved meanwhile included.
-  std::chrono::nanoseconds waited(uint32_t node) const { return peers_[node].waited; }
+  // A wait that goes on counts as far as it has come, give or take 50 ms. Any thread.
+  std::chrono::nanoseconds waited(uint32_t node) const { return peers_[node].waited.Get(); }
 
   // What a peer has said that ends our call, if no data stands before it; OK: none has.
   Status Failure();
@@ -96,7 +98,7 @@ class Peers {
     uint64_t done = 0;  // of it, head and data
     Status end;         // why nothing more comes from it, nor goes to it
     bool told = false;  // in this call, that we wait for it
-    std::chrono::nanoseconds waited{0};
+    Tally<std::chrono::nanoseconds> waited;
   };
 
   static constexpr std::chrono::milliseconds kLastWordWithin{100};

@@ -6,10 +6,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/worker_sdk/executor/cluster.h"
@@ -435,6 +437,31 @@ TEST(ExecutorTest, CountsItsCallsAndWaits) {
       }
       EXPECT_EQ(waited, counters.waited_on_node + counters.waited_between_nodes);
       EXPECT_EQ(executor.WaitedFor(rank).count(), 0);
+    });
+  }
+}
+
+// Any thread hears at once, and of the wait that goes on, too.
+TEST(ExecutorTest, WhoIsLateIsKnownWhileItIs) {
+  for (const std::vector<uint32_t>& sizes : {std::vector<uint32_t>{2}, {1, 1}}) {
+    Cluster cluster(sizes);
+    std::atomic<Executor*> waits{nullptr};
+    std::chrono::nanoseconds before{0};
+    RunRanks(2, [&](uint32_t rank) {
+      Executor executor = cluster.Open(rank);
+      executor.SetTimeout(std::chrono::seconds(20));
+      ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
+      if (rank == 0) {
+        before = executor.WaitedFor(1);
+        waits = &executor;
+      } else {
+        Executor* other = nullptr;
+        while ((other = waits.load()) == nullptr || other->WaitedFor(1) <= before) {
+          std::this_thread::yield();
+        }
+        EXPECT_EQ(other->counters().calls, 1u);
+      }
+      ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
     });
   }
 }

@@ -110,8 +110,9 @@ struct Counters {
   uint64_t calls = 0;
   // `count` elements of each; of calls with `counts` this rank's part, of AllToAllV what it sends.
   uint64_t bytes = 0;
-  // For ranks of this node, and for messages of other nodes and to them. Waits that were over after
-  // a spin (some microseconds) are not counted: the fast path looks at no clock.
+  // For ranks of this node, and for messages of other nodes and to them; a wait that goes on counts
+  // as far as it has come, give or take 50 ms. Waits that were over after a spin (some
+  // microseconds) are not counted: the fast path looks at no clock.
   std::chrono::nanoseconds waited_on_node{0};
   std::chrono::nanoseconds waited_between_nodes{0};
 };
@@ -205,8 +206,9 @@ class MUSTER_EXPORT Communicator {
   // Every rank gets the state of agreed().holder (rank 0 if there is none), in place. A collective
   // call, and one only, whatever the number of buffers.
   Status BroadcastState(const std::vector<StateBuffer>& state);
-  // The number of the last collective call here that has begun: 1, 2, ..., the same on every rank.
-  // A communicator of the next round counts on from agreed().started.
+  // The number of the last collective call here: 1, 2, ..., the same on every rank. One that ends
+  // in Async counts when it is made, and no more when it finds the communicator dead. A
+  // communicator of the next round counts on from agreed().started. Any thread; waits for no call.
   uint64_t last_call() const;
 
   // Ranks that give the same color become a communicator of their own, ordered by key, and by their
@@ -260,6 +262,7 @@ class MUSTER_EXPORT Communicator {
   void SetWire(Wire wire);
   Wire wire() const;
 
+  // Both: any thread; they wait for no call, and may be asked while one waits, for whom it does.
   Counters counters() const;
   // The share of one rank in these waits: who is behind makes others wait. Between nodes only a few
   // ranks of each wait for others. `rank`: 0 .. size() - 1, else zero.

@@ -113,6 +113,7 @@ int muster_broadcast_state(muster_comm* comm, void* const* data, const int64_t* 
                            const int* dtypes, int buffers);
 /* Of a null communicator: 0. */
 int muster_is_replacement(const muster_comm* comm);
+/* Any thread; waits for no call. */
 uint64_t muster_last_call(const muster_comm* comm);
 
 /* Of a null communicator: -1, and round 0. */
@@ -128,6 +129,7 @@ void muster_set_timeout(muster_comm* comm, double seconds); /* 0: none */
 int muster_set_wire(muster_comm* comm, int wire);
 int muster_get_wire(const muster_comm* comm);
 
+/* Both: any thread; they wait for no call, and may be asked while one waits. */
 int muster_get_counters(const muster_comm* comm, struct muster_counters* out);
 /* Nanoseconds; of a null communicator, or no such rank: 0. */
 uint64_t muster_waited_for(const muster_comm* comm, int rank);

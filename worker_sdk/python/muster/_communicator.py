@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from . import _ffi
 from ._arguments import apart, between, elsewhere, in_place, op_code, tag_number, target_of, wire_code, writable
 from ._buffers import Buffer, view
-from ._counters import Counters
+from ._counters import CounterCalls
 from ._errors import FailedPrecondition, check
 from ._parts import PartsCalls
 from ._rounds import RoundCalls
@@ -33,12 +33,13 @@ def _leave_all() -> None:
         comm._leave_at_exit()
 
 
-class Communicator(PartsCalls, RoundCalls):
+class Communicator(CounterCalls, PartsCalls, RoundCalls):
     """The ranks of a job, and what they do together; :func:`muster.init` makes one, :meth:`split`
     those of groups.
 
     Every rank makes the same calls in the same order. A call blocks until its own part is done and
-    lets other Python threads run, but not on the same communicator. With ``async_op=True`` it
+    lets other Python threads run, but on the same communicator only :meth:`counters`,
+    :meth:`waited_for` and :meth:`last_call`. With ``async_op=True`` it
     returns a :class:`Work` at once and goes on beside the program, behind those that were started
     before it; a call that blocks waits for those.
 
@@ -84,6 +85,7 @@ class Communicator(PartsCalls, RoundCalls):
     def __init__(self, library: Any, handle: int = 0) -> None:
         self._library = library
         self._handle = handle
+        self._life = threading.Lock()
         self._busy = threading.Lock()
         self._started: set[Work] = set()
         self._look_at = _LOOK_AT_MIN  # so many started, and we look which of them have ended
@@ -130,7 +132,7 @@ class Communicator(PartsCalls, RoundCalls):
     def _leave_at_exit(self) -> None:
         """Closes it when the process ends, by the status of that: as a rank that has failed, or not."""
         if self._busy.acquire(blocking=False):  # else a thread is in a call, and there it ends
-            handle, self._handle = self._handle, 0
+            handle = self._take_handle()
             if handle:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._started))  # calls may still use its buffers
                 self._library.free_at_exit(handle)
@@ -146,7 +148,7 @@ class Communicator(PartsCalls, RoundCalls):
     def close(self) -> None:
         """Leaves the job's collectives, once what was started has ended; a second time does nothing."""
         with self._busy:
-            handle, self._handle = self._handle, 0
+            handle = self._take_handle()
             if handle:
                 self._library.free(handle)
             self._started.clear()
@@ -183,15 +185,6 @@ class Communicator(PartsCalls, RoundCalls):
         if not seconds >= 0 or math.isinf(seconds):
             raise ValueError(f"seconds: want a number from 0, or None for no limit; got {seconds}")
         self._call("set_timeout", seconds)
-
-    def counters(self) -> Counters:
-        """Returns what this rank has done so far, once what was started has ended."""
-        calls, count, on_node, between = self._ask("counters")
-        return Counters(calls, count, on_node / 1e9, between / 1e9)
-
-    def waited_for(self, rank: int) -> float:
-        """Returns the seconds of :meth:`counters` that were for `rank`: who is behind makes others wait."""
-        return float(self._ask("waited_for", self._rank(rank, "rank"))) / 1e9
 
     def barrier(self, async_op: bool = False) -> Work | None:
         """Returns when every rank has called it."""

@@ -36,7 +36,7 @@ class RoundCalls:
 
     _library: Any
     _handle: int
-    _ask: Callable[..., Any]
+    _look: Callable[..., Any]
     _call: Callable[..., None]
     close: Callable[[], None]
 
@@ -106,6 +106,10 @@ class RoundCalls:
         )
 
     def last_call(self) -> int:
-        """Returns the number of the last collective call here that has begun: 1, 2, ..., the same on
-        every rank. A communicator of the next round counts on from ``agreed.started``."""
-        return int(self._ask("last_call"))
+        """Returns the number of the last collective call here: 1, 2, ..., the same on every rank.
+
+        One with ``async_op=True`` counts when it is made, and no more when it finds the communicator
+        dead. A communicator of the next round counts on from ``agreed.started``. It may be asked in
+        any thread, and waits for no call.
+        """
+        return int(self._look("last_call"))
