@@ -193,6 +193,7 @@ struct alignas(64) ArenaBell {
   uint64_t commits;
   uint64_t commit_first;
   uint64_t commit_last;
+  uint64_t looked;  // when that rank, asleep in a wait, has looked around last; likewise
 };
 static_assert(sizeof(ArenaLine) + sizeof(ArenaBell) == ArenaGeometry::kLineBytes);
 

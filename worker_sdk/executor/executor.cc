@@ -15,7 +15,8 @@
 namespace muster {
 namespace {
 
-constexpr std::chrono::nanoseconds kHeardIn = std::chrono::seconds(1);
+// So long it takes at most until a rank that has given up is heard by the others.
+constexpr std::chrono::nanoseconds kHeardIn = std::chrono::milliseconds(500);
 
 Group GroupOf(const Layout& layout, const Arena& arena) {
   Group out;
@@ -376,19 +377,24 @@ Status Executor::Disagree(uint32_t rank, const std::string& theirs) const {
                                                layout_.NameOf(rank) + " calls " + theirs};
 }
 
-// Whether that rank is known to have come to this call: then it waits, too, for whoever has not.
+// Whether that rank is known to have come to this call.
 bool Executor::IsInCall(uint32_t rank) const {
   const Layout::Seat seat = layout_.SeatOf(rank);
-  return seat.node == group_.node && arena_->HasPublished(seat.place, first_phase_);
+  return seat.node == group_.node ? arena_->HasPublished(seat.place, first_phase_)
+                                  : seat.place == group_.place && peers_.IsInCall(seat.node);
 }
 
 // Of many ranks whose time is over, the one that waits for whoever is late shall say so, and it is
-// heard by the others in time: those that wait for a rank of another node, of which nothing is
-// known, have some patience more, and those that wait for one that waits itself more than they.
+// heard by the others in time. First speaks who waits for a rank of its node that has not come;
+// then who waits for one that has, and stands still; then who waits for one of another node, which
+// may wait for either; and last who waits for one of its own node that waits as well.
 std::chrono::nanoseconds Executor::PatienceWith(uint32_t rank) const {
-  const std::chrono::nanoseconds more = std::min<std::chrono::nanoseconds>(timeout_ / 4, kHeardIn);
-  const bool is_here = layout_.SeatOf(rank).node == group_.node;
-  return timeout_ + (IsInCall(rank) ? 2 : is_here ? 0 : 1) * more;
+  const std::chrono::nanoseconds more = std::min<std::chrono::nanoseconds>(timeout_ / 8, kHeardIn);
+  const Layout::Seat seat = layout_.SeatOf(rank);
+  if (seat.node != group_.node) {
+    return timeout_ + 3 * more;
+  }
+  return timeout_ + (arena_->Looks(seat.place) ? 4 : IsInCall(rank) ? 2 : 0) * more;
 }
 
 std::string Executor::ThisCall() const {
@@ -428,6 +434,7 @@ Status Executor::GiveUp(uint32_t rank) {
   if (Status failed = peers_.Failure(); !failed.ok()) {
     return failed;
   }
+  arena_->NoteLook();
   const std::chrono::nanoseconds waited = WaitedSoFar();
   if (timeout_.count() != 0 && waited >= PatienceWith(rank)) {
     return {StatusCode::kDeadlineExceeded,

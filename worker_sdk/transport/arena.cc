@@ -21,6 +21,8 @@ namespace {
 
 // Asleep for no longer than this: what nobody wakes us for (a peer that died) is seen then.
 constexpr std::chrono::nanoseconds kLookEvery{50'000'000};
+// Of somebody who looks around every 50 ms, even where many ranks share a core.
+constexpr std::chrono::nanoseconds kLooksWithin{300'000'000};
 constexpr std::chrono::nanoseconds kShortNap{200'000};  // with work to do in between
 // Most waits are shorter; then it is time to ask whether spinning makes sense.
 constexpr uint32_t kFewSpins = 20;
@@ -33,6 +35,11 @@ constexpr int kLooks = 16;
 uint32_t* Word(uint64_t& phase) {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   return reinterpret_cast<uint32_t*>(&phase);
+}
+
+// Of CLOCK_MONOTONIC, the same for all processes of a node.
+uint64_t Nanoseconds() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
 }  // namespace
@@ -211,12 +218,20 @@ bool Arena::SharesCore(uint32_t place) const {
   return core == std::atomic_ref(Bell(place).core).load(std::memory_order_relaxed);
 }
 
+void Arena::NoteLook() {
+  std::atomic_ref(Bell(place_).looked).store(Nanoseconds(), std::memory_order_relaxed);
+}
+
+bool Arena::Looks(uint32_t place) const {
+  const uint64_t looked = std::atomic_ref(Bell(place).looked).load(std::memory_order_relaxed);
+  return looked != 0 && Nanoseconds() < looked + static_cast<uint64_t>(kLooksWithin.count());
+}
+
 void Arena::CountStep() {
   ArenaBell& bell = Bell(place_);
   const std::atomic_ref<uint64_t> commits(bell.commits);
   const uint64_t before = commits.load(std::memory_order_relaxed);
-  const auto now =
-      static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  const uint64_t now = Nanoseconds();
   if (before == 0) {
     std::atomic_ref(bell.commit_first).store(now, std::memory_order_relaxed);
   }

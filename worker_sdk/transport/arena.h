@@ -92,6 +92,10 @@ class Arena {
   // Whether the rank at `place` waited last on the core that we are on: if we spin, it cannot run.
   // Of a rank that is about to wait; any thread.
   bool SharesCore(uint32_t place) const;
+  // We are in a long wait, and look around now and then: others see that we do not stand still.
+  void NoteLook();
+  // Whether the rank at `place` has done so in the last 0.3 s: it waits for somebody, and is alive.
+  bool Looks(uint32_t place) const;
   // A step of the program is whole: the agent looks now and then how many there are.
   void CountStep();
   // For the rank at `place`, in waits that took more than a spin; one that goes on counts as far as

@@ -268,8 +268,10 @@ bool Peers::IsData(Peer& peer) {
   const MessageHead& head = peer.head;
   switch (head.magic == MessageHead::kMagic ? head.kind : MessageKind{}) {
     case MessageKind::kData:
+      peer.heard = head.call;
       return true;
     case MessageKind::kWaiting: {
+      peer.heard = head.call;
       // It is in the call that we are in, or were in.
       const MessageHead& ours = head.call == last_.call ? last_ : head_;
       if (head.call == ours.call && head.mark != ours.mark) {

@@ -55,6 +55,8 @@ class Peers {
   // How long we may sleep before `give_up` is asked: longer than 50 ms is never slept.
   void SetNap(std::function<std::chrono::nanoseconds(uint32_t rank)> nap) { nap_ = std::move(nap); }
 
+  // Whether its rank is known to have come to this call.
+  bool IsInCall(uint32_t node) const { return peers_[node].heard >= head_.call; }
   bool Has(uint32_t node) const { return peers_[node].socket.valid(); }
   // The connection with `rank` of `node`; it becomes ours.
   void Add(uint32_t node, uint32_t rank, UniqueFd fd);
@@ -94,10 +96,11 @@ class Peers {
     HeldSocket socket;
     uint32_t rank = 0;
     std::deque<Outgoing> out;
-    MessageHead head;   // of the message that is coming
-    uint64_t done = 0;  // of it, head and data
-    Status end;         // why nothing more comes from it, nor goes to it
-    bool told = false;  // in this call, that we wait for it
+    MessageHead head;    // of the message that is coming
+    uint64_t done = 0;   // of it, head and data
+    Status end;          // why nothing more comes from it, nor goes to it
+    uint64_t heard = 0;  // number of its last call that it has said something in
+    bool told = false;   // in this call, that we wait for it
     Tally<std::chrono::nanoseconds> waited;
   };
 

@@ -1,10 +1,13 @@
 // How calls end that cannot be made.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <latch>
+#include <utility>
 #include <vector>
 
 #include "tests/worker_sdk/executor/cluster.h"
@@ -12,6 +15,8 @@
 
 namespace muster {
 namespace {
+
+using testing::HasSubstr;
 
 // However short, of a rank of this node and of another: nobody sleeps beyond the end.
 TEST(ExecutorEnd, ATimeoutIsNoLongerThanItWasToBe) {
@@ -37,6 +42,57 @@ TEST(ExecutorEnd, ATimeoutIsNoLongerThanItWasToBe) {
     }
     EXPECT_GE(best, std::chrono::milliseconds(4));
     EXPECT_LT(best, std::chrono::milliseconds(30));
+  }
+}
+
+// A rank that stands still in the middle of a call is named on all nodes, and nobody that waits.
+TEST(ExecutorEnd, WhoStandsStillIsNamedOnTheOtherNodeToo) {
+  Cluster cluster({2, 2});
+  std::vector<Status> ended(4);
+  std::promise<void> still;
+  const std::shared_future<void> stands_still = still.get_future().share();
+  std::latch others(3);
+  RunRanks(4, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    executor.SetTimeout(std::chrono::seconds(2));
+    bool first = true;
+    if (rank == 1) {  // in its first wait: for what comes from the other node
+      executor.SetBackground([&] {
+        if (std::exchange(first, false)) {
+          still.set_value();
+          others.wait();
+        }
+        return false;
+      });
+    } else if (rank >= 2) {
+      stands_still.wait();
+    }
+    std::vector<float> data(4'000'001, 1);
+    ended[rank] = executor.Run(Of(OpKind::kAllReduce, data.size()), data.data(), data.data());
+    if (rank != 1) {
+      others.count_down();
+    }
+  });
+  for (const uint32_t rank : {0, 2, 3}) {
+    EXPECT_EQ(ended[rank].code(), StatusCode::kDeadlineExceeded) << ended[rank].ToString();
+    EXPECT_THAT(ended[rank].message(),
+                HasSubstr("rank 1 did not go on within 2000 ms, for which rank 0 waited"));
+  }
+}
+
+// Who waits for another node is not taken for who is late by those of its own.
+TEST(ExecutorEnd, ANodeThatDoesNotComeIsNamed) {
+  Cluster cluster({3, 1});
+  std::vector<Status> ended(3);
+  RunRanks(3, [&](uint32_t rank) {
+    Executor executor = cluster.Open(rank);
+    executor.SetTimeout(std::chrono::seconds(2));
+    ended[rank] = executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr);
+  });
+  for (const Status& status : ended) {
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.ToString();
+    EXPECT_THAT(status.message(),
+                HasSubstr("rank 3 did not come within 2000 ms, for which rank 0 waited"));
   }
 }
 
