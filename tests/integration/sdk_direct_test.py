@@ -61,6 +61,29 @@ def test_parts_arrive_whether_memory_can_be_read_or_not(node0, n, how):
     assert result.code == 0 and result.text == f"moved: {seen}\n" * n, result
 
 
+LATE = """
+import ctypes, numpy, muster
+comm = muster.init()
+if comm.rank == 1:
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: from now on
+comm.barrier()
+rows = numpy.arange(comm.size)[:, None] + numpy.full((1, 300_001), 10 * comm.rank)
+assert (comm.all_to_all(rows) == 10 * numpy.arange(comm.size)[:, None] + comm.rank).all()
+sent = comm.send(rows, (comm.rank + 1) % comm.size, async_op=True)
+assert comm.recv(rows.copy(), (comm.rank - 1) % comm.size)[0, 0] == 10 * ((comm.rank - 1) % comm.size)
+sent.wait()
+comm.close()
+print("moved")
+"""
+
+
+@pytest.mark.parametrize("n,direct", [(4, "auto"), (2, "on")])
+def test_a_rank_that_lets_nobody_read_it_any_more_uses_the_slots(node0, n, direct):
+    enter = ["setpriv", "--bounding-set=-sys_ptrace"] if os.geteuid() == 0 else []
+    result = node0.run("-n", n, "--no-prefix", "-x", f"MUSTER_DIRECT={direct}", *enter, PYTHON, "-c", LATE, env=PACKAGE)
+    assert result.code == 0 and result.text == "moved\n" * n, result
+
+
 def test_a_setting_that_is_none(node0):
     result = node0.run("-n", "2", "--no-prefix", "-x", "MUSTER_DIRECT=yes", PYTHON, "-c", MOVES, "auto", env=PACKAGE)
     assert result.code == 1 and "MUSTER_DIRECT: want auto, on or off, got 'yes'" in result.errors, result

@@ -341,7 +341,7 @@ Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, 
       Tell(Source(step.src, in, out));
       return {};
     case StepKind::kTellApart:
-      Tell(in != out ? Source(step.src, in, out) : Target(step.dst, out));
+      TellApart(step, call, in, out);
       return {};
     case StepKind::kFlush:
       return peers_.Flush(step.offset, give_up_);

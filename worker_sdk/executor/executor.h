@@ -103,6 +103,7 @@ class Executor {
   Status Copy(const Step& step, const uint8_t* in, uint8_t* out);
   Status ReadDirectly(uint8_t* to, const Ref& ref, uint64_t bytes);
   void Tell(const uint8_t* where);
+  void TellApart(const Step& step, const Call& call, const uint8_t* in, uint8_t* out);
   uint64_t ToldBy(uint32_t place);
   void Reduce(const Step& step, const Call& call, uint8_t* dst, const void* const* srcs,
               uint32_t n);

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <string>
 
+#include "worker_sdk/executor/call_mark.h"
 #include "worker_sdk/executor/executor.h"
 #include "worker_sdk/executor/narrow.h"
 #include "worker_sdk/reduce/reduce.h"
@@ -95,6 +96,15 @@ void Executor::Tell(const uint8_t* where) {
   std::memcpy(arena_->NearNext(group_.place), &address, sizeof(address));
 }
 
+// In an all-to-all, who cannot be read says so by telling nothing, and all go by the slots.
+void Executor::TellApart(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
+  const uint8_t* const where = in != out ? Source(step.src, in, out) : Target(step.dst, out);
+  const bool asks = step.dst.space == Space::kIn;
+  const uint64_t all =
+      call.parts != nullptr ? CountOf(call, rank_, layout_.world()) : call.count * layout_.world();
+  Tell(asks && !DirectReader::MayBeRead(where, all * SizeOf(call.dtype)) ? nullptr : where);
+}
+
 uint64_t Executor::ToldBy(uint32_t place) {
   uint64_t address = 0;
   std::memcpy(&address, arena_->NearNow(place), sizeof(address));
@@ -123,8 +133,9 @@ Status Executor::ReadDirectly(uint8_t* to, const Ref& ref, uint64_t bytes) {
   }
   if (status.code() == StatusCode::kFailedPrecondition) {
     return {status.code(), layout_.NameOf(rank_) + " may not read the memory of " + who +
-                               " any more, as one of them has changed its user since the "
-                               "communicator began: start the job with -x MUSTER_DIRECT=off (" +
+                               " any more, as one of them has changed its user, or made "
+                               "itself undumpable (PR_SET_DUMPABLE), since the communicator "
+                               "began: start the job with -x MUSTER_DIRECT=off (" +
                                status.message() + ")"};
   }
   return {status.code(),

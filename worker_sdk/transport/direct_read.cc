@@ -44,6 +44,19 @@ bool DirectReader::Meet(std::vector<DirectCard> cards) {
   return true;
 }
 
+bool DirectReader::MayBeRead(const void* address, uint64_t bytes) {
+  if (bytes == 0) {
+    return true;
+  }
+  uint8_t ends[2] = {};
+  const auto first = std::bit_cast<uint64_t>(address);
+  const iovec here{ends, sizeof(ends)};
+  const iovec there[] = {{std::bit_cast<void*>(first), 1},
+                         {std::bit_cast<void*>(first + bytes - 1), 1}};
+  return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 &&
+         process_vm_readv(getpid(), &here, 1, there, 2, 0) == sizeof(ends);
+}
+
 Status DirectReader::Read(uint32_t place, void* to, uint64_t address, uint64_t bytes) const {
   uint64_t done = 0;
   while (done < bytes) {

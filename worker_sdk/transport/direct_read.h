@@ -28,9 +28,14 @@ class DirectReader {
   DirectCard card() const;
   // `cards`: of all ranks of this node, by place. False: not all of them can be read.
   bool Meet(std::vector<DirectCard> cards);
+  // Whether others may read our `bytes` at `address`, as far as we can tell: this process has not
+  // made itself undumpable since (PR_SET_DUMPABLE), and the kernel lets its own reads pass at both
+  // ends (it does not for memfd_secret(2), or what a device has mapped).
+  static bool MayBeRead(const void* address, uint64_t bytes);
   // `bytes` from `address` in the process at `place`, after Meet(). Errors: Unavailable (that
   // process is gone), FailedPrecondition (it may not be read any more: one of the two has changed
-  // its user, or its capabilities), Internal (what is there cannot be read).
+  // its user, or its capabilities, or is not dumpable any more), Internal (what is there cannot be
+  // read).
   Status Read(uint32_t place, void* to, uint64_t address, uint64_t bytes) const;
 
  private:

@@ -1,6 +1,8 @@
 #include "worker_sdk/transport/direct_read.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,6 +93,23 @@ TEST(DirectReadTest, OneThatIsGoneAndMemoryThatIsNotThere) {
   const Status gone = reader.Read(0, got.data(), other.memory(), kBytes);
   EXPECT_EQ(gone.code(), StatusCode::kUnavailable) << gone.ToString();
   EXPECT_FALSE(reader.Meet({reader.card(), other.card()}));
+}
+
+TEST(DirectRead, WhatNobodyMayReadIsKnownBefore) {
+  constexpr size_t kPage = 4096;
+  void* const pages =
+      mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(pages != MAP_FAILED);
+  EXPECT_TRUE(DirectReader::MayBeRead(pages, 2 * kPage));
+  EXPECT_TRUE(DirectReader::MayBeRead(pages, 1));
+  EXPECT_TRUE(DirectReader::MayBeRead(nullptr, 0));
+  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  EXPECT_FALSE(DirectReader::MayBeRead(pages, 2 * kPage));
+  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+  CHECK(mprotect(static_cast<uint8_t*>(pages) + kPage, kPage, PROT_NONE) == 0);
+  EXPECT_TRUE(DirectReader::MayBeRead(pages, kPage));
+  EXPECT_FALSE(DirectReader::MayBeRead(pages, kPage + 1));
+  CHECK(munmap(pages, 2 * kPage) == 0);
 }
 
 }  // namespace
