@@ -14,6 +14,20 @@ struct Scarcity {
 };
 thread_local Scarcity scarcity;
 
+struct Freeing {
+  int left = -1;  // times before the work is done; negative: it has been
+  void (*work)(void* of) = nullptr;
+  void* of = nullptr;
+};
+thread_local Freeing freeing;
+
+void Free(void* memory) {
+  if (memory != nullptr && freeing.left >= 0 && freeing.left-- == 0) {
+    freeing.work(freeing.of);
+  }
+  std::free(memory);
+}
+
 bool Fails() {
   if (scarcity.left < 0 || scarcity.left-- > 0) {
     return false;
@@ -29,6 +43,9 @@ ScarceMemory::ScarceMemory(int first, bool all) { scarcity = {first, all, false}
 ScarceMemory::~ScarceMemory() { scarcity.left = -1; }
 bool ScarceMemory::has_failed() { return scarcity.failed; }
 
+AtFree::AtFree(int number, void (*work)(void* of), void* of) { freeing = {number, work, of}; }
+AtFree::~AtFree() { freeing.left = -1; }
+
 }  // namespace muster
 
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
@@ -41,6 +58,6 @@ void* operator new(size_t bytes) {
   }
   return out;
 }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { muster::Free(memory); }
+void operator delete(void* memory) noexcept { muster::Free(memory); }
+void operator delete(void* memory, size_t) noexcept { muster::Free(memory); }

@@ -1,4 +1,5 @@
-// An operator new that fails, in programs with scarce_memory.cc.
+// An operator new that fails, and an operator delete that does something else first, in programs
+// with scarce_memory.cc.
 #pragma once
 
 namespace muster {
@@ -13,6 +14,15 @@ class ScarceMemory {
   ScarceMemory& operator=(const ScarceMemory&) = delete;
 
   static bool has_failed();  // of this thread, since the last one began
+};
+
+// While it lives, its thread does `work` before it frees memory the time `number`, counted from 0.
+class AtFree {
+ public:
+  AtFree(int number, void (*work)(void* of), void* of);
+  ~AtFree();
+  AtFree(const AtFree&) = delete;
+  AtFree& operator=(const AtFree&) = delete;
 };
 
 }  // namespace muster

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "worker_sdk/base/at_end.h"
@@ -10,6 +11,9 @@
 
 namespace muster {
 namespace {
+
+// Between two looks whether a call of another thread, which is interrupted, has ended.
+constexpr std::chrono::milliseconds kUntilItEnds(1);
 
 uint32_t ForksFromNow() {
   CountForks();
@@ -79,13 +83,20 @@ Status Communicator::Impl::WhyNot(const Status& wrong) const {
                                     : wrong;
 }
 
+Status Communicator::Impl::WhyNotAlone() const {
+  Status why = executor_.interruption();
+  return why.ok() ? Status(StatusCode::kFailedPrecondition,
+                           "another thread is in a call of this communicator: make one at a time")
+                  : why;
+}
+
 Work Communicator::Impl::StartOne(const Collective& it) {
   if (!MayBegin(it.wrong)) {
     return Work(WhyNot(it.wrong));
   }
   std::optional<OneCall> call(std::in_place, busy_);
   if (!call->is_alone()) {
-    return Work(OfTwoThreads());
+    return Work(WhyNotAlone());
   }
   StatusOr<std::shared_ptr<Pending>> started =
       queue_.Start([this, it, timeout = timeout_] { return RunNow(it, timeout); });
@@ -108,14 +119,17 @@ Status Communicator::Impl::DieOfNoMemory() {
   }
   executor_.Interrupt(why);
   messages_->Fail(why);
-  const OneCall call(busy_);
-  if (call.is_alone()) {  // else the one that is under way tells them, if it still waits, or the
-                          // next
-    queue_.Run([&] {
-      executor_.End(why);
-      return 0;
-    });
+  // One that is under way tells them only where it still waits: it may be at its end. It need not
+  // look for us then, which would cost every call.
+  std::optional<OneCall> call(std::in_place, busy_);
+  while (!call->is_alone()) {
+    std::this_thread::sleep_for(kUntilItEnds);
+    call.emplace(busy_);
   }
+  queue_.Run([&] {
+    executor_.End(why);
+    return 0;
+  });
   return why;
 }
 
@@ -151,7 +165,7 @@ StatusOr<std::optional<Meeting>> Communicator::Impl::Split(const SplitWish& wish
   }
   const OneCall call(busy_);
   if (!call.is_alone()) {
-    return OfTwoThreads();
+    return WhyNotAlone();
   }
   made_.Add(1);
   const uint64_t number = link_ != nullptr ? link_->number() : 0;
@@ -281,7 +295,7 @@ Status Communicator::Impl::RunAll(const std::vector<Collective>& parts) {
   }
   const OneCall call(busy_);
   if (!call.is_alone()) {
-    return OfTwoThreads();
+    return WhyNotAlone();
   }
   made_.Add(1);
   return queue_.Run([&] {

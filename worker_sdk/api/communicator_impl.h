@@ -149,17 +149,15 @@ class Communicator::Impl {
                                                 std::chrono::hours(24 * 365 * 100));
   }
   bool MayBegin(const Status& wrong) const { return wrong.ok() && !is_parents(); }
-  static Status OfTwoThreads() {
-    return {StatusCode::kFailedPrecondition,
-            "another thread is in a call of this communicator: make one at a time"};
-  }
+  // Why a call cannot begin while one of another thread has not ended.
+  Status WhyNotAlone() const;
   Status RunOne(const Collective& it) {
     if (!MayBegin(it.wrong)) {
       return WhyNot(it.wrong);
     }
     const OneCall call(busy_);
     if (!call.is_alone()) {
-      return OfTwoThreads();
+      return WhyNotAlone();
     }
     made_.Add(1);
     return queue_.Run([&] { return RunNow(it, timeout_); });
@@ -169,6 +167,8 @@ class Communicator::Impl {
   Work StartSendOf(const OneMessage& it);
   Status ReceiveOne(const OneMessage& it);
   Work StartReceiveOf(const OneMessage& it);
+  // Waits until a call of another thread, if one is under way, has ended: within 0.1 s of its next
+  // wait.
   Status DieOfNoMemory();
   // Of whoever has the executor: as OrDie, and messages go on.
   template <typename Function>

@@ -425,8 +425,8 @@ Status Executor::GiveUp(uint32_t rank) {
   if (background_) {
     background_();  // also while connections are made
   }
-  if (interrupted_.load(std::memory_order_acquire)) {
-    return interrupt_;
+  if (Status why = interruption(); !why.ok()) {
+    return why;
   }
   if (Status failed = arena_->failure(); !failed.ok()) {
     return failed;

@@ -67,6 +67,10 @@ class Executor {
   // The same to the call that runs on another thread, if one does: it ends within 0.1 s. Any
   // thread; the first one counts. The next call fails, too.
   void Interrupt(const Status& why);
+  // What Interrupt() was told, if it was. Any thread.
+  Status interruption() const {
+    return interrupted_.load(std::memory_order_acquire) ? interrupt_ : Status();
+  }
   // A kAllToAllV of which each rank knows its own numbers only: `call.parts` has the elements for
   // each rank, `expected` those from each. Ranks tell each other in a call of its own before.
   // FailedPrecondition: a rank sends another one more, or less, than that one expects.

@@ -1,8 +1,10 @@
 // What a program sees where memory runs out in a call, in a world of one.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -108,6 +110,53 @@ TEST_F(MemoryTest, OfMessages) {
     }
     EXPECT_EQ(got.ok(), out[3] == 4) << first;
     EXPECT_TRUE(failed || (sent.ok() && got.ok()));
+  }
+}
+
+// Held up at each point where it frees memory, also behind its last look at the others.
+struct HeldUp {
+  std::atomic<bool> there{false};
+  std::atomic<bool> may_go{false};
+  static void Work(void* of) {
+    auto* const it = static_cast<HeldUp*>(of);
+    it->there = true;
+    it->there.notify_all();
+    it->may_go.wait(false);
+  }
+};
+
+// The others hear of it, wherever the call that another thread makes has come to by then.
+TEST_F(MemoryTest, RunsOutWhileAnotherThreadsCallEnds) {
+  unsetenv("MUSTER_RANK");
+  bool held = true;
+  for (int number = 0; held; ++number) {
+    StatusOr<Communicator> comm = Communicator::FromEnvironment();
+    ASSERT_TRUE(comm.ok());
+    HeldUp at;
+    std::thread first([&] {
+      const AtFree at_free(number, HeldUp::Work, &at);
+      (void)comm->AllToAllV(in, kCounts, out, kCounts, kType);
+      held = !at.there.exchange(true) ? false : held;
+      at.there.notify_all();
+    });
+    at.there.wait(false);
+    Status second_got;
+    std::thread second([&] {
+      const ScarceMemory scarce(0, /*all=*/true);
+      second_got = comm->AllToAllV(in, kCounts, out, kCounts, kType);
+    });
+    const bool is_inside = comm->Barrier().code() != StatusCode::kOk;
+    for (Status third; is_inside && third.code() != StatusCode::kResourceExhausted;) {
+      third = comm->Barrier();
+    }
+    at.may_go = true;
+    at.may_go.notify_all();
+    first.join();
+    second.join();
+    EXPECT_EQ(second_got.code(), StatusCode::kResourceExhausted) << number;
+    const uint64_t before = comm->last_call();
+    EXPECT_EQ(comm->Barrier().code(), StatusCode::kResourceExhausted) << number;
+    EXPECT_EQ(comm->last_call(), before) << "it had not ended before: " << number;
   }
 }
 
