@@ -56,9 +56,13 @@ std::optional<LostNode> LostWith(const RoundState& s, Rank rank) {
 struct Root {
   const ExitRecord* worker = nullptr;
   std::optional<LostNode> lost;
+  bool of_standstill = false;
 };
 
 Root FindRoot(const RoundState& s, const ExitRecord& failure) {
+  if (FollowsStandstill(s, failure)) {
+    return {nullptr, std::nullopt, true};
+  }
   const ExitRecord& root = RootOf(s.report.exits, failure);
   if (root.exit.because_of.has_value()) {
     if (std::optional<LostNode> lost = LostWith(s, *root.exit.because_of); lost.has_value()) {
@@ -68,7 +72,14 @@ Root FindRoot(const RoundState& s, const ExitRecord& failure) {
   return {&root, std::nullopt};
 }
 
-Cause CauseOf(const Root& root) {
+Cause OfStandstill(const RoundState& s) {
+  return {CauseKind::kNodeLost, 1, s.stood_still, {s.lost_id, nullptr, true}};
+}
+
+Cause CauseOf(const RoundState& s, const Root& root) {
+  if (root.of_standstill) {
+    return OfStandstill(s);
+  }
   if (root.lost.has_value()) {
     return {CauseKind::kNodeLost, 1, root.lost->headline, {root.lost->node}};
   }
@@ -81,16 +92,16 @@ Cause NameWorker(RoundState& s, const ExitRecord& failure) {
   const Root root = FindRoot(s, failure);
   if (root.lost.has_value()) {
     s.report.lost_node = root.lost->hostname;
-  } else {
+  } else if (!root.of_standstill) {
     s.report.first = *root.worker;
   }
-  return CauseOf(root);
+  return CauseOf(s, root);
 }
 
 // As far as it is known while workers may still fail; kNone: no worker has failed.
 Cause PresentCause(const RoundState& s) {
   const ExitRecord* first = FirstCause(s.report.exits);
-  return first == nullptr ? Cause() : CauseOf(FindRoot(s, *first));
+  return first == nullptr ? Cause() : CauseOf(s, FindRoot(s, *first));
 }
 
 // Nothing has failed: the round is stopped for the sake of another one.
@@ -112,7 +123,8 @@ Cause NameCause(RoundState& s) {
   if (s.stop_reason == StopReason::kNode || first == nullptr) {
     s.report.lost_node = s.lost_node;
     const std::string others = s.lost_node.empty() ? "" : LostBeside(s);
-    return {CauseKind::kNodeLost, 1, absl::StrCat(s.lost_headline, others), {s.lost_id}};
+    return {CauseKind::kNodeLost, 1, absl::StrCat(s.lost_headline, others),
+            LossOf(s, s.lost_id, s.lost_headline)};
   }
   return NameWorker(s, *first);
 }
@@ -125,23 +137,14 @@ Cause NameFirstFailure(RoundState& s) {
       lost.begin(), lost.end(),
       [](const LostNode& one, const LostNode& other) { return one.last_sign < other.last_sign; });
   if (node != lost.end() && (worker == nullptr || node->last_sign < FailedAt(*worker))) {
-    s.report.lost_node = node->hostname;
-    return {CauseKind::kNodeLost, 1, node->headline, {node->node}};
+    const Failure loss = LossOf(s, node->node, node->headline);
+    s.report.lost_node = loss.of_standstill ? "" : node->hostname;
+    return {CauseKind::kNodeLost, 1, node->headline, loss};
   }
   if (worker == nullptr) {
     return {CauseKind::kNone, 0, "", {}};
   }
   return NameWorker(s, *worker);
-}
-
-// Of the nodes of the last round; of one that is lost what it had said until then.
-void KeepUses(RoundState& s) {
-  for (const Member& member : s.members) {
-    const auto node = s.nodes.find(member.node);
-    if (node != s.nodes.end() && node->second.use.workers > 0) {
-      s.report.uses.push_back({node->second.join.hostname, node->second.use});
-    }
-  }
 }
 
 // What never started once starts no better the second time.
@@ -327,7 +330,7 @@ bool GoesOnAfterWorker(const Machine& m) {
 
 bool GoesOnWithout(const Machine& m, NodeId id) {
   return m.config.on_failure == OnFailure::kContinue && !Mutated(Mutation::kFailureStopsAll) &&
-         !MayRestart(m, {id});
+         !MayRestart(m, LossOf(m.state, id, WhyLost(m.state, "")));
 }
 
 void GoOnWithout(Machine& m, NodeId id, const std::string& headline) {
@@ -366,12 +369,12 @@ void StopForWorker(Machine& m) {
 
 void StopForNode(Machine& m, NodeId id, const std::string& headline) {
   m.state.lost_id = id;
-  const bool blamed = headline != m.state.stood_still;
-  m.state.lost_node = blamed ? m.state.nodes.at(id).join.hostname : "";
+  const Failure loss = LossOf(m.state, id, headline);
+  m.state.lost_node = loss.of_standstill ? "" : m.state.nodes.at(id).join.hostname;
   m.state.lost_headline = headline;
   // A replacement may still come while the others stop: Settle decides whether there are enough.
-  const bool goes_on = NodesMayGo(m) && Judge(m.config, m.state, {id}).rule.empty();
-  BeginStop(m, StopReason::kNode, SIGTERM, goes_on ? Outlook::kRestart : OutlookAfter(m, {id}));
+  const bool goes_on = NodesMayGo(m) && Judge(m.config, m.state, loss).rule.empty();
+  BeginStop(m, StopReason::kNode, SIGTERM, goes_on ? Outlook::kRestart : OutlookAfter(m, loss));
 }
 
 void StopForGrowth(Machine& m, std::string headline) {
@@ -442,12 +445,15 @@ void MemberSettled(Machine& m, NodeId id, bool lost) {
   }
   const NodeState& node = s.nodes.at(id);
   // Silent since before the stop: its loss is what broke the others' connections.
+  // Where the master stood still, the time of the failure tells which came first.
+  const std::string why = WhyLost(s, LossSentence(node));
+  const bool blamed = !LossOf(s, id, why).of_standstill;
   const bool first = s.stop_reason == StopReason::kWorker && node.heard < s.stop_began;
-  if (lost && (first || IsByChoice(s))) {
+  if (lost && ((first && blamed) || IsByChoice(s))) {
     s.stop_reason = StopReason::kNode;
     s.lost_id = id;
-    s.lost_node = node.join.hostname;
-    s.lost_headline = LossSentence(node);
+    s.lost_node = blamed ? node.join.hostname : "";
+    s.lost_headline = why;
   }
   if (!s.pending.empty() || (s.phase == JobPhase::kRunning && !s.next.IsNone())) {
     return;
@@ -459,36 +465,6 @@ void MemberSettled(Machine& m, NodeId id, bool lost) {
     EndJob(m, cause.exit_code, cause.kind, std::move(cause.headline));
   } else {
     Settle(m);
-  }
-}
-
-void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline) {
-  RoundState& s = m.state;
-  s.phase = JobPhase::kEnding;
-  Resume(m);
-  s.last_call_at = s.next_tell = absl::InfiniteFuture();
-  s.report.ended = true;
-  s.report.exit_code = exit_code;
-  s.report.restarts_used = s.used.job;
-  s.report.restarts_max = m.config.restarts_max;
-  s.report.cause = cause;
-  s.report.headline = std::move(headline);
-  KeepUses(s);
-  s.pending.clear();
-  s.ready.clear();
-  for (const auto& [id, node] : s.nodes) {
-    if (node.IsLive()) {
-      s.pending.insert(id);
-    }
-  }
-  SendToAll(m);
-  MaybeEnded(m);
-}
-
-void MaybeEnded(Machine& m) {
-  if (m.state.phase == JobPhase::kEnding && m.state.pending.empty()) {
-    m.state.phase = JobPhase::kEnded;
-    m.out.push_back(JobEnded{});
   }
 }
 

@@ -49,10 +49,12 @@ absl::Status InvariantChecker::CheckRestart(const RoundState& state) {
                                        : Broken("I4", "a restart by the user is counted");
   }
   const std::optional<ExitAction> said = SaidOf(rules, last.worker);
-  if (said == ExitAction::kStop || config_.restart == RestartMode::kNever) {
+  if ((said == ExitAction::kStop && !last.of_standstill) ||
+      config_.restart == RestartMode::kNever) {
     return Broken("I4", "round ", state.round.ToString(), " follows an end that was to stop it");
   }
-  if (said != ExitAction::kRestartFree) {
+  const bool standstill = last.of_standstill && config_.restarts_max > 0;
+  if (said != ExitAction::kRestartFree && !standstill) {
     ++used_.job;
     ++used_.by_node[last.origin.node];
     if (last.origin.rank.has_value()) {
@@ -112,7 +114,8 @@ absl::Status InvariantChecker::CheckKept(const RoundState& state) const {
   const RestartRules& rules = config_.rules;
   const bool all_count = rules.window == absl::ZeroDuration() &&
                          std::none_of(rules.on_exit.begin(), rules.on_exit.end(), is_free);
-  if (all_count && state.used.job - used_.job != state.report.restarts - restarts_) {
+  if (all_count && state.stood_still.empty() &&
+      state.used.job - used_.job != state.report.restarts - restarts_) {
     return Broken("I4", "round ", round, " is told of ", state.report.restarts, " restarts after ",
                   restarts_, ", but ", state.used.job, " count after ", used_.job);
   }

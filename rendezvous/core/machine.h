@@ -118,7 +118,7 @@ void TryReplace(Machine& m);
 // When TryReplace has to look again; InfiniteFuture if only events matter.
 absl::Time NextReplacement(const Machine& m);
 
-// --- ending.cc: stop, first cause, restart, end ---
+// --- ending.cc: stop, first cause, restart ---
 // Whether it goes on whatever fails now.
 bool GoesOn(const Machine& m);
 // Whether the round goes on when a worker has failed, or this node is lost.
@@ -136,6 +136,8 @@ void GoOnWithout(Machine& m, NodeId id, const std::string& headline);
 std::string WhyStopping(const RoundState& state);
 // A member has reported everything (`lost` false), or never will.
 void MemberSettled(Machine& m, NodeId id, bool lost);
+
+// --- job_end.cc ---
 void EndJob(Machine& m, int32_t exit_code, CauseKind cause, std::string headline);
 void MaybeEnded(Machine& m);
 

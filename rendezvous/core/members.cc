@@ -128,8 +128,7 @@ Ends TakeExits(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
 }
 
 void NodeFailed(Machine& m, NodeId id, const std::string& what) {
-  const bool heard_nothing = !m.state.stood_still.empty() && m.now <= m.state.stood_still_tells;
-  const std::string& headline = heard_nothing ? m.state.stood_still : what;
+  const std::string& headline = WhyLost(m.state, what);
   if (ReplaceNode(m, id, headline)) {
     return;
   }

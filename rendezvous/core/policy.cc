@@ -29,7 +29,23 @@ bool Fits(const ExitRule& rule, const ExitRecord* worker) {
          std::count(rule.values.begin(), rule.values.end(), static_cast<uint32_t>(exit.code)) != 0;
 }
 
+// For a while after it woke.
+bool LosesForStandstill(const RoundState& state) {
+  return !state.stood_still.empty() && state.stepped_at <= state.stood_still_tells;
+}
+
+// SIGKILL before the time was over that a stop by the master gave it: its node's lease was.
+bool EndedWithLease(const RoundState& state, const ExitRecord& record) {
+  const WorkerExit& exit = record.exit;
+  const bool had_time = state.stop_grace > absl::ZeroDuration();
+  return exit.stopped_by_us && exit.kind == ExitKind::kSignaled && exit.code == SIGKILL &&
+         !exit.oom_killed && had_time && record.seen < state.stop_began + state.stop_grace / 2;
+}
+
 Origin OriginOf(const RoundState& state, const Failure& failure) {
+  if (failure.of_standstill) {
+    return {};
+  }
   if (failure.worker != nullptr) {
     return {failure.worker->exit.rank, failure.node, failure.worker->hostname};
   }
@@ -60,6 +76,10 @@ bool AreEnough(const RoundConfig& config, const RoundState& state, absl::Time no
 // "restart 2 of 3 (rank 5: 1 of 2), as --on-exit code=75:restart says"
 std::string RestartText(const Machine& m, const Origin& origin, const Verdict& verdict) {
   const std::string used = UsedText(m.config.rules, m.config.restarts_max, m.state.used, origin);
+  if (verdict.action == ExitAction::kRestartFree && verdict.rule.empty()) {  // of no node, nor rank
+    return absl::StrCat("restart free of charge; used are ", m.state.used.job, " of ",
+                        m.config.restarts_max);
+  }
   if (verdict.action == ExitAction::kRestartFree) {
     return absl::StrCat("restart free of charge, as --on-exit ", verdict.rule, " says; used are ",
                         used);
@@ -70,6 +90,26 @@ std::string RestartText(const Machine& m, const Origin& origin, const Verdict& v
 }
 
 }  // namespace
+
+Failure LossOf(const RoundState& state, NodeId id, const std::string& headline) {
+  return {id, nullptr, !headline.empty() && headline == state.stood_still};
+}
+
+const std::string& WhyLost(const RoundState& state, const std::string& headline) {
+  return LosesForStandstill(state) ? state.stood_still : headline;
+}
+
+bool FollowsStandstill(const RoundState& state, const ExitRecord& failure) {
+  const bool then = !state.stood_still.empty() && failure.seen >= state.stood_still_from &&
+                    failure.seen <= state.stood_still_tells;
+  const auto is_lost = [&](const Member& member) {
+    const NodeState& node = state.nodes.at(member.node);
+    return node.incarnation != member.incarnation || !node.IsLive();
+  };
+  return then && (std::any_of(state.members.begin(), state.members.end(), is_lost) ||
+                  std::any_of(state.report.exits.begin(), state.report.exits.end(),
+                              [&](const ExitRecord& one) { return EndedWithLease(state, one); }));
+}
 
 std::optional<Rank> MissedForEver(const RoundState& state, const Failure& failure) {
   const std::optional<Rank> missed =
@@ -83,7 +123,9 @@ Verdict Judge(const RoundConfig& config, const RoundState& state, const Failure&
   Verdict verdict;
   const auto rule = std::find_if(config.rules.on_exit.begin(), config.rules.on_exit.end(),
                                  [&](const ExitRule& one) { return Fits(one, failure.worker); });
-  if (rule != config.rules.on_exit.end()) {
+  if (failure.of_standstill) {
+    verdict.action = config.restarts_max > 0 ? ExitAction::kRestartFree : verdict.action;
+  } else if (rule != config.rules.on_exit.end()) {
     verdict.action = rule->action;
     verdict.rule = ExitRuleText(*rule);
   }
@@ -107,7 +149,9 @@ bool MayEverRestart(const RoundConfig& config, const RoundState& state) {
   const auto is_free = [](const ExitRule& rule) { return rule.action == ExitAction::kRestartFree; };
   const std::vector<ExitRule>& rules = config.rules.on_exit;
   return config.restart != RestartMode::kNever && state.report.restarts < kRestartsMax &&
-         (state.used.job < config.restarts_max || std::any_of(rules.begin(), rules.end(), is_free));
+         (state.used.job < config.restarts_max ||
+          (config.restarts_max > 0 && LosesForStandstill(state)) ||
+          std::any_of(rules.begin(), rules.end(), is_free));
 }
 
 absl::Time RefilledAt(const RoundConfig& config, const RoundState& state) {
@@ -160,8 +204,7 @@ std::string NoteFailure(Machine& m, const Failure& failure, const Verdict& verdi
   RoundState& s = m.state;
   const RestartRules& rules = m.config.rules;
   const bool asked = verdict.action == ExitAction::kReplaceNode;
-  const bool of_master = s.stop_reason == StopReason::kNode && s.lost_node.empty();
-  if (verdict.action == ExitAction::kRestartFree || s.nodes.count(origin.node) == 0 || of_master) {
+  if (verdict.action == ExitAction::kRestartFree || s.nodes.count(origin.node) == 0) {
     return "";
   }
   const uint32_t failures = ++s.failures[origin.node];
@@ -201,6 +244,7 @@ void CountRestart(Machine& m, const Failure& failure, const Verdict& verdict,
   last = RestartRecord();
   last.origin = OriginOf(s, failure);
   last.action = verdict.action;
+  last.of_standstill = failure.of_standstill;
   last.decided = m.now;
   last.text = ChargeRestart(m, failure, verdict);
   if (failure.worker != nullptr) {
@@ -247,7 +291,7 @@ std::string KilledText(const RoundState& s) {
     }
   }
   std::sort(killed.begin(), killed.end());
-  return killed.empty() || s.stop_grace <= absl::ZeroDuration()
+  return killed.empty() || s.phase != JobPhase::kStopping || s.stop_grace <= absl::ZeroDuration()
              ? ""
              : absl::StrCat("; killed, as ", killed.size() == 1 ? "it" : "they",
                             " had not ended after ", ShortDuration(s.stop_grace),

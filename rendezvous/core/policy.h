@@ -2,7 +2,8 @@
 //
 // Rules:
 //  P1 the first rule of --on-exit that fits the first cause decides; without one it is a restart;
-//  P2 a restart happens only within every budget (budget.h), but for one free of charge;
+//  P2 a restart happens only within every budget (budget.h), but for one free of charge: by a
+//     rule, or, where the user wants restarts at all, as the master stood still;
 //  P3 a node where bad_node_after counted failures began, or that a rule wants replaced, is set
 //     aside for bad_node_for: no round takes it while the others are enough. Where they are not
 //     when that is decided, it stays in, and the line says so;
@@ -23,7 +24,16 @@ namespace muster {
 struct Failure {
   NodeId node;
   const ExitRecord* worker = nullptr;  // null: the node was lost
+  // The master itself had stood still for longer than the lease (RoundState::stood_still).
+  bool of_standstill = false;
 };
+
+// The loss of this node, of which `headline` is told.
+Failure LossOf(const RoundState& state, NodeId id, const std::string& headline);
+// `headline`, or that the master stood still, if that is why nodes are lost that are lost now.
+const std::string& WhyLost(const RoundState& state, const std::string& headline);
+// Of a worker that failed when nodes may have ended theirs as the master stood still: some have.
+bool FollowsStandstill(const RoundState& state, const ExitRecord& failure);
 
 struct Verdict {
   ExitAction action = ExitAction::kRestart;

@@ -236,7 +236,7 @@ bool ReplaceNode(Machine& m, NodeId id, const std::string& headline) {
     m.out.push_back(Tell{absl::StrCat(headline, "; its workers had ended before")});
     return true;
   }
-  if (!Pay(m, {id}, headline)) {
+  if (!Pay(m, LossOf(s, id, headline), headline)) {
     return false;
   }
   const auto place = static_cast<uint32_t>(node.place);

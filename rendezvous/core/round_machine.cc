@@ -56,6 +56,21 @@ void MoveClocks(RoundState& s, absl::Duration rest) {
   s.next_tell += rest;
 }
 
+void NoteStandstill(Machine& m, absl::Duration length) {
+  RoundState& s = m.state;
+  s.stood_still =
+      absl::StrCat(m.config.users_at_nodes ? "the master" : "this launch", " stood still for ",
+                   ShortDuration(length), ", longer than the lease of ",
+                   ShortDuration(m.config.lease), ": all nodes have ended their workers");
+  s.stood_still_tells = m.now + SuspectTime(m.config) + m.config.lease_slack;
+  absl::Time heard = s.stepped_at;
+  for (const Member& member : s.members) {
+    heard = std::min(heard, s.nodes.at(member.node).heard);
+  }
+  // A lease counts from when the beat was sent.
+  s.stood_still_from = heard + m.config.lease - m.config.lease_slack;
+}
+
 // The master itself was stopped or starved, and perhaps all of the job with it: what was sent
 // meanwhile waits to be read, or is still to be sent. That time counts against nobody, nor as the
 // job's, and who waits longer takes no place too early.
@@ -65,6 +80,9 @@ void CheckStall(Machine& m) {
   if (s.paused || behind <= kStallTolerance) {
     return;
   }
+  if (const absl::Duration length = m.now - s.stepped_at; length > m.config.lease) {
+    NoteStandstill(m, length);
+  }
   MoveClocks(s, behind);
   s.stop_began += behind;  // a pause ends before a stop begins
   for (auto& [place, vacancy] : s.next.vacant) {
@@ -72,13 +90,6 @@ void CheckStall(Machine& m) {
   }
   RenewAll(m.config, s, m.now);
   s.timer_at = m.now;
-  if (const absl::Duration length = m.now - s.stepped_at; length > m.config.lease) {
-    s.stood_still =
-        absl::StrCat(m.config.users_at_nodes ? "the master" : "this launch", " stood still for ",
-                     ShortDuration(length), ", longer than the lease of ",
-                     ShortDuration(m.config.lease), ": all nodes have ended their workers");
-    s.stood_still_tells = m.now + SuspectTime(m.config) + m.config.lease_slack;
-  }
 }
 
 void OnTime(Machine& m) {

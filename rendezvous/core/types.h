@@ -283,6 +283,7 @@ struct RestartRecord {
   Origin origin;
   std::optional<WorkerExit> worker;  // the first cause; none = the node was lost
   bool by_user = false;              // neither of them: `launch restart`
+  bool of_standstill = false;        // ... as the master stood still (RoundState::stood_still)
   ExitAction action = ExitAction::kRestart;
   absl::Time decided = absl::InfinitePast();     // infinite past = no restart yet
   absl::Time not_before = absl::InfinitePast();  // the next round
@@ -401,6 +402,8 @@ struct RoundState {
   // sentence, which is why those are lost that are by then. "" = it has not.
   std::string stood_still;
   absl::Time stood_still_tells = absl::InfinitePast();
+  // Since when: the first lease may have ended.
+  absl::Time stood_still_from = absl::InfinitePast();
   DurableProgress journaled;        // as the journal has it
   size_t lost_nodes_journaled = 0;  // of report.lost_nodes
   JobReport report;

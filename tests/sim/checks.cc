@@ -394,7 +394,7 @@ void World::CheckEnd() {
       CheckGivenUp();
       if (report.headline.empty() ||
           (report.lost_node.empty() && master_stood_ <= absl::ToInt64Nanoseconds(config_.lease))) {
-        return Fail("exit: a node is blamed, but not named");
+        return Fail(absl::StrCat("exit: a node is blamed, but not named: ", report.headline));
       }
       if (config_.starts_again && config_.on_failure == OnFailure::kStop &&
           !HasLeft(report.lost_node) && report.restarts < config_.restarts_max &&

@@ -167,7 +167,10 @@ void World::StandAllStill(Nanos at, Nanos length) {
 }
 
 void World::FreezeMaster(Nanos until) {
-  master_froze_ = master_frozen_ <= now_ ? now_ : master_froze_;
+  const bool stepped = master_.stepped_at != absl::InfinitePast();
+  const Nanos last =
+      stepped ? absl::ToInt64Nanoseconds(master_.stepped_at - absl::UnixEpoch()) : now_;
+  master_froze_ = master_frozen_ <= now_ ? std::min(last, now_) : master_froze_;
   master_frozen_ = until;
   master_stood_ = std::max(master_stood_, until - master_froze_);
 }

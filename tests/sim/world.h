@@ -283,7 +283,7 @@ class World {
   bool serving_ = true;                  // the master can be reached
   bool stays_ = true;                    // and can be after the job's end (a daemon)
   Nanos master_frozen_ = 0;              // until
-  Nanos master_froze_ = 0;               // when that began
+  Nanos master_froze_ = 0;               // its last step before that
   Nanos master_stood_ = 0;               // at most, at a time
   Nanos master_down_ = 0;                // until
   std::multimap<Nanos, uint64_t> asks_;  // what people are to ask of it, and when

@@ -224,7 +224,8 @@ std::string Forgotten(const RoundState& one, const RoundState& other) {
                user_signo, user_grace, lost_id, lost_hostname, lost_headline, signals, drills,
                paused, paused_since, agreed, master_addr, master_port, one_host, layout,
                ranks_by_node, note, note_made, note_stale, next_tell, timer_at, stepped_at,
-               stood_still, stood_still_tells, journaled, lost_nodes_journaled, report] = one;
+               stood_still, stood_still_tells, stood_still_from, journaled, lost_nodes_journaled,
+               report] = one;
   const bool over = phase == JobPhase::kEnding || phase == JobPhase::kEnded;
   const bool runs = phase == JobPhase::kRunning || phase == JobPhase::kStopping;
   const std::vector<std::pair<const char*, bool>> same = {
