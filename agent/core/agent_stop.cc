@@ -34,7 +34,7 @@ void AgentStep::Stop(int32_t signo, absl::Duration grace) {
     s_.stopped_at = s_.stop_sent ? s_.stopped_at : now_;
     s_.stop_sent = true;
     s_.stop_signal = signo;
-    Emit(SignalRound{s_.round, signo});
+    Emit(SignalRound{s_.round, signo, /*stops=*/true});
     Emit(SignalRound{s_.round, SIGCONT});  // who stands still could not end, nor save anything
   }
   s_.kill_at = std::min(s_.kill_at, now_ + grace);

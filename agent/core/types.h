@@ -104,7 +104,8 @@ struct KeepRound {
 struct SignalRound {
   RoundId round;
   int32_t signo = 0;
-};  // to every process group of its workers, and of what they have started
+  bool stops = false;  // the round, and is not only passed on
+};                     // to every process group of its workers, and of what they have started
 struct ReleaseHeld {
   RoundId round;
 };  // nobody came for the workers that were held: SIGCONT to every one, and a line that says so

@@ -354,9 +354,9 @@ void AgentLoop::OnShepherdDead() {
 void AgentLoop::Do(const SignalRound& effect) {
   use_.LookBeforeEnd();
   if (pmix_.starting()) {
-    return SignalLater(effect.signo);
+    return SignalLater(effect);
   }
-  shepherd_.Signal(effect.signo);
+  shepherd_.Signal(effect.signo, effect.stops);
 }
 
 void AgentLoop::Do(const ReleaseHeld&) {

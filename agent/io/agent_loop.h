@@ -154,7 +154,7 @@ class AgentLoop {
   WorkerPmix::Callbacks PmixCallbacks();
   void StartPmixHelper(UniqueFd socket);
   void OnPmixReady(absl::StatusOr<std::vector<std::vector<std::string>>> variables);
-  void SignalLater(int signo);
+  void SignalLater(const SignalRound& order);
   void EnterFence(std::string text);
   void Fenced(const absl::StatusOr<std::string>& text);
   void SendFences(FenceMember::Pieces pieces);
@@ -182,7 +182,7 @@ class AgentLoop {
   WorkerPmi pmi_;
   WorkerPmix pmix_;
   std::vector<std::vector<std::string>> pmix_variables_;  // of the workers of the round
-  std::vector<int> signals_later_;                        // that came before the workers; each once
+  std::vector<SignalRound> signals_later_;                // that came before the workers; each once
   FenceMember fences_;
   ModexMember modex_;
   UvTimer modex_timer_;

@@ -223,8 +223,8 @@ std::vector<ProcessPlace> PlacesBelow(bool others_jobs) {
     const bool ended = (stat->state == 'Z' || stat->state == 'X') && stat->threads <= 1;
     const absl::Duration since_boot = absl::Seconds(1) * static_cast<double>(stat->started) /
                                       static_cast<double>(ticks > 0 ? ticks : 100);
-    out.push_back(
-        {pid, stat->parent, stat->group, stat->session, ended, absl::UnixEpoch() + since_boot});
+    out.push_back({pid, stat->parent, stat->group, stat->session, ended,
+                   absl::UnixEpoch() + since_boot, stat->name == "setsid"});
     return true;
   });
   return out;

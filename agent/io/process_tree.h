@@ -25,8 +25,9 @@ struct ProcessPlace {
   pid_t parent = 0;
   pid_t group = 0;
   pid_t session = 0;
-  bool ended = false;  // and not reaped yet: it holds its group's number, and does nothing
-  absl::Time started;  // on the clock of BootNow, in steps of 10 ms
+  bool ended = false;      // and not reaped yet: it holds its group's number, and does nothing
+  absl::Time started;      // on the clock of BootNow, in steps of 10 ms
+  bool is_setsid = false;  // setsid(1), which waits for a program in a session of its own
 };
 
 // All processes below this one, likewise. With `others_jobs` false, none that is below a launch or

@@ -139,7 +139,7 @@ class Shepherd {
       case ShepherdOrder::kSpawn:
         return SpawnWorker(std::move(frame));
       case ShepherdOrder::kSignal:
-        return Signal(static_cast<int>(frame.value));
+        return Signal(static_cast<int>(frame.value), frame.extra == kSignalStops);
       case ShepherdOrder::kKill:
         return KillWorker(frame.index);
       case ShepherdOrder::kClearWorker:
@@ -255,7 +255,7 @@ class Shepherd {
   // A held worker stands still already. The first signal that is neither that nor the program's own
   // lets it go, for it could not take it otherwise; one that a debugger has by then runs as that
   // says, and stands still as the others do.
-  void Signal(int signo) {
+  void Signal(int signo, bool stops) {
     const bool pauses = signo == SIGSTOP || signo == SIGCONT;
     const absl::Time reached = session_.Reached(signo);
     std::map<pid_t, bool> living;
@@ -263,10 +263,10 @@ class Shepherd {
       const bool has_it = traces_[index].started <= reached && SessionEar::IsOfSession(pid);
       living[pid] = !has_it && (let_go_ || held_.count(pid) == 0 || !pauses);
     }
-    groups_.Signal(signo, living, reached);
+    groups_.Signal(signo, stops, living, reached);
     if (signo == SIGSTOP) {
       let_go_ = false;
-    } else if (signo != SIGUSR1 && signo != SIGUSR2) {
+    } else if (stops || (signo != SIGUSR1 && signo != SIGUSR2)) {
       LetGo();
     }
   }

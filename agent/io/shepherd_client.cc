@@ -214,10 +214,11 @@ void ShepherdClient::StartHelper(const std::vector<std::string>& argv,
   Send(std::move(frame));
 }
 
-void ShepherdClient::Signal(int signo) {
+void ShepherdClient::Signal(int signo, bool stops) {
   ShepherdFrame frame;
   frame.type = static_cast<uint32_t>(ShepherdOrder::kSignal);
   frame.value = signo;
+  frame.extra = stops ? kSignalStops : 0;
   Send(std::move(frame));
 }
 

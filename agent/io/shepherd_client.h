@@ -66,7 +66,8 @@ class ShepherdClient {
   // it.
   void StartHelper(const std::vector<std::string>& argv,
                    const std::vector<std::string>& environment, UniqueFd socket);
-  void Signal(int signo);  // to every worker, and what it has started
+  // To every worker, and what it has started. `stops`: also SIGUSR1 and SIGUSR2 are to end them.
+  void Signal(int signo, bool stops = false);
   // After Signal, when all workers have ended; on_groups_ended follows, unless Clear comes first.
   void AwaitGroups();
   void KillWorker(uint32_t local_rank);

@@ -22,7 +22,8 @@ enum class ShepherdOrder : uint32_t {
                  // environment; fds = stdin (absent: /dev/null), out, err; value = 1: stdin is a
                  // terminal, and its controlling one; extra = kSpawnWithPmi: the last of fds is
                  // for PMI
-  kSignal,       // value = signal, to every process group below the workers (signal_groups.h)
+  kSignal,       // value = signal, to every process group below the workers (signal_groups.h);
+                 // extra = kSignalStops: it is to end them
   kKill,         // index: SIGKILL to that worker alone
   kClearWorker,  // index, of a worker that has ended: SIGKILL what it left behind
   kAwaitGroups,  // after a kSignal that stops, when all workers have ended: answered by
@@ -57,8 +58,11 @@ enum class ShepherdNews : uint32_t {
 // I/O process -> reaper, there: kRunDir, for the reaper does what a killed shepherd would have
 // done.
 
+inline constexpr uint64_t kSignalStops = 1;
+
 // Bits of kPrograms' value: its workers are held at their exec, until a kSignal other than SIGSTOP,
-// SIGUSR1 and SIGUSR2; they gain no privileges (SpawnRequest::no_new_privileges).
+// and than SIGUSR1 and SIGUSR2 that stop nothing; they gain no privileges
+// (SpawnRequest::no_new_privileges).
 inline constexpr int64_t kProgramsHeld = 1;
 inline constexpr int64_t kProgramsNoNewPrivileges = 2;
 

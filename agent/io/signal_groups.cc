@@ -37,13 +37,17 @@ void SignalGroups::End() {
 }
 
 // Looked for before the first one is told: what a process starts because it was told is not meant.
-void SignalGroups::Signal(int signo, const std::map<pid_t, bool>& living, absl::Time reached) {
+void SignalGroups::Signal(int signo, bool stops, const std::map<pid_t, bool>& living,
+                          absl::Time reached) {
   const std::vector<ProcessPlace> places = PlacesBelow(/*others_jobs=*/Pauses(signo));
-  std::map<pid_t, bool> groups = Groups(places, signo, reached);
+  SeeWhatWorkersWrap(places);
+  std::map<pid_t, bool> groups = Groups(places, !stops && IsForPrograms(signo), reached);
   for (const auto& [worker, tell] : living) {
     groups[worker] = tell;
   }
-  SeeWhoHears(signo, places);
+  if (!Pauses(signo) && (stops || !IsForPrograms(signo))) {
+    SeeWhoHears(signo, places);
+  }
   if (signo == SIGSTOP) {
     stopped_at_ = BootNow();
     stopped_.clear();
@@ -60,11 +64,20 @@ void SignalGroups::Signal(int signo, const std::map<pid_t, bool>& living, absl::
   }
 }
 
+// setsid -w: by the time that it is asked who still saves, setsid itself has died of the signal.
+void SignalGroups::SeeWhatWorkersWrap(const std::vector<ProcessPlace>& places) {
+  std::set<pid_t> wrappers;
+  for (const ProcessPlace& place : places) {
+    if (place.is_setsid && workers_.count(place.pid) != 0) {
+      wrappers.insert(place.pid);
+    } else if (wrappers.count(place.parent) != 0 && place.session == place.pid) {
+      workers_.insert(place.pid);
+    }
+  }
+}
+
 // Before it is told: who saves may ignore more of them.
 void SignalGroups::SeeWhoHears(int signo, const std::vector<ProcessPlace>& places) {
-  if (Pauses(signo) || IsForPrograms(signo)) {
-    return;
-  }
   for (const ProcessPlace& place : places) {
     if (hear_.count(place.pid) == 0 && !Ignores(place.pid, signo)) {
       hear_.insert(place.pid);
@@ -115,13 +128,13 @@ bool SignalGroups::AnyLives() const {
 }
 
 // False: all of it has the signal already.
-std::map<pid_t, bool> SignalGroups::Groups(const std::vector<ProcessPlace>& places, int signo,
-                                           absl::Time reached) const {
+std::map<pid_t, bool> SignalGroups::Groups(const std::vector<ProcessPlace>& places,
+                                           bool of_job_only, absl::Time reached) const {
   const pid_t own_session = getsid(0);
   std::map<pid_t, bool> out;
   for (const ProcessPlace& place : places) {
     if (place.ended || place.group <= 1 || place.group == getpgrp() ||
-        helpers_.count(place.group) != 0 || (IsForPrograms(signo) && !IsOfJob(place.session))) {
+        helpers_.count(place.group) != 0 || (of_job_only && !IsOfJob(place.session))) {
       continue;
     }
     const absl::Time at_most = place.started + absl::Milliseconds(10);  // told in ticks

@@ -5,7 +5,8 @@
 // Left out are helpers of the agent, and what is below a launch or an agent that a worker has
 // started: these pass a signal on by themselves, except for SIGSTOP and SIGCONT, which nobody can
 // pass on. Who has made a session of its own, as daemons do, gets what stops or pauses a job, but
-// not SIGUSR1 and SIGUSR2, of which it would die by default; and has no time of its own to end.
+// not SIGUSR1 and SIGUSR2 that are only passed on, of which it would die by default; and has no
+// time of its own to end. What setsid(1) has started as a worker is no daemon.
 #pragma once
 
 #include <sys/types.h>
@@ -29,9 +30,10 @@ class SignalGroups {
   void End();
 
   // To each group once. `living`: the workers that live, and whether the signal is for their group.
-  // What is of our session, and was started no later than `reached`, has it by another way. A
-  // SIGCONT soon after a SIGSTOP waits, half a second at most, until all stand still.
-  void Signal(int signo, const std::map<pid_t, bool>& living, absl::Time reached);
+  // `stops`: it is to end them, also SIGUSR1 and SIGUSR2. What is of our session, and was started
+  // no later than `reached`, has it by another way. A SIGCONT soon after a SIGSTOP waits, half a
+  // second at most, until all stand still.
+  void Signal(int signo, bool stops, const std::map<pid_t, bool>& living, absl::Time reached);
 
   // From now on: until no group of the workers' session that has got another signal than SIGSTOP
   // and SIGCONT has a member that has not ended. Who ignored what stops a job when it came, and
@@ -44,13 +46,15 @@ class SignalGroups {
 
  private:
   void SeeWhoHears(int signo, const std::vector<ProcessPlace>& places);
+  void SeeWhatWorkersWrap(const std::vector<ProcessPlace>& places);
   void AwaitStandstill() const;
   bool AnyLives() const;
-  std::map<pid_t, bool> Groups(const std::vector<ProcessPlace>& places, int signo,
+  std::map<pid_t, bool> Groups(const std::vector<ProcessPlace>& places, bool of_job_only,
                                absl::Time reached) const;
   bool IsOfJob(pid_t session) const;
 
-  std::set<pid_t> workers_;  // of the round, also those that have ended
+  // Of the round, also those that have ended; of a worker that is setsid(1), the program, too.
+  std::set<pid_t> workers_;
   std::set<pid_t> helpers_;
   std::set<pid_t> told_;     // groups, to stop or to do something
   std::set<pid_t> hear_;     // processes that have got what stops a job

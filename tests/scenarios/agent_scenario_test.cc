@@ -252,7 +252,8 @@ class AgentScript {
     return out;
   }
   std::string Show(const SignalRound& signal) {
-    return absl::StrCat("signal ", signal.round.ToString(), " ", SignalName(signal.signo));
+    return absl::StrCat("signal ", signal.round.ToString(), " ", SignalName(signal.signo),
+                        signal.stops ? " to stop" : "");
   }
   std::string Show(const ReleaseHeld& held) {
     return absl::StrCat("release ", held.round.ToString());

@@ -99,6 +99,14 @@ TEST_F(SignalGroupsTest, ASessionOfItsOwnIsToldToStopOnly) {
   EXPECT_EQ(Rest(), "");
 }
 
+// Where the user says that it stops the job.
+TEST_F(SignalGroupsTest, WhatStopsReachesASessionOfItsOwn) {
+  Run(absl::StrCat("setsid ", Hears("daemon"), " & ", Hears("own"), " & ", kWaits), 2);
+  client_->Signal(SIGUSR1, /*stops=*/true);
+  EXPECT_EQ(Lines(2), (std::multiset<std::string>{"daemon USR1", "own USR1"}));
+  EXPECT_EQ(Rest(), "");
+}
+
 // It is told itself, and passes on what it likes.
 TEST_F(SignalGroupsTest, WhatALaunchBelowHasStartedIsLeftToIt) {
   std::string folder = absl::StrCat(::testing::TempDir(), "/muster-groups-XXXXXX");
@@ -197,6 +205,19 @@ TEST_F(AwaitedGroupsTest, NeitherDaemonsNorTheDeadAreAwaited) {
   Stop();
   EXPECT_TRUE(RunUntil([this] { return groups_ended_ == 1; }));
   EXPECT_EQ(Rest(), "");
+}
+
+// The worker is setsid(1): what it has started is the user's program, not a daemon.
+TEST_F(AwaitedGroupsTest, TheProgramOfASetsidIsAwaited) {
+  const Fifo fifo;
+  Start(absl::StrCat(fifo.Set(), "exec setsid -w ", kSaves), 1);
+  Stop();
+  SpawnOn(1, MakePipe());  // what is said of it would come after
+  EXPECT_TRUE(RunUntil([this] { return pids_.size() == 2; }));
+  EXPECT_EQ(groups_ended_, 0);
+  fifo.Go();
+  EXPECT_TRUE(RunUntil([this] { return groups_ended_ == 1; }));
+  EXPECT_EQ(Rest(), "saved\n");
 }
 
 // It does not save because of it. But who saves may ignore all that comes then.
