@@ -373,7 +373,10 @@ class Shepherd {
   void SetLease(int64_t boot_ns) {
     const bool stood_still = lease_.stands_still();
     const absl::Time until = boot_ns == 0 ? absl::InfiniteFuture() : absl::FromUnixNanos(boot_ns);
-    if (lease_.Set(until, BootNow()) && stood_still) {
+    lease_ns_ = boot_ns;
+    if (!lease_.Set(until, BootNow())) {
+      Tell(ShepherdNews::kLeaseSeen, -1, lease_ns_, 0, "");  // it is over, as the last one is
+    } else if (stood_still) {
       ContinueDescendants(stopped_);
       stopped_.clear();
     }
@@ -383,7 +386,7 @@ class Shepherd {
   void LookAtLease() {
     const LeaseWatch::Due due = lease_.Look(BootNow());
     if (due != LeaseWatch::Due::kNothing) {
-      Tell(ShepherdNews::kLeaseSeen, -1, 0, 0, "");
+      Tell(ShepherdNews::kLeaseSeen, -1, lease_ns_, 0, "");
     }
     if (due == LeaseWatch::Due::kKill) {
       Clear(ShepherdNews::kLeaseEnded);
@@ -470,6 +473,7 @@ class Shepherd {
   std::set<pid_t> held_;  // of workers_: those that stand still, or that a debugger has since
   bool let_go_ = false;   // they may go on
   LeaseWatch lease_;
+  int64_t lease_ns_ = 0;            // what kSetLease has said last
   std::set<pid_t> stopped_;         // as they have no lease
   std::deque<ShepherdFrame> news_;  // not sent yet; bounded by the orders taken, two a worker
   std::string run_dir_;

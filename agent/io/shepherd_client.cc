@@ -25,9 +25,6 @@
 namespace muster {
 namespace {
 
-// The shepherd serves an order within this time, or is held by the kernel.
-constexpr absl::Duration kShepherdWithin = absl::Seconds(15);  // kKillWithin, and to spare
-constexpr absl::Duration kPingEvery = absl::Seconds(1);
 // It has nothing to do behind a shepherd that has gone by itself.
 constexpr absl::Duration kReaperWithin = absl::Seconds(2);
 // The reaper kills what one has left, and has another, within this time, or is held likewise.
@@ -78,9 +75,7 @@ ShepherdClient::ShepherdClient(uv_loop_t* loop, ShepherdProcess process, Callbac
       callbacks_(std::move(callbacks)),
       births_timer_(loop, [this] { GoOnWithout(); }),
       clear_timer_(loop, [this] { KillOrGiveUp(); }),
-      look_timer_(loop, [this] { Look(); }),
-      ping_(kShepherdWithin, kShepherdWithin),
-      lease_seen_(kLeaseSeenWithin, kShepherdWithin) {
+      look_timer_(loop, [this] { Look(); }) {
   look_timer_.Unref();
   births_poll_.emplace(loop, process_.births.get(), [this](int) { OnBirth(); });
   poll_.emplace(loop, process_.socket.get(), [this](int events) { OnReady(events); });
@@ -195,7 +190,10 @@ void ShepherdClient::SendSpawn(uint32_t local_rank, const std::vector<std::strin
         absl::StrCat("the worker's own variables take ", frame.payload.size(),
                      " bytes; the limit is ", kShepherdFrameBytesMax / 2));
   }
-  spawning_ += dead_ ? 0 : 1;
+  if (!dead_) {
+    watch_.SpawnAsked(BootNow());
+    ArmLook();
+  }
   Send(std::move(frame));
 }
 
@@ -272,23 +270,15 @@ void ShepherdClient::SetLease(int64_t boot_ns) {
   frame.type = static_cast<uint32_t>(ShepherdOrder::kSetLease);
   frame.value = boot_ns;
   Send(std::move(frame));
-  if (boot_ns == 0) {
-    lease_seen_.Answered();
-  } else {
-    lease_seen_.Ask(std::max(absl::FromUnixNanos(boot_ns), BootNow()));
-  }
+  watch_.SetLease(boot_ns, BootNow());
   ArmLook();
 }
 
 void ShepherdClient::Ping() {
-  const absl::Time now = BootNow();
-  if (dead_ || spawning_ > 0 || ping_.awaited() || now < next_ping_) {
-    return;
+  if (!dead_ && watch_.Ping(BootNow())) {
+    SendPing();
+    ArmLook();
   }
-  SendPing();
-  next_ping_ = now + kPingEvery;
-  ping_.Ask(now);
-  ArmLook();
 }
 
 void ShepherdClient::SendPing() {
@@ -301,16 +291,13 @@ void ShepherdClient::Look() {
   if (poll_) {
     OnReady(0);  // what it has said while we did not look
   }
-  const absl::Time now = BootNow();
-  const bool deaf = ping_.IsSilent(now);
-  const bool late = lease_seen_.IsSilent(now);
-  if ((deaf || late) && !dead_ && !killed_) {
+  if (watch_.IsSilent(BootNow()) && !dead_ && !killed_) {
     KillOrGiveUp();
   }
   ArmLook();
 }
 
-void ShepherdClient::ArmLook() { look_timer_.StartAt(std::min(ping_.next(), lease_seen_.next())); }
+void ShepherdClient::ArmLook() { look_timer_.StartAt(watch_.next()); }
 
 void ShepherdClient::SetRunDir(const std::string& folder) {
   ShepherdFrame frame;
@@ -374,10 +361,10 @@ void ShepherdClient::Handle(const ShepherdFrame& frame) {
   const auto local_rank = static_cast<uint32_t>(frame.index);
   switch (static_cast<ShepherdNews>(frame.type)) {
     case ShepherdNews::kSpawned:
-      --spawning_;
+      watch_.SpawnAnswered(BootNow());
       return callbacks_.on_spawned(local_rank, static_cast<pid_t>(frame.value));
     case ShepherdNews::kSpawnFailed:
-      --spawning_;
+      watch_.SpawnAnswered(BootNow());
       return callbacks_.on_spawn_failed(local_rank, static_cast<int>(frame.value), frame.payload);
     case ShepherdNews::kEnded:
       return callbacks_.on_ended(
@@ -393,9 +380,9 @@ void ShepherdClient::Handle(const ShepherdFrame& frame) {
     case ShepherdNews::kHelperFailed:
       return callbacks_.on_helper_failed(frame.payload);
     case ShepherdNews::kAlive:
-      return ping_.Answered();
+      return watch_.Alive();
     case ShepherdNews::kLeaseSeen:
-      return lease_seen_.Answered();
+      return watch_.LeaseSeen(frame.value);
   }
 }
 
@@ -408,9 +395,7 @@ void ShepherdClient::Died() {
   queue_.clear();
   poll_.reset();
   clear_timer_.Stop();
-  spawning_ = 0;
-  ping_.Answered();
-  lease_seen_.Answered();
+  watch_.Forget();
   // Workers had a death signal, but their own children did not: the reaper has them now. It says
   // when they are gone, and who comes next.
   births_poll_->Start(UV_READABLE);

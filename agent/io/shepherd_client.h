@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/core/answer_watch.h"
+#include "agent/core/shepherd_watch.h"
 #include "agent/io/shepherd.h"
 #include "agent/io/shepherd_protocol.h"
 #include "proto/wire/uv_handles.h"
@@ -78,7 +78,8 @@ class ShepherdClient {
   void SetRunDir(const std::string& folder);
   // To be called again and again: a shepherd that has nothing to do and does not answer for 15 s,
   // as somebody has stopped it (SIGSTOP) or the kernel holds it, is killed. Likewise, of itself,
-  // one that has not seen the end of the lease 1 s after it. Waits for nothing.
+  // one that has not started a worker for 5 min, or not seen the end of the lease 1 s after it.
+  // Waits for nothing.
   void Ping();
   // Ends the shepherd (it kills what is left) and waits for it.
   void Close();
@@ -116,10 +117,7 @@ class ShepherdClient {
   UvTimer clear_timer_;
   bool killed_ = false;  // because it did not answer
   UvTimer look_timer_;
-  AnswerWatch ping_;
-  AnswerWatch lease_seen_;
-  absl::Time next_ping_ = absl::InfinitePast();
-  uint32_t spawning_ = 0;  // not answered yet: the program may lie on a slow server
+  ShepherdWatch watch_;
 };
 
 }  // namespace muster

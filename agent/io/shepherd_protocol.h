@@ -49,7 +49,8 @@ enum class ShepherdNews : uint32_t {
   kLeaseEnded,    // everything was killed because the lease ran out
   kHelperFailed,  // payload: why it does not run
   kAlive,
-  kLeaseSeen,  // the lease is over: kLeaseEnded follows, or everything stands still (kSetLease)
+  kLeaseSeen,  // value = kSetLease's: that lease is over: kLeaseEnded follows, or everything stands
+               // still (kSetLease)
 };
 
 // reaper -> I/O process, on a socket of its own, and always of this one kind: a shepherd is there,
