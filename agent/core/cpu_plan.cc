@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -479,10 +480,17 @@ uint32_t PlacesByObjects(const Topology& topology, const CpuSet& allowed,
 }
 
 uint32_t CpusToWaitWith(const CpuPlan& plan, uint32_t usable) {
+  std::map<uint32_t, uint64_t> load;  // workers, by CPU: a core may have one for each of several
+  for (const WorkerShare& share : plan.workers) {
+    for (const uint32_t cpu : share.cpus.Members()) {
+      ++load[cpu];
+    }
+  }
   uint64_t out = usable;
   for (const WorkerShare& share : plan.workers) {
-    if (share.sharers > share.cpus.Count()) {
-      out = std::min(out, uint64_t{share.cpus.Count()} * plan.workers.size() / share.sharers);
+    const uint64_t cpus = share.cpus.Count();
+    for (const uint32_t cpu : share.cpus.Members()) {
+      out = load[cpu] > cpus ? std::min(out, cpus * plan.workers.size() / load[cpu]) : out;
     }
   }
   return static_cast<uint32_t>(out);

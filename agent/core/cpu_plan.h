@@ -57,7 +57,7 @@ uint32_t PlacesByObjects(const Topology& topology, const CpuSet& allowed,
                          const CpuBinding& binding);
 
 // As many CPUs as would give every worker what those have who share most: `usable`, but where
-// workers are crowded on some of them.
+// workers are crowded on some of them. Hardware threads of a core are CPUs of their own.
 uint32_t CpusToWaitWith(const CpuPlan& plan, uint32_t usable);
 
 }  // namespace muster

@@ -433,6 +433,9 @@ TEST(CpuPlanTest, WaitsAsThoseWhoShareMost) {
   EXPECT_EQ(CpusToWaitWith(PlanFor(node, AllCpus(node), 6), 8), 8u);
   EXPECT_EQ(CpusToWaitWith(PlanFor(node, AllCpus(node), 8), 8), 8u);
   EXPECT_EQ(CpusToWaitWith(PlanFor(node, AllCpus(node), 16), 8), 8u);
+  const Topology threads = Machine({1, 1, 1, 2, 2});
+  EXPECT_EQ(CpusToWaitWith(PlanFor(threads, AllCpus(threads), 4, To(BindTo::kHwthread)), 4), 4u)
+      << "each has its hardware thread";
 }
 
 TEST(TopologyTest, IsPutInOrder) {
