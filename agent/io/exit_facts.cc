@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "agent/core/cpu_count.h"
 #include "agent/io/small_file.h"
@@ -40,12 +41,36 @@ uint64_t KillsIn(const std::string& mount, const std::string& group, absl::strin
       "oom_kill");
 }
 
+// Python writes numbers that JSON has not: NaN, Infinity, -Infinity. Outside strings they become
+// null.
+std::string WithJsonNumbersOnly(absl::string_view text) {
+  std::string out;
+  bool in_string = false;
+  while (!text.empty()) {
+    size_t taken = 1;
+    if (in_string) {
+      in_string = text[0] != '"';
+      taken = text[0] == '\\' && text.size() > 1 ? 2 : 1;
+    } else if (text[0] == '"') {
+      in_string = true;
+    } else if (absl::ConsumePrefix(&text, "NaN") || absl::ConsumePrefix(&text, "-Infinity") ||
+               absl::ConsumePrefix(&text, "Infinity")) {
+      out += "null";
+      continue;
+    }
+    out.append(text.data(), taken);
+    text.remove_prefix(taken);
+  }
+  return out;
+}
+
 }  // namespace
 
 ErrorFile ReadErrorFile(const std::string& path) {
   ErrorFile out;
   out.text = ReadHead(path, kErrorFileBytesMax);
-  const nlohmann::json root = nlohmann::json::parse(out.text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json root =
+      nlohmann::json::parse(WithJsonNumbersOnly(out.text), nullptr, /*allow_exceptions=*/false);
   if (!root.is_object() || !root.contains("message")) {
     return out;
   }

@@ -48,6 +48,10 @@ TEST_F(ExitFactsTest, ErrorFiles) {
         "timestamp": "1700000000"}}})",
        "ValueError: boom\nline"},
       {"extraInfo is a list", R"({"message": {"message": "m", "extraInfo": [1]}})", "m"},
+      {"numbers of Python's",
+       R"({"message": {"message": "loss is NaN \"NaN", "extraInfo": {"loss": NaN, "lr":
+        [-Infinity,Infinity]}}})",
+       "loss is NaN \"NaN"},
       {"plain string", R"({"message": "m"})", "m"},
       {"message is a number", R"({"message": 1})", ""},
       {"inner message is a list", R"({"message": {"message": []}})", ""},
