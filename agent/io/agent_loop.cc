@@ -275,6 +275,7 @@ ShepherdClient::Callbacks AgentLoop::ShepherdCallbacks() {
 
 void AgentLoop::OnSpawnFailed(uint32_t local_rank, int error, std::string what) {
   workers_[local_rank].ended = true;
+  (void)pump_.Drain(local_rank);  // it has written nothing
   WorkerExit exit;
   exit.local_rank = LocalRank{local_rank};
   exit.rank = assignment_.RankOf(LocalRank{local_rank});

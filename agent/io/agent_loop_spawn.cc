@@ -216,10 +216,13 @@ void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>&
   terminal_ = std::move(terminal->ours);
   UniqueFd seen(fcntl(terminal_.get(), F_DUPFD_CLOEXEC, 3));
   UniqueFd typed(fcntl(terminal_.get(), F_DUPFD_CLOEXEC, 3));
-  if (!seen.valid() || !typed.valid()) {
+  UniqueFd workers(fcntl(terminal->workers.get(), F_DUPFD_CLOEXEC, 3));
+  if (!seen.valid() || !typed.valid() || !workers.valid()) {
     return OnSpawnFailed(local.value, EMFILE, "no descriptors left for its terminal");
   }
-  if (const absl::Status opened = pump_.OpenTerminal(local.value, std::move(seen)); !opened.ok()) {
+  if (const absl::Status opened =
+          pump_.OpenTerminal(local.value, std::move(seen), std::move(workers));
+      !opened.ok()) {
     return OnSpawnFailed(local.value, EMFILE, std::string(opened.message()));
   }
   stdin_.OpenTerminal(std::move(typed));

@@ -133,8 +133,10 @@ absl::StatusOr<OutputPump::WorkerEnds> OutputPump::Open(uint32_t local_rank) {
   return ends;
 }
 
-absl::Status OutputPump::OpenTerminal(uint32_t local_rank, UniqueFd terminal) {
-  return OpenStream(local_rank, 1, /*raw=*/true, std::move(terminal));
+absl::Status OutputPump::OpenTerminal(uint32_t local_rank, UniqueFd terminal, UniqueFd workers) {
+  RETURN_IF_ERROR(OpenStream(local_rank, 1, /*raw=*/true, std::move(terminal)));
+  streams_.back()->workers_side = std::move(workers);
+  return absl::OkStatus();
 }
 
 absl::Status OutputPump::OpenStream(uint32_t local_rank, uint8_t number, bool raw, UniqueFd fd) {
@@ -386,6 +388,7 @@ std::string OutputPump::Drain(uint32_t local_rank) {
     if (stream->local_rank != local_rank) {
       continue;
     }
+    stream->workers_side.Reset();
     // One more than a full pipe has, to come to its end.
     if (stream->poll != nullptr &&
         ReadSome(*stream, PipeBytes(stream->fd.get()) + 1) == Read::kEnd) {

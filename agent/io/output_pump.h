@@ -72,8 +72,9 @@ class OutputPump {
   void KeepRound(const Assignment& assignment, const std::vector<LocalRank>& starts);
   absl::StatusOr<WorkerEnds> Open(uint32_t local_rank);
   // The same for a worker that writes to a terminal, whose other side `terminal` is: what it writes
-  // is handed on as it comes, not in lines.
-  absl::Status OpenTerminal(uint32_t local_rank, UniqueFd terminal);
+  // is handed on as it comes, not in lines. `workers` is a copy of the worker's side, kept until
+  // Drain: nobody else may have that open for a moment, which is not the end.
+  absl::Status OpenTerminal(uint32_t local_rank, UniqueFd terminal, UniqueFd workers);
   // Reads what is already in the pipes of a worker that has ended; its last lines of stderr.
   std::string Drain(uint32_t local_rank);
   // What a worker that has ended left in its error file, where the layout of the log files has a
@@ -104,6 +105,7 @@ class OutputPump {
     uint32_t local_rank = 0;
     uint8_t number = 1;  // 1 stdout, 2 stderr
     UniqueFd fd;
+    UniqueFd workers_side;  // of a terminal, while the worker lives
     std::unique_ptr<UvPoll> poll;
     LineAssembler lines;
     std::string tail;

@@ -1,4 +1,8 @@
+#include <fcntl.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 #include "agent/io/pseudo_terminal.h"
 #include "tests/agent/io/output_pump_fixture.h"
@@ -21,14 +25,20 @@ TEST_F(OutputPumpTest, ATerminalsBytesPassAsTheyComeUntilItsWorkerIsGone) {
   EXPECT_EQ(ioctl(terminal->workers.get(), TIOCGWINSZ, &size), 0);
   EXPECT_EQ(size.ws_row, 30);
   EXPECT_EQ(size.ws_col, 100);
-  ASSERT_TRUE(pump_->OpenTerminal(0, std::move(terminal->ours)).ok());
+  const std::string name = ptsname(terminal->ours.get());
+  UniqueFd kept(dup(terminal->workers.get()));
+  ASSERT_TRUE(pump_->OpenTerminal(0, std::move(terminal->ours), std::move(kept)).ok());
   WriteAll(terminal->workers.get(), "name? ");
   EXPECT_TRUE(RunUntil([&] { return got == "name? "; }));
+  terminal->workers.Reset();  // which is not the end: it opens it again
+  RunReady();
+  EXPECT_FALSE(pump_->round_closed());
+  terminal->workers.Reset(open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC));
   WriteAll(terminal->workers.get(), "two\nlines\n");
+  EXPECT_TRUE(RunUntil([&] { return got == "name? two\r\nlines\r\n"; }));
   terminal->workers.Reset();
-  EXPECT_TRUE(RunUntil([&] { return pump_->round_closed() && pump_->Empty(); }));
-  EXPECT_EQ(got, "name? two\r\nlines\r\n");
   EXPECT_EQ(pump_->Drain(0), "name? two\r\nlines\r\n");
+  EXPECT_TRUE(pump_->round_closed() && pump_->Empty());
 }
 
 TEST_F(OutputPumpTest, CarriesLinesWithTheirSource) {
