@@ -40,13 +40,8 @@ absl::StatusOr<std::vector<StoredFile>> EtcdStore::ReadAll() {
 
 bool EtcdStore::Do(std::vector<JournalTask>& tasks) {
   const absl::Time until = BootNow() + write_max_;
-  std::vector<JournalTask> left;
-  for (const uint64_t file : to_remove_) {
-    left.push_back({JournalTask::What::kRemove, file, "", absl::OkStatus()});
-  }
-  absl::Status status = CarryOut(left, until);
+  absl::Status status = RemoveLeft(until);
   if (status.ok()) {
-    to_remove_.clear();
     status = CarryOut(tasks, until);
   } else {
     for (JournalTask& task : tasks) {
@@ -58,7 +53,26 @@ bool EtcdStore::Do(std::vector<JournalTask>& tasks) {
       to_remove_.insert(task.file);
     }
   }
+  // Refused with what was to be written (etcd is full): by itself it may be taken.
+  if (absl::IsFailedPrecondition(status) && !to_remove_.empty()) {
+    status = RemoveLeft(until);
+    for (JournalTask& task : tasks) {
+      if (task.what == JournalTask::What::kRemove && status.ok()) {
+        task.status = absl::OkStatus();
+      }
+    }
+  }
   return !absl::IsAborted(status);
+}
+
+absl::Status EtcdStore::RemoveLeft(absl::Time until) {
+  std::vector<JournalTask> left;
+  for (const uint64_t file : to_remove_) {
+    left.push_back({JournalTask::What::kRemove, file, "", absl::OkStatus()});
+  }
+  RETURN_IF_ERROR(CarryOut(left, until));
+  to_remove_.clear();
+  return absl::OkStatus();
 }
 
 absl::Status EtcdStore::CarryOut(std::vector<JournalTask>& tasks, absl::Time until) {
@@ -75,13 +89,27 @@ absl::Status EtcdStore::CarryOut(std::vector<JournalTask>& tasks, absl::Time unt
 }
 
 absl::Status EtcdStore::Commit(EtcdChange change, absl::Time until) {
-  const std::string name = absl::StrCat(right_.epoch, " ", ++changes_);
-  change.puts.push_back({last_.key, name, 0});
+  const bool removes_only = change.puts.empty();
+  if (!removes_only || unheard_) {
+    const std::string name = absl::StrCat(right_.epoch, " ", ++changes_);
+    change.puts.push_back({last_.key, name, 0});
+    unheard_ = true;
+    const absl::Status status = UnderGuards(change, name, until);
+    unheard_ = !status.ok();
+    if (!removes_only || !absl::IsFailedPrecondition(status)) {
+      return status;
+    }
+    change.puts.clear();
+  }
+  return UnderGuards(change, "", until);
+}
+
+absl::Status EtcdStore::UnderGuards(EtcdChange& change, const std::string& name, absl::Time until) {
   for (int tries = 0; tries < kTriesMax; ++tries) {
     change.guards = {right_.guard, last_};
     ASSIGN_OR_RETURN(const int64_t revision, client_.Change(change, until - BootNow()));
     if (revision != 0) {
-      last_.mod_revision = revision;
+      last_.mod_revision = name.empty() ? last_.mod_revision : revision;
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const bool happened, HasHappened(name, until));

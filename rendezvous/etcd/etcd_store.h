@@ -3,7 +3,10 @@
 // Invariants:
 //  T1 each change is guarded by the leader's key, so that nothing of a master that has lost the
 //     lead gets in, and by the change before it, so that it happens once, in order: not again, nor
-//     late, where its answer was lost.
+//     late, where its answer was lost;
+//  T2 one that only removes puts nothing where etcd is full, which takes it then. It may happen
+//     again, but not behind the next one that puts something; nor does one that was given up happen
+//     behind it: then it puts something first, if etcd lets it.
 // Bounded: what a batch takes, by kEtcdWriteMax.
 #pragma once
 
@@ -39,7 +42,11 @@ class EtcdStore final : public JournalStore {
  private:
   // Sets each task's status; the first that is not OK. Aborted: another master leads.
   absl::Status CarryOut(std::vector<JournalTask>& tasks, absl::Time until);
+  // What is in to_remove_; as CarryOut.
+  absl::Status RemoveLeft(absl::Time until);
   absl::Status Commit(EtcdChange change, absl::Time until);
+  // `name`: as it puts it; empty: it puts nothing.
+  absl::Status UnderGuards(EtcdChange& change, const std::string& name, absl::Time until);
   // Why the guards did not hold. True: it was our change `name` itself, whose answer was lost;
   // false: one before it. Aborted: another master leads.
   absl::StatusOr<bool> HasHappened(const std::string& name, absl::Time until);
@@ -50,7 +57,8 @@ class EtcdStore final : public JournalStore {
   EtcdFiles files_;
   EtcdChange::Guard last_;  // of the change before
   uint64_t changes_ = 0;
-  std::set<uint64_t> to_remove_;  // as etcd did not answer when it should
+  bool unheard_ = false;  // whether the last one that puts something has happened is not known
+  std::set<uint64_t> to_remove_;  // as etcd did not do it when it should
 };
 
 }  // namespace muster

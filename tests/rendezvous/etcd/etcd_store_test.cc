@@ -116,5 +116,66 @@ TEST_F(EtcdStoreTest, WhatCouldNotBeRemovedIsRemovedWithWhatComesNext) {
   EXPECT_THAT(ReadByNext(), ElementsAre("3 three"));
 }
 
+// T2
+TEST_F(EtcdStoreTest, AFullEtcdRemovesWhatHasEnded) {
+  const auto store = Lead();
+  // Of the same lead: a full etcd takes no other.
+  const auto next = [this] { return std::make_unique<EtcdStore>(place_, right_); };
+  EXPECT_THAT(Read(*store), IsEmpty());
+  for (uint64_t file = 1; file <= 3; ++file) {
+    EXPECT_TRUE(Do(*store, What::kReplace, file, "x").ok());
+  }
+  etcd_.BeFull();
+  EXPECT_FALSE(Do(*store, What::kAppend, 1, "!").ok());
+  EXPECT_TRUE(Do(*store, What::kRemove, 1).ok());
+  EXPECT_THAT(Read(*next()), ElementsAre("2 x", "3 x"));
+  // Also in a batch of which another part is refused.
+  std::vector<JournalTask> tasks = {{What::kAppend, 3, "!", absl::OkStatus()},
+                                    {What::kRemove, 2, "", absl::OkStatus()}};
+  EXPECT_TRUE(store->Do(tasks));
+  EXPECT_FALSE(tasks[0].status.ok());
+  EXPECT_TRUE(tasks[1].status.ok()) << tasks[1].status;
+  EXPECT_THAT(Read(*next()), ElementsAre("3 x"));
+}
+
+// T1, T2
+TEST_F(EtcdStoreTest, ARemovalWhoseAnswerIsLostLeavesWhatComesNext) {
+  const auto store = Lead();
+  EXPECT_THAT(Read(*store), IsEmpty());
+  EXPECT_TRUE(Do(*store, What::kReplace, 1, "one").ok());
+  etcd_.LoseAnswers(2);
+  EXPECT_TRUE(Do(*store, What::kRemove, 1).ok());
+  EXPECT_TRUE(Do(*store, What::kReplace, 1, "again").ok());
+  EXPECT_THAT(ReadByNext(), ElementsAre("1 again"));
+}
+
+// T2
+TEST_F(EtcdStoreTest, NothingThatWasGivenUpHappensBehindARemoval) {
+  const auto store = Lead(absl::Milliseconds(200));
+  EXPECT_THAT(Read(*store), IsEmpty());
+  etcd_.LoseAnswers(1 << 20);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Do(*store, What::kReplace, 1, "one")));
+  etcd_.LoseAnswers(0);
+  EtcdClient client(place_);
+  const auto revision = [&client] {
+    return client.Read("/muster/x/change", absl::Seconds(10))->front().mod_revision;
+  };
+  const int64_t given_up = revision();
+  EXPECT_TRUE(Do(*store, What::kRemove, 1).ok());
+  EXPECT_GT(revision(), given_up);  // so its guard does not hold any more
+  EXPECT_THAT(ReadByNext(), IsEmpty());
+}
+
+// T1
+TEST_F(EtcdStoreTest, NothingIsRemovedByOneThatHasLostTheLead) {
+  const auto before = Lead();
+  EXPECT_THAT(Read(*before), IsEmpty());
+  EXPECT_TRUE(Do(*before, What::kReplace, 1, "one").ok());
+  EXPECT_THAT(ReadByNext(), ElementsAre("1 one"));
+  std::vector<JournalTask> tasks = {{What::kRemove, 1, "", absl::OkStatus()}};
+  EXPECT_FALSE(before->Do(tasks));
+  EXPECT_THAT(ReadByNext(), ElementsAre("1 one"));
+}
+
 }  // namespace
 }  // namespace muster

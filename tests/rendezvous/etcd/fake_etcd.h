@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -50,6 +51,11 @@ class FakeEtcd {
   void Refuse(grpc::Status status) {
     const MutexLock lock(mutex_);
     refusal_ = std::move(status);
+  }
+  // Its NOSPACE alarm, from now on: what puts something is refused.
+  void BeFull() {
+    const MutexLock lock(mutex_);
+    full_ = true;
   }
 
  private:
@@ -143,6 +149,10 @@ class FakeEtcd {
         return Answer();
       }
     }
+    const auto puts = [](const etcd::RequestOp& one) { return one.has_request_put(); };
+    if (full_ && std::any_of(request.success().begin(), request.success().end(), puts)) {
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"};
+    }
     ++revision_;
     for (const etcd::RequestOp& one : request.success()) {
       if (one.has_request_put()) {
@@ -211,6 +221,7 @@ class FakeEtcd {
   std::map<int64_t, int64_t> leases_live_ MUSTER_GUARDED_BY(mutex_);  // to its seconds
   int64_t revision_ MUSTER_GUARDED_BY(mutex_) = 0;
   int64_t last_lease_ MUSTER_GUARDED_BY(mutex_) = 0;
+  bool full_ MUSTER_GUARDED_BY(mutex_) = false;
   int lost_answers_ MUSTER_GUARDED_BY(mutex_) = 0;
   grpc::Status refusal_ MUSTER_GUARDED_BY(mutex_);
 };
