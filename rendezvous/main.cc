@@ -170,7 +170,8 @@ class Daemon {
                          [this, follows](const std::string& who) {
                            LogInfo(absl::StrCat("waits for the lead: ", who));
                            master_.StandBy(follows + who);
-                         }});
+                         },
+                         [](const std::string& what) { LogWarning(what); }});
   }
 
   // Serves until SIGTERM or SIGINT; the exit status.

@@ -115,6 +115,7 @@ struct EtcdClient::Member {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<etcd::KV::Stub> kv;
   std::unique_ptr<etcd::Lease::Stub> leases;
+  std::unique_ptr<etcd::Cluster::Stub> cluster;
 };
 
 EtcdClient::EtcdClient(const EtcdPlace& place) {
@@ -131,6 +132,7 @@ EtcdClient::EtcdClient(const EtcdPlace& place) {
         grpc::CreateCustomChannel(name, grpc::InsecureChannelCredentials(), arguments);
     member->kv = etcd::KV::NewStub(member->channel);
     member->leases = etcd::Lease::NewStub(member->channel);
+    member->cluster = etcd::Cluster::NewStub(member->channel);
     members_.push_back(std::move(member));
   }
 }
@@ -234,6 +236,20 @@ absl::Status EtcdClient::Revoke(int64_t lease, absl::Duration limit) {
   return Try(limit, [&](const Member& member, grpc::ClientContext& context) {
     return member.leases->LeaseRevoke(&context, request, &response);
   });
+}
+
+absl::StatusOr<std::vector<EtcdMember>> EtcdClient::Members(absl::Duration limit) {
+  etcd::MemberListRequest request;
+  request.set_linearizable(true);
+  etcd::MemberListResponse response;
+  RETURN_IF_ERROR(Try(limit, [&](const Member& member, grpc::ClientContext& context) {
+    return member.cluster->MemberList(&context, request, &response);
+  }));
+  std::vector<EtcdMember> members;
+  for (const etcd::Member& one : response.members()) {
+    members.push_back({{one.clienturls().begin(), one.clienturls().end()}, !one.islearner()});
+  }
+  return members;
 }
 
 }  // namespace muster

@@ -32,6 +32,12 @@ struct EtcdEntry {
   int64_t mod_revision = 0;  // of its last change; grows with every change of anything
 };
 
+// One of etcd's own list.
+struct EtcdMember {
+  std::vector<std::string> client_urls;  // none: it has not been started yet
+  bool votes = true;                     // false: it still learns
+};
+
 // All of `puts` and `deletes` happen, or nothing. A put of a key with `lease` goes with the lease.
 struct EtcdChange {
   struct Put {
@@ -67,6 +73,8 @@ class EtcdClient {
   absl::Status KeepAlive(int64_t lease, absl::Duration limit);
   // What has the lease is gone.
   absl::Status Revoke(int64_t lease, absl::Duration limit);
+  // All members that etcd has, also those that were not named.
+  absl::StatusOr<std::vector<EtcdMember>> Members(absl::Duration limit);
 
  private:
   struct Member;

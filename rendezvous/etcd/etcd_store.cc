@@ -94,7 +94,7 @@ absl::Status EtcdStore::Commit(EtcdChange change, absl::Time until) {
     const std::string name = absl::StrCat(right_.epoch, " ", ++changes_);
     change.puts.push_back({last_.key, name, 0});
     unheard_ = true;
-    const absl::Status status = UnderGuards(change, name, until);
+    absl::Status status = UnderGuards(change, name, until);
     unheard_ = !status.ok();
     if (!removes_only || !absl::IsFailedPrecondition(status)) {
       return status;

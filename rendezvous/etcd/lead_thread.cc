@@ -33,7 +33,7 @@ LeadThread::~LeadThread() {
 }
 
 LeadershipEvents LeadThread::Posted(LeadershipEvents events) {
-  // Shared by the three functions below, all of which are leadership_'s.
+  // Shared by the functions below, all of which are leadership_'s.
   const auto to = std::make_shared<const LeadershipEvents>(std::move(events));
   return {[this, to](const LeadRight& right) {
             CHECK(mailbox_.Post([to, right] { to->on_led(right); }));
@@ -41,6 +41,9 @@ LeadershipEvents LeadThread::Posted(LeadershipEvents events) {
           [this, to] { CHECK(mailbox_.Post([to] { to->on_lost(); })); },
           [this, to](const std::string& who) {
             CHECK(mailbox_.Post([to, who] { to->on_waiting(who); }));
+          },
+          [this, to](const std::string& what) {
+            CHECK(mailbox_.Post([to, what] { to->on_few_named(what); }));
           }};
 }
 

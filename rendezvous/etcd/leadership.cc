@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "rendezvous/etcd/etcd_members.h"
 #include "rendezvous/etcd/nobody_listens.h"
 
 namespace muster {
@@ -53,7 +54,7 @@ Leadership::Leadership(const EtcdPlace& place, std::string self, uint32_t epoch_
                        LeadershipEvents events, LeaderConfig config)
     : root_(EtcdRoot(place)),
       self_(std::move(self)),
-      members_(place.members),
+      named_(place.members),
       epoch_min_(epoch_min),
       events_(std::move(events)),
       config_(config),
@@ -97,6 +98,7 @@ void Leadership::Grant() {
       client_.Grant(config_.lease, ActLimit(config_, state_, sent));
   if (lease.ok()) {
     OnGranted(config_, state_, *lease, sent);
+    LookAtMembers(false);
   } else {
     OnGrantFailed(config_, state_, BootNow());
     Waiting(std::string(lease.status().message()));
@@ -113,6 +115,7 @@ void Leadership::Take() {
   if (*ours) {
     leads_until_ = absl::ToUnixNanos(state_.lease_until);
     events_.on_led(right);
+    LookAtMembers(true);
   }
 }
 
@@ -147,13 +150,37 @@ void Leadership::Renew() {
   const absl::Status renewed = client_.KeepAlive(state_.lease, ActLimit(config_, state_, sent));
   if (renewed.ok()) {
     OnRenewed(config_, state_, sent);
+    LookAtMembers(false);
   } else {
     OnRenewFailed(config_, state_, absl::IsNotFound(renewed), BootNow());
     const absl::Time since = BootNow();
-    if (state_.leads && NobodyListens(members_, since + kLookWithin)) {
+    if (state_.leads && NoMemberListens(named_, members_, since + kLookWithin)) {
       OnStoreDown(config_, state_, since);
     }
   }
+}
+
+void Leadership::LookAtMembers(bool taken) {
+  const absl::Time now = BootNow();
+  if (!taken && now < look_at_) {
+    return;
+  }
+  const absl::StatusOr<std::vector<EtcdMember>> members =
+      client_.Members(std::min(kLookWithin, ActLimit(config_, state_, now)));
+  if (!members.ok()) {
+    // Etcd may have begun to end; where it goes on, so that leases are renewed, this gets old.
+    if (now >= look_at_ + config_.lease) {
+      members_.clear();
+    }
+    return;
+  }
+  look_at_ = now + config_.lease;
+  members_ = PlacesToAsk(named_, *members).value_or(std::vector<std::vector<std::string>>());
+  const std::string few = FewNamed(named_, *members);
+  if (few != few_named_ && !few.empty()) {
+    events_.on_few_named(few);
+  }
+  few_named_ = few;
 }
 
 void Leadership::Waiting(const std::string& who) {

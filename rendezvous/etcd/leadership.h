@@ -25,6 +25,7 @@ struct LeadershipEvents {
   std::function<void(const LeadRight&)> on_led;
   std::function<void()> on_lost;                           // after on_led; nothing comes behind it
   std::function<void(const std::string& who)> on_waiting;  // another one leads, or etcd is away
+  std::function<void(const std::string& what)> on_few_named;  // of etcd's members; also before
 };
 
 // All keys of a place begin so.
@@ -52,13 +53,16 @@ class Leadership {
   void Renew();
   // Whether we lead now; the right, if so.
   absl::StatusOr<bool> TryTake(LeadRight& right);
+  // Etcd has just answered: reads its own list of its members, unless that was done less than a
+  // lease ago. `taken`: in any case.
+  void LookAtMembers(bool taken);
   void Waiting(const std::string& who);
   // Until then, or Stop. False: stopped.
   bool WaitUntil(absl::Time at);
 
   const std::string root_;
   const std::string self_;
-  const std::vector<std::string> members_;
+  const std::vector<std::string> named_;  // members of etcd, HOST:PORT
   const uint32_t epoch_min_;
   const LeadershipEvents events_;
   const LeaderConfig config_;
@@ -66,7 +70,11 @@ class Leadership {
   LeaderState state_;
   std::atomic<int64_t> leads_until_{0};  // nanoseconds of BootNow()
   std::string waiting_;                  // as on_waiting was told last
-  const UniqueFd stop_;                  // eventfd: readable once stopped
+  // Where each member of etcd can be asked whether it runs; empty: not known, or one cannot.
+  std::vector<std::vector<std::string>> members_;
+  absl::Time look_at_ = absl::InfinitePast();  // the members again, not before
+  std::string few_named_;                      // as on_few_named was told last
+  const UniqueFd stop_;                        // eventfd: readable once stopped
 };
 
 }  // namespace muster

@@ -113,6 +113,46 @@ def test_jobs_outlive_an_etcd_of_which_nothing_runs(site):
     assert "lost the lead" not in result.errors and result.errors.count("no longer survive") == 1
 
 
+def test_each_master_names_one_member_and_that_of_the_leader_dies(site):
+    site.etcd.leader()
+    members = site.etcd.store.removeprefix("etcd://").split(",")
+    site.keep = ["--rdzv-store", f"etcd://{members[0]}"]
+    leads = site.serve(0, site.places[0])
+    leads.expect("leads, in epoch", stream="err")
+    leads.expect("--rdzv-store names 1 of the 3 members of etcd: .*name all of them", stream="err")
+    site.keep = ["--rdzv-store", f"etcd://{members[1]}"]
+    waits = site.serve(1, site.places[1])
+    waits.expect(f"waits for the lead: {site.places[0]} leads", stream="err")
+    both = site.job(STEPS)
+    for job in both:
+        job.expect("step 5 ")
+    site.etcd.kill(0)
+    # One of them leads, and it is the one that has an etcd.
+    leads.expect("has lost the lead: its lease in etcd has ended", stream="err")
+    waits.expect("leads, in epoch .*; 1 job goes on from etcd", stream="err")
+    waits.expect("the nodes of round .* are back", stream="err")
+    site.go.touch()
+    undisturbed(both)
+    waits.expect("job job ended with 0", stream="err")
+
+
+def test_a_job_that_ends_while_etcd_is_full_does_not_come_back(site):
+    leads, waits = site.pair()
+    both = site.job(STEPS)
+    for job in both:
+        job.expect("step 5 ")
+    site.etcd.be_full()
+    site.go.touch()
+    undisturbed(both)
+    leads.expect("job job ended with 0", stream="err")
+    leads.signal(signal.SIGTERM)
+    assert leads.finish().code == 0
+    assert site.etcd.ctl("alarm", "disarm") is not None
+    waits.expect("leads, in epoch", stream="err")
+    waits.signal(signal.SIGTERM)
+    assert "goes on from etcd" not in waits.finish().errors
+
+
 def test_what_is_none_of_ours_is_named(site):
     key = "/muster/default/jobs/mine"
     site.etcd.leader()

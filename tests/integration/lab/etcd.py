@@ -47,6 +47,13 @@ class Etcd:
         done = self.shell.host.run(["env", "ETCDCTL_API=3", "etcdctl", "--endpoints", ends, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         return done.stdout if done.returncode == 0 else None
 
+    def be_full(self):
+        """Its NOSPACE alarm, until `ctl("alarm", "disarm")`."""
+        member = json.loads(self.ctl("endpoint", "status", "-w", "json"))[0]["Status"]["header"]["member_id"]
+        alarm = json.dumps({"action": "ACTIVATE", "memberID": str(member), "alarm": "NOSPACE"})
+        words = ["curl", "-sS", "--fail", "-X", "POST", f"{self._url(0)}/v3/maintenance/alarm", "-d", alarm]
+        assert self.shell.host.run(words, stdout=subprocess.DEVNULL).returncode == 0
+
     def leader(self):
         """The member that leads the others."""
 

@@ -126,5 +126,17 @@ TEST(EtcdClient, ALeaseTakesItsKeysAlong) {
   EXPECT_TRUE(absl::IsNotFound(client.KeepAlive(*lease, kLimit)));
 }
 
+TEST(EtcdClient, ReadsTheMembers) {
+  FakeEtcd etcd;
+  etcd.ListMembers({{"http://h1:2379", "http://10.0.0.1:2379"}, {}});
+  const auto members = EtcdClient({{etcd.member()}, "x"}).Members(kLimit);
+  ASSERT_TRUE(members.ok()) << members.status();
+  ASSERT_EQ(members->size(), 2U);
+  EXPECT_EQ((*members)[0].client_urls,
+            (std::vector<std::string>{"http://h1:2379", "http://10.0.0.1:2379"}));
+  EXPECT_TRUE((*members)[0].votes);
+  EXPECT_TRUE((*members)[1].client_urls.empty());
+}
+
 }  // namespace
 }  // namespace muster

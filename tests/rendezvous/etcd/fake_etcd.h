@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/mutex.h"
@@ -21,12 +22,14 @@ namespace etcd = etcdserverpb;
 
 class FakeEtcd {
  public:
-  FakeEtcd() : kv_(*this), leases_(*this) {
+  FakeEtcd() : kv_(*this), leases_(*this), cluster_(*this) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(&kv_);
     builder.RegisterService(&leases_);
+    builder.RegisterService(&cluster_);
     server_ = builder.BuildAndStart();
+    ListMembers({{absl::StrCat("http://", member())}});
   }
   ~FakeEtcd() { server_->Shutdown(); }
 
@@ -41,6 +44,14 @@ class FakeEtcd {
     const MutexLock lock(mutex_);
     const auto at = entries_.find(key);
     return at == entries_.end() ? 0 : at->second.lease;
+  }
+  // What it says of its members: the client URLs of each.
+  void ListMembers(const std::vector<std::vector<std::string>>& members) {
+    const MutexLock lock(mutex_);
+    members_.Clear();
+    for (const std::vector<std::string>& urls : members) {
+      members_.add_members()->mutable_clienturls()->Add(urls.begin(), urls.end());
+    }
   }
   // The next changes happen, but their answers are lost.
   void LoseAnswers(int count) {
@@ -113,6 +124,20 @@ class FakeEtcd {
         stream->Write(response);
       }
       return grpc::Status::OK;
+    }
+
+   private:
+    FakeEtcd& all_;
+  };
+
+  class Cluster final : public etcd::Cluster::Service {
+   public:
+    explicit Cluster(FakeEtcd& all) : all_(all) {}
+    grpc::Status MemberList(grpc::ServerContext*, const etcd::MemberListRequest*,
+                            etcd::MemberListResponse* response) override {
+      const MutexLock lock(all_.mutex_);
+      *response = all_.members_;
+      return all_.refusal_;
     }
 
    private:
@@ -214,11 +239,13 @@ class FakeEtcd {
 
   Kv kv_;
   Leases leases_;
+  Cluster cluster_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   Mutex mutex_;
   std::map<std::string, Entry> entries_ MUSTER_GUARDED_BY(mutex_);
   std::map<int64_t, int64_t> leases_live_ MUSTER_GUARDED_BY(mutex_);  // to its seconds
+  etcd::MemberListResponse members_ MUSTER_GUARDED_BY(mutex_);
   int64_t revision_ MUSTER_GUARDED_BY(mutex_) = 0;
   int64_t last_lease_ MUSTER_GUARDED_BY(mutex_) = 0;
   bool full_ MUSTER_GUARDED_BY(mutex_) = false;

@@ -30,7 +30,8 @@ class Candidate {
                          told_ = true;
                          waits_.set_value(who);
                        }
-                     }},
+                     },
+                     [this](const std::string& what) { few_named_.set_value(what); }},
                     kQuick),
         thread_([this] { leadership_.Run(); }) {}
   ~Candidate() { Stop(); }
@@ -45,11 +46,17 @@ class Candidate {
   LeadRight Led() { return led_.get_future().get(); }
   std::string Waits() { return waits_.get_future().get(); }
   void Lost() { lost_.get_future().get(); }
+  bool LostWithin(absl::Duration time) {
+    return lost_.get_future().wait_for(absl::ToChronoMilliseconds(time)) ==
+           std::future_status::ready;
+  }
+  std::string FewNamed() { return few_named_.get_future().get(); }
 
  private:
   std::promise<LeadRight> led_;
   std::promise<void> lost_;
   std::promise<std::string> waits_;
+  std::promise<std::string> few_named_;
   bool told_ = false;
   Leadership leadership_;
   std::thread thread_;
@@ -113,6 +120,34 @@ TEST(Leadership, NamesAnEpochThatIsNone) {
       client.Change({{}, {{"/muster/x/lead/epoch", "seven", 0}}, {}}, absl::Seconds(5)).ok());
   Candidate first(etcd.member(), "h1:29400");
   EXPECT_THAT(first.Waits(), HasSubstr("/muster/x/lead/epoch holds 'seven'"));
+}
+
+TEST(Leadership, GoesOnWhereNoMemberRuns) {
+  auto etcd = std::make_unique<FakeEtcd>();
+  Candidate first(etcd->member(), "h1:29400");
+  first.Led();
+  etcd.reset();
+  EXPECT_FALSE(first.LostWithin(2 * kQuick.lease));
+}
+
+TEST(Leadership, EndsWithItsLeaseWhereAMemberRunsThatWasNotNamed) {
+  auto named = std::make_unique<FakeEtcd>();
+  const FakeEtcd other;
+  named->ListMembers({{"http://" + named->member()}, {"https://" + other.member()}});
+  Candidate first(named->member(), "h1:29400");
+  first.Led();
+  EXPECT_THAT(first.FewNamed(), HasSubstr("--rdzv-store names 1 of the 2 members of etcd"));
+  named.reset();
+  EXPECT_TRUE(first.LostWithin(2 * kQuick.lease));
+}
+
+TEST(Leadership, EndsWithItsLeaseWhereAMemberCannotBeAsked) {
+  auto etcd = std::make_unique<FakeEtcd>();
+  etcd->ListMembers({{"http://" + etcd->member()}, {}});
+  Candidate first(etcd->member(), "h1:29400");
+  first.Led();
+  etcd.reset();
+  EXPECT_TRUE(first.LostWithin(2 * kQuick.lease));
 }
 
 }  // namespace

@@ -60,5 +60,24 @@ TEST(NobodyListens, NotWhereOneCannotBeAsked) {
   EXPECT_FALSE(NobodyListens({"240.0.0.1:1"}, BootNow()));  // no route, or no answer yet
 }
 
+TEST(NoMemberListens, AsksTheNamedAndEachMember) {
+  const Port one;
+  Port two;
+  const std::string named = one.At("127.0.0.1");
+  const auto nobody = [&](const std::vector<std::vector<std::string>>& members) {
+    return NoMemberListens({named}, members, BootNow() + absl::Seconds(10));
+  };
+  EXPECT_TRUE(nobody({{named}}));
+  EXPECT_FALSE(nobody({}));
+  EXPECT_FALSE(nobody({{named}, {}}));
+  EXPECT_FALSE(nobody({{named}, {"no.such.host.invalid:1"}}));
+  // What another host means by it, a loopback that refuses here does not tell.
+  EXPECT_FALSE(nobody({{named}, {two.At("localhost")}}));
+  EXPECT_TRUE(nobody({{named, two.At("localhost")}}));
+  two.Listen();
+  EXPECT_FALSE(
+      NoMemberListens({named, two.At("127.0.0.1")}, {{named}}, BootNow() + absl::Seconds(10)));
+}
+
 }  // namespace
 }  // namespace muster
