@@ -78,6 +78,14 @@ bool HasEndedThere(const grpc::Status& status) {
           status.error_message() == "context canceled");
 }
 
+// What a user cannot know who reads etcd's own words.
+absl::string_view WhatToDo(const grpc::Status& status) {
+  return absl::StrContains(status.error_message(), "user name is empty")
+             ? "; this etcd wants a user and Muster logs in as none: give it an etcd of its own, "
+               "without authentication, whose ports only the masters reach"
+             : "";
+}
+
 bool IsAway(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED || HasEndedThere(status);
@@ -160,7 +168,7 @@ absl::Status EtcdClient::Try(absl::Duration limit, const Call& call) {
     }
     last = absl::StrCat(members_[at]->name, ": ", status.error_message());
     if (!IsAway(status)) {
-      return absl::FailedPreconditionError(absl::StrCat("etcd at ", last));
+      return absl::FailedPreconditionError(absl::StrCat("etcd at ", last, WhatToDo(status)));
     }
   }
   return absl::DeadlineExceededError(absl::StrCat("no etcd member has answered; ", last));

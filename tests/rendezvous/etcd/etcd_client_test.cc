@@ -138,5 +138,13 @@ TEST(EtcdClient, ReadsTheMembers) {
   EXPECT_TRUE((*members)[1].client_urls.empty());
 }
 
+TEST(EtcdClient, SaysThatItHasNoUser) {
+  FakeEtcd etcd;
+  etcd.Refuse({grpc::StatusCode::INVALID_ARGUMENT, "etcdserver: user name is empty"});
+  const auto read = EtcdClient({{etcd.member()}, "x"}).Read("/a/", kLimit);
+  EXPECT_THAT(std::string(read.status().message()),
+              HasSubstr("user name is empty; this etcd wants a user and Muster logs in as none"));
+}
+
 }  // namespace
 }  // namespace muster
