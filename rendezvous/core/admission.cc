@@ -8,6 +8,7 @@
 #include "proto/base/mutation.h"
 #include "proto/base/text.h"
 #include "rendezvous/core/agreement.h"
+#include "rendezvous/core/latecomer.h"
 #include "rendezvous/core/liveness.h"
 #include "rendezvous/core/machine.h"
 
@@ -81,6 +82,21 @@ bool Follows(const Join& join, const NodeState& node) {
          join.address == node.join.address && join.life != node.join.life;
 }
 
+// The job before is over for whoever comes now: it begins the next one of that name, when this one
+// has ended. One that still holds workers is no newcomer.
+bool BeginsTheNext(const Machine& m, const Join& join) {
+  return m.config.next_job_follows && OnlyEnds(m.state) && join.holds.IsNone() &&
+         !ComesTooLate(m.config, m.state, join);
+}
+
+void AskAgain(Machine& m, const JoinReceived& event) {
+  std::string why = absl::StrCat("the job '", m.config.job_id,
+                                 "' before this one is being stopped: this one begins when that "
+                                 "has ended");
+  m.out.push_back(Reply{event.reply, Refused{event.join.life, std::move(why)},
+                        /*asks_again=*/true});
+}
+
 // The living holder of the very place that `join` asks for. With a journal also one without a
 // connection: its workers may run, unless `join` shows that they do not.
 const NodeState* Holder(const Machine& m, const Join& join) {
@@ -107,6 +123,19 @@ std::string KeyFor(const RoundState& state, const Join& join) {
     key = absl::StrCat(join.key, "#", n);
   }
   return key;
+}
+
+std::string TookItsPlace(const Join& join) {
+  return absl::StrCat("a new agent on ", join.hostname, " took its place");
+}
+
+// It is not let in; but where it shows that nothing is left of the life before it, nobody waits for
+// that one's lease.
+void LoseTheOneBefore(Machine& m, const Join& join) {
+  const auto it = m.state.by_key.find(KeyFor(m.state, join));
+  if (it != m.state.by_key.end() && Follows(join, m.state.nodes.at(it->second))) {
+    Lose(m, it->second, TookItsPlace(join));
+  }
 }
 
 // Why it makes no sense, whoever sends it; "" if it does.
@@ -253,8 +282,11 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
   if (const auto it = s.by_key.find(key); it != s.by_key.end()) {
     id = it->second;
     m.admits = true;  // OnJoin looks whether a round can start
-    Lose(m, id, absl::StrCat("a new agent on ", event.join.hostname, " took its place"));
+    Lose(m, id, TookItsPlace(event.join));
     m.admits = false;
+    if (BeginsTheNext(m, event.join)) {
+      return AskAgain(m, event);  // the job could not do without the life before
+    }
   } else {
     id = NodeId{++s.node_ids};
     s.by_key[key] = id;
@@ -308,7 +340,10 @@ void OnJoin(Machine& m, const JoinReceived& event) {
                      "the job to this one; start the job again"));
   }
   const auto known = s.by_life.find(event.join.life);
-  if (known == s.by_life.end()) {
+  if (known == s.by_life.end() && BeginsTheNext(m, event.join)) {
+    LoseTheOneBefore(m, event.join);
+    AskAgain(m, event);
+  } else if (known == s.by_life.end()) {
     if (const std::string why = WhyNot(m, event.join); !why.empty()) {
       return Refuse(m, event, why);
     }

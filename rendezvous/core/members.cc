@@ -23,6 +23,11 @@ bool InRound(const RoundState& s, const NodeState& node) {
   return node.place >= 0 && (s.phase == JobPhase::kRunning || s.phase == JobPhase::kStopping);
 }
 
+bool OnlyEnds(const RoundState& s) {
+  return (s.phase == JobPhase::kStopping && s.stop_is_final) || s.phase == JobPhase::kEnding ||
+         s.phase == JobPhase::kEnded;
+}
+
 namespace {
 
 // Last lines of stderr are kept of this many failed workers; the report shows those of the first

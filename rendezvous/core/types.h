@@ -57,6 +57,9 @@ struct RoundConfig {
   absl::Duration time_limit = absl::InfiniteDuration();  // --timeout: the job ends with 124
   absl::Duration tell_idle = kTellIdle;  // infinite = the user is not told that workers do nothing
   bool users_at_nodes = false;           // who reads what a Tell says is not the job's user
+  // A daemon's: whoever comes while nothing but the job's end is to come begins the next job of
+  // that name, so it is not let in and asks again.
+  bool next_job_follows = false;
   uint16_t master_port =
       0;  // 0 = the store port that node rank 0 offers; else the user's (static form)
   std::string master_addr;  // "" = address of node rank 0
@@ -128,7 +131,8 @@ struct Persist {
 struct Reply {
   ReplyId to;
   MasterMessage message;
-};  // Admitted or Refused
+  bool asks_again = false;  // Refused, but only for now: its call ends so that it comes again
+};                          // Admitted or Refused
 struct Send {
   NodeId node;
   Incarnation incarnation;
@@ -412,5 +416,8 @@ struct RoundState {
 
 // The node is a member of the present round, whose workers run, or are told to end.
 bool InRound(const RoundState& state, const NodeState& node);
+
+// Nothing but the end of the job is to come, or it has ended: no newcomer changes that.
+bool OnlyEnds(const RoundState& state);
 
 }  // namespace muster

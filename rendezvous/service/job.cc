@@ -81,11 +81,7 @@ bool Job::ComesTooLate(const Join& join) const {
   return ended_ && muster::ComesTooLate(config_, state_, join);
 }
 
-bool Job::IsEnding() const {
-  const bool stops = state_.phase == JobPhase::kStopping && state_.stop_is_final;
-  return !ended_ &&
-         (stops || state_.phase == JobPhase::kEnding || state_.phase == JobPhase::kEnded);
-}
+bool Job::IsEnding() const { return !ended_ && OnlyEnds(state_); }
 
 bool Job::Holds(NodeId node, Incarnation incarnation) const {
   const auto it = state_.nodes.find(node);

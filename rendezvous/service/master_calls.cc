@@ -214,6 +214,10 @@ void MasterServer::Impl::OnJoin(AttendSession& session, Join join) {
     session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));  // it asks again
     return;
   }
+  // It asks again, until it can be the first of the next one; but the job hears that it has come.
+  if (job != nullptr && options_.many_jobs && job->IsEnding() && join.holds.IsNone()) {
+    return job->Feed(JoinReceived{ReplyId{session.id}, std::move(join)});
+  }
   // One that is back with what it runs is no newcomer.
   std::string refusal = job != nullptr && job->KnowsLife(join.life)
                             ? ""
@@ -231,11 +235,6 @@ std::string MasterServer::Impl::WhyNotYet(const Job& job, const AttendSession& s
                                           const Join& join) const {
   if (!options_.many_jobs || job.KnowsLife(join.life)) {
     return "";
-  }
-  // It is the first of the next one, when that has ended.
-  if (job.IsEnding() && join.holds.IsNone()) {
-    return absl::StrCat("the job '", session.handshake.job_id,
-                        "' before this one is being stopped: this one begins when that has ended");
   }
   const Agreement& agreed = job.state().agreed;
   const bool same =

@@ -128,7 +128,7 @@ class MasterServer::Impl {
   void Unwritten(const std::string& key, uint64_t file, const absl::Status& status);
   void RemoveFile(Job& job);
   void Execute(const std::string& job_id, RoundEffect effect);
-  void Deliver(const std::string& job_id, ReplyId to, MasterMessage message);
+  void Deliver(const std::string& job_id, Reply reply);
   void Bind(Job& job, AttendSession& session, NodeId node, Incarnation incarnation);
   void FinishLink(Job& job, NodeId node, Incarnation incarnation);
   void CloseLinks(Job& job);

@@ -249,7 +249,7 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
   Job* job = FindJob(job_id);
   CHECK(job != nullptr);
   if (auto* reply = std::get_if<Reply>(&effect)) {
-    Deliver(job_id, reply->to, std::move(reply->message));
+    Deliver(job_id, std::move(*reply));
   } else if (auto* send = std::get_if<Send>(&effect)) {
     AttendSession* link = LinkOf(*job, send->node);
     if (link != nullptr && link->incarnation == send->incarnation) {
@@ -306,21 +306,25 @@ void MasterServer::Impl::Execute(const std::string& job_id, RoundEffect effect) 
   }
 }
 
-void MasterServer::Impl::Deliver(const std::string& job_id, ReplyId to, MasterMessage message) {
-  const auto it = attends_.find(to.value);
+void MasterServer::Impl::Deliver(const std::string& job_id, Reply reply) {
+  const auto it = attends_.find(reply.to.value);
   Job* job = FindJob(job_id);
   if (it == attends_.end() || it->second.gone) {
     // It went while the core thought: what it was admitted as has no connection from the start.
-    if (const auto* admitted = std::get_if<Admitted>(&message)) {
+    if (const auto* admitted = std::get_if<Admitted>(&reply.message)) {
       job->Feed(LinkClosed{admitted->node, admitted->incarnation});
     }
     return;
   }
   AttendSession& session = it->second;
-  if (const auto* admitted = std::get_if<Admitted>(&message)) {
+  if (reply.asks_again) {
+    const std::string& why = std::get<Refused>(reply.message).reason;
+    return session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));
+  }
+  if (const auto* admitted = std::get_if<Admitted>(&reply.message)) {
     Bind(*job, session, admitted->node, admitted->incarnation);
   }
-  session.reply = std::move(message);
+  session.reply = std::move(reply.message);
   Pump(session);
 }
 

@@ -112,6 +112,7 @@ class MasterScript {
       config_.spares = static_cast<uint32_t>(c.Number("spares", 0));
     }
     config_.journal = c.Number("journal", 0) != 0;
+    config_.next_job_follows = c.Number("daemon", 0) != 0;
     if (c.values.count("limit") != 0) {
       config_.time_limit = absl::Seconds(c.Number("limit", 0));
     }
@@ -313,7 +314,8 @@ class MasterScript {
   std::string Show(const Reply& reply) {
     const std::string& name = replies_[reply.to.value];
     if (const auto* refused = std::get_if<Refused>(&reply.message)) {
-      return absl::StrCat(name, " <- refused: ", refused->reason);
+      return absl::StrCat(name,
+                          reply.asks_again ? " <- not yet: " : " <- refused: ", refused->reason);
     }
     const Admitted& admitted = std::get<Admitted>(reply.message);
     Agent& agent = agents_[name];

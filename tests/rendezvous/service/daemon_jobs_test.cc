@@ -124,6 +124,43 @@ TEST_F(DaemonJobs, ALaunchTypedWhileTheJobBeforeItIsStoppedIsTheNextJob) {
   EXPECT_THAT(rounds_, ElementsAre("job 1 on 1", "job 1 on 1"));
 }
 
+// They hold what those before them held to their end: no lease is waited for.
+TEST_F(DaemonJobs, AJobKilledOnAllItsNodesAndTypedAgainBeginsAtOnce) {
+  journal_ = *Journal::On(loop_.get(), std::make_shared<FakeStore>());
+  ASSERT_TRUE(master_->Lead(journal_.get(), [] { return true; }).ok());
+  const auto add = [this](uint64_t life, uint32_t rank) -> TestAgent& {
+    MasterClientOptions client;
+    client.targets = {absl::StrCat("127.0.0.1:", port_)};
+    client.secret = "the secret";
+    client.job_id = "job";
+    client.life = life;
+    client.terms.nodes_min = client.terms.nodes_max = 2;
+    Join join;
+    join.life = life;
+    join.hostname = absl::StrCat("host", rank);
+    join.key = absl::StrCat("rank/", rank);
+    join.key_is_exact = true;
+    join.node_rank = static_cast<int32_t>(rank);
+    join.workers = 1;
+    join.store_port = static_cast<uint16_t>(4000 + life);
+    join.hold = {absl::StrCat("hold of ", rank), life};
+    return MasterFixture::AddAgent(std::move(client), std::move(join));
+  };
+  TestAgent& first = add(1, 0);
+  TestAgent& second = add(2, 1);
+  loop_.Until([&] { return first.running && second.running; }, "the round");
+  Stop(first);
+  Stop(second);
+  TestAgent& third = add(3, 0);
+  loop_.Until([&] { return !third.downs.empty() || !third.tries_failed.empty(); }, "the answer");
+  EXPECT_THAT(third.downs.empty() ? third.tries_failed[0] : third.downs[0],
+              HasSubstr("the job 'job' before this one is being stopped"));
+  TestAgent& fourth = add(4, 1);
+  loop_.Until([&] { return third.running && fourth.running; }, "the next job's round");
+  EXPECT_THAT(ended_, ElementsAre("job 1"));
+  EXPECT_THAT(rounds_, ElementsAre("job 2 on 2", "job 2 on 2"));
+}
+
 // As torchrun's closed rendezvous; who was there at the end, and types it again, means another job.
 TEST_F(DaemonJobs, ALateNodeOfAnElasticJobThatEndedWellHearsOfThat) {
   const auto add = [this](uint64_t life, uint64_t host) -> TestAgent& {
