@@ -11,6 +11,7 @@
 #include "rendezvous/core/latecomer.h"
 #include "rendezvous/core/liveness.h"
 #include "rendezvous/core/machine.h"
+#include "rendezvous/core/why_waiting.h"
 
 namespace muster {
 namespace {
@@ -299,6 +300,7 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
   node.join.key = key;
   node.incarnation = Incarnation{++s.incarnations};
   node.store_port = event.join.store_port;
+  node.behind = key == event.join.key ? NodeId() : s.by_key.at(event.join.key);
   node.admitted = node.heard = node.last_sign = m.now;
   // Of a job that is over it needs to hear only that; nobody waits for it.
   node.ended = s.phase == JobPhase::kEnding || s.phase == JobPhase::kEnded;
@@ -321,9 +323,11 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
     TellTooLate(m, id, node);
   } else if (s.phase == JobPhase::kRunning && s.next.vacant.empty() &&
              s.members.size() >= m.config.nodes_max) {
-    m.out.push_back(
-        Tell{absl::StrCat(event.join.hostname, " waits as a spare: the job runs with ",
-                          s.members.size(), " of at most ", m.config.nodes_max, " nodes")});
+    m.out.push_back(Tell{absl::StrCat(
+        event.join.hostname,
+        WaitsForLease(m.config, s, node) ? " waits until the lease of its predecessor there ends"
+                                         : " waits as a spare",
+        ": the job runs with ", s.members.size(), " of at most ", m.config.nodes_max, " nodes")});
   }
 }
 

@@ -156,8 +156,9 @@ void FillWanted(Machine& m, const NodeState& node, Directive& d) {
     d.grace = m.config.restart_grace;
   } else {
     d.wanted = Wanted::kWait;
-    d.note =
-        IsSetAside(s, d.node, m.now) ? WhySetAside(s.set_aside.at(d.node), m.now) : WaitingNote(m);
+    d.note = IsSetAside(s, d.node, m.now)       ? WhySetAside(s.set_aside.at(d.node), m.now)
+             : WaitsForLease(m.config, s, node) ? WhyWaitsForLease(m.config, s, node)
+                                                : WaitingNote(m);
   }
 }
 

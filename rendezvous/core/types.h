@@ -250,6 +250,7 @@ struct NodeState {
   absl::Time admitted;                // this life
   absl::Time heard;                   // receipt of its last beat or Join
   absl::Time last_sign;               // the same, or the end of its connection since then
+  NodeId behind;                      // the node whose key it asked for, which had it; 0 = none
   std::optional<NodeRank> rank_kept;  // of the first round it was in: it gets it back
   int32_t place = -1;  // index in `members`, as this incarnation; -1 = not in the present round
   std::string lost_why;

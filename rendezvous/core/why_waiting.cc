@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/text.h"
+#include "rendezvous/core/liveness.h"
 #include "rendezvous/core/policy.h"
 
 namespace muster {
@@ -125,6 +126,21 @@ std::vector<std::string> MissingNodes(const RoundConfig& config, const RoundStat
 std::string WhySetAside(const SetAside& one, absl::Time now) {
   return absl::StrCat("this node is set aside for another ", ShortDuration(one.until - now), ": ",
                       one.why);
+}
+
+bool WaitsForLease(const RoundConfig& config, const RoundState& state, const NodeState& node) {
+  const auto before = state.nodes.find(node.behind);
+  return config.journal && before != state.nodes.end() &&
+         before->second.status == NodeStatus::kSuspect && InRound(state, before->second);
+}
+
+std::string WhyWaitsForLease(const RoundConfig& config, const RoundState& state,
+                             const NodeState& node) {
+  return absl::StrCat("the job runs with ", Plural(state.members.size(), "node", "nodes"),
+                      "; this node waits until the lease of its predecessor on ",
+                      state.nodes.at(node.behind).join.hostname, " ends, ",
+                      ShortDuration(SuspectTime(config)),
+                      " after that lost its connection: workers of it may still run");
 }
 
 bool WantsSpares(const RoundConfig& config) {

@@ -26,6 +26,14 @@ std::vector<std::string> MissingNodes(const RoundConfig& config, const RoundStat
 // For a node that is set aside.
 std::string WhySetAside(const SetAside& one, absl::Time now);
 
+// Whether `node`, which is in no round, came for what another one has that is in the round and has
+// lost its connection: on the same machine, or as a pod of the same name. Only with a journal:
+// without one that is over in a moment.
+bool WaitsForLease(const RoundConfig& config, const RoundState& state, const NodeState& node);
+// For such a node.
+std::string WhyWaitsForLease(const RoundConfig& config, const RoundState& state,
+                             const NodeState& node);
+
 // Whether the user wants nodes that stand by.
 bool WantsSpares(const RoundConfig& config);
 
