@@ -113,6 +113,9 @@ std::string ThreadsText(uint32_t rank, int32_t pid, const CpuSet& planned,
     }
   }
   const std::string who = absl::StrCat("rank ", rank, " (pid ", pid, "): ");
+  if (threads.empty()) {
+    return absl::StrCat(who, "it had ended before it was looked at");
+  }
   if (elsewhere.empty()) {
     return absl::StrCat(who, Plural(threads.size(), "thread", "threads"), " on CPUs ",
                         planned.Text(), ", as planned");

@@ -82,11 +82,9 @@ void BindingsWatch::Begin(const WorkerPlacement& placement, std::vector<uint32_t
   workers_.clear();
   for (size_t local = 0; local < pids.size(); ++local) {
     workers_.push_back({ranks[local], pids[local], plan.workers[local].cpus});
-    const std::vector<ThreadCpus> threads = ReadThreads(pids[local]);
-    if (!threads.empty()) {
-      LogInfo(absl::StrCat(
-          host_, ": ", ThreadsText(ranks[local], pids[local], workers_.back().planned, threads)));
-    }
+    LogInfo(absl::StrCat(
+        host_, ": ",
+        ThreadsText(ranks[local], pids[local], workers_.back().planned, ReadThreads(pids[local]))));
   }
   wait_ = kFirstLook;
   timer_.StartAfter(wait_);

@@ -192,6 +192,12 @@ def test_the_report_has_a_picture_and_the_kernels_word(shells):
         assert re.search(rf"node{rank}: rank {rank} \(pid \d+\): 1 thread on CPUs [0-9,-]+, as planned", said) or "not on CPUs" in said, said
 
 
+def test_a_worker_that_had_ended_is_in_the_report_too(node0):
+    result = node0.run("-n", "2", "--oversubscribe", "--report-bindings", "true")
+    for rank in (0, 1):
+        assert re.search(rf"rank {rank} \(pid \d+\): (1 thread on CPUs|it had ended before it was looked at)", result.errors), result
+
+
 def test_what_a_worker_has_started_is_looked_at_too(node0):
     """A script's Python, and its threads; where all is as planned, that is said once libraries have theirs."""
     threads = "import threading, time; [threading.Thread(target=time.sleep, args=(60,), daemon=True).start() for _ in range(3)]; time.sleep(60)"

@@ -55,6 +55,8 @@ TEST(ThreadsTest, SaysWhetherTheyAreWhereThePlanHasThem) {
   EXPECT_FALSE(Drifted(CpusFrom(0, 2), there));
   EXPECT_EQ(ThreadsText(3, 7, CpusFrom(0, 2), there),
             "rank 3 (pid 7): 2 threads on CPUs 0-1, as planned");
+  EXPECT_EQ(ThreadsText(3, 7, CpusFrom(0, 2), {}),
+            "rank 3 (pid 7): it had ended before it was looked at");
   std::vector<ThreadCpus> moved = there;
   for (int32_t tid = 9; tid < 14; ++tid) {
     moved.push_back({tid, CpusFrom(0, 1)});
