@@ -43,16 +43,20 @@ bool KnownBeforeStart(const ExplainInput& input, const std::string& name) {
 Explanation Explain(const ExplainInput& input) {
   Explanation out;
   out.place = PlaceOf(input.assignment, input.local);
-  const WorkerEnvInput worker{input.plan,
-                              input.assignment,
-                              input.facts,
-                              input.store_is_agent,
-                              "",
-                              input.local,
-                              input.program.torch_version,
-                              MpiServed(input.plan.mpi, input.program),
-                              input.share,
-                              input.topology};
+  const WorkerEnvInput worker{
+      input.plan,
+      input.assignment,
+      input.facts,
+      input.store_is_agent,
+      "",
+      input.local,
+      input.program.torch_version,
+      MpiServed(input.plan.mpi, input.program),
+      input.share,
+      input.topology,
+      nullptr,
+      "",
+      OffersPmi1(input.plan.mpi, input.program, input.assignment.world_size)};
   for (EnvVar& variable : WorkerVariables(worker, input.base)) {
     std::optional<std::string> value;
     if (KnownBeforeStart(input, variable.name)) {

@@ -228,7 +228,7 @@ constexpr OptionRow kTable[] = {
      SetPlanFlag<&WorkPlan::no_new_privileges>},
     {OptionId::kMpi, kRequired, false, "--mpi", "MODE", "", kProgram,
      "what is served to its MPI: pmi1 (MPICH), pmix (Open MPI), none, auto (default): what it "
-     "links",
+     "links; pmi1 is offered where that does not show",
      SetMpi},
 
     {OptionId::kMaxRestarts, kRequired, true, "--max-restarts", "N", "PET_MAX_RESTARTS", kEnd,

@@ -25,6 +25,13 @@ constexpr Remedy kRemedies[] = {
     {"ModuleNotFoundError", "No module named",
      "if another Python has that module, PYTHON_EXEC=/path/to/python launch ... runs the script "
      "with it"},
+    {"Unable to write to PMI_fd", "",
+     "its MPICH does not reach the agent: what has started it has closed PMI_FD (Python's "
+     "subprocess does, unless close_fds=False), or is a worker's second program with MPI. --mpi "
+     "none if each is to be a world of its own"},
+    {"OPAL ERROR: Unreachable in file", "",
+     "its Open MPI found no PMIx server: --mpi pmix serves it, --mpi none if each is to be a world "
+     "of its own"},
     {"ddress already in use", "",
      "a port that a program chooses itself may be another's: MASTER_PORT, which launch gives, is "
      "kept free for it"},

@@ -66,6 +66,11 @@ MpiMode MpiServed(MpiMode mode, const ProgramFacts& facts) {
   return facts.mpi == "MPICH" ? MpiMode::kPmi1 : MpiMode::kNone;
 }
 
+bool OffersPmi1(MpiMode mode, const ProgramFacts& facts, uint32_t world_size) {
+  return mode == MpiMode::kAuto && world_size != 1 && MpiServed(mode, facts) == MpiMode::kNone &&
+         !facts.starts_ranks && !facts.runs_launcher;
+}
+
 absl::Status CheckOneWorld(MpiMode mode, const std::vector<ProgramFacts>& programs) {
   const auto one_of = [&](MpiMode served) -> const ProgramFacts* {
     const auto at = std::find_if(programs.begin(), programs.end(), [&](const ProgramFacts& one) {
@@ -94,46 +99,35 @@ absl::Status CheckOneWorld(MpiMode mode, const std::vector<ProgramFacts>& progra
 }
 
 std::string MpiNotice(MpiMode mode, const ProgramFacts& facts, uint32_t world_size) {
-  if (!facts.mpi_many.empty() && world_size != 1 && mode == MpiMode::kAuto) {
-    return absl::StrCat("--mpi auto: the script runs programs with ", facts.mpi_many,
-                        " more than once (", facts.program,
-                        "), so that none is served: where one calls MPI_Init, each worker is a ",
-                        "world of its own (rank 0 of 1). Say --mpi ",
-                        facts.mpi_many == "Open MPI" && BuiltWithPmix() ? "pmix" : "pmi1",
-                        " if a worker calls it once; --mpi none if that is meant.");
-  }
   if (facts.mpi.empty() || world_size == 1 || mode != MpiMode::kAuto ||
       MpiServed(mode, facts) != MpiMode::kNone) {
     return "";
   }
-  const bool open_mpi = facts.mpi == "Open MPI";
-  const absl::string_view protocol = open_mpi ? "PMIx" : "PMI(x)";
-  const absl::string_view peer = open_mpi ? "mpirun" : "mpirun or mpiexec";
+  if (facts.mpi != "Open MPI") {
+    return absl::StrCat(facts.program, " uses an MPI", facts.is_python ? " through mpi4py" : "",
+                        ", and which one cannot be seen. It is offered PMI-1, which MPICH and its "
+                        "relatives speak: say --mpi pmix if it is Open MPI.");
+  }
   return absl::StrCat(
-      facts.program,
-      facts.mpi == "MPI" ? " uses an MPI through mpi4py"
-                         : absl::StrCat(facts.is_python ? " uses " : " links ", facts.mpi),
-      ", and MPI needs its launcher to speak ", protocol,
-      open_mpi ? ", for which this muster was built without libpmix.\n"
-               : "; which one cannot be seen.\n",
-      "Where it calls MPI_Init, ",
+      facts.program, facts.is_python ? " uses " : " links ", facts.mpi,
+      ", which needs its launcher to speak PMIx, for which this muster was built without libpmix.\n"
+      "Where it calls MPI_Init, that fails, or ",
       world_size > 1 ? absl::StrCat("each of the ", world_size, " workers") : "each worker",
-      " would start as a world of its own (rank 0 of 1). Start it with ", peer,
-      open_mpi ? "."
-               : ", or with --mpi pmi1 if its MPI is MPICH or a relative, --mpi pmix if it is Open "
-                 "MPI.");
+      " would be a world of its own (rank 0 of 1). Start it with mpirun.");
 }
 
 std::string LoadedMpiNotice(uint32_t rank, const LoadedMpi& loaded, uint32_t world_size) {
-  return absl::StrCat(
-      "--mpi auto: rank ", rank, " has loaded ", loaded.mpi, " (", loaded.library,
-      "), which the program's file did not show, so that it is not served: where it "
-      "calls MPI_Init, each of the ",
-      world_size, " workers is a world of its own (rank 0 of 1). ",
-      loaded.mpi == "MPICH" ? "Say --mpi pmi1"
-      : BuiltWithPmix()     ? "Say --mpi pmix"
-                            : "Start it with mpirun",
-      "; if it does not, --mpi none says so.");
+  const bool mpich = loaded.mpi == "MPICH";
+  return absl::StrCat("--mpi auto: rank ", rank, " has loaded ", loaded.mpi, " (", loaded.library,
+                      "), which the program's file did not show, ",
+                      mpich ? "and has not come to the PMI-1 server that it is offered"
+                            : "so that it is not served",
+                      ": where it calls MPI_Init, ", mpich ? "" : "that fails, or ", "each of the ",
+                      world_size, " workers is a world of its own (rank 0 of 1). ",
+                      mpich             ? "Start it with its own mpiexec"
+                      : BuiltWithPmix() ? "Say --mpi pmix"
+                                        : "Start it with mpirun",
+                      "; if it does not, --mpi none says so.");
 }
 
 absl::StatusOr<uint32_t> WorkersOnNode(const WorkPlan& plan, const NodeFacts& facts) {

@@ -41,12 +41,14 @@ struct ProgramFacts {
   bool is_python = false;
   std::string torch_version;  // "" = unknown or none
   std::string torch_cuda;     // CUDA version torch was built for; "" = none or unknown
-  std::string mpi;            // "" | "Open MPI" | "MPICH" | "MPI" (some, by mpi4py)
-  std::string mpi_many;       // the same of a script that runs more than one program with it, which
-                              // nobody can serve: MPI_Init asks once for all ranks
+  // "" | "Open MPI" | "MPICH" | "MPI" (some, by mpi4py; or several, by a script)
+  std::string mpi;
   // Where its ranks meet, if that is the script's own choice (script_text.h); "" = nothing seen.
   std::string own_meeting_place;
   bool starts_ranks = false;  // it does so itself (script_text.h)
+  // It is, or runs, torchrun or another program that gives ranks of its own to what it starts,
+  // which would find PMI_RANK and PMI_SIZE of this worker beside them.
+  bool runs_launcher = false;
 };
 
 // Whether the agent can serve torch's store: --store as given; auto where the torch that the
@@ -75,17 +77,22 @@ struct LoadedMpi {
 // How the program's MPI is served: --mpi as given; auto as the MPI that it links wants it.
 MpiMode MpiServed(MpiMode mode, const ProgramFacts& facts);
 
+// Whether each worker is offered PMI-1, and Open MPI made to fail where it finds no server: with
+// --mpi auto, where no MPI is seen in the program, which may run one all the same (a script, make,
+// Python), and the world has more than one rank; 0 = not known yet, more than one.
+bool OffersPmi1(MpiMode mode, const ProgramFacts& facts, uint32_t world_size);
+
 // One world has one server, and MPI_Init waits for all ranks of it. FailedPrecondition: these
 // programs of a job cannot be one. Those that were not found count for nothing: they may be on
 // other nodes only, or the start of a worker says what is wrong.
 absl::Status CheckOneWorld(MpiMode mode, const std::vector<ProgramFacts>& programs);
 
-// One or two lines for the user, when `world_size` workers of a program that links an MPI would
-// start as worlds of one each, and nobody has asked for that; 0 = not known yet, more than one. ""
-// when there is nothing to say.
+// One or two lines for the user, when `world_size` workers of a program that uses an MPI may not
+// find each other; 0 = not known yet, more than one. "" when there is nothing to say.
 std::string MpiNotice(MpiMode mode, const ProgramFacts& facts, uint32_t world_size);
 
-// For the user, of --mpi auto, where the program's own file did not show this MPI.
+// For the user, of --mpi auto, where the program's own file did not show this MPI, and it has not
+// come to the server that was offered.
 std::string LoadedMpiNotice(uint32_t rank, const LoadedMpi& loaded, uint32_t world_size);
 
 // --nproc-per-node on this node; of kObjects what CountObjects (worker_placement.h) has put into

@@ -1,5 +1,6 @@
 #include "agent/core/mpi_end.h"
 
+#include <csignal>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,11 +8,28 @@
 
 namespace muster {
 
+namespace {
+
+constexpr int kShellsSigpipe =
+    128 + SIGPIPE;  // what a shell exits with where that ends its last one
+
+}  // namespace
+
 bool MpiEnd::Abort(int32_t with, std::string why) {
-  if (std::exchange(kind, Kind::kAborted) == Kind::kAborted) {
+  if (kind == Kind::kAborted || kind == Kind::kRefused) {
     return false;
   }
+  kind = Kind::kAborted;
   code = with;
+  message = std::move(why);
+  return true;
+}
+
+bool MpiEnd::Refuse(std::string why) {
+  if (kind == Kind::kAborted || kind == Kind::kRefused) {
+    return false;
+  }
+  kind = Kind::kRefused;
   message = std::move(why);
   return true;
 }
@@ -28,6 +46,16 @@ void TellOfMpi(const MpiEnd& end, WorkerExit& exit) {
     if (exit.Ok()) {  // MPI_Abort(0), or a multiple of 256: the others wait for it all the same
       exit.code = 1;
     }
+  } else if (end.kind == MpiEnd::Kind::kRefused) {
+    exit.detail = end.message;
+    if (!exited || exit.Ok()) {
+      exit.kind = ExitKind::kExited;
+      exit.code = 1;
+    }
+  } else if (end.kind == MpiEnd::Kind::kFinalized &&
+             exit.code == (exited ? kShellsSigpipe : static_cast<int>(SIGPIPE))) {
+    // MPI_Finalize has shut its connection down, so who comes next writes into the void.
+    exit.detail = absl::StrCat("SIGPIPE after MPI_Finalize, as of ", kSecondMpiInit);
   } else if (end.kind == MpiEnd::Kind::kInside && exit.Ok()) {
     exit.code = 1;
     exit.detail = "it exited with status 0 after MPI_Init, without MPI_Finalize, which is a failure";

@@ -98,6 +98,8 @@ std::vector<Pmi1Effect> Pmi1Server::Take(LocalRank from, absl::string_view line)
   const absl::StatusOr<Pmi1Line> parsed = ParsePmi1(line);
   if (!parsed.ok()) {
     out.emplace_back(Pmi1Drop{from, std::string(parsed.status().message())});
+  } else if (parsed->command == "init" && worker.end.kind != MpiEnd::Kind::kNoMpi) {
+    Refuse(from, kSecondMpiInit, out);
   } else if (worker.in_barrier && parsed->command != "abort") {  // of another thread
     out.emplace_back(Pmi1Drop{from, absl::StrCat("cmd=", parsed->command, " within a barrier")});
   } else {
@@ -138,10 +140,20 @@ void Pmi1Server::Command(LocalRank from, const Pmi1Line& line, Out& out) {
   }
 }
 
+void Pmi1Server::Refuse(LocalRank from, absl::string_view why, Out& out) {
+  out.emplace_back(Pmi1Reply{from, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1\n"});
+  if (workers_[from.value].end.Refuse(std::string(why))) {
+    out.emplace_back(Pmi1Abort{from});
+  }
+}
+
 // A client that can speak a later version is told that this is the first, and speaks that.
 void Pmi1Server::Init(LocalRank from, const Pmi1Line& line, Out& out) {
   const std::string* version = line.Find("pmi_version");
   const bool ours = version != nullptr && *version == "1";
+  if (ours && !round_.refusal.empty()) {
+    return Refuse(from, round_.refusal, out);
+  }
   if (ours) {
     workers_[from.value].end.Init();
   }

@@ -5,7 +5,8 @@
 //  P1 exactly one reply to each request, in order; abort has none;
 //  P2 what a worker of any node has put before a barrier is there for all behind it;
 //  P3 a barrier is left when all workers of all nodes are in it;
-//  P4 what a client sends is bounded: a longer key, value or line is refused, never cut.
+//  P4 what a client sends is bounded: a longer key, value or line is refused, never cut;
+//  P5 a worker has one world: its second init is refused, and ends it.
 //
 // Fences: where all workers of this node are in a barrier, what they have put since the one before
 // goes out as one text (Pmi1Enter), and comes back as that of all nodes (Fenced).
@@ -35,6 +36,7 @@ struct Pmi1Round {
   std::string mapping;            // PMI_process_mapping; "" = none
   std::vector<uint32_t> appnums;  // by local rank: which of the job's programs
   bool asked_for = false;         // --mpi pmi1; else any program may be one that calls no MPI
+  std::string refusal = "";       // why no worker may have a world; "" = it may
 };
 Pmi1Round Pmi1RoundOf(const WorkPlan& plan, const Assignment& assignment);
 
@@ -51,7 +53,7 @@ struct Pmi1Enter {
 };  // answered by Fenced
 struct Pmi1Abort {
   LocalRank by;
-};  // it is about to exit; End() says with what
+};  // it is about to exit, or to be ended; End() says with what
 struct Pmi1Drop {
   LocalRank worker;
   std::string why;
@@ -87,6 +89,7 @@ class Pmi1Server {
 
   void Command(LocalRank from, const Pmi1Line& line, Out& out);
   void Init(LocalRank from, const Pmi1Line& line, Out& out);
+  void Refuse(LocalRank from, absl::string_view why, Out& out);
   void Put(LocalRank from, const Pmi1Line& line, Out& out);
   void Get(LocalRank from, const Pmi1Line& line, Out& out);
   void Barrier(LocalRank from, Out& out);

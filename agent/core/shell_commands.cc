@@ -148,9 +148,8 @@ class Reader {
       if (const Redirection to = RedirectionOf(word); to.is_one) {
         i += to.takes_next ? 1 : 0;
       } else if (!begun && (IsAmong(kBefore, word) || IsAssignment(word))) {
-        loops_ += word == "do" ? 1 : 0;
+        continue;
       } else if (!begun && IsAmong(kNoProgram, word)) {
-        loops_ -= word == "done" && loops_ > 0 ? 1 : 0;
         return;
       } else {
         begun = true;
@@ -165,7 +164,6 @@ class Reader {
       shifted_ += command.words.size() < 2 || !absl::SimpleAtoi(command.words[1], &by) ? 1 : by;
       return;
     }
-    command.repeated = loops_ > 0;
     out_.push_back(std::move(command));
   }
 
@@ -201,7 +199,6 @@ class Reader {
 
   const Words& arguments_;
   size_t shifted_ = 0;
-  size_t loops_ = 0;
   std::vector<ShellCommand> out_;
 };
 

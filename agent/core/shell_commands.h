@@ -12,7 +12,6 @@ namespace muster {
 
 struct ShellCommand {
   std::vector<std::string> words;  // at least one: the program's name, then its arguments
-  bool repeated = false;           // it stands in a loop
 };
 
 // Not more than this of one script: it only has to be looked at.

@@ -240,14 +240,21 @@ void AppendInterface(const WorkerEnvInput& input, VariableList& list) {
   }
 }
 
-void AppendPmi1(const Place& place, VariableList& list) {
-  constexpr absl::string_view kWhy = "--mpi: the agent serves PMI-1 to MPICH and its relatives";
-  list.Ours("PMI_FD", absl::StrCat(kWorkerPmiFd), kWhy);
+void AppendPmi1(const Place& place, bool offered, VariableList& list) {
+  list.Ours("PMI_FD", absl::StrCat(kWorkerPmiFd),
+            offered
+                ? "--mpi auto: an MPICH, or a relative, that the program may run finds its world"
+                : "--mpi: the agent serves PMI-1 to MPICH and its relatives");
   list.Ours("PMI_RANK", absl::StrCat(place.rank), "RANK");
   list.Ours("PMI_SIZE", absl::StrCat(place.world_size), "WORLD_SIZE");
   list.Ours("PMI_SPAWNED", "0", "not started by MPI_Comm_spawn");
   list.Ours("MPI_LOCALRANKID", absl::StrCat(place.local_rank), "LOCAL_RANK");
   list.Ours("MPI_LOCALNRANKS", absl::StrCat(place.local_size), "LOCAL_WORLD_SIZE");
+  if (offered) {
+    list.Ours("JSM_JSRUN_PORT", "1",
+              "--mpi auto: Open MPI 4, which is not served, fails: else each worker is a world of "
+              "its own");
+  }
 }
 
 // What libpmix looks for.
@@ -302,8 +309,8 @@ void AppendHorovod(const WorkerEnvInput& input, VariableList& list) {
 void AppendOthers(const WorkerEnvInput& input, const Place& place, uint32_t usable,
                   VariableList& list) {
   std::vector<std::string> dialects = input.plan.dialects;
-  if (input.mpi == MpiMode::kPmi1) {
-    AppendPmi1(place, list);
+  if (input.mpi == MpiMode::kPmi1 || input.pmi1_offered) {
+    AppendPmi1(place, input.pmi1_offered, list);
     std::erase(dialects, "pmi");
     std::erase(dialects, "mpich");
   } else if (input.mpi == MpiMode::kPmix) {

@@ -5,7 +5,8 @@
 //  W1 identity (rank, size, address, round) is always ours;
 //  W2 a tuning variable the user has set, or asked to be absent, is left alone;
 //  W3 all dialects that are set agree;
-//  W4 no variable promises a server that does not run (PMI_FD, PMI_PORT, PMIX_SERVER_*).
+//  W4 no variable promises a server that does not run (PMI_FD, PMI_PORT, PMIX_SERVER_*), but for
+//     JSM_JSRUN_PORT where PMI-1 is offered: Open MPI fails there instead of being a world of one.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,7 @@ struct WorkerEnvInput {
   // of its MPI; null and "" = not known yet.
   const std::vector<std::string>* pmix = nullptr;
   std::string mpi_folder = "";
+  bool pmi1_offered = false;  // OffersPmi1 (facts.h); then `mpi` is kNone
 };
 
 // In a fixed order.

@@ -227,7 +227,7 @@ void AgentLoop::Do(const SpawnRound& effect) {
   MakeRunDir();
   pump_.BeginRound(assignment_);
   door_.BeginRound(assignment_, std::move(port));
-  pmi_.BeginRound(Pmi1RoundOf(options_.plan, assignment_));
+  pmi_.BeginRound(PmiRound());
   fences_.BeginRound(assignment_.round);
   modex_.BeginRound(assignment_.round);
   absl::Status may =

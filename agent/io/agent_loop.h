@@ -131,7 +131,7 @@ class AgentLoop {
   void SpawnWorker(LocalRank local);
   void ReportBindings();
   void WatchForMpi();
-  void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own, UniqueFd pmi);
+  void SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own, PmiEnd pmi);
   absl::StatusOr<UniqueFd> StdinOf(const WorkPlan& plan, uint32_t rank);
   void SetWindow(uint16_t rows, uint16_t columns);
   void OnSpawnFailed(uint32_t local_rank, int error, std::string what);
@@ -146,6 +146,9 @@ class AgentLoop {
   void EndOutput();
   void SpawnWorkers(const absl::Status& may);
   bool ServesPmix() const;
+  bool OffersPmi1To(const PreparedProgram& program) const;
+  Pmi1Round PmiRound() const;
+  absl::StatusOr<PmiEnd> OpenPmi(LocalRank local, MpiMode mpi, bool offered);
   absl::Status CheckMpi() const;
   absl::StatusOr<std::vector<uint16_t>> KeepWorkerPorts();
   absl::Status CheckPmix() const;

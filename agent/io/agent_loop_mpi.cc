@@ -27,6 +27,33 @@ bool AgentLoop::ServesPmix() const {
                      });
 }
 
+bool AgentLoop::OffersPmi1To(const PreparedProgram& program) const {
+  return OffersPmi1(program.plan.mpi, program.facts, assignment_.world_size) && !ServesPmix();
+}
+
+// Where workers are replaced, what is offered is a refusal: without it each would be a world of
+// one.
+Pmi1Round AgentLoop::PmiRound() const {
+  Pmi1Round out = Pmi1RoundOf(options_.plan, assignment_);
+  out.refusal = assignment_.started_in.empty() ? "" : std::string(kNoMpiReplacement);
+  return out;
+}
+
+// What is only offered is not worth a failure: an MPI that does not find it fails itself.
+absl::StatusOr<PmiEnd> AgentLoop::OpenPmi(LocalRank local, MpiMode mpi, bool offered) {
+  if (mpi != MpiMode::kPmi1 && !offered) {
+    return PmiEnd();
+  }
+  if (!offered && !assignment_.started_in.empty()) {
+    return absl::FailedPreconditionError(kNoMpiReplacement);
+  }
+  absl::StatusOr<UniqueFd> opened = pmi_.Open(local);
+  if (!opened.ok() && !offered) {
+    return opened.status();
+  }
+  return PmiEnd{opened.ok() ? *std::move(opened) : UniqueFd(), offered};
+}
+
 absl::Status AgentLoop::CheckMpi() const {
   std::vector<ProgramFacts> programs;
   for (const PreparedProgram& program : options_.programs) {
@@ -57,9 +84,9 @@ bool AgentLoop::NeedsNoPmix() const {
 void AgentLoop::WatchForMpi() {
   const PreparedProgram& program = options_.programs[ProgramOf(options_.plan, 0)];
   if (assignment_.world_size > 1 && assignment_.RankOf(LocalRank{0}).value == 0 &&
-      !workers_[0].ended && program.plan.mpi == MpiMode::kAuto && program.facts.mpi.empty() &&
-      program.facts.mpi_many.empty()) {
-    mpi_watch_.Begin(0, workers_[0].pid, assignment_.world_size);
+      !workers_[0].ended && program.plan.mpi == MpiMode::kAuto && program.facts.mpi.empty()) {
+    mpi_watch_.Begin(0, workers_[0].pid, assignment_.world_size,
+                     [this] { return pmi_.HasCome(LocalRank{0}); });
   }
 }
 

@@ -142,10 +142,11 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   if (mpi == MpiMode::kPmix && !pmix_.serving()) {
     mpi = MpiMode::kNone;
   }
+  const bool offered = OffersPmi1To(program);
   std::vector<EnvVar> variables = WorkerVariables(
       {plan, assignment_, options_.facts, assignment_.agent_store, worker.error_file, local,
        program.facts.torch_version, mpi, placement_.ShareOf(local), placement_.topology(),
-       mpi == MpiMode::kPmix ? &pmix_variables_[local.value] : nullptr, pmix_.folder()},
+       mpi == MpiMode::kPmix ? &pmix_variables_[local.value] : nullptr, pmix_.folder(), offered},
       program.environment);
   const bool on_terminal = plan.pty.has_value() && plan.pty->rank == rank;
   if (on_terminal && !plan.pty->term.empty()) {
@@ -166,19 +167,14 @@ void AgentLoop::SpawnWorker(LocalRank local) {
   for (const EnvVar& variable : variables) {
     own.push_back(absl::StrCat(variable.name, "=", variable.value));
   }
-  UniqueFd pmi;
-  if (mpi == MpiMode::kPmi1) {
-    if (!assignment_.started_in.empty()) {
-      return OnSpawnFailed(local.value, EINVAL, std::string(kNoMpiReplacement));
-    }
-    absl::StatusOr<UniqueFd> opened = pmi_.Open(local);
-    if (!opened.ok()) {
-      return OnSpawnFailed(local.value, EMFILE, std::string(opened.status().message()));
-    }
-    pmi = *std::move(opened);
+  absl::StatusOr<PmiEnd> pmi = OpenPmi(local, mpi, offered);
+  if (!pmi.ok()) {
+    return OnSpawnFailed(
+        local.value, pmi.status().code() == absl::StatusCode::kResourceExhausted ? EMFILE : EINVAL,
+        std::string(pmi.status().message()));
   }
   if (on_terminal) {
-    return SpawnOnTerminal(local, own, std::move(pmi));
+    return SpawnOnTerminal(local, own, *std::move(pmi));
   }
   absl::StatusOr<OutputPump::WorkerEnds> ends = pump_.Open(local.value);
   if (!ends.ok()) {
@@ -189,7 +185,7 @@ void AgentLoop::SpawnWorker(LocalRank local) {
     return OnSpawnFailed(local.value, EMFILE, std::string(in.status().message()));
   }
   shepherd_.Spawn(local.value, own, placement_.BindingOf(local), *std::move(in),
-                  std::move(ends->out), std::move(ends->err), std::move(pmi));
+                  std::move(ends->out), std::move(ends->err), *std::move(pmi));
 }
 
 absl::StatusOr<UniqueFd> AgentLoop::StdinOf(const WorkPlan& plan, uint32_t rank) {
@@ -207,8 +203,7 @@ absl::StatusOr<UniqueFd> AgentLoop::StdinOf(const WorkPlan& plan, uint32_t rank)
   return out;
 }
 
-void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own,
-                                UniqueFd pmi) {
+void AgentLoop::SpawnOnTerminal(LocalRank local, const std::vector<std::string>& own, PmiEnd pmi) {
   absl::StatusOr<PseudoTerminal> terminal = OpenPseudoTerminal(window_.rows, window_.columns);
   if (!terminal.ok()) {
     return OnSpawnFailed(local.value, ENXIO, std::string(terminal.status().message()));

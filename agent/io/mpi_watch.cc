@@ -18,7 +18,8 @@ namespace {
 // and open at their beginning what they use.
 constexpr absl::Duration kMapsFirst = absl::Milliseconds(250);
 constexpr absl::Duration kMapsLast = absl::Seconds(64);
-constexpr size_t kMapsBytesMax = 4u << 20;  // torch's are 200 KiB
+constexpr absl::Duration kMpichTime = absl::Seconds(4);  // to come to its server
+constexpr size_t kMapsBytesMax = 4u << 20;               // torch's are 200 KiB
 constexpr size_t kNameBytesMax = 64;
 constexpr size_t kChildrenMax = 16;
 
@@ -61,13 +62,15 @@ LoadedMpi MpiOfMaps(const std::string& maps) {
 
 MpiWatch::MpiWatch(uv_loop_t* loop) : loop_(loop), timer_(loop, [this] { LookAgain(); }) {}
 
-void MpiWatch::Begin(uint32_t rank, pid_t pid, uint32_t world_size) {
+void MpiWatch::Begin(uint32_t rank, pid_t pid, uint32_t world_size,
+                     std::function<bool()> has_come) {
   if (told_) {
     return;
   }
   rank_ = rank;
   pid_ = pid;
   world_size_ = world_size;
+  has_come_ = std::move(has_come);
   wait_ = kMapsFirst;
   reader_ = std::make_unique<DiskThread>(loop_);
   timer_.StartAfter(wait_);
@@ -88,7 +91,12 @@ void MpiWatch::LookAgain() {
 }
 
 void MpiWatch::Found(const LoadedMpi& found) {
-  if (!found.mpi.empty()) {
+  const bool mpich = found.mpi == "MPICH";
+  if (mpich && has_come_()) {
+    return;  // all is well
+  }
+  // It asks for its server some time after it was loaded.
+  if (!found.mpi.empty() && (!mpich || wait_ >= kMpichTime)) {
     told_ = true;
     LogWarning(LoadedMpiNotice(rank_, found, world_size_));
   } else if (wait_ < kMapsLast) {

@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,7 +26,8 @@ class MpiWatch {
 
   // Of this worker and the processes that it started itself: what a script starts, but not what
   // an mpirun does, there or as the worker. Said once, however many rounds there are.
-  void Begin(uint32_t rank, pid_t pid, uint32_t world_size);
+  // `has_come`: whether it has found the server that speaks to MPICH.
+  void Begin(uint32_t rank, pid_t pid, uint32_t world_size, std::function<bool()> has_come);
   // That worker has ended, or its round.
   void End();
 
@@ -37,6 +39,7 @@ class MpiWatch {
   uint32_t rank_ = 0;
   pid_t pid_ = 0;
   uint32_t world_size_ = 0;
+  std::function<bool()> has_come_;
   bool told_ = false;
   absl::Duration wait_;
   UvTimer timer_;

@@ -213,7 +213,11 @@ constexpr absl::string_view kShells[] = {"ash", "bash", "dash", "ksh", "sh", "zs
 // What they run are ranks that they serve.
 constexpr absl::string_view kStartRanks[] = {"launch", "mpiexec", "mpiexec.hydra",  "mpiexec.mpich",
                                              "mpirun", "orterun", "mpirun.openmpi", "prterun",
-                                             "prun",   "srun",    "torchrun"};
+                                             "prun",   "srun"};
+// The same, but for what other launchers have set, which stays.
+constexpr absl::string_view kLaunchers[] = {"accelerate", "deepspeed", "horovodrun", "torchrun"};
+constexpr absl::string_view kLauncherModules[] = {
+    "accelerate.commands.launch", "torch.distributed.launch", "torch.distributed.run"};
 
 struct ShellScript {
   std::string text;
@@ -251,7 +255,6 @@ ProgramFacts LookAt(const std::vector<std::string>& words, const std::string& wd
 void LookAtShell(const ShellScript& script, std::string wdir, const EnvBase& env, int deep,
                  ProgramFacts& facts) {
   ProgramFacts with_mpi;
-  bool many = false;
   for (const ShellCommand& command : ShellCommands(script.text, script.arguments)) {
     const std::vector<std::string>& words = command.words;
     if (IsAmong(kStartRanks, BaseOf(words[0]))) {
@@ -262,16 +265,15 @@ void LookAtShell(const ShellScript& script, std::string wdir, const EnvBase& env
       continue;
     }
     ProgramFacts found = LookAt(words, wdir, env, deep - 1);
-    const bool has_many = !found.mpi_many.empty();
-    found.mpi = has_many ? std::exchange(found.mpi_many, "") : found.mpi;
+    facts.runs_launcher |= found.runs_launcher;
     if (!found.mpi.empty()) {
-      many = many || has_many || command.repeated || !with_mpi.mpi.empty();
+      found.mpi = with_mpi.mpi.empty() || with_mpi.mpi == found.mpi ? found.mpi : "MPI";
       with_mpi = std::move(found);
     }
   }
-  if (!with_mpi.mpi.empty()) {
+  if (!with_mpi.mpi.empty() && !facts.runs_launcher) {
     facts.program = with_mpi.program;
-    (many ? facts.mpi_many : facts.mpi) = with_mpi.mpi;
+    facts.mpi = with_mpi.mpi;
   }
 }
 
@@ -281,6 +283,7 @@ ProgramFacts LookAt(const std::vector<std::string>& words, const std::string& wd
   const size_t begin = BeginOf(words, wdir, env);
   const std::vector<std::string> argv(words.begin() + static_cast<ptrdiff_t>(begin), words.end());
   facts.program = std::string(BaseOf(argv[0]));
+  facts.runs_launcher = IsAmong(kLaunchers, facts.program);
   const std::string path = FindProgram(argv[0], wdir, env);
   if (path.empty()) {
     return facts;
@@ -288,6 +291,7 @@ ProgramFacts LookAt(const std::vector<std::string>& words, const std::string& wd
   facts.found = true;
   if (IsPythonName(path)) {
     const auto [script, module] = ParsePythonCommand(argv);
+    facts.runs_launcher = IsAmong(kLauncherModules, module) || IsAmong(kLaunchers, BaseOf(script));
     if (!script.empty() || !module.empty()) {
       facts.program = module.empty() ? std::string(BaseOf(script)) : module;
     }

@@ -185,7 +185,8 @@ class Shepherd {
   void SpawnWorker(ShepherdFrame frame) {
     size_t fds = frame.fds.size();
     UniqueFd pmi;
-    if (fds < 2 + frame.extra ||
+    const bool with_pmi = (frame.extra & kSpawnWithPmi) != 0;
+    if (fds < (with_pmi ? 3 : 2) ||
         fds != frame.fd_count) {  // our descriptor limit cuts off the last ones
       return Tell(ShepherdNews::kSpawnFailed, frame.index, EMFILE, 0,
                   "no descriptors left in the shepherd: raise `ulimit -n`");
@@ -196,7 +197,8 @@ class Shepherd {
     }
     request_.terminal = frame.value == 1;
     request_.pmi_fd = -1;
-    if (frame.extra == kSpawnWithPmi) {
+    request_.pmi_offered = (frame.extra & kSpawnPmiOffered) != 0;
+    if (with_pmi) {
       pmi = std::move(frame.fds.back());
       request_.pmi_fd = pmi.get();
       --fds;

@@ -147,20 +147,19 @@ void ShepherdClient::SetProgram(const WorkerProgram& program) {
 
 void ShepherdClient::Spawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
                            const SpawnBinding& binding, UniqueFd stdin_fd, UniqueFd stdout_fd,
-                           UniqueFd stderr_fd, UniqueFd pmi_fd) {
+                           UniqueFd stderr_fd, PmiEnd pmi) {
   ShepherdFrame frame;
   if (stdin_fd.valid()) {
     frame.fds.push_back(std::move(stdin_fd));
   }
   frame.fds.push_back(std::move(stdout_fd));
   frame.fds.push_back(std::move(stderr_fd));
-  SendSpawn(local_rank, own_environment, binding, std::move(pmi_fd), std::move(frame));
+  SendSpawn(local_rank, own_environment, binding, std::move(pmi), std::move(frame));
 }
 
 void ShepherdClient::SpawnOnTerminal(uint32_t local_rank,
                                      const std::vector<std::string>& own_environment,
-                                     const SpawnBinding& binding, UniqueFd terminal,
-                                     UniqueFd pmi_fd) {
+                                     const SpawnBinding& binding, UniqueFd terminal, PmiEnd pmi) {
   ShepherdFrame frame;
   frame.value = 1;
   for (int i = 0; i < 2; ++i) {
@@ -172,14 +171,14 @@ void ShepherdClient::SpawnOnTerminal(uint32_t local_rank,
     frame.fds.push_back(std::move(copy));
   }
   frame.fds.push_back(std::move(terminal));
-  SendSpawn(local_rank, own_environment, binding, std::move(pmi_fd), std::move(frame));
+  SendSpawn(local_rank, own_environment, binding, std::move(pmi), std::move(frame));
 }
 
 void ShepherdClient::SendSpawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
-                               const SpawnBinding& binding, UniqueFd pmi_fd, ShepherdFrame frame) {
-  if (pmi_fd.valid()) {
-    frame.extra = kSpawnWithPmi;
-    frame.fds.push_back(std::move(pmi_fd));
+                               const SpawnBinding& binding, PmiEnd pmi, ShepherdFrame frame) {
+  if (pmi.fd.valid()) {
+    frame.extra = kSpawnWithPmi | (pmi.offered ? kSpawnPmiOffered : 0);
+    frame.fds.push_back(std::move(pmi.fd));
   }
   frame.type = static_cast<uint32_t>(ShepherdOrder::kSpawn);
   frame.index = static_cast<int32_t>(local_rank);

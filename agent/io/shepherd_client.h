@@ -33,6 +33,12 @@ struct WorkerEnd {
   EndTimes times;
 };
 
+// A worker's end of what it speaks PMI-1 on.
+struct PmiEnd {
+  UniqueFd fd;
+  bool offered = false;  // it may do without: where its limits allow no kWorkerPmiFd, say
+};
+
 class ShepherdClient {
  public:
   struct Callbacks {
@@ -53,15 +59,14 @@ class ShepherdClient {
   ~ShepherdClient();
 
   void SetProgram(const WorkerProgram& program);
-  // `stdin_fd` may be invalid: /dev/null, and `pmi_fd`: none. The descriptors are the worker's ends
+  // `stdin_fd` may be invalid: /dev/null, and `pmi`'s: none. The descriptors are the worker's ends
   // and are closed here once sent.
   void Spawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
              const SpawnBinding& binding, UniqueFd stdin_fd, UniqueFd stdout_fd, UniqueFd stderr_fd,
-             UniqueFd pmi_fd = UniqueFd());
+             PmiEnd pmi = {});
   // The same on a terminal of its own: the worker's end of it.
   void SpawnOnTerminal(uint32_t local_rank, const std::vector<std::string>& own_environment,
-                       const SpawnBinding& binding, UniqueFd terminal,
-                       UniqueFd pmi_fd = UniqueFd());
+                       const SpawnBinding& binding, UniqueFd terminal, PmiEnd pmi = {});
   // Starts a process of ours beside the workers, with `socket` as its kWorkerPmiFd; Clear() ends
   // it.
   void StartHelper(const std::vector<std::string>& argv,
@@ -89,7 +94,7 @@ class ShepherdClient {
 
  private:
   void SendSpawn(uint32_t local_rank, const std::vector<std::string>& own_environment,
-                 const SpawnBinding& binding, UniqueFd pmi_fd, ShepherdFrame frame);
+                 const SpawnBinding& binding, PmiEnd pmi, ShepherdFrame frame);
   void Send(ShepherdFrame frame);
   void Flush();
   void Watch();

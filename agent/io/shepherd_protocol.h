@@ -20,8 +20,8 @@ enum class ShepherdOrder : uint32_t {
                  // environment...; value = sum of the bits below
   kSpawn,        // index; payload = PackedStrings: where it runs (PackBinding), the worker's own
                  // environment; fds = stdin (absent: /dev/null), out, err; value = 1: stdin is a
-                 // terminal, and its controlling one; extra = kSpawnWithPmi: the last of fds is
-                 // for PMI
+                 // terminal, and its controlling one; extra = sum of the bits of
+                 // kSpawnWithPmi
   kSignal,       // value = signal, to every process group below the workers (signal_groups.h);
                  // extra = kSignalStops: it is to end them
   kKill,         // index: SIGKILL to that worker alone
@@ -88,7 +88,9 @@ struct ShepherdFrame {
 
 inline constexpr size_t kShepherdFrameBytesMax = 128u << 10;  // below the default socket buffer
 inline constexpr size_t kShepherdFdsMax = 4;
+// Bits of kSpawn's extra: the last of its fds is for PMI; it starts without that, too.
 inline constexpr uint64_t kSpawnWithPmi = 1;
+inline constexpr uint64_t kSpawnPmiOffered = 2;
 
 // Neither waits. Sends one frame. Unavailable when the socket is full (try again when writable), or
 // the other side is gone (FailedPrecondition). The descriptors stay the caller's.

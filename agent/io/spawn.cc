@@ -147,8 +147,8 @@ void DieAsGroup(const char* life) {
   if (request.door_fd >= 0) {
     dup2(door, kWorkerDoorFd);  // a limit below it: the SDK will say so, if it is used
   }
-  if (request.pmi_fd >= 0 && dup2(pmi, kWorkerPmiFd) < 0) {
-    Fail(out, "PMI");  // without it each worker would be a world of its own
+  if (request.pmi_fd >= 0 && dup2(pmi, kWorkerPmiFd) < 0 && !request.pmi_offered) {
+    Fail(out, "PMI");  // without it no MPI of its finds its world
   }
   for (const ProcessLimit& limit : request.limits) {
     setrlimit(limit.resource, &limit.value);

@@ -34,8 +34,9 @@ struct SpawnRequest {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  int door_fd = -1;  // becomes kWorkerDoorFd; -1 = none
-  int pmi_fd = -1;   // becomes kWorkerPmiFd; -1 = none
+  int door_fd = -1;          // becomes kWorkerDoorFd; -1 = none
+  int pmi_fd = -1;           // becomes kWorkerPmiFd; -1 = none
+  bool pmi_offered = false;  // where its limit allows no such number, it starts without
   // Path of a pipe whose only writer is the caller: when that closes, the kernel kills the worker's
   // process group. It becomes kWorkerLifeFd. nullptr = none.
   const char* life = nullptr;

@@ -149,6 +149,11 @@ void WorkerPmi::Execute(const std::vector<Pmi1Effect>& effects) {
   }
 }
 
+bool WorkerPmi::HasCome(LocalRank worker) const {
+  return server_ != nullptr && worker.value < links_.size() &&
+         server_->End(worker).kind != MpiEnd::Kind::kNoMpi;
+}
+
 void WorkerPmi::Fenced(const absl::StatusOr<std::string>& pairs) {
   if (server_ != nullptr) {
     Execute(server_->Fenced(pairs));

@@ -29,6 +29,8 @@ class WorkerPmi {
   void BeginRound(Pmi1Round round);
   // The worker's end of its socket. Errors: ResourceExhausted (descriptors).
   absl::StatusOr<UniqueFd> Open(LocalRank worker);
+  // It has called MPI_Init.
+  bool HasCome(LocalRank worker) const;
   void Fenced(const absl::StatusOr<std::string>& pairs);
   // Its process has ended: what it was to its MPI, also by what it said last.
   MpiEnd WorkerEnded(LocalRank worker, bool well);

@@ -89,12 +89,13 @@ std::string ExitSentence(const ExitRecord& record) {
   if (exit.oom_killed) {
     return absl::StrCat(with_pid, "was killed by the kernel for lack of memory (OOM)", after);
   }
+  const std::string detail = exit.detail.empty() ? "" : absl::StrCat(": ", exit.detail);
   if (exit.kind == ExitKind::kSignaled) {
     return absl::StrCat(with_pid, "was ended by ", SignalName(exit.code), " (",
-                        SignalWords(exit.code), exit.core_dumped ? ", core dumped)" : ")", after);
+                        SignalWords(exit.code), exit.core_dumped ? ", core dumped)" : ")", after,
+                        detail);
   }
-  return absl::StrCat(with_pid, "ended with exit code ", exit.code, after,
-                      exit.detail.empty() ? "" : ": ", exit.detail);
+  return absl::StrCat(with_pid, "ended with exit code ", exit.code, after, detail);
 }
 
 }  // namespace muster

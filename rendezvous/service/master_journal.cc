@@ -18,9 +18,8 @@ namespace muster {
 RoundConfig MasterServer::Impl::ConfigFor(const std::string& job_id, const JobTerms& terms) const {
   RoundConfig config = options_.many_jobs ? ConfigFromTerms(job_id, terms) : options_.job;
   config.epoch = options_.many_jobs ? options_.epoch : config.epoch;
-  config.users_at_nodes = options_.many_jobs;
-  config.rounds_before = rounds_given_;
   config.users_at_nodes = config.next_job_follows = options_.many_jobs;
+  config.rounds_before = rounds_given_;
   config.journal = options_.journal != nullptr;
   if (config.journal && !terms.lease.has_value()) {
     config.lease = kLeaseWithJournal;

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from harness import PYTHON, WORKERS, sh
+from harness import BIN, PYTHON, WORKERS, sh
 from mpi import told
 
 
@@ -83,8 +83,71 @@ def test_behind_a_shell_script_that_runs_it(node0, scratch, mpich):
         script.chmod(0o755)
         result = node0.run("-n", "2", script, "x", mpich)
         assert result.code == 0 and result.errors == "" and set(told(result)) == {0, 1}, (name, result)
-    result = node0.run("-n", "2", *sh(f"{mpich}; {mpich}"))
-    assert result.code == 0 and "more than once" in result.errors and "Say --mpi pmi1" in result.errors, result
+    result = node0.run("-n", "2", *sh(f"if [ a = b ]; then {mpich} a; else {mpich}; fi"))
+    assert result.code == 0 and result.errors == "" and set(told(result)) == {0, 1}, result
+
+
+OVER_TWO = ("--hosts", "node0:1,node1:1")
+WRAPPERS = {  # which program they run does not show before they do; $0 is the program's path
+    "variable": ["sh", "-c", 'P=${0%i}; "${P}i" $A'],
+    "pipe": ["bash", "-c", 'set -o pipefail; exe=$0; $exe $A | cat'],
+    "folder": ["bash", "-c", 'D=$(cd $(dirname $0); pwd); $D/mpi $A'],
+    "make": ["make", "-s", "-f", "Makefile", "runit"],
+    "binary": ["./starts"],
+    "exec of Python": [PYTHON, "-c", "import os, sys; os.execv(sys.argv[1], [sys.argv[1], *os.environ.get('A', '').split()])"],
+    "Python that leaves descriptors open": [PYTHON, "-c", "import os, subprocess, sys; sys.exit(subprocess.call([sys.argv[1], *os.environ.get('A', '').split()], close_fds=False))"],
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_behind_what_does_not_show_what_it_runs(node0, scratch, mpich, name):
+    (scratch / "Makefile").write_text(f"runit:\n\t{mpich} $(A)\n")
+    (scratch / "starts.c").write_text('#include <unistd.h>\nint main(int c, char** v) { (void)c; execl(v[1], v[1], getenv("A"), (char*)0); return 1; }\n'.replace("#include", "#include <stdlib.h>\n#include", 1))
+    subprocess.run(["cc", "-o", scratch / "starts", scratch / "starts.c"], check=True)
+    typed = WRAPPERS[name] + ([] if name == "make" else [mpich])
+    result = node0.run("-n", "2", "--wdir", scratch, *typed)
+    assert result.code == 0 and result.errors == "" and told(result) == {r: (2, 2, 0) for r in range(2)}, result
+    if name == "variable":
+        result = node0.run(*OVER_TWO, "-x", "A=abort", "--wdir", scratch, *typed)
+        assert result.code == 3 and told(result) == {r: (2, 1, 0) for r in range(2)}, result
+
+
+@pytest.mark.parametrize("how, said", ((";", "SIGPIPE after MPI_Finalize, as of a second MPI_Init in one worker"), ("&", "ended with exit code 1 after .*: a second MPI_Init in one worker")), ids=("behind", "beside"))
+@pytest.mark.parametrize("shows", (True, False), ids=("shows", "does not show"))
+def test_a_second_mpi_program_of_a_worker_fails(node0, mpich, how, said, shows):
+    program = mpich if shows else "$P"
+    result = node0.run("-n", "2", "-x", f"P={mpich}", *sh(f"{program}; {program}" if how == ";" else f"{program} wait & {program} wait & wait"))
+    assert result.code not in (0, None) and re.search(said, result.errors) and "rank 0 of 1" not in result.text, result
+
+
+def test_a_program_that_cannot_reach_its_server_fails(node0, mpich):
+    """As Python's subprocess closes what it does not know."""
+    result = node0.run("-n", "2", PYTHON, "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1]))", mpich)
+    assert result.code != 0 and "rank 0 of 1" not in result.text and "close_fds=False" in result.errors, result
+    result = node0.run("-n", "2", "--mpi", "none", PYTHON, "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1]))", mpich)
+    assert result.code == 0 and result.text.count("rank 0 of 1") == 2, result
+
+
+def test_what_is_offered_does_not_concern_who_does_not_want_it(node0):
+    closes = "import os; os.closerange(3, 1024); print('closed', os.environ['PMI_SIZE'])"
+    for words, said in (
+        ([PYTHON, "-c", closes], "closed 2"),
+        (["bash", "-c", f"for i in $(seq 100); do /bin/true; done; {PYTHON} -c 'import subprocess; subprocess.run([\"echo\", \"below\"], check=True)'"], "below"),
+        (["bash", "-c", "(sleep 0.2; echo later) & exit 0"], "later"),
+    ):
+        result = node0.run("-n", "2", "--no-prefix", *words)
+        assert result.code == 0 and result.text.count(said) == 2, result
+        assert "PMI" not in result.errors and "MPI" not in result.errors, result
+    result = node0.run("-c", "ulimit -n 90; exec \"$0\" -n 2 --no-prefix echo few", BIN / "launch", program="bash")
+    assert result.code == 0 and result.text.count("few") == 2, result
+    result = node0.run("-n", "2", *sh("exit 4"))
+    assert result.code == 4 and "MPI" not in result.errors, result
+
+
+def test_ranks_of_another_launcher_find_no_number_of_ours(node0):
+    """accelerate takes PMI_SIZE before WORLD_SIZE, which torchrun has set for its own."""
+    result = node0.run("-n", "2", "--no-prefix", *sh("true || torchrun a.py; echo size ${PMI_SIZE:-none}"))
+    assert result.code == 0 and result.text.count("size none") == 2, result
 
 
 def test_behind_a_shell_script(node0, mpich):
@@ -143,8 +206,10 @@ def test_one_rank_of_launch_is_a_world_of_one(node0, mpich):
 
 
 def test_one_new_rank_among_living_ones_is_refused(node0, mpich):
-    result = node0.run("-n", "2", "--restart", "one", "--max-restarts", "1", mpich)
-    assert result.code != 0 and "--restart=one puts a new worker among living ones" in result.errors, result
+    for program in ([mpich], sh(f"P={mpich}; $P")):
+        result = node0.run("-n", "2", "--restart", "one", "--max-restarts", "1", *program)
+        assert result.code != 0 and "--restart=one puts a new worker among living ones" in result.errors, result
+        assert "rank 0 of 1" not in result.text, result
 
 
 HYDRAS_WORDS = (

@@ -196,16 +196,50 @@ while not os.path.exists(sys.argv[2]):
 
 
 @pytest.mark.parametrize("by", ["python", "bash"])
-def test_an_mpi_that_only_a_module_imports_is_told(node0, scratch, by):
+def test_an_mpi_that_only_a_module_imports_is_no_world_of_one(node0, scratch, by):
     (scratch / "helper.py").write_text("from mpi4py import MPI\n")
     (scratch / "script.py").write_text(HIDDEN)
+    (scratch / "told").touch()
     script = [PYTHON, scratch / "script.py", scratch, scratch / "told"]
+    words = ["bash", "-c", " ".join(map(str, script))] if by == "bash" else script
+    result = node0.run("-n", "2", "--no-prefix", *words)
+    assert result.code != 0 and "of 1" not in result.text and "--mpi pmix serves it" in result.errors, result
+    result = node0.run("-n", "2", "--no-prefix", "--mpi", "pmix", *words)
+    assert result.code == 0 and "rank 1 of 2" in result.text, result
+    result = node0.run("-n", "2", "--no-prefix", "--mpi", "none", *words)
+    assert result.code == 0 and result.text.count("rank 0 of 1") == 2, result
+    remove_sessions(node0)
+
+
+def test_a_program_behind_what_does_not_show_it_is_no_world_of_one(node0, openmpi):
+    """However short: where it finds no server it fails."""
+    for words in (sh(f"P={openmpi}; $P"), [PYTHON, "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1]))", openmpi]):
+        result = node0.run("-n", "2", *words)
+        assert result.code != 0 and "rank 0 of 1" not in result.text and "--mpi pmix serves it" in result.errors, result
+        result = node0.run("-n", "1", *words)
+        assert result.code == 0 and "rank 0 of 1" in result.text, result
+    result = node0.run("-n", "2", *sh(f"if false; then {openmpi} a; else {openmpi}; fi"))
+    assert result.code == 0 and set(told(result)) == {0, 1}, result
+    remove_sessions(node0)
+
+
+LOADED = """
+import ctypes, os, sys, time
+ctypes.CDLL("libmpi.so.40")
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("by", ["python", "bash"])
+def test_an_mpi_that_is_loaded_is_told(node0, scratch, by):
+    (scratch / "script.py").write_text(LOADED)
+    script = [PYTHON, scratch / "script.py", scratch / "told"]
     job = node0.start("-n", "2", "--no-prefix", *(["bash", "-c", " ".join(map(str, script)) + "; true"] if by == "bash" else script))
     job.expect(r"rank 0 has loaded Open MPI \(/\S+/libmpi\.so\.40\S*\), .* each of the 2 workers is a world of its own .* Say --mpi pmix;", stream="err")
     (scratch / "told").touch()
     result = job.finish()
-    assert result.code == 0 and result.text.count("rank 0 of 1") == 2 and result.errors.count("has loaded") == 1, result
-    remove_sessions(node0)
+    assert result.code == 0 and result.errors.count("has loaded") == 1, result
 
 
 def test_an_mpi_that_an_mpirun_serves_is_not_told(node0, scratch):

@@ -87,7 +87,7 @@ TEST(ExplainTextTest, AnMpiProgramIsNoticed) {
   Scene scene;
   scene.program.mpi = "MPI";
   EXPECT_THAT(scene.Text(), HasSubstr("Note: train.py uses an MPI through mpi4py"));
-  EXPECT_THAT(scene.Text(), HasSubstr("each of the 8 workers would start as a world"));
+  EXPECT_THAT(scene.Text(), HasSubstr("It is offered PMI-1, which MPICH"));
 }
 
 TEST(ExplainTextTest, WhatAPmixServerWillSayIsNotKnownYet) {

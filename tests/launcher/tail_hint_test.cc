@@ -19,6 +19,9 @@ TEST(TailHintTest, WhatLaunchKnowsARemedyFor) {
   EXPECT_THAT(TailHint("RuntimeError: The server socket has failed to bind to [::]:29500 (errno: "
                        "98 - Address already in use)."),
               HasSubstr("MASTER_PORT"));
+  EXPECT_THAT(TailHint("[cli_1]: Unable to write to PMI_fd\n"), HasSubstr("close_fds=False"));
+  EXPECT_THAT(TailHint("[vm:31] OPAL ERROR: Unreachable in file ext3x_client.c at line 112\n"),
+              HasSubstr("--mpi pmix"));
   EXPECT_THAT(TailHint("OSError: [Errno 98] Address already in use"), HasSubstr("MASTER_PORT"));
 }
 

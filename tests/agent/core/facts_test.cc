@@ -113,7 +113,7 @@ TEST(MpiNoticeTest, SaysWhatWouldHappenAndTheWayRound) {
   facts.mpi = "Open MPI";
   EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 4),
               BuiltWithPmix() ? testing::Matcher<std::string>("")
-                              : HasSubstr("built without libpmix.\nWhere it calls MPI_Init, each"));
+                              : HasSubstr("built without libpmix.\nWhere it calls MPI_Init, that"));
   facts.mpi = "MPICH";
   EXPECT_EQ(MpiNotice(MpiMode::kAuto, facts, 4), "") << "it is served";
   facts.mpi = "MPI";
@@ -121,21 +121,30 @@ TEST(MpiNoticeTest, SaysWhatWouldHappenAndTheWayRound) {
   EXPECT_EQ(MpiNotice(MpiMode::kNone, facts, 4), "") << "it was asked for";
   facts.is_python = true;
   EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 4),
-              HasSubstr("each of the 4 workers would start as a world"));
+              HasSubstr("It is offered PMI-1, which MPICH and its relatives speak"));
   EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 0), HasSubstr("uses an MPI through mpi4py"));
-  EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 0), HasSubstr("--mpi pmi1"));
   EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 0), HasSubstr("--mpi pmix"));
 }
 
-TEST(MpiNoticeTest, OfAScriptThatRunsSeveralPrograms) {
-  ProgramFacts facts;
-  facts.program = "cpi";
-  facts.mpi_many = "MPICH";
-  EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 4), HasSubstr("more than once (cpi), so that none"));
-  EXPECT_THAT(MpiNotice(MpiMode::kAuto, facts, 0), HasSubstr("Say --mpi pmi1"));
-  EXPECT_EQ(MpiNotice(MpiMode::kAuto, facts, 1), "");
-  EXPECT_EQ(MpiNotice(MpiMode::kNone, facts, 4), "");
-  EXPECT_EQ(MpiServed(MpiMode::kAuto, facts), MpiMode::kNone);
+TEST(OffersPmi1Test, WhereNoMpiIsSeenAndThereMayBeOne) {
+  ProgramFacts script;
+  EXPECT_TRUE(OffersPmi1(MpiMode::kAuto, script, 4));
+  EXPECT_TRUE(OffersPmi1(MpiMode::kAuto, script, 0)) << "not known yet";
+  EXPECT_FALSE(OffersPmi1(MpiMode::kAuto, script, 1)) << "a world of one is right then";
+  for (const MpiMode said : {MpiMode::kPmi1, MpiMode::kPmix, MpiMode::kNone}) {
+    EXPECT_FALSE(OffersPmi1(said, script, 4));
+  }
+  ProgramFacts seen = script;
+  seen.mpi = "MPICH";
+  EXPECT_FALSE(OffersPmi1(MpiMode::kAuto, seen, 4)) << "it is served";
+  seen.mpi = "MPI";
+  EXPECT_TRUE(OffersPmi1(MpiMode::kAuto, seen, 4));
+  ProgramFacts spawns = script;
+  spawns.starts_ranks = true;
+  EXPECT_FALSE(OffersPmi1(MpiMode::kAuto, spawns, 4));
+  ProgramFacts torchrun = script;
+  torchrun.runs_launcher = true;
+  EXPECT_FALSE(OffersPmi1(MpiMode::kAuto, torchrun, 4));
 }
 
 TEST(MpiNoticeTest, OfAnMpiThatAWorkerHasLoaded) {
@@ -143,7 +152,8 @@ TEST(MpiNoticeTest, OfAnMpiThatAWorkerHasLoaded) {
   EXPECT_THAT(told, HasSubstr("rank 0 has loaded Open MPI (/usr/lib/libmpi.so.40.30.4)"));
   EXPECT_THAT(told, HasSubstr("each of the 4 workers is a world of its own"));
   EXPECT_THAT(told, HasSubstr(BuiltWithPmix() ? "Say --mpi pmix;" : "Start it with mpirun;"));
-  EXPECT_THAT(LoadedMpiNotice(0, {"MPICH", "/o/libmpi.so.12"}, 2), HasSubstr("Say --mpi pmi1;"));
+  EXPECT_THAT(LoadedMpiNotice(0, {"MPICH", "/o/libmpi.so.12"}, 2),
+              HasSubstr("has not come to the PMI-1 server"));
 }
 
 TEST(WorkersOnNodeTest, FollowsTheOption) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,40 @@ TEST(TellOfMpi, AnAbortIsTheExitOfAWorkerThatWeEnded) {
   WorkerExit exited = ExitWith(ExitKind::kExited, 3);
   TellOfMpi(abort, exited);
   EXPECT_EQ(exited.code, 3);
+}
+
+TEST(TellOfMpi, WhoWasRefusedHasFailed) {
+  MpiEnd refused;
+  refused.Init();
+  EXPECT_TRUE(refused.Refuse("no second world"));
+  EXPECT_FALSE(refused.Refuse("again"));
+  EXPECT_FALSE(refused.Abort(7, "behind it"));
+  refused.Finalize();
+  for (auto [kind, code, want] :
+       {std::tuple(ExitKind::kExited, 0, 1), std::tuple(ExitKind::kSignaled, 9, 1),
+        std::tuple(ExitKind::kExited, 3, 3)}) {
+    WorkerExit exit = ExitWith(kind, code);
+    TellOfMpi(refused, exit);
+    EXPECT_EQ(exit.kind, ExitKind::kExited);
+    EXPECT_EQ(exit.code, want);
+    EXPECT_EQ(exit.detail, "no second world");
+  }
+}
+
+TEST(TellOfMpi, WhoWritesIntoTheVoidIsASecondProgram) {
+  MpiEnd finalized;
+  finalized.Init();
+  finalized.Finalize();
+  for (auto [kind, code] :
+       {std::pair(ExitKind::kExited, 141), std::pair(ExitKind::kSignaled, 13)}) {
+    WorkerExit exit = ExitWith(kind, code);
+    TellOfMpi(finalized, exit);
+    EXPECT_EQ(exit.code, code);
+    EXPECT_THAT(exit.detail, HasSubstr("a second MPI_Init in one worker"));
+  }
+  WorkerExit other = ExitWith(ExitKind::kExited, 13);
+  TellOfMpi(finalized, other);
+  EXPECT_EQ(other.detail, "");
 }
 
 TEST(TellOfMpi, OfAnAbortsCodeAStatusHasEightBits) {

@@ -229,6 +229,28 @@ TEST_F(Pmi1Test, OfAWorldWithMpiItIsNotSaid) {
   EXPECT_THAT(Show(server_.Ended({1}, true)), IsEmpty());
 }
 
+// P5
+TEST_F(Pmi1Test, ASecondInitOfAWorkerIsRefusedAndEndsIt) {
+  constexpr absl::string_view kInit = "cmd=init pmi_version=1 pmi_subversion=1";
+  EXPECT_THAT(Say(0, kInit), ElementsAre(HasSubstr("response_to_init rc=0")));
+  EXPECT_THAT(Say(1, kInit), ElementsAre(HasSubstr("response_to_init rc=0")));
+  Say(1, "cmd=barrier_in");
+  EXPECT_THAT(Say(1, kInit), ElementsAre(HasSubstr("1< cmd=response_to_init rc=-1"), "abort by 1"))
+      << "also where the first one waits";
+  EXPECT_THAT(Say(0, kInit), ElementsAre(HasSubstr("0< cmd=response_to_init rc=-1"), "abort by 0"));
+  EXPECT_THAT(Say(0, kInit), ElementsAre(HasSubstr("rc=-1"))) << "once";
+  Say(0, "cmd=finalize");
+  EXPECT_EQ(server_.End({0}).kind, MpiEnd::Kind::kRefused);
+  EXPECT_THAT(server_.End({0}).message, HasSubstr("a second MPI_Init in one worker"));
+}
+
+TEST_F(Pmi1Test, WhereThereCanBeNoWorldEachIsTold) {
+  Pmi1Server server({"kvs", 4, "", {0}, false, "no world here"}, kBytes);
+  EXPECT_THAT(Show(server.Take({0}, "cmd=init pmi_version=1 pmi_subversion=1")),
+              ElementsAre(HasSubstr("rc=-1"), "abort by 0"));
+  EXPECT_EQ(server.End({0}).message, "no world here");
+}
+
 Assignment Layout(std::vector<std::pair<uint32_t, uint32_t>> layout,
                   std::vector<uint32_t> ranks_by_node = {}) {
   Assignment out;

@@ -13,12 +13,11 @@
 namespace muster {
 namespace {
 
-// Words in brackets, "*" behind what is repeated.
+// Words in brackets.
 std::string Text(const std::string& script, const std::vector<std::string>& arguments = {}) {
   return absl::StrJoin(ShellCommands(script, arguments), " ",
                        [](std::string* out, const ShellCommand& command) {
-                         absl::StrAppend(out, "[", absl::StrJoin(command.words, " "), "]",
-                                         command.repeated ? "*" : "");
+                         absl::StrAppend(out, "[", absl::StrJoin(command.words, " "), "]");
                        });
 }
 
@@ -36,8 +35,8 @@ TEST(ShellCommands, OfScriptsThatRunAProgram) {
       {"./prog &>both && ./other || ./third", "[./prog] [./other] [./third]"},
       {"if [ $RANK = 0 ]; then ./first; elif ! ./second; then exec nice ./third; fi",
        "[[ $RANK = 0 ]] [./first] [./second] [nice ./third]"},
-      {"for i in 1 2; do ./prog $i; done; ./last", "[./prog $i]* [./last]"},
-      {"while true; do for i in 1; do ./a; done; ./b; done\n./c", "[true] [./a]* [./b]* [./c]"},
+      {"for i in 1 2; do ./prog $i; done; ./last", "[./prog $i] [./last]"},
+      {"while true; do for i in 1; do ./a; done; ./b; done\n./c", "[true] [./a] [./b] [./c]"},
       {"case $1 in x) ./prog;; esac", "[./prog]"},
       {"f() { ./prog; }\nf", "[f] [./prog] [f]"},
       {"x=$(./prog -v) y=`./other`", "[./prog -v] [./other]"},

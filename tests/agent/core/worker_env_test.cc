@@ -25,6 +25,7 @@ struct Scene {
   bool agent_store = true;
   std::string torch_version = "2.3.0";
   MpiMode mpi = MpiMode::kNone;
+  bool pmi1_offered = false;
   const std::vector<std::string>* pmix = nullptr;
   std::optional<WorkerShare> share;
   Topology topology;
@@ -62,7 +63,8 @@ struct Scene {
                             share.has_value() ? &*share : nullptr,
                             &topology,
                             pmix,
-                            pmix == nullptr ? "" : "/dev/shm/m/mpi-1"},
+                            pmix == nullptr ? "" : "/dev/shm/m/mpi-1",
+                            pmi1_offered},
                            Base());
   }
   std::map<std::string, std::string> Values(uint32_t local = 3) const {
@@ -387,6 +389,24 @@ TEST(WorkerEnvTest, PmiIsPromisedWhereItIsServed) {
   EXPECT_EQ(names()["PMI_SPAWNED"], "0");
   EXPECT_EQ(names()["MPI_LOCALRANKID"], "3");
   EXPECT_EQ(names()["MPI_LOCALNRANKS"], "16");
+}
+
+// What other launchers' variables say is what ours say (W3); the rest goes by what is served.
+TEST(WorkerEnvTest, Pmi1ThatIsOfferedSaysTheSameAsTorchsNames) {
+  Scene scene;
+  scene.plan.dialects = {"horovod"};
+  scene.pmi1_offered = true;
+  auto values = scene.Values();
+  EXPECT_EQ(values["PMI_FD"], "102");
+  EXPECT_EQ(values["PMI_RANK"], values["RANK"]);
+  EXPECT_EQ(values["PMI_SIZE"], values["WORLD_SIZE"]);
+  EXPECT_EQ(values["MPI_LOCALRANKID"], values["LOCAL_RANK"]);
+  EXPECT_EQ(values["MPI_LOCALNRANKS"], values["LOCAL_WORLD_SIZE"]);
+  EXPECT_EQ(values["JSM_JSRUN_PORT"], "1") << "W4: so that an Open MPI fails";
+  EXPECT_EQ(values["HOROVOD_CONTROLLER"], "gloo") << "no MPI is known to be there";
+  scene.mpi = MpiMode::kPmi1;
+  scene.pmi1_offered = false;
+  EXPECT_EQ(scene.Values().count("JSM_JSRUN_PORT"), 0u);
 }
 
 TEST(WorkerEnvTest, PmixIsWhatItsServerSays) {

@@ -181,12 +181,33 @@ TEST_F(ProgramTest, BehindAShellScript) {
   EXPECT_EQ(Look({"./wrap.sh", "plain"}).mpi, "");
   EXPECT_EQ(Look({"./wrap.sh"}).program, "wrap.sh");
   EXPECT_EQ(Look({"bash"}).mpi + Look({"bash", "-c"}).mpi + Look({"bash", "/no/such"}).mpi, "");
-  for (const char* text : {"mpich; mpich", "for i in 1 2; do mpich; done", "./round.sh"}) {
-    EXPECT_EQ(Look({"bash", "-c", text}).mpi, "") << text;
-    EXPECT_EQ(Look({"bash", "-c", text}).mpi_many, "MPICH") << text;
+  for (const char* text : {"mpich; mpich", "for i in 1 2; do mpich; done", "./round.sh",
+                           "if [ $1 = a ]; then mpich a; else mpich b; fi"}) {
+    EXPECT_EQ(Look({"bash", "-c", text}).mpi, "MPICH") << text;
   }
   EXPECT_EQ(Look({"bash", "-c", "mpirun -n 2 mpich; mpich"}).mpi, "");
-  EXPECT_EQ(Look({"bash", "-c", "mpirun -n 2 mpich; mpich"}).mpi_many, "");
+  Program("/bin/openmpi", MakeElf({"libmpi.so.40"}));
+  EXPECT_EQ(Look({"bash", "-c", "mpich || openmpi"}).mpi, "MPI") << "which one is for the run";
+}
+
+TEST_F(ProgramTest, OneThatStartsRanksOfItsOwn) {
+  SystemPython();
+  Program("/bin/bash", MakeElf({}));
+  Program("/bin/make", MakeElf({}));
+  Program("/bin/torchrun", "#!/usr/bin/env python3\n");
+  Write("/a.py", "pass\n");
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"torchrun", "a.py"},
+           {"env", "A=1", "torchrun", "a.py"},
+           {"bash", "-c", "cd x; torchrun a.py"},
+           {"python3", "-m", "torch.distributed.run", "a.py"},
+           {"bash", "-c", "python3 -m torch.distributed.launch a.py"},
+       }) {
+    EXPECT_TRUE(Look(words).runs_launcher) << words.back();
+  }
+  EXPECT_FALSE(Look({"python3", "a.py", "torchrun"}).runs_launcher);
+  EXPECT_FALSE(Look({"make", "torchrun"}).runs_launcher);
+  EXPECT_FALSE(Look({"bash", "-c", "mpirun -n 2 a"}).runs_launcher);
 }
 
 // Of a system's programs nodes may have unlike ones, and all is well.

@@ -294,6 +294,30 @@ std::string SaidByEach(const Numbers& at, const rlimit& files) {
   return said;
 }
 
+// Of a PMI that is only offered, where the caller's limit allows no such number.
+TEST_F(SpawnTest, WhatIsOfferedMayBeMissing) {
+  TestPipe in = MakePipe();
+  TestPipe pmi = MakePipe();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const rlimit few = {kWorkerPmiFd, kWorkerPmiFd};
+    setrlimit(RLIMIT_NOFILE, &few);
+    char program[] = "/bin/true";
+    SpawnRequest request;
+    request.candidates = {program};
+    request.argv = {program, nullptr};
+    request.envp = {nullptr};
+    request.stdin_fd = request.stdout_fd = request.stderr_fd = in.reader.get();
+    request.pmi_fd = pmi.writer.get();
+    const bool refused = Spawn(request).error != 0;
+    request.pmi_offered = true;
+    _exit(refused && Spawn(request).error == 0 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 // A caller that has many descriptors open holds a worker's own under the numbers that they get in
 // it: under one another's, and under the right one, which would close with the exec.
 TEST_F(SpawnTest, DescriptorsOnTheNumbersOfOthersReachTheirPlace) {

@@ -70,6 +70,22 @@ TEST_F(WorkerPmiTest, LinesMayComeInPiecesAndSeveralAtOnce) {
   EXPECT_EQ(Heard(0), "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n");
 }
 
+TEST_F(WorkerPmiTest, WhoHasCalledInitHasCome) {
+  EXPECT_FALSE(pmi_.HasCome(LocalRank{0}));
+  Say(0, "cmd=init pmi_version=1 pmi_subversion=1\n");
+  EXPECT_THAT(Heard(0), HasSubstr("rc=0"));
+  EXPECT_TRUE(pmi_.HasCome(LocalRank{0}));
+  EXPECT_FALSE(pmi_.HasCome(LocalRank{1}));
+  EXPECT_FALSE(pmi_.HasCome(LocalRank{7}));
+}
+
+TEST_F(WorkerPmiTest, WhoAsksForASecondWorldIsKilled) {
+  Say(0, "cmd=init pmi_version=1 pmi_subversion=1\ncmd=init pmi_version=1 pmi_subversion=1\n");
+  ASSERT_TRUE(RunUntil([this] { return !killed_.empty(); }));
+  EXPECT_THAT(killed_, ElementsAre(LocalRank{0}));
+  EXPECT_EQ(pmi_.WorkerEnded(LocalRank{0}, false).kind, MpiEnd::Kind::kRefused);
+}
+
 TEST_F(WorkerPmiTest, ABarrierIsEnteredByAllAndLeftTogether) {
   Say(0, "cmd=put kvsname=job key=a value=b\ncmd=barrier_in\n");
   EXPECT_THAT(Heard(0), HasSubstr("put_result rc=0"));
