@@ -35,8 +35,8 @@ bool KnownBeforeStart(const ExplainInput& input, const std::string& name) {
   const bool is_address = name == "MASTER_ADDR" || name == "HOROVOD_GLOO_RENDEZVOUS_ADDR";
   const bool is_port = name == "MASTER_PORT" || name == "HOROVOD_GLOO_RENDEZVOUS_PORT";
   return !((is_address && a.master_addr.empty()) || (is_port && a.master_port == 0) ||
-           (name == "TF_CONFIG" && a.worker_ports.empty()) ||
-           name == kEnvRound || name == "TORCHELASTIC_ERROR_FILE" ||
+           (name == "TF_CONFIG" && a.worker_ports.empty()) || name == kEnvRound ||
+           name == "TORCHELASTIC_ERROR_FILE" ||
            ((name == "TORCHELASTIC_RUN_ID" || name == kEnvJobId) && input.plan.job_id.empty()));
 }
 

@@ -210,7 +210,8 @@ constexpr OptionRow kTable[] = {
     {OptionId::kRole, kRequired, false, "--role", "NAME", "PET_ROLE", kProgram,
      "ROLE_NAME of the workers (default 'default')", SetPlanText<&WorkPlan::role>},
     {OptionId::kDialect, kRequired, false, "--dialect", "LIST", "", kProgram,
-     "rank variables besides torch's (torch: none): slurm (or -keep, -scrub), ompi, pmi, pmix, mpich, mvapich, "
+     "rank variables besides torch's (torch: none): slurm (or -keep, -scrub), ompi, pmi, pmix, "
+     "mpich, mvapich, "
      "horovod (and its store), tf (TF_CONFIG), jsm, flux, deepspeed, lightning",
      SetDialect},
     {OptionId::kFill, kNone, false, "--fill", "", "", kProgram,

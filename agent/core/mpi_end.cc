@@ -58,7 +58,8 @@ void TellOfMpi(const MpiEnd& end, WorkerExit& exit) {
     exit.detail = absl::StrCat("SIGPIPE after MPI_Finalize, as of ", kSecondMpiInit);
   } else if (end.kind == MpiEnd::Kind::kInside && exit.Ok()) {
     exit.code = 1;
-    exit.detail = "it exited with status 0 after MPI_Init, without MPI_Finalize, which is a failure";
+    exit.detail =
+        "it exited with status 0 after MPI_Init, without MPI_Finalize, which is a failure";
   }
 }
 

@@ -39,7 +39,8 @@ TEST(BindTo, HasTheWordsOfMpirunAndMpiexec) {
   for (const char* word : {"", "cores", "core:x", "core:0", "numa:2", "l1cache"}) {
     EXPECT_THAT(Error({"--bind-to", word, "p"}), HasSubstr("--bind-to: want ")) << word;
   }
-  EXPECT_THAT(Error({"-bind-to", "user:0,1", "p"}), HasSubstr("-bind-to user:0,1: say --cpu-list 0,1"));
+  EXPECT_THAT(Error({"-bind-to", "user:0,1", "p"}),
+              HasSubstr("-bind-to user:0,1: say --cpu-list 0,1"));
 }
 
 TEST(BindTo, OfTorchrunIsByNumaNodeNearTheGpu) {
