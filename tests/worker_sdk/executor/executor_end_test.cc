@@ -73,7 +73,7 @@ TEST(ExecutorEnd, WhoStandsStillIsNamedOnTheOtherNodeToo) {
       others.count_down();
     }
   });
-  for (const uint32_t rank : {0, 2, 3}) {
+  for (const uint32_t rank : {0U, 2U, 3U}) {
     EXPECT_EQ(ended[rank].code(), StatusCode::kDeadlineExceeded) << ended[rank].ToString();
     EXPECT_THAT(ended[rank].message(),
                 HasSubstr("rank 1 did not go on within 2000 ms, for which rank 0 waited"));
@@ -129,7 +129,7 @@ void RunOutOfMemory(const std::vector<uint32_t>& shape, bool all) {
           << first << ": " << status[rank].ToString();
       EXPECT_EQ(next[rank].ok(), next[0].ok()) << first << ": " << next[rank].ToString();
     }
-    EXPECT_EQ(next[0].code(), next[1].code());
+    EXPECT_EQ(next[0].code(), next[1].code()) << next[0].ToString() << " / " << next[1].ToString();
   }
 }
 
