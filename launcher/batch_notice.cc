@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <iterator>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,8 @@ namespace muster {
 namespace {
 
 constexpr ptrdiff_t kJobsKept = 64;
+constexpr int kLooks = 10;
+constexpr std::chrono::milliseconds kBetweenLooks{20};
 constexpr size_t kListBytesMax = 16u << 10;
 
 constexpr absl::string_view kExec = "write 'exec launch ...' as the last command";
@@ -86,7 +90,12 @@ std::optional<BatchPlace> PlaceOf(const JobSpec& spec) {
   BatchPlace place;
   place.in_background = InBackground();
   if (spec.slurm.has_value() && spec.slurm->in_script) {
-    const std::optional<ProcessStatus> shell = ShellOfSlurm(Ancestors());
+    std::optional<ProcessStatus> shell = ShellOfSlurm(Ancestors());
+    // The shell that has started us with `&` sets the trap that follows a moment later.
+    for (int i = 0; place.in_background && i < kLooks && shell && !shell->minds_term; ++i) {
+      std::this_thread::sleep_for(kBetweenLooks);
+      shell = ShellOfSlurm(Ancestors());
+    }
     place.shell_minds = shell.has_value() && shell->minds_term;
     place.in_step = spec.given_hosts.has_value() && (spec.nodes.size() > 1 || InLoneStep(spec));
     return shell.has_value() ? std::optional<BatchPlace>(place) : std::nullopt;
