@@ -81,14 +81,17 @@ void Peers::AwaitSent() {
   auto until = Clock::now();
   for (uint32_t looks = 0; least > 0; ++looks) {
     uint64_t left = 0;
+    bool last_word = false;  // why we fail: else it would be lost as the connection is closed
     for (Peer& peer : peers_) {
       if (peer.socket.valid()) {
         Skip(peer);
-        left += peer.end.ok() ? peer.socket.unsent() : 0;
+        left += peer.end.ok() || peer.has_last_word ? peer.socket.unsent() : 0;
+        last_word = last_word || peer.has_last_word;
       }
     }
     const auto now = Clock::now();
-    until = left < least ? now + kSentWithin : until;
+    const Clock::duration within = last_word ? kLastWordWithin : Clock::duration(kSentWithin);
+    until = left < least ? now + within : until;
     least = std::min(least, left);
     if (now >= until) {
       return;

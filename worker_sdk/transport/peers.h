@@ -96,11 +96,12 @@ class Peers {
     HeldSocket socket;
     uint32_t rank = 0;
     std::deque<Outgoing> out;
-    MessageHead head;    // of the message that is coming
-    uint64_t done = 0;   // of it, head and data
-    Status end;          // why nothing more comes from it, nor goes to it
-    uint64_t heard = 0;  // number of its last call that it has said something in
-    bool told = false;   // in this call, that we wait for it
+    MessageHead head;            // of the message that is coming
+    uint64_t done = 0;           // of it, head and data
+    Status end;                  // why nothing more comes from it, nor goes to it
+    bool has_last_word = false;  // it has been sent why we fail
+    uint64_t heard = 0;          // number of its last call that it has said something in
+    bool told = false;           // in this call, that we wait for it
     Tally<std::chrono::nanoseconds> waited;
   };
 

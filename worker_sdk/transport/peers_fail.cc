@@ -56,6 +56,7 @@ void Peers::Fail(const Status& why) {
     SendLast(peer, head, why.message().data(), until);
     peer.out.clear();
     peer.end = {why.code(), "has failed"};  // short: needs no memory
+    peer.has_last_word = true;
     shutdown(peer.socket.fd(), SHUT_WR);
   }
   sending_.clear();

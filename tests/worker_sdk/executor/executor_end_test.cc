@@ -7,6 +7,7 @@
 #include <chrono>
 #include <future>
 #include <latch>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -93,6 +94,35 @@ TEST(ExecutorEnd, ANodeThatDoesNotComeIsNamed) {
     EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.ToString();
     EXPECT_THAT(status.message(),
                 HasSubstr("rank 3 did not come within 2000 ms, for which rank 0 waited"));
+  }
+}
+
+// Any thread hears at once, and of the wait that goes on, too.
+TEST(ExecutorEnd, WhoIsLateIsKnownWhileItIs) {
+  for (const std::vector<uint32_t>& sizes : {std::vector<uint32_t>{2}, {1, 1}}) {
+    Cluster cluster(sizes);
+    std::atomic<Executor*> waits{nullptr};
+    std::chrono::nanoseconds before{0};
+    RunRanks(2, [&](uint32_t rank) {
+      Executor executor = cluster.Open(rank);
+      executor.SetTimeout(std::chrono::seconds(20));
+      ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
+      if (rank == 0) {
+        before = executor.WaitedFor(1);
+        waits = &executor;
+      } else {
+        Executor* other = nullptr;
+        while ((other = waits.load()) == nullptr || other->WaitedFor(1) <= before) {
+          std::this_thread::yield();
+        }
+        EXPECT_EQ(other->counters().calls, 1u);
+        waits = nullptr;
+      }
+      ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
+      while (waits.load() == &executor) {  // it is looked at
+        std::this_thread::yield();
+      }
+    });
   }
 }
 

@@ -441,31 +441,6 @@ TEST(ExecutorTest, CountsItsCallsAndWaits) {
   }
 }
 
-// Any thread hears at once, and of the wait that goes on, too.
-TEST(ExecutorTest, WhoIsLateIsKnownWhileItIs) {
-  for (const std::vector<uint32_t>& sizes : {std::vector<uint32_t>{2}, {1, 1}}) {
-    Cluster cluster(sizes);
-    std::atomic<Executor*> waits{nullptr};
-    std::chrono::nanoseconds before{0};
-    RunRanks(2, [&](uint32_t rank) {
-      Executor executor = cluster.Open(rank);
-      executor.SetTimeout(std::chrono::seconds(20));
-      ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
-      if (rank == 0) {
-        before = executor.WaitedFor(1);
-        waits = &executor;
-      } else {
-        Executor* other = nullptr;
-        while ((other = waits.load()) == nullptr || other->WaitedFor(1) <= before) {
-          std::this_thread::yield();
-        }
-        EXPECT_EQ(other->counters().calls, 1u);
-      }
-      ASSERT_EQ(Text(executor.Run(Of(OpKind::kBarrier, 0), nullptr, nullptr)), "OK");
-    });
-  }
-}
-
 TEST(ExecutorTest, ARankWithoutMemoryEndsTheOthers) {
   Cluster cluster({2, 1});
   std::vector<Status> ended(2);
