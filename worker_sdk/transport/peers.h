@@ -106,6 +106,7 @@ class Peers {
   };
 
   static constexpr std::chrono::milliseconds kLastWordWithin{100};
+  static constexpr int kShortNapMs = 1;  // with work to do in between
   static constexpr uint64_t kFailureBytesMax = 1024;
 
   bool IsThrough(uint64_t sends) const;
