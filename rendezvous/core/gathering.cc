@@ -96,7 +96,7 @@ void StartRound(Machine& m) {
   TellTakenBack(m, order);
   s.phase = JobPhase::kRunning;
   if (!Mutated(Mutation::kRoundIdReused) || s.round.IsNone()) {
-    s.round = {m.config.epoch, std::max(s.round.n, m.config.rounds_before) + 1};
+    s.round = NextRound(m.config, s);
   }
   SetMembers(m, order);
   s.unstarted = {order.begin(), order.end()};

@@ -23,6 +23,10 @@ bool InRound(const RoundState& s, const NodeState& node) {
   return node.place >= 0 && (s.phase == JobPhase::kRunning || s.phase == JobPhase::kStopping);
 }
 
+RoundId NextRound(const RoundConfig& config, const RoundState& s) {
+  return {config.epoch, std::max(s.round.n, config.rounds_before) + 1};
+}
+
 bool OnlyEnds(const RoundState& s) {
   return (s.phase == JobPhase::kStopping && s.stop_is_final) || s.phase == JobPhase::kEnding ||
          s.phase == JobPhase::kEnded;

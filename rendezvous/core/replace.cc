@@ -138,7 +138,7 @@ void TellReplaced(Machine& m) {
 void StartRoundThatKeeps(Machine& m, const std::map<uint32_t, NodeId>& takers) {
   RoundState& s = m.state;
   TellReplaced(m);
-  s.round = {m.config.epoch, std::max(s.round.n, m.config.rounds_before) + 1};
+  s.round = NextRound(m.config, s);
   s.round_began = m.now;
   s.blamed.clear();
   for (const auto& [place, id] : takers) {

@@ -421,4 +421,7 @@ bool InRound(const RoundState& state, const NodeState& node);
 // Nothing but the end of the job is to come, or it has ended: no newcomer changes that.
 bool OnlyEnds(const RoundState& state);
 
+// The name of the round that follows the present one: no other has it in this epoch.
+RoundId NextRound(const RoundConfig& config, const RoundState& state);
+
 }  // namespace muster

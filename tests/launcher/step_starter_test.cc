@@ -52,6 +52,17 @@ class StepStarterTest : public StarterTest {
     options.listen = Listen;
     Use(MakeStepStarter(loop_.get(), options));
   }
+  // Of two hosts more, none of which calls.
+  void ExpectAtMostAtOnce() {
+    const size_t hosts = kStartsAtOnceMax + 2;
+    for (size_t i = 0; i < hosts; ++i) {
+      Start(i, absl::StrCat("silent", i));
+    }
+    Until([this] { return !pids_.empty(); }, "the first ones");
+    EXPECT_EQ(pids_.size(), kStartsAtOnceMax);
+    Until([&] { return failed_.size() == hosts; }, "the failures of all");
+    EXPECT_EQ(pids_.size(), hosts);
+  }
   void Pbsdsh(absl::Duration answer_timeout = absl::Seconds(50)) {
     StepOptions options;
     options.program = "pbsdsh";
@@ -283,27 +294,13 @@ TEST_F(StepStarterTest, AnAgentThatOutlivesItsCommandIsNotSaidToHaveEnded) {
 
 TEST_F(StepStarterTest, OnlySoManyCommandsAreAwaitedAtOnce) {
   Pbsdsh(absl::Milliseconds(1500));
-  const size_t hosts = kStartsAtOnceMax + 2;
-  for (size_t i = 0; i < hosts; ++i) {
-    Start(i, absl::StrCat("silent", i));
-  }
-  Until([this] { return !pids_.empty(); }, "the first ones");
-  EXPECT_EQ(pids_.size(), kStartsAtOnceMax);
-  Until([&] { return failed_.size() == hosts; }, "the failures of all");
-  EXPECT_EQ(pids_.size(), hosts);
+  ExpectAtMostAtOnce();
 }
 
 // Uneven GPUs: a step a node.
 TEST_F(StepStarterTest, OnlySoManyStepsAreAwaitedAtOnce) {
   Srun(absl::Milliseconds(1500), AStepEach);
-  const size_t hosts = kStartsAtOnceMax + 2;
-  for (size_t i = 0; i < hosts; ++i) {
-    Start(i, absl::StrCat("silent", i));
-  }
-  Until([this] { return !pids_.empty(); }, "the first ones");
-  EXPECT_EQ(pids_.size(), kStartsAtOnceMax);
-  Until([&] { return failed_.size() == hosts; }, "the failures of all");
-  EXPECT_EQ(pids_.size(), hosts);
+  ExpectAtMostAtOnce();
 }
 
 TEST_F(StepStarterTest, TheNextStepFollowsTheFirstThatHasCalled) {
