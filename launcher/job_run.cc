@@ -349,6 +349,22 @@ std::vector<std::string> EnvironmentForOthers(const JobSpec& spec) {
                               by_pbs || spec.env_all ? Forwarded::kAll : Forwarded::kSettings);
 }
 
+std::string OwnPythonDir() {
+  char self[4096];
+  const ssize_t size = readlink("/proc/self/exe", self, sizeof(self));
+  absl::string_view path(self, size > 0 ? static_cast<size_t>(size) : 0);
+  for (int up = 0; up < 2; ++up) {  // launch, bin
+    path = path.substr(0, path.rfind('/'));
+  }
+  for (const char* const place : {"/lib/python3/dist-packages", "/python"}) {
+    std::string dir = absl::StrCat(path, place);
+    if (access(absl::StrCat(dir, "/muster/__init__.py").c_str(), R_OK) == 0) {
+      return dir;
+    }
+  }
+  return "";
+}
+
 void ShowPage(absl::string_view page, const JobReport& report) {
   SetLogWaits();                           // what waits comes first
   (void)WriteShared(STDERR_FILENO, page);  // perhaps nobody is there to read it
@@ -393,9 +409,9 @@ void WriteReport(const JobSpec& spec, const std::string& job_id, JobReport& repo
 int ShowReport(const JobSpec& spec, const std::string& job_id, JobReport report) {
   report.requeued = spec.slurm.has_value() ? spec.slurm->restarts : 0;
   const std::vector<std::string> before = HistoryBefore(spec);
-  const std::string text =
-      absl::StrCat(ReportText(report, job_id, before), spec.report_state ? StateText(report) : "",
-                   spec.advise ? AdviceText(report) : "");
+  const std::string text = absl::StrCat(ReportText(report, job_id, before, OwnPythonDir()),
+                                        spec.report_state ? StateText(report) : "",
+                                        spec.advise ? AdviceText(report) : "");
   ShowPage(text, report);
   WriteReport(spec, job_id, report);
   if (const std::string waits = WhatSrunAwaits(spec, report); !waits.empty()) {

@@ -99,6 +99,10 @@ bool IsLast(CauseKind cause);
 // What goes along of our environment to a node whose agent does not inherit it.
 std::vector<std::string> EnvironmentForOthers(const JobSpec& spec);
 
+// The folder that has Muster's package for Python, beside the program that runs here:
+// PREFIX/lib/python3/dist-packages or, in a build tree, python; "" if neither has it.
+std::string OwnPythonDir();
+
 // Shows `page`, what is to be said of the report, on stderr, behind what was logged before. Where
 // launch itself was started with a TORCHELASTIC_ERROR_FILE, that is written, as by torchrun: so who
 // started it (TorchX, a launch or torchrun around this one) knows the first cause.

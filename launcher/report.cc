@@ -160,7 +160,7 @@ nlohmann::json UseJson(const UseRecord& record) {
 }
 
 // What is known of the first cause.
-std::string CauseText(const WorkerExit& exit) {
+std::string CauseText(const WorkerExit& exit, const std::string& python_dir) {
   std::string out;
   if (!exit.error_message.empty()) {
     absl::StrAppend(&out, "  its error file says:\n", Indented(exit.error_message));
@@ -168,7 +168,7 @@ std::string CauseText(const WorkerExit& exit) {
   if (!exit.stderr_tail.empty()) {
     absl::StrAppend(&out, "  its last lines on stderr:\n", Indented(exit.stderr_tail));
   }
-  if (const std::string hint = TailHint(exit.stderr_tail); !hint.empty()) {
+  if (const std::string hint = TailHint(exit.stderr_tail, python_dir); !hint.empty()) {
     absl::StrAppend(&out, "  hint: ", hint, "\n");
   }
   if (exit.oom_killed) {
@@ -182,14 +182,14 @@ std::string CauseText(const WorkerExit& exit) {
 }  // namespace
 
 std::string ReportText(const JobReport& report, const std::string& job_id,
-                       const std::vector<std::string>& before) {
+                       const std::vector<std::string>& before, const std::string& python_dir) {
   if (report.exit_code == 0 && report.headline.empty()) {
     return "";
   }
   std::string out = absl::StrCat("muster: job ", job_id, ": ",
                                  report.headline.empty() ? "ended" : report.headline, "\n");
   if (report.first.has_value() && report.cause == CauseKind::kWorker) {
-    out += CauseText(report.first->exit);
+    out += CauseText(report.first->exit, python_dir);
   }
   if (!report.lost_nodes.empty()) {
     absl::StrAppend(&out, "  lost with ", LostWithNodes(report), "\n");

@@ -11,10 +11,11 @@
 namespace muster {
 
 // What the page says: who failed first, where, when, how, its last words, who was stopped because
-// of it. `before`: the history of the job's lives before. Lines end with a newline; "" when every
-// worker ended well.
+// of it. `before`: the history of the job's lives before; `python_dir` as TailHint's. Lines end
+// with a newline; "" when every worker ended well.
 std::string ReportText(const JobReport& report, const std::string& job_id,
-                       const std::vector<std::string>& before = {});
+                       const std::vector<std::string>& before = {},
+                       const std::string& python_dir = {});
 
 // For --report-state-on-timeout: a line for each worker that was still running. "" where the time
 // limit was not the end.

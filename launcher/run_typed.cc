@@ -142,7 +142,7 @@ class TypedJob {
     } else if (!outcome_.headline.empty() && !IsServed() &&
                (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
       const JobReport report = own_ends_.Report(outcome_);
-      ShowPage(ReportText(report, spec_.plan.job_id), report);
+      ShowPage(ReportText(report, spec_.plan.job_id, {}, OwnPythonDir()), report);
       if (agent_->ended_locally() && !wait_.tried().empty()) {
         LogInfo(absl::StrCat("what was tried last: ", wait_.tried()));
       }

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace muster {
 namespace {
@@ -37,9 +38,25 @@ constexpr Remedy kRemedies[] = {
      "kept free for it"},
 };
 
+// Where Debian's own python3 looks by itself, and a virtual environment must not be told to.
+constexpr absl::string_view kDebians = "/usr/lib/python3/dist-packages";
+
+std::string PackageHint(absl::string_view python_dir) {
+  constexpr absl::string_view kWheel =
+      "`pip install --no-index PREFIX/share/muster/muster-*.whl` puts it into a virtual "
+      "environment";
+  return python_dir.empty() || python_dir == kDebians
+             ? absl::StrCat("this Python has no package of Muster: ", kWheel)
+             : absl::StrCat("this Python does not know where Muster's package is: PYTHONPATH=",
+                            python_dir, " launch ... tells it, or ", kWheel);
+}
+
 }  // namespace
 
-std::string TailHint(absl::string_view stderr_tail) {
+std::string TailHint(absl::string_view stderr_tail, absl::string_view python_dir) {
+  if (absl::StrContains(stderr_tail, "No module named 'muster")) {
+    return PackageHint(python_dir);
+  }
   const auto found =
       std::find_if(std::begin(kRemedies), std::end(kRemedies), [&](const Remedy& remedy) {
         return absl::StrContains(stderr_tail, remedy.said) &&

@@ -8,6 +8,7 @@
 namespace muster {
 
 // A line without its end, as "it wants --local_rank: ..."; "" where nothing is known.
-std::string TailHint(absl::string_view stderr_tail);
+// `python_dir`: the folder that has Muster's own package for Python, "" if there is none.
+std::string TailHint(absl::string_view stderr_tail, absl::string_view python_dir = {});
 
 }  // namespace muster

@@ -47,6 +47,17 @@ def test_python_finds_the_library_of_the_tree(node0, tree):
     assert result.code == 0 and result.text.count(f"sum 2.0 {packages}/muster/") == 2, result
 
 
+def test_who_imports_muster_in_vain_is_told_what_to_type(node0, tree):
+    program = [PYTHON, "-c", "import muster; print(muster.__file__)"]
+    bare = {"PYTHONPATH": ""}
+    failed = node0.run("-n", "1", *program, program=tree / "bin/launch", env=bare)
+    assert failed.code == 1, failed
+    typed = re.search(r"PYTHONPATH=(\S+) launch", failed.err.decode())
+    assert typed, failed
+    result = node0.run("-n", "1", "--no-prefix", *program, program=tree / "bin/launch", env={"PYTHONPATH": typed[1]})
+    assert result.code == 0 and result.text.strip() == f"{tree}/lib/python3/dist-packages/muster/__init__.py", result
+
+
 def test_the_man_page_has_every_option(tree):
     page = (tree / "share/man/man1/launch.1").read_text().replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
     options = re.findall(r"^  (-[^ =\[]+)", output(LAUNCH, "--help-all"), re.M)

@@ -6,7 +6,9 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(TailHintTest, WhatLaunchKnowsARemedyFor) {
   EXPECT_THAT(TailHint("usage: t.py [-h] --local_rank LOCAL_RANK\n"
@@ -23,6 +25,18 @@ TEST(TailHintTest, WhatLaunchKnowsARemedyFor) {
   EXPECT_THAT(TailHint("[vm:31] OPAL ERROR: Unreachable in file ext3x_client.c at line 112\n"),
               HasSubstr("--mpi pmix"));
   EXPECT_THAT(TailHint("OSError: [Errno 98] Address already in use"), HasSubstr("MASTER_PORT"));
+}
+
+TEST(TailHintTest, PythonIsToldWhereOurPackageIs) {
+  constexpr char kSaid[] = "ModuleNotFoundError: No module named 'muster'\n";
+  EXPECT_THAT(TailHint(kSaid, "/opt/m/lib/python3/dist-packages"),
+              HasSubstr("PYTHONPATH=/opt/m/lib/python3/dist-packages launch"));
+  for (const char* const dir : {"", "/usr/lib/python3/dist-packages"}) {
+    EXPECT_THAT(TailHint(kSaid, dir),
+                AllOf(HasSubstr("pip install"), Not(HasSubstr("PYTHONPATH"))));
+  }
+  EXPECT_THAT(TailHint("ModuleNotFoundError: No module named 'muster.torch'\n", "/m"),
+              HasSubstr("PYTHONPATH=/m"));
 }
 
 TEST(TailHintTest, OthersAreLeftAlone) {
