@@ -230,8 +230,8 @@ void AgentLoop::Do(const SpawnRound& effect) {
   pmi_.BeginRound(PmiRound());
   fences_.BeginRound(assignment_.round);
   modex_.BeginRound(assignment_.round);
-  absl::Status may =
-      placement_.PlaceAll(assignment_.workers, assignment_.one_host && assignment_.nodes > 1);
+  absl::Status may = placement_.PlaceAll(assignment_.workers,
+                                         assignment_.one_host && assignment_.nodes > 1, &claims_);
   if (const CpuPlan* plan = placement_.plan(); plan != nullptr) {
     door_.SetCpus(CpusToWaitWith(*plan, options_.facts.cpus_usable()));
   }

@@ -176,6 +176,7 @@ class AgentLoop {
   MasterLink* const master_;
   OutputLink* const output_;
   WorkerPlacement placement_;
+  CpuClaimSockets claims_;
   BindingsWatch bindings_;
   MpiWatch mpi_watch_;
   WorkerDoor door_;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "agent/core/cpu_claims.h"
 #include "agent/core/worker_env.h"
 #include "agent/io/node_facts.h"
 #include "agent/io/topology_reader.h"
@@ -46,11 +47,12 @@ absl::Status CheckPlacement(const WorkPlan& plan, const NodeFacts& facts, uint32
 }
 
 WorkerPlacement::WorkerPlacement(const WorkPlan& plan, const NodeFacts& facts)
-    : binding_(plan.binding),
+    : hostname_(facts.hostname),
+      binding_(plan.binding),
       inherited_(AffinityMask()),
       allowed_(facts.cpus.empty() ? inherited_ : facts.cpus) {}
 
-absl::Status WorkerPlacement::PlaceAll(uint32_t workers, bool shared) {
+absl::Status WorkerPlacement::PlaceAll(uint32_t workers, bool shared, CpuClaimSockets* claims) {
   plan_.reset();
   CpuBinding binding = binding_;
   if (shared && AsTheyCome(binding)) {
@@ -63,7 +65,21 @@ absl::Status WorkerPlacement::PlaceAll(uint32_t workers, bool shared) {
   if (!topology_.has_value()) {
     topology_ = ReadTopology(allowed_, std::getenv("CUDA_VISIBLE_DEVICES"));
   }
-  absl::StatusOr<CpuPlan> plan = PlanCpus(*topology_, allowed_, workers, binding);
+  absl::StatusOr<CpuPlan> plan;
+  if (claims != nullptr && WantsOwnCpus(binding)) {
+    claims->Choose([&](const CpuSet& taken) {
+      plan = PlanBeside(*topology_, allowed_, taken, workers, binding);
+      if (!plan.ok()) {
+        return CpuSet();
+      }
+      if (const std::string notice = SharedNotice(*plan, taken); !notice.empty()) {
+        LogWarning(absl::StrCat(hostname_, ": ", notice));
+      }
+      return CpusOf(*plan);
+    });
+  } else {
+    plan = PlanCpus(*topology_, allowed_, workers, binding);
+  }
   if (!plan.ok()) {
     return plan.status();
   }

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "agent/core/cpu_plan.h"
 #include "agent/core/env_filter.h"
 #include "agent/core/facts.h"
+#include "agent/io/cpu_claim_sockets.h"
 #include "agent/io/spawn.h"
 #include "proto/base/messages.h"
 #include "proto/base/work_plan.h"
@@ -30,8 +32,10 @@ class WorkerPlacement {
   WorkerPlacement(const WorkPlan& plan, const NodeFacts& facts);
 
   // For so many workers. `shared`: other nodes of the job are this machine, too, and only what the
-  // user asked for holds. An error says which option cannot be had here.
-  absl::Status PlaceAll(uint32_t workers, bool shared);
+  // user asked for holds. `claims`: cores of their own are chosen among those that no other job of
+  // this user claims, and claimed there; it is said where these are too few. An error says which
+  // option cannot be had here.
+  absl::Status PlaceAll(uint32_t workers, bool shared, CpuClaimSockets* claims = nullptr);
 
   // Of the last PlaceAll; null where none was needed.
   const CpuPlan* plan() const { return plan_.has_value() ? &*plan_ : nullptr; }
@@ -43,6 +47,7 @@ class WorkerPlacement {
   SpawnBinding BindingOf(LocalRank local) const;
 
  private:
+  const std::string hostname_;
   const CpuBinding binding_;
   const CpuSet inherited_;  // what a worker has that nobody binds
   const CpuSet allowed_;

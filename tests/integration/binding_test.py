@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -231,3 +232,22 @@ def test_the_plan_of_a_machine_elsewhere(node0, scratch):
     for name, value in (("HWLOC_SYNTHETIC", "pack:x"), ("HWLOC_XMLFILE", "/nonexistent.xml")):
         said = plan("-n", "2", **{name: value})
         assert said.code == 2 and f"{name}={value}: want " in said.errors, said
+
+
+def test_jobs_beside_each_other_get_cpus_of_their_own(node0):
+    """While there are enough; who gets another's is told so, and a job that ended has none."""
+    if len(MASK) == 1:
+        pytest.skip("this machine has one CPU")
+    bind = ["--bind-to", "hwthread", "--log-prefix", "[{rank}@{host}] "]
+    said = "node0: other workers of yours are bound to CPU"
+    many = str(len(MASK) - 1)
+    first = node0.start("-n", many, *bind, *sh(ASK[-1] + "; [ $RANK != 0 ] || cat"), stdin=subprocess.PIPE)
+    first.expect(r"\[0@node0\] 1\n")
+    own = bound(node0.run("-n", "1", *bind, *ASK))
+    crowded = node0.run("-n", str(len(MASK)), *bind, *ASK)
+    first.proc.stdin.close()
+    held = bound(first.finish())
+    assert frozenset().union(*(cpus for cpus, _ in held + own)) == MASK and len(own[0][0]) == 1, (held, own)
+    assert len(frozenset(cpus for cpus, _ in bound(crowded))) == len(MASK) and said in crowded.errors, crowded
+    again = node0.run("-n", many, *bind, *ASK)
+    assert bound(again) == held and said not in again.errors, again
