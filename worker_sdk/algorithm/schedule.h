@@ -157,9 +157,10 @@ struct Progress {
   uint64_t turn = 0;     // the next one
   uint64_t sends = 0;    // so far
   uint64_t flushed = 0;  // of them
-  // Sends so far, after the first and the second step of a chunk's way: by chunk % UnderWay().
-  uint64_t begun[UnderWay(kAheadMax)] = {};
-  uint64_t middle[UnderWay(kAheadMax)] = {};
+  // Sends so far, after the first and the second step of a chunk's way: by chunk % UnderWay(). Not
+  // set before that step: so much zeroing is what a small call would wait for.
+  uint64_t begun[UnderWay(kAheadMax)];
+  uint64_t middle[UnderWay(kAheadMax)];
   bool asked = false;    // who cannot be read has said so
   bool refused = false;  // to be set after the part that asks: somebody has
   // Byte of `in`, and of `out`, where the part of each rank begins; empty: parts are equal.

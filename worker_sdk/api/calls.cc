@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "worker_sdk/api/arguments.h"
 #include "worker_sdk/reduce/reduce.h"
@@ -81,9 +82,11 @@ Collective Calls::ScatterV(const void* in, void* out, const int64_t* counts, DTy
 Collective Calls::ReduceScatterV(const void* in, void* out, const int64_t* counts, DType dtype,
                                  ReduceOp op) const {
   Call call = {OpKind::kReduceScatterV, dtype, op};
-  const Status status = SetReduction(call);
-  return status.ok() ? CheckParts(call, counts, 0, {"out", out}, {"in", in})
-                     : Collective{status, call};
+  if (Status wrong = WrongOfReduction(call); !wrong.ok()) {
+    return {std::move(wrong), call};
+  }
+  call.wire = WireOf(call);
+  return CheckParts(call, counts, 0, {"out", out}, {"in", in});
 }
 
 Collective Calls::AllToAllV(const void* in, const int64_t* send_counts, void* out,
@@ -140,18 +143,17 @@ OneMessage Calls::Receive(void* data, int64_t count, DType dtype, int from, int 
 
 OneMessage Calls::CheckMessage(const char* call, const void* data, int64_t count, DType dtype,
                                const Status& of_rank, int rank, int tag) {
-  Status status = CheckCount(call, count, dtype, 1);
-  if (status.ok()) {
-    status = CheckBuffer(call, "data", data, count, dtype);
+  if (Status wrong = CheckCount(call, count, dtype, 1); !wrong.ok()) {
+    return {std::move(wrong)};
   }
-  if (status.ok()) {
-    status = of_rank;
+  if (Status wrong = CheckBuffer(call, "data", data, count, dtype); !wrong.ok()) {
+    return {std::move(wrong)};
   }
-  if (status.ok()) {
-    status = CheckTag(call, tag);
+  if (!of_rank.ok()) {
+    return {of_rank};
   }
-  if (!status.ok()) {
-    return {status};
+  if (Status wrong = CheckTag(call, tag); !wrong.ok()) {
+    return {std::move(wrong)};
   }
   return {{},
           static_cast<uint32_t>(rank),
@@ -162,42 +164,59 @@ OneMessage Calls::CheckMessage(const char* call, const void* data, int64_t count
           std::string_view(call) == "send"};
 }
 
-Collective Calls::CheckReduction(Call call, int64_t count, int root, const Buffer& in,
+Collective Calls::CheckReduction(const Call& call, int64_t count, int root, const Buffer& in,
                                  const Buffer& out) const {
-  const Status status = SetReduction(call);
-  return status.ok() ? Check(call, count, root, in, out) : Collective{status, call};
+  if (Status wrong = WrongOfReduction(call); !wrong.ok()) {
+    return {std::move(wrong), call};
+  }
+  Collective made = Check(call, count, root, in, out);
+  made.call.wire = WireOf(call);
+  return made;
 }
 
-// What travels; or why the operation is not for this type.
-Status Calls::SetReduction(Call& call) const {
+// Why the operation is not for this type.
+Status Calls::WrongOfReduction(const Call& call) {
   if (Status status = CheckOp(Name(call.kind), call.op); !status.ok()) {
     return status;
   }
   if (const Status status = muster::CheckReduction(call.dtype, call.op); !status.ok()) {
     return {status.code(), std::string(Name(call.kind)) + ": " + status.message()};
   }
-  call.wire = CanBeNarrow(call.kind, call.dtype, call.op) ? wire_ : Wire::kFull;
   return {};
 }
 
-Collective Calls::Check(Call call, int64_t count, int root, const Buffer& in,
+Wire Calls::WireOf(const Call& call) const {
+  return CanBeNarrow(call.kind, call.dtype, call.op) ? wire_ : Wire::kFull;
+}
+
+Collective Calls::Check(const Call& call, int64_t count, int root, const Buffer& in,
                         const Buffer& out) const {
+  Collective made = {WrongOf(call, count, root, in, out), call, in.data,
+                     const_cast<void*>(out.data)};
+  made.call.count = static_cast<uint64_t>(count);
+  made.call.root = static_cast<uint32_t>(root);
+  return made;
+}
+
+Status Calls::WrongOf(const Call& call, int64_t count, int root, const Buffer& in,
+                      const Buffer& out) const {
   const char* const name = Name(call.kind);
-  Status status = CheckCount(name, count, call.dtype, size_);
-  if (status.ok()) {
-    status = CheckRank(name, "root", root, size_);
+  if (Status wrong = CheckCount(name, count, call.dtype, size_); !wrong.ok()) {
+    return wrong;
+  }
+  if (Status wrong = CheckRank(name, "root", root, size_); !wrong.ok()) {
+    return wrong;
   }
   for (const Buffer* buffer : {&in, &out}) {
-    if (status.ok() && buffer->name != nullptr) {
-      status = CheckBuffer(name, buffer->name, buffer->data, count, call.dtype);
+    if (buffer->name == nullptr) {
+      continue;
+    }
+    if (Status wrong = CheckBuffer(name, buffer->name, buffer->data, count, call.dtype);
+        !wrong.ok()) {
+      return wrong;
     }
   }
-  if (status.ok() && in.name != nullptr && out.name != nullptr) {
-    status = CheckApart(call, count, in, out);
-  }
-  call.count = static_cast<uint64_t>(count);
-  call.root = static_cast<uint32_t>(root);
-  return {status, call, in.data, const_cast<void*>(out.data)};
+  return in.name != nullptr && out.name != nullptr ? CheckApart(call, count, in, out) : Status();
 }
 
 // A rank's part may be in its own place of the whole, too.

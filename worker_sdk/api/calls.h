@@ -69,10 +69,15 @@ class Calls {
     const void* data = nullptr;
     int parts = 1;  // of the call's count each
   };
-  Collective Check(Call call, int64_t count, int root, const Buffer& in, const Buffer& out) const;
-  Collective CheckReduction(Call call, int64_t count, int root, const Buffer& in,
+  // Small calls shall be quick: what is right is copied once, and no Status is assigned.
+  Collective Check(const Call& call, int64_t count, int root, const Buffer& in,
+                   const Buffer& out) const;
+  Collective CheckReduction(const Call& call, int64_t count, int root, const Buffer& in,
                             const Buffer& out) const;
-  Status SetReduction(Call& call) const;
+  static Status WrongOfReduction(const Call& call);
+  Wire WireOf(const Call& call) const;
+  Status WrongOf(const Call& call, int64_t count, int root, const Buffer& in,
+                 const Buffer& out) const;
   Status CheckApart(const Call& call, int64_t count, const Buffer& in, const Buffer& out) const;
   // `own` holds this rank's part, `whole` those of all.
   Collective CheckParts(Call call, const int64_t* counts, int root, const Buffer& own,

@@ -78,6 +78,9 @@ Arena::~Arena() { munmap(memory_, geometry_.Bytes()); }
 void Arena::Publish() {
   ++phase_;
   ArenaLine& line = Line(place_);
+  // Right before the phase: who waits looks at the line all the time, and each look takes it from
+  // us, so that every store behind it has to fetch it again.
+  line.call[announced_ & 1] = call_;
   // In one order with `sleepers` for everybody: either we see the sleeper, or it sees the phase.
   std::atomic_ref(line.phase).exchange(phase_, std::memory_order_seq_cst);
   if (std::atomic_ref(line.sleepers).load(std::memory_order_seq_cst) != 0) {

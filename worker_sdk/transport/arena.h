@@ -59,9 +59,12 @@ class Arena {
   // How long we may sleep before `give_up` is asked: longer than 50 ms is never slept.
   void SetNap(std::function<std::chrono::nanoseconds(uint32_t rank)> nap) { nap_ = std::move(nap); }
 
-  // Our call of this number. Once all have published the last phase of the call before, nobody
-  // reads the mark any more that is overwritten.
-  void Announce(uint64_t number, const CallMark& call) { Line(place_).call[number & 1] = call; }
+  // Our call of this number; others see it with the next phase. Once all have published the last
+  // phase of the call before, nobody reads the mark any more that is overwritten.
+  void Announce(uint64_t number, const CallMark& call) {
+    announced_ = number;
+    call_ = call;
+  }
   // Of a rank that has published a phase of that call.
   const CallMark& CallOf(uint32_t place, uint64_t number) { return Line(place).call[number & 1]; }
 
@@ -154,6 +157,8 @@ class Arena {
   const std::vector<uint32_t> rank_of_;
   const WaitPolicy policy_;
   RankName name_ = PlainRankName;
+  uint64_t announced_ = 0;  // `call_` is of this number
+  CallMark call_;
   std::vector<Tally<std::chrono::nanoseconds>> waited_;  // by place
   std::function<bool()> work_;
   std::function<void()> watch_;
