@@ -70,12 +70,20 @@ class ReduceMaker : private BetweenNodesMaker {
     const uint32_t root = all ? 0 : layout_.SeatOf(call_.root).node;
     const uint32_t turn = (node() + nodes() - root) % nodes();
     const auto at = [&](uint32_t of_turn) { return (root + of_turn) % nodes(); };
+    const auto ranks_of = [&](uint32_t begin, uint32_t end) {  // of these turns
+      uint32_t ranks = 0;
+      for (uint32_t i = begin; i < std::min(end, nodes()); ++i) {
+        ranks += layout_.SizeOf(at(i));
+      }
+      return ranks;
+    };
     Ref sofar = own;
     for (uint32_t child = 1; child <= ChildrenFrom(turn); child *= 2) {
       if (turn + child < nodes()) {
         Receive(at(turn + child), spare, bytes);
         const Ref next = Plus(spare, bytes + kShareUnit);
-        ReducePair(next, sofar, spare, bytes);
+        ReducePair(next, sofar, ranks_of(turn, turn + child), spare,
+                   ranks_of(turn + child, turn + 2 * child), bytes);
         sofar = next;
       }
     }
@@ -213,7 +221,7 @@ class ReduceMaker : private BetweenNodesMaker {
   }
   Ref Parts(uint64_t chunk) const { return Wired(chunk % under_way_ * nodes() * part_max_); }
   // This node's part of our share: of one rank it is what the caller has, as it is.
-  bool IsPartialIn() const { return size() == 1 && !narrow_ && !divides_first_; }
+  bool IsPartialIn() const { return size() == 1 && !narrow_; }
   Ref Partial(uint64_t chunk) const {
     return IsPartialIn()
                ? In(At(chunk) + ShareOf(chunk).begin)

@@ -202,7 +202,7 @@ bool IsReduction(OpKind kind) {
          kind == OpKind::kReduceScatterV;
 }
 
-bool DividesFirst(DType dtype, ReduceOp op) {
+bool CarriesMeans(DType dtype, ReduceOp op) {
   return op == ReduceOp::kAvg && (dtype == DType::kFloat16 || dtype == DType::kBFloat16);
 }
 

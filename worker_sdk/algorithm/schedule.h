@@ -41,7 +41,7 @@
 namespace muster {
 
 // To be raised with every change after which two libmusters would make different steps of a call.
-inline constexpr uint32_t kScheduleVersion = 3;
+inline constexpr uint32_t kScheduleVersion = 4;
 
 // What is called. The numbers travel between ranks.
 enum class OpKind : uint8_t {
@@ -63,10 +63,11 @@ enum class OpKind : uint8_t {
 };
 const char* Name(OpKind kind);  // "all_reduce"
 bool IsReduction(OpKind kind);
-// Whether each node divides its own sum before that is rounded to the type, and the nodes'
-// quotients are added: avg of float16, whose sum may be beyond its largest number (65504) where the
-// mean is not, and of bfloat16. Of other types who holds the whole sum divides it.
-bool DividesFirst(DType dtype, ReduceOp op);
+// Whether what stands for several ranks on the way is their mean instead of their sum, and a mean
+// of means is weighted by ranks: avg of float16, whose sum may be beyond its largest number (65504)
+// where the mean is not, and whose quotient may have fewer bits than the mean, and of bfloat16. Of
+// other types who holds the whole sum divides it.
+bool CarriesMeans(DType dtype, ReduceOp op);
 // Whether it may ask for narrow numbers: a reduction of float32 by sum or avg.
 bool CanBeNarrow(OpKind kind, DType dtype, ReduceOp op);
 
@@ -118,11 +119,13 @@ struct Ref {
 enum class StepKind : uint8_t {
   kCopy,         // dst = src, which may be narrow
   kReduce,       // dst = what place 0 has in `from` op what place 1 has op ...; ours is in `src`
-  kMean,         // the same, divided by the size of the world before it is rounded
+  kMean,         // the mean of the same, rounded once
   kReduceNodes,  // dst = what node 0 sent op what node 1 sent ...: node i's is in `from` at
                  // `offset`
                  // + i * `stride`, ours is in `src`
+  kMeanNodes,    // the same of the nodes' means: the mean of their ranks
   kReducePair,   // dst = src op what is in `from` at `offset`
+  kMeanPair,     // the same of the means of `ranks` ranks and of `ranks_from`
   kDivide,       // dst /= size of the world
   kPublish,      // the next phase
   kWaitAll,      // until all have published the phase we are in
@@ -138,11 +141,13 @@ struct Step {
   StepKind kind = StepKind::kPublish;
   Ref dst;
   Ref src;
-  Space from = Space::kSlot;  // kReduce, kMean, kReduceNodes, kReducePair
+  Space from = Space::kSlot;  // kReduce to kMeanPair
   uint32_t node = 0;          // kSend, kReceive
   uint64_t offset = 0;        // in `from`
   uint64_t stride = 0;
   uint64_t bytes = 0;
+  uint32_t ranks = 0;  // kMeanPair: whose mean is in `src`
+  uint32_t ranks_from = 0;
   bool operator==(const Step&) const = default;
 };
 

@@ -124,17 +124,16 @@ class ScheduleMaker {
       step.bytes = bytes;
     }
   }
-  // What the ranks of this node have at `offset` of `from`; ours is `own`. Every number comes
-  // through it once: the place to divide where that comes first.
+  // What the ranks of this node have at `offset` of `from`; ours is `own`.
   void ReducePlaces(Ref dst, Ref own, uint64_t offset, uint64_t bytes, Space from = Space::kSlot) {
     if (bytes != 0) {
-      const StepKind kind = divides_first_ ? StepKind::kMean : StepKind::kReduce;
-      out_.push_back({kind, dst, own, from, 0, offset, 0, bytes});
+      const StepKind kind = carries_means_ ? StepKind::kMean : StepKind::kReduce;
+      out_.push_back({kind, dst, own, from, 0, offset, 0, bytes, 0, 0});
     }
   }
   // Of the whole sum.
   void Divide(Ref dst, uint64_t bytes) {
-    if (call_.op == ReduceOp::kAvg && !divides_first_ && bytes != 0) {
+    if (call_.op == ReduceOp::kAvg && !carries_means_ && bytes != 0) {
       Step& step = Add(StepKind::kDivide);
       step.dst = dst;
       step.bytes = bytes;
@@ -145,7 +144,7 @@ class ScheduleMaker {
   const Layout& layout_;
   const Call& call_;
   const uint64_t bytes_;  // of one rank's part
-  const bool divides_first_ = DividesFirst(call_.dtype, call_.op);
+  const bool carries_means_ = CarriesMeans(call_.dtype, call_.op);
   Progress& progress_;
   std::vector<Step>& out_;
 };
@@ -219,13 +218,19 @@ class BetweenNodesMaker : protected ScheduleMaker {
   // What the nodes have; ours is `own`, node i's at `parts` + i * `stride`.
   void ReduceNodes(Ref dst, Ref own, Ref parts, uint64_t stride, uint64_t bytes) {
     if (bytes != 0) {
-      out_.push_back(
-          {StepKind::kReduceNodes, dst, own, parts.space, 0, parts.offset, stride, bytes});
+      const StepKind kind = carries_means_ ? StepKind::kMeanNodes : StepKind::kReduceNodes;
+      out_.push_back({kind, dst, own, parts.space, 0, parts.offset, stride, bytes, 0, 0});
     }
   }
-  void ReducePair(Ref dst, Ref left, Ref right, uint64_t bytes) {
-    if (bytes != 0) {
-      out_.push_back({StepKind::kReducePair, dst, left, right.space, 0, right.offset, 0, bytes});
+  // Each stands for so many ranks.
+  void ReducePair(Ref dst, Ref left, uint32_t ranks_left, Ref right, uint32_t ranks_right,
+                  uint64_t bytes) {
+    if (bytes != 0 && carries_means_) {
+      out_.push_back({StepKind::kMeanPair, dst, left, right.space, 0, right.offset, 0, bytes,
+                      ranks_left, ranks_right});
+    } else if (bytes != 0) {
+      out_.push_back(
+          {StepKind::kReducePair, dst, left, right.space, 0, right.offset, 0, bytes, 0, 0});
     }
   }
 

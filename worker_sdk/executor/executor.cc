@@ -58,7 +58,11 @@ Executor::Executor(std::unique_ptr<Arena> arena, Layout layout, Connect connect)
           },
           [this](uint32_t rank) { return layout_.NameOf(rank); }, arena_->hold()),
       give_up_([this](uint32_t rank) { return GiveUp(rank); }),
-      sources_(std::max(group_.size(), layout_.nodes())) {
+      sources_(std::max(group_.size(), layout_.nodes())),
+      ranks_of_nodes_(layout_.nodes()) {
+  for (uint32_t node = 0; node < layout_.nodes(); ++node) {
+    ranks_of_nodes_[node] = layout_.SizeOf(node);
+  }
   const auto background = [this] { return background_ && background_(); };
   arena_->SetWork([this, background] {
     const bool busy = background();
@@ -288,7 +292,7 @@ Status Executor::Prepare() {
     for (const Ref* ref : {&step.dst, &step.src}) {
       need(ref->space, ref->offset + step.bytes);
     }
-    if (step.kind == StepKind::kReduceNodes) {
+    if (step.kind == StepKind::kReduceNodes || step.kind == StepKind::kMeanNodes) {
       need(step.from, step.offset + (layout_.nodes() - 1) * step.stride + step.bytes);
     }
   }
@@ -317,9 +321,11 @@ Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, 
       ReducePlaces(step, call, in, out);
       return {};
     case StepKind::kReduceNodes:
+    case StepKind::kMeanNodes:
       ReduceNodes(step, call, in, out);
       return {};
     case StepKind::kReducePair:
+    case StepKind::kMeanPair:
       ReducePair(step, call, in, out);
       return {};
     case StepKind::kDivide:

@@ -148,6 +148,7 @@ class Executor {
   std::vector<CacheLine> scratch_ = std::vector<CacheLine>(1);  // never empty
   std::vector<CacheLine> narrow_ = std::vector<CacheLine>(1);   // never empty
   std::vector<const void*> sources_;
+  std::vector<uint32_t> ranks_of_nodes_;
 };
 
 }  // namespace muster

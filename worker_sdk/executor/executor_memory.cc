@@ -149,7 +149,12 @@ void Executor::Reduce(const Step& step, const Call& call, uint8_t* dst, const vo
   const uint64_t elements = step.bytes / SizeOf(call.dtype);
   const bool from_narrow = IsNarrow(step.src);
   if (step.kind == StepKind::kMean) {
-    MeanMany(dst, srcs, count, elements, call.dtype, layout_.world());
+    MeanMany(dst, srcs, nullptr, count, elements, call.dtype);
+  } else if (step.kind == StepKind::kMeanNodes) {
+    MeanMany(dst, srcs, ranks_of_nodes_.data(), count, elements, call.dtype);
+  } else if (step.kind == StepKind::kMeanPair) {
+    const uint32_t ranks[] = {step.ranks, step.ranks_from};
+    MeanMany(dst, srcs, ranks, count, elements, call.dtype);
   } else if (from_narrow == IsNarrow(step.dst)) {
     ReduceMany(dst, srcs, count, elements, from_narrow ? DType::kBFloat16 : call.dtype, call.op);
   } else if (from_narrow) {

@@ -12,8 +12,8 @@ namespace muster {
 using ReduceKernel = void (*)(char* dst, const void* const* srcs, int n, size_t bytes);
 using DivideKernel = void (*)(char* data, size_t bytes, uint32_t n);
 // As MeanMany(), for n >= 1 sources of `bytes` each.
-using MeanKernel = void (*)(char* dst, const void* const* srcs, int n, size_t bytes,
-                            uint32_t divisor);
+using MeanKernel = void (*)(char* dst, const void* const* srcs, const uint32_t* weights, int n,
+                            size_t bytes);
 
 struct Kernels {
   const char* name;

@@ -240,6 +240,8 @@ MUSTER_INLINE FloatPair Divided(FloatPair v, uint32_t n) {
   return {Divided(v.first, n), Divided(v.second, n)};
 }
 
+MUSTER_INLINE FloatPair Quotient(FloatPair v, float by) { return {v.first / by, v.second / by}; }
+
 template <typename Format>
 void DivideFloats(char* data, size_t bytes, uint32_t n) {
   size_t at = 0;
@@ -252,36 +254,71 @@ void DivideFloats(char* data, size_t bytes, uint32_t n) {
   CopySmall(data + at, padded, bytes - at);
 }
 
-// A sum whose tile is divided before it is rounded.
+MUSTER_INLINE FloatPair Scaled(FloatPair v, float by) { return {v.first * by, v.second * by}; }
+
+// tile += srcs[0] * factors[0] + ...; the tile's first: it is set. n <= kStreams.
 template <typename Format>
-void Mean(char* dst, const void* const* srcs, int n, size_t bytes, uint32_t divisor) {
+__attribute__((noinline)) void AddScaled(char* tile, bool first, const void* const* srcs,
+                                         const float* factors, int n, size_t at, size_t registers) {
+  using Tile = typename Format::Tile;
+  const auto source = [&](int s) { return static_cast<const char*>(srcs[s]) + at; };
+  for (; registers > 0; --registers) {
+    auto sum = first ? Scaled(Format::Load(source(0)), factors[0]) : Tile::Load(tile);
+    for (int s = first ? 1 : 0; s < n; ++s) {
+      sum = Combined<Sum>(sum, Scaled(Format::Load(source(s)), factors[s]));
+    }
+    Tile::Store(tile, sum);
+    at += Format::kBytes;
+    tile += Tile::kBytes;
+  }
+}
+
+// A weighted sum whose tile is divided before it is rounded. Every addend comes divided by a power
+// of two, no less than all weights: exactly so, as bfloat16's last bit is 2^-133 and float32's
+// 2^-149, and the sum is in bounds where the mean is.
+template <typename Format>
+void Mean(char* dst, const void* const* srcs, const uint32_t* weights, int n, size_t bytes) {
   using Tile = typename Format::Tile;
   constexpr size_t kTileRegisters = kTileBytes / Tile::kBytes;
   alignas(kVectorBytes) char tile[kTileBytes];
+  uint64_t all = static_cast<uint64_t>(n);
+  if (weights != nullptr) {
+    all = 0;
+    for (int s = 0; s < n; ++s) all += weights[s];
+  }
+  float scale = 1.0F;
+  for (uint64_t power = 1; power < all; power *= 2) scale /= 2;
+  const float divisor = static_cast<float>(all) * scale;
   const size_t whole = bytes - bytes % Format::kBytes;
-  for (size_t at = 0; at < whole;) {
-    const size_t left = (whole - at) / Format::kBytes;
+  for (size_t at = 0; at < bytes;) {
+    const size_t left = (whole - at) / Format::kBytes;  // 0: less than a register is left
     const size_t some = left < kTileRegisters ? left : kTileRegisters;
-    int done = n < 1 + kStreams ? n : 1 + kStreams;
-    ReduceRegisters<Format, Format, Tile, Sum>(tile, static_cast<const char*>(srcs[0]) + at,
-                                               srcs + 1, done - 1, at, some);
-    while (done < n) {
+    char padded[kStreams][Format::kBytes];
+    for (int done = 0; done < n;) {
       const int more = n - done < kStreams ? n - done : kStreams;
-      ReduceRegisters<Tile, Format, Tile, Sum>(tile, tile, srcs + done, more, at, some);
+      const void* from[kStreams];
+      float factors[kStreams];
+      for (int s = 0; s < more; ++s) {
+        factors[s] = weights != nullptr ? static_cast<float>(weights[done + s]) * scale : scale;
+        from[s] = srcs[done + s];
+        if (some == 0) {
+          Format::Store(padded[s], LoadSmall<Format>(from[s], at, bytes - at));
+          from[s] = padded[s];
+        }
+      }
+      AddScaled<Format>(tile, done == 0, from, factors, more, some == 0 ? 0 : at,
+                        some == 0 ? 1 : some);
       done += more;
     }
     for (size_t i = 0; i < some; ++i, at += Format::kBytes) {
-      Format::Store(dst + at, Divided(Tile::Load(tile + i * Tile::kBytes), divisor));
+      Format::Store(dst + at, Quotient(Tile::Load(tile + i * Tile::kBytes), divisor));
+    }
+    if (some == 0) {
+      Format::Store(padded[0], Quotient(Tile::Load(tile), divisor));
+      CopySmall(dst + at, padded[0], bytes - at);
+      at = bytes;
     }
   }
-  if (whole == bytes) return;
-  auto sum = LoadSmall<Format>(srcs[0], whole, bytes - whole);
-  for (int s = 1; s < n; ++s) {
-    sum = Combined<Sum>(sum, LoadSmall<Format>(srcs[s], whole, bytes - whole));
-  }
-  char padded[Format::kBytes];
-  Format::Store(padded, Divided(sum, divisor));
-  CopySmall(dst + whole, padded, bytes - whole);
 }
 
 // In a type whose rounded quotient is never beyond the next integer, float for 16 bits and double

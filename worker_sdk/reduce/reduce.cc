@@ -93,11 +93,15 @@ void ReduceMany(void* dst, const void* const* srcs, int n, size_t count, DType d
                                                                        srcs, n, bytes);
 }
 
-void MeanMany(void* dst, const void* const* srcs, int n, size_t count, DType dtype,
-              uint32_t divisor) {
+void MeanMany(void* dst, const void* const* srcs, const uint32_t* weights, int n, size_t count,
+              DType dtype) {
+  const size_t bytes = count * SizeOf(dtype);
+  if (n == 1) {
+    if (dst != srcs[0] && bytes != 0) std::memcpy(dst, srcs[0], bytes);
+    return;
+  }
   const DefaultFloatMode mode;
-  Here().widest->mean[static_cast<int>(dtype)](static_cast<char*>(dst), srcs, n,
-                                               count * SizeOf(dtype), divisor);
+  Here().widest->mean[static_cast<int>(dtype)](static_cast<char*>(dst), srcs, weights, n, bytes);
 }
 
 void SumIntoBFloat16(void* dst, const void* const* srcs, int n, size_t count) {

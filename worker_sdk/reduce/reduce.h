@@ -34,10 +34,12 @@ void ReduceMany(void* dst, const void* const* srcs, int n, size_t count, DType d
 void SumIntoBFloat16(void* dst, const void* const* srcs, int n, size_t count);
 void SumOfBFloat16(void* dst, const void* const* srcs, int n, size_t count);
 
-// dst[i] = (srcs[0][i] + ... + srcs[n-1][i]) / divisor, n >= 1, of float16 or bfloat16, rounded
-// once: the sum on the way may be beyond the type's largest number. Places of dst as above.
-void MeanMany(void* dst, const void* const* srcs, int n, size_t count, DType dtype,
-              uint32_t divisor);
+// dst[i] = (weights[0] * srcs[0][i] + ... + weights[n-1] * srcs[n-1][i]) / (the sum of weights), of
+// float16 or bfloat16, rounded once: finite where the sources are, also where their sum is not, and
+// of equal numbers that number. n >= 1; `weights` below 2^16 in all, or null: each is 1. One source
+// is copied as it is. Places of dst as above.
+void MeanMany(void* dst, const void* const* srcs, const uint32_t* weights, int n, size_t count,
+              DType dtype);
 
 // data[i] /= n, n >= 1; integers towards zero.
 void Divide(void* data, size_t count, DType dtype, uint32_t n);

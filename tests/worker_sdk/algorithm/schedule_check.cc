@@ -48,8 +48,11 @@ std::vector<int64_t> Want(const Call& call, uint32_t size, uint32_t rank) {
       for (uint32_t i = 0; i < size; ++i) {
         all += Value(i, at);
       }
-      const bool divides = call.op == ReduceOp::kAvg && !DividesFirst(call.dtype, call.op);
-      out.push_back(divides && size != 0 ? all / size : all);
+      if (CarriesMeans(call.dtype, call.op) && size > 1) {
+        out.push_back(MeanOf(all, size));
+      } else {
+        out.push_back(call.op == ReduceOp::kAvg && size != 0 ? all / size : all);
+      }
     }
   };
   const uint64_t own = PartOf(call, size, rank, rank);
@@ -149,8 +152,7 @@ void RunOnce(const Layout& layout, uint64_t slot_bytes, uint32_t carriers, const
     rank.out.assign(Want(call, size, number).size(), -1);
     rank.in.resize(InputOf(call, size, number));
     for (uint64_t k = 0; k < rank.in.size(); ++k) {
-      // What each node divides by itself leaves no rest.
-      rank.in[k] = Value(number, k) * (DividesFirst(call.dtype, call.op) ? size : 1);
+      rank.in[k] = Value(number, k);
     }
     if (call.kind == OpKind::kBroadcast && number == call.root) {
       rank.out = rank.in;  // one buffer

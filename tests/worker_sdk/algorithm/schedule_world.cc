@@ -7,6 +7,16 @@
 #include "proto/base/rng.h"
 
 namespace muster {
+
+int64_t MeanOf(int64_t sum, int64_t n) {
+  int64_t inverse = 1;  // n to the (prime - 2), by Fermat
+  for (int64_t power = kPrime - 2, square = n % kPrime; power > 0; power /= 2) {
+    inverse = power % 2 == 1 ? inverse * square % kPrime : inverse;
+    square = square * square % kPrime;
+  }
+  return sum % kPrime * inverse % kPrime;
+}
+
 namespace {
 
 Space SpaceOf(const World& world, const Ref& ref) {
@@ -203,18 +213,26 @@ bool Receive(World& world, uint32_t me, const Step& step) {
 
 int64_t Reduced(World& world, uint32_t me, const Step& step, uint64_t word) {
   const World::Rank& rank = world.ranks[me];
-  if (step.kind == StepKind::kReducePair) {
-    return Read(world, me, step.src, word) + Read(world, me, {step.from, 0, step.offset}, word);
+  const bool means = step.kind == StepKind::kMeanPair;
+  if (means || step.kind == StepKind::kReducePair) {
+    const int64_t left = Read(world, me, step.src, word);
+    const int64_t right = Read(world, me, {step.from, 0, step.offset}, word);
+    return means ? MeanOf(left * step.ranks + right * step.ranks_from, step.ranks + step.ranks_from)
+                 : left + right;
   }
-  const bool nodes = step.kind == StepKind::kReduceNodes;
+  const bool mean_nodes = step.kind == StepKind::kMeanNodes;
+  const bool nodes = mean_nodes || step.kind == StepKind::kReduceNodes;
   const uint32_t own = nodes ? rank.seat.node : rank.seat.place;
   int64_t sum = 0;
   for (uint32_t i = 0; i < (nodes ? world.layout.nodes() : rank.known.size()); ++i) {
     const Ref from =
         nodes ? Ref{step.from, 0, step.offset + i * step.stride} : Ref{step.from, i, step.offset};
-    sum += Read(world, me, i == own ? step.src : from, word);
+    sum += Read(world, me, i == own ? step.src : from, word) *
+           (mean_nodes ? world.layout.SizeOf(i) : 1);
   }
-  return step.kind == StepKind::kMean ? sum / world.layout.world() : sum;
+  return mean_nodes                     ? MeanOf(sum, world.layout.world())
+         : step.kind == StepKind::kMean ? MeanOf(sum, static_cast<int64_t>(rank.known.size()))
+                                        : sum;
 }
 
 void Tell(World& world, World::Rank& rank, const Step& step) {
@@ -267,7 +285,8 @@ bool RunOne(World& world, uint32_t me) {
     Begin(world, me, step);
   }
   const bool reduces = step.kind == StepKind::kReduce || step.kind == StepKind::kMean ||
-                       step.kind == StepKind::kReduceNodes || step.kind == StepKind::kReducePair;
+                       step.kind == StepKind::kReduceNodes || step.kind == StepKind::kMeanNodes ||
+                       step.kind == StepKind::kReducePair || step.kind == StepKind::kMeanPair;
   if (reduces || step.kind == StepKind::kCopy) {
     CheckNotSent(world, me, step.dst, step.bytes / kWord);
   }
@@ -279,7 +298,9 @@ bool RunOne(World& world, uint32_t me) {
       case StepKind::kReduce:
       case StepKind::kMean:
       case StepKind::kReduceNodes:
+      case StepKind::kMeanNodes:
       case StepKind::kReducePair:
+      case StepKind::kMeanPair:
         Write(world, me, step.dst, word, Reduced(world, me, step, word));
         break;
       case StepKind::kDivide:

@@ -15,6 +15,10 @@
 
 namespace muster {
 
+// Means are taken of numbers below this prime: each has an inverse there, and none is rounded.
+inline constexpr int64_t kPrime = 2147483647;
+int64_t MeanOf(int64_t sum, int64_t n);  // of a sum that is not negative
+
 inline constexpr uint64_t kWord = 8;  // bytes of a number here, whatever type a call names
 // Narrow numbers are multiples of it: what is narrowed is rounded down.
 inline constexpr int64_t kNarrowUnit = 16;

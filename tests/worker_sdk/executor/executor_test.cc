@@ -113,23 +113,30 @@ TEST(ExecutorTest, AverageDividesOnce) {
   });
 }
 
-// The sums are beyond float16's largest number, those of a node as well.
-TEST_P(ShapeTest, AverageOfFloat16IsFiniteWhereTheMeanIs) {
-  constexpr uint16_t kLarge = 0x7B00;  // 57344
+// The largest number, whose sums are beyond the type and beyond float32, a small one of all bits,
+// and the smallest.
+TEST_P(ShapeTest, AverageOfEqualNarrowFloatsIsThatNumber) {
   Cluster cluster(GetParam(), GetParam().size() == 3);
   const uint32_t size = cluster.size();
-  const bool exact = (size & (size - 1)) == 0;  // a quotient by a power of two is not rounded
   RunRanks(size, [&](uint32_t rank) {
     Executor executor = cluster.Open(rank);
-    for (const uint64_t count : kCounts) {
-      const std::vector<uint16_t> in(count * size, kLarge);
-      for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduce, OpKind::kReduceScatter}) {
-        std::vector<uint16_t> out(count);
-        ASSERT_EQ(Text(executor.Run(Of(kind, count, 0, ReduceOp::kAvg, DType::kFloat16), in.data(),
-                                    out.data())),
-                  "OK");
-        for (uint64_t i = 0; i < count && (kind != OpKind::kReduce || rank == 0); ++i) {
-          ASSERT_NEAR(out[i], kLarge, exact ? 0 : 2) << Name(kind) << " of " << count << ": " << i;
+    for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+      const uint16_t numbers[] = {static_cast<uint16_t>(dtype == DType::kFloat16 ? 0x7BFF : 0x7F7F),
+                                  static_cast<uint16_t>(dtype == DType::kFloat16 ? 0x07FF : 0x00FF),
+                                  0x0001};
+      for (const uint64_t count : kCounts) {
+        std::vector<uint16_t> in(count * size);
+        for (uint64_t i = 0; i < in.size(); ++i) {
+          in[i] = numbers[count == 0 ? 0 : i % count % 3];
+        }
+        for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduce, OpKind::kReduceScatter}) {
+          std::vector<uint16_t> out(count);
+          ASSERT_EQ(
+              Text(executor.Run(Of(kind, count, 0, ReduceOp::kAvg, dtype), in.data(), out.data())),
+              "OK");
+          for (uint64_t i = 0; i < count && (kind != OpKind::kReduce || rank == 0); ++i) {
+            ASSERT_EQ(out[i], in[i]) << Name(kind) << " of " << count << ": " << i;
+          }
         }
       }
     }

@@ -105,7 +105,7 @@ TEST_P(InMode, DividesToTheSameBits) {
     if (SizeOf(dtype) == sizeof(uint16_t)) {
       const void* const sources[] = {left, right};
       ExpectSameBits(out, std::string("mean of ") + Name(dtype),
-                     [&] { MeanMany(out.data(), sources, 2, kCount, dtype, 3); });
+                     [&] { MeanMany(out.data(), sources, nullptr, 2, kCount, dtype); });
     }
   });
 }

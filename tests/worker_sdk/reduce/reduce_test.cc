@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -270,46 +272,82 @@ TEST(Reduce, SumsOf16BitsAreRoundedOnce) {
 // --- Means of 16-bit floats. ---
 
 template <typename T>
-std::vector<T> NaiveMean(const std::vector<std::vector<T>>& from, int n, uint32_t divisor) {
+std::vector<T> NaiveMean(const std::vector<std::vector<T>>& from,
+                         const std::vector<uint32_t>& weights) {
   std::vector<T> result(from[0].size());
   for (size_t i = 0; i < result.size(); ++i) {
-    float sum = naive::Number(from[0][i]);
-    for (size_t s = 1; s < static_cast<size_t>(n); ++s) sum += naive::Number(from[s][i]);
-    result[i] = naive::FromNumber<T>(sum / static_cast<float>(divisor));
+    float all = 0;
+    for (const uint32_t weight : weights) all += static_cast<float>(weight);
+    // A power of two: no bit is lost by it, and no sum is beyond float32.
+    const float scale = std::exp2(-std::ceil(std::log2(all)));
+    float sum = naive::Number(from[0][i]) * (static_cast<float>(weights[0]) * scale);
+    for (size_t s = 1; s < weights.size(); ++s) {
+      sum += naive::Number(from[s][i]) * (static_cast<float>(weights[s]) * scale);
+    }
+    result[i] = naive::FromNumber<T>(sum / (all * scale));
   }
   return result;
 }
 
 template <typename T>
-void ExpectMeans(DType dtype) {
+void ExpectMeans(DType dtype, bool weighted) {
   const std::vector<std::vector<T>> from = Sources<T>(32, kLength);
   for (const int n : {1, 2, 3, 8, 9, 10, 17, 18, 32}) {
-    const uint32_t divisor = 3 * static_cast<uint32_t>(n);  // of three such nodes
-    const std::vector<T> want = NaiveMean(from, n, divisor);
+    std::vector<uint32_t> weights(static_cast<size_t>(n), 1);
+    if (weighted) {
+      for (size_t s = 0; s < weights.size(); ++s) weights[s] = 1 + static_cast<uint32_t>(s) * 3 % 7;
+    }
+    const uint32_t* const given = weighted ? weights.data() : nullptr;
+    const std::vector<T> want = NaiveMean(from, weights);
     ExpectAtEveryWidth(from, n, want,
                        [&](const Kernels& width, char* dst, const void* const* srcs, size_t bytes) {
-                         width.mean[static_cast<int>(dtype)](dst, srcs, n, bytes, divisor);
+                         width.mean[static_cast<int>(dtype)](dst, srcs, given, n, bytes);
                        });
     for (int place = 0; place < n; ++place) {
       std::vector<std::vector<T>> buffers = from;
       const std::vector<const void*> srcs = Pointers(buffers, n, 0);
       std::vector<T>& dst = buffers[static_cast<size_t>(place)];
-      MeanMany(dst.data(), srcs.data(), n, dst.size(), dtype, divisor);
-      ASSERT_EQ(Difference(dst.data(), want.data(), want.size()), "") << n << " in " << place;
+      MeanMany(dst.data(), srcs.data(), given, n, dst.size(), dtype);
+      const std::vector<T>& result = n > 1 ? want : from[0];  // one is copied, NaNs as they are
+      ASSERT_EQ(Difference(dst.data(), result.data(), want.size()), "") << n << " in " << place;
     }
   }
 }
 
 TEST(Mean, OfAnyPlaceAndWidth) {
-  ExpectMeans<Half>(DType::kFloat16);
-  ExpectMeans<Brain>(DType::kBFloat16);
+  for (const bool weighted : {false, true}) {
+    ExpectMeans<Half>(DType::kFloat16, weighted);
+    ExpectMeans<Brain>(DType::kBFloat16, weighted);
+  }
 }
 
 TEST(Mean, TheSumMayBeBeyondTheLargestNumber) {
   const std::vector<std::vector<Half>> from(20, {naive::ElementOf<Half>(60000)});
   Half mean = {};
-  MeanMany(&mean, Pointers(from, 20, 0).data(), 20, 1, DType::kFloat16, 20);
+  MeanMany(&mean, Pointers(from, 20, 0).data(), nullptr, 20, 1, DType::kFloat16);
   EXPECT_EQ(naive::Number(mean), 60000);
+}
+
+// Every finite number of the type, of which some sums are beyond float32 and some below it.
+template <typename T>
+void ExpectEqualNumbersToStay(DType dtype) {
+  std::vector<T> all;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const T number = std::bit_cast<T>(static_cast<uint16_t>(bits));
+    if (std::isfinite(naive::Number(number))) all.push_back(number);
+  }
+  const uint32_t weights[] = {1, 5, 4000};
+  for (const uint32_t* given : {static_cast<const uint32_t*>(nullptr), weights}) {
+    const void* const srcs[] = {all.data(), all.data(), all.data()};
+    std::vector<T> mean(all.size());
+    MeanMany(mean.data(), srcs, given, 3, all.size(), dtype);
+    ASSERT_EQ(Difference(mean.data(), all.data(), all.size()), "");
+  }
+}
+
+TEST(Mean, OfEqualNumbersIsThatNumber) {
+  ExpectEqualNumbersToStay<Half>(DType::kFloat16);
+  ExpectEqualNumbersToStay<Brain>(DType::kBFloat16);
 }
 
 // --- Between float32 and bfloat16. ---

@@ -28,9 +28,10 @@ inline constexpr int kDTypes = 12;
 // Integers wrap around. Min and max of a NaN and a number are NaN.
 enum class ReduceOp : uint8_t {
   kSum = 0,
-  // The sum divided by the number of ranks; integers: towards zero. Of float16 and bfloat16 a
-  // node's sum is divided before it is rounded: it may be beyond the largest number where the mean
-  // is not.
+  // The sum divided by the number of ranks; integers: towards zero. Of float16 and bfloat16
+  // each node rounds the mean of its ranks, and the mean of those means is rounded once more (among
+  // more than 8 nodes, of few numbers, once for each level of a tree): of equal numbers it is that
+  // number, and it is finite where all numbers are.
   kAvg = 1,
   kProd = 2,
   kMin = 3,
