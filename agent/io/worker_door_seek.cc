@@ -12,6 +12,7 @@
 #include "agent/io/worker_door.h"
 #include "proto/base/arena_memory.h"
 #include "proto/base/fd_message.h"
+#include "proto/base/why_no_memory.h"
 
 namespace muster {
 namespace {
@@ -114,7 +115,7 @@ void WorkerDoor::SeekPipe(LinkId id, const Sought& sought) {
   const auto end = [error = errno](UniqueFd fd) -> absl::StatusOr<UniqueFd> {
     if (!fd.valid()) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("no shared memory for messages: ", std::strerror(error)));
+          absl::StrCat("no shared memory for messages: ", WhyNoMemory(error, sizeof(Pipe))));
     }
     return fd;
   };

@@ -15,6 +15,7 @@
 #include "agent/io/link_words.h"
 #include "proto/base/arena_memory.h"
 #include "proto/base/check.h"
+#include "proto/base/why_no_memory.h"
 
 namespace muster {
 namespace {
@@ -44,19 +45,19 @@ absl::StatusOr<std::unique_ptr<WorkerMeeting>> WorkerMeeting::Open(
   UniqueFd memory = MakeArenaMemory(geometry);
   if (!memory.valid()) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no shared memory for the workers: ", std::strerror(errno)));
+        absl::StrCat("no shared memory for the workers: ", WhyNoMemory(errno, geometry.Bytes())));
   }
   const auto bytes = static_cast<ssize_t>(map.size() * sizeof(uint32_t));
   if (pwrite(memory.get(), map.data(), static_cast<size_t>(bytes),
              static_cast<off_t>(geometry.MapAt())) != bytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for the workers' map: ", std::strerror(errno)));
+        absl::StrCat("no memory for the workers' map: ", WhyNoMemory(errno, geometry.Bytes())));
   }
   void* mapped =
       mmap(nullptr, geometry.MapAt(), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (mapped == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot map the workers' shared memory: ", std::strerror(errno)));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot map the workers' shared memory: ",
+                                                     WhyNoMemory(errno, geometry.MapAt())));
   }
   return std::unique_ptr<WorkerMeeting>(new WorkerMeeting(
       geometry, std::move(ranks), std::move(memory), static_cast<uint8_t*>(mapped)));

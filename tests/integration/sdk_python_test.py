@@ -124,3 +124,23 @@ except muster.Unavailable as error:
 """
     result = node0.run("-n", "3", "--no-prefix", PYTHON, "-c", script, env=PACKAGE)
     assert result.code == 137 and result.text.count("told:") == 2 and result.text.count("rank 2 has died") == 2, result
+
+
+BEGINS = """
+import muster
+try:
+    muster.init()
+except muster.Error as why:
+    print(why)
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_limit_of_file_sizes_is_named(node0, ranks):
+    """Shared memory is a file to the kernel: it ended a program beyond the limit by SIGXFSZ."""
+    start = ["env", "-u", "MUSTER_AGENT_FD", PYTHON] if ranks == 1 else [BIN / "launch", "-n", 2, "--no-prefix", PYTHON]
+    result = node0.run("-c", 'ulimit -f 64; exec "$0" "$@"', *start, "-c", BEGINS, program="bash", env=PACKAGE)
+    lines = result.text.splitlines()
+    assert result.code == 0 and len(lines) == ranks, result
+    for line in lines:
+        assert "the limit of file sizes is 65536 bytes (ulimit -f 64): raise it (ulimit -f unlimited)" in line, result

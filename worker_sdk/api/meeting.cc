@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "proto/base/arena_memory.h"
+#include "proto/base/why_no_memory.h"
 
 namespace muster {
 namespace {
@@ -58,7 +59,8 @@ StatusOr<Meeting> MeetAlone(Layout layout) {
   const ArenaGeometry geometry = ArenaFor(1, 1, 1);
   const UniqueFd memory = MakeArenaMemory(geometry);
   if (!memory.valid()) {
-    return Status(StatusCode::kInternal, std::string("memfd_create: ") + std::strerror(errno));
+    return Status(StatusCode::kResourceExhausted,
+                  "no shared memory: " + WhyNoMemory(errno, geometry.Bytes()));
   }
   StatusOr<std::unique_ptr<Arena>> arena = Arena::Map(memory, geometry, 0, {0}, {});
   if (!arena.ok()) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "proto/base/fd_message.h"
+#include "proto/base/why_no_memory.h"
 
 namespace muster {
 namespace {
@@ -41,6 +42,12 @@ int PollUntil(int fd, int16_t events, std::chrono::steady_clock::time_point unti
       return ready;
     }
   }
+}
+
+// A message is there without its descriptor: the kernel had no place for that.
+Status NotCome(const std::string& what) {
+  return {StatusCode::kResourceExhausted,
+          what + " did not come from the agent: " + WhyNoDescriptor(EMFILE)};
 }
 
 // About a door at which nobody can knock.
@@ -119,7 +126,7 @@ Status AgentLink::Knock(int door, LinkHello hello, std::vector<uint32_t> members
                         std::chrono::steady_clock::time_point until) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return {StatusCode::kInternal, std::string("socketpair: ") + std::strerror(errno)};
+    return {StatusCode::kInternal, "socketpair: " + WhyNoDescriptor(errno)};
   }
   socket_.Reset(ends[0]);
   {
@@ -154,8 +161,11 @@ Status AgentLink::TakeWelcome(const LinkHello& expected) {
                ? Status(StatusCode::kUnavailable, refused.message())
                : refused;
   }
-  if (!arena_.valid() || welcome_.local_size != expected.local_size ||
-      welcome_.nodes != expected.nodes || welcome_.world_size != expected.world_size) {
+  if (!arena_.valid()) {
+    return NotCome("the node's shared memory");
+  }
+  if (welcome_.local_size != expected.local_size || welcome_.nodes != expected.nodes ||
+      welcome_.world_size != expected.world_size) {
     return {StatusCode::kInternal, "the agent's welcome does not fit what this worker knows"};
   }
   const ArenaGeometry ours = ArenaFor(welcome_.local_size, welcome_.nodes, welcome_.world_size);
@@ -259,8 +269,7 @@ void AgentLink::Hear() const {
       why = {StatusCode::kUnavailable, whose + Refused(peer.why).message(),
              static_cast<int>(peer.rank)};
     } else if (!fd.valid()) {
-      why = {StatusCode::kInternal,
-             "the agent's connection did not arrive: are there descriptors left (ulimit -n)?"};
+      why = NotCome("the connection with rank " + std::to_string(peer.rank));
     }
     StatusOr<UniqueFd> answer =
         why.ok() ? StatusOr<UniqueFd>(std::move(fd)) : StatusOr<UniqueFd>(why);

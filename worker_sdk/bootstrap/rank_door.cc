@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "proto/base/peer_socket.h"
+#include "proto/base/why_no_memory.h"
 #include "worker_sdk/base/momentary.h"
 #include "worker_sdk/base/quiet_thread.h"
 
@@ -34,7 +35,7 @@ constexpr milliseconds kAcceptAgain{100};
 constexpr std::chrono::hours kLongest{1};
 
 Status Failed(const std::string& what) {
-  return {StatusCode::kInternal, what + ": " + std::strerror(errno)};
+  return {StatusCode::kInternal, what + ": " + WhyNoDescriptor(errno)};
 }
 
 // Of both families where the machine has both.

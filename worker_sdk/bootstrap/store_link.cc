@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "proto/base/arena_memory.h"
+#include "proto/base/why_no_memory.h"
 
 namespace muster {
 namespace {
@@ -27,7 +28,7 @@ struct SharedMemory {
 };
 
 Status Failed(const std::string& what) {
-  return {StatusCode::kInternal, what + ": " + std::strerror(errno)};
+  return {StatusCode::kInternal, what + ": " + WhyNoDescriptor(errno)};
 }
 
 size_t TableBytes(uint32_t size) { return size_t{size} * size * sizeof(uint32_t); }
@@ -124,7 +125,8 @@ Status StoreLink::Share(Store& store) {
     arena_ = MakeArenaMemory(geometry_);
     table_ = MakeSealedMemory("muster-pipes", table_bytes);
     if (!arena_.valid() || !table_.valid()) {
-      return Failed("memfd_create");
+      return {StatusCode::kResourceExhausted,
+              "no shared memory: " + WhyNoMemory(errno, geometry_.Bytes())};
     }
     const SharedMemory mine = {arena_.get(), table_.get()};
     if (Status status = store.Set(MemoryKey(ranks_[0]),
@@ -154,7 +156,8 @@ Status StoreLink::Share(Store& store) {
 Status StoreLink::Map(const UniqueFd& memory, size_t bytes, Mapping& out) const {
   void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (mapped == MAP_FAILED) {
-    return Failed("mmap");
+    return {StatusCode::kResourceExhausted,
+            "cannot map the node's shared memory: " + WhyNoMemory(errno, bytes)};
   }
   out = Mapping(static_cast<uint8_t*>(mapped), {bytes});
   return {};

@@ -16,6 +16,8 @@
 #include <string>
 #include <utility>
 
+#include "proto/base/why_no_memory.h"
+
 namespace muster {
 namespace {
 
@@ -58,8 +60,9 @@ StatusOr<std::unique_ptr<Arena>> Arena::Map(const UniqueFd& memory, ArenaGeometr
   void* mapped =
       mmap(nullptr, geometry.Bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (mapped == MAP_FAILED) {
-    return Status(StatusCode::kInternal,
-                  std::string("cannot map the node's shared memory: ") + std::strerror(errno));
+    const int error = errno;
+    return Status(error == ENOMEM ? StatusCode::kResourceExhausted : StatusCode::kInternal,
+                  "cannot map the node's shared memory: " + WhyNoMemory(error, geometry.Bytes()));
   }
   return std::unique_ptr<Arena>(
       new Arena(static_cast<uint8_t*>(mapped), geometry, place, std::move(rank_of), policy));
