@@ -84,6 +84,41 @@ def test_a_rank_that_lets_nobody_read_it_any_more_uses_the_slots(node0, n, direc
     assert result.code == 0 and result.text == "moved\n" * n, result
 
 
+DROPS = """
+import ctypes, os, sys, numpy, muster
+comm = muster.init()
+rank, size = comm.rank, comm.size
+if rank == size - 1:
+    os.setgid(65534)
+    os.setuid(65534)
+    if "again" in sys.argv:
+        ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: ours may be read, we may read no other's
+comm.barrier()
+mine = numpy.arange(300_001) + rank
+rows = numpy.arange(300_001) + numpy.arange(size)[:, None]
+assert (comm.all_gather(mine) == rows).all()
+assert (comm.all_to_all(rows) == mine).all()
+for root in range(size):
+    assert (comm.broadcast(mine.copy(), root=root) == rows[root]).all()
+    gathered = comm.gather(mine, root=root)
+    assert rank != root or (gathered == rows).all()
+    assert (comm.scatter(rows if rank == root else None, root=root, out=mine.copy()) == mine).all()
+sent = comm.send(mine, (rank + 1) % size, async_op=True)
+assert (comm.recv(mine.copy(), (rank - 1) % size) == rows[rank - 1]).all()
+sent.wait()
+comm.close()
+print("moved")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its user")
+@pytest.mark.parametrize("how", ["once", "again"])
+@pytest.mark.parametrize("n,direct", [(4, "auto"), (4, "on"), (2, "on")])
+def test_a_rank_that_drops_its_privileges_uses_the_slots(node0, n, direct, how):
+    result = node0.run("-n", n, "--no-prefix", "-x", f"MUSTER_DIRECT={direct}", PYTHON, "-c", DROPS, how, env=PACKAGE)
+    assert result.code == 0 and result.text == "moved\n" * n, result
+
+
 def test_a_setting_that_is_none(node0):
     result = node0.run("-n", "2", "--no-prefix", "-x", "MUSTER_DIRECT=yes", PYTHON, "-c", MOVES, "auto", env=PACKAGE)
     assert result.code == 1 and "MUSTER_DIRECT: want auto, on or off, got 'yes'" in result.errors, result

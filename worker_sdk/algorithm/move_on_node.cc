@@ -13,7 +13,7 @@ class DirectMaker : private ScheduleMaker {
   using ScheduleMaker::ScheduleMaker;
 
   void Make() {
-    if (IsAllToAll(call_.kind) && !progress_.asked) {
+    if (!progress_.asked) {
       progress_.asked = true;
       return Ask();
     }
@@ -104,12 +104,34 @@ class DirectMaker : private ScheduleMaker {
     WaitAll();
   }
 
-  // What others read would be overwritten if `in` were `out`: then it goes through the slots.
+  // Whether all may still read from each other. In an all-to-all what others read would be
+  // overwritten if `in` were `out`: then it goes through the slots, too.
   void Ask() {
     WaitAll();
-    TellApart(In(0), In(0));
+    if (IsAllToAll(call_.kind)) {
+      TellApart(In(0), In(0));
+    } else {
+      Step& step = Add(StepKind::kAsk);
+      step.src = call_.kind == OpKind::kBroadcast ? Out(0) : In(0);
+      step.bytes = BytesRead();
+    }
     Publish();
     WaitAll();
+  }
+  // Of what we have, by others.
+  uint64_t BytesRead() const {
+    switch (call_.kind) {
+      case OpKind::kBroadcast:
+        return is_root() ? bytes_ : 0;
+      case OpKind::kScatter:
+      case OpKind::kScatterV:
+        return is_root() ? InAt(size() - 1) + Part(size() - 1) : 0;
+      case OpKind::kGather:
+      case OpKind::kGatherV:
+        return is_root() ? 0 : Part(me());
+      default:
+        return Part(me());
+    }
   }
   void AllToAll() {
     Copy(Out(OutAt(me())), In(InAt(me())), Part(PartTo(me(), me())));

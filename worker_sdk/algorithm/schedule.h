@@ -133,6 +133,7 @@ enum class StepKind : uint8_t {
   kSend,         // src to `node`
   kReceive,      // dst from `node`
   kFlush,        // until the first `offset` sends of this call are through
+  kAsk,          // with the next phase, whether others may read `bytes` of src
   kTell,         // with the next phase, where src is
   kTellApart,    // the same; if the caller's input is his output, where dst is, or nothing (kIn)
 };

@@ -343,6 +343,11 @@ Status Executor::RunStep(const Step& step, const Call& call, const uint8_t* in, 
     case StepKind::kReceive:
       return peers_.Receive(step.node, Target(step.dst, out),
                             IsNarrow(step.dst) ? OfNarrow(step.bytes) : step.bytes, give_up_);
+    case StepKind::kAsk:
+      Tell(direct_->MayBeRead(Source(step.src, in, out), step.bytes)
+               ? reinterpret_cast<const uint8_t*>(this)
+               : nullptr);
+      return {};
     case StepKind::kTell:
       Tell(Source(step.src, in, out));
       return {};

@@ -96,13 +96,14 @@ void Executor::Tell(const uint8_t* where) {
   std::memcpy(arena_->NearNext(group_.place), &address, sizeof(address));
 }
 
-// In an all-to-all, who cannot be read says so by telling nothing, and all go by the slots.
+// Who cannot be read says so by telling nothing (kAsk; here in an all-to-all), and all go by the
+// slots.
 void Executor::TellApart(const Step& step, const Call& call, const uint8_t* in, uint8_t* out) {
   const uint8_t* const where = in != out ? Source(step.src, in, out) : Target(step.dst, out);
   const bool asks = step.dst.space == Space::kIn;
   const uint64_t all =
       call.parts != nullptr ? CountOf(call, rank_, layout_.world()) : call.count * layout_.world();
-  Tell(asks && !DirectReader::MayBeRead(where, all * SizeOf(call.dtype)) ? nullptr : where);
+  Tell(asks && !direct_->MayBeRead(where, all * SizeOf(call.dtype)) ? nullptr : where);
 }
 
 uint64_t Executor::ToldBy(uint32_t place) {

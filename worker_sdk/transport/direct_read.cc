@@ -22,7 +22,8 @@ uint64_t ByChance() {
 
 }  // namespace
 
-DirectReader::DirectReader() : word_(std::make_unique<const uint64_t>(ByChance())) {}
+DirectReader::DirectReader()
+    : word_(std::make_unique<const uint64_t>(ByChance())), user_(geteuid()), group_(getegid()) {}
 
 void DirectReader::Allow() {
   prctl(PR_SET_PTRACER, getppid(), 0, 0, 0);  // an error without Yama
@@ -44,7 +45,10 @@ bool DirectReader::Meet(std::vector<DirectCard> cards) {
   return true;
 }
 
-bool DirectReader::MayBeRead(const void* address, uint64_t bytes) {
+bool DirectReader::MayBeRead(const void* address, uint64_t bytes) const {
+  if (geteuid() != user_ || getegid() != group_ || prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 1) {
+    return false;
+  }
   if (bytes == 0) {
     return true;
   }
@@ -53,8 +57,7 @@ bool DirectReader::MayBeRead(const void* address, uint64_t bytes) {
   const iovec here{ends, sizeof(ends)};
   const iovec there[] = {{std::bit_cast<void*>(first), 1},
                          {std::bit_cast<void*>(first + bytes - 1), 1}};
-  return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 &&
-         process_vm_readv(getpid(), &here, 1, there, 2, 0) == sizeof(ends);
+  return process_vm_readv(getpid(), &here, 1, there, 2, 0) == sizeof(ends);
 }
 
 Status DirectReader::Read(uint32_t place, void* to, uint64_t address, uint64_t bytes) const {

@@ -3,6 +3,8 @@
 // that filter system calls, and for Yama (kernel.yama.ptrace_scope): ranks try it when they meet.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -28,10 +30,11 @@ class DirectReader {
   DirectCard card() const;
   // `cards`: of all ranks of this node, by place. False: not all of them can be read.
   bool Meet(std::vector<DirectCard> cards);
-  // Whether others may read our `bytes` at `address`, as far as we can tell: this process has not
-  // made itself undumpable since (PR_SET_DUMPABLE), and the kernel lets its own reads pass at both
-  // ends (it does not for memfd_secret(2), or what a device has mapped).
-  static bool MayBeRead(const void* address, uint64_t bytes);
+  // Whether others may read our `bytes` at `address`, and we theirs, as far as we can tell: this
+  // process has not changed its user or group since this was made, nor made itself undumpable
+  // (PR_SET_DUMPABLE; a change of capabilities does), and the kernel lets its own reads pass at
+  // both ends (it does not for memfd_secret(2), or what a device has mapped).
+  bool MayBeRead(const void* address, uint64_t bytes) const;
   // `bytes` from `address` in the process at `place`, after Meet(). Errors: Unavailable (that
   // process is gone), FailedPrecondition (it may not be read any more: one of the two has changed
   // its user, or its capabilities, or is not dumpable any more), Internal (what is there cannot be
@@ -40,6 +43,8 @@ class DirectReader {
 
  private:
   std::unique_ptr<const uint64_t> word_;
+  const uid_t user_;
+  const gid_t group_;
   std::vector<DirectCard> cards_;
 };
 

@@ -206,7 +206,8 @@ TEST(ScheduleTest, AMissingWaitOfDirectReadsIsNoticed) {
       return FailuresWithout(without, call, {2}, true);
     };
     EXPECT_EQ(failures(StepKind::kDivide), 0) << Name(kind);
-    // Who has told of nothing in an all-to-all is not read from.
+    // Who has told of nothing in an all-to-all is not read from, nor is who has not been asked.
+    EXPECT_EQ(failures(StepKind::kAsk), 0) << Name(kind);
     EXPECT_EQ(failures(StepKind::kTell) + failures(StepKind::kTellApart) > 0,
               kind != OpKind::kAllToAll)
         << Name(kind);

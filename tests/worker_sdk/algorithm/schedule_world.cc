@@ -310,7 +310,8 @@ bool RunOne(World& world, uint32_t me) {
         break;
     }
   }
-  if (step.kind == StepKind::kTell || step.kind == StepKind::kTellApart) {
+  if (step.kind == StepKind::kAsk || step.kind == StepKind::kTell ||
+      step.kind == StepKind::kTellApart) {
     Tell(world, rank, step);
   }
   if (step.kind == StepKind::kPublish) {
@@ -348,7 +349,8 @@ bool HasSteps(World& world, uint32_t me) {
   World::Rank& rank = world.ranks[me];
   while (rank.at == rank.steps.size() && !rank.progress.done) {
     const bool is_first = rank.progress.turn == 0;
-    rank.progress.refused = rank.progress.asked && !AllHaveTold(world, rank);
+    rank.progress.refused =
+        rank.progress.refused || (rank.progress.asked && !AllHaveTold(world, rank));
     MakeSchedule(
         {&world.layout, rank.seat.node, rank.seat.place, world.slot_bytes,
          world.slot_bytes * world.layout.SmallestNode(), world.carriers, world.ahead, world.direct},

@@ -96,19 +96,21 @@ TEST(DirectReadTest, OneThatIsGoneAndMemoryThatIsNotThere) {
 }
 
 TEST(DirectRead, WhatNobodyMayReadIsKnownBefore) {
+  const DirectReader reader;
   constexpr size_t kPage = 4096;
   void* const pages =
       mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(pages != MAP_FAILED);
-  EXPECT_TRUE(DirectReader::MayBeRead(pages, 2 * kPage));
-  EXPECT_TRUE(DirectReader::MayBeRead(pages, 1));
-  EXPECT_TRUE(DirectReader::MayBeRead(nullptr, 0));
+  EXPECT_TRUE(reader.MayBeRead(pages, 2 * kPage));
+  EXPECT_TRUE(reader.MayBeRead(pages, 1));
+  EXPECT_TRUE(reader.MayBeRead(nullptr, 0));
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  EXPECT_FALSE(DirectReader::MayBeRead(pages, 2 * kPage));
+  EXPECT_FALSE(reader.MayBeRead(pages, 2 * kPage));
+  EXPECT_FALSE(reader.MayBeRead(nullptr, 0)) << "nor does this process read others";
   prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   CHECK(mprotect(static_cast<uint8_t*>(pages) + kPage, kPage, PROT_NONE) == 0);
-  EXPECT_TRUE(DirectReader::MayBeRead(pages, kPage));
-  EXPECT_FALSE(DirectReader::MayBeRead(pages, kPage + 1));
+  EXPECT_TRUE(reader.MayBeRead(pages, kPage));
+  EXPECT_FALSE(reader.MayBeRead(pages, kPage + 1));
   CHECK(munmap(pages, 2 * kPage) == 0);
 }
 
