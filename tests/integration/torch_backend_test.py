@@ -31,6 +31,11 @@ def test_groups_end_with_calls_under_way(node0):
     assert result.code == 0 and result.text.count("all right") == 2, result
 
 
+def test_threads_that_flush_denormal_numbers(node0):
+    result = node0.run("-n", 2, "--no-prefix", WORKERS / "torch_denormals.py", env=PACKAGE)
+    assert result.code == 0 and result.text.count("all right") == 2, result
+
+
 def test_between_hosts(shells):
     parts = ["reductions", "messages", "any_source", "sparse", "groups"]
     result = shells[0].run("--hosts", "node0:1,node1:2", "--no-prefix", WORKERS / "torch_ops.py", *parts, env=PACKAGE)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker_sdk/reduce/float_mode.h"
 #include "worker_sdk/torch/communicator.h"
 #include "worker_sdk/torch/tensors.h"
 
@@ -77,6 +78,7 @@ void CheckSparse(const char* call, const at::Tensor& tensor, const c10d::ReduceO
 }
 
 void AllReduceSparse(muster_comm* comm, const at::Tensor& tensor, bool averages) {
+  const muster::DefaultFloatMode mode;  // as for dense ones: all ranks get the same bits
   const at::Tensor mine = tensor.coalesce();
   const std::vector<Card> cards = CardsOf(comm, mine);
   const int64_t sparse_dims = mine.sparse_dim();
