@@ -130,15 +130,6 @@ std::string TookItsPlace(const Join& join) {
   return absl::StrCat("a new agent on ", join.hostname, " took its place");
 }
 
-// It is not let in; but where it shows that nothing is left of the life before it, nobody waits for
-// that one's lease.
-void LoseTheOneBefore(Machine& m, const Join& join) {
-  const auto it = m.state.by_key.find(KeyFor(m.state, join));
-  if (it != m.state.by_key.end() && Follows(join, m.state.nodes.at(it->second))) {
-    Lose(m, it->second, TookItsPlace(join));
-  }
-}
-
 // Why it makes no sense, whoever sends it; "" if it does.
 std::string WhySenseless(const Join& join) {
   if (join.workers < 1 || join.workers > kWorkersPerNodeMax) {
@@ -333,6 +324,13 @@ void AdmitNewLife(Machine& m, const JoinReceived& event) {
 
 }  // namespace
 
+void LoseTheOneBefore(Machine& m, const Join& join) {
+  const auto it = m.state.by_key.find(KeyFor(m.state, join));
+  if (it != m.state.by_key.end() && Follows(join, m.state.nodes.at(it->second))) {
+    Lose(m, it->second, TookItsPlace(join));
+  }
+}
+
 void OnJoin(Machine& m, const JoinReceived& event) {
   RoundState& s = m.state;
   if (event.join.holds > s.round) {
@@ -348,7 +346,15 @@ void OnJoin(Machine& m, const JoinReceived& event) {
     LoseTheOneBefore(m, event.join);
     AskAgain(m, event);
   } else if (known == s.by_life.end()) {
-    if (const std::string why = WhyNot(m, event.join); !why.empty()) {
+    std::string why = WhyNot(m, event.join);
+    if (!why.empty()) {
+      LoseTheOneBefore(m, event.join);
+      if (BeginsTheNext(m, event.join)) {
+        return AskAgain(m, event);
+      }
+      why = WhyNot(m, event.join);  // it may have been for the sake of that one
+    }
+    if (!why.empty()) {
       return Refuse(m, event, why);
     }
     if (MayReplace(m, event)) {

@@ -35,6 +35,9 @@ void Resume(Machine& m);
 
 // --- admission.cc ---
 void OnJoin(Machine& m, const JoinReceived& event);
+// It is not let in; but where it shows that nothing is left of the life before it, nobody waits for
+// that one's lease.
+void LoseTheOneBefore(Machine& m, const Join& join);
 
 // --- members.cc: beats, losses, departures ---
 void OnBeat(Machine& m, const Beat& beat);

@@ -142,6 +142,8 @@ void Dispatch(Machine& m, const RoundEvent& event) {
     OnBeat(m, beat->beat);
   } else if (const auto* join = std::get_if<JoinReceived>(&event)) {
     OnJoin(m, *join);
+  } else if (const auto* put_off = std::get_if<JoinPutOff>(&event)) {
+    LoseTheOneBefore(m, put_off->join);
   } else if (const auto* leave = std::get_if<LeaveReceived>(&event)) {
     OnLeave(m, leave->leave);
   } else if (const auto* closed = std::get_if<LinkClosed>(&event)) {

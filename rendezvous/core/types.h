@@ -80,6 +80,9 @@ struct JoinReceived {
   ReplyId reply;
   Join join;
 };
+struct JoinPutOff {
+  Join join;
+};  // the shell has it ask again: only what it shows of the life before it counts
 struct BeatReceived {
   Beat beat;
 };
@@ -120,9 +123,9 @@ struct NewsForUser {
   std::string text;
 };  // of what the shell has found, for the job's user
 struct TimePassed {};
-using RoundEvent =
-    std::variant<JoinReceived, BeatReceived, LeaveReceived, LinkClosed, StartFailed, StopAsked,
-                 SignalAsked, PauseAsked, DrillAsked, RestartAsked, NewsForUser, TimePassed>;
+using RoundEvent = std::variant<JoinReceived, JoinPutOff, BeatReceived, LeaveReceived, LinkClosed,
+                                StartFailed, StopAsked, SignalAsked, PauseAsked, DrillAsked,
+                                RestartAsked, NewsForUser, TimePassed>;
 
 // What follows it is done only when this is durable.
 struct Persist {

@@ -210,9 +210,11 @@ void MasterServer::Impl::OnJoin(AttendSession& session, Join join) {
     return;
   }
   Job* job = FindJob(session.job);
-  if (const std::string why = job == nullptr ? "" : WhyNotYet(*job, session, join); !why.empty()) {
-    session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));  // it asks again
-    return;
+  if (job != nullptr && !WhyNotYet(*job, session, join).empty()) {
+    job->Feed(JoinPutOff{join});
+    if (const std::string why = WhyNotYet(*job, session, join); !why.empty()) {
+      return AskAgain(session, why);
+    }
   }
   // It asks again, until it can be the first of the next one; but the job hears that it has come.
   if (job != nullptr && options_.many_jobs && job->IsEnding() && join.holds.IsNone()) {
@@ -231,6 +233,15 @@ void MasterServer::Impl::OnJoin(AttendSession& session, Join join) {
   job->Feed(JoinReceived{ReplyId{session.id}, std::move(join)});
 }
 
+void MasterServer::Impl::AskAgain(AttendSession& session, const std::string& why) {
+  if (session.welcome.has_value()) {  // that it has reached its master: else it would not say why
+    v1::MasterFrame frame;
+    *frame.mutable_welcome() = *std::exchange(session.welcome, std::nullopt);
+    session.call->Write(std::move(frame));
+  }
+  session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));
+}
+
 std::string MasterServer::Impl::WhyNotYet(const Job& job, const AttendSession& session,
                                           const Join& join) const {
   if (!options_.many_jobs || job.KnowsLife(join.life)) {
@@ -240,9 +251,15 @@ std::string MasterServer::Impl::WhyNotYet(const Job& job, const AttendSession& s
   const bool same =
       job.terms == session.terms && !FirstDifference(agreed.options, join.must_agree).has_value();
   if (job.IsUnconnected() && !same) {
+    absl::Time back_by = absl::InfinitePast();
+    for (const auto& [id, node] : job.state().nodes) {
+      back_by = node.IsLive() ? std::max(back_by, node.expires) : back_by;
+    }
+    const absl::Duration left = std::max(back_by - BootNow(), absl::ZeroDuration());
     return absl::StrCat("the job '", session.handshake.job_id, "' waits for ", agreed.by,
                         ", which has other options and whose connection broke: this one begins if ",
-                        "that is not back within ", ShortDuration(SuspectTime(job.config())),
+                        "that is not back within ",
+                        ShortDuration(absl::Ceil(left, absl::Seconds(1))),
                         "; give another job another --rdzv-id");
   }
   return "";

@@ -74,6 +74,8 @@ class MasterServer::Impl {
   void OnJoin(AttendSession& session, Join join);
   // Why a node that this job does not know has to ask again; "" = it need not.
   std::string WhyNotYet(const Job& job, const AttendSession& session, const Join& join) const;
+  // Its call ends, and `why` is a sentence for its user.
+  static void AskAgain(AttendSession& session, const std::string& why);
   void OnBeat(AttendSession& session, Beat beat);
   void OnFence(const AttendSession& session, const FencePiece& piece);
   void OnModex(const AttendSession& session, const ModexNote& note);

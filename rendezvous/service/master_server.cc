@@ -318,8 +318,7 @@ void MasterServer::Impl::Deliver(const std::string& job_id, Reply reply) {
   }
   AttendSession& session = it->second;
   if (reply.asks_again) {
-    const std::string& why = std::get<Refused>(reply.message).reason;
-    return session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));
+    return AskAgain(session, std::get<Refused>(reply.message).reason);
   }
   if (const auto* admitted = std::get_if<Admitted>(&reply.message)) {
     Bind(*job, session, admitted->node, admitted->incarnation);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <memory>
 #include <string>
@@ -86,11 +87,54 @@ TEST_F(DaemonJobs, TermsOfOneWhoseConnectionBrokeStayUntilItIsBack) {
   loop_.Until([&] { return !other.downs.empty() || !other.tries_failed.empty(); }, "the answer");
   EXPECT_THAT(other.downs.empty() ? other.tries_failed[0] : other.downs[0],
               HasSubstr("the job 'job' waits for host1, which has other options and whose "
-                        "connection broke: this one begins if that is not back within 32.0 s"));
+                        "connection broke: this one begins if that is not back within 3"));
   EXPECT_THAT(other.admissions, IsEmpty());
   TestAgent& again = AddAgent(1, 2);
   loop_.Until([&] { return again.running && other.running; }, "the round");
   EXPECT_EQ(again.admissions[0].node, first.admissions[0].node);
+  EXPECT_THAT(rounds_, ElementsAre("job 2 on 2"));
+}
+
+// One that holds what the life before it held shows that nobody comes back.
+TEST_F(DaemonJobs, OneTypedAgainWithOtherOptionsBeginsWithoutTheLeaseOfTheOneBefore) {
+  journal_ = *Journal::On(loop_.get(), std::make_shared<FakeStore>());
+  ASSERT_TRUE(master_->Lead(journal_.get(), [] { return true; }).ok());
+  const auto add = [this](uint64_t life, uint32_t rank, uint32_t nodes) -> TestAgent& {
+    MasterClientOptions client;
+    client.targets = {absl::StrCat("127.0.0.1:", port_)};
+    client.secret = "the secret";
+    client.job_id = "job";
+    client.life = life;
+    client.terms.nodes_min = client.terms.nodes_max = nodes;
+    Join join;
+    join.life = life;
+    join.hostname = absl::StrCat("host", rank);
+    join.key = absl::StrCat("rank/", rank);
+    join.key_is_exact = true;
+    join.node_rank = static_cast<int32_t>(rank);
+    join.workers = 1;
+    join.store_port = static_cast<uint16_t>(4000 + life);
+    join.hold = {absl::StrCat("hold of ", rank), life};
+    return MasterFixture::AddAgent(std::move(client), std::move(join));
+  };
+  TestAgent& first = add(1, 0, 3);
+  TestAgent& second = add(2, 1, 3);
+  loop_.Until([&] { return !first.admissions.empty() && !second.admissions.empty(); }, "both");
+  Stop(first);
+  Stop(second);
+  loop_.Until(
+      [&] {
+        const auto& nodes = master_->FindJob("job")->nodes;
+        return std::none_of(nodes.begin(), nodes.end(), [](const auto& node) {
+          return node.second.status == NodeStatus::kAlive;
+        });
+      },
+      "the ends of their connections");
+  TestAgent& third = add(3, 0, 2);
+  loop_.Until([&] { return !third.downs.empty(); }, "why it waits, of the other one");
+  EXPECT_THAT(third.downs[0], HasSubstr("which has other options"));
+  TestAgent& fourth = add(4, 1, 2);
+  loop_.Until([&] { return third.running && fourth.running; }, "the round");
   EXPECT_THAT(rounds_, ElementsAre("job 2 on 2"));
 }
 
