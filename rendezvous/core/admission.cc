@@ -1,4 +1,5 @@
 // Who is let in, as whom.
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -185,6 +186,27 @@ std::string WhyNot(const Machine& m, const Join& join) {
   return Disagreement(m, join);
 }
 
+std::string PlaceOf(const Join& join) {
+  return join.node_rank >= 0 ? absl::StrCat("--node-rank ", join.node_rank)
+                             : absl::StrCat("the place '", join.key, "'");
+}
+
+// For one who cannot know why it waits. An agent that a starter has started has nobody to read it.
+void TellContender(Machine& m, const JoinReceived& event, const NodeState& holder) {
+  if (m.config.starts_again) {
+    return;
+  }
+  const absl::Duration left = std::max(holder.expires - m.now, absl::ZeroDuration());
+  std::string why = absl::StrCat(
+      PlaceOf(event.join), " is held by an earlier launch on ", holder.join.hostname, ", which ",
+      holder.status == NodeStatus::kAlive ? "has not been heard since"
+                                          : "has lost its connection: workers of it may still run",
+      "; this one begins when its lease ends, in ",
+      ShortDuration(absl::Ceil(left, absl::Seconds(1))), ", unless that one is back");
+  m.out.push_back(Reply{event.reply, Refused{event.join.life, std::move(why)},
+                        /*asks_again=*/true});
+}
+
 // A newcomer for a place that is held: its holder may have crashed unseen, and then the newcomer
 // comes in when the lease ends; or be well, as its next beat shows, and then the newcomer is one
 // too many. False: it has to ask again.
@@ -198,13 +220,12 @@ bool MayReplace(Machine& m, const JoinReceived& event) {
   if (contenders.size() >= kNodesMax) {
     contenders.clear();  // they only wait a little longer
   }
-  const absl::Time since = contenders.try_emplace(event.join.life, m.now).first->second;
-  if (holder->heard > since) {
+  const auto [entry, first] = contenders.try_emplace(event.join.life, m.now);
+  if (holder->heard > entry->second) {
     contenders.erase(event.join.life);
-    const std::string place = event.join.node_rank >= 0
-                                  ? absl::StrCat("--node-rank ", event.join.node_rank)
-                                  : absl::StrCat("the place '", event.join.key, "'");
-    Refuse(m, event, TwiceAskedFor(place, holder->join, event.join));
+    Refuse(m, event, TwiceAskedFor(PlaceOf(event.join), holder->join, event.join));
+  } else if (first) {
+    TellContender(m, event, *holder);
   }
   return false;
 }

@@ -138,7 +138,10 @@ void World::Do(const Reply& effect) {
     connection_of_[c.node.value] = effect.to.value;
     Mix(admitted->incarnation.value);
   }
-  if (c.open) {
+  if (c.open && effect.asks_again) {
+    c.open = false;
+    Close(effect.to.value, /*agent_sees=*/true, /*master_sees=*/false);
+  } else if (c.open) {
     SendToAgent(effect.to.value, effect.message);
   }
 }
