@@ -9,6 +9,7 @@
 #include <climits>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -61,6 +62,14 @@ std::string WhoseIs(const std::string& path) {
                       ", we are ", geteuid());
 }
 
+// What to do about it where a pod has mounted it: no chmod changes such a file.
+std::string OrElse(const std::string& next) {
+  return std::getenv("KUBERNETES_SERVICE_HOST") == nullptr
+             ? next
+             : ": in the pod's secret volume give defaultMode: 0400 where its user is root, else "
+               "defaultMode: 0440 and fsGroup of its user's group (securityContext)";
+}
+
 absl::Status CheckOwner(const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(path, " is not a regular file"));
@@ -71,13 +80,14 @@ absl::Status CheckOwner(const std::string& path, const struct stat& info) {
     return absl::OkStatus();
   }
   if (info.st_uid != geteuid()) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " belongs to user id ", info.st_uid,
-                                                      ", we are ", geteuid(), ": remove it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " (mode ", ModeText(info.st_mode), ") belongs to user id ", info.st_uid,
+                     ", we are ", geteuid(), OrElse(": remove it")));
   }
   if ((info.st_mode & 077) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " may be read or changed by others (mode ", ModeText(info.st_mode),
-                     "): chmod 600 ", ShellQuote(path)));
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " may be read or changed by others (mode ", ModeText(info.st_mode), ", of user id ",
+        info.st_uid, ")", OrElse(absl::StrCat(": chmod 600 ", ShellQuote(path)))));
   }
   return absl::OkStatus();
 }
@@ -89,9 +99,10 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t byte
   if (!fd.valid()) {
     const int error = errno;
     const std::string text = Errno("open", path);
-    return error == ENOENT ? absl::NotFoundError(text)
-                           : absl::FailedPreconditionError(
-                                 error == EACCES ? absl::StrCat(text, ": ", WhoseIs(path)) : text);
+    return error == ENOENT
+               ? absl::NotFoundError(text)
+               : absl::FailedPreconditionError(
+                     error == EACCES ? absl::StrCat(text, ": ", WhoseIs(path), OrElse("")) : text);
   }
   struct stat info {};
   if (fstat(fd.get(), &info) != 0) {

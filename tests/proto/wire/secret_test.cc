@@ -21,7 +21,9 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SecretFileTest : public testing::Test {
  protected:
@@ -126,6 +128,28 @@ TEST_F(SecretFileTest, WrongPermissionsNameTheCure) {
   const auto secret = LoadOrMakeUserSecret(Path("secret"));
   ASSERT_FALSE(secret.ok());
   EXPECT_THAT(std::string(secret.status().message()), HasSubstr("chmod 600 " + Path("secret")));
+}
+
+TEST_F(SecretFileTest, WrongPermissionsInAPodNameWhatItsVolumeHasToSay) {
+  Write("secret", std::string(64, 'a'), 0440);
+  ASSERT_EQ(setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1), 0);
+  // Of root's for root, of another's for another.
+  const auto secret = LoadSecret(Path("secret"));
+  const bool root = geteuid() == 0;
+  chmod(folder_.c_str(), 0711);
+  chmod(Path("secret").c_str(), 0400);
+  ASSERT_TRUE(!root || seteuid(65534) == 0);
+  const auto unreadable = LoadSecret(Path("secret"));
+  ASSERT_TRUE(!root || seteuid(0) == 0);
+  unsetenv("KUBERNETES_SERVICE_HOST");
+  EXPECT_THAT(std::string(secret.status().message()),
+              AllOf(HasSubstr(absl::StrCat("mode 0440, of user id ", geteuid())),
+                    HasSubstr("defaultMode: 0400"), HasSubstr("fsGroup"), Not(HasSubstr("chmod"))));
+  if (root) {
+    EXPECT_THAT(std::string(unreadable.status().message()),
+                AllOf(HasSubstr("(mode 0400) belongs to user id 0, we are 65534"),
+                      HasSubstr("defaultMode: 0440 and fsGroup")));
+  }
 }
 
 // As Kubernetes mounts them for a pod that is not root's.
