@@ -155,6 +155,15 @@ class Conversation {
             peer_};
   }
 
+  // Tags of messages that have come and that nobody has asked for, ascending; `most` of them.
+  std::vector<uint32_t> Unasked(size_t most) const {
+    std::vector<uint32_t> out;
+    for (auto at = arrived_.begin(); at != arrived_.end() && out.size() < most;
+         at = arrived_.upper_bound(at->first)) {
+      out.push_back(at->first);
+    }
+    return out;
+  }
   bool hears() const;  // NextIn() has room
   // A message that would go whole waits to be asked for, as those before it do.
   bool is_held_back(const TransferPtr& transfer) const;

@@ -159,10 +159,11 @@ class Messages {
   void WaitLong(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
   void Sleep(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds most);
   Status TooLate(uint32_t rank, const TransferPtr& transfer, std::chrono::nanoseconds timeout);
+  std::string Unasked(uint32_t rank) const;
+  std::string Hint(uint32_t rank, const TransferPtr& transfer);
   bool Flush(uint64_t* unsent, bool* done);
   // Until nobody waits here any more.
   void AwaitLeaving(std::unique_lock<std::mutex>& lock);
-  bool IsHeldBack(uint32_t rank, const TransferPtr& transfer);
   void GiveUpOn(uint32_t rank, const TransferPtr& transfer, const Status& why);
 
   Arena* const arena_;

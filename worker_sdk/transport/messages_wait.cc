@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "worker_sdk/base/at_end.h"
 #include "worker_sdk/base/no_memory.h"
@@ -28,6 +29,7 @@ constexpr int kLooksAtOnce = 4;
 constexpr std::chrono::milliseconds kShortNap{1};
 constexpr std::chrono::milliseconds kGoodbyeWithin{100};
 
+constexpr size_t kTagsNamed = 3;
 constexpr char kHeldBackHint[] = "; it has not received 16 MiB that were sent to it before";
 
 }  // namespace
@@ -161,8 +163,7 @@ void Messages::WaitLong(uint32_t rank, const TransferPtr& transfer,
       std::fprintf(stderr, "muster: %s has waited for %s for %ld min: a message with tag %u%s\n",
                    layout_->NameOf(rank_).c_str(),
                    rank == kAny ? "any rank" : layout_->NameOf(rank).c_str(),
-                   static_cast<long>(minutes.count()), transfer->tag,
-                   IsHeldBack(rank, transfer) ? kHeldBackHint : "");
+                   static_cast<long>(minutes.count()), transfer->tag, Hint(rank, transfer).c_str());
     }
   }
 }
@@ -174,20 +175,41 @@ Status Messages::TooLate(uint32_t rank, const TransferPtr& transfer,
   const std::lock_guard lock(mutex_);
   const uint32_t from = rank == kAny ? static_cast<uint32_t>(transfer->from) : rank;
   if (from != kAny) {
-    return {StatusCode::kDeadlineExceeded,
-            layout_->NameOf(from) + " did not come " + within + " for " + message + kWhoseTimeout};
+    return {StatusCode::kDeadlineExceeded, layout_->NameOf(from) + " did not come " + within +
+                                               " for " + message + kWhoseTimeout + Unasked(from)};
   }
   const auto lost = std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) {
     return peer.second.conversation.end().code() == StatusCode::kUnavailable;
   });
   return {StatusCode::kDeadlineExceeded,
-          "no rank has sent " + message + " " + within + kWhoseTimeout +
+          "no rank has sent " + message + " " + within + kWhoseTimeout + Unasked(kAny) +
               (lost == peers_.end() ? "" : "; " + lost->second.conversation.end().message())};
 }
 
-bool Messages::IsHeldBack(uint32_t rank, const TransferPtr& transfer) {
+// "; rank 0 has sent what nobody here has received, with tag 7": who waits may mean that one. Of
+// `rank`, or of the first with such messages.
+std::string Messages::Unasked(uint32_t rank) const {
+  for (const auto& [from, peer] : peers_) {
+    const std::vector<uint32_t> tags = peer.conversation.Unasked(kTagsNamed + 1);
+    if (tags.empty() || (rank != kAny && from != rank)) {
+      continue;
+    }
+    std::string text = "; " + layout_->NameOf(from) +
+                       " has sent what nobody here has received, with tag" +
+                       (tags.size() > 1 ? "s" : "");
+    for (size_t i = 0; i < tags.size(); ++i) {
+      text += i == kTagsNamed ? ", ..." : (i == 0 ? " " : ", ") + std::to_string(tags[i]);
+    }
+    return text;
+  }
+  return "";
+}
+
+// Why it may wait in vain.
+std::string Messages::Hint(uint32_t rank, const TransferPtr& transfer) {
   const std::lock_guard lock(mutex_);
-  return rank != kAny && peers_.at(rank).conversation.is_held_back(transfer);
+  return rank != kAny && peers_.at(rank).conversation.is_held_back(transfer) ? kHeldBackHint
+                                                                             : Unasked(rank);
 }
 
 int Messages::SourceOf(const TransferPtr& transfer) {
