@@ -68,6 +68,7 @@ AgentLoop::AgentLoop(uv_loop_t* loop, Options options, ShepherdProcess shepherd,
                Post(TimeElapsed{});
              }),
       drain_timer_(loop, [this] { CutOff(); }),
+      failing_timer_(loop, [this] { SignalNow(); }),
       show_timer_(loop, [this] { CheckShown(); }) {}
 
 void AgentLoop::Start() {
@@ -297,6 +298,9 @@ void AgentLoop::OnEnded(uint32_t local_rank, const WorkerEnd& end, std::optional
   }
   WorkerExit exit;
   exit.because_of = door_.WorkerEnded(LocalRank{local_rank});
+  if (failing_timer_.active() && !door_.IsAnyFailing()) {
+    SignalNow();
+  }
   if (before.has_value()) {
     exit.because_of = before;
   }
@@ -350,14 +354,6 @@ void AgentLoop::OnShepherdDead() {
   if (clearing_ || drain_timer_.active()) {
     OnCleared("");
   }
-}
-
-void AgentLoop::Do(const SignalRound& effect) {
-  use_.LookBeforeEnd();
-  if (pmix_.starting()) {
-    return SignalLater(effect);
-  }
-  shepherd_.Signal(effect.signo, effect.stops);
 }
 
 void AgentLoop::Do(const ReleaseHeld&) {
@@ -418,6 +414,7 @@ void AgentLoop::OnCleared(const std::string& survivors) {
   pmix_.EndRound();
   modex_.BeginRound(assignment_.round);  // nobody here seeks anything any more
   master_probe_.EndRound();
+  failing_timer_.Stop();
   signals_later_.clear();
   pump_.CloseRound();  // the store stays: workers of other nodes may still run
   Post(RoundCleared{assignment_.round});

@@ -158,6 +158,7 @@ class AgentLoop {
   void StartPmixHelper(UniqueFd socket);
   void OnPmixReady(absl::StatusOr<std::vector<std::vector<std::string>>> variables);
   void SignalLater(const SignalRound& order);
+  void SignalNow();
   void EnterFence(std::string text);
   void Fenced(const absl::StatusOr<std::string>& text);
   void SendFences(FenceMember::Pieces pieces);
@@ -212,6 +213,9 @@ class AgentLoop {
   uint64_t oom_kills_ = 0;
   RunDir run_dir_;
   UvTimer drain_timer_;  // CloseRound::drain
+  // A worker that has failed is about to end: a stop that it brings about, as the others fail with
+  // it, would make a SIGTERM of ours out of its own end, and the report would name another one.
+  UvTimer failing_timer_;
   UvTimer show_timer_;
 };
 

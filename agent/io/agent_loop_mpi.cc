@@ -146,15 +146,7 @@ void AgentLoop::OnPmixReady(absl::StatusOr<std::vector<std::vector<std::string>>
     pmix_variables_ = *std::move(variables);
   }
   SpawnWorkers(may);
-  for (const SignalRound& order : std::exchange(signals_later_, {})) {
-    shepherd_.Signal(order.signo, order.stops);
-  }
-}
-
-// Workers that wait for their PMIx server get it once they are there.
-void AgentLoop::SignalLater(const SignalRound& order) {
-  std::erase_if(signals_later_, [&](const SignalRound& one) { return one.signo == order.signo; });
-  signals_later_.push_back(order);
+  SignalNow();
 }
 
 // All workers of this node are in a barrier.

@@ -68,6 +68,7 @@ void WorkerDoor::EndRound() {
   started_in_.clear();
   replaces_.clear();
   blamed_.clear();
+  failing_.clear();
 }
 
 void WorkerDoor::EndMeetings() {
@@ -92,6 +93,7 @@ void WorkerDoor::BeginRound(const Assignment& assignment, UniqueFd listening) {
     replaces_[WorkerOf(rank_of_[i])] = assignment.IsReplacement(LocalRank{i});
   }
   blamed_.assign(ranks_.size(), std::nullopt);
+  failing_.assign(ranks_.size(), false);
   peers_.BeginRound(assignment, &map_, std::move(listening));
 }
 
@@ -171,6 +173,7 @@ void WorkerDoor::Enter(UniqueFd fd, uint32_t worker, const LinkHello& hello,
   WorkerMeeting& meeting = **found;
   if (opened_[worker] == 0) {
     blamed_[worker].reset();  // what was in a round before this one is no cause any more
+    failing_[worker] = false;
   }
   opened_[worker] += all ? 1 : 0;
   meeting.Come(*meeting.PlaceOf(hello.rank));
@@ -346,6 +349,15 @@ std::optional<Rank> WorkerDoor::WorkerEnded(LocalRank local) {
     End({worker, number}, LineEnd::kDied);
   }
   return blamed_[worker];
+}
+
+bool WorkerDoor::IsAnyFailing() const {
+  for (size_t worker = 0; worker < failing_.size(); ++worker) {
+    if (failing_[worker] && !ended_[worker]) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace muster

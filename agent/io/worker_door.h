@@ -61,6 +61,8 @@ class WorkerDoor {
   // This worker's process has ended: also where a child of it still holds its link. Whose end made
   // a call of its fail, the first such one.
   std::optional<Rank> WorkerEnded(LocalRank local);
+  // A worker whose process has not ended has said that it has failed, and ends by itself.
+  bool IsAnyFailing() const;
   void Found(const PeerNode& peer) { peers_.Found(peer); }
   // As PeerDoor has them.
   std::vector<Rank> Awaited(size_t max) { return peers_.Awaited(max); }
@@ -151,6 +153,7 @@ class WorkerDoor {
   std::vector<uint64_t> started_in_;         // the round of its process, by worker
   std::vector<bool> replaces_;               // one that has ended, by worker
   std::vector<std::optional<Rank>> blamed_;  // by worker
+  std::vector<bool> failing_;                // by worker: it has said so of itself
   std::map<uint64_t, std::unique_ptr<WorkerMeeting>> meetings_;
   const size_t groups_max_;
   size_t groups_ = 0;  // of `meetings_`

@@ -40,6 +40,7 @@ void WorkerDoor::KeepRound(const Assignment& assignment, UniqueFd listening) {
       started_in_[worker] = round_;
       replaces_[worker] = true;
       blamed_[worker].reset();
+      failing_[worker] = false;
     }
   }
   peers_.BeginRound(assignment, &map_,

@@ -61,7 +61,11 @@ void WorkerDoor::TakeLastWords(LinkId id) {
 
 // The first one counts: what failed later may have failed because of that.
 bool WorkerDoor::Blame(uint32_t worker, Rank rank) {
-  if (!map_.NodeOf(rank).has_value() || rank.value == ranks_[worker]) {
+  if (rank.value == ranks_[worker]) {
+    failing_[worker] = true;
+    return true;
+  }
+  if (!map_.NodeOf(rank).has_value()) {
     return false;
   }
   std::optional<Rank>& blamed = blamed_[worker];

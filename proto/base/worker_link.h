@@ -71,9 +71,11 @@ struct LinkWelcome {
 };
 
 enum class LinkVerb : uint32_t {
-  kBye = 1,    // the communicator is closed; the end of the link is no death
-  kSeek = 2,   // a connection with `rank`, please: both sides ask
-  kBlame = 3,  // a call has failed because `rank`, another one of the round, has ended
+  kBye = 1,   // the communicator is closed; the end of the link is no death
+  kSeek = 2,  // a connection with `rank`, please: both sides ask
+  // A call has failed because `rank`, another one of the round, has ended; of itself: it has
+  // failed, and is about to end.
+  kBlame = 3,
 };
 
 // What a connection is for; two workers may have one of each.

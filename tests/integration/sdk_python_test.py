@@ -144,3 +144,25 @@ def test_a_limit_of_file_sizes_is_named(node0, ranks):
     assert result.code == 0 and len(lines) == ranks, result
     for line in lines:
         assert "the limit of file sizes is 65536 bytes (ulimit -f 64): raise it (ulimit -f unlimited)" in line, result
+
+
+FAILS_SLOWLY = """
+import sys, time, muster
+try:
+    with muster.init() as comm:
+        comm.barrier()
+        if comm.rank == 1:
+            raise ValueError("mine")
+        comm.barrier()
+except ValueError:
+    time.sleep(0.5)
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_who_fails_is_named_though_it_ends_after_those_whom_it_has_failed(node0, nodes):
+    """As with 32 ranks of torch, whose end takes some time: SIGTERM would come before that."""
+    result = node0.run("--standalone", "--nnodes", nodes, "-n", "4", PYTHON, "-c", FAILS_SLOWLY, env=PACKAGE)
+    assert result.code == 3 and re.search(r"job \S+: rank 1 on \S+ \(pid \d+\) ended with exit code 3", result.errors), result
+    assert result.seconds < 10, result

@@ -29,6 +29,7 @@ Communicator::~Communicator() {
 
 void Communicator::Abandon() {
   if (!impl_->is_parents()) {
+    impl_->TellFailing();
     (void)impl_->Leave("has failed and left", rank());
   }
 }

@@ -102,6 +102,7 @@ class Communicator::Impl {
   Work Start(const Make& make) {
     return OrDie([&] { return StartOne(make(calls())); });
   }
+  void TellFailing() { source_.TellFailing(); }
   // These two, and last_call(), wait for no call: whoever asks may want to know why one waits.
   Counters counters() const { return executor_.counters(); }
   std::chrono::nanoseconds WaitedFor(uint32_t rank) const { return executor_.WaitedFor(rank); }

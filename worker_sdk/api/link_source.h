@@ -37,6 +37,13 @@ class LinkSource : public MessageSource {
     }
   }
 
+  // The rank itself has failed, and of no other one's fault that it knows of: it is about to end.
+  void TellFailing() {
+    if (link_ != nullptr && !blamed_.exchange(true)) {
+      link_->Blame(layout_.InJob(mine_));
+    }
+  }
+
  private:
   const Link* const
       link_;  // the communicator's; a world of one sends to itself only, and needs none

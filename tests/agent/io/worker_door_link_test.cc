@@ -160,6 +160,19 @@ TEST_F(WorkerDoorLinkTest, WhomAWorkerBlamesFirstIsKeptUntilItEnds) {
 }
 
 // The shepherd may tell of its end before the loop has looked at its link.
+TEST_F(WorkerDoorLinkTest, WhoSaysThatItFailsItselfIsAwaited) {
+  const Worker zero = Open(a_, 0);
+  const Worker one = Open(a_, 1);
+  EXPECT_FALSE(a_.door->IsAnyFailing());
+  EXPECT_TRUE(zero.Say(LinkVerb::kBlame, 1));
+  EXPECT_TRUE(one.Say(LinkVerb::kBlame, 1));
+  EXPECT_TRUE(RunUntil([&] { return a_.door->IsAnyFailing(); }));
+  EXPECT_EQ(a_.door->WorkerEnded(LocalRank{0}), Rank{1});
+  EXPECT_TRUE(a_.door->IsAnyFailing());
+  EXPECT_EQ(a_.door->WorkerEnded(LocalRank{1}), std::nullopt);
+  EXPECT_FALSE(a_.door->IsAnyFailing());
+}
+
 TEST_F(WorkerDoorLinkTest, ABlameCountsThatNobodyHasReadYet) {
   const Worker zero = Open(a_, 0);
   const Worker one = Open(a_, 1);
@@ -171,7 +184,7 @@ TEST_F(WorkerDoorLinkTest, ABlameCountsThatNobodyHasReadYet) {
 }
 
 TEST_F(WorkerDoorLinkTest, ABlameThatMakesNoSenseEndsTheLink) {
-  for (const uint32_t rank : {0u, 6u, ~0u}) {  // itself, and none of the round
+  for (const uint32_t rank : {6u, ~0u}) {  // none of the round
     const Worker watcher = Open(a_, 1);
     const Worker worker = Open(a_, 0);
     EXPECT_TRUE(worker.Say(LinkVerb::kBlame, rank));
