@@ -220,6 +220,28 @@ TEST_P(AnyRankTest, WhatARankHasSentToItselfIsReceivedThoughAllOthersHaveClosed)
   me.messages.Close(std::chrono::milliseconds(1));
 }
 
+TEST_P(AnyRankTest, WhoWaitsInVainHearsWhichTagsHaveCome) {
+  World::Rank me(&world, 0);
+  World::Rank other(&world, 1);
+  uint8_t byte = 0;
+  const auto soon = std::chrono::milliseconds(20);
+  for (const uint32_t tag : {9U, 7U, 7U}) {
+    ASSERT_TRUE(other.messages.SendNow(0, tag, DType::kUInt8, &byte, 1, kLong).ok());
+  }
+  for (const uint32_t from : {1U, kAny}) {
+    EXPECT_THAT(
+        me.messages.ReceiveNow(from, 5, DType::kUInt8, &byte, 1, soon).message(),
+        testing::HasSubstr("; rank 1 has sent what nobody here has received, with tags 7, 9"));
+  }
+  ASSERT_TRUE(me.messages.ReceiveNow(1, 9, DType::kUInt8, &byte, 1, kLong).ok());
+  for (const uint32_t tag : {1U, 2U, 3U, 4U}) {
+    ASSERT_TRUE(other.messages.SendNow(0, tag, DType::kUInt8, &byte, 1, kLong).ok());
+  }
+  EXPECT_THAT(me.messages.ReceiveNow(1, 5, DType::kUInt8, &byte, 1, soon).message(),
+              testing::HasSubstr("with tags 1, 2, 3, ..."));
+  me.messages.Close(soon);
+}
+
 TEST_P(AnyRankTest, WhatComesTooLateIsForTheNext) {
   World::Rank me(&world, 0);
   World::Rank one(&world, 1);
