@@ -116,6 +116,14 @@ void AddCommand(const JobSpec& spec, std::vector<std::string>& words) {
   words.insert(words.end(), spec.arguments.begin(), spec.arguments.end());
 }
 
+// PYTHON_EXEC of this node, where it runs the script: "PYTHON_EXEC=/v/bin/python ".
+std::string PythonThere(const JobSpec& spec) {
+  const std::vector<std::string>& argv = spec.plan.argv;
+  return argv.empty() || argv.front() == spec.program || argv.front() == "python3"
+             ? ""
+             : absl::StrCat("PYTHON_EXEC=", ShellQuote(argv.front()), " ");
+}
+
 }  // namespace
 
 std::string JoinLine(const JobSpec& spec, const std::string& endpoint) {
@@ -131,8 +139,10 @@ std::string JoinLine(const JobSpec& spec, const std::string& endpoint) {
     AddOptions(program, words);
     AddCommand(program, words);
   }
-  return absl::StrJoin(
-      words, " ", [](std::string* out, const std::string& word) { out->append(ShellQuote(word)); });
+  return PythonThere(spec) +
+         absl::StrJoin(words, " ", [](std::string* out, const std::string& word) {
+           out->append(ShellQuote(word));
+         });
 }
 
 }  // namespace muster

@@ -61,8 +61,8 @@ absl::Status ReadHosts(JobSpec& spec, const FileReader& read_file) {
   return absl::OkStatus();
 }
 
-// What --exclude names goes from the list; slots, users and ports of it say nothing. A name that is
-// not in the list is a mistake somewhere.
+// What --exclude names goes from the list; users and ports of it say nothing. A name that is not in
+// the list is a mistake somewhere, and so are slots: DeepSpeed's `node1:0,2` means GPUs.
 absl::Status ExcludeHosts(JobSpec& spec) {
   if (spec.exclude_texts.empty()) {
     return absl::OkStatus();
@@ -71,6 +71,11 @@ absl::Status ExcludeHosts(JobSpec& spec) {
   ASSIGN_OR_RETURN(const std::vector<HostEntry> excluded,
                    ParseHostList(absl::StrJoin(spec.exclude_texts, ",")));
   for (const HostEntry& gone : excluded) {
+    if (gone.slots_given) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(spec.Said(OptionId::kExclude), ": takes whole hosts from the list: say ",
+                       gone.name, " alone, or give the host fewer slots in the list"));
+    }
     if (std::erase_if(spec.hosts, [&](const HostEntry& h) {
           return absl::EqualsIgnoreCase(h.name, gone.name);
         }) == 0) {

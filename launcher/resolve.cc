@@ -115,13 +115,12 @@ void SettleStandalone(JobSpec& spec) {
   spec.node_rank.reset();
 }
 
-// torchrun's static form said with an endpoint instead of --master-addr and --master-port. Without
-// ranks it is none: who serves would not be rank 0, whose port is MASTER_PORT.
+// torchrun's static form said with an endpoint instead of --master-addr and --master-port.
 bool SaysStatic(const JobSpec& spec) {
   const auto said = spec.given.find(OptionId::kRdzvBackend);
   return said != spec.given.end() && said->second.value == "static" &&
-         spec.Has(OptionId::kRdzvEndpoint) && spec.node_rank.has_value() &&
-         !spec.rendezvous.host.empty() && spec.rendezvous.others.empty();
+         spec.Has(OptionId::kRdzvEndpoint) && !spec.rendezvous.host.empty() &&
+         spec.rendezvous.others.empty();
 }
 
 // As torchrun, whose nodes have ranks in its static form only: what an image or an operator sets

@@ -20,6 +20,12 @@ bool TorchTakesOurs(absl::string_view version) {
                      [&](absl::string_view known) { return absl::StartsWith(version, known); });
 }
 
+// As a script's line has it: 'tcp://127.0.0.1:1234', os.environ["MASTER_ADDR"] = "localhost".
+bool SaysLoopback(absl::string_view line) {
+  return absl::StrContains(line, "localhost") || absl::StrContains(line, "127.0.0.") ||
+         absl::StrContains(line, "::1");
+}
+
 }  // namespace
 
 uint32_t NodeFacts::cpus_usable() const { return CpusUsable(cpus_allowed, cpu_quota); }
@@ -41,7 +47,13 @@ std::string StartsRanksNotice(const ProgramFacts& facts, uint32_t workers) {
                       "rank: RANK, LOCAL_RANK and WORLD_SIZE say which");
 }
 
-std::string MeetingPlaceNotice(StoreMode mode, const ProgramFacts& facts) {
+std::string MeetingPlaceNotice(StoreMode mode, const ProgramFacts& facts, bool one_node) {
+  if (!one_node && !facts.starts_ranks && SaysLoopback(facts.own_meeting_place)) {
+    return absl::StrCat(facts.program, " chooses where its ranks meet (", facts.own_meeting_place,
+                        "), and that is each node's own address: ranks of other nodes than rank "
+                        "0's wait there in vain. Without that line they meet at the MASTER_ADDR "
+                        "and MASTER_PORT that launch gives.");
+  }
   if (mode != StoreMode::kAuto || facts.own_meeting_place.empty() || facts.starts_ranks ||
       !TorchTakesOurs(facts.torch_version)) {
     return "";

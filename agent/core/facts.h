@@ -62,7 +62,7 @@ std::string StartsRanksNotice(const ProgramFacts& facts, uint32_t workers);
 
 // A line for the user, where --store auto leaves the store to rank 0 for the sake of such an
 // address; "" when there is nothing to say, as of one that starts its ranks itself.
-std::string MeetingPlaceNotice(StoreMode mode, const ProgramFacts& facts);
+std::string MeetingPlaceNotice(StoreMode mode, const ProgramFacts& facts, bool one_node);
 
 // Debian's torch 2.x ("2.6.0+debian") is built without libuv and refuses every store for which
 // libuv is asked: a store of its own unless USE_LIBUV=0, an agent's store always.

@@ -360,9 +360,10 @@ std::vector<std::string> ProgramNotices(const std::vector<PreparedProgram>& prog
                                         uint32_t world_size, uint32_t workers) {
   std::vector<std::string> out;
   for (const PreparedProgram& program : programs) {
-    for (std::string notice : {MpiNotice(program.plan.mpi, program.facts, world_size),
-                               MeetingPlaceNotice(program.plan.store, program.facts),
-                               StartsRanksNotice(program.facts, workers)}) {
+    for (std::string notice :
+         {MpiNotice(program.plan.mpi, program.facts, world_size),
+          MeetingPlaceNotice(program.plan.store, program.facts, world_size != 0),
+          StartsRanksNotice(program.facts, workers)}) {
       if (!notice.empty() && std::find(out.begin(), out.end(), notice) == out.end()) {
         out.push_back(std::move(notice));
       }

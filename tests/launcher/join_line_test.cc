@@ -66,6 +66,14 @@ TEST(JoinLine, TheEnvironmentBecomesOptions) {
             "launch --nnodes 2 -m --rdzv-endpoint 10.0.0.1:4000 p");
 }
 
+TEST(JoinLine, TheSameInterpreterRunsTheScript) {
+  EXPECT_EQ(
+      Line("--nnodes 2 x.py a", {{"PYTHON_EXEC", "/my v/bin/python"}}),
+      "PYTHON_EXEC='/my v/bin/python' launch --nnodes 2 --rdzv-endpoint 10.0.0.1:4000 x.py a");
+  EXPECT_EQ(Line("--nnodes 2 ./x", {{"PYTHON_EXEC", "/v/bin/python"}}),
+            "launch --nnodes 2 --rdzv-endpoint 10.0.0.1:4000 ./x");
+}
+
 TEST(JoinLine, WordsAreQuotedAndAProgramMayLookLikeAnOption) {
   auto spec = Resolve({"--nnodes", "2", "--wdir", "a b", "--", "-p", "it's"});
   ASSERT_TRUE(spec.ok());

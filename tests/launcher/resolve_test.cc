@@ -262,12 +262,12 @@ TEST(Resolve, ContradictionsWithTheEnvironmentAreNotes) {
 }
 
 TEST(Resolve, StaticFormByEndpoint) {
-  const auto given =
-      Resolve("--nnodes 2 --node-rank 1 --rdzv-backend static --rdzv-endpoint node0:29502 p");
-  ASSERT_TRUE(given.ok());
-  EXPECT_TRUE(given->rendezvous.is_static);
-  EXPECT_EQ(given->rendezvous.host, "node0");
-  EXPECT_EQ(given->master_port, 29502);
+  constexpr char kForm[] = "--nnodes 2 --rdzv-backend static --rdzv-endpoint node0:29502 ";
+  for (const char* rank : {"--node-rank 1 p", "p"}) {
+    const auto given = Resolve(absl::StrCat(kForm, rank));
+    ASSERT_TRUE(given.ok() && given->rendezvous.is_static) << rank;
+    EXPECT_TRUE(given->rendezvous.host == "node0" && given->master_port == 29502) << rank;
+  }
   for (const char* other : {"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29502 p",
                             "--nnodes 2 --rdzv-endpoint node0:29502 p",
                             "--nnodes 2 --rdzv-backend static --rdzv-endpoint file:///a p",
@@ -373,6 +373,7 @@ TEST(Resolve, ExcludedHostsAreNotUsed) {
     return std::string(Resolve(line).status().message());
   };
   EXPECT_EQ(message("--hosts a,b --exclude c p"), "--exclude c: host 'c' is not in the list (a,b)");
+  EXPECT_THAT(message("--hosts a,b:2 --exclude b:1 p"), HasSubstr("say b alone, or give the host"));
   EXPECT_EQ(message("--hosts a,b --exclude a --exclude b p"),
             "--exclude a,b leaves no host of the list (a,b)");
   EXPECT_THAT(message("--exclude a p"), HasSubstr("say --hosts or --hostfile, too"));

@@ -6,7 +6,10 @@ From the source tree, whose headers it needs, with g++ (C++17)."""
 
 import pathlib
 
-from muster import _ffi
+try:
+    from muster import _ffi
+except ImportError as why:
+    raise SystemExit(f"{why}: install Muster's Python package (the wheel, or the Debian package) first") from None
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 

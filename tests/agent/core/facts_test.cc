@@ -40,19 +40,34 @@ TEST(StoreIsAgentTest, TheUsersWordCounts) {
 TEST(StoreIsAgentTest, RanksThatMeetAtAPlaceOfTheirOwnHaveTheirOwn) {
   ProgramFacts facts = WithTorch("1.13.0");
   facts.program = "train.py";
-  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts), "");
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts, true), "");
   facts.own_meeting_place = "line 3: os.environ['MASTER_PORT'] = '1'";
   EXPECT_FALSE(StoreIsAgent(StoreMode::kAuto, facts));
-  EXPECT_THAT(MeetingPlaceNotice(StoreMode::kAuto, facts),
+  EXPECT_THAT(MeetingPlaceNotice(StoreMode::kAuto, facts, true),
               HasSubstr("train.py chooses where its ranks meet (line 3: os.environ"));
   EXPECT_TRUE(StoreIsAgent(StoreMode::kAgent, facts)) << "as asked";
-  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAgent, facts), "");
-  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kWorker, facts), "");
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAgent, facts, true), "");
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kWorker, facts, true), "");
   facts.starts_ranks = true;
-  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts), "") << "they are none of launch's";
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts, true), "") << "they are none of launch's";
   facts.starts_ranks = false;
   facts.torch_version = "2.0.0";
-  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts), "") << "rank 0 would serve in any case";
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts, true), "")
+      << "rank 0 would serve in any case";
+}
+
+TEST(MeetingPlaceNoticeTest, NobodyMeetsAtEachNodesOwnAddress) {
+  ProgramFacts facts = WithTorch("2.0.0");
+  facts.program = "train.py";
+  for (const char* const place :
+       {"os.environ['MASTER_ADDR'] = 'localhost'", "tcp://127.0.0.1:1", "tcp://[::1]:1"}) {
+    facts.own_meeting_place = place;
+    EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts, true), "");
+    EXPECT_THAT(MeetingPlaceNotice(StoreMode::kWorker, facts, false),
+                HasSubstr("that is each node's own address"));
+  }
+  facts.own_meeting_place = "tcp://10.0.0.1:1";
+  EXPECT_EQ(MeetingPlaceNotice(StoreMode::kAuto, facts, false), "");
 }
 
 TEST(StartsRanksNoticeTest, WhereItIsStartedMoreThanOnce) {

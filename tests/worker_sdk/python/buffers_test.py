@@ -145,6 +145,7 @@ class RefusedTest(Case):
         self.refused(TypeError, lambda: self.comm.broadcast(x, root=1.0), "root: want an integer, got float")
         for seconds in (-1, float("nan"), float("inf")):
             self.refused(ValueError, lambda: self.comm.set_timeout(seconds), "seconds: ")
+        self.refused(TypeError, lambda: self.comm.set_timeout("a"), "seconds: want a number", "'a'")
 
     def test_out(self):
         x = numpy.zeros(4, "f")

@@ -181,7 +181,10 @@ class Communicator(CounterCalls, PartsCalls, RoundCalls):
         seconds : float or None
             None, or 0: without limit.
         """
-        seconds = 0.0 if seconds is None else float(seconds)
+        try:
+            seconds = 0.0 if seconds is None else float(seconds)
+        except (TypeError, ValueError):
+            raise TypeError(f"seconds: want a number from 0, or None for no limit; got {seconds!r}") from None
         if not seconds >= 0 or math.isinf(seconds):
             raise ValueError(f"seconds: want a number from 0, or None for no limit; got {seconds}")
         self._call("set_timeout", seconds)
