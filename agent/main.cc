@@ -69,7 +69,7 @@ constexpr char kHelp[] =
     "(PBS_JOBCOOKIE), file:PATH or -\n"
     "  muster-agent --probe REQUEST    say what `launch doctor` wants to know of this node\n"
     "  muster-agent --build    print the build; both sides of a job must be of the same\n"
-    "  muster-agent --help\n";
+    "  muster-agent --version, --help\n";
 
 absl::StatusOr<NodeFacts> Facts(const AgentBootstrap& bootstrap) {
   NodeQuery query = OwnQuery(bootstrap.plan.binding.cpu_list);
@@ -435,7 +435,8 @@ int main(int argc, char** argv) {
   muster::HearAllSignals();
   const std::string word = argc >= 2 ? argv[1] : "";
   if (word == "--build" || word == "--version") {
-    std::printf("%s\n", std::string(muster::BuildName()).c_str());
+    const char* name = word == "--build" ? "" : "muster-agent ";  // the build alone is compared
+    std::printf("%s%s\n", name, std::string(muster::BuildName()).c_str());
     return 0;
   }
   if (word == "--help") {

@@ -211,7 +211,7 @@ def test_a_python_that_does_not_run(lab, node0, scratch):
 
 def other_agent(folder):
     """A muster-agent of another build: ours, under a name of the same length."""
-    agent, version = folder / "muster-agent", lambda path: subprocess.run([path, "--version"], capture_output=True, check=True).stdout.strip()
+    agent, version = folder / "muster-agent", lambda path: subprocess.run([path, "--build"], capture_output=True, check=True).stdout.strip()
     ours = version(BIN / "muster-agent")
     other = b"0.0.1-".ljust(len(ours), b"0")
     agent.write_bytes((BIN / "muster-agent").read_bytes().replace(ours, other))
@@ -232,7 +232,7 @@ def installed_on(host, agent):
 def test_an_agent_of_another_build_gives_way_to_ours_which_ssh_brings(lab, node0, scratch):
     agent, ours, other = other_agent(scratch)
     with installed_on(lab[1], agent):
-        assert lab[1].check([BIN / "muster-agent", "--version"]).strip() == other
+        assert lab[1].check([BIN / "muster-agent", "--build"]).strip() == other
         assert doctor(node0, *HOSTS, code=0)["start"][0]["seen"] == f"3 nodes answer, build {ours}"
 
 

@@ -62,11 +62,18 @@ def test_the_man_page_has_every_option(tree):
     page = (tree / "share/man/man1/launch.1").read_text().replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
     options = re.findall(r"^  (-[^ =\[]+)", output(LAUNCH, "--help-all"), re.M)
     assert len(options) > 60 and [o for o in options if o.rstrip(",") not in page] == []
-    assert (tree / "share/man/man1/muster-rendezvous.1").exists()
+    daemon = (tree / "share/man/man1/muster-rendezvous.1").read_text().replace("\\-", "-")
+    assert ".TH MUSTER-RENDEZVOUS " in daemon and re.search("^muster-rendezvous - where nodes ", daemon, re.M), daemon
     unit = (tree / "lib/systemd/system/muster-rendezvous.service").read_text()
     assert "ExecStart=/usr/bin/muster-rendezvous " in unit and "cp /usr/share/muster/" in unit and "@CMAKE" not in unit
     assert (tree / "lib/sysusers.d/muster.conf").exists() and (tree / "share/muster/rendezvous.yaml").exists()
     assert (tree / "share/bash-completion/completions/launch").read_text() == COMPLETION.read_text()
+
+
+@pytest.mark.parametrize("program", ["launch", "muster-rendezvous", "muster-agent"])
+def test_a_program_names_itself_and_its_build(program):
+    build = output(BIN / "muster-agent", "--build").strip()
+    assert output(BIN / program, "--version") == f"{program} {build}\n"
 
 
 def test_the_batch_scripts_are_there(tree):
