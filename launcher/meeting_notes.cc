@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -31,6 +32,19 @@ constexpr absl::string_view kTorchruns[] = {"close_timeout",
                                             "ssl_cert",
                                             "ssl_cert_key",
                                             "ca_cert"};
+
+// What has no effect where there is one node, and why.
+constexpr std::pair<OptionId, absl::string_view> kOfSeveral[] = {
+    {OptionId::kLocalAddr, "no other node has to reach it"},
+    {OptionId::kServe, "no other node can join it"},
+    {OptionId::kIface, "its workers meet at 127.0.0.1"},
+    {OptionId::kSsh, "nothing is started over ssh"},
+    {OptionId::kSshArgs, "nothing is started over ssh"},
+    {OptionId::kSecretFile, "no other node has to prove a secret"},
+};
+
+// Of these, what a meeting at a file:///PATH has said already (resolve.cc).
+bool IsOfElection(OptionId id) { return id == OptionId::kServe || id == OptionId::kSecretFile; }
 
 // Of proto/tls and agent/io/master_client.
 constexpr absl::string_view kNotTls = "does not speak TLS";
@@ -84,6 +98,27 @@ void NoteUnusedEndpoint(JobSpec& spec,
       spec.Said(OptionId::kRdzvEndpoint), " is not used: ",
       spec.Has(OptionId::kNnodes) ? spec.Said(OptionId::kNnodes) : "one node (no --nnodes)",
       " runs on this machine alone; for more nodes say --nnodes N on each of them"));
+}
+
+void NoteUnusedAlone(JobSpec& spec) {
+  if (spec.way != StartWay::kLocal) {
+    return;
+  }
+  const std::string alone = spec.Has(OptionId::kNnodes) ? spec.Said(OptionId::kNnodes)
+                            : spec.Has(OptionId::kStandalone)
+                                ? "--standalone without --nnodes"
+                                : "one node (no --nnodes, no --hosts)";
+  for (const auto& [id, why] : kOfSeveral) {
+    const auto given = spec.given.find(id);
+    if (given == spec.given.end() || given->second.by_environment) {
+      continue;
+    }
+    const bool said = !spec.rendezvous.file.empty() && IsOfElection(id);
+    if (!said) {
+      spec.notes.push_back(absl::StrCat(spec.Said(id), " has no effect: ", alone,
+                                        " runs on this machine alone, and ", why));
+    }
+  }
 }
 
 std::string ServesElsewhere(const JobSpec& spec, const std::string& hostname) {

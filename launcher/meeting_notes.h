@@ -17,6 +17,11 @@ void NoteUnknownConf(JobSpec& spec);
 // `is_here`: whether a host is this machine, without asking any name server.
 void NoteUnusedEndpoint(JobSpec& spec, const std::function<bool(const std::string& host)>& is_here);
 
+// Of a job of one node on this machine (its way is known): a note for each option that says how
+// nodes reach or trust each other, as there is no other. Nothing of variables, which a site sets
+// for all jobs. Pure.
+void NoteUnusedAlone(JobSpec& spec);
+
 // Where node rank 0 serves although the place where the nodes meet is no address of this machine:
 // two nodes may both be rank 0, each with a master of its own. `hostname`: this machine's.
 std::string ServesElsewhere(const JobSpec& spec, const std::string& hostname);

@@ -434,6 +434,7 @@ absl::Status ResolveHosts(JobSpec& spec, const FileReader& read_file,
   spec.way = WayOf(spec);
   NoteFingerprint(spec);
   NoteUnknownConf(spec);
+  NoteUnusedAlone(spec);
   NoteOwnNames(spec, environment);
   if (spec.way != StartWay::kHosts) {
     if (spec.Has(OptionId::kExclude)) {

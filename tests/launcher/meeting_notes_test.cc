@@ -47,6 +47,39 @@ TEST(NoteUnusedEndpoint, IsSaidOfOneNodeThatIsNotThere) {
   }
 }
 
+TEST(NoteUnusedAlone, WhatConcernsOtherNodesIsSaidToHaveNoEffect) {
+  const auto notes = [](const std::string& words) { return SpecOf(words + " p").notes; };
+  EXPECT_THAT(notes("--iface eth0"),
+              ElementsAre("--iface eth0 has no effect: one node (no --nnodes, no --hosts) runs on "
+                          "this machine alone, and its workers meet at 127.0.0.1"));
+  EXPECT_THAT(notes("--nnodes 1 --serve"),
+              ElementsAre("--serve has no effect: --nnodes 1 runs on this machine alone, and no "
+                          "other node can join it"));
+  EXPECT_THAT(
+      notes("--ssh myssh --ssh-args=-v"),
+      ElementsAre(HasSubstr("--ssh myssh has no effect: one node (no --nnodes, no --hosts) runs on "
+                            "this machine alone, and nothing is started over ssh"),
+                  HasSubstr("--ssh-args -v has no effect")));
+  EXPECT_THAT(notes("--standalone --local-addr 10.0.0.1"),
+              ElementsAre("--local-addr 10.0.0.1 has no effect: --standalone without --nnodes runs "
+                          "on this machine alone, and no other node has to reach it"));
+  EXPECT_THAT(notes("--secret-file f --rdzv-endpoint node9:29400"),
+              ElementsAre(HasSubstr("--secret-file f has no effect")));
+  EXPECT_THAT(notes("--secret-file f --rdzv-endpoint file:///shared/job"),
+              ElementsAre(HasSubstr("elects who serves, and carries the secret")));
+}
+
+TEST(NoteUnusedAlone, NothingWhereItHasOne) {
+  for (const char* fine :
+       {"--hosts a --iface eth0 --ssh myssh --local-addr 10.0.0.1 --secret-file f",
+        "--nnodes 1:2 --serve --iface eth0 --local-addr 10.0.0.1 --secret-file f",
+        "--nnodes 2 --rdzv-endpoint a:29400 --secret-file f --iface eth0",
+        "--standalone --nnodes 2 --local-addr 10.0.0.1", "--port-range 40000-40010"}) {
+    EXPECT_THAT(SpecOf(std::string(fine) + " p").notes, IsEmpty()) << fine;
+  }
+  EXPECT_THAT(SpecOf("p", "", {{"PET_LOCAL_ADDR", "10.0.0.1"}}).notes, IsEmpty());
+}
+
 TEST(StrangerThere, IsKnownByWhatItAnswers) {
   const JobSpec by_master = SpecOf("--nnodes 2 --node-rank 1 --master-addr a p");
   EXPECT_EQ(StrangerThere(by_master, "a:29500", "10.0.0.1:29500: it does not speak TLS 1.3"),
