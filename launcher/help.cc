@@ -62,7 +62,7 @@ constexpr absl::string_view kTorchrun =
 
 // About jobs of --detach; JOB is an id, the beginning of one, or a name.
 constexpr Example kJobCommands[] = {
-    {"launch ps [-a]", "list them; -a also those that have ended"},
+    {"launch ps [-a] [JOB]", "list them; -a also those that have ended"},
     {"launch attach [-n N] JOB", "show its output from now on (--since: from then on)"},
     {"launch logs [-f] [-n N] JOB", "what it has printed, also after its end (--since 10m)"},
     {"launch stop [--now] JOB", "stop it, as Ctrl-C would"},

@@ -20,6 +20,7 @@
 #include "launcher/exit_codes.h"
 #include "launcher/jobs/job_folder.h"
 #include "launcher/jobs/job_id.h"
+#include "launcher/jobs/job_table.h"
 #include "launcher/jobs/keeper.h"
 #include "launcher/jobs/keeper_link.h"
 #include "launcher/jobs/wait_signals.h"
@@ -154,13 +155,17 @@ class StartWait {
 }  // namespace
 
 int RunDetached(JobSpec spec, const std::function<int(JobSpec)>& run) {
-  ForgetOldJobs(ReadJobs(), absl::Now());
+  const std::string taken =
+      NameTaken(RecordsOf(ForgetOldJobs(ReadJobs(), absl::Now())), spec.job_name);
   ForgetKilledStarts(absl::Now());
   std::string id;
   absl::StatusOr<NewJobFolder> folder = absl::AlreadyExistsError("");
   for (int i = 0; i < kIdsTriedMax && absl::IsAlreadyExists(folder.status()); ++i) {
     id = MakeJobId();
     folder = MakeJobFolder(id);
+  }
+  if (!taken.empty()) {
+    LogInfo(taken);
   }
   int sockets[2] = {-1, -1};
   if (folder.ok() &&

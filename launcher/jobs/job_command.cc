@@ -25,7 +25,8 @@ struct CommandRow {
 // In the order of Kind.
 constexpr CommandRow kCommands[] = {
     {"ps", " -a --all --json ",
-     "launch ps [-a] [--json]    your detached jobs on this host\n"
+     "launch ps [-a] [--json] [JOB]    your detached jobs on this host\n"
+     "  JOB              only those of this id, beginning of an id, or name, ended or not\n"
      "  -a, --all        also those that have ended\n"
      "  --json           as JSON\n"},
     {"attach", " -n= --lines= --tail= --since= ",
@@ -169,7 +170,7 @@ absl::StatusOr<JobCommand> ParseJobCommand(const std::vector<std::string>& words
       RETURN_IF_ERROR(Set(name, text, now, zone, out));
     } else if (out.kind == Kind::kChaos) {
       out.words.push_back(word);
-    } else if (out.kind == Kind::kPs || !out.job.empty()) {
+    } else if (!out.job.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("launch ", row.name, ": what is '", word, "'? ", hint,
                        "; to run a program of that name: launch -- ", row.name));

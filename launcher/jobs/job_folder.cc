@@ -176,10 +176,16 @@ std::vector<StoredJob> ReadJobs(const std::string& id) {
   return out;
 }
 
-std::vector<StoredJob> ForgetOldJobs(std::vector<StoredJob> jobs, absl::Time now) {
-  std::vector<JobRecord> records;
-  std::transform(jobs.begin(), jobs.end(), std::back_inserter(records),
+std::vector<JobRecord> RecordsOf(const std::vector<StoredJob>& jobs) {
+  std::vector<JobRecord> out;
+  out.reserve(jobs.size());
+  std::transform(jobs.begin(), jobs.end(), std::back_inserter(out),
                  [](const StoredJob& job) { return job.record; });
+  return out;
+}
+
+std::vector<StoredJob> ForgetOldJobs(std::vector<StoredJob> jobs, absl::Time now) {
+  const std::vector<JobRecord> records = RecordsOf(jobs);
   const std::vector<bool> forget = JobsToForget(records, now);
   std::vector<StoredJob> kept;
   for (size_t i = 0; i < jobs.size(); ++i) {

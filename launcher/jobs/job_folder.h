@@ -37,6 +37,8 @@ absl::StatusOr<JobRecord> ReadRecord(const std::string& folder);
 // cannot be read is logged and left out. `id`: of this one alone (IsJobId), without a look at all
 // those that a shared home has of other machines.
 std::vector<StoredJob> ReadJobs(const std::string& id = "");
+// What is known of each, in the same order.
+std::vector<JobRecord> RecordsOf(const std::vector<StoredJob>& jobs);
 // Removes those that ended long ago, or before kEndedJobsMax others; what is left.
 std::vector<StoredJob> ForgetOldJobs(std::vector<StoredJob> jobs, absl::Time now);
 // Removes the folders of jobs that were killed, with their keeper, before they had a record.

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 
 namespace muster {
@@ -92,7 +93,8 @@ std::string StopOfSlurm(absl::string_view word, bool slurm) {
                          : "";
 }
 
-absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::string_view word) {
+absl::StatusOr<std::vector<size_t>> FindJobs(const std::vector<JobRecord>& records,
+                                             absl::string_view word) {
   std::vector<size_t> found = Where(records, [&](const JobRecord& r) { return r.id == word; });
   if (found.empty()) {
     found = Where(records, [&](const JobRecord& r) { return !r.name.empty() && r.name == word; });
@@ -109,17 +111,34 @@ absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::stri
                      all.empty() ? ": there is none (launch --detach starts one)"
                                  : absl::StrCat("; there are ", Candidates(records, all))));
   }
-  if (found.size() > 1) {
-    std::vector<size_t> live;
-    std::copy_if(found.begin(), found.end(), std::back_inserter(live),
-                 [&](size_t i) { return records[i].live(); });
-    if (live.size() != 1) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("'", word, "' may be ", Candidates(records, found), ": name one by its id"));
-    }
-    found = live;
+  return found;
+}
+
+absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::string_view word) {
+  ASSIGN_OR_RETURN(const std::vector<size_t> found, FindJobs(records, word));
+  if (found.size() == 1) {
+    return found.front();
   }
-  return found.front();
+  std::vector<size_t> live;
+  std::copy_if(found.begin(), found.end(), std::back_inserter(live),
+               [&](size_t i) { return records[i].live(); });
+  if (live.size() == 1) {
+    return live.front();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("'", word, "' may be ", Candidates(records, live.empty() ? found : live),
+                   ": name one by its id"));
+}
+
+std::string NameTaken(const std::vector<JobRecord>& records, absl::string_view name) {
+  const std::vector<size_t> live = Where(
+      records, [&](const JobRecord& r) { return r.live() && !name.empty() && r.name == name; });
+  return live.empty()
+             ? ""
+             : absl::StrCat("--name ", name, ": ", Candidates(records, live),
+                            live.size() == 1 ? " has" : " have",
+                            " that name, too: launch attach, logs and stop want their ids as long ",
+                            "as more than one runs");
 }
 
 absl::StatusOr<size_t> FindOnlyJob(const std::vector<JobRecord>& records, absl::string_view how) {

@@ -12,10 +12,20 @@
 
 namespace muster {
 
-// The index of the job that `word` means: its id, else its name, else the beginning of its id (with
-// or without "job-"). Where that leaves several, the one that still runs. Errors: NotFound,
-// FailedPrecondition (several); both list what there is.
+// The indexes of all that `word` may mean: the job of that id, else those of that name, else those
+// whose id begins so (with or without "job-"). At least one. Error: NotFound, which lists what
+// there is.
+absl::StatusOr<std::vector<size_t>> FindJobs(const std::vector<JobRecord>& records,
+                                             absl::string_view word);
+
+// The index of the job that `word` means: of those of FindJobs, where these are several, the one
+// that still runs. Errors: NotFound, FailedPrecondition (several, of which none or more than one
+// runs); both list what there is.
 absl::StatusOr<size_t> FindJob(const std::vector<JobRecord>& records, absl::string_view word);
+
+// What `--detach --name NAME` says where jobs of that name run: which, and that their ids are
+// wanted from now on; "" = none does, or there is no name.
+std::string NameTaken(const std::vector<JobRecord>& records, absl::string_view name);
 
 // "job-1 has ended with 3", or that it was lost, and what may have been the end of it.
 std::string HowEnded(const JobRecord& record);

@@ -126,21 +126,37 @@ int CodeOf(const JobRecord& record) {
                                           : kExitFailed;
 }
 
-int Ps(const JobCommand& command, const std::string& launch) {
+// Those of one word, or all; how many were left out is added to `ended`.
+absl::StatusOr<std::vector<JobRecord>> JobsToShow(const JobCommand& command, size_t& ended) {
+  const std::vector<JobRecord> records = RecordsOf(ForgetOldJobs(ReadJobs(), absl::Now()));
   std::vector<JobRecord> shown;
-  size_t ended = 0;
-  ForgetKilledStarts(absl::Now());
-  for (StoredJob& job : ForgetOldJobs(ReadJobs(), absl::Now())) {
-    if (command.all || job.record.state != JobState::kEnded) {
-      shown.push_back(std::move(job.record));
-    } else {
-      ++ended;
+  if (!command.job.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<size_t> found, FindJobs(records, command.job));
+    for (const size_t i : found) {
+      shown.push_back(records[i]);
     }
+    return shown;
+  }
+  std::copy_if(records.begin(), records.end(), std::back_inserter(shown),
+               [&](const JobRecord& one) { return command.all || one.state != JobState::kEnded; });
+  ended += records.size() - shown.size();
+  return shown;
+}
+
+int Ps(const JobCommand& command, const std::string& launch) {
+  ForgetKilledStarts(absl::Now());
+  size_t ended = 0;
+  const absl::StatusOr<std::vector<JobRecord>> shown = JobsToShow(command, ended);
+  if (!shown.ok()) {
+    LogError(absl::StrCat("launch ps: ", shown.status().message(),
+                          "; to run a program of that name: launch -- ps"));
+    return kExitUsage;
   }
   winsize window{};
   const bool terminal = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
-  const int code = PrintAnswer(
-      command.json ? JobsJson(shown) : JobTable(shown, absl::Now(), terminal ? window.ws_col : 0));
+  const int code =
+      PrintAnswer(command.json ? JobsJson(*shown)
+                               : JobTable(*shown, absl::Now(), terminal ? window.ws_col : 0));
   if (ended > 0 && !command.json) {
     LogInfo(absl::StrCat(Plural(ended, "job has", "jobs have"), " ended: ", launch, " ps -a"));
   }
@@ -400,9 +416,7 @@ int RunJobCommand(const std::vector<std::string>& words, const std::string& laun
   if (jobs.empty()) {
     jobs = ReadJobs();  // it may be another one's name
   }
-  std::vector<JobRecord> records;
-  std::transform(jobs.begin(), jobs.end(), std::back_inserter(records),
-                 [](const StoredJob& job) { return job.record; });
+  const std::vector<JobRecord> records = RecordsOf(jobs);
   const absl::StatusOr<size_t> found =
       !command->job.empty() ? FindJob(records, command->job)
                             : FindOnlyJob(records, command->kind == JobCommand::Kind::kChaos

@@ -44,6 +44,24 @@ def test_start_list_and_stop(shells, desk, where):
     assert again.code == 0 and "has ended with 130" in again.errors, again
 
 
+def test_two_jobs_of_one_name_are_told_apart_by_their_ids(shells, desk):
+    first = desk.detach("--name", "twin", *sh("echo one; exec sleep 2121"))
+    start = desk.run("--detach", "--name", "twin", *sh("echo two; exec sleep 2121"))
+    second = start.text.split()[0]
+    assert start.code == 0 and f"--name twin: {first} 'twin' (running) has that name, too" in start.errors, start
+    for command in (["logs"], ["stop"], ["attach"], ["restart"]):
+        refused = desk.run(*command, "twin")
+        assert refused.code == 2 and f"'twin' may be {first} 'twin' (running), {second} 'twin' (running): name one by its id" in refused.errors, refused
+    assert len(workers(shells[:1], "sleep 2121")) == 2
+    assert re.findall(r"^job-\w+", desk.run("ps", "twin").text, re.M) == [first, second]
+    assert desk.run("stop", first).code == 0
+    assert desk.run("logs", "twin").text == "two\n", "the one that runs"
+    assert desk.run("stop", "twin").code == 0
+    assert re.findall(r"^(job-\w+) +twin +ended", desk.run("ps", "twin").text, re.M) == [first, second]
+    none = desk.run("ps", "aux")
+    assert none.code == 2 and "no job of yours on this host is called 'aux'" in none.errors and "launch -- ps" in none.errors, none
+
+
 def test_everything_is_for_its_owner_alone(desk):
     job = desk.detach("sleep", "2102")
     folder = desk.folder / "muster/jobs" / job

@@ -61,7 +61,8 @@ TEST(JobCommand, RestartOfTheOnlyJobOrOfOneThatIsNamed) {
 }
 
 TEST(JobCommand, WrongWords) {
-  EXPECT_THAT(Error({"ps", "x"}), HasSubstr("launch -- ps"));
+  EXPECT_EQ(Ok({"ps", "x"}).job, "x");
+  EXPECT_THAT(Error({"ps", "x", "y"}), HasSubstr("launch -- ps"));
   EXPECT_THAT(Error({"stop"}), HasSubstr("which job?"));
   EXPECT_THAT(Error({"stop", "a", "b"}), HasSubstr("what is 'b'?"));
   EXPECT_THAT(Error({"logs", "--json", "x"}), HasSubstr("unknown option '--json'"));

@@ -65,6 +65,32 @@ TEST(FindJob, NoneOrSeveralAreErrorsThatListCandidates) {
   EXPECT_THAT(std::string(FindJob(many, "q").status().message()), HasSubstr("and 12 more"));
 }
 
+TEST(FindJob, OfSeveralThatRunTheEndedOnesAreNotNamed) {
+  std::vector<JobRecord> jobs(10, Job("job-00000001", "night", JobState::kEnded));
+  jobs.push_back(Job("job-00000002", "night", JobState::kRunning));
+  jobs.push_back(Job("job-00000003", "night", JobState::kStarting));
+  EXPECT_EQ(FindJob(jobs, "night").status().message(),
+            "'night' may be job-00000002 'night' (running), job-00000003 'night' (starting): name "
+            "one by its id");
+}
+
+TEST(FindJobs, AllThatAWordMayMean) {
+  using Indexes = std::vector<size_t>;
+  EXPECT_EQ(FindJobs(Jobs(), "night").value(), (Indexes{2, 3}));
+  EXPECT_EQ(FindJobs(Jobs(), "1234").value(), (Indexes{0, 1}));
+  EXPECT_EQ(FindJobs(Jobs(), "job-12340000").value(), Indexes{0});
+  EXPECT_TRUE(absl::IsNotFound(FindJobs(Jobs(), "zzz").status()));
+}
+
+TEST(NameTaken, SaysWhoHasTheNameOfAJobThatStarts) {
+  EXPECT_EQ(NameTaken(Jobs(), "night"),
+            "--name night: job-abd00000 'night' (running) has that name, too: launch attach, logs "
+            "and stop want their ids as long as more than one runs");
+  EXPECT_EQ(NameTaken(Jobs(), "twice"), "");  // they have ended
+  EXPECT_EQ(NameTaken(Jobs(), "new"), "");
+  EXPECT_EQ(NameTaken({Job("job-1", "", JobState::kRunning)}, ""), "");
+}
+
 TEST(JobTable, AJobThatMayHaveEndedWithItsSchedulersIsToldFromOneThatWasKilled) {
   JobRecord lost = Job("job-00000001", "", JobState::kLost);
   EXPECT_EQ(HowEnded(lost),
