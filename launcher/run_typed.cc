@@ -143,7 +143,7 @@ class TypedJob {
                (spec_.rendezvous.step.empty() || agent_->ended_locally())) {
       const JobReport report = own_ends_.Report(outcome_);
       ShowPage(ReportText(report, spec_.plan.job_id, {}, OwnPythonDir()), report);
-      if (agent_->ended_locally() && !wait_.tried().empty()) {
+      if (absl::StrContains(outcome_.headline, kNoConnection) && !wait_.tried().empty()) {
         LogInfo(absl::StrCat("what was tried last: ", wait_.tried()));
       }
     }

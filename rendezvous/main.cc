@@ -319,7 +319,8 @@ int Main(int argc, char** argv) {
     return Fail(options.status(), 2);
   }
   if (options->help || options->version) {
-    std::fputs(options->help ? DaemonHelp() : absl::StrCat("muster-rendezvous ", BuildName(), "\n").c_str(),
+    std::fputs(options->help ? DaemonHelp()
+                             : absl::StrCat("muster-rendezvous ", BuildName(), "\n").c_str(),
                stdout);
     return 0;
   }

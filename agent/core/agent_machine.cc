@@ -14,8 +14,6 @@
 namespace muster {
 namespace {
 
-constexpr absl::string_view kNoConnection = "no connection to the master";
-
 // Beats whose answers may still come: of more, the oldest would hardly prolong the lease.
 constexpr size_t kUnansweredMax = 64;
 

@@ -31,6 +31,8 @@ namespace muster {
 
 // What ShowWaiting says of a master that has answered after it was lost.
 constexpr absl::string_view kConnectedAgain = "connected to the master again";
+// Begins what is shown, and the headline at last, where no master is reached.
+constexpr absl::string_view kNoConnection = "no connection to the master";
 
 // Effects in the order of their execution.
 std::vector<AgentEffect> Step(const AgentConfig& config, AgentState& state, const AgentEvent& event,

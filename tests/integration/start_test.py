@@ -67,6 +67,7 @@ def test_differing_options_are_refused_by_name(shells, first):
         jobs[i] = shells[i].start("--nnodes", "23"[i], "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29403", "true")
     result = jobs[1].finish(60)
     assert result.code == 1 and "--nnodes: node0 has '2', node1 has '3'" in result.errors, result
+    assert "what was tried last" not in result.errors, "a master has answered"
     jobs[0].signal(signal.SIGINT)
     assert jobs[0].finish(15).code == 130
 
