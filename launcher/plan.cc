@@ -155,8 +155,9 @@ void AppendSurroundings(const std::string& wdir, const std::vector<std::string>&
 // With folder and variables, which are each program's own.
 void AppendPrograms(const LaunchPlan& plan, std::string& out) {
   for (const PlanProgram& program : plan.programs) {
-    absl::StrAppend(&out, "program  ", RankRange(program.rank_first, program.workers), ": ",
-                    CommandLine(program.argv), "\n");
+    absl::StrAppend(&out, "program  ", program.workers == 1 ? "rank " : "ranks ",
+                    RankRange(program.rank_first, program.workers), ": ", CommandLine(program.argv),
+                    "\n");
     AppendSurroundings(program.wdir, program.env_set, out);
   }
   if (plan.programs.empty()) {

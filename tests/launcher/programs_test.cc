@@ -191,7 +191,8 @@ TEST(Programs, AreInThePlan) {
   const LaunchPlan plan =
       PlanOf(SpecOf("-n 2 --hosts a:2 x : -n 1 --hosts b -x V=1 y : -n 1 --hosts a z"));
   const std::string text = PlanText(plan);
-  EXPECT_THAT(text, HasSubstr("program  0-1: x\nprogram  2: y\nset      V=1\nprogram  3: z\n"));
+  EXPECT_THAT(text, HasSubstr("program  ranks 0-1: x\nprogram  rank 2: y\nset      V=1\n"
+                              "program  rank 3: z\n"));
   EXPECT_THAT(text, HasSubstr("0-1,3"));
   EXPECT_THAT(PlanJson(plan), AllOf(HasSubstr("\"programs\": ["), HasSubstr("\"ranks\": [")));
   const auto of_three = AssignmentOf(plan, 3);
