@@ -178,9 +178,9 @@ int RunCommandLine(const std::vector<std::string>& arguments, const std::string&
   }
   switch (command->action) {
     case CommandAction::kHelp:
-      return PrintAnswer(HelpText(/*all=*/false, isatty(STDOUT_FILENO) != 0));
+      return PrintAnswer(HelpText(/*all=*/false, ColourOnStdout()));
     case CommandAction::kHelpAll:
-      return PrintAnswer(HelpText(/*all=*/true, isatty(STDOUT_FILENO) != 0));
+      return PrintAnswer(HelpText(/*all=*/true, ColourOnStdout()));
     case CommandAction::kVersion:
       return PrintAnswer(VersionText());
     case CommandAction::kRun:

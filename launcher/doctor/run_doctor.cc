@@ -382,7 +382,7 @@ absl::StatusOr<int> Examine(const DoctorCommand& command, const Environment& env
   const Examination examined = ExaminationOf(command.spec, session, agent_path);
   const std::vector<DoctorRow> rows = Diagnose(examined);
   const std::string text =
-      command.json ? DoctorJson(rows, examined) : DoctorTable(rows, isatty(STDOUT_FILENO) != 0);
+      command.json ? DoctorJson(rows, examined) : DoctorTable(rows, ColourOnStdout());
   if (const int code = PrintAnswer(text); code != 0) {
     return code;
   }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from doctor_site import HOSTS, doctor, only_red, red, the_row
-from harness import BIN, PYTHON, Shell, wait_for
+from harness import BIN, LAUNCH, PYTHON, WORKERS, Shell, wait_for
 from lab import Lab
 from wall_clock import DAY, WallClock
 
@@ -21,6 +21,17 @@ def test_all_is_well(node0):
     assert "6 tries, all pairs" in checks["connections"][0]["seen"], checks
     text = node0.run("doctor", *HOSTS)
     assert text.code == 0 and text.text.endswith("all is well\n") and not text.errors and "\x1b" not in text.text, text
+
+
+@pytest.mark.parametrize("words, code", [(["doctor"], "\x1b[32mok"), (["--help"], "\x1b[1mExamples"), (["--help-all"], "\x1b[1mExamples")])
+def test_colour_is_for_terminals_whose_user_wants_it(node0, words, code):
+    def shown(**env):
+        result = node0.start(WORKERS / "ptyrun.py", LAUNCH, *words, program=PYTHON, env={"TERM": "xterm", **env}).finish()
+        assert len(result.text) > 100, result
+        return result.text
+
+    assert code in shown() and code in shown(NO_COLOR="")
+    assert "\x1b" not in shown(NO_COLOR="1") and "\x1b" not in shown(TERM="dumb")
 
 
 @pytest.mark.parametrize("way", [[], ["--standalone", "--nnodes", "2"], ["--hosts", "node1"]])

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "launcher/answer.h"
 #include "launcher/help.h"
 #include "launcher/options.h"
 #include "launcher/plan.h"
@@ -17,6 +18,14 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+TEST(Colour, OnATerminalThatKnowsItUnlessTheUserWantsNone) {
+  EXPECT_TRUE(WantsColour(true, "", "xterm-256color"));
+  EXPECT_FALSE(WantsColour(false, "", "xterm-256color"));
+  EXPECT_FALSE(WantsColour(true, "1", "xterm-256color"));
+  EXPECT_FALSE(WantsColour(true, "", "dumb"));
+  EXPECT_FALSE(WantsColour(true, "", ""));
+}
 
 TEST(Help, FitsItsWidthAndNamesEveryOption) {
   for (const bool all : {false, true}) {
