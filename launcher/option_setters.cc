@@ -196,7 +196,8 @@ absl::Status SetJobName(const OptionValue& v, JobSpec& s) {
 absl::Status SetJobLog(const OptionValue& v, JobSpec& s) {
   constexpr uint64_t kLeast = 64u << 10;  // room for a report with its stack traces
   ASSIGN_OR_RETURN(s.job_log_bytes_max, ParseSize(v));
-  return s.job_log_bytes_max < kLeast ? WantError(v, "64K or more") : absl::OkStatus();
+  return s.job_log_bytes_max < kLeast ? WantError(v, "64K or more (default 64M)")
+                                      : absl::OkStatus();
 }
 
 absl::Status SetMaxRestarts(const OptionValue& v, JobSpec& s) {

@@ -127,7 +127,7 @@ absl::StatusOr<uint64_t> ParseSize(const OptionValue& value) {
   uint64_t out = 0;
   if (number.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(number[0])) ||
       !absl::SimpleAtoi(number, &out) || out > (uint64_t{1} << (62 - shift))) {
-    return WantError(value, "bytes, as in 512M, 1G or 65536");
+    return WantError(value, "bytes, as in 512M, 1G or 65536 (at most 4194304T)");
   }
   return out << shift;
 }

@@ -39,6 +39,7 @@
 #include "rendezvous/etcd/lead_thread.h"
 #include "rendezvous/log_line.h"
 #include "rendezvous/service/journal.h"
+#include "rendezvous/service/listener.h"
 #include "rendezvous/service/master_server.h"
 #include "rendezvous/users.h"
 
@@ -312,9 +313,17 @@ void SayWhereItListens(const DaemonOptions& options, uint16_t port,
   std::fflush(stdout);
 }
 
+// What is wrong with them is said before anything is read or made.
+absl::StatusOr<DaemonOptions> OptionsOf(const std::vector<std::string>& arguments) {
+  ASSIGN_OR_RETURN(DaemonOptions options, ParseDaemonOptions(arguments, ReadConfig));
+  if (const absl::Status listen = CheckListenAddress(options.listen); !listen.ok()) {
+    return Of("--listen", listen);
+  }
+  return options;
+}
+
 int Main(int argc, char** argv) {
-  const absl::StatusOr<DaemonOptions> options =
-      ParseDaemonOptions({argv + 1, argv + argc}, ReadConfig);
+  const absl::StatusOr<DaemonOptions> options = OptionsOf({argv + 1, argv + argc});
   if (!options.ok()) {
     return Fail(options.status(), 2);
   }

@@ -69,7 +69,11 @@ absl::StatusOr<ParsedCommand> ParseJob(const std::vector<std::string>& words,
   with_program.emplace_back("true");
   absl::StatusOr<ParsedCommand> completed =
       ParseCommandLine(with_program, environment, read_job_file);
-  return completed.ok() ? std::move(completed) : std::move(alone);
+  return completed.ok()
+             ? std::move(completed)
+             : absl::Status(alone.status().code(),
+                            absl::StrCat("launch doctor: ", alone.status().message(),
+                                         "; 'launch doctor --help' says which options count"));
 }
 
 // Where the probes run; wherever launch starts the agents, or is the agent.

@@ -157,6 +157,19 @@ absl::Status CheckRun(const SweepRun& run, const Environment& environment,
   return absl::OkStatus();
 }
 
+// Too few combinations, or too many. `next`: what to do.
+absl::Status WrongNumber(const Split& split, absl::string_view next) {
+  std::vector<std::string> said;
+  for (const Axis* axis : {&split.counts, &split.bindings}) {
+    if (!axis->name.empty()) {
+      said.push_back(absl::StrCat(axis->name, " ", absl::StrJoin(axis->values, ",")));
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("launch sweep: ", absl::StrJoin(said, " "), said.empty() ? "" : ": ", "want 2..",
+                   kRunsMax, " combinations to compare, got ", split.command.runs.size(), next));
+}
+
 constexpr char kHelp[] =
     "launch sweep --nproc-per-node LIST [--bind-to LIST] [OPTIONS] PROGRAM [ARG ...]\n"
     "  --nproc-per-node LIST  numbers of workers to try: 8,16,32 (or -n LIST, -ppn LIST)\n"
@@ -205,13 +218,20 @@ absl::StatusOr<SweepCommand> ParseSweepCommand(const std::vector<std::string>& w
     }
   }
   const std::vector<SweepRun>& runs = split.command.runs;
-  if (runs.size() < 2 || runs.size() > kRunsMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "launch sweep: want 2..", kRunsMax, " combinations to compare, got ", runs.size(),
-        ": say what to vary, as in --nproc-per-node 8,16,32 --bind-to core,none"));
+  if (runs.size() > kRunsMax) {
+    return WrongNumber(split, ": leave values out");
   }
+  const bool varies = !split.counts.name.empty() || !split.bindings.name.empty();
   for (const SweepRun& run : runs) {
-    RETURN_IF_ERROR(CheckRun(run, environment, read_job_file));
+    // A value that is wrong comes first: it is no matter of how many there are.
+    const absl::Status checked = CheckRun(run, environment, read_job_file);
+    if (!checked.ok() && (varies || runs.size() > 1)) {
+      return checked;
+    }
+  }
+  if (runs.size() < 2) {
+    return WrongNumber(split,
+                       ": say what to vary, as in --nproc-per-node 8,16,32 --bind-to core,none");
   }
   return std::move(split.command);
 }

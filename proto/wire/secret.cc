@@ -60,7 +60,11 @@ absl::StatusOr<std::string> SecretFor(bool insecure, const std::string& secret_f
     return std::string();
   }
   if (!secret_file.empty()) {
-    return LoadSecret(secret_file);
+    absl::StatusOr<std::string> secret = LoadSecret(secret_file);
+    return absl::IsNotFound(secret.status())
+               ? absl::NotFoundError(absl::StrCat("--secret-file ", secret_file,
+                                                  ": there is no such file: ", kNoUserSecretAdvice))
+               : secret;
   }
   ASSIGN_OR_RETURN(const std::string path, UserSecretPath());
   absl::StatusOr<std::string> secret = LoadOrMakeUserSecret(path);

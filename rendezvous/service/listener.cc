@@ -47,8 +47,8 @@ absl::StatusOr<ListenAddress> SplitHostPort(absl::string_view address) {
       return out;
     }
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("want ADDR:PORT or [ADDR]:PORT with port 0..65535, got '", address, "'"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "want ADDR:PORT or [ADDR]:PORT with port 0..65535, as in [::]:29400; got '", address, "'"));
 }
 
 absl::Status BindError(int error, absl::string_view address, uint16_t port) {
@@ -134,6 +134,10 @@ UniqueFd OpenOneOf(const std::vector<uint16_t>& ports, const addrinfo* where, ui
 }
 
 }  // namespace
+
+absl::Status CheckListenAddress(absl::string_view address) {
+  return SplitHostPort(address).status();
+}
 
 Listener::Listener(uv_loop_t* loop, Callbacks callbacks)
     : loop_(loop),

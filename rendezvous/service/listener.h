@@ -29,6 +29,10 @@ namespace muster {
 inline constexpr size_t kSilentConnectionsMax = 4096;
 inline constexpr absl::Duration kFirstBytesTime = absl::Seconds(10);
 
+// Whether Listen takes an address of this form (ADDR:PORT or [ADDR]:PORT); InvalidArgument if not.
+// Pure; any thread.
+absl::Status CheckListenAddress(absl::string_view address);
+
 class Listener {
  public:
   struct Callbacks {

@@ -185,6 +185,9 @@ def test_what_is_wrong_is_said_before_it_serves(site):
     (site.folder / "site.yaml").write_text("listen: 10.77.0.1:29400\nuser: x\n")
     result = run("--config", site.folder / "site.yaml")
     assert result.code == 2 and "site.yaml:2: unknown key 'user'" in result.errors, result
+    for wrong in ("x", "10.77.0.1:70000", "1:2:3"):
+        result = run("--users", site.folder / "users", "--listen", wrong)
+        assert result.code == 2 and f"--listen: want ADDR:PORT or [ADDR]:PORT with port 0..65535, as in [::]:29400; got '{wrong}'" in result.errors, result
     result = run("--users", site.folder / "nobody")
     assert result.code == 1 and "nobody: No such file" in result.errors, result
     result = run("--users", site.folder / "users", "--listen", "10.77.0.99:29400")

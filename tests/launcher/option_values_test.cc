@@ -73,6 +73,9 @@ TEST(Sizes, InPowersOf1024) {
   for (const char* bad : {"", "G", "1.5G", "-1", "1X", "99999999T", "B", "1GG"}) {
     EXPECT_THAT(Message(ParseSize(V(bad))), HasSubstr("--opt: want bytes")) << bad;
   }
+  EXPECT_EQ(*ParseSize(V("4194304T")), uint64_t{1} << 62);
+  EXPECT_EQ(Message(ParseSize(V("4194305T"))),
+            "--opt: want bytes, as in 512M, 1G or 65536 (at most 4194304T), got '4194305T'");
 }
 
 TEST(Filters, AreTextsBetweenCommas) {

@@ -333,7 +333,8 @@ TEST(CommandLine, DetachedJobs) {
   for (const char* name : {"", "a b", "-a", "a/b", "\xc3\xa4"}) {
     EXPECT_THAT(Error({absl::StrCat("--name=", name), "p"}), HasSubstr("--name: want 1 to 64"));
   }
-  EXPECT_THAT(Error({"--job-log", "63K", "p"}), HasSubstr("--job-log: want 64K or more"));
+  EXPECT_EQ(Error({"--job-log", "63K", "p"}),
+            "--job-log: want 64K or more (default 64M), got '63K'");
 }
 
 TEST(CommandLine, HelpAndVersionWinOverWhatFollows) {

@@ -61,6 +61,9 @@ TEST(DoctorCommand, AProgramMayBeLeftOut) {
 TEST(DoctorCommand, WrongWordsAreNamedAsForTheJob) {
   EXPECT_THAT(Error("doctor --hosts"), HasSubstr("--hosts: want LIST after it, got nothing"));
   EXPECT_THAT(Error("doctor --host a,b --all"), HasSubstr("unknown option '--all'"));
+  EXPECT_EQ(Error("doctor --nosuch"),
+            "launch doctor: unknown option '--nosuch' ('launch --help' lists the options); 'launch "
+            "doctor --help' says which options count");
   EXPECT_THAT(Error("doctor --hosts a,b --standalone"), HasSubstr("--standalone"));
   EXPECT_THAT(Error("doctor --nnodes 2 --rdzv-endpoint a:29400"),
               HasSubstr("--rdzv-endpoint a:29400 does not say which nodes"));

@@ -229,6 +229,15 @@ TEST_F(SecretFileTest, WhereNoneCanBeMadeTheErrorSaysWhatToDo) {
   }
 }
 
+TEST_F(SecretFileTest, AFileThatIsNotThereIsNamedWithItsOptionAndHowToMakeIt) {
+  const absl::Status missing = SecretFor(/*insecure=*/false, Path("missing")).status();
+  EXPECT_TRUE(absl::IsNotFound(missing)) << missing;
+  EXPECT_THAT(std::string(missing.message()),
+              AllOf(testing::StartsWith("--secret-file " + Path("missing") +
+                                        ": there is no such file: give each node the same "),
+                    HasSubstr("openssl rand -hex 32 > FILE)")));
+}
+
 // As one whose HOME is that of another user.
 TEST_F(SecretFileTest, OneThatMayNotBeReadIsNamedWithItsOwner) {
   const uid_t self = geteuid();
