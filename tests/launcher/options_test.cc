@@ -301,7 +301,6 @@ TEST(CommandLine, UnknownOptionsGetAHint) {
       {"-N", "say --nproc-per-node or --nnodes"},
       {"-skip-launch-node", "with --exclude"},
       {"-rankmap", "say --rankfile FILE"},
-      {"--num_processes", "say -n N"},
       {"--include", "name the hosts"},
       {"-K", "a failure ends the job anyway"},
       {"--gpus-per-node", "give it to sbatch, salloc or qsub"},
