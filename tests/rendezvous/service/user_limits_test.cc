@@ -70,9 +70,12 @@ TEST_F(UserLimitsTest, Jobs) {
 TEST_F(UserLimitsTest, AgentsButThoseThatAreBack) {
   Serve({.agents = 1});
   TestAgent& first = Run("hers", "one");
-  EXPECT_EQ(RefusalOf(Add("hers", "two")),
+  TestAgent& second = Add("hers", "two");
+  EXPECT_EQ(RefusalOf(second),
             "alice has 1 agents connected at this master, the limit of a user is 1: end a job, or "
             "start this one when one has ended");
+  second.Stop();  // it would ask again, and perhaps be there before the third
+  loop_.Until([&] { return second.stopped; }, "the second one's stop");
   Run("his", "two");
   master_->Post("alice/one", StopAsked{2, true});
   loop_.Until([&] { return first.end; }, "the end");
@@ -83,6 +86,10 @@ TEST_F(UserLimitsTest, AgentsButThoseThatAreBack) {
     TestAgent& next = Add("hers", "three");
     loop_.Until([&] { return next.running || !next.refusals.empty(); }, "the answer");
     runs = next.running;
+    if (!runs) {
+      next.Stop();
+      loop_.Until([&] { return next.stopped; }, "the stop of who is refused");
+    }
   }
   EXPECT_TRUE(runs);
 }
