@@ -166,8 +166,9 @@ absl::Status WrongNumber(const Split& split, absl::string_view next) {
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("launch sweep: ", absl::StrJoin(said, " "), said.empty() ? "" : ": ", "want 2..",
-                   kRunsMax, " combinations to compare, got ", split.command.runs.size(), next));
+      absl::StrCat("launch sweep: want 2..", kRunsMax, " combinations to compare, got ",
+                   split.command.runs.size(),
+                   said.empty() ? "" : absl::StrCat(" (", absl::StrJoin(said, " "), ")"), next));
 }
 
 constexpr char kHelp[] =
