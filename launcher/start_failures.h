@@ -22,7 +22,7 @@ namespace muster {
 
 class StartFailures {
  public:
-  // A refused connection is tried again twice, with jitter.
+  // A refused connection is tried again twice, with jitter (schedule/ssh_starter).
   static constexpr absl::Duration kTogether = absl::Seconds(3);
 
   // `under_way`: starts that will succeed or fail. `tell` comes from the loop.

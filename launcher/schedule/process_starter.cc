@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/schedule/child_process.h"
-#include "launcher/schedule/retry_wait.h"
 #include "proto/base/build_info.h"
 #include "proto/base/check.h"
 #include "proto/base/clock.h"
@@ -30,11 +29,9 @@ constexpr double kHintAfter = 0.3;                        // of the time for an 
 constexpr absl::string_view kMayHold =
     "a start-up file of its shell (.bashrc) may read input or redirect output, or the host hangs";
 
-// What ssh says when another try would end the same way; each try may count against the account.
-constexpr const char* kLastingReasons[] = {
-    "Permission denied",          "Host key verification failed",
-    "Could not resolve hostname", "Too many authentication failures",
-    "Bad configuration option",   "no such identity"};
+constexpr absl::string_view kDrops =
+    "sshd, of the node or of a jump host, closes connections when many log in at once "
+    "(MaxStartups in sshd_config)";
 
 }  // namespace
 
@@ -340,13 +337,7 @@ void ProcessStarter::OnExit(size_t index, int status) {
                        lost || WIFSIGNALED(status));
     return;
   }
-  if (lost && !node.ended_by_us && node.tries < options_.tries && !WillStay(node)) {
-    node.timer = std::make_unique<UvTimer>(loop_, [this, index] {
-      Node& again = nodes_.at(index);
-      const std::unique_ptr<UvTimer> spent = std::move(again.timer);
-      Spawn(again);
-    });
-    node.timer->StartAfter(RetryWait(options_.retry_min, node.tries, jitter_.Unit()));
+  if (lost && !node.ended_by_us && SpawnLater(node, StartLossOf(node.words->lines()))) {
     return;
   }
   if (node.ended_by_us) {
@@ -358,12 +349,24 @@ void ProcessStarter::OnExit(size_t index, int status) {
   }
 }
 
-bool ProcessStarter::WillStay(const Node& node) const {
-  const std::deque<std::string>& lines = node.words->lines();
-  return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
-    return std::any_of(std::begin(kLastingReasons), std::end(kLastingReasons),
-                       [&line](const char* reason) { return absl::StrContains(line, reason); });
+bool ProcessStarter::SpawnLater(Node& node, StartLoss loss) {
+  const std::optional<absl::Duration> wait =
+      RetryAfter(options_.retries, loss, node.tries, jitter_.Unit());
+  if (!wait.has_value()) {
+    return false;
+  }
+  if (node.tries == options_.retries.tries) {  // from here on it takes seconds
+    LogInfo(absl::StrCat(node.target.host, ": dropped ", node.tries,
+                         " times before the login, and tried again up to ",
+                         options_.retries.if_dropped, " times; ", kDrops));
+  }
+  node.timer = std::make_unique<UvTimer>(loop_, [this, index = node.target.index] {
+    Node& again = nodes_.at(index);
+    const std::unique_ptr<UvTimer> spent = std::move(again.timer);
+    Spawn(again);
   });
+  node.timer->StartAfter(*wait);
+  return true;
 }
 
 std::string ProcessStarter::Sentence(const Node& node, const std::string& what) const {
@@ -377,6 +380,9 @@ std::string ProcessStarter::Sentence(const Node& node, const std::string& what) 
     // Some shells say why on stdout: "This account is currently not available."
     const std::vector<std::string> lines = absl::StrSplit(banner, '\n', absl::SkipWhitespace());
     absl::StrAppend(&out, ": ", lines.back());
+  }
+  if (StartLossOf(node.words->lines()) == StartLoss::kDropped) {
+    absl::StrAppend(&out, "; ", kDrops);
   }
   if (options_.next_step) {
     absl::StrAppend(&out, "; ", options_.next_step(node.target));

@@ -18,6 +18,7 @@
 #include "launcher/schedule/bootstrap_channel.h"
 #include "launcher/schedule/copy_routes.h"
 #include "launcher/schedule/last_words.h"
+#include "launcher/schedule/start_retry.h"
 #include "launcher/schedule/starter.h"
 #include "launcher/schedule/tcp_haste.h"
 #include "proto/base/rng.h"
@@ -36,8 +37,7 @@ struct ProcessStarterOptions {
   bool hastens = false;  // the child's own TCP connection, until the agent answers
   // Without a word from the node, and while it takes nothing of the agent's program.
   absl::Duration answer_timeout = absl::Seconds(60);
-  int tries = 1;  // of a command that ends with status 255 and no reason that will stay
-  absl::Duration retry_min = absl::Milliseconds(500);
+  StartRetries retries;  // of a command that ends with status 255
   std::function<std::string(const StartTarget&)> next_step;  // for the failure's sentence
   uint64_t seed = 1;                                         // of the jitter
 };
@@ -86,7 +86,8 @@ class ProcessStarter final : public Starter {
   void End(Node& node, const std::string& why);
   void Reap();
   void OnExit(size_t index, int status);
-  bool WillStay(const Node& node) const;
+  // False: it is not tried again.
+  bool SpawnLater(Node& node, StartLoss loss);
   std::string Sentence(const Node& node, const std::string& what) const;
   void Fail(size_t index, const std::string& reason);
   void SignalAll(int signo);

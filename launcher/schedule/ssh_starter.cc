@@ -80,8 +80,7 @@ std::unique_ptr<Starter> MakeSshStarter(uv_loop_t* loop, SshOptions options) {
   process.ends_group = true;
   process.hastens = true;
   process.answer_timeout = options.answer_timeout;
-  process.tries = options.tries;
-  process.retry_min = options.retry_min;
+  process.retries = options.retries;
   // Thousands of launches at one time of day must not come back together.
   process.seed = static_cast<uint64_t>(absl::ToUnixNanos(BootNow()));
   process.next_step = [ssh = options.ssh](const StartTarget& target) {

@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "launcher/schedule/hostfile.h"
+#include "launcher/schedule/start_retry.h"
 #include "launcher/schedule/starter.h"
 #include "proto/base/limits.h"
 
@@ -21,8 +22,7 @@ struct SshOptions {
   absl::Duration connect_timeout = kSshConnectTimeout;
   absl::Duration answer_timeout =
       absl::Seconds(60);  // from the program's start to the agent's line
-  int tries = 3;
-  absl::Duration retry_min = absl::Milliseconds(500);  // doubled each time, with jitter
+  StartRetries retries = {.tries = 3, .if_dropped = 8, .first_wait = absl::Milliseconds(500)};
 };
 
 // `loop` outlives the starter.

@@ -41,7 +41,7 @@ class StarterTest : public testing::Test {
     SshOptions options;
     options.ssh = {FAKE_SSH, folder_, FAKE_AGENT};
     options.agent_path = FAKE_AGENT;
-    options.retry_min = absl::Milliseconds(1);
+    options.retries.first_wait = absl::Milliseconds(1);
     options.answer_timeout = answer_timeout;
     Use(MakeSshStarter(loop_.get(), options));
   }

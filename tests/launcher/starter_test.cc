@@ -22,7 +22,6 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/schedule/local_starter.h"
 #include "launcher/schedule/process_starter.h"
-#include "launcher/schedule/retry_wait.h"
 #include "launcher/schedule/ssh_starter.h"
 #include "proto/base/build_info.h"
 #include "proto/base/log.h"
@@ -183,11 +182,14 @@ TEST_F(StarterTest, ADroppedConnectionIsTriedAgain) {
   EXPECT_TRUE(failed_.empty());
 }
 
-TEST(RetryWait, GrowsAndIsNotTheSameForAll) {
-  const absl::Duration first = absl::Milliseconds(500);
-  EXPECT_EQ(RetryWait(first, 1, 0), absl::Milliseconds(250));
-  EXPECT_EQ(RetryWait(first, 1, 1), absl::Milliseconds(750));
-  EXPECT_EQ(RetryWait(first, 3, 0.5), absl::Seconds(2));
+TEST_F(StarterTest, WhoDropsEveryLoginIsTriedLongerAndTold) {
+  std::vector<std::string> said;
+  SetLogSink([&said](LogLevel, absl::string_view text) { said.emplace_back(text); });
+  const absl::Cleanup sink = [] { SetLogSink(nullptr); };
+  Ssh();
+  EXPECT_THAT(FailureOf("drops"), AllOf(HasSubstr("(8 tries)"), HasSubstr("MaxStartups")));
+  EXPECT_EQ(Calls(), "drops drops drops drops drops drops drops drops ");
+  EXPECT_THAT(said, ElementsAre(HasSubstr("drops: dropped 3 times before the login")));
 }
 
 TEST_F(StarterTest, ASilentHostIsGivenUp) {
