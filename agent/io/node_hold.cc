@@ -3,15 +3,14 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/io/abstract_address.h"
 #include "agent/io/small_file.h"
 #include "proto/base/clock.h"
 #include "proto/base/text.h"
@@ -22,21 +21,6 @@ namespace {
 constexpr size_t kBootIdBytes = 36;  // without the end of its line
 constexpr int kWaitersMax = 16;      // a starter has one agent at a time on its way to a node
 
-struct Address {
-  sockaddr_un name{};
-  socklen_t size = 0;
-};
-
-// "\0muster-hold/UID/NAME"
-Address AddressOf(const std::string& name) {
-  const std::string path = absl::StrCat("muster-hold/", getuid(), "/", name);
-  Address out;
-  out.name.sun_family = AF_UNIX;
-  std::memcpy(out.name.sun_path + 1, path.data(), path.size());
-  out.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
-  return out;
-}
-
 absl::Status Unavailable(const char* what) {
   return absl::UnavailableError(
       absl::StrCat("cannot see whether an earlier agent of this job lives here: ", what, ": ",
@@ -44,13 +28,12 @@ absl::Status Unavailable(const char* what) {
 }
 
 // Until the holder's end, which ends the connection, or `until`.
-absl::Status AwaitHolder(const Address& address, absl::Time until, absl::Duration within) {
+absl::Status AwaitHolder(const AbstractAddress& address, absl::Time until, absl::Duration within) {
   const UniqueFd holder(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!holder.valid()) {
     return Unavailable("socket");
   }
-  const auto* name = reinterpret_cast<const sockaddr*>(&address.name);
-  if (connect(holder.get(), name, address.size) != 0) {
+  if (connect(holder.get(), address.get(), address.size()) != 0) {
     return errno == ECONNREFUSED ? absl::OkStatus() : Unavailable("connect");
   }
   ucred who{};
@@ -95,13 +78,13 @@ absl::StatusOr<NodeHold> TakeNodeHold(const std::string& name, absl::Duration wi
     return absl::InvalidArgumentError(
         absl::StrCat("hold: want 1..", kHoldNameBytesMax, " characters, got ", name.size()));
   }
-  const Address address = AddressOf(name);
+  const AbstractAddress address(absl::StrCat("muster-hold/", getuid(), "/", name));
   const absl::Time until = BootNow() + within;
   UniqueFd mine(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!mine.valid()) {
     return Unavailable("socket");
   }
-  while (bind(mine.get(), reinterpret_cast<const sockaddr*>(&address.name), address.size) != 0) {
+  while (bind(mine.get(), address.get(), address.size()) != 0) {
     if (errno != EADDRINUSE) {
       return Unavailable("bind");
     }

@@ -1,15 +1,23 @@
 #include "agent/io/cpu_claim_sockets.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/env_names.h"
+#include "proto/base/log.h"
 
 namespace muster {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
 
 constexpr uint32_t kFar = 5000;  // beyond what agents of this machine claim beside the test
 
@@ -46,6 +54,19 @@ TEST(CpuClaimSocketsTest, OthersSeeWhatIsClaimedUntilItsEnd) {
   EXPECT_EQ(Claim(looks, {}).Text(), Cpus(0, 2).Text());
   EXPECT_TRUE(Claim(ours, Cpus(1, 1)).empty()) << "what it claimed itself is not taken";
   EXPECT_EQ(Claim(looks, {}).Text(), Cpus(1, 1).Text());
+}
+
+TEST(CpuClaimSocketsTest, WhoGetsNoTurnChoosesAllTheSameAndSaysSo) {
+  std::vector<std::string> said;
+  SetLogSink([&said](LogLevel, absl::string_view text) { said.emplace_back(text); });
+  const absl::Cleanup sink = [] { SetLogSink(nullptr); };
+  CpuClaimSockets slow;
+  CpuClaimSockets other;
+  slow.Choose([&](const CpuSet&) {
+    EXPECT_TRUE(Claim(other, Cpus(0, 2)).empty());
+    return Cpus(0, 2);
+  });
+  EXPECT_THAT(said, ElementsAre(StartsWith(absl::StrCat("CPUs ", Cpus(0, 2).Text(), " were"))));
 }
 
 TEST(CpuClaimSocketsTest, InsideAWorkerNothingIsHeededOrClaimed) {
