@@ -149,7 +149,7 @@ absl::StatusOr<AgentLoop::Options> OptionsOf(AgentBootstrap& bootstrap, NodeFact
   if (bootstrap.join.node_rank <= 0) {
     options.store_port = bootstrap.terms.master_port;
   }
-  options.master_addr_given = !bootstrap.terms.master_addr.empty();
+  options.store_on_all = !bootstrap.terms.master_addr.empty();
   options.secret = bootstrap.secret;
   options.plan = std::move(bootstrap.plan);
   options.programs = PreparePrograms(options.plan, OwnEnvironment());

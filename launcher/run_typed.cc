@@ -230,9 +230,7 @@ class TypedJob {
                                        "; --port-range gives it another"));
     }
     RETURN_IF_ERROR(port.status());
-    if (spec_.rendezvous.is_static && !ResolvesHere(spec_.rendezvous.host)) {
-      LogWarning(ServesElsewhere(spec_, facts.hostname));
-    }
+    TellOfPlace(spec_, facts.hostname);
     target_host_ = "127.0.0.1";
     target_port_ = *port;
     if (spec_.way == StartWay::kServe) {

@@ -1,7 +1,9 @@
 #include "launcher/typed_node.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "agent/io/log_file.h"
@@ -26,6 +28,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/text.h"
 #include "proto/wire/secret.h"
+#include "rendezvous/core/why_waiting.h"
 
 namespace muster {
 
@@ -52,6 +55,21 @@ absl::StatusOr<std::string> SecretByMunge(const JobSpec& spec, const Munge& mung
   RETURN_IF_ERROR(credential.status());
   ASSIGN_OR_RETURN(const std::string payload, munge.Decode(*credential));
   return SecretOfPayload(payload, spec.plan.job_id);
+}
+
+// Whether --local-addr is an address of this machine; what else it may be is said.
+bool IsHere(const std::string& local_addr, const NodeFacts& facts) {
+  const std::vector<std::string>& own = facts.addresses;
+  if (std::find(own.begin(), own.end(), local_addr) != own.end()) {
+    return true;
+  }
+  if (!ResolvesHere(local_addr)) {
+    LogWarning(absl::StrCat("--local-addr ", local_addr, " is not this machine, which has ",
+                            FewNames(own),
+                            ": right where others reach it so from outside (NAT, a published "
+                            "port); else leave the option out"));
+  }
+  return false;
 }
 
 }  // namespace
@@ -144,6 +162,28 @@ absl::StatusOr<TypedSecret> TypedSecretOf(const JobSpec& spec) {
   return out;
 }
 
+std::string ServesThisMachine(const JobSpec& spec, const std::string& hostname) {
+  const RendezvousSpec& meeting = spec.rendezvous;
+  const OptionId place =
+      spec.Has(OptionId::kRdzvEndpoint) ? OptionId::kRdzvEndpoint : OptionId::kMasterAddr;
+  const bool loopback = meeting.host == "localhost" || IsLoopback(meeting.host);
+  if (!loopback || !spec.Has(place)) {
+    return "";
+  }
+  return absl::StrCat(spec.Said(place),
+                      " is each machine's own: nodes typed on this one come together there; for "
+                      "other machines say ",
+                      HostPort(hostname, meeting.port), " on all");
+}
+
+void TellOfPlace(const JobSpec& spec, const std::string& hostname) {
+  if (const std::string alone = ServesThisMachine(spec, hostname); !alone.empty()) {
+    LogInfo(alone);
+  } else if (spec.rendezvous.is_static && !ResolvesHere(spec.rendezvous.host)) {
+    LogWarning(ServesElsewhere(spec, hostname));
+  }
+}
+
 bool ShallServe(const JobSpec& spec) {
   if (!spec.rendezvous.others.empty()) {
     return false;
@@ -169,6 +209,7 @@ absl::StatusOr<AgentLoop::Options> TypedAgent(JobSpec& spec) {
   query.route_to = spec.rendezvous.host;
   query.route_is_hint = spec.pod.has_value();  // the first pod's name comes when it does
   ASSIGN_OR_RETURN(options.facts, ReadNodeFacts(query));
+  const bool elsewhere = !spec.local_addr.empty() && !IsHere(spec.local_addr, options.facts);
   if (!spec.local_addr.empty()) {
     options.facts.address = spec.local_addr;
   }
@@ -188,7 +229,7 @@ absl::StatusOr<AgentLoop::Options> TypedAgent(JobSpec& spec) {
   if (!spec.rendezvous.is_static && spec.node_rank.value_or(0) == 0) {
     options.store_port = spec.master_port.value_or(0);
   }
-  options.master_addr_given = !spec.master_addr.empty();
+  options.store_on_all = !spec.master_addr.empty() || elsewhere;
   options.programs = PreparePrograms(spec.plan, OwnEnvironment());
   options.config.tell_pids = spec.plan.tell_pids;
   options.config.join_timeout = spec.rendezvous.join_timeout;

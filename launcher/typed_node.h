@@ -26,6 +26,13 @@ inline constexpr absl::Duration kNoServerHint = absl::Seconds(5);
 std::string NoMasterYet(const JobSpec& spec, const std::string& place, const std::string& taken,
                         const std::string& tried);
 
+// Where this node serves at the loopback address, as --rdzv-endpoint or --master-addr names it:
+// each machine has that one, and elsewhere a master of its own would wait. "" = another address.
+std::string ServesThisMachine(const JobSpec& spec, const std::string& hostname);
+
+// Says so, or that this node serves at what is no address of it (ServesElsewhere).
+void TellOfPlace(const JobSpec& spec, const std::string& hostname);
+
 // What this node says while it waits for a master. Loop thread only.
 class MasterWait {
  public:

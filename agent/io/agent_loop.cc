@@ -204,7 +204,7 @@ void AgentLoop::Do(const OpenStore&) {
   // What we serve listens where the workers are told to come, and on one machine nothing but
   // loopback does. What is only kept must be free on every address, as rank 0 listens on all.
   const bool one_address = options_.facts.address_is_loopback ||
-                           (options_.config.join.agent_store && !options_.master_addr_given);
+                           (options_.config.join.agent_store && !options_.store_on_all);
   const absl::StatusOr<uint16_t> port =
       store_.Open(one_address ? options_.facts.address : "", options_.store_port,
                   options_.plan.ports, options_.config.join.agent_store);

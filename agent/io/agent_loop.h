@@ -53,8 +53,8 @@ class AgentLoop {
     std::string secret;  // of the job, for connections between its nodes; "" = --insecure
     uint16_t store_port =
         0;  // MASTER_PORT that the user wants, if this may be the node of rank 0; 0 = any
-    bool preflight = false;          // whether rank 0's node is asked for whether it is reached
-    bool master_addr_given = false;  // by the user: workers may come to any address of the node
+    bool preflight = false;     // whether rank 0's node is asked for whether it is reached
+    bool store_on_all = false;  // addresses: the user says which one workers come to
     // Our own stdin, that nobody has read, for the worker that StdinMode::kRank names; else it is
     // carried there.
     UniqueFd stdin_of_worker;

@@ -106,3 +106,41 @@ def test_one_that_writes_is_enough(shells):
 def test_one_that_runs_is_enough(shells):
     result = shells[0].run(*EACH, "--tell-idle", "1s", *sh('[ "$RANK" = 1 ] || exec sleep 6; exec timeout 6 sh -c "while :; do :; done" || true'))
     assert IDLE not in result.errors, result
+
+
+# Rank 1 uses the store of rank 0's node, as torch would.
+STORE = """
+import os, socket
+place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+with socket.create_connection(place, 30):
+    print(os.environ["RANK"], "came to", place[0], flush=True)
+"""
+NAT = "table ip nat { chain out { type nat hook output priority -100; ip daddr 192.0.2.7 dnat to 10.77.0.1; }; }"
+
+
+def test_an_address_by_which_others_reach_a_node_from_outside(shells):
+    """--local-addr of a node behind NAT: its store listens on what it has."""
+    shells[1].host.check(["nft", NAT])
+    shells[1].host.check(["ip", "route", "add", "192.0.2.7", "via", "10.77.0.1"])
+    try:
+        words = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29481", "--store", "agent")
+        program = ("sh", "-c", '[ $RANK = 0 ] || exec "$0" -c "$1"', PYTHON, STORE)
+        first = shells[0].start(*words, "--local-addr", "192.0.2.7", *program)
+        second = shells[1].start(*words, *program)
+        result, other = first.finish(), second.finish()
+        assert result.code == 0 and other.code == 0, (result, other)
+        assert "1 came to 192.0.2.7" in other.text, other
+        assert "--local-addr 192.0.2.7 is not this machine, which has 10.77.0.1: right where others reach it so from outside" in result.errors, result
+        assert "--local-addr" not in other.errors, other
+    finally:
+        shells[1].host.check(["ip", "route", "del", "192.0.2.7"])
+        shells[1].host.check(["nft", "delete table ip nat"])
+
+
+def test_a_meeting_place_that_each_machine_has(node0):
+    """Typed on two machines, each node would wait for the other by itself."""
+    words = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "localhost:29482", "true")
+    first = node0.start(*words)
+    first.expect("--rdzv-endpoint localhost:29482 is each machine's own: nodes typed on this one come together there; for other machines say node0:29482 on all", stream="err")
+    second = node0.run(*words)
+    assert second.code == 0 and first.finish().code == 0 and "each machine's own" not in second.errors, second
