@@ -199,6 +199,12 @@ std::string WhyThreads(const WorkerEnvInput& input, uint32_t usable, uint32_t th
                       " for ", Plural(input.assignment.workers, "worker", "workers"));
 }
 
+// For a Python that a script starts, or that is the program itself; launch starts its own with -u.
+void AppendPython(VariableList& list) {
+  list.UnlessUserSet("PYTHONUNBUFFERED", "1",
+                     "what Python prints is seen at once, also before a crash");
+}
+
 // MKL, OpenBLAS and torch follow OMP_NUM_THREADS where they have no setting of their own.
 // OMP_PLACES and OMP_PROC_BIND stay unset: with either, OpenMP ties the first thread to one core,
 // and each process that it forks (a DataLoader's) with it; the worker's CPUs bound all of them.
@@ -390,6 +396,7 @@ std::string PinNotice(const EnvBase& base, uint32_t workers, bool share_cpus) {
 
 const std::vector<std::string>& TuningNames() {
   static const std::vector<std::string> names = {"OMP_NUM_THREADS",
+                                                 "PYTHONUNBUFFERED",
                                                  "TORCH_NCCL_ASYNC_ERROR_HANDLING",
                                                  "NCCL_ASYNC_ERROR_HANDLING",
                                                  "GLOO_SOCKET_IFNAME",
@@ -420,6 +427,7 @@ std::vector<EnvVar> WorkerVariables(const WorkerEnvInput& input, const EnvBase& 
   }
   AppendElastic(input, list);
   AppendThreads(input, usable, threads, list);
+  AppendPython(list);
   AppendInterface(input, list);
   if (base.slurm == SlurmMode::kRewrite) {
     AppendSlurm(input.assignment, place, base, input.facts.hostname, threads, list.list());

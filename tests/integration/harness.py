@@ -30,7 +30,7 @@ DEAF = ("-c", "import os, signal as s, sys; s.pthread_sigmask(s.SIG_BLOCK, {s.SI
 ANOTHER_PRESS = 0.2  # of Ctrl-C: two within 0.1 s are one that came twice
 
 # What must not leak from the machine that tests into the jobs.
-CLEAN = re.compile(r"^(RANK|WORLD_SIZE|LOCAL_|MASTER_|GROUP_|ROLE_|TORCHELASTIC|PET_|PMI|OMPI|SLURM|KUBERNETES_|MUSTER_|OMP_|PYENV)")
+CLEAN = re.compile(r"^(RANK|WORLD_SIZE|LOCAL_|MASTER_|GROUP_|ROLE_|TORCHELASTIC|PET_|PMI|OMPI|SLURM|KUBERNETES_|MUSTER_|OMP_|PYENV|PYTHONUNBUFFERED)")
 
 
 def clean_env(extra=None):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import LAUNCH, PREFIX, WORKERS, by_rank, kill_all, sh, wait_for
+from harness import LAUNCH, PREFIX, PYTHON, WORKERS, by_rank, kill_all, sh, wait_for
 
 
 @pytest.mark.parametrize("whole", ["", "1"])
@@ -77,6 +77,19 @@ def test_stderr_stays_stderr(node0):
     result = node0.run("-n", "2", *sh("echo to-out; echo to-err >&2"))
     assert b"to-err" not in result.out and result.out.count(b"to-out") == 2
     assert b"to-out" not in result.err and result.err.count(b"to-err") == 2
+
+
+@pytest.mark.parametrize("program", [(PYTHON, "-c"), ("sh", "-c", '"$0" -c "$1"; :', PYTHON)], ids=["python", "script"])
+def test_what_python_prints_is_seen_at_once(node0, scratch, program):
+    """As under torchrun: a log that stays empty for an hour looks like a job that hangs."""
+    code = "import os, time\nprint('step 1')\nwhile not os.path.exists(os.environ['GATE']): time.sleep(0.01)"
+    base = {"GATE": str(scratch / "gate")}
+    job = node0.start("-n", "1", *program, code, env=base)
+    job.expect("step 1")
+    (scratch / "gate").touch()
+    assert job.finish().code == 0
+    shown = node0.run("-n", "1", *sh("echo [${PYTHONUNBUFFERED-none}]"), env={"PYTHONUNBUFFERED": ""})
+    assert shown.text == "[]\n", shown
 
 
 def test_last_line_without_newline_is_shown(node0):
