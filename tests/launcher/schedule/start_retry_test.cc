@@ -5,7 +5,8 @@
 namespace muster {
 namespace {
 
-const StartRetries kRetries = {.tries = 3, .if_dropped = 8, .first_wait = absl::Milliseconds(500)};
+constexpr StartRetries kRetries = {
+    .tries = 3, .if_dropped = 8, .first_wait = absl::Milliseconds(500)};
 
 TEST(StartLossOf, GoesByTheWordsOfSsh) {
   EXPECT_EQ(StartLossOf({}), StartLoss::kOther);
