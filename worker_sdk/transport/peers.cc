@@ -55,7 +55,10 @@ Peers::Peers(uint32_t nodes, WaitPolicy policy, Disagree disagree, RankName name
       disagree_(std::move(disagree)),
       name_(std::move(name)),
       hold_(hold),
-      peers_(nodes) {}
+      peers_(nodes) {
+  sending_.reserve(nodes);
+  polls_.reserve(nodes + size_t{1});
+}
 
 Peers::~Peers() {
   MessageHead bye;
@@ -115,16 +118,22 @@ void Peers::Begin(uint64_t call, const CallMark& mark) {
 
 Status Peers::Send(uint32_t node, const uint8_t* data, uint64_t bytes) {
   Peer& peer = peers_[node];
-  if (peer.out.empty()) {
-    sending_.push_back(node);
-  }
-  Outgoing& out = peer.out.emplace_back();
-  out.head = head_;
+  Outgoing& out = Queue(peer);
   out.head.bytes = bytes;
   out.data = data;
   out.number = ++sends_;
   Progress();
   return peer.end;
+}
+
+// For `peer`, behind what is there. Throws, and has changed nothing, where no memory is left.
+Peers::Outgoing& Peers::Queue(Peer& peer) {
+  Outgoing& out = peer.out.emplace_back();
+  out.head = head_;
+  if (peer.out.size() == 1) {
+    sending_.push_back(static_cast<uint32_t>(&peer - peers_.data()));  // it has room for all
+  }
+  return out;
 }
 
 bool Peers::Progress() {

@@ -2,6 +2,8 @@
 // agents brokered. One thread of the rank; nothing here waits but Receive, Flush and Fail.
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -121,6 +123,7 @@ class Peers {
   void AwaitSent();
   Status EndOf(const Peer& peer, int error) const;
   Status Ended() const;
+  Outgoing& Queue(Peer& peer);
   void TellWaiting(Peer& peer);
   void SendLast(Peer& peer, MessageHead head, const char* data,
                 std::chrono::steady_clock::time_point until);
@@ -137,6 +140,7 @@ class Peers {
   const LinkHold hold_;
   std::vector<Peer> peers_;        // by node
   std::vector<uint32_t> sending_;  // nodes whose `out` is not empty
+  std::vector<pollfd> polls_;      // Sleep's
   MessageHead head_;               // of the present call
   MessageHead last_;               // of the one before
   uint64_t sends_ = 0;             // of it

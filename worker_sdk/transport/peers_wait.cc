@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <vector>
 
+#include "worker_sdk/base/no_memory.h"
 #include "worker_sdk/transport/peers.h"
 
 namespace muster {
@@ -14,17 +14,18 @@ constexpr std::chrono::nanoseconds kNap{50'000'000};  // then whoever waits look
 
 }  // namespace
 
-// Until something can move, for a moment at most.
+// Until something can move, for a moment at most. Takes no memory: what this rank has sent already
+// may be all that another one waits for, and that one's call would end well where ours fails.
 Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
   // What is held up is there already.
   const bool held = hold_.is_on();
-  std::vector<pollfd> polls;
+  polls_.clear();
   if (from != nullptr && !held) {
-    polls.push_back({from->socket.fd(), POLLIN, 0});
+    polls_.push_back({from->socket.fd(), POLLIN, 0});
   }
   for (const uint32_t node : sending_) {
     // One that has ended is always ready.
-    polls.push_back({held || !peers_[node].end.ok() ? -1 : peers_[node].socket.fd(), POLLOUT, 0});
+    polls_.push_back({held || !peers_[node].end.ok() ? -1 : peers_[node].socket.fd(), POLLOUT, 0});
   }
   const bool busy = (work_ && work_()) || held;
   const uint32_t whom = from != nullptr ? from->rank : peers_[Blocking(sends)].rank;
@@ -32,7 +33,7 @@ Status Peers::Sleep(Peer* from, uint64_t sends, const GiveUp& give_up) {
       nap_ ? std::clamp(nap_(whom), std::chrono::nanoseconds(0), kNap) : kNap);
   const int nap =
       busy ? std::min(kShortNapMs, static_cast<int>(most.count())) : static_cast<int>(most.count());
-  if (poll(polls.data(), polls.size(), nap) > 0) {
+  if (poll(polls_.data(), polls_.size(), nap) > 0) {
     return {};
   }
   for (const uint32_t node : sending_) {
@@ -57,13 +58,14 @@ uint32_t Peers::Blocking(uint64_t sends) const {
   return 0;
 }
 
+// Left out where there is no memory for it.
 void Peers::TellWaiting(Peer& peer) {
   if (!peer.told && peer.out.empty()) {
     peer.told = true;
-    sending_.push_back(static_cast<uint32_t>(&peer - peers_.data()));
-    Outgoing& out = peer.out.emplace_back();
-    out.head = head_;
-    out.head.kind = MessageKind::kWaiting;
+    (void)OrNoMemory([&] {
+      Queue(peer).head.kind = MessageKind::kWaiting;
+      return Status();
+    });
   }
 }
 

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "tests/worker_sdk/ranks.h"
+#include "tests/worker_sdk/scarce_memory.h"
+#include "worker_sdk/base/no_memory.h"
 
 namespace muster {
 namespace {
@@ -159,6 +161,45 @@ TEST_F(PeersTest, AWaitCountsForWhomItWas) {
   taker.join();
   EXPECT_GT(peers.waited(2).count(), 0);
   EXPECT_EQ(peers.waited(1), once);
+}
+
+// By then this rank has sent its part: with that the call of another one may end well.
+TEST_F(PeersTest, AWaitNeedsNoMemory) {
+  peers.SetNap([](uint32_t) { return std::chrono::milliseconds(1); });
+  for (uint64_t call = 8; call < 40;
+       ++call) {  // each with a word that we wait, which may be left out
+    peers.Begin(call, kMark);
+    const std::string message = Head(MessageKind::kData, call, 5) + "hello";
+    int naps = 0;
+    const Peers::GiveUp late = [&](uint32_t) {
+      if (++naps == 3) {
+        Say(1, message);
+      }
+      return Status();
+    };
+    received.assign(5, '?');
+    auto* const to = reinterpret_cast<uint8_t*>(received.data());
+    const ScarceMemory none(0, /*all=*/true);
+    const Status status = peers.Receive(1, to, 5, late);
+    ASSERT_TRUE(status.ok() && naps == 3 && received == "hello") << call;
+  }
+}
+
+TEST_F(PeersTest, WhatCannotBeQueuedHasNotBegun) {
+  const std::string data(1000, 'x');
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(data.data());
+  bool refused = false;
+  for (uint64_t call = 8; call < 40; ++call) {
+    peers.Begin(call, kMark);
+    const Status sent = OrNoMemory([&] {
+      const ScarceMemory none(0, /*all=*/true);
+      return peers.Send(1, bytes, data.size());
+    });
+    refused |= sent.code() == StatusCode::kResourceExhausted;
+    EXPECT_FALSE(peers.Progress()) << call;
+    EXPECT_TRUE(peers.Flush(1, never).ok());
+  }
+  EXPECT_TRUE(refused);
 }
 
 TEST_F(PeersTest, WhatIsNoMessageOfThisCallEndsIt) {
