@@ -81,7 +81,7 @@ class OneCpu {
 };
 
 // For threads that do nothing. Of usual size each stack would lie in page tables of its own, and
-// most would be unmapped at once: two thirds of what such a thread costs.
+// most would be unmapped at once: half of what such a thread costs.
 class SmallStacks {
  public:
   SmallStacks() {

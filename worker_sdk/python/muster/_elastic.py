@@ -117,7 +117,8 @@ class ElasticGroup:
         comm.broadcast(size, root=holder)
         data = torch.frombuffer(packed.getbuffer(), dtype=torch.uint8) if comm.rank == holder else torch.empty(size.item(), dtype=torch.uint8)  # fmt: skip
         comm.broadcast_state(data)
-        self.step, self._kept = torch.load(io.BytesIO(data.numpy().tobytes()))
+        # Whatever a state_dict() may hold, as from a rank of this job.
+        self.step, self._kept = torch.load(io.BytesIO(data.numpy().tobytes()), weights_only=False)
         for one, its in zip(self._state, self._kept):
             one.load_state_dict(copy.deepcopy(its))
             _forget_gradients(one)
