@@ -125,8 +125,8 @@ def test_an_address_by_which_others_reach_a_node_from_outside(shells):
     try:
         words = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "node0:29481", "--store", "agent")
         program = ("sh", "-c", '[ $RANK = 0 ] || exec "$0" -c "$1"', PYTHON, STORE)
-        first = shells[0].start(*words, "--local-addr", "192.0.2.7", *program)
-        second = shells[1].start(*words, *program)
+        first = shells[0].start(*words, "--node-rank", "0", "--local-addr", "192.0.2.7", *program)
+        second = shells[1].start(*words, "--node-rank", "1", *program)
         result, other = first.finish(), second.finish()
         assert result.code == 0 and other.code == 0, (result, other)
         assert "1 came to 192.0.2.7" in other.text, other
