@@ -220,7 +220,7 @@ NO_STEP = {"down": "echo 'srun: error: Unable to confirm allocation for job: Una
 def test_on_one_node_a_launch_that_gets_no_step_starts_its_workers_without(slurm, why):
     script = f"""
         mkdir bin; printf '#!/bin/sh\\n%s\\n' "{NO_STEP[why]}" > bin/srun; chmod +x bin/srun
-        PATH=$PWD/bin:$PATH {LAUNCH} --no-prefix -n 2 bash -c 'echo rank $RANK of job $SLURM_JOB_ID; exit 3'; echo code $?
+        PATH=$PWD/bin:$PATH {LAUNCH} --no-prefix -n 2 bash -c 'echo rank $RANK of job $SLURM_JOB_ID; exit $((3 * (1 - RANK)))'; echo code $?
     """
     text = slurm.run(script, "-N1", "-n2")
     assert "rank 0 of job" in text and text.endswith("code 3\n"), text

@@ -385,6 +385,12 @@ work = dist.irecv(torch.zeros(4), 1 - dist.get_rank())  # the group's thread loo
 dist.all_reduce(x)
 child = os.fork()
 if child == 0:
+    try:
+        dist.all_reduce(x)
+    except RuntimeError as why:
+        assert "a child of that by fork() is no rank" in str(why), why
+    else:
+        raise SystemExit("a child by fork() takes part")
     dist.destroy_process_group()
     raise SystemExit(7)  # with all that a program does as it ends
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

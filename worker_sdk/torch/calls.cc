@@ -1,18 +1,19 @@
 #include "worker_sdk/torch/calls.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <csignal>
 #include <map>
+#include <stdexcept>
 #include <utility>
+
+#include "worker_sdk/base/forks.h"
 
 namespace muster_torch {
 namespace {
 
 struct Life {
   std::weak_ptr<Calls> hold;
-  pid_t process = 0;  // a child by fork() has those of its parent, too, which end nowhere
+  uint32_t forks = 0;  // a child by fork() has those of its parent, too, which end nowhere
 };
 
 struct Living {
@@ -32,16 +33,25 @@ thread_local const Calls* thread_of = nullptr;  // whose thread this is
 
 }  // namespace
 
-Calls::Calls(uint64_t number) : number_(number), process_(getpid()) {}
+Calls::Calls(uint64_t number) : number_(number), forks_(muster::Forks()) {}
 
 std::shared_ptr<Calls> Calls::New() {
+  muster::CountForks();
   const std::lock_guard<std::mutex> lock(TheLiving().mutex);
   std::shared_ptr<Calls> calls(new Calls(++TheLiving().last), &End);
-  TheLiving().all[calls->number_] = {calls, calls->process_};
+  TheLiving().all[calls->number_] = {calls, calls->forks_};
   return calls;
 }
 
-bool Calls::IsParents() const { return process_ != getpid(); }
+bool Calls::IsParents() const { return forks_ != muster::Forks(); }
+
+void Calls::CheckIsOurs() const {
+  if (IsParents()) {
+    throw std::runtime_error(
+        "muster: this process group is of the process that made it; a child of that by fork() is "
+        "no rank");
+  }
+}
 
 void Calls::End(Calls* calls) {
   if (calls->IsParents()) {
@@ -78,9 +88,9 @@ void Calls::CloseAll() {
   }
   all.clear();
   lock.lock();
-  TheLiving().ended.wait(lock, [process = getpid()] {
+  TheLiving().ended.wait(lock, [] {
     return std::none_of(TheLiving().all.begin(), TheLiving().all.end(), [&](const auto& one) {
-      return one.second.process == process && one.second.hold.expired();
+      return one.second.forks == muster::Forks() && one.second.hold.expired();
     });
   });
 }
@@ -109,23 +119,20 @@ std::function<void()> Ending::Settle(std::exception_ptr error) {
   return [listener = std::exchange(listener_, nullptr), this] { listener(error_); };
 }
 
-std::function<void()> Call::Run() {
+Call::ToDo Call::Run() {
   std::exception_ptr error;
   try {
     body_();
   } catch (...) {
     error = std::current_exception();
   }
-  return [tell = Settle(std::move(error)), body = std::exchange(body_, nullptr)] {
-    if (tell) {
-      tell();
-    }
-  };
+  return {Settle(std::move(error)), std::exchange(body_, nullptr)};
 }
 
 void Calls::Add(std::shared_ptr<Call> call, bool hurry) {
+  CheckIsOurs();
   std::unique_lock<std::mutex> lock(mutex_);
-  EnsureThread();
+  WantThread();
   while (waiting_.size() >= kCallsMax) {
     running_ ? ended_.wait(lock) : RunFirst(lock);
   }
@@ -135,6 +142,7 @@ void Calls::Add(std::shared_ptr<Call> call, bool hurry) {
 }
 
 void Calls::Hurry() {
+  CheckIsOurs();
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!waiting_.empty() && !hurry_) {
     hurry_ = true;
@@ -143,6 +151,10 @@ void Calls::Hurry() {
 }
 
 void Calls::Wait(const Call& call) {
+  if (call.ended()) {
+    return;
+  }
+  CheckIsOurs();
   std::unique_lock<std::mutex> lock(mutex_);
   while (!call.ended()) {
     running_ ? ended_.wait(lock) : RunFirst(lock);
@@ -150,15 +162,19 @@ void Calls::Wait(const Call& call) {
 }
 
 bool Calls::WaitFor(const Call& call, std::chrono::milliseconds timeout) {
+  if (call.ended()) {
+    return true;
+  }
   Hurry();
   std::unique_lock<std::mutex> lock(mutex_);
   return ended_.wait_for(lock, timeout, [&] { return call.ended(); });
 }
 
 void Calls::Watch(std::shared_ptr<Watched> watched) {
+  CheckIsOurs();
   const std::lock_guard<std::mutex> lock(mutex_);
   watched_.push_back(std::move(watched));
-  EnsureThread();
+  WantThread();
   Wake();
 }
 
@@ -180,25 +196,31 @@ void Calls::Close() {
   }
 }
 
-void Calls::EnsureThread() {
-  // Called by a listener on one of ours, which may wait for what is added.
-  const bool all_tell = thread_of == this && telling_ == threads_.size();
-  if (closing_ || (!threads_.empty() && !all_tell) || threads_.size() == kThreadsMax) {
-    return;
+std::exception_ptr Calls::EnsureThread() {
+  if (closing_ || telling_ < threads_.size() || threads_.size() == kThreadsMax) {
+    return nullptr;
   }
   // Signals are the program's: none is delivered on a thread that it does not know.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::exception_ptr why;
   try {
     threads_.emplace_back([this] { Loop(); });
     ++loops_;
-  } catch (...) {  // no thread is to be had: the caller hears of it, as it was
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
+  } catch (...) {
+    why = std::current_exception();
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return why;
+}
+
+void Calls::WantThread() {
+  const std::exception_ptr why = EnsureThread();
+  if (why != nullptr && (threads_.empty() || thread_of == this)) {
+    std::rethrow_exception(why);
+  }
 }
 
 // A thread that naps looks by itself before long.
@@ -214,23 +236,34 @@ void Calls::RunFirst(std::unique_lock<std::mutex>& lock) {
   waiting_.pop_front();
   running_ = true;
   lock.unlock();
-  std::function<void()> tell = first->Run();
+  Call::ToDo to_do = first->Run();
   lock.lock();
   running_ = false;
   hurry_ = hurry_ && !waiting_.empty();
   ended_.notify_all();
-  if (hurry_ || closing_) {
+  if (thread_of != this && (hurry_ || closing_)) {
     wanted_.notify_one();
   }
-  Tell(lock, std::move(tell));
+  if (to_do.tell) {
+    Tell(lock, to_do.tell);
+  }
+  lock.unlock();
+  to_do = {};
+  lock.lock();
 }
 
-void Calls::Tell(std::unique_lock<std::mutex>& lock, std::function<void()> tell) {
+template <typename Listeners>
+void Calls::Tell(std::unique_lock<std::mutex>& lock, const Listeners& listeners) {
   const size_t ours = thread_of == this ? 1 : 0;
   telling_ += ours;
+  if (ours > 0 && !waiting_.empty()) {  // this may take until what waits has ended
+    (void)EnsureThread();
+    if (asleep_ > 0) {
+      wanted_.notify_one();
+    }
+  }
   lock.unlock();
-  tell();
-  tell = nullptr;  // what it holds goes without the lock, too
+  listeners();
   lock.lock();
   telling_ -= ours;
 }

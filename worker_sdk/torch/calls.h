@@ -3,14 +3,14 @@
 // Who waits for a call runs it, and those before it, on his own thread: that costs nothing. What
 // nobody waits for within a moment, or what Hurry() asks for, runs on a thread of ours, which the
 // first call brings about. Messages move when somebody looks at them: that thread does, too.
-// A listener may add calls and wait for them: where it has our thread, another one comes.
+// A listener may take as long as it likes, or wait for what others do: where it has our thread,
+// another one comes for what is there or added meanwhile.
 // Whoever waits may hold Python's lock, which listeners may take, and so may the end of what a call
 // holds: neither happens before the call has ended, and with no lock of ours held.
-// A child by fork() has none of our threads, and whatever lock they held: there we end nothing.
+// A child by fork() has none of our threads, and whatever lock they held: there we end nothing, and
+// what it adds or waits for throws.
 // Standard C++ only.
 #pragma once
-
-#include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
@@ -57,8 +57,12 @@ class Call : public Ending {
 
  private:
   friend class Calls;
+  struct ToDo {
+    std::function<void()> tell;  // a listener; may be null
+    std::function<void()> body;  // what it holds goes
+  };
   // What is still to be done once all know that it has ended.
-  std::function<void()> Run();
+  ToDo Run();
 
   std::function<void()> body_;
 };
@@ -112,16 +116,21 @@ class Calls {
   static void End(Calls* calls);
   static void Delete(Calls* calls);
   bool IsParents() const;
-  void EnsureThread();
+  void CheckIsOurs() const;
+  // Another thread, unless one is not with a listener. Why none is to be had, if so.
+  std::exception_ptr EnsureThread();
+  // Whoever calls can do nothing without.
+  void WantThread();
   // Does it without the lock, as it may take long.
-  void Tell(std::unique_lock<std::mutex>& lock, std::function<void()> tell);
+  template <typename Listeners>
+  void Tell(std::unique_lock<std::mutex>& lock, const Listeners& listeners);
   void Wake();
   void RunFirst(std::unique_lock<std::mutex>& lock);
   void LookAtWatched(std::unique_lock<std::mutex>& lock);
   void Loop();
 
   const uint64_t number_;  // of all of this process
-  const pid_t process_;
+  const uint32_t forks_;   // that lay before this process
   std::mutex mutex_;
   std::condition_variable ended_;   // a call has
   std::condition_variable wanted_;  // one of our threads is

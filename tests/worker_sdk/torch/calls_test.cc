@@ -101,6 +101,47 @@ TEST(CallsTest, ListenersMayAddCallsAndWaitForThem) {
   EXPECT_TRUE(all.Wait());
 }
 
+// It stands still until both have run, on the only thread that there is so far.
+TEST(CallsTest, AListenerMayWaitForCallsThatNobodyWaitsFor) {
+  const std::shared_ptr<Calls> calls = Calls::New();
+  Gate listens;
+  Gate before;
+  Gate after;
+  const auto first = Doing([] {});
+  Gate told;
+  first->Then([&](const std::exception_ptr&) {
+    listens.Open();
+    EXPECT_TRUE(before.Wait());
+    EXPECT_TRUE(after.Wait());
+    told.Open();
+  });
+  Gate all_there;
+  calls->Add(Doing([&] { EXPECT_TRUE(all_there.Wait()); }), false);
+  calls->Add(first, false);
+  calls->Add(Doing([&] { before.Open(); }), false);
+  all_there.Open();
+  EXPECT_TRUE(listens.Wait());
+  calls->Add(Doing([&] { after.Open(); }), false);
+  EXPECT_TRUE(told.Wait());
+}
+
+TEST(CallsTest, AListenerMayWaitForACallThatIsAddedWhileItStandsStill) {
+  const std::shared_ptr<Calls> calls = Calls::New();
+  Gate listens;
+  Gate ran;
+  Gate told;
+  const auto first = Doing([] {});
+  first->Then([&](const std::exception_ptr&) {
+    listens.Open();
+    EXPECT_TRUE(ran.Wait());
+    told.Open();
+  });
+  calls->Add(first, false);
+  EXPECT_TRUE(listens.Wait());
+  calls->Add(Doing([&] { ran.Open(); }), false);
+  EXPECT_TRUE(told.Wait());
+}
+
 TEST(CallsTest, AListenerMayWaitForAMessage) {
   struct Moves : Watched {
     explicit Moves(std::function<void()> end) : at_end(std::move(end)) {}
@@ -341,11 +382,23 @@ TEST(CallsTest, AChildByForkEndsNothingOfItsParents) {
   calls->Watch(std::make_shared<CountDown>(INT_MAX));
   calls->Add(Doing([&] { ran.Open(); }), true);
   ASSERT_TRUE(ran.Wait());
+  const auto waits = Doing([] {});
   const pid_t child = fork();
   if (child == 0) {
+    const std::vector<std::function<void()>> tries = {[&] { calls->Add(waits, false); },
+                                                      [&] { calls->Wait(*waits); },
+                                                      [&] { calls->WaitFor(*waits, kLong); }};
+    size_t refused = 0;
+    for (const std::function<void()>& one : tries) {
+      try {
+        one();
+      } catch (const std::runtime_error&) {
+        ++refused;
+      }
+    }
     Calls::CloseAll();
     calls.reset();
-    _exit(7);
+    _exit(refused == tries.size() ? 7 : 1);
   }
   ASSERT_GT(child, 0);
   const auto until = std::chrono::steady_clock::now() + kLong;
