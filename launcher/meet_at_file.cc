@@ -49,7 +49,7 @@ Answer AskOn(uv_loop_t* loop, UniqueFd socket, const RendezvousPoint& point) {
   std::optional<Answer> answer;
   const auto first = [&answer](Answer one) { answer = answer.value_or(one); };
   client.link().Start({[first] { first(Answer::kMaster); },
-                       [first](const std::string&) { first(Answer::kStranger); },
+                       [first](const std::string&, bool) { first(Answer::kStranger); },
                        [first](const MasterMessage&) { first(Answer::kStranger); },
                        [first](const FencePiece&) { first(Answer::kStranger); },
                        [first](const ModexNote&) { first(Answer::kStranger); }, nullptr});

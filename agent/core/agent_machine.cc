@@ -62,10 +62,11 @@ void AgentStep::On(const LinkDown& down) {
     s_.link_lost_at = now_;
   }
   s_.link_lost_why = down.why;
+  s_.link_told = down.told;
   s_.link_up = false;
   s_.admitted = false;
   SetPaused(false);
-  Show(absl::StrCat(kNoConnection, down.why.empty() ? "" : ": ", down.why));
+  Show(down.told ? down.why : absl::StrCat(kNoConnection, down.why.empty() ? "" : ": ", down.why));
   if (down.final && !s_.outcome.has_value()) {
     EndLocally(1, absl::StrCat("lost the connection to the master", down.why.empty() ? "" : ": ",
                                down.why));
@@ -276,6 +277,7 @@ void AgentStep::CheckLease() {
     s_.admitted = false;
     s_.link_lost_at = s_.paused ? absl::InfiniteFuture() : now_;
     s_.link_lost_why = "no answer within the lease";
+    s_.link_told = false;
     s_.next_join = now_;
   }
   if (over || (StandsStill() && now_ >= s_.still_until)) {
@@ -300,8 +302,9 @@ void AgentStep::CheckDeadlines() {
       Stop(SIGTERM, config_.master_lost_grace);
     }
     if (now_ >= s_.link_lost_at + MasterWait()) {
-      EndLocally(1, absl::StrCat(kNoConnection, " for ", ShortDuration(MasterWait()),
-                                 s_.link_lost_why.empty() ? "" : ": ", s_.link_lost_why));
+      EndLocally(1, absl::StrCat(s_.link_told ? kNotTakenIn : kNoConnection, " for ",
+                                 ShortDuration(MasterWait()), s_.link_lost_why.empty() ? "" : ": ",
+                                 s_.link_lost_why));
       Stop(SIGTERM, config_.master_lost_grace);
     }
   }

@@ -33,6 +33,8 @@ namespace muster {
 constexpr absl::string_view kConnectedAgain = "connected to the master again";
 // Begins what is shown, and the headline at last, where no master is reached.
 constexpr absl::string_view kNoConnection = "no connection to the master";
+// ... and where one is reached that lets this node wait.
+constexpr absl::string_view kNotTakenIn = "not taken in by the master";
 
 // Effects in the order of their execution.
 std::vector<AgentEffect> Step(const AgentConfig& config, AgentState& state, const AgentEvent& event,

@@ -30,6 +30,7 @@ struct LinkUp {};  // a connection to the master stands
 struct LinkDown {
   std::string why;
   bool final = false;  // there will never be another one: the channel that started this agent ended
+  bool told = false;   // `why` is the master's: it cannot take this node in yet
 };
 struct MessageReceived {
   MasterMessage message;
@@ -234,6 +235,7 @@ struct AgentState {
   int32_t stop_signal = 0;     // last signal that went to the workers to stop them
   absl::Time link_lost_at = absl::InfiniteFuture();  // not admitted since then
   std::string link_lost_why;
+  bool link_told = false;  // the master has said it
   // Sending of the first Join on this link; InfinitePast once its Admitted has granted a lease.
   absl::Time first_join = absl::InfiniteFuture();
   absl::Time next_join = absl::InfiniteFuture();

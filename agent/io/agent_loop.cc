@@ -87,7 +87,9 @@ void AgentLoop::Start() {
   MasterLink::Callbacks master;
   master.on_up = [this] { Post(LinkUp{}); };
   master.on_try_failed = options_.on_no_master;
-  master.on_down = [this](std::string why) { Post(LinkDown{std::move(why), master_->IsFinal()}); };
+  master.on_down = [this](std::string why, bool told) {
+    Post(LinkDown{std::move(why), master_->IsFinal(), told});
+  };
   master.on_message = [this](const MasterMessage& message) {
     const bool admitted = std::holds_alternative<Admitted>(message);
     Post(MessageReceived{message});

@@ -21,8 +21,9 @@ class MasterLink {
  public:
   struct Callbacks {
     std::function<void()> on_up;
-    std::function<void(std::string why)>
-        on_down;  // the link retries by itself, with jitter, until Stop
+    // The link retries by itself, with jitter, until Stop. `told`: the master says why it cannot
+    // take this node in yet.
+    std::function<void(std::string why, bool told)> on_down;
     std::function<void(const MasterMessage&)> on_message;
     std::function<void(FencePiece)> on_fence;  // of the round, or an earlier one
     std::function<void(ModexNote)> on_modex;   // the same

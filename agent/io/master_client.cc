@@ -211,6 +211,7 @@ void MasterClient::Impl::OnEvent(const ClientEvent& event) {
         break;
       case ClientEventKind::kDone: {
         const std::string why = call_->status().error_message();
+        told_to_wait_ = proved_ && call_->status().error_code() == kAskAgain;
         call_ = nullptr;
         Ended(why.empty() ? "the master closed the connection" : why);
         break;
@@ -367,6 +368,7 @@ void MasterClient::Impl::Down(const std::string& why, bool believed) {
     return;
   }
   const bool was_up = std::exchange(was_up_, false);
+  const bool told = std::exchange(told_to_wait_, false);
   stub_.reset();
   channel_.reset();
   handshake_ = {};
@@ -382,7 +384,7 @@ void MasterClient::Impl::Down(const std::string& why, bool believed) {
   if (final_) {
     state_ = State::kWaiting;
     output_.OnLinkDown(why, true);
-    callbacks_.on_down(why);
+    callbacks_.on_down(why, told);
     return;
   }
   const bool returns = admitted_.has_value() && admitted_->journal;
@@ -396,7 +398,7 @@ void MasterClient::Impl::Down(const std::string& why, bool believed) {
   deadline_->StartAfter(next.wait);
   output_.OnLinkDown(why, false);
   if (was_up) {
-    callbacks_.on_down(why);
+    callbacks_.on_down(why, told);
   } else if (callbacks_.on_try_failed && !next.told.empty()) {
     callbacks_.on_try_failed(next.told);
   }

@@ -157,7 +157,8 @@ class MasterClient::Impl {
   std::set<std::string> warned_of_;  // targets
   MasterLink::Callbacks callbacks_;
   State state_ = State::kIdle;
-  bool was_up_ = false;  // on the present connection
+  bool was_up_ = false;        // on the present connection
+  bool told_to_wait_ = false;  // by the master, as it ended the call
   bool identified_ = false;
   SplitMix64 jitter_{1};
   std::unique_ptr<TlsThread> own_tls_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <grpc/impl/codegen/grpc_types.h>
+#include <grpcpp/impl/codegen/status_code_enum.h>
 
 #include <array>
 #include <utility>
@@ -14,6 +15,10 @@ inline constexpr std::array<std::pair<const char*, int>, 3> kTransportArguments 
     {{GRPC_ARG_HTTP2_BDP_PROBE, 0},
      {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 << 20},
      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 << 20}}};
+
+// How a master ends the Attend of a node that it cannot take in yet. The text says why, for a
+// person to read; the node asks again by itself.
+inline constexpr grpc::StatusCode kAskAgain = grpc::StatusCode::FAILED_PRECONDITION;
 
 // Sets gRPC up, once a process, and keeps it up: when its last object goes, its shutdown holds a
 // lock for up to 10 s while sockets of a peer are still being closed, and the next use would wait

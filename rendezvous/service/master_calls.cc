@@ -12,6 +12,7 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/convert_fence.h"
 #include "proto/wire/convert_modex.h"
+#include "proto/wire/grpc_runtime.h"
 #include "rendezvous/core/agreement.h"
 #include "rendezvous/core/liveness.h"
 #include "rendezvous/core/modex_relay.h"
@@ -167,7 +168,7 @@ void MasterServer::Impl::OnHello(AttendSession& session, const v1::Hello& hello)
   session.job = session.user.KeyOf(session.handshake.job_id);
   unproved_.erase(session.id);
   if (const std::string why = WhyNoAgent(session.user.name, /*asks=*/true); !why.empty()) {
-    session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));  // it asks again
+    session.call->Finish(grpc::Status(kAskAgain, why));
     return;
   }
   v1::Welcome& welcome = session.welcome.emplace();
@@ -239,7 +240,7 @@ void MasterServer::Impl::AskAgain(AttendSession& session, const std::string& why
     *frame.mutable_welcome() = *std::exchange(session.welcome, std::nullopt);
     session.call->Write(std::move(frame));
   }
-  session.call->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, why));
+  session.call->Finish(grpc::Status(kAskAgain, why));
 }
 
 std::string MasterServer::Impl::WhyNotYet(const Job& job, const AttendSession& session,

@@ -67,7 +67,9 @@ class Agent {
                             up_at = BootNow();
                             Post(LinkUp{});
                           },
-                          [this](const std::string& why) { Post(LinkDown{why}); },
+                          [this](const std::string& why, bool told) {
+                            Post(LinkDown{why, false, told});
+                          },
                           [this](const MasterMessage& message) { Post(MessageReceived{message}); },
                           nullptr, nullptr, nullptr});
   }

@@ -61,7 +61,7 @@ class AgentScript {
     if (c.verb == "up") {
       return LinkUp{};
     } else if (c.verb == "down") {
-      return LinkDown{c.Word(0), c.Number("final", 0) != 0};
+      return LinkDown{c.Word(0), c.Number("final", 0) != 0, c.Number("told", 0) != 0};
     } else if (c.verb == "port") {
       return StorePortReady{static_cast<uint16_t>(c.Number("port", 4000))};
     } else if (c.verb == "no-port") {

@@ -133,6 +133,7 @@ TEST_F(DaemonJobs, OneTypedAgainWithOtherOptionsBeginsWithoutTheLeaseOfTheOneBef
   TestAgent& third = add(3, 0, 2);
   loop_.Until([&] { return !third.downs.empty(); }, "why it waits, of the other one");
   EXPECT_THAT(third.downs[0], HasSubstr("which has other options"));
+  EXPECT_EQ(third.told_to_wait, third.downs.size());
   TestAgent& fourth = add(4, 1, 2);
   loop_.Until([&] { return third.running && fourth.running; }, "the round");
   EXPECT_THAT(rounds_, ElementsAre("job 2 on 2"));

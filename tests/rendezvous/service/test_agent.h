@@ -25,7 +25,10 @@ class TestAgent {
       ++ups;
       client_.link().Send(join_);
     };
-    callbacks.on_down = [this](std::string why) { downs.push_back(std::move(why)); };
+    callbacks.on_down = [this](std::string why, bool told) {
+      downs.push_back(std::move(why));
+      told_to_wait += told ? 1 : 0;
+    };
     callbacks.on_try_failed = [this](std::string why) { tries_failed.push_back(std::move(why)); };
     callbacks.on_fence = [this](FencePiece piece) { fences.push_back(std::move(piece)); };
     callbacks.on_modex = [this](ModexNote note) { modexes.push_back(std::move(note)); };
@@ -76,6 +79,7 @@ class TestAgent {
 
   int ups = 0;
   std::vector<std::string> downs;
+  size_t told_to_wait = 0;  // of downs
   std::vector<std::string> tries_failed;
   std::vector<std::string> refusals;
   std::vector<Admitted> admissions;

@@ -126,8 +126,8 @@ class RefusedTest(Case):
         self.refused(TypeError, lambda: self.comm.all_reduce(numpy.ma.masked_array([1.0, 2.0], [True, False])), "masked array", "x.filled(")
         self.refused(ValueError, lambda: self.comm.all_reduce(numpy.zeros(2, ">f8")), "byte order", "newbyteorder")
         self.refused(ValueError, lambda: self.comm.all_reduce((ctypes.c_float.__ctype_be__ * 2)()), "byte order")
-        for x in ([1.0], 1.0, None, "text"):
-            self.refused(TypeError, lambda: self.comm.all_reduce(x), "want a NumPy array", type(x).__name__)
+        for x, advice in (([1.0], "numpy.array(x)"), (1.0, "array.array('d', [x])"), (None, "NoneType"), ("text", "str")):
+            self.refused(TypeError, lambda: self.comm.all_reduce(x), "want a NumPy array", type(x).__name__, advice)
 
     def test_nobody_gets_a_second_owner(self):
         work = self.comm.all_reduce(numpy.zeros(2), async_op=True)

@@ -193,6 +193,8 @@ def _of_buffer(x: Any, name: str) -> Buffer:
     try:
         memory = memoryview(x)
     except TypeError:
+        memory = None  # and no error of Python's in front of ours
+    if memory is None:
         return _of_dlpack(x, name)
     code = _format_code(memory, name)
     if not memory.c_contiguous:
@@ -238,7 +240,12 @@ def _make_buffer(x: Any, shape: tuple[int, ...]) -> Any:
 def _of_dlpack(x: Any, name: str) -> Buffer:
     wanted = "want a NumPy array, a torch tensor, or an object with a buffer, such as array.array or bytearray"
     if not hasattr(x, "__dlpack__"):
-        raise TypeError(f"{name}: {wanted}, got {type(x).__name__}")
+        advice = ""
+        if isinstance(x, (int, float)):
+            advice = f": numpy.array([{name}]), or array.array('d', [{name}]), has it as its only element"
+        elif isinstance(x, (list, tuple)):
+            advice = f": numpy.array({name}), or array.array('d', {name}), has the same elements"
+        raise TypeError(f"{name}: {wanted}, got {type(x).__name__}{advice}")
     try:
         import numpy
     except ImportError:
