@@ -15,9 +15,13 @@ struct MpiEnd {
   Kind kind = Kind::kNoMpi;
   int32_t code = 0;     // kAborted
   std::string message;  // kAborted: "" = none was given; kRefused: why
+  bool again = false;   // kInside: it had finalized before
 
   // What its client says, from any of its threads: who has aborted has, whatever comes behind.
-  void Init() { kind = kind == Kind::kAborted || kind == Kind::kRefused ? kind : Kind::kInside; }
+  void Init() {
+    again = again || kind == Kind::kFinalized;
+    kind = kind == Kind::kAborted || kind == Kind::kRefused ? kind : Kind::kInside;
+  }
   void Finalize() { kind = kind == Kind::kInside ? Kind::kFinalized : kind; }
   // False: it has said so before; its end is under way, and is not put off.
   bool Abort(int32_t with, std::string why);

@@ -79,6 +79,12 @@ def test_behind_programs_that_run_it(node0, openmpi):
     assert result.code == 0 and result.errors == "" and set(told(result)) == {0, 1}, result
 
 
+@pytest.mark.parametrize("then", ("", "; true"), ids=("its own code", "success"))
+def test_a_second_mpi_program_of_a_worker_fails(node0, openmpi, then):
+    result = node0.run("-n", "2", *sh(f"{openmpi}; {openmpi}{then}"))
+    assert result.code not in (0, None) and "a second MPI_Init in one worker" in result.errors, result
+
+
 def test_behind_a_shell_script(node0, openmpi):
     result = node0.run("-n", "2", "--mpi", "pmix", *sh(f"{openmpi}; echo ended"))
     assert result.code == 0 and set(told(result)) == {0, 1}, result

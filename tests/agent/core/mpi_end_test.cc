@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -64,6 +65,27 @@ TEST(TellOfMpi, WhoWritesIntoTheVoidIsASecondProgram) {
   WorkerExit other = ExitWith(ExitKind::kExited, 13);
   TellOfMpi(finalized, other);
   EXPECT_EQ(other.detail, "");
+}
+
+// Open MPI's gets as far as its server, and no further.
+TEST(TellOfMpi, WhoEndsInASecondInitIsASecondProgram) {
+  MpiEnd second;
+  second.Init();
+  second.Finalize();
+  second.Init();
+  for (const int code : {0, 1, 7}) {
+    WorkerExit exit = ExitWith(ExitKind::kExited, code);
+    TellOfMpi(second, exit);
+    EXPECT_EQ(exit.code, std::max(1, code));
+    EXPECT_THAT(exit.detail, HasSubstr("a second MPI_Init in one worker"));
+  }
+  WorkerExit stopped = ExitWith(ExitKind::kSignaled, 15);
+  TellOfMpi(second, stopped);
+  EXPECT_EQ(stopped.detail, "");
+  second.Finalize();
+  WorkerExit well = ExitWith(ExitKind::kExited, 0);
+  TellOfMpi(second, well);
+  EXPECT_TRUE(well.Ok());
 }
 
 TEST(TellOfMpi, OfAnAbortsCodeAStatusHasEightBits) {
