@@ -44,7 +44,14 @@ void PmixNode::On(const PmixInit& init, Out& out) {
   if (!IsClient(init.client)) {
     return Refuse("a client that is none", out);
   }
-  workers_[init.client.value].end.Init();
+  MpiEnd& end = workers_[init.client.value].end;
+  if (end.kind == MpiEnd::Kind::kInside) {  // beside the first: each would wait for the other
+    if (end.Refuse(std::string(kSecondMpiInit))) {
+      out.emplace_back(PmixKill{init.client, /*at_once=*/false});
+    }
+    return;
+  }
+  end.Init();
   ++inits_;
   TellOfMissing(out);
 }

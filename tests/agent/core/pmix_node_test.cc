@@ -200,6 +200,24 @@ TEST_F(PmixNodeTest, AnAbortKeepsItsCode) {
   EXPECT_EQ(node_.End(LocalRank{0}).message, "no");
 }
 
+TEST_F(PmixNodeTest, ASecondProgramBesideTheFirstIsRefused) {
+  Serve();
+  Init(0);
+  EXPECT_THAT(Init(0), ElementsAre("kill 0"));
+  EXPECT_EQ(End(0), MpiEnd::Kind::kRefused);
+  EXPECT_THAT(node_.End(LocalRank{0}).message, HasSubstr("a second MPI_Init in one worker"));
+  EXPECT_THAT(Init(0), IsEmpty());
+}
+
+TEST_F(PmixNodeTest, ASecondProgramBehindTheFirstMayCome) {
+  Serve();
+  Init(0);
+  Take(PmixFinalized{LocalRank{0}});
+  EXPECT_THAT(Init(0), IsEmpty());
+  EXPECT_EQ(End(0), MpiEnd::Kind::kInside);
+  EXPECT_TRUE(node_.End(LocalRank{0}).again);
+}
+
 TEST_F(PmixNodeTest, ASecondAbortChangesNothing) {
   Serve();
   Init(0);
