@@ -51,11 +51,13 @@ void World::CheckSpawn(uint32_t who, const Assignment& assignment) {
   }
 }
 
-// A5: nothing runs beside what a shepherd that was here before has left.
+// A5: nothing runs beside what a shepherd that was on this machine before has left.
 void World::CheckAlone(uint32_t who) {
   const Process& mine = processes_[who];
   for (const uint32_t other : lives_[mine.key]) {
-    if (other < who && processes_[other].shepherd_until > now_) {
+    const Process& before = processes_[other];
+    const bool is_here = before.config.join.hold.id == mine.config.join.hold.id;
+    if (other < who && is_here && before.shepherd_until > now_) {
       Fail(absl::StrCat("A5: ", mine.config.join.hostname,
                         " starts workers beside those of the shepherd before it"));
     }

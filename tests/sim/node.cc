@@ -288,7 +288,7 @@ void World::Do(uint32_t who, const KillRound& effect) {
 // A shell has died of the signal; what it ran saves, and now and then never ends.
 void World::Do(uint32_t who, const AwaitGroups& effect) {
   processes_[who].saves = true;
-  processes_[who].saves_later = false;
+  processes_[who].saves_later = processes_[who].lease_watch.stands_still();
   if (!options_.faults || !Chance(0.1)) {
     Post(Between(1000, Chance(0.5) ? kMilli : 8 * kSecond), Kind::kGroupsEnded, who, 0,
          effect.round.Token());
