@@ -203,8 +203,11 @@ void Absorb(Machine& m, NodeId id, NodeState& node, const Beat& beat) {
   if (beat.round != node.round) {
     const bool held = HoldsRound(s, node);
     node.round = beat.round;
-    if (!held || !HoldsRound(s, node)) {
-      node.exits_seen = node.exits_failed = 0;
+    const bool holds = HoldsRound(s, node);
+    if (!held || !holds) {
+      // Of one that was given up and comes back, those before were told then.
+      node.exits_seen = holds ? 0 : beat.exits_from;
+      node.exits_failed = 0;
       node.exits_ok = EndedWell(s, node);
     }
     node.pids.clear();
