@@ -56,13 +56,12 @@ void TellOfMpi(const MpiEnd& end, WorkerExit& exit) {
              exit.code == (exited ? kShellsSigpipe : static_cast<int>(SIGPIPE))) {
     // MPI_Finalize has shut its connection down, so who comes next writes into the void.
     exit.detail = absl::StrCat("SIGPIPE after MPI_Finalize, as of ", kSecondMpiInit);
-  } else if (end.kind == MpiEnd::Kind::kInside && end.again && exited) {
-    exit.code = exit.Ok() ? 1 : exit.code;
-    exit.detail = absl::StrCat("it did not get through ", kSecondMpiInit);
-  } else if (end.kind == MpiEnd::Kind::kInside && exit.Ok()) {
-    exit.code = 1;
+  } else if (end.kind == MpiEnd::Kind::kInside && exited && (end.again || exit.Ok())) {
     exit.detail =
-        "it exited with status 0 after MPI_Init, without MPI_Finalize, which is a failure";
+        end.again
+            ? absl::StrCat("it did not get through ", kSecondMpiInit)
+            : "it exited with status 0 after MPI_Init, without MPI_Finalize, which is a failure";
+    exit.code = exit.Ok() ? 1 : exit.code;
   }
 }
 
