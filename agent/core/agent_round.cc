@@ -340,8 +340,11 @@ void AgentStep::SetPaused(bool paused) {
   if (config_.in_process) {
     return;
   }
-  // Without one that goes on (the connection broke), the next look at the lease kills; before the
-  // first one there is nothing to be killed.
+  // Without one that goes on (the connection broke), the next look at the lease kills; also where
+  // they were started in this pause, and have never had one.
+  if (!paused && Lives() && !s_.ended_locally && s_.lease_until == absl::InfinitePast()) {
+    s_.lease_until = now_;
+  }
   const bool leased = !paused && s_.lease_until != absl::InfinitePast();
   Emit(SetLease{leased ? s_.lease_until : absl::InfiniteFuture()});
 }
